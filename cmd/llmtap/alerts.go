@@ -113,13 +113,13 @@ func runAlertsBacktest(ctx context.Context, c *command.Call) error {
 	servers := connect.Flags(c)
 	since := c.Parameters.String("since", "7d", "start `time`")
 	until := c.Parameters.String("until", "", "end `time`; empty: now")
-	format := c.Format(command.Text, command.JSON)
+	format, style := c.Format(command.Text, command.JSON), c.Style()
 	if err := c.Parse(); err != nil {
 		return err
 	}
-	now := time.Now()
+	now := style.In(time.Now())
 	from, err := queries.ParseTime(*since, now)
-	to := now
+	to := now.UTC()
 	if err == nil && *until != "" {
 		to, err = queries.ParseTime(*until, now)
 	}
@@ -137,7 +137,7 @@ func runAlertsBacktest(ctx context.Context, c *command.Call) error {
 	if len(c.Args) > 0 {
 		cfg.RuleFiles = c.Args
 	}
-	r, err := backtest.New(cfg, from, to)
+	r, err := backtest.New(cfg, from, to, style)
 	if err != nil {
 		return command.BadInput(err)
 	}

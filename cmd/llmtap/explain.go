@@ -38,7 +38,7 @@ func runExplain(ctx context.Context, c *command.Call) error {
 	unknown := c.Parameters.Bool("unknown", false, "list the stored error texts that llmtap cannot explain")
 	since := c.Parameters.String("since", "7d", "with --unknown: start `time`")
 	servers := connect.Flags(c)
-	format := c.Format(command.Text, command.JSONL)
+	format, style := c.Format(command.Text, command.JSONL), c.Style()
 	if err := c.Parse(); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func runExplain(ctx context.Context, c *command.Call) error {
 		if err != nil {
 			return err
 		}
-		return q.Run(ctx, c, servers, *format)
+		return q.Run(ctx, c, servers, *format, style)
 	}
 	var p explain.Printer = explain.Text{W: c.Stdout}
 	if *format == command.JSONL {

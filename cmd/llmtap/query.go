@@ -7,7 +7,6 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/query"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 )
 
 var queryCommand = &command.Command{
@@ -31,12 +30,12 @@ func runQuery(ctx context.Context, c *command.Call) error {
 		return err
 	}
 	servers := connect.Flags(c)
-	format := c.Format(table.Formats...)
+	format, style := c.Format(table.Formats...), c.Style()
 	if err := c.Parse(); err != nil {
 		return err
 	}
 	if q.SQL == "" {
-		return query.List(c.Stdout, terminal.Width(c.Getenv))
+		return query.List(c.Stdout, style.Width)
 	}
-	return q.Run(ctx, c, servers, *format)
+	return q.Run(ctx, c, servers, *format, style)
 }

@@ -32,6 +32,7 @@ func runSchema(ctx context.Context, c *command.Call) error {
 	database := c.Parameters.String("database", chdb.Database, "print: `name` of the database")
 	dryRun := c.Parameters.Bool("dry-run", false, "migrate: print the statements, run none")
 	servers := connect.Flags(c, "clickhouse.password_file")
+	style := c.Style()
 	if err := c.Parse(); err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func runSchema(ctx context.Context, c *command.Call) error {
 	cfg.Cluster = cmp.Or(*cluster, cfg.Cluster)
 	switch {
 	case action == "status":
-		return schema.Status(ctx, c.Stdout, cfg)
+		return schema.Status(ctx, c.Stdout, cfg, style)
 	case *dryRun:
 		return schema.Plan(ctx, c.Stdout, cfg)
 	}

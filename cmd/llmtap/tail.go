@@ -31,6 +31,7 @@ func runTail(ctx context.Context, c *command.Call) error {
 	c.Parameters.StringVar(&t.Rule, "rule", "", "only calls with a finding of this `rule` or signal")
 	servers := connect.Flags(c)
 	format := c.Format(command.Text, command.JSONL)
+	t.Style = c.Style()
 	if err := c.Parse(); err != nil {
 		return err
 	}

@@ -149,12 +149,9 @@ func Get(name string) (Query, error) {
 const maxTime = "2200-01-01 00:00:00"
 
 // Bind returns the values of all parameters of q except for Bound: the given value, or else the default. Durations are
-// relative to now, into the past. Unknown parameters, missing required parameters and invalid times are errors.
-func (q Query) Bind(given map[string]string) (map[string]string, error) {
-	return q.bindAt(given, time.Now())
-}
-
-func (q Query) bindAt(given map[string]string, now time.Time) (map[string]string, error) {
+// relative to now, into the past, and times without a zone are in the zone of now. Unknown parameters, missing required
+// parameters and invalid times are errors.
+func (q Query) Bind(given map[string]string, now time.Time) (map[string]string, error) {
 	values := make(map[string]string, len(q.Parameters))
 	names := make([]string, 0, len(q.Parameters))
 	for _, p := range q.Parameters {

@@ -95,7 +95,7 @@ func TestBind(t *testing.T) {
 	}}
 	f := func(given, want map[string]string, wantErr string) {
 		t.Helper()
-		got, err := q.bindAt(given, now)
+		got, err := q.Bind(given, now)
 		text := ""
 		if err != nil {
 			text = err.Error()
@@ -139,6 +139,30 @@ func TestParseTime(t *testing.T) {
 	f("2026-11-20 09:30", time.Date(2026, 11, 20, 9, 30, 0, 0, time.UTC))
 	f("2026-11-20T09:30:05", time.Date(2026, 11, 20, 9, 30, 5, 0, time.UTC))
 	f("2026-11-20T09:30:05.25+08:00", time.Date(2026, 11, 20, 1, 30, 5, 250e6, time.UTC))
+	f("2026-11-20 09:30:05 UTC", time.Date(2026, 11, 20, 9, 30, 5, 0, time.UTC))
+
+	// Times without a zone are in the zone of now. A printed time can be pasted.
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := now.In(berlin)
+	g := func(text, want string) {
+		t.Helper()
+		if got, err := ParseTime(text, local); err != nil || got.Format(time.RFC3339) != want {
+			t.Errorf("ParseTime(%q) in Berlin: %v, %v; want %v", text, got, err, want)
+		}
+	}
+	g("2026-11-20", "2026-11-19T23:00:00Z")
+	g("2026-07-20 09:30", "2026-07-20T07:30:00Z")
+	g("2026-11-20 05:07:02 CET", "2026-11-20T04:07:02Z")
+	g("2026-07-20 05:07:02 CEST", "2026-07-20T03:07:02Z")
+	g("2026-11-20 05:07:02 UTC", "2026-11-20T05:07:02Z")
+	g("2026-11-20T09:30:05Z", "2026-11-20T09:30:05Z")
+	g("2h", now.Add(-2*time.Hour).Format(time.RFC3339))
+	if got, err := ParseTime("2026-11-20 05:07:02 PST", local); err == nil {
+		t.Errorf("ParseTime of an unknown abbreviation: %v", got)
+	}
 	for _, bad := range []string{"", " ", "5", "h", "-2h", "2 fortnights", "2026-13-01", "1e9d", "999999999d", "1h-", "1.2.3h", "NaNh", "١h", strings.Repeat("9999d", 1000)} {
 		if got, err := ParseTime(bad, now); err == nil {
 			t.Errorf("ParseTime(%q): %v, no error", bad, got)

@@ -15,17 +15,22 @@ var units = map[string]time.Duration{
 	"w": 7 * 24 * time.Hour, "week": 7 * 24 * time.Hour,
 }
 
-// layouts lists the accepted layouts of a time. Times without a zone are in UTC, like all times in results.
-var layouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly}
+// layouts lists the accepted layouts of a time. The last one is the layout of times in tables.
+var layouts = []string{
+	time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly, "2006-01-02 15:04:05 MST",
+}
 
-// ParseTime parses a time: a duration before now ("15 minutes", "2h", "1h30m", "7d"), a date, RFC 3339, or "now".
+// ParseTime parses a time: a duration before now ("15 minutes", "2h", "1h30m", "7d"), a date, RFC 3339, or "now". A time
+// without a zone is in the zone of now. The result is in UTC.
 func ParseTime(text string, now time.Time) (time.Time, error) {
 	text = strings.TrimSpace(text)
 	if text == "now" {
-		return now, nil
+		return now.UTC(), nil
 	}
 	for _, layout := range layouts {
-		if t, err := time.Parse(layout, text); err == nil {
+		t, err := time.ParseInLocation(layout, text, now.Location())
+		// An abbreviation means the zone that now's location or UTC gives it: other locations have a CST, too.
+		if err == nil && (!strings.HasSuffix(layout, "MST") || t.Location() == now.Location() || t.Location() == time.UTC) {
 			return t.UTC(), nil
 		}
 	}
@@ -33,7 +38,7 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 	if !ok {
 		return time.Time{}, fmt.Errorf("%q is not a time; examples are 15 minutes, 2h, 7d, 2026-11-20 and 2026-11-20T09:30:00Z", text)
 	}
-	return now.Add(-ago), nil
+	return now.UTC().Add(-ago), nil
 }
 
 // parseDuration parses a sequence of numbers with units, for example 1h30m.

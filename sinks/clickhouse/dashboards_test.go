@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -77,7 +78,7 @@ func runQuery(t *testing.T, s *clickhouse.Sink, name string, given map[string]st
 	t.Helper()
 	q, err := queries.Get(name)
 	must(t, err)
-	params, err := q.Bind(given)
+	params, err := q.Bind(given, time.Now())
 	must(t, err)
 	for _, bound := range q.Bound {
 		params[bound] = prices.Bound()

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/sinks"
@@ -160,7 +161,7 @@ func TestDistributed(t *testing.T) {
 				given[p.Name] = "x"
 			}
 		}
-		params, err := q.Bind(given)
+		params, err := q.Bind(given, time.Now())
 		must(t, err)
 		params["prices"] = "[]"
 		if _, err := s.Query(t.Context(), q.SQL, params); err != nil {

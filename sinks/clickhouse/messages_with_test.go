@@ -38,7 +38,7 @@ func TestMessagesWith(t *testing.T) {
 		"needle": "conv-77", "Needle.py: PORT": "conv-77", "quoted": "conv-77", "8080": "conv-77", "世界": "conv-77", "word399 of": "conv-399", "c3po": "conv-77",
 		"needl": "", "nothing": "", "word400": "", `"role":"tool"`: "", "\x00": "", "…": "",
 	} {
-		params, err := q.Bind(map[string]string{"text": text})
+		params, err := q.Bind(map[string]string{"text": text}, time.Now())
 		must(t, err)
 		res, err := s.Query(t.Context(), q.SQL, params)
 		if err != nil {

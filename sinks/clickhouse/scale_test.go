@@ -141,7 +141,7 @@ func slowestOf5(t *testing.T, s *clickhouse.Sink, dsn string, q queries.Query, g
 	t.Helper()
 	for i := range 6 {
 		begin := time.Now()
-		params, err := q.Bind(given)
+		params, err := q.Bind(given, time.Now())
 		must(t, err)
 		for _, bound := range q.Bound {
 			params[bound] = queries.DefaultPrices().Bound()

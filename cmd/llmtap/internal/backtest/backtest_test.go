@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -79,7 +80,7 @@ func TestReadTallies(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	cfg := alerts.Default()
-	r, err := New(cfg, from, from.Add(time.Hour))
+	r, err := New(cfg, from, from.Add(time.Hour), &terminal.Style{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"0 alerts between 2026-11-20 09:00:00 and 2026-11-20 10:00:00 UTC; 5 calls, 2 failed\n", "\nnever fired: BadRequestBurst, ",
+		"0 alerts between 2026-11-20 09:00:00 UTC and 2026-11-20 10:00:00 UTC; 5 calls, 2 failed\n", "\nnever fired: BadRequestBurst, ",
 		"not tested: EventsLost: llmtap_lost_events_total is not stored\n",
 	} {
 		if !strings.Contains(b.String(), want) {

@@ -35,6 +35,8 @@ type Report struct {
 	More       int               `json:"more,omitempty"` // number of alerts beyond maxAlerts
 	NeverFired []string          `json:"never_fired"`
 	NotTested  map[string]string `json:"not_tested"` // reasons by rule
+
+	style *terminal.Style
 }
 
 // An Alert is one alert that would have fired.
@@ -77,8 +79,8 @@ type Example struct {
 
 // New returns a report without alerts. NotTested contains the rules of cfg that cannot be tested. New fails if a rule file
 // is invalid.
-func New(cfg alerts.Config, from, until time.Time) (*Report, error) {
-	r := &Report{From: from.UTC(), Until: until.UTC(), Alerts: []Alert{}, NeverFired: []string{}, NotTested: map[string]string{}}
+func New(cfg alerts.Config, from, until time.Time, style *terminal.Style) (*Report, error) {
+	r := &Report{style: style, From: from.UTC(), Until: until.UTC(), Alerts: []Alert{}, NeverFired: []string{}, NotTested: map[string]string{}}
 	list, err := cfg.Rules().Load()
 	if err != nil {
 		return nil, err
@@ -143,7 +145,7 @@ func (r *Report) count(tallies iter.Seq2[*analyzer.Tally, error], progress io.Wr
 				}
 				if now := time.Now(); now.After(next) {
 					next = now.Add(progressInterval)
-					fmt.Fprintf(progress, "at %s of %s\n", time.Unix(t.Second, 0).UTC().Format(time.DateTime), r.Until.Format(time.DateTime))
+					fmt.Fprintf(progress, "at %s of %s\n", r.style.Time(time.Unix(t.Second, 0)), r.style.Time(r.Until))
 				}
 			}
 			if !yield(t, err) {
@@ -187,10 +189,10 @@ func (r *Report) Write(w io.Writer, format string) error {
 	}
 	var b strings.Builder
 	for i := range r.Alerts {
-		r.Alerts[i].write(&b)
+		r.Alerts[i].write(&b, r.style)
 	}
-	fmt.Fprintf(&b, "%s between %s and %s UTC; %s, %d failed\n", terminal.Plural(len(r.Alerts)+r.More, "alert"),
-		r.From.Format(time.DateTime), r.Until.Format(time.DateTime), terminal.Plural(r.Calls, "call"), r.Failed)
+	fmt.Fprintf(&b, "%s between %s and %s; %s, %d failed\n", terminal.Plural(len(r.Alerts)+r.More, "alert"),
+		r.style.Time(r.From), r.style.Time(r.Until), terminal.Plural(r.Calls, "call"), r.Failed)
 	if r.Calls == 0 {
 		b.WriteString("no calls are stored for this period\n")
 	}
@@ -215,7 +217,7 @@ func (r *Report) Write(w io.Writer, format string) error {
 	return err
 }
 
-func (a *Alert) write(b *strings.Builder) {
+func (a *Alert) write(b *strings.Builder, style *terminal.Style) {
 	head := a.Alert
 	if s := a.Labels["severity"]; s != "" {
 		head += " (" + s + ")"
@@ -223,12 +225,12 @@ func (a *Alert) write(b *strings.Builder) {
 	label := func(s string) string { return terminal.Clip(s, maxLabel) }
 	text := func(s string) string { return terminal.Clip(s, maxText) }
 	line := func(format string, args ...any) { fmt.Fprintf(b, "  "+format+"\n", args...) }
-	fmt.Fprintf(b, "%s  %s\n", a.StartsAt.UTC().Format(time.DateTime), head)
+	fmt.Fprintf(b, "%s  %s\n", style.Time(a.StartsAt), style.Bold(head))
 	duration := time.Duration(a.Seconds) * time.Second
 	if a.EndsAt == nil {
 		line("still firing at the end, after %v", duration)
 	} else {
-		line("until %s, for %v", a.EndsAt.UTC().Format(time.DateTime), duration)
+		line("until %s, for %v", style.Time(*a.EndsAt), duration)
 	}
 	var labels []string
 	for k, v := range a.Labels {

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 )
 
 func newFlagSet() *flag.FlagSet {
@@ -75,25 +78,46 @@ const (
 	CSV   = "csv"   // a header line, then one line per row
 )
 
+// Style adds the flags --utc and --color. It returns the style of text on standard output, which is complete after Parse.
+func (c *Call) Style() *terminal.Style {
+	s := terminal.NewStyle(c.Stdout, c.Getenv)
+	c.Flags.BoolFunc("utc", "print times in UTC, and read times without a zone as UTC", func(v string) error {
+		utc, err := strconv.ParseBool(v)
+		if s.Zone = time.Local; utc {
+			s.Zone = time.UTC
+		}
+		return err
+	})
+	auto := s.Color
+	c.Flags.Var(&choice{value: "auto", values: []string{"auto", "always", "never"}, set: func(v string) {
+		s.Color = v == "always" || v == "auto" && auto
+	}}, "color", "`when` to use colors: auto, always, never")
+	return s
+}
+
 // Format adds the flag --format. The first value is the default.
 func (c *Call) Format(values ...string) *string {
-	f := &format{value: values[0], values: values}
+	f := &choice{value: values[0], values: values}
 	c.Flags.Var(f, "format", "`format`: output format: "+strings.Join(values, ", "))
 	return &f.value
 }
 
-type format struct {
+// A choice is the value of a flag that has a fixed set of values.
+type choice struct {
 	value  string
 	values []string
+	set    func(value string) // nil: the value is only stored
 }
 
-func (f *format) String() string { return f.value }
+func (f *choice) String() string { return f.value }
 
-func (f *format) Set(v string) error {
+func (f *choice) Set(v string) error {
 	if !slices.Contains(f.values, v) {
 		return fmt.Errorf("must be one of %s", strings.Join(f.values, ", "))
 	}
-	f.value = v
+	if f.value = v; f.set != nil {
+		f.set(v)
+	}
 	return nil
 }
 

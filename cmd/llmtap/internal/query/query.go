@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
@@ -17,7 +18,7 @@ import (
 )
 
 // Times is the help text for time parameters.
-const Times = "A time is a duration before now, such as 15 minutes, 2h or 7d, or a time in UTC, such as 2026-11-20 or 2026-11-20T09:30:00Z."
+const Times = "A time is a duration before now, such as 15 minutes, 2h or 7d, or a time in the local zone (UTC with --utc), such as 2026-11-20 or '2026-11-20 09:30'. 2026-11-20T09:30:00Z names its zone."
 
 // A Query is the query selected by a command line. If no query is selected, SQL is empty.
 type Query struct {
@@ -77,12 +78,12 @@ func Named(name string, values map[string]string) (*Query, error) {
 }
 
 // Run runs q on the ClickHouse of servers and writes the result in one of table.Formats.
-func (q *Query) Run(ctx context.Context, c *command.Call, servers *connect.Servers, format string) error {
+func (q *Query) Run(ctx context.Context, c *command.Call, servers *connect.Servers, format string, style *terminal.Style) error {
 	cfg, err := servers.Config()
 	if err != nil {
 		return err
 	}
-	params, err := q.bind(cfg.Prices)
+	params, err := q.bind(cfg.Prices, style.In(time.Now()))
 	if err != nil {
 		return err
 	}
@@ -91,17 +92,16 @@ func (q *Query) Run(ctx context.Context, c *command.Call, servers *connect.Serve
 		if err != nil {
 			return err
 		}
-		width := terminal.Width(c.Getenv)
 		if q.Name != "" && format == command.Text {
-			fmt.Fprintf(c.Stdout, "%s\n\n", strings.Join(terminal.Wrap(q.Question, width, ""), "\n"))
+			fmt.Fprintf(c.Stdout, "%s\n\n", strings.Join(terminal.Wrap(q.Question, style.Width, ""), "\n"))
 		}
-		return table.Write(c.Stdout, res, format, width)
+		return table.Write(c.Stdout, res, format, style)
 	})
 }
 
 // bind returns the values of all parameters.
-func (q *Query) bind(prices queries.Prices) (map[string]string, error) {
-	params, err := q.Bind(q.values)
+func (q *Query) bind(prices queries.Prices, now time.Time) (map[string]string, error) {
+	params, err := q.Bind(q.values, now)
 	if err != nil {
 		return nil, command.BadInput(err)
 	}

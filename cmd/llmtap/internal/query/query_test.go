@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -75,14 +76,14 @@ func TestBind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	params, err := q.bind(queries.DefaultPrices())
+	params, err := q.bind(queries.DefaultPrices(), time.Now())
 	if err != nil || params["prices"] == "" || params["since"] == "" {
 		t.Errorf("%v, %v", params, err)
 	}
 	if q, _ = Named("conversation", nil); q == nil {
 		t.Fatal("no query")
 	}
-	if _, err := q.bind(nil); command.Report(err, &strings.Builder{}) != command.ExitBadInput {
+	if _, err := q.bind(nil, time.Now()); command.Report(err, &strings.Builder{}) != command.ExitBadInput {
 		t.Errorf("missing parameter: %v", err)
 	}
 }

@@ -8,14 +8,14 @@ import (
 	"io"
 	"log/slog"
 	"text/tabwriter"
-	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 // Status writes the migrations and tables to w. It returns an error if llmtap cannot use the tables.
-func Status(ctx context.Context, w io.Writer, cfg clickhouse.Config) error {
+func Status(ctx context.Context, w io.Writer, cfg clickhouse.Config, style *terminal.Style) error {
 	st, err := clickhouse.Inspect(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("read the schema: %w", err)
@@ -31,14 +31,11 @@ func Status(ctx context.Context, w io.Writer, cfg clickhouse.Config) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "MIGRATION\tSTATE\tAPPLIED AT\tSHA-256")
 	for _, m := range st.Migrations {
-		at, sum := "", fmt.Sprintf("%.12s", m.Checksum)
-		if !m.AppliedAt.IsZero() {
-			at = m.AppliedAt.UTC().Format(time.RFC3339)
-		}
+		sum := fmt.Sprintf("%.12s", m.Checksum)
 		if m.State == clickhouse.Changed {
 			sum += fmt.Sprintf(", applied was %.12s", m.Was)
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", m.Name, m.State, at, sum)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", m.Name, m.State, style.Time(m.AppliedAt), sum)
 	}
 	if len(st.Tables) > 0 {
 		fmt.Fprintln(tw, "\nTABLE\tROWS\tON DISK\tTTL")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -34,6 +35,9 @@ func TestSchema(t *testing.T) {
 	migrate := func(ctx context.Context, w io.Writer, cfg clickhouse.Config) error {
 		return Migrate(ctx, w, cfg, slog.New(slog.NewTextHandler(w, nil)))
 	}
+	status := func(ctx context.Context, w io.Writer, cfg clickhouse.Config) error {
+		return Status(ctx, w, cfg, &terminal.Style{})
+	}
 	expect := func(report func(context.Context, io.Writer, clickhouse.Config) error, patterns ...string) string {
 		t.Helper()
 		var out strings.Builder
@@ -47,19 +51,19 @@ func TestSchema(t *testing.T) {
 		}
 		return out.String()
 	}
-	expect(Status, `^database llmtap, on one server$`, `^0001_exchanges.sql +pending +[0-9a-f]{12}$`, `^Migrations are pending: llmtap schema migrate`)
+	expect(status, `^database llmtap, on one server$`, `^0001_exchanges.sql +pending +[0-9a-f]{12}$`, `^Migrations are pending: llmtap schema migrate`)
 	plan := expect(Plan, `^CREATE TABLE IF NOT EXISTS exchanges$`)
 	if script, err := clickhouse.Script("", chdb.Database); err != nil || script != plan {
 		t.Errorf("%v: the script differs from the plan for an empty database:\n%s", err, script)
 	}
-	expect(Status, `^0001_exchanges.sql +pending`)
+	expect(status, `^0001_exchanges.sql +pending`)
 	expect(migrate, `msg="migration applied" migration=0001_exchanges.sql`, `^up to date$`)
 	expect(migrate, `^up to date$`)
 	expect(Plan, `^-- nothing to do$`)
-	status := expect(Status, `^0001_exchanges.sql +applied +20\d\d-\d\d-\d\dT\S+Z +[0-9a-f]{12}$`, `^TABLE +ROWS +ON DISK +TTL$`, `^exchanges +0 +0 B +none$`)
-	if strings.Contains(status, "pending") {
-		t.Errorf("status after migrate:\n%s", status)
+	applied := expect(status, `^0001_exchanges.sql +applied +20\d\d-\d\d-\d\d \S+ UTC +[0-9a-f]{12}$`, `^TABLE +ROWS +ON DISK +TTL$`, `^exchanges +0 +0 B +none$`)
+	if strings.Contains(applied, "pending") {
+		t.Errorf("status after migrate:\n%s", applied)
 	}
 	cfg.Cluster = "main"
-	expect(Status, `has tables on one server: cluster main requires an empty database$`)
+	expect(status, `has tables on one server: cluster main requires an empty database$`)
 }

@@ -26,8 +26,8 @@ const (
 // Formats are the formats of Write, for command.Call.Format.
 var Formats = []string{command.Text, command.JSON, command.JSONL, command.CSV}
 
-// Write writes res in one of Formats; width is the width of the terminal.
-func Write(w io.Writer, res *clickhouse.Result, format string, width int) error {
+// Write writes res in one of Formats. Times in JSON and CSV are in UTC.
+func Write(w io.Writer, res *clickhouse.Result, format string, style *terminal.Style) error {
 	switch format {
 	case command.JSON:
 		return writeJSON(w, res)
@@ -36,7 +36,7 @@ func Write(w io.Writer, res *clickhouse.Result, format string, width int) error 
 	case command.CSV:
 		return writeCSV(w, res)
 	default:
-		return writeText(w, res, width)
+		return writeText(w, res, style)
 	}
 }
 
@@ -49,20 +49,28 @@ type column struct {
 	whole  bool // never shortened: ids, times, numbers
 }
 
-// writeText writes rows as a table if it fits into width, else as records, one below the other.
-func writeText(w io.Writer, res *clickhouse.Result, width int) error {
+// writeText writes rows as a table if it fits into the width, else as records, one below the other.
+func writeText(w io.Writer, res *clickhouse.Result, style *terminal.Style) error {
 	columns := make([]column, len(res.Columns))
 	for i, rc := range res.Columns {
 		c := &columns[i]
 		c.right = len(res.Rows) > 0
 		for _, row := range res.Rows {
-			text := Cell(row[i])
-			c.cells = append(c.cells, text)
-			c.width = max(c.width, min(maxCell, utf8.RuneCountInString(text)))
+			c.cells = append(c.cells, Cell(row[i], style))
 			c.right = c.right && (row[i] == nil || isNumber(row[i]))
+		}
+		zone := ""
+		if strings.HasPrefix(rc.Type, "DateTime") || strings.HasPrefix(rc.Type, "Nullable(DateTime") {
+			zone = c.cutZone()
+		}
+		for _, text := range c.cells {
+			c.width = max(c.width, min(maxCell, utf8.RuneCountInString(text)))
 		}
 		c.whole = c.right || strings.HasSuffix(rc.Name, "_id") || c.width <= minCell || strings.Contains(rc.Type, "DateTime")
 		c.header = splitName(rc.Name, c.width)
+		if zone != "" {
+			c.header = append(slices.Clip(c.header), zone)
+		}
 		for _, line := range c.header {
 			c.width = max(c.width, len(line))
 		}
@@ -71,16 +79,32 @@ func writeText(w io.Writer, res *clickhouse.Result, width int) error {
 	switch {
 	case len(res.Rows) == 0:
 		b.WriteString("(no rows)\n")
-	case fit(columns, width):
-		writeTable(&b, columns)
+	case fit(columns, style.Width):
+		writeTable(&b, columns, style)
 	default:
-		writeRecords(&b, res, columns, width)
+		writeRecords(&b, res, style)
 	}
 	if res.Truncated {
 		fmt.Fprintf(&b, "(only the first %s)\n", terminal.Plural(len(res.Rows), "row"))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// cutZone removes the zone from the times of a column if it is the same in all rows, and returns it.
+func (c *column) cutZone() string {
+	zone := ""
+	for _, cell := range c.cells {
+		if z := cell[strings.LastIndexByte(cell, ' ')+1:]; zone == "" {
+			zone = z
+		} else if z != "" && z != zone {
+			return "" // the clocks changed
+		}
+	}
+	for i := range c.cells {
+		c.cells[i] = strings.TrimSuffix(c.cells[i], " "+zone)
+	}
+	return zone
 }
 
 // fit shortens the widest texts until the table fits into width, and reports whether it does.
@@ -122,13 +146,13 @@ func splitName(name string, width int) []string {
 	return lines
 }
 
-func writeTable(b *strings.Builder, columns []column) {
+func writeTable(b *strings.Builder, columns []column, style *terminal.Style) {
 	height := 0
 	for i := range columns {
 		height = max(height, len(columns[i].header))
 	}
 	for l := range height {
-		writeRow(b, columns, func(c *column) string {
+		writeRow(b, columns, style.Bold, func(c *column) string {
 			if i := l - (height - len(c.header)); i >= 0 {
 				return c.header[i]
 			}
@@ -136,11 +160,11 @@ func writeTable(b *strings.Builder, columns []column) {
 		})
 	}
 	for r := range columns[0].cells {
-		writeRow(b, columns, func(c *column) string { return terminal.Clip(c.cells[r], c.width) })
+		writeRow(b, columns, nil, func(c *column) string { return terminal.Clip(c.cells[r], c.width) })
 	}
 }
 
-func writeRow(b *strings.Builder, columns []column, text func(*column) string) {
+func writeRow(b *strings.Builder, columns []column, paint func(string) string, text func(*column) string) {
 	var line strings.Builder
 	for i := range columns {
 		c := &columns[i]
@@ -153,15 +177,19 @@ func writeRow(b *strings.Builder, columns []column, text func(*column) string) {
 		}
 		line.WriteString(t + "  ")
 	}
-	b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	out := strings.TrimRight(line.String(), " ")
+	if paint != nil {
+		out = paint(out)
+	}
+	b.WriteString(out + "\n")
 }
 
 // writeRecords writes the fields of each row, several on a line if there is room. Empty values are omitted, because records
 // are read, not compared.
-func writeRecords(b *strings.Builder, res *clickhouse.Result, columns []column, width int) {
+func writeRecords(b *strings.Builder, res *clickhouse.Result, style *terminal.Style) {
 	const indent = "  "
 	for r := range res.Rows {
-		fmt.Fprintf(b, "── %d\n", r+1)
+		b.WriteString(style.Bold(fmt.Sprintf("── %d", r+1)) + "\n")
 		line := ""
 		flush := func() {
 			if line != "" {
@@ -169,18 +197,18 @@ func writeRecords(b *strings.Builder, res *clickhouse.Result, columns []column, 
 			}
 			line = ""
 		}
-		for i := range columns {
-			text := terminal.Clip(columns[i].cells[r], maxField)
+		for i, v := range res.Rows[r] {
+			text := terminal.Clip(Cell(v, style), maxField)
 			if text == "" {
 				continue
 			}
 			field := res.Columns[i].Name + ": " + text
-			if n := utf8.RuneCountInString(field); line != "" && utf8.RuneCountInString(line)+3+n <= width {
+			if n := utf8.RuneCountInString(field); line != "" && utf8.RuneCountInString(line)+3+n <= style.Width {
 				line += "   " + field
 				continue
 			}
 			flush()
-			lines := terminal.Wrap(field, max(20, width-len(indent)-2), indent)
+			lines := terminal.Wrap(field, max(20, style.Width-len(indent)-2), indent)
 			for _, l := range lines[:len(lines)-1] {
 				b.WriteString(indent + l + "\n")
 			}
@@ -202,16 +230,13 @@ func isNumber(v any) bool {
 	}
 }
 
-// Cell formats a value on one line.
-func Cell(v any) string {
+// Cell formats a value on one line; times are in the zone of style.
+func Cell(v any, style *terminal.Style) string {
 	switch v := v.(type) {
 	case nil:
 		return ""
 	case time.Time:
-		if v.Unix() == 0 {
-			return "" // ClickHouse's zero time
-		}
-		return v.UTC().Format(time.DateTime)
+		return style.Time(v)
 	case float64:
 		return strconv.FormatFloat(v, 'f', -1, 64)
 	case string:
@@ -221,13 +246,13 @@ func Cell(v any) string {
 	case reflect.Slice:
 		parts := make([]string, rv.Len())
 		for i := range parts {
-			parts[i] = Cell(rv.Index(i).Interface())
+			parts[i] = Cell(rv.Index(i).Interface(), style)
 		}
 		return strings.Join(parts, ", ")
 	case reflect.Map:
 		parts := map[string]bool{}
 		for it := rv.MapRange(); it.Next(); {
-			parts[Cell(it.Key().Interface())+"="+Cell(it.Value().Interface())] = true
+			parts[Cell(it.Key().Interface(), style)+"="+Cell(it.Value().Interface(), style)] = true
 		}
 		return strings.Join(slices.Sorted(maps.Keys(parts)), ", ")
 	default:

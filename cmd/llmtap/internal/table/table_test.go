@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -35,7 +36,7 @@ func TestWrite(t *testing.T) {
 	f := func(format string, width int, want string) {
 		t.Helper()
 		var b strings.Builder
-		if err := Write(&b, someResult(), format, width); err != nil {
+		if err := Write(&b, someResult(), format, &terminal.Style{Width: width}); err != nil {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(strings.TrimPrefix(want, "\n"), b.String()); d != "" && want != "" {
@@ -49,8 +50,8 @@ func TestWrite(t *testing.T) {
 	}
 	f("text", 200, `
                            percent
-                   failed       of
-cause               calls   failed  versions      last_seen            last_error_text                                               last_exchange_id
+                   failed       of                last_seen
+cause               calls   failed  versions      UTC                  last_error_text                                               last_exchange_id
 orphan_tool_reply     412     96.9  1.5.0, 1.5.1  2026-11-20 09:30:00  Messages with role 'tool' must be a response to a preceding…  019aa0b0-0000-7014-8000-000000000014
 rate_limit             13                         2026-11-20 09:30:00                                                                019aa0b0-0000-7014-8000-000000000015
 `)
@@ -58,12 +59,12 @@ rate_limit             13                         2026-11-20 09:30:00           
 	f("text", 80, `
 ── 1
   cause: orphan_tool_reply   failed_calls: 412   percent_of_failed: 96.9
-  versions: 1.5.0, 1.5.1   last_seen: 2026-11-20 09:30:00
+  versions: 1.5.0, 1.5.1   last_seen: 2026-11-20 09:30:00 UTC
   last_error_text: Messages with role 'tool' must be a response to a preceding
     message with 'tool_calls' �[2J
   last_exchange_id: 019aa0b0-0000-7014-8000-000000000014
 ── 2
-  cause: rate_limit   failed_calls: 13   last_seen: 2026-11-20 09:30:00
+  cause: rate_limit   failed_calls: 13   last_seen: 2026-11-20 09:30:00 UTC
   last_exchange_id: 019aa0b0-0000-7014-8000-000000000015
 `)
 	f("json", 0, `
@@ -85,7 +86,7 @@ func TestWriteEmpty(t *testing.T) {
 	f := func(format string, res *clickhouse.Result, want string) {
 		t.Helper()
 		var b strings.Builder
-		if err := Write(&b, res, format, 80); err != nil || b.String() != want {
+		if err := Write(&b, res, format, &terminal.Style{Width: 80}); err != nil || b.String() != want {
 			t.Errorf("%s: %v, %q, want %q", format, err, b.String(), want)
 		}
 	}
@@ -98,4 +99,29 @@ func TestWriteEmpty(t *testing.T) {
 	f("jsonl", odd, `{"a":null,"b":"<&>"}`+"\n")
 	f("csv", odd, "a,b\n,<&>\n")
 	f("text", odd, "  a  b\nNaN  <&>\n(only the first 1 row)\n")
+}
+
+// Times are in the zone of the style. The header names the zone, unless the clocks changed within the column.
+func TestZone(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(want string, times ...time.Time) {
+		t.Helper()
+		res := &clickhouse.Result{Columns: []clickhouse.Column{{Name: "at", Type: "DateTime64(9, 'UTC')"}, {Name: "n"}}}
+		for i, at := range times {
+			res.Rows = append(res.Rows, []any{at, i})
+		}
+		var b strings.Builder
+		if err := Write(&b, res, "text", &terminal.Style{Width: 80, Zone: berlin, Color: true}); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, b.String()); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	}
+	summer, winter := time.Date(2026, 10, 25, 0, 59, 59, 0, time.UTC), time.Date(2026, 10, 25, 1, 0, 0, 0, time.UTC)
+	f("\x1b[1mat\x1b[0m\n\x1b[1mCET                  n\x1b[0m\n2026-10-25 02:00:00  0\n                     1\n", winter, time.Unix(0, 0))
+	f("\x1b[1mat                        n\x1b[0m\n2026-10-25 02:59:59 CEST  0\n2026-10-25 02:00:00 CET   1\n", summer, winter)
 }

@@ -55,6 +55,7 @@ type Tail struct {
 	JSONL  bool // JSON lines instead of text
 	Out    io.Writer
 	Stderr io.Writer // receives the state of ClickHouse
+	Style  *terminal.Style
 
 	seen map[string]time.Time // stream time by id; a prefix of the id denotes the kind of row
 }
@@ -129,10 +130,10 @@ func (t *Tail) poll(ctx context.Context, q rows.Querier, from time.Time) error {
 		if t.Rule != "" && len(byExchange[id]) == 0 || !t.unseen("x"+id, e.Time("stored_at")) {
 			continue
 		}
-		if err := t.write(e, exchangeText); err != nil {
+		if err := t.write(e, t.exchangeText); err != nil {
 			return err
 		}
-		if err := t.writeFindings(byExchange[id], findingText); err != nil {
+		if err := t.writeFindings(byExchange[id], t.findingText); err != nil {
 			return err
 		}
 	}
@@ -141,7 +142,7 @@ func (t *Tail) poll(ctx context.Context, q rows.Querier, from time.Time) error {
 	}
 	// The remaining findings belong to calls that were written before or ended long ago.
 	return t.writeFindings(findings, func(f rows.Row) string {
-		return fmt.Sprintf("%s  %-28s conversation %s\n", f.Time("first_seen").Local().Format(time.TimeOnly), sender(f), table.Cell(f["conversation_id"])) + findingText(f)
+		return fmt.Sprintf("%s  %-28s conversation %s\n", t.Style.Clock(f.Time("first_seen")), sender(f), terminal.Line(f.Text("conversation_id"))) + t.findingText(f)
 	})
 }
 
@@ -179,16 +180,16 @@ func (t *Tail) write(row rows.Row, text func(rows.Row) string) error {
 
 // sender returns service and stage.
 func sender(r rows.Row) string {
-	return strings.Trim(table.Cell(r["service"])+"/"+table.Cell(r["stage"]), "/")
+	return strings.Trim(terminal.Line(r.Text("service"))+"/"+terminal.Line(r.Text("stage")), "/")
 }
 
-func exchangeText(e rows.Row) string {
-	text := func(name string) string { return table.Cell(e[name]) }
+func (t *Tail) exchangeText(e rows.Row) string {
+	text := func(name string) string { return table.Cell(e[name], t.Style) }
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %-28s %-22s %3s %6.1fs  %s", e.Time("stored_at").Local().Format(time.TimeOnly), sender(e), text("model"), text("status"),
+	fmt.Fprintf(&b, "%s  %-28s %-22s %3s %6.1fs  %s", t.Style.Clock(e.Time("stored_at")), sender(e), text("model"), text("status"),
 		e.Float("duration"), terminal.Plural(e.Int("messages"), "message"))
 	if e.Bool("failed") {
-		fmt.Fprintf(&b, "  FAILED %s", text("cause"))
+		fmt.Fprintf(&b, "  %s %s", t.Style.Red("FAILED"), text("cause"))
 		if root := text("root_cause"); root != "" {
 			fmt.Fprintf(&b, " (%s)", root)
 		}
@@ -204,8 +205,8 @@ func exchangeText(e rows.Row) string {
 	return b.String() + "\n"
 }
 
-func findingText(f rows.Row) string {
-	text := func(name string) string { return table.Cell(f[name]) }
+func (t *Tail) findingText(f rows.Row) string {
+	text := func(name string) string { return table.Cell(f[name], t.Style) }
 	var b strings.Builder
 	fmt.Fprintf(&b, "          %s %s: %s\n", text("severity"), text("rule_id"), text("summary"))
 	if root := text("root_cause"); root != "" {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -65,7 +66,7 @@ func TestPoll(t *testing.T) {
 		Rows:    [][]any{{"f1", at, "x1", "reject", "orphan_tool_reply", "message 2", "store it"}},
 	}
 	var out bytes.Buffer
-	tl := Tail{Out: &out, seen: map[string]time.Time{}}
+	tl := Tail{Out: &out, Style: &terminal.Style{}, seen: map[string]time.Time{}}
 	calls := 0
 	q := queryFunc(func(map[string]string) (*clickhouse.Result, error) {
 		if calls++; calls%2 == 1 {
@@ -78,7 +79,7 @@ func TestPoll(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := at.Local().Format(time.TimeOnly) + "  shop/planner                                        400    0.0s  3 messages  FAILED orphan_tool_reply\n" +
+	want := "09:30:00  shop/planner                                        400    0.0s  3 messages  FAILED orphan_tool_reply\n" +
 		"          reject orphan_tool_reply: message 2\n          fix: store it\n"
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", &out, want)

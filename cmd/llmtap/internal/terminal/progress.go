@@ -3,7 +3,6 @@ package terminal
 import (
 	"fmt"
 	"io"
-	"os"
 	"time"
 )
 
@@ -18,14 +17,7 @@ type Progress struct {
 }
 
 // NewProgress returns a Progress that writes to w.
-func NewProgress(w io.Writer) *Progress {
-	p := &Progress{w: w}
-	if f, ok := w.(*os.File); ok {
-		info, err := f.Stat()
-		p.live = err == nil && info.Mode()&os.ModeCharDevice != 0
-	}
-	return p
-}
+func NewProgress(w io.Writer) *Progress { return &Progress{w: w, live: IsTerminal(w)} }
 
 // Printf writes a message line.
 func (p *Progress) Printf(format string, args ...any) {

@@ -1,9 +1,8 @@
-// Package terminal formats text for a terminal: it determines the width, breaks lines and removes control characters.
+// Package terminal formats text for a terminal: times, colors and line breaks, without control characters.
 package terminal
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -14,17 +13,6 @@ const DefaultWidth = 160
 
 // minPart is the minimum length, in runes, of the first part of a word that Wrap splits.
 const minPart = 8
-
-// Width returns the number of columns: $COLUMNS, else the size of the terminal on standard output, else DefaultWidth.
-func Width(getenv func(string) string) int {
-	if n, err := strconv.Atoi(getenv("COLUMNS")); err == nil && n > 0 {
-		return n
-	}
-	if n := ttyWidth(); n > 0 {
-		return n
-	}
-	return DefaultWidth
-}
 
 // Wrap breaks text at spaces into lines of at most width runes and indents all lines except the first by indent. A word
 // longer than a line is split.

@@ -1,0 +1,88 @@
+package terminal
+
+import (
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// A Style is how a command writes text: the width of lines, the zone of times and the use of colors. It does not apply to
+// JSON and CSV, whose times are RFC 3339 in UTC.
+type Style struct {
+	Width int
+	Zone  *time.Location // nil: UTC
+	Color bool
+}
+
+// NewStyle returns the style of text on w: local times, and colors if w is a terminal and NO_COLOR is not set.
+func NewStyle(w io.Writer, getenv func(string) string) *Style {
+	return &Style{
+		Width: width(w, getenv), Zone: time.Local,
+		Color: IsTerminal(w) && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb",
+	}
+}
+
+// IsTerminal reports whether w is a terminal.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// width returns the number of columns of w: $COLUMNS, else the size of the terminal, else DefaultWidth.
+func width(w io.Writer, getenv func(string) string) int {
+	if n, err := strconv.Atoi(getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	if f, ok := w.(*os.File); ok {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
+			return n
+		}
+	}
+	return DefaultWidth
+}
+
+// In returns t in the zone of s.
+func (s *Style) In(t time.Time) time.Time {
+	if s.Zone == nil {
+		return t.UTC()
+	}
+	return t.In(s.Zone)
+}
+
+// Time formats t with its zone, such as 2026-11-20 05:07:02 CET. The zero time and the Unix epoch, which is the zero time
+// of ClickHouse, are "".
+func (s *Style) Time(t time.Time) string {
+	if t.IsZero() || t.Unix() == 0 {
+		return ""
+	}
+	return s.In(t).Format("2006-01-02 15:04:05 MST")
+}
+
+// Clock formats the time of day of t without its zone, for lines whose date and zone are known.
+func (s *Style) Clock(t time.Time) string { return s.In(t).Format(time.TimeOnly) }
+
+// Bold, Dim, Red, Green and Yellow return text with terminal commands for its color, if s has colors. Pad and wrap the text
+// first: the commands have no width.
+func (s *Style) Bold(text string) string { return s.paint("1", text) }
+
+// Dim is like Bold.
+func (s *Style) Dim(text string) string { return s.paint("2", text) }
+
+// Red is like Bold.
+func (s *Style) Red(text string) string { return s.paint("31", text) }
+
+// Green is like Bold.
+func (s *Style) Green(text string) string { return s.paint("32", text) }
+
+// Yellow is like Bold.
+func (s *Style) Yellow(text string) string { return s.paint("33", text) }
+
+func (s *Style) paint(code, text string) string {
+	if !s.Color || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
