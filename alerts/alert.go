@@ -76,15 +76,18 @@ func seriesKey(rule string, kv map[string]string) string {
 }
 
 // Evidence is the cause, the service versions and examples of an alert. It is computed from exact tallies of the rule's
-// window at the last evaluation for which the expression was true, or at the peak once the alert is resolved.
+// window at the last evaluation for which the expression was true, or at the peak once the alert is resolved. Only
+// LastFailed, CallsSince and new versions are of the alert's last evaluation (Alert.UpdatedAt).
 type Evidence struct {
-	Window   time.Duration
-	Failed   uint64
-	Calls    uint64
-	Shares   []Share             // failed calls by cause, largest first
-	Versions []VersionCount      // calls by service version, in order of FirstSeen
-	Example  *analyzer.Example   // example of the largest share
-	More     []*analyzer.Example // up to two, from other conversations: first from other material shares, then from the largest
+	Window     time.Duration
+	Failed     uint64
+	Calls      uint64
+	LastFailed time.Time           // second of the last failed call, or of the last finding if the rule counts findings; zero if unknown
+	CallsSince uint64              // calls in the seconds after LastFailed
+	Shares     []Share             // failed calls by cause, largest first
+	Versions   []VersionCount      // calls by service version, in order of FirstSeen
+	Example    *analyzer.Example   // example of the largest share
+	More       []*analyzer.Example // up to two, from other conversations: first from other material shares, then from the largest
 }
 
 // materialShare is the smallest share of the failed calls at which a cause or a version matters.
@@ -122,11 +125,14 @@ type Share struct {
 	LastClean    string    // newest other version that the stage used before FirstAt
 }
 
-// A VersionCount counts the calls of one service version in the window.
+// A VersionCount counts the calls of one service version in the window. For a version without failures in it, Calls
+// includes the calls after the window.
 type VersionCount struct {
 	Version       string
 	Failed, Calls uint64
 	FirstSeen     time.Time // stream time of its first counted call; zero if unknown
+	LastFailed    time.Time // second of its last failed call; zero if none failed
+	CallsSince    uint64    // calls in the seconds after LastFailed; all calls since the start of the window if LastFailed is zero
 }
 
 // A Group is a set of alerts that share one notification.

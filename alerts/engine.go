@@ -218,6 +218,9 @@ func (e *Engine) result(step int64) *evaluation {
 	return &evaluation{
 		at: time.Unix(step, 0).UTC(), firing: firingOf(e.rules), warm: step-e.steps.first >= e.samples.window, unavailable: e.unavailable(),
 		evidence: func(inst *rules.Instance) (Evidence, time.Time) { return e.samples.evidence(inst, step) },
+		later: func(inst *rules.Instance, ev Evidence, asOf time.Time) Evidence {
+			return e.samples.later(inst, ev, asOf.Unix(), step)
+		},
 	}
 }
 

@@ -53,14 +53,14 @@ func TestFiresAndResolves(t *testing.T) {
 			Annotations: g.Alerts[0].Annotations,
 			StartsAt:    step, UpdatedAt: step, TriggeredAt: trigger,
 			Evidence: Evidence{
-				Window: 10 * time.Minute, Failed: 43, Calls: 98,
+				Window: 10 * time.Minute, Failed: 43, Calls: 98, LastFailed: trigger,
 				Shares: []Share{
 					{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save", Failed: 41, Fix: "fix tool_calls_dropped_on_save"},
 					{Cause: "orphan_tool_reply", Failed: 2, Fix: "fix "},
 				},
 				Versions: []VersionCount{
-					{"2.3.9", 0, 48, start.UTC().Truncate(time.Second)},
-					{"2.4.0", 43, 50, start.UTC().Truncate(time.Second).Add(time.Second)},
+					{Version: "2.3.9", Calls: 48, FirstSeen: start.UTC().Truncate(time.Second), CallsSince: 48},
+					{Version: "2.4.0", Failed: 43, Calls: 50, FirstSeen: start.UTC().Truncate(time.Second).Add(time.Second), LastFailed: trigger},
 				},
 				Example: &x,
 			},

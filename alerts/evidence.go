@@ -57,22 +57,31 @@ func (s *share) add(x *analyzer.Example) {
 }
 
 // evidence returns the evidence for inst from the window of its rule that ends at step, and the second of the first
-// failed call that the previous evaluation did not include. Both are empty for rules that do not query failed calls.
+// failed call that the previous evaluation did not include, zero for rules that do not query failed calls.
 func (s *samples) evidence(inst *rules.Instance, step int64) (ev Evidence, triggered time.Time) {
-	ev.Window = inst.Rule.Window
-	matches := inst.Matcher()
-	if matches == nil {
-		return ev, triggered
+	from := step - int64(inst.Rule.Window.Seconds())
+	list := s.matching(inst)
+	if inst.Rule.Failures() == analyzer.MetricFailed {
+		ev, triggered = s.failedIn(list, from, step)
 	}
-	from := step - int64(ev.Window.Seconds())
+	ev.Window = inst.Rule.Window
+	s.advance(&ev, inst.Rule, list, from, step)
+	return ev, triggered
+}
+
+// later returns the evidence of ev, which is as of the step from, with the failures and calls until step.
+func (s *samples) later(inst *rules.Instance, ev Evidence, from, step int64) Evidence {
+	s.advance(&ev, inst.Rule, s.matching(inst), from, step)
+	return ev
+}
+
+// failedIn returns the evidence of list for the steps (from, step].
+func (s *samples) failedIn(list []*series, from, step int64) (ev Evidence, triggered time.Time) {
 	shares := map[[2]string]*share{}
 	versions := map[string]*VersionCount{}
 	var active, first int64 // the newest step with a failed call, and the second of the first failed call in it
-	for _, c := range s.series {
+	for _, c := range list {
 		failed := c.metric == analyzer.MetricFailed
-		if !failed && c.metric != analyzer.MetricCalls || !matches(c.metric, c.labels) {
-			continue
-		}
 		n := c.between(from, step)
 		if n == 0 {
 			continue
@@ -113,19 +122,101 @@ func (s *samples) evidence(inst *rules.Instance, step int64) (ev Evidence, trigg
 		ev.Shares = append(ev.Shares, s.Share)
 	}
 	ev.chooseExamples(all)
+	ev.setVersions(versions)
+	if first > 0 {
+		triggered = time.Unix(first, 0).UTC()
+	}
+	return ev, triggered
+}
+
+// matching returns the series of calls and of failures that belong to the evidence of inst.
+func (s *samples) matching(inst *rules.Instance) (list []*series) {
+	matches := inst.Matcher()
+	if matches == nil {
+		return nil
+	}
+	for _, c := range s.series {
+		if (c.metric == analyzer.MetricCalls || c.metric == inst.Rule.Failures()) && matches(c.metric, c.labels) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// advance updates LastFailed and CallsSince of ev by the seconds [from, to) of list, and adds new versions.
+func (s *samples) advance(ev *Evidence, r *rules.Rule, list []*series, from, to int64) {
+	versions := map[string]*VersionCount{}
+	if r.Failures() == analyzer.MetricFailed {
+		for _, v := range ev.Versions {
+			versions[v.Version] = &v
+		}
+		for _, c := range list {
+			name := c.labels["service_version"]
+			if versions[name] == nil && c.last(from, to) > 0 {
+				versions[name] = &VersionCount{Version: name, FirstSeen: s.versions.firstSeen(c.labels["service"], name)}
+			}
+		}
+		defer ev.setVersions(versions)
+	}
+	failed := func(at *time.Time, since *uint64, last int64) {
+		if last > 0 && last > at.Unix() {
+			*at, *since = time.Unix(last, 0).UTC(), 0
+		}
+	}
+	for _, c := range list {
+		if c.metric != r.Failures() {
+			continue
+		}
+		last := c.last(from, to)
+		failed(&ev.LastFailed, &ev.CallsSince, last)
+		if v := versions[c.labels["service_version"]]; v != nil {
+			failed(&v.LastFailed, &v.CallsSince, last)
+		}
+	}
+	for _, c := range list {
+		if c.metric != analyzer.MetricCalls {
+			continue
+		}
+		if !ev.LastFailed.IsZero() {
+			ev.CallsSince += c.between(max(from, ev.LastFailed.Unix()+1), to)
+		}
+		if v := versions[c.labels["service_version"]]; v != nil {
+			v.CallsSince += c.between(max(from, v.LastFailed.Unix()+1), to)
+			if v.Failed == 0 {
+				v.Calls = max(v.Calls, v.CallsSince)
+			}
+		}
+	}
+}
+
+// endsWith returns ev with the last failure and the calls since of now, and with versions that are only in now.
+func (ev Evidence) endsWith(now *Evidence) Evidence {
+	ev.LastFailed, ev.CallsSince = now.LastFailed, now.CallsSince
+	versions := map[string]*VersionCount{}
+	for _, v := range ev.Versions {
+		versions[v.Version] = &v
+	}
+	for _, v := range now.Versions {
+		if old := versions[v.Version]; old != nil {
+			old.LastFailed, old.CallsSince = v.LastFailed, v.CallsSince
+		} else {
+			versions[v.Version] = &v
+		}
+	}
+	ev.setVersions(versions)
+	return ev
+}
+
+// setVersions sets Versions to the newest of versions, which are the suspects.
+func (ev *Evidence) setVersions(versions map[string]*VersionCount) {
+	ev.Versions = nil
 	for _, v := range versions {
 		ev.Versions = append(ev.Versions, *v)
 	}
 	slices.SortFunc(ev.Versions, func(a, b VersionCount) int {
 		return cmp.Or(a.FirstSeen.Compare(b.FirstSeen), cmp.Compare(a.Version, b.Version))
 	})
-	if n := len(ev.Versions); n > maxEvidence {
-		ev.Versions = ev.Versions[n-maxEvidence:] // the newest are the suspects
-	}
-	if first > 0 {
-		triggered = time.Unix(first, 0).UTC()
-	}
-	return ev, triggered
+	ev.Versions = ev.Versions[max(0, len(ev.Versions)-maxEvidence):]
 }
 
 // chooseExamples sets Example and More from all, the shares in descending order.

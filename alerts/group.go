@@ -105,9 +105,10 @@ func (g *openGroup) add(a *trackedAlert, ts time.Time) bool {
 }
 
 // refresh updates a from inst, an instance of ev. An alert that fires only because of keep_firing_for retains the
-// numbers of the last evaluation for which the expression was true.
+// numbers of the last evaluation for which the expression was true, except the calls since the last failure.
 func (g *openGroup) refresh(a *trackedAlert, inst *rules.Instance, ev *evaluation) {
 	before := a.Alert
+	a.Evidence = ev.later(inst, a.Evidence, a.UpdatedAt)
 	a.UpdatedAt, a.Unavailable = ev.at, ev.unavailable
 	if inst.KeptSince.IsZero() {
 		a.Value, a.Annotations = inst.Value, inst.Annotations
@@ -145,10 +146,11 @@ func (a *trackedAlert) learn() bool {
 	return news
 }
 
-// resolve ends a and replaces its evidence with the evidence at the peak, if any.
+// resolve ends a and replaces its evidence with the evidence at the peak, if any. The calls since the last failure, and
+// the versions since the peak, are preserved.
 func (a *trackedAlert) resolve(ts time.Time) {
 	a.State, a.EndsAt, a.UpdatedAt = Resolved, ts, ts
 	if a.peak.Calls > 0 {
-		a.Evidence = a.peak
+		a.Evidence = a.peak.endsWith(&a.Evidence)
 	}
 }

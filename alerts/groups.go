@@ -36,6 +36,7 @@ type evaluation struct {
 	warm        bool                       // the samples cover the longest window
 	unavailable string
 	evidence    func(*rules.Instance) (ev Evidence, triggered time.Time)
+	later       func(inst *rules.Instance, ev Evidence, asOf time.Time) Evidence // ev with later failures and calls
 }
 
 // firingOf returns the firing instances of rules by alert key, except instances inhibited by a higher severity on the

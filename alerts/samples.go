@@ -2,6 +2,7 @@ package alerts
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,25 +31,49 @@ type series struct {
 	value    float64
 	active   int64               // last step with a count
 	first    int64               // second of the first count in that step
-	points   []point             // increments in the last window
+	points   []point             // increments in the last window, in order of time
 	examples []*analyzer.Example // from up to maxExamples conversations, newest first
 }
 
-// A point is the increment of a series in one step.
+// A point is the increment of a series in one second. The seconds of a step are those before it.
 type point struct {
-	step int64
-	n    uint64
+	second int64
+	n      uint64
 }
 
-// between returns the sum of the increments in the steps (from, to].
+// between returns the sum of the increments in the seconds [from, to). If both are steps, it is the increase from one
+// step to the other.
 func (s *series) between(from, to int64) uint64 {
 	var n uint64
-	for i := len(s.points) - 1; i >= 0 && s.points[i].step > from; i-- {
-		if s.points[i].step <= to {
+	for i := len(s.points) - 1; i >= 0 && s.points[i].second >= from; i-- {
+		if s.points[i].second < to {
 			n += s.points[i].n
 		}
 	}
 	return n
+}
+
+// last returns the last second in [from, to) with an increment, or 0.
+func (s *series) last(from, to int64) int64 {
+	for i := len(s.points) - 1; i >= 0 && s.points[i].second >= from; i-- {
+		if s.points[i].second < to {
+			return s.points[i].second
+		}
+	}
+	return 0
+}
+
+// add adds n to the increment in a second.
+func (s *series) add(second int64, n uint64) {
+	i := len(s.points)
+	for i > 0 && s.points[i-1].second > second { // another partition was ahead
+		i--
+	}
+	if i == 0 || s.points[i-1].second < second {
+		s.points = slices.Insert(s.points, i, point{second: second})
+		i++
+	}
+	s.points[i-1].n += n
 }
 
 // samples contains the series of all tallies, both in a time series database for PromQL and as exact increments for
@@ -134,15 +159,15 @@ func (s *samples) count(app tsdb.Appender, step, second int64, n *analyzer.Count
 	if c == nil {
 		return nil
 	}
+	before := step - int64(s.cfg.EvaluationInterval.Seconds())
 	if isNew {
-		err = c.append(app, step-int64(s.cfg.EvaluationInterval.Seconds())) // a zero one step earlier
+		err = c.append(app, before) // a zero one step earlier
 	}
 	c.value += float64(n.N)
 	if c.active != step {
 		c.active, c.first = step, second
-		c.points = append(c.points, point{step: step})
 	}
-	c.points[len(c.points)-1].n += n.N
+	c.add(max(second, before), n.N) // a late count belongs to this step
 	return err
 }
 
@@ -169,10 +194,10 @@ func (s *series) append(app tsdb.Appender, step int64) error {
 	return err
 }
 
-// trim removes the points of steps up to from.
+// trim removes the points before from.
 func (s *series) trim(from int64) {
 	i := 0
-	for i < len(s.points) && s.points[i].step <= from {
+	for i < len(s.points) && s.points[i].second < from {
 		i++
 	}
 	if i > 0 {

@@ -157,15 +157,27 @@ func (r *Rule) expandTemplate(ctx context.Context, text string, series map[strin
 	return template.NewTemplateExpander(ctx, text, "alert "+r.Name, data, model.TimeFromUnixNano(ts.UnixNano()), query, nil, nil).Expand()
 }
 
+// Failures returns the metric of the failures that the alert is about: failed calls or else findings, whichever the
+// expression queries. It returns "" if it queries neither.
+func (r *Rule) Failures() string {
+	for _, metric := range []string{analyzer.MetricFailed, analyzer.MetricFindings} {
+		if _, ok := r.selectors[metric]; ok {
+			return metric
+		}
+	}
+	return ""
+}
+
 // Matcher returns a function that reports whether a series belongs to the evidence of inst. Such a series has the
 // labels of inst, lacks labels that the expression groups by but inst lacks, and matches the expression's selector for
-// its metric. Matcher returns nil if the expression does not query failed calls.
+// its metric. Matcher returns nil if the expression queries neither failed calls nor findings.
 func (inst *Instance) Matcher() func(metric string, kv map[string]string) bool {
-	if _, ok := inst.Rule.selectors[analyzer.MetricFailed]; !ok {
+	failures := inst.Rule.Failures()
+	if failures == "" {
 		return nil
 	}
 	var required []string
-	for _, l := range failedLabels {
+	for _, l := range labelsOf(failures) {
 		if _, ok := inst.series[l]; ok || slices.Contains(inst.Rule.grouping, l) {
 			required = append(required, l)
 		}
