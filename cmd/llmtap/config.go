@@ -12,28 +12,28 @@ var configCommand = &command.Command{
 	Name:  "config",
 	Args:  "[FILE]",
 	Short: "Print or check the effective configuration",
-	Long: `Output is YAML with the origin of each value. Secrets are masked. A flag
+	Long: `FILE is the same as --config FILE. Output is YAML with the origin of each value. Secrets are masked. A flag
 overrides the environment, which overrides the file. LLMTAP_A_B_C sets the key
 a.b_c. Values in the file may contain ${NAME}, an environment variable.
 
 Exit code: 0 if the configuration is valid; 2 if not, with the line of each
 error.`,
 	Examples: `  llmtap config
-  llmtap config --config llmtap.yaml
+  llmtap config llmtap.yaml
   llmtap config --check llmtap.yaml`,
 	Run: runConfig,
 }
 
 func runConfig(_ context.Context, c *command.Call) error {
 	flags := config.AddFlags(c.Flags, c.Getenv)
-	check := c.Flags.Bool("check", false, "only check the configuration; a file may follow")
+	check := c.Flags.Bool("check", false, "only check the configuration")
 	if err := c.Parse(); err != nil {
 		return err
 	}
-	switch {
-	case len(c.Args) == 1 && !*check:
-		return command.BadInputf("unexpected argument %q; see llmtap config --help", c.Args[0])
-	case len(c.Args) == 1:
+	if len(c.Args) == 1 {
+		if flags.File != "" {
+			return command.BadInputf("two configuration files: %s and --config %s", c.Args[0], flags.File)
+		}
 		flags.File = c.Args[0]
 	}
 	cfg, err := flags.Load()

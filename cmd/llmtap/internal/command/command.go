@@ -10,6 +10,7 @@ All commands share the layout of their help, the values of --format, the checks 
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -116,7 +117,17 @@ func Run(ctx context.Context, group *Command, c *Call) error {
 	}
 	i := slices.IndexFunc(group.Commands, func(c *Command) bool { return lastWord(c.Name) == name })
 	if i < 0 {
-		return BadInputf("unknown command %q; see llmtap %s", name, strings.TrimSpace(group.Name+" --help"))
+		see := "; see llmtap " + strings.TrimSpace(group.Name+" --help")
+		if strings.HasPrefix(name, "-") {
+			return BadInputf("unknown flag %s; flags follow the command%s", name, see)
+		}
+		var names []string
+		for _, sub := range group.Commands {
+			if !sub.Hidden {
+				names = append(names, lastWord(sub.Name))
+			}
+		}
+		return BadInputf("unknown command %q%s", name, cmp.Or(didYouMean("", name, names), see))
 	}
 	cmd := group.Commands[i]
 	if c.Args = args; cmd.Run == nil {

@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -60,11 +61,18 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%q: exit code %d, %q, want %d, %q", args, got, stderr, code, want)
 		}
 	}
-	f("gte", nil, ExitBadInput, "llmtap: unknown command \"gte\"; see llmtap --help\n")
+	f("gett", nil, ExitBadInput, "llmtap: unknown command \"gett\"; did you mean get?\n")
+	f("other", nil, ExitBadInput, "llmtap: unknown command \"other\"; see llmtap --help\n")
 	f("tool nosuch", nil, ExitBadInput, "llmtap: unknown command \"nosuch\"; see llmtap tool --help\n")
 	f("get", nil, ExitBadInput, "llmtap: missing argument ID; see llmtap get --help\n")
-	f("get x --nosuch", nil, ExitBadInput, "llmtap: flag provided but not defined: -nosuch; see llmtap get --help\n")
-	f("get x --format xml", nil, ExitBadInput, "llmtap: invalid value \"xml\" for flag -format: must be one of text, json; see llmtap get --help\n")
+	f("get x --nosuch", nil, ExitBadInput, "llmtap: unknown flag --nosuch; see llmtap get --help\n")
+	f("get x --servise=y", nil, ExitBadInput, "llmtap: unknown flag --servise; did you mean --service?\n")
+	f("get x --service", nil, ExitBadInput, "llmtap: flag --service has no value; see llmtap get --help\n")
+	f("get x --service --quiet", nil, ExitBadInput, "llmtap: flag --service has no value; see llmtap get --help\n")
+	f("get x --service --format=json", nil, ExitBadInput, "llmtap: flag --service has no value; see llmtap get --help\n")
+	f("get x --quiet=maybe", nil, ExitBadInput, "llmtap: invalid boolean value \"maybe\" for --quiet: parse error; see llmtap get --help\n")
+	f("--quiet get x", nil, ExitBadInput, "llmtap: unknown flag --quiet; flags follow the command; see llmtap --help\n")
+	f("get x --format xml", nil, ExitBadInput, "llmtap: invalid value \"xml\" for --format: must be one of text, json; see llmtap get --help\n")
 	f("get x", map[string]string{"LLMTAP_FORMAT": "xml"}, ExitBadInput, "llmtap: invalid value \"xml\" for LLMTAP_FORMAT: must be one of text, json\n")
 	f("get x --quiet", nil, ExitBadInput, "")
 	f("tool fail", nil, ExitFailed, "llmtap: no luck\n")
@@ -72,10 +80,22 @@ func TestErrors(t *testing.T) {
 }
 
 func TestUnexpectedArgument(t *testing.T) {
-	c := &Call{Command: Command{Name: "one", Args: "[ID]"}, Args: []string{"x", "y"}, Getenv: func(string) string { return "" }, Flags: newFlagSet(), Parameters: newFlagSet()}
-	if err := c.Parse(); err == nil || err.Error() != `unexpected argument "y"; see llmtap one --help` {
-		t.Error(err)
+	f := func(arg, want string) {
+		t.Helper()
+		c := &Call{Command: Command{Name: "one", Args: "[ID]"}, Args: []string{"x", arg, "--quiet"}, Getenv: func(string) string { return "" }, Flags: newFlagSet(), Parameters: newFlagSet()}
+		c.Flags.String("config", "", "")
+		c.Flags.Bool("quiet", false, "")
+		want = fmt.Sprintf("unexpected argument %q%s", arg, want)
+		if err := c.Parse(); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
+	f("y", "; see llmtap one --help")
+	f("", "; see llmtap one --help")
+	f("conf/llmtap.yaml", "; did you mean --config conf/llmtap.yaml?")
+	f("config=a", "; did you mean --config=a?")
+	f("quiet", "; did you mean --quiet?")
+	f("false", "; a boolean flag needs a =, as in --flag=false")
 }
 
 func TestHelp(t *testing.T) {

@@ -1,11 +1,13 @@
 package command
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/dashboards/queries"
 )
 
 func newFlagSet() *flag.FlagSet {
@@ -23,7 +26,7 @@ func newFlagSet() *flag.FlagSet {
 }
 
 // Parse reads the environment, then the command line, which takes precedence. Flags and arguments may be in any order.
-// Parse stores the arguments in c.Args and checks their number against Command.Args.
+// Parse stores the arguments in c.Args and checks their number against Command.Args. Errors suggest a correction.
 func (c *Call) Parse() error {
 	hint := "; see llmtap " + c.Command.Name + " --help"
 	if err := config.ReadEnv(c.Flags, c.Getenv); err != nil {
@@ -33,13 +36,17 @@ func (c *Call) Parse() error {
 	for _, fs := range []*flag.FlagSet{c.Parameters, c.Flags} {
 		fs.VisitAll(func(f *flag.Flag) { all.Var(f.Value, f.Name, f.Usage) })
 	}
+	if name := missingValue(all, c.Args); name != "" {
+		return BadInputf("flag --%s has no value%s", name, hint)
+	}
 	var args []string
 	for rest := c.Args; ; rest = all.Args()[1:] {
 		if err := all.Parse(rest); errors.Is(err, flag.ErrHelp) {
 			c.Help()
 			return err
 		} else if err != nil {
-			return BadInputf("%w%s", err, hint)
+			text, suggestion := flagError(all, err)
+			return BadInputf("%s%s", text, cmp.Or(suggestion, hint))
 		}
 		if parsed := len(rest) - all.NArg(); all.NArg() == 0 || parsed > 0 && rest[parsed-1] == "--" {
 			args = append(args, all.Args()...)
@@ -55,9 +62,82 @@ func (c *Call) Parse() error {
 		}
 	}
 	if len(args) > len(want) && !strings.HasSuffix(c.Command.Args, "...") {
-		return BadInputf("unexpected argument %q%s", args[len(want)], hint)
+		return BadInputf("unexpected argument %q%s", args[len(want)], cmp.Or(meant(all, args[len(want)]), hint))
 	}
 	return nil
+}
+
+// missingValue returns the first flag in args whose value is the name of another flag, as in "--service --failed".
+func missingValue(all *flag.FlagSet, args []string) string {
+	for i := 0; i < len(args) && args[i] != "--"; i++ {
+		f := lookup(all, args[i])
+		if f == nil || isBool(f) {
+			continue
+		}
+		if i++; i < len(args) && strings.HasPrefix(args[i], "--") && lookup(all, strings.SplitN(args[i], "=", 2)[0]) != nil {
+			return f.Name
+		}
+	}
+	return ""
+}
+
+// lookup returns the flag that arg names, without a value, or nil.
+func lookup(all *flag.FlagSet, arg string) *flag.Flag {
+	if !strings.HasPrefix(arg, "-") {
+		return nil
+	}
+	return all.Lookup(strings.TrimPrefix(arg[1:], "-"))
+}
+
+func isBool(f *flag.Flag) bool {
+	b, ok := f.Value.(interface{ IsBoolFlag() bool })
+	return ok && b.IsBoolFlag()
+}
+
+// flagError returns an error of package flag in the words of this package, and a suggestion if the flag is unknown.
+func flagError(all *flag.FlagSet, err error) (text, suggestion string) {
+	text = err.Error()
+	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
+		return "unknown flag --" + name, didYouMean("--", name, flagNames(all))
+	}
+	if name, ok := strings.CutPrefix(text, "flag needs an argument: -"); ok {
+		return fmt.Sprintf("flag --%s has no value", name), ""
+	}
+	if value, rest, ok := strings.Cut(text, " for flag -"); ok {
+		return value + " for --" + rest, ""
+	}
+	return strings.Replace(text, " for -", " for --", 1), ""
+}
+
+// meant returns the correction of an unexpected argument: a configuration file without --config, or a flag without its
+// dashes.
+func meant(all *flag.FlagSet, arg string) string {
+	ext := strings.ToLower(filepath.Ext(arg))
+	name, value, hasValue := strings.Cut(arg, "=")
+	switch f := all.Lookup(name); {
+	case all.Lookup("config") != nil && (ext == ".yaml" || ext == ".yml"):
+		return "; did you mean --config " + arg + "?"
+	case f != nil && hasValue:
+		return fmt.Sprintf("; did you mean --%s=%s?", name, value)
+	case f != nil:
+		return "; did you mean --" + name + "?"
+	case arg == "true" || arg == "false":
+		return "; a boolean flag needs a =, as in --flag=" + arg
+	}
+	return ""
+}
+
+func flagNames(all *flag.FlagSet) (names []string) {
+	all.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+	return names
+}
+
+// didYouMean returns a suggestion for an unknown name, with prefix before the similar name, or "".
+func didYouMean(prefix, name string, names []string) string {
+	if near := queries.Nearest(name, names); near != "" {
+		return fmt.Sprintf("; did you mean %s%s?", prefix, near)
+	}
+	return ""
 }
 
 // ParseConfig adds the configuration flags of keys (of all keys if none are given), parses the command line and loads the
