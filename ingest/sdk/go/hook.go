@@ -23,6 +23,7 @@ type Hook struct {
 	cfg      Config
 	instance string
 	hosts    *hostSet
+	unknown  *unknownHosts
 	queue    *queue
 	cancel   context.CancelFunc
 	done     chan struct{} // closed by the sender when it exits
@@ -41,6 +42,10 @@ type Stats struct {
 	Pending   int    // events not stored yet
 	Open      int    // calls whose response has not ended
 	Bytes     int64  // memory reserved for pending events and for bodies being read; at most Config.MemoryLimit
+
+	// Unrecorded is the number of calls that were not recorded because the host is unknown, although their path is one
+	// of an LLM API. LLMTAP_HOSTS and Config.Hosts add hosts.
+	Unrecorded uint64
 }
 
 // Open starts a Hook. It fails if cfg is invalid, but not if NATS is down: calls are queued in memory until NATS is
@@ -59,7 +64,7 @@ func Open(cfg Config) (*Hook, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &Hook{
-		cfg: cfg, instance: id.String(), hosts: newHostSet(cfg.Hosts), queue: newQueue(cfg.MemoryLimit),
+		cfg: cfg, instance: id.String(), hosts: cfg.hosts, unknown: &unknownHosts{log: cfg.Logger}, queue: newQueue(cfg.MemoryLimit),
 		cancel: cancel, done: make(chan struct{}), drains: make(chan struct{}, maxDrains), active: make(map[*exchange]struct{}),
 	}
 	s := &sender{queue: h.queue, opts: opts, redact: cfg.Redact, onPublished: cfg.OnPublished, log: cfg.Logger}
@@ -89,7 +94,7 @@ type transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.Method != http.MethodPost || req.URL == nil || !t.hook.hosts.records(req.URL) {
+	if !t.hook.selects(req) {
 		return t.base.RoundTrip(req)
 	}
 	x := t.hook.begin(req)
@@ -173,7 +178,7 @@ func (h *Hook) Stats() Stats {
 	s := h.queue.stats()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s.Open = len(h.active)
+	s.Open, s.Unrecorded = len(h.active), h.unknown.count()
 	return s
 }
 
