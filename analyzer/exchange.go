@@ -76,6 +76,7 @@ func (a *Analyzer) half(h half) {
 func (a *Analyzer) request(h half) *pending {
 	s, ev := &a.step, h.ev
 	p := newPending(h, a.strings)
+	p.row.Attrs = a.setups.attributes(ev)
 	body, whole := a.bodies.read(s, ev, h.at)
 	if whole {
 		p.row.RequestBytes = len(body)
@@ -121,7 +122,7 @@ func newPending(h half, in interner) *pending {
 	p.row = Exchange{
 		ID: strings.Clone(ev.Exchange), Seq: h.at.Seq, Labels: in.labels(ev), StartedAt: ev.Time, Server: in.string(host), Path: in.string(path),
 		RequestBytes: ev.BodyBytes, Retry: ev.Retry, Instance: in.string(ev.Instance), InstanceSeq: ev.Seq, Origin: in.string(ev.Origin),
-		Capture: in.string(ev.Capture), Degraded: ev.Degraded,
+		Capture: in.string(ev.Capture), Degraded: ev.Degraded, SDK: in.string(limit.Name(ev.SDK)),
 	}
 	p.row.Conversation = p.row.Labels.Conversation
 	p.setTarget(facts.Detect(ev.URL, "", nil), in)
@@ -161,6 +162,7 @@ func (a *Analyzer) judgeRequest(p *pending, h half, body []byte) {
 	x := p.observed()
 	a.detector.Judged(&x, q, body)
 	p.signals, p.request = x.Signals, x.Request
+	a.setups.read(e, q, p.turn.Lead(), body)
 	a.contents.request(s, p, q, body, h.at)
 }
 
@@ -285,7 +287,7 @@ func (a *Analyzer) expireEarly() {
 	p.row = Exchange{
 		ID: ev.Exchange, Labels: a.strings.labels(ev), StartedAt: ev.Time.Add(-ev.Duration), Conversation: ev.Labels.Conversation,
 		Dialect: string(wire.Other), Variant: string(wire.OtherVariant), Instance: ev.Instance, InstanceSeq: ev.Seq,
-		Origin: ev.Origin, Capture: ev.Capture, Degraded: ev.Degraded,
+		Origin: ev.Origin, Capture: ev.Capture, Degraded: ev.Degraded, SDK: ev.SDK, Attrs: a.setups.attributes(ev),
 	}
 	a.complete(p, half{ev, it.Value.at, it.MinSeq})
 }

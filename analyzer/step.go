@@ -93,7 +93,7 @@ func (s *step) emitSignal(x *signals.Subject, sig *signals.Signal, seq, minSeq u
 	f := Finding{
 		ID: id.ID(), Fingerprint: fingerprint.Fingerprint(), Seq: seq, FirstSeen: x.SeenAt,
 		Exchange: x.Exchange, ExchangeVersion: x.Labels.ServiceVersion, ExchangeInstance: x.Instance, ExchangeMessages: x.Messages,
-		Labels: x.Labels, Conversation: x.Conversation, Provider: x.Provider, Model: x.Model, Dialect: x.Dialect, Variant: x.Variant,
+		Labels: x.Labels, Attrs: x.Attrs, Conversation: x.Conversation, Provider: x.Provider, Model: x.Model, Dialect: x.Dialect, Variant: x.Variant,
 		Rule: sig.ID, Detail: sig.Detail, Predicted: check.Signal, Severity: check.Signal, Status: x.Status, Message: sig.Message,
 		ToolCallID: sig.CallID, ToolName: limit.Name(sig.Tool), Summary: sig.Summary, Evidence: sig.Evidence, Fix: sig.Fix, RejectedBy: sig.RejectedBy,
 	}

@@ -18,6 +18,7 @@ const maxText = 512
 // A Subject is the part of an exchange that the row of a signal requires. It is small enough to be stored.
 type Subject struct {
 	Labels                                   event.Labels
+	Attrs                                    map[string]string
 	Exchange, Conversation, Instance, Origin string // Instance is "" unless the event came from the agent's own process
 	Provider, Model, Dialect, Variant        string
 	Root, Branch                             string // root and branch of the conversation; "" if the request was not judged
