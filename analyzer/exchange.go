@@ -24,7 +24,8 @@ type pending struct {
 	signals  []signals.Signal // emitted with the exchange
 	request  signals.Request
 	contents content.Time
-	dropped  uint64 // exchanges that the process had dropped before the request
+	failure  *signals.Failure // set when the exchange is reported; nil if it did not fail
+	dropped  uint64           // exchanges that the process had dropped before the request
 
 	run      *run   // nil if none
 	runIndex uint64 // number of the request in its run, from 1

@@ -2,6 +2,7 @@ package analyzer
 
 import (
 	"bytes"
+	"slices"
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/check"
@@ -71,10 +72,11 @@ func (s *step) emitTally(t Tally) {
 	}
 }
 
-// emitFinding emits f. minSeq is the oldest sequence of its events. If counted, f is included in the tallies.
-func (s *step) emitFinding(f *Finding, counted bool, minSeq uint64) {
+// emitFinding emits f. minSeq is the oldest sequence of its events. If counted, f is included in the tallies, with what
+// about says of the failure or defect.
+func (s *step) emitFinding(f *Finding, about *signals.Failure, counted bool, minSeq uint64) {
 	if counted {
-		s.tallies.finding(f, minSeq, s.now)
+		s.tallies.finding(f, about, minSeq, s.now)
 	}
 	if s.emit {
 		s.metrics.findings.Inc()
@@ -101,5 +103,9 @@ func (s *step) emitSignal(x *signals.Subject, sig *signals.Signal, seq, minSeq u
 		f.FirstSeen, f.Exchange = in.Since, in.Exchange
 		f.ExchangeVersion, f.ExchangeInstance, f.ExchangeMessages = in.Version, in.Process, in.Messages
 	}
-	s.emitFinding(&f, x.Origin != event.OriginImport && !sig.Update, minSeq)
+	about := x.Failure
+	if about == nil || !slices.Contains(signals.OfFailures, sig.ID) {
+		about = &signals.Failure{}
+	}
+	s.emitFinding(&f, about, x.Origin != event.OriginImport && !sig.Update, minSeq)
 }

@@ -25,6 +25,18 @@ type Subject struct {
 	Status, Messages                         int
 	Degraded                                 bool
 	SeenAt                                   time.Time
+	Failure                                  *Failure // nil if the exchange did not fail
+}
+
+// A Failure is why an exchange failed.
+type Failure struct {
+	Cause, RootCause string // as in the exchange's row
+	ErrorText        string // at most 512 bytes
+
+	// First call of the stage with this failure, and the newest other version before it, from the ledger.
+	FirstVersion string
+	FirstAt      time.Time // zero if the ledger has no entry
+	LastClean    string
 }
 
 // A Signal is one occurrence of a problem that no rule finds.
