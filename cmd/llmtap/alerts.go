@@ -10,9 +10,9 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/query"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/testnotify"
 	"github.com/llmtap/llmtap/dashboards/queries"
-	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 var alertsCommand = &command.Command{
@@ -141,7 +141,7 @@ func runAlertsBacktest(ctx context.Context, c *command.Call) error {
 	if err != nil {
 		return command.BadInput(err)
 	}
-	err = servers.WithClickHouse(ctx, func(sink *clickhouse.Sink) error { return r.Run(ctx, cfg, sink, c.Stderr) })
+	err = servers.WithStore(ctx, func(q rows.Querier) error { return r.Run(ctx, cfg, q, c.Stderr) })
 	if err != nil {
 		return err
 	}

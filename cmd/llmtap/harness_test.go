@@ -209,8 +209,8 @@ func (u *upProcess) ready(t *testing.T) {
 	t.Helper()
 	var last string
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		r, ok := collector.FindRunning(u.dir)
-		if !ok {
+		r, err := collector.FindRunning(u.dir)
+		if err != nil {
 			continue
 		}
 		resp, err := http.Get("http://" + r.HTTPAddr + "/readyz")

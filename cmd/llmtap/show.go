@@ -5,8 +5,8 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
-	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 var showCommand = &command.Command{
@@ -34,7 +34,7 @@ func runShow(ctx context.Context, c *command.Call) error {
 	if err := c.Parse(); err != nil {
 		return err
 	}
-	return servers.WithClickHouse(ctx, func(sink *clickhouse.Sink) error {
-		return show.Store{Q: sink}.Write(ctx, c.Stdout, c.Args[0], *format)
+	return servers.WithStore(ctx, func(q rows.Querier) error {
+		return show.Store{Q: q}.Write(ctx, c.Stdout, c.Args[0], *format)
 	})
 }

@@ -93,6 +93,9 @@ func faultOf(err error) fault {
 	return faultRows
 }
 
+// Unreachable reports whether err was caused by the server or the network, not by the statement or the rows.
+func Unreachable(err error) bool { return faultOf(err) == faultServer }
+
 // code returns the error code of the server in err, or 0.
 func code(err error) proto.Error {
 	if ex, ok := errors.AsType[*clickhouse.Exception](err); ok {

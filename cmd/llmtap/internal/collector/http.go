@@ -13,11 +13,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
 	"github.com/llmtap/llmtap/ingest/loopback"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
-// handler returns the handler for health and metrics.
+// handler returns the handler for health, metrics and queries.
 func (c *Collector) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -36,6 +37,7 @@ func (c *Collector) handler() http.Handler {
 		}
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}))
+	mux.Handle("POST "+remote.Path, remote.NewHandler(c.ClickHouse))
 	return c.guard.wrap(mux)
 }
 
@@ -61,7 +63,7 @@ func (c *Collector) ready(ctx context.Context) (status string, err error) {
 	return status, errors.Join(errs...)
 }
 
-// A guard controls access to health and metrics. If a token is set, health checks are open to all clients and all other
+// A guard controls access to health, metrics and queries. If a token is set, health checks are open to all clients and all other
 // requests require the token. If not, the host name in a request must be a loopback name.
 type guard struct{ token string }
 
@@ -73,6 +75,7 @@ func newGuard(cfg config.HTTP) (guard, error) {
 // wrap returns a handler that passes permitted requests to next.
 func (g guard) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Server", remote.ServerName)
 		health := r.Method == http.MethodGet && (r.URL.Path == "/healthz" || r.URL.Path == "/readyz")
 		switch {
 		case crossOrigin(r):

@@ -204,9 +204,13 @@ func (c *checker) embedded() string {
 
 // checkProcess reports whether the process that uses the data directory is ready.
 func (c *checker) checkProcess(ctx context.Context) {
-	c.process, c.running = collector.FindRunning(c.cfg.DataDir)
-	p := c.process
+	p, err := collector.FindRunning(c.cfg.DataDir)
+	c.process, c.running = p, err == nil
+	denied, isDenied := errors.AsType[*config.PermissionError](err)
 	switch {
+	case isDenied:
+		c.fail("collector", "llmtap doctor as the user that runs llmtap", "%v", denied)
+		return
 	case !c.running && c.embedded() != "":
 		c.fail("collector", "llmtap up, or set --config or --data-dir of the running process",
 			"no llmtap runs on %s, so its embedded %s cannot be checked", c.cfg.DataDir, c.embedded())
