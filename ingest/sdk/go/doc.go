@@ -67,6 +67,12 @@
 // The Traceparent of a request is published. An instrumented transport sets it if it wraps the hook:
 // otelhttp.NewTransport(hook.Transport(nil)). Config.Traceparent supplies it for requests without the header.
 //
+// # Problems with NATS
+//
+// While the hook cannot publish, it logs the URL of NATS, without credentials, the reason and the fix: at once, after a
+// minute, after two more, and so on up to once an hour; and once when it works again. Close logs the number of exchanges
+// that are lost, and why. A hook that works logs nothing.
+//
 // # NATS permissions
 //
 // The hook must be allowed to publish to llmtap.v1.*.<service>.* and to subscribe to _INBOX.<service>.>, where
