@@ -26,7 +26,7 @@ const (
 	labelProvider
 	labelModel // labels from service to model have a limited number of values
 	labelStatus
-	labelCause // of a failed call, or of the failed call that a signal is about
+	labelCause // of a failed call, or of the call that a signal is about
 	labelRootCause
 	labelRule
 	labelSeverity

@@ -87,5 +87,15 @@ func (m *memory) defect(s *step, e *Exchange, row *Finding, isNew bool) (about s
 	return about
 }
 
+// know sets the versions of d, a defect of e, from the ledger.
+func (m *memory) know(e *Exchange, d *signals.Failure) {
+	if !remembered(e) {
+		return
+	}
+	if r := m.Get(ledger.Key{Kind: ledger.KindDefect, Service: e.Labels.Service, Stage: e.Labels.Stage, Name: d.Cause, RootCause: d.RootCause}); r != nil {
+		d.FirstVersion, d.FirstAt, d.LastClean = r.First.Version, r.First.At, r.LastClean
+	}
+}
+
 // remembered reports whether e is recorded in the ledger. Imports and exchanges that may be incomplete are not.
 func remembered(e *Exchange) bool { return e.Origin != event.OriginImport && !e.Degraded }

@@ -54,6 +54,9 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 	x := p.observed()
 	s.dropN(dropOverflow, a.detector.Completed(&x, proof, minSeq, s.now))
 	for i := range x.Signals {
+		if d := x.Signals[i].Defect; d != nil {
+			a.memory.know(e, d)
+		}
 		s.emitSignal(&x.Subject, &x.Signals[i], e.Seq, minSeq)
 	}
 }

@@ -103,8 +103,11 @@ func (s *step) emitSignal(x *signals.Subject, sig *signals.Signal, seq, minSeq u
 		f.FirstSeen, f.Exchange = in.Since, in.Exchange
 		f.ExchangeVersion, f.ExchangeInstance, f.ExchangeMessages = in.Version, in.Process, in.Messages
 	}
-	about := x.Failure
-	if about == nil || !slices.Contains(signals.OfFailures, sig.ID) {
+	about := sig.Defect
+	if about == nil && slices.Contains(signals.OfFailures, sig.ID) {
+		about = x.Failure
+	}
+	if about == nil {
 		about = &signals.Failure{}
 	}
 	s.emitFinding(&f, about, x.Origin != event.OriginImport && !sig.Update, minSeq)

@@ -20,7 +20,7 @@ const (
 	MetricFailed    = "llmtap_failed_calls_total"
 	MetricRetries   = "llmtap_retries_total"           // attempts of an SDK after the first; not included in other counts of calls
 	MetricCancelled = "llmtap_cancelled_calls_total"   // calls cancelled by the agent; not included in other counts of calls
-	MetricFindings  = "llmtap_findings_total"          // also has the labels rule, severity and root_cause, and for signals about a failed call its cause
+	MetricFindings  = "llmtap_findings_total"          // also has the labels rule, severity and root_cause, and for signals about a failed call its cause, for latent_violation the violated rule as the cause
 	MetricNew       = "llmtap_new_causes_total"        // failed calls whose cause and root cause are new for the stage
 	MetricLost      = "llmtap_lost_events_total"       // events missing in the sequences of processes, including events of dropped exchanges
 	MetricDropped   = "llmtap_dropped_exchanges_total" // exchanges that hooks reported as dropped

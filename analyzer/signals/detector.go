@@ -51,6 +51,9 @@ type Signal struct {
 	First  *session.Instance // first exchange with the signal; nil if that is the subject
 	About  *Subject          // replaces the subject, if not nil
 	Update bool              // the row is a newer version of one already emitted and counted
+
+	// Defect is the violation that a LatentViolation is about: its rule as the cause, and its root cause.
+	Defect *Failure
 }
 
 // An Exchange is an exchange as the detector reads it, with the signals found so far.
