@@ -67,8 +67,13 @@ func LocalURL(addr string) string {
 	if err != nil || port == "" || port == "0" {
 		return ""
 	}
+	return "http://" + net.JoinHostPort(LocalHost(host), port)
+}
+
+// LocalHost returns the host at which this machine reaches a listener on host.
+func LocalHost(host string) string {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
+		return "127.0.0.1"
 	}
-	return "http://" + net.JoinHostPort(host, port)
+	return host
 }

@@ -19,6 +19,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"strconv"
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
@@ -54,6 +56,12 @@ func NATS(e *config.Effective) (cfg jetstream.Config, ok bool) {
 		cfg.URL, cfg.Token, cfg.TokenFile = r.NATSURL, e.NATSServer.Token, e.NATSServer.TokenFile
 	}
 	return cfg, cfg.URL != ""
+}
+
+// Answers reports whether a collector answers at url.
+func Answers(ctx context.Context, url string) bool {
+	client, err := remote.NewClient(url, "")
+	return err == nil && client.Probe(ctx)
 }
 
 // Servers provides the ClickHouse and NATS servers of a command.
@@ -152,8 +160,9 @@ func (s *Servers) find(ctx context.Context) (cfg clickhouse.Config, client *remo
 			client, err = s.collectorAt(e, e.UI.ExternalURL)
 			return cfg, client, err
 		}
-		if client, clientErr := s.collectorAt(e, local); clientErr == nil && client.Probe(ctx) {
-			return cfg, client, nil
+		if Answers(ctx, local) {
+			client, err = s.collectorAt(e, local)
+			return cfg, client, err
 		}
 	}
 	return cfg, nil, s.notFound(e, err, local)
@@ -161,17 +170,14 @@ func (s *Servers) find(ctx context.Context) (cfg clickhouse.Config, client *remo
 
 // notFound returns the error for a collector that is not found. err is the error of collector.FindRunning.
 func (s *Servers) notFound(e *config.Effective, err error, local string) error {
-	if errors.Is(err, collector.ErrNotRunning) && s.denied != nil {
-		err = s.denied
-	}
+	err = s.notRunning(e, err, "--clickhouse-dsn or --url")
 	if _, denied := errors.AsType[*config.PermissionError](err); denied {
 		return fmt.Errorf("%w, or use --url %s", err, cmp.Or(local, "URL"))
 	}
-	also := ""
 	if local != "" && e.Origin("data_dir") != "--data-dir" {
-		also = " and no collector answers at " + local
+		return fmt.Errorf("no collector answers at %s, and %w", local, err)
 	}
-	return fmt.Errorf("%w on %s%s; start one with llmtap up, or set --url, --data-dir or --clickhouse-dsn", err, e.DataDir, also)
+	return err
 }
 
 // Open connects to the stored data. The caller must call close.
@@ -214,15 +220,21 @@ func (s *Servers) ClickHouse() (cfg clickhouse.Config, err error) {
 		return cfg, nil
 	}
 	r, err := collector.FindRunning(e.DataDir)
-	switch {
-	case err == nil:
+	if err == nil {
 		return cfg, fmt.Errorf("the llmtap on %s (process %d) uses an external ClickHouse: set --clickhouse-dsn or --config as for llmtap up", e.DataDir, r.PID)
-	case s.denied != nil:
-		return cfg, s.denied
-	case errors.Is(err, collector.ErrNotRunning):
-		err = fmt.Errorf("%w on %s; start one with llmtap up, or set --data-dir or --clickhouse-dsn", err, e.DataDir)
 	}
-	return cfg, err
+	return cfg, s.notRunning(e, err, "--clickhouse-dsn")
+}
+
+// notRunning adds what to do to err, an error of collector.FindRunning. flag selects the server.
+func (s *Servers) notRunning(e *config.Effective, err error, flag string) error {
+	switch {
+	case !errors.Is(err, collector.ErrNotRunning):
+		return err
+	case s.denied != nil:
+		return s.denied
+	}
+	return fmt.Errorf("%w on %s; start one with llmtap up, or set --data-dir or %s", err, e.DataDir, flag)
 }
 
 // direct returns an error if --url is set, which does not reach server.
@@ -266,17 +278,25 @@ func (s *Servers) ConnectNATS(ctx context.Context) (*jetstream.Conn, error) {
 		return nil, err
 	}
 	cfg, ok := NATS(e)
+	var missing error
 	if !ok {
 		r, err := collector.FindRunning(e.DataDir)
 		if err == nil {
 			return nil, fmt.Errorf("the llmtap on %s (process %d) uses an external NATS: set --nats-url (LLMTAP_COLLECTOR_NATS_URL) or --config as for llmtap up", e.DataDir, r.PID)
 		}
-		cfg.URL = jetstream.Default().URL
+		missing = s.notRunning(e, err, "--nats-url")
+		if e.Origin("data_dir") == "--data-dir" || e.NATSServer.Port < 0 {
+			return nil, missing
+		}
+		cfg.URL = "nats://" + net.JoinHostPort(config.LocalHost(e.NATSServer.Host), strconv.Itoa(e.NATSServer.Port))
 	}
 	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()
 	conn, err := jetstream.Connect(ctx, cfg, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
+	switch {
+	case err != nil && missing != nil:
+		return nil, fmt.Errorf("%w; %w", err, missing)
+	case err != nil:
 		return nil, fmt.Errorf("%w; start llmtap up, or set --nats-url", err)
 	}
 	if _, err := conn.KV(ctx, event.BucketCheckpoint); err != nil {
