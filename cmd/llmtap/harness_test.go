@@ -39,14 +39,14 @@ var (
 	replayStream   = collectortest.ReplayStream
 )
 
-// runCollector runs a collector until the test ends.
+// runCollector runs a collector until the test ends, and waits until it is ready.
 func runCollector(t *testing.T, cfg config.Config) *collector.Collector {
 	t.Helper()
 	c, err := collector.Open(context.WithoutCancel(t.Context()), cfg, collector.Options{Logger: slog.New(slog.DiscardHandler), Progress: func(s string) { t.Log(s) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	collectortest.Run(t, c)
+	collectortest.RunReady(t, c)
 	return c
 }
 

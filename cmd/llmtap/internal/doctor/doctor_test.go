@@ -118,7 +118,7 @@ func TestRunningCollector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	collectortest.Run(t, c)
+	collectortest.RunReady(t, c)
 	collectortest.RunAgents(t, c.NATSURL(), c.ClickHouse())
 	slack := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"ok":true,"team":"Acme","user":"llmtap"}`)
