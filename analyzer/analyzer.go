@@ -36,7 +36,6 @@ type Analyzer struct {
 	memory    memory
 	replay    *replayWindow
 	strings   interner
-	setups    *setups
 }
 
 // New returns an Analyzer that applies rules to requests in the given order and registers its metrics with reg. cfg
@@ -60,7 +59,6 @@ func New(cfg Config, rules []*check.Rule, reg prometheus.Registerer) *Analyzer {
 		memory:    memory{Ledger: ledger.New(cfg.Partitions)},
 		replay:    replay,
 		strings:   strings,
-		setups:    newSetups(strings),
 	}
 }
 

@@ -3,8 +3,6 @@ package rules_test
 import (
 	"fmt"
 
-	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
@@ -16,12 +14,12 @@ func Example() {
 		{"role": "assistant", "content": ""},
 		{"role": "tool", "tool_call_id": "call_1", "content": "PORT=80"}]}`)
 
-	var request facts.Request
-	if err := facts.ScanRequest(wire.OpenAIChat, body, &request); err != nil {
-		panic(err)
-	}
 	target := wire.Target{Dialect: wire.OpenAIChat, Variant: wire.OpenAI}
-	for _, v := range check.NewChecker(rules.InOrder).Check(&request, target, nil) {
+	violations, err := rules.Lint(target, body)
+	if err != nil {
+		panic(err) // not judged
+	}
+	for _, v := range violations {
 		fmt.Println(v.Rule.ID, v.Predicted, "in message", v.Message)
 		fmt.Println("fix:", v.Rule.Fix)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/alertcheck"
@@ -10,9 +11,9 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/query"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/testnotify"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 var alertsCommand = &command.Command{
@@ -30,7 +31,7 @@ var alertsCheckCommand = &command.Command{
 	Long: `It reports what Prometheus rejects, metrics and labels that llmtap does not have,
 and templates that fail or use a label that the result of the expression lacks.
 
-Exit code: 1 if there are errors.`,
+Exit code: 1 if there are errors, 3 if a file has no alert rules.`,
 	Examples: "  llmtap alerts check my-rules.yaml",
 	Run:      runAlertsCheck,
 }
@@ -101,6 +102,8 @@ files of the configuration, else the shipped rules.
 Not replayed: rules on the health of llmtap and on lost events, which are not
 stored. A cause counts as new if no stored call failed for it before.
 
+Exit code: 0 whether a rule fired or not, 3 if there are no rules or no calls.
+
 ` + query.Times,
 	Examples: `  llmtap alerts backtest
   llmtap alerts backtest --since 24h my-rules.yaml
@@ -138,14 +141,23 @@ func runAlertsBacktest(ctx context.Context, c *command.Call) error {
 		cfg.RuleFiles = c.Args
 	}
 	r, err := backtest.New(cfg, from, to, style)
-	if err != nil {
+	switch {
+	case err != nil:
 		return command.BadInput(err)
+	case len(r.NeverFired)+len(r.NotTested) == 0:
+		return &command.ExitError{Code: command.ExitNothing, Err: errors.New("no alert rules in " + strings.Join(cfg.RuleFiles, ", "))}
 	}
-	err = servers.WithStore(ctx, func(q rows.Querier) error { return r.Run(ctx, cfg, q, c.Stderr) })
+	err = servers.WithClickHouse(ctx, func(sink *clickhouse.Sink) error { return r.Run(ctx, cfg, sink, c.Stderr) })
 	if err != nil {
 		return err
 	}
-	return r.Write(c.Stdout, *format)
+	if err := r.Write(c.Stdout, *format); err != nil {
+		return err
+	}
+	if r.Calls == 0 {
+		return &command.ExitError{Code: command.ExitNothing}
+	}
+	return nil
 }
 
 var alertsNotifyCommand = &command.Command{

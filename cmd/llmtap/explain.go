@@ -2,18 +2,18 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/explain"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/query"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 )
 
 var explainCommand = &command.Command{
 	Name:  "explain",
-	Args:  "[FILE|TEXT]...",
+	Args:  "[FILE|TEXT|-]...",
 	Short: "Explain why provider calls failed: cause, evidence, fix",
 	Long: `Reads an error text of any form (exception, log, traceback, web page, body) or
 records as JSON lines, plain or gzip; the format is detected:
@@ -24,8 +24,8 @@ records as JSON lines, plain or gzip; the format is detected:
 A "request" and a "url" make the cause of an error more certain. With --unknown it
 lists the stored error texts that llmtap cannot explain, one row per wording.
 
-Exit code: 0 whether explained or not, 2 if some input is unreadable (the rest is
-still explained).`,
+Exit code: 0 whether explained or not, 2 if some input is unreadable, 3 if some
+input is empty (the rest is still explained).`,
 	Examples: `  llmtap explain error.txt
   llmtap explain "Error code: 400 - {'error': {'message': …}}"
   my-agent 2>&1 | llmtap explain -
@@ -38,7 +38,7 @@ func runExplain(ctx context.Context, c *command.Call) error {
 	unknown := c.Parameters.Bool("unknown", false, "list the stored error texts that llmtap cannot explain")
 	since := c.Parameters.String("since", "7d", "with --unknown: start `time`")
 	servers := connect.Flags(c)
-	format, style := c.Format(command.Text, command.JSONL), c.Style()
+	format, style := c.Format(table.Formats...), c.Style()
 	if err := c.Parse(); err != nil {
 		return err
 	}
@@ -52,16 +52,22 @@ func runExplain(ctx context.Context, c *command.Call) error {
 		}
 		return q.Run(ctx, c, servers, *format, style)
 	}
-	var p explain.Printer = explain.Text{W: c.Stdout}
-	if *format == command.JSONL {
-		p = explain.JSONL{E: json.NewEncoder(c.Stdout)}
+	if len(c.Args) == 0 {
+		return command.BadInputf("missing argument FILE|TEXT|-; see llmtap explain --help")
+	}
+	var p explain.Printer = explain.Text{W: c.Stdout, Style: style}
+	if *format != command.Text {
+		p = explain.Rows{E: &table.Encoder{W: c.Stdout, Format: *format}}
 	}
 	e := explain.New(p)
 	if err := e.Inputs(c.Args, c.Stdin); err != nil {
 		return fmt.Errorf("write explanation: %w", err)
 	}
-	if e.Counts.Unreadable > 0 {
+	switch {
+	case e.Counts.Unreadable > 0:
 		return &command.ExitError{Code: command.ExitBadInput}
+	case e.Counts.Empty > 0:
+		return &command.ExitError{Code: command.ExitNothing}
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/importer"
@@ -17,7 +16,7 @@ import (
 
 var importCommand = &command.Command{
 	Name:  "import",
-	Args:  "[FILE]...",
+	Args:  "FILE|-...",
 	Short: "Import recorded traffic: store and judge it, without alerts",
 	Long: `Publishes recorded exchanges to a running llmtap. Imports never count in tallies,
 so they trigger no alerts. Importing a file, or a copy of it, again with the same
@@ -32,7 +31,8 @@ so they trigger no alerts. Importing a file, or a copy of it, again with the sam
   HAR 1.2     the LLM calls saved by a browser, mitmproxy or another proxy
 
 Exit code: 0 if everything was imported, 1 on failure, 2 if some input is
-unreadable (the rest is imported).`,
+unreadable (the rest is imported), 3 if a file has no records or there was
+nothing to import.`,
 	Examples: `  llmtap import traffic.jsonl.gz
   llmtap import --service checkout-agent --date 2026-11-20 agent-log.jsonl
   llmtap import --nats-url nats://nats.internal:4222 *.har
@@ -46,13 +46,10 @@ func runImport(ctx context.Context, c *command.Call) error {
 	service := c.Parameters.String("service", "imported", "service `name` of records that contain none")
 	date := c.Parameters.String("date", "", "`day` (2006-01-02, UTC) of records without a time; empty: 1970-01-01")
 	wait := c.Flags.Bool("wait", true, "wait until everything is stored, if ClickHouse is reachable")
-	servers := connect.DirectFlags(c, "nats.url")
+	servers := connect.Flags(c, "nats.url")
 	format := c.Format(command.Text, command.JSON)
 	if err := c.Parse(); err != nil {
 		return err
-	}
-	if len(c.Args) == 0 {
-		return command.BadInputf("no input files (use - for standard input)")
 	}
 	cfg := recorded.Config{Service: *service, Instance: uuid.NewString()}
 	var err error
@@ -68,12 +65,12 @@ func runImport(ctx context.Context, c *command.Call) error {
 	defer conn.Close()
 	im := &importer.Importer{Config: cfg, Publisher: conn.NewPublisher(0), Stdin: c.Stdin, Progress: terminal.NewProgress(c.Stderr)}
 	if *wait {
-		store, closeStore, err := servers.Open(ctx)
+		sink, err := servers.OpenClickHouse(ctx)
 		switch {
 		case err == nil:
-			defer closeStore()
-			im.Store = store
-		case errors.Is(err, collector.ErrNotRunning):
+			defer func() { _ = sink.Close() }() // used for reading only
+			im.Store = sink
+		case errors.Is(err, connect.ErrNotRunning):
 			im.Progress.Printf("not waiting until everything is stored: %v", err)
 		default:
 			return err
@@ -85,6 +82,9 @@ func runImport(ctx context.Context, c *command.Call) error {
 	}
 	if err == nil && !im.Report.Complete() {
 		err = &command.ExitError{Code: command.ExitBadInput}
+	}
+	if err == nil && (im.Report.Exchanges == 0 || im.Report.Empty > 0) {
+		err = &command.ExitError{Code: command.ExitNothing}
 	}
 	return err
 }

@@ -114,6 +114,9 @@ func TestImport(t *testing.T) {
 	if *report.Stored != uint64(report.Exchanges) || report.Findings["reject"] == 0 || report.Findings["lenient"] == 0 {
 		t.Errorf("stored %d of %d, findings %v", *report.Stored, report.Exchanges, report.Findings)
 	}
+	if stdout, stderr, code := runCommand(t, "", "import", "--nats-url", up.url(), "--data-dir", up.dir, "--wait=false", "-"); code != command.ExitNothing || !strings.Contains(stderr, "-: no records") {
+		t.Errorf("import of nothing: exit code %d\n%s%s", code, stdout, stderr)
+	}
 	first := snapshot(t, sink)
 	for dialect, count := range groups(t, sink, "SELECT dialect || '/' || variant, count() FROM exchanges_final GROUP BY 1") {
 		t.Logf("%-28s %5d", dialect, count)

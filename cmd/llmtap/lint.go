@@ -2,18 +2,19 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 )
 
 var lintCommand = &command.Command{
 	Name:  "lint",
-	Args:  "[FILE]...",
+	Args:  "FILE|-...",
 	Short: "Check recorded message histories before a provider rejects them",
-	Long: `Reads files or standard input: JSON or JSON lines, plain or gzip, any mix of
+	Long: `Reads files, the .json, .jsonl and .ndjson files of directories, or standard
+input (-): JSON or JSON lines, plain or gzip, any mix of
   request bodies
   message arrays
   exchanges      {"request":…,"response":…,"status":…,"url":…}
@@ -21,9 +22,14 @@ var lintCommand = &command.Command{
 The provider whose rules apply follows from the URL, else from the format, else
 from the model name. llmtap rules ID explains a rule.
 
-Exit code: 0 if no request would be rejected, 1 if one would, 2 if some input is
-unreadable (the rest is still checked).`,
+Exit code: 0 if all requests were judged and none would be rejected; else the
+first that applies (the rest of the input is still checked):
+  2  some input is unreadable
+  1  a request would be rejected
+  3  some input was not judged: a file without records, a request without
+     messages or to another API, an unknown format, more than 65,536 messages`,
 	Examples: `  llmtap lint history.json
+  llmtap lint recorded/
   my-agent --dump-request | llmtap lint -
   llmtap lint --dialect openai_chat/deepseek --format jsonl runs/*.jsonl.gz
   llmtap lint --severity reject --format sarif runs/*.jsonl > llmtap.sarif`,
@@ -33,13 +39,15 @@ unreadable (the rest is still checked).`,
 func runLint(_ context.Context, c *command.Call) error {
 	dialect := c.Flags.String("dialect", "auto", "whose rules apply: auto or a `dialect[/variant]`, such as anthropic or openai_chat/mistral")
 	minimum := c.Flags.String("severity", "style", "lowest severity to report, `reject|lenient|style`")
-	format := c.Format(command.Text, command.JSONL, "github", "sarif")
+	format := c.Format(command.Text, command.JSON, command.JSONL, "github", "sarif")
+	style := c.Style()
 	if err := c.Parse(); err != nil {
 		return err
 	}
 	l := lint.New(map[string]lint.Printer{
-		command.Text:  lint.Text{W: c.Stdout},
-		command.JSONL: lint.JSONL{E: json.NewEncoder(c.Stdout)},
+		command.Text:  lint.Text{W: c.Stdout, Style: style},
+		command.JSON:  lint.Rows{E: &table.Encoder{W: c.Stdout, Format: *format}},
+		command.JSONL: lint.Rows{E: &table.Encoder{W: c.Stdout, Format: *format}},
 		"github":      lint.GitHub{W: c.Stdout},
 		"sarif":       &lint.SARIF{W: c.Stdout, Version: buildVersion().Version},
 	}[*format])
@@ -58,6 +66,8 @@ func runLint(_ context.Context, c *command.Call) error {
 		return &command.ExitError{Code: command.ExitBadInput}
 	case l.Counts.Rejected > 0:
 		return &command.ExitError{Code: command.ExitFailed}
+	case l.Counts.Unjudged > 0:
+		return &command.ExitError{Code: command.ExitNothing}
 	}
 	return nil
 }

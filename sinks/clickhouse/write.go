@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -45,8 +46,14 @@ func (s *Sink) Write(ctx context.Context, b *sinks.Batch) error {
 	if s.closed.Load() {
 		return sinks.ErrClosed
 	}
-	if err := s.Prepare(ctx); err != nil {
-		return err
+	if err := s.prepare(ctx); err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return err
+		case errors.Is(err, errPreparing) || faultOf(err) == faultServer:
+			return &sinks.RetryError{Err: err}
+		}
+		return &sinks.RetryError{Err: err, Hint: hintSetup}
 	}
 	for _, t := range tables {
 		if n := t.Len(b); n > 0 {

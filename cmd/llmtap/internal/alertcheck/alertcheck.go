@@ -14,20 +14,36 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 )
 
-// Check lints the rules of cfg. It writes their errors to w and returns an error if there are any.
+// Check lints the rules of cfg. It writes their errors to w and returns an error if there are any, or if a file has no
+// rules.
 func Check(ctx context.Context, w io.Writer, cfg alerts.Config) error {
 	rules, problems := cfg.Rules().Lint(ctx)
 	var b strings.Builder
 	for _, p := range problems {
 		fmt.Fprintln(&b, p)
 	}
+	empty := 0
+	for _, file := range cfg.RuleFiles {
+		one := cfg
+		one.RuleFiles = []string{file}
+		if n, errs := one.Rules().Lint(ctx); n == 0 && len(errs) == 0 {
+			empty++
+			fmt.Fprintf(&b, "%s: no alert rules\n", file)
+		}
+	}
 	if len(problems) == 0 {
 		fmt.Fprintf(&b, "%s, no errors\n", terminal.Plural(rules, "alert rule"))
 	}
-	if _, err := io.WriteString(w, b.String()); err != nil || len(problems) == 0 {
+	_, err := io.WriteString(w, b.String())
+	switch {
+	case err != nil:
 		return err
+	case len(problems) > 0:
+		return errors.New(terminal.Plural(len(problems), "error"))
+	case empty > 0:
+		return &command.ExitError{Code: command.ExitNothing}
 	}
-	return errors.New(terminal.Plural(len(problems), "error"))
+	return nil
 }
 
 // Test runs the unit tests in files and writes the failures as text or json. It returns an error if a test fails.

@@ -40,6 +40,7 @@ const (
 	ExitOK       = 0
 	ExitFailed   = 1 // the command failed, or lint found a history that would be rejected
 	ExitBadInput = 2 // wrong flags or arguments, or unreadable input
+	ExitNothing  = 3 // there was nothing to check, or lint could not judge all of its input
 )
 
 // An ExitError is an error with an exit code.
@@ -198,9 +199,6 @@ func (c *Call) Help() {
 
 func printFlags(w io.Writer, title string, fs *flag.FlagSet) {
 	fs.VisitAll(func(f *flag.Flag) {
-		if f.Usage == "" {
-			return // a flag that is only accepted to explain why it is not supported
-		}
 		if title != "" {
 			fmt.Fprintf(w, "\n%s\n", title)
 			title = ""

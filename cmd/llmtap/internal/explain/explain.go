@@ -56,6 +56,7 @@ type Counts struct {
 	Unexplained int
 	Fine        int // calls that did not fail
 	Unreadable  int // records of which all or the request is unreadable
+	Empty       int // inputs without a text or a record
 }
 
 // A Printer prints results. Close ends the output.
@@ -81,11 +82,8 @@ func New(p Printer) *Explainer {
 // Argument is the Source of a text given on the command line.
 const Argument = "argument"
 
-// Inputs explains files and texts (stdin if inputs is empty) and closes the Printer.
+// Inputs explains files and texts and closes the Printer.
 func (e *Explainer) Inputs(inputs []string, stdin io.Reader) error {
-	if len(inputs) == 0 {
-		inputs = []string{"-"}
-	}
 	for _, in := range inputs {
 		explain := func() error { return e.File(in, stdin) }
 		if isText(in) {
@@ -142,10 +140,11 @@ func (e *Explainer) File(name string, stdin io.Reader) error {
 	return nil
 }
 
-// Text explains a text, unless it is blank.
+// Text explains a text.
 func (e *Explainer) Text(source string, text []byte) error {
 	if text = trim(text); len(text) == 0 {
-		return nil
+		e.Counts.Empty++
+		return e.Printer.Print(&Result{Source: source, Error: "the input is empty"})
 	}
 	t := wire.Target{Dialect: wire.Other, Variant: wire.OtherVariant}
 	if s := streamError(t.Dialect, text); s != nil {

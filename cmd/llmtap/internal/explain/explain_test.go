@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
@@ -99,8 +100,8 @@ func TestTexts(t *testing.T) {
 	expect(t, "body of another shape", `{"detail":"`+orphanText+`"}`, "- orphan_tool_reply stated")
 	expect(t, "array", "[{\n\"error\":{\"code\":429,\"message\":\"x\"}\n}]", "-:1 rate_limit stated")
 	expect(t, "number", "7", "- unexplained none")
-	expect(t, "nothing", "")
-	expect(t, "white space", " \n\n\t")
+	expect(t, "nothing", "", "- error")
+	expect(t, "white space", " \n\n\t", "- error")
 }
 
 func TestRecords(t *testing.T) {
@@ -322,7 +323,7 @@ func FuzzFile(f *testing.F) {
 			if r.Error == "" && r.Summary == "" || r.Cause != "" && (r.Class == "" || r.Known == "" || r.Fix == "") {
 				t.Errorf("%q: %+v", in, r)
 			}
-			if err := (Text{io.Discard}).Print(r); err != nil {
+			if err := (Text{io.Discard, &terminal.Style{Width: 80}}).Print(r); err != nil {
 				t.Fatal(err)
 			}
 		}

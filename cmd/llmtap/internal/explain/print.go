@@ -1,26 +1,36 @@
 package explain
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 )
 
-// JSONL prints one object per result.
-type JSONL struct{ E *json.Encoder }
+// Rows prints one object per result, as JSON, JSON lines or CSV.
+type Rows struct{ E *table.Encoder }
 
 // Print encodes r.
-func (j JSONL) Print(r *Result) error { return j.E.Encode(r) }
+func (p Rows) Print(r *Result) error { return p.E.Encode(r) }
 
-// Close does nothing.
-func (JSONL) Close(Counts) error { return nil }
+// Close ends the output.
+func (p Rows) Close(Counts) error { return p.E.Close() }
 
 // Text prints cause, evidence, provider, meaning, findings and fix of each result.
-type Text struct{ W io.Writer }
+type Text struct {
+	W     io.Writer
+	Style *terminal.Style
+}
+
+// Labels are column wide; the text begins after indent.
+const (
+	column = 9
+	indent = "            "
+)
 
 // maxFindings is the maximum number of findings that Text prints for one request.
 const maxFindings = 5
@@ -30,13 +40,13 @@ func (t Text) Print(r *Result) error {
 	var b strings.Builder
 	switch {
 	case r.ID != "":
-		fmt.Fprintf(&b, "%s (%s)\n", r.Source, r.ID)
+		fmt.Fprintf(&b, "%s\n", t.Style.Bold(r.Source+" ("+terminal.Line(r.ID)+")"))
 	case r.Source != "-" && r.Source != Argument: // a single text needs no name
-		b.WriteString(r.Source + "\n")
+		b.WriteString(t.Style.Bold(r.Source) + "\n")
 	}
 	line := func(name, text string) {
 		if text != "" {
-			fmt.Fprintf(&b, "  %-9s %s\n", name, text)
+			b.WriteString(t.Style.Wrap("  "+t.Style.Bold(terminal.Pad(name, column))+" ", text, indent) + "\n")
 		}
 	}
 	if r.Summary != "" {

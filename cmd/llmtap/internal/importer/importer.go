@@ -107,11 +107,16 @@ func (im *Importer) file(ctx context.Context, name string) error {
 		im.broken(err)
 		return nil
 	}
+	before := im.Report.Records
 	for {
 		x, err := r.Next()
 		var bad *recorded.RecordError
 		switch {
 		case errors.Is(err, io.EOF):
+			if im.Report.Records == before {
+				im.Report.Empty++
+				im.Progress.Printf("%s: no records", name)
+			}
 			return nil
 		case errors.As(err, &bad):
 			im.skip(bad)

@@ -18,6 +18,7 @@ type Report struct {
 	Exchanges int                     `json:"exchanges"` // published exchanges, without duplicates
 	Skipped   map[recorded.Reason]int `json:"skipped"`
 	Broken    int                     `json:"broken_files"` // files with read errors
+	Empty     int                     `json:"empty_files"`  // files without records
 	Untimed   int                     `json:"untimed"`      // exchanges without a time
 	Bytes     int64                   `json:"bytes"`        // size of the bodies
 	Seconds   float64                 `json:"seconds"`      // time to publish and, if Run waits for it, to store
@@ -51,6 +52,9 @@ func (r *Report) Write(w io.Writer, format string) error {
 	}
 	if r.Broken > 0 {
 		fmt.Fprintf(w, "  files with read errors: %d\n", r.Broken)
+	}
+	if r.Empty > 0 {
+		fmt.Fprintf(w, "  files without records: %d\n", r.Empty)
 	}
 	if r.Untimed > 0 {
 		fmt.Fprintf(w, "  exchanges without a time: %d; --date sets their day\n", r.Untimed)

@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
@@ -11,16 +10,17 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 )
 
-// JSONL prints one object per record.
-type JSONL struct{ E *json.Encoder }
+// Rows prints one object per record, as JSON or JSON lines.
+type Rows struct{ E *table.Encoder }
 
 // Print encodes r.
-func (j JSONL) Print(r *Result) error { return j.E.Encode(r) }
+func (p Rows) Print(r *Result) error { return p.E.Encode(r) }
 
-// Close does nothing.
-func (JSONL) Close(Counts) error { return nil }
+// Close ends the output.
+func (p Rows) Close(Counts) error { return p.E.Close() }
 
 // GitHub prints workflow commands, which GitHub shows as annotations on files.
 type GitHub struct{ W io.Writer }
@@ -29,6 +29,11 @@ type GitHub struct{ W io.Writer }
 func (g GitHub) Print(r *Result) error {
 	if r.Error != "" {
 		return g.command("error", r, r.line, "unreadable", r.Error)
+	}
+	if r.NotJudged != "" {
+		if err := g.command("error", r, r.line, "not judged", r.NotJudged); err != nil {
+			return err
+		}
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
@@ -110,8 +115,10 @@ func fileURI(name string) string {
 
 // Print collects the findings of r that no earlier record reported.
 func (s *SARIF) Print(r *Result) error {
-	if r.Error != "" && len(s.notes) < maxSARIF {
-		s.notes = append(s.notes, object{"level": "error", "message": sarifText(r.Error), "locations": r.location(r.line, -1)})
+	for prefix, text := range map[string]string{"unreadable: ": r.Error, "not judged: ": r.NotJudged} {
+		if text != "" && len(s.notes) < maxSARIF {
+			s.notes = append(s.notes, object{"level": "error", "message": sarifText(prefix + text), "locations": r.location(r.line, -1)})
+		}
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]

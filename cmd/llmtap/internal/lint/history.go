@@ -14,9 +14,9 @@ import (
 // first.
 const historyBytes = 1 << 30
 
-// exchange judges the scanned request of an exchange in its conversation and stores its answer. Records must be in
-// chronological order, so that an answer precedes the next request.
-func (l *Linter) exchange(res *Result, rec *record, t wire.Target) {
+// exchange judges the scanned request of an exchange in its conversation, stores its answer and returns the number of
+// violations. Records must be in chronological order, so that an answer precedes the next request.
+func (l *Linter) exchange(res *Result, rec *record, t wire.Target) int {
 	l.seq++
 	turn, findings := l.judge.Request(&judge.Request{
 		Request: session.Request{
@@ -31,11 +31,12 @@ func (l *Linter) exchange(res *Result, rec *record, t wire.Target) {
 	a := &l.answer
 	if len(rec.response) == 0 || facts.ScanResponse(t.Dialect, "", rec.response, a) != nil || !judge.Usable(rec.status, a) {
 		l.judge.Sessions.End(turn)
-		return
+		return len(findings)
 	}
 	if a.Cut {
 		a.ID = "" // a request that refers to this answer may reply to calls that are not in the record
 	}
 	l.seq++
 	l.judge.Answer(turn, session.Answer{Facts: a, Seq: l.seq, MinSeq: l.seq, Cut: rec.failed && a.FinishReason == ""})
+	return len(findings)
 }

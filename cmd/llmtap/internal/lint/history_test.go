@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -220,7 +221,7 @@ func TestRepeated(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	run(Text{W: &b})
+	run(Text{W: &b, Style: &terminal.Style{Unbroken: true}})
 	fix := "    fix: Save the whole assistant message, tool_calls included, before its tool messages; do not rebuild it from role and content.\n\n"
 	want := "-:2  openai_chat/deepseek\n  orphan_tool_reply (was accepted, would usually be rejected): " + lintText(t, text)[1].Findings[0].Summary + `
         0 user       "read config.py"

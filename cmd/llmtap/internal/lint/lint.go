@@ -3,9 +3,12 @@ package lint
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -25,7 +28,9 @@ type Result struct {
 	Dialect  wire.Dialect `json:"dialect,omitempty"`
 	Variant  wire.Variant `json:"variant,omitempty"`
 	Findings []Finding    `json:"findings"` // never nil
-	Error    string       `json:"error,omitempty"`
+	// NotJudged says why the rules did not judge the record, or only a part of it; Error why it is unreadable.
+	NotJudged string `json:"not_judged,omitempty"`
+	Error     string `json:"error,omitempty"`
 
 	file     string
 	line     int
@@ -56,11 +61,11 @@ type Finding struct {
 	repeated  bool // an earlier record had the finding with at least this severity
 }
 
-// Counts contains the numbers of records by outcome.
+// Counts contains the numbers of records by outcome. A file without records counts as one.
 type Counts struct {
 	Checked    int
-	Rejected   int // checked records with a finding that predicts a rejection
-	Unjudged   int // records in a dialect without rules
+	Rejected   int // records with a finding that predicts a rejection
+	Unjudged   int // records that the rules did not judge, or only in part
 	Unreadable int
 }
 
@@ -125,22 +130,44 @@ func joined[T ~string](names []T) string {
 	return strings.Join(s, ", ")
 }
 
-// Files checks files (stdin if names is empty) and closes the Printer.
+// Files checks files and closes the Printer. A directory stands for its files that contain JSON or JSON lines.
 func (l *Linter) Files(names []string, stdin io.Reader) error {
-	if len(names) == 0 {
-		names = []string{"-"}
-	}
 	for _, name := range names {
-		if err := l.File(name, stdin); err != nil {
-			return err
+		files := []string{name}
+		if info, err := os.Stat(name); err == nil && info.IsDir() {
+			if files, err = filesIn(name); err != nil {
+				files = []string{name} // File reports the error
+			} else if len(files) == 0 {
+				if err := l.notJudged(&Result{Source: name, file: name}, errors.New("no "+strings.Join(extensions, ", ")+" files")); err != nil {
+					return err
+				}
+			}
+		}
+		for _, file := range files {
+			if err := l.File(file, stdin); err != nil {
+				return err
+			}
 		}
 	}
 	return l.Printer.Close(l.Counts)
 }
 
+var extensions = []string{".json", ".jsonl", ".ndjson"}
+
+// filesIn returns the files below dir with one of the extensions, plain or compressed, in lexical order.
+func filesIn(dir string) (files []string, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && slices.Contains(extensions, filepath.Ext(strings.TrimSuffix(path, ".gz"))) {
+			files = append(files, path)
+		}
+		return err
+	})
+	return files, err
+}
+
 // File checks the records of a file; "-" is stdin. It returns write errors only; read errors are reported as Results.
 func (l *Linter) File(name string, stdin io.Reader) error {
-	r := stdin
+	r, found := stdin, false
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
@@ -156,13 +183,24 @@ func (l *Linter) File(name string, stdin io.Reader) error {
 			if res.exchange = res.Source; v.Line == last {
 				res.exchange = fmt.Sprintf("%s[%d]", res.Source, i)
 			}
-			last = v.Line
+			last, found = v.Line, true
 			if err := l.record(res, v); err != nil {
 				return err
 			}
 		}
 	}
+	if !found {
+		return l.notJudged(&Result{Source: name, file: name}, errors.New("no records"))
+	}
 	return nil
+}
+
+func (l *Linter) notJudged(res *Result, why error) error {
+	l.Counts.Unjudged++
+	if res.NotJudged = why.Error(); res.Findings == nil {
+		res.Findings = []Finding{}
+	}
+	return l.Printer.Print(res)
 }
 
 func (l *Linter) unreadable(res *Result, err error) error {
@@ -175,26 +213,31 @@ func (l *Linter) record(res *Result, v records.Value) error {
 	if v.Err != nil {
 		return l.unreadable(res, fmt.Errorf("read JSON: %w", v.Err))
 	}
-	rec, err := newRecord(v.Text)
+	rec, err := newRecord(v.Text, l.Forced)
 	if err != nil {
 		return l.unreadable(res, err)
 	}
 	res.ID, res.body, res.Findings = rec.id, rec.body, []Finding{}
+	switch {
+	case rec.unknown != "":
+		return l.notJudged(res, fmt.Errorf("unknown format %q; --dialect sets the format", rec.unknown))
+	case len(rec.body) == 0 || string(rec.body) == "null":
+		return l.notJudged(res, errors.New("the record has no request body"))
+	}
 	t := rec.target()
 	if l.Forced != nil {
 		detected := t
 		t = *l.Forced
 		t.Model, t.Native = detected.Model, detected.Native && t.Variant == wire.Ollama
 	}
+	q := &l.request
 	if res.Dialect, res.Variant = t.Dialect, t.Variant; t.Dialect == wire.Other {
-		l.Counts.Unjudged++
-		return l.Printer.Print(res)
+		return l.notJudged(res, check.Complete(q, t))
 	}
 	scan := facts.ScanRequest
 	if len(rec.body) > 0 && rec.body[0] == '[' {
 		scan = facts.ScanMessages
 	}
-	q := &l.request
 	if err := scan(t.Dialect, rec.body, q); err != nil {
 		return l.unreadable(res, fmt.Errorf("read request: %w", err))
 	}
@@ -206,11 +249,12 @@ func (l *Linter) record(res *Result, v records.Value) error {
 		t.Model = string(q.Model)
 	}
 	q.Bare = q.Bare || rec.bare
-	l.Counts.Checked++
+	violations := 0
 	if rec.exchange {
-		l.exchange(res, rec, t)
+		violations = l.exchange(res, rec, t)
 	} else {
 		for _, v := range l.judge.Check(q, t) {
+			violations++
 			l.add(res, &v, nil, false)
 		}
 	}
@@ -218,6 +262,10 @@ func (l *Linter) record(res *Result, v records.Value) error {
 		l.Counts.Rejected++
 	}
 	l.locate(res, v.Text)
+	if err := check.Complete(q, t); err != nil && (violations == 0 || q.Dropped > 0) {
+		return l.notJudged(res, err)
+	}
+	l.Counts.Checked++
 	return l.Printer.Print(res)
 }
 

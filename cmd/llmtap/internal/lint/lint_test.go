@@ -36,6 +36,9 @@ func linted(t *testing.T, text string) []string {
 			out = append(out, s+" error")
 			continue
 		}
+		if r.NotJudged != "" {
+			s += " (" + r.NotJudged + ")"
+		}
 		s += " " + string(r.Dialect) + "/" + string(r.Variant)
 		for _, f := range r.Findings {
 			s += fmt.Sprintf(" %s@%d", f.Rule, f.Message)
@@ -63,8 +66,8 @@ func TestRecords(t *testing.T) {
 	f("request body", `{"model":"gpt-5","messages":`+orphan+`}`, "1 openai_chat/openai orphan_tool_reply@1")
 	f("model's maker", `{"model":"deepseek-chat","messages":`+orphan+`}`, "1 openai_chat/deepseek orphan_tool_reply@1")
 	f("exchange", `{"request":{"messages":`+orphan+`},"status":400,"url":"https://api.deepseek.com/chat/completions"}`, "1 openai_chat/deepseek orphan_tool_reply@1")
-	f("request as text", `{"request":"{\"messages\":[]}","url":"https://api.openai.com/v1/chat/completions"}`, "1 openai_chat/openai")
-	f("exchange of no dialect", `{"request":{"input":"x"},"url":"https://api.openai.com/v1/embeddings"}`, "1 other/other")
+	f("request as text", `{"request":"{\"messages\":[]}","url":"https://api.openai.com/v1/chat/completions"}`, "1 (the request has no messages) openai_chat/openai")
+	f("exchange of no dialect", `{"request":{"input":"x"},"url":"https://api.openai.com/v1/embeddings"}`, "1 (no rules for this API) other/other")
 	f("conversation", `{"format":"openai.chat","messages":`+orphan+`}`, "1 openai_chat/openai orphan_tool_reply@1")
 	f("conversation with its answer", `{"format":"openai.chat","messages":[`+user+`,`+called+`],"n_request":1}`, "1 openai_chat/openai")
 	f("conversation without", `{"format":"openai.chat","messages":[`+user+`,`+called+`,`+user+`]}`, "1 openai_chat/openai missing_tool_reply@1")
@@ -73,12 +76,20 @@ func TestRecords(t *testing.T) {
 	f("Ollama's own API", `{"format":"ollama.chat","model":"qwen3","messages":`+native+`}`, "1 openai_chat/ollama")
 	f("Ollama's own API, asked", `{"api":"ollama.chat","request":{"messages":`+native+`}}`, "1 openai_chat/ollama")
 	f("Cohere", `{"format":"cohere.chat","messages":[`+user+`,`+called+`,`+reply+`]}`, "1 cohere/cohere")
-	f("Bedrock", `{"format":"bedrock.converse","messages":[]}`, "1 bedrock/bedrock")
+	f("Bedrock", `{"format":"bedrock.converse","messages":[]}`, "1 (the request has no messages) bedrock/bedrock")
 	f("array of records", `[{"id":"a","messages":`+orphan+`},{"messages":[`+user+`]}]`, "1 openai_chat/openai orphan_tool_reply@1", "1 openai_chat/openai")
-	f("nothing", "")
+	f("nothing", "", "0 (no records) /")
+	f("white space", "\n \n", "0 (no records) /")
 	f("no history", `{"mess":[]}`+"\n"+`7`+"\n"+`{"format":"openai.chat"}`, "1 error", "2 error", "3 error")
-	f("request that lacks its history", `{"request":{"model":"gpt-5"},"status":400,"url":"https://api.openai.com/v1/chat/completions"}`, "1 openai_chat/openai")
-	f("messages of another type", `{"messages":7}`, "1 openai_chat/openai")
+	f("request that lacks its history", `{"request":{"model":"gpt-5"},"status":400,"url":"https://api.openai.com/v1/chat/completions"}`, "1 (the request has no messages) openai_chat/openai")
+	f("messages of another type", `{"messages":7}`, "1 (the request has no messages) openai_chat/openai")
+	f("an empty array", `[]`, "1 (the request has no messages) openai_chat/openai")
+	f("unknown format", `{"format":"klingon","messages":`+orphan+`}`, `1 (unknown format "klingon"; --dialect sets the format) /`)
+	f("Ollama's parameter format", `{"model":"qwen3","format":"json","messages":`+orphan+`}`, "1 openai_chat/qwen orphan_tool_reply@1")
+	f("no body", `{"request":null,"url":"https://api.openai.com/v1/chat/completions"}`, "1 (the record has no request body) /")
+	f("text as input", `{"request":{"input":"q"},"url":"https://api.openai.com/v1/responses"}`, "1 openai_responses/openai")
+	many := strings.Repeat(user+",", 1<<16)
+	f("too many messages", `{"messages":[`+many+user+`]}`, "1 (too many messages, calls, replies or tools: 1 of them were not judged) openai_chat/openai")
 }
 
 func TestFiles(t *testing.T) {
@@ -100,7 +111,7 @@ func TestFiles(t *testing.T) {
 	f("a byte order mark", "\ufeff"+one, "1 "+ok)
 	f("one document over many lines", "{\n\"messages\": [\n"+user+"\n]\n}\n", "1 "+ok)
 	f("an array over many lines", "[\n"+user+"\n]\n", "1 "+ok)
-	f("several documents", "{\n\"messages\": []}\n{\n\"messages\":\n[]}", "1 "+ok, "3 "+ok)
+	f("several documents", "{\n\"messages\": ["+user+"]}\n{\n\"messages\":\n["+user+"]}", "1 "+ok, "3 "+ok)
 	f("a broken document", "{\n\"messages\": [\n"+user+",\n]\n}\n", "1 error")
 	var z bytes.Buffer
 	w := gzip.NewWriter(&z)

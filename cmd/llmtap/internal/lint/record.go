@@ -22,6 +22,8 @@ type record struct {
 	body   []byte // a request, or an array of messages
 	bare   bool   // a conversation that lacks the tools of its request
 
+	unknown string // the format, if it is unknown and nothing else names the dialect
+
 	exchange bool
 	response []byte
 	failed   bool // the record contains an error
@@ -69,8 +71,8 @@ func isRecord(text []byte) bool {
 		(f.Has("request") || f.Has("messages") || f.Has("contents") || f.Has("input") && !f.Has("type"))
 }
 
-// newRecord reads one record.
-func newRecord(text []byte) (*record, error) {
+// newRecord reads one record. forced is the target of all records, or nil.
+func newRecord(text []byte, forced *wire.Target) (*record, error) {
 	text = bytes.TrimSpace(text)
 	if len(text) > 0 && text[0] == '[' {
 		return &record{body: text}, nil
@@ -82,17 +84,26 @@ func newRecord(text []byte) (*record, error) {
 	r := &record{id: strings.Trim(string(f["id"]), `"`), url: f.Text("url"), model: f.Text("model"), body: text}
 	r.status, _ = f.Number("status")
 	format := f.Text("format")
+	if format == "json" {
+		format = "" // a parameter of Ollama's requests
+	}
+	conversation := format != ""
 	if wire.DialectNamed(format) == "" && r.url == "" {
 		format = f.Text("api")
 	}
 	r.named, r.ollama = wire.DialectNamed(format), format == "ollama.chat"
+	if conversation && r.named == "" && r.url == "" {
+		if r.unknown = f.Text("format"); forced != nil {
+			r.named, r.unknown = forced.Dialect, ""
+		}
+	}
 	_, r.exchange = f["request"]
 	switch {
 	case r.exchange:
 		r.body, r.response = f.Body("request"), f.Body("response")
 		r.service, r.instance, r.run, r.failed = f.Label("service"), f.Label("instance"), f.Label("run_id"), f.Label("error") != ""
 		r.conversation = cmp.Or(f.Label("conversation"), f.Label("conversation_id"))
-	case f.Text("format") != "":
+	case conversation:
 		if !f.Has("messages") {
 			return nil, errNoHistory
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 )
 
 // Text prints each finding with the surrounding messages; the invalid message is marked:
@@ -20,49 +21,59 @@ import (
 //	    fix: …
 //
 // A finding that was already reported for an earlier record is shown on one line.
-type Text struct{ W io.Writer }
+type Text struct {
+	W     io.Writer
+	Style *terminal.Style
+}
 
 // Limits for the messages shown around an invalid message.
 const (
 	shownBefore = 2
 	shownAfter  = 1
 	shownText   = 60 // maximum characters of a text
+	shownIndent = "                    "
 )
 
 // Print prints r if it has findings or an error.
 func (t Text) Print(r *Result) error {
-	head := r.Source
+	head, s := r.Source, t.Style
 	if r.ID != "" {
 		head += " (" + r.ID + ")"
 	}
 	switch {
 	case r.Error != "":
-		_, err := fmt.Fprintf(t.W, "%s  unreadable: %s\n\n", head, r.Error)
+		_, err := fmt.Fprintf(t.W, "%s\n\n", s.Wrap(head+"  ", s.Red("unreadable")+": "+r.Error, "  "))
 		return err
-	case len(r.Findings) == 0:
+	case r.NotJudged != "":
+		if _, err := fmt.Fprintf(t.W, "%s\n\n", s.Wrap(head+"  ", s.Yellow("not judged")+": "+r.NotJudged, "  ")); err != nil {
+			return err
+		}
+	}
+	if len(r.Findings) == 0 {
 		return nil
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s/%s\n", head, r.Dialect, r.Variant)
+	fmt.Fprintf(&b, "%s  %s/%s\n", s.Bold(head), r.Dialect, r.Variant)
 	all := messages(r)
 	for i := range r.Findings {
 		f := &r.Findings[i]
 		if f.repeated {
-			fmt.Fprintf(&b, "  %s (%s): %sfirst seen in %s\n", f.Rule, verdict(f), place(f), f.First)
+			b.WriteString(s.Wrap("  ", fmt.Sprintf("%s (%s): %sfirst seen in %s", f.Rule, verdict(f), place(f), f.First), "  ") + "\n")
 			continue
 		}
-		fmt.Fprintf(&b, "  %s (%s): %s\n", f.Rule, verdict(f), f.Summary)
+		b.WriteString(s.Wrap("  ", fmt.Sprintf("%s (%s): %s", t.paint(f)(f.Rule), verdict(f), f.Summary), "  ") + "\n")
 		for j := max(0, f.Message-shownBefore); f.Message >= 0 && j < min(len(all), f.Message+shownAfter+1); j++ {
-			mark := " "
+			mark, paint := " ", func(line string) string { return line }
 			if j == f.Message {
-				mark = ">"
+				mark, paint = ">", s.Bold
 			}
-			fmt.Fprintf(&b, "    %s %3d %s\n", mark, j, records.Describe(all[j], shownText))
+			role, text := splitRole(records.Describe(all[j], shownText))
+			b.WriteString(paint(s.Wrap(fmt.Sprintf("    %s %3d %s", mark, j, role), text, shownIndent)) + "\n")
 		}
 		if f.explained {
-			fmt.Fprintf(&b, "    root cause: %s (%s): %s\n", f.RootCause, f.Confidence, f.Evidence)
+			b.WriteString(s.Wrap("    ", fmt.Sprintf("root cause: %s (%s): %s", f.RootCause, f.Confidence, f.Evidence), "    ") + "\n")
 		}
-		fmt.Fprintf(&b, "    fix: %s\n", f.Fix)
+		b.WriteString(s.Wrap("    ", "fix: "+f.Fix, "    ") + "\n")
 	}
 	_, err := fmt.Fprintln(t.W, b.String())
 	return err
@@ -74,8 +85,30 @@ func (t Text) Close(c Counts) error {
 	if c.Checked == 1 {
 		histories = "history"
 	}
-	_, err := fmt.Fprintf(t.W, "%d %s checked, %d would be rejected, %d not judged, %d unreadable\n", c.Checked, histories, c.Rejected, c.Unjudged, c.Unreadable)
+	_, err := fmt.Fprintln(t.W, t.Style.Wrap("", fmt.Sprintf("%d %s checked, %d would be rejected, %d not judged, %d unreadable",
+		c.Checked, histories, c.Rejected, c.Unjudged, c.Unreadable), "  "))
 	return err
+}
+
+// splitRole splits a described message into its role, with the spaces after it, and the rest.
+func splitRole(message string) (role, rest string) {
+	i := strings.Index(message, "  ")
+	if i < 0 {
+		return "", message
+	}
+	rest = strings.TrimLeft(message[i:], " ")
+	return message[:len(message)-len(rest)], rest
+}
+
+// paint returns the color of the severity of f.
+func (t Text) paint(f *Finding) func(string) string {
+	switch {
+	case f.Predicted == check.Reject && f.Severity == check.Reject:
+		return t.Style.Red
+	case f.Predicted != check.Style:
+		return t.Style.Yellow
+	}
+	return t.Style.Bold
 }
 
 // place returns the position of a finding, or "" if the finding has no message.

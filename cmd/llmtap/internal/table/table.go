@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
@@ -64,7 +63,7 @@ func writeText(w io.Writer, res *clickhouse.Result, style *terminal.Style) error
 			zone = c.cutZone()
 		}
 		for _, text := range c.cells {
-			c.width = max(c.width, min(maxCell, utf8.RuneCountInString(text)))
+			c.width = max(c.width, min(maxCell, terminal.Columns(text)))
 		}
 		c.whole = c.right || strings.HasSuffix(rc.Name, "_id") || c.width <= minCell || strings.Contains(rc.Type, "DateTime")
 		c.header = splitName(rc.Name, c.width)
@@ -169,7 +168,7 @@ func writeRow(b *strings.Builder, columns []column, paint func(string) string, t
 	for i := range columns {
 		c := &columns[i]
 		t := text(c)
-		pad := strings.Repeat(" ", max(0, c.width-utf8.RuneCountInString(t)))
+		pad := strings.Repeat(" ", max(0, c.width-terminal.Columns(t)))
 		if c.right {
 			t = pad + t
 		} else {
@@ -203,7 +202,7 @@ func writeRecords(b *strings.Builder, res *clickhouse.Result, style *terminal.St
 				continue
 			}
 			field := res.Columns[i].Name + ": " + text
-			if n := utf8.RuneCountInString(field); line != "" && utf8.RuneCountInString(line)+3+n <= style.Width {
+			if n := terminal.Columns(field); line != "" && terminal.Columns(line)+3+n <= style.Width {
 				line += "   " + field
 				continue
 			}

@@ -125,3 +125,34 @@ func TestZone(t *testing.T) {
 	f("\x1b[1mat\x1b[0m\n\x1b[1mCET                  n\x1b[0m\n2026-10-25 02:00:00  0\n                     1\n", winter, time.Unix(0, 0))
 	f("\x1b[1mat                        n\x1b[0m\n2026-10-25 02:59:59 CEST  0\n2026-10-25 02:00:00 CET   1\n", summer, winter)
 }
+
+// The formats of Encoder are those of Write.
+func TestEncoder(t *testing.T) {
+	type row struct {
+		ID    string   `json:"id"`
+		N     *int     `json:"n,omitempty"`
+		Names []string `json:"names"`
+		other int
+	}
+	one := 1
+	rows := []row{{"a", &one, []string{"x", "<y>"}, 0}, {"b\n", nil, nil, 0}}
+	f := func(format, want string, rows ...row) {
+		t.Helper()
+		var b strings.Builder
+		e := Encoder{W: &b, Format: format}
+		for i := range rows {
+			if err := e.Encode(&rows[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := e.Close(); err != nil || b.String() != want {
+			t.Errorf("%s: %v, got\n%s\nwant\n%s", format, err, b.String(), want)
+		}
+	}
+	const a, b = `{"id":"a","n":1,"names":["x","<y>"]}`, `{"id":"b\n","names":null}`
+	f("json", "[\n"+a+",\n"+b+"\n]\n", rows...)
+	f("json", "[]\n")
+	f("jsonl", a+"\n"+b+"\n", rows...)
+	f("jsonl", "")
+	f("csv", "id,n,names\na,1,\"[\"\"x\"\",\"\"<y>\"\"]\"\n\"b\n\",,\n", rows...)
+}

@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/term"
@@ -12,17 +13,19 @@ import (
 // A Style is how a command writes text: the width of lines, the zone of times and the use of colors. It does not apply to
 // JSON and CSV, whose times are RFC 3339 in UTC.
 type Style struct {
-	Width int
-	Zone  *time.Location // nil: UTC
-	Color bool
+	Width    int
+	Zone     *time.Location // nil: UTC
+	Color    bool
+	Unbroken bool // Wrap keeps lines whole, because a file or a pipe has no width
 }
 
 // NewStyle returns the style of text on w: local times, and colors if w is a terminal and NO_COLOR is not set.
 func NewStyle(w io.Writer, getenv func(string) string) *Style {
-	return &Style{
-		Width: width(w, getenv), Zone: time.Local,
-		Color: IsTerminal(w) && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb",
+	s := &Style{Width: widthOf(w, getenv), Zone: time.Local, Color: IsTerminal(w) && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}
+	if s.Width == 0 {
+		s.Width, s.Unbroken = DefaultWidth, true
 	}
+	return s
 }
 
 // IsTerminal reports whether w is a terminal.
@@ -31,8 +34,8 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// width returns the number of columns of w: $COLUMNS, else the size of the terminal, else DefaultWidth.
-func width(w io.Writer, getenv func(string) string) int {
+// widthOf returns the number of columns of w: $COLUMNS, else the size of the terminal, else 0.
+func widthOf(w io.Writer, getenv func(string) string) int {
 	if n, err := strconv.Atoi(getenv("COLUMNS")); err == nil && n > 0 {
 		return n
 	}
@@ -41,7 +44,16 @@ func width(w io.Writer, getenv func(string) string) int {
 			return n
 		}
 	}
-	return DefaultWidth
+	return 0
+}
+
+// Wrap breaks text into lines that fit the terminal and joins them. The first line begins with first, the others with
+// indent.
+func (s *Style) Wrap(first, text, indent string) string {
+	if s.Unbroken || Columns(first)+Columns(text) <= s.Width {
+		return first + text
+	}
+	return strings.Join(wrap(first, text, s.Width, indent), "\n")
 }
 
 // In returns t in the zone of s.

@@ -6,33 +6,85 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/width"
 )
 
 // DefaultWidth is the number of columns if neither the shell nor the terminal reports one.
 const DefaultWidth = 160
 
-// minPart is the minimum length, in runes, of the first part of a word that Wrap splits.
+// minPart is the minimum width of the first part of a word that Wrap splits.
 const minPart = 8
 
-// Wrap breaks text at spaces into lines of at most width runes and indents all lines except the first by indent. A word
-// longer than a line is split.
-func Wrap(text string, width int, indent string) []string {
+// Columns returns the width of s on a terminal: 2 for a wide character such as 名, 0 for a combining mark or the color
+// commands of Style, else 1.
+func Columns(s string) int {
+	n, command := 0, false
+	for _, r := range s {
+		if command = command || r == '\x1b'; !command {
+			n += columns(r)
+		}
+		command = command && r != 'm'
+	}
+	return n
+}
+
+func columns(r rune) int {
+	if r < utf8.RuneSelf {
+		return 1
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	}
+	if unicode.In(r, unicode.Mn, unicode.Me) {
+		return 0
+	}
+	return 1
+}
+
+// Pad returns s with spaces up to n columns.
+func Pad(s string, n int) string { return s + strings.Repeat(" ", max(0, n-Columns(s))) }
+
+// fitting returns the length of the longest prefix of s that has at most n columns, but at least one character.
+func fitting(s string, n int) int {
+	for i, r := range s {
+		if n -= columns(r); n < 0 && i > 0 {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// Wrap breaks text at spaces into lines of at most limit columns and indents all lines except the first by indent. A word
+// longer than a line is split, if possible after a punctuation mark.
+func Wrap(text string, limit int, indent string) []string { return wrap("", text, limit, indent) }
+
+// wrap is like Wrap, but the first line begins with first.
+func wrap(first, text string, limit int, indent string) []string {
 	var lines []string
-	line, start := "", 0 // start is the length of the line's indent
+	line, start := first, len(first) // start is the length of the line's indent
 	for word := range strings.FieldsSeq(text) {
 		for word != "" {
 			space := ""
 			if len(line) > start {
 				space = " "
 			}
-			room := width - utf8.RuneCountInString(line) - len(space)
-			r := []rune(word)
-			switch {
-			case len(r) <= room:
+			room := limit - Columns(line) - len(space)
+			if Columns(word) <= room {
 				line, word = line+space+word, ""
 				continue
-			case len(r) > width-len(indent) && room >= minPart:
-				line, word = line+space+string(r[:room]), string(r[room:])
+			}
+			if Columns(word) > limit-len(indent) && room >= minPart {
+				n := fitting(word, room)
+				if mark := strings.LastIndexAny(word[:n], ",;:/&?)]}"); mark >= minPart {
+					n = mark + 1
+				} else if space != "" {
+					n = 0
+				}
+				if n > 0 {
+					line, word = line+space+word[:n], word[n:]
+				}
 			}
 			lines, line, start = append(lines, line), indent, len(indent)
 		}
@@ -40,13 +92,13 @@ func Wrap(text string, width int, indent string) []string {
 	return append(lines, line)
 }
 
-// Clip returns s on one line, without control characters, cut to n runes.
+// Clip returns s on one line, without control characters, cut to n columns.
 func Clip(s string, n int) string {
 	s = Line(s[:min(len(s), 8*n)])
-	if utf8.RuneCountInString(s) <= n {
+	if Columns(s) <= n {
 		return s
 	}
-	return string([]rune(s)[:n-1]) + "…"
+	return s[:fitting(s, n-1)] + "…"
 }
 
 // Line returns s on one line and replaces unprintable characters, because an id or an error text may contain terminal

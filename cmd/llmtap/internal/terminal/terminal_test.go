@@ -17,8 +17,10 @@ func TestWrap(t *testing.T) {
 	f("a b", 20, "a b")
 	f("aaaa bbbb cccc", 10, "aaaa bbbb", "  cccc")
 	f("aaaaaaaaaaaaaaaaaaaaaaaaa", 20, "aaaaaaaaaaaaaaaaaaaa", "  aaaaa")
-	f("aaaa bbbbbbbbbbbbbbbbbbbbb", 20, "aaaa bbbbbbbbbbbbbbb", "  bbbbbb")
+	f("aaaa bbbbbbbbbbbbbbbbbbbbb", 20, "aaaa", "  bbbbbbbbbbbbbbbbbb", "  bbb")
 	f("aaaaaaaaaaaaaa bbbbbbbbbbbbbbbbbbbbb", 20, "aaaaaaaaaaaaaa", "  bbbbbbbbbbbbbbbbbb", "  bbb")
+	f(`a {"type":"b","code":"c"}`, 20, `a {"type":"b",`, `  "code":"c"}`)
+	f("計画 計画計画計画計画", 10, "計画", "  計画計画", "  計画計画")
 }
 
 func TestClip(t *testing.T) {
@@ -30,6 +32,7 @@ func TestClip(t *testing.T) {
 	}
 	f("abc", 3, "abc")
 	f("abcd", 3, "ab…")
-	f("名前名前", 3, "名前…")
+	f("名前名前", 3, "名…")
+	f("名前", 4, "名前")
 	f("a\n\t b\x1b[2J", 20, "a b\uFFFD[2J")
 }

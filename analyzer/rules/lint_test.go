@@ -1,0 +1,36 @@
+package rules_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/wire"
+)
+
+// A request that cannot be judged is an error, not a request without violations.
+func TestLint(t *testing.T) {
+	f := func(dialect wire.Dialect, body, want string) {
+		t.Helper()
+		violations, err := rules.Lint(wire.Target{Dialect: dialect, Variant: dialect.Variants()[0]}, []byte(body))
+		if text := errorText(err); text != want || len(violations) > 0 {
+			t.Errorf("%.80s: %v, %q, want %q", body, violations, text, want)
+		}
+	}
+	user := `{"role":"user","content":"q"}`
+	f(wire.OpenAIChat, `{"messages":[`+user+`]}`, "")
+	f(wire.OpenAIResponses, `{"input":"q"}`, "")
+	f(wire.OpenAIChat, `{"messages":[]}`, "the request has no messages")
+	f(wire.OpenAIChat, `{"messages":"q"}`, "the request has no messages")
+	f(wire.OpenAIChat, `{"input":"q"}`, "the request has no messages")
+	f(wire.OpenAIChat, ``, "read request: body is not the JSON value expected")
+	f(wire.OpenAIChat, `{"messages":[`+user, "read request: body ends inside its JSON")
+	f(wire.OpenAIChat, `{"messages":[`+strings.Repeat(user+",", 1<<16)+user+`]}`, "too many messages, calls, replies or tools: 1 of them were not judged")
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
