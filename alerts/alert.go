@@ -80,8 +80,9 @@ func seriesKey(rule string, kv map[string]string) string {
 // LastFailed, CallsSince and new versions are of the alert's last evaluation (Alert.UpdatedAt).
 type Evidence struct {
 	Window     time.Duration
-	Failed     uint64
+	Failed     uint64 // failed calls, or findings of Rules
 	Calls      uint64
+	Rules      []string            // rules and signals of the findings that Failed counts, sorted; empty if it counts failed calls
 	LastFailed time.Time           // second of the last failed call, or of the last finding if the rule counts findings; zero if unknown
 	CallsSince uint64              // calls in the seconds after LastFailed
 	Shares     []Share             // failed calls by cause, largest first
@@ -113,13 +114,13 @@ func (ev *Evidence) Regression() (first, lastClean string) {
 	return "", ""
 }
 
-// A Share counts the failed calls with one cause and root cause.
+// A Share counts the failed calls or findings with one cause and root cause.
 type Share struct {
-	Cause, RootCause string
+	Cause, RootCause string // Cause of a finding that is not about a failed call is its rule
 	Failed           uint64
 	Fix              string
 
-	// The first call of these stages with this failure, from the ledger, which covers weeks. Empty if unknown.
+	// The first call of these stages with this failure or defect, from the ledger, which covers weeks. Empty if unknown.
 	FirstVersion string    // service version of the first call
 	FirstAt      time.Time // stream time of the first call
 	LastClean    string    // newest other version that the stage used before FirstAt

@@ -35,7 +35,7 @@ func Backtest(ctx context.Context, cfg Config, tallies iter.Seq2[*analyzer.Tally
 			}
 			out := a.Alert
 			out.FoundLate = false
-			if a.peak.Calls > 0 {
+			if a.peak.Failed > 0 {
 				out.Evidence = a.peak.endsWith(&a.Evidence)
 			}
 			if err := report(out); err != nil {

@@ -57,12 +57,12 @@ func (s *share) add(x *analyzer.Example) {
 }
 
 // evidence returns the evidence for inst from the window of its rule that ends at step, and the second of the first
-// failed call that the previous evaluation did not include, zero for rules that do not query failed calls.
+// failure that the previous evaluation did not include, zero for rules that query neither failed calls nor findings.
 func (s *samples) evidence(inst *rules.Instance, step int64) (ev Evidence, triggered time.Time) {
 	from := step - int64(inst.Rule.Window.Seconds())
 	list := s.matching(inst)
-	if inst.Rule.Failures() == analyzer.MetricFailed {
-		ev, triggered = s.failedIn(list, from, step)
+	if metric := inst.Rule.Failures(); metric != "" {
+		ev, triggered = s.failedIn(list, metric, from, step)
 	}
 	ev.Window = inst.Rule.Window
 	s.advance(&ev, inst.Rule, list, from, step)
@@ -75,13 +75,13 @@ func (s *samples) later(inst *rules.Instance, ev Evidence, from, step int64) Evi
 	return ev
 }
 
-// failedIn returns the evidence of list for the steps (from, step].
-func (s *samples) failedIn(list []*series, from, step int64) (ev Evidence, triggered time.Time) {
+// failedIn returns the evidence of list for the steps (from, step]. metric counts the failures: failed calls or findings.
+func (s *samples) failedIn(list []*series, metric string, from, step int64) (ev Evidence, triggered time.Time) {
 	shares := map[[2]string]*share{}
 	versions := map[string]*VersionCount{}
-	var active, first int64 // the newest step with a failed call, and the second of the first failed call in it
+	var active, first int64 // the newest step with a failure, and the second of the first failure in it
 	for _, c := range list {
-		failed := c.metric == analyzer.MetricFailed
+		failed := c.metric == metric
 		n := c.between(from, step)
 		if n == 0 {
 			continue
@@ -102,7 +102,11 @@ func (s *samples) failedIn(list []*series, from, step int64) (ev Evidence, trigg
 		if c.active > active || c.active == active && c.first < first {
 			active, first = c.active, c.first
 		}
-		k := [2]string{c.labels["cause"], c.labels["root_cause"]}
+		rule := c.labels["rule"]
+		if rule != "" && !slices.Contains(ev.Rules, rule) {
+			ev.Rules = append(ev.Rules, rule)
+		}
+		k := [2]string{cmp.Or(c.labels["cause"], rule), c.labels["root_cause"]}
 		if shares[k] == nil {
 			shares[k] = &share{Share: Share{Cause: k[0], RootCause: k[1]}}
 		}
@@ -121,6 +125,7 @@ func (s *samples) failedIn(list []*series, from, step int64) (ev Evidence, trigg
 	for _, s := range all[:min(len(all), maxEvidence)] {
 		ev.Shares = append(ev.Shares, s.Share)
 	}
+	slices.Sort(ev.Rules)
 	ev.chooseExamples(all)
 	ev.setVersions(versions)
 	if first > 0 {
@@ -146,18 +151,16 @@ func (s *samples) matching(inst *rules.Instance) (list []*series) {
 // advance updates LastFailed and CallsSince of ev by the seconds [from, to) of list, and adds new versions.
 func (s *samples) advance(ev *Evidence, r *rules.Rule, list []*series, from, to int64) {
 	versions := map[string]*VersionCount{}
-	if r.Failures() == analyzer.MetricFailed {
-		for _, v := range ev.Versions {
-			versions[v.Version] = &v
-		}
-		for _, c := range list {
-			name := c.labels["service_version"]
-			if versions[name] == nil && c.last(from, to) > 0 {
-				versions[name] = &VersionCount{Version: name, FirstSeen: s.versions.firstSeen(c.labels["service"], name)}
-			}
-		}
-		defer ev.setVersions(versions)
+	for _, v := range ev.Versions {
+		versions[v.Version] = &v
 	}
+	for _, c := range list {
+		name := c.labels["service_version"]
+		if versions[name] == nil && c.last(from, to) > 0 {
+			versions[name] = &VersionCount{Version: name, FirstSeen: s.versions.firstSeen(c.labels["service"], name)}
+		}
+	}
+	defer ev.setVersions(versions)
 	failed := func(at *time.Time, since *uint64, last int64) {
 		if last > 0 && last > at.Unix() {
 			*at, *since = time.Unix(last, 0).UTC(), 0

@@ -150,7 +150,7 @@ func (a *trackedAlert) learn() bool {
 // the versions since the peak, are preserved.
 func (a *trackedAlert) resolve(ts time.Time) {
 	a.State, a.EndsAt, a.UpdatedAt = Resolved, ts, ts
-	if a.peak.Calls > 0 {
+	if a.peak.Failed > 0 {
 		a.Evidence = a.peak.endsWith(&a.Evidence)
 	}
 }

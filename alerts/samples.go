@@ -217,9 +217,13 @@ func (s *samples) keyOf(metric string, kv map[string]string) (string, labels.Lab
 	return string(s.key), lset
 }
 
-// addExample adds x to the series that counts its failed call.
+// addExample adds x to the series that counts its failed call or finding.
 func (s *samples) addExample(x *analyzer.Example) {
-	key, _ := s.keyOf(analyzer.MetricFailed, s.cap.apply(x.Labels, false))
+	metric := analyzer.MetricFailed
+	if x.Finding {
+		metric = analyzer.MetricFindings
+	}
+	key, _ := s.keyOf(metric, s.cap.apply(x.Labels, false))
 	if c := s.series[key]; c != nil {
 		x := *x
 		x.ErrorText, x.Summary, x.Evidence, x.Fix = clip(x.ErrorText), clip(x.Summary), clip(x.Evidence), clip(x.Fix)

@@ -36,6 +36,7 @@ type Analyzer struct {
 	memory    memory
 	replay    *replayWindow
 	strings   interner
+	setups    *setups
 }
 
 // New returns an Analyzer that applies rules to requests in the given order and registers its metrics with reg. cfg
@@ -59,6 +60,7 @@ func New(cfg Config, rules []*check.Rule, reg prometheus.Registerer) *Analyzer {
 		memory:    memory{Ledger: ledger.New(cfg.Partitions)},
 		replay:    replay,
 		strings:   strings,
+		setups:    newSetups(strings),
 	}
 }
 

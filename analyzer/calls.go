@@ -292,7 +292,7 @@ func (t *toolCalls) emit(s *step, c *session.Call, seq uint64) {
 		StartedAt: c.StartedAt, EndedAt: c.EndedAt, ToolStatus: c.ToolStatus,
 	}
 	if by, ok := c.Context.(*caller); ok {
-		row.Labels = by.Labels
+		row.Labels, row.Attrs = by.Labels, by.Attrs
 	}
 	s.emitToolCall(&row)
 }

@@ -237,7 +237,7 @@ func TestTallyFitsAMessage(t *testing.T) {
 			Service: fmt.Sprint("s", i%199, strings.Repeat("\x01<ü", 60)), ServiceVersion: fmt.Sprint(i % 198), Agent: fmt.Sprint(i % 197), Stage: fmt.Sprint(i % 196),
 			Environment: strings.Repeat("e", 512),
 		}
-		s.fail(500, strings.Repeat("<boom>", 200), hello...)
+		s.fail(500, strings.Repeat("<boom>", 200), orphan...)
 	}
 	for i := range s.steps {
 		s.steps[i].at.Time = epoch

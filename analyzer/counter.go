@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/limit"
+	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -25,7 +26,7 @@ const (
 	labelProvider
 	labelModel // labels from service to model have a limited number of values
 	labelStatus
-	labelCause
+	labelCause // of a failed call, or of the call that a signal is about
 	labelRootCause
 	labelRule
 	labelSeverity
@@ -69,8 +70,8 @@ type counter struct {
 	closed   int64 // newest closed second
 	second   int64 // the second to which counts belong
 	counts   map[series]uint64
-	examples map[[4]string]Example // keyed by service, stage, cause and root cause
-	minSeq   uint64                // oldest sequence among the counted events
+	examples map[exampleKey]Example
+	minSeq   uint64 // oldest sequence among the counted events
 
 	countBytes, exampleBytes int // estimated JSON bytes
 
@@ -81,7 +82,7 @@ type counter struct {
 func newCounter(cfg *Config) *counter {
 	c := &counter{
 		partition: cfg.Partition, epoch: cfg.Epoch, limit: cfg.MaxLabelValues,
-		counts: make(map[series]uint64), examples: make(map[[4]string]Example),
+		counts: make(map[series]uint64), examples: make(map[exampleKey]Example),
 	}
 	for i := range c.values {
 		c.values[i] = make(map[string]struct{})
@@ -170,23 +171,35 @@ func (c *counter) exchange(e *Exchange, ex func() Example, isNew bool, minSeq ui
 		first[labelMetric] = MetricNew
 		c.add(first, 1, minSeq, now)
 	}
-	k := [4]string{s[labelService], s[labelStage], s[labelCause], s[labelRootCause]}
+	c.example(&s, ex, maxExamples, maxExampleBytes)
+}
+
+// exampleKey identifies the series that share an example.
+type exampleKey struct{ metric, service, stage, cause, rootCause, rule string }
+
+// example replaces the example of s by the result of build, unless the second would then have more than n examples or
+// bytes of examples.
+func (c *counter) example(s *series, build func() Example, n, bytes int) {
+	k := exampleKey{s[labelMetric], s[labelService], s[labelStage], s[labelCause], s[labelRootCause], s[labelRule]}
 	old, known := c.examples[k]
-	if !known && len(c.examples) >= maxExamples {
+	if !known && len(c.examples) >= n {
 		return
 	}
-	x := ex()
+	x := build()
 	x.Labels = s.labels()
-	if n := c.exampleBytes + x.jsonBytes() - old.jsonBytes(); n <= maxExampleBytes {
-		c.examples[k], c.exampleBytes = x, n
+	if size := c.exampleBytes + x.jsonBytes() - old.jsonBytes(); size <= bytes {
+		c.examples[k], c.exampleBytes = x, size
 	}
 }
 
-// finding counts f.
-func (c *counter) finding(f *Finding, minSeq uint64, now time.Time) {
+// finding counts f. about is the failure that a signal is about; for a violation, it has only the ledger's entry of the
+// defect and the text of the failed call. Examples of findings use at most half of the space for examples, so that failed
+// calls have theirs.
+func (c *counter) finding(f *Finding, about *signals.Failure, minSeq uint64, now time.Time) {
 	s := c.base(MetricFindings, &f.Labels, f.Provider, f.Model, now)
-	s[labelRule], s[labelSeverity], s[labelRootCause] = f.Rule, string(f.Severity), f.RootCause
-	c.add(s, 1, minSeq, now)
+	s[labelRule], s[labelSeverity], s[labelCause], s[labelRootCause] = f.Rule, string(f.Severity), about.Cause, cmp.Or(f.RootCause, about.RootCause)
+	s = c.add(s, 1, minSeq, now)
+	c.example(&s, func() Example { return findingExample(f, about, now) }, maxExamples/2, maxExampleBytes/2)
 }
 
 // process counts n dropped exchanges or lost events of a process.
@@ -230,7 +243,7 @@ func (x *Example) jsonBytes() int {
 	if x.Labels == nil {
 		return 0
 	}
-	n := 512 + jsonBytes(x.Exchange, x.Conversation, x.ErrorText, x.Rule, x.ToolCallID, x.Summary, x.Evidence, x.Fix, x.FirstVersion, x.LastClean)
+	n := 512 + jsonBytes(x.Exchange, x.Conversation, x.ErrorText, x.Rule, x.ToolCallID, x.ToolName, x.Summary, x.Evidence, x.Fix, x.FirstVersion, x.LastClean)
 	for _, v := range x.Labels {
 		n += jsonBytes(v)
 	}
@@ -250,6 +263,18 @@ func jsonBytes(ss ...string) (n int) {
 	return n
 }
 
+// compareExamples orders the examples of a tally.
+func compareExamples(a, b *Example) int {
+	kind := func(x *Example) int {
+		if x.Finding {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(a.Exchange, b.Exchange), kind(a)-kind(b), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.ToolCallID, b.ToolCallID),
+		cmp.Compare(a.Message, b.Message), cmp.Compare(a.Summary, b.Summary), cmp.Compare(a.Labels["root_cause"], b.Labels["root_cause"]))
+}
+
 // take closes the second with counts and returns its tally.
 func (c *counter) take() Tally {
 	t := Tally{Partition: c.partition, Epoch: c.epoch, Second: c.second, Counts: make([]Count, 0, len(c.counts))}
@@ -264,7 +289,7 @@ func (c *counter) take() Tally {
 	for _, ex := range c.examples {
 		t.Examples = append(t.Examples, ex)
 	}
-	slices.SortFunc(t.Examples, func(a, b Example) int { return cmp.Compare(a.Exchange, b.Exchange) })
+	slices.SortFunc(t.Examples, func(a, b Example) int { return compareExamples(&a, &b) })
 	clear(c.counts)
 	clear(c.examples)
 	c.closed, c.minSeq, c.countBytes, c.exampleBytes = c.second, 0, 0, 0

@@ -24,7 +24,8 @@ type pending struct {
 	signals  []signals.Signal // emitted with the exchange
 	request  signals.Request
 	contents content.Time
-	dropped  uint64 // exchanges that the process had dropped before the request
+	failure  *signals.Failure // set when the exchange is reported; nil if it did not fail
+	dropped  uint64           // exchanges that the process had dropped before the request
 
 	run      *run   // nil if none
 	runIndex uint64 // number of the request in its run, from 1
@@ -76,6 +77,7 @@ func (a *Analyzer) half(h half) {
 func (a *Analyzer) request(h half) *pending {
 	s, ev := &a.step, h.ev
 	p := newPending(h, a.strings)
+	p.row.Attrs = a.setups.attributes(ev)
 	body, whole := a.bodies.read(s, ev, h.at)
 	if whole {
 		p.row.RequestBytes = len(body)
@@ -121,7 +123,7 @@ func newPending(h half, in interner) *pending {
 	p.row = Exchange{
 		ID: strings.Clone(ev.Exchange), Seq: h.at.Seq, Labels: in.labels(ev), StartedAt: ev.Time, Server: in.string(host), Path: in.string(path),
 		RequestBytes: ev.BodyBytes, Retry: ev.Retry, Instance: in.string(ev.Instance), InstanceSeq: ev.Seq, Origin: in.string(ev.Origin),
-		Capture: in.string(ev.Capture), Degraded: ev.Degraded,
+		Capture: in.string(ev.Capture), Degraded: ev.Degraded, SDK: in.string(limit.Name(ev.SDK)),
 	}
 	p.row.Conversation = p.row.Labels.Conversation
 	p.setTarget(facts.Detect(ev.URL, "", nil), in)
@@ -161,6 +163,7 @@ func (a *Analyzer) judgeRequest(p *pending, h half, body []byte) {
 	x := p.observed()
 	a.detector.Judged(&x, q, body)
 	p.signals, p.request = x.Signals, x.Request
+	a.setups.read(e, q, p.turn.Lead(), body)
 	a.contents.request(s, p, q, body, h.at)
 }
 
@@ -285,7 +288,7 @@ func (a *Analyzer) expireEarly() {
 	p.row = Exchange{
 		ID: ev.Exchange, Labels: a.strings.labels(ev), StartedAt: ev.Time.Add(-ev.Duration), Conversation: ev.Labels.Conversation,
 		Dialect: string(wire.Other), Variant: string(wire.OtherVariant), Instance: ev.Instance, InstanceSeq: ev.Seq,
-		Origin: ev.Origin, Capture: ev.Capture, Degraded: ev.Degraded,
+		Origin: ev.Origin, Capture: ev.Capture, Degraded: ev.Degraded, SDK: ev.SDK, Attrs: a.setups.attributes(ev),
 	}
 	a.complete(p, half{ev, it.Value.at, it.MinSeq})
 }

@@ -2,6 +2,7 @@ package analyzer
 
 import (
 	"github.com/llmtap/llmtap/analyzer/ledger"
+	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -69,17 +70,31 @@ func (m *memory) exchange(s *step, p *pending) (known *ledger.Record, isNew bool
 }
 
 // defect records the defect of row in the ledger if the defect is new in e or not in the ledger yet. It sets FirstVersion
-// and LastClean of row from the ledger.
-func (m *memory) defect(s *step, e *Exchange, row *Finding, isNew bool) {
-	if !s.emit || !remembered(e) {
-		return
+// and LastClean of row from the ledger and returns them with the time of the first call. A silent replay only reads.
+func (m *memory) defect(s *step, e *Exchange, row *Finding, isNew bool) (about signals.Failure) {
+	if !remembered(e) {
+		return about
 	}
 	k := ledger.Key{Kind: ledger.KindDefect, Service: e.Labels.Service, Stage: e.Labels.Stage, Name: row.Rule, RootCause: row.RootCause}
 	r := m.Get(k)
-	if isNew || r == nil {
+	if s.emit && (isNew || r == nil) {
 		r = m.See(&k, &m.sighting)
 	}
-	row.FirstVersion, row.LastClean = r.First.Version, r.LastClean
+	if r != nil {
+		row.FirstVersion, row.LastClean = r.First.Version, r.LastClean
+		about.FirstVersion, about.FirstAt, about.LastClean = r.First.Version, r.First.At, r.LastClean
+	}
+	return about
+}
+
+// know sets the versions of d, a defect of e, from the ledger.
+func (m *memory) know(e *Exchange, d *signals.Failure) {
+	if !remembered(e) {
+		return
+	}
+	if r := m.Get(ledger.Key{Kind: ledger.KindDefect, Service: e.Labels.Service, Stage: e.Labels.Stage, Name: d.Cause, RootCause: d.RootCause}); r != nil {
+		d.FirstVersion, d.FirstAt, d.LastClean = r.First.Version, r.First.At, r.LastClean
+	}
 }
 
 // remembered reports whether e is recorded in the ledger. Imports and exchanges that may be incomplete are not.

@@ -2,6 +2,8 @@ package analyzer
 
 import (
 	"encoding/hex"
+	"strings"
+	"time"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
@@ -22,13 +24,16 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 		a.judge.Sessions.End(p.turn)
 		a.calls.settle(s, p)
 	}
-	a.runs.complete(s, p, minSeq)
-	a.endings.wait(s, p, minSeq)
 	proof := p.proof()
 	if proof != nil {
 		e.RootCause = proof.Instance.Root.ID
 	}
 	known, isNew := a.memory.exchange(s, p)
+	if e.Failed {
+		p.failure = failureOf(e, known)
+	}
+	a.runs.complete(s, p, minSeq)
+	a.endings.wait(s, p, minSeq)
 	counted := e.Origin != event.OriginImport
 	if counted {
 		s.tallies.exchange(e, func() Example { return example(e, proof, known) }, isNew, minSeq, s.now)
@@ -38,14 +43,20 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 		f := &p.findings[i]
 		if r := f.Report(accepted(e)); !r.Known {
 			row := p.findingRow(f, r.Severity)
-			a.memory.defect(s, e, &row, r.New)
-			s.emitFinding(&row, r.First && counted, minSeq)
+			about := a.memory.defect(s, e, &row, r.New)
+			if e.Failed {
+				about.ErrorText = p.failure.ErrorText
+			}
+			s.emitFinding(&row, &about, r.First && counted, minSeq)
 		}
 	}
 	a.memory.verdicts(s, p, minSeq)
 	x := p.observed()
 	s.dropN(dropOverflow, a.detector.Completed(&x, proof, minSeq, s.now))
 	for i := range x.Signals {
+		if d := x.Signals[i].Defect; d != nil {
+			a.memory.know(e, d)
+		}
 		s.emitSignal(&x.Subject, &x.Signals[i], e.Seq, minSeq)
 	}
 }
@@ -58,7 +69,7 @@ func (p *pending) findingRow(f *judge.Finding, s check.Severity) Finding {
 	return Finding{
 		ID: hex.EncodeToString(f.ID[:]), Fingerprint: fingerprint.Fingerprint(), Seq: e.Seq, FirstSeen: in.Since,
 		Exchange: in.Exchange, ExchangeVersion: in.Version, ExchangeInstance: in.Process, ExchangeMessages: in.Messages,
-		Labels: e.Labels, Conversation: e.Conversation, Provider: e.Provider, Model: e.Model, Dialect: e.Dialect, Variant: e.Variant,
+		Labels: e.Labels, Attrs: e.Attrs, Conversation: e.Conversation, Provider: e.Provider, Model: e.Model, Dialect: e.Dialect, Variant: e.Variant,
 		Rule: f.Rule.ID, Detail: f.Detail, Predicted: f.Predicted, Severity: s,
 		Status: e.Status, Message: f.Message, ToolCallID: f.ToolCallID, ToolName: f.ToolName, Summary: f.Summary,
 		RootCause: root.ID, Confidence: root.Confidence, Evidence: root.Evidence, Fix: f.Fix(),
@@ -69,8 +80,9 @@ func (p *pending) findingRow(f *judge.Finding, s check.Severity) Finding {
 func (p *pending) subject() signals.Subject {
 	e := &p.row
 	x := signals.Subject{
-		Labels: e.Labels, Exchange: e.ID, Conversation: e.Conversation, Instance: p.agentProcess(), Origin: e.Origin, Provider: e.Provider,
+		Labels: e.Labels, Attrs: e.Attrs, Exchange: e.ID, Conversation: e.Conversation, Instance: p.agentProcess(), Origin: e.Origin, Provider: e.Provider,
 		Model: e.Model, Dialect: e.Dialect, Variant: e.Variant, Status: e.Status, Messages: e.Messages, Degraded: e.Degraded, SeenAt: e.StoredAt,
+		Failure: p.failure,
 	}
 	if e.Origin == event.OriginImport {
 		x.SeenAt = e.StartedAt
@@ -92,6 +104,29 @@ func (p *pending) observed() signals.Exchange {
 	}
 }
 
+// failureOf returns why e failed; known is the ledger's record of the failure, or nil.
+func failureOf(e *Exchange, known *ledger.Record) *signals.Failure {
+	f := &signals.Failure{Cause: e.Cause, RootCause: e.RootCause, ErrorText: strings.Clone(limit.Text(e.ErrorText, maxExampleText))}
+	if known != nil {
+		f.FirstVersion, f.FirstAt, f.LastClean = known.First.Version, known.First.At, known.LastClean
+	}
+	return f
+}
+
+// findingExample returns the example of f for alerts.
+func findingExample(f *Finding, about *signals.Failure, now time.Time) Example {
+	x := Example{
+		Finding: true, Exchange: f.Exchange, Conversation: f.Conversation, Status: f.Status, ErrorText: about.ErrorText,
+		Rule: f.Rule, Message: f.Message, ToolCallID: limit.Text(f.ToolCallID, maxExampleText), ToolName: f.ToolName,
+		Summary: limit.Text(f.Summary, maxExampleText), Evidence: limit.Text(f.Evidence, maxExampleText), Fix: f.Fix, PublishedAt: now.UnixNano(),
+		FirstVersion: limit.Text(about.FirstVersion, maxLabelBytes), LastClean: limit.Text(about.LastClean, maxLabelBytes),
+	}
+	if !about.FirstAt.IsZero() {
+		x.FirstAt = about.FirstAt.UnixNano()
+	}
+	return x
+}
+
 // example returns the example of e for alerts. f is the finding that represents e, and known is the ledger's record of
 // the failure; both may be nil.
 func example(e *Exchange, f *judge.Finding, known *ledger.Record) Example {
@@ -108,6 +143,7 @@ func example(e *Exchange, f *judge.Finding, known *ledger.Record) Example {
 		return ex
 	}
 	ex.Rule, ex.Message, ex.ToolCallID, ex.Summary = f.Rule.ID, f.Message, limit.Text(f.ToolCallID, maxExampleText), f.Summary
+	ex.ToolName = f.ToolName
 	ex.Evidence, ex.Fix = limit.Text(f.Instance.Root.Evidence, maxExampleText), f.Fix()
 	return ex
 }

@@ -19,6 +19,8 @@ type Exchange struct {
 	ID     string // the Llmtap-Exchange header
 	Seq    uint64 // stream sequence of the event that completed the exchange, used as the row's version
 	Labels event.Labels
+	Attrs  map[string]string // attributes of the event, with credentials and personal data masked; immutable
+	SDK    string            // hook and its version, for example python/0.1.0
 
 	StartedAt time.Time // when the request was sent, by the hook's clock
 	StoredAt  time.Time // stream time of the completing event
@@ -44,7 +46,7 @@ type Exchange struct {
 	ErrorText    string // redacted error text, at most 4 KiB
 	ErrorCluster string // key that groups error texts without a known pattern
 
-	InputTokens, OutputTokens, CachedTokens int64
+	InputTokens, OutputTokens, CachedTokens int64 // all 0 if the answer reports no usage
 	Duration, FirstByte                     time.Duration
 	FinishReason                            string
 	Stream                                  bool
@@ -62,6 +64,13 @@ type Exchange struct {
 	Degraded          bool
 	ProviderRequestID string
 	ResponseID        string
+
+	// What the request contains besides its messages. In shape mode the hashes depend on the lengths of texts, not on the
+	// texts. All are empty for a degraded or unreadable request.
+	PromptHash uint64            // hash of the system prompt; 0 if there is none
+	ToolsHash  uint64            // hash of the declarations of the tools; 0 if there are none
+	Tools      []string          // names of the declared tools, at most 256; immutable
+	Settings   map[string]string // parameters such as temperature: JSON of at most 80 bytes, or # and a hash; immutable
 
 	// Where the request and its answer are stored; all empty if they are not. See Content and HistoryEntry.
 	Branch     string            // branch of the conversation's history: the exchange that began it
@@ -99,6 +108,7 @@ type Finding struct {
 	LastClean    string
 
 	Labels       event.Labels
+	Attrs        map[string]string // attributes of the exchange
 	Conversation string
 	Provider     string
 	Model        string
@@ -158,6 +168,7 @@ type ToolCall struct {
 	ID           string // 32 hex digits: hash(exchange, position in the answer, call id)
 	Seq          uint64 // stream sequence, used as the row's version
 	Labels       event.Labels
+	Attrs        map[string]string // attributes of the exchange
 	Conversation string
 	Exchange     string // exchange whose answer made the call
 	CallID       string

@@ -2,6 +2,7 @@ package analyzer
 
 import (
 	"bytes"
+	"slices"
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/check"
@@ -71,10 +72,11 @@ func (s *step) emitTally(t Tally) {
 	}
 }
 
-// emitFinding emits f. minSeq is the oldest sequence of its events. If counted, f is included in the tallies.
-func (s *step) emitFinding(f *Finding, counted bool, minSeq uint64) {
+// emitFinding emits f. minSeq is the oldest sequence of its events. If counted, f is included in the tallies, with what
+// about says of the failure or defect.
+func (s *step) emitFinding(f *Finding, about *signals.Failure, counted bool, minSeq uint64) {
 	if counted {
-		s.tallies.finding(f, minSeq, s.now)
+		s.tallies.finding(f, about, minSeq, s.now)
 	}
 	if s.emit {
 		s.metrics.findings.Inc()
@@ -93,7 +95,7 @@ func (s *step) emitSignal(x *signals.Subject, sig *signals.Signal, seq, minSeq u
 	f := Finding{
 		ID: id.ID(), Fingerprint: fingerprint.Fingerprint(), Seq: seq, FirstSeen: x.SeenAt,
 		Exchange: x.Exchange, ExchangeVersion: x.Labels.ServiceVersion, ExchangeInstance: x.Instance, ExchangeMessages: x.Messages,
-		Labels: x.Labels, Conversation: x.Conversation, Provider: x.Provider, Model: x.Model, Dialect: x.Dialect, Variant: x.Variant,
+		Labels: x.Labels, Attrs: x.Attrs, Conversation: x.Conversation, Provider: x.Provider, Model: x.Model, Dialect: x.Dialect, Variant: x.Variant,
 		Rule: sig.ID, Detail: sig.Detail, Predicted: check.Signal, Severity: check.Signal, Status: x.Status, Message: sig.Message,
 		ToolCallID: sig.CallID, ToolName: limit.Name(sig.Tool), Summary: sig.Summary, Evidence: sig.Evidence, Fix: sig.Fix, RejectedBy: sig.RejectedBy,
 	}
@@ -101,5 +103,12 @@ func (s *step) emitSignal(x *signals.Subject, sig *signals.Signal, seq, minSeq u
 		f.FirstSeen, f.Exchange = in.Since, in.Exchange
 		f.ExchangeVersion, f.ExchangeInstance, f.ExchangeMessages = in.Version, in.Process, in.Messages
 	}
-	s.emitFinding(&f, x.Origin != event.OriginImport && !sig.Update, minSeq)
+	about := sig.Defect
+	if about == nil && slices.Contains(signals.OfFailures, sig.ID) {
+		about = x.Failure
+	}
+	if about == nil {
+		about = &signals.Failure{}
+	}
+	s.emitFinding(&f, about, x.Origin != event.OriginImport && !sig.Update, minSeq)
 }

@@ -7,7 +7,8 @@ type Tally struct {
 	Epoch     uint64  `json:"epoch"`  // epoch of the partition's lease
 	Second    int64   `json:"second"` // Unix time; all earlier seconds of the partition are closed too
 	Counts    []Count `json:"counts,omitempty"`
-	// Examples contains at most one failed exchange per combination of service, stage, cause and root cause.
+	// Examples contains at most one failed exchange per combination of service, stage, cause and root cause, and at most
+	// one finding per combination of service, stage, rule, cause and root cause.
 	Examples []Example `json:"examples,omitempty"`
 }
 
@@ -19,7 +20,7 @@ const (
 	MetricFailed    = "llmtap_failed_calls_total"
 	MetricRetries   = "llmtap_retries_total"           // attempts of an SDK after the first; not included in other counts of calls
 	MetricCancelled = "llmtap_cancelled_calls_total"   // calls cancelled by the agent; not included in other counts of calls
-	MetricFindings  = "llmtap_findings_total"          // also has the labels rule, severity and root_cause
+	MetricFindings  = "llmtap_findings_total"          // also has the labels rule, severity and root_cause, and for signals about a failed call its cause, for latent_violation the violated rule as the cause
 	MetricNew       = "llmtap_new_causes_total"        // failed calls whose cause and root cause are new for the stage
 	MetricLost      = "llmtap_lost_events_total"       // events missing in the sequences of processes, including events of dropped exchanges
 	MetricDropped   = "llmtap_dropped_exchanges_total" // exchanges that hooks reported as dropped
@@ -39,7 +40,8 @@ type Count struct {
 
 // An Example is the evidence in an alert: one exchange and its defect.
 type Example struct {
-	Labels       map[string]string `json:"labels"` // labels of the failed series that the example represents
+	Labels       map[string]string `json:"labels"`            // labels of the series that the example represents
+	Finding      bool              `json:"finding,omitempty"` // the series counts findings, not failed calls
 	Exchange     string            `json:"exchange"`
 	Conversation string            `json:"conversation"`
 	Status       int               `json:"status"`
@@ -47,12 +49,13 @@ type Example struct {
 	Rule         string            `json:"rule,omitempty"`
 	Message      int               `json:"message"` // 0-based index of the message; -1 if none
 	ToolCallID   string            `json:"tool_call_id,omitempty"`
+	ToolName     string            `json:"tool_name,omitempty"`
 	Summary      string            `json:"summary,omitempty"`
 	Evidence     string            `json:"evidence,omitempty"`
 	Fix          string            `json:"fix,omitempty"`
 	PublishedAt  int64             `json:"published_at"` // stream time of the response, in Unix nanoseconds
 
-	// From the ledger entry of this service, stage, cause and root cause; empty without an entry.
+	// From the ledger entry of the failure, or of the defect for a finding; empty without an entry.
 	FirstVersion string `json:"first_version,omitempty"` // service version of the first such call
 	FirstAt      int64  `json:"first_at,omitempty"`      // stream time of the first such call, in Unix nanoseconds
 	LastClean    string `json:"last_clean,omitempty"`    // newest other version of the stage with calls before that

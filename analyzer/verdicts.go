@@ -126,7 +126,7 @@ func (m *memory) emitTightened(s *step, e *Exchange, f *judge.Finding, v *ledger
 		Labels: labels, Provider: e.Provider, Model: e.Model, Dialect: e.Dialect, Variant: e.Variant,
 		Rule: signals.ProviderTightened, Detail: violationName(f), Predicted: check.Signal, Severity: check.Signal, Status: e.Status, Message: -1,
 		Summary: r.Summary, Confidence: r.Confidence, Evidence: r.Evidence, Fix: f.Rule.Fix,
-	}, r.Counted == m.sighting.Position, minSeq)
+	}, failureOf(e, nil), r.Counted == m.sighting.Position, minSeq)
 }
 
 // violationName returns the name of the violation of f outside its conversation.

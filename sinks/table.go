@@ -12,11 +12,13 @@ import (
 var (
 	Findings = newTable(TableOf[analyzer.Finding]{
 		name: "findings", field: func(b *Batch) *[]analyzer.Finding { return &b.Findings },
-		key: func(f *analyzer.Finding) (string, uint64) { return f.ID, f.Seq },
+		key:        func(f *analyzer.Finding) (string, uint64) { return f.ID, f.Seq },
+		extraBytes: func(f *analyzer.Finding) int { return mapBytes(f.Attrs) },
 	})
 	ToolCalls = newTable(TableOf[analyzer.ToolCall]{
 		name: "tool_calls", field: func(b *Batch) *[]analyzer.ToolCall { return &b.ToolCalls },
-		key: func(c *analyzer.ToolCall) (string, uint64) { return c.ID, c.Seq },
+		key:        func(c *analyzer.ToolCall) (string, uint64) { return c.ID, c.Seq },
+		extraBytes: func(c *analyzer.ToolCall) int { return mapBytes(c.Attrs) },
 	})
 	Contents = newTable(TableOf[analyzer.Content]{
 		name: "messages", field: func(b *Batch) *[]analyzer.Content { return &b.Contents },
@@ -29,7 +31,7 @@ var (
 	Exchanges = newTable(TableOf[analyzer.Exchange]{
 		name: "exchanges", field: func(b *Batch) *[]analyzer.Exchange { return &b.Exchanges },
 		key:        func(e *analyzer.Exchange) (string, uint64) { return e.ID, e.Seq },
-		extraBytes: func(e *analyzer.Exchange) int { return (len(e.Lead) + len(e.Marked)) * contentRefBytes },
+		extraBytes: exchangeBytes,
 	})
 	Runs = newTable(TableOf[analyzer.Run]{
 		name: "runs", field: func(b *Batch) *[]analyzer.Run { return &b.Runs },
@@ -49,10 +51,20 @@ var Tables = []Table{Findings, ToolCalls, Contents, History, Exchanges, Runs, Al
 // contentRefBytes is the approximate size of a reference to a Content, in bytes.
 const contentRefBytes = 64
 
-func alertMapBytes(a *Alert) (n int) {
-	for k, v := range a.Labels {
+// exchangeBytes does not count Tools and Settings, because rows share them.
+func exchangeBytes(e *analyzer.Exchange) int {
+	return (len(e.Lead)+len(e.Marked))*contentRefBytes + mapBytes(e.Attrs)
+}
+
+func mapBytes(m map[string]string) (n int) {
+	for k, v := range m {
 		n += len(k) + len(v)
 	}
+	return n
+}
+
+func alertMapBytes(a *Alert) int {
+	n := mapBytes(a.Labels)
 	for k := range a.Shares {
 		n += len(k) + 8
 	}

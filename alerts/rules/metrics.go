@@ -28,7 +28,7 @@ var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected}, h
 var (
 	callLabels    = []string{"service", "stage", "environment", "service_version", "agent", "provider", "model"}
 	failedLabels  = slices.Concat(callLabels, []string{"status", "cause", "root_cause"})
-	findingLabels = slices.Concat(callLabels, []string{"rule", "severity", "root_cause"})
+	findingLabels = slices.Concat(callLabels, []string{"rule", "severity", "cause", "root_cause"})
 	processLabels = []string{"service", "environment"}
 )
 

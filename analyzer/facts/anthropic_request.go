@@ -3,8 +3,8 @@ package facts
 // anthropic reads a request of the Messages API. Requests to Vertex AI (rawPredict) and Bedrock (invoke) differ only in
 // anthropic_version and in the model, which is in the URL.
 func (f *Request) anthropic(s *scanner) {
-	for more := s.open(); more; more = s.more('}') {
-		switch string(s.key()) {
+	for more := s.open(); more; more = f.nextMember(s) {
+		switch string(f.member(s)) {
 		case "messages":
 			f.anthropicMessages(s)
 		case "model":
@@ -14,7 +14,7 @@ func (f *Request) anthropic(s *scanner) {
 		case "max_tokens":
 			f.MaxTokens = s.number()
 		case "system":
-			f.System = s.skip()
+			f.system(s)
 		case "tools":
 			f.declared(s, (*Request).anthropicTools)
 		case "mcp_servers":

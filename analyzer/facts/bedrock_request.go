@@ -3,12 +3,12 @@ package facts
 // bedrock reads a request of Converse or ConverseStream. The URL names the model and decides whether the answer is a
 // stream.
 func (f *Request) bedrock(s *scanner) {
-	for more := s.open(); more; more = s.more('}') {
-		switch string(s.key()) {
+	for more := s.open(); more; more = f.nextMember(s) {
+		switch string(f.member(s)) {
 		case "messages":
 			f.bedrockMessages(s)
 		case "system":
-			f.System = s.skip()
+			f.system(s)
 		case "toolConfig":
 			f.bedrockTools(s)
 		case "inferenceConfig":

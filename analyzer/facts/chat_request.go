@@ -4,8 +4,8 @@ func (f *Request) chat(s *scanner) {
 	var limit, completionLimit int64
 	var functions, functionCall Kind
 	var enabled, think Thinking
-	for more := s.open(); more; more = s.more('}') {
-		switch string(s.key()) {
+	for more := s.open(); more; more = f.nextMember(s) {
+		switch string(f.member(s)) {
 		case "messages":
 			f.chatMessages(s)
 		case "model":
@@ -115,7 +115,7 @@ var chatFields = map[string]Fields{
 
 func (f *Request) chatMessage(s *scanner, m *Message) {
 	start, firstReply := s.i, len(f.replies)
-	var content span
+	var content Span
 	var reasoning [3]Kind
 	var thinking Kind
 	var reply Reply
@@ -125,9 +125,9 @@ func (f *Request) chatMessage(s *scanner, m *Message) {
 		case "role":
 			m.role(s)
 		case "content":
-			content.start = s.i
+			content.Start = s.i
 			m.chatContent(s)
-			content.end = s.i
+			content.End = s.i
 		case "tool_calls":
 			f.toolCalls(s, m)
 		case "tool_call_id":
@@ -190,18 +190,16 @@ func (m *Message) chatContent(s *scanner) {
 	m.ContentBytes = s.i - start
 }
 
-type span struct{ start, end int }
-
 // chatHash returns the ContentHash of m. It reads content parts a second time, because the role is known only now; few
 // assistant messages have content parts.
-func (f *Request) chatHash(s *scanner, m *Message, content span) uint64 {
+func (f *Request) chatHash(s *scanner, m *Message, content Span) uint64 {
 	var t texts
 	switch {
 	case m.Content == String:
-		return s.hashText(s.b[content.start+1 : content.end-1])
+		return s.hashText(s.b[content.Start+1 : content.End-1])
 	case m.Parts&PartText != 0:
 		end := s.i
-		s.i = content.start
+		s.i = content.Start
 		for more := s.open(); more; more = s.more(']') {
 			if part, text := chatPart(s); part&PartText != 0 {
 				t.add(f, text)

@@ -6,12 +6,12 @@ import "github.com/zeebo/xxh3"
 // case, null means absent, and bytes may be in either Base64 alphabet. Google also accepts one object instead of an array,
 // and its samples use this; the facts are the same as for an array with one element. The URL names the model and selects streaming.
 func (f *Request) gemini(s *scanner) {
-	for more := s.open(); more; more = s.more('}') {
-		switch string(s.key()) {
+	for more := s.open(); more; more = f.nextMember(s) {
+		switch string(f.member(s)) {
 		case "contents":
 			f.geminiContents(s)
 		case "systemInstruction", "system_instruction":
-			f.System = s.skip()
+			f.system(s)
 		case "tools":
 			f.declared(s, (*Request).geminiTools)
 		case "toolConfig", "tool_config":

@@ -214,10 +214,16 @@ func (f *Request) isKnown(s *scanner, size int, hash uint64, likely bool) bool {
 	return false
 }
 
-// declared restores the facts of the current value, which declares the tools, from the Memo, or calls read if they are not
-// there. If OpenTools was already set, declared always calls read, because an entry could not record whether this value
-// sets OpenTools.
+// declared reads the current value, which declares the tools.
 func (f *Request) declared(s *scanner, read func(*Request, *scanner)) {
+	start := s.i
+	f.readTools(s, read)
+	f.setup.Tools = Span{start, s.i}
+}
+
+// readTools restores the facts of the tools from the Memo, or calls read if they are not there. If OpenTools was already
+// set, readTools always calls read, because an entry could not record whether this value sets OpenTools.
+func (f *Request) readTools(s *scanner, read func(*Request, *scanner)) {
 	r := &f.recall
 	r.tools = r.tools[:0]
 	if r.memo == nil || f.OpenTools {

@@ -226,5 +226,8 @@ type Request struct {
 	joined  []byte
 	recall  recall
 
+	setup       Setup
+	inParameter bool // the current member is the last Parameter of setup
+
 	s scanner // scanner of the current body; stored here to avoid an allocation per scan
 }

@@ -1,8 +1,8 @@
 package facts
 
 func (f *Request) responses(s *scanner) {
-	for more := s.open(); more; more = s.more('}') {
-		switch string(s.key()) {
+	for more := s.open(); more; more = f.nextMember(s) {
+		switch string(f.member(s)) {
 		case "input":
 			f.responsesInput(s)
 		case "model":
@@ -10,7 +10,7 @@ func (f *Request) responses(s *scanner) {
 		case "stream":
 			f.Stream = s.isTrue()
 		case "instructions":
-			f.System = s.skip()
+			f.system(s)
 		case "tools":
 			f.declared(s, (*Request).responsesTools)
 		case "tool_choice":

@@ -51,6 +51,7 @@ func (d *Detector) latent(x *Exchange) {
 		x.Signals = append(x.Signals, Signal{
 			ID: LatentViolation, Detail: f.Rule.ID, Message: f.Message, CallID: f.ToolCallID, Tool: f.ToolName, Key: hex.EncodeToString(f.ID[:]),
 			Summary: "accepted, though " + f.Summary, RejectedBy: in.RejectedBy, Fix: f.Fix(),
+			Defect:   &Failure{Cause: f.Rule.ID, RootCause: in.Root.ID},
 			Evidence: fmt.Sprintf("%s answered %d; rejected by %s", judge.TargetName(x.Target.Dialect, x.Target.Variant), x.Status, strings.Join(in.RejectedBy, ", ")),
 		})
 	}

@@ -18,12 +18,25 @@ const maxText = 512
 // A Subject is the part of an exchange that the row of a signal requires. It is small enough to be stored.
 type Subject struct {
 	Labels                                   event.Labels
+	Attrs                                    map[string]string
 	Exchange, Conversation, Instance, Origin string // Instance is "" unless the event came from the agent's own process
 	Provider, Model, Dialect, Variant        string
 	Root, Branch                             string // root and branch of the conversation; "" if the request was not judged
 	Status, Messages                         int
 	Degraded                                 bool
 	SeenAt                                   time.Time
+	Failure                                  *Failure // nil if the exchange did not fail
+}
+
+// A Failure is why an exchange failed.
+type Failure struct {
+	Cause, RootCause string // as in the exchange's row
+	ErrorText        string // at most 512 bytes
+
+	// First call of the stage with this failure, and the newest other version before it, from the ledger.
+	FirstVersion string
+	FirstAt      time.Time // zero if the ledger has no entry
+	LastClean    string
 }
 
 // A Signal is one occurrence of a problem that no rule finds.
@@ -38,6 +51,9 @@ type Signal struct {
 	First  *session.Instance // first exchange with the signal; nil if that is the subject
 	About  *Subject          // replaces the subject, if not nil
 	Update bool              // the row is a newer version of one already emitted and counted
+
+	// Defect is the violation that a LatentViolation is about: its rule as the cause, and its root cause.
+	Defect *Failure
 }
 
 // An Exchange is an exchange as the detector reads it, with the signals found so far.

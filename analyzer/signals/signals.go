@@ -33,6 +33,9 @@ const (
 	NoResponse               = "no_response"
 )
 
+// OfFailures lists the signals about a failed call. Their tallies have the cause and root cause of that call.
+var OfFailures = []string{ConversationEndedOnError, MaskedFailure, PoisonedSession, ProviderTightened, RetryStorm}
+
 // A Doc describes a signal in one sentence.
 type Doc struct {
 	ID  string `json:"id"`

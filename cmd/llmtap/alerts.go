@@ -11,9 +11,9 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/query"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/testnotify"
 	"github.com/llmtap/llmtap/dashboards/queries"
-	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 var alertsCommand = &command.Command{
@@ -147,7 +147,7 @@ func runAlertsBacktest(ctx context.Context, c *command.Call) error {
 	case len(r.NeverFired)+len(r.NotTested) == 0:
 		return &command.ExitError{Code: command.ExitNothing, Err: errors.New("no alert rules in " + strings.Join(cfg.RuleFiles, ", "))}
 	}
-	err = servers.WithClickHouse(ctx, func(sink *clickhouse.Sink) error { return r.Run(ctx, cfg, sink, c.Stderr) })
+	err = servers.WithStore(ctx, func(q rows.Querier) error { return r.Run(ctx, cfg, q, c.Stderr) })
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func runForget(ctx context.Context, c *command.Call) error {
 	c.Parameters.StringVar(&subject.User, "user", "", "`hash` of the user")
 	dryRun := c.Parameters.Bool("dry-run", false, "report what would be deleted, delete nothing")
 	yes := c.Parameters.Bool("yes", false, "delete")
-	servers := connect.Flags(c, "nats.url")
+	servers := connect.DirectFlags(c, "nats.url")
 	format := c.Format(command.Text, command.JSON)
 	if err := c.Parse(); err != nil {
 		return err

@@ -39,14 +39,14 @@ var (
 	replayStream   = collectortest.ReplayStream
 )
 
-// runCollector runs a collector until the test ends.
+// runCollector runs a collector until the test ends, and waits until it is ready.
 func runCollector(t *testing.T, cfg config.Config) *collector.Collector {
 	t.Helper()
 	c, err := collector.Open(context.WithoutCancel(t.Context()), cfg, collector.Options{Logger: slog.New(slog.DiscardHandler), Progress: func(s string) { t.Log(s) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	collectortest.Run(t, c)
+	collectortest.RunReady(t, c)
 	return c
 }
 
@@ -209,8 +209,8 @@ func (u *upProcess) ready(t *testing.T) {
 	t.Helper()
 	var last string
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		r, ok := collector.FindRunning(u.dir)
-		if !ok {
+		r, err := collector.FindRunning(u.dir)
+		if err != nil {
 			continue
 		}
 		resp, err := http.Get("http://" + r.HTTPAddr + "/readyz")

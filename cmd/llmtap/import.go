@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/importer"
@@ -46,7 +47,7 @@ func runImport(ctx context.Context, c *command.Call) error {
 	service := c.Parameters.String("service", "imported", "service `name` of records that contain none")
 	date := c.Parameters.String("date", "", "`day` (2006-01-02, UTC) of records without a time; empty: 1970-01-01")
 	wait := c.Flags.Bool("wait", true, "wait until everything is stored, if ClickHouse is reachable")
-	servers := connect.Flags(c, "nats.url")
+	servers := connect.DirectFlags(c, "nats.url")
 	format := c.Format(command.Text, command.JSON)
 	if err := c.Parse(); err != nil {
 		return err
@@ -65,12 +66,12 @@ func runImport(ctx context.Context, c *command.Call) error {
 	defer conn.Close()
 	im := &importer.Importer{Config: cfg, Publisher: conn.NewPublisher(0), Stdin: c.Stdin, Progress: terminal.NewProgress(c.Stderr)}
 	if *wait {
-		sink, err := servers.OpenClickHouse(ctx)
+		store, closeStore, err := servers.Open(ctx)
 		switch {
 		case err == nil:
-			defer func() { _ = sink.Close() }() // used for reading only
-			im.Store = sink
-		case errors.Is(err, connect.ErrNotRunning):
+			defer closeStore()
+			im.Store = store
+		case errors.Is(err, collector.ErrNotRunning):
 			im.Progress.Printf("not waiting until everything is stored: %v", err)
 		default:
 			return err

@@ -31,7 +31,7 @@ func runSchema(ctx context.Context, c *command.Call) error {
 	cluster := c.Parameters.String("cluster", "", "`name` of the cluster that tables are created on; existing tables know theirs")
 	database := c.Parameters.String("database", chdb.Database, "print: `name` of the database")
 	dryRun := c.Parameters.Bool("dry-run", false, "migrate: print the statements, run none")
-	servers := connect.Flags(c, "clickhouse.password_file")
+	servers := connect.DirectFlags(c, "clickhouse.password_file")
 	style := c.Style()
 	if err := c.Parse(); err != nil {
 		return err

@@ -212,7 +212,7 @@ func TestShow(t *testing.T) {
 		want []string // in stdout and stderr
 	}{
 		"invalid message": {[]string{broken}, command.ExitOK, []string{
-			"cause orphan_tool_reply", "\n  >   3 tool", "orphan_tool_reply (rejected)", "fix: ", "messages (4)", "--format body", "preceeding", "first version: 1.5.0",
+			"cause         orphan_tool_reply", "\n  >   3 tool", "orphan_tool_reply (rejected) in message 3", "fix  ", "messages (4)", "--format body", "preceeding", "first bad 1.5.0",
 		}},
 		"JSON":                   {[]string{broken, "--format", "json"}, command.ExitOK, []string{`"rule_id": "orphan_tool_reply"`, `"role": "tool"`, `"cause": "orphan_tool_reply"`}},
 		"conversation":           {[]string{"fork"}, command.ExitOK, []string{"4 exchanges", "4 messages unchanged", "orphan_tool_reply (rejected)", "calls read (call_8Kq2mVx0)"}},
@@ -223,7 +223,7 @@ func TestShow(t *testing.T) {
 		"body of a conversation": {[]string{"fork", "--format", "body"}, command.ExitBadInput, []string{"requires an exchange"}},
 		"no ID":                  {nil, command.ExitBadInput, []string{"missing argument ID"}},
 		"two IDs":                {[]string{"a", "b"}, command.ExitBadInput, []string{`unexpected argument "b"`}},
-		"unknown format":         {[]string{"a", "--format", "yaml"}, command.ExitBadInput, []string{"must be one of text, json, body"}},
+		"unknown format":         {[]string{"a", "--format", "yaml"}, command.ExitBadInput, []string{"must be one of text, json, jsonl, csv, body"}},
 		"redacted text":          {[]string{secret}, command.ExitOK, []string{"Thanks. My key is"}},
 	} {
 		out, errs, code := s.show(c.args...)

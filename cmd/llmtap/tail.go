@@ -7,8 +7,8 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/tail"
-	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 var tailCommand = &command.Command{
@@ -39,8 +39,8 @@ func runTail(ctx context.Context, c *command.Call) error {
 		return command.BadInputf("--since %v is negative", *since)
 	}
 	t.JSONL = *format == command.JSONL
-	return servers.WithClickHouse(ctx, func(sink *clickhouse.Sink) error {
+	return servers.WithStore(ctx, func(q rows.Querier) error {
 		fmt.Fprintln(c.Stderr, "waiting for calls; interrupt with Ctrl-C")
-		return t.Run(ctx, sink, time.Now().Add(-*since))
+		return t.Run(ctx, q, time.Now().Add(-*since))
 	})
 }

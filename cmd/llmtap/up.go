@@ -55,15 +55,16 @@ func runUp(ctx context.Context, c *command.Call) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
-	col, err := collector.Open(ctx, cfg.Config, collector.Options{
+	var col *collector.Collector
+	col, err = collector.Open(ctx, cfg.Config, collector.Options{
 		Logger: newLogger(c.Stderr, cfg.LogFormat), Progress: func(s string) { fmt.Fprintln(c.Stderr, s) },
+		Up:      func(ctx context.Context) { col.Describe(ctx, c.Stdout, cfg.Source()) },
 		Hangups: hangups, Version: buildVersion().Version,
 	})
 	if err != nil {
 		return err
 	}
 	defer col.Close()
-	col.Describe(c.Stdout, cfg.Source())
 	return col.Run(ctx)
 }
 

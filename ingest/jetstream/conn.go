@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -31,35 +32,51 @@ type Conn struct {
 	js  natsjs.JetStream
 	now func() time.Time // clock for leases
 
+	connected chan struct{} // closed when the connection is established for the first time
+
 	mu        sync.Mutex         // guards the fields below
 	intact    context.Context    // canceled and replaced when requests or subscriptions may have lost messages
 	interrupt context.CancelFunc // cancels intact
+	up        bool               // connected is closed
+	failure   error              // last failed attempt to connect; nil while connected
+	failingAt time.Time          // time of the first failed attempt
+	loggedAt  time.Time          // time at which failure was last logged
 }
 
-// Connect connects to NATS. It retries until a server responds, ctx ends or the server rejects the login. The default
-// logger is slog.Default; metrics are registered only if reg is set. Close closes the connection.
-func Connect(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Conn, error) {
+// Intervals at which failed attempts to connect are logged. A server that restarts is not worth a warning.
+const (
+	failureLogDelay    = 2 * time.Second
+	failureLogInterval = 5 * time.Minute
+)
+
+// Open returns a connection that is established in the background: it retries until it is closed, even if the server
+// rejects the login. Requests wait for it. Open fails only if cfg is invalid. The default logger is slog.Default; metrics
+// are registered only if reg is set. Close closes the connection.
+func Open(cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Conn, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	if logger == nil {
 		logger = slog.Default()
 	}
-	c := &Conn{cfg: cfg, log: logger, m: newMetrics(reg), now: time.Now}
-	c.intact, c.interrupt = context.WithCancel(context.Background())
 	opts, err := cfg.ClientOptions()
 	if err != nil {
 		return nil, err
 	}
+	c := &Conn{cfg: cfg, log: logger, m: newMetrics(reg), now: time.Now, connected: make(chan struct{})}
+	c.intact, c.interrupt = context.WithCancel(context.Background())
 	opts = append(opts,
 		nats.Name("llmtap"), nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, time.Second),
+		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
 		// Without a reconnect buffer, a publish on a lost connection fails, so nothing is sent twice or out of order.
 		nats.ReconnectBufSize(-1),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.onDisconnect(err) }),
-		nats.ReconnectHandler(func(nc *nats.Conn) { c.onReconnect(nc) }),
+		nats.ConnectHandler(func(nc *nats.Conn) { c.onConnect(nc) }),
+		nats.ReconnectHandler(func(nc *nats.Conn) { c.onConnect(nc) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.onConnectError(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.onError(err) }),
 	)
-	if err := c.dial(ctx, opts); err != nil {
+	if c.nc, err = nats.Connect(cfg.URL, opts...); err != nil {
 		return nil, fmt.Errorf("connect to NATS at %s: %w", redactURL(cfg.URL), err)
 	}
 	if c.js, err = natsjs.New(c.nc, natsjs.WithDefaultTimeout(requestTimeout)); err != nil {
@@ -69,17 +86,68 @@ func Connect(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheu
 	return c, nil
 }
 
-func (c *Conn) dial(ctx context.Context, opts []nats.Option) error {
-	unreachable := func(err error) bool { return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) }
-	logged := false
-	return retry(ctx, backoff.NewConstantBackOff(time.Second), unreachable, func() (err error) {
-		if c.nc, err = nats.Connect(c.cfg.URL, opts...); err != nil && unreachable(err) && !logged {
-			c.log.Warn("NATS unreachable, retrying", "url", redactURL(c.cfg.URL), "err", err)
-			logged = true
+// Connect is like Open, but waits until the connection is established. It returns an error if ctx ends first or if an
+// attempt fails for another reason than an unreachable server, such as a rejected login.
+func Connect(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Conn, error) {
+	c, err := Open(cfg, logger, reg)
+	if err != nil {
+		return nil, err
+	}
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		select {
+		case <-c.connected:
+			return c, nil
+		case <-poll.C:
+			if err = c.connectError(); err == nil || unreachable(err) {
+				continue
+			}
+		case <-ctx.Done():
+			err = ctx.Err()
+			if last := c.connectError(); last != nil {
+				err = fmt.Errorf("%w: %w", err, last)
+			}
 		}
-		return err
-	})
+		c.Close()
+		return nil, fmt.Errorf("connect to NATS at %s: %w", redactURL(cfg.URL), err)
+	}
 }
+
+// WaitConnected waits until the connection is established for the first time or ctx ends.
+func (c *Conn) WaitConnected(ctx context.Context) error {
+	poll := time.NewTicker(time.Second)
+	defer poll.Stop()
+	for {
+		select {
+		case <-c.connected:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-poll.C: // nats.go has no callback for a login that is rejected before the first connection
+			if err := c.nc.LastError(); IsLoginError(err) {
+				c.onConnectError(err)
+			}
+		}
+	}
+}
+
+// unreachable reports whether an attempt to connect failed because no server responded.
+func unreachable(err error) bool {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
+		return false
+	}
+	return errors.Is(err, nats.ErrNoServers) || transient(err)
+}
+
+// IsLoginError reports whether err means that NATS rejects the login.
+func IsLoginError(err error) bool {
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) ||
+		errors.Is(err, nats.ErrAccountAuthExpired)
+}
+
+// hintLogin is the fix for a rejected login.
+const hintLogin = "set nats.user and nats.password, nats.token, nats.creds_file or nats.nkey_file"
 
 func (c *Conn) onDisconnect(err error) {
 	if err != nil { // nil after Close
@@ -88,12 +156,64 @@ func (c *Conn) onDisconnect(err error) {
 	c.invalidate()
 }
 
-func (c *Conn) onReconnect(nc *nats.Conn) {
-	c.log.Info("reconnected to NATS", "url", nc.ConnectedUrlRedacted())
+func (c *Conn) onConnect(nc *nats.Conn) {
+	c.mu.Lock()
+	first := !c.up
+	if first {
+		c.up = true
+		close(c.connected)
+	}
+	logged := !c.loggedAt.IsZero()
+	c.failure, c.failingAt, c.loggedAt = nil, time.Time{}, time.Time{}
+	c.mu.Unlock()
+	if !first || logged {
+		c.log.Info("connected to NATS", "url", nc.ConnectedUrlRedacted())
+	}
 	c.invalidate()
 }
 
+// onConnectError records a failed attempt to connect and logs it: not at once, then rarely.
+func (c *Conn) onConnectError(err error) {
+	if errors.Is(err, nats.ErrNoServers) {
+		err = fmt.Errorf("%w: %w", err, syscall.ECONNREFUSED) // nats.go hides the reason of the first attempt
+	}
+	c.mu.Lock()
+	now := time.Now()
+	if c.failure == nil {
+		c.failingAt = now
+	}
+	login := IsLoginError(err)
+	changed := login != IsLoginError(c.failure)
+	c.failure = err
+	log := login && changed || now.Sub(c.failingAt) >= failureLogDelay && (changed || now.Sub(c.loggedAt) >= failureLogInterval)
+	if log {
+		c.loggedAt = now
+	}
+	c.mu.Unlock()
+	switch {
+	case !log:
+	case login:
+		c.log.Error("NATS rejects the login, retrying", "url", redactURL(c.cfg.URL), "err", err, "hint", hintLogin)
+	default:
+		c.log.Warn("NATS unreachable, retrying", "url", redactURL(c.cfg.URL), "err", err)
+	}
+}
+
+// connectError returns the error of the last attempt to connect, or nil while connected.
+func (c *Conn) connectError() error {
+	if err := c.nc.LastError(); err != nil && !c.nc.IsConnected() {
+		return err // nats.go resets it before the next attempt
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failure
+}
+
 func (c *Conn) onError(err error) {
+	if IsLoginError(err) {
+		c.onConnectError(err)
+		return
+	}
 	c.log.Warn("NATS client error", "err", err)
 	if errors.Is(err, nats.ErrSlowConsumer) {
 		c.invalidate()
@@ -118,16 +238,20 @@ func (c *Conn) whileIntact(ctx context.Context) (context.Context, context.Cancel
 	return ctx, func() { stop(); cancel() }
 }
 
-// Healthy returns nil if NATS is connected, otherwise an error with the status of the connection.
+// Healthy returns nil if NATS is connected, otherwise an error with the server and the reason.
 func (c *Conn) Healthy() error {
 	if c.nc.IsConnected() {
 		return nil
 	}
-	err := fmt.Errorf("NATS at %s is %v", redactURL(c.cfg.URL), c.nc.Status())
-	if last := c.nc.LastError(); last != nil {
-		err = fmt.Errorf("%w: %w", err, last)
+	at := redactURL(c.cfg.URL)
+	switch err := c.connectError(); {
+	case err == nil:
+		return fmt.Errorf("NATS at %s is not connected yet", at)
+	case IsLoginError(err):
+		return fmt.Errorf("NATS at %s rejects the login: %w; %s", at, err, hintLogin)
+	default:
+		return fmt.Errorf("NATS at %s is unreachable: %w", at, err)
 	}
-	return err
 }
 
 // Close closes the connection. Close readers and flush publishers first.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -256,5 +257,61 @@ func TestMetricsLint(t *testing.T) {
 	problems, err := testutil.GatherAndLint(reg)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+// Open does not wait for NATS or for a valid login. Requests wait, and Healthy states the reason.
+func TestOpen(t *testing.T) {
+	n := startNATS(t)
+	cfg := Default()
+	cfg.URL = n.s.URL()
+	n.s.Shutdown()
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	must(t, err)
+	defer log.Close()
+	c, err := Open(cfg, slog.New(slog.NewTextHandler(log, nil)), nil)
+	must(t, err)
+	defer c.Close()
+	expect := func(want string) {
+		t.Helper()
+		var err error
+		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+			if err = c.Healthy(); err == nil && want == "" || err != nil && want != "" && strings.Contains(err.Error(), want) {
+				return
+			}
+		}
+		t.Fatalf("Healthy: %v, want %q", err, want)
+	}
+	expect("NATS at " + cfg.URL + " is unreachable: ")
+	expect("connection refused")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	created := make(chan error, 1)
+	go func() {
+		if err := c.WaitConnected(ctx); err != nil {
+			created <- err
+			return
+		}
+		created <- c.Ensure(ctx)
+	}()
+	n.cfg.Token = "secret"
+	n.start()
+	expect("rejects the login: nats: Authorization Violation; set nats.user")
+	n.s.Shutdown()
+	n.cfg.Token = ""
+	n.start()
+	must(t, <-created)
+	expect("")
+	// A login that is rejected later does not close the connection either.
+	n.cfg.Token = "secret"
+	n.restart()
+	expect("rejects the login")
+	n.cfg.Token = ""
+	n.restart()
+	expect("")
+	got, err := os.ReadFile(log.Name())
+	must(t, err)
+	if s := string(got); !strings.Contains(s, "NATS rejects the login, retrying") || !strings.Contains(s, "connected to NATS") {
+		t.Error(s)
 	}
 }

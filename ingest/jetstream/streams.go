@@ -23,15 +23,16 @@ var buckets = []string{event.BucketCheckpoint, event.BucketLedger, event.BucketA
 
 // Ensure creates missing streams and buckets and updates the limits of the streams. It is idempotent, may run concurrently
 // in several processes, and removes no stream, bucket or message; lowering a limit makes JetStream drop the messages that
-// exceed it. Other settings changed by an operator (replicas, placement) are kept.
+// exceed it. Other settings changed by an operator (replicas, placement) are kept. While NATS is unreachable, Ensure
+// retries until ctx ends.
 func (c *Conn) Ensure(ctx context.Context) error {
 	for _, want := range c.streams() {
-		if err := c.ensureStream(ctx, want); err != nil {
+		if err := c.retry(ctx, func(ctx context.Context) error { return c.ensureStream(ctx, want) }); err != nil {
 			return fmt.Errorf("set up stream %s: %w", want.Name, err)
 		}
 	}
 	for _, bucket := range buckets {
-		if err := c.ensureBucket(ctx, bucket); err != nil {
+		if err := c.retry(ctx, func(ctx context.Context) error { return c.ensureBucket(ctx, bucket) }); err != nil {
 			return fmt.Errorf("set up bucket %s: %w", bucket, err)
 		}
 	}

@@ -21,64 +21,92 @@ import (
 // startTimeout is the maximum time for the recovery of the streams. The recovery of 10 GiB takes seconds.
 const startTimeout = 2 * time.Minute
 
-// A Server is a running nats-server.
+// A Server is an embedded nats-server.
 type Server struct {
-	nats *server.Server
-	lock *os.File
-	stop sync.Once
+	cfg   Config
+	token string
+	lock  *os.File
+
+	mu     sync.Mutex     // guards the fields below
+	nats   *server.Server // nil until Start
+	closed bool
 }
 
-// Start starts a server and waits until it accepts clients. If ctx ends first, Start stops the server and returns an
-// error. Callers must call Shutdown.
-func Start(ctx context.Context, cfg Config) (*Server, error) {
+// New checks cfg, locks the directory and checks that the port is free, without starting the server. Callers must call
+// Shutdown.
+func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	lock, err := lockDir(cfg.Dir)
-	if err != nil {
-		return nil, err
-	}
-	n, err := start(ctx, cfg)
-	if err != nil {
-		return nil, errors.Join(err, lock.Close())
-	}
-	return &Server{nats: n, lock: lock}, nil
-}
-
-func start(ctx context.Context, cfg Config) (*server.Server, error) {
-	if cfg.Port > 0 {
-		// The server would only log that the port is in use.
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
-		if err != nil {
-			return nil, fmt.Errorf("listen for NATS clients: %w; choose another port", err)
-		}
-		if err := l.Close(); err != nil {
-			return nil, fmt.Errorf("release the NATS client port: %w", err)
-		}
-	}
 	token, err := secret.Read(cfg.Token, "token_file", cfg.TokenFile)
 	if err != nil {
 		return nil, err
 	}
+	lock, err := lockDir(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	// nats-server would only log that the port is in use.
+	if cfg.Port, err = freePort(cfg.Host, max(cfg.Port, 0)); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return &Server{cfg: cfg, token: token, lock: lock}, nil
+}
+
+// freePort returns port, or any free port if port is 0, after it has listened on it.
+func freePort(host string, port int) (int, error) {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return 0, fmt.Errorf("listen for NATS clients: %w; choose another port", err)
+	}
+	port = l.Addr().(*net.TCPAddr).Port
+	if err := l.Close(); err != nil {
+		return 0, fmt.Errorf("release the NATS client port: %w", err)
+	}
+	return port, nil
+}
+
+// Start is New followed by Server.Start.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	s, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Start(ctx); err != nil {
+		s.Shutdown()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Start starts the server and waits until it accepts clients. If ctx ends first, Start stops the server and returns an
+// error. After an error, Start may be called again.
+func (s *Server) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("the server is shut down")
+	}
 	n, err := server.NewServer(&server.Options{
-		ServerName: "llmtap", Host: cfg.Host, Port: cfg.Port, Authorization: token, MaxPayload: int32(cfg.MaxPayload),
-		JetStream: true, StoreDir: cfg.Dir, NoSigs: true,
+		ServerName: "llmtap", Host: s.cfg.Host, Port: s.cfg.Port, Authorization: s.token, MaxPayload: int32(s.cfg.MaxPayload),
+		JetStream: true, StoreDir: s.cfg.Dir, NoSigs: true,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("create nats-server: %w", err)
+		return fmt.Errorf("create nats-server: %w", err)
 	}
 	fatal := make(chan string, 1)
-	n.SetLoggerV2(&logger{log: cfg.Logger.With("component", "nats-server"), fatal: fatal}, false, false, false)
+	n.SetLoggerV2(&logger{log: s.cfg.Logger.With("component", "nats-server"), fatal: fatal}, false, false, false)
 	n.Start()
 	if err := waitReady(ctx, n, fatal); err != nil {
 		n.Shutdown()
 		n.WaitForShutdown()
-		return nil, fmt.Errorf("start nats-server in %s: %w", cfg.Dir, err)
+		return fmt.Errorf("start nats-server in %s: %w", s.cfg.Dir, err)
 	}
-	return n, nil
+	s.nats = n
+	return nil
 }
 
 func waitReady(ctx context.Context, n *server.Server, fatal <-chan string) error {
@@ -101,15 +129,23 @@ func waitReady(ctx context.Context, n *server.Server, fatal <-chan string) error
 }
 
 // URL returns the URL for clients on this machine.
-func (s *Server) URL() string { return s.nats.ClientURL() }
+func (s *Server) URL() string {
+	return "nats://" + net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Port))
+}
 
 // Shutdown closes the clients, flushes the streams and waits until the server has stopped. It is idempotent.
 func (s *Server) Shutdown() {
-	s.stop.Do(func() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	if s.nats != nil {
 		s.nats.Shutdown()
 		s.nats.WaitForShutdown()
-		_ = s.lock.Close() // the lock file has no content
-	})
+	}
+	_ = s.lock.Close() // the lock file has no content
 }
 
 // lockDir creates dir and locks it. Closing the file releases the lock.

@@ -14,6 +14,7 @@ type Endpoint struct {
 	Models    []string // the model's name must contain one of these
 	NotModels []string // the model's name must contain none of these
 	Only      Variant  // the host or the path must identify this variant; otherwise the endpoint belongs to another API
+	Unknown   []string // at an unknown host the path must contain one of these, because other APIs have the same End
 	Variant   Variant  // variant of all requests; "" if it depends on host and path
 	Stream    bool     // answers are streams
 	Native    bool     // endpoint of Ollama's own API
@@ -68,6 +69,17 @@ func PathDialect(path string) Dialect {
 		return d.Dialect
 	}
 	return Other
+}
+
+// LooksLikeCall returns the dialect of a POST with a JSON body to path at an unknown host, and whether it probably is a
+// call of an LLM. port is "" if the URL has none.
+func LooksLikeCall(path, port string) (Dialect, bool) {
+	path = cleanPath(path)
+	d, e, _ := endpointOf(path)
+	if e == nil || len(e.Unknown) > 0 && !containsOne(path, e.Unknown) && !(e.Native && port == OllamaPort) {
+		return Other, false
+	}
+	return d.Dialect, true
 }
 
 // Streams reports whether a path requests a stream. Gemini and Bedrock have separate paths for streams; other

@@ -297,6 +297,38 @@ func TestPathDialect(t *testing.T) {
 	}
 }
 
+func TestLooksLikeCall(t *testing.T) {
+	f := func(want Dialect, path, port string) {
+		t.Helper()
+		if got, ok := LooksLikeCall(path, port); got != want || ok != (want != Other) {
+			t.Errorf("LooksLikeCall(%q, %q) = %s, %t, want %s", path, port, got, ok, want)
+		}
+	}
+	f(OpenAIChat, "/v1/chat/completions", "")
+	f(OpenAIChat, "/team-a/chat/completions/", "8000")
+	f(OpenAIChat, "/api/chat", OllamaPort)
+	f(OpenAIChat, "/ollama/api/chat", "")
+	f(OpenAIResponses, "/v1/responses", "")
+	f(OpenAIResponses, "/openai/deployments/d/responses", "")
+	f(Anthropic, "/anthropic/v1/messages", "")
+	f(Anthropic, "/model/anthropic.claude-sonnet-4/invoke", "")
+	f(Gemini, "/v1beta/models/gemini-3-pro:streamGenerateContent", "")
+	f(Bedrock, "/model/amazon.nova-pro-v1%3A0/converse-stream", "")
+	f(Cohere, "/cohere/v2/chat", "")
+	f(Other, "/api/chat", "8080") // a chat of people
+	f(Other, "/v2/chat", "")
+	f(Other, "/surveys/17/responses", "")
+	f(Other, "/v1/messages/count_tokens", "")
+	f(Other, "/v1/embeddings", "")
+	f(Other, "/v1/traces", "4318")
+	f(Other, "/converse", "")
+	f(Other, "/model/own/invoke", "")
+	f(Other, "", "")
+	if n := testing.AllocsPerRun(10, func() { LooksLikeCall("/v1/models/gemini-3-pro:generateContent", "") }); n != 0 {
+		t.Errorf("%g allocations", n)
+	}
+}
+
 func TestKnownHost(t *testing.T) {
 	f := func(host, port string, want bool) {
 		t.Helper()

@@ -34,6 +34,8 @@ func pythonTable() string {
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 `)
 	var names, suffixes, labels []string
 	for _, p := range Providers {
@@ -64,21 +66,42 @@ from __future__ import annotations
 	list("Hosts whose calls are recorded, with all hosts below them.", "HOSTS", "str", names)
 	list("Ends of such hosts.", "HOST_SUFFIXES", "str", suffixes)
 	list("Such hosts around the region, with all hosts below them.", "HOST_LABELS", "tuple[str, str]", labels)
-	fmt.Fprintf(&b, "# The port of Ollama on this machine.\nOLLAMA_PORT = %q\n\n", OllamaPort)
+	fmt.Fprintf(&b, "# The port of Ollama.\nOLLAMA_PORT = %q\n\n", OllamaPort)
 
 	var endpoints []string
 	for i := range Descriptors {
 		for _, e := range Descriptors[i].Endpoints {
-			if !e.Opaque {
-				endpoints = append(endpoints, fmt.Sprintf("(%q, %q, %s, %q, %s)", Descriptors[i].Dialect, e.End, python(e.Within), e.Model, python(e.NotModels)))
-			}
+			endpoints = append(endpoints, fmt.Sprintf("Endpoint(%q, %q, %s, %q, %s, %s, %s, %s, %s)", Descriptors[i].Dialect, e.End, python(e.Within),
+				e.Model, python(e.Models), python(e.NotModels), python(e.Unknown), pythonBool(e.Native), pythonBool(e.Opaque)))
 		}
 	}
-	list("Dialect, end of the path, parts of the path of which one is required, part before the model's name, excluded parts of that name.",
-		"ENDPOINTS", "tuple[str, str, tuple[str, ...], str, tuple[str, ...]]", endpoints)
+	b.WriteString(`
+class Endpoint(NamedTuple):
+    """An API, identified by the end of its URL path."""
+
+    dialect: str
+    end: str
+    within: tuple[str, ...]  # the path must contain one of these
+    model: str  # the model's name is between this and end
+    models: tuple[str, ...]  # the model's name must contain one of these
+    not_models: tuple[str, ...]  # the model's name must contain none of these
+    unknown: tuple[str, ...]  # at an unknown host the path must contain one of these
+    native: bool  # Ollama's own API
+    opaque: bool  # bodies are not shaped
+
+
+`)
+	list("The APIs of all dialects.", "ENDPOINTS", "Endpoint", endpoints)
 	fmt.Fprintf(&b, "\n# What ends a stream: data, the type of an event, a member of a line's object that is true.\n")
 	fmt.Fprintf(&b, "LAST_DATA: tuple[str, ...] = %s\nLAST_EVENTS: tuple[str, ...] = %s\nLAST_MEMBERS: tuple[str, ...] = %s\n", python(lastData), python(lastEvents), python(lastMembers))
 	return b.String()
+}
+
+func pythonBool(b bool) string {
+	if b {
+		return "True"
+	}
+	return "False"
 }
 
 // python returns a Python tuple of strings.

@@ -20,6 +20,9 @@ type owner struct {
 	DSN   string    `json:"dsn"`
 }
 
+// ErrInUse means that another process uses a data directory.
+var ErrInUse = errors.New("the directory is in use")
+
 func lockPath(dir string) string { return filepath.Join(dir, "llmtap.lock") }
 
 // A dirLock protects a data directory from other processes while the file is open.
@@ -43,8 +46,8 @@ func lockDir(ctx context.Context, dir string) (*dirLock, error) {
 	if json.NewDecoder(f).Decode(&o) == nil {
 		holder = fmt.Sprintf("process %d, since %s,", o.PID, o.Since.Format(time.RFC3339))
 	}
-	return nil, fmt.Errorf("open ClickHouse directory %s: %s has it open; stop that process, use another data_dir (--data-dir), "+
-		"or share one server through clickhouse.dsn (LLMTAP_CLICKHOUSE_DSN)", dir, holder)
+	return nil, fmt.Errorf("open ClickHouse directory %s: %w: %s has it open; stop that process, use another data_dir (--data-dir), "+
+		"or share one server through clickhouse.dsn (LLMTAP_CLICKHOUSE_DSN)", dir, ErrInUse, holder)
 }
 
 // lockFile locks f. While another process holds the lock, it retries at this interval, without a time limit.

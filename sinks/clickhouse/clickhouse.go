@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -27,6 +28,9 @@ type Sink struct {
 	ready    atomic.Bool
 	setup    sync.Mutex // held by prepare
 	closed   atomic.Bool
+
+	mu      sync.Mutex // guards failure
+	failure error      // error of the last prepare
 }
 
 var _ sinks.Sink = (*Sink)(nil)
@@ -34,17 +38,19 @@ var _ sinks.Sink = (*Sink)(nil)
 // Open connects to ClickHouse, creates a missing database and migrates the schema. Several processes may open the same
 // database concurrently. reg may be nil; if a process has several Sinks, each requires its own registerer.
 func Open(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink, error) {
-	return open(ctx, cfg, logger, reg, false)
+	s, err := OpenLazy(cfg, logger, reg)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
-// OpenLazy is like Open, but for processes that also work while ClickHouse is down. If ClickHouse is unreachable,
-// OpenLazy logs a warning, and the first Write that reaches ClickHouse migrates the schema. Other errors, such as a
-// wrong password, are returned.
-func OpenLazy(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink, error) {
-	return open(ctx, cfg, logger, reg, true)
-}
-
-func open(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.Registerer, lazy bool) (*Sink, error) {
+// OpenLazy is like Open, but for processes that also work while ClickHouse is down: it does not connect. The first
+// successful Prepare or Write creates the database and migrates the schema.
+func OpenLazy(cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -56,13 +62,22 @@ func open(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.R
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{conn: conn, cfg: cfg, logger: logger, metrics: newMetrics(reg)}
-	if err := s.prepare(ctx); lazy && err != nil && ctx.Err() == nil && faultOf(err) == faultServer {
-		logger.Warn("ClickHouse unreachable, retrying; rows wait in the stream, alerts are not affected", "error", err)
-	} else if err != nil {
-		return nil, errors.Join(err, s.Close())
+	return &Sink{conn: conn, cfg: cfg, logger: logger, metrics: newMetrics(reg), failure: errPreparing}, nil
+}
+
+// Prepare connects, creates a missing database and migrates the schema, unless this has already been done. Its errors are
+// *sinks.RetryError unless ctx has ended.
+func (s *Sink) Prepare(ctx context.Context) error {
+	err := s.prepare(ctx)
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return err
+	case errors.Is(err, errPreparing) || faultOf(err) == faultServer:
+		return &sinks.RetryError{Err: err}
+	case slices.Contains(loginCodes, code(err)):
+		return &sinks.RetryError{Err: err, Hint: hintLogin}
 	}
-	return s, nil
+	return &sinks.RetryError{Err: err, Hint: hintSetup}
 }
 
 // errPreparing is returned by prepare while another goroutine executes it.
@@ -80,6 +95,11 @@ func (s *Sink) prepare(ctx context.Context) (err error) {
 	if s.ready.Load() {
 		return nil
 	}
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.failure = err
+	}()
 	if err := s.connect(ctx); err != nil {
 		return fmt.Errorf("connect to ClickHouse: %w", err)
 	}
@@ -143,10 +163,15 @@ func dial(ctx context.Context, cfg Config, database string) (driver.Conn, error)
 	return conn, nil
 }
 
-// Ping checks whether the server responds.
+// Ping checks whether the server responds. Before the Sink is prepared, it returns the reason why it is not.
 func (s *Sink) Ping(ctx context.Context) error {
 	if s.closed.Load() {
 		return sinks.ErrClosed
+	}
+	if !s.ready.Load() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.failure
 	}
 	if err := s.conn.Ping(ctx); err != nil {
 		return fmt.Errorf("ping ClickHouse: %w", err)

@@ -44,6 +44,7 @@ func labelColumns[R any](get func(*R) *event.Labels) []column[R] {
 var exchangeColumns = append(labelColumns(func(e *analyzer.Exchange) *event.Labels { return &e.Labels }),
 	col("exchange_id", func(e *analyzer.Exchange) string { return e.ID }),
 	col("seq", func(e *analyzer.Exchange) uint64 { return e.Seq }),
+	col("attributes", func(e *analyzer.Exchange) map[string]string { return e.Attrs }),
 	col("started_at", func(e *analyzer.Exchange) time.Time { return clamp(e.StartedAt) }),
 	col("stored_at", func(e *analyzer.Exchange) time.Time { return clamp(e.StoredAt) }),
 	col("conversation_id", func(e *analyzer.Exchange) string { return cmp.Or(e.Conversation, e.Labels.Conversation) }),
@@ -65,9 +66,9 @@ var exchangeColumns = append(labelColumns(func(e *analyzer.Exchange) *event.Labe
 	col("root_cause", func(e *analyzer.Exchange) string { return e.RootCause }),
 	col("error_text", func(e *analyzer.Exchange) string { return e.ErrorText }),
 	col("error_cluster", func(e *analyzer.Exchange) string { return e.ErrorCluster }),
-	col("input_tokens", func(e *analyzer.Exchange) int64 { return e.InputTokens }),
-	col("output_tokens", func(e *analyzer.Exchange) int64 { return e.OutputTokens }),
-	col("cached_tokens", func(e *analyzer.Exchange) int64 { return e.CachedTokens }),
+	col("input_tokens", func(e *analyzer.Exchange) *int64 { return usage(e, &e.InputTokens) }),
+	col("output_tokens", func(e *analyzer.Exchange) *int64 { return usage(e, &e.OutputTokens) }),
+	col("cached_tokens", func(e *analyzer.Exchange) *int64 { return usage(e, &e.CachedTokens) }),
 	col("duration", func(e *analyzer.Exchange) float64 { return e.Duration.Seconds() }),
 	col("first_byte", func(e *analyzer.Exchange) float64 { return e.FirstByte.Seconds() }),
 	col("finish_reason", func(e *analyzer.Exchange) string { return e.FinishReason }),
@@ -83,9 +84,14 @@ var exchangeColumns = append(labelColumns(func(e *analyzer.Exchange) *event.Labe
 	col("instance_seq", func(e *analyzer.Exchange) uint64 { return e.InstanceSeq }),
 	col("origin", func(e *analyzer.Exchange) string { return e.Origin }),
 	col("capture", func(e *analyzer.Exchange) string { return e.Capture }),
+	col("sdk", func(e *analyzer.Exchange) string { return e.SDK }),
 	col("degraded", func(e *analyzer.Exchange) bool { return e.Degraded }),
 	col("provider_request_id", func(e *analyzer.Exchange) string { return e.ProviderRequestID }),
 	col("response_id", func(e *analyzer.Exchange) string { return e.ResponseID }),
+	col("prompt_hash", func(e *analyzer.Exchange) uint64 { return e.PromptHash }),
+	col("tools_hash", func(e *analyzer.Exchange) uint64 { return e.ToolsHash }),
+	col("tools", func(e *analyzer.Exchange) []string { return e.Tools }),
+	col("settings", func(e *analyzer.Exchange) map[string]string { return e.Settings }),
 	col("branch", func(e *analyzer.Exchange) string { return e.Branch }),
 	col("lead", func(e *analyzer.Exchange) []string { return e.Lead }),
 	col("marked", func(e *analyzer.Exchange) map[uint32]string { return e.Marked }),
@@ -106,6 +112,7 @@ var findingColumns = append(labelColumns(func(f *analyzer.Finding) *event.Labels
 	col("exchange_instance", func(f *analyzer.Finding) string { return f.ExchangeInstance }),
 	col("exchange_messages", func(f *analyzer.Finding) uint32 { return u32(f.ExchangeMessages) }),
 	col("conversation_id", func(f *analyzer.Finding) string { return cmp.Or(f.Conversation, f.Labels.Conversation) }),
+	col("attributes", func(f *analyzer.Finding) map[string]string { return f.Attrs }),
 	col("provider", func(f *analyzer.Finding) string { return f.Provider }),
 	col("model", func(f *analyzer.Finding) string { return f.Model }),
 	col("dialect", func(f *analyzer.Finding) string { return f.Dialect }),
@@ -130,6 +137,7 @@ var toolCallColumns = append(labelColumns(func(c *analyzer.ToolCall) *event.Labe
 	col("id", func(c *analyzer.ToolCall) string { return c.ID }),
 	col("seq", func(c *analyzer.ToolCall) uint64 { return c.Seq }),
 	col("conversation_id", func(c *analyzer.ToolCall) string { return cmp.Or(c.Conversation, c.Labels.Conversation) }),
+	col("attributes", func(c *analyzer.ToolCall) map[string]string { return c.Attrs }),
 	col("exchange_id", func(c *analyzer.ToolCall) string { return c.Exchange }),
 	col("tool_call_id", func(c *analyzer.ToolCall) string { return c.CallID }),
 	col("tool_name", func(c *analyzer.ToolCall) string { return c.Name }),
@@ -205,6 +213,14 @@ var (
 	minTime = time.Unix(0, 0).UTC()
 	maxTime = time.Unix(0, math.MaxInt64).UTC() // 2262-04-11
 )
+
+// usage returns tokens, or nil if the response reports no usage.
+func usage(e *analyzer.Exchange, tokens *int64) *int64 {
+	if e.InputTokens == 0 && e.OutputTokens == 0 {
+		return nil
+	}
+	return tokens
+}
 
 // clamp returns the time closest to t in the range of a column, because a broken clock must not stop the pipeline.
 func clamp(t time.Time) time.Time {

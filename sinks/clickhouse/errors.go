@@ -26,6 +26,9 @@ const (
 // hintSetup is the hint of a RetryError for faultSetup.
 const hintSetup = "ClickHouse rejects inserts of llmtap: undo the change to the table, the login or the grants; until then rows wait in the stream"
 
+// hintLogin is the hint of a RetryError for a rejected login.
+const hintLogin = "ClickHouse rejects the login: correct the user and password in clickhouse.dsn, or clickhouse.password_file; until then rows wait in the stream"
+
 // loginCodes lists the error codes of a rejected login.
 var loginCodes = []proto.Error{proto.ErrUnknownUser, proto.ErrWrongPassword, proto.ErrRequiredPassword, proto.ErrAuthenticationFailed}
 
@@ -92,6 +95,9 @@ func faultOf(err error) fault {
 	}
 	return faultRows
 }
+
+// Unreachable reports whether err was caused by the server or the network, not by the statement or the rows.
+func Unreachable(err error) bool { return faultOf(err) == faultServer }
 
 // code returns the error code of the server in err, or 0.
 func code(err error) proto.Error {

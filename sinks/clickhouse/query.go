@@ -2,12 +2,17 @@ package clickhouse
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/llmtap/llmtap/sinks/sqltext"
 )
 
 // maxResultRows is the maximum number of rows that Query returns. It bounds memory.
@@ -36,9 +41,56 @@ var querySettings = clickhouse.Settings{
 	"distributed_product_mode": "global",
 }
 
+// Limits of QueryBounded.
+const (
+	maxBoundedTime  = time.Minute
+	maxBoundedBytes = 64 << 20
+)
+
+// boundedSettings apply to every query of QueryBounded.
+var boundedSettings = clickhouse.Settings{
+	// The value 1 forbids settings in the statement, which could lift the limits, and table functions such as url, which
+	// could read from other servers.
+	"readonly":                 1,
+	"distributed_product_mode": "global",
+	"max_execution_time":       int(maxBoundedTime.Seconds()),
+}
+
+// Errors of Query and QueryBounded.
+var (
+	ErrNotReadOnly = errors.New("only statements that read are allowed: SELECT, WITH, SHOW, DESCRIBE, EXPLAIN, EXISTS")
+	ErrTooLarge    = fmt.Errorf("the result is larger than %d MiB; select fewer rows or columns", maxBoundedBytes>>20)
+)
+
+// readOnly reports whether sql is a statement that reads. ClickHouse's setting readonly permits some others, such as
+// KILL QUERY.
+func readOnly(sql string) bool {
+	scanner := sqltext.Scanner{SQL: sql}
+	first := scanner.Next()
+	for first.Is("(") {
+		first = scanner.Next()
+	}
+	return slices.ContainsFunc([]string{"SELECT", "WITH", "FROM", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "EXISTS"}, first.Is)
+}
+
 // Query runs one read-only statement, which cannot change data or the server. Values are only passed as bound
 // parameters: the value of {name:Type} in sql is params[name], in ClickHouse's text format.
 func (s *Sink) Query(ctx context.Context, sql string, params map[string]string) (*Result, error) {
+	return s.query(ctx, querySettings, math.MaxInt, sql, params)
+}
+
+// QueryBounded is Query for statements from other hosts: it also forbids settings and table functions, and limits the
+// time to a minute and the result to 64 MiB.
+func (s *Sink) QueryBounded(ctx context.Context, sql string, params map[string]string) (*Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxBoundedTime)
+	defer cancel()
+	return s.query(ctx, boundedSettings, maxBoundedBytes, sql, params)
+}
+
+func (s *Sink) query(ctx context.Context, settings clickhouse.Settings, maxBytes int, sql string, params map[string]string) (*Result, error) {
+	if !readOnly(sql) {
+		return nil, ErrNotReadOnly
+	}
 	args := make([]any, 0, len(params))
 	for name, value := range params {
 		// In a statement without any {name:Type}, the client would substitute the parameters as text.
@@ -46,7 +98,7 @@ func (s *Sink) Query(ctx context.Context, sql string, params map[string]string) 
 			args = append(args, clickhouse.Named(name, value))
 		}
 	}
-	rows, err := s.conn.Query(clickhouse.Context(ctx, clickhouse.WithSettings(querySettings)), sql, args...)
+	rows, err := s.conn.Query(clickhouse.Context(ctx, clickhouse.WithSettings(settings)), sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("run query: %w", err)
 	}
@@ -71,7 +123,12 @@ func (s *Sink) Query(ctx context.Context, sql string, params map[string]string) 
 		}
 		row := make([]any, len(dest))
 		for i := range dest {
-			row[i] = plain(reflect.ValueOf(dest[i]).Elem())
+			v := reflect.ValueOf(dest[i]).Elem()
+			row[i] = plain(v)
+			maxBytes -= size(v)
+		}
+		if maxBytes < 0 {
+			return nil, ErrTooLarge
 		}
 		res.Rows = append(res.Rows, row)
 	}
@@ -94,4 +151,26 @@ func plain(v reflect.Value) any {
 		return t.UTC()
 	}
 	return x
+}
+
+// size returns the approximate memory of v, in bytes.
+func size(v reflect.Value) int {
+	n := 16
+	switch v.Kind() {
+	case reflect.String:
+		n += v.Len()
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			n += size(v.Elem())
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			n += size(v.Index(i))
+		}
+	case reflect.Map:
+		for k, e := range v.Seq2() {
+			n += size(k) + size(e)
+		}
+	}
+	return n
 }

@@ -2,7 +2,6 @@ package clickhouse
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -46,14 +45,8 @@ func (s *Sink) Write(ctx context.Context, b *sinks.Batch) error {
 	if s.closed.Load() {
 		return sinks.ErrClosed
 	}
-	if err := s.prepare(ctx); err != nil {
-		switch {
-		case ctx.Err() != nil:
-			return err
-		case errors.Is(err, errPreparing) || faultOf(err) == faultServer:
-			return &sinks.RetryError{Err: err}
-		}
-		return &sinks.RetryError{Err: err, Hint: hintSetup}
+	if err := s.Prepare(ctx); err != nil {
+		return err
 	}
 	for _, t := range tables {
 		if n := t.Len(b); n > 0 {

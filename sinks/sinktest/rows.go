@@ -28,6 +28,7 @@ func Rows(first, n int) *sinks.Batch {
 		}
 		e := analyzer.Exchange{
 			ID: fmt.Sprintf("019aa0b0-%04x-7%03x-8000-%012x", i>>16, i&0xfff, i), Seq: uint64(2 * i), Labels: labels,
+			Attrs: map[string]string{"tenant": fmt.Sprintf("tenant-%d", i%7), "region": "eu"}, SDK: "python/0.1.0",
 			StartedAt: at, StoredAt: at.Add(900 * time.Millisecond), Conversation: labels.Conversation, Operation: "chat",
 			Provider: "deepseek", Server: "api.deepseek.com", Path: "/chat/completions", Dialect: "openai_chat", Variant: "deepseek",
 			Model: "deepseek-chat", ResponseModel: "deepseek-chat", Status: 200, InputTokens: int64(1800 + i%700), OutputTokens: int64(40 + i%90),
@@ -35,6 +36,7 @@ func Rows(first, n int) *sinks.Batch {
 			FinishReason: "tool_calls", Stream: i%2 == 0, RequestBytes: 21_000 + i%9000, ResponseBytes: 900 + i%300, Messages: 2 + i%30, ToolCalls: 1,
 			Instance: fmt.Sprintf("%012x", 7919*(i%5+1)), InstanceSeq: uint64(i), Origin: event.OriginHook, Capture: event.CaptureShape,
 			ProviderRequestID: fmt.Sprintf("req_%020d", i), ResponseID: fmt.Sprintf("chatcmpl-%020d", i),
+			PromptHash: 0xabcdef, ToolsHash: 0xfedcba, Tools: []string{"read_file", "search"}, Settings: map[string]string{"temperature": "0.2"},
 			Branch: fmt.Sprintf("019aa0b0-0000-7000-8000-%012x", i/12*12), Lead: []string{fmt.Sprintf("%032x", 1<<40)},
 			Marked: map[uint32]string{uint32(i % 12): fmt.Sprintf("%032x", i)}, Parameters: fmt.Sprintf("%032x", 1<<41), MessagesAt: 12,
 			Answer: fmt.Sprintf("%032x", i|1<<42),
@@ -49,7 +51,7 @@ func Rows(first, n int) *sinks.Batch {
 		b.Findings = append(b.Findings, analyzer.Finding{
 			ID: fmt.Sprintf("%032x", i), Fingerprint: fmt.Sprintf("%016x", i%3), Seq: uint64(2 * i), FirstSeen: e.StoredAt, Exchange: e.ID,
 			ExchangeVersion: labels.ServiceVersion, ExchangeInstance: e.Instance, ExchangeMessages: e.Messages, FirstVersion: "1.4.0", LastClean: "1.3.9",
-			Labels: labels, Conversation: labels.Conversation, Provider: e.Provider, Model: e.Model, Dialect: e.Dialect, Variant: e.Variant,
+			Labels: labels, Attrs: e.Attrs, Conversation: labels.Conversation, Provider: e.Provider, Model: e.Model, Dialect: e.Dialect, Variant: e.Variant,
 			Rule: "orphan_tool_reply", Detail: "after_plain_assistant", Predicted: check.Reject, Severity: check.Reject, Status: 400,
 			Message: 2, ToolCallID: fmt.Sprintf("call_%08d", i), ToolName: "read_file",
 			Summary:   fmt.Sprintf("tool message answers call_%08d, but the assistant message before it has no tool_calls", i),
@@ -58,7 +60,7 @@ func Rows(first, n int) *sinks.Batch {
 			Fix:      "Save the whole assistant message, tool_calls included.",
 		})
 		b.ToolCalls = append(b.ToolCalls, analyzer.ToolCall{
-			ID: fmt.Sprintf("%032x", i), Seq: uint64(2 * i), Labels: labels, Conversation: labels.Conversation, Exchange: e.ID,
+			ID: fmt.Sprintf("%032x", i), Seq: uint64(2 * i), Labels: labels, Attrs: e.Attrs, Conversation: labels.Conversation, Exchange: e.ID,
 			CallID: fmt.Sprintf("call_%08d", i), Name: "read_file", State: session.Open, AskedAt: e.StoredAt,
 		})
 		b.Contents = append(b.Contents, analyzer.Content{

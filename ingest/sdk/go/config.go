@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,8 +53,8 @@ type Config struct {
 	// different processes cannot be compared. Processes that share conversations must have the same key.
 	Capture string
 
-	// Hosts are recorded in addition to the known providers: "llm.example.com" (any port), "10.0.0.7:8000", ".example.com"
-	// (all subdomains).
+	// Hosts are recorded in addition to the known providers and to the hosts in $LLMTAP_HOSTS, which are separated by
+	// commas: "llm.example.com" (any port), "10.0.0.7:8000", "*.example.com" (all subdomains).
 	Hosts []string
 
 	// Redact, if set, returns the body to publish instead of body. It must not modify body. It runs in the
@@ -90,8 +91,9 @@ type Config struct {
 	// NATSOptions are additional options, such as credentials and TLS settings. They override the hook's own options.
 	NATSOptions []nats.Option
 
-	userKey  []byte // LLMTAP_SHAPE_KEY
-	shapeKey []byte // userKey if set, otherwise the generated key of the process
+	hosts    *hostSet // Hosts and LLMTAP_HOSTS
+	userKey  []byte   // LLMTAP_SHAPE_KEY
+	shapeKey []byte   // userKey if set, otherwise the generated key of the process
 }
 
 // validate sets the defaults and returns the first error.
@@ -111,7 +113,7 @@ func (c *Config) validate(getenv func(string) string) error {
 		return fmt.Errorf("config Origin %q: use %q or %q", c.Origin, event.OriginHook, event.OriginProxy)
 	}
 	if c.URL == "" {
-		c.URL = getenv("LLMTAP_NATS_URL")
+		c.URL = getenv(event.EnvNATSURL)
 	}
 	if c.URL == "" {
 		c.URL = DefaultURL
@@ -120,6 +122,9 @@ func (c *Config) validate(getenv func(string) string) error {
 		if err := checkURL(strings.TrimSpace(u)); err != nil {
 			return fmt.Errorf("config URL: %w", err)
 		}
+	}
+	if err := c.parseHosts(getenv(event.EnvHosts)); err != nil {
+		return err
 	}
 	if c.MemoryLimit == 0 {
 		c.MemoryLimit = DefaultMemoryLimit
@@ -136,11 +141,26 @@ func (c *Config) validate(getenv func(string) string) error {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	c.userKey = []byte(getenv("LLMTAP_SHAPE_KEY"))
+	c.userKey = []byte(getenv(event.EnvShapeKey))
 	if c.shapeKey = c.userKey; len(c.shapeKey) == 0 {
 		c.shapeKey = processKey()
 	}
 	c.labelDefaults(getenv)
+	return nil
+}
+
+// parseHosts sets hosts to Hosts and the hosts of env, which are separated by commas.
+func (c *Config) parseHosts(env string) (err error) {
+	if c.hosts, err = newHostSet(c.Hosts); err != nil {
+		return fmt.Errorf("config Hosts: %w", err)
+	}
+	if c.Origin == event.OriginProxy {
+		return nil // its hosts are the upstreams
+	}
+	more := slices.DeleteFunc(strings.Split(env, ","), func(h string) bool { return strings.TrimSpace(h) == "" })
+	if c.hosts, err = newHostSet(slices.Concat(c.Hosts, more)); err != nil {
+		return fmt.Errorf("%s: %w", event.EnvHosts, err)
+	}
 	return nil
 }
 
@@ -173,9 +193,9 @@ func checkURL(s string) error {
 }
 
 func (c *Config) labelDefaults(getenv func(string) string) {
-	res := resourceAttributes(getenv("OTEL_RESOURCE_ATTRIBUTES"))
+	res := resourceAttributes(getenv(event.EnvResourceAttributes))
 	name, version := buildIdentity()
-	c.Service = first(c.Service, getenv("OTEL_SERVICE_NAME"), res["service.name"], name, "unknown")
+	c.Service = first(c.Service, getenv(event.EnvServiceName), res["service.name"], name, "unknown")
 	c.ServiceVersion = first(c.ServiceVersion, res["service.version"], version)
 	c.Environment = first(c.Environment, res["deployment.environment.name"], res["deployment.environment"])
 	c.Agent = first(c.Agent, res["gen_ai.agent.name"])

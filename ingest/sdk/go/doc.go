@@ -18,9 +18,9 @@
 // not buffered. A NATS server that is down or slow does not affect the agent: calls are queued in bounded memory; if
 // it is full, the oldest exchanges are dropped, and the next message contains their number. Memory is reserved before
 // it is allocated, also for responses that are being read. Close returns in time even if the network hangs. Calls to
-// other hosts pass unchanged. Of the request headers, the hook reads only the version headers, Content-Type, the
-// SDK's retry count and the trace, so no API key leaves the process. Query strings do not leave it either, neither in
-// a URL nor in an error.
+// other hosts pass unchanged; those that look like LLM calls are counted, and each such host is logged once. Of the
+// request headers, the hook reads only the version headers, Content-Type, the SDK's retry count and the trace, so no
+// API key leaves the process. Query strings do not leave it either, neither in a URL nor in an error.
 //
 // # Published data
 //
@@ -66,6 +66,12 @@
 //
 // The Traceparent of a request is published. An instrumented transport sets it if it wraps the hook:
 // otelhttp.NewTransport(hook.Transport(nil)). Config.Traceparent supplies it for requests without the header.
+//
+// # Problems with NATS
+//
+// While the hook cannot publish, it logs the URL of NATS, without credentials, the reason and the fix: at once, after a
+// minute, after two more, and so on up to once an hour; and once when it works again. Close logs the number of exchanges
+// that are lost, and why. A hook that works logs nothing.
 //
 // # NATS permissions
 //

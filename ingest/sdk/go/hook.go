@@ -23,7 +23,9 @@ type Hook struct {
 	cfg      Config
 	instance string
 	hosts    *hostSet
+	unknown  *unknownHosts
 	queue    *queue
+	report   *reporter
 	cancel   context.CancelFunc
 	done     chan struct{} // closed by the sender when it exits
 	drains   chan struct{} // contains a token for each error response being read in the background; never closed
@@ -41,6 +43,10 @@ type Stats struct {
 	Pending   int    // events not stored yet
 	Open      int    // calls whose response has not ended
 	Bytes     int64  // memory reserved for pending events and for bodies being read; at most Config.MemoryLimit
+
+	// Unrecorded is the number of calls that were not recorded because the host is unknown, although their path is one
+	// of an LLM API. LLMTAP_HOSTS and Config.Hosts add hosts.
+	Unrecorded uint64
 }
 
 // Open starts a Hook. It fails if cfg is invalid, but not if NATS is down: calls are queued in memory until NATS is
@@ -53,16 +59,17 @@ func Open(cfg Config) (*Hook, error) {
 	if err != nil {
 		return nil, fmt.Errorf("generate instance id: %w", err)
 	}
-	opts, err := natsOptions(&cfg)
+	report := newReporter(&cfg)
+	opts, err := natsOptions(&cfg, report)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &Hook{
-		cfg: cfg, instance: id.String(), hosts: newHostSet(cfg.Hosts), queue: newQueue(cfg.MemoryLimit),
+		cfg: cfg, instance: id.String(), hosts: cfg.hosts, unknown: &unknownHosts{log: cfg.Logger}, queue: newQueue(cfg.MemoryLimit), report: report,
 		cancel: cancel, done: make(chan struct{}), drains: make(chan struct{}, maxDrains), active: make(map[*exchange]struct{}),
 	}
-	s := &sender{queue: h.queue, opts: opts, redact: cfg.Redact, onPublished: cfg.OnPublished, log: cfg.Logger}
+	s := &sender{queue: h.queue, opts: opts, redact: cfg.Redact, onPublished: cfg.OnPublished, log: cfg.Logger, report: report}
 	if cfg.Capture == event.CaptureShape {
 		s.shaper = shape.New(cfg.shapeKey)
 	}
@@ -89,7 +96,7 @@ type transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.Method != http.MethodPost || req.URL == nil || !t.hook.hosts.records(req.URL) {
+	if !t.hook.selects(req) {
 		return t.base.RoundTrip(req)
 	}
 	x := t.hook.begin(req)
@@ -173,20 +180,22 @@ func (h *Hook) Stats() Stats {
 	s := h.queue.stats()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s.Open = len(h.active)
+	s.Open, s.Unrecorded = len(h.active), h.unknown.count()
 	return s
 }
 
 // Flush waits until NATS has stored all exchanges that ended before the call. If ctx ends first, the error contains
-// the number of pending events.
+// the number of pending exchanges.
 func (h *Hook) Flush(ctx context.Context) error { return h.queue.flush(ctx) }
 
 // closeGrace is the additional time that Close waits after Config.FlushTimeout for the sender to exit.
 const closeGrace = 100 * time.Millisecond
 
 // Close ends the recording of active calls, waits up to Config.FlushTimeout for pending events to be stored, and
-// stops the hook. The error contains the number of lost events. Transports continue to work, but do not record. Close
-// does not wait for a network or a Config.Redact that hangs.
+// stops the hook. If exchanges are lost, Close logs and returns their number, the URL of NATS and the reason.
+// Transports continue to work, but do not record. Close does not wait for a network or a Config.Redact that hangs.
+//
+// A process that is ended by a signal must call Close: see signal.NotifyContext.
 func (h *Hook) Close() error {
 	h.mu.Lock()
 	if h.closed {
@@ -195,13 +204,17 @@ func (h *Hook) Close() error {
 	}
 	h.closed = true
 	h.mu.Unlock()
-	ctx, cancel := context.WithTimeoutCause(context.Background(), h.cfg.FlushTimeout, errors.New("NATS did not store them in time"))
+	ctx, cancel := context.WithTimeout(context.Background(), h.cfg.FlushTimeout)
 	defer cancel()
 	h.waitForDrains()
 	for _, x := range h.activeCalls() {
 		x.end(errExit)
 	}
-	err := h.Flush(ctx)
+	var left unsent
+	if h.Flush(ctx) != nil {
+		left = h.queue.unsent()
+	}
+	err := h.report.lost(left, h.queue.droppedExchanges(), h.cfg.FlushTimeout)
 	h.cancel()
 	select {
 	case <-h.done:

@@ -299,7 +299,7 @@ func (q *queue) flush(ctx context.Context) error {
 	case <-w.done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("publish %d events: %w", q.stats().Pending, context.Cause(ctx))
+		return fmt.Errorf("publish %v: %w", q.unsent(), context.Cause(ctx))
 	}
 }
 
@@ -317,6 +317,45 @@ func (q *queue) notifyWaiters() {
 
 // settled reports whether every event up to seq is stored or dropped.
 func (q *queue) settled(seq uint64) bool { return len(q.items) == 0 || q.items[0].ev.Seq > seq }
+
+// unsent counts the events that are not stored.
+type unsent struct {
+	exchanges int // of which at least one half is not stored
+	steps     int // run and tool events
+}
+
+// String returns, for example, "2 exchanges".
+func (u unsent) String() string {
+	s := fmt.Sprintf("%d exchanges", u.exchanges)
+	if u.exchanges == 1 {
+		s = "1 exchange"
+	}
+	if u.steps > 0 {
+		s += fmt.Sprintf(" and %d run and tool events", u.steps)
+	}
+	return s
+}
+
+func (q *queue) unsent() (u unsent) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, it := range q.items {
+		switch {
+		case it.state == removed || it.pair != nil && it.pair.dropped:
+		case it.pair == nil:
+			u.steps++
+		case it == it.pair.items[0] || it.pair.items[0].state == removed: // not the second half of a counted exchange
+			u.exchanges++
+		}
+	}
+	return u
+}
+
+func (q *queue) droppedExchanges() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.dropped
+}
 
 func (q *queue) stats() Stats {
 	q.mu.Lock()

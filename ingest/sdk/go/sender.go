@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -34,18 +35,24 @@ var errTooManyParts = fmt.Errorf("a body needs more than %d parts", event.MaxPar
 
 // natsOptions returns the hook's options, overridden by Config.NATSOptions. They require permission to publish the
 // service's subjects and to subscribe to an inbox of the service, nothing else.
-func natsOptions(cfg *Config) (nats.Options, error) {
+func natsOptions(cfg *Config, report *reporter) (nats.Options, error) {
 	o := nats.GetDefaultOptions()
 	token := event.ServiceToken(cfg.Service)
 	var logged atomic.Int64
 	ours := []nats.Option{
 		nats.Name("llmtap-go/" + token), nats.CustomInboxPrefix("_INBOX." + token),
-		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(maxBackoff), nats.Timeout(2 * time.Second),
+		nats.MaxReconnects(-1), nats.ReconnectWait(maxBackoff), nats.Timeout(2 * time.Second),
 		nats.IgnoreAuthErrorAbort(), nats.FlusherTimeout(ackTimeout),
 		nats.ReconnectBufSize(-1), // no reconnect buffer: the queue already buffers
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			// Log at most once a minute, because the client reports a missing permission for every message.
-			if now := time.Now().Unix(); now-logged.Swap(now) >= 60 {
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				report.permissionDenied(err)
+				return
+			}
+			if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) {
+				return // the sender logs it
+			}
+			if now := time.Now().Unix(); now-logged.Swap(now) >= 60 { // at most once a minute
 				cfg.Logger.Warn("llmtap: NATS error", "error", err)
 			}
 		}),
@@ -73,16 +80,23 @@ type sender struct {
 	shaper      *shape.Shaper // nil unless the capture mode is shape
 	onPublished func(exchange string)
 	log         *slog.Logger
+	report      *reporter
 
+	dialer  dialer
 	nc      *nats.Conn
 	js      jetstream.JetStream
-	healthy bool   // the last attempt to publish succeeded
-	failing bool   // the failure was logged
-	dropped uint64 // exchanges dropped when publishing last recovered
+	healthy bool // the last attempt to publish succeeded
 }
 
 // run publishes until ctx ends.
 func (s *sender) run(ctx context.Context) {
+	s.dialer.ctx, s.dialer.base = ctx, net.Dialer{Timeout: s.opts.Timeout}
+	if s.opts.Dialer != nil {
+		s.dialer.base = *s.opts.Dialer
+	}
+	if s.opts.CustomDialer == nil {
+		s.opts.CustomDialer = &s.dialer
+	}
 	defer func() {
 		if s.nc != nil {
 			s.nc.Close() // not CleanupPublisher, which leaks a goroutine of the client if called right after the first publish
@@ -94,11 +108,12 @@ func (s *sender) run(ctx context.Context) {
 			return
 		}
 		s.healthy = err == nil
-		s.logTransition(err)
 		if err == nil { // one more item is stored
+			s.report.succeeded(s.queue.droppedExchanges(), time.Now())
 			backoff = minBackoff
 			continue
 		}
+		s.report.failed(s.reason(err), time.Now())
 		s.queue.requeue()
 		select {
 		case <-time.After(backoff):
@@ -121,6 +136,9 @@ func (s *sender) window() int {
 // pump sends as many items as window allows and waits until the oldest item in flight is stored. It returns at the
 // first failure.
 func (s *sender) pump(ctx context.Context) error {
+	if err := s.connect(); err != nil { // also without events, so that a wrong URL is logged at once
+		return err
+	}
 	for {
 		for it := s.queue.next(s.window()); it != nil; it = s.queue.next(s.window()) {
 			if err := s.publish(it); permanent(err) {
@@ -134,6 +152,8 @@ func (s *sender) pump(ctx context.Context) error {
 		head := s.queue.oldestInFlight()
 		if head != nil {
 			stored, failed = head.acks[0].Ok(), head.acks[0].Err()
+		} else if s.nc.IsConnected() {
+			s.report.succeeded(s.queue.droppedExchanges(), time.Now()) // nothing to send
 		}
 		select {
 		case <-stored:
@@ -178,20 +198,17 @@ func (s *sender) reject(it *item, err error) {
 	s.queue.reject(it)
 }
 
-// logTransition logs when publishing starts to fail and when it recovers.
-func (s *sender) logTransition(err error) {
-	switch {
-	case err != nil && !s.failing:
-		s.log.Warn("llmtap: publishing fails, keeping calls in memory", "error", err)
-	case err == nil && s.failing:
-		dropped := s.queue.stats().Dropped
-		s.log.Info("llmtap: publishing recovered", "dropped_exchanges", dropped-s.dropped)
-		s.dropped = dropped
+// reason returns the cause of err: if there is no connection, why the last attempt to connect failed.
+func (s *sender) reason(err error) error {
+	if errors.Is(err, nats.ErrDisconnected) && s.nc != nil {
+		if last := s.nc.LastError(); last != nil {
+			err = last
+		}
 	}
-	s.failing = err != nil
+	return s.dialer.reason(err)
 }
 
-// connect connects to NATS, in the background if NATS is unreachable.
+// connect connects to NATS unless there is a connection. The client restores a lost connection in the background.
 func (s *sender) connect() error {
 	if s.nc != nil && !s.nc.IsClosed() {
 		return nil
@@ -211,9 +228,6 @@ func (s *sender) connect() error {
 
 // publish passes the messages of an item to the NATS client.
 func (s *sender) publish(it *item) error {
-	if err := s.connect(); err != nil {
-		return err
-	}
 	if !s.nc.IsConnected() {
 		return nats.ErrDisconnected
 	}

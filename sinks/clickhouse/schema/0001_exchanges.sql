@@ -16,6 +16,7 @@ CREATE TABLE IF NOT EXISTS exchanges
     conversation_id     String CODEC(ZSTD(1)),
     run_id              String CODEC(ZSTD(1)),
     user                String CODEC(ZSTD(1)),
+    attributes          Map(LowCardinality(String), String) COMMENT 'attributes set by the agent, such as tenant; credentials and mail addresses are masked' CODEC(ZSTD(1)),
     started_at          DateTime64(9, 'UTC') COMMENT 'when the request was sent, by the clock of the agent' CODEC(Delta(8), ZSTD(1)),
     stored_at           DateTime64(9, 'UTC') COMMENT 'when the stream stored the completing event' CODEC(Delta(8), ZSTD(1)),
     inferred            Bool COMMENT 'conversation_id was inferred from responses',
@@ -36,9 +37,9 @@ CREATE TABLE IF NOT EXISTS exchanges
     root_cause          LowCardinality(String) COMMENT 'what the agent did to cause the failure',
     error_text          String COMMENT 'error text of the provider, redacted' CODEC(ZSTD(3)),
     error_cluster       String CODEC(ZSTD(1)),
-    input_tokens        Int64 CODEC(T64, ZSTD(1)),
-    output_tokens       Int64 CODEC(T64, ZSTD(1)),
-    cached_tokens       Int64 CODEC(T64, ZSTD(1)),
+    input_tokens        Nullable(Int64) COMMENT 'NULL if the response reports no usage' CODEC(T64, ZSTD(1)),
+    output_tokens       Nullable(Int64) CODEC(T64, ZSTD(1)),
+    cached_tokens       Nullable(Int64) COMMENT 'part of input_tokens' CODEC(T64, ZSTD(1)),
     duration            Float64 COMMENT 'seconds' CODEC(ZSTD(1)),
     first_byte          Float64 COMMENT 'seconds' CODEC(ZSTD(1)),
     finish_reason       LowCardinality(String),
@@ -54,9 +55,14 @@ CREATE TABLE IF NOT EXISTS exchanges
     instance_seq        UInt64 CODEC(Delta(8), ZSTD(1)),
     origin              LowCardinality(String),
     capture             LowCardinality(String),
+    sdk                 LowCardinality(String) COMMENT 'hook and its version',
     degraded            Bool COMMENT 'absent data is not evidence',
     provider_request_id String CODEC(ZSTD(1)),
     response_id         String CODEC(ZSTD(1)),
+    prompt_hash         UInt64 COMMENT 'of the system prompt; 0 if there is none. In shape mode it depends on the lengths of texts only, as tools_hash does' CODEC(ZSTD(1)),
+    tools_hash          UInt64 COMMENT 'of the declarations of the tools; 0 if there are none' CODEC(ZSTD(1)),
+    tools               Array(LowCardinality(String)) COMMENT 'names of the declared tools' CODEC(ZSTD(1)),
+    settings            Map(LowCardinality(String), String) COMMENT 'parameters such as temperature: short values as JSON, long ones as a hash' CODEC(ZSTD(1)),
     branch              String COMMENT 'branch in history' CODEC(ZSTD(1)),
     lead                Array(String) COMMENT 'message ids of the leading system messages' CODEC(ZSTD(1)),
     marked              Map(UInt32, String) COMMENT 'message ids of the messages with cache marks, by position' CODEC(ZSTD(1)),
@@ -65,7 +71,10 @@ CREATE TABLE IF NOT EXISTS exchanges
     answer              String COMMENT 'message id of the response' CODEC(ZSTD(1)),
     INDEX started_at_index started_at TYPE minmax GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
-    INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1
+    INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX user_index user TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX attribute_keys_index mapKeys(attributes) TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX attribute_values_index mapValues(attributes) TYPE bloom_filter(0.01) GRANULARITY 1
 )
 ENGINE = ReplacingMergeTree(seq)
 PARTITION BY toYYYYMM(started_at)

@@ -25,6 +25,7 @@ CREATE TABLE IF NOT EXISTS findings
     conversation_id    String CODEC(ZSTD(1)),
     run_id             String CODEC(ZSTD(1)),
     user               String CODEC(ZSTD(1)),
+    attributes         Map(LowCardinality(String), String) COMMENT 'as in exchanges' CODEC(ZSTD(1)),
     provider           LowCardinality(String),
     model              LowCardinality(String),
     dialect            LowCardinality(String),

@@ -13,6 +13,7 @@ CREATE TABLE IF NOT EXISTS tool_calls
     conversation_id String CODEC(ZSTD(1)),
     run_id          String CODEC(ZSTD(1)),
     user            String CODEC(ZSTD(1)),
+    attributes      Map(LowCardinality(String), String) COMMENT 'as in exchanges' CODEC(ZSTD(1)),
     exchange_id     String COMMENT 'the exchange whose response requested the call' CODEC(ZSTD(1)),
     tool_call_id    String COMMENT 'id from the provider; not unique' CODEC(ZSTD(1)),
     tool_name       LowCardinality(String),

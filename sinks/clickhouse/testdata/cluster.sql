@@ -32,6 +32,7 @@ CREATE TABLE IF NOT EXISTS exchanges_local ON CLUSTER 'main'
     conversation_id     String CODEC(ZSTD(1)),
     run_id              String CODEC(ZSTD(1)),
     user                String CODEC(ZSTD(1)),
+    attributes          Map(LowCardinality(String), String) COMMENT 'attributes set by the agent, such as tenant; credentials and mail addresses are masked' CODEC(ZSTD(1)),
     started_at          DateTime64(9, 'UTC') COMMENT 'when the request was sent, by the clock of the agent' CODEC(Delta(8), ZSTD(1)),
     stored_at           DateTime64(9, 'UTC') COMMENT 'when the stream stored the completing event' CODEC(Delta(8), ZSTD(1)),
     inferred            Bool COMMENT 'conversation_id was inferred from responses',
@@ -52,9 +53,9 @@ CREATE TABLE IF NOT EXISTS exchanges_local ON CLUSTER 'main'
     root_cause          LowCardinality(String) COMMENT 'what the agent did to cause the failure',
     error_text          String COMMENT 'error text of the provider, redacted' CODEC(ZSTD(3)),
     error_cluster       String CODEC(ZSTD(1)),
-    input_tokens        Int64 CODEC(T64, ZSTD(1)),
-    output_tokens       Int64 CODEC(T64, ZSTD(1)),
-    cached_tokens       Int64 CODEC(T64, ZSTD(1)),
+    input_tokens        Nullable(Int64) COMMENT 'NULL if the response reports no usage' CODEC(T64, ZSTD(1)),
+    output_tokens       Nullable(Int64) CODEC(T64, ZSTD(1)),
+    cached_tokens       Nullable(Int64) COMMENT 'part of input_tokens' CODEC(T64, ZSTD(1)),
     duration            Float64 COMMENT 'seconds' CODEC(ZSTD(1)),
     first_byte          Float64 COMMENT 'seconds' CODEC(ZSTD(1)),
     finish_reason       LowCardinality(String),
@@ -70,9 +71,14 @@ CREATE TABLE IF NOT EXISTS exchanges_local ON CLUSTER 'main'
     instance_seq        UInt64 CODEC(Delta(8), ZSTD(1)),
     origin              LowCardinality(String),
     capture             LowCardinality(String),
+    sdk                 LowCardinality(String) COMMENT 'hook and its version',
     degraded            Bool COMMENT 'absent data is not evidence',
     provider_request_id String CODEC(ZSTD(1)),
     response_id         String CODEC(ZSTD(1)),
+    prompt_hash         UInt64 COMMENT 'of the system prompt; 0 if there is none. In shape mode it depends on the lengths of texts only, as tools_hash does' CODEC(ZSTD(1)),
+    tools_hash          UInt64 COMMENT 'of the declarations of the tools; 0 if there are none' CODEC(ZSTD(1)),
+    tools               Array(LowCardinality(String)) COMMENT 'names of the declared tools' CODEC(ZSTD(1)),
+    settings            Map(LowCardinality(String), String) COMMENT 'parameters such as temperature: short values as JSON, long ones as a hash' CODEC(ZSTD(1)),
     branch              String COMMENT 'branch in history' CODEC(ZSTD(1)),
     lead                Array(String) COMMENT 'message ids of the leading system messages' CODEC(ZSTD(1)),
     marked              Map(UInt32, String) COMMENT 'message ids of the messages with cache marks, by position' CODEC(ZSTD(1)),
@@ -81,7 +87,10 @@ CREATE TABLE IF NOT EXISTS exchanges_local ON CLUSTER 'main'
     answer              String COMMENT 'message id of the response' CODEC(ZSTD(1)),
     INDEX started_at_index started_at TYPE minmax GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
-    INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1
+    INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX user_index user TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX attribute_keys_index mapKeys(attributes) TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX attribute_values_index mapValues(attributes) TYPE bloom_filter(0.01) GRANULARITY 1
 )
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{database}/{table}/{shard}', '{replica}', seq)
 PARTITION BY toYYYYMM(started_at)
@@ -94,7 +103,7 @@ ENGINE = Distributed('main', 'llmtap', 'exchanges_local', cityHash64(exchange_id
 CREATE VIEW IF NOT EXISTS exchanges_final ON CLUSTER 'main' AS
 SELECT * FROM exchanges FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (1, '0001_exchanges.sql', '32ef97d703d8acb9cd4515d77a9fc3d2352013342829bfca37ce90b458d45745', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (1, '0001_exchanges.sql', '13f46414b483be525f644ce5913a38ab0f2f908e3c8f608d2fc960a0a0e61560', now64(3));
 
 -- 0002_findings.sql
 
@@ -125,6 +134,7 @@ CREATE TABLE IF NOT EXISTS findings_local ON CLUSTER 'main'
     conversation_id    String CODEC(ZSTD(1)),
     run_id             String CODEC(ZSTD(1)),
     user               String CODEC(ZSTD(1)),
+    attributes         Map(LowCardinality(String), String) COMMENT 'as in exchanges' CODEC(ZSTD(1)),
     provider           LowCardinality(String),
     model              LowCardinality(String),
     dialect            LowCardinality(String),
@@ -158,7 +168,7 @@ ENGINE = Distributed('main', 'llmtap', 'findings_local', cityHash64(conversation
 CREATE VIEW IF NOT EXISTS findings_final ON CLUSTER 'main' AS
 SELECT * FROM findings FINAL;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (2, '0002_findings.sql', 'c45ce5b19faabf3529d736ce676e0bfa53b890edaf6cb760818f4fd025443c1c', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (2, '0002_findings.sql', '2f5d7ebd5c8af5c58183ad18ba8254c8bc84dfd00cbf9059b971351656b45687', now64(3));
 
 -- 0003_tool_calls.sql
 
@@ -177,6 +187,7 @@ CREATE TABLE IF NOT EXISTS tool_calls_local ON CLUSTER 'main'
     conversation_id String CODEC(ZSTD(1)),
     run_id          String CODEC(ZSTD(1)),
     user            String CODEC(ZSTD(1)),
+    attributes      Map(LowCardinality(String), String) COMMENT 'as in exchanges' CODEC(ZSTD(1)),
     exchange_id     String COMMENT 'the exchange whose response requested the call' CODEC(ZSTD(1)),
     tool_call_id    String COMMENT 'id from the provider; not unique' CODEC(ZSTD(1)),
     tool_name       LowCardinality(String),
@@ -201,7 +212,7 @@ ENGINE = Distributed('main', 'llmtap', 'tool_calls_local', cityHash64(id));
 CREATE VIEW IF NOT EXISTS tool_calls_final ON CLUSTER 'main' AS
 SELECT * FROM tool_calls FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (3, '0003_tool_calls.sql', 'd6a1a62a97b863f2dd08449540999abfa1d3156320d94a526fe680705569488a', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (3, '0003_tool_calls.sql', '7358682d8657b5d2ba4be947338dde903355ae851a39941b3fd48bf0941c4fb2', now64(3));
 
 -- 0004_alerts.sql
 

@@ -36,40 +36,63 @@ type alertRole struct {
 	rows     *sinks.Batcher
 	calls    *alerts.Engine
 	health   *alerts.Engine
+	engines  []*alerts.Engine // calls and health
 	monitor  *monitor
 	files    *ruleFiles
 	logger   *slog.Logger
 }
 
-func (c *Collector) newAlertRole(ctx context.Context) (*alertRole, error) {
-	kv, err := c.conn.KV(ctx, event.BucketAlerts)
+// checkAlerts checks the rule files and the receivers of cfg.
+func checkAlerts(cfg *config.Config) error {
+	if _, err := cfg.Alerts.Rules().Load(); err != nil {
+		return fmt.Errorf("load the alert rules: %w", err)
+	}
+	_, err := Receivers(cfg, nil, nil)
+	return err
+}
+
+// runAlert runs the role until ctx ends.
+func (c *Collector) runAlert(ctx context.Context) error {
+	defer c.roleRegs.unregister(config.RoleAlert)
+	a, err := c.newAlertRole(ctx, c.roleRegs.register(config.RoleAlert, nil))
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	return a.run(ctx)
+}
+
+func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer) (_ *alertRole, err error) {
+	conn := c.conn.Load()
+	kv, err := conn.KV(ctx, event.BucketAlerts)
 	if err != nil {
 		return nil, fmt.Errorf("open the state of alerts: %w", err)
 	}
 	cfg := c.cfg.Alerts
 	a := &alertRole{
-		conn: c.conn, owner: c.owner, interval: cfg.EvaluationInterval, state: leasedStore{kv, new(atomic.Pointer[context.Context])},
-		rows:    sinks.NewBatcher(c.sink, c.cfg.Batcher, c.logger, nil),
-		monitor: newMonitor(c.conn.Inspect, c.sink.Ping, time.Now()),
+		conn: conn, owner: c.owner, interval: cfg.EvaluationInterval, state: leasedStore{kv, new(atomic.Pointer[context.Context])},
+		rows:    sinks.NewBatcher(c.store, c.cfg.Batcher, c.logger, nil),
+		monitor: newMonitor(conn.Inspect, c.store.Ping, time.Now()),
 		files:   newRuleFiles(cfg.RuleFiles, c.opts.Hangups, c.logger), logger: c.logger,
 	}
-	a.rows.DeadLetter = deadLetterRow(c.conn)
+	defer func() {
+		if err != nil {
+			a.close()
+		}
+	}()
+	a.rows.DeadLetter = deadLetterRow(conn)
 	notifiers, err := c.notifiers(a.state)
 	if err != nil {
 		return nil, err
 	}
 	open := func(rules string, cfg alerts.Config, o alerts.Options) (*alerts.Engine, error) {
 		o.Recorder, o.Notifiers, o.Standby, o.Logger = alertRecorder{a.rows}, append(o.Notifiers, notifiers...), true, c.logger
-		o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"rules": rules}, c.reg)
+		o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"rules": rules}, reg)
 		engine, err := alerts.New(ctx, cfg, o)
 		if err != nil {
 			return nil, fmt.Errorf("load the alert rules of %s: %w", rules, err)
 		}
-		c.onClose(func() {
-			if err := engine.Close(); err != nil {
-				c.logger.Error("alert engine did not close cleanly", "err", err)
-			}
-		})
+		a.engines = append(a.engines, engine)
 		a.files.reload = append(a.files.reload, engine.Reload)
 		return engine, nil
 	}
@@ -83,6 +106,15 @@ func (c *Collector) newAlertRole(ctx context.Context) (*alertRole, error) {
 	}
 	a.health, err = open("health", cfg, o)
 	return a, err
+}
+
+// close closes the engines.
+func (a *alertRole) close() {
+	for _, engine := range slices.Backward(a.engines) {
+		if err := engine.Close(); err != nil {
+			a.logger.Error("alert engine did not close cleanly", "err", err)
+		}
+	}
 }
 
 // run evaluates and notifies until ctx ends.

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmtap/llmtap/analyzer"
@@ -65,7 +64,7 @@ type analyzeRole struct {
 	interval     time.Duration // time between rebalances
 	storeTimeout time.Duration // time that the store may refuse rows before only tallies continue
 	logger       *slog.Logger
-	metrics      partitionMetrics
+	metrics      registries // by partition
 
 	erasures atomic.Uint64 // revision of the last erasure of stored bodies, see jetstream.Conn.AnnounceErasure
 
@@ -88,10 +87,16 @@ func (c *Collector) newAnalyzeRole() (*analyzeRole, error) {
 		return nil, err
 	}
 	return &analyzeRole{
-		conn: c.conn, sink: c.sink, analyzer: c.cfg.Analyzer, content: content, batcher: c.cfg.Batcher, partitions: c.cfg.Partitions,
+		sink: c.store, analyzer: c.cfg.Analyzer, content: content, batcher: c.cfg.Batcher, partitions: c.cfg.Partitions,
 		owner: c.owner, leaseTTL: jetstream.DefaultLeaseTTL, interval: RebalanceInterval, storeTimeout: defaultStoreTimeout, logger: c.logger,
 		ended: make(chan struct{}, 1), assigned: map[int]*assignment{},
 	}, nil
+}
+
+// runAnalyze runs the role until ctx ends.
+func (c *Collector) runAnalyze(ctx context.Context) error {
+	c.analyze.conn = c.conn.Load()
+	return c.analyze.run(ctx)
 }
 
 // run reads until ctx ends. Events read by then are stored; all others stay in the stream.
@@ -245,8 +250,9 @@ func (a *analyzeRole) start(ctx context.Context, g *errgroup.Group, p int, reade
 
 // runPartition processes a partition until ctx ends or an error occurs, and releases its lease.
 func (a *analyzeRole) runPartition(ctx context.Context, p int, reader *jetstream.Reader) error {
-	reg := a.metrics.register(p)
-	defer a.metrics.unregister(p)
+	name := strconv.Itoa(p)
+	reg := a.metrics.register(name, prometheus.Labels{"partition": name})
+	defer a.metrics.unregister(name)
 	a.logger.Info("reading partition", "partition", p, "partitions", a.partitions, "from", reader.Stored()+1, "epoch", reader.Epoch())
 	err := newPartition(a, p, a.partitions, reader, reg).run(ctx)
 	return errors.Join(err, afterStop(ctx, reader.Close))
@@ -310,39 +316,4 @@ func (a *analyzeRole) status() (string, error) {
 	default:
 		return "", errors.New("the analyzer is not reading: it is starting or repartitioning the stream")
 	}
-}
-
-// partitionMetrics gathers the metrics of the assigned partitions. A partition that is acquired again starts with new
-// counters and new state.
-type partitionMetrics struct {
-	mu   sync.Mutex // guards regs
-	regs map[int]*prometheus.Registry
-}
-
-// register returns a new registerer for partition p.
-func (m *partitionMetrics) register(p int) prometheus.Registerer {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.regs == nil {
-		m.regs = map[int]*prometheus.Registry{}
-	}
-	m.regs[p] = prometheus.NewRegistry()
-	return prometheus.WrapRegistererWith(prometheus.Labels{"partition": strconv.Itoa(p)}, m.regs[p])
-}
-
-func (m *partitionMetrics) unregister(p int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.regs, p)
-}
-
-// Gather implements prometheus.Gatherer.
-func (m *partitionMetrics) Gather() ([]*dto.MetricFamily, error) {
-	m.mu.Lock()
-	var all prometheus.Gatherers
-	for _, reg := range m.regs {
-		all = append(all, reg)
-	}
-	m.mu.Unlock()
-	return all.Gather()
 }

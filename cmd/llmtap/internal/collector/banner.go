@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -8,8 +9,9 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
-// Describe writes the addresses of all parts and the next steps for a new user. source names the configuration file.
-func (c *Collector) Describe(w io.Writer, source string) {
+// Describe writes the addresses of all parts, the parts that do not work, and the next steps for a new user. source names
+// the configuration file.
+func (c *Collector) Describe(ctx context.Context, w io.Writer, source string) {
 	rows := [][2]string{{"Hooks", "LLMTAP_NATS_URL=" + config.MaskURL(c.nats.URL)}}
 	if c.proxy != nil {
 		rows = append(rows, [2]string{"Proxy", fmt.Sprintf("http://%s/openai/v1 as base URL (or another provider)", c.proxy.listener.Addr())},
@@ -22,7 +24,7 @@ func (c *Collector) Describe(w io.Writer, source string) {
 		}
 		rows = append(rows, [2]string{"ClickHouse", where}, [2]string{"", "llmtap query causes --data-dir " + c.cfg.DataDir})
 	}
-	if c.alert != nil {
+	if c.cfg.HasRole(config.RoleAlert) {
 		targets := []string{"log"}
 		list, _ := Receivers(&c.cfg, nil, nil) // Open has already returned any error
 		for _, r := range list {
@@ -35,6 +37,13 @@ func (c *Collector) Describe(w io.Writer, source string) {
 	}
 	rows = append(rows, [2]string{"Health", "http://" + c.httpAddr() + "/readyz"}, [2]string{"Metrics", "http://" + c.httpAddr() + "/metrics"},
 		[2]string{"Config", source + "; see llmtap config, llmtap doctor"})
+	if _, err := c.ready(ctx); err != nil {
+		label := "Not ready"
+		for line := range strings.Lines(err.Error()) {
+			rows = append(rows, [2]string{label, strings.TrimSuffix(line, "\n")})
+			label = ""
+		}
+	}
 	fmt.Fprintf(w, "llmtap is up (%s)\n", strings.Join(c.cfg.Roles, ", "))
 	for _, r := range rows {
 		fmt.Fprintf(w, "  %-10s  %s\n", r[0], r[1])

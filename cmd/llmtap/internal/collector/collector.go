@@ -3,8 +3,15 @@
 //	hooks, proxy ──> NATS ──> analyze ──> batcher ──> ClickHouse
 //	                             └─> tallies ──> NATS ──> alert ──> Slack
 //
-// NATS and ClickHouse are embedded or external; nothing else differs. A process builds only the roles that it runs, in
-// dependency order, and closes them in reverse: it stops reading, finishes pending work, flushes and closes.
+// NATS and ClickHouse are embedded or external; nothing else differs. A process builds only the roles that it runs, and
+// closes them in reverse order: it stops reading, finishes pending work, flushes and closes.
+//
+// # Why a process serves without NATS and ClickHouse
+//
+// Agents call their providers through the proxy, and must not fail because storage does. Open therefore checks only what
+// belongs to this process: the configuration, the listeners and the locks of the data directory. Run serves at once, and
+// connects to NATS and ClickHouse, embedded or not, in the background until it succeeds. A role that fails starts again.
+// The reasons are in the log, in the banner and in /readyz.
 package collector
 
 import (
@@ -16,6 +23,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,52 +34,47 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/natsserver"
-	"github.com/llmtap/llmtap/sinks"
-	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 // Options are the settings of a Collector that do not come from the configuration.
 type Options struct {
 	Logger    *slog.Logger
-	Progress  func(string)      // called if startup takes a long time
-	Notifiers []alerts.Notifier // notifiers in addition to the configured ones
-	Hangups   <-chan os.Signal  // signals that reload the rule files; nil: none
+	Progress  func(string)          // called if startup takes a long time
+	Up        func(context.Context) // called once by Run, when all parts work or after upWait; may be nil
+	Notifiers []alerts.Notifier     // notifiers in addition to the configured ones
+	Hangups   <-chan os.Signal      // signals that reload the rule files; nil: none
 	Version   string
 }
 
 // A Collector is a running llmtap process.
 type Collector struct {
-	cfg      config.Config
-	opts     Options
-	logger   *slog.Logger
-	reg      *prometheus.Registry
-	metrics  prometheus.Gatherers
-	nats     jetstream.Config // URL and login of the server in use
-	conn     *jetstream.Conn  // nil if only the proxy runs, on an external NATS
-	sink     rowSink          // nil if only the proxy runs
-	owner    string           // name under which leases are held
-	proxy    *proxyRole       // nil if the role is not run, like the roles below
-	analyze  *analyzeRole
-	alert    *alertRole
-	guard    guard
-	listener net.Listener
-	closers  []func()
+	cfg       config.Config
+	opts      Options
+	logger    *slog.Logger
+	reg       *prometheus.Registry
+	roleRegs  registries // metrics of roles that may start again
+	metrics   prometheus.Gatherers
+	nats      jetstream.Config   // URL and login of the server in use
+	server    *natsserver.Server // nil if NATS is external
+	conn      atomic.Pointer[jetstream.Conn]
+	connected chan struct{} // closed when conn is set
+	store     *store        // nil if only the proxy runs
+	owner     string        // name under which leases are held
+	proxy     *proxyRole    // nil if the role is not run
+	analyze   *analyzeRole  // nil if the role is not run
+	status    status
+	guard     guard
+	listener  net.Listener
+	closers   []func()
 }
 
-// A rowSink stores rows and reports whether its server responds.
-type rowSink interface {
-	sinks.Sink
-	Ping(ctx context.Context) error
-}
-
-// Open starts or connects to NATS and ClickHouse, creates streams and tables, and builds the roles of cfg, a valid
-// configuration.
+// Open checks cfg, a valid configuration, and opens the listeners. It neither starts nor connects to a server.
 func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err error) {
 	c := &Collector{
-		cfg: cfg, opts: o, logger: o.Logger, reg: prometheus.NewRegistry(), owner: ownerName(cfg.NATS.URL != ""),
+		cfg: cfg, opts: o, logger: o.Logger, reg: prometheus.NewRegistry(), owner: ownerName(cfg.NATS.URL != ""), connected: make(chan struct{}),
 	}
-	c.metrics = prometheus.Gatherers{c.reg}
+	c.metrics = prometheus.Gatherers{c.reg, &c.roleRegs}
 	c.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	defer func() {
 		if err != nil {
@@ -81,7 +84,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 	if c.guard, err = newGuard(cfg.HTTP); err != nil {
 		return nil, err
 	}
-	if err := c.openNATS(ctx); err != nil {
+	if err := c.newNATS(); err != nil {
 		return nil, err
 	}
 	if cfg.HasRole(config.RoleProxy) {
@@ -90,14 +93,10 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 		}
 	}
 	if c.stores() {
-		if c.sink, err = c.openClickHouse(ctx); err != nil {
+		if c.store, err = newStore(&cfg, c.opts.Progress, c.logger, c.reg); err != nil {
 			return nil, err
 		}
-		c.onClose(func() {
-			if err := c.sink.Close(); err != nil {
-				c.logger.Error("sink did not close cleanly", "err", err)
-			}
-		})
+		c.onClose(c.store.close)
 	}
 	if cfg.HasRole(config.RoleAnalyze) {
 		if c.analyze, err = c.newAnalyzeRole(); err != nil {
@@ -106,7 +105,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 		c.metrics = append(c.metrics, &c.analyze.metrics)
 	}
 	if cfg.HasRole(config.RoleAlert) {
-		if c.alert, err = c.newAlertRole(ctx); err != nil {
+		if err := checkAlerts(&cfg); err != nil {
 			return nil, err
 		}
 	}
@@ -120,7 +119,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 // announce makes this process known to other commands on this machine.
 func (c *Collector) announce() error {
 	r := Running{PID: os.Getpid(), Since: time.Now().UTC(), Version: c.opts.Version, Roles: c.cfg.Roles, HTTPAddr: c.httpAddr()}
-	if c.cfg.NATS.URL == "" {
+	if c.server != nil {
 		r.NATSURL = c.nats.URL
 	}
 	remove, err := Announce(c.cfg.DataDir, r)
@@ -139,17 +138,20 @@ func (c *Collector) stores() bool {
 // NATSURL returns the URL of the NATS server in use.
 func (c *Collector) NATSURL() string { return c.nats.URL }
 
-// ClickHouse returns the ClickHouse in use, or nil if only the proxy runs.
+// ClickHouse returns the ClickHouse in use. It is nil if only the proxy runs, or before the embedded ClickHouse has started
+// for the first time.
 func (c *Collector) ClickHouse() *clickhouse.Sink {
-	s, _ := c.sink.(*clickhouse.Sink)
-	return s
+	if c.store == nil {
+		return nil
+	}
+	return c.store.sink.Load()
 }
 
 func (c *Collector) httpAddr() string { return c.listener.Addr().String() }
 
 func (c *Collector) onClose(f func()) { c.closers = append(c.closers, f) }
 
-// Close closes everything that Open has opened, in reverse order.
+// Close closes everything that Open and Run have opened, in reverse order. Call it after Run has returned.
 func (c *Collector) Close() {
 	for _, f := range slices.Backward(c.closers) {
 		f()
@@ -157,75 +159,41 @@ func (c *Collector) Close() {
 	c.closers = nil
 }
 
-func (c *Collector) openNATS(ctx context.Context) error {
-	c.nats = c.cfg.NATS
-	embedded := c.nats.URL == ""
-	if embedded {
-		cfg := c.cfg.NATSServer
-		cfg.Logger = c.logger
-		srv, err := natsserver.Start(ctx, cfg)
-		if err != nil {
-			return fmt.Errorf("start embedded NATS: %w", err)
-		}
-		c.onClose(srv.Shutdown)
-		c.nats.URL, c.nats.Token, c.nats.TokenFile = srv.URL(), cfg.Token, cfg.TokenFile
-	}
-	if !embedded && !c.stores() {
-		return nil // the proxy has its own connection, and agents do not wait for NATS
-	}
-	conn, err := jetstream.Connect(ctx, c.nats, c.logger, c.reg)
-	if err != nil {
-		return err
-	}
-	c.conn = conn
-	c.onClose(conn.Close)
-	if err := conn.Ensure(ctx); err != nil {
-		return fmt.Errorf("create streams: %w", err)
-	}
-	return nil
-}
-
-func (c *Collector) openClickHouse(ctx context.Context) (rowSink, error) {
-	cfg := c.cfg.ClickHouse
-	if cfg.DSN == "" {
-		engine := c.cfg.Chdb
-		engine.Logger, engine.Progress, engine.Registerer = c.logger, c.opts.Progress, c.reg
-		srv, err := chdb.Start(ctx, engine)
-		if err != nil {
-			return nil, fmt.Errorf("start embedded ClickHouse: %w", err)
-		}
-		c.onClose(func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
-			defer cancel()
-			if err := srv.Close(ctx); err != nil {
-				c.logger.Error("embedded clickhouse did not stop cleanly", "err", err)
-			}
-		})
-		cfg.DSN = srv.DSN()
-	}
-	sink, err := clickhouse.OpenLazy(ctx, cfg, c.logger, c.reg)
-	if err != nil {
-		return nil, fmt.Errorf("open ClickHouse: %w", err)
-	}
-	return sink, nil
-}
-
 // Run runs the roles until ctx ends, then stops them without losing events: events read by then are stored, all others stay
-// in the stream.
+// in the stream. It returns earlier only if this process cannot serve.
 func (c *Collector) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
+	srv := &http.Server{Handler: c.handler(), ReadHeaderTimeout: 5 * time.Second}
+	g.Go(func() error { return serve(ctx, srv, c.listener, 2*time.Second) })
 	if c.proxy != nil {
 		g.Go(func() error { return c.proxy.run(ctx) })
 	}
-	if c.analyze != nil {
-		g.Go(func() error { return c.analyze.run(ctx) })
+	g.Go(func() error { return c.connectNATS(ctx) })
+	if c.store != nil {
+		g.Go(func() error { return c.store.open(ctx) })
 	}
-	if c.alert != nil {
-		g.Go(func() error { return c.alert.run(ctx) })
+	switch {
+	case c.stores():
+		if c.analyze != nil {
+			g.Go(func() error { return c.runRole(ctx, config.RoleAnalyze, c.runAnalyze) })
+		}
+		if c.cfg.HasRole(config.RoleAlert) {
+			g.Go(func() error { return c.runRole(ctx, config.RoleAlert, c.runAlert) })
+		}
+	case c.server != nil: // the streams of an embedded NATS
+		g.Go(func() error { return c.runRole(ctx, config.RoleProxy, waitFor) })
 	}
-	srv := &http.Server{Handler: c.handler(), ReadHeaderTimeout: 5 * time.Second}
-	g.Go(func() error { return serve(ctx, srv, c.listener, 2*time.Second) })
+	g.Go(func() error {
+		c.awaitReady(ctx)
+		return nil
+	})
 	return g.Wait()
+}
+
+// waitFor returns when ctx ends.
+func waitFor(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
 }
 
 // serve serves until ctx ends, then waits up to drain for requests in flight and aborts the rest.

@@ -1,67 +1,31 @@
 package collector
 
 import (
-	"context"
 	"crypto/subtle"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
 	"github.com/llmtap/llmtap/ingest/loopback"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
-// handler returns the handler for health and metrics.
+// handler returns the handler for health, metrics and queries.
 func (c *Collector) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		status, err := c.ready(r.Context())
-		authorized := c.guard.authorized(r)
-		switch {
-		case err != nil && authorized:
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		case err != nil:
-			http.Error(w, "not ready", http.StatusServiceUnavailable)
-		case status != "" && authorized:
-			fmt.Fprintln(w, "ready: "+status)
-		default:
-			fmt.Fprintln(w, "ready")
-		}
-	})
+	mux.HandleFunc("GET /readyz", c.serveReady)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}))
+	mux.Handle("POST "+remote.Path, remote.NewHandler(c.ClickHouse))
 	return c.guard.wrap(mux)
 }
 
-// ready returns the status of the analyzer, if it runs, and an error if events cannot be turned into rows and alerts.
-func (c *Collector) ready(ctx context.Context) (status string, err error) {
-	if !c.stores() {
-		return "", nil // the proxy serves whether or not NATS is up
-	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	var errs []error
-	if err := c.conn.Healthy(); err != nil {
-		errs = append(errs, fmt.Errorf("reach NATS: %w", err))
-	}
-	if err := c.sink.Ping(ctx); err != nil {
-		errs = append(errs, fmt.Errorf("reach ClickHouse: %w", err))
-	}
-	if c.analyze != nil {
-		if status, err = c.analyze.status(); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return status, errors.Join(errs...)
-}
-
-// A guard controls access to health and metrics. If a token is set, health checks are open to all clients and all other
+// A guard controls access to health, metrics and queries. If a token is set, health checks are open to all clients and all other
 // requests require the token. If not, the host name in a request must be a loopback name.
 type guard struct{ token string }
 
@@ -73,6 +37,7 @@ func newGuard(cfg config.HTTP) (guard, error) {
 // wrap returns a handler that passes permitted requests to next.
 func (g guard) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Server", remote.ServerName)
 		health := r.Method == http.MethodGet && (r.URL.Path == "/healthz" || r.URL.Path == "/readyz")
 		switch {
 		case crossOrigin(r):

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -67,7 +68,7 @@ func TestGuardTokenFile(t *testing.T) {
 
 func TestRunning(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	if _, ok := FindRunning(dir); ok {
+	if _, err := FindRunning(dir); !errors.Is(err, ErrNotRunning) {
 		t.Error("found in a directory that does not exist")
 	}
 	want := Running{PID: 7, Roles: []string{"alert"}, NATSURL: "nats://127.0.0.1:1", HTTPAddr: "127.0.0.1:2"}
@@ -84,18 +85,18 @@ func TestRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	second()
-	if got, ok := FindRunning(dir); !ok || got.PID != 7 || got.NATSURL != want.NATSURL {
-		t.Errorf("found %+v, %v", got, ok)
+	if got, err := FindRunning(dir); err != nil || got.PID != 7 || got.NATSURL != want.NATSURL {
+		t.Errorf("found %+v, %v", got, err)
 	}
 	remove()
-	if _, ok := FindRunning(dir); ok {
+	if _, err := FindRunning(dir); !errors.Is(err, ErrNotRunning) {
 		t.Error("found after it was removed")
 	}
 	// The file of a killed process is ignored.
 	if err := os.WriteFile(runningFile(dir), []byte(`{"pid":7,"nats_url":"nats://127.0.0.1:1"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, ok := FindRunning(dir); ok {
-		t.Errorf("found %+v", got)
+	if got, err := FindRunning(dir); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("found %+v, %v", got, err)
 	}
 }

@@ -1,8 +1,6 @@
 package collector
 
 import (
-	"context"
-	"log/slog"
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
@@ -15,13 +13,20 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// start runs a collector until the test ends.
+// start runs a collector until the test ends, and waits until it is ready.
 func start(t *testing.T, change func(*config.Config)) *Collector {
 	t.Helper()
-	c, err := Open(context.WithoutCancel(t.Context()), collectortest.Config(t, change), Options{Logger: slog.New(slog.DiscardHandler), Progress: func(s string) { t.Log(s) }})
+	c := open(t, change)
+	collectortest.RunReady(t, c)
+	return c
+}
+
+// open opens a collector without running it.
+func open(t *testing.T, change func(*config.Config)) *Collector {
+	t.Helper()
+	c, err := Open(t.Context(), collectortest.Config(t, change), Options{Logger: testLogger(), Progress: func(s string) { t.Log(s) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	collectortest.Run(t, c)
 	return c
 }

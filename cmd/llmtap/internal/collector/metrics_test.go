@@ -40,7 +40,7 @@ func TestMetrics(t *testing.T) {
 		served = append(served, f.GetName())
 	}
 	var silent []string
-	for _, name := range slices.Concat(described(c.reg), described(c.analyze.metrics.regs[0])) {
+	for _, name := range slices.Concat(described(c.reg), described(c.analyze.metrics.regs["0"]), described(c.roleRegs.regs[config.RoleAlert])) {
 		if !metricName.MatchString(name) && !runtimeName.MatchString(name) {
 			t.Errorf("%s: want %s", name, metricName)
 		}

@@ -57,6 +57,12 @@ func (p *proxyRole) run(ctx context.Context) error {
 	return serve(ctx, srv, p.listener, proxyDrain)
 }
 
+// waiting describes the proxy while NATS is not usable.
+func (p *proxyRole) waiting() string {
+	s := p.proxy.Stats()
+	return fmt.Sprintf("forwards calls; %d recorded events wait in memory, %d exchanges were dropped", s.Pending, s.Dropped)
+}
+
 // recorded returns a description of the recorded data.
 func (p *proxyRole) recorded() string {
 	switch p.capture {

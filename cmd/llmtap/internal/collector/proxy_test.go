@@ -41,14 +41,12 @@ func TestProxy(t *testing.T) {
 func TestProxyAlone(t *testing.T) {
 	p := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
 	defer p.Close()
-	c := start(t, func(cfg *config.Config) {
+	c := open(t, func(cfg *config.Config) {
 		cfg.Roles = []string{config.RoleProxy}
 		cfg.NATS.URL = fmt.Sprintf("nats://127.0.0.1:%d", collectortest.FreePort(t))
 		cfg.Proxy.Upstreams = map[string]string{"local": p.URL}
 	})
-	if _, err := c.ready(t.Context()); err != nil {
-		t.Errorf("not ready: %v", err)
-	}
+	collectortest.Run(t, c)
 	f := func(method, path string, status int) string {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+c.proxy.listener.Addr().String()+path, strings.NewReader("{}"))
@@ -74,7 +72,7 @@ func TestProxyAlone(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	var out strings.Builder
-	c.Describe(&out, "no configuration file")
+	c.Describe(t.Context(), &out, "no configuration file")
 	if s := out.String(); !strings.Contains(s, "llmtap is up (proxy)") || !strings.Contains(s, "without texts") || strings.Contains(s, "embedded") {
 		t.Error(s)
 	}

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
@@ -37,17 +39,29 @@ func TestRoles(t *testing.T) {
 				conn.Close()
 			}
 		}()
-		c := start(t, func(cfg *config.Config) {
+		c := open(t, func(cfg *config.Config) {
 			cfg.Roles, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{role}, natsURL, fmt.Sprintf("clickhouse://%s/llmtap", l.Addr())
 		})
+		collectortest.Run(t, c)
 		folders := map[string]bool{}
-		for _, name := range described(c.reg) {
-			if m := metricFolder.FindStringSubmatch(name); m != nil {
-				folders[m[1]] = true
+		for deadline := time.Now().Add(time.Minute); len(folders) < len(want) && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			families := described(c.reg)
+			c.roleRegs.mu.Lock()
+			for _, reg := range c.roleRegs.regs {
+				families = append(families, described(reg)...)
+			}
+			c.roleRegs.mu.Unlock()
+			for _, name := range families {
+				if m := metricFolder.FindStringSubmatch(name); m != nil {
+					folders[m[1]] = true
+				}
+			}
+			if c.analyze != nil {
+				folders["analyzer"] = true // its metrics are registered per partition
 			}
 		}
-		if c.analyze != nil {
-			folders["analyzer"] = true // its metrics are registered per partition
+		for begun := time.Now(); slices.Contains(want, "sinks") && connections.Load() == 0 && time.Since(begun) < time.Minute; {
+			time.Sleep(20 * time.Millisecond)
 		}
 		var got []string
 		for _, name := range []string{"ingest_proxy", "analyzer", "sinks", "alerts"} {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
 // Running describes a running llmtap to other commands on this machine. It is stored in llmtap.json in the data directory,
@@ -19,7 +21,7 @@ type Running struct {
 	Version  string    `json:"version"`
 	Roles    []string  `json:"roles"`
 	NATSURL  string    `json:"nats_url,omitempty"` // URL of the embedded server
-	HTTPAddr string    `json:"http_addr"`          // address that serves health and metrics
+	HTTPAddr string    `json:"http_addr"`          // address that serves health, metrics and queries
 }
 
 func runningFile(dataDir string) string { return filepath.Join(dataDir, "llmtap.json") }
@@ -61,15 +63,27 @@ func Announce(dataDir string, r Running) (remove func(), err error) {
 	return remove, nil
 }
 
-// FindRunning returns the llmtap that runs on dataDir; ok is false if there is none.
-func FindRunning(dataDir string) (r Running, ok bool) {
+// ErrNotRunning means that no llmtap runs on a data directory.
+var ErrNotRunning = errors.New("no llmtap runs")
+
+// FindRunning returns the llmtap that runs on dataDir. The error is ErrNotRunning if there is none, or a
+// *config.PermissionError if another user owns the directory.
+func FindRunning(dataDir string) (r Running, err error) {
 	f, err := os.Open(runningFile(dataDir))
-	if err != nil {
-		return r, false
+	if denied, ok := errors.AsType[*config.PermissionError](config.Denied(runningFile(dataDir), err)); ok {
+		return r, denied
+	} else if err != nil {
+		return r, ErrNotRunning
 	}
-	defer func() { _ = f.Close() }()
+	defer func() { _ = f.Close() }()                                        // used for reading only
 	if syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil { // no process holds the lock
-		return r, false
+		return r, ErrNotRunning
 	}
-	return r, json.NewDecoder(f).Decode(&r) == nil
+	if err := json.NewDecoder(f).Decode(&r); err != nil {
+		return r, ErrNotRunning // the process has just started
+	}
+	return r, nil
 }
+
+// URL returns the base URL of the HTTP listener for programs on this machine.
+func (r *Running) URL() string { return config.LocalURL(r.HTTPAddr) }

@@ -88,7 +88,19 @@ func Config(t *testing.T, change func(*config.Config)) config.Config {
 // A Collector is implemented by *collector.Collector.
 type Collector interface {
 	Run(ctx context.Context) error
+	WaitReady(ctx context.Context) error
 	Close()
+}
+
+// RunReady runs c until the test ends, and waits until it is ready.
+func RunReady(t *testing.T, c Collector) {
+	t.Helper()
+	Run(t, c)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if err := c.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Run runs c until the test ends.

@@ -199,6 +199,9 @@ func (c *Call) Help() {
 
 func printFlags(w io.Writer, title string, fs *flag.FlagSet) {
 	fs.VisitAll(func(f *flag.Flag) {
+		if f.Usage == "" {
+			return // a flag that is only accepted to explain why it is not supported
+		}
 		if title != "" {
 			fmt.Fprintf(w, "\n%s\n", title)
 			title = ""

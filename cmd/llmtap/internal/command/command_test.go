@@ -18,7 +18,7 @@ func call(args string, env map[string]string) (stdout, stderr string, values []s
 		Name: "get", Args: "ID [FILE]...", Short: "Get something", Long: "A long text.\n\n  kept  as is", Examples: "  llmtap get x",
 		Run: func(_ context.Context, c *Call) error {
 			service := c.Parameters.String("service", "", "only of this `service`")
-			url := c.Flags.String("nats-url", "nats://here", "NATS `url` of "+strings.Repeat("a very long text ", 5))
+			url := c.Flags.String("queue-url", "nats://here", "queue `url` of "+strings.Repeat("a very long text ", 5))
 			quiet := c.Flags.Bool("quiet", false, "print nothing")
 			format := c.Format(Text, JSON)
 			if err := c.Parse(); err != nil {
@@ -50,8 +50,8 @@ func TestParse(t *testing.T) {
 	f("get x", nil, "", "nats://here", "text", "x")
 	f("get --service s x --format json y -", nil, "s", "nats://here", "json", "x", "y", "-")
 	f("get x --service=s -- --format -- y", nil, "s", "nats://here", "text", "x", "--format", "--", "y")
-	f("get x", map[string]string{"LLMTAP_NATS_URL": "nats://there", "LLMTAP_SERVICE": "s"}, "", "nats://there", "text", "x")
-	f("get x --nats-url nats://mine", map[string]string{"LLMTAP_NATS_URL": "nats://there"}, "", "nats://mine", "text", "x")
+	f("get x", map[string]string{"LLMTAP_QUEUE_URL": "nats://there", "LLMTAP_SERVICE": "s"}, "", "nats://there", "text", "x")
+	f("get x --queue-url nats://mine", map[string]string{"LLMTAP_QUEUE_URL": "nats://there"}, "", "nats://mine", "text", "x")
 }
 
 func TestErrors(t *testing.T) {
@@ -113,7 +113,7 @@ Parameters:
 
 Flags (or LLMTAP_<FLAG> in the environment):
   --format format         output format: text, json (default text)
-  --nats-url url          NATS url of a very long text a very long text a very
+  --queue-url url         queue url of a very long text a very long text a very
                           long text a very long text a very long text (default
                           nats://here)
   --quiet                 print nothing

@@ -66,7 +66,7 @@ type Config struct {
 	Prices       queries.Prices      `yaml:"prices"`
 }
 
-// HTTP configures access to health and metrics.
+// HTTP configures access to health, metrics and queries.
 type HTTP struct {
 	Token     string `yaml:"token" secret:"all"`
 	TokenFile string `yaml:"token_file"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"reflect"
@@ -15,8 +16,8 @@ import (
 )
 
 // SystemFile is read if no other file is configured, so that an on-call engineer need not know its path. A file in the
-// working directory is never read implicitly, because anyone may have put it there.
-const SystemFile = "/etc/llmtap/llmtap.yaml"
+// working directory is never read implicitly, because anyone may have put it there. Only tests change it.
+var SystemFile = "/etc/llmtap/llmtap.yaml"
 
 // Effective is a configuration with the origin of each value.
 type Effective struct {
@@ -50,8 +51,8 @@ var keyFlags = map[string]struct{ name, usage string }{
 	"data_dir":                 {"data-dir", "`directory` of the embedded NATS and ClickHouse"},
 	"roles":                    {"roles", "`roles` of this process, separated by commas"},
 	"partitions":               {"partitions", "`number` of event stream partitions; must be the same in all processes"},
-	"listen":                   {"listen", "`address` of /healthz, /readyz and /metrics"},
-	"nats.url":                 {"nats-url", "`url`: URL of NATS; empty: the embedded server"},
+	"listen":                   {"listen", "`address` of health, metrics and queries; if not loopback, LLMTAP_HTTP_TOKEN is required"},
+	"nats.url":                 {"nats-url", "`url`: URL of NATS; empty: the embedded server; or LLMTAP_COLLECTOR_NATS_URL"},
 	"nats_server.port":         {"nats-port", "`port` of the embedded NATS server; -1: a free port"},
 	"proxy.listen":             {"proxy-listen", "`address` of the proxy; if not loopback, LLMTAP_PROXY_TOKEN is required"},
 	"proxy.capture":            {"proxy-capture", "`mode`: what the proxy records of bodies: shape, full, none; error bodies always up to 4 KiB"},
@@ -63,8 +64,15 @@ var keyFlags = map[string]struct{ name, usage string }{
 	"log_format":               {"log-format", "`format`: log format: text, json"},
 }
 
+// collectorNATS is the environment variable for nats.url. LLMTAP_NATS_URL is a variable of the hooks: a collector that read
+// it would not start its embedded server.
+const collectorNATS = "LLMTAP_COLLECTOR_NATS_URL"
+
 // FlagEnv returns the environment variable for the flag with this name.
 func FlagEnv(name string) string {
+	if name == keyFlags["nats.url"].name {
+		return collectorNATS
+	}
 	return "LLMTAP_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
@@ -100,6 +108,9 @@ func AddFlags(fs *flag.FlagSet, getenv func(string) string, keys ...string) *Fla
 	return f
 }
 
+// Implicit reports whether no configuration file is named, so that Load reads SystemFile if it exists.
+func (f *Flags) Implicit() bool { return cmp.Or(f.File, f.getenv(FlagEnv("config"))) == "" }
+
 // ReadEnv sets the flags of fs, except those of keys, from the environment (LLMTAP_<FLAG>).
 func ReadEnv(fs *flag.FlagSet, getenv func(string) string) error {
 	var errs []error
@@ -122,21 +133,27 @@ func Load(file string, getenv func(string) string) (*Effective, error) {
 }
 
 // Load reads the configuration: flags override the environment, which overrides the file, which overrides the defaults. The
-// error is an *InvalidError. Files that contain secrets are not read.
+// error is an *InvalidError, which contains a *PermissionError if the user may not read the file; the configuration is then
+// that without the file. Files that contain secrets are not read.
 func (f *Flags) Load() (*Effective, error) {
 	e := &Effective{Config: Default(), File: cmp.Or(f.File, f.getenv(FlagEnv("config"))), origins: map[string]string{}}
 	if e.File == "" {
-		if _, err := os.Stat(SystemFile); err == nil {
+		if _, err := os.Stat(SystemFile); !errors.Is(err, fs.ErrNotExist) {
 			e.File = SystemFile
 		}
 	}
 	var errs []error
 	if e.File != "" {
 		data, err := os.ReadFile(e.File)
-		if err != nil {
+		err = Denied(e.File, err)
+		switch _, denied := errors.AsType[*PermissionError](err); {
+		case denied:
+			errs = []error{err}
+		case err != nil:
 			return nil, &InvalidError{fmt.Errorf("read configuration: %w", err)}
+		default:
+			errs = decodeYAML(e.File, data, &e.Config, f.getenv, e.origins)
 		}
-		errs = decodeYAML(e.File, data, &e.Config, f.getenv, e.origins)
 	}
 	for _, k := range e.Keys() {
 		errs = append(errs, f.override(e, &k)...)

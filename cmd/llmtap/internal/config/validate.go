@@ -76,7 +76,7 @@ func (c *Config) validateProcess(v *validator) {
 	if host, port, err := net.SplitHostPort(c.Listen); err != nil || port == "" {
 		v.fail("listen: %q is not an address with a port, such as 127.0.0.1:8088", c.Listen)
 	} else if !loopback.Is(host) && c.HTTP.Token == "" && c.HTTP.TokenFile == "" {
-		v.fail("listen: %s is not loopback; set http.token or http.token_file, or anyone on the network can read metrics", c.Listen)
+		v.fail("listen: %s is not loopback; set http.token or http.token_file, or anyone on the network can read stored calls", c.Listen)
 	}
 }
 

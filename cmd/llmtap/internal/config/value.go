@@ -50,6 +50,9 @@ func yamlName(f reflect.StructField) string {
 
 // env returns the environment variable that sets k.
 func (k *Key) env() string {
+	if k.Path == "nats.url" {
+		return collectorNATS
+	}
 	return "LLMTAP_" + strings.ToUpper(strings.ReplaceAll(k.Path, ".", "_"))
 }
 

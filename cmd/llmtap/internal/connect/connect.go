@@ -1,5 +1,15 @@
-// Package connect finds the ClickHouse and NATS servers for a command: the configured servers, else the embedded servers of
-// the llmtap that runs on the data directory.
+/*
+Package connect finds the servers of a command: ClickHouse, directly or through the query API of a collector, and NATS.
+
+	flags:         --url, else --clickhouse-dsn, --nats-url, --data-dir
+	environment:   LLMTAP_URL, else LLMTAP_CLICKHOUSE_DSN, LLMTAP_COLLECTOR_NATS_URL
+	configuration: clickhouse.dsn, nats.url
+	this machine:  the llmtap that runs on the data directory
+	configuration: ui.external_url
+	this machine:  the collector at the address listen
+
+The first that is set or found is used. Every command that reads stored data finds it in this way.
+*/
 package connect
 
 import (
@@ -7,20 +17,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
+	"strconv"
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/secret"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
-
-// ErrNotRunning means that the embedded server is not running.
-var ErrNotRunning = errors.New("no llmtap runs")
 
 const natsTimeout = 5 * time.Second
 
@@ -39,61 +52,206 @@ func ClickHouse(e *config.Effective) (cfg clickhouse.Config, ok bool) {
 func NATS(e *config.Effective) (cfg jetstream.Config, ok bool) {
 	cfg = e.NATS
 	if cfg.URL == "" {
-		r, _ := collector.FindRunning(e.DataDir)
+		r, _ := collector.FindRunning(e.DataDir) // without an error the URL may also be empty
 		cfg.URL, cfg.Token, cfg.TokenFile = r.NATSURL, e.NATSServer.Token, e.NATSServer.TokenFile
 	}
 	return cfg, cfg.URL != ""
 }
 
+// Answers reports whether a collector answers at url.
+func Answers(ctx context.Context, url string) bool {
+	client, err := remote.NewClient(url, "")
+	return err == nil && client.Probe(ctx)
+}
+
 // Servers provides the ClickHouse and NATS servers of a command.
 type Servers struct {
 	flags  *config.Flags
+	url    *string // --url or LLMTAP_URL
+	getenv func(string) string
+	stderr io.Writer
 	config *config.Effective
+	denied error // the reason for working without the system's configuration file
 }
 
-// Flags adds --config, --data-dir, --clickhouse-dsn and the flags of keys to c.
-func Flags(c *command.Call, keys ...string) *Servers {
-	return &Servers{flags: config.AddFlags(c.Flags, c.Getenv, append(keys, "data_dir", "clickhouse.dsn")...)}
+// Flags adds --url, --config, --data-dir and --clickhouse-dsn to c.
+func Flags(c *command.Call) *Servers {
+	return newServers(c, "`url` of a collector, such as http://collector:8088; its token is LLMTAP_HTTP_TOKEN")
 }
 
-// Config returns the configuration, loading it on the first call.
-func (s *Servers) Config() (*config.Effective, error) {
-	var err error
-	if s.config == nil {
-		s.config, err = s.flags.Load()
+// DirectFlags is Flags for a command that requires a direct connection to ClickHouse or NATS. It adds the flags of keys
+// instead of --url, which is then an error.
+func DirectFlags(c *command.Call, keys ...string) *Servers {
+	return newServers(c, "", keys...)
+}
+
+// newServers adds the flags. A flag without usage is not listed in the help.
+func newServers(c *command.Call, urlUsage string, keys ...string) *Servers {
+	return &Servers{
+		url: c.Flags.String("url", "", urlUsage), getenv: c.Getenv, stderr: c.Stderr,
+		flags: config.AddFlags(c.Flags, c.Getenv, append(keys, "data_dir", "clickhouse.dsn")...),
 	}
-	return s.config, err
 }
 
-// ClickHouse returns the connection to ClickHouse.
+// Config returns the configuration, loading it on the first call. If this user may not read config.SystemFile, it warns and
+// returns the configuration without the file.
+func (s *Servers) Config() (*config.Effective, error) {
+	if s.config != nil {
+		return s.config, nil
+	}
+	e, err := s.flags.Load()
+	if denied, ok := errors.AsType[*config.PermissionError](err); ok && s.flags.Implicit() {
+		s.denied, err = denied, nil
+		if *s.url == "" {
+			fmt.Fprintf(s.stderr, "llmtap: cannot read %s, which belongs to %s; using defaults\n", denied.Path, denied.Owner)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.config = e
+	return e, nil
+}
+
+// collectorAt returns a client for the collector at url.
+func (s *Servers) collectorAt(e *config.Effective, url string) (*remote.Client, error) {
+	// Without the right to read the token file, the collector's answer tells what to do.
+	token, _ := secret.Read(e.HTTP.Token, "http.token_file", e.HTTP.TokenFile)
+	return remote.NewClient(url, token)
+}
+
+// urlFlag returns the value of --url, or "" if it comes from the environment.
+func (s *Servers) urlFlag() string {
+	if *s.url == s.getenv(config.FlagEnv("url")) {
+		return ""
+	}
+	return *s.url
+}
+
+// find returns ClickHouse, or a client of a collector if client is not nil.
+func (s *Servers) find(ctx context.Context) (cfg clickhouse.Config, client *remote.Client, err error) {
+	e, err := s.Config()
+	if err != nil {
+		return cfg, nil, err
+	}
+	dsnFlag, dirFlag := e.Origin("clickhouse.dsn") == "--clickhouse-dsn", e.Origin("data_dir") == "--data-dir"
+	switch {
+	case s.urlFlag() != "" && (dsnFlag || dirFlag):
+		return cfg, nil, command.BadInputf("--url excludes --clickhouse-dsn and --data-dir")
+	case *s.url != "" && !dsnFlag && !dirFlag:
+		client, err = s.collectorAt(e, *s.url)
+		if err != nil {
+			err = command.BadInputf("--url (LLMTAP_URL): %w", err)
+		}
+		return cfg, client, err
+	}
+	cfg, ok := ClickHouse(e)
+	if ok {
+		return cfg, nil, nil
+	}
+	running, err := collector.FindRunning(e.DataDir)
+	if err == nil { // its ClickHouse is external
+		client, err = s.collectorAt(e, running.URL())
+		return cfg, client, err
+	}
+	local := config.LocalURL(e.Listen)
+	if !dirFlag {
+		if e.UI.ExternalURL != "" {
+			client, err = s.collectorAt(e, e.UI.ExternalURL)
+			return cfg, client, err
+		}
+		if Answers(ctx, local) {
+			client, err = s.collectorAt(e, local)
+			return cfg, client, err
+		}
+	}
+	return cfg, nil, s.notFound(e, err, local)
+}
+
+// notFound returns the error for a collector that is not found. err is the error of collector.FindRunning.
+func (s *Servers) notFound(e *config.Effective, err error, local string) error {
+	err = s.notRunning(e, err, "--clickhouse-dsn or --url")
+	if _, denied := errors.AsType[*config.PermissionError](err); denied {
+		return fmt.Errorf("%w, or use --url %s", err, cmp.Or(local, "URL"))
+	}
+	if local != "" && e.Origin("data_dir") != "--data-dir" {
+		return fmt.Errorf("no collector answers at %s, and %w", local, err)
+	}
+	return err
+}
+
+// Open connects to the stored data. The caller must call close.
+func (s *Servers) Open(ctx context.Context) (q rows.Querier, close func(), err error) {
+	cfg, client, err := s.find(ctx)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case client != nil:
+		return client, func() {}, nil
+	}
+	sink, err := open(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return sink, func() { _ = sink.Close() }, nil // used for reading only
+}
+
+// WithStore calls f with a connection to the stored data.
+func (s *Servers) WithStore(ctx context.Context, f func(rows.Querier) error) error {
+	q, closeStore, err := s.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeStore()
+	return f(q)
+}
+
+// ClickHouse returns the direct connection to ClickHouse.
 func (s *Servers) ClickHouse() (cfg clickhouse.Config, err error) {
+	if err := s.direct("ClickHouse", "--clickhouse-dsn"); err != nil {
+		return cfg, err
+	}
 	e, err := s.Config()
 	if err != nil {
 		return cfg, err
 	}
 	cfg, ok := ClickHouse(e)
-	if !ok {
-		err = fmt.Errorf("%w on %s; start one with llmtap up, or set --data-dir or --clickhouse-dsn", ErrNotRunning, e.DataDir)
+	if ok {
+		return cfg, nil
 	}
-	return cfg, err
+	r, err := collector.FindRunning(e.DataDir)
+	if err == nil {
+		return cfg, fmt.Errorf("the llmtap on %s (process %d) uses an external ClickHouse: set --clickhouse-dsn or --config as for llmtap up", e.DataDir, r.PID)
+	}
+	return cfg, s.notRunning(e, err, "--clickhouse-dsn")
 }
 
-// OpenClickHouse connects to ClickHouse. The caller must close the sink.
-func (s *Servers) OpenClickHouse(ctx context.Context) (*clickhouse.Sink, error) {
+// notRunning adds what to do to err, an error of collector.FindRunning. flag selects the server.
+func (s *Servers) notRunning(e *config.Effective, err error, flag string) error {
+	switch {
+	case !errors.Is(err, collector.ErrNotRunning):
+		return err
+	case s.denied != nil:
+		return s.denied
+	}
+	return fmt.Errorf("%w on %s; start one with llmtap up, or set --data-dir or %s", err, e.DataDir, flag)
+}
+
+// direct returns an error if --url is set, which does not reach server.
+func (s *Servers) direct(server, flag string) error {
+	if s.urlFlag() == "" {
+		return nil
+	}
+	return command.BadInputf("this command requires %s itself, which --url does not reach: set %s, or run it on the machine of the collector", server, flag)
+}
+
+// WithClickHouse calls f with a direct connection to ClickHouse.
+func (s *Servers) WithClickHouse(ctx context.Context, f func(*clickhouse.Sink) error) error {
 	cfg, err := s.ClickHouse()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	sink, err := clickhouse.Open(ctx, cfg, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
-		return nil, fmt.Errorf("reach ClickHouse: %w", err)
-	}
-	return sink, nil
-}
-
-// WithClickHouse calls f with a connection to ClickHouse and closes the connection.
-func (s *Servers) WithClickHouse(ctx context.Context, f func(*clickhouse.Sink) error) error {
-	sink, err := s.OpenClickHouse(ctx)
+	sink, err := open(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -101,19 +259,44 @@ func (s *Servers) WithClickHouse(ctx context.Context, f func(*clickhouse.Sink) e
 	return f(sink)
 }
 
+func open(ctx context.Context, cfg clickhouse.Config) (*clickhouse.Sink, error) {
+	sink, err := clickhouse.Open(ctx, cfg, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		return nil, fmt.Errorf("reach ClickHouse: %w", err)
+	}
+	return sink, nil
+}
+
 // ConnectNATS connects to NATS and checks that it has the streams of llmtap, because a publisher would retry forever
 // without them.
 func (s *Servers) ConnectNATS(ctx context.Context) (*jetstream.Conn, error) {
+	if err := s.direct("NATS", "--nats-url"); err != nil {
+		return nil, err
+	}
 	e, err := s.Config()
 	if err != nil {
 		return nil, err
 	}
-	cfg, _ := NATS(e)
-	cfg.URL = cmp.Or(cfg.URL, jetstream.Default().URL)
+	cfg, ok := NATS(e)
+	var missing error
+	if !ok {
+		r, err := collector.FindRunning(e.DataDir)
+		if err == nil {
+			return nil, fmt.Errorf("the llmtap on %s (process %d) uses an external NATS: set --nats-url (LLMTAP_COLLECTOR_NATS_URL) or --config as for llmtap up", e.DataDir, r.PID)
+		}
+		missing = s.notRunning(e, err, "--nats-url")
+		if e.Origin("data_dir") == "--data-dir" || e.NATSServer.Port < 0 {
+			return nil, missing
+		}
+		cfg.URL = "nats://" + net.JoinHostPort(config.LocalHost(e.NATSServer.Host), strconv.Itoa(e.NATSServer.Port))
+	}
 	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()
 	conn, err := jetstream.Connect(ctx, cfg, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
+	switch {
+	case err != nil && missing != nil:
+		return nil, fmt.Errorf("%w; %w", err, missing)
+	case err != nil:
 		return nil, fmt.Errorf("%w; start llmtap up, or set --nats-url", err)
 	}
 	if _, err := conn.KV(ctx, event.BucketCheckpoint); err != nil {

@@ -17,7 +17,7 @@ func parse(t *testing.T, env map[string]string, args ...string) *Servers {
 	t.Helper()
 	var s *Servers
 	cmd := &command.Command{Name: "test", Run: func(_ context.Context, c *command.Call) error {
-		s = Flags(c, "nats.url")
+		s = DirectFlags(c, "nats.url")
 		return c.Parse()
 	}}
 	call := &command.Call{Args: append([]string{"test"}, args...), Stdout: io.Discard, Stderr: io.Discard, Getenv: func(k string) string { return env[k] }}

@@ -118,6 +118,9 @@ func (d *demo) run(ctx context.Context) (err error) {
 		}
 	}()
 
+	if err := d.collector.WaitReady(ctx); err != nil {
+		return context.Cause(ctx)
+	}
 	d.progress("three services run; version 2.4.0 of checkout-agent does not save tool_calls")
 	made, err := d.runAgents(ctx)
 	if err != nil {

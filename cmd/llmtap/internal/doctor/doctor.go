@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -204,12 +203,20 @@ func (c *checker) embedded() string {
 
 // checkProcess reports whether the process that uses the data directory is ready.
 func (c *checker) checkProcess(ctx context.Context) {
-	c.process, c.running = collector.FindRunning(c.cfg.DataDir)
-	p := c.process
+	p, err := collector.FindRunning(c.cfg.DataDir)
+	c.process, c.running = p, err == nil
+	denied, isDenied := errors.AsType[*config.PermissionError](err)
 	switch {
+	case isDenied:
+		c.fail("collector", "llmtap doctor as the user that runs llmtap", "%v", denied)
+		return
 	case !c.running && c.embedded() != "":
-		c.fail("collector", "llmtap up, or set --config or --data-dir of the running process",
-			"no llmtap runs on %s, so its embedded %s cannot be checked", c.cfg.DataDir, c.embedded())
+		other := ""
+		if url := config.LocalURL(c.cfg.Listen); connect.Answers(ctx, url) {
+			other = "; another llmtap answers at " + url
+		}
+		c.fail("collector", "llmtap up, or run llmtap doctor with --config or --data-dir of the running process, as its user",
+			"no llmtap runs on %s, so its embedded %s cannot be checked%s", c.cfg.DataDir, c.embedded(), other)
 		return
 	case !c.running:
 		c.ok("collector", "none runs on %s; it may run elsewhere", c.cfg.DataDir)
@@ -244,14 +251,7 @@ func (c *checker) ready(ctx context.Context) error {
 
 // get requests a path from the running process. The caller must close the body.
 func (c *checker) get(ctx context.Context, path string) (*http.Response, error) {
-	host, port, err := net.SplitHostPort(c.process.HTTPAddr)
-	if err != nil {
-		return nil, fmt.Errorf("parse its address: %w", err)
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.process.URL()+path, nil)
 	if err != nil {
 		return nil, err
 	}

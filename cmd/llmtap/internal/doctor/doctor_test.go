@@ -118,7 +118,7 @@ func TestRunningCollector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	collectortest.Run(t, c)
+	collectortest.RunReady(t, c)
 	collectortest.RunAgents(t, c.NATSURL(), c.ClickHouse())
 	slack := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"ok":true,"team":"Acme","user":"llmtap"}`)
@@ -150,7 +150,7 @@ func TestRunningCollector(t *testing.T) {
 // external returns the configuration of a NATS at url and a ClickHouse that is down.
 func external(url string) map[string]string {
 	return map[string]string{
-		"LLMTAP_NATS_URL": url, "LLMTAP_CLICKHOUSE_DSN": "http://u:hunter2@127.0.0.1:1/llmtap", "LLMTAP_NATS_MAX_BYTES": "1MiB",
+		"LLMTAP_COLLECTOR_NATS_URL": url, "LLMTAP_CLICKHOUSE_DSN": "http://u:hunter2@127.0.0.1:1/llmtap", "LLMTAP_NATS_MAX_BYTES": "1MiB",
 	}
 }
 

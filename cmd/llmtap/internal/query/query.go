@@ -11,10 +11,10 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
-	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 // Times is the help text for time parameters.
@@ -87,8 +87,8 @@ func (q *Query) Run(ctx context.Context, c *command.Call, servers *connect.Serve
 	if err != nil {
 		return err
 	}
-	return servers.WithClickHouse(ctx, func(sink *clickhouse.Sink) error {
-		res, err := sink.Query(ctx, q.SQL, params)
+	return servers.WithStore(ctx, func(store rows.Querier) error {
+		res, err := store.Query(ctx, q.SQL, params)
 		if err != nil {
 			return err
 		}

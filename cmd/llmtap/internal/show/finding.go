@@ -26,6 +26,8 @@ type Finding struct {
 
 	FirstVersion string `json:"first_version,omitempty"`      // first version of the service with the defect, in any conversation
 	LastClean    string `json:"last_clean_version,omitempty"` // newest other version with calls before FirstVersion
+
+	Comparison *Comparison `json:"comparison,omitempty"` // nil if the rule needs none or the bodies are not stored
 }
 
 // readFindings returns the findings of a conversation in the order of first_seen.
@@ -46,22 +48,4 @@ func readFindings(ctx context.Context, q rows.Querier, conversation string) ([]F
 		}
 	}
 	return all, nil
-}
-
-// verdict describes the severity for the sender of the request.
-func (f *Finding) verdict() string {
-	switch {
-	case f.Severity == "signal":
-		return "signal"
-	case f.Predicted == "reject" && f.Severity != "reject":
-		return "was accepted, would usually be rejected"
-	case f.Severity == "reject" && f.Status >= 400:
-		return "rejected"
-	case f.Severity == "reject":
-		return "would be rejected"
-	case f.Severity == "lenient":
-		return "accepted here, rejected elsewhere"
-	default:
-		return f.Severity
-	}
 }

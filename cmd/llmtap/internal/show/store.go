@@ -2,25 +2,25 @@ package show
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 const (
-	minPrefix      = 8        // minimum characters of an id prefix
-	maxCandidates  = 5        // matches listed for an ambiguous prefix
-	maxExchanges   = 1000     // exchanges listed of a conversation
-	maxDescribed   = 64 << 10 // maximum bytes read of each message of a conversation
-	describedText  = 100      // maximum characters of each text of these messages
-	byExchange     = `SELECT ` + exchangeColumns + ` FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1`
-	byConversation = `SELECT ` + exchangeColumns + ` FROM exchanges_final WHERE conversation_id = {id:String} ORDER BY started_at, seq, exchange_id LIMIT 1001`
+	minPrefix     = 8 // minimum characters of an id prefix
+	maxCandidates = 5 // matches listed for an ambiguous prefix
+	byExchange    = `SELECT ` + exchangeColumns + ` FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1`
 )
 
 // ErrUnknown means that no stored exchange or conversation has the id.
@@ -28,27 +28,6 @@ var ErrUnknown = errors.New("no stored exchange or conversation has this id")
 
 // A Store reads exchanges and conversations from ClickHouse.
 type Store struct{ Q rows.Querier }
-
-// A Conversation is a stored conversation with its exchanges in order.
-type Conversation struct {
-	ID        string  `json:"conversation_id"`
-	Exchanges []*Turn `json:"exchanges"`
-	Truncated bool    `json:"truncated,omitempty"` // there are more than 1,000 exchanges
-}
-
-// A Turn is an exchange with the messages it added.
-type Turn struct {
-	*Exchange
-	Count int   `json:"messages"` // number of messages in the request
-	Kept  int   `json:"kept"`     // messages at the start that are the same as in the previous exchange
-	New   []New `json:"new"`      // the other messages
-}
-
-// A New is a message that differs from the message at the same position in the previous exchange.
-type New struct {
-	Index int    `json:"index"`
-	Text  string `json:"text"` // role, calls, replies, the start of the text
-}
 
 // Resolve finds the exchange or the conversation with this id. A unique prefix of the id of at least 8 characters suffices.
 func (s Store) Resolve(ctx context.Context, id string) (exchange, conversation string, err error) {
@@ -109,7 +88,10 @@ func (s Store) Exchange(ctx context.Context, id string) (*Exchange, error) {
 		return nil, err
 	}
 	e.addFindings(all)
-	return e, e.fill(ctx, s.Q)
+	if err := e.fill(ctx, s.Q); err != nil {
+		return nil, err
+	}
+	return e, s.compare(ctx, e)
 }
 
 // addFindings sets the findings of e and its earlier findings. all contains the findings of the conversation.
@@ -124,112 +106,115 @@ func (e *Exchange) addFindings(all []Finding) {
 	}
 }
 
-// Conversation reads a conversation.
-func (s Store) Conversation(ctx context.Context, id string) (*Conversation, error) {
-	found, err := rows.Read(ctx, s.Q, "exchanges", byConversation, map[string]string{"id": id})
-	if err != nil {
-		return nil, err
-	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("%w: %q", ErrUnknown, id)
-	}
-	c := &Conversation{ID: id, Truncated: len(found) > maxExchanges}
-	all, err := readFindings(ctx, s.Q, id)
-	if err != nil {
-		return nil, err
-	}
-	longest := 0
-	for _, r := range found[:min(len(found), maxExchanges)] {
-		e := newExchange(r)
-		for i := range all {
-			if all[i].Exchange == e.ID {
-				e.Findings = append(e.Findings, all[i])
-			}
-		}
-		longest = max(longest, e.count)
-		c.Exchanges = append(c.Exchanges, &Turn{Exchange: e, Count: e.count, New: []New{}})
-	}
-	known, err := readBranches(ctx, s.Q, id, longest)
-	if err != nil {
-		return nil, err
-	}
-	return c, c.describe(ctx, s.Q, known)
-}
-
-// describe fills in the messages that each exchange added.
-func (c *Conversation) describe(ctx context.Context, q rows.Querier, known branches) error {
-	var before []string
-	places := map[string][]*New{}
-	var want []string
-	for _, t := range c.Exchanges {
-		if !t.stored() || t.branch == "" {
-			continue
-		}
-		ids := t.ids(known, false)
-		for t.Kept < len(ids) && t.Kept < len(before) && ids[t.Kept] != "" && ids[t.Kept] == before[t.Kept] {
-			t.Kept++
-		}
-		t.New = make([]New, len(ids)-t.Kept)
-		for i, id := range ids[t.Kept:] {
-			n := &t.New[i]
-			if n.Index, n.Text = t.Kept+i, "(not stored)"; id != "" {
-				if places[id] == nil {
-					want = append(want, id)
-				}
-				places[id] = append(places[id], n)
-			}
-		}
-		before = ids
-	}
-	return readContents(ctx, q, want, maxDescribed, func(id, body string) {
-		text := records.Describe([]byte(body), describedText)
-		for _, n := range places[id] {
-			n.Text = text
-		}
-	})
+// Options select what Write writes.
+type Options struct {
+	Format string // one of Formats
+	Style  *terminal.Style
+	Full   bool   // do not shorten texts
+	Limit  int    // maximum exchanges of a conversation, or calls of a tool
+	Tool   string // function name or call id; "" for the exchange or conversation itself
 }
 
 // Body is the format of Write that writes only the request of an exchange.
 const Body = "body"
 
-// Write writes the exchange or conversation with this id or prefix in a format: text, json or Body. If parts of an exchange
-// are not stored, it writes the others and returns an error.
-func (s Store) Write(ctx context.Context, w io.Writer, id, format string) error {
+// Formats are the formats of Write.
+var Formats = append(slices.Clone(table.Formats), Body)
+
+// Write writes the exchange or conversation with this id or prefix. If parts of an exchange are not stored, it writes the
+// others and returns an error.
+func (s Store) Write(ctx context.Context, w io.Writer, id string, o Options) error {
 	exchange, conversation, err := s.Resolve(ctx, id)
 	switch {
 	case err != nil:
 		return err
+	case o.Tool != "" && o.Format == Body:
+		return command.BadInputf("--format body requires an exchange without --tool")
+	case o.Tool != "":
+		return s.writeTool(ctx, w, exchange, conversation, o)
 	case exchange != "":
-		return s.writeExchange(ctx, w, exchange, format)
-	case format == Body:
+		return s.writeExchange(ctx, w, exchange, o)
+	case o.Format == Body:
 		return command.BadInputf("%q is a conversation: --format body requires an exchange", id)
 	}
-	c, err := s.Conversation(ctx, conversation)
+	c, err := s.Conversation(ctx, conversation, o.Limit, o.Full)
 	if err != nil {
 		return err
 	}
-	if format == command.JSON {
-		return c.JSON(w)
+	switch o.Format {
+	case command.JSON:
+		return command.WriteJSON(w, c)
+	case command.JSONL:
+		for _, t := range c.Exchanges {
+			if err := writeLine(w, t); err != nil {
+				return err
+			}
+		}
+		return nil
+	case command.CSV:
+		all := make([]*Exchange, len(c.Exchanges))
+		for i, t := range c.Exchanges {
+			all[i] = t.Exchange
+		}
+		return table.Write(w, exchangeRows(all), o.Format, o.Style)
 	}
-	return c.Text(w)
+	return c.Text(w, o.Style, o.Full)
 }
 
-func (s Store) writeExchange(ctx context.Context, w io.Writer, id, format string) error {
+func (s Store) writeExchange(ctx context.Context, w io.Writer, id string, o Options) error {
 	e, err := s.Exchange(ctx, id)
 	if err != nil {
 		return err
 	}
 	body, complete := e.Body()
 	switch {
-	case format == Body && complete:
+	case o.Format == Body && complete:
 		_, err = fmt.Fprintln(w, body)
-	case format == command.JSON:
-		err = e.JSON(w)
-	case format == command.Text:
-		err = e.Text(w)
+	case o.Format == command.JSON:
+		err = command.WriteJSON(w, e.object())
+	case o.Format == command.JSONL:
+		err = writeLine(w, e.object())
+	case o.Format == command.CSV:
+		err = table.Write(w, exchangeRows([]*Exchange{e}), o.Format, o.Style)
+	case o.Format == command.Text:
+		err = e.Text(w, o.Style, o.Full)
 	}
 	if err != nil || complete {
 		return err
 	}
 	return fmt.Errorf("exchange %s is incomplete; not stored: %s", id, e.Missing[0])
+}
+
+// writeLine writes v as one line of JSON.
+func writeLine(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	return nil
+}
+
+// exchangeRows returns one row per exchange, with its first finding that has a root cause.
+func exchangeRows(all []*Exchange) *clickhouse.Result {
+	res := &clickhouse.Result{}
+	for _, name := range []string{
+		"exchange_id", "conversation_id", "started_at", "service", "service_version", "environment", "stage", "model", "status", "duration", "cause", "root_cause",
+		"messages", "input_tokens", "output_tokens", "rule_id", "severity", "message_index", "tool_call_id", "summary", "error_text",
+	} {
+		res.Columns = append(res.Columns, clickhouse.Column{Name: name})
+	}
+	for _, e := range all {
+		row := []any{
+			e.ID, e.Conversation, e.StartedAt, e.Service, e.ServiceVersion, e.Environment, e.Stage, e.Model, e.Status, e.Seconds, e.Cause, e.RootCause,
+			e.count, e.InputTokens, e.OutputTokens, nil, nil, nil, nil, nil, e.ErrorText,
+		}
+		for i := range e.Findings {
+			if f := &e.Findings[i]; row[15] == nil || f.RootCause != "" && f.RootCause == e.RootCause {
+				copy(row[15:], []any{f.Rule, f.Severity, f.Message, f.ToolCallID, f.Summary})
+			}
+		}
+		res.Rows = append(res.Rows, row)
+	}
+	return res
 }

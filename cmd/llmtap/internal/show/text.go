@@ -5,59 +5,75 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 const (
-	shownText   = 240 // maximum characters of each text of a message
-	shownAnswer = 1200
+	shownError  = 480 // maximum characters of an error text
 	shownParams = 600
 	shownLabel  = 80
+	nearMarked  = 3 // messages shown before and after a message with a finding
 )
 
-// Text writes e for a terminal and shortens long texts.
-func (e *Exchange) Text(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "exchange %s\n", e.ID)
-	fmt.Fprintf(&b, "  conversation %s\n", terminal.Clip(e.Conversation, 200))
-	fmt.Fprintf(&b, "  %s  %s\n", e.StartedAt.Format("2006-01-02 15:04:05.000 MST"), e.sender())
-	fmt.Fprintf(&b, "  %s/%s  %s  %s%s\n", e.Dialect, e.Variant, e.Model, e.Server, e.Path)
-	fmt.Fprintf(&b, "  %s\n", e.outcome())
-	if e.ErrorText != "" {
-		fmt.Fprintf(&b, "  provider error: %s\n", terminal.Clip(e.ErrorText, shownAnswer))
-	}
+// Text writes e for a terminal.
+func (e *Exchange) Text(w io.Writer, style *terminal.Style, full bool) error {
+	v := &view{Style: style, full: full}
+	v.WriteString(v.Bold("exchange "+e.ID) + "\n")
+	v.fact("conversation", terminal.Clip(e.Conversation, 200))
+	v.fact("time", v.Time(e.StartedAt)+fmt.Sprintf(", took %.2f s", e.Seconds))
+	v.fact("sender", e.sender())
+	v.fact("provider", strings.TrimSpace(fmt.Sprintf("%s%s  %s  (%s/%s)", e.Server, e.Path, e.Model, e.Dialect, e.Variant)))
+	v.outcome(e)
+	v.fact("error", v.excerpt(e.ErrorText, e.Findings, shownError))
+	v.shapes(e)
 	for _, m := range e.Missing {
-		fmt.Fprintf(&b, "\nNOT STORED: %s\n", m)
+		v.WriteString("\n")
+		v.linef(0, 2, "NOT STORED: %s", m)
 	}
 	if e.Parameters != "" {
-		fmt.Fprintf(&b, "\nparameters\n  %s\n", terminal.Clip(e.Parameters, shownParams))
+		v.WriteString("\n" + v.Bold("parameters") + "\n")
+		v.text(2, e.Parameters, shownParams)
 	}
-	e.writeMessages(&b)
+	v.messages(e)
 	if len(e.Earlier) > 0 {
-		b.WriteString("\nearlier findings of the conversation, which the history may still contain\n")
+		v.WriteString("\n" + v.Bold("earlier findings of the conversation, which the history may still contain") + "\n")
 		for i := range e.Earlier {
 			f := &e.Earlier[i]
-			fmt.Fprintf(&b, "  %s (%s): %s; first seen in exchange %s\n", f.Rule, f.verdict(), terminal.Clip(f.Summary, shownText), f.Exchange)
+			v.linef(2, 2, "%s (%s): %s; first seen in exchange %s", f.Rule, f.verdict(), v.short(f.Summary, shownText), f.Exchange)
 		}
 	}
 	if e.Answer != "" {
-		fmt.Fprintf(&b, "\nanswer\n  %s\n", terminal.Clip(e.Answer, shownAnswer))
+		v.WriteString("\n" + v.Bold("answer") + "\n")
+		v.answer(e)
 	}
+	v.WriteString("\n")
 	if _, ok := e.Body(); ok {
-		fmt.Fprintf(&b, "\nLong texts are shortened. Full request: llmtap show %s --format body; with the answer: --format json\n", e.ID)
+		v.linef(0, 2, "Whole texts: --full. The request as sent: --format body.")
 	}
-	fmt.Fprintf(&b, "Conversation: llmtap show %s\n", quoted(e.Conversation))
-	_, err := io.WriteString(w, b.String())
+	v.linef(0, 2, "The conversation: llmtap show %s", quoted(e.Conversation))
+	_, err := io.WriteString(w, v.String())
 	return err
 }
 
-// writeMessages writes the messages with their findings below them.
-func (e *Exchange) writeMessages(b *strings.Builder) {
+// fact writes a line of the head of an exchange.
+func (v *view) fact(name, text string) {
+	if text != "" {
+		v.labeled(2, 14, name, text)
+	}
+}
+
+// messages writes the messages of e with their findings below them.
+func (v *view) messages(e *Exchange) {
 	byMessage := map[int][]*Finding{}
+	var marked []int
 	for i := range e.Findings {
 		f := &e.Findings[i]
 		at := f.Message
@@ -65,46 +81,78 @@ func (e *Exchange) writeMessages(b *strings.Builder) {
 			at = -1
 		}
 		byMessage[at] = append(byMessage[at], f)
+		marked = append(marked, at)
 	}
 	if len(e.Messages) > 0 {
-		fmt.Fprintf(b, "\nmessages (%d)\n", len(e.Messages))
+		v.WriteString("\n" + v.Bold(fmt.Sprintf("messages (%d)", len(e.Messages))) + "\n")
 	}
-	for i, m := range e.Messages {
-		mark, text := " ", "(not stored)"
-		if len(byMessage[i]) > 0 {
-			mark = ">"
-		}
-		if m != "" {
-			text = records.Describe([]byte(m), shownText)
-		}
-		fmt.Fprintf(b, "  %s %3d %s\n", mark, i, text)
+	each(v.gaps(len(e.Messages), 3, 12, nearMarked, marked), func(i int) {
+		v.numbered(2, i, e.Messages[i], len(byMessage[i]) > 0)
 		for _, f := range byMessage[i] {
-			f.write(b, "        ")
+			v.finding(6, f)
 		}
-	}
+	}, func(n int) { v.linef(8, 0, "… %s left out; all: --full", terminal.Plural(n, "message")) })
 	if len(byMessage[-1]) > 0 {
-		b.WriteString("\nfindings of the request as a whole\n")
+		v.WriteString("\n" + v.Bold("findings of the request as a whole") + "\n")
 		for _, f := range byMessage[-1] {
-			f.write(b, "  ")
+			v.finding(2, f)
 		}
 	}
 }
 
-// write writes f with its root cause, first version and fix.
-func (f *Finding) write(b *strings.Builder, indent string) {
-	fmt.Fprintf(b, "%s%s (%s): %s\n", indent, f.Rule, f.verdict(), terminal.Clip(f.Summary, 2*shownText))
-	if f.RootCause != "" {
-		fmt.Fprintf(b, "%s  root cause: %s (%s): %s\n", indent, f.RootCause, f.Confidence, terminal.Clip(f.Evidence, 2*shownText))
+// numbered writes message i.
+func (v *view) numbered(indent, i int, body string, marked bool) {
+	mark := " "
+	if marked {
+		mark = ">"
 	}
-	switch {
-	case f.FirstVersion != "" && f.LastClean != "":
-		fmt.Fprintf(b, "%s  first version: %s; last clean version: %s\n", indent, terminal.Clip(f.FirstVersion, shownLabel), terminal.Clip(f.LastClean, shownLabel))
-	case f.FirstVersion != "":
-		fmt.Fprintf(b, "%s  first version: %s, the oldest version seen\n", indent, terminal.Clip(f.FirstVersion, shownLabel))
+	if body == "" {
+		fmt.Fprintf(v, "%s%s %3d (not stored)\n", strings.Repeat(" ", indent), mark, i)
+		return
 	}
-	if f.Fix != "" {
-		fmt.Fprintf(b, "%s  fix: %s\n", indent, f.Fix)
+	v.message(indent, mark, fmt.Sprint(i), body)
+}
+
+// answer writes the messages of the answer of e.
+func (v *view) answer(e *Exchange) {
+	all := records.Answer(wire.Dialect(e.Dialect), []byte(e.Answer))
+	for _, m := range all {
+		v.message(2, "<", "", string(m))
 	}
+	if all == nil {
+		v.text(2, e.Answer, shownError)
+	}
+}
+
+// shape matches the shape of a text; see package shape.
+var shape = regexp.MustCompile(`"~\d+:[0-9a-f]{16}"`)
+
+// shapes writes that only the shapes of texts are stored.
+func (v *view) shapes(e *Exchange) {
+	shaped := e.Capture == event.CaptureShape
+	for _, m := range e.Messages {
+		shaped = shaped || shape.MatchString(m)
+	}
+	if shaped {
+		v.WriteString("\n")
+		v.line(0, 0, "Only shapes are stored: a text is its length and a hash, and texts with equal hashes are equal. To store texts, set the capture mode of the hook, or "+
+			"--proxy-capture, to full.")
+	}
+}
+
+// excerpt returns an error text, cut around the call or message that the findings are about, else in the middle.
+func (v *view) excerpt(text string, findings []Finding, n int) string {
+	if text = spaced(text); v.full || utf8.RuneCountInString(text) <= n {
+		return terminal.Line(text)
+	}
+	for i := range findings {
+		for _, want := range []string{findings[i].ToolCallID, fmt.Sprintf("messages[%d]", findings[i].Message), fmt.Sprintf("messages.%d", findings[i].Message)} {
+			if at := strings.Index(text, want); want != "" && at >= 0 {
+				return terminal.Line(terminal.Around(text, at, n))
+			}
+		}
+	}
+	return v.short(text, n)
 }
 
 // sender returns service, version, environment, stage and agent.
@@ -122,24 +170,21 @@ func (e *Exchange) sender() string {
 	return terminal.Clip(strings.Join(parts, ", "), 400)
 }
 
-// outcome returns status, cause, tokens and attempt on one line.
-func (e *Exchange) outcome() string {
-	parts := []string{fmt.Sprintf("status %d", e.Status)}
-	if e.Status == 0 {
-		parts[0] = "no answer"
+// outcome writes status, causes, tokens and attempt.
+func (v *view) outcome(e *Exchange) {
+	status := fmt.Sprintf("status %d", e.Status)
+	switch {
+	case e.Status == 0:
+		status = v.Red("no answer")
+	case e.Status >= 400 || e.Cause != "":
+		status = v.Red(status)
 	}
-	parts[0] += fmt.Sprintf(" after %.2f s", e.Seconds)
-	if e.Cause != "" {
-		parts = append(parts, fmt.Sprintf("cause %s (%s)", e.Cause, e.CauseKnown))
-	}
-	if e.RootCause != "" {
-		parts = append(parts, "root cause "+e.RootCause)
+	parts := []string{}
+	if e.FinishReason != "" {
+		parts = append(parts, "finished: "+terminal.Clip(e.FinishReason, 60))
 	}
 	if e.Cause == "" && e.ErrorType != "" {
 		parts = append(parts, e.ErrorType)
-	}
-	if e.FinishReason != "" {
-		parts = append(parts, "finished: "+terminal.Clip(e.FinishReason, 60))
 	}
 	if e.InputTokens+e.OutputTokens > 0 {
 		parts = append(parts, fmt.Sprintf("%d tokens in, %d out", e.InputTokens, e.OutputTokens))
@@ -147,45 +192,11 @@ func (e *Exchange) outcome() string {
 	if e.Retry > 0 {
 		parts = append(parts, fmt.Sprintf("SDK attempt %d", e.Retry+1))
 	}
-	return strings.Join(parts, "; ")
-}
-
-// Text writes c for a terminal: each exchange with the messages it added and its findings.
-func (c *Conversation) Text(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "conversation %s, %s\n", terminal.Clip(c.ID, 200), terminal.Plural(len(c.Exchanges), "exchange"))
-	for _, t := range c.Exchanges {
-		fmt.Fprintf(&b, "\n%s  %s  %s\n  %s\n", t.StartedAt.Format("2006-01-02 15:04:05"), t.ID, t.sender(), t.outcome())
-		if t.ErrorText != "" {
-			fmt.Fprintf(&b, "  provider error: %s\n", terminal.Clip(t.ErrorText, shownText))
-		}
-		for _, m := range t.Missing {
-			fmt.Fprintf(&b, "  NOT STORED: %s\n", m)
-		}
-		marked := map[int]bool{}
-		for i := range t.Findings {
-			marked[t.Findings[i].Message] = true
-		}
-		if t.Kept > 0 {
-			fmt.Fprintf(&b, "    %5s %s unchanged\n", "", terminal.Plural(t.Kept, "message"))
-		}
-		for _, n := range t.New {
-			mark := " "
-			if marked[n.Index] {
-				mark = ">"
-			}
-			fmt.Fprintf(&b, "    %s %3d %s\n", mark, n.Index, n.Text)
-		}
-		for i := range t.Findings {
-			t.Findings[i].write(&b, "    ")
-		}
+	fmt.Fprintf(v, "  %-14s%s\n", "outcome", strings.Join(append([]string{status}, parts...), "; "))
+	if e.Cause != "" {
+		v.fact("cause", fmt.Sprintf("%s (%s)", e.Cause, e.CauseKnown))
 	}
-	if c.Truncated {
-		fmt.Fprintf(&b, "\nOnly the first %d exchanges are shown.\n", maxExchanges)
-	}
-	b.WriteString("\nOne exchange with all messages and the answer: llmtap show EXCHANGE\n")
-	_, err := io.WriteString(w, b.String())
-	return err
+	v.fact("root cause", e.RootCause)
 }
 
 // quoted returns s as an argument for a shell.
@@ -196,8 +207,8 @@ func quoted(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// JSON writes e as one object with request and answer. A body that is not JSON becomes a string.
-func (e *Exchange) JSON(w io.Writer) error {
+// object returns e with request and answer, for JSON. A body that is not JSON becomes a string.
+func (e *Exchange) object() any {
 	out := struct {
 		*Exchange
 		Request json.RawMessage `json:"request,omitempty"`
@@ -209,11 +220,8 @@ func (e *Exchange) JSON(w io.Writer) error {
 	if e.Answer != "" {
 		out.Answer = value(e.Answer)
 	}
-	return command.WriteJSON(w, out)
+	return out
 }
-
-// JSON writes c as one object.
-func (c *Conversation) JSON(w io.Writer) error { return command.WriteJSON(w, c) }
 
 // value returns body as JSON: unchanged if it is valid JSON, else as a string.
 func value(body string) json.RawMessage {
@@ -222,5 +230,5 @@ func value(body string) json.RawMessage {
 	}
 	var b bytes.Buffer
 	_ = command.WriteJSON(&b, body) // no error: a string can always be encoded
-	return b.Bytes()
+	return bytes.TrimSpace(b.Bytes())
 }

@@ -60,13 +60,14 @@ type Tail struct {
 	seen map[string]time.Time // stream time by id; a prefix of the id denotes the kind of row
 }
 
-// Run writes the rows stored since start until ctx ends. If ClickHouse fails, it retries and then writes the missed rows.
+// Run writes the rows stored since start until ctx ends. If ClickHouse fails after the first read, it retries and then writes
+// the missed rows.
 func (t *Tail) Run(ctx context.Context, q rows.Querier, start time.Time) error {
 	t.seen = map[string]time.Time{}
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	down := false
-	for last := start; ; {
+	down, first := false, true
+	for last := start; ; first = false {
 		from, now := last.Add(-maxDelay), time.Now()
 		if from.Before(start) {
 			from = start
@@ -75,6 +76,8 @@ func (t *Tail) Run(ctx context.Context, q rows.Querier, start time.Time) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case err != nil && first:
+			return err // such as a missing token
 		case err != nil && !down:
 			down = true
 			fmt.Fprintf(t.Stderr, "ClickHouse unreachable, retrying: %v\n", err)

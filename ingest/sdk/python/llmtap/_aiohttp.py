@@ -45,7 +45,7 @@ def _begin(req: Any) -> Optional[Exchange]:
     if hook is None or req.method != "POST":
         return None
     try:
-        target = hook.hosts.target(str(req.url))
+        target = hook.hosts.target(str(req.url), req.headers)
         if target is None:
             return None
         x = hook.begin(target, req.method, headers_of(req.headers.items()))

@@ -55,7 +55,8 @@ def instrument(
                    program and the version of its package or the commit in the environment.
     capture        How bodies are published: "shape" (the default: their structure; each text becomes its length and a hash
                    keyed with $LLMTAP_SHAPE_KEY), "full" or "none".
-    hosts          Hosts to record in addition to the known providers: "llm.example.com", "10.0.0.7:8000", ".example.com".
+    hosts          Hosts to record in addition to the known providers and to $LLMTAP_HOSTS, which separates hosts by commas:
+                   "llm.example.com" (any port), "10.0.0.7:8000", "*.example.com" (all subdomains).
     redact         Function that returns the body to publish instead of its argument. It runs in the background, before the
                    body is shaped; if it raises, the body is withheld.
     on_published   Function that is called in the background with the id of each exchange whose request and response NATS
@@ -116,7 +117,7 @@ def flush(timeout: float = DEFAULT_FLUSH_TIMEOUT) -> bool:
 def stats() -> Stats:
     """Returns the counters since instrument() or since the fork."""
     hook = hook_of()
-    return hook.stats() if hook is not None else Stats(0, 0, 0, 0, 0, 0, 0)
+    return hook.stats() if hook is not None else Stats(0, 0, 0, 0, 0, 0, 0, 0)
 
 
 class run(ScopeManager):

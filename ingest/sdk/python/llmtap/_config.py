@@ -10,6 +10,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from . import _event
+from ._hosts import parse_host
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
 DEFAULT_MEMORY_LIMIT = 64 << 20
@@ -60,7 +61,7 @@ class Config:
             raise ValueError(f'llmtap: capture {self.capture!r}: use "shape", "full" or "none"')
         if isinstance(self.hosts, str):
             raise ValueError("llmtap: hosts is a string; pass a list of strings")
-        self.hosts = tuple(str(h) for h in self.hosts)
+        self._hosts(env)
         given = self.url
         self.url = given or env.get("LLMTAP_NATS_URL", "") or DEFAULT_URL
         try:
@@ -77,6 +78,18 @@ class Config:
         self.user_key = env.get("LLMTAP_SHAPE_KEY", "").encode("utf-8", "surrogateescape")
         self.shape_key = self.user_key or _process_key
         self._labels(env)
+
+    def _hosts(self, env: Mapping[str, str]) -> None:
+        hosts = [str(h) for h in self.hosts]
+        more = [h for h in env.get("LLMTAP_HOSTS", "").split(",") if h.strip()]
+        for h in hosts + more:
+            try:
+                parse_host(h)
+            except ValueError as e:
+                if h in hosts:
+                    raise ValueError(f"llmtap: hosts: {e}") from None
+                raise InvalidEnvironment(f"llmtap: LLMTAP_HOSTS: {e}") from None
+        self.hosts = tuple(hosts + more)
 
     def servers(self) -> Iterable[str]:
         """The URLs of NATS."""

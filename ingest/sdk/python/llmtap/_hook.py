@@ -37,6 +37,7 @@ class Stats(NamedTuple):
     open: int  # calls whose response has not ended
     bytes: int  # memory reserved for pending events and for bodies being read
     errors: int  # internal errors of the hook
+    unrecorded: int  # calls with the path of an LLM API to unknown hosts, which are not recorded
 
 
 class Hook:
@@ -66,6 +67,7 @@ class Hook:
         """Resets the hook in the child of a fork. Pending events and the connection belong to the parent and must not be closed."""
         self._inherited.append((self.queue, self._sender, self._open, self.abandoned))
         self.epoch += 1
+        self.hosts.reset()
         self._begin()
 
     def wake(self) -> None:
@@ -169,7 +171,7 @@ class Hook:
         """The current counters."""
         published, events, dropped, pending, used = self.queue.counts()
         with self._lock:
-            return Stats(published, events, dropped, pending, len(self._open), used, self._errors)
+            return Stats(published, events, dropped, pending, len(self._open), used, self._errors, self.hosts.unrecorded)
 
     def flush(self, timeout: float) -> bool:
         """Waits until NATS has stored all exchanges that ended before. Returns False after timeout seconds."""

@@ -39,7 +39,7 @@ def _begin(request: Any, tees: _Tees, asynchronous: bool) -> Optional[Exchange]:
     if hook is None or request.method != "POST":
         return None
     try:
-        target = hook.hosts.target(str(request.url))
+        target = hook.hosts.target(str(request.url), request.headers)
         if target is None:
             return None
         x = hook.begin(target, request.method, headers_of(request.headers.raw))

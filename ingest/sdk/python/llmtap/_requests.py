@@ -45,7 +45,7 @@ def _begin(request: Any) -> Optional[Exchange]:
     if hook is None or request.method != "POST":
         return None
     try:
-        target = hook.hosts.target(request.url)
+        target = hook.hosts.target(request.url, request.headers)
         if target is None:
             return None
         x = hook.begin(target, request.method, headers_of(request.headers.items()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 # Hosts whose calls are recorded, with all hosts below them.
 HOSTS: tuple[str, ...] = (
     "api.openai.com",
@@ -52,24 +54,41 @@ HOST_LABELS: tuple[tuple[str, str], ...] = (
     ("bedrock-mantle.", ".amazonaws.com.cn"),
     ("bedrock-mantle.", ".api.aws"),
 )
-# The port of Ollama on this machine.
+# The port of Ollama.
 OLLAMA_PORT = "11434"
 
-# Dialect, end of the path, parts of the path of which one is required, part before the model's name, excluded parts of that name.
-ENDPOINTS: tuple[tuple[str, str, tuple[str, ...], str, tuple[str, ...]], ...] = (
-    ("openai_chat", "/chat/completions", (), "", ()),
-    ("openai_chat", "/api/chat", (), "", ()),
-    ("openai_responses", "/responses", (), "", ()),
-    ("anthropic", "/v1/messages", (), "", ()),
-    ("anthropic", ":rawPredict", ("/publishers/anthropic/",), "/models/", ("count-tokens",)),
-    ("anthropic", ":streamRawPredict", ("/publishers/anthropic/",), "/models/", ("count-tokens",)),
-    ("gemini", ":generateContent", ("/publishers/", "/projects/"), "/models/", ()),
-    ("gemini", ":streamGenerateContent", ("/publishers/", "/projects/"), "/models/", ()),
-    ("gemini", ":generateContent", ("/models/", "/tunedModels/", "/endpoints/"), "/models/", ()),
-    ("gemini", ":streamGenerateContent", ("/models/", "/tunedModels/", "/endpoints/"), "/models/", ()),
-    ("bedrock", "/converse", (), "/model/", ()),
-    ("bedrock", "/converse-stream", (), "/model/", ()),
-    ("cohere", "/v2/chat", (), "", ()),
+
+class Endpoint(NamedTuple):
+    """An API, identified by the end of its URL path."""
+
+    dialect: str
+    end: str
+    within: tuple[str, ...]  # the path must contain one of these
+    model: str  # the model's name is between this and end
+    models: tuple[str, ...]  # the model's name must contain one of these
+    not_models: tuple[str, ...]  # the model's name must contain none of these
+    unknown: tuple[str, ...]  # at an unknown host the path must contain one of these
+    native: bool  # Ollama's own API
+    opaque: bool  # bodies are not shaped
+
+
+# The APIs of all dialects.
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint("openai_chat", "/chat/completions", (), "", (), (), (), False, False),
+    Endpoint("openai_chat", "/api/chat", (), "", (), (), ("/ollama/",), True, False),
+    Endpoint("openai_responses", "/responses", (), "", (), (), ("/v1/responses", "/openai/"), False, False),
+    Endpoint("anthropic", "/v1/messages", (), "", (), (), (), False, False),
+    Endpoint("anthropic", ":rawPredict", ("/publishers/anthropic/",), "/models/", (), ("count-tokens",), (), False, False),
+    Endpoint("anthropic", ":streamRawPredict", ("/publishers/anthropic/",), "/models/", (), ("count-tokens",), (), False, False),
+    Endpoint("anthropic", "/invoke", (), "/model/", ("anthropic.claude-",), (".claude-v", ".claude-instant"), (), False, True),
+    Endpoint("anthropic", "/invoke-with-response-stream", (), "/model/", ("anthropic.claude-",), (".claude-v", ".claude-instant"), (), False, True),
+    Endpoint("gemini", ":generateContent", ("/publishers/", "/projects/"), "/models/", (), (), (), False, False),
+    Endpoint("gemini", ":streamGenerateContent", ("/publishers/", "/projects/"), "/models/", (), (), (), False, False),
+    Endpoint("gemini", ":generateContent", ("/models/", "/tunedModels/", "/endpoints/"), "/models/", (), (), (), False, False),
+    Endpoint("gemini", ":streamGenerateContent", ("/models/", "/tunedModels/", "/endpoints/"), "/models/", (), (), (), False, False),
+    Endpoint("bedrock", "/converse", (), "/model/", (), (), (), False, False),
+    Endpoint("bedrock", "/converse-stream", (), "/model/", (), (), (), False, False),
+    Endpoint("cohere", "/v2/chat", (), "", (), (), ("/cohere/",), False, False),
 )
 
 # What ends a stream: data, the type of an event, a member of a line's object that is true.

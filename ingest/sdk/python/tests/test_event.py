@@ -53,30 +53,8 @@ def test_ids() -> None:
     assert len(set(ids)) == 1000 and all(i[14] == "7" and i[19] in "89ab" and len(i) == 36 for i in ids)
 
 
-def test_hosts() -> None:
-    h = Hosts(["llm.example.com", "10.0.0.7:8000", ".Example.org"])
-    for url, want in {
-        "https://api.openai.com/v1/responses": True,
-        "https://eu.api.openai.com:443/v1": True,
-        "https://x.openai.azure.com/openai": True,
-        "https://api.kimi.com/coding/v1": True,
-        "https://gateway.ai.cloudflare.com/v1": False,
-        "https://bedrock-mantle.us-east-1.api.aws/v1": True,
-        "https://bedrock-runtime.amazonaws.com/v1": False,
-        "https://europe-west1-aiplatform.googleapis.com/v1": True,
-        "https://bedrock-runtime.us-east-1.amazonaws.com/model/x/converse": True,
-        "http://localhost:11434/api/chat": True,
-        "http://[::1]:11434/api/chat": True,
-        "http://localhost:8080/api/chat": False,
-        "https://LLM.example.com:8443/": True,
-        "http://10.0.0.7:8000/": True,
-        "http://10.0.0.7/": False,
-        "https://a.b.example.org/": True,
-        "https://example.org/": False,
-        "https://evil-api.openai.com.example.net/": False,
-    }.items():
-        assert (h.target(url) is not None) == want, url
-    target = h.target("https://user:secret@api.openai.com:443/v1/a%2Fb?key=secret#x")
+def test_target() -> None:
+    target = Hosts().target("https://user:secret@api.openai.com:443/v1/a%2Fb?key=secret#x", {})
     assert target is not None and target.url == "https://api.openai.com:443/v1/a%2Fb"
 
 

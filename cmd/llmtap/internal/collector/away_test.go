@@ -1,0 +1,305 @@
+package collector
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/natsserver"
+	"github.com/llmtap/llmtap/sinks/chdb"
+)
+
+// firstSecond is the time within which a process serves. A loaded machine gets more time than a user would accept.
+const firstSecond = 10 * time.Second
+
+// A gate is a TCP proxy to a server, which is away while the gate is closed.
+type gate struct {
+	t      *testing.T
+	addr   string
+	target string
+	stop   func() // nil while the gate is closed
+}
+
+func newGate(t *testing.T, target string) *gate {
+	t.Helper()
+	g := &gate{t: t, target: target, addr: fmt.Sprintf("127.0.0.1:%d", collectortest.FreePort(t))}
+	t.Cleanup(g.close)
+	return g
+}
+
+func (g *gate) open() {
+	g.t.Helper()
+	l, err := net.Listen("tcp", g.addr)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	done, conns := make(chan struct{}), make(chan net.Conn, 1000)
+	go func() {
+		defer close(done)
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", g.target)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			conns <- in
+			conns <- out
+			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
+				go func() {
+					_, _ = io.Copy(pair[0], pair[1])
+					pair[0].Close()
+				}()
+			}
+		}
+	}()
+	g.stop = func() {
+		l.Close()
+		<-done
+		close(conns)
+		for c := range conns {
+			c.Close()
+		}
+	}
+}
+
+func (g *gate) close() {
+	if g.stop != nil {
+		g.stop()
+		g.stop = nil
+	}
+}
+
+// While NATS or ClickHouse is away, at start or later, every set of roles serves: /healthz answers, /readyz says what is
+// missing and why, and the proxy forwards calls. The recorded exchanges are stored once the servers are back.
+func TestAway(t *testing.T) {
+	collectortest.NeedClickHouse(t)
+	engineCfg := chdb.Default()
+	engineCfg.Dir = t.TempDir()
+	engine, err := chdb.Start(t.Context(), engineCfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = engine.Close(t.Context()) })
+	dsn, err := url.Parse(engine.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"id":"1"}`) }))
+	t.Cleanup(provider.Close)
+	databases := 0
+	f := func(roles, away string) {
+		t.Helper()
+		databases++
+		database := fmt.Sprintf("away_%d", databases)
+		t.Run(strings.ReplaceAll(roles+" "+away, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			w := newAwayTest(t, roles, dsn, database, provider.URL)
+			gates := map[string]*gate{"NATS": w.nats, "ClickHouse": w.clickhouse}
+			for name, g := range gates {
+				if !strings.Contains(away, name) {
+					g.open()
+				}
+			}
+			w.start(t)
+			w.call(t)
+			w.expectAway(t, away)
+			for name, g := range gates {
+				if strings.Contains(away, name) {
+					g.open()
+				}
+			}
+			w.expectReady(t)
+			w.expectStored(t, 1)
+			// Away later.
+			for name, g := range gates {
+				if strings.Contains(away, name) {
+					g.close()
+				}
+			}
+			w.expectAway(t, away)
+			w.call(t)
+			for name, g := range gates {
+				if strings.Contains(away, name) {
+					g.open()
+				}
+			}
+			w.expectReady(t)
+			w.expectStored(t, 2)
+		})
+	}
+	f("analyze alert proxy", "NATS ClickHouse")
+	f("proxy", "NATS")
+	if testing.Short() {
+		return
+	}
+	for _, roles := range []string{"analyze alert proxy", "analyze proxy", "alert proxy", "analyze alert", "analyze", "alert"} {
+		f(roles, "NATS")
+		f(roles, "ClickHouse")
+	}
+	for _, roles := range []string{"analyze proxy", "alert proxy", "analyze alert", "analyze", "alert"} {
+		f(roles, "NATS ClickHouse")
+	}
+}
+
+// An awayTest is a collector with a NATS server and a ClickHouse database behind gates.
+type awayTest struct {
+	cfg              config.Config
+	c                *Collector
+	nats, clickhouse *gate
+	direct           config.Config // the servers without gates
+}
+
+func newAwayTest(t *testing.T, roles string, engine *url.URL, database, provider string) *awayTest {
+	t.Helper()
+	server := natsserver.Default()
+	server.Dir, server.Port, server.Logger = t.TempDir(), -1, slog.New(slog.DiscardHandler)
+	srv, err := natsserver.Start(t.Context(), server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.Shutdown)
+	w := &awayTest{nats: newGate(t, strings.TrimPrefix(srv.URL(), "nats://")), clickhouse: newGate(t, engine.Host)}
+	dsn := *engine
+	dsn.Path = "/" + database
+	change := func(cfg *config.Config) {
+		cfg.Roles = strings.Fields(roles)
+		cfg.NATS.URL, cfg.ClickHouse.DSN = srv.URL(), dsn.String()
+		cfg.Proxy.Upstreams = map[string]string{"local": provider}
+		cfg.Alerts.EvaluationInterval = time.Second
+	}
+	w.direct = collectortest.Config(t, change)
+	dsn.Host = w.clickhouse.addr
+	w.cfg = collectortest.Config(t, func(cfg *config.Config) {
+		change(cfg)
+		cfg.NATS.URL, cfg.ClickHouse.DSN = "nats://"+w.nats.addr, dsn.String()
+	})
+	return w
+}
+
+// start starts the collector, which must serve within firstSecond.
+func (w *awayTest) start(t *testing.T) {
+	t.Helper()
+	begun := time.Now()
+	var err error
+	if w.c, err = Open(t.Context(), w.cfg, Options{Logger: testLogger()}); err != nil {
+		t.Fatal(err)
+	}
+	collectortest.Run(t, w.c)
+	if code, body := w.get(t, "/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz: %d %s", code, body)
+	}
+	if took := time.Since(begun); took > firstSecond {
+		t.Errorf("serves after %v", took)
+	}
+}
+
+func (w *awayTest) get(t *testing.T, path string) (int, string) {
+	t.Helper()
+	resp, err := http.Get("http://" + w.c.httpAddr() + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// call makes a call through the proxy, if the collector runs one.
+func (w *awayTest) call(t *testing.T) {
+	t.Helper()
+	if w.c.proxy == nil {
+		return
+	}
+	resp, err := http.Post("http://"+w.c.proxy.listener.Addr().String()+"/local/v1/chat/completions", "application/json", strings.NewReader(`{"model":"m","messages":[]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || string(body) != `{"id":"1"}` {
+		t.Errorf("call through the proxy: %d %s %v", resp.StatusCode, body, err)
+	}
+}
+
+// expectAway waits until /readyz reports that the servers are away, and why.
+func (w *awayTest) expectAway(t *testing.T, away string) {
+	t.Helper()
+	w.expect(t, "not ready", func(code int, body string) bool {
+		if code != http.StatusServiceUnavailable {
+			return false
+		}
+		for _, name := range []string{"NATS", "ClickHouse"} {
+			missing := strings.Contains(away, name) && (name == "NATS" || w.c.stores())
+			reason := ""
+			for line := range strings.Lines(body) {
+				if strings.HasPrefix(line, name+": ") {
+					reason = line
+				}
+			}
+			if missing != (reason != "") || missing && !strings.Contains(reason, "refused") && !strings.Contains(reason, "EOF") && !strings.Contains(reason, "closed") {
+				return false
+			}
+		}
+		return !strings.Contains(away, "NATS") || w.c.proxy == nil || strings.Contains(body, "proxy: forwards calls; ")
+	})
+}
+
+func (w *awayTest) expectReady(t *testing.T) {
+	t.Helper()
+	w.expect(t, "ready", func(code int, _ string) bool { return code == http.StatusOK })
+}
+
+func (w *awayTest) expect(t *testing.T, want string, ok func(code int, body string) bool) {
+	t.Helper()
+	code, body := 0, ""
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if code, body = w.get(t, "/readyz"); ok(code, body) {
+			return
+		}
+	}
+	t.Fatalf("/readyz: %d %s, want %s", code, body, want)
+}
+
+// expectStored waits until n exchanges are stored. If the collector does not run the role analyze, another process stores
+// them.
+func (w *awayTest) expectStored(t *testing.T, n uint64) {
+	t.Helper()
+	if w.c.proxy == nil {
+		return
+	}
+	sink := w.c.ClickHouse()
+	if !slices.Contains(w.cfg.Roles, config.RoleAnalyze) {
+		cfg := w.direct
+		cfg.Roles, cfg.DataDir = []string{config.RoleAnalyze}, t.TempDir()
+		c, err := Open(t.Context(), cfg, Options{Logger: testLogger()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		collectortest.RunReady(t, c)
+		sink = c.ClickHouse()
+	}
+	var counts map[string]uint64
+	var err error
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if counts, err = sink.Counts(t.Context()); err == nil && counts["exchanges"] == n {
+			return
+		}
+	}
+	t.Fatalf("stored: %v, %v; want %d exchanges", counts, err, n)
+}

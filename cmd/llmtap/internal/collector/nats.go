@@ -1,0 +1,80 @@
+package collector
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/natsserver"
+)
+
+// logInterval is the interval at which a lasting failure is logged again.
+const logInterval = 5 * time.Minute
+
+// newNATS checks the login, and locks the directory and the port of an embedded server.
+func (c *Collector) newNATS() (err error) {
+	c.nats = c.cfg.NATS
+	if c.nats.URL == "" {
+		cfg := c.cfg.NATSServer
+		cfg.Logger = c.logger
+		if c.server, err = natsserver.New(cfg); err != nil {
+			return fmt.Errorf("start embedded NATS: %w", err)
+		}
+		c.onClose(c.server.Shutdown)
+		c.nats.URL, c.nats.Token, c.nats.TokenFile = c.server.URL(), cfg.Token, cfg.TokenFile
+	}
+	if _, err := c.nats.ClientOptions(); err != nil {
+		return fmt.Errorf("log in to NATS: %w", err)
+	}
+	c.status.set(partNATS, errStarting)
+	c.onClose(func() {
+		if conn := c.conn.Load(); conn != nil {
+			conn.Close()
+		}
+	})
+	return nil
+}
+
+// connectNATS starts the embedded server, if there is one, and sets c.conn, which connects in the background. The role
+// proxy has its own connection, but /readyz needs one.
+func (c *Collector) connectNATS(ctx context.Context) error {
+	if c.server != nil {
+		err := c.keepTrying(ctx, partNATS, func() error { return c.server.Start(ctx) })
+		if err != nil {
+			return nil //nolint:nilerr // ctx has ended
+		}
+	}
+	conn, err := jetstream.Open(c.nats, c.logger, c.reg) //nolint:contextcheck // open until Close
+	if err != nil {
+		return err
+	}
+	c.conn.Store(conn)
+	c.status.set(partNATS, nil)
+	close(c.connected)
+	return nil
+}
+
+// keepTrying calls start until it succeeds or ctx ends. It sets the status of part, and logs failures: once, then rarely.
+func (c *Collector) keepTrying(ctx context.Context, part string, start func() error) error {
+	wait, logged := newBackOff(), time.Time{}
+	for {
+		err := start()
+		if err == nil || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		c.status.set(part, err)
+		if time.Since(logged) >= logInterval {
+			c.logger.Error("part does not start, retrying", "part", part, "err", err)
+			logged = time.Now()
+		}
+		sleep(ctx, wait.NextBackOff())
+	}
+}
+
+// newBackOff returns the time between attempts to start something.
+func newBackOff() *backoff.ExponentialBackOff {
+	return &backoff.ExponentialBackOff{InitialInterval: time.Second, MaxInterval: 30 * time.Second, Multiplier: 2, RandomizationFactor: 0.2}
+}

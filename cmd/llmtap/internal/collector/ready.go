@@ -1,0 +1,115 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+)
+
+// upWait is the time after which a process counts as up even if parts of it do not work yet.
+const upWait = 3 * time.Second
+
+// serveReady handles /readyz: status 200 if all parts work, and 503 with one line per part that does not. A process that is
+// not ready serves its proxy nevertheless.
+func (c *Collector) serveReady(w http.ResponseWriter, r *http.Request) {
+	status, err := c.ready(r.Context())
+	authorized := c.guard.authorized(r)
+	switch {
+	case err != nil && authorized:
+		http.Error(w, "not ready\n"+err.Error(), http.StatusServiceUnavailable)
+	case err != nil:
+		http.Error(w, "not ready", http.StatusServiceUnavailable)
+	case status != "" && authorized:
+		fmt.Fprintln(w, "ready: "+status)
+	default:
+		fmt.Fprintln(w, "ready")
+	}
+}
+
+// ready returns the status of the analyzer, if it runs, and an error with a line for each part that does not work.
+func (c *Collector) ready(ctx context.Context) (status string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	var errs []error
+	fail := func(part string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", part, err))
+		}
+	}
+	nats := c.natsFailure()
+	fail("NATS", nats)
+	if nats != nil && c.proxy != nil {
+		fail(config.RoleProxy, errors.New(c.proxy.waiting()))
+	}
+	if c.store != nil {
+		fail("ClickHouse", c.store.Ping(ctx))
+	}
+	waiting := func(role string) error {
+		reason := c.status.of(role)
+		if reason == errStarting && nats != nil { //nolint:errorlint // errStarting is never wrapped
+			return errors.New("waiting for NATS")
+		}
+		return reason
+	}
+	if c.analyze != nil {
+		reason := waiting(config.RoleAnalyze)
+		if reason == nil {
+			status, reason = c.analyze.status()
+		}
+		fail(config.RoleAnalyze, reason)
+	}
+	if c.cfg.HasRole(config.RoleAlert) {
+		fail(config.RoleAlert, waiting(config.RoleAlert))
+	}
+	return status, errors.Join(errs...)
+}
+
+// natsFailure returns the reason why NATS is not usable, or nil.
+func (c *Collector) natsFailure() error {
+	if err := c.status.of(partNATS); err != nil {
+		return err
+	}
+	return c.conn.Load().Healthy()
+}
+
+// WaitReady waits until all parts work or ctx ends.
+func (c *Collector) WaitReady(ctx context.Context) error {
+	for {
+		_, err := c.ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s", ctx.Err(), strings.ReplaceAll(err.Error(), "\n", "; "))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// awaitReady calls Options.Up, and logs when a process that was up but not ready becomes ready.
+func (c *Collector) awaitReady(ctx context.Context) {
+	wait, cancel := context.WithTimeout(ctx, upWait)
+	err := c.WaitReady(wait)
+	cancel()
+	if ctx.Err() != nil {
+		return
+	}
+	if c.opts.Up != nil {
+		c.opts.Up(ctx)
+	}
+	for err != nil {
+		sleep(ctx, time.Second)
+		if ctx.Err() != nil {
+			return
+		}
+		if _, err = c.ready(ctx); err == nil {
+			c.logger.Info("ready: all parts work")
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package remote
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+const (
+	queryTimeout = 3 * time.Minute
+	probeTimeout = 2 * time.Second
+	maxError     = 16 << 10 // bytes of an error response
+)
+
+// A Client queries a collector. Its errors name the URL.
+type Client struct {
+	url   *url.URL
+	token string
+}
+
+// NewClient returns a client for the collector at this base URL, such as http://collector:8088. The token is its http.token;
+// it may be empty.
+func NewClient(base, token string) (*Client, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
+		return nil, fmt.Errorf("%q is not the URL of a collector, such as http://collector:8088", base)
+	}
+	return &Client{url: u, token: token}, nil
+}
+
+var httpClient = &http.Client{
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// Query runs one read-only statement, like clickhouse.Sink.QueryBounded.
+func (c *Client) Query(ctx context.Context, sql string, params map[string]string) (*clickhouse.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	body, err := json.Marshal(statement{sql, params})
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.do(ctx, http.MethodPost, Path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }() // read errors are returned below
+	if err := c.check(res); err != nil {
+		return nil, err
+	}
+	rows, err := clickhouse.ReadNative(res.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read the response of %s: %w", c.url, err)
+	}
+	rows.Truncated = res.Header.Get(headerTruncated) != ""
+	return rows, nil
+}
+
+// Probe reports whether a collector answers.
+func (c *Client) Probe(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	res, err := c.do(ctx, http.MethodGet, "/healthz", nil)
+	if err != nil {
+		return false
+	}
+	_ = res.Body.Close() // only the header is read
+	return res.Header.Get("Server") == ServerName
+}
+
+func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.url.JoinPath(path).String(), body)
+	if err != nil {
+		return nil, err
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	res, err := httpClient.Do(req)
+	if ue, ok := errors.AsType[*url.Error](err); ok {
+		return nil, fmt.Errorf("reach llmtap at %s: %w; check --url (LLMTAP_URL)", c.url, ue.Err)
+	}
+	return res, err
+}
+
+// check returns an error unless res contains rows.
+func (c *Client) check(res *http.Response) error {
+	text := ""
+	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain") {
+		b, _ := io.ReadAll(io.LimitReader(res.Body, maxError)) // an incomplete text is better than none
+		text = strings.TrimSpace(string(b))
+	}
+	switch code := res.StatusCode; {
+	case code == http.StatusOK && res.Header.Get("Content-Type") == contentType:
+		return nil
+	case code == http.StatusUnauthorized && c.token == "":
+		return fmt.Errorf("%s requires a token: set LLMTAP_HTTP_TOKEN to the http.token of the collector", c.url)
+	case code == http.StatusUnauthorized:
+		return fmt.Errorf("%s rejects the token: set LLMTAP_HTTP_TOKEN to the http.token of the collector", c.url)
+	case code == http.StatusBadRequest && text != "":
+		return errors.New(text) // about the statement
+	case code >= 300 && code < 400:
+		return fmt.Errorf("%s redirects to %s; set --url (LLMTAP_URL) to the listen address of the collector", c.url, cmp.Or(res.Header.Get("Location"), "another page"))
+	case text == "" || code == http.StatusNotFound || code == http.StatusMethodNotAllowed:
+		return fmt.Errorf("%s answers HTTP %d: it is not a collector, or an older one; check --url (LLMTAP_URL)", c.url, code)
+	}
+	return fmt.Errorf("%s answers HTTP %d: %s", c.url, res.StatusCode, text)
+}

@@ -1,0 +1,99 @@
+/*
+Package remote runs read-only queries on the ClickHouse of a collector on another machine, or of another user.
+
+	llmtap show --url ─> Client ── POST /api/query: JSON {"sql", "params"} ──> guard of the listener ─> Handler ─> ClickHouse
+	                        <──────── rows in ClickHouse's Native format ────────
+
+The Native format keeps the types of all values, so that a command reads the same values as from ClickHouse itself.
+*/
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+// Path is the path of the Handler.
+const Path = "/api/query"
+
+// ServerName is the value of the header Server of a collector.
+const ServerName = "llmtap"
+
+const (
+	contentType     = "application/vnd.clickhouse.native"
+	headerTruncated = "Llmtap-Truncated" // set if the result has more than the returned rows
+
+	maxQueries   = 4                // concurrent queries, which bounds the memory of their results
+	maxStatement = 1 << 20          // bytes of a statement with its parameters
+	readTimeout  = 10 * time.Second // for the request
+	writeTimeout = time.Minute      // for the response
+)
+
+// A statement is the body of a request.
+type statement struct {
+	SQL    string            `json:"sql"`
+	Params map[string]string `json:"params,omitempty"` // in ClickHouse's text format, by the names in {name:Type}
+}
+
+// A Handler serves Path. It does not control access.
+type Handler struct {
+	clickHouse func() *clickhouse.Sink
+	slots      chan struct{} // contains one value per running query
+}
+
+// NewHandler returns a handler that queries the result of clickHouse, which is nil if the process has no ClickHouse.
+func NewHandler(clickHouse func() *clickhouse.Sink) *Handler {
+	return &Handler{clickHouse: clickHouse, slots: make(chan struct{}, maxQueries)}
+}
+
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	deadlines := http.NewResponseController(w)
+	_ = deadlines.SetReadDeadline(time.Now().Add(readTimeout)) // only a test's recorder has no deadlines, also below
+	var st statement
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxStatement)).Decode(&st); err != nil {
+		http.Error(w, fmt.Sprintf("the body is not a JSON object with sql and params: %v", err), http.StatusBadRequest)
+		return
+	}
+	sink := h.clickHouse()
+	if sink == nil {
+		http.Error(w, "this process has no ClickHouse: query one with the role analyze or alert", http.StatusNotImplemented)
+		return
+	}
+	select {
+	case h.slots <- struct{}{}:
+		defer func() { <-h.slots }()
+	case <-r.Context().Done():
+		return
+	}
+	res, err := sink.QueryBounded(r.Context(), st.SQL, st.Params)
+	if err != nil {
+		http.Error(w, strings.TrimPrefix(err.Error(), "run query: "), status(err))
+		return
+	}
+	w.Header().Set("Content-Type", contentType)
+	if res.Truncated {
+		w.Header().Set(headerTruncated, "true")
+	}
+	_ = deadlines.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if err := res.WriteNative(w); err != nil {
+		panic(http.ErrAbortHandler) // the client reports an incomplete response
+	}
+}
+
+// status returns the HTTP status for an error of a query.
+func status(err error) int {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return http.StatusGatewayTimeout
+	case clickhouse.Unreachable(err):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusBadRequest
+}

@@ -1,0 +1,293 @@
+package show
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/wire"
+)
+
+const (
+	maxExchanges   = 10_000   // maximum exchanges read of a conversation, without bodies
+	maxDescribed   = 64 << 10 // maximum bytes read of each message of a conversation
+	maxAnswer      = 1 << 20  // maximum bytes read of each answer
+	byConversation = `SELECT ` + exchangeColumns + ` FROM exchanges_final WHERE conversation_id = {id:String} ORDER BY started_at, seq, exchange_id LIMIT 10001`
+)
+
+// A Conversation is a stored conversation with its exchanges in order.
+type Conversation struct {
+	ID        string  `json:"conversation_id"`
+	Count     int     `json:"exchange_count"`      // number of exchanges, at most 10,000
+	Exchanges []*Turn `json:"exchanges"`           // at most the limit: failed exchanges, those with findings, and the newest
+	Truncated bool    `json:"truncated,omitempty"` // there are more than 10,000 exchanges
+}
+
+// A Turn is an exchange with the messages it added.
+type Turn struct {
+	*Exchange
+	Number int               `json:"number"`           // 1-based position in the conversation
+	Count  int               `json:"messages"`         // number of messages in the request
+	Kept   int               `json:"kept"`             // messages at the start that are the same as in the previous exchange
+	Added  int               `json:"added"`            // number of the other messages
+	New    []New             `json:"new"`              // the other messages, without those in the middle of a long list
+	Answer []json.RawMessage `json:"answer,omitempty"` // messages of the answer; none if it is over 1 MiB or not stored
+}
+
+// A New is a message that differs from the message at the same position in the previous exchange.
+type New struct {
+	Index   int             `json:"index"`
+	Text    string          `json:"text"`              // role, calls, replies, the start of the text
+	Message json.RawMessage `json:"message,omitempty"` // absent if it is over 64 KiB or not stored
+	Repeats bool            `json:"repeats,omitempty"` // the message is the answer of the previous exchange, unchanged
+
+	body string
+}
+
+// Conversation reads a conversation with at most limit exchanges: the failed ones, those with findings, and the newest.
+func (s Store) Conversation(ctx context.Context, id string, limit int, full bool) (*Conversation, error) {
+	found, err := rows.Read(ctx, s.Q, "exchanges", byConversation, map[string]string{"id": id})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%w: %q", ErrUnknown, id)
+	}
+	c := &Conversation{ID: id, Truncated: len(found) > maxExchanges}
+	found = found[:min(len(found), maxExchanges)]
+	c.Count = len(found)
+	findings, err := readFindings(ctx, s.Q, id)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*Turn, len(found))
+	byID := map[string]*Turn{}
+	longest := 0
+	for i, r := range found {
+		e := newExchange(r)
+		all[i] = &Turn{Exchange: e, Number: i + 1, Count: e.count, New: []New{}}
+		byID[e.ID] = all[i]
+		longest = max(longest, e.count)
+	}
+	for _, f := range findings {
+		if t := byID[f.Exchange]; t != nil {
+			t.Findings = append(t.Findings, f)
+		}
+	}
+	known, err := readBranches(ctx, s.Q, id, longest)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range selected(all, limit) {
+		before := &Turn{Exchange: &Exchange{}}
+		if i > 0 {
+			before = all[i-1]
+		}
+		all[i].add(known, before, full)
+		c.Exchanges = append(c.Exchanges, all[i])
+	}
+	if err := c.describe(ctx, s.Q); err != nil {
+		return nil, err
+	}
+	return c, c.compare(ctx, s)
+}
+
+// selected returns the positions of at most limit turns: the newest and, for at least half of the limit, the oldest ones
+// that failed or have findings, each with the turn before it.
+func selected(all []*Turn, limit int) []int {
+	chosen := map[int]bool{}
+	for i, t := range all {
+		if (t.Cause != "" || len(t.Findings) > 0) && len(chosen)+2 <= max(limit/2, 2) && len(all) > limit {
+			chosen[i], chosen[max(i-1, 0)] = true, true
+		}
+	}
+	for i := len(all) - 1; i >= 0 && len(chosen) < limit; i-- {
+		chosen[i] = true
+	}
+	var positions []int
+	for i := range all {
+		if chosen[i] {
+			positions = append(positions, i)
+		}
+	}
+	return positions
+}
+
+// add determines the messages that t adds to before.
+func (t *Turn) add(known branches, before *Turn, full bool) {
+	if !t.stored() || t.branch == "" {
+		return
+	}
+	ids, old := t.ids(known, false), before.ids(known, false)
+	for t.Kept < len(ids) && t.Kept < len(old) && ids[t.Kept] != "" && ids[t.Kept] == old[t.Kept] {
+		t.Kept++
+	}
+	t.Added = len(ids) - t.Kept
+	var marked []int
+	for i := range t.Findings {
+		marked = append(marked, t.Findings[i].Message-t.Kept)
+	}
+	for i, ok := range (&view{full: full}).gaps(t.Added, 3, 6, nearMarked, marked) {
+		if ok {
+			t.New = append(t.New, New{Index: t.Kept + i, Text: "(not stored)", body: ids[t.Kept+i]})
+		}
+	}
+}
+
+// describe reads the new messages and the answers.
+func (c *Conversation) describe(ctx context.Context, q rows.Querier) error {
+	places, answers := map[string][]*New{}, map[string]*Turn{}
+	var messageIDs, answerIDs []string
+	for _, t := range c.Exchanges {
+		for i := range t.New {
+			n := &t.New[i]
+			id := n.body
+			if n.body = ""; id == "" {
+				continue
+			}
+			if places[id] == nil {
+				messageIDs = append(messageIDs, id)
+			}
+			places[id] = append(places[id], n)
+		}
+		if t.answer != "" {
+			answers[t.answer] = t
+			answerIDs = append(answerIDs, t.answer)
+		}
+	}
+	if err := readContents(ctx, q, messageIDs, maxDescribed, func(id, body string) {
+		for _, n := range places[id] {
+			n.Text, n.body = records.Describe([]byte(body), describedText), body
+			if json.Valid([]byte(body)) {
+				n.Message = json.RawMessage(body)
+			}
+		}
+	}); err != nil {
+		return err
+	}
+	if err := readContents(ctx, q, answerIDs, maxAnswer, func(id, body string) {
+		if t := answers[id]; len(body) < maxAnswer {
+			t.Answer = records.Answer(wire.Dialect(t.Dialect), []byte(body))
+		}
+	}); err != nil {
+		return err
+	}
+	for i, t := range c.Exchanges {
+		if i == 0 || c.Exchanges[i-1].Number+1 != t.Number {
+			continue
+		}
+		for j := range t.New {
+			n := &t.New[j]
+			n.Repeats = n.Message != nil && slices.ContainsFunc(c.Exchanges[i-1].Answer, func(m json.RawMessage) bool {
+				return !differs(diff(fields([]json.RawMessage{m}), fields([]json.RawMessage{n.Message})))
+			})
+		}
+	}
+	return nil
+}
+
+const describedText = 100 // maximum characters of each text of New.Text
+
+// compare sets the comparisons of the first findings.
+func (c *Conversation) compare(ctx context.Context, s Store) error {
+	n := 0
+	for _, t := range c.Exchanges {
+		if n == maxCompared || t.branch == "" || !slices.ContainsFunc(t.Findings, func(f Finding) bool { return f.comparable() }) {
+			continue
+		}
+		n++
+		// Only the comparisons are retained.
+		e := *t.Exchange
+		if err := e.fill(ctx, s.Q); err != nil {
+			return err
+		}
+		if err := s.compare(ctx, &e); err != nil {
+			return err
+		}
+		t.Missing = e.Missing
+	}
+	return nil
+}
+
+// Text writes c for a terminal: each exchange with the messages it added, its answer and its findings.
+func (c *Conversation) Text(w io.Writer, style *terminal.Style, full bool) error {
+	v := &view{Style: style, full: full}
+	v.WriteString(v.Bold(fmt.Sprintf("conversation %s, %s", terminal.Clip(c.ID, 200), terminal.Plural(c.Count, "exchange"))) + "\n")
+	if c.Truncated {
+		v.linef(0, 0, "There are more exchanges; only the first %s are read.", terminal.Thousands(maxExchanges))
+	}
+	shaped, shown := false, 0
+	for _, t := range c.Exchanges {
+		v.left(t.Number - 1 - shown)
+		v.turn(t)
+		shown = t.Number
+		for i := range t.New {
+			shaped = shaped || shape.MatchString(t.New[i].body)
+		}
+	}
+	v.left(c.Count - shown)
+	if shaped {
+		v.shapes(&Exchange{Capture: "shape"})
+	}
+	v.WriteString("\n")
+	v.linef(0, 2, "One exchange with all messages: llmtap show EXCHANGE. Whole texts: --full. Results of a tool: --tool NAME.")
+	_, err := io.WriteString(w, v.String())
+	return err
+}
+
+// left writes the number of exchanges left out.
+func (v *view) left(n int) {
+	if n > 0 {
+		v.WriteString("\n")
+		v.linef(0, 0, "… %s left out, without failures or beyond the limit; see --limit", terminal.Plural(n, "exchange"))
+	}
+}
+
+// turn writes an exchange of a conversation.
+func (v *view) turn(t *Turn) {
+	fmt.Fprintf(v, "\n%s  %s\n", v.Bold(v.Time(t.StartedAt)), t.ID)
+	v.linef(2, 2, "%s; %s", t.sender(), terminal.Clip(t.Model, shownLabel))
+	v.outcome(t.Exchange)
+	v.fact("error", v.excerpt(t.ErrorText, t.Findings, shownText))
+	for _, m := range t.Missing {
+		v.linef(2, 2, "NOT STORED: %s", m)
+	}
+	marked := map[int]bool{}
+	for i := range t.Findings {
+		marked[t.Findings[i].Message] = true
+	}
+	if t.Kept > 0 {
+		v.linef(8, 0, "%s unchanged", terminal.Plural(t.Kept, "message"))
+	}
+	next := t.Kept
+	for i := range t.New {
+		n := &t.New[i]
+		if n.Index > next {
+			v.linef(8, 0, "… %s left out", terminal.Plural(n.Index-next, "message"))
+		}
+		next = n.Index + 1
+		switch {
+		case n.Repeats && !marked[n.Index] && !v.full:
+			fmt.Fprintf(v, "    %3d %-*s %s\n", n.Index, roleWidth, role(n.body), v.Dim("the answer above, unchanged"))
+		default:
+			v.numbered(2, n.Index, n.body, marked[n.Index])
+		}
+	}
+	for _, m := range t.Answer {
+		v.message(2, "<", "", string(m))
+	}
+	for i := range t.Findings {
+		v.finding(4, &t.Findings[i])
+	}
+}
+
+func role(body string) string {
+	m, _ := records.ParseMessage([]byte(body))
+	return terminal.Clip(strings.TrimSpace(m.Role), 2*roleWidth)
+}

@@ -1,0 +1,382 @@
+package show
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+)
+
+const (
+	sideBySide = 140 // minimum width of a diff with two columns
+	pathWidth  = 34  // maximum width of the paths of a diff
+	valueLines = 4   // maximum lines of a value in a diff
+	nearChange = 3   // unchanged fields shown around changes
+	shortReply = 60  // maximum characters of a reply beside its call
+)
+
+// verdict describes the severity for the sender of the request.
+func (f *Finding) verdict() string {
+	switch {
+	case f.Severity == "signal":
+		return "signal"
+	case f.Predicted == "reject" && f.Severity != "reject":
+		return "was accepted, would usually be rejected"
+	case f.Severity == "reject" && f.Status >= 400:
+		return "rejected"
+	case f.Severity == "reject":
+		return "would be rejected"
+	case f.Severity == "lenient":
+		return "accepted here, rejected elsewhere"
+	default:
+		return f.Severity
+	}
+}
+
+// finding writes f with its place, root cause, versions, fix and comparison.
+func (v *view) finding(indent int, f *Finding) {
+	pad := strings.Repeat(" ", indent)
+	title := v.Bold(f.Rule)
+	if f.Severity == "reject" {
+		title = v.Red(f.Rule)
+	}
+	fmt.Fprintf(v, "%s%s (%s)", pad, title, f.verdict())
+	if f.Message >= 0 {
+		fmt.Fprintf(v, " in message %d", f.Message)
+	}
+	v.WriteString("\n")
+	fact := func(name, text string) {
+		if text != "" {
+			v.labeled(indent+2, 12, name, text)
+		}
+	}
+	fact("defect", v.short(f.Summary, 2*shownText))
+	if f.RootCause != "" {
+		fact("root cause", fmt.Sprintf("%s (%s): %s", f.RootCause, f.Confidence, v.short(f.Evidence, 2*shownText)))
+	}
+	first, clean := terminal.Clip(f.FirstVersion, shownLabel), terminal.Clip(f.LastClean, shownLabel)
+	switch {
+	case first != "" && clean != "":
+		fact("version", "first bad "+first+", last clean "+clean)
+	case first != "":
+		fact("version", "first bad "+first+", the oldest version seen")
+	}
+	fact("fix", f.Fix)
+	if f.Comparison != nil {
+		v.comparison(indent+2, f, f.Comparison)
+	}
+}
+
+// comparison writes the diff of what the model said and what the request holds, and the calls with their replies.
+func (v *view) comparison(indent int, f *Finding, c *Comparison) {
+	changes := diff(fields(bodies(c.Said)), fields(bodies(c.Sent)))
+	said, sent := place(c.Said), place(c.Sent)
+	v.WriteString("\n")
+	switch {
+	case len(c.Said) == 0:
+	case len(c.Sent) == 0:
+		v.mark(indent, '-', "the model said: "+said)
+		v.mark(indent, '+', "the request holds no copy of it")
+		v.diff(indent, changes)
+	case !differs(changes):
+		v.mark(indent, ' ', fmt.Sprintf("%s: what the model said, unchanged (%s)", sent, said))
+		if !aboutPairs[f.Rule] {
+			v.diff(indent, changes)
+		}
+	case v.Width >= sideBySide:
+		v.columns(indent, "the model said: "+said, "the request holds: "+sent, changes)
+	default:
+		v.mark(indent, '-', "the model said: "+said)
+		v.mark(indent, '+', "the request holds: "+sent)
+		v.diff(indent, changes)
+	}
+	v.faultyArguments(indent, c)
+	if len(c.Calls) > 0 {
+		v.line(indent+2, 2, "calls and replies")
+		v.pairs(indent, c)
+	}
+}
+
+func bodies(places []Place) []json.RawMessage {
+	all := make([]json.RawMessage, len(places))
+	for i := range places {
+		all[i] = places[i].Body
+	}
+	return all
+}
+
+// place names the origin of messages.
+func place(all []Place) string {
+	if len(all) == 0 {
+		return ""
+	}
+	if all[0].Message < 0 {
+		return "answer of exchange " + all[0].Exchange
+	}
+	var n []string
+	for i := range all {
+		n = append(n, fmt.Sprint(all[i].Message))
+	}
+	if len(n) > 1 {
+		return "messages " + strings.Join(n, ", ")
+	}
+	return "message " + n[0]
+}
+
+// paint colors a line of a diff.
+func (v *view) paint(mark byte, text string) string {
+	switch mark {
+	case '-':
+		return v.Red(text)
+	case '+':
+		return v.Green(text)
+	}
+	return text
+}
+
+// mark writes a wrapped line that begins with a mark.
+func (v *view) mark(indent int, mark byte, text string) {
+	for i, l := range terminal.Wrap(text, max(v.Width-indent-2, minColumns), "  ") {
+		if i > 0 && mark == ' ' {
+			mark = ' '
+		}
+		v.WriteString(strings.Repeat(" ", indent) + v.paint(mark, strings.TrimRight(string(mark)+" "+l, " ")) + "\n")
+	}
+}
+
+// diff writes one field per line, marked with - or +.
+func (v *view) diff(indent int, all []change) {
+	width := 0
+	for i := range all {
+		width = max(width, min(utf8.RuneCountInString(all[i].field().path), pathWidth))
+	}
+	each(v.near(all), func(i int) {
+		c := &all[i]
+		f := c.field()
+		head := fmt.Sprintf("%-*s  ", width, terminal.Line(f.path))
+		if n := utf8.RuneCountInString(head); n > width+2 {
+			v.mark(indent, c.mark, head)
+			head = strings.Repeat(" ", width+2)
+		}
+		room := max(v.Width-indent-2-width-2, minColumns)
+		for _, l := range chunks(v.value(c, room*valueLines), room) {
+			v.WriteString(strings.Repeat(" ", indent) + v.paint(c.mark, strings.TrimRight(string(c.mark)+" "+head+l, " ")) + "\n")
+			head = strings.Repeat(" ", width+2)
+		}
+	}, func(n int) {
+		v.mark(indent, ' ', v.Dim("… "+terminal.Plural(n, "unchanged field")))
+	})
+}
+
+// field returns the field that c shows.
+func (c *change) field() *field {
+	if c.mark == '-' {
+		return c.said
+	}
+	return c.sent
+}
+
+// value returns the value of c, cut to n characters around the first difference, else in the middle.
+func (v *view) value(c *change, n int) string {
+	text := terminal.Line(c.field().value)
+	switch {
+	case v.full || utf8.RuneCountInString(text) <= n:
+		return text
+	case c.mark != ' ' && c.said != nil && c.sent != nil:
+		return terminal.Around(text, firstDifference(terminal.Line(c.said.value), terminal.Line(c.sent.value)), n-2)
+	}
+	return terminal.Middle(text, n-35)
+}
+
+// chunks splits text into pieces of n characters. Values are not broken at spaces, because spaces may be the difference.
+func chunks(text string, n int) []string {
+	var all []string
+	r := []rune(text)
+	for len(r) > n {
+		all, r = append(all, string(r[:n])), r[n:]
+	}
+	return append(all, string(r))
+}
+
+// near reports which fields of a diff are shown: the changes and those around them.
+func (v *view) near(all []change) []bool {
+	var changed []int
+	for i := range all {
+		if all[i].mark != ' ' {
+			changed = append(changed, i)
+		}
+	}
+	if len(changed) == 0 {
+		return v.gaps(len(all), 2*nearChange, nearChange, nearChange, nil)
+	}
+	return v.gaps(len(all), 1, 0, nearChange, changed)
+}
+
+// columns writes a diff in two columns.
+func (v *view) columns(indent int, said, sent string, all []change) {
+	width := (v.Width - indent - 5) / 2
+	row := func(left, mark, right string) {
+		pad := strings.Repeat(" ", max(0, width-utf8.RuneCountInString(left)))
+		paint := func(s string) string { return s }
+		other := paint
+		if strings.Contains(mark, "<") || mark == "|" {
+			paint = v.Red
+		}
+		if strings.Contains(mark, ">") || mark == "|" {
+			other = v.Green
+		}
+		v.WriteString(strings.TrimRight(strings.Repeat(" ", indent)+"  "+paint(left)+pad+" "+mark+" "+other(right), " ") + "\n")
+	}
+	cell := func(c *change, f *field) []string {
+		side := change{c.mark, c.said, c.sent}
+		if side.mark = '+'; f == c.said {
+			side.mark = '-'
+		}
+		if c.mark == ' ' {
+			side.mark = ' '
+		}
+		path := terminal.Line(f.path)
+		return chunks(path+"  "+v.value(&side, max(width*valueLines-len(path), minColumns)), width)
+	}
+	both := func(left, right []string, mark string) {
+		for i := range max(len(left), len(right)) {
+			at := func(s []string) string {
+				if i < len(s) {
+					return s[i]
+				}
+				return ""
+			}
+			row(at(left), mark, at(right))
+		}
+	}
+	both(terminal.Wrap(said, width, ""), terminal.Wrap(sent, width, ""), " ")
+	paired := map[*field]bool{}
+	for i := range all {
+		if all[i].mark == '+' && all[i].said != nil {
+			paired[all[i].said] = true
+		}
+	}
+	each(v.near(all), func(i int) {
+		switch c := &all[i]; {
+		case c.mark == ' ':
+			both(cell(c, c.said), cell(c, c.sent), " ")
+		case c.mark == '-' && paired[c.said]: // written with its replacement
+		case c.mark == '-':
+			both(cell(c, c.said), nil, "<")
+		case c.said != nil:
+			both(cell(c, c.said), cell(c, c.sent), "|")
+		default:
+			both(nil, cell(c, c.sent), ">")
+		}
+	}, func(n int) { row("… "+terminal.Plural(n, "unchanged field"), " ", "") })
+}
+
+// pairs writes the calls with their replies, and the messages between them.
+func (v *view) pairs(indent int, c *Comparison) {
+	for i := range c.Calls {
+		p := &c.Calls[i]
+		id := strings.TrimPrefix((&records.Part{Kind: records.Call, ID: p.ToolCallID, Name: p.ToolName}).Title(), "calls ")
+		if !p.Called && !p.Sent && len(p.Replies) > 0 {
+			whom := "a call without an id"
+			if who := cmp.Or(p.ToolCallID, p.ToolName); who != "" {
+				whom = terminal.Clip(who, shownLabel) + ", which no call of this request has"
+			}
+			v.mark(indent, '+', fmt.Sprintf("message %d answers %s%s", p.Replies[0], whom, v.reply(c, p, 0)))
+			continue
+		}
+		if p.Called && !p.Sent {
+			v.mark(indent, '-', id+"  is not in the request")
+		}
+		if len(p.Replies) == 0 {
+			v.mark(indent, '-', id+"  has no reply")
+		}
+		for j, at := range p.Replies {
+			mark := byte(' ')
+			if j > 0 || at == c.fault {
+				mark = '+'
+			}
+			v.mark(indent, mark, fmt.Sprintf("%s  answered by message %d%s", id, at, v.reply(c, p, j)))
+		}
+	}
+	for _, i := range c.Between {
+		m, where := &c.request[i], "follows"
+		if slices.ContainsFunc(c.Calls, func(p Pair) bool { return len(p.Replies) > 0 && slices.Max(p.Replies) > i }) {
+			where = "is between calls and replies"
+		}
+		v.mark(indent, '+', fmt.Sprintf("message %d (%s) %s: %s", i, terminal.Clip(m.Role, maxID), where, v.short(m.Said(), shortReply)))
+	}
+}
+
+const maxID = 40 // maximum characters of an id or a name
+
+// reply returns the text of reply j of p, cut around its difference from the first reply.
+func (v *view) reply(c *Comparison, p *Pair, j int) string {
+	texts := make([]string, 0, len(p.Replies))
+	seen := map[int]int{}
+	for _, at := range p.Replies {
+		n := seen[at]
+		seen[at]++
+		text := ""
+		for _, r := range c.request[at].Replies() {
+			if r.ID != p.ToolCallID || r.ID == "" && r.Name != p.ToolName && r.Name != "" {
+				continue
+			}
+			if n == 0 {
+				text = plain(&r)
+				break
+			}
+			n--
+		}
+		texts = append(texts, terminal.Line(text))
+	}
+	text, at := texts[j], 0
+	if j > 0 && texts[0] == text {
+		return ": the same reply"
+	}
+	if len(texts) > 1 {
+		at = firstDifference(texts[0], texts[1])
+	}
+	switch {
+	case text == "":
+		return ""
+	case v.full:
+		return ": " + text
+	case at > 0:
+		return ": " + terminal.Around(text, at, shortReply)
+	}
+	return ": " + terminal.Middle(text, shortReply)
+}
+
+// faultyArguments writes the place at which the arguments of a call are not JSON.
+func (v *view) faultyArguments(indent int, c *Comparison) {
+	if c.fault < 0 {
+		return
+	}
+	for _, p := range c.request[c.fault].Calls() {
+		if !p.String {
+			continue
+		}
+		d := json.NewDecoder(bytes.NewReader([]byte(p.Text)))
+		var value json.RawMessage
+		err := d.Decode(&value)
+		at, what := int(d.InputOffset()), "another JSON value begins"
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+			at, what = int(syntax.Offset), syntax.Error()
+		} else if err != nil {
+			at, what = len(p.Text), "the JSON ends too early"
+		}
+		if err == nil && strings.TrimSpace(p.Text[at:]) == "" || strings.HasPrefix(p.Text, "~") {
+			continue
+		}
+		before := utf8.RuneCountInString(p.Text[:min(at, len(p.Text))])
+		v.mark(indent, '+', fmt.Sprintf("arguments of %s: at character %s of %s %s: %s", strings.TrimPrefix(p.Title(), "calls "), terminal.Thousands(before),
+			terminal.Thousands(utf8.RuneCountInString(p.Text)), what, terminal.Around(terminal.Line(p.Text), at, shortReply)))
+	}
+}

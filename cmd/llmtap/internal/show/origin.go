@@ -1,0 +1,151 @@
+package show
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
+	"github.com/llmtap/llmtap/ingest/wire"
+)
+
+// maxCompared bounds the findings of an exchange, and of a conversation, that are compared with the answer.
+const maxCompared = 20
+
+// comparable reports whether a comparison explains f.
+func (f *Finding) comparable() bool {
+	return aboutPairs[f.Rule] || f.RootCause != "" && f.RootCause != session.NoHistory || f.Rule == "history_rewritten"
+}
+
+// compare sets the comparisons of the findings of e, whose bodies have been read.
+func (s Store) compare(ctx context.Context, e *Exchange) error {
+	var request []records.Message
+	for i, f := 0, 0; i < len(e.Findings) && f < maxCompared; i++ {
+		if !e.Findings[i].comparable() || len(e.Messages) == 0 {
+			continue
+		}
+		f++
+		if request == nil {
+			request = make([]records.Message, len(e.Messages))
+			for j, m := range e.Messages {
+				request[j], _ = records.ParseMessage([]byte(m))
+			}
+		}
+		said, err := s.said(ctx, e, &e.Findings[i], request)
+		if err != nil {
+			return err
+		}
+		e.Findings[i].Comparison = compare(&e.Findings[i], e.ID, said, request, e.Messages)
+	}
+	return nil
+}
+
+// said returns what the model said in place of the message with the finding: the answer with the call, or the answer to the
+// request that ended before the message. If it is not stored, said returns the message with the call in the request before.
+func (s Store) said(ctx context.Context, e *Exchange, f *Finding, request []records.Message) ([]Place, error) {
+	if e.Conversation == "" || f.Message >= len(request) {
+		return nil, nil
+	}
+	var ids []string
+	if f.ToolCallID != "" {
+		ids = append(ids, f.ToolCallID)
+	}
+	if f.Message >= 0 {
+		for _, p := range request[f.Message].Parts {
+			if p.ID != "" {
+				ids = append(ids, p.ID)
+			}
+		}
+	}
+	for at := f.Message - 1; at >= 0 && len(request[f.Message].Replies()) > 0; at-- { // the call of a reply with another id
+		if len(request[at].Replies()) > 0 {
+			continue
+		}
+		for _, p := range request[at].Calls() {
+			ids = append(ids, p.ID)
+		}
+		break
+	}
+	params := map[string]string{
+		"conversation": e.Conversation, "self": e.ID, "at": rows.TimeParam(e.storedAt), "ids": rows.TextsParam(ids), "n": fmt.Sprint(max(f.Message, 0)),
+	}
+	var answers []string
+	if len(ids) > 0 {
+		found, err := rows.Read(ctx, s.Q, "tool calls", `SELECT exchange_id, tool_call_id FROM tool_calls_final
+			WHERE conversation_id = {conversation:String} AND tool_call_id IN {ids:Array(String)} AND exchange_id != {self:String}
+				AND asked_at < {at:DateTime64(9, 'UTC')}
+			ORDER BY asked_at DESC LIMIT 100`, params)
+		if err != nil {
+			return nil, err
+		}
+		slices.SortStableFunc(found, func(a, b rows.Row) int {
+			return slices.Index(ids, a.Text("tool_call_id")) - slices.Index(ids, b.Text("tool_call_id"))
+		})
+		for _, r := range found {
+			answers = append(answers, r.Text("exchange_id"))
+		}
+	}
+	if len(answers) == 0 {
+		limit := "AND messages <= {n:UInt32}"
+		if f.Message < 0 {
+			limit = ""
+		}
+		found, err := rows.Read(ctx, s.Q, "answer", `SELECT exchange_id FROM exchanges_final
+			WHERE conversation_id = {conversation:String} AND exchange_id != {self:String} AND stored_at < {at:DateTime64(9, 'UTC')} AND answer != '' `+limit+`
+			ORDER BY messages DESC, stored_at DESC LIMIT 1`, params)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range found {
+			answers = append(answers, r.Text("exchange_id"))
+		}
+	}
+	if len(answers) > 0 {
+		places, err := s.answer(ctx, answers[0])
+		if len(places) > 0 || err != nil {
+			return places, err
+		}
+	}
+	return s.before(ctx, f, params)
+}
+
+// answer returns the messages of the answer of an exchange; none if it is not stored.
+func (s Store) answer(ctx context.Context, exchange string) ([]Place, error) {
+	found, err := rows.Read(ctx, s.Q, "answer", "SELECT dialect, answer FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1", map[string]string{"id": exchange})
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	var places []Place
+	err = readContents(ctx, s.Q, []string{found[0].Text("answer")}, 0, func(_, body string) {
+		for _, m := range records.Answer(wire.Dialect(found[0].Text("dialect")), []byte(body)) {
+			places = append(places, Place{exchange, -1, value(string(m))})
+		}
+	})
+	return places, err
+}
+
+// before returns the message with the call of f in the request before.
+func (s Store) before(ctx context.Context, f *Finding, params map[string]string) ([]Place, error) {
+	if f.ToolCallID == "" {
+		return nil, nil
+	}
+	found, err := rows.Read(ctx, s.Q, "request before", `SELECT `+exchangeColumns+` FROM exchanges_final
+		WHERE conversation_id = {conversation:String} AND exchange_id != {self:String} AND stored_at < {at:DateTime64(9, 'UTC')} AND branch != ''
+		ORDER BY stored_at DESC LIMIT 1`, params)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	e := newExchange(found[0])
+	if err := e.fill(ctx, s.Q); err != nil {
+		return nil, err
+	}
+	for i, body := range e.Messages {
+		m, _ := records.ParseMessage([]byte(body))
+		if slices.ContainsFunc(m.Calls(), func(p records.Part) bool { return p.ID == f.ToolCallID }) {
+			return []Place{{e.ID, i, value(body)}}, nil
+		}
+	}
+	return nil, nil
+}

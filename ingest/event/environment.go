@@ -1,0 +1,14 @@
+package event
+
+// Names of the environment variables that hooks read. No configuration key of the collector uses these names, so that
+// they can be exported for agents on the same machine.
+const (
+	EnvNATSURL            = "LLMTAP_NATS_URL"  // URL of NATS, or several separated by commas
+	EnvShapeKey           = "LLMTAP_SHAPE_KEY" // key of the hashes in shapes and of users
+	EnvHosts              = "LLMTAP_HOSTS"     // hosts to record besides the known providers, separated by commas
+	EnvServiceName        = "OTEL_SERVICE_NAME"
+	EnvResourceAttributes = "OTEL_RESOURCE_ATTRIBUTES"
+)
+
+// HookEnvironment contains the names of all environment variables that hooks read.
+var HookEnvironment = []string{EnvNATSURL, EnvShapeKey, EnvHosts, EnvServiceName, EnvResourceAttributes}

@@ -1,0 +1,132 @@
+package llmtap
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+)
+
+// hostCases are ingest/sdk/testdata/hosts.json, which specifies the hooks of all languages.
+type hostCases struct {
+	Cases []struct {
+		Hosts  []string
+		Method string
+		URL    string
+		Type   *string // Content-Type, default application/json
+		Want   string
+	}
+	Invalid []string
+}
+
+func TestHosts(t *testing.T) {
+	data, err := os.ReadFile("../testdata/hosts.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all hostCases
+	if err := json.Unmarshal(data, &all); err != nil {
+		t.Fatal(err)
+	}
+	if len(all.Cases) == 0 || len(all.Invalid) == 0 {
+		t.Fatal("no cases")
+	}
+	for _, c := range all.Cases {
+		f := func(source string, cfg Config, env string) {
+			t.Helper()
+			var log bytes.Buffer
+			cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			if err := cfg.validate(func(k string) string { return map[string]string{"LLMTAP_HOSTS": env}[k] }); err != nil {
+				t.Errorf("%s %v: %v", source, c.Hosts, err)
+				return
+			}
+			h := &Hook{cfg: cfg, hosts: cfg.hosts, unknown: &unknownHosts{log: cfg.Logger}}
+			if got := route(h, c.Method, c.URL, c.Type); got != c.Want {
+				t.Errorf("%s %v: call to %s is %s, want %s", source, c.Hosts, c.URL, got, c.Want)
+			}
+			if logged := log.Len() > 0; logged != (c.Want == "unrecorded") {
+				t.Errorf("%s %v: call to %s logs %q", source, c.Hosts, c.URL, log.String())
+			}
+		}
+		f("Config.Hosts", Config{Hosts: c.Hosts}, "")
+		f("LLMTAP_HOSTS", Config{}, strings.Join(c.Hosts, ", "))
+	}
+	for _, h := range all.Invalid {
+		if s, err := newHostSet([]string{h}); err == nil {
+			t.Errorf("%q is accepted as %+v", h, s)
+		}
+	}
+}
+
+// route returns whether h records a call, counts it as unrecorded or ignores it.
+func route(h *Hook, method, target string, contentType *string) (got string) {
+	got = "ignored"
+	if method == "" {
+		method = http.MethodPost
+	}
+	req, err := http.NewRequest(method, target, nil) //nolint:noctx // not sent
+	if err != nil {
+		return err.Error()
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if contentType != nil {
+		req.Header.Set("Content-Type", *contentType)
+	}
+	switch {
+	case !h.selects(req):
+		if h.unknown.count() > 0 {
+			got = "unrecorded"
+		}
+	default:
+		got = "recorded"
+	}
+	return got
+}
+
+// Each unknown host is logged once, with the setting that adds it; the number of logged hosts is bounded.
+func TestUnknownHostsAreLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	h := &Hook{hosts: new(hostSet), unknown: &unknownHosts{log: slog.New(slog.NewTextHandler(&log, nil))}}
+	for i := range 3 * maxUnknownHosts {
+		for range 2 {
+			route(h, "", fmt.Sprintf("https://key:secret@LLM-%d.corp:8000/v1/messages?key=secret", i), nil)
+		}
+	}
+	if n := h.unknown.count(); n != 6*maxUnknownHosts {
+		t.Errorf("%d calls", n)
+	}
+	if n := strings.Count(log.String(), "\n"); n != maxUnknownHosts+1 {
+		t.Errorf("%d lines", n)
+	}
+	line, _, _ := strings.Cut(log.String(), "\n")
+	if !strings.Contains(line, `host=llm-0.corp:8000 api=anthropic fix="add it with LLMTAP_HOSTS=llm-0.corp:8000"`) {
+		t.Error(line)
+	}
+	if !strings.Contains(log.String(), "further unknown hosts") || strings.Contains(log.String(), "secret") {
+		t.Error(log.String())
+	}
+}
+
+// Requests that are not recorded cost no memory.
+func TestHostsAllocateNothing(t *testing.T) {
+	s, err := newHostSet([]string{"llm.corp:8000", "*.internal"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &Hook{hosts: s, unknown: &unknownHosts{log: slog.New(slog.DiscardHandler)}}
+	for _, u := range []string{"http://collector:4318/v1/traces", "https://unknown.corp/v1/chat/completions", "https://api.openai.com/v1/responses"} {
+		req, err := http.NewRequest(http.MethodPost, u, nil) //nolint:noctx // not sent
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		h.selects(req) // logs the host
+		if n := testing.AllocsPerRun(100, func() { h.selects(req) }); n != 0 {
+			t.Errorf("%s: %g allocations", u, n)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package clickhouse_test
+
+import (
+	"bytes"
+	"math/big"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+	"github.com/llmtap/llmtap/sinks/sinktest"
+)
+
+// NULL and [] have the type Nothing, which is written as String.
+func TestNativeNothing(t *testing.T) {
+	res, err := open(t).QueryBounded(t.Context(), "SELECT NULL AS a, [] AS b", nil)
+	must(t, err)
+	var b bytes.Buffer
+	must(t, res.WriteNative(&b))
+	got, err := clickhouse.ReadNative(&b)
+	must(t, err)
+	if d := cmp.Diff([]any{nil, []string{}}, got.Rows[0]); d != "" {
+		t.Error(d)
+	}
+}
+
+// A result that is written and read again has the same columns and values.
+func TestNative(t *testing.T) {
+	s := open(t)
+	must(t, s.Write(t.Context(), sinktest.Rows(0, 3)))
+	statements := []string{
+		`SELECT 'a' AS s, unhex('ff00fe') AS bytes, toLowCardinality('b') AS l, toNullable(1.5) AS f, toNullable('x') AS t,
+			toDateTime64('2026-11-20 09:30:00.123456789', 9, 'Asia/Shanghai') AS at, toDateTime('2026-11-20 09:30:00') AS second, toDate('2026-11-20') AS day,
+			['x', 'y'] AS list, map('k', toUInt64(18446744073709551615)) AS m, true AS yes, ('a', 1) AS pair, -7 AS negative, nan AS n, -inf AS i,
+			[['a'], []] AS nested, toDecimal64(1.25, 2) AS d, toUUID('019aa0b0-3c1e-7d52-9f00-6a1b2c3d4e5f') AS u, toIPv4('127.0.0.1') AS ip,
+			CAST('b', 'Enum8(\'a\' = 1, \'b\' = 2)') AS e, toFixedString('ab', 3) AS fixed, toInt128(-5) AS big, map('a', 'b')::Map(LowCardinality(String), String) AS attributes`,
+		"SELECT number, toString(number) AS text FROM system.numbers LIMIT 10000",
+		"SELECT 1 AS x WHERE false",
+	}
+	for _, table := range []string{"exchanges", "findings", "tool_calls", "messages", "history", "runs", "alerts"} {
+		statements = append(statements, "SELECT * FROM "+table+"_final")
+	}
+	for _, sql := range statements {
+		want, err := s.QueryBounded(t.Context(), sql, nil)
+		must(t, err)
+		var b bytes.Buffer
+		must(t, want.WriteNative(&b))
+		got, err := clickhouse.ReadNative(&b)
+		must(t, err)
+		if d := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmp.Comparer(func(a, b big.Int) bool { return a.Cmp(&b) == 0 })); d != "" {
+			t.Errorf("%s (-want +got):\n%s", sql, d)
+		}
+	}
+}
+
+func TestQueryBounded(t *testing.T) {
+	s := open(t)
+	f := func(sql, want string) {
+		t.Helper()
+		res, err := s.QueryBounded(t.Context(), sql, nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %v, want an error with %q", sql, res, err, want)
+		}
+	}
+	for _, sql := range []string{
+		"DROP TABLE exchanges", "INSERT INTO exchanges (exchange_id) VALUES ('x')", "TRUNCATE TABLE findings", "SET readonly = 0", "SET max_result_bytes = 0",
+		"ALTER TABLE exchanges DELETE WHERE 1", "CREATE TEMPORARY TABLE x (a UInt8)", "OPTIMIZE TABLE exchanges", "SYSTEM FLUSH LOGS", "KILL QUERY WHERE 1",
+		"SELECT 1 SETTINGS readonly = 0", "SELECT 1 SETTINGS max_execution_time = 0",
+	} {
+		f(sql, "read")
+	}
+	for _, sql := range []string{
+		"SELECT * FROM file('/etc/passwd', 'LineAsString')", "SELECT file('/etc/passwd')", "SELECT * FROM url('http://127.0.0.1:1/', 'LineAsString')",
+		"SELECT * FROM remote('127.0.0.1', system.one)", "SELECT * FROM s3('http://127.0.0.1:1/a', 'CSV')", "SELECT * FROM executable('x', 'CSV', 'a String', (SELECT 1))",
+		"SELECT 1 INTO OUTFILE '/tmp/llmtap-outfile'", "SELECT * FROM mysql('127.0.0.1:1', 'd', 't', 'u', 'p')",
+	} {
+		f(sql, "")
+	}
+	f("SELECT repeat('x', 1000000) FROM system.numbers LIMIT 200", "larger than 64 MiB")
+}
