@@ -7,12 +7,28 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+)
+
+const (
+	bannerWidth  = 80
+	bannerColumn = 14 // column of the values
+
+	hooks, commands = "Hooks", "Commands" // labels
 )
 
 // Describe writes the addresses of all parts, the parts that do not work, and the next steps for a new user. source names
 // the configuration file.
 func (c *Collector) Describe(ctx context.Context, w io.Writer, source string) {
-	rows := [][2]string{{"Hooks", "LLMTAP_NATS_URL=" + config.MaskURL(c.nats.URL)}}
+	_, err := c.ready(ctx)
+	c.describe(w, source, err)
+}
+
+func (c *Collector) describe(w io.Writer, source string, notReady error) {
+	url, login := hookURL(c.nats)
+	rows := [][2]string{{hooks, "export " + event.EnvNATSURL + "=" + url}, {"", login}}
 	if c.proxy != nil {
 		rows = append(rows, [2]string{"Proxy", fmt.Sprintf("http://%s/openai/v1 as base URL (or another provider)", c.proxy.listener.Addr())},
 			[2]string{"", "records " + c.proxy.recorded()})
@@ -22,7 +38,7 @@ func (c *Collector) Describe(ctx context.Context, w io.Writer, source string) {
 		if c.cfg.ClickHouse.DSN == "" {
 			where = "embedded, " + config.ClickHouseDir(c.cfg.DataDir)
 		}
-		rows = append(rows, [2]string{"ClickHouse", where}, [2]string{"", "llmtap query causes --data-dir " + c.cfg.DataDir})
+		rows = append(rows, [2]string{"ClickHouse", where}, [2]string{commands, "llmtap query causes" + c.commandFlags()})
 	}
 	if c.cfg.HasRole(config.RoleAlert) {
 		targets := []string{"log"}
@@ -37,15 +53,58 @@ func (c *Collector) Describe(ctx context.Context, w io.Writer, source string) {
 	}
 	rows = append(rows, [2]string{"Health", "http://" + c.httpAddr() + "/readyz"}, [2]string{"Metrics", "http://" + c.httpAddr() + "/metrics"},
 		[2]string{"Config", source + "; see llmtap config, llmtap doctor"})
-	if _, err := c.ready(ctx); err != nil {
+	if notReady != nil {
 		label := "Not ready"
-		for line := range strings.Lines(err.Error()) {
+		for line := range strings.Lines(notReady.Error()) {
 			rows = append(rows, [2]string{label, strings.TrimSuffix(line, "\n")})
 			label = ""
 		}
 	}
 	fmt.Fprintf(w, "llmtap is up (%s)\n", strings.Join(c.cfg.Roles, ", "))
 	for _, r := range rows {
-		fmt.Fprintf(w, "  %-10s  %s\n", r[0], r[1])
+		head, lines := r[0], []string{r[1]}
+		if r[1] == "" {
+			continue
+		}
+		if head != hooks && head != commands { // what is to be copied stays on one line
+			lines = terminal.Wrap(r[1], bannerWidth-bannerColumn, "")
+		}
+		for _, line := range lines {
+			fmt.Fprintf(w, "  %-*s%s\n", bannerColumn-2, head, line)
+			head = ""
+		}
 	}
+}
+
+// commandFlags returns the flags with which commands on this machine find this process.
+func (c *Collector) commandFlags() string {
+	switch {
+	case c.guard.token != "": // the file in the data directory needs none
+		return " --data-dir " + c.cfg.DataDir
+	case c.httpAddr() == config.Default().Listen:
+		return ""
+	}
+	return " --url " + config.LocalURL(c.httpAddr())
+}
+
+// hookURL returns the value of LLMTAP_NATS_URL for hooks, with placeholders for secrets, and an explanation of them.
+func hookURL(n jetstream.Config) (url, login string) {
+	placeholder := ""
+	switch {
+	case n.Token != "" || n.TokenFile != "":
+		placeholder, login = "TOKEN@", "TOKEN is the token of NATS"
+	case n.User != "" || strings.Contains(n.URL, "@"):
+		placeholder, login = "USER:PASSWORD@", "with a login that NATS permits to publish to llmtap.v1.>"
+	case n.CredsFile != "" || n.NKeyFile != "":
+		login = "and credentials of NATS in the options of the hook"
+	}
+	var all []string
+	for one := range strings.SplitSeq(n.URL, ",") {
+		scheme, host, ok := strings.Cut(strings.TrimSpace(one), "://")
+		if !ok {
+			scheme, host = "nats", scheme
+		}
+		all = append(all, scheme+"://"+placeholder+host[strings.LastIndexByte(host, '@')+1:])
+	}
+	return strings.Join(all, ","), login
 }

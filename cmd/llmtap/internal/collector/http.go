@@ -2,6 +2,7 @@ package collector
 
 import (
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
 	"github.com/llmtap/llmtap/ingest/loopback"
 	"github.com/llmtap/llmtap/ingest/secret"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 // handler returns the handler for health, metrics and queries.
@@ -21,8 +23,19 @@ func (c *Collector) handler() http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", c.serveReady)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}))
-	mux.Handle("POST "+remote.Path, remote.NewHandler(c.ClickHouse))
+	mux.Handle("POST "+remote.Path, remote.NewHandler(c.queryable))
 	return c.guard.wrap(mux)
+}
+
+// queryable returns the ClickHouse for queries.
+func (c *Collector) queryable() (*clickhouse.Sink, error) {
+	if c.store == nil {
+		return nil, errors.New("this process has no ClickHouse: query one with the role analyze or alert")
+	}
+	if sink := c.ClickHouse(); sink != nil {
+		return sink, nil
+	}
+	return nil, c.store.startFailure()
 }
 
 // A guard controls access to health, metrics and queries. If a token is set, health checks are open to all clients and all other

@@ -44,12 +44,12 @@ type statement struct {
 
 // A Handler serves Path. It does not control access.
 type Handler struct {
-	clickHouse func() *clickhouse.Sink
+	clickHouse func() (*clickhouse.Sink, error)
 	slots      chan struct{} // contains one value per running query
 }
 
-// NewHandler returns a handler that queries the result of clickHouse, which is nil if the process has no ClickHouse.
-func NewHandler(clickHouse func() *clickhouse.Sink) *Handler {
+// NewHandler returns a handler that queries the result of clickHouse, which fails while there is none.
+func NewHandler(clickHouse func() (*clickhouse.Sink, error)) *Handler {
 	return &Handler{clickHouse: clickHouse, slots: make(chan struct{}, maxQueries)}
 }
 
@@ -61,9 +61,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("the body is not a JSON object with sql and params: %v", err), http.StatusBadRequest)
 		return
 	}
-	sink := h.clickHouse()
-	if sink == nil {
-		http.Error(w, "this process has no ClickHouse: query one with the role analyze or alert", http.StatusNotImplemented)
+	sink, err := h.clickHouse()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	select {

@@ -1,0 +1,87 @@
+package collector
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+)
+
+// fixedListener is a listener on an address that is not in use.
+type fixedListener struct {
+	net.Listener
+	addr string
+}
+
+func (l fixedListener) Addr() net.Addr {
+	addr, _ := net.ResolveTCPAddr("tcp", l.addr)
+	return addr
+}
+
+func TestDescribe(t *testing.T) {
+	f := func(want string, notReady error, change func(*Collector)) {
+		t.Helper()
+		cfg := config.Default()
+		cfg.DataDir = "/var/lib/llmtap"
+		c := &Collector{
+			cfg: cfg, nats: jetstream.Config{URL: "nats://127.0.0.1:4222"}, listener: fixedListener{addr: cfg.Listen},
+			proxy: &proxyRole{listener: fixedListener{addr: "127.0.0.1:8089"}, capture: "shape"},
+		}
+		change(c)
+		var out strings.Builder
+		c.describe(&out, "/etc/llmtap/llmtap.yaml", notReady)
+		if d := cmp.Diff(want, out.String()); d != "" {
+			t.Error(d)
+		}
+		for line := range strings.Lines(out.String()) {
+			if len(line) > 81 && !strings.Contains(line, "tls://") {
+				t.Errorf("%d columns: %s", len(line)-1, line)
+			}
+		}
+	}
+	f(`llmtap is up (analyze, alert, proxy)
+  Hooks       export LLMTAP_NATS_URL=nats://127.0.0.1:4222
+  Proxy       http://127.0.0.1:8089/openai/v1 as base URL (or another provider)
+              records bodies without texts (whole: --proxy-capture full)
+  ClickHouse  embedded, /var/lib/llmtap/clickhouse
+  Commands    llmtap query causes
+  Alerts      log only; for Slack: --slack-token-file, --slack-channel
+  Health      http://127.0.0.1:8088/readyz
+  Metrics     http://127.0.0.1:8088/metrics
+  Config      /etc/llmtap/llmtap.yaml; see llmtap config, llmtap doctor
+`, nil, func(*Collector) {})
+	f(`llmtap is up (analyze, alert)
+  Hooks       export LLMTAP_NATS_URL=nats://TOKEN@127.0.0.1:4222
+              TOKEN is the token of NATS
+  ClickHouse  embedded, /var/lib/llmtap/clickhouse
+  Commands    llmtap query causes --data-dir /var/lib/llmtap
+  Alerts      log, alertmanager alertmanager-0.monitoring.internal:9093,
+              alertmanager alertmanager-1.monitoring.internal:9093
+  Health      http://127.0.0.1:9999/readyz
+  Metrics     http://127.0.0.1:9999/metrics
+  Config      /etc/llmtap/llmtap.yaml; see llmtap config, llmtap doctor
+`, nil, func(c *Collector) {
+		c.cfg.Roles, c.proxy, c.nats.Token, c.guard.token = []string{"analyze", "alert"}, nil, "s3cret", "t0ken"
+		c.listener = fixedListener{addr: "127.0.0.1:9999"}
+		c.cfg.Alertmanager.URLs = []string{"http://alertmanager-0.monitoring.internal:9093", "http://alertmanager-1.monitoring.internal:9093"}
+	})
+	f(`llmtap is up (analyze)
+  Hooks       export LLMTAP_NATS_URL=nats://USER:PASSWORD@a.internal:4222,tls://USER:PASSWORD@b.internal
+              with a login that NATS permits to publish to llmtap.v1.>
+  ClickHouse  external
+  Commands    llmtap query causes --url http://127.0.0.1:9999
+  Health      http://0.0.0.0:9999/readyz
+  Metrics     http://0.0.0.0:9999/metrics
+  Config      /etc/llmtap/llmtap.yaml; see llmtap config, llmtap doctor
+  Not ready   NATS: connection refused
+              analyze: waiting for NATS
+`, errors.New("NATS: connection refused\nanalyze: waiting for NATS"), func(c *Collector) {
+		c.cfg.Roles, c.proxy, c.cfg.ClickHouse.DSN = []string{"analyze"}, nil, "http://ch.internal"
+		c.nats.URL, c.listener = "nats://llmtap:p@a.internal:4222, tls://llmtap:p@b.internal", fixedListener{addr: "0.0.0.0:9999"}
+	})
+}
