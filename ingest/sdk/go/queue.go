@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -326,14 +327,16 @@ type unsent struct {
 
 // String returns, for example, "2 exchanges".
 func (u unsent) String() string {
-	s := fmt.Sprintf("%d exchanges", u.exchanges)
+	var parts []string
 	if u.exchanges == 1 {
-		s = "1 exchange"
+		parts = append(parts, "1 exchange")
+	} else if u.exchanges > 0 || u.steps == 0 {
+		parts = append(parts, fmt.Sprintf("%d exchanges", u.exchanges))
 	}
 	if u.steps > 0 {
-		s += fmt.Sprintf(" and %d run and tool events", u.steps)
+		parts = append(parts, fmt.Sprintf("%d run and tool events", u.steps))
 	}
-	return s
+	return strings.Join(parts, " and ")
 }
 
 func (q *queue) unsent() (u unsent) {

@@ -37,6 +37,7 @@ type reporter struct {
 	next     time.Time  // when to log the failure again
 	interval time.Duration
 	dropped  uint64 // dropped exchanges that were logged
+	closed   bool   // the loss was logged; later failures are not
 }
 
 func newReporter(cfg *Config) *reporter {
@@ -67,7 +68,7 @@ func (r *reporter) failed(err error, now time.Time) {
 	if r.failing = err; r.denied != nil {
 		r.failing = r.denied // the reason for missing acknowledgements
 	}
-	if now.Before(r.next) {
+	if r.closed || now.Before(r.next) {
 		return
 	}
 	r.next, r.interval = now.Add(r.interval), min(2*r.interval, maxLogInterval)
@@ -97,6 +98,7 @@ func (r *reporter) succeeded(dropped uint64, now time.Time) {
 func (r *reporter) lost(u unsent, dropped uint64, timeout time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.closed = true
 	reason := r.failing
 	switch {
 	case reason != nil:
@@ -114,8 +116,15 @@ func (r *reporter) lost(u unsent, dropped uint64, timeout time.Duration) error {
 		}
 		return nil
 	}
-	r.log.Warn("llmtap: exchanges discarded at exit, NATS has not stored them", "exchanges", u.exchanges, "run_and_tool_events", u.steps,
-		"dropped_before", dropped, "nats", r.servers, "error", reason, "fix", r.fix(reason))
+	attrs := []any{"exchanges", u.exchanges}
+	if u.steps > 0 {
+		attrs = append(attrs, "run_and_tool_events", u.steps)
+	}
+	if dropped > 0 {
+		attrs = append(attrs, "dropped_before", dropped)
+	}
+	attrs = append(attrs, "nats", r.servers, "error", reason, "fix", r.fix(reason))
+	r.log.Warn("llmtap: exchanges discarded at exit, NATS has not stored them", attrs...)
 	return fmt.Errorf("publish %v to %s: %w", u, r.servers, reason)
 }
 

@@ -215,7 +215,7 @@ func (s *sender) connect() error {
 	}
 	nc, err := s.opts.Connect()
 	if err != nil {
-		return fmt.Errorf("connect to NATS: %w", err)
+		return err // the reporter names the server
 	}
 	js, err := jetstream.New(nc, jetstream.WithPublishAsyncTimeout(ackTimeout))
 	if err != nil {

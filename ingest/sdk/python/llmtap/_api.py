@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import inspect
 import os
+import signal
 import threading
 import uuid
 from multiprocessing import util
@@ -17,7 +18,7 @@ from ._event import clip
 from ._hook import Hook, Stats
 from ._patch import Patches, hook_of, set_hook
 
-_lock = threading.Lock()  # guards starting and closing the hook
+_lock = threading.RLock()  # guards starting and closing the hook; reentrant, because a signal handler may close it
 _patches = Patches()
 _CLIENTS: dict[str, Callable[[Patches], None]] = {
     "httpx": lambda patches: _httpx.patch(patches, "httpx"),
@@ -92,6 +93,26 @@ def instrument(
         # A worker of multiprocessing exits without atexit, and clears its finalizers just before the after-fork functions run.
         _close_with_worker(_patches)
         util.register_after_fork(_patches, _close_with_worker)
+        _catch_sigterm()
+
+
+def _catch_sigterm() -> None:
+    """Publishes pending events before SIGTERM ends the process, unless the program handles SIGTERM itself."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminate)
+
+
+def _release_sigterm() -> None:
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is _terminate:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminate(signum: int, _: object) -> None:
+    try:
+        uninstrument()
+    finally:
+        signal.signal(signum, signal.SIG_DFL)
+        os.kill(os.getpid(), signum)
 
 
 def _close_with_worker(_: object) -> None:
@@ -104,6 +125,7 @@ def uninstrument() -> None:
         hook = hook_of()
         _patches.undo()
         set_hook(None)
+        _release_sigterm()
     if hook is not None:
         hook.close()
 
@@ -184,7 +206,7 @@ def _guarded(publish: Callable[[Hook], None]) -> None:
 
 def _forked() -> None:
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     hook = hook_of()
     if hook is not None:
         hook.forked()

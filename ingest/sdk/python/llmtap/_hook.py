@@ -18,6 +18,7 @@ from ._event import Event, Labels, clip
 from ._exchange import ABANDONED, EXIT, Exchange, Headers
 from ._hosts import Hosts, Target
 from ._queue import Queue
+from ._report import Reporter, Unsent
 from ._sender import Sender
 
 VERSION = "0.1.0"
@@ -61,6 +62,7 @@ class Hook:
         self._errors = 0
         self._sender: Optional[Sender] = None
         self.drains = threading.BoundedSemaphore(MAX_DRAINS)
+        self.report = Reporter(self.config)
         self.queue = Queue(self.config.memory_limit, self.wake)
 
     def forked(self) -> None:
@@ -189,11 +191,11 @@ class Hook:
         self.sweep()
         for x in active:
             x.end(EXIT)
-        if sender is None:
-            return self.queue.counts()[3] == 0
-        stored = self.flush(max(0.0, deadline - time.monotonic()))
-        sender.stop()
-        sender.join(_CLOSE_GRACE)
+        stored = self.flush(max(0.0, deadline - time.monotonic()) if sender is not None else 0)
+        self.report.lost(Unsent(0, 0) if stored else self.queue.unsent(), self.queue.dropped, self.config.flush_timeout)
+        if sender is not None:
+            sender.stop()
+            sender.join(_CLOSE_GRACE)
         return stored
 
     def _wait_for_drains(self, timeout: float) -> None:

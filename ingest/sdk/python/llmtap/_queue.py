@@ -7,6 +7,7 @@ from collections import deque
 from typing import Callable, Optional
 
 from ._event import Event
+from ._report import Unsent
 
 ITEM_OVERHEAD = 2 << 10  # approximate memory of an event without its body, in bytes
 MAX_IN_FLIGHT = 256
@@ -215,6 +216,24 @@ class Queue:
     def pending(self) -> int:
         """Number of events that are not stored yet."""
         return self._pending
+
+    @property
+    def dropped(self) -> int:
+        """Number of dropped exchanges."""
+        return self._dropped
+
+    def unsent(self) -> Unsent:
+        """Counts the events that are not stored."""
+        exchanges, steps = set(), 0
+        with self._lock:
+            for it in (*self._in_flight, *self._queued):
+                if it.state == REMOVED or it.pair is not None and it.pair.dropped:
+                    continue
+                if it.pair is None:
+                    steps += 1
+                else:
+                    exchanges.add(id(it.pair))
+        return Unsent(len(exchanges), steps)
 
     def flush(self, timeout: float) -> bool:
         """Waits until all events pushed before are stored or dropped. Returns False after timeout seconds."""

@@ -17,6 +17,7 @@ from ._client import FastClient, Outgoing
 from ._config import log
 from ._prepare import Preparer
 from ._queue import MAX_IN_FLIGHT, Item
+from ._report import NO_STREAM
 
 if TYPE_CHECKING:
     from ._hook import Hook
@@ -70,6 +71,7 @@ class Sender(threading.Thread):
         self._wakeup: Optional[asyncio.Future[bool]] = None
 
         self._nc: Any = None
+        self._refused: Optional[Exception] = None  # why the last server refused to connect
         self._server = 0
         self._inbox = ""
         self._sent = self._acks = 0
@@ -78,9 +80,8 @@ class Sender(threading.Thread):
         self._batch_bytes = 0
         self._healthy = False  # the last attempt to publish on this connection succeeded
         self._backoff = _MIN_BACKOFF
-        self._failing = False  # logged
+        self._report = hook.report
         self._reported = float("-inf")
-        self._dropped = 0
 
     def wake(self) -> None:
         """Wakes the sender. Called by the agent's threads."""
@@ -114,10 +115,10 @@ class Sender(threading.Thread):
                 await self._turn()
                 continue
             except (PublishError, nats.errors.Error, OSError, asyncio.TimeoutError) as e:
-                self._log_transition(e)
+                self._report.failed(e)
             except Exception as e:  # an internal error must not end the sender
                 self._hook.count_error()
-                self._log_transition(e)
+                self._report.failed(e)
             self._replies.clear()
             self._batch, self._batch_bytes = [], 0
             self._queue.requeue()
@@ -135,6 +136,8 @@ class Sender(threading.Thread):
         if head is None:
             if self._nc is None:
                 await self._connect()
+            if self._connected() and not self._queue.has_queued:
+                self._report.succeeded(self._queue.dropped)
             if await self._wait(idle=True):
                 self._tick()
         elif not self._connected():
@@ -159,7 +162,7 @@ class Sender(threading.Thread):
         stored, published = self._queue.ack()
         if stored:
             self._healthy, self._backoff = True, _MIN_BACKOFF
-            self._log_transition(None)
+            self._report.succeeded(self._queue.dropped)
         for exchange in published:
             self._published(exchange)
         head = self._queue.oldest_in_flight()
@@ -210,16 +213,6 @@ class Sender(threading.Thread):
         log.warning("llmtap: NATS rejects an exchange, dropping it: %s", error)
         self._queue.reject(it)
 
-    def _log_transition(self, error: Optional[Exception]) -> None:
-        """Logs when publishing starts to fail and when it recovers."""
-        if error is not None and not self._failing:
-            log.warning("llmtap: publishing fails, keeping calls in memory: %s: %s", type(error).__name__, error)
-        elif error is None and self._failing:
-            dropped = self._queue.counts()[2]
-            log.info("llmtap: publishing recovered, %d exchanges were dropped", dropped - self._dropped)
-            self._dropped = dropped
-        self._failing = error is not None
-
     async def _connect(self) -> None:
         """Connects to the next server of the list. The client must not reconnect itself, because it would send its buffer before the
         events that the sender resends."""
@@ -240,12 +233,15 @@ class Sender(threading.Thread):
             "allow_reconnect": False,
         }
         nc = FastClient()
+        self._refused = None
         try:
             await asyncio.wait_for(nc.connect(url, **options), 3 * _CONNECT_TIMEOUT)
             self._inbox = f"_INBOX.{self._token}.{os.urandom(8).hex()}."
             await nc.subscribe_acks(self._inbox, self._on_ack)
-        except BaseException:
+        except BaseException as e:
             await _close(nc)
+            if isinstance(e, nats.errors.NoServersError) and self._refused is not None:
+                raise self._refused from None
             raise
         self._nc = nc
 
@@ -258,8 +254,11 @@ class Sender(threading.Thread):
             await _close(nc)
 
     async def _nats_error(self, error: Exception) -> None:
-        # The client reports a missing permission for every message.
-        if self._nc is not None and time.monotonic() - self._reported >= _REPORT:
+        if "permissions violation" in str(error).lower():
+            self._report.denied(error)
+        elif self._nc is None:
+            self._refused = error
+        elif time.monotonic() - self._reported >= _REPORT:
             self._reported = time.monotonic()
             log.warning("llmtap: NATS error: %s", error)
 
@@ -349,7 +348,7 @@ def _ack_error(ack: bytes) -> Optional[PublishError]:
     if ack.startswith(_STORED):
         return None
     if not ack:
-        return PublishError("no stream has the subject")
+        return PublishError(NO_STREAM)
     try:
         value = json.loads(ack)
     except ValueError:

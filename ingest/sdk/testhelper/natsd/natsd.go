@@ -15,8 +15,8 @@ import (
 )
 
 // Start runs a nats-server on loopback with the event stream, stored in dir. If port is -1, a free port is chosen; if
-// maxPayload is 0, the default applies. User "agent" has the permissions of a hook of service "svc"; user "admin" has
-// all permissions.
+// maxPayload is 0, the default applies. User "agent" has the permissions of a hook of service "svc"; user "other" may not
+// publish its events; user "admin" has all permissions.
 func Start(dir string, port, maxPayload int) (*server.Server, error) {
 	srv, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: port, MaxPayload: int32(maxPayload), JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true,
@@ -25,6 +25,9 @@ func Start(dir string, port, maxPayload int) (*server.Server, error) {
 			{Username: "agent", Password: "agent", Permissions: &server.Permissions{
 				Publish:   &server.SubjectPermission{Allow: []string{"llmtap.v1.*.svc.*"}},
 				Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.svc.>"}},
+			}},
+			{Username: "other", Password: "other", Permissions: &server.Permissions{
+				Publish: &server.SubjectPermission{Allow: []string{"llmtap.v1.*.other.*"}},
 			}},
 		},
 	})
