@@ -174,7 +174,7 @@ func (c *Comparison) others(f *Finding, at []int, known func(id string) bool) {
 	last, missing := f.Message, false
 	for i := range c.Calls {
 		last = max(last, slices.Max(append(slices.Clone(c.Calls[i].Replies), -1)))
-		missing = missing || len(c.Calls[i].Replies) == 0
+		missing = missing || c.Calls[i].Sent && len(c.Calls[i].Replies) == 0
 	}
 	for i := first; i < len(c.request) && len(c.Calls)+len(c.Between) < maxPairs; i++ {
 		replies := c.request[i].Replies()

@@ -185,7 +185,7 @@ func (c *Conversation) describe(ctx context.Context, q rows.Querier) error {
 		for j := range t.New {
 			n := &t.New[j]
 			n.Repeats = n.Message != nil && slices.ContainsFunc(c.Exchanges[i-1].Answer, func(m json.RawMessage) bool {
-				return !differs(diff(fields([]json.RawMessage{m}), fields([]json.RawMessage{n.Message})))
+				return !differs(diff(fields([]Place{{Body: m}}), fields([]Place{{Body: n.Message}})))
 			})
 		}
 	}
@@ -236,7 +236,7 @@ func (c *Conversation) Text(w io.Writer, style *terminal.Style, full bool) error
 		v.shapes(&Exchange{Capture: "shape"})
 	}
 	v.WriteString("\n")
-	v.linef(0, 2, "One exchange with all messages: llmtap show EXCHANGE. Whole texts: --full. Results of a tool: --tool NAME.")
+	v.linef(0, 2, "More: llmtap show EXCHANGE; --full for whole texts; --tool NAME for the replies of a tool.")
 	_, err := io.WriteString(w, v.String())
 	return err
 }
@@ -252,7 +252,7 @@ func (v *view) left(n int) {
 // turn writes an exchange of a conversation.
 func (v *view) turn(t *Turn) {
 	fmt.Fprintf(v, "\n%s  %s\n", v.Bold(v.Time(t.StartedAt)), t.ID)
-	v.linef(2, 2, "%s; %s", t.sender(), terminal.Clip(t.Model, shownLabel))
+	v.line(2, 2, strings.TrimSuffix(t.sender()+"; "+terminal.Clip(t.Model, shownLabel), "; "))
 	v.outcome(t.Exchange)
 	v.fact("error", v.excerpt(t.ErrorText, t.Findings, shownText))
 	for _, m := range t.Missing {
@@ -285,6 +285,7 @@ func (v *view) turn(t *Turn) {
 	for i := range t.Findings {
 		v.finding(4, &t.Findings[i])
 	}
+	v.explained = nil
 }
 
 func role(body string) string {

@@ -32,19 +32,22 @@ var memberOrder = []string{"role", "type", "id", "call_id", "tool_call_id", "too
 
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// fields returns the fields of messages in order. The paths of several messages begin with their position.
-func fields(messages []json.RawMessage) []field {
+// fields returns the fields of messages in order. The paths of several messages begin with the index of the message.
+func fields(places []Place) []field {
 	var all []field
-	for i, m := range messages {
+	for i := range places {
 		var v any
-		d := json.NewDecoder(bytes.NewReader(m))
+		d := json.NewDecoder(bytes.NewReader(places[i].Body))
 		d.UseNumber()
 		if d.Decode(&v) != nil {
-			v = string(m)
+			v = string(places[i].Body)
 		}
 		prefix := ""
-		if len(messages) > 1 {
+		if len(places) > 1 {
 			prefix = fmt.Sprintf("[%d]", i)
+			if places[i].Message >= 0 {
+				prefix = fmt.Sprintf("[%d]", places[i].Message)
+			}
 		}
 		all = flatten(all, prefix, v)
 	}
@@ -73,7 +76,7 @@ func flatten(all []field, path string, v any) []field {
 		}
 		return all
 	}
-	return append(all, field{path: path, key: index.ReplaceAllString(path, ""), value: scalar(v)})
+	return append(all, field{path: path, key: strings.TrimPrefix(index.ReplaceAllString(path, ""), "."), value: scalar(v)})
 }
 
 func compareMembers(a, b string) int {

@@ -16,7 +16,7 @@ import (
 
 const (
 	sideBySide = 140 // minimum width of a diff with two columns
-	pathWidth  = 34  // maximum width of the paths of a diff
+	pathWidth  = 40  // maximum width of the paths of a diff
 	valueLines = 4   // maximum lines of a value in a diff
 	nearChange = 3   // unchanged fields shown around changes
 	shortReply = 60  // maximum characters of a reply beside its call
@@ -42,22 +42,29 @@ func (f *Finding) verdict() string {
 
 // finding writes f with its place, root cause, versions, fix and comparison.
 func (v *view) finding(indent int, f *Finding) {
-	pad := strings.Repeat(" ", indent)
-	title := v.Bold(f.Rule)
+	title, paint := fmt.Sprintf("%s (%s)", f.Rule, f.verdict()), v.Bold
 	if f.Severity == "reject" {
-		title = v.Red(f.Rule)
+		paint = v.Red
 	}
-	fmt.Fprintf(v, "%s%s (%s)", pad, title, f.verdict())
 	if f.Message >= 0 {
-		fmt.Fprintf(v, " in message %d", f.Message)
+		title += fmt.Sprintf(" in message %d", f.Message)
 	}
-	v.WriteString("\n")
+	for i, l := range terminal.Wrap(title, max(v.Width-indent, minColumns), "  ") {
+		if i == 0 {
+			l = strings.Replace(l, f.Rule, paint(f.Rule), 1)
+		}
+		v.WriteString(strings.Repeat(" ", indent) + l + "\n")
+	}
 	fact := func(name, text string) {
 		if text != "" {
 			v.labeled(indent+2, 12, name, text)
 		}
 	}
 	fact("defect", v.short(f.Summary, 2*shownText))
+	if f.RootCause != "" && v.again(f.Evidence) {
+		fact("root cause", f.RootCause+", as above")
+		return
+	}
 	if f.RootCause != "" {
 		fact("root cause", fmt.Sprintf("%s (%s): %s", f.RootCause, f.Confidence, v.short(f.Evidence, 2*shownText)))
 	}
@@ -74,13 +81,31 @@ func (v *view) finding(indent int, f *Finding) {
 	}
 }
 
+// again reports whether it was called with this text for the same exchange.
+func (v *view) again(text string) bool {
+	if v.explained == nil {
+		v.explained = map[string]bool{}
+	}
+	was := v.explained[text]
+	v.explained[text] = true
+	return was
+}
+
 // comparison writes the diff of what the model said and what the request holds, and the calls with their replies.
 func (v *view) comparison(indent int, f *Finding, c *Comparison) {
-	changes := diff(fields(bodies(c.Said)), fields(bodies(c.Sent)))
+	changes := diff(fields(c.Said), fields(c.Sent))
 	said, sent := place(c.Said), place(c.Sent)
 	v.WriteString("\n")
 	switch {
+	case len(c.Said) == 0 && len(c.Sent) == 0:
+	case v.again(said + " -> " + sent):
+		v.mark(indent, ' ', "what the model said and what the request holds: see above")
 	case len(c.Said) == 0:
+		v.mark(indent, ' ', "the request holds: "+sent)
+		for i := range changes {
+			changes[i].mark = ' '
+		}
+		v.diff(indent, changes)
 	case len(c.Sent) == 0:
 		v.mark(indent, '-', "the model said: "+said)
 		v.mark(indent, '+', "the request holds no copy of it")
@@ -102,14 +127,6 @@ func (v *view) comparison(indent int, f *Finding, c *Comparison) {
 		v.line(indent+2, 2, "calls and replies")
 		v.pairs(indent, c)
 	}
-}
-
-func bodies(places []Place) []json.RawMessage {
-	all := make([]json.RawMessage, len(places))
-	for i := range places {
-		all[i] = places[i].Body
-	}
-	return all
 }
 
 // place names the origin of messages.
@@ -195,12 +212,20 @@ func (v *view) value(c *change, n int) string {
 	return terminal.Middle(text, n-35)
 }
 
-// chunks splits text into pieces of n characters. Values are not broken at spaces, because spaces may be the difference.
+// chunks splits text into lines of at most n characters, at spaces if possible. Spaces are kept, because they may be the
+// difference.
 func chunks(text string, n int) []string {
 	var all []string
 	r := []rune(text)
 	for len(r) > n {
-		all, r = append(all, string(r[:n])), r[n:]
+		at := n
+		for at > n/2 && r[at-1] != ' ' && r[at-1] != ',' {
+			at--
+		}
+		if at == n/2 {
+			at = n
+		}
+		all, r = append(all, string(r[:at])), r[at:]
 	}
 	return append(all, string(r))
 }
@@ -291,18 +316,18 @@ func (v *view) pairs(indent int, c *Comparison) {
 			v.mark(indent, '+', fmt.Sprintf("message %d answers %s%s", p.Replies[0], whom, v.reply(c, p, 0)))
 			continue
 		}
-		if p.Called && !p.Sent {
-			v.mark(indent, '-', id+"  is not in the request")
-		}
-		if len(p.Replies) == 0 {
-			v.mark(indent, '-', id+"  has no reply")
+		switch {
+		case p.Called && !p.Sent:
+			v.mark(indent, '-', id+" is not in the request")
+		case len(p.Replies) == 0:
+			v.mark(indent, '-', id+" has no reply")
 		}
 		for j, at := range p.Replies {
 			mark := byte(' ')
 			if j > 0 || at == c.fault {
 				mark = '+'
 			}
-			v.mark(indent, mark, fmt.Sprintf("%s  answered by message %d%s", id, at, v.reply(c, p, j)))
+			v.mark(indent, mark, fmt.Sprintf("%s is answered by message %d%s", id, at, v.reply(c, p, j)))
 		}
 	}
 	for _, i := range c.Between {

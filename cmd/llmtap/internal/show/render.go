@@ -24,6 +24,8 @@ type view struct {
 	strings.Builder
 	*terminal.Style
 	full bool // do not shorten texts
+
+	explained map[string]bool // root causes and diffs of the exchange that were written
 }
 
 // line writes text in lines of at most the width, indented by indent; further lines are indented by hanging more.
@@ -141,7 +143,7 @@ func (v *view) part(column int, p *records.Part) {
 	case p.Kind == records.Reasoning:
 		v.text(column, "reasoning: "+text, shownText)
 	case column+len(title)+2+len(text) <= v.Width && !strings.Contains(text, "\n"):
-		v.line(column, 2, title+"  "+text)
+		v.line(column, 2, title+": "+text)
 	default:
 		v.line(column, 2, title)
 		v.text(column+2, text, shownText)
