@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	maxID    = 40 // maximum characters of an id or a name
+	maxID    = 64 // maximum characters of an id or a name
 	maxParts = 4  // maximum parts shown of a message
 )
 

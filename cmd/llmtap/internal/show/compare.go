@@ -2,7 +2,9 @@ package show
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
@@ -23,7 +25,8 @@ type Comparison struct {
 	Between []int `json:"between,omitempty"`
 
 	request []records.Message
-	fault   int // index of the message with the finding; -1 for none
+	fault   int  // index of the message with the finding; -1 for none
+	twice   bool // the request holds the same call more than once
 }
 
 // A Place is a message of an answer or of a request.
@@ -54,7 +57,7 @@ var removed = map[string]bool{session.Truncated: true, session.SanitizerDropped:
 
 // compare returns the comparison for a finding in a request; said is what the model said.
 func compare(f *Finding, exchange string, said []Place, request []records.Message, bodies []string) *Comparison {
-	c := &Comparison{Said: said, Sent: []Place{}, request: request, fault: f.Message}
+	c := &Comparison{Said: said, Sent: []Place{}, request: request, fault: f.Message, twice: strings.HasPrefix(f.Rule, "duplicate_call_id_")}
 	if f.Message >= len(request) {
 		return nil
 	}
@@ -73,6 +76,49 @@ func compare(f *Finding, exchange string, said []Place, request []records.Messag
 		c.pair(f, parsed, at)
 	}
 	return c
+}
+
+// changes returns the diff of the two sides. If the request holds a call twice, only the best copy is compared, and the other
+// is added.
+func (c *Comparison) changes() []change {
+	if len(c.Said) != 1 || len(c.Sent) < 2 || !c.twice {
+		return diff(fields(c.Said), fields(c.Sent))
+	}
+	var best []change
+	at := 0
+	count := func(all []change) (n int) {
+		for i := range all {
+			if all[i].mark != ' ' {
+				n++
+			}
+		}
+		return n
+	}
+	sides := make([][]field, len(c.Sent))
+	from := 0
+	all := fields(c.Sent)
+	for i := range c.Sent { // each side begins with the index of its message
+		prefix := fmt.Sprintf("[%d]", c.Sent[i].Message)
+		to := from
+		for to < len(all) && strings.HasPrefix(all[to].path, prefix) {
+			to++
+		}
+		sides[i], from = all[from:to], to
+		if d := diff(fields(c.Said), sides[i]); best == nil || count(d) < count(best) {
+			best, at = d, i
+		}
+	}
+	var out []change
+	for i := range sides {
+		if i == at {
+			out = append(out, best...)
+			continue
+		}
+		for j := range sides[i] {
+			out = append(out, change{mark: '+', sent: &sides[i][j]})
+		}
+	}
+	return out
 }
 
 // name identifies a call or reply of a message. Some dialects have no ids, so a call is identified by its function name.
@@ -186,7 +232,7 @@ func (c *Comparison) others(f *Finding, at []int, known func(id string) bool) {
 		switch {
 		case i > last && !missing:
 			return
-		case len(replies) > 0 || slices.Contains(at, i):
+		case len(replies) > 0 || slices.Contains(at, i) || f.Rule != "missing_tool_reply" && f.Rule != "late_tool_reply":
 		case i < last:
 			c.Between = append(c.Between, i)
 		case i > last:

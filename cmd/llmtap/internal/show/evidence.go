@@ -93,7 +93,7 @@ func (v *view) again(text string) bool {
 
 // comparison writes the diff of what the model said and what the request holds, and the calls with their replies.
 func (v *view) comparison(indent int, f *Finding, c *Comparison) {
-	changes := diff(fields(c.Said), fields(c.Sent))
+	changes := c.changes()
 	said, sent := place(c.Said), place(c.Sent)
 	v.WriteString("\n")
 	switch {
@@ -339,7 +339,7 @@ func (v *view) pairs(indent int, c *Comparison) {
 	}
 }
 
-const maxID = 40 // maximum characters of an id or a name
+const maxID = 64 // maximum characters of an id or a name
 
 // reply returns the text of reply j of p, cut around its difference from the first reply.
 func (v *view) reply(c *Comparison, p *Pair, j int) string {

@@ -69,7 +69,7 @@ func (v *view) text(indent int, text string, n int) {
 		v.line(indent, 0, v.short(text, n))
 		return
 	}
-	for l := range strings.Lines(text) {
+	for l := range strings.Lines(strings.ReplaceAll(text, "\t", "    ")) {
 		body := strings.TrimLeft(l, " \t")
 		lead := min(len(l)-len(body), max(v.Width-indent-2*minColumns, 0))
 		v.line(indent+lead, 0, terminal.Line(body))
