@@ -1,12 +1,17 @@
 package alerts
 
 import (
+	"encoding/json"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
+	rule "github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/analyzer/signals"
 )
 
 // rootCauses maps a root cause to a description of what the agent did.
@@ -52,9 +57,7 @@ func (s Share) Description() string {
 	id := s.ID()
 	text := rootCauses[id]
 	if id == s.Cause {
-		if sentence, _ := cause.Meaning(id); sentence != "" {
-			text = strings.ToLower(sentence[:1]) + strings.TrimSuffix(sentence[1:], ".")
-		}
+		text = phrase(meaning(id))
 	}
 	switch {
 	case id == "":
@@ -63,6 +66,82 @@ func (s Share) Description() string {
 		return strings.ReplaceAll(id, "_", " ")
 	}
 	return text
+}
+
+// meaning returns a sentence about a cause, a rule or a signal; "" if id is none of them.
+func meaning(id string) string {
+	if sentence, _ := cause.Meaning(id); sentence != "" {
+		return sentence
+	}
+	if r := rule.ByID(id); r != nil {
+		title, _, _ := strings.Cut(r.Doc, "\n")
+		return title
+	}
+	if i := slices.IndexFunc(signals.All, func(d signals.Doc) bool { return d.ID == id }); i >= 0 {
+		return signals.All[i].Doc
+	}
+	return ""
+}
+
+// phrase returns a sentence as the continuation of another one.
+func phrase(sentence string) string {
+	if sentence == "" {
+		return ""
+	}
+	return strings.ToLower(sentence[:1]) + strings.TrimSuffix(sentence[1:], ".")
+}
+
+// findings maps rules and signals to the words that follow one and several of their findings.
+var findings = map[string][2]string{
+	"missing_tool_reply":             {"tool call got no reply", "tool calls got no reply"},
+	signals.ReplyNeverArrived:        {"tool call got no reply", "tool calls got no reply"},
+	signals.MaskedFailure:            {"task ended on a failed call as if it had succeeded", "tasks ended on a failed call as if they had succeeded"},
+	signals.ConversationEndedOnError: {"task ended on a failed call as if it had succeeded", "tasks ended on a failed call as if they had succeeded"},
+	signals.RetryStorm:               {"rejected request was sent again and again", "rejected requests were sent again and again"},
+	signals.LatentViolation:          {"accepted request would be rejected by other providers", "accepted requests would be rejected by other providers"},
+}
+
+// Counted returns the words that follow a number of failures of ev, for example "calls failed" or "tool calls got no
+// reply".
+func (ev *Evidence) Counted(n uint64) string {
+	one, many := "call failed", "calls failed"
+	if len(ev.Rules) > 0 {
+		words, known := findings[ev.Rules[0]]
+		for _, id := range ev.Rules[1:] {
+			known = known && findings[id] == words
+		}
+		if one, many = words[0], words[1]; !known {
+			one, many = "finding of "+strings.Join(ev.Rules, ", "), "findings of "+strings.Join(ev.Rules, ", ")
+		}
+	}
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// ProviderChanged reports whether ev is about a provider that became stricter, which no deployment explains.
+func (ev *Evidence) ProviderChanged() bool {
+	return len(ev.Rules) == 1 && ev.Rules[0] == signals.ProviderTightened
+}
+
+// providerMessage matches the first message in a JSON body, which may be cut off.
+var providerMessage = regexp.MustCompile(`"(?:message|detail|error)"\s*:\s*"((?:[^"\\]|\\.)*)`)
+
+// ProviderMessage returns the message in a provider's error text: the value in a JSON body, or else the whole text.
+func ProviderMessage(text string) string {
+	if !strings.HasPrefix(strings.TrimLeft(text, " \r\n\t["), "{") {
+		return text
+	}
+	m := providerMessage.FindStringSubmatch(text)
+	if m == nil {
+		return text
+	}
+	var s string
+	if err := json.Unmarshal([]byte(`"`+m[1]+`"`), &s); err != nil || s == "" {
+		return text
+	}
+	return s
 }
 
 // Truncate shortens text to at most n characters; the last character of a shortened text is an ellipsis.

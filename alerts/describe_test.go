@@ -1,8 +1,14 @@
 package alerts
 
 import (
+	"os/exec"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/session"
 )
 
@@ -29,5 +35,74 @@ func TestDescription(t *testing.T) {
 	f(Share{Cause: "auth"}, "the provider refused the credentials")
 	f(Share{Cause: "auth", RootCause: "brand_new"}, "brand new")
 	f(Share{Cause: "brand_new"}, "brand new")
+	f(Share{Cause: "reply_never_arrived"}, "a tool call was never answered")
+	f(Share{Cause: "late_tool_reply"}, "tool reply after its call's turn was closed by another message") // only a rule
 	f(Share{}, "unknown cause")
+}
+
+func TestCounted(t *testing.T) {
+	f := func(n uint64, want string, rules ...string) {
+		t.Helper()
+		ev := Evidence{Rules: rules}
+		if got := ev.Counted(n); got != want {
+			t.Errorf("%v: %q, want %q", rules, got, want)
+		}
+	}
+	f(2, "calls failed")
+	f(1, "call failed")
+	f(1, "tool call got no reply", "reply_never_arrived")
+	f(6, "tool calls got no reply", "missing_tool_reply", "reply_never_arrived")
+	f(6, "findings of missing_tool_reply, retry_storm", "missing_tool_reply", "retry_storm")
+	f(1, "finding of empty_content", "empty_content")
+}
+
+func TestProviderMessage(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		if got := ProviderMessage(text); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+	f(`{"error":{"type":"x","message":"Say \"no\" \u2014 now"}}`, `Say "no" — now`)
+	f(`[{"error": {"code": 400, "message": "cut off in the mid`, "cut off in the mid")
+	f(`{"error":"invalid model"}`, "invalid model")
+	f(`{"detail":"Not Found"}`, "Not Found")
+	f(`{"code":17}`, `{"code":17}`)
+	f(`{"message":"cut off in an escape \u20`, `{"message":"cut off in an escape \u20`)
+	f(`upstream said "message": "x"`, `upstream said "message": "x"`)
+	f("", "")
+}
+
+// A shell passes the commands on unchanged, whatever the names of services and conversations.
+func TestCommands(t *testing.T) {
+	conversation, stage := `it's $HOME "a" \n *; rm -rf / # &`, "plan & <act>"
+	a := Alert{
+		Labels: map[string]string{"service": "shop", "stage": stage, "environment": "prod"}, StartsAt: time.Date(2026, 11, 21, 9, 21, 5, 0, time.UTC),
+		Evidence: Evidence{
+			Window: 10 * time.Minute, Failed: 6, Rules: []string{"missing_tool_reply", "reply_never_arrived"},
+			Example: &analyzer.Example{Exchange: "0193-1", Conversation: conversation},
+		},
+	}
+	var got []string
+	for _, c := range (Access{URL: "http://collector-1:8088"}).Commands(&a) {
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf '%s|' "+c).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, string(out))
+	}
+	want := []string{
+		"llmtap|show|0193-1|--url|http://collector-1:8088|",
+		"llmtap|show|" + conversation + "|--url|http://collector-1:8088|",
+		"llmtap|query|open_tool_calls|--service|shop|--stage|" + stage + "|--environment|prod|--since|2026-11-21T09:11:05Z|--url|http://collector-1:8088|",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	for _, id := range []string{"", "-x", "a`b`", "two\nlines", strings.Repeat("x", MaxID+1)} {
+		a.Evidence.Example = &analyzer.Example{Exchange: id}
+		if got := (Access{}).Commands(&a); len(got) != 1 || !strings.HasPrefix(got[0], "llmtap query") {
+			t.Errorf("%q: %q", id, got)
+		}
+	}
 }

@@ -54,11 +54,11 @@ type NotifierConfig interface {
 
 // NotifierOptions are the options shared by all notifiers of a process. All may be zero.
 type NotifierOptions struct {
-	Store       Store        // if nil, firing groups are notified again after a restart
-	ExternalURL string       // URL of llmtap's web pages; if empty, notifications contain no links
-	GroupBy     []string     // labels that group alerts, besides the alert's name
-	Client      *http.Client // if nil, NewClient is used
-	Logger      *slog.Logger // if nil, nothing is logged
+	Store   Store        // if nil, firing groups are notified again after a restart
+	Access  Access       // how readers reach llmtap
+	GroupBy []string     // labels that group alerts, besides the alert's name
+	Client  *http.Client // if nil, NewClient is used
+	Logger  *slog.Logger // if nil, nothing is logged
 }
 
 // SetDefaults replaces nil values.

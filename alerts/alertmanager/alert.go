@@ -3,6 +3,7 @@ package alertmanager
 import (
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,13 +41,13 @@ func fingerprint(kv map[string]string) string {
 
 // Alerts returns the alerts of g, in order of first firing. If several alerts have the same labels, only the last one
 // is returned, because the others ended before it began.
-func Alerts(g alerts.Group, externalURL string) []Alert {
+func Alerts(g alerts.Group, access alerts.Access) []Alert {
 	var out []Alert
 	at := map[string]int{}
 	for i := range g.Alerts {
 		a := &g.Alerts[i]
 		x := Alert{
-			Labels: labelsOf(a), Annotations: annotationsOf(a), GeneratorURL: link(a, externalURL),
+			Labels: labelsOf(a), Annotations: annotationsOf(a, access), GeneratorURL: link(a, access.ExternalURL),
 			StartsAt: a.StartsAt.UTC(), EndsAt: a.EndsAt.UTC(), id: a.ID(),
 		}
 		f := x.Fingerprint()
@@ -72,8 +73,8 @@ func labelsOf(a *alerts.Alert) map[string]string {
 }
 
 // annotationsOf returns the annotations of the rule, and the evidence as annotations. Evidence includes numbers,
-// causes, versions and ids, but not the contents of messages.
-func annotationsOf(a *alerts.Alert) map[string]string {
+// causes, versions, ids and the position of the defect, but neither the contents of messages nor the provider's text.
+func annotationsOf(a *alerts.Alert, access alerts.Access) map[string]string {
 	out := map[string]string{}
 	for k, v := range a.Annotations {
 		if !strings.HasPrefix(k, "llmtap_") { // only for the engine
@@ -86,8 +87,19 @@ func annotationsOf(a *alerts.Alert) map[string]string {
 		}
 	}
 	ev := &a.Evidence
-	if ev.Calls > 0 {
+	switch {
+	case len(ev.Rules) > 0:
+		add("calls", fmt.Sprintf("%d %s, in %d calls", ev.Failed, ev.Counted(ev.Failed), ev.Calls))
+	case ev.Calls > 0:
 		add("calls", fmt.Sprintf("%d of %d failed", ev.Failed, ev.Calls))
+	}
+	if !ev.LastFailed.IsZero() {
+		add("last_failure", ev.LastFailed.UTC().Format(time.RFC3339))
+		add("calls_since", strconv.FormatUint(ev.CallsSince, 10))
+	}
+	if len(ev.Shares) > 0 {
+		add("cause", alerts.Truncate(ev.Shares[0].Cause, alerts.MaxID))
+		add("root_cause", alerts.Truncate(ev.Shares[0].RootCause, alerts.MaxID))
 	}
 	var causes []string
 	for i, s := range ev.Shares {
@@ -103,7 +115,18 @@ func annotationsOf(a *alerts.Alert) map[string]string {
 		add("fix", s.Fix)
 	}
 	add("causes", strings.Join(causes, "; "))
-	if ev.Failed > 0 {
+	var versions []string
+	for _, v := range ev.Versions {
+		switch {
+		case v.Version == "":
+		case v.Failed == 0:
+			versions = append(versions, fmt.Sprintf("none in %s (%d calls)", v.Version, v.Calls))
+		default:
+			versions = append(versions, fmt.Sprintf("%s: %d in %d calls", v.Version, v.Failed, v.Calls))
+		}
+	}
+	add("versions", strings.Join(versions, "; "))
+	if ev.Failed > 0 && !ev.ProviderChanged() {
 		first, clean := ev.Regression()
 		add("first_version", first)
 		add("last_clean_version", clean)
@@ -111,7 +134,20 @@ func annotationsOf(a *alerts.Alert) map[string]string {
 	if x := ev.Example; x != nil {
 		add("conversation", alerts.Truncate(x.Conversation, alerts.MaxID))
 		add("exchange", alerts.Truncate(x.Exchange, alerts.MaxID))
+		add("rule", alerts.Truncate(x.Rule, alerts.MaxID))
+		if x.Message >= 0 && x.Rule != "" {
+			add("message_index", strconv.Itoa(x.Message))
+		}
+		add("tool", alerts.Truncate(x.ToolName, alerts.MaxID))
+		add("tool_call_id", alerts.Truncate(x.ToolCallID, alerts.MaxID))
+		add("example", strings.TrimSpace(x.Summary+"\n"+x.Evidence))
 		add("fix", x.Fix)
+	}
+	if commands := access.Commands(a); len(commands) > 0 {
+		if access.Host != "" {
+			add("commands_host", access.Host)
+		}
+		add("commands", strings.Join(commands, "\n"))
 	}
 	if a.FoundLate {
 		add("found_late", "llmtap evaluated this period with more than a minute of delay")

@@ -59,7 +59,7 @@ func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
 	for _, u := range c.URLs {
 		base := strings.TrimRight(u, "/") + "/api/v2/"
 		n := &Notifier{
-			url: base + "alerts", token: token, externalURL: o.ExternalURL, client: o.Client,
+			url: base + "alerts", token: token, access: o.Access, client: o.Client,
 			records: alerts.NewRecords[known](o.Store, "alertmanager", base+"alerts\n", o.Logger),
 		}
 		check := func(ctx context.Context) (string, error) {

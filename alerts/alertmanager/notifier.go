@@ -22,8 +22,9 @@ const (
 
 // A Notifier sends alerts to one Alertmanager. It is safe for concurrent use; calls are serialized.
 type Notifier struct {
-	url, token, externalURL string
-	client                  *http.Client
+	url, token string
+	access     alerts.Access
+	client     *http.Client
 
 	mu      sync.Mutex // guards records and serializes calls
 	records *alerts.Records[known]
@@ -48,7 +49,7 @@ func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	before, _ := n.records.Load(ctx, g.Key)
-	list, after := plan(g, n.externalURL, before, time.Now().UTC())
+	list, after := plan(g, n.access, before, time.Now().UTC())
 	if len(list) == 0 {
 		return nil
 	}
@@ -77,7 +78,7 @@ func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 }
 
 // plan returns the alerts to send for g at now, and the alerts that Alertmanager knows once it has accepted them.
-func plan(g alerts.Group, externalURL string, before known, now time.Time) ([]Alert, known) {
+func plan(g alerts.Group, access alerts.Access, before known, now time.Time) ([]Alert, known) {
 	current := map[string]bool{} // fingerprints of alerts that are not inhibited by a higher severity
 	for _, a := range g.Current() {
 		current[fingerprint(labelsOf(&a))] = true
@@ -85,7 +86,7 @@ func plan(g alerts.Group, externalURL string, before known, now time.Time) ([]Al
 	until := now.Add(validity)
 	after := known{}
 	var list []Alert
-	for _, a := range Alerts(g, externalURL) {
+	for _, a := range Alerts(g, access) {
 		k, sent := before[a.id]
 		switch {
 		case a.EndsAt.IsZero():

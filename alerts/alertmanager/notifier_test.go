@@ -4,14 +4,18 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
@@ -52,7 +56,7 @@ func (f *fake) last() []Alert { return f.posts[len(f.posts)-1] }
 func newNotifier(t *testing.T, f *fake, store alerts.Store) *Notifier {
 	t.Helper()
 	cfg := Config{URLs: []string{"http://alertmanager.example.com/am/"}, Token: "t0k3n"}
-	list, err := cfg.Receivers(alerts.NotifierOptions{Store: store, ExternalURL: "https://llmtap.example.com/", Client: &http.Client{Transport: f}})
+	list, err := cfg.Receivers(alerts.NotifierOptions{Store: store, Access: alerts.Access{ExternalURL: "https://llmtap.example.com/"}, Client: &http.Client{Transport: f}})
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
@@ -96,7 +100,7 @@ func TestWire(t *testing.T) {
 	warning.Evidence = alerts.Evidence{}
 	g := group(resolved(incident(start.Add(-time.Hour)), start.Add(-time.Minute)), incident(start), warning)
 	before := known{warning.ID(): {Until: start}}
-	list, _ := plan(g, "https://llmtap.example.com/", before, start.Add(2*time.Minute))
+	list, _ := plan(g, alerts.Access{ExternalURL: "https://llmtap.example.com/"}, before, start.Add(2*time.Minute))
 	got, err := json.MarshalIndent(list, "", "  ")
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +248,7 @@ func TestHostileContent(t *testing.T) {
 	for range 20 {
 		list = append(list, a)
 	}
-	for _, x := range append(Alerts(group(list...), "https://llmtap.example.com"), Alerts(alerts.Group{Alerts: make([]alerts.Alert, 2)}, "")...) {
+	for _, x := range append(Alerts(group(list...), alerts.Access{ExternalURL: "https://llmtap.example.com"}), Alerts(alerts.Group{Alerts: make([]alerts.Alert, 2)}, alerts.Access{})...) {
 		b, err := json.Marshal(x)
 		if err != nil || len(b) > 50_000 {
 			t.Errorf("%d bytes, %v", len(b), err)
@@ -278,5 +282,39 @@ func TestTokenFile(t *testing.T) {
 	}
 	if err := (Config{Token: "abc"}).Validate(); err == nil {
 		t.Error("a token without a URL was accepted")
+	}
+}
+
+// The annotations have the facts of the other messages: cause, versions, last failure, example, fix and commands. They have no
+// contents of messages and no text of a provider.
+func TestAnnotations(t *testing.T) {
+	raw, err := os.ReadFile("../rules/testdata/fired/MissingToolReplies.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a alerts.Alert
+	if err := json.Unmarshal(raw, &a); err != nil {
+		t.Fatal(err)
+	}
+	got := Alerts(alerts.Group{Alerts: []alerts.Alert{a}}, alerts.Access{URL: "http://collector-1:8088"})[0].Annotations
+	keys := []string{
+		"calls", "calls_since", "cause", "causes", "commands", "conversation", "description", "example", "exchange", "first_version", "fix",
+		"last_failure", "message_index", "root_cause", "rule", "runbook", "summary", "tool", "tool_call_id", "versions",
+	}
+	if diff := cmp.Diff(keys, slices.Sorted(maps.Keys(got))); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	for k, want := range map[string]string{
+		"calls": "5 tool calls got no reply, in 30 calls", "cause": "missing_tool_reply", "root_cause": "tool_skipped_or_interrupted",
+		"versions": "1.4.0: 5 in 30 calls", "tool": "read_file", "rule": "missing_tool_reply",
+	} {
+		if got[k] != want {
+			t.Errorf("%s is %q, want %q", k, got[k], want)
+		}
+	}
+	for k, v := range got {
+		if strings.Contains(v, "must be followed") {
+			t.Errorf("%s has the provider's text: %s", k, v)
+		}
 	}
 }

@@ -117,7 +117,7 @@ receivers: [{name: hook, webhook_configs: [{url: "%s/hook", send_resolved: true}
 func TestRealAlertmanager(t *testing.T) {
 	h := &hook{t: t}
 	base := serve(t, h)
-	list, err := alertmanager.Config{URLs: []string{base}}.Receivers(alerts.NotifierOptions{ExternalURL: "https://llmtap.example.com"})
+	list, err := alertmanager.Config{URLs: []string{base}}.Receivers(alerts.NotifierOptions{Access: alerts.Access{ExternalURL: "https://llmtap.example.com"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestRealAlertmanager(t *testing.T) {
 	if len(m.Alerts) != 1 || m.Alerts[0].Annotations["summary"] != "planner fails" || m.Version != "4" {
 		t.Errorf("received %+v", m)
 	}
-	if want := alertmanager.Alerts(alerts.Group{Alerts: []alerts.Alert{a}}, "")[0]; m.Alerts[0].Fingerprint != want.Fingerprint() {
+	if want := alertmanager.Alerts(alerts.Group{Alerts: []alerts.Alert{a}}, alerts.Access{})[0]; m.Alerts[0].Fingerprint != want.Fingerprint() {
 		t.Errorf("fingerprint %s, ours is %s", m.Alerts[0].Fingerprint, want.Fingerprint())
 	}
 

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
 	protocol "github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/event"
@@ -160,6 +161,16 @@ type recorder struct{ err error }
 
 func (r recorder) RecordAlert(context.Context, alerts.Alert) error { return r.err }
 
+// fired returns the JSON of an alert. Package slack renders the files.
+func fired(t *testing.T, a alerts.Alert) string {
+	t.Helper()
+	b, err := json.MarshalIndent(a, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b) + "\n"
+}
+
 const storeIsDown = "ClickHouse does not answer"
 
 // Each rule about calls fires on tallies of real events, and does not fire on similar harmless ones. With the store down it fires
@@ -213,6 +224,7 @@ func TestPipeline(t *testing.T) {
 			if diff := cmp.Diff(up.first, down.first, cmpopts.IgnoreFields(alerts.Alert{}, "Unavailable")); diff != "" {
 				t.Errorf("fired (-with the store +without)\n%s", diff)
 			}
+			alertstest.Golden(t, "fired/"+rule+".json", fired(t, up.first[rule]))
 			if p, _ := play(t, false, near); slices.Contains(p.fired, rule) {
 				t.Error("it fires on harmless events")
 			}

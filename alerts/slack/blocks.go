@@ -9,7 +9,6 @@ import (
 	"github.com/slack-go/slack"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/analyzer"
 )
 
 const (
@@ -27,7 +26,7 @@ type message struct {
 }
 
 // render returns the message of g.
-func render(g alerts.Group, externalURL string) message {
+func render(g alerts.Group, access alerts.Access) message {
 	current := g.Current()
 	var m message
 	title := groupHeadline(g, current)
@@ -44,7 +43,7 @@ func render(g alerts.Group, externalURL string) message {
 			}
 			m.section("", icon(a)+" *"+strings.ReplaceAll(escape(headline(a)), "*", "∗")+"*")
 		}
-		m.alert(a, externalURL)
+		m.alert(a, access)
 	}
 	if i := slices.IndexFunc(current, func(a alerts.Alert) bool { return a.Unavailable != "" }); i >= 0 {
 		m.section("", ":warning: "+plain(current[i].Unavailable, maxText))
@@ -62,13 +61,15 @@ func render(g alerts.Group, externalURL string) message {
 }
 
 // alert adds the sections about one alert.
-func (m *message) alert(a alerts.Alert, externalURL string) {
-	m.section("", since(a))
+func (m *message) alert(a alerts.Alert, access alerts.Access) {
 	ev := a.Evidence
-	if len(ev.Shares) > 0 {
-		m.section("Why", bullets(why(ev))...)
-	} else if d := a.Annotations["description"]; d != "" {
-		m.section("Why", plain(d, maxText))
+	m.section("", append(since(a), lastFailure(a)...)...)
+	var reasons []string
+	if d := a.Annotations["description"]; d != "" && (len(ev.Shares) == 0 || ev.ProviderChanged()) {
+		reasons = append(reasons, plain(d, maxText))
+	}
+	if reasons = append(reasons, bullets(why(ev))...); len(reasons) > 0 {
+		m.section("Why", reasons...)
 	}
 	if ev.Failed > 0 {
 		m.section("Whose change", bullets(whoseChange(ev, a.StartsAt))...)
@@ -76,7 +77,7 @@ func (m *message) alert(a alerts.Alert, externalURL string) {
 	if x := ev.Example; x != nil {
 		m.section("Proof", append(proof(x), furtherExamples(ev.More)...)...)
 	} else if ev.Failed > 0 {
-		m.section("Proof", "No example of these calls is available.")
+		m.section("Proof", "No example is available.")
 	}
 	if fix := fix(a); fix != "" {
 		title := "What to do"
@@ -85,7 +86,7 @@ func (m *message) alert(a alerts.Alert, externalURL string) {
 		}
 		m.section(title, plain(fix, maxText))
 	}
-	if lines := links(a, externalURL); len(lines) > 0 {
+	if lines := links(a, access); len(lines) > 0 {
 		m.section("Investigate", lines...)
 	}
 }
@@ -156,23 +157,24 @@ func headline(a alerts.Alert) string {
 		word = "RESOLVED"
 	}
 	text := counts(a)
-	if service := a.Labels["service"]; service == "" || !strings.Contains(text, service) { // summaries often contain the service
+	if service := a.Labels["service"]; service == "" || !strings.Contains(text, service) { // a summary may contain it
 		text = subject(a) + ": " + text
 	}
 	return oneLine(word+" "+text, maxHeader)
 }
 
 func counts(a alerts.Alert) string {
-	ev := a.Evidence
+	ev, when := a.Evidence, ""
+	if a.State == alerts.Resolved {
+		when = " at the peak"
+	}
 	switch {
-	case ev.Failed > 0 && ev.Calls > 0:
-		when := ""
-		if a.State == alerts.Resolved {
-			when = " at the peak"
-		}
+	case ev.Failed > 0 && len(ev.Rules) > 0 && !ev.ProviderChanged():
+		return fmt.Sprintf("%s %s, in %s calls%s", number(ev.Failed), ev.Counted(ev.Failed), number(ev.Calls), when)
+	case ev.Failed > 0 && ev.Calls > 0 && len(ev.Rules) == 0:
 		return fmt.Sprintf("%s of %s calls failed%s (%s)", number(ev.Failed), number(ev.Calls), when, percent(ev.Failed, ev.Calls))
 	case a.Annotations["summary"] != "":
-		return a.Annotations["summary"]
+		return strings.TrimPrefix(a.Annotations["summary"], a.Labels["service"]+"/"+a.Labels["stage"]+": ")
 	}
 	return fmt.Sprintf("%s (value %.4g)", a.Name, a.Value)
 }
@@ -191,140 +193,4 @@ func subject(a alerts.Alert) string {
 		return service + stage
 	}
 	return a.Name
-}
-
-func since(a alerts.Alert) string {
-	var b strings.Builder
-	if a.State == alerts.Resolved {
-		fmt.Fprintf(&b, "*From* %s *to* %s (%s)", date(a.StartsAt), clock(a.EndsAt), duration(a.EndsAt.Sub(a.StartsAt)))
-	} else {
-		fmt.Fprintf(&b, "*Since* %s", date(a.StartsAt))
-		if d := a.UpdatedAt.Sub(a.StartsAt); d > 0 {
-			fmt.Fprintf(&b, " (%s)", duration(d))
-		}
-	}
-	if a.Evidence.Window > 0 && a.Evidence.Calls > 0 {
-		fmt.Fprintf(&b, " · window %s", duration(a.Evidence.Window))
-	}
-	for _, l := range []string{"service", "environment", "stage"} {
-		if v := a.Labels[l]; v != "" {
-			fmt.Fprintf(&b, " · %s %s", l, code(v))
-		}
-	}
-	fmt.Fprintf(&b, " · rule %s", code(a.Name))
-	if a.FoundLate {
-		b.WriteString("\n:hourglass: Found late: llmtap evaluated this period with more than a minute of delay.")
-	}
-	return b.String()
-}
-
-// why returns one line per cause, largest share first.
-func why(ev alerts.Evidence) []string {
-	var lines []string
-	rest := ev.Failed
-	for i, s := range ev.Shares {
-		if i == maxShares {
-			lines = append(lines, fmt.Sprintf("%s of %s: other causes", number(rest), number(ev.Failed)))
-			break
-		}
-		rest -= min(rest, s.Failed)
-		line := fmt.Sprintf("%s of %s: %s", number(s.Failed), number(ev.Failed), plain(s.Description(), maxText))
-		if id := s.ID(); id != "" {
-			line += " (" + code(id) + ")"
-		}
-		lines = append(lines, line)
-	}
-	return lines
-}
-
-// fix returns the fix for the largest share, or else the rule's runbook.
-func fix(a alerts.Alert) string {
-	if len(a.Evidence.Shares) > 0 && a.Evidence.Shares[0].Fix != "" {
-		return a.Evidence.Shares[0].Fix
-	}
-	return a.Annotations["runbook"]
-}
-
-// proof returns the lines about one failed call: where it was seen, the defect and the provider's answer.
-func proof(x *analyzer.Example) []string {
-	lines := []string{"In " + place(x)}
-	if x.Summary != "" {
-		lines = append(lines, plain(x.Summary, maxText))
-	}
-	if x.Evidence != "" {
-		lines = append(lines, plain(x.Evidence, maxText))
-	}
-	switch {
-	case x.ErrorText != "" && x.Status > 0:
-		lines = append(lines, fmt.Sprintf("The provider answered %d:", x.Status), "> "+plain(x.ErrorText, maxText))
-	case x.ErrorText != "":
-		lines = append(lines, "The provider did not answer:", "> "+plain(x.ErrorText, maxText))
-	case x.Status > 0:
-		lines = append(lines, fmt.Sprintf("The provider answered %d without an error text.", x.Status))
-	}
-	return lines
-}
-
-// place returns where an example was seen.
-func place(x *analyzer.Example) string {
-	where := fmt.Sprintf("conversation %s", code(x.Conversation))
-	if x.Conversation == "" {
-		where = fmt.Sprintf("exchange %s", code(x.Exchange))
-	}
-	if x.Message >= 0 && x.Rule != "" {
-		where += fmt.Sprintf(", `messages[%d]`", x.Message)
-	}
-	if x.ToolCallID != "" {
-		where += ", tool call " + code(x.ToolCallID)
-	}
-	if x.Rule != "" {
-		where += ", rule " + code(x.Rule)
-	}
-	return where
-}
-
-// furtherExamples returns one line for each further example.
-func furtherExamples(more []*analyzer.Example) []string {
-	var lines []string
-	for _, x := range more {
-		line := "Also in " + place(x)
-		if x.Summary == "" && x.ErrorText != "" {
-			line += ": " + plain(x.ErrorText, maxName)
-		}
-		lines = append(lines, line)
-	}
-	return lines
-}
-
-// links returns a link to the conversation's page, if any, and the commands for an investigation.
-func links(a alerts.Alert, externalURL string) []string {
-	var lines, commands []string
-	usable := func(id string) bool { return id != "" && !strings.ContainsAny(id, "`\n\r") && len(id) <= alerts.MaxID }
-	add := func(text, id string) {
-		if usable(id) {
-			commands = append(commands, fmt.Sprintf(text, escape(shell(id))))
-		}
-	}
-	if x := a.Evidence.Example; x != nil {
-		if u := alerts.ConversationURL(externalURL, x.Conversation); u != "" {
-			lines = append(lines, fmt.Sprintf("<%s|Open the conversation>", escape(u)))
-		}
-		add("llmtap show %s # the call, with the defect marked", x.Exchange)
-		add("llmtap show %s # the conversation", x.Conversation)
-	}
-	query := "llmtap query causes"
-	if a.Evidence.Failed == 0 {
-		query = "llmtap query finding_examples"
-	}
-	if service, stage := a.Labels["service"], a.Labels["stage"]; usable(service) {
-		query += " --service " + escape(shell(service))
-		if usable(stage) {
-			query += " --stage " + escape(shell(stage))
-		}
-		commands = append(commands, query)
-	}
-	if len(commands) > 0 {
-		lines = append(lines, "```"+strings.Join(commands, "\n")+"```")
-	}
-	return lines
 }

@@ -15,14 +15,23 @@ const recent = 24 * time.Hour
 // noDeployment lists causes that a deployment of the agent cannot explain.
 var noDeployment = []string{"rate_limit", "server_error", "no_response", "stream_error", "content_policy", "billing"}
 
-// failures returns the number of failed calls and of all calls of one version as text.
-func failures(v alerts.VersionCount) string {
+// failures returns the number of failures and calls of one version of ev as text.
+func failures(ev alerts.Evidence, v alerts.VersionCount) string {
+	switch {
+	case v.Failed == 0:
+		return fmt.Sprintf("none in %s (%s)", code(v.Version), calls(v.Calls))
+	case len(ev.Rules) > 0:
+		return fmt.Sprintf("%s: %s in %s", code(v.Version), number(v.Failed), calls(v.Calls))
+	}
 	return fmt.Sprintf("%s: %s of %s calls failed", code(v.Version), number(v.Failed), number(v.Calls))
 }
 
 // whoseChange returns the lines about the responsible change: first from the ledger, then the versions in the window
 // that fail, then the versions that do not.
 func whoseChange(ev alerts.Evidence, start time.Time) []string {
+	if ev.ProviderChanged() {
+		return []string{"the provider's: it accepted such requests from the same version before"}
+	}
 	if len(ev.Versions) == 1 && ev.Versions[0].Version == "" {
 		return []string{"unknown: the agent reports no service version (set `service.version` in `OTEL_RESOURCE_ATTRIBUTES`)"}
 	}
@@ -45,12 +54,15 @@ func whoseChange(ev alerts.Evidence, start time.Time) []string {
 		if len(lines) == limit {
 			break
 		}
-		s := failures(v)
+		s := failures(ev, v)
 		if len(failing) == 1 && len(clean) > 0 {
 			s = "only in " + s
 		}
 		if !v.FirstSeen.IsZero() && !slices.Contains(firsts, v.Version) {
 			s += ", first call " + date(v.FirstSeen)
+		}
+		if len(failing) > 1 && v.CallsSince > 0 && ev.LastFailed.Sub(v.LastFailed) >= quiet {
+			s += fmt.Sprintf(", none since %s in %s", clock(v.LastFailed), calls(v.CallsSince))
 		}
 		lines = append(lines, s)
 	}
@@ -58,7 +70,11 @@ func whoseChange(ev alerts.Evidence, start time.Time) []string {
 		if len(lines) == limit {
 			break
 		}
-		lines = append(lines, failures(v))
+		s := failures(ev, v)
+		if v.FirstSeen.After(start) {
+			s += ", first call " + date(v.FirstSeen)
+		}
+		lines = append(lines, s)
 	}
 	if len(failing) > 1 && len(clean) == 0 && !known {
 		lines = append(lines, "all versions fail, so a single deployment is not the cause")

@@ -63,7 +63,7 @@ func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
 	}
 	o.SetDefaults()
 	n := &Notifier{
-		channel: c.Channel, externalURL: o.ExternalURL, log: o.Logger, limited: map[string]time.Time{},
+		channel: c.Channel, access: o.Access, log: o.Logger, limited: map[string]time.Time{},
 		api:     slack.New(token, slack.OptionAPIURL(strings.TrimRight(c.APIURL, "/")+"/"), slack.OptionHTTPClient(o.Client)),
 		records: alerts.NewRecords[*record](o.Store, "slack", "", o.Logger),
 	}

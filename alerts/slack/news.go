@@ -47,7 +47,7 @@ func facts(a alerts.Alert) []fact {
 	}
 	for _, v := range ev.Versions {
 		if ev.Material(v.Failed) {
-			out = append(out, fact{"version " + v.Version, "Now also in " + failures(v)})
+			out = append(out, fact{"version " + v.Version, "Now also in " + failures(ev, v)})
 		}
 	}
 	return out
@@ -68,7 +68,8 @@ func news(g alerts.Group, before map[string]sentState) []string {
 			out = append(out, icon(a)+" "+escape(headline(a)))
 			continue
 		case a.State == alerts.Resolved && was.State == alerts.Firing:
-			out = append(out, fmt.Sprintf("%s %sResolved after %s: %s", icon(a), name, duration(a.EndsAt.Sub(a.StartsAt)), escape(counts(a))))
+			line := fmt.Sprintf("%s %sResolved after %s: %s", icon(a), name, duration(a.EndsAt.Sub(a.StartsAt)), escape(counts(a)))
+			out = append(out, append([]string{line}, lastFailure(a)...)...)
 			continue
 		case a.State == alerts.Resolved:
 			continue
@@ -89,7 +90,8 @@ func reminder(g alerts.Group) []string {
 	var out []string
 	for _, a := range g.Current() {
 		if a.State == alerts.Firing {
-			out = append(out, fmt.Sprintf(":bell: Still firing after %s: %s", duration(a.UpdatedAt.Sub(a.StartsAt)), escape(headline(a))))
+			line := fmt.Sprintf(":bell: Still firing after %s: %s", duration(a.UpdatedAt.Sub(a.StartsAt)), escape(headline(a)))
+			out = append(out, append([]string{line}, lastFailure(a)...)...)
 		}
 	}
 	return out

@@ -26,9 +26,10 @@ const (
 
 // A Notifier sends alert groups to one Slack channel. It is safe for concurrent use; calls are serialized.
 type Notifier struct {
-	channel, externalURL string
-	api                  *slack.Client
-	log                  *slog.Logger
+	channel string
+	access  alerts.Access
+	api     *slack.Client
+	log     *slog.Logger
 
 	mu      sync.Mutex // guards the rest, and serializes calls
 	records *alerts.Records[*record]
@@ -70,7 +71,7 @@ func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 
 // show posts or edits the message and replies in its thread.
 func (n *Notifier) show(ctx context.Context, g alerts.Group, r *record) error {
-	m := render(g, n.externalURL)
+	m := render(g, n.access)
 	if r.TS == "" {
 		if found, err := n.find(ctx, r); err != nil {
 			return err

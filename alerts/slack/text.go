@@ -90,14 +90,3 @@ func date(t time.Time) string {
 func clock(t time.Time) string {
 	return fmt.Sprintf("<!date^%d^{time_secs}|%s>", t.Unix(), t.UTC().Format("15:04:05 UTC"))
 }
-
-// shell quotes an argument of a shell command if necessary.
-func shell(arg string) string {
-	safe := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._:/@-", r)
-	}
-	if arg != "" && strings.IndexFunc(arg, func(r rune) bool { return !safe(r) }) < 0 {
-		return arg
-	}
-	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
-}

@@ -35,16 +35,16 @@ type Alert struct {
 }
 
 // newMessage returns the message for g. It depends only on the state of g and the other arguments.
-func newMessage(g alerts.Group, groupBy []string, externalURL string) *Message {
+func newMessage(g alerts.Group, groupBy []string, access alerts.Access) *Message {
 	m := &Message{
 		Receiver: "llmtap", Version: "4", Status: string(alerts.Resolved), GroupKey: g.Key, Alerts: []Alert{},
-		ExternalURL: strings.TrimRight(externalURL, "/"),
+		ExternalURL: strings.TrimRight(access.ExternalURL, "/"),
 		GroupLabels: map[string]string{}, CommonLabels: map[string]string{}, CommonAnnotations: map[string]string{},
 	}
 	if g.Firing() {
 		m.Status = string(alerts.Firing)
 	}
-	for i, a := range alertmanager.Alerts(g, externalURL) {
+	for i, a := range alertmanager.Alerts(g, access) {
 		status := alerts.Resolved
 		if a.EndsAt.IsZero() {
 			status = alerts.Firing

@@ -36,7 +36,7 @@ func (n *Notifier) Pace() alerts.Pace { return alerts.Pace{NewsOnly: true} }
 
 // Notify posts the state of g.
 func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
-	body, err := json.Marshal(newMessage(g, n.opts.GroupBy, n.opts.ExternalURL))
+	body, err := json.Marshal(newMessage(g, n.opts.GroupBy, n.opts.Access))
 	if err != nil {
 		return fmt.Errorf("encode alert group: %w", err)
 	}

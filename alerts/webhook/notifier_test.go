@@ -67,7 +67,7 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 func newNotifier(t *testing.T, r *receiver) *Notifier {
 	t.Helper()
 	list, err := Config{URL: "https://hooks.example.com/T0K3N", Secret: signingKey}.Receivers(alerts.NotifierOptions{
-		Client: &http.Client{Transport: r}, GroupBy: []string{"service", "stage", "component"}, ExternalURL: "https://llmtap.example.com/",
+		Client: &http.Client{Transport: r}, GroupBy: []string{"service", "stage", "component"}, Access: alerts.Access{ExternalURL: "https://llmtap.example.com/"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestMessage(t *testing.T) {
 	over := incident("executor", start.Add(-time.Minute))
 	over.State, over.EndsAt = alerts.Resolved, start
 	g := alerts.Group{Key: `StageFailureRate{service="checkout-agent"}`, Alerts: []alerts.Alert{over, incident("planner", start)}}
-	got, err := json.MarshalIndent(newMessage(g, []string{"service", "stage"}, "https://llmtap.example.com/"), "", "  ")
+	got, err := json.MarshalIndent(newMessage(g, []string{"service", "stage"}, alerts.Access{ExternalURL: "https://llmtap.example.com/"}), "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/heartbeat"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/loopback"
 )
 
 // A Receiver is a configured receiver of notifications.
@@ -20,7 +24,7 @@ type Receiver struct {
 // Receivers returns the configured receivers. It does not connect to them.
 func Receivers(cfg *config.Config, store alerts.Store, logger *slog.Logger) ([]Receiver, error) {
 	o := alerts.NotifierOptions{
-		Store: store, ExternalURL: cfg.UI.ExternalURL, GroupBy: append(slices.Clone(cfg.Alerts.GroupBy), healthLabel), Logger: logger,
+		Store: store, Access: access(cfg.UI.ExternalURL, cfg.Listen), GroupBy: append(slices.Clone(cfg.Alerts.GroupBy), healthLabel), Logger: logger,
 	}
 	var all []Receiver
 	for kind, n := range cfg.Notifiers() {
@@ -35,6 +39,31 @@ func Receivers(cfg *config.Config, store alerts.Store, logger *slog.Logger) ([]R
 	return all, nil
 }
 
+// access returns how the readers of notifications reach a collector that listens on listen. Commands find a collector on
+// the default address of their host by themselves.
+func access(externalURL, listen string) alerts.Access {
+	if externalURL != "" {
+		return alerts.Access{ExternalURL: externalURL, URL: strings.TrimRight(externalURL, "/")}
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		name = "the host of llmtap"
+	}
+	host, port, _ := net.SplitHostPort(listen)
+	ip := net.ParseIP(host)
+	switch {
+	case listen == config.Default().Listen:
+		return alerts.Access{Host: name}
+	case loopback.Is(host):
+		return alerts.Access{Host: name, URL: "http://" + listen}
+	case host != "" && (ip == nil || !ip.IsUnspecified()):
+		return alerts.Access{URL: "http://" + listen}
+	case err != nil:
+		return alerts.Access{Host: name, URL: "http://127.0.0.1:" + port}
+	}
+	return alerts.Access{URL: "http://" + net.JoinHostPort(name, port)}
+}
+
 // Heartbeat returns the receiver of heartbeats, if one is configured.
 func Heartbeat(cfg *config.Config) []Receiver {
 	if u := cfg.Alerts.HeartbeatURL; u != "" {
@@ -45,7 +74,9 @@ func Heartbeat(cfg *config.Config) []Receiver {
 
 // notifiers returns the log notifier, the notifiers in c.opts and the configured notifiers.
 func (c *Collector) notifiers(store alerts.Store) ([]alerts.Notifier, error) {
-	configured, err := Receivers(&c.cfg, store, c.logger)
+	cfg := c.cfg
+	cfg.Listen = c.httpAddr() // with the port that was chosen for port 0
+	configured, err := Receivers(&cfg, store, c.logger)
 	if err != nil {
 		return nil, err
 	}

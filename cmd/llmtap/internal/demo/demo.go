@@ -183,8 +183,7 @@ func (d *demo) Notify(_ context.Context, g alerts.Group) error {
 		}
 		if !known {
 			d.alerts = append(d.alerts, a)
-			d.progress("ALERT %s (%s): %s/%s, %d of %d calls failed", a.Name, a.Labels["severity"], a.Labels["service"], a.Labels["stage"],
-				a.Evidence.Failed, a.Evidence.Calls)
+			d.progress("ALERT %s (%s): %s", a.Name, a.Labels["severity"], a.Annotations["summary"])
 		}
 	}
 	return nil

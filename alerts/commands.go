@@ -1,0 +1,85 @@
+package alerts
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/signals"
+)
+
+// Access is how the readers of a notification reach llmtap.
+type Access struct {
+	ExternalURL string // base URL of the web pages; empty: notifications contain no links
+	URL         string // value of the flag --url in commands; empty if commands find the collector without it
+	Host        string // host on which the commands must run; empty if they run on any host
+}
+
+// queries maps the rules and signals of an alert to the query that lists their findings.
+var queries = map[string]string{
+	"missing_tool_reply":             "open_tool_calls",
+	signals.ReplyNeverArrived:        "open_tool_calls",
+	signals.MaskedFailure:            "masked_failures",
+	signals.ConversationEndedOnError: "masked_failures",
+	signals.RetryStorm:               "wasted_retries",
+	signals.LatentViolation:          "latent_violations",
+	signals.ProviderTightened:        "provider_changes",
+}
+
+// Commands returns the commands that investigate a, quoted for a POSIX shell: they print the example's call and
+// conversation, and query the failures of the service, stage and environment since the start of the window. Ids that Slack
+// or a shell could change are omitted.
+func (x Access) Commands(a *Alert) []string {
+	var out []string
+	add := func(args ...string) {
+		if x.URL != "" {
+			args = append(args, "--url", x.URL)
+		}
+		for i := range args {
+			args[i] = quote(args[i])
+		}
+		out = append(out, "llmtap "+strings.Join(args, " "))
+	}
+	if ex := a.Evidence.Example; ex != nil {
+		for _, id := range []string{ex.Exchange, ex.Conversation} {
+			if usable(id) {
+				add("show", id)
+			}
+		}
+	}
+	if a.Evidence.Failed == 0 || !usable(a.Labels["service"]) {
+		return out
+	}
+	query := []string{"query", "causes"}
+	if rules := a.Evidence.Rules; len(rules) > 0 {
+		if name := queries[rules[0]]; name != "" {
+			query[1] = name
+		} else {
+			query = []string{"query", "finding_examples", "--rule", rules[0]}
+		}
+	}
+	for _, name := range []string{"service", "stage", "environment"} {
+		if v := a.Labels[name]; usable(v) {
+			query = append(query, "--"+name, v)
+		}
+	}
+	query = append(query, "--since", a.StartsAt.Add(-a.Evidence.Window).UTC().Format(time.RFC3339))
+	add(query...)
+	return out
+}
+
+// usable reports whether a command may contain v.
+func usable(v string) bool {
+	return v != "" && len(v) <= MaxID && v[0] != '-' && !slices.ContainsFunc([]byte(v), func(b byte) bool { return b < ' ' || b == '`' || b == 0x7f })
+}
+
+// quote quotes an argument of a shell command if necessary.
+func quote(arg string) string {
+	safe := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._:/@-", r)
+	}
+	if arg != "" && !strings.ContainsFunc(arg, func(r rune) bool { return !safe(r) }) {
+		return arg
+	}
+	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+}
