@@ -140,7 +140,7 @@ func annotationsOf(a *alerts.Alert, access alerts.Access) map[string]string {
 		}
 		add("tool", alerts.Truncate(x.ToolName, alerts.MaxID))
 		add("tool_call_id", alerts.Truncate(x.ToolCallID, alerts.MaxID))
-		add("example", strings.TrimSpace(x.Summary+"\n"+x.Evidence))
+		add("example", x.Summary)
 		add("fix", x.Fix)
 	}
 	if commands := access.Commands(a); len(commands) > 0 {

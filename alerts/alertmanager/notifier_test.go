@@ -80,7 +80,7 @@ func incident(at time.Time) alerts.Alert {
 				{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save", Failed: 380, Fix: "Save the message with its tool_calls.", FirstVersion: "2.4.0", LastClean: "2.3.9"},
 				{Cause: "rate_limit", Failed: 32},
 			},
-			Example: &analyzer.Example{Conversation: "order/7781", Exchange: "0197-a", Evidence: "never sent"},
+			Example: &analyzer.Example{Conversation: "order/7781", Exchange: "0197-a", Summary: "message 3 has no call", Evidence: "never sent"},
 		},
 	}
 }
