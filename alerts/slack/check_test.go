@@ -1,6 +1,7 @@
 package slack
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,33 +11,89 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 )
 
-func TestCheck(t *testing.T) {
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer := `{"ok":false,"error":"invalid_auth"}`
-		if r.URL.Path == "/api/auth.test" && (r.FormValue("token") == "xoxb-1" || r.Header.Get("Authorization") == "Bearer xoxb-1") {
-			answer = `{"ok":true,"team":"Acme","user":"llmtap","team_id":"T1","user_id":"U1"}`
+// checkServer is a Slack API with one valid token. The answers are Slack's, as documented for each method.
+type checkServer struct {
+	scopes   string // of the token
+	channels string // answer of conversations.list and conversations.info; "": the scope channels:read is missing
+	posted   bool
+}
+
+func (s *checkServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-OAuth-Scopes", s.scopes)
+	if r.FormValue("token") != "xoxb-1" && r.Header.Get("Authorization") != "Bearer xoxb-1" {
+		_, _ = io.WriteString(w, `{"ok":false,"error":"invalid_auth"}`)
+		return
+	}
+	answer := `{"ok":false,"error":"unknown_method"}`
+	switch method := strings.TrimPrefix(r.URL.Path, "/api/"); method {
+	case "auth.test":
+		answer = `{"ok":true,"team":"Acme","user":"llmtap","team_id":"T1","user_id":"U1"}`
+	case "conversations.list", "conversations.info":
+		switch {
+		case s.channels == "":
+			answer = `{"ok":false,"error":"missing_scope","needed":"channels:read","provided":"` + s.scopes + `"}`
+		case method == "conversations.list":
+			answer = fmt.Sprintf(`{"ok":true,"channels":[%s],"response_metadata":{"next_cursor":""}}`, s.channels)
+		case strings.Contains(s.channels, r.FormValue("channel")):
+			answer = fmt.Sprintf(`{"ok":true,"channel":%s}`, s.channels)
+		default:
+			answer = `{"ok":false,"error":"channel_not_found"}`
 		}
-		_, _ = io.WriteString(w, answer)
-	}))
+	case "chat.getPermalink":
+		answer = `{"ok":false,"error":"channel_not_found"}`
+		if r.FormValue("channel") == "C0000001" {
+			answer = `{"ok":false,"error":"message_not_found"}`
+		}
+	case "chat.postMessage":
+		s.posted = true
+	}
+	_, _ = io.WriteString(w, answer)
+}
+
+// The check of a receiver finds a wrong token, missing scopes and a wrong channel without posting.
+func TestCheck(t *testing.T) {
+	api := &checkServer{}
+	srv := httptest.NewServer(api)
 	defer srv.Close()
-	check := func(token string) (string, error) {
+	f := func(token, channel, scopes, channels, want string) {
 		t.Helper()
-		list, err := Config{APIURL: srv.URL + "/api/", Channel: "C1", Token: token}.Receivers(alerts.NotifierOptions{})
+		api.scopes, api.channels = scopes, channels
+		list, err := Config{APIURL: srv.URL + "/api/", Channel: channel, Token: token}.Receivers(alerts.NotifierOptions{})
 		if err != nil || len(list) != 1 {
 			t.Fatal(list, err)
 		}
-		return list[0].Check(t.Context())
-	}
-	if text, err := check("xoxb-1"); err != nil || text != "posts as llmtap of Acme" {
-		t.Errorf("%q, %v", text, err)
-	}
-	f := func(token, want string) {
-		t.Helper()
-		if _, err := check(token); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
+		got, err := list[0].Check(t.Context())
+		if err != nil {
+			got = err.Error()
+		}
+		if strings.HasPrefix(want, "posts as") != (err == nil) || !strings.HasPrefix(got, want) {
+			t.Errorf("%s %s, scopes %s:\ngot  %s\nwant %s", token, channel, scopes, got, want)
 		}
 	}
-	f("xoxb-2", "auth.test: invalid_auth; check slack.token")
+	const (
+		member  = `{"id":"C0000001","name":"oncall","is_channel":true,"is_member":true}`
+		visitor = `{"id":"C0000001","name":"oncall","is_channel":true,"is_member":false}`
+		archive = `{"id":"C0000001","name":"oncall","is_channel":true,"is_archived":true}`
+		full    = "chat:write,channels:read"
+	)
+	f("xoxb-1", "#oncall", full, member, "posts as llmtap of Acme")
+	f("xoxb-1", "C0000001", full, member, "posts as llmtap of Acme")
+	f("xoxb-1", "C0000001", "chat:write", "", "posts as llmtap of Acme")
+	f("xoxb-1", "#oncall", "chat:write", "", "posts as llmtap of Acme; the channel is not verified: set slack.channel to its id")
+	f("xoxb-1", "#oncall", "", member, "posts as llmtap of Acme")
+	f("xoxb-1", "#oncall", full+",chat:write.public", visitor, "posts as llmtap of Acme")
+
+	f("xoxb-2", "#oncall", full, member, "verify the token: auth.test: invalid_auth; check slack.token: Slack does not know it")
+	f("xoxb-1", "#oncall", "channels:read", member, "verify the token: it has the scopes channels:read, not chat:write; add the scope")
+	f("xoxb-1", "#onclal", full, member, "find the channel: channel_not_found: no channel is named #onclal; correct slack.channel, or set it to")
+	f("xoxb-1", "#onclal", full+",groups:read", member, "find the channel: channel_not_found: no channel is named #onclal; correct slack.channel")
+	f("xoxb-1", "C0000002", full, member, "find the channel: chat.getPermalink: channel_not_found; check slack.channel")
+	f("xoxb-1", "C0000002", "chat:write", "", "find the channel: chat.getPermalink: channel_not_found; check slack.channel")
+	f("xoxb-1", "#oncall", full, visitor, "post to #oncall: not_in_channel; invite the app")
+	f("xoxb-1", "C0000001", full, archive, "post to C0000001: is_archived; the channel is archived")
 	srv.Close()
-	f("xoxb-1", "verify the token: auth.test")
+	f("xoxb-1", "#oncall", full, member, "reach Slack: auth.test: dial tcp")
+	if api.posted {
+		t.Error("the check posted a message")
+	}
 }

@@ -42,15 +42,6 @@ type alertRole struct {
 	logger   *slog.Logger
 }
 
-// checkAlerts checks the rule files and the receivers of cfg.
-func checkAlerts(cfg *config.Config) error {
-	if _, err := cfg.Alerts.Rules().Load(); err != nil {
-		return fmt.Errorf("load the alert rules: %w", err)
-	}
-	_, err := Receivers(cfg, nil, nil)
-	return err
-}
-
 // runAlert runs the role until ctx ends.
 func (c *Collector) runAlert(ctx context.Context) error {
 	defer c.roleRegs.unregister(config.RoleAlert)

@@ -50,15 +50,14 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 			targets[0] += " only; for Slack: --slack-token-file, --slack-channel"
 		}
 		rows = append(rows, [2]string{"Alerts", strings.Join(targets, ", ")})
+		if err := c.receiversFailed(); err != nil {
+			rows = append(rows, reasons("", err)...)
+		}
 	}
 	rows = append(rows, [2]string{"Health", "http://" + c.httpAddr() + "/readyz"}, [2]string{"Metrics", "http://" + c.httpAddr() + "/metrics"},
 		[2]string{"Config", source + "; see llmtap config, llmtap doctor"})
 	if notReady != nil {
-		label := "Not ready"
-		for line := range strings.Lines(notReady.Error()) {
-			rows = append(rows, [2]string{label, strings.TrimSuffix(line, "\n")})
-			label = ""
-		}
+		rows = append(rows, reasons("Not ready", notReady)...)
 	}
 	fmt.Fprintf(w, "llmtap is up (%s)\n", strings.Join(c.cfg.Roles, ", "))
 	for _, r := range rows {
@@ -107,4 +106,14 @@ func hookURL(n jetstream.Config) (url, login string) {
 		all = append(all, scheme+"://"+placeholder+host[strings.LastIndexByte(host, '@')+1:])
 	}
 	return strings.Join(all, ","), login
+}
+
+// reasons returns a row for each line of err.
+func reasons(label string, err error) [][2]string {
+	var rows [][2]string
+	for line := range strings.Lines(err.Error()) {
+		rows = append(rows, [2]string{label, strings.TrimSpace(line)})
+		label = ""
+	}
+	return rows
 }

@@ -58,11 +58,12 @@ type Collector struct {
 	nats      jetstream.Config   // URL and login of the server in use
 	server    *natsserver.Server // nil if NATS is external
 	conn      atomic.Pointer[jetstream.Conn]
-	connected chan struct{} // closed when conn is set
-	store     *store        // nil if only the proxy runs
-	owner     string        // name under which leases are held
-	proxy     *proxyRole    // nil if the role is not run
-	analyze   *analyzeRole  // nil if the role is not run
+	connected chan struct{}   // closed when conn is set
+	store     *store          // nil if only the proxy runs
+	owner     string          // name under which leases are held
+	proxy     *proxyRole      // nil if the role is not run
+	analyze   *analyzeRole    // nil if the role is not run
+	receivers *receiverChecks // nil if the role alert is not run
 	status    status
 	guard     guard
 	listener  net.Listener
@@ -105,7 +106,10 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 		c.metrics = append(c.metrics, &c.analyze.metrics)
 	}
 	if cfg.HasRole(config.RoleAlert) {
-		if err := checkAlerts(&cfg); err != nil {
+		if _, err := cfg.Alerts.Rules().Load(); err != nil {
+			return nil, fmt.Errorf("load the alert rules: %w", err)
+		}
+		if c.receivers, err = newReceiverChecks(&cfg, c.logger, c.reg); err != nil {
 			return nil, err
 		}
 	}
@@ -179,6 +183,7 @@ func (c *Collector) Run(ctx context.Context) error {
 		}
 		if c.cfg.HasRole(config.RoleAlert) {
 			g.Go(func() error { return c.runRole(ctx, config.RoleAlert, c.runAlert) })
+			g.Go(func() error { return c.receivers.run(ctx) })
 		}
 	case c.server != nil: // the streams of an embedded NATS
 		g.Go(func() error { return c.runRole(ctx, config.RoleProxy, waitFor) })

@@ -15,20 +15,35 @@ import (
 const upWait = 3 * time.Second
 
 // serveReady handles /readyz: status 200 if all parts work, and 503 with one line per part that does not. A process that is
-// not ready serves its proxy nevertheless.
+// not ready serves its proxy nevertheless. Receivers of alerts that do not work are listed, without effect on the status.
 func (c *Collector) serveReady(w http.ResponseWriter, r *http.Request) {
 	status, err := c.ready(r.Context())
 	authorized := c.guard.authorized(r)
-	switch {
-	case err != nil && authorized:
-		http.Error(w, "not ready\n"+err.Error(), http.StatusServiceUnavailable)
-	case err != nil:
-		http.Error(w, "not ready", http.StatusServiceUnavailable)
-	case status != "" && authorized:
-		fmt.Fprintln(w, "ready: "+status)
-	default:
-		fmt.Fprintln(w, "ready")
+	text := "ready"
+	if err != nil {
+		text = "not ready"
 	}
+	if authorized {
+		if err == nil && status != "" {
+			text += ": " + status
+		}
+		if all := errors.Join(err, c.receiversFailed()); all != nil {
+			text += "\n" + all.Error()
+		}
+	}
+	if err != nil {
+		http.Error(w, text, http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, text)
+}
+
+// receiversFailed returns the receivers of alerts that do not work, with the reasons, joined.
+func (c *Collector) receiversFailed() error {
+	if c.receivers == nil {
+		return nil
+	}
+	return c.receivers.failed()
 }
 
 // ready returns the status of the analyzer, if it runs, and an error with a line for each part that does not work.
@@ -96,6 +111,12 @@ func (c *Collector) WaitReady(ctx context.Context) error {
 func (c *Collector) awaitReady(ctx context.Context) {
 	wait, cancel := context.WithTimeout(ctx, upWait)
 	err := c.WaitReady(wait)
+	if c.receivers != nil {
+		select {
+		case <-c.receivers.done:
+		case <-wait.Done():
+		}
+	}
 	cancel()
 	if ctx.Err() != nil {
 		return

@@ -61,7 +61,7 @@ func (r *Receivers) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case broken:
 		http.Error(w, "not today", http.StatusServiceUnavailable)
 	case strings.HasPrefix(req.URL.Path, "/slack/"):
-		_, _ = io.WriteString(w, `{"ok":true,"team":"Acme","user":"llmtap","channel":"C1","ts":"1.2"}`)
+		_, _ = io.WriteString(w, `{"ok":true,"team":"Acme","user":"llmtap","channel":"C1","ts":"1.2","channels":[{"id":"C1","name":"oncall","is_member":true}]}`)
 	case req.URL.Path == "/api/v2/status":
 		_, _ = io.WriteString(w, `{"cluster":{},"versionInfo":{"version":"0.28.1"}}`)
 	}

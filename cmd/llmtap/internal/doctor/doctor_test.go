@@ -121,7 +121,7 @@ func TestRunningCollector(t *testing.T) {
 	collectortest.RunReady(t, c)
 	collectortest.RunAgents(t, c.NATSURL(), c.ClickHouse())
 	slack := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"ok":true,"team":"Acme","user":"llmtap"}`)
+		_, _ = io.WriteString(w, `{"ok":true,"team":"Acme","user":"llmtap","channels":[{"name":"oncall","is_member":true}]}`)
 	}))
 	defer slack.Close()
 	env := map[string]string{"LLMTAP_SLACK_CHANNEL": "#oncall", "LLMTAP_SLACK_TOKEN": "xoxb-1", "LLMTAP_SLACK_API_URL": slack.URL, "LLMTAP_DATA_DIR": cfg.DataDir}

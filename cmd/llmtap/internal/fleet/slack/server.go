@@ -106,6 +106,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) (fields, error) {
 	case !strings.HasPrefix(token, "xox"):
 		return nil, refusal("invalid_auth")
 	}
+	w.Header().Set("X-OAuth-Scopes", "chat:write,channels:read,channels:history")
 	switch method {
 	case "auth.test":
 		return fields{"url": "https://demo.slack.test/", "team": "Demo", "user": "llmtap", "team_id": "T00000001", "user_id": "U00000001", "bot_id": "B00000001"}, nil

@@ -1,0 +1,120 @@
+package slack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/slack-go/slack"
+)
+
+const (
+	// maxChannelPages is the maximum number of pages of channels to search for a name.
+	maxChannelPages = 20
+	channelsPerPage = 1000
+)
+
+var channelID = regexp.MustCompile(`^[CGD][A-Z0-9]{6,}$`)
+
+// check verifies the token, its scopes and the channel without posting. It returns the user and team of the token.
+func (n *Notifier) check(ctx context.Context) (string, error) {
+	answer, err := n.api.AuthTestContext(ctx)
+	if err != nil {
+		return "", n.checkError("verify the token", "auth.test", err)
+	}
+	var scopes []string // nil: unknown
+	if list := answer.Header.Get("X-Oauth-Scopes"); list != "" {
+		scopes = strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+		if !slices.Contains(scopes, "chat:write") {
+			return "", fmt.Errorf("verify the token: it has the scopes %s, not chat:write; add the scope to the app and install it again", strings.Join(scopes, ", "))
+		}
+	}
+	note, err := n.checkChannel(ctx, scopes)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("posts as %s of %s%s", answer.User, answer.Team, note), nil
+}
+
+// checkChannel verifies that the token can post to the channel. The note says what was not verified.
+func (n *Notifier) checkChannel(ctx context.Context, scopes []string) (note string, err error) {
+	const action = "find the channel"
+	if !channelID.MatchString(n.channel) {
+		return n.checkName(ctx, scopes)
+	}
+	ch, err := n.api.GetConversationInfoContext(ctx, &slack.GetConversationInfoInput{ChannelID: n.channel})
+	if err == nil {
+		return "", n.checkMember(ch, scopes)
+	}
+	if _, ok := errors.AsType[slack.SlackErrorResponse](err); !ok {
+		return "", n.checkError(action, "conversations.info", err)
+	}
+	// Without a scope to read channels. This method needs none, and the message does not exist.
+	_, err = n.api.GetPermalinkContext(ctx, &slack.PermalinkParameters{Channel: n.channel, Ts: "1.000000"})
+	if refused, ok := errors.AsType[slack.SlackErrorResponse](err); err == nil || ok && refused.Err == "message_not_found" {
+		return "", nil
+	}
+	return "", n.checkError(action, "chat.getPermalink", err)
+}
+
+// checkName searches for a channel by name.
+func (n *Notifier) checkName(ctx context.Context, scopes []string) (note string, err error) {
+	const unknown = "; the channel is not verified: set slack.channel to its id (C0123456789), or give the app the scope channels:read"
+	name := strings.TrimPrefix(n.channel, "#")
+	p := slack.GetConversationsParameters{Limit: channelsPerPage, Types: []string{"public_channel"}}
+	private := slices.Contains(scopes, "groups:read")
+	if private {
+		p.Types = append(p.Types, "private_channel")
+	}
+	for range maxChannelPages {
+		page, next, err := n.api.GetConversationsContext(ctx, &p)
+		if refused, ok := errors.AsType[slack.SlackErrorResponse](err); ok && refused.Err == "missing_scope" {
+			return unknown, nil
+		}
+		if _, limited := errors.AsType[*slack.RateLimitedError](err); limited {
+			return unknown, nil
+		}
+		if err != nil {
+			return "", n.checkError("find the channel", "conversations.list", err)
+		}
+		if i := slices.IndexFunc(page, func(ch slack.Channel) bool { return ch.Name == name }); i >= 0 {
+			return "", n.checkMember(&page[i], scopes)
+		}
+		if next != "" {
+			p.Cursor = next
+			continue
+		}
+		err = fmt.Errorf("find the channel: channel_not_found: no channel is named #%s; correct slack.channel", name)
+		if !private {
+			err = fmt.Errorf("%w, or set it to the channel's id if the channel is private", err)
+		}
+		return "", err
+	}
+	return unknown, nil
+}
+
+// checkMember verifies that the app can post to ch.
+func (n *Notifier) checkMember(ch *slack.Channel, scopes []string) error {
+	code := ""
+	switch {
+	case ch.IsArchived:
+		code = "is_archived"
+	case !ch.IsMember && (ch.IsPrivate || !slices.Contains(scopes, "chat:write.public")):
+		code = "not_in_channel"
+	default:
+		return nil
+	}
+	return fmt.Errorf("post to %s: %s; %s", n.channel, code, advice[code])
+}
+
+// checkError describes an error of method. It tells a Slack that cannot be reached from a Slack that refuses.
+func (n *Notifier) checkError(action, method string, err error) error {
+	if unreachable, ok := errors.AsType[*url.Error](err); ok {
+		return fmt.Errorf("reach Slack: %s: %w; check the network, HTTPS_PROXY and slack.api_url: the token and channel are not verified", method, unreachable.Err)
+	}
+	return fmt.Errorf("%s: %w", action, classify(method, err).err)
+}

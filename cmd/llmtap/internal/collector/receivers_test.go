@@ -1,0 +1,95 @@
+package collector
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
+)
+
+// A wrong token and a wrong channel are logged at start, listed by /readyz and the banner, and checked again until they
+// work. The process is ready nevertheless.
+func TestReceiverChecks(t *testing.T) {
+	workspace := slack.New(slack.Config{Channels: []string{"oncall"}})
+	srv := httptest.NewServer(workspace)
+	defer srv.Close()
+	f := func(token, channel, want string) {
+		t.Helper()
+		var log collectortest.Buffer
+		cfg := collectortest.Config(t, func(cfg *config.Config) {
+			cfg.Roles, cfg.NATS.URL = []string{config.RoleAlert}, collectortest.StartNATS(t, "")
+			cfg.ClickHouse.DSN = "http://127.0.0.1:1/llmtap"
+			cfg.Slack.Token, cfg.Slack.Channel, cfg.Slack.APIURL = token, channel, srv.URL+"/api/"
+		})
+		c, err := Open(t.Context(), cfg, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.receivers.retry = func() backoff.BackOff { return backoff.NewConstantBackOff(20 * time.Millisecond) }
+		collectortest.Run(t, c)
+		<-c.receivers.done
+		var banner strings.Builder
+		c.Describe(t.Context(), &banner, "no configuration file")
+		resp, err := http.Get("http://" + c.httpAddr() + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		ready, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value := testutil.ToFloat64(c.receivers.works.WithLabelValues("slack", channel))
+		if want == "" {
+			if err := c.receivers.failed(); err != nil || value != 1 || strings.Contains(log.String(), "receiver") {
+				t.Errorf("%v, metric %v\n%s", err, value, log.String())
+			}
+			return
+		}
+		text := strings.Join(strings.Fields(banner.String()), " ")
+		if value != 0 || !strings.Contains(text, want) || !strings.Contains(string(ready), want) || strings.Count(log.String(), want) != 1 {
+			t.Errorf("metric %v\n%s\n%s\n%s", value, banner.String(), ready, log.String())
+		}
+	}
+	f("xoxb-1", "#oncall", "")
+	f("wrong", "#oncall", "verify the token: auth.test: invalid_auth; check slack.token: Slack does not know it")
+	f("xoxb-1", "#onclal", "find the channel: channel_not_found: no channel is named #onclal; correct slack.channel")
+}
+
+// A receiver that fails at start is checked until it works.
+func TestReceiverChecksRetry(t *testing.T) {
+	receivers := collectortest.StartReceivers(t)
+	cfg, err := config.Load(receivers.ConfigFile(t), func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log collectortest.Buffer
+	c := open(t, func(c *config.Config) { c.Alertmanager = cfg.Alertmanager })
+	defer c.Close()
+	c.receivers.logger = slog.New(slog.NewTextHandler(&log, nil))
+	c.receivers.retry = func() backoff.BackOff { return backoff.NewConstantBackOff(20 * time.Millisecond) }
+	receivers.Break("/api/v2/status")
+	ended := make(chan error, 1)
+	go func() { ended <- c.receivers.run(t.Context()) }()
+	<-c.receivers.done
+	if err := c.receivers.failed(); err == nil || !strings.Contains(err.Error(), "503") || !strings.Contains(err.Error(), "correct alertmanager.urls") {
+		t.Errorf("failed: %v", err)
+	}
+	receivers.Break("")
+	if err := <-ended; err != nil || c.receivers.failed() != nil {
+		t.Errorf("%v, %v", err, c.receivers.failed())
+	}
+	if got := log.String(); strings.Count(got, "receiver of alerts does not work") != 1 || strings.Count(got, "receiver of alerts works") != 1 {
+		t.Error(got)
+	}
+}
