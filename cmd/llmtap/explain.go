@@ -9,6 +9,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/explain"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/query"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
+	"github.com/llmtap/llmtap/dashboards/queries"
 )
 
 var explainCommand = &command.Command{
@@ -46,7 +47,7 @@ func runExplain(ctx context.Context, c *command.Call) error {
 		if len(c.Args) > 0 {
 			return command.BadInputf("unexpected argument %q: --unknown reads no files", c.Args[0])
 		}
-		q, err := query.Named("unknown_errors", map[string]string{"since": *since})
+		q, err := query.Named("unknown_errors", queries.Values{"since": {*since}})
 		if err != nil {
 			return err
 		}

@@ -1,9 +1,7 @@
 -- Which alerts fired, how severe were they, and why?
 -- group Failures
--- param since = 7 days: start of the time range; alerts that are still firing are always listed
--- param until = : end of the time range
--- param service = : only this service
--- param stage = : only this stage
+-- since 7 days
+-- Alerts that are still firing are always listed.
 SELECT
     started_at,
     ended_at,
@@ -22,7 +20,6 @@ SELECT
 FROM alerts_final
 WHERE (started_at >= {since:DateTime64(9, 'UTC')} OR state = 'firing')
     AND started_at < {until:DateTime64(9, 'UTC')}
-    AND ({service:String} = '' OR labels['service'] = {service:String})
-    AND ({stage:String} = '' OR labels['stage'] = {stage:String})
+    AND {filter alerts EXCEPT time}
 ORDER BY state = 'firing' DESC, started_at DESC
 LIMIT 100

@@ -1,14 +1,11 @@
 -- When did calls fail in bursts? Start, end, peak, share, first version and examples of each burst.
 -- group Failures
--- param since = 1 day: start of the time range
--- param until = : end of the time range
--- param service = : only this service
--- param stage = : only this stage
+-- since 1 day
 -- param cause = : only this cause
 -- param window = 5 minutes: length of the windows in which failures are counted
 -- param min_failed = 5: minimum number of failures of a cause in a window of a burst
 -- param min_percent = 5: minimum percentage of those failures among the calls of the stage in the window
--- Windows with at most one other window between them form one burst; its root cause is the most frequent one at its peak. SDK
+-- A filter by status selects the failures that count. Windows with at most one other window between them form one burst; its root cause is the most frequent one at its peak. SDK
 -- retries and calls cancelled by the agent are not counted.
 WITH
     greatest(1, toUInt32(parseTimeDelta({window:String}))) AS seconds,
@@ -17,7 +14,7 @@ WITH
         SELECT
             service,
             stage,
-            cause,
+            if({filter exchanges ONLY status}, cause, '') AS cause,
             intDiv(toUnixTimestamp(started_at), seconds) AS w,
             count() AS n,
             min(started_at) AS first_at,
@@ -26,10 +23,7 @@ WITH
             anyHeavyIf(root_cause, cause != '') AS root,
             argMinIf(exchange_id, started_at, cause != '') AS example
         FROM exchanges_final
-        WHERE started_at >= {since:DateTime64(9, 'UTC')}
-            AND started_at < {until:DateTime64(9, 'UTC')}
-            AND ({service:String} = '' OR service = {service:String})
-            AND ({stage:String} = '' OR stage = {stage:String})
+        WHERE {filter exchanges EXCEPT status}
             AND retry = 0
             AND error_type != 'cancelled'
         GROUP BY service, stage, cause, w

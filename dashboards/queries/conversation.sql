@@ -36,5 +36,6 @@ WHERE (e.service, toDate(e.started_at), e.exchange_id) IN
         WHERE conversation_id = {conversation_id:String}
     )
     AND e.conversation_id = {conversation_id:String}
+    AND {filter exchanges AS e EXCEPT time}
 ORDER BY started_at, exchange_id
 LIMIT 1000

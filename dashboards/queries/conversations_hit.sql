@@ -1,9 +1,6 @@
 -- Which conversations were hit by a cause, and did they recover?
 -- group Failures
--- param since = 1 day: start of the time range
--- param until = : end of the time range
--- param service = : only this service
--- param stage = : only this stage
+-- since 1 day
 -- param cause = : only this cause
 -- The newest come first. A conversation recovered (went_on) if one of its calls succeeded after the last failure. Calls are
 -- read by sort key, which the index of the exchanges table finds.
@@ -23,14 +20,11 @@ WITH
             FROM exchanges_final
             WHERE failed
                 AND conversation_id != ''
-                AND started_at >= {since:DateTime64(9, 'UTC')}
-                AND started_at < {until:DateTime64(9, 'UTC')}
-                AND ({service:String} = '' OR service = {service:String})
-                AND ({stage:String} = '' OR stage = {stage:String})
+                AND {filter exchanges}
                 AND ({cause:String} = '' OR cause = {cause:String})
             GROUP BY conversation_id
             ORDER BY last_failure DESC, conversation_id
-            LIMIT 100
+            LIMIT {limit:UInt32}
         )
     ) AS newest,
     hit AS

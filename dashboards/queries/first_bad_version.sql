@@ -1,12 +1,11 @@
 -- Whose change? The first version that shows each defect, and the last clean one.
 -- group Whose change
--- param since = 7 days: start of the time range
--- param until = : end of the time range
--- param service = : only this service
--- param stage = : only this stage
+-- since 7 days
 -- param rule = : only this rule
--- A version is clean if the same stage made calls with it before the first occurrence of the defect and it never showed the
--- defect.
+-- param severity = : only this severity: reject (the call fails), lenient (this provider accepts it) or style
+-- The version is that of the first request with the defect, not of a later one that sends the same history again. A version is
+-- clean if the same stage made calls with it before the first occurrence of the defect and it never showed the defect. A style
+-- finding breaks nothing, so no version is bad; versions lists where it was seen.
 WITH
     defects AS
     (
@@ -17,46 +16,46 @@ WITH
             any(rule_id) AS rule,
             any(root_cause) AS root,
             any(tool_name) AS tool,
-            argMin(service_version, first_seen) AS first_bad_version,
+            multiIf(countIf(severity = 'reject') > 0, 'reject', countIf(severity = 'lenient') > 0, 'lenient', 'style') AS worst,
+            argMin(exchange_version, first_seen) AS first_version,
             min(first_seen) AS first_seen_at,
             max(first_seen) AS last_seen_at,
-            groupUniqArray(100)(service_version) AS bad_versions,
+            arraySort(groupUniqArray(100)(exchange_version)) AS versions_with_it,
             count() AS instances,
             uniqExact(conversation_id) AS conversations
         FROM findings_final
-        WHERE first_seen >= {since:DateTime64(9, 'UTC')}
-            AND first_seen < {until:DateTime64(9, 'UTC')}
+        WHERE {filter findings EXCEPT version}
             AND severity != 'signal'
-            AND ({service:String} = '' OR service = {service:String})
-            AND ({stage:String} = '' OR stage = {stage:String})
             AND ({rule:String} = '' OR rule_id = {rule:String})
         GROUP BY fingerprint
+        HAVING ({severity:String} = '' OR worst = {severity:String})
+            AND countIf({filter findings ONLY version}) > 0
     ),
-    versions AS
+    calls_by_version AS
     (
         SELECT service, stage, service_version, min(started_at) AS first_call
         FROM exchanges_final
-        WHERE started_at >= {since:DateTime64(9, 'UTC')}
-            AND started_at < {until:DateTime64(9, 'UTC')}
-            AND ({service:String} = '' OR service = {service:String})
-            AND ({stage:String} = '' OR stage = {stage:String})
+        WHERE {filter exchanges ONLY time, service, stage, environment}
         GROUP BY service, stage, service_version
     )
 SELECT
     any(d.bad_service) AS service,
     any(d.bad_stage) AS stage,
+    any(d.worst) AS severity,
     any(d.rule) AS rule_id,
     any(d.root) AS root_cause,
     any(d.tool) AS tool_name,
-    any(d.first_bad_version) AS first_bad,
-    argMaxIf(v.service_version, v.first_call, v.service_version != '' AND v.first_call < d.first_seen_at AND NOT has(d.bad_versions, v.service_version)) AS last_clean,
+    if(severity = 'style', '', any(d.first_version)) AS first_bad,
+    if(severity = 'style', '', argMaxIf(v.service_version, v.first_call, v.service_version != '' AND v.first_call < d.first_seen_at
+        AND NOT has(d.versions_with_it, v.service_version))) AS last_clean,
+    any(d.versions_with_it) AS versions,
     any(d.first_seen_at) AS first_seen,
     any(d.last_seen_at) AS last_seen,
     any(d.instances) AS findings,
     any(d.conversations) AS conversations,
     d.fingerprint AS fingerprint
 FROM defects AS d
-LEFT JOIN versions AS v ON v.service = d.bad_service AND v.stage = d.bad_stage
+LEFT JOIN calls_by_version AS v ON v.service = d.bad_service AND v.stage = d.bad_stage
 GROUP BY d.fingerprint
-ORDER BY findings DESC, fingerprint
+ORDER BY indexOf(['style', 'lenient', 'reject'], severity) DESC, findings DESC, fingerprint
 LIMIT 50

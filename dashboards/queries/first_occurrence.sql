@@ -1,12 +1,10 @@
 -- Since when do calls fail with a cause, and which version introduced it?
 -- group Whose change
--- param since = 7 days: start of the time range
--- param until = : end of the time range
--- param service = : only this service
--- param stage = : only this stage
+-- since 7 days
 -- param cause = : only this cause
 -- The last clean version made calls of the stage before the first failure and never failed with this cause. For causes that are
--- independent of the version, such as rate_limit, the first version is merely the first one affected.
+-- independent of the version, such as rate_limit, the first version is merely the first one affected. A filter by status selects
+-- the failures that count, a filter by version the causes that the version shows.
 WITH
     versions AS
     (
@@ -14,17 +12,14 @@ WITH
             service,
             stage,
             service_version,
-            cause,
+            if({filter exchanges ONLY status}, cause, '') AS cause,
             root_cause,
             count() AS n,
             min(started_at) AS first_at,
             max(started_at) AS last_at,
             argMinIf(exchange_id, started_at, failed) AS first_id
         FROM exchanges_final
-        WHERE started_at >= {since:DateTime64(9, 'UTC')}
-            AND started_at < {until:DateTime64(9, 'UTC')}
-            AND ({service:String} = '' OR service = {service:String})
-            AND ({stage:String} = '' OR stage = {stage:String})
+        WHERE {filter exchanges EXCEPT version, status}
         GROUP BY service, stage, service_version, cause, root_cause
     ),
     -- The versions of each row, with all versions of its stage and their first calls.
@@ -52,5 +47,6 @@ FROM with_all_versions
 WHERE cause != ''
     AND ({cause:String} = '' OR cause = {cause:String})
 GROUP BY service, stage, cause, root_cause
+HAVING countIf({filter exchanges ONLY version}) > 0
 ORDER BY first_seen DESC, failed_calls DESC, service, stage, cause, root_cause
 LIMIT 100

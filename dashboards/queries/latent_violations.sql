@@ -1,10 +1,6 @@
 -- What breaks if we move to another provider, or if this one becomes strict? Accepted requests that others would reject.
 -- group Providers
--- param since = 7 days: start of the time range
--- param until = : end of the time range
--- param service = : only this service
--- param stage = : only this stage
--- param provider = : only requests accepted by this provider
+-- since 7 days
 -- param target = : only requests that this target would reject: a dialect, a variant, or both as in openai_chat/deepseek
 -- If own_target is true, the provider that accepts the request would reject it if it enforced its own documentation.
 SELECT
@@ -37,11 +33,7 @@ FROM
         fix
     FROM findings_final
     WHERE rule_id = 'latent_violation'
-        AND first_seen >= {since:DateTime64(9, 'UTC')}
-        AND first_seen < {until:DateTime64(9, 'UTC')}
-        AND ({service:String} = '' OR service = {service:String})
-        AND ({stage:String} = '' OR stage = {stage:String})
-        AND ({provider:String} = '' OR provider = {provider:String})
+        AND {filter findings}
 )
 WHERE {target:String} = ''
     OR target = {target:String}

@@ -1,9 +1,6 @@
 -- Which failures remained unnoticed: runs reported as ok, or conversations that just ended, although the last call failed?
 -- group Failures
--- param since = 1 day: start of the time range
--- param until = : end of the time range
--- param service = : only this service
--- param stage = : only this stage
+-- since 1 day
 -- param cause = : only this cause
 -- masked_failure: the agent reported a successful run. conversation_ended_on_error: the agent sends no run events, and no call
 -- followed the failed one.
@@ -23,10 +20,7 @@ SELECT
     argMax(exchange_id, first_seen) AS last_exchange_id
 FROM findings_final
 WHERE rule_id IN ('masked_failure', 'conversation_ended_on_error')
-    AND first_seen >= {since:DateTime64(9, 'UTC')}
-    AND first_seen < {until:DateTime64(9, 'UTC')}
-    AND ({service:String} = '' OR service = {service:String})
-    AND ({stage:String} = '' OR stage = {stage:String})
+    AND {filter findings}
     AND ({cause:String} = '' OR detail = {cause:String})
 GROUP BY signal, service, stage, cause, status
 ORDER BY failures DESC, signal, service, stage, cause, status

@@ -1,9 +1,7 @@
 -- Which messages contain a text, and in which conversations? Newest first.
 -- group Conversations
 -- param text: whole words in any case, as written in the JSON
--- param since = 7 days: start of the time range
--- param until = : end of the time range
--- param service = : only this service
+-- since 7 days
 -- The longest word of the text is looked up in the index of messages, so the text must begin and end with whole words; a text
 -- that is not ASCII is searched in every message. Prompts shared by all conversations of an agent are not searched. If more than
 -- 10,000 messages contain the text, those of the newest conversations are used: ids begin with the start of the conversation.
@@ -56,11 +54,9 @@ WITH
         (
             SELECT id, seen_at, toString(service) AS service, conversation_id, exchange_id, toString(role) AS role
             FROM places
-            WHERE seen_at >= {since:DateTime64(9, 'UTC')}
-                AND seen_at < {until:DateTime64(9, 'UTC')}
-                AND ({service:String} = '' OR service = {service:String})
+            WHERE {filter history}
             ORDER BY seen_at DESC, exchange_id
-            LIMIT 50
+            LIMIT {limit:UInt32}
         )
     ) AS newest
 SELECT

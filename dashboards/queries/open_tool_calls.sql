@@ -1,9 +1,6 @@
 -- Which tool calls never got a reply, or got an invalid one?
 -- group Tools
--- param since = 1 day: start of the time range
--- param until = : end of the time range
--- param service = : only this service
--- param stage = : only this stage
+-- since 1 day
 -- param tool = : only this tool
 -- param older_than = 10 minutes: younger calls are omitted, because they may still be running
 -- missing: the conversation continued without the reply, or its run or process ended before. duplicate, late, rejected: the
@@ -24,10 +21,7 @@ SELECT
     argMax(conversation_id, asked_at) AS last_conversation_id
 FROM tool_calls_final
 WHERE state NOT IN ('answered', 'terminal')
-    AND asked_at >= {since:DateTime64(9, 'UTC')}
-    AND asked_at < {until:DateTime64(9, 'UTC')}
-    AND ({service:String} = '' OR service = {service:String})
-    AND ({stage:String} = '' OR stage = {stage:String})
+    AND {filter tool_calls}
     AND ({tool:String} = '' OR tool_name = {tool:String})
     AND (state != 'open' OR asked_at < now() - toIntervalSecond(toUInt32(parseTimeDelta({older_than:String}))))
 GROUP BY state, service, service_version, stage, tool_name

@@ -3,15 +3,18 @@ Package queries contains the queries for incidents, one .sql file each. To add a
 
 	-- Which stages fail, and in which version?        the question the query answers: the first line
 	-- group Failures                                  its group in the list of queries
-	-- param since = 1 hour: start of the time range   a parameter with its default and description
+	-- since 1 hour                                    default start of the time range; adds the parameters since and until
+	-- param cause = : only this cause                 a parameter with its default and description
 	-- param conversation_id: as in the alert          a required parameter
 	-- bound prices: of the configuration              a parameter set by the program, not by the user
 	SELECT …
 	FROM exchanges_final                               a view that shows each row once
-	WHERE started_at >= {since:DateTime64(9, 'UTC')}
-	    AND started_at < {until:DateTime64(9, 'UTC')}
+	WHERE {filter exchanges}                           the time range and the common filters
 	…
-	LIMIT 50
+	LIMIT 50                                           default of the parameter limit
+
+{filter TABLE} is replaced by the conditions of the filters that the user sets: service, version, attr and so on, as far as
+the table has them. See filter.go for AS, EXCEPT and ONLY.
 
 Parameters are only passed as bound parameters of ClickHouse, {name:Type}. A parameter of type DateTime64 is parsed by
 ParseTime. If it is empty, the time range has no end, because agents' clocks may be fast and their newest calls must not
@@ -25,7 +28,9 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -41,7 +46,7 @@ type Query struct {
 	Group      string // group in the list of queries, e.g. Failures
 	Parameters []Parameter
 	Bound      []string // parameters that Bind does not set: prices, whose value is Prices.Bound
-	SQL        string   // the whole file
+	SQL        string   // the whole file; Bind replaces {filter …}
 }
 
 // A Parameter is a parameter of a Query.
@@ -50,8 +55,12 @@ type Parameter struct {
 	Default  string
 	Required bool // true if there is no default
 	Time     bool // true if the value is parsed by ParseTime
+	Filter   bool // one of the common filters; it may have several values
 	Doc      string
 }
+
+// Values are the values of parameters by name.
+type Values map[string][]string
 
 var all = sync.OnceValues(func() (map[string]Query, error) { return load(files) })
 
@@ -76,6 +85,8 @@ func load(dir fs.FS) (map[string]Query, error) {
 	return queries, nil
 }
 
+var finalLimit = regexp.MustCompile(`\nLIMIT (\d+)\n$`)
+
 // parse returns the query in a file, whose properties are in the comments at the top.
 func parse(name, text string) (Query, error) {
 	first, rest, _ := strings.Cut(text, "\n")
@@ -94,6 +105,9 @@ func parse(name, text string) (Query, error) {
 		switch kind {
 		case "group":
 			q.Group = decl
+		case "since":
+			q.Parameters = append(q.Parameters, Parameter{Name: "since", Default: decl, Time: true, Doc: "start of the time range"},
+				Parameter{Name: "until", Time: true, Doc: "end of the time range"})
 		case "bound":
 			q.Bound = append(q.Bound, strings.TrimSpace(head))
 		case "param":
@@ -107,6 +121,15 @@ func parse(name, text string) (Query, error) {
 				Time: strings.Contains(text, "{"+name+":DateTime64("),
 			})
 		}
+	}
+	used, err := filtersIn(text)
+	if err != nil {
+		return Query{}, err
+	}
+	q.Parameters = append(q.Parameters, used...)
+	if limit := finalLimit.FindStringSubmatch(text); limit != nil {
+		q.SQL = strings.TrimSuffix(text, limit[0]) + "\nLIMIT {limit:UInt32}\n"
+		q.Parameters = append(q.Parameters, Parameter{Name: "limit", Default: limit[1], Doc: "maximum number of rows"})
 	}
 	return q, nil
 }
@@ -148,35 +171,51 @@ func Get(name string) (Query, error) {
 // maxTime is a time later than any row, but within ClickHouse's range.
 const maxTime = "2200-01-01 00:00:00"
 
-// Bind returns the values of all parameters of q except for Bound: the given value, or else the default. Durations are
-// relative to now, into the past, and times without a zone are in the zone of now. Unknown parameters, missing required
-// parameters and invalid times are errors.
-func (q Query) Bind(given map[string]string, now time.Time) (map[string]string, error) {
-	values := make(map[string]string, len(q.Parameters))
+// Bind returns the statement of q and the values of its parameters except for Bound: the given value, or else the default.
+// Durations are relative to now, into the past, and times without a zone are in the zone of now. Unknown parameters, missing
+// required parameters and invalid values are errors.
+func (q Query) Bind(given Values, now time.Time) (sql string, params map[string]string, err error) {
+	params = make(map[string]string, len(q.Parameters))
 	names := make([]string, 0, len(q.Parameters))
 	for _, p := range q.Parameters {
 		names = append(names, p.Name)
-		v, ok := given[p.Name]
-		if !ok && p.Required {
-			return nil, fmt.Errorf("query %s requires %s: %s", q.Name, p.Name, p.Doc)
+		if p.Filter {
+			continue
 		}
-		if !ok {
-			v = p.Default
+		v, ok := p.Default, !p.Required
+		if values := given[p.Name]; len(values) > 0 {
+			v, ok = values[len(values)-1], true
 		}
-		if p.Time {
-			var err error
-			if v, err = formatTime(v, now); err != nil {
-				return nil, fmt.Errorf("%s: %w", p.Name, err)
-			}
+		switch {
+		case !ok:
+			return "", nil, fmt.Errorf("query %s requires %s: %s", q.Name, p.Name, p.Doc)
+		case p.Time:
+			v, err = formatTime(v, now)
+		case p.Name == "limit":
+			err = checkLimit(v)
 		}
-		values[p.Name] = v
+		if err != nil {
+			return "", nil, fmt.Errorf("%s: %w", p.Name, err)
+		}
+		params[p.Name] = v
 	}
 	for n := range given {
 		if !slices.Contains(names, n) {
-			return nil, fmt.Errorf("query %s has no parameter %q; %s", q.Name, n, suggest(n, names))
+			return "", nil, fmt.Errorf("query %s has no parameter %q; %s", q.Name, n, suggest(n, names))
 		}
 	}
-	return values, nil
+	sql, err = expand(q.SQL, given, params)
+	return sql, params, err
+}
+
+// maxLimit is the maximum of the parameter limit.
+const maxLimit = 100_000
+
+func checkLimit(text string) error {
+	if n, err := strconv.Atoi(text); err != nil || n < 1 || n > maxLimit {
+		return fmt.Errorf("%q is not a number from 1 to %d", text, maxLimit)
+	}
+	return nil
 }
 
 // formatTime parses text as a time and formats the time for ClickHouse.

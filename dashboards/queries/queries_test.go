@@ -26,13 +26,19 @@ func TestFiles(t *testing.T) {
 		}
 		var declared, used []string
 		for _, p := range q.Parameters {
-			declared = append(declared, p.Name)
+			if p.Name != "status" { // not bound: it is a number
+				declared = append(declared, p.Name)
+			}
 			if p.Doc == "" {
 				t.Errorf("%s: parameter %s has no description", name, p.Name)
 			}
 		}
-		for _, m := range placeholder.FindAllStringSubmatch(q.SQL, -1) {
-			used = append(used, m[1])
+		sql, _, err := q.Bind(allValues(q), now)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, m := range placeholder.FindAllStringSubmatch(sql, -1) {
+			used = append(used, strings.TrimSuffix(m[1], "_0"))
 		}
 		declared = append(declared, q.Bound...)
 		if !slices.Contains(Groups(), q.Group) {
@@ -43,7 +49,7 @@ func TestFiles(t *testing.T) {
 		if d := cmp.Diff(declared, slices.Compact(used)); d != "" {
 			t.Errorf("%s: parameters (-declared +used):\n%s", name, d)
 		}
-		if !regexp.MustCompile(`\nLIMIT \d+\n$`).MatchString(q.SQL) {
+		if !strings.HasSuffix(q.SQL, "\nLIMIT {limit:UInt32}\n") {
 			t.Errorf("%s: does not end with LIMIT", name)
 		}
 		// A query may look up sort keys in a table and then read their rows through the view.
@@ -52,6 +58,20 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s: reads a table that may contain a row twice: %s", name, m)
 		}
 	}
+}
+
+// allValues returns a value for each filter and each required parameter of q.
+func allValues(q Query) Values {
+	values := Values{}
+	for _, p := range q.Parameters {
+		switch {
+		case p.Name == "status":
+			values[p.Name] = []string{"4xx"}
+		case p.Filter || p.Required:
+			values[p.Name] = []string{"x"}
+		}
+	}
+	return values
 }
 
 func TestParse(t *testing.T) {
@@ -95,7 +115,11 @@ func TestBind(t *testing.T) {
 	}}
 	f := func(given, want map[string]string, wantErr string) {
 		t.Helper()
-		got, err := q.Bind(given, now)
+		values := Values{}
+		for n, v := range given {
+			values[n] = []string{v}
+		}
+		_, got, err := q.Bind(values, now)
 		text := ""
 		if err != nil {
 			text = err.Error()
@@ -114,6 +138,55 @@ func TestBind(t *testing.T) {
 	f(map[string]string{"conversation_id": "c", "until": "0001-01-01"}, nil, `until: "0001-01-01" is out of range`)
 	q.Parameters = nil
 	f(map[string]string{"a": "1"}, nil, `query x has no parameter "a"; it has none`)
+}
+
+func TestFilter(t *testing.T) {
+	q, err := parse("x", "-- Why?\n-- since 1 hour\nSELECT 1 FROM exchanges_final AS e\nWHERE {filter exchanges AS e EXCEPT status}\n    AND {filter findings ONLY attr, version}\nLIMIT 5\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(given Values, wantWhere string, wantParams map[string]string) {
+		t.Helper()
+		sql, params, err := q.Bind(given, now)
+		_, where, _ := strings.Cut(sql, "WHERE e.started_at >= {since:DateTime64(9, 'UTC')} AND e.started_at < {until:DateTime64(9, 'UTC')}")
+		where = strings.TrimSuffix(strings.ReplaceAll(where, "\n", ""), "LIMIT {limit:UInt32}")
+		delete(params, "since")
+		delete(params, "until")
+		if d := cmp.Diff(wantParams, params); err != nil || where != wantWhere || d != "" {
+			t.Errorf("%v: %v\n%s\n%s\n%s", given, err, where, wantWhere, d)
+		}
+	}
+	f(nil, "    AND true", map[string]string{"limit": "5"})
+	f(Values{"service": {"a", "b"}, "limit": {"7"}}, " AND (e.service = {service_0:String} OR e.service = {service_1:String})    AND true",
+		map[string]string{"service_0": "a", "service_1": "b", "limit": "7"})
+	f(Values{"version": {"1.0"}, "attr": {"tenant=a=b", "vip"}},
+		" AND (e.service_version = {version_0:String}) AND e.attributes[{attr_0:String}] = {attr_1:String} AND mapContains(e.attributes, {attr_2:String})"+
+			"    AND (exchange_version = {version_0:String}) AND attributes[{attr_0:String}] = {attr_1:String} AND mapContains(attributes, {attr_2:String})",
+		map[string]string{"version_0": "1.0", "attr_0": "tenant", "attr_1": "a=b", "attr_2": "vip", "limit": "5"})
+	for given, want := range map[string]string{
+		"status 400": `query x has no parameter "status"`, "attr =x": `attr: "=x" has no key; an example is tenant=acme`, "limit 0": `limit: "0" is not a number from 1 to 100000`,
+	} {
+		name, value, _ := strings.Cut(given, " ")
+		if _, _, err := q.Bind(Values{name: {value}}, now); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", given, err, want)
+		}
+	}
+	f2 := func(status, want string) {
+		t.Helper()
+		if got, err := hasStatus("status", status, nil); got != want || (err != nil) != (want == "") {
+			t.Errorf("status %q: %s, %v", status, got, err)
+		}
+	}
+	f2("400", "status = 400")
+	f2("4XX", "intDiv(status, 100) = 4")
+	f2("0", "status = 0")
+	f2("bad", "")
+	f2("-1", "")
+	for _, bad := range []string{"{filter nothing}", "{filter exchanges EXCEPT nothing}", "{filter exchanges e}"} {
+		if _, err := parse("x", "-- Why?\nSELECT "+bad); err == nil {
+			t.Errorf("parse %s: no error", bad)
+		}
+	}
 }
 
 func TestParseTime(t *testing.T) {

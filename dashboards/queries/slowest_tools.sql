@@ -1,9 +1,6 @@
 -- Which tools take the longest?
 -- group Tools
--- param since = 1 day: start of the time range
--- param until = : end of the time range
--- param service = : only this service
--- param stage = : only this stage
+-- since 1 day
 -- param tool = : only this tool
 -- The duration of a tool call is the time between its start and its end if the agent reports them (measured). Otherwise it is
 -- the time from the response that requested the call to the request that contains its reply, which includes other work of the
@@ -23,10 +20,7 @@ SELECT
     argMax(exchange_id, assumeNotNull(seconds)) AS slowest_asked_by
 FROM tool_calls_final
 WHERE seconds IS NOT NULL
-    AND asked_at >= {since:DateTime64(9, 'UTC')}
-    AND asked_at < {until:DateTime64(9, 'UTC')}
-    AND ({service:String} = '' OR service = {service:String})
-    AND ({stage:String} = '' OR stage = {stage:String})
+    AND {filter tool_calls}
     AND ({tool:String} = '' OR tool_name = {tool:String})
 GROUP BY tool_name, service, stage
 ORDER BY p95_seconds DESC, tool_name, service, stage

@@ -1,9 +1,6 @@
 -- Which error texts are unexplained? One row per wording.
 -- group Failures
--- param since = 7 days: start of the time range
--- param until = : end of the time range
--- param service = : only this service
--- param stage = : only this stage
+-- since 7 days
 SELECT
     error_cluster AS wording,
     count() AS failed_calls,
@@ -17,10 +14,7 @@ SELECT
 FROM exchanges_final
 WHERE failed
     AND cause = 'unexplained'
-    AND started_at >= {since:DateTime64(9, 'UTC')}
-    AND started_at < {until:DateTime64(9, 'UTC')}
-    AND ({service:String} = '' OR service = {service:String})
-    AND ({stage:String} = '' OR stage = {stage:String})
+    AND {filter exchanges}
 GROUP BY error_cluster
 ORDER BY failed_calls DESC, error_cluster
 LIMIT 100

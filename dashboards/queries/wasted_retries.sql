@@ -1,9 +1,6 @@
 -- Which requests were retried although the rejection was final, and how much did that waste?
 -- group Failures
--- param since = 1 day: start of the time range
--- param until = : end of the time range
--- param service = : only this service
--- param stage = : only this stage
+-- since 1 day
 -- param cause = : only this cause
 -- A request rejected with 400, 404, 413 or 422 fails again when it is sent again. A retry is an SDK retry, or a request of the
 -- same conversation with the same number of messages and bytes that failed with the same cause. Providers do not report tokens
@@ -28,10 +25,7 @@ WITH
         FROM exchanges_final
         WHERE failed
             AND status IN (400, 404, 413, 422)
-            AND started_at >= {since:DateTime64(9, 'UTC')}
-            AND started_at < {until:DateTime64(9, 'UTC')}
-            AND ({service:String} = '' OR service = {service:String})
-            AND ({stage:String} = '' OR stage = {stage:String})
+            AND {filter exchanges}
             AND ({cause:String} = '' OR cause = {cause:String})
         GROUP BY service, stage, provider, model, cause, status, conversation_id, messages, request_bytes
     ),
@@ -42,8 +36,7 @@ WITH
         WHERE NOT failed
             AND input_tokens > 0
             AND request_bytes > 0
-            AND started_at >= {since:DateTime64(9, 'UTC')}
-            AND started_at < {until:DateTime64(9, 'UTC')}
+            AND {filter exchanges ONLY time}
         GROUP BY provider, model
     )
 SELECT

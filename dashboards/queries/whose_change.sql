@@ -1,21 +1,20 @@
 -- Whose change is it: which version showed a defect first, which was the last clean one, and since when?
 -- group Whose change
--- param since = 7 days: start of the time range
--- param until = : end of the time range
--- param service = : only this service
--- param stage = : only this stage
+-- since 7 days
 -- param rule = : only this rule
 -- param cause = : only defects of calls that failed with this cause
 -- The analyzer remembers for weeks which version showed a defect first and stores it in each finding, so it knows versions older
 -- than the rows. Each partition of the stream has its own memory; the earliest row of all partitions is used. If nothing is
--- remembered, for example for imported calls, use first_bad_version, which derives the versions from the rows.
+-- remembered, for example for imported calls, use first_bad_version, which derives the versions from the rows. A style finding
+-- breaks nothing, so it has no first version.
 SELECT
     f.service AS service,
     f.stage AS stage,
     f.rule_id AS rule_id,
     f.root_cause AS root_cause,
-    argMin(f.first_version, (f.first_version = '', f.first_seen)) AS first_version,
-    argMin(f.last_clean_version, (f.first_version = '', f.first_seen)) AS last_clean_version,
+    multiIf(countIf(f.severity = 'reject') > 0, 'reject', countIf(f.severity = 'lenient') > 0, 'lenient', 'style') AS severity,
+    if(severity = 'style', '', argMin(f.first_version, (f.first_version = '', f.first_seen))) AS first_version,
+    if(severity = 'style', '', argMin(f.last_clean_version, (f.first_version = '', f.first_seen))) AS last_clean_version,
     min(f.first_seen) AS since_when,
     max(f.first_seen) AS newest,
     count() AS findings,
@@ -29,17 +28,13 @@ LEFT JOIN
 (
     SELECT exchange_id, cause
     FROM exchanges_final
-    WHERE started_at >= {since:DateTime64(9, 'UTC')}
-        AND started_at < {until:DateTime64(9, 'UTC')}
+    WHERE {filter exchanges ONLY time, service}
         AND cause != ''
 ) AS e ON e.exchange_id = f.exchange_id
-WHERE f.first_seen >= {since:DateTime64(9, 'UTC')}
-    AND f.first_seen < {until:DateTime64(9, 'UTC')}
+WHERE {filter findings AS f}
     AND f.severity != 'signal'
-    AND ({service:String} = '' OR f.service = {service:String})
-    AND ({stage:String} = '' OR f.stage = {stage:String})
     AND ({rule:String} = '' OR f.rule_id = {rule:String})
     AND ({cause:String} = '' OR e.cause = {cause:String})
 GROUP BY f.service, f.stage, f.rule_id, f.root_cause
-ORDER BY failed_calls DESC, findings DESC, service, stage, rule_id, root_cause
+ORDER BY failed_calls DESC, indexOf(['style', 'lenient', 'reject'], severity) DESC, findings DESC, service, stage, rule_id, root_cause
 LIMIT 50

@@ -30,11 +30,13 @@ func incident() *sinks.Batch {
 		e.InputTokens, e.CachedTokens, e.OutputTokens, e.Duration = 100, 40, 10, time.Duration(i)*time.Second
 		if i >= 20 {
 			e.Labels.ServiceVersion = "1.5.0"
+			e.PromptHash, e.ToolsHash, e.Tools, e.Settings = 0xabcd00, 0xfedc00, []string{"read_file", "write_file"}, map[string]string{"temperature": "0.9"}
 		}
 		f := findings[i]
-		f.Exchange, f.Labels, f.Conversation, f.FirstSeen, f.Status = e.ID, e.Labels, e.Conversation, at, 200
+		f.Exchange, f.Labels, f.Attrs, f.Conversation, f.FirstSeen, f.Status = e.ID, e.Labels, e.Attrs, e.Conversation, at, 200
 		f.ExchangeVersion = e.Labels.ServiceVersion
 		if i >= 20 && i%2 == 0 {
+			e.InputTokens, e.CachedTokens, e.OutputTokens = 0, 0, 0 // unknown
 			e.Status, e.Failed, e.Cause, e.RootCause, e.ErrorText = 400, true, "orphan_tool_reply", "tool_calls_dropped_on_save", "bad request"
 			f.Status, f.Fingerprint, f.FirstVersion, f.LastClean = 400, "aaaaaaaaaaaaaaaa", "1.5.0", "1.4.0"
 			if i == 30 { // from a partition that saw it first in a later version
@@ -70,7 +72,7 @@ func incident() *sinks.Batch {
 	}
 	for i := range b.ToolCalls {
 		c := &b.ToolCalls[i]
-		c.Labels, c.AskedAt = b.Exchanges[i].Labels, b.Exchanges[i].StoredAt
+		c.Labels, c.Attrs, c.AskedAt = b.Exchanges[i].Labels, b.Exchanges[i].Attrs, b.Exchanges[i].StoredAt
 		switch i % 4 {
 		case 0:
 			c.State, c.AnsweredAt = session.Answered, c.AskedAt.Add(2*time.Second)

@@ -2,6 +2,7 @@ package clickhouse_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ service=trips stage=planner calls=10 failed_calls=0 failed_percent=0 main_cause=
 service=trips stage=planner calls=10 failed_calls=5 failed_percent=50 main_cause=orphan_tool_reply
 service=trips stage=planner calls=9 failed_calls=5 failed_percent=55.6 main_cause=orphan_tool_reply`},
 	{"failures_over_time", map[string]string{"service": "quotes", "since": "9d"}, `service=quotes stage=planner calls=3 failed_calls=3 failed_percent=100 main_cause=unexplained`},
-	{"causes", nil, `cause=orphan_tool_reply root_cause=tool_calls_dropped_on_save failed_calls=10 percent_of_failed=100 retries=0 stages=[trips/planner] versions=[1.5.0] statuses=[400] last_error_text=bad request last_conversation_id=conv-38`},
+	{"causes", nil, `service=trips stage=planner cause=orphan_tool_reply root_cause=tool_calls_dropped_on_save failed_calls=10 percent_of_failed=100 retries=0 versions=[1.5.0] statuses=[400] last_error_text=bad request last_conversation_id=conv-38`},
 	{"causes", map[string]string{"since": "7d"}, `cause=orphan_tool_reply failed_calls=10 percent_of_failed=71.4 retries=0
 cause=unexplained failed_calls=4 percent_of_failed=28.6 retries=1`},
 	{"bursts", nil, `service=trips stage=planner cause=orphan_tool_reply main_root_cause=tool_calls_dropped_on_save failed_calls=10 calls=19 failed_percent=52.6 peak_failed=5 peak_percent=55.6 first_version=1.5.0 examples=[019aa0b0-0000-7014-8000-000000000014 019aa0b0-0000-701e-8000-00000000001e]`},
@@ -61,8 +62,25 @@ target=openai_chat/openai own_target=false rule_id=tool_content_not_string provi
 	// Two of three retries were wasted; accepted requests have 3000 tokens in 630,490 bytes.
 	{"wasted_retries", map[string]string{"since": "7d"}, `service=quotes cause=unexplained status=400 refused_calls=4 wasted_calls=2 by_sdk=1 wasted_bytes=42002 about_tokens=200 wasted_seconds=2 worst_conversation_id=conv-1`},
 	{"unknown_errors", nil, `wording=no N failed_calls=4 services=[quotes] statuses=[400] example_text=no 3 last_exchange_id=unknown-3`},
-	// Per million tokens: 2400 at 1000 USD, 1600 cached ones at 100 USD and 400 of output at 2000 USD.
-	{"usage", nil, `service=trips agent=trip-planner provider=deepseek model=deepseek-chat calls=40 failed_calls=10 input=4000 cached=1600 output=400 cost_usd=3.36 p50_seconds=14.5 p95_seconds=36.1 p50_first_byte=0.16 p95_first_byte=0.19`},
+	// Per million tokens: 1800 at 1000 USD, 1200 cached ones at 100 USD and 300 of output at 2000 USD. Failed calls report none.
+	{"usage", nil, `service=trips agent=trip-planner provider=deepseek model=deepseek-chat calls=40 failed_calls=10 unreported=10 input=3000 cached=1200 output=300 cost_usd=2.52 p50_seconds=14.5 p95_seconds=36.1 p50_first_byte=0.16 p95_first_byte=0.19`},
+	// The newest call is an SDK retry, which does not count.
+	{"is_it_over", nil, `service=trips stage=planner cause=orphan_tool_reply calls_since=0 expected_failures=0 failed_5m=0 failed_60m=10 versions=[1.5.0: its last call failed]`},
+	{"is_it_over", map[string]string{"version": "1.4.0"}, ``},
+	{"affected", map[string]string{"by": "tenant", "limit": "3"}, `attribute=tenant value=tenant-1 failed_calls=2 calls=6 failed_percent=33.3 others_percent=24.2 conversations=2 main_cause=orphan_tool_reply
+attribute=tenant value=tenant-3 failed_calls=2 calls=6 failed_percent=33.3 others_percent=24.2 conversations=2 main_cause=orphan_tool_reply
+attribute=tenant value=tenant-6 failed_calls=2 calls=5 failed_percent=40 others_percent=23.5 conversations=2 main_cause=orphan_tool_reply`},
+	{"affected", map[string]string{"attr": "tenant=tenant-1"}, `attribute=user value=0000000000000000 failed_calls=2 calls=6 others_percent=<nil>
+attribute=region value=eu failed_calls=2 calls=6 others_percent=<nil>
+attribute=tenant value=tenant-1 failed_calls=2 calls=6 others_percent=<nil>`},
+	// Accepted requests have 3000 tokens in 630,490 bytes, and a million tokens cost 1000 USD.
+	{"failure_cost", nil, `service=trips stage=planner cause=orphan_tool_reply failed_calls=10 unreported=10 input_tokens=<nil> output_tokens=<nil> reported_usd=<nil> about_tokens=1001 at_most_usd=1.001 seconds=290`},
+	{"providers", nil, `provider=deepseek model=deepseek-chat server=api.deepseek.com calls=39 failed_calls=10 failed_percent=25.6 main_cause=orphan_tool_reply statuses=[400] p50_seconds=14 tokens_per_second=0.7`},
+	{"what_changed", nil, `change=system prompt (shape) changed in 1.5.0 from abcdef to abcd00 service=trips stage=planner calls=20 failed_percent=50 failed_percent_before=0 next_failure=orphan_tool_reply seconds_to_failure=0
+change=temperature changed in 1.5.0 from 0.2 to 0.9 service=trips stage=planner calls=20 failed_percent=50 failed_percent_before=0 next_failure=orphan_tool_reply seconds_to_failure=0
+change=tools (shape) changed in 1.5.0: added write_file; removed search service=trips stage=planner calls=20 failed_percent=50 failed_percent_before=0 next_failure=orphan_tool_reply seconds_to_failure=0
+change=version changed from 1.4.0 to 1.5.0 service=trips stage=planner calls=20 failed_percent=50 failed_percent_before=0 next_failure=orphan_tool_reply seconds_to_failure=0`},
+	{"what_changed", map[string]string{"what": "tools"}, `change=tools (shape) changed in 1.5.0: added write_file; removed search`},
 	{"alerts", nil, `ended_at=<nil> state=firing severity=critical name=StageFailureRate failed=412 calls=1030 peak_value=0.45 first_bad=1.4.0 last_clean=1.3.9`},
 }
 
@@ -73,24 +91,50 @@ var testPrices = queries.Prices{
 	{Model: "*", Input: 7},
 }
 
+// valuesOf returns parameters with one value each.
+func valuesOf(given map[string]string) queries.Values {
+	values := queries.Values{}
+	for name, v := range given {
+		values[name] = []string{v}
+	}
+	return values
+}
+
 // runQuery runs a query and its EXPLAIN with these parameters.
 func runQuery(t *testing.T, s *clickhouse.Sink, name string, given map[string]string, prices queries.Prices) *clickhouse.Result {
 	t.Helper()
-	q, err := queries.Get(name)
-	must(t, err)
-	params, err := q.Bind(given, time.Now())
-	must(t, err)
-	for _, bound := range q.Bound {
-		params[bound] = prices.Bound()
-	}
-	if _, err := s.Query(t.Context(), "EXPLAIN indexes = 1 "+q.SQL, params); err != nil {
+	sql, params := statement(t, name, given, prices)
+	if _, err := s.Query(t.Context(), "EXPLAIN indexes = 1 "+sql, params); err != nil {
 		t.Errorf("EXPLAIN %s: %v", name, err)
 	}
-	res, err := s.Query(t.Context(), q.SQL, params)
+	res, err := s.Query(t.Context(), sql, params)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	return res
+}
+
+// rowsOf returns the number of rows of a query with these parameters.
+func rowsOf(t *testing.T, s *clickhouse.Sink, name string, given map[string]string) int {
+	t.Helper()
+	sql, params := statement(t, name, given, nil)
+	res, err := s.Query(t.Context(), sql, params)
+	if err != nil {
+		t.Fatalf("%s %v: %v", name, given, err)
+	}
+	return len(res.Rows)
+}
+
+func statement(t *testing.T, name string, given map[string]string, prices queries.Prices) (sql string, params map[string]string) {
+	t.Helper()
+	q, err := queries.Get(name)
+	must(t, err)
+	sql, params, err = q.Bind(valuesOf(given), time.Now())
+	must(t, err)
+	for _, bound := range q.Bound {
+		params[bound] = prices.Bound()
+	}
+	return sql, params
 }
 
 // Every query returns the expected rows of an incident, and ClickHouse can EXPLAIN it.
@@ -166,30 +210,81 @@ func TestQueriesUseNewestRow(t *testing.T) {
 	}
 }
 
-// Each parameter filters the rows.
+// Each parameter and each common filter selects rows.
 func TestQueryFilters(t *testing.T) {
 	s := open(t)
 	must(t, s.Write(t.Context(), incident()))
 	nothing := map[string]string{
-		"since": "now", "until": "2001-01-01", "service": "nobody", "stage": "no such", "cause": "no such", "rule": "no such", "tool": "no such",
-		"model": "no such", "provider": "no such", "target": "no such",
+		"since": "now", "until": "2001-01-01", "cause": "no such", "rule": "no such", "tool": "no such", "target": "no such", "severity": "no such",
+		"by": "no such", "what": "no such", "status": "599",
 	}
 	keep := map[string]bool{ // these also return other rows
-		"failures_by_stage cause": true, "failures_over_time cause": true, "alerts since": true,
+		"failures_by_stage cause": true, "failures_over_time cause": true, "alerts since": true, "providers cause": true,
+		"failures_by_stage status": true, "failures_over_time status": true, "providers status": true, "what_changed status": true,
 	}
 	for _, name := range queries.Names() {
 		q, err := queries.Get(name)
 		must(t, err)
+		base := map[string]string{}
 		for _, p := range q.Parameters {
-			value, ok := nothing[p.Name]
-			if !ok || keep[name+" "+p.Name] || slices.ContainsFunc(q.Parameters, func(p queries.Parameter) bool { return p.Required }) {
-				continue
-			}
-			given := map[string]string{"since": "9d", p.Name: value}
-			if rows := len(runQuery(t, s, name, given, nil).Rows); rows != 0 {
-				t.Errorf("%s --%s %q: %d rows", name, p.Name, value, rows)
+			switch p.Name {
+			case "since":
+				base["since"] = "9d"
+			case "conversation_id":
+				base[p.Name] = "conv-22"
+			case "text":
+				base[p.Name] = "PORT"
 			}
 		}
+		if rows := rowsOf(t, s, name, base); rows == 0 {
+			t.Errorf("%s without a filter: no rows", name)
+		}
+		filters := 0
+		for _, p := range q.Parameters {
+			given := maps.Clone(base)
+			given[p.Name] = nothing[p.Name]
+			if p.Filter {
+				filters++
+				if p.Name != "status" {
+					given[p.Name] = "no such"
+				}
+			}
+			if p.Name == "limit" {
+				given[p.Name] = "1"
+				if rows := rowsOf(t, s, name, given); rows != 1 {
+					t.Errorf("%s --limit 1: %d rows", name, rows)
+				}
+			}
+			if given[p.Name] == "" || p.Name == "limit" || p.Required || keep[name+" "+p.Name] {
+				continue
+			}
+			if rows := rowsOf(t, s, name, given); rows != 0 {
+				t.Errorf("%s --%s %q: %d rows", name, p.Name, given[p.Name], rows)
+			}
+		}
+		if filters == 0 {
+			t.Errorf("%s has no common filter", name)
+		}
+	}
+}
+
+// An existing value of each filter keeps the rows.
+func TestQueryFilterMatches(t *testing.T) {
+	s := open(t)
+	must(t, s.Write(t.Context(), incident()))
+	for name, value := range map[string]string{
+		"service": "trips", "stage": "planner", "environment": "production", "version": "1.5.0", "provider": "deepseek", "model": "deepseek-chat",
+		"status": "4xx", "user": "0000000000000000", "attr": "region=eu",
+	} {
+		for _, query := range []string{"causes", "finding_examples", "failures_by_stage", "is_it_over"} {
+			if rows := rowsOf(t, s, query, map[string]string{name: value}); rows == 0 {
+				t.Errorf("%s --%s %s: no rows", query, name, value)
+			}
+		}
+	}
+	res := runQuery(t, s, "open_tool_calls", map[string]string{"attr": "tenant=tenant-2"}, nil)
+	if got := pick(res, "calls="); got != "calls=1\ncalls=1\ncalls=1" {
+		t.Errorf("tool calls of a tenant: %s", got)
 	}
 }
 

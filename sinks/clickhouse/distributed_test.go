@@ -161,10 +161,10 @@ func TestDistributed(t *testing.T) {
 				given[p.Name] = "x"
 			}
 		}
-		params, err := q.Bind(given, time.Now())
+		sql, params, err := q.Bind(valuesOf(given), time.Now())
 		must(t, err)
 		params["prices"] = "[]"
-		if _, err := s.Query(t.Context(), q.SQL, params); err != nil {
+		if _, err := s.Query(t.Context(), sql, params); err != nil {
 			t.Errorf("query %s: %v", name, err)
 		}
 	}

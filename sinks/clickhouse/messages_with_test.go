@@ -38,9 +38,9 @@ func TestMessagesWith(t *testing.T) {
 		"needle": "conv-77", "Needle.py: PORT": "conv-77", "quoted": "conv-77", "8080": "conv-77", "世界": "conv-77", "word399 of": "conv-399", "c3po": "conv-77",
 		"needl": "", "nothing": "", "word400": "", `"role":"tool"`: "", "\x00": "", "…": "",
 	} {
-		params, err := q.Bind(map[string]string{"text": text}, time.Now())
+		sql, params, err := q.Bind(queries.Values{"text": {text}}, time.Now())
 		must(t, err)
-		res, err := s.Query(t.Context(), q.SQL, params)
+		res, err := s.Query(t.Context(), sql, params)
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
 			continue
@@ -52,8 +52,8 @@ func TestMessagesWith(t *testing.T) {
 			continue
 		}
 		// The search is a scalar subquery, whose plan is not part of the plan of the query.
-		with, _, _ := strings.Cut(q.SQL, ",\n    (\n")
-		_, search, _ := strings.Cut(q.SQL, "        SELECT groupArray(id)\n        FROM\n        (\n")
+		with, _, _ := strings.Cut(sql, ",\n    (\n")
+		_, search, _ := strings.Cut(sql, "        SELECT groupArray(id)\n        FROM\n        (\n")
 		search, _, found := strings.Cut(search, "        )\n    ) AS hits")
 		if !found {
 			t.Fatal("the query does not begin with the search for hits")

@@ -141,16 +141,16 @@ func slowestOf5(t *testing.T, s *clickhouse.Sink, dsn string, q queries.Query, g
 	t.Helper()
 	for i := range 6 {
 		begin := time.Now()
-		params, err := q.Bind(given, time.Now())
+		sql, params, err := q.Bind(valuesOf(given), time.Now())
 		must(t, err)
 		for _, bound := range q.Bound {
 			params[bound] = queries.DefaultPrices().Bound()
 		}
 		if i == 0 { // warm-up
-			c.read, c.bytes = reads(t, dsn, q.SQL, params)
+			c.read, c.bytes = reads(t, dsn, sql, params)
 			continue
 		}
-		res, err := s.Query(t.Context(), q.SQL, params)
+		res, err := s.Query(t.Context(), sql, params)
 		if err != nil {
 			t.Errorf("%s %v: %v", q.Name, given, err)
 			return cost{}

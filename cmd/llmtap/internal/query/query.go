@@ -23,12 +23,12 @@ const Times = "A time is a duration before now, such as 15 minutes, 2h or 7d, or
 // A Query is the query selected by a command line. If no query is selected, SQL is empty.
 type Query struct {
 	queries.Query
-	values map[string]string
+	values queries.Values
 }
 
 // New selects the query named in c.Args, adds its parameters to c and adapts the help. Without a name, it adds --sql.
 func New(c *command.Call) (*Query, error) {
-	q := &Query{values: map[string]string{}}
+	q := &Query{values: queries.Values{}}
 	name := firstArg(c.Args)
 	if name == "" {
 		c.Parameters.StringVar(&q.SQL, "sql", "", "SQL `statement` to run instead of a stored query")
@@ -51,7 +51,7 @@ func New(c *command.Call) (*Query, error) {
 			help += " (default " + p.Default + ")"
 		}
 		c.Parameters.Func(p.Name, value+help, func(v string) error {
-			q.values[p.Name] = v
+			q.values[p.Name] = append(q.values[p.Name], v)
 			return nil
 		})
 	}
@@ -72,7 +72,7 @@ func firstArg(args []string) string {
 }
 
 // Named returns a stored query with these parameter values.
-func Named(name string, values map[string]string) (*Query, error) {
+func Named(name string, values queries.Values) (*Query, error) {
 	q, err := queries.Get(name)
 	return &Query{q, values}, err
 }
@@ -83,12 +83,12 @@ func (q *Query) Run(ctx context.Context, c *command.Call, servers *connect.Serve
 	if err != nil {
 		return err
 	}
-	params, err := q.bind(cfg.Prices, style.In(time.Now()))
+	sql, params, err := q.bind(cfg.Prices, style.In(time.Now()))
 	if err != nil {
 		return err
 	}
 	return servers.WithStore(ctx, func(store rows.Querier) error {
-		res, err := store.Query(ctx, q.SQL, params)
+		res, err := store.Query(ctx, sql, params)
 		if err != nil {
 			return err
 		}
@@ -99,16 +99,16 @@ func (q *Query) Run(ctx context.Context, c *command.Call, servers *connect.Serve
 	})
 }
 
-// bind returns the values of all parameters.
-func (q *Query) bind(prices queries.Prices, now time.Time) (map[string]string, error) {
-	params, err := q.Bind(q.values, now)
+// bind returns the statement and the values of all parameters.
+func (q *Query) bind(prices queries.Prices, now time.Time) (sql string, params map[string]string, err error) {
+	sql, params, err = q.Bind(q.values, now)
 	if err != nil {
-		return nil, command.BadInput(err)
+		return "", nil, command.BadInput(err)
 	}
 	if slices.Contains(q.Bound, "prices") {
 		params["prices"] = prices.Bound()
 	}
-	return params, nil
+	return sql, params, nil
 }
 
 // examples returns example command lines for q.

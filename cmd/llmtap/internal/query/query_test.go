@@ -29,7 +29,7 @@ func parse(t *testing.T, args ...string) (q *Query, help string, err error) {
 }
 
 func TestNew(t *testing.T) {
-	f := func(name string, values map[string]string, args ...string) {
+	f := func(name string, values queries.Values, args ...string) {
 		t.Helper()
 		q, _, err := parse(t, args...)
 		if err != nil {
@@ -39,12 +39,12 @@ func TestNew(t *testing.T) {
 			t.Errorf("%q: query %q with %v, want %q with %v", args, q.Name, q.values, name, values)
 		}
 	}
-	none := map[string]string{}
+	none := queries.Values{}
 	f("", none)
 	f("", none, "--sql", "SELECT 1")
 	f("causes", none, "causes")
-	f("causes", map[string]string{"since": "2h", "stage": "planner"}, "causes", "--since", "2h", "--stage=planner")
-	f("causes", map[string]string{"since": "usage"}, "--config", "x", "--since=usage", "causes")
+	f("causes", queries.Values{"since": {"2h"}, "stage": {"planner"}}, "causes", "--since", "2h", "--stage=planner")
+	f("causes", queries.Values{"since": {"usage"}}, "--config", "x", "--since=usage", "causes")
 
 	if _, _, err := parse(t, "cause"); command.Report(err, &strings.Builder{}) != command.ExitBadInput {
 		t.Errorf("unknown query: %v", err)
@@ -76,14 +76,14 @@ func TestBind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	params, err := q.bind(queries.DefaultPrices(), time.Now())
+	_, params, err := q.bind(queries.DefaultPrices(), time.Now())
 	if err != nil || params["prices"] == "" || params["since"] == "" {
 		t.Errorf("%v, %v", params, err)
 	}
 	if q, _ = Named("conversation", nil); q == nil {
 		t.Fatal("no query")
 	}
-	if _, err := q.bind(nil, time.Now()); command.Report(err, &strings.Builder{}) != command.ExitBadInput {
+	if _, _, err := q.bind(nil, time.Now()); command.Report(err, &strings.Builder{}) != command.ExitBadInput {
 		t.Errorf("missing parameter: %v", err)
 	}
 }

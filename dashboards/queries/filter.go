@@ -1,0 +1,189 @@
+package queries
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A filter is a common parameter of queries. Several values are alternatives, except those of attr, which must all match.
+type filter struct {
+	name, doc string
+	condition func(column, value string, bind func(value string) string) (string, error)
+}
+
+var filters = []filter{
+	{"service", "only this service", equals},
+	{"stage", "only this stage", equals},
+	{"environment", "only this environment", equals},
+	{"version", "only this version of the service", equals},
+	{"provider", "only this provider", equals},
+	{"model", "only this model", equals},
+	{"status", "only this HTTP status, such as 400 or 4xx; 0 means no response", hasStatus},
+	{"user", "only this user: the hash that the hooks publish", equals},
+	{"attr", "only calls with this attribute: key=value, or key for any value; repeatable", hasAttribute},
+}
+
+// tables lists the column of each filter, and the time column, of the tables that {filter TABLE} knows.
+var tables = map[string]map[string]string{
+	"exchanges": {
+		"time": "started_at", "service": "service", "stage": "stage", "environment": "environment", "version": "service_version",
+		"provider": "provider", "model": "model", "status": "status", "user": "user", "attr": "attributes",
+	},
+	// The version of a finding is that of the exchange that showed it first; a later version may have sent it again.
+	"findings": {
+		"time": "first_seen", "service": "service", "stage": "stage", "environment": "environment", "version": "exchange_version",
+		"provider": "provider", "model": "model", "status": "status", "user": "user", "attr": "attributes",
+	},
+	"tool_calls": {
+		"time": "asked_at", "service": "service", "stage": "stage", "environment": "environment", "version": "service_version",
+		"user": "user", "attr": "attributes",
+	},
+	"alerts": {
+		"time": "started_at", "service": "labels['service']", "stage": "labels['stage']", "environment": "labels['environment']",
+		"provider": "labels['provider']", "model": "labels['model']",
+	},
+	"history": {"time": "seen_at", "service": "service"},
+}
+
+// A use is one {filter TABLE [AS alias] [EXCEPT|ONLY names]} in a statement. The time range is the filter time. EXCEPT omits
+// filters, and ONLY omits all others: a failure rate requires all calls, so status restricts only the failures that it counts.
+type use struct {
+	columns map[string]string // column by filter
+	alias   string
+}
+
+var usePattern = regexp.MustCompile(`\{filter (\w+)(?: AS (\w+))?(?: (EXCEPT|ONLY) (\w+(?:, \w+)*))?\}`)
+
+func parseUse(match []string) (use, error) {
+	all, ok := tables[match[1]]
+	if !ok {
+		return use{}, fmt.Errorf("%s: unknown table", match[0])
+	}
+	names := strings.Split(match[4], ", ")
+	for _, n := range names {
+		if _, ok := all[n]; n != "" && !ok {
+			return use{}, fmt.Errorf("%s: %s has no filter %q", match[0], match[1], n)
+		}
+	}
+	u := use{columns: map[string]string{}, alias: match[2]}
+	for name, column := range all {
+		if match[3] == "" || slices.Contains(names, name) == (match[3] == "ONLY") {
+			u.columns[name] = column
+		}
+	}
+	return u, nil
+}
+
+// filtersIn returns the parameters of the filters that a statement uses.
+func filtersIn(sql string) ([]Parameter, error) {
+	used := map[string]bool{}
+	for _, m := range usePattern.FindAllStringSubmatch(sql, -1) {
+		u, err := parseUse(m)
+		if err != nil {
+			return nil, err
+		}
+		for name := range u.columns {
+			used[name] = true
+		}
+	}
+	if rest := usePattern.ReplaceAllString(sql, ""); strings.Contains(rest, "{filter ") {
+		return nil, fmt.Errorf("invalid {filter …}: the format is {filter TABLE AS alias EXCEPT names}")
+	}
+	var params []Parameter
+	for _, f := range filters {
+		if used[f.name] {
+			params = append(params, Parameter{Name: f.name, Doc: f.doc, Filter: true})
+		}
+	}
+	return params, nil
+}
+
+// expand replaces each {filter …} in sql by its conditions and adds the values to params.
+func expand(sql string, given Values, params map[string]string) (string, error) {
+	bound := map[string]map[string]string{} // placeholder by filter and value
+	var firstErr error
+	text := usePattern.ReplaceAllStringFunc(sql, func(text string) string {
+		u, err := parseUse(usePattern.FindStringSubmatch(text))
+		if err != nil {
+			firstErr = err
+			return text
+		}
+		var all []string
+		if column, ok := u.columns["time"]; ok {
+			column = u.column(column)
+			all = append(all, column+" >= {since:DateTime64(9, 'UTC')}", column+" < {until:DateTime64(9, 'UTC')}")
+		}
+		for _, f := range filters {
+			column, ok := u.columns[f.name]
+			if !ok || len(given[f.name]) == 0 {
+				continue
+			}
+			if bound[f.name] == nil {
+				bound[f.name] = map[string]string{}
+			}
+			bind := func(value string) string {
+				name, ok := bound[f.name][value]
+				if !ok {
+					name = f.name + "_" + strconv.Itoa(len(bound[f.name]))
+					bound[f.name][value] = name
+				}
+				params[name] = value
+				return "{" + name + ":String}"
+			}
+			var conditions []string
+			for _, value := range given[f.name] {
+				c, err := f.condition(u.column(column), value, bind)
+				if err != nil && firstErr == nil {
+					firstErr = fmt.Errorf("%s: %w", f.name, err)
+				}
+				conditions = append(conditions, c)
+			}
+			if f.name == "attr" {
+				all = append(all, conditions...)
+			} else {
+				all = append(all, "("+strings.Join(conditions, " OR ")+")")
+			}
+		}
+		if len(all) == 0 {
+			return "true"
+		}
+		return strings.Join(all, " AND ")
+	})
+	return text, firstErr
+}
+
+func (u use) column(name string) string {
+	if u.alias == "" {
+		return name
+	}
+	return u.alias + "." + name
+}
+
+func equals(column, value string, bind func(string) string) (string, error) {
+	return column + " = " + bind(value), nil
+}
+
+func hasStatus(column, value string, _ func(string) string) (string, error) {
+	if len(value) == 3 && value[0] >= '1' && value[0] <= '5' && strings.EqualFold(value[1:], "xx") {
+		return "intDiv(" + column + ", 100) = " + value[:1], nil
+	}
+	n, err := strconv.ParseUint(value, 10, 16)
+	if err != nil {
+		return "", fmt.Errorf("%q is not an HTTP status; examples are 400 and 4xx", value)
+	}
+	return column + " = " + strconv.FormatUint(n, 10), nil
+}
+
+func hasAttribute(column, value string, bind func(string) string) (string, error) {
+	key, v, found := strings.Cut(value, "=")
+	switch {
+	case key == "":
+		return "", fmt.Errorf("%q has no key; an example is tenant=acme", value)
+	case !found:
+		return "mapContains(" + column + ", " + bind(key) + ")", nil
+	}
+	return column + "[" + bind(key) + "] = " + bind(v), nil
+}

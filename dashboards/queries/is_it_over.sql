@@ -1,0 +1,98 @@
+-- Is it over? For each cause: the last failure, the calls since, and each version.
+-- group Failures
+-- since 1 day
+-- param cause = : only this cause
+-- Expected failures: the calls since the last failure times the share of calls that failed between the first and the last
+-- failure. Fewer than 3 prove nothing. SDK retries and calls cancelled by the agent are not counted.
+WITH
+    least({until:DateTime64(9, 'UTC')}, now64(9, 'UTC')) AS at_end,
+    failures AS
+    (
+        SELECT
+            service,
+            stage,
+            cause,
+            service_version,
+            count() AS n,
+            min(started_at) AS first_at,
+            max(started_at) AS last_at,
+            countIf(started_at >= at_end - INTERVAL 5 MINUTE) AS n5,
+            countIf(started_at >= at_end - INTERVAL 15 MINUTE) AS n15,
+            countIf(started_at >= at_end - INTERVAL 60 MINUTE) AS n60
+        FROM exchanges_final
+        WHERE failed
+            AND {filter exchanges}
+            AND ({cause:String} = '' OR cause = {cause:String})
+            AND retry = 0
+        GROUP BY service, stage, cause, service_version
+    ),
+    causes AS
+    (
+        SELECT
+            service,
+            stage,
+            cause,
+            sum(n) AS failed_calls,
+            min(first_at) AS first_failure,
+            max(last_at) AS last_failure,
+            sum(n5) AS failed_5m,
+            sum(n15) AS failed_15m,
+            sum(n60) AS failed_60m,
+            mapFromArrays(groupArray(toString(service_version)), groupArray(last_at)) AS last_by_version
+        FROM failures
+        GROUP BY service, stage, cause
+    ),
+    per_version AS
+    (
+        SELECT
+            c.service AS service,
+            c.stage AS stage,
+            f.cause AS cause,
+            toString(c.service_version) AS version,
+            any(f.failed_calls) AS failed_calls,
+            any(f.first_failure) AS first_failure,
+            any(f.last_failure) AS last_failure,
+            any(f.failed_5m) AS failed_5m,
+            any(f.failed_15m) AS failed_15m,
+            any(f.failed_60m) AS failed_60m,
+            any(mapContains(f.last_by_version, toString(c.service_version))) AS has_failed,
+            countIf(c.started_at <= f.last_failure) AS during,
+            countIf(c.started_at > f.last_failure) AS since_last,
+            countIf(c.started_at > f.last_by_version[toString(c.service_version)]) AS since_own,
+            max(c.started_at) AS newest
+        FROM exchanges_final AS c
+        INNER JOIN causes AS f ON f.service = c.service AND f.stage = c.stage
+        WHERE {filter exchanges AS c EXCEPT status}
+            AND c.started_at >= f.first_failure
+            AND c.retry = 0
+            AND c.error_type != 'cancelled'
+        GROUP BY service, stage, cause, version
+    ),
+    dateDiff('second', last_failure, at_end) AS quiet,
+    multiIf(quiet < 120, concat(toString(quiet), ' s'), quiet < 7200, concat(toString(intDiv(quiet, 60)), ' m'),
+        concat(toString(intDiv(quiet, 3600)), ' h')) AS for_how_long,
+    concat(toString(calls_since), if(calls_since = 1, ' call', ' calls')) AS calls_text
+SELECT
+    multiIf(
+        calls_since = 0 AND quiet < 300, 'ongoing',
+        calls_since = 0, concat('no calls for ', for_how_long),
+        quiet < 300, concat('ongoing: ', toString(failed_5m), ' in the last 5 m'),
+        expected_failures < 3, concat('too early to say: none for ', for_how_long, ' in ', calls_text),
+        concat('none for ', for_how_long, ' in ', calls_text)) AS verdict,
+    service,
+    stage,
+    cause,
+    any(p.last_failure) AS last_failure,
+    sum(since_last) AS calls_since,
+    round(calls_since * any(p.failed_calls) / greatest(1, sum(during)), 1) AS expected_failures,
+    any(p.failed_5m) AS failed_5m,
+    any(p.failed_15m) AS failed_15m,
+    any(p.failed_60m) AS failed_60m,
+    arrayMap(v -> v.2, arrayReverseSort(groupArray((newest, concat(if(version = '', '(no version)', version), ': ', multiIf(
+        NOT has_failed, concat('never in ', toString(since_own), if(since_own = 1, ' call', ' calls')),
+        since_own = 0, 'its last call failed',
+        concat('none in the last ', toString(since_own), if(since_own = 1, ' call', ' calls')))))))) AS versions
+FROM per_version AS p
+GROUP BY service, stage, cause
+ORDER BY last_failure DESC, service, stage, cause
+LIMIT 50
