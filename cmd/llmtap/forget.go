@@ -8,6 +8,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/erase"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/user"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -20,19 +21,20 @@ shared with others stays: prompts, and the calls of other users in the same
 conversation. Deletion is permanent. Events published later are stored; run it
 again to delete them.
 
-The user is the value of the label, a hash unless the hooks are configured to keep
-user ids. Not deleted: counts, which contain no names, and the examples in the
+--user-name computes the hash of the user with the key of the hooks,
+LLMTAP_SHAPE_KEY. Not deleted: counts, which contain no names, and the examples in the
 counts of the last 2 h, which expire.`,
 	Examples: `  llmtap forget --conversation order-7781 --dry-run
   llmtap forget --conversation order-7781 --yes
-  llmtap forget --user 5b1c09f2e77a4d31 --yes`,
+  llmtap forget --user 5b1c09f2e77a4d31 --yes
+  LLMTAP_SHAPE_KEY=… llmtap forget --user-name ann@example.com --dry-run`,
 	Run: runForget,
 }
 
 func runForget(ctx context.Context, c *command.Call) error {
 	var subject clickhouse.ErasureSubject
 	c.Parameters.StringVar(&subject.Conversation, "conversation", "", "`id` of the conversation")
-	c.Parameters.StringVar(&subject.User, "user", "", "`hash` of the user")
+	user.Flags(c, "the user", func(label string) { subject.User = label })
 	dryRun := c.Parameters.Bool("dry-run", false, "report what would be deleted, delete nothing")
 	yes := c.Parameters.Bool("yes", false, "delete")
 	servers := connect.DirectFlags(c, "nats.url")
@@ -42,7 +44,7 @@ func runForget(ctx context.Context, c *command.Call) error {
 	}
 	switch {
 	case (subject.Conversation == "") == (subject.User == ""):
-		return command.BadInputf("exactly one of --conversation and --user is required; see llmtap forget --help")
+		return command.BadInputf("exactly one of --conversation, --user and --user-name is required; see llmtap forget --help")
 	case !*yes && !*dryRun:
 		return command.BadInputf("deletion is permanent: check with --dry-run, then confirm with --yes")
 	}

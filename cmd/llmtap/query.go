@@ -17,6 +17,7 @@ var queryCommand = &command.Command{
 llmtap query NAME --help`,
 	Examples: `  llmtap query
   llmtap query causes --since '15 minutes'
+  llmtap query is_it_over --service checkout --attr tenant=acme
   llmtap query bursts --since 2026-11-20 --until 2026-11-21T09:30:00Z
   llmtap query conversation --conversation_id conv-7
   llmtap query usage --since 7d --format csv > usage.csv
@@ -25,12 +26,12 @@ llmtap query NAME --help`,
 }
 
 func runQuery(ctx context.Context, c *command.Call) error {
+	servers := connect.Flags(c)
+	format, style := c.Format(table.Formats...), c.Style()
 	q, err := query.New(c)
 	if err != nil {
 		return err
 	}
-	servers := connect.Flags(c)
-	format, style := c.Format(table.Formats...), c.Style()
 	if err := c.Parse(); err != nil {
 		return err
 	}

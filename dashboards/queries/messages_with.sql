@@ -2,6 +2,7 @@
 -- group Conversations
 -- param text: whole words in any case, as written in the JSON
 -- since 7 days
+-- texts
 -- The longest word of the text is looked up in the index of messages, so the text must begin and end with whole words; a text
 -- that is not ASCII is searched in every message. Prompts shared by all conversations of an agent are not searched. If more than
 -- 10,000 messages contain the text, those of the newest conversations are used: ids begin with the start of the conversation.

@@ -7,6 +7,7 @@ Package queries contains the queries for incidents, one .sql file each. To add a
 	-- param cause = : only this cause                 a parameter with its default and description
 	-- param conversation_id: as in the alert          a required parameter
 	-- bound prices: of the configuration              a parameter set by the program, not by the user
+	-- texts                                           the query reads texts of bodies
 	SELECT …
 	FROM exchanges_final                               a view that shows each row once
 	WHERE {filter exchanges}                           the time range and the common filters
@@ -45,6 +46,7 @@ type Query struct {
 	Question   string
 	Group      string // group in the list of queries, e.g. Failures
 	Parameters []Parameter
+	Texts      bool     // the query reads texts of bodies, which a shape does not contain
 	Bound      []string // parameters that Bind does not set: prices, whose value is Prices.Bound
 	SQL        string   // the whole file; Bind replaces {filter …}
 }
@@ -108,6 +110,8 @@ func parse(name, text string) (Query, error) {
 		case "since":
 			q.Parameters = append(q.Parameters, Parameter{Name: "since", Default: decl, Time: true, Doc: "start of the time range"},
 				Parameter{Name: "until", Time: true, Doc: "end of the time range"})
+		case "texts":
+			q.Texts = true
 		case "bound":
 			q.Bound = append(q.Bound, strings.TrimSpace(head))
 		case "param":

@@ -2,9 +2,6 @@ package llmtap
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"maps"
 	"strings"
 	"sync/atomic"
@@ -105,18 +102,10 @@ func (h *Hook) labels(s *scope) event.Labels {
 		}
 	}
 	if l.User != "" && !h.cfg.KeepUser {
-		l.User = hashUser(h.cfg.userKey, l.User)
+		l.User = event.HashUser(h.cfg.userKey, l.User)
 	}
 	l.User = clip(l.User)
 	return l
-}
-
-// hashUser returns 16 hex digits of a keyed hash: enough to distinguish users, but not worth reversing without the
-// key.
-func hashUser(key []byte, user string) string {
-	m := hmac.New(sha256.New, key)
-	m.Write([]byte(user))
-	return hex.EncodeToString(m.Sum(nil)[:8])
 }
 
 // clip truncates s to the length of a header value, so that longer values use no memory in the queue.

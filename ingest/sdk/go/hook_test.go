@@ -121,7 +121,7 @@ func TestUnary(t *testing.T) {
 	}
 	wantLabels := event.Labels{
 		Service: "svc", ServiceVersion: "1.2.3", Environment: "test", Agent: "assistant", Stage: "规划",
-		Conversation: "conv-1", Run: "run-1", User: hashUser(nil, "anna"),
+		Conversation: "conv-1", Run: "run-1", User: event.HashUser(nil, "anna"),
 	}
 	for i, ev := range evs {
 		if ev.Labels != wantLabels {

@@ -71,7 +71,7 @@ func (c *Call) Parse() error {
 func missingValue(all *flag.FlagSet, args []string) string {
 	for i := 0; i < len(args) && args[i] != "--"; i++ {
 		f := lookup(all, args[i])
-		if f == nil || isBool(f) {
+		if f == nil || IsBool(f) {
 			continue
 		}
 		if i++; i < len(args) && strings.HasPrefix(args[i], "--") && lookup(all, strings.SplitN(args[i], "=", 2)[0]) != nil {
@@ -89,7 +89,8 @@ func lookup(all *flag.FlagSet, arg string) *flag.Flag {
 	return all.Lookup(strings.TrimPrefix(arg[1:], "-"))
 }
 
-func isBool(f *flag.Flag) bool {
+// IsBool reports whether f needs no value.
+func IsBool(f *flag.Flag) bool {
 	b, ok := f.Value.(interface{ IsBoolFlag() bool })
 	return ok && b.IsBoolFlag()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/user"
 	"github.com/llmtap/llmtap/dashboards/queries"
 )
 
@@ -26,10 +27,11 @@ type Query struct {
 	values queries.Values
 }
 
-// New selects the query named in c.Args, adds its parameters to c and adapts the help. Without a name, it adds --sql.
+// New selects the query named in c.Args, adds its parameters to c and adapts the help. Without a name, it adds --sql. The
+// flags of c must be defined before.
 func New(c *command.Call) (*Query, error) {
 	q := &Query{values: queries.Values{}}
-	name := firstArg(c.Args)
+	name := firstArg(c)
 	if name == "" {
 		c.Parameters.StringVar(&q.SQL, "sql", "", "SQL `statement` to run instead of a stored query")
 		return q, nil
@@ -41,7 +43,13 @@ func New(c *command.Call) (*Query, error) {
 	c.Command.Args, c.Command.Short, c.Command.Long, c.Command.Examples = q.Name, q.Question, "", q.examples()
 	for _, p := range q.Parameters {
 		value, help := "`text`: ", p.Doc
-		if p.Time {
+		switch {
+		case p.Name == "user":
+			user.Flags(c, "only this user", func(label string) { q.values["user"] = append(q.values["user"], label) })
+			continue
+		case p.Name == "limit":
+			value = "`rows`: "
+		case p.Time:
 			value, c.Command.Long = "`time`: ", Times
 		}
 		switch {
@@ -58,13 +66,16 @@ func New(c *command.Call) (*Query, error) {
 	return q, nil
 }
 
-// firstArg returns the first argument that is neither a flag nor the value of a flag. All flags except --help have a value.
-func firstArg(args []string) string {
-	for i := 0; i < len(args); i++ {
-		switch name := strings.TrimLeft(args[i], "-"); {
-		case args[i] == "" || args[i][0] != '-':
-			return args[i]
-		case name != "help" && name != "h" && !strings.Contains(name, "="):
+// firstArg returns the first argument that is neither a flag nor the value of a flag. Parameters of queries have values.
+func firstArg(c *command.Call) string {
+	for i := 0; i < len(c.Args); i++ {
+		arg := c.Args[i]
+		name := strings.TrimLeft(arg, "-")
+		f := c.Flags.Lookup(name)
+		switch {
+		case arg == "" || arg[0] != '-':
+			return arg
+		case name != "help" && name != "h" && !strings.Contains(name, "=") && (f == nil || !command.IsBool(f)):
 			i++
 		}
 	}
@@ -95,6 +106,9 @@ func (q *Query) Run(ctx context.Context, c *command.Call, servers *connect.Serve
 		if q.Name != "" && format == command.Text {
 			fmt.Fprintf(c.Stdout, "%s\n\n", strings.Join(terminal.Wrap(q.Question, style.Width, ""), "\n"))
 		}
+		if len(res.Rows) == 0 && q.Name != "" && format == command.Text {
+			return q.writeNoRows(ctx, c.Stdout, store, params, style)
+		}
 		return table.Write(c.Stdout, res, format, style)
 	})
 }
@@ -123,12 +137,16 @@ func (q *Query) examples() string {
 			lines[0] += " --" + p.Name + " conv-7"
 		case p.Name == "since":
 			lines = append(lines, lines[0]+" --since '15 minutes'", lines[0]+" --since 2026-11-20 --until 2026-11-21")
-		case p.Name == "service":
-			lines = append(lines, lines[0]+" --service planner --format csv")
+		case p.Name == "attr" && !slices.ContainsFunc(q.Parameters, func(p queries.Parameter) bool { return p.Required }):
+			lines = append(lines, base+" --attr tenant=acme --format csv")
 		}
 	}
 	return strings.Join(lines, "\n")
 }
+
+// filterHelp describes the common filters in the list of queries.
+const filterHelp = "Most queries have --since, --until, --service, --stage, --environment, --version, --provider, --model, --status, --user, " +
+	"--user-name and --attr (repeatable), and all have --limit. They may be before or after the name."
 
 // List writes the names and questions of all queries by group, in lines of at most width columns.
 func List(w io.Writer, width int) error {
@@ -154,7 +172,11 @@ func List(w io.Writer, width int) error {
 		}
 		b.WriteByte('\n')
 	}
-	b.WriteString("Run one:         llmtap query causes --since '15 minutes'\nIts parameters:  llmtap query causes --help\n")
+	b.WriteString("Filters\n")
+	for _, line := range terminal.Wrap(filterHelp, max(30, width-2), "") {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	b.WriteString("\nRun one:         llmtap query causes --since '15 minutes'\nIts parameters:  llmtap query causes --help\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }

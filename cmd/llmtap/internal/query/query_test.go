@@ -17,10 +17,11 @@ func parse(t *testing.T, args ...string) (q *Query, help string, err error) {
 	t.Helper()
 	var out strings.Builder
 	cmd := &command.Command{Name: "query", Args: "[NAME]", Run: func(_ context.Context, c *command.Call) error {
+		c.Flags.String("config", "", "")
+		c.Flags.Bool("utc", false, "")
 		if q, err = New(c); err != nil {
 			return err
 		}
-		c.Flags.String("config", "", "")
 		return c.Parse()
 	}}
 	call := &command.Call{Args: append([]string{"query"}, args...), Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }}
@@ -45,6 +46,9 @@ func TestNew(t *testing.T) {
 	f("causes", none, "causes")
 	f("causes", queries.Values{"since": {"2h"}, "stage": {"planner"}}, "causes", "--since", "2h", "--stage=planner")
 	f("causes", queries.Values{"since": {"usage"}}, "--config", "x", "--since=usage", "causes")
+
+	f("causes", queries.Values{"attr": {"tenant=acme", "vip"}}, "--utc", "--attr", "tenant=acme", "causes", "--attr=vip")
+	f("causes", queries.Values{"user": {"5b1c", "0eb072f6a63163ec"}}, "--user", "5b1c", "causes", "--user-name", "ann@example.com")
 
 	if _, _, err := parse(t, "cause"); command.Report(err, &strings.Builder{}) != command.ExitBadInput {
 		t.Errorf("unknown query: %v", err)

@@ -1,0 +1,60 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+)
+
+// writeNoRows writes why a query has no rows, as far as that is known: its time range, the newest call, and that only
+// shapes of bodies are stored.
+func (q *Query) writeNoRows(ctx context.Context, w io.Writer, store rows.Querier, params map[string]string, style *terminal.Style) error {
+	var text []string
+	since, hasRange := params["since"]
+	if hasRange {
+		text = append(text, fmt.Sprintf("(no rows from %s to %s)", timeText(since, style), timeText(params["until"], style)))
+	} else {
+		text = append(text, "(no rows)")
+	}
+	if hasRange {
+		all, err := rows.Read(ctx, store, "newest call", "SELECT count() > 0 AS stored, max(started_at) AS newest FROM exchanges", nil)
+		if err != nil {
+			return err
+		}
+		switch r := all[0]; {
+		case !r.Bool("stored"):
+			text = append(text, "No calls are stored.")
+		case rows.TimeParam(r.Time("newest")) < since:
+			text = append(text, fmt.Sprintf("The newest stored call began at %s: use --since.", style.Time(r.Time("newest"))))
+		}
+	}
+	if q.Texts {
+		all, err := rows.Read(ctx, store, "newest bodies", `SELECT count() AS n, countIf(match(body, '"~[0-9]+:[0-9a-f]{16}')) AS shapes
+			FROM (SELECT body FROM messages WHERE kind = 'message' ORDER BY id DESC LIMIT 100)`, nil)
+		if err != nil {
+			return err
+		}
+		switch n, shapes := all[0].Int("n"), all[0].Int("shapes"); {
+		case n == 0:
+			text = append(text, "No bodies are stored.")
+		case n == shapes:
+			text = append(text, "Only the shapes of bodies are stored, without their texts: set the capture of the hooks to full.")
+		}
+	}
+	_, err := io.WriteString(w, strings.Join(terminal.Wrap(strings.Join(text, " "), style.Width, ""), "\n")+"\n")
+	return err
+}
+
+// timeText formats the value of a time parameter.
+func timeText(param string, style *terminal.Style) string {
+	t, err := time.Parse("2006-01-02 15:04:05", param)
+	if err != nil || t.After(time.Now()) {
+		return "now"
+	}
+	return style.Time(t)
+}
