@@ -215,11 +215,23 @@ func (e *Engine) evaluateRule(ctx context.Context, r *rules.Rule, step int64) {
 
 // result returns the result of the last evaluation; step is its time.
 func (e *Engine) result(step int64) *evaluation {
+	at := time.Unix(step, 0).UTC()
 	return &evaluation{
-		at: time.Unix(step, 0).UTC(), firing: firingOf(e.rules), warm: step-e.steps.first >= e.samples.window, unavailable: e.unavailable(),
+		at: at, warm: step-e.steps.first >= e.samples.window, unavailable: e.unavailable(),
+		firing: firingOf(e.rules, func(key string, inst *rules.Instance) bool {
+			return e.groups.fires(key, inst) || newFailure(e.samples.lastFailure(inst, step), inst.Before)
+		}),
 		evidence: func(inst *rules.Instance) (Evidence, time.Time) { return e.samples.evidence(inst, step) },
-		later: func(inst *rules.Instance, ev Evidence, asOf time.Time) Evidence {
-			return e.samples.later(inst, ev, asOf.Unix(), step)
+		later: func(a *Alert) Evidence {
+			for _, r := range e.rules {
+				if r.Name != a.Name {
+					continue
+				}
+				if inst := r.Instance(a.Labels); inst != nil {
+					return e.samples.later(inst, a, step)
+				}
+			}
+			return a.Evidence
 		},
 	}
 }
@@ -299,6 +311,9 @@ func (e *Engine) Reload(ctx context.Context) error {
 		} else if e.steps.next > 0 {
 			e.evaluateRule(ctx, r, e.steps.last())
 		}
+	}
+	for _, r := range before {
+		e.groups.release(r)
 	}
 	e.rules, e.samples.window = list, int64(longestWindow(list).Seconds())
 	e.m.reloaded.Set(1)

@@ -69,10 +69,26 @@ func (s *samples) evidence(inst *rules.Instance, step int64) (ev Evidence, trigg
 	return ev, triggered
 }
 
-// later returns the evidence of ev, which is as of the step from, with the failures and calls until step.
-func (s *samples) later(inst *rules.Instance, ev Evidence, from, step int64) Evidence {
-	s.advance(&ev, inst.Rule, s.matching(inst), from, step)
+// later returns the evidence of a, which is as of a.UpdatedAt, with the failures and calls until step. inst is an
+// instance of a.
+func (s *samples) later(inst *rules.Instance, a *Alert, step int64) Evidence {
+	ev := a.Evidence
+	s.advance(&ev, inst.Rule, s.matching(inst), a.UpdatedAt.Unix(), step)
 	return ev
+}
+
+// lastFailure returns the second of the last failure of inst, or the zero time if there is none.
+func (s *samples) lastFailure(inst *rules.Instance, step int64) time.Time {
+	var last int64
+	for _, c := range s.matching(inst) {
+		if c.metric == inst.Rule.Failures() {
+			last = max(last, c.last(0, step))
+		}
+	}
+	if last == 0 {
+		return time.Time{}
+	}
+	return time.Unix(last, 0).UTC()
 }
 
 // failedIn returns the evidence of list for the steps (from, step]. metric counts the failures: failed calls or findings.

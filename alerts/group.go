@@ -32,6 +32,8 @@ type trackedAlert struct {
 	restored bool            // loaded from the Store
 	opened   int64           // step at which the alert was found; 0 if restored
 	peak     Evidence        // evidence at Alert.Peak
+	rule     *rules.Rule     // nil if restored
+	counted  time.Time       // last failure that the numbers include; zero if the rule no longer exists
 	known    map[string]bool // causes and versions that are no longer news
 	reported bool            // Backtest has reported it as resolved
 }
@@ -73,12 +75,12 @@ func (g *openGroup) open(key string, inst *rules.Instance, ev *evaluation, late 
 			start = ev.at
 		}
 	}
-	a := &trackedAlert{key: key, opened: ev.at.Unix(), known: map[string]bool{}, Alert: Alert{
+	a := &trackedAlert{key: key, rule: inst.Rule, opened: ev.at.Unix(), known: map[string]bool{}, Alert: Alert{
 		Name: inst.Rule.Name, Labels: inst.Labels, Annotations: inst.Annotations, State: Firing,
 		Value: inst.Value, Peak: inst.Value, StartsAt: start, UpdatedAt: ev.at, FoundLate: late, Unavailable: ev.unavailable,
 	}}
 	a.Evidence, a.TriggeredAt = ev.evidence(inst)
-	a.peak = a.Evidence
+	a.peak, a.counted = a.Evidence, a.Evidence.LastFailed
 	a.learn()
 	return g.add(a, ev.at)
 }
@@ -104,15 +106,21 @@ func (g *openGroup) add(a *trackedAlert, ts time.Time) bool {
 	return true
 }
 
-// refresh updates a from inst, an instance of ev. An alert that fires only because of keep_firing_for retains the
-// numbers of the last evaluation for which the expression was true, except the calls since the last failure.
+// refresh updates a from inst, an instance of ev. The numbers are those of the last evaluation with new failures for
+// which the expression was true, so that they do not change while an alert fires because of older failures. The calls
+// since the last failure are of ev.
 func (g *openGroup) refresh(a *trackedAlert, inst *rules.Instance, ev *evaluation) {
 	before := a.Alert
-	a.Evidence = ev.later(inst, a.Evidence, a.UpdatedAt)
+	a.Evidence = ev.later(&a.Alert)
 	a.UpdatedAt, a.Unavailable = ev.at, ev.unavailable
-	if inst.KeptSince.IsZero() {
+	if a.rule != nil && a.rule != inst.Rule {
+		a.Annotations = inst.Annotations // Reload changed them
+	}
+	a.rule = inst.Rule
+	if inst.KeptSince.IsZero() && newFailure(a.Evidence.LastFailed, inst.Rule.Previous(ev.at)) {
 		a.Value, a.Annotations = inst.Value, inst.Annotations
 		a.Evidence, _ = ev.evidence(inst)
+		a.counted = a.Evidence.LastFailed
 		if a.Value > a.Peak || a.Value == a.Peak && a.Evidence.Failed > a.peak.Failed {
 			a.Peak, a.peak = a.Value, a.Evidence
 		}
@@ -144,6 +152,13 @@ func (a *trackedAlert) learn() bool {
 		add("version "+v.Version, v.Failed)
 	}
 	return news
+}
+
+// silent reports whether there have been neither calls nor failures since the last failure that the numbers include,
+// and that failure is still in the window. The rule's expression is then no longer true, but not because of a success.
+func (a *trackedAlert) silent() bool {
+	ev := &a.Evidence
+	return !a.counted.IsZero() && a.counted.Equal(ev.LastFailed) && ev.CallsSince == 0 && a.UpdatedAt.Before(a.counted.Add(ev.Window))
 }
 
 // resolve ends a and replaces its evidence with the evidence at the peak, if any. The calls since the last failure, and

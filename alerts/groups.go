@@ -32,21 +32,21 @@ type groups struct {
 // An evaluation is the result of all rules at one step.
 type evaluation struct {
 	at          time.Time
-	firing      map[string]*rules.Instance // firing instances by alert key, without inhibited ones
+	firing      map[string]*rules.Instance // result of firingOf
 	warm        bool                       // the samples cover the longest window
 	unavailable string
 	evidence    func(*rules.Instance) (ev Evidence, triggered time.Time)
-	later       func(inst *rules.Instance, ev Evidence, asOf time.Time) Evidence // ev with later failures and calls
+	later       func(*Alert) Evidence // evidence of an alert with the failures and calls after its last evaluation
 }
 
-// firingOf returns the firing instances of rules by alert key, except instances inhibited by a higher severity on the
-// same series.
-func firingOf(list []*rules.Rule) map[string]*rules.Instance {
+// firingOf returns the firing instances of rules by alert key, except instances that may not, and instances inhibited by
+// a higher severity on the same series.
+func firingOf(list []*rules.Rule, may func(key string, inst *rules.Instance) bool) map[string]*rules.Instance {
 	out := map[string]*rules.Instance{}
 	top := map[string]int{}
 	for _, r := range list {
 		for key, inst := range r.Active {
-			if inst.Firing {
+			if inst.Firing && may(key, inst) {
 				out[key] = inst
 				s := seriesKey(r.Name, inst.Labels)
 				top[s] = max(top[s], rank(inst.Labels["severity"]))
@@ -75,19 +75,33 @@ func (g *groups) apply(ev *evaluation) {
 	} else {
 		g.forgetResolved(ev.at)
 	}
+	top, held := map[string]int{}, map[string]int{} // highest rank of the firing instances, and of the held alerts, by series
+	for _, inst := range ev.firing {
+		top[seriesKey(inst.Rule.Name, inst.Labels)] = rank(inst.Labels["severity"])
+	}
 	for _, o := range g.open {
 		for _, a := range o.alerts {
 			// While the replayed tallies do not yet cover the window, a restored alert may not fire merely because
 			// history is missing.
-			if a.State == Firing && ev.firing[a.key] == nil && (ev.warm || !a.restored) {
-				a.resolve(ev.at)
-				a.Unavailable = ev.unavailable
-				o.addNews()
+			if a.State != Firing || ev.firing[a.key] != nil || !ev.warm && a.restored {
+				continue
 			}
+			a.Evidence = ev.later(&a.Alert)
+			a.UpdatedAt = ev.at
+			if r := rank(a.Severity()); a.silent() && r >= top[a.Series()] {
+				held[a.Series()] = r
+				continue
+			}
+			a.resolve(ev.at)
+			a.Unavailable = ev.unavailable
+			o.addNews()
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(ev.firing)) {
 		inst := ev.firing[key]
+		if rank(inst.Labels["severity"]) < held[seriesKey(inst.Rule.Name, inst.Labels)] {
+			continue
+		}
 		o := g.of(groupKey(inst.Rule.Name, inst.Labels, g.cfg.GroupBy))
 		if o == nil {
 			g.m.alertsDropped.WithLabelValues("max_alerts").Inc()
@@ -100,6 +114,28 @@ func (g *groups) apply(ev *evaluation) {
 		}
 	}
 	g.evaluated = ev.at.Unix()
+}
+
+// fires reports whether the alert of inst fires already.
+func (g *groups) fires(key string, inst *rules.Instance) bool {
+	o := g.open[groupKey(inst.Rule.Name, inst.Labels, g.cfg.GroupBy)]
+	return o != nil && o.find(key) != nil
+}
+
+// newFailure reports whether the last failure was not yet included in the rule's evaluation at before. An alert begins,
+// and its severity and its numbers rise, only on new failures: the ratio of failures to calls also rises when successful
+// calls leave the window before the failed ones. last is zero for a rule that does not count failures.
+func newFailure(last, before time.Time) bool { return last.IsZero() || !last.Before(before) }
+
+// release lets the alerts of a removed or changed rule end.
+func (g *groups) release(r *rules.Rule) {
+	for _, o := range g.open {
+		for _, a := range o.alerts {
+			if a.Name == r.Name && r.Instance(a.Labels) != nil {
+				a.counted = time.Time{}
+			}
+		}
+	}
 }
 
 // of returns the open group of a key and opens it if necessary. It returns nil if there are too many groups.

@@ -203,7 +203,7 @@ func (s *state) progress(ctx context.Context) (state savedState, err error) {
 func (g *savedGroup) restore(key string, receivers int) *openGroup {
 	o := &openGroup{key: key, version: 1, news: 1, stored: 1, settled: g.Settled, sent: make([]delivery, receivers)}
 	for i, a := range g.Group.Alerts {
-		t := &trackedAlert{Alert: a, key: rules.Key(a.Name, a.Labels), restored: true, known: map[string]bool{}, peak: a.Evidence}
+		t := &trackedAlert{Alert: a, key: rules.Key(a.Name, a.Labels), restored: true, known: map[string]bool{}, peak: a.Evidence, counted: a.Evidence.LastFailed}
 		if i < len(g.Peaks) {
 			t.peak = g.Peaks[i]
 		}

@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/llmtap/llmtap/analyzer"
 )
 
 // WindowAnnotation is the annotation for the window of a rule's evidence, for example 10m.
@@ -176,6 +178,9 @@ func (r *Rule) inspect(expr parser.Expr) error {
 			}
 			if _, ok := r.selectors[name]; !ok {
 				r.selectors[name] = matchers
+			}
+			if r.failures == "" && (name == analyzer.MetricFailed || name == analyzer.MetricFindings) {
+				r.failures = name
 			}
 		}
 		return nil

@@ -13,8 +13,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/template"
-
-	"github.com/llmtap/llmtap/analyzer"
 )
 
 // A Rule is one alert rule and its active instances. It is not safe for concurrent use.
@@ -27,12 +25,15 @@ type Rule struct {
 	Health     bool          // the rule is about llmtap itself
 	Active     map[string]*Instance
 
+	evaluated [2]time.Time // times of the last two evaluations, newest first
+
 	expr          string // expression in canonical form
 	keepFiringFor time.Duration
 	labels        map[string]string
 	annotations   map[string]string
 	grouping      []string                     // labels that aggregations in expr group by
 	selectors     map[string][]*labels.Matcher // metric name to the matchers of its first selector in expr
+	failures      string                       // see Failures
 	external      External
 }
 
@@ -45,6 +46,7 @@ type Instance struct {
 	ActiveAt    time.Time // time since which the expression has been true without interruption
 	Firing      bool
 	KeptSince   time.Time // start of keep_firing_for; zero while the expression is true
+	Before      time.Time // time of the rule's evaluation before ActiveAt; zero if there was none
 
 	series map[string]string // labels of the expression's result
 }
@@ -73,12 +75,14 @@ func (r *Rule) Eval(ctx context.Context, ts time.Time, query template.QueryFunc)
 	current := make(map[string]*Instance, len(vec))
 	for _, s := range vec {
 		inst := r.expand(ctx, ts, s, query)
+		inst.Before = r.evaluated[0]
 		key := Key(r.Name, inst.Labels)
 		if current[key] != nil {
 			return fmt.Errorf("rule %s: two series of the result have the labels of the same alert: %s", r.Name, key)
 		}
 		current[key] = inst
 	}
+	r.evaluated = [2]time.Time{ts, r.evaluated[0]}
 	for key, inst := range current {
 		if old := r.Active[key]; old != nil {
 			old.Value, old.Annotations, old.KeptSince = inst.Value, inst.Annotations, time.Time{}
@@ -101,6 +105,15 @@ func (r *Rule) Eval(ctx context.Context, ts time.Time, query template.QueryFunc)
 	return nil
 }
 
+// Previous returns the time of the last evaluation before ts, or the zero time if there was none. ts must not be before
+// the last evaluation.
+func (r *Rule) Previous(ts time.Time) time.Time {
+	if r.evaluated[0].Before(ts) {
+		return r.evaluated[0]
+	}
+	return r.evaluated[1]
+}
+
 // Inherit moves the instances of old to r if both rules produce the same alerts at the same times, and reports whether
 // they do.
 func (r *Rule) Inherit(old *Rule) bool {
@@ -108,7 +121,7 @@ func (r *Rule) Inherit(old *Rule) bool {
 		!maps.Equal(r.labels, old.labels) {
 		return false
 	}
-	r.Active = old.Active
+	r.Active, r.evaluated = old.Active, old.evaluated
 	for _, inst := range r.Active {
 		inst.Rule = r
 	}
@@ -157,15 +170,21 @@ func (r *Rule) expandTemplate(ctx context.Context, text string, series map[strin
 	return template.NewTemplateExpander(ctx, text, "alert "+r.Name, data, model.TimeFromUnixNano(ts.UnixNano()), query, nil, nil).Expand()
 }
 
-// Failures returns the metric of the failures that the alert is about: failed calls or else findings, whichever the
-// expression queries. It returns "" if it queries neither.
-func (r *Rule) Failures() string {
-	for _, metric := range []string{analyzer.MetricFailed, analyzer.MetricFindings} {
-		if _, ok := r.selectors[metric]; ok {
-			return metric
+// Failures returns the metric of the failures that the alert is about: failed calls or findings, whichever the expression
+// queries first. It returns "" if it queries neither.
+func (r *Rule) Failures() string { return r.failures }
+
+// Instance returns the instance of an alert of r from its labels, without a state. It returns nil if an alert of r
+// cannot have these labels.
+func (r *Rule) Instance(kv map[string]string) *Instance {
+	series := maps.Clone(kv)
+	for k, v := range r.labels {
+		if v != kv[k] && !strings.Contains(v, "{{") {
+			return nil
 		}
+		delete(series, k)
 	}
-	return ""
+	return &Instance{Rule: r, Labels: kv, series: series}
 }
 
 // Matcher returns a function that reports whether a series belongs to the evidence of inst. Such a series has the
