@@ -75,15 +75,15 @@ func TestFiresAndResolves(t *testing.T) {
 			t.Errorf("active %v, want only the critical one", a)
 		}
 
-		// The failures leave the window after 10 minutes, keep_firing_for ends 5 minutes later.
-		b.idle(14 * time.Minute)
+		// There are no calls since, and the failures leave the window after 10 minutes.
+		b.idle(9 * time.Minute)
 		if len(b.Active()) != 1 {
-			t.Error("resolved before keep_firing_for ended")
+			t.Error("resolved without calls since the last failure")
 		}
 		b.idle(2 * time.Minute)
 		last := b.sent.last().Alerts[0]
-		if last.State != Resolved || last.EndsAt.Sub(last.StartsAt) != 15*time.Minute {
-			t.Errorf("state %s after %v, want resolved after 15m", last.State, last.EndsAt.Sub(last.StartsAt))
+		if last.State != Resolved || last.EndsAt.Sub(last.StartsAt) != 10*time.Minute {
+			t.Errorf("state %s after %v, want resolved after 10m", last.State, last.EndsAt.Sub(last.StartsAt))
 		}
 		if last.Evidence.Failed != 43 || last.Peak != 43.0/98 {
 			t.Errorf("resolved with %d failed, peak %v; want those at the peak", last.Evidence.Failed, last.Peak)
@@ -179,7 +179,10 @@ func TestInhibition(t *testing.T) {
 			t.Errorf("current %v, want one series, critical, since the warning", cur)
 		}
 		b.second(calls("1", 300)) // 60 of 440: only the warning is true; critical ends after keep_firing_for
-		b.idle(5*time.Minute + 30*time.Second)
+		for range 6 {
+			b.second(calls("1", 1), failures("1", "x", "", 1))
+			b.idle(time.Minute)
+		}
 		if a := b.Active(); len(a) != 1 || a[0].Severity() != "warning" {
 			t.Fatalf("active %v, want the warning again", a)
 		}
@@ -205,8 +208,8 @@ func TestGap(t *testing.T) {
 			t.Fatalf("%d notifications, want 1", n)
 		}
 		a := b.sent.groups[0].Alerts[0]
-		if a.State != Resolved || !a.FoundLate || a.EndsAt.Sub(a.StartsAt) != 15*time.Minute {
-			t.Errorf("%s, late %v, lasted %v; want resolved, late, 15m", a.State, a.FoundLate, a.EndsAt.Sub(a.StartsAt))
+		if a.State != Resolved || !a.FoundLate || a.EndsAt.Sub(a.StartsAt) != 9*time.Minute+55*time.Second {
+			t.Errorf("%s, late %v, lasted %v; want resolved, late, 9m55s", a.State, a.FoundLate, a.EndsAt.Sub(a.StartsAt))
 		}
 		if n := evaluations(t, b.m); n > 800 {
 			t.Errorf("%v steps evaluated in a silence of 49 h", n)
@@ -220,8 +223,8 @@ func TestPartitions(t *testing.T) {
 		s := (b.sec + 4) / 5 * 5
 		b.add(&analyzer.Tally{Partition: 0, Second: s - 1})
 		b.add(&analyzer.Tally{Partition: 1, Second: s - 1})
-		b.add(&analyzer.Tally{Partition: 0, Second: s, Counts: []analyzer.Count{calls("1", 20), failures("1", "x", "", 7)}})
-		b.add(&analyzer.Tally{Partition: 0, Second: s, Counts: []analyzer.Count{calls("1", 20), failures("1", "x", "", 7)}}) // duplicate
+		b.add(&analyzer.Tally{Partition: 0, Second: s, Counts: []analyzer.Count{calls("1", 20), failures("1", "x", "", 12)}})
+		b.add(&analyzer.Tally{Partition: 0, Second: s, Counts: []analyzer.Count{calls("1", 20), failures("1", "x", "", 12)}}) // duplicate
 		b.add(&analyzer.Tally{Partition: 0, Second: s + 20})
 		synctest.Wait()
 		if len(b.sent.groups) != 0 {
@@ -232,8 +235,8 @@ func TestPartitions(t *testing.T) {
 		if n := len(b.sent.groups); n != 1 {
 			t.Fatalf("%d notifications, want 1", n)
 		}
-		if ev := b.sent.groups[0].Alerts[0].Evidence; ev.Failed != 7 || ev.Calls != 21 {
-			t.Errorf("%d of %d, want 7 of 21", ev.Failed, ev.Calls)
+		if ev := b.sent.groups[0].Alerts[0].Evidence; ev.Failed != 12 || ev.Calls != 21 {
+			t.Errorf("%d of %d, want 12 of 21", ev.Failed, ev.Calls)
 		}
 		// Partition 1 stops: after a minute evaluation continues without it. Its later tallies still count.
 		b.add(&analyzer.Tally{Partition: 0, Second: s + 80})

@@ -77,11 +77,17 @@ func (s *samples) later(inst *rules.Instance, a *Alert, step int64) Evidence {
 	return ev
 }
 
-// lastFailure returns the second of the last failure of inst, or the zero time if there is none.
+// lastFailure returns the second of the last failed call or finding that the expression of inst queries, or the zero time
+// if there is none.
 func (s *samples) lastFailure(inst *rules.Instance, step int64) time.Time {
+	matches := inst.Matcher()
+	if matches == nil {
+		return time.Time{}
+	}
 	var last int64
-	for _, c := range s.matching(inst) {
-		if c.metric == inst.Rule.Failures() {
+	for _, c := range s.series {
+		failure := c.metric == analyzer.MetricFailed || c.metric == analyzer.MetricFindings
+		if failure && inst.Rule.Queries(c.metric) && matches(c.metric, c.labels) {
 			last = max(last, c.last(0, step))
 		}
 	}

@@ -54,7 +54,7 @@ func TestEvidenceOfFindings(t *testing.T) {
 		}
 		got := play(a.Engine)
 		want := Evidence{
-			Window: 30 * time.Minute, Failed: 6, Calls: 160, LastFailed: start.Add(7 * time.Second), CallsSince: 112,
+			Window: 30 * time.Minute, Failed: 6, Calls: 50, LastFailed: start.Add(7 * time.Second), CallsSince: 112,
 			Rules: []string{"missing_tool_reply", "reply_never_arrived"},
 			Shares: []Share{
 				{Cause: "missing_tool_reply", RootCause: "tool_skipped", Failed: 4, Fix: "Reply to every call.", FirstVersion: "1.1", FirstAt: start, LastClean: "1.0"},

@@ -81,14 +81,14 @@ func (g *groups) apply(ev *evaluation) {
 	}
 	for _, o := range g.open {
 		for _, a := range o.alerts {
-			// While the replayed tallies do not yet cover the window, a restored alert may not fire merely because
-			// history is missing.
-			if a.State != Firing || ev.firing[a.key] != nil || !ev.warm && a.restored {
+			if a.State != Firing || ev.firing[a.key] != nil {
 				continue
 			}
-			a.Evidence = ev.later(&a.Alert)
-			a.UpdatedAt = ev.at
-			if r := rank(a.Severity()); a.silent() && r >= top[a.Series()] {
+			a.Evidence, a.UpdatedAt = ev.later(&a.Alert), ev.at
+			// While the replayed tallies do not yet cover the window, a restored alert may not end merely because
+			// history is missing.
+			missing := a.restored && !ev.warm
+			if r := rank(a.Severity()); (missing || a.silent()) && r >= top[a.Series()] {
 				held[a.Series()] = r
 				continue
 			}

@@ -95,7 +95,7 @@ func TestEndedWithoutLeader(t *testing.T) {
 			last[g.Alerts[0].Labels["stage"]] = g
 		}
 		began := a.sent.last().Since()
-		for stage, ended := range map[string][2]time.Duration{"planner": {8 * time.Minute, 16 * time.Minute}, "writer": {14 * time.Minute, 20 * time.Minute}} {
+		for stage, ended := range map[string][2]time.Duration{"planner": {5 * time.Minute, 7 * time.Minute}, "writer": {9 * time.Minute, 11 * time.Minute}} {
 			g := last[stage]
 			if len(g.Alerts) == 0 || g.Firing() {
 				t.Errorf("%s: sent %+v, want its end", stage, g)

@@ -69,8 +69,8 @@ func TestRestartSendsResolved(t *testing.T) {
 			t.Fatalf("%d notifications, want the resolved one", n)
 		}
 		x := b.sent.last().Alerts[0]
-		if d := x.EndsAt.Sub(x.StartsAt); d < 15*time.Minute || d > 17*time.Minute {
-			t.Errorf("lasted %v, want 16 minutes", d)
+		if d := x.EndsAt.Sub(x.StartsAt); d < 10*time.Minute || d > 11*time.Minute {
+			t.Errorf("lasted %v, want 11 minutes: until the window was empty", d)
 		}
 		if n := len(b.rec.rows); n != 1 || b.rec.rows[0].State != Resolved {
 			t.Errorf("recorded %v, want the resolved alert", b.rec.rows)

@@ -174,6 +174,12 @@ func (r *Rule) expandTemplate(ctx context.Context, text string, series map[strin
 // queries first. It returns "" if it queries neither.
 func (r *Rule) Failures() string { return r.failures }
 
+// Queries reports whether the expression queries a metric.
+func (r *Rule) Queries(metric string) bool {
+	_, ok := r.selectors[metric]
+	return ok
+}
+
 // Instance returns the instance of an alert of r from its labels, without a state. It returns nil if an alert of r
 // cannot have these labels.
 func (r *Rule) Instance(kv map[string]string) *Instance {

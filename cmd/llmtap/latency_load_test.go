@@ -17,9 +17,10 @@ import (
 
 const (
 	alertSeed = 10
-	// A stage makes 20 successful calls before two fail: 2 of 22 are below 10%, the third failure crosses it.
-	successfulCalls = 20
-	// failLead is the time from the first call of a stage to the crossing. The two failures are a step earlier.
+	// A stage makes 20 successful calls before seven fail. Without the first 5 failures, 2 of 27 are below 10%, and the
+	// eighth failure crosses it.
+	successfulCalls, earlyFailures = 20, 7
+	// failLead is the time from the first call of a stage to the crossing. The early failures are a step earlier.
 	failLead = 12 * time.Second
 	// failInterval is the interval of the calls of a firing stage; one in four fails, so that the alert stays a warning.
 	failInterval = 2 * time.Second
@@ -94,7 +95,7 @@ func (l *alertLoad) fail(s *failingStage, at time.Time) {
 	for i := range successfulCalls {
 		l.plan.add(at.Add(-failLead+time.Duration(i)*200*time.Millisecond), func(now time.Time) { l.call(s, false, now, nil) })
 	}
-	for i := range 2 {
+	for i := range earlyFailures {
 		l.plan.add(at.Add(-7*time.Second+time.Duration(i)*200*time.Millisecond), func(now time.Time) { l.call(s, true, now, nil) })
 	}
 	l.plan.add(at.Add(-answerTime), func(now time.Time) {

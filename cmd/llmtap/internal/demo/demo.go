@@ -217,8 +217,8 @@ func (d *demo) report(ctx context.Context, made agents.Report) (*report, error) 
 	err = poll(ctx, alertTimeout, func() bool { return len(d.slack.Messages()) > 0 })
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i := range d.alerts {
-		r.Alerts = append(r.Alerts, newAlert(&d.alerts[i], d.posts))
+	for _, a := range (alerts.Group{Alerts: d.alerts}).Current() { // an alert may have become critical
+		r.Alerts = append(r.Alerts, newAlert(&a, d.posts))
 	}
 	return r, err
 }
