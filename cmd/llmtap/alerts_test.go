@@ -169,12 +169,14 @@ func TestAlertsBacktest(t *testing.T) {
 	if diff := cmp.Diff([]backtest.Share{{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save", Failed: a.Failed}}, a.Shares); diff != "" {
 		t.Errorf("shares (-want +got):\n%s", diff)
 	}
-	if a.FirstVersion != "2.4.0" || a.LastClean != "2.3.9" || a.EndsAt == nil || a.Seconds < 600 || a.Example.Rule != "orphan_tool_reply" || !strings.Contains(a.Fix, "tool_calls") {
+	if a.FirstVersion != "2.4.0" || a.LastClean != "2.3.9" || a.EndsAt == nil || a.LastFailed == nil || a.CallsSince < 30 || a.Example.Rule != "orphan_tool_reply" || !strings.Contains(a.Fix, "tool_calls") {
 		t.Errorf("%+v, example %+v", a, a.Example)
+	} else if d := a.EndsAt.Sub(*a.LastFailed); d < 5*time.Minute || d > 5*time.Minute+cfg.EvaluationInterval {
+		t.Errorf("resolved %v after the last failure, want 5 minutes", d)
 	}
 	text := ask()
 	for _, want := range []string{
-		"StageFailureRate (critical)\n  until ", "first version 2.4.0, last clean version 2.3.9", "(tool_calls_dropped_on_save)", "example: exchange 018f", "fix: ", "never fired: ",
+		"StageFailureRate (critical)\n  until ", "first version 2.4.0, last clean version 2.3.9", ", none since in ", " findings in ", "(tool_calls_dropped_on_save)", "example: exchange 018f", "fix: ", "never fired: ",
 		"not tested: EventsDropped", "service=checkout-agent stage=planner",
 	} {
 		if !strings.Contains(text, want) {

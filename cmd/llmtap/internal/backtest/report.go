@@ -48,8 +48,10 @@ type Alert struct {
 	EndsAt       *time.Time        `json:"ends_at"` // null if the alert still fires at the end
 	Seconds      float64           `json:"seconds"`
 	Peak         float64           `json:"peak"`
-	Failed       uint64            `json:"failed"` // failed calls at the peak
+	Failed       uint64            `json:"failed"` // failed calls, or findings, at the peak
 	Calls        uint64            `json:"calls"`
+	LastFailed   *time.Time        `json:"last_failed"` // null if unknown
+	CallsSince   uint64            `json:"calls_since"` // calls after LastFailed
 	Shares       []Share           `json:"shares"`
 	FirstVersion string            `json:"first_version"`
 	LastClean    string            `json:"last_clean"`
@@ -57,6 +59,7 @@ type Alert struct {
 	Summary      string            `json:"summary"`
 	Fix          string            `json:"fix"`
 
+	findings     bool     // Failed counts findings
 	explanations []string // one line per share
 }
 
@@ -164,6 +167,9 @@ func newAlert(a *alerts.Alert) Alert {
 	if a.State == alerts.Resolved {
 		out.EndsAt = &a.EndsAt
 	}
+	if out.findings = len(ev.Rules) > 0; !ev.LastFailed.IsZero() {
+		out.LastFailed, out.CallsSince = &ev.LastFailed, ev.CallsSince
+	}
 	out.FirstVersion, out.LastClean = ev.Regression()
 	for _, s := range ev.Shares {
 		out.Shares = append(out.Shares, Share{s.Cause, s.RootCause, s.Failed})
@@ -242,10 +248,27 @@ func (a *Alert) write(b *strings.Builder, style *terminal.Style) {
 	if len(labels) > 0 {
 		line("%s", strings.Join(labels, " "))
 	}
-	if a.Failed > 0 {
+	switch {
+	case a.Failed > 0 && a.findings:
+		line("peak: %s in %s, value %.4g", terminal.Plural(a.Failed, "finding"), terminal.Plural(a.Calls, "call"), a.Peak)
+	case a.Failed > 0:
 		line("peak: %d of %d calls failed, value %.4g", a.Failed, a.Calls, a.Peak)
-	} else {
+	default:
 		line("peak: value %.4g: %s", a.Peak, text(a.Summary))
+	}
+	if a.LastFailed != nil {
+		since := "no calls since"
+		switch {
+		case a.CallsSince > 0 && a.findings:
+			since = terminal.Plural(a.CallsSince, "call") + " since"
+		case a.CallsSince > 0:
+			since = "none since in " + terminal.Plural(a.CallsSince, "call")
+		}
+		what := "failure"
+		if a.findings {
+			what = "finding"
+		}
+		line("last %s %s, %s", what, style.Time(*a.LastFailed), since)
 	}
 	for _, s := range a.explanations {
 		line("%s", text(s))
