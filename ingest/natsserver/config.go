@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/llmtap/llmtap/ingest/loopback"
 )
 
@@ -20,7 +22,8 @@ type Config struct {
 	TokenFile  string `yaml:"token_file"`               // file that contains the token; replaces Token
 	MaxPayload int    `yaml:"max_payload" unit:"bytes"` // maximum message size, including headers
 
-	Logger *slog.Logger `yaml:"-"` // nil: slog.Default()
+	Logger     *slog.Logger          `yaml:"-"` // nil: slog.Default()
+	Registerer prometheus.Registerer `yaml:"-"` // nil: the metrics are not registered
 }
 
 // Default returns the configuration of a server that listens on loopback, without Dir.

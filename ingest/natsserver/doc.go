@@ -10,6 +10,12 @@
 // Start takes an advisory lock (flock) on a file in the directory; the kernel releases it when the process dies, so a
 // killed process leaves no stale lock.
 //
+// # Refused clients
+//
+// nats-server logs each refused connection, and a hook without the token tries once a second. Server therefore checks the
+// token itself: it counts refused connections by address, client and reason, and logs each client at a growing interval.
+// Refused also lists clients that nats-server disconnected. There are no users, so no publish is denied.
+//
 // # Durability
 //
 // An acknowledged event survives a crash of the process. It is synced to disk within two minutes (JetStream's

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -24,7 +25,7 @@ const startTimeout = 2 * time.Minute
 // A Server is an embedded nats-server.
 type Server struct {
 	cfg   Config
-	token string
+	guard *guard
 	lock  *os.File
 
 	mu     sync.Mutex     // guards the fields below
@@ -53,7 +54,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Port, err = freePort(cfg.Host, max(cfg.Port, 0)); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	return &Server{cfg: cfg, token: token, lock: lock}, nil
+	return &Server{cfg: cfg, guard: newGuard(token, cfg.Logger, cfg.Registerer), lock: lock}, nil
 }
 
 // freePort returns port, or any free port if port is 0, after it has listened on it.
@@ -90,10 +91,14 @@ func (s *Server) Start(ctx context.Context) error {
 	if s.closed {
 		return errors.New("the server is shut down")
 	}
-	n, err := server.NewServer(&server.Options{
-		ServerName: "llmtap", Host: s.cfg.Host, Port: s.cfg.Port, Authorization: s.token, MaxPayload: int32(s.cfg.MaxPayload),
-		JetStream: true, StoreDir: s.cfg.Dir, NoSigs: true,
-	})
+	opts := &server.Options{
+		ServerName: "llmtap", Host: s.cfg.Host, Port: s.cfg.Port, MaxPayload: int32(s.cfg.MaxPayload),
+		JetStream: true, StoreDir: s.cfg.Dir, NoSigs: true, MaxClosedClients: maxClosed,
+	}
+	if len(s.guard.token) > 0 {
+		opts.CustomClientAuthentication = s.guard
+	}
+	n, err := server.NewServer(opts)
 	if err != nil {
 		return fmt.Errorf("create nats-server: %w", err)
 	}
@@ -184,7 +189,12 @@ func (l *logger) Warnf(format string, v ...any) {
 }
 
 func (l *logger) Errorf(format string, v ...any) {
-	l.log.Error("nats-server error", "line", fmt.Sprintf(format, v...))
+	line := fmt.Sprintf(format, v...)
+	if strings.Contains(line, server.ErrAuthentication.Error()) {
+		l.log.Debug("nats-server error", "line", line) // the guard logs it, but not each attempt
+		return
+	}
+	l.log.Error("nats-server error", "line", line)
 }
 
 func (l *logger) Debugf(string, ...any) {}

@@ -23,6 +23,7 @@ func (c *Collector) handler() http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", c.serveReady)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET "+RefusedPath, c.serveRefused)
 	mux.Handle("POST "+remote.Path, remote.NewHandler(c.queryable))
 	return c.guard.wrap(mux)
 }

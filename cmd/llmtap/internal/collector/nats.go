@@ -2,7 +2,9 @@ package collector
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -10,6 +12,22 @@ import (
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 )
+
+// RefusedPath returns the clients that the embedded NATS refused in the last hour, as a JSON array of natsserver.Refusal.
+const RefusedPath = "/api/nats/refused"
+
+// refusedPeriod is the period of RefusedPath.
+const refusedPeriod = time.Hour
+
+// serveRefused serves RefusedPath.
+func (c *Collector) serveRefused(w http.ResponseWriter, _ *http.Request) {
+	refused := []natsserver.Refusal{}
+	if c.server != nil {
+		refused = append(refused, c.server.Refused(time.Now().Add(-refusedPeriod))...)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(refused) // an error means that the client is gone
+}
 
 // logInterval is the interval at which a lasting failure is logged again.
 const logInterval = 5 * time.Minute
@@ -19,7 +37,7 @@ func (c *Collector) newNATS() (err error) {
 	c.nats = c.cfg.NATS
 	if c.nats.URL == "" {
 		cfg := c.cfg.NATSServer
-		cfg.Logger = c.logger
+		cfg.Logger, cfg.Registerer = c.logger, c.reg
 		if c.server, err = natsserver.New(cfg); err != nil {
 			return fmt.Errorf("start embedded NATS: %w", err)
 		}

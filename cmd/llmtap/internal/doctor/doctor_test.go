@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
@@ -113,18 +114,18 @@ func TestInvalidConfig(t *testing.T) {
 
 func TestRunningCollector(t *testing.T) {
 	collectortest.NeedClickHouse(t)
-	cfg := collectortest.Config(t, func(*config.Config) {})
+	cfg := collectortest.Config(t, func(c *config.Config) { c.NATSServer.Token = "s3cret" })
 	c, err := collector.Open(context.WithoutCancel(t.Context()), cfg, collector.Options{Logger: slog.New(slog.DiscardHandler), Progress: func(s string) { t.Log(s) }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	collectortest.RunReady(t, c)
-	collectortest.RunAgents(t, c.NATSURL(), c.ClickHouse())
+	collectortest.RunAgents(t, strings.Replace(c.NATSURL(), "nats://", "nats://s3cret@", 1), c.ClickHouse())
 	slack := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"ok":true,"team":"Acme","user":"llmtap","channels":[{"name":"oncall","is_member":true}]}`)
 	}))
 	defer slack.Close()
-	env := map[string]string{"LLMTAP_SLACK_CHANNEL": "#oncall", "LLMTAP_SLACK_TOKEN": "xoxb-1", "LLMTAP_SLACK_API_URL": slack.URL, "LLMTAP_DATA_DIR": cfg.DataDir}
+	env := map[string]string{"LLMTAP_SLACK_CHANNEL": "#oncall", "LLMTAP_SLACK_TOKEN": "xoxb-1", "LLMTAP_SLACK_API_URL": slack.URL, "LLMTAP_DATA_DIR": cfg.DataDir, "LLMTAP_NATS_SERVER_TOKEN": "s3cret"}
 	var checks map[string]Result
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		checks = examine(t, env)
@@ -140,11 +141,21 @@ func TestRunningCollector(t *testing.T) {
 	expect(t, checks, "backlog", OK, "read by embedded")
 	expect(t, checks, "tallies", OK, "the newest is")
 	expect(t, checks, "losses", OK, "none in the last hour")
+	expect(t, checks, "clients", OK, "none refused in the last hour")
 	expect(t, checks, "dead_letters", OK, "none")
 	expect(t, checks, "libchdb", OK)
 	expect(t, checks, "clickhouse", OK, "embedded in "+config.ClickHouseDir(cfg.DataDir))
 	expect(t, checks, "schema", OK, "up to date")
 	expect(t, checks, "slack", OK, "#oncall: posts as llmtap of Acme")
+
+	for range 3 {
+		if nc, err := nats.Connect(c.NATSURL(), nats.Token("old"), nats.Name("llmtap-go/checkout")); err == nil {
+			nc.Close()
+			t.Error("connected with a wrong token")
+		}
+	}
+	expect(t, examine(t, env), "clients", Warn, "3 connections from 127.0.0.1 (llmtap-go/checkout) refused in ", "ago: wrong token",
+		"set LLMTAP_NATS_URL=nats://TOKEN@HOST:", "the token of nats_server.token")
 }
 
 // external returns the configuration of a NATS at url and a ClickHouse that is down.
@@ -242,6 +253,7 @@ func TestNATS(t *testing.T) {
 	expect(t, checks, "dead_letters", Warn, "too_large 1", event.StreamDead)
 	expect(t, checks, "losses", Warn, "hooks dropped exchanges in the last hour: checkout 6")
 	expect(t, checks, "tallies", OK)
+	expect(t, checks, "clients", OK, "not checked", "log of the NATS server")
 
 	env["LLMTAP_NATS_MAX_AGE"] = "12h"
 	checks = examine(t, env)

@@ -57,6 +57,7 @@ func (c *checker) checkNATS(ctx context.Context, cfg jetstream.Config) {
 	}
 	c.checkTallies(st)
 	c.checkLosses(ctx, conn)
+	c.checkClients(ctx)
 	if len(st.DeadLetters) == 0 {
 		c.ok("dead_letters", "none")
 	} else {
