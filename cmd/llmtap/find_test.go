@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
@@ -134,16 +136,18 @@ func TestCommandsFindCollector(t *testing.T) {
 		follow bool   // runs until the output contains want
 	}{
 		{args: []string{"show", f.exchange}, want: "orphan_tool_reply"},
+		{args: []string{"show", f.exchange, "--format", "json"}, want: "orphan_tool_reply"},
 		{args: []string{"query", "causes", "--since", "1h"}, want: "orphan_tool_reply"},
 		{args: []string{"query", "--sql", "SELECT count() AS n FROM exchanges_final WHERE service = 'checkout'", "--format", "csv"}, want: "n\n2\n"},
 		{args: []string{"tail", "--since", "10m", "--failed"}, want: "orphan_tool_reply", follow: true},
-		{args: []string{"explain", "--unknown"}, want: "(no rows)"},
+		{args: []string{"explain", "--unknown", "--format", "jsonl"}},
 		{args: []string{"alerts", "backtest", "--since", "1h"}, want: "calls"},
 		{args: []string{"schema", "status"}, want: "exchanges", direct: true},
 		{args: []string{"doctor"}, want: "schema        up to date", direct: true},
 		{args: []string{"import", "--wait=false", "-"}, want: "1 exchange", direct: true},
 		{args: []string{"forget", "--conversation", "none", "--dry-run"}, want: "would be deleted", direct: true},
 	}
+	first := map[string]string{} // output of show, which is the same in every way
 	for i := range ways {
 		for _, c := range commands {
 			w, until := &ways[i], ""
@@ -156,6 +160,11 @@ func TestCommandsFindCollector(t *testing.T) {
 			out, errs, code := f.llmtap(w, until, c.args...)
 			if code != command.ExitOK || !strings.Contains(out, c.want) {
 				t.Errorf("%s: llmtap %s: exit code %d, want %q in\n%s%s", w.name, strings.Join(c.args, " "), code, c.want, out, errs)
+			}
+			if id := strings.Join(c.args, " "); i == 0 {
+				first[id] = out
+			} else if c.args[0] == "show" && out != first[id] {
+				t.Errorf("%s: llmtap %s (-%s +%s):\n%s", w.name, id, ways[0].name, w.name, cmp.Diff(first[id], out))
 			}
 		}
 	}
