@@ -2,15 +2,12 @@ package show
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 )
 
@@ -19,7 +16,6 @@ const (
 	pathWidth  = 40  // maximum width of the paths of a diff
 	valueLines = 4   // maximum lines of a value in a diff
 	nearChange = 3   // unchanged fields shown around changes
-	shortReply = 60  // maximum characters of a reply beside its call
 )
 
 // verdict describes the severity for the sender of the request.
@@ -49,7 +45,7 @@ func (v *view) finding(indent int, f *Finding) {
 	if f.Message >= 0 {
 		title += fmt.Sprintf(" in message %d", f.Message)
 	}
-	for i, l := range terminal.Wrap(title, max(v.Width-indent, minColumns), "  ") {
+	for i, l := range v.wrap(title, v.Width-indent, "  ") {
 		if i == 0 {
 			l = strings.Replace(l, f.Rule, paint(f.Rule), 1)
 		}
@@ -115,7 +111,7 @@ func (v *view) comparison(indent int, f *Finding, c *Comparison) {
 		if !aboutPairs[f.Rule] {
 			v.diff(indent, changes)
 		}
-	case v.Width >= sideBySide:
+	case v.Width >= sideBySide && !v.Unbroken:
 		v.columns(indent, "the model said: "+said, "the request holds: "+sent, changes)
 	default:
 		v.mark(indent, '-', "the model said: "+said)
@@ -160,10 +156,7 @@ func (v *view) paint(mark byte, text string) string {
 
 // mark writes a wrapped line that begins with a mark.
 func (v *view) mark(indent int, mark byte, text string) {
-	for i, l := range terminal.Wrap(text, max(v.Width-indent-2, minColumns), "  ") {
-		if i > 0 && mark == ' ' {
-			mark = ' '
-		}
+	for _, l := range v.wrap(text, v.Width-indent-2, "  ") {
 		v.WriteString(strings.Repeat(" ", indent) + v.paint(mark, strings.TrimRight(string(mark)+" "+l, " ")) + "\n")
 	}
 }
@@ -172,18 +165,22 @@ func (v *view) mark(indent int, mark byte, text string) {
 func (v *view) diff(indent int, all []change) {
 	width := 0
 	for i := range all {
-		width = max(width, min(utf8.RuneCountInString(all[i].field().path), pathWidth))
+		width = max(width, min(terminal.Columns(all[i].field().path), pathWidth))
 	}
 	each(v.near(all), func(i int) {
 		c := &all[i]
 		f := c.field()
-		head := fmt.Sprintf("%-*s  ", width, terminal.Line(f.path))
-		if n := utf8.RuneCountInString(head); n > width+2 {
+		head := terminal.Pad(terminal.Line(f.path), width) + "  "
+		if n := terminal.Columns(head); n > width+2 {
 			v.mark(indent, c.mark, head)
 			head = strings.Repeat(" ", width+2)
 		}
 		room := max(v.Width-indent-2-width-2, minColumns)
-		for _, l := range chunks(v.value(c, room*valueLines), room) {
+		lines := chunks(v.value(c, room*valueLines), room)
+		if v.Unbroken {
+			lines = []string{strings.Join(lines, "")}
+		}
+		for _, l := range lines {
 			v.WriteString(strings.Repeat(" ", indent) + v.paint(c.mark, strings.TrimRight(string(c.mark)+" "+head+l, " ")) + "\n")
 			head = strings.Repeat(" ", width+2)
 		}
@@ -248,7 +245,7 @@ func (v *view) near(all []change) []bool {
 func (v *view) columns(indent int, said, sent string, all []change) {
 	width := (v.Width - indent - 5) / 2
 	row := func(left, mark, right string) {
-		pad := strings.Repeat(" ", max(0, width-utf8.RuneCountInString(left)))
+		pad := strings.Repeat(" ", max(0, width-terminal.Columns(left)))
 		paint := func(s string) string { return s }
 		other := paint
 		if strings.Contains(mark, "<") || mark == "|" {
@@ -301,82 +298,6 @@ func (v *view) columns(indent int, said, sent string, all []change) {
 			both(nil, cell(c, c.sent), ">")
 		}
 	}, func(n int) { row("… "+terminal.Plural(n, "unchanged field"), " ", "") })
-}
-
-// pairs writes the calls with their replies, and the messages between them.
-func (v *view) pairs(indent int, c *Comparison) {
-	for i := range c.Calls {
-		p := &c.Calls[i]
-		id := strings.TrimPrefix((&records.Part{Kind: records.Call, ID: p.ToolCallID, Name: p.ToolName}).Title(), "calls ")
-		if !p.Called && !p.Sent && len(p.Replies) > 0 {
-			whom := "a call without an id"
-			if who := cmp.Or(p.ToolCallID, p.ToolName); who != "" {
-				whom = terminal.Clip(who, shownLabel) + ", which no call of this request has"
-			}
-			v.mark(indent, '+', fmt.Sprintf("message %d answers %s%s", p.Replies[0], whom, v.reply(c, p, 0)))
-			continue
-		}
-		switch {
-		case p.Called && !p.Sent:
-			v.mark(indent, '-', id+" is not in the request")
-		case len(p.Replies) == 0:
-			v.mark(indent, '-', id+" has no reply")
-		}
-		for j, at := range p.Replies {
-			mark := byte(' ')
-			if j > 0 || at == c.fault {
-				mark = '+'
-			}
-			v.mark(indent, mark, fmt.Sprintf("%s is answered by message %d%s", id, at, v.reply(c, p, j)))
-		}
-	}
-	for _, i := range c.Between {
-		m, where := &c.request[i], "follows"
-		if slices.ContainsFunc(c.Calls, func(p Pair) bool { return len(p.Replies) > 0 && slices.Max(p.Replies) > i }) {
-			where = "is between calls and replies"
-		}
-		v.mark(indent, '+', fmt.Sprintf("message %d (%s) %s: %s", i, terminal.Clip(m.Role, maxID), where, v.short(m.Said(), shortReply)))
-	}
-}
-
-const maxID = 64 // maximum characters of an id or a name
-
-// reply returns the text of reply j of p, cut around its difference from the first reply.
-func (v *view) reply(c *Comparison, p *Pair, j int) string {
-	texts := make([]string, 0, len(p.Replies))
-	seen := map[int]int{}
-	for _, at := range p.Replies {
-		n := seen[at]
-		seen[at]++
-		text := ""
-		for _, r := range c.request[at].Replies() {
-			if r.ID != p.ToolCallID || r.ID == "" && r.Name != p.ToolName && r.Name != "" {
-				continue
-			}
-			if n == 0 {
-				text = plain(&r)
-				break
-			}
-			n--
-		}
-		texts = append(texts, terminal.Line(text))
-	}
-	text, at := texts[j], 0
-	if j > 0 && texts[0] == text {
-		return ": the same reply"
-	}
-	if len(texts) > 1 {
-		at = firstDifference(texts[0], texts[1])
-	}
-	switch {
-	case text == "":
-		return ""
-	case v.full:
-		return ": " + text
-	case at > 0:
-		return ": " + terminal.Around(text, at, shortReply)
-	}
-	return ": " + terminal.Middle(text, shortReply)
 }
 
 // faultyArguments writes the place at which the arguments of a call are not JSON.

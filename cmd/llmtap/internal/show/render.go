@@ -28,10 +28,18 @@ type view struct {
 	explained map[string]bool // root causes and diffs of the exchange that were written
 }
 
+// wrap breaks text into lines of at most n columns, unless the output has no width.
+func (v *view) wrap(text string, n int, indent string) []string {
+	if v.Unbroken {
+		return []string{strings.Join(strings.Fields(text), " ")}
+	}
+	return terminal.Wrap(text, max(n, minColumns), indent)
+}
+
 // line writes text in lines of at most the width, indented by indent; further lines are indented by hanging more.
 func (v *view) line(indent, hanging int, text string) {
 	pad := strings.Repeat(" ", indent)
-	for _, l := range terminal.Wrap(text, max(v.Width-indent, minColumns), strings.Repeat(" ", hanging)) {
+	for _, l := range v.wrap(text, v.Width-indent, strings.Repeat(" ", hanging)) {
 		v.WriteString(strings.TrimRight(pad+l, " ") + "\n")
 	}
 }
@@ -42,7 +50,7 @@ func (v *view) linef(indent, hanging int, format string, args ...any) {
 
 // labeled writes text beside a name, which has a column of the given width.
 func (v *view) labeled(indent, width int, name, text string) {
-	for _, l := range terminal.Wrap(text, max(v.Width-indent-width, minColumns), "") {
+	for _, l := range v.wrap(text, v.Width-indent-width, "") {
 		fmt.Fprintf(v, "%s%-*s%s\n", strings.Repeat(" ", indent), width, name, strings.TrimRight(l, " "))
 		name = ""
 	}
@@ -70,7 +78,7 @@ func (v *view) text(indent int, text string, n int) {
 		return
 	}
 	for l := range strings.Lines(strings.ReplaceAll(text, "\t", "    ")) {
-		body := strings.TrimLeft(l, " \t")
+		body := strings.TrimLeft(l, " ")
 		lead := min(len(l)-len(body), max(v.Width-indent-2*minColumns, 0))
 		v.line(indent+lead, 0, terminal.Line(body))
 	}
@@ -114,7 +122,7 @@ func (v *view) message(indent int, mark, index, body string) {
 	}
 	role := terminal.Clip(m.Role, 2*roleWidth)
 	v.WriteString(v.Bold(head + role))
-	switch n := utf8.RuneCountInString(role); {
+	switch n := terminal.Columns(role); {
 	case len(m.Parts) == 0:
 		v.WriteString("\n")
 		return
@@ -142,7 +150,7 @@ func (v *view) part(column int, p *records.Part) {
 		v.text(column, text, shownText)
 	case p.Kind == records.Reasoning:
 		v.text(column, "reasoning: "+text, shownText)
-	case column+len(title)+2+len(text) <= v.Width && !strings.Contains(text, "\n"):
+	case (v.Unbroken || column+terminal.Columns(title)+2+terminal.Columns(text) <= v.Width) && !strings.Contains(text, "\n"):
 		v.line(column, 2, title+": "+text)
 	default:
 		v.line(column, 2, title)
