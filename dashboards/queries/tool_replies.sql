@@ -30,10 +30,14 @@ WITH
         WHERE conversation_id IN (SELECT arrayJoin(calls).5)
             AND exchange_id IN (SELECT arrayJoin(calls).11)
         UNION ALL
-        SELECT exchange_id, argMax(answer, seq) AS message_id
-        FROM exchanges
-        WHERE exchange_id IN (SELECT arrayJoin(calls).6)
-        GROUP BY exchange_id
+        SELECT exchange_id, answer AS message_id
+        FROM exchanges_final
+        WHERE (service, toDate(started_at), exchange_id) IN
+            (
+                SELECT service, toDate(started_at), exchange_id
+                FROM exchanges
+                WHERE exchange_id IN (SELECT arrayJoin(calls).6)
+            )
     ),
     bodies AS
     (

@@ -54,6 +54,9 @@ signal=conversation_ended_on_error service=trips stage=planner cause=orphan_tool
 state=missing service_version=1.5.0 tool_name=read_file calls=5
 state=open service_version=1.4.0 tool_name=read_file calls=5
 state=open service_version=1.5.0 tool_name=read_file calls=5`},
+	// The bodies are not stored. TestToolReplies of cmd/llmtap reads them in every dialect.
+	{"tool_replies", map[string]string{"tool": "read_file", "limit": "2"}, `service=trips service_version=1.5.0 tool_name=read_file called_with= returned=
+service=trips service_version=1.5.0 tool_name=read_file called_with= returned=`},
 	{"slowest_tools", nil, `tool_name=read_file service=trips stage=planner calls=20 measured=10 errors=1 p50_seconds=3 p95_seconds=4 max_seconds=4 total_seconds=60`},
 	{"latent_violations", nil, `target=openai_chat/deepseek own_target=true rule_id=tool_content_not_string provider=deepseek service=trips stage=planner violations=3 conversations=3 versions=[1.4.0]
 target=openai_chat/openai own_target=false rule_id=tool_content_not_string provider=deepseek service=trips stage=planner violations=3 conversations=3 versions=[1.4.0]`},
@@ -216,7 +219,7 @@ func TestQueryFilters(t *testing.T) {
 	must(t, s.Write(t.Context(), incident()))
 	nothing := map[string]string{
 		"since": "now", "until": "2001-01-01", "cause": "no such", "rule": "no such", "tool": "no such", "target": "no such", "severity": "no such",
-		"by": "no such", "what": "no such", "status": "599",
+		"by": "no such", "what": "no such", "status": "599", "conversation_id": "no such", "returned": "no such",
 	}
 	keep := map[string]bool{ // these also return other rows
 		"failures_by_stage cause": true, "failures_over_time cause": true, "alerts since": true, "providers cause": true,
@@ -227,13 +230,11 @@ func TestQueryFilters(t *testing.T) {
 		must(t, err)
 		base := map[string]string{}
 		for _, p := range q.Parameters {
-			switch p.Name {
-			case "since":
+			switch {
+			case p.Name == "since":
 				base["since"] = "9d"
-			case "conversation_id":
-				base[p.Name] = "conv-22"
-			case "text":
-				base[p.Name] = "PORT"
+			case p.Required:
+				base[p.Name] = map[string]string{"conversation_id": "conv-22", "text": "PORT", "tool": "read_file"}[p.Name]
 			}
 		}
 		if rows := rowsOf(t, s, name, base); rows == 0 {
