@@ -9,19 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/analyzer/session"
 )
-
-func TestEveryRootCauseHasDescription(t *testing.T) {
-	for _, id := range session.RootCauses {
-		if rootCauses[id] == "" && id != session.NoHistory {
-			t.Errorf("root cause %s has no description", id)
-		}
-	}
-	if len(rootCauses) != len(session.RootCauses)-1 {
-		t.Errorf("%d descriptions of %d root causes", len(rootCauses), len(session.RootCauses)-1)
-	}
-}
 
 func TestDescription(t *testing.T) {
 	f := func(s Share, want string) {

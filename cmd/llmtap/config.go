@@ -31,7 +31,7 @@ func runConfig(_ context.Context, c *command.Call) error {
 		return err
 	}
 	if len(c.Args) == 1 {
-		if flags.File != "" {
+		if flags.File != "" && flags.File != c.Getenv(config.FlagEnv("config")) {
 			return command.BadInputf("two configuration files: %s and --config %s", c.Args[0], flags.File)
 		}
 		flags.File = c.Args[0]

@@ -5,29 +5,33 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/ruledoc"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 )
 
 var rulesCommand = &command.Command{
 	Name:  "rules",
 	Args:  "[ID]...",
-	Short: "List the rules of the message protocol, or explain one",
-	Long:  "An explanation says why providers reject a violation, which ones do, and the fix.",
+	Short: "List or explain rules, causes, root causes and signals",
+	Long: `The ids are those of alerts, findings and queries. An explanation says what the id
+means and how to fix the agent; of a rule also why providers reject a violation,
+and which ones do.`,
 	Examples: `  llmtap rules
-  llmtap rules orphan_tool_reply
-  llmtap rules --signals
+  llmtap rules orphan_tool_reply tool_calls_dropped_on_save
+  llmtap rules --kind signal
   llmtap rules --format json |
     jq -r '.[] | select(.rejected_by | index("anthropic/anthropic")) | .id'`,
 	Run: runRules,
 }
 
 func runRules(_ context.Context, c *command.Call) error {
-	signals := c.Parameters.Bool("signals", false, "list the signals: findings that need more than one request")
-	format := c.Format(command.Text, command.JSON)
+	kind := c.Choice(c.Parameters, "kind", "only entries of this `kind`", ruledoc.Kinds...)
+	format, style := c.Format(table.Formats...), c.Style()
 	if err := c.Parse(); err != nil {
 		return err
 	}
-	if *signals {
-		return ruledoc.WriteSignals(c.Stdout, *format)
+	entries, err := ruledoc.Select(c.Args, *kind)
+	if err != nil {
+		return err
 	}
-	return ruledoc.Write(c.Stdout, c.Args, *format)
+	return ruledoc.Write(c.Stdout, entries, len(c.Args) > 0, *format, style)
 }

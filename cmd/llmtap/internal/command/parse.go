@@ -183,6 +183,13 @@ func (c *Call) Format(values ...string) *string {
 	return &f.value
 }
 
+// Choice adds a flag with a fixed set of values, which is "" by default, to fs.
+func (c *Call) Choice(fs *flag.FlagSet, name, usage string, values ...string) *string {
+	f := &choice{values: values}
+	fs.Var(f, name, usage+": "+strings.Join(values, ", "))
+	return &f.value
+}
+
 // A choice is the value of a flag that has a fixed set of values.
 type choice struct {
 	value  string
