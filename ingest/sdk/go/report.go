@@ -21,6 +21,9 @@ import (
 const (
 	minLogInterval = time.Minute
 	maxLogInterval = time.Hour
+
+	// startGrace is the time after which a failure is logged although no event waits: NATS may be starting too.
+	startGrace = 2 * time.Second
 )
 
 // A reporter logs when publishing fails, when it recovers and what is lost. It is silent while publishing works.
@@ -34,6 +37,7 @@ type reporter struct {
 	denied   error      // permission violation since the last success
 	stored   bool       // at least one attempt succeeded
 	since    time.Time  // start of the failure
+	logged   bool       // the failure was logged
 	next     time.Time  // when to log the failure again
 	interval time.Duration
 	dropped  uint64 // dropped exchanges that were logged
@@ -58,19 +62,21 @@ func displayURLs(s string) string {
 	return strings.Join(shown, ",")
 }
 
-// failed logs a failed attempt to publish or to connect, unless the failure was logged recently.
-func (r *reporter) failed(err error, now time.Time) {
+// failed logs a failed attempt to publish or to connect, unless the failure was logged recently. pending means that
+// events wait.
+func (r *reporter) failed(err error, pending bool, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.failing == nil {
-		r.since, r.next, r.interval = now, now, minLogInterval
+		r.since, r.next, r.interval, r.logged = now, now, minLogInterval, false
 	}
 	if r.failing = err; r.denied != nil {
 		r.failing = r.denied // the reason for missing acknowledgements
 	}
-	if r.closed || now.Before(r.next) {
+	if r.closed || now.Before(r.next) || !pending && now.Before(r.since.Add(startGrace)) {
 		return
 	}
+	r.logged = true
 	r.next, r.interval = now.Add(r.interval), min(2*r.interval, maxLogInterval)
 	r.log.Warn("llmtap: cannot publish to NATS, retrying; calls are kept in memory", "nats", r.servers, "error", r.failing, "fix", r.fix(r.failing))
 }
@@ -86,7 +92,7 @@ func (r *reporter) permissionDenied(err error) {
 func (r *reporter) succeeded(dropped uint64, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.failing != nil {
+	if r.failing != nil && r.logged {
 		r.log.Info("llmtap: connected to NATS, publishing", "nats", r.servers, "after", now.Sub(r.since).Round(time.Millisecond), "dropped_exchanges", dropped-r.dropped)
 		r.dropped = dropped
 	}

@@ -113,14 +113,14 @@ func TestReportInterval(t *testing.T) {
 	r := newReporter(&Config{URL: "nats://token@a:4222, b", Logger: log.logger(), Service: "svc"})
 	lines := func() int { return strings.Count(log.String(), "\n") }
 	for range 7 * 60 { // logged at 0, 1, 3 and 7 minutes
-		r.failed(errors.New("refused"), now)
+		r.failed(errors.New("refused"), true, now)
 		now = now.Add(time.Second)
 	}
 	if lines() != 3 || strings.Contains(log.String(), "token") || !strings.Contains(log.String(), "nats=nats://a:4222,nats://b") {
 		t.Error(log.String())
 	}
 	for range 12 * 60 { // every hour at the end
-		r.failed(errors.New("refused"), now)
+		r.failed(errors.New("refused"), true, now)
 		now = now.Add(time.Minute)
 	}
 	if n := lines(); n < 14 || n > 18 {
@@ -137,6 +137,24 @@ func TestReportInterval(t *testing.T) {
 	}
 	if err := r.lost(unsent{}, 7, time.Second); err != nil || !strings.Contains(log.String(), "dropped because memory was full or NATS rejected them\" exchanges=2") {
 		t.Errorf("%v, %s", err, &log)
+	}
+}
+
+// NATS and the agent may start at the same time.
+func TestReportGrace(t *testing.T) {
+	var log logBuffer
+	now := time.Now()
+	r := newReporter(&Config{URL: "nats://a:4222", Logger: log.logger(), Service: "svc"})
+	r.failed(errors.New("refused"), false, now)
+	r.succeeded(0, now.Add(time.Second))
+	if log.String() != "" {
+		t.Error(log.String())
+	}
+	r.failed(errors.New("refused"), false, now)
+	r.failed(errors.New("refused"), false, now.Add(startGrace))
+	r.failed(errors.New("refused"), true, now.Add(startGrace+time.Second))
+	if strings.Count(log.String(), "\n") != 1 {
+		t.Error(log.String())
 	}
 }
 

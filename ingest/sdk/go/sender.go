@@ -113,7 +113,7 @@ func (s *sender) run(ctx context.Context) {
 			backoff = minBackoff
 			continue
 		}
-		s.report.failed(s.reason(err), time.Now())
+		s.report.failed(s.reason(err), s.queue.stats().Pending > 0, time.Now())
 		s.queue.requeue()
 		select {
 		case <-time.After(backoff):

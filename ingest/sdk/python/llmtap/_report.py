@@ -14,6 +14,8 @@ from ._config import Config, log
 
 # A failure to publish is logged at once, and while it lasts again after this many seconds, twice that, and so on.
 MIN_INTERVAL, MAX_INTERVAL = 60.0, 3600.0
+# Seconds after which a failure is logged although no event waits: NATS may be starting too.
+START_GRACE = 2.0
 
 NO_STREAM = "no stream has the subject"
 
@@ -49,23 +51,25 @@ class Reporter:
         self._fix = ""
         self._denied = ""  # permission violation since the last success
         self._stored = False  # at least one attempt succeeded
+        self._logged = False  # the failure was logged
         self._since = self._next = 0.0
         self._interval = MIN_INTERVAL
         self._dropped = 0  # dropped exchanges that were logged
         self._closed = False  # the loss was logged; later failures are not
 
-    def failed(self, error: BaseException, now: Optional[float] = None) -> None:
-        """Logs a failed attempt to publish or to connect, unless the failure was logged recently."""
+    def failed(self, error: BaseException, pending: bool, now: Optional[float] = None) -> None:
+        """Logs a failed attempt to publish or to connect, unless the failure was logged recently. pending means that events wait."""
         now = time.monotonic() if now is None else now
         with self._lock:
             if not self._failing:
                 self._since = self._next = now
-                self._interval = MIN_INTERVAL
+                self._interval, self._logged = MIN_INTERVAL, False
             self._failing, self._fix = _text(error), self._fix_of(error)
             if self._denied:
                 self._use_denied()
-            if self._closed or now < self._next:
+            if self._closed or now < self._next or not pending and now < self._since + START_GRACE:
                 return
+            self._logged = True
             self._next, self._interval = now + self._interval, min(2 * self._interval, MAX_INTERVAL)
             log.warning(
                 "llmtap: cannot publish to NATS at %s, retrying; calls are kept in memory: %s; fix: %s",
@@ -89,7 +93,7 @@ class Reporter:
             return
         now = time.monotonic() if now is None else now
         with self._lock:
-            if self._failing:
+            if self._failing and self._logged:
                 # A warning, because a logger that showed the failure must show its end.
                 log.warning(
                     "llmtap: connected to NATS at %s after %.1f s, publishing; %d exchanges were dropped",
@@ -137,4 +141,6 @@ class Reporter:
 def _text(error: BaseException) -> str:
     if isinstance(error, asyncio.TimeoutError) and not str(error).strip():
         return "timed out"
+    if type(error).__module__.partition(".")[0] in ("nats", "llmtap"):
+        return str(error)
     return f"{type(error).__name__}: {error}"

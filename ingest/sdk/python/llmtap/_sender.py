@@ -115,10 +115,10 @@ class Sender(threading.Thread):
                 await self._turn()
                 continue
             except (PublishError, nats.errors.Error, OSError, asyncio.TimeoutError) as e:
-                self._report.failed(e)
+                self._report.failed(e, self._queue.pending > 0)
             except Exception as e:  # an internal error must not end the sender
                 self._hook.count_error()
-                self._report.failed(e)
+                self._report.failed(e, self._queue.pending > 0)
             self._replies.clear()
             self._batch, self._batch_bytes = [], 0
             self._queue.requeue()

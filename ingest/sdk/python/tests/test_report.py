@@ -80,11 +80,11 @@ def test_interval(caplog: pytest.LogCaptureFixture) -> None:
     r = Reporter(Config(url="nats://token@a:4222, b", service="svc"))
     now = 0.0
     while now < 7 * 60:  # logged at 0, 1 and 3 minutes
-        r.failed(OSError("refused"), now)
+        r.failed(OSError("refused"), True, now)
         now += 1
     assert len(caplog.messages) == 3 and "token" not in caplog.text and "nats://a:4222,nats://b" in caplog.text
     while now < 12 * 3600:  # in the end once an hour
-        r.failed(OSError("refused"), now)
+        r.failed(OSError("refused"), True, now)
         now += 60
     assert 14 <= len(caplog.messages) <= 18
     caplog.clear()
@@ -98,11 +98,23 @@ def test_interval(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages == ["llmtap: 2 exchanges were dropped because memory was full or NATS rejected them"]
 
 
+def test_grace(caplog: pytest.LogCaptureFixture) -> None:
+    """NATS and the agent may start at the same time."""
+    r = Reporter(Config(url="nats://a", service="svc"))
+    r.failed(OSError("refused"), False, 10)
+    r.succeeded(0, 11)
+    assert not caplog.messages
+    r.failed(OSError("refused"), False, 20)
+    r.failed(OSError("refused"), False, 22)
+    r.failed(OSError("refused"), True, 23)
+    assert len(caplog.messages) == 1
+
+
 def test_texts(caplog: pytest.LogCaptureFixture) -> None:
     r = Reporter(Config(url="nats://a", service="svc"))
-    r.failed(asyncio.TimeoutError(), 0)
+    r.failed(asyncio.TimeoutError(), True, 0)
     r.denied(Exception("nats: permissions violation for publish to x"))
-    r.failed(asyncio.TimeoutError(), 100)
+    r.failed(asyncio.TimeoutError(), True, 100)
     r.lost(Unsent(1, 0), 0, 1)
     assert "timed out; fix: start llmtap up" in caplog.messages[0]
     for m in caplog.messages[1:]:
