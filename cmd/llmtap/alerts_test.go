@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -146,15 +147,27 @@ func TestAlertsBacktest(t *testing.T) {
 			got[k] = a
 		}
 	}
+	var findings []string
 	for k, want := range live {
 		a, ok := got[k]
 		if d := a.StartsAt.Sub(want.StartsAt).Abs(); !ok || d > cfg.EvaluationInterval {
 			t.Errorf("%s: live from %v, backtest from %v", k, want.StartsAt, a.StartsAt)
 		}
+		if ev := want.Evidence; len(ev.Rules) > 0 {
+			s := ev.Shares[0]
+			if a.Example == nil || !slices.Contains(ev.Rules, a.Example.Rule) || a.Fix != s.Fix || a.Shares[0].Cause != s.Cause || a.Shares[0].RootCause != s.RootCause ||
+				a.FirstVersion != s.FirstVersion || a.LastClean != s.LastClean {
+				t.Errorf("%s: live %+v, example %+v\nbacktest %+v, example %+v", k, ev, ev.Example, a, a.Example)
+			}
+			findings = append(findings, k)
+		}
 		delete(got, k)
 	}
 	for k, a := range got {
 		t.Errorf("%s: only in the backtest, from %v", k, a.StartsAt)
+	}
+	if len(findings) == 0 {
+		t.Error("no alert on findings fired")
 	}
 	i := -1
 	for j, a := range r.Alerts {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 )
@@ -16,6 +17,12 @@ const (
 SELECT service, stage, cause AS why, root_cause AS root, argMin(service_version, stored_at) AS version, min(stored_at) AS at
 FROM exchanges_final
 WHERE failed AND retry = 0 AND NOT degraded AND origin != {import:String}
+GROUP BY service, stage, why, root`
+
+	defectsSQL = `
+SELECT service, stage, rule_id AS why, root_cause AS root, argMin(service_version, first_seen) AS version, min(first_seen) AS at
+FROM findings_final
+WHERE severity != 'signal'
 GROUP BY service, stage, why, root`
 
 	versionsSQL = `
@@ -42,9 +49,10 @@ type sighting struct {
 	counted bool // already counted in analyzer.MetricNew
 }
 
-// known contains the first calls of all failures and versions.
+// known contains the first calls of all failures, defects and versions.
 type known struct {
 	failures map[failure]*sighting
+	defects  map[failure]*sighting    // by rule instead of the cause
 	versions map[[2]string][]sighting // versions by service and stage, newest first
 }
 
@@ -54,14 +62,20 @@ func readKnown(ctx context.Context, q rows.Querier) (*known, error) {
 	if err != nil {
 		return nil, err
 	}
+	defects, err := rows.Read(ctx, q, "defects", defectsSQL, nil)
+	if err != nil {
+		return nil, err
+	}
 	versions, err := rows.Read(ctx, q, "versions", versionsSQL, params)
 	if err != nil {
 		return nil, err
 	}
-	k := &known{map[failure]*sighting{}, map[[2]string][]sighting{}}
-	for _, r := range failures {
-		f := failure{r.Text("service"), r.Text("stage"), r.Text("why"), r.Text("root")}
-		k.failures[f] = &sighting{version: r.Text("version"), at: r.Time("at")}
+	k := &known{map[failure]*sighting{}, map[failure]*sighting{}, map[[2]string][]sighting{}}
+	for into, list := range map[*map[failure]*sighting][]rows.Row{&k.failures: failures, &k.defects: defects} {
+		for _, r := range list {
+			f := failure{r.Text("service"), r.Text("stage"), r.Text("why"), r.Text("root")}
+			(*into)[f] = &sighting{version: r.Text("version"), at: r.Time("at")}
+		}
 	}
 	for _, r := range versions {
 		stage := [2]string{r.Text("service"), r.Text("stage")}
@@ -72,6 +86,21 @@ func readKnown(ctx context.Context, q rows.Querier) (*known, error) {
 
 func (k *known) failure(labels map[string]string) *sighting {
 	return k.failures[failure{labels["service"], labels["stage"], labels["cause"], labels["root_cause"]}]
+}
+
+// finding returns the first call with the violation, or with the failure that a signal is about.
+func (k *known) finding(labels map[string]string) *sighting {
+	if labels["severity"] == "signal" {
+		return k.failure(labels)
+	}
+	return k.defects[failure{labels["service"], labels["stage"], labels["rule"], labels["root_cause"]}]
+}
+
+// setVersions sets the versions of x from first, which may be nil.
+func (k *known) setVersions(x *analyzer.Example, first *sighting) {
+	if first != nil {
+		x.FirstVersion, x.FirstAt, x.LastClean = first.version, first.at.UnixNano(), k.lastClean(x.Labels, first)
+	}
 }
 
 // lastClean returns the newest version that made calls before first and is not the version of first.
@@ -86,7 +115,7 @@ func (k *known) lastClean(labels map[string]string, first *sighting) string {
 
 // addExample adds the stored violation and the fix to the example of a.
 func addExample(ctx context.Context, q rows.Querier, a *alerts.Alert) error {
-	if a.Evidence.Example == nil {
+	if a.Evidence.Example == nil || a.Evidence.Example.Finding { // the example of a finding is complete
 		return nil
 	}
 	own := *a.Evidence.Example // a copy, because the engine still uses the original

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/ingest/event"
 )
@@ -40,7 +41,8 @@ WHERE stored_at >= {from:DateTime64(9, 'UTC')} AND stored_at < {to:DateTime64(9,
 GROUP BY second, service, service_version, environment, agent, stage, provider, model, kind, code, why, root
 ORDER BY second, service, service_version, environment, agent, stage, provider, model, kind, code, why, root`
 
-// findingsSQL counts findings at the end of their call, and signals at the time of detection.
+// findingsSQL counts findings at the end of their call, and signals at the time of detection, with an example. A signal about
+// a failed call has its cause and root cause.
 const findingsSQL = `
 WITH
     found AS
@@ -50,18 +52,22 @@ WITH
     ),
     calls AS
     (
-        SELECT exchange_id, stored_at, origin FROM exchanges_final
+        SELECT exchange_id, stored_at, origin, cause, root_cause, error_text FROM exchanges_final
         WHERE started_at >= {begun:DateTime64(9, 'UTC')} AND started_at < {ended:DateTime64(9, 'UTC')}
             AND exchange_id IN (SELECT exchange_id FROM found)
     )
 SELECT toUnixTimestamp(greatest(f.first_seen, e.stored_at)) AS second, f.service AS service, f.service_version AS service_version,
     f.environment AS environment, f.agent AS agent, f.stage AS stage, f.provider AS provider, f.model AS model,
-    f.rule_id AS rule, f.severity AS level, f.root_cause AS root, count() AS n
+    f.rule_id AS rule, f.severity AS level, has({of_failures:Array(String)}, rule) AS of_failure,
+    multiIf(of_failure, e.cause, rule = {latent:String}, f.detail, '') AS why, if(of_failure, e.root_cause, f.root_cause) AS root, count() AS n,
+    argMax([f.exchange_id, f.conversation_id, f.tool_call_id, f.tool_name, f.summary, f.evidence, f.fix, substringUTF8(e.error_text, 1, 512)],
+        (f.first_seen, f.finding_id)) AS example,
+    argMax(f.status, (f.first_seen, f.finding_id)) AS code, argMax(f.message_index, (f.first_seen, f.finding_id)) AS message
 FROM found AS f LEFT JOIN calls AS e ON e.exchange_id = f.exchange_id
 WHERE greatest(f.first_seen, e.stored_at) >= {from:DateTime64(9, 'UTC')} AND greatest(f.first_seen, e.stored_at) < {to:DateTime64(9, 'UTC')}
     AND e.origin != {import:String}
-GROUP BY second, service, service_version, environment, agent, stage, provider, model, rule, level, root
-ORDER BY second, service, service_version, environment, agent, stage, provider, model, rule, level, root`
+GROUP BY second, service, service_version, environment, agent, stage, provider, model, rule, level, why, root
+ORDER BY second, service, service_version, environment, agent, stage, provider, model, rule, level, why, root`
 
 // notStored lists the tally metrics that have no rows in ClickHouse.
 var notStored = []string{analyzer.MetricLost, analyzer.MetricDropped}
@@ -109,7 +115,8 @@ func readTallies(ctx context.Context, q rows.Querier, from, to time.Time) iter.S
 func readChunk(ctx context.Context, q rows.Querier, known *known, from, to time.Time) ([]*analyzer.Tally, int, error) {
 	params := map[string]string{
 		"from": rows.TimeParam(from), "to": rows.TimeParam(to), "begun": rows.TimeParam(from.Add(-maxCall)), "ended": rows.TimeParam(to.Add(clockSkew)),
-		"cancelled": analyzer.ErrorCancelled, "import": originImport,
+		"cancelled": analyzer.ErrorCancelled, "import": originImport, "latent": signals.LatentViolation,
+		"of_failures": rows.TextsParam(signals.OfFailures),
 	}
 	calls, err := q.Query(ctx, callsSQL, params)
 	if err != nil {
@@ -141,9 +148,7 @@ func readChunk(ctx context.Context, q rows.Querier, known *known, from, to time.
 		addCall(tally(r), r, known)
 	}
 	for _, r := range rows.Of(findings) {
-		t := tally(r)
-		labels := callLabels(r, "rule", r.Text("rule"), "severity", r.Text("level"), "root_cause", r.Text("root"))
-		t.Counts = append(t.Counts, analyzer.Count{Metric: analyzer.MetricFindings, Labels: labels, N: uint64(r.Int("n"))})
+		addFinding(tally(r), r, known)
 	}
 	slices.SortFunc(tallies, func(a, b *analyzer.Tally) int { return int(a.Second - b.Second) })
 	return tallies, max(len(calls.Rows), len(findings.Rows)), nil
@@ -173,13 +178,28 @@ func addCall(t *analyzer.Tally, r rows.Row, known *known) {
 	if parts := r.Texts("example"); len(parts) == 3 {
 		x.Exchange, x.Conversation, x.ErrorText = parts[0], parts[1], parts[2]
 	}
-	if first := known.failure(failed); first != nil {
-		x.FirstVersion, x.FirstAt, x.LastClean = first.version, first.at.UnixNano(), known.lastClean(failed, first)
-		if !first.counted && first.at.Unix() == t.Second {
-			first.counted = true
-			count(analyzer.MetricNew, failed, 1)
-		}
+	first := known.failure(failed)
+	known.setVersions(&x, first)
+	if first != nil && !first.counted && first.at.Unix() == t.Second {
+		first.counted = true
+		count(analyzer.MetricNew, failed, 1)
 	}
+	t.Examples = append(t.Examples, x)
+}
+
+// addFinding adds a row of findingsSQL to t in the same way as the analyzer counts findings.
+func addFinding(t *analyzer.Tally, r rows.Row, known *known) {
+	labels := callLabels(r, "rule", r.Text("rule"), "severity", r.Text("level"), "cause", r.Text("why"), "root_cause", r.Text("root"))
+	t.Counts = append(t.Counts, analyzer.Count{Metric: analyzer.MetricFindings, Labels: labels, N: uint64(r.Int("n"))})
+	text := r.Texts("example")
+	if len(text) != 8 {
+		return
+	}
+	x := analyzer.Example{
+		Labels: labels, Finding: true, Rule: r.Text("rule"), PublishedAt: t.Second * int64(time.Second), Status: r.Int("code"), Message: r.Int("message"),
+		Exchange: text[0], Conversation: text[1], ToolCallID: text[2], ToolName: text[3], Summary: text[4], Evidence: text[5], Fix: text[6], ErrorText: text[7],
+	}
+	known.setVersions(&x, known.finding(labels))
 	t.Examples = append(t.Examples, x)
 }
 
