@@ -101,7 +101,7 @@ func (s *Sink) prepare(ctx context.Context) (err error) {
 		s.failure = err
 	}()
 	if err := s.connect(ctx); err != nil {
-		return fmt.Errorf("connect to ClickHouse: %w", err)
+		return fmt.Errorf("connect to ClickHouse: %w", withoutRequest(err))
 	}
 	if s.topology, err = s.readTopology(ctx); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (s *Sink) Ping(ctx context.Context) error {
 		return s.failure
 	}
 	if err := s.conn.Ping(ctx); err != nil {
-		return fmt.Errorf("ping ClickHouse: %w", err)
+		return fmt.Errorf("ping ClickHouse: %w", withoutRequest(err))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"syscall"
@@ -24,10 +25,10 @@ const (
 )
 
 // hintSetup is the hint of a RetryError for faultSetup.
-const hintSetup = "ClickHouse rejects inserts of llmtap: undo the change to the table, the login or the grants; until then rows wait in the stream"
+const hintSetup = "ClickHouse rejects inserts of llmtap: undo the change to the table, the login or the grants"
 
 // hintLogin is the hint of a RetryError for a rejected login.
-const hintLogin = "ClickHouse rejects the login: correct the user and password in clickhouse.dsn, or clickhouse.password_file; until then rows wait in the stream"
+const hintLogin = "ClickHouse rejects the login: correct the user and password in clickhouse.dsn, or clickhouse.password_file"
 
 // loginCodes lists the error codes of a rejected login.
 var loginCodes = []proto.Error{proto.ErrUnknownUser, proto.ErrWrongPassword, proto.ErrRequiredPassword, proto.ErrAuthenticationFailed}
@@ -105,4 +106,12 @@ func code(err error) proto.Error {
 		return proto.Error(ex.Code)
 	}
 	return 0
+}
+
+// withoutRequest returns the reason of a failed HTTP request, without its URL and the steps of the client.
+func withoutRequest(err error) error {
+	if request, ok := errors.AsType[*url.Error](err); ok {
+		return request.Err
+	}
+	return err
 }

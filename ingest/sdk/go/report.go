@@ -31,6 +31,7 @@ type reporter struct {
 	log     *slog.Logger
 	servers string // URLs without credentials
 	service string // token of the service
+	proxy   bool   // the hook of the proxy, which is configured by llmtap up
 
 	mu       sync.Mutex // guards the fields below
 	failing  error      // nil if the last attempt to publish succeeded
@@ -45,7 +46,7 @@ type reporter struct {
 }
 
 func newReporter(cfg *Config) *reporter {
-	return &reporter{log: cfg.Logger, servers: displayURLs(cfg.URL), service: event.ServiceToken(cfg.Service)}
+	return &reporter{log: cfg.Logger, servers: displayURLs(cfg.URL), service: event.ServiceToken(cfg.Service), proxy: cfg.Origin == event.OriginProxy}
 }
 
 // displayURLs returns the URLs in s without credentials and parameters.
@@ -139,10 +140,12 @@ func (r *reporter) fix(err error) string {
 	switch text := err.Error(); {
 	case errors.Is(err, nats.ErrPermissionViolation):
 		return fmt.Sprintf("permit the user to publish to llmtap.v1.*.%s.* and to subscribe to _INBOX.%s.>", r.service, r.service)
-	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
-		return "add the token or the user and password to " + event.EnvNATSURL + ", or pass credentials in Config.NATSOptions"
 	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
 		return "start llmtap up on this NATS server, it creates the stream"
+	case r.proxy:
+		return "start NATS, or correct nats.url and its login; /readyz has the state"
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
+		return "add the token or the user and password to " + event.EnvNATSURL + ", or pass credentials in Config.NATSOptions"
 	case strings.Contains(text, "x509") || strings.Contains(text, "tls") || errors.Is(err, nats.ErrSecureConnWanted) || errors.Is(err, nats.ErrSecureConnRequired):
 		return "check whether the server uses TLS, and its CA in Config.NATSOptions"
 	}

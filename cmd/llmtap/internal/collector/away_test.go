@@ -248,7 +248,7 @@ func (w *awayTest) expectAway(t *testing.T, away string) {
 			missing := strings.Contains(away, name) && (name == "NATS" || w.c.stores())
 			reason := ""
 			for line := range strings.Lines(body) {
-				if strings.HasPrefix(line, name+": ") {
+				if strings.Contains(line, name) && strings.Contains(line, ": ") && !strings.Contains(line, ": waiting for ") {
 					reason = line
 				}
 			}

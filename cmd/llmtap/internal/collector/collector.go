@@ -57,6 +57,7 @@ type Collector struct {
 	metrics   prometheus.Gatherers
 	nats      jetstream.Config   // URL and login of the server in use
 	server    *natsserver.Server // nil if NATS is external
+	started   chan error         // result of the first start of server; capacity 1, never closed
 	conn      atomic.Pointer[jetstream.Conn]
 	connected chan struct{}   // closed when conn is set
 	store     *store          // nil if only the proxy runs
@@ -70,10 +71,12 @@ type Collector struct {
 	closers   []func()
 }
 
-// Open checks cfg, a valid configuration, and opens the listeners. It neither starts nor connects to a server.
+// Open checks cfg, a valid configuration, and opens the listeners. It begins to start an embedded NATS,
+// but waits for no server.
 func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err error) {
 	c := &Collector{
-		cfg: cfg, opts: o, logger: o.Logger, reg: prometheus.NewRegistry(), owner: ownerName(cfg.NATS.URL != ""), connected: make(chan struct{}),
+		cfg: cfg, opts: o, logger: o.Logger, reg: prometheus.NewRegistry(), owner: ownerName(cfg.NATS.URL != ""),
+		connected: make(chan struct{}), started: make(chan error, 1),
 	}
 	c.metrics = prometheus.Gatherers{c.reg, &c.roleRegs}
 	c.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -85,7 +88,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 	if c.guard, err = newGuard(cfg.HTTP); err != nil {
 		return nil, err
 	}
-	if err := c.newNATS(); err != nil {
+	if err := c.newNATS(ctx); err != nil {
 		return nil, err
 	}
 	if cfg.HasRole(config.RoleProxy) {

@@ -29,11 +29,16 @@ func (c *Collector) serveRefused(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(refused) // an error means that the client is gone
 }
 
-// logInterval is the interval at which a lasting failure is logged again.
-const logInterval = 5 * time.Minute
+const (
+	// logInterval is the interval at which a lasting failure is logged again.
+	logInterval = 5 * time.Minute
+	// startGrace is the time that Open waits for the embedded NATS. Usually it starts within 50 ms; if it has to recover a
+	// large stream, the process serves meanwhile.
+	startGrace = 500 * time.Millisecond
+)
 
-// newNATS checks the login, and locks the directory and the port of an embedded server.
-func (c *Collector) newNATS() (err error) {
+// newNATS checks the login. It locks the directory and the port of an embedded server, and begins to start it.
+func (c *Collector) newNATS(ctx context.Context) (err error) {
 	c.nats = c.cfg.NATS
 	if c.nats.URL == "" {
 		cfg := c.cfg.NATSServer
@@ -43,6 +48,15 @@ func (c *Collector) newNATS() (err error) {
 		}
 		c.onClose(c.server.Shutdown)
 		c.nats.URL, c.nats.Token, c.nats.TokenFile = c.server.URL(), cfg.Token, cfg.TokenFile
+		started := make(chan struct{})
+		go func() {
+			defer close(started)
+			c.started <- c.server.Start(ctx)
+		}()
+		select {
+		case <-started:
+		case <-time.After(startGrace):
+		}
 	}
 	if _, err := c.nats.ClientOptions(); err != nil {
 		return fmt.Errorf("log in to NATS: %w", err)
@@ -60,9 +74,16 @@ func (c *Collector) newNATS() (err error) {
 // proxy has its own connection, but /readyz needs one.
 func (c *Collector) connectNATS(ctx context.Context) error {
 	if c.server != nil {
-		err := c.keepTrying(ctx, partNATS, func() error { return c.server.Start(ctx) })
-		if err != nil {
-			return nil //nolint:nilerr // ctx has ended
+		first := true
+		c.keepTrying(ctx, partNATS, func() error {
+			if first {
+				first = false
+				return <-c.started
+			}
+			return c.server.Start(ctx)
+		})
+		if ctx.Err() != nil {
+			return nil
 		}
 	}
 	conn, err := jetstream.Open(c.nats, c.logger, c.reg) //nolint:contextcheck // open until Close
@@ -76,12 +97,12 @@ func (c *Collector) connectNATS(ctx context.Context) error {
 }
 
 // keepTrying calls start until it succeeds or ctx ends. It sets the status of part, and logs failures: once, then rarely.
-func (c *Collector) keepTrying(ctx context.Context, part string, start func() error) error {
+func (c *Collector) keepTrying(ctx context.Context, part string, start func() error) {
 	wait, logged := newBackOff(), time.Time{}
 	for {
 		err := start()
 		if err == nil || ctx.Err() != nil {
-			return ctx.Err()
+			return
 		}
 		c.status.set(part, err)
 		if time.Since(logged) >= logInterval {

@@ -57,12 +57,16 @@ func (c *Collector) ready(ctx context.Context) (status string, err error) {
 		}
 	}
 	nats := c.natsFailure()
-	fail("NATS", nats)
+	if nats != nil {
+		errs = append(errs, nats)
+	}
 	if nats != nil && c.proxy != nil {
 		fail(config.RoleProxy, errors.New(c.proxy.waiting()))
 	}
 	if c.store != nil {
-		fail("ClickHouse", c.store.Ping(ctx))
+		if err := c.store.Ping(ctx); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	waiting := func(role string) error {
 		reason := c.status.of(role)
@@ -87,7 +91,7 @@ func (c *Collector) ready(ctx context.Context) (status string, err error) {
 // natsFailure returns the reason why NATS is not usable, or nil.
 func (c *Collector) natsFailure() error {
 	if err := c.status.of(partNATS); err != nil {
-		return err
+		return fmt.Errorf("%s: %w", partNATS, err)
 	}
 	return c.conn.Load().Healthy()
 }

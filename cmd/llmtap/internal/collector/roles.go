@@ -12,8 +12,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// partNATS is the name of the embedded NATS in a status; the other names are those of the roles.
-const partNATS = "embedded NATS"
+// partNATS is the name of NATS in a status; the other names are those of the roles.
+const partNATS = "NATS"
 
 // errStarting is the status of a part that has neither started nor failed.
 var errStarting = errors.New("starting")

@@ -36,7 +36,7 @@ var _ sinks.Sink = (*store)(nil)
 // newStore returns the store of cfg. It fails if the configuration is invalid, or if the embedded ClickHouse is neither
 // installed nor can be.
 func newStore(cfg *config.Config, progress func(string), logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
-	s := &store{cfg: cfg.ClickHouse, chdb: cfg.Chdb, logger: logger, reg: reg, failure: errStarting}
+	s := &store{cfg: cfg.ClickHouse, chdb: cfg.Chdb, logger: logger, reg: reg, failure: errors.New("ClickHouse is starting")}
 	s.chdb.Logger, s.chdb.Progress = logger, progress
 	if s.cfg.DSN == "" {
 		_, err := chdb.PresentLibrary(chdb.LibraryConfig{CacheDir: s.chdb.CacheDir})
@@ -108,11 +108,15 @@ func (s *store) logFailure(err error) {
 	if retry, ok := errors.AsType[*sinks.RetryError](err); ok {
 		hint = retry.Hint
 	}
-	if hint != "" {
-		s.logger.Error("ClickHouse is not usable, retrying; rows wait in the stream, alerts are not affected", "err", err, "hint", hint)
-		return
+	const effect = "rows wait in the stream, alerts are not affected"
+	switch {
+	case s.sink.Load() == nil:
+		s.logger.Error("embedded ClickHouse does not start, retrying", "err", err, "effect", effect)
+	case hint != "":
+		s.logger.Error("ClickHouse is not usable, retrying", "err", err, "effect", effect, "hint", hint)
+	default:
+		s.logger.Warn("ClickHouse is not reachable, retrying", "err", err, "effect", effect)
 	}
-	s.logger.Warn("ClickHouse is not reachable, retrying; rows wait in the stream, alerts are not affected", "err", err)
 }
 
 // Write implements sinks.Sink.
