@@ -181,7 +181,7 @@ func (s *state) load(ctx context.Context) (*saved, error) {
 			return nil, err
 		}
 		if ok {
-			out.groups[key] = g.restore(key, s.groups.receivers)
+			out.groups[key] = g.restore(key, s.groups.receivers, time.Unix(state.LastStep, 0).UTC())
 		}
 	}
 	s.written = savedState{}
@@ -200,12 +200,16 @@ func (s *state) progress(ctx context.Context) (state savedState, err error) {
 	return state, nil
 }
 
-func (g *savedGroup) restore(key string, receivers int) *openGroup {
+// restore returns the open group as of the last evaluation. Evaluations that change nothing are not stored.
+func (g *savedGroup) restore(key string, receivers int, evaluated time.Time) *openGroup {
 	o := &openGroup{key: key, version: 1, news: 1, stored: 1, settled: g.Settled, sent: make([]delivery, receivers)}
 	for i, a := range g.Group.Alerts {
 		t := &trackedAlert{Alert: a, key: rules.Key(a.Name, a.Labels), restored: true, known: map[string]bool{}, peak: a.Evidence, counted: a.Evidence.LastFailed}
 		if i < len(g.Peaks) {
 			t.peak = g.Peaks[i]
+		}
+		if t.State == Firing && t.UpdatedAt.Before(evaluated) {
+			t.UpdatedAt = evaluated
 		}
 		t.learn()
 		o.alerts = append(o.alerts, t)

@@ -16,14 +16,15 @@ const (
 	// watchdog is the alert rule that always fires.
 	watchdog = "Watchdog"
 	interval = time.Minute
-	// maxAge is the age of the Watchdog's last evaluation above which the engine counts as stalled.
+	// maxAge is the time without an evaluation of the Watchdog after which the engine counts as stalled.
 	maxAge = 2 * time.Minute
 )
 
 // A Notifier sends heartbeats by requesting one URL.
 type Notifier struct {
-	url    string
-	client *http.Client
+	url     string
+	client  *http.Client
+	started time.Time
 }
 
 var _ alerts.Paced = (*Notifier)(nil)
@@ -33,7 +34,7 @@ func New(url string, client *http.Client) *Notifier {
 	if client == nil {
 		client = alerts.NewClient()
 	}
-	return &Notifier{url: url, client: client}
+	return &Notifier{url: url, client: client, started: time.Now()}
 }
 
 // Receiver returns the receiver that sends heartbeats to a URL.
@@ -46,14 +47,22 @@ func Receiver(url string) alerts.Receiver {
 // Pace implements alerts.Paced.
 func (n *Notifier) Pace() alerts.Pace { return alerts.Pace{Every: interval, NewsOnly: true} }
 
-// Notify requests the URL if the Watchdog of g fires and was evaluated recently.
+// Notify requests the URL if the Watchdog of g fires and was evaluated recently. After a restart, g may be from the
+// previous process, however long ago that was: until the first evaluation, there is neither a heartbeat nor an error.
 func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 	for _, a := range g.Alerts {
 		if a.Name != watchdog || a.State != alerts.Firing {
 			continue
 		}
-		if age := time.Since(a.UpdatedAt); age > maxAge {
-			return &alerts.RetryError{Err: fmt.Errorf("send heartbeat: the last evaluation of the rules was %v ago", age.Round(time.Second))}
+		since := a.UpdatedAt
+		if since.Before(n.started) {
+			since = n.started
+		}
+		if age := time.Since(since); age > maxAge {
+			return &alerts.RetryError{Err: fmt.Errorf("send heartbeat: no evaluation of the rules for %v", age.Round(time.Second))}
+		}
+		if n.started.Sub(a.UpdatedAt) > interval {
+			continue
 		}
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.url, nil)
 		if err != nil {

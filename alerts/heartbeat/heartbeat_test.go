@@ -2,7 +2,9 @@ package heartbeat
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/rules"
 )
 
@@ -82,6 +85,74 @@ func TestHeartbeat(t *testing.T) {
 		}
 		if err := e.Close(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// errorLog collects the errors of a notifier.
+type errorLog struct {
+	*Notifier
+	errs []error
+}
+
+func (l *errorLog) Notify(ctx context.Context, g alerts.Group) error {
+	err := l.Notifier.Notify(ctx, g)
+	if err != nil {
+		l.errs = append(l.errs, err)
+	}
+	return err
+}
+
+// After an outage of the collector the restored Watchdog is no error, and heartbeats begin with the evaluations. An engine
+// that does not evaluate after its start is an error that counts from the start.
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var beats atomic.Int64
+		client := &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
+			beats.Add(1)
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+		})}
+		store := &alertstest.Store{}
+		run := func(evaluations, idle time.Duration) (errs []error) {
+			t.Helper()
+			beats.Store(0)
+			cfg := alerts.Default()
+			cfg.TSDBDir = t.TempDir()
+			n := &errorLog{Notifier: New("https://heart.example.com/abc", client)}
+			e, err := alerts.New(t.Context(), cfg, alerts.Options{Health: true, Standby: true, Store: store, Notifiers: []alerts.Notifier{n}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- e.Run(ctx) }()
+			time.Sleep(idle)
+			for range int(evaluations / (5 * time.Second)) {
+				if err := e.Observe(ctx, time.Now(), nil); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Second)
+			}
+			synctest.Wait()
+			stop()
+			if err := errors.Join(<-done, e.Close()); err != nil {
+				t.Error(err)
+			}
+			return n.errs
+		}
+		if errs := run(30*time.Minute, 0); len(errs) > 0 || beats.Load() < 29 {
+			t.Fatalf("%v, %d heartbeats", errs, beats.Load())
+		}
+		if errs := run(5*time.Minute, 10*time.Second); len(errs) > 0 || beats.Load() < 4 {
+			t.Errorf("after an immediate restart: %v, %d heartbeats", errs, beats.Load())
+		}
+		time.Sleep(27 * time.Minute)
+		if errs := run(5*time.Minute, 10*time.Second); len(errs) > 0 || beats.Load() < 3 {
+			t.Errorf("after an outage: %v, %d heartbeats", errs, beats.Load())
+		}
+		time.Sleep(27 * time.Minute)
+		if errs := run(0, 4*time.Minute); len(errs) == 0 || !strings.Contains(errs[0].Error(), "no evaluation of the rules for 3m") || beats.Load() > 0 {
+			t.Errorf("without evaluations: %v, %d heartbeats", errs, beats.Load())
 		}
 	})
 }

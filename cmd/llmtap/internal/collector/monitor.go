@@ -92,7 +92,7 @@ func (m *monitor) observe(ctx context.Context) []alerts.Gauge {
 		add := func(metric string, value float64) {
 			gauges = append(gauges, alerts.Gauge{Metric: metric, Labels: map[string]string{"partition": strconv.Itoa(i)}, Value: value})
 		}
-		add(rules.MetricTallyAge, seconds(now.Sub(m.tallyTime(i))))
+		add(rules.MetricTallyAge, seconds(now.Sub(m.tallyTime(i, m.state.Skew))))
 		add(rules.MetricUnread, float64(p.Lost))
 		age := time.Duration(0)
 		if p.Pending > 0 {
@@ -126,13 +126,14 @@ func (m *monitor) unavailable() string {
 		"calls and queries are unavailable until ClickHouse is back.", m.downSince.UTC().Format("15:04:05 UTC"))
 }
 
-// tallyTime returns the end of the newest tally of a partition, or the start of the monitor if that is later.
-func (m *monitor) tallyTime(partition int) time.Time {
+// tallyTime returns the end of the newest tally of a partition, or the start of the monitor if that is later. Both are
+// times of the NATS server, whose clock is skew ahead.
+func (m *monitor) tallyTime(partition int, skew time.Duration) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := time.Unix(m.lastTally[partition]+1, 0)
-	if t.Before(m.started) {
-		return m.started // the tallies read so far are older than this process
+	if started := m.started.Add(skew); t.Before(started) {
+		return started // the tallies read so far are older than this process
 	}
 	return t
 }
