@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -149,6 +150,9 @@ func TestCommandsFindCollector(t *testing.T) {
 	}
 	first := map[string]string{} // output of show, which is the same in every way
 	for i := range ways {
+		if ways[i].name == "LLMTAP_URL" {
+			f.testAllQueries(&ways[i])
+		}
 		for _, c := range commands {
 			w, until := &ways[i], ""
 			if c.follow {
@@ -166,6 +170,26 @@ func TestCommandsFindCollector(t *testing.T) {
 			} else if c.args[0] == "show" && out != first[id] {
 				t.Errorf("%s: llmtap %s (-%s +%s):\n%s", w.name, id, ways[0].name, w.name, cmp.Diff(first[id], out))
 			}
+		}
+	}
+}
+
+// testAllQueries runs every stored query through the query API.
+func (f *findTest) testAllQueries(w *way) {
+	f.t.Helper()
+	for _, name := range queries.Names() {
+		q, err := queries.Get(name)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		args := []string{"query", name, "--format", "jsonl"}
+		for _, p := range q.Parameters {
+			if p.Required {
+				args = append(args, "--"+p.Name, "x")
+			}
+		}
+		if out, errs, code := f.llmtap(w, "", args...); code != command.ExitOK {
+			f.t.Errorf("%s: llmtap %q: exit code %d\n%s%s", w.name, args, code, out, errs)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package clickhouse_test
 import (
 	"bytes"
 	"math/big"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -77,6 +78,21 @@ func TestQueryBounded(t *testing.T) {
 		"SELECT 1 INTO OUTFILE '/tmp/llmtap-outfile'", "SELECT * FROM mysql('127.0.0.1:1', 'd', 't', 'u', 'p')",
 	} {
 		f(sql, "")
+	}
+	for _, sql := range []string{
+		"DESCRIBE TABLE url('http://127.0.0.1:1/')", "SELECT 1 FROM `URL` ('x')", `SELECT 1 FROM "u\x72l"('x')`, "SELECT 1 FROM s3Cluster('a', 'b')",
+		"SELECT 1 WHERE 1 IN remote /* x */ ('127.0.0.1', system.one)",
+	} {
+		f(sql, "is not allowed: it reads from files or other servers")
+	}
+	// Every table function that readonly forbids is refused, except those that read nothing from elsewhere.
+	res, err := s.QueryBounded(t.Context(), "SELECT name FROM system.table_functions WHERE NOT allow_readonly", nil)
+	must(t, err)
+	harmless := regexp.MustCompile("^(format|loop|viewExplain|zeros|zeros_mt|timeSeries.*|prometheusQuery.*)$")
+	for _, row := range res.Rows {
+		if name := row[0].(string); !harmless.MatchString(name) {
+			f("SELECT * FROM "+name+"('x')", "the function "+name+" is not allowed")
+		}
 	}
 	f("SELECT repeat('x', 1000000) FROM system.numbers LIMIT 200", "larger than 64 MiB")
 }

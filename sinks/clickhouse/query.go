@@ -49,8 +49,7 @@ const (
 
 // boundedSettings apply to every query of QueryBounded.
 var boundedSettings = clickhouse.Settings{
-	// The value 1 forbids settings in the statement, which could lift the limits, and table functions such as url, which
-	// could read from other servers.
+	// The value 1 forbids settings in the statement, which could lift the limits, and most table functions.
 	"readonly":                 1,
 	"distributed_product_mode": "global",
 	"max_execution_time":       int(maxBoundedTime.Seconds()),
@@ -73,15 +72,40 @@ func readOnly(sql string) bool {
 	return slices.ContainsFunc([]string{"SELECT", "WITH", "FROM", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "EXISTS"}, first.Is)
 }
 
+// sources lists the table functions, without a suffix Cluster, that read from files, other servers or programs. The setting
+// readonly forbids them only after ClickHouse has read the source to find its columns.
+var sources = strings.Fields(`arrowflight arrowstream azureblobstorage cosn deltalake deltalakeazure deltalakelocal deltalakes3 dictionary
+	executable file filesystem gcs hdfs hive hudi iceberg icebergazure iceberghdfs iceberglocal icebergs3 jdbc mongodb mysql odbc oss paimon
+	paimonazure paimonhdfs paimonlocal paimons3 postgresql redis remote remotesecure s3 sqlite url ytsaurus`)
+
+// source returns the name of a function in sql that reads from elsewhere, or "".
+func source(sql string) string {
+	scanner := sqltext.Scanner{SQL: sql}
+	for name, next := scanner.Next(), scanner.Next(); name.Kind != sqltext.End; name, next = next, scanner.Next() {
+		if !next.Is("(") || name.Kind != sqltext.Word && name.Kind != sqltext.QuotedName {
+			continue
+		}
+		text := strings.ToLower(strings.Trim(name.Text, "`\"“”"))
+		// An escape sequence in a quoted name may encode any character.
+		if slices.Contains(sources, strings.TrimSuffix(text, "cluster")) || strings.Contains(text, `\`) {
+			return name.Text
+		}
+	}
+	return ""
+}
+
 // Query runs one read-only statement, which cannot change data or the server. Values are only passed as bound
 // parameters: the value of {name:Type} in sql is params[name], in ClickHouse's text format.
 func (s *Sink) Query(ctx context.Context, sql string, params map[string]string) (*Result, error) {
 	return s.query(ctx, querySettings, math.MaxInt, sql, params)
 }
 
-// QueryBounded is Query for statements from other hosts: it also forbids settings and table functions, and limits the
-// time to a minute and the result to 64 MiB.
+// QueryBounded is Query for statements from other hosts: it also forbids settings and functions that read from elsewhere,
+// and limits the time to a minute and the result to 64 MiB.
 func (s *Sink) QueryBounded(ctx context.Context, sql string, params map[string]string) (*Result, error) {
+	if name := source(sql); name != "" {
+		return nil, fmt.Errorf("the function %s is not allowed: it reads from files or other servers", name)
+	}
 	ctx, cancel := context.WithTimeout(ctx, maxBoundedTime)
 	defer cancel()
 	return s.query(ctx, boundedSettings, maxBoundedBytes, sql, params)

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
+	"path/filepath"
 	"strings"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/loopback"
 )
 
 const (
@@ -39,6 +42,9 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 			where = "embedded, " + config.ClickHouseDir(c.cfg.DataDir)
 		}
 		rows = append(rows, [2]string{"ClickHouse", where}, [2]string{commands, "llmtap query causes" + c.commandFlags()})
+		if host, port, err := net.SplitHostPort(c.httpAddr()); err == nil && !loopback.Is(host) {
+			rows = append(rows, [2]string{"", "on other machines: --url http://HOST:" + port + ", LLMTAP_HTTP_TOKEN"})
+		}
 	}
 	if c.cfg.HasRole(config.RoleAlert) {
 		targets := []string{"log"}
@@ -54,7 +60,7 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 			rows = append(rows, reasons("", err)...)
 		}
 	}
-	rows = append(rows, [2]string{"Health", "http://" + c.httpAddr() + "/readyz"}, [2]string{"Metrics", "http://" + c.httpAddr() + "/metrics"},
+	rows = append(rows, [2]string{"Health", config.LocalURL(c.httpAddr()) + "/readyz"}, [2]string{"Metrics", config.LocalURL(c.httpAddr()) + "/metrics"},
 		[2]string{"Config", source + "; see llmtap config, llmtap doctor"})
 	if notReady != nil {
 		rows = append(rows, reasons("Not ready", notReady)...)
@@ -79,7 +85,11 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 func (c *Collector) commandFlags() string {
 	switch {
 	case c.guard.token != "": // the file in the data directory needs none
-		return " --data-dir " + c.cfg.DataDir
+		dir, err := filepath.Abs(c.cfg.DataDir)
+		if err != nil {
+			dir = c.cfg.DataDir
+		}
+		return " --data-dir " + dir
 	case c.httpAddr() == config.Default().Listen:
 		return ""
 	}

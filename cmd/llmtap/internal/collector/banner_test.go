@@ -59,14 +59,14 @@ func TestDescribe(t *testing.T) {
   Hooks       export LLMTAP_NATS_URL=nats://TOKEN@127.0.0.1:4222
               TOKEN is the token of NATS
   ClickHouse  embedded, /var/lib/llmtap/clickhouse
-  Commands    llmtap query causes --data-dir /var/lib/llmtap
+  Commands    llmtap query causes --url http://127.0.0.1:9999
   Alerts      log, alertmanager alertmanager-0.monitoring.internal:9093,
               alertmanager alertmanager-1.monitoring.internal:9093
   Health      http://127.0.0.1:9999/readyz
   Metrics     http://127.0.0.1:9999/metrics
   Config      /etc/llmtap/llmtap.yaml; see llmtap config, llmtap doctor
 `, nil, func(c *Collector) {
-		c.cfg.Roles, c.proxy, c.nats.Token, c.guard.token = []string{"analyze", "alert"}, nil, "s3cret", "t0ken"
+		c.cfg.Roles, c.proxy, c.nats.Token = []string{"analyze", "alert"}, nil, "s3cret"
 		c.listener = fixedListener{addr: "127.0.0.1:9999"}
 		c.cfg.Alertmanager.URLs = []string{"http://alertmanager-0.monitoring.internal:9093", "http://alertmanager-1.monitoring.internal:9093"}
 	})
@@ -74,14 +74,16 @@ func TestDescribe(t *testing.T) {
   Hooks       export LLMTAP_NATS_URL=nats://USER:PASSWORD@a.internal:4222,tls://USER:PASSWORD@b.internal
               with a login that NATS permits to publish to llmtap.v1.>
   ClickHouse  external
-  Commands    llmtap query causes --url http://127.0.0.1:9999
-  Health      http://0.0.0.0:9999/readyz
-  Metrics     http://0.0.0.0:9999/metrics
+  Commands    llmtap query causes --data-dir /var/lib/llmtap
+              on other machines: --url http://HOST:9999, LLMTAP_HTTP_TOKEN
+  Health      http://127.0.0.1:9999/readyz
+  Metrics     http://127.0.0.1:9999/metrics
   Config      /etc/llmtap/llmtap.yaml; see llmtap config, llmtap doctor
   Not ready   NATS: connection refused
               analyze: waiting for NATS
 `, errors.New("NATS: connection refused\nanalyze: waiting for NATS"), func(c *Collector) {
 		c.cfg.Roles, c.proxy, c.cfg.ClickHouse.DSN = []string{"analyze"}, nil, "http://ch.internal"
 		c.nats.URL, c.listener = "nats://llmtap:p@a.internal:4222, tls://llmtap:p@b.internal", fixedListener{addr: "0.0.0.0:9999"}
+		c.guard.token = "t0ken"
 	})
 }

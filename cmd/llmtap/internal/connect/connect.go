@@ -76,7 +76,7 @@ type Servers struct {
 
 // Flags adds --url, --config, --data-dir and --clickhouse-dsn to c.
 func Flags(c *command.Call) *Servers {
-	return newServers(c, "`url` of a collector, such as http://collector:8088; its token is LLMTAP_HTTP_TOKEN")
+	return newServers(c, "`url`: URL of a collector, such as http://collector:8088; its token is LLMTAP_HTTP_TOKEN")
 }
 
 // DirectFlags is Flags for a command that requires a direct connection to ClickHouse or NATS. It adds the flags of keys
@@ -170,7 +170,7 @@ func (s *Servers) find(ctx context.Context) (cfg clickhouse.Config, client *remo
 
 // notFound returns the error for a collector that is not found. err is the error of collector.FindRunning.
 func (s *Servers) notFound(e *config.Effective, err error, local string) error {
-	err = s.notRunning(e, err, "--clickhouse-dsn or --url")
+	err = s.notRunning(e, err, "--url, --data-dir or --clickhouse-dsn")
 	if _, denied := errors.AsType[*config.PermissionError](err); denied {
 		return fmt.Errorf("%w, or use --url %s", err, cmp.Or(local, "URL"))
 	}
@@ -223,18 +223,18 @@ func (s *Servers) ClickHouse() (cfg clickhouse.Config, err error) {
 	if err == nil {
 		return cfg, fmt.Errorf("the llmtap on %s (process %d) uses an external ClickHouse: set --clickhouse-dsn or --config as for llmtap up", e.DataDir, r.PID)
 	}
-	return cfg, s.notRunning(e, err, "--clickhouse-dsn")
+	return cfg, s.notRunning(e, err, "--data-dir or --clickhouse-dsn")
 }
 
-// notRunning adds what to do to err, an error of collector.FindRunning. flag selects the server.
-func (s *Servers) notRunning(e *config.Effective, err error, flag string) error {
+// notRunning adds what to do to err, an error of collector.FindRunning. flags select the servers.
+func (s *Servers) notRunning(e *config.Effective, err error, flags string) error {
 	switch {
 	case !errors.Is(err, collector.ErrNotRunning):
 		return err
 	case s.denied != nil:
 		return s.denied
 	}
-	return fmt.Errorf("%w on %s; start one with llmtap up, or set --data-dir or %s", err, e.DataDir, flag)
+	return fmt.Errorf("%w on %s; start one with llmtap up, or set %s", err, e.DataDir, flags)
 }
 
 // direct returns an error if --url is set, which does not reach server.
@@ -284,7 +284,7 @@ func (s *Servers) ConnectNATS(ctx context.Context) (*jetstream.Conn, error) {
 		if err == nil {
 			return nil, fmt.Errorf("the llmtap on %s (process %d) uses an external NATS: set --nats-url (LLMTAP_COLLECTOR_NATS_URL) or --config as for llmtap up", e.DataDir, r.PID)
 		}
-		missing = s.notRunning(e, err, "--nats-url")
+		missing = s.notRunning(e, err, "--data-dir or --nats-url")
 		if e.Origin("data_dir") == "--data-dir" || e.NATSServer.Port < 0 {
 			return nil, missing
 		}
