@@ -21,7 +21,7 @@ func (f forgetTest) send(conversation, user string, messages ...string) string {
 	f.t.Helper()
 	request := `{"model":"deepseek-chat","messages":[` + strings.Join(messages, ",") + `],"temperature":0}`
 	answer := `{"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":"answer ` + conversation + `"},"finish_reason":"stop"}]}`
-	return f.publish(event.Labels{Conversation: conversation, User: user}, "https://api.deepseek.com/chat/completions", event.CaptureFull, 200, request, answer)
+	return f.publish(event.Labels{Conversation: conversation, User: event.HashUser(nil, user)}, "https://api.deepseek.com/chat/completions", event.CaptureFull, 200, request, answer)
 }
 
 func (f forgetTest) forget(args ...string) (r erase.Report) {
@@ -99,7 +99,7 @@ func TestForget(t *testing.T) {
 	f.checkBody(b)
 
 	// The calls of a user are deleted, and the conversations without other users.
-	r := f.forget("--user", "u3", "--yes")
+	r := f.forget("--user-name", "u3", "--yes")
 	if r.Events != 4 || r.Rows["exchanges"] != 2 || r.Rows["history"] != 1 {
 		t.Errorf("user u3: %+v", r)
 	}

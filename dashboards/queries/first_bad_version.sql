@@ -4,8 +4,8 @@
 -- param rule = : only this rule
 -- param severity = : only this severity: reject (the call fails), lenient (this provider accepts it) or style
 -- The version is that of the first request with the defect, not of a later one that sends the same history again. A version is
--- clean if the same stage made calls with it before the first occurrence of the defect and it never showed the defect. A style
--- finding breaks nothing, so no version is bad; versions lists where it was seen.
+-- clean if the same stage made calls with it before the first occurrence of the defect and it never showed the defect. The order
+-- is that of the stream. A style finding breaks nothing, so no version is bad; versions lists where it was seen.
 WITH
     defects AS
     (
@@ -33,7 +33,7 @@ WITH
     ),
     calls_by_version AS
     (
-        SELECT service, stage, service_version, min(started_at) AS first_call
+        SELECT service, stage, service_version, min(if(origin = 'import', started_at, stored_at)) AS first_call
         FROM exchanges_final
         WHERE {filter exchanges ONLY time, service, stage, environment}
         GROUP BY service, stage, service_version

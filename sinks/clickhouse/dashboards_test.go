@@ -70,12 +70,12 @@ target=openai_chat/openai own_target=false rule_id=tool_content_not_string provi
 	// The newest call is an SDK retry, which does not count.
 	{"is_it_over", nil, `service=trips stage=planner cause=orphan_tool_reply calls_since=0 expected_failures=0 failed_5m=0 failed_60m=10 versions=[1.5.0: its last call failed]`},
 	{"is_it_over", map[string]string{"version": "1.4.0"}, ``},
-	{"affected", map[string]string{"by": "tenant", "limit": "3"}, `attribute=tenant value=tenant-1 failed_calls=2 calls=6 failed_percent=33.3 others_percent=24.2 conversations=2 main_cause=orphan_tool_reply
-attribute=tenant value=tenant-3 failed_calls=2 calls=6 failed_percent=33.3 others_percent=24.2 conversations=2 main_cause=orphan_tool_reply
-attribute=tenant value=tenant-6 failed_calls=2 calls=5 failed_percent=40 others_percent=23.5 conversations=2 main_cause=orphan_tool_reply`},
-	{"affected", map[string]string{"attr": "tenant=tenant-1"}, `attribute=user value=0000000000000000 failed_calls=2 calls=6 others_percent=<nil>
-attribute=region value=eu failed_calls=2 calls=6 others_percent=<nil>
-attribute=tenant value=tenant-1 failed_calls=2 calls=6 others_percent=<nil>`},
+	{"affected", map[string]string{"by": "tenant", "limit": "3"}, `attribute=tenant value=tenant-1 failed_calls=2 calls=6 failed_percent=33.3 others_percent=24.2 conversations=2
+attribute=tenant value=tenant-3 failed_calls=2 calls=6 failed_percent=33.3 others_percent=24.2 conversations=2
+attribute=tenant value=tenant-6 failed_calls=2 calls=5 failed_percent=40 others_percent=23.5 conversations=2`},
+	{"affected", map[string]string{"attr": "tenant=tenant-1"}, `attribute=region value=eu failed_calls=2 calls=6 others_percent=<nil>
+attribute=tenant value=tenant-1 failed_calls=2 calls=6 others_percent=<nil>
+attribute=user value=0000000000000000 failed_calls=2 calls=6 others_percent=<nil>`},
 	// Accepted requests have 3000 tokens in 630,490 bytes, and a million tokens cost 1000 USD.
 	{"failure_cost", nil, `service=trips stage=planner cause=orphan_tool_reply failed_calls=10 unreported=10 input_tokens=<nil> output_tokens=<nil> reported_usd=<nil> about_tokens=1001 at_most_usd=1.001 seconds=290`},
 	{"providers", nil, `provider=deepseek model=deepseek-chat server=api.deepseek.com calls=39 failed_calls=10 failed_percent=25.6 main_cause=orphan_tool_reply statuses=[400] p50_seconds=14 tokens_per_second=0.7`},

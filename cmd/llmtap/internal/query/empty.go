@@ -22,7 +22,7 @@ func (q *Query) writeNoRows(ctx context.Context, w io.Writer, store rows.Querier
 		text = append(text, "(no rows)")
 	}
 	if hasRange {
-		all, err := rows.Read(ctx, store, "newest call", "SELECT count() > 0 AS stored, max(started_at) AS newest FROM exchanges", nil)
+		all, err := rows.Read(ctx, store, "newest call", "SELECT toBool(count() > 0) AS stored, max(started_at) AS newest FROM exchanges", nil)
 		if err != nil {
 			return err
 		}

@@ -20,6 +20,9 @@ import (
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 )
 
+// tenants are the values of the attribute tenant.
+var tenants = []string{"acme", "globex", "initech"}
+
 // maxParallel is the number of concurrent tasks of a service.
 const maxParallel = 8
 
@@ -174,6 +177,7 @@ func (f *fleet) serve(ctx context.Context, s service, agents []*agent, n uint64)
 		if version > 0 && i == 1 {
 			f.cfg.Log.Info("new version rolled out", "service", s.name, "version", s.versions[version])
 		}
+		ctx := llmtap.WithUser(llmtap.WithAttr(ctx, "tenant", tenants[i%len(tenants)]), fmt.Sprintf("user-%d", i%12))
 		tasks.Go(func() error {
 			perform(ctx, agents[version], id, stages)
 			return nil

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// call publishes a call of a version at a time. It fails if its tool message answers no call.
+func (c *commandTest) call(version, prompt string, age time.Duration, broken bool, answer string) {
+	c.t.Helper()
+	c.n++
+	status, history := 200, `{"role":"user","content":"plan"}`
+	if broken {
+		status, answer = 400, `{"error":{"message":"Messages with role 'tool' must be a response to a preceding message with 'tool_calls'","type":"invalid_request_error"}}`
+		history += `,{"role":"assistant","content":"on it"},{"role":"tool","tool_call_id":"call_1","content":"ok"}`
+	}
+	request := `{"model":"gpt-5-mini","temperature":0.2,"messages":[{"role":"system","content":"` + prompt + `"},` + history + `]}`
+	tenant, id := []string{"acme", "globex"}[c.n%2], fmt.Sprintf("019aa0b0-%04x-7000-8000-00000000cafe", c.n)
+	for _, k := range []event.Kind{event.Request, event.Response} {
+		ev := event.Event{
+			Kind: k, Exchange: id, Time: time.Now().Add(-age), Origin: event.OriginHook, Capture: event.CaptureFull, Instance: "i" + version,
+			Seq: uint64(2*c.n) + uint64(k), Attrs: map[string]string{"tenant": tenant},
+			Labels: event.Labels{Service: "shop", ServiceVersion: version, Stage: "planner", Conversation: fmt.Sprint("order-", c.n), User: event.HashUser(nil, "ann")},
+		}
+		if ev.URL, ev.Method, ev.Body = "https://api.openai.com/v1/chat/completions", "POST", []byte(request); k == event.Response {
+			ev.URL, ev.Method, ev.Status, ev.ContentType, ev.Body, ev.Duration = "", "", status, "application/json", []byte(answer), time.Second
+		}
+		ev.BodyBytes = len(ev.Body)
+		for m := range ev.Messages(event.PartBytes) {
+			if err := c.pub.Publish(c.t.Context(), m); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// On call asks ten questions about an incident, each of which one command answers. What a tool returned is in TestShow.
+func TestQuestions(t *testing.T) {
+	c := newCommandTest(t)
+	const answer = `{"id":"x","model":"gpt-5-mini","choices":[{"index":0,"message":{"role":"assistant","content":"done"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1000,"completion_tokens":100}}`
+	for i := range 20 {
+		c.call("1.0.0", "You plan orders.", 3*time.Hour-time.Duration(i)*time.Second, false, answer)
+	}
+	for i := range 20 { // no answer reports its usage
+		c.call("1.1.0", "You plan orders well.", 150*time.Minute-time.Duration(i)*time.Second, i%2 == 0, strings.Replace(answer, "usage", "x", 1))
+	}
+	for i := range 30 {
+		c.call("1.1.1", "You plan orders well.", time.Hour-time.Duration(i)*time.Second, false, answer)
+	}
+	c.waitStored(70)
+	for _, q := range []struct {
+		args string
+		want string // line of CSV
+	}{
+		// Which versions fail?
+		{"failures_by_stage", "shop,planner,1.1.0,20,10,50,"},
+		{"failures_by_stage", "shop,planner,1.1.1,30,0,0,"},
+		// Since when, and whose change?
+		{"first_bad_version", "shop,planner,reject,orphan_tool_reply,"},
+		{"first_bad_version", `,1.1.0,1.0.0,"[""1.1.0""]",`},
+		// Who is hit?
+		{"affected --by user", "user,78352bae17eb6789,10,70,14.3,"},
+		{"affected --by tenant", "tenant,globex,10,35,28.6,0,10"},
+		// Is it over?
+		{"is_it_over", "none for 2 h in 31 calls,shop,planner,orphan_tool_reply,"},
+		{"is_it_over", `,31,16.3,0,0,0,"[""1.1.1: never in 30 calls"",""1.1.0: none in the last 1 call""]"`},
+		// What do the failures cost?
+		{"failure_cost", "shop,planner,openai,gpt-5-mini,orphan_tool_reply,10,10,,,,"},
+		// Which latency has each model, and which provider fails?
+		{"providers", "openai,gpt-5-mini,api.openai.com,70,10,14.3,orphan_tool_reply,[400],"},
+		{"providers", ",1,1,1,,100"},
+		// How many tokens? 20 answers report no usage, apart from 10 of the failed calls.
+		{"usage", "shop,,openai,gpt-5-mini,70,10,20,50000,0,5000,0.0225,"},
+		// What changed besides the version?
+		{"what_changed --what system_prompt", ",system prompt changed in 1.1.0 from "},
+	} {
+		args := append([]string{"query"}, strings.Fields(q.args)...)
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "system_prompt", "system prompt")
+		}
+		for _, filter := range []string{"--service=shop", "--attr=tenant", "--user-name=ann"} {
+			out, errs, code := c.llmtap(append([]string{args[0], "--since", "1 day", filter, "--format", "csv"}, args[1:]...)...)
+			if code != command.ExitOK || !strings.Contains(out, q.want) {
+				t.Errorf("%s %s: exit code %d, no %s in\n%s%s", q.args, filter, code, q.want, out, errs)
+			}
+		}
+	}
+	out, errs, code := c.llmtap("query", "causes", "--since", "1 minute", "--until", "30s")
+	if want := "The newest stored call began at "; code != command.ExitOK || !strings.Contains(out, want) || !strings.HasPrefix(strings.SplitN(out, "\n\n", 2)[1], "(no rows from ") {
+		t.Errorf("no rows: exit code %d, no %q in\n%s%s", code, want, out, errs)
+	}
+}

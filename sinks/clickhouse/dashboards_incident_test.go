@@ -1,0 +1,118 @@
+package clickhouse_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/sinks"
+	"github.com/llmtap/llmtap/sinks/sinktest"
+)
+
+// The verdict of is_it_over depends on the time and the calls since the last failure, for each version.
+func TestIsItOver(t *testing.T) {
+	const failed, ok = true, false
+	f := func(want string, calls ...overCall) {
+		t.Helper()
+		s := open(t)
+		b := &sinks.Batch{}
+		for i, c := range calls {
+			e := sinktest.Rows(1, 1).Exchanges[0]
+			e.ID = fmt.Sprintf("call-%d", i)
+			e.StartedAt = time.Now().Add(-c.age)
+			e.Labels.ServiceVersion, e.Failed = c.version, c.failed
+			if c.failed {
+				e.Status, e.Cause = 400, "orphan_tool_reply"
+			}
+			b.Exchanges = append(b.Exchanges, e)
+		}
+		must(t, s.Write(t.Context(), b))
+		if got := pick(runQuery(t, s, "is_it_over", nil, nil), want); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	const u = 6 * time.Minute // so that a slow test changes no text
+	incident := []overCall{{30 * u, "1.0", ok, 10}, {29 * u, "1.1", failed, 1}, {25 * u, "1.1", failed, 8}, {24 * u, "1.1", ok, 8}, {20 * u, "1.1", failed, 1}}
+	with := func(more ...overCall) (all []overCall) {
+		for _, c := range append(slices.Clone(incident), more...) {
+			for range c.n {
+				all = append(all, c)
+			}
+		}
+		return all
+	}
+	// 10 of 18 calls failed from the first to the last failure.
+	f("verdict=no calls for 2 h calls_since=0 expected_failures=0 failed_60m=0 versions=[1.1: its last call failed]", with()...)
+	f("verdict=too early to say: none for 2 h in 2 calls calls_since=2 expected_failures=1.1 versions=[1.2: never in 2 calls 1.1: its last call failed]",
+		with(overCall{10 * u, "1.2", ok, 2})...)
+	f("verdict=none for 2 h in 8 calls calls_since=8 expected_failures=4.4 versions=[1.1: none in the last 3 calls 1.2: never in 5 calls]",
+		with(overCall{10 * u, "1.2", ok, 5}, overCall{9 * u, "1.1", ok, 3})...)
+	f("verdict=ongoing: 2 in the last 5 m calls_since=5 failed_5m=2 failed_15m=2 failed_60m=2 versions=[1.1: none in the last 5 calls]",
+		with(overCall{2 * time.Minute, "1.1", failed, 2}, overCall{time.Minute, "1.1", ok, 5})...)
+}
+
+// overCall is n calls of a version.
+type overCall struct {
+	age     time.Duration
+	version string
+	failed  bool
+	n       int
+}
+
+// Values that a stage uses side by side, and values that vary from call to call, are not changes of the stage.
+func TestWhatChanged(t *testing.T) {
+	s := open(t)
+	b := sinktest.Rows(0, 60)
+	begin := time.Now().Add(-time.Hour)
+	for i := range b.Exchanges {
+		e := &b.Exchanges[i]
+		e.StartedAt, e.Labels.Stage, e.Labels.ServiceVersion, e.Failed, e.Cause, e.Capture = begin.Add(time.Duration(i)*time.Minute), "planner", "1.0", false, "", "full"
+		e.Settings = map[string]string{"max_tokens": fmt.Sprint(i), "temperature": "0.2"}
+		if i%2 == 1 && i > 30 {
+			e.Model = "deepseek-reasoner" // used beside the old model
+		}
+		if i >= 40 {
+			e.PromptHash, e.ToolsHash, e.Settings = 0xbeef, 0xcafe, map[string]string{"max_tokens": fmt.Sprint(i)}
+		}
+		if i == 45 {
+			e.Failed, e.Status, e.Cause = true, 400, "orphan_tool_reply"
+		}
+	}
+	b.Exchanges[59].Model = "deepseek-chat"
+	must(t, s.Write(t.Context(), b))
+	want := `change=system prompt changed in 1.0 from abcdef to beef next_failure=orphan_tool_reply seconds_to_failure=300
+change=temperature changed in 1.0 from 0.2 to none next_failure=orphan_tool_reply seconds_to_failure=300
+change=tools changed in 1.0: the declarations of the same names, fedcba to cafe next_failure=orphan_tool_reply seconds_to_failure=300
+change=model also in 1.0 deepseek-reasoner, beside deepseek-chat next_failure=orphan_tool_reply seconds_to_failure=840`
+	if d := cmp.Diff(want, pick(runQuery(t, s, "what_changed", nil, nil), want)); d != "" {
+		t.Errorf("what_changed (-want +got):\n%s", d)
+	}
+}
+
+// A version that sends the history of an older one again did not introduce its defect, and no version is bad for a style
+// finding.
+func TestFirstBadVersion(t *testing.T) {
+	s := open(t)
+	b := incident()
+	for i := range b.Findings {
+		b.Findings[i].Labels.ServiceVersion = "1.6.0" // the fixed version sent the history again
+		if b.Findings[i].Rule == "tool_content_not_string" {
+			b.Findings[i].Severity = check.Style
+		}
+	}
+	must(t, s.Write(t.Context(), b))
+	for name, want := range map[string]string{
+		"first_bad_version": `severity=reject rule_id=orphan_tool_reply first_bad=1.5.0 last_clean=1.4.0 versions=[1.5.0]
+severity=style rule_id=tool_content_not_string first_bad= last_clean= versions=[1.4.0]`,
+		"whose_change": `rule_id=orphan_tool_reply severity=reject first_version=1.5.0 last_clean_version=1.4.0
+rule_id=tool_content_not_string severity=style first_version= last_clean_version=`,
+	} {
+		if d := cmp.Diff(want, pick(runQuery(t, s, name, nil, nil), want)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+}
