@@ -66,14 +66,14 @@ SELECT
     place.4 AS conversation_id,
     place.5 AS exchange_id,
     place.6 AS role,
-    substringUTF8(m.text, greatest(1, positionCaseInsensitiveUTF8(m.text, {text:String}) - 60), 200) AS excerpt
+    concat(if(m.at > 21, '…', ''), substringUTF8(m.text, greatest(1, m.at - 20), 200)) AS excerpt
 FROM
 (
     SELECT arrayJoin(newest) AS place, place.1 AS id
 ) AS p
 INNER JOIN
 (
-    SELECT id, any(body) AS text
+    SELECT id, any(body) AS text, toInt64(positionCaseInsensitiveUTF8(text, {text:String})) AS at
     FROM messages
     WHERE id IN (SELECT arrayJoin(newest).1)
     GROUP BY id

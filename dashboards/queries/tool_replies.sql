@@ -1,7 +1,7 @@
 -- What did a tool return, and with which arguments was it called? Newest first.
 -- group Tools
--- since 1 day
 -- param tool: function name or call id
+-- since 1 day
 -- param conversation_id = : only calls of this conversation
 -- param returned = : only replies that contain this text
 -- texts

@@ -51,6 +51,10 @@ func TestMessagesWith(t *testing.T) {
 		if text != "needle" {
 			continue
 		}
+		// The excerpt begins shortly before the match, so that it is visible in a narrow column.
+		if got := pick(res, "excerpt="); !strings.HasPrefix(got, "excerpt=…") || strings.Index(got, "Needle") > 40 {
+			t.Errorf("excerpt %q", got)
+		}
 		// The search is a scalar subquery, whose plan is not part of the plan of the query.
 		with, _, _ := strings.Cut(sql, ",\n    (\n")
 		_, search, _ := strings.Cut(sql, "        SELECT groupArray(id)\n        FROM\n        (\n")

@@ -133,6 +133,8 @@ func (q *Query) examples() string {
 		switch {
 		case p.Name == "text":
 			lines[0] += " --text refund"
+		case p.Name == "tool" && p.Required:
+			lines[0] += " --tool search"
 		case p.Required:
 			lines[0] += " --" + p.Name + " conv-7"
 		case p.Name == "since":

@@ -54,7 +54,9 @@ func unary(d wire.Dialect, f Fields) []json.RawMessage {
 	var message json.RawMessage
 	switch d {
 	case wire.OpenAIChat:
-		message = first("choices")["message"]
+		if message = first("choices")["message"]; message == nil {
+			message = f["message"] // Ollama
+		}
 	case wire.Cohere:
 		message = f["message"]
 	case wire.Gemini:
@@ -143,16 +145,20 @@ func (s *assembly) item(f Fields) {
 
 // event reads an event of any other API.
 func (s *assembly) event(d wire.Dialect, f Fields) {
-	for _, m := range unary(d, f) { // Gemini sends a whole answer for each fragment
-		s.fragment(m)
-	}
-	var choices []struct{ Delta json.RawMessage }
-	_ = json.Unmarshal(f["choices"], &choices) // another type has no fragments
-	if len(choices) > 0 {
-		s.fragment(choices[0].Delta)
-	}
 	delta := f.Object("delta")
 	switch {
+	case d == wire.Gemini:
+		for _, m := range unary(d, f) { // each fragment looks like a whole answer
+			s.fragment(m)
+		}
+	case d == wire.OpenAIChat && f.Has("choices"):
+		var choices []struct{ Delta json.RawMessage }
+		_ = json.Unmarshal(f["choices"], &choices) // another type has no fragments
+		if len(choices) > 0 {
+			s.fragment(choices[0].Delta)
+		}
+	case d == wire.OpenAIChat:
+		s.fragment(f["message"]) // Ollama
 	case d == wire.Cohere:
 		message := delta.Object("message")
 		s.text.WriteString(message.Object("content").Text("text"))

@@ -159,6 +159,8 @@ func (m *Message) part(raw json.RawMessage) {
 	case p.Has("functionResponse"):
 		r := p.Object("functionResponse")
 		m.add(Reply, r.Label("id"), r.Text("name"), r["response"])
+	case p.Object("toolUse").Text("type") == "server_tool_use": // the provider runs the tool
+		m.Parts = append(m.Parts, Part{Kind: Other, Name: p.Object("toolUse").Text("name"), Text: string(raw)})
 	case p.Has("toolUse"):
 		c := p.Object("toolUse")
 		m.add(Call, c.Label("toolUseId"), c.Text("name"), c["input"])

@@ -1,0 +1,128 @@
+package show
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+)
+
+// The diff of two messages does not depend on the order of members, and omits members that SDKs add to answers.
+func TestDiff(t *testing.T) {
+	f := func(said, sent string, want ...string) {
+		t.Helper()
+		var got []string
+		for _, c := range diff(fields([]Place{{Body: json.RawMessage(said)}}), fields([]Place{{Body: json.RawMessage(sent)}})) {
+			got = append(got, fmt.Sprintf("%c %s %s", c.mark, c.field().path, c.field().value))
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s, %s (-want +got):\n%s", said, sent, d)
+		}
+	}
+	f(`{"role":"assistant","content":"a"}`, `{"content": "a", "role": "assistant"}`, `  role "assistant"`, `  content "a"`)
+	f(`{"content":null,"refusal":null,"annotations":[],"audio":null}`, `{"content":""}`, `- content null`, `+ content ""`)
+	f(`{"tool_calls":null}`, `{"tool_calls":[]}`, `- tool_calls null`, `+ tool_calls []`)
+	f(`{}`, `{"refusal":null}`, `-  {}`, `+ refusal null`)
+	f(`{"c":[{"id":"1"},{"id":"2"}]}`, `{"c":[{"id":"2"}]}`, `- c[0].id "1"`, `  c[0].id "2"`)
+	f(`{"arguments":"{\"a\": \"<b>\"}"}`, `{"arguments":{"a":"<b>"}}`, `- arguments '{"a": "<b>"}'`, `+ arguments.a "<b>"`)
+	f(`{"n":1.0}`, `{"n":1}`, `- n 1.0`, `+ n 1`)
+	f(`not JSON`, `not JSON`, `  `+` "not JSON"`)
+}
+
+func TestCopies(t *testing.T) {
+	f := func(finding Finding, said string, request []string, want ...int) {
+		t.Helper()
+		m, _ := records.ParseMessage([]byte(said))
+		var all []records.Message
+		for _, r := range request {
+			q, _ := records.ParseMessage([]byte(r))
+			all = append(all, q)
+		}
+		if got := copies(&finding, []records.Message{m}, all); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", said, got, want)
+		}
+	}
+	const (
+		user  = `{"role":"user","content":"q"}`
+		call  = `{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]}`
+		plain = `{"role":"assistant","content":""}`
+		reply = `{"role":"tool","tool_call_id":"c1","content":"ok"}`
+		text  = `{"role":"assistant","content":"Port 80."}`
+	)
+	f(Finding{Message: 2}, call, []string{user, call, reply}, 1)
+	f(Finding{Message: 2}, call, []string{user, plain, reply}, 1)
+	f(Finding{Message: 2}, call, []string{user, user, reply})
+	f(Finding{Message: 1, RootCause: "history_truncated_mid_pair"}, call, []string{plain, reply})
+	f(Finding{Message: 3}, call, []string{user, call, reply, call, reply}, 1, 3)
+	f(Finding{Message: 3}, text, []string{user, text, user, reply}, 1)
+}
+
+// A view shortens long lists and texts, unless it is full.
+func TestView(t *testing.T) {
+	shown := func(v *view, marked ...int) string {
+		var b strings.Builder
+		each(v.gaps(30, 2, 3, 1, marked), func(i int) { fmt.Fprint(&b, i, " ") }, func(n int) { fmt.Fprintf(&b, "(%d) ", n) })
+		return strings.TrimSpace(b.String())
+	}
+	if got, want := shown(&view{}, 10), "0 1 (7) 9 10 11 (15) 27 28 29"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := shown(&view{}, 4), "0 1 2 3 4 5 (21) 27 28 29"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := shown(&view{full: true}); strings.Contains(got, "(") {
+		t.Errorf("full: %s", got)
+	}
+	f := func(full bool, text, want string) {
+		t.Helper()
+		v := &view{Style: &terminal.Style{Width: 40}, full: full}
+		v.text(2, text, 20)
+		if got := v.String(); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+	f(false, "a\n\n b", "  a\n\n  b\n")
+	f(false, strings.Repeat("0123456789", 200), "  0123456789012 … 1,980 characters left\n  out … 3456789\n")
+	f(true, strings.Repeat("abcd ", 10), "  abcd abcd abcd abcd abcd abcd abcd\n  abcd abcd abcd\n")
+	f(false, `{"a":[1,{"b":"x,y:z"}]}`, "  {\"a\": [1, {\"b … 6 characters left out\n  … y:z\"}]}\n")
+	f(true, `{"a":[1,{"b":"x,y:z"}]}`, "  {\"a\": [1, {\"b\": \"x,y:z\"}]}\n")
+}
+
+// An error text is cut around the call that the finding is about.
+func TestExcerpt(t *testing.T) {
+	v := &view{Style: &terminal.Style{Width: 80}}
+	text := strings.Repeat("x", 300) + " call_77 " + strings.Repeat("y", 300)
+	if got := v.excerpt(text, []Finding{{ToolCallID: "call_77", Message: 3}}, 60); !strings.Contains(got, "call_77") || !strings.HasPrefix(got, "…") || !strings.HasSuffix(got, "…") {
+		t.Error(got)
+	}
+	if got := v.excerpt(text, nil, 60); !strings.Contains(got, "549 characters left out") {
+		t.Error(got)
+	}
+}
+
+// Half of the limit is for failures, each with the exchange before it; the rest are the newest exchanges.
+func TestSelected(t *testing.T) {
+	var all []*Turn
+	for i := range 100 {
+		t := &Turn{Exchange: &Exchange{}}
+		if i == 20 || i == 30 || i == 40 {
+			t.Cause = "orphan_tool_reply"
+		}
+		all = append(all, t)
+	}
+	if got, want := selected(all, 8), []int{19, 20, 29, 30, 96, 97, 98, 99}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := selected(all, 100); len(got) != 100 {
+		t.Errorf("got %v", got)
+	}
+	if got, want := selected(all, 1), []int{19, 20}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
