@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
@@ -38,7 +39,7 @@ first that applies (the rest of the input is still checked):
 
 func runLint(_ context.Context, c *command.Call) error {
 	dialect := c.Flags.String("dialect", "auto", "whose rules apply: auto or a `dialect[/variant]`, such as anthropic or openai_chat/mistral")
-	minimum := c.Flags.String("severity", "style", "lowest severity to report, `reject|lenient|style`")
+	minimum := c.Choice(c.Flags, "severity", string(check.Style), "lowest `severity` to report", lint.Severities()...)
 	format := c.Format(command.Text, command.JSON, command.JSONL, "github", "sarif")
 	style := c.Style()
 	if err := c.Parse(); err != nil {
@@ -51,10 +52,8 @@ func runLint(_ context.Context, c *command.Call) error {
 		"github":      lint.GitHub{W: c.Stdout},
 		"sarif":       &lint.SARIF{W: c.Stdout, Version: buildVersion().Version},
 	}[*format])
+	l.Minimum = check.Severity(*minimum)
 	var err error
-	if l.Minimum, err = lint.ParseSeverity(*minimum); err != nil {
-		return command.BadInput(err)
-	}
 	if l.Forced, err = lint.ParseTarget(*dialect); err != nil {
 		return command.BadInput(err)
 	}

@@ -19,7 +19,7 @@ var llmtap = &command.Command{
 	Long:  "Start with: llmtap demo",
 	Commands: []*command.Command{
 		demoCommand, upCommand, lintCommand, rulesCommand, explainCommand, importCommand, tailCommand, queryCommand, showCommand,
-		alertsCommand, schemaCommand, forgetCommand, providerCommand, configCommand, doctorCommand, versionCommand, agentsCommand,
+		alertsCommand, schemaCommand, forgetCommand, providerCommand, configCommand, doctorCommand, completionCommand, versionCommand, agentsCommand,
 	},
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/query"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
+	"github.com/llmtap/llmtap/dashboards/queries"
 )
 
 var queryCommand = &command.Command{
@@ -22,7 +23,8 @@ llmtap query NAME --help`,
   llmtap query conversation --conversation_id conv-7
   llmtap query usage --since 7d --format csv > usage.csv
   llmtap query --sql 'SELECT model, count() FROM exchanges_final GROUP BY ALL'`,
-	Run: runQuery,
+	Values: queries.Names,
+	Run:    runQuery,
 }
 
 func runQuery(ctx context.Context, c *command.Call) error {

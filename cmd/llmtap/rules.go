@@ -20,11 +20,12 @@ and which ones do.`,
   llmtap rules --kind signal
   llmtap rules --format json |
     jq -r '.[] | select(.rejected_by | index("anthropic/anthropic")) | .id'`,
-	Run: runRules,
+	Values: ruledoc.IDs,
+	Run:    runRules,
 }
 
 func runRules(_ context.Context, c *command.Call) error {
-	kind := c.Choice(c.Parameters, "kind", "only entries of this `kind`", ruledoc.Kinds...)
+	kind := c.Choice(c.Parameters, "kind", "", "only entries of this `kind`", ruledoc.Kinds...)
 	format, style := c.Format(table.Formats...), c.Style()
 	if err := c.Parse(); err != nil {
 		return err

@@ -24,7 +24,8 @@ var schemaCommand = &command.Command{
   llmtap schema migrate --dry-run
   llmtap schema migrate --clickhouse-dsn clickhouse://admin@ch.internal/llmtap
   llmtap schema print --cluster main`,
-	Run: runSchema,
+	Values: func() []string { return []string{"status", "migrate", "print"} },
+	Run:    runSchema,
 }
 
 func runSchema(ctx context.Context, c *command.Call) error {

@@ -33,6 +33,8 @@ type Command struct {
 	Run      func(ctx context.Context, c *Call) error
 	Commands []*Command // subcommands of a group; a group has no Run
 	Hidden   bool       // omitted from the list of commands
+
+	Values func() []string // values of the arguments, for completion; nil: names of files, or none
 }
 
 // Exit codes. Programs that call llmtap rely on them.
@@ -96,6 +98,8 @@ type Call struct {
 	// define what data a command works on. They are read from the command line only, because an environment variable must
 	// not hide rows or select data to delete.
 	Flags, Parameters *flag.FlagSet
+
+	completing bool // only declare the flags
 }
 
 // Run runs the command of group that is named in c.Args.
@@ -115,6 +119,9 @@ func Run(ctx context.Context, group *Command, c *Call) error {
 		name, args = args[0], append(slices.Clone(args[1:]), "--help")
 	case "--version":
 		name = "version"
+	case completeCommand:
+		c.Args = args
+		return complete(ctx, group, c)
 	}
 	i := slices.IndexFunc(group.Commands, func(c *Command) bool { return lastWord(c.Name) == name })
 	if i < 0 {

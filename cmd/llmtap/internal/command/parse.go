@@ -28,6 +28,9 @@ func newFlagSet() *flag.FlagSet {
 // Parse reads the environment, then the command line, which takes precedence. Flags and arguments may be in any order.
 // Parse stores the arguments in c.Args and checks their number against Command.Args. Errors suggest a correction.
 func (c *Call) Parse() error {
+	if c.completing {
+		return errCompleting
+	}
 	hint := "; see llmtap " + c.Command.Name + " --help"
 	if err := config.ReadEnv(c.Flags, c.Getenv); err != nil {
 		return BadInput(err)
@@ -183,9 +186,9 @@ func (c *Call) Format(values ...string) *string {
 	return &f.value
 }
 
-// Choice adds a flag with a fixed set of values, which is "" by default, to fs.
-func (c *Call) Choice(fs *flag.FlagSet, name, usage string, values ...string) *string {
-	f := &choice{values: values}
+// Choice adds a flag with a fixed set of values to fs. The default may be another value.
+func (c *Call) Choice(fs *flag.FlagSet, name, value, usage string, values ...string) *string {
+	f := &choice{value: value, values: values}
 	fs.Var(f, name, usage+": "+strings.Join(values, ", "))
 	return &f.value
 }

@@ -95,12 +95,12 @@ func New(p Printer) *Linter {
 	}
 }
 
-// ParseSeverity parses a severity.
-func ParseSeverity(s string) (check.Severity, error) {
-	if !slices.Contains(check.Severities, check.Severity(s)) {
-		return "", fmt.Errorf("--severity: %q must be one of reject, lenient, style", s)
+// Severities returns the values of Minimum.
+func Severities() (names []string) {
+	for _, s := range check.Severities {
+		names = append(names, string(s))
 	}
-	return check.Severity(s), nil
+	return names
 }
 
 // ParseTarget parses "dialect" or "dialect/variant"; the default variant is the first one of the dialect. It returns nil

@@ -59,6 +59,14 @@ func All() (all []Entry) {
 	return all
 }
 
+// IDs returns the ids of all entries.
+func IDs() (ids []string) {
+	for _, e := range All() {
+		ids = append(ids, e.ID)
+	}
+	return ids
+}
+
 func rejectedBy(r *check.Rule) []string {
 	by := []string{}
 	for _, d := range wire.Dialects {
