@@ -14,7 +14,7 @@ var configCommand = &command.Command{
 	Short: "Print or check the effective configuration",
 	Long: `FILE is the same as --config FILE. Output is YAML with the origin of each value. Secrets are masked. A flag
 overrides the environment, which overrides the file. LLMTAP_A_B_C sets the key
-a.b_c. Values in the file may contain ${NAME}, an environment variable.
+a.b_c, and LLMTAP_COLLECTOR_NATS_URL sets nats.url. Values in the file may contain ${NAME}, an environment variable.
 
 Exit code: 0 if the configuration is valid; 2 if not, with the line of each
 error.`,
