@@ -44,6 +44,10 @@ type Config struct {
 	// information of the binary.
 	Service, ServiceVersion, Environment, Agent string
 
+	// Attrs are attributes of every message, such as "tenant"; those of WithAttr override them. At most 32; keys match
+	// [a-z0-9._-]{1,64}, values are truncated at 512 bytes.
+	Attrs map[string]string
+
 	// Capture selects how bodies are published: "shape", the default, retains the structure and the protocol's own
 	// values (roles, ids, function names, parameters, usage), and replaces each text with its length and keyed hash;
 	// "full" publishes bodies byte for byte; "none" publishes no bodies. In the modes shape and none, the first 4 KiB
@@ -126,6 +130,9 @@ func (c *Config) validate(getenv func(string) string) error {
 	if err := c.parseHosts(getenv(event.EnvHosts)); err != nil {
 		return err
 	}
+	if err := c.checkAttrs(); err != nil {
+		return err
+	}
 	if c.MemoryLimit == 0 {
 		c.MemoryLimit = DefaultMemoryLimit
 	}
@@ -157,10 +164,25 @@ func (c *Config) parseHosts(env string) (err error) {
 	if c.Origin == event.OriginProxy {
 		return nil // its hosts are the upstreams
 	}
-	more := slices.DeleteFunc(strings.Split(env, ","), func(h string) bool { return strings.TrimSpace(h) == "" })
-	if c.hosts, err = newHostSet(slices.Concat(c.Hosts, more)); err != nil {
+	if c.hosts, err = newHostSet(slices.Concat(c.Hosts, strings.Split(env, ","))); err != nil {
 		return fmt.Errorf("%s: %w", event.EnvHosts, err)
 	}
+	return nil
+}
+
+// checkAttrs replaces Attrs with a copy.
+func (c *Config) checkAttrs() error {
+	if len(c.Attrs) > event.MaxAttrs {
+		return fmt.Errorf("config Attrs: %d attributes are more than %d", len(c.Attrs), event.MaxAttrs)
+	}
+	attrs := make(map[string]string, len(c.Attrs))
+	for k, v := range c.Attrs {
+		if !event.ValidAttrKey(k) {
+			return fmt.Errorf("config Attrs: key %q does not match [a-z0-9._-]{1,64}", k)
+		}
+		attrs[k] = clip(v)
+	}
+	c.Attrs = attrs
 	return nil
 }
 

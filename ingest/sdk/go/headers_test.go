@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
 	"strings"
@@ -144,5 +145,44 @@ func TestAttrs(t *testing.T) {
 	s, c := scopeOf(ctx), scopeOf(child)
 	if len(s.attrs) != event.MaxAttrs || len(s.attrs["k0"]) != event.MaxHeaderValue || c.attrs["k0"] != "changed" || len(c.attrs) != event.MaxAttrs {
 		t.Errorf("%d attributes, k0 %q; child %d, k0 %q", len(s.attrs), s.attrs["k0"], len(c.attrs), c.attrs["k0"])
+	}
+}
+
+// Config.Attrs are published with every event; WithAttr overrides them, and the limit applies to both together.
+func TestProcessAttributes(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	srv := startProvider(t, &traffic{}, 200, answer)
+	attrs := map[string]string{"region": "eu", "tenant": "default"}
+	h := openHook(t, n.url, srv.URL, func(c *Config) { c.Attrs = attrs })
+	attrs["region"] = "changed later"
+	h.RunStarted(WithRun(t.Context(), "run-1"))
+	h.RunStarted(WithAttr(WithRun(t.Context(), "run-2"), "tenant", "acme"))
+	call(t, h, srv.URL, strings.NewReader(question), nil)
+	flush(t, h)
+	evs := n.events(t)
+	if len(evs) != 4 {
+		t.Errorf("%d events", len(evs))
+	}
+	for _, ev := range evs {
+		want := map[string]string{"region": "eu", "tenant": "default"}
+		if ev.Labels.Run == "run-2" {
+			want["tenant"] = "acme"
+		}
+		if !maps.Equal(ev.Attrs, want) {
+			t.Errorf("%v: attributes %v, want %v", ev.Kind, ev.Attrs, want)
+		}
+	}
+	many := map[string]string{}
+	for i := range event.MaxAttrs {
+		many[fmt.Sprintf("k%d", i)] = "call"
+	}
+	if got := withDefaults(many, attrs); !maps.Equal(got, many) {
+		t.Errorf("%d attributes", len(got))
+	}
+	many["one-more"] = "x"
+	for _, bad := range []map[string]string{many, {"Not A Key": "x"}} {
+		if err := (&Config{Attrs: bad}).checkAttrs(); err == nil || !strings.Contains(err.Error(), "config Attrs: ") {
+			t.Errorf("error %v", err)
+		}
 	}
 }

@@ -69,7 +69,7 @@ func Open(cfg Config) (*Hook, error) {
 		cfg: cfg, instance: id.String(), hosts: cfg.hosts, unknown: &unknownHosts{log: cfg.Logger}, queue: newQueue(cfg.MemoryLimit), report: report,
 		cancel: cancel, done: make(chan struct{}), drains: make(chan struct{}, maxDrains), active: make(map[*exchange]struct{}),
 	}
-	s := &sender{queue: h.queue, opts: opts, redact: cfg.Redact, onPublished: cfg.OnPublished, log: cfg.Logger, report: report}
+	s := &sender{queue: h.queue, opts: opts, attrs: cfg.Attrs, redact: cfg.Redact, onPublished: cfg.OnPublished, log: cfg.Logger, report: report}
 	if cfg.Capture == event.CaptureShape {
 		s.shaper = shape.New(cfg.shapeKey)
 	}

@@ -20,10 +20,13 @@ type hostSet struct {
 	suffixes []hostPort // names begin with "." or "-"
 }
 
-// newHostSet parses hosts as documented for Config.Hosts.
+// newHostSet parses hosts as documented for Config.Hosts. Empty entries are ignored.
 func newHostSet(hosts []string) (*hostSet, error) {
 	s := &hostSet{exact: make(map[hostPort]bool)}
 	for _, h := range hosts {
+		if strings.TrimSpace(h) == "" {
+			continue
+		}
 		p, err := parseHost(h)
 		switch {
 		case err != nil:

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/llmtap/llmtap/ingest/event"
@@ -18,6 +19,7 @@ var errNoMemory = errors.New("no memory for the redacted body")
 // prepare converts an event to its published form. It runs on the sender's goroutine, once per event.
 func (s *sender) prepare(it *item) {
 	ev := it.ev
+	ev.Attrs = withDefaults(ev.Attrs, s.attrs)
 	incomplete := ev.Error != ""
 	if ev.Error == errUnread && complete(ev) {
 		ev.Error = ""
@@ -28,6 +30,23 @@ func (s *sender) prepare(it *item) {
 	if unpublishable(ev.ContentEncoding) {
 		ev.ContentEncoding = "" // the body is withheld
 	}
+}
+
+// withDefaults adds defaults to attrs, which override them, up to event.MaxAttrs in all. It changes neither map.
+func withDefaults(attrs, defaults map[string]string) map[string]string {
+	switch {
+	case len(defaults) == 0:
+		return attrs
+	case len(attrs) == 0:
+		return defaults
+	}
+	all := maps.Clone(attrs)
+	for _, k := range slices.Sorted(maps.Keys(defaults)) {
+		if _, ok := all[k]; !ok && len(all) < event.MaxAttrs {
+			all[k] = defaults[k]
+		}
+	}
+	return all
 }
 
 // rewrite replaces the body of an event with its published form.

@@ -76,6 +76,7 @@ func natsOptions(cfg *Config, report *reporter) (nats.Options, error) {
 type sender struct {
 	queue       *queue
 	opts        nats.Options
+	attrs       map[string]string // Config.Attrs
 	redact      func([]byte) []byte
 	shaper      *shape.Shaper // nil unless the capture mode is shape
 	onPublished func(exchange string)

@@ -35,6 +35,7 @@ def instrument(
     service_version: str = "",
     environment: str = "",
     agent: str = "",
+    attrs: Optional[Mapping[str, object]] = None,
     capture: str = "",
     hosts: Iterable[str] = (),
     redact: Optional[Callable[[bytes], bytes]] = None,
@@ -54,6 +55,8 @@ def instrument(
                    Labels of every message. Defaults: $OTEL_SERVICE_NAME, then service.name, service.version,
                    deployment.environment.name and gen_ai.agent.name of $OTEL_RESOURCE_ATTRIBUTES, then the name of the
                    program and the version of its package or the commit in the environment.
+    attrs          Attributes of every message, such as {"tenant": "acme"}; those of context() override them. At most 32; keys match
+                   [a-z0-9._-]{1,64}.
     capture        How bodies are published: "shape" (the default: their structure; each text becomes its length and a hash
                    keyed with $LLMTAP_SHAPE_KEY), "full" or "none".
     hosts          Hosts to record in addition to the known providers and to $LLMTAP_HOSTS, which separates hosts by commas:
@@ -72,7 +75,7 @@ def instrument(
         if hook_of() is not None:
             return
         config = Config(
-            url=url, service=service, service_version=service_version, environment=environment, agent=agent, capture=capture,
+            url=url, service=service, service_version=service_version, environment=environment, agent=agent, attrs=dict(attrs or {}), capture=capture,  # type: ignore[arg-type]
             hosts=hosts if isinstance(hosts, str) else tuple(hosts), redact=redact, on_published=on_published,  # type: ignore[arg-type]
             traceparent=traceparent, keep_user=keep_user, memory_limit=memory_limit, flush_timeout=flush_timeout,
             nats_options=dict(nats_options or {}),

@@ -41,6 +41,7 @@ class Config:
     service_version: str = ""
     environment: str = ""
     agent: str = ""
+    attrs: dict[str, str] = field(default_factory=dict)
     capture: str = _event.SHAPE
     hosts: tuple[str, ...] = ()
     redact: Optional[Callable[[bytes], bytes]] = None
@@ -62,6 +63,7 @@ class Config:
         if isinstance(self.hosts, str):
             raise ValueError("llmtap: hosts is a string; pass a list of strings")
         self._hosts(env)
+        self._attributes()
         given = self.url
         self.url = given or env.get("LLMTAP_NATS_URL", "") or DEFAULT_URL
         try:
@@ -80,7 +82,7 @@ class Config:
         self._labels(env)
 
     def _hosts(self, env: Mapping[str, str]) -> None:
-        hosts = [str(h) for h in self.hosts]
+        hosts = [h for h in map(str, self.hosts) if h.strip()]
         more = [h for h in env.get("LLMTAP_HOSTS", "").split(",") if h.strip()]
         for h in hosts + more:
             try:
@@ -90,6 +92,14 @@ class Config:
                     raise ValueError(f"llmtap: hosts: {e}") from None
                 raise InvalidEnvironment(f"llmtap: LLMTAP_HOSTS: {e}") from None
         self.hosts = tuple(hosts + more)
+
+    def _attributes(self) -> None:
+        if len(self.attrs) > _event.MAX_ATTRS:
+            raise ValueError(f"llmtap: attrs: {len(self.attrs)} attributes are more than {_event.MAX_ATTRS}")
+        for key in self.attrs:
+            if not _event.valid_attr_key(str(key)):
+                raise ValueError(f"llmtap: attrs: key {key!r} does not match [a-z0-9._-]{{1,64}}")
+        self.attrs = {key: _event.clip(str(value)) for key, value in self.attrs.items()}
 
     def servers(self) -> Iterable[str]:
         """The URLs of NATS."""

@@ -129,7 +129,7 @@ class Hook:
 
     def _labels(self, scope: _context.Scope) -> Labels:
         labels, cfg = Labels(), self.config
-        labels.instance, labels.sdk, labels.attrs = self.instance, self.sdk, scope.attrs
+        labels.instance, labels.sdk, labels.attrs = self.instance, self.sdk, self._attrs(scope)
         labels.service, labels.service_version, labels.environment = cfg.service, cfg.service_version, cfg.environment
         labels.agent = scope.agent or cfg.agent
         labels.stage, labels.conversation, labels.run = scope.stage, scope.conversation, scope.run
@@ -139,6 +139,14 @@ class Hook:
             user = hmac.new(cfg.user_key, _event.utf8(user), hashlib.sha256).hexdigest()[:16]
         labels.user = clip(user)
         return labels
+
+    def _attrs(self, scope: _context.Scope) -> dict[str, str]:
+        """The attributes of the process, overridden by those of the scope, up to MAX_ATTRS in all."""
+        attrs = dict(scope.attrs)
+        for key, value in sorted(self.config.attrs.items()):
+            if len(attrs) < _event.MAX_ATTRS:
+                attrs.setdefault(key, value)
+        return attrs
 
     def traceparent(self) -> str:
         """The trace of a request without a traceparent header."""

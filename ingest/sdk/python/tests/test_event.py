@@ -7,6 +7,7 @@ import random
 from typing import Any, Callable
 
 import pytest
+from conftest import Nats
 
 import llmtap
 from llmtap import _event
@@ -120,6 +121,18 @@ def test_attrs() -> None:
 
     with llmtap.context(stage=Nameless()):  # type: ignore[arg-type]
         pass
+
+
+def test_process_attrs(nats_server: Nats) -> None:
+    llmtap.instrument(url=nats_server.url, service="svc", attrs={"region": "eu", "tenant": "default", "n": 7})
+    with llmtap.run(), llmtap.context(attrs={"tenant": "acme"}), llmtap.run():
+        pass
+    assert llmtap.flush(10)
+    found = [(m["Llmtap-Attr-region"], m["Llmtap-Attr-tenant"], m["Llmtap-Attr-n"]) for m in nats_server.messages()]
+    assert found == [("eu", "default", "7"), ("eu", "acme", "7"), ("eu", "acme", "7"), ("eu", "default", "7")]
+    for attrs in ({f"k{i}": "" for i in range(33)}, {"Not A Key": "x"}):
+        with pytest.raises(ValueError, match="llmtap: attrs: "):
+            Config(attrs=attrs).complete({})
 
 
 STREAMS = [

@@ -221,6 +221,9 @@ func (s *suite) check(t *testing.T, r *run) {
 	for _, m := range r.messages {
 		same(t, m, event.HeaderAgent, escaped(s.c.Labels.Agent))
 		same(t, m, event.HeaderRun, escaped(s.c.Labels.Run))
+		if m.ev.Attrs["region"] != "eu" {
+			t.Errorf("attributes %v", m.ev.Attrs)
+		}
 		if m.ev.Capture != s.capture && m.ev.Kind <= event.Response {
 			t.Errorf("%s %q", event.HeaderCapture, m.ev.Capture)
 		}

@@ -84,7 +84,7 @@ type goHook struct {
 func (g *goHook) open(t testing.TB, o *options) {
 	h, err := llmtap.Open(llmtap.Config{
 		URL: o.NATS, Service: service, ServiceVersion: "1.2.3", Environment: "test", Capture: o.Capture, Hosts: []string{o.Host},
-		MemoryLimit: o.MemoryLimit, Logger: quiet,
+		Attrs: map[string]string{"region": "eu"}, MemoryLimit: o.MemoryLimit, Logger: quiet,
 	})
 	if err != nil {
 		t.Fatal(err)

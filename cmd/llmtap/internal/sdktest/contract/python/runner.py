@@ -118,7 +118,7 @@ def command(line: dict[str, Any]) -> Any:
     if do == "open":
         llmtap.instrument(
             url=line["nats"], service="svc", service_version="1.2.3", environment="test", capture=line["capture"],
-            hosts=[line["host"]], **({"memory_limit": line["memory_limit"]} if line["memory_limit"] else {}),
+            hosts=[line["host"]], attrs={"region": "eu"}, **({"memory_limit": line["memory_limit"]} if line["memory_limit"] else {}),
         )  # fmt: skip
         return {}
     if do == "call":
