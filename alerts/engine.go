@@ -152,6 +152,13 @@ func (e *Engine) Observe(ctx context.Context, now time.Time, gauges []Gauge) err
 	return e.add(ctx, tally{Tally: &analyzer.Tally{Second: now.Unix()/interval*interval - 1}, gauges: gauges})
 }
 
+func boolValue(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // expected returns the gauges of Config.Services.
 func expected(cfg Config) []Gauge {
 	var gauges []Gauge
@@ -191,7 +198,11 @@ func (e *Engine) add(ctx context.Context, t tally) error {
 // evaluate counts the tallies of one step and evaluates the rules. Errors of individual rules are counted and logged.
 func (e *Engine) evaluate(ctx context.Context, step int64, tallies []tally) {
 	began := time.Now()
-	if err := e.samples.apply(ctx, step, tallies, e.expected); err != nil {
+	gauges := e.expected
+	if !e.health {
+		gauges = append(gauges[:len(gauges):len(gauges)], Gauge{Metric: rules.MetricCollected, Value: boolValue(e.steps.observed())})
+	}
+	if err := e.samples.apply(ctx, step, tallies, gauges); err != nil {
 		e.m.failed(e.log, "evaluate", err, "step", step)
 	}
 	for _, r := range e.rules {
@@ -221,6 +232,9 @@ func (e *Engine) result(step int64) *evaluation {
 		firing: firingOf(e.rules, func(key string, inst *rules.Instance) bool {
 			return e.groups.fires(key, inst) || newFailure(e.samples.lastFailure(inst, step), inst.Before)
 		}),
+		pending: func(key string) bool {
+			return slices.ContainsFunc(e.rules, func(r *rules.Rule) bool { return r.Active[key] != nil && !r.Active[key].Firing })
+		},
 		evidence: func(inst *rules.Instance) (Evidence, time.Time) { return e.samples.evidence(inst, step) },
 		later: func(a *Alert) Evidence {
 			for _, r := range e.rules {

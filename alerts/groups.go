@@ -33,6 +33,7 @@ type groups struct {
 type evaluation struct {
 	at          time.Time
 	firing      map[string]*rules.Instance // result of firingOf
+	pending     func(key string) bool      // the rule of an alert is pending
 	warm        bool                       // the samples cover the longest window
 	unavailable string
 	evidence    func(*rules.Instance) (ev Evidence, triggered time.Time)
@@ -85,9 +86,9 @@ func (g *groups) apply(ev *evaluation) {
 				continue
 			}
 			a.Evidence, a.UpdatedAt = ev.later(&a.Alert), ev.at
-			// While the replayed tallies do not yet cover the window, a restored alert may not end merely because
-			// history is missing.
-			missing := a.restored && !ev.warm
+			// A restored alert may not end merely because history is missing: while the replayed tallies do not yet cover
+			// the window, and while its rule is pending again.
+			missing := a.restored && (!ev.warm || ev.pending(a.key))
 			if r := rank(a.Severity()); (missing || a.silent()) && r >= top[a.Series()] {
 				held[a.Series()] = r
 				continue

@@ -114,3 +114,54 @@ func TestForKeepFiringForAndTemplates(t *testing.T) {
 		states()
 	})
 }
+
+// While the collector was down it did not see calls; that is no silence of the services. A silence that it saw is one.
+func TestOutageIsNoSilence(t *testing.T) {
+	f := func(name string, seen bool, silence time.Duration, want ...string) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			cfg := Default()
+			cfg.RuleFiles = []string{"rules/collector_blind.yaml"}
+			cfg.Services = []string{"shop"}
+			b := newBench(t, cfg, &alertstest.Store{})
+			pass := func(d time.Duration) {
+				t.Helper()
+				for range d / (5 * time.Second) {
+					b.sec += 4
+					time.Sleep(4 * time.Second)
+					var counts []analyzer.Count
+					for _, s := range []string{"shop", "desk", "mail"} {
+						counts = append(counts, analyzer.Count{Metric: analyzer.MetricCalls, N: 1, Labels: with(planner("1"), "service", s)})
+					}
+					b.second(counts...)
+				}
+			}
+			pass(35 * time.Minute)
+			for range silence / (20 * time.Second) {
+				b.sec += 20
+				time.Sleep(20 * time.Second)
+				if seen {
+					b.add(&analyzer.Tally{Second: b.sec - 1})
+				}
+			}
+			pass(40 * time.Minute)
+			got := []string{}
+			for _, g := range b.sent.groups {
+				for _, a := range g.Alerts {
+					if s := a.Severity() + " " + a.Labels["service"]; !slices.Contains(got, s) {
+						got = append(got, s)
+					}
+				}
+			}
+			if slices.Sort(got); !slices.Equal(got, want) {
+				t.Errorf("%s of %v: %v, want %v", name, silence, got, want)
+			}
+		})
+	}
+	for _, d := range []time.Duration{5 * time.Minute, 15 * time.Minute, 27 * time.Minute, 40 * time.Minute, 3 * time.Hour} {
+		f("outage", false, d)
+	}
+	f("silence", true, 5*time.Minute)
+	f("silence", true, 15*time.Minute, "critical ")
+	f("silence", true, 40*time.Minute, "critical ", "warning shop")
+}

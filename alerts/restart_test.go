@@ -1,12 +1,15 @@
 package alerts
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -158,4 +161,54 @@ func TestUnreadableState(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// While ClickHouse is down, a restart changes nothing for its alert: it neither ends nor starts over while its rule is
+// pending again. It ends soon after ClickHouse is back.
+func TestRestartWhilePending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &alertstest.Store{}
+		run := func(up float64, d time.Duration) (states []string) {
+			t.Helper()
+			cfg := Default()
+			cfg.TSDBDir = t.TempDir()
+			sent := &notifier{}
+			e, err := New(t.Context(), cfg, Options{Health: true, Standby: true, Store: store, Notifiers: []Notifier{sent}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- e.Run(ctx) }()
+			for range d / (5 * time.Second) {
+				if err := e.Observe(ctx, time.Now(), []Gauge{{Metric: rules.MetricStoreUp, Value: up}}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+			}
+			cancel()
+			if err := errors.Join(<-done, e.Close()); err != nil {
+				t.Error(err)
+			}
+			for _, g := range sent.groups {
+				for _, a := range g.Current() {
+					if s := a.Name + " " + a.Severity() + " " + string(a.State); a.Name != "Watchdog" && !slices.Contains(states, s) {
+						states = append(states, s)
+					}
+				}
+			}
+			return states
+		}
+		want := func(step string, got []string, want ...string) {
+			t.Helper()
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %v, want %v", step, got, want)
+			}
+		}
+		want("down", run(0, 40*time.Minute), "StoreUnreachable warning firing", "StoreUnreachable critical firing")
+		time.Sleep(27 * time.Minute)
+		want("restarted", run(0, 20*time.Minute))
+		want("back", run(1, 15*time.Minute), "StoreUnreachable critical resolved")
+	})
 }

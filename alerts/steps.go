@@ -2,6 +2,7 @@ package alerts
 
 import (
 	"fmt"
+	"maps"
 	"math"
 
 	"github.com/llmtap/llmtap/analyzer"
@@ -31,12 +32,18 @@ type steps struct {
 	first      int64             // first step evaluated
 	next       int64             // step to evaluate next; 0 before the first tally
 	busy       int64             // last step with counts
+	received   map[int64]bool    // steps after next with tallies, including empty ones
+	seen       int64             // last step, of those taken, with tallies
 }
+
+// outageAfter is the time without tallies, in seconds, after which the collector was down: even without calls there are
+// tallies every second.
+const outageAfter = 60
 
 func newSteps(cfg Config) *steps {
 	return &steps{
 		interval: int64(cfg.EvaluationInterval.Seconds()), retention: int64(cfg.Retention.Seconds()),
-		partitions: map[int]int64{}, pending: map[int64][]tally{},
+		partitions: map[int]int64{}, pending: map[int64][]tally{}, received: map[int64]bool{},
 	}
 }
 
@@ -54,6 +61,7 @@ func (s *steps) add(t tally) (late, stale bool, err error) {
 	if s.next == 0 {
 		s.next, s.first, s.busy = step, step, step
 	}
+	s.received[max(step, s.next)] = true
 	if len(t.Counts)+len(t.Examples)+len(t.gauges) == 0 {
 		return false, false, nil
 	}
@@ -81,12 +89,19 @@ func (s *steps) take() (step int64, tallies []tally, ok bool) {
 	if len(tallies) > 0 {
 		s.busy = step
 	}
+	if s.received[step] {
+		s.seen = step
+		maps.DeleteFunc(s.received, func(at int64, _ bool) bool { return at <= step })
+	}
 	s.next += s.interval
 	return step, tallies, true
 }
 
 // last returns the last step returned by take, or a value ≤ 0 before the first one.
 func (s *steps) last() int64 { return s.next - s.interval }
+
+// observed reports whether the collector was running in the minute before the last step.
+func (s *steps) observed() bool { return s.last()-s.seen <= outageAfter }
 
 // complete returns the first second that is not complete in all live partitions.
 func (s *steps) complete() int64 {

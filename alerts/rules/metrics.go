@@ -8,7 +8,8 @@ import (
 
 // Gauges that rules can query besides the counters of the tallies.
 const (
-	MetricExpected = "llmtap_expected_service" // 1 for each service in alerts.services, with the label service
+	MetricExpected  = "llmtap_expected_service"   // 1 for each service in alerts.services, with the label service
+	MetricCollected = "llmtap_collector_observes" // 1 if the collector reported on the last minute, with or without calls; 0 if it was down
 
 	// The other gauges describe llmtap's own health. The first four exist once per partition of the stream, with the
 	// label partition.
@@ -22,7 +23,7 @@ const (
 
 var healthMetrics = []string{MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread, MetricStoreUp, MetricObserved}
 
-var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected}, healthMetrics)
+var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected, MetricCollected}, healthMetrics)
 
 // Labels of the series from tallies. Any other label of an alert does not filter its evidence.
 var (
@@ -45,7 +46,7 @@ func labelsOf(metric string) []string {
 		return []string{"service"}
 	case MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread:
 		return []string{"partition"}
-	case MetricStoreUp, MetricObserved:
+	case MetricStoreUp, MetricObserved, MetricCollected:
 		return nil
 	}
 	return callLabels

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
@@ -134,6 +135,58 @@ func TestHealth(t *testing.T) {
 		st.Partitions[0].Lost = 7
 		return true, nil, nil
 	}, "critical EventsLost")
+}
+
+// A restart after an outage of the collector is no fault: the tallies that it reads first are as old as the outage, and the
+// clock of the NATS server may be ahead.
+func TestHealthAfterOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &alertstest.Store{}
+		run := func(skew, catchUp, d time.Duration) []string {
+			t.Helper()
+			stopped := time.Now().Add(-27 * time.Minute)
+			h := newMonitor(func(context.Context) (*jetstream.State, error) {
+				return &jetstream.State{Skew: skew, Partitions: []jetstream.PartitionState{{Name: "p0of1"}}}, nil
+			}, func(context.Context) error { return nil }, time.Now())
+			cfg := alerts.Default()
+			cfg.TSDBDir = t.TempDir()
+			got := new(notified)
+			e, err := alerts.New(t.Context(), cfg, alerts.Options{
+				Notifiers: []alerts.Notifier{withoutWatchdog{got}}, Health: true, Standby: true, Store: store,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 2)
+			go func() { done <- e.Run(ctx) }()
+			go func() { done <- h.run(ctx, e, cfg.EvaluationInterval) }()
+			for began := time.Now(); time.Since(began) < d; time.Sleep(time.Second) {
+				newest := time.Now().Add(skew).Add(-time.Second)
+				if time.Since(began) < catchUp {
+					newest = stopped
+				}
+				h.observeTally(&analyzer.Tally{Second: newest.Unix()})
+			}
+			cancel()
+			if err := errors.Join(<-done, <-done, e.Close()); err != nil {
+				t.Error(err)
+			}
+			return *got
+		}
+		if got := run(0, 0, 10*time.Minute); len(got) > 0 {
+			t.Errorf("before: %v", got)
+		}
+		for _, skew := range []time.Duration{0, 27 * time.Minute} {
+			time.Sleep(27 * time.Minute)
+			if got := run(skew, 4*time.Minute, 20*time.Minute); len(got) > 0 {
+				t.Errorf("after an outage, NATS is %v ahead: %v", skew, got)
+			}
+		}
+		if got := run(0, 20*time.Minute, 20*time.Minute); !slices.Equal(got, []string{"firing critical CollectorBlind"}) {
+			t.Errorf("the analyzer does not catch up: %v", got)
+		}
+	})
 }
 
 // While the store is unreachable, alerts report it and since when.
