@@ -7,8 +7,10 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/query"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/tail"
+	"github.com/llmtap/llmtap/dashboards/queries"
 )
 
 var tailCommand = &command.Command{
@@ -17,7 +19,7 @@ var tailCommand = &command.Command{
 	Long:  "A call appears about two seconds after it ended. Interrupt with Ctrl-C.",
 	Examples: `  llmtap tail
   llmtap tail --service checkout-agent --stage planner
-  llmtap tail --failed --since 10m
+  llmtap tail --failed --since 10m --attr tenant=acme
   llmtap tail --rule orphan_tool_reply --format jsonl | jq .conversation_id`,
 	Run: runTail,
 }
@@ -25,8 +27,8 @@ var tailCommand = &command.Command{
 func runTail(ctx context.Context, c *command.Call) error {
 	t := tail.Tail{Out: c.Stdout, Stderr: c.Stderr}
 	since := c.Parameters.Duration("since", 0, "begin with the last `duration`, such as 10m")
-	c.Parameters.StringVar(&t.Service, "service", "", "only calls of this `service`")
-	c.Parameters.StringVar(&t.Stage, "stage", "", "only calls of this `stage`")
+	t.Values = queries.Values{}
+	query.AddFilters(c, queries.Filters("exchanges"), t.Values)
 	c.Parameters.BoolVar(&t.Failed, "failed", false, "only failed calls")
 	c.Parameters.StringVar(&t.Rule, "rule", "", "only calls with a finding of this `rule` or signal")
 	servers := connect.Flags(c)

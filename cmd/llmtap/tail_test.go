@@ -57,6 +57,9 @@ func TestTail(t *testing.T) {
 	if out := tailUntil(t, dir, broken, "--failed"); strings.Contains(out, " 200 ") {
 		t.Errorf("--failed writes accepted calls:\n%s", out)
 	}
+	if out := tailUntil(t, dir, broken, "--status", "4xx"); strings.Contains(out, " 200 ") {
+		t.Errorf("--status 4xx writes accepted calls:\n%s", out)
+	}
 	out := tailUntil(t, dir, `"rule_id":"orphan_tool_reply"`, "--rule", "orphan_tool_reply", "--format", "jsonl")
 	seen := map[string]int{}
 	for line := range strings.Lines(out) {
@@ -78,7 +81,7 @@ func TestTail(t *testing.T) {
 		}
 	}
 
-	for _, args := range [][]string{{"--format", "xml"}, {"orphan_tool_reply"}, {"--since", "-1m"}} {
+	for _, args := range [][]string{{"--format", "xml"}, {"orphan_tool_reply"}, {"--since", "-1m"}, {"--status", "teapot"}} {
 		var stderr bytes.Buffer
 		err := run(t.Context(), append([]string{"tail", "--data-dir", dir}, args...), nil, &bytes.Buffer{}, &stderr, os.Getenv)
 		if command.Report(err, &stderr) != command.ExitBadInput {

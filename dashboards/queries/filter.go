@@ -101,8 +101,14 @@ func filtersIn(sql string) ([]Parameter, error) {
 	return params, nil
 }
 
-// expand replaces each {filter …} in sql by its conditions and adds the values to params.
-func expand(sql string, given Values, params map[string]string) (string, error) {
+// Filters returns the common filters of a table.
+func Filters(table string) []Parameter {
+	params, _ := filtersIn("{filter " + table + "}") // a test calls it for the tables in use
+	return params
+}
+
+// Filter replaces each {filter …} in sql by its conditions and adds the values to params.
+func Filter(sql string, given Values, params map[string]string) (string, error) {
 	bound := map[string]map[string]string{} // placeholder by filter and value
 	var firstErr error
 	text := usePattern.ReplaceAllStringFunc(sql, func(text string) string {

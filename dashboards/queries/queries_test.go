@@ -182,6 +182,11 @@ func TestFilter(t *testing.T) {
 	f2("0", "status = 0")
 	f2("bad", "")
 	f2("-1", "")
+	for table := range tables {
+		if len(Filters(table)) == 0 {
+			t.Errorf("no filters for %s", table)
+		}
+	}
 	for _, bad := range []string{"{filter nothing}", "{filter exchanges EXCEPT nothing}", "{filter exchanges e}"} {
 		if _, err := parse("x", "-- Why?\nSELECT "+bad); err == nil {
 			t.Errorf("parse %s: no error", bad)

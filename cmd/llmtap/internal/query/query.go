@@ -3,6 +3,7 @@ package query
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -41,11 +42,11 @@ func New(c *command.Call) (*Query, error) {
 		return nil, command.BadInput(err)
 	}
 	c.Command.Args, c.Command.Short, c.Command.Long, c.Command.Examples = q.Name, q.Question, "", q.examples()
+	AddFilters(c, q.Parameters, q.values)
 	for _, p := range q.Parameters {
 		value, help := "`text`: ", p.Doc
 		switch {
-		case p.Name == "user":
-			user.Flags(c, "only this user", func(label string) { q.values["user"] = append(q.values["user"], label) })
+		case p.Filter:
 			continue
 		case p.Name == "limit":
 			value = "`rows`: "
@@ -64,6 +65,24 @@ func New(c *command.Call) (*Query, error) {
 		})
 	}
 	return q, nil
+}
+
+// AddFilters adds the filters among params to c and appends their values to values.
+func AddFilters(c *command.Call, params []queries.Parameter, values queries.Values) {
+	for _, p := range params {
+		if !p.Filter {
+			continue
+		}
+		if p.Name == "user" {
+			user.Flags(c, "only this user", func(label string) { values["user"] = append(values["user"], label) })
+			continue
+		}
+		c.Parameters.Func(p.Name, "`text`: "+p.Doc, func(v string) error {
+			values[p.Name] = append(values[p.Name], v)
+			_, err := queries.Filter("{filter exchanges ONLY "+p.Name+"}", queries.Values{p.Name: {v}}, map[string]string{})
+			return errors.Unwrap(err) // without the name of the filter
+		})
+	}
 }
 
 // firstArg returns the first argument that is neither a flag nor the value of a flag. Parameters of queries have values.

@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/dashboards/queries"
 )
 
 const (
@@ -27,7 +28,7 @@ SELECT exchange_id, stored_at, service, service_version, stage, conversation_id,
     duration, messages, tool_calls, finish_reason, retry
 FROM exchanges_final
 WHERE stored_at > {from:DateTime64(9, 'UTC')} AND started_at > {begun:DateTime64(9, 'UTC')}
-    AND ({service:String} = '' OR service = {service:String}) AND ({stage:String} = '' OR stage = {stage:String})
+    AND {filter exchanges EXCEPT time}
     AND (failed OR NOT {failed:Bool})
 ORDER BY stored_at, exchange_id
 LIMIT {limit:UInt32}`
@@ -37,16 +38,16 @@ SELECT finding_id, first_seen, service, stage, conversation_id, exchange_id, rul
     root_cause, confidence, evidence, fix, rejected_by
 FROM findings_final
 WHERE first_seen > {from:DateTime64(9, 'UTC')}
-    AND ({service:String} = '' OR service = {service:String}) AND ({stage:String} = '' OR stage = {stage:String})
+    AND {filter findings EXCEPT time}
     AND ({rule:String} = '' OR rule_id = {rule:String})
 ORDER BY first_seen, finding_id
 LIMIT {limit:UInt32}`
 
 // A Filter selects calls and findings; an empty field selects all.
 type Filter struct {
-	Service, Stage string
-	Rule           string // rule of a finding
-	Failed         bool   // failed calls only
+	Values queries.Values // values of the common filters
+	Rule   string         // rule of a finding
+	Failed bool           // failed calls only
 }
 
 // A Tail writes each call and each finding once.
@@ -99,10 +100,14 @@ func (t *Tail) Run(ctx context.Context, q rows.Querier, start time.Time) error {
 // poll writes the new rows since from.
 func (t *Tail) poll(ctx context.Context, q rows.Querier, from time.Time) error {
 	params := map[string]string{
-		"from": rows.TimeParam(from), "begun": rows.TimeParam(from.Add(-maxDuration)), "service": t.Service, "stage": t.Stage, "rule": t.Rule,
+		"from": rows.TimeParam(from), "begun": rows.TimeParam(from.Add(-maxDuration)), "rule": t.Rule,
 		"failed": fmt.Sprint(t.Failed), "limit": fmt.Sprint(maxRows),
 	}
 	read := func(sql string) ([]rows.Row, error) {
+		sql, err := queries.Filter(sql, t.Values, params)
+		if err != nil {
+			return nil, err
+		}
 		res, err := q.Query(ctx, sql, params)
 		if err != nil {
 			return nil, err
