@@ -80,6 +80,15 @@ var evidenceScenes = []struct {
 			`{"type":"function_call_output","call_id":"call_1","output":"80"},{"type":"function_call_output","call_id":"call_2","output":"a b"}`, ""},
 	}},
 	{"an unknown field", mistralURL, event.CaptureFull, []evidenceStep{{`{"role":"system","content":"You plan.","metadata":{}},{"role":"user","content":"Which port?","metadata":{}}`, ""}}},
+	{"a call of Gemini not saved", geminiURL, event.CaptureFull, []evidenceStep{
+		{`{"role":"user","parts":[{"text":"Which port?"}]}`, `{"functionCall":{"name":"read","args":{"path":"config.py"}},"thoughtSignature":"CpcBAdHtim9"}`},
+		{`{"role":"user","parts":[{"text":"Which port?"}]},{"role":"user","parts":[{"functionResponse":{"name":"read","response":{"port":80}}}]}`, ""},
+	}},
+	{"a signature of Gemini not saved", geminiURL, event.CaptureFull, []evidenceStep{
+		{`{"role":"user","parts":[{"text":"Which port?"}]}`, `{"functionCall":{"name":"read","args":{"path":"config.py"}},"thoughtSignature":"CpcBAdHtim9"}`},
+		{`{"role":"user","parts":[{"text":"Which port?"}]},{"role":"model","parts":[{"functionCall":{"name":"read","args":{"path":"config.py"}}}]},` +
+			`{"role":"user","parts":[{"functionResponse":{"name":"read","response":{"port":80}}}]}`, ""},
+	}},
 	{"a streamed answer", chatURL, event.CaptureFull, []evidenceStep{
 		{askPort, `data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Let me look."}}]}` + "\n\n" +
 			`data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_8Kq2","type":"function","function":{"name":"read","arguments":"{\"path\":"}}]}}]}` + "\n\n" +
@@ -94,7 +103,7 @@ var longArguments = strconv.Quote(`{"path": "config.py", "text": "` + strings.Re
 // play sends the conversation of a scene.
 func (s showTest) play(conversation, url, capture string, steps []evidenceStep) {
 	shaper := shape.New([]byte("k"))
-	dialect := map[string]wire.Dialect{anthropicURL: wire.Anthropic, responsesURL: wire.OpenAIResponses}[url]
+	dialect := map[string]wire.Dialect{anthropicURL: wire.Anthropic, responsesURL: wire.OpenAIResponses, geminiURL: wire.Gemini}[url]
 	for _, step := range steps {
 		request, answer, status := `{"model":"m","messages":[`+step.request+`]}`, "", 200
 		finish := "tool_calls"
@@ -109,6 +118,8 @@ func (s showTest) play(conversation, url, capture string, steps []evidenceStep) 
 			answer = said
 		case dialect == wire.Anthropic:
 			answer = `{"type":"message","role":"assistant","model":"m","content":[` + said + `],"stop_reason":"tool_use"}`
+		case dialect == wire.Gemini:
+			answer = `{"candidates":[{"content":{"role":"model","parts":[` + said + `]},"finishReason":"STOP"}]}`
 		case dialect == wire.OpenAIResponses:
 			answer = `{"object":"response","status":"completed","output":[` + said + `]}`
 		default:
@@ -117,6 +128,8 @@ func (s showTest) play(conversation, url, capture string, steps []evidenceStep) 
 		switch dialect {
 		case wire.Anthropic:
 			request = `{"model":"claude-opus-4-1","max_tokens":2000,"thinking":{"type":"enabled","budget_tokens":1024},"messages":[` + step.request + `]}`
+		case wire.Gemini:
+			request = `{"contents":[` + step.request + `]}`
 		case wire.OpenAIResponses:
 			request = `{"model":"m","input":[` + step.request + `]}`
 		}

@@ -137,7 +137,7 @@ const (
 	chatURL      = "https://api.openai.com/v1/chat/completions"
 	responsesURL = "https://api.openai.com/v1/responses"
 	anthropicURL = "https://api.anthropic.com/v1/messages"
-	geminiURL    = "https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-pro:generateContent"
+	geminiURL    = "https://generativelanguage.googleapis.com/v1beta/models/gemini-3-pro:generateContent"
 	bedrockURL   = "https://bedrock-runtime.us-east-1.amazonaws.com/model/anthropic.claude-sonnet-4-5-v1:0/converse"
 )
 

@@ -122,7 +122,7 @@ func diff(said, sent []field) []change {
 		common[i] = make([]int, len(sent)+1)
 	}
 	equal := func(i, j int) bool { return said[i].key == sent[j].key && said[i].value == sent[j].value }
-	for i := len(said) - 1; i >= 0; i-- {
+	for i := range slices.Backward(said) {
 		for j := len(sent) - 1; j >= 0; j-- {
 			if equal(i, j) {
 				common[i][j] = 1 + common[i+1][j+1]
