@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -170,19 +171,20 @@ func serveLocal(ctx context.Context, h http.Handler) (url string, err error) {
 	return "http://" + l.Addr().String(), nil
 }
 
-// Notify implements alerts.Notifier: it prints new alerts.
+// Notify implements alerts.Notifier: it prints new alerts and changes of their severity. An alert that becomes critical
+// remains one alert, as in Slack.
 func (d *demo) Notify(_ context.Context, g alerts.Group) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, a := range g.Alerts {
-		known := false
-		for i := range d.alerts {
-			if d.alerts[i].ID() == a.ID() {
-				d.alerts[i], known = a, true
-			}
-		}
-		if !known {
+	for _, a := range g.Current() {
+		i := slices.IndexFunc(d.alerts, func(b alerts.Alert) bool { return b.Series() == a.Series() })
+		news := i < 0 || d.alerts[i].Severity() != a.Severity()
+		if i < 0 {
 			d.alerts = append(d.alerts, a)
+		} else {
+			d.alerts[i] = a
+		}
+		if news {
 			d.progress("ALERT %s (%s): %s", a.Name, a.Labels["severity"], a.Annotations["summary"])
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
@@ -66,6 +67,27 @@ func TestRun(t *testing.T) {
 	}
 	if a.PublishedToPosted <= 0 || a.PublishedToPosted > 60_000 {
 		t.Errorf("published to posted took %v ms", a.PublishedToPosted)
+	}
+}
+
+// An alert that becomes critical, because its first evaluation saw few calls, is one alert.
+func TestEscalation(t *testing.T) {
+	var stderr bytes.Buffer
+	d := &demo{Options: Options{Stderr: &stderr}, started: time.Now()}
+	alert := func(severity string, state alerts.State) alerts.Alert {
+		return alerts.Alert{Name: "StageFailureRate", State: state, Labels: map[string]string{"stage": "planner", "severity": severity}}
+	}
+	for _, list := range [][]alerts.Alert{
+		{alert("warning", alerts.Firing)},
+		{alert("warning", alerts.Firing)},
+		{alert("warning", alerts.Resolved), alert("critical", alerts.Firing)},
+	} {
+		if err := d.Notify(t.Context(), alerts.Group{Alerts: list}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(d.alerts) != 1 || d.alerts[0].Severity() != "critical" || strings.Count(stderr.String(), "ALERT") != 2 {
+		t.Errorf("%d alerts:\n%s", len(d.alerts), &stderr)
 	}
 }
 

@@ -29,8 +29,8 @@ func TestSkippedRefunds(t *testing.T) {
 	}
 }
 
-// The alert of the demo is critical from its first evaluation, whenever that is: from the 20th call on, more than 32 % of the
-// planner's calls fail, although a planner of the old version makes up to 4 successful calls per task.
+// The alert of the demo is critical from the 20th call on, whenever it is evaluated: more than 32 % of the planner's calls fail,
+// although a planner of the old version makes up to 4 successful calls per task.
 func TestPlannerFailsEarly(t *testing.T) {
 	cfg := Default()
 	for seed := range uint64(20) {
