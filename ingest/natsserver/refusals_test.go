@@ -87,7 +87,7 @@ llmtap_ingest_nats_refused_connections_total{reason="wrong_token"} 3
 func TestDisconnected(t *testing.T) {
 	var log strings.Builder
 	s := startGuarded(t, &log, nil)
-	c, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "nats://")) //nolint:noctx // on loopback
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "nats://"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func freePort(host string, port int) (int, error) {
 
 // Start is New followed by Server.Start.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
-	s, err := New(cfg)
+	s, err := New(cfg) //nolint:contextcheck // listens for an instant only
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func PathDialect(path string) Dialect {
 func LooksLikeCall(path, port string) (Dialect, bool) {
 	path = cleanPath(path)
 	d, e, _ := endpointOf(path)
-	if e == nil || len(e.Unknown) > 0 && !containsOne(path, e.Unknown) && !(e.Native && port == OllamaPort) {
+	if e == nil || len(e.Unknown) > 0 && !containsOne(path, e.Unknown) && (!e.Native || port != OllamaPort) {
 		return Other, false
 	}
 	return d.Dialect, true

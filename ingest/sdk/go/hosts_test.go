@@ -68,7 +68,7 @@ func route(h *Hook, method, target string, contentType *string) (got string) {
 	if method == "" {
 		method = http.MethodPost
 	}
-	req, err := http.NewRequest(method, target, nil) //nolint:noctx // not sent
+	req, err := http.NewRequest(method, target, nil)
 	if err != nil {
 		return err.Error()
 	}
@@ -119,7 +119,7 @@ func TestHostsAllocateNothing(t *testing.T) {
 	}
 	h := &Hook{hosts: s, unknown: &unknownHosts{log: slog.New(slog.DiscardHandler)}}
 	for _, u := range []string{"http://collector:4318/v1/traces", "https://unknown.corp/v1/chat/completions", "https://api.openai.com/v1/responses"} {
-		req, err := http.NewRequest(http.MethodPost, u, nil) //nolint:noctx // not sent
+		req, err := http.NewRequest(http.MethodPost, u, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

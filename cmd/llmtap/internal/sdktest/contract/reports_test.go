@@ -48,7 +48,7 @@ func goAgent(t *testing.T, natsURL, url string, calls int, until string) (string
 	client := &http.Client{Transport: h.Transport(nil)}
 	defer client.CloseIdleConnections()
 	for range calls {
-		resp, err := client.Post(url, "application/json", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"q"}]}`)) //nolint:noctx // as an agent
+		resp, err := client.Post(url, "application/json", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"q"}]}`))
 		if err != nil {
 			t.Fatal(err)
 		}
