@@ -1,0 +1,25 @@
+package clickhouse_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/llmtap/llmtap/sinks/sinktest"
+)
+
+// Equal maps are stored in the same order, so that ClickHouse groups them.
+func TestMapsAreSorted(t *testing.T) {
+	s := open(t)
+	b := sinktest.Rows(0, 50)
+	for i := range b.Exchanges {
+		m := map[string]string{}
+		for k := range 12 {
+			m[fmt.Sprint("k", k)] = "v"
+		}
+		b.Exchanges[i].Settings, b.Exchanges[i].Attrs = m, m
+	}
+	must(t, s.Write(t.Context(), b))
+	if got := query(t, s, "SELECT uniqExact(settings), uniqExact(attributes), any(length(settings)), count() FROM exchanges_final", nil); got != "1\t1\t12\t50\n" {
+		t.Error(got)
+	}
+}
