@@ -27,7 +27,7 @@ var queries = map[string]string{
 }
 
 // Commands returns the commands that investigate a, quoted for a POSIX shell: they print the example's call and
-// conversation, and query the failures of the service and stage since the start of the window. Ids that Slack
+// conversation, and query the failures with the labels of the alert since the start of the window. Ids that Slack
 // or a shell could change are omitted.
 func (x Access) Commands(a *Alert) []string {
 	var out []string
@@ -58,7 +58,11 @@ func (x Access) Commands(a *Alert) []string {
 			query = []string{"query", "finding_examples", "--rule", rules[0]}
 		}
 	}
-	for _, name := range []string{"service", "stage"} {
+	filters := []string{"service", "stage", "environment", "provider", "model"}
+	if query[1] == "causes" {
+		filters = append(filters, "cause")
+	}
+	for _, name := range filters {
 		if v := a.Labels[name]; usable(v) {
 			query = append(query, "--"+name, v)
 		}

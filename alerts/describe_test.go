@@ -82,7 +82,7 @@ func TestCommands(t *testing.T) {
 	want := []string{
 		"llmtap|show|0193-1|--url|http://collector-1:8088|",
 		"llmtap|show|" + conversation + "|--url|http://collector-1:8088|",
-		"llmtap|query|open_tool_calls|--service|shop|--stage|" + stage + "|--since|2026-11-21T09:11:05Z|--url|http://collector-1:8088|",
+		"llmtap|query|open_tool_calls|--service|shop|--stage|" + stage + "|--environment|prod|--since|2026-11-21T09:11:05Z|--url|http://collector-1:8088|",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
