@@ -23,7 +23,7 @@ Exit code: 1 if a check fails. Warnings do not change it.`,
 
 func runDoctor(ctx context.Context, c *command.Call) error {
 	flags := config.AddFlags(c.Flags, c.Getenv)
-	format := c.Format(command.Text, command.JSON)
+	format, style := c.Format(command.Text, command.JSON), c.Style()
 	if err := c.Parse(); err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func runDoctor(ctx context.Context, c *command.Call) error {
 	} else {
 		report = doctor.Run(ctx, cfg)
 	}
-	if err := report.Write(c.Stdout, *format); err != nil {
+	if err := report.Write(c.Stdout, *format, style); err != nil {
 		return err
 	}
 	if report.Status == doctor.Fail {

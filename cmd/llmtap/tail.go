@@ -42,7 +42,7 @@ func runTail(ctx context.Context, c *command.Call) error {
 	}
 	t.JSONL = *format == command.JSONL
 	return servers.WithStore(ctx, func(q rows.Querier) error {
-		fmt.Fprintln(c.Stderr, "waiting for calls; interrupt with Ctrl-C")
+		fmt.Fprintf(c.Stderr, "waiting for calls; times are %s; interrupt with Ctrl-C\n", t.Style.In(time.Now()).Format("MST"))
 		return t.Run(ctx, q, time.Now().Add(-*since))
 	})
 }

@@ -106,14 +106,14 @@ type Call struct {
 func Run(ctx context.Context, group *Command, c *Call) error {
 	c.Command = *group
 	if len(c.Args) == 0 {
-		group.usage(c.Stderr)
+		group.usage(c.Stderr, c.Getenv)
 		return &ExitError{Code: ExitBadInput}
 	}
 	name, args := c.Args[0], c.Args[1:]
 	switch name {
 	case "help", "-h", "-help", "--help":
 		if len(args) == 0 {
-			group.usage(c.Stdout)
+			group.usage(c.Stdout, c.Getenv)
 			return nil
 		}
 		name, args = args[0], append(slices.Clone(args[1:]), "--help")
@@ -148,9 +148,10 @@ func Run(ctx context.Context, group *Command, c *Call) error {
 func lastWord(s string) string { return s[strings.LastIndexByte(s, ' ')+1:] }
 
 // usage prints the commands of a group.
-func (c *Command) usage(w io.Writer) {
+func (c *Command) usage(w io.Writer, getenv func(string) string) {
+	h := newHelp(w, getenv)
 	name := strings.TrimSpace("llmtap " + c.Name)
-	fmt.Fprintf(w, "%s\n\nUsage: %s <command> [flags]\n\n", wrap(c.Short), name)
+	fmt.Fprintf(w, "%s\n\n%s %s <command> [flags]\n\n", h.wrap(c.Short), h.Bold("Usage:"), name)
 	width := 0
 	for _, sub := range c.Commands {
 		if !sub.Hidden {
@@ -159,22 +160,32 @@ func (c *Command) usage(w io.Writer) {
 	}
 	for _, sub := range c.Commands {
 		if !sub.Hidden {
-			fmt.Fprintf(w, "  %-*s  %s\n", width, lastWord(sub.Name), sub.Short)
+			first := fmt.Sprintf("  %-*s  ", width, lastWord(sub.Name))
+			fmt.Fprintln(w, h.Wrap(first, sub.Short, strings.Repeat(" ", len(first))))
 		}
 	}
 	if c.Long != "" {
-		fmt.Fprintf(w, "\n%s\n", wrap(c.Long))
+		fmt.Fprintf(w, "\n%s\n", h.wrap(c.Long))
 	}
 	fmt.Fprintf(w, "\nHelp on a command: %s <command> --help\n", name)
 }
 
 const (
-	helpWidth  = 80
+	helpWidth  = 80 // maximum
 	flagColumn = 26 // column of the descriptions of flags
 )
 
-// wrap breaks paragraphs into lines of at most helpWidth and leaves indented and empty lines unchanged.
-func wrap(text string) string {
+// help is the style of help texts.
+type help struct{ *terminal.Style }
+
+func newHelp(w io.Writer, getenv func(string) string) help {
+	s := terminal.NewStyle(w, getenv)
+	s.Width, s.Unbroken = min(s.Width, helpWidth), false
+	return help{s}
+}
+
+// wrap breaks paragraphs into lines and leaves indented and empty lines unchanged.
+func (h help) wrap(text string) string {
 	var lines, paragraph []string
 	for line := range strings.SplitSeq(text+"\n", "\n") {
 		if line != "" && line[0] != ' ' {
@@ -182,7 +193,7 @@ func wrap(text string) string {
 			continue
 		}
 		if len(paragraph) > 0 {
-			lines = append(lines, terminal.Wrap(strings.Join(paragraph, " "), helpWidth, "")...)
+			lines = append(lines, terminal.Wrap(strings.Join(paragraph, " "), h.Width, "")...)
 			paragraph = nil
 		}
 		lines = append(lines, line)
@@ -192,25 +203,25 @@ func wrap(text string) string {
 
 // Help prints the help of the command.
 func (c *Call) Help() {
-	w, cmd := c.Stdout, &c.Command
-	fmt.Fprintf(w, "%s\n\nUsage: llmtap %s\n", wrap(cmd.Short), strings.Join(strings.Fields(cmd.Name+" "+cmd.Args+" [flags]"), " "))
+	w, cmd, h := c.Stdout, &c.Command, newHelp(c.Stdout, c.Getenv)
+	fmt.Fprintf(w, "%s\n\n%s llmtap %s\n", h.wrap(cmd.Short), h.Bold("Usage:"), strings.Join(strings.Fields(cmd.Name+" "+cmd.Args+" [flags]"), " "))
 	if cmd.Long != "" {
-		fmt.Fprintf(w, "\n%s\n", wrap(cmd.Long))
+		fmt.Fprintf(w, "\n%s\n", h.wrap(cmd.Long))
 	}
-	printFlags(w, "Parameters:", c.Parameters)
-	printFlags(w, "Flags (or LLMTAP_<FLAG> in the environment):", c.Flags)
+	h.flags(w, "Parameters:", c.Parameters)
+	h.flags(w, "Flags (or LLMTAP_<FLAG> in the environment):", c.Flags)
 	if cmd.Examples != "" {
-		fmt.Fprintf(w, "\nExamples:\n%s\n", strings.TrimRight(cmd.Examples, "\n"))
+		fmt.Fprintf(w, "\n%s\n%s\n", h.Bold("Examples:"), strings.TrimRight(cmd.Examples, "\n"))
 	}
 }
 
-func printFlags(w io.Writer, title string, fs *flag.FlagSet) {
+func (h help) flags(w io.Writer, title string, fs *flag.FlagSet) {
 	fs.VisitAll(func(f *flag.Flag) {
 		if f.Usage == "" {
 			return // a flag that is only accepted to explain why it is not supported
 		}
 		if title != "" {
-			fmt.Fprintf(w, "\n%s\n", title)
+			fmt.Fprintf(w, "\n%s\n", h.Bold(title))
 			title = ""
 		}
 		arg, help := flag.UnquoteUsage(f)
@@ -223,7 +234,7 @@ func printFlags(w io.Writer, title string, fs *flag.FlagSet) {
 			fmt.Fprintln(w, name)
 			name = ""
 		}
-		for _, line := range terminal.Wrap(help, helpWidth-flagColumn, "") {
+		for _, line := range terminal.Wrap(help, h.Width-flagColumn, "") {
 			fmt.Fprintf(w, "%-*s%s\n", flagColumn, name, line)
 			name = ""
 		}

@@ -115,22 +115,19 @@ func (c *checker) add(r Result) {
 	}
 }
 
-// Write writes the report as text or json. Text is wrapped at 80 columns.
-func (r *Report) Write(w io.Writer, format string) error {
+// Write writes the report as text or json.
+func (r *Report) Write(w io.Writer, format string, style *terminal.Style) error {
 	if format == "json" {
 		return json.NewEncoder(w).Encode(r)
 	}
-	const width, column = 80, 20 // column is the column of the details
+	const indent = "                    " // of the details
+	paint := map[string]func(string) string{OK: style.Green, Warn: style.Yellow, Fail: style.Red}
 	var b strings.Builder
 	for _, c := range r.Checks {
-		lines := terminal.Wrap(c.Detail, width-column, "")
+		head := paint[c.Status](fmt.Sprintf("%-4s", c.Status)) + fmt.Sprintf("  %-14s", c.Check)
+		b.WriteString(style.Wrap(head, c.Detail, indent) + "\n")
 		if c.Fix != "" {
-			lines = append(lines, terminal.Wrap("fix: "+c.Fix, width-column, "     ")...)
-		}
-		head := fmt.Sprintf("%-4s  %-12s", c.Status, c.Check)
-		for _, line := range lines {
-			fmt.Fprintf(&b, "%-*s%s\n", column, head, line)
-			head = ""
+			b.WriteString(style.Wrap(indent+style.Bold("fix:")+" ", c.Fix, indent+"     ") + "\n")
 		}
 	}
 	_, err := io.WriteString(w, b.String())

@@ -132,7 +132,7 @@ func (c *checker) checkBacklog(p *jetstream.PartitionState, events *jetstream.St
 	if p.Owner == "" || c.now.After(p.LeaseUntil) {
 		last := ""
 		if p.Owner != "" {
-			last = fmt.Sprintf(" since %s (%s)", p.LeaseUntil.UTC().Format(time.RFC3339), p.Owner)
+			last = fmt.Sprintf(" since %s ago (%s)", age(c.now.Sub(p.LeaseUntil)), p.Owner)
 		}
 		c.fail("backlog", "start llmtap up with the role analyze", "%s: no process reads it%s; %d events pending", p.Name, last, p.Pending)
 		return

@@ -16,6 +16,7 @@ import (
 )
 
 const (
+	indent       = "          " // of the lines below a call
 	pollInterval = time.Second
 	maxDelay     = time.Minute    // maximum time between the stream time of a row and its arrival in ClickHouse
 	maxDuration  = 24 * time.Hour // maximum duration of a call
@@ -210,18 +211,19 @@ func (t *Tail) exchangeText(e rows.Row) string {
 	if retry := text("retry"); retry != "0" {
 		fmt.Fprintf(&b, "  attempt %s", retry)
 	}
-	return b.String() + "\n"
+	return t.Style.Wrap("", b.String(), indent) + "\n"
 }
 
 func (t *Tail) findingText(f rows.Row) string {
 	text := func(name string) string { return table.Cell(f[name], t.Style) }
 	var b strings.Builder
-	fmt.Fprintf(&b, "          %s %s: %s\n", text("severity"), text("rule_id"), text("summary"))
+	line := func(text string) { b.WriteString(t.Style.Wrap(indent, text, indent+"  ") + "\n") }
+	line(fmt.Sprintf("%s %s: %s", text("severity"), text("rule_id"), text("summary")))
 	if root := text("root_cause"); root != "" {
-		fmt.Fprintf(&b, "          root cause %s (%s)\n", root, text("confidence"))
+		line(fmt.Sprintf("root cause %s (%s)", root, text("confidence")))
 	}
 	if fix := text("fix"); fix != "" {
-		fmt.Fprintf(&b, "          fix: %s\n", fix)
+		line("fix: " + fix)
 	}
 	return b.String()
 }

@@ -13,7 +13,7 @@ import (
 // A Style is how a command writes text: the width of lines, the zone of times and the use of colors. It does not apply to
 // JSON and CSV, whose times are RFC 3339 in UTC.
 type Style struct {
-	Width    int
+	Width    int            // in columns; 0: Wrap keeps lines whole
 	Zone     *time.Location // nil: UTC
 	Color    bool
 	Unbroken bool // Wrap keeps lines whole, because a file or a pipe has no width
@@ -50,7 +50,7 @@ func widthOf(w io.Writer, getenv func(string) string) int {
 // Wrap breaks text into lines that fit the terminal and joins them. The first line begins with first, the others with
 // indent.
 func (s *Style) Wrap(first, text, indent string) string {
-	if s.Unbroken || Columns(first)+Columns(text) <= s.Width {
+	if s.Unbroken || s.Width == 0 || Columns(first)+Columns(text) <= s.Width {
 		return first + text
 	}
 	return strings.Join(wrap(first, text, s.Width, indent), "\n")

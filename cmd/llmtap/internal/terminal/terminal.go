@@ -64,6 +64,7 @@ func Wrap(text string, limit int, indent string) []string { return wrap("", text
 func wrap(first, text string, limit int, indent string) []string {
 	var lines []string
 	line, start := first, len(first) // start is the length of the line's indent
+	limit = max(limit, len(indent)+minPart)
 	for word := range strings.FieldsSeq(text) {
 		for word != "" {
 			space := ""

@@ -20,6 +20,7 @@ func TestWrap(t *testing.T) {
 	f("aaaa bbbbbbbbbbbbbbbbbbbbb", 20, "aaaa", "  bbbbbbbbbbbbbbbbbb", "  bbb")
 	f("aaaaaaaaaaaaaa bbbbbbbbbbbbbbbbbbbbb", 20, "aaaaaaaaaaaaaa", "  bbbbbbbbbbbbbbbbbb", "  bbb")
 	f(`a {"type":"b","code":"c"}`, 20, `a {"type":"b",`, `  "code":"c"}`)
+	f("aaaaaaaaaaaaaaaa b", 0, "aaaaaaaaaa", "  aaaaaa b")
 	f("計画 計画計画計画計画", 10, "計画", "  計画計画", "  計画計画")
 }
 
