@@ -56,9 +56,10 @@ const line = ` {"id":7, "url":"https://user:pw@api.openai.com:443/v1/chat/comple
 	` "service":"checkout","service_version":"1.2","environment":"prod","agent":"planner","stage":"plan","conversation_id":42,"run_id":"r1"} `
 
 func TestLine(t *testing.T) {
-	x := one(t, line)
+	x := one(t, strings.Replace(line, `"run_id":"r1"`, `"run_id":"r1","attributes":{"tenant":"acme","tier":2}`, 1))
 	at := time.Date(2026, 10, 1, 6, 15, 30, 123456789, time.UTC)
 	base := event.Event{
+		Attrs:    map[string]string{"tenant": "acme", "tier": "2"},
 		Exchange: x.ID.String(), Instance: "i", Origin: event.OriginImport, Capture: event.CaptureFull, Part: 1, Parts: 1,
 		Labels: event.Labels{
 			Service: "checkout", ServiceVersion: "1.2", Environment: "prod", Agent: "planner", Stage: "plan", Conversation: "42", Run: "r1",

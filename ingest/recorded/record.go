@@ -51,6 +51,8 @@ type Line struct {
 	Conversation   Text `json:"conversation"`
 	ConversationID Text `json:"conversation_id"` // the same
 	RunID          Text `json:"run_id"`
+
+	Attributes json.RawMessage `json:"attributes"` // object, such as {"tenant": "acme"}
 }
 
 // Text is a JSON string or the text of another JSON value, such as a numeric id; null and false become "".
@@ -80,6 +82,7 @@ type record struct {
 	firstByte         time.Duration
 	requestID         string
 	labels            event.Labels
+	attrs             map[string]string
 }
 
 func parseLine(raw []byte) (*record, Reason, error) {
@@ -113,7 +116,21 @@ func parseLine(raw []byte) (*record, Reason, error) {
 			Service: string(l.Service), ServiceVersion: string(l.ServiceVersion), Environment: string(l.Environment),
 			Agent: string(l.Agent), Stage: string(l.Stage), Conversation: string(cmp.Or(l.Conversation, l.ConversationID)), Run: string(l.RunID),
 		},
+		attrs: attributes(l.Attributes),
 	}, "", nil
+}
+
+// attributes returns the attributes of a record whose values are strings, numbers or booleans.
+func attributes(raw json.RawMessage) map[string]string {
+	var values map[string]Text
+	if absent(raw) || json.Unmarshal(raw, &values) != nil {
+		return nil
+	}
+	attrs := make(map[string]string, len(values))
+	for k, v := range values {
+		attrs[k] = string(v)
+	}
+	return attrs
 }
 
 func absent(v json.RawMessage) bool { return len(v) == 0 || string(v) == "null" }
@@ -206,7 +223,7 @@ func (rec *record) exchange(cfg *Config, n int) *Exchange {
 	l := rec.labels
 	l.Service = cmp.Or(l.Service, cfg.Service)
 	base := event.Event{
-		Labels: l, Instance: cfg.Instance, Origin: event.OriginImport, Capture: event.CaptureFull, Part: 1, Parts: 1,
+		Labels: l, Attrs: rec.attrs, Instance: cfg.Instance, Origin: event.OriginImport, Capture: event.CaptureFull, Part: 1, Parts: 1,
 	}
 	q, s := base, base
 	q.Kind, q.Time, q.URL, q.Method = event.Request, started, cleanURL(rec.url), cmp.Or(rec.method, http.MethodPost)

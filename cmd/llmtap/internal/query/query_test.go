@@ -9,7 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 // parse selects a query by a command line, and returns its help.
@@ -90,4 +92,43 @@ func TestBind(t *testing.T) {
 	if _, _, err := q.bind(nil, time.Now()); command.Report(err, &strings.Builder{}) != command.ExitBadInput {
 		t.Errorf("missing parameter: %v", err)
 	}
+}
+
+// store answers every query with one row.
+type store struct {
+	columns []string
+	row     []any
+}
+
+func (s store) Query(context.Context, string, map[string]string) (*clickhouse.Result, error) {
+	res := &clickhouse.Result{Rows: [][]any{s.row}}
+	for _, c := range s.columns {
+		res.Columns = append(res.Columns, clickhouse.Column{Name: c})
+	}
+	return res, nil
+}
+
+func TestWriteNoRows(t *testing.T) {
+	newest := time.Date(2024, 11, 20, 9, 30, 0, 0, time.UTC)
+	params := map[string]string{"since": "2024-11-21 09:30:00.000000000", "until": "2024-11-21 10:30:00.000000000"}
+	f := func(name string, params map[string]string, s store, want string) {
+		t.Helper()
+		q, err := Named(name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		if err := q.writeNoRows(t.Context(), &b, s, params, &terminal.Style{Width: 200}); err != nil || b.String() != want+"\n" {
+			t.Errorf("%v\n got %swant %s", err, b.String(), want)
+		}
+	}
+	rangeText := "(no rows from 2024-11-21 09:30:00 UTC to 2024-11-21 10:30:00 UTC)"
+	columns := []string{"stored", "newest", "n", "shapes"}
+	f("causes", params, store{columns, []any{true, newest, uint64(0), uint64(0)}}, rangeText+" The newest stored call began at 2024-11-20 09:30:00 UTC: use --since.")
+	f("causes", params, store{columns, []any{true, newest.AddDate(0, 0, 2), uint64(0), uint64(0)}}, rangeText)
+	f("causes", params, store{columns, []any{false, time.Time{}, uint64(0), uint64(0)}}, rangeText+" No calls are stored.")
+	f("messages_with", params, store{columns, []any{true, newest.AddDate(0, 0, 2), uint64(9), uint64(9)}},
+		rangeText+" Only the shapes of bodies are stored, without their texts: set the capture of the hooks to full.")
+	f("messages_with", params, store{columns, []any{true, newest.AddDate(0, 0, 2), uint64(9), uint64(8)}}, rangeText)
+	f("conversation", nil, store{}, "(no rows)")
 }

@@ -55,7 +55,7 @@ func writeText(w io.Writer, res *clickhouse.Result, style *terminal.Style) error
 		c := &columns[i]
 		c.right = len(res.Rows) > 0
 		for _, row := range res.Rows {
-			c.cells = append(c.cells, Cell(row[i], style))
+			c.cells = append(c.cells, cellOf(rc, row[i], style))
 			c.right = c.right && (row[i] == nil || isNumber(row[i]))
 		}
 		zone := ""
@@ -197,7 +197,7 @@ func writeRecords(b *strings.Builder, res *clickhouse.Result, style *terminal.St
 			line = ""
 		}
 		for i, v := range res.Rows[r] {
-			text := terminal.Clip(Cell(v, style), maxField)
+			text := terminal.Clip(cellOf(res.Columns[i], v, style), maxField)
 			if text == "" {
 				continue
 			}
@@ -227,6 +227,14 @@ func isNumber(v any) bool {
 	default:
 		return false
 	}
+}
+
+// cellOf is like Cell, but an unknown number is -, which is not 0.
+func cellOf(c clickhouse.Column, v any, style *terminal.Style) string {
+	if v == nil && (strings.HasPrefix(c.Type, "Nullable(Int") || strings.HasPrefix(c.Type, "Nullable(UInt") || strings.HasPrefix(c.Type, "Nullable(Float")) {
+		return "-"
+	}
+	return Cell(v, style)
 }
 
 // Cell formats a value on one line; times are in the zone of style.

@@ -53,7 +53,7 @@ func TestWrite(t *testing.T) {
                    failed       of                last_seen
 cause               calls   failed  versions      UTC                  last_error_text                                               last_exchange_id
 orphan_tool_reply     412     96.9  1.5.0, 1.5.1  2026-11-20 09:30:00  Messages with role 'tool' must be a response to a preceding…  019aa0b0-0000-7014-8000-000000000014
-rate_limit             13                         2026-11-20 09:30:00                                                                019aa0b0-0000-7014-8000-000000000015
+rate_limit             13        -                2026-11-20 09:30:00                                                                019aa0b0-0000-7014-8000-000000000015
 `)
 	f("text", 140, "") // the long text is shortened
 	f("text", 80, `
@@ -64,7 +64,8 @@ rate_limit             13                         2026-11-20 09:30:00           
     message with 'tool_calls' �[2J
   last_exchange_id: 019aa0b0-0000-7014-8000-000000000014
 ── 2
-  cause: rate_limit   failed_calls: 13   last_seen: 2026-11-20 09:30:00 UTC
+  cause: rate_limit   failed_calls: 13   percent_of_failed: -
+  last_seen: 2026-11-20 09:30:00 UTC
   last_exchange_id: 019aa0b0-0000-7014-8000-000000000015
 `)
 	f("json", 0, `
