@@ -49,8 +49,11 @@ type Pair struct {
 var aboutPairs = map[string]bool{
 	"orphan_tool_reply": true, "tool_reply_before_call": true, "late_tool_reply": true, "unknown_tool_call_id": true, "missing_tool_reply": true,
 	"duplicate_tool_reply": true, "duplicate_call_id_in_message": true, "duplicate_call_id_in_history": true, "missing_tool_call_id": true,
-	"previous_response_unresolved": true,
+	unresolved: true,
 }
+
+// unresolved is the rule about calls in an answer that the provider stores; the request only names it.
+const unresolved = "previous_response_unresolved"
 
 // removed contains the root causes by which the copy of the answer is not in the request.
 var removed = map[string]bool{session.Truncated: true, session.SanitizerDropped: true, session.ReplayedUnbound: true}
@@ -66,7 +69,7 @@ func compare(f *Finding, exchange string, said []Place, request []records.Messag
 		parsed[i], _ = records.ParseMessage(said[i].Body)
 	}
 	var at []int
-	if f.Rule != "previous_response_unresolved" {
+	if f.Rule != unresolved {
 		at = copies(f, parsed, request)
 	}
 	for _, i := range at {
@@ -182,6 +185,11 @@ func (c *Comparison) pair(f *Finding, said []records.Message, at []int) {
 		}
 		for _, p := range c.request[i].Calls() {
 			sent[name(&p)] = true
+		}
+	}
+	for i := range said {
+		for _, p := range said[i].Calls() {
+			sent[name(&p)] = sent[name(&p)] || f.Rule == unresolved
 		}
 	}
 	known := map[string]bool{}

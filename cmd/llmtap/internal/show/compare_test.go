@@ -63,6 +63,16 @@ func TestCopies(t *testing.T) {
 	f(Finding{Message: 3}, text, []string{user, text, user, reply}, 1)
 }
 
+// A request that names an answer by its id holds the calls of the answer, although no message has them.
+func TestCompareUnresolved(t *testing.T) {
+	said := []Place{{"x", -1, json.RawMessage(`{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"}`)}}
+	user, _ := records.ParseMessage([]byte(`{"role":"user","content":"well?"}`))
+	c := compare(&Finding{Rule: unresolved, Message: -1, ToolCallID: "c1"}, "y", said, []records.Message{user}, []string{`{"role":"user","content":"well?"}`})
+	if want := []Pair{{ToolCallID: "c1", ToolName: "f", Called: true, Sent: true, Replies: []int{}}}; !cmp.Equal(want, c.Calls) || len(c.Sent) > 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
 // A view shortens long lists and texts, unless it is full.
 func TestView(t *testing.T) {
 	shown := func(v *view, marked ...int) string {

@@ -20,7 +20,8 @@ type field struct {
 	value string // strings are in quotes
 }
 
-// A change is a field that both sides, only the answer (-) or only the request (+) has.
+// A change is a field that both sides, only the answer (-) or only the request (+) has. If the value of a field changed, the
+// removed and the added field follow each other, and both changes have both fields.
 type change struct {
 	mark       byte // ' ', '-', '+'
 	said, sent *field
@@ -161,14 +162,13 @@ func pair(all []change) []change {
 			if run[i].mark != '-' {
 				continue
 			}
-			out = append(out, run[i])
-			for j := range run {
-				if run[j].mark == '+' && run[j].sent.key == run[i].said.key {
-					out = append(out, change{mark: '+', said: run[i].said, sent: run[j].sent})
-					run[j].mark = 0
-					break
-				}
+			j := slices.IndexFunc(run, func(c change) bool { return c.mark == '+' && c.sent.key == run[i].said.key })
+			if j < 0 {
+				out = append(out, run[i])
+				continue
 			}
+			out = append(out, change{'-', run[i].said, run[j].sent}, change{'+', run[i].said, run[j].sent})
+			run[j].mark = 0
 		}
 		for _, c := range run {
 			if c.mark == '+' {

@@ -102,6 +102,8 @@ func (v *view) comparison(indent int, f *Finding, c *Comparison) {
 			changes[i].mark = ' '
 		}
 		v.diff(indent, changes)
+	case f.Rule == unresolved:
+		v.mark(indent, ' ', "the model said: "+said+", which the request names by its id")
 	case len(c.Sent) == 0:
 		v.mark(indent, '-', "the model said: "+said)
 		v.mark(indent, '+', "the request holds no copy of it")
