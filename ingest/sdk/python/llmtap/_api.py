@@ -19,6 +19,8 @@ from ._hook import Hook, Stats
 from ._patch import Patches, hook_of, set_hook
 
 _lock = threading.RLock()  # guards starting and closing the hook; reentrant, because a signal handler may close it
+_closing = False  # the hook is being closed
+_terminated = False  # SIGTERM arrived meanwhile
 _patches = Patches()
 _CLIENTS: dict[str, Callable[[Patches], None]] = {
     "httpx": lambda patches: _httpx.patch(patches, "httpx"),
@@ -111,6 +113,10 @@ def _release_sigterm() -> None:
 
 
 def _terminate(signum: int, _: object) -> None:
+    global _terminated
+    if _closing:
+        _terminated = True  # when the hook is closed
+        return
     try:
         uninstrument()
     finally:
@@ -124,13 +130,21 @@ def _close_with_worker(_: object) -> None:
 
 def uninstrument() -> None:
     """Stops recording. Publishes pending events, as at the exit of the process, and restores the clients."""
+    global _closing
     with _lock:
         hook = hook_of()
         _patches.undo()
         set_hook(None)
-        _release_sigterm()
-    if hook is not None:
+    if hook is None:
+        return
+    _closing = True
+    try:
         hook.close()
+    finally:
+        _closing = False
+        if _terminated:
+            os.kill(os.getpid(), signal.SIGTERM)
+        _release_sigterm()
 
 
 def flush(timeout: float = DEFAULT_FLUSH_TIMEOUT) -> bool:
@@ -208,8 +222,8 @@ def _guarded(publish: Callable[[Hook], None]) -> None:
 
 
 def _forked() -> None:
-    global _lock
-    _lock = threading.RLock()
+    global _lock, _closing, _terminated
+    _lock, _closing, _terminated = threading.RLock(), False, False
     hook = hook_of()
     if hook is not None:
         hook.forked()

@@ -23,7 +23,9 @@ AGENT = """
     with llmtap.run("run-1") if "run" in sys.argv[4] else llmtap.context():
         for _ in range(3):
             httpx.post("http://" + sys.argv[2] + "/ok/v1/chat/completions", content=b"{}")
-    if "kill" in sys.argv[4]:
+    if "twice" in sys.argv[4]:
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+    elif "kill" in sys.argv[4]:
         os.kill(os.getpid(), signal.SIGTERM)
         threading.Event().wait()
 """
@@ -49,11 +51,11 @@ def test_silent_on_success(nats_server: Nats, provider: Provider, how: str) -> N
     assert len(nats_server.messages()) == 6
 
 
-@pytest.mark.parametrize("how", ["exit", "kill", "run"])
+@pytest.mark.parametrize("how", ["exit", "kill", "twice", "run"])
 def test_lost_exchanges(provider: Provider, how: str) -> None:
     port = free_port()
     code, log = run_agent(f"nats://user:secret@127.0.0.1:{port}", provider, 1, how)
-    assert code == (-signal.SIGTERM if how == "kill" else 0)
+    assert code == (-signal.SIGTERM if how in ("kill", "twice") else 0)  # twice: SIGTERM while the process exits
     first, last = log.splitlines()
     assert first.startswith(f"llmtap: cannot publish to NATS at nats://127.0.0.1:{port}, retrying; calls are kept in memory: ConnectionRefusedError")
     what = "3 exchanges and 2 run and tool events" if how == "run" else "3 exchanges"
