@@ -77,7 +77,7 @@ func seriesKey(rule string, kv map[string]string) string {
 
 // Evidence is the cause, the service versions and examples of an alert. It is computed from exact tallies of the rule's
 // window at the last evaluation for which the expression was true, or at the peak once the alert is resolved. Only
-// LastFailed, CallsSince and new versions are of the alert's last evaluation (Alert.UpdatedAt).
+// LastFailed, CallsSince, Quiet and new versions are of the alert's last evaluation (Alert.UpdatedAt).
 type Evidence struct {
 	Window     time.Duration
 	Failed     uint64 // failed calls, or findings of Rules
@@ -85,6 +85,7 @@ type Evidence struct {
 	Rules      []string            // rules and signals of the findings that Failed counts, sorted; empty if it counts failed calls
 	LastFailed time.Time           // second of the last failed call, or of the last finding if the rule counts findings; zero if unknown
 	CallsSince uint64              // calls in the seconds after LastFailed
+	Quiet      bool                // there were no calls for a minute or longer after LastFailed
 	Shares     []Share             // failed calls by cause, largest first
 	Versions   []VersionCount      // calls by service version, in order of FirstSeen
 	Example    *analyzer.Example   // example of the largest share

@@ -88,8 +88,8 @@ func TestFiresAndResolves(t *testing.T) {
 		if last.Evidence.Failed != 43 || last.Peak != 43.0/98 {
 			t.Errorf("resolved with %d failed, peak %v; want those at the peak", last.Evidence.Failed, last.Peak)
 		}
-		if n := len(b.sent.groups); n != 2 {
-			t.Errorf("%d notifications, want firing and resolved", n)
+		if n := len(b.sent.groups); n != 3 {
+			t.Errorf("%d notifications, want firing, without calls since, and resolved", n)
 		}
 		if n := len(b.rec.rows); n != 2 || b.rec.rows[0].ID() != b.rec.rows[1].ID() || b.rec.rows[1].State != Resolved {
 			t.Errorf("recorded %v, want one alert firing and resolved", b.rec.rows)
@@ -155,7 +155,7 @@ func TestRiseIsSentImmediately(t *testing.T) {
 		}
 		b.second(calls("1", 100), failures("1", "z", "", 90))
 		b.idle(10 * time.Second)
-		if n := len(b.sent.groups); n != 2 {
+		if n := len(b.sent.groups); n != 3 {
 			t.Errorf("%d notifications, want a new cause to wait", n)
 		}
 	})

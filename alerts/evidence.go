@@ -170,7 +170,7 @@ func (s *samples) matching(inst *rules.Instance) (list []*series) {
 	return list
 }
 
-// advance updates LastFailed and CallsSince of ev by the seconds [from, to) of list, and adds new versions.
+// advance updates LastFailed, CallsSince and Quiet of ev by the seconds [from, to) of list, and adds new versions.
 func (s *samples) advance(ev *Evidence, r *rules.Rule, list []*series, from, to int64) {
 	versions := map[string]*VersionCount{}
 	for _, v := range ev.Versions {
@@ -212,11 +212,12 @@ func (s *samples) advance(ev *Evidence, r *rules.Rule, list []*series, from, to 
 			}
 		}
 	}
+	ev.Quiet = !ev.LastFailed.IsZero() && ev.CallsSince == 0 && time.Unix(to, 0).Sub(ev.LastFailed) >= time.Minute
 }
 
 // endsWith returns ev with the last failure and the calls since of now, and with versions that are only in now.
 func (ev Evidence) endsWith(now *Evidence) Evidence {
-	ev.LastFailed, ev.CallsSince = now.LastFailed, now.CallsSince
+	ev.LastFailed, ev.CallsSince, ev.Quiet = now.LastFailed, now.CallsSince, now.Quiet
 	versions := map[string]*VersionCount{}
 	for _, v := range ev.Versions {
 		versions[v.Version] = &v

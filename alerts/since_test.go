@@ -176,3 +176,25 @@ func TestNewFailuresWithoutShortWindow(t *testing.T) {
 		want("Other  0.76, Share critical 0.76")
 	})
 }
+
+// A minute without calls after the last failure is sent, so that a message can say so.
+func TestQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Default(), nil)
+		b.second(calls("1.0", 30))
+		b.second(calls("1.1", 30), failures("1.1", "x", "", 15))
+		b.idle(40 * time.Second)
+		if g := b.sent.last(); !g.Firing() || g.Alerts[0].Evidence.Quiet {
+			t.Errorf("after 40 s: %+v", g.Alerts)
+		}
+		b.idle(2 * time.Minute)
+		if g := b.sent.last(); !g.Firing() || !g.Alerts[0].Evidence.Quiet {
+			t.Errorf("after 160 s: %+v", g.Alerts)
+		}
+		b.second(calls("1.2", 1))
+		b.idle(time.Minute)
+		if ev := b.sent.last().Alerts[0].Evidence; ev.Quiet || ev.CallsSince != 1 {
+			t.Errorf("after a call: %+v", ev)
+		}
+	})
+}

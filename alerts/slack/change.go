@@ -61,7 +61,7 @@ func whoseChange(ev alerts.Evidence, start time.Time) []string {
 		if !v.FirstSeen.IsZero() && !slices.Contains(firsts, v.Version) {
 			s += ", first call " + date(v.FirstSeen)
 		}
-		if len(failing) > 1 && v.CallsSince > 0 && ev.LastFailed.Sub(v.LastFailed) >= quiet {
+		if len(failing) > 1 && v.CallsSince > 0 && ev.LastFailed.Sub(v.LastFailed) >= time.Minute {
 			s += fmt.Sprintf(", none since %s in %s", clock(v.LastFailed), calls(v.CallsSince))
 		}
 		lines = append(lines, s)
@@ -77,7 +77,7 @@ func whoseChange(ev alerts.Evidence, start time.Time) []string {
 		lines = append(lines, s)
 	}
 	if len(failing) > 1 && len(clean) == 0 && !known {
-		lines = append(lines, "all versions fail, so a single deployment is not the cause")
+		lines = append(lines, "all versions are affected, so a single deployment is not the cause")
 	}
 	return lines
 }

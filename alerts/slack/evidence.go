@@ -3,7 +3,6 @@ package slack
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
@@ -36,9 +35,6 @@ func since(a alerts.Alert) []string {
 	return lines
 }
 
-// quiet is the time without calls after the last failure that a message reports.
-const quiet = time.Minute
-
 // lastFailure returns the line about the last failure and the calls since, if it is known.
 func lastFailure(a alerts.Alert) []string {
 	ev := &a.Evidence
@@ -55,7 +51,7 @@ func lastFailure(a alerts.Alert) []string {
 		line += ", none since in " + calls(ev.CallsSince)
 	case a.State == alerts.Resolved:
 		line += ", no calls since: it may happen again"
-	case a.UpdatedAt.Sub(ev.LastFailed) >= quiet:
+	case ev.Quiet:
 		line += ", no calls since"
 	}
 	return []string{line}
