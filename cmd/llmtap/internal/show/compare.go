@@ -201,7 +201,7 @@ func (c *Comparison) pair(f *Finding, said []records.Message, at []int) {
 				continue
 			}
 			if !known[id] {
-				c.Calls = append(c.Calls, Pair{ToolCallID: p.ID, ToolName: p.Name, Called: called, Sent: sent[id], Replies: slices.Concat([]int{}, replies[id])})
+				c.Calls = append(c.Calls, Pair{ToolCallID: p.ID, ToolName: p.Name, Called: called, Sent: sent[id], Replies: append([]int{}, replies[id]...)})
 			}
 			known[id] = true
 		}
