@@ -187,7 +187,8 @@ func (s *Servers) Open(ctx context.Context) (q rows.Querier, close func(), err e
 	case err != nil:
 		return nil, nil, err
 	case client != nil:
-		return client, func() {}, nil
+		_, err := client.Query(ctx, "SELECT 1", nil) // such as a missing token
+		return client, func() {}, err
 	}
 	sink, err := open(ctx, cfg)
 	if err != nil {
