@@ -77,7 +77,7 @@ func TestOtherUser(t *testing.T) {
 	for _, reads := range [][]string{{"query", "causes"}, {"show", f.exchange}, {"tail"}, {"explain", "--unknown"}, {"alerts", "backtest"}} {
 		llmtap(denied+", or use --url http://"+closed, command.ExitFailed, append(reads, "--config", elsewhere)...)
 	}
-	for _, direct := range [][]string{{"import", "-"}, {"forget", "--conversation", "x", "--yes"}, {"schema", "status"}, {"doctor"}} {
+	for _, direct := range [][]string{{"import", "-"}, {"forget", "--conversation", "x", "--yes"}, {"schema", "status"}, {"doctor"}, {"up"}} {
 		llmtap(denied, command.ExitFailed, append(direct, "--data-dir", dir)...)
 	}
 	llmtap("orphan_tool_reply", command.ExitOK, "query", "causes", "--config", here)

@@ -88,6 +88,10 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 	if c.guard, err = newGuard(cfg.HTTP); err != nil {
 		return nil, err
 	}
+	_, err = FindRunning(cfg.DataDir)
+	if denied, ok := errors.AsType[*config.PermissionError](err); ok {
+		return nil, denied
+	}
 	if err := c.newNATS(ctx); err != nil {
 		return nil, err
 	}
