@@ -22,6 +22,15 @@
 // step before its first count, and every live series has a sample at each step. Otherwise a stage that fails only twice
 // an hour would be missed.
 //
+// # Why an alert needs new failures
+//
+// 30 of 60 calls failed, then there was silence. Nine minutes later the alert became critical, because the successful
+// calls left the window of 10 minutes before the failed ones. After a fix, the share rose from 20 to 30 % for the same
+// reason, and the alert ended 15 minutes after the last failure. Therefore an alert begins, and its numbers, peak and
+// severity change, only in an evaluation with failures that the one before did not include. The shipped rules also have
+// a short window, like burn-rate rules: they end 5 minutes after the last failure. Without any calls since, that would
+// not be a success, so the alert fires until the failures have left its window.
+//
 // # Why a restart neither repeats nor loses notifications
 //
 // A group is state, not a queue of messages. The state consists of the alerts of the group and of what each receiver

@@ -24,7 +24,8 @@ const (
 type Notifier struct {
 	url     string
 	client  *http.Client
-	started time.Time
+	started time.Time // when the process started, began to lead, or continued after a pause
+	called  time.Time // last call of Notify
 }
 
 var _ alerts.Paced = (*Notifier)(nil)
@@ -34,7 +35,7 @@ func New(url string, client *http.Client) *Notifier {
 	if client == nil {
 		client = alerts.NewClient()
 	}
-	return &Notifier{url: url, client: client, started: time.Now()}
+	return &Notifier{url: url, client: client, started: time.Now(), called: time.Now()}
 }
 
 // Receiver returns the receiver that sends heartbeats to a URL.
@@ -47,9 +48,14 @@ func Receiver(url string) alerts.Receiver {
 // Pace implements alerts.Paced.
 func (n *Notifier) Pace() alerts.Pace { return alerts.Pace{Every: interval, NewsOnly: true} }
 
-// Notify requests the URL if the Watchdog of g fires and was evaluated recently. After a restart, g may be from the
-// previous process, however long ago that was: until the first evaluation, there is neither a heartbeat nor an error.
+// Notify requests the URL if the Watchdog of g fires and was evaluated recently. After a restart, or if the machine was
+// suspended, g is as old as the outage: until the first evaluation, there is neither a heartbeat nor an error.
 func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
+	now := time.Now()
+	if now.Sub(n.called) > maxAge {
+		n.started = now
+	}
+	n.called = now
 	for _, a := range g.Alerts {
 		if a.Name != watchdog || a.State != alerts.Firing {
 			continue
@@ -58,7 +64,7 @@ func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 		if since.Before(n.started) {
 			since = n.started
 		}
-		if age := time.Since(since); age > maxAge {
+		if age := now.Sub(since); age > maxAge {
 			return &alerts.RetryError{Err: fmt.Errorf("send heartbeat: no evaluation of the rules for %v", age.Round(time.Second))}
 		}
 		if n.started.Sub(a.UpdatedAt) > interval {

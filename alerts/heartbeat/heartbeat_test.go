@@ -156,3 +156,28 @@ func TestRestart(t *testing.T) {
 		}
 	})
 }
+
+// A process that was suspended, or that begins to lead, is not stalled.
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		beats := 0
+		n := New("https://heart.example.com/abc", &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
+			beats++
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+		})})
+		f := func(pause, age time.Duration, beat, fails bool) {
+			t.Helper()
+			time.Sleep(pause)
+			beats = 0
+			err := n.Notify(t.Context(), alerts.Group{Alerts: []alerts.Alert{{Name: watchdog, State: alerts.Firing, UpdatedAt: time.Now().Add(-age)}}})
+			if (err != nil) != fails || (beats > 0) != beat {
+				t.Errorf("called after %v, evaluated %v ago: %v, %d heartbeats", pause, age, err, beats)
+			}
+		}
+		f(time.Minute, 5*time.Second, true, false)
+		f(27*time.Minute, 27*time.Minute, false, false)
+		f(time.Minute, 5*time.Second, true, false)
+		f(time.Minute, time.Minute, true, false)
+		f(time.Minute, 2*time.Minute+time.Second, false, true)
+	})
+}
