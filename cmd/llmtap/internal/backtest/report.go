@@ -197,8 +197,8 @@ func (r *Report) Write(w io.Writer, format string) error {
 	for i := range r.Alerts {
 		r.Alerts[i].write(&b, r.style)
 	}
-	fmt.Fprintf(&b, "%s between %s and %s; %s, %d failed\n", terminal.Plural(len(r.Alerts)+r.More, "alert"),
-		r.style.Time(r.From), r.style.Time(r.Until), terminal.Plural(r.Calls, "call"), r.Failed)
+	b.WriteString(r.style.Wrap("", fmt.Sprintf("%s between %s and %s; %s, %d failed", terminal.Plural(len(r.Alerts)+r.More, "alert"),
+		r.style.Time(r.From), r.style.Time(r.Until), terminal.Plural(r.Calls, "call"), r.Failed), "  ") + "\n")
 	if r.Calls == 0 {
 		b.WriteString("no calls are stored for this period\n")
 	}
@@ -206,7 +206,7 @@ func (r *Report) Write(w io.Writer, format string) error {
 		fmt.Fprintf(&b, "only the first %d are shown\n", len(r.Alerts))
 	}
 	if len(r.NeverFired) > 0 {
-		fmt.Fprintf(&b, "never fired: %s\n", strings.Join(r.NeverFired, ", "))
+		b.WriteString(r.style.Wrap("never fired: ", strings.Join(r.NeverFired, ", "), "  ") + "\n")
 	}
 	byReason := map[string][]string{}
 	for rule, reason := range r.NotTested {
@@ -215,7 +215,7 @@ func (r *Report) Write(w io.Writer, format string) error {
 	var lines []string
 	for reason, rules := range byReason {
 		slices.Sort(rules)
-		lines = append(lines, fmt.Sprintf("not tested: %s: %s\n", strings.Join(rules, ", "), reason))
+		lines = append(lines, r.style.Wrap("not tested: ", strings.Join(rules, ", ")+": "+reason, "  ")+"\n")
 	}
 	slices.Sort(lines)
 	b.WriteString(strings.Join(lines, ""))
@@ -230,7 +230,9 @@ func (a *Alert) write(b *strings.Builder, style *terminal.Style) {
 	}
 	label := func(s string) string { return terminal.Clip(s, maxLabel) }
 	text := func(s string) string { return terminal.Clip(s, maxText) }
-	line := func(format string, args ...any) { fmt.Fprintf(b, "  "+format+"\n", args...) }
+	line := func(format string, args ...any) {
+		b.WriteString(style.Wrap("  ", fmt.Sprintf(format, args...), "    ") + "\n")
+	}
 	fmt.Fprintf(b, "%s  %s\n", style.Time(a.StartsAt), style.Bold(head))
 	duration := time.Duration(a.Seconds) * time.Second
 	if a.EndsAt == nil {
