@@ -155,7 +155,7 @@ func TestRiseIsSentImmediately(t *testing.T) {
 		}
 		b.second(calls("1", 100), failures("1", "z", "", 90))
 		b.idle(10 * time.Second)
-		if n := len(b.sent.groups); n != 3 {
+		if n := len(b.sent.groups); n != 2 {
 			t.Errorf("%d notifications, want a new cause to wait", n)
 		}
 	})
