@@ -42,30 +42,37 @@ WITH
         FROM failures
         GROUP BY service, stage, cause
     ),
+    -- The calls of a version in five minutes. Their times are compared only where a failure is among them.
+    buckets AS
+    (
+        SELECT service, stage, toString(service_version) AS version, count() AS n, min(started_at) AS begin, max(started_at) AS end, groupArray(started_at) AS times
+        FROM exchanges_final
+        WHERE {filter exchanges EXCEPT status}
+            AND retry = 0
+            AND error_type != 'cancelled'
+        GROUP BY service, stage, version, intDiv(toUnixTimestamp(started_at), 300)
+    ),
+    (at, begin, end, n, times) -> multiIf(begin > at, n, end <= at, 0, arrayCount(t -> t > at, times)) AS calls_after,
     per_version AS
     (
         SELECT
             c.service AS service,
             c.stage AS stage,
             f.cause AS cause,
-            toString(c.service_version) AS version,
+            c.version AS version,
             any(f.failed_calls) AS failed_calls,
-            any(f.first_failure) AS first_failure,
             any(f.last_failure) AS last_failure,
             any(f.failed_5m) AS failed_5m,
             any(f.failed_15m) AS failed_15m,
             any(f.failed_60m) AS failed_60m,
-            any(mapContains(f.last_by_version, toString(c.service_version))) AS has_failed,
-            countIf(c.started_at <= f.last_failure) AS during,
-            countIf(c.started_at > f.last_failure) AS since_last,
-            countIf(c.started_at > f.last_by_version[toString(c.service_version)]) AS since_own,
-            max(c.started_at) AS newest
-        FROM exchanges_final AS c
+            any(mapContains(f.last_by_version, c.version)) AS has_failed,
+            sum(calls_after(f.last_failure, c.begin, c.end, c.n, c.times)) AS since_last,
+            sum(calls_after(f.first_failure - INTERVAL 1 NANOSECOND, c.begin, c.end, c.n, c.times)) - since_last AS during,
+            sum(calls_after(greatest(f.first_failure - INTERVAL 1 NANOSECOND, f.last_by_version[c.version]), c.begin, c.end, c.n, c.times)) AS since_own,
+            max(c.end) AS newest
+        FROM buckets AS c
         INNER JOIN causes AS f ON f.service = c.service AND f.stage = c.stage
-        WHERE {filter exchanges AS c EXCEPT status}
-            AND c.started_at >= f.first_failure
-            AND c.retry = 0
-            AND c.error_type != 'cancelled'
+        WHERE c.end >= f.first_failure
         GROUP BY service, stage, cause, version
     ),
     dateDiff('second', last_failure, at_end) AS quiet,

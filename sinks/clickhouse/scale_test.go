@@ -109,6 +109,8 @@ func measureScale(t *testing.T, s *clickhouse.Sink, dsn string) {
 		switch name {
 		case "conversation":
 			measure(q, name, map[string]string{"conversation_id": conversation})
+		case "tool_replies":
+			measure(q, name, map[string]string{"tool": "read_file"})
 		case "messages_with":
 			for _, word := range []string{"needle", "timeout"} {
 				measure(q, name+" "+word, map[string]string{"text": word})
