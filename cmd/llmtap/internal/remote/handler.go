@@ -57,7 +57,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	deadlines := http.NewResponseController(w)
 	_ = deadlines.SetReadDeadline(time.Now().Add(readTimeout)) // only a test's recorder has no deadlines, also below
 	var st statement
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxStatement)).Decode(&st); err != nil {
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxStatement)).Decode(&st)
+	_ = deadlines.SetReadDeadline(time.Time{}) // the query may take longer
+	if err != nil {
 		http.Error(w, fmt.Sprintf("the body is not a JSON object with sql and params: %v", err), http.StatusBadRequest)
 		return
 	}
@@ -82,6 +84,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(headerTruncated, "true")
 	}
 	_ = deadlines.SetWriteDeadline(time.Now().Add(writeTimeout))
+	defer func() { _ = deadlines.SetWriteDeadline(time.Time{}) }() // for the next request on the connection
 	if err := res.WriteNative(w); err != nil {
 		panic(http.ErrAbortHandler) // the client reports an incomplete response
 	}
