@@ -228,7 +228,7 @@ func (e *Engine) evaluateRule(ctx context.Context, r *rules.Rule, step int64) {
 func (e *Engine) result(step int64) *evaluation {
 	at := time.Unix(step, 0).UTC()
 	return &evaluation{
-		at: at, warm: step-e.steps.first >= e.samples.window, unavailable: e.unavailable(),
+		at: at, covered: time.Duration(step-e.steps.first) * time.Second, unavailable: e.unavailable(),
 		firing: firingOf(e.rules, func(key string, inst *rules.Instance) bool {
 			return e.groups.fires(key, inst) || newFailure(e.samples.lastFailure(inst, step), inst.Before)
 		}),

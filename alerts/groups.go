@@ -34,7 +34,7 @@ type evaluation struct {
 	at          time.Time
 	firing      map[string]*rules.Instance // result of firingOf
 	pending     func(key string) bool      // the rule of an alert is pending
-	warm        bool                       // the samples cover the longest window
+	covered     time.Duration              // time before at that the samples cover
 	unavailable string
 	evidence    func(*rules.Instance) (ev Evidence, triggered time.Time)
 	later       func(*Alert) Evidence // evidence of an alert with the failures and calls after its last evaluation
@@ -88,7 +88,7 @@ func (g *groups) apply(ev *evaluation) {
 			a.Evidence, a.UpdatedAt = ev.later(&a.Alert), ev.at
 			// A restored alert may not end merely because history is missing: while the replayed tallies do not yet cover
 			// the window, and while its rule is pending again.
-			missing := a.restored && (!ev.warm || ev.pending(a.key))
+			missing := a.restored && (ev.covered < a.Evidence.Window || ev.pending(a.key))
 			if r := rank(a.Severity()); (missing || a.silent()) && r >= top[a.Series()] {
 				held[a.Series()] = r
 				continue

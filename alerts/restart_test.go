@@ -116,6 +116,36 @@ func TestRestartWithoutHistory(t *testing.T) {
 	})
 }
 
+// An alert that fires in silence ends at the same time with and without a restart, also if the tallies cover only its own
+// window and not that of other rules.
+func TestRestartInSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Default()
+		cfg.RuleFiles = []string{"rules/stage_failure_rate.yaml", "rules/events_lost.yaml"}
+		store := &alertstest.Store{}
+		a := newBench(t, cfg, store)
+		start := a.sec
+		breach(a, 60)
+		a.idle(6 * time.Minute)
+		end := a.sec
+		a.stop()
+		b := newBench(t, cfg, store)
+		replay(b, start, start+60)
+		for s := start + 60; s < end; s++ {
+			b.add(&analyzer.Tally{Second: s})
+		}
+		b.idle(3*time.Minute + 50*time.Second)
+		if len(b.Active()) != 1 {
+			t.Error("resolved without calls")
+		}
+		b.idle(30 * time.Second)
+		last := time.Unix(start+59, 0)
+		if x := b.sent.last().Alerts[0]; x.State != Resolved || x.EndsAt.Sub(last) < 10*time.Minute || x.EndsAt.Sub(last) > 10*time.Minute+5*time.Second || x.Evidence.CallsSince > 0 {
+			t.Errorf("%s %v after the last failure, with %d calls since; want resolved after 10 minutes without calls", x.State, x.EndsAt.Sub(last), x.Evidence.CallsSince)
+		}
+	})
+}
+
 // A store that rejects writes delays no notification.
 func TestStoreDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
