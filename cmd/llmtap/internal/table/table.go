@@ -201,7 +201,7 @@ func writeRecords(b *strings.Builder, res *clickhouse.Result, style *terminal.St
 			if text == "" {
 				continue
 			}
-			field := res.Columns[i].Name + ": " + text
+			field := style.Dim(res.Columns[i].Name+":") + " " + text
 			if n := terminal.Columns(field); line != "" && terminal.Columns(line)+3+n <= style.Width {
 				line += "   " + field
 				continue

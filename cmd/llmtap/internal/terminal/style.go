@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"cmp"
 	"io"
 	"os"
 	"strconv"
@@ -24,6 +25,9 @@ func NewStyle(w io.Writer, getenv func(string) string) *Style {
 	s := &Style{Width: widthOf(w, getenv), Zone: time.Local, Color: IsTerminal(w) && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}
 	if s.Width == 0 {
 		s.Width, s.Unbroken = DefaultWidth, true
+		if w == io.Writer(os.Stdout) {
+			s.Width = cmp.Or(size(os.Stderr), DefaultWidth) // a table in a pipe to less or head
+		}
 	}
 	return s
 }
@@ -40,11 +44,18 @@ func widthOf(w io.Writer, getenv func(string) string) int {
 		return n
 	}
 	if f, ok := w.(*os.File); ok {
-		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
-			return n
-		}
+		return size(f)
 	}
 	return 0
+}
+
+// size returns the number of columns of a terminal, or 0.
+func size(f *os.File) int {
+	n, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // Wrap breaks text into lines that fit the terminal and joins them. The first line begins with first, the others with
