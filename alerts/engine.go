@@ -200,7 +200,7 @@ func (e *Engine) evaluate(ctx context.Context, step int64, tallies []tally) {
 	began := time.Now()
 	gauges := e.expected
 	if !e.health {
-		gauges = append(gauges[:len(gauges):len(gauges)], Gauge{Metric: rules.MetricCollected, Value: boolValue(e.steps.observed())})
+		gauges = append(slices.Clip(gauges), Gauge{Metric: rules.MetricCollected, Value: boolValue(e.steps.observed())})
 	}
 	if err := e.samples.apply(ctx, step, tallies, gauges); err != nil {
 		e.m.failed(e.log, "evaluate", err, "step", step)

@@ -36,8 +36,11 @@ func TestExchangeRow(t *testing.T) {
 		Model: "deepseek-chat", ResponseModel: "deepseek-chat", Status: 200, InputTokens: 100, OutputTokens: 7,
 		Duration: time.Second, FirstByte: 300 * time.Millisecond, FinishReason: "tool_calls", RequestBytes: len(q.ev.Body),
 		ResponseBytes: len(r.Body), Messages: 2, ToolCalls: 1, Instance: "i1", InstanceSeq: 1, Origin: event.OriginHook,
-		Capture: event.CaptureFull, ProviderRequestID: "req-7", ResponseID: "r1",
+		Capture: event.CaptureFull, ProviderRequestID: "req-7", ResponseID: "r1", PromptHash: out.Exchanges[0].PromptHash,
 	}}
+	if want[0].PromptHash == 0 { // setup_test.go tests its value
+		t.Error("the system message has no hash")
+	}
 	if diff := cmp.Diff(want, out.Exchanges); diff != "" {
 		t.Error(diff)
 	}
