@@ -180,8 +180,8 @@ func (s *Servers) notFound(e *config.Effective, err error, local string) error {
 	return err
 }
 
-// Open connects to the stored data. The caller must call close.
-func (s *Servers) Open(ctx context.Context) (q rows.Querier, close func(), err error) {
+// Open connects to the stored data. The caller must call closeStore.
+func (s *Servers) Open(ctx context.Context) (q rows.Querier, closeStore func(), err error) {
 	cfg, client, err := s.find(ctx)
 	switch {
 	case err != nil:
