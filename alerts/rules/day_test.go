@@ -229,7 +229,7 @@ func TestDayIsQuiet(t *testing.T) {
 	if most := 2 * *dayHours; len(fired) > most {
 		t.Errorf("%d warnings in %d hours of %d stages, want at most %d", len(fired), *dayHours, stages, most)
 	}
-	if most := 1 + *dayHours/24; small > most {
+	if most := 1 + *dayHours/12; small > most {
 		t.Errorf("%d warnings of small services in %d hours, want at most %d", small, *dayHours, most)
 	}
 	t.Logf("%d warnings in %d hours of %d stages, %d of them of the 30 small services: %v", len(fired), *dayHours, stages, small, fired)
