@@ -62,7 +62,7 @@ func TestEnvironmentOfHooks(t *testing.T) {
 	var visit func(prefix []string, c *command.Command)
 	visit = func(prefix []string, c *command.Command) {
 		for _, sub := range c.Commands {
-			words := append(prefix[:len(prefix):len(prefix)], sub.Name[strings.LastIndexByte(sub.Name, ' ')+1:])
+			words := append(slices.Clip(prefix), sub.Name[strings.LastIndexByte(sub.Name, ' ')+1:])
 			if visit(words, sub); sub.Run != nil && !sub.Hidden {
 				_ = run(t.Context(), append(words, "--help"), nil, io.Discard, io.Discard, getenv) // the help is an error
 			}

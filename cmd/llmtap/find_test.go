@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,9 +84,7 @@ func (f *findTest) llmtap(w *way, until string, args ...string) (stdout, stderr 
 		config.SystemFile = filepath.Join(f.t.TempDir(), "none.yaml")
 	}
 	env := map[string]string{"LLMTAP_NATS_URL": "nats://127.0.0.1:1", "LLMTAP_SHAPE_KEY": "k", "LLMTAP_HOSTS": "llm.example", "XDG_DATA_HOME": f.t.TempDir()}
-	for k, v := range w.env {
-		env[k] = v
-	}
+	maps.Copy(env, w.env)
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()
 	var out, errs lockedBuffer

@@ -46,7 +46,8 @@ var evidenceScenes = []struct {
 	{"the same as a shape", deepSeekURL, event.CaptureShape, []evidenceStep{{askPort, reads}, {askPort + `,{"role":"assistant","content":""},` + port80, ""}}},
 	{"one of two calls saved", chatURL, event.CaptureFull, []evidenceStep{{askPort, reads2}, {askPort + "," + reads + "," + port80 + "," + files, ""}}},
 	{"the history cut", deepSeekURL, event.CaptureFull, []evidenceStep{
-		{askPort, reads2}, {askPort + "," + reads2 + "," + port80 + "," + files, `{"role":"assistant","content":"Port 80."}`},
+		{askPort, reads2},
+		{askPort + "," + reads2 + "," + port80 + "," + files, `{"role":"assistant","content":"Port 80."}`},
 		{`{"role":"system","content":"You plan."},` + files + "," + hurry, ""},
 	}},
 	{"a call without a reply", deepSeekURL, event.CaptureFull, []evidenceStep{{askPort, reads2}, {askPort + "," + reads2 + "," + port80 + "," + hurry, ""}}},
@@ -132,6 +133,7 @@ func (s showTest) play(conversation, url, capture string, steps []evidenceStep) 
 			request = `{"contents":[` + step.request + `]}`
 		case wire.OpenAIResponses:
 			request = `{"model":"m","input":[` + step.request + `]}`
+		default:
 		}
 		if capture == event.CaptureShape {
 			request = string(shaper.Request(wire.OpenAIChat, []byte(request), 1<<20))

@@ -22,19 +22,31 @@ func TestToolReplies(t *testing.T) {
 	)
 	chat := func(messages string) string { return `{"model":"m","messages":[` + messages + `]}` }
 	for _, c := range []struct{ name, url, request, answer, next string }{
-		{"chat", chatURL, chat(user), `{"choices":[{"message":` + chatCall + `,"finish_reason":"tool_calls"}]}`,
-			chat(user + "," + chatCall + `,{"role":"tool","tool_call_id":"call_1","content":"PORT = 80"}`)},
-		{"dropped", chatURL, chat(user), `{"choices":[{"message":` + chatCall + `,"finish_reason":"tool_calls"}]}`,
-			chat(user + `,{"role":"assistant","content":""},{"role":"tool","tool_call_id":"call_1","content":[{"type":"text","text":"PORT = 80"}]}`)},
-		{"anthropic", anthropicURL, `{"model":"m","max_tokens":9,"messages":[` + user + `]}`, `{"type":"message","role":"assistant","content":[` + claudeCall + `],"stop_reason":"tool_use"}`,
+		{
+			"chat", chatURL, chat(user), `{"choices":[{"message":` + chatCall + `,"finish_reason":"tool_calls"}]}`,
+			chat(user + "," + chatCall + `,{"role":"tool","tool_call_id":"call_1","content":"PORT = 80"}`),
+		},
+		{
+			"dropped", chatURL, chat(user), `{"choices":[{"message":` + chatCall + `,"finish_reason":"tool_calls"}]}`,
+			chat(user + `,{"role":"assistant","content":""},{"role":"tool","tool_call_id":"call_1","content":[{"type":"text","text":"PORT = 80"}]}`),
+		},
+		{
+			"anthropic", anthropicURL, `{"model":"m","max_tokens":9,"messages":[` + user + `]}`, `{"type":"message","role":"assistant","content":[` + claudeCall + `],"stop_reason":"tool_use"}`,
 			`{"model":"m","max_tokens":9,"messages":[` + user + `,{"role":"assistant","content":[` + claudeCall + `]},` +
-				`{"role":"user","content":[{"type":"tool_result","tool_use_id":"call_1","content":"PORT = 80"}]}]}`},
-		{"gemini", geminiURL, `{"contents":[{"role":"user","parts":[{"text":"Which port?"}]}]}`, `{"candidates":[{"content":` + geminiCall + `,"finishReason":"STOP"}]}`,
-			`{"contents":[{"role":"user","parts":[{"text":"Which port?"}]},` + geminiCall + `,{"role":"user","parts":[{"functionResponse":{"name":"read","response":{"text":"PORT = 80"}}}]}]}`},
-		{"bedrock", bedrockURL, `{"messages":[{"role":"user","content":[{"text":"Which port?"}]}]}`, `{"output":{"message":` + bedrockCall + `},"stopReason":"tool_use"}`,
-			`{"messages":[{"role":"user","content":[{"text":"Which port?"}]},` + bedrockCall + `,{"role":"user","content":[{"toolResult":{"toolUseId":"call_1","content":[{"text":"PORT = 80"}]}}]}]}`},
-		{"responses", responsesURL, `{"model":"m","input":[` + user + `]}`, `{"object":"response","status":"completed","output":[` + itemCall + `]}`,
-			`{"model":"m","input":[` + user + `,` + itemCall + `,{"type":"function_call_output","call_id":"call_1","output":"PORT = 80"}]}`},
+				`{"role":"user","content":[{"type":"tool_result","tool_use_id":"call_1","content":"PORT = 80"}]}]}`,
+		},
+		{
+			"gemini", geminiURL, `{"contents":[{"role":"user","parts":[{"text":"Which port?"}]}]}`, `{"candidates":[{"content":` + geminiCall + `,"finishReason":"STOP"}]}`,
+			`{"contents":[{"role":"user","parts":[{"text":"Which port?"}]},` + geminiCall + `,{"role":"user","parts":[{"functionResponse":{"name":"read","response":{"text":"PORT = 80"}}}]}]}`,
+		},
+		{
+			"bedrock", bedrockURL, `{"messages":[{"role":"user","content":[{"text":"Which port?"}]}]}`, `{"output":{"message":` + bedrockCall + `},"stopReason":"tool_use"}`,
+			`{"messages":[{"role":"user","content":[{"text":"Which port?"}]},` + bedrockCall + `,{"role":"user","content":[{"toolResult":{"toolUseId":"call_1","content":[{"text":"PORT = 80"}]}}]}]}`,
+		},
+		{
+			"responses", responsesURL, `{"model":"m","input":[` + user + `]}`, `{"object":"response","status":"completed","output":[` + itemCall + `]}`,
+			`{"model":"m","input":[` + user + `,` + itemCall + `,{"type":"function_call_output","call_id":"call_1","output":"PORT = 80"}]}`,
+		},
 		{"open", chatURL, chat(user), `{"choices":[{"message":` + chatCall + `,"finish_reason":"tool_calls"}]}`, ""},
 	} {
 		s.send(c.name, c.url, event.CaptureFull, 200, c.request, c.answer)

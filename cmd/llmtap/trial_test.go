@@ -306,7 +306,7 @@ func (w *trial) channel() []slack.Message {
 // paste runs each command of a message as another user, who has only the token of the service.
 func (w *trial) paste(t *testing.T, message string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "llmtap-trial-") // unlike t.TempDir, accessible to other users
+	dir, err := os.MkdirTemp("", "llmtap-trial-") //nolint:usetesting // unlike t.TempDir, accessible to other users
 	if err != nil {
 		t.Fatal(err)
 	}

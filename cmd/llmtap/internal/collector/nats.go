@@ -43,7 +43,7 @@ func (c *Collector) newNATS(ctx context.Context) (err error) {
 	if c.nats.URL == "" {
 		cfg := c.cfg.NATSServer
 		cfg.Logger, cfg.Registerer = c.logger, c.reg
-		if c.server, err = natsserver.New(cfg); err != nil {
+		if c.server, err = natsserver.New(cfg); err != nil { //nolint:contextcheck // finding a free port does not wait
 			return fmt.Errorf("start embedded NATS: %w", err)
 		}
 		c.onClose(c.server.Shutdown)
@@ -86,7 +86,7 @@ func (c *Collector) connectNATS(ctx context.Context) error {
 			return nil
 		}
 	}
-	conn, err := jetstream.Open(c.nats, c.logger, c.reg) //nolint:contextcheck // open until Close
+	conn, err := jetstream.Open(c.nats, c.logger, c.reg)
 	if err != nil {
 		return err
 	}

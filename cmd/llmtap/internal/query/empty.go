@@ -39,10 +39,10 @@ func (q *Query) writeNoRows(ctx context.Context, w io.Writer, store rows.Querier
 		if err != nil {
 			return err
 		}
-		switch n, shapes := all[0].Int("n"), all[0].Int("shapes"); {
-		case n == 0:
+		switch all[0].Int("n") {
+		case 0:
 			text = append(text, "No bodies are stored.")
-		case n == shapes:
+		case all[0].Int("shapes"):
 			text = append(text, "Only the shapes of bodies are stored, without their texts: set the capture of the hooks to full.")
 		}
 	}

@@ -87,8 +87,8 @@ func (s *Style) Time(t time.Time) string {
 // Clock formats the time of day of t without its zone, for lines whose date and zone are known.
 func (s *Style) Clock(t time.Time) string { return s.In(t).Format(time.TimeOnly) }
 
-// Bold, Dim, Red, Green and Yellow return text with terminal commands for its color, if s has colors. Pad and wrap the text
-// first: the commands have no width.
+// Bold returns text with the terminal commands for bold, if s has colors; the methods below do so for a color. Pad and wrap
+// the text first, because the commands have no width.
 func (s *Style) Bold(text string) string { return s.paint("1", text) }
 
 // Dim is like Bold.

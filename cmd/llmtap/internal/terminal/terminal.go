@@ -36,6 +36,7 @@ func columns(r rune) int {
 	switch width.LookupRune(r).Kind() {
 	case width.EastAsianWide, width.EastAsianFullwidth:
 		return 2
+	default:
 	}
 	if unicode.In(r, unicode.Mn, unicode.Me) {
 		return 0
