@@ -27,9 +27,9 @@ const (
 // Hints of a RetryError for refusals that are not caused by individual rows.
 const (
 	hintNoRow = "the table refuses every row tried, so the table is at fault: undo the change to the table " +
-		"(type, constraint, materialised view); until then rows wait in the stream"
+		"(type, constraint, materialised view)"
 	hintManyRows = "too many rows are refused for the rows to be at fault: undo the change to the table (type, constraint, materialised view), " +
-		"or report the error; until then rows wait in the stream"
+		"or report the error"
 )
 
 // errNoneAccepted is returned if a table has refused all probes and has never accepted a row.
