@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ClickHouse/ch-go/proto"
 	"github.com/ClickHouse/clickhouse-go/v2"
 
 	"github.com/llmtap/llmtap/sinks/sqltext"
@@ -53,6 +54,9 @@ var boundedSettings = clickhouse.Settings{
 	"readonly":                 1,
 	"distributed_product_mode": "global",
 	"max_execution_time":       int(maxBoundedTime.Seconds()),
+	// The client decodes whole blocks: without this limit, one block may take gigabytes before its size is known.
+	"max_result_bytes":     maxBoundedBytes,
+	"result_overflow_mode": "throw",
 }
 
 // Errors of Query and QueryBounded.
@@ -124,7 +128,7 @@ func (s *Sink) query(ctx context.Context, settings clickhouse.Settings, maxBytes
 	}
 	rows, err := s.conn.Query(clickhouse.Context(ctx, clickhouse.WithSettings(settings)), sql, args...)
 	if err != nil {
-		return nil, fmt.Errorf("run query: %w", err)
+		return nil, queryError("run query", err)
 	}
 	defer func() { _ = rows.Close() }() // errors are in rows.Err
 
@@ -157,9 +161,17 @@ func (s *Sink) query(ctx context.Context, settings clickhouse.Settings, maxBytes
 		res.Rows = append(res.Rows, row)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("read rows: %w", err)
+		return nil, queryError("read rows", err)
 	}
 	return res, nil
+}
+
+// queryError returns ErrTooLarge if err means that the result exceeds max_result_bytes, and otherwise err with its context.
+func queryError(context string, err error) error {
+	if code(err) == proto.ErrTooManyRowsOrBytes {
+		return ErrTooLarge
+	}
+	return fmt.Errorf("%s: %w", context, err)
 }
 
 // plain returns the value of v, with the pointers of Nullable columns dereferenced and times in UTC.

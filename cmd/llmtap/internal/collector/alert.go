@@ -110,13 +110,13 @@ func (a *alertRole) close() {
 
 // run evaluates and notifies until ctx ends.
 func (a *alertRole) run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return a.rows.Run(ctx) })
-	g.Go(func() error { return a.files.run(ctx) })
-	g.Go(func() error { return a.notify(ctx) })
-	g.Go(func() error { return a.monitor.run(ctx, a.health, a.interval) })
-	g.Go(func() error { return a.readTallies(ctx) })
-	if err := g.Wait(); err != nil && ctx.Err() == nil {
+	g, all := errgroup.WithContext(ctx)
+	g.Go(func() error { return a.rows.Run(all) })
+	g.Go(func() error { return a.files.run(all) })
+	g.Go(func() error { return a.notify(all) })
+	g.Go(func() error { return a.monitor.run(all, a.health, a.interval) })
+	g.Go(func() error { return a.readTallies(all) })
+	if err := g.Wait(); ctx.Err() == nil { // ctx, because all always ends
 		return err
 	}
 	return nil

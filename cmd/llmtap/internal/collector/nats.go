@@ -46,7 +46,11 @@ func (c *Collector) newNATS(ctx context.Context) (err error) {
 		if c.server, err = natsserver.New(cfg); err != nil { //nolint:contextcheck // finding a free port does not wait
 			return fmt.Errorf("start embedded NATS: %w", err)
 		}
-		c.onClose(c.server.Shutdown)
+		ctx, cancel := context.WithCancel(ctx)
+		c.onClose(func() {
+			cancel() // a start that lasts
+			c.server.Shutdown()
+		})
 		c.nats.URL, c.nats.Token, c.nats.TokenFile = c.server.URL(), cfg.Token, cfg.TokenFile
 		started := make(chan struct{})
 		go func() {
@@ -78,7 +82,12 @@ func (c *Collector) connectNATS(ctx context.Context) error {
 		c.keepTrying(ctx, partNATS, func() error {
 			if first {
 				first = false
-				return <-c.started
+				select {
+				case err := <-c.started:
+					return err
+				case <-ctx.Done():
+					return ctx.Err()
+				}
 			}
 			return c.server.Start(ctx)
 		})

@@ -10,7 +10,6 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
@@ -50,30 +49,22 @@ func newReceiverChecks(cfg *config.Config, logger *slog.Logger, reg prometheus.R
 
 // run checks until every receiver works or ctx ends.
 func (c *receiverChecks) run(ctx context.Context) error {
-	var g, first errgroup.Group
+	var all, first sync.WaitGroup
 	for i := range c.receivers {
-		checked := make(chan struct{})
-		first.Go(func() error {
-			<-checked
-			return nil
-		})
-		g.Go(func() error {
-			for wait := c.retry(); ; {
-				err := c.check(ctx, i)
-				if checked != nil {
-					close(checked)
-					checked = nil
-				}
-				if err == nil || ctx.Err() != nil {
-					return nil
-				}
+		first.Add(1)
+		all.Go(func() {
+			err := c.check(ctx, i)
+			first.Done()
+			for wait := c.retry(); err != nil && ctx.Err() == nil; {
 				sleep(ctx, wait.NextBackOff())
+				err = c.check(ctx, i)
 			}
 		})
 	}
-	_ = first.Wait() // has no error
+	first.Wait()
 	close(c.done)
-	return g.Wait()
+	all.Wait()
+	return nil
 }
 
 // check checks receiver i and logs a changed result.

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -10,8 +11,10 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
@@ -91,5 +94,21 @@ func TestReceiverChecksRetry(t *testing.T) {
 	}
 	if got := log.String(); strings.Count(got, "receiver of alerts does not work") != 1 || strings.Count(got, "receiver of alerts works") != 1 {
 		t.Error(got)
+	}
+}
+
+// Checks that return at once end, however the goroutines are scheduled.
+func TestReceiverChecksInstant(t *testing.T) {
+	for range 2000 {
+		r := Receiver{Kind: "test", Receiver: alerts.Receiver{Check: func(context.Context) (string, error) { return "", nil }}}
+		c := &receiverChecks{
+			receivers: []Receiver{r, r, r}, failures: make([]error, 3), logger: slog.New(slog.DiscardHandler), done: make(chan struct{}),
+			works: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "works"}, []string{"receiver", "destination"}),
+			retry: func() backoff.BackOff { return backoff.NewConstantBackOff(time.Millisecond) },
+		}
+		if err := c.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-c.done
 	}
 }

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
@@ -79,4 +81,23 @@ func TestRoles(t *testing.T) {
 	f(config.RoleProxy, "ingest_proxy")
 	f(config.RoleAnalyze, "analyzer", "sinks")
 	f(config.RoleAlert, "sinks", "alerts")
+}
+
+// The status of a role that failed has the reason.
+func TestRoleFails(t *testing.T) {
+	c := open(t, func(cfg *config.Config) {
+		cfg.Roles, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{config.RoleAlert}, collectortest.StartNATS(t, ""), "http://127.0.0.1:1/llmtap"
+	})
+	collectortest.Run(t, c)
+	await := func(what string, done func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: no, status %v", what, c.status.of(config.RoleAlert))
+			}
+		}
+	}
+	await("the role works", func() bool { return c.status.of(partNATS) == nil && c.status.of(config.RoleAlert) == nil })
+	c.conn.Load().Close()
+	await("the status has the reason", func() bool { return errors.Is(c.status.of(config.RoleAlert), nats.ErrConnectionClosed) })
 }
