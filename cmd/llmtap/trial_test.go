@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -94,10 +95,14 @@ func TestTrial(t *testing.T) {
 	// The collector crashes and starts again. Calls go on.
 	up.kill(t)
 	up = w.restart(t)
-	stop := make(chan struct{})
-	calls := make(chan struct{})
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	stopCalls := sync.OnceFunc(func() {
+		close(stop)
+		<-stopped
+	})
+	defer stopCalls()
 	go func() {
-		defer close(calls)
+		defer close(stopped)
 		for {
 			select {
 			case <-stop:
@@ -108,8 +113,7 @@ func TestTrial(t *testing.T) {
 		}
 	}()
 	resolved := w.message(t, "RESOLVED", "checkout/planner", "1.1.0")
-	close(stop)
-	<-calls
+	stopCalls()
 	t.Logf("end, %.0f s after the last failure:\n%s", time.Since(broken).Seconds(), resolved)
 
 	// All of this is one message, which did not get worse without new failures.

@@ -99,5 +99,8 @@ func TestRoleFails(t *testing.T) {
 	}
 	await("the role works", func() bool { return c.status.of(partNATS) == nil && c.status.of(config.RoleAlert) == nil })
 	c.conn.Load().Close()
-	await("the status has the reason", func() bool { return errors.Is(c.status.of(config.RoleAlert), nats.ErrConnectionClosed) })
+	await("the role fails", func() bool { return c.status.of(config.RoleAlert) != nil })
+	if err := c.status.of(config.RoleAlert); !errors.Is(err, nats.ErrConnectionClosed) {
+		t.Errorf("status %v", err)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http/httptest"
 	"os"
@@ -184,18 +185,23 @@ func Groups(t *testing.T, sink *clickhouse.Sink, sql string) map[string]uint64 {
 	return m
 }
 
-// FreePort returns an unused port.
+// FreePort returns a port of 127.0.0.1 on which nothing listens. Unlike the port of a closed listener, it is below the ports that
+// the system assigns, so that no connection or listener of another test takes it before the caller listens.
 func FreePort(t *testing.T) int {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := 10_000 + rand.N(20_000)
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue // in use
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return port
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return port
+	t.Fatal("no port is free")
+	return 0
 }
 
 // ReplayStream calls fn with every message that is currently in a stream.
