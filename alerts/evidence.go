@@ -2,6 +2,8 @@ package alerts
 
 import (
 	"cmp"
+	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -85,7 +87,7 @@ func (s *samples) lastFailure(inst *rules.Instance, step int64) time.Time {
 		return time.Time{}
 	}
 	var last int64
-	for _, c := range s.series {
+	for c := range s.candidates(inst) {
 		failure := c.metric == analyzer.MetricFailed || c.metric == analyzer.MetricFindings
 		if failure && inst.Rule.Queries(c.metric) && matches(c.metric, c.labels) {
 			last = max(last, c.last(0, step))
@@ -162,12 +164,20 @@ func (s *samples) matching(inst *rules.Instance) (list []*series) {
 	if matches == nil {
 		return nil
 	}
-	for _, c := range s.series {
+	for c := range s.candidates(inst) {
 		if (c.metric == analyzer.MetricCalls || c.metric == inst.Rule.Failures()) && matches(c.metric, c.labels) {
 			list = append(list, c)
 		}
 	}
 	return list
+}
+
+// candidates returns the series of the service of inst, or all series if inst is not about one service.
+func (s *samples) candidates(inst *rules.Instance) iter.Seq[*series] {
+	if service, ok := inst.Required("service"); ok {
+		return maps.Keys(s.services[service])
+	}
+	return maps.Values(s.series)
 }
 
 // advance updates LastFailed, CallsSince and Quiet of ev by the seconds [from, to) of list, and adds new versions.

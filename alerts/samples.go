@@ -2,6 +2,7 @@ package alerts
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -35,19 +36,22 @@ type series struct {
 	examples []*analyzer.Example // from up to maxExamples conversations, newest first
 }
 
-// A point is the increment of a series in one second. The seconds of a step are those before it.
+// A point is the increment of a series in one second. The seconds of a step are those before it. Points are small, because a
+// busy series has one for each second of the window.
 type point struct {
-	second int64
-	n      uint64
+	at uint32 // Unix seconds, until 2106
+	n  uint32 // saturates
 }
+
+func (p point) second() int64 { return int64(p.at) }
 
 // between returns the sum of the increments in the seconds [from, to). If both are steps, it is the increase from one
 // step to the other.
 func (s *series) between(from, to int64) uint64 {
 	var n uint64
-	for i := len(s.points) - 1; i >= 0 && s.points[i].second >= from; i-- {
-		if s.points[i].second < to {
-			n += s.points[i].n
+	for i := len(s.points) - 1; i >= 0 && s.points[i].second() >= from; i-- {
+		if s.points[i].second() < to {
+			n += uint64(s.points[i].n)
 		}
 	}
 	return n
@@ -55,9 +59,9 @@ func (s *series) between(from, to int64) uint64 {
 
 // last returns the last second in [from, to) with an increment, or 0.
 func (s *series) last(from, to int64) int64 {
-	for i := len(s.points) - 1; i >= 0 && s.points[i].second >= from; i-- {
-		if s.points[i].second < to {
-			return s.points[i].second
+	for i := len(s.points) - 1; i >= 0 && s.points[i].second() >= from; i-- {
+		if s.points[i].second() < to {
+			return s.points[i].second()
 		}
 	}
 	return 0
@@ -66,14 +70,14 @@ func (s *series) last(from, to int64) int64 {
 // add adds n to the increment in a second.
 func (s *series) add(second int64, n uint64) {
 	i := len(s.points)
-	for i > 0 && s.points[i-1].second > second { // another partition was ahead
+	for i > 0 && s.points[i-1].second() > second { // another partition was ahead
 		i--
 	}
-	if i == 0 || s.points[i-1].second < second {
-		s.points = slices.Insert(s.points, i, point{second: second})
+	if i == 0 || s.points[i-1].second() < second {
+		s.points = slices.Insert(s.points, i, point{at: uint32(second)})
 		i++
 	}
-	s.points[i-1].n += n
+	s.points[i-1].n = uint32(min(uint64(s.points[i-1].n)+n, math.MaxUint32))
 }
 
 // samples contains the series of all tallies, both in a time series database for PromQL and as exact increments for
@@ -82,8 +86,9 @@ type samples struct {
 	*tsdb.DB
 	cfg      Config
 	m        *metrics
-	window   int64              // in seconds
-	series   map[string]*series // by the bytes of lset
+	window   int64                           // in seconds
+	series   map[string]*series              // by the bytes of lset
+	services map[string]map[*series]struct{} // the series of each service, so that evidence does not scan the others
 	cap      labelCap
 	versions *versions
 	key      []byte // scratch
@@ -99,7 +104,8 @@ func openSamples(cfg Config, window time.Duration, v *versions, m *metrics) (*sa
 	}
 	return &samples{
 		DB: db, cfg: cfg, m: m, window: int64(window.Seconds()), series: map[string]*series{}, versions: v,
-		cap: labelCap{limit: cfg.MaxLabelValues, replaced: m.valuesReplaced, live: map[string]map[string]int{}},
+		services: map[string]map[*series]struct{}{},
+		cap:      labelCap{limit: cfg.MaxLabelValues, replaced: m.valuesReplaced, live: map[string]map[string]int{}},
 	}, nil
 }
 
@@ -133,8 +139,7 @@ func (s *samples) append(app tsdb.Appender, step int64, tallies []tally, gauges 
 	s.set(step, gauges)
 	for key, c := range s.series {
 		if idle := step - c.active; idle > int64(s.cfg.Retention.Seconds()) || c.gauge && idle > 0 {
-			delete(s.series, key)
-			s.cap.remove(c.labels)
+			s.remove(key, c)
 			continue
 		}
 		c.trim(step - s.window)
@@ -184,8 +189,22 @@ func (s *samples) of(metric string, kv map[string]string) (c *series, isNew bool
 	}
 	c = &series{metric: metric, labels: kv, lset: lset}
 	s.series[key] = c
+	if s.services[kv["service"]] == nil {
+		s.services[kv["service"]] = map[*series]struct{}{}
+	}
+	s.services[kv["service"]][c] = struct{}{}
 	s.cap.add(kv)
 	return c, true
+}
+
+// remove removes a series that has ended.
+func (s *samples) remove(key string, c *series) {
+	delete(s.series, key)
+	service := c.labels["service"]
+	if delete(s.services[service], c); len(s.services[service]) == 0 {
+		delete(s.services, service)
+	}
+	s.cap.remove(c.labels)
 }
 
 func (s *series) append(app tsdb.Appender, step int64) error {
@@ -197,7 +216,7 @@ func (s *series) append(app tsdb.Appender, step int64) error {
 // trim removes the points before from.
 func (s *series) trim(from int64) {
 	i := 0
-	for i < len(s.points) && s.points[i].second < from {
+	for i < len(s.points) && s.points[i].second() < from {
 		i++
 	}
 	if i > 0 {

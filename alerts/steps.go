@@ -12,6 +12,8 @@ const (
 	// partitionLag is the number of seconds that a partition may be behind the newest one. Evaluation continues without
 	// partitions that are further behind.
 	partitionLag = 60
+	// maxSecond is the largest second of a tally, in 2106; the points of a series have 32 bits.
+	maxSecond = math.MaxUint32 - 3600
 	// maxPartitions is the number of shards in the wire contract.
 	maxPartitions = 256
 )
@@ -50,7 +52,7 @@ func newSteps(cfg Config) *steps {
 // add adds t to its step, or to the next one if its own step has been evaluated (late). A tally is stale, and ignored,
 // if it is not newer than the last tally of its partition.
 func (s *steps) add(t tally) (late, stale bool, err error) {
-	if t.Partition < 0 || t.Partition >= maxPartitions || t.Second <= 0 || t.Second > math.MaxInt32*int64(1000) {
+	if t.Partition < 0 || t.Partition >= maxPartitions || t.Second <= 0 || t.Second > maxSecond {
 		return false, false, fmt.Errorf("add tally: partition %d, second %d is out of range", t.Partition, t.Second)
 	}
 	if t.Second < s.partitions[t.Partition] {

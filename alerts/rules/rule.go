@@ -193,6 +193,13 @@ func (r *Rule) Instance(kv map[string]string) *Instance {
 	return &Instance{Rule: r, Labels: kv, series: series}
 }
 
+// Required returns the value that a label has in every series of the evidence of inst, "" if they lack it. ok is false if
+// they may have different values.
+func (inst *Instance) Required(label string) (value string, ok bool) {
+	value, ok = inst.series[label]
+	return value, ok || slices.Contains(inst.Rule.grouping, label)
+}
+
 // Matcher returns a function that reports whether a series belongs to the evidence of inst. Such a series has the
 // labels of inst, lacks labels that the expression groups by but inst lacks, and matches the expression's selector for
 // its metric. Matcher returns nil if the expression queries neither failed calls nor findings.
@@ -203,7 +210,7 @@ func (inst *Instance) Matcher() func(metric string, kv map[string]string) bool {
 	}
 	var required []string
 	for _, l := range labelsOf(failures) {
-		if _, ok := inst.series[l]; ok || slices.Contains(inst.Rule.grouping, l) {
+		if _, ok := inst.Required(l); ok {
 			required = append(required, l)
 		}
 	}

@@ -3,7 +3,7 @@
 -- param tool: function name or call id
 -- since 1 day
 -- param conversation_id = : only calls of this conversation
--- param returned = : only replies that contain this text
+-- param returned = : only replies that contain this text, of the newest calls; raise limit to search further back
 -- texts
 -- Arguments and replies are read from the answer that made the call, and from the messages that the request with the reply
 -- added. The answer of a streamed call is not JSON, so its arguments are those of its copy in that request. A long text is cut in
