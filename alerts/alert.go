@@ -77,7 +77,7 @@ func seriesKey(rule string, kv map[string]string) string {
 
 // Evidence is the cause, the service versions and examples of an alert. It is computed from exact tallies of the rule's
 // window at the last evaluation for which the expression was true, or at the peak once the alert is resolved. Only
-// LastFailed, CallsSince, Quiet and new versions are of the alert's last evaluation (Alert.UpdatedAt).
+// LastFailed, CallsSince, Quiet and new versions are as of the alert's last evaluation (Alert.UpdatedAt).
 type Evidence struct {
 	Window     time.Duration
 	Failed     uint64 // failed calls, or findings of Rules

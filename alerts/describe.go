@@ -53,7 +53,7 @@ func meaning(id string) string {
 	return ""
 }
 
-// phrase returns a sentence as the continuation of another one.
+// phrase returns a sentence without its capital letter and period, so that it can continue another one.
 func phrase(sentence string) string {
 	if sentence == "" {
 		return ""

@@ -71,8 +71,8 @@ func (s *samples) evidence(inst *rules.Instance, step int64) (ev Evidence, trigg
 	return ev, triggered
 }
 
-// later returns the evidence of a, which is as of a.UpdatedAt, with the failures and calls until step. inst is an
-// instance of a.
+// later returns the evidence of a, extended by the failures and calls from a.UpdatedAt to step. inst is an instance
+// of a.
 func (s *samples) later(inst *rules.Instance, a *Alert, step int64) Evidence {
 	ev := a.Evidence
 	s.advance(&ev, inst.Rule, s.matching(inst), a.UpdatedAt.Unix(), step)

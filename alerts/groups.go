@@ -40,8 +40,8 @@ type evaluation struct {
 	later       func(*Alert) Evidence // evidence of an alert with the failures and calls after its last evaluation
 }
 
-// firingOf returns the firing instances of rules by alert key, except instances that may not, and instances inhibited by
-// a higher severity on the same series.
+// firingOf returns the firing instances of rules by alert key. It omits instances for which may returns false, and instances
+// inhibited by a higher severity on the same series.
 func firingOf(list []*rules.Rule, may func(key string, inst *rules.Instance) bool) map[string]*rules.Instance {
 	out := map[string]*rules.Instance{}
 	top := map[string]int{}
@@ -86,7 +86,7 @@ func (g *groups) apply(ev *evaluation) {
 				continue
 			}
 			a.Evidence, a.UpdatedAt = ev.later(&a.Alert), ev.at
-			// A restored alert may not end merely because history is missing: while the replayed tallies do not yet cover
+			// A restored alert must not end merely because history is missing: while the replayed tallies do not yet cover
 			// the window, and while its rule is pending again.
 			missing := a.restored && (ev.covered < a.Evidence.Window || ev.pending(a.key))
 			if r := rank(a.Severity()); (missing || a.silent()) && r >= top[a.Series()] {

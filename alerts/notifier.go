@@ -76,7 +76,7 @@ type Receiver struct {
 	Notifier
 	Destination string // for example a channel or a host; never a secret
 	System      bool   // a system, not people; it also receives alerts of severity none, such as the Watchdog
-	// Check verifies the configuration without a notification and returns the finding as text. Its error ends with a
+	// Check verifies the configuration without sending a notification and returns the finding as text. Its error ends with a
 	// remedy.
 	Check func(ctx context.Context) (string, error)
 }

@@ -177,8 +177,8 @@ func (c *counter) exchange(e *Exchange, ex func() Example, isNew bool, minSeq ui
 // exampleKey identifies the series that share an example.
 type exampleKey struct{ metric, service, stage, cause, rootCause, rule string }
 
-// example replaces the example of s by the result of build, unless the second would then have more than n examples or
-// bytes of examples.
+// example replaces the example of s by the result of build, unless c would then have more than n examples, or more bytes
+// of examples than bytes.
 func (c *counter) example(s *series, build func() Example, n, bytes int) {
 	k := exampleKey{s[labelMetric], s[labelService], s[labelStage], s[labelCause], s[labelRootCause], s[labelRule]}
 	old, known := c.examples[k]

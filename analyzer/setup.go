@@ -45,7 +45,7 @@ func newSetups(strings interner) *setups {
 	}
 }
 
-// put stores a value in m, which it clears if it is full.
+// put stores a value in m, and clears m first if it is full.
 func put[K comparable, V any](m map[K]V, key K, v V) V {
 	if len(m) >= maxSetups {
 		clear(m)

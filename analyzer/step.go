@@ -72,8 +72,8 @@ func (s *step) emitTally(t Tally) {
 	}
 }
 
-// emitFinding emits f. minSeq is the oldest sequence of its events. If counted, f is included in the tallies, with what
-// about says of the failure or defect.
+// emitFinding emits f. minSeq is the oldest sequence of its events. If counted, f is included in the tallies, with the
+// cause, the error text and the versions of about.
 func (s *step) emitFinding(f *Finding, about *signals.Failure, counted bool, minSeq uint64) {
 	if counted {
 		s.tallies.finding(f, about, minSeq, s.now)

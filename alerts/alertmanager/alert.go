@@ -150,7 +150,7 @@ func annotationsOf(a *alerts.Alert, access alerts.Access) map[string]string {
 		add("commands", strings.Join(commands, "\n"))
 	}
 	if a.FoundLate {
-		add("found_late", "llmtap evaluated this period with more than a minute of delay")
+		add("found_late", "llmtap evaluated this period more than a minute late")
 	}
 	add("unavailable", a.Unavailable)
 	return out

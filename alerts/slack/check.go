@@ -53,7 +53,8 @@ func (n *Notifier) checkChannel(ctx context.Context, scopes []string) (note stri
 	if _, ok := errors.AsType[slack.SlackErrorResponse](err); !ok {
 		return "", n.checkError(action, "conversations.info", err)
 	}
-	// Without a scope to read channels. This method needs none, and the message does not exist.
+	// The token has no scope to read channels. chat.getPermalink requires none: the error message_not_found proves that the
+	// channel exists.
 	_, err = n.api.GetPermalinkContext(ctx, &slack.PermalinkParameters{Channel: n.channel, Ts: "1.000000"})
 	if refused, ok := errors.AsType[slack.SlackErrorResponse](err); err == nil || ok && refused.Err == "message_not_found" {
 		return "", nil
@@ -111,7 +112,7 @@ func (n *Notifier) checkMember(ch *slack.Channel, scopes []string) error {
 	return fmt.Errorf("post to %s: %s; %s", n.channel, code, advice[code])
 }
 
-// checkError describes an error of method. It tells a Slack that cannot be reached from a Slack that refuses.
+// checkError describes an error of method. It distinguishes an unreachable Slack from one that rejects the request.
 func (n *Notifier) checkError(action, method string, err error) error {
 	if unreachable, ok := errors.AsType[*url.Error](err); ok {
 		return fmt.Errorf("reach Slack: %s: %w; check the network, HTTPS_PROXY and slack.api_url: the token and channel are not verified", method, unreachable.Err)

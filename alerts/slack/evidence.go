@@ -8,7 +8,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// since returns when a fired and what it is about.
+// since returns the lines with the times, the window and the labels of a.
 func since(a alerts.Alert) []string {
 	var b strings.Builder
 	if a.State == alerts.Resolved {
@@ -30,7 +30,7 @@ func since(a alerts.Alert) []string {
 	fmt.Fprintf(&b, " · rule %s", code(a.Name))
 	lines := []string{b.String()}
 	if a.FoundLate {
-		lines = append(lines, ":hourglass: Found late: llmtap evaluated this period with more than a minute of delay.")
+		lines = append(lines, ":hourglass: Found late: llmtap evaluated this period more than a minute late.")
 	}
 	return lines
 }

@@ -11,7 +11,7 @@ var completionCommand = &command.Command{
 	Args:  "SHELL",
 	Short: "Print the completion script of a shell: bash, zsh or fish",
 	Long: `The script completes commands, flags, the values of flags, and the names of queries
-and rules. It asks llmtap for them, so it need not be renewed after an update.`,
+and rules. It gets them from llmtap, so it stays correct after an upgrade.`,
 	Examples: `  source <(llmtap completion bash)
   llmtap completion bash > /etc/bash_completion.d/llmtap
   llmtap completion zsh > ~/.zfunc/_llmtap

@@ -25,8 +25,8 @@ records as JSON lines, plain or gzip; the format is detected:
 A "request" and a "url" make the cause of an error more certain. With --unknown it
 lists the stored error texts that llmtap cannot explain, one row per wording.
 
-Exit code: 0 whether explained or not, 2 if some input is unreadable, 3 if some
-input is empty (the rest is still explained).`,
+Exit code: 0 whether or not an explanation was found, 2 if some input is
+unreadable, 3 if some input is empty (the rest is still explained).`,
 	Examples: `  llmtap explain error.txt
   llmtap explain "Error code: 400 - {'error': {'message': …}}"
   my-agent 2>&1 | llmtap explain -

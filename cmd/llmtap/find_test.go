@@ -211,16 +211,16 @@ func TestFindErrors(t *testing.T) {
 		fails(url+" requires a token: set LLMTAP_HTTP_TOKEN", nil, append(reads, "--url", url)...)
 		fails(url+" rejects the token: set LLMTAP_HTTP_TOKEN", token("wrong"), append(reads, "--url", url)...)
 		fails("reach llmtap at "+closed+": dial tcp", nil, append(reads, "--url", closed)...)
-		fails("no collector answers at "+closed+", and no llmtap runs on ", nil, reads...)
-		fails("no llmtap runs on nowhere; start one with llmtap up", nil, append(reads, "--data-dir", "nowhere")...)
+		fails("no collector answers at "+closed+", and llmtap is not running on ", nil, reads...)
+		fails("llmtap is not running on nowhere; start it with llmtap up", nil, append(reads, "--data-dir", "nowhere")...)
 	}
 	out, errs, code := f.llmtap(&way{env: token("s3cret"), system: nowhere}, "", append(query, "--url", url)...)
 	if code != command.ExitOK || !strings.Contains(out, "orphan_tool_reply") {
 		t.Errorf("with the token: exit code %d\n%s%s", code, out, errs)
 	}
 	fails(`--url (LLMTAP_URL): "collector:8088" is not the URL of a collector`, nil, append(query, "--url", "collector:8088")...)
-	fails("--url excludes --clickhouse-dsn and --data-dir", nil, append(query, "--url", url, "--data-dir", f.dir)...)
-	fails("only statements that read are allowed", token("s3cret"), "query", "--sql", "KILL QUERY WHERE 1", "--url", url)
+	fails("--url cannot be combined with --clickhouse-dsn or --data-dir", nil, append(query, "--url", url, "--data-dir", f.dir)...)
+	fails("only read-only statements are allowed", token("s3cret"), "query", "--sql", "KILL QUERY WHERE 1", "--url", url)
 	fails("readonly", token("s3cret"), "query", "--sql", "SELECT 1 SETTINGS max_execution_time = 0", "--url", url)
 	fails("Unknown expression identifier", token("s3cret"), "query", "--sql", "SELECT nosuch FROM exchanges", "--url", url)
 	const direct = "itself, which --url does not reach: set "
@@ -228,8 +228,8 @@ func TestFindErrors(t *testing.T) {
 	fails("NATS "+direct+"--nats-url", nil, "forget", "--url", url, "--conversation", "x", "--yes")
 	fails("ClickHouse "+direct+"--clickhouse-dsn", nil, "schema", "status", "--url", url)
 	for _, publishes := range [][]string{{"import", "-"}, {"forget", "--conversation", "x", "--yes"}, {"schema", "status"}} {
-		fails("no llmtap runs on nowhere; start one with llmtap up", nil, append(publishes, "--data-dir", "nowhere")...)
-		fails("no llmtap runs on ", nil, publishes...)
+		fails("llmtap is not running on nowhere; start it with llmtap up", nil, append(publishes, "--data-dir", "nowhere")...)
+		fails("llmtap is not running on ", nil, publishes...)
 	}
 }
 

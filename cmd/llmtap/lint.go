@@ -28,7 +28,7 @@ first that applies (the rest of the input is still checked):
   2  some input is unreadable
   1  a request would be rejected
   3  some input was not judged: a file without records, a request without
-     messages or to another API, an unknown format, more than 65,536 messages`,
+     messages or for another API, an unknown format, more than 65,536 messages`,
 	Examples: `  llmtap lint history.json
   llmtap lint recorded/
   my-agent --dump-request | llmtap lint -

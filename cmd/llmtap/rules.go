@@ -12,9 +12,9 @@ var rulesCommand = &command.Command{
 	Name:  "rules",
 	Args:  "[ID]...",
 	Short: "List or explain rules, causes, root causes and signals",
-	Long: `The ids are those of alerts, findings and queries. An explanation says what the id
-means and how to fix the agent; of a rule also why providers reject a violation,
-and which ones do.`,
+	Long: `The ids are those of alerts, findings and queries. An explanation contains the
+meaning of the id and the fix for the agent; for a rule, also the reason why
+providers reject a violation, and which providers do.`,
 	Examples: `  llmtap rules
   llmtap rules orphan_tool_reply tool_calls_dropped_on_save
   llmtap rules --kind signal

@@ -18,7 +18,7 @@ conversation with the messages that each exchange added. Below a finding, lines
 with - are what the model said, lines with + what the request holds in its place.
 A unique prefix of at least 8 characters is enough as ID.
 
---tool shows what a tool was called with and what it returned.
+--tool shows the calls of a tool with their arguments and replies.
 
 --format body prints the request alone, as JSON. It differs from the sent request
 in redacted values and in the white space between messages.

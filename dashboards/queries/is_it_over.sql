@@ -42,7 +42,7 @@ WITH
         FROM failures
         GROUP BY service, stage, cause
     ),
-    -- The calls of a version in five minutes. Their times are compared only where a failure is among them.
+    -- The calls of a version in five minutes. Individual times are compared only in intervals with a failure.
     buckets AS
     (
         SELECT service, stage, toString(service_version) AS version, count() AS n, min(started_at) AS begin, max(started_at) AS end, groupArray(started_at) AS times

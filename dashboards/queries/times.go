@@ -29,7 +29,7 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 	}
 	for _, layout := range layouts {
 		t, err := time.ParseInLocation(layout, text, now.Location())
-		// An abbreviation means the zone that now's location or UTC gives it: other locations have a CST, too.
+		// An abbreviation is accepted only if it is one of now's location or UTC: others, such as CST, are ambiguous.
 		if err == nil && (!strings.HasSuffix(layout, "MST") || t.Location() == now.Location() || t.Location() == time.UTC) {
 			return t.UTC(), nil
 		}

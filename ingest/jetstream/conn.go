@@ -87,7 +87,7 @@ func Open(cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Conn, er
 }
 
 // Connect is like Open, but waits until the connection is established. It returns an error if ctx ends first or if an
-// attempt fails for another reason than an unreachable server, such as a rejected login.
+// attempt fails for a reason other than an unreachable server, such as a rejected login.
 func Connect(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Conn, error) {
 	c, err := Open(cfg, logger, reg)
 	if err != nil {
@@ -172,7 +172,7 @@ func (c *Conn) onConnect(nc *nats.Conn) {
 	c.invalidate()
 }
 
-// onConnectError records a failed attempt to connect and logs it: not at once, then rarely.
+// onConnectError records a failed attempt to connect and logs it: the first one after a delay, then at long intervals.
 func (c *Conn) onConnectError(err error) {
 	if errors.Is(err, nats.ErrNoServers) {
 		err = fmt.Errorf("%w: %w", err, syscall.ECONNREFUSED) // nats.go hides the reason of the first attempt

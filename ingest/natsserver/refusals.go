@@ -21,7 +21,7 @@ import (
 const (
 	ReasonNoToken    = "no token"
 	ReasonWrongToken = "wrong token"
-	ReasonNoLogin    = "not a NATS client" // it sent something else than a login
+	ReasonNoLogin    = "not a NATS client" // it sent something other than a login
 )
 
 const (
@@ -133,7 +133,7 @@ func (g *guard) refuse(k refusalKey, now time.Time) {
 		return
 	}
 	c.nextLog, c.period = now.Add(c.period), min(2*c.period, maxLogPeriod)
-	g.log.Warn("NATS refuses a client", "address", c.Address, "client", c.Client, "reason", c.Reason, "connections", c.Count,
+	g.log.Warn("NATS refused a client", "address", c.Address, "client", c.Client, "reason", c.Reason, "connections", c.Count,
 		"fix", "set LLMTAP_NATS_URL=nats://TOKEN@HOST:PORT there, with the token of nats_server.token")
 }
 

@@ -61,11 +61,11 @@ var boundedSettings = clickhouse.Settings{
 
 // Errors of Query and QueryBounded.
 var (
-	ErrNotReadOnly = errors.New("only statements that read are allowed: SELECT, WITH, SHOW, DESCRIBE, EXPLAIN, EXISTS")
+	ErrNotReadOnly = errors.New("only read-only statements are allowed: SELECT, WITH, SHOW, DESCRIBE, EXPLAIN, EXISTS")
 	ErrTooLarge    = fmt.Errorf("the result is larger than %d MiB; select fewer rows or columns", maxBoundedBytes>>20)
 )
 
-// readOnly reports whether sql is a statement that reads. ClickHouse's setting readonly permits some others, such as
+// readOnly reports whether sql is a read-only statement. ClickHouse's setting readonly permits some others, such as
 // KILL QUERY.
 func readOnly(sql string) bool {
 	scanner := sqltext.Scanner{SQL: sql}

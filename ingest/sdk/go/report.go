@@ -141,15 +141,15 @@ func (r *reporter) fix(err error) string {
 	case errors.Is(err, nats.ErrPermissionViolation):
 		return fmt.Sprintf("permit the user to publish to llmtap.v1.*.%s.* and to subscribe to _INBOX.%s.>", r.service, r.service)
 	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
-		return "start llmtap up on this NATS server, it creates the stream"
+		return "run llmtap up with this NATS server: it creates the stream"
 	case r.proxy:
 		return "start NATS, or correct nats.url and its login; /readyz has the state"
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
 		return "add the token or the user and password to " + event.EnvNATSURL + ", or pass credentials in Config.NATSOptions"
 	case strings.Contains(text, "x509") || strings.Contains(text, "tls") || errors.Is(err, nats.ErrSecureConnWanted) || errors.Is(err, nats.ErrSecureConnRequired):
-		return "check whether the server uses TLS, and its CA in Config.NATSOptions"
+		return "check whether the server uses TLS, and whether its CA is in Config.NATSOptions"
 	}
-	return "start llmtap up, or set " + event.EnvNATSURL
+	return "run llmtap up, or set " + event.EnvNATSURL
 }
 
 // A dialer connects to NATS and remembers why the last connection failed: the NATS client reports a refused connection

@@ -101,11 +101,11 @@ func hookURL(n jetstream.Config) (url, login string) {
 	placeholder := ""
 	switch {
 	case n.Token != "" || n.TokenFile != "":
-		placeholder, login = "TOKEN@", "TOKEN is the token of NATS"
+		placeholder, login = "TOKEN@", "TOKEN is the NATS token"
 	case n.User != "" || strings.Contains(n.URL, "@"):
-		placeholder, login = "USER:PASSWORD@", "with a login that NATS permits to publish to llmtap.v1.>"
+		placeholder, login = "USER:PASSWORD@", "USER needs permission to publish to llmtap.v1.>"
 	case n.CredsFile != "" || n.NKeyFile != "":
-		login = "and credentials of NATS in the options of the hook"
+		login = "and pass the NATS credentials in the options of the hook"
 	}
 	var all []string
 	for one := range strings.SplitSeq(n.URL, ",") {

@@ -57,7 +57,7 @@ func TestDescribe(t *testing.T) {
 `, nil, func(*Collector) {})
 	f(`llmtap is up (analyze, alert)
   Hooks       export LLMTAP_NATS_URL=nats://TOKEN@127.0.0.1:4222
-              TOKEN is the token of NATS
+              TOKEN is the NATS token
   ClickHouse  embedded, /var/lib/llmtap/clickhouse
   Commands    llmtap query causes --url http://127.0.0.1:9999
   Alerts      log, alertmanager alertmanager-0.monitoring.internal:9093,
@@ -72,7 +72,7 @@ func TestDescribe(t *testing.T) {
 	})
 	f(`llmtap is up (analyze)
   Hooks       export LLMTAP_NATS_URL=nats://USER:PASSWORD@a.internal:4222,tls://USER:PASSWORD@b.internal
-              with a login that NATS permits to publish to llmtap.v1.>
+              USER needs permission to publish to llmtap.v1.>
   ClickHouse  external
   Commands    llmtap query causes --data-dir /var/lib/llmtap
               on other machines: --url http://HOST:9999, LLMTAP_HTTP_TOKEN

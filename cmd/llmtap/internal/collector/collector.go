@@ -71,8 +71,8 @@ type Collector struct {
 	closers   []func()
 }
 
-// Open checks cfg, a valid configuration, and opens the listeners. It begins to start an embedded NATS,
-// but waits for no server.
+// Open checks cfg, a valid configuration, and opens the listeners. It starts an embedded NATS, but does not
+// wait for any server.
 func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err error) {
 	c := &Collector{
 		cfg: cfg, opts: o, logger: o.Logger, reg: prometheus.NewRegistry(), owner: ownerName(cfg.NATS.URL != ""),

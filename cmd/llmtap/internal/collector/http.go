@@ -31,7 +31,7 @@ func (c *Collector) handler() http.Handler {
 // queryable returns the ClickHouse for queries.
 func (c *Collector) queryable() (*clickhouse.Sink, error) {
 	if c.store == nil {
-		return nil, errors.New("this process has no ClickHouse: query one with the role analyze or alert")
+		return nil, errors.New("this process has no ClickHouse: query a process with the role analyze or alert")
 	}
 	if sink := c.ClickHouse(); sink != nil {
 		return sink, nil

@@ -105,7 +105,8 @@ func (c *Collector) connectNATS(ctx context.Context) error {
 	return nil
 }
 
-// keepTrying calls start until it succeeds or ctx ends. It sets the status of part, and logs failures: once, then rarely.
+// keepTrying calls start until it succeeds or ctx ends. It sets the status of part, and logs the
+// first failure, then one per logInterval.
 func (c *Collector) keepTrying(ctx context.Context, part string, start func() error) {
 	wait, logged := newBackOff(), time.Time{}
 	for {

@@ -38,7 +38,7 @@ func newReceiverChecks(cfg *config.Config, logger *slog.Logger, reg prometheus.R
 	c := &receiverChecks{receivers: append(list, Heartbeat(cfg)...), logger: logger, done: make(chan struct{})}
 	c.failures = make([]error, len(c.receivers))
 	c.works = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "llmtap_alerts_receiver_valid", Help: "1 if the last check of a receiver's configuration succeeded, without a notification; 0 if it failed.",
+		Name: "llmtap_alerts_receiver_valid", Help: "1 if the last check of a receiver's configuration succeeded, 0 if it failed. The check sends no notification.",
 	}, []string{"receiver", "destination"})
 	reg.MustRegister(c.works)
 	c.retry = func() backoff.BackOff {
@@ -83,9 +83,9 @@ func (c *receiverChecks) check(ctx context.Context, i int) error {
 	c.works.WithLabelValues(r.Kind, r.Destination).Set(boolValue(err == nil))
 	switch {
 	case err == nil && before != nil:
-		c.logger.Info("receiver of alerts works", "receiver", r.Kind, "destination", r.Destination)
+		c.logger.Info("alert receiver works", "receiver", r.Kind, "destination", r.Destination)
 	case err != nil && (before == nil || before.Error() != err.Error()):
-		c.logger.Warn("receiver of alerts does not work; checking it again until it does", "receiver", r.Kind, "destination", r.Destination, "err", err)
+		c.logger.Warn("alert receiver does not work, checking it again until it does", "receiver", r.Kind, "destination", r.Destination, "err", err)
 	}
 	return err
 }

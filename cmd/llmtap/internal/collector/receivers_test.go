@@ -92,7 +92,7 @@ func TestReceiverChecksRetry(t *testing.T) {
 	if err := <-ended; err != nil || c.receivers.failed() != nil {
 		t.Errorf("%v, %v", err, c.receivers.failed())
 	}
-	if got := log.String(); strings.Count(got, "receiver of alerts does not work") != 1 || strings.Count(got, "receiver of alerts works") != 1 {
+	if got := log.String(); strings.Count(got, "alert receiver does not work") != 1 || strings.Count(got, "alert receiver works") != 1 {
 		t.Error(got)
 	}
 }

@@ -63,8 +63,8 @@ func Announce(dataDir string, r Running) (remove func(), err error) {
 	return remove, nil
 }
 
-// ErrNotRunning means that no llmtap runs on a data directory.
-var ErrNotRunning = errors.New("no llmtap runs")
+// ErrNotRunning means that llmtap is not running on a data directory.
+var ErrNotRunning = errors.New("llmtap is not running")
 
 // FindRunning returns the llmtap that runs on dataDir. The error is ErrNotRunning if there is none, or a
 // *config.PermissionError if another user owns the directory.

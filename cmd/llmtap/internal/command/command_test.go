@@ -95,7 +95,7 @@ func TestUnexpectedArgument(t *testing.T) {
 	f("conf/llmtap.yaml", "; did you mean --config conf/llmtap.yaml?")
 	f("config=a", "; did you mean --config=a?")
 	f("quiet", "; did you mean --quiet?")
-	f("false", "; a boolean flag needs a =, as in --flag=false")
+	f("false", "; a boolean flag takes its value after =, as in --flag=false")
 }
 
 func TestHelp(t *testing.T) {

@@ -126,7 +126,7 @@ func meant(all *flag.FlagSet, arg string) string {
 	case f != nil:
 		return "; did you mean --" + name + "?"
 	case arg == "true" || arg == "false":
-		return "; a boolean flag needs a =, as in --flag=" + arg
+		return "; a boolean flag takes its value after =, as in --flag=" + arg
 	}
 	return ""
 }

@@ -115,7 +115,7 @@ func (s *Servers) Config() (*config.Effective, error) {
 
 // collectorAt returns a client for the collector at url.
 func (s *Servers) collectorAt(e *config.Effective, url string) (*remote.Client, error) {
-	// Without the right to read the token file, the collector's answer tells what to do.
+	// If this user cannot read the token file, the collector's answer says what to do.
 	token, _ := secret.Read(e.HTTP.Token, "http.token_file", e.HTTP.TokenFile)
 	return remote.NewClient(url, token)
 }
@@ -137,7 +137,7 @@ func (s *Servers) find(ctx context.Context) (cfg clickhouse.Config, client *remo
 	dsnFlag, dirFlag := e.Origin("clickhouse.dsn") == "--clickhouse-dsn", e.Origin("data_dir") == "--data-dir"
 	switch {
 	case s.urlFlag() != "" && (dsnFlag || dirFlag):
-		return cfg, nil, command.BadInputf("--url excludes --clickhouse-dsn and --data-dir")
+		return cfg, nil, command.BadInputf("--url cannot be combined with --clickhouse-dsn or --data-dir")
 	case *s.url != "" && !dsnFlag && !dirFlag:
 		client, err = s.collectorAt(e, *s.url)
 		if err != nil {
@@ -235,7 +235,7 @@ func (s *Servers) notRunning(e *config.Effective, err error, flags string) error
 	case s.denied != nil:
 		return s.denied
 	}
-	return fmt.Errorf("%w on %s; start one with llmtap up, or set %s", err, e.DataDir, flags)
+	return fmt.Errorf("%w on %s; start it with llmtap up, or set %s", err, e.DataDir, flags)
 }
 
 // direct returns an error if --url is set, which does not reach server.
@@ -298,11 +298,11 @@ func (s *Servers) ConnectNATS(ctx context.Context) (*jetstream.Conn, error) {
 	case err != nil && missing != nil:
 		return nil, fmt.Errorf("%w; %w", err, missing)
 	case err != nil:
-		return nil, fmt.Errorf("%w; start llmtap up, or set --nats-url", err)
+		return nil, fmt.Errorf("%w; run llmtap up, or set --nats-url", err)
 	}
 	if _, err := conn.KV(ctx, event.BucketCheckpoint); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("find the streams of llmtap: %w; start llmtap up on this NATS first", err)
+		return nil, fmt.Errorf("find the streams of llmtap: %w; first run llmtap up with this NATS server", err)
 	}
 	return conn, nil
 }

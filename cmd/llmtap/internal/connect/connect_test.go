@@ -46,7 +46,7 @@ func TestClickHouse(t *testing.T) {
 	f("http://flag:8123", map[string]string{"LLMTAP_CLICKHOUSE_DSN": "http://env:8123"}, "--config", file, "--clickhouse-dsn", "http://flag:8123")
 
 	_, err := parse(t, nil, "--data-dir", "nowhere").ClickHouse()
-	if err == nil || !strings.HasPrefix(err.Error(), "no llmtap runs on nowhere; start one with llmtap up") {
+	if err == nil || !strings.HasPrefix(err.Error(), "llmtap is not running on nowhere; start it with llmtap up") {
 		t.Errorf("no running llmtap: %v", err)
 	}
 }

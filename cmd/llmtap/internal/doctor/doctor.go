@@ -213,7 +213,7 @@ func (c *checker) checkProcess(ctx context.Context) {
 			other = "; another llmtap answers at " + url
 		}
 		c.fail("collector", "llmtap up, or run llmtap doctor with --config or --data-dir of the running process, as its user",
-			"no llmtap runs on %s, so its embedded %s cannot be checked%s", c.cfg.DataDir, c.embedded(), other)
+			"llmtap is not running on %s, so its embedded %s cannot be checked%s", c.cfg.DataDir, c.embedded(), other)
 		return
 	case !c.running:
 		c.ok("collector", "none runs on %s; it may run elsewhere", c.cfg.DataDir)

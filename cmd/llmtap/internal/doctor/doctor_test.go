@@ -81,7 +81,7 @@ func TestNothingRunning(t *testing.T) {
 	dir := t.TempDir()
 	checks := examine(t, map[string]string{"LLMTAP_DATA_DIR": dir})
 	expect(t, checks, "config", OK, os.DevNull)
-	expect(t, checks, "collector", Fail, "no llmtap runs on "+dir, "embedded NATS and ClickHouse", "llmtap up")
+	expect(t, checks, "collector", Fail, "llmtap is not running on "+dir, "embedded NATS and ClickHouse", "llmtap up")
 	expect(t, checks, "slack", Warn, "slack.channel")
 	for _, absent := range []string{"nats", "clickhouse", "backlog"} {
 		if c, ok := checks[absent]; ok {

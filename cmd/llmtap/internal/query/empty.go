@@ -30,7 +30,7 @@ func (q *Query) writeNoRows(ctx context.Context, w io.Writer, store rows.Querier
 		case !r.Bool("stored"):
 			text = append(text, "No calls are stored.")
 		case rows.TimeParam(r.Time("newest")) < since:
-			text = append(text, fmt.Sprintf("The newest stored call began at %s: use --since.", style.Time(r.Time("newest"))))
+			text = append(text, fmt.Sprintf("The newest stored call began at %s: choose an earlier --since.", style.Time(r.Time("newest"))))
 		}
 	}
 	if q.Texts {
@@ -43,7 +43,7 @@ func (q *Query) writeNoRows(ctx context.Context, w io.Writer, store rows.Querier
 		case 0:
 			text = append(text, "No bodies are stored.")
 		case all[0].Int("shapes"):
-			text = append(text, "Only the shapes of bodies are stored, without their texts: set the capture of the hooks to full.")
+			text = append(text, "Only the shapes of bodies are stored, without their texts. To store texts, set the capture mode of the hooks to full.")
 		}
 	}
 	_, err := io.WriteString(w, strings.Join(terminal.Wrap(strings.Join(text, " "), style.Width, ""), "\n")+"\n")

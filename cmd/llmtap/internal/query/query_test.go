@@ -124,11 +124,11 @@ func TestWriteNoRows(t *testing.T) {
 	}
 	rangeText := "(no rows from 2024-11-21 09:30:00 UTC to 2024-11-21 10:30:00 UTC)"
 	columns := []string{"stored", "newest", "n", "shapes"}
-	f("causes", params, store{columns, []any{true, newest, uint64(0), uint64(0)}}, rangeText+" The newest stored call began at 2024-11-20 09:30:00 UTC: use --since.")
+	f("causes", params, store{columns, []any{true, newest, uint64(0), uint64(0)}}, rangeText+" The newest stored call began at 2024-11-20 09:30:00 UTC: choose an earlier --since.")
 	f("causes", params, store{columns, []any{true, newest.AddDate(0, 0, 2), uint64(0), uint64(0)}}, rangeText)
 	f("causes", params, store{columns, []any{false, time.Time{}, uint64(0), uint64(0)}}, rangeText+" No calls are stored.")
 	f("messages_with", params, store{columns, []any{true, newest.AddDate(0, 0, 2), uint64(9), uint64(9)}},
-		rangeText+" Only the shapes of bodies are stored, without their texts: set the capture of the hooks to full.")
+		rangeText+" Only the shapes of bodies are stored, without their texts. To store texts, set the capture mode of the hooks to full.")
 	f("messages_with", params, store{columns, []any{true, newest.AddDate(0, 0, 2), uint64(9), uint64(8)}}, rangeText)
 	f("conversation", nil, store{}, "(no rows)")
 }

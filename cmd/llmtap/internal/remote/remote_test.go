@@ -140,7 +140,7 @@ func TestQuery(t *testing.T) {
 		t.Errorf("%d rows, %v", len(res.Rows), err)
 	}
 	for sql, want := range map[string]string{
-		"DROP TABLE exchanges":                       "only statements that read are allowed",
+		"DROP TABLE exchanges":                       "only read-only statements are allowed",
 		"SELECT nosuch":                              "nosuch",
 		"SELECT file('/etc/passwd')":                 "file",
 		"SELECT 1 SETTINGS max_execution_time = 999": "readonly",

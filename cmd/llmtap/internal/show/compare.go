@@ -15,7 +15,7 @@ const (
 	maxPairs  = 40 // maximum calls and other messages of a comparison
 )
 
-// A Comparison sets what the model said against what the request with the finding holds in its place.
+// A Comparison compares what the model said with the messages in its place in the request with the finding.
 type Comparison struct {
 	Said  []Place `json:"said"`            // the answer or, if it is not stored, the message of the request before
 	Sent  []Place `json:"sent"`            // its copy in the request; empty if there is none
@@ -55,7 +55,7 @@ var aboutPairs = map[string]bool{
 // unresolved is the rule about calls in an answer that the provider stores; the request only names it.
 const unresolved = "previous_response_unresolved"
 
-// removed contains the root causes by which the copy of the answer is not in the request.
+// removed contains the root causes that explain why the request contains no copy of the answer.
 var removed = map[string]bool{session.Truncated: true, session.SanitizerDropped: true, session.ReplayedUnbound: true}
 
 // compare returns the comparison for a finding in a request; said is what the model said.

@@ -20,14 +20,14 @@ type field struct {
 	value string // strings are in quotes
 }
 
-// A change is a field that both sides, only the answer (-) or only the request (+) has. If the value of a field changed, the
+// A change is a field of both sides, of only the answer (-) or of only the request (+). If the value of a field changed, the
 // removed and the added field follow each other, and both changes have both fields.
 type change struct {
 	mark       byte // ' ', '-', '+'
 	said, sent *field
 }
 
-// memberOrder lists the members that come first. The others are in alphabetical order, so that the order of the sender is
+// memberOrder lists the members that come first. The others are in alphabetical order, so that the sender's order makes
 // no difference.
 var memberOrder = []string{"role", "type", "id", "call_id", "tool_call_id", "tool_use_id", "toolUseId", "name", "reasoning_content", "reasoning", "content", "parts", "text"}
 
@@ -107,7 +107,7 @@ func scalar(v any) string {
 	return text
 }
 
-// blank reports whether a field has no value, as the members that an SDK adds to every answer.
+// blank reports whether a field has no value, like members that an SDK adds to every answer.
 func (f *field) blank() bool { return f.value == "null" || f.value == "[]" }
 
 // diff compares the fields of what the model said with those of what the request holds. Blank fields that only the answer

@@ -106,7 +106,7 @@ func (e *Exchange) addFindings(all []Finding) {
 	}
 }
 
-// Options select what Write writes.
+// Options are the options of Write.
 type Options struct {
 	Format string // one of Formats
 	Style  *terminal.Style

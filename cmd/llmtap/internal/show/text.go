@@ -135,7 +135,7 @@ func (v *view) shapes(e *Exchange) {
 	}
 	if shaped {
 		v.WriteString("\n")
-		v.line(0, 0, "Only shapes are stored: a text is its length and a hash, and texts with equal hashes are equal. To store texts, set the capture mode of the hook, or "+
+		v.line(0, 0, "Only shapes are stored: a text is replaced by its length and a hash, and equal hashes mean equal texts. To store texts, set the capture mode of the hook, or "+
 			"--proxy-capture, to full.")
 	}
 }

@@ -229,7 +229,7 @@ func isNumber(v any) bool {
 	}
 }
 
-// cellOf is like Cell, but an unknown number is -, which is not 0.
+// cellOf is like Cell, but writes an unknown number as -, to distinguish it from 0.
 func cellOf(c clickhouse.Column, v any, style *terminal.Style) string {
 	if v == nil && (strings.HasPrefix(c.Type, "Nullable(Int") || strings.HasPrefix(c.Type, "Nullable(UInt") || strings.HasPrefix(c.Type, "Nullable(Float")) {
 		return "-"

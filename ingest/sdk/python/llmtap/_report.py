@@ -132,10 +132,10 @@ class Reporter:
         if "authorization" in text or "authentication" in text:
             return "add the token or the user and password to LLMTAP_NATS_URL, or pass credentials in nats_options"
         if NO_STREAM in text:
-            return "start llmtap up on this NATS server, it creates the stream"
+            return "run llmtap up with this NATS server: it creates the stream"
         if isinstance(error, ssl.SSLError) or "tls" in text or "ssl" in text:
-            return "check whether the server uses TLS, and its CA in nats_options"
-        return "start llmtap up, or set LLMTAP_NATS_URL"
+            return "check whether the server uses TLS, and whether its CA is in nats_options"
+        return "run llmtap up, or set LLMTAP_NATS_URL"
 
 
 def _text(error: BaseException) -> str:

@@ -61,7 +61,7 @@ def test_lost_exchanges(provider: Provider, how: str) -> None:
     what = "3 exchanges and 2 run and tool events" if how == "run" else "3 exchanges"
     where = f"NATS at nats://127.0.0.1:{port} has not stored them"
     assert last.startswith(f"llmtap: {what} discarded at exit, {where}: ConnectionRefused")
-    assert last.endswith("fix: start llmtap up, or set LLMTAP_NATS_URL")
+    assert last.endswith("fix: run llmtap up, or set LLMTAP_NATS_URL")
     assert "secret" not in log
 
 
@@ -74,7 +74,7 @@ def test_exit_before_the_first_connection(provider: Provider) -> None:
     assert code == 0
     assert log == (
         f"llmtap: 3 exchanges discarded at exit, NATS at {url} has not stored them: "
-        "no connection within 0.05 s; fix: start llmtap up, or set LLMTAP_NATS_URL\n"
+        "no connection within 0.05 s; fix: run llmtap up, or set LLMTAP_NATS_URL\n"
     )
 
 
@@ -118,7 +118,7 @@ def test_texts(caplog: pytest.LogCaptureFixture) -> None:
     r.denied(Exception("nats: permissions violation for publish to x"))
     r.failed(asyncio.TimeoutError(), True, 100)
     r.lost(Unsent(1, 0), 0, 1)
-    assert "timed out; fix: start llmtap up" in caplog.messages[0]
+    assert "timed out; fix: run llmtap up" in caplog.messages[0]
     for m in caplog.messages[1:]:
         assert "permissions violation for publish to x; fix: permit the user to publish to llmtap.v1.*.svc.*" in m
     assert "llmtap: 1 exchange discarded" in caplog.messages[2]

@@ -180,11 +180,11 @@ func TestUnreachableNATS(t *testing.T) {
 		}
 		free := newNATS(t)
 		refused := strings.TrimPrefix(free.url(), "nats://agent:agent@")
-		f("refused", "nats://agent:hunter2@"+refused, "nats://"+refused, "refused", "start llmtap up")
+		f("refused", "nats://agent:hunter2@"+refused, "nats://"+refused, "refused", "run llmtap up")
 		f("wrong password", "nats://agent:hunter2@"+address, "nats://"+address, "authorization violation", "LLMTAP_NATS_URL")
 		f("no credentials", address, "nats://"+address, "authorization violation", "LLMTAP_NATS_URL")
 		f("TLS", "tls://agent:agent@"+address, "tls://"+address, "uses TLS")
-		f("no stream", strings.Replace(empty.url(), "agent:agent", "admin:admin", 1), "stream", "start llmtap up")
+		f("no stream", strings.Replace(empty.url(), "agent:agent", "admin:admin", 1), "stream", "run llmtap up")
 		f("denied", strings.Replace(up.url(), "agent:agent", "other:other", 1), "permissions violation", "llmtap.v1.*.svc.*")
 	})
 }
