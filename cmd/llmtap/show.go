@@ -15,7 +15,7 @@ var showCommand = &command.Command{
 	Short: "Show a stored exchange or conversation, with its faults marked",
 	Long: `An exchange is shown with its messages, parameters, answer, cause and findings; a
 conversation with the messages that each exchange added. Below a finding, lines
-with - are what the model said, lines with + what the request holds in its place.
+marked - show what the model said, lines marked + what the request contains instead.
 A unique prefix of at least 8 characters is enough as ID.
 
 --tool shows the calls of a tool with their arguments and replies.

@@ -2,7 +2,7 @@
 -- group Failures
 -- since 1 hour
 -- param cause = : count only failures with this cause
--- param by = : only by this attribute, or user
+-- param by = : list only the values of this attribute, or of user
 -- At most 10 values of each attribute. others_percent is the share of failed calls of everyone else. SDK retries and calls cancelled by the agent are not counted.
 WITH
     failed AND {filter exchanges ONLY status} AND ({cause:String} = '' OR cause = {cause:String}) AS hit,

@@ -212,7 +212,7 @@ func (c *checker) checkProcess(ctx context.Context) {
 		if url := config.LocalURL(c.cfg.Listen); connect.Answers(ctx, url) {
 			other = "; another llmtap answers at " + url
 		}
-		c.fail("collector", "llmtap up, or run llmtap doctor with --config or --data-dir of the running process, as its user",
+		c.fail("collector", "run llmtap up, or run llmtap doctor as the user of the running process, with its --config or --data-dir",
 			"llmtap is not running on %s, so its embedded %s cannot be checked%s", c.cfg.DataDir, c.embedded(), other)
 		return
 	case !c.running:

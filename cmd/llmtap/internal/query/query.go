@@ -20,7 +20,7 @@ import (
 )
 
 // Times is the help text for time parameters.
-const Times = "A time is a duration before now, such as 15 minutes, 2h or 7d, or a time in the local zone (UTC with --utc), such as 2026-11-20 or '2026-11-20 09:30'. 2026-11-20T09:30:00Z names its zone."
+const Times = "A time is a duration before now (15 minutes, 2h, 7d), a local time (2026-11-20, '2026-11-20 09:30'; UTC with --utc), or a time with a zone (2026-11-20T09:30:00Z)."
 
 // A Query is the query selected by a command line. If no query is selected, SQL is empty.
 type Query struct {

@@ -26,7 +26,7 @@ type Comparison struct {
 
 	request []records.Message
 	fault   int  // index of the message with the finding; -1 for none
-	twice   bool // the request holds the same call more than once
+	twice   bool // the request contains the same call more than once
 }
 
 // A Place is a message of an answer or of a request.
@@ -81,7 +81,7 @@ func compare(f *Finding, exchange string, said []Place, request []records.Messag
 	return c
 }
 
-// changes returns the diff of the two sides. If the request holds a call twice, only the best copy is compared, and the other
+// changes returns the diff of the two sides. If the request contains a call twice, only the best copy is compared, and the other
 // is added.
 func (c *Comparison) changes() []change {
 	if len(c.Said) != 1 || len(c.Sent) < 2 || !c.twice {

@@ -110,7 +110,7 @@ func scalar(v any) string {
 // blank reports whether a field has no value, like members that an SDK adds to every answer.
 func (f *field) blank() bool { return f.value == "null" || f.value == "[]" }
 
-// diff compares the fields of what the model said with those of what the request holds. Blank fields that only the answer
+// diff compares the fields of what the model said with those of what the request contains. Blank fields that only the answer
 // has are omitted, and so are the fields that no history repeats.
 func diff(said, sent []field) []change {
 	said = slices.DeleteFunc(said, func(f field) bool {

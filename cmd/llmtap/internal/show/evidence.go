@@ -87,7 +87,7 @@ func (v *view) again(text string) bool {
 	return was
 }
 
-// comparison writes the diff of what the model said and what the request holds, and the calls with their replies.
+// comparison writes the diff of what the model said and what the request contains, and the calls with their replies.
 func (v *view) comparison(indent int, f *Finding, c *Comparison) {
 	changes := c.changes()
 	said, sent := place(c.Said), place(c.Sent)
@@ -95,9 +95,9 @@ func (v *view) comparison(indent int, f *Finding, c *Comparison) {
 	switch {
 	case len(c.Said) == 0 && len(c.Sent) == 0:
 	case v.again(said + " -> " + sent):
-		v.mark(indent, ' ', "what the model said and what the request holds: see above")
+		v.mark(indent, ' ', "what the model said and what the request contains: see above")
 	case len(c.Said) == 0:
-		v.mark(indent, ' ', "the request holds: "+sent)
+		v.mark(indent, ' ', "the request contains: "+sent)
 		for i := range changes {
 			changes[i].mark = ' '
 		}
@@ -106,7 +106,7 @@ func (v *view) comparison(indent int, f *Finding, c *Comparison) {
 		v.mark(indent, ' ', "the model said: "+said+", which the request names by its id")
 	case len(c.Sent) == 0:
 		v.mark(indent, '-', "the model said: "+said)
-		v.mark(indent, '+', "the request holds no copy of it")
+		v.mark(indent, '+', "the request contains no copy of it")
 		v.diff(indent, changes)
 	case !differs(changes):
 		v.mark(indent, ' ', fmt.Sprintf("%s: what the model said, unchanged (%s)", sent, said))
@@ -114,10 +114,10 @@ func (v *view) comparison(indent int, f *Finding, c *Comparison) {
 			v.diff(indent, changes)
 		}
 	case v.Width >= sideBySide && !v.Unbroken:
-		v.columns(indent, "the model said: "+said, "the request holds: "+sent, changes)
+		v.columns(indent, "the model said: "+said, "the request contains: "+sent, changes)
 	default:
 		v.mark(indent, '-', "the model said: "+said)
-		v.mark(indent, '+', "the request holds: "+sent)
+		v.mark(indent, '+', "the request contains: "+sent)
 		v.diff(indent, changes)
 	}
 	v.faultyArguments(indent, c)
