@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -105,14 +106,17 @@ func startNATS(t testing.TB, dir string, port int, maxPayload ...int) *natsd {
 
 func agentURL(port int) string { return fmt.Sprintf("nats://agent:agent@127.0.0.1:%d", port) }
 
-// freePort returns an unused port.
+// freePort returns an unused port below those that the system assigns, so that no connection takes it.
 func freePort(t testing.TB) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := 10_000 + rand.N(20_000)
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
 }
 
 // events reads and decodes all messages of the stream.
