@@ -142,7 +142,7 @@ func (t *Turn) add(known branches, before *Turn, full bool) {
 
 // describe reads the new messages and the answers.
 func (c *Conversation) describe(ctx context.Context, q rows.Querier) error {
-	places, answers := map[string][]*New{}, map[string]*Turn{}
+	places, answers := map[string][]*New{}, map[string][]*Turn{} // by content: equal messages and answers are stored once
 	var messageIDs, answerIDs []string
 	for _, t := range c.Exchanges {
 		for i := range t.New {
@@ -157,8 +157,10 @@ func (c *Conversation) describe(ctx context.Context, q rows.Querier) error {
 			places[id] = append(places[id], n)
 		}
 		if t.answer != "" {
-			answers[t.answer] = t
-			answerIDs = append(answerIDs, t.answer)
+			if answers[t.answer] == nil {
+				answerIDs = append(answerIDs, t.answer)
+			}
+			answers[t.answer] = append(answers[t.answer], t)
 		}
 	}
 	if err := readContents(ctx, q, messageIDs, maxDescribed, func(id, body string) {
@@ -172,8 +174,10 @@ func (c *Conversation) describe(ctx context.Context, q rows.Querier) error {
 		return err
 	}
 	if err := readContents(ctx, q, answerIDs, maxAnswer, func(id, body string) {
-		if t := answers[id]; len(body) < maxAnswer {
-			t.Answer = records.Answer(wire.Dialect(t.Dialect), []byte(body))
+		for _, t := range answers[id] {
+			if len(body) < maxAnswer {
+				t.Answer = records.Answer(wire.Dialect(t.Dialect), []byte(body))
+			}
 		}
 	}); err != nil {
 		return err

@@ -76,18 +76,21 @@ func (s Store) readTexts(ctx context.Context, calls []ToolCall, conversation str
 	if err != nil {
 		return err
 	}
-	answers, lead := map[string]rows.Row{}, map[string]int{}
+	answers, lead := map[string][]rows.Row{}, map[string]int{} // equal answers are stored once
 	var ids []string
 	for _, r := range found {
 		lead[r.Text("exchange_id")] = r.Int("lead")
 		if id := r.Text("answer"); id != "" {
-			answers[id] = r
+			answers[id] = append(answers[id], r)
 			ids = append(ids, id)
 		}
 	}
-	if err := readContents(ctx, s.Q, ids, 0, func(id, body string) {
-		for _, m := range records.Answer(wire.Dialect(answers[id].Text("dialect")), []byte(body)) {
-			setArguments(calls, answers[id].Text("exchange_id"), m)
+	slices.Sort(ids)
+	if err := readContents(ctx, s.Q, slices.Compact(ids), 0, func(id, body string) {
+		for _, r := range answers[id] {
+			for _, m := range records.Answer(wire.Dialect(r.Text("dialect")), []byte(body)) {
+				setArguments(calls, r.Text("exchange_id"), m)
+			}
 		}
 	}); err != nil {
 		return err
