@@ -115,7 +115,8 @@ func TestForKeepFiringForAndTemplates(t *testing.T) {
 	})
 }
 
-// While the collector was down it did not see calls; that is no silence of the services. A silence that it saw is one.
+// An outage of the collector, during which it sees no calls, does not count as silence of the services. A silence that it
+// observed does.
 func TestOutageIsNoSilence(t *testing.T) {
 	f := func(name string, seen bool, silence time.Duration, want ...string) {
 		t.Helper()

@@ -103,7 +103,7 @@ func (l *errorLog) Notify(ctx context.Context, g alerts.Group) error {
 	return err
 }
 
-// After an outage of the collector the restored Watchdog is no error, and heartbeats begin with the evaluations. An engine
+// After an outage of the collector, the restored Watchdog is not an error, and heartbeats begin with the evaluations. An engine
 // that does not evaluate after its start is an error that counts from the start.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -193,8 +193,8 @@ func (r *Rule) Instance(kv map[string]string) *Instance {
 	return &Instance{Rule: r, Labels: kv, series: series}
 }
 
-// Required returns the value that a label has in every series of the evidence of inst, "" if they lack it. ok is false if
-// they may have different values.
+// Required returns the value that a label has in every series of the evidence of inst, or "" if the series lack the label. ok is
+// false if the series may have different values.
 func (inst *Instance) Required(label string) (value string, ok bool) {
 	value, ok = inst.series[label]
 	return value, ok || slices.Contains(inst.Rule.grouping, label)

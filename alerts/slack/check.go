@@ -53,8 +53,8 @@ func (n *Notifier) checkChannel(ctx context.Context, scopes []string) (note stri
 	if _, ok := errors.AsType[slack.SlackErrorResponse](err); !ok {
 		return "", n.checkError(action, "conversations.info", err)
 	}
-	// The token has no scope to read channels. chat.getPermalink requires none: the error message_not_found proves that the
-	// channel exists.
+	// The channel does not exist, or the token has no scope to read it. chat.getPermalink requires no scope, and returns
+	// message_not_found only if the channel exists.
 	_, err = n.api.GetPermalinkContext(ctx, &slack.PermalinkParameters{Channel: n.channel, Ts: "1.000000"})
 	if refused, ok := errors.AsType[slack.SlackErrorResponse](err); err == nil || ok && refused.Err == "message_not_found" {
 		return "", nil

@@ -19,7 +19,7 @@ const (
 	nobody = 65534 // user id of the commands
 )
 
-// A user who may not read the data directory or the configuration is told so, and whose they are.
+// A command of a user without permission to read the data directory or the configuration reports this and the owner.
 func TestOtherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("SKIPPED, requires root; see TestDenied in internal/config")

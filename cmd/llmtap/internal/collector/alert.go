@@ -116,7 +116,7 @@ func (a *alertRole) run(ctx context.Context) error {
 	g.Go(func() error { return a.notify(all) })
 	g.Go(func() error { return a.monitor.run(all, a.health, a.interval) })
 	g.Go(func() error { return a.readTallies(all) })
-	if err := g.Wait(); ctx.Err() == nil { // ctx, because all always ends
+	if err := g.Wait(); ctx.Err() == nil { // Wait has canceled all, so only ctx tells whether the role was stopped
 		return err
 	}
 	return nil

@@ -137,7 +137,7 @@ func TestHealth(t *testing.T) {
 	}, "critical EventsLost")
 }
 
-// A restart after an outage of the collector is no fault: the tallies that it reads first are as old as the outage, and the
+// A restart after an outage of the collector is not a failure: the tallies that it reads first are as old as the outage, and the
 // clock of the NATS server may be ahead.
 func TestHealthAfterOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -48,7 +48,7 @@ func (c *Collector) newNATS(ctx context.Context) (err error) {
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		c.onClose(func() {
-			cancel() // a start that lasts
+			cancel() // ends a start that is still in progress
 			c.server.Shutdown()
 		})
 		c.nats.URL, c.nats.Token, c.nats.TokenFile = c.server.URL(), cfg.Token, cfg.TokenFile

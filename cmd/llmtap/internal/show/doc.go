@@ -10,7 +10,7 @@ Package show reassembles stored exchanges and conversations.
 ClickHouse stores only the new messages of a request (analyzer.HistoryEntry, analyzer.Content). One query reads the history of
 the conversation; this package follows its branches. Missing lists what is not stored.
 
-For a finding, a Comparison sets the answer of the model against the message in its place in the request: its fields as a diff,
+For a finding, a Comparison compares the answer of the model with the message in its place in the request: its fields as a diff,
 and the calls with their replies. The answer is found by the call ids in table tool_calls; without ids it is the answer to the
 last request that ends before the message.
 
