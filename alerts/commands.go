@@ -58,7 +58,10 @@ func (x Access) Commands(a *Alert) []string {
 			query = []string{"query", "finding_examples", "--rule", rules[0]}
 		}
 	}
-	filters := []string{"service", "stage", "environment", "provider", "model"}
+	filters := []string{"service", "stage", "environment"}
+	if query[1] != "open_tool_calls" { // tool calls are stored without their model
+		filters = append(filters, "provider", "model")
+	}
 	if query[1] == "causes" {
 		filters = append(filters, "cause")
 	}

@@ -65,7 +65,7 @@ func TestProviderMessage(t *testing.T) {
 func TestCommands(t *testing.T) {
 	conversation, stage := `it's $HOME "a" \n *; rm -rf / # &`, "plan & <act>"
 	a := Alert{
-		Labels: map[string]string{"service": "shop", "stage": stage, "environment": "prod"}, StartsAt: time.Date(2026, 11, 21, 9, 21, 5, 0, time.UTC),
+		Labels: map[string]string{"service": "shop", "stage": stage, "environment": "prod", "model": "m"}, StartsAt: time.Date(2026, 11, 21, 9, 21, 5, 0, time.UTC),
 		Evidence: Evidence{
 			Window: 10 * time.Minute, Failed: 6, Rules: []string{"missing_tool_reply", "reply_never_arrived"},
 			Example: &analyzer.Example{Exchange: "0193-1", Conversation: conversation},
