@@ -205,7 +205,7 @@ func (c *checker) checkProcess(ctx context.Context) {
 	denied, isDenied := errors.AsType[*config.PermissionError](err)
 	switch {
 	case isDenied:
-		c.fail("collector", "llmtap doctor as the user that runs llmtap", "%v", denied)
+		c.fail("collector", "run llmtap doctor as the user that runs llmtap", "%v", denied)
 		return
 	case !c.running && c.embedded() != "":
 		other := ""
