@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import inspect
 import os
-import signal
 import threading
 import uuid
 from multiprocessing import util
@@ -19,8 +18,6 @@ from ._hook import Hook, Stats
 from ._patch import Patches, hook_of, set_hook
 
 _lock = threading.RLock()  # guards starting and closing the hook; reentrant, because a signal handler may close it
-_closing = False  # the hook is being closed
-_terminated = False  # SIGTERM arrived meanwhile
 _patches = Patches()
 _CLIENTS: dict[str, Callable[[Patches], None]] = {
     "httpx": lambda patches: _httpx.patch(patches, "httpx"),
@@ -98,30 +95,6 @@ def instrument(
         # A worker of multiprocessing exits without atexit, and clears its finalizers just before the after-fork functions run.
         _close_with_worker(_patches)
         util.register_after_fork(_patches, _close_with_worker)
-        _catch_sigterm()
-
-
-def _catch_sigterm() -> None:
-    """Publishes pending events before SIGTERM ends the process, unless the program handles SIGTERM itself."""
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _terminate)
-
-
-def _release_sigterm() -> None:
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is _terminate:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _terminate(signum: int, _: object) -> None:
-    global _terminated
-    if _closing:
-        _terminated = True  # when the hook is closed
-        return
-    try:
-        uninstrument()
-    finally:
-        signal.signal(signum, signal.SIG_DFL)
-        os.kill(os.getpid(), signum)
 
 
 def _close_with_worker(_: object) -> None:
@@ -130,21 +103,12 @@ def _close_with_worker(_: object) -> None:
 
 def uninstrument() -> None:
     """Stops recording. Publishes pending events, as at the exit of the process, and restores the clients."""
-    global _closing
     with _lock:
         hook = hook_of()
         _patches.undo()
         set_hook(None)
-    if hook is None:
-        return
-    _closing = True
-    try:
+    if hook is not None:
         hook.close()
-    finally:
-        _closing = False
-        if _terminated:
-            os.kill(os.getpid(), signal.SIGTERM)
-        _release_sigterm()
 
 
 def flush(timeout: float = DEFAULT_FLUSH_TIMEOUT) -> bool:
@@ -222,8 +186,8 @@ def _guarded(publish: Callable[[Hook], None]) -> None:
 
 
 def _forked() -> None:
-    global _lock, _closing, _terminated
-    _lock, _closing, _terminated = threading.RLock(), False, False
+    global _lock
+    _lock = threading.RLock()
     hook = hook_of()
     if hook is not None:
         hook.forked()
