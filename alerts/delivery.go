@@ -252,7 +252,8 @@ func (d *dispatcher) complete(i int, n *notification, err error, now time.Time) 
 	return "retried"
 }
 
-// settle closes o once none of its alerts fires and every receiver has been sent, or has rejected, its latest news.
+// settle closes o once none of its alerts fires or may relapse, and every receiver has been sent, or has rejected, its
+// latest news.
 func (g *groups) settle(o *openGroup) {
 	sent, rejected := true, false
 	for i := range o.sent {
@@ -265,7 +266,7 @@ func (g *groups) settle(o *openGroup) {
 	if sent != o.settled {
 		o.settled, o.dirty = sent, true
 	}
-	if !o.firing() && (sent || rejected) {
+	if !o.firing() && (sent || rejected) && !o.mayRelapse(time.Unix(g.evaluated, 0)) {
 		delete(g.open, o.key)
 	}
 }

@@ -53,6 +53,12 @@
 // therefore sent first, then material changes, then numbers, which have their own rate limit. For the same reason,
 // intents of groups with news are stored first.
 //
+// # Why a resolved group stays open for a while
+//
+// An alert ends 5 minutes after the last failure. Failures in bursts, 7 minutes apart, would page for each burst. An alert
+// that fires again within the window of its rule therefore continues its group: the same message is updated and its thread
+// gets a reply, without the urgency of a new alert.
+//
 // # Why a changed rule file needs no restart
 //
 // The states of rules are separate from the samples, so Reload only replaces the rules: an unchanged rule keeps its

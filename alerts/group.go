@@ -60,6 +60,17 @@ func (g *openGroup) find(key string) *trackedAlert {
 	return nil
 }
 
+// recent reports whether a was resolved less than the window of its rule before ts. If it fires again, that is a relapse:
+// news of the same incident. Otherwise failures in bursts, each after the end of the previous alert, would page every time.
+func (a *trackedAlert) recent(ts time.Time) bool {
+	return a.State == Resolved && ts.Sub(a.EndsAt) < a.Evidence.Window
+}
+
+// mayRelapse reports whether an alert of g was resolved recently.
+func (g *openGroup) mayRelapse(ts time.Time) bool {
+	return slices.ContainsFunc(g.alerts, func(a *trackedAlert) bool { return a.recent(ts) })
+}
+
 // addNews records a material change.
 func (g *openGroup) addNews() {
 	g.version++
@@ -96,7 +107,8 @@ func (g *openGroup) add(a *trackedAlert, ts time.Time) bool {
 	}
 	worse := a.State == Firing && !slices.ContainsFunc(g.alerts, func(b *trackedAlert) bool {
 		// An alert that this one inhibits was resolved at ts.
-		return (b.State == Firing || b.EndsAt.Equal(ts)) && rank(b.Severity()) >= rank(a.Severity())
+		same := b.State == Firing || b.EndsAt.Equal(ts) || b.Series() == a.Series() && b.recent(ts)
+		return same && rank(b.Severity()) >= rank(a.Severity())
 	})
 	g.alerts = append(g.alerts, a)
 	g.addNews()
