@@ -103,7 +103,7 @@ func TestReceiverChecksInstant(t *testing.T) {
 		r := Receiver{Kind: "test", Receiver: alerts.Receiver{Check: func(context.Context) (string, error) { return "", nil }}}
 		c := &receiverChecks{
 			receivers: []Receiver{r, r, r}, failures: make([]error, 3), logger: slog.New(slog.DiscardHandler), done: make(chan struct{}),
-			works: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "works"}, []string{"receiver", "destination"}),
+			works: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "works", Help: "Whether the receiver works."}, []string{"receiver", "destination"}),
 			retry: func() backoff.BackOff { return backoff.NewConstantBackOff(time.Millisecond) },
 		}
 		if err := c.run(t.Context()); err != nil {
