@@ -38,27 +38,31 @@ func (p *Pairing) reset(r *facts.Request, t wire.Target, chain *Chain) {
 	}
 	p.close(len(r.Messages))
 
-	// A reply without an open group and without an earlier call may answer a later call.
-	for i := range p.Replies {
-		rep := &p.Replies[i]
-		if rep.Status == ReplyOrphan {
-			if rep.Call = p.find(rep.ID); p.scheme.Names && rep.Call >= 0 && p.Calls[rep.Call].Reply >= 0 {
-				rep.Call = -1 // the call has its own reply
-			}
-			if rep.Call >= 0 {
-				rep.Status = ReplyBeforeCall
-				p.elsewhere(rep.Call, i)
-			}
-		}
-	}
 	if chain != nil {
 		p.chain(chain)
+	}
+	for i := range p.Replies {
+		if rep := &p.Replies[i]; rep.Status == ReplyOrphan || rep.Status == ReplyUnknown && !p.scheme.Names {
+			p.early(i, rep)
+		}
 	}
 	for i := range p.Replies {
 		p.counts[p.Replies[i].Status]++
 	}
 	if p.Unknown {
 		p.counts = [replyStatuses]int{}
+	}
+}
+
+// early matches reply i, which no earlier call has, to a call that follows later. That also applies inside an open group, unless
+// replies name functions: then a reply with another name already counts for the group.
+func (p *Pairing) early(i int, rep *Reply) {
+	if rep.Call = p.find(rep.ID); p.scheme.Names && rep.Call >= 0 && p.Calls[rep.Call].Reply >= 0 {
+		rep.Call = -1 // the call has its own reply
+	}
+	if rep.Call >= 0 {
+		rep.Status = ReplyBeforeCall
+		p.elsewhere(rep.Call, i)
 	}
 }
 

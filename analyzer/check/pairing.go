@@ -18,8 +18,8 @@ const (
 	ReplyMatched                       // the reply answers an open call of its own group
 	ReplyDuplicate                     // the call is in the reply's own group, and every call with that id is already answered
 	ReplyLate                          // the call is in an earlier, closed group
-	ReplyUnknown                       // a group is open, but no earlier call has the reply's id
-	ReplyBeforeCall                    // no group is open, and the call follows later
+	ReplyBeforeCall                    // the call follows later
+	ReplyUnknown                       // a group is open, but no call of the request has the reply's id
 	ReplyOrphan                        // no group is open, and no call of the request has the reply's id
 	replyStatuses
 )

@@ -76,8 +76,10 @@ func TestPairing(t *testing.T) {
 	// a reply to an earlier turn is late, not unknown, also inside an open group
 	f(history(u, a("1"), re("1"), a("2"), re("1"), re("2")), "2 ok, 4 late, 5 ok, ", 0)
 	f(history(u, a("1"), u, re("1")), "3 late, ", 1)
-	// inside an open group an id that comes later is unknown, outside it is before its call
-	f(history(u, a("1"), re("2"), a("2"), re("2")), "2 unknown, 4 ok, ", 1)
+	// an id that is called only later is before its call, also inside an open group
+	f(history(u, a("1"), re("2"), a("2"), re("2")), "2 before call, 4 ok, ", 1)
+	f(history(u, a("1"), re("1"), re("2"), a("2")), "2 ok, 3 before call, ", 1)
+	f(history(u, a("1"), re("2"), re("1"), a("2"), u), "2 before call, 3 ok, ", 1)
 	f(history(u, re("2"), a("2"), re("2")), "1 before call, 3 ok, ", 0)
 	// orphans
 	f(history(re("1")), "0 orphan, ", 0)

@@ -14,9 +14,10 @@ var UnknownToolCallID = &check.Rule{
 
 The reply is in the right place, but its tool_call_id is none of the ids in tool_calls, so the provider cannot match it
 to a call: 400. Usual causes: the id is regenerated, cut or cleaned on one side only; a gateway renames ids; the
-result was stored in the place of the id. In Gemini's own API the name of the function takes the place of the id. Copy the id
-from the answer, byte for byte.`,
-	Fix: "Copy the id of the model's call unchanged into its reply.",
+result was stored in the place of the id; the assistant message with the call was never saved, so that its reply follows
+the previous turn's. In Gemini's own API the name of the function takes the place of the id. Save every assistant message
+with calls before its replies, and copy the id from the answer, byte for byte.`,
+	Fix: "Save the assistant message that made the call before its reply, with the same id in both.",
 	// That DeepSeek checks this is only inferred. Gemini, and Mistral's validators before version 13, count replies and do not
 	// compare ids.
 	Severity: compareIDs.reject,
