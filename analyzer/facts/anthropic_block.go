@@ -13,7 +13,8 @@ const (
 	anthropicRedacted
 	anthropicToolUse
 	anthropicToolResult
-	anthropicMoreTools // a block that declares tools between the messages
+	anthropicMoreTools  // a block that declares tools between the messages
+	anthropicCompaction // the provider's summary of the history before it
 )
 
 func anthropicTypeOf(name []byte) anthropicType {
@@ -32,8 +33,10 @@ func anthropicTypeOf(name []byte) anthropicType {
 		return anthropicToolUse
 	case "tool_result":
 		return anthropicToolResult
-	case "tool_addition", "compaction":
+	case "tool_addition":
 		return anthropicMoreTools
+	case "compaction":
+		return anthropicCompaction
 	}
 	return anthropicOther
 }
@@ -115,15 +118,16 @@ var anthropicSchema = [...]struct {
 	part Parts
 	keys anthropicKeys
 }{
-	anthropicBad:       {part: PartBad},
-	anthropicOther:     {part: PartOther},
-	anthropicMoreTools: {part: PartOther},
-	anthropicTextBlock: {PartText, anthropicKeyText | anthropicKeyCitations},
-	anthropicImage:     {PartImage, anthropicKeySource | anthropicKeyTransformations},
-	anthropicDocument:  {PartFile, anthropicKeySource | anthropicKeyContext | anthropicKeyTitle | anthropicKeyCitations},
-	anthropicThinking:  {PartReasoning, anthropicKeyThinking | anthropicKeySignature},
-	anthropicRedacted:  {PartReasoning, anthropicKeyData},
-	anthropicToolUse:   {PartCall, anthropicKeyID | anthropicKeyName | anthropicKeyInput | anthropicKeyCaller | anthropicKeyToolset},
+	anthropicBad:        {part: PartBad},
+	anthropicOther:      {part: PartOther},
+	anthropicMoreTools:  {part: PartOther},
+	anthropicCompaction: {part: PartOther},
+	anthropicTextBlock:  {PartText, anthropicKeyText | anthropicKeyCitations},
+	anthropicImage:      {PartImage, anthropicKeySource | anthropicKeyTransformations},
+	anthropicDocument:   {PartFile, anthropicKeySource | anthropicKeyContext | anthropicKeyTitle | anthropicKeyCitations},
+	anthropicThinking:   {PartReasoning, anthropicKeyThinking | anthropicKeySignature},
+	anthropicRedacted:   {PartReasoning, anthropicKeyData},
+	anthropicToolUse:    {PartCall, anthropicKeyID | anthropicKeyName | anthropicKeyInput | anthropicKeyCaller | anthropicKeyToolset},
 	anthropicToolResult: {
 		PartReply, anthropicKeyToolUseID | anthropicKeyContent | anthropicKeyIsError | anthropicKeyToolset,
 	},

@@ -37,6 +37,15 @@ func refAnthropic(b []byte) Request {
 		}
 	}
 	f.OpenTools = f.OpenTools || n.get("mcp_servers").kind == Array
+	for i, k := range n.keys { // duplicates count, too
+		if k == "thread" {
+			id := n.elems[i].get("previous_message_id")
+			f.Stored = f.Stored || id.kind == String && id.text != ""
+		}
+	}
+	f.Threaded = n.get("thread").kind == Object
+	f.PreviousResponse = n.get("thread").get("previous_message_id").bytes()
+	f.Compacts = n.get("compaction").kind == Object
 	choice := n.get("tool_choice")
 	f.ToolChoice = choice.kind
 	if choice.get("type").kind == String && choice.get("type").text == "tool" {
@@ -140,6 +149,7 @@ func refAnthropicMessages(b []byte, n node) Request {
 					}
 					foreign = append(foreign, refAnthropicForeign(p)...)
 					f.OpenTools = f.OpenTools || p.get("type").text == "tool_addition" || p.get("type").text == "compaction"
+					f.Stored = f.Stored || p.get("type").text == "compaction"
 				}
 			default:
 				foreign = append(foreign, refForeign{k, v.kind == Null || v.kind == Bool && !v.truth})

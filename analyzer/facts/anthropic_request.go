@@ -24,6 +24,12 @@ func (f *Request) anthropic(s *scanner) {
 			f.anthropicChoice(s)
 		case "thinking":
 			f.thinking(s)
+		case "thread":
+			f.Threaded = s.kind() == Object
+			f.PreviousResponse = s.member("previous_message_id")
+			f.Stored = f.Stored || len(f.PreviousResponse) > 0
+		case "compaction":
+			f.Compacts = s.skip() == Object
 		default:
 			s.skip()
 		}
@@ -142,6 +148,8 @@ func (f *Request) anthropicPart(s *scanner, m *Message, b *anthropicBlock, t *te
 		}
 	case anthropicMoreTools:
 		f.OpenTools = true
+	case anthropicCompaction: // replaces the blocks before it, and may declare tools
+		f.Stored, f.OpenTools = true, true
 	case anthropicBad, anthropicOther, anthropicImage, anthropicDocument:
 	}
 	if b.keys&anthropicKeyCache != 0 {

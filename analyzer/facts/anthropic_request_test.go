@@ -29,6 +29,8 @@ var anthropicSeeds = []string{
 	`{"messages":[{"role":"user","content":[{"type":"image","source":{}},{"type":"document","source":{},"title":"t","context":"c","citations":{}},{"type":"video"},{"type":1},{},"s",null,{"type":"server_tool_use","id":"i","name":"n","input":{}},{"type":"web_search_tool_result","tool_use_id":"i","content":[{"type":"web_search_result"}]},{"type":"tool_addition"}]}]}`,
 	`{"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":"{\"a\":1}","text":"x","partial_json":null},{"type":"text","text":"a","id":null,"index":false,"cache_control":{}}],"id":"msg","usage":null,"cache_control":null}]}`,
 	`{"messages":[{"role":"assistant","content":[{"type":"tool_use","id":1,"name":null,"input":[]},{"type":"tool_use","type":"text","text":1},{"type":"text","type":"tool_use","input":1,"input":{}}],"content":"last"}]}`,
+	`{"messages":[{"role":"assistant","content":[{"type":"compaction","content":"s","signature":"c2ln"},{"type":"text","text":"a"}]}],"compaction":{"type":"summarize"},"thread":{"type":"continue","previous_message_id":"ms\u0067_1"}}`,
+	`{"thread":{"type":"create","previous_message_id":null},"messages":[{"role":"user","content":[{"type":"compaction","type":"text","text":"b"}]}],"compaction":null,"compaction":true}`,
 	`{"messages":[{"role":"x","content":null},{"role":null,"content":{"a":1}},{"role":"system","content":""},{"r\u006fle":"us\u0065r","conten\u0074":5},null,"x",[1],{}]}`,
 	`{"messages":[{"role":"x"}],"messages":[{"role":"assistant","content":"~12:0123456789abcdef"}],"model":"\u006d","anthropic_version":"bedrock-2023-05-31"}`,
 	`{"messages":[{"role":"user","content":[{"type":"text","text":"~0:0123456789abcdef"},{"type":"tool_result","content":"~5:0123456789abcdef","content":[]}],"clear_at":"x","output_config":{}}]}`,
@@ -140,6 +142,7 @@ func TestAnthropicFields(t *testing.T) {
 	check(`{"role":"user","a":null,"b":1}`, FieldUnknown, 0, "a")
 	check(`{"role":"user","b":1,"a":null}`, FieldUnknown, 0, "b")
 	check(content(`{"type":"text","text":"a","citations":null,"cache_control":{"type":"ephemeral"}}`), FieldCacheControl, 0, "")
+	check(content(`{"type":"compaction","content":"s","encrypted_content":"e","signature":"g","tool_changes":[]}`), 0, 0, "")
 	check(content(`{"type":"text","text":"a","parsed_output":null}`), FieldUnknown, FieldUnknown, "parsed_output")
 	check(content(`{"type":"tool_use","id":"t","name":"f","input":{},"caller":{"type":"direct"},"toolset_name":"x"}`), 0, 0, "")
 	check(content(`{"x":1,"text":"a","type":"tool_use","id":"t","name":"f","input":{}}`), FieldUnknown, 0, "x")
@@ -179,6 +182,9 @@ func TestAnthropicRequest(t *testing.T) {
 	})
 	check(`{"mcp_servers":[{"name":"m"}]}`, Request{OpenTools: true})
 	check(`{"tools":null,"mcp_servers":null}`, Request{})
+	check(`{"thread":{"type":"create"},"compaction":null}`, Request{Threaded: true})
+	check(`{"thread":{"type":"continue","previous_message_id":"msg_1"}}`, Request{Threaded: true, Stored: true, PreviousResponse: []byte("msg_1")})
+	check(`{"thread":null,"compaction":{"type":"summarize"}}`, Request{Compacts: true})
 }
 
 func TestAnthropicRequestErrors(t *testing.T) {

@@ -210,9 +210,11 @@ type Request struct {
 	ToolChoice, ParallelCalls Kind     // kinds of tool_choice and parallel_tool_calls
 	Functions                 Kind     // kind of the legacy member functions, else of function_call
 
-	PreviousResponse []byte // previous_response_id; valid as long as Call.ID
+	PreviousResponse []byte // previous_response_id or thread.previous_message_id; valid as long as Call.ID
 	Unstored         bool   // store is false, so the provider stores no items of the answer
-	Stored           bool   // the provider stores a part of the history (previous_response_id, conversation, item references)
+	Stored           bool   // the provider stores or has summarized a part of the history (previous_response_id, item references, compaction)
+	Threaded         bool   // the provider stores the conversation of a Messages request under the id of each answer
+	Compacts         bool   // the request asks for a summary of its history instead of an answer
 
 	MessagesKind Kind
 	Messages     []Message

@@ -41,12 +41,15 @@ func lastMessageSeverity(t wire.Target) check.Severity {
 
 func lastMessageRole(p *check.Pass) {
 	n := len(p.Request.Messages)
-	if n == 0 || p.Request.Dropped > 0 || p.Target.Dialect == wire.OpenAIResponses {
+	if n == 0 || p.Request.Dropped > 0 || p.Request.Compacts || p.Target.Dialect == wire.OpenAIResponses {
 		return
 	}
 	m := &p.Request.Messages[n-1]
 	if m.Role != facts.RoleAssistant || m.Fields&^m.NullFields&facts.FieldPrefix != 0 || acceptsPrefill(p) {
 		return
+	}
+	if p.Target.Dialect == wire.Anthropic && m.Parts&facts.PartOther != 0 {
+		return // an answer that stopped with pause_turn or compaction is sent back for the model to continue it
 	}
 	severity := lastMessageSeverity(p.Target)
 	if p.Target.Dialect == wire.Bedrock && !followsReplies(p, n-1) {

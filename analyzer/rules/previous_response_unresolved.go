@@ -12,7 +12,7 @@ var PreviousResponseUnresolved = &check.Rule{
 	Cause: "previous_response_unresolved",
 	Doc: `previous_response_id whose calls are not answered, or are sent again
 
-The named answer, with all before it, is the history: the input must answer each of its calls, "No tool output found for
+The named answer (thread.previous_message_id in Anthropic's message threads), with all before it, is the history: the input must answer each of its calls, "No tool output found for
 function call call_…", and must not repeat what is there already, "Duplicate item found". Usual causes: a tool failed and
 nothing was sent for it; the whole history is sent on top of the chain. Send only new items: an output for every call,
 and the user's message.`,
@@ -38,15 +38,27 @@ func previousResponseUnresolved(p *check.Pass) {
 				if len(p.Request.Messages[c.Message].ID) == 0 {
 					severity = check.Lenient // only an item with an id is a duplicate; others have been accepted
 				}
-				p.ReportAs(severity, c.Message, c.ID, c.Name, "chain_plus_full_history", "%s repeats call %s (%s), which the answer named by previous_response_id already contains",
-					at(p, c.Message), name(c.ID), function(c.Call))
+				p.ReportAs(severity, c.Message, c.ID, c.Name, "chain_plus_full_history", "%s repeats call %s (%s), which the answer named by %s already contains",
+					at(p, c.Message), name(c.ID), function(c.Call), namingField(p))
 				return // the rest of the history is repeated too
 			}
 		}
 	}
+	output, input := "output", "input"
+	if p.Target.Dialect == wire.Anthropic {
+		output, input = wordsOf(p).Reply, "request"
+	}
 	for i := range p.Pairing.Chained {
 		c := &p.Pairing.Chained[i]
-		p.Report(-1, []byte(c.ID), []byte(c.Name), "unanswered", "call %s (%s) of the answer named by previous_response_id has no output in this input",
-			name([]byte(c.ID)), name([]byte(c.Name)))
+		p.Report(-1, []byte(c.ID), []byte(c.Name), "unanswered", "call %s (%s) of the answer named by %s has no %s in this %s",
+			name([]byte(c.ID)), name([]byte(c.Name)), namingField(p), output, input)
 	}
+}
+
+// namingField returns the path of the member that names the answer to continue.
+func namingField(p *check.Pass) string {
+	if p.Target.Dialect == wire.Anthropic {
+		return "thread.previous_message_id"
+	}
+	return "previous_response_id"
 }

@@ -85,7 +85,7 @@ func (s *Store) Answer(t *Turn, in Answer) []*Call {
 	if t.branch.answer == nil || t.branch.answer.seq <= a.seq {
 		t.branch.answer = a
 	}
-	if t.items {
+	if t.items || t.threaded {
 		s.name(c, t.branch, r)
 	}
 	s.account(c)

@@ -98,3 +98,34 @@ func TestSignedCopy(t *testing.T) {
 		t.Errorf("signed %v, copy at %d", signed, at)
 	}
 }
+
+// The answers of a message thread are named like those of previous_response_id; other answers of the dialect are not.
+func TestMessageThread(t *testing.T) {
+	store := session.New(config())
+	ask := func(seq uint64, previous string, threaded bool) *session.Turn {
+		at := time.Unix(int64(seq), 0)
+		r := &facts.Request{MessagesKind: facts.Array, PreviousResponse: []byte(previous), Stored: previous != "", Threaded: threaded}
+		r.Messages = []facts.Message{{Role: facts.RoleUser, Hash: seq}}
+		if previous != "" {
+			r.Messages[0].Replies = []facts.Reply{{ID: []byte("toolu_1"), IDKind: facts.String}}
+		}
+		return store.Request(session.Request{Seq: seq, MinSeq: seq, Time: at, Seen: at, Service: "s", Exchange: "x", Target: wire.Target{Dialect: wire.Anthropic}, Facts: r})
+	}
+	answer := func(q *session.Turn, seq uint64, id string) []*session.Call {
+		r := &facts.Response{ID: id, Content: facts.Null, Calls: []facts.ResponseCall{{ID: "toolu_1", Name: "f"}}}
+		return store.Answer(q, session.Answer{Facts: r, Seq: seq, MinSeq: seq, At: time.Unix(int64(seq), 0)})
+	}
+	first := ask(1, "", true)
+	asked := answer(first, 2, "msg_1")
+	second := ask(3, "msg_1", true)
+	if calls, known := second.Chained(); !known || len(calls) != 1 || second.Conversation != first.Conversation {
+		t.Errorf("calls %v, known %v, conversation %s, want %s", calls, known, second.Conversation, first.Conversation)
+	}
+	if asked[0].State != session.Answered {
+		t.Errorf("the call is %s", asked[0].State)
+	}
+	answer(ask(4, "", false), 5, "msg_4")
+	if _, known := ask(6, "msg_4", true).Chained(); known {
+		t.Error("an answer outside a thread is known by its id")
+	}
+}

@@ -91,7 +91,7 @@ func (s *Store) Request(in Request) *Turn {
 		a = alignment{tailEnd: -1}
 	}
 	t := &Turn{
-		items: in.Target.Dialect == wire.OpenAIResponses, names: in.Target.Dialect == wire.Gemini, named: named,
+		items: in.Target.Dialect == wire.OpenAIResponses, names: in.Target.Dialect == wire.Gemini, threaded: in.Facts.Threaded, named: named,
 		Conversation: c.key.id, Root: c.key.id, Inferred: in.Conversation == "", conv: c, source: src, exchange: in.Exchange, seq: in.Seq, at: in.Seen,
 		length: len(q.body()), aligned: a, last: q.hashBefore(len(q.messages)), streamed: in.Facts.Stream, fresh: in.Fresh, forced: hashOrZero(in.Facts.Forced),
 		facts: in.Facts, body: in.Body,

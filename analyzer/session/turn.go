@@ -41,10 +41,11 @@ type Turn struct {
 	facts *facts.Request
 	body  []byte
 
-	items  bool         // the dialect is OpenAI Responses: calls and replies are separate items
-	names  bool         // replies name functions instead of calls
-	named  *namedAnswer // answer identified by previous_response_id
-	before *answer      // answer to the previous request
+	items    bool         // the dialect is OpenAI Responses: calls and replies are separate items
+	names    bool         // replies name functions instead of calls
+	threaded bool         // the answer can be named by a later request (Anthropic's message threads)
+	named    *namedAnswer // answer identified by previous_response_id or thread.previous_message_id
+	before   *answer      // answer to the previous request
 
 	overtaken *Overtaker
 	repeated  bool // the previous request was sent more than once
