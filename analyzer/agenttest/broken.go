@@ -1,0 +1,560 @@
+package agenttest
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/llmtap/llmtap/analyzer/session"
+)
+
+// stores returns a kind's play for an agent that damages an answer when it saves it.
+func stores(f func(a *agent, m Message) []Message) func(a *agent) bool {
+	return func(a *agent) bool {
+		return a.steps(hooks{save: func(m Message) []Message { return f(a, m) }})
+	}
+}
+
+// changes is stores for an agent that changes each call.
+func changes(f func(a *agent, c *Call)) func(a *agent) bool {
+	return stores(func(a *agent, m Message) []Message {
+		for i := range m.Calls {
+			f(a, &m.Calls[i])
+		}
+		return []Message{m}
+	})
+}
+
+// replies returns a kind's play for an agent that damages the replies to an answer.
+func replies(f func(a *agent, m Message) []Message) func(a *agent) bool {
+	return func(a *agent) bool {
+		return a.steps(hooks{reply: func(m Message) []Message { return f(a, m) }})
+	}
+}
+
+var chats = []*Dialect{&openAI, &deepSeek}
+
+// Broken are agents with a bug.
+var Broken = []*Kind{
+	{
+		Name: "calls dropped on save", Causes: []string{session.CallsDropped}, class: orphan,
+		play: stores(func(a *agent, m Message) []Message {
+			if m.Calls = nil; m.Text == "" && a.Dialect == &responses {
+				m.Thinking = ""
+			}
+			return []Message{m}
+		}),
+	},
+	{
+		Name: "some parallel calls dropped", Causes: []string{session.CallsDropped}, class: orphan, needs: needs{parallel: true},
+		play: stores(func(a *agent, m Message) []Message {
+			if n := len(m.Calls); n > 1 {
+				i := a.rnd.IntN(n)
+				m.Calls = slices.Delete(m.Calls, i, i+1)
+			}
+			return []Message{m}
+		}),
+	},
+	{
+		Name: "answer to the user never saved", Causes: []string{session.CallsDropped}, class: orphan,
+		play: neverSaved("user"),
+	},
+	{
+		Name: "answer in a tool loop never saved", Causes: []string{session.CallsDropped}, class: orphan,
+		play: neverSaved("tool"),
+	},
+	{
+		Name: "head cut off", Causes: []string{session.Truncated}, class: orphan, needs: needs{late: true},
+		Unknown: func(v *Variant) string {
+			if v.IDs != "random" && !v.Conversation {
+				return "short ids of calls do not link requests"
+			}
+			return ""
+		},
+		play: func(a *agent) bool { return a.cut(0) },
+	},
+	{
+		Name: "middle cut out", Causes: []string{session.Truncated}, class: orphan, needs: needs{late: true},
+		play: func(a *agent) bool { return a.cut(2) },
+	},
+	{
+		Name: "tail cut off", Causes: []string{session.Truncated}, class: missing,
+		play: func(a *agent) bool {
+			if !a.through(0, a.at+2, hooks{}) {
+				return false
+			}
+			a.store = a.store[:a.replies(a.at)]
+			a.broken = true
+			return !a.say(a.nudge()) || a.say(a.nudge()) || true
+		},
+	},
+	{
+		Name: "one of several calls skipped", Causes: []string{session.ToolSkipped}, class: missing, needs: needs{parallel: true},
+		per: map[*Dialect][]string{&geminiNoIDs: {session.ToolSkipped, session.CallsTruncated}},
+		play: replies(func(a *agent, m Message) []Message {
+			if n := len(m.Replies); n > 1 {
+				i := a.rnd.IntN(n - 1)
+				m.Replies = slices.Delete(m.Replies, i, i+1)
+			}
+			return []Message{m}
+		}),
+	},
+	{
+		Name: "no call answered", Causes: []string{session.ToolSkipped}, class: missing,
+		play: replies(func(*agent, Message) []Message { return nil }),
+	},
+	{
+		Name: "user writes instead of a reply", Causes: []string{session.SkippedOrInterrupted, session.ToolSkipped, session.UserInterrupt}, class: missing,
+		play: replies(func(a *agent, _ Message) []Message { return []Message{a.nudge()} }),
+	},
+	{
+		Name: "first k of n answered", Causes: []string{session.CallsTruncated}, Also: []string{session.ToolSkipped}, class: missing,
+		needs: needs{parallel: true, runs: 4}, play: firstOfSeveral,
+	},
+	{
+		Name: "crash before the reply", Causes: []string{session.Crashed}, class: missing,
+		play: func(a *agent) bool {
+			a.always = false
+			return a.steps(hooks{reply: func(m Message) []Message {
+				a.restart()
+				if n := len(m.Replies); n > 1 && a.rnd.IntN(2) == 0 {
+					m.Replies = m.Replies[:1+a.rnd.IntN(n-1)]
+					return []Message{m, a.nudge()}
+				}
+				return []Message{a.nudge()}
+			}})
+		},
+	},
+	{
+		Name: "reply stored twice", Causes: []string{session.DuplicateReply}, class: duplicate,
+		play: replies(func(a *agent, m Message) []Message {
+			i := a.rnd.IntN(len(m.Replies))
+			m.Replies = slices.Insert(m.Replies, i+1, m.Replies[i])
+			return []Message{m}
+		}),
+	},
+	{
+		Name: "reply again after a restart", Causes: []string{session.DuplicateReply}, class: duplicate,
+		play: func(a *agent) bool {
+			if !a.through(0, a.at+2, hooks{}) {
+				return false
+			}
+			a.restart()
+			m := &a.store[a.replies(a.at)]
+			*m = m.clone()
+			m.Replies = append(m.Replies, m.Replies[len(m.Replies)-1])
+			a.broken = true
+			a.through(a.at+2, len(a.run.Steps), hooks{})
+			return a.after > 0
+		},
+	},
+	{
+		Name: "two different replies", Causes: []string{session.DuplicateReply}, class: duplicate,
+		play: replies(func(a *agent, m Message) []Message {
+			i := a.rnd.IntN(len(m.Replies))
+			twin := m.Replies[i]
+			twin.Text = "Run " + random(a.rnd, alphanumeric, 6) + ": " + twin.Text
+			m.Replies = slices.Insert(m.Replies, i+1, twin)
+			return []Message{m}
+		}),
+	},
+	{
+		Name: "message between call and reply", Causes: []string{session.Interleaved}, class: missing, not: []*Dialect{&responses},
+		// Adjacent messages of a role are one turn, so that only an exchange of words comes between.
+		per: map[*Dialect][]string{
+			&anthropic: {session.Interleaved, session.UserInterrupt}, &bedrock: {session.Interleaved, session.UserInterrupt},
+			&gemini: {session.Interleaved, session.UserInterrupt}, &geminiNoIDs: {session.Interleaved, session.UserInterrupt},
+		},
+		play: replies(func(a *agent, m Message) []Message {
+			switch reminder := userSays("Reminder: answer in one sentence."); {
+			case a.Wire.Descriptor().Pairing.Blocks:
+				return []Message{reminder, {Role: "assistant", Text: "Understood."}, m}
+			case a.rnd.IntN(2) == 0:
+				return []Message{reminder, m}
+			}
+			return []Message{{Role: "system", Text: "Answer in one sentence."}, m}
+		}),
+	},
+	{
+		Name: "reply after the user's next message", Causes: []string{session.UserInterrupt, session.SkippedOrInterrupted}, class: missing,
+		Also: []string{session.ToolSkipped, session.Interleaved}, not: []*Dialect{&responses},
+		play: func(a *agent) bool {
+			a.always = false
+			var late Message
+			return a.steps(hooks{
+				reply: func(m Message) []Message { late = m; return []Message{a.nudge()} },
+				load: func(i int, store []Message) []Message {
+					if i == a.at+2 { // the reply arrived while the provider answered the user
+						at := slices.IndexFunc(a.store, func(m Message) bool { return len(m.Calls) > 0 && m.Calls[0].ID == late.Replies[0].ID })
+						if a.HasIDs && at >= 0 {
+							a.store = slices.Insert(a.store, at+2, late)
+						}
+						return a.store
+					}
+					return store
+				},
+			})
+		},
+	},
+	{
+		Name: "calls split over messages", Causes: []string{session.CallsSplit}, class: missing, needs: needs{parallel: true}, only: chats,
+		play: stores(func(_ *agent, m Message) (list []Message) {
+			for i := range m.Calls {
+				part := m.clone()
+				part.Calls = m.Calls[i : i+1]
+				if i > 0 {
+					part.Text = ""
+				}
+				list = append(list, part)
+			}
+			return list
+		}),
+	},
+	{
+		Name: "calls get new ids", Causes: []string{session.IDRewritten}, class: orphan, not: []*Dialect{&geminiNoIDs},
+		play: changes(func(a *agent, c *Call) { c.ID = a.callID(a.rnd) }),
+	},
+	{
+		Name: "replies get new ids", Causes: []string{session.IDRewritten}, class: orphan, not: []*Dialect{&geminiNoIDs},
+		play: replies(func(a *agent, m Message) []Message {
+			for i := range m.Replies {
+				m.Replies[i].ID = a.callID(a.rnd)
+			}
+			return []Message{m}
+		}),
+	},
+	{
+		Name: "replies have a constant id", Causes: []string{session.IDRewritten}, class: orphan, not: []*Dialect{&geminiNoIDs},
+		play: replies(func(a *agent, m Message) []Message {
+			for i := range m.Replies {
+				m.Replies[i].ID = m.Replies[i].Name
+			}
+			return []Message{m}
+		}),
+	},
+	{
+		Name: "calls without their ids", Causes: []string{session.IDDroppedOnSave}, not: []*Dialect{&gemini, &geminiNoIDs},
+		play: changes(func(_ *agent, c *Call) { c.ID = "" }),
+	},
+	{
+		Name: "replies without their ids", Causes: []string{session.IDDroppedOnSave}, not: []*Dialect{&gemini, &geminiNoIDs},
+		play: replies(func(_ *agent, m Message) []Message {
+			for i := range m.Replies {
+				m.Replies[i].NoID = true
+			}
+			return []Message{m}
+		}),
+	},
+	{
+		Name: "model uses one id twice", Causes: []string{session.DuplicateIDFromModel}, not: []*Dialect{&geminiNoIDs}, needs: needs{parallel: true}, class: duplicate,
+		play: func(a *agent) bool {
+			a.always = false
+			return a.steps(hooks{
+				next: func(i int, m *Message) ending {
+					if i == a.at {
+						m.Calls[1].ID = m.Calls[0].ID
+					}
+					return whole
+				},
+				reply: func(m Message) []Message { m.Replies[1].ID = m.Replies[0].ID; return []Message{m} },
+			})
+		},
+	},
+	{
+		Name: "arguments of the wrong kind", Causes: []string{"arguments_sent_as_string"},
+		per:  map[*Dialect][]string{&openAI: {session.ArgumentsAsObject}, &deepSeek: {session.ArgumentsAsObject}, &responses: {session.ArgumentsAsObject}},
+		play: changes(func(_ *agent, c *Call) { c.OtherKind = true }),
+	},
+	{
+		Name: "arguments cut on save", Causes: []string{"arguments_truncated_on_save"}, only: []*Dialect{&openAI, &deepSeek, &responses},
+		play: changes(func(a *agent, c *Call) { c.Raw = string(c.Args[:1+a.rnd.IntN(len(c.Args)-1)]) }),
+	},
+	{
+		Name: "arguments of a cut answer", Causes: []string{session.ArgumentsTruncated}, only: []*Dialect{&openAI, &deepSeek, &responses},
+		play: func(a *agent) bool {
+			a.always = false
+			return a.steps(hooks{next: func(i int, m *Message) ending {
+				if i != a.at {
+					return whole
+				}
+				c := &m.Calls[len(m.Calls)-1]
+				c.Raw = string(c.Args[:1+a.rnd.IntN(len(c.Args)-1)])
+				if a.Stream && a.rnd.IntN(2) == 0 {
+					return streamCut
+				}
+				return lengthCut
+			}})
+		},
+	},
+	{
+		Name: "model writes bad arguments", Causes: []string{session.MalformedByModel}, only: []*Dialect{&openAI, &deepSeek, &responses},
+		play: func(a *agent) bool {
+			a.always = false
+			return a.steps(hooks{next: func(i int, m *Message) ending {
+				if i == a.at {
+					m.Calls[0].Raw = strings.Replace(string(m.Calls[0].Args), "{", "{'a': 1, ", 1)
+				}
+				return whole
+			}})
+		},
+	},
+	{
+		Name: "parallel calls assembled as one", Causes: []string{session.StreamAssembly}, only: chats, needs: needs{parallel: true, streams: true},
+		play: func(a *agent) bool {
+			return a.steps(hooks{
+				save: func(m Message) []Message {
+					for _, c := range m.Calls {
+						m.Calls[0].Raw += string(c.Args)
+					}
+					if len(m.Calls) == 1 {
+						m.Calls[0].Raw = ""
+					}
+					m.Calls = m.Calls[:1]
+					return []Message{m}
+				},
+				reply: func(m Message) []Message { m.Replies = m.Replies[:1]; return []Message{m} },
+			})
+		},
+	},
+	{
+		Name: "reasoning not saved", Causes: []string{session.ReasoningStripped}, needs: needs{reasons: true}, not: []*Dialect{&bedrock},
+		play: stores(func(_ *agent, m Message) []Message {
+			m.Thinking = ""
+			for i := range m.Calls {
+				m.Calls[i].Signature = ""
+			}
+			return []Message{m}
+		}),
+	},
+	{
+		Name: "thinking edited", Causes: []string{"reasoning_edited"}, needs: needs{reasons: true}, only: []*Dialect{&anthropic},
+		play: stores(func(_ *agent, m Message) []Message {
+			m.Thinking = strings.TrimSuffix(m.Thinking, "?") + "."
+			return []Message{m}
+		}),
+	},
+	{
+		Name: "turn appended twice", Causes: []string{session.TurnAppendedTwice}, class: duplicate, not: []*Dialect{&geminiNoIDs},
+		play: replies(func(a *agent, m Message) []Message { return []Message{m, a.store[len(a.store)-1], m} }),
+	},
+	{
+		Name: "replies before their calls", Causes: []string{"history_reordered"}, class: orphan,
+		play: replies(func(a *agent, m Message) []Message {
+			last := a.store[len(a.store)-1]
+			a.store = slices.Clone(a.store[:len(a.store)-1])
+			return []Message{m, last}
+		}),
+	},
+	{
+		Name: "provider switched", Causes: []string{session.ProviderSwitched}, not: []*Dialect{&responses, &bedrock, &geminiNoIDs}, play: switchProvider,
+		Unknown: func(v *Variant) string {
+			if !v.Conversation && v.IDs != "random" {
+				return "short ids of calls do not link requests"
+			}
+			return ""
+		},
+	},
+	{
+		Name: "two writers", Causes: []string{session.ConcurrentWriters}, class: missing, not: []*Dialect{&responses}, play: twoWriters,
+		Unknown: func(v *Variant) string {
+			if !v.Conversation {
+				return "requests at the same time are of one conversation only if its id says so"
+			}
+			return ""
+		},
+	},
+	{
+		Name: "field of the framework", Causes: []string{session.FieldLeak},
+		play: func(a *agent) bool {
+			a.broken = true
+			switch a.Dialect {
+			case &openAI:
+				a.host = "api.groq.com/openai/v1"
+			case &deepSeek:
+				a.host = "api.mistral.ai/v1"
+			}
+			return a.steps(hooks{load: func(_ int, store []Message) []Message {
+				for i := range store {
+					store[i].Extra = obj{"metadata": obj{"source": "framework"}}
+				}
+				return store
+			}})
+		},
+	},
+	{
+		Name: "replies loaded without their calls", Causes: []string{session.ReplayedUnbound}, class: orphan, needs: needs{late: true},
+		Unknown: func(v *Variant) string {
+			if v.IDs != "random" && !v.Conversation {
+				return "short ids of calls do not link requests"
+			}
+			return ""
+		},
+		play: func(a *agent) bool {
+			if !a.through(0, a.at+2, hooks{}) {
+				return false
+			}
+			a.restart()
+			a.store = slices.DeleteFunc(slices.Clone(a.store), func(m Message) bool { return len(m.Calls) > 0 })
+			a.broken = true
+			return !a.say(a.nudge()) || true
+		},
+	},
+	{
+		Name: "broken call removed", Causes: []string{session.SanitizerDropped}, class: orphan,
+		play: func(a *agent) bool {
+			a.always = false
+			return a.steps(hooks{
+				next: func(i int, m *Message) ending {
+					if i == a.at {
+						m.Text = ""
+						for j := range m.Calls {
+							m.Calls[j].Name = ""
+						}
+					}
+					return whole
+				},
+				save: func(Message) []Message { return nil },
+			})
+		},
+	},
+}
+
+// restart begins a new process that continues the conversation.
+func (a *agent) restart() {
+	a.process()
+	if a.labels.Run != "" {
+		a.labels.Run = "run-" + random(a.rnd, alphanumeric, 8)
+	}
+}
+
+// replies returns the index in the store of the replies to the answer of step i, which is stored undamaged.
+func (a *agent) replies(i int) int {
+	n := 0
+	for j := 0; j <= i; j++ {
+		n += len(a.run.Steps[j].Before) + 1
+	}
+	return n
+}
+
+// neverSaved returns the play of an agent that does not save an answer to a message of the role.
+func neverSaved(role string) func(a *agent) bool {
+	return func(a *agent) bool {
+		if a.run.Steps[a.at].Before[0].Role != role {
+			return false
+		}
+		return a.steps(hooks{save: func(Message) []Message { return nil }})
+	}
+}
+
+// cut plays the run until it has at+2 steps, and sends only the system prompt, the first messages and the newest ones from then
+// on, where the oldest of the newest is a reply.
+func (a *agent) cut(first int) bool {
+	var places []int // of messages with replies
+	if !a.through(0, a.at+1, hooks{}) {
+		return false
+	}
+	for i := first + 1; i < len(a.store); i++ {
+		if a.store[i].Role == "tool" {
+			places = append(places, i)
+		}
+	}
+	if len(places) == 0 {
+		return false
+	}
+	from := places[a.rnd.IntN(len(places))]
+	kept, part := 0, 0
+	if n := len(a.store[from].Replies); n > 1 && !a.Wire.Descriptor().Pairing.Blocks && a.rnd.IntN(2) == 0 {
+		part = 1 + a.rnd.IntN(n-1)
+	}
+	sliding := a.rnd.IntN(2) == 0
+	a.broken = true
+	a.through(a.at+1, len(a.run.Steps), hooks{load: func(_ int, store []Message) []Message {
+		start := from
+		if kept == 0 {
+			kept = len(store) - from
+		} else if sliding {
+			start = len(store) - kept
+		}
+		list := slices.Clone(store[start:])
+		if start == from && part > 0 {
+			list[0] = list[0].clone()
+			list[0].Replies = list[0].Replies[part:]
+		}
+		return append(slices.Clone(store[:first]), list...)
+	}})
+	return a.after > 0
+}
+
+// firstOfSeveral plays conversations in which only the first k of the calls of an answer are answered.
+func firstOfSeveral(a *agent) bool {
+	k := 1 + a.rnd.IntN(2)
+	for n := range a.runs {
+		a.begin(n)
+		if a.at = a.choose(needs{parallel: true}); a.at < 0 || len(a.run.Steps[a.at].Answer.Calls) <= k {
+			return false
+		}
+		a.judged, a.broken, a.after = a.calls, false, 0
+		if !a.steps(hooks{reply: func(m Message) []Message { m.Replies = m.Replies[:min(k, len(m.Replies))]; return []Message{m} }}) {
+			return false
+		}
+	}
+	return true
+}
+
+// switchProvider plays a run whose first steps another provider answered.
+func switchProvider(a *agent) bool {
+	target := a.Dialect
+	switch target {
+	case &openAI, &deepSeek:
+		a.Thinks = target == &deepSeek
+	case &anthropic:
+		a.Dialect, a.IDs, a.Thinks = &openAI, "functions", false
+	default:
+		a.Dialect, a.Thinks = &openAI, false
+	}
+	a.begin(0)
+	if a.Dialect == &openAI && target == &anthropic {
+		a.host, a.model = "api.moonshot.ai/v1", "kimi-k2-0905-preview"
+	}
+	if a.at = a.choose(needs{}); a.at < 0 || !a.through(0, a.at+1, hooks{}) {
+		return false
+	}
+	a.Dialect, a.model = target, target.model
+	switch target {
+	case &openAI:
+		a.host, a.model = "api.mistral.ai/v1", "mistral-large-latest"
+	case &deepSeek:
+		a.host, a.model = "api.groq.com/openai/v1", "llama-3.3-70b-versatile"
+	case &anthropic:
+		a.host = ""
+	default:
+		a.model = target.thinker
+	}
+	a.broken = true
+	a.through(a.at+1, len(a.run.Steps), hooks{})
+	return a.after > 0
+}
+
+// twoWriters plays two requests at the same time. Each writes what it added to the history at its end.
+func twoWriters(a *agent) bool {
+	if !a.through(0, a.at, hooks{}) {
+		return false
+	}
+	s := a.run.Steps[a.at]
+	left := append(slices.Clone(a.store), s.Before...)
+	interjection := a.nudge()
+	right := append(slices.Clone(a.store), s.Before...)
+	right = append(right, interjection)
+	if s.Before[0].Role == "tool" {
+		return false // the second writer begins with a message of the user
+	}
+	l := a.ask(left)
+	r := a.ask(right)
+	aside := Message{Role: "assistant", Text: "Let me see what the other one is doing: " + random(a.rnd, alphanumeric, 20)}
+	a.end(l, s.Answer)
+	a.end(r, aside)
+	a.store = append(append(a.store, s.Before...), s.Answer, interjection, aside)
+	a.store = append(a.store, a.run.Steps[a.at+1].Before[0])
+	a.broken = true
+	a.exchange(a.store, a.run.Steps[a.at+1].Answer, whole)
+	return true
+}
