@@ -2,6 +2,7 @@ package analyzer
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,13 +22,24 @@ const (
 func (p *pending) explain(text []byte) {
 	e := &p.row
 	text = text[:min(len(text), maxErrorRead)]
-	var rejected []string
+	var rejected, all []string
 	for i := range p.findings {
-		if p.findings[i].Predicted == check.Reject {
-			rejected = append(rejected, p.findings[i].Rule.ID)
+		f := &p.findings[i]
+		if f.Predicted == check.Reject {
+			rejected = append(rejected, f.Rule.ID)
+		}
+		if f.Predicted == check.Reject || f.Tolerated > 0 {
+			all = append(all, f.Rule.ID)
 		}
 	}
-	c := cause.Classify(cause.Input{Status: e.Status, Text: text, Rules: rejected, Variant: p.target.Variant})
+	in := cause.Input{Status: e.Status, Text: text, Rules: rejected, Variant: p.target.Variant}
+	c := cause.Classify(in)
+	if len(all) > len(rejected) && (c.Known == cause.None || slices.ContainsFunc(all, func(rule string) bool { return cause.OfRule(rule) == c.ID })) {
+		// A violation that the target has tolerated explains the failure if the text names it or nothing else explains
+		// it: the target may have become stricter.
+		in.Rules = all
+		c = cause.Classify(in)
+	}
 	e.Cause, e.CauseKnown, e.CauseClass = c.ID, c.Known, c.Class
 	e.ErrorType = errorType(text, e.Status)
 	e.ErrorText = limit.Text(cause.Redact(text), maxErrorText)

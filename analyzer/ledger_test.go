@@ -98,6 +98,13 @@ func TestLedgerIsExact(t *testing.T) {
 	y.send("coder", "1.4.0", "", orphan...)
 	y.advance(20 * time.Minute)
 	exactAfterRestart(t, y.steps, 99)
+	y = newYears() // and what is tolerated
+	tolerated(y, 8, "a", "b", "c")
+	y.answerTo("d", 400, unpairedText)
+	y.answerTo("e", 400, unpairedText)
+	tolerated(y, 2, "f", "g")
+	y.advance(20 * time.Minute)
+	exactAfterRestart(t, y.steps, 100)
 }
 
 func exactAfterRestart(t *testing.T, steps []step, seed uint64) {

@@ -1,7 +1,9 @@
 package analyzer
 
 import (
+	"cmp"
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"time"
 
@@ -65,13 +67,17 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 func (p *pending) findingRow(f *judge.Finding, s check.Severity) Finding {
 	e, in := &p.row, f.Instance
 	root := &in.Root
+	summary := f.Summary
+	if f.Tolerated > 0 {
+		summary += fmt.Sprintf("; %s accepted this at least %d times from %s", e.Server, f.Tolerated, cmp.Or(e.Model, "this model"))
+	}
 	fingerprint := identity.Of(e.Labels.Service, e.Labels.Stage, f.Rule.ID, f.Detail, f.ToolName, root.ID)
 	return Finding{
 		ID: hex.EncodeToString(f.ID[:]), Fingerprint: fingerprint.Fingerprint(), Seq: e.Seq, FirstSeen: in.Since,
 		Exchange: in.Exchange, ExchangeVersion: in.Version, ExchangeInstance: in.Process, ExchangeMessages: in.Messages,
 		Labels: e.Labels, Attrs: e.Attrs, Conversation: e.Conversation, Provider: e.Provider, Model: e.Model, Dialect: e.Dialect, Variant: e.Variant,
 		Rule: f.Rule.ID, Detail: f.Detail, Predicted: f.Predicted, Severity: s,
-		Status: e.Status, Message: f.Message, ToolCallID: f.ToolCallID, ToolName: f.ToolName, Summary: f.Summary,
+		Status: e.Status, Message: f.Message, ToolCallID: f.ToolCallID, ToolName: f.ToolName, Summary: summary,
 		RootCause: root.ID, Confidence: root.Confidence, Evidence: root.Evidence, Fix: f.Fix(),
 	}
 }

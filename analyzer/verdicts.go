@@ -19,6 +19,9 @@ import (
 //	4xx whose text names the rule  ──> the one violation of that rule was rejected
 //	every other answer             ──> no evidence
 //
+// A violation that was accepted again and again is tolerated: Lenient is predicted instead of Reject, until a request
+// fails because of it.
+//
 // A violation is identified by host, model, rule and detail. Rejections count only for a service version that was
 // accepted before: a deploy that introduces the violation, or another form of it, was never accepted. The cause and
 // root cause of the failed exchange do not change; the signal explains why the exchange failed now.
@@ -34,9 +37,56 @@ func (m *memory) verdicts(s *step, p *pending, minSeq uint64) {
 				m.verdict(s, e, &p.findings[i], true, minSeq)
 			}
 		}
-	case e.Status >= 400 && e.Status < 500 && e.Retry == 0 && (e.CauseKnown == cause.Stated || e.CauseKnown == cause.Both):
-		if f := m.blamed(s, p, minSeq); f != nil {
-			m.verdict(s, e, f, false, minSeq)
+	case e.Status >= 400 && e.Status < 500:
+		if e.Retry == 0 && (e.CauseKnown == cause.Stated || e.CauseKnown == cause.Both) {
+			if f := m.blamed(s, p, minSeq); f != nil {
+				m.verdict(s, e, f, false, minSeq)
+			}
+		}
+		m.refused(s, p)
+	}
+}
+
+// tolerate lowers the predicted severity of the violations that the model at the host of p accepted again and again.
+func (m *memory) tolerate(s *step, p *pending) {
+	e, at := &p.row, ledger.Position{Seq: s.seq, Nth: s.completed}
+	if e.Rejects == 0 || e.Server == "" || !remembered(e) {
+		return
+	}
+	for i := range p.findings {
+		f := &p.findings[i]
+		if f.Predicted != check.Reject {
+			continue
+		}
+		if r := m.Get(verdictKey(e, f)); r != nil && r.Verdict.Tolerance.At(at) {
+			f.Tolerate(r.Verdict.Tolerance.Proof)
+			e.Rejects--
+		}
+	}
+}
+
+// refuse withdraws the tolerance of the violations that explain the failure of p.
+func (p *pending) refuse() {
+	for i := range p.findings {
+		if f := &p.findings[i]; f.Tolerated > 0 && cause.OfRule(f.Rule.ID) == p.row.Cause {
+			f.Tolerate(0)
+			p.row.Rejects++
+		}
+	}
+}
+
+// refused ends the tolerance of the violations that explain the failure of p, also of those that its text does not
+// name.
+func (m *memory) refused(s *step, p *pending) {
+	for i := range p.findings {
+		f := &p.findings[i]
+		if !s.emit || p.repeats(i) || cause.OfRule(f.Rule.ID) != p.row.Cause {
+			continue
+		}
+		k := verdictKey(&p.row, f)
+		if r := m.Get(k); r != nil && !r.Includes(m.sighting.Position) {
+			m.See(&k, &m.sighting)
+			r.Verdict.Tolerance.Refuse(&m.sighting)
 		}
 	}
 }

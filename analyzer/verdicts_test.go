@@ -274,3 +274,98 @@ func TestTightenedLowConfidence(t *testing.T) {
 		y.send("builder", "1.4.0", "", orphan...)
 	})
 }
+
+// A request whose reasoning item has lost the id of its follower, as some agents send it each turn.
+const unpaired = `{"model":"gpt-5.2","input":[{"role":"user","content":"Which port?"},{"type":"reasoning","id":"rs_1","summary":[]},` +
+	`{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Port 80."}]},{"role":"user","content":"And the host?"}]}`
+
+// tolerated sends n accepted requests in each of these conversations.
+func tolerated(y *years, n int, talks ...string) {
+	for i := range n * len(talks) {
+		y.answerTo(talks[i%len(talks)], 200, `{"object":"response","id":"resp_1","status":"completed","output":[]}`)
+	}
+}
+
+func (y *years) answerTo(talk string, status int, answer string) {
+	y.url = "https://api.openai.com/v1/responses"
+	y.labels.Service, y.labels.ServiceVersion, y.labels.Conversation = "builder", "1.4.0", talk
+	id := y.exchange()
+	y.request(id).Body = []byte(unpaired)
+	y.response(id, status, []byte(answer))
+}
+
+const unpairedText = `{"error":{"message":"Item 'rs_1' of type 'reasoning' was provided without its required following item.","type":"invalid_request_error"}}`
+
+// predictions returns the predicted severity of the finding in each of the conversations, and which have the signal.
+func predictions(out *analyzer.Output) map[string]string {
+	_, findings, _ := latest(out)
+	got := make(map[string]string)
+	for _, f := range findings {
+		switch f.Rule {
+		case "reasoning_item_unpaired":
+			got[f.Conversation] = string(f.Predicted) + got[f.Conversation]
+		case signals.LatentViolation:
+			got[f.Conversation] += " latent"
+		}
+	}
+	return got
+}
+
+func TestTolerated(t *testing.T) {
+	f := func(name string, fill func(y *years), want map[string]string) *analyzer.Output {
+		t.Helper()
+		y := newYears()
+		fill(y)
+		y.advance(10 * time.Second)
+		out := run(t, analyzer.Default(), y.steps)
+		if diff := cmp.Diff(want, predictions(out)); diff != "" {
+			t.Errorf("%s: -want +got\n%s", name, diff)
+		}
+		return out
+	}
+	const no = "reject latent"
+	out := f("20 in 3 conversations", func(y *years) {
+		tolerated(y, 7, "a", "b", "c")
+		tolerated(y, 1, "d")
+	}, map[string]string{"a": no, "b": no, "c": no, "d": "lenient"})
+	for _, row := range out.Findings {
+		if row.Conversation == "d" && !strings.HasSuffix(row.Summary, "; api.openai.com accepted this at least 20 times from gpt-5.2") {
+			t.Errorf("summary %q", row.Summary)
+		}
+	}
+	for _, e := range out.Exchanges {
+		if e.Conversation == "d" && e.Rejects != 0 {
+			t.Errorf("%d rejects", e.Rejects)
+		}
+	}
+	f("two conversations prove nothing", func(y *years) {
+		tolerated(y, 20, "a", "b")
+		tolerated(y, 1, "d")
+	}, map[string]string{"a": no, "b": no, "d": no})
+	f("too few", func(y *years) {
+		tolerated(y, 6, "a", "b", "c")
+		tolerated(y, 1, "d")
+	}, map[string]string{"a": no, "b": no, "c": no, "d": no})
+	f("a refusal ends it at once", func(y *years) {
+		tolerated(y, 7, "a", "b", "c")
+		y.answerTo("d", 400, unpairedText)
+		tolerated(y, 1, "e")
+	}, map[string]string{"a": no, "b": no, "c": no, "d": "reject", "e": no})
+	f("also one without a reason", func(y *years) {
+		tolerated(y, 7, "a", "b", "c")
+		y.answerTo("d", 400, `{"error":{"message":"Invalid request."}}`)
+		tolerated(y, 1, "e")
+	}, map[string]string{"a": no, "b": no, "c": no, "d": "reject", "e": no})
+	f("a failure for another reason does not", func(y *years) {
+		tolerated(y, 7, "a", "b", "c")
+		y.answerTo("d", 429, `{"error":{"message":"Rate limit reached for gpt-5.2","type":"requests","code":"rate_limit_exceeded"}}`)
+		tolerated(y, 1, "e")
+	}, map[string]string{"a": no, "b": no, "c": no, "d": "lenient", "e": "lenient"})
+	f("imports prove nothing", func(y *years) {
+		tolerated(y, 7, "a", "b", "c")
+		for i := range y.steps {
+			y.steps[i].ev.Origin = "import"
+		}
+		tolerated(y, 1, "d")
+	}, map[string]string{"a": no, "b": no, "c": no, "d": no})
+}

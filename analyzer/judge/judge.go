@@ -57,6 +57,20 @@ type Finding struct {
 	check.Violation
 	ID       [16]byte
 	Instance *session.Instance // shared by all requests with the defect
+
+	// Tolerated is the number of earlier requests with the violation that this model at this host accepted, if they
+	// lowered Predicted from Reject to Lenient; otherwise 0.
+	Tolerated uint64
+}
+
+// Tolerate lowers Predicted because the target accepted n earlier requests with the violation; 0 withdraws this.
+func (f *Finding) Tolerate(n uint64) {
+	switch {
+	case n > 0 && f.Predicted == check.Reject:
+		f.Predicted, f.Tolerated = check.Lenient, n
+	case n == 0 && f.Tolerated > 0:
+		f.Predicted, f.Tolerated = check.Reject, 0
+	}
 }
 
 // Check returns the violations of a request that belongs to no conversation.

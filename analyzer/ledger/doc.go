@@ -1,6 +1,7 @@
 // Package ledger stores the long-term memory of a partition's analyzer, which spans weeks: the first occurrence of
 // each defect and each cause of failures, the versions of services, and the providers' answers to violations. It
-// answers "since which version" and "whose change" even while ClickHouse is unreachable.
+// answers "since which version" and "whose change" even while ClickHouse is unreachable. A violation that a model at a
+// host accepted again and again is tolerated: it is no longer predicted to be rejected there, see Tolerance.
 //
 // # Why nothing is counted twice
 //

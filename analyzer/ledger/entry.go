@@ -159,7 +159,8 @@ func (e *Entry) check(key string) error {
 		return fmt.Errorf("last sequence %d is before first sequence %d", e.Last.Seq, e.First.Seq)
 	case (e.Verdict != nil) != (e.Kind == KindVerdict):
 		return errors.New("entries of kind verdict, and no others, have a verdict")
-	case e.Verdict != nil && (len(e.Verdict.Clients) > maxClients || len(e.Verdict.Accepted.Recent) > maxRecent || len(e.Verdict.Run.Recent) > maxRecent):
+	case e.Verdict != nil && (len(e.Verdict.Clients) > maxClients || len(e.Verdict.Accepted.Recent) > maxRecent || len(e.Verdict.Run.Recent) > maxRecent ||
+		len(e.Verdict.Tolerance.Talks) > minTalks):
 		return errors.New("verdict has too many clients or conversations")
 	}
 	return nil

@@ -27,6 +27,8 @@ type Verdict struct {
 	Flapped  uint64   `json:"flapped,omitzero"` // conversations of earlier runs, which ended with an acceptance
 	Clients  []Client `json:"clients,omitempty"`
 	Report   *Report  `json:"report,omitempty"` // newest report; nil if none
+
+	Tolerance Tolerance `json:"tolerance,omitzero"`
 }
 
 // Answers summarizes the exchanges with one answer: accepted or rejected.
@@ -68,6 +70,7 @@ type Report struct {
 // Accept adds an accepted exchange of a conversation and reports whether Report changed because a run ended.
 func (v *Verdict) Accept(s *Sighting, service, conversation string) (report bool) {
 	v.Accepted.add(s, hash32(conversation, s.At.Unix()/3600))
+	v.Tolerance.accept(s, conversation)
 	c := v.Client(service, s.Version)
 	if c == nil {
 		v.Clients = append(v.Clients, Client{Service: service, Version: s.Version})
@@ -97,6 +100,7 @@ func (v *Verdict) Accept(s *Sighting, service, conversation string) (report bool
 func (v *Verdict) Reject(s *Sighting, service, conversation, what string) (report bool) {
 	hash := hash32(conversation, 0)
 	v.Rejected.add(s, hash)
+	v.Tolerance.Refuse(s)
 	c := v.Client(service, s.Version)
 	if c == nil || s.At.Sub(c.LastAt) > proofLasts {
 		return false
@@ -290,6 +294,7 @@ func (v *Verdict) join(o *Verdict) {
 	v.Accepted.join(&o.Accepted)
 	v.Rejected.join(&o.Rejected)
 	v.Flapped = max(v.Flapped, o.Flapped)
+	v.Tolerance = Tolerance{} // the order of the acceptances and refusals of two readers is unknown
 	for i := range o.Clients {
 		other := &o.Clients[i]
 		c := v.Client(other.Service, other.Version)
@@ -310,6 +315,7 @@ func (v *Verdict) clearPositions() {
 	v.Accepted.clearPositions()
 	v.Rejected.clearPositions()
 	v.Run, v.Report = Answers{}, nil
+	v.Tolerance.clearPositions()
 	for i := range v.Clients {
 		v.Clients[i].Rejected = time.Time{}
 	}
@@ -321,6 +327,7 @@ func (v *Verdict) clone() *Verdict {
 		n.Recent = slices.Clone(n.Recent)
 	}
 	c.Clients = slices.Clone(v.Clients)
+	c.Tolerance.Talks = slices.Clone(v.Tolerance.Talks)
 	if v.Report != nil {
 		report := *v.Report
 		c.Report = &report

@@ -3,6 +3,7 @@ package signals
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,16 +44,21 @@ func (d *Detector) Completed(x *Exchange, proof *judge.Finding, minSeq uint64, n
 func (d *Detector) latent(x *Exchange) {
 	for i := range x.Findings {
 		f := &x.Findings[i]
-		in := f.Instance
+		in, own := f.Instance, judge.TargetName(x.Target.Dialect, x.Target.Variant)
 		if in.Latent || len(in.RejectedBy) == 0 || !f.Latent() {
 			continue
+		}
+		if f.Tolerated > 0 {
+			if in.RejectedBy = slices.DeleteFunc(in.RejectedBy, func(t string) bool { return t == own }); len(in.RejectedBy) == 0 {
+				continue
+			}
 		}
 		in.Latent = true
 		x.Signals = append(x.Signals, Signal{
 			ID: LatentViolation, Detail: f.Rule.ID, Message: f.Message, CallID: f.ToolCallID, Tool: f.ToolName, Key: hex.EncodeToString(f.ID[:]),
 			Summary: "accepted, though " + f.Summary, RejectedBy: in.RejectedBy, Fix: f.Fix(),
 			Defect:   &Failure{Cause: f.Rule.ID, RootCause: in.Root.ID},
-			Evidence: fmt.Sprintf("%s answered %d; rejected by %s", judge.TargetName(x.Target.Dialect, x.Target.Variant), x.Status, strings.Join(in.RejectedBy, ", ")),
+			Evidence: fmt.Sprintf("%s answered %d; rejected by %s", own, x.Status, strings.Join(in.RejectedBy, ", ")),
 		})
 	}
 }
