@@ -117,8 +117,8 @@ func (r agentRun) selected() bool {
 type result struct {
 	agentRun
 	*agenttest.Played
-	said          []said
-	right, silent bool
+	said  []said
+	right bool
 }
 
 // play plays a run; false if no recorded run fits.
@@ -127,11 +127,11 @@ func (r agentRun) play(t *testing.T, pool []*agenttest.Run, s *shape.Shaper) (re
 	if !ok {
 		return result{}, false
 	}
-	x := result{agentRun: r, Played: p, said: observe(t, p, s), silent: true}
-	causes, named, wrong := r.kind.TrueOf(r.dialect), false, false
+	x := result{agentRun: r, Played: p, said: observe(t, p, s)}
+	causes, named, untrue, wrong := r.kind.TrueOf(r.dialect), false, false, false
 	for _, s := range x.said {
 		stated := s.root != "" && s.root != session.NoHistory
-		x.silent = x.silent && !stated
+		untrue = untrue || stated && !x.isTrue(s)
 		named = named || slices.Contains(causes, s.root)
 		switch {
 		case len(causes) > 0:
@@ -142,7 +142,7 @@ func (r agentRun) play(t *testing.T, pool []*agenttest.Run, s *shape.Shaper) (re
 	}
 	p.Events = nil // only what is said is kept
 	may := r.kind.Unknown != nil && r.kind.Unknown(&p.Variant) != ""
-	x.right = !wrong && (len(causes) == 0 || named || may && x.silent)
+	x.right = !wrong && (len(causes) == 0 || named || may && !untrue)
 	return x, true
 }
 

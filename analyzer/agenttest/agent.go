@@ -33,6 +33,7 @@ type Kind struct {
 type needs struct {
 	parallel bool // an answer with several calls
 	late     bool // an answer with calls after three or more steps
+	loop     bool // nothing but the replies between that answer and the next
 	reasons  bool // a model that reasons
 	runs     int  // number of runs; 0 is 1
 	streams  bool
@@ -234,7 +235,7 @@ func (a *agent) choose(n needs) int {
 	var list []int
 	for i := 0; i+1 < len(a.run.Steps); i++ {
 		calls := len(a.run.Steps[i].Answer.Calls)
-		if calls == 0 || n.parallel && calls < 2 || n.late && i < 3 {
+		if calls == 0 || n.parallel && calls < 2 || n.late && i < 3 || n.loop && len(a.run.Steps[i+1].Before) > 1 {
 			continue
 		}
 		list = append(list, i)

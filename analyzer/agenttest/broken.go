@@ -31,6 +31,14 @@ func replies(f func(a *agent, m Message) []Message) func(a *agent) bool {
 	}
 }
 
+// unlinked is the reason why a request that has only replies of a conversation cannot be known to continue it.
+func unlinked(v *Variant) string {
+	if v.IDs == "random" || v.Conversation {
+		return ""
+	}
+	return "short ids of calls do not link requests"
+}
+
 var chats = []*Dialect{&openAI, &deepSeek}
 
 // Broken are agents with a bug.
@@ -64,13 +72,8 @@ var Broken = []*Kind{
 	},
 	{
 		Name: "head cut off", Causes: []string{session.Truncated}, class: orphan, needs: needs{late: true},
-		Unknown: func(v *Variant) string {
-			if v.IDs != "random" && !v.Conversation {
-				return "short ids of calls do not link requests"
-			}
-			return ""
-		},
-		play: func(a *agent) bool { return a.cut(0) },
+		Unknown: unlinked,
+		play:    func(a *agent) bool { return a.cut(0) },
 	},
 	{
 		Name: "middle cut out", Causes: []string{session.Truncated}, class: orphan, needs: needs{late: true},
@@ -88,8 +91,9 @@ var Broken = []*Kind{
 		},
 	},
 	{
-		Name: "one of several calls skipped", Causes: []string{session.ToolSkipped}, class: missing, needs: needs{parallel: true},
-		per: map[*Dialect][]string{&geminiNoIDs: {session.ToolSkipped, session.CallsTruncated}},
+		Name: "one of several calls skipped", Causes: []string{session.ToolSkipped}, Also: []string{session.SkippedOrInterrupted}, class: missing,
+		needs: needs{parallel: true, loop: true},
+		per:   map[*Dialect][]string{&geminiNoIDs: {session.ToolSkipped, session.CallsTruncated}},
 		play: replies(func(a *agent, m Message) []Message {
 			if n := len(m.Replies); n > 1 {
 				i := a.rnd.IntN(n - 1)
@@ -99,8 +103,8 @@ var Broken = []*Kind{
 		}),
 	},
 	{
-		Name: "no call answered", Causes: []string{session.ToolSkipped}, class: missing,
-		play: replies(func(*agent, Message) []Message { return nil }),
+		Name: "no call answered", Causes: []string{session.ToolSkipped}, Also: []string{session.SkippedOrInterrupted}, class: missing,
+		needs: needs{loop: true}, play: replies(func(*agent, Message) []Message { return nil }),
 	},
 	{
 		Name: "user writes instead of a reply", Causes: []string{session.SkippedOrInterrupted, session.ToolSkipped, session.UserInterrupt}, class: missing,
@@ -316,7 +320,7 @@ var Broken = []*Kind{
 		},
 	},
 	{
-		Name: "reasoning not saved", Causes: []string{session.ReasoningStripped}, needs: needs{reasons: true}, not: []*Dialect{&bedrock},
+		Name: "reasoning not saved", Causes: []string{session.ReasoningStripped}, needs: needs{reasons: true, loop: true}, not: []*Dialect{&bedrock},
 		play: stores(func(_ *agent, m Message) []Message {
 			m.Thinking = ""
 			for i := range m.Calls {
@@ -345,16 +349,13 @@ var Broken = []*Kind{
 		}),
 	},
 	{
-		Name: "provider switched", Causes: []string{session.ProviderSwitched}, not: []*Dialect{&responses, &bedrock, &geminiNoIDs}, play: switchProvider,
-		Unknown: func(v *Variant) string {
-			if !v.Conversation && v.IDs != "random" {
-				return "short ids of calls do not link requests"
-			}
-			return ""
-		},
+		Name: "provider switched", Causes: []string{session.ProviderSwitched}, not: []*Dialect{&responses, &bedrock, &geminiNoIDs},
+		needs: needs{loop: true}, play: switchProvider,
+		Unknown: unlinked,
 	},
 	{
-		Name: "two writers", Causes: []string{session.ConcurrentWriters}, class: missing, not: []*Dialect{&responses}, play: twoWriters,
+		// The second writer is called by a message that the user sends before the tool of the first has replied.
+		Name: "two writers", Causes: []string{session.ConcurrentWriters}, Also: []string{session.UserInterrupt}, class: missing, not: []*Dialect{&responses}, play: twoWriters,
 		Unknown: func(v *Variant) string {
 			if !v.Conversation {
 				return "requests at the same time are of one conversation only if its id says so"
@@ -363,16 +364,16 @@ var Broken = []*Kind{
 		},
 	},
 	{
-		Name: "field of the framework", Causes: []string{session.FieldLeak},
+		Name: "field of the framework", Causes: []string{session.FieldLeak}, needs: needs{plain: true},
 		play: func(a *agent) bool {
-			a.broken = true
-			switch a.Dialect {
-			case &openAI:
+			if slices.Contains(chats, a.Dialect) {
 				a.host = "api.groq.com/openai/v1"
-			case &deepSeek:
-				a.host = "api.mistral.ai/v1"
 			}
-			return a.steps(hooks{load: func(_ int, store []Message) []Message {
+			return a.steps(hooks{load: func(i int, store []Message) []Message {
+				if i == 0 {
+					return store // a single message shows nothing
+				}
+				a.broken = true
 				for i := range store {
 					store[i].Extra = obj{"metadata": obj{"source": "framework"}}
 				}
@@ -382,12 +383,7 @@ var Broken = []*Kind{
 	},
 	{
 		Name: "replies loaded without their calls", Causes: []string{session.ReplayedUnbound}, class: orphan, needs: needs{late: true},
-		Unknown: func(v *Variant) string {
-			if v.IDs != "random" && !v.Conversation {
-				return "short ids of calls do not link requests"
-			}
-			return ""
-		},
+		Unknown: unlinked,
 		play: func(a *agent) bool {
 			if !a.through(0, a.at+2, hooks{}) {
 				return false
@@ -399,7 +395,7 @@ var Broken = []*Kind{
 		},
 	},
 	{
-		Name: "broken call removed", Causes: []string{session.SanitizerDropped}, class: orphan,
+		Name: "broken call removed", Causes: []string{session.SanitizerDropped}, class: orphan, Unknown: unlinked, not: []*Dialect{&geminiNoIDs},
 		play: func(a *agent) bool {
 			a.always = false
 			return a.steps(hooks{
@@ -486,7 +482,7 @@ func (a *agent) cut(first int) bool {
 
 // firstOfSeveral plays conversations in which only the first k of the calls of an answer are answered.
 func firstOfSeveral(a *agent) bool {
-	k := 1 + a.rnd.IntN(2)
+	k := 1 + a.rnd.IntN(4)/3
 	for n := range a.runs {
 		a.begin(n)
 		if a.at = a.choose(needs{parallel: true}); a.at < 0 || len(a.run.Steps[a.at].Answer.Calls) <= k {
@@ -515,7 +511,7 @@ func switchProvider(a *agent) bool {
 	if a.Dialect == &openAI && target == &anthropic {
 		a.host, a.model = "api.moonshot.ai/v1", "kimi-k2-0905-preview"
 	}
-	if a.at = a.choose(needs{}); a.at < 0 || !a.through(0, a.at+1, hooks{}) {
+	if a.at = a.choose(needs{loop: true}); a.at < 0 || !a.through(0, a.at+1, hooks{}) {
 		return false
 	}
 	a.Dialect, a.model = target, target.model

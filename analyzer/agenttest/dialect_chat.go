@@ -41,7 +41,8 @@ func openAIError(text string) obj {
 func chatBody(r *request) obj {
 	list := []obj{}
 	if r.system != "" {
-		list = append(list, obj{"role": "system", "content": r.system})
+		// The code that writes the other messages writes this one.
+		list = append(list, r.messages[0].fill(obj{"role": "system", "content": r.system}))
 	}
 	for i := range r.messages {
 		list = append(list, chatMessages(r, &r.messages[i])...)
