@@ -157,8 +157,7 @@ func (t *toolCalls) misplaced(turn *session.Turn, pairing *check.Pairing, status
 		if r.Call < 0 {
 			continue
 		}
-		call := &pairing.Calls[r.Call]
-		if c := turn.Misplaced(call.Call.ID, call.Name, pairing.Nth(r.Call), call.Message, state); c != nil && !slices.Contains(changed, c) {
+		if c := turn.Misplaced(pairing.Calls[r.Call].Message, r.Message, r.Part, state); c != nil && !slices.Contains(changed, c) {
 			changed = append(changed, c)
 		}
 	}
@@ -170,7 +169,7 @@ func (t *toolCalls) misplaced(turn *session.Turn, pairing *check.Pairing, status
 func reported(findings []judge.Finding, c *session.Call) bool {
 	return slices.ContainsFunc(findings, func(f judge.Finding) bool {
 		return (f.Rule.ID == "missing_tool_reply" || f.Rule.ID == "previous_response_unresolved") &&
-			(f.ToolCallID == c.CallID || f.ToolName == c.Name && c.CallID == "")
+			(f.Call == c || f.ToolCallID == c.CallID && c.CallID != "")
 	})
 }
 

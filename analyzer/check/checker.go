@@ -98,17 +98,34 @@ const maxPerRule = 1000
 
 // Report records a defect of message i. Only the first 1,000 defects per rule are retained.
 func (p *Pass) Report(i int, callID []byte, toolName []byte, detail, format string, args ...any) {
-	p.ReportAs(p.rule.Severity(p.Target), i, callID, toolName, detail, format, args...)
+	p.ReportAs(p.Severity(), i, callID, toolName, detail, format, args...)
 }
 
 // ReportAs is like Report, but with a severity that differs from the severity of the rule. For example, OpenAI rejects
 // audio in a tool message, but no longer images.
 func (p *Pass) ReportAs(s Severity, i int, callID []byte, toolName []byte, detail, format string, args ...any) {
+	p.report(s, i, 0, callID, toolName, detail, format, args)
+}
+
+// Severity returns the severity of the rule for the target.
+func (p *Pass) Severity() Severity { return p.rule.Severity(p.Target) }
+
+// ReportCall records a defect of call c, with a severity as in ReportAs.
+func (p *Pass) ReportCall(s Severity, c *PairedCall, detail, format string, args ...any) {
+	p.report(s, c.Message, c.Part, c.ID, c.Name, detail, format, args)
+}
+
+// ReportReply records a defect of reply r, with a severity as in ReportAs.
+func (p *Pass) ReportReply(s Severity, r *Reply, toolName []byte, detail, format string, args ...any) {
+	p.report(s, r.Message, r.Part, r.ID, toolName, detail, format, args)
+}
+
+func (p *Pass) report(s Severity, i, part int, callID, toolName []byte, detail, format string, args []any) {
 	if p.reported++; p.reported > maxPerRule {
 		return
 	}
 	p.violations = append(p.violations, Violation{
-		Rule: p.rule, Predicted: s, Message: i, ToolCallID: string(callID), ToolName: string(toolName),
+		Rule: p.rule, Predicted: s, Message: i, Part: part, ToolCallID: string(callID), ToolName: string(toolName),
 		Detail: detail, Summary: fmt.Sprintf(format, args...),
 	})
 }

@@ -23,7 +23,7 @@ func (p *Pairing) reset(r *facts.Request, t wire.Target, chain *Chain) {
 			continue
 		case len(m.Replies) > 0 && (m.Role == facts.RoleTool || p.scheme.Blocks):
 			for j := range m.Replies {
-				p.reply(i, &m.Replies[j], open, after)
+				p.reply(i, j, &m.Replies[j], open, after)
 			}
 			continue
 		}
@@ -57,7 +57,7 @@ func (p *Pairing) reset(r *facts.Request, t wire.Target, chain *Chain) {
 // early matches reply i, which no earlier call has, to a call that follows later. That also applies inside an open group, unless
 // replies name functions: then a reply with another name already counts for the group.
 func (p *Pairing) early(i int, rep *Reply) {
-	if rep.Call = p.find(rep.ID); p.scheme.Names && rep.Call >= 0 && p.Calls[rep.Call].Reply >= 0 {
+	if rep.Call = p.find(rep.key); p.scheme.Names && rep.Call >= 0 && p.Calls[rep.Call].Reply >= 0 {
 		rep.Call = -1 // the call has its own reply
 	}
 	if rep.Call >= 0 {
@@ -128,11 +128,11 @@ func (p *Pairing) open(i int, m *facts.Message) bool {
 func (p *Pairing) join(i int, m *facts.Message) {
 	g := &p.Groups[len(p.Groups)-1]
 	for j := range m.Calls {
-		c := PairedCall{Call: &m.Calls[j], ID: m.Calls[j].ID, Message: i, Group: len(p.Groups) - 1, Reply: -1, Again: -1, same: -1, next: -1}
+		c := PairedCall{Call: &m.Calls[j], ID: m.Calls[j].ID, Message: i, Part: j, Group: len(p.Groups) - 1, Reply: -1, Again: -1, key: m.Calls[j].ID, same: -1, next: -1}
 		if p.scheme.Names {
-			c.ID = c.Name
+			c.ID, c.key = idOrName(c.ID, c.Name), c.Name
 		}
-		if len(c.ID) > 0 {
+		if len(c.key) > 0 {
 			p.enter(&c, g.First)
 		}
 		p.Calls = append(p.Calls, c)
@@ -142,7 +142,7 @@ func (p *Pairing) join(i int, m *facts.Message) {
 
 // enter adds c, the next call to be appended to Calls, to the table.
 func (p *Pairing) enter(c *PairedCall, first int) {
-	slot := p.slot(c.ID)
+	slot := p.slot(c.key)
 	older := int(p.table[slot]) - 1
 	if !p.scheme.Names {
 		c.Again = older
@@ -202,25 +202,33 @@ func (p *Pairing) count(g *Group) {
 	}
 }
 
-// reply matches a reply in message i to the calls before it.
-func (p *Pairing) reply(i int, r *facts.Reply, open bool, after int) {
-	rep := Reply{Reply: r, ID: r.ID, Message: i, Call: -1, Group: -1, After: after}
+// idOrName returns the id of a call or reply, or else the name of the function.
+func idOrName(id, name []byte) []byte {
+	if len(id) > 0 {
+		return id
+	}
+	return name
+}
+
+// reply matches the reply in message i, its number part, to the calls before it.
+func (p *Pairing) reply(i, part int, r *facts.Reply, open bool, after int) {
+	rep := Reply{Reply: r, ID: r.ID, Message: i, Part: part, Call: -1, Group: -1, After: after, key: r.ID}
 	if p.scheme.Names {
-		rep.ID = r.Name
+		rep.ID, rep.key = idOrName(r.ID, r.Name), r.Name
 	}
 	first := len(p.Calls)
 	if open {
 		rep.Group = len(p.Groups) - 1
 		first = p.Groups[rep.Group].First
 	}
-	if len(rep.ID) > 0 {
-		rep.Call = p.find(rep.ID)
+	if len(rep.key) > 0 {
+		rep.Call = p.find(rep.key)
 	}
 	if p.scheme.Names && rep.Call >= 0 {
 		rep.Call = p.named(&rep, first)
 	}
 	switch {
-	case len(rep.ID) == 0:
+	case len(rep.key) == 0:
 		rep.Status = ReplyWithoutID
 		if open {
 			p.answerNoID(&rep)
@@ -265,7 +273,7 @@ func (p *Pairing) named(rep *Reply, first int) int {
 		p.Calls[next].same = p.Calls[head].same
 		head = next
 	}
-	p.table[p.slot(rep.ID)] = int32(head + 1)
+	p.table[p.slot(rep.key)] = int32(head + 1)
 	if len(rep.Reply.ID) > 0 {
 		for c, n := head, 0; c >= 0 && n < maxSameName; c, n = p.Calls[c].next, n+1 {
 			if p.Calls[c].Reply < 0 && string(p.Calls[c].Call.ID) == string(rep.Reply.ID) {
@@ -290,23 +298,23 @@ func (p *Pairing) elsewhere(call, reply int) {
 // malformed, but no reply is missing.
 func (p *Pairing) answerNoID(rep *Reply) {
 	for ; p.noID < len(p.Calls); p.noID++ {
-		if c := &p.Calls[p.noID]; len(c.ID) == 0 && c.Reply < 0 {
+		if c := &p.Calls[p.noID]; len(c.key) == 0 && c.Reply < 0 {
 			c.Reply, rep.Call = len(p.Replies), p.noID
 			return
 		}
 	}
 }
 
-// find returns the index of the newest call with this id, or -1.
-func (p *Pairing) find(id []byte) int { return int(p.table[p.slot(id)]) - 1 }
+// find returns the index of the newest call with this key, or -1.
+func (p *Pairing) find(key []byte) int { return int(p.table[p.slot(key)]) - 1 }
 
-// slot returns the slot of id, or the free slot for it. The seed is random, so that clients cannot construct ids that
+// slot returns the slot of key, or the free slot for it. The seed is random, so that clients cannot construct keys that
 // collide.
-func (p *Pairing) slot(id []byte) int {
+func (p *Pairing) slot(key []byte) int {
 	mask := len(p.table) - 1
-	for slot := int(maphash.Bytes(p.seed, id)) & mask; ; slot = (slot + 1) & mask {
+	for slot := int(maphash.Bytes(p.seed, key)) & mask; ; slot = (slot + 1) & mask {
 		c := p.table[slot]
-		if c == 0 || string(p.Calls[c-1].ID) == string(id) {
+		if c == 0 || string(p.Calls[c-1].key) == string(key) {
 			return slot
 		}
 	}

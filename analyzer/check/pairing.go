@@ -1,7 +1,6 @@
 package check
 
 import (
-	"bytes"
 	"hash/maphash"
 	"iter"
 
@@ -37,14 +36,16 @@ type Group struct {
 // A PairedCall is one call of an assistant message.
 type PairedCall struct {
 	*facts.Call
-	ID      []byte // what replies refer to: the call's id or, in Gemini, the function's name
+	ID      []byte // id of the call; in Gemini, the function's name if the call has none
 	Message int
+	Part    int // index of the call in its message
 	Group   int // index in Pairing.Groups
 	Reply   int // index in Pairing.Replies of the reply in the call's own group; -1 if none
 	Again   int // index in Pairing.Calls of an earlier call with the same id; -1 if none or if calls are paired by name
 
-	same int // earlier call of the group with the same id, which represents this call; -1 if none
-	next int // next call of the group with the same id and no reply of its own; -1 if none
+	key  []byte // what replies refer to: the call's id or, in Gemini, the function's name
+	same int    // earlier call of the group with the same key, which represents this call; -1 if none
+	next int    // next call of the group with the same key and no reply of its own; -1 if none
 }
 
 // A Reply is a tool message, or one of the replies in a message that contains several.
@@ -52,10 +53,13 @@ type Reply struct {
 	*facts.Reply
 	ID      []byte // see PairedCall.ID
 	Message int
+	Part    int // index of the reply in its message
 	Status  ReplyStatus
 	Call    int // index in Pairing.Calls of the call that the reply names; -1 if not in the request
 	Group   int // index in Pairing.Groups of the group open at the reply; -1 if none
 	After   int // index of the last message before this reply that contains no replies; -1 if none
+
+	key []byte // see PairedCall.key
 }
 
 // Pairing matches the tool replies of a request to its calls. A reply is matched in its own group first, because a
@@ -128,19 +132,4 @@ func (p *Pairing) Unanswered() iter.Seq[*PairedCall] {
 			}
 		}
 	}
-}
-
-// Nth returns the number of earlier calls in the same message with the same name. It distinguishes calls without an id
-// and calls that are paired by name; for other calls it is 0.
-func (p *Pairing) Nth(call int) (n int) {
-	c := &p.Calls[call]
-	if len(c.Call.ID) > 0 && !p.scheme.Names {
-		return 0
-	}
-	for i := call - 1; i >= max(0, call-maxSameName) && p.Calls[i].Message == c.Message; i-- {
-		if bytes.Equal(p.Calls[i].Name, c.Name) {
-			n++
-		}
-	}
-	return n
 }

@@ -56,7 +56,8 @@ type Violation struct {
 	Rule       *Rule
 	Predicted  Severity
 	Message    int    // 0-based index in messages as sent
-	ToolCallID string // "" if the defect is not about a call
+	Part       int    // index of the call or reply in its message, for rules about calls and replies
+	ToolCallID string // "" if the defect is not about a call; in Gemini, the function's name if the call has no id
 	ToolName   string
 	Detail     string // one of a closed set per rule, e.g. after_plain_assistant
 	Summary    string // one line for humans; quotes only ids, names and roles

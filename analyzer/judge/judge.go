@@ -16,7 +16,6 @@
 package judge
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/check"
@@ -57,6 +56,7 @@ type Finding struct {
 	check.Violation
 	ID       [16]byte
 	Instance *session.Instance // shared by all requests with the defect
+	Call     *session.Call     // call of an answer that the defect is about; nil if it is unknown
 
 	// Tolerated is the number of earlier requests with the violation that this model at this host accepted, if they
 	// lowered Predicted from Reject to Lenient; otherwise 0.
@@ -96,13 +96,11 @@ func (j *Judge) Request(r *Request) (*session.Turn, []Finding) {
 	for i := range violations {
 		f := &findings[i]
 		f.Violation = violations[i]
-		if f.ToolName == "" && f.ToolCallID != "" {
-			f.ToolName = t.ToolName(f.ToolCallID)
-		}
-		if fresh := j.identify(f, t, r); (fresh || f.Instance.Root.Rank() == 0) && explained < maxExplained {
+		d := session.Defect{Rule: f.Rule.ID, Detail: f.Detail, Message: f.Message, Part: f.Part, ToolCallID: f.ToolCallID}
+		if fresh := j.identify(f, t, r, &d); (fresh || f.Instance.Root.Rank() == 0) && explained < maxExplained {
 			explained++
 			// Keep the first root cause, because later turns only repeat the defect.
-			root := t.RootCause(session.Defect{Rule: f.Rule.ID, Detail: f.Detail, Message: f.Message, ToolCallID: f.ToolCallID})
+			root := t.RootCause(d)
 			if fresh || root.Rank() > 0 {
 				f.Instance.Root = root
 			}
@@ -114,11 +112,11 @@ func (j *Judge) Request(r *Request) (*session.Turn, []Finding) {
 	return t, findings
 }
 
-// identify sets the id and the instance of f and reports whether the defect is new.
-func (j *Judge) identify(f *Finding, t *session.Turn, r *Request) (fresh bool) {
-	what := f.ToolCallID
-	if what == "" && f.Message >= 0 && f.Message < len(r.Facts.Messages) {
-		what = strconv.FormatUint(t.Identity(f.Message), 16)
+// identify sets the id, the call and the instance of f, which is defect d, and reports whether the defect is new.
+func (j *Judge) identify(f *Finding, t *session.Turn, r *Request, d *session.Defect) (fresh bool) {
+	what, call := t.Subject(d)
+	if f.Call = call; f.ToolName == "" && call != nil {
+		f.ToolName = call.Name
 	}
 	sum := identity.Of(r.Sender, t.Root, t.Branch, f.Rule.ID, what)
 	f.ID = sum.Key()

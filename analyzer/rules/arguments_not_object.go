@@ -36,7 +36,7 @@ func argumentsNotObject(p *check.Pass) {
 		if c.ArgsKind == facts.Object || c.ArgsKind <= facts.Null && !needed || c.FuncKind != facts.Object {
 			continue
 		}
-		p.Report(c.Message, c.Call.ID, c.Name, kindDetail(c.ArgsKind), "%s calls %s with arguments that are %s, not an object",
+		p.ReportCall(p.Severity(), c, kindDetail(c.ArgsKind), "%s calls %s with arguments that are %s, not an object",
 			at(p, c.Message), called(c), kind(c.ArgsKind))
 	}
 }

@@ -28,9 +28,9 @@ func duplicateToolReply(p *check.Pass) {
 		c := &p.Pairing.Calls[r.Call]
 		first := p.Pairing.Replies[c.Reply].Message
 		if first == r.Message {
-			p.Report(r.Message, r.ID, c.Name, "", "%s answers %s twice", at(p, r.Message), answered(p, c))
+			p.ReportReply(p.Severity(), r, c.Name, "", "%s answers %s twice", at(p, r.Message), answered(p, c))
 			continue
 		}
-		p.Report(r.Message, r.ID, c.Name, "", "%s answers %s again: %s answered it already", at(p, r.Message), answered(p, c), ref(p, first))
+		p.ReportReply(p.Severity(), r, c.Name, "", "%s answers %s again: %s answered it already", at(p, r.Message), answered(p, c), ref(p, first))
 	}
 }

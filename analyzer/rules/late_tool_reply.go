@@ -32,7 +32,7 @@ func lateToolReply(p *check.Pass) {
 		c := &p.Pairing.Calls[r.Call]
 		g := p.Pairing.Groups[c.Group]
 		closed := p.Request.Messages[g.End].Role
-		p.Report(r.Message, r.ID, c.Name, closedBy(closed), "%s answers %s of %s too late: %s is in between",
+		p.ReportReply(p.Severity(), r, c.Name, closedBy(closed), "%s answers %s of %s too late: %s is in between",
 			at(p, r.Message), answered(p, c), ref(p, c.Message), at(p, g.End))
 	}
 }

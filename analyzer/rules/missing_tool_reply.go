@@ -58,7 +58,7 @@ func missingToolReply(p *check.Pass) {
 		if g.End < len(p.Request.Messages) {
 			detail, then = missing(g, "middle"), at(p, g.End)+" follows"
 		}
-		p.ReportAs(severity, c.Message, c.ID, c.Name, detail, "call %s of %s has no reply: %s with %d of %d calls answered",
+		p.ReportCall(severity, c, detail, "call %s of %s has no reply: %s with %d of %d calls answered",
 			answered(p, c), ref(p, c.Message), then, g.Answered, g.Last-g.First)
 	}
 	if p.Target.Dialect == wire.Anthropic && !p.Pairing.Unknown {

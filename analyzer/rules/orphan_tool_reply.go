@@ -44,7 +44,8 @@ func orphanToolReply(p *check.Pass) {
 			caller = "no model message"
 		default:
 		}
-		p.ReportAs(severity, r.Message, r.ID, nil, detail, "%s answers %s, which %s in this request called; %s", at(p, r.Message), name(r.ID), caller, before)
+		p.ReportReply(severity, r, quoted(p, nil, r.Name), detail, "%s answers %s, which %s in this request called; %s",
+			at(p, r.Message), name(quoted(p, r.ID, r.Name)), caller, before)
 	}
 }
 

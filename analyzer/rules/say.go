@@ -65,6 +65,14 @@ func answered(p *check.Pass, c *check.PairedCall) string {
 	return name(c.ID) + " (" + function(c.Call) + ")"
 }
 
+// quoted returns what a summary quotes of a call or reply that is not matched: its id, or the name where replies name functions.
+func quoted(p *check.Pass, id, function []byte) []byte {
+	if p.Target.Dialect.Descriptor().Pairing.Names {
+		return function
+	}
+	return id
+}
+
 // called returns "read_file (call_1)", or "read_file" for a call without an id.
 func called(c *check.PairedCall) string {
 	if len(c.Call.ID) == 0 {

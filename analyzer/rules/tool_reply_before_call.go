@@ -36,6 +36,6 @@ func toolReplyBeforeCall(p *check.Pass) {
 		if r.Group >= 0 { // in the place of a reply, so only a target that compares ids rejects it
 			who = compareIDs
 		}
-		p.ReportAs(beforeCall(p.Target, who), r.Message, r.ID, c.Name, "", "%s answers %s, which is called only later, in %s", at(p, r.Message), answered(p, c), ref(p, c.Message))
+		p.ReportReply(beforeCall(p.Target, who), r, c.Name, "", "%s answers %s, which is called only later, in %s", at(p, r.Message), answered(p, c), ref(p, c.Message))
 	}
 }

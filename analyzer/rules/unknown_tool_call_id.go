@@ -37,11 +37,12 @@ func unknownToolCallID(p *check.Pass) {
 		}
 		g := p.Pairing.Groups[r.Group]
 		if g.Last-g.First == 1 {
-			p.ReportAs(severity, r.Message, r.ID, nil, "", "%s answers %s, but %s called %s",
-				at(p, r.Message), name(r.ID), ref(p, g.Message), name(p.Pairing.Calls[g.First].ID))
+			c := &p.Pairing.Calls[g.First]
+			p.ReportReply(severity, r, quoted(p, nil, r.Name), "", "%s answers %s, but %s called %s",
+				at(p, r.Message), name(quoted(p, r.ID, r.Name)), ref(p, g.Message), name(quoted(p, c.ID, c.Name)))
 			continue
 		}
-		p.ReportAs(severity, r.Message, r.ID, nil, "", "%s answers %s, which is none of the %d calls of %s",
-			at(p, r.Message), name(r.ID), g.Last-g.First, ref(p, g.Message))
+		p.ReportReply(severity, r, quoted(p, nil, r.Name), "", "%s answers %s, which is none of the %d calls of %s",
+			at(p, r.Message), name(quoted(p, r.ID, r.Name)), g.Last-g.First, ref(p, g.Message))
 	}
 }

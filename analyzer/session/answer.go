@@ -67,7 +67,13 @@ func (s *Store) Answer(t *Turn, in Answer) []*Call {
 			CallID: rc.ID, Name: rc.Name, Position: i, Exchange: t.exchange, Conversation: t.Conversation, AskedAt: in.At,
 			State: state, Forced: t.forced != 0 && t.forced == hashName(rc.Name), Context: in.Context, conv: c, answer: a, kind: rc.ArgsKind, args: rc.Args, signed: rc.Signature,
 		}
-		call.id = t.callID(call, a.calls)
+		key := hashOrZero([]byte(rc.ID))
+		if call.id = key; t.names {
+			call.id = t.nameCall(call, a.calls)
+			if key == 0 {
+				key = call.byName
+			}
+		}
 		call.meaning, call.raw, call.sent = canonical([]byte(rc.Arguments)), hashName(rc.Arguments), s.hashSent(rc.Arguments)
 		calls = append(calls, call)
 		if len(a.calls) < maxAnswer {
@@ -77,7 +83,10 @@ func (s *Store) Answer(t *Turn, in Answer) []*Call {
 			continue
 		}
 		c.remember(call)
-		s.index(c, callKey(c.key.service, call.id, unique(rc.ID), t.last))
+		s.index(c, callKey(c.key.service, key, unique(rc.ID), t.last))
+		if t.names && call.CallID != "" { // the agent may drop the id
+			s.index(c, callKey(c.key.service, call.byName, false, t.last))
+		}
 	}
 	if r.ContentBytes > minText && r.ContentHash != 0 {
 		s.index(c, pairKey(c.key.service, r.ContentHash, t.last))
@@ -95,28 +104,31 @@ func (s *Store) Answer(t *Turn, in Answer) []*Call {
 	return calls
 }
 
-// callID returns the hash that identifies a call of an answer. It hashes the id of the call; if the call has no id and
-// replies name functions, it hashes the name. before contains the earlier calls of the answer.
-func (t *Turn) callID(call *Call, before []*Call) uint64 {
-	if call.CallID != "" {
-		return hashName(call.CallID)
+// nameCall sets the name by which a reply without an id identifies a call, and returns the id of the call. before contains the
+// earlier calls of the answer.
+func (t *Turn) nameCall(call *Call, before []*Call) uint64 {
+	if call.Name != "" {
+		call.byName = nthID(hashName(call.Name), len(before), func(i int) uint64 { return before[i].byName })
 	}
-	if !t.names || call.Name == "" {
+	switch {
+	case call.CallID != "":
+		return hashName(call.CallID)
+	case call.Name == "":
 		return 0
 	}
-	return nthID(hashName(call.Name), len(before), func(i int) uint64 { return before[i].id })
+	return max(mix(hashName(t.exchange), uint64(call.Position)), 1)
 }
 
 // has reports whether a has a call with id.
 func (a *answer) has(id uint64) bool { return a.call(id) != nil }
 
-// call returns the call of a with id, or nil.
+// call returns the call of a with id, or nil. id may be made of the name of the function, if naming has not replaced it yet.
 func (a *answer) call(id uint64) *Call {
 	if id == 0 {
 		return nil
 	}
 	for _, c := range a.calls {
-		if c.id == id {
+		if c.id == id || c.byName == id {
 			return c
 		}
 	}

@@ -39,7 +39,8 @@ type Call struct {
 
 	conv      *conversation
 	answer    *answer
-	id        uint64 // hash by which replies identify the call; 0 if none
+	id        uint64 // hash that identifies the call; 0 if replies cannot name it
+	byName    uint64 // hash of the name and the order in the answer, in dialects whose replies name functions; else 0
 	raw       uint64 // hash of the arguments
 	sent      uint64 // hash of the arguments encoded as a JSON string; see hashSent
 	meaning   uint64 // canonical hash of the arguments; 0 if they are not JSON
@@ -262,19 +263,18 @@ func (t *Turn) Settle(accepted, refused bool) (changed []*Call) {
 	return changed
 }
 
-// Misplaced records that a call in message i of the request has a duplicate or a late reply; state is Duplicate or Late. The
-// call is identified by id or, if replies name functions, by its function name and nth, the number of earlier calls of that
-// function in the message. Misplaced returns the call if its state changed.
-func (t *Turn) Misplaced(id, name []byte, nth, i int, state string) *Call {
-	key := hashOrZero(id)
-	if t.names && len(name) > 0 && t.conv.calls[key] == nil {
-		key = hashOrZero(name) + uint64(nth)
+// Misplaced records that a call in message at of the request has a duplicate or a late reply, which is reply part of message i;
+// state is Duplicate or Late. Misplaced returns the call if its state changed.
+func (t *Turn) Misplaced(at, i, part int, state string) *Call {
+	key := t.q.repliesOf(&t.q.messages[i])[part]
+	if !t.q.makes(at, key) {
+		return nil // the reply is to a call that the request does not contain
 	}
 	call := t.conv.calls[key]
 	if key == 0 || call == nil || call.answer == nil {
 		return nil
 	}
-	if t.aligned.whole && i-t.q.lead != call.answer.after || !t.aligned.whole && call.reused {
+	if t.aligned.whole && at-t.q.lead != call.answer.after || !t.aligned.whole && call.reused {
 		return nil // another call with this id
 	}
 	switch {

@@ -191,6 +191,11 @@ func loose(a, b *source) bool { return a != nil && (a.shaped || b.shaped) && a.i
 
 // knows reports whether q contains, or replies to, a call of c.
 func (c *conversation) knows(q *skeleton) bool {
+	if q.names && slices.ContainsFunc(c.branches, func(b *branch) bool {
+		return b.answer != nil && q.contains(b.answer, 0) || slices.ContainsFunc(b.tip.calls, func(m callMark) bool { return slices.Contains(q.replies, m.name) })
+	}) {
+		return true
+	}
 	return len(c.calls) > 0 && (slices.ContainsFunc(q.replies, func(id uint64) bool { return c.calls[id] != nil }) ||
 		slices.ContainsFunc(q.calls, func(m callMark) bool { return c.calls[m.id] != nil }))
 }

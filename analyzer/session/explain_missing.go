@@ -39,8 +39,8 @@ func explainMissing(x *explainer) RootCause {
 			return x.lostID(x.Message, "", i)
 		}
 	}
-	if x.call == nil || x.declared >= 0 {
-		return RootCause{} // the answer is unknown, or the reply was already missing in the previous request
+	if x.call == nil || x.declared >= 0 || x.q.countReplies(x.id) > 0 {
+		return RootCause{} // the answer is unknown, the reply was already missing in the previous request, or it precedes the call
 	}
 	return x.unanswered()
 }

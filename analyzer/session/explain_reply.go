@@ -142,9 +142,15 @@ func (x *explainer) overlapping(a *answer) *answer {
 
 // explainRepliedTwice explains a call with several replies.
 func explainRepliedTwice(x *explainer) RootCause {
+	if x.names && x.Message >= 0 {
+		x.findSurplus()
+	}
 	had := x.p.countReplies(x.id)
 	if x.id == 0 || had >= 2 || x.call == nil && had == 0 {
 		return RootCause{}
+	}
+	if x.names && !x.q.makesIn(0, len(x.q.messages), x.id) {
+		return explainUnknownID(x) // the reply only looks like a second one, because it names the function of another call
 	}
 	if r := x.concurrent(); r.ID != "" {
 		return r
@@ -200,6 +206,27 @@ func explainRepliedTwice(x *explainer) RootCause {
 		return evidence("approval_plus_result", Medium, "first a placeholder, then another reply")
 	}
 	return evidence("double_execution", Medium, "different replies")
+}
+
+// findSurplus sets the id of x to that of the surplus reply of its group. Where replies name functions, the rule counts them
+// and reports the last one.
+func (x *explainer) findSurplus() {
+	if x.q.countReplies(x.id) > 1 || !x.q.makesIn(0, len(x.q.messages), x.id) {
+		return
+	}
+	name, seen := x.facts.Messages[x.Message].Replies[x.Part].Name, 0
+	for i := x.q.owner(x.Message) + 1; i <= x.Message; i++ {
+		for j, id := range x.q.repliesOf(&x.q.messages[i]) {
+			if seen++; seen > maxSameName {
+				return
+			}
+			if string(x.facts.Messages[i].Replies[j].Name) == string(name) &&
+				(x.q.countReplies(id) > 1 || !x.q.makesIn(0, len(x.q.messages), id)) {
+				x.about(id)
+				return
+			}
+		}
+	}
 }
 
 // maxPlaceholder is the maximum size of a placeholder reply in bytes of JSON.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
@@ -37,6 +38,7 @@ type Defect struct {
 	Rule       string
 	Detail     string // detail that the rule reported
 	Message    int    // 0-based index in messages as sent; -1 for none
+	Part       int    // index of the call or reply in the message
 	ToolCallID string // call id that replies use; "" for none
 }
 
@@ -95,37 +97,51 @@ func (t *Turn) RootCause(d Defect) RootCause {
 	if !t.aligned.known && (t.named == nil || d.Rule != "previous_response_unresolved") {
 		explain = withoutHistory
 	} else if d.ToolCallID != "" {
-		x.id = t.idOf(d.ToolCallID)
-		x.call = t.call(x.id)
-		if t.p != nil {
-			x.declared = t.p.lastCall(x.id)
-		}
+		x.about(t.idOf(&d))
 	}
 	r := explain(&x)
 	r.Fix = fixes[r.ID]
 	return r
 }
 
-// idOf returns the internal id (a hash) of the call or reply in the request whose ID is callID.
-func (t *Turn) idOf(callID string) uint64 {
-	id := hashName(callID)
-	if !t.names || t.conv.calls[id] != nil {
-		return id
+// about sets the call or reply to explain.
+func (x *explainer) about(id uint64) {
+	if x.id, x.call = id, x.Turn.call(id); x.p != nil {
+		x.declared = x.p.lastCall(id)
 	}
-	for i := range t.facts.Messages {
-		m, k := &t.facts.Messages[i], &t.q.messages[i]
-		for j := range m.Calls {
-			if string(m.Calls[j].ID) == callID {
-				return t.q.callsOf(k)[j].id
-			}
-		}
-		for j := range m.Replies {
-			if string(m.Replies[j].ID) == callID {
-				return t.q.repliesOf(k)[j]
-			}
+	if x.names && x.call != nil && x.call.CallID != "" {
+		x.ToolCallID = x.call.CallID
+	}
+}
+
+// idOf returns the internal id (a hash) of the call or reply with the defect.
+func (t *Turn) idOf(d *Defect) uint64 {
+	if t.names && d.Message >= 0 && d.Message < len(t.q.messages) {
+		m := &t.q.messages[d.Message]
+		switch {
+		case d.Part < int(m.replies):
+			return t.q.repliesOf(m)[d.Part]
+		case m.replies == 0 && d.Part < int(m.calls):
+			return t.q.callsOf(m)[d.Part].id
 		}
 	}
-	return id
+	return hashName(d.ToolCallID)
+}
+
+// Subject returns what the defect is about, as an identity in the conversation, and the call of an answer; nil if it is
+// unknown.
+func (t *Turn) Subject(d *Defect) (string, *Call) {
+	switch {
+	case d.ToolCallID == "" && d.Message >= 0 && d.Message < len(t.q.messages):
+		return strconv.FormatUint(t.Identity(d.Message), 16), nil
+	case d.ToolCallID == "":
+		return "", nil
+	}
+	id := t.idOf(d)
+	if t.names {
+		return strconv.FormatUint(id, 16), t.call(id)
+	}
+	return d.ToolCallID, t.call(id)
 }
 
 // withoutHistory explains a defect in a request without a known predecessor from the request alone, or returns NoHistory.

@@ -7,7 +7,6 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // message is the stored form of one message.
@@ -27,9 +26,10 @@ type message struct {
 
 // callMark is the stored form of one call in a request.
 type callMark struct {
-	id        uint64 // 0 for a call without an id
+	id        uint64 // 0 for a call without an id; see naming for dialects whose replies name functions
 	name      uint64
-	malformed bool // the call has no name, or its arguments are not an object
+	args      uint64 // hash of the arguments as sent, in a dialect whose calls may have no ids
+	malformed bool   // the call has no name, or its arguments are not an object
 }
 
 // skeleton is the stored form of a request.
@@ -38,12 +38,13 @@ type skeleton struct {
 	calls    []callMark // calls of all messages, in order
 	replies  []uint64   // hashes of the call ids of all replies, in order; 0 for a reply without an id
 	lead     int        // number of leading system and developer messages
+	names    bool       // replies name functions, and calls may have no ids
 }
 
 // Sizes of message and callMark in bytes.
 const (
 	messageBytes  = 48
-	callMarkBytes = 24
+	callMarkBytes = 32
 )
 
 func hashID(id []byte) uint64 { return max(xxh3.Hash(id), 1) }
@@ -61,6 +62,7 @@ func hashName(id string) uint64 { return max(xxh3.HashString(id), 1) }
 func (s *skeleton) read(in *Request) {
 	r := in.Facts
 	s.messages, s.calls, s.replies, s.lead = s.messages[:0], s.calls[:0], s.replies[:0], 0
+	s.names = in.Target.Dialect.Descriptor().Pairing.Names
 	s.messages = slices.Grow(s.messages, len(r.Messages))
 	for i := range r.Messages {
 		m := &r.Messages[i]
@@ -86,18 +88,20 @@ func (s *skeleton) read(in *Request) {
 	for s.lead < len(s.messages) && (s.messages[s.lead].role == facts.RoleSystem || s.messages[s.lead].role == facts.RoleDeveloper) {
 		s.lead++
 	}
-	if in.Target.Dialect == wire.Gemini {
+	if s.names {
 		s.byName(r, func(uint64) bool { return true })
 	}
 }
 
 // byName identifies calls and replies of s, the skeleton of r, by function names unless their ids are known. If a model gave
-// no ids, an agent may have invented ids, which no answer contains.
+// no ids, an agent may have invented ids, which no answer contains. These ids serve to find the conversation; naming then
+// replaces them.
 func (s *skeleton) byName(r *facts.Request, known func(id uint64) bool) {
 	for i := range s.messages {
 		k, m := &s.messages[i], &r.Messages[i]
 		calls, replies := s.callsOf(k), s.repliesOf(k)
 		for j := range calls {
+			calls[j].args = m.Calls[j].ArgsHash
 			if calls[j].id = hashOrZero(m.Calls[j].ID); calls[j].id == 0 || !known(calls[j].id) {
 				calls[j].id = nthID(calls[j].name, j, func(n int) uint64 { return calls[n].id })
 			}

@@ -43,6 +43,7 @@ type Store struct {
 
 	scratch skeleton // skeleton of the request that Request reads, then of the previous request
 	escaped []byte   // buffer of hashSent
+	naming  naming
 }
 
 // New returns an empty Store.
@@ -79,7 +80,7 @@ func (s *Store) Request(in Request) *Turn {
 	q.read(&in)
 	named := s.namedBy(&in)
 	c := s.conversation(&in, q, named)
-	if in.Target.Dialect == wire.Gemini {
+	if q.names {
 		q.byName(in.Facts, func(id uint64) bool { return c.calls[id] != nil })
 	}
 	src := c.sent(&in)
@@ -87,11 +88,14 @@ func (s *Store) Request(in Request) *Turn {
 	if named != nil && named.conv == c && c.has(named.branch) {
 		b, continues = named.branch, true
 	}
+	if q.names {
+		s.naming.name(&in, q, c, b, a, continues)
+	}
 	if in.Facts.Stored { // the provider stores a part of the history, so a shorter history is not a loss
 		a = alignment{tailEnd: -1}
 	}
 	t := &Turn{
-		items: in.Target.Dialect == wire.OpenAIResponses, names: in.Target.Dialect == wire.Gemini, threaded: in.Facts.Threaded, named: named,
+		items: in.Target.Dialect == wire.OpenAIResponses, names: q.names, threaded: in.Facts.Threaded, named: named,
 		Conversation: c.key.id, Root: c.key.id, Inferred: in.Conversation == "", conv: c, source: src, exchange: in.Exchange, seq: in.Seq, at: in.Seen,
 		length: len(q.body()), aligned: a, last: q.hashBefore(len(q.messages)), streamed: in.Facts.Stream, fresh: in.Fresh, forced: hashOrZero(in.Facts.Forced),
 		facts: in.Facts, body: in.Body,
