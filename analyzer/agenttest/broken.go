@@ -250,6 +250,12 @@ var Broken = []*Kind{
 	},
 	{
 		Name: "model uses one id twice", Causes: []string{session.DuplicateIDFromModel}, not: []*Dialect{&geminiNoIDs}, needs: needs{parallel: true}, class: duplicate,
+		Unknown: func(v *Variant) string {
+			if v.Stream && v.Shape {
+				return "the shape of a stream joins the pieces of calls by their id"
+			}
+			return ""
+		},
 		play: func(a *agent) bool {
 			a.always = false
 			return a.steps(hooks{

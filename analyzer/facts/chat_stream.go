@@ -270,13 +270,17 @@ func (a *answer) find(f fragment) int {
 	return last
 }
 
-// another reports whether f belongs to a call other than p, because it names another function, or because both f and p
-// have complete arguments.
+// another reports whether f belongs to a call other than p, because it names another function, or because p has complete
+// arguments and f begins new ones, or names the function again under another index.
 func (p *partialCall) another(f fragment) bool {
 	if len(f.name) == 0 || p.name == "" {
 		return false
 	}
-	return p.name != string(f.name) || bytes.HasSuffix(p.args, []byte("}")) && bytes.HasPrefix(f.args, []byte("{"))
+	if p.name != string(f.name) {
+		return true
+	}
+	begins := bytes.HasPrefix(f.args, []byte("{")) || len(f.args) == 0 && f.indexed && f.index != p.index
+	return begins && bytes.HasSuffix(p.args, []byte("}"))
 }
 
 // named returns the position of a call with the ID of f, preferably at, or -1 if there is none.

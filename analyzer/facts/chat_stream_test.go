@@ -94,6 +94,10 @@ func TestStreamCalls(t *testing.T) {
 		`[{"index":0,"id":"c","function":{"name":"f","arguments":"{"}},{"index":1,"id":"c","function":{"name":"g","arguments":"{"}}]`,
 		`[{"index":1,"id":"c","function":{"arguments":"}"}}]`, `[{"index":0,"function":{"arguments":"}"}}]`,
 	), false, whole("c", "f", `{}`), whole("c", "g", `{}`))
+	f("two calls of one function with one id, in pieces", deltas(
+		`[{"index":0,"id":"c","function":{"name":"f","arguments":""}}]`, `[{"index":0,"function":{"arguments":"{}"}}]`,
+		`[{"index":1,"id":"c","function":{"name":"f","arguments":""}}]`, `[{"index":1,"function":{"arguments":"{}"}}]`,
+	), false, whole("c", "f", `{}`), whole("c", "f", `{}`))
 	f("two calls with one id and one index", deltas(
 		`[{"index":0,"id":"c","function":{"name":"f","arguments":"{}"}}]`, `[{"index":0,"id":"c","function":{"name":"f","arguments":"{}"}}]`,
 	), true, whole("c", "f", `{}`), whole("c", "f", `{}`))
