@@ -46,7 +46,7 @@ type Exchange struct {
 	ErrorText    string // redacted error text, at most 4 KiB
 	ErrorCluster string // key that groups error texts without a known pattern
 
-	InputTokens, OutputTokens, CachedTokens int64 // all 0 if the answer reports no usage
+	InputTokens, OutputTokens, CachedTokens int64 // all 0 if the answer reports no usage; see UnknownTokens
 	Duration, FirstByte                     time.Duration
 	FinishReason                            string
 	Stream                                  bool
@@ -80,6 +80,9 @@ type Exchange struct {
 	MessagesAt int               // byte offset of the messages in the stored Parameters
 	Answer     string            // content id of the answer's body
 }
+
+// UnknownTokens is Exchange.OutputTokens of an answer that ended before the final count of its tokens.
+const UnknownTokens = -1
 
 // Values of Exchange.ErrorType that do not come from the provider.
 const (

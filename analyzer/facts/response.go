@@ -15,7 +15,7 @@ type Response struct {
 	Signed         []Signed // one per reasoning item in the Responses API, otherwise at most one
 	FinishReason   string   // as sent; in the Responses API the reason why the answer is incomplete, else its status
 	InputTokens    int64
-	OutputTokens   int64
+	OutputTokens   int64 // see Unfinished
 	CachedTokens   int64
 	Choices        int
 
@@ -34,6 +34,10 @@ type Response struct {
 	// BadIndex reports that the fragments of tool calls in a stream could not be assigned by index.
 	BadIndex bool
 }
+
+// Unfinished reports that a stream ended, or failed, before the answer did. OutputTokens is then at most a running total:
+// Anthropic counts 1 at the start of a stream, and the whole answer only at its end.
+func (r *Response) Unfinished() bool { return r.Cut || len(r.Error) > 0 && r.FinishReason == "" }
 
 // Signed is a signature of reasoning that the client must return unchanged: Anthropic's thinking signatures and redacted
 // data, Gemini's thought signatures, and the encrypted content of a reasoning item. Hash is the xxh3 of the decoded text.

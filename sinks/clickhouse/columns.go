@@ -67,7 +67,7 @@ var exchangeColumns = append(labelColumns(func(e *analyzer.Exchange) *event.Labe
 	col("error_text", func(e *analyzer.Exchange) string { return e.ErrorText }),
 	col("error_cluster", func(e *analyzer.Exchange) string { return e.ErrorCluster }),
 	col("input_tokens", func(e *analyzer.Exchange) *int64 { return usage(e, &e.InputTokens) }),
-	col("output_tokens", func(e *analyzer.Exchange) *int64 { return usage(e, &e.OutputTokens) }),
+	col("output_tokens", func(e *analyzer.Exchange) *int64 { return outputUsage(e) }),
 	col("cached_tokens", func(e *analyzer.Exchange) *int64 { return usage(e, &e.CachedTokens) }),
 	col("duration", func(e *analyzer.Exchange) float64 { return e.Duration.Seconds() }),
 	col("first_byte", func(e *analyzer.Exchange) float64 { return e.FirstByte.Seconds() }),
@@ -220,6 +220,14 @@ func usage(e *analyzer.Exchange, tokens *int64) *int64 {
 		return nil
 	}
 	return tokens
+}
+
+// outputUsage returns the output tokens, or nil if they are unknown.
+func outputUsage(e *analyzer.Exchange) *int64 {
+	if e.OutputTokens < 0 {
+		return nil
+	}
+	return usage(e, &e.OutputTokens)
 }
 
 // clamp returns the time closest to t in the range of a column, because a broken clock must not stop the pipeline.

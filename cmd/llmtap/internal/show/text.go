@@ -186,8 +186,11 @@ func (v *view) outcome(e *Exchange) {
 	if e.Cause == "" && e.ErrorType != "" {
 		parts = append(parts, e.ErrorType)
 	}
-	if e.InputTokens+e.OutputTokens > 0 {
+	switch {
+	case e.OutputTokens > 0:
 		parts = append(parts, fmt.Sprintf("%d tokens in, %d out", e.InputTokens, e.OutputTokens))
+	case e.InputTokens > 0: // a stream that was cut does not count its output
+		parts = append(parts, fmt.Sprintf("%d tokens in", e.InputTokens))
 	}
 	if e.Retry > 0 {
 		parts = append(parts, fmt.Sprintf("SDK attempt %d", e.Retry+1))
