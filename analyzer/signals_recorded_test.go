@@ -56,8 +56,6 @@ var trueSignals = map[int]string{
 	2758: "unexplained_400",                    // the recording has no body
 	2769: "unexplained_400",                    // no body
 	2790: "unexplained_400",                    // no body
-	2885: "unexplained_400",                    // the provider could not download a file that the request names
-	2898: "unexplained_400",                    // an image for a model that takes none
 }
 
 // playedElsewhere lists conversations with answers of DeepSeek and xAI. The recording names no host, so they are played with

@@ -78,9 +78,10 @@ type table struct {
 type wordings struct {
 	families []*table
 	common   *table
+	lexicon  *index
 }
 
-var all = &wordings{families: []*table{misleading, openAI, deepSeek, qwen, gemini, anthropic, mistral, hosts}, common: common}
+var all = &wordings{families: []*table{misleading, openAI, deepSeek, qwen, gemini, anthropic, mistral, hosts}, common: common, lexicon: lexicon}
 
 // familyOf maps a variant to the table that is matched first.
 var familyOf = map[wire.Variant]string{
@@ -175,6 +176,9 @@ func known(id, how, by, rule string) Cause {
 func stated(r *row, family string, found []string) Cause {
 	c := known(r.cause, Stated, family, r.rule)
 	rules := rulesOf[r.cause]
+	if registry[r.cause].partly {
+		rules = nil
+	}
 	for _, f := range found {
 		if slices.Contains(rules, f) {
 			c.Known, c.Rule = Both, f
@@ -227,7 +231,7 @@ func (w *wordings) match(text []byte, v wire.Variant, provider string) (*row, st
 		}
 	}
 	var s scan
-	s.read(lexicon, text)
+	s.read(w.lexicon, text)
 	for i := range w.common.rows {
 		if r := &w.common.rows[i]; r.condition.fits(&s) {
 			return r, w.common.family

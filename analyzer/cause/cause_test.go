@@ -231,3 +231,20 @@ func readJSON(t testing.TB, path string, v any) {
 		t.Fatalf("decode %s: %v", path, err)
 	}
 }
+
+// The rule of tool_schema_invalid is about the number and the names of tools: a text about one schema does not name it.
+func TestSchemaIsNoLimit(t *testing.T) {
+	f := func(text, rule, known string, violated ...string) {
+		t.Helper()
+		got := Classify(Input{Status: 400, Text: []byte(text), Rules: violated})
+		if got.ID != "tool_schema_invalid" || got.Rule != rule || got.Known != known {
+			t.Errorf("%s: %+v", text, got)
+		}
+	}
+	f("Invalid schema for function 'f': null is not of type \"array\".", "", Stated)
+	f("tools.3: this schema keyword is not supported", "", Stated)
+	f("Invalid schema for function 'f': null is not of type \"array\".", "", Stated, "tools_limit_exceeded")
+	f("Invalid 'tools': array too long. Expected an array with maximum length 128, but got 130 instead.", "tools_limit_exceeded", Both, "tools_limit_exceeded")
+	f("tools: Tool names must be unique.", "tools_limit_exceeded", Stated)
+	f("too many tools: at most 128 are allowed", "tools_limit_exceeded", Stated)
+}

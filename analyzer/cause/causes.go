@@ -10,6 +10,7 @@ import (
 type entry struct {
 	Class   string
 	also    []string // rules of other causes that providers report with the same wording
+	partly  bool     // its rules find only some of its faults, so its texts name no rule unless their row does
 	Meaning string
 	Fix     string
 }
@@ -176,6 +177,7 @@ var registry = map[string]entry{
 	},
 	"tool_schema_invalid": {
 		Class:   "request",
+		partly:  true,
 		Meaning: "The definition of a tool is not valid for this provider.",
 		Fix:     "Correct the tool's JSON schema, and stay below the limit of tools.",
 	},

@@ -62,7 +62,7 @@ var hosts = newTable("hosts", []row{
 	{words: "invalid tool type", cause: "tool_schema_invalid", source: "decolua/9router#2509"},
 	{words: "flavored json schema", cause: "tool_schema_invalid", source: "CommandCodeAI/command-code#594"},
 	{words: "invalid function format", cause: "tool_schema_invalid", source: "olimorris/codecompanion.nvim#1449"},
-	{words: "tool names must be unique", cause: "tool_schema_invalid", source: "unlinked"},
+	{words: "tool names must be unique", cause: "tool_schema_invalid", rule: "tools_limit_exceeded", source: "unlinked"},
 	{words: "requested tool does not exist", cause: "tool_choice_invalid", source: "BerriAI/litellm#11001"},
 	{words: "tool choice requires", cause: "tool_choice_invalid", source: "apconw/Aix-DB#212"},
 	{words: "unsupported param:", cause: "unsupported_parameter", source: "QwenLM/Qwen#1298"},

@@ -18,7 +18,7 @@ var openAI = newTable("openai", []row{
 	{words: "tool_calls: empty array", cause: "empty_tool_calls_array", source: "openai/openai-node#1341"},
 	{words: "].id: string too long", cause: "tool_call_id_format", source: "openclaw/openclaw#875"},
 	{words: "call_id: string too long", cause: "tool_call_id_format", source: "unlinked"},
-	{words: "expected an id that begins with", cause: "tool_call_id_format", source: "unlinked"},
+	{words: "input[ … expected an id that begins with", cause: "tool_call_id_format", source: "unlinked"},
 	{words: "function.name: empty string", cause: "function_name_format", open: "malformed_tool_call", source: "continuedev/continue#9784"},
 	{words: "function.name: string", cause: "function_name_format", source: "nikkigallery/Whimbox#61"},
 	{words: "tools[ … ].name: string", cause: "function_name_format", source: "ragapp#210"},
@@ -55,7 +55,7 @@ var openAI = newTable("openai", []row{
 	{words: "item with id … not found", cause: "previous_response_unresolved", source: "NousResearch/hermes-agent#10217"},
 
 	// tools and other parameters
-	{words: "invalid tools: array too long", cause: "tool_schema_invalid", source: "0x4m4/hexstrike-ai#29"},
+	{words: "invalid tools: array too long", cause: "tool_schema_invalid", rule: "tools_limit_exceeded", source: "0x4m4/hexstrike-ai#29"},
 	{words: "invalid schema for function", cause: "tool_schema_invalid", source: "kevinwatt/mysql-mcp#5"},
 	{words: "invalid_function_parameters", cause: "tool_schema_invalid", source: "nextlevelbuilder/goclaw#1007"},
 	{words: "only allowed when tools are specified", cause: "tool_choice_invalid", source: "openai/swarm#30"},

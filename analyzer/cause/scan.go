@@ -34,6 +34,7 @@ type index struct {
 	next        []uint16
 	phrases     []phrase
 	names       map[string]uint8
+	identifier  uint8 // concept of a name with an underscore, such as that of a parameter: no list contains them all
 }
 
 func shortHash[T string | []byte](s T) uint32 {
@@ -68,6 +69,7 @@ func newIndex(concepts []concept) *index {
 			x.phrases = append(x.phrases, phrase{text: text, concept: uint8(i), end: end, digit: digit, inner: !isWord(text[0])})
 		}
 	}
+	x.identifier = x.names["identifier"]
 	return x
 }
 
@@ -101,6 +103,9 @@ func (s *scan) read(x *index, text []byte) {
 				continue
 			}
 		}
+		if text[i] == '_' && !starts && isWord(text[i+1]) {
+			s.clauses[s.n-1].note(x.identifier, i)
+		}
 		if !starts && isWord(text[i]) {
 			continue
 		}
@@ -124,13 +129,18 @@ func (s *scan) follow(x *index, text []byte, i int, at uint16, starts bool) {
 			p.digit && (end == len(text) || !isDigit(text[end])):
 			continue
 		}
-		bit := uint64(1) << (p.concept % 64)
-		if c.has[p.concept/64]&bit == 0 {
-			c.has[p.concept/64] |= bit
-			c.first[p.concept] = uint16(i)
-		}
-		c.last[p.concept] = uint16(i)
+		c.note(p.concept, i)
 	}
+}
+
+// note records a concept that was found at position i.
+func (c *clause) note(concept uint8, i int) {
+	bit := uint64(1) << (concept % 64)
+	if c.has[concept/64]&bit == 0 {
+		c.has[concept/64] |= bit
+		c.first[concept] = uint16(i)
+	}
+	c.last[concept] = uint16(i)
 }
 
 func isWord(b byte) bool { return 'a' <= b && b <= 'z' || isDigit(b) }
