@@ -254,12 +254,12 @@ func TestLookAlikes(t *testing.T) {
 	},
 		"failed 400 orphan_tool_reply both -",
 		"orphan_tool_reply reject 3 call_7 - - -")
-	f("one message alone is gone, and all around it is there", func(s *stream) {
+	f("the answer alone was not saved", func(s *stream) {
 		s.ok(said, h...)
 		s.fail(400, orphanText, h[0], h[1], tool("call_1", "PORT=80"))
 	},
-		"failed 400 orphan_tool_reply both -",
-		"orphan_tool_reply reject 2 call_1 read_file - -")
+		"failed 400 orphan_tool_reply both tool_calls_dropped_on_save",
+		"orphan_tool_reply reject 2 call_1 read_file tool_calls_dropped_on_save high")
 	f("a cut that leaves an older plain answer before the reply", func(s *stream) {
 		plain := append(h[:2:2], assistant("Let me think."), user("go on"))
 		s.ok(said, plain...)

@@ -216,7 +216,7 @@ func TestGeminiRootCauses(t *testing.T) {
 	f("replies before their call", func(s *geminiScene) {
 		start(s, "m 'so' f2")
 		s.at("", "u go", "m f1", "r f1=a", "u hm", "r f2=b", "m 'so' f2")
-	}, "tool_reply_before_call: ", "missing_tool_reply: ")
+	}, "tool_reply_before_call: history_reordered high", "missing_tool_reply: history_reordered high")
 	f("replies from storage without their calls", func(s *geminiScene) {
 		start(s, "m 'done'")
 		s.instance = "i2"

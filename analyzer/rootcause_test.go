@@ -255,7 +255,7 @@ func TestRootCauses(t *testing.T) {
 		s.at(one, h...)
 		s.at(assistant("", "call_2 f"), with(one, r1)...)
 		s.at("x", with(one, r1, r2)...)
-	}, "unknown_tool_call_id call_2:")
+	}, "unknown_tool_call_id call_2: tool_calls_dropped_on_save high")
 	f("the reply has no id", openAIURL, func(s *scene) {
 		s.at(one, h...)
 		s.at("x", with(one, msg{"role": "tool", "content": "a"})...)

@@ -2,7 +2,8 @@ package session
 
 // The root causes: what an agent did to make a request defective. This is the complete list; RULES.md 4.2 defines the ids.
 const (
-	// CallsDropped: the agent saved the assistant message without its calls. Detail "some": only some calls are missing.
+	// CallsDropped: the agent saved the assistant message without its calls. Detail "some": only some calls are missing;
+	// "message": the whole message is missing.
 	CallsDropped = "tool_calls_dropped_on_save"
 	// Truncated: the agent shortened its history between a call and its reply. Detail: head, middle or tail.
 	Truncated = "history_truncated_mid_pair"
@@ -28,6 +29,8 @@ const (
 	CallsSplit = "calls_split_over_messages"
 	// ConcurrentWriters: two requests of one conversation were in flight at the same time, and both wrote to its history.
 	ConcurrentWriters = "concurrent_writers"
+	// HistoryReordered: a reply and its call are in another order than before.
+	HistoryReordered = "history_reordered"
 	// DuplicateReply: a call has more than one reply. Detail resume_replayed: the same reply from another process;
 	// retry_appended: the same reply from the same process; double_execution: different replies; approval_plus_result: the
 	// first reply was a placeholder.
@@ -79,6 +82,7 @@ var Summaries = map[string]string{
 	Interleaved:           "another message inserted between a tool call and its reply",
 	CallsSplit:            "one assistant message split into one per tool call",
 	ConcurrentWriters:     "two writers mixed one conversation",
+	HistoryReordered:      "history sent in another order than it was written",
 	DuplicateReply:        "one tool call answered twice",
 	DuplicateIDFromModel:  "model used one tool call id twice",
 	TurnAppendedTwice:     "one turn appended twice",
@@ -113,6 +117,7 @@ var fixes = map[string]string{
 	Interleaved:           "Insert reminders, summaries and guards only after all replies of a turn, never between a call and its reply.",
 	CallsSplit:            "Save an answer with several calls as one assistant message, followed by all its replies.",
 	ConcurrentWriters:     "Let only one run at a time write to a conversation: take a lock, or queue the second request until the first is saved.",
+	HistoryReordered:      "Number the messages of a conversation as they are written and load them by that number, not by time stamps or random ids.",
 	DuplicateReply:        "Before appending a reply, check whether its call has one already; make tool runs idempotent by call id.",
 	DuplicateIDFromModel:  "When saving an answer, replace call ids that were used before, and use the new ids in the replies.",
 	TurnAppendedTwice:     "Append an answer in one place only, and make saving it idempotent.",
@@ -132,7 +137,7 @@ var fixes = map[string]string{
 // RootCauses lists the ids of root causes. RootCause.ID is "" if the history is known but no root cause fits.
 var RootCauses = []string{
 	CallsDropped, Truncated, ReplayedUnbound, SanitizerDropped, CallsTruncated, ToolSkipped, Crashed, UserInterrupt, SkippedOrInterrupted,
-	Interleaved, CallsSplit, ConcurrentWriters, DuplicateReply, DuplicateIDFromModel, TurnAppendedTwice, IDRewritten, IDFromGateway,
+	Interleaved, CallsSplit, ConcurrentWriters, HistoryReordered, DuplicateReply, DuplicateIDFromModel, TurnAppendedTwice, IDRewritten, IDFromGateway,
 	ArgumentsAsObject, ArgumentsTruncated, StreamAssembly, MalformedByModel, IDDroppedOnSave, ReasoningStripped, EmptyReasoningOmitted,
 	ProviderSwitched, FieldLeak, NoHistory,
 }

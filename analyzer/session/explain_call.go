@@ -18,7 +18,7 @@ func explainCalledTwice(x *explainer) RootCause {
 	made := 0
 	if a := x.before; a != nil {
 		made = a.count(x.id)
-		if i := x.q.lastCall(x.id); made == 0 && len(a.calls) > 0 && i-x.q.lead >= a.after && x.q.renames(&x.q.messages[i], a) && !x.repeatsCallOf(a) {
+		if i := x.q.lastCall(x.id); made == 0 && len(a.calls) > 0 && i-x.q.lead >= a.after && renames(x.q.callsOf(&x.q.messages[i]), a.calls) && !x.repeatsCallOf(a) {
 			return because(IDRewritten, High, "call_side", "answer of exchange %s called %s; message %d of the request makes the same calls under ids that earlier calls have",
 				a.exchange, callName(a.calls[0].CallID, a.calls[0]), i)
 		}

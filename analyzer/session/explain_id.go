@@ -1,6 +1,9 @@
 package session
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // explainUnknownID explains a reply in an open group whose id matches none of the calls of the group.
 func explainUnknownID(x *explainer) RootCause {
@@ -14,6 +17,18 @@ func explainUnknownID(x *explainer) RootCause {
 	if at < 0 {
 		return RootCause{}
 	}
+	if x.q.lastCall(x.id) > x.Message {
+		return explainEarly(x)
+	}
+	if r := x.unsaved(); r.ID != "" {
+		return r
+	}
+	start, end := x.q.groupStart(at), x.q.groupEnd(at)
+	for i := start; i <= at; i++ {
+		if slices.ContainsFunc(x.q.callsOf(&x.q.messages[i]), func(c callMark) bool { return c.id == 0 }) {
+			return x.lostID(i, "", -1) // the reply may belong to the call without an id
+		}
+	}
 	if r := x.rewrittenID(at); r.ID != "" {
 		return r
 	}
@@ -21,7 +36,7 @@ func explainUnknownID(x *explainer) RootCause {
 		return RootCause{}
 	}
 	a := x.call.answer
-	for _, c := range x.q.callsOf(&x.q.messages[at]) {
+	for _, c := range x.q.callsIn(start, end) {
 		if !a.has(c.id) {
 			continue
 		}
@@ -59,12 +74,11 @@ func (x *explainer) cutWithin(at int, a *answer) bool {
 
 // rewrittenID explains a group in which the calls, in message at, and the replies have different ids.
 func (x *explainer) rewrittenID(at int) RootCause {
-	m := &x.q.messages[at]
-	end := x.q.groupEnd(at)
+	from, end := x.q.groupStart(at), x.q.groupEnd(at)
 	strange := -1 // index of the first message with a reply that matches none of the calls of the group
 	for i := at + 1; i < end && strange < 0; i++ {
 		for _, id := range x.q.repliesOf(&x.q.messages[i]) {
-			if id != 0 && !x.q.makesIn(at, end, id) {
+			if id != 0 && !x.q.makesIn(from, end, id) {
 				strange = i
 			}
 		}
@@ -74,19 +88,19 @@ func (x *explainer) rewrittenID(at int) RootCause {
 	}
 	var answered *Call // call in an answer to which the strange message replies
 	for _, id := range x.q.repliesOf(&x.q.messages[strange]) {
-		if c := x.Turn.call(id); c != nil && !x.q.makesIn(at, end, id) {
+		if c := x.Turn.call(id); c != nil && !x.q.makesIn(from, end, id) {
 			answered = c
 		}
 	}
 	if answered != nil {
-		if a := answered.answer; x.q.renames(m, a) && !x.hasKnownCalls(m) {
+		if a := answered.answer; x.renamed(from, end, answered) {
 			return because(IDRewritten, High, "call_side", "answer of exchange %s called %s; message %d of the request makes the same calls under other ids, and message %d replies to the ids of the answer",
 				a.exchange, callName(answered.CallID, answered), at, strange)
 		}
 		return RootCause{}
 	}
 	// The ids of the calls are unchanged, but the replies have other ids.
-	for _, c := range x.q.callsOf(m) {
+	for _, c := range x.q.callsIn(from, end) {
 		call := x.Turn.call(c.id)
 		if call == nil || x.q.countReplies(c.id) > 0 {
 			continue
@@ -97,10 +111,21 @@ func (x *explainer) rewrittenID(at int) RootCause {
 	return RootCause{}
 }
 
-// hasKnownCalls reports whether an answer of the conversation or the previous request contains a call of m.
-func (x *explainer) hasKnownCalls(m *message) bool {
-	for _, c := range x.q.callsOf(m) {
+// renamed reports whether the calls of the messages in [from, to) are those of the answer that made the call, under ids that
+// neither an answer nor the previous request has. An answer whose calls are items of their own may be spread over several
+// groups, because the replies may be between them.
+func (x *explainer) renamed(from, to int, call *Call) bool {
+	calls, made := x.q.callsIn(from, to), call.answer.calls
+	for _, c := range calls {
 		if x.conv.calls[c.id] != nil || x.p.lastCall(c.id) >= 0 {
+			return false
+		}
+	}
+	if !x.items {
+		return renames(calls, made)
+	}
+	for i := max(0, call.Position+1-len(calls)); i <= call.Position && i+len(calls) <= len(made); i++ {
+		if renames(calls, made[i:i+len(calls)]) {
 			return true
 		}
 	}

@@ -31,6 +31,10 @@ func explainMissing(x *explainer) RootCause {
 	if at := x.q.replyAfter(x.id, x.Message); at >= 0 {
 		return x.lateReply(x.Message, at)
 	}
+	if at := x.q.replyAfter(x.id, -1); at >= 0 && !x.q.makesIn(0, at, x.id) { // the only reply precedes the call
+		x.Message = at
+		return explainEarly(x)
+	}
 	if r := x.rewrittenID(x.Message); r.ID != "" {
 		return r
 	}

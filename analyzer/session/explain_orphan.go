@@ -36,6 +36,9 @@ func explainOrphan(x *explainer) RootCause {
 	if ok {
 		return x.callsDropped(at, Medium)
 	}
+	if r := x.unsaved(); r.ID != "" {
+		return r
+	}
 	return x.cutAway()
 }
 
@@ -101,6 +104,9 @@ func (x *explainer) callsDropped(at int, confidence string) RootCause {
 func (x *explainer) itemDropped() RootCause {
 	const format = "%s made %s; the next request contains what preceded it and its output in item %d, but not the function_call item"
 	if x.declared >= 0 {
+		if x.loadedWithoutCalls() {
+			return because(CallsDropped, High, "", format, x.maker(), x.callName(), x.Message)
+		}
 		// The neighbors of the item that are not calls of the same turn.
 		first, last := x.declared, x.declared
 		for first > x.p.lead && x.p.messages[first-1].item == facts.ItemCall {
@@ -122,11 +128,25 @@ func (x *explainer) itemDropped() RootCause {
 	for i := x.q.lead + a.after; i < len(x.q.messages); i++ {
 		m, f := &x.q.messages[i], &x.facts.Messages[i]
 		if x.q.copies(m, a) || m.item == facts.ItemReasoning && a.signedItem(f.ID) {
-			return because(CallsDropped, High, "some", "answer of exchange %s made %s; item %d of the next request is of the same answer and item %d answers the call, but its function_call item is missing",
+			detail := ""
+			if m.calls > 0 {
+				detail = "some"
+			}
+			return because(CallsDropped, High, detail, "answer of exchange %s made %s; item %d of the next request is of the same answer and item %d answers the call, but its function_call item is missing",
 				x.call.Exchange, x.callName(), i, x.Message)
 		}
 	}
-	return because(CallsDropped, High, "", format, x.maker(), x.callName(), x.Message)
+	return x.unsaved()
+}
+
+// loadedWithoutCalls reports whether the request contains all messages of the previous request except those with calls.
+func (x *explainer) loadedWithoutCalls() bool {
+	for _, c := range x.p.calls {
+		if x.q.lastCall(c.id) >= 0 {
+			return false
+		}
+	}
+	return x.keepsText()
 }
 
 // replayed explains an orphan in a request that was built from storage. Such a request begins a new run or user turn and has
@@ -151,7 +171,7 @@ func (x *explainer) keepsText() bool {
 	at := x.q.lead
 	for i := x.p.lead; i < len(x.p.messages); i++ {
 		m := &x.p.messages[i]
-		if m.calls > 0 {
+		if m.calls > 0 || m.item == facts.ItemReasoning {
 			continue
 		}
 		for at < len(x.q.messages) && !x.p.same(m, x.q, &x.q.messages[at], x.loose()) {
@@ -194,7 +214,24 @@ func (x *explainer) cutBefore() RootCause {
 	if to-from < 2 { // a single missing message is not a truncation
 		return x.sanitized()
 	}
+	for i := x.declared + 1; i < x.p.lead+to; i++ {
+		if m := &x.p.messages[i]; m.calls == 0 && m.item != facts.ItemReasoning {
+			if x.q.has(m, x.p, x.loose()) {
+				return x.notCut()
+			}
+			break
+		}
+	}
 	return x.truncated(fmt.Sprintf("%s called %s", x.maker(), x.callName()), to)
+}
+
+// notCut explains an orphan whose call was in the previous request, although messages next to the call are still there.
+func (x *explainer) notCut() RootCause {
+	if x.loadedWithoutCalls() {
+		return because(CallsDropped, Medium, "message", "%s made %s; the next request contains the other messages of that request, but no message with calls, and its %s %d answers %s",
+			x.maker(), x.callName(), x.item(), x.Message, quote(x.ToolCallID))
+	}
+	return x.sanitized()
 }
 
 // cutAnswer explains an orphan whose call was in an answer that the request should contain.
@@ -206,6 +243,9 @@ func (x *explainer) cutAnswer() RootCause {
 		if x.aligned.whole {
 			return x.sanitized()
 		}
+		return RootCause{}
+	}
+	if x.q.owner(x.Message)+1-x.q.lead >= x.call.answer.after { // as many messages precede the reply as before, so none was cut off
 		return RootCause{}
 	}
 	return x.truncated(fmt.Sprintf("answer of exchange %s made %s", x.call.Exchange, x.callName()), len(x.p.body()))

@@ -17,6 +17,9 @@ func explainLate(x *explainer) RootCause {
 	if r := x.concurrent(); r.ID != "" {
 		return r
 	}
+	if r := x.unsaved(); r.ID != "" {
+		return r
+	}
 	for i := x.Message - 1; i >= 0; i-- {
 		if x.q.makes(i, x.id) {
 			return x.lateReply(i, x.Message)
@@ -30,7 +33,7 @@ func (x *explainer) lateReply(at, reply int) RootCause {
 	if x.call == nil && x.declared < 0 {
 		return RootCause{}
 	}
-	if x.call != nil && len(x.call.answer.calls) > 1 && x.declared < 0 {
+	if x.call != nil && len(x.call.answer.calls) > 1 && x.declared < 0 && !x.items {
 		if n := x.q.spread(x.call.answer); n > 1 {
 			return because(CallsSplit, High, "", "answer of exchange %s made %d calls in one message; the next request has them in %d messages, so that %s comes before the reply to %s in message %d",
 				x.call.Exchange, len(x.call.answer.calls), n, "another of them", x.callName(), reply)
@@ -41,6 +44,9 @@ func (x *explainer) lateReply(at, reply int) RootCause {
 		return RootCause{}
 	}
 	m := &x.q.messages[between]
+	if x.repliedInGroup() && x.isKnown(m) && !x.occursTwice(between) {
+		return x.reordered(at, reply)
+	}
 	if x.declared >= 0 && x.p.countReplies(x.id) == 0 && between-x.q.lead < x.aligned.prefix {
 		// The previous request continued without the reply.
 		if m.role != facts.RoleUser {
@@ -85,6 +91,15 @@ func (x *explainer) occursTwice(i int) bool {
 	return false
 }
 
+// repliedInGroup reports whether the previous request contained the call with its reply, in its group.
+func (x *explainer) repliedInGroup() bool {
+	if x.declared < 0 {
+		return false
+	}
+	at := x.p.replyAfter(x.id, x.declared)
+	return at >= 0 && at < x.p.groupEnd(x.declared)
+}
+
 // isKnown reports whether m was in the previous request or is a copy of an answer of the conversation.
 func (x *explainer) isKnown(m *message) bool {
 	return slices.ContainsFunc(x.p.messages, func(o message) bool { return o.hash == m.hash }) ||
@@ -92,8 +107,34 @@ func (x *explainer) isKnown(m *message) bool {
 		x.before != nil && x.q.copies(m, x.before)
 }
 
-// explainEarly explains a reply before its call. Concurrent writers are the only known root cause.
-func explainEarly(x *explainer) RootCause { return x.concurrent() }
+// reordered explains a reply that the request has at another place than the history had: before its call, or after the end of
+// its group although only known messages are between.
+func (x *explainer) reordered(call, reply int) RootCause {
+	return because(HistoryReordered, High, "", "%s made %s; the next request has the reply in %s %d and the call in %s %d",
+		x.maker(), x.callName(), x.item(), reply, x.item(), call)
+}
+
+// explainEarly explains a reply before its call: two writers, or one history in another order. A reply to an earlier call with
+// the same id may have lost that call.
+func explainEarly(x *explainer) RootCause {
+	if x.id == 0 || x.Message < 0 {
+		return RootCause{}
+	}
+	if r := x.concurrent(); r.ID != "" {
+		return r
+	}
+	at := x.q.lastCall(x.id)
+	switch {
+	case at < 0 || x.call == nil && x.declared < 0:
+		return RootCause{}
+	case x.q.replyAfter(x.id, at) >= 0:
+		if x.declared >= 0 {
+			return x.cutBefore()
+		}
+		return RootCause{}
+	}
+	return x.reordered(at, x.Message)
+}
 
 // concurrent explains a pairing defect of the call by a second answer that was in flight at the same time and is also in the
 // request. It does not apply to inferred conversations, because their requests may not share a history.
@@ -153,6 +194,9 @@ func explainRepliedTwice(x *explainer) RootCause {
 		return explainUnknownID(x) // the reply only looks like a second one, because it names the function of another call
 	}
 	if r := x.concurrent(); r.ID != "" {
+		return r
+	}
+	if r := x.unsaved(); r.ID != "" {
 		return r
 	}
 	if x.call != nil && had == 0 && x.call.answer.count(x.id) > 1 {

@@ -74,7 +74,12 @@ func (f *search) message(in *Request, i int) *conversation {
 	if m.replies > 0 {
 		at := f.q.owner(i)
 		for j, id := range f.q.repliesOf(m) {
-			if c := f.call(in.Service, id, !f.names && unique(fm.Replies[j].ID), f.q.hashBefore(at)); c != nil {
+			sure := !f.names && unique(fm.Replies[j].ID)
+			if c := f.call(in.Service, id, sure, f.q.hashBefore(at)); c != nil || sure {
+				return c
+			}
+			// If the agent never saved the answer, the reply follows what preceded the answer.
+			if c := f.call(in.Service, id, false, f.q.hashBefore(i)); c != nil {
 				return c
 			}
 		}

@@ -109,6 +109,9 @@ func (x *explainer) about(id uint64) {
 	if x.id, x.call = id, x.Turn.call(id); x.p != nil {
 		x.declared = x.p.lastCall(id)
 	}
+	if a := x.aligned; x.declared >= 0 && x.call != nil && a.whole && x.call.answer.after == len(x.p.body()) && x.Message-x.q.lead >= x.call.answer.after {
+		x.declared = -1 // an older call with the id that the newest answer uses again
+	}
 	if x.names && x.call != nil && x.call.CallID != "" {
 		x.ToolCallID = x.call.CallID
 	}

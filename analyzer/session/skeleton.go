@@ -219,6 +219,39 @@ func (s *skeleton) groupEnd(i int) int {
 	return i
 }
 
+// groupStart returns the index of the first message of the group of calls that contains the calls of message i. Only calls that
+// are items of their own have several messages.
+func (s *skeleton) groupStart(i int) int {
+	for j := i; j >= 0; j-- {
+		switch m := &s.messages[j]; {
+		case m.item == facts.ItemCall:
+			i = j
+		case m.item != facts.ItemReasoning && m.item != facts.ItemOther && m.item != facts.ItemReference:
+			return i
+		}
+	}
+	return i
+}
+
+// callsIn returns the calls of the messages in [from, to).
+func (s *skeleton) callsIn(from, to int) []callMark {
+	if from >= to {
+		return nil
+	}
+	last := &s.messages[to-1]
+	return s.calls[s.messages[from].firstCall : last.firstCall+last.calls]
+}
+
+// has reports whether s contains message m of o.
+func (s *skeleton) has(m *message, o *skeleton, loose bool) bool {
+	for i := range s.messages {
+		if o.same(m, s, &s.messages[i], loose) {
+			return true
+		}
+	}
+	return false
+}
+
 // owner returns the index of the last message before i without replies, skipping parallel replies; -1 if there is none.
 func (s *skeleton) owner(i int) int {
 	for i--; i >= 0 && s.messages[i].replies > 0; i-- {
@@ -229,6 +262,9 @@ func (s *skeleton) owner(i int) int {
 // caller returns the index of the message whose calls the reply in message i can answer, or -1.
 func (s *skeleton) caller(i int) int {
 	at := s.owner(i)
+	for at >= 0 && (s.messages[at].item == facts.ItemReasoning || s.messages[at].item == facts.ItemOther || s.messages[at].item == facts.ItemReference) {
+		at = s.owner(at)
+	}
 	if at < 0 || s.messages[at].calls == 0 {
 		return -1
 	}
@@ -278,14 +314,13 @@ func (s *skeleton) contains(a *answer, n int) bool {
 	return false
 }
 
-// renames reports whether m has the calls of a, all of them with other ids.
-func (s *skeleton) renames(m *message, a *answer) bool {
-	calls := s.callsOf(m)
-	if len(calls) != len(a.calls) {
+// renames reports whether calls are those that an answer made, all of them with other ids.
+func renames(calls []callMark, made []*Call) bool {
+	if len(calls) == 0 || len(calls) != len(made) {
 		return false
 	}
 	for i, c := range calls {
-		if a.has(c.id) || c.name != hashOrZero([]byte(a.calls[i].Name)) {
+		if c.id == 0 || made[i].answer.has(c.id) || c.name != hashOrZero([]byte(made[i].Name)) {
 			return false
 		}
 	}

@@ -102,6 +102,17 @@ var saving = []scenario{
 		want:  []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high", n: 3}},
 	},
 	{
+		name: "saves only replies, in a tool loop", model: gpt, says: times(2, calls("read_file", "search")),
+		loop: func(a *agent) {
+			h := start("Read config.py.")
+			h = append(h, turn(a.ask(h))...)
+			h = append(h, replies(a.ask(h))...) // BUG: without the assistant message
+			a.ask(h)
+		},
+		fails: 1,
+		want:  []want{{rule: "unknown_tool_call_id", root: "tool_calls_dropped_on_save", confidence: "high", n: 2}},
+	},
+	{
 		name: "healthy: saves everything", model: deepSeek,
 		says: []provider.Answer{calls("read_file", "search"), calls("write_file"), calls("read_file")}, loop: healthyLoop,
 	},

@@ -61,6 +61,21 @@ func (w *world) setModel(m provider.Model) {
 // Agents that insert messages in the wrong place, and several that write to one history.
 var writing = []scenario{
 	{
+		name: "saves the replies before their calls, in a tool loop", model: gpt, says: times(2, calls("read_file")),
+		loop: func(a *agent) {
+			h := start("Read config.py.")
+			h = append(h, turn(a.ask(h))...)
+			m := a.ask(h)
+			h = append(append(h, replies(m)...), m.ToParam()) // BUG
+			a.ask(h)
+		},
+		fails: 1,
+		want: []want{
+			{rule: "tool_reply_before_call", root: "history_reordered", confidence: "high"},
+			{rule: "missing_tool_reply", root: "history_reordered", confidence: "high"},
+		},
+	},
+	{
 		name: "puts a reminder between the replies, in two conversations", model: deepSeek,
 		says: []provider.Answer{calls("read_file", "search"), calls("read_file", "search")},
 		loop: func(a *agent) {

@@ -1,0 +1,47 @@
+package session
+
+import "github.com/llmtap/llmtap/analyzer/facts"
+
+// unsaved explains a reply to a call of an answer that the agent did not save at all: the request has the messages that
+// preceded the answer, then the reply, and nothing of the answer. A reply that follows the replies of the previous turn looks
+// like an additional reply of that turn, and one with an id that the model uses again like a second reply to the older call.
+func (x *explainer) unsaved() RootCause {
+	if x.call == nil || x.call.broken() {
+		return RootCause{}
+	}
+	a := x.call.answer
+	from, confidence := x.endOf(a)
+	if from < 0 || x.Message < from {
+		return RootCause{}
+	}
+	for i := from; i < len(x.q.messages); i++ {
+		m := &x.q.messages[i]
+		if i < x.Message && m.role == facts.RoleAssistant || x.q.copies(m, a) {
+			return RootCause{}
+		}
+	}
+	return because(CallsDropped, confidence, "message", "answer of exchange %s made %s; the next request contains what preceded that answer and, in %s %d, the reply to the call, but nothing of the answer",
+		a.exchange, x.callName(), x.item(), x.Message)
+}
+
+// endOf returns the index of the first message of the request after the messages that preceded the answer a, and how certain
+// that is; -1 if some of them are missing.
+func (x *explainer) endOf(a *answer) (from int, confidence string) {
+	n := len(x.p.body())
+	switch {
+	case x.aligned.whole && a.after == n:
+		return x.q.lead + n, High
+	case x.aligned.whole && a.after < n && x.declared < 0:
+		return x.q.lead + a.after, Medium
+	case a != x.before || a.after != n:
+	case x.aligned.tailEnd >= 0: // older messages are gone
+		return x.q.lead + x.aligned.tailEnd, Medium
+	case n > 0 && x.aligned.prefix == n-1 && x.q.lead+n <= len(x.q.messages) && x.p.messages[x.p.lead+n-1].role == x.q.messages[x.q.lead+n-1].role:
+		// The agent changed only the last message. In dialects with replies in user messages, it may have added the reply there.
+		if x.Message == x.q.lead+n-1 {
+			return x.Message, Medium
+		}
+		return x.q.lead + n, Medium
+	}
+	return -1, ""
+}
