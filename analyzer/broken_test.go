@@ -2,9 +2,11 @@ package analyzer_test
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net/url"
 	"runtime"
 	"slices"
@@ -245,6 +247,24 @@ func examples(t *testing.T, list []result) {
 	}
 }
 
+// untrue prints which root causes are stated of agents without them, most frequent first.
+func untrue(t *testing.T, list []result) {
+	count := map[string]int{}
+	for i := range list {
+		for _, s := range list[i].said {
+			if s.root != "" && s.root != session.NoHistory && !list[i].isTrue(s) {
+				count[fmt.Sprintf("%s, %s: %s, %s", s.confidence, s.root, list[i].kind.Name, list[i].dialect.Name)]++
+			}
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(count[b]-count[a], strings.Compare(a, b))
+	})
+	for _, name := range names {
+		t.Logf("not true: %3d %s", count[name], name)
+	}
+}
+
 // Agents with a bug are told which one it is. The table has the runs for which the analyzer states the root cause and no wrong
 // one with high confidence.
 func TestBrokenRuns(t *testing.T) {
@@ -265,6 +285,7 @@ func TestBrokenRuns(t *testing.T) {
 		n := count[c]
 		t.Logf("root causes stated with %s confidence: %d, of which %d are true (%.2f %%)", c, n[1], n[0], 100*float64(n[0])/float64(max(1, n[1])))
 	}
+	untrue(t, list)
 	examples(t, list)
 	if *floor && len(below) > 0 {
 		t.Errorf("below 99 %%: %s", strings.Join(below, ", "))

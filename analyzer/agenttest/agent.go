@@ -91,6 +91,9 @@ type agent struct {
 	model    string
 	host     string
 	force    string
+	anew     bool   // writes the first message of the user anew for each request
+	chained  bool   // lets the provider keep the history
+	answered string // id of the last answer
 	class    defect
 
 	now    time.Time
@@ -163,7 +166,7 @@ func (a *agent) begin(n int) {
 		short.Steps = r.Steps[:most]
 		r = &short
 	}
-	a.run, a.system, a.store = a.prepare(r), r.System, nil
+	a.run, a.system, a.store, a.answered = a.prepare(r), r.System, nil, ""
 	a.process()
 	a.model = a.Dialect.model
 	if a.Thinks {
@@ -345,7 +348,18 @@ func (a *agent) ask(history []Message) pending {
 	p := pending{id: fmt.Sprintf("018f0000-0000-7000-8000-%012d", a.calls), at: a.now}
 	p.r = request{
 		model: a.model, host: a.host, system: a.system, messages: slices.Clone(history), stream: a.Stream, thinks: a.Thinks,
-		force: a.force, chatNull: a.Dialect == &openAI,
+		force: a.force, chatNull: a.Dialect == &openAI, id: random(a.rnd, alphanumeric, 24),
+	}
+	if a.anew && len(history) > 0 && p.r.messages[0].Role == "user" {
+		p.r.messages[0].Text = fmt.Sprintf("For context, it is %s. %s", a.now.Format(time.TimeOnly), p.r.messages[0].Text)
+	}
+	if a.chained && a.answered != "" {
+		p.r.previous = a.answered
+		for i, m := range history {
+			if m.Role == "assistant" {
+				p.r.messages = slices.Clone(history[i+1:])
+			}
+		}
 	}
 	for _, s := range a.run.Steps {
 		for _, c := range s.Answer.Calls {
@@ -362,12 +376,13 @@ func (a *agent) end(p pending, m Message) { a.endAs(p, m, whole) }
 
 // endAs answers a request with m.
 func (a *agent) endAs(p pending, m Message, e ending) {
+	a.answered = p.r.id
 	contentType, body := a.answer(&p.r, &m, e)
 	a.respond(p, 200, contentType, body)
 }
 
-func (a *agent) respond(p pending, status int, contentType string, body []byte) {
-	a.send(&event.Event{
+func (a *agent) respond(p pending, status int, contentType string, body []byte) *event.Event {
+	return a.send(&event.Event{
 		Kind: event.Response, Exchange: p.id, Status: status, Duration: a.now.Sub(p.at), FirstByte: time.Second,
 		ContentType: contentType, Body: body,
 	})
@@ -388,12 +403,13 @@ func (a *agent) fail(p pending, status int, text string) {
 }
 
 // send adds an event of the current process, some seconds after the last.
-func (a *agent) send(ev *event.Event) {
+func (a *agent) send(ev *event.Event) *event.Event {
 	a.now = a.now.Add(time.Duration(300+a.rnd.IntN(6000)) * time.Millisecond)
 	a.seq[a.instance]++
 	ev.Time, ev.Labels, ev.Instance, ev.Seq, ev.Origin = a.now, a.labels, a.instance, a.seq[a.instance], event.OriginHook
 	ev.Capture, ev.Part, ev.Parts, ev.BodyBytes = event.CaptureFull, 1, 1, len(ev.Body)
 	a.events = append(a.events, ev)
+	return ev
 }
 
 // nudge returns a message of the user that the recording does not have.

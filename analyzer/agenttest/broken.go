@@ -45,12 +45,14 @@ var chats = []*Dialect{&openAI, &deepSeek}
 var Broken = []*Kind{
 	{
 		Name: "calls dropped on save", Causes: []string{session.CallsDropped}, class: orphan,
-		play: stores(func(a *agent, m Message) []Message {
-			if m.Calls = nil; m.Text == "" && a.Dialect == &responses {
-				m.Thinking = ""
-			}
-			return []Message{m}
-		}),
+		play: stores(func(a *agent, m Message) []Message { return a.dropCalls(m) }),
+	},
+	{
+		Name: "calls dropped, prompt written anew", Causes: []string{session.CallsDropped}, class: orphan,
+		play: func(a *agent) bool {
+			a.anew = true
+			return a.steps(hooks{save: a.dropCalls})
+		},
 	},
 	{
 		Name: "some parallel calls dropped", Causes: []string{session.CallsDropped}, class: orphan, needs: needs{parallel: true},
@@ -94,13 +96,23 @@ var Broken = []*Kind{
 		Name: "one of several calls skipped", Causes: []string{session.ToolSkipped}, Also: []string{session.SkippedOrInterrupted}, class: missing,
 		needs: needs{parallel: true, loop: true},
 		per:   map[*Dialect][]string{&geminiNoIDs: {session.ToolSkipped, session.CallsTruncated}},
-		play: replies(func(a *agent, m Message) []Message {
-			if n := len(m.Replies); n > 1 {
-				i := a.rnd.IntN(n - 1)
-				m.Replies = slices.Delete(m.Replies, i, i+1)
-			}
-			return []Message{m}
-		}),
+		play:  replies(func(a *agent, m Message) []Message { return a.skipOne(m) }),
+	},
+	{
+		Name: "one skipped, prompt written anew", Causes: []string{session.ToolSkipped}, Also: []string{session.SkippedOrInterrupted}, class: missing,
+		needs: needs{parallel: true, loop: true}, per: map[*Dialect][]string{&geminiNoIDs: {session.ToolSkipped, session.CallsTruncated}},
+		play: func(a *agent) bool {
+			a.anew = true
+			return a.steps(hooks{reply: a.skipOne})
+		},
+	},
+	{
+		Name: "one skipped, provider keeps history", Causes: []string{session.ToolSkipped}, Also: []string{session.SkippedOrInterrupted}, class: missing,
+		needs: needs{parallel: true, loop: true}, only: []*Dialect{&responses},
+		play: func(a *agent) bool {
+			a.chained = true
+			return a.steps(hooks{reply: a.skipOne})
+		},
 	},
 	{
 		Name: "no call answered", Causes: []string{session.ToolSkipped}, Also: []string{session.SkippedOrInterrupted}, class: missing,
@@ -249,7 +261,7 @@ var Broken = []*Kind{
 		}),
 	},
 	{
-		Name: "model uses one id twice", Causes: []string{session.DuplicateIDFromModel}, not: []*Dialect{&geminiNoIDs}, needs: needs{parallel: true}, class: duplicate,
+		Name: "model uses one id twice", Causes: []string{session.DuplicateIDFromModel}, not: []*Dialect{&gemini, &geminiNoIDs}, needs: needs{parallel: true}, class: duplicate,
 		Unknown: func(v *Variant) string {
 			if v.Stream && v.Shape {
 				return "the shape of a stream joins the pieces of calls by their id"
@@ -418,6 +430,23 @@ var Broken = []*Kind{
 			})
 		},
 	},
+}
+
+// dropCalls leaves out all calls. Items of reasoning without an item after them are left out too.
+func (a *agent) dropCalls(m Message) []Message {
+	if m.Calls = nil; m.Text == "" && a.Dialect == &responses {
+		m.Thinking = ""
+	}
+	return []Message{m}
+}
+
+// skipOne leaves out a reply other than the last.
+func (a *agent) skipOne(m Message) []Message {
+	if n := len(m.Replies); n > 1 {
+		i := a.rnd.IntN(n - 1)
+		m.Replies = slices.Delete(m.Replies, i, i+1)
+	}
+	return []Message{m}
 }
 
 // restart begins a new process that continues the conversation.

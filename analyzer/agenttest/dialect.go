@@ -36,6 +36,8 @@ type request struct {
 	thinks   bool
 	force    string // tool that the model must call
 	chatNull bool   // writes null for missing text
+	id       string // of the answer
+	previous string // id of the answer that the provider continues; "" if the request has the whole history
 }
 
 // ending is how an answer ends.

@@ -100,7 +100,7 @@ func anthropicAnswer(r *request, m *Message, e ending) (string, []byte) {
 	parts := anthropicBlocks(m)
 	if !r.stream {
 		return "application/json", marshal(obj{
-			"id": "msg_1", "type": "message", "role": "assistant", "model": r.model, "content": parts,
+			"id": "msg_" + r.id, "type": "message", "role": "assistant", "model": r.model, "content": parts,
 			"stop_reason": stop, "stop_sequence": nil, "usage": obj{"input_tokens": 100, "output_tokens": 20},
 		})
 	}
@@ -109,7 +109,7 @@ func anthropicAnswer(r *request, m *Message, e ending) (string, []byte) {
 		data["type"] = name
 		b.event(name, data)
 	}
-	send("message_start", obj{"message": obj{"id": "msg_1", "type": "message", "role": "assistant", "model": r.model, "content": []obj{}, "stop_reason": nil, "usage": obj{"input_tokens": 100, "output_tokens": 1}}})
+	send("message_start", obj{"message": obj{"id": "msg_" + r.id, "type": "message", "role": "assistant", "model": r.model, "content": []obj{}, "stop_reason": nil, "usage": obj{"input_tokens": 100, "output_tokens": 1}}})
 	for i, part := range parts {
 		began, delta := obj{"type": part["type"]}, func(kind, member, text string) {
 			for _, p := range pieces(text, 40) {

@@ -136,7 +136,7 @@ func chatAnswer(r *request, m *Message, e ending) (string, []byte) {
 		said["tool_calls"] = calls
 	}
 	return "application/json", marshal(obj{
-		"id": "chatcmpl-1", "object": "chat.completion", "model": r.model,
+		"id": "chatcmpl-" + r.id, "object": "chat.completion", "model": r.model,
 		"choices": []obj{{"index": 0, "message": said, "finish_reason": finish}},
 		"usage":   obj{"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
 	})
@@ -145,7 +145,7 @@ func chatAnswer(r *request, m *Message, e ending) (string, []byte) {
 func chatStream(r *request, m *Message, finish string, e ending) []byte {
 	var b sse
 	chunk := func(delta obj, finish any) {
-		b.event("", obj{"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": r.model, "choices": []obj{{"index": 0, "delta": delta, "finish_reason": finish}}})
+		b.event("", obj{"id": "chatcmpl-" + r.id, "object": "chat.completion.chunk", "model": r.model, "choices": []obj{{"index": 0, "delta": delta, "finish_reason": finish}}})
 	}
 	chunk(obj{"role": "assistant", "content": ""}, nil)
 	if m.Thinking != "" {
@@ -167,7 +167,7 @@ func chatStream(r *request, m *Message, finish string, e ending) []byte {
 	}
 	if e != streamCut {
 		chunk(obj{}, finish)
-		b.event("", obj{"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": r.model, "choices": []obj{}, "usage": obj{"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}})
+		b.event("", obj{"id": "chatcmpl-" + r.id, "object": "chat.completion.chunk", "model": r.model, "choices": []obj{}, "usage": obj{"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}})
 		b.WriteString("data: [DONE]\n\n")
 	}
 	return []byte(b.String())

@@ -103,7 +103,7 @@ func geminiAnswer(r *request, m *Message, e ending) (string, []byte) {
 			candidate["finishReason"] = finish
 		}
 		return obj{
-			"candidates": []obj{candidate}, "modelVersion": r.model, "responseId": "r1",
+			"candidates": []obj{candidate}, "modelVersion": r.model, "responseId": r.id,
 			"usageMetadata": obj{"promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120},
 		}
 	}

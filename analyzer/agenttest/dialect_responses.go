@@ -26,6 +26,9 @@ func responsesBody(r *request) obj {
 		list = append(list, items(&r.messages[i], false)...)
 	}
 	b := obj{"model": r.model, "input": list}
+	if r.previous != "" {
+		b["previous_response_id"] = "resp_" + r.previous
+	}
 	if r.system != "" {
 		b["instructions"] = r.system
 	}
@@ -101,7 +104,7 @@ func items(m *Message, answer bool) (list []obj) {
 
 func responsesAnswer(r *request, m *Message, e ending) (string, []byte) {
 	output := items(m, true)
-	done := obj{"id": "resp_1", "object": "response", "model": r.model, "status": "completed", "output": output, "usage": obj{"input_tokens": 100, "output_tokens": 20, "total_tokens": 120}}
+	done := obj{"id": "resp_" + r.id, "object": "response", "model": r.model, "status": "completed", "output": output, "usage": obj{"input_tokens": 100, "output_tokens": 20, "total_tokens": 120}}
 	last := "response.completed"
 	if e == lengthCut {
 		done["status"], done["incomplete_details"] = "incomplete", obj{"reason": "max_output_tokens"}
@@ -118,7 +121,7 @@ func responsesAnswer(r *request, m *Message, e ending) (string, []byte) {
 		n++
 		b.event(name, data)
 	}
-	send("response.created", obj{"response": obj{"id": "resp_1", "object": "response", "model": r.model, "status": "in_progress", "output": []obj{}}})
+	send("response.created", obj{"response": obj{"id": "resp_" + r.id, "object": "response", "model": r.model, "status": "in_progress", "output": []obj{}}})
 	for i, o := range output {
 		began := maps.Clone(o)
 		began["status"] = "in_progress"

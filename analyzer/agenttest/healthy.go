@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/event"
 )
 
 // sends returns a kind's play for an agent that changes what it sends of its store.
@@ -65,6 +66,32 @@ var Healthy = []*Kind{
 			return store
 		}),
 	},
+	{
+		Name: "prompt written anew",
+		play: func(a *agent) bool {
+			a.anew = true
+			return a.through(0, len(a.run.Steps), hooks{})
+		},
+	},
+	{
+		Name: "history kept by the provider", only: []*Dialect{&responses},
+		play: func(a *agent) bool {
+			a.chained = true
+			return a.through(0, len(a.run.Steps), hooks{})
+		},
+	},
+	{
+		Name: "answer texts shortened",
+		play: sends(func(_ *agent, _ int, store []Message) []Message {
+			for i := range store {
+				if m := &store[i]; m.Role == "assistant" && len(m.Text) > 20 {
+					m.Text = pieces(m.Text, len(m.Text)/2)[0]
+				}
+			}
+			return store
+		}),
+	},
+	{Name: "answer cancelled", needs: needs{streams: true}, play: cancels},
 	{Name: "history compacted between turns", play: compacts},
 	{Name: "sub-agents", needs: needs{runs: 2}, play: subAgents},
 	{Name: "failed calls retried", play: retries},
@@ -271,6 +298,20 @@ func retries(a *agent) bool {
 		return store
 	}})
 	return true
+}
+
+// cancels plays a run in which the agent cancels an answer with calls, and the user writes next.
+func cancels(a *agent) bool {
+	a.through(0, a.at, hooks{})
+	s := a.run.Steps[a.at]
+	a.store = append(a.store, s.Before...)
+	p := a.ask(a.store)
+	contentType, body := a.answer(&p.r, &s.Answer, streamCut)
+	a.respond(p, 200, contentType, body).Error = event.ErrorCancelled
+	if s.Before[len(s.Before)-1].Role == "user" {
+		a.store = a.store[:len(a.store)-1]
+	}
+	return a.say(userSays("No, wait: " + random(a.rnd, alphanumeric, 12)))
 }
 
 // twoUsers plays one run for two users, whose requests alternate, and whose answers differ.
