@@ -197,8 +197,9 @@ func stated(r *row, family string, found []string) Cause {
 			return c
 		}
 	}
-	if c.Rule == "" && len(rules) == 1 {
-		c.Rule = rules[0]
+	// A cause may be wider than its only rule: an invalid schema is not a violation of the limit of tools.
+	if c.Rule == "" && len(rules) == 1 && rules[0] == c.ID {
+		c.Rule = c.ID
 	}
 	// A request may violate a rule but fail because of a bad key, so only two different defects of the history conflict.
 	if len(found) > 0 && len(rules) > 0 {

@@ -79,6 +79,9 @@ func TestClassify(t *testing.T) {
 	f(Input{Status: 200}, `{"type":"overloaded_error","message":"Overloaded"}`, Cause{ID: "server_error", Known: Stated, StatedBy: "common"})
 	f(Input{Status: 200}, `{"status_code":400,"code":"tool_use_failed"}`, Cause{ID: "model_tool_call_invalid", Known: Stated, StatedBy: "hosts"})
 
+	// a text names a rule only if the rule is the whole cause
+	f(Input{Status: 400}, "Invalid schema for function f: object schema missing properties", Cause{ID: "tool_schema_invalid", Known: Stated, StatedBy: "openai"})
+
 	// one text, two meanings: the provider decides
 	quota := "You exceeded your current quota, please check your plan and billing details."
 	f(Input{Status: 429, Variant: wire.OpenAI}, quota, Cause{ID: "billing", Known: Stated, StatedBy: "common"})
