@@ -118,10 +118,11 @@ func newTable(family string, rows []row) *table {
 
 // Classify returns the cause of a failed exchange.
 func Classify(in Input) Cause {
-	var buf [maxText + maxEdges]byte
-	text := normalise(buf[:0], in.Text)
+	var buf, normal [maxText + maxEdges]byte
+	stated := statements(buf[:0], in.Text)
+	text := normalise(normal[:0], stated)
 	c := classify(in, all, text)
-	c.Server, c.Gateway = writtenBy(in.Text, text)
+	c.Server, c.Gateway = writtenBy(stated, text)
 	return c
 }
 

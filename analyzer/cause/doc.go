@@ -1,6 +1,8 @@
 // Package cause classifies why an exchange failed. The result is one of the causes of the registry.
 //
-//	error text ── normal form ──> tables of families, the target's own first:  ──┐
+//	error text ── its statements, without requests and answers, in normal form
+//	                   │
+//	                   └────────> tables of families, the target's own first:  ──┐
 //	                              openai, deepseek, qwen, gemini, anthropic,     │
 //	                              mistral, hosts                                 ├──> Cause
 //	                              concepts of a clause: common ──────────────────┤
@@ -11,6 +13,18 @@
 // otherwise the failure is unexplained. A violated rule alone does not prove that the request failed because of it. A 400 may
 // also report a bad key, missing credit, a filter or a long prompt, and these must never count as protocol failures.
 // Conversely, a text that names a fault of the history decides under any status, because proxies turn a 400 into a 500 or a 200.
+//
+// # Statements
+//
+// A text contains more than the error: logs dump the request, and servers repeat the part that they reject. A message of a
+// conversation may contain the wording of any error, so these parts must not decide. They are recognised by the names of their
+// members (traffic.go), as JSON, repr, YAML and any level of escaping, even if they are cut short. Brackets with a member of a
+// request or an answer, and none that states an error, are left out; so are the values of members that repeat the request in an
+// error, such as input and failed_generation. Members named error are read wherever they are. The end of a log record ends a
+// clause.
+//
+// Before, 48 % of 2,679 accepted requests and 96 % of 2,302 answers, explained as texts, had a cause; now none has one. Of
+// 2,090 transport errors after the dump of a request, each had another cause; now each has its own.
 //
 // # A row of a family
 //

@@ -25,8 +25,12 @@ records as JSON lines, plain or gzip; the format is detected:
 A "request" and a "url" make the cause of an error more certain. With --unknown it
 lists the stored error texts that llmtap cannot explain, one row per wording.
 
+Requests, answers and logs of them are left out of a text, because a message may
+contain the wording of any error. What remains must state an error.
+
 Exit code: 0 whether or not an explanation was found, 2 if some input is
-unreadable, 3 if some input is empty (the rest is still explained).`,
+unreadable, 3 if some input is empty or a text without an error (the rest is
+still explained).`,
 	Examples: `  llmtap explain error.txt
   llmtap explain "Error code: 400 - {'error': {'message': …}}"
   my-agent 2>&1 | llmtap explain -
@@ -67,7 +71,7 @@ func runExplain(ctx context.Context, c *command.Call) error {
 	switch {
 	case e.Counts.Unreadable > 0:
 		return &command.ExitError{Code: command.ExitBadInput}
-	case e.Counts.Empty > 0:
+	case e.Counts.Empty+e.Counts.NoError > 0:
 		return &command.ExitError{Code: command.ExitNothing}
 	}
 	return nil

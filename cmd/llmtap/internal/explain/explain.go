@@ -57,6 +57,7 @@ type Counts struct {
 	Fine        int // calls that did not fail
 	Unreadable  int // records of which all or the request is unreadable
 	Empty       int // inputs without a text or a record
+	NoError     int // texts that state no error
 }
 
 // A Printer prints results. Close ends the output.
@@ -149,6 +150,15 @@ func (e *Explainer) Text(source string, text []byte) error {
 	t := wire.Target{Dialect: wire.Other, Variant: wire.OtherVariant}
 	if s := streamError(t.Dialect, text); s != nil {
 		text = s
+	}
+	if stated, traffic := cause.Statements(nil, text); traffic || success.Match(text) {
+		if text = stated; !mayRefuse(stated) {
+			e.Counts.NoError++
+			return e.Printer.Print(&Result{
+				Source: source, Known: cause.None, Summary: "The text is a request, an answer or a log of them. It states no error.",
+				Fix: "If a call failed, explain its error: the body of the answer, the exception or the log of the failure.",
+			})
+		}
 	}
 	return e.explain(&Result{Source: source}, &record{status: unknownStatus, text: text, failed: true, target: t})
 }

@@ -81,10 +81,10 @@ func (t Text) Print(r *Result) error {
 
 // Close prints the counts, unless there was one result.
 func (t Text) Close(c Counts) error {
-	if c.Explained+c.Unexplained+c.Fine+c.Unreadable <= 1 {
+	if c.Explained+c.Unexplained+c.Fine+c.NoError+c.Unreadable <= 1 {
 		return nil
 	}
-	_, err := fmt.Fprintf(t.W, "%d explained, %d unexplained, %d did not fail, %d unreadable\n", c.Explained, c.Unexplained, c.Fine, c.Unreadable)
+	_, err := fmt.Fprintf(t.W, "%d explained, %d unexplained, %d did not fail, %d unreadable\n", c.Explained, c.Unexplained, c.Fine+c.NoError, c.Unreadable)
 	return err
 }
 

@@ -86,8 +86,8 @@ var statusPattern = regexp.MustCompile(`(?i)(?:error code|(?:client|server) erro
 
 // noAnswer matches the errors of a client that received no answer.
 var noAnswer = regexp.MustCompile(`(?i)connection (?:error|refused|reset|aborted|closed)|connect(?:ion)? ?timeout|read ?timeout|timed out|timeout exceeded|deadline exceeded|` +
-	`context canceled|no such host|name or service not known|getaddrinfo|econn(?:refused|reset|aborted)|enotfound|etimedout|eai_again|socket hang up|fetch failed|` +
-	`remote(?:protocolerror|disconnected)|server disconnected|certificate verify failed|unexpected eof|broken pipe`)
+	`context canceled|no such host|no route to host|network is unreachable|i/o timeout|(?:failed|unable|could not|couldn't) (?:to )?(?:connect|resolve host)|name or service not known|getaddrinfo|econn(?:refused|reset|aborted)|enotfound|etimedout|eai_again|socket hang up|fetch failed|` +
+	`remote(?:protocolerror|disconnected)|server disconnected|certificate verify failed|x509: |ssl handshake|tls handshake|unexpected eof|broken pipe`)
 
 // findStatus returns the HTTP status in a text, or 0 if the text says that the client received no answer. Otherwise it
 // returns 400, which just means a failure.
@@ -104,4 +104,16 @@ func findStatus(text []byte) int {
 		return 0
 	}
 	return 400
+}
+
+// refusal matches the words of which every error has one, at least.
+var refusal = regexp.MustCompile(`(?i)error|exception|traceback|fail|refuse|reject|denied|forbidden|unauthori|invalid|unsupported|not (?:found|supported|allowed|valid)|` +
+	`cannot|can't|could not|unable|must|exceed|too (?:many|large|long|short)|timed out|missing|required|abort|panic|fatal|blocked|insufficient|unavailable|overloaded|reset|violat|illegal|malformed|unexpected|block_?reason`)
+
+// success matches a successful HTTP status in a log.
+var success = regexp.MustCompile(`HTTP/\d(?:\.\d)?['"]?,? 2\d\d\b`)
+
+// mayRefuse reports whether a text without its requests and answers may state an error.
+func mayRefuse(text []byte) bool {
+	return statusPattern.Match(text) || noAnswer.Match(text) || refusal.Match(text)
 }

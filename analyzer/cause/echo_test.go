@@ -1,0 +1,87 @@
+package cause
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestStatements: requests, answers and repeated values are left out; errors stay.
+func TestStatements(t *testing.T) {
+	f := func(name, text, want string) {
+		t.Helper()
+		got, traffic := Statements(nil, []byte(text))
+		if string(got) != want || traffic != (len(want) < len(text)) {
+			t.Errorf("%s: traffic %v\n got %q\nwant %q", name, traffic, got, want)
+		}
+	}
+	same := func(name, text string) { t.Helper(); f(name, text, text) }
+
+	f("request", `{"model":"m","messages":[{"role":"user","content":"rate limit"}],"tool_choice":"auto"}`, "")
+	f("request in Python", `log {'messages': [{'role': 'user', 'content': "it's a rate limit"}], 'model': 'm'} end`, "log  end")
+	f("request in JavaScript", "sent {\n  messages: [ { role: 'user', content: 'rate limit' } ]\n}\nok", "sent .\nok")
+	f("request in JSON in JSON", `{"path":"/v1","body":"{\"messages\":[{\"role\":\"user\",\"content\":\"a \\\"rate limit\\\"\"}]}"}`, `{"path":"/v1","body":""}`)
+	f("request in YAML", "model: m\nmessages:\n- role: user\n  content: rate limit\n", "")
+	f("messages in YAML", "Error: refused\nmessages:\n  - role: user\n    content: rate limit\n", "Error: refused.\nmessages:\n")
+	f("request of Cohere", `{"model":"m","message":"What is a rate limit?"}`, "")
+	f("request of Gemini", `{"contents":[{"parts":[{"text":"rate limit"}]}],"generationConfig":{}}`, "")
+	f("answer", `{"id":"1","choices":[{"message":{"content":"rate limit"}}],"error":null}`, "")
+	f("answer in Python", `got ChatCompletion(choices=[Choice(message=ChatCompletionMessage(content='a (rate limit'))]), usage=None`, "got ChatCompletion, usage=None")
+	f("stream", "data: {\"choices\":[{\"delta\":{\"content\":\"rate\"}}]}\n\ndata: [DONE]\n", "data: .\n\ndata: [DONE]\n")
+	f("curl", `curl https://api.example.com -H "Authorization: Bearer x" -d '{"messages":[]}'`, "curl https://api.example.com  -d ''")
+	f("cut short", "sent {'messages': [{'role': 'user', 'content': 'rate li...\nopenai.BadRequestError: refused", "sent .\nopenai.BadRequestError: refused")
+	f("error in an answer", `{"choices":[{"error":{"message":"refused"},"message":{"content":"rate limit"}}]}`, ` ,error: {"message":"refused"}`)
+	f("error beside a request", `{"error":{"message":"refused"},"request":{"messages":[],"model":"m"}}`, `{"error":{"message":"refused"},"request":}`)
+	f("input", `{"detail":[{"loc":["body"],"msg":"refused","input":[{"text":"rate limit"}]}]}`, `{"detail":[{"loc":["body"],"msg":"refused","input":}]}`)
+	f("input of pydantic", `refused [type=string_type, input_value='a rate limit', input_type=str]`, `refused [type=string_type, input_value=, input_type=str]`)
+	same("prose", "it's refused: the messages must be a list")
+	same("error", `{"error":{"message":"refused","type":"invalid_request_error","param":"messages","code":null}}`)
+	same("error of a tool", `{"code":"tool_use_failed","message":"refused: {\"name\":\"f\"}"}`)
+	same("short input", `{"msg":"refused","input":null}`)
+	same("list of errors", `{"messages":["refused"],"input":"developer"}`)
+	same("lines of errors", "messages: roles must alternate\nmax_tokens: 9 > 8\n")
+	same("", "")
+
+	// Options and headers are no traffic. Their names say nothing: a timeout of 5 seconds did not elapse.
+	if got, traffic := Statements(nil, []byte("timeout=5.0 x-ratelimit-limit-requests: 500 refused")); string(got) != "  refused" || traffic {
+		t.Errorf("options: %q, traffic %v", got, traffic)
+	}
+}
+
+// TestStatementsTakesLinearTime: brackets, quotes and keys that never end are not read again and again.
+func TestStatementsTakesLinearTime(t *testing.T) {
+	for _, unit := range []string{"[", "{", "(", "{{[(", `"`, `\"`, `'`, "input:", "input:[", "input:{", "error:{", "message:'", "a:\n", "tools:\n", "input: 'a\n", `{"error":`, "{messages:[{error:{", "f(x=", "-H '", "\n", "a: b\n", "usage: 1\nb: 2\n c: 3\n", "x-a: '", `\`, "=", " "} {
+		text := bytes.Repeat([]byte(unit), 1<<20/len(unit))
+		start := time.Now()
+		Statements(nil, text)
+		if d := time.Since(start); d > 2*time.Second {
+			t.Errorf("1 MiB of %q takes %v", unit, d)
+		} else if testing.Verbose() {
+			t.Logf("%q: %v", unit, d)
+		}
+	}
+}
+
+// FuzzStatements: the statements of a text are parts of it.
+func FuzzStatements(f *testing.F) {
+	for _, s := range []string{
+		`{"messages":[{"role":"user","content":"x"}]}`, `{'error': {"a": 'x\'y'}, 'input': [1]}`, "a: 1\nmessages:\n- b: c\n", `f(content='x', usage=None)`,
+		`{\"tools\":[\"a\"]}`, "timeout=5 x-a: 'b' -H 'c'", "{\"choices\":[{\"error\":\"x\"}\nError: y", strings.Repeat("{[(", 30),
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		stated, traffic := Statements([]byte("<"), text)
+		switch {
+		case len(stated) == 0 || stated[0] != '<':
+			t.Fatalf("%q: %q", text, stated)
+		case !traffic && !bytes.ContainsAny(text, ":=\n") && !bytes.Equal(stated[1:], text):
+			t.Fatalf("%q: %q", text, stated)
+		}
+		var buf [maxText + maxEdges]byte
+		if got := statements(buf[:0], text); len(got) > cap(buf) || len(text) <= maxText && len(stated) < maxText && !bytes.Equal(got, stated[1:]) {
+			t.Fatalf("%q: %q, as a whole %q", text, got, stated[1:])
+		}
+	})
+}
