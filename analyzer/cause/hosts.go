@@ -68,6 +68,8 @@ var hosts = newTable("hosts", []row{
 	{words: "unsupported param:", cause: "unsupported_parameter", source: "QwenLM/Qwen#1298"},
 	{words: "no endpoints found that support the provided tool_choice", cause: "tool_choice_invalid", source: "unlinked"},
 	{words: "no endpoints found that support image", cause: "image_invalid", source: "unlinked"},
+	{words: "no endpoints found … input", cause: "image_invalid", source: "OpenRouterTeam, its router"},
+	{words: "no endpoints found … requested parameters", cause: "unsupported_parameter", source: "OpenRouterTeam, its router"},
 	{words: "no endpoints found", cause: "invalid_model", source: "evalstate/fast-agent#122"},
 	{words: "higher monthly limit", cause: "billing", source: "anomalyco/opencode#12219"},
 })

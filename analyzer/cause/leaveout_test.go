@@ -135,10 +135,10 @@ func TestLeaveOneProviderOut(t *testing.T) {
 				c.all++
 				c.exact += one(got.ID == r.Cause)
 				c.class += one(got.Class == Class(r.Cause))
-				c.history += one(got.Class != Class(r.Cause) && ofHistory[got.Class])
+				c.history += one(ofHistory[got.Class] && !ofHistory[Class(r.Cause)])
 				c.strictExact += one(least.ID == r.Cause)
 				c.strictClass += one(least.Class == Class(r.Cause))
-				c.strictHistory += one(least.Class != Class(r.Cause) && ofHistory[least.Class])
+				c.strictHistory += one(ofHistory[least.Class] && !ofHistory[Class(r.Cause)])
 			}
 			if least.ID != r.Cause {
 				t.Logf("%s: %s, without its phrases %s, labelled %s: %.180s", r.ID, got.ID, least.ID, r.Cause, strings.Join(strings.Fields(r.Body), " "))
@@ -146,7 +146,7 @@ func TestLeaveOneProviderOut(t *testing.T) {
 		}
 	}
 	t.Log("Left out: the table of the provider's family, rows whose source is one of its texts, and rows of common that only it supports;")
-	t.Log("on the right also the phrases of the lexicon that occur in its texts alone. False: another class, and one about the messages.")
+	t.Log("on the right also the phrases of the lexicon that occur in its texts alone. False: a fault of the messages, which the label is not.")
 	t.Log("left out               texts | rows  exact  class  false | phrases  exact  class  false")
 	for _, p := range append(providers(rs), "all") {
 		c := counts[p]
@@ -157,8 +157,11 @@ func TestLeaveOneProviderOut(t *testing.T) {
 		t.Logf("%-22s %5d | %4d  %4.0f%%  %4.0f%%  %4.1f%% | %7d  %4.0f%%  %4.0f%%  %4.1f%%", p, c.all,
 			c.rows, pc(c.exact), pc(c.class), pc(c.history), c.phrases, pc(c.strictExact), pc(c.strictClass), pc(c.strictHistory))
 	}
-	if 100*total.exact < 88*total.all || 100*total.class < 92*total.all {
+	if 100*total.exact < 92*total.all || 100*total.class < 96*total.all || 100*total.strictExact < 78*total.all || 100*total.strictClass < 82*total.all {
 		t.Error("texts of a provider left out are explained worse than before")
+	}
+	if 100*total.history > total.all || 100*total.strictHistory > total.all {
+		t.Error("more than 1 % of the texts are wrongly explained by the messages")
 	}
 }
 

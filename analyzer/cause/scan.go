@@ -151,7 +151,8 @@ func isDigit(b byte) bool { return '0' <= b && b <= '9' }
 func endsClause(text []byte, i int, starts bool) bool {
 	switch text[i] {
 	case ' ':
-		return i > 0 && (text[i-1] == '.' || text[i-1] == '!' || text[i-1] == ';')
+		// A word cut short, "rs_01a2... not found", ends no sentence.
+		return i > 0 && (text[i-1] == '.' && (i == 1 || text[i-2] != '.') || text[i-1] == '!' || text[i-1] == ';')
 	case 0xe3: // 。
 		return text[i+1] == 0x80 && text[i+2] == 0x82
 	case 'r', 'd', 'e':
