@@ -1,5 +1,5 @@
-// Package recorded reads recorded LLM calls from JSON lines and HAR files, which may be compressed with gzip. It
-// returns the two events of each exchange in the order of the file.
+// Package recorded reads recorded LLM calls from JSON lines and HAR files, which may be UTF-16 and compressed with gzip
+// or zstd. It returns the two events of each exchange in the order of the file.
 //
 //	traffic.jsonl.gz ──┐                  ┌── request  ┐
 //	                   ├──> Reader.Next ──┤            ├──> jetstream.Publisher

@@ -8,18 +8,37 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
+	"strings"
 	"time"
 
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// harStart matches the start of a HAR, which is an object with the member "log".
-var harStart = regexp.MustCompile(`^\s*\{\s*"log"\s*:`)
-
-func isHAR(br *bufio.Reader) bool {
-	start, _ := br.Peek(256)
-	return harStart.Match(start)
+// IsHAR reports whether br contains a HAR, which is an object whose first member is "log". It waits only for as many bytes
+// as it needs to decide, because br may be a pipe.
+func IsHAR(br *bufio.Reader) bool {
+	for n := 16; n <= 256; n *= 2 {
+		head, err := br.Peek(n)
+		rest := bytes.TrimLeft(head, " \t\r\n")
+		for i, token := range []string{"{", `"log"`, ":"} {
+			if i > 0 {
+				rest = bytes.TrimLeft(rest, " \t\r\n")
+			}
+			if len(rest) < len(token) && strings.HasPrefix(token, string(rest)) {
+				break // unfinished
+			}
+			if !bytes.HasPrefix(rest, []byte(token)) {
+				return false
+			}
+			if rest = rest[len(token):]; token == ":" {
+				return true
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	return false
 }
 
 // entries reads the list log.entries of a HAR, one entry at a time.
@@ -51,7 +70,8 @@ func (a *limitedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (e *entries) next() ([]byte, error) {
+// Next returns the next entry.
+func (e *entries) Next() ([]byte, error) {
 	e.in.n = e.limit
 	if !e.begun {
 		if err := e.begin(); err != nil {

@@ -3,7 +3,6 @@ package recorded
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -21,13 +20,10 @@ type Config struct {
 	Service  string    // service of records that do not contain one
 	Day      time.Time // day of records without a time (the time of day is ignored); default: 1970-01-01
 	Instance string    // id of this import, unique per import
-	MaxLine  int       // maximum length of a line or HAR entry in bytes; default: 64 MiB
+	MaxLine  int       // maximum length of a line or HAR entry in bytes; default: MaxValue
 }
 
-const (
-	defaultMaxLine = 64 << 20
-	bufferSize     = 256 << 10
-)
+const bufferSize = 256 << 10
 
 // namespace is the UUID namespace of exchange ids. It must never change, because later imports must yield the same ids.
 var namespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://github.com/llmtap/llmtap/ingest/recorded"))
@@ -49,44 +45,37 @@ type Reader struct {
 }
 
 // A source returns the raw JSON values of a file. They are valid until the next call. After an error other than
-// errTooLong, there are no more values.
+// ErrTooLong, there are no more values.
 type source interface {
-	next() (raw []byte, err error)
+	Next() (raw []byte, err error)
 }
 
-var errTooLong = errors.New("is too long")
+// ErrTooLong is the error for a line that exceeds the limit.
+var ErrTooLong = errors.New("line is too long")
 
-// NewReader returns a Reader for r. It detects whether r is compressed with gzip, and whether it contains JSON lines
-// or a HAR.
+// NewReader returns a Reader for r, which it opens with Open. It detects whether r contains JSON lines or a HAR.
 func NewReader(r io.Reader, cfg Config) (*Reader, error) {
 	if cfg.MaxLine <= 0 {
-		cfg.MaxLine = defaultMaxLine
+		cfg.MaxLine = MaxValue
 	}
-	br := bufio.NewReaderSize(r, bufferSize)
-	if magic, _ := br.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		z, err := gzip.NewReader(br)
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", cfg.Name, err)
-		}
-		br = bufio.NewReaderSize(z, bufferSize)
+	br, err := Open(r)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", cfg.Name, err)
 	}
-	if bom, _ := br.Peek(3); bytes.Equal(bom, []byte("\xef\xbb\xbf")) {
-		_, _ = br.Discard(3) // the bytes are buffered
-	}
-	if isHAR(br) {
+	if IsHAR(br) {
 		return &Reader{cfg: cfg, har: true, source: newEntries(br, cfg.MaxLine)}, nil
 	}
-	return &Reader{cfg: cfg, source: &lines{br: br, limit: cfg.MaxLine}}, nil
+	return &Reader{cfg: cfg, source: NewLines(br, cfg.MaxLine)}, nil
 }
 
 // Next returns the next exchange, or io.EOF. After a *RecordError reading may continue; other errors are final.
 func (r *Reader) Next() (*Exchange, error) {
 	for {
 		r.n++
-		raw, err := r.source.next()
+		raw, err := r.source.Next()
 		where := r.cfg.Name + ":" + strconv.Itoa(r.n)
 		switch {
-		case errors.Is(err, errTooLong):
+		case errors.Is(err, ErrTooLong):
 			return nil, &RecordError{where, TooLong, fmt.Errorf("longer than %d bytes", r.cfg.MaxLine)}
 		case errors.Is(err, io.EOF):
 			return nil, io.EOF
@@ -115,14 +104,19 @@ func (r *Reader) parse(raw []byte) (*record, Reason, error) {
 	return parseLine(raw)
 }
 
-// lines reads JSON lines.
-type lines struct {
+// Lines reads the lines of a file.
+type Lines struct {
 	br    *bufio.Reader
 	limit int
 	long  []byte // holds a line longer than br's buffer
 }
 
-func (l *lines) next() ([]byte, error) {
+// NewLines returns the lines of br. limit is the maximum length of a line in bytes.
+func NewLines(br *bufio.Reader, limit int) *Lines { return &Lines{br: br, limit: limit} }
+
+// Next returns the next line with its line feed, or io.EOF. The line is valid until the next call. After ErrTooLong reading
+// may continue with the next line; other errors are final.
+func (l *Lines) Next() ([]byte, error) {
 	line, err := l.br.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
 		return line, atEnd(line, err)
@@ -142,7 +136,8 @@ func (l *lines) next() ([]byte, error) {
 		line, err = l.br.ReadSlice('\n')
 	}
 	if tooLong && (err == nil || errors.Is(err, io.EOF)) {
-		return nil, errTooLong
+		l.long = nil
+		return nil, ErrTooLong
 	}
 	return l.long, atEnd(l.long, err)
 }

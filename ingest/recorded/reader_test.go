@@ -249,8 +249,8 @@ func TestInvalidFiles(t *testing.T) {
 	}
 	f("", 0, "")
 	f("\n\n", 0, "")
-	f("\x1f\x8bxx", 0, "read f: unexpected EOF")
-	f(z.String()[:z.Len()-4], 2, "read f:3: unexpected EOF")
+	f("\x1f\x8bxx", 0, "read f: unpack gzip: unexpected EOF")
+	f(z.String()[:z.Len()-4], 2, "read f:3: unpack gzip: unexpected EOF")
 	f(`{"log":{}}`, 0, "read f:1: the HAR has no log.entries")
 	f(`{"log":[]}`, 0, "read f:1: the HAR has no log.entries")
 	f(`{"log":{"entries":7}}`, 0, "read f:1: log.entries is not a list")

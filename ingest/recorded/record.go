@@ -88,7 +88,7 @@ type record struct {
 func parseLine(raw []byte) (*record, Reason, error) {
 	var l Line
 	if err := json.Unmarshal(raw, &l); err != nil {
-		return nil, NotJSON, fmt.Errorf("not a JSON object: %w", err)
+		return nil, NotJSON, fmt.Errorf("not a JSON object: %w", NotJSONError(raw, err))
 	}
 	if absent(l.Request) {
 		return nil, NotExchange, errors.New("not an exchange: no request")

@@ -124,9 +124,9 @@ func (e *Explainer) File(name string, stdin io.Reader) error {
 		return e.Text(name, in.text)
 	}
 	for v := range records.Values(in.records) {
-		res := Result{Source: fmt.Sprintf("%s:%d", name, v.Line)}
-		if v.Err != nil {
-			if err := e.unreadable(&res, fmt.Errorf("read JSON: %w", v.Err)); err != nil {
+		res := Result{Source: fmt.Sprintf("%s:%d", name, v.Number())}
+		if err := v.Check(); err != nil {
+			if err := e.unreadable(&res, fmt.Errorf("read JSON: %w", err)); err != nil {
 				return err
 			}
 			continue

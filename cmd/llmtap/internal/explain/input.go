@@ -3,13 +3,13 @@ package explain
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
+	"github.com/llmtap/llmtap/ingest/recorded"
 )
 
 // maxInput is the maximum size of a text, which is an input without records.
@@ -25,22 +25,22 @@ type input struct {
 
 // read detects whether r contains records: the first line is a record with a body, a response or a request; or r is a
 // sequence of JSON values that begins with a record; or a later line is such a record (lines that are not records are then
-// invalid records). Records are read incrementally. Any other input is a text.
+// invalid records), or r is a HAR. Records are read incrementally. Any other input is a text.
 func read(r io.Reader) (input, error) {
-	br := bufio.NewReaderSize(r, 64<<10)
-	if magic, _ := br.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		z, err := gzip.NewReader(br)
-		if err != nil {
-			return input{}, err
-		}
-		br = bufio.NewReaderSize(z, 64<<10)
+	br, err := recorded.Open(r)
+	if err != nil {
+		return input{}, err
 	}
-	if utf8 := decodeUTF16(br); utf8 != nil {
-		br = bufio.NewReaderSize(utf8, 64<<10)
+	if recorded.IsHAR(br) {
+		return input{records: br}, nil
 	}
 	var head []byte
+	lines := recorded.NewLines(br, maxInput)
 	for {
-		line, err := br.ReadBytes('\n')
+		line, err := lines.Next()
+		if errors.Is(err, recorded.ErrTooLong) {
+			return input{}, errTooLong
+		}
 		head = append(head, line...)
 		if likenessOf(line) == full {
 			return input{records: io.MultiReader(bytes.NewReader(head), remaining(br, err))}, nil

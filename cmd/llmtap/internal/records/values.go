@@ -1,5 +1,6 @@
 /*
-Package records reads what programs record of LLM calls: JSON or JSON lines with requests, messages, answers and errors.
+Package records reads what programs record of LLM calls: JSON, JSON lines or a HAR with requests, messages, answers and
+errors.
 
 	file ─> Values ─> one JSON value per record ─> Fields ─> TargetOf: the API that it was sent to
 	                                                  └────> Describe: a message on one line
@@ -9,49 +10,74 @@ package records
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+
+	"github.com/llmtap/llmtap/ingest/recorded"
+	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
-const bufferSize = 1 << 20
+// Kept is the length in bytes above which the text of a Value stays valid after the next one is read.
+const Kept = 1 << 20
+
+// errTooLong is the error for a value that exceeds the limit, which bounds the memory for one value.
+var errTooLong = fmt.Errorf("longer than %d MiB; write one record per line", recorded.MaxValue>>20)
 
 // A Value is one JSON value of a file, or an unreadable part of the file.
 type Value struct {
-	Line int // 1-based line on which it starts
-	Text []byte
-	Err  error
+	Line  int    // 1-based line on which it starts; 1 in a HAR
+	Entry int    // 1-based number of an entry of a HAR, else 0
+	Text  []byte // valid until the next value is read, unless it is longer than Kept
+	Err   error
 }
 
-// Values returns the JSON values of a file, which may be compressed with gzip: documents that may span lines, or one value
-// per line.
+// Number returns the number of the value in its file: that of the entry in a HAR, else the line.
+func (v *Value) Number() int { return max(v.Line, v.Entry) }
+
+// Check returns the error of v, which may be a syntax error in its text.
+func (v *Value) Check() error {
+	if v.Err != nil || jsonscan.Valid(v.Text) {
+		return v.Err
+	}
+	return syntaxError(v.Text)
+}
+
+// Values returns the JSON values of a file: documents that may span lines, one value per line, or the LLM calls of a HAR
+// as exchanges. The file may be encoded in every way that recorded.Open reads. The values of lines are not validated; see
+// Check.
 func Values(r io.Reader) iter.Seq[Value] {
 	return func(yield func(Value) bool) {
-		br := bufio.NewReaderSize(r, bufferSize)
-		if magic, _ := br.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-			z, err := gzip.NewReader(br)
-			if err != nil {
-				yield(Value{Line: 1, Err: fmt.Errorf("unpack gzip: %w", err)})
-				return
-			}
-			br = bufio.NewReaderSize(unpacker{z}, bufferSize)
+		br, err := recorded.Open(r)
+		if err != nil {
+			yield(Value{Line: 1, Err: err})
+			return
 		}
-		first := true
+		if recorded.IsHAR(br) {
+			entries(br, yield)
+			return
+		}
+		lines, first := recorded.NewLines(br, recorded.MaxValue), true
 		for line := 1; ; line++ {
-			text, err := br.ReadBytes('\n')
-			text = bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))
-			if first && len(text) > 0 && err == nil && !json.Valid(text) {
-				rest, readErr := io.ReadAll(br)
-				if documents(line, text, rest, readErr, yield) {
+			text, err := lines.Next()
+			if errors.Is(err, recorded.ErrTooLong) {
+				if first = false; !yield(Value{Line: line, Err: errTooLong}) {
 					return
 				}
-				br, err = bufio.NewReader(io.MultiReader(bytes.NewReader(rest), failing{readErr})), nil
+				continue
+			}
+			text = trim(text)
+			if first && len(text) > 0 && err == nil && !jsonscan.Valid(text) {
+				d := documents{start: line, br: br, yield: yield}
+				if d.read(text) {
+					return
+				}
+				lines = recorded.NewLines(bufio.NewReader(d.remaining()), recorded.MaxValue)
 			}
 			first = first && len(text) == 0
-			if len(text) > 0 && !yield(Value{Line: line, Text: text, Err: syntaxError(text)}) {
+			if len(text) > 0 && !yield(Value{Line: line, Text: text}) {
 				return
 			}
 			if err == nil {
@@ -65,71 +91,13 @@ func Values(r io.Reader) iter.Seq[Value] {
 	}
 }
 
-// documents yields the JSON documents of a file; start is the line of the first one. It returns false if the file consists
-// of JSON lines with an invalid first line, that is, if a later line alone is an object.
-func documents(start int, first, rest []byte, readErr error, yield func(Value) bool) bool {
-	whole := append(append(bytes.Clone(first), '\n'), rest...)
-	if readErr == nil && json.Valid(whole) {
-		yield(Value{Line: start, Text: bytes.TrimSpace(whole)})
-		return true
-	}
-	d := json.NewDecoder(bytes.NewReader(whole))
-	var found []Value
-	for {
-		var v json.RawMessage
-		err := d.Decode(&v)
-		if errors.Is(err, io.EOF) && readErr == nil {
-			for _, v := range found {
-				if !yield(v) {
-					break
-				}
-			}
-			return true
-		}
-		if err != nil {
-			break
-		}
-		end := int(d.InputOffset())
-		found = append(found, Value{Line: start + bytes.Count(whole[:end-len(v)], []byte("\n")), Text: v})
-	}
-	for line := range bytes.Lines(rest) {
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] == '{' && json.Valid(line) {
-			return false
-		}
-	}
-	if readErr == nil {
-		readErr = syntaxError(whole)
-	}
-	yield(Value{Line: start, Text: whole, Err: readErr})
-	return true
-}
-
-// An unpacker adds context to gzip errors.
-type unpacker struct{ z *gzip.Reader }
-
-func (u unpacker) Read(p []byte) (int, error) {
-	n, err := u.z.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = fmt.Errorf("unpack gzip: %w", err)
-	}
-	return n, err
-}
-
-// failing is a reader that returns an error; nil means io.EOF.
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) {
-	if f.err == nil {
-		return 0, io.EOF
-	}
-	return 0, f.err
-}
+func trim(text []byte) []byte { return bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff"))) }
 
 // syntaxError returns the syntax error in text, or nil if text is valid JSON.
 func syntaxError(text []byte) error {
-	if json.Valid(text) {
-		return nil
-	}
 	var v json.RawMessage
-	return json.Unmarshal(text, &v)
+	if err := json.Unmarshal(text, &v); err != nil {
+		return recorded.NotJSONError(text, err)
+	}
+	return nil
 }
