@@ -66,7 +66,7 @@ func lines(all []exchange) string {
 func lintText(t *testing.T, text string) []Result {
 	t.Helper()
 	k := &keep{}
-	if err := New(k).File("-", strings.NewReader(text)); err != nil {
+	if err := New(k).run([]string{"-"}, strings.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}
 	return k.results
@@ -128,7 +128,10 @@ func TestRootCauses(t *testing.T) {
 	// An answer may be a stream, as text or base64.
 	stream := "data: {\"id\":\"r1\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"index\":0,\"id\":\"call_1\",\"type\":\"function\"," +
 		"\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n"
-	quoted := string(mustMarshal(stream))
+	quoted, err := json.Marshal(stream)
+	if err != nil {
+		t.Fatal(err)
+	}
 	f("a stream", fmt.Sprintf(`{"url":%q,"status":200,"request":%s,"response":%s}`, deepseek, asked.body(), quoted)+"\n"+anonymous[1].line(), dropped)
 	f("base64", fmt.Sprintf(`{"url":%q,"status":200,"request":%q,"request_encoding":"base64","response":%q,"response_encoding":"base64"}`,
 		deepseek, base64.StdEncoding.EncodeToString([]byte(asked.body())), base64.StdEncoding.EncodeToString([]byte(stream)))+"\n"+anonymous[1].line(), dropped)
@@ -213,7 +216,7 @@ func TestRepeated(t *testing.T) {
 		t.Helper()
 		l := New(p)
 		l.Minimum = check.Reject
-		if err := l.File("-", strings.NewReader(text)); err != nil {
+		if err := l.run([]string{"-"}, strings.NewReader(text)); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.Close(l.Counts); err != nil {

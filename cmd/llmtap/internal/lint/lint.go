@@ -3,11 +3,8 @@ package lint
 import (
 	"bytes"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +14,6 @@ import (
 	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/session"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
@@ -28,6 +24,8 @@ type Result struct {
 	Dialect  wire.Dialect `json:"dialect,omitempty"`
 	Variant  wire.Variant `json:"variant,omitempty"`
 	Findings []Finding    `json:"findings"` // never nil
+	// Refused is the recorded status 400 or 422, with which the provider refused the request; 0 for other records.
+	Refused int `json:"refused,omitempty"`
 	// NotJudged says why the rules did not judge the record, or only a part of it; Error why it is unreadable.
 	NotJudged string `json:"not_judged,omitempty"`
 	Error     string `json:"error,omitempty"`
@@ -79,13 +77,13 @@ type Printer interface {
 type Linter struct {
 	Forced  *wire.Target   // target of all records; nil: detect it
 	Minimum check.Severity // lowest severity to report
-	Printer Printer
-	Counts  Counts
+	// PreviousResponse is the previous_response_id of requests to the Responses API that contain none; "" for none.
+	PreviousResponse string
+	Printer          Printer
+	Counts           Counts
 
-	judge   *judge.Judge
-	request facts.Request
-	answer  facts.Response
-	seq     uint64 // sequence of the last request or answer
+	judge *judge.Judge
+	seq   uint64 // sequence of the last request or answer
 }
 
 // New returns a Linter with all rules.
@@ -130,69 +128,17 @@ func joined[T ~string](names []T) string {
 	return strings.Join(s, ", ")
 }
 
-// Files checks files and closes the Printer. A directory stands for its files that contain JSON or JSON lines.
-func (l *Linter) Files(names []string, stdin io.Reader) error {
-	for _, name := range names {
-		files := []string{name}
-		if info, err := os.Stat(name); err == nil && info.IsDir() {
-			if files, err = filesIn(name); err != nil {
-				files = []string{name} // File reports the error
-			} else if len(files) == 0 {
-				if err := l.notJudged(&Result{Source: name, file: name}, errors.New("no "+strings.Join(extensions, ", ")+" files")); err != nil {
-					return err
-				}
-			}
-		}
-		for _, file := range files {
-			if err := l.File(file, stdin); err != nil {
-				return err
-			}
-		}
-	}
-	return l.Printer.Close(l.Counts)
-}
-
-var extensions = []string{".json", ".jsonl", ".ndjson"}
+var extensions = []string{".json", ".jsonl", ".ndjson", ".har"}
 
 // filesIn returns the files below dir with one of the extensions, plain or compressed, in lexical order.
 func filesIn(dir string) (files []string, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && slices.Contains(extensions, filepath.Ext(strings.TrimSuffix(path, ".gz"))) {
+		if err == nil && !d.IsDir() && slices.Contains(extensions, filepath.Ext(strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst"))) {
 			files = append(files, path)
 		}
 		return err
 	})
 	return files, err
-}
-
-// File checks the records of a file; "-" is stdin. It returns write errors only; read errors are reported as Results.
-func (l *Linter) File(name string, stdin io.Reader) error {
-	r, found := stdin, false
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return l.unreadable(&Result{Source: name, file: name}, err)
-		}
-		defer func() { _ = f.Close() }() // used for reading only
-		r = f
-	}
-	for v := range records.Values(r) {
-		last := 0
-		for i, v := range split(v) {
-			res := &Result{Source: fmt.Sprintf("%s:%d", name, v.Line), file: name, line: v.Line}
-			if res.exchange = res.Source; v.Line == last {
-				res.exchange = fmt.Sprintf("%s[%d]", res.Source, i)
-			}
-			last, found = v.Line, true
-			if err := l.record(res, v); err != nil {
-				return err
-			}
-		}
-	}
-	if !found {
-		return l.notJudged(&Result{Source: name, file: name}, errors.New("no records"))
-	}
-	return nil
 }
 
 func (l *Linter) notJudged(res *Result, why error) error {
@@ -209,66 +155,6 @@ func (l *Linter) unreadable(res *Result, err error) error {
 	return l.Printer.Print(res)
 }
 
-func (l *Linter) record(res *Result, v records.Value) error {
-	if v.Err != nil {
-		return l.unreadable(res, fmt.Errorf("read JSON: %w", v.Err))
-	}
-	rec, err := newRecord(v.Text, l.Forced)
-	if err != nil {
-		return l.unreadable(res, err)
-	}
-	res.ID, res.body, res.Findings = rec.id, rec.body, []Finding{}
-	switch {
-	case rec.unknown != "":
-		return l.notJudged(res, fmt.Errorf("unknown format %q; --dialect sets the format", rec.unknown))
-	case len(rec.body) == 0 || string(rec.body) == "null":
-		return l.notJudged(res, errors.New("the record has no request body"))
-	}
-	t := rec.target()
-	if l.Forced != nil {
-		detected := t
-		t = *l.Forced
-		t.Model, t.Native = detected.Model, detected.Native && t.Variant == wire.Ollama
-	}
-	q := &l.request
-	if res.Dialect, res.Variant = t.Dialect, t.Variant; t.Dialect == wire.Other {
-		return l.notJudged(res, check.Complete(q, t))
-	}
-	scan := facts.ScanRequest
-	if len(rec.body) > 0 && rec.body[0] == '[' {
-		scan = facts.ScanMessages
-	}
-	if err := scan(t.Dialect, rec.body, q); err != nil {
-		return l.unreadable(res, fmt.Errorf("read request: %w", err))
-	}
-	// If the URL of an exchange requires messages, a request without messages is an error of the caller, not of the record.
-	if q.MessagesKind == facts.Absent && (!rec.exchange || rec.url == "") {
-		return l.unreadable(res, errNoHistory)
-	}
-	if t.Model == "" {
-		t.Model = string(q.Model)
-	}
-	q.Bare = q.Bare || rec.bare
-	violations := 0
-	if rec.exchange {
-		violations = l.exchange(res, rec, t)
-	} else {
-		for _, v := range l.judge.Check(q, t) {
-			violations++
-			l.add(res, &v, nil, false)
-		}
-	}
-	if res.rejected {
-		l.Counts.Rejected++
-	}
-	l.locate(res, v.Text)
-	if err := check.Complete(q, t); err != nil && (violations == 0 || q.Dropped > 0) {
-		return l.notJudged(res, err)
-	}
-	l.Counts.Checked++
-	return l.Printer.Print(res)
-}
-
 // NewFinding returns the finding for v, a violation in a request without an answer.
 func NewFinding(v *check.Violation) Finding {
 	return Finding{
@@ -278,9 +164,9 @@ func NewFinding(v *check.Violation) Finding {
 }
 
 // add adds a violation to res, unless it is below the minimum. f is the finding for v in the conversation, or nil.
-func (l *Linter) add(res *Result, v *check.Violation, f *judge.Finding, accepted bool) {
+func (res *Result) add(minimum check.Severity, v *check.Violation, f *judge.Finding, accepted bool) {
 	res.rejected = res.rejected || v.Predicted == check.Reject
-	if v.Predicted.Rank() < l.Minimum.Rank() {
+	if v.Predicted.Rank() < minimum.Rank() {
 		return
 	}
 	row := NewFinding(v)
@@ -297,7 +183,7 @@ func (l *Linter) add(res *Result, v *check.Violation, f *judge.Finding, accepted
 }
 
 // locate sets the lines of findings, if the record spans several lines and contains the checked request verbatim.
-func (l *Linter) locate(res *Result, text []byte) {
+func (res *Result) locate(q *facts.Request, text []byte) {
 	byMessage := make([]*Finding, len(res.Findings))
 	for i := range res.Findings {
 		byMessage[i] = &res.Findings[i]
@@ -314,7 +200,7 @@ func (l *Linter) locate(res *Result, text []byte) {
 	line, counted := res.line, 0
 	for _, f := range byMessage {
 		if f.Message >= 0 {
-			start := body + l.request.Messages[f.Message].Start
+			start := body + q.Messages[f.Message].Start
 			line += bytes.Count(text[counted:start], []byte("\n"))
 			f.line, counted = line, start
 		}

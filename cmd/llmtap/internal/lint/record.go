@@ -5,10 +5,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
 // A record is one history to check.
@@ -39,24 +42,15 @@ func split(v records.Value) []records.Value {
 	if v.Err != nil || len(v.Text) == 0 || v.Text[0] != '[' {
 		return []records.Value{v}
 	}
-	d := json.NewDecoder(bytes.NewReader(v.Text))
-	if _, err := d.Token(); err != nil {
-		return []records.Value{v}
-	}
 	var all []records.Value
 	line, counted := v.Line, 0
-	for d.More() {
-		var text json.RawMessage
-		if d.Decode(&text) != nil {
-			return []records.Value{v}
+	for start, text := range records.Elements(v.Text) {
+		if len(all) == 0 && (!isRecord(text) || !jsonscan.Valid(v.Text)) {
+			break
 		}
-		if len(all) == 0 && !isRecord(text) {
-			return []records.Value{v}
-		}
-		start := int(d.InputOffset()) - len(text)
 		line += bytes.Count(v.Text[counted:start], []byte("\n"))
 		counted = start
-		all = append(all, records.Value{Line: line, Text: text})
+		all = append(all, records.Value{Line: line, Entry: v.Entry, Text: text})
 	}
 	if len(all) == 0 {
 		return []records.Value{v}
@@ -66,20 +60,22 @@ func split(v records.Value) []records.Value {
 
 // isRecord reports whether an element of an array is a record, not a message.
 func isRecord(text []byte) bool {
-	var f records.Fields
-	return json.Unmarshal(text, &f) == nil &&
-		(f.Has("request") || f.Has("messages") || f.Has("contents") || f.Has("input") && !f.Has("type"))
+	f, ok := records.Parse(text)
+	return ok && (f.Has("request") || f.Has("messages") || f.Has("contents") || f.Has("input") && !f.Has("type"))
 }
 
 // newRecord reads one record. forced is the target of all records, or nil.
 func newRecord(text []byte, forced *wire.Target) (*record, error) {
-	text = bytes.TrimSpace(text)
-	if len(text) > 0 && text[0] == '[' {
+	f, ok := records.Parse(text)
+	if !ok {
+		v := records.Value{Text: text}
+		switch err := v.Check(); {
+		case err != nil:
+			return nil, fmt.Errorf("read JSON: %w", err)
+		case text[0] != '[':
+			return nil, errNoHistory
+		}
 		return &record{body: text}, nil
-	}
-	var f records.Fields
-	if err := json.Unmarshal(text, &f); err != nil {
-		return nil, errNoHistory
 	}
 	r := &record{id: strings.Trim(string(f["id"]), `"`), url: f.Text("url"), model: f.Text("model"), body: text}
 	r.status, _ = f.Number("status")
@@ -118,33 +114,50 @@ func newRecord(text []byte, forced *wire.Target) (*record, error) {
 // and the recorded parameters.
 func (r *record) conversationRequest(f records.Fields) []byte {
 	messages := f["messages"]
-	var all []json.RawMessage
-	if n, ok := f.Number("n_request"); ok && json.Unmarshal(messages, &all) == nil && n >= 0 && n < len(all) {
-		messages = mustMarshal(all[:n])
+	if n, ok := f.Number("n_request"); ok && n >= 0 {
+		messages = firstElements(messages, n)
 	}
-	body := map[string]json.RawMessage{r.named.Descriptor().Messages: messages}
 	r.bare = !f.Has("tools")
+	body := make([]byte, 0, len(messages)+len(f["tools"])+len(f["system"])+512)
+	body = append(body, `{"`+r.named.Descriptor().Messages+`":`...)
+	body = append(body, messages...)
 	for _, key := range []string{"model", "tools", "system", "previous_response_id"} {
 		if f.Has(key) {
-			body[key] = f[key]
+			body = append(append(body, `,"`+key+`":`...), f[key]...)
 		}
 	}
-	if body["store"] = f["store"]; !f.Has("store") {
-		body["store"] = json.RawMessage("false") // store was not recorded; rules must not rely on state stored by the provider
+	store := f["store"]
+	if !f.Has("store") {
+		store = json.RawMessage("false") // store was not recorded; rules must not rely on state stored by the provider
 	}
+	body = append(append(body, `,"store":`...), store...)
 	if f.Has("conversation_state") {
-		body["conversation"] = f["conversation_state"]
+		body = append(append(body, `,"conversation":`...), f["conversation_state"]...)
 	}
-	return mustMarshal(body)
+	return append(body, '}')
 }
 
-// mustMarshal encodes values that were decoded from JSON.
-func mustMarshal(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic("BUG: marshal decoded JSON: " + err.Error())
+// firstElements returns the first n elements of an array as an array; another value, or a shorter array, is unchanged.
+func firstElements(array []byte, n int) []byte {
+	end := 1
+	for start, text := range records.Elements(array) {
+		if n--; n < 0 {
+			return append(bytes.Clone(array[:end]), ']')
+		}
+		end = start + len(text)
 	}
-	return b
+	return array
+}
+
+// accepted reports whether the provider accepted the request.
+func (r *record) accepted() bool { return r.status >= 200 && r.status < 300 }
+
+// refused returns the status with which the provider refused the request because of its contents, or 0.
+func (r *record) refused() int {
+	if r.status == http.StatusBadRequest || r.status == http.StatusUnprocessableEntity {
+		return r.status
+	}
+	return 0
 }
 
 func (r *record) target() wire.Target {

@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -54,21 +53,24 @@ func (t Text) Print(r *Result) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s/%s\n", s.Bold(head), r.Dialect, r.Variant)
-	all := messages(r)
+	shown := described(r)
 	for i := range r.Findings {
 		f := &r.Findings[i]
 		if f.repeated {
-			b.WriteString(s.Wrap("  ", fmt.Sprintf("%s (%s): %sfirst seen in %s", f.Rule, verdict(f), place(f), f.First), "  ") + "\n")
+			b.WriteString(s.Wrap("  ", fmt.Sprintf("%s (%s): %sfirst seen in %s", f.Rule, r.verdict(f), place(f), f.First), "  ") + "\n")
 			continue
 		}
-		b.WriteString(s.Wrap("  ", fmt.Sprintf("%s (%s): %s", t.paint(f)(f.Rule), verdict(f), f.Summary), "  ") + "\n")
-		for j := max(0, f.Message-shownBefore); f.Message >= 0 && j < min(len(all), f.Message+shownAfter+1); j++ {
+		b.WriteString(s.Wrap("  ", fmt.Sprintf("%s (%s): %s", t.paint(f)(f.Rule), r.verdict(f), f.Summary), "  ") + "\n")
+		for j := max(0, f.Message-shownBefore); f.Message >= 0 && j <= f.Message+shownAfter; j++ {
+			m, ok := shown[j]
+			if !ok {
+				continue
+			}
 			mark, paint := " ", func(line string) string { return line }
 			if j == f.Message {
 				mark, paint = ">", s.Bold
 			}
-			role, text := splitRole(records.Describe(all[j], shownText))
-			b.WriteString(paint(s.Wrap(fmt.Sprintf("    %s %3d %s", mark, j, role), text, shownIndent)) + "\n")
+			b.WriteString(paint(s.Wrap(fmt.Sprintf("    %s %3d %s", mark, j, m.role), m.text, shownIndent)) + "\n")
 		}
 		if f.explained {
 			b.WriteString(s.Wrap("    ", fmt.Sprintf("root cause: %s (%s): %s", f.RootCause, f.Confidence, f.Evidence), "    ") + "\n")
@@ -119,29 +121,51 @@ func place(f *Finding) string {
 	return fmt.Sprintf("message %d, ", f.Message)
 }
 
-func verdict(f *Finding) string {
+func (r *Result) verdict(f *Finding) string {
 	switch {
 	case f.Predicted == check.Reject && f.Severity != check.Reject:
 		return "was accepted, would usually be rejected"
 	case f.Predicted == check.Reject:
 		return "would be rejected"
+	case f.Predicted == check.Lenient && r.Refused > 0:
+		return fmt.Sprintf("rejected elsewhere; this request was answered with %d", r.Refused)
 	case f.Predicted == check.Lenient:
 		return "accepted here, rejected elsewhere"
 	}
 	return "style"
 }
 
-// messages returns the messages of the request of r; nil if the body cannot be parsed.
-func messages(r *Result) []json.RawMessage {
-	body := json.RawMessage(r.body)
-	if len(body) > 0 && body[0] == '{' {
-		var f records.Fields
-		if json.Unmarshal(body, &f) != nil {
-			return nil
+// A description is the description of a message on one line.
+type description struct{ role, text string }
+
+// described describes the messages around the findings of r, each once; none if the body cannot be parsed.
+func described(r *Result) map[int]description {
+	wanted := make(map[int]bool)
+	last := -1
+	for i := range r.Findings {
+		if f := &r.Findings[i]; f.Message >= 0 && !f.repeated {
+			for j := f.Message - shownBefore; j <= f.Message+shownAfter; j++ {
+				wanted[j] = true
+			}
+			last = max(last, f.Message+shownAfter)
 		}
-		body = f[r.Dialect.Descriptor().Messages]
 	}
-	var all []json.RawMessage
-	_ = json.Unmarshal(body, &all) // already scanned: if encoding/json is stricter, only the excerpt is missing
+	if last < 0 {
+		return nil
+	}
+	array := r.body
+	if f, ok := records.Parse(array); ok {
+		array = f[r.Dialect.Descriptor().Messages]
+	}
+	all, i := make(map[int]description, len(wanted)), 0
+	for _, text := range records.Elements(array) {
+		if wanted[i] {
+			role, rest := splitRole(records.Describe(text, shownText))
+			all[i] = description{role, rest}
+		}
+		if i++; i > last {
+			break
+		}
+	}
 	return all
 }

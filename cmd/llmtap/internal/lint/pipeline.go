@@ -1,0 +1,212 @@
+package lint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
+)
+
+// Limits of the pipeline.
+const (
+	batchBytes = 128 << 10 // text of a batch, unless one record is longer
+	batchJobs  = 64
+	// inFlight limits the text that is read but not yet judged, unless one record is longer.
+	inFlight = 32 << 20
+)
+
+// A batch is a sequence of jobs that one worker prepares.
+type batch struct {
+	jobs  []job
+	text  []byte // texts of the jobs
+	bytes int64  // acquired from inFlight
+	ready chan struct{}
+}
+
+// Files checks files and closes the Printer. A directory stands for its files that contain records; "-" is stdin. Files
+// returns write errors only; read errors are reported as Results.
+//
+//	reader ─> batches ─┬─> worker ─┬─> in the order of the records: judge exchanges, print
+//	                   └─> worker ─┘
+func (l *Linter) Files(names []string, stdin io.Reader) error {
+	if err := l.run(names, stdin); err != nil {
+		return err
+	}
+	return l.Printer.Close(l.Counts)
+}
+
+// run checks files. After a write error it returns at once, although the reader may still wait for stdin.
+func (l *Linter) run(names []string, stdin io.Reader) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	workers := runtime.GOMAXPROCS(0)
+	work, ordered := make(chan *batch, workers), make(chan *batch, workers)
+	limit := semaphore.NewWeighted(inFlight)
+	r := &reader{stdin: stdin, send: func(b *batch) bool {
+		b.bytes = min(b.bytes, inFlight)
+		if limit.Acquire(ctx, b.bytes) != nil {
+			return false
+		}
+		for _, to := range []chan<- *batch{work, ordered} {
+			select {
+			case to <- b:
+			case <-ctx.Done():
+				return false
+			}
+		}
+		return true
+	}}
+	go func() {
+		defer close(work)
+		defer close(ordered)
+		for _, name := range names {
+			if !r.path(name) {
+				return
+			}
+		}
+		r.flush()
+	}()
+	for range workers {
+		w := l.newWorker()
+		go func() {
+			for b := range work {
+				for i := range b.jobs {
+					w.prepare(&b.jobs[i])
+				}
+				close(b.ready)
+			}
+		}()
+	}
+	for b := range ordered {
+		<-b.ready
+		for i := range b.jobs {
+			if err := l.finish(&b.jobs[i]); err != nil {
+				return err
+			}
+		}
+		limit.Release(b.bytes)
+		clear(b.jobs)
+		jobs.Put(&b.jobs)
+	}
+	return nil
+}
+
+// jobs contains the memory of jobs for reuse.
+var jobs = sync.Pool{New: func() any { all := make([]job, 0, batchJobs); return &all }}
+
+// A reader reads files into batches.
+type reader struct {
+	stdin   io.Reader
+	send    func(*batch) bool // reports whether reading should continue
+	current *batch
+	stopped bool
+}
+
+// flush sends the current batch.
+func (r *reader) flush() {
+	if r.current != nil && !r.stopped {
+		r.stopped = !r.send(r.current)
+	}
+	r.current = nil
+}
+
+// add adds a job with the given text to the current batch, and reports whether reading should continue.
+func (r *reader) add(j job, text []byte) bool {
+	b := r.current
+	if b != nil && (len(b.jobs) == batchJobs || len(b.text)+len(text) > cap(b.text)) {
+		r.flush()
+		b = nil
+	}
+	if b == nil {
+		b = &batch{jobs: (*jobs.Get().(*[]job))[:0], ready: make(chan struct{})}
+		r.current = b
+	}
+	b.bytes += int64(len(text))
+	if len(text) > records.Kept {
+		j.value.Text = text
+	} else {
+		if b.text == nil {
+			b.text = make([]byte, 0, max(batchBytes, len(text)))
+		}
+		start := len(b.text)
+		b.text = append(b.text, text...)
+		j.value.Text = b.text[start:len(b.text):len(b.text)]
+	}
+	if b.jobs = append(b.jobs, j); len(text) > batchBytes {
+		r.flush()
+	}
+	return !r.stopped
+}
+
+// path reads a file or the files of a directory, and reports whether reading should continue.
+func (r *reader) path(name string) bool {
+	info, err := os.Stat(name)
+	if err != nil || !info.IsDir() {
+		return r.file(name)
+	}
+	files, err := filesIn(name)
+	switch {
+	case err != nil:
+		return r.add(job{res: Result{Source: name, file: name}, unreadable: err}, nil)
+	case len(files) == 0:
+		return r.add(job{res: Result{Source: name, file: name}, skipped: errors.New("no " + strings.Join(extensions, ", ") + " files")}, nil)
+	}
+	for _, file := range files {
+		if !r.file(file) {
+			return false
+		}
+	}
+	return true
+}
+
+// file reads a file and reports whether reading should continue.
+func (r *reader) file(name string) bool {
+	in := r.stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return r.add(job{res: Result{Source: name, file: name}, unreadable: err}, nil)
+		}
+		defer func() { _ = f.Close() }() // used for reading only
+		in = f
+	}
+	found := false
+	for v := range records.Values(flusher{in, r}) {
+		last := 0
+		for i, v := range split(v) {
+			res := Result{Source: fmt.Sprintf("%s:%d", name, v.Number()), file: name, line: v.Line}
+			if res.exchange = res.Source; v.Number() == last {
+				res.exchange = fmt.Sprintf("%s[%d]", res.Source, i)
+			}
+			last, found = v.Number(), true
+			text := v.Text
+			v.Text = nil
+			if !r.add(job{res: res, value: v}, text) {
+				return false
+			}
+		}
+	}
+	if !found {
+		return r.add(job{res: Result{Source: name, file: name}, skipped: errors.New("no records")}, nil)
+	}
+	return true
+}
+
+// A flusher sends the current batch before it reads on, because a pipe may block.
+type flusher struct {
+	io.Reader
+	r *reader
+}
+
+func (f flusher) Read(p []byte) (int, error) {
+	f.r.flush()
+	return f.Reader.Read(p)
+}

@@ -1,0 +1,165 @@
+package lint
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
+	"github.com/llmtap/llmtap/ingest/wire"
+)
+
+// A job is one record on its way through the pipeline.
+type job struct {
+	res   Result
+	value records.Value
+
+	// Results of prepare. Either unreadable is set or, if the rules cannot judge the record, skipped, or the record is judged.
+	unreadable error
+	skipped    error
+	rec        *record
+	target     wire.Target
+	violations int
+	complete   error          // what the rules cannot judge
+	dropped    bool           // a part of the request exceeds the limits of package facts
+	request    *facts.Request // set for an exchange
+	answer     facts.Response
+	answered   bool // answer is set
+}
+
+// A worker prepares jobs. It is not safe for concurrent use.
+type worker struct {
+	forced   *wire.Target
+	minimum  check.Severity
+	previous []byte // see Linter.PreviousResponse
+
+	checker *check.Checker
+	request facts.Request
+}
+
+func (l *Linter) newWorker() *worker {
+	return &worker{forced: l.Forced, minimum: l.Minimum, previous: []byte(l.PreviousResponse), checker: check.NewChecker(rules.InOrder)}
+}
+
+// requests contains the facts of exchanges that were judged, for reuse.
+var requests = sync.Pool{New: func() any { return new(facts.Request) }}
+
+// Limits of the reuse of facts, so that one huge request does not occupy its memory until the end.
+const (
+	maxReusedBody     = 64 << 10
+	maxReusedMessages = 4 << 10
+)
+
+// release returns the facts of an exchange to requests.
+func (j *job) release() {
+	if q := j.request; q != nil && len(j.rec.body) <= maxReusedBody && cap(q.Messages) <= maxReusedMessages {
+		requests.Put(q)
+	}
+}
+
+// prepare does everything that does not depend on other records: it reads the record, scans its bodies, and judges the
+// request unless it belongs to an exchange.
+func (w *worker) prepare(j *job) {
+	if j.unreadable != nil || j.skipped != nil {
+		return
+	}
+	res := &j.res
+	res.Findings = []Finding{}
+	if err := j.value.Err; err != nil {
+		j.unreadable = fmt.Errorf("read JSON: %w", err)
+		return
+	}
+	rec, err := newRecord(j.value.Text, w.forced)
+	if err != nil {
+		j.unreadable = err
+		return
+	}
+	j.rec = rec
+	res.ID, res.body, res.Refused = rec.id, rec.body, rec.refused()
+	switch {
+	case rec.unknown != "":
+		j.skipped = fmt.Errorf("unknown format %q; --dialect sets the format", rec.unknown)
+		return
+	case len(rec.body) == 0 || string(rec.body) == "null":
+		j.skipped = errors.New("the record has no request body")
+		return
+	}
+	t := rec.target()
+	if w.forced != nil {
+		detected := t
+		t = *w.forced
+		t.Model, t.Native = detected.Model, detected.Native && t.Variant == wire.Ollama
+	}
+	q := &w.request
+	if rec.exchange {
+		q = requests.Get().(*facts.Request)
+		j.request = q
+	}
+	if res.Dialect, res.Variant = t.Dialect, t.Variant; t.Dialect == wire.Other {
+		j.skipped = check.Complete(q, t)
+		return
+	}
+	if j.unreadable = w.scan(rec, t, q); j.unreadable != nil {
+		return
+	}
+	if t.Model == "" {
+		t.Model = string(q.Model)
+	}
+	j.target, j.complete, j.dropped = t, check.Complete(q, t), q.Dropped > 0
+	if rec.exchange {
+		j.answered = len(rec.response) > 0 && facts.ScanResponse(t.Dialect, "", rec.response, &j.answer) == nil
+		return
+	}
+	violations := w.checker.Check(q, t, nil)
+	for i := range violations {
+		res.add(w.minimum, &violations[i], nil, rec.accepted())
+	}
+	j.violations = len(violations)
+	res.locate(q, j.value.Text)
+}
+
+// scan reads the request of rec into q.
+func (w *worker) scan(rec *record, t wire.Target, q *facts.Request) error {
+	scan := facts.ScanRequest
+	if len(rec.body) > 0 && rec.body[0] == '[' {
+		scan = facts.ScanMessages
+	}
+	if err := scan(t.Dialect, rec.body, q); err != nil {
+		return fmt.Errorf("read request: %w", err)
+	}
+	// If the URL of an exchange requires messages, a request without messages is an error of the caller, not of the record.
+	if q.MessagesKind == facts.Absent && (!rec.exchange || rec.url == "") {
+		return errNoHistory
+	}
+	q.Bare = q.Bare || rec.bare
+	if t.Dialect == wire.OpenAIResponses && len(w.previous) > 0 && len(q.PreviousResponse) == 0 {
+		q.PreviousResponse, q.Stored = w.previous, true
+	}
+	return nil
+}
+
+// finish judges the request of an exchange, and prints the result.
+func (l *Linter) finish(j *job) error {
+	defer j.release()
+	res := &j.res
+	switch {
+	case j.unreadable != nil:
+		return l.unreadable(res, j.unreadable)
+	case j.skipped != nil:
+		return l.notJudged(res, j.skipped)
+	case j.rec.exchange:
+		l.exchange(j)
+		res.locate(j.request, j.value.Text)
+	}
+	if res.rejected {
+		l.Counts.Rejected++
+	}
+	if j.complete != nil && (j.violations == 0 || j.dropped) {
+		return l.notJudged(res, j.complete)
+	}
+	l.Counts.Checked++
+	return l.Printer.Print(res)
+}
