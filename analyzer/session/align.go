@@ -14,7 +14,7 @@ import (
 type alignment struct {
 	prefix  int  // number of messages at the start that P and Q share
 	whole   bool // Q starts with the whole body of P
-	tail    int  // number of messages at the end of P that Q contains after the prefix
+	tail    int  // number of messages at the end of P that Q contains after the prefix; if there are several such places, the largest
 	tailEnd int  // message of Q after that tail; -1 if the last message of P is not in Q
 	known   bool // P is known
 }
@@ -31,19 +31,26 @@ func align(p, q *skeleton, loose bool) alignment {
 		a.whole, a.tailEnd = true, len(pb)
 		return a
 	}
+	// A message that occurs several times, such as a reminder, is followed by the same messages as in P.
 	last := &pb[len(pb)-1]
-	for i := len(qb) - 1; i >= a.prefix; i-- {
+	for i, tries := len(qb)-1, 0; i >= a.prefix && tries < maxTails && a.tail < len(pb)-a.prefix; i-- {
 		if !p.same(last, q, &qb[i], loose) {
 			continue
 		}
-		a.tailEnd = i + 1
-		for a.tail < len(pb)-a.prefix && a.tail <= i-a.prefix && p.same(&pb[len(pb)-1-a.tail], q, &qb[i-a.tail], loose) {
-			a.tail++
+		tries++
+		tail := 1
+		for tail < len(pb)-a.prefix && tail <= i-a.prefix && p.same(&pb[len(pb)-1-tail], q, &qb[i-tail], loose) {
+			tail++
 		}
-		break
+		if tail > a.tail {
+			a.tail, a.tailEnd = tail, i+1
+		}
 	}
 	return a
 }
+
+// maxTails bounds the number of positions at which the end of P is searched in Q.
+const maxTails = 16
 
 // same reports whether message a of s and message b of o are the same message: their bytes are equal, or, for an assistant
 // message that was reformatted (other JSON formatting of the arguments, null instead of ""), their texts and call ids are.

@@ -79,7 +79,13 @@ func (x *explainer) made(i, j int) *Call {
 		}
 	}
 	a := x.before
-	if a == nil || i-x.q.lead < a.after || len(calls) != len(a.calls) || j >= len(calls) {
+	if a == nil || i-x.q.lead < a.after || j >= len(calls) {
+		return nil
+	}
+	if x.items {
+		return x.madeItem(i, a)
+	}
+	if len(calls) != len(a.calls) {
 		return nil
 	}
 	// The message is a copy if another of its calls is, or if it directly follows the previous request.
@@ -92,6 +98,25 @@ func (x *explainer) made(i, j int) *Call {
 		return a.calls[j]
 	}
 	return nil
+}
+
+// madeItem returns the call of the previous answer of which item i is a copy: the one at the same position among the calls that
+// follow the previous request, if these are as many and call the same functions.
+func (x *explainer) madeItem(i int, a *answer) *Call {
+	from := x.q.lead + a.after
+	if !x.aligned.whole {
+		return nil
+	}
+	calls := x.q.callsIn(from, len(x.q.messages))
+	if len(calls) != len(a.calls) {
+		return nil
+	}
+	for k, c := range calls {
+		if c.name != 0 && c.name != hashOrZero([]byte(a.calls[k].Name)) {
+			return nil
+		}
+	}
+	return a.calls[len(x.q.callsIn(from, i))]
 }
 
 // explainArgumentsKind explains arguments that are not a string, although they were a string in the answer.

@@ -217,6 +217,11 @@ func (x *explainer) lostID(at int, detail string, reply int) RootCause {
 // explainIDFormat explains a call id that the target does not accept.
 func explainIDFormat(x *explainer) RootCause {
 	if x.call == nil {
+		if x.ToolCallID == "" && x.Message >= 0 {
+			if r := x.lostID(x.Message, "", -1); r.ID != "" {
+				return r
+			}
+		}
 		return explainSwitched(x)
 	}
 	if r := x.from(x.call.answer); r.ID != "" && r.Detail != "model" {

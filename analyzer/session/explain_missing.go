@@ -9,8 +9,11 @@ import (
 
 // explainMissing explains a call without a reply in its group.
 func explainMissing(x *explainer) RootCause {
-	if x.id == 0 || x.Message < 0 {
+	if x.Message < 0 {
 		return RootCause{}
+	}
+	if x.id == 0 {
+		return x.lostID(x.Message, "", -1)
 	}
 	if x.p.countReplies(x.id) > x.q.countReplies(x.id) {
 		detail := "middle"

@@ -22,6 +22,9 @@ func explainOrphan(x *explainer) RootCause {
 		return r
 	}
 	if x.items {
+		if r := x.replayed(); x.declared >= 0 && r.ID != "" {
+			return r
+		}
 		if r := x.itemDropped(); r.ID != "" {
 			return r
 		}
@@ -152,7 +155,7 @@ func (x *explainer) loadedWithoutCalls() bool {
 // replayed explains an orphan in a request that was built from storage. Such a request begins a new run or user turn and has
 // replies but no calls.
 func (x *explainer) replayed() RootCause {
-	if len(x.q.calls) > 0 || x.aligned.whole || x.items {
+	if len(x.q.calls) > 0 || x.aligned.whole || x.items && x.declared < 0 {
 		return RootCause{}
 	}
 	what := "the request begins a new run or process"
@@ -216,13 +219,28 @@ func (x *explainer) cutBefore() RootCause {
 	}
 	for i := x.declared + 1; i < x.p.lead+to; i++ {
 		if m := &x.p.messages[i]; m.calls == 0 && m.item != facts.ItemReasoning {
-			if x.q.has(m, x.p, x.loose()) {
+			if x.keeps(m) {
 				return x.notCut()
 			}
 			break
 		}
 	}
 	return x.truncated(fmt.Sprintf("%s called %s", x.maker(), x.callName()), to)
+}
+
+// keeps reports whether the request contains message m of the previous request, outside the parts that align found.
+func (x *explainer) keeps(m *message) bool {
+	body := x.q.body()
+	end := len(body)
+	if x.aligned.tailEnd >= 0 {
+		end = x.aligned.tailEnd - x.aligned.tail
+	}
+	for i := x.aligned.prefix; i < end; i++ {
+		if x.p.same(m, x.q, &body[i], x.loose()) {
+			return true
+		}
+	}
+	return false
 }
 
 // notCut explains an orphan whose call was in the previous request, although messages next to the call are still there.

@@ -242,16 +242,6 @@ func (s *skeleton) callsIn(from, to int) []callMark {
 	return s.calls[s.messages[from].firstCall : last.firstCall+last.calls]
 }
 
-// has reports whether s contains message m of o.
-func (s *skeleton) has(m *message, o *skeleton, loose bool) bool {
-	for i := range s.messages {
-		if o.same(m, s, &s.messages[i], loose) {
-			return true
-		}
-	}
-	return false
-}
-
 // owner returns the index of the last message before i without replies, skipping parallel replies; -1 if there is none.
 func (s *skeleton) owner(i int) int {
 	for i--; i >= 0 && s.messages[i].replies > 0; i-- {
@@ -290,7 +280,7 @@ func (s *skeleton) userAfter(i int) bool {
 
 // copies reports whether m is a copy of a: it has the text of a or a call with an id of a.
 func (s *skeleton) copies(m *message, a *answer) bool {
-	return slices.ContainsFunc(s.callsOf(m), func(c callMark) bool { return a.has(c.id) }) || a.text != 0 && m.text == a.text
+	return slices.ContainsFunc(s.callsOf(m), func(c callMark) bool { return a.has(c.id) }) || !a.noText && !m.noText && m.text == a.text
 }
 
 // copyOf returns the index of the newest assistant message that is a copy of a, or -1.
