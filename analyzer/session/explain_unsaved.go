@@ -31,8 +31,6 @@ func (x *explainer) endOf(a *answer) (from int, confidence string) {
 	switch {
 	case x.aligned.whole && a.after == n:
 		return x.q.lead + n, High
-	case x.aligned.whole && a.after < n && x.declared < 0:
-		return x.q.lead + a.after, Medium
 	case a != x.before || a.after != n:
 	case x.aligned.tailEnd >= 0: // older messages are gone
 		return x.q.lead + x.aligned.tailEnd, Medium
