@@ -12,6 +12,7 @@ var gemini = newTable("gemini", []row{
 	{words: "missing a thought_signature", cause: "thought_signature_missing", source: "lbjlaq/Antigravity-Manager#3202"},
 	{words: "corrupted thought signature", cause: "reasoning_signature_invalid", source: "docs.apiyi.com"},
 	{words: "invalid thought signature", cause: "reasoning_signature_invalid", source: "docs.apiyi.com"},
+	{words: "function_response.parts is not supported", cause: "tool_content_type", source: "google-gemini/gemini-cli#19436"},
 	{words: "function_response … proto field is not repeating", cause: "tool_content_type", source: "vercel/ai#3589"},
 	{words: "invalid function name", cause: "function_name_format", source: "ccs#25"},
 	{words: "at contents … proto field is not repeating", cause: "content_type_invalid", source: "DanielEdrisian/AlexSideBar-Public#104"},

@@ -24,7 +24,7 @@ var openAI = newTable("openai", []row{
 	{words: "tools[ … ].name: string", cause: "function_name_format", source: "ragapp#210"},
 	{words: "only allowed for messages with role user … with role tool", cause: "tool_content_type", source: "OpenHands/OpenHands#7700"},
 	{words: "].output[ … ]. … expected", cause: "tool_content_type", source: "pydantic/pydantic-ai, recorded"},
-	{words: "content blocks are expected to be either", cause: "content_type_invalid", open: "tool_content_part_unsupported", source: "pydantic/pydantic-ai, recorded"},
+	{words: "content blocks are expected to be either", cause: "content_type_invalid", open: "tool_content_part_unsupported audio_input_unsupported", source: "pydantic/pydantic-ai, recorded"},
 	{words: "output of tool call should be input text", cause: "tool_content_type", source: "ggml-org/llama.cpp#23542"},
 
 	// shape of messages

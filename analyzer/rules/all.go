@@ -12,6 +12,8 @@ var All = []*check.Rule{
 	ArgumentsNotObject,
 	ArgumentsNotString,
 	AssistantContentMissing,
+	AudioInputUnsupported,
+	DocumentWithoutText,
 	DuplicateCallIDInHistory,
 	DuplicateCallIDInMessage,
 	DuplicateItemID,

@@ -63,6 +63,36 @@ func TestModels(t *testing.T) {
 	signed := fmt.Sprintf(call, `{"functionCall": {"name": "read_file", "args": {}}, "thoughtSignature": "c2ln"}, `)
 	f(ThoughtSignatureMissing, gemini, "gemini-3-pro-preview", signed, "")
 
+	image := `{"messages": [{"role": "user", "content": [{"text": "Which port?"}]},
+		{"role": "assistant", "content": [{"toolUse": {"toolUseId": "tooluse_1", "name": "read_file", "input": {}}}]},
+		{"role": "user", "content": [{"toolResult": {"toolUseId": "tooluse_1", "content": [{"image": {"format": "png", "source": {"bytes": "AA=="}}}]}}]}]}`
+	f(ToolContentPartUnsupported, bedrock, "us.openai.gpt-5.6-sol", image, check.Reject)
+	f(ToolContentPartUnsupported, bedrock, "us.mistral.pixtral-large-2502-v1:0", image, check.Reject)
+	f(ToolContentPartUnsupported, bedrock, "cohere.command-r-v1:0", image, check.Lenient)
+	f(ToolContentPartUnsupported, bedrock, "arn:aws:bedrock:us-east-1:1:inference-profile/x", image, check.Lenient)
+	f(ToolContentPartUnsupported, bedrock, "us.anthropic.claude-opus-4-6-v1", image, "")
+	f(ToolContentPartUnsupported, bedrock, "us.amazon.nova-2-lite-v1:0", image, "")
+	f(ToolContentPartUnsupported, bedrock, "meta.llama4-maverick-17b-instruct-v1:0", image, "")
+
+	vertex := wire.Target{Dialect: wire.Gemini, Variant: wire.VertexGemini}
+	media := `{"contents": [{"role": "user", "parts": [{"text": "Which port?"}]}, {"role": "model", "parts": [{"functionCall": {"name": "read_file", "args": {}}}]},
+		{"role": "user", "parts": [{"functionResponse": {"name": "read_file", "response": {}, "parts": [{"inlineData": {"mimeType": "image/png", "data": "AA=="}}]}}]}]}`
+	f(ToolContentPartUnsupported, vertex, "gemini-2.5-pro", media, check.Reject)
+	f(ToolContentPartUnsupported, gemini, "gemini-2.5-pro", media, check.Lenient)
+	f(ToolContentPartUnsupported, vertex, "gemini-3-pro-preview", media, "")
+	f(ToolContentPartUnsupported, vertex, "gemini-2.5-computer-use-preview-10-2025", media, "")
+	f(ToolContentPartUnsupported, vertex, "gemini-flash-latest", media, "")
+
+	chat := wire.Target{Dialect: wire.OpenAIChat, Variant: wire.OpenAI}
+	sound := `[{"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}]}]`
+	f(AudioInputUnsupported, chat, "gpt-4.1-mini-2025-04-14", sound, check.Reject)
+	f(AudioInputUnsupported, chat, "gpt-4o", sound, check.Reject)
+	f(AudioInputUnsupported, chat, "gpt-5.2", sound, check.Lenient)
+	f(AudioInputUnsupported, chat, "", sound, "")
+	f(AudioInputUnsupported, chat, "mistral.voxtral-mini-3b-2507", sound, "")
+	f(AudioInputUnsupported, chat, "gpt-4o-mini-audio-preview", sound, "")
+	f(AudioInputUnsupported, chat, "gpt-audio-2025-08-28", sound, "")
+
 	groq := wire.Target{Dialect: wire.OpenAIChat, Variant: wire.Groq}
 	thought := `[{"role": "user", "content": "Which port?"}, {"role": "assistant", "content": "80", "reasoning": "80 it is."}]`
 	f(ReasoningContentForbidden, groq, "llama-3.3-70b-versatile", thought, check.Reject)

@@ -137,6 +137,12 @@ var otherwise = map[string]map[string]string{
 	"assistant_content_missing": {
 		"openai_responses.openai": "Missing required parameter: 'input[2].content'", "openai_responses.azure": asOpenAI,
 	},
+	"audio_input_unsupported": {
+		"openai_chat.deepseek": notThere + "unknown variant `input_audio`, expected one of `text`, `image_url`, `file`",
+	},
+	"document_without_text": {
+		"bedrock.bedrock": notThere + "A text block must be included when using documents",
+	},
 	"duplicate_call_id_in_history": {
 		"anthropic.anthropic": acrossTurns, "anthropic.vertex_anthropic": acrossTurns,
 	},
@@ -194,6 +200,7 @@ var otherwise = map[string]map[string]string{
 }
 
 const (
+	notThere    = "the specification does not have the rule: "
 	acrossTurns = "seen accepted in two turns; the recorded rejection is of one message"
 	onceOnly    = "until 2024"
 	newModels   = "from Opus 4.6 on, and no model is given here"
