@@ -123,7 +123,8 @@ var Broken = []*Kind{
 		play: replies(func(a *agent, _ Message) []Message { return []Message{a.nudge()} }),
 	},
 	{
-		Name: "first k of n answered", Causes: []string{session.CallsTruncated}, Also: []string{session.ToolSkipped}, class: missing,
+		Name: "first k of n answered", Causes: []string{session.CallsTruncated}, class: missing,
+		Also:  []string{session.ToolSkipped, session.SkippedOrInterrupted},
 		needs: needs{parallel: true, runs: 4}, play: firstOfSeveral,
 	},
 	{
