@@ -14,7 +14,7 @@ const gemini3URL = "https://generativelanguage.googleapis.com/v1beta/models/gemi
 
 // geminiScene plays contents that are written as "u text", "m f1 f2" and "r f1=text f2=text": f1 is a call of the function f
 // with the arguments {"n": 1}, f1=text is its reply. A model's text is written as "m 'text' f1". The first call of a message
-// has a signature unless the message begins with "m-"; "m$" sends the arguments as strings.
+// has a signature unless the message begins with "m-", or with "m$", which sends the arguments as strings.
 type geminiScene struct {
 	*stream
 	instance          string
@@ -31,7 +31,7 @@ func (s *geminiScene) content(line string, ids bool) msg {
 	if text, after, ok := strings.Cut(strings.TrimPrefix(rest, "'"), "'"); ok {
 		parts, rest = append(parts, msg{"text": text}), after
 	}
-	signed := kind != "m-"
+	signed := kind == "m"
 	for _, token := range strings.Fields(rest) {
 		call, reply, _ := strings.Cut(token, "=")
 		name, n := strings.TrimRight(call, "0123456789"), strings.TrimLeft(call, "abcdefghijklmnopqrstuvwxyz")
@@ -205,6 +205,10 @@ func TestGeminiRootCauses(t *testing.T) {
 		start(s, "m f2")
 		s.at("", h("m f2", "m f2", "r f2=b")...)
 	}, "missing_tool_reply: turn_appended_twice high", "role_alternation_broken: ")
+	f("arguments as a string", func(s *geminiScene) {
+		start(s, "m f2 f3")
+		s.at("", h("m$ f2 f3", "r f2=b f3=c")...)
+	}, "arguments_not_object: arguments_sent_as_string high", "arguments_not_object: arguments_sent_as_string high", "thought_signature_missing: reasoning_stripped high")
 	f("signature stripped", func(s *geminiScene) {
 		start(s, "m f2 f3")
 		s.at("", h("m- f2 f3", "r f2=b f3=c")...)

@@ -279,6 +279,22 @@ func TestRootCauses(t *testing.T) {
 		s.at(args(`{"b": [1.0, "\u00e9"], "a": null}`), h...)
 		s.at("x", with(args(msg{"a": nil, "b": []any{1, "é"}}), r1)...)
 	}, "arguments_not_string call_1: arguments_reserialised_as_object high")
+	f("an object as a string", anthropicURL, func(s *scene) {
+		use := func(input any) msg {
+			return msg{"role": "assistant", "content": []msg{{"type": "tool_use", "id": "toolu_01", "name": "f", "input": input}}}
+		}
+		reply := msg{"role": "user", "content": []msg{{"type": "tool_result", "tool_use_id": "toolu_01", "content": "a"}}}
+		s.at(body(msg{"id": "msg_1", "type": "message", "role": "assistant", "content": use(msg{"a": 1, "b": "x"})["content"], "stop_reason": "tool_use"}), user("u"))
+		s.at("x", user("u"), use(`{"b": "x", "a": 1.0}`), reply)
+	}, "arguments_not_object toolu_01: arguments_sent_as_string high", "tools_missing_with_tool_history toolu_01:")
+	f("a string in a string", openAIURL, func(s *scene) {
+		s.at(args(`{"a": 1}`), h...)
+		s.at("x", with(args(`"{\"a\": 1}"`), r1)...)
+	}, "arguments_invalid_json call_1: arguments_sent_as_string high")
+	f("complete arguments end early", openAIURL, func(s *scene) {
+		s.at(args(`{"a": 1, "b": "text"}`), h...)
+		s.at("x", with(args(`{"a": 1, "b": "te`), r1)...)
+	}, "arguments_invalid_json call_1: arguments_truncated_on_save high")
 	f("another object", openAIURL, func(s *scene) {
 		s.at(args(`{"a": 1}`), h...)
 		s.at("x", with(args(msg{"a": 2}), r1)...)

@@ -283,12 +283,18 @@ var Broken = []*Kind{
 		},
 	},
 	{
-		Name: "arguments of the wrong kind", Causes: []string{"arguments_sent_as_string"},
+		Name: "arguments of the wrong kind", Causes: []string{session.ArgumentsAsString},
 		per:  map[*Dialect][]string{&openAI: {session.ArgumentsAsObject}, &deepSeek: {session.ArgumentsAsObject}, &responses: {session.ArgumentsAsObject}},
 		play: changes(func(_ *agent, c *Call) { c.OtherKind = true }),
 	},
 	{
-		Name: "arguments cut on save", Causes: []string{"arguments_truncated_on_save"}, only: []*Dialect{&openAI, &deepSeek, &responses},
+		Name: "arguments cut on save", Causes: []string{session.ArgumentsCutOnSave}, only: []*Dialect{&openAI, &deepSeek, &responses},
+		Unknown: func(v *Variant) string {
+			if v.Shape {
+				return "a shape does not say how arguments that are not JSON end"
+			}
+			return ""
+		},
 		play: changes(func(a *agent, c *Call) { c.Raw = string(c.Args[:1+a.rnd.IntN(len(c.Args)-1)]) }),
 	},
 	{

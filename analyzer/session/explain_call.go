@@ -129,6 +129,39 @@ func explainArgumentsKind(x *explainer) RootCause {
 		call.Exchange, callName(x.ToolCallID, call), x.Message)
 }
 
+// explainArgumentsNotObject explains arguments that are a string, although they were an object in the answer.
+func explainArgumentsNotObject(x *explainer) RootCause {
+	call, value := x.sentArguments()
+	if call == nil || call.meaning == 0 {
+		return RootCause{}
+	}
+	if r := x.from(call.answer); r.Detail == "dialect" {
+		return r // an answer of an API whose arguments are a string
+	}
+	return x.asString(call, value)
+}
+
+// asString explains arguments that are the JSON of the call's arguments in a string, or in a string within a string.
+func (x *explainer) asString(call *Call, value []byte) RootCause {
+	as := "a string"
+	for range 3 {
+		var text string
+		if json.Unmarshal(value, &text) != nil {
+			return RootCause{}
+		}
+		if value = []byte(text); canonical(value) == call.meaning {
+			was := "an object"
+			if call.kind == facts.String {
+				was = "a string of JSON"
+			}
+			return because(ArgumentsAsString, High, x.Detail, "answer of exchange %s called %s with %s as its arguments; message %d of the request has the same JSON in %s",
+				call.Exchange, callName(x.ToolCallID, call), was, x.Message, as)
+		}
+		as = "a string within a string"
+	}
+	return RootCause{}
+}
+
 // explainArgumentsText explains an arguments string that is not a JSON object, by whether the model wrote that string.
 func explainArgumentsText(x *explainer) RootCause {
 	call, value := x.sentArguments()
@@ -150,6 +183,11 @@ func explainArgumentsText(x *explainer) RootCause {
 		return because(ArgumentsTruncated, High, detail, "answer of exchange %s %s inside the arguments of %s; message %d of the request repeats the call", a.exchange, how, what, x.Message)
 	case x.Detail == "concatenated" && (!unchanged || a.joined || a.streamed):
 		return because(StreamAssembly, High, "", "the arguments of %s in message %d of the request are several JSON values; answer of exchange %s made %d calls", what, x.Message, a.exchange, len(a.calls))
+	case x.Detail == "truncated" && a.end == endedWhole && !a.joined && call.args == facts.ArgsObject:
+		return because(ArgumentsCutOnSave, High, "", "answer of exchange %s is whole and called %s with complete arguments; in message %d of the request they end early",
+			a.exchange, what, x.Message)
+	case x.Detail == "not_object" && !unchanged:
+		return x.asString(call, value)
 	case unchanged:
 		return because(MalformedByModel, High, "", "answer of exchange %s is whole and has these arguments in its call %s; message %d of the request repeats them unchanged", a.exchange, what, x.Message)
 	}
@@ -170,21 +208,14 @@ func (x *explainer) sentArguments() (*Call, []byte) {
 	if call == nil {
 		return nil, nil
 	}
-	var sent struct {
-		Function  struct{ Arguments json.RawMessage }
-		Arguments json.RawMessage // arguments of a Responses item
-	}
-	if json.Unmarshal(x.bytesOf(calls[j].Start, calls[j].End), &sent) != nil {
-		return nil, nil
-	}
-	if len(sent.Function.Arguments) > 0 {
-		return call, sent.Function.Arguments
-	}
-	return call, sent.Arguments
+	return call, rawArguments(x.bytesOf(calls[j].Start, calls[j].End))
 }
 
 // callIndex returns the index of the call with the defect, or -1.
 func (x *explainer) callIndex(calls []facts.Call) int {
+	if x.names && x.Part < len(calls) {
+		return x.Part
+	}
 	for j := range calls {
 		c := &calls[j]
 		if x.ToolCallID != "" && string(c.ID) == x.ToolCallID || x.ToolCallID == "" && (len(c.ID) == 0 || len(c.Name) == 0) {

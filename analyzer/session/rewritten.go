@@ -80,6 +80,16 @@ func (t *Turn) textLength(m *facts.Message) int {
 
 // arguments returns the JSON of the arguments of a call in any dialect; nil if there are none.
 func arguments(call []byte) []byte {
+	raw := rawArguments(call)
+	var text string
+	if len(raw) > 0 && json.Unmarshal(raw, &text) == nil {
+		return []byte(text)
+	}
+	return raw
+}
+
+// rawArguments returns the value of the arguments of a call in any dialect; nil if there is none.
+func rawArguments(call []byte) []byte {
 	type fields struct{ Arguments, Input, Args json.RawMessage }
 	var sent struct {
 		fields
@@ -90,12 +100,7 @@ func arguments(call []byte) []byte {
 	}
 	for _, f := range [...]fields{sent.Function, sent.FunctionCall, sent.ToolUse, sent.fields} {
 		for _, raw := range [...]json.RawMessage{f.Arguments, f.Input, f.Args} {
-			var text string
-			switch {
-			case len(raw) == 0:
-			case json.Unmarshal(raw, &text) == nil:
-				return []byte(text)
-			default:
+			if len(raw) > 0 {
 				return raw
 			}
 		}

@@ -163,6 +163,18 @@ var saving = []scenario{
 		want:  []want{{rule: "arguments_not_string", root: "arguments_reserialised_as_object", confidence: "high"}},
 	},
 	{
+		name: "arguments are encoded twice", model: gpt, says: []provider.Answer{calls("search")},
+		loop: func(a *agent) {
+			h := start("What is new?")
+			m := a.ask(h)
+			c := m.ToolCalls[0]
+			b, _ := json.Marshal(c.Function.Arguments) // BUG: it is encoded already
+			c.Function.Arguments = string(b)
+			a.ask(append(h, assistant(c), reply(c)))
+		},
+		want: []want{{rule: "arguments_invalid_json", root: "arguments_sent_as_string|"}}, // a shape hides the inner string
+	},
+	{
 		name: "healthy: arguments are parsed and encoded again, with other white space", model: gpt,
 		says: []provider.Answer{{Calls: []provider.Call{{Name: "search", Arguments: `{ "path": "a.go",  "deep": true }`}}}},
 		loop: func(a *agent) {
