@@ -2,6 +2,7 @@ package cause
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 )
 
@@ -46,4 +47,31 @@ func BenchmarkClassify(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "texts/s")
 		})
 	}
+}
+
+// BenchmarkStatements reads the public error texts, then an exchange of a megabyte.
+func BenchmarkStatements(b *testing.B) {
+	rs := corpus(b)
+	size := 0
+	for _, r := range rs {
+		size += len(r.Body)
+	}
+	b.Run("corpus", func(b *testing.B) {
+		b.ReportAllocs()
+		b.SetBytes(int64(size / len(rs)))
+		var buf [maxText + maxEdges]byte
+		i := 0
+		for b.Loop() {
+			statements(buf[:0], []byte(rs[i%len(rs)].Body))
+			i++
+		}
+	})
+	b.Run("request of 1 MiB", func(b *testing.B) {
+		text := []byte(`{"model":"m","messages":[` + strings.Repeat(`{"role":"user","content":"What does it cost, and \"why\"?"},`, 1<<20/60) + `{}]}`)
+		dst := make([]byte, 0, len(text))
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			Statements(dst, text)
+		}
+	})
 }

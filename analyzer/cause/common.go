@@ -169,7 +169,6 @@ var common = newTable("common", []row{
 	{when: "toolcall<toolreply bad !schema !tooldef", cause: "missing_tool_reply", open: "orphan_tool_reply unknown_tool_call_id", source: "anthropic gemini"},
 	{when: "rateweak", cause: "rate_limit", source: "gemini nim"},
 	{when: "serverdown", cause: "server_error", source: "anthropic nginx envoy"},
-	{when: "serverbland", cause: "server_error", weak: true, source: "openai new-api"},
 
 	// faults of a part of the request without further detail
 	{when: "wanted|mustset number !path !content !message !toolcall !toolreply !schema", cause: "invalid_parameter_value", weak: true, source: "dashscope"},
@@ -192,4 +191,7 @@ var common = newTable("common", []row{
 	{when: "path|contentpath missing !toolcall !toolreply !tooldef !image !role", cause: "missing_required_field", weak: true, source: "deepseek anthropic"},
 	{when: "tooldef bad", cause: "tool_schema_invalid", weak: true, source: "openai"},
 	{when: "hardno !operation !role", cause: "unsupported_parameter", weak: true, source: "dashscope azure"},
+
+	// an error of the server that names no part of the request
+	{when: "serverbland", cause: "server_error", weak: true, source: "openai new-api"},
 })

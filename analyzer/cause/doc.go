@@ -73,6 +73,8 @@
 //
 // # Cost
 //
-// Classify takes 5 microseconds, whether or not a family matches, and does not allocate. The worst case is a long text, of
-// which it reads the first 3 KiB and the last KiB, and takes 0.2 milliseconds (BenchmarkClassify).
+// Classify takes 8 microseconds, of which 2 are for the statements, whether or not a family matches, and does not allocate. It
+// reads at most the first 16 KiB of a text for its statements, of which it keeps the first 3 KiB, and the last KiB. The worst
+// case is a text full of brackets, which takes 0.7 milliseconds (BenchmarkClassify). Statements reads a request of a MiB in 10
+// milliseconds.
 package cause

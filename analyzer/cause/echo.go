@@ -4,8 +4,8 @@ import "bytes"
 
 // Bounds of reading a text for its statements.
 const (
-	maxRead  = 64 << 10 // bytes from the start of a text that Classify reads
-	maxAhead = 64 << 10 // bytes that Classify reads ahead in brackets
+	maxRead  = 16 << 10 // bytes from the start of a text that Classify reads
+	maxAhead = 48 << 10 // bytes that Classify reads ahead in brackets
 	maxDepth = 64       // depth of brackets; deeper ones are read as text
 	maxName  = 64       // bytes of a key, and of the text after a quote that shows whether it ends a string
 )
@@ -14,7 +14,7 @@ const (
 // values that an error repeats of them, as JSON, as the repr of Python or as YAML, escaped any number of times. A message of
 // a conversation may contain the wording of any error. traffic reports whether something was left out.
 func Statements(dst, text []byte) (stated []byte, traffic bool) {
-	r := reader{text: text, ahead: maxAhead + 8*len(text), limit: len(dst) + 2*len(text) + maxName}
+	r := reader{text: text, ahead: maxAhead + 4*len(text), limit: len(dst) + 2*len(text) + maxName}
 	return r.read(dst), r.traffic
 }
 
@@ -60,7 +60,6 @@ func (r *reader) read(dst []byte) []byte {
 			}
 			continue
 		}
-		skip := i
 		if mapped <= i && (i == 0 || text[i-1] == '\n') && traffic == 0 {
 			b := r.mapping(i, end)
 			if mapped = max(mapped, b.end); b.traffic {
@@ -70,6 +69,10 @@ func (r *reader) read(dst []byte) []byte {
 				continue
 			}
 		}
+		for last := min(end, copied+r.limit-len(dst)) - 1; i < last && !isMark[text[i]]; {
+			i++
+		}
+		skip := i
 		switch text[i] {
 		case '\n':
 			if endsRecord(text[:end], min(line, i), i) || startsRecord(text[i+1:end]) {
@@ -131,6 +134,9 @@ func (r *reader) read(dst []byte) []byte {
 	r.end = i
 	return append(dst, text[copied:max(i, copied)]...)
 }
+
+// isMark contains the characters at which read looks for something to leave out.
+var isMark = [256]bool{'\n': true, ':': true, '=': true, '-': true, '{': true, '(': true}
 
 // nextError appends the key of the next error in text[i:end], a request or an answer, and returns the start and end of its
 // value. Without an error, both are end. Errors are members with this name at any depth.

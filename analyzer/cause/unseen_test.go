@@ -36,12 +36,15 @@ func sentences(t testing.TB, path string) []sentence {
 	return all
 }
 
+// quote returns s as JSON.
+func quote(s string) string {
+	b, _ := json.Marshal(s)
+	return string(b)
+}
+
 // wrap puts a sentence into the n-th envelope.
 func wrap(n int, s string, status int) string {
-	q := func(s string) string {
-		b, _ := json.Marshal(s)
-		return string(b)
-	}
+	q := quote
 	body := fmt.Sprintf(`{"error":{"message":%s,"type":"invalid_request_error","param":null,"code":null}}`, q(s))
 	switch n % 8 {
 	case 0:

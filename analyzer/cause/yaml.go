@@ -6,7 +6,7 @@ import "bytes"
 func (r *reader) mapping(i, end int) brackets {
 	b := brackets{end: i}
 	text := r.text[:end]
-	if r.ahead <= 0 {
+	if first := text[i]; r.ahead <= 0 || !isName(first) && first != ' ' {
 		return b
 	}
 	var m memberSet
