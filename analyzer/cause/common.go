@@ -46,19 +46,20 @@ var common = newTable("common", []row{
 	{when: "unsupparam path", cause: "unsupported_field", source: "openai"},
 	{when: "unsupparam", cause: "unsupported_parameter", source: "openai azure xai nim"},
 	{when: "toolchoice bad|exclusive|mismatch !freshoutput", cause: "tool_choice_invalid", source: "openai deepseek dashscope vllm moonshot"},
-	{when: "stored mismatch|nosupport !fieldrequired !exclusive !hardno", cause: "previous_response_unresolved", source: "openai cliproxy sub2api"},
+	{when: "stored mismatch|nosupport !fieldrequired !exclusive !hardno !requires", cause: "previous_response_unresolved", source: "openai cliproxy sub2api"},
 	{when: "respformat bad|exclusive", cause: "response_format_invalid", source: "openai deepseek groq dashscope"},
 	{when: "tooldef exclusive", cause: "tool_schema_invalid", source: "smg openai"},
 	{when: "exclusive feature|sampling|parameter|outlimit|stored|identifier !toolcall !toolreply !callsarr !image !content !schema !role !turn", cause: "unsupported_parameter", source: "anthropic openai smg lmdeploy"},
-	{when: "exclusive identifier msgs|inputname !toolcall !toolreply !callsarr !image !content !role", cause: "unsupported_parameter", source: "lmdeploy smg"},
+	{when: "exclusive identifier requires !toolcall !toolreply !callsarr !content !schema", cause: "unsupported_parameter", source: "lmdeploy tabbyapi"},
+	{when: "exclusive identifier !toolcall !toolreply !callsarr !image !content !role !schema", cause: "unsupported_parameter", source: "lmdeploy smg"},
 	{when: "serverflag !toolchoice !image !respformat !key", cause: "unsupported_parameter", source: "vllm lmdeploy llama.cpp"},
 	{when: "notools toolcall|toolreply", cause: "tools_missing_with_tool_history", source: "bedrock anthropic litellm"},
 
 	// empty lists
 	{when: "callsarr emptyarr !content !callarguments !functionname", cause: "empty_tool_calls_array", source: "openai dashscope"},
 	{when: "toolsword emptylist|empty !toolchoice !content !callsarr", cause: "tool_schema_invalid", source: "vllm"},
-	{when: "emptylist", cause: "empty_messages", source: "openai anthropic gemini"},
-	{when: "msgs empty !content !role !rolename !toolcall", cause: "empty_messages", source: "openai anthropic"},
+	{when: "emptylist !requires", cause: "empty_messages", source: "openai anthropic gemini"},
+	{when: "msgs empty !content !role !rolename !toolcall !identifier", cause: "empty_messages", source: "openai anthropic"},
 	{when: "both content toolcall|callsarr", cause: "content_with_tool_calls", source: "mistral"},
 	{when: "neither fieldrequired", cause: "missing_required_field", open: "assistant_content_missing", source: "deepseek zhipu"},
 	{when: "neither", cause: "empty_content", open: "assistant_content_missing", source: "mistral llama.cpp"},
@@ -70,6 +71,7 @@ var common = newTable("common", []row{
 	{when: "tooldef extra !schema", cause: "unsupported_field", source: "fireworks anthropic"},
 	{when: "tooldef schema bad", cause: "tool_schema_invalid", source: "moonshot gemini openai"},
 	{when: "functionname|tooldef duplicate", cause: "tool_schema_invalid", rule: "tools_limit_exceeded", source: "anthropic moonshot"},
+	{when: "schema extra !respformat !path", cause: "tool_schema_invalid", source: "vertex gemini"},
 	{when: "toolpath hardno|fieldrequired|wantobject|wantarray|wantstring|badrole !extra", cause: "tool_schema_invalid", source: "anthropic mistral"},
 	{when: "schema most !respformat !ctxname !outlimit", cause: "tool_schema_invalid", source: "anthropic"},
 	{when: "toolsword most !hardno !outlimit", cause: "tool_schema_invalid", rule: "tools_limit_exceeded", source: "openai groq"},
@@ -123,6 +125,7 @@ var common = newTable("common", []row{
 
 	// content
 	{when: "path|content|contentpath|message fieldrequired !tooldef", cause: "missing_required_field", open: "tool_content_missing assistant_content_missing malformed_tool_call", source: "deepseek volcengine bedrock"},
+	{when: "requires content|contentpath|fieldkey|stored !feature !sampling !thismodel !mustset !respformat !toolchoice !toolcall !toolreply !tooldef !image !outlimit !model !firstlast !user !assistant !wantstring !wantarray", cause: "missing_required_field", source: "mistral.rs llama.cpp smg"},
 	{when: "mediapart bad|badrole|invalidvalue !toolreply !output", cause: "image_invalid", source: "openai deepseek azure"},
 	{when: "partlist wanted|invalidvalue|badtype|bad !mediapart !toolreply !output", cause: "content_type_invalid", open: "tool_content_part_unsupported", source: "openai mistral.rs llama.cpp"},
 	{when: "identifier image fieldrequired !toolreply !output", cause: "missing_required_field", source: "llama.cpp"},
@@ -190,6 +193,9 @@ var common = newTable("common", []row{
 	{when: "role bad !content !contentpath !toolcall !toolreply !empty !firstlast !alternate !turn", cause: "unsupported_role", weak: true, source: "minimax vertex"},
 	{when: "path|contentpath missing !toolcall !toolreply !tooldef !image !role", cause: "missing_required_field", weak: true, source: "deepseek anthropic"},
 	{when: "tooldef bad", cause: "tool_schema_invalid", weak: true, source: "openai"},
+	{when: "toolsword bad !toolcall !toolreply !key !model !message !assistant", cause: "tool_schema_invalid", weak: true, source: "gemini cohere"},
+	{when: "feature|sampling bad !toolcall !toolreply !content !path !key !model !user !message !assistant", cause: "unsupported_parameter", weak: true, source: "azure llama.cpp"},
+	{when: "identifier bad !errorname !path !content !message !toolcall !toolreply !schema !role !model !key", cause: "invalid_parameter_value", weak: true, source: "vllm smg"},
 	{when: "hardno !operation !role", cause: "unsupported_parameter", weak: true, source: "dashscope azure"},
 
 	// an error of the server that names no part of the request
