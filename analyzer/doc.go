@@ -56,11 +56,12 @@
 // # What becomes of a tool call
 //
 // A call is open until a request of its conversation contains its reply (answered, duplicate or late), or contains the
-// call without a reply (missing). If that request is refused, no model read the reply: the call is rejected until
-// another request with the reply is accepted. If the conversation just stops for ToolReplyTimeout, the call is
-// abandoned: a user who left is not a defect. A call is terminal if the request forced the tool, or if calls of the
-// tool are hardly ever answered: structured outputs and final answers. The outcomes of the last SessionLookback are
-// counted per service and tool, so that a restart can restore them.
+// call without a reply (missing). The reply may have a new id if the request contains the call with that id in its place,
+// or be told in a user message to another agent of the conversation. If that request is refused, no model read the reply:
+// the call is rejected until another request with the reply is accepted. If the conversation just stops for
+// ToolReplyTimeout, the call is abandoned: a user who left is not a defect. A call is terminal if the request forced the
+// tool, or if calls of the tool are hardly ever answered: structured outputs and final answers. The outcomes of the last
+// SessionLookback are counted per service and tool, so that a restart can restore them.
 //
 // A call is also missing if the conversation continues as if the call had not been made, if its run ends in error, or
 // if its process has been silent since and another process continues from a newer answer. Absence proves nothing for

@@ -146,7 +146,7 @@ func (a *Analyzer) judgeRequest(p *pending, h half, body []byte) {
 		Request: session.Request{
 			Seq: h.at.Seq, MinSeq: h.minSeq, Time: h.at.Time, Seen: h.seenAt(), Service: p.scope(), Conversation: e.Labels.Conversation,
 			Exchange: e.ID, Instance: process, Run: e.Labels.Run, Sent: e.StartedAt, Fresh: process != "" && e.InstanceSeq == 1,
-			Shaped: e.Capture == event.CaptureShape, Target: p.target, Facts: q, Body: body,
+			Retry: e.Retry > 0, Shaped: e.Capture == event.CaptureShape, Target: p.target, Facts: q, Body: body,
 		},
 		Sender: e.Labels.Service, Version: e.Labels.ServiceVersion,
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ type fleet struct {
 type agent struct {
 	conversation string
 	run          string
-	bug          int // 0 none, 1 drops calls, 2 truncates, 3 skips replies
+	bug          int // 0 none, 1 drops calls, 2 truncates, 3 skips replies, 4 to 8 see goOn
 	history      []msg
 	busy         bool
 }
@@ -40,7 +41,7 @@ func newFleet(seed uint64) *fleet {
 }
 
 func newAgent(i int, rnd *rand.Rand) *agent {
-	a := &agent{bug: rnd.IntN(4), history: []msg{system("You plan."), user(fmt.Sprintf("task %d", rnd.IntN(3)))}}
+	a := &agent{bug: rnd.IntN(9), history: []msg{system("You plan."), user(fmt.Sprintf("task %d", rnd.IntN(3)))}}
 	if rnd.IntN(2) > 0 {
 		a.run = fmt.Sprintf("run-%d", rnd.IntN(8))
 	}
@@ -119,7 +120,11 @@ func (f *fleet) turn(a *agent) {
 		var calls []string
 		for range f.rnd.IntN(3) {
 			f.ids++
-			calls = append(calls, fmt.Sprintf("call_%024d read_file", f.ids))
+			id := fmt.Sprintf("call_%024d", f.ids)
+			if a.bug > 6 {
+				id = fmt.Sprintf("call_%d", len(calls))
+			}
+			calls = append(calls, id+" read_file")
 		}
 		said := assistant("", calls...)
 		if len(calls) == 0 || f.rnd.IntN(2) == 0 {
@@ -152,15 +157,32 @@ func (f *fleet) turn(a *agent) {
 // goOn returns the next history of the agent after an answer, with its bug.
 func (a *agent) goOn(said msg, calls []string, rnd *rand.Rand) {
 	saved := said
-	if a.bug == 1 && rnd.IntN(2) == 0 {
+	switch {
+	case a.bug == 1 && rnd.IntN(2) == 0:
 		saved = assistant("")
+	case a.bug == 4 && len(calls) > 0: // saves the result of a structured output
+		a.history = append(a.history, assistant("result"), user("and?"))
+		return
+	case a.bug == 5 && rnd.IntN(2) == 0: // discards the answer and asks again
+		a.history = append(a.history, user("Try again."))
+		return
+	case a.bug == 6: // gives calls new ids
+		for i := range calls {
+			calls[i] = strings.Replace(calls[i], "call_0", "own_0", 1)
+		}
+		saved = assistant("", calls...)
+	case a.bug == 7: // writes the first message anew
+		a.history[1] = user(fmt.Sprintf("task, turn %d", len(a.history)))
+	case a.bug == 8 && len(calls) > 0 && rnd.IntN(2) == 0: // hands over to another agent
+		a.history = []msg{system("You execute."), a.history[1], user("The planner called read_file."), user("read_file returned 80.")}
+		return
 	}
 	a.history = append(a.history, saved)
 	for i, c := range calls {
 		if a.bug == 3 && i > 0 {
 			continue
 		}
-		id := c[:len("call_")+24]
+		id, _, _ := strings.Cut(c, " ")
 		a.history = append(a.history, tool(id, "result"))
 	}
 	if len(calls) == 0 {
@@ -176,7 +198,7 @@ func TestReplayIsExact(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
 	}
-	const seeds, n = 8, 150
+	const seeds, n = 12, 150
 	found := 0
 	for seed := range seeds {
 		steps := newFleet(uint64(seed)).events(n)

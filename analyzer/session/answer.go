@@ -94,6 +94,10 @@ func (s *Store) Answer(t *Turn, in Answer) []*Call {
 	if t.branch.answer == nil || t.branch.answer.seq <= a.seq {
 		t.branch.answer = a
 	}
+	t.branch.active = in.At
+	if len(a.calls) > 0 && !in.Cut && c.inferred && !c.forgotten && t.source.instance != "" {
+		s.await(pendingAnswer{c, t.branch, a, in.At})
+	}
 	if t.items || t.threaded {
 		s.name(c, t.branch, r)
 	}

@@ -161,18 +161,7 @@ func (c *conversation) answerCalls(t *Turn, q *skeleton, named bool) {
 			if t.aligned.whole && i-q.lead < call.answer.after {
 				continue
 			}
-			call.replySeen = t.seq
-			switch call.State {
-			case Rejected: // Settle updates the call if this request is accepted
-				t.resent = append(t.resent, call)
-				continue
-			case Missing:
-				call.become(Late)
-			default:
-				call.become(Answered)
-			}
-			call.AnsweredAt, call.AnsweredBy = t.at, t.exchange
-			t.Changed = append(t.Changed, call)
+			t.reply(call)
 		}
 	}
 	a := t.before
@@ -180,6 +169,7 @@ func (c *conversation) answerCalls(t *Turn, q *skeleton, named bool) {
 		return
 	}
 	q.markCalls(a, t.aligned, t.seq)
+	t.answerRenamed(q, a)
 	for _, call := range a.calls {
 		if c.calls[call.id] != call || !call.Undecided() {
 			continue
@@ -192,6 +182,54 @@ func (c *conversation) answerCalls(t *Turn, q *skeleton, named bool) {
 		}
 	}
 	c.supersede(t, a)
+}
+
+// reply records a reply to call in the request of t.
+func (t *Turn) reply(call *Call) {
+	call.replySeen = t.seq
+	switch call.State {
+	case Rejected: // Settle updates the call if this request is accepted
+		t.resent = append(t.resent, call)
+		return
+	case Missing:
+		call.become(Late)
+	default:
+		call.become(Answered)
+	}
+	call.AnsweredAt, call.AnsweredBy = t.at, t.exchange
+	t.Changed = append(t.Changed, call)
+}
+
+// answerRenamed finds replies to the calls of a if the agent wrote the calls and the replies with new ids.
+func (t *Turn) answerRenamed(q *skeleton, a *answer) {
+	at := q.lead + a.after
+	if !t.aligned.whole || at >= len(q.messages) || len(a.calls) == 0 {
+		return
+	}
+	made := q.madeAt(at)
+	if !renames(made, a.calls) {
+		return
+	}
+	for i, k := range made {
+		if call := a.calls[i]; k.id != 0 && call.awaits() && q.replyAfter(k.id, at) >= 0 {
+			t.reply(call)
+		}
+	}
+}
+
+// madeAt returns the calls of the message at index at, or of the items from there on in dialects with calls as separate items.
+func (s *skeleton) madeAt(at int) []callMark {
+	for at < len(s.messages) && (s.messages[at].item == facts.ItemReasoning || s.messages[at].item == facts.ItemOther) {
+		at++
+	}
+	if at == len(s.messages) {
+		return nil
+	}
+	first, n := s.messages[at].firstCall, s.messages[at].calls
+	for ; at+1 < len(s.messages) && s.messages[at+1].item == facts.ItemCall; at++ {
+		n += s.messages[at+1].calls
+	}
+	return s.calls[first : first+n]
 }
 
 // follows reports whether q was written after a was read. Some requests are not evidence about the calls of a: a repeated

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/llmtap/llmtap/analyzer/expiry"
 	"github.com/llmtap/llmtap/ingest/wire"
@@ -24,6 +25,7 @@ type conversation struct {
 	instances map[[16]byte]*Instance
 	keys      []uint64 // keys in Store.byAnswer, oldest first
 	named     []uint64 // keys in Store.named, oldest first
+	processes []uint64 // keys in Store.pending
 	source    *source  // source of the newest request
 	tools     bool     // the agent reports the start and end of tools
 	early     []earlyToolEvent
@@ -50,9 +52,10 @@ type branch struct {
 	exchange   string   // exchange of tip
 	source     *source
 	answer     *answer
-	inFlight   int  // number of requests that are not completed
-	concurrent bool // two different requests were in flight at the same time
-	resent     bool // the newest request was sent more than once, so it may have several answers
+	active     time.Time // time of the newest request or answer
+	inFlight   int       // number of requests that are not completed
+	concurrent bool      // two different requests were in flight at the same time
+	resent     bool      // the newest request was sent more than once, so it may have several answers
 	newest     *Turn
 	streak     *Streak
 }
@@ -61,13 +64,13 @@ type branch struct {
 func (s *Store) conversation(in *Request, q *skeleton, named *namedAnswer) *conversation {
 	k := key{in.Service, in.Conversation}
 	given := k.id != ""
-	minSeq := in.MinSeq
+	minSeq, known := in.MinSeq, uint64(0)
 	c := s.convs[k]
 	if c == nil || !given {
 		if named != nil {
 			c, minSeq = named.conv, min(minSeq, named.conv.minSeq())
 		} else {
-			c, minSeq = s.infer(in, q)
+			c, minSeq, known = s.infer(in, q)
 		}
 		if c != nil && given { // the conversation continues under a new id
 			c.resume(s, k)
@@ -84,6 +87,9 @@ func (s *Store) conversation(in *Request, q *skeleton, named *namedAnswer) *conv
 		s.convs[k] = c
 		c.used = s.byUse.Add(c, struct{}{}, 0, in.Time)
 		c.made = s.byAge.Add(c, struct{}{}, math.MaxUint64, in.Time)
+		if known != 0 { // c may be the conversation that sent this history
+			s.index(c, known)
+		}
 	}
 	c.made.Lower(minSeq)
 	return c

@@ -41,14 +41,16 @@ type search struct {
 	q      *skeleton
 	minSeq uint64        // oldest sequence on which the decision depends
 	weak   *conversation // found by an answer that other conversations may also have
+	known  uint64        // key of the longest history at the start of the request that a conversation sent; 0 if none
 	names  bool          // calls are identified by function names, even if they have ids
 }
 
-// infer returns the conversation whose answer the request contains, searching from the newest message, or nil. It also
-// returns the oldest sequence on which this decision depends.
-func (s *Store) infer(in *Request, q *skeleton) (c *conversation, minSeq uint64) {
+// infer returns the conversation whose answer the request contains, searching from the newest message, or the one that the
+// request continues without its answer, or nil. It also returns the oldest sequence on which this decision depends, and
+// search.known.
+func (s *Store) infer(in *Request, q *skeleton) (c *conversation, minSeq, known uint64) {
 	if len(s.byAnswer) == 0 {
-		return nil, in.MinSeq
+		return nil, in.MinSeq, 0
 	}
 	f := search{store: s, q: q, minSeq: in.MinSeq}
 	if c = f.messages(in); c == nil && in.Target.Dialect.Descriptor().Pairing.Names {
@@ -56,7 +58,12 @@ func (s *Store) infer(in *Request, q *skeleton) (c *conversation, minSeq uint64)
 		f.names, f.weak = true, nil
 		c = f.messages(in)
 	}
-	return c, f.minSeq
+	if c == nil && in.Conversation == "" && in.Instance != "" {
+		if c = f.history(in); c == nil {
+			c = f.rewritten(in)
+		}
+	}
+	return c, f.minSeq, f.known
 }
 
 func (f *search) messages(in *Request) *conversation {
@@ -168,6 +175,11 @@ func (s *Store) index(c *conversation, k uint64) {
 		c.keys = append(c.keys[:0], c.keys[1:]...)
 	}
 	c.keys = append(c.keys, k)
+}
+
+// holds reports whether the key k is one of an answer or history of c.
+func (s *Store) holds(c *conversation, k uint64) bool {
+	return s.byAnswer[k] == c || slices.Contains(s.ambiguous[k], c)
 }
 
 // unindex removes the key k of an answer of c.

@@ -41,6 +41,8 @@ type Store struct {
 	bytes   int64
 	evicted int
 
+	pending map[uint64]*pendingAnswers // by service and process
+
 	scratch skeleton // skeleton of the request that Request reads, then of the previous request
 	escaped []byte   // buffer of hashSent
 	naming  naming
@@ -50,7 +52,7 @@ type Store struct {
 func New(cfg Config) *Store {
 	return &Store{
 		cfg: cfg, convs: make(map[key]*conversation), byAnswer: make(map[uint64]*conversation), ambiguous: make(map[uint64][]*conversation),
-		named: make(map[uint64]*namedAnswer),
+		named: make(map[uint64]*namedAnswer), pending: make(map[uint64]*pendingAnswers),
 		byUse: expiry.NewQueue[*conversation, struct{}](cfg.Lookback), byAge: expiry.NewQueue[*conversation, struct{}](0),
 	}
 }
@@ -68,6 +70,7 @@ type Request struct {
 	Instance     string // process that sent the request; "" if unknown
 	Run          string // given id of the agent's run, or ""
 	Fresh        bool   // first request of its process
+	Retry        bool   // the SDK sends the request again
 	Shaped       bool   // the body is a shape, in which equal texts of two processes may have different hashes
 	Target       wire.Target
 	Facts        *facts.Request
@@ -123,10 +126,16 @@ func (s *Store) Request(in Request) *Turn {
 	if c.open > 0 {
 		c.answerCalls(t, q, named != nil && continues && b == named.branch)
 	}
+	if c.open > 0 && t.p != nil && len(c.branches) > 1 {
+		c.answerQuoted(t, q, &in)
+	}
 	b.tip, s.scratch = s.scratch, b.tip
 	t.q = &b.tip
-	b.exchange, b.source, b.newest = in.Exchange, src, t
+	b.exchange, b.source, b.newest, b.active = in.Exchange, src, t, in.Seen
 	b.inFlight++
+	if c.inferred {
+		s.index(c, historyKey(in.Service, t.q.history()))
+	}
 	s.account(c)
 	s.use(c, in.Time)
 	return t
@@ -176,7 +185,7 @@ func (s *Store) account(c *conversation) {
 	if c.forgotten {
 		return
 	}
-	n := c.keptBytes + int64(640+len(c.calls)*callBytes+c.text+len(c.instances)*512+len(c.keys)*40+len(c.named)*256+len(c.resumed)*96+len(c.early)*256)
+	n := c.keptBytes + int64(640+len(c.calls)*callBytes+c.text+len(c.instances)*512+len(c.keys)*40+len(c.named)*256+len(c.resumed)*96+len(c.early)*256+len(c.processes)*8)
 	for _, b := range c.branches {
 		n += 256 + int64(cap(b.tip.messages))*messageBytes + int64(cap(b.tip.calls))*callMarkBytes + int64(cap(b.tip.replies))*8
 	}
@@ -208,6 +217,7 @@ func (s *Store) forget(c *conversation) {
 	for _, k := range c.named {
 		delete(s.named, k)
 	}
+	s.unawait(c)
 	s.byUse.Take(c)
 	s.byAge.Take(c)
 	s.bytes -= c.bytes
