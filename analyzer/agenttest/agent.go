@@ -46,7 +46,7 @@ type Variant struct {
 	Conversation bool // has a given id
 	Shape        bool // capture
 	Thinks       bool
-	IDs          string // random, short or functions
+	IDs          string // random, short, functions or none
 }
 
 // String returns the names of the options of v.
@@ -115,7 +115,10 @@ func Play(k *Kind, d *Dialect, pool []*Run, seed uint64) (*Played, bool) {
 		a.Variant = Variant{Stream: rnd.IntN(2) == 0, Conversation: rnd.IntN(2) == 0, Shape: rnd.IntN(3) == 0, IDs: "random"}
 		a.Thinks = d.thinker != "" && !k.needs.plain && (k.needs.reasons || rnd.IntN(4) == 0)
 		a.Stream = a.Stream || k.needs.streams
-		if d == &openAI || d == &deepSeek {
+		switch {
+		case !d.HasIDs:
+			a.IDs = "none"
+		case d == &openAI || d == &deepSeek:
 			a.IDs = []string{"random", "random", "random", "short", "functions"}[rnd.IntN(5)]
 		}
 		for range max(1, k.needs.runs) {

@@ -31,12 +31,12 @@ func replies(f func(a *agent, m Message) []Message) func(a *agent) bool {
 	}
 }
 
-// unlinked is the reason why a request that has only replies of a conversation cannot be known to continue it.
+// unlinked is the reason why a request cannot be known to continue a conversation of which it repeats no answer.
 func unlinked(v *Variant) string {
 	if v.IDs == "random" || v.Conversation {
 		return ""
 	}
-	return "short ids of calls do not link requests"
+	return "calls without ids, or with short ones, do not link requests"
 }
 
 var chats = []*Dialect{&openAI, &deepSeek}
@@ -48,7 +48,7 @@ var Broken = []*Kind{
 		play: stores(func(a *agent, m Message) []Message { return a.dropCalls(m) }),
 	},
 	{
-		Name: "calls dropped, prompt written anew", Causes: []string{session.CallsDropped}, class: orphan,
+		Name: "calls dropped, prompt written anew", Causes: []string{session.CallsDropped}, class: orphan, Unknown: unlinked,
 		play: func(a *agent) bool {
 			a.anew = true
 			return a.steps(hooks{save: a.dropCalls})
@@ -99,7 +99,7 @@ var Broken = []*Kind{
 		play:  replies(func(a *agent, m Message) []Message { return a.skipOne(m) }),
 	},
 	{
-		Name: "one skipped, prompt written anew", Causes: []string{session.ToolSkipped}, Also: []string{session.SkippedOrInterrupted}, class: missing,
+		Name: "one skipped, prompt written anew", Causes: []string{session.ToolSkipped}, Also: []string{session.SkippedOrInterrupted}, class: missing, Unknown: unlinked,
 		needs: needs{parallel: true, loop: true}, per: map[*Dialect][]string{&geminiNoIDs: {session.ToolSkipped, session.CallsTruncated}},
 		play: func(a *agent) bool {
 			a.anew = true
@@ -495,8 +495,8 @@ func (a *agent) cut(first int) bool {
 			places = append(places, i)
 		}
 	}
-	if len(places) == 0 {
-		return false
+	if len(places) == 0 || first > 0 && !a.HasIDs && len(a.store[first-1].Calls) > 0 {
+		return false // without ids, the reply may be one to the last call before the cut
 	}
 	from := places[a.rnd.IntN(len(places))]
 	kept, part := 0, 0
