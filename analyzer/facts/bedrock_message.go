@@ -103,17 +103,18 @@ func bedrockMedia(key []byte) Parts {
 	return 0
 }
 
-// bedrockText reads the text of a block. It collects the text unless the message is known not to be an assistant's.
+// bedrockText reads the text of a block. It collects the text unless the message is known not to be an assistant's. Empty
+// texts are ignored, because an answer has no block for an empty text.
 func (f *Request) bedrockText(s *scanner, m *Message, t *texts) Parts {
 	raw := s.rawText()
 	if raw == nil {
 		return PartBad
 	}
-	if m.Role == RoleAssistant || m.Role == RoleNone {
-		t.add(f, raw)
-	}
 	if textBytes(raw) == 0 {
 		return PartText | PartBlank
+	}
+	if m.Role == RoleAssistant || m.Role == RoleNone {
+		t.add(f, raw)
 	}
 	return PartText
 }

@@ -45,14 +45,14 @@ func refBedrockBlock(m *Message, tag string, v node, text *string, hasText *bool
 	kind := v.get("type").text
 	switch tag {
 	case "text":
-		if v.kind == String {
+		if v.kind == String && textBytes([]byte(v.text)) > 0 {
 			*text, *hasText = *text+v.text, true
 		}
 	case "citationsContent":
 		for i, k := range v.keys {
 			for _, c := range v.elems[i].elems {
 				for j, inner := range c.keys {
-					if k == "content" && v.elems[i].kind == Array && inner == "text" && c.elems[j].kind == String {
+					if k == "content" && v.elems[i].kind == Array && inner == "text" && c.elems[j].kind == String && textBytes([]byte(c.elems[j].text)) > 0 {
 						*text, *hasText = *text+c.elems[j].text, true
 					}
 				}

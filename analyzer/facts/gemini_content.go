@@ -70,7 +70,7 @@ func (f *Request) geminiParts(s *scanner, m *Message, t *texts) {
 			m.Reasoning = String
 		}
 		m.Signed = foldSignature(s, m.Signed, p.signature)
-		if p.kind&PartText != 0 && len(p.text) > 0 && (m.Role == RoleAssistant || m.Role == RoleNone) {
+		if p.kind&PartText != 0 && textBytes(p.text) > 0 && (m.Role == RoleAssistant || m.Role == RoleNone) {
 			t.add(f, p.text)
 		}
 	}

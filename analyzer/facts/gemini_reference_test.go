@@ -53,7 +53,9 @@ func (c *readContent) add(parts node) {
 		thought := p.lastOf("thought").truth
 		switch {
 		case text.kind == String && !thought:
-			c.Text += text.text
+			if textBytes([]byte(text.text)) > 0 { // the shape of an empty text is no text
+				c.Text += text.text
+			}
 		case text.kind == String:
 			c.Thought = true
 		}
