@@ -148,6 +148,7 @@ type anthropicBlock struct {
 	signature []byte // raw, like text
 	data      []byte // data of redacted thinking; raw, like text
 	thinking  Kind
+	thought   []byte // text of thinking; raw, like text
 	dataKind  Kind
 	call      Call   // call in a tool_use block; Kind, Start and End are not set
 	input     []byte // raw value of input
@@ -184,7 +185,8 @@ func (b *anthropicBlock) read(s *scanner) {
 		case anthropicKeyIsError:
 			b.reply.IsError = s.isTrue()
 		case anthropicKeyThinking:
-			b.thinking = s.skip()
+			b.thinking = s.kind()
+			b.thought = s.rawText()
 		case anthropicKeySignature:
 			b.signature = s.rawText()
 		case anthropicKeyData:

@@ -239,6 +239,9 @@ func refAnthropicContent(b []byte, n node, m *Message) {
 		}
 		if sealed.kind == String && textBytes(sealed.inside(b)) > 0 && m.Role == RoleAssistant {
 			m.Signed = bits.RotateLeft64(m.Signed, 1) ^ xxh3.HashString(sealed.text)
+			if t := p.get("thinking"); p.get("type").text == "thinking" && t.kind == String && textBytes(t.inside(b)) > 0 {
+				m.Thought = bits.RotateLeft64(m.Thought, 1) ^ xxh3.HashString(t.text)
+			}
 		}
 	}
 	if text != nil && m.Role == RoleAssistant {
@@ -251,13 +254,13 @@ type refAnthropicAnswer struct {
 	ID, Model, Finish string
 	Text              *string
 	Calls             []ResponseCall
-	Signed            uint64
+	Signed, Thought   uint64
 	Usage             map[string]int64
 }
 
 type refAnthropicBlock struct {
-	Type, Text, ID, Name, Signature, Data string
-	Input                                 json.RawMessage
+	Type, Text, ID, Name, Signature, Data, Thinking string
+	Input                                           json.RawMessage
 }
 
 type refAnthropicMessage struct {
@@ -271,9 +274,9 @@ type refAnthropicEvent struct {
 	Type  string
 	Index int
 	Delta struct {
-		Type, Text, Signature string
-		PartialJSON           string `json:"partial_json"`
-		StopReason            string `json:"stop_reason"`
+		Type, Text, Signature, Thinking string
+		PartialJSON                     string `json:"partial_json"`
+		StopReason                      string `json:"stop_reason"`
 	}
 	Message refAnthropicMessage
 	Block   refAnthropicBlock `json:"content_block"`
@@ -324,6 +327,7 @@ func readAnthropicAnswer(tb testing.TB, body []byte) (a refAnthropicAnswer) {
 			b := &blocks[e.Index]
 			b.Text += e.Delta.Text
 			b.Signature += e.Delta.Signature
+			b.Thinking += e.Delta.Thinking
 			b.Input = append(b.Input, e.Delta.PartialJSON...)
 		case "message_delta":
 			a.Finish = e.Delta.StopReason
@@ -346,6 +350,9 @@ func readAnthropicAnswer(tb testing.TB, body []byte) (a refAnthropicAnswer) {
 		case "thinking", "redacted_thinking":
 			if sealed := b.Signature + b.Data; sealed != "" {
 				a.Signed = bits.RotateLeft64(a.Signed, 1) ^ xxh3.HashString(sealed)
+				if b.Thinking != "" {
+					a.Thought = bits.RotateLeft64(a.Thought, 1) ^ xxh3.HashString(b.Thinking)
+				}
 			}
 		}
 	}

@@ -90,14 +90,14 @@ func (f *Request) anthropicMessage(s *scanner, m *Message) {
 	if m.Role == RoleAssistant { // only now, because the role may follow the content
 		m.ContentHash = text.hash(f, s)
 	} else {
-		m.Signed = 0
+		m.Signed, m.Thought = 0, 0
 	}
 	f.own(m, calls, replies)
 }
 
 // anthropicContent reads the content of a message: a string or an array of blocks.
 func (f *Request) anthropicContent(s *scanner, m *Message, t *texts) {
-	m.Parts, m.PartCount, m.FirstPart, m.Reasoning, m.Signed, *t = 0, 0, 0, Absent, 0, texts{}
+	m.Parts, m.PartCount, m.FirstPart, m.Reasoning, m.Signed, m.Thought, *t = 0, 0, 0, Absent, 0, 0, texts{}
 	start := s.i
 	if m.Content = s.kind(); m.Content != Array {
 		var text []byte
@@ -131,6 +131,9 @@ func (f *Request) anthropicPart(s *scanner, m *Message, b *anthropicBlock, t *te
 		m.Reasoning = firstReasoning(m.Reasoning, k)
 		if textBytes(sealed) > 0 {
 			m.Signed = foldHash(m.Signed, s.hashText(sealed))
+			if textBytes(b.thought) > 0 {
+				m.Thought = foldHash(m.Thought, s.hashText(b.thought))
+			}
 		}
 	case anthropicToolUse:
 		if c := f.newCall(); c != nil {

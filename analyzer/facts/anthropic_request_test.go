@@ -116,6 +116,7 @@ func TestAnthropicMessage(t *testing.T) {
 	one, two := xxh3.HashString("s1"), xxh3.HashString("d2")
 	check("assistant", `[{"type":"thinking","thinking":"t","signature":"s1"},{"type":"thinking","thinking":"","signature":""},{"type":"redacted_thinking","data":"\u00642"}]`, Message{
 		Content: Array, PartCount: 3, Parts: PartReasoning, FirstPart: PartReasoning, Reasoning: String, Signed: one<<1 | one>>63 ^ two,
+		Thought: xxh3.HashString("t"),
 	})
 	check("user", `[{"type":"thinking","thinking":null,"signature":"s1"}]`, Message{
 		Content: Array, PartCount: 1, Parts: PartReasoning, FirstPart: PartReasoning, Reasoning: Null,

@@ -36,6 +36,8 @@ func scanAnthropicResponse(contentType string, body []byte, r *Response) {
 type anthropicAnswer struct {
 	r        *Response
 	text     xxh3.Hasher // hash of the decoded text blocks so far
+	thought  xxh3.Hasher // hash of the decoded text so far of the newest thinking block
+	thinking int         // 1 + position of that block; 0 if there is none
 	hasText  bool
 	content  Kind // kind of the content as sent
 	blocks   []anthropicPartial
@@ -54,6 +56,7 @@ type anthropicPartial struct {
 	open     bool         // the end of a streamed block was not read
 	call     ResponseCall // the call as sent at the start of the block
 	tail     []byte       // decoded signature, or decoded fragments of the arguments
+	thought  uint64       // hash of the thinking text; 0 if it is empty
 }
 
 // anthropicUsage contains token counts. A stream repeats a count with an equal or larger value.
@@ -98,7 +101,7 @@ func (a *anthropicAnswer) finish() {
 	}
 	r.InputTokens = a.usage.input + a.usage.cacheRead + a.usage.cacheWrite
 	r.CachedTokens, r.OutputTokens = a.usage.cacheRead, a.usage.output
-	var signed uint64
+	var signed, thought uint64
 	for i := range a.blocks {
 		switch b := &a.blocks[i]; b.typ {
 		case anthropicToolUse:
@@ -106,12 +109,15 @@ func (a *anthropicAnswer) finish() {
 		case anthropicThinking, anthropicRedacted:
 			if textBytes(b.tail) > 0 {
 				signed = foldHash(signed, xxh3.Hash(b.tail))
+				if b.thought != 0 {
+					thought = foldHash(thought, b.thought)
+				}
 			}
 		default:
 		}
 	}
 	if signed != 0 {
-		r.Signed = []Signed{{Hash: signed}}
+		r.Signed = []Signed{{Hash: signed, Thought: thought}}
 	}
 }
 
@@ -254,6 +260,24 @@ func (a *anthropicAnswer) add(b *anthropicBlock, p anthropicPartial) {
 	}
 	p.typ = b.typ
 	a.blocks = append(a.blocks, p)
+	if b.typ == anthropicThinking {
+		a.thought.Reset()
+		a.thinking = len(a.blocks)
+		a.addThought(b.thought)
+	}
+}
+
+// addThought adds raw, the text or a fragment of the newest thinking block. The blocks of a stream do not overlap.
+func (a *anthropicAnswer) addThought(raw []byte) {
+	if textBytes(raw) == 0 || a.thinking == 0 {
+		return
+	}
+	if bytes.IndexByte(raw, '\\') >= 0 {
+		a.decoded = jsonscan.AppendText(a.decoded[:0], raw)
+		raw = a.decoded
+	}
+	_, _ = a.thought.Write(raw)
+	a.blocks[a.thinking-1].thought = a.thought.Sum64()
 }
 
 // responseCall returns the call of a tool_use block.

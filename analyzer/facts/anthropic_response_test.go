@@ -64,7 +64,7 @@ func TestAnthropicAnswer(t *testing.T) {
 	// Signatures as in Message.Signed.
 	one, two := xxh3.HashString("s1"), xxh3.HashString("d\n")
 	f(`{"type":"message","content":[{"type":"thinking","thinking":"t","signature":"s1"},{"type":"redacted_thinking","data":"d\n"}]}`, "", Response{
-		Content: Null, Reasoning: String, Choices: 1, Signed: []Signed{{Hash: one<<1 | one>>63 ^ two}},
+		Content: Null, Reasoning: String, Choices: 1, Signed: []Signed{{Hash: one<<1 | one>>63 ^ two, Thought: xxh3.HashString("t")}},
 	})
 	f(`{"type":"message","content":[{"type":"thinking","thinking":"t","signature":""},{"type":"thinking","thinking":"","signature":"~0:0123456789abcdef"}]}`, "", Response{Content: Null, Reasoning: String, Choices: 1})
 }
@@ -169,7 +169,7 @@ func TestAnthropicRecordedResponses(t *testing.T) {
 		calls += len(r.Calls)
 		if want.Signed != 0 {
 			signed++
-			if len(r.Signed) != 1 || r.Signed[0] != (Signed{Hash: want.Signed}) || r.Reasoning != String {
+			if len(r.Signed) != 1 || r.Signed[0] != (Signed{Hash: want.Signed, Thought: want.Thought}) || r.Reasoning != String {
 				t.Errorf("%s: signed %v, want %x", e.ID, r.Signed, want.Signed)
 			}
 		} else if len(r.Signed) > 0 {
@@ -199,7 +199,7 @@ func TestAnthropicAnswerIsRecognised(t *testing.T) {
 	}
 	m := f.Messages[0]
 	for _, r := range []Response{unary, stream} {
-		if m.ContentHash != r.ContentHash || len(r.Signed) != 1 || r.Signed[0].Hash != m.Signed || len(r.Calls) != 1 || string(m.Calls[0].ID) != r.Calls[0].ID {
+		if m.ContentHash != r.ContentHash || len(r.Signed) != 1 || r.Signed[0] != (Signed{Hash: m.Signed, Thought: m.Thought}) || m.Thought == 0 || len(r.Calls) != 1 || string(m.Calls[0].ID) != r.Calls[0].ID {
 			t.Errorf("answer %+v, message %+v", r, m)
 		}
 	}

@@ -21,6 +21,7 @@ type anthropicEvent struct {
 
 	deltaType                []byte // decoded
 	text, partial, signature []byte
+	thought                  []byte
 }
 
 // stream assembles server-sent events.
@@ -127,6 +128,8 @@ func (a *anthropicAnswer) readDelta(s *scanner, e *anthropicEvent) {
 			e.partial = s.rawText()
 		case "signature":
 			e.signature = s.rawText()
+		case "thinking":
+			e.thought = s.rawText()
 		case "stop_reason":
 			replaceText(&a.r.FinishReason, s)
 		default:
@@ -173,6 +176,9 @@ func (a *anthropicAnswer) addDelta(e *anthropicEvent) {
 		return
 	case "thinking_delta":
 		a.r.Reasoning = String
+		if i := a.find(e); i >= 0 && i == a.thinking-1 {
+			a.addThought(e.thought)
+		}
 		return
 	case "signature_delta":
 		want, tail = anthropicThinking, e.signature

@@ -25,6 +25,7 @@ const (
 	memoOpen                       // the message sets Request.OpenTools
 	memoCalls                      // calls follow
 	memoReplies                    // replies follow
+	memoThought                    // a hash of thinking texts follows
 )
 
 // Bits of the head of a call. The lower bits contain nine kinds and types.
@@ -86,6 +87,7 @@ func appendMessage(e, b []byte, m *Message, stored, openTools bool) []byte {
 		{openTools, memoOpen},
 		{len(m.Calls) > 0, memoCalls},
 		{len(m.Replies) > 0, memoReplies},
+		{m.Thought != 0, memoThought},
 	} {
 		if f.is {
 			head |= f.bit
@@ -112,6 +114,9 @@ func appendMessage(e, b []byte, m *Message, stored, openTools bool) []byte {
 	}
 	if head&memoSigned != 0 {
 		e = binary.LittleEndian.AppendUint64(e, m.Signed)
+	}
+	if head&memoThought != 0 {
+		e = binary.LittleEndian.AppendUint64(e, m.Thought)
 	}
 	if head&memoFields != 0 {
 		e = appendNumber(appendNumber(e, int(m.Fields)), int(m.NullFields))

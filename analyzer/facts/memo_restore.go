@@ -79,6 +79,9 @@ func (f *Request) restore(s *scanner, m *Message, entry []byte, likely bool) boo
 	if head&memoSigned != 0 {
 		m.Signed = r.word()
 	}
+	if head&memoThought != 0 {
+		m.Thought = r.word()
+	}
 	if head&memoFields != 0 {
 		m.Fields, m.NullFields = Fields(r.uvarint()), Fields(r.uvarint())
 		m.OtherField = r.text(s, zero)

@@ -175,6 +175,8 @@ type Message struct {
 	// Signed is the hash of the signatures in an assistant message or a reasoning item (see type Signed), or 0 if there are
 	// none.
 	Signed uint64
+	// Thought is the hash of the thinking texts that Anthropic signed (see type Signed), or 0 if there are none.
+	Thought uint64
 
 	Fields     Fields // keys of the message and its parts
 	NullFields Fields // the subset of Fields whose values are null or false

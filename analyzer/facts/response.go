@@ -46,6 +46,9 @@ func (r *Response) Unfinished() bool { return r.Cut || len(r.Error) > 0 && r.Fin
 type Signed struct {
 	ID   string // ID of a Responses item, else ""
 	Hash uint64
+	// Thought is the hash of the thinking texts with Anthropic's signatures, combined in the same way; texts that are empty, as
+	// the provider may omit them, do not count. It equals Message.Thought of an unchanged copy.
+	Thought uint64
 }
 
 // A ResponseCall is a tool call in an answer.

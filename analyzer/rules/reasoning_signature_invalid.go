@@ -33,8 +33,12 @@ func reasoningSignatureInvalid(p *check.Pass) {
 	}
 	switch p.Target.Dialect {
 	case wire.Anthropic:
-		if m := &p.Request.Messages[b.Copy]; changed(m, b.Signed[0]) {
+		switch m, s := &p.Request.Messages[b.Copy], b.Signed[0]; {
+		case changed(m, s):
 			p.Report(b.Copy, nil, nil, "", "message %d (assistant) repeats the last answer with other signatures in its thinking", b.Copy)
+		case m.Thought != 0 && s.Thought != 0 && m.Thought != s.Thought && m.Signed == s.Hash:
+			// "Blocks must remain as they were in the original response", but no refusal because of the text alone was recorded.
+			p.ReportAs(check.Lenient, b.Copy, nil, nil, "edited", "message %d (assistant) repeats the last answer with another text under the same signature in its thinking", b.Copy)
 		}
 	case wire.Gemini:
 		// Signatures that the model does not require may be omitted. The facts do not distinguish an omission from a change.

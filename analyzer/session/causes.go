@@ -62,6 +62,8 @@ const (
 	IDDroppedOnSave = "id_dropped_on_save"
 	// ReasoningStripped: the answer had reasoning or a signature that is missing in the request.
 	ReasoningStripped = "reasoning_stripped"
+	// ReasoningEdited: the thinking text in the request differs from the answer's, but has its signature.
+	ReasoningEdited = "reasoning_edited"
 	// EmptyReasoningOmitted: the reasoning was an empty string in the answer, and the member is missing in the request.
 	EmptyReasoningOmitted = "empty_reasoning_omitted"
 	// ProviderSwitched: the message is from another provider or model with a different answer format. Detail: what changed,
@@ -101,6 +103,7 @@ var Summaries = map[string]string{
 	MalformedByModel:      "malformed output of the model sent back",
 	IDDroppedOnSave:       "tool call id lost when the message was saved",
 	ReasoningStripped:     "reasoning removed from the history",
+	ReasoningEdited:       "signed reasoning changed",
 	EmptyReasoningOmitted: "empty reasoning omitted",
 	ProviderSwitched:      "history of another provider sent to this one",
 	FieldLeak:             "field of an SDK sent to the API",
@@ -138,6 +141,7 @@ var fixes = map[string]string{
 	MalformedByModel:      "Check calls before saving them; answer a malformed one with an error instead of running it, or ask the model again.",
 	IDDroppedOnSave:       "Save the id, type and function name of every call, and put the call's id in its reply.",
 	ReasoningStripped:     "Save the reasoning of an answer with its signature and send it back unchanged with its calls.",
+	ReasoningEdited:       "Store signed thinking byte for byte, without trimming or redacting its text, or else leave out the whole block.",
 	EmptyReasoningOmitted: "Send the reasoning field back even when it is empty; do not omit empty strings.",
 	ProviderSwitched:      "When a conversation continues with another provider or model, convert the fields, ids and reasoning of its history.",
 	FieldLeak:             "Build messages from the fields that the API accepts; do not serialize objects of the SDK or framework.",
@@ -148,7 +152,7 @@ var RootCauses = []string{
 	CallsDropped, Truncated, ReplayedUnbound, SanitizerDropped, CallsTruncated, ToolSkipped, Crashed, UserInterrupt, SkippedOrInterrupted,
 	Interleaved, CallsSplit, ConcurrentWriters, HistoryReordered, DuplicateReply, DuplicateIDFromModel, TurnAppendedTwice, IDRewritten, IDFromGateway,
 	ArgumentsAsObject, ArgumentsAsString, ArgumentsCutOnSave, ArgumentsTruncated, StreamAssembly, MalformedByModel, IDDroppedOnSave,
-	ReasoningStripped, EmptyReasoningOmitted, ProviderSwitched, FieldLeak, NoHistory,
+	ReasoningStripped, ReasoningEdited, EmptyReasoningOmitted, ProviderSwitched, FieldLeak, NoHistory,
 }
 
 // explanations maps the rules whose defects have root causes to functions that find them. A defect of a single message, such
@@ -173,7 +177,7 @@ var explanations = map[string]func(*explainer) RootCause{
 	"thinking_block_missing":       explainReasoning,
 	"thought_signature_missing":    explainReasoning,
 	"reasoning_item_unpaired":      explainReasoningItem,
-	"reasoning_signature_invalid":  explainSwitched,
+	"reasoning_signature_invalid":  explainSignature,
 	"reasoning_content_forbidden":  explainSwitched,
 	"unsupported_role":             explainSwitched,
 	"unexpected_message_field":     explainField,

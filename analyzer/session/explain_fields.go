@@ -109,6 +109,14 @@ func explainSwitched(x *explainer) RootCause {
 	return RootCause{}
 }
 
+// explainSignature explains signed reasoning that differs from the reasoning in the previous answer.
+func explainSignature(x *explainer) RootCause {
+	if x.Detail == "edited" && x.before != nil {
+		return because(ReasoningEdited, High, "", "answer of exchange %s has signed thinking; message %d of the request has the same signature with another text", x.before.exchange, x.Message)
+	}
+	return explainSwitched(x)
+}
+
 // sentBefore reports whether the previous request contained message i.
 func (x *explainer) sentBefore(i int) bool {
 	if i >= x.q.lead {

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"slices"
+
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
@@ -62,5 +64,11 @@ func (t *Turn) Signed() (signed []facts.Signed, message int) {
 	if t.before == nil || len(t.before.signed) == 0 {
 		return nil, -1
 	}
-	return t.before.signed, t.q.copyOf(t.before)
+	if signed = t.before.signed; loose(t.before.source, t.source) { // their hashes cannot be compared
+		signed = slices.Clone(signed)
+		for i := range signed {
+			signed[i].Hash, signed[i].Thought = 0, 0
+		}
+	}
+	return signed, t.q.copyOf(t.before)
 }

@@ -129,6 +129,19 @@ var blocks = []scenario{
 		want: []want{{rule: "thinking_block_missing", root: "reasoning_stripped", confidence: "high"}},
 	},
 	{
+		name: "Claude: cleans the text of signed thinking", model: claude,
+		says: []provider.Answer{thought("One file is enough.", use("I read it.", "A"))},
+		loop: func(a *agent) {
+			c, h := a.claude(), []turnOf{asks("Read config.py.")}
+			c.params.Thinking = anthropic.ThinkingConfigParamOfEnabled(1024)
+			m := c.ask(h)
+			saved := m.ToParam()
+			saved.Content[0].OfThinking.Thinking = "One file" // BUG
+			c.ask(append(h, saved, anthropic.NewUserMessage(results(m)...)))
+		},
+		want: []want{{rule: "reasoning_signature_invalid", root: "reasoning_edited", confidence: "high"}},
+	},
+	{
 		name: "Claude, healthy: the question follows the results in one message", model: claude, says: []provider.Answer{use("I read it.", "A")},
 		loop: func(a *agent) {
 			c, h := a.claude(), []turnOf{asks("Read config.py.")}
