@@ -38,6 +38,10 @@ func explainReasoning(x *explainer) RootCause {
 		had = false
 		for _, c := range a.calls {
 			had = had || c.signed
+			if c.signed && x.lost(c) {
+				return because(CallsDropped, High, "some", "answer of exchange %s made %d calls, of which %s has the signature; message %d of the request is its copy without this one",
+					a.exchange, len(a.calls), callName(c.CallID, c), x.Message)
+			}
 		}
 	}
 	switch {
@@ -47,6 +51,21 @@ func explainReasoning(x *explainer) RootCause {
 		return because(EmptyReasoningOmitted, High, "", "answer of exchange %s had an empty string as its reasoning; message %d of the request, its copy, lacks the field", a.exchange, x.Message)
 	}
 	return x.from(a)
+}
+
+// lost reports whether the message of the defect, a copy of the answer that made c, has fewer calls than the answer and lacks c.
+// Calls without ids are told apart by their names only, so any of several calls of one function may be the one that is missing.
+func (x *explainer) lost(c *Call) bool {
+	calls := x.q.callsOf(&x.q.messages[x.Message])
+	if len(calls) >= len(c.answer.calls) {
+		return false
+	}
+	for _, o := range calls {
+		if o.id == c.id {
+			return c.CallID == ""
+		}
+	}
+	return true
 }
 
 // reasoningSent explains missing reasoning by the previous request, if it had the same message with its reasoning.
