@@ -357,3 +357,68 @@ func TestRootCauses(t *testing.T) {
 		s.at("x", ask, call(1), msg{"role": "user", "content": "well?"})
 	}, "missing_tool_reply call_1: tool_skipped_or_interrupted medium")
 }
+
+// A limit of parallel calls is certain once it shows in three conversations of a service, and then also for the first two of
+// them when their defect is seen again.
+func TestParallelCallsTruncated(t *testing.T) {
+	f := func(name string, want []string, play func(s *scene)) {
+		t.Helper()
+		s := newScene(deepSeekURL)
+		play(s)
+		if diff := cmp.Diff(want, s.causes(t), cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	// in plays a conversation whose model makes calls; the first k have replies.
+	in := func(s *scene, conversation string, k int, calls ...string) (history []msg) {
+		s.labels.Conversation = conversation
+		for i := range calls {
+			calls[i] = fmt.Sprintf("call_%s%d %s", conversation, i+1, calls[i])
+		}
+		said := assistant("", calls...)
+		history = []msg{system("s"), user("u " + conversation)}
+		s.at(said, history...)
+		history = append(history, said)
+		for i := range k {
+			id, _, _ := strings.Cut(calls[i], " ")
+			history = append(history, tool(id, "ok"))
+		}
+		s.at("x", history...)
+		return history
+	}
+	f("two conversations", []string{"missing_tool_reply call_a2: tool_skipped medium", "missing_tool_reply call_b2: tool_skipped medium"}, func(s *scene) {
+		in(s, "a", 1, "f", "g")
+		in(s, "b", 1, "f", "h")
+	})
+	f("three conversations", []string{
+		"missing_tool_reply call_a2: parallel_calls_truncated high", "missing_tool_reply call_b2: tool_skipped medium", "missing_tool_reply call_c2: parallel_calls_truncated high",
+	}, func(s *scene) {
+		a := in(s, "a", 1, "f", "g")
+		in(s, "b", 1, "f", "h")
+		in(s, "c", 1, "f", "g")
+		s.labels.Conversation = "a"
+		s.at("x", a...)
+	})
+	f("always the same call, of a tool that never runs", []string{
+		"missing_tool_reply call_a2: tool_skipped medium", "missing_tool_reply call_b2: tool_skipped medium", "missing_tool_reply call_c2: tool_skipped medium",
+	}, func(s *scene) {
+		in(s, "a", 1, "f", "g")
+		in(s, "b", 1, "f", "g")
+		in(s, "c", 1, "f", "g")
+	})
+	f("another number of calls", []string{
+		"missing_tool_reply call_a2: tool_skipped medium", "missing_tool_reply call_b3: tool_skipped medium", "missing_tool_reply call_c2: tool_skipped medium",
+	}, func(s *scene) {
+		in(s, "a", 1, "f", "g")
+		in(s, "b", 2, "f", "f", "h")
+		in(s, "c", 1, "f", "g")
+	})
+	f("all calls of another conversation have replies", []string{
+		"missing_tool_reply call_a2: tool_skipped medium", "missing_tool_reply call_b2: tool_skipped medium", "missing_tool_reply call_d2: tool_skipped medium",
+	}, func(s *scene) {
+		in(s, "a", 1, "f", "g")
+		in(s, "b", 1, "f", "h")
+		in(s, "c", 2, "f", "g")
+		in(s, "d", 1, "f", "g")
+	})
+}

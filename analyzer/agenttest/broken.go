@@ -527,7 +527,9 @@ func firstOfSeveral(a *agent) bool {
 	k := 1 + a.rnd.IntN(4)/3
 	for n := range a.runs {
 		a.begin(n)
-		if a.at = a.choose(needs{parallel: true}); a.at < 0 || len(a.run.Steps[a.at].Answer.Calls) <= k {
+		a.always = true // the agent has a limit
+		a.at = slices.IndexFunc(a.run.Steps, func(s Step) bool { return len(s.Answer.Calls) > k })
+		if a.at < 0 || a.at+1 == len(a.run.Steps) {
 			return false
 		}
 		a.judged, a.broken, a.after = a.calls, false, 0

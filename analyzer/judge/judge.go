@@ -104,6 +104,8 @@ func (j *Judge) Request(r *Request) (*session.Turn, []Finding) {
 			if fresh || root.Rank() > 0 {
 				f.Instance.Root = root
 			}
+		} else {
+			f.Instance.Root = t.Confirm(f.Instance.Root)
 		}
 		if f.ToolName = limit.Name(f.ToolName); len(f.ToolCallID) > limit.CallIDBytes {
 			f.ToolCallID = strings.Clone(f.ToolCallID[:limit.CallIDBytes])

@@ -139,6 +139,19 @@ func (a *answer) call(id uint64) *Call {
 	return nil
 }
 
+// repliedBy returns the number of calls of a to which the request with sequence seq is the first to reply.
+func (a *answer) repliedBy(seq uint64) (n int) {
+	if a == nil {
+		return 0
+	}
+	for _, c := range a.calls {
+		if c.replySeen == seq {
+			n++
+		}
+	}
+	return n
+}
+
 // count returns the number of calls of a with id.
 func (a *answer) count(id uint64) (n int) {
 	for _, c := range a.calls {

@@ -29,8 +29,12 @@ type conversation struct {
 	source    *source  // source of the newest request
 	tools     bool     // the agent reports the start and end of tools
 	early     []earlyToolEvent
+
+	shortfalls []shortfall // oldest first
+
 	moves     int // number of changes of the process that sends the requests
 	bytes     int64
+	most      int  // largest number of replies to one answer with several calls
 	forgotten bool // the store has removed the conversation
 	kept      any  // value attached by the caller
 	keptBytes int64

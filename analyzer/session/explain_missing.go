@@ -62,7 +62,7 @@ func explainUnresolved(x *explainer) RootCause {
 }
 
 // unanswered explains a call of the previous answer to which no message of the request replies.
-func (x *explainer) unanswered() RootCause {
+func (x *explainer) unanswered() (r RootCause) {
 	call, a := x.call, x.call.answer
 	k, first := 0, true // number of calls with a reply; whether they all precede the calls without one
 	for i, c := range a.calls {
@@ -89,6 +89,18 @@ func (x *explainer) unanswered() RootCause {
 	evidence := func(id, confidence, more string) RootCause {
 		return because(id, confidence, "", "answer of exchange %s made %d calls, of which %s is number %d; the next request answers %d of them, and %s%s",
 			a.exchange, n, x.callName(), call.Position+1, k, next, more)
+	}
+	pattern := k > 0 && k < n && first && !moved && call.tool == ToolUnknown
+	if pattern {
+		x.store.shortfall(x.conv, a, k, asked)
+		if x.store.limited(x.conv, k) {
+			return evidence(CallsTruncated, High, limitedEvidence)
+		}
+		defer func() {
+			if r.Confidence != High {
+				r.first = k
+			}
+		}()
 	}
 	switch {
 	case x.conv.tools && call.CallID != "" && call.tool == ToolUnknown && (k == 0 || !first || !sameTool(a.calls[:k], call)):
@@ -117,6 +129,9 @@ func (x *explainer) unanswered() RootCause {
 	}
 	return evidence(ToolSkipped, Medium, "; the same process continued without the user")
 }
+
+// limitedEvidence follows the evidence that only the first calls have replies.
+const limitedEvidence = "; the answered calls are the first ones, as many as in other conversations of this service, and none has more"
 
 // sameTool reports whether one of the answered calls is to the same tool as call, so that the agent does run this tool.
 func sameTool(answered []*Call, call *Call) bool {

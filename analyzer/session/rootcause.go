@@ -23,12 +23,19 @@ type RootCause struct {
 	Confidence string
 	Evidence   string // facts from answer N and request N+1; quotes only ids, names and roles
 	Fix        string
+
+	// first is the number of answered calls if these are the first ones of an answer, and more conversations could show that the
+	// agent never runs more; otherwise 0.
+	first int
 }
 
-// Rank returns 1 if a root cause was found, else 0.
+// Rank returns 1 if a root cause was found, 2 if other conversations confirm it, else 0.
 func (r *RootCause) Rank() int {
-	if r.ID == "" || r.ID == NoHistory {
+	switch {
+	case r.ID == "" || r.ID == NoHistory:
 		return 0
+	case r.ID == CallsTruncated && r.Confidence == High:
+		return 2
 	}
 	return 1
 }
@@ -101,6 +108,16 @@ func (t *Turn) RootCause(d Defect) RootCause {
 	}
 	r := explain(&x)
 	r.Fix = fixes[r.ID]
+	return r
+}
+
+// Confirm returns the root cause r of a defect that the request of t repeats, which the conversations since may have confirmed.
+func (t *Turn) Confirm(r RootCause) RootCause {
+	if r.first == 0 || !t.store.limited(t.conv, r.first) {
+		return r
+	}
+	r.Evidence += limitedEvidence
+	r.ID, r.Confidence, r.Fix, r.first = CallsTruncated, High, fixes[CallsTruncated], 0
 	return r
 }
 

@@ -46,13 +46,15 @@ type Store struct {
 	scratch skeleton // skeleton of the request that Request reads, then of the previous request
 	escaped []byte   // buffer of hashSent
 	naming  naming
+
+	byParallel map[string][]*conversation // by service: the newest conversations with replies to parallel calls, oldest first
 }
 
 // New returns an empty Store.
 func New(cfg Config) *Store {
 	return &Store{
 		cfg: cfg, convs: make(map[key]*conversation), byAnswer: make(map[uint64]*conversation), ambiguous: make(map[uint64][]*conversation),
-		named: make(map[uint64]*namedAnswer), pending: make(map[uint64]*pendingAnswers),
+		named: make(map[uint64]*namedAnswer), pending: make(map[uint64]*pendingAnswers), byParallel: make(map[string][]*conversation),
 		byUse: expiry.NewQueue[*conversation, struct{}](cfg.Lookback), byAge: expiry.NewQueue[*conversation, struct{}](0),
 	}
 }
@@ -98,6 +100,7 @@ func (s *Store) Request(in Request) *Turn {
 		a = alignment{tailEnd: -1}
 	}
 	t := &Turn{
+		store: s,
 		items: in.Target.Dialect == wire.OpenAIResponses, names: q.names, threaded: in.Facts.Threaded, named: named,
 		Conversation: c.key.id, Root: c.key.id, Inferred: in.Conversation == "", conv: c, source: src, exchange: in.Exchange, seq: in.Seq, at: in.Seen,
 		length: len(q.body()), aligned: a, last: q.hashBefore(len(q.messages)), streamed: in.Facts.Stream, fresh: in.Fresh, forced: hashOrZero(in.Facts.Forced),
@@ -125,6 +128,9 @@ func (s *Store) Request(in Request) *Turn {
 	}
 	if c.open > 0 {
 		c.answerCalls(t, q, named != nil && continues && b == named.branch)
+		if n := t.before.repliedBy(t.seq); n > 1 || n == 1 && len(t.before.calls) > 1 {
+			s.parallel(c, n)
+		}
 	}
 	if c.open > 0 && t.p != nil && len(c.branches) > 1 {
 		c.answerQuoted(t, q, &in)
@@ -185,7 +191,7 @@ func (s *Store) account(c *conversation) {
 	if c.forgotten {
 		return
 	}
-	n := c.keptBytes + int64(640+len(c.calls)*callBytes+c.text+len(c.instances)*512+len(c.keys)*40+len(c.named)*256+len(c.resumed)*96+len(c.early)*256+len(c.processes)*8)
+	n := c.keptBytes + int64(640+len(c.calls)*callBytes+c.text+len(c.instances)*512+len(c.keys)*40+len(c.named)*256+len(c.resumed)*96+len(c.early)*256+len(c.processes)*8+len(c.shortfalls)*32)
 	for _, b := range c.branches {
 		n += 256 + int64(cap(b.tip.messages))*messageBytes + int64(cap(b.tip.calls))*callMarkBytes + int64(cap(b.tip.replies))*8
 	}
@@ -218,6 +224,7 @@ func (s *Store) forget(c *conversation) {
 		delete(s.named, k)
 	}
 	s.unawait(c)
+	s.forgetParallel(c)
 	s.byUse.Take(c)
 	s.byAge.Take(c)
 	s.bytes -= c.bytes

@@ -18,6 +18,7 @@ type Turn struct {
 	Dropped      []*Call // undecided calls of the previous answer that this later request does not contain
 	Superseded   []*Call // undecided calls of another process; the conversation continued from a newer answer
 
+	store    *Store
 	conv     *conversation
 	branch   *branch
 	source   *source
