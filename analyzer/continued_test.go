@@ -125,6 +125,12 @@ func TestContinuedWithoutTheAnswer(t *testing.T) {
 		s.ok(assistant("", short+" read_file"), sys, user("10:01 read b.py"))
 		s.ok(assistant("ok"), sys, user("10:02 read a.py"), assistant("", short+" read_file"), tool(short, "PORT=80"))
 	}, "123", "abandoned abandoned ")
+	f("a call that is answered again, and a pending one with its id", func(s *stream) {
+		s.ok(assistant("", short+" read_file"), sys, user("10:01 read a.py"))
+		s.fail(400, "no", sys, user("10:02 read a.py"), assistant("", short+" read_file"), tool(short, "PORT=80"))
+		s.ok(assistant("", short+" read_file"), sys, user("10:02 read b.py"))
+		s.fail(400, "no", sys, user("10:03 read a.py"), assistant("", short+" read_file"), tool(short, "PORT=80"))
+	}, "1123", "rejected abandoned ")
 	f("an example of a call in a prompt", func(s *stream) {
 		s.ok(assistant("", short+" read_file"), sys, ask)
 		s.ok(assistant("80"), sys, user("An example."), assistant("", short+" read_file"), tool(short, "PORT=1"), user("Now read b.py."))

@@ -113,11 +113,11 @@ func (s *skeleton) length() (n int) {
 	return n
 }
 
-// repeats reports whether q has, from message n of its body on, a call of a, a reply to one, or the text of a.
-func (q *skeleton) repeats(a *answer, n int) bool {
-	for i := q.lead + n; i < len(q.messages); i++ {
-		m := &q.messages[i]
-		if slices.ContainsFunc(q.repliesOf(m), a.has) || slices.ContainsFunc(q.callsOf(m), func(c callMark) bool { return a.has(c.id) }) ||
+// repeats reports whether s has, from message n of its body on, a call of a, a reply to one, or the text of a.
+func (s *skeleton) repeats(a *answer, n int) bool {
+	for i := s.lead + n; i < len(s.messages); i++ {
+		m := &s.messages[i]
+		if slices.ContainsFunc(s.repliesOf(m), a.has) || slices.ContainsFunc(s.callsOf(m), func(c callMark) bool { return a.has(c.id) }) ||
 			m.role == facts.RoleAssistant && !a.noText && a.text != 0 && m.text == a.text {
 			return true
 		}
@@ -125,36 +125,36 @@ func (q *skeleton) repeats(a *answer, n int) bool {
 	return false
 }
 
-// plausible reports whether the messages of the body of q from n on may follow the answer a, which they do not contain; nil
+// plausible reports whether the messages of the body of s from n on may follow the answer a, which they do not contain; nil
 // if there was none. A first message is often a template that other conversations share, possibly unseen, so there the
 // messages must not contradict the answer.
-func (q *skeleton) plausible(n int, a *answer) bool {
-	next := q.next(n)
+func (s *skeleton) plausible(n int, a *answer) bool {
+	next := s.next(n)
 	switch {
-	case next == nil || q.repliesToOthers(n):
+	case next == nil || s.repliesToOthers(n):
 		return false
 	case next.external(), n >= wholeTurn:
 		return true
 	case a == nil: // the agent wrote a message of its own, or it is the answer to another request
 		return false
 	case next.calls > 0:
-		return renames(q.madeAt(q.lead+n), a.calls)
+		return renames(s.madeAt(s.lead+n), a.calls)
 	}
-	return q.parsed(n, a)
+	return s.parsed(n, a)
 }
 
 // parsed reports whether message n of the body may be what the agent made of a structured output, the calls of a.
-func (q *skeleton) parsed(n int, a *answer) bool {
-	next := q.next(n)
-	return len(a.calls) > 0 && a.noText && next != nil && next.role == facts.RoleAssistant && next.calls == 0 && !next.noText && !q.repliesToOthers(n)
+func (s *skeleton) parsed(n int, a *answer) bool {
+	next := s.next(n)
+	return len(a.calls) > 0 && a.noText && next != nil && next.role == facts.RoleAssistant && next.calls == 0 && !next.noText && !s.repliesToOthers(n)
 }
 
-// repliesToOthers reports whether q has, from message n of its body on, a reply to a call that is not in q, or too many replies.
-func (q *skeleton) repliesToOthers(n int) bool {
+// repliesToOthers reports whether s has, from message n of its body on, a reply to a call that is not in s, or too many replies.
+func (s *skeleton) repliesToOthers(n int) bool {
 	replies := 0
-	for i := q.lead + n; i < len(q.messages); i++ {
-		for _, id := range q.repliesOf(&q.messages[i]) {
-			if replies++; replies > maxAnswer || q.lastCall(id) < 0 {
+	for i := s.lead + n; i < len(s.messages); i++ {
+		for _, id := range s.repliesOf(&s.messages[i]) {
+			if replies++; replies > maxAnswer || s.lastCall(id) < 0 {
 				return true
 			}
 		}
@@ -163,9 +163,9 @@ func (q *skeleton) repliesToOthers(n int) bool {
 }
 
 // next returns message n of the body, or the first one after it that is not reasoning; nil if there is none.
-func (q *skeleton) next(n int) *message {
-	for i := q.lead + n; i < len(q.messages); i++ {
-		if m := &q.messages[i]; m.item != facts.ItemReasoning && m.item != facts.ItemOther {
+func (s *skeleton) next(n int) *message {
+	for i := s.lead + n; i < len(s.messages); i++ {
+		if m := &s.messages[i]; m.item != facts.ItemReasoning && m.item != facts.ItemOther {
 			return m
 		}
 	}

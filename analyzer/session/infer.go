@@ -19,20 +19,19 @@ const (
 )
 
 // unique reports whether the id is random enough that no other conversation has a call with the same id.
-func unique[S string | []byte](id S) bool {
-	if len(id) < minUnique {
-		return false
-	}
-	random := 0
+func unique[S string | []byte](id S) bool { return len(id) >= minUnique && random(id) >= minRandom }
+
+// random returns the number of digits and capitals of an id; 0 if its parts have a meaning.
+func random[S string | []byte](id S) (n int) {
 	for i := range len(id) {
 		switch c := id[i]; {
 		case c == ':':
-			return false
+			return 0
 		case c >= '0' && c <= '9' || c >= 'A' && c <= 'Z':
-			random++
+			n++
 		}
 	}
-	return random >= minRandom
+	return n
 }
 
 // search is the state of the search for the conversation of a request.

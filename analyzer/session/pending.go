@@ -10,8 +10,12 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// maxPending bounds the number of pending answers of one process.
-const maxPending = 256
+// maxPending bounds the number of pending answers of one process. minDistinct is the minimum number of digits and capitals of an
+// id that few other answers have at the same time.
+const (
+	maxPending  = 512
+	minDistinct = 6
+)
 
 // Limits of the search for calls that are told as text.
 const (
@@ -20,7 +24,7 @@ const (
 	maxQuotedBytes = 64 << 10 // bytes of messages
 )
 
-// pendingAnswers are the answers of one process to requests without a conversation id that have calls without a reply.
+// pendingAnswers are the answers with calls to requests without a conversation id of one process, as far as they are pending.
 type pendingAnswers struct {
 	answers []pendingAnswer // oldest first
 	lost    time.Time       // time of the newest answer that is missing here because of maxPending; zero if none
@@ -46,7 +50,7 @@ func (s *Store) await(r pendingAnswer) {
 		s.pending[k] = p
 	}
 	if len(p.answers) == maxPending {
-		p.answers = slices.DeleteFunc(p.answers, func(r pendingAnswer) bool { return !r.answer.undecided() })
+		p.answers = slices.DeleteFunc(p.answers, func(r pendingAnswer) bool { return !r.pending() })
 	}
 	if len(p.answers) == maxPending {
 		p.lost = p.answers[0].at
@@ -112,45 +116,50 @@ func (f *search) rewritten(in *Request) *conversation {
 	return found.conv
 }
 
-// match compares q with a pending answer.
-func (q *skeleton) match(in *Request, r *pendingAnswer) match {
-	if !r.answer.undecided() {
+// match compares s with a pending answer.
+func (s *skeleton) match(in *Request, r *pendingAnswer) match {
+	if !r.pending() {
 		return noMatch
 	}
-	if m := q.answers(in, r); m != noMatch {
+	if m := s.answers(in, r); m != noMatch {
 		return m
 	}
-	if r.conv.startsLike(q) && q.quotes(in, r.answer, 1) {
+	if r.conv.startsLike(s) && s.quotes(in, r.answer, 1) {
 		return likely
 	}
 	return noMatch
 }
+
+// pending reports whether a request may reply to r: no reply is known, or it was in a request that may be sent again.
+func (r *pendingAnswer) pending() bool { return r.branch.answer == r.answer || r.answer.undecided() }
 
 // undecided reports whether a has calls and no reply to any of them is known.
 func (a *answer) undecided() bool {
 	return len(a.calls) > 0 && !slices.ContainsFunc(a.calls, func(c *Call) bool { return !c.Undecided() })
 }
 
-// answers compares the end of q with r: the last messages must be replies to calls of r and nothing else. Ids like call_0 are
-// in many conversations, so the calls must be before them, all and with their names, or the request must have the same system
-// messages or the first message.
-func (q *skeleton) answers(in *Request, r *pendingAnswer) match {
-	end := len(q.messages)
-	at := q.owner(end)
-	if at < q.lead || at == end-1 {
+// answers compares the end of s with r: the last messages must be replies to calls of r and nothing else. Ids like call_0 are
+// in many conversations, so the calls must be before them, all and with their names, or the ids must be longer, or the request
+// must have the same system messages or the first message.
+func (s *skeleton) answers(in *Request, r *pendingAnswer) match {
+	end := len(s.messages)
+	at := s.owner(end)
+	if at < s.lead || at == end-1 {
 		return noMatch
 	}
+	distinct := true
 	for i := at + 1; i < end; i++ {
-		for _, id := range q.repliesOf(&q.messages[i]) {
+		for j, id := range s.repliesOf(&s.messages[i]) {
 			if !r.answer.has(id) {
 				return noMatch
 			}
+			distinct = distinct && random(in.Facts.Messages[i].Replies[j].ID) >= minDistinct
 		}
 	}
 	calls, same := 0, true
-	for ; at >= q.lead && q.messages[at].calls > 0; at-- {
-		m := &q.messages[at]
-		for i, k := range q.callsOf(m) {
+	for ; at >= s.lead && s.messages[at].calls > 0; at-- {
+		m := &s.messages[at]
+		for i, k := range s.callsOf(m) {
 			c := r.answer.call(k.id)
 			if c == nil || k.name != hashOrZero([]byte(c.Name)) {
 				return noMatch
@@ -164,8 +173,8 @@ func (q *skeleton) answers(in *Request, r *pendingAnswer) match {
 			break
 		}
 	}
-	switch alike := q.lead > 0 && q.sameLead(&r.branch.tip) || r.conv.startsLike(q); {
-	case calls != 0 && calls != len(r.answer.calls), at < q.lead && !alike:
+	switch alike := distinct || s.lead > 0 && s.sameLead(&r.branch.tip) || r.conv.startsLike(s); {
+	case calls != 0 && calls != len(r.answer.calls), at < s.lead && !alike:
 		return noMatch
 	case calls > 0 && same:
 		return certainly
@@ -178,12 +187,12 @@ func (q *skeleton) answers(in *Request, r *pendingAnswer) match {
 // quotes reports whether user messages of the request tell, after the first n messages of its body, that the calls of a were
 // made and what they returned: they name the tool of each call at least twice. An agent that takes over reads the calls of
 // others as texts.
-func (q *skeleton) quotes(in *Request, a *answer, n int) bool {
+func (s *skeleton) quotes(in *Request, a *answer, n int) bool {
 	if in.Shaped || len(a.calls) > maxQuotedCalls {
 		return false
 	}
 	for _, c := range a.calls {
-		if len(c.Name) < minQuotable || !q.tells(in, c.Name, n) {
+		if len(c.Name) < minQuotable || !s.tells(in, c.Name, n) {
 			return false
 		}
 	}
@@ -191,9 +200,9 @@ func (q *skeleton) quotes(in *Request, a *answer, n int) bool {
 }
 
 // tells reports whether the newest user messages after the first n messages of the body name a tool at least twice.
-func (q *skeleton) tells(in *Request, tool string, n int) bool {
+func (s *skeleton) tells(in *Request, tool string, n int) bool {
 	count, left := 0, maxQuotedBytes
-	for i := len(q.messages) - 1; i >= q.lead+n && count < 2; i-- {
+	for i := len(s.messages) - 1; i >= s.lead+n && count < 2; i-- {
 		m := &in.Facts.Messages[i]
 		if m.Role != facts.RoleUser || len(m.Replies) > 0 || m.End > len(in.Body) {
 			continue
