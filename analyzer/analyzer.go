@@ -83,6 +83,7 @@ func (a *Analyzer) Process(ev *event.Event, at Position, emit bool, out *Output)
 		a.calls.ran(s, ev, at)
 	case event.Run:
 		a.runs.event(s, ev, at)
+	case event.Hook: // counted by track
 	default:
 		s.drop(dropKind)
 	}

@@ -91,7 +91,8 @@
 // two per exchange, so at least lost - 2 * dropped events were lost in transit. Events that cannot be decoded are
 // missing too. Numbers before the first event count if the process reports that it dropped all of them because NATS
 // was unreachable when it started. Losses after its last event are unknown. llmtap_dropped_exchanges_total is exactly
-// what processes report; a process that was silent for SessionLookback counts as new.
+// what processes report; a process that was silent for SessionLookback counts as new. llmtap_uncaptured_calls_total counts
+// the calls that processes report as not captured; what a process reported before its first event here is not counted.
 //
 // With N partitions, each sees only some events of a process, and the events missing in one may be in another. Losses
 // are therefore not counted, and each partition counts the drops that it sees: at most N times in total. The reader's

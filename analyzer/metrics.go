@@ -36,8 +36,8 @@ type metrics struct {
 	memos     prometheus.Gauge
 	ledger    prometheus.Gauge
 
-	kinds                                [event.Tool + 1]prometheus.Counter
-	replayed, skipped, lost, hookDropped prometheus.Counter
+	kinds                                            [event.Hook + 1]prometheus.Counter
+	replayed, skipped, lost, hookDropped, uncaptured prometheus.Counter
 
 	// Emitted rows, by table.
 	exchanges, findings, calls, runs, contents, positions, tallies prometheus.Counter
@@ -73,11 +73,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		skipped:     counter("request_bytes_skipped_total", "Bytes of requests that were known from the request before and not scanned again."),
 		lost:        counter("events_lost_total", "Events missing in the sequences of the processes that send them."),
 		hookDropped: counter("hook_exchanges_dropped_total", "Exchanges that hooks reported as dropped for lack of memory."),
+		uncaptured:  counter("hook_calls_uncaptured_total", "Calls to providers that hooks reported as made with clients that they do not capture."),
 
 		exchanges: rows("exchanges"), findings: rows("findings"), calls: rows("tool_calls"), runs: rows("runs"),
 		contents: rows("messages"), positions: rows("history"), tallies: rows("tallies"),
 	}
-	for k := event.KindUnknown; k <= event.Tool; k++ {
+	for k := event.KindUnknown; k <= event.Hook; k++ {
 		m.kinds[k] = received.WithLabelValues(k.String())
 	}
 	return m
@@ -86,7 +87,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 // received counts an event.
 func (m *metrics) received(k event.Kind, emit bool) {
 	if emit {
-		m.kinds[min(k, event.Tool)].Inc()
+		m.kinds[min(k, event.Hook)].Inc()
 	} else {
 		m.replayed.Inc()
 	}

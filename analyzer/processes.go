@@ -33,6 +33,7 @@ type process struct {
 	newest  uint64 // highest sequence number seen
 	at      uint64 // stream sequence of the event with number newest
 	dropped uint64 // exchanges that the process reported as dropped
+	missed  uint64 // calls that the process reported as not captured
 	gaps    []gap  // gaps that may still be filled, lowest first
 	lost    uint64 // highest number counted as lost
 }
@@ -61,6 +62,9 @@ func (ps *processes) track(s *step, ev *event.Event, at Position) {
 	if e == nil {
 		p := &process{newest: ev.Seq, at: at.Seq, dropped: ev.Dropped}
 		ps.label(p, ev)
+		if p.missed = ev.Uncaptured; nothingBefore || ev.Seq == 1 {
+			s.countUncaptured(p, ev.Uncaptured, at.Seq)
+		}
 		if nothingBefore {
 			s.countDropped(p, ev.Dropped, at.Seq)
 			if ps.complete {
@@ -71,13 +75,17 @@ func (ps *processes) track(s *step, ev *event.Event, at Position) {
 		return
 	}
 	p := e.Value
-	if ev.Seq < p.newest || ev.Dropped < p.dropped || nothingBefore {
+	if ev.Seq < p.newest || ev.Dropped < p.dropped || ev.Uncaptured < p.missed || nothingBefore {
 		ps.replay.keepTogether(p.minSeq(), at.Seq)
 	}
 	if n := ev.Dropped - p.dropped; ev.Dropped > p.dropped {
 		if p.dropped = ev.Dropped; n <= maxStep {
 			s.countDropped(p, n, p.at)
 		}
+	}
+	if n := ev.Uncaptured - p.missed; ev.Uncaptured > p.missed {
+		p.missed = ev.Uncaptured
+		s.countUncaptured(p, n, p.at)
 	}
 	if ev.Seq < p.newest {
 		p.fill(ev.Seq)
@@ -149,6 +157,16 @@ func (s *step) countDropped(p *process, n, minSeq uint64) {
 	s.tallies.process(MetricDropped, p, n, minSeq, s.now)
 	if s.emit {
 		s.metrics.hookDropped.Add(float64(n))
+	}
+}
+
+func (s *step) countUncaptured(p *process, n, minSeq uint64) {
+	if n == 0 || n > maxStep {
+		return
+	}
+	s.tallies.process(MetricUncaptured, p, n, minSeq, s.now)
+	if s.emit {
+		s.metrics.uncaptured.Add(float64(n))
 	}
 }
 

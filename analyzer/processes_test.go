@@ -244,3 +244,28 @@ func TestNoFindingFromAbsence(t *testing.T) {
 		}
 	}, "true no_response")
 }
+
+// Calls that hooks do not capture are counted as the processes report them, also if they make no others.
+func TestUncaptured(t *testing.T) {
+	var steps []step
+	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	report := func(service, instance string, seq, n uint64) {
+		now = now.Add(time.Second)
+		steps = append(steps, step{ev: &event.Event{
+			Kind: event.Hook, Labels: event.Labels{Service: service}, Instance: instance, Seq: seq, Uncaptured: n, Origin: event.OriginHook, Part: 1, Parts: 1,
+		}, at: analyzer.Position{Seq: uint64(len(steps) + 1), Time: now}})
+	}
+	report("dspy", "a", 1, 1)
+	report("dspy", "a", 2, 105)
+	report("dspy", "a", 2, 105) // again
+	report("dspy", "b", 1, 4)
+	report("boto", "c", 7, 30) // the earlier ones were counted when they arrived
+	report("boto", "c", 8, 33)
+	out := run(t, analyzer.Default(), append(steps, step{at: analyzer.Position{Time: now.Add(time.Minute)}}))
+	if diff := cmp.Diff(map[string]uint64{"dspy": 109, "boto": 3}, sums(out, analyzer.MetricUncaptured)); diff != "" {
+		t.Error(diff)
+	}
+	if len(out.Exchanges)+len(out.Runs)+len(out.ToolCalls) > 0 {
+		t.Errorf("%d exchanges, %d runs, %d tool calls", len(out.Exchanges), len(out.Runs), len(out.ToolCalls))
+	}
+}

@@ -12,8 +12,8 @@ type Tally struct {
 	Examples []Example `json:"examples,omitempty"`
 }
 
-// Metrics of a Count. All but the last two have the labels service, service_version, environment, agent, stage,
-// provider and model; failed calls and new causes also have status, cause and root_cause. The last two have only
+// Metrics of a Count. All but the last three have the labels service, service_version, environment, agent, stage,
+// provider and model; failed calls and new causes also have status, cause and root_cause. The last three have only
 // service and environment, because they count events of processes, not calls; doc.go describes how exact they are.
 const (
 	MetricCalls     = "llmtap_calls_total"
@@ -24,11 +24,13 @@ const (
 	MetricNew       = "llmtap_new_causes_total"        // failed calls whose cause and root cause are new for the stage
 	MetricLost      = "llmtap_lost_events_total"       // events missing in the sequences of processes, including events of dropped exchanges
 	MetricDropped   = "llmtap_dropped_exchanges_total" // exchanges that hooks reported as dropped
+
+	MetricUncaptured = "llmtap_uncaptured_calls_total" // calls to providers that hooks reported as made with clients that they do not capture
 )
 
 // Metrics returns the names of all metrics.
 func Metrics() []string {
-	return []string{MetricCalls, MetricFailed, MetricRetries, MetricCancelled, MetricFindings, MetricNew, MetricLost, MetricDropped}
+	return []string{MetricCalls, MetricFailed, MetricRetries, MetricCancelled, MetricFindings, MetricNew, MetricLost, MetricDropped, MetricUncaptured}
 }
 
 // A Count is an increment of one counter series.

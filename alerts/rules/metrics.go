@@ -40,7 +40,7 @@ func labelsOf(metric string) []string {
 		return failedLabels
 	case analyzer.MetricFindings:
 		return findingLabels
-	case analyzer.MetricLost, analyzer.MetricDropped:
+	case analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricUncaptured:
 		return processLabels
 	case MetricExpected:
 		return []string{"service"}

@@ -3,6 +3,7 @@ package event
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -17,11 +18,12 @@ const (
 	Response
 	Run
 	Tool
+	Hook // a report of a hook about itself
 )
 
-var kindNames = [...]string{Request: "request", Response: "response", Run: "run", Tool: "tool"}
+var kindNames = [...]string{Request: "request", Response: "response", Run: "run", Tool: "tool", Hook: "hook"}
 
-// String returns the subject token of the kind: "request", "response", "run" or "tool".
+// String returns the subject token of the kind: "request", "response", "run", "tool" or "hook".
 func (k Kind) String() string {
 	if k == KindUnknown || int(k) >= len(kindNames) {
 		return "unknown"
@@ -71,7 +73,8 @@ type Labels struct {
 	User           string // hashed unless configured otherwise
 }
 
-// An Event is a message of a hook about the request or response of an exchange, or the start or end of a run or tool.
+// An Event is a message of a hook about the request or response of an exchange, the start or end of a run or tool, or the hook
+// itself.
 type Event struct {
 	Kind     Kind
 	Exchange string    // UUIDv7, shared by request and response
@@ -98,6 +101,10 @@ type Event struct {
 	Seq      uint64 // number of the event in its instance, from 1; a gap means lost events
 	Dropped  uint64 // exchanges that this instance has dropped so far
 
+	// Uncaptured is the number of calls to providers that this instance has made so far with a client that its hook does not
+	// capture. Hooks send events of kind Hook only for it, because a process may make no other calls.
+	Uncaptured uint64
+
 	Client string // address of a proxy's client; part of the shard key, never published
 
 	Attrs map[string]string // at most MaxAttrs
@@ -119,7 +126,7 @@ type Event struct {
 }
 
 // MessageID returns the id by which JetStream drops duplicates: <exchange>.<q or s>.<part>, <run>.<status> or <call
-// id>.<exchange>.<status>. The message ids of imports end with the instance, because a repeated import has the same
+// id>.<exchange>.<status>, <instance>.hook.<uncaptured>. The message ids of imports end with the instance, because a repeated import has the same
 // exchange ids: JetStream would drop the messages that it remembers, and the others would be checked without their
 // context. Encode replaces an id longer than MaxHeaderValue by a hash.
 func (e *Event) MessageID() string {
@@ -129,6 +136,8 @@ func (e *Event) MessageID() string {
 		return e.Labels.Run + "." + e.RunStatus
 	case Tool:
 		return e.ToolCallID + "." + e.Exchange + "." + e.ToolStatus
+	case Hook:
+		return e.Instance + ".hook." + strconv.FormatUint(e.Uncaptured, 10)
 	case Response:
 		half = ".s."
 	default:

@@ -38,6 +38,7 @@ const (
 	HeaderInstance    = "Llmtap-Instance"
 	HeaderSeq         = "Llmtap-Seq"
 	HeaderDropped     = "Llmtap-Dropped"
+	HeaderUncaptured  = "Llmtap-Uncaptured"
 	HeaderAttrPrefix  = "Llmtap-Attr-"
 	HeaderCapture     = "Llmtap-Capture"
 	HeaderOrigin      = "Llmtap-Origin"
@@ -101,7 +102,7 @@ func (e *Event) Encode() Header {
 	case Tool:
 		w.text(HeaderToolCallID, e.ToolCallID)
 		w.text(HeaderToolStatus, e.ToolStatus)
-	case KindUnknown: // has no headers of its own
+	case KindUnknown, Hook: // have no headers of their own
 	}
 	w.text(HeaderService, e.Labels.Service)
 	w.text(HeaderServiceVersion, e.Labels.ServiceVersion)
@@ -114,6 +115,7 @@ func (e *Event) Encode() Header {
 	w.text(HeaderInstance, e.Instance)
 	w.uint(HeaderSeq, e.Seq)
 	w.uint(HeaderDropped, e.Dropped)
+	w.uint(HeaderUncaptured, e.Uncaptured)
 	w.attrs(e.Attrs)
 	w.text(HeaderCapture, e.Capture)
 	w.text(HeaderOrigin, e.Origin)

@@ -239,6 +239,7 @@ func TestNATS(t *testing.T) {
 	tally, err := json.Marshal(analyzer.Tally{Epoch: 1, Counts: []analyzer.Count{
 		{Metric: analyzer.MetricDropped, Labels: map[string]string{"service": "checkout"}, N: 3},
 		{Metric: analyzer.MetricLost, Labels: map[string]string{"service": "planner"}, N: 4},
+		{Metric: analyzer.MetricUncaptured, Labels: map[string]string{"service": "dspy"}, N: 5},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -252,6 +253,7 @@ func TestNATS(t *testing.T) {
 	expect(t, checks, "backlog", Fail, "p0of1: 7 events pending", "of 24h (68% of its size)", "clickhouse")
 	expect(t, checks, "dead_letters", Warn, "too_large 1", event.StreamDead)
 	expect(t, checks, "losses", Warn, "hooks dropped exchanges in the last hour: checkout 6")
+	expect(t, checks, "capture", Warn, "calls to providers that they cannot capture in the last hour: dspy 10", "proxy")
 	expect(t, checks, "tallies", OK)
 	expect(t, checks, "clients", OK, "not checked", "log of the NATS server")
 

@@ -178,7 +178,7 @@ func (c *checker) checkTallies(st *jetstream.State) {
 
 // checkLosses reports the losses in recent tallies.
 func (c *checker) checkLosses(ctx context.Context, conn *jetstream.Conn) {
-	lost, dropped := map[string]uint64{}, map[string]uint64{}
+	lost, dropped, uncaptured := map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
 	err := conn.TalliesSince(ctx, c.now.Add(-lossWindow), func(payload []byte) error {
 		var t analyzer.Tally
 		if err := json.Unmarshal(payload, &t); err != nil {
@@ -190,6 +190,8 @@ func (c *checker) checkLosses(ctx context.Context, conn *jetstream.Conn) {
 				lost[n.Labels["service"]] += n.N
 			case analyzer.MetricDropped:
 				dropped[n.Labels["service"]] += n.N
+			case analyzer.MetricUncaptured:
+				uncaptured[n.Labels["service"]] += n.N
 			}
 		}
 		return nil
@@ -197,6 +199,10 @@ func (c *checker) checkLosses(ctx context.Context, conn *jetstream.Conn) {
 	if err != nil {
 		c.fail("losses", "see the log of the NATS server", "%v", err)
 		return
+	}
+	if len(uncaptured) > 0 {
+		c.warn("capture", "set the base URL of these clients to llmtap's proxy; the log of the service names the clients and hosts",
+			"hooks saw calls to providers that they cannot capture in the last hour: %s", ranking(uncaptured))
 	}
 	if len(dropped) > 0 {
 		c.warn("losses", "their queues were full: check the network to NATS, and the memory limit of the hooks", "hooks dropped exchanges in the last hour: %s", ranking(dropped))

@@ -10,7 +10,7 @@ import uuid
 from multiprocessing import util
 from typing import Any, Callable, Iterable, Mapping, Optional
 
-from . import _aiohttp, _event, _httpx, _requests
+from . import _aiohttp, _event, _httpclient, _httpx, _requests
 from ._config import DEFAULT_FLUSH_TIMEOUT, DEFAULT_MEMORY_LIMIT, Config, InvalidEnvironment, log
 from ._context import Last, Scope, ScopeManager
 from ._event import clip
@@ -24,6 +24,7 @@ _CLIENTS: dict[str, Callable[[Patches], None]] = {
     "httpx2": lambda patches: _httpx.patch(patches, "httpx2"),
     "requests": _requests.patch,
     "aiohttp": _aiohttp.patch,
+    "http.client": _httpclient.patch,  # only counts calls
 }
 
 
@@ -120,7 +121,7 @@ def flush(timeout: float = DEFAULT_FLUSH_TIMEOUT) -> bool:
 def stats() -> Stats:
     """Returns the counters since instrument() or since the fork."""
     hook = hook_of()
-    return hook.stats() if hook is not None else Stats(0, 0, 0, 0, 0, 0, 0, 0)
+    return hook.stats() if hook is not None else Stats(0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 class run(ScopeManager):

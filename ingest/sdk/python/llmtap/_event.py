@@ -15,7 +15,7 @@ MAX_DURATION_NS = 1_000_000 * 10**9
 MAX_SERVICE_NAME = 32
 UNKNOWN_SERVICE = "unknown"
 
-REQUEST, RESPONSE, RUN, TOOL = "request", "response", "run", "tool"
+REQUEST, RESPONSE, RUN, TOOL, HOOK = "request", "response", "run", "tool", "hook"
 FULL, SHAPE, NONE, CUT = "full", "shape", "none", "cut"
 STARTED, OK, ERROR = "started", "ok", "error"
 CANCELLED = "cancelled by the agent"
@@ -78,7 +78,7 @@ class Event:
 
     __slots__ = (
         "kind", "exchange", "time", "labels", "url", "method", "api_version", "status", "error", "duration", "first_byte",
-        "provider_request_id", "retry", "step", "tool_call_id", "seq", "dropped", "capture", "degraded",
+        "provider_request_id", "retry", "step", "tool_call_id", "seq", "dropped", "uncaptured", "capture", "degraded",
         "content_type", "content_encoding", "traceparent", "body",
     )  # fmt: skip
 
@@ -86,7 +86,7 @@ class Event:
         self.kind, self.labels = kind, labels
         self.exchange = self.url = self.method = self.api_version = self.error = self.provider_request_id = ""
         self.step = self.tool_call_id = self.capture = self.content_type = self.content_encoding = self.traceparent = ""
-        self.time = self.status = self.duration = self.first_byte = self.retry = self.seq = self.dropped = 0
+        self.time = self.status = self.duration = self.first_byte = self.retry = self.seq = self.dropped = self.uncaptured = 0
         self.degraded = False
         self.body: Optional[Body] = None
 
@@ -96,6 +96,8 @@ class Event:
             return message_id_header(self.labels.run + "." + self.step)
         if self.kind == TOOL:
             return message_id_header(self.tool_call_id + "." + self.exchange + "." + self.step)
+        if self.kind == HOOK:
+            return f"{self.labels.instance}.hook.{self.uncaptured}"
         return f"{self.exchange}.{'s' if self.kind == RESPONSE else 'q'}.{part}"
 
     def subject(self) -> str:
@@ -119,13 +121,15 @@ class Event:
             h += _text("Llmtap-Provider-Request-Id", self.provider_request_id)
         elif self.kind == RUN:
             h += f"Llmtap-Run-Status: {self.step}\r\n"
-        else:
+        elif self.kind == TOOL:
             h += _text("Llmtap-Tool-Call-Id", self.tool_call_id) + f"Llmtap-Tool-Status: {self.step}\r\n"
         h += self.labels.headers()
         if self.seq:
             h += f"Llmtap-Seq: {self.seq}\r\n"
         if self.dropped:
             h += f"Llmtap-Dropped: {self.dropped}\r\n"
+        if self.uncaptured:
+            h += f"Llmtap-Uncaptured: {self.uncaptured}\r\n"
         if self.capture:
             h += f"Llmtap-Capture: {self.capture}\r\n"
         if self.degraded:

@@ -16,7 +16,7 @@ from . import _context, _event
 from ._config import Config, log
 from ._event import Event, Labels, clip
 from ._exchange import ABANDONED, EXIT, Exchange, Headers
-from ._hosts import Hosts, Target
+from ._hosts import MAX_UNKNOWN, Hosts, Target
 from ._queue import Queue
 from ._report import Reporter, Unsent
 from ._sender import Sender
@@ -25,6 +25,7 @@ VERSION = "0.1.0"
 
 # Additional seconds that close waits after Config.flush_timeout for the sender to exit.
 _CLOSE_GRACE = 0.1
+REPORT_INTERVAL = 10.0  # seconds between two reports of uncaptured calls
 MAX_DRAINS = 64  # unread error responses that are read in the background concurrently
 
 
@@ -39,6 +40,7 @@ class Stats(NamedTuple):
     bytes: int  # memory reserved for pending events and for bodies being read
     errors: int  # internal errors of the hook
     unrecorded: int  # calls with the path of an LLM API to unknown hosts, which are not recorded
+    uncaptured: int  # calls to the hosts to record with a client that is not captured
 
 
 class Hook:
@@ -60,6 +62,9 @@ class Hook:
         self._open: dict[int, Exchange] = {}
         self._closed = False
         self._errors = 0
+        self._uncaptured_hosts: set[str] = set()
+        self._reported = 0  # uncaptured calls in the newest report
+        self._report_due = 0.0
         self._sender: Optional[Sender] = None
         self.drains = threading.BoundedSemaphore(MAX_DRAINS)
         self.report = Reporter(self.config)
@@ -97,6 +102,30 @@ class Hook:
         if first:
             log.warning("llmtap: internal error, a call may not be recorded; further errors are only counted", exc_info=True)
 
+    def uncaptured(self, host: str, client: str) -> None:
+        """Counts a call that is not captured. Logs each host once, and publishes the count at most every REPORT_INTERVAL seconds."""
+        now = time.monotonic()
+        with self._lock:
+            if self._closed:
+                return
+            self.queue.uncaptured += 1
+            first = host not in self._uncaptured_hosts and len(self._uncaptured_hosts) < MAX_UNKNOWN
+            if first:
+                self._uncaptured_hosts.add(host)
+        if first:
+            log.warning("llmtap: calls to %s with %s are not captured; set the base URL of this client to llmtap's proxy", host, client)
+        self._report_uncaptured(now)
+
+    def _report_uncaptured(self, now: float) -> None:
+        with self._lock:
+            if self.queue.uncaptured == self._reported or now < self._report_due:
+                return
+            self._report_due = now + REPORT_INTERVAL
+            ev = Event(_event.HOOK, self.labels(_context.Scope()))
+            ev.uncaptured = self._reported = self.queue.uncaptured
+        ev.time = time.time_ns()
+        self.queue.push(ev, None, 0, False)
+
     def begin(self, target: Target, method: str, headers: Headers) -> Optional[Exchange]:
         """Starts and returns the exchange of a call; None if the hook is closed."""
         x = Exchange(self, target, method, headers)
@@ -112,9 +141,10 @@ class Hook:
             self._open.pop(id(x), None)
 
     def sweep(self) -> None:
-        """Ends the calls whose responses were abandoned."""
+        """Ends the calls whose responses were abandoned, and reports the newest count of uncaptured calls."""
         while self.abandoned:
             self.abandoned.popleft().end(ABANDONED)
+        self._report_uncaptured(time.monotonic())
 
     def scope(self) -> _context.Scope:
         """The current scope."""
@@ -181,7 +211,7 @@ class Hook:
         """The current counters."""
         published, events, dropped, pending, used = self.queue.counts()
         with self._lock:
-            return Stats(published, events, dropped, pending, len(self._open), used, self._errors, self.hosts.unrecorded)
+            return Stats(published, events, dropped, pending, len(self._open), used, self._errors, self.hosts.unrecorded, self.queue.uncaptured)
 
     def flush(self, timeout: float) -> bool:
         """Waits until NATS has stored all exchanges that ended before. Returns False after timeout seconds."""
@@ -199,6 +229,7 @@ class Hook:
         self.sweep()
         for x in active:
             x.end(EXIT)
+        self._report_uncaptured(float("inf"))
         stored = self.flush(max(0.0, deadline - time.monotonic()) if sender is not None else 0)
         self.report.lost(Unsent(0, 0) if stored else self.queue.unsent(), self.queue.dropped, self.config.flush_timeout)
         if sender is not None:

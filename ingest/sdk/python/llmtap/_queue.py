@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from typing import Callable, Optional
 
-from ._event import Event
+from ._event import HOOK, Event
 from ._report import Unsent
 
 ITEM_OVERHEAD = 2 << 10  # approximate memory of an event without its body, in bytes
@@ -56,6 +56,7 @@ class Queue:
         self._used = self._in_flight_bytes = self._queued_bytes = 0
         self._pending = 0
         self._seq = self._published = self._events = self._dropped = 0
+        self.uncaptured = 0  # calls that the hook does not capture, set by Hook
         self._waiters: list[tuple[int, threading.Event]] = []
 
     def reserve(self, n: int) -> bool:
@@ -133,6 +134,8 @@ class Queue:
             self._in_flight_bytes += it.size
             self._queued_bytes -= it.size
             it.ev.dropped = self._dropped
+            if it.ev.kind != HOOK:  # whose id has the count
+                it.ev.uncaptured = self.uncaptured
             return it
 
     @property

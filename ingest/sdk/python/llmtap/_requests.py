@@ -7,6 +7,7 @@ import importlib
 from typing import Any, Callable, Iterator, Optional
 
 from ._exchange import Exchange, headers_of
+from ._httpclient import captured
 from ._patch import Patches, hook_of
 
 
@@ -25,7 +26,7 @@ def _send(original: Callable[..., Any]) -> Callable[..., Any]:
         if x is None:
             return original(self, request, *args, **kwargs)
         try:
-            response = original(self, request, *args, **kwargs)
+            response = captured(original)(self, request, *args, **kwargs)
         except BaseException as e:
             x.failed(e)
             raise
