@@ -348,6 +348,24 @@ func TestRootCauses(t *testing.T) {
 		s.at([]msg{thought, call(1)}, ask)
 		s.at("x", ask, thought, out(1))
 	}, "orphan_tool_reply call_1: tool_calls_dropped_on_save high", "reasoning_item_unpaired : tool_calls_dropped_on_save high")
+	f("items: older reasoning without its call", responsesURL, func(s *scene) {
+		s.at([]msg{thought, call(1)}, ask)
+		s.at([]msg{call(2)}, ask, thought, call(1), out(1))
+		s.at("x", ask, thought, out(1), call(2), out(2))
+	}, "orphan_tool_reply call_1: tool_calls_dropped_on_save high", "reasoning_item_unpaired : tool_calls_dropped_on_save high")
+	f("items: the history ends with reasoning", responsesURL, func(s *scene) {
+		s.at([]msg{thought, call(1)}, ask)
+		s.at([]msg{call(2)}, ask, thought, call(1), out(1))
+		s.at("x", ask, thought)
+	}, "reasoning_item_unpaired : history_truncated_mid_pair high")
+	f("items: reasoning after its call", responsesURL, func(s *scene) {
+		s.at([]msg{thought, call(1)}, ask)
+		s.at("x", ask, call(1), thought, out(1))
+	}, "reasoning_item_unpaired : history_reordered high")
+	f("items: reasoning without its message", responsesURL, func(s *scene) {
+		s.at([]msg{thought, {"type": "message", "id": "msg_1", "role": "assistant", "content": []msg{{"type": "output_text", "text": "Done."}}}}, ask)
+		s.at("x", ask, thought, msg{"role": "user", "content": "well?"})
+	}, "reasoning_item_unpaired : tool_calls_dropped_on_save high")
 	f("items: the call without its reasoning", responsesURL, func(s *scene) {
 		s.at([]msg{thought, call(1)}, ask)
 		s.at("x", ask, call(1), out(1))

@@ -93,16 +93,55 @@ func explainReasoningItem(x *explainer) RootCause {
 		}
 		return because(ReasoningStripped, High, "", "answer of exchange %s has %d reasoning items; item %d of the request is of that answer, and all of them are missing", a.exchange, len(a.signed), x.Message)
 	}
-	if a == nil || !a.signedItem(x.facts.Messages[x.Message].ID) || len(a.calls) == 0 {
+	if x.Detail != "no_following_item" {
 		return RootCause{}
 	}
+	if a = x.answerOfItem(x.facts.Messages[x.Message].ID); a == nil {
+		return RootCause{}
+	}
+	if len(a.calls) == 0 {
+		if a.noText || x.loose() || x.q.copyOf(a) >= 0 {
+			return RootCause{}
+		}
+		return because(CallsDropped, High, "message", "answer of exchange %s has a reasoning item and a message; the request has its reasoning item as item %d, but not the message",
+			a.exchange, x.Message)
+	}
 	for _, c := range a.calls {
-		if x.q.lastCall(c.id) >= 0 {
+		switch at := x.q.lastCall(c.id); {
+		case at >= 0 && at < x.Message:
+			return because(HistoryReordered, High, "", "answer of exchange %s has its reasoning item before the call %s; the request has the call as item %d and the reasoning item as item %d",
+				a.exchange, callName(c.CallID, c), at, x.Message)
+		case at >= 0:
 			return RootCause{}
 		}
 	}
+	if c := a.calls[0]; x.p != nil && x.p.lastCall(c.id) >= 0 && x.q.countReplies(c.id) == 0 {
+		detail := "middle"
+		if x.Message == len(x.q.messages)-1 {
+			detail = "tail"
+		}
+		return because(Truncated, High, detail, "the request before (exchange %s) contained the call %s; this one has the reasoning item before it as item %d, but neither the call nor its output",
+			x.previous, callName(c.CallID, c), x.Message)
+	}
 	return because(CallsDropped, High, "", "answer of exchange %s made %s; the next request has its reasoning item as item %d, but not the function_call item",
 		a.exchange, callName(a.calls[0].CallID, a.calls[0]), x.Message)
+}
+
+// maxItemAnswers bounds the number of calls whose answers are searched for a reasoning item, newest first.
+const maxItemAnswers = 256
+
+// answerOfItem returns the answer with the reasoning item id: the previous answer, or an older one with calls; nil if unknown.
+func (x *explainer) answerOfItem(id []byte) *answer {
+	if a := x.before; a != nil && a.signedItem(id) {
+		return a
+	}
+	order := x.conv.order
+	for i := len(order) - 1; i >= max(0, len(order)-maxItemAnswers); i-- {
+		if c := x.conv.calls[order[i]]; c != nil && c.answer.signedItem(id) {
+			return c.answer
+		}
+	}
+	return nil
 }
 
 // explainSwitched explains message content that the target does not accept by a switch of the provider: the message came
