@@ -32,6 +32,9 @@ type Input struct {
 	Rules   []string     // ids of the violated rules for which a rejection is predicted, in rule order
 	Variant wire.Variant // variant of the target; its own table is matched first
 
+	// Log means that Text may contain more than an error. A clause then states a cause only if it also contains a refusal.
+	Log bool
+
 	// Provider is the provider that answered, "" if unknown. At a few providers, a wording has a different meaning.
 	Provider string
 }
@@ -127,7 +130,7 @@ func Classify(in Input) Cause {
 }
 
 func classify(in Input, w *wordings, text []byte) Cause {
-	r, family := w.match(text, in.Variant, in.Provider)
+	r, family := w.match(text, in)
 	if in.Status == 0 {
 		// Without an answer, the text is the client's own error, unless it names a cause that only a server can state.
 		if r == nil || registry[r.cause].Class == "provider" {
@@ -214,26 +217,29 @@ func stated(r *row, family string, found []string) Cause {
 	return c
 }
 
-// match returns the first matching row and the name of its table.
-func (w *wordings) match(text []byte, v wire.Variant, provider string) (*row, string) {
+// match returns the first row that matches the normal form of a text, and the name of its table.
+func (w *wordings) match(text []byte, in Input) (*row, string) {
 	if len(text) == 0 {
 		return nil, ""
 	}
 	var g grams
 	g.add(text)
-	own := familyOf[v]
+	own := familyOf[in.Variant]
 	for _, first := range [...]bool{true, false} {
 		for _, t := range w.families {
 			if (t.family == own) != first {
 				continue
 			}
-			if r := t.match(text, &g, provider); r != nil {
+			if r := t.match(text, &g, in.Provider); r != nil {
 				return r, t.family
 			}
 		}
 	}
 	var s scan
 	s.read(w.lexicon, text)
+	if in.Log {
+		s.keepRefusals(text)
+	}
 	for i := range w.common.rows {
 		if r := &w.common.rows[i]; r.condition.fits(&s) {
 			return r, w.common.family

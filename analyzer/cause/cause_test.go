@@ -182,7 +182,7 @@ func TestRegistry(t *testing.T) {
 				continue
 			}
 			// A row must match its own words, unless an earlier row with the same cause does.
-			if got, _ := all.match(bytes.Join(r.phrases, []byte(" x ")), "", r.only); got == nil || got.cause != r.cause {
+			if got, _ := all.match(bytes.Join(r.phrases, []byte(" x ")), Input{Provider: r.only}); got == nil || got.cause != r.cause {
 				t.Errorf("%s: %q is hidden by an earlier row", tab.family, r.words)
 			}
 		}

@@ -75,7 +75,7 @@ func (r *reader) read(dst []byte) []byte {
 		skip := i
 		switch text[i] {
 		case '\n':
-			if endsRecord(text[:end], min(line, i), i) || startsRecord(text[i+1:end]) {
+			if !endsWith(dst, text[copied:i], '.') && (endsRecord(text[:end], min(line, i), i) || startsRecord(text[i+1:end])) {
 				dst = append(append(dst, text[copied:i]...), '.')
 				copied = i
 			}
@@ -133,6 +133,14 @@ func (r *reader) read(dst []byte) []byte {
 	}
 	r.end = i
 	return append(dst, text[copied:max(i, copied)]...)
+}
+
+// endsWith reports whether a and b together end with c.
+func endsWith(a, b []byte, c byte) bool {
+	if len(b) == 0 {
+		b = a
+	}
+	return len(b) > 0 && b[len(b)-1] == c
 }
 
 // isMark contains the characters at which read looks for something to leave out.

@@ -82,6 +82,7 @@ type clause struct {
 // A scan contains the clauses of a text.
 type scan struct {
 	clauses [maxClauses]clause
+	from    [maxClauses]uint16 // start of each clause
 	n       int
 }
 
@@ -98,6 +99,7 @@ func (s *scan) read(x *index, text []byte) {
 		starts := i == 0 || !isWord(text[i-1])
 		if s.n < maxClauses && endsClause(text, i, starts) {
 			s.n++
+			s.from[s.n-1] = uint16(i)
 			if bytes.HasPrefix(text[i+1:], messageKey) { // the key of the envelope has no meaning
 				i += len(messageKey)
 				continue

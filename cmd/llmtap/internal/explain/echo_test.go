@@ -3,6 +3,7 @@ package explain
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -167,4 +168,25 @@ func TestEchoes(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d have another cause", wrong, all)
+}
+
+// A line of a log that refuses nothing has no cause, whatever it names.
+func TestLinesWithoutErrors(t *testing.T) {
+	lines, err := os.ReadFile("testdata/no_errors.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(lines)) {
+		if r := textOf(t, line); r.Cause != "" && r.Cause != "unexplained" {
+			t.Errorf("%s by %s: %s", r.Cause, r.StatedBy, line)
+		}
+	}
+	if r := textOf(t, string(lines)); r.Cause != "" && r.Cause != "unexplained" {
+		t.Errorf("all lines: %s by %s, status %d", r.Cause, r.StatedBy, r.Status)
+	}
+	for _, x := range transport {
+		if r := textOf(t, string(lines)+x.text); r.Cause != x.want {
+			t.Errorf("all lines: %s by %s instead of %s: %s", r.Cause, r.StatedBy, x.want, x.text)
+		}
+	}
 }

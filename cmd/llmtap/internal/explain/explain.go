@@ -160,7 +160,7 @@ func (e *Explainer) Text(source string, text []byte) error {
 			})
 		}
 	}
-	return e.explain(&Result{Source: source}, &record{status: unknownStatus, text: text, failed: true, target: t})
+	return e.explain(&Result{Source: source}, &record{status: unknownStatus, text: text, log: true, failed: true, target: t})
 }
 
 func (e *Explainer) record(res *Result, text []byte) error {
@@ -198,7 +198,8 @@ func (e *Explainer) explain(res *Result, r *record) error {
 			res.Error = "read request: " + err.Error()
 		}
 	}
-	in := cause.Input{Status: r.status, Text: relevantPart(r.text, r.status, r.target.Variant), Variant: r.target.Variant, Provider: r.provider}
+	in := cause.Input{Status: r.status, Text: r.text, Log: r.log, Variant: r.target.Variant, Provider: r.provider}
+	in.Text = relevantPart(in)
 	for i := range found {
 		if found[i].Predicted == check.Reject {
 			in.Rules = append(in.Rules, found[i].Rule.ID)

@@ -270,7 +270,7 @@ func TestRelevantPart(t *testing.T) {
 	dots := strings.Repeat(strings.Repeat(".", 70)+"\n", 2*window/71)
 	for at := range 2 * window / 71 { // every line is in one window
 		text := []byte(dots[:71*at] + orphanText + "\n" + dots[71*at:])
-		if c := cause.Classify(cause.Input{Status: 400, Text: relevantPart(text, 400, "")}); c.ID != "orphan_tool_reply" {
+		if c := cause.Classify(cause.Input{Status: 400, Text: relevantPart(cause.Input{Status: 400, Text: text})}); c.ID != "orphan_tool_reply" {
 			t.Fatalf("error in line %d: cause %s", at, c.ID)
 		}
 	}

@@ -21,6 +21,7 @@ type record struct {
 	id, provider string
 	status       int
 	text         []byte // the error text
+	log          bool   // the text may contain more than an error
 	failed       bool   // false if the answer contains no error
 	request      []byte // request body or message array; empty if absent
 	target       wire.Target

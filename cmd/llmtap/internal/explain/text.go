@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
-	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 const (
@@ -17,13 +16,14 @@ const (
 
 // relevantPart returns the part of a long text that states a cause: a body states it at the start, a log or a traceback at
 // the end. If no part states a cause, it returns the whole text.
-func relevantPart(text []byte, status int, v wire.Variant) []byte {
-	text = withoutFrames(text)
+func relevantPart(in cause.Input) []byte {
+	text := withoutFrames(in.Text)
 	if len(text) <= window {
 		return text
 	}
 	states := func(part []byte) bool {
-		c := cause.Classify(cause.Input{Status: status, Text: part, Variant: v})
+		in.Text = part
+		c := cause.Classify(in)
 		return c.Known == cause.Stated && c.StatedBy != "" && c.StatedBy != "status"
 	}
 	head := text[:window]
