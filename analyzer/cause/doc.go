@@ -47,6 +47,11 @@
 //
 //	{when: "toolreply nocall", cause: "orphan_tool_reply", …}
 //
+// A message has a subject, the part of the request, and a predicate, the kind of refusal: missing ("fieldrequired"), of the
+// wrong type ("wantstring"), out of range, of an unknown value, not supported, exclusive with another part, in need of another
+// part ("requires"), unknown, too long, malformed. Most concepts are one or the other. A name with an underscore is a concept of
+// its own ("identifier"), because no list contains the parameters of all servers.
+//
 // Rows are ordered: causes that are not protocol faults first, then specific faults before general ones. To add a wording, add
 // its phrase to its concept in the lexicon; if only one server uses the wording, add a row to the file of that server's family
 // instead. In both cases, add the sentence to testdata/unseen.jsonl. Families are matched first because their rows are more
@@ -61,10 +66,16 @@
 //   - Wordings that were in no table and no test: of 75, 49, 34, 143 and 160 texts, 76, 69, 79, 75 and 75 % were exact, and 79,
 //     76, 88, 80 and 79 % in the right class. A third of the last batch came from endpoints other than chat.
 //   - Invented sentences unlike all others: 70, 65, 62 and 79 % were exact (TestUnseen).
-//   - Without a provider's own table and texts, 89 % of its texts are exact and 93 % in the right class
-//     (TestLeaveOneProviderOut).
+//   - Strings of the validators of servers, texts of issues and error references, with documents, files, images, response
+//     schemas and parameters that exclude each other: of 199, 55 and 47 texts, 64, 76 and 75 % were exact, and 72, 86 and 81 %
+//     in the right class. A random third of them, 141 texts, was set aside and not learned from: 86 % are exact and 89 % in
+//     the right class, 67 and 74 % of its first 114 before (TestUnseen).
+//   - Without a provider's own table and texts, 93 % of its texts are exact and 97 % in the right class. Without the phrases
+//     that only its texts contain as well, these are 80 and 84 %. The true figure for a new provider is between
+//     the two (TestLeaveOneProviderOut).
 //
-// Most misses stay unexplained; at most 5 % were wrongly classified as a fault of the messages.
+// The goal of 97 % exact and 99 % in the right class on unseen texts is not reached. Most misses stay unexplained; in the last
+// three batches, at most 2 % were wrongly classified as a fault of the messages.
 //
 // The last rows only identify the part of the request that a text is about. They are weak, so the status and the violated rules
 // take precedence. A text that names no part stays unexplained (TestOpaque).

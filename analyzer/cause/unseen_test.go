@@ -71,13 +71,15 @@ func wrap(n int, s string, status int) string {
 
 // firstSeen is the share of each part, in percent, that was exact and in the right class at its first run. Only these
 // numbers predict the accuracy on the next text: the tables have learned from each part since.
-var firstSeen = map[string][2]float64{"learn": {31.9, 36.1}, "held": {90.8, 91.5}, "fresh": {76.0, 78.7}, "fresh2": {69.4, 75.5}, "fresh3": {79.4, 88.2}, "fresh4": {64.3, 71.9}, "fresh5": {76.4, 85.5}, "fresh6": {74.5, 80.9}, "made": {69.8, 76.7}, "made2": {64.9, 66.7}, "made3": {61.7, 70.2}, "made4": {79.3, 81.7}}
+var firstSeen = map[string][2]float64{"learn": {31.9, 36.1}, "held": {90.8, 91.5}, "fresh": {76.0, 78.7}, "fresh2": {69.4, 75.5}, "fresh3": {79.4, 88.2}, "fresh4": {64.3, 71.9}, "fresh5": {76.4, 85.5}, "fresh6": {74.5, 80.9}, "third": {85.8, 89.4}, "made": {69.8, 76.7}, "made2": {64.9, 66.7}, "made3": {61.7, 70.2}, "made4": {79.3, 81.7}}
 
 // TestUnseen measures Classify on wordings that were collected and labelled before their first run. Learn and held are
 // two halves of one collection: the lexicon was built with the first and measured with the second; before the lexicon
 // they had 31.9 and 31.4 % exact. Fresh, fresh2 and fresh3 were collected later, each after the tables had learned from the
 // parts before: fresh2 for odd wordings, fresh3 as found, without known wordings. Made to made4 are invented wordings,
-// unlike the known ones; made4 rephrases 500 texts that the tables had learned. A source that starts with "recalled" is
+// unlike the known ones; made4 rephrases 500 texts that the tables had learned. Fresh4 to fresh6 come from the validators of
+// servers, from issues and from error references; third is a random third of the texts collected for fresh4 and fresh5, set
+// aside and not learned from, but for one text whose cause differed between envelopes, so its floor is its first figure. A source that starts with "recalled" is
 // a wording known from documentation or use, without a thread to cite.
 func TestUnseen(t *testing.T) {
 	type count struct{ exact, class, all int }
@@ -102,7 +104,11 @@ func TestUnseen(t *testing.T) {
 	for _, half := range slices.Sorted(maps.Keys(counts)) {
 		c := counts[half]
 		t.Logf("%-6s %3d texts: exact %s, class %s; first seen %.1f and %.1f", half, c.all, percent(c.exact, c.all), percent(c.class, c.all), firstSeen[half][0], firstSeen[half][1])
-		if 100*c.exact < 88*c.all || 100*c.class < 94*c.all {
+		exact, class := 88, 94
+		if half == "third" {
+			exact, class = 85, 89
+		}
+		if 100*c.exact < exact*c.all || 100*c.class < class*c.all {
 			t.Errorf("%s got worse", half)
 		}
 	}
