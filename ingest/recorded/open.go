@@ -14,8 +14,9 @@ import (
 // MaxValue is the maximum length of a line, a HAR entry or another JSON value of a file in bytes.
 const MaxValue = 64 << 20
 
-// maxWindow is the maximum window of a zstd file, which is the memory needed to unpack it: that of zstd -22 --ultra.
-const maxWindow = 128 << 20
+// maxWindow is the maximum window of a zstd file, which is the memory needed to unpack it. zstd needs 8 MiB up to level 19,
+// and more only with --ultra or --long.
+const maxWindow = 64 << 20
 
 // Open returns a reader of the text of a file: it unpacks gzip and zstd, converts UTF-16 to UTF-8 and removes a byte order
 // mark. It returns an error for archives and other formats that are not text, which says what to do.
@@ -63,7 +64,10 @@ type unpacker struct {
 
 func (u unpacker) Read(p []byte) (int, error) {
 	n, err := u.r.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
+	switch {
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		err = fmt.Errorf("unpack zstd: the window exceeds %d MiB; unpack the file first", maxWindow>>20)
+	case err != nil && !errors.Is(err, io.EOF):
 		err = fmt.Errorf("unpack %s: %w", u.format, err)
 	}
 	return n, err

@@ -92,7 +92,7 @@ func TestOpenRefuses(t *testing.T) {
 	f("\x1f\x8bxx", "unpack gzip: ")
 	f(gzipped("{}")[:12], "unpack gzip: unexpected EOF")
 	f(zstdCompressed("{}")[:8], "unpack zstd: ")
-	f("\x28\xb5\x2f\xfd\x00\xf8", "unpack zstd: ") // a window of 3.5 TiB
+	f("\x28\xb5\x2f\xfd\x00\xf8\x01\x00\x00x", "unpack zstd: the window exceeds 64 MiB; unpack the file first")
 }
 
 func TestIsHAR(t *testing.T) {

@@ -128,6 +128,10 @@ func (l *Lines) Next() ([]byte, error) {
 	tooLong := false
 	for {
 		if tooLong = tooLong || len(l.long)+len(line) > l.limit; !tooLong {
+			if n := len(l.long) + len(line); n > cap(l.long) {
+				// Doubled up to the limit: append would grow beyond it, and more often.
+				l.long = append(make([]byte, 0, max(n, min(2*cap(l.long), l.limit))), l.long...)
+			}
 			l.long = append(l.long, line...)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {

@@ -13,6 +13,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
+const bufferSize = 256 << 10
+
 // documents reads a file whose first value is not one line.
 type documents struct {
 	start int // line of the first value
@@ -28,9 +30,19 @@ type documents struct {
 // that is, if a later line alone is an object.
 func (d *documents) read(first []byte) bool {
 	d.first = len(first) + 1
-	head := append(bytes.Clone(first), '\n')
-	d.text, d.readErr = io.ReadAll(io.LimitReader(io.MultiReader(bytes.NewReader(head), d.br), recorded.MaxValue+1))
-	long := d.readErr == nil && len(d.text) > recorded.MaxValue
+	d.text = append(bytes.Clone(first), '\n')
+	for d.readErr == nil && len(d.text) <= recorded.MaxValue {
+		if len(d.text) == cap(d.text) { // doubled up to the limit
+			d.text = append(make([]byte, 0, max(bufferSize, min(2*cap(d.text), recorded.MaxValue+1))), d.text...)
+		}
+		var n int
+		n, d.readErr = d.br.Read(d.text[len(d.text):cap(d.text)])
+		d.text = d.text[:len(d.text)+n]
+	}
+	if errors.Is(d.readErr, io.EOF) {
+		d.readErr = nil
+	}
+	long := len(d.text) > recorded.MaxValue
 	i, ok := 0, true
 	for ok && i < len(d.text) {
 		if i, ok = jsonscan.ValueEnd(d.text, i); ok {
@@ -170,7 +182,7 @@ func (w *window) fill() bool {
 	if w.err != nil || len(rest) > recorded.MaxValue {
 		return false
 	}
-	buf := make([]byte, max(2*len(rest), 256<<10))
+	buf := make([]byte, max(2*len(rest), bufferSize))
 	n := copy(buf, rest)
 	var read int
 	read, w.err = io.ReadFull(w.r, buf[n:])

@@ -97,7 +97,7 @@ func trim(text []byte) []byte { return bytes.TrimSpace(bytes.TrimPrefix(text, []
 func syntaxError(text []byte) error {
 	var v json.RawMessage
 	if err := json.Unmarshal(text, &v); err != nil {
-		return recorded.NotJSONError(text, err)
+		return fmt.Errorf("read JSON: %w", recorded.NotJSONError(text, err))
 	}
 	return nil
 }
