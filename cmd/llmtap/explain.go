@@ -17,7 +17,7 @@ var explainCommand = &command.Command{
 	Args:  "[FILE|TEXT|-]...",
 	Short: "Explain why provider calls failed: cause, evidence, fix",
 	Long: `Reads an error text of any form (exception, log, traceback, web page, body) or
-records as JSON lines, plain or gzip; the format is detected:
+records as JSON lines or a HAR, plain, gzip or zstd; the format is detected:
 
   {"id":…,"body":…,"status":400,"provider":"gemini"}             an error
   {"id":…,"request":…,"response":…,"status":400,"url":"https…"}  an exchange

@@ -21,7 +21,7 @@ var importCommand = &command.Command{
 	Short: "Import recorded traffic: store and judge it, without alerts",
 	Long: `Publishes recorded exchanges to a running llmtap. Imports never count in tallies,
 so they trigger no alerts. Importing a file, or a copy of it, again with the same
---service and --date changes nothing. Reads, plain or gzip:
+--service and --date changes nothing. Reads, plain, gzip or zstd:
 
   JSON lines  one exchange per line:
               {"url":…, "request":…, "status":200, "response":…}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
@@ -14,31 +15,38 @@ var lintCommand = &command.Command{
 	Name:  "lint",
 	Args:  "FILE|-...",
 	Short: "Check recorded message histories before a provider rejects them",
-	Long: `Reads files, the .json, .jsonl and .ndjson files of directories, or standard
-input (-): JSON or JSON lines, plain or gzip, any mix of
+	Long: `Reads files, the .json, .jsonl, .ndjson and .har files of directories, or
+standard input (-): a HAR, or JSON or JSON lines with any mix of
   request bodies
   message arrays
   exchanges      {"request":…,"response":…,"status":…,"url":…}
   conversations  {"messages":…,"format":"openai.chat"}
-The provider whose rules apply follows from the URL, else from the format, else
-from the model name. llmtap rules ID explains a rule.
+Files may be compressed with gzip or zstd, and UTF-8 or UTF-16. A record may
+have 64 MiB. The provider whose rules apply follows from the URL, else from the
+format, else from the model name. llmtap rules ID explains a rule.
 
 Exit code: 0 if all requests were judged and none would be rejected; else the
 first that applies (the rest of the input is still checked):
   2  some input is unreadable
   1  a request would be rejected
   3  some input was not judged: a file without records, a request without
-     messages or for another API, an unknown format, more than 65,536 messages`,
+     messages or for another API, an unknown format, more than 65,536 messages,
+     calls, replies or tools`,
 	Examples: `  llmtap lint history.json
   llmtap lint recorded/
   my-agent --dump-request | llmtap lint -
   llmtap lint --dialect openai_chat/deepseek --format jsonl runs/*.jsonl.gz
+  llmtap lint --previous-response-id resp_1 items.json
   llmtap lint --severity reject --format sarif runs/*.jsonl > llmtap.sarif`,
 	Run: runLint,
 }
 
+// memoryLimit is the soft memory limit of lint, above the limits of its input and of its conversations.
+const memoryLimit = 160 << 20
+
 func runLint(_ context.Context, c *command.Call) error {
 	dialect := c.Flags.String("dialect", "auto", "whose rules apply: auto or a `dialect[/variant]`, such as anthropic or openai_chat/mistral")
+	previous := c.Flags.String("previous-response-id", "", "`id` of the answer that Responses inputs without one continue; its calls are unknown")
 	minimum := c.Choice(c.Flags, "severity", string(check.Style), "lowest `severity` to report", lint.Severities()...)
 	format := c.Format(command.Text, command.JSON, command.JSONL, "github", "sarif")
 	style := c.Style()
@@ -52,11 +60,13 @@ func runLint(_ context.Context, c *command.Call) error {
 		"github":      lint.GitHub{W: c.Stdout},
 		"sarif":       &lint.SARIF{W: c.Stdout, Version: buildVersion().Version},
 	}[*format])
-	l.Minimum = check.Severity(*minimum)
+	l.Minimum, l.PreviousResponse = check.Severity(*minimum), *previous
 	var err error
 	if l.Forced, err = lint.ParseTarget(*dialect); err != nil {
 		return command.BadInput(err)
 	}
+	// Records of up to 64 MiB leave garbage of that size, so the default pace of the collector would double the memory.
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(memoryLimit))
 	if err := l.Files(c.Args, c.Stdin); err != nil {
 		return fmt.Errorf("write findings: %w", err)
 	}

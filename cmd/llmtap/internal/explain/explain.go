@@ -126,7 +126,7 @@ func (e *Explainer) File(name string, stdin io.Reader) error {
 	for v := range records.Values(in.records) {
 		res := Result{Source: fmt.Sprintf("%s:%d", name, v.Number())}
 		if err := v.Check(); err != nil {
-			if err := e.unreadable(&res, fmt.Errorf("read JSON: %w", err)); err != nil {
+			if err := e.unreadable(&res, err); err != nil {
 				return err
 			}
 			continue

@@ -10,7 +10,7 @@ import (
 
 // historyBytes is the memory limit for exchanges. The conversation that has been idle for the longest time is evicted
 // first.
-const historyBytes = 128 << 20
+const historyBytes = 96 << 20
 
 // exchange judges the request of an exchange in its conversation and stores its answer. Records must be in chronological
 // order, so that an answer precedes the next request.

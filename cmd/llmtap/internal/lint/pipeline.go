@@ -19,7 +19,8 @@ import (
 const (
 	batchBytes = 128 << 10 // text of a batch, unless one record is longer
 	batchJobs  = 64
-	// inFlight limits the text that is read but not yet judged, unless one record is longer.
+	// inFlight limits the text that is read but not yet judged, unless one record is longer. The reader waits until a batch
+	// of more than inFlight/4 is judged, because a record and its facts may take several times the memory of its text.
 	inFlight = 32 << 20
 )
 
@@ -62,6 +63,12 @@ func (l *Linter) run(names []string, stdin io.Reader) error {
 				return false
 			}
 		}
+		if b.bytes > inFlight/4 {
+			if limit.Acquire(ctx, inFlight) != nil {
+				return false
+			}
+			limit.Release(inFlight)
+		}
 		return true
 	}}
 	go func() {
@@ -92,9 +99,9 @@ func (l *Linter) run(names []string, stdin io.Reader) error {
 				return err
 			}
 		}
-		limit.Release(b.bytes)
 		clear(b.jobs)
 		jobs.Put(&b.jobs)
+		limit.Release(b.bytes)
 	}
 	return nil
 }

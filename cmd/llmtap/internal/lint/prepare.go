@@ -68,8 +68,7 @@ func (w *worker) prepare(j *job) {
 	}
 	res := &j.res
 	res.Findings = []Finding{}
-	if err := j.value.Err; err != nil {
-		j.unreadable = fmt.Errorf("read JSON: %w", err)
+	if j.unreadable = j.value.Err; j.unreadable != nil {
 		return
 	}
 	rec, err := newRecord(j.value.Text, w.forced)

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -71,7 +70,7 @@ func newRecord(text []byte, forced *wire.Target) (*record, error) {
 		v := records.Value{Text: text}
 		switch err := v.Check(); {
 		case err != nil:
-			return nil, fmt.Errorf("read JSON: %w", err)
+			return nil, err
 		case text[0] != '[':
 			return nil, errNoHistory
 		}

@@ -1,0 +1,273 @@
+package lint
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/recorded"
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+)
+
+// Results are in the order of the records, over batches, files and records of every size.
+func TestOrder(t *testing.T) {
+	var b strings.Builder
+	want := 0
+	for ; want < 3000; want++ {
+		text := "q"
+		if want%500 == 7 {
+			text = strings.Repeat("q", 2<<20)
+		}
+		fmt.Fprintf(&b, `{"id":"%d","messages":[{"role":"user","content":%q}]}`+"\n", want, text)
+	}
+	name := filepath.Join(t.TempDir(), "a.jsonl")
+	if err := os.WriteFile(name, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := &keep{}
+	l := New(k)
+	if err := l.Files([]string{name, "nosuch", name}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if len(k.results) != 2*want+1 || l.Counts.Checked != 2*want || l.Counts.Unreadable != 1 {
+		t.Fatalf("%d results, %+v", len(k.results), l.Counts)
+	}
+	for i, r := range k.results {
+		if id := fmt.Sprint(i % (want + 1)); r.ID != id && i != want {
+			t.Fatalf("result %d is of record %q, want %s", i, r.ID, id)
+		}
+	}
+}
+
+// A record in a pipe is judged before the next one arrives.
+func TestPipe(t *testing.T) {
+	in, out := io.Pipe()
+	results := make(chan string)
+	go func() {
+		defer close(results)
+		if err := New(sender(results)).run([]string{"-"}, in); err != nil {
+			t.Error(err)
+		}
+	}()
+	for i := range 3 {
+		if _, err := fmt.Fprintf(out, `{"id":"%d","messages":[%s]}`+"\n", i, user); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case id := <-results:
+			if id != fmt.Sprint(i) {
+				t.Errorf("record %s, want %d", id, i)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("no result")
+		}
+	}
+	_ = out.Close()
+	if id, ok := <-results; ok {
+		t.Errorf("a further result %q", id)
+	}
+}
+
+type sender chan<- string
+
+func (s sender) Print(r *Result) error { s <- r.ID; return nil }
+func (sender) Close(Counts) error      { return nil }
+
+// A write error ends the run, even if the input never ends.
+func TestWriteError(t *testing.T) {
+	in, out := io.Pipe()
+	defer func() { _ = out.Close() }()
+	go func() { _, _ = fmt.Fprintf(out, `{"messages":[%s]}`+"\n", user) }()
+	broken := errors.New("broken pipe")
+	if err := New(failing{broken}).run([]string{"-"}, in); !errors.Is(err, broken) {
+		t.Errorf("%v, want %v", err, broken)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Print(*Result) error { return f.err }
+func (f failing) Close(Counts) error  { return f.err }
+
+// A request beyond the limits of package facts is not fully judged, in each dialect.
+func TestBounds(t *testing.T) {
+	const n = 70_000
+	list := func(format string) string {
+		var b strings.Builder
+		for i := range n {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(&b, format, i)
+		}
+		return "[" + b.String() + "]"
+	}
+	for name, text := range map[string]string{
+		"chat messages": `{"messages":` + list(`{"role":"user","content":"%d"}`) + `}`,
+		"chat calls":    `{"messages":[` + user + `,{"role":"assistant","tool_calls":` + list(`{"id":"c%d","type":"function","function":{"name":"f","arguments":"{}"}}`) + `}]}`,
+		"chat tools":    `{"messages":[` + user + `],"tools":` + list(`{"type":"function","function":{"name":"f%d"}}`) + `}`,
+		"an exchange":   `{"url":"https://api.openai.com/v1/chat/completions","status":200,"request":{"messages":` + list(`{"role":"user","content":"%d"}`) + `}}`,
+		"blocks":        `{"model":"claude-3","messages":[` + user + `,{"role":"assistant","content":` + list(`{"type":"tool_use","id":"c%d","name":"f","input":{}}`) + `}]}`,
+		"Gemini":        `{"contents":[{"role":"user","parts":[{"text":"q"}]},{"role":"model","parts":` + list(`{"functionCall":{"name":"f%d","args":{}}}`) + `}]}`,
+		"items":         `{"model":"gpt-5","input":` + list(`{"type":"function_call","call_id":"c%d","name":"f","arguments":"{}"}`) + `}`,
+	} {
+		var b bytes.Buffer
+		l := New(Text{W: &b, Style: &terminal.Style{Unbroken: true}})
+		if err := l.Files([]string{"-"}, strings.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+		if l.Counts.Unjudged != 1 || l.Counts.Checked != 0 || !strings.Contains(b.String(), "were not judged") {
+			t.Errorf("%s: %+v\n%.300s", name, l.Counts, b.String())
+		}
+	}
+}
+
+// A message with many violations is described once.
+func TestManyFindings(t *testing.T) {
+	var calls strings.Builder
+	for i := range 60_000 {
+		fmt.Fprintf(&calls, `,{"id":"c%d","type":"function","function":{"name":"f","arguments":"{}"}}`, i)
+	}
+	started := time.Now()
+	l := New(Text{W: io.Discard, Style: &terminal.Style{Unbroken: true}})
+	if err := l.Files([]string{"-"}, strings.NewReader(`{"messages":[`+user+`,{"role":"assistant","tool_calls":[`+calls.String()[1:]+`]},`+user+`]}`)); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(started); l.Counts.Rejected != 1 || took > time.Minute { // minutes when it was described per violation
+		t.Errorf("%+v in %v", l.Counts, took)
+	}
+}
+
+// A provider that answered 400 did not accept the request, although it is not known to reject the defect.
+func TestRefused(t *testing.T) {
+	f := func(record string, want ...string) {
+		t.Helper()
+		var b bytes.Buffer
+		l := New(Text{W: &b, Style: &terminal.Style{Unbroken: true}})
+		if err := l.Files([]string{"-"}, strings.NewReader(record)); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if !strings.Contains(b.String(), w) {
+				t.Errorf("%s: no %q in\n%s", record, w, b.String())
+			}
+		}
+		if strings.Contains(b.String(), "accepted here") == strings.Contains(record, "400") {
+			t.Errorf("%s:\n%s", record, b.String())
+		}
+	}
+	const unknown = `"url":"https://llm.example.com/v1/chat/completions","status":%d` // it may accept two user messages
+	for _, record := range []string{
+		`{` + unknown + `,"request":{"messages":[` + user + "," + user + `]}}`,
+		`{` + unknown + `,"format":"openai.chat","messages":[` + user + "," + user + `]}`,
+	} {
+		f(fmt.Sprintf(record, 400), "rejected elsewhere; this request was answered with 400")
+		f(fmt.Sprintf(record, 200), "accepted here, rejected elsewhere")
+	}
+	// A predicted rejection is one, too.
+	f(`{"url":"https://api.openai.com/v1/chat/completions","status":400,"request":{"messages":[`+user+`,`+reply+`]}}`, "orphan_tool_reply (would be rejected)")
+}
+
+// Calls in the answer that previous_response_id names are unknown.
+func TestPreviousResponse(t *testing.T) {
+	items := `[{"type":"function_call_output","call_id":"call_1","output":"ok"}]`
+	for record, want := range map[string]int{
+		items: 0,
+		`{"format":"openai.responses","messages":` + items + `}`:                          0,
+		`{"model":"gpt-5","input":` + items + `}`:                                         0,
+		`{"url":"https://api.openai.com/v1/responses","request":{"input":` + items + `}}`: 0,
+		`{"messages":[` + user + `,` + reply + `]}`:                                       1, // not the Responses API
+	} {
+		for _, id := range []string{"", "resp_1"} {
+			k := &keep{}
+			l := New(k)
+			l.PreviousResponse, l.Minimum = id, check.Reject
+			if err := l.Files([]string{"-"}, strings.NewReader(record)); err != nil {
+				t.Fatal(err)
+			}
+			if id == "" {
+				want = 1
+			} else if strings.Contains(record, "call_output") {
+				want = 0
+			}
+			if len(k.results) != 1 || len(k.results[0].Findings) != want {
+				t.Errorf("%s with %q: %+v, want %d findings", record, id, k.results, want)
+			}
+		}
+	}
+}
+
+// Inputs of every form are judged or named.
+func TestForms(t *testing.T) {
+	f := func(name, text string, want ...string) {
+		t.Helper()
+		k := &keep{}
+		if err := New(k).Files([]string{"-"}, strings.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range k.results {
+			if _, hint, ok := strings.Cut(r.Error, "looks like "); ok {
+				r.Error = strings.TrimSuffix(hint, ")")
+			}
+			got = append(got, strings.TrimSpace(r.Source+" "+r.Error))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	entry := func(method, url, body string) string {
+		return fmt.Sprintf(`{"request":{"method":%q,"url":%q,"postData":{"text":%q}},"response":{"status":200,"content":{"text":"{}"}}}`, method, url, body)
+	}
+	f("HAR", `{"log":{"entries":[`+entry("GET", "https://example.com", "")+`,`+
+		entry("POST", "https://api.openai.com/v1/chat/completions", `{"messages":[`+user+`]}`)+`]}}`, "-:2")
+	f("Python", "{'messages': [{'role': 'user'}]}\n", "-:1 a printed Python object; write it with json.dumps")
+	f("SSE", "data: {}\n\n", "-:1 server-sent events; record them as the response of an exchange, with its request")
+	f("binary", "\x00\x01\x02\x03\x04", "-:1 binary data")
+	f("zip", "PK\x03\x04", "-:1 the input is a zip archive; unpack it first")
+	long := `{"messages":[{"role":"user","content":"` + strings.Repeat("x", recorded.MaxValue) + `"}]}`
+	one := `{"messages":[` + user + `]}`
+	f("a long line", one+"\n"+long+"\n"+one, "-:1", "-:2 longer than 64 MiB; write one record per line", "-:3")
+	f("a long document", strings.Replace(long, "[", "[\n", 1), "-:1 longer than 64 MiB; write one record per line")
+	part := `{"messages":[{"role":"user","content":"` + strings.Repeat("x", 30<<20) + `"}]}`
+	f("a long array", "[\n"+part+",\n"+part+",\n\n"+part+"]", "-:2", "-:3", "-:5")
+	f("a long array, cut", "[\n"+part+",\n"+part+",\n"+part, "-:2", "-:3", "-:4", "-:4 read JSON: unexpected end of JSON input")
+}
+
+func BenchmarkLint(b *testing.B) {
+	for _, name := range []string{recordedtest.Conversations, recordedtest.Exchanges} {
+		b.Run(name, func(b *testing.B) {
+			f, err := os.Open(recordedtest.Path(b, name))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = f.Close() }() // used for reading only
+			z, err := gzip.NewReader(f)
+			if err != nil {
+				b.Fatal(err)
+			}
+			text, err := io.ReadAll(z)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(len(text)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := New(failing{}).run([]string{"-"}, bytes.NewReader(text)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
