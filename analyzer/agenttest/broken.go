@@ -39,6 +39,10 @@ func unlinked(v *Variant) string {
 	return "calls without ids, or with short ones, do not link requests"
 }
 
+// Gemini accepts ids that an agent invented, and ids twice. Its newest models are said to refuse a reply whose id differs from
+// that of its call; no recording shows it.
+var byName = []*Dialect{&gemini, &geminiNoIDs}
+
 var chats = []*Dialect{&openAI, &deepSeek}
 
 // Broken are agents with a bug.
@@ -227,11 +231,11 @@ var Broken = []*Kind{
 		}),
 	},
 	{
-		Name: "calls get new ids", Causes: []string{session.IDRewritten}, class: orphan, not: []*Dialect{&geminiNoIDs},
+		Name: "calls get new ids", Causes: []string{session.IDRewritten}, class: orphan, not: byName,
 		play: changes(func(a *agent, c *Call) { c.ID = a.callID(a.rnd) }),
 	},
 	{
-		Name: "replies get new ids", Causes: []string{session.IDRewritten}, class: orphan, not: []*Dialect{&geminiNoIDs},
+		Name: "replies get new ids", Causes: []string{session.IDRewritten}, class: orphan, not: byName,
 		play: replies(func(a *agent, m Message) []Message {
 			for i := range m.Replies {
 				m.Replies[i].ID = a.callID(a.rnd)
@@ -240,7 +244,7 @@ var Broken = []*Kind{
 		}),
 	},
 	{
-		Name: "replies have a constant id", Causes: []string{session.IDRewritten}, class: orphan, not: []*Dialect{&geminiNoIDs},
+		Name: "replies have a constant id", Causes: []string{session.IDRewritten}, class: orphan, not: byName,
 		play: replies(func(a *agent, m Message) []Message {
 			for i := range m.Replies {
 				m.Replies[i].ID = m.Replies[i].Name
@@ -249,11 +253,11 @@ var Broken = []*Kind{
 		}),
 	},
 	{
-		Name: "calls without their ids", Causes: []string{session.IDDroppedOnSave}, not: []*Dialect{&gemini, &geminiNoIDs},
+		Name: "calls without their ids", Causes: []string{session.IDDroppedOnSave}, not: byName,
 		play: changes(func(_ *agent, c *Call) { c.ID = "" }),
 	},
 	{
-		Name: "replies without their ids", Causes: []string{session.IDDroppedOnSave}, not: []*Dialect{&gemini, &geminiNoIDs},
+		Name: "replies without their ids", Causes: []string{session.IDDroppedOnSave}, not: byName,
 		play: replies(func(_ *agent, m Message) []Message {
 			for i := range m.Replies {
 				m.Replies[i].NoID = true
@@ -262,7 +266,7 @@ var Broken = []*Kind{
 		}),
 	},
 	{
-		Name: "model uses one id twice", Causes: []string{session.DuplicateIDFromModel}, not: []*Dialect{&gemini, &geminiNoIDs}, needs: needs{parallel: true}, class: duplicate,
+		Name: "model uses one id twice", Causes: []string{session.DuplicateIDFromModel}, not: byName, needs: needs{parallel: true}, class: duplicate,
 		Unknown: func(v *Variant) string {
 			if v.Stream && v.Shape {
 				return "the shape of a stream joins the pieces of calls by their id"
@@ -362,7 +366,7 @@ var Broken = []*Kind{
 		}),
 	},
 	{
-		Name: "turn appended twice", Causes: []string{session.TurnAppendedTwice}, class: duplicate, not: []*Dialect{&geminiNoIDs},
+		Name: "turn appended twice", Causes: []string{session.TurnAppendedTwice}, class: duplicate, not: byName,
 		play: replies(func(a *agent, m Message) []Message { return []Message{m, a.store[len(a.store)-1], m} }),
 	},
 	{
