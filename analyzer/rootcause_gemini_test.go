@@ -1,6 +1,7 @@
 package analyzer_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,6 +88,14 @@ func TestGeminiRootCauses(t *testing.T) {
 				answered: mode&1 != 0, sending: mode&2 != 0,
 			}
 			play(s)
+			surplus := "duplicate_tool_reply:" // a reply to a call that is gone looks like a second one, unless its id tells
+			if s.sending {
+				surplus = "unknown_tool_call_id:"
+			}
+			want := slices.Clone(want)
+			for i := range want {
+				want[i] = strings.Replace(want[i], "surplus:", surplus, 1)
+			}
 			failed := false
 			check := func(when string) {
 				t.Helper()
@@ -131,7 +140,7 @@ func TestGeminiRootCauses(t *testing.T) {
 	f("one of two calls dropped", func(s *geminiScene) {
 		start(s, "m f2 f3")
 		s.at("", h("m f2", "r f2=b f3=c")...)
-	}, "duplicate_tool_reply: tool_calls_dropped_on_save high")
+	}, "surplus: tool_calls_dropped_on_save high")
 	f("one of two calls to different functions dropped", func(s *geminiScene) {
 		start(s, "m f2 g3")
 		s.at("", h("m f2", "r f2=b g3=c")...)
@@ -139,7 +148,7 @@ func TestGeminiRootCauses(t *testing.T) {
 	f("the first of two calls dropped", func(s *geminiScene) {
 		start(s, "m f2 f3")
 		s.at("", h("m- f3", "r f2=b f3=c")...)
-	}, "duplicate_tool_reply: tool_calls_dropped_on_save high", "thought_signature_missing: reasoning_stripped high")
+	}, "surplus: tool_calls_dropped_on_save high", "thought_signature_missing: tool_calls_dropped_on_save high")
 	f("head cut", func(s *geminiScene) {
 		start(s, "m f2")
 		s.at("m f3", h("m f2", "r f2=b")...)
@@ -226,4 +235,8 @@ func TestGeminiRootCauses(t *testing.T) {
 		s.instance = "i2"
 		s.at("", "u go", "r f1=a", "m 'done'", "u again")
 	}, "orphan_tool_reply: replayed_history_without_binding medium")
+	f("an answer in a loop never saved", func(s *geminiScene) {
+		start(s, "m f2")
+		s.at("", h("r f2=b")...)
+	}, "surplus: tool_calls_dropped_on_save high")
 }

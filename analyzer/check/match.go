@@ -169,7 +169,7 @@ func (p *Pairing) close(end int) {
 		return
 	}
 	g := &p.Groups[len(p.Groups)-1]
-	g.End = end
+	g.End, g.Replies = end, len(p.Replies)-p.since
 	if p.scheme.Names {
 		p.count(g)
 	}
@@ -226,6 +226,9 @@ func (p *Pairing) reply(i, part int, r *facts.Reply, open bool, after int) {
 	}
 	if p.scheme.Names && rep.Call >= 0 {
 		rep.Call = p.named(&rep, first)
+		if rep.Call >= first && p.strange(r.ID, first) {
+			rep.Call = -1
+		}
 	}
 	switch {
 	case len(rep.key) == 0:
@@ -282,6 +285,19 @@ func (p *Pairing) named(rep *Reply, first int) int {
 		}
 	}
 	return head
+}
+
+// strange reports whether a reply has an id that none of the calls since first has, although all of them have ids.
+func (p *Pairing) strange(id []byte, first int) bool {
+	if len(id) == 0 || len(p.Calls)-first > maxSameName {
+		return false
+	}
+	for i := first; i < len(p.Calls); i++ {
+		if own := p.Calls[i].Call.ID; len(own) == 0 || string(own) == string(id) {
+			return false
+		}
+	}
+	return true
 }
 
 // elsewhere lets a reply outside the group of the call answer the call if the dialect allows that.

@@ -31,6 +31,7 @@ type Group struct {
 	Answered int // number of calls with a reply
 	First    int // index of the first call in Pairing.Calls
 	Last     int // index after the last call in Pairing.Calls
+	Replies  int // number of replies
 }
 
 // A PairedCall is one call of an assistant message.

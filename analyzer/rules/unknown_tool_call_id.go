@@ -35,14 +35,22 @@ func unknownToolCallID(p *check.Pass) {
 		if severity == "" {
 			severity = unlessOtherCalls(p, compareIDs)
 		}
-		g := p.Pairing.Groups[r.Group]
+		g, severity := p.Pairing.Groups[r.Group], severity
+		if p.Target.Dialect == wire.Gemini && g.Replies > g.Last-g.First {
+			severity = check.Reject // Gemini counts replies
+		}
+		said := quoted(p, r.ID, r.Name)
 		if g.Last-g.First == 1 {
 			c := &p.Pairing.Calls[g.First]
+			called := quoted(p, c.ID, c.Name)
+			if string(called) == string(said) { // the names are equal, but the ids are not
+				called, said = c.ID, r.ID
+			}
 			p.ReportReply(severity, r, quoted(p, nil, r.Name), "", "%s answers %s, but %s called %s",
-				at(p, r.Message), name(quoted(p, r.ID, r.Name)), ref(p, g.Message), name(quoted(p, c.ID, c.Name)))
+				at(p, r.Message), name(said), ref(p, g.Message), name(called))
 			continue
 		}
 		p.ReportReply(severity, r, quoted(p, nil, r.Name), "", "%s answers %s, which is none of the %d calls of %s",
-			at(p, r.Message), name(quoted(p, r.ID, r.Name)), g.Last-g.First, ref(p, g.Message))
+			at(p, r.Message), name(said), g.Last-g.First, ref(p, g.Message))
 	}
 }

@@ -29,6 +29,9 @@ func explainUnknownID(x *explainer) RootCause {
 			return x.lostID(i, "", -1) // the reply may belong to the call without an id
 		}
 	}
+	if x.names && x.q.makesIn(start, at+1, x.id) {
+		return x.sentUnderOtherID(start, at)
+	}
 	if r := x.rewrittenID(at); r.ID != "" {
 		return r
 	}
@@ -54,6 +57,29 @@ func explainUnknownID(x *explainer) RootCause {
 			x.call.Exchange, len(a.calls), x.callName(), x.item(), at, x.item(), x.Message)
 	}
 	return x.cutAway()
+}
+
+// sentUnderOtherID explains a reply that names the function of a call in the messages from start to at, but has another id.
+func (x *explainer) sentUnderOtherID(start, at int) RootCause {
+	if x.call == nil {
+		return RootCause{}
+	}
+	said := x.facts.Messages[x.Message].Replies[x.Part].ID
+	for i := start; i <= at; i++ {
+		for j, c := range x.q.callsOf(&x.q.messages[i]) {
+			sent := x.facts.Messages[i].Calls[j].ID
+			if c.id != x.id || len(sent) == 0 || string(sent) == string(said) {
+				continue
+			}
+			side := "reply_side"
+			if string(said) == x.call.CallID {
+				side = "call_side"
+			}
+			return because(IDRewritten, High, side, "answer of exchange %s called %s; message %d of the request has that call with the id %s, and its reply in message %d has the id %s",
+				x.call.Exchange, callName(x.call.CallID, x.call), i, quote(string(sent)), x.Message, quote(string(said)))
+		}
+	}
+	return RootCause{}
 }
 
 // cutWithin reports whether the history was cut between the calls of a, so that message at contains only the last ones. This
