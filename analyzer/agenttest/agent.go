@@ -46,7 +46,7 @@ type Variant struct {
 	Conversation bool // has a given id
 	Shape        bool // capture
 	Thinks       bool
-	IDs          string // random, short, functions or none
+	IDs          string // random, digits, short, functions or none
 }
 
 // String returns the names of the options of v.
@@ -118,6 +118,8 @@ func Play(k *Kind, d *Dialect, pool []*Run, seed uint64) (*Played, bool) {
 		switch {
 		case !d.HasIDs:
 			a.IDs = "none"
+		case d == &gemini:
+			a.IDs = "digits"
 		case d == &openAI || d == &deepSeek:
 			a.IDs = []string{"random", "random", "random", "short", "functions"}[rnd.IntN(5)]
 		}

@@ -33,10 +33,18 @@ func replies(f func(a *agent, m Message) []Message) func(a *agent) bool {
 
 // unlinked is the reason why a request cannot be known to continue a conversation of which it repeats no answer.
 func unlinked(v *Variant) string {
-	if v.IDs == "random" || v.Conversation {
+	if v.IDs == "random" || v.IDs == "digits" || v.Conversation {
 		return ""
 	}
 	return "calls without ids, or with short ones, do not link requests"
+}
+
+// unlinkedAnew is unlinked for a request that does not repeat the messages before the answer either.
+func unlinkedAnew(v *Variant) string {
+	if v.IDs == "digits" && !v.Conversation {
+		return "a number links requests only together with what preceded the call"
+	}
+	return unlinked(v)
 }
 
 // Gemini accepts ids that an agent invented, and ids twice. Its newest models are said to refuse a reply whose id differs from
@@ -52,7 +60,7 @@ var Broken = []*Kind{
 		play: stores(func(a *agent, m Message) []Message { return a.dropCalls(m) }),
 	},
 	{
-		Name: "calls dropped, prompt written anew", Causes: []string{session.CallsDropped}, class: orphan, Unknown: unlinked,
+		Name: "calls dropped, prompt written anew", Causes: []string{session.CallsDropped}, class: orphan, Unknown: unlinkedAnew,
 		play: func(a *agent) bool {
 			a.anew = true
 			return a.steps(hooks{save: a.dropCalls})
@@ -103,7 +111,7 @@ var Broken = []*Kind{
 		play:  replies(func(a *agent, m Message) []Message { return a.skipOne(m) }),
 	},
 	{
-		Name: "one skipped, prompt written anew", Causes: []string{session.ToolSkipped}, Also: []string{session.SkippedOrInterrupted}, class: missing, Unknown: unlinked,
+		Name: "one skipped, prompt written anew", Causes: []string{session.ToolSkipped}, Also: []string{session.SkippedOrInterrupted}, class: missing, Unknown: unlinkedAnew,
 		needs: needs{parallel: true, loop: true}, per: map[*Dialect][]string{&geminiNoIDs: {session.ToolSkipped, session.CallsTruncated}},
 		play: func(a *agent) bool {
 			a.anew = true
@@ -359,7 +367,7 @@ var Broken = []*Kind{
 		}),
 	},
 	{
-		Name: "thinking edited", Causes: []string{"reasoning_edited"}, needs: needs{reasons: true}, only: []*Dialect{&anthropic},
+		Name: "thinking edited", Causes: []string{session.ReasoningEdited}, needs: needs{reasons: true}, only: []*Dialect{&anthropic},
 		play: stores(func(_ *agent, m Message) []Message {
 			m.Thinking = strings.TrimSuffix(m.Thinking, "?") + "."
 			return []Message{m}
@@ -370,7 +378,7 @@ var Broken = []*Kind{
 		play: replies(func(a *agent, m Message) []Message { return []Message{m, a.store[len(a.store)-1], m} }),
 	},
 	{
-		Name: "replies before their calls", Causes: []string{"history_reordered"}, class: orphan,
+		Name: "replies before their calls", Causes: []string{session.HistoryReordered}, class: orphan,
 		play: replies(func(a *agent, m Message) []Message {
 			last := a.store[len(a.store)-1]
 			a.store = slices.Clone(a.store[:len(a.store)-1])
