@@ -368,7 +368,7 @@ func (n *naming) sameReply(g *openGroup, i, j int) uint64 {
 	all := n.in.Facts.Messages
 	r := &all[i].Replies[j]
 	raw := n.in.Body[min(r.Start, len(n.in.Body)):min(r.End, len(n.in.Body))]
-	for seen := 0; seen < maxSameName; seen++ {
+	for range maxSameName {
 		if j--; j < 0 {
 			if i--; i < g.to {
 				return 0
