@@ -1,0 +1,168 @@
+package agenttest
+
+import "slices"
+
+// dropCalls leaves out all calls. Items of reasoning without an item after them are left out too.
+func (a *agent) dropCalls(m Message) []Message {
+	if m.Calls = nil; m.Text == "" && a.Dialect == &responses {
+		m.Thinking = ""
+	}
+	return []Message{m}
+}
+
+// skipOne leaves out a reply other than the last.
+func (a *agent) skipOne(m Message) []Message {
+	if n := len(m.Replies); n > 1 {
+		i := a.rnd.IntN(n - 1)
+		m.Replies = slices.Delete(m.Replies, i, i+1)
+	}
+	return []Message{m}
+}
+
+// restart begins a new process that continues the conversation.
+func (a *agent) restart() {
+	a.process()
+	if a.labels.Run != "" {
+		a.labels.Run = "run-" + random(a.rnd, alphanumeric, 8)
+	}
+}
+
+// replies returns the index in the store of the replies to the answer of step i, which is stored undamaged.
+func (a *agent) replies(i int) int {
+	n := 0
+	for j := 0; j <= i; j++ {
+		n += len(a.run.Steps[j].Before) + 1
+	}
+	return n
+}
+
+// neverSaved returns the play of an agent that does not save an answer to a message of the role.
+func neverSaved(role string) func(a *agent) bool {
+	return func(a *agent) bool {
+		if a.run.Steps[a.at].Before[0].Role != role {
+			return false
+		}
+		return a.steps(hooks{save: func(Message) []Message { return nil }})
+	}
+}
+
+// cut plays the run until it has at+2 steps, and sends only the system prompt, the first messages and the newest ones from then
+// on, where the oldest of the newest is a reply.
+func (a *agent) cut(first int) bool {
+	var places []int // of messages with replies
+	if !a.through(0, a.at+1, hooks{}) {
+		return false
+	}
+	for i := first + 1; i < len(a.store); i++ {
+		if a.store[i].Role == "tool" {
+			places = append(places, i)
+		}
+	}
+	if len(places) == 0 || first > 0 && !a.HasIDs && len(a.store[first-1].Calls) > 0 {
+		return false // without ids, the reply may be one to the last call before the cut
+	}
+	from := places[a.rnd.IntN(len(places))]
+	kept, part := 0, 0
+	if n := len(a.store[from].Replies); n > 1 && !a.Wire.Descriptor().Pairing.Blocks && a.rnd.IntN(2) == 0 {
+		part = 1 + a.rnd.IntN(n-1)
+	}
+	sliding := a.rnd.IntN(2) == 0
+	a.broken = true
+	a.through(a.at+1, len(a.run.Steps), hooks{load: func(_ int, store []Message) []Message {
+		start := from
+		if kept == 0 {
+			kept = len(store) - from
+		} else if sliding {
+			start = len(store) - kept
+		}
+		list := slices.Clone(store[start:])
+		if start == from && part > 0 {
+			list[0] = list[0].clone()
+			list[0].Replies = list[0].Replies[part:]
+		}
+		return append(slices.Clone(store[:first]), list...)
+	}})
+	return a.after > 0
+}
+
+// firstOfSeveral plays conversations in which only the first k of the calls of an answer are answered.
+func firstOfSeveral(a *agent) bool {
+	k := 1 + a.rnd.IntN(4)/3
+	var missing []string // functions of the first calls without a reply
+	for n := range a.runs {
+		a.begin(n)
+		a.always = true // the agent has a limit
+		a.at = slices.IndexFunc(a.run.Steps, func(s Step) bool { return len(s.Answer.Calls) > k })
+		if a.at < 0 || a.at+1 == len(a.run.Steps) {
+			return false
+		}
+		calls := a.run.Steps[a.at].Answer.Calls
+		if missing = append(missing, calls[k].Name); slices.ContainsFunc(calls[:k], func(c Call) bool { return c.Name == calls[k].Name }) {
+			missing = append(missing, "") // the agent has this function
+		}
+		a.judged, a.broken, a.after = a.calls, false, 0
+		if !a.steps(hooks{reply: func(m Message) []Message { m.Replies = m.Replies[:min(k, len(m.Replies))]; return []Message{m} }}) {
+			return false
+		}
+	}
+	return len(slices.Compact(missing)) > 1 // otherwise the agent may just not have that function
+}
+
+// switchProvider plays a run whose first steps another provider answered.
+func switchProvider(a *agent) bool {
+	target := a.Dialect
+	switch target {
+	case &openAI, &deepSeek:
+		a.Thinks = target == &deepSeek
+	case &anthropic:
+		a.Dialect, a.IDs, a.Thinks = &openAI, "functions", false
+	default:
+		a.Dialect, a.Thinks = &openAI, false
+	}
+	a.begin(0)
+	if a.Dialect == &openAI && target == &anthropic {
+		a.host, a.model = "api.moonshot.ai/v1", "kimi-k2-0905-preview"
+	}
+	if a.at = a.choose(needs{loop: true}); a.at < 0 || !a.through(0, a.at+1, hooks{}) {
+		return false
+	}
+	a.Dialect, a.model = target, target.model
+	switch target {
+	case &openAI:
+		a.host, a.model = "api.mistral.ai/v1", "mistral-large-latest"
+	case &deepSeek:
+		a.host, a.model = "api.groq.com/openai/v1", "llama-3.3-70b-versatile"
+	case &anthropic:
+		a.host = ""
+	default:
+		a.model = target.thinker
+	}
+	a.broken = true
+	a.through(a.at+1, len(a.run.Steps), hooks{})
+	return a.after > 0
+}
+
+// twoWriters plays two requests at the same time. Each writes what it added to the history at its end.
+func twoWriters(a *agent) bool {
+	if !a.through(0, a.at, hooks{}) {
+		return false
+	}
+	s := a.run.Steps[a.at]
+	left := append(slices.Clone(a.store), s.Before...)
+	interjection := a.nudge()
+	right := append(slices.Clone(a.store), s.Before...)
+	right = append(right, interjection)
+	if s.Before[0].Role == "tool" {
+		return false // the second writer begins with a message of the user
+	}
+	l := a.ask(left)
+	r := a.ask(right)
+	aside := Message{Role: "assistant", Text: "Let me see what the other one is doing: " + random(a.rnd, alphanumeric, 20)}
+	a.end(l, s.Answer)
+	a.end(r, aside)
+	a.store = append(append(a.store, s.Before...), s.Answer, interjection, aside)
+	a.store = append(a.store, a.run.Steps[a.at+1].Before[0])
+	a.broken = true
+	a.exchange(a.store, a.run.Steps[a.at+1].Answer, whole)
+	return true
+}
