@@ -167,10 +167,12 @@ func (c *conversation) predecessor(q *skeleton, src *source) (b *branch, a align
 }
 
 // rank returns how certain it is that q continues b: 0 not at all; 1 q shares the start of the newest request of b; 2 q
-// contains the end of that request; 3 q contains its answer; 4 q contains the whole request; 5 q contains both.
+// contains the end of that request, or returns to an earlier point of it because it had no answer; 3 q contains its answer;
+// 4 q contains the whole request; 5 q contains both.
 func (b *branch) rank(q *skeleton, a alignment) int {
 	// Two stages with the same first user message but different system prompts do not share a history.
-	whole := a.whole && (a.prefix > 1 || q.sameLead(&b.tip))
+	own := a.prefix > 1 || q.sameLead(&b.tip)
+	whole := a.whole && own
 	contains := b.answer != nil && q.contains(b.answer, b.messagesBefore(a))
 	switch {
 	case whole && contains:
@@ -179,12 +181,17 @@ func (b *branch) rank(q *skeleton, a alignment) int {
 		return 4
 	case contains:
 		return 3
-	case a.tail > 0:
+	case a.tail > 0, own && a.prefix > 0 && a.prefix == len(q.body()) && b.unanswered():
 		return 2
 	case a.prefix > 0:
 		return 1
 	}
 	return 0
+}
+
+// unanswered reports whether the newest request of b ended without an answer.
+func (b *branch) unanswered() bool {
+	return b.inFlight == 0 && (b.answer == nil || b.answer.exchange != b.exchange)
 }
 
 // messagesBefore returns the number of messages in the body of a request that precede the answer of b. A message among them
