@@ -184,13 +184,13 @@ func (w *window) fill() bool {
 	}
 	buf := make([]byte, max(2*len(rest), bufferSize))
 	n := copy(buf, rest)
-	var read int
-	read, w.err = io.ReadFull(w.r, buf[n:])
-	if errors.Is(w.err, io.ErrUnexpectedEOF) {
-		w.err = io.EOF
+	// Not io.ReadFull, which returns the same error for the end of the file as decompressors for a truncated one.
+	end := n
+	for read := 0; end < len(buf) && w.err == nil; end += read {
+		read, w.err = w.r.Read(buf[end:])
 	}
-	w.buf, w.i = buf[:n+read], 0
-	return read > 0
+	w.buf, w.i = buf[:end], 0
+	return end > n
 }
 
 // entries yields the LLM calls of a HAR as exchanges.

@@ -77,7 +77,8 @@ func Values(r io.Reader) iter.Seq[Value] {
 				lines = recorded.NewLines(bufio.NewReader(d.remaining()), recorded.MaxValue)
 			}
 			first = first && len(text) == 0
-			if len(text) > 0 && !yield(Value{Line: line, Text: text}) {
+			// A line that an error cuts off is no value of its own.
+			if len(text) > 0 && (err == nil || jsonscan.Valid(text)) && !yield(Value{Line: line, Text: text}) {
 				return
 			}
 			if err == nil {
