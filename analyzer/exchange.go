@@ -47,7 +47,7 @@ func (p *pending) size() int {
 // half processes one half of an exchange. The second half completes the exchange.
 func (a *Analyzer) half(h half) {
 	s, x, key := &a.step, a.exchanges, keyOf(h.ev)
-	if x.isDuplicate(s, h.ev) {
+	if x.isDuplicate(s, h) {
 		return
 	}
 	if h.ev.Kind == event.Response {

@@ -90,7 +90,7 @@ func keyOf(ev *event.Event) string {
 // assemble returns the half of an exchange that ev completes, or false. An event completes a half if it has the whole
 // body or is the last missing part. Events of completed exchanges are dropped.
 func (x *exchanges) assemble(s *step, ev *event.Event, at Position) (half, bool) {
-	if x.isCompleted(s, keyOf(ev)) {
+	if x.isCompleted(s, keyOf(ev), at) {
 		return half{}, false
 	}
 	if ev.Parts > 1 {
@@ -99,8 +99,8 @@ func (x *exchanges) assemble(s *step, ev *event.Event, at Position) (half, bool)
 	return half{ev, at, at.Seq}, true
 }
 
-// isCompleted reports whether the exchange is completed. If so, it counts the event as dropped.
-func (x *exchanges) isCompleted(s *step, key string) bool {
+// isCompleted reports whether the exchange is completed. If so, it counts the event at this position as dropped.
+func (x *exchanges) isCompleted(s *step, key string, at Position) bool {
 	c, ok := x.completed.get(key)
 	if !ok {
 		return false
@@ -110,8 +110,10 @@ func (x *exchanges) isCompleted(s *step, key string) bool {
 	} else {
 		s.drop(dropDuplicate)
 	}
-	// Restart the lifetime of the entry, because a restart that reads this event must recognize the event too.
+	// Restart the lifetime of the entry, because a restart that reads this event must recognize the event too. What the
+	// event would change otherwise may outlive the entry: a conversation that was forgotten would still be there.
 	x.replay.used(c.minSeq(), s.now)
+	x.replay.keepTogether(c.minSeq(), at.Seq)
 	x.complete(s, key, c)
 	return true
 }
@@ -121,24 +123,30 @@ func (x *exchanges) complete(s *step, key string, c completed) {
 	s.dropN(dropOverflow, x.completed.add(key, c, s.now))
 }
 
-// isWaiting reports whether this half of the exchange has already arrived.
-func (x *exchanges) isWaiting(ev *event.Event) bool {
-	if ev.Kind == event.Request {
-		return x.pending.Get(keyOf(ev)) != nil
+// isWaiting reports whether this half of the exchange has already arrived. If so, it counts the event as dropped.
+func (x *exchanges) isWaiting(s *step, h half) bool {
+	var minSeq uint64
+	if h.ev.Kind == event.Request {
+		e := x.pending.Get(keyOf(h.ev))
+		if e == nil {
+			return false
+		}
+		minSeq = e.MinSeq
+	} else {
+		e := x.early.Get(keyOf(h.ev))
+		if e == nil {
+			return false
+		}
+		minSeq = e.MinSeq
 	}
-	return x.early.Get(keyOf(ev)) != nil
+	x.replay.keepTogether(minSeq, h.at.Seq)
+	s.drop(dropDuplicate)
+	return true
 }
 
-// isDuplicate reports whether this half has arrived before. If so, it counts the event as dropped.
-func (x *exchanges) isDuplicate(s *step, ev *event.Event) bool {
-	if x.isCompleted(s, keyOf(ev)) {
-		return true
-	}
-	waiting := x.isWaiting(ev)
-	if waiting {
-		s.drop(dropDuplicate)
-	}
-	return waiting
+// isDuplicate reports whether this half has arrived before. If so, it counts its event as dropped.
+func (x *exchanges) isDuplicate(s *step, h half) bool {
+	return x.isCompleted(s, keyOf(h.ev), h.at) || x.isWaiting(s, h)
 }
 
 // join adds a part of a body. It returns the half with the whole body after the last missing part, or usually the half
@@ -176,8 +184,7 @@ func (x *exchanges) refuse(s *step, e *expiry.Entry[partsKey, *assembly], err er
 	ev := p.Discard()
 	p.refused = true
 	x.waitingBytes += p.Size() - before
-	if x.isWaiting(ev) {
-		s.drop(dropDuplicate) // this half has already arrived
+	if x.isWaiting(s, half{ev, p.at, e.MinSeq}) {
 		return half{}, false
 	}
 	reason := dropParts

@@ -35,7 +35,7 @@ type recentRequest struct {
 }
 
 // A span is a part of the stream that a restart must read completely or not at all. A restart inside it would see a
-// sequence that goes backwards.
+// sequence that goes backwards, or take a repeated event for a new one.
 type span struct{ first, last uint64 }
 
 func newReplayWindow(lookback int64) *replayWindow { return &replayWindow{lookback: lookback} }
@@ -63,12 +63,16 @@ func (w *replayWindow) used(seq uint64, now time.Time) {
 	w.recent = append(w.recent, recentRequest{now, seq})
 }
 
-// keepTogether makes a restart read either all or none of the events from first to last.
+// keepTogether makes a restart read either all or none of the events from first to last, as far as they are within the
+// look-back: spans that overlap are one span, and could otherwise grow with the stream.
 func (w *replayWindow) keepTogether(first, last uint64) {
 	s := span{first, last}
 	for n := len(w.spans); n > 0 && w.spans[n-1].last >= s.first; n-- {
-		s.first = min(s.first, w.spans[n-1].first)
+		s.first, s.last = min(s.first, w.spans[n-1].first), max(s.last, w.spans[n-1].last)
 		w.spans = w.spans[:n-1]
+	}
+	if len(w.marks) > 0 {
+		s.first = max(s.first, w.marks[0].seq)
 	}
 	if w.spans = append(w.spans, s); len(w.spans) > maxSpans {
 		w.spans = w.spans[1:]

@@ -1,6 +1,7 @@
 package analyzer_test
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -193,14 +194,16 @@ func (a *agent) goOn(said msg, calls []string, rnd *rand.Rand) {
 	}
 }
 
+var replaySeeds = flag.Int("seeds", 16, "number of random streams of TestReplayIsExact")
+
 // A process that dies after any event, and another one that continues from its checkpoint, emit what a single process emits.
 func TestReplayIsExact(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
 	}
-	const seeds, n = 12, 150
+	const n = 150
 	found := 0
-	for seed := range seeds {
+	for seed := range *replaySeeds {
 		steps := newFleet(uint64(seed)).events(n)
 		whole := run(t, analyzer.Default(), steps)
 		found += len(whole.Findings)
@@ -212,6 +215,38 @@ func TestReplayIsExact(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("the streams have no finding; the test shows nothing")
+	}
+}
+
+// A restart between an event and its repetition must not take the repetition for a new event: a conversation that was forgotten
+// would still be there.
+func TestReplayIgnoresRepeatedEvent(t *testing.T) {
+	s := newStream("")
+	call := func(conversation string, wait time.Duration, history ...msg) *event.Event {
+		s.now = s.now.Add(wait)
+		s.labels.Conversation = conversation
+		id := s.exchange()
+		q := s.request(id, history...)
+		s.response(id, 200, answer(assistant("Done.")))
+		return q
+	}
+	again := call("a", 0, user("first task"))
+	call("b", time.Second, user("other task"))
+	s.now = s.now.Add(20 * time.Minute)
+	s.again(again)
+	call("b", 5*time.Minute, user("other task"), assistant("Done."), user("and?"))
+	call("a", 10*time.Minute, user("second task")) // the first task is forgotten
+	call("b", 15*time.Minute, user("other task"))
+	call("a", 10*time.Minute, user("second task"))
+	call("a", time.Minute, user("second task"), tool("call_7", "a reply without its call"))
+	whole := run(t, analyzer.Default(), s.steps)
+	if len(whole.Findings) == 0 {
+		t.Fatal("no finding that depends on the conversation")
+	}
+	for k := 1; k < len(s.steps); k++ {
+		if !sameOutput(t, whole, restarted(t, s.steps, k)) {
+			t.Fatalf("stopped after %d events", k)
+		}
 	}
 }
 
