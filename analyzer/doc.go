@@ -92,9 +92,10 @@
 // missing too. Numbers before the first event count if the process reports that it dropped all of them because NATS
 // was unreachable when it started. Losses after its last event are unknown. llmtap_dropped_exchanges_total is exactly
 // what processes report; a process that was silent for SessionLookback counts as new. llmtap_uncaptured_calls_total counts
-// the calls that processes report as not captured; what a process reported before its first event here is not counted.
+// the calls that processes report as not captured. Calls before the first event seen of a process count only if that
+// event is its first, or the first that it did not drop.
 //
 // With N partitions, each sees only some events of a process, and the events missing in one may be in another. Losses
-// are therefore not counted, and each partition counts the drops that it sees: at most N times in total. The reader's
-// own count of events that left the stream unread is exact per partition.
+// are therefore not counted, and each partition counts the drops and uncaptured calls that it sees: at most N times in
+// total. The reader's own count of events that left the stream unread is exact per partition.
 package analyzer

@@ -11,7 +11,8 @@
 //	analyzer <── Event <──Decode── subject, headers, payload        messages that Decode rejects become dead letters
 //
 // An exchange is two messages with the same exchange id: its request when it is sent, and its response when it ends.
-// Run and tool messages report the start or end of a run or tool.
+// Run and tool messages report the start or end of a run or tool. Hook messages have no payload: they report the counts
+// of a hook (Llmtap-Dropped, Llmtap-Uncaptured), which all messages have, while its process sends no others.
 //
 // # Why the payload contains only the body
 //

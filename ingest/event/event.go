@@ -73,8 +73,8 @@ type Labels struct {
 	User           string // hashed unless configured otherwise
 }
 
-// An Event is a message of a hook about the request or response of an exchange, the start or end of a run or tool, or the hook
-// itself.
+// An Event is a message of a hook about the request or response of an exchange, the start or end of a run or tool, or the
+// hook itself.
 type Event struct {
 	Kind     Kind
 	Exchange string    // UUIDv7, shared by request and response
@@ -125,10 +125,10 @@ type Event struct {
 	Body []byte
 }
 
-// MessageID returns the id by which JetStream drops duplicates: <exchange>.<q or s>.<part>, <run>.<status> or <call
-// id>.<exchange>.<status>, <instance>.hook.<uncaptured>. The message ids of imports end with the instance, because a repeated import has the same
-// exchange ids: JetStream would drop the messages that it remembers, and the others would be checked without their
-// context. Encode replaces an id longer than MaxHeaderValue by a hash.
+// MessageID returns the id by which JetStream drops duplicates: <exchange>.<q or s>.<part>, <run>.<status>, <call
+// id>.<exchange>.<status> or <instance>.hook.<uncaptured>. The message ids of imports end with the instance, because a
+// repeated import has the same exchange ids: JetStream would drop the messages that it remembers, and the others would be
+// checked without their context. Encode replaces an id longer than MaxHeaderValue by a hash.
 func (e *Event) MessageID() string {
 	half := ".q."
 	switch e.Kind {
