@@ -479,6 +479,7 @@ func (r *reader) brackets(i, end int, members bool) brackets {
 			}
 			if n == maxDepth {
 				b.end = i
+				r.ahead -= i - from
 				return b
 			}
 			open[n] = c
