@@ -97,7 +97,7 @@ class Event:
         if self.kind == TOOL:
             return message_id_header(self.tool_call_id + "." + self.exchange + "." + self.step)
         if self.kind == HOOK:
-            return f"{self.labels.instance}.hook.{self.uncaptured}"
+            return message_id_header(f"{self.labels.instance}.hook.{self.uncaptured}")
         return f"{self.exchange}.{'s' if self.kind == RESPONSE else 'q'}.{part}"
 
     def subject(self) -> str:

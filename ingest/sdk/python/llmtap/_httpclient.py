@@ -11,9 +11,9 @@ from ._patch import Patches, hook_of
 
 
 class _Captured(threading.local):
-    """Whether the calls of this thread are captured by another client, which uses http.client."""
+    """Marks the threads whose calls over http.client another client captures."""
 
-    depth = 0
+    depth = 0  # of the calls of such clients
 
 
 _captured = _Captured()
@@ -61,6 +61,6 @@ def _count(connection: Any, url: Any) -> None:
             url = f"http{'s' if secure else ''}://{name}{'' if port in (None, default) else f':{port}'}{url}"
         host = hook.hosts.provider(url)
         if host:
-            hook.uncaptured(host, type(connection).__module__.partition(".")[0])
+            hook.uncaptured(host, type(connection).__module__)
     except Exception:
         hook.count_error()

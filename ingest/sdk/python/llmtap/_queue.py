@@ -226,11 +226,11 @@ class Queue:
         return self._dropped
 
     def unsent(self) -> Unsent:
-        """Counts the events that are not stored."""
+        """Counts the events of calls, runs and tools that are not stored."""
         exchanges, steps = set(), 0
         with self._lock:
             for it in (*self._in_flight, *self._queued):
-                if it.state == REMOVED or it.pair is not None and it.pair.dropped:
+                if it.state == REMOVED or it.pair is not None and it.pair.dropped or it.ev.kind == HOOK:
                     continue
                 if it.pair is None:
                     steps += 1

@@ -21,12 +21,14 @@ def patch(patches: Patches) -> None:
 
 
 def _send(original: Callable[..., Any]) -> Callable[..., Any]:
+    recorded = captured(original)
+
     def send(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
         x = _begin(request)
         if x is None:
             return original(self, request, *args, **kwargs)
         try:
-            response = captured(original)(self, request, *args, **kwargs)
+            response = recorded(self, request, *args, **kwargs)
         except BaseException as e:
             x.failed(e)
             raise

@@ -29,16 +29,17 @@ def test_subjects_and_values(ask: Callable[..., list[Any]]) -> None:
 
     questions = [{"service": text(40), "agent": text(5), "conversation": text(4), "instance": text(9), "text": text(9)} for _ in range(3000)]
     questions += [{"text": "x" * n + tail} for n in range(505, 520) for tail in ("", " ", "é", "规规", "  y", "%")]
-    for q, (subject, stage, message_id, _) in zip(questions, ask(questions, "event")):
+    questions += [{**q, "uncaptured": n} for n, q in enumerate(questions[:300], 1)]
+    for q, (subject, stage, message_id, _, uncaptured) in zip(questions, ask(questions, "event")):
         labels = _event.Labels()
         labels.service, labels.agent, labels.conversation = q.get("service", ""), q.get("agent", ""), q.get("conversation", "")
         labels.run = labels.stage = q["text"]
         labels.instance = q.get("instance", "")
-        ev = _event.Event(_event.RUN, labels)
-        ev.step = _event.OK
+        ev = _event.Event(_event.HOOK if "uncaptured" in q else _event.RUN, labels)
+        ev.step, ev.uncaptured = _event.OK, q.get("uncaptured", 0)
         headers = dict(line.split(": ", 1) for line in ev.headers().splitlines())
         assert ev.subject() == subject, q
-        assert headers.get("Llmtap-Stage", "") == stage, q
+        assert (headers.get("Llmtap-Stage", ""), headers.get("Llmtap-Uncaptured", "")) == (stage, uncaptured), q
         assert ev.message_id(1) == message_id, q
 
 

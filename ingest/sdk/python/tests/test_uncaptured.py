@@ -46,7 +46,16 @@ def test_uncaptured(nats_server: Nats, provider: Provider, call: Callable[[str],
     reports = [m for m in nats_server.messages() if m.subject.startswith("llmtap.v1.hook.svc.")]
     assert len(reports) == len(nats_server.messages()) and 1 <= len(reports) <= 3
     assert reports[-1].headers["Llmtap-Uncaptured"] == "3" and not reports[-1].data
-    assert len([m for m in caplog.messages if f"calls to {provider.host} with " in m]) == 1
+    client = {over_urllib3: "urllib3.connection"}.get(call, "http.client")
+    assert len([m for m in caplog.messages if f"calls to {provider.host} with {client} are" in m]) == 1
+
+
+def test_nats_down(stopped_nats: Nats, provider: Provider, caplog: pytest.LogCaptureFixture) -> None:
+    """A report that was not stored is no lost call."""
+    llmtap.instrument(url=stopped_nats.url, service="svc", hosts=[provider.host], flush_timeout=0.1)
+    over_http_client(provider.url("ok"))
+    llmtap.uninstrument()
+    assert not [m for m in caplog.messages if "discarded" in m]
 
 
 def test_not_counted(nats_server: Nats, provider: Provider) -> None:
