@@ -27,7 +27,7 @@ var anthropic = newTable("anthropic", []row{
 	{words: "does not support assistant message prefill", cause: "role_order", source: "unlinked"},
 	{words: "conversation must end with a user", cause: "role_order", source: "unlinked"},
 	{words: "non-empty content", cause: "empty_content", source: "langbot-app/LangBot#1205"},
-	{words: "must be non-empty", cause: "empty_content", source: "anthropics/claude-code#59812"},
+	{words: "content … must be non-empty", cause: "empty_content", source: "anthropics/claude-code#59812"},
 	{words: "contentblock object at … is blank", cause: "empty_content", source: "unlinked"},
 	{words: "model input cannot be empty", cause: "empty_content", source: "unlinked"},
 	{words: "input_schema", cause: "tool_schema_invalid", source: "Hmbown/Codewhale#4329"},

@@ -12,12 +12,10 @@ var mistral = newTable("mistral", []row{
 	{words: "function name was … but must be", cause: "function_name_format", source: "mistralai/mistral-common validator.py"},
 	{words: "unexpected role tool", cause: "orphan_tool_reply", source: "charmbracelet/crush#279"},
 	{words: "unexpected role roleenum.tool", cause: "orphan_tool_reply", source: "mistralai/mistral-inference#135"},
-	{words: "unexpected role", cause: "role_order", source: "pipecat-ai/pipecat-flows#178"},
 	{words: "expected last role", cause: "role_order", source: "huggingface/smolagents#757"},
 	{words: "conversation must start with", cause: "role_order", source: "mistralai/mistral-common validator.py:370"},
 	{words: "either content or tool_calls, but not none", cause: "empty_content", open: "assistant_content_missing", source: "OpenHands/OpenHands#8685"},
 	{words: "either content or tool_calls, but not both", cause: "content_with_tool_calls", source: "mistralai/mistral-common validator.py"},
 	{words: "system prompt must have content", cause: "empty_content", source: "mistralai/mistral-common validator.py:221"},
 	{words: "extra_forbidden … body, messages, … reasoning", cause: "unsupported_field", open: "reasoning_content_forbidden", source: "BerriAI/litellm#30884"},
-	{words: "invalid_request_message_order", cause: "role_order", source: "pipecat-ai/pipecat-flows#178"},
 })
