@@ -104,12 +104,17 @@ func (p *Pairing) size(r *facts.Request) {
 	for n < 2*calls {
 		n *= 2
 	}
-	if cap(p.table) < n {
-		p.table = make([]int32, n)
-		return
+	p.table, p.ids = cleared(p.table, n), p.ids[:0]
+}
+
+// cleared returns a table of n free slots, in the memory of table if it is large enough.
+func cleared(table []int32, n int) []int32 {
+	if cap(table) < n {
+		return make([]int32, n)
 	}
-	p.table = p.table[:n]
-	clear(p.table)
+	table = table[:n]
+	clear(table)
+	return table
 }
 
 // open starts a group if m is an assistant message with calls, and reports whether it did.
@@ -131,6 +136,9 @@ func (p *Pairing) join(i int, m *facts.Message) {
 		c := PairedCall{Call: &m.Calls[j], ID: m.Calls[j].ID, Message: i, Part: j, Group: len(p.Groups) - 1, Reply: -1, Again: -1, key: m.Calls[j].ID, same: -1, next: -1}
 		if p.scheme.Names {
 			c.ID, c.key = idOrName(c.ID, c.Name), c.Name
+		}
+		if p.scheme.Names && len(c.Call.ID) > 0 {
+			p.enterID(&c)
 		}
 		if len(c.key) > 0 {
 			p.enter(&c, g.First)
@@ -161,6 +169,26 @@ func (p *Pairing) enter(c *PairedCall, first int) {
 		c.same = older
 		c.next, p.Calls[older].next = p.Calls[older].next, len(p.Calls)
 	}
+}
+
+// enterID adds the id of c, the next call to be appended to Calls, to the table of ids, although replies name functions. An id
+// that is the function's name says no more than the name.
+func (p *Pairing) enterID(c *PairedCall) {
+	if string(c.Call.ID) == string(c.Name) {
+		return
+	}
+	if len(p.ids) == 0 {
+		p.ids = cleared(p.ids, len(p.table))
+	}
+	mask := len(p.ids) - 1
+	slot := int(maphash.Bytes(p.seed, c.Call.ID)) & mask
+	for ; p.ids[slot] != 0; slot = (slot + 1) & mask {
+		if older := int(p.ids[slot]) - 1; string(p.Calls[older].Call.ID) == string(c.Call.ID) {
+			c.Again = older
+			break
+		}
+	}
+	p.ids[slot] = int32(len(p.Calls) + 1)
 }
 
 // close ends the newest group before message end if the group is still open.

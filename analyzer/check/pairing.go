@@ -42,7 +42,7 @@ type PairedCall struct {
 	Part    int // index of the call in its message
 	Group   int // index in Pairing.Groups
 	Reply   int // index in Pairing.Replies of the reply in the call's own group; -1 if none
-	Again   int // index in Pairing.Calls of an earlier call with the same id; -1 if none or if calls are paired by name
+	Again   int // index in Pairing.Calls of an earlier call with the same id; -1 if none
 
 	key  []byte // what replies refer to: the call's id or, in Gemini, the function's name
 	same int    // earlier call of the group with the same key, which represents this call; -1 if none
@@ -84,6 +84,7 @@ type Pairing struct {
 	scheme scheme
 	counts [replyStatuses]int // replies by status
 	table  []int32            // hash table (open addressing) by id: 1 + index of the newest call; 0 is a free slot
+	ids    []int32            // the same by the ids that calls have although replies name functions; empty if no call has one
 	seed   maphash.Seed
 	noID   int // index at which to search for the next open call without an id
 	since  int // index of the first reply of the newest group

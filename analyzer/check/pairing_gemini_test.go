@@ -166,3 +166,32 @@ func TestPairingGeminiIDs(t *testing.T) {
 		t.Errorf("one reply too many: status %d", p.Replies[3].Status)
 	}
 }
+
+// An id that two calls share is known to be one, although replies name functions. A name in place of an id is none.
+func TestPairingGeminiSharedIDs(t *testing.T) {
+	var r facts.Request
+	p := NewChecker(nil).pairing
+	for _, test := range []struct {
+		ids  []string // of calls to f and g in turn; each is a message of its own
+		want []int
+	}{
+		{[]string{"1", "2", "1", "1", "2"}, []int{-1, -1, 0, 2, 1}},
+		{[]string{"", "", ""}, []int{-1, -1, -1}},
+		{[]string{"f", "1", "f"}, []int{-1, -1, -1}},
+		{[]string{"g", "1", "g"}, []int{-1, -1, 0}},
+	} {
+		var body strings.Builder
+		for i, id := range test.ids {
+			fmt.Fprintf(&body, `,{"role":"model","parts":[{"functionCall":{"name":"%c","id":"%s"}}]}`, "fg"[i%2], id)
+		}
+		if err := facts.ScanRequest(wire.Gemini, []byte(`{"contents":[`+body.String()[1:]+`]}`), &r); err != nil {
+			t.Fatal(err)
+		}
+		p.reset(&r, wire.Target{Dialect: wire.Gemini}, nil)
+		for i, want := range test.want {
+			if got := p.Calls[i].Again; got != want {
+				t.Errorf("ids %q: call %d has the id of call %d, want %d", test.ids, i, got, want)
+			}
+		}
+	}
+}

@@ -13,9 +13,10 @@ var DuplicateCallIDInHistory = &check.Rule{
 	Doc: `tool call with the id of a call of an earlier turn
 
 Models and gateways do number their calls anew each turn (call_0, tool_0_weather), and providers accept it, Anthropic
-too, although its "tool_use ids must be unique" is documented for the whole request. Providers that count calls and replies
-by id answer 400 when one of the two calls has no reply. A turn that was stored twice looks the same. Make
-the ids unique when an answer is stored.`,
+too, although its "tool_use ids must be unique" is documented for the whole request. Gemini draws ids that sometimes repeat
+in a long conversation, and an agent that pairs by id then sends the reply of another call (google/adk-python#6761).
+Providers that count calls and replies by id answer 400 when one of the two calls has no reply. A turn that was stored twice
+looks the same. Make the ids unique when an answer is stored.`,
 	Fix:      "Make call ids unique in the conversation when the answer is stored, and store each turn once.",
 	Severity: by{}.reject,
 	Run:      duplicateCallIDInHistory,

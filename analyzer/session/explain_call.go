@@ -34,7 +34,7 @@ func explainCalledTwice(x *explainer) RootCause {
 		return because(TurnAppendedTwice, High, "", "%ss %d and %d of the request are the same calls; the answer and the request before it have them once",
 			x.item(), twin, x.Message)
 	}
-	if made == 0 {
+	if made == 0 || made+had == 1 { // an id that the agent gave to several calls which had none, or other ones
 		return RootCause{}
 	}
 	if made > 1 {
