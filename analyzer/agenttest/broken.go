@@ -47,8 +47,7 @@ func unlinkedAnew(v *Variant) string {
 	return unlinked(v)
 }
 
-// Gemini accepts ids that an agent invented, and ids twice. Its newest models are said to refuse a reply whose id differs from
-// that of its call; no recording shows it.
+// Gemini accepts calls and replies without ids.
 var byName = []*Dialect{&gemini, &geminiNoIDs}
 
 var chats = []*Dialect{&openAI, &deepSeek}
@@ -239,11 +238,11 @@ var Broken = []*Kind{
 		}),
 	},
 	{
-		Name: "calls get new ids", Causes: []string{session.IDRewritten}, class: orphan, not: byName,
+		Name: "calls get new ids", Causes: []string{session.IDRewritten}, class: orphan, not: []*Dialect{&geminiNoIDs},
 		play: changes(func(a *agent, c *Call) { c.ID = a.callID(a.rnd) }),
 	},
 	{
-		Name: "replies get new ids", Causes: []string{session.IDRewritten}, class: orphan, not: byName,
+		Name: "replies get new ids", Causes: []string{session.IDRewritten}, class: orphan, not: []*Dialect{&geminiNoIDs},
 		play: replies(func(a *agent, m Message) []Message {
 			for i := range m.Replies {
 				m.Replies[i].ID = a.callID(a.rnd)
@@ -252,7 +251,7 @@ var Broken = []*Kind{
 		}),
 	},
 	{
-		Name: "replies have a constant id", Causes: []string{session.IDRewritten}, class: orphan, not: byName,
+		Name: "replies have a constant id", Causes: []string{session.IDRewritten}, class: orphan, not: []*Dialect{&geminiNoIDs},
 		play: replies(func(a *agent, m Message) []Message {
 			for i := range m.Replies {
 				m.Replies[i].ID = m.Replies[i].Name
@@ -274,7 +273,7 @@ var Broken = []*Kind{
 		}),
 	},
 	{
-		Name: "model uses one id twice", Causes: []string{session.DuplicateIDFromModel}, not: byName, needs: needs{parallel: true}, class: duplicate,
+		Name: "model uses one id twice", Causes: []string{session.DuplicateIDFromModel}, not: []*Dialect{&geminiNoIDs}, needs: needs{parallel: true}, class: duplicate,
 		Unknown: func(v *Variant) string {
 			if v.Stream && v.Shape {
 				return "the shape of a stream joins the pieces of calls by their id"
@@ -374,7 +373,7 @@ var Broken = []*Kind{
 		}),
 	},
 	{
-		Name: "turn appended twice", Causes: []string{session.TurnAppendedTwice}, class: duplicate, not: byName,
+		Name: "turn appended twice", Causes: []string{session.TurnAppendedTwice}, class: duplicate, not: []*Dialect{&geminiNoIDs},
 		play: replies(func(a *agent, m Message) []Message { return []Message{m, a.store[len(a.store)-1], m} }),
 	},
 	{

@@ -106,10 +106,12 @@ var Healthy = []*Kind{
 		}),
 	},
 	{
-		// That the model does so is true; it is no bug of the agent, and this provider accepts it.
-		Name: "model reuses ids in each turn", Also: []string{session.DuplicateIDFromModel}, only: []*Dialect{&openAI},
+		// That the model does so is true; it is no bug of the agent, and these providers accept it.
+		Name: "model reuses ids in each turn", Also: []string{session.DuplicateIDFromModel}, only: []*Dialect{&openAI, &gemini},
 		play: func(a *agent) bool {
-			a.host, a.model = "api.moonshot.ai/v1", "kimi-k2-0905-preview"
+			if a.Dialect == &openAI {
+				a.host, a.model = "api.moonshot.ai/v1", "kimi-k2-0905-preview"
+			}
 			ids := map[string]string{}
 			for i := range a.run.Steps {
 				s := &a.run.Steps[i]
@@ -126,6 +128,22 @@ var Healthy = []*Kind{
 			}
 			return a.through(0, len(a.run.Steps), hooks{})
 		},
+	},
+	{
+		// The id of a call to Gemini is optional, and older models give none.
+		Name: "agent numbers calls in each turn", only: []*Dialect{&geminiNoIDs},
+		play: sends(func(_ *agent, _ int, store []Message) []Message {
+			for i := range store {
+				store[i] = store[i].clone()
+				for j := range store[i].Calls {
+					store[i].Calls[j].ID = fmt.Sprint("call_", j)
+				}
+				for j := range store[i].Replies {
+					store[i].Replies[j].ID = fmt.Sprint("call_", j)
+				}
+			}
+			return store
+		}),
 	},
 	{
 		Name: "another process resumes",
