@@ -108,6 +108,26 @@ func firstOfSeveral(a *agent) bool {
 	return len(slices.Compact(missing)) > 1 // otherwise the agent may just not have that function
 }
 
+// renew gives the calls of the answers from step from on the ids of another provider.
+func (a *agent) renew(from int, id func() string) {
+	ids := map[string]string{}
+	for i := from; i < len(a.run.Steps); i++ {
+		s := &a.run.Steps[i]
+		for _, m := range s.Before {
+			for j := range m.Replies {
+				if r := &m.Replies[j]; ids[r.ID] != "" {
+					r.ID = ids[r.ID]
+				}
+			}
+		}
+		for j := range s.Answer.Calls {
+			c := &s.Answer.Calls[j]
+			ids[c.ID] = id()
+			c.ID = ids[c.ID]
+		}
+	}
+}
+
 // switchProvider plays a run whose first steps another provider answered.
 func switchProvider(a *agent) bool {
 	target := a.Dialect
@@ -127,9 +147,11 @@ func switchProvider(a *agent) bool {
 		return false
 	}
 	a.Dialect, a.model = target, target.model
+	id := func() string { return a.callID(a.rnd) }
 	switch target {
 	case &openAI:
 		a.host, a.model = "api.mistral.ai/v1", "mistral-large-latest"
+		id = func() string { return random(a.rnd, alphanumeric, 9) }
 	case &deepSeek:
 		a.host, a.model = "api.groq.com/openai/v1", "llama-3.3-70b-versatile"
 	case &anthropic:
@@ -137,6 +159,7 @@ func switchProvider(a *agent) bool {
 	default:
 		a.model = target.thinker
 	}
+	a.renew(a.at+1, id)
 	a.broken = true
 	a.through(a.at+1, len(a.run.Steps), hooks{})
 	return a.after > 0
