@@ -31,20 +31,16 @@ func replies(f func(a *agent, m Message) []Message) func(a *agent) bool {
 	}
 }
 
-// unlinked is the reason why a request cannot be known to continue a conversation of which it repeats no answer.
+// unlinked is the reason why a request cannot be known to continue a conversation of which it repeats neither an answer nor what
+// preceded it.
 func unlinked(v *Variant) string {
-	if v.IDs == "random" || v.IDs == "digits" || v.Conversation {
+	switch {
+	case v.IDs == "random" || v.Conversation:
 		return ""
-	}
-	return "calls without ids, or with short ones, do not link requests"
-}
-
-// unlinkedAnew is unlinked for a request that does not repeat the messages before the answer either.
-func unlinkedAnew(v *Variant) string {
-	if v.IDs == "digits" && !v.Conversation {
+	case v.IDs == "digits":
 		return "a number links requests only together with what preceded the call"
 	}
-	return unlinked(v)
+	return "calls without ids, or with short ones, do not link requests"
 }
 
 // Gemini accepts calls and replies without ids.
@@ -59,7 +55,7 @@ var Broken = []*Kind{
 		play: stores(func(a *agent, m Message) []Message { return a.dropCalls(m) }),
 	},
 	{
-		Name: "calls dropped, prompt written anew", Causes: []string{session.CallsDropped}, class: orphan, Unknown: unlinkedAnew,
+		Name: "calls dropped, prompt written anew", Causes: []string{session.CallsDropped}, class: orphan, Unknown: unlinked,
 		play: func(a *agent) bool {
 			a.anew = true
 			return a.steps(hooks{save: a.dropCalls})
@@ -85,8 +81,7 @@ var Broken = []*Kind{
 	},
 	{
 		Name: "head cut off", Causes: []string{session.Truncated}, class: orphan, needs: needs{late: true},
-		Unknown: unlinked,
-		play:    func(a *agent) bool { return a.cut(0) },
+		play: func(a *agent) bool { return a.cut(0) },
 	},
 	{
 		Name: "middle cut out", Causes: []string{session.Truncated}, class: orphan, needs: needs{late: true},
@@ -100,7 +95,10 @@ var Broken = []*Kind{
 			}
 			a.store = a.store[:a.replies(a.at)]
 			a.broken = true
-			return !a.say(a.nudge()) || a.say(a.nudge()) || true
+			if a.say(a.nudge()) {
+				a.say(a.nudge())
+			}
+			return true
 		},
 	},
 	{
@@ -110,7 +108,7 @@ var Broken = []*Kind{
 		play:  replies(func(a *agent, m Message) []Message { return a.skipOne(m) }),
 	},
 	{
-		Name: "one skipped, prompt written anew", Causes: []string{session.ToolSkipped}, Also: []string{session.SkippedOrInterrupted}, class: missing, Unknown: unlinkedAnew,
+		Name: "one skipped, prompt written anew", Causes: []string{session.ToolSkipped}, Also: []string{session.SkippedOrInterrupted}, class: missing,
 		needs: needs{parallel: true, loop: true}, per: map[*Dialect][]string{&geminiNoIDs: {session.ToolSkipped, session.CallsTruncated}},
 		play: func(a *agent) bool {
 			a.anew = true
@@ -387,7 +385,6 @@ var Broken = []*Kind{
 	{
 		Name: "provider switched", Causes: []string{session.ProviderSwitched}, not: []*Dialect{&responses, &bedrock, &geminiNoIDs},
 		needs: needs{loop: true}, play: switchProvider,
-		Unknown: unlinked,
 	},
 	{
 		// The second writer is called by a message that the user sends before the tool of the first has replied.
@@ -419,7 +416,6 @@ var Broken = []*Kind{
 	},
 	{
 		Name: "replies loaded without their calls", Causes: []string{session.ReplayedUnbound}, class: orphan, needs: needs{late: true},
-		Unknown: unlinked,
 		play: func(a *agent) bool {
 			if !a.through(0, a.at+2, hooks{}) {
 				return false
@@ -427,11 +423,12 @@ var Broken = []*Kind{
 			a.restart()
 			a.store = slices.DeleteFunc(slices.Clone(a.store), func(m Message) bool { return len(m.Calls) > 0 })
 			a.broken = true
-			return !a.say(a.nudge()) || true
+			a.say(a.nudge())
+			return true
 		},
 	},
 	{
-		Name: "broken call removed", Causes: []string{session.SanitizerDropped}, class: orphan, Unknown: unlinked, not: []*Dialect{&geminiNoIDs},
+		Name: "broken call removed", Causes: []string{session.SanitizerDropped}, class: orphan, not: []*Dialect{&geminiNoIDs},
 		play: func(a *agent) bool {
 			a.always = false
 			return a.steps(hooks{

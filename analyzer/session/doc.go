@@ -6,12 +6,12 @@
 //	                                                                                 │ Turn.RootCause(defect of Q)
 //	answer  ────> Store.Answer  <────────────────────────────────────────────────────┘ Store.Instance(id of the defect)
 //
-// A conversation is found by its given id, or else by an answer that Q contains, which is recognized by a call id or by an
-// assistant text longer than 32 bytes. A shared prompt does not link requests, because users share templates. Without both, it
-// is found by the process that sent Q:
+// A conversation is found by its given id, or else by an answer that Q names (previous_response_id) or contains, which is
+// recognized by a call id or by an assistant text longer than 32 bytes. A shared prompt does not link requests, because users
+// share templates. Without these, it is found by the process that sent Q:
 //
-//   - Q starts with the whole body of P, which no other conversation of the service sent, and contains A or follows it within
-//     seconds. Agents that validate answers, or save only the result of a structured output, send no A.
+//   - Q starts with the whole body of P and contains A; or it follows A within seconds, and no other conversation of the
+//     service sent that body. Agents that validate answers, or save only the result of a structured output, send no A.
 //   - Q ends with replies to the calls of A, or its user messages name the tools of A as another agent's, within seconds, and
 //     no other pending answer of the process fits. Some agents write the history anew each turn or for each agent.
 //
