@@ -174,6 +174,22 @@ func TestRootCauses(t *testing.T) {
 		s.at(assistant("", "call_1 "), h...)
 		s.at("x", with(r1)...)
 	}, "orphan_tool_reply call_1: call_dropped_by_sanitizer medium")
+	f("a malformed call is taken out of a message with text", deepSeekURL, func(s *scene) {
+		s.at(assistant("let me see", "call_1 "), h...)
+		s.at("x", with(assistant("let me see"), r1)...)
+	}, "orphan_tool_reply call_1: call_dropped_by_sanitizer medium")
+	f("of two calls, one malformed, the message is saved without any", deepSeekURL, func(s *scene) {
+		s.at(assistant("let me see", "call_1 ", "call_2 f"), h...)
+		s.at("x", with(assistant("let me see"), r2)...)
+	}, "orphan_tool_reply call_2: tool_calls_dropped_on_save high")
+	f("the calls of all turns are lost", deepSeekURL, func(s *scene) {
+		second, third := assistant("", "call_2 f"), assistant("let me see", "call_3 f")
+		s.at(one, h...)
+		s.at(second, with(one, r1)...)
+		s.at(third, with(one, r1, second, r2)...)
+		s.at("x", with(assistant(""), r1, assistant(""), r2, assistant("let me see"), tool("call_3", "c"))...)
+	}, "orphan_tool_reply call_1: tool_calls_dropped_on_save high", "orphan_tool_reply call_2: tool_calls_dropped_on_save high",
+		"orphan_tool_reply call_3: tool_calls_dropped_on_save high")
 	f("a call is taken out because its turn was incomplete", deepSeekURL, func(s *scene) {
 		other := assistant("", "call_1 f", "call_2 g")
 		s.at(other, h...)
@@ -287,6 +303,22 @@ func TestRootCauses(t *testing.T) {
 		s.at(body(msg{"id": "msg_1", "type": "message", "role": "assistant", "content": use(msg{"a": 1, "b": "x"})["content"], "stop_reason": "tool_use"}), user("u"))
 		s.at("x", user("u"), use(`{"b": "x", "a": 1.0}`), reply)
 	}, "arguments_not_object toolu_01: arguments_sent_as_string high", "tools_missing_with_tool_history toolu_01:")
+	f("a text before the reply in its message", anthropicURL, func(s *scene) {
+		use := msg{"role": "assistant", "content": []msg{{"type": "tool_use", "id": "toolu_01", "name": "f", "input": msg{}}}}
+		reply := msg{"role": "user", "content": []msg{{"type": "text", "text": "Be brief."}, {"type": "tool_result", "tool_use_id": "toolu_01", "content": "a"}}}
+		s.at(body(msg{"id": "msg_1", "type": "message", "role": "assistant", "content": use["content"], "stop_reason": "tool_use"}), user("u"))
+		s.at("x", user("u"), use, reply)
+	}, "tool_result_not_first toolu_01: interleaved_injection medium", "tools_missing_with_tool_history toolu_01:")
+	f("a signature is cut", anthropicURL, func(s *scene) {
+		use := func(signature string) msg {
+			return msg{"role": "assistant", "content": []msg{
+				{"type": "thinking", "thinking": "I look.", "signature": signature}, {"type": "tool_use", "id": "toolu_01", "name": "f", "input": msg{}},
+			}}
+		}
+		reply := msg{"role": "user", "content": []msg{{"type": "tool_result", "tool_use_id": "toolu_01", "content": "a"}}}
+		s.at(body(msg{"id": "msg_1", "type": "message", "role": "assistant", "content": use("c2lnbmF0dXJl")["content"], "stop_reason": "tool_use"}), user("u"))
+		s.at("x", user("u"), use("c2lnbm"), reply)
+	}, "reasoning_signature_invalid : reasoning_edited medium", "tools_missing_with_tool_history toolu_01:")
 	f("a string in a string", openAIURL, func(s *scene) {
 		s.at(args(`{"a": 1}`), h...)
 		s.at("x", with(args(`"{\"a\": 1}"`), r1)...)

@@ -62,6 +62,24 @@ var Broken = []*Kind{
 		},
 	},
 	{
+		Name: "calls of all turns lost on load", Causes: []string{session.CallsDropped}, Also: []string{session.ReasoningStripped}, class: orphan,
+		needs: needs{late: true}, Unknown: unlinked,
+		play: func(a *agent) bool {
+			return a.steps(hooks{load: func(i int, store []Message) []Message {
+				if i <= a.at {
+					return store
+				}
+				a.broken = true
+				for j := range store {
+					if len(store[j].Calls) > 0 {
+						store[j] = a.dropCalls(store[j])[0]
+					}
+				}
+				return store
+			}})
+		},
+	},
+	{
 		Name: "some parallel calls dropped", Causes: []string{session.CallsDropped}, class: orphan, needs: needs{parallel: true},
 		play: stores(func(a *agent, m Message) []Message {
 			if n := len(m.Calls); n > 1 {
@@ -371,6 +389,13 @@ var Broken = []*Kind{
 		}),
 	},
 	{
+		Name: "signature of thinking cut", Causes: []string{session.ReasoningEdited}, needs: needs{reasons: true}, only: []*Dialect{&anthropic},
+		play: stores(func(_ *agent, m Message) []Message {
+			m.Signature = m.Signature[:len(m.Signature)/2]
+			return []Message{m}
+		}),
+	},
+	{
 		Name: "turn appended twice", Causes: []string{session.TurnAppendedTwice}, class: duplicate, not: []*Dialect{&geminiNoIDs},
 		play: replies(func(a *agent, m Message) []Message { return []Message{m, a.store[len(a.store)-1], m} }),
 	},
@@ -442,6 +467,24 @@ var Broken = []*Kind{
 					return whole
 				},
 				save: func(Message) []Message { return nil },
+			})
+		},
+	},
+	{
+		Name: "broken call removed, text kept", Causes: []string{session.SanitizerDropped}, class: orphan, not: []*Dialect{&geminiNoIDs},
+		play: func(a *agent) bool {
+			a.always = false
+			return a.steps(hooks{
+				next: func(i int, m *Message) ending {
+					if i == a.at {
+						m.Text = "Let me look."
+						for j := range m.Calls {
+							m.Calls[j].Name = ""
+						}
+					}
+					return whole
+				},
+				save: a.dropCalls,
 			})
 		},
 	},

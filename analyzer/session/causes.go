@@ -62,7 +62,7 @@ const (
 	IDDroppedOnSave = "id_dropped_on_save"
 	// ReasoningStripped: the answer had reasoning or a signature that is missing in the request.
 	ReasoningStripped = "reasoning_stripped"
-	// ReasoningEdited: the thinking text in the request differs from the answer's, but has its signature.
+	// ReasoningEdited: the thinking text in the request differs from the answer's, but has its signature; or the signature differs.
 	ReasoningEdited = "reasoning_edited"
 	// EmptyReasoningOmitted: the reasoning was an empty string in the answer, and the member is missing in the request.
 	EmptyReasoningOmitted = "empty_reasoning_omitted"
@@ -164,6 +164,7 @@ var explanations = map[string]func(*explainer) RootCause{
 	"unknown_tool_call_id":         explainUnknownID,
 	"missing_tool_reply":           explainMissing,
 	"previous_response_unresolved": explainUnresolved,
+	"tool_result_not_first":        explainNotFirst,
 	"duplicate_tool_reply":         explainRepliedTwice,
 	"duplicate_call_id_in_message": explainCalledTwice,
 	"duplicate_call_id_in_history": explainCalledTwice,

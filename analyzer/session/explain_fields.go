@@ -172,7 +172,12 @@ func explainSignature(x *explainer) RootCause {
 	if x.Detail == "edited" && x.before != nil {
 		return because(ReasoningEdited, High, "", "answer of exchange %s has signed thinking; message %d of the request has the same signature with another text", x.before.exchange, x.Message)
 	}
-	return explainSwitched(x)
+	if r := explainSwitched(x); r.ID != "" || x.Detail != "" || x.before == nil || x.Message < 0 || x.names || x.items {
+		// The facts of Gemini do not distinguish an omission from a change. In a recorded conversation, OpenAI accepted encrypted
+		// content that differed from the answer's.
+		return r
+	}
+	return because(ReasoningEdited, Medium, "", "answer of exchange %s has signed thinking; message %d of the request, its copy, has another signature", x.before.exchange, x.Message)
 }
 
 // sentBefore reports whether the previous request contained message i.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
@@ -26,12 +27,23 @@ func explainOrphan(x *explainer) RootCause {
 			return r
 		}
 		if r := x.itemDropped(); r.ID != "" {
+			if x.madeBroken() {
+				return x.sanitized()
+			}
 			return r
 		}
 	}
 	at, certain, ok := x.copyWithoutCalls()
+	if ok && x.madeBroken() {
+		return x.sanitized()
+	}
 	if ok && certain {
 		return x.callsDropped(at, High)
+	}
+	if !ok && x.declared >= 0 && x.lostCalls(len(x.p.body())) {
+		if at = x.q.lead + x.declared - x.p.lead; x.q.messages[at].calls == 0 {
+			return x.callsDropped(at, High)
+		}
 	}
 	if r := x.replayed(); r.ID != "" {
 		return r
@@ -70,7 +82,7 @@ func (x *explainer) isCopy(at int) (certain, ok bool) {
 	if x.declared >= 0 { // the previous request had the calls; they were lost since, for example on loading from a database
 		d := &x.p.messages[x.declared]
 		same := sameText(d.text, d.noText, m.text, m.noText) || x.loose() && d.bytes == m.bytes && d.bytes > 0
-		if place == x.declared-x.p.lead && place == x.aligned.prefix {
+		if place == x.declared-x.p.lead && x.lostCalls(place) {
 			// Message at may also be a summary. In that case the messages after the call are gone too.
 			return same, same || x.followedBySame(at)
 		}
@@ -78,14 +90,40 @@ func (x *explainer) isCopy(at int) (certain, ok bool) {
 	}
 	a := x.call.answer
 	same := sameText(a.text, a.noText, m.text, m.noText)
+	follows := x.aligned.whole || a == x.before && place == a.after && a.after == len(x.p.body()) && x.lostCalls(a.after)
 	switch {
 	case x.aligned.tailEnd >= 0 && place < x.aligned.tailEnd && place != a.after:
 		return false, false // a message of the previous request, older than the answer
 	case same:
-		return x.aligned.whole, true
+		return follows, true
 	}
 	// The text differs, perhaps because the agent shortens what it saves. Only the position is evidence.
-	return false, x.aligned.whole && place == a.after
+	return false, follows && place == a.after
+}
+
+// lostCalls reports whether the request begins with the first n messages of the previous request, except that assistant messages
+// may have lost their calls. An agent that loses them on loading its history loses those of all turns.
+func (x *explainer) lostCalls(n int) bool {
+	p, q := x.p.body(), x.q.body()
+	if n > len(p) || n > len(q) {
+		return false
+	}
+	for i := x.aligned.prefix; i < n; i++ {
+		a, b := &p[i], &q[i]
+		lost := a.role == facts.RoleAssistant && b.role == facts.RoleAssistant && a.calls > 0 && b.calls == 0
+		switch {
+		case !lost && !x.p.same(a, x.q, b, x.loose()):
+			return false
+		case lost && !a.noText && !sameText(a.text, a.noText, b.text, b.noText) && (!x.loose() || a.bytes != b.bytes):
+			return false
+		}
+	}
+	return true
+}
+
+// madeBroken reports whether the call is new and the model made it and all other calls of its answer malformed.
+func (x *explainer) madeBroken() bool {
+	return x.declared < 0 && x.call != nil && !slices.ContainsFunc(x.call.answer.calls, func(c *Call) bool { return !c.broken() })
 }
 
 // followedBySame reports whether the message that followed the call in the previous request now follows message at.

@@ -81,6 +81,22 @@ func (x *explainer) interleaved(between, reply int, confidence string) RootCause
 		x.maker(), x.callName(), between, role, reply)
 }
 
+// explainNotFirst explains a reply after other content of its message. The provider reads that content as a message between the
+// call and its reply.
+func explainNotFirst(x *explainer) RootCause {
+	if x.Detail != "after_content" || x.id == 0 || x.Message <= 0 || x.Message-x.q.lead < x.aligned.prefix || !x.q.makes(x.Message-1, x.id) {
+		return RootCause{}
+	}
+	if x.call == nil && x.declared < 0 {
+		return RootCause{}
+	}
+	if r := x.concurrent(); r.ID != "" {
+		return r
+	}
+	return because(Interleaved, Medium, roleName(x.q.messages[x.Message].role), "%s made %s; in the next request its reply in message %d follows other content of that message",
+		x.maker(), x.callName(), x.Message)
+}
+
 // occursTwice reports whether message i occurs more than once in the request, as reminders do.
 func (x *explainer) occursTwice(i int) bool {
 	for j := range x.q.messages {
