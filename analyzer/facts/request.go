@@ -214,7 +214,7 @@ type Request struct {
 
 	PreviousResponse []byte // previous_response_id or thread.previous_message_id; valid as long as Call.ID
 	Unstored         bool   // store is false, so the provider stores no items of the answer
-	Stored           bool   // the provider stores or has summarized a part of the history (previous_response_id, item references, compaction)
+	Stored           bool   // the provider stores or has summarized a part of the history (previous_response_id, conversation, item references, compaction)
 	Threaded         bool   // the provider stores the conversation of a Messages request under the id of each answer
 	Compacts         bool   // the request asks for a summary of its history instead of an answer
 

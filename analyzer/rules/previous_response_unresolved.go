@@ -12,10 +12,10 @@ var PreviousResponseUnresolved = &check.Rule{
 	Cause: "previous_response_unresolved",
 	Doc: `previous_response_id whose calls are not answered, or are sent again
 
-The named answer (thread.previous_message_id in Anthropic's message threads), with all before it, is the history: the input must answer each of its calls, "No tool output found for
-function call call_…", and must not repeat what is there already, "Duplicate item found". Usual causes: a tool failed and
-nothing was sent for it; the whole history is sent on top of the chain. Send only new items: an output for every call,
-and the user's message.`,
+The named answer (thread.previous_message_id in Anthropic's message threads), with all before it, is the history: the
+input must answer each of its calls, "No tool output found for function call call_…", and must not repeat what is there
+already, "Duplicate item found". Usual causes: a tool failed and nothing was sent for it; the whole history is sent on
+top of the chain. Send only new items: an output for every call, and the user's message.`,
 	Fix:      "With previous_response_id send only new items, and one function_call_output for every call of that answer.",
 	Severity: by{wire.OpenAIResponses: openAIs}.reject,
 	Run:      previousResponseUnresolved,
