@@ -22,7 +22,7 @@ const (
 func (p *pending) explain(text []byte) {
 	e := &p.row
 	text = text[:min(len(text), maxErrorRead)]
-	var rejected, all []string
+	var rejected, all, lenient []string
 	for i := range p.findings {
 		f := &p.findings[i]
 		if f.Predicted == check.Reject {
@@ -30,6 +30,8 @@ func (p *pending) explain(text []byte) {
 		}
 		if f.Predicted == check.Reject || f.Tolerated > 0 {
 			all = append(all, f.Rule.ID)
+		} else if f.Predicted == check.Lenient {
+			lenient = append(lenient, f.Rule.ID)
 		}
 	}
 	in := cause.Input{Status: e.Status, Text: text, Rules: rejected, Variant: p.target.Variant}
@@ -39,6 +41,13 @@ func (p *pending) explain(text []byte) {
 		// it: the target may have become stricter.
 		in.Rules = all
 		c = cause.Classify(in)
+	}
+	if c.Known == cause.Stated && len(lenient) > 0 {
+		// A target that nobody knows is predicted to be lenient. A violation that its text names was refused nevertheless.
+		in.Rules = lenient
+		if confirmed := cause.Classify(in); confirmed.Known == cause.Both {
+			c = confirmed
+		}
 	}
 	e.Cause, e.CauseKnown, e.CauseClass = c.ID, c.Known, c.Class
 	e.ErrorType = errorType(text, e.Status)

@@ -3,7 +3,8 @@ package cause
 // openAI contains the wordings of OpenAI's Chat Completions and Responses APIs. Azure and many gateways and servers copy them.
 var openAI = newTable("openai", []row{
 	// tool pairing
-	{words: "with role tool must … message with tool_calls", cause: "orphan_tool_reply", source: "langchain-ai/task_mAIstro#1"},
+	// OpenAI has a text of its own for a reply to another call; servers that copy its API use this one for both.
+	{words: "with role tool must … message with tool_calls", cause: "orphan_tool_reply", open: "unknown_tool_call_id", source: "langchain-ai/task_mAIstro#1"},
 	{words: "tool_calls must be followed by tool messages", cause: "missing_tool_reply", source: "aliasrobotics/cai#111"},
 	{words: "tool_call_id of … not found in tool_calls of previous message", cause: "unknown_tool_call_id", source: "unlinked"},
 	{words: "duplicate value for tool_call_id of … in messages … and messages", cause: "duplicate_tool_reply", open: "duplicate_call_id_in_message", source: "agno-agi/agno#5116"},

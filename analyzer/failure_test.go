@@ -1,0 +1,42 @@
+package analyzer_test
+
+import (
+	"testing"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/analyzer/session"
+)
+
+// A violation that is no error at most servers explains the failure of a request whose error text names it.
+func TestRefusedAlthoughLenient(t *testing.T) {
+	const (
+		url     = "http://127.0.0.1:9000/v1/chat/completions"
+		orphan  = "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
+		twice   = "Duplicate value for 'tool_call_id' of call_1 in message[3]"
+		unknown = "The server is in a bad mood"
+		limit   = "Rate limit reached for this model"
+	)
+	first, second := assistant("", "call_1 f"), assistant("", "call_2 f", "call_3 f")
+	before := []msg{user("u")}
+	with := func(more ...msg) []msg { return append(before[:1:1], more...) }
+	f := func(name, text string, said msg, history, next []msg, wantCause, wantKnown, wantRoot string) {
+		t.Helper()
+		s := newScene(url)
+		s.at(said, history...)
+		s.at(text, next...)
+		exchanges, _, _ := latest(run(t, analyzer.Default(), s.steps))
+		for _, e := range exchanges {
+			if e.Failed && (e.Cause != wantCause || e.CauseKnown != wantKnown || e.RootCause != wantRoot) {
+				t.Errorf("%s: cause %s %s, root cause %q, want %s %s, %q", name, e.Cause, e.CauseKnown, e.RootCause, wantCause, wantKnown, wantRoot)
+			}
+		}
+	}
+	done := with(first, tool("call_1", "x"))
+	lost := with(first, tool("call_1", "x"), assistant("", "call_2 f"), tool("call_2", "y"), tool("call_3", "z"))
+	same := with(first, tool("call_1", "x"), tool("call_1", "x"))
+	f("one parallel call lost", orphan, second, done, lost, "unknown_tool_call_id", cause.Both, session.CallsDropped)
+	f("reply twice", twice, first, before, same, "duplicate_tool_reply", cause.Both, session.DuplicateReply)
+	f("text names nothing", unknown, first, before, same, "unexplained", cause.None, "")
+	f("text names something else", limit, first, before, same, "rate_limit", cause.Stated, "")
+}
