@@ -55,6 +55,13 @@ func TestClassify(t *testing.T) {
 	in.Rules = []string{"duplicate_tool_reply"}
 	f(in, twice, Cause{ID: "duplicate_tool_reply", Known: Both, StatedBy: "deepseek", Rule: "duplicate_tool_reply"})
 
+	for rule, text := range map[string]string{
+		"duplicate_tool_reply": "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.",
+		"unknown_tool_call_id": "Please ensure that function response turn comes immediately after a function call turn.",
+	} {
+		f(Input{Status: 400, Rules: []string{rule}}, text, Cause{ID: rule, Known: Both, StatedBy: "gemini", Rule: rule})
+	}
+
 	// a 400 that is no protocol fault never counts as one, whatever the request contains
 	broken := Input{Status: 400, Rules: []string{"missing_tool_reply"}}
 	f(broken, `{"error":{"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}`, Cause{ID: "auth", Known: Stated, StatedBy: "gemini"})

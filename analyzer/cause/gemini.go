@@ -4,8 +4,8 @@ package cause
 // array. "Request contains an invalid argument." does not name a cause and has no row, so the violated rules decide.
 var gemini = newTable("gemini", []row{
 	// Gemini only counts the replies, so a missing, extra or late reply and a reply with an unknown id have the same text.
-	{words: "number of function response parts", cause: "missing_tool_reply", also: "duplicate_tool_reply unknown_tool_call_id missing_tool_call_id", source: "google-gemini/gemini-cli#4504"},
-	{words: "function response turn comes immediately after", cause: "orphan_tool_reply", source: "lobehub/lobehub#7298"},
+	{words: "number of function response parts", cause: "missing_tool_reply", open: "duplicate_tool_reply unknown_tool_call_id missing_tool_call_id", source: "google-gemini/gemini-cli#4504"},
+	{words: "function response turn comes immediately after", cause: "orphan_tool_reply", open: "unknown_tool_call_id duplicate_tool_reply", source: "lobehub/lobehub#7298"},
 	{words: "function call turn comes immediately after", cause: "tool_turn_misplaced", also: "orphan_tool_reply missing_tool_reply", source: "google-gemini/gemini-cli#26486"},
 	// The endpoint looks up the function name by the id of the reply, so an unknown id leads to an empty name.
 	{words: "function_response.name: name cannot be empty", cause: "missing_required_field", open: "unknown_tool_call_id missing_tool_call_id orphan_tool_reply", source: "langflow-ai/langflow#9437"},
