@@ -51,6 +51,9 @@ func responsesBody(r *request) obj {
 func items(m *Message, answer bool) (list []obj) {
 	for _, reply := range m.Replies {
 		o := m.fill(obj{"type": "function_call_output", "call_id": reply.ID, "output": reply.Text})
+		if reply.Tool != "" {
+			o = m.fill(otherOutput(&reply))
+		}
 		if reply.NoID {
 			delete(o, "call_id")
 		}
@@ -83,6 +86,10 @@ func items(m *Message, answer bool) (list []obj) {
 	for i := range m.Calls {
 		c := &m.Calls[i]
 		o := m.fill(obj{"type": "function_call", "call_id": c.ID, "name": c.Name, "arguments": c.text()})
+		if c.Tool != "" {
+			list = append(list, obj{"type": "web_search_call", "id": "ws_" + c.ID, "status": "completed", "action": obj{"type": "search", "query": c.Name}})
+			o = m.fill(otherCall(c))
+		}
 		if c.ItemID != "" {
 			o["id"], o["status"] = c.ItemID, "completed"
 		}
@@ -100,6 +107,43 @@ func items(m *Message, answer bool) (list []obj) {
 		}
 	}
 	return list
+}
+
+// otherTools are the kinds of tools, besides functions, that the agent runs.
+var otherTools = []string{"shell", "local_shell", "apply_patch", "computer", "tool_search"}
+
+// otherCall returns the call of a tool that is not a function.
+func otherCall(c *Call) obj {
+	o := obj{"type": c.Tool + "_call", "call_id": c.ID}
+	does := obj{"type": c.Name, "args": c.value()}
+	switch c.Tool {
+	case "tool_search":
+		o["arguments"], o["execution"] = does, "client"
+	case "apply_patch":
+		o["operation"] = does
+	case "shell":
+		o["action"], o["environment"] = does, obj{"type": "local"}
+	default:
+		o["action"] = does
+	}
+	return o
+}
+
+func otherOutput(r *Reply) obj {
+	o := obj{"type": r.Tool + "_call_output", "call_id": r.ID}
+	switch r.Tool {
+	case "tool_search":
+		o["type"], o["execution"], o["tools"] = "tool_search_output", "client", []obj{{"type": "function", "name": "found", "parameters": schema}}
+	case "apply_patch":
+		o["status"] = "completed"
+	case "shell":
+		o["output"] = []obj{{"stdout": r.Text, "stderr": "", "outcome": obj{"type": "exit", "exit_code": 0}}}
+	case "computer":
+		o["output"] = obj{"type": "computer_screenshot", "image_url": "data:image/png;base64,iVBORw0KGgo="}
+	default:
+		o["output"] = r.Text
+	}
+	return o
 }
 
 func responsesAnswer(r *request, m *Message, e ending) (string, []byte) {

@@ -81,6 +81,26 @@ var Healthy = []*Kind{
 		},
 	},
 	{
+		Name: "tools that are no functions", only: []*Dialect{&responses},
+		play: func(a *agent) bool {
+			tool := map[string]string{} // by call id
+			for i := range a.run.Steps {
+				s := &a.run.Steps[i]
+				for _, m := range s.Before {
+					for k := range m.Replies {
+						m.Replies[k].Tool = tool[m.Replies[k].ID]
+					}
+				}
+				for k := range s.Answer.Calls {
+					c := &s.Answer.Calls[k]
+					c.Tool = otherTools[a.rnd.IntN(len(otherTools))]
+					tool[c.ID] = c.Tool
+				}
+			}
+			return a.through(0, len(a.run.Steps), hooks{})
+		},
+	},
+	{
 		Name: "answer texts shortened",
 		play: sends(func(_ *agent, _ int, store []Message) []Message {
 			for i := range store {

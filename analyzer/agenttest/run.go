@@ -55,12 +55,14 @@ type Call struct {
 	Raw        string          // text sent instead of Args; "" if it is Args
 	OtherKind  bool            // an object instead of a string, or a string instead of an object
 	Signature  string
+	Tool       string // kind of tool in the Responses API; "" for a function
 }
 
 // A Reply is the reply to a call.
 type Reply struct {
 	ID, Name, Text string
 	NoID           bool
+	Tool           string // see Call.Tool
 }
 
 // clone returns a copy of m whose calls and replies can be changed.

@@ -12,18 +12,24 @@ func (p *Pairing) reset(r *facts.Request, t wire.Target, chain *Chain) {
 	p.Groups, p.Calls, p.Replies, p.counts = p.Groups[:0], p.Calls[:0], p.Replies[:0], [replyStatuses]int{}
 	// Calls and replies beyond the limit of package facts are missing.
 	p.Unknown, p.Chained, p.scheme = r.Stored && chain == nil || r.Dropped > 0, p.Chained[:0], schemeOf(t)
+	p.others = p.others[:0]
 	p.size(r)
 	open, after := false, -1 // whether a group is open; the last message without replies
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		switch {
 		case p.scheme.Items && (m.Item == facts.ItemReasoning || m.Item == facts.ItemReference || m.Item == facts.ItemOther):
+			if len(m.CallID) > 0 && len(p.others) < maxOthers {
+				p.others = append(p.others, int32(i))
+			}
 			continue
 		case p.scheme.Blocks && m.Role == facts.RoleSystem:
 			continue
 		case len(m.Replies) > 0 && (m.Role == facts.RoleTool || p.scheme.Blocks):
 			for j := range m.Replies {
-				p.reply(i, j, &m.Replies[j], open, after)
+				if !p.unpaired(r, &m.Replies[j]) {
+					p.reply(i, j, &m.Replies[j], open, after)
+				}
 			}
 			continue
 		}
@@ -52,6 +58,23 @@ func (p *Pairing) reset(r *facts.Request, t wire.Target, chain *Chain) {
 	if p.Unknown {
 		p.counts = [replyStatuses]int{}
 	}
+}
+
+// maxOthers limits the unpaired items whose outputs are found.
+const maxOthers = 64
+
+// unpaired reports whether the reply belongs to an unpaired item, such as a call in the provider's container. It is then left out
+// like that item.
+func (p *Pairing) unpaired(r *facts.Request, reply *facts.Reply) bool {
+	if len(p.others) == 0 || len(reply.ID) == 0 || p.find(reply.ID) >= 0 {
+		return false
+	}
+	for _, i := range p.others {
+		if string(r.Messages[i].CallID) == string(reply.ID) {
+			return true
+		}
+	}
+	return false
 }
 
 // early matches reply i, which no earlier call has, to a call that follows later. That also applies inside an open group, unless

@@ -13,19 +13,21 @@ import (
 // Bits of the head of a message. The lower bits contain the item, the role, and the kinds of role, name, content,
 // tool_calls and reasoning.
 const (
-	memoRole    = 1 << (28 + iota) // RoleName is the usual word for the role
-	memoOther                      // RoleName is another string, which follows
-	memoID                         // an ID follows
-	memoName                       // a name follows
-	memoParts                      // parts follow
-	memoHash                       // a content hash follows
-	memoSigned                     // a hash of signatures follows
-	memoFields                     // fields follow
-	memoStored                     // the message sets Request.Stored
-	memoOpen                       // the message sets Request.OpenTools
-	memoCalls                      // calls follow
-	memoReplies                    // replies follow
-	memoThought                    // a hash of thinking texts follows
+	memoRole     = 1 << (28 + iota) // RoleName is the usual word for the role
+	memoOther                       // RoleName is another string, which follows
+	memoID                          // an ID follows
+	memoName                        // a name follows
+	memoParts                       // parts follow
+	memoHash                        // a content hash follows
+	memoSigned                      // a hash of signatures follows
+	memoFields                      // fields follow
+	memoStored                      // the message sets Request.Stored
+	memoOpen                        // the message sets Request.OpenTools
+	memoCalls                       // calls follow
+	memoReplies                     // replies follow
+	memoThought                     // a hash of thinking texts follows
+	memoUnpaired                    // the item is unpaired
+	memoCallID                      // the call_id of an unpaired item follows
 )
 
 // Bits of the head of a call. The lower bits contain nine kinds and types.
@@ -88,6 +90,8 @@ func appendMessage(e, b []byte, m *Message, stored, openTools bool) []byte {
 		{len(m.Calls) > 0, memoCalls},
 		{len(m.Replies) > 0, memoReplies},
 		{m.Thought != 0, memoThought},
+		{m.Unpaired, memoUnpaired},
+		{m.CallID != nil, memoCallID},
 	} {
 		if f.is {
 			head |= f.bit
@@ -105,6 +109,9 @@ func appendMessage(e, b []byte, m *Message, stored, openTools bool) []byte {
 	}
 	if head&memoName != 0 {
 		text(m.Name)
+	}
+	if head&memoCallID != 0 {
+		text(m.CallID)
 	}
 	if head&memoParts != 0 {
 		e = appendNumber(appendNumber(appendNumber(e, int(m.Parts)), m.PartCount), int(m.FirstPart))

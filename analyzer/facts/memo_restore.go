@@ -70,6 +70,9 @@ func (f *Request) restore(s *scanner, m *Message, entry []byte, likely bool) boo
 	if head&memoName != 0 {
 		m.Name = r.text(s, zero)
 	}
+	if m.Unpaired = head&memoUnpaired != 0; head&memoCallID != 0 {
+		m.CallID = r.text(s, zero)
+	}
 	if head&memoParts != 0 {
 		m.Parts, m.PartCount, m.FirstPart = Parts(r.uvarint()), r.number(), Parts(r.uvarint())
 	}

@@ -96,8 +96,8 @@ type Item uint8
 const (
 	NoItem Item = iota
 	ItemMessage
-	ItemCall      // function_call, custom_tool_call
-	ItemReply     // function_call_output, custom_tool_call_output
+	ItemCall      // function_call, custom_tool_call, or a call of another tool that the agent runs, such as shell_call
+	ItemReply     // function_call_output, custom_tool_call_output, or the output of such a tool
 	ItemReasoning // reasoning
 	ItemReference // item_reference, which refers to an item stored by the provider
 	ItemOther     // any other type, such as a call of a tool that the provider runs
@@ -112,13 +112,14 @@ const (
 	TypeFunction
 	TypeCustom // arguments are free text, not JSON
 	TypeOther
+	TypeEither // like TypeOther, but the provider may have run the call
 )
 
 // A Call is one tool call of an assistant message. ID and Name are decoded; they are valid as long as both the body and the
 // Request are.
 type Call struct {
 	Kind       Kind   // kind of the element; unless it is Object, only Start and End are set
-	ID, Name   []byte // Gemini calls may have no ID
+	ID, Name   []byte // Gemini calls may have no ID; the name in a shell_call is shell, with NameKind Absent
 	IDKind     Kind
 	NameKind   Kind
 	TypeKind   Kind // Absent in dialects whose calls have no type
@@ -136,7 +137,7 @@ type Call struct {
 // A Reply is the result of a tool call, in a tool message or in a part of a user message. ID and Name are valid as long as
 // Call.ID.
 type Reply struct {
-	ID, Name     []byte // Name is the function name in Gemini, else the name of the tool message
+	ID, Name     []byte // Name is the function name in Gemini, else the name of the tool message; see Call.Name for other tools
 	IDKind       Kind
 	NameKind     Kind
 	Content      Kind
@@ -158,6 +159,8 @@ type Message struct {
 	ID       []byte // ID of a Responses item; valid as long as Call.ID
 	Name     []byte // valid as long as Call.ID
 	NameKind Kind
+	Unpaired bool   // an ItemOther that may be a call, of the provider or of an unknown type
+	CallID   []byte // call_id of an unpaired item; valid as long as Call.ID
 
 	// Content is the kind of the member content, parts or output. Parts, PartCount and FirstPart describe the parts of an array.
 	Content      Kind

@@ -32,6 +32,10 @@ type item struct {
 	typeKind, idKind Kind
 	call             Call // a call, or the ID and the name of a reply
 	arguments, input int  // offsets of these values; 0 if absent
+	action           int  // offset of what a call of another type does; 0 if absent
+	tools            int  // length of the found tools
+	environment      Kind // of a shell
+	hosted           bool // the provider runs the tool
 	content, output  itemContent
 	text             texts // text parts of content, for the content hash
 	reasoning        [3]Kind
@@ -54,6 +58,12 @@ func (f *Request) readItem(s *scanner, m *Message) {
 		return
 	}
 	calls, replies := len(f.calls), len(f.replies)
+	if isOtherCall(it.typ) || isOtherOutput(it.typ) {
+		it.call.Name, it.call.NameKind = otherName(it.typ), Absent
+	}
+	if it.call.IDKind == Absent && string(it.typ) == "local_shell_call_output" {
+		it.call.ID, it.call.IDKind = m.ID, it.idKind // clients write either
+	}
 	switch m.Item = it.kind(); m.Item {
 	case ItemMessage:
 		m.content(&it.content)
@@ -64,6 +74,9 @@ func (f *Request) readItem(s *scanner, m *Message) {
 	case ItemCall:
 		it.asCall(f, s)
 	case ItemReply:
+		if isOtherOutput(it.typ) { // such outputs have formats of their own, which are not checked
+			it.output = itemContent{kind: String, bytes: it.output.bytes + it.tools}
+		}
 		m.content(&it.output)
 		it.asReply(f, s)
 	case ItemReasoning:
@@ -72,11 +85,14 @@ func (f *Request) readItem(s *scanner, m *Message) {
 	case ItemReference:
 		f.Stored = true
 	case ItemOther, NoItem:
-		f.otherItem(it.typ)
+		if m.Unpaired = mayBeCall(it.typ); m.Unpaired {
+			m.CallID = it.call.ID
+		}
 	}
+	f.otherItem(it.typ)
 	f.own(m, calls, replies)
 	m.itemRole()
-	if m.Item == ItemOther {
+	if m.Item == ItemOther || isOtherCall(it.typ) || isOtherOutput(it.typ) {
 		m.Fields, m.NullFields, m.OtherField = 0, 0, nil
 	} else if schema := itemSchema[m.Item]; it.seen&^schema != 0 {
 		m.unknownKeys(s, it.start, schema)
@@ -110,6 +126,20 @@ func (f *Request) itemMember(s *scanner, m *Message, it *item) {
 	case "input":
 		it.input = s.i
 		s.skip()
+	case "action", "actions", "operation":
+		if start := s.i; s.skip() > Null {
+			it.action = start
+		}
+	case "tools":
+		start := s.i
+		s.skip()
+		it.tools = s.i - start
+	case "environment":
+		var hosted bool
+		it.environment, hosted = s.environment()
+		it.hosted = it.hosted || hosted
+	case "execution":
+		it.hosted = s.isServer() || it.hosted
 	case "encrypted_content":
 		it.reasoning[0] = s.kind()
 		it.encrypted = s.raw(it.reasoning[0])
@@ -142,7 +172,8 @@ func itemKey(key []byte) itemKeys {
 }
 
 // kind returns the type of the item. Messages and references may omit their type. A call or reply whose call_id is null
-// belongs to a tool that the provider runs, and so does a reply that has the name of a tool instead of a call_id.
+// belongs to a tool that the provider runs, and so do a reply that has the name of a tool instead of a call_id, a shell call
+// in a container of the provider, and a tool search with execution server.
 func (it *item) kind() Item {
 	if it.typeKind <= Null {
 		if it.seen == keyCommon && it.idKind == String {
@@ -167,6 +198,13 @@ func (it *item) kind() Item {
 	case "item_reference":
 		return ItemReference
 	}
+	switch {
+	case id != String || it.hosted:
+	case isOtherCall(it.typ):
+		return ItemCall
+	case isOtherOutput(it.typ):
+		return ItemReply
+	}
 	return ItemOther
 }
 
@@ -176,6 +214,10 @@ func (it *item) asCall(f *Request, s *scanner) {
 		return
 	}
 	*c = it.call
+	if isOtherCall(it.typ) {
+		it.asOtherCall(c, s)
+		return
+	}
 	c.Kind, c.FuncKind, c.TypeKind, c.Type = Object, Object, String, TypeFunction
 	c.Start, c.End = it.start, s.i
 	at := it.arguments
@@ -191,6 +233,22 @@ func (it *item) asCall(f *Request, s *scanner) {
 	}
 }
 
+func (it *item) asOtherCall(c *Call, s *scanner) {
+	c.Kind, c.TypeKind, c.Type = Object, String, TypeOther
+	c.Start, c.End = it.start, s.i
+	if string(it.typ) == "shell_call" && it.environment == Absent {
+		c.Type = TypeEither
+	}
+	at := it.action
+	if string(it.typ) == "tool_search_call" {
+		at = it.arguments
+	}
+	if at > 0 {
+		c.arguments(&scanner{b: s.b, i: at})
+		c.Args = ArgsUnknown // not the arguments of a function
+	}
+}
+
 func (it *item) asReply(f *Request, s *scanner) {
 	if r := f.newReply(); r != nil {
 		*r = Reply{
@@ -201,7 +259,7 @@ func (it *item) asReply(f *Request, s *scanner) {
 	}
 }
 
-// otherItem records what an item without facts implies for the rest of the request.
+// otherItem records what an item implies for the rest of the request.
 func (f *Request) otherItem(typ []byte) {
 	switch string(typ) {
 	case "compaction", "compaction_summary": // encrypted; replaces the messages and calls before it

@@ -2,6 +2,7 @@ package facts
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/zeebo/xxh3"
 )
@@ -77,7 +78,7 @@ func refInput(b []byte, n node) Request {
 		if e.kind == Object {
 			refItem(b, e, &m)
 			f.Stored = f.Stored || m.Item == ItemReference
-			if t := e.get("type"); m.Item == ItemOther && t.kind == String {
+			if t := e.get("type"); t.kind == String {
 				f.Stored = f.Stored || t.text == "compaction" || t.text == "compaction_summary"
 				f.OpenTools = f.OpenTools || slices.Contains([]string{"additional_tools", "tool_search_output", "mcp_list_tools"}, t.text)
 			}
@@ -96,9 +97,31 @@ var refKeys = map[Item][]string{
 	ItemReference: {},
 }
 
+var (
+	refOtherCalls   = []string{"local_shell_call", "shell_call", "apply_patch_call", "computer_call", "tool_search_call"}
+	refOtherOutputs = []string{"local_shell_call_output", "shell_call_output", "apply_patch_call_output", "computer_call_output", "tool_search_output"}
+	refNoCalls      = []string{
+		"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "tool_search_call", "mcp_call", "mcp_list_tools",
+		"mcp_approval_request", "mcp_approval_response", "program", "program_output", "compaction", "compaction_summary", "compaction_trigger",
+		"additional_tools", "function_call_output", "custom_tool_call_output",
+	}
+)
+
+func refHosted(e node) bool {
+	for i, k := range e.keys { // of these keys duplicates count, too
+		v := e.elems[i]
+		if k == "environment" && v.kind == Object && (v.get("type").kind != String || v.get("type").text != "local") ||
+			k == "execution" && v.kind == String && v.text == "server" {
+			return true
+		}
+	}
+	return false
+}
+
 func refItem(b []byte, e node, m *Message) {
 	typ, id, name := e.get("type"), e.get("call_id"), e.get("name")
 	m.Item, m.ID = ItemOther, e.get("id").bytes()
+	other := typ.kind == String && (slices.Contains(refOtherCalls, typ.text) || slices.Contains(refOtherOutputs, typ.text))
 	switch {
 	case typ.kind <= Null:
 		m.Item = ItemMessage
@@ -112,6 +135,12 @@ func refItem(b []byte, e node, m *Message) {
 		m.Item = ItemReasoning
 	case typ.text == "item_reference":
 		m.Item = ItemReference
+	case slices.Contains(refOtherCalls, typ.text) && id.kind == String && !refHosted(e):
+		m.Item = ItemCall
+	case slices.Contains(refOtherOutputs, typ.text) && id.kind == String && !refHosted(e):
+		m.Item = ItemReply
+	case typ.text == "local_shell_call_output" && id.kind == Absent && e.get("id").kind == String && !refHosted(e):
+		m.Item, id = ItemReply, e.get("id")
 	case (typ.text == "function_call" || typ.text == "custom_tool_call") && id.kind != Null:
 		m.Item = ItemCall
 	case (typ.text == "function_call_output" || typ.text == "custom_tool_call_output") && id.kind != Null && (id.kind != Absent || name.kind == Absent):
@@ -134,6 +163,20 @@ func refItem(b []byte, e node, m *Message) {
 			FuncKind: Object, Start: e.start, End: e.end,
 		}
 		args := e.get("arguments")
+		if other {
+			c.Name, c.NameKind, c.FuncKind, c.Type = []byte(strings.TrimSuffix(typ.text, "_call")), Absent, Absent, TypeOther
+			if typ.text == "shell_call" && e.get("environment").kind == Absent {
+				c.Type = TypeEither
+			}
+			if typ.text != "tool_search_call" {
+				args = node{}
+				for i, k := range e.keys {
+					if slices.Contains([]string{"action", "actions", "operation"}, k) && e.elems[i].kind > Null {
+						args = e.elems[i]
+					}
+				}
+			}
+		}
 		if typ.text == "custom_tool_call" {
 			c.Type, args = TypeCustom, e.get("input")
 		}
@@ -141,7 +184,7 @@ func refItem(b []byte, e node, m *Message) {
 			c.ArgsBytes, c.ArgsHash = len(args.inside(b)), xxh3.Hash(args.inside(b))
 		}
 		switch {
-		case c.Type == TypeCustom:
+		case c.Type == TypeCustom || other:
 		case args.kind == String:
 			c.Args = refArgs(args.text)
 		case args.kind == Object:
@@ -151,8 +194,16 @@ func refItem(b []byte, e node, m *Message) {
 	case ItemReply:
 		refItemContent(b, e.get("output"), m)
 		m.ContentHash = 0
+		var called []byte
+		if called = name.bytes(); other {
+			called, name.kind = []byte(strings.TrimSuffix(strings.TrimSuffix(typ.text, "_output"), "_call")), Absent
+			m.Content, m.Parts, m.PartCount, m.FirstPart = String, 0, 0, 0
+			if e.get("tools").kind != Absent {
+				m.ContentBytes += len(b[e.get("tools").start:e.get("tools").end])
+			}
+		}
 		m.Role, m.Replies = RoleTool, []Reply{{
-			ID: id.bytes(), IDKind: id.kind, Name: name.bytes(), NameKind: name.kind, Content: m.Content, ContentBytes: m.ContentBytes,
+			ID: id.bytes(), IDKind: id.kind, Name: called, NameKind: name.kind, Content: m.Content, ContentBytes: m.ContentBytes,
 			Parts: m.Parts, PartCount: m.PartCount, Start: e.start, End: e.end,
 		}}
 	case ItemReasoning:
@@ -160,9 +211,15 @@ func refItem(b []byte, e node, m *Message) {
 		if text := e.get("encrypted_content"); text.kind == String && text.text != "" {
 			m.Signed = xxh3.HashString(text.text)
 		}
+	case ItemOther:
+		if m.Unpaired = typ.kind != String || !slices.Contains(refNoCalls, typ.text) && !slices.Contains(refOtherOutputs, typ.text); m.Unpaired {
+			m.CallID = id.bytes()
+		}
 	default:
 	}
-	refItemFields(e, m)
+	if !other {
+		refItemFields(e, m)
+	}
 }
 
 func refOddReferenceKey(k string) bool {

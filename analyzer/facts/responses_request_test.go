@@ -25,6 +25,8 @@ var responsesSeeds = []string{
 	`{"input":[{"arguments":"{}","call_id":"a\u005fb","name":"f","metadata":null,"x":1,"type":"function_call"},{"output":[{"type":"input_text","text":"","cache_control":{}},{"type":"input_file","cache_control":null},3],"call_id":"a_b","type":"function_call_output"}]}`,
 	`{"input":[{"type":"custom_tool_call","call_id":"c","name":"patch","input":"*** Begin"},{"type":"custom_tool_call","input":{},"call_id":1},{"type":"custom_tool_call_output","call_id":"c","output":null}]}`,
 	`{"input":[{"type":"tool_search_call","call_id":null,"arguments":{"q":1}},{"type":"function_call","call_id":null,"arguments":{}},{"type":"function_call_output","call_id":null},{"type":"function_call_output","name":"f"},{"type":"function_call_output","name":null},{"type":"tool_search_output","tools":[]},{"type":"compaction","encrypted_content":"x"},{"type":7},{"type":"web_search_call","id":"ws_1","x":[{"cache_control":1}]}]}`,
+	`{"input":[{"type":"shell_call","call_id":"s","environment":{"type":"container_reference"},"environment":null},{"type":"local_sh\u0065ll_call","call_id":"l","action":{"a":1}},{"type":"local_shell_call_output","id":"l","output":"x"},{"type":"shell_call_output","call_id":"s","output":[{"stdout":""}]},{"operation":null,"type":"apply_patch_call","call_id":"p\n"},{"type":"tool_search_call","execution":"server","call_id":"t","arguments":[1]},{"type":"tool_search_output","call_id":"u","tools":[2],"name":"n"}]}`,
+	`{"input":[{"type":"computer_call","call_id":"k","action":{"x":1},"actions":[]},{"type":"computer_call_output","call_id":"k","output":{"type":"computer_screenshot"}},{"type":"shell_call","call_id":"m","environment":{"type":"local"},"action":"y","name":3},{"type":"unknown_call","call_id":"o"}]}`,
 	`{"input":[{"type":"item_reference","id":"msg_1"},{"id":"msg_2"},{"id":"msg_3","role":"user"},{"id":null},{"type":null,"content":null,"role":null}],"previous_response_id":null,"conversation":null,"prompt":null}`,
 	`{"input":[{"type":"message","role":"user","content":"a","tool_calls":[],"name":"n","name":null,"metadata":false,"metadata":{},"b":null,"c":false},{"type":"reasoning","role":"x","summary":null,"content":[{"type":"reasoning_text","cache_control":false}]}]}`,
 	`{"input":[{"role":"user","content":[{"type":"output_text","text":"a"},{"type":"text","text":"b"}],"role":"assistant","content":[{"type":"output_text"},{"type":"output_text","text":"c"},{"text":1}],"typ\u0065":"message"},null,"x",[1],{}]}`,
@@ -75,7 +77,7 @@ func TestResponsesItems(t *testing.T) {
 	// Wrong types are facts.
 	item(`{}`, Message{Item: ItemMessage})
 	item(`{'type':null,'role':1,'content':2}`, Message{Item: ItemMessage, RoleKind: Number, Content: Number, ContentBytes: 1})
-	item(`{'type':1,'role':'user'}`, Message{Item: ItemOther})
+	item(`{'type':1,'role':'user'}`, Message{Item: ItemOther, Unpaired: true})
 
 	call := Call{ID: []byte("call_1"), IDKind: String, Name: []byte("f"), NameKind: String, Type: TypeFunction, ArgsKind: String, Args: ArgsObject, ArgsBytes: 2, ArgsHash: xxh3.HashString("{}")}
 	item(`{'type':'function_call','id':'fc_1','call_id':'call_1','name':'f','arguments':'{}','status':'completed','namespace':'n','caller':null}`,
@@ -99,10 +101,11 @@ func TestResponsesItems(t *testing.T) {
 	// The provider's own calls, and replies without a call id by design.
 	item(`{'type':'function_call_output','call_id':null,'output':''}`, Message{Item: ItemOther})
 	item(`{'type':'function_call_output','name':'f','output':''}`, Message{Item: ItemOther})
-	item(`{'type':'function_call','call_id':null,'arguments':{}}`, Message{Item: ItemOther})
-	for _, typ := range []string{"tool_search_call", "shell_call", "local_shell_call", "mcp_call", "computer_call", "apply_patch_call", "web_search_call", "later"} {
+	item(`{'type':'function_call','call_id':null,'arguments':{}}`, Message{Item: ItemOther, Unpaired: true})
+	for _, typ := range []string{"web_search_call", "mcp_call", "mcp_approval_response", "program"} {
 		item(`{'type':'`+typ+`','id':'x','call_id':'c','arguments':{},'odd':[],'role':'user','content':'q'}`, Message{Item: ItemOther, ID: []byte("x")})
 	}
+	item(`{'type':'later','id':'x','call_id':'c','output':'x'}`, Message{Item: ItemOther, ID: []byte("x"), Unpaired: true, CallID: []byte("c")})
 	item(`{'type':'reasoning','id':'rs_1','summary':[],'encrypted_content':'gA\/A'}`,
 		Message{Item: ItemReasoning, ID: []byte("rs_1"), Reasoning: String, Signed: xxh3.HashString("gA/A")})
 	item(`{'type':'reasoning','summary':[],'encrypted_content':null,'content':null}`, Message{Item: ItemReasoning, Reasoning: Array})
@@ -114,6 +117,70 @@ func TestResponsesItems(t *testing.T) {
 	if !f.Stored {
 		t.Error("Stored is not set for an item reference")
 	}
+}
+
+// TestResponsesOtherItems reads the calls and outputs of tools that are neither functions nor custom tools.
+func TestResponsesOtherItems(t *testing.T) {
+	var f Request
+	item := func(body string, want Message) {
+		t.Helper()
+		body = strings.ReplaceAll(body, "'", `"`)
+		if err := ScanRequest(wire.OpenAIResponses, []byte(`{"input":[`+body+`]}`), &f); err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		want.Kind, want.Start, want.End, want.Hash = Object, 10, 10+len(body), xxh3.HashString(body)
+		for i := range want.Calls {
+			c := &want.Calls[i]
+			c.ID, c.IDKind, c.Kind, c.TypeKind, c.Start, c.End = []byte("c"), String, Object, String, want.Start, want.End
+		}
+		for i := range want.Replies {
+			r := &want.Replies[i]
+			r.ID, r.IDKind, r.Content, r.ContentBytes, r.Start, r.End = []byte("c"), String, String, want.ContentBytes, want.Start, want.End
+			want.Content = String
+		}
+		if diff := cmp.Diff([]Message{want}, f.Messages, sameFacts); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", body, diff)
+		}
+	}
+	call := func(body, name string, typ CallType, args string) {
+		t.Helper()
+		c := Call{Name: []byte(name), Type: typ}
+		if args != "" {
+			args = strings.ReplaceAll(args, "'", `"`)
+			c.ArgsKind, c.ArgsBytes, c.ArgsHash = Object, len(args), xxh3.HashString(args)
+		}
+		item(body, Message{Item: ItemCall, Role: RoleAssistant, ID: []byte("x"), Calls: []Call{c}})
+	}
+	reply := func(body, name string, size int) {
+		t.Helper()
+		item(body, Message{Item: ItemReply, Role: RoleTool, ContentBytes: size, Replies: []Reply{{Name: []byte(name)}}})
+	}
+	call(`{'type':'local_shell_call','id':'x','call_id':'c','status':'completed','action':{'type':'exec'}}`, "local_shell", TypeOther, `{'type':'exec'}`)
+	call(`{'action':{},'environment':{'type':'local'},'call_id':'c','id':'x','type':'shell_call'}`, "shell", TypeOther, `{}`)
+	call(`{'action':{},'environment':null,'call_id':'c','id':'x','type':'shell_call'}`, "shell", TypeOther, `{}`)
+	call(`{'action':{},'call_id':'c','id':'x','type':'shell_call'}`, "shell", TypeEither, `{}`)
+	call(`{'type':'apply_patch_call','id':'x','call_id':'c','operation':{'diff':''},'name':'odd'}`, "apply_patch", TypeOther, `{'diff':''}`)
+	call(`{'type':'computer_call','id':'x','call_id':'c','action':{},'actions':null}`, "computer", TypeOther, `{}`)
+	call(`{'type':'tool_search_call','id':'x','call_id':'c','execution':'client','arguments':{'q':1}}`, "tool_search", TypeOther, `{'q':1}`)
+	call(`{'type':'tool_search_call','id':'x','call_id':'c'}`, "tool_search", TypeOther, ``)
+
+	reply(`{'type':'local_shell_call_output','call_id':'c','output':'done'}`, "local_shell", 4)
+	reply(`{'type':'shell_call_output','call_id':'c','max_output_length':9,'output':[{'stdout':'','outcome':{'type':'timeout'}}]}`, "shell", 44)
+	reply(`{'type':'apply_patch_call_output','call_id':'c','status':'completed'}`, "apply_patch", 0)
+	reply(`{'type':'computer_call_output','call_id':'c','output':{'type':'computer_screenshot'}}`, "computer", 30)
+	reply(`{'type':'tool_search_output','call_id':'c','execution':'client','tools':[1]}`, "tool_search", 3)
+	item(`{'type':'local_shell_call_output','id':'c','output':'x'}`, Message{
+		Item: ItemReply, Role: RoleTool, ID: []byte("c"), ContentBytes: 1, Replies: []Reply{{Name: []byte("local_shell")}},
+	})
+
+	// The provider runs them, or the call_id is missing.
+	item(`{'type':'shell_call','call_id':'c','environment':{'type':'container_reference','container_id':'k'}}`, Message{Item: ItemOther, Unpaired: true, CallID: []byte("c")})
+	item(`{'type':'tool_search_call','call_id':'c','execution':'server'}`, Message{Item: ItemOther})
+	item(`{'type':'tool_search_output','call_id':'c','execution':'server','tools':[]}`, Message{Item: ItemOther})
+	item(`{'type':'tool_search_call','call_id':null,'arguments':{}}`, Message{Item: ItemOther})
+	item(`{'type':'tool_search_output','call_id':null,'tools':[]}`, Message{Item: ItemOther})
+	item(`{'type':'local_shell_call'}`, Message{Item: ItemOther, Unpaired: true})
+	item(`{'type':'shell_call_output','output':[]}`, Message{Item: ItemOther})
 }
 
 func TestResponsesFields(t *testing.T) {

@@ -43,7 +43,8 @@ type itemAnswer struct {
 // An outItem is an output item, assembled from the fragments so far.
 type outItem struct {
 	kind       Item // ItemMessage, ItemCall or ItemReasoning
-	custom     bool // the item is a call of a custom tool
+	custom     bool // the item is a call of another tool than a function, so its arguments are not checked
+	unpaired   bool // see Message.Unpaired
 	id, callID string
 	name       string
 	// text is the decoded text of a message or the decoded arguments of a call; textKind is Absent until there is text.
@@ -140,7 +141,7 @@ func (a *itemAnswer) add(item outItem) int {
 	switch {
 	case item.kind == ItemOther:
 		a.others = true
-		a.r.OtherCalls = a.r.OtherCalls || item.callID != "" // tools that the provider runs have no call_id
+		a.r.OtherCalls = a.r.OtherCalls || item.unpaired && item.callID != ""
 		return -1
 	case len(a.items) == maxAnswerCalls:
 		a.r.Malformed = true
@@ -155,7 +156,9 @@ func readOutItem(s *scanner) outItem {
 	o := outItem{kind: ItemOther}
 	var typ string
 	var callID, args, input Kind
-	var arguments, free []byte
+	var arguments, free, does []byte
+	var action Kind
+	var hosted bool
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "type":
@@ -174,6 +177,15 @@ func readOutItem(s *scanner) outItem {
 			arguments, args = s.textOrRaw()
 		case "input":
 			free, input = s.textOrRaw()
+		case "action", "actions", "operation":
+			if text, k := s.textOrRaw(); k > Null {
+				does, action = text, k
+			}
+		case "environment":
+			_, in := s.environment()
+			hosted = hosted || in
+		case "execution":
+			hosted = s.isServer() || hosted
 		case "content":
 			o.reasoning[1] = s.kind()
 			o.content(s)
@@ -198,7 +210,17 @@ func readOutItem(s *scanner) outItem {
 		if callID != Null {
 			o.kind, o.text, o.textKind = ItemCall, bytes.Clone(arguments), args
 		}
+	case "local_shell_call", "shell_call", "apply_patch_call", "computer_call", "tool_search_call":
+		if callID != String || hosted {
+			break
+		}
+		o.kind, o.custom, o.name = ItemCall, true, string(otherName([]byte(typ)))
+		if typ == "tool_search_call" {
+			does, action = arguments, args
+		}
+		o.text, o.textKind = bytes.Clone(does), action
 	}
+	o.unpaired = o.kind == ItemOther && !hosted && mayBeCall([]byte(typ))
 	return o
 }
 

@@ -64,10 +64,22 @@ func TestResponsesUnary(t *testing.T) {
 	f(`{'status':'incomplete','incomplete_details':{'reason':'max_output_tokens'},'output':[{'type':'message','content':'odd'}]}`, "",
 		Response{Content: Null, FinishReason: "max_output_tokens"})
 	f(`{'status':'queued','output':[],'background':true}`, "", Response{FinishReason: "queued"})
-	// Unpaired calls that the agent may answer.
-	f(`{'output':[{'type':'shell_call','id':'sh_1','call_id':'c1','action':{'commands':['ls']}},{'type':'tool_search_call','call_id':null}]}`, "", Response{
-		Content: Null, OtherCalls: true,
+	// Calls of tools that are neither functions nor custom tools.
+	f(`{'output':[{'type':'shell_call','id':'sh_1','call_id':'c1','environment':null,'action':{'commands':['ls']}},{'type':'apply_patch_call','call_id':'c2','operation':{}},
+		{'type':'tool_search_call','call_id':'c3','execution':'client','arguments':{'q':'x'}},{'type':'computer_call','call_id':'c4','action':null,'actions':[1]},{'type':'local_shell_call','call_id':'c5'}]}`, "", Response{
+		Content: Null, Calls: []ResponseCall{
+			{ID: "c1", Name: "shell", Arguments: `{"commands":["ls"]}`, ArgsKind: Object},
+			{ID: "c2", Name: "apply_patch", Arguments: `{}`, ArgsKind: Object},
+			{ID: "c3", Name: "tool_search", Arguments: `{"q":"x"}`, ArgsKind: Object},
+			{ID: "c4", Name: "computer", Arguments: `[1]`, ArgsKind: Array},
+			{ID: "c5", Name: "local_shell"},
+		},
 	})
+	// The provider runs them.
+	f(`{'output':[{'type':'shell_call','call_id':'c1','environment':{'type':'container_reference','container_id':'k'},'action':{}},{'type':'shell_call_output','call_id':'c1','output':[]},
+		{'type':'tool_search_call','call_id':null,'execution':'server'},{'type':'tool_search_call','call_id':'c2','execution':'server'},{'type':'program','call_id':'c3'},{'type':'program_output','call_id':'c3'}]}`, "", Response{Content: Null})
+	// A call of an unknown type, which the agent may have to answer.
+	f(`{'output':[{'type':'later_call','call_id':'c1'}]}`, "", Response{Content: Null, OtherCalls: true})
 	// An error inside a 200.
 	f(`{'status':'failed','output':[],'error':{'code':'server_error'}}`, "", Response{FinishReason: "failed", Error: []byte(`{"code":"server_error"}`)})
 	f(`{'output':[],'status':'failed','error':null}`, "", Response{FinishReason: "failed", Error: []byte(`{"output":[],"status":"failed","error":null}`)})

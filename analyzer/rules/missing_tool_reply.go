@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
@@ -53,6 +54,9 @@ func missingToolReply(p *check.Pass) {
 		g := p.Pairing.Groups[c.Group]
 		if p.Target.Dialect == wire.Gemini && len(p.Pairing.Replies) == 0 && undeclared(p) {
 			severity = check.Lenient // Gemini 2.0 and 2.5 have been observed to accept it
+		}
+		if c.Type == facts.TypeEither {
+			severity = check.Lenient
 		}
 		detail, then := missing(g, "at_end"), "the request ends"
 		if g.End < len(p.Request.Messages) {

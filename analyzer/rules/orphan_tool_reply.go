@@ -44,23 +44,29 @@ func orphanToolReply(p *check.Pass) {
 			caller = "no model message"
 		default:
 		}
-		p.ReportReply(severity, r, quoted(p, nil, r.Name), detail, "%s answers %s, which %s in this request called; %s",
+		p.ReportReply(ofOutput(p, r, severity), r, quoted(p, nil, r.Name), detail, "%s answers %s, which %s in this request called; %s",
 			at(p, r.Message), name(quoted(p, r.ID, r.Name)), caller, before)
 	}
 }
 
 // unlessOtherCalls returns the severity of a reply without its call. It is Lenient if a Responses input has items that may be
-// calls of an unpaired kind. For example, a tool_search_call that the client ran has been observed with a
-// function_call_output.
+// calls of an unpaired kind.
 func unlessOtherCalls(p *check.Pass, who by) check.Severity {
-	if p.Target.Dialect == wire.OpenAIResponses {
-		for i := range p.Request.Messages {
-			if p.Request.Messages[i].Item == facts.ItemOther {
-				return check.Lenient
-			}
+	for i := range p.Request.Messages {
+		if p.Request.Messages[i].Unpaired {
+			return check.Lenient
 		}
 	}
 	return who.reject(p.Target)
+}
+
+// ofOutput returns severity, or Lenient if the reply is the output of a tool of which only a missing reply, but none without its
+// call, has been observed to be refused.
+func ofOutput(p *check.Pass, r *check.Reply, severity check.Severity) check.Severity {
+	if word := role(p, r.Message); word == "local_shell_call_output" || word == "apply_patch_call_output" {
+		return check.Lenient
+	}
+	return severity
 }
 
 // orphanPlace returns the detail and a clause about the message at the position where the missing call should be.

@@ -86,12 +86,9 @@ func role(p *check.Pass, i int) string {
 	m := &p.Request.Messages[i]
 	switch m.Item {
 	case facts.ItemCall:
-		if len(m.Calls) > 0 && m.Calls[0].Type == facts.TypeCustom {
-			return "custom_tool_call"
-		}
-		return "function_call"
+		return callWord(m.Calls)
 	case facts.ItemReply:
-		return "function_call_output"
+		return replyWord(m.Replies)
 	case facts.ItemReasoning:
 		return "reasoning"
 	case facts.ItemReference:
@@ -118,6 +115,31 @@ func role(p *check.Pass, i int) string {
 	default:
 		return "no role"
 	}
+}
+
+// callWord returns the type of an item that is a call.
+func callWord(calls []facts.Call) string {
+	if len(calls) > 0 {
+		switch c := &calls[0]; c.Type {
+		case facts.TypeCustom:
+			return "custom_tool_call"
+		case facts.TypeOther, facts.TypeEither:
+			return string(c.Name) + "_call"
+		default:
+		}
+	}
+	return "function_call"
+}
+
+// replyWord returns the type of an item that is a reply. Only the outputs of other tools have a name without a member for it.
+func replyWord(replies []facts.Reply) string {
+	if len(replies) == 0 || len(replies[0].Name) == 0 || replies[0].NameKind != facts.Absent {
+		return "function_call_output"
+	}
+	if tool := string(replies[0].Name); tool != "tool_search" {
+		return tool + "_call_output"
+	}
+	return "tool_search_output"
 }
 
 // kind returns the name of a JSON type with its article.

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
@@ -33,6 +34,9 @@ func toolNotDeclared(p *check.Pass) {
 	}
 	for i := range p.Pairing.Calls {
 		c := &p.Pairing.Calls[i]
+		if c.NameKind == facts.Absent {
+			continue // also the calls of tools that are declared by a type instead of a name
+		}
 		if len(c.Name) > 0 && tools.Add(c.Name) {
 			p.Report(c.Message, c.ID, c.Name, "", "message %d (assistant) calls %s, which is none of the %d tools of the request",
 				c.Message, function(c.Call), r.ToolCount)

@@ -35,7 +35,7 @@ func unknownToolCallID(p *check.Pass) {
 		if severity == "" {
 			severity = unlessOtherCalls(p, compareIDs)
 		}
-		g, severity := p.Pairing.Groups[r.Group], severity
+		g, severity := p.Pairing.Groups[r.Group], ofOutput(p, r, severity)
 		if p.Target.Dialect == wire.Gemini && g.Replies > g.Last-g.First {
 			severity = check.Reject // Gemini counts replies
 		}
