@@ -402,6 +402,19 @@ func TestRootCauses(t *testing.T) {
 		s.at([]msg{thought, call(1)}, ask)
 		s.at("x", ask, call(1), out(1))
 	}, "reasoning_item_unpaired : reasoning_stripped high")
+	f("items: a turn is given up whose text an older message has", responsesURL, func(s *scene) {
+		turn := func(n string) []msg {
+			return []msg{
+				{"type": "reasoning", "id": "rs_" + n, "encrypted_content": "e" + n, "summary": []msg{}},
+				{"type": "message", "id": "msg_" + n, "role": "assistant", "content": []msg{{"type": "output_text", "text": "let me see"}}},
+				{"type": "function_call", "id": "fc_" + n, "call_id": "call_" + n, "name": "f", "arguments": "{}"},
+			}
+		}
+		more := append([]msg{user("u")}, append(turn("1"), msg{"type": "function_call_output", "call_id": "call_1", "output": "a"})...)
+		s.at(turn("1"), user("u"))
+		s.at(turn("2"), more...)
+		s.at("x", append(slices.Clip(more), user("another way, please"))...)
+	})
 	f("items: a call goes on without its output", responsesURL, func(s *scene) {
 		s.at([]msg{call(1)}, ask)
 		s.at("x", ask, call(1), msg{"role": "user", "content": "well?"})

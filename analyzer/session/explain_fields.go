@@ -177,6 +177,9 @@ func explainSignature(x *explainer) RootCause {
 		// content that differed from the answer's.
 		return r
 	}
+	if int(x.q.messages[x.Message].calls) != len(x.before.calls) {
+		return RootCause{} // the message has the signatures of other answers too
+	}
 	return because(ReasoningEdited, Medium, "", "answer of exchange %s has signed thinking; message %d of the request, its copy, has another signature", x.before.exchange, x.Message)
 }
 

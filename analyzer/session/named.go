@@ -70,5 +70,9 @@ func (t *Turn) Signed() (signed []facts.Signed, message int) {
 			signed[i].Hash, signed[i].Thought = 0, 0
 		}
 	}
-	return signed, t.q.copyOf(t.before)
+	message = t.q.copyOf(t.before)
+	if t.p != nil && message-t.q.lead < min(t.before.after, t.aligned.prefix) && t.before.after <= len(t.p.body()) {
+		return signed, -1 // an older message with the same text, which preceded the answer
+	}
+	return signed, message
 }
