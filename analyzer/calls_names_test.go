@@ -42,3 +42,42 @@ func TestCallsWithoutIDs(t *testing.T) {
 	f("both, under ids of the agent's own", []msg{content("model", c1, c2), content("user", r1, r2)}, " book answered", " book answered")
 	f("one, under ids of the agent's own", []msg{content("model", c1, c2), content("user", r1)}, " book answered", " book missing")
 }
+
+// Calls of tools that are no functions count under the name of their kind, and those that the provider runs do not count.
+func TestCallsOfOtherTools(t *testing.T) {
+	ask := msg{"role": "user", "content": "list the files"}
+	call := func(kind, id string, more msg) msg {
+		m := msg{"type": kind + "_call", "call_id": id}
+		for k, v := range more {
+			m[k] = v
+		}
+		return m
+	}
+	container := msg{"environment": msg{"type": "container_reference", "container_id": "k"}}
+	shell, patch := call("shell", "call_1", msg{"environment": nil, "action": msg{}}), call("apply_patch", "call_2", msg{"operation": msg{}})
+	hosted, its := call("shell", "call_3", container), msg{"type": "shell_call_output", "call_id": "call_3", "output": []msg{}}
+	listed, patched := msg{"type": "shell_call_output", "call_id": "call_1", "output": []msg{}}, msg{"type": "apply_patch_call_output", "call_id": "call_2", "status": "failed"}
+	f := func(name string, history []msg, findings int, want ...string) {
+		t.Helper()
+		s := newStream("c1")
+		s.url = responsesURL
+		exchange := func(input []msg, output ...msg) {
+			id := s.exchange()
+			s.request(id).Body = body(msg{"model": "gpt-5.1", "input": input})
+			s.response(id, 200, body(msg{"object": "response", "status": "completed", "output": output}))
+		}
+		exchange([]msg{ask}, hosted, its, shell, patch)
+		exchange(append([]msg{ask}, history...), msg{"type": "message", "role": "assistant", "content": []msg{{"type": "output_text", "text": "done"}}})
+		s.advance(30 * time.Minute)
+		out := run(t, analyzer.Default(), s.steps)
+		if diff := cmp.Diff(want, final(out)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if _, found, _ := latest(out); len(found) != findings {
+			t.Errorf("%s: %d findings, want %d: %v", name, len(found), findings, found)
+		}
+	}
+	f("both answered", []msg{hosted, its, shell, patch, listed, patched}, 0, "call_1 shell answered", "call_2 apply_patch answered")
+	// The finding, and that the provider accepted it.
+	f("one answered", []msg{hosted, its, shell, patch, listed}, 2, "call_1 shell answered", "call_2 apply_patch missing")
+}

@@ -55,8 +55,8 @@ func missingToolReply(p *check.Pass) {
 		if p.Target.Dialect == wire.Gemini && len(p.Pairing.Replies) == 0 && undeclared(p) {
 			severity = check.Lenient // Gemini 2.0 and 2.5 have been observed to accept it
 		}
-		if c.Type == facts.TypeEither {
-			severity = check.Lenient
+		if c.Type == facts.TypeEither || c.Type == facts.TypeOther && p.Target.Variant == wire.DeepSeekResponses {
+			severity = check.Lenient // not observed
 		}
 		detail, then := missing(g, "at_end"), "the request ends"
 		if g.End < len(p.Request.Messages) {
