@@ -1,6 +1,7 @@
 package analyzer_test
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -48,9 +49,7 @@ func TestCallsOfOtherTools(t *testing.T) {
 	ask := msg{"role": "user", "content": "list the files"}
 	call := func(kind, id string, more msg) msg {
 		m := msg{"type": kind + "_call", "call_id": id}
-		for k, v := range more {
-			m[k] = v
-		}
+		maps.Copy(m, more)
 		return m
 	}
 	container := msg{"environment": msg{"type": "container_reference", "container_id": "k"}}

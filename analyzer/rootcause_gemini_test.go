@@ -33,7 +33,7 @@ func (s *geminiScene) content(line string, ids bool) msg {
 		parts, rest = append(parts, msg{"text": text}), after
 	}
 	signed := kind == "m"
-	for _, token := range strings.Fields(rest) {
+	for token := range strings.FieldsSeq(rest) {
 		call, reply, _ := strings.Cut(token, "=")
 		name, n := strings.TrimRight(call, "0123456789"), strings.TrimLeft(call, "abcdefghijklmnopqrstuvwxyz")
 		id := func(m msg) msg {
@@ -120,7 +120,7 @@ func TestGeminiRootCauses(t *testing.T) {
 			check("")
 			s.at("", s.sent...)
 			check(", sent again")
-			s.at("", append(s.sent[:len(s.sent):len(s.sent)], "m 'sorry'", "u well?")...)
+			s.at("", append(slices.Clip(s.sent), "m 'sorry'", "u well?")...)
 			check(", a turn later")
 		}
 	}

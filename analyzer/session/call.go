@@ -232,24 +232,24 @@ func (s *skeleton) madeAt(at int) []callMark {
 	return s.calls[first : first+n]
 }
 
-// follows reports whether q was written after a was read. Some requests are not evidence about the calls of a: a repeated
+// follows reports whether s was written after a was read. Some requests are not evidence about the calls of a: a repeated
 // request; a request from which a was cut together with the messages around it; and a request without any answer at the
 // position of a, because a was discarded as a whole or another agent of the conversation wrote the request.
-func (q *skeleton) follows(a *answer, al alignment) bool {
-	body := q.body()
+func (s *skeleton) follows(a *answer, al alignment) bool {
+	body := s.body()
 	if al.whole && len(body) > max(al.prefix, a.after) && !body[a.after].external() {
 		return true
 	}
-	return len(a.calls) > 0 && slices.ContainsFunc(body, func(m message) bool { return m.calls > 0 && q.copies(&m, a) })
+	return len(a.calls) > 0 && slices.ContainsFunc(body, func(m message) bool { return m.calls > 0 && s.copies(&m, a) })
 }
 
-// markCalls records seq in the calls of a that q contains, with or without a reply.
-func (q *skeleton) markCalls(a *answer, al alignment, seq uint64) {
-	for i := len(q.messages) - 1; i >= q.lead; i-- {
-		if al.whole && i-q.lead < a.after {
+// markCalls records seq in the calls of a that s contains, with or without a reply.
+func (s *skeleton) markCalls(a *answer, al alignment, seq uint64) {
+	for i := len(s.messages) - 1; i >= s.lead; i-- {
+		if al.whole && i-s.lead < a.after {
 			return
 		}
-		for _, m := range q.callsOf(&q.messages[i]) {
+		for _, m := range s.callsOf(&s.messages[i]) {
 			if call := a.call(m.id); call != nil {
 				call.callSeen = seq
 			}

@@ -44,7 +44,7 @@ first that applies (the rest of the input is still checked):
 // memoryLimit is the soft memory limit of lint, above the limits of its input and of its conversations.
 const memoryLimit = 160 << 20
 
-func runLint(_ context.Context, c *command.Call) error {
+func runLint(ctx context.Context, c *command.Call) error {
 	dialect := c.Flags.String("dialect", "auto", "whose rules apply: auto or a `dialect[/variant]`, such as anthropic or openai_chat/mistral")
 	previous := c.Flags.String("previous-response-id", "", "`id` of the answer that Responses inputs without one continue; its calls are unknown")
 	minimum := c.Choice(c.Flags, "severity", string(check.Style), "lowest `severity` to report", lint.Severities()...)
@@ -67,7 +67,7 @@ func runLint(_ context.Context, c *command.Call) error {
 	}
 	// Records of up to 64 MiB leave garbage of that size, so the default pace of the collector would double the memory.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(memoryLimit))
-	if err := l.Files(c.Args, c.Stdin); err != nil {
+	if err := l.Files(ctx, c.Args, c.Stdin); err != nil {
 		return fmt.Errorf("write findings: %w", err)
 	}
 	switch {

@@ -66,7 +66,7 @@ func lines(all []exchange) string {
 func lintText(t *testing.T, text string) []Result {
 	t.Helper()
 	k := &keep{}
-	if err := New(k).run([]string{"-"}, strings.NewReader(text)); err != nil {
+	if err := New(k).run(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}
 	return k.results
@@ -216,7 +216,7 @@ func TestRepeated(t *testing.T) {
 		t.Helper()
 		l := New(p)
 		l.Minimum = check.Reject
-		if err := l.run([]string{"-"}, strings.NewReader(text)); err != nil {
+		if err := l.run(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.Close(l.Counts); err != nil {

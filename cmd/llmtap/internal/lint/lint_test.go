@@ -26,7 +26,7 @@ func linted(t *testing.T, text string) []string {
 	k := &keep{}
 	l := New(k)
 	l.Minimum = check.Reject
-	if err := l.run([]string{"-"}, strings.NewReader(text)); err != nil {
+	if err := l.run(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}
 	var out []string
@@ -148,7 +148,7 @@ func TestSARIF(t *testing.T) {
 		t.Helper()
 		var b bytes.Buffer
 		l := New(&SARIF{W: &b, Version: "v1"})
-		if err := l.run([]string{"-"}, strings.NewReader(text)); err != nil {
+		if err := l.run(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.Printer.Close(l.Counts); err != nil {
@@ -207,7 +207,7 @@ func TestRecordedData(t *testing.T) {
 	for _, name := range []string{recordedtest.Conversations, recordedtest.Exchanges} {
 		k := &keep{}
 		l := New(k)
-		if err := l.run([]string{recordedtest.Path(t, name)}, nil); err != nil {
+		if err := l.run(t.Context(), []string{recordedtest.Path(t, name)}, nil); err != nil {
 			t.Fatal(err)
 		}
 		roots := map[string]int{}

@@ -33,38 +33,38 @@ type batch struct {
 }
 
 // Files checks files and closes the Printer. A directory stands for its files that contain records; "-" is stdin. Files
-// returns write errors only; read errors are reported as Results.
+// returns write errors, or the error of ctx if it ended; read errors are reported as Results.
 //
 //	reader ─> batches ─┬─> worker ─┬─> in the order of the records: judge exchanges, print
 //	                   └─> worker ─┘
-func (l *Linter) Files(names []string, stdin io.Reader) error {
-	if err := l.run(names, stdin); err != nil {
+func (l *Linter) Files(ctx context.Context, names []string, stdin io.Reader) error {
+	if err := l.run(ctx, names, stdin); err != nil {
 		return err
 	}
 	return l.Printer.Close(l.Counts)
 }
 
 // run checks files. After a write error it returns at once, although the reader may still wait for stdin.
-func (l *Linter) run(names []string, stdin io.Reader) error {
-	ctx, cancel := context.WithCancel(context.Background())
+func (l *Linter) run(ctx context.Context, names []string, stdin io.Reader) error {
+	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
 	workers := runtime.GOMAXPROCS(0)
 	work, ordered := make(chan *batch, workers), make(chan *batch, workers)
 	limit := semaphore.NewWeighted(inFlight)
 	r := &reader{stdin: stdin, send: func(b *batch) bool {
 		b.bytes = min(b.bytes, inFlight)
-		if limit.Acquire(ctx, b.bytes) != nil {
+		if limit.Acquire(reading, b.bytes) != nil {
 			return false
 		}
 		for _, to := range []chan<- *batch{work, ordered} {
 			select {
 			case to <- b:
-			case <-ctx.Done():
+			case <-reading.Done():
 				return false
 			}
 		}
 		if b.bytes > inFlight/4 {
-			if limit.Acquire(ctx, inFlight) != nil {
+			if limit.Acquire(reading, inFlight) != nil {
 				return false
 			}
 			limit.Release(inFlight)
@@ -103,7 +103,7 @@ func (l *Linter) run(names []string, stdin io.Reader) error {
 		jobs.Put(&b.jobs)
 		limit.Release(b.bytes)
 	}
-	return nil
+	return ctx.Err() // nil unless the reader stopped before the end
 }
 
 // jobs contains the memory of jobs for reuse.

@@ -37,7 +37,7 @@ func TestOrder(t *testing.T) {
 	}
 	k := &keep{}
 	l := New(k)
-	if err := l.Files([]string{name, "nosuch", name}, nil); err != nil {
+	if err := l.Files(t.Context(), []string{name, "nosuch", name}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if len(k.results) != 2*want+1 || l.Counts.Checked != 2*want || l.Counts.Unreadable != 1 {
@@ -56,7 +56,7 @@ func TestPipe(t *testing.T) {
 	results := make(chan string)
 	go func() {
 		defer close(results)
-		if err := New(sender(results)).run([]string{"-"}, in); err != nil {
+		if err := New(sender(results)).run(t.Context(), []string{"-"}, in); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -90,7 +90,7 @@ func TestWriteError(t *testing.T) {
 	defer func() { _ = out.Close() }()
 	go func() { _, _ = fmt.Fprintf(out, `{"messages":[%s]}`+"\n", user) }()
 	broken := errors.New("broken pipe")
-	if err := New(failing{broken}).run([]string{"-"}, in); !errors.Is(err, broken) {
+	if err := New(failing{broken}).run(t.Context(), []string{"-"}, in); !errors.Is(err, broken) {
 		t.Errorf("%v, want %v", err, broken)
 	}
 }
@@ -124,7 +124,7 @@ func TestBounds(t *testing.T) {
 	} {
 		var b bytes.Buffer
 		l := New(Text{W: &b, Style: &terminal.Style{Unbroken: true}})
-		if err := l.Files([]string{"-"}, strings.NewReader(text)); err != nil {
+		if err := l.Files(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
 			t.Fatal(err)
 		}
 		if l.Counts.Unjudged != 1 || l.Counts.Checked != 0 || !strings.Contains(b.String(), "were not judged") {
@@ -141,7 +141,7 @@ func TestManyFindings(t *testing.T) {
 	}
 	started := time.Now()
 	l := New(Text{W: io.Discard, Style: &terminal.Style{Unbroken: true}})
-	if err := l.Files([]string{"-"}, strings.NewReader(`{"messages":[`+user+`,{"role":"assistant","tool_calls":[`+calls.String()[1:]+`]},`+user+`]}`)); err != nil {
+	if err := l.Files(t.Context(), []string{"-"}, strings.NewReader(`{"messages":[`+user+`,{"role":"assistant","tool_calls":[`+calls.String()[1:]+`]},`+user+`]}`)); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(started); l.Counts.Rejected != 1 || took > time.Minute { // minutes when it was described per violation
@@ -155,7 +155,7 @@ func TestRefused(t *testing.T) {
 		t.Helper()
 		var b bytes.Buffer
 		l := New(Text{W: &b, Style: &terminal.Style{Unbroken: true}})
-		if err := l.Files([]string{"-"}, strings.NewReader(record)); err != nil {
+		if err := l.Files(t.Context(), []string{"-"}, strings.NewReader(record)); err != nil {
 			t.Fatal(err)
 		}
 		for _, w := range want {
@@ -193,7 +193,7 @@ func TestPreviousResponse(t *testing.T) {
 			k := &keep{}
 			l := New(k)
 			l.PreviousResponse, l.Minimum = id, check.Reject
-			if err := l.Files([]string{"-"}, strings.NewReader(record)); err != nil {
+			if err := l.Files(t.Context(), []string{"-"}, strings.NewReader(record)); err != nil {
 				t.Fatal(err)
 			}
 			if id == "" {
@@ -213,7 +213,7 @@ func TestForms(t *testing.T) {
 	f := func(name, text string, want ...string) {
 		t.Helper()
 		k := &keep{}
-		if err := New(k).Files([]string{"-"}, strings.NewReader(text)); err != nil {
+		if err := New(k).Files(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
@@ -264,7 +264,7 @@ func BenchmarkLint(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := New(failing{}).run([]string{"-"}, bytes.NewReader(text)); err != nil {
+				if err := New(failing{}).run(b.Context(), []string{"-"}, bytes.NewReader(text)); err != nil {
 					b.Fatal(err)
 				}
 			}
