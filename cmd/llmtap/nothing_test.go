@@ -46,7 +46,7 @@ func TestNothingToCheck(t *testing.T) {
 		"text": "FILE", "json": `"source":"FILE`, "jsonl": `"source":"FILE`, "github": "::error file=FILE,", "sarif": `"uri": "FILE"`,
 	}
 	for file, why := range map[string]string{
-		"empty.jsonl": "no records", "blank.json": "no records", "dir": "no .json, .jsonl, .ndjson files", "format.json": "unknown format",
+		"empty.jsonl": "no records", "blank.json": "no records", "dir": "no .json, .jsonl, .ndjson, .har files", "format.json": "unknown format",
 		"embeddings.json": "no rules for this API", "none.json": "the request has no messages", "nobody.json": "the record has no request body",
 		"-": "no records",
 	} {

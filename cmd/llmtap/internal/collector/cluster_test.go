@@ -33,6 +33,7 @@ type cluster struct {
 	js            natsjs.JetStream
 	store         rowStore
 	partitions    int
+	apart         bool // each conversation has a service and a model of its own
 	lease         time.Duration
 	processes     []*process
 	started       int // processes
@@ -288,6 +289,8 @@ func (c *cluster) reset() {
 // A conversation generates the events of an agent.
 type conversation struct {
 	id      string
+	service string
+	model   string
 	defect  int // 0 none, 1 saves responses without their calls, 2 skips replies, 3 truncates its history
 	rnd     *rand.Rand
 	history []map[string]any
@@ -301,7 +304,7 @@ var lastExchange atomic.Uint64
 func (k *conversation) next() *event.Event {
 	e := &event.Event{
 		Time: time.Now(), Capture: event.CaptureFull, Origin: event.OriginHook, ContentType: "application/json", Part: 1, Parts: 1,
-		Labels: event.Labels{Service: "shop", ServiceVersion: fmt.Sprint("1.", k.defect), Stage: "planner", Conversation: k.id},
+		Labels: event.Labels{Service: k.service, ServiceVersion: fmt.Sprint("1.", k.defect), Stage: "planner", Conversation: k.id},
 	}
 	if k.pending != nil {
 		e.Kind, e.Exchange = event.Response, k.pending.Exchange
@@ -317,7 +320,7 @@ func (k *conversation) next() *event.Event {
 	}
 	e.Kind, e.Exchange = event.Request, fmt.Sprintf("%08x-0000-7000-8000-%012x", lastExchange.Add(1), k.rnd.Uint64()>>16)
 	e.URL, e.Method = "https://api.openai.com/v1/chat/completions", "POST"
-	e.Body, _ = json.Marshal(map[string]any{"model": "gpt-4.1", "messages": k.history})
+	e.Body, _ = json.Marshal(map[string]any{"model": k.model, "messages": k.history})
 	e.BodyBytes = len(e.Body)
 	if k.rnd.IntN(20) > 0 { // else there is no response
 		k.pending = e
@@ -355,7 +358,7 @@ func (k *conversation) respond(e *event.Event) {
 			saved["tool_calls"] = calls
 		}
 	}
-	e.Body, _ = json.Marshal(map[string]any{"id": "r", "model": "gpt-4.1", "choices": []map[string]any{{"index": 0, "finish_reason": "stop", "message": said}}})
+	e.Body, _ = json.Marshal(map[string]any{"id": "r", "model": k.model, "choices": []map[string]any{{"index": 0, "finish_reason": "stop", "message": said}}})
 	e.BodyBytes = len(e.Body)
 	k.history = append(k.history, saved)
 	for i, id := range ids {

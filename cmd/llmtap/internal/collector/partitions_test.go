@@ -57,6 +57,9 @@ func TestProcesses(t *testing.T) {
 func TestRepartition(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, *roundSeed)
+	// What a model accepts again and again is tolerated, and a limit of parallel calls shows in several conversations of a
+	// service. Each partition sees only a part of both.
+	c.apart = true
 	c.partitions = 1
 	c.start()
 	for i, n := range []int{4, 2, 3} {
@@ -203,7 +206,11 @@ func (c *cluster) disturb(kill func(i int)) (kills int) {
 func (c *cluster) publish(n int, each func(event int)) {
 	pub := c.conn.NewPublisher(64)
 	for i := len(c.conversations); i < 24; i++ {
-		c.conversations = append(c.conversations, &conversation{id: fmt.Sprintf("conversation %d", i), defect: c.rnd.IntN(4), rnd: c.rnd})
+		k := &conversation{id: fmt.Sprintf("conversation %d", i), service: "shop", model: "gpt-4.1", defect: c.rnd.IntN(4), rnd: c.rnd}
+		if c.apart {
+			k.service, k.model = fmt.Sprint("shop-", i), fmt.Sprint("gpt-4.1-", i)
+		}
+		c.conversations = append(c.conversations, k)
 	}
 	for i := range n {
 		if err := pub.Publish(c.t.Context(), c.conversations[c.rnd.IntN(len(c.conversations))].next()); err != nil {
