@@ -121,7 +121,8 @@ func newTable(family string, rows []row) *table {
 
 // Classify returns the cause of a failed exchange.
 func Classify(in Input) Cause {
-	var buf, normal [maxText + maxEdges]byte
+	var buf [maxText + maxEdges]byte
+	var normal [maxNormal]byte
 	stated := statements(buf[:0], in.Text)
 	text := normalise(normal[:0], stated)
 	c := classify(in, all, text)

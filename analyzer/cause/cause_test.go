@@ -132,6 +132,21 @@ func TestWrapping(t *testing.T) {
 	}
 }
 
+// TestNames: a name in camel case is the name with underscores; the name of a company or an exception is one word.
+func TestNames(t *testing.T) {
+	for text, want := range map[string]string{
+		"messages.0.toolResult.toolUseId": "messages.0.tool_result.tool_use_id",
+		`{"inputSchema":{"maxItems":1}}`:  "{input_schema:{max_items:1}}",
+		"OpenAI LiteLLM BadRequestError":  "openai litellm badrequesterror",
+		"s3Uri mimeType='x' MIMEType":     "s3uri mime_type=x mimetype",
+		"tool_callId finishReason\nUser":  "tool_call_id finish_reason user",
+	} {
+		if got := string(normalise(nil, []byte(text))); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
 // TestLongText: the fault is at the start, or at the end after a stack; between them is an echo of the request.
 func TestLongText(t *testing.T) {
 	fault := `litellm.BadRequestError: OpenAIException - {'error': {'message': "An assistant message with 'tool_calls' must be followed by tool messages"}}`
@@ -146,7 +161,7 @@ func TestLongText(t *testing.T) {
 
 // TestHostile: no text makes Classify allocate.
 func TestHostile(t *testing.T) {
-	for _, unit := range []string{"[", "{", `\`, `"`, "'", `\"`, `[{"`, ",type:", ". a", "tool_calls must be ", "\xe3\x80", "\x00"} {
+	for _, unit := range []string{"[", "{", `\`, `"`, "'", `\"`, `[{"`, ",type:", ". a", "tool_calls must be ", "\xe3\x80", "\x00", "aB"} {
 		text := bytes.Repeat([]byte(unit), 1<<20/len(unit))
 		c := Cause{}
 		if n := testing.AllocsPerRun(3, func() { c = Classify(Input{Status: 400, Text: text}) }); n > 0 {

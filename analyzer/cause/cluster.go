@@ -8,7 +8,8 @@ const maxCluster = 200
 // Cluster returns a key that groups equivalent error texts: the normal form with quoted values, ids and numbers replaced, at
 // most 200 bytes. It is used for texts that match no row, so that a new wording appears as one line.
 func Cluster(text string) string {
-	var inQuotes, plain [maxText]byte
+	var inQuotes [maxText]byte
+	var plain [maxNormal]byte
 	masked := maskQuoted(inQuotes[:0], text)
 	norm := normalise(plain[:0], masked)
 	var b strings.Builder

@@ -17,7 +17,7 @@ var gemini = newTable("gemini", []row{
 	{words: "invalid function name", cause: "function_name_format", source: "ccs#25"},
 	{words: "at contents … proto field is not repeating", cause: "content_type_invalid", source: "DanielEdrisian/AlexSideBar-Public#104"},
 	{words: "unknown name … at generation_config.response", cause: "response_format_invalid", source: "unlinked"},
-	{words: "maxoutputtokens value of … supported range", cause: "max_tokens_invalid", source: "unlinked"},
+	{words: "max_output_tokens value of … supported range", cause: "max_tokens_invalid", source: "unlinked"},
 	{words: "unknown name … at contents", cause: "unsupported_field", source: "google-gemini/gemini-cli#13972"},
 	{words: "unknown name … at tools", cause: "tool_schema_invalid", source: "unlinked"},
 	{words: "unknown name … at request.tools", cause: "tool_schema_invalid", source: "can1357/oh-my-pi#1405"},

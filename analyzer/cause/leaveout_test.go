@@ -127,7 +127,7 @@ func TestLeaveOneProviderOut(t *testing.T) {
 			if r.Provider != provider {
 				continue
 			}
-			var buf [maxText + maxEdges]byte
+			var buf [maxNormal]byte
 			text := normalise(buf[:0], []byte(r.Body))
 			in := Input{Status: r.Status, Text: []byte(r.Body), Variant: variantOf[r.Provider]}
 			got, least := classify(in, w, text), classify(in, strict, text)

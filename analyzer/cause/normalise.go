@@ -13,10 +13,13 @@ const (
 	maxText  = 4 << 10
 	maxTail  = 1 << 10
 	maxEdges = 8 // bytes that normalise adds at the cut
+
+	maxNormal = maxText + maxText/2 + maxEdges // bytes of a normal form, in which every second letter may start a word
 )
 
 // normalise appends the normal form of text to dst. The normal form is in lower case, without quotes, escapes and terminal
-// colours. White space and box-drawing characters become single spaces, or nothing after a colon or comma. JSON escaped any
+// colours. The words of a name in camel case are joined by underscores, so that toolResult and tool_result are one name; names
+// that start with a capital, such as those of companies and exceptions, remain one word. White space and box-drawing characters become single spaces, or nothing after a colon or comma. JSON escaped any
 // number of times and the repr of a Python object have the same normal form as the plain text.
 func normalise(dst, text []byte) []byte {
 	if len(text) > maxText {
@@ -27,6 +30,7 @@ func normalise(dst, text []byte) []byte {
 }
 
 func appendNormal(dst, text []byte) []byte {
+	camel := false // in a name that started with a small letter
 	space := func() {
 		// Omit the space after a colon, a comma or an opening brace, because JSON may be written with or without it.
 		if n := len(dst); n > 0 {
@@ -86,13 +90,24 @@ func appendNormal(dst, text []byte) []byte {
 			space()
 		case c == '\'' || c == '"' || c == '`':
 		case 'A' <= c && c <= 'Z':
+			switch n := len(dst); {
+			case n == 0 || !isWord(dst[n-1]):
+				camel = false
+			case camel && isSmall(text[i-2]):
+				dst = append(dst, '_')
+			}
 			dst = append(dst, c+'a'-'A')
 		default:
+			if n := len(dst); isSmall(c) && (n == 0 || !isWord(dst[n-1])) {
+				camel = true
+			}
 			dst = append(dst, c)
 		}
 	}
 	return dst
 }
+
+func isSmall(b byte) bool { return 'a' <= b && b <= 'z' }
 
 // escape is the character that starts a terminal control sequence.
 const (

@@ -34,7 +34,7 @@ func (s *scan) keepRefusals(text []byte) {
 			refuses = refuses || bytes.Contains(text[s.from[i]:end], name)
 		}
 		if !refuses {
-			s.clauses[i].has = [maxConcepts / 64]uint64{}
+			s.clauses[i].has = conceptSet{}
 		}
 	}
 }

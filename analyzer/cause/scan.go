@@ -3,12 +3,14 @@ package cause
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // Bounds of a scan.
 const (
-	maxConcepts = 128
+	maxConcepts = 192
+	maxOrdered  = 16 // concepts whose positions are kept, and one for all others
 	maxClauses  = 48
 	shortGram   = 3 // bytes that are the key of a phrase of the lexicon; no phrase is shorter
 	longGram    = 6 // bytes that are the key of a phrase of at least this length
@@ -19,13 +21,17 @@ const (
 // in "#", a digit must follow the match.
 type concept struct{ name, phrases string }
 
+// ordered contains the concepts that conditions compare by position.
+var ordered = []string{"toolcall", "toolreply", "model", "modelbad", "gone", "inputname", "outlimit"}
+
 // A phrase is an entry of the index.
 type phrase struct {
 	text    string
 	concept uint8
-	end     bool // the match must end at the end of a word
-	digit   bool // a digit must follow the match
-	inner   bool // the match may start inside a word: the phrase starts with punctuation or in a script without word breaks
+	place   uint8 // index of the positions of the concept in a clause
+	end     bool  // the match must end at the end of a word
+	digit   bool  // a digit must follow the match
+	inner   bool  // the match may start inside a word: the phrase starts with punctuation or in a script without word breaks
 }
 
 // An index maps hashes of first bytes to chains of phrases, linked by next; 0 ends a chain.
@@ -34,7 +40,8 @@ type index struct {
 	next        []uint16
 	phrases     []phrase
 	names       map[string]uint8
-	identifier  uint8 // concept of a name with an underscore, such as that of a parameter: no list contains them all
+	places      [maxConcepts]uint8 // by concept, the index of its positions; 0 if they are not kept
+	identifier  uint8              // concept of a name with an underscore, such as that of a parameter: no list contains them all
 }
 
 func shortHash[T string | []byte](s T) uint32 {
@@ -52,8 +59,12 @@ func newIndex(concepts []concept) *index {
 	if len(concepts) > maxConcepts {
 		panic("BUG: more concepts than bits")
 	}
+	if len(ordered) >= maxOrdered {
+		panic("BUG: more ordered concepts than positions")
+	}
 	for i, c := range concepts {
 		x.names[c.name] = uint8(i)
+		x.places[i] = uint8(slices.Index(ordered, c.name) + 1)
 		for p := range strings.SplitSeq(c.phrases, "|") {
 			text, end := strings.CutSuffix(p, "$")
 			text, digit := strings.CutSuffix(text, "#")
@@ -66,17 +77,34 @@ func newIndex(concepts []concept) *index {
 			}
 			x.next = append(x.next, *head)
 			*head = uint16(len(x.phrases))
-			x.phrases = append(x.phrases, phrase{text: text, concept: uint8(i), end: end, digit: digit, inner: !isWord(text[0])})
+			x.phrases = append(x.phrases, phrase{text: text, concept: uint8(i), place: x.places[i], end: end, digit: digit, inner: !isWord(text[0])})
 		}
 	}
 	x.identifier = x.names["identifier"]
 	return x
 }
 
-// A clause contains the concepts of one sentence or of one JSON value, with the first and last position of each concept.
+// A conceptSet contains concepts.
+type conceptSet [maxConcepts / 64]uint64
+
+func (s *conceptSet) add(concept uint8) { s[concept/64] |= 1 << (concept % 64) }
+
+func (s *conceptSet) has(concept uint8) bool { return s[concept/64]&(1<<(concept%64)) != 0 }
+
+// hasAll reports whether s contains all concepts of other.
+func (s *conceptSet) hasAll(other *conceptSet) bool {
+	return s[0]&other[0] == other[0] && s[1]&other[1] == other[1] && s[2]&other[2] == other[2]
+}
+
+// hasAny reports whether s contains one of the concepts of other.
+func (s *conceptSet) hasAny(other *conceptSet) bool {
+	return s[0]&other[0]|s[1]&other[1]|s[2]&other[2] != 0
+}
+
+// A clause contains the concepts of one sentence or of one JSON value, with the first and last position of each ordered concept.
 type clause struct {
-	has         [maxConcepts / 64]uint64
-	first, last [maxConcepts]uint16
+	has         conceptSet
+	first, last [maxOrdered]uint16
 }
 
 // A scan contains the clauses of a text.
@@ -106,7 +134,7 @@ func (s *scan) read(x *index, text []byte) {
 			}
 		}
 		if text[i] == '_' && !starts && isWord(text[i+1]) {
-			s.clauses[s.n-1].note(x.identifier, i)
+			s.clauses[s.n-1].note(x.identifier, 0, i)
 		}
 		if !starts && isWord(text[i]) {
 			continue
@@ -131,18 +159,17 @@ func (s *scan) follow(x *index, text []byte, i int, at uint16, starts bool) {
 			p.digit && (end == len(text) || !isDigit(text[end])):
 			continue
 		}
-		c.note(p.concept, i)
+		c.note(p.concept, p.place, i)
 	}
 }
 
 // note records a concept that was found at position i.
-func (c *clause) note(concept uint8, i int) {
-	bit := uint64(1) << (concept % 64)
-	if c.has[concept/64]&bit == 0 {
-		c.has[concept/64] |= bit
-		c.first[concept] = uint16(i)
+func (c *clause) note(concept, place uint8, i int) {
+	if !c.has.has(concept) {
+		c.has.add(concept)
+		c.first[place] = uint16(i)
 	}
-	c.last[concept] = uint16(i)
+	c.last[place] = uint16(i)
 }
 
 func isWord(b byte) bool { return 'a' <= b && b <= 'z' || isDigit(b) }
@@ -175,9 +202,9 @@ func endsClause(text []byte, i int, starts bool) bool {
 
 // A condition contains the concepts that a clause must or must not contain.
 type condition struct {
-	all, none [maxConcepts / 64]uint64
-	any       [][maxConcepts / 64]uint64
-	order     [][]uint8 // the first position of each concept must precede the last position of the next
+	all, none conceptSet
+	any       []conceptSet
+	order     [][]uint8 // places; the first position of each concept must precede the last position of the next
 }
 
 // newCondition parses a condition, which is a list of terms that must all be true. A term is a concept that must be present;
@@ -185,12 +212,12 @@ type condition struct {
 // must occur in this order.
 func newCondition(x *index, s string) (condition, error) {
 	var c condition
-	set := func(b *[maxConcepts / 64]uint64, name string) error {
+	set := func(b *conceptSet, name string) error {
 		i, ok := x.names[name]
 		if !ok {
 			return fmt.Errorf("condition %q: no concept %q", s, name)
 		}
-		b[i/64] |= 1 << (i % 64)
+		b.add(i)
 		return nil
 	}
 	for term := range strings.FieldsSeq(s) {
@@ -202,12 +229,19 @@ func newCondition(x *index, s string) (condition, error) {
 		case strings.Contains(term, "<"):
 			var order []uint8
 			for name := range strings.SplitSeq(term, "<") {
-				err = set(&c.all, name)
-				order = append(order, x.names[name])
+				if err = set(&c.all, name); err != nil {
+					break
+				}
+				place := x.places[x.names[name]]
+				if place == 0 {
+					err = fmt.Errorf("condition %q: concept %q is not ordered", s, name)
+					break
+				}
+				order = append(order, place)
 			}
 			c.order = append(c.order, order)
 		case strings.Contains(term, "|"):
-			var one [maxConcepts / 64]uint64
+			var one conceptSet
 			for name := range strings.SplitSeq(term, "|") {
 				if err = set(&one, name); err != nil {
 					break
@@ -229,11 +263,11 @@ func (c *condition) fits(s *scan) bool {
 clauses:
 	for i := range s.clauses[:s.n] {
 		cl := &s.clauses[i]
-		if cl.has[0]&c.all[0] != c.all[0] || cl.has[1]&c.all[1] != c.all[1] || cl.has[0]&c.none[0] != 0 || cl.has[1]&c.none[1] != 0 {
+		if !cl.has.hasAll(&c.all) || cl.has.hasAny(&c.none) {
 			continue
 		}
-		for _, one := range c.any {
-			if cl.has[0]&one[0] == 0 && cl.has[1]&one[1] == 0 {
+		for i := range c.any {
+			if !cl.has.hasAny(&c.any[i]) {
 				continue clauses
 			}
 		}
