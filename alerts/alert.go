@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/rules"
+	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -37,6 +38,8 @@ type Alert struct {
 	FoundLate   bool      // began to fire more than a minute before a leading engine evaluated the rule, e.g. in an outage
 	Unavailable string    // data beyond the evidence that cannot be queried now, e.g. calls while ClickHouse is down
 	Evidence    Evidence
+	Silence     *silence.Silence `json:",omitempty"` // the active silence, or the one at the end; nil if there is none
+	Inhibitor   *Inhibitor       `json:",omitempty"` // the firing alert that hides this one, or did at its end; nil if there is none
 }
 
 // ID returns 32 hex digits that identify the alert in all its states: a hash of rule, labels and start.
@@ -142,6 +145,7 @@ type Group struct {
 	Key    string // rule and grouping labels; never changes
 	Alerts []Alert
 	Repeat bool // a reminder without news
+	Ack    *Ack `json:",omitempty"` // nil if nobody has acknowledged the incident
 }
 
 // Firing reports whether any alert of the group fires.

@@ -54,11 +54,12 @@ type NotifierConfig interface {
 
 // NotifierOptions are the options shared by all notifiers of a process. All may be zero.
 type NotifierOptions struct {
-	Store   Store        // if nil, firing groups are notified again after a restart
-	Access  Access       // how readers reach llmtap
-	GroupBy []string     // labels that group alerts, besides the alert's name
-	Client  *http.Client // if nil, NewClient is used
-	Logger  *slog.Logger // if nil, nothing is logged
+	Store    Store        // if nil, firing groups are notified again after a restart
+	Access   Access       // how readers reach llmtap
+	Controls Controls     // what people may do to alerts; nil: nothing
+	GroupBy  []string     // labels that group alerts, besides the alert's name
+	Client   *http.Client // if nil, NewClient is used
+	Logger   *slog.Logger // if nil, nothing is logged
 }
 
 // SetDefaults replaces nil values.

@@ -1,0 +1,77 @@
+package alerts
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts/silence"
+)
+
+// An Ack is a person's statement that they handle an incident. It ends with the incident.
+type Ack struct {
+	Group    string    `json:"group"`    // Group.Key
+	Incident time.Time `json:"incident"` // Group.Since when it was acknowledged
+	By       string    `json:"by"`       // id of the person, such as a Slack user id
+	ByName   string    `json:"by_name"`  // name of the person; may be empty
+	At       time.Time `json:"at"`
+}
+
+// An Actor is who acts on alerts, and where.
+type Actor struct {
+	ID   string // such as a Slack user id, or user@host
+	Name string // may be empty
+	Via  string // slack or api
+}
+
+// An Inhibitor is the firing alert that hides another one.
+type Inhibitor struct {
+	ID      string // Alert.ID
+	Name    string // Alert.Name
+	Summary string
+}
+
+// Muted reports whether people are not notified of the alert.
+func (a *Alert) Muted() bool { return a.Silence != nil || a.Inhibitor != nil }
+
+// Muted reports whether people are not notified of the group: every firing alert is silenced or inhibited. A group without
+// firing alerts is muted if the alerts that ended last were.
+func (g Group) Muted() bool {
+	var end time.Time
+	firing := g.Firing()
+	for i := range g.Alerts {
+		if a := &g.Alerts[i]; !firing && a.EndsAt.After(end) {
+			end = a.EndsAt
+		}
+	}
+	return len(g.Alerts) > 0 && !slices.ContainsFunc(g.Alerts, func(a Alert) bool {
+		return (a.State == Firing) == firing && (firing || a.EndsAt.Equal(end)) && !a.Muted()
+	})
+}
+
+// GroupID returns 16 hex digits that identify the group with this key.
+func GroupID(key string) string { return digest(8, key) }
+
+// ErrNoSilence is returned for the id of a silence that does not exist.
+var ErrNoSilence = errors.New("there is no such silence")
+
+// Controls is what people may do to alerts. Every process of the role sees a change within a second. Each call is also
+// stored as a row of alert_actions. An error means that nothing has changed.
+type Controls interface {
+	// Group returns the open group with this GroupID; false if its incident has ended.
+	Group(ctx context.Context, id string) (Group, bool, error)
+	// Acknowledge stores an acknowledgement. The first one of an incident wins; a.At may be zero.
+	Acknowledge(ctx context.Context, a Ack, via string) error
+	// Unacknowledge removes the acknowledgement of an incident, if any.
+	Unacknowledge(ctx context.Context, group string, incident time.Time, by Actor) error
+	// AddSilence stores a new silence. Adding one with an existing id has no effect. If the id is empty, it is generated.
+	// group is the key of the group that the silence is for, if any.
+	AddSilence(ctx context.Context, s silence.Silence, group string, by Actor) (silence.Silence, error)
+	// ExpireSilence ends a silence now. Ending an expired one has no effect. The error is ErrNoSilence if there is none.
+	ExpireSilence(ctx context.Context, id string, by Actor) error
+	// Refuse stores that somebody was not allowed to do something.
+	Refuse(ctx context.Context, action, group, reason string, by Actor) error
+	// Silences returns the silences that have not expired, sorted by start.
+	Silences() []silence.Silence
+}

@@ -1,0 +1,136 @@
+package silence
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// MaxSilences bounds the silences of a Set, including pending and expired ones.
+const MaxSilences = 1000
+
+// A Set contains the silences of an installation in memory. Every process has its own, which a watch of the stored
+// silences keeps current. It is safe for concurrent use. The nil Set is empty.
+type Set struct {
+	mu       sync.RWMutex // guards the rest
+	loaded   bool
+	silences map[string]*Silence // by id; values are never modified
+}
+
+// NewSet returns an empty Set that is not loaded.
+func NewSet() *Set { return &Set{silences: map[string]*Silence{}} }
+
+// Replace replaces all silences; the Set is then loaded. Silences beyond MaxSilences are ignored.
+func (s *Set) Replace(list []Silence) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loaded = true
+	clear(s.silences)
+	for i := range list {
+		s.put(list[i])
+	}
+}
+
+// Put adds or replaces a silence.
+func (s *Set) Put(x Silence) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(x)
+}
+
+func (s *Set) put(x Silence) {
+	if _, ok := s.silences[x.ID]; ok || len(s.silences) < MaxSilences {
+		s.silences[x.ID] = &x
+	}
+}
+
+// Delete removes a silence.
+func (s *Set) Delete(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.silences, id)
+}
+
+// Loaded reports whether Replace has been called. Until then it is unknown which silences exist.
+func (s *Set) Loaded() bool {
+	if s == nil {
+		return true
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.loaded
+}
+
+// Get returns the silence with an id.
+func (s *Set) Get(id string) (Silence, bool) {
+	if s == nil {
+		return Silence{}, false
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	x, ok := s.silences[id]
+	if !ok {
+		return Silence{}, false
+	}
+	return *x, true
+}
+
+// All returns all silences, sorted by start, then by id.
+func (s *Set) All() []Silence {
+	if s == nil {
+		return nil
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var all []Silence
+	for x := range maps.Values(s.silences) {
+		all = append(all, *x)
+	}
+	slices.SortFunc(all, func(a, b Silence) int {
+		if c := a.StartsAt.Compare(b.StartsAt); c != 0 {
+			return c
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return all
+}
+
+// Find returns the active silence that matches an alert; of several, the one that ends last. It returns nil if there is
+// none. The result must not be modified.
+func (s *Set) Find(at time.Time, alertname string, labels map[string]string) *Silence {
+	if s == nil {
+		return nil
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var best *Silence
+	for _, x := range s.silences {
+		if !x.Active(at) || !x.Matches(alertname, labels) {
+			continue
+		}
+		if best == nil || x.EndsAt.After(best.EndsAt) || x.EndsAt.Equal(best.EndsAt) && x.ID < best.ID {
+			best = x
+		}
+	}
+	return best
+}
+
+// Next returns the time of the next start or end of a silence after at, or the zero time.
+func (s *Set) Next(at time.Time) time.Time {
+	var next time.Time
+	if s == nil {
+		return next
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, x := range s.silences {
+		for _, t := range []time.Time{x.StartsAt, x.EndsAt} {
+			if t.After(at) && (next.IsZero() || t.Before(next)) {
+				next = t
+			}
+		}
+	}
+	return next
+}
