@@ -191,6 +191,13 @@ func TestToolCallStates(t *testing.T) {
 		h := append(asked, tool("call_1", "ok"))
 		s.ok(said, h...)
 	}, "call_1 book answered", "call_1 book abandoned")
+	f("ids of each turn, and the answer is generated again", func(s *stream) {
+		s.ok(said, hello...)
+		h := append(asked, tool("call_1", "ok"))
+		s.ok(said, h...)
+		s.fail(500, "overloaded", h...)
+		s.ok(assistant("done"), h...)
+	}, "call_1 book answered", "call_1 book abandoned")
 }
 
 // Structured output and final answers: the call is the answer and gets no reply.

@@ -165,10 +165,14 @@ func (c *conversation) answerCalls(t *Turn, q *skeleton, named bool) {
 		}
 	}
 	a := t.before
-	if a == nil || c.open == 0 || !named && !q.follows(a, t.aligned) {
+	if a == nil || c.open == 0 {
 		return
 	}
-	q.markCalls(a, t.aligned, t.seq)
+	from := t.aligned.since(a, a.exchange == t.previous)
+	if !named && !q.follows(a, t.aligned, from) {
+		return
+	}
+	q.markCalls(a, from, t.seq)
 	t.answerRenamed(q, a)
 	for _, call := range a.calls {
 		if c.calls[call.id] != call || !call.Undecided() {
@@ -232,23 +236,33 @@ func (s *skeleton) madeAt(at int) []callMark {
 	return s.calls[first : first+n]
 }
 
-// follows reports whether s was written after a was read. Some requests are not evidence about the calls of a: a repeated
-// request; a request from which a was cut together with the messages around it; and a request without any answer at the
-// position of a, because a was discarded as a whole or another agent of the conversation wrote the request.
-func (s *skeleton) follows(a *answer, al alignment) bool {
+// since returns the index in the body of the first message that may be newer than a. Older messages may have calls with the
+// same ids as a. answered reports that a is the answer to the previous request.
+func (al *alignment) since(a *answer, answered bool) int {
+	switch {
+	case al.whole:
+		return a.after
+	case answered:
+		return max(al.prefix, al.tailEnd)
+	}
+	return 0
+}
+
+// follows reports whether s was written after a was read. from is the first message of its body that may be newer than a. Some
+// requests are not evidence about the calls of a: a repeated request; a request from which a was cut together with the messages
+// around it; and a request without any answer at the position of a, because a was discarded as a whole or another agent of the
+// conversation wrote the request.
+func (s *skeleton) follows(a *answer, al alignment, from int) bool {
 	body := s.body()
 	if al.whole && len(body) > max(al.prefix, a.after) && !body[a.after].external() {
 		return true
 	}
-	return len(a.calls) > 0 && slices.ContainsFunc(body, func(m message) bool { return m.calls > 0 && s.copies(&m, a) })
+	return len(a.calls) > 0 && slices.ContainsFunc(body[min(from, len(body)):], func(m message) bool { return m.calls > 0 && s.copies(&m, a) })
 }
 
-// markCalls records seq in the calls of a that s contains, with or without a reply.
-func (s *skeleton) markCalls(a *answer, al alignment, seq uint64) {
-	for i := len(s.messages) - 1; i >= s.lead; i-- {
-		if al.whole && i-s.lead < a.after {
-			return
-		}
+// markCalls records seq in the calls of a that s contains from message from of its body on, with or without a reply.
+func (s *skeleton) markCalls(a *answer, from int, seq uint64) {
+	for i := s.lead + from; i < len(s.messages); i++ {
 		for _, m := range s.callsOf(&s.messages[i]) {
 			if call := a.call(m.id); call != nil {
 				call.callSeen = seq
