@@ -14,14 +14,15 @@ import (
 type alignment struct {
 	prefix  int  // number of messages at the start that P and Q share
 	whole   bool // Q starts with the whole body of P
-	tail    int  // number of messages at the end of P that Q contains after the prefix; if there are several such places, the largest
+	tail    int  // number of messages at the end of P that Q contains after the prefix; if there are several such places, see align
 	tailEnd int  // message of Q after that tail; -1 if the last message of P is not in Q
 	known   bool // P is known
 }
 
 // align compares Q with P. loose compares lengths instead of texts, for shapes published by two processes with different
-// keys.
-func align(p, q *skeleton, loose bool) alignment {
+// keys. If Q contains the end of P in several places, the longest match decides, then the last; but if P is answered, that
+// answer follows, so the end of Q is the last choice: two equal replies may both be in Q.
+func align(p, q *skeleton, loose, answered bool) alignment {
 	pb, qb := p.body(), q.body()
 	a := alignment{tailEnd: -1, known: true}
 	for a.prefix < len(pb) && a.prefix < len(qb) && p.same(&pb[a.prefix], q, &qb[a.prefix], loose) {
@@ -42,7 +43,7 @@ func align(p, q *skeleton, loose bool) alignment {
 		for tail < len(pb)-a.prefix && tail <= i-a.prefix && p.same(&pb[len(pb)-1-tail], q, &qb[i-tail], loose) {
 			tail++
 		}
-		if tail > a.tail {
+		if tail > a.tail || tail == a.tail && answered && a.tailEnd == len(qb) {
 			a.tail, a.tailEnd = tail, i+1
 		}
 	}

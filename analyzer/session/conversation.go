@@ -153,7 +153,7 @@ func (c *conversation) use(b *branch) {
 func (c *conversation) predecessor(q *skeleton, src *source) (b *branch, a alignment, continues bool) {
 	rank := 0
 	for _, o := range slices.Backward(c.branches) { // newest first, so that the newest branch wins a tie
-		oa := align(&o.tip, q, loose(o.source, src))
+		oa := align(&o.tip, q, loose(o.source, src), o.answered())
 		r := o.rank(q, oa)
 		if r > rank || r == rank && r > 0 && oa.prefix > a.prefix {
 			b, a, rank = o, oa, r
@@ -161,7 +161,7 @@ func (c *conversation) predecessor(q *skeleton, src *source) (b *branch, a align
 	}
 	if b == nil && len(c.branches) > 0 && c.knows(q) {
 		b = c.branches[len(c.branches)-1]
-		a = align(&b.tip, q, loose(b.source, src))
+		a = align(&b.tip, q, loose(b.source, src), b.answered())
 	}
 	return b, a, rank > 1
 }
@@ -191,13 +191,16 @@ func (b *branch) rank(q *skeleton, a alignment) int {
 
 // unanswered reports whether the newest request of b ended without an answer.
 func (b *branch) unanswered() bool {
-	return b.inFlight == 0 && (b.answer == nil || b.answer.exchange != b.exchange)
+	return b.inFlight == 0 && !b.answered()
 }
+
+// answered reports whether the newest answer of b is to its newest request.
+func (b *branch) answered() bool { return b.answer != nil && b.answer.exchange == b.exchange }
 
 // messagesBefore returns the number of messages in the body of a request that precede the answer of b. A message among them
 // that looks like this answer is an older answer.
 func (b *branch) messagesBefore(a alignment) int {
-	if b.answer.exchange != b.exchange {
+	if !b.answered() {
 		return 0
 	}
 	return a.prefix

@@ -236,6 +236,9 @@ func explainRepliedTwice(x *explainer) RootCause {
 		}
 	}
 	if len(at) < 2 {
+		if x.names && x.q.lastCall(x.id) > x.Message { // a second reply only by its name; its call follows
+			return explainEarly(x)
+		}
 		return RootCause{}
 	}
 	first, last := at[0], at[len(at)-1]

@@ -268,15 +268,22 @@ func (g *openGroup) answer(id uint64) {
 	}
 }
 
-// open returns the id of the first call to a function without a reply, or 0.
-func (g *openGroup) open(name uint64) uint64 {
+// open returns the id of the first call of g to a function without a reply, preferably one of the newest answer; 0 if there is
+// none. An older call may have its reply in another place.
+func (n *naming) open(g *openGroup, name uint64) (id uint64) {
 	from, to := g.window()
 	for k := from; k < to; k++ {
-		if g.calls[k].name == name && !g.done[k] {
-			return g.calls[k].id
+		if g.calls[k].name != name || g.done[k] {
+			continue
+		}
+		if c := n.conv.calls[g.calls[k].id]; n.before != nil && c != nil && c.answer == n.before {
+			return c.id
+		}
+		if id == 0 && (n.before == nil || !n.hasReply(g.calls[k].id)) {
+			id = g.calls[k].id
 		}
 	}
-	return 0
+	return id
 }
 
 // last returns the id of the last call to a function, or 0.
@@ -311,7 +318,7 @@ func (n *naming) reply(g *openGroup, i, j int) uint64 {
 			return id
 		}
 	}
-	switch open := g.open(name); {
+	switch open := n.open(g, name); {
 	case open != 0 && (given == 0 || lost == 0): // a reply with an id of a call that the group does not have is to another call
 		return open
 	case lost != 0:
@@ -387,12 +394,6 @@ func (n *naming) sameReply(g *openGroup, i, j int) uint64 {
 // waiting returns the id of a call to a function without a reply, outside g: the newest one before g, or else the first one
 // after it; 0 if there is none.
 func (n *naming) waiting(name uint64, g *openGroup) uint64 {
-	if n.answered == nil {
-		n.answered = make(map[uint64]bool)
-		for _, id := range n.q.replies {
-			n.answered[id] = true
-		}
-	}
 	for i := g.from - 1; i >= max(n.q.lead, g.from-maxEarlier); i-- {
 		if id := n.waitingIn(name, i); id != 0 {
 			return id
@@ -408,11 +409,22 @@ func (n *naming) waiting(name uint64, g *openGroup) uint64 {
 
 func (n *naming) waitingIn(name uint64, i int) uint64 {
 	for j, c := range n.q.callsOf(&n.q.messages[i]) {
-		if j < maxSameName && c.name == name && !n.answered[c.id] {
+		if j < maxSameName && c.name == name && !n.hasReply(c.id) {
 			return c.id
 		}
 	}
 	return 0
+}
+
+// hasReply reports whether a message replies to id.
+func (n *naming) hasReply(id uint64) bool {
+	if n.answered == nil {
+		n.answered = make(map[uint64]bool)
+		for _, r := range n.q.replies {
+			n.answered[r] = true
+		}
+	}
+	return n.answered[id]
 }
 
 // newest returns the id of the newest call of the conversation to a function, preferably one without a reply; 0 if there is
