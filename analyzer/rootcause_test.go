@@ -463,10 +463,40 @@ func TestParallelCallsTruncated(t *testing.T) {
 		s.at("x", a...)
 	})
 	f("always the same call, of a tool that never runs", []string{
-		"missing_tool_reply call_a2: tool_skipped medium", "missing_tool_reply call_b2: tool_skipped medium", "missing_tool_reply call_c2: tool_skipped medium",
+		"missing_tool_reply call_a2: tool_skipped medium", "missing_tool_reply call_b2: tool_skipped medium", "missing_tool_reply call_c2: parallel_calls_truncated medium",
 	}, func(s *scene) {
 		in(s, "a", 1, "f", "g")
 		in(s, "b", 1, "f", "g")
+		in(s, "c", 1, "f", "g")
+	})
+	f("always the same calls, of tools that never run", []string{
+		"missing_tool_reply call_a2: tool_skipped medium", "missing_tool_reply call_a3: tool_skipped medium",
+		"missing_tool_reply call_b2: tool_skipped medium", "missing_tool_reply call_b3: tool_skipped medium",
+		"missing_tool_reply call_c2: parallel_calls_truncated high", "missing_tool_reply call_c3: parallel_calls_truncated high",
+	}, func(s *scene) {
+		in(s, "a", 1, "f", "g", "h")
+		in(s, "b", 1, "f", "g", "h")
+		in(s, "c", 1, "f", "g", "h")
+	})
+	f("always the same call, of a tool that does not run alone either", []string{
+		"missing_tool_reply call_a2: tool_skipped medium", "missing_tool_reply call_b2: tool_skipped medium", "missing_tool_reply call_c2: tool_skipped medium",
+		"missing_tool_reply call_d1: tool_skipped medium",
+	}, func(s *scene) {
+		in(s, "d", 0, "g")
+		in(s, "a", 1, "f", "g")
+		in(s, "b", 1, "f", "g")
+		in(s, "c", 1, "f", "g")
+	})
+	f("the last call of another conversation has a reply", []string{
+		"missing_tool_reply call_a2: tool_skipped medium", "missing_tool_reply call_b2: tool_skipped medium", "missing_tool_reply call_c2: tool_skipped medium",
+		"missing_tool_reply call_d1: tool_skipped medium",
+	}, func(s *scene) {
+		s.labels.Conversation = "d"
+		said := assistant("", "call_d1 g", "call_d2 f")
+		s.at(said, user("u"))
+		s.at("x", user("u"), said, tool("call_d2", "ok"))
+		in(s, "a", 1, "f", "g")
+		in(s, "b", 1, "f", "h")
 		in(s, "c", 1, "f", "g")
 	})
 	f("another number of calls", []string{

@@ -90,10 +90,15 @@ func (x *explainer) unanswered() (r RootCause) {
 		return because(id, confidence, "", "answer of exchange %s made %d calls, of which %s is number %d; the next request answers %d of them, and %s%s",
 			a.exchange, n, x.callName(), call.Position+1, k, next, more)
 	}
-	pattern := k > 0 && k < n && first && !moved && call.tool == ToolUnknown
-	if pattern {
+	limit := "" // confidence that the agent runs only the first k calls
+	switch {
+	case k == 0:
+		x.store.parallel(x.conv, 0) // see conversation.skipped
+	case !first:
+		x.store.parallel(x.conv, n) // not only the first ones
+	case k < n && !moved && call.tool == ToolUnknown:
 		x.store.shortfall(x.conv, a, k, asked)
-		if x.store.limited(x.conv, k) {
+		if limit = x.store.limited(x.conv, k); limit == High {
 			return evidence(CallsTruncated, High, limitedEvidence)
 		}
 		defer func() {
@@ -124,7 +129,10 @@ func (x *explainer) unanswered() (r RootCause) {
 			return evidence(CallsTruncated, confidence, "; the answered calls are the first ones")
 		}
 	}
-	if asked {
+	switch {
+	case limit != "":
+		return evidence(CallsTruncated, limit, limitedEvidence+"; or the agent does not have this tool")
+	case asked:
 		return evidence(SkippedOrInterrupted, Medium, "")
 	}
 	return evidence(ToolSkipped, Medium, "; the same process continued without the user")

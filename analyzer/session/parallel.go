@@ -4,11 +4,11 @@ import "slices"
 
 // A shortfall is an answer of which the agent replied to the first k calls only.
 type shortfall struct {
-	answer   uint64 // sequence of the answer's request
-	k        int
-	missing  uint64 // hash of the function of the first call without a reply
-	repeated bool   // one of the replies is to the same function
-	asked    bool   // the user wrote next, and may have interrupted the tools
+	answer  uint64 // sequence of the answer's request
+	k       int
+	missing uint64 // hash of the function of the first call without a reply
+	several bool   // the calls without a reply are to several functions, or to one that the agent ran for this answer
+	asked   bool   // the user wrote next, and may have interrupted the tools
 }
 
 const (
@@ -50,26 +50,28 @@ func (s *Store) shortfall(c *conversation, a *answer, k int, asked bool) {
 	if len(c.shortfalls) == maxShortfalls {
 		c.shortfalls = append(c.shortfalls[:0], c.shortfalls[1:]...)
 	}
-	c.shortfalls = append(c.shortfalls, shortfall{a.seq, k, hashName(a.calls[k].Name), sameTool(a.calls[:k], a.calls[k]), asked})
+	several := slices.ContainsFunc(a.calls[k:], func(o *Call) bool { return o.Name != a.calls[k].Name || sameTool(a.calls[:k], o) })
+	c.shortfalls = append(c.shortfalls, shortfall{a.seq, k, hashName(a.calls[k].Name), several, asked})
 	s.account(c)
 }
 
-// limited reports whether the agent of c runs only the first k of several calls: that shows in several conversations of its
-// service, none of which has more replies to one answer. The decision depends on these conversations.
-func (s *Store) limited(c *conversation, k int) bool {
+// limited returns the confidence that the agent of c runs only the first k of several calls; "" if that is unknown. It shows in
+// several conversations of its service, none of which has more replies to one answer. If the calls without a reply are always
+// to one function that the agent never ran, it may not have that function. The decision depends on these conversations.
+func (s *Store) limited(c *conversation, k int) string {
 	list := s.byParallel[c.key.service]
 	var with []*conversation
-	missing, tools, alone := uint64(0), false, false // tools: the call without a reply is not always to one tool that the agent never runs
+	missing, several, alone := uint64(0), false, false
 	for _, o := range slices.Backward(list) {
 		if o.most > k {
 			c.made.Lower(o.minSeq())
-			return false
+			return ""
 		}
 		for _, f := range o.shortfalls {
 			if f.k != k {
 				continue
 			}
-			tools = tools || f.repeated || missing != 0 && missing != f.missing || o.ran(f.missing)
+			several = several || f.several || missing != 0 && missing != f.missing || o.ran(f.missing)
 			alone = alone || !f.asked
 			missing = f.missing
 			if !slices.Contains(with, o) {
@@ -77,19 +79,39 @@ func (s *Store) limited(c *conversation, k int) bool {
 			}
 		}
 	}
-	if len(with) < constantIn || !tools || !alone {
-		return false
+	if len(with) < constantIn || !alone {
+		return ""
 	}
 	for _, o := range with {
 		c.made.Lower(o.minSeq())
 	}
-	return true
+	if several {
+		return High
+	}
+	for _, o := range list {
+		if o.skipped(missing, k) {
+			c.made.Lower(o.minSeq())
+			return ""
+		}
+	}
+	return Medium
 }
 
 // ran reports whether one of the newest calls of c to a function has a reply.
 func (c *conversation) ran(name uint64) bool {
 	for i := len(c.order) - 1; i >= max(0, len(c.order)-maxNewest); i-- {
 		if call := c.calls[c.order[i]]; call != nil && call.AnsweredBy != "" && hashName(call.Name) == name {
+			return true
+		}
+	}
+	return false
+}
+
+// skipped reports whether one of the newest calls of c to a function is among the first k of its answer and has no reply, so
+// that a limit of k calls does not explain why.
+func (c *conversation) skipped(name uint64, k int) bool {
+	for i := len(c.order) - 1; i >= max(0, len(c.order)-maxNewest); i-- {
+		if call := c.calls[c.order[i]]; call != nil && call.State == Missing && call.Position < k && hashName(call.Name) == name {
 			return true
 		}
 	}

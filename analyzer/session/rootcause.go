@@ -113,7 +113,7 @@ func (t *Turn) RootCause(d Defect) RootCause {
 
 // Confirm returns the root cause r of a defect that the request of t repeats, which the conversations since may have confirmed.
 func (t *Turn) Confirm(r RootCause) RootCause {
-	if r.first == 0 || !t.store.limited(t.conv, r.first) {
+	if r.first == 0 || t.store.limited(t.conv, r.first) != High {
 		return r
 	}
 	r.Evidence += limitedEvidence
