@@ -87,8 +87,11 @@ func stringEnd(b []byte, i int) (end int, ok bool) {
 	for {
 		for i+8 <= len(b) {
 			v := binary.LittleEndian.Uint64(b[i:])
-			control := (v - lows*0x20) &^ v & highs // a byte below 0x20; bytes above the lowest match may be wrong
-			if m := Match(v, '"') | Match(v, '\\') | control; m != 0 {
+			// v ^ 2 is below 0x21 for a quote (0x22) and for control characters, which stay below 0x20. As in Match, bytes
+			// above the lowest match may be wrong.
+			quote := ((v ^ lows*2) - lows*0x21) &^ v
+			slash := ((v ^ lows*'\\') - lows) &^ v
+			if m := (quote | slash) & highs; m != 0 {
 				i += bits.TrailingZeros64(m) >> 3
 				break
 			}
@@ -104,6 +107,8 @@ func stringEnd(b []byte, i int) (end int, ok bool) {
 			return i, false
 		case c != '\\':
 			i++
+		case i+1 < len(b) && letters[b[i+1]] != 0:
+			i += 2
 		default:
 			if i, ok = escapeEnd(b, i+1); !ok {
 				return i, false
