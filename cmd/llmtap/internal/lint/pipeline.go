@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -26,10 +27,27 @@ const (
 
 // A batch is a sequence of jobs that one worker prepares.
 type batch struct {
-	jobs  []job
-	text  []byte // texts of the jobs
-	bytes int64  // acquired from inFlight
-	ready chan struct{}
+	jobs   []job
+	text   []byte // texts of the jobs
+	bodies []byte // requests of the conversations
+	bytes  int64  // acquired from inFlight
+	ready  chan struct{}
+}
+
+// batches contains the memory of finished batches for reuse.
+var batches = sync.Pool{New: func() any { return &batch{jobs: make([]job, 0, batchJobs)} }}
+
+// release returns the memory of b to batches, except texts to which the conversations of exchanges refer, and the memory of a
+// long record.
+func (b *batch) release() {
+	if cap(b.text) > batchBytes || slices.ContainsFunc(b.jobs, func(j job) bool { return j.request != nil }) {
+		b.text = nil
+	}
+	clear(b.jobs)
+	if cap(b.bodies) > batchBytes {
+		b.bodies = nil
+	}
+	batches.Put(b)
 }
 
 // Files checks files and closes the Printer. A directory stands for its files that contain records; "-" is stdin. Files
@@ -85,9 +103,11 @@ func (l *Linter) run(ctx context.Context, names []string, stdin io.Reader) error
 		w := l.newWorker()
 		go func() {
 			for b := range work {
+				w.bodies = b.bodies[:0]
 				for i := range b.jobs {
 					w.prepare(&b.jobs[i])
 				}
+				b.bodies = w.bodies
 				close(b.ready)
 			}
 		}()
@@ -99,15 +119,11 @@ func (l *Linter) run(ctx context.Context, names []string, stdin io.Reader) error
 				return err
 			}
 		}
-		clear(b.jobs)
-		jobs.Put(&b.jobs)
 		limit.Release(b.bytes)
+		b.release()
 	}
 	return ctx.Err() // nil unless the reader stopped before the end
 }
-
-// jobs contains the memory of jobs for reuse.
-var jobs = sync.Pool{New: func() any { all := make([]job, 0, batchJobs); return &all }}
 
 // A reader reads files into batches.
 type reader struct {
@@ -133,14 +149,15 @@ func (r *reader) add(j job, text []byte) bool {
 		b = nil
 	}
 	if b == nil {
-		b = &batch{jobs: (*jobs.Get().(*[]job))[:0], ready: make(chan struct{})}
+		b = batches.Get().(*batch)
+		b.jobs, b.text, b.bytes, b.ready = b.jobs[:0], b.text[:0], 0, make(chan struct{})
 		r.current = b
 	}
 	b.bytes += int64(len(text))
 	if len(text) > records.Kept {
 		j.value.Text = text
 	} else {
-		if b.text == nil {
+		if len(text) > cap(b.text) {
 			b.text = make([]byte, 0, max(batchBytes, len(text)))
 		}
 		start := len(b.text)

@@ -38,6 +38,7 @@ type worker struct {
 
 	checker *check.Checker
 	request facts.Request
+	bodies  []byte // see batch
 }
 
 func (l *Linter) newWorker() *worker {
@@ -71,7 +72,7 @@ func (w *worker) prepare(j *job) {
 	if j.unreadable = j.value.Err; j.unreadable != nil {
 		return
 	}
-	rec, err := newRecord(j.value.Text, w.forced)
+	rec, err := newRecord(j.value.Text, w.forced, &w.bodies)
 	if err != nil {
 		j.unreadable = err
 		return

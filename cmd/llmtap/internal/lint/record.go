@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
@@ -63,8 +64,9 @@ func isRecord(text []byte) bool {
 	return ok && (f.Has("request") || f.Has("messages") || f.Has("contents") || f.Has("input") && !f.Has("type"))
 }
 
-// newRecord reads one record. forced is the target of all records, or nil.
-func newRecord(text []byte, forced *wire.Target) (*record, error) {
+// newRecord reads one record. forced is the target of all records, or nil. The request of a conversation is appended to
+// buffer, which is replaced if it is full.
+func newRecord(text []byte, forced *wire.Target, buffer *[]byte) (*record, error) {
 	f, ok := records.Parse(text)
 	if !ok {
 		v := records.Value{Text: text}
@@ -102,7 +104,7 @@ func newRecord(text []byte, forced *wire.Target) (*record, error) {
 		if !f.Has("messages") {
 			return nil, errNoHistory
 		}
-		r.body = r.conversationRequest(f)
+		r.body = r.conversationRequest(f, buffer)
 	case !f.Has("messages") && !f.Has("contents") && !f.Has("input"):
 		return nil, errNoHistory
 	}
@@ -111,41 +113,51 @@ func newRecord(text []byte, forced *wire.Target) (*record, error) {
 
 // conversationRequest returns the request of a conversation: its messages, without the answer if its position is recorded,
 // and the recorded parameters.
-func (r *record) conversationRequest(f records.Fields) []byte {
-	messages := f["messages"]
+func (r *record) conversationRequest(f records.Fields, buffer *[]byte) []byte {
+	messages, open := f["messages"], false // whether messages lacks its closing bracket
 	if n, ok := f.Number("n_request"); ok && n >= 0 {
-		messages = firstElements(messages, n)
+		messages, open = firstElements(messages, n)
 	}
 	r.bare = !f.Has("tools")
-	body := make([]byte, 0, len(messages)+len(f["tools"])+len(f["system"])+512)
-	body = append(body, `{"`+r.named.Descriptor().Messages+`":`...)
+	store := f["store"]
+	if !f.Has("store") {
+		store = json.RawMessage("false") // store was not recorded; rules must not rely on state stored by the provider
+	}
+	size := len(messages) + len(f["tools"]) + len(f["system"]) + len(f["model"]) + len(f["previous_response_id"]) + len(store) + len(f["conversation_state"]) + 128
+	if cap(*buffer)-len(*buffer) < size {
+		*buffer = make([]byte, 0, max(size, batchBytes))
+	}
+	start := len(*buffer)
+	body := append((*buffer)[start:], `{"`+r.named.Descriptor().Messages+`":`...)
 	body = append(body, messages...)
+	if open {
+		body = append(body, ']')
+	}
 	for _, key := range []string{"model", "tools", "system", "previous_response_id"} {
 		if f.Has(key) {
 			body = append(append(body, `,"`+key+`":`...), f[key]...)
 		}
 	}
-	store := f["store"]
-	if !f.Has("store") {
-		store = json.RawMessage("false") // store was not recorded; rules must not rely on state stored by the provider
-	}
 	body = append(append(body, `,"store":`...), store...)
 	if f.Has("conversation_state") {
 		body = append(append(body, `,"conversation":`...), f["conversation_state"]...)
 	}
-	return append(body, '}')
+	body = append(body, '}')
+	*buffer = (*buffer)[:start+len(body)]
+	return slices.Clip(body)
 }
 
-// firstElements returns the first n elements of an array as an array; another value, or a shorter array, is unchanged.
-func firstElements(array []byte, n int) []byte {
+// firstElements returns the first n elements of an array. open reports whether more elements follow, so that the result lacks
+// its closing bracket; another value, or a shorter array, is unchanged.
+func firstElements(array []byte, n int) (elements []byte, open bool) {
 	end := 1
 	for start, text := range records.Elements(array) {
 		if n--; n < 0 {
-			return append(bytes.Clone(array[:end]), ']')
+			return array[:end], true
 		}
 		end = start + len(text)
 	}
-	return array
+	return array, false
 }
 
 // accepted reports whether the provider accepted the request.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"iter"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/ingest/recorded"
@@ -53,8 +54,8 @@ func Parse(text []byte) (f Fields, ok bool) {
 	}
 }
 
-// Elements yields the offset and the text of each element of an array. It stops at the first syntax error, and yields
-// nothing for another value.
+// Elements yields the offset and the text of each element of an array, and nothing for another value. It only looks for the
+// ends of the elements; the array must have been validated for them to be valid.
 func Elements(array []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		i := jsonscan.Space(array, 0)
@@ -63,8 +64,8 @@ func Elements(array []byte) iter.Seq2[int, []byte] {
 		}
 		for more := true; more; more = i < len(array) && array[i] == ',' {
 			start := jsonscan.Space(array, i+1)
-			end, ok := jsonscan.ValueEnd(array, start)
-			if !ok || !yield(start, slices.Clip(array[start:end])) {
+			end := skip(array, start)
+			if end == start || !yield(start, slices.Clip(array[start:end])) {
 				return
 			}
 			i = jsonscan.Space(array, end)
@@ -72,12 +73,57 @@ func Elements(array []byte) iter.Seq2[int, []byte] {
 	}
 }
 
+// members yields the names and the values of an object's members like Elements, and nothing for another value.
+func members(object []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
+		i := jsonscan.Space(object, 0)
+		if i >= len(object) || object[i] != '{' {
+			return
+		}
+		for more := true; more; more = i < len(object) && object[i] == ',' {
+			start := jsonscan.Space(object, i+1)
+			end := skip(object, start)
+			value := jsonscan.Space(object, jsonscan.Space(object, end)+1) // after the colon
+			if i = skip(object, value); i == value || !yield(Unquote(object[start:end]), object[value:i]) {
+				return
+			}
+			i = jsonscan.Space(object, i)
+		}
+	}
+}
+
+// skip returns the index after the value that starts at i. If text is not valid JSON, any index from i to the end of text is
+// possible.
+func skip(text []byte, i int) int {
+	if i >= len(text) {
+		return i
+	}
+	end := i
+	switch text[i] {
+	case '"':
+		end = jsonscan.StringEnd(text, i+1) + 1
+	case '{', '[':
+		end = jsonscan.ContainerEnd(text, i+1)
+	default:
+		for end < len(text) && strings.IndexByte(",]} \t\r\n", text[end]) < 0 {
+			end++
+		}
+	}
+	if end < i { // the value does not end
+		return len(text)
+	}
+	return end
+}
+
 // Has reports whether the object has the member and it is not null.
 func (f Fields) Has(key string) bool { return len(f[key]) > 0 && string(f[key]) != "null" }
 
 // Text returns a string member; "" for another type.
-func (f Fields) Text(key string) string {
-	if raw := f[key]; len(raw) > 0 && raw[0] == '"' {
+func (f Fields) Text(key string) string { return text(f[key]) }
+
+// text returns the contents of a JSON string; "" for another type.
+func text(raw []byte) string {
+	if len(raw) > 0 && raw[0] == '"' {
 		return string(Unquote(raw))
 	}
 	return ""

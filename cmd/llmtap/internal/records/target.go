@@ -1,7 +1,6 @@
 package records
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
@@ -12,6 +11,9 @@ import (
 // if none), else from the body. If these do not identify the provider, the variant is the API of the model's vendor, else
 // the first variant of the dialect.
 func TargetOf(url, model string, named wire.Dialect, body []byte) wire.Target {
+	if url == "" && named != "" && model != "" {
+		body = nil // adds nothing
+	}
 	if len(body) > 0 && body[0] == '[' {
 		body = append(append([]byte(`{"`+messagesKey(body)+`":`), body...), '}')
 	}
@@ -30,16 +32,19 @@ func TargetOf(url, model string, named wire.Dialect, body []byte) wire.Target {
 
 // messagesKey returns the key of a message array in a request.
 func messagesKey(array []byte) string {
-	var elements []struct {
-		Role, Type string
-		Parts      json.RawMessage
-	}
-	_ = json.Unmarshal(array, &elements) // elements of other types do not have these members
-	for _, e := range elements {
-		switch {
-		case len(e.Parts) > 0:
-			return "contents"
-		case e.Type != "" && (e.Role == "" || e.Type == "message"):
+	for _, element := range Elements(array) {
+		var role, typ string
+		for key, value := range members(element) {
+			switch string(key) {
+			case "parts":
+				return "contents"
+			case "role":
+				role = text(value)
+			case "type":
+				typ = text(value)
+			}
+		}
+		if typ != "" && (role == "" || typ == "message") {
 			return "input"
 		}
 	}
