@@ -40,6 +40,7 @@ type Alert struct {
 	Evidence    Evidence
 	Silence     *silence.Silence `json:",omitempty"` // the active silence, or the one at the end; nil if there is none
 	Inhibitor   *Inhibitor       `json:",omitempty"` // the firing alert that hides this one, or did at its end; nil if there is none
+	Revision    uint64           `json:",omitempty"` // number of changes of Silence and Inhibitor
 }
 
 // ID returns 32 hex digits that identify the alert in all its states: a hash of rule, labels and start.

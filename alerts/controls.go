@@ -3,7 +3,7 @@ package alerts
 import (
 	"context"
 	"errors"
-	"slices"
+	"iter"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/silence"
@@ -38,16 +38,30 @@ func (a *Alert) Muted() bool { return a.Silence != nil || a.Inhibitor != nil }
 // Muted reports whether people are not notified of the group: every firing alert is silenced or inhibited. A group without
 // firing alerts is muted if the alerts that ended last were.
 func (g Group) Muted() bool {
-	var end time.Time
-	firing := g.Firing()
-	for i := range g.Alerts {
-		if a := &g.Alerts[i]; !firing && a.EndsAt.After(end) {
-			end = a.EndsAt
+	return muted(func(yield func(*Alert) bool) {
+		for i := range g.Alerts {
+			if !yield(&g.Alerts[i]) {
+				return
+			}
+		}
+	})
+}
+
+// muted is Group.Muted for a sequence of alerts.
+func muted(list iter.Seq[*Alert]) bool {
+	var end time.Time // latest end of an alert
+	firing, out := false, false
+	for a := range list {
+		switch {
+		case a.State == Firing && !firing:
+			firing, out = true, a.Muted()
+		case a.State == Firing, !firing && a.EndsAt.Equal(end):
+			out = out && a.Muted()
+		case !firing && a.EndsAt.After(end):
+			end, out = a.EndsAt, a.Muted()
 		}
 	}
-	return len(g.Alerts) > 0 && !slices.ContainsFunc(g.Alerts, func(a Alert) bool {
-		return (a.State == Firing) == firing && (firing || a.EndsAt.Equal(end)) && !a.Muted()
-	})
+	return out
 }
 
 // GroupID returns 16 hex digits that identify the group with this key.

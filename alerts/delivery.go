@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -56,15 +57,28 @@ func newReceiver(n Notifier) *receiver {
 	return r
 }
 
+// people reports whether r notifies people, who are not notified of muted groups.
+func (r *receiver) people() bool { return !r.recorder && !r.pace.Muted }
+
 // A delivery is the state of one group at one receiver.
 type delivery struct {
-	version, news uint64                      // version and news of the group when last sent
+	version, news uint64 // version and news of the group when last sent
+	decisions     uint64 // decisions of the group when last sent
+	to            *receiver
 	rejected      uint64                      // news of the group at the receiver's last final error
 	at            time.Time                   // time of the last success
 	newsAt        time.Time                   // time of the last success with news or as a reminder
 	notBefore     time.Time                   // earliest next attempt after an error
 	backoff       *backoff.ExponentialBackOff // nil after a success
 	attempts      int                         // consecutive failures
+}
+
+func newDeliveries(receivers []*receiver) []delivery {
+	out := make([]delivery, len(receivers))
+	for i, r := range receivers {
+		out[i].to = r
+	}
+	return out
 }
 
 // dispatcher sends open groups to receivers.
@@ -122,8 +136,8 @@ func (d *dispatcher) send(ctx context.Context, i int, n *notification) {
 
 // A notification is one call of a notifier.
 type notification struct {
-	group         Group
-	version, news uint64
+	group                    Group
+	version, news, decisions uint64
 }
 
 // An urgency orders notifications that are due at the same time.
@@ -173,7 +187,7 @@ func (d *dispatcher) due(i int, now time.Time) (*notification, time.Duration) {
 	}
 	g := best.group()
 	g.Repeat = repeat
-	return &notification{group: g, version: best.version, news: best.news}, 0
+	return &notification{group: g, version: best.version, news: best.news, decisions: best.decisions}, 0
 }
 
 // due returns when to send g to receiver r, which has index i, how urgently, and whether as a reminder. ok is false if
@@ -183,8 +197,13 @@ func (g *openGroup) due(i int, r *receiver, cfg Config) (at time.Time, how urgen
 	resend := r.pace.Every > 0 && g.firing()
 	how = news
 	switch {
-	case d.rejected == g.news && !resend, r.recorder && d.news == g.news:
+	case d.rejected == g.news && !resend, (r.recorder || r.people() && g.muted()) && g.told(d):
 		return at, how, false, false
+	case d.version != 0 && d.decisions != g.decisions && !r.pace.NewsOnly:
+		// Somebody waits for the effect of a button or a command.
+		if d.news < g.raised {
+			how = urgent
+		}
 	case d.news != g.news, d.version != g.version && !r.pace.NewsOnly:
 		// The first notification is sent immediately, and so is an escalation from warning to critical.
 		if d.version != 0 && !r.recorder && d.news >= g.raised {
@@ -200,18 +219,33 @@ func (g *openGroup) due(i int, r *receiver, cfg Config) (at time.Time, how urgen
 		}
 	case resend:
 		at = d.at.Add(r.pace.Every)
-	case g.firing():
+	case g.firing() && g.ack == nil:
 		at, reminder = d.newsAt.Add(cfg.RepeatInterval), true
 	default:
 		return at, how, false, false
 	}
-	if how == numbers && g.firing() && d.newsAt.Add(cfg.RepeatInterval).Before(at) {
+	if how == numbers && g.firing() && g.ack == nil && d.newsAt.Add(cfg.RepeatInterval).Before(at) {
 		how, reminder = news, true
 	}
 	if at.Before(d.notBefore) {
 		at = d.notBefore
 	}
 	return at, how, reminder, true
+}
+
+// told reports whether the receiver of d has been sent all that it should know about g, except numbers. If g is muted, that is
+// nothing if g was never sent, and otherwise that g is muted, and its end.
+func (g *openGroup) told(d *delivery) bool {
+	decisions := d.decisions == g.decisions || d.to.pace.NewsOnly
+	if d.to.people() && g.muted() {
+		return d.version == 0 || decisions && (g.firing() || d.news == g.news)
+	}
+	return d.news == g.news && decisions
+}
+
+// unsent reports whether people have not been notified of g.
+func (g *openGroup) unsent() bool {
+	return !slices.ContainsFunc(g.sent, func(d delivery) bool { return d.to.people() && d.version != 0 })
 }
 
 // complete records the outcome of n for receiver i and returns "delivered", "retried" or "failed".
@@ -223,11 +257,11 @@ func (d *dispatcher) complete(i int, n *notification, err error, now time.Time) 
 	s := &o.sent[i]
 	defer d.groups.settle(o)
 	if err == nil {
-		if s.news != n.news || n.group.Repeat {
+		if s.news != n.news || s.decisions != n.decisions || n.group.Repeat {
 			s.newsAt = now
 			o.dirty = true
 		}
-		s.version, s.news, s.at, s.notBefore, s.backoff, s.attempts = n.version, n.news, now, time.Time{}, nil, 0
+		s.version, s.news, s.decisions, s.at, s.notBefore, s.backoff, s.attempts = n.version, n.news, n.decisions, now, time.Time{}, nil, 0
 		return "delivered"
 	}
 	retry, ok := errors.AsType[*RetryError](err)
@@ -253,13 +287,15 @@ func (d *dispatcher) complete(i int, n *notification, err error, now time.Time) 
 }
 
 // settle closes o once none of its alerts fires or may relapse, and every receiver has been sent, or has rejected, its
-// latest news.
+// latest news and decisions.
 func (g *groups) settle(o *openGroup) {
 	sent, rejected := true, false
 	for i := range o.sent {
-		sent = sent && o.sent[i].news == o.news
-		rejected = rejected || o.sent[i].rejected == o.news
-		if o.sent[i].news != o.news && o.sent[i].rejected != o.news {
+		d := &o.sent[i]
+		told := o.told(d)
+		sent = sent && told
+		rejected = rejected || d.rejected == o.news
+		if !told && d.rejected != o.news {
 			return
 		}
 	}

@@ -59,6 +59,16 @@
 // that fires again within the window of its rule therefore continues its group: the same message is updated and its thread
 // gets a reply, without the urgency of a new alert.
 //
+// # Why a silence changes only what people are sent
+//
+// A silenced or inhibited alert is evaluated, recorded and passed to receivers with silences of their own, so that its
+// history is complete and no number depends on a silence. Only when a group is due for people, the dispatcher looks whether
+// it is muted. A message that exists is edited once, so that nobody reads old numbers as current ones, and turns green at the
+// end. A group that people do not know yet stays unknown; when its silence ends, it is a new alert.
+//
+// Silences and acknowledgements are stored by any process, and every process has all of them in memory. A new leader
+// therefore knows them before its first notification.
+//
 // # Why a changed rule file needs no restart
 //
 // The states of rules are separate from the samples, so Reload only replaces the rules: an unchanged rule keeps its

@@ -25,6 +25,8 @@ type Options struct {
 	// Health is set for an engine that evaluates the rules about llmtap itself, over the gauges passed to Observe. It
 	// requires its own Store and Registerer. All other engines evaluate the other rules.
 	Health bool
+	// Decisions are the silences and acknowledgements. May be nil.
+	Decisions *Decisions
 	// Unavailable returns the text of Alert.Unavailable. It must not block.
 	Unavailable func() string
 	Logger      *slog.Logger
@@ -75,7 +77,7 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 		receivers = append(receivers, newReceiver(recorder{o.Recorder}))
 	}
 	m, v, changed := newMetrics(o.Registerer), newVersions(), newSignal()
-	g := &groups{cfg: cfg, m: m, receivers: len(receivers), open: map[string]*openGroup{}, leads: !o.Standby}
+	g := &groups{cfg: cfg, m: m, receivers: receivers, decisions: o.Decisions, open: map[string]*openGroup{}, leads: !o.Standby}
 	e := &Engine{
 		cfg: cfg, log: o.Logger, m: m, health: o.Health, standby: o.Standby, unavailable: o.Unavailable, rules: list, steps: newSteps(cfg), groups: g,
 	}
@@ -272,14 +274,41 @@ func (e *Engine) Run(ctx context.Context) error {
 			e.groups.leads = false
 		}()
 	}
+	e.decide()
 	var g sync.WaitGroup
 	g.Go(func() { e.state.run(ctx) })
 	g.Go(func() { e.dispatcher.run(ctx) })
+	g.Go(func() { e.followDecisions(ctx) })
 	g.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)
 	defer cancel()
 	e.state.save(last)
 	return nil
+}
+
+// followDecisions applies silences and acknowledgements as soon as they change, start or end, because evaluations may be
+// seconds apart or, without tallies, missing.
+func (e *Engine) followDecisions(ctx context.Context) {
+	changed, stop := e.groups.decisions.listen()
+	defer stop()
+	for changed.wait(ctx, e.decide()) {
+	}
+}
+
+// decide applies the silences and acknowledgements. It returns the time until the next start or end of a silence, or 0 if
+// there is none.
+func (e *Engine) decide() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	if e.groups.decide(now) {
+		e.state.changed.raise()
+		e.dispatcher.wake()
+	}
+	if e.groups.nextSilence.IsZero() {
+		return 0
+	}
+	return max(e.groups.nextSilence.Sub(now), time.Millisecond)
 }
 
 // lead takes over from the previous leader; it returns false if the stored state cannot be read.

@@ -21,8 +21,11 @@ type openGroup struct {
 	raised  uint64          // value of news when the severity last rose; the first alert counts as a rise
 	stored  uint64          // value of news that the Store last accepted or rejected
 	dirty   bool            // changed since it was last stored
-	settled bool            // every receiver has been sent the latest news
+	settled bool            // every receiver has been sent the latest news and decisions
 	sent    []delivery      // by index of the receiver
+
+	ack       *Ack   // nil if nobody has acknowledged the incident
+	decisions uint64 // incremented when a silence, an inhibitor or the acknowledgement changes
 }
 
 // A trackedAlert is an alert of an openGroup.
@@ -36,10 +39,11 @@ type trackedAlert struct {
 	counted  time.Time       // last failure that the numbers include; zero if the rule no longer exists
 	known    map[string]bool // causes and versions that are no longer news
 	reported bool            // Backtest has reported it as resolved
+	epoch    uint64          // value of groups.epoch when its silence was last looked up
 }
 
 func (g *openGroup) group() Group {
-	out := Group{Key: g.key}
+	out := Group{Key: g.key, Ack: g.ack}
 	for _, a := range g.alerts {
 		out.Alerts = append(out.Alerts, a.Alert)
 	}
@@ -48,6 +52,28 @@ func (g *openGroup) group() Group {
 
 func (g *openGroup) firing() bool {
 	return slices.ContainsFunc(g.alerts, func(a *trackedAlert) bool { return a.State == Firing })
+}
+
+// muted is Group.Muted.
+func (g *openGroup) muted() bool {
+	return muted(func(yield func(*Alert) bool) {
+		for _, a := range g.alerts {
+			if !yield(&a.Alert) {
+				return
+			}
+		}
+	})
+}
+
+// since is Group.Since.
+func (g *openGroup) since() time.Time {
+	var t time.Time
+	for _, a := range g.alerts {
+		if t.IsZero() || a.StartsAt.Before(t) {
+			t = a.StartsAt
+		}
+	}
+	return t
 }
 
 // find returns the firing alert with this key, or nil.

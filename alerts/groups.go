@@ -23,10 +23,15 @@ const (
 type groups struct {
 	cfg       Config
 	m         *metrics
-	receivers int
+	receivers []*receiver
+	decisions *Decisions            // may be nil
 	open      map[string]*openGroup // by key
 	evaluated int64                 // last step whose evaluation the groups include
 	leads     bool                  // the engine notifies receivers
+
+	silences    uint64    // version of the silences in the last call of decide
+	nextSilence time.Time // next start or end of a silence; zero if there is none
+	epoch       uint64    // incremented when the active silences change
 }
 
 // An evaluation is the result of all rules at one step.
@@ -115,6 +120,7 @@ func (g *groups) apply(ev *evaluation) {
 		}
 	}
 	g.evaluated = ev.at.Unix()
+	g.decide(time.Now())
 }
 
 // fires reports whether the alert of inst fires already.
@@ -143,7 +149,7 @@ func (g *groups) release(r *rules.Rule) {
 func (g *groups) of(key string) *openGroup {
 	o := g.open[key]
 	if o == nil && len(g.open) < maxGroups {
-		o = &openGroup{key: key, sent: make([]delivery, g.receivers)}
+		o = &openGroup{key: key, sent: newDeliveries(g.receivers)}
 		g.open[key] = o
 	}
 	return o

@@ -90,12 +90,19 @@ func (r *records) RecordAlert(_ context.Context, a Alert) error {
 // newBench starts an engine at the current synctest time.
 func newBench(t *testing.T, cfg Config, store Store) *bench {
 	t.Helper()
+	return newBenchOf(t, cfg, Options{Store: store})
+}
+
+// newBenchOf is newBench with other options, besides the notifiers, the recorder and the metrics.
+func newBenchOf(t *testing.T, cfg Config, o Options) *bench {
+	t.Helper()
 	cfg.TSDBDir = t.TempDir()
 	if cfg.RuleFiles == nil { // the others fire for the same failures
 		cfg.RuleFiles = []string{"rules/stage_failure_rate.yaml"}
 	}
-	b := &bench{t: t, reg: prometheus.NewRegistry(), sec: time.Now().Unix(), sent: &notifier{}, rec: &records{}, store: store}
-	e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{b.sent}, Recorder: b.rec, Store: store, Registerer: b.reg})
+	b := &bench{t: t, reg: prometheus.NewRegistry(), sec: time.Now().Unix(), sent: &notifier{}, rec: &records{}, store: o.Store}
+	o.Notifiers, o.Recorder, o.Registerer = append([]Notifier{b.sent}, o.Notifiers...), b.rec, b.reg
+	e, err := New(t.Context(), cfg, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,8 @@ type Pace struct {
 	// Numbers is the minimum interval between two notifications, of any groups, in which only numbers changed. It is
 	// meant for receivers with a rate limit, so that numbers leave room for news.
 	Numbers time.Duration
+	// Muted is set for a receiver with silences and inhibition of its own: it also receives muted groups.
+	Muted bool
 }
 
 // RetryError reports a failed delivery that may succeed later.

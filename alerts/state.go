@@ -31,7 +31,8 @@ type savedState struct {
 type savedGroup struct {
 	Group   Group      `json:"group"`
 	Peaks   []Evidence `json:"peaks"`   // evidence at the peaks of Group.Alerts
-	Settled bool       `json:"settled"` // every receiver has been sent the latest news
+	Settled bool       `json:"settled"` // every receiver has been sent the latest news and decisions
+	Unsent  bool       `json:"unsent"`  // muted from its start: people have not been notified
 	NewsAt  time.Time  `json:"news_at"` // time of the last delivery of news or a reminder
 }
 
@@ -116,7 +117,7 @@ func (s *state) collect() (news, others []groupChange, state savedState) {
 			continue
 		}
 		o.dirty = false
-		c := groupChange{o, o.news, savedGroup{Group: o.group(), Settled: o.settled}}
+		c := groupChange{o, o.news, savedGroup{Group: o.group(), Settled: o.settled, Unsent: o.unsent()}}
 		for _, a := range o.alerts {
 			c.saved.Peaks = append(c.saved.Peaks, a.peak)
 		}
@@ -181,7 +182,7 @@ func (s *state) load(ctx context.Context) (*saved, error) {
 			return nil, err
 		}
 		if ok {
-			out.groups[key] = g.restore(key, s.groups.receivers, time.Unix(state.LastStep, 0).UTC())
+			out.groups[key] = g.restore(key, newDeliveries(s.groups.receivers), time.Unix(state.LastStep, 0).UTC())
 		}
 	}
 	s.written = savedState{}
@@ -201,8 +202,8 @@ func (s *state) progress(ctx context.Context) (state savedState, err error) {
 }
 
 // restore returns the open group as of the last evaluation. Evaluations that change nothing are not stored.
-func (g *savedGroup) restore(key string, receivers int, evaluated time.Time) *openGroup {
-	o := &openGroup{key: key, version: 1, news: 1, stored: 1, settled: g.Settled, sent: make([]delivery, receivers)}
+func (g *savedGroup) restore(key string, sent []delivery, evaluated time.Time) *openGroup {
+	o := &openGroup{key: key, version: 1, news: 1, stored: 1, settled: g.Settled, sent: sent, ack: g.Group.Ack}
 	for i, a := range g.Group.Alerts {
 		t := &trackedAlert{Alert: a, key: rules.Key(a.Name, a.Labels), restored: true, known: map[string]bool{}, peak: a.Evidence, counted: a.Evidence.LastFailed}
 		if i < len(g.Peaks) {
@@ -216,7 +217,9 @@ func (g *savedGroup) restore(key string, receivers int, evaluated time.Time) *op
 	}
 	if g.Settled {
 		for i := range o.sent {
-			o.sent[i] = delivery{version: 1, news: 1, at: g.NewsAt, newsAt: g.NewsAt}
+			if d := &o.sent[i]; !d.to.people() || !g.Unsent {
+				d.version, d.news, d.at, d.newsAt = 1, 1, g.NewsAt, g.NewsAt
+			}
 		}
 	}
 	return o

@@ -42,7 +42,7 @@ type accepted struct {
 var _ alerts.Paced = (*Notifier)(nil)
 
 // Pace implements alerts.Paced.
-func (n *Notifier) Pace() alerts.Pace { return alerts.Pace{Every: resend} }
+func (n *Notifier) Pace() alerts.Pace { return alerts.Pace{Every: resend, Muted: true} }
 
 // Notify sends the state of g.
 func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {

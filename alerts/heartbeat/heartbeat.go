@@ -46,7 +46,9 @@ func Receiver(url string) alerts.Receiver {
 }
 
 // Pace implements alerts.Paced.
-func (n *Notifier) Pace() alerts.Pace { return alerts.Pace{Every: interval, NewsOnly: true} }
+func (n *Notifier) Pace() alerts.Pace {
+	return alerts.Pace{Every: interval, NewsOnly: true, Muted: true}
+}
 
 // Notify requests the URL if the Watchdog of g fires and was evaluated recently. After a restart, or if the machine was
 // suspended, g is as old as the outage: until the first evaluation, there is neither a heartbeat nor an error.

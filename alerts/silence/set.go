@@ -12,21 +12,21 @@ import (
 const MaxSilences = 1000
 
 // A Set contains the silences of an installation in memory. Every process has its own, which a watch of the stored
-// silences keeps current. It is safe for concurrent use. The nil Set is empty.
+// silences keeps current. It is safe for concurrent use.
 type Set struct {
-	mu       sync.RWMutex // guards the rest
-	loaded   bool
+	mu       sync.RWMutex        // guards the rest
+	version  uint64              // incremented by every change
 	silences map[string]*Silence // by id; values are never modified
 }
 
-// NewSet returns an empty Set that is not loaded.
+// NewSet returns an empty Set.
 func NewSet() *Set { return &Set{silences: map[string]*Silence{}} }
 
-// Replace replaces all silences; the Set is then loaded. Silences beyond MaxSilences are ignored.
+// Replace replaces all silences. Silences beyond MaxSilences are ignored.
 func (s *Set) Replace(list []Silence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.loaded = true
+	s.version++
 	clear(s.silences)
 	for i := range list {
 		s.put(list[i])
@@ -41,6 +41,7 @@ func (s *Set) Put(x Silence) {
 }
 
 func (s *Set) put(x Silence) {
+	s.version++
 	if _, ok := s.silences[x.ID]; ok || len(s.silences) < MaxSilences {
 		s.silences[x.ID] = &x
 	}
@@ -50,24 +51,19 @@ func (s *Set) put(x Silence) {
 func (s *Set) Delete(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.version++
 	delete(s.silences, id)
 }
 
-// Loaded reports whether Replace has been called. Until then it is unknown which silences exist.
-func (s *Set) Loaded() bool {
-	if s == nil {
-		return true
-	}
+// Version returns a number that every change increments.
+func (s *Set) Version() uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.loaded
+	return s.version
 }
 
 // Get returns the silence with an id.
 func (s *Set) Get(id string) (Silence, bool) {
-	if s == nil {
-		return Silence{}, false
-	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	x, ok := s.silences[id]
@@ -79,9 +75,6 @@ func (s *Set) Get(id string) (Silence, bool) {
 
 // All returns all silences, sorted by start, then by id.
 func (s *Set) All() []Silence {
-	if s == nil {
-		return nil
-	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var all []Silence
@@ -100,9 +93,6 @@ func (s *Set) All() []Silence {
 // Find returns the active silence that matches an alert; of several, the one that ends last. It returns nil if there is
 // none. The result must not be modified.
 func (s *Set) Find(at time.Time, alertname string, labels map[string]string) *Silence {
-	if s == nil {
-		return nil
-	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var best *Silence
@@ -119,12 +109,9 @@ func (s *Set) Find(at time.Time, alertname string, labels map[string]string) *Si
 
 // Next returns the time of the next start or end of a silence after at, or the zero time.
 func (s *Set) Next(at time.Time) time.Time {
-	var next time.Time
-	if s == nil {
-		return next
-	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	var next time.Time
 	for _, x := range s.silences {
 		for _, t := range []time.Time{x.StartsAt, x.EndsAt} {
 			if t.After(at) && (next.IsZero() || t.Before(next)) {

@@ -141,9 +141,6 @@ func TestSet(t *testing.T) {
 		return Silence{ID: id, Matchers: matchers(t, ms...), StartsAt: now.Add(start), EndsAt: now.Add(end)}
 	}
 	s := NewSet()
-	if s.Loaded() || !(*Set)(nil).Loaded() {
-		t.Error("Loaded before Replace, or not for nil")
-	}
 	s.Replace([]Silence{
 		at("expired", -2*time.Hour, 0, "service=shop"), at("short", -time.Hour, time.Minute, "service=shop"),
 		at("long", -time.Minute, time.Hour, "alertname=X"), at("other", 0, 2*time.Hour, "service=bank"), at("pending", time.Second, 3*time.Hour, "service=shop"),

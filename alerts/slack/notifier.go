@@ -75,6 +75,8 @@ func (n *Notifier) show(ctx context.Context, g alerts.Group, r *record) error {
 	if r.TS == "" {
 		if found, err := n.find(ctx, r); err != nil {
 			return err
+		} else if !found && g.Muted() {
+			return nil // there is no message to edit
 		} else if !found {
 			return n.post(ctx, g, r, m)
 		}
@@ -82,6 +84,9 @@ func (n *Notifier) show(ctx context.Context, g alerts.Group, r *record) error {
 	gone, err := n.update(ctx, r, m)
 	if err != nil {
 		return err
+	}
+	if gone && g.Muted() {
+		return nil
 	}
 	if gone {
 		n.log.Warn("alert message no longer exists in slack; posting a new one", "group", g.Key)

@@ -1,0 +1,319 @@
+package alerts
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/alerts/silence"
+)
+
+// loaded returns decisions without silences and acknowledgements.
+func loaded(t *testing.T) *Decisions {
+	t.Helper()
+	d := NewDecisions()
+	if err := d.Replace(nil); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func put(t *testing.T, d *Decisions, key string, v any) {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Put(key, b); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// silenced adds a silence of d from now on.
+func silenced(t *testing.T, to *Decisions, d time.Duration, matchers ...string) silence.Silence {
+	t.Helper()
+	ms, err := silence.ParseMatchers(matchers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	s := silence.Silence{ID: "s1", Matchers: ms, StartsAt: now, EndsAt: now.Add(d), UpdatedAt: now, CreatedBy: "anna", Comment: "deploy"}
+	put(t, to, SilenceStoreKey(s.ID), s)
+	return s
+}
+
+// A system is a receiver with silences of its own.
+type system struct{ notifier }
+
+func (*system) Pace() Pace { return Pace{Every: time.Minute, Muted: true} }
+
+// posts is a receiver that shows each notification as a new message.
+type posts struct{ notifier }
+
+func (*posts) Pace() Pace { return Pace{NewsOnly: true} }
+
+// kinds returns what each notification said, such as "firing" or "resolved muted".
+func kinds(n *notifier) (out []string) {
+	for _, g := range n.groups {
+		k := "resolved"
+		if g.Firing() {
+			k = "firing"
+		}
+		if g.Muted() {
+			k += " muted"
+		}
+		if g.Ack != nil {
+			k += " acknowledged"
+		}
+		if g.Repeat {
+			k += " reminder"
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// expect compares the notifications since the last call.
+func expect(t *testing.T, n *notifier, want ...string) {
+	t.Helper()
+	if got := kinds(n); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+	n.groups, n.at = nil, nil
+}
+
+// quiet is a configuration in which changed numbers alone are not sent.
+func quiet() Config {
+	cfg := Default()
+	cfg.UpdateInterval = time.Hour
+	return cfg
+}
+
+// An alert that is silenced from its start is never sent to people, not even its end; others receive it as always.
+func TestSilencedFromStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, am := loaded(t), &system{}
+		silenced(t, d, 2*time.Hour, "service=checkout-agent", `severity=~"warning|critical"`)
+		b := newBenchOf(t, Default(), Options{Decisions: d, Notifiers: []Notifier{am}})
+		breach(b, 60)
+		if len(b.Active()) != 1 || b.Active()[0].Silence == nil {
+			t.Fatalf("active %v, want one silenced alert", b.Active())
+		}
+		if len(am.groups) == 0 {
+			t.Error("a receiver with silences of its own does not receive the alert")
+		}
+		b.idle(30 * time.Minute)
+		if len(b.sent.groups) != 0 {
+			t.Errorf("people were sent %q", kinds(b.sent))
+		}
+		if am.last().Firing() {
+			t.Error("the end was not sent to a receiver with silences of its own")
+		}
+		last := b.rec.rows[len(b.rec.rows)-1]
+		if last.State != Resolved || last.Silence == nil || last.Silence.CreatedBy != "anna" {
+			t.Errorf("recorded %s, silence %v; want the resolved alert and its silence", last.State, last.Silence)
+		}
+		if n := len(b.groups.open); n != 0 {
+			t.Errorf("%d groups are open at the end", n)
+		}
+	})
+}
+
+// An alert that is silenced later is edited once, then there are neither numbers nor reminders. Its end is sent.
+func TestSilencedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, hook, cfg := loaded(t), &posts{}, Default()
+		cfg.RepeatInterval = 2 * time.Minute
+		b := newBenchOf(t, cfg, Options{Decisions: d, Notifiers: []Notifier{hook}})
+		breach(b, 60)
+		b.sent.groups, hook.groups = nil, nil
+		now := time.Now()
+		silenced(t, d, 10*time.Hour, "service=checkout-agent")
+		expect(t, b.sent, "firing muted")
+		if len(b.rec.rows) == 0 || b.rec.rows[len(b.rec.rows)-1].Silence == nil || time.Since(now) > time.Second {
+			t.Error("the silence was not recorded at once")
+		}
+		breach(b, 300)
+		if len(b.sent.groups) != 0 {
+			t.Errorf("while silenced: %q", kinds(b.sent))
+		}
+		b.idle(30 * time.Minute)
+		expect(t, b.sent, "resolved muted")
+		expect(t, &hook.notifier, "resolved muted")
+	})
+}
+
+// When a silence ends, an alert that still fires is sent: urgently if people do not know it. The end needs no evaluation.
+func TestSilenceEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := loaded(t)
+		silenced(t, d, 2*time.Minute+500*time.Millisecond, "alertname=StageFailureRate")
+		cfg := quiet()
+		cfg.RepeatInterval = 8 * time.Minute
+		b := newBenchOf(t, cfg, Options{Decisions: d})
+		breach(b, 120)
+		expect(t, b.sent)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		expect(t, b.sent, "firing")
+		b.sec++ // the second without a tally
+
+		breach(b, 60)
+		s := silenced(t, d, time.Hour, "alertname=StageFailureRate")
+		expect(t, b.sent, "firing muted")
+		breach(b, 60)
+		s.EndsAt = time.Now()
+		put(t, d, SilenceStoreKey(s.ID), s) // expired by hand
+		expect(t, b.sent, "firing")
+		breach(b, 300)
+		expect(t, b.sent) // no reminder
+	})
+}
+
+// A silence of warnings does not hide that the alert became critical.
+func TestSilencedWarningEscalates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := loaded(t)
+		b := newBenchOf(t, quiet(), Options{Decisions: d})
+		silenced(t, d, time.Hour, "severity=warning")
+		for range 60 {
+			b.second(calls("1", 100), failures("1", "x", "", 15))
+		}
+		expect(t, b.sent)
+		breach(b, 600)
+		if len(b.sent.groups) == 0 || b.sent.groups[0].Muted() || b.sent.groups[0].Current()[0].Severity() != "critical" {
+			t.Errorf("%q, want the critical alert", kinds(b.sent))
+		}
+	})
+}
+
+// An acknowledged group is shown as such and not repeated; it is sent when its severity rises and when it ends. The next
+// incident is not acknowledged.
+func TestAcknowledge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, hook := loaded(t), &posts{}
+		cfg := Default()
+		cfg.RepeatInterval = 2 * time.Minute
+		b := newBenchOf(t, cfg, Options{Decisions: d, Notifiers: []Notifier{hook}})
+		warn := func(seconds int) {
+			for range seconds {
+				b.second(calls("1", 100), failures("1", "x", "", 15))
+			}
+		}
+		warn(100)
+		expect(t, &hook.notifier, "firing")
+		warn(60)
+		expect(t, &hook.notifier, "firing reminder")
+		g := b.groups.sorted()[0].group()
+		ack := StoredAck{Ack: Ack{Group: g.Key, Incident: g.Since(), By: "U1", ByName: "Anna", At: time.Now()}}
+		b.sent.groups = nil
+		put(t, d, AckStoreKey(g.Key), ack)
+		expect(t, b.sent, "firing acknowledged") // at once
+		warn(300)
+		expect(t, &hook.notifier)
+		breach(b, 600)
+		expect(t, &hook.notifier, "firing acknowledged")
+		b.sent.groups = nil
+		ack.Withdrawn = true
+		put(t, d, AckStoreKey(g.Key), ack)
+		expect(t, b.sent, "firing")
+		ack.Withdrawn = false
+		put(t, d, AckStoreKey(g.Key), ack)
+		expect(t, b.sent, "firing acknowledged")
+		b.idle(30 * time.Minute)
+		expect(t, &hook.notifier, "resolved acknowledged")
+		warn(100)
+		expect(t, &hook.notifier, "firing")
+	})
+}
+
+// Silences and acknowledgements survive a restart, also if the next leader learns of them only later.
+func TestDecisionsSurviveRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, d := &alertstest.Store{}, loaded(t)
+		a := newBenchOf(t, quiet(), Options{Decisions: d, Store: store})
+		start := a.sec
+		breach(a, 60)
+		g := a.groups.sorted()[0].group()
+		ack := StoredAck{Ack: Ack{Group: g.Key, Incident: g.Since(), By: "U1", At: time.Now()}}
+		put(t, d, AckStoreKey(g.Key), ack)
+		s := silenced(t, d, time.Hour, "service=checkout-agent")
+		a.idle(5 * time.Second)
+		a.stop()
+
+		late := NewDecisions()
+		b := newBenchOf(t, quiet(), Options{Decisions: late, Store: store})
+		replay(b, start, b.sec)
+		b.idle(20 * time.Second)
+		expect(t, b.sent)
+		values := map[string][]byte{}
+		for k, v := range map[string]any{SilenceStoreKey(s.ID): s, AckStoreKey(g.Key): ack} {
+			values[k], _ = json.Marshal(v)
+		}
+		if err := late.Replace(values); err != nil {
+			t.Fatal(err)
+		}
+		b.idle(20 * time.Second)
+		expect(t, b.sent)
+		if x := b.Active(); len(x) != 1 || x[0].Silence == nil || b.groups.sorted()[0].ack == nil {
+			t.Errorf("after the restart: %v", x)
+		}
+		b.stop()
+
+		c := newBenchOf(t, quiet(), Options{Decisions: loaded(t), Store: store}) // both ended while there was no engine
+		synctest.Wait()
+		expect(t, c.sent, "firing")
+	})
+}
+
+// A group that was muted from its start is sent urgently by the next leader when the silence ends, and its end is not sent.
+func TestTakeOverOfMutedGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &alertstest.Store{}
+		d := loaded(t)
+		silenced(t, d, time.Hour, "service=checkout-agent")
+		open := func() (*bench, func()) {
+			cfg := Default()
+			cfg.TSDBDir, cfg.RuleFiles = t.TempDir(), []string{"rules/stage_failure_rate.yaml"}
+			b := &bench{t: t, sec: time.Now().Unix(), sent: &notifier{}, rec: &records{}, store: store}
+			e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{b.sent}, Recorder: b.rec, Store: store, Decisions: d, Standby: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Engine = e
+			t.Cleanup(func() { _ = e.Close() })
+			return b, func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() { defer close(done); _ = e.Run(ctx) }()
+				b.stop = func() { cancel(); <-done }
+				t.Cleanup(b.stop)
+			}
+		}
+		a, leadA := open()
+		b, leadB := open()
+		leadA()
+		step := func(n int) {
+			for range n {
+				at := a.sec
+				b.sec = at
+				replay(b, at, at+1)
+				a.second(calls("1", 4), failures("1", "x", "", 2))
+			}
+		}
+		step(60)
+		a.stop()
+		leadB()
+		synctest.Wait()
+		expect(t, a.sent)
+		expect(t, b.sent)
+		step(5)
+		silenced(t, d, 0, "service=checkout-agent")
+		expect(t, b.sent, "firing")
+	})
+}
