@@ -49,7 +49,7 @@ func (p *pending) explain(text []byte) {
 			c = confirmed
 		}
 	}
-	e.Cause, e.CauseKnown, e.CauseClass = c.ID, c.Known, c.Class
+	e.Cause, e.CauseKnown, e.CauseClass, p.named = c.ID, c.Known, c.Class, c.Rule
 	e.ErrorType = errorType(text, e.Status)
 	e.ErrorText = limit.Text(cause.Redact(text), maxErrorText)
 	e.ErrorCluster = cause.Cluster(e.ErrorText)
@@ -115,8 +115,9 @@ func (p *pending) proof() *judge.Finding {
 	for i := range p.findings {
 		f := &p.findings[i]
 		if p.row.Failed {
-			of := cause.OfRule(f.Rule.ID)
-			if of != p.row.Cause && (p.row.CauseKnown != cause.Conflict || f.Predicted != check.Reject) {
+			// A text may name a violation in the words of another cause, so that no violation is of that cause.
+			explains := cause.OfRule(f.Rule.ID) == p.row.Cause || f.Rule.ID == p.named
+			if !explains && (p.row.CauseKnown != cause.Conflict || f.Predicted != check.Reject) {
 				continue
 			}
 		}

@@ -40,3 +40,31 @@ func TestRefusedAlthoughLenient(t *testing.T) {
 	f("text names nothing", unknown, first, before, same, "unexplained", cause.None, "")
 	f("text names something else", limit, first, before, same, "rate_limit", cause.Stated, "")
 }
+
+// Providers report several defects with the same words. The root cause is that of the violation which the request has.
+func TestRootCauseOfOtherRule(t *testing.T) {
+	const (
+		orphan  = "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
+		missing = "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. (insufficient tool messages following tool_calls message)"
+		limit   = "Rate limit reached for this model"
+	)
+	said, ask := assistant("", "call_1 f"), user("u")
+	f := func(text string, next []msg, wantCause, wantRoot string) {
+		t.Helper()
+		s := newScene(deepSeekURL)
+		s.at(said, ask)
+		s.at(text, next...)
+		exchanges, _, _ := latest(run(t, analyzer.Default(), s.steps))
+		for _, e := range exchanges {
+			if e.Failed && (e.Cause != wantCause || e.RootCause != wantRoot) {
+				t.Errorf("%s: cause %s %s, root cause %q, want %s, %q", text, e.Cause, e.CauseKnown, e.RootCause, wantCause, wantRoot)
+			}
+		}
+	}
+	late := []msg{ask, said, system("Be brief."), tool("call_1", "x")}
+	early := []msg{ask, tool("call_1", "x"), said}
+	f(orphan, late, "orphan_tool_reply", session.Interleaved)
+	f(orphan, early, "orphan_tool_reply", session.HistoryReordered)
+	f(missing, late, "missing_tool_reply", session.Interleaved)
+	f(limit, late, "rate_limit", "")
+}
