@@ -319,9 +319,26 @@ func TestHealthyRuns(t *testing.T) {
 	}
 }
 
+// Every root cause is one of an agent that is played.
+func TestBrokenRunsHaveEveryRootCause(t *testing.T) {
+	played := map[string]bool{session.NoHistory: true}
+	for _, k := range agenttest.Broken {
+		for _, d := range agenttest.Dialects {
+			for _, id := range k.TrueOf(d) {
+				played[id] = played[id] || k.In(d)
+			}
+		}
+	}
+	for _, id := range session.RootCauses {
+		if !played[id] {
+			t.Errorf("no agent has the root cause %s", id)
+		}
+	}
+}
+
 func runsPerCell() int {
 	if testing.Short() {
-		return 4 // fewer than enough
+		return 1 // fewer than enough: the race detector takes ten times as long
 	}
 	return 40
 }

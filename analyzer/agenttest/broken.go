@@ -276,6 +276,16 @@ var Broken = []*Kind{
 		}),
 	},
 	{
+		// A gateway keeps in the ids what the API has no field for, or runs models whose ids another provider refuses.
+		Name: "ids of a gateway", Causes: []string{session.IDFromGateway}, only: []*Dialect{&openAI, &responses, &anthropic, &bedrock},
+		play: func(a *agent) bool {
+			a.renew(a.at, func() string {
+				return "call_" + random(a.rnd, "0123456789abcdef", 28) + "__thought__" + random(a.rnd, alphanumeric, 80) + "=="
+			})
+			return a.steps(hooks{next: func(int, *Message) ending { return whole }})
+		},
+	},
+	{
 		Name: "calls without their ids", Causes: []string{session.IDDroppedOnSave}, not: byName,
 		play: changes(func(_ *agent, c *Call) { c.ID = "" }),
 	},
@@ -380,6 +390,20 @@ var Broken = []*Kind{
 			}
 			return []Message{m}
 		}),
+	},
+	{
+		Name: "empty reasoning not saved", Causes: []string{session.EmptyReasoningOmitted}, needs: needs{reasons: true, loop: true}, only: []*Dialect{&deepSeek},
+		play: func(a *agent) bool {
+			return a.steps(hooks{
+				next: func(i int, m *Message) ending {
+					if a.damaged(i) {
+						m.Thinking, m.Blank = "", true
+					}
+					return whole
+				},
+				save: func(m Message) []Message { m.Blank = false; return []Message{m} },
+			})
+		},
 	},
 	{
 		Name: "thinking edited", Causes: []string{session.ReasoningEdited}, needs: needs{reasons: true}, only: []*Dialect{&anthropic},

@@ -89,7 +89,7 @@ func chatMessages(r *request, m *Message) (list []obj) {
 	case m.Content == null || r.chatNull:
 		o["content"] = nil
 	}
-	if m.Thinking != "" {
+	if m.Thinking != "" || m.Blank {
 		o["reasoning_content"] = m.Thinking
 	}
 	if calls := chatCalls(m.Calls); calls != nil {
@@ -129,7 +129,7 @@ func chatAnswer(r *request, m *Message, e ending) (string, []byte) {
 	if m.Text == "" {
 		said["content"] = nil
 	}
-	if m.Thinking != "" {
+	if m.Thinking != "" || m.Blank {
 		said["reasoning_content"] = m.Thinking
 	}
 	if calls := chatCalls(m.Calls); calls != nil {
@@ -148,7 +148,7 @@ func chatStream(r *request, m *Message, finish string, e ending) []byte {
 		b.event("", obj{"id": "chatcmpl-" + r.id, "object": "chat.completion.chunk", "model": r.model, "choices": []obj{{"index": 0, "delta": delta, "finish_reason": finish}}})
 	}
 	chunk(obj{"role": "assistant", "content": ""}, nil)
-	if m.Thinking != "" {
+	if m.Thinking != "" || m.Blank {
 		for _, p := range pieces(m.Thinking, 40) {
 			chunk(obj{"reasoning_content": p}, nil)
 		}

@@ -28,6 +28,7 @@ type Message struct {
 	Content   content // how the text is written
 	Files     []string
 	Thinking  string
+	Blank     bool   // the reasoning is an empty text
 	Signature string // of Thinking
 	ItemIDs   [2]string
 	Calls     []Call
@@ -40,11 +41,10 @@ type Message struct {
 type content uint8
 
 const (
-	plain      content = iota // as most agents of the dialect write it
-	null                      // null for a missing text
-	absent                    // no member for a missing text
-	blocks                    // a list with one part of text
-	noThoughts                // the member of the reasoning is missing
+	plain  content = iota // as most agents of the dialect write it
+	null                  // null for a missing text
+	absent                // no member for a missing text
+	blocks                // a list with one part of text
 )
 
 // A Call is a tool call.
