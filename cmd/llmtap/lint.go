@@ -28,7 +28,7 @@ format, else from the model name. llmtap rules ID explains a rule.
 Exit code: 0 if all requests were judged and none would be rejected; else the
 first that applies (the rest of the input is still checked):
   2  some input is unreadable
-  1  a request would be rejected
+  1  a request would be rejected, and no recorded status 2xx says otherwise
   3  some input was not judged: a file without records, a request without
      messages or for another API, an unknown format, more than 65,536 messages,
      calls, replies or tools`,

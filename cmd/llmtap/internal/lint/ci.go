@@ -62,7 +62,7 @@ func (g GitHub) command(level string, r *Result, line int, title, text string) e
 
 // level returns the level of the finding; style is the output format's name for the lowest level.
 func (f *Finding) level(style string) string {
-	switch f.Predicted {
+	switch f.Severity {
 	case check.Reject:
 		return "error"
 	case check.Lenient:

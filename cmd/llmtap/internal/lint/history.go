@@ -25,7 +25,7 @@ func (l *Linter) exchange(j *job) {
 		Sender: cmp.Or(rec.service, event.UnknownService),
 	})
 	for i := range findings {
-		j.res.add(l.Minimum, &findings[i].Violation, &findings[i], rec.accepted())
+		j.res.add(l.Minimum, &findings[i].Violation, &findings[i], j.accepted())
 	}
 	j.violations = len(findings)
 	a := &j.answer

@@ -226,7 +226,7 @@ func TestRepeated(t *testing.T) {
 	var b bytes.Buffer
 	run(Text{W: &b, Style: &terminal.Style{Unbroken: true}})
 	fix := "    fix: Save the whole assistant message, tool_calls included, before its tool messages; do not rebuild it from role and content.\n\n"
-	want := "-:2  openai_chat/deepseek\n  orphan_tool_reply (was accepted, would usually be rejected): " + lintText(t, text)[1].Findings[0].Summary + `
+	want := "-:2  openai_chat/deepseek\n  orphan_tool_reply (accepted, but would usually be rejected): " + lintText(t, text)[1].Findings[0].Summary + `
         0 user       "read config.py"
         1 assistant  ""
     >   2 tool       answers call_1  "ok"

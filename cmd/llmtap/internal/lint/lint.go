@@ -34,7 +34,7 @@ type Result struct {
 	line     int
 	exchange string // name of this record in the findings of other records
 	body     []byte // the checked request
-	rejected bool   // a finding predicts a rejection
+	rejected bool   // a finding predicts a rejection, and the request was not accepted
 }
 
 // A Finding is one violation. For an exchange, earlier exchanges are taken into account.
@@ -62,7 +62,7 @@ type Finding struct {
 // Counts contains the numbers of records by outcome. A file without records counts as one.
 type Counts struct {
 	Checked    int
-	Rejected   int // records with a finding that predicts a rejection
+	Rejected   int // records with a finding that predicts a rejection, unless the provider accepted the request
 	Unjudged   int // records that the rules did not judge, or only in part
 	Unreadable int
 }
@@ -165,12 +165,13 @@ func NewFinding(v *check.Violation) Finding {
 
 // add adds a violation to res, unless it is below the minimum. f is the finding for v in the conversation, or nil.
 func (res *Result) add(minimum check.Severity, v *check.Violation, f *judge.Finding, accepted bool) {
-	res.rejected = res.rejected || v.Predicted == check.Reject
+	severity := judge.Severity(v.Predicted, accepted)
+	res.rejected = res.rejected || severity == check.Reject
 	if v.Predicted.Rank() < minimum.Rank() {
 		return
 	}
 	row := NewFinding(v)
-	row.Severity = judge.Severity(v.Predicted, accepted)
+	row.Severity = severity
 	if f != nil {
 		in, report := f.Instance, f.Report(accepted)
 		row.ID, row.Fix, row.explained = hex.EncodeToString(f.ID[:]), f.Fix(), in.Root.Rank() > 0

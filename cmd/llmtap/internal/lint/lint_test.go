@@ -225,3 +225,32 @@ func TestRecordedData(t *testing.T) {
 		t.Logf("%s: %+v; root causes: %v; %d conversations in %d MiB", name, l.Counts, roots, l.judge.Sessions.Len(), l.judge.Sessions.Bytes()>>20)
 	}
 }
+
+// A violation in a request that the provider accepted is no error.
+func TestAccepted(t *testing.T) {
+	f := func(name, record, dialect string, rejected int, severity check.Severity) {
+		t.Helper()
+		k := &keep{}
+		l := New(k)
+		l.Forced, _ = ParseTarget(dialect)
+		if err := l.run(t.Context(), []string{"-"}, strings.NewReader(record)); err != nil {
+			t.Fatal(err)
+		}
+		if got := k.results[0].Findings[0]; l.Counts.Rejected != rejected || got.Predicted != check.Reject || got.Severity != severity {
+			t.Errorf("%s: %d rejected, finding %+v", name, l.Counts.Rejected, got)
+		}
+	}
+	exchange := func(status int, response string) string {
+		return fmt.Sprintf(`{"request":{"messages":[%s,%s]},"url":"https://api.deepseek.com/chat/completions","status":%d,"response":%s}`, user, reply, status, response)
+	}
+	answer := `{"choices":[{"message":{"role":"assistant","content":"a"}}]}`
+	f("accepted", exchange(200, answer), "auto", 0, check.Lenient)
+	f("accepted, answer not recorded", exchange(200, "null"), "auto", 0, check.Lenient)
+	f("accepted, answer removed", exchange(200, `"(removed)"`), "auto", 0, check.Lenient)
+	f("accepted by the stated provider", exchange(200, answer), "openai_chat/deepseek", 0, check.Lenient)
+	f("accepted by another provider", exchange(200, answer), "openai_chat/openai", 1, check.Reject)
+	f("accepted conversation", `{"format":"openai.chat","status":200,"messages":[`+user+`,`+reply+`]}`, "auto", 0, check.Lenient)
+	f("an error with status 200", exchange(200, `{"error":{"message":"no tool_calls"}}`), "auto", 1, check.Reject)
+	f("refused", exchange(400, "null"), "auto", 1, check.Reject)
+	f("unknown", exchange(0, "null"), "auto", 1, check.Reject)
+}

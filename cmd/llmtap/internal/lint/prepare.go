@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync"
@@ -61,6 +62,16 @@ func (j *job) release() {
 	}
 }
 
+// accepted reports whether the provider whose rules apply accepted the request. An answer with status 200 may contain an error;
+// a body that is neither an answer nor an error, such as a placeholder, proves nothing.
+func (j *job) accepted() bool {
+	if j.rec.foreign || j.rec.status < 200 || j.rec.status >= 300 {
+		return false
+	}
+	e := j.answer.Error
+	return len(e) == 0 || bytes.Equal(e, bytes.TrimSpace(j.rec.response))
+}
+
 // prepare does everything that does not depend on other records: it reads the record, scans its bodies, and judges the
 // request unless it belongs to an exchange.
 func (w *worker) prepare(j *job) {
@@ -92,6 +103,7 @@ func (w *worker) prepare(j *job) {
 		detected := t
 		t = *w.forced
 		t.Model, t.Native = detected.Model, detected.Native && t.Variant == wire.Ollama
+		rec.foreign = rec.url != "" && detected.Variant != wire.OtherVariant && (detected.Dialect != t.Dialect || detected.Variant != t.Variant)
 	}
 	q := &w.request
 	if rec.exchange {
@@ -115,7 +127,7 @@ func (w *worker) prepare(j *job) {
 	}
 	violations := w.checker.Check(q, t, nil)
 	for i := range violations {
-		res.add(w.minimum, &violations[i], nil, rec.accepted())
+		res.add(w.minimum, &violations[i], nil, j.accepted())
 	}
 	j.violations = len(violations)
 	res.locate(q, j.value.Text)

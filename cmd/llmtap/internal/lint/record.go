@@ -25,6 +25,8 @@ type record struct {
 	body   []byte // a request, or an array of messages
 	bare   bool   // a conversation that lacks the tools of its request
 
+	foreign bool // the status is from another provider than the one whose rules apply
+
 	unknown string // the format, if it is unknown and nothing else names the dialect
 
 	exchange bool
@@ -97,7 +99,9 @@ func newRecord(text []byte, forced *wire.Target, buffer *[]byte) (*record, error
 	_, r.exchange = f["request"]
 	switch {
 	case r.exchange:
-		r.body, r.response = f.Body("request"), f.Body("response")
+		if r.body = f.Body("request"); f.Has("response") {
+			r.response = f.Body("response")
+		}
 		r.service, r.instance, r.run, r.failed = f.Label("service"), f.Label("instance"), f.Label("run_id"), f.Label("error") != ""
 		r.conversation = cmp.Or(f.Label("conversation"), f.Label("conversation_id"))
 	case conversation:
@@ -159,9 +163,6 @@ func firstElements(array []byte, n int) (elements []byte, open bool) {
 	}
 	return array, false
 }
-
-// accepted reports whether the provider accepted the request.
-func (r *record) accepted() bool { return r.status >= 200 && r.status < 300 }
 
 // refused returns the status with which the provider refused the request because of its contents, or 0.
 func (r *record) refused() int {

@@ -124,7 +124,7 @@ func place(f *Finding) string {
 func (r *Result) verdict(f *Finding) string {
 	switch {
 	case f.Predicted == check.Reject && f.Severity != check.Reject:
-		return "was accepted, would usually be rejected"
+		return "accepted, but would usually be rejected"
 	case f.Predicted == check.Reject:
 		return "would be rejected"
 	case f.Predicted == check.Lenient && r.Refused > 0:

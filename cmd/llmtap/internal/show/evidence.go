@@ -24,7 +24,7 @@ func (f *Finding) verdict() string {
 	case f.Severity == "signal":
 		return "signal"
 	case f.Predicted == "reject" && f.Severity != "reject":
-		return "was accepted, would usually be rejected"
+		return "accepted, but would usually be rejected"
 	case f.Severity == "reject" && f.Status >= 400:
 		return "rejected"
 	case f.Severity == "reject":
