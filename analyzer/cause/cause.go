@@ -62,6 +62,7 @@ type row struct {
 	also   string // further rules whose violation confirms the cause
 	weak   bool   // too vague to outrank the violated rules
 	only   string // provider to which this row is limited
+	status int    // in common, the HTTP status to which this row is limited; 0 if to none
 	source string // where the wording was seen; in common, the servers whose wordings support the row
 
 	phrases    [][]byte
@@ -242,7 +243,7 @@ func (w *wordings) match(text []byte, in Input) (*row, string) {
 		s.keepRefusals(text)
 	}
 	for i := range w.common.rows {
-		if r := &w.common.rows[i]; r.condition.fits(&s) {
+		if r := &w.common.rows[i]; (r.status == 0 || r.status == in.Status) && r.condition.fits(&s) {
 			return r, w.common.family
 		}
 	}

@@ -8,10 +8,9 @@ const maxCluster = 200
 // Cluster returns a key that groups equivalent error texts: the normal form with quoted values, ids and numbers replaced, at
 // most 200 bytes. It is used for texts that match no row, so that a new wording appears as one line.
 func Cluster(text string) string {
-	var inQuotes [maxText]byte
-	var plain [maxNormal]byte
+	var inQuotes, plain [maxText]byte
 	masked := maskQuoted(inQuotes[:0], text)
-	norm := normalise(plain[:0], masked)
+	norm := appendEdges(plain[:0], masked, false) // stored keys do not depend on how names are split
 	var b strings.Builder
 	for i := 0; i < len(norm) && b.Len() < maxCluster; {
 		if !inWord(norm[i]) {

@@ -140,7 +140,7 @@ func TestLeaveOneProviderOut(t *testing.T) {
 				c.strictClass += one(least.Class == Class(r.Cause))
 				c.strictHistory += one(ofHistory[least.Class] && !ofHistory[Class(r.Cause)])
 			}
-			if least.ID != r.Cause {
+			if got.ID != r.Cause || least.ID != r.Cause {
 				t.Logf("%s: %s, without its phrases %s, labelled %s: %.180s", r.ID, got.ID, least.ID, r.Cause, strings.Join(strings.Fields(r.Body), " "))
 			}
 		}
@@ -157,11 +157,13 @@ func TestLeaveOneProviderOut(t *testing.T) {
 		t.Logf("%-22s %5d | %4d  %4.0f%%  %4.0f%%  %4.1f%% | %7d  %4.0f%%  %4.0f%%  %4.1f%%", p, c.all,
 			c.rows, pc(c.exact), pc(c.class), pc(c.history), c.phrases, pc(c.strictExact), pc(c.strictClass), pc(c.strictHistory))
 	}
-	if 100*total.exact < 92*total.all || 100*total.class < 96*total.all || 100*total.strictExact < 79*total.all || 100*total.strictClass < 83*total.all {
+	t.Logf("of %d texts: exact %d, class %d, false %d; without the phrases: exact %d, class %d, false %d",
+		total.all, total.exact, total.class, total.history, total.strictExact, total.strictClass, total.strictHistory)
+	if 100*total.exact < 96*total.all || 100*total.class < 98*total.all || 100*total.strictExact < 84*total.all || 100*total.strictClass < 89*total.all {
 		t.Error("texts of a provider left out are explained worse than before")
 	}
-	if 100*total.history > total.all || 100*total.strictHistory > total.all {
-		t.Error("more than 1 % of the texts are wrongly explained by the messages")
+	if total.history > 0 || 100*total.strictHistory > total.all {
+		t.Error("texts that report no fault of the messages are explained by one")
 	}
 }
 

@@ -21,15 +21,19 @@ const (
 // colours. The words of a name in camel case are joined by underscores, so that toolResult and tool_result are one name; names
 // that start with a capital, such as those of companies and exceptions, remain one word. White space and box-drawing characters become single spaces, or nothing after a colon or comma. JSON escaped any
 // number of times and the repr of a Python object have the same normal form as the plain text.
-func normalise(dst, text []byte) []byte {
+func normalise(dst, text []byte) []byte { return appendEdges(dst, text, true) }
+
+// appendEdges appends the normal form of text to dst, without its middle if it is long. split says whether names in camel case
+// are split.
+func appendEdges(dst, text []byte, split bool) []byte {
 	if len(text) > maxText {
-		dst = appendNormal(dst, text[:maxText-maxTail])
-		return appendNormal(append(dst, ". "...), text[len(text)-maxTail:])
+		dst = appendNormal(dst, text[:maxText-maxTail], split)
+		return appendNormal(append(dst, ". "...), text[len(text)-maxTail:], split)
 	}
-	return appendNormal(dst, text)
+	return appendNormal(dst, text, split)
 }
 
-func appendNormal(dst, text []byte) []byte {
+func appendNormal(dst, text []byte, split bool) []byte {
 	camel := false // in a name that started with a small letter
 	space := func() {
 		// Omit the space after a colon, a comma or an opening brace, because JSON may be written with or without it.
@@ -99,7 +103,7 @@ func appendNormal(dst, text []byte) []byte {
 			dst = append(dst, c+'a'-'A')
 		default:
 			if n := len(dst); isSmall(c) && (n == 0 || !isWord(dst[n-1])) {
-				camel = true
+				camel = split
 			}
 			dst = append(dst, c)
 		}

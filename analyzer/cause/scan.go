@@ -22,7 +22,7 @@ const (
 type concept struct{ name, phrases string }
 
 // ordered contains the concepts that conditions compare by position.
-var ordered = []string{"toolcall", "toolreply", "model", "modelbad", "gone", "inputname", "outlimit"}
+var ordered = []string{"toolcall", "toolreply", "model", "modelbad", "gone", "inputname", "outlimit", "requires", "callid", "afterrole"}
 
 // A phrase is an entry of the index.
 type phrase struct {
@@ -115,7 +115,7 @@ type scan struct {
 }
 
 // clauseEnds contains the JSON keys that end a clause and start a new one.
-var clauseEnds = []string{",type:", ",code:", ",param:", ",status:", ",input:", ",ctx:", ",request_id:", ",metadata:", "{message:", ",message:", "raw:", "{error:", "details:[", "event:", "data:"}
+var clauseEnds = []string{",type:", ",code:", ",param:", ",status:", ",input:", ",ctx:", ",request_id:", ",metadata:", "{message:", ",message:", "raw:", "{error:", "details:[", "event:", "data:{"}
 
 var messageKey = []byte("message:")
 
@@ -180,8 +180,7 @@ func isDigit(b byte) bool { return '0' <= b && b <= '9' }
 func endsClause(text []byte, i int, starts bool) bool {
 	switch text[i] {
 	case ' ':
-		// A word cut short, "rs_01a2... not found", ends no sentence.
-		return i > 0 && (text[i-1] == '.' && (i == 1 || text[i-2] != '.') || text[i-1] == '!' || text[i-1] == ';')
+		return i > 0 && (text[i-1] == '.' && !isAbbreviated(text[:i-1]) || text[i-1] == '!' || text[i-1] == ';')
 	case 0xe3: // 。
 		return text[i+1] == 0x80 && text[i+2] == 0x82
 	case 'r', 'd', 'e':
@@ -198,6 +197,12 @@ func endsClause(text []byte, i int, starts bool) bool {
 		}
 	}
 	return false
+}
+
+// isAbbreviated reports whether the full stop after text ends a word cut short, "rs_01a2... not found", or "e.g.", and no sentence.
+func isAbbreviated(text []byte) bool {
+	n := len(text)
+	return n > 0 && text[n-1] == '.' || n > 1 && text[n-2] == '.' && isSmall(text[n-1])
 }
 
 // A condition contains the concepts that a clause must or must not contain.
