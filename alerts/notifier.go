@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A Notifier delivers alert groups. The first call for a key creates a notification; later calls update it. Notify is
@@ -62,6 +64,8 @@ type NotifierOptions struct {
 	GroupBy  []string     // labels that group alerts, besides the alert's name
 	Client   *http.Client // if nil, NewClient is used
 	Logger   *slog.Logger // if nil, nothing is logged
+	// Registerer registers the metrics of Receiver.Serve; nil: they are not exported.
+	Registerer prometheus.Registerer
 }
 
 // SetDefaults replaces nil values.
@@ -82,6 +86,9 @@ type Receiver struct {
 	// Check verifies the configuration without sending a notification and returns the finding as text. Its error ends with a
 	// remedy.
 	Check func(ctx context.Context) (string, error)
+	// Serve, if not nil, executes what people do in the receiver's messages, until ctx ends. Every process of the role calls
+	// it, whether it notifies or not. It calls report with the reason when it does not work, and with nil when it does.
+	Serve func(ctx context.Context, report func(error))
 }
 
 // CheckReachable returns a Check for a receiver that has no request other than a notification.

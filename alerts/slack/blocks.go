@@ -32,6 +32,9 @@ func render(g alerts.Group, access alerts.Access) message {
 	title := groupHeadline(g, current)
 	m.text = escape(title)
 	m.blocks = append(m.blocks, slack.NewHeaderBlock(slack.NewTextBlockObject(slack.PlainTextType, alerts.Truncate(title, maxHeader), true, false)))
+	if line := acknowledged(g); line != "" {
+		m.section("", line)
+	}
 	for i, a := range current {
 		if i == maxAlerts {
 			m.section("", fmt.Sprintf("… and %d more", len(current)-maxAlerts))

@@ -21,6 +21,13 @@ type Config struct {
 	// Channel is the id (C0123456789) or name (#alerts) of a channel. If it is a name, a message in doubt is posted
 	// again.
 	Channel string `yaml:"channel"`
+	// AppToken is an app-level token (xapp-…) with the scope connections:write. With it, messages have buttons, whose
+	// presses arrive over a connection that llmtap opens (Socket Mode).
+	AppToken     string `yaml:"app_token" secret:"all"`
+	AppTokenFile string `yaml:"app_token_file"`
+	// Allowed lists the ids of the users (U…) and user groups (S…) who may acknowledge and silence alerts with buttons. If
+	// it is empty, everyone in the app's workspace may.
+	Allowed []string `yaml:"allowed"`
 	// APIURL is the base URL of Slack's API methods.
 	APIURL string `yaml:"api_url"`
 }
@@ -32,7 +39,7 @@ func Default() Config { return Config{APIURL: slack.APIURL} }
 
 // Validate implements alerts.NotifierConfig.
 func (c Config) Validate() error {
-	if c.Token == "" && c.TokenFile == "" && c.Channel == "" {
+	if c.Token == "" && c.TokenFile == "" && c.Channel == "" && !c.buttons() {
 		return nil
 	}
 	var errs []error
@@ -45,11 +52,25 @@ func (c Config) Validate() error {
 	if c.Channel == "" {
 		errs = append(errs, errors.New("channel: is empty; set it to the id (C0123456789) or name (#alerts) of a channel"))
 	}
+	if c.AppToken != "" && c.AppTokenFile != "" {
+		errs = append(errs, errors.New("app_token, app_token_file: both are set; keep one"))
+	}
+	if len(c.Allowed) > 0 && !c.buttons() {
+		errs = append(errs, errors.New("allowed: has no effect without buttons; set app_token_file, too"))
+	}
+	for i, id := range c.Allowed {
+		if !allowedID.MatchString(id) {
+			errs = append(errs, fmt.Errorf("allowed[%d]: %q is not the id of a user (U0123456789) or user group (S0123456789)", i, id))
+		}
+	}
 	if err := alerts.CheckURL(c.APIURL); err != nil {
 		errs = append(errs, fmt.Errorf("api_url: %w", err))
 	}
 	return errors.Join(errs...)
 }
+
+// buttons reports whether messages have buttons.
+func (c Config) buttons() bool { return c.AppToken != "" || c.AppTokenFile != "" }
 
 // Receivers implements alerts.NotifierConfig.
 func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
@@ -60,11 +81,28 @@ func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
 	if err != nil {
 		return nil, err
 	}
+	app, err := secret.Read(c.AppToken, "app_token_file", c.AppTokenFile)
+	if err != nil {
+		return nil, err
+	}
+	if app != "" && !strings.HasPrefix(app, "xapp-") {
+		return nil, errors.New("app_token: is not an app-level token (xapp-…)")
+	}
 	o.SetDefaults()
 	n := &Notifier{
-		channel: c.Channel, access: o.Access, log: o.Logger, limited: map[string]time.Time{},
-		api:     slack.New(token, slack.OptionAPIURL(strings.TrimRight(c.APIURL, "/")+"/"), slack.OptionHTTPClient(o.Client)),
+		channel: c.Channel, access: o.Access, groupBy: o.GroupBy, log: o.Logger, limited: map[string]time.Time{}, allowed: c.Allowed,
+		appToken: app != "",
+		api: slack.New(token, slack.OptionAPIURL(strings.TrimRight(c.APIURL, "/")+"/"), slack.OptionHTTPClient(o.Client),
+			slack.OptionAppLevelToken(app)),
 		records: alerts.NewRecords[*record](o.Store, "slack", "", o.Logger),
 	}
-	return []alerts.Receiver{{Notifier: n, Destination: c.Channel, Check: n.check}}, nil
+	r := alerts.Receiver{Notifier: n, Destination: c.Channel, Check: n.check}
+	if n.appToken && o.Controls != nil {
+		n.socket = newSocket(n.api, &presser{
+			controls: o.Controls, allowed: newAllowList(c.Allowed, n.api), api: n.api, client: o.Client, access: o.Access, groupBy: o.GroupBy,
+			log: o.Logger, m: newMetrics(o.Registerer), now: time.Now,
+		})
+		r.Serve = n.socket.serve
+	}
+	return []alerts.Receiver{r}, nil
 }

@@ -5,6 +5,15 @@
 //	                 ├─ in doubt:   conversations.history, find the notice id ─> chat.update, or post again
 //	                 └─ later:      chat.update, then a reply for news (cause, version, severity, resolved, reminder)
 //
+//	Socket Mode ─> socket ─> presser ─> Controls: acknowledged, silenced ─> the leader's Notify edits the message
+//
 // A message answers the questions of the on-call engineer in order: what, since when, why, whose change, proof, what to
 // do, where to look. Names, ids and texts come from agents and providers, so all of them are escaped and truncated.
+//
+// # Why a press is acknowledged late
+//
+// Slack shows "the app did not respond" if an envelope is not acknowledged within 3 seconds. It is acknowledged after the
+// action is stored, or after the person was told that it is not: a person must not believe that an alert is silenced if it
+// is not. A press may arrive twice, at two processes, or after its incident. Therefore the id of a silence is derived from
+// the press, and the value of a button contains the incident.
 package slack

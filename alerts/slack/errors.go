@@ -40,6 +40,19 @@ var advice = map[string]string{
 	"restricted_action": "a workspace setting forbids the app to post here; ask an administrator",
 }
 
+// appAdvice is advice about the errors of the app-level token.
+var appAdvice = map[string]string{
+	"invalid_auth":           "check slack.app_token: Slack does not know it",
+	"not_authed":             "check slack.app_token: it is empty",
+	"account_inactive":       "the app is deactivated; install it again and set a new slack.app_token",
+	"token_revoked":          "slack.app_token was revoked; generate a new app-level token",
+	"missing_scope":          "generate an app-level token with the scope connections:write and set slack.app_token",
+	"not_allowed_token_type": "slack.app_token is not an app-level token (xapp-…)",
+}
+
+// openConnection is the method that opens a Socket Mode connection, the only one with the app-level token.
+const openConnection = "apps.connections.open"
+
 // classify distinguishes transient errors from errors that someone must resolve.
 func classify(method string, err error) outcome {
 	var limited *slack.RateLimitedError
@@ -65,7 +78,11 @@ func classify(method string, err error) outcome {
 		if answer.Needed != "" {
 			err = fmt.Errorf("%w (needed: %s)", err, answer.Needed)
 		}
-		if a := advice[answer.Err]; a != "" {
+		a := advice[answer.Err]
+		if method == openConnection {
+			a = appAdvice[answer.Err]
+		}
+		if a != "" {
 			err = fmt.Errorf("%w; %s", err, a)
 		}
 		return outcome{err: err, code: answer.Err}

@@ -26,10 +26,14 @@ const (
 
 // A Notifier sends alert groups to one Slack channel. It is safe for concurrent use; calls are serialized.
 type Notifier struct {
-	channel string
-	access  alerts.Access
-	api     *slack.Client
-	log     *slog.Logger
+	channel  string
+	access   alerts.Access
+	groupBy  []string
+	allowed  []string // Config.Allowed
+	appToken bool     // an app-level token is configured
+	socket   *socket  // nil: messages have no buttons
+	api      *slack.Client
+	log      *slog.Logger
 
 	mu      sync.Mutex // guards the rest, and serializes calls
 	records *alerts.Records[*record]
@@ -72,6 +76,9 @@ func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 // show posts or edits the message and replies in its thread.
 func (n *Notifier) show(ctx context.Context, g alerts.Group, r *record) error {
 	m := render(g, n.access)
+	if n.socket != nil {
+		m.controls(g, n.groupBy)
+	}
 	if r.TS == "" {
 		if found, err := n.find(ctx, r); err != nil {
 			return err

@@ -22,6 +22,11 @@ func plainBlocks(t *testing.T, blocks []byte) string {
 	var list []struct {
 		Type string
 		Text struct{ Text string }
+
+		Elements []struct {
+			Text, Placeholder struct{ Text string }
+			Options           []struct{ Text struct{ Text string } }
+		}
 	}
 	if err := json.Unmarshal(blocks, &list); err != nil {
 		t.Fatalf("decode blocks: %v", err)
@@ -34,6 +39,16 @@ func plainBlocks(t *testing.T, blocks []byte) string {
 		if x.Type == "divider" {
 			b.WriteString("────────────────────\n")
 			continue
+		}
+		for _, e := range x.Elements {
+			var options []string
+			for _, o := range e.Options {
+				options = append(options, o.Text.Text)
+			}
+			if e.Text.Text += e.Placeholder.Text; len(options) > 0 {
+				e.Text.Text += ": " + strings.Join(options, ", ")
+			}
+			b.WriteString("[" + e.Text.Text + "] ")
 		}
 		b.WriteString(plainText(x.Text.Text))
 		b.WriteByte('\n')

@@ -39,6 +39,7 @@ type alertRole struct {
 	engines  []*alerts.Engine // calls and health
 	monitor  *monitor
 	files    *ruleFiles
+	serve    []func(context.Context) // for example the connection on which Slack sends presses of buttons
 	logger   *slog.Logger
 }
 
@@ -72,9 +73,14 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 		}
 	}()
 	a.rows.DeadLetter = deadLetterRow(conn)
-	notifiers, err := c.notifiers(a.state)
+	notifiers, receivers, err := c.notifiers(alerts.NotifierOptions{Store: a.state, Logger: c.logger, Registerer: reg})
 	if err != nil {
 		return nil, err
+	}
+	for i, r := range receivers {
+		if r.Serve != nil {
+			a.serve = append(a.serve, func(ctx context.Context) { r.Serve(ctx, func(err error) { c.receivers.served(i, err) }) })
+		}
 	}
 	open := func(rules string, cfg alerts.Config, o alerts.Options) (*alerts.Engine, error) {
 		o.Recorder, o.Notifiers, o.Standby, o.Logger = alertRecorder{a.rows}, append(o.Notifiers, notifiers...), true, c.logger
@@ -116,6 +122,12 @@ func (a *alertRole) run(ctx context.Context) error {
 	g.Go(func() error { return a.notify(all) })
 	g.Go(func() error { return a.monitor.run(all, a.health, a.interval) })
 	g.Go(func() error { return a.readTallies(all) })
+	for _, serve := range a.serve {
+		g.Go(func() error {
+			serve(all)
+			return nil
+		})
+	}
 	if err := g.Wait(); ctx.Err() == nil { // Wait has canceled all, so only ctx tells whether the role was stopped
 		return err
 	}

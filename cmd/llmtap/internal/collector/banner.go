@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/ingest/event"
@@ -48,7 +49,7 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 	}
 	if c.cfg.HasRole(config.RoleAlert) {
 		targets := []string{"log"}
-		list, _ := Receivers(&c.cfg, nil, nil) // Open has already returned any error
+		list, _ := Receivers(&c.cfg, alerts.NotifierOptions{}) // Open has already returned any error
 		for _, r := range list {
 			targets = append(targets, r.Kind+" "+r.Destination)
 		}

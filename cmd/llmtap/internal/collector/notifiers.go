@@ -21,11 +21,9 @@ type Receiver struct {
 	Kind string // key of the section in the configuration
 }
 
-// Receivers returns the configured receivers. It does not connect to them.
-func Receivers(cfg *config.Config, store alerts.Store, logger *slog.Logger) ([]Receiver, error) {
-	o := alerts.NotifierOptions{
-		Store: store, Access: access(cfg.UI.ExternalURL, cfg.Listen), GroupBy: append(slices.Clone(cfg.Alerts.GroupBy), healthLabel), Logger: logger,
-	}
+// Receivers returns the configured receivers. It does not connect to them. It sets the options that follow from cfg.
+func Receivers(cfg *config.Config, o alerts.NotifierOptions) ([]Receiver, error) {
+	o.Access, o.GroupBy = access(cfg.UI.ExternalURL, cfg.Listen), append(slices.Clone(cfg.Alerts.GroupBy), healthLabel)
 	var all []Receiver
 	for kind, n := range cfg.Notifiers() {
 		list, err := n.Receivers(o)
@@ -72,13 +70,13 @@ func Heartbeat(cfg *config.Config) []Receiver {
 	return nil
 }
 
-// notifiers returns the log notifier, the notifiers in c.opts and the configured notifiers.
-func (c *Collector) notifiers(store alerts.Store) ([]alerts.Notifier, error) {
+// notifiers returns the log notifier, the notifiers in c.opts and the configured notifiers, and the configured receivers.
+func (c *Collector) notifiers(o alerts.NotifierOptions) ([]alerts.Notifier, []Receiver, error) {
 	cfg := c.cfg
 	cfg.Listen = c.httpAddr() // with the port that was chosen for port 0
-	configured, err := Receivers(&cfg, store, c.logger)
+	configured, err := Receivers(&cfg, o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	all := []alerts.Notifier{withoutWatchdog{logNotifier{c.logger}}}
 	for _, n := range c.opts.Notifiers {
@@ -91,7 +89,7 @@ func (c *Collector) notifiers(store alerts.Store) ([]alerts.Notifier, error) {
 			all = append(all, withoutWatchdog{r.Notifier})
 		}
 	}
-	return all, nil
+	return all, configured, nil
 }
 
 // healthLabel is the label by which alerts on llmtap's health are grouped, in addition to the configured labels.

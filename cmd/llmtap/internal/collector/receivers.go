@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
@@ -26,17 +27,18 @@ type receiverChecks struct {
 	retry     func() backoff.BackOff // time between checks of a receiver that fails
 	done      chan struct{}          // closed when each receiver was checked once
 
-	mu       sync.Mutex // guards failures
+	mu       sync.Mutex // guards the rest
 	failures []error    // by index of receivers; nil: not checked yet, or it works
+	serving  []error    // by index of receivers; nil: Receiver.Serve works, or there is none
 }
 
 func newReceiverChecks(cfg *config.Config, logger *slog.Logger, reg prometheus.Registerer) (*receiverChecks, error) {
-	list, err := Receivers(cfg, nil, nil)
+	list, err := Receivers(cfg, alerts.NotifierOptions{})
 	if err != nil {
 		return nil, err
 	}
 	c := &receiverChecks{receivers: append(list, Heartbeat(cfg)...), logger: logger, done: make(chan struct{})}
-	c.failures = make([]error, len(c.receivers))
+	c.failures, c.serving = make([]error, len(c.receivers)), make([]error, len(c.receivers))
 	c.works = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "llmtap_alerts_receiver_valid", Help: "1 if the last check of a receiver's configuration succeeded, 0 if it failed. The check sends no notification.",
 	}, []string{"receiver", "destination"})
@@ -90,14 +92,31 @@ func (c *receiverChecks) check(ctx context.Context, i int) error {
 	return err
 }
 
+// served records whether Serve of receiver i works, and logs a changed result.
+func (c *receiverChecks) served(i int, err error) {
+	r := &c.receivers[i]
+	c.mu.Lock()
+	before := c.serving[i]
+	c.serving[i] = err
+	c.mu.Unlock()
+	switch {
+	case err == nil && before != nil:
+		c.logger.Info("buttons of an alert receiver work", "receiver", r.Kind, "destination", r.Destination)
+	case err != nil && (before == nil || before.Error() != err.Error()):
+		c.logger.Warn("buttons of an alert receiver do not work, retrying", "receiver", r.Kind, "destination", r.Destination, "err", err)
+	}
+}
+
 // failed returns the receivers that do not work, each with the reason, joined.
 func (c *receiverChecks) failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var errs []error
-	for i, err := range c.failures {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s %s does not work: %w", c.receivers[i].Kind, c.receivers[i].Destination, err))
+	for i, r := range c.receivers {
+		if err := c.failures[i]; err != nil {
+			errs = append(errs, fmt.Errorf("%s %s does not work: %w", r.Kind, r.Destination, err))
+		} else if err := c.serving[i]; err != nil {
+			errs = append(errs, fmt.Errorf("%s %s: %w", r.Kind, r.Destination, err))
 		}
 	}
 	return errors.Join(errs...)

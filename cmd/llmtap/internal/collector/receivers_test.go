@@ -2,6 +2,7 @@ package collector
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -67,6 +68,39 @@ func TestReceiverChecks(t *testing.T) {
 	f("xoxb-1", "#oncall", "")
 	f("wrong", "#oncall", "verify the token: auth.test: invalid_auth; check slack.token: Slack does not know it")
 	f("xoxb-1", "#onclal", "find the channel: channel_not_found: no channel is named #onclal; correct slack.channel")
+}
+
+// Presses of buttons that do not arrive are reported while messages are sent; the failed check of a receiver says more.
+func TestReceiverServing(t *testing.T) {
+	var log collectortest.Buffer
+	c := &receiverChecks{
+		receivers: []Receiver{{Kind: "slack", Receiver: alerts.Receiver{Destination: "#oncall"}}},
+		failures:  make([]error, 1), serving: make([]error, 1), logger: slog.New(slog.NewTextHandler(&log, nil)),
+	}
+	f := func(want string) {
+		t.Helper()
+		got := ""
+		if err := c.failed(); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	broken := errors.New("buttons do not work: token_revoked")
+	c.served(0, nil)
+	f("")
+	c.served(0, broken)
+	c.served(0, broken)
+	f("slack #oncall: buttons do not work: token_revoked")
+	c.failures[0] = errors.New("not_in_channel")
+	f("slack #oncall does not work: not_in_channel")
+	c.failures[0] = nil
+	c.served(0, nil)
+	f("")
+	if got := log.String(); strings.Count(got, "do not work, retrying") != 1 || strings.Count(got, "buttons of an alert receiver work") != 1 {
+		t.Error(got)
+	}
 }
 
 // A receiver that fails at start is checked until it works.

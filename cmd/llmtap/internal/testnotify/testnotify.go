@@ -16,7 +16,7 @@ import (
 // Run sends a test alert to every receiver of cfg and writes one line per receiver. It returns an error if a receiver
 // failed.
 func Run(ctx context.Context, w io.Writer, cfg *config.Config) error {
-	receivers, err := collector.Receivers(cfg, nil, nil)
+	receivers, err := collector.Receivers(cfg, alerts.NotifierOptions{})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,223 @@
+package slack
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slack-go/slack"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/silence"
+)
+
+// The actions of buttons and menus. Messages that were sent earlier contain them, so they never change.
+const (
+	actionPrefix = "llmtap_"
+
+	acknowledge   = "acknowledge"
+	unacknowledge = "unacknowledge"
+	addSilence    = "silence"
+	unsilence     = "unsilence"
+	showQuery     = "query"
+)
+
+// actions are all actions, for metrics.
+var actions = []string{acknowledge, unacknowledge, addSilence, unsilence, showQuery}
+
+// untilTomorrow is the choice of a silence that ends tomorrow at 9:00 where the person is.
+const untilTomorrow = "tomorrow"
+
+// silences are the choices of the menu: a duration or untilTomorrow.
+var silences = []struct{ value, label string }{
+	{"1h", "for 1 hour"}, {"4h", "for 4 hours"}, {untilTomorrow, "until tomorrow 9:00"},
+}
+
+// A target is the value of a button: the incident that it acts on, and the choice of a menu. With the incident in it, a
+// press on the message of an earlier incident of the group does not act on the current one.
+type target struct {
+	group    string // GroupID
+	incident int64  // Group.Since in Unix nanoseconds
+	choice   string
+}
+
+func targetOf(g alerts.Group) target {
+	return target{group: alerts.GroupID(g.Key), incident: g.Since().UnixNano()}
+}
+
+func (t target) String() string {
+	s := t.group + "." + strconv.FormatInt(t.incident, 10)
+	if t.choice != "" {
+		s += "." + t.choice
+	}
+	return s
+}
+
+var targetValue = regexp.MustCompile(`^([0-9a-f]{16})\.(-?[0-9]{1,19})(?:\.([a-z0-9]+))?$`)
+
+// parseTarget parses the value of a button.
+func parseTarget(s string) (target, bool) {
+	m := targetValue.FindStringSubmatch(s)
+	if m == nil {
+		return target{}, false
+	}
+	at, err := strconv.ParseInt(m[2], 10, 64)
+	return target{group: m[1], incident: at, choice: m[3]}, err == nil
+}
+
+// controls adds the buttons of a firing group. A resolved group has none: there is nothing left to do.
+func (m *message) controls(g alerts.Group, groupBy []string) {
+	if !g.Firing() {
+		return
+	}
+	t := targetOf(g)
+	button := func(action, label string) *slack.ButtonBlockElement {
+		return slack.NewButtonBlockElement(actionPrefix+action, t.String(), slack.NewTextBlockObject(slack.PlainTextType, label, false, false))
+	}
+	var row []slack.BlockElement
+	if g.Ack == nil {
+		row = append(row, button(acknowledge, "Acknowledge").WithStyle(slack.StylePrimary))
+	} else {
+		row = append(row, button(unacknowledge, "Unacknowledge"))
+	}
+	if active := silencesOf(g); len(active) > 0 {
+		b := button(unsilence, "Unsilence")
+		if broader := broaderThan(groupMatchers(g, groupBy), active); broader != "" {
+			// The press also ends the silence of other groups. The matchers come from people and agents.
+			plain := func(text string) *slack.TextBlockObject {
+				return slack.NewTextBlockObject(slack.PlainTextType, alerts.Truncate(text, 300), false, false)
+			}
+			b = b.WithConfirm(slack.NewConfirmationBlockObject(plain("End this silence?"),
+				plain("It may cover other alerts, too: "+oneLine(broader, 250)), plain("End it"), plain("Keep it")))
+		}
+		row = append(row, b)
+	} else {
+		var options []*slack.OptionBlockObject
+		for _, s := range silences {
+			t := t
+			t.choice = s.value
+			options = append(options, slack.NewOptionBlockObject(t.String(), slack.NewTextBlockObject(slack.PlainTextType, s.label, false, false), nil))
+		}
+		row = append(row, slack.NewOptionsSelectBlockElement(slack.OptTypeStatic,
+			slack.NewTextBlockObject(slack.PlainTextType, "Silence", false, false), actionPrefix+addSilence, options...))
+	}
+	row = append(row, button(showQuery, "Show the query"))
+	// Without a block id Slack assigns one per edit, which resets the menu.
+	m.blocks = append(m.blocks, slack.NewActionBlock("", row...))
+}
+
+// acknowledged returns the line about the acknowledgement of g, or "".
+func acknowledged(g alerts.Group) string {
+	if g.Ack == nil {
+		return ""
+	}
+	return fmt.Sprintf(":eyes: Acknowledged by %s %s", person(g.Ack.By, g.Ack.ByName), clock(g.Ack.At))
+}
+
+var userID = regexp.MustCompile(`^[UW][A-Z0-9]{2,20}$`)
+
+// person returns the name of a person. In messages, the id of a Slack user is shown as the current name.
+func person(id, name string) string {
+	switch {
+	case userID.MatchString(id):
+		return "<@" + id + ">"
+	case name != "":
+		return plain(name, maxName)
+	case id != "":
+		return plain(id, maxName)
+	}
+	return "someone"
+}
+
+// silencesOf returns the silences of the firing alerts of g, each once.
+func silencesOf(g alerts.Group) []*silence.Silence {
+	var out []*silence.Silence
+	for _, a := range g.Alerts {
+		if s := a.Silence; s != nil && a.State == alerts.Firing && !slices.ContainsFunc(out, func(o *silence.Silence) bool { return o.ID == s.ID }) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// groupMatchers returns matchers for the alerts of g and of no other group. A label that the group lacks has an empty
+// value: the alerts of another group of this rule may have it.
+func groupMatchers(g alerts.Group, groupBy []string) silence.Matchers {
+	if len(g.Alerts) == 0 {
+		return nil
+	}
+	a := g.Alerts[0] // all alerts of a group have the same values of these labels
+	var out silence.Matchers
+	for _, l := range append([]string{"alertname"}, groupBy...) {
+		v := a.Labels[l]
+		if l == "alertname" {
+			v = a.Name
+		}
+		m, err := silence.NewMatcher(l, "=", v)
+		if err != nil {
+			return nil
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// broaderThan returns the first silence with other matchers than those of the group, as text.
+func broaderThan(own silence.Matchers, list []*silence.Silence) string {
+	for _, s := range list {
+		if s.Matchers.String() != own.String() {
+			return s.Matchers.String()
+		}
+	}
+	return ""
+}
+
+// silenceEnd returns the end of a silence that begins now.
+func silenceEnd(choice string, now time.Time, zone *time.Location) (time.Time, bool) {
+	if choice == untilTomorrow {
+		y, m, d := now.In(zone).Date()
+		return time.Date(y, m, d+1, 9, 0, 0, 0, zone), true
+	}
+	if !slices.ContainsFunc(silences, func(s struct{ value, label string }) bool { return s.value == choice }) {
+		return time.Time{}, false
+	}
+	d, err := time.ParseDuration(choice)
+	return now.Add(d), err == nil
+}
+
+// silenceComment returns the comment of a silence.
+func silenceComment(choice string) string {
+	for _, s := range silences {
+		if s.value == choice {
+			return "silenced in Slack " + s.label
+		}
+	}
+	return "silenced in Slack"
+}
+
+// queryText returns the commands that investigate the firing alerts of g. Like the message, it contains names and labels,
+// and no content of calls.
+func queryText(g alerts.Group, access alerts.Access) string {
+	var parts []string
+	for _, a := range g.Current() {
+		if a.State != alerts.Firing {
+			continue
+		}
+		commands := access.Commands(&a)
+		if len(commands) == 0 || len(parts) == maxAlerts {
+			continue
+		}
+		text := "*" + strings.ReplaceAll(plain(subject(a), maxName), "*", "∗") + "*, rule " + code(a.Name)
+		if access.Host != "" {
+			text += ", on " + code(access.Host)
+		}
+		parts = append(parts, text+"\n```"+escape(strings.Join(commands, "\n"))+"```")
+	}
+	if len(parts) == 0 {
+		return "There is no query: the alert counts no calls or findings. `llmtap alerts backtest` replays its rule."
+	}
+	return strings.Join(parts, "\n")
+}
