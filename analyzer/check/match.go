@@ -95,22 +95,47 @@ func (p *Pairing) unanswered() bool {
 	return n == 0 || p.Replies[n-1].Message < p.Calls[len(p.Calls)-1].Message
 }
 
-// chain matches replies to the calls of the answer that previous_response_id names.
+// chain matches replies to the calls of the answer that previous_response_id names. The table of these calls uses the memory of
+// ids, which dialects with such answers do not need. The slot of an answered call is negative.
 func (p *Pairing) chain(c *Chain) {
+	p.ids = cleared(p.ids, tableSize(len(c.Calls)))
 	for i := range c.Calls {
-		answered := false
-		for j := range p.Replies {
-			rep := &p.Replies[j]
-			if string(rep.ID) != c.Calls[i].ID {
-				continue
-			}
-			if rep.Status == ReplyOrphan || rep.Status == ReplyUnknown {
-				rep.Status = ReplyMatched
-			}
-			answered = true
+		if slot := p.chained(c, i); p.ids[slot] == 0 {
+			p.ids[slot] = int32(i + 1)
 		}
-		if !answered && c.Calls[i].ID != "" {
+	}
+	for i := range p.Replies {
+		rep := &p.Replies[i]
+		slot := p.chainSlot(c, rep.ID)
+		if p.ids[slot] == 0 {
+			continue
+		}
+		p.ids[slot] = -max(p.ids[slot], -p.ids[slot])
+		if rep.Status == ReplyOrphan || rep.Status == ReplyUnknown {
+			rep.Status = ReplyMatched
+		}
+	}
+	for i := range c.Calls {
+		if c.Calls[i].ID != "" && p.ids[p.chained(c, i)] > 0 {
 			p.Chained = append(p.Chained, c.Calls[i])
+		}
+	}
+	p.ids = p.ids[:0]
+}
+
+// chained returns the slot of call i of c.
+func (p *Pairing) chained(c *Chain, i int) int {
+	p.id = append(p.id[:0], c.Calls[i].ID...)
+	return p.chainSlot(c, p.id)
+}
+
+// chainSlot is like slot, for the calls of c.
+func (p *Pairing) chainSlot(c *Chain, id []byte) int {
+	mask := len(p.ids) - 1
+	for slot := int(maphash.Bytes(p.seed, id)) & mask; ; slot = (slot + 1) & mask {
+		i := p.ids[slot]
+		if i == 0 || c.Calls[max(i, -i)-1].ID == string(id) {
+			return slot
 		}
 	}
 }
@@ -123,11 +148,16 @@ func (p *Pairing) size(r *facts.Request) {
 			calls += len(r.Messages[i].Calls)
 		}
 	}
-	n := 16
-	for n < 2*calls {
-		n *= 2
+	p.table, p.ids = cleared(p.table, tableSize(calls)), p.ids[:0]
+}
+
+// tableSize returns the size of a hash table for n keys: a power of two, at least twice n.
+func tableSize(n int) int {
+	size := 16
+	for size < 2*n {
+		size *= 2
 	}
-	p.table, p.ids = cleared(p.table, n), p.ids[:0]
+	return size
 }
 
 // cleared returns a table of n free slots, in the memory of table if it is large enough.

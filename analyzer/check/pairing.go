@@ -86,6 +86,7 @@ type Pairing struct {
 	table  []int32            // hash table (open addressing) by id: 1 + index of the newest call; 0 is a free slot
 	ids    []int32            // the same by the ids that calls have although replies name functions; empty if no call has one
 	seed   maphash.Seed
+	id     []byte  // memory for the id of a chained call
 	others []int32 // messages with unpaired items that have a call_id
 	noID   int     // index at which to search for the next open call without an id
 	since  int     // index of the first reply of the newest group

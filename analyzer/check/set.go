@@ -13,10 +13,7 @@ type Set struct {
 // Set returns an empty set with room for n keys. All rules share one set, which is valid until the next call.
 func (p *Pass) Set(n int) *Set {
 	s := p.set
-	size := 16
-	for size < 2*n {
-		size *= 2
-	}
+	size := tableSize(n)
 	if s.keys = s.keys[:0]; cap(s.table) < size {
 		s.table = make([]int32, size)
 		return s
