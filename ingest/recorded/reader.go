@@ -146,6 +146,21 @@ func (l *Lines) Next() ([]byte, error) {
 	return l.long, atEnd(l.long, err)
 }
 
+// Repeats skips the lines that directly follow line, the result of the last Next, and are identical to it. It returns their
+// number. It does not read from the file, and thus stops at the end of the buffer. line stays valid.
+func (l *Lines) Repeats(line []byte) (n int) {
+	if len(line) == 0 || line[len(line)-1] != '\n' {
+		return 0
+	}
+	rest, _ := l.br.Peek(l.br.Buffered()) // the bytes are buffered
+	for bytes.HasPrefix(rest, line) {
+		rest = rest[len(line):]
+		n++
+	}
+	_, _ = l.br.Discard(n * len(line))
+	return n
+}
+
 // atEnd returns err, or nil if line is a last line without a line feed.
 func atEnd(line []byte, err error) error {
 	if errors.Is(err, io.EOF) && len(line) > 0 {

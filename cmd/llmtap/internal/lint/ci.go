@@ -28,10 +28,10 @@ type GitHub struct{ W io.Writer }
 // Print prints each finding of r as an error, a warning or a notice, unless an earlier record reported it.
 func (g GitHub) Print(r *Result) error {
 	if r.Error != "" {
-		return g.command("error", r, r.line, "unreadable", r.Error)
+		return g.command("error", r, r.line, "unreadable", r.repeated(r.Error))
 	}
 	if r.NotJudged != "" {
-		if err := g.command("error", r, r.line, "not judged", r.NotJudged); err != nil {
+		if err := g.command("error", r, r.line, "not judged", r.repeated(r.NotJudged)); err != nil {
 			return err
 		}
 	}
@@ -117,7 +117,7 @@ func fileURI(name string) string {
 func (s *SARIF) Print(r *Result) error {
 	for prefix, text := range map[string]string{"unreadable: ": r.Error, "not judged: ": r.NotJudged} {
 		if text != "" && len(s.notes) < maxSARIF {
-			s.notes = append(s.notes, object{"level": "error", "message": sarifText(prefix + text), "locations": r.location(r.line, -1)})
+			s.notes = append(s.notes, object{"level": "error", "message": sarifText(prefix + r.repeated(text)), "locations": r.location(r.line, -1)})
 		}
 	}
 	for i := range r.Findings {

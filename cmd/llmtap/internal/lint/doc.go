@@ -1,6 +1,6 @@
 // Package lint checks recorded message histories against the rules of package rules.
 //
-//	file ─> records.Values ─> record: target, request, answer ─> judge ─> Result ─> Printer: text, jsonl, github, sarif
+//	file ─> records.Runs ─> record: target, request, answer ─> judge ─> Result ─> Printer: text, jsonl, github, sarif
 //
 // One goroutine reads batches of records, one per core reads and scans them, and the caller's judges exchanges and prints,
 // in the order of the records.

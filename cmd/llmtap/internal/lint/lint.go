@@ -26,6 +26,9 @@ type Result struct {
 	Findings []Finding    `json:"findings"` // never nil
 	// Refused is the recorded status 400 or 422, with which the provider refused the request; 0 for other records.
 	Refused int `json:"refused,omitempty"`
+	// Repeats is the number of identical lines that follow an unreadable record or one that was not judged. They are counted,
+	// but are not Results of their own.
+	Repeats int `json:"repeats,omitempty"`
 	// NotJudged says why the rules did not judge the record, or only a part of it; Error why it is unreadable.
 	NotJudged string `json:"not_judged,omitempty"`
 	Error     string `json:"error,omitempty"`
@@ -142,7 +145,7 @@ func filesIn(dir string) (files []string, err error) {
 }
 
 func (l *Linter) notJudged(res *Result, why error) error {
-	l.Counts.Unjudged++
+	l.Counts.Unjudged += 1 + res.Repeats
 	if res.NotJudged = why.Error(); res.Findings == nil {
 		res.Findings = []Finding{}
 	}
@@ -150,9 +153,20 @@ func (l *Linter) notJudged(res *Result, why error) error {
 }
 
 func (l *Linter) unreadable(res *Result, err error) error {
-	l.Counts.Unreadable++
+	l.Counts.Unreadable += 1 + res.Repeats
 	res.Findings, res.Error = []Finding{}, err.Error()
 	return l.Printer.Print(res)
+}
+
+// repeated appends the number of the following identical lines to why, the reason why r was not judged.
+func (res *Result) repeated(why string) string {
+	switch res.Repeats {
+	case 0:
+		return why
+	case 1:
+		return why + "; the next line is identical"
+	}
+	return fmt.Sprintf("%s; the next %d lines are identical", why, res.Repeats)
 }
 
 // NewFinding returns the finding for v, a violation in a request without an answer.

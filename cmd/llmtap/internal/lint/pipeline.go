@@ -69,7 +69,7 @@ func (l *Linter) run(ctx context.Context, names []string, stdin io.Reader) error
 	workers := runtime.GOMAXPROCS(0)
 	work, ordered := make(chan *batch, workers), make(chan *batch, workers)
 	limit := semaphore.NewWeighted(inFlight)
-	r := &reader{stdin: stdin, send: func(b *batch) bool {
+	r := &reader{stdin: stdin, probe: l.newWorker(), send: func(b *batch) bool {
 		b.bytes = min(b.bytes, inFlight)
 		if limit.Acquire(reading, b.bytes) != nil {
 			return false
@@ -128,6 +128,7 @@ func (l *Linter) run(ctx context.Context, names []string, stdin io.Reader) error
 // A reader reads files into batches.
 type reader struct {
 	stdin   io.Reader
+	probe   *worker
 	send    func(*batch) bool // reports whether reading should continue
 	current *batch
 	stopped bool
@@ -203,25 +204,53 @@ func (r *reader) file(name string) bool {
 		in = f
 	}
 	found := false
-	for v := range records.Values(flusher{in, r}) {
-		last := 0
-		for i, v := range split(v) {
-			res := Result{Source: fmt.Sprintf("%s:%d", name, v.Number()), file: name, line: v.Line}
-			if res.exchange = res.Source; v.Number() == last {
-				res.exchange = fmt.Sprintf("%s[%d]", res.Source, i)
-			}
-			last, found = v.Number(), true
-			text := v.Text
-			v.Text = nil
-			if !r.add(job{res: res, value: v}, text) {
+	for v := range records.Runs(flusher{in, r}) {
+		found = true
+		lines := 1
+		if v.Repeats > 0 && r.judges(v) {
+			lines, v.Repeats = v.Repeats+1, 0
+		}
+		for range lines {
+			if !r.value(name, v) {
 				return false
 			}
+			v.Line++
 		}
 	}
 	if !found {
 		return r.add(job{res: Result{Source: name, file: name}, skipped: errors.New("no records")}, nil)
 	}
 	return true
+}
+
+// value adds the records of a value and reports whether reading should continue.
+func (r *reader) value(name string, v records.Value) bool {
+	last := 0
+	for i, v := range split(v) {
+		res := Result{Source: fmt.Sprintf("%s:%d", name, v.Number()), Repeats: v.Repeats, file: name, line: v.Line}
+		if res.exchange = res.Source; v.Number() == last {
+			res.exchange = fmt.Sprintf("%s[%d]", res.Source, i)
+		}
+		last = v.Number()
+		text := v.Text
+		v.Text = nil
+		if !r.add(job{res: res, value: v}, text) {
+			return false
+		}
+	}
+	return true
+}
+
+// judges reports whether the value contains a record that is judged, or several records.
+func (r *reader) judges(v records.Value) bool {
+	if len(split(v)) > 1 {
+		return true
+	}
+	j := job{value: v}
+	r.probe.bodies = r.probe.bodies[:0]
+	r.probe.prepare(&j)
+	j.release()
+	return j.unreadable == nil && j.skipped == nil
 }
 
 // A flusher sends the current batch before it reads on, because a pipe may block.

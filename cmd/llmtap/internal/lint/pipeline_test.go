@@ -271,3 +271,25 @@ func BenchmarkLint(b *testing.B) {
 		})
 	}
 }
+
+// Lines that are no records and repeat are one Result, which counts them all. Records that repeat are judged one by one.
+func TestRuns(t *testing.T) {
+	k := &keep{}
+	l := New(k)
+	one := `{"messages":[` + user + `]}` + "\n"
+	text := "\n\n{}\n{}\n{}\n" + strings.Repeat(one, 3) + `{"request":null}` + "\n" + `{"request":null}` + "\n[" + strings.TrimSpace(one) + "]\n[" + strings.TrimSpace(one) + "]"
+	if err := l.run(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range k.results {
+		got = append(got, r.Source+" "+r.repeated(r.Error+r.NotJudged))
+	}
+	want := []string{
+		"-:3 " + errNoHistory.Error() + "; the next 2 lines are identical", "-:6 ", "-:7 ", "-:8 ",
+		"-:9 the record has no request body; the next line is identical", "-:11 ", "-:12 ",
+	}
+	if diff := cmp.Diff(want, got); diff != "" || l.Counts != (Counts{Checked: 5, Unjudged: 2, Unreadable: 3}) {
+		t.Errorf("%+v (-want +got):\n%s", l.Counts, diff)
+	}
+}

@@ -41,10 +41,10 @@ func (t Text) Print(r *Result) error {
 	}
 	switch {
 	case r.Error != "":
-		_, err := fmt.Fprintf(t.W, "%s\n\n", s.Wrap(head+"  ", s.Red("unreadable")+": "+r.Error, "  "))
+		_, err := fmt.Fprintf(t.W, "%s\n\n", s.Wrap(head+"  ", s.Red("unreadable")+": "+r.repeated(r.Error), "  "))
 		return err
 	case r.NotJudged != "":
-		if _, err := fmt.Fprintf(t.W, "%s\n\n", s.Wrap(head+"  ", s.Yellow("not judged")+": "+r.NotJudged, "  ")); err != nil {
+		if _, err := fmt.Fprintf(t.W, "%s\n\n", s.Wrap(head+"  ", s.Yellow("not judged")+": "+r.repeated(r.NotJudged), "  ")); err != nil {
 			return err
 		}
 	}

@@ -32,6 +32,9 @@ type Value struct {
 	Entry int    // 1-based number of an entry of a HAR, else 0
 	Text  []byte // valid until the next value is read, unless it is longer than Kept
 	Err   error
+
+	// Repeats is the number of identical lines that directly follow. Only Runs sets it.
+	Repeats int
 }
 
 // Number returns the number of the value in its file: that of the entry in a HAR, else the line.
@@ -50,6 +53,25 @@ func (v *Value) Check() error {
 // Check.
 func Values(r io.Reader) iter.Seq[Value] {
 	return func(yield func(Value) bool) {
+		for v := range Runs(r) {
+			for n := v.Repeats; n >= 0; n-- {
+				v.Repeats = 0
+				if !yield(v) {
+					return
+				}
+				v.Line++
+			}
+		}
+	}
+}
+
+// maxRepeated is the length in bytes above which equal lines are values of their own.
+const maxRepeated = 1 << 10
+
+// Runs is like Values, but returns lines that repeat as one value, so that a file of a billion empty objects costs a comparison
+// per line. A run may be returned in several parts.
+func Runs(r io.Reader) iter.Seq[Value] {
+	return func(yield func(Value) bool) {
 		br, err := recorded.Open(r)
 		if err != nil {
 			yield(Value{Line: 1, Err: err})
@@ -61,14 +83,14 @@ func Values(r io.Reader) iter.Seq[Value] {
 		}
 		lines, first := recorded.NewLines(br, recorded.MaxValue), true
 		for line := 1; ; line++ {
-			text, err := lines.Next()
+			raw, err := lines.Next()
 			if errors.Is(err, recorded.ErrTooLong) {
 				if first = false; !yield(Value{Line: line, Err: errTooLong}) {
 					return
 				}
 				continue
 			}
-			text = trim(text)
+			text := trim(raw)
 			if first && len(text) > 0 && err == nil && !jsonscan.Valid(text) {
 				d := documents{start: line, br: br, yield: yield}
 				if d.read(text) {
@@ -77,11 +99,15 @@ func Values(r io.Reader) iter.Seq[Value] {
 				lines = recorded.NewLines(bufio.NewReader(d.remaining()), recorded.MaxValue)
 			}
 			first = first && len(text) == 0
+			repeats := 0
+			if len(raw) <= maxRepeated && err == nil {
+				repeats = lines.Repeats(raw)
+			}
 			// A line that an error cuts off is no value of its own.
-			if len(text) > 0 && (err == nil || jsonscan.Valid(text)) && !yield(Value{Line: line, Text: text}) {
+			if len(text) > 0 && (err == nil || jsonscan.Valid(text)) && !yield(Value{Line: line, Text: text, Repeats: repeats}) {
 				return
 			}
-			if err == nil {
+			if line += repeats; err == nil {
 				continue
 			}
 			if !errors.Is(err, io.EOF) {
