@@ -27,3 +27,25 @@ func TestLogKeepsErrors(t *testing.T) {
 		t.Error("a log loses its errors")
 	}
 }
+
+// A text about a model, a plan or an account is no fault of the messages, although it names calls, roles or results.
+func TestNoFaultOfMessages(t *testing.T) {
+	for _, text := range []string{
+		"Function calling is only supported on paid plans.",
+		"Tool use is only supported for Claude 3 and later models.",
+		"Tool calls are only allowed for verified organizations.",
+		"Your user role does not allow this operation.",
+		"Requests must come from an allowed IP address.",
+		"The request did not complete in 600 seconds.",
+		"Text input is only supported on the Pro tier.",
+		"Parallel tool calls are not supported by this deployment.",
+		"moderation requests are not allowed on this key",
+		"The requested tool output could not be stored, please try again later.",
+		"Too many tool calls per minute, please try again in 20 seconds.",
+		"https://example.com/model/functions returned 404",
+	} {
+		if got := Classify(Input{Status: 400, Text: []byte(text)}); ofHistory[got.Class] {
+			t.Errorf("%s: %s by %q", text, got.ID, got.StatedBy)
+		}
+	}
+}
