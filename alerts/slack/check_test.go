@@ -15,11 +15,16 @@ import (
 type checkServer struct {
 	scopes   string // of the token
 	channels string // answer of conversations.list and conversations.info; "": the scope channels:read is missing
+	socket   string // answer of apps.connections.open
 	posted   bool
 }
 
 func (s *checkServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-OAuth-Scopes", s.scopes)
+	if r.URL.Path == "/api/apps.connections.open" && r.Header.Get("Authorization") == "Bearer xapp-1" {
+		_, _ = io.WriteString(w, s.socket)
+		return
+	}
 	if r.FormValue("token") != "xoxb-1" && r.Header.Get("Authorization") != "Bearer xoxb-1" {
 		_, _ = io.WriteString(w, `{"ok":false,"error":"invalid_auth"}`)
 		return
@@ -96,4 +101,39 @@ func TestCheck(t *testing.T) {
 	if api.posted {
 		t.Error("the check posted a message")
 	}
+}
+
+// With an app-level token, the check also verifies that buttons can work. Without the scopes for details it says so.
+func TestCheckButtons(t *testing.T) {
+	api := &checkServer{channels: `{"id":"C0000001","name":"oncall","is_channel":true,"is_member":true}`}
+	srv := httptest.NewServer(api)
+	defer srv.Close()
+	f := func(scopes, socket string, allowed []string, want string) {
+		t.Helper()
+		api.scopes, api.socket = scopes, socket
+		list, err := Config{APIURL: srv.URL + "/api/", Channel: "C0000001", Token: "xoxb-1", AppToken: "xapp-1", Allowed: allowed}.Receivers(alerts.NotifierOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := list[0].Check(t.Context())
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	const (
+		ok    = `{"ok":true,"url":"wss://127.0.0.1/link?ticket=1"}`
+		all   = "chat:write,channels:read,channels:history,users:read,usergroups:read"
+		fails = "messages are sent, but buttons do not work: "
+	)
+	f(all, ok, []string{"S0000000001"}, "posts as llmtap of Acme")
+	f("chat:write,channels:read", ok, nil, "posts as llmtap of Acme; a message whose post is in doubt is posted again: give the app the scope "+
+		"channels:history; silences until tomorrow end at 9:00 UTC: give the app the scope users:read")
+	f("chat:write,users:read", ok, []string{"U0000000001", "S0000000001"}, fails+"slack.allowed has user groups, but the bot token has no scope usergroups:read; "+
+		"add the scope to the app and install it again")
+	f(all, `{"ok":false,"error":"invalid_auth"}`, nil, fails+"verify the app-level token: apps.connections.open: invalid_auth; check slack.app_token: Slack does not know it")
+	f(all, `{"ok":false,"error":"missing_scope","needed":"connections:write"}`, nil, fails+"verify the app-level token: apps.connections.open: missing_scope "+
+		"(needed: connections:write); generate an app-level token with the scope connections:write and set slack.app_token")
 }

@@ -245,6 +245,21 @@ func TestConfig(t *testing.T) {
 	c.APIURL = "slack.com"
 	f(c, `api_url: is not an http or https URL`)
 	c = ok
+	c.AppToken, c.Allowed = "xapp-1", []string{"U0000000001", "W0000000001", "S0000000001"}
+	f(c, "")
+	c.AppTokenFile = "/run/secrets/slack"
+	f(c, "app_token, app_token_file: both are set")
+	c = ok
+	c.Allowed = []string{"U0000000001"}
+	f(c, "allowed: has no effect without buttons")
+	c.AppToken, c.Allowed = "xapp-1", []string{"U0000000001", "#oncall"}
+	f(c, `allowed[1]: "#oncall" is not the id of a user`)
+	f(Config{AppToken: "xapp-1", APIURL: ok.APIURL}, "token, token_file: set one of them")
+	c = ok
+	c.AppToken = "xoxb-2"
+	if _, err := c.Receivers(alerts.NotifierOptions{}); err == nil || !strings.Contains(err.Error(), "app_token: is not an app-level token") {
+		t.Errorf("bot token as app token: %v", err)
+	}
 
 	file := filepath.Join(t.TempDir(), "token")
 	c = ok
