@@ -135,11 +135,12 @@ func TestWrapping(t *testing.T) {
 // TestNames: a name in camel case is the name with underscores; the name of a company or an exception is one word.
 func TestNames(t *testing.T) {
 	for text, want := range map[string]string{
-		"messages.0.toolResult.toolUseId": "messages.0.tool_result.tool_use_id",
-		`{"inputSchema":{"maxItems":1}}`:  "{input_schema:{max_items:1}}",
-		"OpenAI LiteLLM BadRequestError":  "openai litellm badrequesterror",
-		"s3Uri mimeType='x' MIMEType":     "s3uri mime_type=x mimetype",
-		"tool_callId finishReason\nUser":  "tool_call_id finish_reason user",
+		"messages.0.toolResult.toolUseId":  "messages.0.tool_result.tool_use_id",
+		`{"inputSchema":{"maxItems":1}}`:   "{input_schema:{max_items:1}}",
+		"OpenAI LiteLLM BadRequestError":   "openai litellm badrequesterror",
+		"s3Uri mimeType='x' MIMEType":      "s3uri mime_type=x mimetype",
+		"item req_011CdufXo8 /8xznAGy4HcY": "item req_011cdufxo8 /8xznagy4hcy",
+		"tool_callId finishReason\nUser":   "tool_call_id finish_reason user",
 	} {
 		if got := string(normalise(nil, []byte(text))); got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)

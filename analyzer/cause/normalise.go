@@ -102,8 +102,8 @@ func appendNormal(dst, text []byte, split bool) []byte {
 			}
 			dst = append(dst, c+'a'-'A')
 		default:
-			if n := len(dst); isSmall(c) && (n == 0 || !isWord(dst[n-1])) {
-				camel = split
+			if n := len(dst); n == 0 || !isWord(dst[n-1]) {
+				camel = split && isSmall(c)
 			}
 			dst = append(dst, c)
 		}
