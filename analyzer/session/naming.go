@@ -18,7 +18,8 @@ import (
 // After that, a defect is explained as in a dialect with ids.
 type naming struct {
 	q, p    *skeleton // p is the previous request; nil if it is unknown
-	in      *Request
+	facts   *facts.Request
+	sent    []byte // source of facts; may be nil
 	conv    *conversation
 	before  *answer // newest answer; nil if the request does not continue a known one
 	aligned alignment
@@ -37,7 +38,7 @@ const (
 // name replaces the ids of q, the request of conversation c, which read and byName made of names. a describes how q continues
 // branch b, which may be nil; continues is false if q only shares a part of its history.
 func (n *naming) name(in *Request, q *skeleton, c *conversation, b *branch, a alignment, continues bool) {
-	*n = naming{q: q, in: in, conv: c, aligned: a, done: n.done[:0]}
+	*n = naming{q: q, facts: in.Facts, sent: in.Body, conv: c, aligned: a, done: n.done[:0]}
 	if b != nil {
 		n.p = &b.tip
 		if continues {
@@ -100,7 +101,7 @@ func (n *naming) mark(marks *[maxAnswer]bool, id uint64) {
 
 // calls names the calls of message i. Later messages have their ids already.
 func (n *naming) calls(i int) {
-	m, sent := &n.q.messages[i], n.in.Facts.Messages[i].Calls
+	m, sent := &n.q.messages[i], n.facts.Messages[i].Calls
 	calls := n.q.callsOf(m)
 	if at := n.repeated(i); at >= 0 {
 		for j, c := range n.q.callsOf(&n.q.messages[at]) {
@@ -198,10 +199,10 @@ func (n *naming) sameCall(sent *facts.Call, name uint64) uint64 {
 
 // meaning returns the canonical hash of the arguments of a call in the request; 0 if they are not JSON.
 func (n *naming) meaning(sent *facts.Call) uint64 {
-	if sent.Start < 0 || sent.End > len(n.in.Body) || sent.Start >= sent.End {
+	if sent.Start < 0 || sent.End > len(n.sent) || sent.Start >= sent.End {
 		return 0
 	}
-	return canonical(arguments(n.in.Body[sent.Start:sent.End]))
+	return canonical(arguments(n.sent[sent.Start:sent.End]))
 }
 
 // openGroup is the state of a group of adjacent messages with calls and the messages with replies that follow.
@@ -298,7 +299,7 @@ func (g *openGroup) last(name uint64) uint64 {
 
 // reply returns the id of reply j of message i, which belongs to group g.
 func (n *naming) reply(g *openGroup, i, j int) uint64 {
-	m, sent := &n.q.messages[i], &n.in.Facts.Messages[i].Replies[j]
+	m, sent := &n.q.messages[i], &n.facts.Messages[i].Replies[j]
 	given, name := hashOrZero(sent.ID), hashOrZero(sent.Name)
 	if given != 0 {
 		if n.conv.calls[given] != nil {
@@ -343,7 +344,7 @@ func (n *naming) reply(g *openGroup, i, j int) uint64 {
 func (n *naming) sentAs(g *openGroup, given []byte) uint64 {
 	seen := 0
 	for k := g.from; k < g.to; k++ {
-		sent := n.in.Facts.Messages[k].Calls
+		sent := n.facts.Messages[k].Calls
 		for j := range sent {
 			if seen++; seen > maxSameName {
 				return 0
@@ -372,9 +373,9 @@ func (n *naming) lost(name uint64) uint64 {
 
 // sameReply returns the id of an earlier reply of the group that is equal to reply j of message i, or 0.
 func (n *naming) sameReply(g *openGroup, i, j int) uint64 {
-	all := n.in.Facts.Messages
+	all := n.facts.Messages
 	r := &all[i].Replies[j]
-	raw := n.in.Body[min(r.Start, len(n.in.Body)):min(r.End, len(n.in.Body))]
+	raw := n.sent[min(r.Start, len(n.sent)):min(r.End, len(n.sent))]
 	for range maxSameName {
 		if j--; j < 0 {
 			if i--; i < g.to {
@@ -384,7 +385,7 @@ func (n *naming) sameReply(g *openGroup, i, j int) uint64 {
 			continue
 		}
 		o := &all[i].Replies[j]
-		if o.End <= len(n.in.Body) && len(raw) > 0 && string(n.in.Body[o.Start:o.End]) == string(raw) {
+		if o.End <= len(n.sent) && len(raw) > 0 && string(n.sent[o.Start:o.End]) == string(raw) {
 			return n.q.repliesOf(&n.q.messages[i])[j]
 		}
 	}

@@ -49,7 +49,7 @@ func (s *Store) await(r pendingAnswer) {
 		p = new(pendingAnswers)
 		s.pending[k] = p
 	}
-	if len(p.answers) == maxPending {
+	if len(p.answers) == cap(p.answers) || len(p.answers) == maxPending {
 		p.answers = slices.DeleteFunc(p.answers, func(r pendingAnswer) bool { return !r.pending() })
 	}
 	if len(p.answers) == maxPending {
