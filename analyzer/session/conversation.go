@@ -26,6 +26,7 @@ type conversation struct {
 	keys      []uint64 // keys in Store.byAnswer, oldest first
 	named     []uint64 // keys in Store.named, oldest first
 	processes []uint64 // keys in Store.pending
+	pending   int      // approximate size of its answers there
 	source    *source  // source of the newest request
 	tools     bool     // the agent reports the start and end of tools
 	early     []earlyToolEvent

@@ -50,23 +50,44 @@ func (s *Store) await(r pendingAnswer) {
 		s.pending[k] = p
 	}
 	if len(p.answers) == cap(p.answers) || len(p.answers) == maxPending {
-		p.answers = slices.DeleteFunc(p.answers, func(r pendingAnswer) bool { return !r.pending() })
+		p.remove(func(r *pendingAnswer) bool { return !r.pending() })
 	}
 	if len(p.answers) == maxPending {
 		p.lost = p.answers[0].at
-		p.answers = slices.Delete(p.answers, 0, 1)
+		p.remove(func(r *pendingAnswer) bool { return r == &p.answers[0] })
 	}
 	p.answers = append(p.answers, r)
+	r.conv.pending += r.bytes()
 	if !slices.Contains(r.conv.processes, k) {
 		r.conv.processes = append(r.conv.processes, k)
 	}
+}
+
+// bytes returns the approximate size of r with its answer, which may be forgotten otherwise.
+func (r *pendingAnswer) bytes() int { return 512 + len(r.answer.calls)*callBytes/4 }
+
+// remove removes answers.
+func (p *pendingAnswers) remove(which func(r *pendingAnswer) bool) {
+	kept := p.answers[:0]
+	for i := range p.answers {
+		if r := &p.answers[i]; which(r) {
+			r.conv.pending -= r.bytes()
+		} else {
+			kept = append(kept, *r)
+		}
+	}
+	clear(p.answers[len(kept):])
+	p.answers = kept
 }
 
 // unawait removes the pending answers of c.
 func (s *Store) unawait(c *conversation) {
 	for _, k := range c.processes {
 		p := s.pending[k]
-		if p.answers = slices.DeleteFunc(p.answers, func(r pendingAnswer) bool { return r.conv == c }); len(p.answers) == 0 {
+		if p == nil {
+			continue // no answer of the process is pending, so another conversation removed the last one
+		}
+		if p.remove(func(r *pendingAnswer) bool { return r.conv == c }); len(p.answers) == 0 {
 			delete(s.pending, k)
 		}
 	}

@@ -23,6 +23,8 @@ type talk struct {
 	store *session.Store
 	seq   uint64
 	now   time.Time
+
+	instance string
 }
 
 func newTalk(t *testing.T, cfg session.Config) *talk {
@@ -45,7 +47,7 @@ func (k *talk) ask(conversation string, messages ...msg) *session.Turn {
 	k.now = k.now.Add(time.Second)
 	return k.store.Request(session.Request{
 		Seq: k.seq, MinSeq: k.seq, Time: k.now, Seen: k.now, Service: "s", Conversation: conversation, Exchange: fmt.Sprintf("x%d", k.seq),
-		Target: wire.Target{Dialect: wire.OpenAIChat}, Facts: &r, Body: b,
+		Instance: k.instance, Target: wire.Target{Dialect: wire.OpenAIChat}, Facts: &r, Body: b,
 	})
 }
 
@@ -264,5 +266,34 @@ func TestShrunkCountsOneDialect(t *testing.T) {
 		if from, to, shrunk := turn.Shrunk(); shrunk != want {
 			t.Errorf("%s after openai_chat, from %d to %d messages: %t, want %t", dialect, from, to, shrunk, want)
 		}
+	}
+}
+
+// The pending answers of a process belong to several conversations, which are forgotten at different times.
+func TestForgetConversationsOfProcess(t *testing.T) {
+	k := newTalk(t, session.Config{Lookback: time.Minute, Bytes: 1 << 30})
+	k.instance = "i"
+	user := func(text string) msg { return msg{"role": "user", "content": text} }
+	call := func(id string) msg {
+		return msg{"role": "assistant", "content": "", "tool_calls": []msg{{"id": id, "type": "function", "function": msg{"name": "f", "arguments": "{}"}}}}
+	}
+	const one, two = "call_Qx7Lk2mZ9pVb4TnR8sYd3WcA", "call_Bx7Lk2mZ9pVb4TnR8sYd3WcB"
+	history := []msg{user("one")}
+	k.answer(k.ask("", history...), call(one))
+	history = append(history, call(one), msg{"role": "tool", "tool_call_id": one, "content": "x"})
+	k.answer(k.ask("", history...), msg{"role": "assistant", "content": "The first conversation goes on."})
+	k.answer(k.ask("", user("two")), call(two)) // forgotten first
+	k.now = k.now.Add(50 * time.Second)
+	history = append(history, msg{"role": "assistant", "content": "The first conversation goes on."}, user("more"))
+	k.ask("", history...)
+	for _, left := range []int{1, 0} {
+		k.now = k.now.Add(40 * time.Second)
+		k.store.Expire(k.now)
+		if k.store.Len() != left {
+			t.Fatalf("%d conversations, want %d", k.store.Len(), left)
+		}
+	}
+	if k.store.Bytes() != 0 {
+		t.Errorf("an empty store has %d bytes", k.store.Bytes())
 	}
 }

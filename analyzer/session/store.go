@@ -186,12 +186,19 @@ func (s *Store) TakeEvicted() int {
 // callBytes is the approximate size of a call with its answer, the context of the caller and its map entries.
 const callBytes = 1024
 
+// keyBytes is the approximate size of a key with its entries in Store.byAnswer and Store.ambiguous, and processBytes that of
+// a process with its entry in Store.pending.
+const (
+	keyBytes     = 64
+	processBytes = 128
+)
+
 // account updates the estimated size of c.
 func (s *Store) account(c *conversation) {
 	if c.forgotten {
 		return
 	}
-	n := c.keptBytes + int64(640+len(c.calls)*callBytes+c.text+len(c.instances)*512+len(c.keys)*40+len(c.named)*256+len(c.resumed)*96+len(c.early)*256+len(c.processes)*8+len(c.shortfalls)*32)
+	n := c.keptBytes + int64(640+len(c.calls)*callBytes+c.text+len(c.instances)*512+len(c.keys)*keyBytes+len(c.named)*256+len(c.resumed)*96+len(c.early)*256+len(c.processes)*processBytes+c.pending+len(c.shortfalls)*32)
 	for _, b := range c.branches {
 		n += 256 + int64(cap(b.tip.messages))*messageBytes + int64(cap(b.tip.calls))*callMarkBytes + int64(cap(b.tip.replies))*8
 	}
