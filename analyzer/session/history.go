@@ -74,6 +74,7 @@ func (f *search) history(in *Request) (found *conversation) {
 // of the same process and provider. sure demands that q contains the answer to that request.
 func (c *conversation) extendedBy(q *skeleton, n int, in *Request, sure bool) bool {
 	names := in.Target.Dialect.Descriptor().Pairing.Names // the ids of calls may be the names of functions
+	checked, toOthers := false, false                     // repliesToOthers is the same for all branches
 	return slices.ContainsFunc(c.branches, func(b *branch) bool {
 		if b.source.instance != in.Instance || !alike(b.source.target, in.Target) || b.inFlight > 0 || !b.tip.starts(q, n) {
 			return false
@@ -88,10 +89,19 @@ func (c *conversation) extendedBy(q *skeleton, n int, in *Request, sure bool) bo
 			return short || !names && b.tip.length()+a.bytes > minText
 		case n == len(q.body()): // sent again by the SDK
 			return n == len(b.tip.body()) && a == nil && !sure
-		case n < len(b.tip.body()): // the agent discarded what it asked since
-			return short && !sure && a != nil && q.parsed(n, a)
+		case !short || sure:
+			return false
 		}
-		return short && !sure && q.plausible(n, a)
+		if !checked {
+			checked, toOthers = true, q.repliesToOthers(n)
+		}
+		switch {
+		case toOthers:
+			return false
+		case n < len(b.tip.body()): // the agent discarded what it asked since
+			return a != nil && q.parsed(n, a)
+		}
+		return q.plausible(n, a)
 	})
 }
 
@@ -131,7 +141,7 @@ func (s *skeleton) repeats(a *answer, n int) bool {
 func (s *skeleton) plausible(n int, a *answer) bool {
 	next := s.next(n)
 	switch {
-	case next == nil || s.repliesToOthers(n):
+	case next == nil:
 		return false
 	case next.external(), n >= wholeTurn:
 		return true
@@ -146,7 +156,7 @@ func (s *skeleton) plausible(n int, a *answer) bool {
 // parsed reports whether message n of the body may be what the agent made of a structured output, the calls of a.
 func (s *skeleton) parsed(n int, a *answer) bool {
 	next := s.next(n)
-	return len(a.calls) > 0 && a.noText && next != nil && next.role == facts.RoleAssistant && next.calls == 0 && !next.noText && !s.repliesToOthers(n)
+	return len(a.calls) > 0 && a.noText && next != nil && next.role == facts.RoleAssistant && next.calls == 0 && !next.noText
 }
 
 // repliesToOthers reports whether s has, from message n of its body on, a reply to a call that is not in s, or too many replies.

@@ -163,9 +163,14 @@ func (a *answer) undecided() bool {
 // in many conversations, so the calls must be before them, all and with their names, or the ids must be longer, or the request
 // must have the same system messages or the first message.
 func (s *skeleton) answers(in *Request, r *pendingAnswer) match {
-	end := len(s.messages)
-	at := s.owner(end)
-	if at < s.lead || at == end-1 {
+	end, replies := len(s.messages), 0
+	at := end - 1
+	for ; at >= s.lead && s.messages[at].replies > 0; at-- {
+		if replies += int(s.messages[at].replies); replies > maxAnswer {
+			return noMatch
+		}
+	}
+	if at < s.lead || replies == 0 {
 		return noMatch
 	}
 	distinct := true
@@ -180,6 +185,9 @@ func (s *skeleton) answers(in *Request, r *pendingAnswer) match {
 	calls, same := 0, true
 	for ; at >= s.lead && s.messages[at].calls > 0; at-- {
 		m := &s.messages[at]
+		if calls+int(m.calls) > len(r.answer.calls) {
+			return noMatch
+		}
 		for i, k := range s.callsOf(m) {
 			c := r.answer.call(k.id)
 			if c == nil || k.name != hashOrZero([]byte(c.Name)) {
@@ -223,7 +231,7 @@ func (s *skeleton) quotes(in *Request, a *answer, n int) bool {
 // tells reports whether the newest user messages after the first n messages of the body name a tool at least twice.
 func (s *skeleton) tells(in *Request, tool string, n int) bool {
 	count, left := 0, maxQuotedBytes
-	for i := len(s.messages) - 1; i >= s.lead+n && count < 2; i-- {
+	for i := len(s.messages) - 1; i >= max(s.lead+n, len(s.messages)-maxProbes) && count < 2; i-- {
 		m := &in.Facts.Messages[i]
 		if m.Role != facts.RoleUser || len(m.Replies) > 0 || m.End > len(in.Body) {
 			continue
