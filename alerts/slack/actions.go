@@ -1,7 +1,6 @@
 package slack
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -109,29 +108,6 @@ func (m *message) controls(g alerts.Group, groupBy []string) {
 	m.blocks = append(m.blocks, slack.NewActionBlock("", row...))
 }
 
-// acknowledged returns the line about the acknowledgement of g, or "".
-func acknowledged(g alerts.Group) string {
-	if g.Ack == nil {
-		return ""
-	}
-	return fmt.Sprintf(":eyes: Acknowledged by %s %s", person(g.Ack.By, g.Ack.ByName), clock(g.Ack.At))
-}
-
-var userID = regexp.MustCompile(`^[UW][A-Z0-9]{2,20}$`)
-
-// person returns the name of a person. In messages, the id of a Slack user is shown as the current name.
-func person(id, name string) string {
-	switch {
-	case userID.MatchString(id):
-		return "<@" + id + ">"
-	case name != "":
-		return plain(name, maxName)
-	case id != "":
-		return plain(id, maxName)
-	}
-	return "someone"
-}
-
 // silencesOf returns the silences of the firing alerts of g, each once.
 func silencesOf(g alerts.Group) []*silence.Silence {
 	var out []*silence.Silence
@@ -192,10 +168,10 @@ func silenceEnd(choice string, now time.Time, zone *time.Location) (time.Time, b
 func silenceComment(choice string) string {
 	for _, s := range silences {
 		if s.value == choice {
-			return "silenced in Slack " + s.label
+			return s.label + ", from Slack"
 		}
 	}
-	return "silenced in Slack"
+	return "from Slack"
 }
 
 // queryText returns the commands that investigate the firing alerts of g. Like the message, it contains names and labels,

@@ -32,8 +32,8 @@ func render(g alerts.Group, access alerts.Access) message {
 	title := groupHeadline(g, current)
 	m.text = escape(title)
 	m.blocks = append(m.blocks, slack.NewHeaderBlock(slack.NewTextBlockObject(slack.PlainTextType, alerts.Truncate(title, maxHeader), true, false)))
-	if line := acknowledged(g); line != "" {
-		m.section("", line)
+	if lines := status(g); len(lines) > 0 {
+		m.section("", lines...)
 	}
 	for i, a := range current {
 		if i == maxAlerts {

@@ -12,16 +12,25 @@ import (
 type sentState struct {
 	State    alerts.State    `json:"state"`
 	Severity string          `json:"severity"`
-	Known    map[string]bool `json:"known"` // causes and failing versions
+	Known    map[string]bool `json:"known"`           // causes and failing versions
+	Muted    string          `json:"muted,omitempty"` // muting.id
 }
 
 // sentStates returns the states sent once g has been sent; before are the states sent earlier. Known causes are kept,
-// so a cause that disappears and returns is news only once.
+// so a cause that disappears and returns is news only once. What happens while a group is muted is news afterwards.
 func sentStates(g alerts.Group, before map[string]sentState) map[string]sentState {
 	out := map[string]sentState{}
+	muted := g.Muted()
 	for _, a := range g.Current() {
 		k := a.Series()
-		x := sentState{State: a.State, Severity: a.Severity(), Known: maps.Clone(before[k].Known)}
+		if muted && a.State == alerts.Firing {
+			if was, known := before[k]; known {
+				was.Muted = mutedBy(&a).id
+				out[k] = was
+			}
+			continue
+		}
+		x := sentState{State: a.State, Severity: a.Severity(), Known: maps.Clone(before[k].Known), Muted: mutedBy(&a).id}
 		if x.Known == nil {
 			x.Known = map[string]bool{}
 		}

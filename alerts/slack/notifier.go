@@ -53,6 +53,7 @@ type record struct {
 	TS        string               `json:"ts"`         // timestamp of the message; empty if not posted or in doubt
 	IntentAt  time.Time            `json:"intent"`     // wall time before the first post with an unknown outcome; zero if there is none
 	Sent      map[string]sentState `json:"sent"`       // last states sent, by series
+	Acked     string               `json:"acked"`      // ackID that was last sent
 	UpdatedAt time.Time            `json:"updated_at"` // stream time of the latest state sent
 }
 
@@ -68,7 +69,7 @@ func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 	if err := n.show(ctx, g, r); err != nil {
 		return err
 	}
-	r.Sent, r.UpdatedAt = sentStates(g, r.Sent), g.Updated()
+	r.Sent, r.Acked, r.UpdatedAt = sentStates(g, r.Sent), ackID(g), g.Updated()
 	n.records.Save(ctx, g.Key, r)
 	return nil
 }
@@ -216,7 +217,10 @@ func (n *Notifier) update(ctx context.Context, r *record, m message) (gone bool,
 func (n *Notifier) reply(ctx context.Context, g alerts.Group, r *record) error {
 	var lines []string
 	if r.Sent != nil {
-		lines = news(g, r.Sent)
+		lines = statusNews(g, r)
+		if !g.Muted() {
+			lines = append(lines, news(g, r.Sent)...)
+		}
 	}
 	options := []slack.MsgOption{slack.MsgOptionTS(r.TS), slack.MsgOptionDisableLinkUnfurl(), slack.MsgOptionDisableMediaUnfurl()}
 	if len(lines) == 0 && g.Repeat {

@@ -51,7 +51,7 @@ func TestPresses(t *testing.T) {
 	want := "acknowledge " + key + " by anna (U0000ANNA, slack)\n" +
 		"unacknowledge " + key + " by bob (U00000BOB, slack)\n" +
 		`silence alertname="StageFailureRate" service="checkout-agent" environment="prod" stage="planner" for 4h0m0s: ` +
-		"silenced in Slack for 4 hours by bob (U00000BOB, slack)\n" +
+		"for 4 hours, from Slack by bob (U00000BOB, slack)\n" +
 		"expire by anna (U0000ANNA, slack)"
 	if got := c.calls(); got != want {
 		t.Errorf("calls:\n%s\nwant:\n%s", got, want)
@@ -106,7 +106,7 @@ func TestPressTwice(t *testing.T) {
 		w.press(conn, id, silence)
 		wait(t, id, func() bool { return w.acks(id) == 1 })
 	}
-	if got := c.calls(); len(c.Silences()) != 1 || strings.Count(got, "silenced in Slack for 1 hour") != 2 || strings.Count(got, "the same silence") != 1 {
+	if got := c.calls(); len(c.Silences()) != 1 || strings.Count(got, "for 1 hour, from Slack") != 2 || strings.Count(got, "the same silence") != 1 {
 		t.Errorf("%d silences:\n%s", len(c.Silences()), got)
 	}
 	if a, b := testutil.ToFloat64(p.s.m.presses.WithLabelValues("silence", "done")), testutil.ToFloat64(other.s.m.presses.WithLabelValues("silence", "done")); a != 1 || b != 1 {

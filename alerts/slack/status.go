@@ -1,0 +1,108 @@
+package slack
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/llmtap/llmtap/alerts"
+)
+
+// status returns the lines about what people and other alerts have decided about g: who handles it, and why nobody is
+// notified of it.
+func status(g alerts.Group) []string {
+	var lines []string
+	if g.Ack != nil {
+		lines = append(lines, fmt.Sprintf(":eyes: Acknowledged by %s %s", person(g.Ack.By, g.Ack.ByName), clock(g.Ack.At)))
+	}
+	for _, a := range g.Alerts {
+		if line := mutedBy(&a).line; line != "" && a.State == alerts.Firing && !slices.Contains(lines, line) && len(lines) < maxAlerts {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// statusNews returns one line for each change of status since r was sent.
+func statusNews(g alerts.Group, r *record) []string {
+	var lines []string
+	add := func(line string) {
+		if !slices.Contains(lines, line) { // alerts of a group often share a silence
+			lines = append(lines, line)
+		}
+	}
+	switch id := ackID(g); {
+	case id == r.Acked:
+	case g.Ack != nil:
+		add(status(g)[0])
+	case g.Firing():
+		add(":eyes: No longer acknowledged")
+	}
+	for _, a := range g.Current() {
+		was, known := r.Sent[a.Series()]
+		now := mutedBy(&a)
+		switch {
+		case !known || a.State != alerts.Firing || now.id == was.Muted:
+		case now.id != "":
+			add(now.line)
+		case was.State == alerts.Firing:
+			what := "The silence has ended"
+			if strings.HasPrefix(was.Muted, inhibitedBy) {
+				what = "No longer part of another alert"
+			}
+			add(fmt.Sprintf(":bell: %s, still firing after %s: %s", what, duration(a.UpdatedAt.Sub(a.StartsAt)), escape(headline(a))))
+		}
+	}
+	return lines
+}
+
+// A muting is the reason why people are not notified of an alert.
+type muting struct {
+	id   string // changes with every reason; empty if there is none
+	line string
+}
+
+const inhibitedBy = "inhibitor " // prefix of muting.id
+
+func mutedBy(a *alerts.Alert) muting {
+	switch {
+	case a.Silence != nil:
+		s := a.Silence
+		line := fmt.Sprintf(":no_bell: Silenced by %s until %s", plain(s.CreatedBy, maxName), date(s.EndsAt))
+		if s.Comment != "" {
+			line += ": " + plain(s.Comment, maxText)
+		}
+		return muting{fmt.Sprintf("silence %s %d", s.ID, s.EndsAt.Unix()), line}
+	case a.Inhibitor != nil:
+		line := ":link: Part of " + code(a.Inhibitor.Name)
+		if s := a.Inhibitor.Summary; s != "" {
+			line += ": " + plain(s, maxText)
+		}
+		return muting{inhibitedBy + a.Inhibitor.ID, line}
+	}
+	return muting{}
+}
+
+// ackID identifies the acknowledgement of g. It is empty if there is none.
+func ackID(g alerts.Group) string {
+	if g.Ack == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %d", g.Ack.By, g.Ack.At.UnixNano())
+}
+
+var userID = regexp.MustCompile(`^[UW][A-Z0-9]{2,20}$`)
+
+// person returns the name of a person. Slack shows the id of a user as the current name.
+func person(id, name string) string {
+	switch {
+	case userID.MatchString(id):
+		return "<@" + id + ">"
+	case name != "":
+		return plain(name, maxName)
+	case id != "":
+		return plain(id, maxName)
+	}
+	return "someone"
+}
