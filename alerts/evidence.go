@@ -66,8 +66,14 @@ func (s *samples) evidence(inst *rules.Instance, step int64) (ev Evidence, trigg
 	if metric := inst.Rule.Failures(); metric != "" {
 		ev, triggered = s.failedIn(list, metric, from, step)
 	}
+	if !ofOneService(inst) {
+		for i := range ev.Shares { // a version of any service
+			x := &ev.Shares[i]
+			x.FirstVersion, x.FirstAt, x.LastClean = "", time.Time{}, ""
+		}
+	}
 	ev.Window = inst.Rule.Window
-	s.advance(&ev, inst.Rule, list, from, step)
+	s.advance(&ev, inst, list, from, step)
 	return ev, triggered
 }
 
@@ -75,7 +81,7 @@ func (s *samples) evidence(inst *rules.Instance, step int64) (ev Evidence, trigg
 // of a.
 func (s *samples) later(inst *rules.Instance, a *Alert, step int64) Evidence {
 	ev := a.Evidence
-	s.advance(&ev, inst.Rule, s.matching(inst), a.UpdatedAt.Unix(), step)
+	s.advance(&ev, inst, s.matching(inst), a.UpdatedAt.Unix(), step)
 	return ev
 }
 
@@ -180,8 +186,15 @@ func (s *samples) candidates(inst *rules.Instance) iter.Seq[*series] {
 	return maps.Values(s.series)
 }
 
+// ofOneService reports whether all series of the evidence of inst belong to one service. Otherwise their versions have
+// nothing in common.
+func ofOneService(inst *rules.Instance) bool {
+	_, ok := inst.Required("service")
+	return ok
+}
+
 // advance updates LastFailed, CallsSince and Quiet of ev by the seconds [from, to) of list, and adds new versions.
-func (s *samples) advance(ev *Evidence, r *rules.Rule, list []*series, from, to int64) {
+func (s *samples) advance(ev *Evidence, inst *rules.Instance, list []*series, from, to int64) {
 	versions := map[string]*VersionCount{}
 	for _, v := range ev.Versions {
 		versions[v.Version] = &v
@@ -192,14 +205,18 @@ func (s *samples) advance(ev *Evidence, r *rules.Rule, list []*series, from, to 
 			versions[name] = &VersionCount{Version: name, FirstSeen: s.versions.firstSeen(c.labels["service"], name)}
 		}
 	}
-	defer ev.setVersions(versions)
+	defer func() {
+		if ev.setVersions(versions); !ofOneService(inst) {
+			ev.Versions = nil
+		}
+	}()
 	failed := func(at *time.Time, since *uint64, last int64) {
 		if last > 0 && last > at.Unix() {
 			*at, *since = time.Unix(last, 0).UTC(), 0
 		}
 	}
 	for _, c := range list {
-		if c.metric != r.Failures() {
+		if c.metric != inst.Rule.Failures() {
 			continue
 		}
 		last := c.last(from, to)

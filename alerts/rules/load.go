@@ -153,10 +153,10 @@ func (s Source) newRule(g rulefmt.RuleGroup, r rulefmt.Rule, every time.Duration
 // rejects unknown metrics.
 func (r *Rule) inspect(expr parser.Expr) error {
 	var errs []error
-	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+	parser.Inspect(expr, func(n parser.Node, path []parser.Node) error {
 		switch n := n.(type) {
 		case *parser.AggregateExpr:
-			if !n.Without {
+			if !n.Without && !slices.ContainsFunc(path, aggregates) { // an outer aggregation decides which labels the result has
 				r.grouping = append(r.grouping, n.Grouping...)
 			}
 		case *parser.VectorSelector:
@@ -196,4 +196,9 @@ func (r *Rule) inspect(expr parser.Expr) error {
 		errs = append(errs, errors.New("the expression mixes llmtap's current health with counts of the stream, which may be behind"))
 	}
 	return errors.Join(errs...)
+}
+
+func aggregates(n parser.Node) bool {
+	_, ok := n.(*parser.AggregateExpr)
+	return ok
 }

@@ -335,6 +335,18 @@ func TestPipeline(t *testing.T) {
 		}
 	}
 	f("ResponsesMissing", silent(10), silent(4))
+	outage := func(services ...string) func(p *pipeline) {
+		return func(p *pipeline) {
+			p.many(20*len(services), time.Second, func(i int) {
+				if p.labels.Service = services[i%len(services)]; i%10 < 5 {
+					p.fail(503, "The server is overloaded or not ready yet.", question)
+				} else {
+					p.ok(done, question)
+				}
+			})
+		}
+	}
+	f("ProviderOutage", outage("shop", "desk", "mail"), outage("shop", "desk"))
 	gap := func(lost, dropped uint64) func(p *pipeline) {
 		return func(p *pipeline) {
 			p.many(3, time.Second, func(int) { p.ok(done, question) })
