@@ -39,8 +39,9 @@ type Alert struct {
 	Unavailable string    // data beyond the evidence that cannot be queried now, e.g. calls while ClickHouse is down
 	Evidence    Evidence
 	Silence     *silence.Silence `json:",omitempty"` // the active silence, or the one at the end; nil if there is none
-	Inhibitor   *Inhibitor       `json:",omitempty"` // the firing alert that hides this one, or did at its end; nil if there is none
+	Inhibitor   *Inhibitor       `json:",omitempty"` // the alert that hides this one, or did at its end; nil if there is none
 	Revision    uint64           `json:",omitempty"` // number of changes of Silence and Inhibitor
+	Hides       *Hidden          `json:",omitempty"` // the alerts that this one hides; nil if there are none
 }
 
 // ID returns 32 hex digits that identify the alert in all its states: a hash of rule, labels and start.

@@ -58,7 +58,7 @@ func (g *groups) reportResolved(report func(Alert) error) error {
 				return err
 			}
 		}
-		if !o.firing() {
+		if !o.firing() && !o.hides {
 			delete(g.open, o.key)
 		}
 	}

@@ -24,10 +24,12 @@ type Config struct {
 	TSDBDir string `yaml:"tsdb_dir"`
 	// GroupBy lists the labels by which alerts are grouped, in addition to the rule's name.
 	GroupBy []string `yaml:"group_by"`
-	// UpdateInterval is the minimum time between two notifications of one group.
+	// UpdateInterval is the minimum time between two notifications of one group. Alertmanager calls it group_interval.
 	UpdateInterval time.Duration `yaml:"update_interval"`
 	// RepeatInterval is the time after which a firing group without news is sent again.
 	RepeatInterval time.Duration `yaml:"repeat_interval"`
+	// InhibitRules hide alerts that are part of another alert. They affect notifications to people.
+	InhibitRules []InhibitRule `yaml:"inhibit_rules"`
 	// HeartbeatURL is requested every minute while the rule Watchdog is evaluated and fires.
 	HeartbeatURL string `yaml:"heartbeat_url" secret:"all"`
 	// Retention is the retention of samples, and the lifetime of a series without counts.
@@ -45,6 +47,7 @@ func Default() Config {
 		GroupBy:            []string{"service", "environment", "stage"},
 		UpdateInterval:     15 * time.Second,
 		RepeatInterval:     4 * time.Hour,
+		InhibitRules:       []InhibitRule{{SourceMatch: []string{`alertname="ProviderOutage"`}, SameFailures: true}},
 		Retention:          time.Hour,
 		MaxSeries:          20_000,
 		MaxLabelValues:     500,
@@ -70,6 +73,9 @@ func (c Config) Validate() error {
 	check(c.Retention >= time.Minute && c.Retention <= 24*time.Hour, "retention: %v is not between 1m and 24h", c.Retention)
 	check(c.MaxSeries > 0, "max_series: %d is not positive", c.MaxSeries)
 	check(c.MaxLabelValues > 0, "max_label_values: %d is not positive", c.MaxLabelValues)
+	if _, err := c.inhibitRules(); err != nil {
+		errs = append(errs, err)
+	}
 	if c.HeartbeatURL != "" {
 		if err := CheckURL(c.HeartbeatURL); err != nil {
 			errs = append(errs, fmt.Errorf("heartbeat_url: %w", err))

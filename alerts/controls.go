@@ -25,9 +25,10 @@ type Actor struct {
 	Via  string // slack or api
 }
 
-// An Inhibitor is the firing alert that hides another one.
+// An Inhibitor is the alert that hides another one.
 type Inhibitor struct {
 	ID      string // Alert.ID
+	Group   string // Group.Key
 	Name    string // Alert.Name
 	Summary string
 }

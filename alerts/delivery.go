@@ -286,8 +286,8 @@ func (d *dispatcher) complete(i int, n *notification, err error, now time.Time) 
 	return "retried"
 }
 
-// settle closes o once none of its alerts fires or may relapse, and every receiver has been sent, or has rejected, its
-// latest news and decisions.
+// settle closes o once none of its alerts fires, hides another one or may relapse, and every receiver has been sent, or has
+// rejected, its latest news and decisions.
 func (g *groups) settle(o *openGroup) {
 	sent, rejected := true, false
 	for i := range o.sent {
@@ -302,7 +302,7 @@ func (g *groups) settle(o *openGroup) {
 	if sent != o.settled {
 		o.settled, o.dirty = sent, true
 	}
-	if !o.firing() && (sent || rejected) && !o.mayRelapse(time.Unix(g.evaluated, 0)) {
+	if !o.firing() && !o.hides && (sent || rejected) && !o.mayRelapse(time.Unix(g.evaluated, 0)) {
 		delete(g.open, o.key)
 	}
 }

@@ -69,6 +69,12 @@
 // Silences and acknowledgements are stored by any process, and every process has all of them in memory. A new leader
 // therefore knows them before its first notification.
 //
+// # Why an alert hides another one by its failures
+//
+// Inhibition by labels would hide every alert of a stage during an outage of its provider, also those about a defect of
+// the last deployment. The alerts of a stage have no provider label either. An inhibition rule with same_failures instead
+// counts the failures in the target's window that the source counts as well, and leaves alerts that have enough others.
+//
 // # Why a changed rule file needs no restart
 //
 // The states of rules are separate from the samples, so Reload only replaces the rules: an unchanged rule keeps its

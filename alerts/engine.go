@@ -76,8 +76,12 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	if o.Recorder != nil {
 		receivers = append(receivers, newReceiver(recorder{o.Recorder}))
 	}
+	inhibit, err := cfg.inhibitRules()
+	if err != nil {
+		return nil, err
+	}
 	m, v, changed := newMetrics(o.Registerer), newVersions(), newSignal()
-	g := &groups{cfg: cfg, m: m, receivers: receivers, decisions: o.Decisions, open: map[string]*openGroup{}, leads: !o.Standby}
+	g := &groups{cfg: cfg, m: m, receivers: receivers, decisions: o.Decisions, inhibitRules: inhibit, open: map[string]*openGroup{}, leads: !o.Standby}
 	e := &Engine{
 		cfg: cfg, log: o.Logger, m: m, health: o.Health, standby: o.Standby, unavailable: o.Unavailable, rules: list, steps: newSteps(cfg), groups: g,
 	}
@@ -238,18 +242,33 @@ func (e *Engine) result(step int64) *evaluation {
 			return slices.ContainsFunc(e.rules, func(r *rules.Rule) bool { return r.Active[key] != nil && !r.Active[key].Firing })
 		},
 		evidence: func(inst *rules.Instance) (Evidence, time.Time) { return e.samples.evidence(inst, step) },
+		common: func(target, source *Alert, until time.Time) common {
+			t, s := e.instance(target), e.instance(source)
+			if t == nil || s == nil {
+				return common{}
+			}
+			return e.samples.common(t, s, until.Unix(), step)
+		},
 		later: func(a *Alert) Evidence {
-			for _, r := range e.rules {
-				if r.Name != a.Name {
-					continue
-				}
-				if inst := r.Instance(a.Labels); inst != nil {
-					return e.samples.later(inst, a, step)
-				}
+			if inst := e.instance(a); inst != nil {
+				return e.samples.later(inst, a, step)
 			}
 			return a.Evidence
 		},
 	}
+}
+
+// instance returns the instance of a, without a state, or nil if no rule has such an alert.
+func (e *Engine) instance(a *Alert) *rules.Instance {
+	for _, r := range e.rules {
+		if r.Name != a.Name {
+			continue
+		}
+		if inst := r.Instance(a.Labels); inst != nil {
+			return inst
+		}
+	}
+	return nil
 }
 
 // Active returns the firing alerts of a leading engine, except alerts inhibited by a higher severity.

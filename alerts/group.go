@@ -21,6 +21,7 @@ type openGroup struct {
 	raised  uint64          // value of news when the severity last rose; the first alert counts as a rise
 	stored  uint64          // value of news that the Store last accepted or rejected
 	dirty   bool            // changed since it was last stored
+	hides   bool            // one of its alerts hides a firing alert
 	settled bool            // every receiver has been sent the latest news and decisions
 	sent    []delivery      // by index of the receiver
 

@@ -24,7 +24,10 @@ type groups struct {
 	cfg       Config
 	m         *metrics
 	receivers []*receiver
-	decisions *Decisions            // may be nil
+	decisions *Decisions // may be nil
+
+	inhibitRules []inhibitRule
+
 	open      map[string]*openGroup // by key
 	evaluated int64                 // last step whose evaluation the groups include
 	leads     bool                  // the engine notifies receivers
@@ -42,6 +45,7 @@ type evaluation struct {
 	covered     time.Duration              // time before at that the samples cover
 	unavailable string
 	evidence    func(*rules.Instance) (ev Evidence, triggered time.Time)
+	common      func(target, source *Alert, until time.Time) common
 	later       func(*Alert) Evidence // evidence of an alert with the failures and calls after its last evaluation
 }
 
@@ -119,6 +123,7 @@ func (g *groups) apply(ev *evaluation) {
 			g.m.alertsDropped.WithLabelValues("max_alerts").Inc()
 		}
 	}
+	g.inhibit(ev)
 	g.evaluated = ev.at.Unix()
 	g.decide(time.Now())
 }

@@ -71,11 +71,12 @@ func (m *message) alert(a alerts.Alert, access alerts.Access) {
 	if d := a.Annotations["description"]; d != "" && (len(ev.Shares) == 0 || ev.ProviderChanged()) {
 		reasons = append(reasons, plain(d, maxText))
 	}
-	if reasons = append(reasons, bullets(why(ev))...); len(reasons) > 0 {
+	reasons = append(reasons, bullets(why(ev))...)
+	if reasons = append(reasons, hiddenParts(a.Hides)...); len(reasons) > 0 {
 		m.section("Why", reasons...)
 	}
-	if ev.Failed > 0 {
-		m.section("Whose change", bullets(whoseChange(ev, a.StartsAt))...)
+	if lines := whoseChange(ev, a.StartsAt); ev.Failed > 0 && len(lines) > 0 {
+		m.section("Whose change", bullets(lines)...)
 	}
 	if x := ev.Example; x != nil {
 		m.section("Proof", append(proof(x), furtherExamples(ev.More)...)...)
@@ -182,7 +183,7 @@ func counts(a alerts.Alert) string {
 	return fmt.Sprintf("%s (value %.4g)", a.Name, a.Value)
 }
 
-// subject returns the service and stage that an alert is about, for example checkout-agent/planner.
+// subject returns the service and stage that an alert is about, for example checkout-agent/planner, or else the provider.
 func subject(a alerts.Alert) string {
 	service, stage := a.Labels["service"], a.Labels["stage"]
 	if stage == "" {
@@ -194,6 +195,8 @@ func subject(a alerts.Alert) string {
 		return service + "/" + stage
 	case service+stage != "":
 		return service + stage
+	case a.Labels["provider"] != "":
+		return oneLine(a.Labels["provider"], 40)
 	}
 	return a.Name
 }

@@ -58,6 +58,7 @@ type Alert struct {
 	Example      *Example          `json:"example"`
 	Summary      string            `json:"summary"`
 	Fix          string            `json:"fix"`
+	HiddenBy     string            `json:"hidden_by,omitempty"` // alert that hid this one when it ended, or at the end
 
 	findings     bool     // Failed counts findings
 	explanations []string // one line per share
@@ -182,6 +183,9 @@ func newAlert(a *alerts.Alert) Alert {
 			out.Fix = s.Fix
 		}
 	}
+	if a.Inhibitor != nil {
+		out.HiddenBy = a.Inhibitor.Name
+	}
 	if x := ev.Example; x != nil {
 		out.Example = &Example{x.Exchange, x.Conversation, x.Status, x.ErrorText, x.Rule, x.Summary}
 	}
@@ -249,6 +253,9 @@ func (a *Alert) write(b *strings.Builder, style *terminal.Style) {
 	slices.Sort(labels)
 	if len(labels) > 0 {
 		line("%s", strings.Join(labels, " "))
+	}
+	if a.HiddenBy != "" {
+		line("hidden by %s: nobody would have been notified", label(a.HiddenBy))
 	}
 	switch {
 	case a.Failed > 0 && a.findings:

@@ -1,0 +1,35 @@
+package slack
+
+import (
+	"fmt"
+
+	"github.com/llmtap/llmtap/alerts"
+)
+
+// hiddenParts returns the lines about the alerts that an alert hides, the worst first.
+func hiddenParts(h *alerts.Hidden) []string {
+	if h == nil {
+		return nil
+	}
+	lines := []string{fmt.Sprintf("Hides %s:", count(h.Alerts, "alert"))}
+	for _, p := range h.Worst {
+		part := alerts.Alert{Name: p.Name, Labels: p.Labels}
+		line := fmt.Sprintf("%s: %s of %s calls failed", escape(subject(part)), number(p.Failed), number(p.Calls))
+		if p.Failed == 0 {
+			line = escape(subject(part))
+		}
+		lines = append(lines, fmt.Sprintf("• %s (%s, %s)", line, escape(p.Name), escape(part.Severity())))
+	}
+	if n := h.Alerts - len(h.Worst); n > 0 {
+		lines = append(lines, fmt.Sprintf("• … and %d more", n))
+	}
+	return lines
+}
+
+// count returns n with its noun.
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return number(uint64(n)) + " " + noun
+}
