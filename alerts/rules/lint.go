@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/template"
 )
 
 // A LintError is an error in a rule file.
@@ -154,7 +155,8 @@ func (r *Rule) tryTemplate(ctx context.Context, text string, set map[string]bool
 	}
 	sample := promql.Sample{T: 1000, F: 0.5, Metric: labels.FromMap(kv)}
 	query := func(context.Context, string, time.Time) (promql.Vector, error) { return promql.Vector{sample}, nil }
-	_, err := r.expandTemplate(ctx, text, kv, sample, time.Unix(1, 0), query)
+	e := &expansion{ctx: ctx, rule: r, ts: time.Unix(1, 0), query: query}
+	_, err := e.execute(variables+text, template.AlertTemplateData(kv, r.external.Labels, r.external.URL, sample))
 	return err
 }
 

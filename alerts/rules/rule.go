@@ -4,14 +4,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/template"
 )
 
@@ -73,8 +70,7 @@ func (r *Rule) Eval(ctx context.Context, ts time.Time, query template.QueryFunc)
 		return fmt.Errorf("rule %s: %w", r.Name, err)
 	}
 	current := make(map[string]*Instance, len(vec))
-	for _, s := range vec {
-		inst := r.expand(ctx, ts, s, query)
+	for _, inst := range r.expand(ctx, ts, vec, query) {
 		inst.Before = r.evaluated[0]
 		key := Key(r.Name, inst.Labels)
 		if current[key] != nil {
@@ -126,48 +122,6 @@ func (r *Rule) Inherit(old *Rule) bool {
 		inst.Rule = r
 	}
 	return true
-}
-
-// finite replaces values that JSON cannot represent: NaN by 0, and an infinite value, such as a ratio with a zero
-// denominator, by the largest number.
-func finite(v float64) float64 {
-	if math.IsNaN(v) {
-		return 0
-	}
-	return max(-math.MaxFloat64, min(v, math.MaxFloat64))
-}
-
-// expand returns the instance for one sample of the expression's result.
-func (r *Rule) expand(ctx context.Context, ts time.Time, s promql.Sample, query template.QueryFunc) *Instance {
-	inst := &Instance{Rule: r, series: s.Metric.Map(), Annotations: map[string]string{}, Value: finite(s.F), ActiveAt: ts}
-	delete(inst.series, model.MetricNameLabel)
-	text := func(t string) string {
-		out, err := r.expandTemplate(ctx, t, inst.series, s, ts, query)
-		if err != nil {
-			return fmt.Sprintf("<error expanding template: %v>", err)
-		}
-		return out
-	}
-	inst.Labels = maps.Clone(inst.series)
-	for k, v := range r.labels {
-		if inst.Labels[k] = text(v); inst.Labels[k] == "" {
-			delete(inst.Labels, k)
-		}
-	}
-	for k, v := range r.annotations {
-		inst.Annotations[k] = text(v)
-	}
-	return inst
-}
-
-// expandTemplate expands a label or annotation of an alert as Prometheus does.
-func (r *Rule) expandTemplate(ctx context.Context, text string, series map[string]string, s promql.Sample, ts time.Time, query template.QueryFunc) (string, error) {
-	if !strings.Contains(text, "{{") {
-		return text, nil
-	}
-	text = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}" + text
-	data := template.AlertTemplateData(series, r.external.Labels, r.external.URL, s)
-	return template.NewTemplateExpander(ctx, text, "alert "+r.Name, data, model.TimeFromUnixNano(ts.UnixNano()), query, nil, nil).Expand()
 }
 
 // Failures returns the metric of the failures that the alert is about: failed calls or findings, whichever the expression
