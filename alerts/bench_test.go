@@ -8,8 +8,15 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// One step of a large fleet: 500 stages in two versions, each with calls every second, a tenth with failures.
+// One step of a large fleet with calls every second: 500 stages in two versions, a tenth of them with failures, and 2,500 stages
+// of which 1,000 fire, with 10,000 series.
 func BenchmarkStep(b *testing.B) {
+	b.Run("1100 series", func(b *testing.B) { benchmarkStep(b, 50, 10, 10) })
+	b.Run("10000 series", func(b *testing.B) { benchmarkStep(b, 100, 40, 4) })
+}
+
+// benchmarkStep measures steps with calls of all stages of all services, in two versions. Every n-th series of calls has failures.
+func benchmarkStep(b *testing.B, services, stages, n int) {
 	cfg := Default()
 	cfg.TSDBDir = b.TempDir()
 	e, err := New(b.Context(), cfg, Options{})
@@ -18,13 +25,13 @@ func BenchmarkStep(b *testing.B) {
 	}
 	defer e.Close()
 	var counts []analyzer.Count
-	for i := range 1000 {
+	for i := range 2 * services * stages {
 		kv := map[string]string{
-			"service": fmt.Sprint("svc-", i/20), "environment": "prod", "stage": fmt.Sprint("stage-", i/2%10), "service_version": fmt.Sprint(i % 2),
+			"service": fmt.Sprint("svc-", i/(2*stages)), "environment": "prod", "stage": fmt.Sprint("stage-", i/2%stages), "service_version": fmt.Sprint(i % 2),
 			"agent": "a", "provider": "openai", "model": "m",
 		}
 		counts = append(counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv, N: 10})
-		if i%10 == 0 {
+		if i%n == 0 {
 			counts = append(counts, analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(kv, "status", "400", "cause", "orphan_tool_reply"), N: 5})
 		}
 	}

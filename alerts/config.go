@@ -19,8 +19,7 @@ type Config struct {
 	Services []string `yaml:"services"`
 	// EvaluationInterval is the interval of samples and evaluations, in whole seconds.
 	EvaluationInterval time.Duration `yaml:"evaluation_interval"`
-	// TSDBDir is the directory for scratch files of the time series database, which is rebuilt from the tallies at each
-	// start. If empty, a temporary directory is used.
+	// TSDBDir has no effect, because the time series database has no files anymore.
 	TSDBDir string `yaml:"tsdb_dir"`
 	// GroupBy lists the labels by which alerts are grouped, in addition to the rule's name.
 	GroupBy []string `yaml:"group_by"`

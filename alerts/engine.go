@@ -107,9 +107,7 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 		g.open, g.evaluated = saved.groups, saved.evaluated
 		v.restore(saved.versions)
 	}
-	if e.samples, err = openSamples(cfg, longestWindow(list), v, m); err != nil {
-		return nil, err
-	}
+	e.samples = newSamples(cfg, longestWindow(list), v, m)
 	return e, nil
 }
 
@@ -208,7 +206,7 @@ func (e *Engine) evaluate(ctx context.Context, step int64, tallies []tally) {
 	if !e.health {
 		gauges = append(slices.Clip(gauges), Gauge{Metric: rules.MetricCollected, Value: boolValue(e.steps.observed())})
 	}
-	if err := e.samples.apply(ctx, step, tallies, gauges); err != nil {
+	if err := e.samples.apply(step, tallies, gauges); err != nil {
 		e.m.failed(e.log, "evaluate", err, "step", step)
 	}
 	for _, r := range e.rules {

@@ -1,7 +1,6 @@
 package alerts
 
 import (
-	"context"
 	"math"
 	"slices"
 	"strings"
@@ -94,34 +93,27 @@ type samples struct {
 	key      []byte // scratch
 }
 
-// openSamples returns empty samples; window is the longest window of any rule.
-func openSamples(cfg Config, window time.Duration, v *versions, m *metrics) (*samples, error) {
-	db, err := tsdb.Open(tsdb.Options{
-		Dir: cfg.TSDBDir, Retention: cfg.Retention, Lookback: 2 * cfg.EvaluationInterval, Step: cfg.EvaluationInterval,
-	})
-	if err != nil {
-		return nil, err
-	}
+// newSamples returns empty samples; window is the longest window of any rule.
+func newSamples(cfg Config, window time.Duration, v *versions, m *metrics) *samples {
 	return &samples{
-		DB: db, cfg: cfg, m: m, window: int64(window.Seconds()), series: map[string]*series{}, versions: v,
+		DB:  tsdb.Open(tsdb.Options{Lookback: 2 * cfg.EvaluationInterval, Step: cfg.EvaluationInterval}),
+		cfg: cfg, m: m, window: int64(window.Seconds()), series: map[string]*series{}, versions: v,
 		services: map[string]map[*series]struct{}{},
 		cap:      labelCap{limit: cfg.MaxLabelValues, replaced: m.valuesReplaced, live: map[string]map[string]int{}},
-	}, nil
+	}
 }
 
 // apply counts tallies at step and appends a sample to every live series. Steps must increase.
-func (s *samples) apply(ctx context.Context, step int64, tallies []tally, gauges []Gauge) error {
+func (s *samples) apply(step int64, tallies []tally, gauges []Gauge) error {
 	s.versions.observe(tallies)
-	err := s.Append(ctx, func(app tsdb.Appender) error { return s.append(app, step, tallies, gauges) })
-	if err != nil {
-		return err
-	}
+	err := s.append(step, tallies, gauges)
 	s.m.series.Set(float64(len(s.series)))
-	return s.Truncate(time.Unix(step-s.window, 0).Add(-s.cfg.Retention))
+	s.Truncate(time.Unix(step-s.window, 0).Add(-s.cfg.Retention))
+	return err
 }
 
 // append continues after errors and returns the first one, so that one bad series cannot silence the others.
-func (s *samples) append(app tsdb.Appender, step int64, tallies []tally, gauges []Gauge) (first error) {
+func (s *samples) append(step int64, tallies []tally, gauges []Gauge) (first error) {
 	keep := func(err error) {
 		if first == nil {
 			first = err
@@ -129,7 +121,7 @@ func (s *samples) append(app tsdb.Appender, step int64, tallies []tally, gauges 
 	}
 	for _, t := range tallies {
 		for i := range t.Counts {
-			keep(s.count(app, step, t.Second, &t.Counts[i]))
+			keep(s.count(step, t.Second, &t.Counts[i]))
 		}
 		for i := range t.Examples {
 			s.addExample(&t.Examples[i])
@@ -143,7 +135,7 @@ func (s *samples) append(app tsdb.Appender, step int64, tallies []tally, gauges 
 			continue
 		}
 		c.trim(step - s.window)
-		keep(c.append(app, step))
+		keep(c.append(s.DB, step))
 	}
 	return first
 }
@@ -156,7 +148,7 @@ func (s *samples) set(step int64, gauges []Gauge) {
 	}
 }
 
-func (s *samples) count(app tsdb.Appender, step, second int64, n *analyzer.Count) (err error) {
+func (s *samples) count(step, second int64, n *analyzer.Count) (err error) {
 	if n.N == 0 {
 		return nil
 	}
@@ -166,7 +158,7 @@ func (s *samples) count(app tsdb.Appender, step, second int64, n *analyzer.Count
 	}
 	before := step - int64(s.cfg.EvaluationInterval.Seconds())
 	if isNew {
-		err = c.append(app, before) // a zero one step earlier
+		err = c.append(s.DB, before) // a zero one step earlier
 	}
 	c.value += float64(n.N)
 	if c.active != step {
@@ -207,8 +199,8 @@ func (s *samples) remove(key string, c *series) {
 	s.cap.remove(c.labels)
 }
 
-func (s *series) append(app tsdb.Appender, step int64) error {
-	ref, err := app.Append(s.ref, s.lset, time.Unix(step, 0), s.value)
+func (s *series) append(db *tsdb.DB, step int64) error {
+	ref, err := db.Append(s.ref, s.lset, time.Unix(step, 0), s.value)
 	s.ref = ref
 	return err
 }

@@ -137,7 +137,7 @@ func (f *file) test(ctx context.Context, source rules.Source, i int) (failures [
 
 // evaluate runs one step: it appends the series, evaluates the rules and appends the states of the alerts.
 func (s *store) evaluate(ctx context.Context, ts time.Time, list []*rules.Rule) error {
-	if err := s.load(ctx, ts); err != nil {
+	if err := s.load(ts); err != nil {
 		return err
 	}
 	var errs []error
@@ -147,5 +147,5 @@ func (s *store) evaluate(ctx context.Context, ts time.Time, list []*rules.Rule) 
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return s.appendStates(ctx, ts, list)
+	return s.appendStates(ts, list)
 }

@@ -1,7 +1,6 @@
 package ruletest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -58,65 +57,61 @@ func openStore(g *group, step time.Duration) (*store, error) {
 		}
 		s.input = append(s.input, input{lset: lset, values: values})
 	}
-	s.DB, err = tsdb.Open(tsdb.Options{Retention: time.Hour, Step: step})
-	return s, err
+	s.DB = tsdb.Open(tsdb.Options{Step: step})
+	return s, nil
 }
 
 // load appends the values up to ts.
-func (s *store) load(ctx context.Context, ts time.Time) error {
-	return s.Append(ctx, func(app tsdb.Appender) (first error) {
-		for i := range s.input {
-			in := &s.input[i]
-			for ; in.next < len(in.values); in.next++ {
-				at := s.start.Add(time.Duration(in.next) * s.interval)
-				if at.After(ts) {
-					break
-				}
-				v := in.values[in.next]
-				if v.Omitted {
-					continue
-				}
-				if _, err := app.Append(0, in.lset, at, v.Value); err != nil && first == nil {
-					first = fmt.Errorf("series %s: %w", in.lset, err)
-				}
+func (s *store) load(ts time.Time) (first error) {
+	for i := range s.input {
+		in := &s.input[i]
+		for ; in.next < len(in.values); in.next++ {
+			at := s.start.Add(time.Duration(in.next) * s.interval)
+			if at.After(ts) {
+				break
+			}
+			v := in.values[in.next]
+			if v.Omitted {
+				continue
+			}
+			if _, err := s.Append(0, in.lset, at, v.Value); err != nil && first == nil {
+				first = fmt.Errorf("series %s: %w", in.lset, err)
 			}
 		}
-		return first
-	})
+	}
+	return first
 }
 
 // appendStates appends the series ALERTS and ALERTS_FOR_STATE, as Prometheus does.
-func (s *store) appendStates(ctx context.Context, ts time.Time, list []*rules.Rule) error {
+func (s *store) appendStates(ts time.Time, list []*rules.Rule) error {
 	now := map[string]labels.Labels{}
-	return s.Append(ctx, func(app tsdb.Appender) error {
-		var errs []error
-		add := func(lset labels.Labels, v float64) {
-			now[lset.String()] = lset
-			_, err := app.Append(0, lset, ts, v)
+	var errs []error
+	add := func(lset labels.Labels, v float64) {
+		now[lset.String()] = lset
+		_, err := s.Append(0, lset, ts, v)
+		errs = append(errs, err)
+	}
+	for _, inst := range active(list) {
+		b := labels.NewBuilder(labels.FromMap(inst.Labels))
+		b.Set(model.AlertNameLabel, inst.Rule.Name)
+		b.Set(model.MetricNameLabel, "ALERTS_FOR_STATE")
+		add(b.Labels(), float64(inst.ActiveAt.Unix()))
+		b.Set(model.MetricNameLabel, "ALERTS")
+		b.Set("alertstate", "pending")
+		if inst.Firing {
+			b.Set("alertstate", "firing")
+		}
+		add(b.Labels(), 1)
+	}
+	old := s.states
+	s.states = now
+	for k, lset := range old {
+		if _, ok := now[k]; !ok {
+			_, err := s.Append(0, lset, ts, math.Float64frombits(value.StaleNaN))
 			errs = append(errs, err)
 		}
-		for _, inst := range active(list) {
-			b := labels.NewBuilder(labels.FromMap(inst.Labels))
-			b.Set(model.AlertNameLabel, inst.Rule.Name)
-			b.Set(model.MetricNameLabel, "ALERTS_FOR_STATE")
-			add(b.Labels(), float64(inst.ActiveAt.Unix()))
-			b.Set(model.MetricNameLabel, "ALERTS")
-			b.Set("alertstate", "pending")
-			if inst.Firing {
-				b.Set("alertstate", "firing")
-			}
-			add(b.Labels(), 1)
-		}
-		old := s.states
-		s.states = now
-		for k, lset := range old {
-			if _, ok := now[k]; !ok {
-				_, err := app.Append(0, lset, ts, math.Float64frombits(value.StaleNaN))
-				errs = append(errs, err)
-			}
-		}
-		return errors.Join(errs...)
-	})
+	}
+	return errors.Join(errs...)
 }
 
 // active returns the active instances of all rules, in no particular order.
