@@ -20,7 +20,7 @@ var (
 type KV struct {
 	bucket string
 	kv     natsjs.KeyValue
-	js     natsjs.JetStream
+	conn   *Conn
 }
 
 // KV opens a bucket created by Ensure.
@@ -29,7 +29,7 @@ func (c *Conn) KV(ctx context.Context, bucket string) (*KV, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open bucket %s: %w", bucket, err)
 	}
-	return &KV{bucket: bucket, kv: kv, js: c.js}, nil
+	return &KV{bucket: bucket, kv: kv, conn: c}, nil
 }
 
 // Get returns the value and revision of key, or ErrKeyNotFound.
@@ -86,7 +86,7 @@ func (k *KV) Each(ctx context.Context, fn func(key string, value []byte, revisio
 
 // Purge removes key unless it has a newer revision. It leaves no delete marker.
 func (k *KV) Purge(ctx context.Context, key string, revision uint64) error {
-	stream, err := k.js.Stream(ctx, "KV_"+k.bucket)
+	stream, err := k.conn.js.Stream(ctx, "KV_"+k.bucket)
 	if err == nil {
 		err = stream.Purge(ctx, natsjs.WithPurgeSubject("$KV."+k.bucket+"."+key), natsjs.WithPurgeSequence(revision+1))
 	}
