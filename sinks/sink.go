@@ -17,6 +17,7 @@ type Batch struct {
 	History   []analyzer.HistoryEntry
 	Runs      []analyzer.Run
 	Alerts    []Alert
+	Actions   []AlertAction
 }
 
 // An Alert is the row of one alert instance. It is replaced whenever the alert changes.
@@ -39,6 +40,28 @@ type Alert struct {
 	Example    string // id of an exchange
 	Summary    string
 	NotifiedAt time.Time
+	// SilenceID and SilencedBy are the active silence and its author, or those at the end; InhibitedBy is the id of the alert
+	// that hides this one. They are empty if there is none.
+	SilenceID, SilencedBy, InhibitedBy string
+}
+
+// An AlertAction is the row of one action of a person on alerts.
+type AlertAction struct {
+	ID        string
+	At        time.Time
+	Action    string // acknowledge, unacknowledge, silence, change_silence or unsilence
+	Refused   bool   // the person was not allowed to do it
+	Name      string // rule of the group
+	Service   string // of the group or of the matchers; empty if it is not one service
+	Group     string // key of the group; empty if the action is on no group
+	Incident  time.Time
+	SilenceID string
+	Matchers  string    // of the silence
+	EndsAt    time.Time // end of the silence; zero if there is none
+	Actor     string
+	ActorName string
+	Via       string // slack or api
+	Comment   string // of the silence, or the reason of a refusal
 }
 
 // A Sink stores batches. Write stores all rows of b or returns an error: a *RetryError if the same batch can be written

@@ -43,10 +43,14 @@ var (
 		clone:      func(a *Alert) { a.Labels, a.Shares = maps.Clone(a.Labels), maps.Clone(a.Shares) }, // the caller may change them later
 		extraBytes: alertMapBytes,
 	})
+	Actions = newTable(TableOf[AlertAction]{
+		name: "alert_actions", field: func(b *Batch) *[]AlertAction { return &b.Actions },
+		key: func(a *AlertAction) (string, uint64) { return a.ID, 0 },
+	})
 )
 
 // Tables lists the tables in the order in which a sink writes them, so that findings are visible before their exchange.
-var Tables = []Table{Findings, ToolCalls, Contents, History, Exchanges, Runs, Alerts}
+var Tables = []Table{Findings, ToolCalls, Contents, History, Exchanges, Runs, Alerts, Actions}
 
 // contentRefBytes is the approximate size of a reference to a Content, in bytes.
 const contentRefBytes = 64

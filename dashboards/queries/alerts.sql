@@ -15,6 +15,7 @@ SELECT
     shares,
     first_bad,
     last_clean,
+    silenced_by,
     summary,
     example AS exchange_id
 FROM alerts_final

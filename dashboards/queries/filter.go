@@ -45,7 +45,8 @@ var tables = map[string]map[string]string{
 		"time": "started_at", "service": "labels['service']", "stage": "labels['stage']", "environment": "labels['environment']",
 		"provider": "labels['provider']", "model": "labels['model']",
 	},
-	"history": {"time": "seen_at", "service": "service"},
+	"alert_actions": {"time": "at", "service": "service"},
+	"history":       {"time": "seen_at", "service": "service"},
 }
 
 // A use is one {filter TABLE [AS alias] [EXCEPT|ONLY names]} in a statement. The time range is the filter time. EXCEPT omits

@@ -206,6 +206,27 @@ var alertColumns = []column[sinks.Alert]{
 	col("example", func(a *sinks.Alert) string { return a.Example }),
 	col("summary", func(a *sinks.Alert) string { return a.Summary }),
 	col("notified_at", func(a *sinks.Alert) *time.Time { return clampOrNull(a.NotifiedAt) }),
+	col("silence_id", func(a *sinks.Alert) string { return a.SilenceID }),
+	col("silenced_by", func(a *sinks.Alert) string { return a.SilencedBy }),
+	col("inhibited_by", func(a *sinks.Alert) string { return a.InhibitedBy }),
+}
+
+var actionColumns = []column[sinks.AlertAction]{
+	col("id", func(a *sinks.AlertAction) string { return a.ID }),
+	col("at", func(a *sinks.AlertAction) time.Time { return clamp(a.At) }),
+	col("action", func(a *sinks.AlertAction) string { return a.Action }),
+	col("refused", func(a *sinks.AlertAction) bool { return a.Refused }),
+	col("name", func(a *sinks.AlertAction) string { return a.Name }),
+	col("service", func(a *sinks.AlertAction) string { return a.Service }),
+	col("group_key", func(a *sinks.AlertAction) string { return a.Group }),
+	col("incident", func(a *sinks.AlertAction) *time.Time { return clampOrNull(a.Incident) }),
+	col("silence_id", func(a *sinks.AlertAction) string { return a.SilenceID }),
+	col("matchers", func(a *sinks.AlertAction) string { return a.Matchers }),
+	col("ends_at", func(a *sinks.AlertAction) *time.Time { return clampOrNull(a.EndsAt) }),
+	col("actor", func(a *sinks.AlertAction) string { return a.Actor }),
+	col("actor_name", func(a *sinks.AlertAction) string { return a.ActorName }),
+	col("via", func(a *sinks.AlertAction) string { return a.Via }),
+	col("comment", func(a *sinks.AlertAction) string { return a.Comment }),
 }
 
 // The range of DateTime64(9) after the epoch.

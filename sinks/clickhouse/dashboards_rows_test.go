@@ -86,6 +86,8 @@ func incident() *sinks.Batch {
 	b.ToolCalls[1].ToolStatus = "error"
 	b.Alerts = b.Alerts[:1]
 	b.Alerts[0].StartedAt = begin.Add(10 * time.Minute)
+	b.Actions = b.Actions[:1]
+	b.Actions[0].At = begin.Add(11 * time.Minute)
 	return b
 }
 

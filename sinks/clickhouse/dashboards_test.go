@@ -84,6 +84,7 @@ change=temperature changed in 1.5.0 from 0.2 to 0.9 service=trips stage=planner 
 change=tools (shape) changed in 1.5.0: added write_file; removed search service=trips stage=planner calls=20 failed_percent=50 failed_percent_before=0 next_failure=orphan_tool_reply seconds_to_failure=0
 change=version changed from 1.4.0 to 1.5.0 service=trips stage=planner calls=20 failed_percent=50 failed_percent_before=0 next_failure=orphan_tool_reply seconds_to_failure=0`},
 	{"what_changed", map[string]string{"what": "tools"}, `change=tools (shape) changed in 1.5.0: added write_file; removed search`},
+	{"alert_actions", nil, `action=silence refused=false who=Anna via=slack name=StageFailureRate comment=deploy`},
 	{"alerts", nil, `ended_at=<nil> state=firing severity=critical name=StageFailureRate failed=412 calls=1030 peak_value=0.45 first_bad=1.4.0 last_clean=1.3.9`},
 }
 

@@ -41,7 +41,7 @@ func TestNative(t *testing.T) {
 		"SELECT number, toString(number) AS text FROM system.numbers LIMIT 10000",
 		"SELECT 1 AS x WHERE false",
 	}
-	for _, table := range []string{"exchanges", "findings", "tool_calls", "messages", "history", "runs", "alerts"} {
+	for _, table := range []string{"exchanges", "findings", "tool_calls", "messages", "history", "runs", "alerts", "alert_actions"} {
 		statements = append(statements, "SELECT * FROM "+table+"_final")
 	}
 	for _, sql := range statements {

@@ -121,7 +121,7 @@ func TestRowsGolden(t *testing.T) {
 	b.Exchanges[0].ErrorCluster = "cluster"
 	must(t, s.Write(t.Context(), b))
 	var out strings.Builder
-	for _, table := range []string{"exchanges", "findings", "tool_calls", "runs", "alerts"} {
+	for _, table := range []string{"exchanges", "findings", "tool_calls", "runs", "alerts", "alert_actions"} {
 		res, err := s.Query(t.Context(), "SELECT * FROM "+table+"_final ORDER BY ALL", nil)
 		must(t, err)
 		for i, row := range res.Rows {

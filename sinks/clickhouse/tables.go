@@ -33,6 +33,7 @@ var tables = []*table{
 	define(sinks.Exchanges, exchangeColumns, "stored_at", "exchange_id"), // the conversation may become known later
 	define(sinks.Runs, runColumns, "seen_at", "id"),
 	define(sinks.Alerts, alertColumns, "started_at", "alert_id"),
+	define(sinks.Actions, actionColumns, "at", "id"),
 }
 
 func define[R any](t *sinks.TableOf[R], columns []column[R], ageColumn, shardColumn string) *table {

@@ -80,6 +80,11 @@ func Rows(first, n int) *sinks.Batch {
 			Failed: 412, Calls: 1030, Shares: map[string]uint64{"tool_calls_dropped_on_save": 400, "rate_limited": 12},
 			FirstBad: "1.4.0", LastClean: "1.3.9", Example: e.ID, Summary: "412 of 1,030 planner calls failed", NotifiedAt: at.Add(time.Second),
 		})
+		b.Actions = append(b.Actions, sinks.AlertAction{
+			ID: fmt.Sprintf("%032x", i), At: at, Action: "silence", Name: "StageFailureRate", Service: labels.Service, Group: `StageFailureRate{service="checkout-agent"}`,
+			SilenceID: fmt.Sprintf("%08x", i), Matchers: `service="checkout-agent"`, EndsAt: at.Add(time.Hour), Actor: "U07A", ActorName: "Anna",
+			Via: "slack", Comment: "deploy",
+		})
 	}
 	return b
 }
@@ -125,6 +130,7 @@ func Later(b *sinks.Batch) *sinks.Batch {
 		a := &b.Alerts[i]
 		a.Version++
 		a.State, a.EndedAt, a.Value = "resolved", a.StartedAt.Add(time.Hour), 0.01
+		a.SilenceID, a.SilencedBy = "00000001", "anna"
 	}
 	return b
 }

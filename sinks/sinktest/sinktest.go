@@ -129,6 +129,7 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 			b.History[i].Role, b.History[i].Service = text, text
 			b.Runs[i].Labels.Run, b.Runs[i].Status, b.Runs[i].LastExchange = text, text, text
 			b.Alerts[i].Summary, b.Alerts[i].Labels = text, map[string]string{"stage": text, text: "x"}
+			b.Actions[i].Comment, b.Actions[i].Actor, b.Actions[i].Via = text, text, text
 		}
 		write(t, s, b)
 		write(t, s, b)
@@ -140,7 +141,7 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 		b := Rows(0, 4)
 		for i, id := range []string{"a", "a\x00", "a\x00b", "A"} {
 			b.Exchanges[i].ID, b.Findings[i].ID, b.ToolCalls[i].ID, b.Runs[i].ID, b.Alerts[i].ID = id, id, id, id, id
-			b.Contents[i].ID, b.History[i].Branch = id, id
+			b.Contents[i].ID, b.History[i].Branch, b.Actions[i].ID = id, id, id
 		}
 		write(t, s, b)
 		want(t, s, all(4))
@@ -158,6 +159,7 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 			b.Runs[i].SeenAt, b.Runs[i].StartedAt, b.Runs[i].EndedAt, b.Runs[i].Calls = at, at, at, -1
 			b.Contents[i].SeenAt, b.Contents[i].Bytes, b.History[i].SeenAt, b.History[i].Shared = at, -1, at, -1
 			b.Alerts[i].StartedAt, b.Alerts[i].EndedAt, b.Alerts[i].Labels, b.Alerts[i].Shares = at, at, nil, nil
+			b.Actions[i].At, b.Actions[i].EndsAt = at, at
 		}
 		write(t, s, b)
 		want(t, s, all(3))

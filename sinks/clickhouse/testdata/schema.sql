@@ -1,3 +1,43 @@
+CREATE TABLE alert_actions
+(
+    `id` String CODEC(ZSTD(1)),
+    `at` DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
+    `action` LowCardinality(String) COMMENT 'acknowledge, unacknowledge, silence, change_silence, unsilence',
+    `refused` Bool COMMENT 'the person was not allowed to do it',
+    `name` LowCardinality(String) COMMENT 'rule of the group; empty if the action is on no group',
+    `service` LowCardinality(String) COMMENT 'of the group or of the matchers; empty if it is not one service',
+    `group_key` String COMMENT 'rule and labels of the group; empty if the action is on no group' CODEC(ZSTD(1)),
+    `incident` Nullable(DateTime64(9, 'UTC')) COMMENT 'start of the acknowledged incident' CODEC(Delta(8), ZSTD(1)),
+    `silence_id` String CODEC(ZSTD(1)),
+    `matchers` String COMMENT 'of the silence' CODEC(ZSTD(1)),
+    `ends_at` Nullable(DateTime64(9, 'UTC')) COMMENT 'end of the silence' CODEC(Delta(8), ZSTD(1)),
+    `actor` String COMMENT 'a Slack user id, or the author that a command states' CODEC(ZSTD(1)),
+    `actor_name` String CODEC(ZSTD(1)),
+    `via` LowCardinality(String) COMMENT 'slack, api',
+    `comment` String COMMENT 'of the silence, or the reason of a refusal' CODEC(ZSTD(3)))
+ENGINE = ReplacingMergeTree
+ORDER BY (at, id)
+SETTINGS index_granularity = 8192;
+
+CREATE VIEW alert_actions_final
+(
+    `id` String,
+    `at` DateTime64(9, 'UTC'),
+    `action` LowCardinality(String),
+    `refused` Bool,
+    `name` LowCardinality(String),
+    `service` LowCardinality(String),
+    `group_key` String,
+    `incident` Nullable(DateTime64(9, 'UTC')),
+    `silence_id` String,
+    `matchers` String,
+    `ends_at` Nullable(DateTime64(9, 'UTC')),
+    `actor` String,
+    `actor_name` String,
+    `via` LowCardinality(String),
+    `comment` String)
+AS SELECT * FROM alert_actions FINAL;
+
 CREATE TABLE alerts
 (
     `alert_id` String CODEC(ZSTD(1)),
@@ -17,7 +57,10 @@ CREATE TABLE alerts
     `last_clean` LowCardinality(String),
     `example` String COMMENT 'an exchange_id' CODEC(ZSTD(1)),
     `summary` String CODEC(ZSTD(3)),
-    `notified_at` Nullable(DateTime64(9, 'UTC')) CODEC(Delta(8), ZSTD(1)))
+    `notified_at` Nullable(DateTime64(9, 'UTC')) CODEC(Delta(8), ZSTD(1)),
+    `silence_id` String COMMENT 'the active silence, or the one at the end; empty if there is none' CODEC(ZSTD(1)),
+    `silenced_by` LowCardinality(String) COMMENT 'author of the silence',
+    `inhibited_by` String COMMENT 'alert_id of the alert that hides this one' CODEC(ZSTD(1)))
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY toYYYYMM(started_at)
 ORDER BY (started_at, alert_id)
@@ -42,7 +85,10 @@ CREATE VIEW alerts_final
     `last_clean` LowCardinality(String),
     `example` String,
     `summary` String,
-    `notified_at` Nullable(DateTime64(9, 'UTC')))
+    `notified_at` Nullable(DateTime64(9, 'UTC')),
+    `silence_id` String,
+    `silenced_by` LowCardinality(String),
+    `inhibited_by` String)
 AS SELECT * FROM alerts FINAL
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
