@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -208,6 +209,24 @@ func (g Group) Current() []Alert {
 		}
 	}
 	return out
+}
+
+// GroupLabel returns the value of a label in the key of a group, or "".
+func GroupLabel(key, name string) string {
+	_, pairs, _ := strings.Cut(key, "{")
+	for pairs != "" {
+		label, rest, _ := strings.Cut(pairs, "=")
+		value, err := strconv.QuotedPrefix(rest)
+		if err != nil {
+			return ""
+		}
+		if label == name {
+			value, _ = strconv.Unquote(value) // QuotedPrefix has checked it
+			return value
+		}
+		pairs = strings.TrimPrefix(rest[len(value):], ",")
+	}
+	return ""
 }
 
 // groupKey returns the key of the group that an alert belongs to.

@@ -276,6 +276,13 @@ func (e *Engine) Active() []Alert {
 	return e.groups.active()
 }
 
+// Open reports whether the group with this key is open.
+func (e *Engine) Open(group string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.groups.open[group] != nil
+}
+
 // Run notifies the receivers until ctx ends, then writes the state one last time. It returns nil. A Standby engine
 // starts from the state that the previous leader has written; its Run may be called again later.
 func (e *Engine) Run(ctx context.Context) error {

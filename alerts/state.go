@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,7 +37,23 @@ type savedGroup struct {
 	NewsAt  time.Time  `json:"news_at"` // time of the last delivery of news or a reminder
 }
 
-func groupStoreKey(group string) string { return "group." + digest(8, group) }
+func groupStoreKey(group string) string { return "group." + GroupID(group) }
+
+// LoadGroup reads the open group with this GroupID from the Store of an engine, whichever process runs it. ok is false if
+// the group is not open.
+func LoadGroup(ctx context.Context, store Store, id string) (g Group, ok bool, err error) {
+	var state savedState
+	if _, err := getJSON(ctx, store, stateKey, &state); err != nil {
+		return g, false, err
+	}
+	i := slices.IndexFunc(state.Groups, func(key string) bool { return GroupID(key) == id })
+	if i < 0 {
+		return g, false, nil
+	}
+	var saved savedGroup
+	ok, err = getJSON(ctx, store, groupStoreKey(state.Groups[i]), &saved)
+	return saved.Group, ok, err
+}
 
 // state writes an engine's groups to the Store.
 type state struct {

@@ -26,6 +26,8 @@ import (
 //
 //	tallies ──> calls:  rules over calls ────────┬──> notifiers
 //	monitor ──> health: rules of llmtap's health ┘└─> rows of the alerts table
+//	                    ↑ silences, acknowledgements
+//	                controls <── Slack buttons, HTTP API
 //
 // It does not require ClickHouse, because its rows have their own queue.
 type alertRole struct {
@@ -34,6 +36,7 @@ type alertRole struct {
 	interval time.Duration // time between evaluations
 	state    leasedStore
 	rows     *sinks.Batcher
+	controls *controls
 	calls    *alerts.Engine
 	health   *alerts.Engine
 	engines  []*alerts.Engine // calls and health
@@ -43,6 +46,9 @@ type alertRole struct {
 	logger   *slog.Logger
 }
 
+// decisionsTimeout is the time for which notifications wait for the silences.
+const decisionsTimeout = 10 * time.Second
+
 // runAlert runs the role until ctx ends.
 func (c *Collector) runAlert(ctx context.Context) error {
 	defer c.roleRegs.unregister(config.RoleAlert)
@@ -51,6 +57,8 @@ func (c *Collector) runAlert(ctx context.Context) error {
 		return err
 	}
 	defer a.close()
+	c.controls.Store(a.controls)
+	defer c.controls.Store(nil)
 	return a.run(ctx)
 }
 
@@ -73,7 +81,9 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 		}
 	}()
 	a.rows.DeadLetter = deadLetterRow(conn)
-	notifiers, receivers, err := c.notifiers(alerts.NotifierOptions{Store: a.state, Logger: c.logger, Registerer: reg})
+	health := prefixedStore{a.state, "health."}
+	a.controls = &controls{kv: kv, decisions: alerts.NewDecisions(), groups: []alerts.Store{a.state, health}, rows: a.rows, logger: c.logger}
+	notifiers, receivers, err := c.notifiers(alerts.NotifierOptions{Store: a.state, Controls: a.controls, Logger: c.logger, Registerer: reg})
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +93,7 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 		}
 	}
 	open := func(rules string, cfg alerts.Config, o alerts.Options) (*alerts.Engine, error) {
+		o.Decisions = a.controls.decisions
 		o.Recorder, o.Notifiers, o.Standby, o.Logger = alertRecorder{a.rows}, append(o.Notifiers, notifiers...), true, c.logger
 		o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"rules": rules}, reg)
 		engine, err := alerts.New(ctx, cfg, o)
@@ -97,7 +108,7 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 		return nil, err
 	}
 	cfg.GroupBy = append(slices.Clone(cfg.GroupBy), healthLabel)
-	o := alerts.Options{Store: prefixedStore{a.state, "health."}, Health: true}
+	o := alerts.Options{Store: health, Health: true}
 	if cfg.HeartbeatURL != "" {
 		o.Notifiers = []alerts.Notifier{heartbeat.New(cfg.HeartbeatURL, nil)}
 	}
@@ -119,6 +130,10 @@ func (a *alertRole) run(ctx context.Context) error {
 	g, all := errgroup.WithContext(ctx)
 	g.Go(func() error { return a.rows.Run(all) })
 	g.Go(func() error { return a.files.run(all) })
+	g.Go(func() error {
+		a.controls.watch(all)
+		return nil
+	})
 	g.Go(func() error { return a.notify(all) })
 	g.Go(func() error { return a.monitor.run(all, a.health, a.interval) })
 	g.Go(func() error { return a.readTallies(all) })
@@ -138,11 +153,28 @@ func (a *alertRole) run(ctx context.Context) error {
 func (a *alertRole) notify(ctx context.Context) error {
 	return a.conn.WithLease(ctx, config.RoleAlert, a.owner, jetstream.DefaultLeaseTTL, func(leased context.Context) error {
 		a.state.lease.Store(&leased)
+		a.awaitDecisions(leased)
 		g, leased := errgroup.WithContext(leased)
+		g.Go(func() error {
+			a.controls.sweep(leased, func(group string) bool { return a.calls.Open(group) || a.health.Open(group) })
+			return nil
+		})
 		g.Go(func() error { return a.calls.Run(leased) })
 		g.Go(func() error { return a.health.Run(leased) })
 		return g.Wait()
 	})
+}
+
+// awaitDecisions waits for the silences, but not long: a notification that somebody has silenced is better than none.
+func (a *alertRole) awaitDecisions(ctx context.Context) {
+	wait := time.NewTimer(decisionsTimeout)
+	defer wait.Stop()
+	select {
+	case <-a.controls.decisions.Loaded():
+	case <-ctx.Done():
+	case <-wait.C:
+		a.logger.Warn("silences cannot be read, notifying without them", "waited", decisionsTimeout)
+	}
 }
 
 func (a *alertRole) readTallies(ctx context.Context) error {
@@ -169,7 +201,7 @@ func (r alertRecorder) RecordAlert(ctx context.Context, a alerts.Alert) error {
 
 func alertRow(a *alerts.Alert, now time.Time) sinks.Alert {
 	row := sinks.Alert{
-		ID: a.ID(), Version: uint64(a.UpdatedAt.UnixNano()), Name: a.Name, Severity: a.Labels["severity"], Labels: a.Labels,
+		ID: a.ID(), Version: uint64(a.UpdatedAt.UnixNano()) + a.Revision, Name: a.Name, Severity: a.Labels["severity"], Labels: a.Labels,
 		State: string(a.State), StartedAt: a.StartsAt, EndedAt: a.EndsAt, Value: a.Value, Peak: a.Peak,
 		Failed: a.Evidence.Failed, Calls: a.Evidence.Calls, Shares: map[string]uint64{}, Summary: a.Annotations["summary"], NotifiedAt: now,
 	}
@@ -181,6 +213,12 @@ func alertRow(a *alerts.Alert, now time.Time) sinks.Alert {
 		row.Shares[name] += s.Failed
 	}
 	row.FirstBad, row.LastClean = a.Evidence.Regression()
+	if a.Silence != nil {
+		row.SilenceID, row.SilencedBy = a.Silence.ID, a.Silence.CreatedBy
+	}
+	if a.Inhibitor != nil {
+		row.InhibitedBy = a.Inhibitor.ID
+	}
 	if a.Evidence.Example != nil {
 		row.Example = a.Evidence.Example.Exchange
 	}

@@ -59,12 +59,13 @@ type Collector struct {
 	server    *natsserver.Server // nil if NATS is external
 	started   chan error         // result of the first start of server; capacity 1, never closed
 	conn      atomic.Pointer[jetstream.Conn]
-	connected chan struct{}   // closed when conn is set
-	store     *store          // nil if only the proxy runs
-	owner     string          // name under which leases are held
-	proxy     *proxyRole      // nil if the role is not run
-	analyze   *analyzeRole    // nil if the role is not run
-	receivers *receiverChecks // nil if the role alert is not run
+	connected chan struct{}            // closed when conn is set
+	store     *store                   // nil if only the proxy runs
+	owner     string                   // name under which leases are held
+	proxy     *proxyRole               // nil if the role is not run
+	analyze   *analyzeRole             // nil if the role is not run
+	controls  atomic.Pointer[controls] // nil while the role alert does not run
+	receivers *receiverChecks          // nil if the role alert is not run
 	status    status
 	guard     guard
 	listener  net.Listener

@@ -1,0 +1,394 @@
+package collector
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/silence"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/sinks"
+)
+
+const (
+	// actionTimeout is the time limit for queueing the row of an action while the queue is full.
+	actionTimeout = time.Second
+	// visibleTimeout is the time limit for a change to arrive at the watch of this process.
+	visibleTimeout = time.Second
+	// writeAttempts bounds the attempts to change a value that others change concurrently.
+	writeAttempts = 5
+	// silenceRetention is the retention of expired silences; it equals the default of Alertmanager.
+	silenceRetention = 120 * time.Hour
+	// ackRetention is the minimum retention of an acknowledgement. A longer one is kept until its incident ends.
+	ackRetention = time.Hour
+	// sweepInterval is the interval at which the leader deletes what is no longer needed.
+	sweepInterval = time.Minute
+)
+
+// Actions of people on alerts, as stored.
+const (
+	actionAcknowledge   = "acknowledge"
+	actionUnacknowledge = "unacknowledge"
+	actionSilence       = "silence"
+	actionChangeSilence = "change_silence"
+	actionUnsilence     = "unsilence"
+)
+
+// errTooManySilences means that no more silences can be stored.
+var errTooManySilences = fmt.Errorf("there are %d silences that have not expired; expire some first", silence.MaxSilences)
+
+// controls implements alerts.Controls over the bucket of the alerts' state. Any process may write; each process has all
+// silences and acknowledgements in memory, from a watch.
+//
+//	Slack button, HTTP API ──> controls ──> bucket ── watch ──> decisions of every process ──> engines
+//	                               └──────> row of alert_actions
+type controls struct {
+	kv        *jetstream.KV
+	decisions *alerts.Decisions
+	groups    []alerts.Store // state of each engine
+	rows      *sinks.Batcher
+	logger    *slog.Logger
+}
+
+var _ alerts.Controls = (*controls)(nil)
+
+// watch keeps the decisions current until ctx ends.
+func (c *controls) watch(ctx context.Context) {
+	unreadable := func(err error) {
+		if err != nil {
+			c.logger.Error("ignoring an unreadable silence or acknowledgement", "err", err)
+		}
+	}
+	c.kv.Watch(ctx, alerts.DecisionKeys, func(values map[string][]byte) { unreadable(c.decisions.Replace(values)) }, func(key string, value []byte) {
+		if value == nil {
+			c.decisions.Delete(key)
+			return
+		}
+		unreadable(c.decisions.Put(key, value))
+	})
+}
+
+// Group implements alerts.Controls.
+func (c *controls) Group(ctx context.Context, id string) (alerts.Group, bool, error) {
+	for _, store := range c.groups {
+		if g, ok, err := alerts.LoadGroup(ctx, store, id); ok || err != nil {
+			return g, ok, err
+		}
+	}
+	return alerts.Group{}, false, nil
+}
+
+// change reads the value of key, if any, into v and writes it if edit returns true. It repeats this if the value was changed
+// concurrently.
+func change[T any](ctx context.Context, kv *jetstream.KV, key string, edit func(v *T, found bool) (bool, error)) (changed bool, v T, err error) {
+	for range writeAttempts {
+		v = *new(T)
+		value, revision, err := kv.Get(ctx, key)
+		found := err == nil
+		if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+			return false, v, err
+		}
+		if found {
+			if err := json.Unmarshal(value, &v); err != nil {
+				return false, v, fmt.Errorf("decode %s: %w", key, err)
+			}
+		}
+		if changed, err = edit(&v, found); err != nil || !changed {
+			return false, v, err
+		}
+		if value, err = json.Marshal(v); err != nil {
+			return false, v, fmt.Errorf("encode %s: %w", key, err)
+		}
+		_, err = kv.Update(ctx, key, value, revision)
+		if err == nil {
+			return true, v, nil
+		}
+		if !errors.Is(err, jetstream.ErrKeyConflict) {
+			return false, v, err
+		}
+	}
+	return false, v, fmt.Errorf("write %s: %w", key, jetstream.ErrKeyConflict)
+}
+
+// Acknowledge implements alerts.Controls.
+func (c *controls) Acknowledge(ctx context.Context, a alerts.Ack, via string) error {
+	if a.At.IsZero() {
+		a.At = time.Now().UTC()
+	}
+	changed, _, err := change(ctx, c.kv, alerts.AckStoreKey(a.Group), func(v *alerts.StoredAck, found bool) (bool, error) {
+		if found && !v.Withdrawn && v.Incident.Equal(a.Incident) {
+			return false, nil
+		}
+		if !found && len(c.decisions.Acks()) >= alerts.MaxAcks {
+			return false, fmt.Errorf("there are %d acknowledgements", alerts.MaxAcks)
+		}
+		*v = alerts.StoredAck{Ack: a}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("store the acknowledgement: %w", err)
+	}
+	if changed {
+		c.record(ctx, sinks.AlertAction{Action: actionAcknowledge, Group: a.Group, Incident: a.Incident}, alerts.Actor{ID: a.By, Name: a.ByName, Via: via})
+	}
+	return nil
+}
+
+// Unacknowledge implements alerts.Controls.
+func (c *controls) Unacknowledge(ctx context.Context, group string, incident time.Time, by alerts.Actor) error {
+	changed, _, err := change(ctx, c.kv, alerts.AckStoreKey(group), func(v *alerts.StoredAck, found bool) (bool, error) {
+		if !found || v.Withdrawn || !v.Incident.Equal(incident) {
+			return false, nil
+		}
+		v.Withdrawn = true
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("withdraw the acknowledgement: %w", err)
+	}
+	if changed {
+		c.record(ctx, sinks.AlertAction{Action: actionUnacknowledge, Group: group, Incident: incident}, by)
+	}
+	return nil
+}
+
+// AddSilence implements alerts.Controls.
+func (c *controls) AddSilence(ctx context.Context, s silence.Silence, group string, by alerts.Actor) (silence.Silence, error) {
+	if s.ID == "" {
+		s.ID = uuid.NewString()
+	}
+	now := time.Now().UTC()
+	if s.StartsAt.Before(now) {
+		s.StartsAt = now
+	}
+	s.UpdatedAt = now
+	if err := validate(&s, now); err != nil {
+		return s, err
+	}
+	if err := c.makeRoom(ctx, now); err != nil {
+		return s, err
+	}
+	changed, stored, err := change(ctx, c.kv, alerts.SilenceStoreKey(s.ID), func(v *silence.Silence, found bool) (bool, error) {
+		if !found {
+			*v = s
+		}
+		return !found, nil
+	})
+	if err != nil {
+		return s, fmt.Errorf("store the silence: %w", err)
+	}
+	if changed {
+		c.recordSilence(ctx, actionSilence, &stored, group, by)
+		c.awaitSilence(ctx, &stored)
+	}
+	return stored, nil
+}
+
+// invalidError is the reason why a silence cannot be stored.
+type invalidError struct{ error }
+
+// validate returns an error if s cannot be added at now.
+func validate(s *silence.Silence, now time.Time) error {
+	err := s.Validate()
+	if !s.EndsAt.IsZero() && !s.EndsAt.After(now) {
+		err = fmt.Errorf("the end, %s, is in the past", s.EndsAt.UTC().Format(time.RFC3339))
+	}
+	if err != nil {
+		return invalidError{fmt.Errorf("invalid silence: %w", err)}
+	}
+	return nil
+}
+
+// SetSilence adds s or, if its id is that of a silence, changes that one, like Alertmanager: a change of the matchers, or of
+// the start of an active silence, expires it and adds another one. The error is alerts.ErrNoSilence if the id is unknown.
+func (c *controls) SetSilence(ctx context.Context, s silence.Silence, by alerts.Actor) (silence.Silence, error) {
+	if s.ID == "" {
+		return c.AddSilence(ctx, s, "", by)
+	}
+	if !silence.ValidID(s.ID) {
+		return s, alerts.ErrNoSilence
+	}
+	now := time.Now().UTC()
+	replace := false
+	changed, stored, err := change(ctx, c.kv, alerts.SilenceStoreKey(s.ID), func(v *silence.Silence, found bool) (bool, error) {
+		if !found {
+			return false, alerts.ErrNoSilence
+		}
+		state := v.State(now)
+		replace = state == silence.Expired || v.Matchers.String() != s.Matchers.String() ||
+			state == silence.Active && s.StartsAt.Sub(v.StartsAt).Abs() >= time.Millisecond
+		if replace {
+			return false, nil
+		}
+		if state == silence.Active {
+			s.StartsAt = v.StartsAt
+		} else if s.StartsAt.Before(now) {
+			s.StartsAt = now
+		}
+		s.UpdatedAt = now
+		if err := validate(&s, now); err != nil {
+			return false, err
+		}
+		*v = s
+		return true, nil
+	})
+	if err != nil {
+		return s, fmt.Errorf("change silence %s: %w", s.ID, err)
+	}
+	if changed {
+		c.recordSilence(ctx, actionChangeSilence, &stored, "", by)
+		c.awaitSilence(ctx, &stored)
+	}
+	if !replace {
+		return stored, nil
+	}
+	old := s.ID
+	s.ID = ""
+	s, err = c.AddSilence(ctx, s, "", by)
+	if err == nil {
+		err = c.ExpireSilence(ctx, old, by)
+	}
+	return s, err
+}
+
+// ExpireSilence implements alerts.Controls.
+func (c *controls) ExpireSilence(ctx context.Context, id string, by alerts.Actor) error {
+	if !silence.ValidID(id) {
+		return alerts.ErrNoSilence
+	}
+	now := time.Now().UTC()
+	changed, stored, err := change(ctx, c.kv, alerts.SilenceStoreKey(id), func(v *silence.Silence, found bool) (bool, error) {
+		if !found {
+			return false, alerts.ErrNoSilence
+		}
+		switch v.State(now) {
+		case silence.Expired:
+			return false, nil
+		case silence.Pending:
+			v.StartsAt = now
+		case silence.Active:
+		}
+		v.EndsAt, v.UpdatedAt = now, now
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("expire silence %s: %w", id, err)
+	}
+	if changed {
+		c.recordSilence(ctx, actionUnsilence, &stored, "", by)
+		c.awaitSilence(ctx, &stored)
+	}
+	return nil
+}
+
+// Refuse implements alerts.Controls.
+func (c *controls) Refuse(ctx context.Context, action, group, reason string, by alerts.Actor) error {
+	c.record(ctx, sinks.AlertAction{Action: action, Refused: true, Group: group, Comment: reason}, by)
+	return nil
+}
+
+// Silences implements alerts.Controls.
+func (c *controls) Silences() []silence.Silence {
+	now := time.Now()
+	return slices.DeleteFunc(c.decisions.Silences.All(), func(s silence.Silence) bool { return s.State(now) == silence.Expired })
+}
+
+// makeRoom deletes the silence that expired first if there are too many.
+func (c *controls) makeRoom(ctx context.Context, now time.Time) error {
+	all := c.decisions.Silences.All()
+	if len(all) < silence.MaxSilences {
+		return nil
+	}
+	oldest := slices.MinFunc(all, func(a, b silence.Silence) int { return a.EndsAt.Compare(b.EndsAt) })
+	if oldest.State(now) != silence.Expired {
+		return errTooManySilences
+	}
+	if err := c.purge(ctx, alerts.SilenceStoreKey(oldest.ID)); err != nil {
+		return fmt.Errorf("make room for the silence: %w", err)
+	}
+	return nil
+}
+
+// purge deletes a key here and in the bucket. Other processes see it at their next resync.
+func (c *controls) purge(ctx context.Context, key string) error {
+	_, revision, err := c.kv.Get(ctx, key)
+	if err == nil {
+		err = c.kv.Purge(ctx, key, revision)
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+		return err
+	}
+	c.decisions.Delete(key)
+	return nil
+}
+
+// sweep deletes expired silences, and acknowledgements of ended incidents, every minute until ctx ends. open reports whether
+// a group is open.
+func (c *controls) sweep(ctx context.Context, open func(group string) bool) {
+	for {
+		sleep(ctx, sweepInterval)
+		if ctx.Err() != nil {
+			return
+		}
+		now := time.Now()
+		var keys []string
+		for _, s := range c.decisions.Silences.All() {
+			if now.Sub(s.EndsAt) > silenceRetention {
+				keys = append(keys, alerts.SilenceStoreKey(s.ID))
+			}
+		}
+		for _, a := range c.decisions.Acks() {
+			if now.Sub(a.At) > ackRetention && !open(a.Group) {
+				keys = append(keys, alerts.AckStoreKey(a.Group))
+			}
+		}
+		for _, key := range keys {
+			if err := c.purge(ctx, key); err != nil && ctx.Err() == nil {
+				c.logger.Warn("expired silence or acknowledgement not deleted, trying again", "err", err)
+				break
+			}
+		}
+	}
+}
+
+// awaitSilence waits until the watch of this process has s, so that the next request sees it.
+func (c *controls) awaitSilence(ctx context.Context, s *silence.Silence) {
+	for end := time.Now().Add(visibleTimeout); ctx.Err() == nil && time.Now().Before(end); sleep(ctx, 2*time.Millisecond) {
+		if x, ok := c.decisions.Silences.Get(s.ID); ok && !x.UpdatedAt.Before(s.UpdatedAt) {
+			return
+		}
+	}
+}
+
+func (c *controls) recordSilence(ctx context.Context, action string, s *silence.Silence, group string, by alerts.Actor) {
+	row := sinks.AlertAction{Action: action, Group: group, SilenceID: s.ID, Matchers: s.Matchers.String(), EndsAt: s.EndsAt, Comment: s.Comment}
+	for _, m := range s.Matchers {
+		if m.Op() == "=" && m.Name == "service" {
+			row.Service = m.Value
+		}
+	}
+	c.record(ctx, row, by)
+}
+
+// record queues the row of an action. The action has happened, so that an error is only logged.
+func (c *controls) record(ctx context.Context, row sinks.AlertAction, by alerts.Actor) {
+	row.ID, row.At, row.Actor, row.ActorName, row.Via = uuid.Must(uuid.NewV7()).String(), time.Now().UTC(), by.ID, by.Name, by.Via
+	row.Name, _, _ = strings.Cut(row.Group, "{")
+	if row.Service == "" {
+		row.Service = alerts.GroupLabel(row.Group, "service")
+	}
+	c.logger.Info("alert action", "action", row.Action, "refused", row.Refused, "group", row.Group, "silence_id", row.SilenceID, "actor", row.Actor, "via", row.Via)
+	queue, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTimeout)
+	defer cancel()
+	if err := c.rows.Add(queue, &sinks.Batch{Actions: []sinks.AlertAction{row}}, nil); err != nil {
+		c.logger.Error("row of an alert action is lost", "action", row.Action, "actor", row.Actor, "err", err)
+	}
+}

@@ -1,0 +1,182 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/silence"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/sinks"
+)
+
+// actionSink stores the actions in memory.
+type actionSink struct {
+	mu   sync.Mutex
+	rows []string
+}
+
+func (s *actionSink) Write(_ context.Context, b *sinks.Batch) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range b.Actions {
+		row := fmt.Sprintf("%s %s %s %s", a.Action, a.Actor, a.Via, a.Service)
+		if a.Refused {
+			row += " refused"
+		}
+		s.rows = append(s.rows, row)
+	}
+	return nil
+}
+
+func (s *actionSink) Close() error { return nil }
+
+// openControls returns the controls of one process of several on the same NATS.
+func openControls(t *testing.T, url string) (*controls, *actionSink) {
+	t.Helper()
+	conn := collectortest.ConnectNATS(t, url, prometheus.NewRegistry())
+	kv, err := conn.KV(t.Context(), event.BucketAlerts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink, cfg := &actionSink{}, sinks.DefaultBatcherConfig()
+	cfg.FlushInterval = 10 * time.Millisecond
+	c := &controls{kv: kv, decisions: alerts.NewDecisions(), rows: sinks.NewBatcher(sink, cfg, testLogger(), nil), logger: testLogger()}
+	ctx, cancel := context.WithCancel(t.Context())
+	var g sync.WaitGroup
+	g.Go(func() { c.watch(ctx) })
+	g.Go(func() { _ = c.rows.Run(ctx) })
+	t.Cleanup(func() { cancel(); g.Wait() })
+	<-c.decisions.Loaded()
+	return c, sink
+}
+
+func within(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within a second: %s", what)
+		}
+	}
+}
+
+func parsed(t *testing.T, list ...string) silence.Matchers {
+	t.Helper()
+	ms, err := silence.ParseMatchers(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ms
+}
+
+// What one process stores, another one sees within a second; doing it twice has no effect.
+func TestControls(t *testing.T) {
+	url := collectortest.StartNATS(t, "")
+	a, sink := openControls(t, url)
+	b, _ := openControls(t, url)
+	ctx, anna := t.Context(), alerts.Actor{ID: "U1", Name: "Anna", Via: "slack"}
+	now := time.Now()
+	want := silence.Silence{ID: "press-1", Matchers: parsed(t, "service=shop"), EndsAt: now.Add(time.Hour), CreatedBy: "anna", Comment: "deploy"}
+	for range 2 {
+		s, err := a.AddSilence(ctx, want, `StageFailureRate{service="shop"}`, anna)
+		if err != nil || s.StartsAt.Before(now) || s.State(time.Now()) != silence.Active {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		if len(a.Silences()) != 1 {
+			t.Error("the silence is not visible to its own process")
+		}
+	}
+	within(t, "a silence", func() bool { return len(b.Silences()) == 1 })
+
+	// The end can be changed; other matchers are another silence.
+	s := b.Silences()[0]
+	s.EndsAt = now.Add(2 * time.Hour)
+	if got, err := b.SetSilence(ctx, s, anna); err != nil || got.ID != s.ID {
+		t.Errorf("%+v, %v", got, err)
+	}
+	s.Matchers = parsed(t, "service=bank")
+	got, err := b.SetSilence(ctx, s, anna)
+	if err != nil || got.ID == s.ID || len(b.Silences()) != 1 {
+		t.Errorf("%+v, %v, %v", got, err, b.Silences())
+	}
+	for range 2 {
+		if err := b.ExpireSilence(ctx, got.ID, anna); err != nil {
+			t.Error(err)
+		}
+	}
+	within(t, "the end of a silence", func() bool { return len(a.Silences()) == 0 })
+	if err := a.ExpireSilence(ctx, "none", anna); !errors.Is(err, alerts.ErrNoSilence) {
+		t.Error(err)
+	}
+	for _, id := range []string{"*", "a.b", ">"} {
+		if err := a.ExpireSilence(ctx, id, anna); !errors.Is(err, alerts.ErrNoSilence) {
+			t.Errorf("id %s: %v", id, err)
+		}
+	}
+	s.ID, s.EndsAt = "", now
+	if _, err := a.AddSilence(ctx, s, "", anna); err == nil || !strings.Contains(err.Error(), "in the past") {
+		t.Error(err)
+	}
+
+	// The first acknowledgement wins.
+	ack := alerts.Ack{Group: `X{service="shop"}`, Incident: now.UTC().Truncate(time.Second), By: "U1"}
+	second := ack
+	second.By = "U2"
+	for _, x := range []alerts.Ack{ack, second, ack} {
+		if err := a.Acknowledge(ctx, x, "slack"); err != nil {
+			t.Error(err)
+		}
+	}
+	within(t, "an acknowledgement", func() bool { acks := b.decisions.Acks(); return len(acks) == 1 && acks[0].By == "U1" })
+	if err := b.Unacknowledge(ctx, ack.Group, ack.Incident.Add(-time.Hour), anna); err != nil || b.decisions.Acks()[0].Withdrawn {
+		t.Errorf("another incident: %v", err)
+	}
+	if err := b.Unacknowledge(ctx, ack.Group, ack.Incident, anna); err != nil {
+		t.Error(err)
+	}
+	within(t, "a withdrawal", func() bool { return a.decisions.Acks()[0].Withdrawn })
+	if err := a.Refuse(ctx, "silence", ack.Group, "not in slack.allowed", alerts.Actor{ID: "U9", Via: "slack"}); err != nil {
+		t.Error(err)
+	}
+	rows := []string{"silence U1 slack shop", "acknowledge U1 slack shop", "silence U9 slack shop refused"}
+	within(t, "rows", func() bool {
+		sink.mu.Lock()
+		defer sink.mu.Unlock()
+		return slices.Equal(sink.rows, rows)
+	})
+}
+
+// The oldest expired silence makes room; if none has expired, there is an error.
+func TestSilencesAreBounded(t *testing.T) {
+	a, _ := openControls(t, collectortest.StartNATS(t, ""))
+	now := time.Now()
+	var list []silence.Silence
+	for i := range silence.MaxSilences {
+		list = append(list, silence.Silence{
+			ID: fmt.Sprint(i), Matchers: parsed(t, "service=shop"), StartsAt: now, EndsAt: now.Add(time.Hour), CreatedBy: "anna", Comment: "x",
+		})
+	}
+	a.decisions.Silences.Replace(list)
+	s := list[0]
+	s.ID = ""
+	if _, err := a.AddSilence(t.Context(), s, "", alerts.Actor{}); !errors.Is(err, errTooManySilences) {
+		t.Errorf("%v", err)
+	}
+	list[7].EndsAt = now
+	a.decisions.Silences.Replace(list)
+	if _, err := a.AddSilence(t.Context(), s, "", alerts.Actor{}); err != nil {
+		t.Error(err)
+	}
+	if _, ok := a.decisions.Silences.Get("7"); ok {
+		t.Error("the expired silence is kept")
+	}
+}
