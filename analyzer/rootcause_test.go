@@ -20,6 +20,7 @@ type scene struct {
 	instance string
 	model    string
 	sent     []msg // the last history
+	previous string
 }
 
 func newScene(url string) *scene {
@@ -36,6 +37,9 @@ func (s *scene) begin(history ...msg) string {
 	switch {
 	case strings.Contains(s.url, "/responses"):
 		m["input"] = history
+		if s.previous != "" {
+			m["previous_response_id"] = s.previous
+		}
 	default:
 		m["messages"] = history
 	}

@@ -112,4 +112,7 @@ func TestRootCausesByDialect(t *testing.T) {
 	f("all replies are new", "id_rewritten high", `
 		u go | a ; 1 f, 2 g
 		u go | a ; 1 f, 2 g | t 7 8 | 400`, "gemini", "gemini, no ids")
+	f("all calls and replies are new", "id_rewritten high", `
+		u go | a ; 1 f, 2 g
+		u go | a ; 5 f, 6 g | t 7 8 | 400`, "gemini", "gemini, no ids")
 }

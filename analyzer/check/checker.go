@@ -90,7 +90,13 @@ type Before struct {
 
 // A Chain describes the answer that previous_response_id names.
 type Chain struct {
-	Calls []facts.ResponseCall // calls that the agent must answer
+	Calls   []facts.ResponseCall // calls that the agent must answer
+	Earlier Caller               // earlier answers of the conversation, which the provider stores too; nil if they are unknown
+}
+
+// A Caller knows the calls of answers.
+type Caller interface {
+	Called(id []byte) bool // whether an answer has a call with this id
 }
 
 // maxPerRule limits the violations per rule and request, so that a hostile body cannot exhaust memory.

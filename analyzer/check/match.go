@@ -95,8 +95,9 @@ func (p *Pairing) unanswered() bool {
 	return n == 0 || p.Replies[n-1].Message < p.Calls[len(p.Calls)-1].Message
 }
 
-// chain matches replies to the calls of the answer that previous_response_id names. The table of these calls uses the memory of
-// ids, which dialects with such answers do not need. The slot of an answered call is negative.
+// chain matches replies to the calls of the answer that previous_response_id names, and of those before it: an agent may send all
+// replies of its history again. The table of the calls uses the memory of ids, which dialects with such answers do not need. The
+// slot of an answered call is negative.
 func (p *Pairing) chain(c *Chain) {
 	p.ids = cleared(p.ids, tableSize(len(c.Calls)))
 	for i := range c.Calls {
@@ -121,6 +122,15 @@ func (p *Pairing) chain(c *Chain) {
 		}
 	}
 	p.ids = p.ids[:0]
+	if c.Earlier == nil || !p.scheme.Items { // in a thread of messages, a result must follow its call
+		return
+	}
+	for i := range p.Replies {
+		rep := &p.Replies[i]
+		if (rep.Status == ReplyOrphan || rep.Status == ReplyUnknown) && c.Earlier.Called(rep.ID) {
+			rep.Status = ReplyMatched
+		}
+	}
 }
 
 // chained returns the slot of call i of c.

@@ -83,7 +83,7 @@ func (j *Judge) Request(r *Request) (*session.Turn, []Finding) {
 	t := j.Sessions.Request(r.Request)
 	j.before.Chain = nil
 	if calls, known := t.Chained(); known {
-		j.chain.Calls = calls
+		j.chain.Calls, j.chain.Earlier = calls, t
 		j.before.Chain = &j.chain
 	}
 	j.before.Signed, j.before.Copy = t.Signed()

@@ -99,7 +99,7 @@ func (s *Store) Answer(t *Turn, in Answer) []*Call {
 		s.await(pendingAnswer{c, t.branch, a, in.At})
 	}
 	if t.items || t.threaded {
-		s.name(c, t.branch, r)
+		s.name(c, t.branch, t.seq, r)
 	}
 	s.account(c)
 	if in.Cut {

@@ -134,6 +134,12 @@ func (x *explainer) rewrittenID(at int) RootCause {
 		return because(IDRewritten, High, x.replySide(strange, at), "answer of exchange %s called %s, and message %d of the request keeps that id; the reply in message %d names another",
 			call.Exchange, callName(call.CallID, call), at, strange)
 	}
+	// Neither the calls nor the replies have the ids of the answer, but they are at its place.
+	if a := x.before; a != nil && len(a.calls) > 0 && x.aligned.whole && from-x.q.lead >= a.after && len(x.q.callsIn(x.q.lead+a.after, from)) == 0 &&
+		len(x.q.callsIn(from, end)) <= len(a.calls) && x.renamed(from, end, a.calls[0]) {
+		return because(IDRewritten, High, "call_side", "answer of exchange %s called %s; message %d of the request makes the same calls under other ids, and message %d replies to ids that neither has",
+			a.exchange, callName(a.calls[0].CallID, a.calls[0]), at, strange)
+	}
 	return RootCause{}
 }
 

@@ -57,6 +57,21 @@ func explainUnresolved(x *explainer) RootCause {
 	if x.Detail != "unanswered" || x.call == nil || x.call.answer != x.before {
 		return RootCause{}
 	}
+	// The reply may have an id that no answer has.
+	for i := range min(len(x.q.messages), maxEarlier) {
+		replies := x.q.repliesOf(&x.q.messages[i])
+		for _, id := range replies[:min(len(replies), maxEarlier)] {
+			if id == 0 || x.Turn.call(id) != nil || x.q.lastCall(id) >= 0 {
+				continue
+			}
+			if at := x.q.caller(i); at >= 0 {
+				x.Turn = x.afterNamed()
+				return x.rewrittenID(at)
+			}
+			return because(IDRewritten, Medium, "reply_side", "answer of exchange %s called %s, and the request names that answer; the reply in %s %d has an id that no answer has",
+				x.call.Exchange, x.callName(), x.item(), i)
+		}
+	}
 	x.Message = -1
 	return x.unanswered()
 }

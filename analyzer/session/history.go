@@ -91,6 +91,8 @@ func (c *conversation) extendedBy(q *skeleton, n int, in *Request, sure bool) bo
 			return n == len(b.tip.body()) && a == nil && !sure
 		case !short || sure:
 			return false
+		case a != nil && q.renamesAll(n, a):
+			return true
 		}
 		if !checked {
 			checked, toOthers = true, q.repliesToOthers(n)
@@ -170,6 +172,19 @@ func (s *skeleton) repliesToOthers(n int) bool {
 		}
 	}
 	return false
+}
+
+// renamesAll reports whether the messages of the body of s from n on are a turn with the calls of a under other ids, whose replies
+// may have new ids too.
+func (s *skeleton) renamesAll(n int, a *answer) bool {
+	if len(a.calls) == 0 || len(s.body())-n > 4*maxAnswer {
+		return false
+	}
+	replies := 0
+	for _, m := range s.body()[n:] {
+		replies += int(m.replies)
+	}
+	return replies <= len(a.calls) && renames(s.madeAt(s.lead+n), a.calls)
 }
 
 // next returns message n of the body, or the first one after it that is not reasoning; nil if there is none.

@@ -15,6 +15,7 @@ const maxNamed = 256
 type namedAnswer struct {
 	conv   *conversation
 	branch *branch
+	seq    uint64               // sequence of the answer's request
 	calls  []facts.ResponseCall // without arguments
 	other  bool                 // the answer also has calls of other, unpaired kinds
 }
@@ -29,12 +30,12 @@ func (s *Store) namedBy(in *Request) *namedAnswer {
 	return s.named[namedKey(in.Service, in.Facts.PreviousResponse)]
 }
 
-// name registers the answer r to a request of branch b under its id.
-func (s *Store) name(c *conversation, b *branch, r *facts.Response) {
+// name registers the answer r, to the request with sequence seq of branch b, under its id.
+func (s *Store) name(c *conversation, b *branch, seq uint64, r *facts.Response) {
 	if r.ID == "" || c.forgotten {
 		return
 	}
-	n := &namedAnswer{conv: c, branch: b, other: r.OtherCalls}
+	n := &namedAnswer{conv: c, branch: b, seq: seq, other: r.OtherCalls}
 	for i := range r.Calls {
 		n.calls = append(n.calls, facts.ResponseCall{ID: r.Calls[i].ID, Name: r.Calls[i].Name})
 	}
@@ -56,6 +57,15 @@ func (t *Turn) Chained() (calls []facts.ResponseCall, known bool) {
 		return nil, false
 	}
 	return t.named.calls, true
+}
+
+// Called reports whether an answer of the conversation has a call with this id.
+func (t *Turn) Called(id []byte) bool { return len(id) > 0 && t.conv.calls[hashID(id)] != nil }
+
+// continuesNamed reports whether the request names the newest answer of its branch, so that its messages are those after the
+// answer, or a copy of it and of more of the history that the provider stores.
+func (t *Turn) continuesNamed() bool {
+	return t.named != nil && t.before != nil && t.named.seq == t.before.seq && t.named.branch == t.branch
 }
 
 // Signed returns the signatures of the previous answer and the index of the message that repeats this answer; -1 if there is

@@ -101,14 +101,31 @@ func (t *Turn) RootCause(d Defect) RootCause {
 		return RootCause{}
 	}
 	x := explainer{Turn: t, Defect: d, declared: -1}
-	if !t.aligned.known && (t.named == nil || d.Rule != "previous_response_unresolved") {
+	if pairs := d.Rule == "missing_tool_reply" || d.Rule == "unknown_tool_call_id"; pairs && !t.aligned.known && t.continuesNamed() {
+		x.Turn = t.afterNamed()
+	}
+	if !x.aligned.known && (t.named == nil || d.Rule != "previous_response_unresolved") {
 		explain = withoutHistory
 	} else if d.ToolCallID != "" {
 		x.about(t.idOf(&d))
+		if x.Turn != t && x.call != nil && x.call.answer.seq != t.before.seq { // the provider stores that call
+			explain = withoutHistory
+		}
 	}
 	r := explain(&x)
 	r.Fix = fixes[r.ID]
 	return r
+}
+
+// afterNamed returns t as a turn whose previous request has no messages, because the request has only what follows the answer
+// that it names: the provider stores the rest.
+func (t *Turn) afterNamed() *Turn {
+	after := *t
+	after.p, after.aligned = &skeleton{}, alignment{whole: true, known: true}
+	before := *t.before
+	before.after = 0
+	after.before = &before
+	return &after
 }
 
 // Confirm returns the root cause r of a defect that the request of t repeats, which the conversations since may have confirmed.
