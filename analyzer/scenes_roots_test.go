@@ -106,6 +106,9 @@ func TestRootCausesByDialect(t *testing.T) {
 		u go | a One; 1 f
 		u go | a One; 1 f | t 1 | a Two; 2 f
 		u go | a One; 1 f | t 1 | a Two | t 2 | 400`)
+	f("all before the reply is cut off", "history_truncated_mid_pair high", `
+		s s | u go | a ; 1 f
+		s s | t 1 | 400`, "gemini, no ids/", "chat, short ids/")
 	f("all calls are new", "id_rewritten high", `
 		u go | a ; 1 f, 2 g
 		u go | a ; 7 f, 8 g | t 1 2 | 400`, "gemini", "gemini, no ids")

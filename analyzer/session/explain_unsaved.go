@@ -34,7 +34,7 @@ func (x *explainer) endOf(a *answer) (from int, confidence string) {
 	case a != x.before || a.after != n:
 	case x.aligned.tailEnd >= 0: // older messages are gone
 		return x.q.lead + x.aligned.tailEnd, Medium
-	case n > 0 && x.aligned.prefix == n-1 && x.q.lead+n <= len(x.q.messages) && x.p.messages[x.p.lead+n-1].role == x.q.messages[x.q.lead+n-1].role:
+	case n > 0 && x.aligned.prefix == n-1 && x.q.lead+n <= len(x.q.messages) && x.changed(&x.p.messages[x.p.lead+n-1], x.q.lead+n-1):
 		// The agent changed only the last message. In dialects with replies in user messages, it may have added the reply there.
 		if x.Message == x.q.lead+n-1 {
 			return x.Message, Medium
@@ -42,4 +42,11 @@ func (x *explainer) endOf(a *answer) (from int, confidence string) {
 		return x.q.lead + n, Medium
 	}
 	return -1, ""
+}
+
+// changed reports whether message i of the request may be message a of the previous request with other content. A message that
+// has only replies is no changed user message, but what remains of a history that was cut before it.
+func (x *explainer) changed(a *message, i int) bool {
+	b := &x.q.messages[i]
+	return a.role == b.role && (a.replies > 0 || b.replies == 0 || x.facts.Messages[i].PartCount > int(b.replies))
 }
