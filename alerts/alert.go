@@ -59,6 +59,9 @@ func digest(n int, text string) string {
 // Severity returns the severity label.
 func (a *Alert) Severity() string { return a.Labels["severity"] }
 
+// Rank returns the order of the severity, the highest for alerts that page.
+func (a *Alert) Rank() int { return rank(a.Severity()) }
+
 // rank orders severities. An alert inhibits alerts of lower rank on the same series.
 func rank(severity string) int {
 	switch severity {
@@ -165,6 +168,19 @@ func (g Group) Since() time.Time {
 		}
 	}
 	return t
+}
+
+// Worst returns the firing alert of the highest severity, of several the first; if none fires, a resolved alert likewise. It
+// is zero for an empty group.
+func (g Group) Worst() Alert {
+	var worst Alert
+	for i, a := range g.Alerts {
+		firing, was := a.State == Firing, worst.State == Firing
+		if i == 0 || firing && !was || firing == was && a.Rank() > worst.Rank() {
+			worst = a
+		}
+	}
+	return worst
 }
 
 // Updated returns the time of the group's last evaluation.

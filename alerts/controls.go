@@ -31,6 +31,7 @@ type Inhibitor struct {
 	Group   string // Group.Key
 	Name    string // Alert.Name
 	Summary string
+	URL     string `json:"-"` // link to the notification about it, set by a notifier
 }
 
 // Muted reports whether people are not notified of the alert.

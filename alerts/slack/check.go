@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -27,7 +28,7 @@ const (
 	scopeHistory        = "channels:history" // find a message in doubt
 	scopeHistoryPrivate = "groups:history"
 	scopeUsers          = "users:read"      // the time zone of "until tomorrow 9:00"
-	scopeUserGroups     = "usergroups:read" // the members of user groups in slack.allowed
+	scopeUserGroups     = "usergroups:read" // the members of user groups in slack.allowed, and the handles in mentions
 )
 
 var channelID = regexp.MustCompile(`^[CGD][A-Z0-9]{6,}$`)
@@ -45,10 +46,15 @@ func (n *Notifier) check(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("verify the token: it has the scopes %s, not chat:write; add the scope to the app and install it again", strings.Join(granted, ", "))
 		}
 	}
-	note, err := n.checkChannel(ctx, granted)
+	note, err := n.checkChannels(ctx, granted)
 	if err != nil {
 		return "", err
 	}
+	mentions, err := n.checkMentions(ctx)
+	if err != nil {
+		return "", fmt.Errorf("messages are sent, but somebody is not mentioned: %w", err)
+	}
+	note += mentions
 	if granted != nil && !slices.Contains(granted, scopeHistory) && !slices.Contains(granted, scopeHistoryPrivate) {
 		note += "; a message whose post is in doubt is posted again: give the app the scope " + scopeHistory
 	}
@@ -82,32 +88,67 @@ func (n *Notifier) checkButtons(ctx context.Context, granted []string) (note str
 	return note, nil
 }
 
-// checkChannel verifies that the token can post to the channel. The note says what was not verified.
-func (n *Notifier) checkChannel(ctx context.Context, granted []string) (note string, err error) {
-	const action = "find the channel"
-	if !channelID.MatchString(n.channel) {
-		return n.checkName(ctx, granted)
+// checkChannels verifies that the token can post to all channels. The note says what was not verified.
+func (n *Notifier) checkChannels(ctx context.Context, granted []string) (note string, err error) {
+	names := map[string]string{} // key of the configuration by name
+	seen := map[string]bool{}
+	check := func(channel, key string) error {
+		if seen[channel] {
+			return nil
+		}
+		seen[channel] = true
+		if channelID.MatchString(channel) {
+			return n.checkID(ctx, channel, key, granted)
+		}
+		names[strings.TrimPrefix(channel, "#")] = key
+		return nil
 	}
-	ch, err := n.api.GetConversationInfoContext(ctx, &slack.GetConversationInfoInput{ChannelID: n.channel})
+	errs := []error{check(n.channel, "slack.channel")}
+	for i, r := range n.routes {
+		errs = append(errs, check(r.channel, fmt.Sprintf("slack.routes[%d].channel", i)))
+	}
+	if err := errors.Join(errs...); err != nil || len(names) == 0 {
+		return "", err
+	}
+	return n.checkNames(ctx, names, granted)
+}
+
+// checkID verifies that the token can post to the channel with an id, which is configured in key.
+func (n *Notifier) checkID(ctx context.Context, channel, key string, granted []string) error {
+	const action = "find the channel"
+	ch, err := n.api.GetConversationInfoContext(ctx, &slack.GetConversationInfoInput{ChannelID: channel})
 	if err == nil {
-		return "", n.checkMember(ch, granted)
+		return n.checkMember(ch, channel, granted)
 	}
 	if _, ok := errors.AsType[slack.SlackErrorResponse](err); !ok {
-		return "", n.checkError(action, "conversations.info", err)
+		return n.checkError(action, "conversations.info", err)
 	}
 	// The channel does not exist, or the token has no scope to read it. chat.getPermalink requires no scope, and returns
 	// message_not_found only if the channel exists.
-	_, err = n.api.GetPermalinkContext(ctx, &slack.PermalinkParameters{Channel: n.channel, Ts: "1.000000"})
+	_, err = n.api.GetPermalinkContext(ctx, &slack.PermalinkParameters{Channel: channel, Ts: "1.000000"})
 	if refused, ok := errors.AsType[slack.SlackErrorResponse](err); err == nil || ok && refused.Err == "message_not_found" {
-		return "", nil
+		return nil
 	}
-	return "", n.checkError(action, "chat.getPermalink", err)
+	if err = n.checkError(action, "chat.getPermalink", err); key != "slack.channel" {
+		err = fmt.Errorf("%s: %w", key, err)
+	}
+	return err
 }
 
-// checkName searches for a channel by name.
-func (n *Notifier) checkName(ctx context.Context, granted []string) (note string, err error) {
-	const unknown = "; the channel is not verified: set slack.channel to its id (C0123456789), or give the app the scope channels:read"
-	name := strings.TrimPrefix(n.channel, "#")
+// checkNames searches for channels by name. keys are the keys of the configuration by name.
+func (n *Notifier) checkNames(ctx context.Context, keys map[string]string, granted []string) (note string, err error) {
+	unknown := func() string {
+		var list []string
+		for name := range keys {
+			list = append(list, keys[name])
+		}
+		slices.Sort(list)
+		what := "the channel is"
+		if len(list) > 1 {
+			what = "the channels are"
+		}
+		return fmt.Sprintf("; %s not verified: set %s to its id (C0123456789), or give the app the scope channels:read", what, strings.Join(list, ", "))
+	}
 	p := slack.GetConversationsParameters{Limit: channelsPerPage, Types: []string{"public_channel"}}
 	private := slices.Contains(granted, scopeReadPrivate)
 	if private {
@@ -116,32 +157,43 @@ func (n *Notifier) checkName(ctx context.Context, granted []string) (note string
 	for range maxChannelPages {
 		page, next, err := n.api.GetConversationsContext(ctx, &p)
 		if refused, ok := errors.AsType[slack.SlackErrorResponse](err); ok && refused.Err == "missing_scope" {
-			return unknown, nil
+			return unknown(), nil
 		}
 		if _, limited := errors.AsType[*slack.RateLimitedError](err); limited {
-			return unknown, nil
+			return unknown(), nil
 		}
 		if err != nil {
 			return "", n.checkError("find the channel", "conversations.list", err)
 		}
-		if i := slices.IndexFunc(page, func(ch slack.Channel) bool { return ch.Name == name }); i >= 0 {
-			return "", n.checkMember(&page[i], granted)
+		for i := range page {
+			if _, ok := keys[page[i].Name]; ok {
+				if err := n.checkMember(&page[i], "#"+page[i].Name, granted); err != nil {
+					return "", err
+				}
+				delete(keys, page[i].Name)
+			}
 		}
-		if next != "" {
-			p.Cursor = next
+		if len(keys) == 0 {
+			return "", nil
+		}
+		if p.Cursor = next; next != "" {
 			continue
 		}
-		err = fmt.Errorf("find the channel: channel_not_found: no channel is named #%s; correct slack.channel", name)
-		if !private {
-			err = fmt.Errorf("%w, or set it to the channel's id if the channel is private", err)
+		var errs []error
+		for _, name := range slices.Sorted(maps.Keys(keys)) {
+			err := fmt.Errorf("find the channel: channel_not_found: no channel is named #%s; correct %s", name, keys[name])
+			if !private {
+				err = fmt.Errorf("%w, or set it to the channel's id if the channel is private", err)
+			}
+			errs = append(errs, err)
 		}
-		return "", err
+		return "", errors.Join(errs...)
 	}
-	return unknown, nil
+	return unknown(), nil
 }
 
-// checkMember verifies that the app can post to ch.
-func (n *Notifier) checkMember(ch *slack.Channel, granted []string) error {
+// checkMember verifies that the app can post to ch, which is configured as channel.
+func (n *Notifier) checkMember(ch *slack.Channel, channel string, granted []string) error {
 	code := ""
 	switch {
 	case ch.IsArchived:
@@ -151,7 +203,7 @@ func (n *Notifier) checkMember(ch *slack.Channel, granted []string) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("post to %s: %s; %s", n.channel, code, advice[code])
+	return fmt.Errorf("post to %s: %s; %s", channel, code, advice[code])
 }
 
 // checkError describes an error of method. It distinguishes an unreachable Slack from one that rejects the request.

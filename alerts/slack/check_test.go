@@ -49,6 +49,11 @@ func (s *checkServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if r.FormValue("channel") == "C0000001" {
 			answer = `{"ok":false,"error":"message_not_found"}`
 		}
+	case "usergroups.list":
+		answer = `{"ok":false,"error":"missing_scope","needed":"usergroups:read"}`
+		if strings.Contains(s.scopes, "usergroups:read") {
+			answer = `{"ok":true,"usergroups":[{"id":"S0000000001","handle":"oncall"}]}`
+		}
 	case "chat.postMessage":
 		s.posted = true
 	}
@@ -136,4 +141,37 @@ func TestCheckButtons(t *testing.T) {
 	f(all, `{"ok":false,"error":"invalid_auth"}`, nil, fails+"verify the app-level token: apps.connections.open: invalid_auth; check slack.app_token: Slack does not know it")
 	f(all, `{"ok":false,"error":"missing_scope","needed":"connections:write"}`, nil, fails+"verify the app-level token: apps.connections.open: missing_scope "+
 		"(needed: connections:write); generate an app-level token with the scope connections:write and set slack.app_token")
+}
+
+// The check covers the channels of routes and the handles of mentions, and names the key of a wrong one.
+func TestCheckRoutes(t *testing.T) {
+	api := &checkServer{channels: `{"id":"C0000001","name":"oncall","is_member":true},{"id":"C0000003","name":"checkout","is_member":true},{"id":"C0000004","name":"guest"}`}
+	srv := httptest.NewServer(api)
+	defer srv.Close()
+	f := func(channel, mention, scopes, want string) {
+		t.Helper()
+		api.scopes = scopes
+		c := Config{APIURL: srv.URL + "/api/", Channel: "#oncall", Token: "xoxb-1", Mentions: map[string][]string{"critical": {"@here"}}}
+		c.Routes = []Route{{Match: []string{"a=b"}, Channel: "#oncall"}, {Match: []string{"a=c"}, Channel: channel, Mention: []string{mention}}}
+		list, err := c.Receivers(alerts.NotifierOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := list[0].Check(t.Context())
+		if err != nil {
+			got = err.Error()
+		}
+		if strings.HasPrefix(want, "posts as") != (err == nil) || !strings.HasPrefix(got, want) {
+			t.Errorf("%s, %s:\ngot  %s\nwant %s", channel, mention, got, want)
+		}
+	}
+	const full = "chat:write,channels:read,channels:history,usergroups:read"
+	f("#checkout", "@oncall", full, "posts as llmtap of Acme")
+	f("", "@channel", "chat:write,channels:read", "posts as llmtap of Acme")
+	f("#chekout", "@oncall", full, "find the channel: channel_not_found: no channel is named #chekout; correct slack.routes[1].channel")
+	f("#guest", "@oncall", full, "post to #guest: not_in_channel; invite the app")
+	f("C0000002", "@oncall", full, "slack.routes[1].channel: find the channel: chat.getPermalink: channel_not_found")
+	f("#checkout", "@onkall", full, "messages are sent, but somebody is not mentioned: slack.routes[1].mention: no user group has the handle @onkall; correct it")
+	f("#checkout", "@oncall", "chat:write,channels:read",
+		"messages are sent, but somebody is not mentioned: verify the user groups to mention: usergroups.list: missing_scope")
 }

@@ -21,6 +21,10 @@ type Config struct {
 	// Channel is the id (C0123456789) or name (#alerts) of a channel. If it is a name, a message in doubt is posted
 	// again.
 	Channel string `yaml:"channel"`
+	// Routes send groups to other channels and mention people. The first route that matches applies.
+	Routes []Route `yaml:"routes"`
+	// Mentions lists who is mentioned by severity, in addition to Route.Mention.
+	Mentions map[string][]string `yaml:"mentions"`
 	// AppToken is an app-level token (xapp-…) with the scope connections:write. With it, messages have buttons, whose
 	// presses arrive over a connection that llmtap opens (Socket Mode).
 	AppToken     string `yaml:"app_token" secret:"all"`
@@ -39,7 +43,7 @@ func Default() Config { return Config{APIURL: slack.APIURL} }
 
 // Validate implements alerts.NotifierConfig.
 func (c Config) Validate() error {
-	if c.Token == "" && c.TokenFile == "" && c.Channel == "" && !c.buttons() {
+	if c.Token == "" && c.TokenFile == "" && c.Channel == "" && len(c.Routes) == 0 && len(c.Mentions) == 0 && !c.buttons() {
 		return nil
 	}
 	var errs []error
@@ -51,6 +55,9 @@ func (c Config) Validate() error {
 	}
 	if c.Channel == "" {
 		errs = append(errs, errors.New("channel: is empty; set it to the id (C0123456789) or name (#alerts) of a channel"))
+	}
+	if _, err := c.routes(); err != nil {
+		errs = append(errs, err)
 	}
 	if c.AppToken != "" && c.AppTokenFile != "" {
 		errs = append(errs, errors.New("app_token, app_token_file: both are set; keep one"))
@@ -88,9 +95,13 @@ func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
 	if app != "" && !strings.HasPrefix(app, "xapp-") {
 		return nil, errors.New("app_token: is not an app-level token (xapp-…)")
 	}
+	routes, err := c.routes()
+	if err != nil {
+		return nil, err
+	}
 	o.SetDefaults()
 	n := &Notifier{
-		channel: c.Channel, access: o.Access, groupBy: o.GroupBy, log: o.Logger, limited: map[string]time.Time{}, allowed: c.Allowed,
+		channel: c.Channel, routes: routes, mentions: c.Mentions, access: o.Access, groupBy: o.GroupBy, log: o.Logger, limited: map[string]time.Time{}, refused: map[string]time.Time{}, allowed: c.Allowed,
 		appToken: app != "",
 		api: slack.New(token, slack.OptionAPIURL(strings.TrimRight(c.APIURL, "/")+"/"), slack.OptionHTTPClient(o.Client),
 			slack.OptionAppLevelToken(app)),

@@ -1,4 +1,4 @@
-// Package slack sends alert groups to a Slack channel: one message per group. The message is edited in place while the
+// Package slack sends alert groups to Slack channels: one message per group. The message is edited in place while the
 // group fires and when it is resolved; each change is also a reply in its thread.
 //
 //	Group ─> Notify ─┬─ first time: intent to the Store ─> chat.postMessage (metadata: notice id)
@@ -6,6 +6,9 @@
 //	                 └─ later:      chat.update, then a reply for news (cause, version, severity, resolved, reminder)
 //
 //	Socket Mode ─> socket ─> presser ─> Controls: acknowledged, silenced ─> the leader's Notify edits the message
+//
+// Routes choose the channel by the labels of the group's worst alert. A group has one message per channel to which one of its
+// states was routed. If the channel of a route rejects the first message, the default channel replaces it.
 //
 // A message answers the questions of the on-call engineer in order: what, since when, why, whose change, proof, what to
 // do, where to look. Names, ids and texts come from agents and providers, so all of them are escaped and truncated.

@@ -15,6 +15,7 @@ import (
 
 // A posted message.
 type posted struct {
+	Channel                  string
 	TS, Thread, Text, Blocks string
 	Metadata                 json.RawMessage
 	Broadcast                bool
@@ -30,6 +31,7 @@ type fake struct {
 	calls    []string
 	messages []posted
 	hang     time.Duration // after storing a message, on the first post
+	archived string        // channel to which nobody can post
 }
 
 func newSlack(t *testing.T) (*fake, Config) {
@@ -42,7 +44,7 @@ func newSlack(t *testing.T) (*fake, Config) {
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	method := strings.TrimPrefix(r.URL.Path, "/api/")
-	if ct := r.Header.Get("Content-Type"); r.Method != http.MethodPost || !strings.HasPrefix(ct, "application/x-www-form-urlencoded") {
+	if ct := r.Header.Get("Content-Type"); method != "chat.getPermalink" && (r.Method != http.MethodPost || !strings.HasPrefix(ct, "application/x-www-form-urlencoded")) {
 		f.t.Errorf("%s %s with %q, want a form", r.Method, method, ct)
 	}
 	if err := r.ParseForm(); err != nil {
@@ -83,24 +85,28 @@ func (f *fake) handle(method string, r *http.Request) string {
 	p := r.PostForm
 	switch method {
 	case "chat.postMessage":
+		if f.archived != "" && p.Get("channel") == f.archived {
+			return `{"ok":false,"error":"is_archived"}`
+		}
 		m := posted{
-			TS: fmt.Sprintf("1700000000.%06d", len(f.messages)+1), Thread: p.Get("thread_ts"), Text: p.Get("text"),
+			Channel: channelOf(p.Get("channel")),
+			TS:      fmt.Sprintf("1700000000.%06d", len(f.messages)+1), Thread: p.Get("thread_ts"), Text: p.Get("text"),
 			Blocks: p.Get("blocks"), Metadata: json.RawMessage(p.Get("metadata")), Broadcast: p.Get("reply_broadcast") == "true",
 		}
 		if len(m.Metadata) == 0 {
 			m.Metadata = json.RawMessage("{}")
 		}
 		f.messages = append(f.messages, m)
-		return fmt.Sprintf(`{"ok":true,"channel":"C123","ts":%q,"message":{"text":"x"}}`, m.TS)
+		return fmt.Sprintf(`{"ok":true,"channel":%q,"ts":%q,"message":{"text":"x"}}`, m.Channel, m.TS)
 	case "chat.update":
-		if p.Get("channel") != "C123" {
+		if p.Get("channel") != channelOf(p.Get("channel")) {
 			return `{"ok":false,"error":"channel_not_found"}`
 		}
 		for i := range f.messages {
-			if m := &f.messages[i]; m.TS == p.Get("ts") {
+			if m := &f.messages[i]; m.TS == p.Get("ts") && m.Channel == p.Get("channel") {
 				m.Text, m.Blocks = p.Get("text"), p.Get("blocks")
 				m.Edits++
-				return fmt.Sprintf(`{"ok":true,"channel":"C123","ts":%q,"text":"x"}`, m.TS)
+				return fmt.Sprintf(`{"ok":true,"channel":%q,"ts":%q,"text":"x"}`, m.Channel, m.TS)
 			}
 		}
 		return `{"ok":false,"error":"message_not_found"}`
@@ -118,8 +124,20 @@ func (f *fake) handle(method string, r *http.Request) string {
 			}
 		}
 		return `{"ok":true,"messages":[` + strings.Join(list, ",") + `],"has_more":false}`
+	case "usergroups.list":
+		return `{"ok":true,"usergroups":[{"id":"S0000000001","handle":"checkout-oncall"}]}`
+	case "chat.getPermalink":
+		return fmt.Sprintf(`{"ok":true,"channel":%q,"permalink":"https://acme.slack.com/archives/%s/p%s"}`, r.FormValue("channel"), r.FormValue("channel"), r.FormValue("message_ts"))
 	}
 	return `{"ok":false,"error":"unknown_method"}`
+}
+
+// channelOf returns the id of a channel by name or id: C123 unless it is #checkout.
+func channelOf(channel string) string {
+	if channel == "#checkout" || channel == "C456" {
+		return "C456"
+	}
+	return "C123"
 }
 
 // top returns the messages in the channel, thread the replies.

@@ -188,7 +188,7 @@ func TestRetryAfterRateLimit(t *testing.T) {
 	if err := n.Notify(t.Context(), group(incident())); !errors.As(err, &later) || later.After <= 0 || later.After > time.Second || len(f.calls) != 1 {
 		t.Errorf("immediately: %v, %d calls", err, len(f.calls))
 	}
-	n.limited["chat.postMessage"] = time.Now() // a second later
+	n.limited["chat.postMessage #alerts"] = time.Now() // a second later
 	notify(t, n, group(incident()))
 	if got := strings.Join(f.calls, " "); got != "chat.postMessage chat.postMessage" {
 		t.Errorf("calls: %s", got)

@@ -24,8 +24,8 @@ func status(g alerts.Group) []string {
 	return lines
 }
 
-// statusNews returns one line for each change of status since r was sent.
-func statusNews(g alerts.Group, r *record) []string {
+// statusNews returns one line for each change of status since p was sent.
+func statusNews(g alerts.Group, p *notice) []string {
 	var lines []string
 	add := func(line string) {
 		if !slices.Contains(lines, line) { // alerts of a group often share a silence
@@ -33,14 +33,14 @@ func statusNews(g alerts.Group, r *record) []string {
 		}
 	}
 	switch id := ackID(g); {
-	case id == r.Acked:
+	case id == p.Acked:
 	case g.Ack != nil:
 		add(status(g)[0])
 	case g.Firing():
 		add(":eyes: No longer acknowledged")
 	}
 	for _, a := range g.Current() {
-		was, known := r.Sent[a.Series()]
+		was, known := p.Sent[a.Series()]
 		now := mutedBy(&a)
 		switch {
 		case !known || a.State != alerts.Firing || now.id == was.Muted:
@@ -76,6 +76,9 @@ func mutedBy(a *alerts.Alert) muting {
 		return muting{fmt.Sprintf("silence %s %d", s.ID, s.EndsAt.Unix()), line}
 	case a.Inhibitor != nil:
 		line := ":link: Part of " + code(a.Inhibitor.Name)
+		if u := a.Inhibitor.URL; u != "" {
+			line = fmt.Sprintf(":link: Part of <%s|%s>", escape(u), plain(a.Inhibitor.Name, maxName))
+		}
 		if s := a.Inhibitor.Summary; s != "" {
 			line += ": " + plain(s, maxText)
 		}
