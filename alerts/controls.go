@@ -86,8 +86,10 @@ type Controls interface {
 	AddSilence(ctx context.Context, s silence.Silence, group string, by Actor) (silence.Silence, error)
 	// ExpireSilence ends a silence now. Ending an expired one has no effect. The error is ErrNoSilence if there is none.
 	ExpireSilence(ctx context.Context, id string, by Actor) error
-	// Refuse stores that somebody was not allowed to do something.
+	// Refuse stores that an action was not done, for example because the person is not allowed to do it.
 	Refuse(ctx context.Context, action, group, reason string, by Actor) error
+	// Record stores that somebody did something that changed nothing, such as to look at a query.
+	Record(ctx context.Context, action, group, comment string, by Actor) error
 	// Silences returns the silences that have not expired, sorted by start.
 	Silences() []silence.Silence
 }

@@ -49,8 +49,8 @@ type Alert struct {
 type AlertAction struct {
 	ID        string
 	At        time.Time
-	Action    string // acknowledge, unacknowledge, silence, change_silence or unsilence
-	Refused   bool   // the person was not allowed to do it
+	Action    string // acknowledge, unacknowledge, silence, change_silence, unsilence or show_query
+	Refused   bool   // it was not done; the comment says why
 	Name      string // rule of the group
 	Service   string // of the group or of the matchers; empty if it is not one service
 	Group     string // key of the group; empty if the action is on no group

@@ -21,7 +21,7 @@ const (
 	unacknowledge = "unacknowledge"
 	addSilence    = "silence"
 	unsilence     = "unsilence"
-	showQuery     = "query"
+	showQuery     = "show_query"
 )
 
 // actions are all actions, for metrics.

@@ -26,7 +26,7 @@ func TestNotAllowed(t *testing.T) {
 		if got := w.told(); !strings.Contains(got, told) || (told == "") != (got == "") {
 			t.Errorf("%v, %s: told %q, want %q", allowed, by.name, got, told)
 		}
-		w.press(0, "e2", w.callback(by, "query", "", "1.2")) // changes nothing, so everyone may
+		w.press(0, "e2", w.callback(by, "show_query", "", "1.2")) // changes nothing, so everyone may
 		wait(t, "query", func() bool { return w.acks("e2") == 1 })
 		if !strings.Contains(w.told(), "llmtap query causes") {
 			t.Errorf("told %q", w.told())

@@ -120,22 +120,23 @@ func (h *presser) act(ctx context.Context, p *press) (result, text string, err e
 	if err != nil {
 		return "failed", ":warning: llmtap cannot read its alerts." + again, fmt.Errorf("read the group: %w", err)
 	}
+	group := g.Key
+	if !open {
+		group = p.target.group
+	}
 	if p.action != showQuery { // which shows what the message is about, and changes nothing
 		ok, err := h.allowed.allows(ctx, p)
 		if err != nil {
 			return "failed", ":warning: llmtap cannot find out who may do this." + again, fmt.Errorf("check slack.allowed: %w", err)
 		}
 		if !ok {
-			group := g.Key
-			if !open {
-				group = p.target.group
-			}
 			return "refused", ":no_entry: Not allowed. " + h.allowed.String() + " may do this (`slack.allowed`). Nothing has changed.",
 				h.controls.Refuse(ctx, p.action, group, "not in slack.allowed", p.user)
 		}
 	}
 	if !open || !g.Firing() || g.Since().UnixNano() != p.target.incident {
-		return "ended", "This incident has ended, so nothing has changed.", nil
+		return "ended", "This incident has ended, so nothing has changed.",
+			h.controls.Refuse(ctx, p.action, group, "the incident has ended", p.user)
 	}
 	if text, err = h.change(ctx, p, g); err != nil {
 		return "failed", ":warning: Not stored." + again, err
@@ -157,6 +158,9 @@ func (h *presser) change(ctx context.Context, p *press, g alerts.Group) (text st
 		return h.silence(ctx, p, g)
 	case unsilence:
 		return h.unsilence(ctx, p, g)
+	}
+	if err := h.controls.Record(ctx, p.action, g.Key, "", p.user); err != nil {
+		h.log.Warn("press of a button in slack not stored", "action", p.action, "user", p.user.ID, "group", p.target.group, "error", err)
 	}
 	return queryText(g, h.access), nil
 }

@@ -327,6 +327,10 @@ func (c *testControls) Refuse(ctx context.Context, action, group, reason string,
 	return c.change(ctx, fmt.Sprintf("refuse %s of %s: %s", action, group, reason), by, func() {})
 }
 
+func (c *testControls) Record(ctx context.Context, action, group, comment string, by alerts.Actor) error {
+	return c.change(ctx, fmt.Sprintf("record %s of %s: %s", action, group, comment), by, func() {})
+}
+
 func (c *testControls) Silences() []silence.Silence {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -357,8 +357,8 @@ CREATE TABLE IF NOT EXISTS alert_actions_local ON CLUSTER 'main'
 (
     id         String CODEC(ZSTD(1)),
     at         DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
-    action     LowCardinality(String) COMMENT 'acknowledge, unacknowledge, silence, change_silence, unsilence',
-    refused    Bool COMMENT 'the person was not allowed to do it',
+    action     LowCardinality(String) COMMENT 'acknowledge, unacknowledge, silence, change_silence, unsilence, show_query',
+    refused    Bool COMMENT 'it was not done; the comment says why',
     name       LowCardinality(String) COMMENT 'rule of the group; empty if the action is on no group',
     service    LowCardinality(String) COMMENT 'of the group or of the matchers; empty if it is not one service',
     group_key  String COMMENT 'rule and labels of the group; empty if the action is on no group' CODEC(ZSTD(1)),
@@ -393,5 +393,5 @@ ALTER TABLE alerts ON CLUSTER 'main'
 CREATE OR REPLACE VIEW alerts_final ON CLUSTER 'main' AS
 SELECT * FROM alerts FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (8, '0008_alert_actions.sql', '53524a2f135d8eed4c1bfc9884bcc7f8684afc5c1c9ffb1f38173ca1905faa2f', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (8, '0008_alert_actions.sql', '1a5d62528dd60c016aceac75399a99e911f94014f10a77504cb9ac46249a2333', now64(3));
 

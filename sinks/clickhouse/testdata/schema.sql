@@ -2,8 +2,8 @@ CREATE TABLE alert_actions
 (
     `id` String CODEC(ZSTD(1)),
     `at` DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
-    `action` LowCardinality(String) COMMENT 'acknowledge, unacknowledge, silence, change_silence, unsilence',
-    `refused` Bool COMMENT 'the person was not allowed to do it',
+    `action` LowCardinality(String) COMMENT 'acknowledge, unacknowledge, silence, change_silence, unsilence, show_query',
+    `refused` Bool COMMENT 'it was not done; the comment says why',
     `name` LowCardinality(String) COMMENT 'rule of the group; empty if the action is on no group',
     `service` LowCardinality(String) COMMENT 'of the group or of the matchers; empty if it is not one service',
     `group_key` String COMMENT 'rule and labels of the group; empty if the action is on no group' CODEC(ZSTD(1)),

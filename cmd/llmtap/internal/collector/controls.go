@@ -295,6 +295,12 @@ func (c *controls) Refuse(ctx context.Context, action, group, reason string, by 
 	return nil
 }
 
+// Record implements alerts.Controls.
+func (c *controls) Record(ctx context.Context, action, group, comment string, by alerts.Actor) error {
+	c.record(ctx, sinks.AlertAction{Action: action, Group: group, Comment: comment}, by)
+	return nil
+}
+
 // Silences implements alerts.Controls.
 func (c *controls) Silences() []silence.Silence {
 	now := time.Now()

@@ -1,0 +1,215 @@
+package collector
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
+)
+
+// A socketMode adds Socket Mode to a Slack workspace.
+type socketMode struct {
+	*slack.Server
+	t     *testing.T
+	mu    sync.Mutex // guards the rest
+	conns []*websocket.Conn
+	acked map[string]bool
+}
+
+func (s *socketMode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/api/apps.connections.open":
+		fmt.Fprintf(w, `{"ok":true,"url":"ws://%s/link"}`, r.Host)
+	case "/link":
+		conn, err := (&websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }}).Upgrade(w, r, nil)
+		if err != nil {
+			s.t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_ = conn.WriteMessage(websocket.TextMessage, []byte(`{"type":"hello","num_connections":1,"connection_info":{"app_id":"A1"}}`))
+		s.mu.Lock()
+		s.conns = append(s.conns, conn)
+		s.mu.Unlock()
+		for {
+			var ack struct {
+				EnvelopeID string `json:"envelope_id"`
+			}
+			if conn.ReadJSON(&ack) != nil {
+				return
+			}
+			s.mu.Lock()
+			s.acked[ack.EnvelopeID] = true
+			s.mu.Unlock()
+		}
+	default:
+		s.Server.ServeHTTP(w, r)
+	}
+}
+
+// connections returns the number of connections that were opened.
+func (s *socketMode) connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
+func (s *socketMode) acknowledged(envelope string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.acked[envelope]
+}
+
+// press delivers a press of the button, or the option of a menu, with this label to a connection.
+func (s *socketMode) press(conn int, id, label string) {
+	s.t.Helper()
+	m := s.Messages()[0]
+	var blocks []struct {
+		Elements []struct {
+			Type     string
+			Text     struct{ Text string }
+			Value    string
+			ActionID string `json:"action_id"`
+			Options  []struct {
+				Text  struct{ Text string }
+				Value string
+			}
+		}
+	}
+	if err := json.Unmarshal(m.Blocks, &blocks); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, b := range blocks {
+		for _, e := range b.Elements {
+			action := map[string]any{"type": e.Type, "action_id": e.ActionID, "block_id": "b1", "action_ts": id}
+			pressed := e.Text.Text == label
+			if pressed {
+				action["value"] = e.Value
+			}
+			for _, o := range e.Options {
+				if o.Text.Text == label {
+					pressed, action["selected_option"] = true, map[string]any{"text": map[string]string{"type": "plain_text", "text": label}, "value": o.Value}
+				}
+			}
+			if !pressed {
+				continue
+			}
+			frame := map[string]any{"type": "interactive", "envelope_id": id, "payload": map[string]any{
+				"type": "block_actions", "user": map[string]string{"id": "U0000ANNA", "name": "anna", "team_id": "T00000001"}, "team": map[string]string{"id": "T00000001"},
+				"container": map[string]string{"type": "message", "message_ts": m.TS, "channel_id": m.Channel}, "actions": []any{action},
+			}}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if err := s.conns[conn].WriteJSON(frame); err != nil {
+				s.t.Fatal(err)
+			}
+			return
+		}
+	}
+	s.t.Fatalf("the message has no %q: %s", label, m.Blocks)
+}
+
+// shows waits until the message contains a text, and returns how long that took.
+func (s *socketMode) shows(what string, since time.Time) time.Duration {
+	s.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if m := s.Messages(); len(m) > 0 && strings.Contains(string(m[0].Blocks), what) {
+			return time.Since(since)
+		}
+	}
+	s.t.Fatalf("no %q in the message: %s", what, s.Messages()[0].Blocks)
+	return 0
+}
+
+// Two processes: a press that arrives at the one that does not notify is stored, and the other one edits the message at
+// once. After a take-over, the acknowledgement and the silence still hold.
+func TestButtons(t *testing.T) {
+	s := &socketMode{Server: slack.New(slack.Config{Channels: []string{"oncall"}}), t: t, acked: map[string]bool{}}
+	srv := httptest.NewServer(s)
+	defer srv.Close()
+	natsURL := collectortest.StartNATS(t, "")
+	conn := collectortest.ConnectNATS(t, natsURL, nil)
+	start := func() (stop func()) {
+		t.Helper()
+		before := s.connections()
+		c := open(t, func(cfg *config.Config) {
+			cfg.Roles, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{config.RoleAlert}, natsURL, "http://127.0.0.1:1/llmtap"
+			cfg.Batcher.DrainTimeout = 100 * time.Millisecond // rows of alerts cannot be stored
+			cfg.Slack.Token, cfg.Slack.AppToken, cfg.Slack.Channel, cfg.Slack.APIURL = "xoxb-1", "xapp-1", "#oncall", srv.URL+"/api/"
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		stop = sync.OnceFunc(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			c.Close()
+		})
+		t.Cleanup(stop)
+		for deadline := time.Now().Add(20 * time.Second); s.connections() == before; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("no Socket Mode connection")
+			}
+		}
+		return stop
+	}
+	stopLeader := start()
+	now := time.Now().Unix()
+	for i := now - 300; i < now; i++ {
+		tally := analyzer.Tally{Second: i}
+		if i >= now-60 {
+			kv := map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "planner", "service_version": "2.4.0"}
+			failed := map[string]string{"status": "400", "cause": "orphan_tool_reply"}
+			maps.Copy(failed, kv)
+			tally.Counts = []analyzer.Count{{Metric: analyzer.MetricCalls, Labels: kv, N: 5}, {Metric: analyzer.MetricFailed, Labels: failed, N: 2}}
+		}
+		payload, err := json.Marshal(&tally)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.PublishTally(t.Context(), 0, 1, i, payload); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.shows("Acknowledge", time.Now())
+	start()
+	began := time.Now()
+	s.press(1, "e1", "Acknowledge")
+	acknowledged := s.shows("Acknowledged by \\u003c@U0000ANNA\\u003e", began)
+	began = time.Now()
+	s.press(1, "e2", "for 4 hours")
+	silenced := s.shows("Silenced by anna until", began)
+	t.Logf("shown after %s and %s", acknowledged.Round(time.Millisecond), silenced.Round(time.Millisecond))
+	if max(acknowledged, silenced) > 5*time.Second {
+		t.Errorf("shown after %s and %s", acknowledged, silenced)
+	}
+	stopLeader()
+	began = time.Now()
+	s.press(1, "e3", "Unsilence")
+	t.Logf("unsilenced after a take-over in %s", s.shows("Silence\"", began).Round(time.Millisecond))
+	for _, id := range []string{"e1", "e2", "e3"} {
+		for deadline := time.Now().Add(5 * time.Second); !s.acknowledged(id); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s is not acknowledged", id)
+			}
+		}
+	}
+	if m := s.Messages(); !strings.Contains(string(m[0].Blocks), "Acknowledged by") {
+		t.Errorf("the acknowledgement is lost: %s", m[0].Blocks)
+	}
+}
