@@ -72,6 +72,12 @@ func GroupID(key string) string { return digest(8, key) }
 // ErrNoSilence is returned for the id of a silence that does not exist.
 var ErrNoSilence = errors.New("there is no such silence")
 
+// An InvalidError is the reason why a silence cannot be stored.
+type InvalidError struct{ Err error }
+
+func (e *InvalidError) Error() string { return "invalid silence: " + e.Err.Error() }
+func (e *InvalidError) Unwrap() error { return e.Err }
+
 // Controls is what people may do to alerts. Every process of the role sees a change within a second. Each call is also
 // stored as a row of alert_actions. An error means that nothing has changed.
 type Controls interface {

@@ -276,6 +276,16 @@ func (e *Engine) Active() []Alert {
 	return e.groups.active()
 }
 
+// Groups returns the open groups, sorted by key. An engine that does not lead may not know the start of an older incident.
+func (e *Engine) Groups() (list []Group) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, o := range e.groups.sorted() {
+		list = append(list, o.group())
+	}
+	return list
+}
+
 // Open reports whether the group with this key is open.
 func (e *Engine) Open(group string) bool {
 	e.mu.Lock()

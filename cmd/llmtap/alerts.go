@@ -18,10 +18,10 @@ import (
 
 var alertsCommand = &command.Command{
 	Name:  "alerts",
-	Short: "Check, test and replay alert rules, and send test notifications",
+	Short: "Check, test and replay alert rules, silence alerts, and test receivers",
 	Long: `Alert rules are Prometheus rule files. Without files the commands use the rule
 files of the configuration, else the shipped rules.`,
-	Commands: []*command.Command{alertsCheckCommand, alertsTestCommand, alertsBacktestCommand, alertsNotifyCommand},
+	Commands: []*command.Command{alertsCheckCommand, alertsTestCommand, alertsBacktestCommand, alertsSilenceCommand, alertsNotifyCommand},
 }
 
 var alertsCheckCommand = &command.Command{

@@ -43,7 +43,7 @@ const (
 )
 
 // errTooManySilences means that no more silences can be stored.
-var errTooManySilences = fmt.Errorf("there are %d silences that have not expired; expire some first", silence.MaxSilences)
+var errTooManySilences = &alerts.InvalidError{Err: fmt.Errorf("there are %d silences that have not expired; expire some first", silence.MaxSilences)}
 
 // controls implements alerts.Controls over the bucket of the alerts' state. Any process may write; each process has all
 // silences and acknowledgements in memory, from a watch.
@@ -53,7 +53,8 @@ var errTooManySilences = fmt.Errorf("there are %d silences that have not expired
 type controls struct {
 	kv        *jetstream.KV
 	decisions *alerts.Decisions
-	groups    []alerts.Store // state of each engine
+	groups    []alerts.Store          // state of each engine
+	engines   func() []*alerts.Engine // engines of this process
 	rows      *sinks.Batcher
 	logger    *slog.Logger
 }
@@ -74,6 +75,16 @@ func (c *controls) watch(ctx context.Context) {
 		}
 		unreadable(c.decisions.Put(key, value))
 	})
+}
+
+// ready reports whether the silences are known.
+func (c *controls) ready() bool {
+	select {
+	case <-c.decisions.Loaded():
+		return true
+	default:
+		return false
+	}
 }
 
 // Group implements alerts.Controls.
@@ -192,9 +203,6 @@ func (c *controls) AddSilence(ctx context.Context, s silence.Silence, group stri
 	return stored, nil
 }
 
-// invalidError is the reason why a silence cannot be stored.
-type invalidError struct{ error }
-
 // validate returns an error if s cannot be added at now.
 func validate(s *silence.Silence, now time.Time) error {
 	err := s.Validate()
@@ -202,7 +210,7 @@ func validate(s *silence.Silence, now time.Time) error {
 		err = fmt.Errorf("the end, %s, is in the past", s.EndsAt.UTC().Format(time.RFC3339))
 	}
 	if err != nil {
-		return invalidError{fmt.Errorf("invalid silence: %w", err)}
+		return &alerts.InvalidError{Err: err}
 	}
 	return nil
 }
@@ -305,6 +313,17 @@ func (c *controls) Record(ctx context.Context, action, group, comment string, by
 func (c *controls) Silences() []silence.Silence {
 	now := time.Now()
 	return slices.DeleteFunc(c.decisions.Silences.All(), func(s silence.Silence) bool { return s.State(now) == silence.Expired })
+}
+
+// All returns all silences, sorted by start.
+func (c *controls) All() []silence.Silence { return c.decisions.Silences.All() }
+
+// Firing returns the open groups of this process. A process that does not notify knows them, too.
+func (c *controls) Firing() (list []alerts.Group) {
+	for _, e := range c.engines() {
+		list = append(list, e.Groups()...)
+	}
+	return list
 }
 
 // makeRoom deletes the silence that expired first if there are too many.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/silences"
 	"github.com/llmtap/llmtap/ingest/loopback"
 	"github.com/llmtap/llmtap/ingest/secret"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -25,7 +26,19 @@ func (c *Collector) handler() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET "+RefusedPath, c.serveRefused)
 	mux.Handle("POST "+remote.Path, remote.NewHandler(c.queryable))
+	mux.Handle(silences.Path, silences.NewHandler(c.silenceable, access(c.cfg.UI.ExternalURL, c.httpAddr())))
 	return c.guard.wrap(mux)
+}
+
+// silenceable returns the silences of this process.
+func (c *Collector) silenceable() (silences.Source, error) {
+	if !c.cfg.HasRole(config.RoleAlert) {
+		return nil, errors.New("this process does not evaluate alerts: ask a process with the role alert")
+	}
+	if controls := c.controls.Load(); controls != nil && controls.ready() {
+		return controls, nil
+	}
+	return nil, errors.New("the silences have not been read yet; retry in a few seconds")
 }
 
 // queryable returns the ClickHouse for queries.

@@ -74,15 +74,24 @@ type Servers struct {
 	denied error // the reason for working without the system's configuration file
 }
 
+const urlUsage = "`url`: URL of a collector, such as http://collector:8088; its token is LLMTAP_HTTP_TOKEN"
+
 // Flags adds --url, --config, --data-dir and --clickhouse-dsn to c.
 func Flags(c *command.Call) *Servers {
-	return newServers(c, "`url`: URL of a collector, such as http://collector:8088; its token is LLMTAP_HTTP_TOKEN")
+	return newServers(c, urlUsage)
 }
 
 // DirectFlags is Flags for a command that requires a direct connection to ClickHouse or NATS. It adds the flags of keys
 // instead of --url, which is then an error.
 func DirectFlags(c *command.Call, keys ...string) *Servers {
 	return newServers(c, "", keys...)
+}
+
+// CollectorFlags is Flags for a command that requires a collector.
+func CollectorFlags(c *command.Call, keys ...string) *Servers {
+	s := &Servers{url: c.Flags.String("url", "", urlUsage), getenv: c.Getenv, stderr: c.Stderr}
+	s.flags = config.AddFlags(c.Flags, c.Getenv, append(keys, "data_dir")...)
+	return s
 }
 
 // newServers adds the flags. A flag without usage is not listed in the help.
@@ -126,6 +135,37 @@ func (s *Servers) urlFlag() string {
 		return ""
 	}
 	return *s.url
+}
+
+// Collector returns a client of the collector.
+func (s *Servers) Collector(ctx context.Context) (*remote.Client, error) {
+	e, err := s.Config()
+	if err != nil {
+		return nil, err
+	}
+	dirFlag := e.Origin("data_dir") == "--data-dir"
+	switch {
+	case s.urlFlag() != "" && dirFlag:
+		return nil, command.BadInputf("--url cannot be combined with --data-dir")
+	case *s.url != "" && !dirFlag:
+		client, err := s.collectorAt(e, *s.url)
+		if err != nil {
+			err = command.BadInputf("--url (LLMTAP_URL): %w", err)
+		}
+		return client, err
+	}
+	running, err := collector.FindRunning(e.DataDir)
+	if err == nil {
+		return s.collectorAt(e, running.URL())
+	}
+	local := config.LocalURL(e.Listen)
+	switch {
+	case !dirFlag && e.UI.ExternalURL != "":
+		return s.collectorAt(e, e.UI.ExternalURL)
+	case !dirFlag && Answers(ctx, local):
+		return s.collectorAt(e, local)
+	}
+	return nil, s.notFound(e, err, local)
 }
 
 // find returns ClickHouse, or a client of a collector if client is not nil.

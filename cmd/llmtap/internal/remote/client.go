@@ -19,6 +19,7 @@ import (
 const (
 	queryTimeout = 3 * time.Minute
 	probeTimeout = 2 * time.Second
+	callTimeout  = 30 * time.Second
 	maxError     = 16 << 10 // bytes of an error response
 )
 
@@ -66,6 +67,57 @@ func (c *Client) Query(ctx context.Context, sql string, params map[string]string
 	return rows, nil
 }
 
+// maxAnswer bounds the answer of Call, in bytes.
+const maxAnswer = 64 << 20
+
+// Call sends a request with body as JSON, unless it is nil, and decodes the JSON of the response into answer, unless it is
+// nil. header contains pairs of name and value.
+func (c *Client) Call(ctx context.Context, method, path string, query url.Values, body, answer any, header ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	u := c.url.JoinPath(path)
+	u.RawQuery = query.Encode()
+	var sent io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		sent = bytes.NewReader(b)
+		header = append(header, "Content-Type", "application/json")
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), sent)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := c.send(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }() // read errors are returned below
+	isJSON := strings.HasPrefix(res.Header.Get("Content-Type"), "application/json")
+	if res.StatusCode == http.StatusOK && isJSON {
+		if answer == nil {
+			return nil
+		}
+		if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(answer); err != nil {
+			return fmt.Errorf("read the response of %s: %w", c.url, err)
+		}
+		return nil
+	}
+	var text string
+	if isJSON && json.NewDecoder(io.LimitReader(res.Body, maxError)).Decode(&text) == nil && text != "" {
+		if res.StatusCode == http.StatusServiceUnavailable {
+			return fmt.Errorf("%s: %s", c.url, text)
+		}
+		return errors.New(text) // about the request
+	}
+	return c.check(res)
+}
+
 // Probe reports whether a collector answers.
 func (c *Client) Probe(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -83,6 +135,10 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (*
 	if err != nil {
 		return nil, err
 	}
+	return c.send(req)
+}
+
+func (c *Client) send(req *http.Request) (*http.Response, error) {
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}

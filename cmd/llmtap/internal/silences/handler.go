@@ -1,0 +1,278 @@
+/*
+Package silences serves and manages silences over HTTP.
+
+	llmtap alerts silence ─> Add, List, Expire ─┐
+	amtool, karma ──────────────────────────────┴─> guard of the listener ─> Handler ─> Source: the collector
+
+The API is the part of Alertmanager's, version 2, that is about silences and firing alerts, so that its tools work.
+*/
+package silences
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/alertmanager"
+	"github.com/llmtap/llmtap/alerts/silence"
+)
+
+const (
+	// Path is the prefix of the paths of the Handler.
+	Path = "/api/v2/"
+	// headerActor contains who acts, for requests whose body does not contain an author.
+	headerActor = "Llmtap-Actor"
+
+	maxBody     = 64 << 10 // bytes of a request
+	maxActor    = 256      // bytes of headerActor
+	bodyTimeout = 10 * time.Second
+)
+
+// A Source has the silences of an installation.
+type Source interface {
+	// All returns all silences, including expired ones.
+	All() []silence.Silence
+	// SetSilence adds a silence without an id, and otherwise changes the one with this id.
+	SetSilence(ctx context.Context, s silence.Silence, by alerts.Actor) (silence.Silence, error)
+	ExpireSilence(ctx context.Context, id string, by alerts.Actor) error
+	// Firing returns the open groups of alerts.
+	Firing() []alerts.Group
+}
+
+// A Handler serves paths below Path. It does not control access.
+type Handler struct {
+	mux    *http.ServeMux
+	source func() (Source, error)
+	access alerts.Access
+}
+
+// NewHandler returns a handler over the result of source, which fails while there is none.
+func NewHandler(source func() (Source, error), access alerts.Access) *Handler {
+	h := &Handler{mux: http.NewServeMux(), source: source, access: access}
+	handle := func(pattern string, serve func(Source, http.ResponseWriter, *http.Request) error) {
+		h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			s, err := h.source()
+			if err != nil {
+				write(w, http.StatusServiceUnavailable, err.Error())
+				return
+			}
+			if err := serve(s, w, r); err != nil {
+				write(w, statusOf(err), err.Error())
+			}
+		})
+	}
+	handle("GET "+Path+"silences", h.list)
+	handle("POST "+Path+"silences", h.set)
+	handle("GET "+Path+"silence/{id}", h.get)
+	handle("DELETE "+Path+"silence/{id}", h.expire)
+	handle("GET "+Path+"alerts", h.alerts)
+	return h
+}
+
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+
+// A requestError is an error of the request.
+type requestError struct {
+	status int
+	error
+}
+
+func statusOf(err error) int {
+	if e, ok := errors.AsType[*requestError](err); ok {
+		return e.status
+	}
+	if _, ok := errors.AsType[*alerts.InvalidError](err); ok {
+		return http.StatusBadRequest
+	}
+	if errors.Is(err, alerts.ErrNoSilence) {
+		return http.StatusNotFound
+	}
+	return http.StatusInternalServerError
+}
+
+// write sends v as JSON. Errors are JSON strings, as in Alertmanager.
+func write(w http.ResponseWriter, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		status, b = http.StatusInternalServerError, []byte(`"the response cannot be encoded"`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(b, '\n')) // the client has gone
+}
+
+// A Silence is a silence in a response.
+type Silence struct {
+	silence.Silence
+	Status Status `json:"status"`
+}
+
+// A Status contains the state of a silence.
+type Status struct {
+	State silence.State `json:"state"`
+}
+
+func withStatus(s silence.Silence, now time.Time) Silence {
+	return Silence{s, Status{s.State(now)}}
+}
+
+// filters returns the matchers of the parameters filter.
+func filters(r *http.Request) (silence.Matchers, error) {
+	ms, err := silence.ParseMatchers(r.URL.Query()["filter"])
+	if err != nil {
+		return nil, &requestError{http.StatusBadRequest, fmt.Errorf("filter: %w", err)}
+	}
+	return ms, nil
+}
+
+// list returns the silences whose matchers match the filters: active, pending and expired ones, each in the order of their
+// next change.
+func (h *Handler) list(src Source, w http.ResponseWriter, r *http.Request) error {
+	filter, err := filters(r)
+	if err != nil {
+		return err
+	}
+	now, out := time.Now(), []Silence{}
+	for _, s := range src.All() {
+		values := map[string]string{}
+		for _, m := range s.Matchers {
+			values[m.Name] = m.Value
+		}
+		if filter.Match(values[model.AlertNameLabel], values) {
+			out = append(out, withStatus(s, now))
+		}
+	}
+	sortSilences(out)
+	write(w, http.StatusOK, out)
+	return nil
+}
+
+func sortSilences(list []Silence) {
+	rank := map[silence.State]int{silence.Active: 0, silence.Pending: 1, silence.Expired: 2}
+	slices.SortStableFunc(list, func(a, b Silence) int {
+		switch state := a.Status.State; {
+		case state != b.Status.State:
+			return rank[state] - rank[b.Status.State]
+		case state == silence.Pending:
+			return a.StartsAt.Compare(b.StartsAt)
+		case state == silence.Expired:
+			return b.EndsAt.Compare(a.EndsAt)
+		default:
+			return a.EndsAt.Compare(b.EndsAt)
+		}
+	})
+}
+
+// set adds or changes a silence. A form of a web page cannot send JSON, and the guard refuses other requests of its scripts.
+func (h *Handler) set(src Source, w http.ResponseWriter, r *http.Request) error {
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		return &requestError{http.StatusUnsupportedMediaType, errors.New("the Content-Type is not application/json")}
+	}
+	deadlines := http.NewResponseController(w)
+	_ = deadlines.SetReadDeadline(time.Now().Add(bodyTimeout)) // only a test's recorder has no deadlines, also below
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	_ = deadlines.SetReadDeadline(time.Time{})
+	var s silence.Silence
+	if err == nil {
+		err = json.Unmarshal(body, &s)
+	}
+	if err != nil {
+		return &requestError{http.StatusBadRequest, fmt.Errorf("the body is not a silence: %w", err)}
+	}
+	s, err = src.SetSilence(r.Context(), s, alerts.Actor{ID: s.CreatedBy, Via: "api"})
+	if err != nil {
+		return err
+	}
+	write(w, http.StatusOK, added{s.ID})
+	return nil
+}
+
+// added is the response to a new silence.
+type added struct {
+	ID string `json:"silenceID"`
+}
+
+func (h *Handler) get(src Source, w http.ResponseWriter, r *http.Request) error {
+	for _, s := range src.All() {
+		if s.ID == r.PathValue("id") {
+			write(w, http.StatusOK, withStatus(s, time.Now()))
+			return nil
+		}
+	}
+	return alerts.ErrNoSilence
+}
+
+func (h *Handler) expire(src Source, w http.ResponseWriter, r *http.Request) error {
+	actor := alerts.Truncate(r.Header.Get(headerActor), maxActor)
+	if err := src.ExpireSilence(r.Context(), r.PathValue("id"), alerts.Actor{ID: actor, Via: "api"}); err != nil {
+		return err
+	}
+	write(w, http.StatusOK, struct{}{})
+	return nil
+}
+
+// An Alert is a firing alert in a response.
+type Alert struct {
+	alertmanager.Alert
+	Fingerprint string        `json:"fingerprint"`
+	UpdatedAt   time.Time     `json:"updatedAt"`
+	Receivers   []receiver    `json:"receivers"`
+	Status      alertingState `json:"status"`
+}
+
+type receiver struct {
+	Name string `json:"name"`
+}
+
+type alertingState struct {
+	State       string   `json:"state"` // active or suppressed
+	SilencedBy  []string `json:"silencedBy"`
+	InhibitedBy []string `json:"inhibitedBy"`
+}
+
+// alerts returns the firing alerts that match the filters.
+func (h *Handler) alerts(src Source, w http.ResponseWriter, r *http.Request) error {
+	filter, err := filters(r)
+	if err != nil {
+		return err
+	}
+	omit := func(parameter string) bool { return r.URL.Query().Get(parameter) == "false" }
+	out := []Alert{}
+	for _, g := range src.Firing() {
+		for i := range g.Alerts {
+			a := &g.Alerts[i]
+			if a.State != alerts.Firing || !filter.Match(a.Name, a.Labels) ||
+				a.Silence != nil && omit("silenced") || a.Inhibitor != nil && omit("inhibited") || !a.Muted() && omit("active") {
+				continue
+			}
+			x := Alert{
+				Alert: alertmanager.Alerts(alerts.Group{Alerts: []alerts.Alert{*a}}, h.access)[0], UpdatedAt: a.UpdatedAt.UTC(), Receivers: []receiver{{"llmtap"}},
+				Status: alertingState{State: "active", SilencedBy: []string{}, InhibitedBy: []string{}},
+			}
+			x.Fingerprint = x.Alert.Fingerprint()
+			x.EndsAt = a.UpdatedAt.UTC().Add(5 * time.Minute) // unless it is evaluated again
+			if a.Silence != nil {
+				x.Status.SilencedBy = append(x.Status.SilencedBy, a.Silence.ID)
+			}
+			if a.Inhibitor != nil {
+				x.Status.InhibitedBy = append(x.Status.InhibitedBy, a.Inhibitor.ID)
+			}
+			if a.Muted() {
+				x.Status.State = "suppressed"
+			}
+			out = append(out, x)
+		}
+	}
+	write(w, http.StatusOK, out)
+	return nil
+}
