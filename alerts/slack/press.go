@@ -81,8 +81,8 @@ type presser struct {
 	handled  [][sha256.Size]byte // presses that need no further action, oldest first
 }
 
-// handle executes a press. It returns false if the person has to be told by Slack that it did not work: neither is it
-// stored, nor did the reply that says so arrive.
+// handle executes a press. It returns false if Slack must tell the person that it did not work, because the reply that says
+// so, or that shows the query, did not arrive.
 func (h *presser) handle(ctx context.Context, p *press) bool {
 	if slices.Contains(h.handled, p.id) {
 		return true // Slack delivers again what was acknowledged too late
@@ -97,8 +97,10 @@ func (h *presser) handle(ctx context.Context, p *press) bool {
 		msg := &slack.WebhookMessage{Text: text, ResponseType: slack.ResponseTypeEphemeral}
 		if replied := slack.PostWebhookCustomHTTPContext(ctx, p.reply, h.client, msg); replied != nil {
 			h.log.Warn("reply to a press of a button in slack not sent", "action", p.action, "user", p.user.ID, "error", hideURL(replied))
-			h.m.presses.WithLabelValues(p.action, "failed").Inc()
-			return false
+			if result != "done" || p.action == showQuery {
+				h.m.presses.WithLabelValues(p.action, "failed").Inc()
+				return false
+			}
 		}
 	}
 	h.m.presses.WithLabelValues(p.action, result).Inc()
@@ -115,10 +117,10 @@ func (h *presser) handle(ctx context.Context, p *press) bool {
 func (h *presser) act(ctx context.Context, p *press) (result, text string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, actTimeout)
 	defer cancel()
-	const again = " Nothing has changed; press again. The log of llmtap has the reason."
+	const again = " Press again. The log of llmtap has the reason."
 	g, open, err := h.controls.Group(ctx, p.target.group)
 	if err != nil {
-		return "failed", ":warning: llmtap cannot read its alerts." + again, fmt.Errorf("read the group: %w", err)
+		return "failed", ":warning: llmtap cannot read its alerts, so nothing has changed." + again, fmt.Errorf("read the group: %w", err)
 	}
 	group := g.Key
 	if !open {
@@ -127,7 +129,7 @@ func (h *presser) act(ctx context.Context, p *press) (result, text string, err e
 	if p.action != showQuery { // which shows what the message is about, and changes nothing
 		ok, err := h.allowed.allows(ctx, p)
 		if err != nil {
-			return "failed", ":warning: llmtap cannot find out who may do this." + again, fmt.Errorf("check slack.allowed: %w", err)
+			return "failed", ":warning: llmtap cannot find out who may do this, so nothing has changed." + again, fmt.Errorf("check slack.allowed: %w", err)
 		}
 		if !ok {
 			return "refused", ":no_entry: Not allowed. " + h.allowed.String() + " may do this (`slack.allowed`). Nothing has changed.",
@@ -139,7 +141,7 @@ func (h *presser) act(ctx context.Context, p *press) (result, text string, err e
 			h.controls.Refuse(ctx, p.action, group, "the incident has ended", p.user)
 	}
 	if text, err = h.change(ctx, p, g); err != nil {
-		return "failed", ":warning: Not stored." + again, err
+		return "failed", ":warning: llmtap could not store this." + again, err
 	}
 	return "done", text, nil
 }

@@ -29,7 +29,7 @@ const (
 
 var (
 	errNoHello = errors.New("Slack did not greet the connection")            //nolint:staticcheck // Slack is a name
-	errClosed  = errors.New("Slack closed the connection, or stopped pings") //nolint:staticcheck // Slack is a name
+	errClosed  = errors.New("Slack closed the connection, or sent no pings") //nolint:staticcheck // Slack is a name
 )
 
 // A socket receives presses over a Socket Mode connection, and executes them one after the other.
@@ -121,6 +121,7 @@ func (s *socket) session(ctx context.Context, report func(error)) (lasted bool, 
 	for first := true; ; {
 		select {
 		case err := <-ended:
+			s.drain(client)
 			return lasted, err
 		case <-hello.C:
 			return lasted, errNoHello
@@ -149,6 +150,20 @@ func (s *socket) session(ctx context.Context, report func(error)) (lasted bool, 
 				s.m.connected.Set(1)
 				report(nil)
 			}
+		}
+	}
+}
+
+// drain queues the presses that client received before it ended.
+func (s *socket) drain(client *socketmode.Client) {
+	for {
+		select {
+		case e := <-client.Events:
+			if cb, ok := e.Data.(slack.InteractionCallback); ok {
+				s.enqueue(e.Request.EnvelopeID, &cb)
+			}
+		default:
+			return
 		}
 	}
 }

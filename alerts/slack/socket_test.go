@@ -133,7 +133,7 @@ func TestPressNotStored(t *testing.T) {
 	set(errDown, false)
 	w.press(0, "e1", ack)
 	wait(t, "reply", func() bool { return w.acks("e1") == 1 })
-	if told := w.told(); !strings.Contains(told, "press again") || strings.Contains(told, "nats") || c.calls() != "" {
+	if told := w.told(); !strings.Contains(told, "Press again") || strings.Contains(told, "nats") || c.calls() != "" {
 		t.Errorf("told %q, calls %q", told, c.calls())
 	}
 	set(errDown, true)
@@ -156,7 +156,7 @@ func TestDisconnectDuringPress(t *testing.T) {
 		ack := w.callback(anna, "acknowledge", "", "1.1")
 		w.press(0, "e1", ack)
 		w.send(0, `{"type":"disconnect","reason":"`+reason+`","debug_info":{"host":"applink-7fc4fdbb64-4x5xq"}}`)
-		wait(t, "reconnect", func() bool { return get(w, func() int { return w.opens }) >= 2 && w.connections() == 1 })
+		wait(t, "reconnect", func() bool { return get(w, func() bool { return w.connects >= 2 && len(w.conns) == 1 }) })
 		w.press(0, "e2", ack) // delivered again
 		if w.acks("e1") != 0 || c.calls() != "" {
 			t.Errorf("%s: acknowledged before it was stored", reason)

@@ -32,6 +32,7 @@ type workspace struct {
 	open      func(n int) (status int, body string) // may replace the answer of apps.connections.open
 	greet     bool                                  // connections begin with hello
 	opens     int
+	connects  int
 	conns     []*websocket.Conn // open ones, in order of opening
 	acked     map[string]int    // by envelope id
 	ephemeral []string          // messages that only the presser sees
@@ -120,6 +121,7 @@ func (w *workspace) connect(rw http.ResponseWriter, r *http.Request) {
 		_ = conn.WriteMessage(websocket.TextMessage, []byte(`{"type":"hello","num_connections":1,`+
 			`"debug_info":{"host":"applink-7fc4fdbb64-4x5xq","build_number":10,"approximate_connection_time":18060},"connection_info":{"app_id":"A1"}}`))
 	}
+	w.connects++
 	w.conns = append(w.conns, conn)
 	go func() {
 		for {
