@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/prometheus/common/model"
 )
@@ -34,6 +35,8 @@ func NewMatcher(name, op, value string) (Matcher, error) {
 		return m, fmt.Errorf("%q is not =, !=, =~ or !~", op)
 	case len(name) > maxName || !model.LegacyValidation.IsValidLabelName(name):
 		return m, fmt.Errorf("%.50q is not a label name", name)
+	case !utf8.ValidString(value):
+		return m, fmt.Errorf("the value of %s is not UTF-8", name)
 	case len(value) > maxValue:
 		return m, fmt.Errorf("the value of %s is longer than %d bytes", name, maxValue)
 	}

@@ -51,7 +51,34 @@ func TestParseMatcher(t *testing.T) {
 	bad(`a!x`, "is not =, !=")
 	bad(`a=~"("`, "not a regular expression")
 	bad(`a="x`, "quotes")
+	bad("a=\xff", "not UTF-8")
 	bad(`a=`+strings.Repeat("x", maxValue+1), "longer than 1024 bytes")
+}
+
+// A matcher survives its text and its JSON.
+func FuzzParseMatcher(f *testing.F) {
+	for _, s := range []string{`service=shop`, `a=~"x|\\d+"`, `a!~"\u00e9\n"`, `a!="="`, `a==~`, `a="x`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		m, err := ParseMatcher(s)
+		if err != nil {
+			return
+		}
+		text, err := ParseMatcher(m.String())
+		if err != nil || text.String() != m.String() || text.Value != m.Value {
+			t.Errorf("%q: text %q, %v", s, text, err)
+		}
+		b, err := json.Marshal(m)
+		var decoded Matcher
+		if err == nil {
+			err = json.Unmarshal(b, &decoded)
+		}
+		if err != nil || decoded.String() != m.String() {
+			t.Errorf("%q: JSON %s, %v", s, b, err)
+		}
+		m.Matches(s)
+	})
 }
 
 func TestMatch(t *testing.T) {

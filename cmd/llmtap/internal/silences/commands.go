@@ -97,7 +97,8 @@ func List(ctx context.Context, c *remote.Client, filters []string, expired bool,
 		if x.Status.State != silence.Expired {
 			state += ", " + terminal.Plural(x.Matched, "firing alert")
 		}
-		fmt.Fprintf(w, "%s  %s\n", x.ID, style.Bold(paint(string(x.Status.State)))+" "+state)
+		fmt.Fprintf(w, "%s  %s\n", x.ID, paint(string(x.Status.State)))
+		fmt.Fprintln(w, style.Wrap("  ", state, "  "))
 		fmt.Fprintln(w, style.Wrap("  ", terminal.Line(x.Matchers.String()), "  "))
 		fmt.Fprintln(w, style.Wrap("  ", terminal.Line(x.CreatedBy+": "+x.Comment), "  "))
 	}
