@@ -1,6 +1,7 @@
 package alerts
 
 import (
+	"encoding/binary"
 	"math"
 	"slices"
 	"strings"
@@ -86,11 +87,12 @@ type samples struct {
 	cfg      Config
 	m        *metrics
 	window   int64                           // in seconds
-	series   map[string]*series              // by the bytes of lset
+	series   map[string]*series              // by the metric and the labels, see find
 	services map[string]map[*series]struct{} // the series of each service, so that evidence does not scan the others
 	cap      labelCap
 	versions *versions
-	key      []byte // scratch
+	key      []byte   // scratch
+	names    []string // scratch
 }
 
 // newSamples returns empty samples; window is the longest window of any rule.
@@ -170,23 +172,47 @@ func (s *samples) count(step, second int64, n *analyzer.Count) (err error) {
 
 // of returns the series of a metric with labels kv and whether it is new. It returns nil if there are too many series.
 func (s *samples) of(metric string, kv map[string]string) (c *series, isNew bool) {
+	if c := s.find(metric, kv); c != nil { // labels of live series are within the limits
+		return c, false
+	}
 	kv = s.cap.apply(kv, true)
-	key, lset := s.keyOf(metric, kv)
-	if c := s.series[key]; c != nil {
+	if c := s.find(metric, kv); c != nil {
 		return c, false
 	}
 	if len(s.series) >= s.cfg.MaxSeries {
 		s.m.countsDropped.WithLabelValues("max_series").Inc()
 		return nil, false
 	}
-	c = &series{metric: metric, labels: kv, lset: lset}
-	s.series[key] = c
+	b := labels.NewBuilder(labels.FromMap(kv))
+	c = &series{metric: metric, labels: kv, lset: b.Set(model.MetricNameLabel, metric).Labels()}
+	s.series[string(s.key)] = c
 	if s.services[kv["service"]] == nil {
 		s.services[kv["service"]] = map[*series]struct{}{}
 	}
 	s.services[kv["service"]][c] = struct{}{}
 	s.cap.add(kv)
 	return c, true
+}
+
+// find returns the live series of a metric with labels kv, or nil. It sets s.key to its key.
+func (s *samples) find(metric string, kv map[string]string) *series {
+	s.names = s.names[:0]
+	for k, v := range kv {
+		if v != "" {
+			s.names = append(s.names, k)
+		}
+	}
+	slices.Sort(s.names)
+	s.key = appendString(s.key[:0], metric)
+	for _, k := range s.names {
+		s.key = appendString(appendString(s.key, k), kv[k])
+	}
+	return s.series[string(s.key)]
+}
+
+// appendString appends the length and the bytes of v.
+func appendString(b []byte, v string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
 }
 
 // remove removes a series that has ended.
@@ -216,26 +242,13 @@ func (s *series) trim(from int64) {
 	}
 }
 
-func (s *samples) keyOf(metric string, kv map[string]string) (string, labels.Labels) {
-	b := labels.NewScratchBuilder(len(kv) + 1)
-	b.Add(model.MetricNameLabel, metric)
-	for k, v := range kv {
-		b.Add(k, v)
-	}
-	b.Sort()
-	lset := b.Labels()
-	s.key = lset.Bytes(s.key)
-	return string(s.key), lset
-}
-
 // addExample adds x to the series that counts its failed call or finding.
 func (s *samples) addExample(x *analyzer.Example) {
 	metric := analyzer.MetricFailed
 	if x.Finding {
 		metric = analyzer.MetricFindings
 	}
-	key, _ := s.keyOf(metric, s.cap.apply(x.Labels, false))
-	if c := s.series[key]; c != nil {
+	if c := s.find(metric, s.cap.apply(x.Labels, false)); c != nil {
 		x := *x
 		x.ErrorText, x.Summary, x.Evidence, x.Fix = clip(x.ErrorText), clip(x.Summary), clip(x.Evidence), clip(x.Fix)
 		x.FirstVersion, x.LastClean = clip(x.FirstVersion), clip(x.LastClean)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,12 +51,13 @@ type Instance struct {
 
 // Key returns a string that identifies the alert of a rule with labels kv.
 func Key(rule string, kv map[string]string) string {
-	var b strings.Builder
-	b.WriteString(rule)
+	b := make([]byte, 0, 128)
+	b = append(b, rule...)
 	for _, k := range slices.Sorted(maps.Keys(kv)) {
-		fmt.Fprintf(&b, ",%s=%q", k, kv[k])
+		b = append(append(append(b, ','), k...), '=')
+		b = strconv.AppendQuote(b, kv[k])
 	}
-	return b.String()
+	return string(b)
 }
 
 // Metrics returns the names of the metrics that the expression queries, sorted.
