@@ -316,7 +316,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	g.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)
 	defer cancel()
-	e.state.save(last)
+	e.state.save(last, true)
 	return nil
 }
 

@@ -20,7 +20,8 @@ type openGroup struct {
 	news    uint64          // incremented by every material change
 	raised  uint64          // value of news when the severity last rose; the first alert counts as a rise
 	stored  uint64          // value of news that the Store last accepted or rejected
-	dirty   bool            // changed since it was last stored
+	dirty   bool            // changed since it was last stored, apart from numbers
+	counted bool            // its numbers changed since it was last stored
 	hides   bool            // one of its alerts hides a firing alert
 	settled bool            // every receiver has been sent the latest news and decisions
 	sent    []delivery      // by index of the receiver
@@ -171,7 +172,7 @@ func (g *openGroup) refresh(a *trackedAlert, inst *rules.Instance, ev *evaluatio
 	before.UpdatedAt = a.UpdatedAt
 	if !reflect.DeepEqual(before, a.Alert) {
 		g.version++
-		g.dirty = true // the peak must survive a crash
+		g.counted = true
 	}
 }
 

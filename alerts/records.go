@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A Store persists small values across restarts. Get returns nil, nil for a missing key. Keys match [a-z0-9.-]+.
+// A Store persists small values across restarts. Get returns nil, nil for a missing key. Keys match [a-z0-9.-]+. It is safe
+// for concurrent use.
 type Store interface {
 	Get(ctx context.Context, key string) ([]byte, error)
 	Put(ctx context.Context, key string, value []byte) error

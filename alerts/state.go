@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/llmtap/llmtap/alerts/rules"
 )
 
@@ -19,6 +21,11 @@ const (
 	stateTimeout = 10 * time.Second
 	// stateRetry is the delay before another attempt to read or write the state.
 	stateRetry = 5 * time.Second
+	// stateInterval is the minimum time between two writes of the progress, and of groups of which only numbers changed.
+	// Otherwise every firing group would be written at each step.
+	stateInterval = 5 * time.Second
+	// maxPuts bounds the concurrent writes of groups, so that the intent of one group does not wait for many others.
+	maxPuts = 16
 )
 
 // savedState is the engine's progress, as stored.
@@ -70,12 +77,17 @@ type state struct {
 
 // run writes the state after every change, and again after an error, until ctx ends.
 func (s *state) run(ctx context.Context) {
+	var complete time.Time // time of the last complete write
 	for {
-		var retry time.Duration
-		if !s.save(ctx) {
-			retry = stateRetry
+		var wait time.Duration
+		if all := time.Since(complete) >= stateInterval; !s.save(ctx, all) {
+			wait = stateRetry
+		} else if all {
+			complete = time.Now()
+		} else {
+			wait = stateInterval - time.Since(complete)
 		}
-		if !s.changed.wait(ctx, retry) {
+		if !s.changed.wait(ctx, wait) {
 			return
 		}
 	}
@@ -83,33 +95,46 @@ func (s *state) run(ctx context.Context) {
 
 // save writes the changes: first the groups, then the last step whose evaluation they include. After a crash in
 // between, that step is evaluated again and finds its groups. Groups with news are written first because their
-// notifications wait for the write. save reports whether everything was written.
-func (s *state) save(ctx context.Context) bool {
-	news, others, state := s.collect()
-	ok := true
-	write := func(list []groupChange) {
-		for _, c := range list {
+// notifications wait for the write. If all is false, changes of numbers and of the last step alone are not written.
+// save reports whether everything was written.
+func (s *state) save(ctx context.Context, all bool) bool {
+	news, others, state := s.collect(all)
+	failed := s.putGroups(ctx, news)
+	if len(news) > 0 {
+		s.intended()
+	}
+	failed += s.putGroups(ctx, others)
+	if failed > 0 || state.LastStep == 0 || !all && len(news)+len(others) == 0 || reflect.DeepEqual(state, s.written) {
+		return failed == 0
+	}
+	if !s.put(ctx, stateKey, state) {
+		return false
+	}
+	s.written = state
+	return true
+}
+
+// putGroups writes list and returns the number of groups that the Store rejected.
+func (s *state) putGroups(ctx context.Context, list []groupChange) (failed int) {
+	var g errgroup.Group
+	g.SetLimit(maxPuts)
+	for _, c := range list {
+		g.Go(func() error {
 			written := s.put(ctx, groupStoreKey(c.group.key), c.saved)
-			ok = ok && written
 			s.mu.Lock()
+			defer s.mu.Unlock()
 			// If the Store rejects the group, its notifications are sent nevertheless, because a duplicate is better
 			// than a missing notification.
 			c.group.stored = max(c.group.stored, c.news)
-			c.group.dirty = c.group.dirty || !written
-			s.mu.Unlock()
-		}
+			if !written {
+				c.group.dirty = true
+				failed++
+			}
+			return nil
+		})
 	}
-	if write(news); len(news) > 0 {
-		s.intended()
-	}
-	write(others)
-	if !ok || state.LastStep == 0 || reflect.DeepEqual(state, s.written) {
-		return ok
-	}
-	if ok = s.put(ctx, stateKey, state); ok {
-		s.written = state
-	}
-	return ok
+	_ = g.Wait()
+	return failed
 }
 
 // A groupChange is a changed group that must be written.
@@ -119,8 +144,9 @@ type groupChange struct {
 	saved savedGroup
 }
 
-// collect returns the changed groups, those with news first, and the engine's progress.
-func (s *state) collect() (news, others []groupChange, state savedState) {
+// collect returns the changed groups, those with news first, and the engine's progress. If all is false, it omits groups
+// of which only numbers changed.
+func (s *state) collect(all bool) (news, others []groupChange, state savedState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state.LastStep = s.groups.evaluated
@@ -130,10 +156,10 @@ func (s *state) collect() (news, others []groupChange, state savedState) {
 			continue
 		}
 		state.Groups = append(state.Groups, o.key)
-		if !o.dirty {
+		if !o.dirty && !(all && o.counted) {
 			continue
 		}
-		o.dirty = false
+		o.dirty, o.counted = false, false
 		c := groupChange{o, o.news, savedGroup{Group: o.group(), Settled: o.settled, Unsent: o.unsent()}}
 		for _, a := range o.alerts {
 			c.saved.Peaks = append(c.saved.Peaks, a.peak)
