@@ -62,6 +62,7 @@ func TestBacktest(t *testing.T) {
 			live = append(live, of(a))
 		}
 		cfg := Default()
+		cfg.EvaluationInterval = benchInterval
 		cfg.TSDBDir = t.TempDir()
 		time.Sleep(100 * time.Hour) // long ago
 		err := Backtest(t.Context(), cfg, each(stored), func(a Alert) error {
@@ -93,6 +94,7 @@ func each(tallies []*analyzer.Tally) iter.Seq2[*analyzer.Tally, error] {
 // An error of the tallies or of the report ends a backtest.
 func TestBacktestErrors(t *testing.T) {
 	cfg := Default()
+	cfg.EvaluationInterval = benchInterval
 	cfg.TSDBDir = t.TempDir()
 	broken := errors.New("broken")
 	err := Backtest(t.Context(), cfg, func(yield func(*analyzer.Tally, error) bool) { yield(nil, broken) }, nil)

@@ -37,14 +37,14 @@ func benchmarkStep(b *testing.B, services, stages, n int) {
 	}
 	second := time.Now().Unix() - 3600
 	step := func() {
-		for range 5 {
+		for range int64(cfg.EvaluationInterval / time.Second) {
 			if err := e.Add(b.Context(), &analyzer.Tally{Second: second, Counts: counts}); err != nil {
 				b.Fatal(err)
 			}
 			second++
 		}
 	}
-	for range 130 { // the window is full
+	for range 610 / int64(cfg.EvaluationInterval/time.Second) { // the window is full
 		step()
 	}
 	for b.Loop() {

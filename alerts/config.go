@@ -17,7 +17,8 @@ type Config struct {
 	// Services lists the services that are expected to call models at all times; CollectorBlind fires for a service
 	// without calls.
 	Services []string `yaml:"services"`
-	// EvaluationInterval is the interval of samples and evaluations, in whole seconds.
+	// EvaluationInterval is the interval of samples and evaluations, in whole seconds. The windows of rules are multiples
+	// of it.
 	EvaluationInterval time.Duration `yaml:"evaluation_interval"`
 	// TSDBDir has no effect, because the time series database has no files anymore.
 	TSDBDir string `yaml:"tsdb_dir"`
@@ -42,7 +43,7 @@ type Config struct {
 // Default returns the configuration of a new installation.
 func Default() Config {
 	return Config{
-		EvaluationInterval: 5 * time.Second,
+		EvaluationInterval: time.Second,
 		GroupBy:            []string{"service", "environment", "stage"},
 		UpdateInterval:     15 * time.Second,
 		RepeatInterval:     4 * time.Hour,

@@ -13,7 +13,7 @@
 // # Why the numbers of a notification are not PromQL's
 //
 // The function increase() extrapolates. Evidence sums the tallies of the rule's window instead, so "43 of 98 calls" is
-// exact. The shipped rules query [10m1ms] and round: samples are 5 s apart and a range excludes its left end, so one
+// exact. The shipped rules query [10m1ms] and round: a range excludes its left end, where there is a sample, so one
 // more millisecond includes the sample at the start of the window, and increase() becomes exact.
 //
 // # Why a series starts with a zero

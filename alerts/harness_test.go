@@ -87,6 +87,9 @@ func (r *records) RecordAlert(_ context.Context, a Alert) error {
 	return nil
 }
 
+// benchInterval is the evaluation interval of a bench: some seconds, so that steps differ from seconds.
+const benchInterval = 5 * time.Second
+
 // newBench starts an engine at the current synctest time.
 func newBench(t *testing.T, cfg Config, store Store) *bench {
 	t.Helper()
@@ -96,6 +99,9 @@ func newBench(t *testing.T, cfg Config, store Store) *bench {
 // newBenchOf is newBench with other options, besides the notifiers, the recorder and the metrics.
 func newBenchOf(t *testing.T, cfg Config, o Options) *bench {
 	t.Helper()
+	if cfg.EvaluationInterval == Default().EvaluationInterval {
+		cfg.EvaluationInterval = benchInterval
+	}
 	cfg.TSDBDir = t.TempDir()
 	if cfg.RuleFiles == nil { // the others fire for the same failures
 		cfg.RuleFiles = []string{"rules/stage_failure_rate.yaml"}

@@ -39,6 +39,7 @@ func newGauged(t *testing.T, store Store, n Notifier) *gauged {
 		t.Fatal(err)
 	}
 	cfg := Default()
+	cfg.EvaluationInterval = benchInterval
 	cfg.TSDBDir, cfg.RuleFiles = t.TempDir(), []string{file}
 	e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{n}, Store: store, Health: true})
 	if err != nil {
@@ -171,6 +172,7 @@ func TestPaceNewsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &alertstest.Store{}
 		cfg := Default()
+		cfg.EvaluationInterval = benchInterval
 		cfg.RuleFiles, cfg.TSDBDir = []string{"rules/stage_failure_rate.yaml"}, t.TempDir()
 		quiet, all := &paced{pace: Pace{NewsOnly: true}}, &paced{}
 		e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{quiet, all}, Store: store})

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/rules"
@@ -13,7 +14,7 @@ import (
 // source returns the limits of the default configuration for files.
 func source(files ...string) rules.Source {
 	s := alerts.Default().Rules()
-	s.Files = files
+	s.Files, s.Interval = files, 5*time.Second
 	return s
 }
 

@@ -183,6 +183,7 @@ func TestPipeline(t *testing.T) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			cfg := alerts.Default()
+			cfg.EvaluationInterval = 5 * time.Second
 			cfg.TSDBDir = t.TempDir()
 			sent = notified{}
 			o := alerts.Options{Notifiers: []alerts.Notifier{sent}, Recorder: recorder{}}

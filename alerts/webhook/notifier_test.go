@@ -165,6 +165,7 @@ func tallies(t *testing.T, e *alerts.Engine, n int, failed uint64) {
 func run(t *testing.T, r *receiver, store alerts.Store) (e *alerts.Engine, stop func()) {
 	t.Helper()
 	cfg := alerts.Default()
+	cfg.EvaluationInterval = 5 * time.Second
 	cfg.TSDBDir, cfg.RuleFiles = t.TempDir(), []string{"../rules/stage_failure_rate.yaml"}
 	e, err := alerts.New(t.Context(), cfg, alerts.Options{Notifiers: []alerts.Notifier{newNotifier(t, r)}, Store: store})
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 const slackDelay = 100 * time.Millisecond
 
 // slackLimits applies Slack's rate limits to a local Slack: one message per second and channel, including replies in threads,
-// and 50 calls of chat.update per minute. Slack also allows short bursts of messages, of undocumented length; slackLimits does
-// not. Requests above a limit get status 429, with Retry-After in whole seconds.
+// and 50 calls of chat.update per minute. Slack also accepts short bursts of messages, of undocumented length, and does not
+// guarantee to show them (https://docs.slack.dev/apis/web-api/rate-limits), so slackLimits accepts none unless -slack-burst is
+// given. Requests above a limit get status 429, with Retry-After in whole seconds.
 type slackLimits struct {
 	next http.Handler
 
@@ -28,7 +29,7 @@ type slackLimits struct {
 
 func newSlackLimits(next http.Handler) *slackLimits {
 	return &slackLimits{
-		next: next, post: bucket{size: 1, every: time.Second}, update: bucket{size: 50, every: time.Minute / 50},
+		next: next, post: bucket{size: max(*slackBurst, 1), every: time.Second}, update: bucket{size: 50, every: time.Minute / 50},
 		accepted: map[string]int{}, refused: map[string]int{},
 	}
 }

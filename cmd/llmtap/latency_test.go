@@ -16,13 +16,14 @@ var (
 	alertCount = flag.Int("alerts", 4, "number of alerts of TestAlertLatency")
 	alertRate  = flag.Int("alert-rate", 50, "exchanges per second of the background load")
 	alertEvery = flag.Duration("alert-every", 3*time.Second, "mean time between two stages that start to fail")
-	alertSteps = flag.Duration("alert-interval", 5*time.Second, "alerts.evaluation_interval of the collector")
+	slackBurst = flag.Int("slack-burst", 1, "messages that the local Slack accepts at once; it accepts one more per second")
+	alertSteps = flag.Duration("alert-interval", time.Second, "alerts.evaluation_interval of the collector")
 )
 
 // Limits of the time from the call that crosses the threshold to the accepted notification.
 const (
-	maxLatencyP50 = 6 * time.Second
-	maxLatencyP99 = 10 * time.Second
+	maxLatencyP50 = 3 * time.Second
+	maxLatencyP99 = 5 * time.Second
 )
 
 // TestAlertLatency measures the time from the call that crosses the threshold of an alert until Slack, or a webhook, accepts the

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/nats-io/nats.go"
 
@@ -126,19 +127,29 @@ func (w *alertWatch) notice(m *nats.Msg) {
 	}
 }
 
-// posted records a message that the local Slack has accepted.
+// posted records a message, of one alert or a summary of several, that the local Slack has accepted.
 func (w *alertWatch) posted(m fleetslack.Message) {
-	if m.Updates > 0 || m.ThreadTS != "" {
+	if m.ThreadTS != "" {
 		return
 	}
+	now, text := time.Now(), fleetslack.Text(m)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.stages {
-		if s.slack.IsZero() && strings.Contains(m.Text, s.String()+":") {
-			s.slack = m.ReceivedAt
-			return
+		if s.slack.IsZero() && names(text, s.String()) {
+			s.slack = now
 		}
 	}
+}
+
+// names reports whether text contains name, and not only as a part of a longer name.
+func names(text, name string) bool {
+	for _, after := range strings.Split(text, name)[1:] {
+		if after == "" || !unicode.IsDigit(rune(after[0])) {
+			return true
+		}
+	}
+	return false
 }
 
 // hooked handles requests of the webhook.

@@ -16,27 +16,29 @@ import (
 )
 
 const (
-	observeTimeout  = 4 * time.Second  // timeout of one observation of NATS and the store
+	probeInterval   = 5 * time.Second  // time between probes of NATS and the store
+	probeTimeout    = 4 * time.Second  // timeout of one probe
 	inspectInterval = 30 * time.Second // time between inspections of NATS; each sends several requests per partition
 )
 
 // A monitor observes llmtap itself for the alert role. It runs on a timer, because the fault may be that no tallies arrive.
 //
 //	NATS: read position of each partition ─┐
-//	ClickHouse: reachable or not ──────────┼─> gauges, every 5 s ─> alerts.Engine of the health rules
+//	ClickHouse: reachable or not ──────────┼─> gauges ───────────> alerts.Engine of the health rules
 //	tallies: age of the newest one ────────┘
 type monitor struct {
 	inspect func(context.Context) (*jetstream.State, error)
 	ping    func(context.Context) error
 	started time.Time
 
-	state      *jetstream.State // result of the last inspection
-	inspected  time.Time
-	inspectErr error
+	inspected time.Time // time of the last inspection; used by probe only
 
-	mu        sync.Mutex    // guards the fields below
-	lastTally map[int]int64 // second of the newest tally by partition
-	downSince time.Time     // time at which the store became unreachable; zero while it is reachable
+	mu         sync.Mutex       // guards the fields below
+	state      *jetstream.State // result of the last inspection
+	inspectErr error
+	pingErr    error         // result of the last ping
+	lastTally  map[int]int64 // second of the newest tally by partition
+	downSince  time.Time     // time at which the store became unreachable; zero while it is reachable
 }
 
 // newMonitor returns a monitor that starts at now. For a partition without tallies, the age is counted from now.
@@ -50,12 +52,26 @@ func (m *monitor) observeTally(t *analyzer.Tally) {
 	m.lastTally[t.Partition] = max(m.lastTally[t.Partition], t.Second)
 }
 
-// run feeds engine until ctx ends.
+// run feeds engine until ctx ends. Probes are separate, because a server may not answer for longer than interval, and a gauge
+// ends when it is not observed at a step.
 func (m *monitor) run(ctx context.Context, engine *alerts.Engine, interval time.Duration) error {
+	m.probe(ctx)
+	var probes sync.WaitGroup
+	defer probes.Wait()
+	probing, stop := context.WithCancel(ctx)
+	defer stop()
+	probes.Go(func() {
+		for {
+			if sleep(probing, probeInterval); probing.Err() != nil {
+				return
+			}
+			m.probe(probing)
+		}
+	})
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		if err := engine.Observe(ctx, time.Now(), m.observe(ctx)); err != nil && ctx.Err() == nil {
+		if err := engine.Observe(ctx, time.Now(), m.gauges()); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("evaluate the health rules: %w", err)
 		}
 		select {
@@ -66,21 +82,31 @@ func (m *monitor) run(ctx context.Context, engine *alerts.Engine, interval time.
 	}
 }
 
-// observe returns the gauges. For an unreachable server, it returns only the gauge that reports the failure.
-func (m *monitor) observe(ctx context.Context) []alerts.Gauge {
-	var pingErr error
-	var g sync.WaitGroup
-	timeout, cancel := context.WithTimeout(ctx, observeTimeout)
+// probe requests the state of NATS, if it is due, and of the store.
+func (m *monitor) probe(ctx context.Context) {
+	timeout, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
+	var g sync.WaitGroup
 	if now := time.Now(); m.inspected.IsZero() || now.Sub(m.inspected) >= inspectInterval {
 		m.inspected = now
-		g.Go(func() { m.state, m.inspectErr = m.inspect(timeout) })
+		g.Go(func() {
+			state, err := m.inspect(timeout)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.state, m.inspectErr = state, err
+		})
 	}
-	g.Go(func() { pingErr = m.ping(timeout) })
+	err := m.ping(timeout)
+	m.setStoreUp(err)
 	g.Wait()
-	m.setStoreUp(pingErr == nil)
+}
+
+// gauges returns the results of the last probe. For an unreachable server, it returns only the gauge that reports the failure.
+func (m *monitor) gauges() []alerts.Gauge {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	gauges := []alerts.Gauge{
-		{Metric: rules.MetricStoreUp, Value: boolValue(pingErr == nil)},
+		{Metric: rules.MetricStoreUp, Value: boolValue(m.pingErr == nil)},
 		{Metric: rules.MetricObserved, Value: boolValue(m.inspectErr == nil)},
 	}
 	if m.inspectErr != nil {
@@ -104,11 +130,13 @@ func (m *monitor) observe(ctx context.Context) []alerts.Gauge {
 	return gauges
 }
 
-func (m *monitor) setStoreUp(up bool) {
+// setStoreUp sets the result of a ping.
+func (m *monitor) setStoreUp(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.pingErr = err
 	switch {
-	case up:
+	case err == nil:
 		m.downSince = time.Time{}
 	case m.downSince.IsZero():
 		m.downSince = time.Now()
@@ -127,10 +155,8 @@ func (m *monitor) unavailable() string {
 }
 
 // tallyTime returns the end of the newest tally of a partition, or the start of the monitor if that is later. Both are
-// times of the NATS server, whose clock is skew ahead.
+// times of the NATS server, whose clock is skew ahead. The caller holds mu.
 func (m *monitor) tallyTime(partition int, skew time.Duration) time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	t := time.Unix(m.lastTally[partition]+1, 0)
 	if started := m.started.Add(skew); t.Before(started) {
 		return started // the tallies read so far are older than this process

@@ -196,7 +196,7 @@ func TestHealthUnavailable(t *testing.T) {
 		h := newMonitor(func(context.Context) (*jetstream.State, error) { return &jetstream.State{}, nil },
 			func(context.Context) error { return down }, time.Now())
 		look := func() string {
-			h.observe(t.Context())
+			h.probe(t.Context())
 			time.Sleep(time.Minute)
 			return h.unavailable()
 		}

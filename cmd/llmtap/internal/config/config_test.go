@@ -161,7 +161,7 @@ clickhouse:
 	f("slack.token", s.Slack.Token, "xoxb-1 ${x}", file+":8")
 	f("clickhouse.retention", s.ClickHouse.Retention, 30*24*time.Hour, file+":10")
 	f("alerts.group_by", s.Alerts.GroupBy, []string{"service", "stage"}, "LLMTAP_ALERTS_GROUP_BY")
-	f("alerts.evaluation_interval", s.Alerts.EvaluationInterval, 5*time.Second, "default")
+	f("alerts.evaluation_interval", s.Alerts.EvaluationInterval, time.Second, "default")
 
 	// The variable of a flag overrides that of its key.
 	if s, err = load(env); err != nil {
