@@ -17,6 +17,7 @@ const (
 	stopGrace     = 5 * time.Second // grace period for a call in progress when Run stops
 	minBackoff    = time.Second
 	maxBackoff    = time.Minute
+	turnGrace     = 20 * time.Millisecond // groups that a rate limit rejected are due again at about the same time
 )
 
 // A Recorder stores alerts for later queries: when an alert fires, at every material change and when it is resolved.
@@ -71,6 +72,7 @@ type delivery struct {
 	notBefore     time.Time                   // earliest next attempt after an error
 	backoff       *backoff.ExponentialBackOff // nil after a success
 	attempts      int                         // consecutive failures
+	failedAt      time.Time                   // time of the first of them
 }
 
 func newDeliveries(receivers []*receiver) []delivery {
@@ -157,7 +159,7 @@ func (d *dispatcher) due(i int, now time.Time) (*notification, time.Duration) {
 	defer d.mu.Unlock()
 	r := d.receivers[i]
 	var best *openGroup
-	var bestAt, soonest time.Time
+	var bestSince, bestReady, soonest time.Time
 	var how urgency
 	repeat := false
 	for _, o := range d.groups.sorted() {
@@ -175,12 +177,16 @@ func (d *dispatcher) due(i int, now time.Time) (*notification, time.Duration) {
 		if soonest.IsZero() || ready.Before(soonest) {
 			soonest = ready
 		}
-		if !ready.After(now) && (best == nil || u < how || u == how && at.Before(bestAt)) {
-			best, bestAt, how, repeat = o, at, u, reminder
+		since := o.sent[i].since(at, now)
+		if !ready.After(now.Add(turnGrace)) && (best == nil || u < how || u == how && since.Before(bestSince)) {
+			best, bestSince, bestReady, how, repeat = o, since, ready, u, reminder
 		}
 	}
 	if best == nil {
 		return nil, max(soonest.Sub(now), 0)
+	}
+	if bestReady.After(now) {
+		return nil, bestReady.Sub(now)
 	}
 	if how == numbers {
 		r.numbersAt = now
@@ -188,6 +194,18 @@ func (d *dispatcher) due(i int, now time.Time) (*notification, time.Duration) {
 	g := best.group()
 	g.Repeat = repeat
 	return &notification{group: g, version: best.version, news: best.news, decisions: best.decisions}, 0
+}
+
+// since returns the time since which a notification that is due at at waits. A group that was rejected because of a rate
+// limit is before groups that are new since then; otherwise it could be rejected again and again.
+func (d *delivery) since(at, now time.Time) time.Time {
+	switch {
+	case d.attempts > 0:
+		return d.failedAt
+	case at.IsZero():
+		return now
+	}
+	return at
 }
 
 // due returns when to send g to receiver r, which has index i, how urgently, and whether as a reminder. ok is false if
@@ -281,7 +299,9 @@ func (d *dispatcher) complete(i int, n *notification, err error, now time.Time) 
 	if s.attempts&(s.attempts-1) == 0 { // attempts 0, 1, 2, 4, 8 …
 		d.log.Warn("notification failed, retrying", "group", o.key, "error", err, "retry_in", wait)
 	}
-	s.attempts++
+	if s.attempts++; s.attempts == 1 {
+		s.failedAt = now
+	}
 	s.notBefore = now.Add(wait)
 	return "retried"
 }

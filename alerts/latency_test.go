@@ -102,3 +102,71 @@ func firstNotice(t *testing.T, pace time.Duration) {
 		}
 	})
 }
+
+// A limited notifier accepts one first message of a group per second. After a rejection, it does not call the receiver for a
+// second, as Slack requires.
+type limited struct {
+	narrow
+	until time.Time
+}
+
+func (n *limited) Notify(ctx context.Context, g Group) error {
+	if n.known[g.Key] {
+		return nil
+	}
+	if wait := time.Until(n.until); wait > 0 {
+		return &RetryError{After: wait, Err: errors.New("limited")}
+	}
+	time.Sleep(100 * time.Millisecond)
+	if time.Since(n.posted) < time.Second {
+		n.until = time.Now().Add(time.Second)
+		time.Sleep(time.Millisecond)
+		return &RetryError{After: time.Second, Err: errors.New("a message a second")}
+	}
+	n.known[g.Key], n.posted = true, time.Now()
+	return n.paced.Notify(ctx, g)
+}
+
+// Groups that a rate limit rejects are sent before groups that began later.
+func TestRejectedGroupsFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Default()
+		cfg.RuleFiles = []string{"rules/stage_failure_rate.yaml"}
+		n := &limited{narrow: narrow{known: map[string]bool{}}}
+		e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{n}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- e.Run(ctx) }()
+		var counts []analyzer.Count
+		began := map[string]time.Time{}
+		for second := range 30 {
+			for len(counts) < 2*min(6+second/2, 26) { // six stages, then one more every 2 s
+				kv := with(planner("1"), "stage", fmt.Sprintf("stage %02d", 50-len(counts)))
+				counts = append(counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv, N: 20},
+					analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(kv, "status", "400", "cause", "x"), N: 12})
+				began[groupKey("StageFailureRate", kv, cfg.GroupBy)] = time.Now()
+			}
+			if err := e.Add(ctx, &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		cancel()
+		if err := errors.Join(<-done, e.Close()); err != nil {
+			t.Error(err)
+		}
+		sent := map[string]bool{}
+		for i, g := range n.groups {
+			if wait := n.at[i].Sub(began[g.Key]); !sent[g.Key] && wait > 12*time.Second {
+				t.Errorf("%s was sent %v after it began", g.Key, wait)
+			}
+			sent[g.Key] = true
+		}
+		if len(sent) < 15 {
+			t.Errorf("%d groups were sent", len(sent))
+		}
+	})
+}
