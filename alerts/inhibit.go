@@ -115,7 +115,7 @@ func (c common) explained(was, ending bool) bool {
 	case c.shared > 0 && float64(c.shared) >= mostly*float64(c.failed):
 		return true
 	}
-	return was && (ending || own < ownFailures)
+	return was && (ending || own < ownFailures || own <= float64(c.shared))
 }
 
 // A source is an alert that may hide others.
@@ -161,7 +161,7 @@ func (g *groups) inhibit(ev *evaluation) {
 			if a.State != Firing {
 				continue
 			}
-			s := g.sourceOf(a, sources, ev)
+			s := g.sourceOf(o, a, sources, ev)
 			if s == nil {
 				o.mute(a, a.Silence, nil)
 				continue
@@ -186,10 +186,16 @@ func until(a *trackedAlert, ev *evaluation) time.Time {
 	if a.State == Resolved {
 		return a.EndsAt
 	}
-	if inst := ev.firing[a.key]; inst != nil && !inst.KeptSince.IsZero() {
-		return inst.KeptSince
-	}
 	return ev.at
+}
+
+// wasHidden reports whether an alert of the same series as a, in g, was hidden by an alert of the group by. An
+// alert that becomes less severe is another alert.
+func (g *openGroup) wasHidden(a *trackedAlert, by string, ev *evaluation) bool {
+	series := a.Series()
+	return slices.ContainsFunc(g.alerts, func(b *trackedAlert) bool {
+		return b.Inhibitor != nil && b.Inhibitor.Group == by && (b == a || b.recent(ev.at) && b.Series() == series)
+	})
 }
 
 // preferred orders sources: firing ones first, then by severity, then the newest.
@@ -198,8 +204,8 @@ func preferred(a, b *source) int {
 	return cmp.Or(firing(b)-firing(a), rank(b.Severity())-rank(a.Severity()), b.StartsAt.Compare(a.StartsAt), cmp.Compare(a.key, b.key))
 }
 
-// sourceOf returns the first source that hides a, or nil.
-func (g *groups) sourceOf(a *trackedAlert, sources [][]*source, ev *evaluation) *source {
+// sourceOf returns the first source that hides a, an alert of o, or nil.
+func (g *groups) sourceOf(o *openGroup, a *trackedAlert, sources [][]*source, ev *evaluation) *source {
 	for i, list := range sources {
 		r := &g.inhibitRules[i]
 		if len(list) == 0 || !r.target.Match(a.Name, a.Labels) {
@@ -214,7 +220,7 @@ func (g *groups) sourceOf(a *trackedAlert, sources [][]*source, ev *evaluation) 
 				return s
 			}
 			inst := ev.firing[a.key]
-			was := a.Inhibitor != nil && a.Inhibitor.Group == s.group.key
+			was := o.wasHidden(a, s.group.key, ev)
 			if ev.common(&a.Alert, &s.Alert, s.until).explained(was, inst == nil || !inst.KeptSince.IsZero()) {
 				return s
 			}

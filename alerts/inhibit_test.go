@@ -27,6 +27,8 @@ func TestExplained(t *testing.T) {
 	f("none shared", common{failed: 5, calls: 100}, false, false, false)
 	f("none", common{calls: 100}, false, false, false)
 	f("hidden, and few others remain", common{failed: 4, calls: 100}, true, false, true)
+	f("hidden, and half of its failures are shared", common{failed: 10, calls: 100, shared: 5}, true, false, true)
+	f("hidden, and most others", common{failed: 9, calls: 100, shared: 4}, true, false, false)
 	f("hidden, and others fire on their own", common{failed: 5, calls: 100}, true, false, false)
 	f("hidden, and about to end", common{failed: 15, calls: 100}, true, true, true)
 	f("hidden, about to end, and an alert of its own", common{failed: 16, calls: 100}, true, true, false)

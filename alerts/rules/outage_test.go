@@ -1,0 +1,58 @@
+package rules_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// An outage of the provider, for 10 minutes of a day of the fleet, is one notification: while it lasts, and after it, when the
+// alerts of some 70 stages end one after another.
+func TestDayOfOutage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and without concurrency for the race detector")
+	}
+	const noon = 12 * 60
+	d := newDay(3, midnight)
+	d.hiccups = nil
+	d.incident = func(d *day, minute int, s *service, stage string, calls uint64) []analyzer.Count {
+		if n := d.some(calls, 0.5); n > 0 && minute >= noon && minute < noon+10 {
+			return []analyzer.Count{failed(s.labels(stage, minute, "cause", "server_error", "status", "503"), n)}
+		}
+		return nil
+	}
+	synctest.Test(t, func(t *testing.T) {
+		cfg := alerts.Default()
+		cfg.TSDBDir, cfg.EvaluationInterval = t.TempDir(), dayStep
+		e, err := alerts.New(t.Context(), cfg, alerts.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		var told []string
+		hidden := map[string]bool{}
+		step := int64(dayStep.Seconds())
+		for s := d.start + (noon-20)*60; s < d.start+(noon+30)*60; s += step {
+			if err := e.Add(t.Context(), &analyzer.Tally{Second: s + step - 1, Counts: d.counts(int(s-d.start)/60, float64(step))}); err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range e.Active() {
+				series := a.Name + " " + a.Labels["service"] + "/" + a.Labels["stage"]
+				if a.Muted() {
+					hidden[series] = true
+				} else if !slices.Contains(told, series) {
+					told = append(told, series)
+				}
+			}
+		}
+		if want := []string{"ProviderOutage /"}; !slices.Equal(told, want) {
+			t.Errorf("notified of %q, want %q", told, want)
+		}
+		if len(hidden) < 50 {
+			t.Errorf("%d alerts are hidden, want at least 50", len(hidden))
+		}
+	})
+}
