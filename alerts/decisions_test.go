@@ -81,10 +81,18 @@ func kinds(n *notifier) (out []string) {
 // expect compares the notifications since the last call.
 func expect(t *testing.T, n *notifier, want ...string) {
 	t.Helper()
-	if got := kinds(n); fmt.Sprint(got) != fmt.Sprint(want) {
+	if got := drop(n); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("sent %q, want %q", got, want)
 	}
+}
+
+// drop removes and returns the notifications since the last call.
+func drop(n *notifier) []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	got := kinds(n)
 	n.groups, n.at = nil, nil
+	return got
 }
 
 // quiet is a configuration in which changed numbers alone are not sent.
@@ -131,7 +139,8 @@ func TestSilencedLater(t *testing.T) {
 		cfg.RepeatInterval = 2 * time.Minute
 		b := newBenchOf(t, cfg, Options{Decisions: d, Notifiers: []Notifier{hook}})
 		breach(b, 60)
-		b.sent.groups, hook.groups = nil, nil
+		drop(b.sent)
+		drop(&hook.notifier)
 		now := time.Now()
 		silenced(t, d, 10*time.Hour, "service=checkout-agent")
 		expect(t, b.sent, "firing muted")
@@ -211,14 +220,14 @@ func TestAcknowledge(t *testing.T) {
 		expect(t, &hook.notifier, "firing reminder")
 		g := b.groups.sorted()[0].group()
 		ack := StoredAck{Ack: Ack{Group: g.Key, Incident: g.Since(), By: "U1", ByName: "Anna", At: time.Now()}}
-		b.sent.groups = nil
+		drop(b.sent)
 		put(t, d, AckStoreKey(g.Key), ack)
 		expect(t, b.sent, "firing acknowledged") // at once
 		warn(300)
 		expect(t, &hook.notifier)
 		breach(b, 600)
 		expect(t, &hook.notifier, "firing acknowledged")
-		b.sent.groups = nil
+		drop(b.sent)
 		ack.Withdrawn = true
 		put(t, d, AckStoreKey(g.Key), ack)
 		expect(t, b.sent, "firing")
