@@ -131,6 +131,8 @@ func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 	r.Target = cmp.Or(r.Target, n.channel) // of an earlier version
 	if g.Firing() && !g.Muted() {
 		r.add(to.channel)
+	} else if r.at(to.channel) == nil {
+		to.channel = r.Target
 	}
 	g = n.linked(ctx, g)
 	err := n.showAll(ctx, g, r, to)
@@ -168,7 +170,7 @@ func (n *Notifier) showAll(ctx context.Context, g alerts.Group, r *record, to de
 	}
 	var failed []error
 	for _, p := range r.notices() {
-		if p == first {
+		if p == first || p.Target != to.channel && p.TS == "" && p.IntentAt.IsZero() { // the group was hidden when it was routed there
 			continue
 		}
 		if err := n.showOne(ctx, g, r, p, to); retryable(err) {

@@ -119,6 +119,25 @@ func TestEscalationToAnotherChannel(t *testing.T) {
 	wantLog(t, f, "C123 WARNING (edited)", "C456 WARNING (edited)", "C123 reply CRITICAL", "C123 reply WARNING", "C456 reply WARNING")
 }
 
+// A group that was hidden while it belonged to one channel is posted only to the channel of its present state.
+func TestRouteOfHiddenGroup(t *testing.T) {
+	f, cfg := newSlack(t)
+	cfg.Routes = []Route{{Match: []string{"severity=critical"}, Channel: "#checkout"}}
+	n := newNotifier(t, cfg, &alertstest.Store{})
+	hidden := warning()
+	hidden.Inhibitor = &alerts.Inhibitor{Name: "ProviderOutage", Group: "ProviderOutage{}"}
+	notify(t, n, group(hidden))
+	wantLog(t, f)
+	notify(t, n, escalated())
+	wantLog(t, f, "C456 CRITICAL")
+	end := escalated()
+	end.Alerts[1].State, end.Alerts[1].EndsAt = alerts.Resolved, t0.Add(time.Hour)
+	notify(t, n, end)
+	if m := f.top(); len(m) != 1 || !strings.Contains(m[0].Text, "RESOLVED") {
+		t.Errorf("messages: %+v", m)
+	}
+}
+
 // A channel that rejects messages is replaced by the default channel; a rate limit holds only for its channel.
 func TestRouteChannelFails(t *testing.T) {
 	f, cfg := newSlack(t)
