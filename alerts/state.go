@@ -156,7 +156,7 @@ func (s *state) collect(all bool) (news, others []groupChange, state savedState)
 			continue
 		}
 		state.Groups = append(state.Groups, o.key)
-		if !o.dirty && !(all && o.counted) {
+		if !o.dirty && (!all || !o.counted) {
 			continue
 		}
 		o.dirty, o.counted = false, false

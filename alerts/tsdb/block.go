@@ -23,9 +23,9 @@ type block struct {
 
 // A token is an unsigned varint. Its lowest two bits are the kind.
 const (
-	tokenIncrement = iota // the value is the previous one plus the rest of the token
-	tokenZeros            // as many samples as the rest of the token have the previous value
-	tokenFloat            // the value is the next 8 bytes
+	tokenIncrement = iota + 1 // the value is the previous one plus the rest of the token
+	tokenZeros                // as many samples as the rest of the token have the previous value
+	tokenFloat                // the value is the next 8 bytes
 	tokenBits      = 2
 )
 
