@@ -42,7 +42,7 @@ type checkpoint struct {
 	Stream     time.Time `json:"stream"`      // creation time of the stream that the sequences refer to
 
 	// Set only with several partitions.
-	CaughtUp  uint64 `json:"caught_up,omitempty"`  // all events up to this sequence were read; losses are counted after it
+	CaughtUp  uint64 `json:"caught_up,omitempty"`  // all events up to this sequence are stored or belong to other partitions; losses are counted after it
 	LastTally int64  `json:"last_tally,omitempty"` // last second tallied before the last repartitioning
 }
 

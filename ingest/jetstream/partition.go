@@ -74,7 +74,9 @@ func (r *Reader) CaughtUp(ctx context.Context) (at time.Time, ok bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.caughtUp = max(r.caughtUp, last)
+	if r.stored >= r.returned { // while the store refuses rows, messages are read that are not stored
+		r.caughtUp = max(r.caughtUp, last)
+	}
 	r.lossesCounted = max(r.lossesCounted, last)
 	return info.TimeStamp, true
 }

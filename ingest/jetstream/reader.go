@@ -58,7 +58,7 @@ type Reader struct {
 	attached      bool
 	cp            checkpoint // last written checkpoint
 	returned      uint64     // last sequence returned by Next
-	caughtUp      uint64     // all messages of the partition up to this sequence were read
+	caughtUp      uint64     // all messages of the partition up to this sequence are stored
 	lossesCounted uint64     // losses up to this sequence are counted
 	hasEnd        bool
 	end           uint64 // last sequence to return, if hasEnd
