@@ -132,6 +132,37 @@ func TestWrapping(t *testing.T) {
 	}
 }
 
+// TestContractions: with or without an apostrophe, a contraction is what it stands for.
+func TestContractions(t *testing.T) {
+	for text, want := range map[string]string{
+		"it doesn't; they don’t.":         "it does not; they do not.",
+		`isn\'t wasn\u2019t DOESN'T DONT`: "is not was not does not do not",
+		"shouldnt":                        "should not",
+		"parent isnt_set content":         "parent isnt_set content",
+	} {
+		if got := string(normalise(nil, []byte(text))); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+	if got := Cluster("it doesn't"); got != "it doesnt" {
+		t.Errorf("cluster: %q", got)
+	}
+}
+
+// TestAddresses: the names in an address, and what follows a reference, state nothing; the extension of a file does.
+func TestAddresses(t *testing.T) {
+	for text, want := range map[string]string{
+		"content.0 Input should be a valid dictionary\n For further information visit https://example.com/v/content None": "content_type_invalid",
+		"Not done, see https://example.com/rate-limit/insufficient_quota?invalid=api_key":                                 "unexplained",
+		"Timeout while downloading https://example.com/a.png.":                                                            "image_invalid",
+		"Rate limit reached at https://example.com/v1, retry":                                                             "rate_limit",
+	} {
+		if got := Classify(Input{Status: 400, Text: []byte(text)}).ID; got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
 // TestNames: a name in camel case is the name with underscores; the name of a company or an exception is one word.
 func TestNames(t *testing.T) {
 	for text, want := range map[string]string{

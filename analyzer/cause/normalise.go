@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"bytes"
 	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
@@ -18,13 +19,14 @@ const (
 )
 
 // normalise appends the normal form of text to dst. The normal form is in lower case, without quotes, escapes and terminal
-// colours. The words of a name in camel case are joined by underscores, so that toolResult and tool_result are one name; names
-// that start with a capital, such as those of companies and exceptions, remain one word. White space and box-drawing characters become single spaces, or nothing after a colon or comma. JSON escaped any
-// number of times and the repr of a Python object have the same normal form as the plain text.
+// colours. Contractions are written out, so that "doesn't" and "doesnt" are "does not". The words of a name in camel case are
+// joined by underscores, so that toolResult and tool_result are one name; names that start with a capital, such as those of
+// companies and exceptions, remain one word. White space and box-drawing characters become single spaces, or nothing after a
+// colon or comma. JSON escaped any number of times and the repr of a Python object have the same normal form as the plain text.
 func normalise(dst, text []byte) []byte { return appendEdges(dst, text, true) }
 
 // appendEdges appends the normal form of text to dst, without its middle if it is long. split says whether names in camel case
-// are split.
+// and contractions are split.
 func appendEdges(dst, text []byte, split bool) []byte {
 	if len(text) > maxText {
 		dst = appendNormal(dst, text[:maxText-maxTail], split)
@@ -106,6 +108,26 @@ func appendNormal(dst, text []byte, split bool) []byte {
 				camel = split && isSmall(c)
 			}
 			dst = append(dst, c)
+		}
+		if split && (c == 't' || c == 'T') && (i == len(text) || !isWord(text[i]|0x20) && text[i] != '_') {
+			dst = splitContraction(dst)
+		}
+	}
+	return dst
+}
+
+// negated contains the words that "n't" negates without another change.
+var negated = [...]string{"does", "do", "did", "is", "are", "was", "were", "has", "have", "could", "should", "would", "must"}
+
+// splitContraction writes out a negation at the end of dst, which has lost its apostrophe: "does not" for "doesnt".
+func splitContraction(dst []byte) []byte {
+	stem, ok := bytes.CutSuffix(dst, []byte("nt"))
+	if !ok {
+		return dst
+	}
+	for _, word := range negated {
+		if n := len(stem) - len(word); n >= 0 && string(stem[n:]) == word && (n == 0 || !isWord(stem[n-1]) && stem[n-1] != '_') {
+			return append(stem, " not"...)
 		}
 	}
 	return dst

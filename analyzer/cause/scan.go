@@ -114,16 +114,46 @@ type scan struct {
 	n       int
 }
 
-// clauseEnds contains the JSON keys that end a clause and start a new one.
-var clauseEnds = []string{",type:", ",code:", ",param:", ",status:", ",input:", ",ctx:", ",request_id:", ",metadata:", "{message:", ",message:", "raw:", "{error:", "details:[", "event:", "data:{"}
+// clauseEnds contains the JSON keys, and the start of a reference, that end a clause and start a new one. What follows the
+// address of a page, such as the None of a repr, says nothing about the request.
+var clauseEnds = []string{",type:", ",code:", ",param:", ",status:", ",input:", ",ctx:", ",request_id:", ",metadata:", "{message:", ",message:", "raw:", "{error:", "details:[", "event:", "data:{", "for further information", "for more information", "for more details"}
 
 var messageKey = []byte("message:")
+
+// schemeEnd precedes the host of an address, as in "https://".
+var schemeEnd = []byte("://")
+
+// endOfAddress returns the end of the address in a normal form whose host starts at text[i], or the start of its extension, such
+// as ".png". The other names in an address have no meaning.
+func endOfAddress(text []byte, i int) int {
+	extension := -1
+	for ; i < len(text) && bytes.IndexByte(addressEnds, text[i]) < 0; i++ {
+		switch text[i] {
+		case '.':
+			if i+1 < len(text) && isWord(text[i+1]) {
+				extension = i
+			}
+		case '/':
+			extension = -1
+		}
+	}
+	if extension >= 0 {
+		return extension
+	}
+	return i
+}
+
+var addressEnds = []byte(" ,;)]}>")
 
 // read finds the concepts of a normalised text in linear time, because each position needs a bounded number of comparisons
 // with phrases of bounded length.
 func (s *scan) read(x *index, text []byte) {
 	s.n = 1
 	for i := 0; i+shortGram <= len(text); i++ {
+		if text[i] == ':' && bytes.HasPrefix(text[i:], schemeEnd) {
+			i = endOfAddress(text, i+len(schemeEnd)) - 1
+			continue
+		}
 		starts := i == 0 || !isWord(text[i-1])
 		if s.n < maxClauses && endsClause(text, i, starts) {
 			s.n++
@@ -183,7 +213,7 @@ func endsClause(text []byte, i int, starts bool) bool {
 		return i > 0 && (text[i-1] == '.' && !isAbbreviated(text[:i-1]) || text[i-1] == '!' || text[i-1] == ';')
 	case 0xe3: // 。
 		return text[i+1] == 0x80 && text[i+2] == 0x82
-	case 'r', 'd', 'e':
+	case 'r', 'd', 'e', 'f':
 		if !starts || i > 0 && text[i-1] == '.' { // the last part of a path, not a key
 			return false
 		}
