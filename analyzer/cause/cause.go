@@ -121,17 +121,20 @@ func newTable(family string, rows []row) *table {
 }
 
 // Classify returns the cause of a failed exchange.
-func Classify(in Input) Cause {
+func Classify(in Input) Cause { return all.classify(in) }
+
+func (w *wordings) classify(in Input) Cause {
 	var buf [maxText + maxEdges]byte
 	var normal [maxNormal]byte
 	stated := statements(buf[:0], in.Text)
 	text := normalise(normal[:0], stated)
-	c := classify(in, all, text)
+	c := decide(in, w, text)
 	c.Server, c.Gateway = writtenBy(stated, text)
 	return c
 }
 
-func classify(in Input, w *wordings, text []byte) Cause {
+// decide returns the cause of a failed exchange whose statements have the normal form text.
+func decide(in Input, w *wordings, text []byte) Cause {
 	r, family := w.match(text, in)
 	if in.Status == 0 {
 		// Without an answer, the text is the client's own error, unless it names a cause that only a server can state.

@@ -418,12 +418,19 @@ func startsLine(text []byte, i int) bool {
 }
 
 // endsRecord reports whether the line text[start:end] is a record of a log that does not continue in the next line: it starts
-// like one or ends with an object, and the next line is not indented.
+// like one or ends with an object, and the next line is not indented. A small letter after an exception continues its sentence,
+// which was wrapped.
 func endsRecord(text []byte, start, end int) bool {
 	if end == start || end+1 == len(text) || text[end+1] == ' ' || text[end+1] == '\t' {
 		return false
 	}
-	return text[end-1] == '}' || startsRecord(text[start:end])
+	if text[end-1] == '}' {
+		return true
+	}
+	line := text[start:end]
+	next, _, _ := bytes.Cut(text[end+1:], []byte("\n"))
+	wrapped := startsException(line) && isSmall(text[end+1]) && !startsMember(next)
+	return startsRecord(line) && !wrapped
 }
 
 // startsRecord reports whether a record of a log or an exception starts at the start of a line.
@@ -442,6 +449,11 @@ func startsRecord(line []byte) bool {
 			return true
 		}
 	}
+	return startsException(line)
+}
+
+// startsException reports whether a line starts with the name of an exception.
+func startsException(line []byte) bool {
 	n := 0
 	for n < len(line) && n < maxName && isName(line[n]) {
 		n++
