@@ -32,6 +32,8 @@ type Config struct {
 	// Allowed lists the ids of the users (U…) and user groups (S…) who may acknowledge and silence alerts with buttons. If
 	// it is empty, everyone in the app's workspace may.
 	Allowed []string `yaml:"allowed"`
+	// Content adds the texts of errors, which can quote messages.
+	Content bool `yaml:"content"`
 	// APIURL is the base URL of Slack's API methods.
 	APIURL string `yaml:"api_url"`
 }
@@ -101,7 +103,7 @@ func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
 	}
 	o.SetDefaults()
 	n := &Notifier{
-		channel: c.Channel, routes: routes, mentions: c.Mentions, access: o.Access, groupBy: o.GroupBy, log: o.Logger, limited: map[string]time.Time{}, refused: map[string]time.Time{}, allowed: c.Allowed,
+		channel: c.Channel, routes: routes, mentions: c.Mentions, access: o.Access, groupBy: o.GroupBy, log: o.Logger, limited: map[string]time.Time{}, refused: map[string]time.Time{}, allowed: c.Allowed, content: c.Content,
 		appToken: app != "",
 		api: slack.New(token, slack.OptionAPIURL(strings.TrimRight(c.APIURL, "/")+"/"), slack.OptionHTTPClient(o.Client),
 			slack.OptionAppLevelToken(app)),

@@ -111,7 +111,7 @@ func proof(x *analyzer.Example) []string {
 	case x.ErrorText != "":
 		lines = append(lines, "The provider did not answer:", "> "+plain(x.ErrorText, maxText))
 	case x.Status > 0:
-		lines = append(lines, fmt.Sprintf("The provider answered %d without an error text.", x.Status))
+		lines = append(lines, fmt.Sprintf("The provider answered %d.", x.Status))
 	default:
 		lines = append(lines, "The provider did not answer.")
 	}

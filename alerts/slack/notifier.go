@@ -36,6 +36,7 @@ type Notifier struct {
 	access   alerts.Access
 	groupBy  []string
 	allowed  []string // Config.Allowed
+	content  bool     // Config.Content
 	appToken bool     // an app-level token is configured
 	socket   *socket  // nil: messages have no buttons
 	api      *slack.Client
@@ -135,6 +136,9 @@ func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 		to.channel = r.Target
 	}
 	g = n.linked(ctx, g)
+	if !n.content {
+		g = withoutContent(g)
+	}
 	err := n.showAll(ctx, g, r, to)
 	if err != nil {
 		if len(r.Further) > 0 {

@@ -1,0 +1,70 @@
+package slack
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// An error that quotes a message reaches Slack only if slack.content is set: neither the message, nor its edits, nor its
+// thread contain the quoted text.
+func TestContent(t *testing.T) {
+	const secret = "transfer 4000 to Ottilie"
+	quote := `{"error": {"message": "invalid arguments: '` + secret + `'"}}`
+	alert := func(rule string) alerts.Alert {
+		a := later()
+		x := &analyzer.Example{Exchange: "e1", Conversation: "c1", Status: 400, Rule: rule, Message: -1, ErrorText: quote, Evidence: "status 200, then " + quote}
+		if rule == "" {
+			x.Evidence = ""
+		}
+		a.Evidence.Example = x
+		a.Evidence.More = []*analyzer.Example{{Exchange: "e2", Conversation: "c2", Status: 400, Message: -1, ErrorText: quote}}
+		return a
+	}
+	for _, content := range []bool{false, true} {
+		for _, rule := range append([]string{""}, quoting...) {
+			t.Run(fmt.Sprintf("%v/%s", content, rule), func(t *testing.T) {
+				f, cfg := newSlack(t)
+				cfg.Content = content
+				list, err := cfg.Receivers(alerts.NotifierOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				first, last := alert(rule), alert(rule)
+				last.State, last.EndsAt = alerts.Resolved, last.UpdatedAt
+				for _, a := range []alerts.Alert{first, last} {
+					if err := list[0].Notify(t.Context(), group(a)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				all := ""
+				for _, m := range append(f.top(), f.thread()...) {
+					all += m.Text + m.Blocks + string(m.Metadata)
+				}
+				if strings.Contains(all, "Ottilie") != content {
+					t.Errorf("content: %v, but:\n%s", content, all)
+				}
+				if !strings.Contains(all, "The provider answered 400") {
+					t.Errorf("the message does not say what the provider answered:\n%s", all)
+				}
+				if first.Evidence.Example.ErrorText != quote {
+					t.Error("the alert of other receivers has changed")
+				}
+			})
+		}
+	}
+}
+
+// The evidence of a rule that reads a request does not quote it and stays.
+func TestContentKeepsEvidence(t *testing.T) {
+	g := group(incident())
+	got, want := *withoutContent(g).Alerts[0].Evidence.Example, *g.Alerts[0].Evidence.Example
+	want.ErrorText = ""
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
