@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/llmtap/llmtap/alerts"
 )
@@ -23,9 +24,19 @@ var mrkdwn = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 // escape makes text safe in mrkdwn by disabling mentions, links and control sequences.
 func escape(text string) string { return mrkdwn.Replace(text) }
 
-// oneLine collapses whitespace and truncates text to n characters.
+// oneLine collapses whitespace, removes characters that hide or reorder others, and truncates text to n characters.
 func oneLine(text string, n int) string {
-	return alerts.Truncate(strings.Join(strings.Fields(strings.ToValidUTF8(text, "\ufffd")), " "), n)
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\ufffd")), " ")
+	return alerts.Truncate(strings.Map(visible, text), n)
+}
+
+// visible returns r, or -1 for control characters, spaces without a width and marks of the direction of text. Joiners
+// stay: emoji and some scripts need them.
+func visible(r rune) rune {
+	if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u200b' || r == '\u2060' || r == '\ufeff' {
+		return -1
+	}
+	return r
 }
 
 // plain makes untrusted text safe in mrkdwn: one line of at most n characters before escaping.
