@@ -37,8 +37,8 @@ service, stage, environment and severity; alertname is the name of its rule.` + 
 	Examples: `  llmtap alerts silence add service=checkout-agent --for 2h --comment deploy
   llmtap alerts silence add alertname=RetryStorm 'stage=~plan.*' \
     --until 2026-11-23T18:00 --comment 'known, fixed in 2.4.1'
-  llmtap alerts silence add severity=warning --from 2026-11-24T02:00 --utc --for 1h \
-    --comment maintenance --url http://collector:8088`,
+  llmtap alerts silence add severity=warning --from 2026-11-24T02:00 --utc \
+    --for 1h --comment maintenance --url http://collector:8088`,
 	Run: runSilenceAdd,
 }
 
