@@ -63,7 +63,6 @@ func TestBacktest(t *testing.T) {
 		}
 		cfg := Default()
 		cfg.EvaluationInterval = benchInterval
-		cfg.TSDBDir = t.TempDir()
 		time.Sleep(100 * time.Hour) // long ago
 		err := Backtest(t.Context(), cfg, each(stored), func(a Alert) error {
 			got = append(got, of(a))
@@ -95,7 +94,6 @@ func each(tallies []*analyzer.Tally) iter.Seq2[*analyzer.Tally, error] {
 func TestBacktestErrors(t *testing.T) {
 	cfg := Default()
 	cfg.EvaluationInterval = benchInterval
-	cfg.TSDBDir = t.TempDir()
 	broken := errors.New("broken")
 	err := Backtest(t.Context(), cfg, func(yield func(*analyzer.Tally, error) bool) { yield(nil, broken) }, nil)
 	if !errors.Is(err, broken) {

@@ -18,7 +18,6 @@ func BenchmarkStep(b *testing.B) {
 // benchmarkStep measures steps with calls of all stages of all services, in two versions. Every n-th series of calls has failures.
 func benchmarkStep(b *testing.B, services, stages, n int) {
 	cfg := Default()
-	cfg.TSDBDir = b.TempDir()
 	e, err := New(b.Context(), cfg, Options{})
 	if err != nil {
 		b.Fatal(err)

@@ -20,8 +20,6 @@ type Config struct {
 	// EvaluationInterval is the interval of samples and evaluations, in whole seconds. The windows of rules are multiples
 	// of it.
 	EvaluationInterval time.Duration `yaml:"evaluation_interval"`
-	// TSDBDir has no effect, because the time series database has no files anymore.
-	TSDBDir string `yaml:"tsdb_dir"`
 	// GroupBy lists the labels by which alerts are grouped, in addition to the rule's name.
 	GroupBy []string `yaml:"group_by"`
 	// UpdateInterval is the minimum time between two notifications of one group. Alertmanager calls it group_interval.

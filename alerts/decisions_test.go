@@ -288,7 +288,7 @@ func TestTakeOverOfMutedGroup(t *testing.T) {
 		silenced(t, d, time.Hour, "service=checkout-agent")
 		open := func() (*bench, func()) {
 			cfg := Default()
-			cfg.TSDBDir, cfg.RuleFiles = t.TempDir(), []string{"rules/stage_failure_rate.yaml"}
+			cfg.RuleFiles = []string{"rules/stage_failure_rate.yaml"}
 			b := &bench{t: t, sec: time.Now().Unix(), sent: &notifier{}, rec: &records{}, store: store}
 			e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{b.sent}, Recorder: b.rec, Store: store, Decisions: d, Standby: true})
 			if err != nil {

@@ -74,7 +74,6 @@ func TestEvidenceOfFindings(t *testing.T) {
 		if diff := cmp.Diff(got, play(restarted.Engine)); diff != "" {
 			t.Errorf("after a restart (-before +after):\n%s", diff)
 		}
-		cfg.TSDBDir = t.TempDir()
 		standby, err := New(t.Context(), cfg, Options{Store: store, Standby: true})
 		if err != nil {
 			t.Fatal(err)

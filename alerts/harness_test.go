@@ -102,7 +102,6 @@ func newBenchOf(t *testing.T, cfg Config, o Options) *bench {
 	if cfg.EvaluationInterval == Default().EvaluationInterval {
 		cfg.EvaluationInterval = benchInterval
 	}
-	cfg.TSDBDir = t.TempDir()
 	if cfg.RuleFiles == nil { // the others fire for the same failures
 		cfg.RuleFiles = []string{"rules/stage_failure_rate.yaml"}
 	}

@@ -41,7 +41,7 @@ func firstNotice(t *testing.T, pace time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Default()
-		cfg.TSDBDir, cfg.RuleFiles = t.TempDir(), []string{"rules/stage_failure_rate.yaml"}
+		cfg.RuleFiles = []string{"rules/stage_failure_rate.yaml"}
 		n := &narrow{paced: paced{pace: Pace{Numbers: pace}}, known: map[string]bool{}}
 		e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{n}})
 		if err != nil {

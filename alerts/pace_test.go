@@ -40,7 +40,7 @@ func newGauged(t *testing.T, store Store, n Notifier) *gauged {
 	}
 	cfg := Default()
 	cfg.EvaluationInterval = benchInterval
-	cfg.TSDBDir, cfg.RuleFiles = t.TempDir(), []string{file}
+	cfg.RuleFiles = []string{file}
 	e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{n}, Store: store, Health: true})
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func TestPaceNewsOnly(t *testing.T) {
 		store := &alertstest.Store{}
 		cfg := Default()
 		cfg.EvaluationInterval = benchInterval
-		cfg.RuleFiles, cfg.TSDBDir = []string{"rules/stage_failure_rate.yaml"}, t.TempDir()
+		cfg.RuleFiles = []string{"rules/stage_failure_rate.yaml"}
 		quiet, all := &paced{pace: Pace{NewsOnly: true}}, &paced{}
 		e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{quiet, all}, Store: store})
 		if err != nil {

@@ -201,7 +201,6 @@ func TestRestartWhilePending(t *testing.T) {
 		run := func(up float64, d time.Duration) (states []string) {
 			t.Helper()
 			cfg := Default()
-			cfg.TSDBDir = t.TempDir()
 			sent := &notifier{}
 			e, err := New(t.Context(), cfg, Options{Health: true, Standby: true, Store: store, Notifiers: []Notifier{sent}})
 			if err != nil {

@@ -144,7 +144,6 @@ func newStandby(t *testing.T, store Store) *standby {
 	t.Helper()
 	cfg := Default()
 	cfg.RuleFiles = []string{"rules/stage_failure_rate.yaml"}
-	cfg.TSDBDir = t.TempDir()
 	s := &standby{sent: &notifier{}}
 	e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{s.sent}, Store: store, Standby: true, Registerer: prometheus.NewRegistry()})
 	if err != nil {

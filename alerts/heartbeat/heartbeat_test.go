@@ -36,7 +36,6 @@ func TestHeartbeat(t *testing.T) {
 			return &http.Response{StatusCode: int(code.Load()), Body: http.NoBody}, nil
 		})}
 		cfg := alerts.Default()
-		cfg.TSDBDir = t.TempDir()
 		e, err := alerts.New(t.Context(), cfg, alerts.Options{Health: true, Notifiers: []alerts.Notifier{New("https://heart.example.com/abc", client)}})
 		if err != nil {
 			t.Fatal(err)
@@ -117,7 +116,6 @@ func TestRestart(t *testing.T) {
 			t.Helper()
 			beats.Store(0)
 			cfg := alerts.Default()
-			cfg.TSDBDir = t.TempDir()
 			n := &errorLog{Notifier: New("https://heart.example.com/abc", client)}
 			e, err := alerts.New(t.Context(), cfg, alerts.Options{Health: true, Standby: true, Store: store, Notifiers: []alerts.Notifier{n}})
 			if err != nil {

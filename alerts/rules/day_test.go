@@ -181,7 +181,7 @@ func (d *day) play(t *testing.T, from, to int) (fired []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := alerts.Default()
-		cfg.TSDBDir, cfg.EvaluationInterval = t.TempDir(), dayStep
+		cfg.EvaluationInterval = dayStep
 		e, err := alerts.New(t.Context(), cfg, alerts.Options{})
 		if err != nil {
 			t.Fatal(err)

@@ -26,7 +26,7 @@ func TestDayOfOutage(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		cfg := alerts.Default()
-		cfg.TSDBDir, cfg.EvaluationInterval = t.TempDir(), dayStep
+		cfg.EvaluationInterval = dayStep
 		e, err := alerts.New(t.Context(), cfg, alerts.Options{})
 		if err != nil {
 			t.Fatal(err)

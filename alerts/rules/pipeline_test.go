@@ -184,7 +184,6 @@ func TestPipeline(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			cfg := alerts.Default()
 			cfg.EvaluationInterval = 5 * time.Second
-			cfg.TSDBDir = t.TempDir()
 			sent = notified{}
 			o := alerts.Options{Notifiers: []alerts.Notifier{sent}, Recorder: recorder{}}
 			if down {

@@ -34,7 +34,6 @@ func alertsAt(t *testing.T, minute int, loads ...load) []string {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := alerts.Default()
 		cfg.RuleFiles = []string{"stage_failure_rate.yaml"}
-		cfg.TSDBDir = t.TempDir()
 		e, err := alerts.New(t.Context(), cfg, alerts.Options{})
 		if err != nil {
 			t.Fatal(err)

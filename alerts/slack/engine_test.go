@@ -35,7 +35,7 @@ func TestEngineToSlack(t *testing.T) {
 	run := func(from, to int64, done func() bool) {
 		t.Helper()
 		c := alerts.Default()
-		c.TSDBDir, c.UpdateInterval, c.RuleFiles = t.TempDir(), 0, []string{"../rules/stage_failure_rate.yaml"}
+		c.UpdateInterval, c.RuleFiles = 0, []string{"../rules/stage_failure_rate.yaml"}
 		e, err := alerts.New(t.Context(), c, alerts.Options{Notifiers: []alerts.Notifier{newNotifier(t, cfg, store)}, Store: store})
 		if err != nil {
 			t.Fatal(err)

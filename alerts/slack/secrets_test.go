@@ -91,7 +91,6 @@ func TestNoContentLeaks(t *testing.T) {
 		notifiers = append(notifiers, list[0])
 	}
 	cfg := alerts.Default()
-	cfg.TSDBDir = t.TempDir()
 	notified := 0
 	err := alerts.Backtest(t.Context(), cfg, func(yield func(*analyzer.Tally, error) bool) {
 		for i := range out.Tallies {

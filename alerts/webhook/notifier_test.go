@@ -166,7 +166,7 @@ func run(t *testing.T, r *receiver, store alerts.Store) (e *alerts.Engine, stop 
 	t.Helper()
 	cfg := alerts.Default()
 	cfg.EvaluationInterval = 5 * time.Second
-	cfg.TSDBDir, cfg.RuleFiles = t.TempDir(), []string{"../rules/stage_failure_rate.yaml"}
+	cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
 	e, err := alerts.New(t.Context(), cfg, alerts.Options{Notifiers: []alerts.Notifier{newNotifier(t, r)}, Store: store})
 	if err != nil {
 		t.Fatal(err)

@@ -89,7 +89,6 @@ func TestAlertsBacktest(t *testing.T) {
 	start := time.Now().UTC().Truncate(time.Hour).Add(-3 * time.Hour)
 	out := incidentHour(t, start)
 	cfg := alerts.Default()
-	cfg.TSDBDir = t.TempDir()
 	engine, err := alerts.New(t.Context(), cfg, alerts.Options{})
 	if err != nil {
 		t.Fatal(err)

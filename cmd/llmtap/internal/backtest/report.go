@@ -113,7 +113,6 @@ func New(cfg alerts.Config, from, until time.Time, style *terminal.Style) (*Repo
 // back.
 func (r *Report) Run(ctx context.Context, cfg alerts.Config, store rows.Querier, progress io.Writer) error {
 	tallies := r.count(readTallies(ctx, store, r.From.Add(-cfg.Retention), r.Until), progress)
-	cfg.TSDBDir = "" // the configured directory belongs to the running llmtap
 	err := alerts.Backtest(ctx, cfg, tallies, func(a alerts.Alert) error {
 		if a.State == alerts.Resolved && a.EndsAt.Before(r.From) || r.NotTested[a.Name] != "" {
 			return nil

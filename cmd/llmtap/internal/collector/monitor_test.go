@@ -60,7 +60,6 @@ func TestHealth(t *testing.T) {
 				return store
 			}, time.Now())
 			cfg := alerts.Default()
-			cfg.TSDBDir = t.TempDir()
 			got := new(notified)
 			e, err := alerts.New(t.Context(), cfg, alerts.Options{Notifiers: []alerts.Notifier{withoutWatchdog{got}}, Health: true})
 			if err != nil {
@@ -149,7 +148,6 @@ func TestHealthAfterOutage(t *testing.T) {
 				return &jetstream.State{Skew: skew, Partitions: []jetstream.PartitionState{{Name: "p0of1"}}}, nil
 			}, func(context.Context) error { return nil }, time.Now())
 			cfg := alerts.Default()
-			cfg.TSDBDir = t.TempDir()
 			got := new(notified)
 			e, err := alerts.New(t.Context(), cfg, alerts.Options{
 				Notifiers: []alerts.Notifier{withoutWatchdog{got}}, Health: true, Standby: true, Store: store,

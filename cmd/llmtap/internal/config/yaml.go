@@ -15,6 +15,11 @@ import (
 	"github.com/llmtap/llmtap/dashboards/queries"
 )
 
+// removedKeys contains the remedies for keys of earlier versions, by key.
+var removedKeys = map[string]string{
+	"alerts.tsdb_dir": "no longer exists, because the samples of alert rules are kept in memory; remove the key",
+}
+
 // A yamlDecoder decodes a file into a struct, strictly. It reports every error and leaves invalid values unchanged. The
 // YAML library is used as a parser only: its decoder stops at the first error and does not record the lines of keys.
 type yamlDecoder struct {
@@ -103,7 +108,9 @@ func (d *yamlDecoder) section(path string, n ast.Node, v reflect.Value) {
 			return
 		}
 		known := slices.Sorted(maps.Keys(fields))
-		if near := queries.Nearest(name, known); near != "" {
+		if remedy, ok := removedKeys[key]; ok {
+			d.fail(kv.Key, "%s: %s", key, remedy)
+		} else if near := queries.Nearest(name, known); near != "" {
 			d.fail(kv.Key, "unknown key %s; did you mean %s?", key, joinPath(path, near))
 		} else if elsewhere := keysNamed(name); len(elsewhere) > 0 {
 			d.fail(kv.Key, "unknown key %s; did you mean %s?", key, strings.Join(elsewhere, " or "))
