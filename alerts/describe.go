@@ -126,6 +126,14 @@ func Truncate(text string, n int) string {
 // MaxID is the longest id in a notification, in bytes.
 const MaxID = 200
 
+// IncidentURL returns the URL of the web page about an alert, or "" without an external URL. id is Alert.ID.
+func IncidentURL(externalURL, id string) string {
+	if externalURL == "" || id == "" {
+		return ""
+	}
+	return strings.TrimRight(externalURL, "/") + "/incident/" + url.PathEscape(id)
+}
+
 // ConversationURL returns the URL of a conversation's web page, or "" without an external URL or a usable id.
 func ConversationURL(externalURL, id string) string {
 	if externalURL == "" || id == "" || len(id) > MaxID {

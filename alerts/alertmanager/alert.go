@@ -22,8 +22,8 @@ type Alert struct {
 	Labels       map[string]string `json:"labels"` // alertname and the labels of the alert
 	Annotations  map[string]string `json:"annotations"`
 	StartsAt     time.Time         `json:"startsAt"`
-	EndsAt       time.Time         `json:"endsAt"` // zero while firing
-	GeneratorURL string            `json:"generatorURL,omitempty"`
+	EndsAt       time.Time         `json:"endsAt"`                 // zero while firing
+	GeneratorURL string            `json:"generatorURL,omitempty"` // web page about the alert
 
 	id string // alerts.Alert.ID
 }
@@ -47,7 +47,7 @@ func Alerts(g alerts.Group, access alerts.Access) []Alert {
 	for i := range g.Alerts {
 		a := &g.Alerts[i]
 		x := Alert{
-			Labels: labelsOf(a), Annotations: annotationsOf(a, access), GeneratorURL: link(a, access.ExternalURL),
+			Labels: labelsOf(a), Annotations: annotationsOf(a, access), GeneratorURL: alerts.IncidentURL(access.ExternalURL, a.ID()),
 			StartsAt: a.StartsAt.UTC(), EndsAt: a.EndsAt.UTC(), id: a.ID(),
 		}
 		f := x.Fingerprint()
@@ -133,6 +133,7 @@ func annotationsOf(a *alerts.Alert, access alerts.Access) map[string]string {
 	}
 	if x := ev.Example; x != nil {
 		add("conversation", alerts.Truncate(x.Conversation, alerts.MaxID))
+		add("conversation_url", alerts.ConversationURL(access.ExternalURL, x.Conversation))
 		add("exchange", alerts.Truncate(x.Exchange, alerts.MaxID))
 		add("rule", alerts.Truncate(x.Rule, alerts.MaxID))
 		if x.Message >= 0 && x.Rule != "" {
@@ -154,17 +155,4 @@ func annotationsOf(a *alerts.Alert, access alerts.Access) map[string]string {
 	}
 	add("unavailable", a.Unavailable)
 	return out
-}
-
-// link returns the URL of the example's conversation, or else of llmtap's home page.
-func link(a *alerts.Alert, externalURL string) string {
-	if x := a.Evidence.Example; x != nil {
-		if u := alerts.ConversationURL(externalURL, x.Conversation); u != "" {
-			return u
-		}
-	}
-	if externalURL == "" {
-		return ""
-	}
-	return strings.TrimRight(externalURL, "/") + "/"
 }

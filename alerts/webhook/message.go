@@ -29,9 +29,9 @@ type Alert struct {
 	Labels       map[string]string `json:"labels"`
 	Annotations  map[string]string `json:"annotations"`
 	StartsAt     time.Time         `json:"startsAt"`
-	EndsAt       time.Time         `json:"endsAt"` // 0001-01-01T00:00:00Z while firing
-	GeneratorURL string            `json:"generatorURL"`
-	Fingerprint  string            `json:"fingerprint"` // Alertmanager's fingerprint of the labels
+	EndsAt       time.Time         `json:"endsAt"`       // 0001-01-01T00:00:00Z while firing
+	GeneratorURL string            `json:"generatorURL"` // web page about the alert; empty without ui.external_url
+	Fingerprint  string            `json:"fingerprint"`  // Alertmanager's fingerprint of the labels
 }
 
 // newMessage returns the message for g. It depends only on the state of g and the other arguments.
