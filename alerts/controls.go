@@ -83,6 +83,8 @@ func (e *InvalidError) Unwrap() error { return e.Err }
 type Controls interface {
 	// Group returns the open group with this GroupID; false if its incident has ended.
 	Group(ctx context.Context, id string) (Group, bool, error)
+	// Expr returns the expression of the rule of an alert, or "" if the rule no longer exists.
+	Expr(a *Alert) string
 	// Acknowledge stores an acknowledgement. The first one of an incident wins; a.At may be zero.
 	Acknowledge(ctx context.Context, a Ack, via string) error
 	// Unacknowledge removes the acknowledgement of an incident, if any.

@@ -269,6 +269,17 @@ func (e *Engine) instance(a *Alert) *rules.Instance {
 	return nil
 }
 
+// Expr returns the expression of the rule of a, or "" if e has no such rule.
+func (e *Engine) Expr(a *Alert) string {
+	e.mu.Lock()
+	inst := e.instance(a)
+	e.mu.Unlock()
+	if inst == nil {
+		return ""
+	}
+	return inst.Rule.Expr()
+}
+
 // Active returns the firing alerts of a leading engine, except alerts inhibited by a higher severity.
 func (e *Engine) Active() []Alert {
 	e.mu.Lock()

@@ -60,6 +60,15 @@ func Key(rule string, kv map[string]string) string {
 	return string(b)
 }
 
+// Expr returns the expression, in lines of at most 100 characters where possible.
+func (r *Rule) Expr() string {
+	expr, err := promqlParser.ParseExpr(r.expr)
+	if err != nil {
+		return r.expr
+	}
+	return expr.Pretty(0)
+}
+
 // Metrics returns the names of the metrics that the expression queries, sorted.
 func (r *Rule) Metrics() []string { return slices.Sorted(maps.Keys(r.selectors)) }
 

@@ -1,6 +1,7 @@
 package slack
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -26,6 +27,10 @@ const (
 
 // actions are all actions, for metrics.
 var actions = []string{acknowledge, unacknowledge, addSilence, unsilence, showQuery}
+
+// maxExpr is the maximum length of an expression in a reply, in characters. A reply shows at most maxAlerts of them, and Slack
+// accepts 40,000 characters.
+const maxExpr = 2000
 
 // untilTomorrow is the choice of a silence that ends tomorrow at 9:00 where the person is.
 const untilTomorrow = "tomorrow"
@@ -174,26 +179,44 @@ func silenceComment(choice string) string {
 	return "from Slack"
 }
 
-// queryText returns the commands that investigate the firing alerts of g. Like the message, it contains names and labels,
-// and no content of calls.
-func queryText(g alerts.Group, access alerts.Access) string {
+// queryText returns the rules of the firing alerts of g, and the commands that investigate them. Like the message, it contains
+// names and labels, and no content of calls. expr returns the expression of the rule of an alert.
+func queryText(g alerts.Group, access alerts.Access, expr func(*alerts.Alert) string) string {
 	var parts []string
 	for _, a := range g.Current() {
 		if a.State != alerts.Firing {
 			continue
 		}
-		commands := access.Commands(&a)
-		if len(commands) == 0 || len(parts) == maxAlerts {
+		rule, commands := expr(&a), access.Commands(&a)
+		if rule == "" && len(commands) == 0 || len(parts) == maxAlerts {
 			continue
 		}
 		text := "*" + strings.ReplaceAll(plain(subject(a), maxName), "*", "∗") + "*, rule " + code(a.Name)
-		if access.Host != "" {
-			text += ", on " + code(access.Host)
+		if len(a.Labels) > 0 {
+			text += ", labels `" + plain(labelsText(a.Labels), maxText) + "`"
 		}
-		parts = append(parts, text+"\n```"+escape(strings.Join(commands, "\n"))+"```")
+		if rule != "" {
+			text += "\n```" + escape(strings.ReplaceAll(alerts.Truncate(rule, maxExpr), "```", "'''")) + "```"
+		}
+		if len(commands) > 0 {
+			if access.Host != "" {
+				text += "\nOn " + code(access.Host) + ":"
+			}
+			text += "\n```" + escape(strings.Join(commands, "\n")) + "```"
+		}
+		parts = append(parts, text)
 	}
 	if len(parts) == 0 {
-		return "There is no query: the alert counts no calls or findings. `llmtap alerts backtest` replays its rule."
+		return "There is no query: the rule no longer exists, and the alert counts no calls or findings."
 	}
 	return strings.Join(parts, "\n")
+}
+
+// labelsText returns labels in the notation of PromQL.
+func labelsText(kv map[string]string) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(kv)) {
+		list = append(list, name+"="+strconv.Quote(kv[name]))
+	}
+	return "{" + strings.Join(list, ", ") + "}"
 }

@@ -118,16 +118,21 @@ func TestGroupMatchers(t *testing.T) {
 }
 
 func TestQueryText(t *testing.T) {
-	text := queryText(group(incident(), resolved()), alerts.Access{Host: "tap-1"})
-	if strings.Count(text, "```") != 2 || !strings.Contains(text, "llmtap query causes --service checkout-agent") || !strings.Contains(text, "`tap-1`") {
+	expr := func(a *alerts.Alert) string { return "calls{service=\"```\"} > 0" }
+	none := func(*alerts.Alert) string { return "" }
+	text := queryText(group(incident(), resolved()), alerts.Access{Host: "tap-1"}, expr)
+	if strings.Count(text, "```") != 4 || !strings.Contains(text, "```calls{service=\"'''\"} &gt; 0```") || !strings.Contains(text, `stage="planner"}`) || !strings.Contains(text, "llmtap query causes --service checkout-agent") || !strings.Contains(text, "`tap-1`") {
 		t.Error(text)
 	}
 	hostile := incident()
 	hostile.Labels["service"], hostile.Labels["stage"] = "<!channel> *x* ``` @here", "\u202e```"
-	if text = queryText(group(hostile), alerts.Access{}); strings.Contains(text, "<") || strings.Count(text, "```") != 2 {
+	if text = queryText(group(hostile), alerts.Access{}, none); strings.Contains(text, "<") || strings.Count(text, "```") != 2 {
 		t.Error(text)
 	}
-	if text = queryText(group(bare()), alerts.Access{}); !strings.Contains(text, "There is no query") {
+	if text = queryText(group(bare()), alerts.Access{}, expr); strings.Count(text, "```") != 2 {
+		t.Error(text)
+	}
+	if text = queryText(group(bare()), alerts.Access{}, none); !strings.Contains(text, "There is no query") {
 		t.Error(text)
 	}
 }

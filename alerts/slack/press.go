@@ -164,7 +164,7 @@ func (h *presser) change(ctx context.Context, p *press, g alerts.Group) (text st
 	if err := h.controls.Record(ctx, p.action, g.Key, "", p.user); err != nil {
 		h.log.Warn("press of a button in slack not stored", "action", p.action, "user", p.user.ID, "group", p.target.group, "error", err)
 	}
-	return queryText(g, h.access), nil
+	return queryText(g, h.access, h.controls.Expr), nil
 }
 
 // silence adds a silence for the alerts of g. Its id is derived from the press, so a press that two processes receive adds

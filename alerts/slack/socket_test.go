@@ -58,7 +58,7 @@ func TestPresses(t *testing.T) {
 	if got := c.calls(); got != want {
 		t.Errorf("calls:\n%s\nwant:\n%s", got, want)
 	}
-	if told := w.told(); strings.Count(told, "rule StageFailureRate") != 1 || !strings.Contains(told, "llmtap show 0193-1") || strings.Contains(told, "must be a response") {
+	if told := w.told(); strings.Count(told, "rule StageFailureRate") != 1 || !strings.Contains(told, "llmtap show 0193-1") || !strings.Contains(told, "rate(StageFailureRate)") || strings.Contains(told, "must be a response") {
 		t.Errorf("replies, want only the query, without content of calls:\n%s", told)
 	}
 	if v := testutil.ToFloat64(p.s.m.presses.WithLabelValues("silence", "done")); v != 1 {

@@ -315,6 +315,10 @@ func (c *testControls) AddSilence(ctx context.Context, s silence.Silence, _ stri
 	})
 }
 
+func (c *testControls) Expr(a *alerts.Alert) string {
+	return "rate(" + a.Name + ") > 0"
+}
+
 func (c *testControls) ExpireSilence(ctx context.Context, id string, by alerts.Actor) error {
 	return c.change(ctx, "expire", by, func() {
 		for i := range c.silences {

@@ -97,6 +97,16 @@ func (c *controls) Group(ctx context.Context, id string) (alerts.Group, bool, er
 	return alerts.Group{}, false, nil
 }
 
+// Expr implements alerts.Controls.
+func (c *controls) Expr(a *alerts.Alert) string {
+	for _, e := range c.engines() {
+		if expr := e.Expr(a); expr != "" {
+			return expr
+		}
+	}
+	return ""
+}
+
 // change reads the value of key, if any, into v and writes it if edit returns true. It repeats this if the value was changed
 // concurrently.
 func change[T any](ctx context.Context, kv *jetstream.KV, key string, edit func(v *T, found bool) (bool, error)) (changed bool, v T, err error) {
