@@ -18,6 +18,9 @@ const (
 	minBackoff    = time.Second
 	maxBackoff    = time.Minute
 	turnGrace     = 20 * time.Millisecond // groups that a rate limit rejected are due again at about the same time
+	// foldInterval is the minimum time between two calls of Folder.Fold that send something. Slack accepts 50 edits per
+	// minute, of all messages.
+	foldInterval = 2 * time.Second
 )
 
 // A Recorder stores alerts for later queries: when an alert fires, at every material change and when it is resolved.
@@ -43,15 +46,18 @@ func (r recorder) Notify(ctx context.Context, g Group) error {
 // newest state.
 type receiver struct {
 	Notifier
+	folder    Folder // the Notifier, if it is one
 	pace      Pace
 	recorder  bool
 	wake      signal
 	numbersAt time.Time // last notification in which only numbers changed; guarded by Engine.mu
+	foldedAt  time.Time // last notification that was a summary; guarded by Engine.mu
 }
 
 func newReceiver(n Notifier) *receiver {
 	r := &receiver{Notifier: n, wake: newSignal()}
 	_, r.recorder = n.(recorder)
+	r.folder, _ = n.(Folder)
 	if p, ok := n.(Paced); ok {
 		r.pace = p.Pace()
 	}
@@ -66,6 +72,7 @@ type delivery struct {
 	version, news uint64 // version and news of the group when last sent
 	decisions     uint64 // decisions of the group when last sent
 	to            *receiver
+	folded        bool                        // the last notification was a summary
 	rejected      uint64                      // news of the group at the receiver's last final error
 	at            time.Time                   // time of the last success
 	newsAt        time.Time                   // time of the last success with news or as a reminder
@@ -107,9 +114,9 @@ func (d *dispatcher) run(ctx context.Context) {
 	for i, r := range d.receivers {
 		g.Go(func() {
 			for ctx.Err() == nil {
-				n, wait := d.due(i, time.Now())
-				if n != nil {
-					d.send(ctx, i, n)
+				list, wait := d.due(i, time.Now())
+				if len(list) > 0 {
+					d.send(ctx, i, list)
 				} else if !r.wake.wait(ctx, wait) {
 					return
 				}
@@ -119,17 +126,25 @@ func (d *dispatcher) run(ctx context.Context) {
 	g.Wait()
 }
 
-// send notifies receiver i. When ctx ends, a call in progress has stopGrace to complete, so that its outcome is known.
-func (d *dispatcher) send(ctx context.Context, i int, n *notification) {
+// send notifies receiver i of the first notification of list, or of several in a summary. When ctx ends, a call in progress
+// has stopGrace to complete, so that its outcome is known.
+func (d *dispatcher) send(ctx context.Context, i int, list []*notification) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopGrace, cancel) })()
 	began := time.Now()
-	err := d.receivers[i].Notify(call, n.group)
-	if ctx.Err() != nil && err != nil {
+	var results []error
+	if r := d.receivers[i]; list[0].foldable {
+		list, results = fold(call, r.folder, list)
+	}
+	if results == nil {
+		list = list[:1]
+		results = []error{d.receivers[i].Notify(call, list[0].group)}
+	}
+	if err := errors.Join(results...); ctx.Err() != nil && err != nil {
 		return // treated as not sent; the Store has the intent
 	}
-	result := d.complete(i, n, err, time.Now())
+	result := d.complete(i, list, results, time.Now())
 	if !d.receivers[i].recorder {
 		d.m.notification.Observe(time.Since(began).Seconds())
 		d.m.notifications.WithLabelValues(result).Inc()
@@ -140,6 +155,9 @@ func (d *dispatcher) send(ctx context.Context, i int, n *notification) {
 type notification struct {
 	group                    Group
 	version, news, decisions uint64
+	foldable                 bool // may be part of a summary
+	folded                   bool // is part of a summary
+	since                    time.Time
 }
 
 // An urgency orders notifications that are due at the same time.
@@ -151,10 +169,10 @@ const (
 	numbers                // only numbers changed
 )
 
-// due returns the next notification for receiver i, the most urgent one first. If none is due, it returns nil and the
-// time until one may be due, or 0 if only a change can make one due. Urgency matters because a receiver with a rate
-// limit must not send new numbers of many groups while a new group waits.
-func (d *dispatcher) due(i int, now time.Time) (*notification, time.Duration) {
+// due returns the next notification for receiver i, the most urgent one first. If it may be part of a summary, due returns all
+// that may be. If none is due, it returns the time until one may be due, or 0 if only a change can make one due. Urgency
+// matters because a receiver with a rate limit must not send new numbers of many groups while a new group waits.
+func (d *dispatcher) due(i int, now time.Time) ([]*notification, time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := d.receivers[i]
@@ -171,7 +189,9 @@ func (d *dispatcher) due(i int, now time.Time) (*notification, time.Duration) {
 			continue
 		}
 		ready := at
-		if next := r.numbersAt.Add(r.pace.Numbers); u == numbers && ready.Before(next) {
+		if next := r.foldedAt.Add(foldInterval); o.sent[i].foldable() && ready.Before(next) {
+			ready = next
+		} else if next := r.numbersAt.Add(r.pace.Numbers); u == numbers && ready.Before(next) {
 			ready = next
 		}
 		if soonest.IsZero() || ready.Before(soonest) {
@@ -188,12 +208,20 @@ func (d *dispatcher) due(i int, now time.Time) (*notification, time.Duration) {
 	if bestReady.After(now) {
 		return nil, bestReady.Sub(now)
 	}
+	if best.sent[i].foldable() {
+		return d.foldTogether(i, now), 0
+	}
 	if how == numbers {
 		r.numbersAt = now
 	}
-	g := best.group()
-	g.Repeat = repeat
-	return &notification{group: g, version: best.version, news: best.news, decisions: best.decisions}, 0
+	return []*notification{best.notification(repeat)}, 0
+}
+
+// notification returns the notification of the current state of g.
+func (g *openGroup) notification(repeat bool) *notification {
+	n := &notification{group: g.group(), version: g.version, news: g.news, decisions: g.decisions}
+	n.group.Repeat = repeat
+	return n
 }
 
 // since returns the time since which a notification that is due at at waits. A group that was rejected because of a rate
@@ -266,27 +294,59 @@ func (g *openGroup) unsent() bool {
 	return !slices.ContainsFunc(g.sent, func(d delivery) bool { return d.to.people() && d.version != 0 })
 }
 
-// complete records the outcome of n for receiver i and returns "delivered", "retried" or "failed".
-func (d *dispatcher) complete(i int, n *notification, err error, now time.Time) string {
+// complete records the outcomes of the notifications in list for receiver i, and returns the worst: "delivered", "retried" or
+// "failed".
+func (d *dispatcher) complete(i int, list []*notification, results []error, now time.Time) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.changed.raise()
-	o := d.groups.open[n.group.Key] // the group stays open until every receiver has been sent its news
-	s := &o.sent[i]
-	defer d.groups.settle(o)
-	if err == nil {
-		if s.news != n.news || s.decisions != n.decisions || n.group.Repeat {
-			s.newsAt = now
-			o.dirty = true
+	worst := "delivered"
+	logged := map[string]bool{} // the groups of a summary share an error
+	for k, n := range list {
+		o, err := d.groups.open[n.group.Key], results[k] // the group stays open until every receiver has been sent its news
+		if err == nil {
+			d.delivered(i, n, o, now)
+		} else {
+			result := d.rejected(i, n, o, err, !logged[err.Error()], now)
+			logged[err.Error()] = true
+			if worst != "failed" {
+				worst = result
+			}
 		}
-		s.version, s.news, s.decisions, s.at, s.notBefore, s.backoff, s.attempts = n.version, n.news, n.decisions, now, time.Time{}, nil, 0
-		return "delivered"
+		d.groups.settle(o)
 	}
+	return worst
+}
+
+// delivered records that receiver i was sent n.
+func (d *dispatcher) delivered(i int, n *notification, o *openGroup, now time.Time) {
+	s := &o.sent[i]
+	if s.news != n.news || s.decisions != n.decisions || n.group.Repeat {
+		s.newsAt = now
+		o.dirty = true
+	}
+	if n.folded {
+		d.receivers[i].foldedAt = now
+		if s.version == 0 && !s.folded {
+			d.m.folded.Inc()
+		}
+	}
+	if s.folded != n.folded {
+		s.folded, o.dirty = n.folded, true
+	}
+	s.version, s.news, s.decisions, s.at, s.notBefore, s.backoff, s.attempts = n.version, n.news, n.decisions, now, time.Time{}, nil, 0
+}
+
+// rejected records the error of n at receiver i, and returns "retried" or "failed".
+func (d *dispatcher) rejected(i int, n *notification, o *openGroup, err error, log bool, now time.Time) string {
+	s := &o.sent[i]
 	retry, ok := errors.AsType[*RetryError](err)
 	if !ok {
 		s.rejected = n.news
 		s.notBefore = now.Add(d.receivers[i].pace.Every)
-		d.log.Error("notification failed", "group", o.key, "error", err)
+		if log {
+			d.log.Error("notification failed", "group", o.key, "error", err)
+		}
 		return "failed"
 	}
 	if s.backoff == nil {
@@ -296,7 +356,7 @@ func (d *dispatcher) complete(i int, n *notification, err error, now time.Time) 
 	if retry.After > 0 {
 		wait = retry.After
 	}
-	if s.attempts&(s.attempts-1) == 0 { // attempts 0, 1, 2, 4, 8 …
+	if log && s.attempts&(s.attempts-1) == 0 { // attempts 0, 1, 2, 4, 8 …
 		d.log.Warn("notification failed, retrying", "group", o.key, "error", err, "retry_in", wait)
 	}
 	if s.attempts++; s.attempts == 1 {

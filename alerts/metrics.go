@@ -22,6 +22,7 @@ type metrics struct {
 	reloaded        prometheus.Gauge       // 0 or 1
 	notifications   *prometheus.CounterVec // by result: delivered, retried, failed
 	notification    prometheus.Histogram
+	folded          prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -52,6 +53,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		firing:          gauge("firing", "Number of firing alerts."),
 		reloaded:        gauge("rules_last_reload_successful", "Whether the last load of the rule files succeeded."),
 		notifications:   counters("notifications_total", "Notifications sent, by result: delivered, retried or failed.", "result"),
+		folded:          counter("folded_groups_total", "Groups of alerts of which people were first notified in a summary of many groups, instead of a message of their own."),
 		notification:    histogram("notification_duration_seconds", "Duration of one notification.", prometheus.ExponentialBuckets(0.01, 4, 7)),
 	}
 	m.reloaded.Set(1)

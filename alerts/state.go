@@ -38,10 +38,11 @@ type savedState struct {
 // savedGroup is an open group, stored before its notifications are sent.
 type savedGroup struct {
 	Group   Group      `json:"group"`
-	Peaks   []Evidence `json:"peaks"`   // evidence at the peaks of Group.Alerts
-	Settled bool       `json:"settled"` // every receiver has been sent the latest news and decisions
-	Unsent  bool       `json:"unsent"`  // muted from its start: people have not been notified
-	NewsAt  time.Time  `json:"news_at"` // time of the last delivery of news or a reminder
+	Peaks   []Evidence `json:"peaks"`            // evidence at the peaks of Group.Alerts
+	Settled bool       `json:"settled"`          // every receiver has been sent the latest news and decisions
+	Unsent  bool       `json:"unsent"`           // muted from its start: people have not been notified
+	Folded  bool       `json:"folded,omitempty"` // people were last notified in a summary
+	NewsAt  time.Time  `json:"news_at"`          // time of the last delivery of news or a reminder
 }
 
 func groupStoreKey(group string) string { return "group." + GroupID(group) }
@@ -160,7 +161,7 @@ func (s *state) collect(all bool) (news, others []groupChange, state savedState)
 			continue
 		}
 		o.dirty, o.counted = false, false
-		c := groupChange{o, o.news, savedGroup{Group: o.group(), Settled: o.settled, Unsent: o.unsent()}}
+		c := groupChange{o, o.news, savedGroup{Group: o.group(), Settled: o.settled, Unsent: o.unsent(), Folded: o.folded()}}
 		for _, a := range o.alerts {
 			c.saved.Peaks = append(c.saved.Peaks, a.peak)
 		}
@@ -264,6 +265,9 @@ func (g *savedGroup) restore(key string, sent []delivery, evaluated time.Time) *
 				d.version, d.news, d.at, d.newsAt = 1, 1, g.NewsAt, g.NewsAt
 			}
 		}
+	}
+	for i := range o.sent {
+		o.sent[i].folded = g.Folded && o.sent[i].to.folder != nil
 	}
 	return o
 }

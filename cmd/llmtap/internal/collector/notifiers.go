@@ -80,13 +80,13 @@ func (c *Collector) notifiers(o alerts.NotifierOptions) ([]alerts.Notifier, []Re
 	}
 	all := []alerts.Notifier{withoutWatchdog{logNotifier{c.logger}}}
 	for _, n := range c.opts.Notifiers {
-		all = append(all, withoutWatchdog{n})
+		all = append(all, dropWatchdog(n))
 	}
 	for _, r := range configured {
 		if r.System {
 			all = append(all, r.Notifier)
 		} else {
-			all = append(all, withoutWatchdog{r.Notifier})
+			all = append(all, dropWatchdog(r.Notifier))
 		}
 	}
 	return all, configured, nil
@@ -98,16 +98,52 @@ const healthLabel = "component"
 // severityNone is the severity of alerts that are meant for machines, such as the watchdog.
 const severityNone = "none"
 
+// dropWatchdog returns n without the groups that contain only alerts for machines.
+func dropWatchdog(n alerts.Notifier) alerts.Notifier {
+	if f, ok := n.(alerts.Folder); ok {
+		return foldWithoutWatchdog{withoutWatchdog{n}, f}
+	}
+	return withoutWatchdog{n}
+}
+
 // withoutWatchdog drops groups that contain only alerts for machines.
 type withoutWatchdog struct{ alerts.Notifier }
 
 var _ alerts.Paced = withoutWatchdog{}
 
 func (w withoutWatchdog) Notify(ctx context.Context, g alerts.Group) error {
-	if slices.ContainsFunc(g.Alerts, func(a alerts.Alert) bool { return a.Severity() != severityNone }) {
-		return w.Notifier.Notify(ctx, g)
+	if forMachines(g) {
+		return nil
 	}
-	return nil
+	return w.Notifier.Notify(ctx, g)
+}
+
+func forMachines(g alerts.Group) bool {
+	return !slices.ContainsFunc(g.Alerts, func(a alerts.Alert) bool { return a.Severity() != severityNone })
+}
+
+// foldWithoutWatchdog is withoutWatchdog for an alerts.Folder.
+type foldWithoutWatchdog struct {
+	withoutWatchdog
+	folder alerts.Folder
+}
+
+var _ alerts.Folder = foldWithoutWatchdog{}
+
+// Fold leaves the dropped groups to Notify.
+func (w foldWithoutWatchdog) Fold(ctx context.Context, groups []alerts.Group) []error {
+	out := make([]error, len(groups))
+	var rest []alerts.Group
+	var index []int
+	for i, g := range groups {
+		if out[i] = alerts.ErrNotFolded; !forMachines(g) {
+			rest, index = append(rest, g), append(index, i)
+		}
+	}
+	for i, err := range w.folder.Fold(ctx, rest) {
+		out[index[i]] = err
+	}
+	return out
 }
 
 // Pace returns the pace of the wrapped notifier.
