@@ -38,6 +38,20 @@ func (k *KV) Watch(ctx context.Context, patterns []string, replace func(values m
 	}
 }
 
+// Values returns the current values of the keys that match one of patterns, such as "silence.*".
+func (k *KV) Values(ctx context.Context, patterns ...string) (values map[string][]byte, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	err = k.watch(ctx, patterns, func(all map[string][]byte) {
+		values = all
+		stop()
+	}, func(string, []byte) {})
+	if values != nil {
+		return values, nil
+	}
+	return nil, err
+}
+
 // watch is Watch until an error or the end of ctx.
 func (k *KV) watch(ctx context.Context, patterns []string, replace func(map[string][]byte), change func(string, []byte)) error {
 	w, err := k.kv.WatchFiltered(ctx, append([]string(nil), patterns...)) // it changes its argument

@@ -82,7 +82,7 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 	}()
 	a.rows.DeadLetter = deadLetterRow(conn)
 	health := prefixedStore{a.state, "health."}
-	a.controls = &controls{kv: kv, decisions: alerts.NewDecisions(), groups: []alerts.Store{a.state, health}, engines: func() []*alerts.Engine { return a.engines }, rows: a.rows, logger: c.logger}
+	a.controls = &controls{kv: kv, decisions: alerts.NewDecisions(), groups: []alerts.Store{a.state, health}, engines: func() []*alerts.Engine { return a.engines }, actions: &actionRows{kv: kv, rows: a.rows, logger: c.logger}, logger: c.logger}
 	notifiers, receivers, err := c.notifiers(alerts.NotifierOptions{Store: a.state, Controls: a.controls, Logger: c.logger, Registerer: reg})
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// actionTimeout is the time limit for queueing the row of an action while the queue is full.
+	// actionTimeout is the time limit for storing the row of an action in NATS, and for queueing it while the queue is full.
 	actionTimeout = time.Second
 	// visibleTimeout is the time limit for a change to arrive at the watch of this process.
 	visibleTimeout = time.Second
@@ -55,7 +55,7 @@ type controls struct {
 	decisions *alerts.Decisions
 	groups    []alerts.Store          // state of each engine
 	engines   func() []*alerts.Engine // engines of this process
-	rows      *sinks.Batcher
+	actions   *actionRows
 	logger    *slog.Logger
 }
 
@@ -354,19 +354,27 @@ func (c *controls) makeRoom(ctx context.Context, now time.Time) error {
 
 // purge deletes a key here and in the bucket. Other processes see it at their next resync.
 func (c *controls) purge(ctx context.Context, key string) error {
-	_, revision, err := c.kv.Get(ctx, key)
-	if err == nil {
-		err = c.kv.Purge(ctx, key, revision)
-	}
-	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+	if err := purgeKey(ctx, c.kv, key); err != nil {
 		return err
 	}
 	c.decisions.Delete(key)
 	return nil
 }
 
-// sweep deletes expired silences, and acknowledgements of ended incidents, every minute until ctx ends. open reports whether
-// a group is open.
+// purgeKey deletes a key, if it exists.
+func purgeKey(ctx context.Context, kv *jetstream.KV, key string) error {
+	_, revision, err := kv.Get(ctx, key)
+	if err == nil {
+		err = kv.Purge(ctx, key, revision)
+	}
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil
+	}
+	return err
+}
+
+// sweep deletes expired silences, and acknowledgements of ended incidents, and stores what other processes have left, every
+// minute until ctx ends. open reports whether a group is open.
 func (c *controls) sweep(ctx context.Context, open func(group string) bool) {
 	for {
 		sleep(ctx, sweepInterval)
@@ -374,6 +382,9 @@ func (c *controls) sweep(ctx context.Context, open func(group string) bool) {
 			return
 		}
 		now := time.Now()
+		if err := c.actions.restore(ctx, now); err != nil && ctx.Err() == nil {
+			c.logger.Warn("rows of alert actions wait in NATS", "err", err)
+		}
 		var keys []string
 		for _, s := range c.decisions.Silences.All() {
 			if now.Sub(s.EndsAt) > silenceRetention {
@@ -413,7 +424,7 @@ func (c *controls) recordSilence(ctx context.Context, action string, s *silence.
 	c.record(ctx, row, by)
 }
 
-// record queues the row of an action. The action has happened, so that an error is only logged.
+// record stores the row of an action. The action has happened, so that an error is only logged.
 func (c *controls) record(ctx context.Context, row sinks.AlertAction, by alerts.Actor) {
 	row.ID, row.At, row.Actor, row.ActorName, row.Via = uuid.Must(uuid.NewV7()).String(), time.Now().UTC(), by.ID, by.Name, by.Via
 	row.Name, _, _ = strings.Cut(row.Group, "{")
@@ -421,9 +432,5 @@ func (c *controls) record(ctx context.Context, row sinks.AlertAction, by alerts.
 		row.Service = alerts.GroupLabel(row.Group, "service")
 	}
 	c.logger.Info("alert action", "action", row.Action, "refused", row.Refused, "group", row.Group, "silence_id", row.SilenceID, "actor", row.Actor, "via", row.Via)
-	queue, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTimeout)
-	defer cancel()
-	if err := c.rows.Add(queue, &sinks.Batch{Actions: []sinks.AlertAction{row}}, nil); err != nil {
-		c.logger.Error("row of an alert action is lost", "action", row.Action, "actor", row.Actor, "err", err)
-	}
+	c.actions.add(ctx, &row)
 }

@@ -23,11 +23,15 @@ import (
 type actionSink struct {
 	mu   sync.Mutex
 	rows []string
+	down error // if set, it stores nothing
 }
 
 func (s *actionSink) Write(_ context.Context, b *sinks.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.down != nil {
+		return s.down
+	}
 	for _, a := range b.Actions {
 		row := fmt.Sprintf("%s %s %s %s", a.Action, a.Actor, a.Via, a.Service)
 		if a.Refused {
@@ -49,12 +53,13 @@ func openControls(t *testing.T, url string) (*controls, *actionSink) {
 		t.Fatal(err)
 	}
 	sink, cfg := &actionSink{}, sinks.DefaultBatcherConfig()
-	cfg.FlushInterval = 10 * time.Millisecond
-	c := &controls{kv: kv, decisions: alerts.NewDecisions(), rows: sinks.NewBatcher(sink, cfg, testLogger(), nil), logger: testLogger()}
+	cfg.FlushInterval, cfg.DrainTimeout = 10*time.Millisecond, 100*time.Millisecond
+	rows := sinks.NewBatcher(sink, cfg, testLogger(), nil)
+	c := &controls{kv: kv, decisions: alerts.NewDecisions(), actions: &actionRows{kv: kv, rows: rows, logger: testLogger()}, logger: testLogger()}
 	ctx, cancel := context.WithCancel(t.Context())
 	var g sync.WaitGroup
 	g.Go(func() { c.watch(ctx) })
-	g.Go(func() { _ = c.rows.Run(ctx) })
+	g.Go(func() { _ = rows.Run(ctx) })
 	t.Cleanup(func() { cancel(); g.Wait() })
 	<-c.decisions.Loaded()
 	return c, sink

@@ -1,0 +1,70 @@
+package collector
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/sinks"
+)
+
+// Who did what is stored after an outage of ClickHouse, even if the process has ended meanwhile.
+func TestActionsSurviveAnOutage(t *testing.T) {
+	url := collectortest.StartNATS(t, "")
+	a, lost := openControls(t, url)
+	b, sink := openControls(t, url)
+	lost.down = &sinks.RetryError{Err: errors.New("ClickHouse is down")}
+	anna := alerts.Actor{ID: "U1", Via: "slack"}
+	for _, action := range []string{"silence", "show_query"} {
+		if err := a.Record(t.Context(), action, `X{service="shop"}`, "", anna); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := func() int {
+		values, err := b.kv.Values(t.Context(), actionKey+"*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(values)
+	}
+	restore := func(at time.Time) {
+		if err := b.actions.restore(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restore(time.Now()) // they may be in the queue of a
+	if n := kept(); n != 2 || b.actions.count() != 0 {
+		t.Errorf("%d actions are in NATS", n)
+	}
+	restore(time.Now().Add(2 * actionAge))
+	within(t, "the rows", func() bool {
+		sink.mu.Lock()
+		defer sink.mu.Unlock()
+		return slices.Equal(sink.rows, []string{"silence U1 slack shop", "show_query U1 slack shop"})
+	})
+	within(t, "the end of the copies", func() bool { return kept() == 0 && b.actions.count() == 0 })
+
+	// A stored row leaves no copy.
+	if err := b.Record(t.Context(), "show_query", "X{}", "", anna); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the end of the copy", func() bool { return kept() == 0 && b.actions.count() == 0 })
+}
+
+// An action does not fill NATS.
+func TestActionsAreBounded(t *testing.T) {
+	a, _ := openControls(t, collectortest.StartNATS(t, ""))
+	a.actions.mu.Lock()
+	a.actions.waiting = make([]string, maxActions)
+	a.actions.mu.Unlock()
+	if err := a.Record(t.Context(), "show_query", "X{}", "", alerts.Actor{ID: "U1", Via: "slack"}); err != nil {
+		t.Fatal(err)
+	}
+	values, err := a.kv.Values(t.Context(), actionKey+"*")
+	if err != nil || len(values) != 0 {
+		t.Errorf("%d actions are in NATS, %v", len(values), err)
+	}
+}
