@@ -1,7 +1,9 @@
 package alerts
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -140,4 +142,33 @@ func ConversationURL(externalURL, id string) string {
 		return ""
 	}
 	return strings.TrimRight(externalURL, "/") + "/conversation/" + url.PathEscape(id)
+}
+
+// Subject returns what a is about: the service and stage, for example checkout-agent/planner, or else the provider or the rule.
+func (a *Alert) Subject() string {
+	service, stage := a.Labels["service"], cmp.Or(a.Labels["stage"], a.Labels["agent"])
+	switch {
+	case service != "" && stage != "":
+		return service + "/" + stage
+	case service+stage != "":
+		return service + stage
+	}
+	return cmp.Or(a.Labels["provider"], a.Name)
+}
+
+// Counts returns what happened in one phrase, for example "43 of 98 calls failed".
+func (a *Alert) Counts() string {
+	ev, when := &a.Evidence, ""
+	if a.State == Resolved {
+		when = " at the peak"
+	}
+	switch {
+	case ev.Failed > 0 && len(ev.Rules) > 0 && !ev.ProviderChanged():
+		return fmt.Sprintf("%d %s, in %d calls%s", ev.Failed, ev.Counted(ev.Failed), ev.Calls, when)
+	case ev.Failed > 0 && ev.Calls > 0 && len(ev.Rules) == 0:
+		return fmt.Sprintf("%d of %d calls failed%s", ev.Failed, ev.Calls, when)
+	case a.Annotations["summary"] != "":
+		return strings.TrimPrefix(a.Annotations["summary"], a.Labels["service"]+"/"+a.Labels["stage"]+": ")
+	}
+	return fmt.Sprintf("%s (value %.4g)", a.Name, a.Value)
 }

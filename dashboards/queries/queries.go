@@ -64,10 +64,10 @@ type Parameter struct {
 // Values are the values of parameters by name.
 type Values map[string][]string
 
-var all = sync.OnceValues(func() (map[string]Query, error) { return load(files) })
+var all = sync.OnceValues(func() (map[string]Query, error) { return Load(files) })
 
-// load reads the .sql files of dir.
-func load(dir fs.FS) (map[string]Query, error) {
+// Load reads the .sql files of dir, for pages with statements of their own.
+func Load(dir fs.FS) (map[string]Query, error) {
 	names, err := fs.Glob(dir, "*.sql")
 	if err != nil {
 		return nil, fmt.Errorf("list queries: %w", err)

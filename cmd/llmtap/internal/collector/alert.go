@@ -59,6 +59,8 @@ func (c *Collector) runAlert(ctx context.Context) error {
 	defer a.close()
 	c.controls.Store(a.controls)
 	defer c.controls.Store(nil)
+	c.calls.Store(a.calls)
+	defer c.calls.Store(nil)
 	return a.run(ctx)
 }
 
@@ -81,7 +83,7 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 		}
 	}()
 	a.rows.DeadLetter = deadLetterRow(conn)
-	health := prefixedStore{a.state, "health."}
+	health := prefixedStore{a.state, healthPrefix}
 	a.controls = &controls{kv: kv, decisions: alerts.NewDecisions(), groups: []alerts.Store{a.state, health}, engines: func() []*alerts.Engine { return a.engines }, actions: &actionRows{kv: kv, rows: a.rows, logger: c.logger}, logger: c.logger}
 	notifiers, receivers, err := c.notifiers(alerts.NotifierOptions{Store: a.state, Controls: a.controls, Logger: c.logger, Registerer: reg})
 	if err != nil {

@@ -32,7 +32,7 @@ func (c *Collector) Describe(ctx context.Context, w io.Writer, source string) {
 
 func (c *Collector) describe(w io.Writer, source string, notReady error) {
 	url, login := hookURL(c.nats)
-	rows := [][2]string{{hooks, "export " + event.EnvNATSURL + "=" + url}, {"", login}}
+	rows := [][2]string{{"Pages", c.UIURL()}, {hooks, "export " + event.EnvNATSURL + "=" + url}, {"", login}}
 	if c.proxy != nil {
 		rows = append(rows, [2]string{"Proxy", fmt.Sprintf("http://%s/openai/v1 as base URL (or another provider)", c.proxy.listener.Addr())},
 			[2]string{"", "records " + c.proxy.recorded()})

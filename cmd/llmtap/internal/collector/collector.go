@@ -59,13 +59,15 @@ type Collector struct {
 	server    *natsserver.Server // nil if NATS is external
 	started   chan error         // result of the first start of server; capacity 1, never closed
 	conn      atomic.Pointer[jetstream.Conn]
-	connected chan struct{}            // closed when conn is set
-	store     *store                   // nil if only the proxy runs
-	owner     string                   // name under which leases are held
-	proxy     *proxyRole               // nil if the role is not run
-	analyze   *analyzeRole             // nil if the role is not run
-	controls  atomic.Pointer[controls] // nil while the role alert does not run
-	receivers *receiverChecks          // nil if the role alert is not run
+	connected chan struct{}                 // closed when conn is set
+	store     *store                        // nil if only the proxy runs
+	owner     string                        // name under which leases are held
+	proxy     *proxyRole                    // nil if the role is not run
+	ui        *uiRole                       // nil if the role is not run
+	analyze   *analyzeRole                  // nil if the role is not run
+	controls  atomic.Pointer[controls]      // nil while the role alert does not run
+	calls     atomic.Pointer[alerts.Engine] // engine over calls; nil while the role alert does not run
+	receivers *receiverChecks               // nil if the role alert is not run
 	status    status
 	guard     guard
 	listener  net.Listener
@@ -121,6 +123,11 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 			return nil, err
 		}
 	}
+	if cfg.HasRole(config.RoleUI) {
+		if c.ui, err = c.newUIRole(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if c.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; choose another address with --listen", cfg.Listen, err)
 	}
@@ -142,9 +149,9 @@ func (c *Collector) announce() error {
 	return nil
 }
 
-// stores reports whether this process reads the stream or writes rows; the proxy does neither.
+// stores reports whether this process uses ClickHouse; the proxy does not.
 func (c *Collector) stores() bool {
-	return c.cfg.HasRole(config.RoleAnalyze) || c.cfg.HasRole(config.RoleAlert)
+	return c.cfg.HasRole(config.RoleAnalyze) || c.cfg.HasRole(config.RoleAlert) || c.cfg.HasRole(config.RoleUI)
 }
 
 // NATSURL returns the URL of the NATS server in use.
@@ -180,6 +187,9 @@ func (c *Collector) Run(ctx context.Context) error {
 	if c.proxy != nil {
 		g.Go(func() error { return c.proxy.run(ctx) })
 	}
+	if c.ui != nil {
+		g.Go(func() error { return c.ui.serve(ctx) })
+	}
 	g.Go(func() error { return c.connectNATS(ctx) })
 	if c.store != nil {
 		g.Go(func() error { return c.store.open(ctx) })
@@ -192,6 +202,9 @@ func (c *Collector) Run(ctx context.Context) error {
 		if c.cfg.HasRole(config.RoleAlert) {
 			g.Go(func() error { return c.runRole(ctx, config.RoleAlert, c.runAlert) })
 			g.Go(func() error { return c.receivers.run(ctx) })
+		}
+		if c.ui != nil {
+			g.Go(func() error { return c.runRole(ctx, config.RoleUI, c.ui.follow) })
 		}
 	case c.server != nil: // the streams of an embedded NATS
 		g.Go(func() error { return c.runRole(ctx, config.RoleProxy, waitFor) })

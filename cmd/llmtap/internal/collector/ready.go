@@ -85,6 +85,9 @@ func (c *Collector) ready(ctx context.Context) (status string, err error) {
 	if c.cfg.HasRole(config.RoleAlert) {
 		fail(config.RoleAlert, waiting(config.RoleAlert))
 	}
+	if c.ui != nil {
+		fail(config.RoleUI, waiting(config.RoleUI))
+	}
 	return status, errors.Join(errs...)
 }
 

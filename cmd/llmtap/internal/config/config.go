@@ -35,10 +35,11 @@ const (
 	RoleAnalyze = "analyze"
 	RoleAlert   = "alert"
 	RoleProxy   = "proxy"
+	RoleUI      = "ui"
 )
 
 // Roles lists all roles.
-var Roles = []string{RoleAnalyze, RoleAlert, RoleProxy}
+var Roles = []string{RoleAnalyze, RoleAlert, RoleProxy, RoleUI}
 
 // Config is the configuration of one process. The yaml tag of a field is its key in the file and, as LLMTAP_<KEY>, its
 // environment variable. The tag unit:"bytes" allows sizes such as 2GiB; secret:"all" masks the value in all output,
@@ -81,8 +82,11 @@ type Content struct {
 	RedactPatterns []string          `yaml:"redact_patterns"` // additional regular expressions to redact
 }
 
-// UI describes the web pages.
+// UI configures the web pages.
 type UI struct {
+	Listen      string `yaml:"listen"`
+	Token       string `yaml:"token" secret:"all"` // to log in; empty: http.token
+	TokenFile   string `yaml:"token_file"`
 	ExternalURL string `yaml:"external_url"` // base URL of links in notifications; empty: no links
 }
 
@@ -97,6 +101,7 @@ func Default() Config {
 		ClickHouse: clickhouse.Default(), Chdb: chdb.Default(), Analyzer: analyzer.Default(),
 		Content: Content{Store: event.CaptureFull, Redact: slices.Clone(redact.Kinds)},
 		Batcher: sinks.DefaultBatcherConfig(), Alerts: alerts.Default(),
+		UI:     UI{Listen: "127.0.0.1:8090"},
 		Slack:  slack.Default(),
 		Prices: queries.DefaultPrices(),
 	}

@@ -61,6 +61,7 @@ var keyFlags = map[string]struct{ name, usage string }{
 	"clickhouse.password_file": {"clickhouse-password-file", "`file` with the ClickHouse password"},
 	"slack.token_file":         {"slack-token-file", "`file` with a Slack bot token (chat:write); or LLMTAP_SLACK_TOKEN"},
 	"slack.channel":            {"slack-channel", "Slack `channel` for alerts"},
+	"ui.listen":                {"ui-listen", "`address` of the web pages; if not loopback, LLMTAP_UI_TOKEN is required"},
 	"log_format":               {"log-format", "`format`: log format: text, json"},
 }
 

@@ -41,11 +41,7 @@ func (c *Config) Validate() error {
 	v.section("analyzer", c.Analyzer.Validate())
 	v.section("content", c.Content.Validate())
 	v.section("batcher", c.Batcher.Validate())
-	if u := c.UI.ExternalURL; u != "" {
-		if err := alerts.CheckURL(u); err != nil {
-			v.fail("ui.external_url: %w", err)
-		}
-	}
+	c.validateUI(&v)
 	v.section("alerts", c.Alerts.Validate())
 	for key, n := range c.Notifiers() {
 		v.section(key, n.Validate())
@@ -77,6 +73,25 @@ func (c *Config) validateProcess(v *validator) {
 		v.fail("listen: %q is not an address with a port, such as 127.0.0.1:8088", c.Listen)
 	} else if !loopback.Is(host) && c.HTTP.Token == "" && c.HTTP.TokenFile == "" {
 		v.fail("listen: %s is not loopback; set http.token or http.token_file, or anyone on the network can read stored calls", c.Listen)
+	}
+}
+
+func (c *Config) validateUI(v *validator) {
+	if u := c.UI.ExternalURL; u != "" {
+		if err := alerts.CheckURL(u); err != nil {
+			v.fail("ui.external_url: %w", err)
+		}
+	}
+	if c.UI.Token != "" && c.UI.TokenFile != "" {
+		v.fail("ui.token, ui.token_file: both are set; keep one")
+	}
+	if !c.HasRole(RoleUI) {
+		return
+	}
+	if host, port, err := net.SplitHostPort(c.UI.Listen); err != nil || port == "" {
+		v.fail("ui.listen: %q is not an address with a port, such as 127.0.0.1:8090", c.UI.Listen)
+	} else if !loopback.Is(host) && c.UI.Token+c.UI.TokenFile+c.HTTP.Token+c.HTTP.TokenFile == "" {
+		v.fail("ui.listen: %s is not loopback; set ui.token or ui.token_file, or anyone on the network can read stored calls", c.UI.Listen)
 	}
 }
 

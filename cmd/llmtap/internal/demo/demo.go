@@ -104,6 +104,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer d.collector.Close()
+	d.progress("open %s: the fleet, as it runs", d.collector.UIURL())
 
 	ctx, stop := context.WithCancelCause(ctx)
 	stopped := make(chan error, 1)
@@ -144,8 +145,8 @@ func (d *demo) run(ctx context.Context) (err error) {
 // startServers starts the provider and Slack and returns the configuration of the collector.
 func (d *demo) startServers(ctx context.Context) (config.Config, error) {
 	cfg := config.Default()
-	cfg.Roles = []string{config.RoleAnalyze, config.RoleAlert} // no proxy, because the agents use the hook
-	cfg.DataDir, cfg.Listen, cfg.NATSServer.Port = d.DataDir, "127.0.0.1:0", -1
+	cfg.Roles = []string{config.RoleAnalyze, config.RoleAlert, config.RoleUI} // no proxy, because the agents use the hook
+	cfg.DataDir, cfg.Listen, cfg.UI.Listen, cfg.NATSServer.Port = d.DataDir, "127.0.0.1:0", "127.0.0.1:0", -1
 	d.slack = slack.New(slack.Config{Channels: []string{"oncall"}, OnPost: d.posted})
 	var err error
 	if d.providerURL, err = serveLocal(ctx, provider.New(provider.Default())); err != nil {

@@ -1,0 +1,133 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/pages"
+	"github.com/llmtap/llmtap/dashboards/web"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/loopback"
+	"github.com/llmtap/llmtap/ingest/secret"
+)
+
+// healthPrefix is the prefix of the state of the engine that evaluates the rules about llmtap itself.
+const healthPrefix = "health."
+
+// A uiRole serves the web pages.
+type uiRole struct {
+	c        *Collector
+	listener net.Listener
+	token    string
+	groups   *alerts.SharedGroups
+	pages    http.Handler
+}
+
+func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
+	u := &uiRole{c: c, groups: alerts.NewSharedGroups("", healthPrefix)}
+	var err error
+	if u.token, err = secret.Read(c.cfg.UI.Token, "ui.token_file", c.cfg.UI.TokenFile); err != nil {
+		return nil, err
+	}
+	if u.token == "" {
+		u.token = c.guard.token
+	}
+	u.pages, err = web.NewHandler(web.Options{
+		ClickHouse: pages.ClickHouse{Sink: c.queryable}, Alerts: pages.Alerts{Groups: u.groups}, Tallies: pages.Tallies{Engine: c.calls.Load}, Health: u,
+		Prices: c.cfg.Prices, Token: u.token, Version: c.opts.Version, Logger: c.logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the web pages: %w", err)
+	}
+	if u.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", c.cfg.UI.Listen); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w; choose another address with --ui-listen", c.cfg.UI.Listen, err)
+	}
+	c.onClose(func() { _ = u.listener.Close() }) // error ignored: the server may have closed it already
+	return u, nil
+}
+
+// UIURL returns the URL of the first page on this machine, or "" if the role is not run.
+func (c *Collector) UIURL() string {
+	if c.ui == nil {
+		return ""
+	}
+	return config.LocalURL(c.ui.listener.Addr().String()) + "/"
+}
+
+// serve serves the pages until ctx ends.
+func (u *uiRole) serve(ctx context.Context) error {
+	srv := &http.Server{Handler: u.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, MaxHeaderBytes: 64 << 10}
+	return serve(ctx, srv, u.listener, 200*time.Millisecond)
+}
+
+// handler returns the handler of the listener. Commands with --url reach the API under the same URL as the pages.
+func (u *uiRole) handler() http.Handler {
+	api := u.c.handler()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/api/"), r.URL.Path == "/healthz", r.URL.Path == "/readyz":
+			api.ServeHTTP(w, r)
+		case crossOrigin(r):
+			http.Error(w, "cross-origin requests are not allowed", http.StatusForbidden)
+		case u.token == "" && !loopback.Is(r.Host): // as in guard.wrap
+			http.Error(w, "only loopback host names are allowed; set ui.token to allow others", http.StatusForbidden)
+		default:
+			u.pages.ServeHTTP(w, r)
+		}
+	})
+}
+
+// follow keeps the groups of alerts current until ctx ends.
+func (u *uiRole) follow(ctx context.Context) error {
+	kv, err := u.c.conn.Load().KV(ctx, event.BucketAlerts)
+	if err != nil {
+		return fmt.Errorf("open the state of alerts: %w", err)
+	}
+	unreadable := func(err error) {
+		if err != nil {
+			u.c.logger.Error("ignoring unreadable state of alerts", "err", err)
+		}
+	}
+	kv.Watch(ctx, alerts.GroupKeys("", healthPrefix), func(values map[string][]byte) { unreadable(u.groups.Replace(values)) },
+		func(key string, value []byte) { unreadable(u.groups.Put(key, value)) })
+	return ctx.Err()
+}
+
+// Parts implements web.Health.
+func (u *uiRole) Parts(ctx context.Context) []web.Part {
+	reasons := map[string]string{}
+	_, err := u.c.ready(ctx)
+	for line := range strings.Lines(errorText(errors.Join(err, u.c.receiversFailed()))) {
+		name, reason, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		reasons[name] = reason
+	}
+	names := []string{partNATS, "ClickHouse"}
+	for _, role := range u.c.cfg.Roles {
+		if role != config.RoleUI {
+			names = append(names, role)
+		}
+	}
+	var out []web.Part
+	for _, name := range names {
+		out = append(out, web.Part{Name: name, Reason: reasons[name]})
+		delete(reasons, name)
+	}
+	for name, reason := range reasons { // receivers, and what ready names otherwise
+		out = append(out, web.Part{Name: name, Reason: reason})
+	}
+	return out
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

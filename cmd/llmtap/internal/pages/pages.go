@@ -1,0 +1,134 @@
+// Package pages implements the sources of dashboards/web with the parts of a collector.
+//
+//	dashboards/web ──> ClickHouse ──> sinks/clickhouse
+//	               ──> Alerts ─────> watch of the alerts' state in NATS
+//	               ──> Tallies ────> alert engine of this process
+package pages
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/dashboards/web"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+// ClickHouse implements web.Querier. Sink returns the ClickHouse in use, or the reason why there is none.
+type ClickHouse struct {
+	Sink func() (*clickhouse.Sink, error)
+}
+
+// Query implements web.Querier.
+func (c ClickHouse) Query(ctx context.Context, sql string, params map[string]string) (*web.Table, error) {
+	sink, err := c.Sink()
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	res, err := sink.Query(ctx, sql, params)
+	if err != nil {
+		if clickhouse.Unreachable(err) && !errors.Is(err, context.DeadlineExceeded) {
+			err = unavailable(err)
+		}
+		return nil, err
+	}
+	t := &web.Table{Rows: res.Rows, Truncated: res.Truncated}
+	for _, col := range res.Columns {
+		t.Columns = append(t.Columns, web.Column{Name: col.Name, Type: col.Type})
+	}
+	return t, nil
+}
+
+func unavailable(err error) error { return fmt.Errorf("%w: %w", web.ErrUnavailable, err) }
+
+// Alerts implements web.Alerts.
+type Alerts struct{ Groups *alerts.SharedGroups }
+
+// Firing implements web.Alerts.
+func (a Alerts) Firing(context.Context) ([]web.Alert, error) {
+	groups, _, ok := a.Groups.Groups()
+	if !ok {
+		return nil, fmt.Errorf("the state of the alerts is %w: NATS does not answer", web.ErrUnavailable)
+	}
+	var out []web.Alert
+	for _, g := range groups {
+		for i := range g.Alerts {
+			if x := &g.Alerts[i]; x.State == alerts.Firing && x.Severity() != "none" {
+				out = append(out, describe(x, &g))
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b web.Alert) int {
+		return cmp.Or(cmp.Compare(rank(b.Severity), rank(a.Severity)), b.StartsAt.Compare(a.StartsAt), cmp.Compare(a.ID, b.ID))
+	})
+	return out, nil
+}
+
+func rank(severity string) int {
+	return (&alerts.Alert{Labels: map[string]string{"severity": severity}}).Rank()
+}
+
+// Changes implements web.Alerts.
+func (a Alerts) Changes(ctx context.Context) <-chan struct{} {
+	changes, stop := a.Groups.Listen()
+	context.AfterFunc(ctx, stop)
+	return changes
+}
+
+func describe(a *alerts.Alert, g *alerts.Group) web.Alert {
+	out := web.Alert{
+		ID: a.ID(), Name: a.Name, Severity: a.Severity(), Labels: a.Labels, Subject: a.Subject(), Summary: a.Counts(),
+		StartsAt: a.StartsAt, EndsAt: a.EndsAt, UpdatedAt: a.UpdatedAt, Muted: a.Muted(), Fix: a.Annotations["runbook"],
+	}
+	out.FirstBad, out.LastClean = a.Evidence.Regression()
+	if s := a.Evidence.Shares; len(s) > 0 {
+		out.Why, out.Cause = s[0].Description(), s[0].ID()
+		if s[0].Fix != "" {
+			out.Fix = s[0].Fix
+		}
+	}
+	if g.Ack != nil {
+		out.Status = append(out.Status, "Acknowledged by "+cmp.Or(g.Ack.ByName, g.Ack.By))
+	}
+	if s := a.Silence; s != nil {
+		out.Status = append(out.Status, fmt.Sprintf("Silenced by %s until %s", s.CreatedBy, s.EndsAt.UTC().Format("2006-01-02 15:04 UTC")))
+	}
+	if x := a.Inhibitor; x != nil {
+		out.Status = append(out.Status, "Part of "+x.Name+": "+x.Summary)
+	}
+	return out
+}
+
+// Tallies implements web.Tallies. Engine returns the engine of this process, or nil.
+type Tallies struct{ Engine func() *alerts.Engine }
+
+// Range implements web.Tallies.
+func (t Tallies) Range(ctx context.Context, expr string, from, to time.Time, step time.Duration) ([]web.Series, error) {
+	engine := t.Engine()
+	if engine == nil {
+		return nil, fmt.Errorf("the tallies are %w: this process does not run the role alert", web.ErrUnavailable)
+	}
+	index := map[string]int{}
+	var out []web.Series
+	for at := from; !at.After(to); at = at.Add(step) {
+		samples, err := engine.Query(ctx, expr, at)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range samples {
+			key := fmt.Sprint(s.Labels) // maps are printed in order of their keys
+			i, ok := index[key]
+			if !ok {
+				i = len(out)
+				index[key] = i
+				out = append(out, web.Series{Labels: s.Labels})
+			}
+			out[i].Points = append(out[i].Points, web.Point{At: at, Value: s.Value})
+		}
+	}
+	return out, nil
+}

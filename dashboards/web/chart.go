@@ -1,0 +1,279 @@
+package web
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Chart is a bar chart over time: stacked series, marks of events, and a table of its values for readers who do not see it.
+type Chart struct {
+	Title  string // text alternative: what the chart shows
+	Unit   string // noun of a value, in the singular: "failed call"
+	View   *View
+	Starts []time.Time // start of each bar
+	Step   time.Duration
+	Series []ChartSeries // from the bottom to the top
+	Marks  []Mark
+}
+
+// A ChartSeries is one colour of a Chart.
+type ChartSeries struct {
+	Name   string
+	Class  string    // of the style sheet; empty: the next of c1 to c8
+	Values []float64 // one per bar
+	Total  float64
+}
+
+// A Mark is an event in a Chart, such as a new version.
+type Mark struct {
+	At    time.Time
+	Label string
+}
+
+// maxSeries is the maximum number of series of a chart; the others are added up.
+const maxSeries = 6
+
+// addSeries adds series, largest first, the smallest ones as one.
+func (c *Chart) addSeries(all []ChartSeries) {
+	for i := range all {
+		all[i].Total = 0
+		for _, v := range all[i].Values {
+			all[i].Total += v
+		}
+	}
+	slices.SortStableFunc(all, func(a, b ChartSeries) int {
+		if a.Total != b.Total {
+			return int(math.Copysign(1, b.Total-a.Total))
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	if len(all) > maxSeries {
+		rest := ChartSeries{Name: fmt.Sprintf("%d others", len(all)-maxSeries+1), Values: make([]float64, len(c.Starts))}
+		for _, s := range all[maxSeries-1:] {
+			for i, v := range s.Values {
+				rest.Values[i] += v
+			}
+			rest.Total += s.Total
+		}
+		all = append(all[:maxSeries-1], rest)
+	}
+	for i := range all {
+		if all[i].Class == "" {
+			all[i].Class = fmt.Sprintf("c%d", i+1)
+		}
+	}
+	c.Series = append(c.Series, all...)
+}
+
+// Sizes returns the drawings for a wide and for a narrow screen, because text in an SVG grows with it.
+func (c *Chart) Sizes() []Drawing {
+	return []Drawing{c.draw("wide", 960, 190), c.draw("narrow", 360, 170)}
+}
+
+// A Drawing is a chart for one width, in pixels.
+type Drawing struct {
+	Class         string
+	Width, Height int
+	Top, Bottom   int // of the plot
+	Bars          []Bar
+	Lines         []Tick // of the vertical axis
+	Ticks         []Tick // of the horizontal axis
+	Marks         []Tick
+}
+
+// A Bar is all series at one time. Its URL shows that time alone.
+type Bar struct {
+	X, W  float64
+	Label string
+	URL   string
+	Parts []BarPart
+}
+
+// A BarPart is one series of a Bar.
+type BarPart struct {
+	Class string
+	Y, H  float64
+}
+
+// A Tick is a labeled position of an axis.
+type Tick struct {
+	X, Y   float64
+	Label  string
+	Anchor string // start, middle or end
+}
+
+const (
+	axisWidth  = 44
+	axisHeight = 18
+	markHeight = 16
+)
+
+func (c *Chart) draw(class string, width, height int) Drawing {
+	d := Drawing{Class: class, Width: width, Height: height, Top: 6, Bottom: height - axisHeight}
+	if len(c.Marks) > 0 {
+		d.Top += markHeight
+	}
+	highest := 0.0
+	for i := range c.Starts {
+		highest = max(highest, c.sum(i))
+	}
+	top, steps := niceScale(highest)
+	plot := float64(d.Bottom - d.Top)
+	y := func(v float64) float64 { return float64(d.Bottom) - v/top*plot }
+	for i := range steps + 1 {
+		v := top / float64(steps) * float64(i)
+		d.Lines = append(d.Lines, Tick{X: axisWidth, Y: y(v), Label: axisNumber(v), Anchor: "end"})
+	}
+	from, to := c.View.From, c.View.To
+	if n := len(c.Starts); n > 0 {
+		if c.Starts[0].Before(from) {
+			from = c.Starts[0]
+		}
+		if end := c.Starts[n-1].Add(c.Step); end.After(to) {
+			to = end
+		}
+	}
+	span := to.Sub(from).Seconds()
+	x := func(t time.Time) float64 {
+		return axisWidth + t.Sub(from).Seconds()/span*float64(width-axisWidth-2)
+	}
+	for i, at := range c.Starts {
+		b := Bar{X: x(at), W: max(1, x(at.Add(c.Step))-x(at)-1), URL: c.View.Span(at, at.Add(c.Step)), Label: c.label(i)}
+		base := 0.0
+		for _, s := range c.Series {
+			if v := s.Values[i]; v > 0 {
+				b.Parts = append(b.Parts, BarPart{s.Class, y(base + v), v / top * plot})
+				base += v
+			}
+		}
+		d.Bars = append(d.Bars, b)
+	}
+	ticks := 6
+	if class == "narrow" {
+		ticks = 3
+	}
+	for _, at := range timeTicks(from, to, c.View.Zone, ticks) {
+		d.Ticks = append(d.Ticks, Tick{X: x(at), Y: float64(height - 4), Label: at.In(c.View.Zone).Format(tickLayout(to.Sub(from))), Anchor: anchor(x(at), width)})
+	}
+	free := 0.0 // end of the previous label
+	for _, m := range c.Marks {
+		if m.At.Before(from) || m.At.After(to) {
+			continue
+		}
+		t := Tick{X: x(m.At), Y: 12, Label: short(18, m.Label), Anchor: anchor(x(m.At), width)}
+		if w := float64(7 * len([]rune(t.Label))); t.X-w/2 < free {
+			t.Label = ""
+		} else {
+			free = t.X + w/2
+		}
+		d.Marks = append(d.Marks, t)
+	}
+	return d
+}
+
+func anchor(x float64, width int) string {
+	switch {
+	case x < axisWidth+40:
+		return "start"
+	case x > float64(width)-40:
+		return "end"
+	}
+	return "middle"
+}
+
+func (c *Chart) sum(i int) (total float64) {
+	for _, s := range c.Series {
+		total += s.Values[i]
+	}
+	return total
+}
+
+// label describes a bar in words.
+func (c *Chart) label(i int) string {
+	text := c.View.At(c.Starts[i]).Absolute() + ": " + plural(int64(c.sum(i)), c.Unit)
+	var parts []string
+	for _, s := range c.Series {
+		if v := s.Values[i]; v > 0 && len(c.Series) > 1 {
+			parts = append(parts, fmt.Sprintf("%s %s", s.Name, number(v)))
+		}
+	}
+	if len(parts) > 0 {
+		text += ", " + strings.Join(parts, ", ")
+	}
+	return text
+}
+
+// ChartRows returns the values of the chart as a table: the bars that are not empty.
+func (c *Chart) ChartRows() [][]string {
+	var out [][]string
+	for i, at := range c.Starts {
+		if c.sum(i) == 0 {
+			continue
+		}
+		r := []string{c.View.At(at).Absolute()}
+		for _, s := range c.Series {
+			r = append(r, number(s.Values[i]))
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// niceScale returns the end of an axis that begins at 0, and its number of steps.
+func niceScale(highest float64) (top float64, steps int) {
+	if highest <= 0 {
+		return 1, 1
+	}
+	if highest <= 3 {
+		return math.Ceil(highest), int(math.Ceil(highest))
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(highest/3)))
+	for _, m := range []float64{1, 2, 2.5, 5, 10} {
+		if n := math.Ceil(highest / (m * unit)); n <= 4 && m*unit*n == math.Trunc(m*unit*n) {
+			return m * unit * n, int(n)
+		}
+	}
+	return unit * 40, 4
+}
+
+func axisNumber(v float64) string {
+	switch {
+	case v >= 1e6:
+		return fmt.Sprintf("%.3gM", v/1e6)
+	case v >= 1e4:
+		return fmt.Sprintf("%.3gk", v/1e3)
+	}
+	return number(v)
+}
+
+var tickSteps = []time.Duration{
+	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
+	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 48 * time.Hour, 7 * 24 * time.Hour,
+}
+
+// timeTicks returns at most n times at full minutes, hours or days of the zone.
+func timeTicks(from, to time.Time, zone *time.Location, n int) []time.Time {
+	step := tickSteps[len(tickSteps)-1]
+	if i := slices.IndexFunc(tickSteps, func(d time.Duration) bool { return to.Sub(from) <= d*time.Duration(n) }); i >= 0 {
+		step = tickSteps[i]
+	}
+	_, offset := from.In(zone).Zone()
+	shift := time.Duration(offset) * time.Second
+	var out []time.Time
+	for t := from.Add(shift).Truncate(step).Add(-shift); !t.After(to) && len(out) <= 4*n; t = t.Add(step) {
+		if !t.Before(from) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func tickLayout(span time.Duration) string {
+	if span > 36*time.Hour {
+		return "Jan 2 15:04"
+	}
+	return "15:04"
+}

@@ -1,0 +1,28 @@
+/*
+Package web serves llmtap's web pages.
+
+	Slack, CLI ── link ──> Handler ── page ──> sections, loaded concurrently ──> HTML, flushed section by section
+	browser <── /live: server-sent events ──┘       │
+	                                                ├─> Querier: ClickHouse, statements in sql/*.sql
+	                                                ├─> Alerts: rules, firing alerts, silences
+	                                                ├─> Tallies: counts of the stream, also while ClickHouse is down
+	                                                └─> Conversations, Health
+
+It does not import any other part of llmtap: it declares the interfaces that it reads through (source.go), and the caller
+implements them. A source that fails costs the sections that need it, and these say so.
+
+A page is a list of sections. To add a page, add a file with its handler and a template of its sections. All state of a page
+is in its URL (View), so that a link shows what its sender saw.
+
+# Why the server draws everything
+
+A page must be readable on a phone within seconds, without JavaScript, and years later. Charts are SVG. JavaScript only
+refreshes sections, copies texts and converts times: static/app.js. The Content-Security-Policy allows nothing else: no inline
+style or script, and no other host.
+
+# Why hostile content is harmless
+
+Names, texts and errors come from agents and providers. html/template escapes them by context; nothing is ever converted to
+template.HTML except the SVG elements of package-internal charts, whose texts are escaped by the same template.
+*/
+package web

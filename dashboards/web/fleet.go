@@ -1,0 +1,307 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// fleet serves the first page: is anything wrong now, and where?
+func (s *server) fleet(w http.ResponseWriter, r *http.Request) {
+	p := s.page(r, "Fleet", "/")
+	s.serve(w, r, p,
+		section{id: "now", template: "fleet-now", load: func(ctx context.Context) (any, error) { return s.fleetNow(ctx, p.View) }},
+		section{id: "totals", template: "fleet-totals", load: func(ctx context.Context) (any, error) { return s.totals(ctx, p.View) }},
+		section{id: "causes", template: "fleet-causes", title: "Failed calls by cause", load: func(ctx context.Context) (any, error) { return s.causes(ctx, p.View) }},
+		section{id: "stages", template: "fleet-stages", title: "Stages, the most harmful first", load: func(ctx context.Context) (any, error) { return s.stages(ctx, p.View) }},
+		section{id: "health", template: "fleet-health", title: "Collector", load: func(ctx context.Context) (any, error) { return s.health(ctx) }},
+	)
+}
+
+// A fleetNow is the answer to "is anything wrong now?".
+type fleetNow struct {
+	Alerts   []Alert // that people are notified of
+	Muted    []Alert
+	Critical int
+}
+
+func (s *server) fleetNow(ctx context.Context, v *View) (fleetNow, error) {
+	var out fleetNow
+	if s.Alerts == nil {
+		return out, fmt.Errorf("alerts are %w in this process: it does not run the role alert", ErrUnavailable)
+	}
+	all, err := s.Alerts.Firing(ctx)
+	if err != nil {
+		return out, err
+	}
+	for _, a := range all {
+		if !v.shows(a.Labels) {
+			continue
+		}
+		if a.Muted {
+			out.Muted = append(out.Muted, a)
+			continue
+		}
+		out.Alerts = append(out.Alerts, a)
+		if a.Severity == "critical" {
+			out.Critical++
+		}
+	}
+	return out, nil
+}
+
+// shows reports whether labels pass the filters of v. A label that is absent passes: an alert about a whole service concerns each
+// of its stages.
+func (v *View) shows(labels map[string]string) bool {
+	for _, name := range filterNames {
+		want := v.params[name]
+		have, ok := labels[name]
+		if !ok || len(want) == 0 {
+			continue
+		}
+		match := false
+		for _, w := range want {
+			match = match || w == have || w == ""
+		}
+		if !match {
+			return false
+		}
+	}
+	return true
+}
+
+// totals are the numbers of the time range, and of the one before.
+type totals struct {
+	Calls, Failed, Input, Output, Unpriced, Conversations int64
+	Cost, Median, Slow                                    float64
+	Before                                                *totals
+	Tallies                                               bool // from the tallies, because ClickHouse does not answer
+}
+
+func (s *server) totals(ctx context.Context, v *View) (*totals, error) {
+	now, err := s.totalsOf(ctx, v)
+	if err != nil {
+		return s.totalsByTallies(ctx, v, err)
+	}
+	before := *v
+	before.Range, before.From, before.To = "", v.From.Add(-v.To.Sub(v.From)), v.From
+	if now.Before, err = s.totalsOf(ctx, &before); err != nil || now.Before.Calls == 0 {
+		now.Before = nil // only a comparison
+	}
+	return now, nil
+}
+
+func (s *server) totalsOf(ctx context.Context, v *View) (*totals, error) {
+	rows, err := s.query(ctx, "totals", v.values(), v.Now)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return &totals{}, nil
+	}
+	r := rows[0]
+	t := &totals{
+		Calls: r.int("calls"), Failed: r.int("failed"), Input: r.int("input_tokens"), Output: r.int("output_tokens"), Unpriced: r.int("unpriced"),
+		Conversations: r.int("conversations"), Cost: r.float("cost"), Median: r.float("median"), Slow: r.float("slow"),
+	}
+	if math.IsNaN(t.Median) {
+		t.Median, t.Slow = 0, 0
+	}
+	return t, nil
+}
+
+// totalsByTallies returns what the tallies know, or err if they know nothing either.
+func (s *server) totalsByTallies(ctx context.Context, v *View, err error) (*totals, error) {
+	if !down(err) {
+		return nil, err
+	}
+	t := &totals{Tallies: true}
+	for name, to := range map[string]*int64{"llmtap_calls_total": &t.Calls, "llmtap_failed_calls_total": &t.Failed} {
+		expr := fmt.Sprintf("sum(increase(%s%s[%ds]))", name, v.selector(), int(v.To.Sub(v.From).Seconds()))
+		series, failed := s.tallies(ctx, expr, v.To, v.To, time.Minute)
+		if failed != nil {
+			return nil, err
+		}
+		for _, one := range series {
+			for _, p := range one.Points {
+				*to = int64(math.Round(p.Value))
+			}
+		}
+	}
+	return t, nil
+}
+
+// down reports whether err means that ClickHouse does not answer, so that other sources are of help.
+func down(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+}
+
+var errNoTallies = errors.New("this process does not read the tallies")
+
+func (s *server) tallies(ctx context.Context, expr string, from, to time.Time, step time.Duration) ([]Series, error) {
+	if s.Tallies == nil {
+		return nil, errNoTallies
+	}
+	return s.Tallies.Range(ctx, expr, from, to, step)
+}
+
+// tallyLabels are the filters that tallies have as labels.
+var tallyLabels = []string{"service", "stage", "environment", "version", "provider", "model"}
+
+// selector returns the filters of v as a PromQL selector.
+func (v *View) selector() string {
+	var matchers []string
+	for _, name := range tallyLabels {
+		if value := v.params.Get(name); value != "" {
+			matchers = append(matchers, name+"="+strconv.Quote(value))
+		}
+	}
+	return "{" + strings.Join(matchers, ",") + "}"
+}
+
+// barSteps are the lengths of a bar.
+var barSteps = []time.Duration{
+	15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
+	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour,
+}
+
+// bars returns the starts of about 45 bars that cover the time range of v, and their length.
+func (v *View) bars() ([]time.Time, time.Duration) {
+	const most = 60
+	step := barSteps[len(barSteps)-1]
+	for _, d := range barSteps {
+		if v.To.Sub(v.From) <= most*d {
+			step = d
+			break
+		}
+	}
+	var out []time.Time
+	for t := v.From.Truncate(step); t.Before(v.To) && len(out) < 2*most; t = t.Add(step) {
+		out = append(out, t)
+	}
+	return out, step
+}
+
+// newChart returns an empty chart of the time range of v.
+func (v *View) newChart(title, unit string) *Chart {
+	c := &Chart{Title: title, Unit: unit, View: v}
+	c.Starts, c.Step = v.bars()
+	return c
+}
+
+// collect adds the values of a statement with the columns time, a name and a number.
+func (c *Chart) collect(rows []row, name, value string) []ChartSeries {
+	index := map[string]int{}
+	var all []ChartSeries
+	for _, r := range rows {
+		i := c.bar(r.time("time"))
+		if i < 0 {
+			continue
+		}
+		label := r.text(name)
+		j, ok := index[label]
+		if !ok {
+			j = len(all)
+			index[label] = j
+			all = append(all, ChartSeries{Name: label, Values: make([]float64, len(c.Starts))})
+		}
+		all[j].Values[i] += r.float(value)
+	}
+	return all
+}
+
+// bar returns the index of the bar that contains t, or -1.
+func (c *Chart) bar(t time.Time) int {
+	if len(c.Starts) == 0 {
+		return -1
+	}
+	if i := int(t.Sub(c.Starts[0]) / c.Step); !t.Before(c.Starts[0]) && i < len(c.Starts) {
+		return i
+	}
+	return -1
+}
+
+// causes returns the failed calls by cause over time, with the new versions.
+func (s *server) causes(ctx context.Context, v *View) (any, error) {
+	c := v.newChart("Failed calls by cause over time", "failed call")
+	values := v.values()
+	values["step"] = []string{strconv.Itoa(int(c.Step.Seconds()))}
+	rows, err := s.query(ctx, "causes_over_time", values, v.Now)
+	if err != nil {
+		if !down(err) || !s.causesByTallies(ctx, c) {
+			return nil, err
+		}
+		return map[string]any{"Chart": c, "Tallies": true}, nil
+	}
+	c.addSeries(c.collect(rows, "why", "n"))
+	if began, err := s.query(ctx, "versions_began", v.values(), v.Now); err == nil { // marks are a help only
+		for _, r := range began {
+			c.Marks = append([]Mark{{r.time("began"), r.text("service") + " " + r.text("new_version")}}, c.Marks...)
+		}
+	}
+	return map[string]any{"Chart": c}, nil
+}
+
+// causesByTallies fills c from the tallies and reports whether they answered.
+func (s *server) causesByTallies(ctx context.Context, c *Chart) bool {
+	expr := fmt.Sprintf("sum by (cause) (increase(llmtap_failed_calls_total%s[%ds]))", c.View.selector(), int(c.Step.Seconds()))
+	series, err := s.tallies(ctx, expr, c.Starts[0].Add(c.Step), c.Starts[len(c.Starts)-1].Add(c.Step), c.Step)
+	if err != nil {
+		return false
+	}
+	var all []ChartSeries
+	for _, one := range series {
+		x := ChartSeries{Name: one.Labels["cause"], Values: make([]float64, len(c.Starts))}
+		for _, p := range one.Points {
+			if i := c.bar(p.At.Add(-c.Step)); i >= 0 {
+				x.Values[i] = math.Round(p.Value)
+			}
+		}
+		all = append(all, x)
+	}
+	c.addSeries(all)
+	return true
+}
+
+// A stage is a row of the list of stages.
+type stage struct {
+	Service, Stage, Environment, Why, Version string
+	Calls, Failed, WhyCalls, Conversations    int64
+	Tokens                                    int64
+	Slow                                      float64
+	Last                                      Time
+	Incident                                  string // URL of the page about its main cause
+}
+
+func (s *server) stages(ctx context.Context, v *View) ([]stage, error) {
+	rows, err := s.query(ctx, "stages", v.values(), v.Now)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]stage, len(rows))
+	for i, r := range rows {
+		x := stage{
+			Service: r.text("service"), Stage: r.text("stage"), Environment: r.text("environment"), Why: r.text("why"), Version: r.text("worst_version"),
+			Calls: r.int("calls"), Failed: r.int("failed_calls"), WhyCalls: r.int("why_calls"), Conversations: r.int("conversations"),
+			Tokens: r.int("tokens"), Slow: r.float("p95"), Last: v.At(r.time("last_failure")),
+		}
+		if math.IsNaN(x.Slow) {
+			x.Slow = 0
+		}
+		x.Incident = v.With("/incident", "service", x.Service, "stage", x.Stage, "environment", x.Environment, "why", x.Why)
+		out[i] = x
+	}
+	return out, nil
+}
+
+func (s *server) health(ctx context.Context) ([]Part, error) {
+	if s.Health == nil {
+		return nil, nil
+	}
+	return s.Health.Parts(ctx), nil
+}

@@ -1,0 +1,179 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// sectionTimeout bounds the time for one section, so that a slow statement does not hold a page.
+	sectionTimeout = 15 * time.Second
+	// flushAfter is the time after which finished sections are sent although later ones are still being loaded.
+	flushAfter = 150 * time.Millisecond
+)
+
+// fragmentHeader is set by the script when it refreshes a page: the answer then contains only the sections.
+const fragmentHeader = "Llmtap-Fragment"
+
+// A section is one part of a page. Sections are loaded concurrently and sent in order.
+type section struct {
+	id       string // of the element
+	template string
+	title    string // heading; the template may show it in another form
+	load     func(ctx context.Context) (any, error)
+}
+
+// A page is the data of the frame around the sections.
+type page struct {
+	*View
+	Title   string
+	Active  string // path of the current entry of the navigation
+	Form    string // value of the hidden field of forms
+	Login   bool   // a session can be ended
+	Version string
+	Static  bool // neither a time range nor filters apply
+	Problem string
+}
+
+// navigation lists the pages in the order of the navigation.
+var navigation = []Link{{Text: "Fleet", URL: "/"}}
+
+// Nav returns the entries of the navigation.
+func (p *page) Nav() []Link {
+	var out []Link
+	for _, l := range navigation {
+		out = append(out, Link{l.Text, p.With(l.URL), l.URL == p.Active})
+	}
+	return out
+}
+
+// sectionData is the data of a section's template.
+type sectionData struct {
+	Page      *page
+	ID, Title string
+	Data      any
+	Err       string // what could not be read, and what to do
+	Down      bool   // Err is about a source that does not answer now
+}
+
+// assetHash changes with the style sheet and the script.
+var assetHash = func() string {
+	h := sha256.New()
+	_ = fs.WalkDir(staticFiles, ".", func(path string, _ fs.DirEntry, _ error) error {
+		b, _ := fs.ReadFile(staticFiles, path) // a directory has no content
+		h.Write(b)
+		return nil
+	})
+	return hex.EncodeToString(h.Sum(nil)[:6])
+}()
+
+// serve writes a page. Loads run concurrently; a page that takes longer than flushAfter is sent in parts.
+func (s *server) serve(w http.ResponseWriter, r *http.Request, p *page, sections ...section) {
+	p.Form, p.Login, p.Version = s.sessions.form(r), s.Token != "", s.Version
+	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
+	defer cancel()
+	results := make([]chan sectionData, len(sections))
+	var all sync.WaitGroup
+	for i, sec := range sections {
+		results[i] = make(chan sectionData, 1)
+		all.Go(func() { results[i] <- s.load(ctx, p, sec) })
+	}
+	defer all.Wait() // the sections read from ctx
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	var out bytes.Buffer
+	fragment := r.Header.Get(fragmentHeader) != ""
+	if !fragment {
+		s.execute(&out, "head", p)
+	}
+	flush := time.NewTimer(flushAfter)
+	defer flush.Stop()
+	late := false
+	for i, sec := range sections {
+		var d sectionData
+		for ready := false; !ready; {
+			select {
+			case d = <-results[i]:
+				ready = true
+			case <-flush.C:
+				late = true
+			}
+			if late && !ready && out.Len() > 0 && !fragment {
+				if _, err := out.WriteTo(w); err != nil {
+					return
+				}
+				_ = http.NewResponseController(w).Flush() // a writer that cannot flush sends everything at the end
+			}
+		}
+		s.execute(&out, sec.template, d)
+	}
+	if !fragment {
+		s.execute(&out, "foot", p)
+	}
+	_, _ = out.WriteTo(w) // the client has left
+}
+
+// load loads a section. Its error becomes the section's text.
+func (s *server) load(ctx context.Context, p *page, sec section) (d sectionData) {
+	d = sectionData{Page: p, ID: sec.id, Title: sec.title}
+	if sec.load == nil {
+		return d
+	}
+	var err error
+	d.Data, err = sec.load(ctx)
+	switch {
+	case err == nil:
+	case errors.Is(err, context.DeadlineExceeded):
+		d.Err = "This took longer than " + duration(sectionTimeout) + ". Choose a shorter time range, or a filter."
+	case errors.Is(err, ErrUnavailable):
+		d.Err, d.Down = err.Error(), true
+	default:
+		d.Err = err.Error()
+		if ctx.Err() == nil && !errors.Is(err, ErrNotFound) {
+			s.Logger.Error("cannot load a section of a page", "path", p.Path, "section", sec.id, "error", err)
+		}
+	}
+	return d
+}
+
+// execute appends a template's output to out. A template that fails is a defect; the rest of the page is still useful.
+func (s *server) execute(out *bytes.Buffer, name string, data any) {
+	n := out.Len()
+	if err := s.templates.ExecuteTemplate(out, name, data); err != nil {
+		out.Truncate(n)
+		s.Logger.Error("cannot render a part of a page", "template", name, "error", err)
+		out.WriteString(`<p class="problem">This part of the page cannot be shown; the log of llmtap has the reason.</p>`)
+	}
+}
+
+// write writes a page without sections.
+func (s *server) write(w http.ResponseWriter, status int, name string, data any) {
+	var out bytes.Buffer
+	s.execute(&out, name, data)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = out.WriteTo(w) // the client has left
+}
+
+// page returns the frame of a page. Invalid parameters are shown on the page, which then uses the defaults.
+func (s *server) page(r *http.Request, title, active string) *page {
+	v, err := newView(r, s.Now())
+	p := &page{View: v, Title: title, Active: active}
+	if err != nil {
+		p.Problem = err.Error()
+	}
+	return p
+}
+
+func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
+	p := s.page(r, "Not found", "")
+	p.Static = true
+	w.WriteHeader(http.StatusNotFound)
+	s.serve(w, r, p, section{id: "missing", template: "missing", title: "There is no such page"})
+}

@@ -1,0 +1,15 @@
+-- Which causes made calls fail, over time?
+-- since 1 hour
+-- param step = 60: seconds of a bar
+SELECT
+    toDateTime(intDiv(toUnixTimestamp(started_at), {step:UInt32}) * {step:UInt32}, 'UTC') AS time,
+    if(root_cause != '', root_cause, cause) AS why,
+    count() AS n
+FROM exchanges_final
+WHERE failed
+    AND {filter exchanges}
+    AND retry = 0
+    AND error_type != 'cancelled'
+GROUP BY time, why
+ORDER BY time, why
+LIMIT 20000

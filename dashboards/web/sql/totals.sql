@@ -1,0 +1,34 @@
+-- How much happens, how much of it fails, what does it cost, and how long does it take?
+-- since 1 hour
+-- bound prices: price table of the configuration, as JSON
+WITH
+    JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64))') AS prices,
+    arrayFirstIndex(p -> (p.1 = '' OR p.1 = provider) AND model LIKE p.2, prices) AS known,
+    prices[known] AS price
+SELECT
+    sum(all_calls) AS calls,
+    sum(failed_calls) AS failed,
+    sum(input) AS input_tokens,
+    sum(output) AS output_tokens,
+    sum(if(known = 0, 0, ((input - cached) * price.3 + cached * price.4 + output * price.5) / 1e6)) AS cost,
+    sumIf(all_calls, known = 0) AS unpriced,
+    quantileMerge(0.5)(p50) AS median,
+    quantileMerge(0.95)(p95) AS slow,
+    uniqMerge(conversation_count) AS conversations
+FROM
+(
+    SELECT
+        provider,
+        model,
+        countIf(retry = 0 AND error_type != 'cancelled') AS all_calls,
+        countIf(failed AND retry = 0 AND error_type != 'cancelled') AS failed_calls,
+        coalesce(sum(input_tokens), 0) AS input,
+        coalesce(sum(cached_tokens), 0) AS cached,
+        coalesce(sum(output_tokens), 0) AS output,
+        quantileStateIf(0.5)(duration, NOT failed) AS p50,
+        quantileStateIf(0.95)(duration, NOT failed) AS p95,
+        uniqStateIf(conversation_id, conversation_id != '') AS conversation_count
+    FROM exchanges_final
+    WHERE {filter exchanges}
+    GROUP BY provider, model
+)

@@ -1,0 +1,110 @@
+// Refreshes the sections of a page, converts times, and copies texts. Every page works without it.
+"use strict";
+
+// The server shows times in the zone of this cookie.
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+const known = document.cookie.includes("llmtap_zone=" + encodeURIComponent(zone));
+if (!known) {
+	document.cookie = "llmtap_zone=" + encodeURIComponent(zone) + "; path=/; max-age=31536000; samesite=lax";
+}
+
+const sections = document.getElementById("sections");
+const live = document.getElementById("live");
+
+// say shows the state of the refresh in the footer.
+function say(text) {
+	if (live && live.textContent !== text) {
+		live.textContent = text;
+	}
+}
+
+// busy reports whether a refresh would disturb what the reader does.
+function busy() {
+	const at = document.activeElement;
+	const selection = String(document.getSelection() || "");
+	return selection !== "" || (at && sections.contains(at) && /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName));
+}
+
+let loading = false;
+
+// refresh replaces the sections by current ones. What is unfolded, focused or scrolled stays so.
+async function refresh() {
+	if (loading || !sections || busy() || document.hidden) {
+		return;
+	}
+	loading = true;
+	try {
+		const answer = await fetch(location.href, {headers: {"Llmtap-Fragment": "1"}, redirect: "error"});
+		if (!answer.ok) {
+			throw new Error("status " + answer.status);
+		}
+		const html = await answer.text();
+		if (busy()) {
+			return;
+		}
+		const unfolded = new Set();
+		sections.querySelectorAll("details[open]").forEach((d) => unfolded.add(place(d)));
+		const focused = sections.contains(document.activeElement) ? place(document.activeElement) : "";
+		sections.innerHTML = html; // from this server, which escapes all content
+		sections.querySelectorAll("details").forEach((d) => { d.open = d.open || unfolded.has(place(d)); });
+		if (focused) {
+			const same = [...sections.querySelectorAll("a, button, summary, [tabindex]")].find((e) => place(e) === focused);
+			if (same) {
+				same.focus({preventScroll: true});
+			}
+		}
+		say("Live");
+	} catch (e) {
+		say("Not live: llmtap does not answer");
+	} finally {
+		loading = false;
+	}
+}
+
+// place identifies an element across refreshes.
+function place(e) {
+	const section = e.closest("section");
+	const label = e.getAttribute("href") || e.id || (e.querySelector("summary") || e).textContent.trim();
+	return (section ? section.id : "") + " " + e.tagName + " " + label.replace(/\d+/g, "#");
+}
+
+// Reading a section's times in another zone takes one refresh, the first time.
+if (!known && sections) {
+	refresh().then(() => {
+		const footer = document.getElementById("zone");
+		if (footer) {
+			footer.textContent = "Times in " + zone;
+		}
+	});
+}
+
+if (document.body.hasAttribute("data-live") && sections) {
+	const events = new EventSource("/live");
+	events.addEventListener("open", () => say("Live"));
+	events.addEventListener("refresh", refresh);
+	events.addEventListener("error", () => say("Not live: reconnecting"));
+	document.addEventListener("visibilitychange", refresh);
+}
+
+// A button with data-copy copies the text of the element with that id.
+document.addEventListener("click", async (event) => {
+	const button = event.target.closest("button[data-copy]");
+	if (!button) {
+		return;
+	}
+	const text = document.getElementById(button.dataset.copy).textContent;
+	try {
+		await navigator.clipboard.writeText(text);
+		button.textContent = "Copied";
+	} catch (e) {
+		button.textContent = "Select the text and copy it";
+	}
+});
+
+// The key / moves to the search.
+document.addEventListener("keydown", (event) => {
+	if (event.key === "/" && !event.ctrlKey && !event.metaKey && !/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) {
+		event.preventDefault();
+		document.querySelector(".search input").focus();
+	}
+});

@@ -1,0 +1,177 @@
+package web
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/dashboards/queries"
+)
+
+// defaultRange is the time range of a page whose URL names none.
+const defaultRange = "1h"
+
+// ranges are the time ranges offered on every page, all until now.
+var ranges = []string{"15m", "1h", "6h", "24h", "7d", "30d"}
+
+// filterNames are the parameters of a URL that restrict all statements of a page, in display order.
+var filterNames = []string{"service", "stage", "environment", "version", "provider", "model", "status", "user", "attr"}
+
+// zoneCookie is the cookie in which the script stores the time zone of the browser.
+const zoneCookie = "llmtap_zone"
+
+// A View is the state of a page: its path and the parameters of its URL.
+type View struct {
+	Path     string
+	Range    string    // relative time range; empty if From and To are set by the URL
+	From, To time.Time // in UTC
+	Now      time.Time
+	Zone     *time.Location // of the viewer
+	params   url.Values
+}
+
+// newView returns the view of a request, or an error about its parameters.
+func newView(r *http.Request, now time.Time) (*View, error) {
+	v := &View{Path: r.URL.Path, Now: now.UTC(), To: now.UTC(), Zone: time.UTC, params: r.URL.Query()}
+	if c, err := r.Cookie(zoneCookie); err == nil && len(c.Value) < 64 {
+		if name, err := url.QueryUnescape(c.Value); err == nil && name != "Local" {
+			if zone, err := time.LoadLocation(name); err == nil {
+				v.Zone = zone
+			}
+		}
+	}
+	now = now.In(v.Zone)
+	var err error
+	from, to := v.params.Get("from"), v.params.Get("to")
+	if to != "" {
+		if v.To, err = queries.ParseTime(to, now); err != nil {
+			return v.reset(), fmt.Errorf("to: %w", err)
+		}
+	}
+	if from == "" {
+		from = v.params.Get("range")
+		if from == "" {
+			from = defaultRange
+		}
+		if to == "" {
+			v.Range = from
+		} else {
+			now = v.To
+		}
+	}
+	if v.From, err = queries.ParseTime(from, now); err != nil {
+		return v.reset(), fmt.Errorf("time range: %w", err)
+	}
+	if !v.From.Before(v.To) {
+		return v.reset(), fmt.Errorf("the time range ends (%s) before it begins (%s)", v.To.Format(time.RFC3339), v.From.Format(time.RFC3339))
+	}
+	return v, nil
+}
+
+// reset returns v with the default time range, so that the page of an error has valid links.
+func (v *View) reset() *View {
+	v.Range, v.From, v.To = defaultRange, v.Now.Add(-time.Hour), v.Now
+	for _, name := range []string{"from", "to", "range"} {
+		v.params.Del(name)
+	}
+	return v
+}
+
+// Live reports whether the page shows the newest data.
+func (v *View) Live() bool { return v.Range != "" }
+
+// Get returns a parameter of the URL.
+func (v *View) Get(name string) string { return v.params.Get(name) }
+
+// values are the parameters of statements: the time range and the filters.
+func (v *View) values() queries.Values {
+	out := queries.Values{"since": {v.From.Format(time.RFC3339Nano)}, "until": {v.To.Format(time.RFC3339Nano)}}
+	if v.Live() {
+		delete(out, "until") // the clock of an agent may be fast
+	}
+	for _, name := range filterNames {
+		if all := slices.DeleteFunc(slices.Clone(v.params[name]), func(s string) bool { return s == "" }); len(all) > 0 {
+			out[name] = all
+		}
+	}
+	return out
+}
+
+// A Filter is a filter that is set, and the URL without it.
+type Filter struct{ Name, Value, Without string }
+
+// Filters returns the filters that are set.
+func (v *View) Filters() []Filter {
+	var out []Filter
+	for _, name := range filterNames {
+		for i, value := range v.params[name] {
+			if value == "" {
+				continue
+			}
+			rest := maps.Clone(v.params)
+			rest[name] = slices.Delete(slices.Clone(rest[name]), i, i+1)
+			out = append(out, Filter{name, value, v.Path + encode(rest)})
+		}
+	}
+	return out
+}
+
+// keptParams are the parameters that links to other pages keep.
+var keptParams = append([]string{"range", "from", "to"}, filterNames...)
+
+// With returns the URL of a page with the time range and the filters of v, and further parameters as names and values. An empty
+// value removes a parameter.
+func (v *View) With(path string, pairs ...string) string {
+	p := url.Values{}
+	for _, name := range keptParams {
+		if path == v.Path || slices.Contains(keptParams, name) {
+			p[name] = slices.Clone(v.params[name])
+		}
+	}
+	if path == v.Path {
+		for name, values := range v.params {
+			p[name] = slices.Clone(values)
+		}
+	}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		p.Set(pairs[i], pairs[i+1])
+	}
+	return path + encode(p)
+}
+
+// Here returns the URL of this page with other parameters, as in With.
+func (v *View) Here(pairs ...string) string { return v.With(v.Path, pairs...) }
+
+// Span returns the URL of this page for another time range.
+func (v *View) Span(from, to time.Time) string {
+	return v.Here("range", "", "from", from.UTC().Format(time.RFC3339), "to", to.UTC().Format(time.RFC3339))
+}
+
+// Ranges returns the offered time ranges.
+func (v *View) Ranges() []Link {
+	var out []Link
+	for _, r := range ranges {
+		out = append(out, Link{r, v.Here("range", r, "from", "", "to", ""), v.Range == r})
+	}
+	return out
+}
+
+// A Link is a link of a navigation.
+type Link struct {
+	Text, URL string
+	Current   bool
+}
+
+// encode returns the query part of a URL, without empty parameters.
+func encode(p url.Values) string {
+	p = maps.Clone(p)
+	maps.DeleteFunc(p, func(_ string, values []string) bool { return strings.Join(values, "") == "" })
+	if len(p) == 0 {
+		return ""
+	}
+	return "?" + p.Encode()
+}

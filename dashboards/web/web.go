@@ -1,0 +1,169 @@
+package web
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/llmtap/llmtap/dashboards/queries"
+)
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+//go:embed static
+var staticFiles embed.FS
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+// Options are what the pages read. A nil source costs the sections that need it.
+type Options struct {
+	ClickHouse Querier
+	Alerts     Alerts
+	Tallies    Tallies
+	Health     Health
+	Prices     queries.Prices
+	Token      string // if set, requests need a session, which the login page starts with this token
+	Version    string // of llmtap
+	Logger     *slog.Logger
+	Now        func() time.Time // nil: time.Now
+}
+
+// A server serves the pages.
+type server struct {
+	Options
+	templates *template.Template
+	queries   map[string]queries.Query // statements of the pages, by name
+	sessions  sessions
+	live      *live
+}
+
+// NewHandler returns the handler of the pages.
+func NewHandler(o Options) (http.Handler, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &server{Options: o, sessions: newSessions(o.Token), live: newLive()}
+	var err error
+	if s.templates, err = template.New("").Funcs(functions).ParseFS(templateFiles, "templates/*.html"); err != nil {
+		return nil, fmt.Errorf("parse templates: %w", err)
+	}
+	files, err := fs.Sub(sqlFiles, "sql")
+	if err != nil {
+		return nil, err
+	}
+	if s.queries, err = queries.Load(files); err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.fleet)
+	mux.HandleFunc("GET /live", s.serveLive)
+	mux.HandleFunc("GET /login", s.loginPage)
+	mux.HandleFunc("POST /login", s.login)
+	mux.HandleFunc("POST /logout", s.logout)
+	mux.Handle("GET /static/", static())
+	mux.HandleFunc("GET /", s.notFound)
+	return s.protect(mux), nil
+}
+
+// static serves the style sheet and the script. Their URLs contain a hash of their content, so browsers may keep them.
+func static() http.Handler {
+	files := http.FileServerFS(staticFiles)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("v") == assetHash {
+			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		}
+		files.ServeHTTP(w, r)
+	})
+}
+
+// query runs a statement of sql/*.sql.
+func (s *server) query(ctx context.Context, name string, values queries.Values, now time.Time) ([]row, error) {
+	if s.ClickHouse == nil {
+		return nil, fmt.Errorf("ClickHouse is %w in this process", ErrUnavailable)
+	}
+	q, ok := s.queries[name]
+	if !ok {
+		return nil, fmt.Errorf("no statement %q", name)
+	}
+	sql, params, err := q.Bind(values, now)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range q.Bound {
+		if name == "prices" {
+			params[name] = s.Prices.Bound()
+		}
+	}
+	t, err := s.ClickHouse.Query(ctx, sql, params)
+	if err != nil {
+		return nil, err
+	}
+	return rowsOf(t), nil
+}
+
+// A row is a row of a Table by column name. Its methods return the zero value for a column of another type.
+type row map[string]any
+
+func rowsOf(t *Table) []row {
+	all := make([]row, len(t.Rows))
+	for i, values := range t.Rows {
+		all[i] = make(row, len(values))
+		for j, v := range values {
+			all[i][t.Columns[j].Name] = v
+		}
+	}
+	return all
+}
+
+func (r row) text(name string) string {
+	s, _ := r[name].(string)
+	return s
+}
+
+func (r row) time(name string) time.Time {
+	t, _ := r[name].(time.Time)
+	return t
+}
+
+func (r row) float(name string) float64 {
+	switch n := r[name].(type) {
+	case float64:
+		return n
+	case float32:
+		return float64(n)
+	default:
+		return float64(r.int(name))
+	}
+}
+
+func (r row) int(name string) int64 {
+	switch n := r[name].(type) {
+	case uint8:
+		return int64(n)
+	case uint16:
+		return int64(n)
+	case uint32:
+		return int64(n)
+	case uint64:
+		return int64(n)
+	case int8:
+		return int64(n)
+	case int16:
+		return int64(n)
+	case int32:
+		return int64(n)
+	case int64:
+		return n
+	}
+	return 0
+}

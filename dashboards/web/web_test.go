@@ -1,0 +1,191 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+var testNow = time.Date(2026, 11, 23, 9, 30, 0, 0, time.UTC)
+
+// hostile is what an agent may name itself.
+const hostile = `"><script>alert(1)</script><img src=x onerror=alert(1)>{{.}}` + "\u202e"
+
+// fakeSource answers every statement with the rows of its question.
+type fakeSource struct {
+	err  error
+	rows map[string]*Table // by a part of the statement
+}
+
+func (f fakeSource) Query(_ context.Context, sql string, _ map[string]string) (*Table, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	for part, t := range f.rows {
+		if strings.Contains(sql, part) {
+			return t, nil
+		}
+	}
+	return &Table{}, nil
+}
+
+func (f fakeSource) Firing(context.Context) ([]Alert, error) {
+	return []Alert{{
+		ID: "a1", Name: "StageFailureRate", Severity: "critical", Labels: map[string]string{"service": "checkout"}, Subject: hostile, Summary: hostile,
+		Why: hostile, Cause: hostile, FirstBad: hostile, StartsAt: testNow.Add(-7 * time.Minute), Status: []string{hostile},
+	}}, nil
+}
+
+func (fakeSource) Changes(context.Context) <-chan struct{} { return nil }
+
+func (fakeSource) Range(_ context.Context, _ string, _, to time.Time, _ time.Duration) ([]Series, error) {
+	return []Series{{map[string]string{"cause": "rate_limit"}, []Point{{to, 4}}}}, nil
+}
+
+func (fakeSource) Parts(context.Context) []Part {
+	return []Part{{"NATS", ""}, {"ClickHouse", hostile}}
+}
+
+func newTest(t *testing.T, source fakeSource, token string) http.Handler {
+	t.Helper()
+	h, err := NewHandler(Options{ClickHouse: source, Alerts: source, Tallies: source, Health: source, Token: token, Now: func() time.Time { return testNow }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func get(h http.Handler, path string, edit ...func(*http.Request)) (*http.Response, string) {
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	r.Header.Set("Accept", "text/html")
+	for _, f := range edit {
+		f(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	b, _ := io.ReadAll(w.Result().Body)
+	return w.Result(), string(b)
+}
+
+func stageRows() map[string]*Table {
+	return map[string]*Table{"worst_version": {
+		Columns: []Column{{"service", "String"}, {"stage", "String"}, {"calls", "UInt64"}, {"failed_calls", "UInt64"}, {"why", "String"}, {"last_failure", "DateTime64"}},
+		Rows:    [][]any{{hostile, hostile, uint64(100), uint64(40), hostile, testNow.Add(-time.Minute)}},
+	}, "GROUP BY time, why": {
+		Columns: []Column{{"time", "DateTime"}, {"why", "String"}, {"n", "UInt64"}},
+		Rows:    [][]any{{testNow.Add(-time.Minute), hostile, uint64(40)}},
+	}}
+}
+
+func TestFleet(t *testing.T) {
+	h := newTest(t, fakeSource{rows: stageRows()}, "")
+	resp, body := get(h, "/?service=checkout")
+	if resp.StatusCode != http.StatusOK || !strings.Contains(resp.Header.Get("Content-Security-Policy"), "default-src 'none'") {
+		t.Errorf("status %d, policy %q", resp.StatusCode, resp.Header.Get("Content-Security-Policy"))
+	}
+	for _, want := range []string{"1 alert fires, 1 critical", "7 min ago", "40 %", "</html>"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+	for _, bad := range []string{"<script>alert", "onerror=alert(1)>", "<img src=x", "style="} {
+		if strings.Contains(body, bad) {
+			t.Errorf("the page contains %q", bad)
+		}
+	}
+}
+
+func TestClickHouseDown(t *testing.T) {
+	h := newTest(t, fakeSource{err: fmt.Errorf("dial: %w", ErrUnavailable)}, "")
+	_, body := get(h, "/")
+	for _, want := range []string{"1 alert fires", "ClickHouse does not answer", "rate_limit", "dial: not available"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+}
+
+func TestLogin(t *testing.T) {
+	h := newTest(t, fakeSource{}, "secret")
+	resp, _ := get(h, "/?service=a")
+	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/login?next="+url.QueryEscape("/?service=a") {
+		t.Fatalf("status %d, location %q", resp.StatusCode, resp.Header.Get("Location"))
+	}
+	_, page := get(h, "/login?next=/?service=a")
+	_, rest, _ := strings.Cut(page, `name="form" value="`)
+	form, _, _ := strings.Cut(rest, `"`)
+	post := func(form, token, next string) *http.Response {
+		r := httptest.NewRequest(http.MethodPost, "/login", strings.NewReader(url.Values{"form": {form}, "token": {token}, "next": {next}}.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Result()
+	}
+	if resp := post("", "secret", "/"); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("a form of another site: status %d", resp.StatusCode)
+	}
+	if resp := post(form, "wrong", "/"); resp.StatusCode != http.StatusForbidden || len(resp.Cookies()) > 0 {
+		t.Errorf("a wrong token: status %d", resp.StatusCode)
+	}
+	if resp := post(form, "secret", "https://evil.example/"); resp.Header.Get("Location") != "/" {
+		t.Errorf("redirect to %q", resp.Header.Get("Location"))
+	}
+	resp = post(form, "secret", "/?service=a")
+	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/?service=a" || len(resp.Cookies()) != 1 || !resp.Cookies()[0].HttpOnly {
+		t.Fatalf("status %d, cookies %v", resp.StatusCode, resp.Cookies())
+	}
+	with := func(value string) int {
+		resp, _ := get(h, "/", func(r *http.Request) { r.AddCookie(&http.Cookie{Name: sessionCookie, Value: value}) })
+		return resp.StatusCode
+	}
+	session := resp.Cookies()[0].Value
+	if code := with(session); code != http.StatusOK {
+		t.Errorf("with a session: status %d", code)
+	}
+	expiry, signature, _ := strings.Cut(session, ".")
+	for _, bad := range []string{"", "x", expiry + ".", expiry + "9." + signature, "1." + signature, newSessions("other").start(testNow), newSessions("secret").start(testNow.Add(-8 * 24 * time.Hour))} {
+		if code := with(bad); code == http.StatusOK {
+			t.Errorf("session %q is accepted", bad)
+		}
+	}
+}
+
+func TestView(t *testing.T) {
+	f := func(query, since, until, wantErr string) {
+		t.Helper()
+		v, err := newView(httptest.NewRequest(http.MethodGet, "/x?"+query, nil), testNow)
+		if (err != nil) != (wantErr != "") || err != nil && !strings.Contains(err.Error(), wantErr) {
+			t.Errorf("%s: error %v, want %q", query, err, wantErr)
+		}
+		if from, to := v.From.Format(time.TimeOnly), v.To.Format(time.TimeOnly); from != since || to != until {
+			t.Errorf("%s: %s to %s, want %s to %s", query, from, to, since, until)
+		}
+	}
+	f("", "08:30:00", "09:30:00", "")
+	f("range=15m", "09:15:00", "09:30:00", "")
+	f("from=2026-11-23T08:00:00Z&to=2026-11-23T08:05:00Z", "08:00:00", "08:05:00", "")
+	f("from=nonsense", "08:30:00", "09:30:00", "is not a time")
+	f("from=2026-11-23T08:00:00Z&to=2026-11-23T07:00:00Z", "08:30:00", "09:30:00", "ends")
+	v, _ := newView(httptest.NewRequest(http.MethodGet, "/x?range=6h&service=a&service=b&q=7", nil), testNow)
+	if got, want := v.With("/y", "stage", "p"), "/y?range=6h&service=a&service=b&stage=p"; got != want {
+		t.Errorf("With = %s, want %s", got, want)
+	}
+	if got, want := v.Filters()[0].Without, "/x?q=7&range=6h&service=b"; got != want {
+		t.Errorf("Without = %s, want %s", got, want)
+	}
+}
+
+func TestNiceScale(t *testing.T) {
+	for _, v := range []float64{0, 1, 2, 3, 4, 7, 10, 11, 99, 100, 101, 12345, 1e9} {
+		top, steps := niceScale(v)
+		if top < v || steps < 1 || steps > 4 || v > 0 && top > 4*v+1 {
+			t.Errorf("niceScale(%g) = %g, %d", v, top, steps)
+		}
+	}
+}
