@@ -12,7 +12,10 @@ var demoCommand = &command.Command{
 	Short: "Watch a fleet of agents fail, and the alert arrive",
 	Long: `Runs NATS, ClickHouse and, in a second process, agents that use the openai-go
 client. Three agents have defects that have broken real fleets. Only the provider
-and Slack are simulated. Nothing leaves this machine.`,
+and Slack are simulated. Nothing leaves this machine.
+
+Without --exit it keeps running, and prints the address of its Slack, on whose page
+you can acknowledge and silence the alert.`,
 	Examples: `  llmtap demo
   llmtap demo --exit
   llmtap demo --exit --format json | jq .alerts`,

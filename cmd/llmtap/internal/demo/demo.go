@@ -56,6 +56,7 @@ type demo struct {
 	Options
 	started     time.Time
 	providerURL string
+	slackURL    string // of the web page
 	slack       *slack.Server
 	collector   *collector.Collector
 
@@ -136,6 +137,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return err
 	}
 	if !d.Exit {
+		d.progress("press the buttons of the Slack message: %s", d.slackURL)
 		d.progress("still running: set LLMTAP_NATS_URL=%s in your agents; Ctrl-C to end", d.collector.NATSURL())
 		<-ctx.Done()
 	}
@@ -156,7 +158,8 @@ func (d *demo) startServers(ctx context.Context) (config.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	cfg.Slack.Token, cfg.Slack.Channel, cfg.Slack.APIURL = "xoxb-demo", "#oncall", slackURL+"/api/"
+	d.slackURL = slackURL + "/"
+	cfg.Slack.Token, cfg.Slack.AppToken, cfg.Slack.Channel, cfg.Slack.APIURL = "xoxb-demo", "xapp-demo", "#oncall", d.slackURL+"api/"
 	return cfg, cfg.Validate()
 }
 

@@ -161,6 +161,12 @@ func (s *Server) describe(i int) fields {
 	return fields{"id": channelID(i), "name": s.cfg.Channels[i], "is_channel": true, "is_member": true, "is_archived": false, "is_private": false}
 }
 
+// person returns a user in this machine's time zone.
+func person(id string) fields {
+	name, offset := time.Now().Zone()
+	return fields{"id": id, "name": "you", "team_id": teamID, "tz": time.Local.String(), "tz_label": name, "tz_offset": offset}
+}
+
 // history returns, in one page, the messages of a channel (newest first) or of a thread (oldest first).
 func (s *Server) history(args url.Values, thread string) (fields, error) {
 	i, err := s.channel(args)

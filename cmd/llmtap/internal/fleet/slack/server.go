@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/loopback"
 )
 
 // maxRequest is the maximum size of a request body in bytes.
@@ -39,9 +41,12 @@ type Message struct {
 
 // A Server is a workspace. It is safe for concurrent use.
 type Server struct {
-	cfg Config
+	cfg     Config
+	sockets sockets
+	page    http.Handler // the web page and its presses
 
 	mu       sync.Mutex // guards the fields below
+	host     string     // Host of the latest API request
 	messages []*Message // in posting order
 	last     int64      // microseconds of the newest TS
 }
@@ -51,7 +56,13 @@ func New(cfg Config) *Server {
 	if len(cfg.Channels) == 0 {
 		cfg.Channels = []string{"alerts"}
 	}
-	return &Server{cfg: cfg}
+	s := &Server{cfg: cfg}
+	s.sockets.pending, s.sockets.targets = map[string]chan struct{}{}, map[string]Note{}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.servePage)
+	mux.HandleFunc("POST /press", s.servePress)
+	s.page = http.NewCrossOriginProtection().Handler(mux) // another web page cannot press
+	return s
 }
 
 // Messages returns all messages in their current state, oldest first.
@@ -73,8 +84,22 @@ func (r refusal) Error() string { return string(r) }
 // fields contains the members of an answer except "ok".
 type fields map[string]any
 
-// ServeHTTP implements http.Handler for POST and GET /api/<method>.
+// ServeHTTP implements http.Handler for POST and GET /api/<method>, Socket Mode connections, response URLs and the web page.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case !loopback.Is(r.Host):
+		http.Error(w, "this server is only for loopback", http.StatusForbidden)
+		return
+	case r.URL.Path == "/link":
+		s.sockets.connect(w, r)
+		return
+	case strings.HasPrefix(r.URL.Path, "/actions/"):
+		s.sockets.respond(w, r)
+		return
+	case !strings.HasPrefix(r.URL.Path, "/api/"):
+		s.page.ServeHTTP(w, r)
+		return
+	}
 	answer, err := s.call(w, r)
 	if answer == nil {
 		answer = fields{}
@@ -103,11 +128,21 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) (fields, error) {
 	switch {
 	case token == "":
 		return nil, refusal("not_authed")
-	case !strings.HasPrefix(token, "xox"):
+	case !strings.HasPrefix(token, "xox") && !strings.HasPrefix(token, "xapp-"):
 		return nil, refusal("invalid_auth")
 	}
-	w.Header().Set("X-OAuth-Scopes", "chat:write,channels:read,channels:history")
+	w.Header().Set("X-OAuth-Scopes", "chat:write,channels:read,channels:history,users:read")
+	s.mu.Lock()
+	s.host = r.Host
+	s.mu.Unlock()
 	switch method {
+	case "apps.connections.open":
+		if !strings.HasPrefix(token, "xapp-") {
+			return nil, refusal("not_allowed_token_type")
+		}
+		return openConnection(r), nil
+	case "users.info":
+		return fields{"user": person(args.Get("user"))}, nil
 	case "auth.test":
 		return fields{"url": "https://demo.slack.test/", "team": "Demo", "user": "llmtap", "team_id": "T00000001", "user_id": "U00000001", "bot_id": "B00000001"}, nil
 	case "chat.postMessage":
@@ -143,7 +178,7 @@ func arguments(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 		return nil, refusal("request_timeout")
 	}
 	var object map[string]json.RawMessage
-	if err := json.Unmarshal(body, &object); err != nil {
+	if err := json.Unmarshal(body, &object); err != nil && len(body) > 0 {
 		return nil, refusal("invalid_json")
 	}
 	args := make(url.Values)

@@ -25,6 +25,22 @@ type (
 		Text     json.RawMessage `json:"text"` // a string, or a button's text object
 		URL      string          `json:"url"`
 		Elements []element       `json:"elements"` // set in rich text
+
+		// Set in buttons and menus.
+		ActionID    string          `json:"action_id"`
+		Value       string          `json:"value"`
+		Style       string          `json:"style"`
+		Placeholder json.RawMessage `json:"placeholder"`
+		Options     []option        `json:"options"`
+		Confirm     *confirmation   `json:"confirm"`
+	}
+	option struct {
+		Text  json.RawMessage `json:"text"`
+		Value string          `json:"value"`
+	}
+	confirmation struct {
+		Title json.RawMessage `json:"title"`
+		Text  json.RawMessage `json:"text"`
 	}
 	attachment struct {
 		Blocks   json.RawMessage `json:"blocks"`
@@ -130,6 +146,10 @@ func writeBlocks(b *strings.Builder, raw json.RawMessage) {
 			for j, e := range bl.Elements {
 				if j > 0 {
 					b.WriteString("  ")
+				}
+				if e.Type == "static_select" {
+					b.WriteString("[ " + emoji(textOf(e.Placeholder)) + " ▾ ]")
+					continue
 				}
 				b.WriteString("[ " + emoji(textOf(e.Text)) + " ]")
 			}
@@ -237,7 +257,7 @@ func link(s string) string {
 var emojis = map[string]string{
 	":rotating_light:": "🚨", ":red_circle:": "🔴", ":large_orange_circle:": "🟠", ":large_yellow_circle:": "🟡",
 	":large_green_circle:": "🟢", ":white_check_mark:": "✅", ":warning:": "⚠️", ":x:": "❌", ":fire:": "🔥", ":bulb:": "💡",
-	":mag:": "🔍", ":bell:": "🔔", ":no_bell:": "🔕", ":information_source:": "ℹ️",
+	":eyes:": "👀", ":mute:": "🔇", ":no_entry:": "⛔", ":link:": "🔗", ":hourglass:": "⏳", ":large_blue_circle:": "🔵", ":mag:": "🔍", ":bell:": "🔔", ":no_bell:": "🔕", ":information_source:": "ℹ️",
 }
 
 // emoji replaces the names of the emojis used in alerts.
