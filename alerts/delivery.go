@@ -14,7 +14,8 @@ import (
 
 const (
 	notifyTimeout = 30 * time.Second
-	stopGrace     = 5 * time.Second // grace period for a call in progress when Run stops
+	stopGrace     = 2 * time.Second // grace period for a call in progress when Run stops; afterwards another process may lead
+	leadsPoll     = 100 * time.Millisecond
 	minBackoff    = time.Second
 	maxBackoff    = time.Minute
 	turnGrace     = 20 * time.Millisecond // groups that a rate limit rejected are due again at about the same time
@@ -97,6 +98,7 @@ type dispatcher struct {
 	log       *slog.Logger
 	receivers []*receiver
 	changed   signal      // raised after deliveries, because they must be stored
+	leads     func() bool // Options.Leads
 	mu        *sync.Mutex // Engine.mu
 	groups    *groups
 }
@@ -114,6 +116,10 @@ func (d *dispatcher) run(ctx context.Context) {
 	for i, r := range d.receivers {
 		g.Go(func() {
 			for ctx.Err() == nil {
+				if !d.leads() { // then ctx ends soon
+					r.wake.wait(ctx, leadsPoll)
+					continue
+				}
 				list, wait := d.due(i, time.Now())
 				if len(list) > 0 {
 					d.send(ctx, i, list)

@@ -22,6 +22,9 @@ type Options struct {
 	// Standby is set for several engines that share a Store. They all evaluate, but notify only during Run, which must
 	// be active in only one of them at a time.
 	Standby bool
+	// Leads reports whether a Standby engine may notify now. It is asked before each notification, because a process that was
+	// suspended continues in Run although another one has replaced it. If nil, it may during Run.
+	Leads func() bool
 	// Health is set for an engine that evaluates the rules about llmtap itself, over the gauges passed to Observe. It
 	// requires its own Store and Registerer. All other engines evaluate the other rules.
 	Health bool
@@ -69,6 +72,9 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	if o.Unavailable == nil {
 		o.Unavailable = func() string { return "" }
 	}
+	if o.Leads == nil {
+		o.Leads = func() bool { return true }
+	}
 	var receivers []*receiver
 	for _, n := range o.Notifiers {
 		receivers = append(receivers, newReceiver(n))
@@ -85,7 +91,7 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, log: o.Logger, m: m, health: o.Health, standby: o.Standby, unavailable: o.Unavailable, rules: list, steps: newSteps(cfg), groups: g,
 	}
-	e.dispatcher = &dispatcher{cfg: cfg, m: m, log: o.Logger, receivers: receivers, changed: changed, mu: &e.mu, groups: g}
+	e.dispatcher = &dispatcher{cfg: cfg, m: m, log: o.Logger, receivers: receivers, changed: changed, leads: o.Leads, mu: &e.mu, groups: g}
 	e.state = &state{store: o.Store, log: o.Logger, m: m, changed: changed, intended: e.dispatcher.wake, mu: &e.mu, groups: g, versions: v}
 	if !o.Health {
 		e.expected = expected(cfg)
@@ -309,7 +315,7 @@ func (e *Engine) Open(group string) bool {
 func (e *Engine) Run(ctx context.Context) error {
 	if e.standby {
 		for !e.lead(ctx) {
-			if !newSignal().wait(ctx, stateRetry) {
+			if !newSignal().wait(ctx, leadRetry) {
 				return nil
 			}
 		}

@@ -14,7 +14,7 @@ import (
 func TestFoundLateWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &alertstest.Store{}
-		a, b := newStandby(t, store), newStandby(t, store)
+		a, b := newStandby(t, store, nil), newStandby(t, store, nil)
 		both := []*standby{a, b}
 		second := func(n int, counts ...analyzer.Count) {
 			t.Helper()
@@ -63,7 +63,7 @@ func TestFoundLateWithoutLeader(t *testing.T) {
 func TestEndedWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &alertstest.Store{}
-		a, b := newStandby(t, store), newStandby(t, store)
+		a, b := newStandby(t, store, nil), newStandby(t, store, nil)
 		both := []*standby{a, b}
 		pass := func(d time.Duration, counts ...analyzer.Count) {
 			t.Helper()

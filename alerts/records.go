@@ -16,6 +16,13 @@ type Store interface {
 	Put(ctx context.Context, key string, value []byte) error
 }
 
+// A SharedStore is a Store that several processes write in turns.
+type SharedStore interface {
+	Store
+	// Turn changes whenever another process may have written since the last call.
+	Turn() uint64
+}
+
 const (
 	// maxRecords bounds the records in memory; other records are only in the Store.
 	maxRecords = 1000
@@ -30,6 +37,7 @@ type Records[T any] struct {
 	account string // distinguishes receivers with the same prefix
 	log     *slog.Logger
 	values  map[string]T
+	turn    uint64 // of a SharedStore, when values were read
 }
 
 // NewRecords returns the records of a notifier. If store is nil, records are kept only in memory. If
@@ -38,12 +46,22 @@ func NewRecords[T any](store Store, prefix, account string, logger *slog.Logger)
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	return &Records[T]{store: store, prefix: prefix, account: account, log: logger, values: map[string]T{}}
+	r := &Records[T]{store: store, prefix: prefix, account: account, log: logger, values: map[string]T{}}
+	if s, ok := store.(SharedStore); ok {
+		r.turn = s.Turn()
+	}
+	return r
 }
 
 // Load returns the record of a group. An unreadable record is logged and counts as missing. The receiver may then get a
 // notification twice, which is better than not at all.
 func (r *Records[T]) Load(ctx context.Context, group string) (v T, ok bool) {
+	if s, ok := r.store.(SharedStore); ok {
+		if turn := s.Turn(); turn != r.turn { // another process may have sent other messages, or for another incident
+			r.turn = turn
+			clear(r.values)
+		}
+	}
 	if v, ok = r.values[group]; ok || r.store == nil {
 		return v, ok
 	}

@@ -2,8 +2,10 @@ package alerts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,7 +72,7 @@ func TestPartitionDiesAndIsTakenOver(t *testing.T) {
 func TestStandbyTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &alertstest.Store{}
-		a, b := newStandby(t, store), newStandby(t, store)
+		a, b := newStandby(t, store, nil), newStandby(t, store, nil)
 		second := func(n int, counts ...analyzer.Count) {
 			t.Helper()
 			for range n {
@@ -140,12 +142,12 @@ type standby struct {
 	sent *notifier
 }
 
-func newStandby(t *testing.T, store Store) *standby {
+func newStandby(t *testing.T, store Store, leads func() bool) *standby {
 	t.Helper()
 	cfg := Default()
 	cfg.RuleFiles = []string{"rules/stage_failure_rate.yaml"}
 	s := &standby{sent: &notifier{}}
-	e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{s.sent}, Store: store, Standby: true, Registerer: prometheus.NewRegistry()})
+	e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{s.sent}, Store: store, Standby: true, Leads: leads, Registerer: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,4 +171,63 @@ func (s *standby) lead(t *testing.T) (stop func()) {
 			t.Error(err)
 		}
 	}
+}
+
+// A sharedStore is a Store of which another process has turns.
+type sharedStore struct {
+	alertstest.Store
+	turn uint64
+}
+
+func (s *sharedStore) Turn() uint64 { return s.turn }
+
+// A notifier forgets what it knows of its messages if another process may have sent others, and only then.
+func TestRecordsOfAnotherTurn(t *testing.T) {
+	shared := &sharedStore{turn: 1}
+	a := NewRecords[string](shared, "slack", "", nil)
+	b := NewRecords[string](&shared.Store, "slack", "", nil)
+	f := func(want string) {
+		t.Helper()
+		if got, _ := a.Load(t.Context(), "group"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	a.Save(t.Context(), "group", "first incident")
+	b.Save(t.Context(), "group", "second incident")
+	f("first incident")
+	shared.turn++
+	f("second incident")
+	shared.Fail(errors.New("NATS is away"))
+	a.Save(t.Context(), "group", "third incident")
+	f("third incident")
+}
+
+// A process that was suspended in Run while another one took over sends nothing.
+func TestSuspendedLeaderIsQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var leads atomic.Bool
+		a := newStandby(t, &alertstest.Store{}, leads.Load)
+		stop := a.lead(t)
+		defer stop()
+		second := func(n int) {
+			t.Helper()
+			for range n {
+				counts := []analyzer.Count{calls("1", 10), failures("1", "x", "", 5)}
+				if err := a.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+			}
+		}
+		second(60)
+		if n := len(a.sent.groups); n > 0 {
+			t.Errorf("%d notifications without the lease", n)
+		}
+		leads.Store(true)
+		second(5)
+		if len(a.sent.groups) == 0 {
+			t.Error("no notification with the lease")
+		}
+	})
 }

@@ -19,12 +19,15 @@ const (
 	stateKey = "engine"
 	// stateTimeout is the time limit for reading the state.
 	stateTimeout = 10 * time.Second
-	// stateRetry is the delay before another attempt to read or write the state.
+	// stateRetry is the delay before another attempt to write the state.
 	stateRetry = 5 * time.Second
+	// leadRetry is the delay before another attempt to read the state of the previous leader. Until then nobody notifies.
+	leadRetry = time.Second
 	// stateInterval is the minimum time between two writes of the progress, and of groups of which only numbers changed.
 	// Otherwise every firing group would be written at each step.
 	stateInterval = 5 * time.Second
-	// maxPuts bounds the concurrent writes of groups, so that the intent of one group does not wait for many others.
+	// maxPuts bounds the concurrent writes and reads of groups, so that the intent of one group does not wait for many
+	// others, and a new leader not for the sum of their round trips.
 	maxPuts = 16
 )
 
@@ -219,14 +222,25 @@ func (s *state) load(ctx context.Context) (*saved, error) {
 		return nil, err
 	}
 	out := &saved{evaluated: state.LastStep, versions: state.Versions, groups: map[string]*openGroup{}}
-	for _, key := range state.Groups {
-		var g savedGroup
-		ok, err := s.get(ctx, groupStoreKey(key), &g)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			out.groups[key] = g.restore(key, newDeliveries(s.groups.receivers), time.Unix(state.LastStep, 0).UTC())
+	groups := make([]*openGroup, len(state.Groups))
+	g, all := errgroup.WithContext(ctx)
+	g.SetLimit(maxPuts)
+	for i, key := range state.Groups {
+		g.Go(func() error {
+			var saved savedGroup
+			ok, err := s.get(all, groupStoreKey(key), &saved)
+			if ok {
+				groups[i] = saved.restore(key, newDeliveries(s.groups.receivers), time.Unix(state.LastStep, 0).UTC())
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	for i, key := range state.Groups {
+		if groups[i] != nil {
+			out.groups[key] = groups[i]
 		}
 	}
 	s.written = savedState{}

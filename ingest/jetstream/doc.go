@@ -27,6 +27,15 @@
 // that was paused until its lease expired fails at its next commit. Clocks only determine when another process
 // attempts a takeover, so a wrong clock can cause a needless takeover, but never loses an event.
 //
+// # Why a leader stops before its lease ends
+//
+// What a leader sends to people has no compare-and-set. A process leads for 3/4 of the TTL after the last renewal, by its
+// own clock and counted from the moment at which it sent the request; another one leads when it has seen the same revision
+// for the whole TTL, by its own clock. However slow NATS is, and whatever the clocks show, the first has stopped by then.
+// The time in between is for the request that it may be waiting for. A leader renews eight times in a TTL of 8 s, and tries
+// more than once, so that a slow NATS or a restart does not end its term. A standby that could not read the lease for half
+// of the TTL starts to count again: while NATS is away, nobody can renew.
+//
 // # Why the server filters partitions
 //
 // Partition p of N is a consumer filtered by the subjects of its shards, instead of a consumer of the whole stream

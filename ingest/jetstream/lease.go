@@ -41,6 +41,9 @@ type checkpoint struct {
 	Lease      time.Time `json:"lease"`       // expiry of Owner's lease
 	Stream     time.Time `json:"stream"`      // creation time of the stream that the sequences refer to
 
+	// Set only for the lease of a role: without a renewal for this long, another process may take it.
+	TTL time.Duration `json:"ttl,omitempty"`
+
 	// Set only with several partitions.
 	CaughtUp  uint64 `json:"caught_up,omitempty"`  // all events up to this sequence are stored or belong to other partitions; losses are counted after it
 	LastTally int64  `json:"last_tally,omitempty"` // last second tallied before the last repartitioning
@@ -54,6 +57,8 @@ type lease struct {
 	key   string
 	owner string
 	ttl   time.Duration
+	taken time.Time     // when the request that took the lease was sent
+	limit time.Duration // of one attempt to write; 0: requestTimeout
 
 	mu  mutex // guards the rest
 	cp  checkpoint
@@ -74,84 +79,16 @@ func (m mutex) lock(ctx context.Context) error {
 
 func (m mutex) unlock() { <-m }
 
-// WithLease runs fn while this process holds the lease name, and stands by while another process holds it. The
-// context of fn ends when the lease is lost or cannot be renewed before it expires; WithLease then stands by and
-// calls fn again. It returns the error of fn, or nil when ctx ends.
-func (c *Conn) WithLease(ctx context.Context, name, owner string, ttl time.Duration, fn func(ctx context.Context) error) error {
-	kv, err := c.KV(ctx, event.BucketCheckpoint)
-	if err != nil {
-		return err
-	}
-	for standby := false; ; {
-		l, err := c.takeLease(ctx, kv, "lease."+name, owner, ttl, func(*checkpoint) {})
-		var held *LeaseHeldError
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.As(err, &held):
-			if !standby {
-				c.log.Info("another process holds the lease, standing by", "lease", name, "owner", held.Owner)
-			}
-			standby = true
-			if sleep(ctx, max(ttl/8, time.Millisecond)) != nil {
-				return nil
-			}
-			continue
-		case err != nil:
-			return err
-		}
-		standby = false
-		lost, err := l.run(ctx, fn)
-		if !lost {
-			return err
-		}
-		c.log.Warn("lease lost", "lease", name)
-	}
-}
+// expired reports whether the lease of cp has expired by the clock of this process. Whoever takes a lease too early
+// because of another clock does no harm, if all that its owner does is written with the checkpoint.
+func (c *Conn) expired(cp *checkpoint, _ uint64) bool { return !c.now().Before(cp.Lease) }
 
-// run calls fn and renews the lease until fn returns.
-func (l *lease) run(ctx context.Context, fn func(context.Context) error) (lost bool, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	renewed := make(chan struct{})
-	go func() {
-		defer close(renewed)
-		if err := l.renewBeforeExpiry(ctx); ctx.Err() == nil {
-			cancel(errors.Join(ErrLeaseLost, err))
-		}
-	}()
-	err = fn(ctx)
-	lost = errors.Is(context.Cause(ctx), ErrLeaseLost)
-	cancel(nil)
-	<-renewed
-	if !lost {
-		if rerr := l.release(context.WithoutCancel(ctx)); rerr != nil && !errors.Is(rerr, ErrLeaseLost) {
-			l.c.log.Warn("lease not released; it expires", "lease", l.key, "err", rerr)
-		}
-	}
-	return lost, err
-}
-
-// renewBeforeExpiry renews the lease until ctx ends. Unlike renew, it fails when the lease expires, because a process
-// that cannot reach NATS does not know who owns an expired lease.
-func (l *lease) renewBeforeExpiry(ctx context.Context) error {
-	for {
-		expires := time.Now().Add(l.ttl)
-		if err := sleep(ctx, l.ttl/3); err != nil {
-			return err
-		}
-		write, cancel := context.WithDeadline(ctx, expires)
-		err := l.write(write, func(*checkpoint) {})
-		cancel()
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// takeLease takes the lease unless another owner holds it. A lease held by the same owner is taken too, because it
+// takeLease takes the lease if it is free or expired. A lease held by the same owner is taken too, because it
 // belongs to a previous run of the same process. adjust makes the checkpoint consistent with the stream before the
 // checkpoint is written.
-func (c *Conn) takeLease(ctx context.Context, kv *KV, key, owner string, ttl time.Duration, adjust func(*checkpoint)) (*lease, error) {
+func (c *Conn) takeLease(
+	ctx context.Context, kv *KV, key, owner string, ttl time.Duration, expired func(cp *checkpoint, rev uint64) bool, adjust func(*checkpoint),
+) (*lease, error) {
 	l := &lease{c: c, kv: kv, key: key, owner: owner, ttl: ttl, mu: make(mutex, 1)}
 	err := c.retry(ctx, func(ctx context.Context) error {
 		for {
@@ -159,12 +96,13 @@ func (c *Conn) takeLease(ctx context.Context, kv *KV, key, owner string, ttl tim
 			if err != nil && !errors.Is(err, ErrKeyNotFound) {
 				return err
 			}
-			if cp.Owner != "" && cp.Owner != owner && c.now().Before(cp.Lease) {
+			if cp.Owner != "" && cp.Owner != owner && !expired(&cp, rev) {
 				return &LeaseHeldError{Owner: cp.Owner, Until: cp.Lease}
 			}
 			adjust(&cp)
 			cp.Epoch++
-			cp.Owner, cp.Lease = owner, c.now().Add(ttl).UTC()
+			cp.Owner, l.taken = owner, c.now()
+			cp.Lease = l.taken.Add(ttl).UTC()
 			rev, err = kv.Update(ctx, key, cp.encode(), rev)
 			if errors.Is(err, ErrKeyConflict) {
 				continue
@@ -209,6 +147,11 @@ func (l *lease) write(ctx context.Context, change func(*checkpoint)) error {
 	next.Lease = l.c.now().Add(l.ttl).UTC()
 	change(&next)
 	err := l.c.retry(ctx, func(ctx context.Context) error {
+		if l.limit > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, l.limit)
+			defer cancel()
+		}
 		rev, err := l.kv.Update(ctx, l.key, next.encode(), l.rev)
 		if errors.Is(err, ErrKeyConflict) {
 			rev, err = l.afterConflict(ctx, next)

@@ -14,13 +14,13 @@ func TestWithLease(t *testing.T) {
 	n := startNATS(t)
 	a, ctx := n.connect(t)
 	b, _ := n.connect(t)
-	const ttl = 300 * time.Millisecond
+	const ttl = time.Second
 	events := make(chan string, 10)
 	start := func(ctx context.Context, c *Conn, owner string) (stop func() error) {
 		ctx, cancel := context.WithCancel(ctx)
 		done := make(chan error, 1)
 		go func() {
-			done <- c.WithLease(ctx, "x", owner, ttl, func(ctx context.Context) error {
+			done <- c.WithLease(ctx, "x", owner, ttl, func(ctx context.Context, _ *Term) error {
 				events <- owner + " starts"
 				<-ctx.Done()
 				events <- owner + " ends"
@@ -60,7 +60,7 @@ func TestWithLease(t *testing.T) {
 		t.Error(err)
 	}
 	broken := errors.New("broken")
-	if err := a.WithLease(ctx, "y", "a", ttl, func(context.Context) error { return broken }); !errors.Is(err, broken) {
+	if err := a.WithLease(ctx, "y", "a", ttl, func(context.Context, *Term) error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 }

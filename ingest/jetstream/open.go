@@ -43,7 +43,7 @@ func (c *Conn) OpenReader(ctx context.Context, cfg ReaderConfig) (*Reader, error
 		return nil, err
 	}
 	info, lost := s.CachedInfo(), uint64(0)
-	l, err := c.takeLease(ctx, kv, checkpointKey(cfg.Partition, cfg.Partitions), cfg.Owner, cfg.LeaseTTL, func(cp *checkpoint) {
+	l, err := c.takeLease(ctx, kv, checkpointKey(cfg.Partition, cfg.Partitions), cfg.Owner, cfg.LeaseTTL, c.expired, func(cp *checkpoint) {
 		lost = cfg.share(c.fit(cp, info.Created, info.State.FirstSeq, info.State.LastSeq))
 	})
 	if err != nil {

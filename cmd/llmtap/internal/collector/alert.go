@@ -34,7 +34,7 @@ type alertRole struct {
 	conn     *jetstream.Conn
 	owner    string
 	interval time.Duration // time between evaluations
-	state    leasedStore
+	state    *leasedStore
 	rows     *sinks.Batcher
 	controls *controls
 	calls    *alerts.Engine
@@ -72,7 +72,7 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 	}
 	cfg := c.cfg.Alerts
 	a := &alertRole{
-		conn: conn, owner: c.owner, interval: cfg.EvaluationInterval, state: leasedStore{kv, new(atomic.Pointer[context.Context])},
+		conn: conn, owner: c.owner, interval: cfg.EvaluationInterval, state: &leasedStore{kv: kv},
 		rows:    sinks.NewBatcher(c.store, c.cfg.Batcher, c.logger, nil),
 		monitor: newMonitor(conn.Inspect, c.store.Ping, time.Now()),
 		files:   newRuleFiles(cfg.RuleFiles, c.opts.Hangups, c.logger), logger: c.logger,
@@ -97,6 +97,7 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 	open := func(rules string, cfg alerts.Config, o alerts.Options) (*alerts.Engine, error) {
 		o.Decisions = a.controls.decisions
 		o.Recorder, o.Notifiers, o.Standby, o.Logger = alertRecorder{a.rows}, append(o.Notifiers, notifiers...), true, c.logger
+		o.Leads = a.state.held
 		o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"rules": rules}, reg)
 		engine, err := alerts.New(ctx, cfg, o)
 		if err != nil {
@@ -153,8 +154,8 @@ func (a *alertRole) run(ctx context.Context) error {
 
 // notify delivers the engines' notifications while this process holds the lease.
 func (a *alertRole) notify(ctx context.Context) error {
-	return a.conn.WithLease(ctx, config.RoleAlert, a.owner, jetstream.DefaultLeaseTTL, func(leased context.Context) error {
-		a.state.lease.Store(&leased)
+	return a.conn.WithLease(ctx, config.RoleAlert, a.owner, jetstream.LeaderTTL, func(leased context.Context, term *jetstream.Term) error {
+		a.state.begin(term)
 		a.awaitDecisions(leased)
 		g, leased := errgroup.WithContext(leased)
 		g.Go(func() error {
@@ -230,11 +231,31 @@ func alertRow(a *alerts.Alert, now time.Time) sinks.Alert {
 // A leasedStore stores the state of alerts in NATS. It refuses writes after the lease is lost, because the state then
 // belongs to another process.
 type leasedStore struct {
-	kv    *jetstream.KV
-	lease *atomic.Pointer[context.Context] // context that ends with the lease; nil before the first lease
+	kv   *jetstream.KV
+	term atomic.Pointer[jetstream.Term] // nil before the first
+	turn atomic.Uint64
 }
 
-func (s leasedStore) Get(ctx context.Context, key string) ([]byte, error) {
+var _ alerts.SharedStore = (*leasedStore)(nil)
+
+// begin begins a term of this process.
+func (s *leasedStore) begin(t *jetstream.Term) {
+	if before := s.term.Swap(t); before == nil || t.Epoch != before.Epoch+1 {
+		s.turn.Add(1)
+	}
+}
+
+// held reports whether this process holds the lease.
+func (s *leasedStore) held() bool {
+	t := s.term.Load()
+	return t != nil && t.Held()
+}
+
+// Turn implements alerts.SharedStore.
+func (s *leasedStore) Turn() uint64 { return s.turn.Load() }
+
+// Get implements alerts.Store.
+func (s *leasedStore) Get(ctx context.Context, key string) ([]byte, error) {
 	value, _, err := s.kv.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil, nil
@@ -242,8 +263,9 @@ func (s leasedStore) Get(ctx context.Context, key string) ([]byte, error) {
 	return value, err
 }
 
-func (s leasedStore) Put(ctx context.Context, key string, value []byte) error {
-	if lease := s.lease.Load(); lease != nil && errors.Is(context.Cause(*lease), jetstream.ErrLeaseLost) { //nolint:contextcheck // only the cause is read
+// Put implements alerts.Store.
+func (s *leasedStore) Put(ctx context.Context, key string, value []byte) error {
+	if s.term.Load() != nil && !s.held() {
 		return fmt.Errorf("put key %s: %w", key, jetstream.ErrLeaseLost)
 	}
 	return s.kv.Put(ctx, key, value)
