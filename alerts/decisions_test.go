@@ -326,3 +326,27 @@ func TestTakeOverOfMutedGroup(t *testing.T) {
 		expect(t, b.sent, "firing")
 	})
 }
+
+// A slow receiver takes 29 s for each notification.
+type slow struct{ notifier }
+
+func (n *slow) Notify(ctx context.Context, g Group) error {
+	time.Sleep(29 * time.Second)
+	return n.notifier.Notify(ctx, g)
+}
+
+// An alert that is silenced, and ends, while its first notification is on its way: the receiver learns of its end.
+func TestEndsDuringFirstNotification(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, n, cfg := loaded(t), &slow{}, Default()
+		cfg.RuleFiles = []string{ruleFile(t, "", "Burst|sum by (service) (increase(llmtap_failed_calls_total[11s])) > 0|annotations:|  llmtap_window: 10s")}
+		b := newBenchOf(t, cfg, Options{Decisions: d, Notifiers: []Notifier{n}})
+		breach(b, 6)
+		silenced(t, d, time.Hour, "alertname=Burst")
+		b.idle(time.Minute)
+		expect(t, &n.notifier, "firing", "resolved muted")
+		if n := len(b.groups.open); n != 0 {
+			t.Errorf("%d groups are open at the end", n)
+		}
+	})
+}

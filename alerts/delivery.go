@@ -51,8 +51,9 @@ type receiver struct {
 	pace      Pace
 	recorder  bool
 	wake      signal
-	numbersAt time.Time // last notification in which only numbers changed; guarded by Engine.mu
-	foldedAt  time.Time // last notification that was a summary; guarded by Engine.mu
+	numbersAt time.Time       // last notification in which only numbers changed; guarded by Engine.mu
+	foldedAt  time.Time       // last notification that was a summary; guarded by Engine.mu
+	sending   []*notification // notifications on their way; guarded by Engine.mu
 }
 
 func newReceiver(n Notifier) *receiver {
@@ -182,6 +183,7 @@ func (d *dispatcher) due(i int, now time.Time) ([]*notification, time.Duration) 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := d.receivers[i]
+	r.sending = nil
 	var best *openGroup
 	var bestSince, bestReady, soonest time.Time
 	var how urgency
@@ -215,12 +217,14 @@ func (d *dispatcher) due(i int, now time.Time) ([]*notification, time.Duration) 
 		return nil, bestReady.Sub(now)
 	}
 	if best.sent[i].foldable() {
-		return d.foldTogether(i, now), 0
+		r.sending = d.foldTogether(i, now)
+		return r.sending, 0
 	}
 	if how == numbers {
 		r.numbersAt = now
 	}
-	return []*notification{best.notification(repeat)}, 0
+	r.sending = []*notification{best.notification(repeat)}
+	return r.sending, 0
 }
 
 // notification returns the notification of the current state of g.
@@ -306,6 +310,7 @@ func (d *dispatcher) complete(i int, list []*notification, results []error, now 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.changed.raise()
+	d.receivers[i].sending = nil
 	worst := "delivered"
 	logged := map[string]bool{} // the groups of a summary share an error
 	for k, n := range list {
@@ -372,6 +377,12 @@ func (d *dispatcher) rejected(i int, n *notification, o *openGroup, err error, l
 	return "retried"
 }
 
+// sends reports whether a notification of the group with this key is on its way to r. A group that was muted meanwhile has
+// nothing more to send, but the receiver must learn of that, and of its end, if the notification arrives.
+func (r *receiver) sends(key string) bool {
+	return slices.ContainsFunc(r.sending, func(n *notification) bool { return n.group.Key == key })
+}
+
 // settle closes o once none of its alerts fires, hides another one or may relapse, and every receiver has been sent, or has
 // rejected, its latest news and decisions.
 func (g *groups) settle(o *openGroup) {
@@ -381,7 +392,7 @@ func (g *groups) settle(o *openGroup) {
 		told := o.told(d)
 		sent = sent && told
 		rejected = rejected || d.rejected == o.news
-		if !told && d.rejected != o.news {
+		if !told && d.rejected != o.news || d.to.sends(o.key) {
 			return
 		}
 	}
