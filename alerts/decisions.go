@@ -111,12 +111,18 @@ func (d *Decisions) decode(key string, value []byte) (*silence.Silence, error) {
 		if err := json.Unmarshal(value, &s); err != nil {
 			return nil, fmt.Errorf("decode silence %s: %w", id, err)
 		}
+		if err := s.Matchers.Validate(); err != nil { // it would silence every alert
+			return nil, fmt.Errorf("decode silence %s: %w", id, err)
+		}
 		s.ID = id
 		return &s, nil
 	}
 	var a StoredAck
 	if err := json.Unmarshal(value, &a); err != nil {
 		return nil, fmt.Errorf("decode acknowledgement %s: %w", key, err)
+	}
+	if key != AckStoreKey(a.Group) {
+		return nil, fmt.Errorf("decode acknowledgement %s: it is of group %.200q", key, a.Group)
 	}
 	if _, ok := d.acks[key]; ok || len(d.acks) < MaxAcks {
 		d.acks[key] = a

@@ -327,6 +327,27 @@ func TestTakeOverOfMutedGroup(t *testing.T) {
 	})
 }
 
+// A stored value that is no silence, or would silence every alert, changes nothing.
+func TestUnreadableDecisions(t *testing.T) {
+	const until = `"startsAt":"2020-01-01T00:00:00Z","endsAt":"2099-01-01T00:00:00Z"}`
+	for key, value := range map[string]string{
+		"silence.a": `{`, "silence.b": `{` + until, "silence.c": `{"matchers":[{"name":"service","value":".*","isRegex":true}],` + until,
+		"silence.d": `{"matchers":[{"name":"service","value":"(","isRegex":true}],` + until,
+		"ack.x":     `{"group":"G{}","incident":"2020-01-01T00:00:00Z"}`,
+	} {
+		d := NewDecisions()
+		if err := d.Replace(map[string][]byte{key: []byte(value)}); err == nil || !d.isLoaded() {
+			t.Errorf("%s: %v", key, err)
+		}
+		if err := d.Put(key, []byte(value)); err == nil {
+			t.Errorf("%s: no error", key)
+		}
+		if s := d.Silences.Find(time.Now(), "A", map[string]string{"service": "shop"}); s != nil || len(d.Acks()) != 0 {
+			t.Errorf("%s: silence %v, acknowledgements %v", key, s, d.Acks())
+		}
+	}
+}
+
 // A slow receiver takes 29 s for each notification.
 type slow struct{ notifier }
 
