@@ -22,7 +22,7 @@ type Set struct {
 // NewSet returns an empty Set.
 func NewSet() *Set { return &Set{silences: map[string]*Silence{}} }
 
-// Replace replaces all silences. Silences beyond MaxSilences are ignored.
+// Replace replaces all silences. Of more than MaxSilences, those that end last are kept.
 func (s *Set) Replace(list []Silence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,7 +33,8 @@ func (s *Set) Replace(list []Silence) {
 	}
 }
 
-// Put adds or replaces a silence.
+// Put adds or replaces a silence. Beyond MaxSilences, the one that ends first is removed: usually it has expired, and another
+// process has already deleted it to make room.
 func (s *Set) Put(x Silence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,8 +43,15 @@ func (s *Set) Put(x Silence) {
 
 func (s *Set) put(x Silence) {
 	s.version++
-	if _, ok := s.silences[x.ID]; ok || len(s.silences) < MaxSilences {
-		s.silences[x.ID] = &x
+	s.silences[x.ID] = &x
+	if len(s.silences) > MaxSilences {
+		first := &x
+		for y := range maps.Values(s.silences) {
+			if y.EndsAt.Before(first.EndsAt) {
+				first = y
+			}
+		}
+		delete(s.silences, first.ID)
 	}
 }
 

@@ -199,4 +199,10 @@ func TestSet(t *testing.T) {
 	if n := len(s.All()); n != MaxSilences {
 		t.Errorf("%d silences", n)
 	}
+	if _, ok := s.Get("expired"); ok {
+		t.Error("a new silence is ignored instead of an expired one")
+	}
+	if _, ok := s.Get("long"); !ok {
+		t.Error("the silence that ends last is ignored")
+	}
 }
