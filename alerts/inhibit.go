@@ -25,7 +25,8 @@ const (
 )
 
 // An InhibitRule hides alerts (targets) while another alert (the source) fires, like the inhibit_rules of Alertmanager. An
-// alert hides neither itself nor an alert of higher severity.
+// alert hides neither itself nor an alert of higher severity. Alerts that match both sides do not hide each other; otherwise
+// nobody would be notified of either.
 type InhibitRule struct {
 	// SourceMatch are the matchers of the source, such as alertname="ProviderOutage".
 	SourceMatch []string `yaml:"source_match"`
@@ -211,8 +212,9 @@ func (g *groups) sourceOf(o *openGroup, a *trackedAlert, sources [][]*source, ev
 		if len(list) == 0 || !r.target.Match(a.Name, a.Labels) {
 			continue
 		}
+		both := r.source.Match(a.Name, a.Labels)
 		for _, s := range list {
-			if s.Series() == a.Series() || rank(s.Severity()) < rank(a.Severity()) ||
+			if s.Series() == a.Series() || rank(s.Severity()) < rank(a.Severity()) || both && r.target.Match(s.Name, s.Labels) ||
 				slices.ContainsFunc(r.Equal, func(l string) bool { return s.Labels[l] != a.Labels[l] }) {
 				continue
 			}

@@ -252,6 +252,8 @@ func TestInhibitByLabels(t *testing.T) {
 	r.TargetMatch = []string{`alertname=~".+"`}
 	f("not itself", r, "", down())
 	f("neither its other severity", r, "", down(), alert("Down", "severity", "warning"))
+	f("not each other", InhibitRule{SourceMatch: []string{"severity=critical"}, TargetMatch: []string{"severity=~critical|warning"}}, "Slow by Down",
+		down(), alert("Lost", "severity", "critical"), alert("Slow", "severity", "warning"))
 	f("not a higher severity", r, "", alert("Down", "severity", "warning"), alert("Slow", "severity", "critical"))
 }
 
