@@ -98,13 +98,16 @@ func TestSilences(t *testing.T) {
 		}
 		am := func(args ...string) string {
 			t.Helper()
-			out, err := exec.CommandContext(t.Context(), amtool, append([]string{"--alertmanager.url=" + base, "--http.config.file=" + file}, args...)...).CombinedOutput()
+			out, err := exec.CommandContext(t.Context(), amtool, append([]string{"--no-version-check", "--alertmanager.url=" + base, "--http.config.file=" + file}, args...)...).CombinedOutput()
 			if err != nil {
 				t.Errorf("%s: %v: %s", args, err, out)
 			}
 			return string(out)
 		}
 		matches(id+` .*severity=~"warn\.\*".* anna@`, am("silence", "query"))
+		matches(`Cluster Status: +disabled.*receiver: llmtap`, am("cluster", "show")+am("config", "show"))
+		matches(`receiver: llmtap`, am("config", "routes", "show"))
+		am("alert", "query")
 		own := matches(`^([0-9a-f-]{36})\n$`, am("silence", "add", "alertname=RetryStorm", "stage=~plan.*", "--duration=1h", "--author=bob", "--comment=from amtool"))
 		matches(own+`  active\n  ends in (?:59m \d+s|1h 0m), 0 firing alerts\n  alertname="RetryStorm" stage=~"plan\.\*"\n  bob: from amtool`, silence(0, "list"))
 		if out := am("silence", "query", "alertname=RetryStorm"); strings.Contains(out, "checkout-agent") || !strings.Contains(out, own) {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -26,7 +28,9 @@ func (c *Collector) handler() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET "+RefusedPath, c.serveRefused)
 	mux.Handle("POST "+remote.Path, remote.NewHandler(c.queryable))
-	mux.Handle(silences.Path, silences.NewHandler(c.silenceable, access(c.cfg.UI.ExternalURL, c.httpAddr())))
+	mux.Handle(silences.Path, silences.NewHandler(c.silenceable, silences.Options{
+		Access: access(c.cfg.UI.ExternalURL, c.httpAddr()), GroupBy: append(slices.Clone(c.cfg.Alerts.GroupBy), healthLabel), Version: c.opts.Version, Started: time.Now(),
+	}))
 	return c.guard.wrap(mux)
 }
 

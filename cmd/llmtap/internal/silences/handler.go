@@ -4,7 +4,7 @@ Package silences serves and manages silences over HTTP.
 	llmtap alerts silence ─> Add, List, Expire ─┐
 	amtool, karma ──────────────────────────────┴─> guard of the listener ─> Handler ─> Source: the collector
 
-The API is the part of Alertmanager's, version 2, that is about silences and firing alerts, so that its tools work.
+The API is Alertmanager's, version 2, as far as its tools read alerts and manage silences. It accepts no alerts.
 */
 package silences
 
@@ -22,7 +22,6 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/alerts/alertmanager"
 	"github.com/llmtap/llmtap/alerts/silence"
 )
 
@@ -52,12 +51,20 @@ type Source interface {
 type Handler struct {
 	mux    *http.ServeMux
 	source func() (Source, error)
-	access alerts.Access
+	opts   Options
+}
+
+// Options describe the installation to clients.
+type Options struct {
+	Access  alerts.Access
+	GroupBy []string  // labels that group alerts, besides the alert's name
+	Version string    // of llmtap
+	Started time.Time // of the process
 }
 
 // NewHandler returns a handler over the result of source, which fails while there is none.
-func NewHandler(source func() (Source, error), access alerts.Access) *Handler {
-	h := &Handler{mux: http.NewServeMux(), source: source, access: access}
+func NewHandler(source func() (Source, error), o Options) *Handler {
+	h := &Handler{mux: http.NewServeMux(), source: source, opts: o}
 	handle := func(pattern string, serve func(Source, http.ResponseWriter, *http.Request) error) {
 		h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			s, err := h.source()
@@ -75,6 +82,9 @@ func NewHandler(source func() (Source, error), access alerts.Access) *Handler {
 	handle("GET "+Path+"silence/{id}", h.get)
 	handle("DELETE "+Path+"silence/{id}", h.expire)
 	handle("GET "+Path+"alerts", h.alerts)
+	handle("GET "+Path+"alerts/groups", h.groups)
+	handle("GET "+Path+"receivers", h.receivers)
+	handle("GET "+Path+"status", h.status)
 	return h
 }
 
@@ -218,61 +228,5 @@ func (h *Handler) expire(src Source, w http.ResponseWriter, r *http.Request) err
 		return err
 	}
 	write(w, http.StatusOK, struct{}{})
-	return nil
-}
-
-// An Alert is a firing alert in a response.
-type Alert struct {
-	alertmanager.Alert
-	Fingerprint string        `json:"fingerprint"`
-	UpdatedAt   time.Time     `json:"updatedAt"`
-	Receivers   []receiver    `json:"receivers"`
-	Status      alertingState `json:"status"`
-}
-
-type receiver struct {
-	Name string `json:"name"`
-}
-
-type alertingState struct {
-	State       string   `json:"state"` // active or suppressed
-	SilencedBy  []string `json:"silencedBy"`
-	InhibitedBy []string `json:"inhibitedBy"`
-}
-
-// alerts returns the firing alerts that match the filters.
-func (h *Handler) alerts(src Source, w http.ResponseWriter, r *http.Request) error {
-	filter, err := filters(r)
-	if err != nil {
-		return err
-	}
-	omit := func(parameter string) bool { return r.URL.Query().Get(parameter) == "false" }
-	out := []Alert{}
-	for _, g := range src.Firing() {
-		for i := range g.Alerts {
-			a := &g.Alerts[i]
-			if a.State != alerts.Firing || !filter.Match(a.Name, a.Labels) ||
-				a.Silence != nil && omit("silenced") || a.Inhibitor != nil && omit("inhibited") || !a.Muted() && omit("active") {
-				continue
-			}
-			x := Alert{
-				Alert: alertmanager.Alerts(alerts.Group{Alerts: []alerts.Alert{*a}}, h.access)[0], UpdatedAt: a.UpdatedAt.UTC(), Receivers: []receiver{{"llmtap"}},
-				Status: alertingState{State: "active", SilencedBy: []string{}, InhibitedBy: []string{}},
-			}
-			x.Fingerprint = x.Alert.Fingerprint()
-			x.EndsAt = a.UpdatedAt.UTC().Add(5 * time.Minute) // unless it is evaluated again
-			if a.Silence != nil {
-				x.Status.SilencedBy = append(x.Status.SilencedBy, a.Silence.ID)
-			}
-			if a.Inhibitor != nil {
-				x.Status.InhibitedBy = append(x.Status.InhibitedBy, a.Inhibitor.ID)
-			}
-			if a.Muted() {
-				x.Status.State = "suppressed"
-			}
-			out = append(out, x)
-		}
-	}
-	write(w, http.StatusOK, out)
 	return nil
 }
