@@ -151,6 +151,9 @@ type Group struct {
 	Key    string // rule and grouping labels; never changes
 	Alerts []Alert
 	Repeat bool // a reminder without news
+	// Missed reports that the group ended while the receiver accepted nothing. A receiver that shows groups to people does not
+	// show it now, except if it may have been shown already.
+	Missed bool `json:",omitempty"`
 	Ack    *Ack `json:",omitempty"` // nil if nobody has acknowledged the incident
 }
 

@@ -47,6 +47,7 @@ func (r recorder) Notify(ctx context.Context, g Group) error {
 // newest state.
 type receiver struct {
 	Notifier
+	name      string // for logs and metrics
 	folder    Folder // the Notifier, if it is one
 	pace      Pace
 	recorder  bool
@@ -54,10 +55,11 @@ type receiver struct {
 	numbersAt time.Time       // last notification in which only numbers changed; guarded by Engine.mu
 	foldedAt  time.Time       // last notification that was a summary; guarded by Engine.mu
 	sending   []*notification // notifications on their way; guarded by Engine.mu
+	faults    faults          // guarded by Engine.mu
 }
 
 func newReceiver(n Notifier) *receiver {
-	r := &receiver{Notifier: n, wake: newSignal()}
+	r := &receiver{Notifier: n, wake: newSignal(), name: receiverName(n)}
 	_, r.recorder = n.(recorder)
 	r.folder, _ = n.(Folder)
 	if p, ok := n.(Paced); ok {
@@ -82,6 +84,8 @@ type delivery struct {
 	backoff       *backoff.ExponentialBackOff // nil after a success
 	attempts      int                         // consecutive failures
 	failedAt      time.Time                   // time of the first of them
+	tried         bool                        // there was an attempt, so the receiver may know the group
+	missed        bool                        // the group ended while the receiver failed
 }
 
 func newDeliveries(receivers []*receiver) []delivery {
@@ -165,6 +169,7 @@ type notification struct {
 	foldable                 bool // may be part of a summary
 	folded                   bool // is part of a summary
 	since                    time.Time
+	attempts                 int // failed ones
 }
 
 // An urgency orders notifications that are due at the same time.
@@ -184,6 +189,10 @@ func (d *dispatcher) due(i int, now time.Time) ([]*notification, time.Duration) 
 	defer d.mu.Unlock()
 	r := d.receivers[i]
 	r.sending = nil
+	if wait := r.faults.pause(now); wait > 0 {
+		return nil, wait
+	}
+	d.groups.miss(i)
 	var best *openGroup
 	var bestSince, bestReady, soonest time.Time
 	var how urgency
@@ -206,7 +215,15 @@ func (d *dispatcher) due(i int, now time.Time) ([]*notification, time.Duration) 
 			soonest = ready
 		}
 		since := o.sent[i].since(at, now)
-		if !ready.After(now.Add(turnGrace)) && (best == nil || u < how || u == how && since.Before(bestSince)) {
+		if ready.After(now.Add(turnGrace)) {
+			continue
+		}
+		better := best == nil || u < how || u == how && since.Before(bestSince)
+		if best != nil && r.faults.down && o.sent[i].attempts != best.sent[i].attempts {
+			// The receiver may be down for this group only.
+			better = o.sent[i].attempts < best.sent[i].attempts
+		}
+		if better {
 			best, bestSince, bestReady, how, repeat = o, since, ready, u, reminder
 		}
 	}
@@ -223,14 +240,14 @@ func (d *dispatcher) due(i int, now time.Time) ([]*notification, time.Duration) 
 	if how == numbers {
 		r.numbersAt = now
 	}
-	r.sending = []*notification{best.notification(repeat)}
+	r.sending = []*notification{best.notification(i, repeat)}
 	return r.sending, 0
 }
 
-// notification returns the notification of the current state of g.
-func (g *openGroup) notification(repeat bool) *notification {
+// notification returns the notification of the current state of g for receiver i.
+func (g *openGroup) notification(i int, repeat bool) *notification {
 	n := &notification{group: g.group(), version: g.version, news: g.news, decisions: g.decisions}
-	n.group.Repeat = repeat
+	n.group.Repeat, n.group.Missed = repeat, g.missed(&g.sent[i])
 	return n
 }
 
@@ -253,7 +270,7 @@ func (g *openGroup) due(i int, r *receiver, cfg Config) (at time.Time, how urgen
 	resend := r.pace.Every > 0 && g.firing()
 	how = news
 	switch {
-	case d.rejected == g.news && !resend, (r.recorder || r.people() && g.muted()) && g.told(d):
+	case d.rejected == g.news && !resend, g.missed(d) && !d.tried, (r.recorder || r.people() && g.muted()) && g.told(d):
 		return at, how, false, false
 	case d.version != 0 && d.decisions != g.decisions && !r.pace.NewsOnly:
 		// Somebody waits for the effect of a button or a command.
@@ -292,6 +309,9 @@ func (g *openGroup) due(i int, r *receiver, cfg Config) (at time.Time, how urgen
 // told reports whether the receiver of d has been sent all that it should know about g, except numbers. If g is muted, that is
 // nothing if g was never sent, and otherwise that g is muted, and its end.
 func (g *openGroup) told(d *delivery) bool {
+	if g.missed(d) && !d.tried {
+		return true
+	}
 	decisions := d.decisions == g.decisions || d.to.pace.NewsOnly
 	if d.to.people() && g.muted() {
 		return d.version == 0 || decisions && (g.firing() || d.news == g.news)
@@ -314,7 +334,10 @@ func (d *dispatcher) complete(i int, list []*notification, results []error, now 
 	worst := "delivered"
 	logged := map[string]bool{} // the groups of a summary share an error
 	for k, n := range list {
-		o, err := d.groups.open[n.group.Key], results[k] // the group stays open until every receiver has been sent its news
+		o, err := d.groups.open[n.group.Key], results[k]
+		if o == nil {
+			continue // closed by makeRoom
+		}
 		if err == nil {
 			d.delivered(i, n, o, now)
 		} else {
@@ -332,6 +355,13 @@ func (d *dispatcher) complete(i int, list []*notification, results []error, now 
 // delivered records that receiver i was sent n.
 func (d *dispatcher) delivered(i int, n *notification, o *openGroup, now time.Time) {
 	s := &o.sent[i]
+	if r := d.receivers[i]; r.faults.failed() {
+		if after := now.Sub(r.faults.since); after >= faultLog {
+			d.log.Info("alert receiver accepts notifications again", "receiver", r.name, "after", after.Round(time.Second))
+		}
+		d.groups.miss(i)
+		r.faults = faults{logged: r.faults.logged}
+	}
 	if s.news != n.news || s.decisions != n.decisions || n.group.Repeat {
 		s.newsAt = now
 		o.dirty = true
@@ -350,25 +380,27 @@ func (d *dispatcher) delivered(i int, n *notification, o *openGroup, now time.Ti
 
 // rejected records the error of n at receiver i, and returns "retried" or "failed".
 func (d *dispatcher) rejected(i int, n *notification, o *openGroup, err error, log bool, now time.Time) string {
-	s := &o.sent[i]
+	s, f := &o.sent[i], &d.receivers[i].faults
+	s.tried = true
+	log = f.add(err, log, now) && log
 	retry, ok := errors.AsType[*RetryError](err)
 	if !ok {
 		s.rejected = n.news
 		s.notBefore = now.Add(d.receivers[i].pace.Every)
 		if log {
-			d.log.Error("notification failed", "group", o.key, "error", err)
+			d.log.Error("notification failed", "receiver", d.receivers[i].name, "group", o.key, "error", err)
 		}
 		return "failed"
 	}
 	if s.backoff == nil {
-		s.backoff = &backoff.ExponentialBackOff{InitialInterval: minBackoff, Multiplier: 2, MaxInterval: maxBackoff}
+		s.backoff = newBackoff()
 	}
 	wait := s.backoff.NextBackOff()
 	if retry.After > 0 {
 		wait = retry.After
 	}
-	if log && s.attempts&(s.attempts-1) == 0 { // attempts 0, 1, 2, 4, 8 …
-		d.log.Warn("notification failed, retrying", "group", o.key, "error", err, "retry_in", wait)
+	if log {
+		d.log.Warn("notification failed, retrying", "receiver", d.receivers[i].name, "group", o.key, "error", err, "retry_in", wait, "failed", f.attempts)
 	}
 	if s.attempts++; s.attempts == 1 {
 		s.failedAt = now
@@ -391,10 +423,10 @@ func (g *groups) settle(o *openGroup) {
 		d := &o.sent[i]
 		told := o.told(d)
 		sent = sent && told
-		rejected = rejected || d.rejected == o.news
-		if !told && d.rejected != o.news || d.to.sends(o.key) {
+		if !told && d.rejected != o.news && !o.outlived(d, time.Now()) || d.to.sends(o.key) {
 			return
 		}
+		rejected = rejected || !told
 	}
 	if sent != o.settled {
 		o.settled, o.dirty = sent, true

@@ -41,8 +41,8 @@ func (d *dispatcher) foldTogether(i int, now time.Time) []*notification {
 		if !ok || s.version == 0 && at.After(now.Add(turnGrace)) {
 			continue
 		}
-		n := o.notification(reminder)
-		n.foldable, n.since = true, s.since(at, now)
+		n := o.notification(i, reminder)
+		n.foldable, n.since, n.attempts = true, s.since(at, now), s.attempts
 		if !reminder {
 			list = append(list, n)
 			continue
@@ -54,6 +54,9 @@ func (d *dispatcher) foldTogether(i int, now time.Time) []*notification {
 		list = append(list, reminders...)
 	}
 	slices.SortStableFunc(list, func(a, b *notification) int {
+		if r.faults.down && a.attempts != b.attempts {
+			return cmp.Compare(a.attempts, b.attempts) // as in due
+		}
 		x, y := a.group.Worst(), b.group.Worst()
 		return cmp.Or(cmp.Compare(y.Rank(), x.Rank()), a.since.Compare(b.since))
 	})

@@ -153,6 +153,9 @@ func (g *groups) release(r *rules.Rule) {
 // of returns the open group of a key and opens it if necessary. It returns nil if there are too many groups.
 func (g *groups) of(key string) *openGroup {
 	o := g.open[key]
+	if o == nil && len(g.open) >= maxGroups {
+		g.makeRoom()
+	}
 	if o == nil && len(g.open) < maxGroups {
 		o = &openGroup{key: key, sent: newDeliveries(g.receivers)}
 		g.open[key] = o

@@ -16,8 +16,9 @@ import (
 const (
 	callTimeout   = 10 * time.Second
 	maxRetryAfter = 10 * time.Minute
-	maxErrorText  = 300     // maximum length of a response quoted in an error, in bytes
-	maxAnswer     = 4 << 20 // maximum length of a decoded response, in bytes; an Alertmanager's status contains its configuration
+	mendInterval  = time.Minute // interval of attempts after an error that somebody must mend at the receiver
+	maxErrorText  = 300         // maximum length of a response quoted in an error, in bytes
+	maxAnswer     = 4 << 20     // maximum length of a decoded response, in bytes; an Alertmanager's status contains its configuration
 )
 
 // CheckURL validates the URL of a receiver. The error does not repeat s, which may contain a secret.
@@ -49,13 +50,22 @@ func Retryable(status int) bool {
 	return status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status == http.StatusTooEarly
 }
 
+// aboutURL reports whether a receiver that answers with this status rejects the URL or its credentials, not the request.
+func aboutURL(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone, http.StatusProxyAuthRequired:
+		return true
+	}
+	return false
+}
+
 // Call sends req and decodes the response's JSON into answer unless answer is nil. Its errors follow the contract of
-// Notifier: a *RetryError if there is no response or its status is Retryable, otherwise a final error. Errors name only
+// Notifier: a *RetryError if there is no response, or its status is Retryable or about the URL, otherwise a final error. Errors name only
 // the host, because the rest of the URL may be secret.
 func Call(client *http.Client, req *http.Request, answer any) error {
 	resp, err := do(client, req)
 	if err != nil {
-		return &RetryError{Err: err}
+		return &RetryError{Down: true, Err: err}
 	}
 	defer resp.Body.Close()
 	status := resp.StatusCode
@@ -75,7 +85,9 @@ func Call(client *http.Client, req *http.Request, answer any) error {
 	}
 	switch {
 	case Retryable(status):
-		return &RetryError{After: retryAfter(resp.Header.Get("Retry-After")), Err: err}
+		return &RetryError{After: retryAfter(resp.Header.Get("Retry-After")), Down: true, Err: err}
+	case aboutURL(status):
+		return &RetryError{After: mendInterval, Down: true, Err: err}
 	case status >= 300 && status < 400:
 		return fmt.Errorf("%w; set the URL of the redirect", err)
 	}

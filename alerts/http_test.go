@@ -52,8 +52,8 @@ func TestCall(t *testing.T) {
 	f(200, false, 0, "")
 	f(202, false, 0, "")
 	f(400, false, 0, "400 Bad Request")
-	f(401, false, 0, "401 Unauthorized")
-	f(404, false, 0, "404 Not Found")
+	f(401, true, mendInterval, "401 Unauthorized")
+	f(404, true, mendInterval, "404 Not Found")
 	f(408, true, 0, "408 Request Timeout")
 	f(500, true, 0, "500 Internal Server Error")
 	header["Location"] = []string{"/elsewhere"}

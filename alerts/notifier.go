@@ -23,6 +23,19 @@ type Paced interface {
 	Pace() Pace
 }
 
+// A Named notifier has a name in logs and metrics, for example its kind and destination. It is never a secret.
+type Named interface {
+	Notifier
+	Name() string
+}
+
+func receiverName(n Notifier) string {
+	if n, ok := n.(Named); ok {
+		return n.Name()
+	}
+	return ""
+}
+
 // A Pace specifies intervals between notifications.
 type Pace struct {
 	// Every, if positive, is the interval at which a firing group is sent again, with or without news and even after a
@@ -41,7 +54,10 @@ type Pace struct {
 // RetryError reports a failed delivery that may succeed later.
 type RetryError struct {
 	After time.Duration // delay until the next attempt; 0: the engine's own backoff
-	Err   error
+	// Down reports that the receiver accepts no group at present, for example because it cannot be reached. The engine then
+	// tries one group at a time, until one is accepted.
+	Down bool
+	Err  error
 }
 
 func (e *RetryError) Error() string { return e.Err.Error() }

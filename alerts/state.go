@@ -45,6 +45,7 @@ type savedGroup struct {
 	Settled bool       `json:"settled"`          // every receiver has been sent the latest news and decisions
 	Unsent  bool       `json:"unsent"`           // muted from its start: people have not been notified
 	Folded  bool       `json:"folded,omitempty"` // people were last notified in a summary
+	Missed  bool       `json:"missed,omitempty"` // ended while a receiver of people failed, which may know it nevertheless
 	NewsAt  time.Time  `json:"news_at"`          // time of the last delivery of news or a reminder
 }
 
@@ -164,7 +165,7 @@ func (s *state) collect(all bool) (news, others []groupChange, state savedState)
 			continue
 		}
 		o.dirty, o.counted = false, false
-		c := groupChange{o, o.news, savedGroup{Group: o.group(), Settled: o.settled, Unsent: o.unsent(), Folded: o.folded()}}
+		c := groupChange{o, o.news, savedGroup{Group: o.group(), Settled: o.settled, Unsent: o.unsent(), Folded: o.folded(), Missed: o.anyMissed()}}
 		for _, a := range o.alerts {
 			c.saved.Peaks = append(c.saved.Peaks, a.peak)
 		}
@@ -281,7 +282,9 @@ func (g *savedGroup) restore(key string, sent []delivery, evaluated time.Time) *
 		}
 	}
 	for i := range o.sent {
-		o.sent[i].folded = g.Folded && o.sent[i].to.folder != nil
+		d := &o.sent[i]
+		d.folded = g.Folded && d.to.folder != nil
+		d.tried, d.missed = !g.Settled, g.Missed && d.to.people()
 	}
 	return o
 }

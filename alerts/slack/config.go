@@ -103,7 +103,7 @@ func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
 	}
 	o.SetDefaults()
 	n := &Notifier{
-		channel: c.Channel, routes: routes, mentions: c.Mentions, access: o.Access, groupBy: o.GroupBy, log: o.Logger, limited: map[string]time.Time{}, refused: map[string]time.Time{}, allowed: c.Allowed, content: c.Content,
+		channel: c.Channel, routes: routes, mentions: c.Mentions, access: o.Access, groupBy: o.GroupBy, log: o.Logger, turn: make(chan struct{}, 1), limited: map[string]time.Time{}, rejected: map[string]rejection{}, ids: map[string]string{}, refused: map[string]time.Time{}, limitedFor: newLimitedFor(o.Registerer), allowed: c.Allowed, content: c.Content,
 		appToken: app != "",
 		api: slack.New(token, slack.OptionAPIURL(strings.TrimRight(c.APIURL, "/")+"/"), slack.OptionHTTPClient(o.Client),
 			slack.OptionAppLevelToken(app)),

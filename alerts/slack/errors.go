@@ -15,9 +15,6 @@ import (
 // stored.
 var errNoTimestamp = errors.New("slack's answer names no message")
 
-// errLimited is returned instead of a call during a rate limit.
-var errLimited = errors.New("over Slack's rate limit")
-
 // An outcome is the classified result of a failed call.
 type outcome struct {
 	err   error // a *alerts.RetryError, or a final error
@@ -40,6 +37,28 @@ var advice = map[string]string{
 	"restricted_action": "a workspace setting forbids the app to post here; ask an administrator",
 }
 
+// accountCodes are the error codes that concern all channels, channelCodes those that concern all messages to a channel.
+var (
+	accountCodes = set("invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "org_login_required", "ekm_access_denied", "access_denied", "team_access_not_granted")
+	channelCodes = set("no_permission", "missing_scope", "channel_not_found", "not_in_channel", "is_archived", "restricted_action")
+)
+
+// codeOf returns Slack's error code, or "" for another error.
+func codeOf(err error) string {
+	if answer, ok := errors.AsType[slack.SlackErrorResponse](err); ok {
+		return answer.Err
+	}
+	return ""
+}
+
+func set(list ...string) map[string]bool {
+	out := map[string]bool{}
+	for _, s := range list {
+		out[s] = true
+	}
+	return out
+}
+
 // appAdvice is advice about the errors of the app-level token.
 var appAdvice = map[string]string{
 	"invalid_auth":           "check slack.app_token: Slack does not know it",
@@ -60,12 +79,13 @@ func classify(method string, err error) outcome {
 	var answer slack.SlackErrorResponse
 	err = fmt.Errorf("%s: %w", method, err)
 	retry := func(after time.Duration) error { return &alerts.RetryError{After: after, Err: err} }
+	down := func() error { return &alerts.RetryError{Down: true, Err: err} }
 	switch {
 	case errors.As(err, &limited):
 		return outcome{err: retry(limited.RetryAfter)}
 	case errors.As(err, &status):
 		if alerts.Retryable(status.Code) {
-			return outcome{err: retry(0), doubt: status.Code >= http.StatusInternalServerError || status.Code == http.StatusRequestTimeout}
+			return outcome{err: down(), doubt: status.Code >= http.StatusInternalServerError || status.Code == http.StatusRequestTimeout}
 		}
 		return outcome{err: fmt.Errorf("%w; check slack.api_url", err)}
 	case errors.As(err, &answer):
@@ -73,7 +93,7 @@ func classify(method string, err error) outcome {
 		case "ratelimited", "rate_limited":
 			return outcome{err: retry(0), code: answer.Err}
 		case "internal_error", "fatal_error", "service_unavailable", "request_timeout":
-			return outcome{err: retry(0), doubt: true, code: answer.Err}
+			return outcome{err: down(), doubt: true, code: answer.Err}
 		}
 		if answer.Needed != "" {
 			err = fmt.Errorf("%w (needed: %s)", err, answer.Needed)
@@ -87,5 +107,5 @@ func classify(method string, err error) outcome {
 		}
 		return outcome{err: err, code: answer.Err}
 	}
-	return outcome{err: retry(0), doubt: true} // network error, timeout, or an answer that is not from Slack
+	return outcome{err: down(), doubt: true} // network error, timeout, or an answer that is not from Slack
 }

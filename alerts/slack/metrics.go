@@ -10,6 +10,13 @@ type metrics struct {
 	presses   *prometheus.CounterVec // by action and result
 }
 
+// newLimitedFor registers the counter of rate limits.
+func newLimitedFor(reg prometheus.Registerer) prometheus.Counter {
+	return promauto.With(reg).NewCounter(prometheus.CounterOpts{
+		Name: "llmtap_slack_rate_limited_seconds_total", Help: "Time for which Slack accepted no calls of a method, because of its rate limit.",
+	})
+}
+
 // newMetrics registers the metrics of a Socket Mode connection. If reg is nil, they are not exported.
 func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)

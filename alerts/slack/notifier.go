@@ -10,9 +10,9 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/slack-go/slack"
 
 	"github.com/llmtap/llmtap/alerts"
@@ -26,6 +26,12 @@ const (
 	clockSkew = 2 * time.Minute
 	// refusedFor is the time for which the default channel replaces a channel that rejected a message.
 	refusedFor = 10 * time.Minute
+	// rejectedFor is the time after which a channel that rejected a message is tried again, with one message. Until then, its
+	// messages are not sent.
+	rejectedFor = time.Minute
+	// maxHistoryPages bounds the search for a message in doubt.
+	maxHistoryPages = 5
+	historyPage     = 200
 )
 
 // A Notifier sends alert groups to Slack channels. It is safe for concurrent use; calls are serialized.
@@ -41,12 +47,16 @@ type Notifier struct {
 	socket   *socket  // nil: messages have no buttons
 	api      *slack.Client
 	log      *slog.Logger
+	// limitedFor counts the seconds of rate limits.
+	limitedFor prometheus.Counter
 
-	mu      sync.Mutex // guards the rest, and serializes calls
-	records *alerts.Records[*record]
-	limited map[string]time.Time // end of the rate limit, by limitKey
-	handles handles
-	refused map[string]time.Time // last time at which the channel of a route rejected a message
+	turn     chan struct{} // of 1; holds a value during a call of Notify, which has the rest for itself
+	records  *alerts.Records[*record]
+	limited  map[string]time.Time // end of the rate limit, by limitKey
+	rejected map[string]rejection // last rejection of a message, by configured channel
+	ids      map[string]string    // ids of channels, by configured channel; known after the first message
+	handles  handles
+	refused  map[string]time.Time // last time at which the channel of a route rejected a message
 }
 
 var _ alerts.Paced = (*Notifier)(nil)
@@ -118,8 +128,16 @@ func (r *record) move(p *notice, channel string) {
 // Notify posts the first state of g and edits the message for later states. It also posts news to the thread. If a later
 // state is routed to another channel, it is posted there, too; all messages of the group are then kept up to date.
 func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	select {
+	case n.turn <- struct{}{}:
+		defer func() { <-n.turn }()
+	case <-ctx.Done():
+		return &alerts.RetryError{Err: fmt.Errorf("wait for the previous notification: %w", ctx.Err())}
+	}
+	return n.later(n.notify(ctx, g))
+}
+
+func (n *Notifier) notify(ctx context.Context, g alerts.Group) error {
 	to := n.destination(g)
 	if time.Since(n.refused[to.channel]) < refusedFor {
 		to.channel = n.channel
@@ -160,8 +178,10 @@ func (n *Notifier) showAll(ctx context.Context, g alerts.Group, r *record, to de
 	first := r.at(to.channel)
 	if first != nil && first.TS == "" && to.channel != n.channel {
 		err := n.showOne(ctx, g, r, first, to)
-		if err != nil && !retryable(err) {
-			n.log.Error("cannot send an alert to the channel of its route; sending it to slack.channel", "channel", to.channel, "group", g.Key, "error", err)
+		if err != nil && !retryable(err) && !accountCodes[codeOf(err)] {
+			if !errors.Is(err, errRejected) { // which is logged once
+				n.log.Error("cannot send an alert to the channel of its route; sending it to slack.channel", "channel", to.channel, "group", g.Key, "error", err)
+			}
 			n.refused[to.channel] = time.Now()
 			r.move(first, n.channel)
 			to.channel = n.channel
@@ -185,7 +205,9 @@ func (n *Notifier) showAll(ctx context.Context, g alerts.Group, r *record, to de
 	}
 	err := errors.Join(failed...)
 	if err != nil && len(failed) < len(r.notices()) { // people see the group in another channel
-		n.log.Error("cannot update an alert in one of its channels", "group", g.Key, "error", err)
+		if !errors.Is(err, errRejected) {
+			n.log.Error("cannot update an alert in one of its channels", "group", g.Key, "error", err)
+		}
 		return nil
 	}
 	return err
@@ -214,7 +236,7 @@ func (n *Notifier) show(ctx context.Context, g alerts.Group, r *record, p *notic
 	if p.TS == "" {
 		if found, err := n.find(ctx, r, p); err != nil {
 			return err
-		} else if !found && g.Muted() {
+		} else if !found && (g.Muted() || g.Missed) {
 			return nil // there is no message to edit
 		} else if !found {
 			return n.post(ctx, g, r, p, m, to)
@@ -224,7 +246,7 @@ func (n *Notifier) show(ctx context.Context, g alerts.Group, r *record, p *notic
 	if err != nil {
 		return err
 	}
-	if gone && g.Muted() {
+	if gone && (g.Muted() || g.Missed) {
 		return nil
 	}
 	if gone {
@@ -290,6 +312,7 @@ func (n *Notifier) send(ctx context.Context, method string, r *record, p *notice
 			err = errNoTimestamp
 		}
 		if err == nil {
+			n.ids[p.Target] = channel
 			return channel, ts, outcome{}
 		}
 		if out = n.failed(method, p, err); out.code != "invalid_blocks" && out.code != "invalid_blocks_format" && out.code != "msg_blocks_too_long" {
@@ -298,30 +321,6 @@ func (n *Notifier) send(ctx context.Context, method string, r *record, p *notice
 		n.log.Error("slack rejects the blocks of an alert; sending only the text", "error", out.err)
 	}
 	return "", "", out
-}
-
-// limitKey identifies a rate limit. Slack limits posts by channel, and other methods by app.
-func limitKey(method string, p *notice) string {
-	if method == "chat.postMessage" {
-		return method + " " + p.Channel
-	}
-	return method
-}
-
-// checkLimit returns an error while method is rate-limited, because a call would prolong the limit.
-func (n *Notifier) checkLimit(method string, p *notice) error {
-	if wait := time.Until(n.limited[limitKey(method, p)]); wait > 0 {
-		return &alerts.RetryError{After: wait, Err: fmt.Errorf("%s: %w", method, errLimited)}
-	}
-	return nil
-}
-
-// failed classifies err and records a rate limit of method.
-func (n *Notifier) failed(method string, p *notice, err error) outcome {
-	if limited, ok := errors.AsType[*slack.RateLimitedError](err); ok {
-		n.limited[limitKey(method, p)] = time.Now().Add(limited.RetryAfter)
-	}
-	return classify(method, err)
 }
 
 // post sends the first message. The intent is stored first and removed once the outcome is known.
@@ -354,24 +353,35 @@ func (n *Notifier) find(ctx context.Context, r *record, p *notice) (bool, error)
 	if p.IntentAt.IsZero() {
 		return false, nil
 	}
-	h, err := n.api.GetConversationHistoryContext(ctx, &slack.GetConversationHistoryParameters{
-		ChannelID: p.Channel, IncludeAllMetadata: true, Inclusive: true, Limit: 200,
+	const method = "conversations.history"
+	query := &slack.GetConversationHistoryParameters{
+		ChannelID: cmp.Or(n.ids[p.Target], p.Channel), IncludeAllMetadata: true, Inclusive: true, Limit: historyPage,
 		Oldest: fmt.Sprintf("%d.000000", p.IntentAt.Add(-clockSkew).Unix()),
-	})
-	if err != nil {
-		out := n.failed("conversations.history", p, err)
-		if out.code == "" || out.doubt { // not about permissions
-			return false, out.err
-		}
-		n.log.Warn("cannot search for an alert message in doubt; posting it again", "error", out.err)
-		return false, nil
 	}
-	for _, msg := range h.Messages {
-		if msg.Metadata.EventType == eventType && msg.Metadata.EventPayload["notice_id"] == r.NoticeID {
-			p.TS, p.IntentAt = msg.Timestamp, time.Time{}
-			return true, nil
+	for range maxHistoryPages {
+		if err := n.checkLimit(method, p); err != nil {
+			return false, err
+		}
+		h, err := n.api.GetConversationHistoryContext(ctx, query)
+		if err != nil {
+			out := n.failed(method, p, err)
+			if out.code == "" || out.doubt || accountCodes[out.code] { // not about permissions
+				return false, out.err
+			}
+			n.log.Warn("cannot search for an alert message in doubt; posting it again", "error", out.err)
+			return false, nil
+		}
+		for _, msg := range h.Messages {
+			if msg.Metadata.EventType == eventType && msg.Metadata.EventPayload["notice_id"] == r.NoticeID {
+				p.Channel, p.TS, p.IntentAt = query.ChannelID, msg.Timestamp, time.Time{}
+				return true, nil
+			}
+		}
+		if query.Cursor = h.ResponseMetaData.NextCursor; !h.HasMore || query.Cursor == "" {
+			return false, nil
 		}
 	}
+	n.log.Warn("too many messages since an alert message in doubt; posting it again", "searched", maxHistoryPages*historyPage)
 	return false, nil
 }
 

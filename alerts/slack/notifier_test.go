@@ -154,7 +154,7 @@ func TestErrors(t *testing.T) {
 		s.answer = func(string, int) (int, http.Header, string, bool) { return status, header, body, false }
 		err := newNotifier(t, cfg, &alertstest.Store{}).Notify(t.Context(), group(incident()))
 		var later *alerts.RetryError
-		if err == nil || errors.As(err, &later) != retry || retry && later.After != after || !strings.Contains(err.Error(), want) {
+		if err == nil || errors.As(err, &later) != retry || retry && later.After.Round(time.Second) != after || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v (retry %v), want %q, retry %v after %v", name, err, later, want, retry, after)
 		}
 	}
@@ -165,9 +165,10 @@ func TestErrors(t *testing.T) {
 	f("no message", 200, nil, `{"ok":true}`, true, 0, "names no message")
 	f("internal_error", 200, nil, `{"ok":false,"error":"internal_error"}`, true, 0, "internal_error")
 	f("ratelimited", 200, nil, `{"ok":false,"error":"ratelimited"}`, true, 0, "ratelimited")
-	f("invalid_auth", 200, nil, `{"ok":false,"error":"invalid_auth"}`, false, 0, "check slack.token")
-	f("not_in_channel", 200, nil, `{"ok":false,"error":"not_in_channel"}`, false, 0, "invite the app")
-	f("missing_scope", 200, nil, `{"ok":false,"error":"missing_scope","needed":"chat:write"}`, false, 0, "(needed: chat:write); give the app")
+	f("invalid_auth", 200, nil, `{"ok":false,"error":"invalid_auth"}`, true, time.Minute, "check slack.token")
+	f("not_in_channel", 200, nil, `{"ok":false,"error":"not_in_channel"}`, true, time.Minute, "invite the app")
+	f("missing_scope", 200, nil, `{"ok":false,"error":"missing_scope","needed":"chat:write"}`, true, time.Minute, "(needed: chat:write); give the app")
+	f("unknown code", 200, nil, `{"ok":false,"error":"msg_too_long"}`, false, 0, "msg_too_long")
 	f("404", 404, nil, "", false, 0, "check slack.api_url")
 }
 

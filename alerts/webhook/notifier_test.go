@@ -221,7 +221,7 @@ func TestRetries(t *testing.T) {
 // A rejected notification is sent again only when there is news.
 func TestRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &receiver{answer: func(int) (int, error) { return http.StatusNotFound, nil }}
+		r := &receiver{answer: func(int) (int, error) { return http.StatusBadRequest, nil }}
 		e, stop := run(t, r, nil)
 		tallies(t, e, 3600, 2)
 		if n := len(r.posts); n != 1 {
@@ -230,6 +230,26 @@ func TestRejected(t *testing.T) {
 		tallies(t, e, 1800, 0)
 		if n := len(r.posts); n < 2 || n > 4 || r.posts[n-1].message.Status != "resolved" {
 			t.Errorf("%d attempts including the end", n)
+		}
+		stop()
+	})
+}
+
+// After somebody has mended the URL, an alert that still fires is sent within a minute.
+func TestURLMended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		status := http.StatusNotFound
+		r := &receiver{answer: func(int) (int, error) { return status, nil }}
+		e, stop := run(t, r, nil)
+		tallies(t, e, 1200, 2)
+		n := len(r.posts)
+		if n < 15 || n > 21 {
+			t.Errorf("%d attempts in 20 minutes, want one a minute", n)
+		}
+		status = http.StatusOK
+		tallies(t, e, 65, 2)
+		if got := len(r.posts); got != n+1 {
+			t.Errorf("%d posts a minute after the mend, want 1", got-n)
 		}
 		stop()
 	})
