@@ -62,7 +62,8 @@ func (l *allowList) allows(ctx context.Context, p *press) (bool, error) {
 	return false, unknown
 }
 
-// local reports whether the user of p belongs to the app's workspace, or to its organization.
+// local reports whether the user of p belongs to the app's workspace, or to its organization. Only what Slack says of the user
+// counts: the workspace and the organization of the press are those of the app, also if a guest presses.
 func (l *allowList) local(ctx context.Context, p *press) (bool, error) {
 	if l.home == nil {
 		home, err := l.api.AuthTestContext(ctx)
@@ -71,7 +72,7 @@ func (l *allowList) local(ctx context.Context, p *press) (bool, error) {
 		}
 		l.home = home
 	}
-	return p.team == l.home.TeamID || l.home.EnterpriseID != "" && p.organization == l.home.EnterpriseID, nil
+	return p.team != "" && (p.team == l.home.TeamID || p.team == l.home.EnterpriseID), nil
 }
 
 // lookUp returns the members of a user group. If Slack does not answer, it returns the last known members.

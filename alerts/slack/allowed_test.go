@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slack-go/slack"
 )
 
 // A press by somebody who is not allowed changes nothing, is stored, and says who is allowed.
@@ -44,6 +46,33 @@ func TestNotAllowed(t *testing.T) {
 	f([]string{anna.id, "S0000000001"}, members(`"U9"`), bob, no, "<@U0000ANNA>, <!subteam^S0000000001> may do this")
 	f([]string{"S0000000001"}, func() string { return `{"ok":false,"error":"missing_scope"}` }, bob, "", "cannot find out who may do this")
 	f([]string{"S0000000001", bob.id}, func() string { return `{"ok":false,"error":"missing_scope"}` }, bob, yes, "")
+}
+
+// By default, everyone of the app's workspace or organization may press, and no guest, although a guest's press is in that
+// workspace, too.
+func TestLocal(t *testing.T) {
+	f := func(team string, want bool) {
+		t.Helper()
+		l := newAllowList(nil, nil)
+		l.home = &slack.AuthTestResponse{TeamID: "T1", EnterpriseID: "E1"}
+		list := presses(&slack.InteractionCallback{
+			Type: slack.InteractionTypeBlockActions, User: slack.User{ID: "U0000ANNA", TeamID: team}, Team: slack.Team{ID: "T1", EnterpriseID: "E1"},
+			Enterprise: slack.Enterprise{ID: "E1"}, ActionCallback: slack.ActionCallbacks{BlockActions: []*slack.BlockAction{
+				{ActionID: actionPrefix + acknowledge, Value: targetOf(group(incident())).String()},
+			}},
+		})
+		if len(list) != 1 {
+			t.Fatalf("%d presses", len(list))
+		}
+		if got, err := l.allows(t.Context(), list[0]); got != want || err != nil {
+			t.Errorf("user of %q: %v, %v", team, got, err)
+		}
+	}
+	f("T1", true)
+	f("E1", true)
+	f("T2", false)
+	f("E2", false)
+	f("", false)
 }
 
 // The members of a user group are cached, and the last known ones count while Slack does not answer.

@@ -28,13 +28,12 @@ const (
 
 // A press is one use of a button or menu by a person.
 type press struct {
-	id           [sha256.Size]byte // the same each time Slack delivers the press
-	action       string
-	target       target
-	user         alerts.Actor
-	team         string // id of the person's workspace
-	organization string // id of the person's organization, if any
-	reply        string // URL for messages that only the person sees
+	id     [sha256.Size]byte // the same each time Slack delivers the press
+	action string
+	target target
+	user   alerts.Actor
+	team   string // id of the person's workspace or, in an organization with several, of the organization
+	reply  string // URL for messages that only the person sees
 }
 
 // presses returns the presses of a callback. Interactions that are not about our buttons, such as a click on a link, are
@@ -55,12 +54,9 @@ func presses(cb *slack.InteractionCallback) []*press {
 			continue
 		}
 		p := &press{
-			action: action, target: t, reply: cb.ResponseURL, team: cb.User.TeamID, organization: cb.Enterprise.ID,
+			action: action, target: t, reply: cb.ResponseURL, team: cb.User.TeamID,
 			id:   sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s %s", cb.User.ID, a.ActionTs, cb.Container.MessageTs, a.ActionID, value)),
 			user: alerts.Actor{ID: cb.User.ID, Name: oneLine(cb.User.Name, 50), Via: "slack"},
-		}
-		if p.team == "" {
-			p.team = cb.Team.ID
 		}
 		out = append(out, p)
 	}
