@@ -39,6 +39,7 @@ func TestForget(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
+	t.Parallel()
 	f := forgetTest{newCommandTest(t)}
 	up := f.up
 	prompt, ask := `{"role":"system","content":"You plan trips."}`, func(text string) string { return `{"role":"user","content":"` + text + `"}` }

@@ -169,6 +169,7 @@ type upProcess struct {
 	dir    string // data directory
 	port   int
 	flags  []string // additional ones
+	env    []string // likewise
 	cmd    *exec.Cmd
 	stdout lockedBuffer
 	stderr lockedBuffer
@@ -187,6 +188,7 @@ func (u *upProcess) start(t *testing.T) {
 	t.Helper()
 	args := []string{"up", "--data-dir", u.dir, "--listen", "127.0.0.1:0", "--proxy-listen", "127.0.0.1:0", "--ui-listen", "127.0.0.1:0", "--nats-port", strconv.Itoa(u.port)}
 	u.cmd = exec.Command(os.Args[0], append(args, u.flags...)...)
+	u.cmd.Env = append(u.cmd.Environ(), u.env...)
 	u.cmd.Stdout, u.cmd.Stderr = &u.stdout, &u.stderr
 	if err := u.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -94,6 +94,7 @@ func TestImport(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
+	t.Parallel()
 	needClickHouse(t)
 	plain, exchangesFile := unzipped(t), recordedtest.Path(t, recordedtest.Exchanges)
 	made, n := defects(t)

@@ -35,6 +35,7 @@ func TestKills(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("SKIPPED, requires /proc")
 	}
+	t.Parallel()
 	rows := make([][]string, len(victims))
 	t.Cleanup(func() {
 		head := []string{"killed", "times", "acked", "stored", "missing", "duplicates", "findings", "tool calls", "ledger", "differences", "in tallies", "recovery p50", "max"}

@@ -20,6 +20,7 @@ import (
 
 // Exchanges that ClickHouse refuses, one in a hundred, are dead-lettered; all others are stored.
 func TestPoisonRows(t *testing.T) {
+	t.Parallel()
 	needClickHouse(t)
 	up := startUp(t)
 	up.ready(t)

@@ -41,6 +41,7 @@ func (c *commandTest) call(version, prompt string, age time.Duration, broken boo
 
 // On call asks ten questions about an incident, each of which one command answers. What a tool returned is in TestShow.
 func TestQuestions(t *testing.T) {
+	t.Parallel()
 	c := newCommandTest(t)
 	const answer = `{"id":"x","model":"gpt-5-mini","choices":[{"index":0,"message":{"role":"assistant","content":"done"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1000,"completion_tokens":100}}`
 	for i := range 20 {

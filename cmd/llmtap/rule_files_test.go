@@ -17,6 +17,7 @@ func TestUpReadsRuleFilesAgain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs llmtap up")
 	}
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "r.yaml")
 	write := func(alerts ...string) {
 		t.Helper()
@@ -29,8 +30,10 @@ func TestUpReadsRuleFilesAgain(t *testing.T) {
 		}
 	}
 	write("First")
-	t.Setenv("LLMTAP_ALERTS_RULE_FILES", file)
-	u := startUp(t)
+	const key = "LLMTAP_ALERTS_RULE_FILES"
+	u := &upProcess{dir: t.TempDir(), port: freePort(t), env: []string{key + "=" + file}}
+	u.start(t)
+	t.Cleanup(func() { u.kill(t) })
 	u.ready(t)
 	// says waits for a log line that contains all words.
 	says := func(words ...string) {
@@ -59,7 +62,7 @@ func TestUpReadsRuleFilesAgain(t *testing.T) {
 	hangUp()
 	says("invalid rule files", file)
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"doctor", "--format", "json", "--data-dir", u.dir}, nil, &out, &out, os.Getenv); err == nil || !strings.Contains(out.String(), "keeps its previous rules") {
+	if err := run(t.Context(), []string{"doctor", "--format", "json", "--data-dir", u.dir}, nil, &out, &out, func(k string) string { return map[string]string{key: file}[k] }); err == nil || !strings.Contains(out.String(), "keeps its previous rules") {
 		t.Errorf("llmtap doctor: %v\n%s", err, out.String())
 	}
 	write("Second") // without a signal

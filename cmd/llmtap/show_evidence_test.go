@@ -157,6 +157,7 @@ var clockTime = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`)
 //
 //	go test ./cmd/llmtap -run TestShowEvidence -update
 func TestShowEvidence(t *testing.T) {
+	t.Parallel()
 	s := showTest{newCommandTest(t)}
 	for i, scene := range evidenceScenes {
 		s.play(fmt.Sprintf("scene-%d", i), scene.url, scene.capture, scene.steps)

@@ -150,6 +150,7 @@ func (s showTest) sendTurns(conversation, url, capture, form, answer string, all
 
 // Requests of every dialect are reassembled after they passed a collector, also after it was killed.
 func TestShow(t *testing.T) {
+	t.Parallel()
 	s := showTest{newCommandTest(t)}
 	up := s.up
 	const (
@@ -265,6 +266,7 @@ func TestShowImported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
+	t.Parallel()
 	needClickHouse(t)
 	plain := unzipped(t)
 	up := startUp(t)

@@ -11,6 +11,7 @@ import (
 
 // llmtap show --tool and the query tool_replies print arguments and reply of a call in every dialect.
 func TestToolReplies(t *testing.T) {
+	t.Parallel()
 	s := showTest{newCommandTest(t)}
 	const (
 		chatCall    = `{"role":"assistant","content":"","tool_calls":[{"id":"call_1","type":"function","function":{"name":"read","arguments":"{\"path\":\"a\"}"}}]}`

@@ -32,6 +32,7 @@ const maxOutageRSS = 400 << 20
 //
 //	go test ./cmd/llmtap -run TestStoreOutage -outage 10m -v -timeout 40m
 func TestStoreOutage(t *testing.T) {
+	t.Parallel()
 	needClickHouse(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("SKIPPED, requires /proc")

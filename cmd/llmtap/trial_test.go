@@ -39,6 +39,7 @@ func TestTrial(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
+	t.Parallel()
 	needClickHouse(t)
 	w := newTrial(t)
 
@@ -137,6 +138,7 @@ func TestTrialWithoutNATS(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes ten seconds")
 	}
+	t.Parallel()
 	needClickHouse(t)
 	model := httptest.NewServer(provider.New(provider.Config{}))
 	t.Cleanup(model.Close)
@@ -225,11 +227,11 @@ alerts: {rule_files: [%s], evaluation_interval: 1s, update_interval: 1s}
 // start starts the collector, on the data directory of the last one, with a token of Slack.
 func (w *trial) start(t *testing.T, token string) *upProcess {
 	t.Helper()
-	t.Setenv("TRIAL_TOKEN", token)
 	if w.up == nil {
 		w.up = &upProcess{dir: t.TempDir(), port: freePort(t), flags: []string{"--config", w.file, "--listen", strings.TrimPrefix(w.url, "http://")}}
 		t.Cleanup(func() { w.up.kill(t) })
 	}
+	w.up.env = []string{"TRIAL_TOKEN=" + token}
 	return w.restart(t)
 }
 
