@@ -335,9 +335,6 @@ func (d *dispatcher) complete(i int, list []*notification, results []error, now 
 	logged := map[string]bool{} // the groups of a summary share an error
 	for k, n := range list {
 		o, err := d.groups.open[n.group.Key], results[k]
-		if o == nil {
-			continue // closed by makeRoom
-		}
 		if err == nil {
 			d.delivered(i, n, o, now)
 		} else {

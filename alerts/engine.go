@@ -3,6 +3,7 @@ package alerts
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -114,6 +115,11 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 		v.restore(saved.versions)
 	}
 	e.samples = newSamples(cfg, longestWindow(list), v, m)
+	if o.Registerer != nil {
+		if err := o.Registerer.Register(newWaiting(e)); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
 	return e, nil
 }
 

@@ -93,9 +93,16 @@ func (g *openGroup) outlived(d *delivery, now time.Time) bool {
 
 // undelivered reports whether g has ended and is open because a receiver fails.
 func (g *openGroup) undelivered() bool {
-	return !g.firing() && !g.hides && slices.ContainsFunc(g.sent, func(d delivery) bool {
-		return !g.told(&d) && !d.to.sends(g.key) && (d.attempts > 0 || d.to.faults.failed())
-	})
+	undelivered := false
+	for i := range g.sent {
+		d := &g.sent[i]
+		failing := d.attempts > 0 || d.to.faults.failed()
+		if d.to.sends(g.key) || !g.told(d) && !failing {
+			return false
+		}
+		undelivered = undelivered || !g.told(d)
+	}
+	return undelivered && !g.firing() && !g.hides
 }
 
 // makeRoom closes the group that ended first, of those that are open because a receiver fails: alerts that fire need the room.

@@ -23,6 +23,7 @@ type openGroup struct {
 	dirty   bool            // changed since it was last stored, apart from numbers
 	counted bool            // its numbers changed since it was last stored
 	hides   bool            // one of its alerts hides a firing alert
+	untold  time.Time       // time of the first news since every receiver had been sent everything
 	settled bool            // every receiver has been sent the latest news and decisions
 	sent    []delivery      // by index of the receiver
 
@@ -103,6 +104,9 @@ func (g *openGroup) mayRelapse(ts time.Time) bool {
 func (g *openGroup) addNews() {
 	g.version++
 	g.news++
+	if g.settled || g.untold.IsZero() {
+		g.untold = time.Now()
+	}
 	g.dirty, g.settled = true, false
 }
 

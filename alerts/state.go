@@ -262,7 +262,7 @@ func (s *state) progress(ctx context.Context) (state savedState, err error) {
 
 // restore returns the open group as of the last evaluation. Evaluations that change nothing are not stored.
 func (g *savedGroup) restore(key string, sent []delivery, evaluated time.Time) *openGroup {
-	o := &openGroup{key: key, version: 1, news: 1, stored: 1, settled: g.Settled, sent: sent, ack: g.Group.Ack}
+	o := &openGroup{key: key, version: 1, news: 1, stored: 1, settled: g.Settled, untold: time.Now(), sent: sent, ack: g.Group.Ack}
 	for i, a := range g.Group.Alerts {
 		t := &trackedAlert{Alert: a, key: rules.Key(a.Name, a.Labels), restored: true, known: map[string]bool{}, peak: a.Evidence, counted: a.Evidence.LastFailed}
 		if i < len(g.Peaks) {

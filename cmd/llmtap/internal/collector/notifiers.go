@@ -83,11 +83,11 @@ func (c *Collector) notifiers(o alerts.NotifierOptions) ([]alerts.Notifier, []Re
 		all = append(all, dropWatchdog(n))
 	}
 	for _, r := range configured {
-		if r.System {
-			all = append(all, r.Notifier)
-		} else {
-			all = append(all, dropWatchdog(r.Notifier))
+		n := r.Notifier
+		if !r.System {
+			n = dropWatchdog(n)
 		}
+		all = append(all, withName(n, r.Kind+" "+r.Destination))
 	}
 	return all, configured, nil
 }
@@ -147,8 +147,47 @@ func (w foldWithoutWatchdog) Fold(ctx context.Context, groups []alerts.Group) []
 }
 
 // Pace returns the pace of the wrapped notifier.
-func (w withoutWatchdog) Pace() alerts.Pace {
-	if n, ok := w.Notifier.(alerts.Paced); ok {
+func (w withoutWatchdog) Pace() alerts.Pace { return paceOf(w.Notifier) }
+
+// withName returns n as an alerts.Named.
+func withName(n alerts.Notifier, name string) alerts.Notifier {
+	if f, ok := n.(alerts.Folder); ok {
+		return namedFolder{named{n, name}, f}
+	}
+	return named{n, name}
+}
+
+type named struct {
+	alerts.Notifier
+	name string
+}
+
+var (
+	_ alerts.Named = named{}
+	_ alerts.Paced = named{}
+)
+
+// Name implements alerts.Named.
+func (n named) Name() string { return n.name }
+
+// Pace returns the pace of the notifier.
+func (n named) Pace() alerts.Pace { return paceOf(n.Notifier) }
+
+// namedFolder is named for an alerts.Folder.
+type namedFolder struct {
+	named
+	folder alerts.Folder
+}
+
+var _ alerts.Folder = namedFolder{}
+
+// Fold implements alerts.Folder.
+func (n namedFolder) Fold(ctx context.Context, groups []alerts.Group) []error {
+	return n.folder.Fold(ctx, groups)
+}
+
+func paceOf(n alerts.Notifier) alerts.Pace {
+	if n, ok := n.(alerts.Paced); ok {
 		return n.Pace()
 	}
 	return alerts.Pace{}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
@@ -43,7 +44,31 @@ func (c *Collector) receiversFailed() error {
 	if c.receivers == nil {
 		return nil
 	}
-	return c.receivers.failed()
+	var states []alerts.ReceiverState
+	if role := c.controls.Load(); role != nil {
+		for _, e := range role.engines() {
+			states = append(states, e.Receivers()...)
+		}
+	}
+	return errors.Join(c.receivers.failed(), undelivered(states, time.Now()))
+}
+
+const (
+	// Undelivered is the beginning of the lines of /readyz about receivers that accept no notifications.
+	Undelivered = "notifications to "
+	// undeliveredAfter is the time after which a receiver that accepts nothing is listed.
+	undeliveredAfter = time.Minute
+)
+
+// undelivered returns the receivers for which notifications wait because they accept none, with the reasons, joined.
+func undelivered(states []alerts.ReceiverState, now time.Time) error {
+	var errs []error
+	for _, r := range states {
+		if r.Err != nil && r.Waiting > 0 && now.Sub(r.FailedAt) >= undeliveredAfter {
+			errs = append(errs, fmt.Errorf(Undelivered+"%s: %d waiting, none accepted for %v: %w", r.Name, r.Waiting, now.Sub(r.FailedAt).Round(time.Second), r.Err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // ready returns the status of the analyzer, if it runs, and an error with a line for each part that does not work.

@@ -220,30 +220,36 @@ func (c *checker) checkProcess(ctx context.Context) {
 		return
 	}
 	about := fmt.Sprintf("process %d (%s), up for %s", p.PID, strings.Join(p.Roles, ", "), age(c.now.Sub(p.Since)))
-	if err := c.ready(ctx); err != nil {
+	text, err := c.ready(ctx)
+	if err != nil {
 		c.fail("collector", "see the checks below and its log", "%s, is not ready: %v", about, err)
-		return
+	} else {
+		c.ok("collector", "%s, is ready; http://%s/metrics", about, p.HTTPAddr)
 	}
-	c.ok("collector", "%s, is ready; http://%s/metrics", about, p.HTTPAddr)
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, collector.Undelivered) {
+			c.fail("notifications", "", "%s", strings.TrimSpace(line)) // with advice
+		}
+	}
 }
 
-// ready requests /readyz from the running process.
-func (c *checker) ready(ctx context.Context) error {
+// ready requests /readyz from the running process and returns the answer, also as an error if it is not ready.
+func (c *checker) ready(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	res, err := c.get(ctx, "/readyz")
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, 4<<10))
 	if err != nil {
-		return err
+		return "", err
 	}
 	if res.StatusCode != http.StatusOK {
-		return errors.New(strings.TrimSpace(string(body)))
+		return string(body), errors.New(strings.TrimSpace(string(body)))
 	}
-	return nil
+	return string(body), nil
 }
 
 // get requests a path from the running process. The caller must close the body.
