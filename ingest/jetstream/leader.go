@@ -84,10 +84,8 @@ func (c *Conn) WithLease(ctx context.Context, name, owner string, ttl time.Durat
 		case err != nil:
 			return err
 		}
-		if waiting {
-			c.log.Info("took over the lease", "lease", name)
-		}
 		waiting = false
+		c.log.Info("took the lease", "lease", name)
 		lost, err := newTerm(l).run(ctx, fn)
 		if !lost {
 			return err

@@ -1,0 +1,302 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/silence"
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+)
+
+var (
+	leaderKills   = flag.Int("leader-kills", 1, "number of times TestLeaderKilled kills the process that notifies")
+	leaderSuspend = flag.Duration("leader-suspend", 11*time.Second, "time for which TestLeaderSuspended suspends the process that notifies")
+)
+
+// Services that fail before the process that notifies dies.
+const ackedService, silencedService = "service-acknowledged", "service-silenced"
+
+// An alertCluster is processes of the role alert that share NATS and a Slack workspace.
+type alertCluster struct {
+	slack  *slack.Server
+	conn   *jetstream.Conn
+	kv     *jetstream.KV
+	flags  []string
+	leader *upProcess
+
+	mu      sync.Mutex // guards the rest
+	failing []string   // services
+}
+
+func newAlertCluster(t *testing.T) *alertCluster {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("SKIPPED, sends signals")
+	}
+	t.Parallel()
+	c := &alertCluster{slack: slack.New(slack.Config{Channels: []string{"oncall"}})}
+	srv := httptest.NewServer(c.slack)
+	t.Cleanup(srv.Close)
+	url := collectortest.StartNATS(t, "")
+	c.conn = collectortest.ConnectNATS(t, url, nil)
+	var err error
+	if c.kv, err = c.conn.KV(t.Context(), event.BucketAlerts); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "llmtap.yaml")
+	text := fmt.Sprintf("slack: {token: xoxb-test, channel: '#oncall', api_url: '%s/api/'}\n", srv.URL)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.flags = []string{"--config", config, "--roles", "alert", "--nats-url", url, "--clickhouse-dsn", "http://127.0.0.1:1/llmtap"}
+	return c
+}
+
+// tally publishes tallies until the test ends.
+func (c *alertCluster) tally(t *testing.T) {
+	t.Helper()
+	done, ctx := make(chan struct{}), t.Context()
+	t.Cleanup(func() { <-done })
+	go func() {
+		defer close(done)
+		for next := time.Now().Unix() - 300; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+			for ; next < time.Now().Unix() && ctx.Err() == nil; next++ {
+				payload, _ := json.Marshal(c.second(next))
+				if err := c.conn.PublishTally(ctx, 0, 1, next, payload); err != nil && ctx.Err() == nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	}()
+}
+
+func (c *alertCluster) second(s int64) *analyzer.Tally {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	tally := &analyzer.Tally{Second: s}
+	for _, service := range c.failing {
+		labels := func(more ...string) map[string]string {
+			kv := map[string]string{"service": service, "environment": "prod", "stage": "planner", "service_version": "1"}
+			for i := 0; i < len(more); i += 2 {
+				kv[more[i]] = more[i+1]
+			}
+			return kv
+		}
+		tally.Counts = append(tally.Counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: labels(), N: 20},
+			analyzer.Count{Metric: analyzer.MetricFailed, Labels: labels("status", "400", "cause", "orphan_tool_reply"), N: 8})
+	}
+	return tally
+}
+
+// fail makes the calls of a service fail from now on.
+func (c *alertCluster) fail(service string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failing = append(c.failing, service)
+}
+
+// put stores a decision of a person.
+func (c *alertCluster) put(t *testing.T, key string, v any) {
+	t.Helper()
+	value, err := json.Marshal(v)
+	if err == nil {
+		err = c.kv.Put(t.Context(), key, value)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// message waits for a message about a service, with a text in its blocks.
+func (c *alertCluster) message(t *testing.T, service, text string) slack.Message {
+	t.Helper()
+	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		for _, m := range c.slack.Messages() {
+			if m.ThreadTS == "" && strings.Contains(string(m.Blocks), service) && strings.Contains(string(m.Blocks), text) {
+				return m
+			}
+		}
+	}
+	t.Fatalf("no message about %s with %q\n%s", service, text, c.leader.stderr.String())
+	return slack.Message{}
+}
+
+// about returns the number of messages about a service, without its thread, and the lines in the thread.
+func (c *alertCluster) about(service string) (messages int, thread []string) {
+	all := c.slack.Messages()
+	for _, m := range all {
+		if m.ThreadTS != "" || !strings.Contains(string(m.Blocks), service) {
+			continue
+		}
+		messages++
+		for _, line := range all {
+			if line.ThreadTS == m.TS {
+				thread = append(thread, line.Text)
+			}
+		}
+	}
+	return messages, thread
+}
+
+// standby starts a process and waits until it stands by.
+func (c *alertCluster) standby(t *testing.T) *upProcess {
+	t.Helper()
+	u := startUp(t, c.flags...)
+	await(t, u, "standing by", 0)
+	return u
+}
+
+// await waits until u has logged a text more than n times.
+func await(t *testing.T, u *upProcess, text string, n int) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); strings.Count(u.stderr.String(), text) <= n; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no %q\n%s", text, u.stderr.String())
+		}
+	}
+}
+
+// incident starts a leader, a standby, and an acknowledged incident, and a silenced one.
+func (c *alertCluster) incident(t *testing.T) (other *upProcess) {
+	t.Helper()
+	now := time.Now()
+	matchers, err := silence.ParseMatchers([]string{"service=" + silencedService})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.put(t, alerts.SilenceStoreKey("s1"), silence.Silence{ID: "s1", Matchers: matchers, StartsAt: now, EndsAt: now.Add(time.Hour), CreatedBy: "anna", Comment: "x"})
+	c.leader = startUp(t, c.flags...)
+	c.tally(t)
+	await(t, c.leader, "took the lease", 0)
+	other = c.standby(t)
+	c.fail(ackedService)
+	c.fail(silencedService)
+	c.message(t, ackedService, "")
+	for _, g := range c.groups(t) {
+		if strings.Contains(g.Key, ackedService) {
+			c.put(t, alerts.AckStoreKey(g.Key), alerts.StoredAck{Ack: alerts.Ack{Group: g.Key, Incident: g.Since(), By: "U1", ByName: "anna", At: now}})
+		}
+	}
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if _, thread := c.about(ackedService); len(thread) > 0 {
+			break
+		}
+	}
+	time.Sleep(500 * time.Millisecond) // until this is stored: whoever dies in between may repeat it once
+	return other
+}
+
+// groups returns the open groups of the leader.
+func (c *alertCluster) groups(t *testing.T) (list []alerts.Group) {
+	t.Helper()
+	err := c.kv.Each(t.Context(), func(key string, value []byte, _ uint64) error {
+		var saved struct{ Group alerts.Group }
+		if !strings.HasPrefix(key, "group.") {
+			return nil
+		}
+		err := json.Unmarshal(value, &saved)
+		list = append(list, saved.Group)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// check compares what Slack shows of the old and the silenced incident with what it showed before.
+func (c *alertCluster) check(t *testing.T, before slack.Message) {
+	t.Helper()
+	var after slack.Message
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if after = c.message(t, ackedService, "Acknowledged by"); after.Updates > before.Updates {
+			break
+		}
+	}
+	messages, lines := c.about(ackedService)
+	if after.TS != before.TS || after.Updates <= before.Updates || messages != 1 {
+		t.Errorf("%d messages about the old incident, the first one with %d and then %d updates", messages, before.Updates, after.Updates)
+	}
+	for i, line := range lines {
+		if slices.Contains(lines[:i], line) {
+			t.Errorf("the thread repeats %q", line)
+		}
+	}
+	if n, _ := c.about(silencedService); n > 0 {
+		t.Errorf("%d messages about the silenced incident", n)
+	}
+}
+
+// The process that notifies is killed with SIGKILL. The other one posts new alerts within 15 s and continues the messages of the old
+// ones; silences and acknowledgements survive.
+//
+//	go test ./cmd/llmtap -run TestLeaderKilled -leader-kills 12 -v
+func TestLeaderKilled(t *testing.T) {
+	c := newAlertCluster(t)
+	other := c.incident(t)
+	var took []time.Duration
+	for i := range *leaderKills {
+		if i > 0 {
+			other = c.standby(t)
+			time.Sleep(time.Duration(i) * 130 * time.Millisecond % time.Second) // at any time between two renewals
+		}
+		before := c.message(t, ackedService, "Acknowledged by")
+		killed := time.Now()
+		c.leader.kill(t)
+		c.leader = other
+		service := fmt.Sprintf("service-%d-new", i)
+		c.fail(service)
+		took = append(took, c.message(t, service, "").ReceivedAt.Sub(killed))
+		c.check(t, before)
+		if n, _ := c.about(service); n != 1 {
+			t.Errorf("%d messages about %s", n, service)
+		}
+	}
+	t.Logf("kill to first post of a new alert: %d kills, min %.1f s, median %.1f s, max %.1f s", len(took), slices.Min(took).Seconds(),
+		quantile(took, 0.5).Seconds(), slices.Max(took).Seconds())
+	if worst := slices.Max(took); worst > 15*time.Second {
+		t.Errorf("the other process posts after %v", worst)
+	}
+}
+
+// The process that notifies is suspended until another one has taken over, then continues: it stands by.
+func TestLeaderSuspended(t *testing.T) {
+	c := newAlertCluster(t)
+	other := c.incident(t)
+	before := c.message(t, ackedService, "Acknowledged by")
+	suspended := c.leader
+	signalProcess(t, suspended.cmd.Process.Pid, syscall.SIGSTOP)
+	stopped := time.Now()
+	c.leader = other
+	c.fail("service-new")
+	took := c.message(t, "service-new", "").ReceivedAt.Sub(stopped)
+	time.Sleep(time.Until(stopped.Add(*leaderSuspend)))
+	signalProcess(t, suspended.cmd.Process.Pid, syscall.SIGCONT)
+	await(t, suspended, "standing by", 0)
+	c.check(t, before)
+	messages, lines := c.about("service-new")
+	if messages != 1 {
+		t.Errorf("%d messages about the new incident", messages)
+	}
+	if strings.Contains(other.stderr.String(), "lease lost") {
+		t.Error("the process that took over has lost the lease again")
+	}
+	t.Logf("taken over after %.1f s; the thread of the new incident: %q", took.Seconds(), lines)
+}
