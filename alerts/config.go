@@ -20,7 +20,8 @@ type Config struct {
 	// EvaluationInterval is the interval of samples and evaluations, in whole seconds. The windows of rules are multiples
 	// of it.
 	EvaluationInterval time.Duration `yaml:"evaluation_interval"`
-	// GroupBy lists the labels by which alerts are grouped, in addition to the rule's name.
+	// GroupBy lists the labels by which alerts are grouped, in addition to the rule's name. A label that a rule lacks has no
+	// effect.
 	GroupBy []string `yaml:"group_by"`
 	// UpdateInterval is the minimum time between two notifications of one group. Alertmanager calls it group_interval.
 	UpdateInterval time.Duration `yaml:"update_interval"`
@@ -42,7 +43,7 @@ type Config struct {
 func Default() Config {
 	return Config{
 		EvaluationInterval: time.Second,
-		GroupBy:            []string{"service", "environment", "stage"},
+		GroupBy:            []string{"service", "environment", "stage", "provider"},
 		UpdateInterval:     15 * time.Second,
 		RepeatInterval:     4 * time.Hour,
 		InhibitRules:       []InhibitRule{{SourceMatch: []string{`alertname="ProviderOutage"`}, SameFailures: true}},

@@ -297,8 +297,8 @@ func (g *openGroup) due(i int, r *receiver, cfg Config) (at time.Time, how urgen
 	default:
 		return at, how, false, false
 	}
-	if how == numbers && g.firing() && g.ack == nil && d.newsAt.Add(cfg.RepeatInterval).Before(at) {
-		how, reminder = news, true
+	if repeat := d.newsAt.Add(cfg.RepeatInterval); how == numbers && g.firing() && g.ack == nil && repeat.Before(at) {
+		at, how, reminder = repeat, news, true
 	}
 	if at.Before(d.notBefore) {
 		at = d.notBefore

@@ -114,7 +114,7 @@ func (f *fleet) messages() (keys []string) {
 	return keys
 }
 
-const outage = `ProviderOutage{environment="prod"}`
+const outage = `ProviderOutage{environment="prod",provider="openai"}`
 
 // Of an outage of a provider, ten services make one message, while it lasts and afterwards.
 func TestOutageIsOneMessage(t *testing.T) {

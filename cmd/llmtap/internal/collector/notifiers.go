@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/heartbeat"
@@ -78,7 +79,7 @@ func (c *Collector) notifiers(o alerts.NotifierOptions) ([]alerts.Notifier, []Re
 	if err != nil {
 		return nil, nil, err
 	}
-	all := []alerts.Notifier{withoutWatchdog{logNotifier{c.logger}}}
+	all := []alerts.Notifier{withoutWatchdog{newLogNotifier(c.logger)}}
 	for _, n := range c.opts.Notifiers {
 		all = append(all, dropWatchdog(n))
 	}
@@ -193,12 +194,58 @@ func paceOf(n alerts.Notifier) alerts.Pace {
 	return alerts.Pace{}
 }
 
-// logNotifier logs every change of an alert, so that alerts are visible before Slack is configured.
-type logNotifier struct{ logger *slog.Logger }
+// maxLogged bounds the alerts whose log line a logNotifier remembers.
+const maxLogged = 10_000
 
-func (n logNotifier) Notify(ctx context.Context, g alerts.Group) error {
+// A logNotifier logs the news of alerts, so that they are visible before Slack is configured. Of a group, it logs the alerts
+// that have changed, and in a reminder those that fire.
+type logNotifier struct {
+	logger *slog.Logger
+
+	mu     sync.Mutex           // guards logged
+	logged map[string]logStatus // by Alert.ID
+}
+
+// A logStatus is what makes an alert news.
+type logStatus struct {
+	state            alerts.State
+	causes, versions int // that matter
+}
+
+func newLogNotifier(logger *slog.Logger) *logNotifier {
+	return &logNotifier{logger: logger, logged: map[string]logStatus{}}
+}
+
+// Pace implements alerts.Paced.
+func (n *logNotifier) Pace() alerts.Pace { return alerts.Pace{NewsOnly: true} }
+
+// Notify implements alerts.Notifier.
+func (n *logNotifier) Notify(ctx context.Context, g alerts.Group) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.logged) > maxLogged {
+		clear(n.logged)
+	}
 	for i := range g.Alerts {
 		a := &g.Alerts[i]
+		status := logStatus{state: a.State}
+		if a.State == alerts.Firing { // a resolved alert has the evidence of its peak
+			for _, s := range a.Evidence.Shares {
+				if a.Evidence.Material(s.Failed) {
+					status.causes++
+				}
+			}
+			for _, v := range a.Evidence.Versions {
+				if a.Evidence.Material(v.Failed) {
+					status.versions++
+				}
+			}
+		}
+		id := a.ID()
+		if n.logged[id] == status && (!g.Repeat || a.State != alerts.Firing) {
+			continue
+		}
+		n.logged[id] = status
 		n.logger.WarnContext(ctx, "alert", "state", a.State, "alert", a.Name, "severity", a.Labels["severity"],
 			"service", a.Labels["service"], "stage", a.Labels["stage"], "failed", a.Evidence.Failed, "calls", a.Evidence.Calls)
 	}
