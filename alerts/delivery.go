@@ -53,7 +53,7 @@ type receiver struct {
 	recorder  bool
 	wake      signal
 	numbersAt time.Time       // last notification in which only numbers changed; guarded by Engine.mu
-	foldedAt  time.Time       // last notification that was a summary; guarded by Engine.mu
+	foldedAt  time.Time       // last attempt to send a summary; guarded by Engine.mu
 	sending   []*notification // notifications on their way; guarded by Engine.mu
 	faults    faults          // guarded by Engine.mu
 }
@@ -77,6 +77,7 @@ type delivery struct {
 	decisions     uint64 // decisions of the group when last sent
 	to            *receiver
 	folded        bool                        // the last notification was a summary
+	alone         bool                        // Folder.Fold did not fold the group
 	rejected      uint64                      // news of the group at the receiver's last final error
 	at            time.Time                   // time of the last success
 	newsAt        time.Time                   // time of the last success with news or as a reminder
@@ -137,26 +138,25 @@ func (d *dispatcher) run(ctx context.Context) {
 	g.Wait()
 }
 
-// send notifies receiver i of the first notification of list, or of several in a summary. When ctx ends, a call in progress
-// has stopGrace to complete, so that its outcome is known.
+// send notifies receiver i of the only notification in list, or of several in a summary. When ctx ends, a call in progress has
+// stopGrace to complete, so that its outcome is known.
 func (d *dispatcher) send(ctx context.Context, i int, list []*notification) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopGrace, cancel) })()
 	began := time.Now()
 	var results []error
+	sent := true
 	if r := d.receivers[i]; list[0].foldable {
-		list, results = fold(call, r.folder, list)
+		results, sent = fold(call, r.folder, list)
+	} else {
+		results = []error{r.Notify(call, list[0].group)}
 	}
-	if results == nil {
-		list = list[:1]
-		results = []error{d.receivers[i].Notify(call, list[0].group)}
-	}
-	if err := errors.Join(results...); ctx.Err() != nil && err != nil {
+	if ctx.Err() != nil && errors.Join(results...) != nil {
 		return // treated as not sent; the Store has the intent
 	}
 	result := d.complete(i, list, results, time.Now())
-	if !d.receivers[i].recorder {
+	if sent && !d.receivers[i].recorder {
 		d.m.notification.Observe(time.Since(began).Seconds())
 		d.m.notifications.WithLabelValues(result).Inc()
 	}
@@ -176,7 +176,7 @@ type notification struct {
 type urgency int
 
 const (
-	urgent  urgency = iota // the group or its severity is new to the receiver
+	urgent  urgency = iota // the group or its severity is new to the receiver; the highest severity first
 	news                   // material changes, reminders, and resends for which the receiver has a deadline
 	numbers                // only numbers changed
 )
@@ -196,6 +196,7 @@ func (d *dispatcher) due(i int, now time.Time) ([]*notification, time.Duration) 
 	var best *openGroup
 	var bestSince, bestReady, soonest time.Time
 	var how urgency
+	bestRank := 0
 	repeat := false
 	for _, o := range d.groups.sorted() {
 		if o.stored < o.news {
@@ -206,7 +207,7 @@ func (d *dispatcher) due(i int, now time.Time) ([]*notification, time.Duration) 
 			continue
 		}
 		ready := at
-		if next := r.foldedAt.Add(foldInterval); o.sent[i].foldable() && ready.Before(next) {
+		if next := r.foldedAt.Add(foldInterval); o.sent[i].offers() && ready.Before(next) {
 			ready = next
 		} else if next := r.numbersAt.Add(r.pace.Numbers); u == numbers && ready.Before(next) {
 			ready = next
@@ -214,17 +215,20 @@ func (d *dispatcher) due(i int, now time.Time) ([]*notification, time.Duration) 
 		if soonest.IsZero() || ready.Before(soonest) {
 			soonest = ready
 		}
-		since := o.sent[i].since(at, now)
+		since, severity := o.sent[i].since(at, now), 0
+		if u == urgent {
+			severity = o.rank()
+		}
 		if ready.After(now.Add(turnGrace)) {
 			continue
 		}
-		better := best == nil || u < how || u == how && since.Before(bestSince)
+		better := best == nil || u < how || u == how && (severity > bestRank || severity == bestRank && since.Before(bestSince))
 		if best != nil && r.faults.down && o.sent[i].attempts != best.sent[i].attempts {
 			// The receiver may be down for this group only.
 			better = o.sent[i].attempts < best.sent[i].attempts
 		}
 		if better {
-			best, bestSince, bestReady, how, repeat = o, since, ready, u, reminder
+			best, bestRank, bestSince, bestReady, how, repeat = o, severity, since, ready, u, reminder
 		}
 	}
 	if best == nil {
@@ -233,7 +237,7 @@ func (d *dispatcher) due(i int, now time.Time) ([]*notification, time.Duration) 
 	if bestReady.After(now) {
 		return nil, bestReady.Sub(now)
 	}
-	if best.sent[i].foldable() {
+	if best.sent[i].offers() {
 		r.sending = d.foldTogether(i, now)
 		return r.sending, 0
 	}
@@ -335,9 +339,16 @@ func (d *dispatcher) complete(i int, list []*notification, results []error, now 
 	logged := map[string]bool{} // the groups of a summary share an error
 	for k, n := range list {
 		o, err := d.groups.open[n.group.Key], results[k]
-		if err == nil {
+		if n.folded {
+			d.receivers[i].foldedAt = now
+		}
+		switch {
+		case err == nil:
 			d.delivered(i, n, o, now)
-		} else {
+		case errors.Is(err, ErrNotFolded):
+			o.sent[i].alone = true
+		case errors.Is(err, ErrFoldLater):
+		default:
 			result := d.rejected(i, n, o, err, !logged[err.Error()], now)
 			logged[err.Error()] = true
 			if worst != "failed" {
@@ -363,16 +374,13 @@ func (d *dispatcher) delivered(i int, n *notification, o *openGroup, now time.Ti
 		s.newsAt = now
 		o.dirty = true
 	}
-	if n.folded {
-		d.receivers[i].foldedAt = now
-		if s.version == 0 && !s.folded {
-			d.m.folded.Inc()
-		}
+	if n.folded && s.version == 0 && !s.folded {
+		d.m.folded.Inc()
 	}
 	if s.folded != n.folded {
 		s.folded, o.dirty = n.folded, true
 	}
-	s.version, s.news, s.decisions, s.at, s.notBefore, s.backoff, s.attempts = n.version, n.news, n.decisions, now, time.Time{}, nil, 0
+	s.version, s.news, s.decisions, s.at, s.notBefore, s.backoff, s.attempts, s.alone = n.version, n.news, n.decisions, now, time.Time{}, nil, 0, false
 }
 
 // rejected records the error of n at receiver i, and returns "retried" or "failed".

@@ -53,6 +53,12 @@
 // therefore sent first, then material changes, then numbers, which have their own rate limit. For the same reason,
 // intents of groups with news are stored first.
 //
+// # Why a receiver may fold notifications
+//
+// A storm is not a queue of messages either. A receiver that is a Folder gets all first notifications that are due in one
+// call, and says which of them it has sent as a summary. The changes of these groups are passed together, too, and 2 seconds
+// apart, because each call is an edit. Receivers that are systems get every group alone.
+//
 // # Why a resolved group stays open for a while
 //
 // An alert ends 5 minutes after the last failure. Failures in bursts, 7 minutes apart, would page for each burst. An alert

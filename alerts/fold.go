@@ -12,18 +12,25 @@ import (
 // messages.
 type Folder interface {
 	Notifier
-	// Fold is called with all groups that are due, those of the highest severity first, if people have not been notified of them yet
-	// or if their last notification was a summary. It returns one result per group: nil if people were notified of it in a
-	// summary, ErrNotFolded if they were not, or another error as of Notify. Notify is called for one of the groups that were not
-	// folded, the first; the others are passed to Fold again.
+	// Fold is called with the groups that are due, those of the highest severity first, if people have not been notified of them yet
+	// or if their last notification was a summary. It returns one result per group: nil if a summary has notified people of it,
+	// ErrNotFolded if Notify must be called, ErrFoldLater if Fold must be called again after that, or another error as of Notify.
 	Fold(ctx context.Context, groups []Group) []error
 }
 
-// ErrNotFolded is the result of Folder.Fold for a group that needs a notification of its own.
-var ErrNotFolded = errors.New("not part of a summary")
+var (
+	// ErrNotFolded is the result of Folder.Fold for a group that needs a notification of its own.
+	ErrNotFolded = errors.New("not part of a summary")
+	// ErrFoldLater is the result of Folder.Fold for a group that must not be sent before those with ErrNotFolded in the same call.
+	ErrFoldLater = errors.New("part of a summary that is sent later")
+)
 
 // foldable reports whether the next notification may be part of a summary.
 func (d *delivery) foldable() bool { return d.to.folder != nil && (d.version == 0 || d.folded) }
+
+// offers reports whether d is passed to Folder.Fold when it is due. A group that was not folded is only passed together with
+// others: it may be one of many by then, as it waits for a rate limit.
+func (d *delivery) offers() bool { return d.foldable() && !d.alone }
 
 // foldTogether returns the notifications for receiver i that may be part of a summary: first notifications that are due, and all changes
 // of groups that were part of a summary, whether due or not, because the summary is sent anyway. A reminder is of the whole
@@ -34,11 +41,11 @@ func (d *dispatcher) foldTogether(i int, now time.Time) []*notification {
 	remind := false
 	for _, o := range d.groups.sorted() {
 		s := &o.sent[i]
-		if o.stored < o.news || !s.foldable() || s.notBefore.After(now.Add(turnGrace)) {
+		if o.stored < o.news || !s.foldable() || !s.alone && s.notBefore.After(now.Add(turnGrace)) {
 			continue
 		}
 		at, _, reminder, ok := o.due(i, r, d.cfg)
-		if !ok || s.version == 0 && at.After(now.Add(turnGrace)) {
+		if !ok {
 			continue
 		}
 		n := o.notification(i, reminder)
@@ -63,26 +70,18 @@ func (d *dispatcher) foldTogether(i int, now time.Time) []*notification {
 	return list
 }
 
-// fold passes list to f. It returns the notifications that f has folded and their results. If there are none, it returns list with
-// the notification first that must be sent alone, and no results.
-func fold(ctx context.Context, f Folder, list []*notification) (folded []*notification, results []error) {
+// fold passes list to f and returns the results, and whether f has sent, or tried to send, a summary.
+func fold(ctx context.Context, f Folder, list []*notification) (results []error, sent bool) {
 	groups := make([]Group, len(list))
 	for i, n := range list {
 		groups[i] = n.group
 	}
-	var single []*notification
-	for i, err := range f.Fold(ctx, groups) {
-		if errors.Is(err, ErrNotFolded) {
-			single = append(single, list[i])
-			continue
-		}
-		list[i].folded = true
-		folded, results = append(folded, list[i]), append(results, err)
+	results = f.Fold(ctx, groups)
+	for i, err := range results {
+		list[i].folded = !errors.Is(err, ErrNotFolded) && !errors.Is(err, ErrFoldLater)
+		sent = sent || list[i].folded
 	}
-	if len(folded) == 0 {
-		return single, nil
-	}
-	return folded, results
+	return results, sent
 }
 
 // folded reports whether a summary was the last notification of g to people.

@@ -17,10 +17,10 @@ import (
 type folder struct {
 	notifier
 	takes   func(Group) bool
+	later   func() bool
 	fail    error
 	batches [][]Group // folded groups by call
 	foldAt  []time.Time
-	offered [][]Group
 }
 
 func (f *folder) Fold(_ context.Context, groups []Group) []error {
@@ -33,9 +33,12 @@ func (f *folder) Fold(_ context.Context, groups []Group) []error {
 			out[i] = ErrNotFolded
 			continue
 		}
+		if f.later != nil && f.later() {
+			out[i] = ErrFoldLater
+			continue
+		}
 		taken = append(taken, g)
 	}
-	f.offered = append(f.offered, groups)
 	if len(taken) > 0 {
 		f.batches, f.foldAt = append(f.batches, taken), append(f.foldAt, time.Now())
 	}
@@ -120,7 +123,8 @@ func TestFold(t *testing.T) {
 func TestFoldRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, f := newFoldBench(t, &alertstest.Store{}, nil)
-		f.takes = func(g Group) bool { return severityOf(g) != "critical" && len(f.groups) > 0 }
+		f.takes = func(g Group) bool { return severityOf(g) != "critical" }
+		f.later = func() bool { return len(f.groups) == 0 }
 		for range 15 {
 			counts := stages(10, 2)
 			counts[15].N = 6 // failures of stage-007

@@ -57,6 +57,16 @@ func (g *openGroup) firing() bool {
 	return slices.ContainsFunc(g.alerts, func(a *trackedAlert) bool { return a.State == Firing })
 }
 
+// rank returns the highest rank of the firing alerts.
+func (g *openGroup) rank() (highest int) {
+	for _, a := range g.alerts {
+		if a.State == Firing {
+			highest = max(highest, a.Rank())
+		}
+	}
+	return highest
+}
+
 // muted is Group.Muted.
 func (g *openGroup) muted() bool {
 	return muted(func(yield func(*Alert) bool) {

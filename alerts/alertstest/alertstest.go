@@ -4,6 +4,7 @@ package alertstest
 import (
 	"context"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -37,6 +38,15 @@ type Store struct {
 	mu     sync.Mutex
 	values map[string][]byte
 	err    error
+}
+
+// CopyTo replaces the values of other by those of s.
+func (s *Store) CopyTo(other *Store) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	other.values = maps.Clone(s.values)
 }
 
 // Get implements alerts.Store.

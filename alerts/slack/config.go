@@ -107,7 +107,8 @@ func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
 		appToken: app != "",
 		api: slack.New(token, slack.OptionAPIURL(strings.TrimRight(c.APIURL, "/")+"/"), slack.OptionHTTPClient(o.Client),
 			slack.OptionAppLevelToken(app)),
-		records: alerts.NewRecords[*record](o.Store, "slack", "", o.Logger),
+		records:   alerts.NewRecords[*record](o.Store, "slack", "", o.Logger),
+		summaries: summaries{records: alerts.NewRecords[*summary](o.Store, "slack-summary", "", o.Logger)},
 	}
 	r := alerts.Receiver{Notifier: n, Destination: c.Channel, Check: n.check}
 	if n.appToken && o.Controls != nil {

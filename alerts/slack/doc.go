@@ -13,6 +13,20 @@
 // A message answers the questions of the on-call engineer in order: what, since when, why, whose change, proof, what to
 // do, where to look. Names, ids and texts come from agents and providers, so all of them are escaped and truncated.
 //
+// # Why many alerts are one summary
+//
+// Slack accepts one message per second and channel. When 500 groups began to fire at once, the last message came after 8
+// minutes, and nobody reads 500 messages. If more than 5 groups wait, they share a summary with the worst five. It is edited
+// when its groups change, and its thread has only what concerns all of them: the end, a higher severity, a reminder. A few
+// critical groups among many warnings, and a group that becomes critical later, get messages of their own, because they page.
+//
+// New groups join a summary for 10 minutes. An edit notifies nobody, so a later incident must not disappear in it. The record
+// of a summary contains what its text needs of each group, so that a change of one group is one edit without reading the others,
+// also in a process that takes over. If a summary is lost, its groups get messages of their own when they change.
+//
+// A summary has no buttons: one press would say that somebody handles hundreds of incidents that nobody has read. A storm is
+// muted by a silence with matchers.
+//
 // # Why a press is acknowledged late
 //
 // Slack shows "the app did not respond" if an envelope is not acknowledged within 3 seconds. It is acknowledged after the

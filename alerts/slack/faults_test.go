@@ -77,13 +77,18 @@ type fleet struct {
 	n    int // stages
 }
 
-func newFleet(t *testing.T, n int, f *fake, cfg Config) (*fleet, func()) {
+// With fold, a storm is a summary.
+func newFleet(t *testing.T, n int, f *fake, cfg Config, fold bool) (*fleet, func()) {
 	t.Helper()
 	log := lines{slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelInfo}), new(atomic.Int64)}
 	store := &alertstest.Store{}
 	c := alerts.Default()
 	c.EvaluationInterval, c.RuleFiles = 30*time.Second, []string{"../rules/stage_failure_rate.yaml"}
-	e, err := alerts.New(t.Context(), c, alerts.Options{Notifiers: []alerts.Notifier{notifierOf(t, f, cfg, store, slog.New(log))}, Store: store, Logger: slog.New(log)})
+	var notifier alerts.Paced = notifierOf(t, f, cfg, store, slog.New(log))
+	if !fold {
+		notifier = struct{ alerts.Paced }{notifier}
+	}
+	e, err := alerts.New(t.Context(), c, alerts.Options{Notifiers: []alerts.Notifier{notifier}, Store: store, Logger: slog.New(log)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +131,7 @@ func (w *fleet) pass(d time.Duration, failing func(i int) bool) {
 	}
 }
 
-// After an hour in which Slack accepts nothing, everything that still fires is told, what ended meanwhile is not posted as new,
+// After an hour in which Slack accepts nothing, and in which each group would be a message of its own, everything that still fires is told, what ended meanwhile is not posted as new,
 // and a message from before shows the end. There are few calls and log lines meanwhile.
 func TestHourWithoutSlack(t *testing.T) {
 	answer := func(status int, header http.Header, body string) func(string, int) (int, http.Header, string, bool) {
@@ -148,7 +153,7 @@ func TestHourWithoutSlack(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, cfg := newFake(t)
-				w, stop := newFleet(t, tc.groups, f, cfg)
+				w, stop := newFleet(t, tc.groups, f, cfg, false)
 				defer stop()
 				before := func(i int) bool { return i < 10 }
 				w.pass(10*time.Minute, before)

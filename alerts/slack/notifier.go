@@ -50,13 +50,14 @@ type Notifier struct {
 	// limitedFor counts the seconds of rate limits.
 	limitedFor prometheus.Counter
 
-	turn     chan struct{} // of 1; holds a value during a call of Notify, which has the rest for itself
-	records  *alerts.Records[*record]
-	limited  map[string]time.Time // end of the rate limit, by limitKey
-	rejected map[string]rejection // last rejection of a message, by configured channel
-	ids      map[string]string    // ids of channels, by configured channel; known after the first message
-	handles  handles
-	refused  map[string]time.Time // last time at which the channel of a route rejected a message
+	turn      chan struct{} // of 1; holds a value during a call of Notify or Fold, which has the rest for itself
+	records   *alerts.Records[*record]
+	summaries summaries
+	limited   map[string]time.Time // end of the rate limit, by limitKey
+	rejected  map[string]rejection // last rejection of a message, by configured channel
+	ids       map[string]string    // ids of channels, by configured channel; known after the first message
+	handles   handles
+	refused   map[string]time.Time // last time at which the channel of a route rejected a message
 }
 
 var _ alerts.Paced = (*Notifier)(nil)
@@ -125,22 +126,41 @@ func (r *record) move(p *notice, channel string) {
 	r.Further = slices.DeleteFunc(r.Further, func(x *notice) bool { return x == p })
 }
 
-// Notify posts the first state of g and edits the message for later states. It also posts news to the thread. If a later
-// state is routed to another channel, it is posted there, too; all messages of the group are then kept up to date.
-func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
-	select {
-	case n.turn <- struct{}{}:
-		defer func() { <-n.turn }()
-	case <-ctx.Done():
-		return &alerts.RetryError{Err: fmt.Errorf("wait for the previous notification: %w", ctx.Err())}
-	}
-	return n.later(n.notify(ctx, g))
-}
-
-func (n *Notifier) notify(ctx context.Context, g alerts.Group) error {
+// route returns the destination of g, with the default channel instead of one that rejects messages.
+func (n *Notifier) route(g alerts.Group) destination {
 	to := n.destination(g)
 	if time.Since(n.refused[to.channel]) < refusedFor {
 		to.channel = n.channel
+	}
+	return to
+}
+
+// Notify posts the first state of g and edits the message for later states. It also posts news to the thread. If a later
+// state is routed to another channel, it is posted there, too; all messages of the group are then kept up to date.
+func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
+	if err := n.await(ctx); err != nil {
+		return err
+	}
+	defer n.done()
+	return n.later(n.notify(ctx, g))
+}
+
+// await waits until no other call is in progress. done ends the call.
+func (n *Notifier) await(ctx context.Context) error {
+	select {
+	case n.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return &alerts.RetryError{Err: fmt.Errorf("wait for the previous notification: %w", ctx.Err())}
+	}
+}
+
+func (n *Notifier) done() { <-n.turn }
+
+func (n *Notifier) notify(ctx context.Context, g alerts.Group) error {
+	to := n.route(g)
+	if done, err := n.notifySummary(ctx, g, to); done {
+		return err
 	}
 	r, ok := n.records.Load(ctx, g.Key)
 	if !ok || g.Since().After(r.UpdatedAt) { // no message, or the message of an earlier incident
@@ -153,10 +173,7 @@ func (n *Notifier) notify(ctx context.Context, g alerts.Group) error {
 	} else if r.at(to.channel) == nil {
 		to.channel = r.Target
 	}
-	g = n.linked(ctx, g)
-	if !n.content {
-		g = withoutContent(g)
-	}
+	g = n.shown(n.linked(ctx, g))
 	err := n.showAll(ctx, g, r, to)
 	if err != nil {
 		if len(r.Further) > 0 {
