@@ -24,7 +24,7 @@ func TestControls(t *testing.T) {
 		var m message
 		m.controls(g, groupBy)
 		checkLimits(t, m)
-		b, err := json.Marshal(m.blocks)
+		b, err := json.Marshal(m.all())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,17 +12,25 @@ import (
 )
 
 const (
-	// maxAlerts is the maximum number of alerts shown for a group. Each has at most 8 blocks, and Slack allows 50.
+	// maxAlerts is the maximum number of alerts with details in one message. Each has one line, a container and at most 6
+	// blocks in it, and Slack allows 50.
 	maxAlerts = 5
 	// maxShares and maxVersions bound the number of lines about causes and about versions.
 	maxShares   = 5
 	maxVersions = 5
+	// maxFix bounds a fix and a description above the details, which contain longer ones in full.
+	maxFix = 110
+	// shortFix bounds a fix that shares the summary with something else. A headline above longHeadline needs three lines.
+	shortFix     = 75
+	longHeadline = 66
 )
 
-// A message is the representation of a group in Slack.
+// A message is the representation of a group in Slack: what a person reads in ten seconds on a phone, the buttons, and the
+// details, which are collapsed.
 type message struct {
-	text   string // escaped text for notifications and for clients that do not show blocks
-	blocks []slack.Block
+	text    string // escaped text for notifications and for clients that do not show blocks
+	blocks  []slack.Block
+	details []slack.Block
 }
 
 // render returns the message of g.
@@ -30,73 +38,197 @@ func render(g alerts.Group, access alerts.Access) message {
 	current := g.Current()
 	var m message
 	title := groupHeadline(g, current)
-	m.text = escape(title)
+	m.text = notification(g, current, title)
 	m.blocks = append(m.blocks, slack.NewHeaderBlock(slack.NewTextBlockObject(slack.PlainTextType, alerts.Truncate(title, maxHeader), true, false)))
-	if lines := status(g); len(lines) > 0 {
-		m.section("", lines...)
+	m.summary(g, current)
+	if links := links(g, access); links != "" {
+		m.context(links)
 	}
 	for i, a := range current {
 		if i == maxAlerts {
-			m.section("", fmt.Sprintf("… and %d more", len(current)-maxAlerts))
 			break
 		}
+		name := "Details"
 		if len(current) > 1 {
-			if i > 0 {
-				m.blocks = append(m.blocks, slack.NewDividerBlock())
-			}
-			m.section("", icon(a)+" *"+strings.ReplaceAll(escape(headline(a)), "*", "∗")+"*")
+			name += ": " + subject(a)
 		}
-		m.alert(a, access)
-	}
-	if i := slices.IndexFunc(current, func(a alerts.Alert) bool { return a.Unavailable != "" }); i >= 0 {
-		m.section("", ":warning: "+plain(current[i].Unavailable, maxText))
-	}
-	if len(current) > 0 && len(current[0].Evidence.Shares) > 0 {
-		m.text += ". " + why(current[0].Evidence)[0]
-		if first := regressions(current[0].Evidence, current[0].StartsAt); len(first) > 0 {
-			m.text += "; first seen in " + code(first[0].version)
-			if first[0].clean != "" {
-				m.text += ", last clean version " + code(first[0].clean)
-			}
-		}
+		m.fold(name, details(a, access))
 	}
 	return m
 }
 
-// alert adds the sections about one alert.
-func (m *message) alert(a alerts.Alert, access alerts.Access) {
-	ev := a.Evidence
-	m.section("", append(since(a), lastFailure(a)...)...)
-	var reasons []string
-	if d := a.Annotations["description"]; d != "" && (len(ev.Shares) == 0 || ev.ProviderChanged()) {
-		reasons = append(reasons, plain(d, maxText))
+// summary adds the main alert of g in a few lines: since when, why, whose change, proof and what to do; then the other
+// alerts, one line each, and what people have decided.
+func (m *message) summary(g alerts.Group, current []alerts.Alert) {
+	if len(current) == 0 {
+		return
 	}
-	reasons = append(reasons, bullets(why(ev))...)
-	if reasons = append(reasons, hiddenParts(a.Hides)...); len(reasons) > 0 {
-		m.section("Why", reasons...)
+	first := mainAlert(current)
+	a := current[first]
+	m.context(since(a))
+	decided := status(g)
+	if a.FoundLate {
+		decided = append(decided, ":hourglass: Found late: llmtap was behind by more than a minute.")
 	}
-	if lines := whoseChange(ev, a.StartsAt); ev.Failed > 0 && len(lines) > 0 {
-		m.section("Whose change", bullets(lines)...)
-	}
-	if x := ev.Example; x != nil {
-		m.section("Proof", append(proof(x), furtherExamples(ev.More)...)...)
-	} else if ev.Failed > 0 {
-		m.section("Proof", "No example is available.")
-	}
-	if fix := fix(a); fix != "" {
-		title := "What to do"
-		if a.State == alerts.Resolved {
-			title = "What to do, if not done yet"
+	short := len(current) > 1 || len(decided) > 0 || a.State == alerts.Resolved || utf8.RuneCountInString(headline(a)) > longHeadline
+	lines := answers(a, short, g.Muted())
+	shown := 0
+	for i, a := range current {
+		if i == first {
+			continue
 		}
-		m.section(title, plain(fix, maxText))
+		if shown == maxAlerts-1 {
+			lines = append(lines, fmt.Sprintf("… and %d more", len(current)-1-shown))
+			break
+		}
+		shown++
+		lines = append(lines, icon(a)+" "+strings.ReplaceAll(plain(otherAlert(a), maxHeader), "*", "∗"))
 	}
-	if lines := links(a, access); len(lines) > 0 {
-		m.section("Investigate", lines...)
+	lines = append(lines, decided...)
+	if len(lines) > 0 {
+		m.section("", lines...)
 	}
 }
 
-// section adds one block of lines under a bold title. Lines beyond Slack's limit are omitted.
-func (m *message) section(title string, lines ...string) {
+// answers returns the lines of the summary about one alert. If they must be short, because ten lines also say something
+// else, the proof and the end of the fix are only in the details; if the alert is muted, the whole fix is.
+func answers(a alerts.Alert, short, muted bool) []string {
+	ev := a.Evidence
+	var lines []string
+	add := func(title, text string) {
+		if text != "" {
+			lines = append(lines, "*"+title+":* "+text)
+		}
+	}
+	switch causes := why(ev, false); {
+	case len(causes) == 0:
+		add("Why", plain(a.Annotations["description"], maxFix))
+	case ev.Failed > 1 && ev.Shares[0].Failed == ev.Failed:
+		add("Why", plain("all: "+ev.Shares[0].Description(), maxText))
+	default:
+		add("Why", causes[0])
+	}
+	if a.Hides != nil {
+		lines = append(lines, hiddenParts(a.Hides)[0])
+	}
+	if change := whoseChange(ev, a.StartsAt, true); ev.Failed > 0 && len(change) > 0 {
+		add("Change", change[0])
+	}
+	if last := lastFailure(a); a.State == alerts.Resolved && last != "" {
+		lines = append(lines, last)
+	} else if x := ev.Example; x != nil && !short {
+		add("Proof", brief(x))
+	}
+	if muted && a.State == alerts.Firing {
+		return lines
+	}
+	title, limit := "Fix", maxFix
+	if short {
+		limit = shortFix
+	}
+	if len(ev.Shares) == 0 || ev.Shares[0].Fix == "" {
+		title = "Next"
+	}
+	if a.State == alerts.Resolved {
+		title, limit = title+" unless done", limit-20
+	}
+	add(title, plain(fix(a), limit))
+	return lines
+}
+
+// details returns all that is known about an alert.
+func details(a alerts.Alert, access alerts.Access) []slack.Block {
+	ev := a.Evidence
+	var out []slack.Block
+	add := func(title string, lines ...string) { out = append(out, section(false, title, lines...)) }
+	var facts []string
+	if d := a.Annotations["description"]; d != "" && (len(ev.Shares) > 0 || utf8.RuneCountInString(d) > maxFix) {
+		facts = append(facts, plain(d, maxText))
+	}
+	if a.Unavailable != "" {
+		facts = append(facts, ":warning: "+plain(a.Unavailable, maxText))
+	}
+	if last := lastFailure(a); last != "" && a.State == alerts.Firing {
+		facts = append(facts, last)
+	}
+	if ev.Window > 0 && ev.Calls > 0 {
+		facts = append(facts, fmt.Sprintf("*Window* %s, %s", duration(ev.Window), calls(ev.Calls)))
+	}
+	if len(facts) > 0 {
+		add("", facts...)
+	}
+	var reasons []string
+	reasons = append(reasons, bullets(why(ev, true))...)
+	if reasons = append(reasons, hiddenParts(a.Hides)...); len(reasons) > 0 {
+		add("Why", reasons...)
+	}
+	if lines := whoseChange(ev, a.StartsAt, false); ev.Failed > 0 && len(lines) > 0 {
+		add("Whose change", bullets(lines)...)
+	}
+	if x := ev.Example; x != nil {
+		add("Proof", append(proof(x), furtherExamples(ev.More)...)...)
+	} else if ev.Failed > 0 {
+		add("Proof", "No example is available.")
+	}
+	if text := fix(a); text != "" {
+		add("What to do", plain(text, maxSection/2))
+	}
+	if lines := commands(a, access); len(lines) > 0 {
+		add("Investigate", lines...)
+	}
+	return out
+}
+
+// fold adds a container of details that is collapsed until someone opens it.
+func (m *message) fold(title string, blocks []slack.Block) {
+	if len(blocks) == 0 {
+		return
+	}
+	c := slack.NewContainerBlock(blocks...).WithCollapsible(true, true)
+	m.details = append(m.details, c.WithTitle(slack.NewTextBlockObject(slack.PlainTextType, alerts.Truncate(title, maxHeader), false, false)))
+}
+
+// all returns the blocks of m.
+func (m *message) all() []slack.Block { return slices.Concat(m.blocks, m.details) }
+
+// unfolded returns the blocks of m without containers, for a Slack that rejects them.
+func (m *message) unfolded() []slack.Block {
+	out := slices.Clone(m.blocks)
+	for _, b := range m.details {
+		if c, ok := b.(*slack.ContainerBlock); ok {
+			out = append(append(out, slack.NewDividerBlock()), c.ChildBlocks.BlockSet...)
+		}
+	}
+	return out[:min(len(out), maxBlocks)]
+}
+
+// context adds a line in small print.
+func (m *message) context(line string) {
+	m.blocks = append(m.blocks, slack.NewContextBlock("", slack.NewTextBlockObject(slack.MarkdownType, line, false, true)))
+}
+
+// notification returns the text on a lock screen: what fails, why, and since which version.
+func notification(g alerts.Group, current []alerts.Alert, title string) string {
+	if len(current) == 0 {
+		return escape(title)
+	}
+	a := current[mainAlert(current)]
+	text := title
+	if shares := a.Evidence.Shares; len(shares) > 0 {
+		text += ": " + shares[0].Description()
+		if first := regressions(a.Evidence, a.StartsAt); len(first) > 0 {
+			text += ", first seen in " + oneLine(first[0].version, maxName)
+		}
+	}
+	if g.Muted() {
+		text += " (muted)"
+	}
+	return plain(text, maxText)
+}
+
+// section returns one block of lines under a bold title. Lines beyond Slack's limit are omitted. If whole is true, clients
+// never shorten it.
+func section(whole bool, title string, lines ...string) slack.Block {
 	text := ""
 	if title != "" {
 		text = "*" + title + "*"
@@ -111,7 +243,12 @@ func (m *message) section(title string, lines ...string) {
 		}
 		text += l
 	}
-	m.blocks = append(m.blocks, slack.NewSectionBlock(slack.NewTextBlockObject(slack.MarkdownType, text, false, true), nil, nil))
+	return slack.NewSectionBlock(slack.NewTextBlockObject(slack.MarkdownType, text, false, true), nil, nil, slack.SectionBlockOptionExpand(whole))
+}
+
+// section adds one block of lines that clients never shorten.
+func (m *message) section(title string, lines ...string) {
+	m.blocks = append(m.blocks, section(true, title, lines...))
 }
 
 func bullets(lines []string) []string {
@@ -121,25 +258,47 @@ func bullets(lines []string) []string {
 	return lines
 }
 
-// groupHeadline returns the headline of the most severe alert and the number of other firing alerts.
+// mainAlert returns the index of the alert that a group's headline is about: the first firing one of the highest rank, or
+// else the first.
+func mainAlert(current []alerts.Alert) int {
+	first := 0
+	for i, a := range current {
+		if a.State != alerts.Firing {
+			continue
+		}
+		if main := current[first]; main.State != alerts.Firing || a.Rank() > main.Rank() {
+			first = i
+		}
+	}
+	return first
+}
+
+// groupHeadline returns the headline of the main alert and the number of other firing alerts.
 func groupHeadline(g alerts.Group, current []alerts.Alert) string {
 	if len(current) == 0 {
 		return oneLine(g.Key, maxHeader)
 	}
-	worst, firing := current[0], 0
+	firing := 0
 	for _, a := range current {
-		if a.State != alerts.Firing {
-			continue
-		}
-		if firing++; firing == 1 || a.Severity() == "critical" && worst.Severity() != "critical" {
-			worst = a
+		if a.State == alerts.Firing {
+			firing++
 		}
 	}
-	s := icon(worst) + " " + headline(worst)
+	a := current[mainAlert(current)]
+	s := icon(a) + " " + headline(a)
 	if n := firing - 1; n > 0 {
 		s = fmt.Sprintf("%s, and %d more", alerts.Truncate(s, maxHeader-20), n)
 	}
 	return s
+}
+
+// otherAlert returns the line about an alert that is not the main one of its group.
+func otherAlert(a alerts.Alert) string {
+	name := a.Labels["stage"]
+	if name == "" {
+		name = subject(a)
+	}
+	return oneLine(name, 40) + ": " + counts(a)
 }
 
 func icon(a alerts.Alert) string {

@@ -3,13 +3,14 @@ package slack
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -117,76 +118,66 @@ func bare() alerts.Alert {
 	}
 }
 
-// The golden files are the JSON that is sent and the text that people see.
-func TestGolden(t *testing.T) {
-	f := func(name string, g alerts.Group) {
-		t.Helper()
-		m := render(g, alerts.Access{ExternalURL: "https://llmtap.example.com", URL: "https://llmtap.example.com"})
-		raw, err := json.MarshalIndent(m.blocks, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := plainBlocks(t, raw)
-		checkLimits(t, m)
-		for file, got := range map[string]string{
-			name + ".json": string(raw) + "\n",
-			name + ".txt":  "notification: " + m.text + "\n\n" + text,
-		} {
-			alertstest.Golden(t, file, got)
-		}
-	}
-	f("firing", group(incident()))
-	f("updated", group(later()))
-	f("resolved", group(resolved()))
-	f("silent", group(silent()))
-	f("group", group(incident(), second()))
-	f("no_evidence", group(bare()))
+// states returns groups in all the states that a message shows, by name of the golden file.
+func states() map[string]alerts.Group {
+	acked := group(later())
+	acked.Ack = &alerts.Ack{By: "U00000BOB", ByName: "bob", At: t0.Add(2 * time.Minute)}
+	quiet := later()
+	quiet.Silence = &silence.Silence{ID: "1", CreatedBy: "anna", Comment: "rollback of 2.4.0", EndsAt: t0.Add(4 * time.Hour)}
+	part := later()
+	part.Inhibitor = &alerts.Inhibitor{ID: "x", Name: "ProviderOutage", Summary: "openai: 10 services fail", URL: "https://example.slack.com/archives/C1/p1"}
+	warning := second()
+	warning.FoundLate, warning.Unavailable, warning.Labels["stage"] = false, "", "summarizer"
+	late := incident()
+	late.FoundLate = true
+	whole := incident()
+	whole.Name, whole.Labels = "ProviderOutage", map[string]string{"provider": "openai", "severity": "critical"}
+	whole.Annotations = map[string]string{"summary": "openai: calls of 10 services fail", "runbook": "Check the provider's status page."}
+	whole.Evidence = alerts.Evidence{Window: 10 * time.Minute, Failed: 620, Calls: 1400, Shares: []alerts.Share{{Cause: "server_error", Failed: 620}}}
+	whole.Hides = &alerts.Hidden{Alerts: 10, Worst: []alerts.Part{{Name: "StageFailureRate", Labels: map[string]string{"service": "shop", "stage": "planner", "severity": "critical"}, Failed: 90, Calls: 100}}}
 	// All calls in the window are of the failing version, and the ledger has an entry for each of two causes.
 	alone := incident()
 	alone.Evidence.Versions, alone.Evidence.More = alone.Evidence.Versions[1:], nil
-	f("one_version", group(alone))
 	described := bare()
 	described.Labels = map[string]string{"service": "checkout-agent", "stage": "planner", "severity": "info"}
 	described.Annotations["runbook"] = "List the defects."
-	f("runbook", group(described))
 	lost := incident()
 	lost.Evidence.Example, lost.Evidence.Shares = nil, nil
-	f("no_example", group(lost))
+	return map[string]alerts.Group{
+		"firing": group(incident()), "updated": group(later()), "resolved": group(resolved()), "silent": group(silent()),
+		"group": group(incident(), second()), "no_evidence": group(bare()), "one_version": group(alone), "runbook": group(described),
+		"no_example": group(lost), "acknowledged": acked, "silenced": group(quiet), "part": group(part), "warning": group(warning),
+		"late": group(late), "parts": group(whole), "no_content": withoutContent(group(incident())),
+	}
 }
 
-func checkLimits(t *testing.T, m message) {
-	t.Helper()
-	raw, err := json.Marshal(m.blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list []struct {
-		Type string
-		Text struct{ Text string }
-	}
-	if err := json.Unmarshal(raw, &list); err != nil {
-		t.Fatal(err)
-	}
-	if len(list) > 50 {
-		t.Errorf("%d blocks", len(list))
-	}
-	for _, b := range list {
-		n, limit := utf8.RuneCountInString(b.Text.Text), maxSection
-		if b.Type == "header" {
-			limit = maxHeader
+// shown returns the message of g with buttons.
+func shown(g alerts.Group) message {
+	m := render(g, alerts.Access{ExternalURL: "https://llmtap.example.com", URL: "https://llmtap.example.com"})
+	m.controls(g, []string{"service", "environment", "stage"})
+	return m
+}
+
+// The golden files are the JSON that is sent and the text that people see.
+func TestGolden(t *testing.T) {
+	for name, g := range states() {
+		m := shown(g)
+		raw, err := json.MarshalIndent(m.all(), "", "  ")
+		if err != nil {
+			t.Fatal(err)
 		}
-		if b.Type != "divider" && b.Type != "actions" && (n == 0 || n > limit) {
-			t.Errorf("%s of %d characters: %.60s", b.Type, n, b.Text.Text)
-		}
-	}
-	if n := utf8.RuneCountInString(m.text); n > 4000 {
-		t.Errorf("text of %d characters", n)
+		checkLimits(t, m)
+		alertstest.Golden(t, name+".json", string(raw)+"\n")
+		alertstest.Golden(t, name+".txt", "notification: "+m.text+"\n\n"+plainBlocks(t, raw))
 	}
 }
+
+// tokens matches what Slack interprets in a text: mentions, links and dates.
+var tokens = regexp.MustCompile("<[^>]*>?")
 
 // Hostile names and texts produce a message within Slack's limits and without mentions.
 func TestHostileContent(t *testing.T) {
-	long := strings.Repeat("<!channel> & `<@U123>` \n```*_~", 2000)
+	long := strings.Repeat("<!channel> & `<@U123>` \n```*_~ <https://evil.example|x> \u202e\u200b\x00\x1b[1m\xff $(rm -rf ~)", 2000)
 	a := incident()
 	a.Labels = map[string]string{"service": long, "environment": long, "stage": long, "severity": long}
 	a.Annotations = map[string]string{"summary": long, "description": long}
@@ -211,11 +202,22 @@ func TestHostileContent(t *testing.T) {
 	for _, g := range []alerts.Group{group(a), group(all...), {Key: long}} {
 		m := render(g, alerts.Access{ExternalURL: "https://llmtap.example.com/"})
 		checkLimits(t, m)
-		raw, _ := json.Marshal(m.blocks)
-		_, sections, _ := strings.Cut(string(raw), `"section"`) // a header is plain text, without mentions
-		for _, bad := range []string{`\u003c!channel`, `\u003c@U123`, "<!channel", "<@U123"} {
-			if strings.Contains(sections, bad) {
-				t.Errorf("%s is not escaped", bad)
+		raw, err := json.Marshal(m.all())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var decoded any
+		if err := json.Unmarshal(raw, &decoded); err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range mrkdwnTexts(decoded) {
+			for _, token := range tokens.FindAllString(text, -1) {
+				if !strings.HasPrefix(token, "<!date^") && !strings.HasPrefix(token, "<https://llmtap.example.com/") {
+					t.Errorf("%q is not escaped in %.80s", token, text)
+				}
+			}
+			if n := strings.Count(text, "```"); n != 0 && n != 2 {
+				t.Errorf("a block of code ends early: %.200s", text)
 			}
 		}
 		if strings.Contains(m.text, "<!channel") {

@@ -27,16 +27,25 @@ func failures(ev alerts.Evidence, v alerts.VersionCount) string {
 }
 
 // whoseChange returns the lines about the responsible change: first from the ledger, then the versions in the window
-// that fail, then the versions that do not.
-func whoseChange(ev alerts.Evidence, start time.Time) []string {
+// that fail, then the versions that do not. If brief is true, dates are omitted, and only the first line matters.
+func whoseChange(ev alerts.Evidence, start time.Time, brief bool) []string {
 	if ev.ProviderChanged() {
+		if brief {
+			return []string{"the provider's"}
+		}
 		return []string{"the provider's: it accepted such requests from the same version before"}
 	}
 	if len(ev.Versions) == 1 && ev.Versions[0].Version == "" {
+		if brief {
+			return []string{"unknown, the agent reports no version"}
+		}
 		return []string{"unknown: the agent reports no service version (set `service.version` in `OTEL_RESOURCE_ATTRIBUTES`)"}
 	}
 	var lines, firsts []string
-	for _, r := range regressions(ev, start) {
+	for i, r := range regressions(ev, start) {
+		if brief && i == 0 {
+			return []string{r.brief}
+		}
 		lines, firsts = append(lines, r.line), append(firsts, r.version)
 	}
 	known := len(lines) > 0
@@ -58,7 +67,7 @@ func whoseChange(ev alerts.Evidence, start time.Time) []string {
 		if len(failing) == 1 && len(clean) > 0 {
 			s = "only in " + s
 		}
-		if !v.FirstSeen.IsZero() && !slices.Contains(firsts, v.Version) {
+		if !brief && !v.FirstSeen.IsZero() && !slices.Contains(firsts, v.Version) {
 			s += ", first call " + date(v.FirstSeen)
 		}
 		if len(failing) > 1 && v.CallsSince > 0 && ev.LastFailed.Sub(v.LastFailed) >= time.Minute {
@@ -83,8 +92,8 @@ func whoseChange(ev alerts.Evidence, start time.Time) []string {
 }
 
 // A regression is the ledger's entry for a share: the first version with the failure, the last version without it, and
-// the line that reports them.
-type regression struct{ version, clean, line string }
+// the lines that report them.
+type regression struct{ version, clean, line, brief string }
 
 // regressions returns the distinct ledger entries of the shares.
 func regressions(ev alerts.Evidence, start time.Time) []regression {
@@ -107,12 +116,17 @@ func regressions(ev alerts.Evidence, start time.Time) []regression {
 		if len(prefix) > 0 {
 			line = strings.Join(prefix, ", ") + ": " + line
 		}
+		short := "since " + code(s.FirstVersion)
+		if start.Sub(s.FirstAt) > recent {
+			short = "not new, " + short
+		}
 		if s.LastClean != "" {
+			short += ", last clean " + code(s.LastClean)
 			line += "last clean version " + code(s.LastClean)
 		} else {
 			line += "no clean version known"
 		}
-		out = append(out, regression{s.FirstVersion, s.LastClean, line})
+		out = append(out, regression{s.FirstVersion, s.LastClean, line, short})
 	}
 	return out
 }

@@ -11,7 +11,8 @@
 // states was routed. If the channel of a route rejects the first message, the default channel replaces it.
 //
 // A message answers the questions of the on-call engineer in order: what, since when, why, whose change, proof, what to
-// do, where to look. Names, ids and texts come from agents and providers, so all of them are escaped and truncated.
+// do. These are at most ten lines on a phone; the buttons follow, and the details in containers that Slack collapses. If
+// Slack rejects containers, the details are below the buttons. Names, ids and texts come from agents and providers, so all of them are escaped and truncated.
 //
 // # Why many alerts are one summary
 //

@@ -3,43 +3,39 @@ package slack
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// since returns the lines with the times, the window and the labels of a.
-func since(a alerts.Alert) []string {
+// since returns the line with the times and the labels of a.
+func since(a alerts.Alert) string {
 	var b strings.Builder
 	if a.State == alerts.Resolved {
-		fmt.Fprintf(&b, "*From* %s *to* %s (%s)", date(a.StartsAt), clock(a.EndsAt), duration(a.EndsAt.Sub(a.StartsAt)))
+		fmt.Fprintf(&b, "%s, for %s", minute(a.StartsAt), duration(a.EndsAt.Sub(a.StartsAt)))
 	} else {
-		fmt.Fprintf(&b, "*Since* %s", date(a.StartsAt))
-		if d := a.UpdatedAt.Sub(a.StartsAt); d > 0 {
+		fmt.Fprintf(&b, "Since %s", minute(a.StartsAt))
+		if d := a.UpdatedAt.Sub(a.StartsAt); d >= time.Minute {
 			fmt.Fprintf(&b, " (%s)", duration(d))
 		}
 	}
-	if a.Evidence.Window > 0 && a.Evidence.Calls > 0 {
-		fmt.Fprintf(&b, " · window %s", duration(a.Evidence.Window))
-	}
 	for _, l := range []string{"environment", "provider", "model"} {
-		if v := a.Labels[l]; v != "" {
-			fmt.Fprintf(&b, " · %s %s", l, code(v))
+		if v := plain(a.Labels[l], 40); v != "" && !strings.Contains(escape(headline(a)), v) {
+			b.WriteString(" · " + v)
 		}
 	}
-	fmt.Fprintf(&b, " · rule %s", code(a.Name))
-	lines := []string{b.String()}
-	if a.FoundLate {
-		lines = append(lines, ":hourglass: Found late: llmtap evaluated this period more than a minute late.")
+	if a.State == alerts.Firing {
+		b.WriteString(" · " + plain(a.Name, maxName))
 	}
-	return lines
+	return b.String()
 }
 
-// lastFailure returns the line about the last failure and the calls since, if it is known.
-func lastFailure(a alerts.Alert) []string {
+// lastFailure returns the line about the last failure and the calls since, or "" if it is unknown.
+func lastFailure(a alerts.Alert) string {
 	ev := &a.Evidence
 	if ev.LastFailed.IsZero() {
-		return nil
+		return ""
 	}
 	what := "failure"
 	if len(ev.Rules) > 0 {
@@ -50,11 +46,11 @@ func lastFailure(a alerts.Alert) []string {
 	case ev.CallsSince > 0:
 		line += ", none since in " + calls(ev.CallsSince)
 	case a.State == alerts.Resolved:
-		line += ", no calls since: it may happen again"
+		line += ", no calls since, may recur"
 	case ev.Quiet:
 		line += ", no calls since"
 	}
-	return []string{line}
+	return line
 }
 
 // calls returns n with its noun.
@@ -65,8 +61,8 @@ func calls(n uint64) string {
 	return number(n) + " calls"
 }
 
-// why returns one line per cause, largest share first.
-func why(ev alerts.Evidence) []string {
+// why returns one line per cause, largest share first, with or without the ids of causes.
+func why(ev alerts.Evidence, ids bool) []string {
 	var lines []string
 	rest := ev.Failed
 	for i, s := range ev.Shares {
@@ -79,7 +75,7 @@ func why(ev alerts.Evidence) []string {
 		if ev.Failed > 1 {
 			line = fmt.Sprintf("%s of %s: %s", number(s.Failed), number(ev.Failed), line)
 		}
-		if id := s.ID(); id != "" {
+		if id := s.ID(); ids && id != "" {
 			line += " (" + code(id) + ")"
 		}
 		lines = append(lines, line)
@@ -118,6 +114,26 @@ func proof(x *analyzer.Example) []string {
 	return lines
 }
 
+// brief returns one line of proof: the call, the position in its request, and the violated rule or the answer.
+func brief(x *analyzer.Example) string {
+	where := x.Conversation
+	if where == "" {
+		where = x.Exchange
+	}
+	line := shortCode(where, 30)
+	switch {
+	case x.Message >= 0 && x.Rule != "":
+		line += fmt.Sprintf(", `messages[%d]`", x.Message)
+	case x.Finding && x.Rule != "":
+		line += ", " + code(x.Rule)
+	case x.Status > 0:
+		line += fmt.Sprintf(", answered %d", x.Status)
+	default:
+		line += ", no answer"
+	}
+	return line
+}
+
 // place returns where an example was seen.
 func place(x *analyzer.Example) string {
 	where := fmt.Sprintf("conversation %s", code(x.Conversation))
@@ -149,21 +165,33 @@ func furtherExamples(more []*analyzer.Example) []string {
 	return lines
 }
 
-// links returns a link to the conversation's page, if any, and the commands for an investigation, with the host on which
-// they run.
-func links(a alerts.Alert, access alerts.Access) []string {
-	var lines []string
-	if x := a.Evidence.Example; x != nil {
-		if u := alerts.ConversationURL(access.ExternalURL, x.Conversation); u != "" {
-			lines = append(lines, fmt.Sprintf("<%s|Open the conversation>", escape(u)))
+// links returns the links to the pages of the incident and the conversation of the main alert of g, or "".
+func links(g alerts.Group, access alerts.Access) string {
+	a := g.Worst()
+	var list []string
+	add := func(url, text string) {
+		if url != "" {
+			list = append(list, fmt.Sprintf("<%s|%s>", escape(url), text))
 		}
 	}
-	commands := access.Commands(&a)
-	if len(commands) == 0 {
-		return lines
+	if len(g.Alerts) > 0 {
+		add(alerts.IncidentURL(access.ExternalURL, a.ID()), "Open incident")
 	}
+	if x := a.Evidence.Example; x != nil {
+		add(alerts.ConversationURL(access.ExternalURL, x.Conversation), "Open conversation")
+	}
+	return strings.Join(list, " · ")
+}
+
+// commands returns the commands for an investigation, with the host on which they run.
+func commands(a alerts.Alert, access alerts.Access) []string {
+	list := access.Commands(&a)
+	if len(list) == 0 {
+		return nil
+	}
+	var lines []string
 	if access.Host != "" {
 		lines = append(lines, "On "+code(access.Host)+":")
 	}
-	return append(lines, "```"+escape(strings.Join(commands, "\n"))+"```")
+	return append(lines, "```"+escape(strings.Join(list, "\n"))+"```")
 }

@@ -48,7 +48,7 @@ type fact struct{ key, line string }
 func facts(a alerts.Alert) []fact {
 	var out []fact
 	ev := a.Evidence
-	lines := why(ev)
+	lines := why(ev, true)
 	for i, s := range ev.Shares {
 		if i < maxShares && ev.Material(s.Failed) {
 			out = append(out, fact{"cause " + s.Cause + " " + s.RootCause, "New cause: " + lines[i]})
@@ -78,7 +78,9 @@ func news(g alerts.Group, before map[string]sentState) []string {
 			continue
 		case a.State == alerts.Resolved && was.State == alerts.Firing:
 			line := fmt.Sprintf("%s %sResolved after %s: %s", icon(a), name, duration(a.EndsAt.Sub(a.StartsAt)), escape(counts(a)))
-			out = append(out, append([]string{line}, lastFailure(a)...)...)
+			if out = append(out, line); lastFailure(a) != "" {
+				out = append(out, lastFailure(a))
+			}
 			continue
 		case a.State == alerts.Resolved:
 			continue
@@ -100,7 +102,9 @@ func reminder(g alerts.Group) []string {
 	for _, a := range g.Current() {
 		if a.State == alerts.Firing {
 			line := fmt.Sprintf(":bell: Still firing after %s: %s", duration(a.UpdatedAt.Sub(a.StartsAt)), escape(headline(a)))
-			out = append(out, append([]string{line}, lastFailure(a)...)...)
+			if out = append(out, line); lastFailure(a) != "" {
+				out = append(out, lastFailure(a))
+			}
 		}
 	}
 	return out

@@ -310,7 +310,8 @@ func noticeID(g alerts.Group) string {
 	return hex.EncodeToString(h[:16])
 }
 
-// send posts or edits the message. If Slack rejects its blocks, it sends only the text.
+// send posts or edits the message. If Slack rejects its blocks, it sends them without
+// containers, and then only the text.
 func (n *Notifier) send(ctx context.Context, method string, r *record, p *notice, m message, how slack.MsgOption) (channel, ts string, out outcome) {
 	options := []slack.MsgOption{
 		how,
@@ -322,7 +323,7 @@ func (n *Notifier) send(ctx context.Context, method string, r *record, p *notice
 	if err := n.checkLimit(method, p); err != nil {
 		return "", "", outcome{err: err}
 	}
-	for _, blocks := range [][]slack.Block{m.blocks, nil} {
+	for _, blocks := range [][]slack.Block{m.all(), m.unfolded(), nil} {
 		var err error
 		channel, ts, _, err = n.api.SendMessageContext(ctx, p.Channel, append(options, slack.MsgOptionBlocks(blocks...))...)
 		if err == nil && ts == "" {
@@ -335,7 +336,7 @@ func (n *Notifier) send(ctx context.Context, method string, r *record, p *notice
 		if out = n.failed(method, p, err); out.code != "invalid_blocks" && out.code != "invalid_blocks_format" && out.code != "msg_blocks_too_long" {
 			break
 		}
-		n.log.Error("slack rejects the blocks of an alert; sending only the text", "error", out.err)
+		n.log.Error("slack rejects the blocks of an alert; sending simpler ones", "error", out.err)
 	}
 	return "", "", out
 }

@@ -196,16 +196,23 @@ func TestRetryAfterRateLimit(t *testing.T) {
 	}
 }
 
+// A Slack without containers shows the details below the summary; if it rejects other blocks, too, it shows the text.
 func TestBlocksRejected(t *testing.T) {
 	f, cfg := newSlack(t)
+	rejected := 1
 	f.answer = func(_ string, n int) (int, http.Header, string, bool) {
-		if n == 0 {
+		if n < rejected {
 			return 200, nil, `{"ok":false,"error":"invalid_blocks"}`, false
 		}
 		return 0, nil, "", false
 	}
 	notify(t, newNotifier(t, cfg, nil), group(incident()))
-	if m := f.top(); len(m) != 1 || !strings.Contains(m[0].Text, "43 of 98") || strings.Contains(m[0].Blocks, "header") {
+	if m := f.top(); len(m) != 1 || strings.Contains(m[0].Blocks, "container") || !strings.Contains(m[0].Blocks, "*Whose change*") {
+		t.Errorf("%+v, want blocks without containers", m)
+	}
+	rejected = 4 // the second message needs three calls
+	notify(t, newNotifier(t, cfg, nil), group(incident()))
+	if m := f.top(); len(m) != 2 || !strings.Contains(m[1].Text, "43 of 98") || strings.Contains(m[1].Blocks, "header") {
 		t.Errorf("%+v, want only the text", m)
 	}
 }

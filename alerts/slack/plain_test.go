@@ -16,18 +16,10 @@ var (
 	bold = regexp.MustCompile(`\*([^*\n]+)\*`)
 )
 
-// plainBlocks renders the JSON of a message's blocks as the text that people see in Slack. Times are in UTC.
+// plainBlocks returns a message's blocks as the text that people see in Slack. Times are in UTC.
 func plainBlocks(t *testing.T, blocks []byte) string {
 	t.Helper()
-	var list []struct {
-		Type string
-		Text struct{ Text string }
-
-		Elements []struct {
-			Text, Placeholder struct{ Text string }
-			Options           []struct{ Text struct{ Text string } }
-		}
-	}
+	var list []viewBlock
 	if err := json.Unmarshal(blocks, &list); err != nil {
 		t.Fatalf("decode blocks: %v", err)
 	}
@@ -36,24 +28,75 @@ func plainBlocks(t *testing.T, blocks []byte) string {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		if x.Type == "divider" {
+		switch x.Type {
+		case "divider":
 			b.WriteString("────────────────────\n")
+			continue
+		case "container":
+			b.WriteString("▸ " + x.Title.Text + "\n\n" + plainBlocks(t, x.Children))
 			continue
 		}
 		for _, e := range x.Elements {
-			var options []string
-			for _, o := range e.Options {
-				options = append(options, o.Text.Text)
+			if x.Type == "context" {
+				b.WriteString(plainText(e.Content()))
+				continue
 			}
-			if e.Text.Text += e.Placeholder.Text; len(options) > 0 {
-				e.Text.Text += ": " + strings.Join(options, ", ")
-			}
-			b.WriteString("[" + e.Text.Text + "] ")
+			b.WriteString("[" + e.Label() + "] ")
 		}
 		b.WriteString(plainText(x.Text.Text))
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// A viewBlock is a block as a client reads it.
+type viewBlock struct {
+	Type     string
+	BlockID  string `json:"block_id"`
+	Title    struct{ Text string }
+	Text     struct{ Type, Text string }
+	Elements []viewElement
+	Expand   bool
+	Children json.RawMessage `json:"child_blocks"`
+
+	Collapsed bool `json:"default_collapsed"`
+}
+
+// A viewElement is a text, a button or a menu in a block.
+type viewElement struct {
+	Type, Style string
+	Text        json.RawMessage // a string in a context block, an object in a button
+	Placeholder struct{ Text string }
+	ActionID    string `json:"action_id"`
+	Value       string
+	Options     []struct {
+		Text  struct{ Text string }
+		Value string
+	}
+}
+
+// Content returns the text of e.
+func (e viewElement) Content() string {
+	var s string
+	if json.Unmarshal(e.Text, &s) == nil {
+		return s
+	}
+	var object struct{ Text string }
+	_ = json.Unmarshal(e.Text, &object) // a menu has no text
+	return object.Text
+}
+
+// Label returns what a button or a menu shows, with the choices.
+func (e viewElement) Label() string {
+	var options []string
+	for _, o := range e.Options {
+		options = append(options, o.Text.Text)
+	}
+	s := e.Content() + e.Placeholder.Text
+	if len(options) > 0 {
+		s += ": " + strings.Join(options, ", ")
+	}
+	return s
 }
 
 func plainText(mrkdwn string) string {

@@ -12,14 +12,13 @@ import (
 	"github.com/llmtap/llmtap/alerts/alertstest"
 )
 
-// The messages of the shipped rules, for alerts that real events have triggered in package rules. The golden file is what
-// people read.
-func TestShippedAlerts(t *testing.T) {
+// shippedGroups returns alerts of the shipped rules that real events have triggered in package rules.
+func shippedGroups(t *testing.T) (out []alerts.Group) {
+	t.Helper()
 	files, err := filepath.Glob("../rules/testdata/fired/*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d alerts, %v", len(files), err)
 	}
-	var b strings.Builder
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
 		if err != nil {
@@ -29,9 +28,19 @@ func TestShippedAlerts(t *testing.T) {
 		if err := json.Unmarshal(raw, &a); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		m := render(withoutContent(alerts.Group{Key: a.Name, Alerts: []alerts.Alert{a}}), alerts.Access{Host: "collector-1"})
+		out = append(out, withoutContent(alerts.Group{Key: a.Name, Alerts: []alerts.Alert{a}}))
+	}
+	return out
+}
+
+// The messages of the shipped rules. The golden file is what people read.
+func TestShippedAlerts(t *testing.T) {
+	var b strings.Builder
+	for _, g := range shippedGroups(t) {
+		a := g.Alerts[0]
+		m := render(g, alerts.Access{Host: "collector-1"})
 		checkLimits(t, m)
-		blocks, err := json.Marshal(m.blocks)
+		blocks, err := json.Marshal(m.all())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +55,7 @@ func TestShippedAlerts(t *testing.T) {
 		if a.Labels["stage"] == "" { // no alert about calls
 			continue
 		}
-		for _, title := range []string{"*Last ", "*Why*", "*Whose change*", "*Proof*", "*What to do*", "*Investigate*"} {
+		for _, title := range []string{"*Why:*", "*Change:*", "*Fix:*", "*Last ", "*Whose change*", "*Proof*", "*Investigate*"} {
 			if !strings.Contains(string(blocks), title) {
 				t.Errorf("%s: the message has no %s", a.Name, title)
 			}

@@ -11,10 +11,11 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 )
 
-// Limits in characters. The limits of headers and sections are Slack's own.
+// Limits in characters, and of blocks. The limits of headers, sections and blocks are Slack's own.
 const (
 	maxHeader  = 150
 	maxSection = 3000
+	maxBlocks  = 50
 	maxName    = 80
 	maxText    = 300
 )
@@ -45,8 +46,11 @@ func plain(text string, n int) string {
 }
 
 // code formats an untrusted name or id as code.
-func code(name string) string {
-	if s := plain(name, maxName); s != "" {
+func code(name string) string { return shortCode(name, maxName) }
+
+// shortCode is code with at most n characters.
+func shortCode(name string, n int) string {
+	if s := plain(name, n); s != "" {
 		return "`" + s + "`"
 	}
 	return "(none)"
@@ -95,6 +99,11 @@ func duration(d time.Duration) string {
 // date formats t in the reader's time zone, or in UTC in clients that do not support dates.
 func date(t time.Time) string {
 	return fmt.Sprintf("<!date^%d^{date_short_pretty} {time_secs}|%s>", t.Unix(), t.UTC().Format("2006-01-02 15:04:05 UTC"))
+}
+
+// minute formats t like date, but without seconds.
+func minute(t time.Time) string {
+	return fmt.Sprintf("<!date^%d^{date_short_pretty} {time}|%s>", t.Unix(), t.UTC().Format("2006-01-02 15:04 UTC"))
 }
 
 // clock formats t like date, but without the day.
