@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -57,6 +56,8 @@ type lines struct {
 	n *atomic.Int64
 }
 
+func (l lines) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
 func (l lines) Handle(_ context.Context, _ slog.Record) error {
 	l.n.Add(1)
 	return nil
@@ -80,7 +81,7 @@ type fleet struct {
 // With fold, a storm is a summary.
 func newFleet(t *testing.T, n int, f *fake, cfg Config, fold bool) (*fleet, func()) {
 	t.Helper()
-	log := lines{slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelInfo}), new(atomic.Int64)}
+	log := lines{slog.DiscardHandler, new(atomic.Int64)}
 	store := &alertstest.Store{}
 	c := alerts.Default()
 	c.EvaluationInterval, c.RuleFiles = 30*time.Second, []string{"../rules/stage_failure_rate.yaml"}
