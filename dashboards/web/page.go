@@ -39,6 +39,7 @@ type page struct {
 	Login   bool   // a session can be ended
 	Version string
 	Static  bool // neither a time range nor filters apply
+	Still   bool // not refreshed: it shows the answer to one question
 	Problem string
 }
 
@@ -163,7 +164,12 @@ func (s *server) write(w http.ResponseWriter, status int, name string, data any)
 
 // page returns the frame of a page. Invalid parameters are shown on the page, which then uses the defaults.
 func (s *server) page(r *http.Request, title, active string) *page {
-	v, err := newView(r, s.Now())
+	return s.pageSince(r, title, active, defaultRange)
+}
+
+// pageSince is page with another default of the time range.
+func (s *server) pageSince(r *http.Request, title, active, since string) *page {
+	v, err := newViewSince(r, s.Now(), since)
 	p := &page{View: v, Title: title, Active: active}
 	if err != nil {
 		p.Problem = err.Error()

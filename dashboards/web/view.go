@@ -36,6 +36,11 @@ type View struct {
 
 // newView returns the view of a request, or an error about its parameters.
 func newView(r *http.Request, now time.Time) (*View, error) {
+	return newViewSince(r, now, defaultRange)
+}
+
+// newViewSince is newView for a page with another default of the time range.
+func newViewSince(r *http.Request, now time.Time, since string) (*View, error) {
 	v := &View{Path: r.URL.Path, Now: now.UTC(), To: now.UTC(), Zone: time.UTC, params: r.URL.Query()}
 	if c, err := r.Cookie(zoneCookie); err == nil && len(c.Value) < 64 {
 		if name, err := url.QueryUnescape(c.Value); err == nil && name != "Local" {
@@ -55,7 +60,7 @@ func newView(r *http.Request, now time.Time) (*View, error) {
 	if from == "" {
 		from = v.params.Get("range")
 		if from == "" {
-			from = defaultRange
+			from = since
 		}
 		if to == "" {
 			v.Range = from
@@ -83,6 +88,22 @@ func (v *View) reset() *View {
 
 // Live reports whether the page shows the newest data.
 func (v *View) Live() bool { return v.Range != "" }
+
+// A Field is a hidden field of a form.
+type Field struct{ Name, Value string }
+
+// Fields returns the parameters of the URL except for these, for a form that changes these.
+func (v *View) Fields(except ...string) []Field {
+	var out []Field
+	for _, name := range slices.Sorted(maps.Keys(v.params)) {
+		for _, value := range v.params[name] {
+			if value != "" && !slices.Contains(except, name) {
+				out = append(out, Field{name, value})
+			}
+		}
+	}
+	return out
+}
 
 // Get returns a parameter of the URL.
 func (v *View) Get(name string) string { return v.params.Get(name) }

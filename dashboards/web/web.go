@@ -66,6 +66,7 @@ func NewHandler(o Options) (http.Handler, error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.fleet)
+	mux.HandleFunc("GET /search", s.search)
 	mux.HandleFunc("GET /live", s.serveLive)
 	mux.HandleFunc("GET /login", s.loginPage)
 	mux.HandleFunc("POST /login", s.login)
@@ -88,27 +89,40 @@ func static() http.Handler {
 
 // query runs a statement of sql/*.sql.
 func (s *server) query(ctx context.Context, name string, values queries.Values, now time.Time) ([]row, error) {
-	if s.ClickHouse == nil {
-		return nil, fmt.Errorf("ClickHouse is %w in this process", ErrUnavailable)
-	}
 	q, ok := s.queries[name]
 	if !ok {
 		return nil, fmt.Errorf("no statement %q", name)
 	}
-	sql, params, err := q.Bind(values, now)
+	t, err := s.run(ctx, q, values, now)
 	if err != nil {
 		return nil, err
+	}
+	return rowsOf(t), nil
+}
+
+// run runs a query.
+func (s *server) run(ctx context.Context, q queries.Query, values queries.Values, now time.Time) (*Table, error) {
+	if s.ClickHouse == nil {
+		return nil, fmt.Errorf("ClickHouse is %w in this process", ErrUnavailable)
+	}
+	sql, params, err := s.bind(q, values, now)
+	if err != nil {
+		return nil, err
+	}
+	return s.ClickHouse.Query(ctx, sql, params)
+}
+
+// bind returns the statement of q and the values of all parameters.
+func (s *server) bind(q queries.Query, values queries.Values, now time.Time) (sql string, params map[string]string, err error) {
+	if sql, params, err = q.Bind(values, now); err != nil {
+		return "", nil, err
 	}
 	for _, name := range q.Bound {
 		if name == "prices" {
 			params[name] = s.Prices.Bound()
 		}
 	}
-	t, err := s.ClickHouse.Query(ctx, sql, params)
-	if err != nil {
-		return nil, err
-	}
-	return rowsOf(t), nil
+	return sql, params, nil
 }
 
 // A row is a row of a Table by column name. Its methods return the zero value for a column of another type.

@@ -1,0 +1,286 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/llmtap/llmtap/dashboards/queries"
+)
+
+const (
+	searchRange = "7d" // default time range of what cannot be found by an index
+	// minPrefix is the minimum length of the beginning of an id, as in llmtap show.
+	minPrefix = 8
+	// redirectWithin is the time within which a unique id leads to its page. After that, the page of the search shows it.
+	redirectWithin = time.Second
+)
+
+// A hit is what a search found: a row of the statements search_*.sql.
+type hit struct {
+	Kind, ID, Exchange, Conversation, Service, Stage, About string
+	Calls, Failed                                           int64
+	Began, Ended                                            Time
+}
+
+// URL returns the page of h. A user has none.
+func (h hit) URL() string {
+	switch {
+	case h.Kind == "alert":
+		return idURL("alert", h.ID)
+	case h.Kind == "conversation" || h.Kind == "user" || h.Kind == "run" && h.Conversation != "":
+		return idURL("conversation", h.Conversation)
+	}
+	return idURL("exchange", h.Exchange)
+}
+
+// idPages are the pages of ids by kind.
+var idPages = map[string]string{"alert": "/incident/", "conversation": "/conversation/", "exchange": "/exchange/"}
+
+// idURL returns the page of an id, or "" if there is no id.
+func idURL(kind, id string) string {
+	if id == "" {
+		return ""
+	}
+	return idPages[kind] + url.PathEscape(id)
+}
+
+// A lookup is a running statement of a search.
+type lookup struct {
+	done chan struct{} // closed when hits and err are set
+	hits []hit
+	err  error
+}
+
+// lookUp starts a statement whose parameter is id.
+func (s *server) lookUp(ctx context.Context, v *View, name, id string) *lookup {
+	l := &lookup{done: make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		var rows []row
+		if rows, l.err = s.query(ctx, name, s.valuesOf(s.queries[name], v, "id", id), v.Now); l.err != nil {
+			return
+		}
+		for _, r := range rows {
+			l.hits = append(l.hits, hit{
+				r.text("kind"), r.text("id"), r.text("exchange"), r.text("conversation"), r.text("of_service"), r.text("of_stage"), r.text("about"),
+				r.int("calls"), r.int("failed_calls"), v.At(r.time("began")), v.At(r.time("ended")),
+			})
+		}
+	}()
+	return l
+}
+
+// wait returns the result of l.
+func (l *lookup) wait(ctx context.Context) ([]hit, error) {
+	select {
+	case <-l.done:
+		return l.hits, l.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// valuesOf returns the values of v for the parameters that q has, and further values as names and values.
+func (*server) valuesOf(q queries.Query, v *View, pairs ...string) queries.Values {
+	values := v.values()
+	for i := 0; i+1 < len(pairs); i += 2 {
+		values[pairs[i]] = []string{pairs[i+1]}
+	}
+	maps.DeleteFunc(values, func(name string, _ []string) bool {
+		return !slices.ContainsFunc(q.Parameters, func(p queries.Parameter) bool { return p.Name == name })
+	})
+	return values
+}
+
+// search serves the search: by id in all time, by the beginning of an id, and by text within the time range. The id of one
+// exchange, conversation, call and so on leads to its page.
+func (s *server) search(w http.ResponseWriter, r *http.Request) {
+	p := s.pageSince(r, "Search", "/search", searchRange)
+	p.Still = true
+	text := strings.TrimSpace(p.Get("q"))
+	if !utf8.ValidString(text) {
+		text = strings.ToValidUTF8(text, "")
+	}
+	if text == "" {
+		p.Static = true
+		s.serve(w, r, p, section{id: "help", template: "search-help"})
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
+	defer cancel()
+	ids := s.lookUp(ctx, p.View, "search_ids", text)
+	all := []*lookup{ids}
+	if !strings.ContainsAny(text, " \t\n") { // no id contains a space
+		all = append(all, s.lookUp(ctx, p.View, "search_provider_ids", text))
+		if utf8.RuneCountInString(text) >= minPrefix {
+			all = append(all, s.lookUp(ctx, p.View, "search_prefixes", text))
+		}
+	}
+	if target := uniqueTarget(ctx, all); target != "" && r.Header.Get(fragmentHeader) == "" {
+		http.Redirect(w, r, target, http.StatusSeeOther)
+		return
+	}
+	s.serve(w, r, p,
+		section{id: "ids", template: "search-ids", title: "By id", load: func(ctx context.Context) (any, error) { return found(ctx, p.View, text, all) }},
+		section{id: "text", template: "search-text", title: "In messages", load: func(ctx context.Context) (any, error) { return s.searchText(ctx, p.View, text) }},
+	)
+}
+
+// uniqueTarget returns the page of the only id that was found within redirectWithin, or "". An exact id is preferred to the
+// beginning of an id.
+func uniqueTarget(ctx context.Context, all []*lookup) string {
+	ctx, cancel := context.WithTimeout(ctx, redirectWithin)
+	defer cancel()
+	for _, l := range all {
+		hits, err := l.wait(ctx)
+		if err != nil {
+			return ""
+		}
+		target := ""
+		for i, h := range hits {
+			if h.Kind == "user" || i > 0 && h.URL() != target {
+				return ""
+			}
+			target = h.URL()
+		}
+		if target != "" {
+			return target
+		}
+	}
+	return ""
+}
+
+// searchHits are the hits by kind.
+type searchHits struct {
+	Text  string
+	Kinds []searchKind
+	Since Time // what has no index was searched from here
+	IsID  bool // everything was searched, also the beginnings of ids
+	Short bool // too short for the beginning of an id
+}
+
+// A searchKind are the hits of one kind.
+type searchKind struct {
+	Name string
+	Hits []hit
+}
+
+// Heading returns for example "2 conversations".
+func (k searchKind) Heading() string {
+	if k.Name == "user" {
+		return "User, newest conversations"
+	}
+	return plural(int64(len(k.Hits)), k.Name)
+}
+
+// found returns the hits of all lookups.
+func found(ctx context.Context, v *View, text string, all []*lookup) (*searchHits, error) {
+	out := &searchHits{Text: text, Since: v.At(v.From), IsID: len(all) > 1, Short: len(all) == 2}
+	seen := map[string]bool{}
+	for _, l := range all {
+		hits, err := l.wait(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range hits {
+			key := h.Kind + " " + h.ID + " " + h.URL()
+			if seen[key] {
+				continue // by its id, and again by the beginning of its id
+			}
+			seen[key] = true
+			i := slices.IndexFunc(out.Kinds, func(k searchKind) bool { return k.Name == h.Kind })
+			if i < 0 {
+				i = len(out.Kinds)
+				out.Kinds = append(out.Kinds, searchKind{Name: h.Kind})
+			}
+			out.Kinds[i].Hits = append(out.Kinds[i].Hits, h)
+		}
+	}
+	return out, nil
+}
+
+// textHits are the messages that contain a text.
+type textHits struct {
+	Text  string
+	Rows  []textHit
+	More  bool
+	Empty string // why there is nothing
+}
+
+// A textHit is one message.
+type textHit struct {
+	Conversation, Exchange, Service, Role string
+	Before, Match, After                  string // excerpt
+	At                                    Time
+}
+
+// searchText finds messages by the stored query messages_with.
+func (s *server) searchText(ctx context.Context, v *View, text string) (*textHits, error) {
+	q, err := queries.Get("messages_with")
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.run(ctx, q, s.valuesOf(q, v, "text", text), v.Now)
+	if err != nil {
+		return nil, err
+	}
+	out := &textHits{Text: text}
+	for _, r := range rowsOf(t) {
+		h := textHit{
+			Conversation: idURL("conversation", r.text("conversation_id")), Exchange: idURL("exchange", r.text("exchange_id")), Service: r.text("service"), Role: r.text("role"),
+			At: v.At(r.time("seen_at")),
+		}
+		h.Before, h.Match, h.After = splitMatch(r.text("excerpt"), text)
+		out.Rows = append(out.Rows, h)
+	}
+	out.More = len(out.Rows) == 50 // the default limit of the query
+	if len(out.Rows) == 0 {
+		out.Empty, err = s.whyEmpty(ctx, v, true)
+	}
+	return out, err
+}
+
+// splitMatch splits an excerpt at the text that was searched.
+func splitMatch(excerpt, text string) (before, match, after string) {
+	lower := strings.ToLower(excerpt)
+	i := strings.Index(lower, strings.ToLower(text))
+	if i < 0 || len(lower) != len(excerpt) { // a letter whose two cases differ in length
+		return excerpt, "", ""
+	}
+	return excerpt[:i], excerpt[i : i+len(text)], excerpt[i+len(text):]
+}
+
+// whyEmpty returns why a statement has no rows, as far as that is known: everything is older than the time range, or texts are
+// not stored.
+func (s *server) whyEmpty(ctx context.Context, v *View, texts bool) (string, error) {
+	rows, err := s.query(ctx, "newest_call", nil, v.Now)
+	switch {
+	case err != nil:
+		return "", err
+	case len(rows) == 0:
+		return "No calls are stored.", nil
+	case rows[0].time("newest").Before(v.From):
+		at := v.At(rows[0].time("newest"))
+		return fmt.Sprintf("The newest stored call began %s, at %s.", at.Relative(), at.Absolute()), nil
+	}
+	if !texts {
+		return "", nil
+	}
+	rows, err = s.query(ctx, "bodies", nil, v.Now)
+	switch {
+	case err != nil || len(rows) == 0:
+		return "", err
+	case rows[0].int("bodies") == 0:
+		return "No messages are stored.", nil
+	case rows[0].int("bodies") == rows[0].int("shapes"):
+		return "Only the shapes of messages are stored, without their texts. To store texts, set the capture mode of the hooks to full.", nil
+	}
+	return "", nil
+}
