@@ -14,8 +14,9 @@ var demoCommand = &command.Command{
 client. Three agents have defects that have broken real fleets. Only the provider
 and Slack are simulated. Nothing leaves this machine.
 
-Without --exit it keeps running, and prints the address of its Slack, on whose page
-you can acknowledge and silence the alert.`,
+The first line is the address of the web page of the fleet. Without --exit the demo
+keeps running, and prints the address of its Slack, on whose page you can
+acknowledge and silence the alert.`,
 	Examples: `  llmtap demo
   llmtap demo --exit
   llmtap demo --exit --format json | jq .alerts`,

@@ -92,11 +92,12 @@ func (d *demo) run(ctx context.Context) (err error) {
 	// The servers outlive ctx: on interrupt, the collector stops first.
 	servers, stopServers := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServers()
-	d.progress("starting NATS, ClickHouse, a strict provider and a local Slack")
 	cfg, err := d.startServers(servers)
 	if err != nil {
 		return err
 	}
+	d.progress("open %s/ in a browser: the fleet, live in a few seconds", cfg.UI.ExternalURL)
+	d.progress("starting NATS, ClickHouse, a strict provider and a local Slack")
 	d.collector, err = collector.Open(ctx, cfg, collector.Options{
 		Logger:   slog.New(slog.NewTextHandler(d.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		Progress: func(s string) { d.progress("%s", s) }, Notifiers: []alerts.Notifier{d}, Version: d.Version,
@@ -105,7 +106,6 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer d.collector.Close()
-	d.progress("open %s: the fleet, as it runs", d.collector.UIURL())
 
 	ctx, stop := context.WithCancelCause(ctx)
 	stopped := make(chan error, 1)
@@ -145,12 +145,15 @@ func (d *demo) run(ctx context.Context) (err error) {
 }
 
 // startServers starts the provider and Slack and returns the configuration of the collector.
-func (d *demo) startServers(ctx context.Context) (config.Config, error) {
-	cfg := config.Default()
+func (d *demo) startServers(ctx context.Context) (cfg config.Config, err error) {
+	cfg = config.Default()
 	cfg.Roles = []string{config.RoleAnalyze, config.RoleAlert, config.RoleUI} // no proxy, because the agents use the hook
-	cfg.DataDir, cfg.Listen, cfg.UI.Listen, cfg.NATSServer.Port = d.DataDir, "127.0.0.1:0", "127.0.0.1:0", -1
+	cfg.DataDir, cfg.Listen, cfg.NATSServer.Port = d.DataDir, "127.0.0.1:0", -1
+	if cfg.UI.Listen, err = freeAddress(ctx); err != nil {
+		return cfg, err
+	}
+	cfg.UI.ExternalURL = "http://" + cfg.UI.Listen
 	d.slack = slack.New(slack.Config{Channels: []string{"oncall"}, OnPost: d.posted})
-	var err error
 	if d.providerURL, err = serveLocal(ctx, provider.New(provider.Default())); err != nil {
 		return cfg, err
 	}
@@ -161,6 +164,16 @@ func (d *demo) startServers(ctx context.Context) (config.Config, error) {
 	d.slackURL = slackURL + "/"
 	cfg.Slack.Token, cfg.Slack.AppToken, cfg.Slack.Channel, cfg.Slack.APIURL = "xoxb-demo", "xapp-demo", "#oncall", d.slackURL+"api/"
 	return cfg, cfg.Validate()
+}
+
+// freeAddress returns a loopback address that nothing listens on. The pages need it before they are served: links to them are part
+// of the configuration.
+func freeAddress(ctx context.Context) (string, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().String(), l.Close()
 }
 
 // serveLocal serves h on a free loopback port until ctx ends, and returns its URL.

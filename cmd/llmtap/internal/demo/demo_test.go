@@ -43,6 +43,9 @@ func TestRun(t *testing.T) {
 	if err := Run(t.Context(), Options{Exit: true, Format: "json", Seed: 1, Stdout: &stdout, Stderr: &stderr}); err != nil {
 		t.Fatalf("demo: %v\n%s", err, &stderr)
 	}
+	if first, _, _ := strings.Cut(stderr.String(), "\n"); !strings.Contains(first, "open http://127.0.0.1:") {
+		t.Errorf("the first line is %q, want the address of the pages", first)
+	}
 	t.Logf("took %v\n%s", time.Since(start).Round(time.Second), &stderr)
 	var r report
 	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
