@@ -1,0 +1,352 @@
+package browsertest
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// pollInterval is the interval at which Page.Wait evaluates its condition.
+const pollInterval = 20 * time.Millisecond
+
+// A View is how a reader sees pages.
+type View struct {
+	Width, Height int
+	Dark          bool
+}
+
+func (v View) String() string {
+	if v.Dark {
+		return fmt.Sprintf("%d pixels, dark", v.Width)
+	}
+	return fmt.Sprintf("%d pixels, light", v.Width)
+}
+
+// phone is the width below which a View is a phone.
+const phone = 600
+
+// A Page is a tab of its own browser, without cookies of others.
+type Page struct {
+	t       testing.TB
+	b       *Browser
+	session string
+	view    View
+
+	mu       sync.Mutex // guards the rest
+	loads    int
+	problems []string
+	requests int
+}
+
+// Page opens an empty tab, which is closed when the test ends.
+func (b *Browser) Page(t testing.TB, v View) *Page {
+	t.Helper()
+	p := &Page{t: t, b: b}
+	var context struct{ BrowserContextID string }
+	p.browser("Target.createBrowserContext", map[string]any{"disposeOnDetach": true}, &context)
+	var target struct{ TargetID string }
+	p.browser("Target.createTarget", map[string]any{"url": "about:blank", "browserContextId": context.BrowserContextID}, &target)
+	var session struct{ SessionID string }
+	p.browser("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &session)
+	p.session = session.SessionID
+	b.mu.Lock()
+	b.pages[p.session] = p
+	b.mu.Unlock()
+	t.Cleanup(func() {
+		_ = b.call(t.Context(), "", "Target.disposeBrowserContext", map[string]any{"browserContextId": context.BrowserContextID}, nil) // Browser.close follows
+		b.mu.Lock()
+		delete(b.pages, p.session)
+		b.mu.Unlock()
+	})
+	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
+		p.call(domain+".enable", nil, nil)
+	}
+	p.call("Emulation.setTimezoneOverride", map[string]any{"timezoneId": "UTC"}, nil)
+	p.Show(v)
+	return p
+}
+
+// Show changes the view.
+func (p *Page) Show(v View) {
+	p.t.Helper()
+	p.view = v
+	p.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": v.Width, "height": v.Height, "deviceScaleFactor": 1, "mobile": v.Width < phone}, nil)
+	scheme := "light"
+	if v.Dark {
+		scheme = "dark"
+	}
+	p.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+}
+
+func (p *Page) browser(method string, params, result any) {
+	p.t.Helper()
+	if err := p.b.call(p.t.Context(), "", method, params, result); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *Page) call(method string, params, result any) {
+	p.t.Helper()
+	if err := p.b.call(p.t.Context(), p.session, method, params, result); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// event notes loads and problems.
+func (p *Page) event(method string, params json.RawMessage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch method {
+	case "Page.loadEventFired":
+		p.loads++
+	case "Network.requestWillBeSent":
+		var e struct{ Request struct{ URL string } }
+		_ = json.Unmarshal(params, &e) // its zero value is a problem
+		p.requests++
+		if !local(e.Request.URL) {
+			p.problems = append(p.problems, "a request leaves loopback: "+e.Request.URL)
+		}
+	case "Runtime.consoleAPICalled":
+		var e struct {
+			Type string
+			Args []struct {
+				Value       any
+				Description string
+			}
+		}
+		_ = json.Unmarshal(params, &e)
+		p.problems = append(p.problems, fmt.Sprintf("console: %s %v", e.Type, e.Args))
+	case "Runtime.exceptionThrown":
+		p.problems = append(p.problems, "exception: "+string(params))
+	case "Log.entryAdded":
+		var e struct {
+			Entry struct{ Level, Text, URL string }
+		}
+		_ = json.Unmarshal(params, &e)
+		if e.Entry.Level != "verbose" { // advice to developers
+			p.problems = append(p.problems, fmt.Sprintf("log: %s %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL))
+		}
+	}
+}
+
+// local reports whether a URL is on this machine's loopback, or needs no network.
+func local(raw string) bool {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Scheme == "about" || u.Scheme == "data" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Problems returns and forgets what the console and the network of the page have shown since the last call: messages, exceptions,
+// blocked content, and requests that leave loopback.
+func (p *Page) Problems() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.problems
+	p.problems = nil
+	return out
+}
+
+// Requests returns the number of requests of the page.
+func (p *Page) Requests() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.requests
+}
+
+// Open loads a URL.
+func (p *Page) Open(url string) {
+	p.t.Helper()
+	p.loading(func() {
+		var nav struct{ ErrorText string }
+		p.call("Page.navigate", map[string]any{"url": url}, &nav)
+		if nav.ErrorText != "" {
+			p.t.Fatalf("open %s: %s", url, nav.ErrorText)
+		}
+	})
+}
+
+// Follow clicks on the first element of a selector, and waits for the page that it leads to.
+func (p *Page) Follow(selector string) {
+	p.t.Helper()
+	p.loading(func() { p.Click(selector) })
+}
+
+// loading runs f and waits until the page that it loads is complete.
+func (p *Page) loading(f func()) {
+	p.t.Helper()
+	before := p.loaded()
+	f()
+	for deadline := time.Now().Add(callTimeout); p.loaded() == before; time.Sleep(pollInterval) {
+		if time.Now().After(deadline) {
+			p.t.Fatal("the page did not load")
+		}
+	}
+}
+
+func (p *Page) loaded() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.loads
+}
+
+// Eval evaluates JavaScript, awaits it if it is a promise, and decodes its value into result, unless that is nil.
+func (p *Page) Eval(script string, result any) {
+	p.t.Helper()
+	if err := p.eval(script, result); err != nil {
+		p.t.Fatalf("%.200s: %v", script, err)
+	}
+}
+
+func (p *Page) eval(script string, result any) error {
+	var r struct {
+		Result           struct{ Value json.RawMessage }
+		ExceptionDetails *struct {
+			Text      string
+			Exception struct{ Description string }
+		}
+	}
+	if err := p.b.call(p.t.Context(), p.session, "Runtime.evaluate", map[string]any{"expression": script, "awaitPromise": true, "returnByValue": true, "userGesture": true}, &r); err != nil {
+		return err
+	}
+	switch {
+	case r.ExceptionDetails != nil:
+		return fmt.Errorf("%s %s", r.ExceptionDetails.Text, r.ExceptionDetails.Exception.Description)
+	case result == nil || len(r.Result.Value) == 0: // undefined has no value
+		return nil
+	}
+	return json.Unmarshal(r.Result.Value, result)
+}
+
+// Wait waits until JavaScript evaluates to true. Errors, for example because the page is being replaced, are like false.
+func (p *Page) Wait(condition string) {
+	p.t.Helper()
+	var err error
+	for deadline := time.Now().Add(callTimeout); time.Now().Before(deadline); time.Sleep(pollInterval) {
+		var ok bool
+		if err = p.eval("Boolean("+condition+")", &ok); err == nil && ok {
+			return
+		}
+	}
+	p.t.Fatalf("%s is not true; last error: %v; the page says:\n%s", condition, err, p.Text("body"))
+}
+
+// Click clicks on the first element of a selector.
+func (p *Page) Click(selector string) {
+	p.t.Helper()
+	p.Eval(element(selector)+".click()", nil)
+}
+
+// Fill enters text into the first input of a selector.
+func (p *Page) Fill(selector, text string) {
+	p.t.Helper()
+	p.Eval(element(selector)+".focus()", nil)
+	p.call("Input.insertText", map[string]any{"text": text}, nil)
+}
+
+// Press presses Enter.
+func (p *Page) Press() {
+	p.t.Helper()
+	key := map[string]any{"type": "keyDown", "key": "Enter", "code": "Enter", "text": "\r", "windowsVirtualKeyCode": 13}
+	p.call("Input.dispatchKeyEvent", key, nil)
+	key["type"] = "keyUp"
+	p.call("Input.dispatchKeyEvent", key, nil)
+}
+
+// Text returns the visible text of the first element of a selector, or "" if there is none.
+func (p *Page) Text(selector string) (text string) {
+	p.t.Helper()
+	p.Eval(fmt.Sprintf("(document.querySelector(%s)?.innerText) ?? ''", quote(selector)), &text)
+	return text
+}
+
+// Has reports whether the page has an element of a selector.
+func (p *Page) Has(selector string) (ok bool) {
+	p.t.Helper()
+	p.Eval(fmt.Sprintf("document.querySelector(%s) !== null", quote(selector)), &ok)
+	return ok
+}
+
+// Links returns the URLs of all elements of a selector.
+func (p *Page) Links(selector string) (urls []string) {
+	p.t.Helper()
+	p.Eval(fmt.Sprintf("[...document.querySelectorAll(%s)].map((e) => e.href)", quote(selector)), &urls)
+	return urls
+}
+
+// Overflow returns the elements that make the page wider than the window.
+func (p *Page) Overflow() (out []string) {
+	p.t.Helper()
+	p.Eval(fmt.Sprintf(`((width) => {
+		const all = document.documentElement.scrollWidth;
+		if (all <= width) { return []; }
+		const wide = [...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > width + 1 && !e.parentElement.closest(".scroll"));
+		return [all + " of " + width + " pixels", ...wide.slice(0, 5).map((e) => e.outerHTML.slice(0, 120))];
+	})(%d)`, p.view.Width), &out)
+	return out
+}
+
+// Screenshot returns the visible part of the page as PNG.
+func (p *Page) Screenshot() []byte {
+	p.t.Helper()
+	var r struct{ Data string }
+	p.call("Page.captureScreenshot", map[string]any{"format": "png", "optimizeForSpeed": false}, &r)
+	png, err := base64.StdEncoding.DecodeString(r.Data)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return png
+}
+
+// A Violation is something that axe-core finds on a page.
+type Violation struct {
+	ID, Impact, Help string
+	Nodes            []struct{ HTML, FailureSummary string }
+}
+
+func (v Violation) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s (%s): %s", v.ID, v.Impact, v.Help)
+	for _, n := range v.Nodes[:min(3, len(v.Nodes))] {
+		fmt.Fprintf(&b, "\n  %.200s\n    %s", n.HTML, strings.Join(strings.Fields(n.FailureSummary), " "))
+	}
+	return b.String()
+}
+
+// Audit returns the serious and critical violations that axe-core finds on the page.
+func (p *Page) Audit() []Violation {
+	p.t.Helper()
+	path, err := axe.get(p.t.Context())
+	if err != nil {
+		unavailable(p.t, err)
+	}
+	source, err := os.ReadFile(path)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.Eval(string(source)+";0", nil)
+	var all []Violation
+	p.Eval(`axe.run(document, {resultTypes: ["violations"]}).then((r) => r.violations.map((v) =>
+		({id: v.id, impact: v.impact, help: v.help, nodes: v.nodes.map((n) => ({html: n.html, failureSummary: n.failureSummary}))})))`, &all)
+	return slices.DeleteFunc(all, func(v Violation) bool { return v.Impact != "serious" && v.Impact != "critical" })
+}
+
+// element is JavaScript that finds the first element of a selector, or throws.
+func element(selector string) string {
+	return fmt.Sprintf("((s) => { const e = document.querySelector(s); if (!e) { throw new Error('no ' + s); } return e; })(%s)", quote(selector))
+}
+
+func quote(s string) string {
+	b, _ := json.Marshal(s) // a string has a form in JSON
+	return string(b)
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/browsertest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/demo"
+	"github.com/llmtap/llmtap/dashboards/web"
+)
+
+var screenshots = flag.String("screenshots", "", "write pictures of the demo's pages to this `directory`")
+
+// pageViews are the views in which every page must be usable.
+var pageViews = []browsertest.View{{Width: 1440, Height: 1200}, {Width: 1440, Height: 1200, Dark: true}, {Width: 390, Height: 844}, {Width: 390, Height: 844, Dark: true}}
+
+// TestPages uses the web pages of a demo as people do, in a real browser.
+//
+//	go test ./cmd/llmtap -run TestPages -screenshots deploy/screenshots
+func TestPages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the demo, for half a minute")
+	}
+	t.Parallel()
+	needClickHouse(t)
+	b := browsertest.Start(t)
+	t.Run("log in", func(t *testing.T) { testLogin(t, b) })
+	d := startDemo(t)
+	t.Run("filter", func(t *testing.T) { testFilter(t, b, d) })
+	urls := d.pages(t, b)
+	t.Run("audit", func(t *testing.T) {
+		for _, u := range urls {
+			t.Run(pageName(u), func(t *testing.T) {
+				p := b.Page(t, pageViews[0])
+				p.Open(u)
+				auditPage(t, p)
+			})
+		}
+	})
+	if *screenshots != "" {
+		for _, u := range urls {
+			for _, v := range []browsertest.View{{Width: 1280, Height: 900}, {Width: 390, Height: 844, Dark: true}} {
+				takeScreenshot(t, b, u, v)
+			}
+		}
+	}
+}
+
+// A pagesDemo is a demo whose agents have ended.
+type pagesDemo struct{ fleet, slack string } // URLs
+
+// startDemo runs a demo until the test ends.
+func startDemo(t *testing.T) *pagesDemo {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var stdout bytes.Buffer
+	var stderr lockedBuffer
+	ended := make(chan error, 1)
+	go func() {
+		ended <- demo.Run(ctx, demo.Options{Seed: 1, Version: "dev", Stdout: &stdout, Stderr: &stderr})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("demo: %v", err)
+		}
+	})
+	printed := func(pattern string) string {
+		expr := regexp.MustCompile(pattern)
+		for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+			if m := expr.FindStringSubmatch(stderr.String()); m != nil {
+				return m[1]
+			}
+			select {
+			case err := <-ended:
+				ended <- nil
+				t.Fatalf("the demo has ended: %v\n%s", err, stderr.String())
+			default:
+			}
+		}
+		t.Fatalf("the demo did not print %s\n%s", pattern, stderr.String())
+		return ""
+	}
+	return &pagesDemo{fleet: printed(`^ *0s  open (http://[0-9.:]+/) `), slack: printed(`Slack message: (http://\S+)`)}
+}
+
+// pages returns the URLs of all pages: those of the navigation, an incident and a conversation.
+func (d *pagesDemo) pages(t *testing.T, b *browsertest.Browser) []string {
+	t.Helper()
+	p := b.Page(t, pageViews[0])
+	p.Open(d.fleet)
+	urls := p.Links("header nav a")
+	for _, kind := range []string{"incident", "conversation"} {
+		for _, from := range slices.Clone(urls) {
+			p.Open(from)
+			if links := p.Links(`main a[href*="/` + kind + `/"]`); len(links) > 0 && answers(t, links[0]) {
+				urls = append(urls, links[0])
+				break
+			}
+		}
+	}
+	t.Log(strings.Join(urls, "\n"))
+	return urls
+}
+
+// answers reports whether a URL is served.
+func answers(t *testing.T, u string) bool {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, u, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// pageName returns the first part of the path of a page.
+func pageName(u string) string {
+	parsed, err := url.Parse(u)
+	if err != nil {
+		return u
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(parsed.Path, "/"), "/")
+	if name == "" {
+		return "fleet"
+	}
+	return name
+}
+
+// auditPage checks the open page in all views.
+func auditPage(t *testing.T, p *browsertest.Page) {
+	t.Helper()
+	for _, v := range pageViews {
+		p.Show(v)
+		for _, violation := range p.Audit() {
+			t.Errorf("%s: %s", v, violation)
+		}
+		if wide := p.Overflow(); len(wide) > 0 {
+			t.Errorf("%s: the page scrolls horizontally: %s", v, strings.Join(wide, "\n  "))
+		}
+	}
+	clean(t, p)
+}
+
+// clean checks that the console of a page is empty and that no request has left loopback.
+func clean(t *testing.T, p *browsertest.Page) {
+	t.Helper()
+	for _, problem := range p.Problems() {
+		t.Error(problem)
+	}
+	if p.Requests() == 0 {
+		t.Error("the browser reports no requests")
+	}
+}
+
+func testLogin(t *testing.T, b *browsertest.Browser) {
+	h, err := web.NewHandler(web.Options{Token: "secret", Version: "dev"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	p := b.Page(t, pageViews[0])
+	p.Open(srv.URL + "/?range=6h")
+	auditPage(t, p)
+	p.Fill("input[name=token]", "secret")
+	p.Follow("button")
+	var at string
+	p.Eval("location.pathname + location.search", &at)
+	if at != "/?range=6h" || p.Text("h1") != "Fleet" {
+		t.Errorf("after login: %s, %q", at, p.Text("h1"))
+	}
+	clean(t, p)
+	p.Follow("header form[action='/logout'] button")
+	p.Open(srv.URL + "/")
+	if !p.Has("input[name=token]") {
+		t.Error("after logout, a page is shown")
+	}
+}
+
+// A click on a stage restricts the page to it, a click on the filter removes it.
+func testFilter(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
+	p := b.Page(t, pageViews[2])
+	p.Open(d.fleet)
+	all := len(p.Links("#stages tbody td:first-child a"))
+	first := p.Text("#stages tbody td:first-child a")
+	p.Follow("#stages tbody td:first-child a")
+	if rows := p.Links("#stages tbody td:first-child a"); all < 2 || len(rows) != 1 || p.Text("#stages tbody td:first-child a") != first {
+		t.Errorf("of %d stages, the filter shows %v; want %s", all, rows, first)
+	}
+	p.Follow("a.filter")
+	if n := len(p.Links("#stages tbody td:first-child a")); n < 1 {
+		t.Errorf("without the first filter: %d stages", n)
+	}
+	clean(t, p)
+}
+
+// takeScreenshot writes a picture of a page.
+func takeScreenshot(t *testing.T, b *browsertest.Browser, u string, v browsertest.View) {
+	t.Helper()
+	p := b.Page(t, v)
+	name := pageName(u)
+	if !strings.Contains(u, "?") {
+		u += "?range=15m" // the demo is young
+	}
+	p.Open(u)
+	p.Open(u) // now in the zone of the browser
+	if v.Dark {
+		name += "-phone"
+	}
+	file := filepath.Join("..", "..", *screenshots, name+".png")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, p.Screenshot(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
