@@ -163,7 +163,7 @@ func (c *Chart) draw(class string, width, height int) Drawing {
 		if m.At.Before(from) || m.At.After(to) {
 			continue
 		}
-		t := Tick{X: x(m.At), Y: 12, Label: short(18, m.Label), Anchor: anchor(x(m.At), width)}
+		t := Tick{X: x(m.At), Y: 12, Label: short(28, m.Label), Anchor: anchor(x(m.At), width)}
 		if w := float64(7 * len([]rune(t.Label))); t.X-w/2 < free {
 			t.Label = ""
 		} else {

@@ -44,7 +44,12 @@ type page struct {
 }
 
 // navigation lists the pages in the order of the navigation.
-var navigation = []Link{{Text: "Fleet", URL: "/"}}
+var navigation = []Link{
+	{Text: "Fleet", URL: "/"},
+	{Text: "Versions", URL: "/versions"},
+	{Text: "Tool calls", URL: "/calls"},
+	{Text: "Providers", URL: "/providers"},
+}
 
 // Nav returns the entries of the navigation.
 func (p *page) Nav() []Link {

@@ -67,6 +67,9 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.fleet)
 	mux.HandleFunc("GET /search", s.search)
+	mux.HandleFunc("GET /versions", s.versions)
+	mux.HandleFunc("GET /calls", s.toolCalls)
+	mux.HandleFunc("GET /providers", s.providers)
 	mux.HandleFunc("GET /live", s.serveLive)
 	mux.HandleFunc("GET /login", s.loginPage)
 	mux.HandleFunc("POST /login", s.login)
@@ -87,11 +90,19 @@ func static() http.Handler {
 	})
 }
 
-// query runs a statement of sql/*.sql.
+// statement returns a statement of sql/*.sql, or else a stored query.
+func (s *server) statement(name string) (queries.Query, error) {
+	if q, ok := s.queries[name]; ok {
+		return q, nil
+	}
+	return queries.Get(name)
+}
+
+// query runs a statement of sql/*.sql, or a stored query.
 func (s *server) query(ctx context.Context, name string, values queries.Values, now time.Time) ([]row, error) {
-	q, ok := s.queries[name]
-	if !ok {
-		return nil, fmt.Errorf("no statement %q", name)
+	q, err := s.statement(name)
+	if err != nil {
+		return nil, err
 	}
 	t, err := s.run(ctx, q, values, now)
 	if err != nil {

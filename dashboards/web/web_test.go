@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -186,6 +187,71 @@ func TestNiceScale(t *testing.T) {
 		top, steps := niceScale(v)
 		if top < v || steps < 1 || steps > 4 || v > 0 && top > 4*v+1 {
 			t.Errorf("niceScale(%g) = %g, %d", v, top, steps)
+		}
+	}
+}
+
+// Values counted by hand from the hypergeometric distribution: the smaller tail, doubled.
+func TestFisher(t *testing.T) {
+	f := func(a, m, b, n int64, want float64) {
+		t.Helper()
+		if got := fisher(a, m, b, n); math.Abs(got-want) > 1e-4*math.Max(want, 1e-3) {
+			t.Errorf("fisher(%d, %d, %d, %d) = %g, want %g", a, m, b, n, got, want)
+		}
+	}
+	f(0, 0, 1, 5, 1)
+	f(0, 10, 0, 10, 1)
+	f(3, 4, 1, 4, 2*(16.0+1)/70)            // the lady tasting tea
+	f(5, 5, 0, 5, 2.0/252)                  // 1 of 10 over 5
+	f(1, 2, 1, 2, 1)                        // equal
+	f(0, 5, 5, 5, 2.0/252)                  // the other direction
+	f(50_000, 1_000_000, 100, 1_000_000, 0) // large numbers neither overflow nor take long
+}
+
+func TestVersionsVerdict(t *testing.T) {
+	f := func(newer, older version, want string) {
+		t.Helper()
+		newer.Version, older.Version = "2.4.0", "2.3.9"
+		s := &service{Versions: []version{newer, older}}
+		s.judge(&View{Now: testNow, Zone: time.UTC})
+		if !strings.HasPrefix(s.Verdict, want) {
+			t.Errorf("verdict %q, want %q", s.Verdict, want)
+		}
+	}
+	f(version{Calls: 257, Failed: 103}, version{Calls: 27}, "2.4.0 fails more often than 2.3.9: 40 % of the calls (103 of 257) against 0 % (0 of 27).")
+	f(version{Calls: 27}, version{Calls: 257, Failed: 103}, "2.4.0 fails less often than 2.3.9")
+	f(version{Calls: 3, Failed: 1}, version{Calls: 4}, "Too few calls to tell 2.4.0 from 2.3.9")
+	f(version{Calls: 1000, Failed: 11}, version{Calls: 1000, Failed: 10}, "No clear difference")
+	f(version{Calls: 1, Failed: 0}, version{Calls: 9}, "Neither 2.4.0 nor 2.3.9 failed, in 1 call and 9 calls.")
+}
+
+func TestHostileVersionsToolsProviders(t *testing.T) {
+	versions := &Table{
+		Columns: []Column{{"service", "String"}, {"service_version", "String"}, {"calls", "UInt64"}, {"failed_calls", "UInt64"}, {"causes", "Array(String)"}, {"cause_calls", "Array(UInt64)"}, {"first_call", "DateTime64"}},
+		Rows:    [][]any{{hostile, hostile, uint64(50), uint64(40), []string{hostile}, []uint64{40}, testNow}, {hostile, hostile + "2", uint64(90), uint64(0), []string{}, []uint64{}, testNow}},
+	}
+	tools := &Table{
+		Columns: []Column{{"tool_name", "String"}, {"service", "String"}, {"stage", "String"}, {"calls", "UInt64"}, {"unanswered", "UInt64"}, {"example", "String"}, {"example_call", "String"}},
+		Rows:    [][]any{{hostile, hostile, hostile, uint64(9), uint64(2), hostile, hostile}},
+	}
+	providers := &Table{
+		Columns: []Column{{"provider", "String"}, {"model", "String"}, {"server", "String"}, {"calls", "UInt64"}, {"failed_calls", "UInt64"}, {"main_cause", "String"}},
+		Rows:    [][]any{{hostile, hostile, hostile, uint64(9), uint64(2), hostile}},
+	}
+	latent := &Table{
+		Columns: []Column{{"target", "String"}, {"rule", "String"}, {"provider", "String"}, {"model", "String"}, {"service", "String"}, {"stage", "String"}, {"versions", "Array(String)"}, {"example", "String"}, {"what_to_change", "String"}},
+		Rows:    [][]any{{hostile, hostile, hostile, hostile, hostile, hostile, []string{hostile}, hostile, hostile}},
+	}
+	h := newTest(t, fakeSource{rows: map[string]*Table{"cause_counts": versions, "open_since": tools, "tokens_per_second": providers, "latent_violation": latent}}, "")
+	for path, want := range map[string]string{"/versions": "fails more often than", "/calls": "2 of 9 tool calls got no reply", "/providers": "would be rejected"} {
+		resp, body := get(h, path)
+		if resp.StatusCode != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: status %d, no %q", path, resp.StatusCode, want)
+		}
+		for _, bad := range []string{"<script>alert", "<img src=x", "style="} {
+			if strings.Contains(body, bad) {
+				t.Errorf("%s contains %q", path, bad)
+			}
 		}
 	}
 }

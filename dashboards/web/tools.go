@@ -1,0 +1,91 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// toolCalls serves the page of tool calls without a reply.
+func (s *server) toolCalls(w http.ResponseWriter, r *http.Request) {
+	p := s.page(r, "Tool calls", "/calls")
+	s.serve(w, r, p, section{id: "tools", template: "tools", title: "Tools, the most harmful first", load: func(ctx context.Context) (any, error) { return s.tools(ctx, p.View) }})
+}
+
+// A toolList is the data of the page.
+type toolList struct {
+	Verdict string
+	Bad     bool
+	Tools   []tool
+}
+
+// A tool is what became of the calls of a tool by a stage.
+type tool struct {
+	Tool, Service, Stage                                                                           string
+	Calls, Unanswered, Missing, Abandoned, Open, Running, Late, Duplicate, Rejected, Errors, Wrong int64
+	OpenSince                                                                                      Time
+	Example, ExampleCall                                                                           string // URL, and the id of the call
+	Slow                                                                                           float64
+}
+
+// States returns the numbers of calls that did not end well, in words.
+func (t tool) States() string {
+	var out []string
+	for _, x := range []struct {
+		n    int64
+		name string
+	}{
+		{t.Missing, "missing"},
+		{t.Abandoned, "abandoned"},
+		{t.Open, "open for over 10 min"},
+		{t.Late, "late"},
+		{t.Duplicate, "answered twice"},
+		{t.Rejected, "reply rejected"},
+		{t.Running, "running"},
+	} {
+		if x.n > 0 {
+			out = append(out, number(x.n)+" "+x.name)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func (s *server) tools(ctx context.Context, v *View) (*toolList, error) {
+	rows, err := s.query(ctx, "tools", v.values(), v.Now)
+	if err != nil {
+		return nil, err
+	}
+	out := &toolList{}
+	var calls, unanswered, wrong int64
+	for _, r := range rows {
+		t := tool{
+			Tool: r.text("tool_name"), Service: r.text("service"), Stage: r.text("stage"), Calls: r.int("calls"), Unanswered: r.int("unanswered"),
+			Missing: r.int("missing"), Abandoned: r.int("abandoned"), Open: r.int("open_long"), Running: r.int("running"), Late: r.int("late"),
+			Duplicate: r.int("duplicate"), Rejected: r.int("rejected"), Errors: r.int("tool_errors"), OpenSince: v.At(r.time("open_since")),
+			ExampleCall: r.text("example_call"), Slow: r.float("p95"),
+		}
+		t.Wrong = t.Late + t.Duplicate + t.Rejected
+		if id := r.text("example"); id != "" {
+			t.Example = "/conversation/" + url.PathEscape(id)
+		}
+		calls, unanswered, wrong = calls+t.Calls, unanswered+t.Unanswered, wrong+t.Wrong
+		out.Tools = append(out.Tools, t)
+	}
+	switch {
+	case unanswered > 0:
+		worst := out.Tools[0]
+		out.Bad = true
+		out.Verdict = fmt.Sprintf("%s of %s got no reply (%s).", number(unanswered), plural(calls, "tool call"), percent(unanswered, calls))
+		if len(out.Tools) > 1 {
+			out.Verdict += fmt.Sprintf(" Most: %s of %s/%s, %s of %s.", worst.Tool, worst.Service, worst.Stage, number(worst.Unanswered), plural(worst.Calls, "call"))
+		}
+	case wrong > 0:
+		out.Bad = true
+		out.Verdict = fmt.Sprintf("Every one of %s got a reply, but %s late, twice, or in a request that the provider rejected.", plural(calls, "tool call"), number(wrong))
+	case calls > 0:
+		out.Verdict = fmt.Sprintf("Every one of %s got its reply, or may still run.", plural(calls, "tool call"))
+	}
+	return out, nil
+}

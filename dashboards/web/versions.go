@@ -1,0 +1,190 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+const (
+	// maxVersions is the number of versions shown of a service, the newest ones; maxOthers if all services are shown.
+	maxVersions = 12
+	maxOthers   = 2
+	// certain is the p-value below which a difference between two versions is reported.
+	certain = 0.01
+)
+
+// versions serves the comparison of a service's versions.
+func (s *server) versions(w http.ResponseWriter, r *http.Request) {
+	p := s.page(r, "Versions", "/versions")
+	s.serve(w, r, p,
+		section{id: "versions", template: "versions", load: func(ctx context.Context) (any, error) { return s.services(ctx, p.View) }},
+		section{id: "failures", template: "versions-failures", title: "Failed calls by version", load: func(ctx context.Context) (any, error) { return s.failuresByVersion(ctx, p.View) }},
+	)
+}
+
+// A service is a service with its versions, the newest first.
+type service struct {
+	Name     string
+	URL      string
+	Versions []version
+	More     int // older versions that are not shown
+	Verdict  string
+	Worse    bool // the newest version is worse
+}
+
+// A version is a row of the comparison.
+type version struct {
+	Version       string
+	Calls, Failed int64
+	Causes        []cause
+	Conversations int64
+	Tokens        float64 // per call
+	Median, Slow  float64 // seconds
+	First, Last   Time
+	FirstFailure  time.Time
+}
+
+// A cause is a cause or root cause, and the calls that it made fail.
+type cause struct {
+	ID    string
+	Calls int64
+	URL   string
+}
+
+func (s *server) services(ctx context.Context, v *View) ([]*service, error) {
+	rows, err := s.query(ctx, "versions", v.values(), v.Now)
+	if err != nil {
+		return nil, err
+	}
+	var out []*service
+	for _, r := range rows {
+		name := r.text("service")
+		if len(out) == 0 || out[len(out)-1].Name != name {
+			out = append(out, &service{Name: name, URL: v.Here("service", name)})
+		}
+		x := version{
+			Version: r.text("service_version"), Calls: r.int("calls"), Failed: r.int("failed_calls"), Conversations: r.int("conversations"),
+			Tokens: r.float("tokens"), Median: r.float("p50"), Slow: r.float("p95"),
+			First: v.At(r.time("first_call")), Last: v.At(r.time("last_call")), FirstFailure: r.time("first_failure"),
+		}
+		ids, _ := r["causes"].([]string)
+		calls, _ := r["cause_calls"].([]uint64)
+		for i, id := range ids {
+			if i == 3 || i >= len(calls) {
+				break
+			}
+			x.Causes = append(x.Causes, cause{id, int64(calls[i]), v.With("/incident", "service", name, "version", x.Version, "why", id)})
+		}
+		one := out[len(out)-1]
+		one.Versions = append(one.Versions, x)
+	}
+	for _, one := range out {
+		one.judge(v)
+	}
+	most := maxVersions
+	if len(out) > 1 {
+		most = maxOthers
+	}
+	for _, one := range out {
+		if n := len(one.Versions); n > most {
+			one.More, one.Versions = n-most, one.Versions[:most]
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *service) int { // what is worse comes first
+		return cmp.Or(btoi(b.Worse)-btoi(a.Worse), cmp.Compare(a.Name, b.Name))
+	})
+	return out, nil
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// judge compares the newest version with the one before, by Fisher's exact test, which also holds for few calls.
+func (s *service) judge(v *View) {
+	if len(s.Versions) < 2 {
+		s.Verdict = "One version in this time: nothing to compare with."
+		return
+	}
+	a, b := &s.Versions[0], &s.Versions[1]
+	p := fisher(a.Failed, a.Calls, b.Failed, b.Calls)
+	rates := fmt.Sprintf("%s of the calls (%s of %s) against %s (%s of %s)", percent(a.Failed, a.Calls), number(a.Failed), number(a.Calls),
+		percent(b.Failed, b.Calls), number(b.Failed), number(b.Calls))
+	newer, older := cmp.Or(a.Version, "the calls without a version"), cmp.Or(b.Version, "the calls without a version")
+	more := float64(a.Failed)*float64(b.Calls) > float64(b.Failed)*float64(a.Calls)
+	switch {
+	case p < certain && more:
+		s.Verdict, s.Worse = fmt.Sprintf("%s fails more often than %s: %s", newer, older, rates), true
+		if !a.FirstFailure.IsZero() {
+			s.Verdict += ", since " + v.At(a.FirstFailure).Absolute()
+		}
+		s.Verdict += "."
+	case p < certain:
+		s.Verdict = fmt.Sprintf("%s fails less often than %s: %s.", newer, older, rates)
+	case a.Failed+b.Failed == 0:
+		s.Verdict = fmt.Sprintf("Neither %s nor %s failed, in %s and %s.", newer, older, plural(a.Calls, "call"), plural(b.Calls, "call"))
+	case fewest(a, b) >= certain:
+		s.Verdict = fmt.Sprintf("Too few calls to tell %s from %s: %s.", newer, older, rates)
+	default:
+		s.Verdict = fmt.Sprintf("No clear difference between %s and %s: %s.", newer, older, rates)
+	}
+}
+
+// fewest returns the smallest p-value that the numbers of calls allow: that of all failures in a.
+func fewest(a, b *version) float64 {
+	failed := min(a.Failed+b.Failed, a.Calls)
+	return fisher(failed, a.Calls, 0, b.Calls)
+}
+
+// fisher returns the two-sided p-value of Fisher's exact test (twice the smaller tail) for a failures in m calls and b failures
+// in n calls: the probability of a difference that large if both fail equally often.
+func fisher(a, m, b, n int64) float64 {
+	if m == 0 || n == 0 || a+b == 0 {
+		return 1
+	}
+	lchoose := func(n, k int64) float64 {
+		x, _ := math.Lgamma(float64(n) + 1)
+		y, _ := math.Lgamma(float64(k) + 1)
+		z, _ := math.Lgamma(float64(n-k) + 1)
+		return x - y - z
+	}
+	k := a + b
+	log := func(i int64) float64 { return lchoose(m, i) + lchoose(n, k-i) - lchoose(m+n, k) }
+	tail := func(step, end int64) (sum float64) {
+		for i := a; ; i += step {
+			p := math.Exp(log(i))
+			sum += p
+			if i == end || p < sum*1e-9 { // the terms fall from the observed value to the end, or the sum is near 1
+				return sum
+			}
+		}
+	}
+	up, down := tail(1, min(k, m)), tail(-1, max(0, k-n))
+	return min(1, 2*min(up, down))
+}
+
+func (s *server) failuresByVersion(ctx context.Context, v *View) (*Chart, error) {
+	c := v.newChart("Failed calls by version over time", "failed call")
+	values := v.values()
+	values["step"] = []string{strconv.Itoa(int(c.Step.Seconds()))}
+	rows, err := s.query(ctx, "failures_by_version", values, v.Now)
+	if err != nil {
+		return nil, err
+	}
+	c.addSeries(c.collect(rows, "version", "n"))
+	if began, err := s.query(ctx, "versions_began", v.values(), v.Now); err == nil { // marks are a help only
+		for _, r := range slices.Backward(began) {
+			c.Marks = append(c.Marks, Mark{r.time("began"), r.text("service") + " " + r.text("new_version")})
+		}
+	}
+	return c, nil
+}
