@@ -122,7 +122,7 @@ func (s *server) totalsByTallies(ctx context.Context, v *View, err error) (*tota
 	}
 	t := &totals{Tallies: true}
 	for name, to := range map[string]*int64{"llmtap_calls_total": &t.Calls, "llmtap_failed_calls_total": &t.Failed} {
-		expr := fmt.Sprintf("sum(increase(%s%s[%ds]))", name, v.selector(), int(v.To.Sub(v.From).Seconds()))
+		expr := fmt.Sprintf("sum(increase(%s%s[%ds]))", name, selector(v.params), int(v.To.Sub(v.From).Seconds()))
 		series, failed := s.tallies(ctx, expr, v.To, v.To, time.Minute)
 		if failed != nil {
 			return nil, err
@@ -153,11 +153,11 @@ func (s *server) tallies(ctx context.Context, expr string, from, to time.Time, s
 // tallyLabels are the filters that tallies have as labels.
 var tallyLabels = []string{"service", "stage", "environment", "version", "provider", "model"}
 
-// selector returns the filters of v as a PromQL selector.
-func (v *View) selector() string {
+// selector returns filters as a PromQL selector.
+func selector(filters map[string][]string) string {
 	var matchers []string
 	for _, name := range tallyLabels {
-		if value := v.params.Get(name); value != "" {
+		if value := first(filters[name]); value != "" {
 			matchers = append(matchers, name+"="+strconv.Quote(value))
 		}
 	}
@@ -249,7 +249,7 @@ func (s *server) causes(ctx context.Context, v *View) (any, error) {
 
 // causesByTallies fills c from the tallies and reports whether they answered.
 func (s *server) causesByTallies(ctx context.Context, c *Chart) bool {
-	expr := fmt.Sprintf("sum by (cause) (increase(llmtap_failed_calls_total%s[%ds]))", c.View.selector(), int(c.Step.Seconds()))
+	expr := fmt.Sprintf("sum by (cause) (increase(llmtap_failed_calls_total%s[%ds]))", selector(c.View.params), int(c.Step.Seconds()))
 	series, err := s.tallies(ctx, expr, c.Starts[0].Add(c.Step), c.Starts[len(c.Starts)-1].Add(c.Step), c.Step)
 	if err != nil {
 		return false

@@ -26,6 +26,7 @@ var sqlFiles embed.FS
 type Options struct {
 	ClickHouse Querier
 	Alerts     Alerts
+	Incidents  Incidents
 	Tallies    Tallies
 	Health     Health
 	Prices     queries.Prices
@@ -70,6 +71,8 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.HandleFunc("GET /versions", s.versions)
 	mux.HandleFunc("GET /calls", s.toolCalls)
 	mux.HandleFunc("GET /providers", s.providers)
+	mux.HandleFunc("GET /incident", s.incidentOfCause)
+	mux.HandleFunc("GET /incident/{id}", s.incidentOfAlert)
 	mux.HandleFunc("GET /live", s.serveLive)
 	mux.HandleFunc("GET /login", s.loginPage)
 	mux.HandleFunc("POST /login", s.login)

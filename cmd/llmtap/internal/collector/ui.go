@@ -40,7 +40,8 @@ func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
 		u.token = c.guard.token
 	}
 	u.pages, err = web.NewHandler(web.Options{
-		ClickHouse: pages.ClickHouse{Sink: c.queryable}, Alerts: pages.Alerts{Groups: u.groups}, Tallies: pages.Tallies{Engine: c.calls.Load}, Health: u,
+		ClickHouse: pages.ClickHouse{Sink: c.queryable}, Alerts: pages.Alerts{Groups: u.groups},
+		Incidents: pages.Incidents{Groups: u.groups, Access: func() alerts.Access { return access(c.cfg.UI.ExternalURL, c.httpAddr()) }}, Tallies: pages.Tallies{Engine: c.calls.Load}, Health: u,
 		Prices: c.cfg.Prices, Token: u.token, Version: c.opts.Version, Logger: c.logger,
 	})
 	if err != nil {

@@ -1,0 +1,72 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/dashboards/web"
+)
+
+// Incidents implements web.Incidents. Access returns how the readers of the pages reach this collector.
+type Incidents struct {
+	Groups *alerts.SharedGroups
+	Access func() alerts.Access
+}
+
+// Incident implements web.Incidents.
+func (i Incidents) Incident(_ context.Context, id string) (*web.Incident, error) {
+	groups, _, ok := i.Groups.Groups()
+	if !ok {
+		return nil, fmt.Errorf("the state of the alerts is %w: NATS does not answer", web.ErrUnavailable)
+	}
+	for _, g := range groups {
+		for n := range g.Alerts {
+			if a := &g.Alerts[n]; a.ID() == id {
+				return i.describe(a, &g), nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("alert %s %w", id, web.ErrNotFound)
+}
+
+func (i Incidents) describe(a *alerts.Alert, g *alerts.Group) *web.Incident {
+	ev := &a.Evidence
+	out := &web.Incident{
+		Alert: describe(a, g), Value: a.Value, Window: ev.Window, Rules: ev.Rules, Failed: ev.Failed, Calls: ev.Calls, LastFailed: ev.LastFailed,
+		CallsSince: ev.CallsSince, Description: a.Annotations["description"], Commands: i.Access().Commands(a),
+	}
+	if len(ev.Shares) > 0 {
+		out.FirstAt = ev.Shares[0].FirstAt
+	}
+	for _, s := range ev.Shares {
+		out.Causes = append(out.Causes, web.CauseCount{ID: s.ID(), Text: s.Description(), N: s.Failed})
+	}
+	return out
+}
+
+// Meaning implements web.Incidents.
+func (Incidents) Meaning(id string) (phrase, fix string) {
+	if session.Summaries[id] != "" {
+		return alerts.Share{RootCause: id}.Description(), session.Fix(id)
+	}
+	_, fix = cause.Meaning(id)
+	return alerts.Share{Cause: id}.Description(), fix
+}
+
+// ProviderMessage implements web.Incidents.
+func (Incidents) ProviderMessage(errorText string) string { return alerts.ProviderMessage(errorText) }
+
+// Commands implements web.Incidents.
+func (i Incidents) Commands(labels map[string]string, since time.Time, exchange, conversation string) []string {
+	a := alerts.Alert{Labels: labels, StartsAt: since, Evidence: alerts.Evidence{Failed: 1}}
+	if id := cmp.Or(exchange, conversation); id != "" {
+		a.Evidence.Example = &analyzer.Example{Exchange: exchange, Conversation: conversation}
+	}
+	return i.Access().Commands(&a)
+}

@@ -1,0 +1,353 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/dashboards/queries"
+)
+
+// An incident is what a page is about: an alert, or the calls of a stage that failed with one cause.
+type incident struct {
+	view   *View
+	alert  *Incident // nil if the page is not about an alert
+	values queries.Values
+	Why    string // cause or root cause; empty: any
+	Rules  []string
+}
+
+// incidentOfAlert serves the page about one alert.
+func (s *server) incidentOfAlert(w http.ResponseWriter, r *http.Request) {
+	p := s.page(r, "Incident", "")
+	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
+	defer cancel()
+	a, err := s.alert(ctx, r.PathValue("id"), p.View)
+	if err != nil {
+		p.Static = true
+		if errors.Is(err, ErrNotFound) {
+			w.WriteHeader(http.StatusNotFound)
+		} else {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		s.serve(w, r, p, section{id: "missing", template: "incident-missing", load: func(context.Context) (any, error) { return nil, err }})
+		return
+	}
+	p.Title = a.Subject
+	x := &incident{view: p.View, alert: a, Why: cmp.Or(p.Get("why"), a.Cause), Rules: a.Rules}
+	x.setRange()
+	x.values = p.values()
+	for _, name := range filterNames {
+		if value := a.Labels[name]; value != "" && x.values[name] == nil {
+			x.values[name] = []string{value}
+		}
+	}
+	if a.Stored && a.Cause != "" { // the row does not say whether the alert counts failed calls or findings
+		rows, err := s.query(ctx, "incident_totals", x.hits(), p.Now)
+		if err == nil && len(rows) > 0 && rows[0].int("hits") == 0 {
+			for _, c := range a.Causes {
+				x.Rules = append(x.Rules, c.ID)
+			}
+		}
+	}
+	s.serveIncident(w, r, p, x)
+}
+
+// incidentOfCause serves the page about the calls of a stage that failed with a cause.
+func (s *server) incidentOfCause(w http.ResponseWriter, r *http.Request) {
+	p := s.page(r, "Incident", "")
+	p.Title = subject(p.Get("service"), p.Get("stage"))
+	s.serveIncident(w, r, p, &incident{view: p.View, values: p.values(), Why: p.Get("why")})
+}
+
+// subject names a stage.
+func subject(service, stage string) string {
+	switch {
+	case service != "" && stage != "":
+		return service + "/" + stage
+	case service+stage != "":
+		return service + stage
+	}
+	return "All services"
+}
+
+// setRange shows the time of the alert unless the URL contains a time range: from before its start until now, or until after its
+// end.
+func (x *incident) setRange() {
+	v := x.view
+	for _, name := range []string{"range", "from", "to"} {
+		if v.Get(name) != "" {
+			return
+		}
+	}
+	const most = 7 * 24 * time.Hour
+	end := v.Now
+	if !x.alert.EndsAt.IsZero() {
+		end = x.alert.EndsAt
+	}
+	margin := min(max(10*time.Minute, x.alert.Window, end.Sub(x.alert.StartsAt)/4), 24*time.Hour)
+	v.Range, v.From, v.To = "incident", x.alert.StartsAt.Add(-margin), v.Now
+	if !x.alert.EndsAt.IsZero() && end.Add(margin).Before(v.Now) {
+		v.Range, v.To = "", end.Add(margin)
+	}
+	if v.To.Sub(v.From) > most {
+		v.From = v.To.Add(-most)
+	}
+}
+
+func (s *server) serveIncident(w http.ResponseWriter, r *http.Request, p *page, x *incident) {
+	sections := []section{{id: "now", template: "incident-now", load: func(ctx context.Context) (any, error) { return s.incidentNow(ctx, x) }}}
+	if x.alert == nil || x.alert.Calls > 0 || x.alert.Failed > 0 { // otherwise the alert is not about calls
+		sections = append(sections,
+			section{id: "timeline", template: "incident-timeline", title: x.Hit() + " over time", load: func(ctx context.Context) (any, error) { return s.timeline(ctx, x) }},
+			section{id: "change", template: "incident-change", title: "Whose change?", load: func(ctx context.Context) (any, error) { return s.change(ctx, x) }},
+			section{id: "differs", template: "incident-differs", title: "What differs?", load: func(ctx context.Context) (any, error) { return s.differs(ctx, x) }},
+			section{id: "proof", template: "incident-proof", title: "Proof", load: func(ctx context.Context) (any, error) { return s.proof(ctx, x) }},
+			section{id: "hit", template: "incident-hit", title: "Who is hit?", load: func(ctx context.Context) (any, error) { return s.conversationsHit(ctx, x) }},
+		)
+	}
+	sections = append(sections, section{id: "more", template: "incident-more", title: "Investigate", load: func(context.Context) (any, error) { return s.investigate(x) }})
+	s.serve(w, r, p, sections...)
+}
+
+// Hit names the calls that the page is about.
+func (x *incident) Hit() string {
+	if len(x.Rules) > 0 {
+		return "Calls with this finding"
+	}
+	return "Failing calls"
+}
+
+// with returns the values of statements about x, with further ones as names and values.
+func (x *incident) with(pairs ...string) queries.Values {
+	out := maps.Clone(x.values)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		out[pairs[i]] = []string{pairs[i+1]}
+	}
+	return out
+}
+
+// hits returns the values of statements about the calls that x is about.
+func (x *incident) hits(pairs ...string) queries.Values {
+	return x.with(append(pairs, "why", x.Why, "rules", strings.Join(x.Rules, ","))...)
+}
+
+// alert returns an alert: from the state of the alerts, or else from ClickHouse.
+func (s *server) alert(ctx context.Context, id string, v *View) (*Incident, error) {
+	if s.Incidents != nil {
+		if a, err := s.Incidents.Incident(ctx, id); err == nil {
+			return a, nil
+		}
+	}
+	rows, err := s.query(ctx, "incident_alert", queries.Values{"id": {id}}, v.Now)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("alert %s %w", id, ErrNotFound)
+	}
+	r := rows[0]
+	labels, _ := r["labels"].(map[string]string)
+	a := &Incident{
+		Alert: Alert{
+			ID: id, Name: r.text("name"), Severity: r.text("severity"), Labels: labels, Subject: subject(labels["service"], labels["stage"]), Summary: r.text("summary"),
+			FirstBad: r.text("first_bad"), LastClean: r.text("last_clean"), StartsAt: r.time("started_at"), EndsAt: r.time("ended_at"),
+		},
+		Stored: true, Value: r.float("value"), Failed: uint64(r.int("failed")), Calls: uint64(r.int("calls")),
+	}
+	if labels["service"]+labels["stage"] == "" {
+		a.Subject = cmp.Or(labels["provider"], a.Name)
+	}
+	if by := r.text("silenced_by"); by != "" {
+		a.Status = append(a.Status, "Silenced by "+by)
+	}
+	shares, _ := r["shares"].(map[string]uint64)
+	for why, n := range shares {
+		a.Causes = append(a.Causes, CauseCount{ID: why, Text: s.meaning(why), N: n})
+	}
+	slices.SortFunc(a.Causes, func(a, b CauseCount) int { return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.ID, b.ID)) })
+	if len(a.Causes) > 0 {
+		a.Cause, a.Why = a.Causes[0].ID, a.Causes[0].Text
+		_, a.Fix = s.explain(a.Cause)
+	}
+	return a, nil
+}
+
+func (s *server) explain(id string) (phrase, fix string) {
+	if s.Incidents == nil || id == "" {
+		return "", ""
+	}
+	return s.Incidents.Meaning(id)
+}
+
+// meaning returns a cause in words.
+func (s *server) meaning(id string) string {
+	phrase, _ := s.explain(id)
+	return cmp.Or(phrase, strings.ReplaceAll(id, "_", " "))
+}
+
+// incidentNow is the answer to "what is it, since when, and is it over?".
+type incidentNow struct {
+	Alert                    *Incident // nil if the page is not about an alert
+	Class                    string    // of the verdict
+	Subject, Why, Cause, Fix string
+	What                     string // happened to the calls
+	Hit, Calls, Since        int64
+	First, Last              Time
+	Trend                    string // whether it is over, in words
+	Missing                  string // why numbers are missing
+	Links                    []Link
+}
+
+func (s *server) incidentNow(ctx context.Context, x *incident) (*incidentNow, error) {
+	v := x.view
+	out := &incidentNow{Alert: x.alert, Class: "warning", Subject: subject(v.Get("service"), v.Get("stage")), Cause: x.Why, What: "failed for this reason"}
+	switch {
+	case len(x.Rules) > 0:
+		out.What = "have this finding"
+	case x.Why == "":
+		out.What = "failed"
+	}
+	if x.Why != "" {
+		_, out.Fix = s.explain(x.Why)
+		out.Why = s.meaning(x.Why)
+	}
+	if a := x.alert; a != nil {
+		switch {
+		case !a.EndsAt.IsZero():
+			out.Class = "ok"
+		case a.Severity == "critical":
+			out.Class = "critical"
+		}
+		if x.Why == a.Cause {
+			out.Why, out.Fix = cmp.Or(a.Why, out.Why), cmp.Or(a.Fix, out.Fix)
+		}
+		for _, c := range a.Causes {
+			out.Links = append(out.Links, Link{fmt.Sprintf("%s (%d)", c.Text, c.N), v.Here("why", c.ID), c.ID == x.Why})
+		}
+		if a.Calls == 0 && a.Failed == 0 {
+			return out, nil
+		}
+	}
+	rows, err := s.query(ctx, "incident_totals", x.hits(), v.Now)
+	if err != nil {
+		if x.alert == nil {
+			return nil, err
+		}
+		out.Missing = err.Error()
+		return out, nil
+	}
+	if len(rows) == 0 || rows[0].int("hits") == 0 {
+		if x.alert == nil {
+			out.Class = "ok"
+		}
+		return out, nil
+	}
+	r := rows[0]
+	out.Hit, out.Calls, out.Since = r.int("hits"), r.int("calls"), r.int("calls_since")
+	out.First, out.Last = v.At(r.time("first_hit")), v.At(r.time("last_hit"))
+	if v.Live() {
+		out.Trend = trend(out.Hit, out.Calls, out.Since, v.Now.Sub(out.Last.T))
+	}
+	return out, nil
+}
+
+// trend says whether failures have ended: how many would have been expected among the calls since the last one? Fewer than three
+// prove nothing.
+func trend(hits, calls, since int64, quiet time.Duration) string {
+	during := max(calls-since, 1)
+	expected := float64(since) * float64(hits) / float64(during)
+	switch {
+	case since == 0 && quiet < 5*time.Minute:
+		return "It goes on: the newest call failed."
+	case since == 0:
+		return "There were no calls since, so it may happen again."
+	case expected >= 3:
+		return fmt.Sprintf("It seems to be over: none of the %s since failed; about %s would have.", plural(since, "call"), number(expected))
+	case quiet < 5*time.Minute:
+		return fmt.Sprintf("It goes on: only %s since.", plural(since, "call"))
+	}
+	return fmt.Sprintf("Too early to say whether it is over: only %s since.", plural(since, "call"))
+}
+
+// timeline returns the calls that x is about beside all others over time, with new versions and the alert.
+func (s *server) timeline(ctx context.Context, x *incident) (any, error) {
+	v := x.view
+	c := v.newChart(x.Hit()+" and other calls over time", "call")
+	rows, err := s.query(ctx, "incident_over_time", x.hits("step", strconv.Itoa(int(c.Step.Seconds()))), v.Now)
+	if err != nil {
+		if !down(err) || len(x.Rules) > 0 || !s.timelineByTallies(ctx, x, c) {
+			return nil, err
+		}
+		return map[string]any{"Chart": c, "Tallies": true}, nil
+	}
+	hits := ChartSeries{Name: x.Hit(), Class: "c1", Values: make([]float64, len(c.Starts))}
+	others := ChartSeries{Name: "Other calls", Class: "c6", Values: make([]float64, len(c.Starts))}
+	for _, r := range rows {
+		if i := c.bar(r.time("time")); i >= 0 {
+			hits.Values[i] += r.float("hits")
+			others.Values[i] += r.float("others")
+			hits.Total += r.float("hits")
+			others.Total += r.float("others")
+		}
+	}
+	omitted := c.add(hits, others)
+	if began, err := s.query(ctx, "versions_began", x.values, v.Now); err == nil { // marks are a help only
+		for _, r := range began {
+			c.Marks = append(c.Marks, Mark{r.time("began"), r.text("new_version")})
+		}
+	}
+	if x.alert != nil {
+		c.Marks = append(c.Marks, Mark{x.alert.StartsAt, "alert"})
+		if !x.alert.EndsAt.IsZero() {
+			c.Marks = append(c.Marks, Mark{x.alert.EndsAt, "end"})
+		}
+	}
+	slices.SortStableFunc(c.Marks, func(a, b Mark) int { return a.At.Compare(b.At) })
+	return map[string]any{"Chart": c, "Omitted": omitted}, nil
+}
+
+// add adds two series, the first at the bottom. If it would be invisible below the second, the second is omitted, and add returns
+// its total.
+func (c *Chart) add(hits, others ChartSeries) (omitted int64) {
+	if hits.Total > 0 && hits.Total < others.Total/50 {
+		c.Series = []ChartSeries{hits}
+		return int64(others.Total)
+	}
+	c.Series = []ChartSeries{hits, others}
+	return 0
+}
+
+// timelineByTallies fills c from the tallies and reports whether they answered.
+func (s *server) timelineByTallies(ctx context.Context, x *incident, c *Chart) bool {
+	var list [2]ChartSeries
+	for i, metric := range []string{"llmtap_failed_calls_total", "llmtap_calls_total"} {
+		list[i] = ChartSeries{Name: []string{x.Hit(), "Other calls"}[i], Class: []string{"c1", "c6"}[i], Values: make([]float64, len(c.Starts))}
+		expr := fmt.Sprintf("sum(increase(%s%s[%ds]))", metric, selector(x.values), int(c.Step.Seconds()))
+		series, err := s.tallies(ctx, expr, c.Starts[0].Add(c.Step), c.Starts[len(c.Starts)-1].Add(c.Step), c.Step)
+		if err != nil {
+			return false
+		}
+		for _, one := range series {
+			for _, p := range one.Points {
+				if j := c.bar(p.At.Add(-c.Step)); j >= 0 {
+					list[i].Values[j] += p.Value
+				}
+			}
+		}
+	}
+	for j := range c.Starts {
+		list[1].Values[j] = max(0, list[1].Values[j]-list[0].Values[j])
+		list[0].Total += list[0].Values[j]
+		list[1].Total += list[1].Values[j]
+	}
+	c.add(list[0], list[1])
+	return true
+}

@@ -1,0 +1,325 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/dashboards/queries"
+)
+
+// A change is what is known of the first failure.
+type change struct {
+	FirstBad, LastClean string
+	First               Time   // failure
+	Example             string // exchange of the first failure
+	Ledger              bool   // the versions are from the memory of the analyzer, which is older than the rows
+	VersionURL          string // calls of FirstBad
+	Changes             []changeRow
+}
+
+// A changeRow is a change of a stage near the first failure.
+type changeRow struct {
+	At     Time
+	Change string
+	Delay  string // until the first failure
+}
+
+// changeBefore is the time before the first failure in which changes are listed.
+const changeBefore = 6 * time.Hour
+
+// change returns the first failure with its versions, and the changes shortly before it.
+func (s *server) change(ctx context.Context, x *incident) (*change, error) {
+	v := x.view
+	out := &change{}
+	if a := x.alert; a != nil && x.Why == a.Cause {
+		out.FirstBad, out.LastClean, out.First = a.FirstBad, a.LastClean, v.At(a.FirstAt)
+	}
+	since := v.Now.Add(-7 * 24 * time.Hour)
+	if v.From.Before(since) {
+		since = v.From
+	}
+	found := false
+	if len(x.Rules) == 0 {
+		rows, err := s.query(ctx, "first_occurrence", x.with("since", since.Format(time.RFC3339Nano)), v.Now)
+		if err != nil && out.FirstBad == "" {
+			return nil, err
+		}
+		rows = slices.DeleteFunc(rows, func(r row) bool { return x.Why != "" && r.text("cause") != x.Why && r.text("root_cause") != x.Why })
+		if len(rows) > 0 {
+			r := slices.MinFunc(rows, func(a, b row) int { return a.time("first_seen").Compare(b.time("first_seen")) })
+			found = true
+			out.Example = r.text("first_exchange_id")
+			if out.First.IsZero() || out.FirstBad == "" {
+				out.First = v.At(r.time("first_seen"))
+			}
+			if out.FirstBad == "" {
+				out.FirstBad, out.LastClean = r.text("first_version"), r.text("last_clean_version")
+			}
+		}
+	}
+	rows, err := s.query(ctx, "whose_change", x.with("since", since.Format(time.RFC3339Nano)), v.Now)
+	if err == nil { // otherwise the versions of the rows are shown
+		rows = slices.DeleteFunc(rows, func(r row) bool {
+			known := slices.Contains(x.Rules, r.text("rule_id"))
+			if len(x.Rules) == 0 {
+				known = r.int("failed_calls") > 0 && (x.Why == "" || r.text("root_cause") == x.Why || r.text("failed_with_cause") == x.Why)
+			}
+			return !known || r.text("first_version") == ""
+		})
+		if len(rows) > 0 {
+			r := rows[0] // the most failed calls
+			out.FirstBad, out.LastClean, out.Ledger = r.text("first_version"), r.text("last_clean_version"), true
+			if at := r.time("since_when"); out.First.IsZero() || at.Before(out.First.T) {
+				out.First = v.At(at)
+			}
+			out.Example = cmp.Or(out.Example, r.text("first_exchange_id"))
+			found = true
+		}
+	}
+	if out.FirstBad != "" {
+		out.VersionURL = v.With("/", "service", first(x.values["service"]), "stage", first(x.values["stage"]), "version", out.FirstBad)
+	}
+	if !found || out.First.IsZero() {
+		return out, nil
+	}
+	values := x.with("since", out.First.T.Add(-changeBefore).Format(time.RFC3339Nano), "until", out.First.T.Add(10*time.Minute).Format(time.RFC3339Nano))
+	delete(values, "version") // a filter by version would hide its change
+	if rows, err = s.query(ctx, "what_changed", values, v.Now); err != nil {
+		return out, nil // the changes are a help only
+	}
+	for _, r := range rows {
+		at := r.time("changed_at")
+		if at.After(out.First.T.Add(10*time.Second)) || len(out.Changes) == 8 {
+			continue
+		}
+		out.Changes = append(out.Changes, changeRow{v.At(at), r.text("change"), duration(out.First.T.Sub(at))})
+	}
+	return out, nil
+}
+
+func first(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}
+
+// differences are the attributes that calls of an incident have more often than the others.
+type differences struct {
+	Hit                string // name of the calls
+	Hits, Others       int64  // calls
+	SomeHits, SomeRest int64  // of them, compared
+	Rows               []difference
+	Small              bool // few hits: only large differences are certain
+}
+
+// Sampled reports whether not all calls were compared.
+func (d *differences) Sampled() bool { return d.SomeHits < d.Hits || d.SomeRest < d.Others }
+
+// A difference is a value of an attribute.
+type difference struct {
+	Attribute, Value string
+	URL              string // this incident with a filter; empty if there is no such filter
+	Hits, Others     int64
+	HitBar, OtherBar float64 // percent
+	Hit, Other       string  // percent, in words
+}
+
+const (
+	smallSample    = 20
+	maxDifferences = 12
+	leastDiffer    = 0.05 // in the shares of a value
+)
+
+// perAttribute is the maximum number of listed values of an attribute. A minimum or maximum includes the next one.
+func perAttribute(name string) int {
+	switch name {
+	case "history", "size":
+		return 1
+	}
+	return 3
+}
+
+// differs compares the calls of an incident with the others of the same stage and time.
+func (s *server) differs(ctx context.Context, x *incident) (*differences, error) {
+	v := x.view
+	rows, err := s.query(ctx, "incident_differs", x.hits(), v.Now)
+	if err != nil {
+		return nil, err
+	}
+	out := &differences{Hit: x.Hit()}
+	for _, r := range rows {
+		if r.text("attribute") == "" {
+			out.Hits, out.Others, out.SomeHits, out.SomeRest = r.int("all_hits"), r.int("all_others"), r.int("hits"), r.int("others")
+		}
+	}
+	out.Small = out.SomeHits < smallSample
+	count := map[string]int{}
+	for _, r := range rows {
+		name := r.text("attribute")
+		d := difference{Attribute: name, Value: r.text("value"), Hits: r.int("hits"), Others: r.int("others")}
+		if name == "" || out.SomeRest == 0 || !moreOften(d.Hits, out.SomeHits, d.Others, out.SomeRest) || count[name] == perAttribute(name) || len(out.Rows) == maxDifferences {
+			continue
+		}
+		count[name]++
+		d.Hit, d.HitBar = percent(d.Hits, out.SomeHits), 100*float64(d.Hits)/float64(out.SomeHits)
+		d.Other, d.OtherBar = percent(d.Others, out.SomeRest), 100*float64(d.Others)/float64(out.SomeRest)
+		key, isAttribute := strings.CutPrefix(name, "attribute ")
+		switch {
+		case isAttribute:
+			d.Attribute, d.URL = key, v.Here("attr", key+"="+d.Value)
+		case slices.Contains(filterNames, name):
+			d.URL = v.Here(name, d.Value)
+		}
+		out.Rows = append(out.Rows, d)
+	}
+	return out, nil
+}
+
+// moreOften reports whether a of n is a larger share than b of m beyond chance: whether the confidence interval of the difference
+// (Newcombe's, from Wilson's intervals of the shares) is above 0 at three standard errors. It is that strict because about a
+// hundred values are compared at once.
+func moreOften(a, n, b, m int64) bool {
+	if n == 0 || m == 0 {
+		return false
+	}
+	p, low, _ := wilson(a, n)
+	q, _, high := wilson(b, m)
+	return p-q >= leastDiffer && p-q > math.Hypot(p-low, high-q)
+}
+
+// wilson returns the share of a in n and its interval at three standard errors.
+func wilson(a, n int64) (p, low, high float64) {
+	const z2 = 9
+	size := float64(n)
+	p = float64(a) / size
+	center := (p + z2/(2*size)) / (1 + z2/size)
+	half := math.Sqrt(z2*(p*(1-p)/size+z2/(4*size*size))) / (1 + z2/size)
+	return p, max(0, center-half), min(1, center+half)
+}
+
+// A proof is what the provider answered, and what is wrong in the request.
+type proof struct {
+	Example
+	Number int64 // calls with this wording
+	Words  string
+	Raw    string // the whole error text, if Words is a part of it
+}
+
+// An Example is a call, and the finding about it.
+type Example struct {
+	Exchange, Conversation, Provider, Model, RequestID string
+	At                                                 Time
+	Status                                             int64
+	Rule, Summary, Evidence, RootCause, Confidence     string
+	Fix                                                string
+	Call                                               string // id of the tool call
+	Message                                            int64  // index; -1 if the finding concerns no message
+}
+
+func (s *server) proof(ctx context.Context, about *incident) ([]proof, error) {
+	rows, err := s.query(ctx, "incident_examples", about.hits(), about.view.Now)
+	if err != nil {
+		return nil, err
+	}
+	var out []proof
+	for _, r := range rows {
+		x := proof{
+			Example: Example{
+				Exchange: r.text("exchange_id"), Conversation: r.text("conversation_id"), Provider: r.text("provider"), Model: r.text("model"),
+				RequestID: r.text("provider_request_id"), At: about.view.At(r.time("started_at")), Status: r.int("status"), Rule: r.text("rule_id"),
+				Summary: r.text("summary"), Evidence: r.text("evidence"), RootCause: s.meaning(r.text("root_cause")), Confidence: r.text("confidence"),
+				Fix: r.text("fix"), Call: r.text("tool_call_id"), Message: r.int("message_index"),
+			},
+			Number: r.int("n"), Words: r.text("error_text"),
+		}
+		if s.Incidents != nil {
+			if words := s.Incidents.ProviderMessage(x.Words); words != x.Words {
+				x.Words, x.Raw = words, x.Words
+			}
+		}
+		out = append(out, x)
+	}
+	return out, nil
+}
+
+// conversationsHit are the conversations that an incident hit.
+type conversationsHit struct {
+	Conversations, Recovered, Users int64
+	Rows                            []conversationHit
+}
+
+// A conversationHit is one of them.
+type conversationHit struct {
+	ID, User, Version, Exchange string
+	Hits                        int64
+	Last                        Time
+	Recovered                   bool
+}
+
+func (s *server) conversationsHit(ctx context.Context, x *incident) (*conversationsHit, error) {
+	rows, err := s.query(ctx, "incident_conversations", x.hits(), x.view.Now)
+	if err != nil {
+		return nil, err
+	}
+	out := &conversationsHit{}
+	for _, r := range rows {
+		out.Conversations, out.Recovered, out.Users = r.int("conversations"), r.int("all_recovered"), r.int("users")
+		out.Rows = append(out.Rows, conversationHit{
+			ID: r.text("conversation_id"), User: r.text("user_hash"), Version: r.text("last_version"), Exchange: r.text("last_id"), Hits: r.int("hits"),
+			Last: x.view.At(r.time("last_hit")), Recovered: r.int("recovered") > 0,
+		})
+	}
+	return out, nil
+}
+
+// withoutHeader returns a statement without the comments about its parameters. The first line is its question.
+func withoutHeader(sql string) string {
+	question, rest, _ := strings.Cut(sql, "\n")
+	for strings.HasPrefix(rest, "-- ") {
+		_, rest, _ = strings.Cut(rest, "\n")
+	}
+	return question + "\n" + rest
+}
+
+// investigate returns the commands and the SQL to copy, and links to other pages.
+func (s *server) investigate(x *incident) (any, error) {
+	v := x.view
+	data := map[string]any{}
+	if a := x.alert; a != nil {
+		data["Commands"] = strings.Join(a.Commands, "\n")
+		data["Rule"], data["Value"] = a.Name, a.Value
+		if a.Calls == 0 && a.Failed == 0 {
+			return data, nil
+		}
+	}
+	if data["Commands"] == nil || data["Commands"] == "" {
+		labels := map[string]string{}
+		for _, name := range filterNames {
+			labels[name] = first(x.values[name])
+		}
+		if s.Incidents != nil {
+			data["Commands"] = strings.Join(s.Incidents.Commands(labels, v.From, "", ""), "\n")
+		}
+	}
+	name, values := "incident_calls", x.with("why", x.Why)
+	if len(x.Rules) > 0 {
+		name, values = "finding_examples", x.with("rule", x.Rules[0])
+	}
+	q, err := s.statement(name)
+	if err != nil {
+		return nil, err
+	}
+	sql, params, err := s.bind(q, values, v.Now)
+	if err != nil {
+		return nil, err
+	}
+	data["SQL"] = queries.Literal(withoutHeader(sql), params)
+	data["Fleet"] = v.With("/", "service", first(x.values["service"]), "stage", first(x.values["stage"]), "environment", first(x.values["environment"]), "provider", first(x.values["provider"]),
+		"from", v.From.Format(time.RFC3339), "to", v.To.Format(time.RFC3339), "range", "")
+	return data, nil
+}

@@ -1,0 +1,25 @@
+-- How many calls are hit by a cause, and how many are not, over time?
+-- since 1 hour
+-- param why = : only failures with this cause or root cause
+-- param rules = : calls with findings of these rules, separated by commas, instead of failed calls
+-- param step = 60: seconds of a bar
+WITH
+    {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
+        OR exchange_id IN
+        (
+            SELECT exchange_id
+            FROM findings_final
+            WHERE {filter findings ONLY time, service, stage}
+                AND has(splitByChar(',', {rules:String}), toString(rule_id))
+        ) AS hit
+SELECT
+    toDateTime(intDiv(toUnixTimestamp(started_at), {step:UInt32}) * {step:UInt32}, 'UTC') AS time,
+    countIf(hit) AS hits,
+    countIf(NOT hit) AS others
+FROM exchanges_final
+WHERE {filter exchanges}
+    AND retry = 0
+    AND error_type != 'cancelled'
+GROUP BY time
+ORDER BY time
+LIMIT 20000

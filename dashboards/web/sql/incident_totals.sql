@@ -1,0 +1,31 @@
+-- How many calls are hit by a cause, when was the last one, and how many calls were there since?
+-- since 1 hour
+-- param why = : only failures with this cause or root cause
+-- param rules = : calls with findings of these rules, separated by commas, instead of failed calls
+WITH
+    {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
+        OR exchange_id IN
+        (
+            SELECT exchange_id
+            FROM findings_final
+            WHERE {filter findings ONLY time, service, stage}
+                AND has(splitByChar(',', {rules:String}), toString(rule_id))
+        ) AS hit,
+    (
+        SELECT (count(), countIf(hit), minIf(started_at, hit), maxIf(started_at, hit))
+        FROM exchanges_final
+        WHERE {filter exchanges}
+            AND retry = 0
+            AND error_type != 'cancelled'
+    ) AS total
+SELECT
+    total.1 AS calls,
+    total.2 AS hits,
+    total.3 AS first_hit,
+    total.4 AS last_hit,
+    count() AS calls_since
+FROM exchanges_final
+WHERE {filter exchanges}
+    AND retry = 0
+    AND error_type != 'cancelled'
+    AND started_at > total.4

@@ -1,0 +1,78 @@
+package clickhouse_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/dashboards/queries"
+)
+
+// The statements of the incident page count failed calls with a cause or a root cause, or calls with a finding. The numbers are
+// counted by hand from incident.
+func TestWebIncident(t *testing.T) {
+	s := open(t)
+	b := incident()
+	for range 2 { // rows written twice must not be counted twice
+		must(t, s.Write(t.Context(), b))
+	}
+	statements := webStatements(t)
+	f := func(statement, why, rules, want string, more ...string) {
+		t.Helper()
+		values := queries.Values{"since": {"3 hours"}, "service": {"trips"}, "why": {why}, "rules": {rules}}
+		for i := 0; i+1 < len(more); i += 2 {
+			values[more[i]] = []string{more[i+1]}
+		}
+		sql, params, err := statements[statement].Bind(values, time.Now())
+		must(t, err)
+		res, err := s.Query(t.Context(), sql, params)
+		must(t, err)
+		if d := cmp.Diff(want, pick(res, want)); d != "" {
+			t.Errorf("%s %s%s (-want +got):\n%s", statement, why, rules, d)
+		}
+		// The text to copy is the same statement.
+		copied, err := s.Query(t.Context(), queries.Literal(sql, params), nil)
+		must(t, err)
+		if d := cmp.Diff(text(res), text(copied)); d != "" {
+			t.Errorf("%s with literals (-bound +literal):\n%s", statement, d)
+		}
+	}
+	// Call 39 is a retry of the SDK.
+	f("incident_totals", "tool_calls_dropped_on_save", "", "calls=39 hits=10 calls_since=0")
+	f("incident_totals", "orphan_tool_reply", "", "calls=39 hits=10 calls_since=0")
+	f("incident_totals", "", "masked_failure,no_such", "calls=39 hits=3 calls_since=12")
+	f("incident_totals", "rate_limit", "", "calls=39 hits=0 calls_since=39")
+	f("incident_over_time", "", "", "hits=0 others=10\nhits=0 others=10\nhits=5 others=5\nhits=5 others=4", "step", "300")
+	f("incident_differs", "tool_calls_dropped_on_save", "", `attribute= value= hits=10 others=29 all_hits=10 all_others=29
+attribute=parameter temperature value=0.9 hits=10 others=9 all_hits=10 all_others=29
+attribute=system prompt value=abcd00 hits=10 others=9 all_hits=10 all_others=29
+attribute=tool value=write_file hits=10 others=9 all_hits=10 all_others=29
+attribute=version value=1.5.0 hits=10 others=9 all_hits=10 all_others=29`, "limit", "5")
+	// Only the call after the failure in conv-38 shows that a conversation recovered.
+	f("incident_conversations", "", "", `conversation_id=conv-36 hits=1 recovered=0 conversations=10 all_recovered=1
+conversation_id=conv-34 hits=1 recovered=0 conversations=10 all_recovered=1`, "limit", "2")
+	f("incident_conversations", "", "masked_failure", `conversation_id=conv-26 hits=1 recovered=0 conversations=3 all_recovered=0
+conversation_id=conv-24 hits=1 recovered=0 conversations=3 all_recovered=0
+conversation_id=conv-22 hits=1 recovered=0 conversations=3 all_recovered=0`)
+	f("incident_examples", "orphan_tool_reply", "", "n=10 conversation_id=conv-30 status=400 error_text=bad request rule_id=orphan_tool_reply root_cause=tool_calls_dropped_on_save")
+	f("incident_examples", "", "masked_failure", "n=3 conversation_id=conv-26 status=400 error_text=bad request rule_id=masked_failure root_cause=")
+}
+
+// The samples of the two groups are bounded separately: a few failures are compared completely with many other calls.
+func TestWebIncidentSample(t *testing.T) {
+	s := open(t)
+	must(t, s.Write(t.Context(), incident()))
+	q := webStatements(t)["incident_differs"]
+	sql, params, err := q.Bind(queries.Values{"since": {"3 hours"}, "service": {"trips"}, "sample": {"11"}, "limit": {"1"}}, time.Now())
+	must(t, err)
+	res, err := s.Query(t.Context(), sql, params)
+	must(t, err)
+	if got := pick(res, "hits= all_hits= all_others="); got != "hits=10 all_hits=10 all_others=29" {
+		t.Error(got)
+	}
+	others, _ := res.Rows[0][3].(uint64)
+	if others == 0 || others > 20 {
+		t.Errorf("%d of 29 calls are compared, want about 10", others)
+	}
+}
