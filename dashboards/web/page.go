@@ -49,6 +49,7 @@ var navigation = []Link{
 	{Text: "Versions", URL: "/versions"},
 	{Text: "Tool calls", URL: "/calls"},
 	{Text: "Providers", URL: "/providers"},
+	{Text: "Explore", URL: explorePath},
 }
 
 // Nav returns the entries of the navigation.

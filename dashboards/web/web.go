@@ -25,6 +25,7 @@ var sqlFiles embed.FS
 // Options are what the pages read. A nil source costs the sections that need it.
 type Options struct {
 	ClickHouse Querier
+	Explorer   Explorer
 	Alerts     Alerts
 	Incidents  Incidents
 	Tallies    Tallies
@@ -67,6 +68,8 @@ func NewHandler(o Options) (http.Handler, error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.fleet)
+	mux.HandleFunc("GET /explore", s.explore)
+	mux.HandleFunc("GET /explore/{query}", s.explore)
 	mux.HandleFunc("GET /search", s.search)
 	mux.HandleFunc("GET /versions", s.versions)
 	mux.HandleFunc("GET /calls", s.toolCalls)

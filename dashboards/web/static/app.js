@@ -53,7 +53,9 @@ async function refresh() {
 				same.focus({preventScroll: true});
 			}
 		}
-		say("Live");
+		if (document.body.hasAttribute("data-live")) {
+			say("Live");
+		}
 	} catch (e) {
 		say("Not live: llmtap does not answer");
 	} finally {

@@ -39,8 +39,9 @@ func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
 	if u.token == "" {
 		u.token = c.guard.token
 	}
+	stored := pages.ClickHouse{Sink: c.queryable}
 	u.pages, err = web.NewHandler(web.Options{
-		ClickHouse: pages.ClickHouse{Sink: c.queryable}, Alerts: pages.Alerts{Groups: u.groups},
+		ClickHouse: stored, Explorer: pages.Explorer{ClickHouse: stored}, Alerts: pages.Alerts{Groups: u.groups},
 		Incidents: pages.Incidents{Groups: u.groups, Access: func() alerts.Access { return access(c.cfg.UI.ExternalURL, c.httpAddr()) }}, Tallies: pages.Tallies{Engine: c.calls.Load}, Health: u,
 		Prices: c.cfg.Prices, Token: u.token, Version: c.opts.Version, Logger: c.logger,
 	})

@@ -10,10 +10,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/dashboards/web"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -29,7 +32,10 @@ func (c ClickHouse) Query(ctx context.Context, sql string, params map[string]str
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	res, err := sink.Query(ctx, sql, params)
+	return tableOf(sink.Query(ctx, sql, params))
+}
+
+func tableOf(res *clickhouse.Result, err error) (*web.Table, error) {
 	if err != nil {
 		if clickhouse.Unreachable(err) && !errors.Is(err, context.DeadlineExceeded) {
 			err = unavailable(err)
@@ -41,6 +47,27 @@ func (c ClickHouse) Query(ctx context.Context, sql string, params map[string]str
 		t.Columns = append(t.Columns, web.Column{Name: col.Name, Type: col.Type})
 	}
 	return t, nil
+}
+
+// Explorer implements web.Explorer.
+type Explorer struct{ ClickHouse }
+
+// Query implements web.Explorer.
+func (e Explorer) Query(ctx context.Context, sql string, params map[string]string) (*web.Table, error) {
+	sink, err := e.Sink()
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return tableOf(sink.QueryBounded(ctx, sql, params))
+}
+
+// WriteCSV implements web.Explorer.
+func (Explorer) WriteCSV(w io.Writer, t *web.Table) error {
+	res := &clickhouse.Result{Rows: t.Rows}
+	for _, c := range t.Columns {
+		res.Columns = append(res.Columns, clickhouse.Column{Name: c.Name, Type: c.Type})
+	}
+	return table.Write(w, res, command.CSV, nil)
 }
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", web.ErrUnavailable, err) }
