@@ -3,7 +3,8 @@ Package web serves llmtap's web pages.
 
 	Slack, CLI ── link ──> Handler ── page ──> sections, loaded concurrently ──> HTML, flushed section by section
 	browser <── /live: server-sent events ──┘       │
-	                                                ├─> Querier: ClickHouse, statements in sql/*.sql
+	                                                ├─> Querier: ClickHouse, statements in sql/*.sql and dashboards/queries
+	                                                ├─> Explorer: ClickHouse, statements that a viewer wrote, with limits
 	                                                ├─> Alerts: rules, firing alerts, silences
 	                                                ├─> Tallies: counts of the stream, also while ClickHouse is down
 	                                                └─> Conversations, Health

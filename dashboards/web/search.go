@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -19,7 +20,7 @@ const (
 	// minPrefix is the minimum length of the beginning of an id, as in llmtap show.
 	minPrefix = 8
 	// redirectWithin is the time within which a unique id leads to its page. After that, the page of the search shows it.
-	redirectWithin = time.Second
+	redirectWithin = 3 * time.Second
 )
 
 // A hit is what a search found: a row of the statements search_*.sql.
@@ -161,9 +162,10 @@ func uniqueTarget(ctx context.Context, all []*lookup) string {
 type searchHits struct {
 	Text  string
 	Kinds []searchKind
-	Since Time // what has no index was searched from here
-	IsID  bool // everything was searched, also the beginnings of ids
-	Short bool // too short for the beginning of an id
+	Since Time   // what has no index was searched from here
+	IsID  bool   // everything was searched, also the beginnings of ids
+	Short bool   // too short for the beginning of an id
+	Err   string // why a part of the search has no answer
 }
 
 // A searchKind are the hits of one kind.
@@ -180,14 +182,20 @@ func (k searchKind) Heading() string {
 	return plural(int64(len(k.Hits)), k.Name)
 }
 
-// found returns the hits of all lookups.
+// found returns the hits of all lookups. The first one is the search by whole ids; without one of the others, its hits are still
+// useful.
 func found(ctx context.Context, v *View, text string, all []*lookup) (*searchHits, error) {
 	out := &searchHits{Text: text, Since: v.At(v.From), IsID: len(all) > 1, Short: len(all) == 2}
 	seen := map[string]bool{}
-	for _, l := range all {
+	for i, l := range all {
 		hits, err := l.wait(ctx)
-		if err != nil {
+		switch {
+		case err != nil && i == 0:
 			return nil, err
+		case errors.Is(err, context.DeadlineExceeded):
+			out.Err = "Not everything was searched within " + duration(sectionTimeout) + ": choose a shorter time range."
+		case err != nil:
+			out.Err = "Not everything was searched: " + err.Error()
 		}
 		for _, h := range hits {
 			key := h.Kind + " " + h.ID + " " + h.URL()

@@ -1,8 +1,10 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -94,6 +96,19 @@ func TestSearch(t *testing.T) {
 	f("no such id", map[string]*Table{newest: stored}, "Nothing stored has the id", "as whole words")
 	f("019aa0b0-0000", nil, "No id of an exchange or a conversation begins so", "No calls are stored")
 	f("", nil, "everything that is stored")
+
+	// What was found by its id is shown although the search by the beginning of an id failed.
+	part := &searchHits{}
+	ids, prefixes := &lookup{done: make(chan struct{}), hits: []hit{{Kind: "user", ID: "u"}}}, &lookup{done: make(chan struct{}), err: context.DeadlineExceeded}
+	close(ids.done)
+	close(prefixes.done)
+	v, err := newView(httptest.NewRequest(http.MethodGet, "/search", nil), testNow)
+	if err == nil {
+		part, err = found(t.Context(), v, "u", []*lookup{ids, prefixes})
+	}
+	if err != nil || len(part.Kinds) != 1 || !strings.HasPrefix(part.Err, "Not everything was searched within 15 s") {
+		t.Errorf("%+v, %v", part, err)
+	}
 
 	_, body = get(newTest(t, fakeSource{err: fmt.Errorf("dial: %w", ErrUnavailable)}, ""), "/search?q=x")
 	if !strings.Contains(body, "problem down") {

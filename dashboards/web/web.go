@@ -25,7 +25,7 @@ var sqlFiles embed.FS
 // Options are what the pages read. A nil source costs the sections that need it.
 type Options struct {
 	ClickHouse Querier
-	Explorer   Explorer
+	Explorer   Explorer // of own SQL and CSV
 	Alerts     Alerts
 	Incidents  Incidents
 	Tallies    Tallies
