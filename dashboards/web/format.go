@@ -3,9 +3,11 @@ package web
 import (
 	"fmt"
 	"html/template"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -19,6 +21,8 @@ var functions = template.FuncMap{
 	"duration": duration,
 	"plural":   plural,
 	"asset":    func(name string) string { return "/static/" + name + "?v=" + assetHash },
+	"capital":  capital,
+	"pathpart": url.PathEscape,
 	"dict":     dict,
 	"add":      func(a, b int) int { return a + b },
 	"int64":    func(n int) int64 { return int64(n) },
@@ -112,6 +116,15 @@ func short(n int, s string) string {
 		return s
 	}
 	return strings.TrimSpace(string([]rune(s[:min(len(s), 4*n)])[:n-1])) + "…"
+}
+
+// capital returns a sentence that begins with a capital letter.
+func capital(s string) string {
+	r, n := utf8.DecodeRuneInString(s)
+	if n == 0 {
+		return ""
+	}
+	return string(unicode.ToUpper(r)) + s[n:]
 }
 
 // duration returns d in its two largest units: 2 h 5 min.

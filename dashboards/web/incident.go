@@ -203,7 +203,8 @@ type incidentNow struct {
 	First, Last              Time
 	Trend                    string // whether it is over, in words
 	Missing                  string // why numbers are missing
-	Links                    []Link
+	Causes                   []Link // this incident for one cause of the alert
+	Whole                    string // URL of this page for the time of the alert; empty if it is shown
 }
 
 func (s *server) incidentNow(ctx context.Context, x *incident) (*incidentNow, error) {
@@ -226,11 +227,14 @@ func (s *server) incidentNow(ctx context.Context, x *incident) (*incidentNow, er
 		case a.Severity == "critical":
 			out.Class = "critical"
 		}
+		if v.Get("range")+v.Get("from")+v.Get("to") != "" {
+			out.Whole = v.Here("range", "", "from", "", "to", "")
+		}
 		if x.Why == a.Cause {
 			out.Why, out.Fix = cmp.Or(a.Why, out.Why), cmp.Or(a.Fix, out.Fix)
 		}
 		for _, c := range a.Causes {
-			out.Links = append(out.Links, Link{fmt.Sprintf("%s (%d)", c.Text, c.N), v.Here("why", c.ID), c.ID == x.Why})
+			out.Causes = append(out.Causes, Link{fmt.Sprintf("%s (%d)", c.Text, c.N), v.Here("why", c.ID), c.ID == x.Why})
 		}
 		if a.Calls == 0 && a.Failed == 0 {
 			return out, nil

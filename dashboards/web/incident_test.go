@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ func (f fakeIncidents) Incident(_ context.Context, id string) (*Incident, error)
 			ID: id, Name: "StageFailureRate", Severity: "critical", Labels: map[string]string{"service": "shop", "stage": "planner", "provider": f.text}, Subject: "shop/planner",
 			Summary: f.text, Why: f.text, Cause: "dropped", Fix: f.text, FirstBad: f.text, LastClean: f.text, StartsAt: testNow.Add(-10 * time.Minute), Status: []string{f.text},
 		},
-		Failed: 6, Calls: 10, Causes: []CauseCount{{"dropped", f.text, 6}, {f.text, f.text, 1}}, Description: f.text, Commands: []string{"llmtap show " + f.text},
+		Failed: 6, Calls: 10, Causes: []CauseCount{{"dropped", f.text, 6}, {f.text, f.text, 1}}, Description: f.text, Exchange: f.text, Commands: []string{"llmtap show " + f.text},
 	}
 	switch id {
 	case "a1":
@@ -62,10 +63,13 @@ func incidentRows(text string) map[string]*Table {
 	} {
 		differs.Rows = append(differs.Rows, append(r, uint64(50), uint64(900)))
 	}
+	versions := table("service", "shop", "version", text, "hits", uint64(6), "calls", uint64(7), "began", at)
+	versions.Rows = append(versions.Rows, []any{"pay", "1.0", uint64(0), uint64(3), at})
 	return map[string]*Table{
-		"are not, over time?":         table("time", at, "hits", uint64(6), "others", uint64(4)),
-		"how many calls were there":   table("calls", uint64(10), "hits", uint64(6), "first_hit", at, "last_hit", at, "calls_since", uint64(1)),
-		"more often than the others?": differs,
+		"How many calls of each version": versions,
+		"are not, over time?":            table("time", at, "hits", uint64(6), "others", uint64(4)),
+		"how many calls were there":      table("calls", uint64(10), "hits", uint64(6), "first_hit", at, "last_hit", at, "calls_since", uint64(1)),
+		"more often than the others?":    differs,
 		"did they recover?": table("conversation_id", text, "user_hash", text, "hits", uint64(2), "last_hit", at, "last_id", text, "last_version", text, "recovered", uint8(1),
 			"conversations", uint64(3), "all_recovered", uint64(1), "users", uint64(2)),
 		"what is wrong in the request?": table("n", uint64(6), "exchange_id", text, "conversation_id", text, "started_at", at, "status", uint16(400), "provider", text,
@@ -103,7 +107,7 @@ func TestIncident(t *testing.T) {
 	// An alert that fires is shown from before its start until now, and refreshed.
 	body := f("/incident/a1", http.StatusOK, "<b>Now: shop/planner: words.</b>", "10 min ago", "6 of 10 calls (60 %) failed for this reason", "It goes on: only 1 call since",
 		"<h2>What to do</h2><p>words</p>", "First seen in version", "2.0rows", "50 of 50", "2 of 200", "6 or more messages", "region", "A random sample was compared",
-		"3 conversations</b> of 2 users. 1 recovered", "/exchange/rows#broken", "answered 400", "llmtap show words", "service = &#39;shop&#39;", "data-live",
+		"3 conversations</b> of 2 users. 1 recovered", "/exchange/rows#broken", "answered 400", "llmtap show words", "<b>6 of 7 calls (86 %)</b>", "none of 3 calls", "/exchange/words#broken", "/explore/sql?sql=", "service = &#39;shop&#39;", "data-live",
 		"service=shop&amp;stage=planner&amp;to=2026-11-23T09%3A30%3A00Z")
 	for _, bad := range []string{"4 or more messages", "the same"} {
 		if strings.Contains(body, bad) {
@@ -119,7 +123,7 @@ func TestIncident(t *testing.T) {
 		t.Error("an alert without calls has sections about calls")
 	}
 	f("/incident/a1?why=other", http.StatusOK, "6 of 10 calls")
-	f("/incident?service=shop&stage=planner&why=dropped", http.StatusOK, "shop/planner: 6 calls of 10 (60 %) failed with <code>dropped</code>", "Why: words")
+	f("/incident?service=shop&stage=planner&why=dropped", http.StatusOK, "shop/planner: 6 calls of 10 (60 %) failed with <code>dropped</code>", "Words.")
 	f("/incident", http.StatusOK, "All services: 6 calls of 10")
 	f("/incident/unknown", http.StatusNotFound, "alert unknown not found")
 }
@@ -144,6 +148,9 @@ func TestIncidentIsHarmless(t *testing.T) {
 		_, body := get(h, path)
 		if strings.Contains(body, "<script>") || strings.Contains(body, "<img src=x") || !strings.Contains(body, "</html>") {
 			t.Errorf("%s: the page contains markup of its data, or is cut off", path)
+		}
+		if want := `href="/conversation/` + url.PathEscape(hostile) + `"`; !strings.Contains(body, want) && strings.Contains(body, "Who is hit?") {
+			t.Errorf("%s: no %s", path, want)
 		}
 		if strings.Contains(body, "cannot be shown") {
 			t.Errorf("%s: a template fails", path)

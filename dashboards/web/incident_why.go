@@ -4,11 +4,10 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/llmtap/llmtap/dashboards/queries"
 )
 
 // A change is what is known of the first failure.
@@ -18,7 +17,21 @@ type change struct {
 	Example             string // exchange of the first failure
 	Ledger              bool   // the versions are from the memory of the analyzer, which is older than the rows
 	VersionURL          string // calls of FirstBad
+	Versions            []versionHit
 	Changes             []changeRow
+}
+
+// Several reports whether the versions are of several services.
+func (c *change) Several() bool {
+	return slices.ContainsFunc(c.Versions, func(v versionHit) bool { return v.Service != c.Versions[0].Service })
+}
+
+// A versionHit is a version with calls in the time range.
+type versionHit struct {
+	Service, Version string
+	Hits, Calls      int64
+	Began            Time
+	URL              string // this incident in this version
 }
 
 // A changeRow is a change of a stage near the first failure.
@@ -35,8 +48,15 @@ const changeBefore = 6 * time.Hour
 func (s *server) change(ctx context.Context, x *incident) (*change, error) {
 	v := x.view
 	out := &change{}
+	versions, err := s.query(ctx, "incident_versions", x.hits(), v.Now)
+	for _, r := range versions {
+		out.Versions = append(out.Versions, versionHit{r.text("service"), r.text("version"), r.int("hits"), r.int("calls"), v.At(r.time("began")), v.Here("version", r.text("version"))})
+	}
 	if a := x.alert; a != nil && x.Why == a.Cause {
 		out.FirstBad, out.LastClean, out.First = a.FirstBad, a.LastClean, v.At(a.FirstAt)
+	}
+	if err != nil && out.FirstBad == "" {
+		return nil, err
 	}
 	since := v.Now.Add(-7 * 24 * time.Hour)
 	if v.From.Before(since) {
@@ -277,22 +297,15 @@ func (s *server) conversationsHit(ctx context.Context, x *incident) (*conversati
 	return out, nil
 }
 
-// withoutHeader returns a statement without the comments about its parameters. The first line is its question.
-func withoutHeader(sql string) string {
-	question, rest, _ := strings.Cut(sql, "\n")
-	for strings.HasPrefix(rest, "-- ") {
-		_, rest, _ = strings.Cut(rest, "\n")
-	}
-	return question + "\n" + rest
-}
-
 // investigate returns the commands and the SQL to copy, and links to other pages.
 func (s *server) investigate(x *incident) (any, error) {
 	v := x.view
 	data := map[string]any{}
 	if a := x.alert; a != nil {
+		if a.Calls > 0 || a.Failed > 0 { // otherwise the first section shows it
+			data["Description"] = a.Description
+		}
 		data["Commands"] = strings.Join(a.Commands, "\n")
-		data["Rule"], data["Value"] = a.Name, a.Value
 		if a.Calls == 0 && a.Failed == 0 {
 			return data, nil
 		}
@@ -318,7 +331,8 @@ func (s *server) investigate(x *incident) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	data["SQL"] = queries.Literal(withoutHeader(sql), params)
+	text := inline(sql, params)
+	data["SQL"], data["Explore"] = text, explorePath+"/"+ownSQL+encode(url.Values{"sql": {text}})
 	data["Fleet"] = v.With("/", "service", first(x.values["service"]), "stage", first(x.values["stage"]), "environment", first(x.values["environment"]), "provider", first(x.values["provider"]),
 		"from", v.From.Format(time.RFC3339), "to", v.To.Format(time.RFC3339), "range", "")
 	return data, nil

@@ -32,6 +32,7 @@ type Incident struct {
 	LastFailed  time.Time
 	CallsSince  uint64 // after LastFailed
 	Description string // of the rule
+	Exchange    string // example of the first cause; empty if there is none
 	Commands    []string
 }
 

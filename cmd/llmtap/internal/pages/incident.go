@@ -44,6 +44,9 @@ func (i Incidents) describe(a *alerts.Alert, g *alerts.Group) *web.Incident {
 	if len(ev.Shares) > 0 {
 		out.FirstAt = ev.Shares[0].FirstAt
 	}
+	if ev.Example != nil {
+		out.Exchange = ev.Example.Exchange
+	}
 	for _, s := range ev.Shares {
 		out.Causes = append(out.Causes, web.CauseCount{ID: s.ID(), Text: s.Description(), N: s.Failed})
 	}
