@@ -24,17 +24,18 @@ var sqlFiles embed.FS
 
 // Options are what the pages read. A nil source costs the sections that need it.
 type Options struct {
-	ClickHouse Querier
-	Explorer   Explorer // of own SQL and CSV
-	Alerts     Alerts
-	Incidents  Incidents
-	Tallies    Tallies
-	Health     Health
-	Prices     queries.Prices
-	Token      string // if set, requests need a session, which the login page starts with this token
-	Version    string // of llmtap
-	Logger     *slog.Logger
-	Now        func() time.Time // nil: time.Now
+	ClickHouse    Querier
+	Explorer      Explorer // of own SQL and CSV
+	Alerts        Alerts
+	Incidents     Incidents
+	Tallies       Tallies
+	Health        Health
+	Conversations Conversations
+	Prices        queries.Prices
+	Token         string // if set, requests need a session, which the login page starts with this token
+	Version       string // of llmtap
+	Logger        *slog.Logger
+	Now           func() time.Time // nil: time.Now
 }
 
 // A server serves the pages.
@@ -76,6 +77,9 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.HandleFunc("GET /providers", s.providers)
 	mux.HandleFunc("GET /incident", s.incidentOfCause)
 	mux.HandleFunc("GET /incident/{id}", s.incidentOfAlert)
+	mux.HandleFunc("GET /conversation/{id}", s.conversation)
+	mux.HandleFunc("GET /exchange/{id}", s.conversation)
+	mux.HandleFunc("GET /exchange/{id}/raw", s.raw)
 	mux.HandleFunc("GET /live", s.serveLive)
 	mux.HandleFunc("GET /login", s.loginPage)
 	mux.HandleFunc("POST /login", s.login)

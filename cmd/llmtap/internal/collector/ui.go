@@ -43,7 +43,8 @@ func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
 	u.pages, err = web.NewHandler(web.Options{
 		ClickHouse: stored, Explorer: pages.Explorer{ClickHouse: stored}, Alerts: pages.Alerts{Groups: u.groups},
 		Incidents: pages.Incidents{Groups: u.groups, Access: func() alerts.Access { return access(c.cfg.UI.ExternalURL, c.httpAddr()) }}, Tallies: pages.Tallies{Engine: c.calls.Load}, Health: u,
-		Prices: c.cfg.Prices, Token: u.token, Version: c.opts.Version, Logger: c.logger,
+		Conversations: pages.Conversations{Sink: c.queryable},
+		Prices:        c.cfg.Prices, Token: u.token, Version: c.opts.Version, Logger: c.logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the web pages: %w", err)

@@ -136,3 +136,28 @@ func TestSelected(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+// A reply belongs to the nearest call with its id or, without ids, to the first one with its name.
+func TestLinks(t *testing.T) {
+	f := func(want string, messages ...string) {
+		t.Helper()
+		all := make([]records.Message, len(messages))
+		for i, m := range messages {
+			all[i], _ = records.ParseMessage([]byte(m))
+		}
+		if got := fmt.Sprint(Links(all)); got != want {
+			t.Errorf("%v: got %s, want %s", messages, got, want)
+		}
+	}
+	call := func(id string) string {
+		return `{"role":"assistant","tool_calls":[{"id":"` + id + `","type":"function","function":{"name":"f","arguments":"{}"}}]}`
+	}
+	reply := func(id string) string { return `{"role":"tool","tool_call_id":"` + id + `","content":"ok"}` }
+	f("[]", reply("a"), call("a"))
+	f("[{0 0 1 0 false} {0 0 2 0 true}]", call("a"), reply("a"), reply("a"), reply("b"))
+	f("[{0 0 2 0 false} {1 0 3 0 false}]", call("a"), call("b"), reply("a"), reply("b"))
+	f("[{0 0 1 0 false} {2 0 3 0 false}]", call("a"), reply("a"), call("a"), reply("a"))
+	f("[{1 0 2 0 false}]", call("a"), call("a"), reply("a"))
+	f("[{0 0 1 0 false} {0 1 1 1 false}]", `{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}},{"functionCall":{"name":"f","args":{}}}]}`,
+		`{"role":"user","parts":[{"functionResponse":{"name":"f","response":{}}},{"functionResponse":{"name":"f","response":{}}}]}`)
+}

@@ -50,21 +50,22 @@ type New struct {
 	body string
 }
 
-// Conversation reads a conversation with at most limit exchanges: the failed ones, those with findings, and the newest.
-func (s Store) Conversation(ctx context.Context, id string, limit int, full bool) (*Conversation, error) {
+// turns reads the exchanges of a conversation with their findings, and the branches of its history. The conversation that it
+// returns has no exchanges yet.
+func (s Store) turns(ctx context.Context, id string) (*Conversation, []*Turn, branches, error) {
 	found, err := rows.Read(ctx, s.Q, "exchanges", byConversation, map[string]string{"id": id})
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%w: %q", ErrUnknown, id)
+		return nil, nil, nil, fmt.Errorf("%w: %q", ErrUnknown, id)
 	}
 	c := &Conversation{ID: id, Truncated: len(found) > maxExchanges}
 	found = found[:min(len(found), maxExchanges)]
 	c.Count = len(found)
 	findings, err := readFindings(ctx, s.Q, id)
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	all := make([]*Turn, len(found))
 	byID := map[string]*Turn{}
@@ -81,6 +82,12 @@ func (s Store) Conversation(ctx context.Context, id string, limit int, full bool
 		}
 	}
 	known, err := readBranches(ctx, s.Q, id, longest)
+	return c, all, known, err
+}
+
+// Conversation reads a conversation with at most limit exchanges: the failed ones, those with findings, and the newest.
+func (s Store) Conversation(ctx context.Context, id string, limit int, full bool) (*Conversation, error) {
+	c, all, known, err := s.turns(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -18,8 +18,8 @@ const (
 	nearChange = 3   // unchanged fields shown around changes
 )
 
-// verdict describes the severity for the sender of the request.
-func (f *Finding) verdict() string {
+// Verdict describes the severity for the sender of the request.
+func (f *Finding) Verdict() string {
 	switch {
 	case f.Severity == "signal":
 		return "signal"
@@ -38,7 +38,7 @@ func (f *Finding) verdict() string {
 
 // finding writes f with its place, root cause, versions, fix and comparison.
 func (v *view) finding(indent int, f *Finding) {
-	title, paint := fmt.Sprintf("%s (%s)", f.Rule, f.verdict()), v.Bold
+	title, paint := fmt.Sprintf("%s (%s)", f.Rule, f.Verdict()), v.Bold
 	if f.Severity == "reject" {
 		paint = v.Red
 	}
@@ -89,42 +89,49 @@ func (v *view) again(text string) bool {
 
 // comparison writes the diff of what the model said and what the request contains, and the calls with their replies.
 func (v *view) comparison(indent int, f *Finding, c *Comparison) {
-	changes := c.changes()
-	said, sent := place(c.Said), place(c.Sent)
+	above, changes := c.outline(f)
 	v.WriteString("\n")
 	switch {
-	case len(c.Said) == 0 && len(c.Sent) == 0:
-	case v.again(said + " -> " + sent):
+	case len(above) == 0:
+	case v.again(place(c.Said) + " -> " + place(c.Sent)):
 		v.mark(indent, ' ', "what the model said and what the request contains: see above")
+	case len(above) == 2 && len(c.Sent) > 0 && v.Width >= sideBySide && !v.Unbroken:
+		v.columns(indent, above[0].Text, above[1].Text, changes)
+	default:
+		v.marks(indent, above)
+		v.diff(indent, changes)
+	}
+	v.marks(indent, c.faultyArguments())
+	if pairs := v.pairs(c); len(pairs) > 0 {
+		v.line(indent+2, 2, pairsTitle)
+		v.marks(indent, pairs)
+	}
+}
+
+// outline returns the lines above the diff, and the diff; it is empty if it would only repeat a message.
+func (c *Comparison) outline(f *Finding) (above []Line, changes []change) {
+	changes = c.changes()
+	said, sent := place(c.Said), place(c.Sent)
+	switch {
+	case len(c.Said) == 0 && len(c.Sent) == 0:
+		return nil, nil
 	case len(c.Said) == 0:
-		v.mark(indent, ' ', "the request contains: "+sent)
 		for i := range changes {
 			changes[i].mark = ' '
 		}
-		v.diff(indent, changes)
+		return []Line{{Mark: ' ', Text: "the request contains: " + sent}}, changes
 	case f.Rule == unresolved:
-		v.mark(indent, ' ', "the model said: "+said+", which the request names by its id")
+		return []Line{{Mark: ' ', Text: "the model said: " + said + ", which the request names by its id"}}, nil
 	case len(c.Sent) == 0:
-		v.mark(indent, '-', "the model said: "+said)
-		v.mark(indent, '+', "the request contains no copy of it")
-		v.diff(indent, changes)
+		return []Line{{Mark: '-', Text: "the model said: " + said}, {Mark: '+', Text: "the request contains no copy of it"}}, changes
 	case !differs(changes):
-		v.mark(indent, ' ', fmt.Sprintf("%s: what the model said, unchanged (%s)", sent, said))
-		if !aboutPairs[f.Rule] {
-			v.diff(indent, changes)
+		above = []Line{{Mark: ' ', Text: fmt.Sprintf("%s: what the model said, unchanged (%s)", sent, said)}}
+		if aboutPairs[f.Rule] {
+			return above, nil
 		}
-	case v.Width >= sideBySide && !v.Unbroken:
-		v.columns(indent, "the model said: "+said, "the request contains: "+sent, changes)
-	default:
-		v.mark(indent, '-', "the model said: "+said)
-		v.mark(indent, '+', "the request contains: "+sent)
-		v.diff(indent, changes)
+		return above, changes
 	}
-	v.faultyArguments(indent, c)
-	if len(c.Calls) > 0 {
-		v.line(indent+2, 2, "calls and replies")
-		v.pairs(indent, c)
-	}
+	return []Line{{Mark: '-', Text: "the model said: " + said}, {Mark: '+', Text: "the request contains: " + sent}}, changes
 }
 
 // place names the origin of messages.
@@ -160,6 +167,13 @@ func (v *view) paint(mark byte, text string) string {
 func (v *view) mark(indent int, mark byte, text string) {
 	for _, l := range v.wrap(text, v.Width-indent-2, "  ") {
 		v.WriteString(strings.Repeat(" ", indent) + v.paint(mark, strings.TrimRight(string(mark)+" "+l, " ")) + "\n")
+	}
+}
+
+// marks writes wrapped lines that begin with their marks.
+func (v *view) marks(indent int, all []Line) {
+	for _, l := range all {
+		v.mark(indent, l.Mark, l.Text)
 	}
 }
 
@@ -302,10 +316,10 @@ func (v *view) columns(indent int, said, sent string, all []change) {
 	}, func(n int) { row("… "+terminal.Plural(n, "unchanged field"), " ", "") })
 }
 
-// faultyArguments writes the place at which the arguments of a call are not JSON.
-func (v *view) faultyArguments(indent int, c *Comparison) {
+// faultyArguments returns the places at which the arguments of a call are not JSON.
+func (c *Comparison) faultyArguments() (lines []Line) {
 	if c.fault < 0 {
-		return
+		return nil
 	}
 	for _, p := range c.request[c.fault].Calls() {
 		if !p.String {
@@ -324,7 +338,8 @@ func (v *view) faultyArguments(indent int, c *Comparison) {
 			continue
 		}
 		before := utf8.RuneCountInString(p.Text[:min(at, len(p.Text))])
-		v.mark(indent, '+', fmt.Sprintf("arguments of %s: at character %s of %s %s: %s", strings.TrimPrefix(p.Title(), "calls "), terminal.Thousands(before),
-			terminal.Thousands(utf8.RuneCountInString(p.Text)), what, terminal.Around(terminal.Line(p.Text), at, shortReply)))
+		lines = append(lines, Line{Mark: '+', Text: fmt.Sprintf("arguments of %s: at character %s of %s %s: %s", strings.TrimPrefix(p.Title(), "calls "), terminal.Thousands(before),
+			terminal.Thousands(utf8.RuneCountInString(p.Text)), what, terminal.Around(terminal.Line(p.Text), at, shortReply))})
 	}
+	return lines
 }

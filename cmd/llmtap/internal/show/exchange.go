@@ -37,6 +37,7 @@ type Exchange struct {
 	FinishReason   string    `json:"finish_reason,omitempty"`
 	Retry          int       `json:"retry,omitempty"`
 	Capture        string    `json:"capture"`
+	User           string    `json:"user,omitempty"` // as stored: a hash, unless the collector keeps names
 
 	Findings []Finding `json:"findings"`          // findings first seen in this exchange
 	Earlier  []Finding `json:"earlier_findings"`  // findings of earlier exchanges, whose defects may still be in the history
@@ -69,7 +70,7 @@ func (e *Exchange) Body() (body string, ok bool) {
 // exchangeColumns are the columns that newExchange reads.
 const exchangeColumns = `exchange_id, conversation_id, started_at, stored_at, service, service_version, environment, agent, stage, server, path, dialect, variant,
 	model, status, duration, cause, cause_known, root_cause, error_type, error_text, input_tokens, output_tokens, finish_reason, retry, capture,
-	messages, branch, lead, marked, parameters, messages_at, answer`
+	user, messages, branch, lead, marked, parameters, messages_at, answer`
 
 func newExchange(r rows.Row) *Exchange {
 	e := &Exchange{
@@ -78,7 +79,7 @@ func newExchange(r rows.Row) *Exchange {
 		Server: r.Text("server"), Path: r.Text("path"), Dialect: r.Text("dialect"), Variant: r.Text("variant"), Model: r.Text("model"),
 		Status: r.Int("status"), Seconds: r.Float("duration"), Cause: r.Text("cause"), CauseKnown: r.Text("cause_known"),
 		RootCause: r.Text("root_cause"), ErrorType: r.Text("error_type"), ErrorText: r.Text("error_text"), InputTokens: r.Int("input_tokens"),
-		OutputTokens: r.Int("output_tokens"), FinishReason: r.Text("finish_reason"), Retry: r.Int("retry"), Capture: r.Text("capture"),
+		OutputTokens: r.Int("output_tokens"), FinishReason: r.Text("finish_reason"), Retry: r.Int("retry"), Capture: r.Text("capture"), User: r.Text("user"),
 		Findings: []Finding{}, Earlier: []Finding{},
 		count: r.Int("messages"), branch: r.Text("branch"), lead: r.Texts("lead"), parameters: r.Text("parameters"),
 		messagesAt: r.Int("messages_at"), answer: r.Text("answer"),

@@ -15,8 +15,9 @@ const (
 	shortReply = 60 // maximum characters of a reply beside its call
 )
 
-// pairs writes the calls with their replies, and the messages between them.
-func (v *view) pairs(indent int, c *Comparison) {
+// pairs returns the calls with their replies, and the messages between them.
+func (v *view) pairs(c *Comparison) (lines []Line) {
+	mark := func(mark byte, text string) { lines = append(lines, Line{Mark: mark, Text: text}) }
 	for i := range c.Calls {
 		p := &c.Calls[i]
 		id := strings.TrimPrefix((&records.Part{Kind: records.Call, ID: p.ToolCallID, Name: p.ToolName}).Title(), "calls ")
@@ -25,21 +26,21 @@ func (v *view) pairs(indent int, c *Comparison) {
 			if who := cmp.Or(p.ToolCallID, p.ToolName); who != "" {
 				whom = terminal.Clip(who, shownLabel) + ", which no call of this request has"
 			}
-			v.mark(indent, '+', fmt.Sprintf("message %d answers %s%s", p.Replies[0], whom, v.reply(c, p, 0)))
+			mark('+', fmt.Sprintf("message %d answers %s%s", p.Replies[0], whom, v.reply(c, p, 0)))
 			continue
 		}
 		switch {
 		case p.Called && !p.Sent:
-			v.mark(indent, '-', id+" is not in the request")
+			mark('-', id+" is not in the request")
 		case len(p.Replies) == 0:
-			v.mark(indent, '-', id+" has no reply")
+			mark('-', id+" has no reply")
 		}
 		for j, at := range p.Replies {
-			mark := byte(' ')
+			sign := byte(' ')
 			if j > 0 || at == c.fault {
-				mark = '+'
+				sign = '+'
 			}
-			v.mark(indent, mark, fmt.Sprintf("%s is answered by message %d%s", id, at, v.reply(c, p, j)))
+			mark(sign, fmt.Sprintf("%s is answered by message %d%s", id, at, v.reply(c, p, j)))
 		}
 	}
 	for _, i := range c.Between {
@@ -47,8 +48,9 @@ func (v *view) pairs(indent int, c *Comparison) {
 		if slices.ContainsFunc(c.Calls, func(p Pair) bool { return len(p.Replies) > 0 && slices.Max(p.Replies) > i }) {
 			where = "is between calls and replies"
 		}
-		v.mark(indent, '+', fmt.Sprintf("message %d (%s) %s: %s", i, terminal.Clip(m.Role, maxID), where, v.short(m.Said(), shortReply)))
+		mark('+', fmt.Sprintf("message %d (%s) %s: %s", i, terminal.Clip(m.Role, maxID), where, v.short(m.Said(), shortReply)))
 	}
+	return lines
 }
 
 // reply returns the text of reply j of p, cut around its difference from the first reply.

@@ -26,6 +26,9 @@ const (
 // ErrUnknown means that no stored exchange or conversation has the id.
 var ErrUnknown = errors.New("no stored exchange or conversation has this id")
 
+// ErrAmbiguous means that a prefix matches several ids.
+var ErrAmbiguous = errors.New("is a prefix of several ids")
+
 // A Store reads exchanges and conversations from ClickHouse.
 type Store struct{ Q rows.Querier }
 
@@ -68,7 +71,7 @@ func (s Store) Resolve(ctx context.Context, id string) (exchange, conversation s
 		all[maxCandidates] = "…"
 		fallthrough
 	case len(all) > 1:
-		return "", "", fmt.Errorf("%q is a prefix of several ids: %s", id, strings.Join(all[:min(len(all), maxCandidates+1)], ", "))
+		return "", "", fmt.Errorf("%q %w: %s", id, ErrAmbiguous, strings.Join(all[:min(len(all), maxCandidates+1)], ", "))
 	}
 	return exchange, conversation, nil
 }

@@ -47,7 +47,7 @@ func (e *Exchange) Text(w io.Writer, style *terminal.Style, full bool) error {
 		v.WriteString("\n" + v.Bold("earlier findings of the conversation, which the history may still contain") + "\n")
 		for i := range e.Earlier {
 			f := &e.Earlier[i]
-			v.linef(2, 2, "%s (%s): %s; first seen in exchange %s", f.Rule, f.verdict(), v.short(f.Summary, shownText), f.Exchange)
+			v.linef(2, 2, "%s (%s): %s; first seen in exchange %s", f.Rule, f.Verdict(), v.short(f.Summary, shownText), f.Exchange)
 		}
 	}
 	if e.Answer != "" {
@@ -124,19 +124,27 @@ func (v *view) answer(e *Exchange) {
 	}
 }
 
+// Shaped reports whether only the shapes of texts are stored of e.
+func (e *Exchange) Shaped() bool {
+	shaped := e.Capture == event.CaptureShape
+	for _, m := range e.Messages {
+		shaped = shaped || shape.MatchString(m)
+	}
+	return shaped
+}
+
+// OnlyShapes says what is stored of a shaped exchange.
+const OnlyShapes = "Only shapes are stored: a text is replaced by its length and a hash, and equal hashes mean equal texts. To store texts, set the capture mode of " +
+	"the hook, or --proxy-capture, to full."
+
 // shape matches the shape of a text; see package shape.
 var shape = regexp.MustCompile(`"~\d+:[0-9a-f]{16}"`)
 
 // shapes writes that only the shapes of texts are stored.
 func (v *view) shapes(e *Exchange) {
-	shaped := e.Capture == event.CaptureShape
-	for _, m := range e.Messages {
-		shaped = shaped || shape.MatchString(m)
-	}
-	if shaped {
+	if e.Shaped() {
 		v.WriteString("\n")
-		v.line(0, 0, "Only shapes are stored: a text is replaced by its length and a hash, and equal hashes mean equal texts. To store texts, set the capture mode of the hook, or "+
-			"--proxy-capture, to full.")
+		v.line(0, 0, OnlyShapes)
 	}
 }
 
