@@ -18,6 +18,7 @@ import (
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
+	"github.com/llmtap/llmtap/sinks/clickhouse/scaletest"
 )
 
 var scaleRows = flag.Int("rows", 0, "exchanges for TestScale, such as 10000000; 0 skips it")
@@ -49,7 +50,7 @@ func TestScale(t *testing.T) {
 	}
 	dsn := freshDSN(t)
 	s := openDSN(t, dsn)
-	fill(t, s, *scaleRows)
+	must(t, scaletest.Fill(*scaleRows, time.Now(), func(sql string) error { return s.Exec(t.Context(), sql) }, t.Logf))
 	settle(t, s)
 	measureScale(t, s, dsn)
 }
@@ -219,58 +220,4 @@ func settle(t *testing.T, s *clickhouse.Sink) {
 		}
 	}
 	t.Logf("merges took %.0f s", time.Since(begin).Seconds())
-}
-
-// fill generates n exchanges and their other rows, oldest first, in inserts as large as memory allows.
-func fill(t *testing.T, s *clickhouse.Sink, n int) {
-	t.Helper()
-	f := filler{t, s, n, time.Now()}
-	const chunk = 500_000
-	for from := 0; from < n; from += chunk {
-		to := min(from+chunk, n)
-		source := fmt.Sprintf("numbers(%d, %d)", from, to-from)
-		f.exec(scaleExchanges, "source", source)
-		f.exec(scaleExchanges, "source", "(SELECT number FROM "+source+" WHERE number % 100 = 0)")
-		for _, sql := range scaleOthers {
-			f.exec(sql, "from", 2*from, "to", 2*to) // seq
-		}
-		t.Logf("%d of %d exchanges after %.0f s", to, n, time.Since(f.begin).Seconds())
-	}
-	f.messages()
-}
-
-// messages generates the messages of the newest conversations.
-func (f filler) messages() {
-	f.t.Helper()
-	const most, chunk = 100_000, 10_000
-	end := f.n / 12
-	first := max(0, end-most)
-	for from := first; from < end; from += chunk {
-		to := min(from+chunk, end)
-		for _, sql := range scaleMessages {
-			f.exec(sql, "from", from, "conversations", to-from)
-		}
-		f.t.Logf("messages of %d of %d conversations after %.0f s", to-first, end-first, time.Since(f.begin).Seconds())
-	}
-}
-
-// A filler generates the rows of n exchanges in the 30 days before begin.
-type filler struct {
-	t     *testing.T
-	s     *clickhouse.Sink
-	n     int
-	begin time.Time
-}
-
-// exec runs sql with {name} replaced by the value that follows name.
-func (f filler) exec(sql string, values ...any) {
-	f.t.Helper()
-	const days = 30
-	values = append(values, "total", f.n, "begin", f.begin.AddDate(0, 0, -days).UnixMilli(), "span", days*24*time.Hour.Milliseconds())
-	for i := 0; i < len(values); i += 2 {
-		sql = strings.ReplaceAll(sql, fmt.Sprintf("{%v}", values[i]), fmt.Sprint(values[i+1]))
-	}
-	if err := f.s.Exec(f.t.Context(), sql); err != nil {
-		f.t.Fatalf("%.200s: %v", sql, err)
-	}
 }

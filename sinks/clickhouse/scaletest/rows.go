@@ -1,9 +1,9 @@
-package clickhouse_test
+package scaletest
 
 // A row number always generates the same exchange. A conversation is twelve exchanges within 1,200, of one of twelve services,
 // the first of which have most of the calls; each service has a new version every three days. Two percent of the calls fail for
 // ordinary causes. Every service has an incident that lasts a twentieth of a day, in which 40 % of the calls of one stage fail.
-const scaleExchanges = `INSERT INTO exchanges (exchange_id, seq, service, service_version, environment, agent, stage, conversation_id, run_id, user,
+const exchanges = `INSERT INTO exchanges (exchange_id, seq, service, service_version, environment, agent, stage, conversation_id, run_id, user,
 	started_at, stored_at, operation, provider, server, path, dialect, variant, model, response_model, status, failed, error_type, cause, cause_known,
 	cause_class, root_cause, error_text, error_cluster, input_tokens, output_tokens, cached_tokens, duration, first_byte, finish_reason, stream,
 	request_bytes, response_bytes, messages, tool_calls, findings, rejects, retry, instance, instance_seq, origin, capture, provider_request_id,
@@ -77,11 +77,11 @@ SELECT
 	concat('branch-', lower(hex(hc))),
 	lower(hex(sipHash128(svc))),
 	80,
-	` + scaleAnswer + `
+	` + answerID + `
 FROM {source}`
 
-// scaleOthers generate the other rows of the exchanges with these sequences.
-var scaleOthers = []string{
+// others generate the other rows of the exchanges with these sequences.
+var others = []string{
 	`INSERT INTO tool_calls (id, seq, service, service_version, environment, agent, stage, conversation_id, run_id, user, exchange_id, tool_call_id,
 		tool_name, state, asked_at, answered_at, started_at, ended_at, tool_status)
 	WITH cityHash64(exchange_id) AS h
@@ -119,29 +119,29 @@ var scaleOthers = []string{
 	FROM exchanges WHERE seq >= {from} AND seq < {to} AND root_cause != '' AND cityHash64(exchange_id) % 20 = 0`,
 }
 
-// scalePlace is the second in which conversation conv began, and scaleAnswer the message id of the response of an exchange.
+// place is the second in which conversation conv began, and answerID the message id of the response of an exchange.
 const (
-	scalePlace  = "lower(hex(toUInt32(({begin} + toUInt64((intDiv(conv, 100) * 1200 + conv % 100) / {total} * {span})) / 1000)))"
-	scaleAnswer = "concat(" + scalePlace + ", lower(hex(sipHash128(exchange, 5))))"
+	place    = "lower(hex(toUInt32(({begin} + toUInt64((intDiv(conv, 100) * 1200 + conv % 100) / {total} * {span})) / 1000)))"
+	answerID = "concat(" + place + ", lower(hex(sipHash128(exchange, 5))))"
 )
 
-// scaleWords generate a text of 10 to 70 words and numbers. One text in 100 contains the word timeout, one in 100,000 the word
+// words generate a text of 10 to 70 words and numbers. One text in 100 contains the word timeout, one in 100,000 the word
 // needle.
-const scaleWords = `concat(arrayStringConcat(arrayMap(i -> concat(
+const words = `concat(arrayStringConcat(arrayMap(i -> concat(
 		['connect', 'accept', 'read', 'file', 'module', 'import', 'error', 'line', 'value', 'config', 'server', 'port', 'return', 'def', 'class', 'user']
 		[cityHash64(h, i) % 16 + 1], ' ', toString(cityHash64(h, i) % 3000)), range(10 + h % 60)), ' '),
 		if(h % 100 = 0, ' timeout', ''), if(h % 100003 = 0, ' needle', ''))`
 
-// scaleMessages generate twenty messages, one in five of which is shared with other conversations, and twelve responses for each
+// messages generate twenty messages, one in five of which is shared with other conversations, and twelve responses for each
 // of the newest conversations.
-var scaleMessages = []string{
+var messages = []string{
 	`INSERT INTO messages (id, kind, seen_at, bytes, body)
-	WITH ` + scaleHistory + `,
-		concat('{"role":"tool","tool_call_id":"call_', lower(hex(h)), '","content":"', ` + scaleWords + `, '"}') AS body
+	WITH ` + history + `,
+		concat('{"role":"tool","tool_call_id":"call_', lower(hex(h)), '","content":"', ` + words + `, '"}') AS body
 	SELECT message, 'message', seen, length(body), body
 	FROM numbers({from} * 20, {conversations} * 20)`,
 	`INSERT INTO history (conversation_id, branch, position, message_id, role, service, exchange_id, seq, seen_at)
-	WITH ` + scaleHistory + `
+	WITH ` + history + `
 	SELECT concat('conv-', lower(hex(hc))), concat('branch-', lower(hex(hc))), number % 20, message, 'tool',
 		concat('service-', toString(toUInt32(12 * pow(hc % 10007 / 10007, 2)))), lower(hex(sipHash128(exchange))), 2 * exchange, seen
 	FROM numbers({from} * 20, {conversations} * 20)`,
@@ -150,17 +150,17 @@ var scaleMessages = []string{
 		intDiv(number, 12) AS conv,
 		intDiv(conv, 100) * 1200 + number % 12 * 100 + conv % 100 AS exchange,
 		cityHash64(exchange, 4) AS h,
-		concat('{"choices":[{"index":0,"message":{"role":"assistant","content":"', ` + scaleWords + `, '"}}]}') AS body
-	SELECT ` + scaleAnswer + `, 'answer', fromUnixTimestamp64Milli({begin} + toUInt64(exchange / {total} * {span}), 'UTC'), length(body), body
+		concat('{"choices":[{"index":0,"message":{"role":"assistant","content":"', ` + words + `, '"}}]}') AS body
+	SELECT ` + answerID + `, 'answer', fromUnixTimestamp64Milli({begin} + toUInt64(exchange / {total} * {span}), 'UTC'), length(body), body
 	FROM numbers({from} * 12, {conversations} * 12)`,
 }
 
-// scaleHistory maps a number to a message of conversation conv, sent first with exchange.
-const scaleHistory = `
+// history maps a number to a message of conversation conv, sent first with exchange.
+const history = `
 		intDiv(number, 20) AS conv,
 		intDiv(conv, 100) * 1200 + (1 + intDiv(number % 20, 2)) * 100 + conv % 100 AS exchange,
 		cityHash64(conv, 2) AS hc,
 		fromUnixTimestamp64Milli({begin} + toUInt64(exchange / {total} * {span}), 'UTC') AS seen,
 		cityHash64(if(number % 5 = 0, number % 1000, number), 3) AS h,
-		concat(if(number % 5 = 0, '00000000', ` + scalePlace + `),
+		concat(if(number % 5 = 0, '00000000', ` + place + `),
 			lower(hex(sipHash128(h)))) AS message`

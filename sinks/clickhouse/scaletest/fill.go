@@ -1,0 +1,81 @@
+// Package scaletest fills a ClickHouse with the rows of a large fleet, which the engine generates itself.
+package scaletest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	days = 30 // covered by the exchanges
+
+	chunk             = 500_000 // exchanges per insert
+	conversationChunk = 10_000  // conversations per insert of messages
+	withMessages      = 100_000 // conversations whose messages are stored
+)
+
+// Fill generates n exchanges in the 30 days before now, their findings, tool calls and runs, and the messages and responses of the
+// newest 100,000 conversations, oldest first, in inserts as large as memory allows. Every hundredth exchange is stored twice, as
+// after a redelivery. exec runs a statement; logf receives the progress.
+func Fill(n int, now time.Time, exec func(sql string) error, logf func(format string, args ...any)) error {
+	f := filler{n, now, time.Now(), exec, logf}
+	for from := 0; from < n; from += chunk {
+		to := min(from+chunk, n)
+		source := fmt.Sprintf("numbers(%d, %d)", from, to-from)
+		err := f.exec(exchanges, "source", source)
+		if err == nil {
+			err = f.exec(exchanges, "source", "(SELECT number FROM "+source+" WHERE number % 100 = 0)")
+		}
+		if err == nil {
+			err = f.all(others, "from", 2*from, "to", 2*to) // seq
+		}
+		if err != nil {
+			return err
+		}
+		f.progress("%d of %d exchanges", to, n)
+	}
+	end := n / 12
+	first := max(0, end-withMessages)
+	for from := first; from < end; from += conversationChunk {
+		to := min(from+conversationChunk, end)
+		if err := f.all(messages, "from", from, "conversations", to-from); err != nil {
+			return err
+		}
+		f.progress("messages of %d of %d conversations", to-first, end-first)
+	}
+	return nil
+}
+
+// A filler generates the rows of n exchanges.
+type filler struct {
+	n          int
+	now, began time.Time
+	run        func(sql string) error
+	logf       func(format string, args ...any)
+}
+
+// exec runs sql with {name} replaced by the value that follows name.
+func (f filler) exec(sql string, values ...any) error {
+	values = append(values, "total", f.n, "begin", f.now.AddDate(0, 0, -days).UnixMilli(), "span", days*24*time.Hour.Milliseconds())
+	for i := 0; i < len(values); i += 2 {
+		sql = strings.ReplaceAll(sql, fmt.Sprintf("{%v}", values[i]), fmt.Sprint(values[i+1]))
+	}
+	if err := f.run(sql); err != nil {
+		return fmt.Errorf("%.200s: %w", sql, err)
+	}
+	return nil
+}
+
+func (f filler) all(statements []string, values ...any) error {
+	for _, sql := range statements {
+		if err := f.exec(sql, values...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f filler) progress(format string, args ...any) {
+	f.logf(format+" after %.0f s", append(args, time.Since(f.began).Seconds())...)
+}
