@@ -28,7 +28,7 @@ func TestProblems(t *testing.T) {
 	p := b.Page(t, View{390, 800, false})
 	p.Open(srv.URL + "/clean")
 	p.Fill("input", "a b")
-	p.loading(p.Press)
+	p.Submit()
 	var query string
 	p.Eval("Promise.resolve(location.search)", &query)
 	if query != "?q=a+b" || len(p.Overflow()) > 0 || len(p.Audit()) > 0 {

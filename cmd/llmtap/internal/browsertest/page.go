@@ -1,6 +1,7 @@
 package browsertest
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -50,18 +51,19 @@ type Page struct {
 func (b *Browser) Page(t testing.TB, v View) *Page {
 	t.Helper()
 	p := &Page{t: t, b: b}
-	var context struct{ BrowserContextID string }
-	p.browser("Target.createBrowserContext", map[string]any{"disposeOnDetach": true}, &context)
+	var own struct{ BrowserContextID string }
+	p.browser("Target.createBrowserContext", map[string]any{"disposeOnDetach": true}, &own)
 	var target struct{ TargetID string }
-	p.browser("Target.createTarget", map[string]any{"url": "about:blank", "browserContextId": context.BrowserContextID}, &target)
+	p.browser("Target.createTarget", map[string]any{"url": "about:blank", "browserContextId": own.BrowserContextID}, &target)
 	var session struct{ SessionID string }
 	p.browser("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &session)
 	p.session = session.SessionID
 	b.mu.Lock()
 	b.pages[p.session] = p
 	b.mu.Unlock()
+	ctx := context.WithoutCancel(t.Context()) // which ends before the cleanup
 	t.Cleanup(func() {
-		_ = b.call(t.Context(), "", "Target.disposeBrowserContext", map[string]any{"browserContextId": context.BrowserContextID}, nil) // Browser.close follows
+		_ = b.call(ctx, "", "Target.disposeBrowserContext", map[string]any{"browserContextId": own.BrowserContextID}, nil) // Browser.close follows
 		b.mu.Lock()
 		delete(b.pages, p.session)
 		b.mu.Unlock()
@@ -254,13 +256,15 @@ func (p *Page) Fill(selector, text string) {
 	p.call("Input.insertText", map[string]any{"text": text}, nil)
 }
 
-// Press presses Enter.
-func (p *Page) Press() {
+// Submit presses Enter, and waits for the page that the form leads to.
+func (p *Page) Submit() {
 	p.t.Helper()
-	key := map[string]any{"type": "keyDown", "key": "Enter", "code": "Enter", "text": "\r", "windowsVirtualKeyCode": 13}
-	p.call("Input.dispatchKeyEvent", key, nil)
-	key["type"] = "keyUp"
-	p.call("Input.dispatchKeyEvent", key, nil)
+	p.loading(func() {
+		key := map[string]any{"type": "keyDown", "key": "Enter", "code": "Enter", "text": "\r", "windowsVirtualKeyCode": 13}
+		p.call("Input.dispatchKeyEvent", key, nil)
+		key["type"] = "keyUp"
+		p.call("Input.dispatchKeyEvent", key, nil)
+	})
 }
 
 // Text returns the visible text of the first element of a selector, or "" if there is none.
@@ -336,7 +340,7 @@ func (p *Page) Audit() []Violation {
 	}
 	p.Eval(string(source)+";0", nil)
 	var all []Violation
-	p.Eval(`axe.run(document, {resultTypes: ["violations"]}).then((r) => r.violations.map((v) =>
+	p.Eval(`axe.run(document, {resultTypes: ["violations"], preload: false}).then((r) => r.violations.map((v) =>
 		({id: v.id, impact: v.impact, help: v.help, nodes: v.nodes.map((n) => ({html: n.html, failureSummary: n.failureSummary}))})))`, &all)
 	return slices.DeleteFunc(all, func(v Violation) bool { return v.Impact != "serious" && v.Impact != "critical" })
 }
