@@ -116,7 +116,8 @@ func TestExploreResult(t *testing.T) {
 	f.table = &Table{
 		Columns: []Column{{"service", "String"}, {"stage", "String"}, {"time", "DateTime('UTC')"}, {"calls", "UInt64"}, {"failed_calls", "UInt64"}},
 		Rows: [][]any{
-			{"trips", "plan", testNow.Add(-30 * time.Minute), uint64(10), uint64(3)}, {"trips", "plan", testNow.Add(-15 * time.Minute), uint64(10), uint64(4)},
+			{"trips", "plan", testNow.Add(-30 * time.Minute), uint64(10), uint64(3)},
+			{"trips", "plan", testNow.Add(-15 * time.Minute), uint64(10), uint64(4)},
 			{hostile, "", testNow.Add(-time.Minute).Truncate(15 * time.Minute), uint64(10), uint64(0)},
 		},
 	}
