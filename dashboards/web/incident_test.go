@@ -58,8 +58,11 @@ func incidentRows(text string) map[string]*Table {
 	at := testNow.Add(-time.Minute)
 	differs := table("attribute", "", "value", "", "hits", uint64(50), "others", uint64(200), "all_hits", uint64(50), "all_others", uint64(900))
 	for _, r := range [][]any{
-		{"version", "2.0" + text, uint64(50), uint64(2)}, {"attribute region", text, uint64(40), uint64(10)}, {"tool", "the same", uint64(50), uint64(200)},
-		{"history", "6 or more messages", uint64(50), uint64(20)}, {"history", "4 or more messages", uint64(50), uint64(22)},
+		{"version", "2.0" + text, uint64(50), uint64(2)},
+		{"attribute region", text, uint64(40), uint64(10)},
+		{"tool", "the same", uint64(50), uint64(200)},
+		{"history", "6 or more messages", uint64(50), uint64(20)},
+		{"history", "4 or more messages", uint64(50), uint64(22)},
 	} {
 		differs.Rows = append(differs.Rows, append(r, uint64(50), uint64(900)))
 	}
