@@ -46,6 +46,7 @@ type page struct {
 // navigation lists the pages in the order of the navigation.
 var navigation = []Link{
 	{Text: "Fleet", URL: "/"},
+	{Text: "Alerts", URL: "/alerts"},
 	{Text: "Versions", URL: "/versions"},
 	{Text: "Tool calls", URL: "/calls"},
 	{Text: "Providers", URL: "/providers"},

@@ -72,6 +72,7 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.HandleFunc("GET /explore", s.explore)
 	mux.HandleFunc("GET /explore/{query}", s.explore)
 	mux.HandleFunc("GET /search", s.search)
+	mux.HandleFunc("GET /alerts", s.alerts)
 	mux.HandleFunc("GET /versions", s.versions)
 	mux.HandleFunc("GET /calls", s.toolCalls)
 	mux.HandleFunc("GET /providers", s.providers)

@@ -1,0 +1,39 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAlerts(t *testing.T) {
+	history := &Table{
+		Columns: []Column{{"alert_id", "String"}, {"name", "String"}, {"severity", "String"}, {"state", "String"}, {"labels", "Map"}, {"summary", "String"}, {"started_at", "DateTime64"}, {"ended_at", "DateTime64"}, {"silenced_by", "String"}},
+		Rows: [][]any{
+			{"a/1", hostile, hostile, "firing", map[string]string{"service": hostile, "stage": hostile}, hostile, testNow.Add(-time.Hour), testNow.Add(-4 * time.Minute), hostile},
+			{"a2", "ProviderOutage", "warning", "resolved", map[string]string{"provider": "openai"}, "", testNow.Add(-2 * time.Hour), testNow.Add(-3 * time.Minute), ""},
+		},
+	}
+	resp, body := get(newTest(t, fakeSource{rows: map[string]*Table{"alerts_final": history}}, ""), "/alerts")
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	for _, want := range []string{"1 alert fires", `href="/incident/a%2f1"`, `href="/incident/a2">openai<`, "3 min ago"} {
+		if !strings.Contains(strings.ReplaceAll(body, "%2F", "%2f"), want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+	for _, bad := range []string{"4 min ago", "<script>alert", "<img src=x", "style="} {
+		if strings.Contains(body, bad) {
+			t.Errorf("the page contains %q", bad)
+		}
+	}
+	_, body = get(newTest(t, fakeSource{err: fmt.Errorf("dial: %w", ErrUnavailable)}, ""), "/alerts")
+	for _, want := range []string{"1 alert fires", "dial: not available"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("without ClickHouse, the page has no %q", want)
+		}
+	}
+}
