@@ -46,7 +46,7 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 		if r := f.Report(accepted(e)); !r.Known {
 			row := p.findingRow(f, r.Severity)
 			about := a.memory.defect(s, e, &row, r.New)
-			if e.Failed {
+			if about.Full = e.Capture == event.CaptureFull; e.Failed {
 				about.ErrorText = p.failure.ErrorText
 			}
 			s.emitFinding(&row, &about, r.First && counted, minSeq)
@@ -88,6 +88,7 @@ func (p *pending) subject() signals.Subject {
 	x := signals.Subject{
 		Labels: e.Labels, Attrs: e.Attrs, Exchange: e.ID, Conversation: e.Conversation, Instance: p.agentProcess(), Origin: e.Origin, Provider: e.Provider,
 		Model: e.Model, Dialect: e.Dialect, Variant: e.Variant, Status: e.Status, Messages: e.Messages, Degraded: e.Degraded, SeenAt: e.StoredAt,
+		Full:    e.Capture == event.CaptureFull,
 		Failure: p.failure,
 	}
 	if e.Origin == event.OriginImport {
@@ -112,7 +113,9 @@ func (p *pending) observed() signals.Exchange {
 
 // failureOf returns why e failed; known is the ledger's record of the failure, or nil.
 func failureOf(e *Exchange, known *ledger.Record) *signals.Failure {
-	f := &signals.Failure{Cause: e.Cause, RootCause: e.RootCause, ErrorText: strings.Clone(limit.Text(e.ErrorText, maxExampleText))}
+	f := &signals.Failure{
+		Cause: e.Cause, RootCause: e.RootCause, ErrorText: strings.Clone(limit.Text(e.ErrorText, maxExampleText)), Full: e.Capture == event.CaptureFull,
+	}
 	if known != nil {
 		f.FirstVersion, f.FirstAt, f.LastClean = known.First.Version, known.First.At, known.LastClean
 	}
@@ -122,7 +125,7 @@ func failureOf(e *Exchange, known *ledger.Record) *signals.Failure {
 // findingExample returns the example of f for alerts.
 func findingExample(f *Finding, about *signals.Failure, now time.Time) Example {
 	x := Example{
-		Finding: true, Exchange: f.Exchange, Conversation: f.Conversation, Status: f.Status, ErrorText: about.ErrorText,
+		Finding: true, Exchange: f.Exchange, Conversation: f.Conversation, Full: about.Full, Status: f.Status, ErrorText: about.ErrorText,
 		Rule: f.Rule, Message: f.Message, ToolCallID: limit.Text(f.ToolCallID, maxExampleText), ToolName: f.ToolName,
 		Summary: limit.Text(f.Summary, maxExampleText), Evidence: limit.Text(f.Evidence, maxExampleText), Fix: f.Fix, PublishedAt: now.UnixNano(),
 		FirstVersion: limit.Text(about.FirstVersion, maxLabelBytes), LastClean: limit.Text(about.LastClean, maxLabelBytes),
@@ -137,7 +140,8 @@ func findingExample(f *Finding, about *signals.Failure, now time.Time) Example {
 // the failure; both may be nil.
 func example(e *Exchange, f *judge.Finding, known *ledger.Record) Example {
 	ex := Example{
-		Exchange: e.ID, Conversation: e.Conversation, Status: e.Status, ErrorText: limit.Text(e.ErrorText, maxExampleText), Message: -1,
+		Exchange: e.ID, Conversation: e.Conversation, Full: e.Capture == event.CaptureFull, Status: e.Status,
+		ErrorText: limit.Text(e.ErrorText, maxExampleText), Message: -1,
 		PublishedAt: e.StoredAt.UnixNano(),
 	}
 	if known != nil {

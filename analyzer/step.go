@@ -108,7 +108,7 @@ func (s *step) emitSignal(x *signals.Subject, sig *signals.Signal, seq, minSeq u
 		about = x.Failure
 	}
 	if about == nil {
-		about = &signals.Failure{}
+		about = &signals.Failure{Full: x.Full}
 	}
 	s.emitFinding(&f, about, x.Origin != event.OriginImport && !sig.Update, minSeq)
 }

@@ -46,6 +46,7 @@ type Example struct {
 	Finding      bool              `json:"finding,omitempty"` // the series counts findings, not failed calls
 	Exchange     string            `json:"exchange"`
 	Conversation string            `json:"conversation"`
+	Full         bool              `json:"full,omitempty"` // the service publishes whole bodies: ErrorText and Evidence may quote them
 	Status       int               `json:"status"`
 	ErrorText    string            `json:"error_text,omitempty"`
 	Rule         string            `json:"rule,omitempty"`

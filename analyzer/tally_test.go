@@ -49,7 +49,7 @@ func TestTally(t *testing.T) {
 				{Metric: analyzer.MetricNew, Labels: failed, N: 1},
 			},
 			Examples: []analyzer.Example{{
-				Labels: failed, Exchange: id, Conversation: "c1", Status: 400, ErrorText: out.Exchanges[1].ErrorText,
+				Labels: failed, Exchange: id, Conversation: "c1", Full: true, Status: 400, ErrorText: out.Exchanges[1].ErrorText,
 				Rule: "orphan_tool_reply", Message: 3, ToolCallID: "call_1", Summary: f.Summary, Evidence: f.Evidence, Fix: f.Fix,
 				PublishedAt: s.steps[3].at.Time.UnixNano(), FirstVersion: "1.4.0", FirstAt: s.steps[3].at.Time.UnixNano(),
 				ToolName: "read_file",

@@ -147,7 +147,7 @@ func states() map[string]alerts.Group {
 		"firing": group(incident()), "updated": group(later()), "resolved": group(resolved()), "silent": group(silent()),
 		"group": group(incident(), second()), "no_evidence": group(bare()), "one_version": group(alone), "runbook": group(described),
 		"no_example": group(lost), "acknowledged": acked, "silenced": group(quiet), "part": group(part), "warning": group(warning),
-		"late": group(late), "parts": group(whole), "no_content": withoutContent(group(incident())),
+		"late": group(late), "parts": group(whole), "no_content": permitted(group(incident()), false),
 	}
 }
 

@@ -32,7 +32,7 @@ type Config struct {
 	// Allowed lists the ids of the users (U…) and user groups (S…) who may acknowledge and silence alerts with buttons. If
 	// it is empty, everyone in the app's workspace may.
 	Allowed []string `yaml:"allowed"`
-	// Content adds the texts of errors, which can quote messages.
+	// Content adds the texts of errors, which can quote messages, of services that publish whole bodies (capture full).
 	Content bool `yaml:"content"`
 	// APIURL is the base URL of Slack's API methods.
 	APIURL string `yaml:"api_url"`

@@ -3,14 +3,16 @@ package slack
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/signals"
 )
 
-// An error that quotes a message reaches Slack only if slack.content is set: neither the message, nor its edits, nor its
+// An error that quotes a message reaches Slack only if slack.content is set and the service publishes whole bodies: neither the message, nor its edits, nor its
 // thread contain the quoted text.
 func TestContent(t *testing.T) {
 	const secret = "transfer 4000 to Ottilie"
@@ -25,16 +27,19 @@ func TestContent(t *testing.T) {
 		a.Evidence.More = []*analyzer.Example{{Exchange: "e2", Conversation: "c2", Status: 400, Message: -1, ErrorText: quote}}
 		return a
 	}
-	for _, content := range []bool{false, true} {
+	type setting struct{ content, full bool }
+	for _, set := range []setting{{false, false}, {false, true}, {true, false}, {true, true}} {
 		for _, rule := range append([]string{""}, quoting...) {
-			t.Run(fmt.Sprintf("%v/%s", content, rule), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%v/%s", set, rule), func(t *testing.T) {
 				f, cfg := newSlack(t)
-				cfg.Content = content
+				cfg.Content = set.content
 				list, err := cfg.Receivers(alerts.NotifierOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				first, last := alert(rule), alert(rule)
+				first.Evidence.Example.Full, last.Evidence.Example.Full = set.full, set.full
+				first.Evidence.More[0].Full, last.Evidence.More[0].Full = set.full, set.full
 				last.State, last.EndsAt = alerts.Resolved, last.UpdatedAt
 				for _, a := range []alerts.Alert{first, last} {
 					if err := list[0].Notify(t.Context(), group(a)); err != nil {
@@ -45,8 +50,8 @@ func TestContent(t *testing.T) {
 				for _, m := range append(f.top(), f.thread()...) {
 					all += m.Text + m.Blocks + string(m.Metadata)
 				}
-				if strings.Contains(all, "Ottilie") != content {
-					t.Errorf("content: %v, but:\n%s", content, all)
+				if strings.Contains(all, "Ottilie") != (set.content && set.full) {
+					t.Errorf("%+v, but:\n%s", set, all)
 				}
 				if !strings.Contains(all, "The provider answered 400") {
 					t.Errorf("the message does not say what the provider answered:\n%s", all)
@@ -62,9 +67,23 @@ func TestContent(t *testing.T) {
 // The evidence of a rule that reads a request does not quote it and stays.
 func TestContentKeepsEvidence(t *testing.T) {
 	g := group(incident())
-	got, want := *withoutContent(g).Alerts[0].Evidence.Example, *g.Alerts[0].Evidence.Example
+	got, want := *permitted(g, false).Alerts[0].Evidence.Example, *g.Alerts[0].Evidence.Example
 	want.ErrorText = ""
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// Whoever adds a signal decides whether its summary or evidence quotes a message or an error. Those of the other signals name
+// ids, numbers, rules and versions only.
+func TestQuotingIsDecided(t *testing.T) {
+	others := []string{
+		signals.ConcurrentRequests, signals.ConversationEndedOnError, signals.FinishMismatch, signals.HistoryRewritten, signals.HistoryShrunk, signals.LatentViolation,
+		signals.MaskedFailure, signals.PoisonedSession, signals.ProviderTightened, signals.ReplyNeverArrived, signals.RetryStorm, signals.SanitizerAtWork, signals.TruncatedToolCall,
+	}
+	for _, d := range signals.All {
+		if slices.Contains(quoting, d.ID) == slices.Contains(others, d.ID) {
+			t.Errorf("%s must be in quoting, if it quotes, or else in the list of this test", d.ID)
+		}
 	}
 }

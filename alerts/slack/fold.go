@@ -164,10 +164,7 @@ func (n *Notifier) joinable(channel string) *summary {
 
 // shown returns g as people may see it.
 func (n *Notifier) shown(g alerts.Group) alerts.Group {
-	if n.content {
-		return g
-	}
-	return withoutContent(g)
+	return permitted(g, n.content)
 }
 
 // sendSummary posts or edits s after a change of the groups in list, which it adds.

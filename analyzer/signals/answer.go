@@ -2,6 +2,7 @@ package signals
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -24,7 +25,7 @@ func (d *Detector) Answered(x *Exchange, ev *event.Event, r *facts.Response) {
 		}
 		d.once(x, Signal{
 			ID: StreamErrorIn200, Detail: x.Cause, Message: -1,
-			Summary:  fmt.Sprintf("%s of an answer with status %d ends in an error: %s", where, x.Status, x.ErrorType),
+			Summary:  fmt.Sprintf("%s of an answer with status %d ends in an error%s", where, x.Status, errorType(x.ErrorType)),
 			Evidence: fmt.Sprintf("status %d, then %s", x.Status, limit.Text(x.ErrorText, maxText)),
 			Fix:      "Check the body for an error before using an answer with status 200.",
 		})
@@ -53,6 +54,17 @@ func (d *Detector) Answered(x *Exchange, ev *event.Event, r *facts.Response) {
 	if !r.Cut {
 		d.finishReason(x, r)
 	}
+}
+
+var identifier = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+
+// errorType returns the type of an error to append to a sentence; "" if it is not an identifier, because it may then quote a
+// message.
+func errorType(s string) string {
+	if !identifier.MatchString(s) {
+		return ""
+	}
+	return ": " + s
 }
 
 // connectionBroke reports whether a hook's error means that the connection ended, rather than that the agent stopped

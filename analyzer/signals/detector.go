@@ -23,7 +23,7 @@ type Subject struct {
 	Provider, Model, Dialect, Variant        string
 	Root, Branch                             string // root and branch of the conversation; "" if the request was not judged
 	Status, Messages                         int
-	Degraded                                 bool
+	Degraded, Full                           bool // Full: captured in full
 	SeenAt                                   time.Time
 	Failure                                  *Failure // nil if the exchange did not fail
 }
@@ -32,6 +32,7 @@ type Subject struct {
 type Failure struct {
 	Cause, RootCause string // as in the exchange's row
 	ErrorText        string // at most 512 bytes
+	Full             bool   // the call was captured in full
 
 	// First call of the stage with this failure, and the newest other version before it, from the ledger.
 	FirstVersion string
