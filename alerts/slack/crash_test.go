@@ -189,6 +189,9 @@ func crashRun(t *testing.T, at int, after bool) (operations, doubts int, top []p
 // A process that crashes at any write or call, before or after its effect, loses no alert, leaves each message in its final
 // state, and posts at most one extra message per post in doubt.
 func TestCrash(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates hundreds of crashes")
+	}
 	check := func(at int, after bool) (operations int) {
 		synctest.Test(t, func(t *testing.T) {
 			n, doubts, top := crashRun(t, at, after)

@@ -135,6 +135,9 @@ func (w *fleet) pass(d time.Duration, failing func(i int) bool) {
 // After an hour in which Slack accepts nothing, and in which each group would be a message of its own, everything that still fires is told, what ended meanwhile is not posted as new,
 // and a message from before shows the end. There are few calls and log lines meanwhile.
 func TestHourWithoutSlack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates five hours")
+	}
 	answer := func(status int, header http.Header, body string) func(string, int) (int, http.Header, string, bool) {
 		return func(string, int) (int, http.Header, string, bool) { return status, header, body, false }
 	}

@@ -26,6 +26,8 @@ const (
 	clockSkew = 2 * time.Minute
 	// refusedFor is the time for which the default channel replaces a channel that rejected a message.
 	refusedFor = 10 * time.Minute
+	// unfoldFor is the time for which messages are sent without containers after Slack has rejected one with them.
+	unfoldFor = time.Hour
 	// rejectedFor is the time after which a channel that rejected a message is tried again, with one message. Until then, its
 	// messages are not sent.
 	rejectedFor = time.Minute
@@ -54,10 +56,12 @@ type Notifier struct {
 	records   *alerts.Records[*record]
 	summaries summaries
 	limited   map[string]time.Time // end of the rate limit, by limitKey
-	rejected  map[string]rejection // last rejection of a message, by configured channel
-	ids       map[string]string    // ids of channels, by configured channel; known after the first message
-	handles   handles
-	refused   map[string]time.Time // last time at which the channel of a route rejected a message
+	// unfoldUntil is the time until which messages have no containers, because Slack has rejected one.
+	unfoldUntil time.Time
+	rejected    map[string]rejection // last rejection of a message, by configured channel
+	ids         map[string]string    // ids of channels, by configured channel; known after the first message
+	handles     handles
+	refused     map[string]time.Time // last time at which the channel of a route rejected a message
 }
 
 var _ alerts.Paced = (*Notifier)(nil)
@@ -323,7 +327,11 @@ func (n *Notifier) send(ctx context.Context, method string, r *record, p *notice
 	if err := n.checkLimit(method, p); err != nil {
 		return "", "", outcome{err: err}
 	}
-	for _, blocks := range [][]slack.Block{m.all(), m.unfolded(), nil} {
+	forms := [][]slack.Block{m.all(), m.unfolded(), nil}
+	if time.Now().Before(n.unfoldUntil) {
+		forms = forms[1:]
+	}
+	for i, blocks := range forms {
 		var err error
 		channel, ts, _, err = n.api.SendMessageContext(ctx, p.Channel, append(options, slack.MsgOptionBlocks(blocks...))...)
 		if err == nil && ts == "" {
@@ -331,6 +339,9 @@ func (n *Notifier) send(ctx context.Context, method string, r *record, p *notice
 		}
 		if err == nil {
 			n.ids[p.Target] = channel
+			if i == 1 && blocks != nil { // otherwise every message would need two calls of the rate limit
+				n.unfoldUntil = time.Now().Add(unfoldFor)
+			}
 			return channel, ts, outcome{}
 		}
 		if out = n.failed(method, p, err); out.code != "invalid_blocks" && out.code != "invalid_blocks_format" && out.code != "msg_blocks_too_long" {

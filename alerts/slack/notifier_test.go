@@ -206,11 +206,16 @@ func TestBlocksRejected(t *testing.T) {
 		}
 		return 0, nil, "", false
 	}
-	notify(t, newNotifier(t, cfg, nil), group(incident()))
+	n := newNotifier(t, cfg, nil)
+	notify(t, n, group(incident()))
 	if m := f.top(); len(m) != 1 || strings.Contains(m[0].Blocks, "container") || !strings.Contains(m[0].Blocks, "*Whose change*") {
 		t.Errorf("%+v, want blocks without containers", m)
 	}
-	rejected = 4 // the second message needs three calls
+	notify(t, n, group(later()))
+	if m := f.top(); len(m) != 1 || strings.Contains(m[0].Blocks, "container") {
+		t.Errorf("%+v, want an edit without containers in one call", m)
+	}
+	rejected = len(f.calls) + 2 // the second message needs three calls
 	notify(t, newNotifier(t, cfg, nil), group(incident()))
 	if m := f.top(); len(m) != 2 || !strings.Contains(m[1].Text, "43 of 98") || strings.Contains(m[1].Blocks, "header") {
 		t.Errorf("%+v, want only the text", m)

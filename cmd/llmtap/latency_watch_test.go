@@ -31,7 +31,8 @@ type failingStage struct {
 	counted  time.Time // when the tally with it arrived
 	stored   time.Time // when the intent to notify was stored, after evaluation
 	step     int64     // evaluated Unix second
-	slack    time.Time // when the first post was accepted
+	slack    time.Time // when the first post with the alert was accepted
+	folded   bool      // that post was a summary
 	webhook  time.Time
 }
 
@@ -113,7 +114,8 @@ func (w *alertWatch) tally(m *nats.Msg) {
 func (w *alertWatch) notice(m *nats.Msg) {
 	now := time.Now()
 	var saved struct {
-		Group alerts.Group `json:"group"`
+		Group  alerts.Group `json:"group"`
+		Folded bool         `json:"folded"` // stored once Slack has accepted a summary that counts the group
 	}
 	if json.Unmarshal(m.Data, &saved) != nil {
 		return
@@ -123,6 +125,8 @@ func (w *alertWatch) notice(m *nats.Msg) {
 	for _, a := range saved.Group.Alerts {
 		if s := w.find(a.Name, a.Labels); s != nil && s.stored.IsZero() {
 			s.stored, s.step = now, a.StartsAt.Unix()
+		} else if s != nil && saved.Folded && s.slack.IsZero() {
+			s.slack, s.folded = now, true
 		}
 	}
 }
@@ -261,6 +265,13 @@ func (w *alertWatch) table() string {
 	add("evaluation step closed", "intent stored", w.spans(w.closed, w.stored))
 	add("intent stored", "Slack", w.spans(w.stored, w.slacked))
 	add("intent stored", "webhook", w.spans(w.stored, w.webbed))
+	folded := func(s *failingStage) time.Time {
+		if !s.folded {
+			return time.Time{}
+		}
+		return s.slack
+	}
+	add("intent stored", "a summary in Slack", w.spans(w.stored, folded))
 	return columns(rows)
 }
 

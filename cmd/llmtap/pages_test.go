@@ -209,11 +209,8 @@ func testFromSlack(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 	if text := p.Text("main"); !strings.Contains(text, "checkout-agent/planner") || !strings.Contains(text, "2.4.0") {
 		t.Errorf("the incident does not name its stage and version:\n%s", text)
 	}
-	switch proof := p.Links(`a[href$="#broken"]`); {
-	case len(proof) == 0:
+	if len(p.Links(`a[href$="#broken"]`)) == 0 {
 		t.Fatal("the incident has no link to a broken message")
-	case !answers(t, proof[0]):
-		t.Skip("NOT TESTED: an exchange has no page yet")
 	}
 	p.Follow(`a[href$="#broken"]`)
 	p.Wait(`(() => { const top = document.querySelector("#broken").getBoundingClientRect().top; return top >= 0 && top < innerHeight; })()`)

@@ -34,8 +34,10 @@ func TestLogNotifier(t *testing.T) {
 		}
 	}
 	alert := func(severity string) alerts.Alert {
-		return alerts.Alert{Name: "X", State: alerts.Firing, StartsAt: time.Unix(1e9, 0), Labels: map[string]string{"service": "shop", "severity": severity},
-			Evidence: alerts.Evidence{Failed: 10, Shares: []alerts.Share{{Cause: "a", Failed: 10}}}}
+		return alerts.Alert{
+			Name: "X", State: alerts.Firing, StartsAt: time.Unix(1e9, 0), Labels: map[string]string{"service": "shop", "severity": severity},
+			Evidence: alerts.Evidence{Failed: 10, Shares: []alerts.Share{{Cause: "a", Failed: 10}}},
+		}
 	}
 	g := alerts.Group{Key: "X", Alerts: []alerts.Alert{alert("warning")}}
 	warning, critical := "firing alert=X severity=warning service=shop", "firing alert=X severity=critical service=shop"

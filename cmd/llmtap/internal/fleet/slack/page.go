@@ -19,6 +19,8 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"mrkdwn": htmlOf, "plain": func(raw json.RawMessage) string { return emoji(textOf(raw)) },
 	"mark":  func(raw json.RawMessage) template.HTML { return htmlOf(textOf(raw)) },
 	"rich":  func(e element) string { return rich(e) },
+	"part":  func(m view, b block) any { return part{m, b} },
+	"inner": func(b block) []block { return b.inner() },
 	"clock": func(t time.Time) string { return t.Local().Format("15:04:05") },
 }).Parse(pageSource))
 
@@ -29,6 +31,12 @@ type view struct {
 	HTML   template.HTML // of the text, if there are no blocks
 	Thread []view
 	Notes  []Note
+}
+
+// A part is one block of a message.
+type part struct {
+	Message view
+	Block   block
 }
 
 // servePage serves the channels as a web page, on which buttons can be pressed.

@@ -84,6 +84,7 @@ func TestRefusals(t *testing.T) {
 	f(c, "alerts", "thread_not_found", text, api.MsgOptionTS("1.1"))
 	f(c, "alerts", "invalid_blocks", api.MsgOptionBlocks(section(strings.Repeat("x", 3001))))
 	f(c, "alerts", "invalid_blocks", api.MsgOptionBlocks(api.NewHeaderBlock(api.NewTextBlockObject(api.PlainTextType, strings.Repeat("x", 151), false, false))))
+	f(c, "alerts", "invalid_blocks", api.MsgOptionBlocks(&api.ContainerBlock{Type: "container", ChildBlocks: api.Blocks{BlockSet: []api.Block{section("no title")}}}))
 	if _, _, _, err := c.UpdateMessageContext(t.Context(), "alerts", "1.1", text); err == nil || err.Error() != "message_not_found" {
 		t.Errorf("error %v", err)
 	}
@@ -104,6 +105,7 @@ func TestText(t *testing.T) {
 		api.NewDividerBlock(),
 		api.NewContextBlock("", md("rule `orphan_tool_reply`"), md("a_b_c <!here>")),
 		api.NewActionBlock("", button),
+		&api.ContainerBlock{Type: "container", Title: plain("Details"), IsCollapsible: true, ChildBlocks: api.Blocks{BlockSet: []api.Block{section("*Versions*")}}},
 	))
 	if err != nil {
 		t.Fatal(err)
@@ -121,6 +123,9 @@ Message 3 is
 rule ` + "`orphan_tool_reply`" + `  a_b_c @here
 
 [ Acknowledge ]
+
+▸ Details
+Versions
 `
 	if diff := cmp.Diff(want, Text(s.Messages()[0])); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)

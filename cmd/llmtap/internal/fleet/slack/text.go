@@ -15,6 +15,8 @@ type (
 		Text     json.RawMessage `json:"text"` // a text object, or a string in a markdown block
 		Fields   []textObject    `json:"fields"`
 		Elements []element       `json:"elements"`
+		Title    json.RawMessage `json:"title"`        // of a container, as ChildBlocks
+		Children json.RawMessage `json:"child_blocks"` // blocks
 	}
 	textObject struct {
 		Type string `json:"type"`
@@ -78,6 +80,8 @@ func checkBlocks(raw json.RawMessage) error {
 			for _, e := range b.Elements {
 				ok = ok && (e.Type != "button" || within(textOf(e.Text), 75))
 			}
+		case "container":
+			ok = ok && within(textOf(b.Title), 150) && len(b.inner()) > 0 && len(b.inner()) <= 10 && checkBlocks(b.Children) == nil
 		case "divider", "rich_text", "image":
 		default:
 			ok = false
@@ -87,6 +91,12 @@ func checkBlocks(raw json.RawMessage) error {
 		return refusal("invalid_blocks")
 	}
 	return nil
+}
+
+// inner returns the blocks in a container.
+func (b *block) inner() (list []block) {
+	_ = json.Unmarshal(b.Children, &list) // none if it is invalid
+	return list
 }
 
 func within(s string, limit int) bool { return s != "" && utf8.RuneCountInString(s) <= limit }
@@ -164,6 +174,9 @@ func writeBlocks(b *strings.Builder, raw json.RawMessage) {
 			for _, e := range bl.Elements {
 				b.WriteString(rich(e) + "\n")
 			}
+		case "container":
+			b.WriteString("▸ " + emoji(textOf(bl.Title)) + "\n")
+			writeBlocks(b, bl.Children)
 		default:
 			if text := textOf(bl.Text); text != "" {
 				b.WriteString(mrkdwn(text) + "\n")
