@@ -53,15 +53,26 @@ func NewRecords[T any](store Store, prefix, account string, logger *slog.Logger)
 	return r
 }
 
+// Refresh forgets the records in memory, and returns true, if another process may have written since they were read: it may have
+// sent other messages, or for another incident.
+func (r *Records[T]) Refresh() bool {
+	s, ok := r.store.(SharedStore)
+	if !ok {
+		return false
+	}
+	turn := s.Turn()
+	if turn == r.turn {
+		return false
+	}
+	r.turn = turn
+	clear(r.values)
+	return true
+}
+
 // Load returns the record of a group. An unreadable record is logged and counts as missing. The receiver may then get a
 // notification twice, which is better than not at all.
 func (r *Records[T]) Load(ctx context.Context, group string) (v T, ok bool) {
-	if s, ok := r.store.(SharedStore); ok {
-		if turn := s.Turn(); turn != r.turn { // another process may have sent other messages, or for another incident
-			r.turn = turn
-			clear(r.values)
-		}
-	}
+	r.Refresh()
 	if v, ok = r.values[group]; ok || r.store == nil {
 		return v, ok
 	}

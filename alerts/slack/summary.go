@@ -129,12 +129,13 @@ type summaries struct {
 	loaded  bool
 }
 
-// load reads the stored summaries, once.
+// load reads the stored summaries if they have not been read, or if another process may have changed them.
 func (l *summaries) load(ctx context.Context) {
-	if l.loaded {
+	if changed := l.records.Refresh(); l.loaded && !changed {
 		return
 	}
 	l.loaded = true
+	clear(l.slots[:])
 	for i := range l.slots {
 		if s, ok := l.records.Load(ctx, strconv.Itoa(i)); ok && s != nil && s.NoticeID != "" {
 			l.slots[i] = s
