@@ -53,7 +53,7 @@ func newAlertLoad(t *testing.T, natsURL string, w *alertWatch) *alertLoad {
 func (l *alertLoad) run(t *testing.T, rate int, every time.Duration) {
 	t.Helper()
 	start := time.Now()
-	spread := time.Duration(len(l.watch.stages)) * every
+	spread := max(time.Duration(len(l.watch.stages))*every, time.Second)
 	end := start.Add(failLead + spread + 2**alertSteps)
 	for _, s := range l.watch.stages {
 		l.fail(s, start.Add(failLead+time.Duration(l.rnd.Int64N(int64(spread)))))

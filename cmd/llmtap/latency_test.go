@@ -15,7 +15,7 @@ import (
 var (
 	alertCount = flag.Int("alerts", 4, "number of alerts of TestAlertLatency")
 	alertRate  = flag.Int("alert-rate", 50, "exchanges per second of the background load")
-	alertEvery = flag.Duration("alert-every", 3*time.Second, "mean time between two stages that start to fail")
+	alertEvery = flag.Duration("alert-every", 3*time.Second, "mean time between two stages that start to fail; 0: all start within a second")
 	slackBurst = flag.Int("slack-burst", 1, "messages that the local Slack accepts at once; it accepts one more per second")
 	alertSteps = flag.Duration("alert-interval", time.Second, "alerts.evaluation_interval of the collector")
 )
@@ -31,7 +31,10 @@ const (
 // messages are updated and use up the rate limits of Slack. All alerts count. They cross the threshold at random times relative
 // to the evaluation, to each other and to the full second.
 //
+// The first command measures alerts that are paced, the second one a storm.
+//
 //	go test ./cmd/llmtap -run TestAlertLatency -alerts 200 -alert-rate 400 -v -timeout 30m
+//	go test ./cmd/llmtap -run TestAlertLatency -alerts 200 -alert-rate 400 -alert-every 0 -v
 func TestAlertLatency(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
