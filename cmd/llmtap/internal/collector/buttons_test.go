@@ -80,7 +80,7 @@ func (s *socketMode) press(conn int, id, label string) {
 	var blocks []struct {
 		Elements []struct {
 			Type     string
-			Text     struct{ Text string }
+			Text     json.RawMessage // a text object, or a string in small print
 			Value    string
 			ActionID string `json:"action_id"`
 			Options  []struct {
@@ -95,7 +95,9 @@ func (s *socketMode) press(conn int, id, label string) {
 	for _, b := range blocks {
 		for _, e := range b.Elements {
 			action := map[string]any{"type": e.Type, "action_id": e.ActionID, "block_id": "b1", "action_ts": id}
-			pressed := e.Text.Text == label
+			var text struct{ Text string }
+			_ = json.Unmarshal(e.Text, &text) // not a button
+			pressed := text.Text == label
 			if pressed {
 				action["value"] = e.Value
 			}
