@@ -87,10 +87,13 @@ func TestBreachInsideMissedSteps(t *testing.T) {
 		}
 		b.add(&analyzer.Tally{Second: time.Now().Unix()})
 		synctest.Wait()
-		if n := len(b.sent.groups); n != 1 {
-			t.Fatalf("%d notifications, want 1", n)
+		time.Sleep(cfg.UpdateInterval) // the notification may have begun between two of the steps
+		synctest.Wait()
+		n := len(b.sent.groups)
+		if n < 1 || n > 2 {
+			t.Fatalf("%d notifications, want one, or one at the start and one at the end", n)
 		}
-		a := b.sent.groups[0].Alerts[0]
+		a := b.sent.groups[n-1].Alerts[0]
 		if a.State != Resolved || !a.FoundLate || a.EndsAt.Sub(a.StartsAt) != 5*time.Second || a.Peak != 3 {
 			t.Errorf("%s, late %v, for %v, peak %v", a.State, a.FoundLate, a.EndsAt.Sub(a.StartsAt), a.Peak)
 		}

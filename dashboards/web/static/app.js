@@ -88,6 +88,14 @@ if (document.body.hasAttribute("data-live") && sections) {
 	document.addEventListener("visibilitychange", refresh);
 }
 
+// Parts of a page that are drawn late move the place that the URL names.
+window.addEventListener("load", () => {
+	const at = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+	if (at) {
+		at.scrollIntoView({block: "center"});
+	}
+});
+
 // A button with data-copy copies the text of the element with that id.
 document.addEventListener("click", async (event) => {
 	const button = event.target.closest("button[data-copy]");

@@ -294,6 +294,7 @@ func (s *memorySink) wait(t *testing.T, id string) analyzer.Exchange {
 
 // watchHeap samples the heap until the returned function is called, which returns the peak.
 func watchHeap() func() uint64 {
+	runtime.GC() // what earlier tests have left is not part of it
 	stop, done := make(chan struct{}), make(chan uint64)
 	go func() {
 		var peak uint64
