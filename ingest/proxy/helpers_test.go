@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/ingest/event"
@@ -96,7 +97,7 @@ func (r *rig) events(t testing.TB) []message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	for r.Stats().Open > 0 && ctx.Err() == nil { // a handler may not have returned
+	for (r.Stats().Open > 0 || testutil.ToFloat64(r.m.inFlight) > 0) && ctx.Err() == nil { // a handler may not have returned
 		time.Sleep(time.Millisecond)
 	}
 	if err := r.Flush(ctx); err != nil {

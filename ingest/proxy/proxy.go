@@ -125,9 +125,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	p.m.inFlight.Inc()
 	defer func() { // deferred, because the reverse proxy panics to abort a connection
-		p.m.inFlight.Dec()
 		p.m.received.WithLabelValues(up.name, c.code).Inc()
 		p.m.duration.WithLabelValues(up.name).Observe(time.Since(start).Seconds())
+		p.m.inFlight.Dec()
 	}()
 	ctx := llmtap.WithCaller(context.WithValue(r.Context(), callKey{}, c), p.caller(r))
 	r = r.WithContext(ctx)

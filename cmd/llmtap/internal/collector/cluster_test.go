@@ -210,20 +210,25 @@ func (c *cluster) finish() results {
 		c.t.Fatal(err)
 	}
 	// A request without a response expires after a second, and stream time is two seconds late.
-	end := stream.CachedInfo().State.LastTime.Add(2 * time.Second).Unix()
+	c.wait(stream.CachedInfo().State.LastTime.Add(2 * time.Second).Unix())
+	c.stopAll()
+	rows := c.store.snapshot()
+	rows.tallies, rows.ledger = c.tallies(), c.ledger()
+	return rows
+}
+
+// wait waits until the events in the stream are read and stored, and tallied up to the second end.
+func (c *cluster) wait(end int64) {
+	c.t.Helper()
 	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		pending := c.unfinished(end)
 		if pending == "" {
-			break
+			return
 		}
 		if time.Since(start) > 60*time.Second {
 			c.t.Fatalf("not finished: %s", pending)
 		}
 	}
-	c.stopAll()
-	rows := c.store.snapshot()
-	rows.tallies, rows.ledger = c.tallies(), c.ledger()
-	return rows
 }
 
 // ledger returns the stored ledger entries by key.
