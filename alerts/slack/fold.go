@@ -16,6 +16,10 @@ const (
 	// maxSingle is the number of groups that get messages of their own although they are due at once: Slack accepts about
 	// as many in a burst, and a person can read them.
 	maxSingle = 5
+	// maxWaiting is maxSingle while Slack limits the posts to the channel: each then waits a second or more for every one before it.
+	maxWaiting = 3
+	// limitEcho is the time after the end of a rate limit for which the next posts are expected to be limited, too.
+	limitEcho = 10 * time.Second
 	// joinFor is the time for which new groups join a summary. An edit notifies nobody, so a group that fires much later is
 	// a new message, or part of a new summary.
 	joinFor = 10 * time.Minute
@@ -34,9 +38,10 @@ type fold struct {
 	changed          map[*summary][]int // other members
 }
 
-// Fold implements alerts.Folder. If more than maxSingle groups are new in a channel, it sends a summary. A few critical groups get
-// messages of their own nevertheless, and before the summary: they page, and each needs its own evidence, buttons and thread.
-// While a summary is new, all groups join it, so that a storm that arrives in parts is one message.
+// Fold implements alerts.Folder. If more than maxSingle groups are new in a channel, or more than maxWaiting while Slack limits the
+// posts to it, it sends a summary. A few critical groups get messages of their own nevertheless, and before the summary: they page,
+// and each needs its own evidence, buttons and thread. While a summary is new, all groups join it, so that a storm that arrives
+// in parts is one message.
 func (n *Notifier) Fold(ctx context.Context, groups []alerts.Group) []error {
 	results := make([]error, len(groups))
 	if err := n.await(ctx); err != nil {
@@ -89,9 +94,12 @@ func (n *Notifier) single(channel string, f *fold, results []error) (critical bo
 			results[i] = alerts.ErrNotFolded
 		}
 	}
-	into := n.joinable(channel)
+	into, most := n.joinable(channel), maxSingle
+	if time.Since(n.limited[n.limitKey("chat.postMessage", &notice{Target: channel})]) < limitEcho {
+		most = maxWaiting
+	}
 	waiting := len(f.critical) + len(f.others)
-	if len(f.critical)+len(f.escalated) <= maxSingle {
+	if len(f.critical)+len(f.escalated) <= most {
 		alone(f.escalated)
 		critical = len(f.escalated) > 0
 		f.escalated = nil
@@ -101,7 +109,7 @@ func (n *Notifier) single(channel string, f *fold, results []error) (critical bo
 			f.critical = nil
 		}
 	}
-	if into == nil && len(f.critical) == 0 && (waiting <= maxSingle || len(f.others) == 1) {
+	if into == nil && len(f.critical) == 0 && (waiting <= most || len(f.others) == 1) {
 		alone(f.others)
 		f.others = nil
 	}

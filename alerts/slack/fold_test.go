@@ -218,6 +218,20 @@ func TestSummaryRoutes(t *testing.T) {
 	}
 }
 
+// Five groups are five messages, unless Slack limits posts: then the fifth would wait for five seconds.
+func TestFewWhileLimited(t *testing.T) {
+	for limited, want := range map[time.Duration]int{-time.Second: 1, -time.Minute: maxSingle} {
+		f, cfg := newSlack(t)
+		cfg.Channel = "C123"
+		n := newNotifier(t, cfg, &alertstest.Store{})
+		n.limited["chat.postMessage C123"] = time.Now().Add(limited)
+		mustDeliver(t, n, storm(maxSingle, "critical"))
+		if m := f.top(); len(m) != want {
+			t.Errorf("limited until %s ago: %d messages, want %d", -limited, len(m), want)
+		}
+	}
+}
+
 // Whatever happens to the post, and whichever process continues: one summary, and no group is lost.
 func TestSummaryInDoubt(t *testing.T) {
 	for name, status := range map[string]int{"lost": http.StatusBadGateway, "limited": http.StatusTooManyRequests} {
