@@ -1,11 +1,13 @@
 package alerts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -198,7 +200,7 @@ func (d *dispatcher) due(i int, now time.Time) ([]*notification, time.Duration) 
 	var how urgency
 	bestRank := 0
 	repeat := false
-	for _, o := range d.groups.sorted() {
+	for _, o := range d.groups.open {
 		if o.stored < o.news {
 			continue // the intent must be stored first, which then raises r.wake
 		}
@@ -222,14 +224,16 @@ func (d *dispatcher) due(i int, now time.Time) ([]*notification, time.Duration) 
 		if ready.After(now.Add(turnGrace)) {
 			continue
 		}
-		better := best == nil || u < how || u == how && (severity > bestRank || severity == bestRank && since.Before(bestSince))
-		if best != nil && r.faults.down && o.sent[i].attempts != best.sent[i].attempts {
-			// The receiver may be down for this group only.
-			better = o.sent[i].attempts < best.sent[i].attempts
+		if best != nil {
+			order := cmp.Or(cmp.Compare(u, how), cmp.Compare(bestRank, severity), since.Compare(bestSince), strings.Compare(o.key, best.key))
+			if r.faults.down { // it may be down for this group only
+				order = cmp.Or(cmp.Compare(o.sent[i].attempts, best.sent[i].attempts), order)
+			}
+			if order > 0 {
+				continue
+			}
 		}
-		if better {
-			best, bestRank, bestSince, bestReady, how, repeat = o, severity, since, ready, u, reminder
-		}
+		best, bestRank, bestSince, bestReady, how, repeat = o, severity, since, ready, u, reminder
 	}
 	if best == nil {
 		return nil, max(soonest.Sub(now), 0)

@@ -119,6 +119,38 @@ func TestFold(t *testing.T) {
 	})
 }
 
+// The groups of a storm are passed to one call also if the Store needs a while for their intents, and something else is due meanwhile.
+func TestFoldSlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, f := newFoldBench(t, slowStore{&alertstest.Store{}}, all)
+		go func() {
+			for t.Context().Err() == nil {
+				b.dispatcher.wake()
+				time.Sleep(time.Millisecond)
+			}
+		}()
+		for range 15 {
+			b.second(stages(200, 2)...)
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if len(f.batches) == 0 {
+			t.Fatal("no call of Fold")
+		}
+		if n := len(f.batches[0]); n != 200 {
+			t.Errorf("%d groups in the first call of Fold, want all 200", n)
+		}
+	})
+}
+
+// slowStore is a Store with a round trip.
+type slowStore struct{ *alertstest.Store }
+
+func (s slowStore) Put(ctx context.Context, key string, value []byte) error {
+	time.Sleep(10 * time.Millisecond)
+	return s.Store.Put(ctx, key, value)
+}
+
 // Groups that are not folded are sent alone, the critical ones first, and the others with the next call.
 func TestFoldRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

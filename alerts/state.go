@@ -29,6 +29,9 @@ const (
 	// maxPuts bounds the concurrent writes and reads of groups, so that the intent of one group does not wait for many
 	// others, and a new leader not for the sum of their round trips.
 	maxPuts = 16
+	// storeTogether is the time for which intents that are written together wait for each other: the groups of a storm are then due at
+	// once, and are one summary. A Store that needs longer delays no group because of others.
+	storeTogether = time.Second
 )
 
 // savedState is the engine's progress, as stored.
@@ -73,7 +76,7 @@ type state struct {
 	log      *slog.Logger
 	m        *metrics
 	changed  signal // raised when there is something to write
-	intended func() // called after groups with news were stored or rejected by the Store
+	intended func() // called after groups with news were stored or rejected by the Store, with mu held
 	written  savedState
 	mu       *sync.Mutex // Engine.mu
 	groups   *groups
@@ -104,11 +107,7 @@ func (s *state) run(ctx context.Context) {
 // save reports whether everything was written.
 func (s *state) save(ctx context.Context, all bool) bool {
 	news, others, state := s.collect(all)
-	failed := s.putGroups(ctx, news)
-	if len(news) > 0 {
-		s.intended()
-	}
-	failed += s.putGroups(ctx, others)
+	failed := s.putGroups(ctx, news) + s.putGroups(ctx, others)
 	if failed > 0 || state.LastStep == 0 || !all && len(news)+len(others) == 0 || reflect.DeepEqual(state, s.written) {
 		return failed == 0
 	}
@@ -123,17 +122,31 @@ func (s *state) save(ctx context.Context, all bool) bool {
 func (s *state) putGroups(ctx context.Context, list []groupChange) (failed int) {
 	var g errgroup.Group
 	g.SetLimit(maxPuts)
+	began, finished := time.Now(), 0
+	var waiting []groupChange // whose intent was written, or rejected
 	for _, c := range list {
 		g.Go(func() error {
 			written := s.put(ctx, groupStoreKey(c.group.key), c.saved)
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			// If the Store rejects the group, its notifications are sent nevertheless, because a duplicate is better
-			// than a missing notification.
-			c.group.stored = max(c.group.stored, c.news)
 			if !written {
 				c.group.dirty = true
 				failed++
+			}
+			finished++
+			waiting = append(waiting, c)
+			if finished < len(list) && time.Since(began) < storeTogether {
+				return nil
+			}
+			// If the Store rejects a group, its notifications are sent nevertheless, because a duplicate is better than a
+			// missing notification.
+			news := false
+			for _, c := range waiting {
+				news = news || c.group.stored < c.news
+				c.group.stored = max(c.group.stored, c.news)
+			}
+			if waiting = nil; news {
+				s.intended()
 			}
 			return nil
 		})
