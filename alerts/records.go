@@ -73,18 +73,34 @@ func (r *Records[T]) Refresh() bool {
 // notification twice, which is better than not at all.
 func (r *Records[T]) Load(ctx context.Context, group string) (v T, ok bool) {
 	r.Refresh()
-	if v, ok = r.values[group]; ok || r.store == nil {
-		return v, ok
-	}
-	ok, err := getJSON(ctx, r.store, r.key(group), &v)
+	v, ok, err := r.Read(ctx, group)
 	if err != nil {
-		r.log.Error("notifier state is unreadable; the group may be notified again", "notifier", r.prefix, "group", group, "error", err)
-		return *new(T), false
-	}
-	if ok {
-		r.Keep(group, v)
+		r.unreadable(group, err)
 	}
 	return v, ok
+}
+
+// Read is Load for a receiver that can wait: it returns an error if the Store cannot be read, and it does not call Refresh. A value that
+// no receiver can read counts as missing.
+func (r *Records[T]) Read(ctx context.Context, group string) (v T, ok bool, err error) {
+	if v, ok = r.values[group]; ok || r.store == nil {
+		return v, ok, nil
+	}
+	ok, err = getJSON(ctx, r.store, r.key(group), &v)
+	switch {
+	case errors.Is(err, errUnreadable):
+		r.unreadable(group, err)
+		return *new(T), false, nil
+	case err != nil:
+		return *new(T), false, err
+	case ok:
+		r.Keep(group, v)
+	}
+	return v, ok, nil
+}
+
+func (r *Records[T]) unreadable(group string, err error) {
+	r.log.Error("notifier state is unreadable; the group may be notified again", "notifier", r.prefix, "group", group, "error", err)
 }
 
 // Keep stores v in memory only.

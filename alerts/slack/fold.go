@@ -25,7 +25,7 @@ const (
 	joinFor = 10 * time.Minute
 	// maxMentions bounds the mentions in one message.
 	maxMentions = 10
-	// criticalRank is the destination.rank of a critical alert.
+	// criticalRank is the destination.rank of an alert that pages: of severity critical or page.
 	criticalRank = 4
 )
 
@@ -44,14 +44,19 @@ type fold struct {
 // in parts is one message.
 func (n *Notifier) Fold(ctx context.Context, groups []alerts.Group) []error {
 	results := make([]error, len(groups))
-	if err := n.await(ctx); err != nil {
+	failed := func(err error) []error {
 		for i := range results {
 			results[i] = err
 		}
 		return results
 	}
+	if err := n.await(ctx); err != nil {
+		return failed(err)
+	}
 	defer n.done()
-	n.summaries.load(ctx)
+	if err := n.summaries.load(ctx); err != nil {
+		return failed(err)
+	}
 	to := make([]destination, len(groups))
 	folds := map[string]*fold{}
 	channel := func(name string) *fold {
@@ -275,21 +280,21 @@ func (n *Notifier) postSummary(ctx context.Context, s *summary, m message, who [
 
 // replySummary posts news of s to its thread: the end of all its groups, a higher severity, or a reminder.
 func (n *Notifier) replySummary(ctx context.Context, s *summary, who []string, rank int, remind bool) error {
-	firing, all := s.firing(), number(uint64(len(s.Members)))
+	firing, all := s.firing(), alerts.Number(uint64(len(s.Members)))
 	options := []slack.MsgOption{slack.MsgOptionTS(s.TS), slack.MsgOptionDisableLinkUnfurl(), slack.MsgOptionDisableMediaUnfurl()}
 	line := ""
 	switch {
 	case firing == 0 && !s.Over:
 		line = fmt.Sprintf(":large_green_circle: Resolved after %s: all %s alerts", duration(s.UpdatedAt.Sub(s.Since)), all)
 	case firing > 0 && s.Over:
-		line = fmt.Sprintf(":bell: Firing again: %s of %s alerts", number(uint64(firing)), all)
+		line = fmt.Sprintf(":bell: Firing again: %s of %s alerts", alerts.Number(uint64(firing)), all)
 	case rank > s.Rank && rank == criticalRank:
 		critical := s.count(func(m *member) bool { return m.Firing && m.Rank == criticalRank })
-		line = fmt.Sprintf(":red_circle: Now %s critical", number(uint64(critical)))
+		line = fmt.Sprintf(":red_circle: Now %s critical", alerts.Number(uint64(critical)))
 	case len(who) > 0:
-		line = fmt.Sprintf(":bell: Now %s alerts are firing", number(uint64(firing)))
+		line = fmt.Sprintf(":bell: Now %s alerts are firing", alerts.Number(uint64(firing)))
 	case remind && firing > 0:
-		line = fmt.Sprintf(":bell: Still firing after %s: %s of %s alerts", duration(s.UpdatedAt.Sub(s.Since)), number(uint64(firing)), all)
+		line = fmt.Sprintf(":bell: Still firing after %s: %s of %s alerts", duration(s.UpdatedAt.Sub(s.Since)), alerts.Number(uint64(firing)), all)
 		options = append(options, slack.MsgOptionBroadcast())
 	default:
 		return nil
@@ -306,10 +311,12 @@ func (n *Notifier) replySummary(ctx context.Context, s *summary, who []string, r
 	return nil
 }
 
-// notifySummary updates the summary that g is part of. It returns false if g needs a message of its own, for example because it
-// has become critical.
+// notifySummary updates the summary that g is part of. It returns false without an error if g needs a message of its own, for example
+// because it has become critical.
 func (n *Notifier) notifySummary(ctx context.Context, g alerts.Group, to destination) (bool, error) {
-	n.summaries.load(ctx)
+	if err := n.summaries.load(ctx); err != nil {
+		return true, err
+	}
 	s, m := n.summaries.of(g)
 	switch {
 	case m == nil:

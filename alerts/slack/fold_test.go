@@ -284,6 +284,54 @@ func TestSummaryAfterACrash(t *testing.T) {
 	}
 }
 
+// A Store that cannot be read must not lead to a second summary; a group in it that changes is not lost either.
+func TestSummaryUnreadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, cfg := newFake(t)
+		store := &unreadable{Store: &alertstest.Store{}}
+		groups := storm(50, "warning")
+		mustDeliver(t, notifierOf(t, f, cfg, store, nil), groups)
+		store.err = errors.New("no answer")
+		n := notifierOf(t, f, cfg, store, nil)
+		changed := after(groups, time.Minute, func(a *alerts.Alert) { a.Evidence.Failed++ })
+		if failed, err := deliver(t, n, changed); len(failed) != 50 || !retryable(err) || !strings.Contains(err.Error(), "no answer") {
+			t.Errorf("%d groups failed: %v", len(failed), err)
+		}
+		if err := n.Notify(t.Context(), changed[0]); !retryable(err) {
+			t.Errorf("one group: %v", err)
+		}
+		store.err = nil
+		mustDeliver(t, n, changed)
+		if m := f.top(); len(m) != 1 || m[0].Edits != 1 {
+			t.Errorf("messages %+v, want one, edited once", m)
+		}
+		// If the Store stays unreadable, people matter more than a second message.
+		store.err = errors.New("no answer")
+		n = notifierOf(t, f, cfg, store, nil)
+		if failed, _ := deliver(t, n, changed); len(failed) != 50 {
+			t.Errorf("%d groups failed", len(failed))
+		}
+		time.Sleep(2 * loadFor)
+		mustDeliver(t, n, changed)
+		if m := f.top(); len(m) != 2 {
+			t.Errorf("%d messages, want a second one", len(m))
+		}
+	})
+}
+
+// unreadable is a Store whose Get returns err.
+type unreadable struct {
+	*alertstest.Store
+	err error
+}
+
+func (s *unreadable) Get(ctx context.Context, key string) ([]byte, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	return s.Store.Get(ctx, key)
+}
+
 // The record of a summary stays below 1 MB, whatever the names; further groups are in further summaries, and none is lost.
 func TestSummarySize(t *testing.T) {
 	f, cfg := newSlack(t)

@@ -27,6 +27,9 @@ const (
 	maxServices = 5
 	maxHeadline = 90
 	maxWord     = 40
+	// loadFor is the time for which notifications wait for a Store that cannot be read, and loadRetry the time between two attempts.
+	loadFor   = time.Minute
+	loadRetry = 5 * time.Second
 )
 
 // A summary is one message about many groups in one channel. Its record is all that its text needs: the groups that did not change
@@ -127,20 +130,36 @@ type summaries struct {
 	records *alerts.Records[*summary]
 	slots   [maxSummaries]*summary // nil: empty
 	loaded  bool
+	tried   time.Time // first attempt to load them that failed; zero after a success
 }
 
-// load reads the stored summaries if they have not been read, or if another process may have changed them.
-func (l *summaries) load(ctx context.Context) {
-	if changed := l.records.Refresh(); l.loaded && !changed {
-		return
+// load reads the stored summaries if they have not been read, or if another process may have changed them. It returns an error while the
+// Store cannot be read, because the groups of a summary would be sent in a second one. After loadFor, the groups matter more.
+func (l *summaries) load(ctx context.Context) error {
+	if l.records.Refresh() {
+		l.loaded = false
 	}
-	l.loaded = true
-	clear(l.slots[:])
-	for i := range l.slots {
-		if s, ok := l.records.Load(ctx, strconv.Itoa(i)); ok && s != nil && s.NoticeID != "" {
-			l.slots[i] = s
+	if l.loaded {
+		return nil
+	}
+	var slots [maxSummaries]*summary
+	for i := range slots {
+		s, ok, err := l.records.Read(ctx, strconv.Itoa(i))
+		if err != nil {
+			if l.tried.IsZero() {
+				l.tried = time.Now()
+			}
+			if time.Since(l.tried) < loadFor {
+				return &alerts.RetryError{After: loadRetry, Down: true, Err: fmt.Errorf("read the summaries of alerts that were sent: %w", err)}
+			}
+			break
+		}
+		if ok && s != nil && s.NoticeID != "" {
+			slots[i] = s
 		}
 	}
+	l.slots, l.loaded, l.tried = slots, true, time.Time{}
+	return nil
 }
 
 func (l *summaries) save(ctx context.Context, s *summary) {
@@ -216,7 +235,7 @@ func (s *summary) render(access alerts.Access) message {
 	}
 	more := "All of them: "
 	if n := len(firing) - maxWorst; n > 0 {
-		more = fmt.Sprintf("… and %s more: ", number(uint64(n)))
+		more = fmt.Sprintf("… and %s more: ", alerts.Number(uint64(n)))
 	}
 	m.section("", more+all)
 	return m
@@ -224,7 +243,7 @@ func (s *summary) render(access alerts.Access) message {
 
 // title returns the headline, which is not escaped.
 func (s *summary) title(firing []*member) string {
-	n := number(uint64(len(s.Members)))
+	n := alerts.Number(uint64(len(s.Members)))
 	if len(firing) == 0 {
 		return fmt.Sprintf(":large_green_circle: RESOLVED: all %s alerts", n)
 	}
@@ -243,10 +262,10 @@ func (s *summary) title(firing []*member) string {
 	case len(firing) == 1:
 		count = fmt.Sprintf("1 of %s alerts is firing", n)
 	case len(firing) < len(s.Members):
-		count = fmt.Sprintf("%s of %s alerts are firing", number(uint64(len(firing))), n)
+		count = fmt.Sprintf("%s of %s alerts are firing", alerts.Number(uint64(len(firing))), n)
 	}
 	if critical > 0 {
-		count += fmt.Sprintf(", %s critical", number(uint64(critical)))
+		count += fmt.Sprintf(", %s critical", alerts.Number(uint64(critical)))
 	}
 	return oneLine(top+" "+count, maxHeader)
 }
@@ -265,11 +284,11 @@ func services(list []*member) string {
 	}
 	var out []string
 	for _, name := range names[:min(len(names), maxServices)] {
-		out = append(out, fmt.Sprintf("%s (%s)", code(name), number(uint64(n[name]))))
+		out = append(out, fmt.Sprintf("%s (%s)", code(name), alerts.Number(uint64(n[name]))))
 	}
 	text := "In " + strings.Join(out, ", ")
 	if more := len(names) - maxServices; more > 0 {
-		return fmt.Sprintf("%s and %s more services", text, number(uint64(more)))
+		return fmt.Sprintf("%s and %s more services", text, alerts.Number(uint64(more)))
 	}
 	return text
 }
@@ -279,7 +298,7 @@ func (s *summary) status(firing int) string {
 	parts := []string{"Since " + date(s.Since)}
 	add := func(n int, what string) {
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", number(uint64(n)), what))
+			parts = append(parts, fmt.Sprintf("%s %s", alerts.Number(uint64(n)), what))
 		}
 	}
 	if firing > 0 {
