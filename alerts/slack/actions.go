@@ -1,6 +1,7 @@
 package slack
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -89,13 +90,16 @@ func (m *message) controls(g alerts.Group, groupBy []string) {
 	}
 	if active := silencesOf(g); len(active) > 0 {
 		b := button(unsilence, "Unsilence")
-		if broader := broaderThan(groupMatchers(g, groupBy), active); broader != "" {
+		if broader := broaderThan(groupMatchers(g, groupBy), active); len(broader) > 0 {
 			// The press also ends the silence of other groups. The matchers come from people and agents.
 			plain := func(text string) *slack.TextBlockObject {
 				return slack.NewTextBlockObject(slack.PlainTextType, alerts.Truncate(text, 300), false, false)
 			}
-			b = b.WithConfirm(slack.NewConfirmationBlockObject(plain("End this silence?"),
-				plain("It may cover other alerts, too: "+oneLine(broader, 250)), plain("End it"), plain("Keep it")))
+			title, text, end, keep := "End this silence?", "It may cover other alerts, too: ", "End it", "Keep it"
+			if n := len(broader); n > 1 {
+				title, text, end, keep = fmt.Sprintf("End %d silences?", n), "They may cover other alerts, too: ", "End them", "Keep them"
+			}
+			b = b.WithConfirm(slack.NewConfirmationBlockObject(plain(title), plain(text+matchersText(broader)), plain(end), plain(keep)))
 		}
 		row = append(row, b)
 	} else {
@@ -146,14 +150,26 @@ func groupMatchers(g alerts.Group, groupBy []string) silence.Matchers {
 	return out
 }
 
-// broaderThan returns the first silence with other matchers than those of the group, as text.
-func broaderThan(own silence.Matchers, list []*silence.Silence) string {
+// broaderThan returns the silences with other matchers than those of the group.
+func broaderThan(own silence.Matchers, list []*silence.Silence) (out []*silence.Silence) {
 	for _, s := range list {
 		if s.Matchers.String() != own.String() {
-			return s.Matchers.String()
+			out = append(out, s)
 		}
 	}
-	return ""
+	return out
+}
+
+// matchersText returns the matchers of silences in one line, of about the same length each.
+func matchersText(list []*silence.Silence) string {
+	var out []string
+	for _, s := range list[:min(len(list), maxAlerts)] {
+		out = append(out, oneLine(s.Matchers.String(), 240/min(len(list), maxAlerts)))
+	}
+	if n := len(list) - maxAlerts; n > 0 {
+		out = append(out, fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(out, "; ")
 }
 
 // silenceEnd returns the end of a silence that begins now.

@@ -198,3 +198,56 @@ func TestManifest(t *testing.T) {
 		t.Errorf("the manifest requests %v, the code uses %v", requested, used)
 	}
 }
+
+// A press of Unsilence ends the silences of the group and those that its message names. The next message names what is left.
+func TestUnsilence(t *testing.T) {
+	now := time.Now()
+	c := &testControls{g: group(incident())}
+	for i, matchers := range [][]string{{"service=checkout-agent", "environment=prod", "stage=planner", "alertname=StageFailureRate"}, {"severity=critical"}, {"environment=prod"}, {"service=other"}} {
+		ms, err := silence.ParseMatchers(matchers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			ms = groupMatchers(c.g, groupLabels)
+		}
+		c.silences = append(c.silences, silence.Silence{ID: string(rune('a' + i)), Matchers: ms, StartsAt: now, EndsAt: now.Add(time.Hour)})
+	}
+	h := &presser{controls: c, groupBy: groupLabels, now: time.Now}
+	left := func() (ids string) {
+		for _, s := range c.silences {
+			if s.Active(time.Now()) {
+				ids += s.ID
+			}
+		}
+		return ids
+	}
+	g := group(incident())
+	g.Alerts[0].Silence = &c.silences[0]
+	for _, step := range []struct{ left, text string }{{"bcd", `severity="critical"; environment="prod"`}, {"cd", "Still silenced by `environment"}, {"d", ""}, {"d", "No silence covers"}} {
+		text, err := h.unsilence(t.Context(), &press{}, g)
+		if err != nil || left() != step.left || !strings.Contains(text, step.text) || step.text == "" && text != "" {
+			t.Errorf("silences %s are left, %v, and the reply is %q; want %s and %q", left(), err, text, step.left, step.text)
+		}
+		for i := range c.silences {
+			if strings.HasPrefix(step.left, c.silences[i].ID) {
+				g.Alerts[0].Silence = &c.silences[i]
+			}
+		}
+	}
+	// Several alerts of a group may have different silences.
+	other := incident()
+	g.Alerts[0].Silence, other.Silence = &c.silences[1], &c.silences[2]
+	g.Alerts = append(g.Alerts, other)
+	var m message
+	m.controls(g, groupLabels)
+	b, err := json.Marshal(m.all())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"End 2 silences?", `severity=\"critical\"; environment=\"prod\"`} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("no %s in %s", want, b)
+		}
+	}
+}

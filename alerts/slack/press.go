@@ -193,18 +193,27 @@ func (h *presser) silence(ctx context.Context, p *press, g alerts.Group) (text s
 	return text, err
 }
 
-// unsilence ends the silences of the firing alerts of g.
+// unsilence ends the silences of the firing alerts of g: all that cover no other group, and the others that the message names. A person has
+// not agreed to the end of those that it does not name.
 func (h *presser) unsilence(ctx context.Context, p *press, g alerts.Group) (text string, err error) {
-	now := h.now()
+	now, named, own := h.now(), silencesOf(g), groupMatchers(g, h.groupBy).String()
 	text = "No silence covers this alert any more."
+	var left []*silence.Silence
 	for _, s := range h.controls.Silences() {
 		if !s.Active(now) || !slices.ContainsFunc(g.Alerts, func(a alerts.Alert) bool { return a.State == alerts.Firing && s.Matches(a.Name, a.Labels) }) {
+			continue
+		}
+		if s.Matchers.String() != own && !slices.ContainsFunc(named, func(o *silence.Silence) bool { return o.ID == s.ID }) {
+			left = append(left, &s)
 			continue
 		}
 		if err := h.controls.ExpireSilence(ctx, s.ID, p.user); err != nil && !errors.Is(err, alerts.ErrNoSilence) {
 			return "", err
 		}
 		text = ""
+	}
+	if len(left) > 0 {
+		text = "Still silenced by " + shortCode(matchersText(left), maxText) + ". The message will offer to end that, too."
 	}
 	return text, nil
 }
