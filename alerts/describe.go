@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -144,6 +146,30 @@ func ConversationURL(externalURL, id string) string {
 	return strings.TrimRight(externalURL, "/") + "/conversation/" + url.PathEscape(id)
 }
 
+// Number formats n with thousands separators, for example 1,030.
+func Number(n uint64) string {
+	s := strconv.FormatUint(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Percent formats part as a percentage of whole. It returns 100% only for all of whole, and 0% only for none of it.
+func Percent(part, whole uint64) string {
+	if whole == 0 {
+		return "0%"
+	}
+	p := math.Round(100 * float64(part) / float64(whole))
+	switch {
+	case part > 0 && p < 1:
+		return "<1%"
+	case part < whole && p > 99:
+		return ">99%"
+	}
+	return fmt.Sprintf("%.0f%%", p)
+}
+
 // Subject returns what a is about: the service and stage, for example checkout-agent/planner, or else the provider or the rule.
 func (a *Alert) Subject() string {
 	service, stage := a.Labels["service"], cmp.Or(a.Labels["stage"], a.Labels["agent"])
@@ -156,7 +182,7 @@ func (a *Alert) Subject() string {
 	return cmp.Or(a.Labels["provider"], a.Name)
 }
 
-// Counts returns what happened in one phrase, for example "43 of 98 calls failed".
+// Counts returns what happened in one phrase, for example "43 of 98 calls failed (44%)".
 func (a *Alert) Counts() string {
 	ev, when := &a.Evidence, ""
 	if a.State == Resolved {
@@ -164,9 +190,9 @@ func (a *Alert) Counts() string {
 	}
 	switch {
 	case ev.Failed > 0 && len(ev.Rules) > 0 && !ev.ProviderChanged():
-		return fmt.Sprintf("%d %s, in %d calls%s", ev.Failed, ev.Counted(ev.Failed), ev.Calls, when)
+		return fmt.Sprintf("%s %s, in %s calls%s", Number(ev.Failed), ev.Counted(ev.Failed), Number(ev.Calls), when)
 	case ev.Failed > 0 && ev.Calls > 0 && len(ev.Rules) == 0:
-		return fmt.Sprintf("%d of %d calls failed%s", ev.Failed, ev.Calls, when)
+		return fmt.Sprintf("%s of %s calls failed%s (%s)", Number(ev.Failed), Number(ev.Calls), when, Percent(ev.Failed, ev.Calls))
 	case a.Annotations["summary"] != "":
 		return strings.TrimPrefix(a.Annotations["summary"], a.Labels["service"]+"/"+a.Labels["stage"]+": ")
 	}

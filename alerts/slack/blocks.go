@@ -298,16 +298,16 @@ func otherAlert(a alerts.Alert) string {
 	if name == "" {
 		name = subject(a)
 	}
-	return oneLine(name, 40) + ": " + counts(a)
+	return oneLine(name, 40) + ": " + a.Counts()
 }
 
 func icon(a alerts.Alert) string {
-	switch {
+	switch rank := a.Rank() + 1; {
 	case a.State == alerts.Resolved:
 		return ":large_green_circle:"
-	case a.Severity() == "critical":
+	case rank == criticalRank:
 		return ":red_circle:"
-	case a.Severity() == "warning":
+	case rank > 1:
 		return ":large_orange_circle:"
 	}
 	return ":large_blue_circle:"
@@ -319,43 +319,18 @@ func headline(a alerts.Alert) string {
 	if a.State == alerts.Resolved {
 		word = "RESOLVED"
 	}
-	text := counts(a)
+	text := a.Counts()
 	if service := a.Labels["service"]; service == "" || !strings.Contains(text, service) { // a summary may contain it
 		text = subject(a) + ": " + text
 	}
 	return oneLine(word+" "+text, maxHeader)
 }
 
-func counts(a alerts.Alert) string {
-	ev, when := a.Evidence, ""
-	if a.State == alerts.Resolved {
-		when = " at the peak"
-	}
-	switch {
-	case ev.Failed > 0 && len(ev.Rules) > 0 && !ev.ProviderChanged():
-		return fmt.Sprintf("%s %s, in %s calls%s", number(ev.Failed), ev.Counted(ev.Failed), number(ev.Calls), when)
-	case ev.Failed > 0 && ev.Calls > 0 && len(ev.Rules) == 0:
-		return fmt.Sprintf("%s of %s calls failed%s (%s)", number(ev.Failed), number(ev.Calls), when, percent(ev.Failed, ev.Calls))
-	case a.Annotations["summary"] != "":
-		return strings.TrimPrefix(a.Annotations["summary"], a.Labels["service"]+"/"+a.Labels["stage"]+": ")
-	}
-	return fmt.Sprintf("%s (value %.4g)", a.Name, a.Value)
-}
-
-// subject returns the service and stage that an alert is about, for example checkout-agent/planner, or else the provider.
+// subject returns Alert.Subject with short names.
 func subject(a alerts.Alert) string {
-	service, stage := a.Labels["service"], a.Labels["stage"]
-	if stage == "" {
-		stage = a.Labels["agent"]
+	kv := map[string]string{}
+	for _, l := range []string{"service", "stage", "agent", "provider"} {
+		kv[l] = oneLine(a.Labels[l], 40)
 	}
-	service, stage = oneLine(service, 40), oneLine(stage, 40)
-	switch {
-	case service != "" && stage != "":
-		return service + "/" + stage
-	case service+stage != "":
-		return service + stage
-	case a.Labels["provider"] != "":
-		return oneLine(a.Labels["provider"], 40)
-	}
-	return a.Name
+	return (&alerts.Alert{Name: oneLine(a.Name, maxName), Labels: kv}).Subject()
 }

@@ -118,12 +118,15 @@ func bare() alerts.Alert {
 	}
 }
 
+// groupLabels are the labels by which groups are formed.
+var groupLabels = []string{"service", "environment", "stage"}
+
 // states returns groups in all the states that a message shows, by name of the golden file.
 func states() map[string]alerts.Group {
 	acked := group(later())
 	acked.Ack = &alerts.Ack{By: "U00000BOB", ByName: "bob", At: t0.Add(2 * time.Minute)}
 	quiet := later()
-	quiet.Silence = &silence.Silence{ID: "1", CreatedBy: "anna", Comment: "rollback of 2.4.0", EndsAt: t0.Add(4 * time.Hour)}
+	quiet.Silence = &silence.Silence{ID: "1", Matchers: groupMatchers(group(quiet), groupLabels), CreatedBy: "anna", Comment: "rollback of 2.4.0", EndsAt: t0.Add(4 * time.Hour)}
 	part := later()
 	part.Inhibitor = &alerts.Inhibitor{ID: "x", Name: "ProviderOutage", Summary: "openai: 10 services fail", URL: "https://example.slack.com/archives/C1/p1"}
 	warning := second()
@@ -154,7 +157,7 @@ func states() map[string]alerts.Group {
 // shown returns the message of g with buttons.
 func shown(g alerts.Group) message {
 	m := render(g, alerts.Access{ExternalURL: "https://llmtap.example.com", URL: "https://llmtap.example.com"})
-	m.controls(g, []string{"service", "environment", "stage"})
+	m.controls(g, groupLabels)
 	return m
 }
 
@@ -226,6 +229,16 @@ func TestHostileContent(t *testing.T) {
 	}
 }
 
+func TestIcon(t *testing.T) {
+	for severity, want := range map[string]string{"critical": "red", "page": "red", "error": "orange", "warning": "orange", "info": "blue", "": "blue"} {
+		a := incident()
+		a.Labels["severity"] = severity
+		if got := icon(a); !strings.Contains(got, want) {
+			t.Errorf("severity %q: %s, want %s", severity, got, want)
+		}
+	}
+}
+
 func TestText(t *testing.T) {
 	f := func(got, want string) {
 		t.Helper()
@@ -233,14 +246,6 @@ func TestText(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	f(number(0), "0")
-	f(number(1030), "1,030")
-	f(number(1234567), "1,234,567")
-	f(percent(43, 98), "44%")
-	f(percent(1, 1000), "<1%")
-	f(percent(999, 1000), ">99%")
-	f(percent(5, 5), "100%")
-	f(percent(0, 0), "0%")
 	f(duration(40*time.Second), "40 s")
 	f(duration(65*time.Minute), "1 h 5 min")
 	f(duration(4*time.Hour), "4 h")

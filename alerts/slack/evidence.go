@@ -58,7 +58,7 @@ func calls(n uint64) string {
 	if n == 1 {
 		return "1 call"
 	}
-	return number(n) + " calls"
+	return alerts.Number(n) + " calls"
 }
 
 // why returns one line per cause, largest share first, with or without the ids of causes.
@@ -67,13 +67,13 @@ func why(ev alerts.Evidence, ids bool) []string {
 	rest := ev.Failed
 	for i, s := range ev.Shares {
 		if i == maxShares {
-			lines = append(lines, fmt.Sprintf("%s of %s: other causes", number(rest), number(ev.Failed)))
+			lines = append(lines, fmt.Sprintf("%s of %s: other causes", alerts.Number(rest), alerts.Number(ev.Failed)))
 			break
 		}
 		rest -= min(rest, s.Failed)
 		line := plain(s.Description(), maxText)
 		if ev.Failed > 1 {
-			line = fmt.Sprintf("%s of %s: %s", number(s.Failed), number(ev.Failed), line)
+			line = fmt.Sprintf("%s of %s: %s", alerts.Number(s.Failed), alerts.Number(ev.Failed), line)
 		}
 		if id := s.ID(); ids && id != "" {
 			line += " (" + code(id) + ")"

@@ -14,7 +14,7 @@ func hiddenParts(h *alerts.Hidden) []string {
 	lines := []string{fmt.Sprintf("Hides %s:", count(h.Alerts, "alert"))}
 	for _, p := range h.Worst {
 		part := alerts.Alert{Name: p.Name, Labels: p.Labels}
-		line := fmt.Sprintf("%s: %s of %s calls failed", escape(subject(part)), number(p.Failed), number(p.Calls))
+		line := fmt.Sprintf("%s: %s of %s calls failed", escape(subject(part)), alerts.Number(p.Failed), alerts.Number(p.Calls))
 		if p.Failed == 0 {
 			line = escape(subject(part))
 		}
@@ -31,5 +31,5 @@ func count(n int, noun string) string {
 	if n != 1 {
 		noun += "s"
 	}
-	return number(uint64(n)) + " " + noun
+	return alerts.Number(uint64(n)) + " " + noun
 }

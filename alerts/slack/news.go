@@ -77,7 +77,7 @@ func news(g alerts.Group, before map[string]sentState) []string {
 			out = append(out, icon(a)+" "+escape(headline(a)))
 			continue
 		case a.State == alerts.Resolved && was.State == alerts.Firing:
-			line := fmt.Sprintf("%s %sResolved after %s: %s", icon(a), name, duration(a.EndsAt.Sub(a.StartsAt)), escape(counts(a)))
+			line := fmt.Sprintf("%s %sResolved after %s: %s", icon(a), name, duration(a.EndsAt.Sub(a.StartsAt)), plain(a.Counts(), maxHeader))
 			if out = append(out, line); lastFailure(a) != "" {
 				out = append(out, lastFailure(a))
 			}
@@ -85,7 +85,7 @@ func news(g alerts.Group, before map[string]sentState) []string {
 		case a.State == alerts.Resolved:
 			continue
 		case was.Severity != a.Severity():
-			out = append(out, fmt.Sprintf("%s %sNow %s: %s", icon(a), name, escape(strings.ToUpper(a.Severity())), escape(counts(a))))
+			out = append(out, fmt.Sprintf("%s %sNow %s: %s", icon(a), name, escape(strings.ToUpper(a.Severity())), plain(a.Counts(), maxHeader)))
 		}
 		for _, f := range facts(a) {
 			if !was.Known[f.key] {

@@ -2,8 +2,6 @@ package slack
 
 import (
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -54,30 +52,6 @@ func shortCode(name string, n int) string {
 		return "`" + s + "`"
 	}
 	return "(none)"
-}
-
-// number formats n with thousands separators, for example 1,030.
-func number(n uint64) string {
-	s := strconv.FormatUint(n, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// percent formats part as a percentage of whole. It returns 100% only for all of whole, and 0% only for none of it.
-func percent(part, whole uint64) string {
-	if whole == 0 {
-		return "0%"
-	}
-	p := math.Round(100 * float64(part) / float64(whole))
-	switch {
-	case part > 0 && p < 1:
-		return "<1%"
-	case part < whole && p > 99:
-		return ">99%"
-	}
-	return fmt.Sprintf("%.0f%%", p)
 }
 
 // duration formats d in its two largest units.
