@@ -367,7 +367,7 @@ func (d *dispatcher) complete(i int, list []*notification, results []error, now 
 // delivered records that receiver i was sent n.
 func (d *dispatcher) delivered(i int, n *notification, o *openGroup, now time.Time) {
 	s := &o.sent[i]
-	if r := d.receivers[i]; r.faults.failed() {
+	if r := d.receivers[i]; r.faults.failed() && !n.group.Missed { // which the receiver need not have been sent
 		if after := now.Sub(r.faults.since); after >= faultLog {
 			d.log.Info("alert receiver accepts notifications again", "receiver", r.name, "after", after.Round(time.Second))
 		}

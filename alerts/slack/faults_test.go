@@ -7,12 +7,16 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
@@ -63,40 +67,105 @@ func (l lines) Handle(_ context.Context, _ slog.Record) error {
 	return nil
 }
 
-// stageOf returns the labels of stage i.
+// stageOf returns the labels of stage i, one of 50 services.
 func stageOf(i int) map[string]string {
-	return map[string]string{"service": "checkout", "environment": "prod", "stage": fmt.Sprintf("stage-%03d.", i), "service_version": "1"}
+	return map[string]string{"service": fmt.Sprintf("service-%02d", i%50), "environment": "prod", "stage": fmt.Sprintf("stage-%03d.", i), "service_version": "1"}
 }
+
+// A named Notifier is one as the engine of a collector has it; unfolded is one to which each group is a message of its own.
+type (
+	named    struct{ *Notifier }
+	unfolded struct{ alerts.Paced }
+)
+
+func (named) Name() string    { return "slack" }
+func (unfolded) Name() string { return "slack" }
 
 // A fleet is an engine of which many stages fail, and its Slack.
 type fleet struct {
 	t    *testing.T
 	e    *alerts.Engine
+	slk  *Notifier
+	f    *fake
+	reg  *prometheus.Registry
 	log  lines
 	slow time.Duration // longest duration of Add
 	sec  int64
 	n    int // stages
 }
 
+// told returns what people are told about each stage: CRITICAL or RESOLVED, once for each message that says so.
+func (w *fleet) told() [][]string {
+	w.t.Helper()
+	out, at := make([][]string, w.n), map[string]int{}
+	for i := range w.n {
+		kv := stageOf(i)
+		at[alerts.GroupID(fmt.Sprintf(`StageFailureRate{service=%q,environment="prod",stage=%q}`, kv["service"], kv["stage"]))] = i
+	}
+	for _, m := range w.f.top() {
+		if stage := stageName.FindStringSubmatch(m.Text); stage != nil {
+			i, _ := strconv.Atoi(stage[1])
+			out[i] = append(out[i], strings.Fields(plainText(m.Text))[1])
+			continue
+		}
+		k := slices.IndexFunc(w.slk.summaries.slots[:], func(s *summary) bool { return s != nil && s.TS == m.TS })
+		if k < 0 {
+			w.t.Fatalf("a message about nothing that is stored: %q", m.Text)
+		}
+		s := w.slk.summaries.slots[k]
+		if want := s.render(w.slk.access).text; m.Text != want && !strings.HasSuffix(m.Text, " "+want) { // a mention precedes it
+			w.t.Errorf("a summary says %q, but its groups are: %q", m.Text, want)
+		}
+		for _, x := range s.Members {
+			state := "RESOLVED"
+			if x.Firing {
+				state = "CRITICAL"
+			}
+			out[at[x.Group]] = append(out[at[x.Group]], state)
+		}
+	}
+	return out
+}
+
+var stageName = regexp.MustCompile(`stage-(\d{3})\.`)
+
+// metric returns the value of a metric of the engine, of all its labels together.
+func (w *fleet) metric(name string) (sum float64) {
+	w.t.Helper()
+	families, err := w.reg.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
 // With fold, a storm is a summary.
-func newFleet(t *testing.T, n int, f *fake, cfg Config, fold bool) (*fleet, func()) {
+func newFleet(t *testing.T, stages int, f *fake, cfg Config, fold bool) (*fleet, func()) {
 	t.Helper()
 	log := lines{slog.DiscardHandler, new(atomic.Int64)}
 	store := &alertstest.Store{}
 	c := alerts.Default()
-	c.EvaluationInterval, c.RuleFiles = 30*time.Second, []string{"../rules/stage_failure_rate.yaml"}
-	var notifier alerts.Paced = notifierOf(t, f, cfg, store, slog.New(log))
+	c.EvaluationInterval, c.RuleFiles = time.Minute, []string{"../rules/stage_failure_rate.yaml"}
+	n, reg := notifierOf(t, f, cfg, store, slog.New(log)), prometheus.NewRegistry()
+	var receiver alerts.Notifier = named{n}
 	if !fold {
-		notifier = struct{ alerts.Paced }{notifier}
+		receiver = unfolded{n}
 	}
-	e, err := alerts.New(t.Context(), c, alerts.Options{Notifiers: []alerts.Notifier{notifier}, Store: store, Logger: slog.New(log)})
+	e, err := alerts.New(t.Context(), c, alerts.Options{Notifiers: []alerts.Notifier{receiver}, Store: store, Logger: slog.New(log), Registerer: reg})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error)
 	go func() { stopped <- e.Run(ctx) }()
-	return &fleet{t: t, n: n, e: e, log: log, sec: time.Now().Unix() / 600 * 600}, func() {
+	return &fleet{t: t, n: stages, e: e, slk: n, f: f, reg: reg, log: log, sec: time.Now().Unix() / 600 * 600}, func() {
 		cancel()
 		if err := errors.Join(<-stopped, e.Close()); err != nil {
 			t.Error(err)
@@ -132,86 +201,99 @@ func (w *fleet) pass(d time.Duration, failing func(i int) bool) {
 	}
 }
 
-// After an hour in which Slack accepts nothing, and in which each group would be a message of its own, everything that still fires is told, what ended meanwhile is not posted as new,
-// and a message from before shows the end. There are few calls and log lines meanwhile.
+// After an hour in which Slack accepts nothing, people are told of everything that still fires, once; what ended meanwhile is not posted
+// as new, and what they were told before shows its end. There are few calls and log lines meanwhile, and llmtap says what is wrong.
 func TestHourWithoutSlack(t *testing.T) {
 	if testing.Short() {
-		t.Skip("simulates five hours")
+		t.Skip("simulates ten hours")
 	}
-	answer := func(status int, header http.Header, body string) func(string, int) (int, http.Header, string, bool) {
-		return func(string, int) (int, http.Header, string, bool) { return status, header, body, false }
+	answer := func(status int, header http.Header, body string, stored bool) func(string, int) (int, http.Header, string, bool) {
+		return func(string, int) (int, http.Header, string, bool) { return status, header, body, stored }
 	}
 	for _, tc := range []struct {
 		name   string
-		groups int
-		calls  int
+		calls  int // at most
 		answer func(method string, n int) (int, http.Header, string, bool)
 		hang   time.Duration
+		err    string
 	}{
-		{"429", 100, 250, answer(429, http.Header{"Retry-After": {"30"}}, ""), 0},
-		{"503", 100, 80, answer(503, nil, "<html>"), 0},
-		{"hanging", 100, 80, answer(200, nil, ""), time.Minute},
-		{"token_revoked", 100, 70, answer(200, nil, `{"ok":false,"error":"token_revoked"}`), 0},
-		{"channel_not_found", 100, 70, answer(200, nil, `{"ok":false,"error":"channel_not_found"}`), 0},
+		{"429", 250, answer(429, http.Header{"Retry-After": {"30"}}, "", false), 0, "rate limit"},
+		{"503", 80, answer(503, nil, "<html>", false), 0, "503"},
+		{"hanging", 80, answer(200, nil, "", true), time.Minute, "deadline exceeded"}, // messages are posted, and nobody knows
+		{"token_revoked", 70, answer(200, nil, `{"ok":false,"error":"token_revoked"}`, false), 0, "token_revoked"},
+		{"channel_not_found", 70, answer(200, nil, `{"ok":false,"error":"channel_not_found"}`, false), 0, "channel_not_found"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f, cfg := newFake(t)
-				w, stop := newFleet(t, tc.groups, f, cfg, false)
-				defer stop()
-				before := func(i int) bool { return i < 10 }
-				w.pass(10*time.Minute, before)
-				if n := len(f.top()); n != 10 {
-					t.Fatalf("%d messages before, want 10", n)
-				}
-				f.mu.Lock()
-				f.answer, f.hang = tc.answer, tc.hang
-				f.mu.Unlock()
-				calls, logged := len(f.calls), w.log.n.Load()
-				w.pass(20*time.Minute, func(int) bool { return true })
-				still := func(i int) bool { return i < 5 || i >= 30 }
-				w.pass(40*time.Minute, still)
-				calls, logged = len(f.calls)-calls, w.log.n.Load()-logged
-				t.Logf("%d calls, %d log lines in an hour", calls, logged)
-				if calls > tc.calls || calls < 10 {
-					t.Errorf("%d calls in an hour, want at most %d", calls, tc.calls)
-				}
-				if logged > 20 || logged == 0 {
-					t.Errorf("%d log lines in an hour", logged)
-				}
-				if w.slow > 0 {
-					t.Errorf("an evaluation took %v", w.slow)
-				}
-				if n := len(w.e.Groups()); n > tc.groups {
-					t.Errorf("%d open groups", n)
-				}
-				f.mu.Lock()
-				f.answer, f.hang = nil, 0
-				f.mu.Unlock()
-				time.Sleep(2 * time.Minute)
-				synctest.Wait()
-				top := f.top()
-				for i := range tc.groups {
-					var shown []string
-					for _, m := range top {
-						if strings.Contains(m.Text, fmt.Sprintf("stage-%03d.", i)) {
-							shown = append(shown, strings.Fields(plainText(m.Text))[1])
-						}
-					}
-					want := []string{"CRITICAL"}
-					switch {
-					case i >= 5 && i < 10:
-						want = []string{"RESOLVED"}
-					case i >= 10 && i < 30:
-						want = nil
-					}
-					if !slices.Equal(shown, want) {
-						t.Errorf("stage %d: messages %v, want %v", i, shown, want)
-					}
-				}
+		for _, fold := range []bool{false, true} {
+			groups, name := 100, tc.name
+			if fold {
+				groups, name = 500, tc.name+"/folded"
+			}
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f, cfg := newFake(t)
+					w, stop := newFleet(t, groups, f, cfg, fold)
+					defer stop()
+					w.hour(tc.answer, tc.hang, tc.calls, tc.err)
+				})
 			})
-		})
+		}
 	}
+}
+
+// hour lets stages fail, then Slack for an hour, and checks what people are told before and afterwards, and llmtap says meanwhile.
+func (w *fleet) hour(answer func(method string, n int) (int, http.Header, string, bool), hang time.Duration, most int, reason string) {
+	w.pass(10*time.Minute, func(i int) bool { return i < 10 })
+	for i, got := range w.told() {
+		if (i < 10) != slices.Equal(got, []string{"CRITICAL"}) {
+			w.t.Fatalf("stage %d before: messages %v", i, got)
+		}
+	}
+	w.f.mu.Lock()
+	w.f.answer, w.f.hang = answer, hang
+	w.f.mu.Unlock()
+	calls, logged, before := len(w.f.calls), w.log.n.Load(), len(w.f.top())
+	w.pass(20*time.Minute, func(int) bool { return true })
+	w.pass(40*time.Minute, func(i int) bool { return i < 5 || i >= 30 })
+	calls, logged = len(w.f.calls)-calls, w.log.n.Load()-logged
+	if calls > most || calls < 10 {
+		w.t.Errorf("%d calls in an hour, want at most %d", calls, most)
+	}
+	if logged > 20 || logged == 0 {
+		w.t.Errorf("%d log lines in an hour", logged)
+	}
+	if w.slow > 0 {
+		w.t.Errorf("an evaluation took %v", w.slow)
+	}
+	if n := len(w.e.Groups()); n > w.n {
+		w.t.Errorf("%d open groups", n)
+	}
+	if s := w.e.Receivers()[0]; s.Waiting < w.n-30 || s.Err == nil || !strings.Contains(s.Err.Error(), reason) || time.Since(s.FailedAt) < 55*time.Minute {
+		w.t.Errorf("the state of the receiver is %+v", s)
+	}
+	if waiting, failing, retried := w.metric("llmtap_alerts_notifications_waiting"), w.metric("llmtap_alerts_receiver_failing_seconds"), w.metric("llmtap_alerts_notifications_total"); waiting < float64(w.n-30) || failing < 3300 || retried < 10 {
+		w.t.Errorf("metrics: %v waiting, failing for %v s, %v attempts", waiting, failing, retried)
+	}
+	w.f.mu.Lock()
+	w.f.answer, w.f.hang = nil, 0
+	w.f.mu.Unlock()
+	time.Sleep(2 * time.Minute)
+	synctest.Wait()
+	for i, got := range w.told() {
+		want := []string{"CRITICAL"}
+		switch {
+		case i >= 5 && i < 10:
+			want = []string{"RESOLVED"}
+		case i >= 10 && i < 30:
+			want = nil
+		}
+		if ended := want == nil && len(got) == 1 && got[0] == "RESOLVED"; !slices.Equal(got, want) && !ended {
+			w.t.Errorf("stage %d: messages %v, want %v", i, got, want)
+		}
+	}
+	if s := w.e.Receivers()[0]; s.Waiting > 0 || s.Err != nil {
+		w.t.Errorf("afterwards, the state of the receiver is %+v", s)
+	}
+	w.t.Logf("%d calls, %d log lines in an hour; %d messages before, %d afterwards", calls, logged, before, len(w.f.top()))
 }
 
 // A channel has one rate limit, whether it is configured by name or by id, and before and after the first post.

@@ -146,7 +146,9 @@ func (n *Notifier) join(ctx context.Context, channel string, f *fold, groups []a
 	for s, list := range f.changed {
 		err := error(alerts.ErrFoldLater)
 		if !later {
-			err = n.sendSummary(ctx, s, groups, list, to)
+			if err = n.down; err == nil {
+				err = n.sendSummary(ctx, s, groups, list, to)
+			}
 		}
 		for _, i := range list {
 			results[i] = err

@@ -60,11 +60,16 @@ func (n *Notifier) failed(method string, p *notice, err error) outcome {
 // later makes an error that somebody must mend retryable: then everything that still fires is sent without a restart. A
 // rejected token is tried with one group at a time.
 func (n *Notifier) later(err error) error {
+	retry, ok := errors.AsType[*alerts.RetryError](err)
 	switch code := codeOf(err); {
-	case err == nil || retryable(err):
+	case ok && retry.Down:
+		n.down = err
+		return err
+	case err == nil || ok:
 		return err
 	case accountCodes[code]:
-		return &alerts.RetryError{After: rejectedFor, Down: true, Err: err}
+		n.down = &alerts.RetryError{After: rejectedFor, Down: true, Err: err}
+		return n.down
 	case channelCodes[code]:
 		after := rejectedFor
 		for _, r := range n.rejected {

@@ -61,6 +61,7 @@ type Notifier struct {
 	rejected    map[string]rejection // last rejection of a message, by configured channel
 	ids         map[string]string    // ids of channels, by configured channel; known after the first message
 	handles     handles
+	down        error                // of the current call: Slack accepts nothing at present, so its other messages are not tried
 	refused     map[string]time.Time // last time at which the channel of a route rejected a message
 }
 
@@ -153,6 +154,7 @@ func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 func (n *Notifier) await(ctx context.Context) error {
 	select {
 	case n.turn <- struct{}{}:
+		n.down = nil
 		return nil
 	case <-ctx.Done():
 		return &alerts.RetryError{Err: fmt.Errorf("wait for the previous notification: %w", ctx.Err())}
