@@ -23,6 +23,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,6 +61,7 @@ type Collector struct {
 	started   chan error         // result of the first start of server; capacity 1, never closed
 	conn      atomic.Pointer[jetstream.Conn]
 	connected chan struct{}                 // closed when conn is set
+	ensuring  sync.Mutex                    // held to create streams: JetStream reserves storage for each request, also for a second one
 	store     *store                        // nil if only the proxy runs
 	owner     string                        // name under which leases are held
 	proxy     *proxyRole                    // nil if the role is not run

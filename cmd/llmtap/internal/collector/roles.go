@@ -85,6 +85,8 @@ func (c *Collector) ensureStreams(ctx context.Context) error {
 	if err := conn.WaitConnected(ctx); err != nil {
 		return err
 	}
+	c.ensuring.Lock()
+	defer c.ensuring.Unlock()
 	timeout, cancel := context.WithTimeout(ctx, ensureTimeout)
 	defer cancel()
 	if err := conn.Ensure(timeout); err != nil {
