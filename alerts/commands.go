@@ -1,9 +1,10 @@
 package alerts
 
 import (
-	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/analyzer/signals"
 )
@@ -26,20 +27,24 @@ var queries = map[string]string{
 	signals.ProviderTightened:        "provider_changes",
 }
 
+// Command returns a command of llmtap, quoted for a POSIX shell.
+func (x Access) Command(args ...string) string {
+	if x.URL != "" {
+		args = append(args, "--url", x.URL)
+	}
+	out := "llmtap"
+	for _, a := range args {
+		out += " " + quote(a)
+	}
+	return out
+}
+
 // Commands returns the commands that investigate a, quoted for a POSIX shell: they print the example's call and
 // conversation, and query the failures with the labels of the alert since the start of the window. Ids that Slack
 // or a shell could change are omitted.
 func (x Access) Commands(a *Alert) []string {
 	var out []string
-	add := func(args ...string) {
-		if x.URL != "" {
-			args = append(args, "--url", x.URL)
-		}
-		for i := range args {
-			args[i] = quote(args[i])
-		}
-		out = append(out, "llmtap "+strings.Join(args, " "))
-	}
+	add := func(args ...string) { out = append(out, x.Command(args...)) }
 	if ex := a.Evidence.Example; ex != nil {
 		for _, id := range []string{ex.Exchange, ex.Conversation} {
 			if usable(id) {
@@ -75,9 +80,9 @@ func (x Access) Commands(a *Alert) []string {
 	return out
 }
 
-// usable reports whether a command may contain v.
+// usable reports whether a command may contain v: a person copies it from a message, and must see what it does.
 func usable(v string) bool {
-	return v != "" && len(v) <= MaxID && v[0] != '-' && !slices.ContainsFunc([]byte(v), func(b byte) bool { return b < ' ' || b == '`' || b == 0x7f })
+	return v != "" && len(v) <= MaxID && v[0] != '-' && utf8.ValidString(v) && !strings.ContainsFunc(v, func(r rune) bool { return r == '`' || !unicode.IsPrint(r) })
 }
 
 // quote quotes an argument of a shell command if necessary.

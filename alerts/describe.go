@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
 	rule "github.com/llmtap/llmtap/analyzer/rules"
@@ -102,8 +101,12 @@ func (ev *Evidence) ProviderChanged() bool {
 // providerMessage matches the first message in a JSON body, which may be cut off.
 var providerMessage = regexp.MustCompile(`"(?:message|detail|error)"\s*:\s*"((?:[^"\\]|\\.)*)`)
 
-// ProviderMessage returns the message in a provider's error text: the value in a JSON body, or else the whole text.
+// maxError is the length to which an error text is searched for its message, in bytes.
+const maxError = 64 << 10
+
+// ProviderMessage returns the message in a provider's error text: the value in a JSON body, or else the text.
 func ProviderMessage(text string) string {
+	text = text[:min(len(text), maxError)]
 	if !strings.HasPrefix(strings.TrimLeft(text, " \r\n\t["), "{") {
 		return text
 	}
@@ -118,13 +121,19 @@ func ProviderMessage(text string) string {
 	return s
 }
 
-// Truncate shortens text to at most n characters; the last character of a shortened text is an ellipsis.
+// Truncate shortens text to at most n characters; the last character of a shortened text is an ellipsis. It reads no more of text than
+// that.
 func Truncate(text string, n int) string {
-	text = strings.ToValidUTF8(text, "\ufffd")
-	if utf8.RuneCountInString(text) <= n {
-		return text
+	count, end := 0, 0 // end is where an ellipsis begins
+	for i := range text {
+		if count == n-1 {
+			end = i
+		}
+		if count++; count > n {
+			return strings.ToValidUTF8(text[:end], "\ufffd") + "…"
+		}
 	}
-	return string([]rune(text)[:n-1]) + "…"
+	return strings.ToValidUTF8(text, "\ufffd")
 }
 
 // MaxID is the longest id in a notification, in bytes.

@@ -104,7 +104,7 @@ func TestCommands(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	for _, id := range []string{"", "-x", "a`b`", "two\nlines", strings.Repeat("x", MaxID+1)} {
+	for _, id := range []string{"", "-x", "a`b`", "two\nlines", "\x1b[2J", "gpj\u202e", "a\u200bb", "a\u2028b", "a\u00a0b", "\xff", strings.Repeat("x", MaxID+1)} {
 		a.Evidence.Example = &analyzer.Example{Exchange: id}
 		if got := (Access{}).Commands(&a); len(got) != 1 || !strings.HasPrefix(got[0], "llmtap query") {
 			t.Errorf("%q: %q", id, got)

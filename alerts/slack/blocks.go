@@ -315,7 +315,7 @@ func icon(a alerts.Alert) string {
 
 // headline returns the sentence about a that everyone reads. It is not escaped.
 func headline(a alerts.Alert) string {
-	word := strings.ToUpper(a.Severity())
+	word := severity(a)
 	if a.State == alerts.Resolved {
 		word = "RESOLVED"
 	}
@@ -325,6 +325,9 @@ func headline(a alerts.Alert) string {
 	}
 	return oneLine(word+" "+text, maxHeader)
 }
+
+// severity returns the word of a severity in capitals.
+func severity(a alerts.Alert) string { return strings.ToUpper(oneLine(a.Severity(), maxSeverity)) }
 
 // subject returns Alert.Subject with short names.
 func subject(a alerts.Alert) string {

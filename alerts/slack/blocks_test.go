@@ -3,10 +3,14 @@ package slack
 import (
 	"encoding/json"
 	"fmt"
+	"html"
+	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
@@ -178,53 +182,127 @@ func TestGolden(t *testing.T) {
 // tokens matches what Slack interprets in a text: mentions, links and dates.
 var tokens = regexp.MustCompile("<[^>]*>?")
 
-// Hostile names and texts produce a message within Slack's limits and without mentions.
+// Names and texts of 5 MB that contain all that Slack interprets produce messages, summaries, threads, buttons and replies within Slack's
+// limits, and without mentions.
 func TestHostileContent(t *testing.T) {
-	long := strings.Repeat("<!channel> & `<@U123>` \n```*_~ <https://evil.example|x> \u202e\u200b\x00\x1b[1m\xff $(rm -rf ~)", 2000)
+	const hostile = "<!channel> & `<@U123>` \n```*_~ <https://evil.example|x> \u202e\u200b\x00\x1b[1m\xff $(rm -rf ~)"
+	long := strings.Repeat(hostile, 5<<20/len(hostile))
+	short := long[:50_000]
+	labels := func(stage string) map[string]string {
+		return map[string]string{"service": short, "environment": short, "stage": stage, "severity": short, "provider": short, "model": short}
+	}
 	a := incident()
-	a.Labels = map[string]string{"service": long, "environment": long, "stage": long, "severity": long}
-	a.Annotations = map[string]string{"summary": long, "description": long}
+	a.Name, a.Labels = long, labels(long)
+	a.Annotations = map[string]string{"summary": long, "description": long, "runbook": long}
 	a.Evidence.Shares, a.Evidence.Versions = nil, nil
 	for i := range 20 {
-		a.Evidence.Shares = append(a.Evidence.Shares, alerts.Share{Cause: long + fmt.Sprint(i), RootCause: long, Failed: 1, Fix: long})
-		a.Evidence.Versions = append(a.Evidence.Versions, alerts.VersionCount{Version: long + fmt.Sprint(i), Failed: 1, Calls: 2})
+		a.Evidence.Shares = append(a.Evidence.Shares, alerts.Share{Cause: fmt.Sprint(i) + long, RootCause: long, Failed: 1, Fix: long, FirstVersion: long, LastClean: fmt.Sprint(i) + long})
+		a.Evidence.Versions = append(a.Evidence.Versions, alerts.VersionCount{Version: fmt.Sprint(i) + long, Failed: 1, Calls: 2})
 	}
-	a.Evidence.Example = &analyzer.Example{Conversation: long, Exchange: long, Rule: long, ToolCallID: long, Summary: long, Evidence: long, ErrorText: long, Status: 400}
+	a.Evidence.Example = &analyzer.Example{Conversation: long, Exchange: long, Rule: long, ToolCallID: long, Summary: long, Evidence: long, ErrorText: `{"error":{"message":"` + long, Status: 400, Full: true}
 	x := *a.Evidence.Example
 	x.Summary = ""
 	a.Evidence.More = []*analyzer.Example{&x, &x}
-	for i := range a.Evidence.Shares {
-		a.Evidence.Shares[i].FirstVersion, a.Evidence.Shares[i].LastClean = long, fmt.Sprint(i)+long
+	bare := a // counts nothing, so that its summary is its headline
+	bare.Name, bare.Labels, bare.Evidence = short, labels(short), alerts.Evidence{}
+	matchers, err := silence.ParseMatchers([]string{`stage=~".*"`, fmt.Sprintf("service=%q", strings.Repeat("<!channel>`", 50))})
+	if err != nil {
+		t.Fatal(err)
 	}
+	quiet := bare
+	quiet.Silence = &silence.Silence{ID: long, Matchers: matchers, CreatedBy: long, Comment: long}
+	hidden := bare
+	hidden.Inhibitor = &alerts.Inhibitor{ID: long, Name: long, Summary: long, URL: "https://llmtap.example.com/<!channel>"}
+	whole := bare
+	whole.Hides = &alerts.Hidden{Alerts: 9, Worst: []alerts.Part{{Name: long, Labels: labels(long), Failed: 1, Calls: 2}}}
 	var all []alerts.Alert
 	for i := range 30 {
 		b := a
-		b.Labels = map[string]string{"service": long, "stage": fmt.Sprint(i), "severity": "critical"}
+		b.Name, b.Labels = "A", map[string]string{"service": short[:5000], "stage": fmt.Sprint(i), "severity": "critical"}
 		all = append(all, b)
 	}
-	for _, g := range []alerts.Group{group(a), group(all...), {Key: long}} {
-		m := render(g, alerts.Access{ExternalURL: "https://llmtap.example.com/"})
-		checkLimits(t, m)
-		raw, err := json.Marshal(m.all())
+	access := alerts.Access{ExternalURL: "https://llmtap.example.com/", Host: long}
+	acked := group(bare)
+	acked.Ack = &alerts.Ack{By: long, ByName: long, At: t0}
+	var texts []string // that Slack interprets, besides those of blocks
+	for i, g := range []alerts.Group{group(a), group(bare), group(all...), group(quiet), group(hidden), group(whole), acked, {Key: long}} {
+		m := render(g, access)
+		m.controls(g, groupLabels)
+		s := &summary{record: record{NoticeID: "1"}}
+		s.put(g)
+		end := after([]alerts.Group{g}, time.Hour, resolve)[0]
+		for _, m := range []message{m, s.render(access), render(end, access)} {
+			checkLimits(t, m)
+			checkEscaped(t, m)
+			texts = append(texts, m.text)
+		}
+		texts = append(texts, statusNews(g, &notice{Sent: sentStates(group(a), nil)})...)
+		texts = append(texts, news(g, nil)...)
+		texts = append(texts, news(end, sentStates(g, nil))...)
+		texts = append(texts, reminder(g)...)
+		if i < 2 {
+			texts = append(texts, queryText(g, access, func(*alerts.Alert) string { return long }))
+		}
+	}
+	for _, text := range texts {
+		if n := utf8.RuneCountInString(text); n > 40_000 {
+			t.Errorf("text of %d characters: %.100s", n, text)
+		}
+		escaped(t, text)
+	}
+}
+
+// checkEscaped fails the test if a text of m contains what Slack interprets, apart from dates and links to llmtap.
+func checkEscaped(t *testing.T, m message) {
+	t.Helper()
+	raw, err := json.Marshal(m.all())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var decoded any
+	if err := json.Unmarshal(raw, &decoded); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range mrkdwnTexts(decoded) {
+		escaped(t, text)
+	}
+}
+
+func escaped(t *testing.T, text string) {
+	t.Helper()
+	for _, token := range tokens.FindAllString(text, -1) {
+		if !strings.HasPrefix(token, "<!date^") && !strings.HasPrefix(token, "<https://llmtap.example.com/") {
+			t.Errorf("%q is not escaped in %.80s", token, text)
+		}
+	}
+	if n := strings.Count(text, "```"); n%2 != 0 {
+		t.Errorf("a block of code ends early: %.200s", text)
+	}
+}
+
+// What a person copies from the message is what llmtap is called with, whatever the names: each command is one line.
+func TestCommandsInAShell(t *testing.T) {
+	for _, name := range []string{"plan", `it's "a"`, "$(touch x) ${HOME} $HOME", `a\b\'c' # ; & | > x < y * ? ~ !1`, "<!channel> &amp;", "--help", "`touch x`", "two\nlines", "gpj\u202e.exe", "总结", "a=b", ""} {
+		a := incident()
+		a.Labels = map[string]string{"service": name, "stage": name, "environment": "prod"}
+		a.Evidence.Example.Conversation = name
+		block := strings.Join(commands(a, alerts.Access{URL: "http://tap:8088"}), "\n")
+		script := html.UnescapeString(strings.ReplaceAll(block, "```", "")) // as Slack shows it
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", "llmtap() { for x; do printf '%s|' \"$x\"; done; echo; }\n"+script)
+		cmd.Dir = t.TempDir()
+		out, err := cmd.CombinedOutput()
 		if err != nil {
-			t.Fatal(err)
+			t.Errorf("%q: %v, %s", name, err, out)
 		}
-		var decoded any
-		if err := json.Unmarshal(raw, &decoded); err != nil {
-			t.Fatal(err)
+		want := "show|0193-1|--url|http://tap:8088|\n"
+		if name != "" && !strings.ContainsAny(name, "`\n\u202e") && name[0] != '-' {
+			want += "show|" + name + "|--url|http://tap:8088|\nquery|causes|--service|" + name + "|--stage|" + name + "|--environment|prod|--since|2026-11-21T09:11:05Z|--url|http://tap:8088|\n"
 		}
-		for _, text := range mrkdwnTexts(decoded) {
-			for _, token := range tokens.FindAllString(text, -1) {
-				if !strings.HasPrefix(token, "<!date^") && !strings.HasPrefix(token, "<https://llmtap.example.com/") {
-					t.Errorf("%q is not escaped in %.80s", token, text)
-				}
-			}
-			if n := strings.Count(text, "```"); n != 0 && n != 2 {
-				t.Errorf("a block of code ends early: %.200s", text)
-			}
+		if string(out) != want {
+			t.Errorf("%q: a shell calls\n%s\nwant\n%s", name, out, want)
 		}
-		if strings.Contains(m.text, "<!channel") {
-			t.Error("the text mentions the channel")
+		if files, err := os.ReadDir(cmd.Dir); err != nil || len(files) > 0 {
+			t.Errorf("%q: files %v, %v", name, files, err)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func since(a alerts.Alert) string {
 		}
 	}
 	for _, l := range []string{"environment", "provider", "model"} {
-		if v := plain(a.Labels[l], 40); v != "" && !strings.Contains(escape(headline(a)), v) {
+		if v := plain(a.Labels[l], 40); v != "" && !strings.Contains(plain(headline(a), maxHeader), v) {
 			b.WriteString(" · " + v)
 		}
 	}

@@ -14,11 +14,11 @@ func hiddenParts(h *alerts.Hidden) []string {
 	lines := []string{fmt.Sprintf("Hides %s:", count(h.Alerts, "alert"))}
 	for _, p := range h.Worst {
 		part := alerts.Alert{Name: p.Name, Labels: p.Labels}
-		line := fmt.Sprintf("%s: %s of %s calls failed", escape(subject(part)), alerts.Number(p.Failed), alerts.Number(p.Calls))
+		line := fmt.Sprintf("%s: %s of %s calls failed", plain(subject(part), maxHeader), alerts.Number(p.Failed), alerts.Number(p.Calls))
 		if p.Failed == 0 {
-			line = escape(subject(part))
+			line = plain(subject(part), maxHeader)
 		}
-		lines = append(lines, fmt.Sprintf("• %s (%s, %s)", line, escape(p.Name), escape(part.Severity())))
+		lines = append(lines, fmt.Sprintf("• %s (%s, %s)", line, plain(p.Name, maxName), plain(part.Severity(), maxSeverity)))
 	}
 	if n := h.Alerts - len(h.Worst); n > 0 {
 		lines = append(lines, fmt.Sprintf("• … and %d more", n))

@@ -3,7 +3,6 @@ package slack
 import (
 	"fmt"
 	"maps"
-	"strings"
 
 	"github.com/llmtap/llmtap/alerts"
 )
@@ -69,12 +68,12 @@ func news(g alerts.Group, before map[string]sentState) []string {
 	for _, a := range current {
 		name := ""
 		if len(current) > 1 {
-			name = escape(subject(a)) + ": "
+			name = plain(subject(a), maxHeader) + ": "
 		}
 		was, known := before[a.Series()]
 		switch {
 		case !known || was.State == alerts.Resolved && a.State == alerts.Firing:
-			out = append(out, icon(a)+" "+escape(headline(a)))
+			out = append(out, icon(a)+" "+plain(headline(a), maxHeader))
 			continue
 		case a.State == alerts.Resolved && was.State == alerts.Firing:
 			line := fmt.Sprintf("%s %sResolved after %s: %s", icon(a), name, duration(a.EndsAt.Sub(a.StartsAt)), plain(a.Counts(), maxHeader))
@@ -85,7 +84,7 @@ func news(g alerts.Group, before map[string]sentState) []string {
 		case a.State == alerts.Resolved:
 			continue
 		case was.Severity != a.Severity():
-			out = append(out, fmt.Sprintf("%s %sNow %s: %s", icon(a), name, escape(strings.ToUpper(a.Severity())), plain(a.Counts(), maxHeader)))
+			out = append(out, fmt.Sprintf("%s %sNow %s: %s", icon(a), name, plain(severity(a), maxHeader), plain(a.Counts(), maxHeader)))
 		}
 		for _, f := range facts(a) {
 			if !was.Known[f.key] {
@@ -101,7 +100,7 @@ func reminder(g alerts.Group) []string {
 	var out []string
 	for _, a := range g.Current() {
 		if a.State == alerts.Firing {
-			line := fmt.Sprintf(":bell: Still firing after %s: %s", duration(a.UpdatedAt.Sub(a.StartsAt)), escape(headline(a)))
+			line := fmt.Sprintf(":bell: Still firing after %s: %s", duration(a.UpdatedAt.Sub(a.StartsAt)), plain(headline(a), maxHeader))
 			if out = append(out, line); lastFailure(a) != "" {
 				out = append(out, lastFailure(a))
 			}

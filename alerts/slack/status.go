@@ -51,7 +51,7 @@ func statusNews(g alerts.Group, p *notice) []string {
 			if strings.HasPrefix(was.Muted, inhibitedBy) {
 				what = "No longer part of another alert"
 			}
-			add(fmt.Sprintf(":bell: %s, still firing after %s: %s", what, duration(a.UpdatedAt.Sub(a.StartsAt)), escape(headline(a))))
+			add(fmt.Sprintf(":bell: %s, still firing after %s: %s", what, duration(a.UpdatedAt.Sub(a.StartsAt)), plain(headline(a), maxHeader)))
 		}
 	}
 	return lines

@@ -66,7 +66,7 @@ type member struct {
 func (m *member) set(g alerts.Group) {
 	a := g.Worst()
 	m.Updated, m.Firing, m.Muted, m.Acked = g.Updated(), g.Firing(), g.Muted(), g.Ack != nil
-	m.Rank, m.Severity = a.Rank()+1, oneLine(a.Severity(), 20)
+	m.Rank, m.Severity = a.Rank()+1, oneLine(a.Severity(), maxSeverity)
 	m.Service, m.Headline, m.Failed = oneLine(a.Labels["service"], maxWord), oneLine(headline(a), maxHeadline), a.Evidence.Failed
 	m.Cause = ""
 	if s := a.Evidence.Shares; len(s) > 0 {
@@ -224,10 +224,7 @@ func (s *summary) render(access alerts.Access) message {
 	if len(firing) > 0 {
 		m.section("Worst", worst(firing)...)
 	}
-	all := "`llmtap query alerts`"
-	if access.URL != "" {
-		all = "`llmtap query alerts --url " + plain(access.URL, maxText) + "`"
-	}
+	all := "`" + plain(access.Command("query", "alerts"), maxText) + "`"
 	if access.ExternalURL != "" {
 		all = "<" + escape(strings.TrimRight(access.ExternalURL, "/")) + "/|in the browser>, or with " + all
 	} else if access.Host != "" {

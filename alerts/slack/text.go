@@ -15,7 +15,9 @@ const (
 	maxSection = 3000
 	maxBlocks  = 50
 	maxName    = 80
-	maxText    = 300
+	// maxSeverity bounds a severity, which a rule may take from a label.
+	maxSeverity = 20
+	maxText     = 300
 )
 
 var mrkdwn = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
@@ -23,9 +25,11 @@ var mrkdwn = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 // escape makes text safe in mrkdwn by disabling mentions, links and control sequences.
 func escape(text string) string { return mrkdwn.Replace(text) }
 
-// oneLine collapses whitespace, removes characters that hide or reorder others, and truncates text to n characters.
+// oneLine collapses whitespace, removes characters that hide or reorder others, and truncates text to n characters. Of a text
+// of several MB, it reads little more.
 func oneLine(text string, n int) string {
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\ufffd")), " ")
+	text = alerts.Truncate(text, 4*n+1000)
+	text = strings.Join(strings.Fields(text), " ")
 	return alerts.Truncate(strings.Map(visible, text), n)
 }
 
