@@ -27,7 +27,7 @@ const (
 type chosen struct {
 	s                      *server
 	view                   *View
-	exchange, conversation string // one of them is set
+	exchange, conversation string // the first is empty if the page is about a conversation; the second if it is not known yet
 
 	loading, listing sync.Once
 	x                *Exchange
@@ -92,9 +92,7 @@ func (s *server) conversation(w http.ResponseWriter, r *http.Request) {
 		case down(err):
 			status = http.StatusServiceUnavailable
 		}
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.WriteHeader(status)
-		s.serve(w, r, p, section{id: "missing", template: "conversation-missing", load: func(context.Context) (any, error) { return nil, err }})
+		s.serveStatus(w, r, status, p, section{id: "missing", template: "conversation-missing", load: func(context.Context) (any, error) { return nil, err }})
 		return
 	}
 	p.Title = "Request " + short(60, c.exchange)

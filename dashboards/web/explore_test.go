@@ -80,7 +80,7 @@ func TestExploreForms(t *testing.T) {
 			t.Errorf("%s: status %d, no %q", name, resp.StatusCode, want)
 		}
 	}
-	if resp, _ := explored(t, &fakeExplorer{}, "/explore/nonsense"); resp.StatusCode != http.StatusNotFound {
+	if resp, _ := explored(t, &fakeExplorer{}, "/explore/nonsense"); resp.StatusCode != http.StatusNotFound || resp.Header.Get("Content-Type") != "text/html; charset=utf-8" {
 		t.Errorf("unknown query: status %d", resp.StatusCode)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
@@ -32,12 +33,11 @@ func (s *server) incidentOfAlert(w http.ResponseWriter, r *http.Request) {
 	a, err := s.alert(ctx, r.PathValue("id"), p.View)
 	if err != nil {
 		p.Static = true
+		status := http.StatusServiceUnavailable
 		if errors.Is(err, ErrNotFound) {
-			w.WriteHeader(http.StatusNotFound)
-		} else {
-			w.WriteHeader(http.StatusServiceUnavailable)
+			status = http.StatusNotFound
 		}
-		s.serve(w, r, p, section{id: "missing", template: "incident-missing", load: func(context.Context) (any, error) { return nil, err }})
+		s.serveStatus(w, r, status, p, section{id: "missing", template: "incident-missing", load: func(context.Context) (any, error) { return nil, err }})
 		return
 	}
 	p.Title = a.Subject
@@ -276,16 +276,21 @@ func trend(hits, calls, since int64, quiet time.Duration) string {
 	case expected >= 3:
 		return fmt.Sprintf("It seems to be over: none of the %s since failed; about %s would have.", plural(since, "call"), number(expected))
 	case quiet < 5*time.Minute:
-		return fmt.Sprintf("It goes on: only %s since.", plural(since, "call"))
+		return fmt.Sprintf("It goes on: %s since the last failure, too few to tell that it has ended.", plural(since, "call"))
 	}
-	return fmt.Sprintf("Too early to say whether it is over: only %s since.", plural(since, "call"))
+	return fmt.Sprintf("Too early to say whether it is over: %s since the last failure.", plural(since, "call"))
 }
 
 // timeline returns the calls that x is about beside all others over time, with new versions and the alert.
 func (s *server) timeline(ctx context.Context, x *incident) (any, error) {
 	v := x.view
 	c := v.newChart(x.Hit()+" and other calls over time", "call")
+	var began []row
+	var beganErr error
+	var marks sync.WaitGroup
+	marks.Go(func() { began, beganErr = s.query(ctx, "versions_began", x.values, v.Now) })
 	rows, err := s.query(ctx, "incident_over_time", x.hits("step", strconv.Itoa(int(c.Step.Seconds()))), v.Now)
+	marks.Wait()
 	if err != nil {
 		if !down(err) || len(x.Rules) > 0 || !s.timelineByTallies(ctx, x, c) {
 			return nil, err
@@ -303,7 +308,7 @@ func (s *server) timeline(ctx context.Context, x *incident) (any, error) {
 		}
 	}
 	omitted := c.add(hits, others)
-	if began, err := s.query(ctx, "versions_began", x.values, v.Now); err == nil { // marks are a help only
+	if beganErr == nil { // marks are a help only
 		for _, r := range began {
 			c.Marks = append(c.Marks, Mark{r.time("began"), r.text("new_version")})
 		}

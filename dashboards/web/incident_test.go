@@ -108,7 +108,7 @@ func TestIncident(t *testing.T) {
 		return body
 	}
 	// An alert that fires is shown from before its start until now, and refreshed.
-	body := f("/incident/a1", http.StatusOK, "<b>Now: shop/planner: words.</b>", "10 min ago", "6 of 10 calls (60 %) failed for this reason", "It goes on: only 1 call since",
+	body := f("/incident/a1", http.StatusOK, "<b>Now: shop/planner: words.</b>", "10 min ago", "6 of 10 calls (60 %) failed for this reason", "It goes on: 1 call since the last failure",
 		"<h2>What to do</h2><p>words</p>", "First seen in version", "2.0rows", "50 of 50", "2 of 200", "6 or more messages", "region", "A random sample was compared",
 		"3 conversations</b> of 2 users. 1 recovered", "/exchange/rows#broken", "answered 400", "llmtap show words", "<b>6 of 7 calls (86 %)</b>", "none of 3 calls", "/exchange/words#broken", "/explore/sql?sql=", "service = &#39;shop&#39;", "data-live",
 		"service=shop&amp;stage=planner&amp;to=2026-11-23T09%3A30%3A00Z")
@@ -207,6 +207,6 @@ func TestTrend(t *testing.T) {
 	f(10, 20, 0, time.Second, "It goes on")
 	f(10, 20, 0, time.Hour, "There were no calls since")
 	f(10, 120, 100, time.Minute, "It seems to be over")
-	f(10, 22, 2, time.Minute, "It goes on: only 2 calls")
+	f(10, 22, 2, time.Minute, "It goes on: 2 calls since the last failure")
 	f(10, 22, 2, time.Hour, "Too early")
 }

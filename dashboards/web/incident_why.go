@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -47,8 +48,21 @@ const changeBefore = 6 * time.Hour
 // change returns the first failure with its versions, and the changes shortly before it.
 func (s *server) change(ctx context.Context, x *incident) (*change, error) {
 	v := x.view
+	since := v.Now.Add(-7 * 24 * time.Hour)
+	if v.From.Before(since) {
+		since = v.From
+	}
+	values := x.with("since", since.Format(time.RFC3339Nano))
+	var versions, occurrences, ledger []row
+	var err, occurrencesErr, ledgerErr error
+	var all sync.WaitGroup
+	all.Go(func() { versions, err = s.query(ctx, "incident_versions", x.hits(), v.Now) })
+	if len(x.Rules) == 0 {
+		all.Go(func() { occurrences, occurrencesErr = s.query(ctx, "first_occurrence", values, v.Now) })
+	}
+	all.Go(func() { ledger, ledgerErr = s.query(ctx, "whose_change", values, v.Now) })
+	all.Wait()
 	out := &change{}
-	versions, err := s.query(ctx, "incident_versions", x.hits(), v.Now)
 	for _, r := range versions {
 		out.Versions = append(out.Versions, versionHit{r.text("service"), r.text("version"), r.int("hits"), r.int("calls"), v.At(r.time("began")), v.Here("version", r.text("version"))})
 	}
@@ -58,17 +72,12 @@ func (s *server) change(ctx context.Context, x *incident) (*change, error) {
 	if err != nil && out.FirstBad == "" {
 		return nil, err
 	}
-	since := v.Now.Add(-7 * 24 * time.Hour)
-	if v.From.Before(since) {
-		since = v.From
-	}
 	found := false
 	if len(x.Rules) == 0 {
-		rows, err := s.query(ctx, "first_occurrence", x.with("since", since.Format(time.RFC3339Nano)), v.Now)
-		if err != nil && out.FirstBad == "" {
-			return nil, err
+		if occurrencesErr != nil && out.FirstBad == "" {
+			return nil, occurrencesErr
 		}
-		rows = slices.DeleteFunc(rows, func(r row) bool { return x.Why != "" && r.text("cause") != x.Why && r.text("root_cause") != x.Why })
+		rows := slices.DeleteFunc(occurrences, func(r row) bool { return x.Why != "" && r.text("cause") != x.Why && r.text("root_cause") != x.Why })
 		if len(rows) > 0 {
 			r := slices.MinFunc(rows, func(a, b row) int { return a.time("first_seen").Compare(b.time("first_seen")) })
 			found = true
@@ -81,9 +90,8 @@ func (s *server) change(ctx context.Context, x *incident) (*change, error) {
 			}
 		}
 	}
-	rows, err := s.query(ctx, "whose_change", x.with("since", since.Format(time.RFC3339Nano)), v.Now)
-	if err == nil { // otherwise the versions of the rows are shown
-		rows = slices.DeleteFunc(rows, func(r row) bool {
+	if ledgerErr == nil { // otherwise the versions of the rows are shown
+		rows := slices.DeleteFunc(ledger, func(r row) bool {
 			known := slices.Contains(x.Rules, r.text("rule_id"))
 			if len(x.Rules) == 0 {
 				known = r.int("failed_calls") > 0 && (x.Why == "" || r.text("root_cause") == x.Why || r.text("failed_with_cause") == x.Why)
@@ -106,9 +114,10 @@ func (s *server) change(ctx context.Context, x *incident) (*change, error) {
 	if !found || out.First.IsZero() {
 		return out, nil
 	}
-	values := x.with("since", out.First.T.Add(-changeBefore).Format(time.RFC3339Nano), "until", out.First.T.Add(10*time.Minute).Format(time.RFC3339Nano))
+	values = x.with("since", out.First.T.Add(-changeBefore).Format(time.RFC3339Nano), "until", out.First.T.Add(10*time.Minute).Format(time.RFC3339Nano))
 	delete(values, "version") // a filter by version would hide its change
-	if rows, err = s.query(ctx, "what_changed", values, v.Now); err != nil {
+	rows, err := s.query(ctx, "what_changed", values, v.Now)
+	if err != nil {
 		return out, nil // the changes are a help only
 	}
 	for _, r := range rows {

@@ -84,6 +84,11 @@ var assetHash = func() string {
 
 // serve writes a page. Loads run concurrently; a page that takes longer than flushAfter is sent in parts.
 func (s *server) serve(w http.ResponseWriter, r *http.Request, p *page, sections ...section) {
+	s.serveStatus(w, r, http.StatusOK, p, sections...)
+}
+
+// serveStatus is serve with another status.
+func (s *server) serveStatus(w http.ResponseWriter, r *http.Request, status int, p *page, sections ...section) {
 	p.Form, p.Login, p.Version = s.sessions.form(r), s.Token != "", s.Version
 	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
 	defer cancel()
@@ -95,6 +100,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, p *page, sections
 	}
 	defer all.Wait() // the sections read from ctx
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
 	var out bytes.Buffer
 	fragment := r.Header.Get(fragmentHeader) != ""
 	if !fragment {
@@ -187,6 +193,5 @@ func (s *server) pageSince(r *http.Request, title, active, since string) *page {
 func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Not found", "")
 	p.Static = true
-	w.WriteHeader(http.StatusNotFound)
-	s.serve(w, r, p, section{id: "missing", template: "missing", title: "There is no such page"})
+	s.serveStatus(w, r, http.StatusNotFound, p, section{id: "missing", template: "missing", title: "There is no such page"})
 }
