@@ -7,7 +7,8 @@ import (
 
 // Conversations are the stored conversations.
 type Conversations interface {
-	// Find returns the exchange or else the conversation with an id, or with a unique prefix of one.
+	// Find returns the exchange or else the conversation with an id, or with a unique prefix of one. Of an exchange, it may also
+	// return the conversation, so that both can be read at once.
 	Find(ctx context.Context, id string) (exchange, conversation string, err error)
 	// Requests returns about n requests of a conversation around an exchange. If exchange is "", these are the requests around
 	// the one that broke, or else the newest ones.

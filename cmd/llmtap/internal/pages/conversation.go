@@ -86,15 +86,9 @@ func (c Conversations) Exchange(ctx context.Context, id string) (*web.Exchange, 
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.Exchange(ctx, id)
+	e, times, err := s.TimedExchange(ctx, id)
 	if err != nil {
 		return nil, sourceError(err)
-	}
-	var times map[string]show.Timing
-	if e.Conversation != "" {
-		if times, err = s.Timings(ctx, e); err != nil {
-			return nil, sourceError(err)
-		}
 	}
 	return describeExchange(e, times), nil
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
@@ -53,8 +55,18 @@ type New struct {
 // turns reads the exchanges of a conversation with their findings, and the branches of its history. The conversation that it
 // returns has no exchanges yet.
 func (s Store) turns(ctx context.Context, id string) (*Conversation, []*Turn, branches, error) {
-	found, err := rows.Read(ctx, s.Q, "exchanges", byConversation, map[string]string{"id": id})
-	if err != nil {
+	var found []rows.Row
+	var findings []Finding
+	g, both := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		found, err = rows.Read(both, s.Q, "exchanges", byConversation, map[string]string{"id": id})
+		return err
+	})
+	g.Go(func() (err error) {
+		findings, err = readFindings(both, s.Q, id)
+		return err
+	})
+	if err := g.Wait(); err != nil {
 		return nil, nil, nil, err
 	}
 	if len(found) == 0 {
@@ -63,10 +75,6 @@ func (s Store) turns(ctx context.Context, id string) (*Conversation, []*Turn, br
 	c := &Conversation{ID: id, Truncated: len(found) > maxExchanges}
 	found = found[:min(len(found), maxExchanges)]
 	c.Count = len(found)
-	findings, err := readFindings(ctx, s.Q, id)
-	if err != nil {
-		return nil, nil, nil, err
-	}
 	all := make([]*Turn, len(found))
 	byID := map[string]*Turn{}
 	longest := 0

@@ -5,14 +5,18 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// maxCompared bounds the findings of an exchange, and of a conversation, that are compared with the answer.
-const maxCompared = 20
+const (
+	maxCompared = 20 // findings of an exchange, and of a conversation, that are compared with the answer
+	comparing   = 4  // findings that are compared at a time: each reads several times
+)
 
 // comparable reports whether a comparison explains f.
 func (f *Finding) comparable() bool {
@@ -22,24 +26,29 @@ func (f *Finding) comparable() bool {
 // compare sets the comparisons of the findings of e, whose bodies have been read.
 func (s Store) compare(ctx context.Context, e *Exchange) error {
 	var request []records.Message
-	for i, f := 0, 0; i < len(e.Findings) && f < maxCompared; i++ {
+	g, each := errgroup.WithContext(ctx)
+	g.SetLimit(comparing)
+	for i, n := 0, 0; i < len(e.Findings) && n < maxCompared; i++ {
 		if !e.Findings[i].comparable() || len(e.Messages) == 0 {
 			continue
 		}
-		f++
+		n++
 		if request == nil {
 			request = make([]records.Message, len(e.Messages))
 			for j, m := range e.Messages {
 				request[j], _ = records.ParseMessage([]byte(m))
 			}
 		}
-		said, err := s.said(ctx, e, &e.Findings[i], request)
-		if err != nil {
+		f := &e.Findings[i]
+		g.Go(func() error {
+			said, err := s.said(each, e, f, request)
+			if err == nil {
+				f.Comparison = compare(f, e.ID, said, request, e.Messages)
+			}
 			return err
-		}
-		e.Findings[i].Comparison = compare(&e.Findings[i], e.ID, said, request, e.Messages)
+		})
 	}
-	return nil
+	return g.Wait()
 }
 
 // said returns what the model said in place of the message with the finding: the answer with the call, or the answer to the

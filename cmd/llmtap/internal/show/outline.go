@@ -69,9 +69,21 @@ type Timing struct {
 	Status     string // of the tool; "" if the agent does not report it
 }
 
-// Timings returns the times of the calls that were made before e in its conversation, by call id. An id that was used several
+// TimedExchange is Exchange with the times of the calls that were made before in its conversation, by call id.
+func (s Store) TimedExchange(ctx context.Context, id string) (*Exchange, map[string]Timing, error) {
+	var times map[string]Timing
+	e, err := s.exchangeWith(ctx, id, func(ctx context.Context, e *Exchange) (err error) {
+		if e.Conversation != "" {
+			times, err = s.timings(ctx, e)
+		}
+		return err
+	})
+	return e, times, err
+}
+
+// timings returns the times of the calls that were made before e in its conversation, by call id. An id that was used several
 // times has no times, because it does not tell which call a message is about.
-func (s Store) Timings(ctx context.Context, e *Exchange) (map[string]Timing, error) {
+func (s Store) timings(ctx context.Context, e *Exchange) (map[string]Timing, error) {
 	found, err := rows.Read(ctx, s.Q, "tool calls", `SELECT tool_call_id, state, asked_at, answered_at, started_at, ended_at, tool_status FROM tool_calls_final
 		WHERE conversation_id = {id:String} AND tool_call_id != '' AND asked_at <= {at:DateTime64(9, 'UTC')} ORDER BY asked_at DESC LIMIT `+limitTimings,
 		map[string]string{"id": e.Conversation, "at": rows.TimeParam(e.storedAt)})

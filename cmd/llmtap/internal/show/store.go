@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
@@ -33,18 +35,27 @@ var ErrAmbiguous = errors.New("is a prefix of several ids")
 type Store struct{ Q rows.Querier }
 
 // Resolve finds the exchange or the conversation with this id. A unique prefix of the id of at least 8 characters suffices.
+// With a whole id of an exchange, it also returns the conversation of the exchange, if it has one.
 func (s Store) Resolve(ctx context.Context, id string) (exchange, conversation string, err error) {
 	params := map[string]string{"id": id}
-	for _, column := range []string{"exchange_id", "conversation_id"} {
-		found, err := rows.Read(ctx, s.Q, column, "SELECT 1 FROM exchanges WHERE "+column+" = {id:String} LIMIT 1", params)
-		switch {
-		case err != nil:
-			return "", "", err
-		case len(found) > 0 && column == "exchange_id":
-			return id, "", nil
-		case len(found) > 0:
-			return "", id, nil
-		}
+	var exchanges, conversations []rows.Row
+	g, both := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		exchanges, err = rows.Read(both, s.Q, "exchange_id", `SELECT argMax(conversation_id, seq) AS conversation FROM exchanges
+			WHERE exchange_id = {id:String} GROUP BY exchange_id`, params)
+		return err
+	})
+	g.Go(func() (err error) {
+		conversations, err = rows.Read(both, s.Q, "conversation_id", "SELECT 1 FROM exchanges WHERE conversation_id = {id:String} LIMIT 1", params)
+		return err
+	})
+	switch err := g.Wait(); {
+	case err != nil:
+		return "", "", err
+	case len(exchanges) > 0:
+		return id, exchanges[0].Text("conversation"), nil
+	case len(conversations) > 0:
+		return "", id, nil
 	}
 	if utf8.RuneCountInString(id) < minPrefix {
 		return "", "", fmt.Errorf("%w: %q; a prefix must have at least %d characters", ErrUnknown, id, minPrefix)
@@ -78,6 +89,11 @@ func (s Store) Resolve(ctx context.Context, id string) (exchange, conversation s
 
 // Exchange reads an exchange and reassembles its request.
 func (s Store) Exchange(ctx context.Context, id string) (*Exchange, error) {
+	return s.exchangeWith(ctx, id, func(context.Context, *Exchange) error { return nil })
+}
+
+// exchangeWith is Exchange. Once the row of the exchange is read, it calls more beside the other reads.
+func (s Store) exchangeWith(ctx context.Context, id string, more func(context.Context, *Exchange) error) (*Exchange, error) {
 	found, err := rows.Read(ctx, s.Q, "exchange", byExchange, map[string]string{"id": id})
 	if err != nil {
 		return nil, err
@@ -86,14 +102,18 @@ func (s Store) Exchange(ctx context.Context, id string) (*Exchange, error) {
 		return nil, fmt.Errorf("%w: %q", ErrUnknown, id)
 	}
 	e := newExchange(found[0])
-	all, err := readFindings(ctx, s.Q, e.Conversation)
-	if err != nil {
+	var all []Finding
+	g, each := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		all, err = readFindings(each, s.Q, e.Conversation)
+		return err
+	})
+	g.Go(func() error { return e.fill(each, s.Q) })
+	g.Go(func() error { return more(each, e) })
+	if err := g.Wait(); err != nil {
 		return nil, err
 	}
 	e.addFindings(all)
-	if err := e.fill(ctx, s.Q); err != nil {
-		return nil, err
-	}
 	return e, s.compare(ctx, e)
 }
 
