@@ -163,11 +163,19 @@ func (c *Chart) draw(class string, width, height int) Drawing {
 		if m.At.Before(from) || m.At.After(to) {
 			continue
 		}
-		t := Tick{X: x(m.At), Y: 12, Label: short(28, m.Label), Anchor: anchor(x(m.At), width)}
-		if w := float64(7 * len([]rune(t.Label))); t.X-w/2 < free {
+		t := Tick{X: x(m.At), Y: 12, Label: short(28, m.Label)}
+		size := float64(7 * len([]rune(t.Label))) // of a wide font
+		left := t.X - size/2
+		switch t.Anchor = "middle"; {
+		case left < 0:
+			t.Anchor, left = "start", t.X
+		case left+size > float64(width):
+			t.Anchor, left = "end", t.X-size
+		}
+		if left < free {
 			t.Label = ""
 		} else {
-			free = t.X + w/2
+			free = left + size
 		}
 		d.Marks = append(d.Marks, t)
 	}

@@ -165,9 +165,7 @@ func (s *server) alert(ctx context.Context, id string, v *View) (*Incident, erro
 	if labels["service"]+labels["stage"] == "" {
 		a.Subject = cmp.Or(labels["provider"], a.Name)
 	}
-	if by := r.text("silenced_by"); by != "" {
-		a.Status = append(a.Status, "Silenced by "+by)
-	}
+	a.Silenced = r.text("silenced_by")
 	shares, _ := r["shares"].(map[string]uint64)
 	for why, n := range shares {
 		a.Causes = append(a.Causes, CauseCount{ID: why, Text: s.meaning(why), N: n})

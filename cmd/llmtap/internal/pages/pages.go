@@ -122,7 +122,7 @@ func describe(a *alerts.Alert, g *alerts.Group) web.Alert {
 		out.Status = append(out.Status, "Acknowledged by "+cmp.Or(g.Ack.ByName, g.Ack.By))
 	}
 	if s := a.Silence; s != nil {
-		out.Status = append(out.Status, fmt.Sprintf("Silenced by %s until %s", s.CreatedBy, s.EndsAt.UTC().Format("2006-01-02 15:04 UTC")))
+		out.Silenced, out.Silent = cmp.Or(s.CreatedBy, "somebody"), s.EndsAt
 	}
 	if x := a.Inhibitor; x != nil {
 		out.Status = append(out.Status, "Part of "+x.Name+": "+x.Summary)
