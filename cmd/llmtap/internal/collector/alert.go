@@ -181,14 +181,21 @@ func (a *alertRole) awaitDecisions(ctx context.Context) {
 }
 
 func (a *alertRole) readTallies(ctx context.Context) error {
-	return a.conn.ReadTallies(ctx, func(payload []byte, _ uint64, _ bool) error {
+	return readTallies(ctx, a.conn, a.logger, func(t *analyzer.Tally) error {
+		a.monitor.observeTally(t)
+		return a.calls.Add(ctx, t)
+	})
+}
+
+// readTallies calls add with every tally until ctx ends or add fails.
+func readTallies(ctx context.Context, conn *jetstream.Conn, logger *slog.Logger, add func(*analyzer.Tally) error) error {
+	return conn.ReadTallies(ctx, func(payload []byte, _ uint64, _ bool) error {
 		var t analyzer.Tally
 		if err := json.Unmarshal(payload, &t); err != nil {
-			a.logger.Error("skipping unreadable tally", "err", err)
+			logger.Error("skipping unreadable tally", "err", err)
 			return nil
 		}
-		a.monitor.observeTally(&t)
-		return a.calls.Add(ctx, &t)
+		return add(&t)
 	})
 }
 

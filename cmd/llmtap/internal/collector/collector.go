@@ -68,7 +68,7 @@ type Collector struct {
 	ui        *uiRole                       // nil if the role is not run
 	analyze   *analyzeRole                  // nil if the role is not run
 	controls  atomic.Pointer[controls]      // nil while the role alert does not run
-	calls     atomic.Pointer[alerts.Engine] // engine over calls; nil while the role alert does not run
+	calls     atomic.Pointer[alerts.Engine] // engine over calls, of the role alert or else of the role ui; nil while neither runs
 	receivers *receiverChecks               // nil if the role alert is not run
 	status    status
 	guard     guard
@@ -206,7 +206,7 @@ func (c *Collector) Run(ctx context.Context) error {
 			g.Go(func() error { return c.receivers.run(ctx) })
 		}
 		if c.ui != nil {
-			g.Go(func() error { return c.runRole(ctx, config.RoleUI, c.ui.follow) })
+			g.Go(func() error { return c.runRole(ctx, config.RoleUI, c.ui.run) })
 		}
 	case c.server != nil: // the streams of an embedded NATS
 		g.Go(func() error { return c.runRole(ctx, config.RoleProxy, waitFor) })

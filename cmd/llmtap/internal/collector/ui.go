@@ -9,7 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/pages"
 	"github.com/llmtap/llmtap/dashboards/web"
@@ -85,6 +88,28 @@ func (u *uiRole) handler() http.Handler {
 			u.pages.ServeHTTP(w, r)
 		}
 	})
+}
+
+// run keeps what the pages read from NATS current until ctx ends.
+func (u *uiRole) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return u.follow(ctx) })
+	if !u.c.cfg.HasRole(config.RoleAlert) { // whose engine the pages read otherwise
+		g.Go(func() error { return u.readTallies(ctx) })
+	}
+	return g.Wait()
+}
+
+// readTallies keeps an engine that only answers queries: it is a standby that never leads, and has no receivers.
+func (u *uiRole) readTallies(ctx context.Context) error {
+	engine, err := alerts.New(ctx, u.c.cfg.Alerts, alerts.Options{Standby: true, Logger: u.c.logger})
+	if err != nil {
+		return fmt.Errorf("open the tallies: %w", err)
+	}
+	defer func() { _ = engine.Close() }() // it holds only copies
+	u.c.calls.Store(engine)
+	defer u.c.calls.Store(nil)
+	return readTallies(ctx, u.c.conn.Load(), u.c.logger, func(t *analyzer.Tally) error { return engine.Add(ctx, t) })
 }
 
 // follow keeps the groups of alerts current until ctx ends.

@@ -2,7 +2,7 @@
 //
 //	dashboards/web ──> ClickHouse ──> sinks/clickhouse
 //	               ──> Alerts ─────> watch of the alerts' state in NATS
-//	               ──> Tallies ────> alert engine of this process
+//	               ──> Tallies ────> alert engine of this process: of the role alert, or one that only answers queries
 package pages
 
 import (
@@ -137,7 +137,7 @@ type Tallies struct{ Engine func() *alerts.Engine }
 func (t Tallies) Range(ctx context.Context, expr string, from, to time.Time, step time.Duration) ([]web.Series, error) {
 	engine := t.Engine()
 	if engine == nil {
-		return nil, fmt.Errorf("the tallies are %w: this process does not run the role alert", web.ErrUnavailable)
+		return nil, fmt.Errorf("the tallies are %w: NATS does not answer", web.ErrUnavailable)
 	}
 	index := map[string]int{}
 	var out []web.Series

@@ -1,0 +1,47 @@
+package collector
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/pages"
+)
+
+// A process with only the role ui reads the tallies of others.
+func TestUITallies(t *testing.T) {
+	t.Parallel()
+	c := open(t, func(cfg *config.Config) {
+		cfg.Roles, cfg.UI.Listen, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{config.RoleUI}, "127.0.0.1:0", collectortest.StartNATS(t, ""), "http://127.0.0.1:1/llmtap"
+	})
+	collectortest.Run(t, c)
+	tallies := pages.Tallies{Engine: c.calls.Load}
+	now := time.Now().Truncate(time.Second)
+	sent := false
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if c.calls.Load() == nil { // NATS is not connected yet, or the streams are being created
+			continue
+		}
+		for i := int64(-30); i < 0 && !sent; i++ {
+			payload, err := json.Marshal(analyzer.Tally{Epoch: 1, Second: now.Unix() + i, Counts: []analyzer.Count{{Metric: analyzer.MetricCalls, Labels: map[string]string{"service": "shop"}, N: 2}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.conn.Load().PublishTally(t.Context(), 0, 1, now.Unix()+i, payload); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sent = true
+		series, err := tallies.Range(t.Context(), `sum(increase(llmtap_calls_total{service="shop"}[1m]))`, now, now, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(series) == 1 && series[0].Points[0].Value > 0 {
+			return
+		}
+	}
+	t.Error("the pages do not see the tallies")
+}
