@@ -31,19 +31,21 @@ type mortal struct {
 	f *fake
 
 	mu     sync.Mutex
-	n      int // operations
-	at     int // operation at which it crashes; -1: it does not
+	n      int    // operations
+	slack  []bool // whether they are calls of Slack, or writes of its records
+	at     int    // operation at which it crashes; -1: it does not
 	after  bool
 	dead   bool
 	doubts int // posts whose outcome the crash hides: the answer is lost, or is not stored
 }
 
-func (p *mortal) do(outcome bool, effect func()) error {
+func (p *mortal) do(slack, outcome bool, effect func()) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.dead {
 		return errCrashed
 	}
+	p.slack = append(p.slack, slack)
 	p.dead = p.n == p.at
 	p.n++
 	if p.dead && outcome {
@@ -59,29 +61,98 @@ func (p *mortal) do(outcome bool, effect func()) error {
 }
 
 func (p *mortal) Put(ctx context.Context, key string, value []byte) (err error) {
-	if crashed := p.do(strings.HasPrefix(key, "slack."), func() { err = p.Store.Put(ctx, key, value) }); crashed != nil {
+	record := strings.HasPrefix(key, "slack") // also of a summary
+	if crashed := p.do(record, record, func() { err = p.Store.Put(ctx, key, value) }); crashed != nil {
 		return crashed
 	}
 	return err
 }
 
 func (p *mortal) RoundTrip(r *http.Request) (resp *http.Response, err error) {
-	crashed := p.do(strings.HasSuffix(r.URL.Path, "chat.postMessage"), func() { resp, err = p.f.RoundTrip(r) })
+	crashed := p.do(true, strings.HasSuffix(r.URL.Path, "chat.postMessage"), func() { resp, err = p.f.RoundTrip(r) })
 	if crashed != nil {
 		return nil, crashed
 	}
 	return resp, err
 }
 
-// crashRun runs an incident of two stages, in two channels, with a crash at operation at: they fire, one escalates and is
-// acknowledged, the other is silenced for a while, and both end. It returns the number of operations, of the posts in doubt,
-// and the final messages in the channels.
-func crashRun(t *testing.T, at int, after bool) (operations, doubts int, top []posted) {
-	f := &fake{t: t}
-	cfg := Config{
-		Token: "xoxb-test", Channel: "C123", APIURL: "http://slack.test/api",
-		Routes: []Route{{Match: []string{"stage=executor"}, Channel: "#checkout"}},
+// A scene is what happens in a run with a crash.
+type scene struct {
+	routes []Route
+	counts func(i int) []analyzer.Count // in step i
+	decide func(i int, e *alerts.Engine, put func(key string, v any))
+}
+
+// counts returns the counts of one stage in a step.
+func counts(stage string, calls, failed uint64) (out []analyzer.Count) {
+	kv := func() map[string]string {
+		return map[string]string{"service": "checkout", "environment": "prod", "stage": stage, "service_version": "1"}
 	}
+	out = append(out, analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv(), N: calls})
+	if failed > 0 {
+		x := kv()
+		x["status"], x["cause"], x["root_cause"] = "400", "orphan_tool_reply", ""
+		out = append(out, analyzer.Count{Metric: analyzer.MetricFailed, Labels: x, N: failed})
+	}
+	return out
+}
+
+// twoStages is an incident of two stages, in two channels: they fire, one escalates and is acknowledged, the other is silenced
+// for a while, and both end.
+var twoStages = scene{
+	routes: []Route{{Match: []string{"stage=executor"}, Channel: "#checkout"}},
+	counts: func(i int) []analyzer.Count {
+		switch {
+		case i < 3:
+			return counts("planner", 100, 20)
+		case i < 10:
+			return append(counts("planner", 100, 90), counts("executor", 50, 40)...)
+		case i%10 == 0:
+			return append(counts("planner", 100, 0), counts("executor", 50, 0)...)
+		}
+		return nil
+	},
+	decide: func(i int, e *alerts.Engine, put func(key string, v any)) {
+		switch i {
+		case 14:
+			for _, g := range e.Groups() {
+				if strings.Contains(g.Key, "planner") {
+					put(alerts.AckStoreKey(g.Key), alerts.StoredAck{Ack: alerts.Ack{Group: g.Key, Incident: g.Since(), By: "U1", ByName: "anna", At: time.Now()}})
+				}
+			}
+		case 20:
+			now := time.Now()
+			m, err := silence.NewMatcher("stage", "=", "executor")
+			if err != nil {
+				panic(err)
+			}
+			s := silence.Silence{ID: "s1", Matchers: silence.Matchers{m}, StartsAt: now, EndsAt: now.Add(time.Minute), UpdatedAt: now, CreatedBy: "anna", Comment: "deploy"}
+			put(alerts.SilenceStoreKey(s.ID), s)
+		}
+	},
+}
+
+// stormScene is a storm of seven stages, six at first. All end.
+var stormScene = scene{
+	counts: func(i int) (out []analyzer.Count) {
+		for stage := range 7 {
+			switch {
+			case i < 10 && (i >= 3 || stage < 6):
+				out = append(out, counts(fmt.Sprint("stage-", stage), 100, 90)...)
+			case i%10 == 0:
+				out = append(out, counts(fmt.Sprint("stage-", stage), 100, 0)...)
+			}
+		}
+		return out
+	},
+	decide: func(int, *alerts.Engine, func(string, any)) {},
+}
+
+// crashRun runs a scene with a crash at operation at. It returns, of each operation, whether it is about Slack, the number of posts
+// in doubt, and the final messages in the channels.
+func crashRun(t *testing.T, sc scene, at int, after bool) (operations []bool, doubts int, top []posted) {
+	f := &fake{t: t}
+	cfg := Config{Token: "xoxb-test", Channel: "C123", APIURL: "http://slack.test/api", Routes: sc.routes}
 	p := &mortal{Store: &alertstest.Store{}, f: f, at: at, after: after}
 	decisions := alerts.NewDecisions()
 	if err := decisions.Replace(nil); err != nil {
@@ -109,30 +180,6 @@ func crashRun(t *testing.T, at int, after bool) (operations, doubts int, top []p
 		}
 	}
 	begin := time.Now().Unix() / 5 * 5
-	counts := func(stage string, calls, failed uint64) (out []analyzer.Count) {
-		kv := func() map[string]string {
-			return map[string]string{"service": "checkout", "environment": "prod", "stage": stage, "service_version": "1"}
-		}
-		out = append(out, analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv(), N: calls})
-		if failed > 0 {
-			x := kv()
-			x["status"], x["cause"], x["root_cause"] = "400", "orphan_tool_reply", ""
-			out = append(out, analyzer.Count{Metric: analyzer.MetricFailed, Labels: x, N: failed})
-		}
-		return out
-	}
-	tally := func(i int) *analyzer.Tally {
-		out := &analyzer.Tally{Second: begin + int64(i)*5 + 4}
-		switch {
-		case i < 3:
-			out.Counts = counts("planner", 100, 20)
-		case i < 10:
-			out.Counts = append(counts("planner", 100, 90), counts("executor", 50, 40)...)
-		case i%10 == 0:
-			out.Counts = append(counts("planner", 100, 0), counts("executor", 50, 0)...)
-		}
-		return out
-	}
 	decide := func(key string, v any) {
 		b, err := json.Marshal(v)
 		if err != nil {
@@ -143,26 +190,14 @@ func crashRun(t *testing.T, at int, after bool) (operations, doubts int, top []p
 		}
 	}
 	stop := start()
+	tally := func(i int) *analyzer.Tally {
+		return &analyzer.Tally{Second: begin + int64(i)*5 + 4, Counts: sc.counts(i)}
+	}
 	for i := range 190 { // 16 minutes
 		if err := e.Add(t.Context(), tally(i)); err != nil {
 			t.Fatal(err)
 		}
-		switch i {
-		case 14:
-			for _, g := range e.Groups() {
-				if strings.Contains(g.Key, "planner") {
-					decide(alerts.AckStoreKey(g.Key), alerts.StoredAck{Ack: alerts.Ack{Group: g.Key, Incident: g.Since(), By: "U1", ByName: "anna", At: time.Now()}})
-				}
-			}
-		case 20:
-			ms, err := silence.ParseMatchers([]string{"stage=executor"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			now := time.Now()
-			s := silence.Silence{ID: "s1", Matchers: ms, StartsAt: now, EndsAt: now.Add(time.Minute), UpdatedAt: now, CreatedBy: "anna", Comment: "deploy"}
-			decide(alerts.SilenceStoreKey(s.ID), s)
-		}
+		sc.decide(i, e, decide)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		p.mu.Lock()
@@ -183,47 +218,72 @@ func crashRun(t *testing.T, at int, after bool) (operations, doubts int, top []p
 		}
 	}
 	stop()
-	return p.n, p.doubts, f.top()
+	return p.slack, p.doubts, f.top()
 }
 
 // A process that crashes at any write or call, before or after its effect, loses no alert, leaves each message in its final
 // state, and posts at most one extra message per post in doubt.
 func TestCrash(t *testing.T) {
+	first := func(at, _ int) bool { return at < 8 || at%40 == 0 }
+	crashes(t, twoStages, first, func(operation string, doubts int, top []posted) {
+		shown := map[string]int{}
+		for _, m := range top {
+			shown[m.Channel]++
+		}
+		if shown["C123"] != 1 || shown["C456"] < 1 || shown["C456"] > 1+doubts {
+			t.Errorf("%s: %d and %d messages, with %d posts in doubt; want one each, and one more for a doubt where nobody may search", operation, shown["C123"], shown["C456"], doubts)
+		}
+		last := map[string]string{}
+		for _, m := range top {
+			last[m.Channel] = m.Text
+		}
+		for channel, text := range last {
+			if !strings.Contains(text, "RESOLVED") {
+				t.Errorf("%s: the last message in %s says %q", operation, channel, text)
+			}
+		}
+	})
+}
+
+// So does a process that crashes in a storm: there is one summary of all groups.
+func TestCrashInAStorm(t *testing.T) {
+	first := func(at, ours int) bool { return at%150 == 0 || ours > 0 && ours < 6 }
+	crashes(t, stormScene, first, func(operation string, _ int, top []posted) {
+		if len(top) != 1 || !strings.Contains(top[0].Text, "RESOLVED: all 7 alerts") {
+			t.Errorf("%s: messages %+v", operation, top)
+		}
+	})
+}
+
+// crashes runs sc without a crash, and with one at each operation for which selected returns true. ours is the number of the operation
+// among those about Slack; 0 if it is none.
+func crashes(t *testing.T, sc scene, selected func(at, ours int) bool, check func(operation string, doubts int, top []posted)) {
 	if testing.Short() {
 		t.Skip("simulates hundreds of crashes")
 	}
-	check := func(at int, after bool) (operations int) {
+	run := func(at int, after bool) (operations []bool) {
 		synctest.Test(t, func(t *testing.T) {
-			n, doubts, top := crashRun(t, at, after)
-			operations = n
-			name := fmt.Sprintf("crash at %d, after its effect: %v", at, after)
-			shown := map[string]int{}
-			for _, m := range top {
-				shown[m.Channel]++
-			}
-			if shown["C123"] != 1 || shown["C456"] < 1 || shown["C456"] > 1+doubts {
-				t.Errorf("%s: %d and %d messages, with %d posts in doubt; want one each, and one more for a doubt where nobody may search", name, shown["C123"], shown["C456"], doubts)
-			}
-			last := map[string]string{}
-			for _, m := range top {
-				last[m.Channel] = m.Text
-			}
-			for channel, text := range last {
-				if !strings.Contains(text, "RESOLVED") {
-					t.Errorf("%s: the last message in %s says %q", name, channel, text)
-				}
-			}
+			slack, doubts, top := crashRun(t, sc, at, after)
+			operations = slack
+			check(fmt.Sprintf("crash at %d, after its effect: %v", at, after), doubts, top)
 		})
 		return operations
 	}
-	n := check(-1, false)
-	if n < 20 {
-		t.Fatalf("%d operations", n)
+	operations := run(-1, false)
+	if len(operations) < 20 {
+		t.Fatalf("%d operations", len(operations))
 	}
-	for at := range n {
-		if *allCrashes || at < 8 || at%40 == 0 {
-			check(at, false)
-			check(at, true)
+	n := 0
+	for at, slack := range operations {
+		ours := 0
+		if slack {
+			n++
+			ours = n
+		}
+		if *allCrashes || selected(at, ours) {
+			run(at, false)
+			run(at, true)
 		}
 	}
+	t.Logf("%d operations, %d of them about Slack", len(operations), n)
 }
