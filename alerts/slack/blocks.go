@@ -15,6 +15,8 @@ const (
 	// maxAlerts is the maximum number of alerts with details in one message. Each has one line, a container and at most 6
 	// blocks in it, and Slack allows 50.
 	maxAlerts = 5
+	// maxOthers is the number of lines about the other alerts of a group above the details.
+	maxOthers = 3
 	// maxShares and maxVersions bound the number of lines about causes and about versions.
 	maxShares   = 5
 	maxVersions = 5
@@ -71,19 +73,17 @@ func (m *message) summary(g alerts.Group, current []alerts.Alert) {
 		decided = append(decided, ":hourglass: Found late: llmtap was behind by more than a minute.")
 	}
 	short := len(current) > 1 || len(decided) > 0 || a.State == alerts.Resolved || utf8.RuneCountInString(headline(a)) > longHeadline
-	lines := answers(a, short, g.Muted())
-	shown := 0
+	lines := answers(a, short, g.Muted() && a.State == alerts.Firing || len(current) > 2)
+	var others []string
 	for i, a := range current {
-		if i == first {
-			continue
+		if i != first {
+			others = append(others, icon(a)+" "+strings.ReplaceAll(plain(otherAlert(a), maxHeader), "*", "∗"))
 		}
-		if shown == maxAlerts-1 {
-			lines = append(lines, fmt.Sprintf("… and %d more", len(current)-1-shown))
-			break
-		}
-		shown++
-		lines = append(lines, icon(a)+" "+strings.ReplaceAll(plain(otherAlert(a), maxHeader), "*", "∗"))
 	}
+	if n := len(others); n > maxOthers {
+		others = append(others[:maxOthers-1], fmt.Sprintf("… and %d more", n-maxOthers+1))
+	}
+	lines = append(lines, others...)
 	lines = append(lines, decided...)
 	if len(lines) > 0 {
 		m.section("", lines...)
@@ -91,8 +91,8 @@ func (m *message) summary(g alerts.Group, current []alerts.Alert) {
 }
 
 // answers returns the lines of the summary about one alert. If they must be short, because ten lines also say something
-// else, the proof and the end of the fix are only in the details; if the alert is muted, the whole fix is.
-func answers(a alerts.Alert, short, muted bool) []string {
+// else, the proof and the end of the fix are only in the details; with noFix, the whole fix is.
+func answers(a alerts.Alert, short, noFix bool) []string {
 	ev := a.Evidence
 	var lines []string
 	add := func(title, text string) {
@@ -109,7 +109,7 @@ func answers(a alerts.Alert, short, muted bool) []string {
 		add("Why", causes[0])
 	}
 	if a.Hides != nil {
-		lines = append(lines, hiddenParts(a.Hides)[0])
+		lines = append(lines, strings.TrimSuffix(hiddenParts(a.Hides)[0], ":")) // which are in the details
 	}
 	if change := whoseChange(ev, a.StartsAt, true); ev.Failed > 0 && len(change) > 0 {
 		add("Change", change[0])
@@ -119,7 +119,7 @@ func answers(a alerts.Alert, short, muted bool) []string {
 	} else if x := ev.Example; x != nil && !short {
 		add("Proof", brief(x))
 	}
-	if muted && a.State == alerts.Firing {
+	if noFix {
 		return lines
 	}
 	title, limit := "Fix", maxFix
@@ -302,9 +302,16 @@ func otherAlert(a alerts.Alert) string {
 }
 
 func icon(a alerts.Alert) string {
-	switch rank := a.Rank() + 1; {
-	case a.State == alerts.Resolved:
+	if a.State == alerts.Resolved {
 		return ":large_green_circle:"
+	}
+	return severityIcon(a.Severity())
+}
+
+// severityIcon returns the icon of a firing alert.
+func severityIcon(severity string) string {
+	a := alerts.Alert{Labels: map[string]string{"severity": severity}}
+	switch rank := a.Rank() + 1; {
 	case rank == criticalRank:
 		return ":red_circle:"
 	case rank > 1:

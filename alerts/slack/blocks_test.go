@@ -148,6 +148,13 @@ func states() map[string]alerts.Group {
 	described := bare()
 	described.Labels = map[string]string{"service": "checkout-agent", "stage": "planner", "severity": "info"}
 	described.Annotations["runbook"] = "List the defects."
+	var stages []alerts.Alert
+	for i := range 9 {
+		a := incident()
+		a.Labels = map[string]string{"service": "checkout-agent", "environment": "prod", "stage": fmt.Sprint("stage-", i), "severity": "warning"}
+		a.Evidence.Failed -= uint64(i)
+		stages = append(stages, a)
+	}
 	lost := incident()
 	lost.Evidence.Example, lost.Evidence.Shares = nil, nil
 	return map[string]alerts.Group{
@@ -155,20 +162,55 @@ func states() map[string]alerts.Group {
 		"group": group(incident(), second()), "no_evidence": group(bare()), "one_version": group(alone), "runbook": group(described),
 		"no_example": group(lost), "acknowledged": acked, "silenced": group(quiet), "part": group(part), "warning": group(warning),
 		"late": group(late), "parts": group(whole), "no_content": permitted(group(incident()), false),
+		"many": group(stages...),
 	}
 }
 
+// messages returns the messages about states, and summaries, by name of the golden file.
+func messages() map[string]message {
+	out := map[string]message{}
+	for name, g := range states() {
+		out[name] = shown(g)
+	}
+	summarize := func(name string, groups []alerts.Group) {
+		s := &summary{}
+		for _, g := range groups {
+			s.put(g)
+		}
+		out[name] = s.render(phoneAccess)
+	}
+	groups := append(storm(100, "critical"), storm(400, "warning")...)
+	summarize("summary", groups)
+	changed := after(groups, 9*time.Minute, func(a *alerts.Alert) { a.Evidence.Failed++ })
+	for i := range changed[:40] {
+		changed[i].Ack = &alerts.Ack{By: "U00000BOB", At: t0}
+		changed[60+i].Alerts[0].Silence = &silence.Silence{ID: "1", EndsAt: t0.Add(time.Hour)}
+	}
+	copy(changed[300:], after(changed[300:], 10*time.Minute, resolve))
+	summarize("summary_changed", changed)
+	summarize("summary_resolved", after(groups, 20*time.Minute, resolve))
+	long := storm(20, "critical")
+	for i := range long {
+		a := &long[i].Alerts[0]
+		a.Labels["service"], a.Labels["stage"] = fmt.Sprint("a-service-with-a-long-name-of-a-team-", i), "a-stage-with-a-long-name-of-its-own"
+	}
+	summarize("summary_long", long)
+	return out
+}
+
+// phoneAccess is how the readers of messages reach llmtap.
+var phoneAccess = alerts.Access{ExternalURL: "https://llmtap.example.com", URL: "https://llmtap.example.com"}
+
 // shown returns the message of g with buttons.
 func shown(g alerts.Group) message {
-	m := render(g, alerts.Access{ExternalURL: "https://llmtap.example.com", URL: "https://llmtap.example.com"})
+	m := render(g, phoneAccess)
 	m.controls(g, groupLabels)
 	return m
 }
 
 // The golden files are the JSON that is sent and the text that people see.
 func TestGolden(t *testing.T) {
-	for name, g := range states() {
-		m := shown(g)
+	for name, m := range messages() {
 		raw, err := json.MarshalIndent(m.all(), "", "  ")
 		if err != nil {
 			t.Fatal(err)

@@ -21,7 +21,7 @@ var pictures = flag.String("pictures", "", "write pictures of the messages to th
 // maxLines is the number of lines that a person reads in ten seconds on a phone.
 const maxLines = 10
 
-// On a phone, a message about one alert says in at most ten lines what happens, since when, why, whose change, proof and
+// On a phone, a message says in at most ten lines what happens, since when, why, whose change, proof and
 // what to do. The details are collapsed.
 func TestLinesOnPhone(t *testing.T) {
 	if testing.Short() {
@@ -30,9 +30,10 @@ func TestLinesOnPhone(t *testing.T) {
 	browser := findBrowser(t)
 	var page strings.Builder
 	page.WriteString(pageHead + `<body style="width: 390px">`) // a window cannot be as narrow
-	names := slices.Sorted(maps.Keys(states()))
+	all := messages()
+	names := slices.Sorted(maps.Keys(all))
 	for _, name := range names {
-		fmt.Fprintf(&page, `<div class="message" id="%s">%s</div>`, name, blocksHTML(t, shown(states()[name])))
+		fmt.Fprintf(&page, `<div class="message" id="%s">%s</div>`, name, blocksHTML(t, all[name]))
 	}
 	shipped := shippedGroups(t)
 	for _, g := range shipped {
@@ -66,7 +67,7 @@ func TestLinesOnPhone(t *testing.T) {
 	for _, name := range names[:len(names)-len(shipped)] {
 		for _, width := range []int{390, 720} {
 			for _, theme := range []string{"light", "dark"} {
-				one := fmt.Sprintf(`%s<body class="%s" style="width: %dpx"><div class="message">%s</div>`, pageHead, theme, width, blocksHTML(t, shown(states()[name])))
+				one := fmt.Sprintf(`%s<body class="%s" style="width: %dpx"><div class="message">%s</div>`, pageHead, theme, width, blocksHTML(t, all[name]))
 				if err := os.WriteFile(file, []byte(one), 0o600); err != nil {
 					t.Fatal(err)
 				}

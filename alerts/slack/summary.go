@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/slack-go/slack"
 
@@ -23,10 +24,10 @@ const (
 	maxMembers = 700
 	// maxWorst is the number of groups that a summary shows.
 	maxWorst = 5
-	// maxServices is the number of services that a summary names.
-	maxServices = 5
-	maxHeadline = 90
-	maxWord     = 40
+	// maxLine is the length of a line on a phone, in characters, and maxCode that of names in code. A summary has at most ten lines.
+	maxLine = 40
+	maxCode = 24
+	maxWord = 40
 	// loadFor is the time for which notifications wait for a Store that cannot be read, and loadRetry the time between two attempts.
 	loadFor   = time.Minute
 	loadRetry = 5 * time.Second
@@ -67,11 +68,30 @@ func (m *member) set(g alerts.Group) {
 	a := g.Worst()
 	m.Updated, m.Firing, m.Muted, m.Acked = g.Updated(), g.Firing(), g.Muted(), g.Ack != nil
 	m.Rank, m.Severity = a.Rank()+1, oneLine(a.Severity(), maxSeverity)
-	m.Service, m.Headline, m.Failed = oneLine(a.Labels["service"], maxWord), oneLine(headline(a), maxHeadline), a.Evidence.Failed
+	m.Service, m.Headline, m.Failed = oneLine(a.Labels["service"], maxWord), short(a), a.Evidence.Failed
 	m.Cause = ""
 	if s := a.Evidence.Shares; len(s) > 0 {
 		m.Cause = oneLine(cmp.Or(s[0].RootCause, s[0].Cause), maxWord)
 	}
+}
+
+// short returns what a is about in a line on a phone, if it counts anything.
+func short(a alerts.Alert) string {
+	what := "failed"
+	switch {
+	case a.Evidence.Failed == 0:
+		return oneLine(subject(a)+": "+a.Counts(), 2*maxLine)
+	case len(a.Evidence.Rules) > 0 && a.Evidence.Failed == 1:
+		what = "finding"
+	case len(a.Evidence.Rules) > 0:
+		what = "findings"
+	}
+	text := fmt.Sprintf(": %s %s", alerts.Number(a.Evidence.Failed), what)
+	name, room := subject(a), maxLine-len(text)
+	if service, stage, ok := strings.Cut(name, "/"); ok && utf8.RuneCountInString(name) > room { // both matter
+		name = alerts.Truncate(service, max(room/2, room-1-utf8.RuneCountInString(stage))) + "/" + stage
+	}
+	return alerts.Truncate(name, room) + text
 }
 
 // of returns the member that is this incident of g, or nil.
@@ -213,29 +233,39 @@ func (s *summary) render(access alerts.Access) message {
 	if len(firing) == 0 {
 		about = s.Members
 	}
-	var lines []string
 	m := message{text: escape(title)}
+	m.blocks = append(m.blocks, slack.NewHeaderBlock(slack.NewTextBlockObject(slack.PlainTextType, alerts.Truncate(title, maxHeader), true, false)))
+	m.context(s.status())
+	var lines []string
 	if where := services(about); where != "" {
 		m.text += ". " + where
 		lines = append(lines, where)
 	}
-	m.blocks = append(m.blocks, slack.NewHeaderBlock(slack.NewTextBlockObject(slack.PlainTextType, alerts.Truncate(title, maxHeader), true, false)))
-	m.section("", append(lines, s.status(len(firing)))...)
-	if len(firing) > 0 {
-		m.section("Worst", worst(firing)...)
+	if cause := mostly(about); cause != "" {
+		m.text += ". Why: " + cause
+		lines = append(lines, "*Why:* "+cause)
 	}
-	all := "`" + plain(access.Command("query", "alerts"), maxText) + "`"
-	if access.ExternalURL != "" {
-		all = "<" + escape(strings.TrimRight(access.ExternalURL, "/")) + "/|in the browser>, or with " + all
-	} else if access.Host != "" {
-		all += " on " + code(access.Host)
+	if lines = append(lines, worst(firing)...); len(lines) > 0 {
+		m.section("", lines...)
 	}
-	more := "All of them: "
-	if n := len(firing) - maxWorst; n > 0 {
-		more = fmt.Sprintf("… and %s more: ", alerts.Number(uint64(n)))
-	}
-	m.section("", more+all)
+	m.context(s.all(len(firing), access))
 	return m
+}
+
+// all returns the line about where all members are.
+func (s *summary) all(firing int, access alerts.Access) string {
+	which := fmt.Sprintf("all %s", alerts.Number(uint64(len(s.Members))))
+	if firing > 0 {
+		which = fmt.Sprintf("all %s that fire", alerts.Number(uint64(firing)))
+	}
+	if access.ExternalURL != "" {
+		return "<" + escape(strings.TrimRight(access.ExternalURL, "/")) + "/|Open " + which + ">"
+	}
+	line := "For " + which + ": `" + plain(access.Command("query", "alerts"), maxText) + "`"
+	if access.Host != "" {
+		line += " on " + code(access.Host)
+	}
+	return line
 }
 
 // title returns the headline, which is not escaped.
@@ -253,7 +283,7 @@ func (s *summary) title(firing []*member) string {
 			critical++
 		}
 	}
-	top := icon(alerts.Alert{State: alerts.Firing, Labels: map[string]string{"severity": worst.Severity}})
+	top := severityIcon(worst.Severity)
 	count := fmt.Sprintf("%s alerts are firing", n)
 	switch {
 	case len(firing) == 1:
@@ -267,43 +297,57 @@ func (s *summary) title(firing []*member) string {
 	return oneLine(top+" "+count, maxHeader)
 }
 
-// services names the services with the most members. It is empty if none has a service.
+// services names the services with the most members in one line. It is empty if none has a service.
 func services(list []*member) string {
-	n := map[string]int{}
-	for _, m := range list {
-		if m.Service != "" {
-			n[m.Service]++
-		}
-	}
-	names := slices.SortedFunc(maps.Keys(n), func(a, b string) int { return cmp.Or(n[b]-n[a], strings.Compare(a, b)) })
+	names, _ := frequent(list, func(m *member) string { return m.Service })
 	if len(names) == 0 {
 		return ""
 	}
-	var out []string
-	for _, name := range names[:min(len(names), maxServices)] {
-		out = append(out, fmt.Sprintf("%s (%s)", code(name), alerts.Number(uint64(n[name]))))
-	}
-	text := "In " + strings.Join(out, ", ")
-	if more := len(names) - maxServices; more > 0 {
-		return fmt.Sprintf("%s and %s more services", text, alerts.Number(uint64(more)))
+	text, width := "In "+shortCode(names[0], maxCode), utf8.RuneCountInString(names[0])
+	for i, name := range names[1:] {
+		if width += utf8.RuneCountInString(name) + 1; width > maxCode {
+			return fmt.Sprintf("%s and %s more", text, alerts.Number(uint64(len(names)-1-i)))
+		}
+		text += ", " + code(name)
 	}
 	return text
 }
 
+// mostly names the most frequent cause. It is empty if none is known.
+func mostly(list []*member) string {
+	causes, n := frequent(list, func(m *member) string { return m.Cause })
+	if len(causes) == 0 {
+		return ""
+	}
+	which := "all"
+	if k := n[causes[0]]; k < len(list) {
+		which = alerts.Number(uint64(k))
+	}
+	return fmt.Sprintf("%s (%s)", shortCode(causes[0], maxWord), which)
+}
+
+// frequent returns the values of the members that have one, the most frequent first, and their numbers of members.
+func frequent(list []*member, value func(*member) string) (values []string, n map[string]int) {
+	n = map[string]int{}
+	for _, m := range list {
+		if v := value(m); v != "" {
+			n[v]++
+		}
+	}
+	return slices.SortedFunc(maps.Keys(n), func(a, b string) int { return cmp.Or(n[b]-n[a], strings.Compare(a, b)) }), n
+}
+
 // status returns the line about the state of all members.
-func (s *summary) status(firing int) string {
-	parts := []string{"Since " + date(s.Since)}
+func (s *summary) status() string {
+	parts := []string{"Since " + minute(s.Since)}
 	add := func(n int, what string) {
 		if n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %s", alerts.Number(uint64(n)), what))
 		}
 	}
-	if firing > 0 {
-		add(len(s.Members)-firing, "resolved")
-	}
 	add(s.count(func(m *member) bool { return m.Firing && m.Acked }), "acknowledged")
-	add(s.count(func(m *member) bool { return m.Firing && m.Muted }), "silenced or part of another alert")
-	add(s.Moved, "with a message of their own")
+	add(s.count(func(m *member) bool { return m.Firing && m.Muted }), "muted")
+	add(s.Moved, "in messages of their own")
 	return strings.Join(parts, " · ")
 }
 
@@ -319,11 +363,7 @@ func worst(firing []*member) (lines []string) {
 		return cmp.Or(muted(a)-muted(b), cmp.Compare(b.Rank, a.Rank), cmp.Compare(b.Failed, a.Failed), strings.Compare(a.Headline, b.Headline))
 	})
 	for _, m := range firing[:min(len(firing), maxWorst)] {
-		line := "• " + plain(m.Headline, maxHeadline)
-		if m.Cause != "" {
-			line += " · " + code(m.Cause)
-		}
-		lines = append(lines, line)
+		lines = append(lines, severityIcon(m.Severity)+" "+strings.ReplaceAll(plain(m.Headline, maxHeader), "*", "∗"))
 	}
 	return lines
 }
