@@ -50,8 +50,8 @@ func (s *server) incidentOfAlert(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if a.Stored && a.Cause != "" { // the row does not say whether the alert counts failed calls or findings
-		rows, err := s.query(ctx, "incident_totals", x.hits(), p.Now)
-		if err == nil && len(rows) > 0 && rows[0].int("hits") == 0 {
+		rows, err := s.query(ctx, "incident_failed", x.with("why", x.Why), p.Now)
+		if err == nil && len(rows) == 0 {
 			for _, c := range a.Causes {
 				x.Rules = append(x.Rules, c.ID)
 			}

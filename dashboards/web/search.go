@@ -118,13 +118,19 @@ func (s *server) search(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	ids := s.lookUp(ctx, p.View, "search_ids", text)
 	all := []*lookup{ids}
+	refresh := r.Header.Get(fragmentHeader) != ""
+	// The other lookups read far more, so they would slow down the first one, which mostly suffices.
+	if target := uniqueTarget(ctx, all); target != "" && !refresh {
+		http.Redirect(w, r, target, http.StatusSeeOther)
+		return
+	}
 	if !strings.ContainsAny(text, " \t\n") { // no id contains a space
 		all = append(all, s.lookUp(ctx, p.View, "search_provider_ids", text))
 		if utf8.RuneCountInString(text) >= minPrefix {
 			all = append(all, s.lookUp(ctx, p.View, "search_prefixes", text))
 		}
 	}
-	if target := uniqueTarget(ctx, all); target != "" && r.Header.Get(fragmentHeader) == "" {
+	if target := uniqueTarget(ctx, all); target != "" && !refresh {
 		http.Redirect(w, r, target, http.StatusSeeOther)
 		return
 	}

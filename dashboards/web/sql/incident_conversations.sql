@@ -9,7 +9,8 @@ WITH
         (
             SELECT exchange_id
             FROM findings_final
-            WHERE {filter findings ONLY time, service, stage}
+            WHERE {rules:String} != ''
+                AND {filter findings ONLY time, service, stage}
                 AND has(splitByChar(',', {rules:String}), toString(rule_id))
         ) AS hit,
     hit AND retry = 0 AND error_type != 'cancelled' AND {filter exchanges} AS counted

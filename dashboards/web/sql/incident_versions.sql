@@ -8,7 +8,8 @@ WITH
         (
             SELECT exchange_id
             FROM findings_final
-            WHERE {filter findings ONLY time, service, stage}
+            WHERE {rules:String} != ''
+                AND {filter findings ONLY time, service, stage}
                 AND has(splitByChar(',', {rules:String}), toString(rule_id))
         ) AS hit
 SELECT service, toString(service_version) AS version, countIf(hit) AS hits, count() AS calls, min(started_at) AS began
