@@ -32,11 +32,11 @@ func (x Access) Command(args ...string) string {
 	if x.URL != "" {
 		args = append(args, "--url", x.URL)
 	}
-	out := "llmtap"
+	words := []string{"llmtap"}
 	for _, a := range args {
-		out += " " + quote(a)
+		words = append(words, quote(a))
 	}
-	return out
+	return strings.Join(words, " ")
 }
 
 // Commands returns the commands that investigate a, quoted for a POSIX shell: they print the example's call and
