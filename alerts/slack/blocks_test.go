@@ -238,8 +238,12 @@ func TestHostileContent(t *testing.T) {
 	a.Annotations = map[string]string{"summary": long, "description": long, "runbook": long}
 	a.Evidence.Shares, a.Evidence.Versions = nil, nil
 	for i := range 20 {
-		a.Evidence.Shares = append(a.Evidence.Shares, alerts.Share{Cause: fmt.Sprint(i) + long, RootCause: long, Failed: 1, Fix: long, FirstVersion: long, LastClean: fmt.Sprint(i) + long})
-		a.Evidence.Versions = append(a.Evidence.Versions, alerts.VersionCount{Version: fmt.Sprint(i) + long, Failed: 1, Calls: 2})
+		name := long
+		if i > 0 {
+			name = fmt.Sprint(i) + short
+		}
+		a.Evidence.Shares = append(a.Evidence.Shares, alerts.Share{Cause: name, RootCause: name, Failed: 1, Fix: name, FirstVersion: name, LastClean: name})
+		a.Evidence.Versions = append(a.Evidence.Versions, alerts.VersionCount{Version: name, Failed: 1, Calls: 2})
 	}
 	a.Evidence.Example = &analyzer.Example{Conversation: long, Exchange: long, Rule: long, ToolCallID: long, Summary: long, Evidence: long, ErrorText: `{"error":{"message":"` + long, Status: 400, Full: true}
 	x := *a.Evidence.Example
