@@ -228,7 +228,11 @@ var tokens = regexp.MustCompile("<[^>]*>?")
 // limits, and without mentions.
 func TestHostileContent(t *testing.T) {
 	const hostile = "<!channel> & `<@U123>` \n```*_~ <https://evil.example|x> \u202e\u200b\x00\x1b[1m\xff $(rm -rf ~)"
-	long := strings.Repeat(hostile, 5<<20/len(hostile))
+	size := 5 << 20
+	if testing.Short() {
+		size = 200_000
+	}
+	long := strings.Repeat(hostile, size/len(hostile))
 	short := long[:50_000]
 	labels := func(stage string) map[string]string {
 		return map[string]string{"service": short, "environment": short, "stage": stage, "severity": short, "provider": short, "model": short}
