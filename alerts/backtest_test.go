@@ -64,7 +64,7 @@ func TestBacktest(t *testing.T) {
 		cfg := Default()
 		cfg.EvaluationInterval = benchInterval
 		time.Sleep(100 * time.Hour) // long ago
-		err := Backtest(t.Context(), cfg, each(stored), func(a Alert) error {
+		err := Backtest(t.Context(), cfg, BacktestOptions{}, each(stored), func(a Alert) error {
 			got = append(got, of(a))
 			return nil
 		})
@@ -95,21 +95,21 @@ func TestBacktestErrors(t *testing.T) {
 	cfg := Default()
 	cfg.EvaluationInterval = benchInterval
 	broken := errors.New("broken")
-	err := Backtest(t.Context(), cfg, func(yield func(*analyzer.Tally, error) bool) { yield(nil, broken) }, nil)
+	err := Backtest(t.Context(), cfg, BacktestOptions{}, func(yield func(*analyzer.Tally, error) bool) { yield(nil, broken) }, nil)
 	if !errors.Is(err, broken) {
 		t.Error(err)
 	}
 	tallies := []*analyzer.Tally{{Second: 1_000_000, Counts: []analyzer.Count{calls("1", 50), failures("1", "auth", "", 50)}}, {Second: 1_000_010}}
-	if err := Backtest(t.Context(), cfg, each(tallies), func(Alert) error { return broken }); !errors.Is(err, broken) {
+	if err := Backtest(t.Context(), cfg, BacktestOptions{}, each(tallies), func(Alert) error { return broken }); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Backtest(ctx, cfg, each(tallies), nil); !errors.Is(err, context.Canceled) {
+	if err := Backtest(ctx, cfg, BacktestOptions{}, each(tallies), nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	cfg.RuleFiles = []string{"absent.yaml"}
-	if err := Backtest(t.Context(), cfg, each(tallies), nil); err == nil {
+	if err := Backtest(t.Context(), cfg, BacktestOptions{}, each(tallies), nil); err == nil {
 		t.Error("a missing rule file was accepted")
 	}
 }

@@ -56,6 +56,11 @@ type Engine struct {
 	samples *samples
 	groups  *groups
 	closed  bool
+
+	ruleStates struct { // result of Rules
+		step int64
+		list []RuleState
+	}
 }
 
 // New returns an engine with loaded rules and restored state. The caller must call Close.
@@ -415,7 +420,7 @@ func (e *Engine) Reload(ctx context.Context) error {
 	for _, r := range before {
 		e.groups.release(r)
 	}
-	e.rules, e.samples.window = list, int64(longestWindow(list).Seconds())
+	e.rules, e.samples.window, e.ruleStates.list = list, int64(longestWindow(list).Seconds()), nil
 	e.m.reloaded.Set(1)
 	return nil
 }

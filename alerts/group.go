@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/rules"
+	"github.com/llmtap/llmtap/alerts/silence"
 )
 
 // maxGroupAlerts bounds the alerts of one group, so that a stored group stays below 1 MB. The oldest resolved alerts are
@@ -222,4 +223,26 @@ func (a *trackedAlert) resolve(ts time.Time) {
 	if a.peak.Failed > 0 {
 		a.Evidence = a.peak.endsWith(&a.Evidence)
 	}
+}
+
+// Matchers returns matchers for the alerts of g and of no other group, or nil if a label is too long for one. A label that the
+// group lacks has an empty value: the alerts of another group of this rule may have it. groupBy is Config.GroupBy.
+func (g Group) Matchers(groupBy []string) silence.Matchers {
+	if len(g.Alerts) == 0 {
+		return nil
+	}
+	a := g.Alerts[0] // all alerts of a group have the same values of these labels
+	var out silence.Matchers
+	for _, l := range append([]string{"alertname"}, groupBy...) {
+		v := a.Labels[l]
+		if l == "alertname" {
+			v = a.Name
+		}
+		m, err := silence.NewMatcher(l, "=", v)
+		if err != nil {
+			return nil
+		}
+		out = append(out, m)
+	}
+	return out
 }

@@ -83,3 +83,9 @@ func ValidID(id string) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-'
 	})
 }
+
+// Tomorrow returns 9:00 of the day after now, in the zone of now: the usual end of a silence overnight.
+func Tomorrow(now time.Time) time.Time {
+	y, m, d := now.Date()
+	return time.Date(y, m, d+1, 9, 0, 0, 0, now.Location())
+}

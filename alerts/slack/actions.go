@@ -90,7 +90,7 @@ func (m *message) controls(g alerts.Group, groupBy []string) {
 	}
 	if active := silencesOf(g); len(active) > 0 {
 		b := button(unsilence, "Unsilence")
-		if broader := broaderThan(groupMatchers(g, groupBy), active); len(broader) > 0 {
+		if broader := broaderThan(g.Matchers(groupBy), active); len(broader) > 0 {
 			// The press also ends the silence of other groups. The matchers come from people and agents.
 			plain := func(text string) *slack.TextBlockObject {
 				return slack.NewTextBlockObject(slack.PlainTextType, alerts.Truncate(text, 300), false, false)
@@ -128,28 +128,6 @@ func silencesOf(g alerts.Group) []*silence.Silence {
 	return out
 }
 
-// groupMatchers returns matchers for the alerts of g and of no other group. A label that the group lacks has an empty
-// value: the alerts of another group of this rule may have it.
-func groupMatchers(g alerts.Group, groupBy []string) silence.Matchers {
-	if len(g.Alerts) == 0 {
-		return nil
-	}
-	a := g.Alerts[0] // all alerts of a group have the same values of these labels
-	var out silence.Matchers
-	for _, l := range append([]string{"alertname"}, groupBy...) {
-		v := a.Labels[l]
-		if l == "alertname" {
-			v = a.Name
-		}
-		m, err := silence.NewMatcher(l, "=", v)
-		if err != nil {
-			return nil
-		}
-		out = append(out, m)
-	}
-	return out
-}
-
 // broaderThan returns the silences with other matchers than those of the group.
 func broaderThan(own silence.Matchers, list []*silence.Silence) (out []*silence.Silence) {
 	for _, s := range list {
@@ -175,8 +153,7 @@ func matchersText(list []*silence.Silence) string {
 // silenceEnd returns the end of a silence that begins now.
 func silenceEnd(choice string, now time.Time, zone *time.Location) (time.Time, bool) {
 	if choice == untilTomorrow {
-		y, m, d := now.In(zone).Date()
-		return time.Date(y, m, d+1, 9, 0, 0, 0, zone), true
+		return silence.Tomorrow(now.In(zone)), true
 	}
 	if !slices.ContainsFunc(silences, func(s struct{ value, label string }) bool { return s.value == choice }) {
 		return time.Time{}, false

@@ -42,7 +42,7 @@ func TestControls(t *testing.T) {
 	g := group(incident())
 	g.Ack = &alerts.Ack{By: anna.id, At: t0}
 	f(g, "[Unacknowledge] "+menu+" [Show the query]")
-	g.Alerts[0].Silence = &silence.Silence{ID: "1", Matchers: groupMatchers(g, groupBy)}
+	g.Alerts[0].Silence = &silence.Silence{ID: "1", Matchers: g.Matchers(groupBy)}
 	if s := f(g, "[Unacknowledge] [Unsilence] [Show the query]"); strings.Contains(s, "confirm") {
 		t.Errorf("a silence of this group asks for a confirmation: %s", s)
 	}
@@ -110,7 +110,7 @@ func TestGroupMatchers(t *testing.T) {
 	groupBy := []string{"service", "environment"}
 	a := incident()
 	delete(a.Labels, "environment")
-	m := groupMatchers(group(a), groupBy)
+	m := group(a).Matchers(groupBy)
 	other := incident()
 	if !m.Match(a.Name, a.Labels) || m.Match(other.Name, other.Labels) || m.Match("Other", a.Labels) {
 		t.Errorf("matchers %s", m)
@@ -209,7 +209,7 @@ func TestUnsilence(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 0 {
-			ms = groupMatchers(c.g, groupLabels)
+			ms = c.g.Matchers(groupLabels)
 		}
 		c.silences = append(c.silences, silence.Silence{ID: string(rune('a' + i)), Matchers: ms, StartsAt: now, EndsAt: now.Add(time.Hour)})
 	}

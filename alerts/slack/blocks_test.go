@@ -130,7 +130,7 @@ func states() map[string]alerts.Group {
 	acked := group(later())
 	acked.Ack = &alerts.Ack{By: "U00000BOB", ByName: "bob", At: t0.Add(2 * time.Minute)}
 	quiet := later()
-	quiet.Silence = &silence.Silence{ID: "1", Matchers: groupMatchers(group(quiet), groupLabels), CreatedBy: "anna", Comment: "rollback of 2.4.0", EndsAt: t0.Add(4 * time.Hour)}
+	quiet.Silence = &silence.Silence{ID: "1", Matchers: group(quiet).Matchers(groupLabels), CreatedBy: "anna", Comment: "rollback of 2.4.0", EndsAt: t0.Add(4 * time.Hour)}
 	part := later()
 	part.Inhibitor = &alerts.Inhibitor{ID: "x", Name: "ProviderOutage", Summary: "openai: 10 services fail", URL: "https://example.slack.com/archives/C1/p1"}
 	warning := second()

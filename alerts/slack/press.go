@@ -182,7 +182,7 @@ func (h *presser) silence(ctx context.Context, p *press, g alerts.Group) (text s
 	if author == "" {
 		author = p.user.ID
 	}
-	matchers := groupMatchers(g, h.groupBy)
+	matchers := g.Matchers(h.groupBy)
 	if matchers == nil {
 		return "", errors.New("a label of the alert is too long for a silence")
 	}
@@ -196,7 +196,7 @@ func (h *presser) silence(ctx context.Context, p *press, g alerts.Group) (text s
 // unsilence ends the silences of the firing alerts of g: all that cover no other group, and the others that the message names. A person has
 // not agreed to the end of those that it does not name.
 func (h *presser) unsilence(ctx context.Context, p *press, g alerts.Group) (text string, err error) {
-	now, named, own := h.now(), silencesOf(g), groupMatchers(g, h.groupBy).String()
+	now, named, own := h.now(), silencesOf(g), g.Matchers(h.groupBy).String()
 	text = "No silence covers this alert any more."
 	var left []*silence.Silence
 	for _, s := range h.controls.Silences() {

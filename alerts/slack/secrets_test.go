@@ -92,7 +92,7 @@ func TestNoContentLeaks(t *testing.T) {
 	}
 	cfg := alerts.Default()
 	notified := 0
-	err := alerts.Backtest(t.Context(), cfg, func(yield func(*analyzer.Tally, error) bool) {
+	err := alerts.Backtest(t.Context(), cfg, alerts.BacktestOptions{}, func(yield func(*analyzer.Tally, error) bool) {
 		for i := range out.Tallies {
 			if !yield(&out.Tallies[i], nil) {
 				return

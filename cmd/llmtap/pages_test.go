@@ -39,13 +39,15 @@ func TestPages(t *testing.T) {
 	d := startDemo(t)
 	t.Run("from Slack", func(t *testing.T) { testFromSlack(t, b, d) })
 	t.Run("filter", func(t *testing.T) { testFilter(t, b, d) })
+	t.Run("silence", func(t *testing.T) { testSilence(t, b, d) })
 	urls := d.pages(t, b)
 	t.Run("audit", func(t *testing.T) {
-		for _, u := range urls {
+		for _, u := range append(slices.Clone(urls), d.fleet+"alerts/backtest?rule=StageFailureRate&range=15m", d.fleet+"search?q=checkout-agent") {
 			t.Run(pageName(u), func(t *testing.T) {
 				t.Parallel()
 				p := b.Page(t, pageViews[0])
 				p.Open(u)
+				p.Eval(`document.querySelectorAll("details.act").forEach((d) => { d.open = true; })`, nil)
 				auditPage(t, p)
 			})
 		}
@@ -242,6 +244,54 @@ func testFilter(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 	if n := len(p.Links("#stages tbody td:first-child a")); n < 1 {
 		t.Errorf("without the first filter: %d stages", n)
 	}
+	clean(t, p)
+}
+
+// A person silences the alert, sees it in the list and in Slack, ends the silence and acknowledges.
+func testSilence(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
+	p := b.Page(t, pageViews[2])
+	slack := b.Page(t, pageViews[0])
+	inSlack := func(text string, want bool) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+			slack.Open(d.slack)
+			if strings.Contains(slack.Text("body"), text) == want {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%q in Slack: not %v\n%s", text, want, slack.Text("body"))
+			}
+		}
+	}
+	open := func(selector string) {
+		t.Helper()
+		p.Eval(`document.querySelectorAll("`+selector+`").forEach((d) => { d.open = true; })`, nil)
+	}
+	shows := func(selector string, texts ...string) {
+		t.Helper()
+		for _, text := range texts {
+			if got := p.Text(selector); !strings.Contains(got, text) {
+				t.Errorf("%s has no %q:\n%s", selector, text, got)
+			}
+		}
+	}
+	p.Open(d.fleet + "alerts")
+	open("#now details.act")
+	p.Fill("#now input[name=name]", "Anna")
+	p.Fill("#now input[name=comment]", "rolling back 2.4.0")
+	p.Follow("#now button[formaction$='/silence']")
+	shows(".notice", "Silenced")
+	shows("#now", "Silenced by Anna", "rolling back 2.4.0")
+	shows("#silences", "service=\"checkout-agent\"", "Silences 1 firing alert")
+	inSlack("Silenced by Anna", true)
+	p.Follow("#silences form.act button") // the name is known now
+	shows(".notice", "has ended")
+	shows("#silences", "There are no silences")
+	inSlack("Silenced by Anna", false)
+	open("#now details.act")
+	p.Follow("#now button[formaction$='/acknowledge']")
+	shows("#now", "Acknowledged by Anna")
+	inSlack("Acknowledged by Anna", true)
 	clean(t, p)
 }
 

@@ -3,20 +3,58 @@ package web
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 )
+
+const alertsPath = "/alerts"
 
 // alertRange is the default time range of the history of alerts: an hour rarely contains one.
 const alertRange = "7d"
 
 // alerts serves the page of the alerts that fire and of those that ended.
 func (s *server) alerts(w http.ResponseWriter, r *http.Request) {
-	p := s.pageSince(r, "Alerts", "/alerts", alertRange)
+	s.serveAlerts(w, r, s.pageSince(r, "Alerts", alertsPath, alertRange))
+}
+
+func (s *server) serveAlerts(w http.ResponseWriter, r *http.Request, p *page) {
 	s.serve(w, r, p,
-		section{id: "now", template: "fleet-now", load: func(ctx context.Context) (any, error) { return s.fleetNow(ctx, p.View) }},
+		section{id: "now", template: "alerts-now", load: func(ctx context.Context) (any, error) { return s.fleetNow(ctx, p.View) }},
+		section{id: "silences", template: "alerts-silences", title: "Silences", load: func(ctx context.Context) (any, error) { return s.silences(ctx, p.View) }},
+		section{id: "rules", template: "alerts-rules", title: "Rules", load: s.rules},
 		section{id: "history", template: "alerts-history", title: "History", load: func(ctx context.Context) (any, error) { return s.alertHistory(ctx, p.View) }},
 	)
+}
+
+// errNoControls is the reason why a process without NATS shows neither rules nor silences.
+var errNoControls = fmt.Errorf("rules and silences are %w in this process", ErrUnavailable)
+
+func (s *server) rules(ctx context.Context) (any, error) {
+	if s.Controls == nil {
+		return nil, errNoControls
+	}
+	return s.Controls.Rules(ctx)
+}
+
+// A silenceList is the data of the section of silences.
+type silenceList struct {
+	List      []Silence
+	Elsewhere string
+	Only      bool // silences made here have no effect
+}
+
+func (s *server) silences(ctx context.Context, _ *View) (any, error) {
+	if s.Controls == nil {
+		return nil, errNoControls
+	}
+	var out silenceList
+	var err error
+	if out.Elsewhere, out.Only = s.Controls.Elsewhere(); out.Only {
+		return out, nil
+	}
+	out.List, err = s.Controls.Silences(ctx)
+	return out, err
 }
 
 // A pastAlert is a row of the history of alerts.

@@ -17,6 +17,9 @@ type Chart struct {
 	Step   time.Duration
 	Series []ChartSeries // from the bottom to the top
 	Marks  []Mark
+
+	Levels    bool    // values are levels: they are not counted, and Series exclude one another
+	Threshold float64 // of levels
 }
 
 // A ChartSeries is one colour of a Chart.
@@ -82,6 +85,7 @@ type Drawing struct {
 	Lines         []Tick // of the vertical axis
 	Ticks         []Tick // of the horizontal axis
 	Marks         []Tick
+	Threshold     *Tick // nil: none
 }
 
 // A Bar is all series at one time. Its URL shows that time alone.
@@ -120,12 +124,22 @@ func (c *Chart) draw(class string, width, height int) Drawing {
 	for i := range c.Starts {
 		highest = max(highest, c.sum(i))
 	}
-	top, steps := niceScale(highest)
+	top, steps := niceScale(max(highest, c.Threshold))
+	if c.Levels && top <= 1 {
+		top, steps = niceFraction(max(highest, c.Threshold))
+	}
 	plot := float64(d.Bottom - d.Top)
 	y := func(v float64) float64 { return float64(d.Bottom) - v/top*plot }
 	for i := range steps + 1 {
 		v := top / float64(steps) * float64(i)
-		d.Lines = append(d.Lines, Tick{X: axisWidth, Y: y(v), Label: axisNumber(v), Anchor: "end"})
+		label := axisNumber(v)
+		if c.Levels {
+			label = measure(v)
+		}
+		d.Lines = append(d.Lines, Tick{X: axisWidth, Y: y(v), Label: label, Anchor: "end"})
+	}
+	if c.Levels {
+		d.Threshold = &Tick{X: axisWidth, Y: y(c.Threshold), Label: "threshold " + measure(c.Threshold)}
 	}
 	from, to := c.View.From, c.View.To
 	if n := len(c.Starts); n > 0 {
@@ -201,6 +215,9 @@ func (c *Chart) sum(i int) (total float64) {
 
 // label describes a bar in words.
 func (c *Chart) label(i int) string {
+	if c.Levels {
+		return c.View.At(c.Starts[i]).Absolute() + ": " + measure(c.sum(i))
+	}
 	text := c.View.At(c.Starts[i]).Absolute() + ": " + plural(int64(c.sum(i)), c.Unit)
 	var parts []string
 	for _, s := range c.Series {
@@ -223,6 +240,10 @@ func (c *Chart) ChartRows() [][]string {
 		}
 		r := []string{c.View.At(at).Absolute()}
 		for _, s := range c.Series {
+			if c.Levels {
+				r = append(r, measure(s.Values[i]))
+				continue
+			}
 			r = append(r, number(s.Values[i]))
 		}
 		out = append(out, r)
@@ -245,6 +266,16 @@ func niceScale(highest float64) (top float64, steps int) {
 		}
 	}
 	return unit * 40, 4
+}
+
+// niceFraction is niceScale for values up to 1.
+func niceFraction(highest float64) (top float64, steps int) {
+	for _, top := range []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5} {
+		if highest <= top {
+			return top, 2
+		}
+	}
+	return 1, 2
 }
 
 func axisNumber(v float64) string {

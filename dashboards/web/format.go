@@ -3,6 +3,7 @@ package web
 import (
 	"fmt"
 	"html/template"
+	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 var functions = template.FuncMap{
 	"number":   number,
+	"measure":  measure,
 	"percent":  percent,
 	"seconds":  seconds,
 	"money":    money,
@@ -70,6 +72,14 @@ func number(value any) string {
 		digits = digits[:i] + "," + digits[i:]
 	}
 	return digits
+}
+
+// measure returns a level with three digits: 0.125, 12.5, 1,250.
+func measure(v float64) string {
+	if math.Abs(v) >= 1000 {
+		return number(v)
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
 // percent returns the share of part in whole.
@@ -201,3 +211,6 @@ func (t Time) ISO() string { return t.T.UTC().Format(time.RFC3339Nano) }
 
 // IsZero reports whether there is no time.
 func (t Time) IsZero() bool { return t.T.IsZero() }
+
+// Future reports whether the time has not come yet.
+func (t Time) Future() bool { return t.T.After(t.Now) }

@@ -165,7 +165,9 @@ func (s *server) alert(ctx context.Context, id string, v *View) (*Incident, erro
 	if labels["service"]+labels["stage"] == "" {
 		a.Subject = cmp.Or(labels["provider"], a.Name)
 	}
-	a.Silenced = r.text("silenced_by")
+	if by := r.text("silenced_by"); by != "" {
+		a.Silenced = &Silence{By: by}
+	}
 	shares, _ := r["shares"].(map[string]uint64)
 	for why, n := range shares {
 		a.Causes = append(a.Causes, CauseCount{ID: why, Text: s.meaning(why), N: n})

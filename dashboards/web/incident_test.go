@@ -18,7 +18,7 @@ func (f fakeIncidents) Incident(_ context.Context, id string) (*Incident, error)
 	a := &Incident{
 		Alert: Alert{
 			ID: id, Name: "StageFailureRate", Severity: "critical", Labels: map[string]string{"service": "shop", "stage": "planner", "provider": f.text}, Subject: "shop/planner",
-			Summary: f.text, Why: f.text, Cause: "dropped", Fix: f.text, FirstBad: f.text, LastClean: f.text, StartsAt: testNow.Add(-10 * time.Minute), Status: []string{f.text},
+			Summary: f.text, Why: f.text, Cause: "dropped", Fix: f.text, FirstBad: f.text, LastClean: f.text, StartsAt: testNow.Add(-10 * time.Minute), Acked: f.text, Part: f.text, Silenced: &Silence{ID: f.text, By: f.text, Comment: f.text},
 		},
 		Failed: 6, Calls: 10, Causes: []CauseCount{{"dropped", f.text, 6}, {f.text, f.text, 1}}, Description: f.text, Exchange: f.text, Commands: []string{"llmtap show " + f.text},
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 )
@@ -41,7 +42,13 @@ type page struct {
 	Static  bool // neither a time range nor filters apply
 	Still   bool // not refreshed: it shows the answer to one question
 	Problem string
+	Notice  string            // what the person has just done
+	Who     string            // the person's name, if it is known
+	typed   map[string]string // values of fields of a form that was refused
 }
+
+// Typed returns what the person has typed into a field of a form that was refused.
+func (p *page) Typed(field string) string { return p.typed[field] }
 
 // navigation lists the pages in the order of the navigation.
 var navigation = []Link{
@@ -183,9 +190,15 @@ func (s *server) page(r *http.Request, title, active string) *page {
 // pageSince is page with another default of the time range.
 func (s *server) pageSince(r *http.Request, title, active, since string) *page {
 	v, err := newViewSince(r, s.Now(), since)
-	p := &page{View: v, Title: title, Active: active}
+	p := &page{View: v, Title: title, Active: active, Notice: notices[v.Get("done")], typed: map[string]string{}}
+	v.params.Del("done")
 	if err != nil {
 		p.Problem = err.Error()
+	}
+	if c, err := r.Cookie(nameCookie); err == nil {
+		if name, err := url.QueryUnescape(c.Value); err == nil && len(name) <= maxName {
+			p.Who = name
+		}
 	}
 	return p
 }

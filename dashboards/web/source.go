@@ -52,10 +52,10 @@ type Alert struct {
 	StartsAt  time.Time
 	EndsAt    time.Time // zero while it fires
 	UpdatedAt time.Time
-	Status    []string  // acknowledged by, part of: in words
-	Silenced  string    // who silenced it; empty if nobody did
-	Silent    time.Time // end of the silence; zero if it is not known
-	Muted     bool      // people are not notified
+	Acked     string   // who acknowledged it; empty: nobody
+	Silenced  *Silence // nil: it is not silenced
+	Part      string   // the alert that hides this one, in words; empty: none
+	Muted     bool     // people are not notified
 }
 
 // Tallies are counts of the event stream. They do not need ClickHouse, and reach back a few hours.

@@ -27,6 +27,7 @@ type Options struct {
 	ClickHouse    Querier
 	Explorer      Explorer // of own SQL and CSV
 	Alerts        Alerts
+	Controls      Controls
 	Incidents     Incidents
 	Tallies       Tallies
 	Health        Health
@@ -73,6 +74,12 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.HandleFunc("GET /explore/{query}", s.explore)
 	mux.HandleFunc("GET /search", s.search)
 	mux.HandleFunc("GET /alerts", s.alerts)
+	mux.HandleFunc("POST /alerts/{id}/acknowledge", s.act(s.acknowledge))
+	mux.HandleFunc("POST /alerts/{id}/unacknowledge", s.act(s.unacknowledge))
+	mux.HandleFunc("POST /alerts/{id}/silence", s.act(s.silenceAlert))
+	mux.HandleFunc("POST /silences", s.act(s.addSilence))
+	mux.HandleFunc("POST /silences/{id}/expire", s.act(s.expireSilence))
+	mux.HandleFunc("GET /alerts/backtest", s.backtest)
 	mux.HandleFunc("GET /versions", s.versions)
 	mux.HandleFunc("GET /calls", s.toolCalls)
 	mux.HandleFunc("GET /providers", s.providers)

@@ -36,6 +36,10 @@ type Report struct {
 	NeverFired []string          `json:"never_fired"`
 	NotTested  map[string]string `json:"not_tested"` // reasons by rule
 
+	Options alerts.BacktestOptions `json:"-"`
+	Limit   time.Duration          `json:"-"` // time after which the rest is skipped; 0: none
+	Cut     bool                   `json:"-"` // the rest was skipped, so Until is earlier
+
 	style *terminal.Style
 }
 
@@ -113,7 +117,7 @@ func New(cfg alerts.Config, from, until time.Time, style *terminal.Style) (*Repo
 // back.
 func (r *Report) Run(ctx context.Context, cfg alerts.Config, store rows.Querier, progress io.Writer) error {
 	tallies := r.count(readTallies(ctx, store, r.From.Add(-cfg.Retention), r.Until), progress)
-	err := alerts.Backtest(ctx, cfg, tallies, func(a alerts.Alert) error {
+	err := alerts.Backtest(ctx, cfg, r.Options, tallies, func(a alerts.Alert) error {
 		if a.State == alerts.Resolved && a.EndsAt.Before(r.From) || r.NotTested[a.Name] != "" {
 			return nil
 		}
@@ -135,7 +139,8 @@ func (r *Report) Run(ctx context.Context, cfg alerts.Config, store rows.Querier,
 // count yields tallies, sums up their calls and failures, and writes progress.
 func (r *Report) count(tallies iter.Seq2[*analyzer.Tally, error], progress io.Writer) iter.Seq2[*analyzer.Tally, error] {
 	return func(yield func(*analyzer.Tally, error) bool) {
-		next := time.Now().Add(progressInterval)
+		start := time.Now()
+		next := start.Add(progressInterval)
 		for t, err := range tallies {
 			if err == nil && t.Second >= r.From.Unix() {
 				for _, n := range t.Counts {
@@ -150,6 +155,10 @@ func (r *Report) count(tallies iter.Seq2[*analyzer.Tally, error], progress io.Wr
 					next = now.Add(progressInterval)
 					fmt.Fprintf(progress, "at %s of %s\n", r.style.Time(time.Unix(t.Second, 0)), r.style.Time(r.Until))
 				}
+			}
+			if err == nil && r.Limit > 0 && time.Since(start) > r.Limit {
+				r.Until, r.Cut = time.Unix(t.Second, 0).UTC(), true
+				return
 			}
 			if !yield(t, err) {
 				return

@@ -43,8 +43,13 @@ func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
 		u.token = c.guard.token
 	}
 	stored := pages.ClickHouse{Sink: c.queryable}
+	live := pages.Alerts{Groups: u.groups}
 	u.pages, err = web.NewHandler(web.Options{
-		ClickHouse: stored, Explorer: pages.Explorer{ClickHouse: stored}, Alerts: pages.Alerts{Groups: u.groups},
+		ClickHouse: stored, Explorer: pages.Explorer{ClickHouse: stored}, Alerts: live,
+		Controls: pages.Controls{
+			Alerts: live, Config: c.cfg.Alerts, Alertmanagers: c.cfg.Alertmanager.URLs, Others: c.cfg.Slack.Channel != "" || c.cfg.Webhook.URL != "",
+			Engines: c.engines, Controls: u.controls, Sink: c.queryable,
+		},
 		Incidents: pages.Incidents{Groups: u.groups, Access: func() alerts.Access { return access(c.cfg.UI.ExternalURL, c.httpAddr()) }}, Tallies: pages.Tallies{Engine: c.calls.Load}, Health: u,
 		Conversations: pages.Conversations{Sink: c.queryable},
 		Prices:        c.cfg.Prices, Token: u.token, Version: c.opts.Version, Logger: c.logger,
@@ -57,6 +62,25 @@ func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
 	}
 	c.onClose(func() { _ = u.listener.Close() }) // error ignored: the server may have closed it already
 	return u, nil
+}
+
+// engines returns the alert engines of this process. Without the role alert it has none over the health of llmtap.
+func (c *Collector) engines() []*alerts.Engine {
+	if role := c.controls.Load(); role != nil {
+		return role.engines()
+	}
+	if calls := c.calls.Load(); calls != nil {
+		return []*alerts.Engine{calls}
+	}
+	return nil
+}
+
+// controls returns what people may do to alerts, or nil while the silences are not known.
+func (u *uiRole) controls() alerts.Controls {
+	if x := u.c.controls.Load(); x != nil && x.ready() {
+		return x
+	}
+	return nil
 }
 
 // UIURL returns the URL of the first page on this machine, or "" if the role is not run.

@@ -119,13 +119,13 @@ func describe(a *alerts.Alert, g *alerts.Group) web.Alert {
 		}
 	}
 	if g.Ack != nil {
-		out.Status = append(out.Status, "Acknowledged by "+cmp.Or(g.Ack.ByName, g.Ack.By))
+		out.Acked = cmp.Or(g.Ack.ByName, g.Ack.By)
 	}
-	if s := a.Silence; s != nil {
-		out.Silenced, out.Silent = cmp.Or(s.CreatedBy, "somebody"), s.EndsAt
+	if a.Silence != nil {
+		out.Silenced = silenceOf(a.Silence)
 	}
 	if x := a.Inhibitor; x != nil {
-		out.Status = append(out.Status, "Part of "+x.Name+": "+x.Summary)
+		out.Part = x.Name + ": " + x.Summary
 	}
 	return out
 }

@@ -1,0 +1,30 @@
+package rules
+
+import (
+	"testing"
+	"time"
+)
+
+func TestCondition(t *testing.T) {
+	list, err := Source{Interval: time.Second, MaxWindow: time.Hour}.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{"StageFailureRate": 0.1, "CollectorBlind": 300, "BadRequestBurst": 15, "NewCause": 5}
+	for _, r := range list {
+		c, ok := r.Condition()
+		t.Logf("%s (%s): %v %s %g others=%v: %s", r.Name, r.Severity(), ok, c.Op, c.Threshold, c.Others, c.Value)
+		if n, tested := want[r.Name]; tested {
+			delete(want, r.Name)
+			if !ok || c.Threshold != n {
+				t.Errorf("%s: %+v, want a threshold of %g", r.Name, c, n)
+			}
+		}
+		if _, err := promqlParser.ParseExpr(c.Value); ok && err != nil {
+			t.Errorf("%s: %v", r.Name, err)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("rules %v are missing", want)
+	}
+}

@@ -1,0 +1,146 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	// nameCookie is the cookie with the name of the person, who types it once.
+	nameCookie = "llmtap_name"
+	maxName    = 80
+	nameTime   = 365 * 24 * time.Hour
+	// untilTomorrow is the choice of a silence that ends tomorrow at 9:00 in the zone of the viewer.
+	untilTomorrow = "tomorrow"
+	maxSilence    = 90 * 24 * time.Hour
+)
+
+// silenceChoices are the offered lengths of a silence: a duration or untilTomorrow.
+var silenceChoices = []Field{{"1 hour", "1h"}, {"4 hours", "4h"}, {"until tomorrow 9:00", untilTomorrow}}
+
+// notices are the messages after an action, by the parameter done.
+var notices = map[string]string{
+	"acknowledged":   "Acknowledged: there are no reminders until a new incident. Messages to people say who did it.",
+	"unacknowledged": "The acknowledgement is withdrawn.",
+	"silenced":       "Silenced. The alert is still evaluated and stored; its end is below.",
+	"added":          "The silence is stored. Alerts that match it are evaluated and stored, but people are not notified.",
+	"expired":        "The silence has ended. Alerts that still fire are sent.",
+}
+
+// SilenceChoices returns the offered lengths of a silence, as labels and values.
+func (p *page) SilenceChoices() []Field { return silenceChoices }
+
+// act returns a handler of a form that changes something. do returns the parameter done of the page to which the person returns.
+func (s *server) act(do func(ctx context.Context, r *http.Request, by string) (done string, err error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		back := alertsPath
+		if r.PostFormValue("back") != "" {
+			back = local(r.PostFormValue("back"))
+		}
+		by := strings.TrimSpace(r.PostFormValue("name"))
+		var done string
+		var err error
+		switch {
+		case s.Controls == nil:
+			err = errNoControls
+		case by == "" || len(by) > maxName:
+			err = fmt.Errorf("type your name, of at most %d characters: others see who did it", maxName)
+		default:
+			http.SetCookie(w, &http.Cookie{Name: nameCookie, Value: url.QueryEscape(by), Path: "/", MaxAge: int(nameTime.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode})
+			ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
+			defer cancel()
+			done, err = do(ctx, r, by)
+		}
+		if err == nil {
+			u, _ := url.Parse(back) // local has parsed it
+			q := u.Query()
+			q.Set("done", done)
+			u.RawQuery = q.Encode()
+			http.Redirect(w, r, u.String(), http.StatusSeeOther)
+			return
+		}
+		status := http.StatusBadRequest
+		if errors.Is(err, ErrUnavailable) {
+			status = http.StatusServiceUnavailable
+		}
+		r = r.Clone(r.Context())
+		r.URL = &url.URL{Path: alertsPath}
+		p := s.pageSince(r, "Alerts", alertsPath, alertRange)
+		p.Problem, p.Still = "Not done: "+err.Error()+".", true
+		for _, name := range []string{"matchers", "comment"} {
+			p.typed[name] = r.PostFormValue(name)
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.WriteHeader(status)
+		s.serveAlerts(w, r, p)
+	}
+}
+
+func (s *server) acknowledge(ctx context.Context, r *http.Request, by string) (string, error) {
+	return "acknowledged", s.Controls.Acknowledge(ctx, r.PathValue("id"), by, false)
+}
+
+func (s *server) unacknowledge(ctx context.Context, r *http.Request, by string) (string, error) {
+	return "unacknowledged", s.Controls.Acknowledge(ctx, r.PathValue("id"), by, true)
+}
+
+func (s *server) silenceAlert(ctx context.Context, r *http.Request, by string) (string, error) {
+	end, err := s.silenceEnd(r)
+	if err != nil {
+		return "", err
+	}
+	comment := strings.TrimSpace(r.PostFormValue("comment"))
+	if comment == "" {
+		comment = "from the alerts page"
+	}
+	return "silenced", s.Controls.SilenceAlert(ctx, r.PathValue("id"), end, comment, by)
+}
+
+func (s *server) addSilence(ctx context.Context, r *http.Request, by string) (string, error) {
+	end, err := s.silenceEnd(r)
+	if err != nil {
+		return "", err
+	}
+	comment := strings.TrimSpace(r.PostFormValue("comment"))
+	if comment == "" {
+		return "", errors.New("type a comment: others want to know why")
+	}
+	matchers := strings.Fields(r.PostFormValue("matchers"))
+	if strings.Contains(r.PostFormValue("matchers"), "\n") { // a value with spaces needs its own line
+		matchers = matchers[:0]
+		for line := range strings.Lines(r.PostFormValue("matchers")) {
+			if line = strings.TrimSpace(line); line != "" {
+				matchers = append(matchers, line)
+			}
+		}
+	}
+	if len(matchers) == 0 {
+		return "", errors.New("type a matcher, such as service=checkout")
+	}
+	return "added", s.Controls.AddSilence(ctx, matchers, end, comment, by)
+}
+
+func (s *server) expireSilence(ctx context.Context, r *http.Request, by string) (string, error) {
+	return "expired", s.Controls.Expire(ctx, r.PathValue("id"), by)
+}
+
+// silenceEnd returns the end of a silence that begins now.
+func (s *server) silenceEnd(r *http.Request) (time.Time, error) {
+	choice := strings.TrimSpace(r.PostFormValue("for"))
+	v, _ := newView(r, s.Now()) // only its zone is used
+	now := v.Now
+	if choice == untilTomorrow {
+		y, m, d := now.In(v.Zone).Date()
+		return time.Date(y, m, d+1, 9, 0, 0, 0, v.Zone), nil
+	}
+	d, err := time.ParseDuration(choice)
+	if err != nil || d < time.Minute || d > maxSilence {
+		return time.Time{}, fmt.Errorf("%q is not a length of a silence, such as 90m or 12h, at most %d days", short(40, choice), int(maxSilence.Hours()/24))
+	}
+	return now.Add(d), nil
+}
