@@ -93,7 +93,7 @@ func (s *server) protect(next http.Handler) http.Handler {
 		h := w.Header()
 		h.Set("Content-Security-Policy", contentSecurityPolicy)
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer") // a URL contains names of services and users
+		h.Set("Referrer-Policy", "same-origin") // a URL contains names of services and users; no-referrer would also hide the origin of forms
 		h.Set("Cache-Control", "no-store")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")

@@ -129,9 +129,48 @@ func (c Controls) Acknowledge(ctx context.Context, id, by string, withdraw bool)
 		return err
 	}
 	if withdraw {
-		return x.Unacknowledge(ctx, g.Key, g.Since(), actor(by))
+		err = x.Unacknowledge(ctx, g.Key, g.Since(), actor(by))
+	} else {
+		err = x.Acknowledge(ctx, alerts.Ack{Group: g.Key, Incident: g.Since(), By: by, ByName: by}, via)
 	}
-	return x.Acknowledge(ctx, alerts.Ack{Group: g.Key, Incident: g.Since(), By: by, ByName: by}, via)
+	if err == nil {
+		c.await(ctx, func(now alerts.Group) bool { return now.Key != g.Key || (now.Ack == nil) == withdraw })
+	}
+	return err
+}
+
+// visibleTimeout bounds the wait for the process that evaluates the rules.
+const visibleTimeout = 2 * time.Second
+
+// await waits until the state of all groups shows a change, so that the next page does.
+func (c Controls) await(ctx context.Context, shows func(alerts.Group) bool) {
+	ctx, cancel := context.WithTimeout(ctx, visibleTimeout)
+	defer cancel()
+	changes := c.Changes(ctx)
+	for {
+		groups, _, _ := c.Groups.Groups()
+		if !slices.ContainsFunc(groups, func(g alerts.Group) bool { return !shows(g) }) {
+			return
+		}
+		select {
+		case <-changes:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// silenced reports whether the alerts of g that fire and that s matches are silenced, or are not.
+func silenced(g *alerts.Group, s *silence.Silence, want bool) bool {
+	return !slices.ContainsFunc(g.Alerts, func(a alerts.Alert) bool {
+		if a.State != alerts.Firing || !s.Matches(a.Name, a.Labels) {
+			return false
+		}
+		if want {
+			return a.Silence == nil
+		}
+		return a.Silence != nil && a.Silence.ID == s.ID
+	})
 }
 
 func actor(by string) alerts.Actor { return alerts.Actor{ID: by, Name: by, Via: via} }
@@ -163,7 +202,10 @@ func (c Controls) add(ctx context.Context, matchers silence.Matchers, group stri
 	if err != nil {
 		return err
 	}
-	_, err = x.AddSilence(ctx, silence.Silence{Matchers: matchers, StartsAt: time.Now(), EndsAt: until, CreatedBy: by, Comment: comment}, group, actor(by))
+	s, err := x.AddSilence(ctx, silence.Silence{Matchers: matchers, StartsAt: time.Now(), EndsAt: until, CreatedBy: by, Comment: comment}, group, actor(by))
+	if err == nil {
+		c.await(ctx, func(g alerts.Group) bool { return silenced(&g, &s, true) })
+	}
 	return err
 }
 
@@ -173,7 +215,14 @@ func (c Controls) Expire(ctx context.Context, id, by string) error {
 	if err != nil {
 		return err
 	}
-	return x.ExpireSilence(ctx, id, actor(by))
+	before := x.Silences()
+	if err := x.ExpireSilence(ctx, id, actor(by)); err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(before, func(s silence.Silence) bool { return s.ID == id }); i >= 0 {
+		c.await(ctx, func(g alerts.Group) bool { return silenced(&g, &before[i], false) })
+	}
+	return nil
 }
 
 // Elsewhere implements web.Controls.
