@@ -30,7 +30,7 @@ func TestMarkLabels(t *testing.T) {
 // The end of a silence is in the zone of the viewer.
 func TestSilencedUntil(t *testing.T) {
 	_, body := get(newTest(t, fakeSource{}, ""), "/", func(r *http.Request) { r.AddCookie(&http.Cookie{Name: zoneCookie, Value: "Asia%2FTokyo"}) })
-	if want := " until 19:30:00<"; !strings.Contains(body, want) {
+	if want := ">19:30:00</time>, in 1 h"; !strings.Contains(body, want) {
 		t.Errorf("no %q in %s", want, body)
 	}
 }

@@ -39,7 +39,7 @@ func (f fakeSource) Query(_ context.Context, sql string, _ map[string]string) (*
 func (f fakeSource) Firing(context.Context) ([]Alert, error) {
 	return []Alert{{
 		ID: "a1", Name: "StageFailureRate", Severity: "critical", Labels: map[string]string{"service": "checkout"}, Subject: hostile, Summary: hostile,
-		Why: hostile, Cause: hostile, FirstBad: hostile, StartsAt: testNow.Add(-7 * time.Minute), Acked: hostile, Part: hostile, Silenced: &Silence{ID: hostile, By: hostile, Comment: hostile, Matchers: []string{hostile}},
+		Why: hostile, Cause: hostile, FirstBad: hostile, StartsAt: testNow.Add(-7 * time.Minute), Acked: hostile, Part: hostile, Silenced: &Silence{ID: hostile, By: hostile, Comment: hostile, Matchers: []string{hostile}, To: testNow.Add(time.Hour)},
 	}}, nil
 }
 

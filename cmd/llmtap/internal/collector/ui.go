@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +20,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/loopback"
 	"github.com/llmtap/llmtap/ingest/secret"
+	"github.com/llmtap/llmtap/sinks"
 )
 
 // healthPrefix is the prefix of the state of the engine that evaluates the rules about llmtap itself.
@@ -31,6 +33,7 @@ type uiRole struct {
 	token    string
 	groups   *alerts.SharedGroups
 	pages    http.Handler
+	own      atomic.Pointer[controls] // of a process without the role alert
 }
 
 func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
@@ -77,8 +80,10 @@ func (c *Collector) engines() []*alerts.Engine {
 
 // controls returns what people may do to alerts, or nil while the silences are not known.
 func (u *uiRole) controls() alerts.Controls {
-	if x := u.c.controls.Load(); x != nil && x.ready() {
-		return x
+	for _, x := range []*controls{u.c.controls.Load(), u.own.Load()} {
+		if x != nil && x.ready() {
+			return x
+		}
 	}
 	return nil
 }
@@ -118,8 +123,9 @@ func (u *uiRole) handler() http.Handler {
 func (u *uiRole) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return u.follow(ctx) })
-	if !u.c.cfg.HasRole(config.RoleAlert) { // whose engine the pages read otherwise
+	if !u.c.cfg.HasRole(config.RoleAlert) { // whose engine and controls the pages use otherwise
 		g.Go(func() error { return u.readTallies(ctx) })
+		g.Go(func() error { return u.control(ctx) })
 	}
 	return g.Wait()
 }
@@ -134,6 +140,30 @@ func (u *uiRole) readTallies(ctx context.Context) error {
 	u.c.calls.Store(engine)
 	defer u.c.calls.Store(nil)
 	return readTallies(ctx, u.c.conn.Load(), u.c.logger, func(t *analyzer.Tally) error { return engine.Add(ctx, t) })
+}
+
+// control keeps silences and acknowledgements current until ctx ends, and stores what people do.
+func (u *uiRole) control(ctx context.Context) error {
+	conn := u.c.conn.Load()
+	kv, err := conn.KV(ctx, event.BucketAlerts)
+	if err != nil {
+		return fmt.Errorf("open the state of alerts: %w", err)
+	}
+	rows := sinks.NewBatcher(u.c.store, u.c.cfg.Batcher, u.c.logger, nil)
+	rows.DeadLetter = deadLetterRow(conn)
+	own := &controls{
+		kv: kv, decisions: alerts.NewDecisions(), engines: func() []*alerts.Engine { return nil },
+		actions: &actionRows{kv: kv, rows: rows, logger: u.c.logger}, logger: u.c.logger,
+	}
+	u.own.Store(own)
+	defer u.own.Store(nil)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return rows.Run(ctx) })
+	g.Go(func() error {
+		own.watch(ctx)
+		return ctx.Err()
+	})
+	return g.Wait()
 }
 
 // follow keeps the groups of alerts current until ctx ends.

@@ -11,8 +11,8 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/pages"
 )
 
-// A process with only the role ui reads the tallies of others.
-func TestUITallies(t *testing.T) {
+// A process with only the role ui reads the tallies of others, and can silence.
+func TestUIAlone(t *testing.T) {
 	t.Parallel()
 	c := open(t, func(cfg *config.Config) {
 		cfg.Roles, cfg.UI.Listen, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{config.RoleUI}, "127.0.0.1:0", collectortest.StartNATS(t, ""), "http://127.0.0.1:1/llmtap"
@@ -21,7 +21,10 @@ func TestUITallies(t *testing.T) {
 	tallies := pages.Tallies{Engine: c.calls.Load}
 	now := time.Now().Truncate(time.Second)
 	sent := false
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the pages do not see the tallies")
+		}
 		if c.calls.Load() == nil { // NATS is not connected yet, or the streams are being created
 			continue
 		}
@@ -39,9 +42,19 @@ func TestUITallies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(series) == 1 && series[0].Points[0].Value > 0 {
-			return
+		if len(series) == 1 && series[0].Points[0].Value > 0 && c.ui.controls() != nil {
+			break
 		}
 	}
-	t.Error("the pages do not see the tallies")
+	actions := pages.Controls{Alerts: pages.Alerts{Groups: c.ui.groups}, Controls: c.ui.controls, Engines: c.engines}
+	if err := actions.AddSilence(t.Context(), []string{"service=shop"}, now.Add(time.Hour), "test", "Anna"); err != nil {
+		t.Fatal(err)
+	}
+	list, err := actions.Silences(t.Context())
+	if err != nil || len(list) != 1 || list[0].By != "Anna" {
+		t.Errorf("silences %+v, error %v", list, err)
+	}
+	if rules, err := actions.Rules(t.Context()); err != nil || len(rules) == 0 {
+		t.Errorf("rules %v, error %v", rules, err)
+	}
 }
