@@ -342,7 +342,11 @@ func (s *server) exploreCSV(w http.ResponseWriter, r *http.Request, e *explorati
 		return
 	}
 	w.Header().Set("Content-Type", "text/csv; charset=utf-8")
-	w.Header().Set("Content-Disposition", `attachment; filename="`+url.PathEscape(e.Query.Name)+e.View.Now.Format("-20060102-150405")+`.csv"`)
+	name := e.Query.Name + e.View.Now.Format("-20060102-150405")
+	if t.Truncated { // a line about it would be a row for the programs that read CSV
+		name += fmt.Sprintf("-only-first-%d-rows", len(t.Rows))
+	}
+	w.Header().Set("Content-Disposition", `attachment; filename="`+url.PathEscape(name)+`.csv"`)
 	_ = s.Explorer.WriteCSV(w, t) // the client has left
 }
 

@@ -134,6 +134,10 @@ func TestExploreCSV(t *testing.T) {
 	if resp.Header.Get("Content-Type") != "text/csv; charset=utf-8" || !strings.Contains(resp.Header.Get("Content-Disposition"), `"causes-20261123-093000.csv"`) || !strings.Contains(body, "alert(1)") {
 		t.Errorf("%v: %s", resp.Header, body)
 	}
+	f.table.Truncated = true
+	if resp, _ := explored(t, f, "/explore/causes?format=csv"); !strings.Contains(resp.Header.Get("Content-Disposition"), `"causes-20261123-093000-only-first-1-rows.csv"`) {
+		t.Errorf("of a part of the rows: %v", resp.Header)
+	}
 	f.err = errors.New("run query: code: 62, message: Syntax error")
 	if resp, body = explored(t, f, "/explore/sql?format=csv&sql=x"); resp.StatusCode != http.StatusBadRequest || body != "Syntax error\n" {
 		t.Errorf("status %d: %s", resp.StatusCode, body)
