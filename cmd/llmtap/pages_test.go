@@ -36,7 +36,13 @@ func TestPages(t *testing.T) {
 	needClickHouse(t)
 	b := browsertest.Start(t)
 	t.Run("log in", func(t *testing.T) { testLogin(t, b) })
+	t.Run("500 messages", func(t *testing.T) { testLong(t, b) })
 	d := startDemo(t)
+	live := b.Page(t, pageViews[0])
+	live.Open(d.fleet)
+	live.Eval("window.sameDocument = true", nil)
+	d.slack = d.printed(`Slack message: (http://\S+)`)
+	t.Run("live", func(t *testing.T) { testLive(t, live) })
 	t.Run("from Slack", func(t *testing.T) { testFromSlack(t, b, d) })
 	t.Run("filter", func(t *testing.T) { testFilter(t, b, d) })
 	t.Run("silence", func(t *testing.T) { testSilence(t, b, d) })
@@ -54,6 +60,9 @@ func TestPages(t *testing.T) {
 	})
 	if *screenshots != "" {
 		for _, u := range urls {
+			if !slices.Contains([]string{"fleet", "versions", "incident", "conversation"}, pageName(u)) { // all together would be over 1 MB
+				continue
+			}
 			takeScreenshot(t, b, u, browsertest.View{Width: 1200, Height: 760})
 			if name := pageName(u); name == "incident" || name == "fleet" { // what links in Slack lead to
 				takeScreenshot(t, b, u, browsertest.View{Width: 390, Height: 844, Dark: true})
@@ -62,10 +71,13 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// A pagesDemo is a demo whose agents have ended.
-type pagesDemo struct{ fleet, slack string } // URLs
+// A pagesDemo is a running demo.
+type pagesDemo struct {
+	fleet, slack string                      // URLs; the second is printed when the agents have ended
+	printed      func(pattern string) string // waits for a match of the pattern in what the demo prints, and returns its group
+}
 
-// startDemo runs a demo until the test ends.
+// startDemo runs a demo until the test ends. It returns when the pages are served.
 func startDemo(t *testing.T) *pagesDemo {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -97,7 +109,7 @@ func startDemo(t *testing.T) *pagesDemo {
 		t.Fatalf("the demo did not print %s\n%s", pattern, stderr.String())
 		return ""
 	}
-	return &pagesDemo{fleet: printed(`^ *0s  open (http://[0-9.:]+/) `), slack: printed(`Slack message: (http://\S+)`)}
+	return &pagesDemo{fleet: printed(`^ *0s  open (http://[0-9.:]+/) `), printed: printed}
 }
 
 // pages returns the URLs of all pages: those of the navigation, an incident and a conversation.

@@ -49,6 +49,7 @@ func Start(t testing.TB) *Browser {
 	cmd := exec.CommandContext(ctx, path, "--headless", "--remote-debugging-pipe", "--user-data-dir="+filepath.Join(dir, "profile"),
 		"--no-sandbox", // root, as in a container, has none; the pages are llmtap's own
 		"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+		"--log-level=3", // a container has no D-Bus, which is many errors
 		"--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions", "about:blank")
 	cmd.Env = append(os.Environ(), "HOME="+dir) // crash reports and caches go there
 	var stderr bytes.Buffer

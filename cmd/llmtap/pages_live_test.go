@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/browsertest"
+	"github.com/llmtap/llmtap/dashboards/web"
+)
+
+// longMessages is the number of messages of a longConversation.
+const longMessages = 500
+
+// A longConversation is one request with many messages: texts longer than what is unfolded, calls, and a broken reply near the end.
+type longConversation struct {
+	raws atomic.Int64 // requests for parts as they were captured
+}
+
+func (*longConversation) Find(context.Context, string) (exchange, conversation string, err error) {
+	return "x1", "c1", nil
+}
+
+func (*longConversation) Requests(context.Context, string, string, int) (*web.Requests, error) {
+	return &web.Requests{Conversation: "c1", Count: 1, List: []web.Request{{ID: "x1", Number: 1, At: time.Now(), Stage: "planner", Status: 400, Failed: true, Messages: longMessages}}}, nil
+}
+
+func (*longConversation) Exchange(_ context.Context, id string) (*web.Exchange, error) {
+	x := &web.Exchange{ID: id, Conversation: "c1", At: time.Now(), Seconds: 1, Service: "shop", Stage: "planner", Model: "m", Status: 400, Failed: true, Complete: true}
+	text := strings.Repeat("The cart contains 3 items, and the second one is out of stock.\n", 30)
+	for i := range longMessages {
+		m := web.Message{Index: i, Role: "user", Stored: true, Parts: []web.Content{{Kind: "text", Text: text, Partner: -1}}}
+		call := fmt.Sprint("call_", i/3)
+		switch i % 3 {
+		case 1:
+			m.Role, m.Parts = "assistant", []web.Content{{Kind: "call", Name: "read_cart", CallID: call, Text: `{"user": 7}`, Partner: i + 1}}
+		case 2:
+			m.Role, m.Parts = "tool", []web.Content{{Kind: "reply", Name: "read_cart", CallID: call, Text: text, Partner: i - 1}}
+		}
+		x.Messages = append(x.Messages, m)
+	}
+	x.Messages[longMessages-3].Parts = []web.Content{{Kind: "reply", CallID: "call_x", Text: text, Partner: -1}}
+	x.Findings = []web.Finding{{Rule: "orphan_tool_reply", Verdict: "rejected", Breaks: true, Message: longMessages - 3, Summary: "no call before it"}}
+	return x, nil
+}
+
+func (c *longConversation) Raw(_ context.Context, _, part string) ([]byte, error) {
+	c.raws.Add(1)
+	return []byte(`{"index": ` + part + `}`), nil
+}
+
+// A conversation of many messages is one page that can be read to its end. What is captured is loaded on demand only.
+func testLong(t *testing.T, b *browsertest.Browser) {
+	conversation := &longConversation{}
+	h, err := web.NewHandler(web.Options{Conversations: conversation, Version: "dev"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	p := b.Page(t, pageViews[2])
+	p.Open(srv.URL + "/exchange/x1")
+	var seen struct {
+		First, Load, Longest, Frames, Messages float64
+		Bytes                                  float64
+	}
+	// Six screens per frame, to the end. The times are for people: they depend on the machine.
+	p.Eval(`(async () => {
+		const load = performance.getEntriesByType("navigation")[0];
+		const frame = () => new Promise((done) => requestAnimationFrame(done));
+		let longest = 0, frames = 0, before = await frame();
+		for (scrollTo(0, 0); scrollY + innerHeight < document.documentElement.scrollHeight - 2 && frames < 3000; frames++) {
+			scrollBy(0, 6 * innerHeight);
+			const now = await frame();
+			longest = Math.max(longest, now - before);
+			before = now;
+		}
+		return {first: load.responseStart, load: load.loadEventEnd, bytes: load.decodedBodySize, longest: longest, frames: frames, messages: document.querySelectorAll("li.message").length};
+	})()`, &seen)
+	t.Logf("%.0f messages, %.0f kB: first byte after %.0f ms, loaded after %.0f ms; scrolled through in %.0f frames, the longest took %.0f ms",
+		seen.Messages, seen.Bytes/1000, seen.First, seen.Load, seen.Frames, seen.Longest)
+	if seen.Messages != longMessages || seen.Frames == 0 || seen.Frames == 3000 {
+		t.Errorf("the page cannot be scrolled through: %+v", seen)
+	}
+	if n := conversation.raws.Load(); n != 0 {
+		t.Errorf("the page has loaded %d raw parts", n)
+	}
+	if wide := p.Overflow(); len(wide) > 0 {
+		t.Errorf("the page scrolls horizontally: %v", wide)
+	}
+	p.Eval(`document.querySelector("a.jump").click()`, nil)
+	p.Wait(`(() => { const top = document.querySelector("#broken").getBoundingClientRect().top; return top >= 0 && top < innerHeight; })()`)
+	clean(t, p)
+	p.Follow("#m" + strconv.Itoa(longMessages-3) + " a.json")
+	if text := p.Text("body"); !strings.Contains(text, `{"index": 497}`) || conversation.raws.Load() != 1 {
+		t.Errorf("the raw message is %s", text)
+	}
+	p = b.Page(t, pageViews[2])                // the other one wants an icon for the raw message
+	p.Open(srv.URL + "/exchange/x1?first=480") // the others are alike, and would take seconds
+	for _, violation := range p.Audit() {
+		t.Error(violation)
+	}
+	clean(t, p)
+}
+
+// testLive checks that a page opened before an alert fired shows it without being loaded again.
+func testLive(t *testing.T, live *browsertest.Page) {
+	live.Wait(`document.querySelector("#now .alert a")`)
+	var same bool
+	if live.Eval("window.sameDocument === true", &same); !same {
+		t.Error("the page was loaded again")
+	}
+	clean(t, live)
+}
