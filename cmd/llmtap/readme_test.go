@@ -90,7 +90,7 @@ func TestReadmeLinks(t *testing.T) {
 // hasHeading reports whether a heading of a document has the anchor.
 func hasHeading(text, anchor string) bool {
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
-		if strings.ReplaceAll(strings.ToLower(m[1]), " ", "-") == anchor {
+		if strings.NewReplacer(" ", "-", ",", "", ":", "").Replace(strings.ToLower(m[1])) == anchor { // as GitHub does
 			return true
 		}
 	}
