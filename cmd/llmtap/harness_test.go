@@ -229,6 +229,25 @@ func (u *upProcess) ready(t *testing.T) {
 	t.Fatalf("the collector is not ready: %s\n%s", last, u.stderr.String())
 }
 
+// metrics returns the metrics of u.
+func (u *upProcess) metrics(t *testing.T) string {
+	t.Helper()
+	r, err := collector.FindRunning(u.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Get("http://" + r.HTTPAddr + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
 // rows returns the embedded ClickHouse of u.
 func (u *upProcess) rows() *store {
 	return &store{dsn: func() (string, bool) { return chdb.Running(config.ClickHouseDir(u.dir)) }}

@@ -186,6 +186,9 @@ func (c *alertCluster) incident(t *testing.T) (other *upProcess) {
 	c.tally(t)
 	await(t, c.leader, "took the lease", 0)
 	other = c.standby(t)
+	if got := other.metrics(t); !strings.Contains(got, "\nllmtap_alerts_leader 0\n") {
+		t.Error("the metrics of the process that stands by do not say so")
+	}
 	c.fail(ackedService)
 	c.fail(silencedService)
 	c.message(t, ackedService, "")
@@ -265,6 +268,9 @@ func TestLeaderKilled(t *testing.T) {
 		c.fail(service)
 		took = append(took, c.message(t, service, "").ReceivedAt.Sub(killed))
 		c.check(t, before)
+		if got := c.leader.metrics(t); !strings.Contains(got, "\nllmtap_alerts_leader 1\n") {
+			t.Error("the metrics of the process that notifies do not say so")
+		}
 		if n, _ := c.about(service); n != 1 {
 			t.Errorf("%d messages about %s", n, service)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmtap/llmtap/alerts"
@@ -83,6 +84,14 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 		}
 	}()
 	a.rows.DeadLetter = deadLetterRow(conn)
+	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "llmtap_alerts_leader", Help: "1 if this process holds the lease of the role alert and sends the notifications, 0 if it stands by.",
+	}, func() float64 {
+		if a.state.held() {
+			return 1
+		}
+		return 0
+	})
 	health := prefixedStore{a.state, healthPrefix}
 	a.controls = &controls{kv: kv, decisions: alerts.NewDecisions(), groups: []alerts.Store{a.state, health}, engines: func() []*alerts.Engine { return a.engines }, actions: &actionRows{kv: kv, rows: a.rows, logger: c.logger}, logger: c.logger}
 	notifiers, receivers, err := c.notifiers(alerts.NotifierOptions{Store: a.state, Controls: a.controls, Logger: c.logger, Registerer: reg})
