@@ -122,8 +122,27 @@ func (s *state) save(ctx context.Context, all bool) bool {
 func (s *state) putGroups(ctx context.Context, list []groupChange) (failed int) {
 	var g errgroup.Group
 	g.SetLimit(maxPuts)
-	began, finished := time.Now(), 0
 	var waiting []groupChange // whose intent was written, or rejected
+	together := true
+	release := func() {
+		// If the Store rejects a group, its notifications are sent nevertheless, because a duplicate is better than a
+		// missing notification.
+		news := false
+		for _, c := range waiting {
+			news = news || c.group.stored < c.news
+			c.group.stored = max(c.group.stored, c.news)
+		}
+		if waiting = nil; news {
+			s.intended()
+		}
+	}
+	end := time.AfterFunc(storeTogether, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		together = false
+		release()
+	})
+	defer end.Stop()
 	for _, c := range list {
 		g.Go(func() error {
 			written := s.put(ctx, groupStoreKey(c.group.key), c.saved)
@@ -133,25 +152,16 @@ func (s *state) putGroups(ctx context.Context, list []groupChange) (failed int) 
 				c.group.dirty = true
 				failed++
 			}
-			finished++
-			waiting = append(waiting, c)
-			if finished < len(list) && time.Since(began) < storeTogether {
-				return nil
-			}
-			// If the Store rejects a group, its notifications are sent nevertheless, because a duplicate is better than a
-			// missing notification.
-			news := false
-			for _, c := range waiting {
-				news = news || c.group.stored < c.news
-				c.group.stored = max(c.group.stored, c.news)
-			}
-			if waiting = nil; news {
-				s.intended()
+			if waiting = append(waiting, c); !together {
+				release()
 			}
 			return nil
 		})
 	}
 	_ = g.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	release()
 	return failed
 }
 
