@@ -75,9 +75,7 @@ func (s *server) act(do func(ctx context.Context, r *http.Request, by string) (d
 		for _, name := range []string{"matchers", "comment"} {
 			p.typed[name] = r.PostFormValue(name)
 		}
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.WriteHeader(status)
-		s.serveAlerts(w, r, p)
+		s.serveAlerts(w, r, status, p)
 	}
 }
 

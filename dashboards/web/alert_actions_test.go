@@ -68,7 +68,7 @@ func (f *fakeControls) Backtest(_ context.Context, rule string, from, to time.Ti
 func newControlsTest(t *testing.T, c *fakeControls) http.Handler {
 	t.Helper()
 	source := fakeSource{}
-	h, err := NewHandler(Options{ClickHouse: source, Alerts: source, Controls: c, Tallies: source, Health: source, Now: func() time.Time { return testNow }})
+	h, err := NewHandler(Options{ClickHouse: source, Alerts: source, Controls: c, Tallies: source, Health: source, Now: func() time.Time { return testNow }, flushAfter: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

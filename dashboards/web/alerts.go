@@ -15,11 +15,11 @@ const alertRange = "7d"
 
 // alerts serves the page of the alerts that fire and of those that ended.
 func (s *server) alerts(w http.ResponseWriter, r *http.Request) {
-	s.serveAlerts(w, r, s.pageSince(r, "Alerts", alertsPath, alertRange))
+	s.serveAlerts(w, r, http.StatusOK, s.pageSince(r, "Alerts", alertsPath, alertRange))
 }
 
-func (s *server) serveAlerts(w http.ResponseWriter, r *http.Request, p *page) {
-	s.serve(w, r, p,
+func (s *server) serveAlerts(w http.ResponseWriter, r *http.Request, status int, p *page) {
+	s.serveStatus(w, r, status, p,
 		section{id: "now", template: "alerts-now", load: func(ctx context.Context) (any, error) { return s.fleetNow(ctx, p.View) }},
 		section{id: "silences", template: "alerts-silences", title: "Silences", load: func(ctx context.Context) (any, error) { return s.silences(ctx, p.View) }},
 		section{id: "rules", template: "alerts-rules", title: "Rules", load: s.rules},

@@ -82,7 +82,7 @@ func (s *server) conversation(w http.ResponseWriter, r *http.Request) {
 	p.Static, p.Range = true, "" // what was sent does not change
 	id := r.PathValue("id")
 	c := &chosen{s: s, view: p.View}
-	err := s.find(r.Context(), id, c)
+	err := await(s, w, r, p, func() error { return s.find(r.Context(), id, c) })
 	if err != nil {
 		status := http.StatusInternalServerError
 		switch {

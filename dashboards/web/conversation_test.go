@@ -86,7 +86,7 @@ func (fakeConversation) Raw(_ context.Context, _, part string) ([]byte, error) {
 
 func conversations(t *testing.T, f Conversations) http.Handler {
 	t.Helper()
-	h, err := NewHandler(Options{Conversations: f, Now: func() time.Time { return testNow }})
+	h, err := NewHandler(Options{Conversations: f, Now: func() time.Time { return testNow }, flushAfter: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

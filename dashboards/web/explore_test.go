@@ -43,7 +43,7 @@ func (*fakeExplorer) WriteCSV(w io.Writer, t *Table) error {
 // explored returns a page of a server whose stored queries and own statements are answered by f.
 func explored(t *testing.T, f *fakeExplorer, path string) (*http.Response, string) {
 	t.Helper()
-	h, err := NewHandler(Options{ClickHouse: f, Explorer: f, Now: func() time.Time { return testNow }})
+	h, err := NewHandler(Options{ClickHouse: f, Explorer: f, Now: func() time.Time { return testNow }, flushAfter: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestExploreOwnSQL(t *testing.T) {
 	}
 	var logged bytes.Buffer
 	f.err = errors.New("run query: sendQuery: [HTTP 404] code: 47, message: Unknown expression `" + hostile + "`. (UNKNOWN_IDENTIFIER) (version 26.7 (official build))")
-	h, err := NewHandler(Options{Explorer: f, Logger: testLogger(&logged), Now: func() time.Time { return testNow }})
+	h, err := NewHandler(Options{Explorer: f, Logger: testLogger(&logged), Now: func() time.Time { return testNow }, flushAfter: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

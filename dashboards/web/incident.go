@@ -30,7 +30,11 @@ func (s *server) incidentOfAlert(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Incident", "")
 	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
 	defer cancel()
-	a, err := s.alert(ctx, r.PathValue("id"), p.View)
+	var err error
+	a := await(s, w, r, p, func() (a *Incident) {
+		a, err = s.alert(ctx, r.PathValue("id"), p.View)
+		return a
+	})
 	if err != nil {
 		p.Static = true
 		status := http.StatusServiceUnavailable
@@ -50,8 +54,11 @@ func (s *server) incidentOfAlert(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if a.Stored && a.Cause != "" { // the row does not say whether the alert counts failed calls or findings
-		rows, err := s.query(ctx, "incident_failed", x.with("why", x.Why), p.Now)
-		if err == nil && len(rows) == 0 {
+		failed := await(s, w, r, p, func() bool {
+			rows, err := s.query(ctx, "incident_failed", x.with("why", x.Why), p.Now)
+			return err != nil || len(rows) > 0
+		})
+		if !failed {
 			for _, c := range a.Causes {
 				x.Rules = append(x.Rules, c.ID)
 			}

@@ -85,7 +85,7 @@ func incidentRows(text string) map[string]*Table {
 
 func newIncidentTest(t *testing.T, source fakeSource, text string) http.Handler {
 	t.Helper()
-	h, err := NewHandler(Options{ClickHouse: source, Alerts: source, Incidents: fakeIncidents{text}, Tallies: source, Now: func() time.Time { return testNow }})
+	h, err := NewHandler(Options{ClickHouse: source, Alerts: source, Incidents: fakeIncidents{text}, Tallies: source, Now: func() time.Time { return testNow }, flushAfter: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

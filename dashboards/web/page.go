@@ -16,8 +16,8 @@ import (
 const (
 	// sectionTimeout bounds the time for one section, so that a slow statement does not hold a page.
 	sectionTimeout = 15 * time.Second
-	// flushAfter is the time after which finished sections are sent although later ones are still being loaded.
-	flushAfter = 150 * time.Millisecond
+	// flushAfter is the time after which what is known is sent although the rest is still being read.
+	flushAfter = 100 * time.Millisecond
 )
 
 // fragmentHeader is set by the script when it refreshes a page: the answer then contains only the sections.
@@ -45,6 +45,7 @@ type page struct {
 	Notice  string            // what the person has just done
 	Who     string            // the person's name, if it is known
 	typed   map[string]string // values of fields of a form that was refused
+	begun   bool              // the frame was sent
 }
 
 // Typed returns what the person has typed into a field of a form that was refused.
@@ -106,31 +107,45 @@ func (s *server) serveStatus(w http.ResponseWriter, r *http.Request, status int,
 		all.Go(func() { results[i] <- s.load(ctx, p, sec) })
 	}
 	defer all.Wait() // the sections read from ctx
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
 	var out bytes.Buffer
 	fragment := r.Header.Get(fragmentHeader) != ""
-	if !fragment {
-		s.execute(&out, "head", p)
+	if !p.begun {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.WriteHeader(status)
+		if !fragment {
+			s.execute(&out, "head", p)
+		}
 	}
-	flush := time.NewTimer(flushAfter)
+	if !fragment {
+		s.execute(&out, "top", p)
+	}
+	flush := time.NewTimer(s.flushAfter)
 	defer flush.Stop()
-	late := false
+	late := p.begun
 	for i, sec := range sections {
 		var d sectionData
-		for ready := false; !ready; {
+		ready := true
+		select {
+		case d = <-results[i]:
+		default:
+			ready = false
+		}
+		if !ready && !late {
 			select {
 			case d = <-results[i]:
 				ready = true
 			case <-flush.C:
 				late = true
 			}
-			if late && !ready && out.Len() > 0 && !fragment {
-				if _, err := out.WriteTo(w); err != nil {
+		}
+		if !ready {
+			if !fragment {
+				s.execute(&out, "pending", sectionData{Page: p, Title: sec.title})
+				if !send(w, &out) {
 					return
 				}
-				_ = http.NewResponseController(w).Flush() // a writer that cannot flush sends everything at the end
 			}
+			d = <-results[i]
 		}
 		s.execute(&out, sec.template, d)
 	}
@@ -138,6 +153,37 @@ func (s *server) serveStatus(w http.ResponseWriter, r *http.Request, status int,
 		s.execute(&out, "foot", p)
 	}
 	_, _ = out.WriteTo(w) // the client has left
+}
+
+// send sends out now, and reports whether the client is still there. A writer that cannot flush sends everything at the end.
+func send(w http.ResponseWriter, out *bytes.Buffer) bool {
+	if _, err := out.WriteTo(w); err != nil {
+		return false
+	}
+	_ = http.NewResponseController(w).Flush()
+	return true
+}
+
+// await calls f, whose result decides what the page shows. If f takes longer than flushAfter, the frame of the page is sent
+// meanwhile; its status is then 200, whatever f returns.
+func await[T any](s *server, w http.ResponseWriter, r *http.Request, p *page, f func() T) T {
+	done := make(chan T, 1)
+	go func() { done <- f() }()
+	select {
+	case v := <-done:
+		return v
+	case <-time.After(s.flushAfter):
+	}
+	if !p.begun && r.Header.Get(fragmentHeader) == "" {
+		p.Form, p.Login, p.Version = s.sessions.form(r), s.Token != "", s.Version
+		var out bytes.Buffer
+		s.execute(&out, "head", p)
+		s.execute(&out, "pending", sectionData{Page: p, Title: p.Title})
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		send(w, &out)
+		p.begun = true
+	}
+	return <-done
 }
 
 // load loads a section. Its error becomes the section's text.

@@ -119,9 +119,21 @@ func (s *server) search(w http.ResponseWriter, r *http.Request) {
 	ids := s.lookUp(ctx, p.View, "search_ids", text)
 	all := []*lookup{ids}
 	refresh := r.Header.Get(fragmentHeader) != ""
+	// leads reports whether the answer leads to the page of the only id.
+	leads := func() bool {
+		target := await(s, w, r, p, func() string { return uniqueTarget(ctx, all) })
+		switch {
+		case target == "" || refresh:
+			return false
+		case p.begun: // too late for a redirect
+			s.serve(w, r, p, section{id: "found", template: "search-found", load: func(context.Context) (any, error) { return target, nil }})
+		default:
+			http.Redirect(w, r, target, http.StatusSeeOther)
+		}
+		return true
+	}
 	// The other lookups read far more, so they would slow down the first one, which mostly suffices.
-	if target := uniqueTarget(ctx, all); target != "" && !refresh {
-		http.Redirect(w, r, target, http.StatusSeeOther)
+	if leads() {
 		return
 	}
 	if !strings.ContainsAny(text, " \t\n") { // no id contains a space
@@ -130,8 +142,7 @@ func (s *server) search(w http.ResponseWriter, r *http.Request) {
 			all = append(all, s.lookUp(ctx, p.View, "search_prefixes", text))
 		}
 	}
-	if target := uniqueTarget(ctx, all); target != "" && !refresh {
-		http.Redirect(w, r, target, http.StatusSeeOther)
+	if leads() {
 		return
 	}
 	s.serve(w, r, p,

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
@@ -37,6 +38,8 @@ type Options struct {
 	Version       string // of llmtap
 	Logger        *slog.Logger
 	Now           func() time.Time // nil: time.Now
+
+	flushAfter time.Duration // set by tests, whose machine may be slow
 }
 
 // A server serves the pages.
@@ -56,6 +59,7 @@ func NewHandler(o Options) (http.Handler, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	o.flushAfter = cmp.Or(o.flushAfter, flushAfter)
 	s := &server{Options: o, sessions: newSessions(o.Token), live: newLive()}
 	var err error
 	if s.templates, err = template.New("").Funcs(functions).ParseFS(templateFiles, "templates/*.html"); err != nil {

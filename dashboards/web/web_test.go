@@ -55,11 +55,47 @@ func (fakeSource) Parts(context.Context) []Part {
 
 func newTest(t *testing.T, source fakeSource, token string) http.Handler {
 	t.Helper()
-	h, err := NewHandler(Options{ClickHouse: source, Alerts: source, Tallies: source, Health: source, Token: token, Now: func() time.Time { return testNow }})
+	h, err := NewHandler(Options{ClickHouse: source, Alerts: source, Tallies: source, Health: source, Token: token, Now: func() time.Time { return testNow }, flushAfter: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return h
+}
+
+// slowSource answers after a while.
+type slowSource struct{ fakeSource }
+
+func (f slowSource) Query(ctx context.Context, sql string, params map[string]string) (*Table, error) {
+	time.Sleep(50 * time.Millisecond)
+	return f.fakeSource.Query(ctx, sql, params)
+}
+
+// What is known is sent before the rest, which says that it is being read.
+func TestSlowPages(t *testing.T) {
+	f := func(path string, rows map[string]*Table, want ...string) {
+		t.Helper()
+		h, err := NewHandler(Options{ClickHouse: slowSource{fakeSource{rows: rows}}, Alerts: fakeSource{}, Now: func() time.Time { return testNow }, flushAfter: time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, body := get(h, path)
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: status %d", path, resp.StatusCode)
+		}
+		for _, w := range append(want, "</html>") {
+			i := strings.Index(body, w)
+			if i < 0 {
+				t.Fatalf("%s has no %q, or too early:\n%s", path, w, body)
+			}
+			body = body[i:]
+		}
+		if strings.Contains(body, "<header>") || strings.Contains(body, "<h1>") {
+			t.Errorf("%s has two frames", path)
+		}
+	}
+	f("/?service=checkout", stageRows(), "<header>", "1 alert fires", "is still being read: the calls from 08:30:00 UTC to 09:30:00 UTC are many", `<section id="stages"`)
+	f("/search?q=e1", map[string]*Table{byID: hits([4]string{"exchange", "e1", "e1", "c1"})}, "<header>", "still being read", "<h1>", `<a href="/exchange/e1" data-go>`)
+	f("/incident/a9", nil, "<header>", "still being read", "<h1>", "alert a9 not found")
 }
 
 func get(h http.Handler, path string, edit ...func(*http.Request)) (*http.Response, string) {

@@ -96,6 +96,12 @@ window.addEventListener("load", () => {
 	}
 });
 
+// A search that has found one id after its page had begun.
+const found = document.querySelector("a[data-go]");
+if (found) {
+	location.replace(found.href);
+}
+
 // A button with data-copy copies the text of the element with that id.
 document.addEventListener("click", async (event) => {
 	const button = event.target.closest("button[data-copy]");
