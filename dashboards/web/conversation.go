@@ -82,7 +82,8 @@ func (s *server) conversation(w http.ResponseWriter, r *http.Request) {
 	p.Static, p.Range = true, "" // what was sent does not change
 	id := r.PathValue("id")
 	c := &chosen{s: s, view: p.View}
-	err := await(s, w, r, p, func() error { return s.find(r.Context(), id, c) })
+	ctx := r.Context()
+	err := await(s, w, r, p, func() error { return s.find(ctx, id, c) })
 	if err != nil {
 		status := http.StatusInternalServerError
 		switch {
