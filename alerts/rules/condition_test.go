@@ -10,7 +10,7 @@ func TestCondition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]float64{"StageFailureRate": 0.1, "CollectorBlind": 300, "BadRequestBurst": 15, "NewCause": 5}
+	want := map[string]float64{"StageFailureRate": 0.3, "CollectorBlind": 300, "BadRequestBurst": 15, "NewCause": 5}
 	for _, r := range list {
 		c, ok := r.Condition()
 		t.Logf("%s (%s): %v %s %g others=%v: %s", r.Name, r.Severity(), ok, c.Op, c.Threshold, c.Others, c.Value)

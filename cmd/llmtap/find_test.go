@@ -164,6 +164,13 @@ func TestCommandsFindCollector(t *testing.T) {
 			if code != command.ExitOK || !strings.Contains(out, c.want) {
 				t.Errorf("%s: llmtap %s: exit code %d, want %q in\n%s%s", w.name, strings.Join(c.args, " "), code, c.want, out, errs)
 			}
+			out, page, linked := strings.Cut(out, "The page: ")
+			if linked != (c.args[0] == "show" && len(c.args) == 2 && !strings.HasPrefix(w.name, "DSN")) || linked && !strings.HasSuffix(page, "/exchange/"+f.exchange+"\n") {
+				t.Errorf("%s: llmtap %s: page %q", w.name, strings.Join(c.args, " "), page)
+			}
+			if linked && w.name != "ui.external_url" && !answers(t, strings.TrimSpace(page)) { // that one is wrong in this test
+				t.Errorf("%s: page %q is not served", w.name, page)
+			}
 			if id := strings.Join(c.args, " "); i == 0 {
 				first[id] = out
 			} else if c.args[0] == "show" && out != first[id] {

@@ -48,6 +48,7 @@ func runShow(ctx context.Context, c *command.Call) error {
 	}
 	o.Format = *format
 	return servers.WithStore(ctx, func(q rows.Querier) error {
+		o.Pages = func() string { return servers.PagesURL(q) }
 		return show.Store{Q: q}.Write(ctx, c.Stdout, c.Args[0], o)
 	})
 }

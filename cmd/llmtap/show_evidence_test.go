@@ -151,6 +151,9 @@ func columns80(name string) string {
 	return ""
 }
 
+// pageURL is the address of a page, whose port differs.
+var pageURL = regexp.MustCompile(`(The page: http://127\.0\.0\.1:)\d+`)
+
 var clockTime = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`)
 
 // The evidence of each root cause, as a user reads it in 80 columns, is testdata/evidence.txt.
@@ -176,7 +179,7 @@ func TestShowEvidence(t *testing.T) {
 				t.Errorf("%s: %d columns: %s", scene.name, n, line)
 			}
 		}
-		fmt.Fprintf(&all, "======== %s\n%s\n", scene.name, clockTime.ReplaceAllString(out, "2026-11-20 05:07:02"))
+		fmt.Fprintf(&all, "======== %s\n%s\n", scene.name, clockTime.ReplaceAllString(pageURL.ReplaceAllString(out, "${1}8090"), "2026-11-20 05:07:02"))
 	}
 	file := filepath.Join("testdata", "evidence.txt")
 	if *update {

@@ -139,7 +139,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 
 // announce makes this process known to other commands on this machine.
 func (c *Collector) announce() error {
-	r := Running{PID: os.Getpid(), Since: time.Now().UTC(), Version: c.opts.Version, Roles: c.cfg.Roles, HTTPAddr: c.httpAddr()}
+	r := Running{PID: os.Getpid(), Since: time.Now().UTC(), Version: c.opts.Version, Roles: c.cfg.Roles, HTTPAddr: c.httpAddr(), PagesURL: c.PagesURL()}
 	if c.server != nil {
 		r.NATSURL = c.nats.URL
 	}

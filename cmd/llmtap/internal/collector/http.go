@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"cmp"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -27,11 +28,26 @@ func (c *Collector) handler() http.Handler {
 	mux.HandleFunc("GET /readyz", c.serveReady)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET "+RefusedPath, c.serveRefused)
-	mux.Handle("POST "+remote.Path, remote.NewHandler(c.queryable))
+	mux.Handle("POST "+remote.Path, c.withPages(remote.NewHandler(c.queryable)))
 	mux.Handle(silences.Path, silences.NewHandler(c.silenceable, silences.Options{
 		Access: access(c.cfg.UI.ExternalURL, c.httpAddr()), GroupBy: append(slices.Clone(c.cfg.Alerts.GroupBy), healthLabel), Version: c.opts.Version, Started: time.Now(),
 	}))
 	return c.guard.wrap(mux)
+}
+
+// withPages adds the URL of the web pages to responses, unless the listener of the pages has done that.
+func (c *Collector) withPages(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if base := c.PagesURL(); w.Header().Get(remote.PagesHeader) == "" && (c.cfg.UI.ExternalURL != "" || loopback.Is(r.Host)) {
+			w.Header().Set(remote.PagesHeader, base)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// PagesURL returns the base URL of the web pages: ui.external_url, or else that on this machine, or "" if there is none.
+func (c *Collector) PagesURL() string {
+	return strings.TrimRight(cmp.Or(c.cfg.UI.ExternalURL, c.UIURL()), "/")
 }
 
 // silenceable returns the silences of this process.

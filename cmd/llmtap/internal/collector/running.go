@@ -20,8 +20,9 @@ type Running struct {
 	Since    time.Time `json:"since"`
 	Version  string    `json:"version"`
 	Roles    []string  `json:"roles"`
-	NATSURL  string    `json:"nats_url,omitempty"` // URL of the embedded server
-	HTTPAddr string    `json:"http_addr"`          // address that serves health, metrics and queries
+	NATSURL  string    `json:"nats_url,omitempty"`  // URL of the embedded server
+	HTTPAddr string    `json:"http_addr"`           // address that serves health, metrics and queries
+	PagesURL string    `json:"pages_url,omitempty"` // base URL of the web pages
 }
 
 func runningFile(dataDir string) string { return filepath.Join(dataDir, "llmtap.json") }

@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
@@ -245,6 +246,25 @@ func (s *Servers) WithStore(ctx context.Context, f func(rows.Querier) error) err
 	}
 	defer closeStore()
 	return f(q)
+}
+
+// PagesURL returns the base URL of the web pages of the collector whose rows q has, or "" if it is not known. It must be called
+// after a query of q.
+func (s *Servers) PagesURL(q rows.Querier) string {
+	e, err := s.Config()
+	if err != nil {
+		return ""
+	}
+	if e.UI.ExternalURL != "" {
+		return strings.TrimRight(e.UI.ExternalURL, "/")
+	}
+	if client, ok := q.(*remote.Client); ok {
+		return client.Pages()
+	}
+	if running, err := collector.FindRunning(e.DataDir); err == nil {
+		return running.PagesURL
+	}
+	return ""
 }
 
 // ClickHouse returns the direct connection to ClickHouse.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -27,6 +28,7 @@ const (
 type Client struct {
 	url   *url.URL
 	token string
+	pages atomic.Pointer[string] // PagesHeader of the last response to a query
 }
 
 // NewClient returns a client for the collector at this base URL, such as http://collector:8088. The token is its http.token;
@@ -64,7 +66,22 @@ func (c *Client) Query(ctx context.Context, sql string, params map[string]string
 		return nil, fmt.Errorf("read the response of %s: %w", c.url, err)
 	}
 	rows.Truncated = res.Header.Get(headerTruncated) != ""
+	if pages := res.Header.Get(PagesHeader); strings.HasPrefix(pages, "http://") || strings.HasPrefix(pages, "https://") {
+		c.pages.Store(&pages)
+	}
 	return rows, nil
+}
+
+// PagesHeader is the header of responses to queries with the base URL of the web pages, if the collector has any that the client
+// can reach.
+const PagesHeader = "Llmtap-Pages"
+
+// Pages returns the base URL of the collector's web pages, or "" if no response to a query has named it.
+func (c *Client) Pages() string {
+	if p := c.pages.Load(); p != nil {
+		return *p
+	}
+	return ""
 }
 
 // maxAnswer bounds the answer of Call, in bytes.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -136,6 +137,21 @@ type Options struct {
 	Full   bool   // do not shorten texts
 	Limit  int    // maximum exchanges of a conversation, or calls of a tool
 	Tool   string // function name or call id; "" for the exchange or conversation itself
+	// Pages returns the base URL of the web pages, or "". It is called after the rows were read.
+	Pages func() string
+}
+
+// writePage writes the address of the web page of an exchange or a conversation.
+func (o Options) writePage(w io.Writer, kind, id string) error {
+	if o.Pages == nil {
+		return nil
+	}
+	base := o.Pages()
+	if base == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "The page: %s/%s/%s\n", base, kind, url.PathEscape(id))
+	return err
 }
 
 // Body is the format of Write that writes only the request of an exchange.
@@ -181,7 +197,10 @@ func (s Store) Write(ctx context.Context, w io.Writer, id string, o Options) err
 		}
 		return table.Write(w, exchangeRows(all), o.Format, o.Style)
 	}
-	return c.Text(w, o.Style, o.Full)
+	if err := c.Text(w, o.Style, o.Full); err != nil {
+		return err
+	}
+	return o.writePage(w, "conversation", conversation)
 }
 
 func (s Store) writeExchange(ctx context.Context, w io.Writer, id string, o Options) error {
@@ -200,7 +219,9 @@ func (s Store) writeExchange(ctx context.Context, w io.Writer, id string, o Opti
 	case o.Format == command.CSV:
 		err = table.Write(w, exchangeRows([]*Exchange{e}), o.Format, o.Style)
 	case o.Format == command.Text:
-		err = e.Text(w, o.Style, o.Full)
+		if err = e.Text(w, o.Style, o.Full); err == nil {
+			err = o.writePage(w, "exchange", id)
+		}
 	}
 	if err != nil || complete {
 		return err
