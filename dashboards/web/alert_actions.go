@@ -23,27 +23,53 @@ const (
 // silenceChoices are the offered lengths of a silence: a duration or untilTomorrow.
 var silenceChoices = []Field{{"1 hour", "1h"}, {"4 hours", "4h"}, {"until tomorrow 9:00", untilTomorrow}}
 
-// notices are the messages after an action, by the parameter done.
+// notices are the messages after an action, by the parameter done. %s is the end of a silence.
 var notices = map[string]string{
 	"acknowledged":   "Acknowledged: there are no reminders until a new incident. Messages to people say who did it.",
 	"unacknowledged": "The acknowledgement is withdrawn.",
-	"silenced":       "Silenced. The alert is still evaluated and stored; its end is below.",
-	"added":          "The silence is stored. Alerts that match it are evaluated and stored, but people are not notified.",
+	"silenced":       "Silenced until %s. The alert is still evaluated and stored.",
+	"added":          "The silence is stored, until %s. Alerts that match it are evaluated and stored, but people are not notified.",
 	"expired":        "The silence has ended. Alerts that still fire are sent.",
+}
+
+// notice returns the message after an action, from the parameters with which act redirects, and removes them, so that links do
+// not repeat it.
+func notice(v *View) string {
+	text := notices[v.Get("done")]
+	if strings.Contains(text, "%s") {
+		end, err := time.Parse(time.RFC3339, v.Get("end"))
+		if err != nil { // not from act
+			text = ""
+		} else {
+			at := v.At(end)
+			text = fmt.Sprintf(text, at.Absolute()+" ("+at.Relative()+")")
+		}
+	}
+	if v.Get("done") != "" {
+		v.params.Del("done")
+		v.params.Del("end")
+	}
+	return text
 }
 
 // SilenceChoices returns the offered lengths of a silence, as labels and values.
 func (p *page) SilenceChoices() []Field { return silenceChoices }
 
-// act returns a handler of a form that changes something. do returns the parameter done of the page to which the person returns.
-func (s *server) act(do func(ctx context.Context, r *http.Request, by string) (done string, err error)) http.HandlerFunc {
+// An outcome is what an action has done, for the message on the page to which the person returns.
+type outcome struct {
+	done string    // key of notices
+	end  time.Time // of a silence that was made
+}
+
+// act returns a handler of a form that changes something.
+func (s *server) act(do func(ctx context.Context, r *http.Request, by string) (outcome, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		back := alertsPath
 		if r.PostFormValue("back") != "" {
 			back = local(r.PostFormValue("back"))
 		}
 		by := strings.TrimSpace(r.PostFormValue("name"))
-		var done string
+		var out outcome
 		var err error
 		switch {
 		case s.Controls == nil:
@@ -54,12 +80,15 @@ func (s *server) act(do func(ctx context.Context, r *http.Request, by string) (d
 			http.SetCookie(w, &http.Cookie{Name: nameCookie, Value: url.QueryEscape(by), Path: "/", MaxAge: int(nameTime.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode})
 			ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
 			defer cancel()
-			done, err = do(ctx, r, by)
+			out, err = do(ctx, r, by)
 		}
 		if err == nil {
 			u, _ := url.Parse(back) // local has parsed it
 			q := u.Query()
-			q.Set("done", done)
+			q.Set("done", out.done)
+			if !out.end.IsZero() {
+				q.Set("end", out.end.UTC().Format(time.RFC3339))
+			}
 			u.RawQuery = q.Encode()
 			http.Redirect(w, r, u.String(), http.StatusSeeOther)
 			return
@@ -72,41 +101,41 @@ func (s *server) act(do func(ctx context.Context, r *http.Request, by string) (d
 		r.URL = &url.URL{Path: alertsPath}
 		p := s.pageSince(r, "Alerts", alertsPath, alertRange)
 		p.Problem, p.Still = "Not done: "+err.Error()+".", true
-		for _, name := range []string{"matchers", "comment"} {
+		for _, name := range []string{"matchers", "comment", "for"} {
 			p.typed[name] = r.PostFormValue(name)
 		}
 		s.serveAlerts(w, r, status, p)
 	}
 }
 
-func (s *server) acknowledge(ctx context.Context, r *http.Request, by string) (string, error) {
-	return "acknowledged", s.Controls.Acknowledge(ctx, r.PathValue("id"), by, false)
+func (s *server) acknowledge(ctx context.Context, r *http.Request, by string) (outcome, error) {
+	return outcome{done: "acknowledged"}, s.Controls.Acknowledge(ctx, r.PathValue("id"), by, false)
 }
 
-func (s *server) unacknowledge(ctx context.Context, r *http.Request, by string) (string, error) {
-	return "unacknowledged", s.Controls.Acknowledge(ctx, r.PathValue("id"), by, true)
+func (s *server) unacknowledge(ctx context.Context, r *http.Request, by string) (outcome, error) {
+	return outcome{done: "unacknowledged"}, s.Controls.Acknowledge(ctx, r.PathValue("id"), by, true)
 }
 
-func (s *server) silenceAlert(ctx context.Context, r *http.Request, by string) (string, error) {
+func (s *server) silenceAlert(ctx context.Context, r *http.Request, by string) (outcome, error) {
 	end, err := s.silenceEnd(r)
 	if err != nil {
-		return "", err
+		return outcome{}, err
 	}
 	comment := strings.TrimSpace(r.PostFormValue("comment"))
 	if comment == "" {
 		comment = "from the alerts page"
 	}
-	return "silenced", s.Controls.SilenceAlert(ctx, r.PathValue("id"), end, comment, by)
+	return outcome{"silenced", end}, s.Controls.SilenceAlert(ctx, r.PathValue("id"), end, comment, by)
 }
 
-func (s *server) addSilence(ctx context.Context, r *http.Request, by string) (string, error) {
+func (s *server) addSilence(ctx context.Context, r *http.Request, by string) (outcome, error) {
 	end, err := s.silenceEnd(r)
 	if err != nil {
-		return "", err
+		return outcome{}, err
 	}
 	comment := strings.TrimSpace(r.PostFormValue("comment"))
 	if comment == "" {
-		return "", errors.New("type a comment: others want to know why")
+		return outcome{}, errors.New("type a comment: others want to know why")
 	}
 	matchers := strings.Fields(r.PostFormValue("matchers"))
 	if strings.Contains(r.PostFormValue("matchers"), "\n") { // a value with spaces needs its own line
@@ -118,17 +147,21 @@ func (s *server) addSilence(ctx context.Context, r *http.Request, by string) (st
 		}
 	}
 	if len(matchers) == 0 {
-		return "", errors.New("type a matcher, such as service=checkout")
+		return outcome{}, errors.New("type a matcher, such as service=checkout")
 	}
-	return "added", s.Controls.AddSilence(ctx, matchers, end, comment, by)
+	return outcome{"added", end}, s.Controls.AddSilence(ctx, matchers, end, comment, by)
 }
 
-func (s *server) expireSilence(ctx context.Context, r *http.Request, by string) (string, error) {
-	return "expired", s.Controls.Expire(ctx, r.PathValue("id"), by)
+func (s *server) expireSilence(ctx context.Context, r *http.Request, by string) (outcome, error) {
+	return outcome{done: "expired"}, s.Controls.Expire(ctx, r.PathValue("id"), by)
 }
 
-// silenceEnd returns the end of a silence that begins now.
+// silenceEnd returns the end of a silence that begins now. It is an error if a silence made here has no effect: nobody must believe
+// that an alert is silenced that still wakes others.
 func (s *server) silenceEnd(r *http.Request) (time.Time, error) {
+	if text, only := s.Controls.Elsewhere(); only {
+		return time.Time{}, errors.New(strings.TrimSuffix(text, "."))
+	}
 	choice := strings.TrimSpace(r.PostFormValue("for"))
 	v, _ := newView(r, s.Now()) // only its zone is used
 	now := v.Now

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -23,6 +24,7 @@ type backtestResult struct {
 	*Backtest
 	From   time.Time
 	Cut    string // what was not replayed
+	Empty  bool   // nothing of the time range was replayed: only the calls before it, to which rules look back
 	Charts []*Chart
 }
 
@@ -34,10 +36,17 @@ func (s *server) loadBacktest(ctx context.Context, v *View) (*backtestResult, er
 	if err != nil {
 		return nil, err
 	}
-	out := &backtestResult{Backtest: b, From: v.From}
+	out := &backtestResult{Backtest: b, From: v.From, Empty: !b.Until.After(v.From)}
 	if b.Until.Before(v.To.Add(-time.Minute)) {
-		out.Cut = fmt.Sprintf("A page replays for %s at most; this is the beginning. The rest: llmtap alerts backtest --since %s --until %s", duration(BacktestLimit),
+		shown := "this is the beginning"
+		if out.Empty {
+			shown = "reading the calls before this time took longer"
+		}
+		out.Cut = fmt.Sprintf("A page replays for %s at most; %s. All of it: llmtap alerts backtest --since %s --until %s", duration(BacktestLimit), shown,
 			argument(v.From.Format(time.RFC3339)), argument(v.To.Format(time.RFC3339)))
+	}
+	if out.Empty || b.NotTested != "" {
+		return out, nil
 	}
 	for i, values := range b.Values {
 		out.Charts = append(out.Charts, v.levels(values, b.Thresholds[i], b.Alerts, b.Until))
@@ -45,34 +54,40 @@ func (s *server) loadBacktest(ctx context.Context, v *View) (*backtestResult, er
 	return out, nil
 }
 
-// levels returns a chart of a value against its threshold, with the alerts as marks.
-func (v *View) levels(values Series, threshold float64, alerts []BacktestAlert, until time.Time) *Chart {
+// levels returns a chart of a value against its threshold, with the alerts as spans. A bar is the value that is nearest to the
+// threshold, or farthest beyond it.
+func (v *View) levels(values Series, threshold Threshold, alerts []BacktestAlert, until time.Time) *Chart {
 	step := max(v.To.Sub(v.From)/backtestBars, time.Second).Truncate(time.Second)
-	c := &Chart{Title: values.Labels["severity"] + ": value and threshold over time", Unit: "value", View: v, Step: step, Levels: true, Threshold: threshold}
-	below, beyond := ChartSeries{Name: "not beyond the threshold", Class: "c6"}, ChartSeries{Name: "beyond it", Class: "c1"}
+	c := &Chart{Title: values.Labels["severity"] + ": value and threshold over time", Unit: "value", View: v, Step: step, Levels: true, Threshold: threshold.Value}
+	quiet, met := ChartSeries{Name: "condition not met", Class: "c6"}, ChartSeries{Name: "condition met (" + threshold.Op + " " + measure(threshold.Value) + ")", Class: "c1"}
 	points := values.Points
 	for at := v.From.Truncate(step); at.Before(until); at = at.Add(step) {
-		highest := 0.0
-		for len(points) > 0 && points[0].At.Before(at.Add(step)) {
-			highest = max(highest, points[0].Value)
-			points = points[1:]
+		value, known := 0.0, false
+		for ; len(points) > 0 && points[0].At.Before(at.Add(step)); points = points[1:] {
+			x := points[0].Value
+			if !math.IsNaN(x) && !math.IsInf(x, 0) && (!known || threshold.nearer(x, value)) { // an infinite bar would hide the others
+				value, known = x, true
+			}
 		}
 		c.Starts = append(c.Starts, at)
-		if highest > threshold {
-			below.Values, beyond.Values = append(below.Values, 0), append(beyond.Values, highest)
+		if known && threshold.Met(value) {
+			quiet.Values, met.Values = append(quiet.Values, 0), append(met.Values, value)
 		} else {
-			below.Values, beyond.Values = append(below.Values, highest), append(beyond.Values, 0)
+			quiet.Values, met.Values = append(quiet.Values, value), append(met.Values, 0)
 		}
 	}
-	c.Series = []ChartSeries{below, beyond}
+	c.Series = []ChartSeries{quiet, met}
 	for _, a := range alerts {
 		if a.Severity != values.Labels["severity"] {
 			continue
 		}
 		c.Marks = append(c.Marks, Mark{At: a.From, Label: "fires"})
+		end := until
 		if !a.To.IsZero() {
+			end = a.To
 			c.Marks = append(c.Marks, Mark{At: a.To, Label: "ends"})
 		}
+		c.Spans = append(c.Spans, Span{a.From, end})
 	}
 	slices.SortFunc(c.Marks, func(a, b Mark) int { return a.At.Compare(b.At) })
 	return c

@@ -17,6 +17,7 @@ type Chart struct {
 	Step   time.Duration
 	Series []ChartSeries // from the bottom to the top
 	Marks  []Mark
+	Spans  []Span // in which an alert fires; they may overlap
 
 	Levels    bool    // values are levels: they are not counted, and Series exclude one another
 	Threshold float64 // of levels
@@ -35,6 +36,9 @@ type Mark struct {
 	At    time.Time
 	Label string
 }
+
+// A Span is a period in a Chart.
+type Span struct{ From, To time.Time }
 
 // maxSeries is the maximum number of series of a chart; the others are added up.
 const maxSeries = 6
@@ -85,6 +89,7 @@ type Drawing struct {
 	Lines         []Tick // of the vertical axis
 	Ticks         []Tick // of the horizontal axis
 	Marks         []Tick
+	Spans         []Box
 	Threshold     *Tick // nil: none
 }
 
@@ -101,6 +106,9 @@ type BarPart struct {
 	Class string
 	Y, H  float64
 }
+
+// A Box is a period of the horizontal axis.
+type Box struct{ X, W, H float64 }
 
 // A Tick is a labeled position of an axis.
 type Tick struct {
@@ -172,6 +180,17 @@ func (c *Chart) draw(class string, width, height int) Drawing {
 	for _, at := range timeTicks(from, to, c.View.Zone, ticks) {
 		d.Ticks = append(d.Ticks, Tick{X: x(at), Y: float64(height - 4), Label: at.In(c.View.Zone).Format(tickLayout(to.Sub(from))), Anchor: anchor(x(at), width)})
 	}
+	for _, s := range c.Spans {
+		if s.From.Before(from) {
+			s.From = from
+		}
+		if s.To.After(to) {
+			s.To = to
+		}
+		if s.From.Before(s.To) {
+			d.Spans = append(d.Spans, Box{x(s.From), max(1, x(s.To)-x(s.From)), plot})
+		}
+	}
 	free := 0.0 // end of the previous label
 	for _, m := range c.Marks {
 		if m.At.Before(from) || m.At.After(to) {
@@ -216,7 +235,13 @@ func (c *Chart) sum(i int) (total float64) {
 // label describes a bar in words.
 func (c *Chart) label(i int) string {
 	if c.Levels {
-		return c.View.At(c.Starts[i]).Absolute() + ": " + measure(c.sum(i))
+		text := c.View.At(c.Starts[i]).Absolute() + ": " + measure(c.sum(i))
+		for _, s := range c.Series {
+			if s.Values[i] != 0 {
+				text += ", " + s.Name
+			}
+		}
+		return text
 	}
 	text := c.View.At(c.Starts[i]).Absolute() + ": " + plural(int64(c.sum(i)), c.Unit)
 	var parts []string

@@ -48,7 +48,7 @@ func (s *server) fleetNow(ctx context.Context, v *View) (fleetNow, error) {
 			continue
 		}
 		out.Alerts = append(out.Alerts, a)
-		if a.Severity == "critical" {
+		if a.critical() {
 			out.Critical++
 		}
 	}

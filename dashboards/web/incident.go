@@ -231,7 +231,7 @@ func (s *server) incidentNow(ctx context.Context, x *incident) (*incidentNow, er
 		switch {
 		case !a.EndsAt.IsZero():
 			out.Class = "ok"
-		case a.Severity == "critical":
+		case a.critical():
 			out.Class = "critical"
 		}
 		if v.Get("range")+v.Get("from")+v.Get("to") != "" {

@@ -34,18 +34,19 @@ type section struct {
 // A page is the data of the frame around the sections.
 type page struct {
 	*View
-	Title   string
-	Active  string // path of the current entry of the navigation
-	Form    string // value of the hidden field of forms
-	Login   bool   // a session can be ended
-	Version string
-	Static  bool // neither a time range nor filters apply
-	Still   bool // not refreshed: it shows the answer to one question
-	Problem string
-	Notice  string            // what the person has just done
-	Who     string            // the person's name, if it is known
-	typed   map[string]string // values of fields of a form that was refused
-	begun   bool              // the frame was sent
+	Title     string
+	Active    string // path of the current entry of the navigation
+	Form      string // value of the hidden field of forms
+	Login     bool   // a session can be ended
+	Version   string
+	Static    bool // neither a time range nor filters apply
+	Still     bool // not refreshed: it shows the answer to one question
+	Problem   string
+	Notice    string            // what the person has just done
+	Who       string            // the person's name, if it is known
+	Elsewhere string            // where alerts are silenced if silences made here have no effect
+	typed     map[string]string // values of fields of a form that was refused
+	begun     bool              // the frame was sent
 }
 
 // Typed returns what the person has typed into a field of a form that was refused.
@@ -236,8 +237,12 @@ func (s *server) page(r *http.Request, title, active string) *page {
 // pageSince is page with another default of the time range.
 func (s *server) pageSince(r *http.Request, title, active, since string) *page {
 	v, err := newViewSince(r, s.Now(), since)
-	p := &page{View: v, Title: title, Active: active, Notice: notices[v.Get("done")], typed: map[string]string{}}
-	v.params.Del("done")
+	p := &page{View: v, Title: title, Active: active, Notice: notice(v), typed: map[string]string{}}
+	if s.Controls != nil {
+		if text, only := s.Controls.Elsewhere(); only {
+			p.Elsewhere = text
+		}
+	}
 	if err != nil {
 		p.Problem = err.Error()
 	}

@@ -40,7 +40,7 @@ type Alerts interface {
 type Alert struct {
 	ID        string
 	Name      string // of its rule
-	Severity  string // critical, warning, info
+	Severity  string // critical or page, error, warning, info
 	Labels    map[string]string
 	Subject   string // service and stage, or the provider
 	Summary   string // for example "43 of 98 calls failed"
@@ -57,6 +57,9 @@ type Alert struct {
 	Part      string   // the alert that hides this one, in words; empty: none
 	Muted     bool     // people are not notified
 }
+
+// critical reports whether the alert is of the highest severity: alerts.Alert.Rank gives both names the same.
+func (a *Alert) critical() bool { return a.Severity == "critical" || a.Severity == "page" }
 
 // Tallies are counts of the event stream. They do not need ClickHouse, and reach back a few hours.
 type Tallies interface {

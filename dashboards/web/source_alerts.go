@@ -57,10 +57,46 @@ type Silence struct {
 type Backtest struct {
 	Calls, Failed int64
 	Values        []Series // nearest to the threshold, of each rule that has one; the label severity is the rule's
-	Thresholds    []float64
+	Thresholds    []Threshold
 	Alerts        []BacktestAlert
 	Until         time.Time // earlier than asked if the time was too short for the rest
 	NotTested     string    // why the rule cannot be replayed
+}
+
+// A Threshold is a comparison of a value with a number.
+type Threshold struct {
+	Op    string // such as >=
+	Value float64
+}
+
+// Met reports whether the comparison of v is true.
+func (t Threshold) Met(v float64) bool {
+	switch t.Op {
+	case ">":
+		return v > t.Value
+	case ">=":
+		return v >= t.Value
+	case "<":
+		return v < t.Value
+	case "<=":
+		return v <= t.Value
+	case "==":
+		return v == t.Value
+	case "!=":
+		return v != t.Value
+	}
+	return false
+}
+
+// nearer reports whether the comparison of a is nearer to being true than that of b, or a farther beyond the threshold.
+func (t Threshold) nearer(a, b float64) bool {
+	switch t.Op {
+	case ">", ">=":
+		return a > b
+	case "<", "<=":
+		return a < b
+	}
+	return t.Met(a) && !t.Met(b)
 }
 
 // A BacktestAlert is an alert that would have fired.

@@ -40,7 +40,7 @@ func (f fakeSource) Firing(context.Context) ([]Alert, error) {
 	return []Alert{{
 		ID: "a1", Name: "StageFailureRate", Severity: "critical", Labels: map[string]string{"service": "checkout"}, Subject: hostile, Summary: hostile,
 		Why: hostile, Cause: hostile, FirstBad: hostile, StartsAt: testNow.Add(-7 * time.Minute), Acked: hostile, Part: hostile, Silenced: &Silence{ID: hostile, By: hostile, Comment: hostile, Matchers: []string{hostile}, To: testNow.Add(time.Hour)},
-	}}, nil
+	}, {ID: "a2", Name: "StageFailureRate", Severity: "page", Subject: "checkout · triage", StartsAt: testNow.Add(-time.Minute)}}, nil
 }
 
 func (fakeSource) Changes(context.Context) <-chan struct{} { return nil }
@@ -93,7 +93,7 @@ func TestSlowPages(t *testing.T) {
 			t.Errorf("%s has two frames", path)
 		}
 	}
-	f("/?service=checkout", stageRows(), "<header>", "1 alert fires", "is still being read: the calls from 08:30:00 UTC to 09:30:00 UTC are many", `<section id="stages"`)
+	f("/?service=checkout", stageRows(), "<header>", "2 alerts fire", "is still being read: the calls from 08:30:00 UTC to 09:30:00 UTC are many", `<section id="stages"`)
 	f("/search?q=e1", map[string]*Table{byID: hits([4]string{"exchange", "e1", "e1", "c1"})}, "<header>", "still being read", "<h1>", `<a href="/exchange/e1" data-go>`)
 	f("/incident/a9", nil, "<header>", "still being read", "<h1>", "alert a9 not found")
 }
@@ -126,7 +126,7 @@ func TestFleet(t *testing.T) {
 	if resp.StatusCode != http.StatusOK || !strings.Contains(resp.Header.Get("Content-Security-Policy"), "default-src 'none'") {
 		t.Errorf("status %d, policy %q", resp.StatusCode, resp.Header.Get("Content-Security-Policy"))
 	}
-	for _, want := range []string{"1 alert fires, 1 critical", "7 min ago", "40 %", "</html>"} {
+	for _, want := range []string{"2 alerts fire, 2 critical", "7 min ago", "40 %", "</html>"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page has no %q", want)
 		}
@@ -141,7 +141,7 @@ func TestFleet(t *testing.T) {
 func TestClickHouseDown(t *testing.T) {
 	h := newTest(t, fakeSource{err: fmt.Errorf("dial: %w", ErrUnavailable)}, "")
 	_, body := get(h, "/")
-	for _, want := range []string{"1 alert fires", "ClickHouse does not answer", "rate_limit", "dial: not available"} {
+	for _, want := range []string{"2 alerts fire", "ClickHouse does not answer", "rate_limit", "dial: not available"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page has no %q", want)
 		}

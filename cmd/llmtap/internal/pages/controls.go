@@ -267,7 +267,7 @@ func (c Controls) Backtest(ctx context.Context, rule string, from, to time.Time)
 			}
 			if i == len(out.Values) {
 				out.Values = append(out.Values, web.Series{Labels: map[string]string{"severity": s.Severity}})
-				out.Thresholds = append(out.Thresholds, s.Condition.Threshold)
+				out.Thresholds = append(out.Thresholds, web.Threshold{Op: s.Condition.Op, Value: s.Condition.Threshold})
 			}
 			if s.Nearest != nil && !at.Before(from) {
 				out.Values[i].Points = append(out.Values[i].Points, web.Point{At: at, Value: s.Nearest.Value})
