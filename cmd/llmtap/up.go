@@ -25,6 +25,7 @@ Roles:
   analyze  store and analyze events
   alert    evaluate alert rules and notify
   proxy    record the calls of agents that use the proxy as their base URL
+  ui       serve the web pages
 
 To use the proxy, replace scheme and host of a provider's base URL:
   https://api.openai.com/v1 -> http://127.0.0.1:8089/openai/v1
