@@ -46,6 +46,7 @@ func TestPages(t *testing.T) {
 	t.Run("from Slack", func(t *testing.T) { testFromSlack(t, b, d) })
 	t.Run("filter", func(t *testing.T) { testFilter(t, b, d) })
 	t.Run("silence", func(t *testing.T) { testSilence(t, b, d) })
+	t.Run("keyboard", func(t *testing.T) { testKeyboard(t, b, d) })
 	urls := d.pages(t, b)
 	t.Run("audit", func(t *testing.T) {
 		for _, u := range append(slices.Clone(urls), d.fleet+"alerts/backtest?rule=StageFailureRate&range=15m", d.fleet+"search?q=checkout-agent") {
@@ -304,6 +305,34 @@ func testSilence(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 	p.Follow("#now button[formaction$='/acknowledge']")
 	shows("#now", "Acknowledged by Anna")
 	inSlack("Acknowledged by Anna")
+	clean(t, p)
+}
+
+// testKeyboard goes from the fleet to the broken message, searches, and withdraws the acknowledgement of testSilence, all without
+// a mouse.
+func testKeyboard(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
+	p := b.Page(t, pageViews[0])
+	p.Open(d.fleet)
+	p.TabTo("#now .alert a")
+	p.Submit()
+	p.TabTo("a[href$='#broken']")
+	p.Submit()
+	p.Wait("document.querySelector('#broken')")
+	p.TabTo(".search input")
+	p.Type("checkout-agent")
+	p.Submit()
+	p.Wait("location.pathname === '/search'")
+	p.TabTo("header a[href='/alerts']")
+	p.Submit()
+	p.TabTo("#now details.act summary")
+	p.Press("Enter")
+	p.TabTo("#now input[name=name]")
+	p.Type("Bea")
+	p.TabTo("#now button[formaction$='/unacknowledge']")
+	p.Submit()
+	if got := p.Text(".notice"); !strings.Contains(got, "withdrawn") {
+		t.Errorf("the notice is %q", got)
+	}
 	clean(t, p)
 }
 

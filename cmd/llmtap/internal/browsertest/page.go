@@ -253,18 +253,68 @@ func (p *Page) Click(selector string) {
 func (p *Page) Fill(selector, text string) {
 	p.t.Helper()
 	p.Eval(element(selector)+".focus()", nil)
-	p.call("Input.insertText", map[string]any{"text": text}, nil)
+	p.Type(text)
 }
 
-// Submit presses Enter, and waits for the page that the form leads to.
+// Submit presses Enter, and waits for the page that the form or the link leads to.
 func (p *Page) Submit() {
 	p.t.Helper()
-	p.loading(func() {
-		key := map[string]any{"type": "keyDown", "key": "Enter", "code": "Enter", "text": "\r", "windowsVirtualKeyCode": 13}
-		p.call("Input.dispatchKeyEvent", key, nil)
-		key["type"] = "keyUp"
-		p.call("Input.dispatchKeyEvent", key, nil)
-	})
+	p.loading(func() { p.Press("Enter") })
+}
+
+// keys are the keys that Press knows, with their code points and the text that they enter.
+var keys = map[string]struct {
+	code int
+	text string
+}{"Enter": {13, "\r"}, "Tab": {9, ""}}
+
+// Press presses a key.
+func (p *Page) Press(name string) {
+	p.t.Helper()
+	k := keys[name]
+	event := map[string]any{"type": "rawKeyDown", "key": name, "code": name, "windowsVirtualKeyCode": k.code}
+	if k.text != "" {
+		event["type"], event["text"] = "keyDown", k.text
+	}
+	p.call("Input.dispatchKeyEvent", event, nil)
+	event["type"] = "keyUp"
+	p.call("Input.dispatchKeyEvent", event, nil)
+}
+
+// maxTabs is the maximum number of times that TabTo presses Tab.
+const maxTabs = 60
+
+// TabTo presses Tab until an element of a selector has the focus. Every element on the way must be visible and show its focus;
+// after the last one, the focus leaves the page once.
+func (p *Page) TabTo(selector string) {
+	p.t.Helper()
+	for range maxTabs {
+		p.Press("Tab")
+		var at struct {
+			Found, Shown bool
+			HTML         string
+		}
+		p.Eval(fmt.Sprintf(`(() => {
+			const e = document.activeElement, box = e.getBoundingClientRect(), style = getComputedStyle(e);
+			return {
+				Found: e.matches(%s), HTML: e.outerHTML.slice(0, 200),
+				Shown: e === document.body || box.width > 0 && box.height > 0 && box.bottom > 0 && box.top < innerHeight && style.outlineStyle !== "none",
+			};
+		})()`, quote(selector)), &at)
+		if !at.Shown {
+			p.t.Errorf("the focus is not visible on %s", at.HTML)
+		}
+		if at.Found {
+			return
+		}
+	}
+	p.t.Fatalf("%d times Tab do not lead to %s", maxTabs, selector)
+}
+
+// Type enters text where the focus is.
+func (p *Page) Type(text string) {
+	p.t.Helper()
+	p.call("Input.insertText", map[string]any{"text": text}, nil)
 }
 
 // Text returns the visible text of the first element of a selector, or "" if there is none.
