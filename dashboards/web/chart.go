@@ -238,7 +238,7 @@ func (c *Chart) label(i int) string {
 		text := c.View.At(c.Starts[i]).Absolute() + ": " + measure(c.sum(i))
 		for _, s := range c.Series {
 			if s.Values[i] != 0 {
-				text += ", " + s.Name
+				return text + ", " + s.Name
 			}
 		}
 		return text
