@@ -2,7 +2,9 @@ package alerts
 
 import (
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,13 +15,45 @@ import (
 type RuleState struct {
 	Name, Severity string
 	Expr           string // PromQL
-	For            time.Duration
-	Condition      rules.Condition // Op is "" if the rule compares nothing with a number
-	Nearest        *Sample         // series of Condition.Value that is nearest to the threshold, or farthest beyond it; nil: there is none
-	Series         int             // number of these series
-	Pending        int             // alerts that fire if the expression stays true
+	Every, For     time.Duration
+	KeepFiringFor  time.Duration
+	Labels         map[string]string // with templates
+	Annotations    map[string]string // with templates
+	Condition      rules.Condition   // Op is "" if the rule compares nothing with a number
+	Nearest        *Sample           // series of Condition.Value that is nearest to the threshold, or farthest beyond it; nil: there is none
+	Series         int               // number of these series
+	Pending        int               // alerts that fire if the expression stays true
 	Firing         int
-	Evaluated      time.Time // zero: not yet
+	Active         []rules.Instance // the pending and the firing alerts, sorted by their labels
+	Evaluated      time.Time        // zero: not yet
+}
+
+// States is Rules without Nearest and Series, which take an evaluation of each rule.
+func (e *Engine) States() []RuleState {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := make([]RuleState, len(e.rules))
+	for i, r := range e.rules {
+		out[i] = newRuleState(r)
+	}
+	return out
+}
+
+func newRuleState(r *rules.Rule) RuleState {
+	out := RuleState{
+		Name: r.Name, Severity: r.Severity(), Expr: r.Expr(), Every: r.Every, For: r.For, KeepFiringFor: r.KeepFiringFor(),
+		Labels: r.Labels(), Annotations: r.Annotations(), Evaluated: r.Previous(time.Unix(math.MaxInt32, 0)),
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.Active)) {
+		inst := *r.Active[key]
+		if inst.Firing {
+			out.Firing++
+		} else {
+			out.Pending++
+		}
+		out.Active = append(out.Active, inst)
+	}
+	return out
 }
 
 // Rules returns the state of the rules of e, in the order of their files. An evaluation of rules waits for each value; callers that
@@ -46,18 +80,10 @@ func (e *Engine) Rules(ctx context.Context) ([]RuleState, error) {
 }
 
 func (e *Engine) ruleState(ctx context.Context, r *rules.Rule) (RuleState, error) {
-	out := RuleState{Name: r.Name, Severity: r.Severity(), Expr: r.Expr(), For: r.For}
-	out.Condition, _ = r.Condition()
 	e.mu.Lock()
-	out.Evaluated = r.Previous(time.Unix(math.MaxInt32, 0))
-	for _, inst := range r.Active {
-		if inst.Firing {
-			out.Firing++
-		} else {
-			out.Pending++
-		}
-	}
+	out := newRuleState(r)
 	e.mu.Unlock()
+	out.Condition, _ = r.Condition()
 	if out.Condition.Op == "" || out.Evaluated.IsZero() {
 		return out, nil
 	}

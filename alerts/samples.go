@@ -31,6 +31,7 @@ type series struct {
 	ref      storage.SeriesRef
 	value    float64
 	active   int64               // last step with a count
+	since    int64               // second at which the value was zero
 	first    int64               // second of the first count in that step
 	points   []point             // increments in the last window, in order of time
 	examples []*analyzer.Example // from up to maxExamples conversations, newest first
@@ -160,6 +161,7 @@ func (s *samples) count(step, second int64, n *analyzer.Count) (err error) {
 	}
 	before := step - int64(s.cfg.EvaluationInterval.Seconds())
 	if isNew {
+		c.since = before
 		err = c.append(s.DB, before) // a zero one step earlier
 	}
 	c.value += float64(n.N)

@@ -1,6 +1,10 @@
 package rules
 
-import "github.com/prometheus/prometheus/promql/parser"
+import (
+	"time"
+
+	"github.com/prometheus/prometheus/promql/parser"
+)
 
 // A Condition is a comparison of a value with a number.
 type Condition struct {
@@ -40,3 +44,12 @@ func condition(expr parser.Expr, others bool) (c Condition, ok bool) {
 
 // Severity returns the label severity of r, or "".
 func (r *Rule) Severity() string { return r.labels["severity"] }
+
+// Labels returns the labels that r adds, with their templates. They must not be modified.
+func (r *Rule) Labels() map[string]string { return r.labels }
+
+// Annotations returns the annotations of r, with their templates. They must not be modified.
+func (r *Rule) Annotations() map[string]string { return r.annotations }
+
+// KeepFiringFor returns how long an alert of r fires after its expression was last true.
+func (r *Rule) KeepFiringFor() time.Duration { return r.keepFiringFor }

@@ -51,3 +51,30 @@ func labelsOf(metric string) []string {
 	}
 	return callLabels
 }
+
+// helps are the help texts of metrics, as the Prometheus API and scrapes show them.
+var helps = map[string]string{
+	analyzer.MetricCalls:      "Calls to models that ended, whether they failed or not.",
+	analyzer.MetricFailed:     "Calls to models that failed, by status, cause and root cause.",
+	analyzer.MetricRetries:    "Attempts of SDKs after the first one. Other metrics do not count them.",
+	analyzer.MetricCancelled:  "Calls that the agent cancelled. Other metrics do not count them.",
+	analyzer.MetricFindings:   "Violations of the message protocol, and signals about calls.",
+	analyzer.MetricNew:        "Failed calls whose cause and root cause are new for the stage.",
+	analyzer.MetricLost:       "Events that hooks numbered but that never arrived.",
+	analyzer.MetricDropped:    "Exchanges that hooks reported as dropped.",
+	analyzer.MetricUncaptured: "Calls that hooks reported as made with clients that they do not capture.",
+	MetricExpected:            "1 for each service that is expected to call models at all times.",
+	MetricCollected:           "1 if the collector reported on the last minute, 0 if it was down.",
+	MetricTallyAge:            "Age of the newest counts received.",
+	MetricBacklogAge:          "Age of the oldest event that is not stored yet.",
+	MetricBacklogRatio:        "Share of the stream's limit of age or bytes that events not stored yet use, the higher of the two.",
+	MetricUnread:              "Events that left the stream before they were stored.",
+	MetricStoreUp:             "1 if ClickHouse answers, otherwise 0.",
+	MetricObserved:            "1 if NATS reported the data for the metrics of the stream, otherwise 0.",
+}
+
+// Help returns the help text of a metric, or "".
+func Help(metric string) string { return helps[metric] }
+
+// KnownMetrics returns the names of all metrics that rules can query.
+func KnownMetrics() []string { return slices.Clone(knownMetrics) }

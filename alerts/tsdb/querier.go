@@ -20,6 +20,13 @@ type series struct {
 	blocks []block
 }
 
+// within returns the blocks with times in [start, end].
+func (s *series) within(start, end int64) []block {
+	first := sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i].end() >= start })
+	blocks := s.blocks[first:]
+	return blocks[:sort.Search(len(blocks), func(i int) bool { return blocks[i].start > end })]
+}
+
 // querier implements storage.Querier for the queries of PromQL.
 type querier struct {
 	db         *DB
@@ -30,25 +37,31 @@ var _ storage.Querier = querier{}
 
 // Select returns the series that match all matchers and have samples in the selected time.
 func (q querier) Select(_ context.Context, sorted bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
-	sel := selection{start: q.mint, end: q.maxt}
-	if hints != nil {
-		sel = selection{start: hints.Start, end: hints.End}
-		// In a subquery, the time is longer than the range.
-		sel.ends = (hints.Func == "increase" || hints.Func == "rate") && hints.Range > 0 && hints.End-hints.Start == hints.Range-1
-	}
+	sel := q.selection(hints)
 	out := &seriesSet{next: -1}
 	for _, s := range q.db.candidates(matchers) {
-		if n := len(s.blocks); n == 0 || s.blocks[0].start > sel.end || s.blocks[n-1].end() < sel.start {
-			continue
-		}
-		if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(s.lset.Get(m.Name)) }) {
-			out.list = append(out.list, selected{s, &sel})
+		if len(s.within(sel.start, sel.end)) > 0 && matches(s, matchers) {
+			out.list = append(out.list, selected{s, sel})
 		}
 	}
-	if sorted {
-		slices.SortFunc(out.list, func(a, b selected) int { return labels.Compare(a.lset, b.lset) })
-	}
+	out.sort(sorted)
 	return out
+}
+
+// selection returns the samples that a Select with hints needs.
+func (q querier) selection(hints *storage.SelectHints) *selection {
+	if hints == nil {
+		return &selection{start: q.mint, end: q.maxt}
+	}
+	return &selection{
+		start: hints.Start, end: hints.End,
+		// In a subquery, the time is longer than the range.
+		ends: (hints.Func == "increase" || hints.Func == "rate") && hints.Range > 0 && hints.End-hints.Start == hints.Range-1,
+	}
+}
+
+func matches(s *series, matchers []*labels.Matcher) bool {
+	return !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(s.lset.Get(m.Name)) })
 }
 
 var errLabels = errors.New("queries of label names and values are not supported")
@@ -76,6 +89,13 @@ type selection struct {
 type seriesSet struct {
 	list []selected
 	next int
+}
+
+// sort sorts the series by their labels if sorted is set.
+func (s *seriesSet) sort(sorted bool) {
+	if sorted {
+		slices.SortFunc(s.list, func(a, b selected) int { return labels.Compare(a.lset, b.lset) })
+	}
 }
 
 func (s *seriesSet) Next() bool {
@@ -107,11 +127,7 @@ func (s selected) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
 
 // samples appends the selected samples to out.
 func (s selected) samples(out []sample) []sample {
-	first := sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i].end() >= s.start })
-	blocks := s.blocks[first:]
-	if n := sort.Search(len(blocks), func(i int) bool { return blocks[i].start > s.end }); n < len(blocks) {
-		blocks = blocks[:n]
-	}
+	blocks := s.within(s.start, s.end)
 	if s.ends {
 		if out, ok := s.endsOf(out, blocks); ok {
 			return out

@@ -32,6 +32,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/promapi"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/natsserver"
@@ -70,6 +71,7 @@ type Collector struct {
 	controls  atomic.Pointer[controls]      // nil while the role alert does not run
 	calls     atomic.Pointer[alerts.Engine] // engine over calls, of the role alert or else of the role ui; nil while neither runs
 	receivers *receiverChecks               // nil if the role alert is not run
+	tallies   *promapi.Handler              // of all listeners, so that they share its bounds
 	status    status
 	guard     guard
 	listener  net.Listener
@@ -83,6 +85,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 		cfg: cfg, opts: o, logger: o.Logger, reg: prometheus.NewRegistry(), owner: ownerName(cfg.NATS.URL != ""),
 		connected: make(chan struct{}), started: make(chan error, 1),
 	}
+	c.tallies = promapi.NewHandler(promapi.Options{Engines: c.engines, Interval: cfg.Alerts.EvaluationInterval, Version: o.Version, Logger: o.Logger})
 	c.metrics = prometheus.Gatherers{c.reg, &c.roleRegs}
 	c.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	defer func() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/llmtap/llmtap/alerts/promapi"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/silences"
@@ -32,6 +33,8 @@ func (c *Collector) handler() http.Handler {
 	mux.Handle(silences.Path, silences.NewHandler(c.silenceable, silences.Options{
 		Access: access(c.cfg.UI.ExternalURL, c.httpAddr()), GroupBy: append(slices.Clone(c.cfg.Alerts.GroupBy), healthLabel), Version: c.opts.Version, Started: time.Now(),
 	}))
+	mux.Handle(promapi.Path, c.tallies)
+	mux.Handle("GET "+promapi.FleetPath, promapi.NewFleet(c.engines, c.logger))
 	return c.guard.wrap(mux)
 }
 
@@ -102,12 +105,15 @@ func (g guard) wrap(next http.Handler) http.Handler {
 	})
 }
 
-// authorized reports whether r contains the token, or no token is required.
+// authorized reports whether r contains the token, as a bearer token or as the password of any user, or no token is required.
 func (g guard) authorized(r *http.Request) bool {
 	if g.token == "" {
 		return true
 	}
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		_, token, ok = r.BasicAuth() // the only one that some tools can send
+	}
 	return ok && subtle.ConstantTimeCompare([]byte(token), []byte(g.token)) == 1
 }
 

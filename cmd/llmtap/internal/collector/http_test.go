@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"encoding/base64"
 	"errors"
 	"io"
 	"net/http"
@@ -39,6 +40,13 @@ func TestGuard(t *testing.T) {
 	f("s", "GET", "http://llmtap.internal:8088/metrics", bearer(""), 401)
 	f("s", "GET", "http://llmtap.internal:8088/metrics", map[string]string{"Authorization": "s"}, 401)
 	f("s", "GET", "http://127.0.0.1:8088/metrics", nil, 401)
+	basic := func(s string) map[string]string {
+		return map[string]string{"Authorization": "Basic " + base64.StdEncoding.EncodeToString([]byte(s))}
+	}
+	f("s", "GET", "http://llmtap.internal:8088/api/v1/query", basic("grafana:s"), 200)
+	f("s", "GET", "http://llmtap.internal:8088/api/v1/query", basic("s:grafana"), 401)
+	f("s", "GET", "http://llmtap.internal:8088/api/v1/query", nil, 401)
+	f("s", "GET", "http://llmtap.internal:8088/metrics/fleet", nil, 401)
 	f("s", "GET", "http://llmtap.internal:8088/healthz", nil, 200)
 	f("s", "GET", "http://llmtap.internal:8088/readyz", nil, 200)
 	f("s", "POST", "http://llmtap.internal:8088/readyz", nil, 401)

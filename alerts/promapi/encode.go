@@ -1,0 +1,90 @@
+package promapi
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// encodeValue returns the result of a query as Prometheus encodes it, with at most limit series if limit is positive. Points are
+// written here, because a dashboard asks for a hundred thousand.
+func encodeValue(v parser.Value, limit int) (_ json.RawMessage, cut bool) {
+	var b []byte
+	switch v := v.(type) {
+	case promql.Scalar:
+		return appendPoint(nil, v.T, v.V), false
+	case promql.String:
+		b = append(appendTime([]byte{'['}, v.T), ',')
+		return append(appendText(b, v.V), ']'), false
+	case promql.Vector:
+		if cut = limit > 0 && len(v) > limit; cut {
+			v = v[:limit]
+		}
+		b = append(b, '[')
+		for i, s := range v {
+			b = append(appendMetric(b, i, s.Metric), `,"value":`...)
+			b = append(appendPoint(b, s.T, s.F), '}')
+		}
+		return append(b, ']'), cut
+	case promql.Matrix:
+		if cut = limit > 0 && len(v) > limit; cut {
+			v = v[:limit]
+		}
+		b = append(b, '[')
+		for i, s := range v {
+			b = append(appendMetric(b, i, s.Metric), `,"values":[`...)
+			for j, p := range s.Floats {
+				if j > 0 {
+					b = append(b, ',')
+				}
+				b = appendPoint(b, p.T, p.F)
+			}
+			b = append(b, "]}"...)
+		}
+		return append(b, ']'), cut
+	}
+	return []byte("null"), false
+}
+
+// appendMetric appends the beginning of the i-th series.
+func appendMetric(b []byte, i int, l labels.Labels) []byte {
+	if i > 0 {
+		b = append(b, ',')
+	}
+	b = append(b, `{"metric":{`...)
+	first := true
+	l.Range(func(l labels.Label) {
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		b = append(appendText(b, l.Name), ':')
+		b = appendText(b, l.Value)
+	})
+	return append(b, '}')
+}
+
+func appendText(b []byte, s string) []byte {
+	text, _ := json.Marshal(s) // never fails for a string
+	return append(b, text...)
+}
+
+// appendPoint appends a sample at t, in Unix milliseconds.
+func appendPoint(b []byte, t int64, v float64) []byte {
+	b = append(appendTime(append(b, '['), t), `,"`...)
+	format := byte('f')
+	if abs := math.Abs(v); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		format = 'e'
+	}
+	b = strconv.AppendFloat(b, v, format, -1, 64)
+	return append(b, `"]`...)
+}
+
+// appendTime appends t, in Unix milliseconds, as seconds.
+func appendTime(b []byte, t int64) []byte {
+	return strconv.AppendFloat(b, float64(t)/1000, 'f', -1, 64)
+}
