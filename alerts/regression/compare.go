@@ -1,0 +1,243 @@
+package regression
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+const (
+	// Tick is the resolution of time in seconds: the length of the shortest slice.
+	Tick = 2
+	// maxSlice is the length of the longest slice in seconds.
+	maxSlice = 30
+	// The old version is gone from a stage after this time in seconds, or this number of new calls, without a call of it. The
+	// outcomes of the calls do not matter, so the rule leaves the evidence a martingale.
+	goneAfter, goneCalls = 30, 25
+	// minCalls is the number of calls of each version that ends a slice early.
+	minCalls = 4
+	// perNew is the number of earlier calls of the old version that a new call is compared with if the old version is gone.
+	perNew = 4
+	// ruledOutAlpha is the error probability of Group.RuledOut.
+	ruledOutAlpha = 0.05
+)
+
+// Counts are the calls of a version in a Cell. Only trials are counted, see the documentation of the package.
+type Counts struct {
+	Calls    uint64
+	Failed   uint64 // of Calls
+	Provider uint64 // of Failed: faults of the provider or the network
+}
+
+func (c *Counts) add(d Counts) {
+	c.Calls += d.Calls
+	c.Failed += d.Failed
+	c.Provider += d.Provider
+}
+
+// own returns the counts without the faults of the provider.
+func (c Counts) own() Counts {
+	return Counts{Calls: c.Calls - c.Provider, Failed: c.Failed - c.Provider}
+}
+
+// A Cell contains the calls of one stage at one time and about the same position in their conversations.
+type Cell struct {
+	Environment, Stage string
+	Position           int
+	At                 int64 // Unix seconds, a multiple of Tick
+	New, Old           Counts
+}
+
+// A Key names a group: a stage in an environment.
+type Key struct{ Environment, Stage string }
+
+// A Group is the comparison of one stage.
+type Group struct {
+	Key
+	New, Old Counts // the compared calls
+	// Before is the number of new calls that are compared with earlier calls of the old version, because there were none at
+	// the same time.
+	Before   uint64
+	Evidence float64 // highest so far; the evidence of all groups together decides
+	RuledOut float64 // smallest odds ratio that the compared calls rule out at 95 %, or 0
+}
+
+// A Result is the result of Compare.
+type Result struct {
+	Groups   []Group
+	Evidence float64 // highest so far
+	// Worse reports whether the evidence reached 1/alpha, the end of the tick in which it did, and the number of new calls
+	// before that time, compared or not.
+	Worse   bool
+	WorseAt time.Time
+	Calls   uint64
+}
+
+// Position returns the position of the n-th call of a conversation for Cell. The first call is 1.
+func Position(n int) int { return min(4, int(math.Ceil(math.Log2(float64(max(n, 1)))))) }
+
+// Compare compares the versions in cells, which may be in any order. Cells before start contain the calls of the old version
+// that new calls are compared with if there are no others. start is a multiple of Tick, and the last tick ends at or before end. If final is set, the calls that
+// are not in a complete slice yet are compared too; no later Compare may then continue the test.
+func Compare(cells []Cell, start, end time.Time, alpha float64, final bool) Result {
+	c := &comparison{alpha: alpha, groups: map[Key]*group{}, strata: map[stratumKey]*stratum{}}
+	cells = slices.Clone(cells)
+	slices.SortStableFunc(cells, func(a, b Cell) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Environment, b.Environment), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Position, b.Position))
+	})
+	i := 0
+	for ; i < len(cells) && cells[i].At < start.Unix(); i++ {
+		c.add(&cells[i], false)
+	}
+	// Ticks without calls also end slices, so that the slices of an earlier look are those of a later one.
+	for at := start.Unix(); at+Tick <= end.Unix(); at += Tick {
+		for ; i < len(cells) && cells[i].At <= at; i++ {
+			c.add(&cells[i], true)
+		}
+		c.closeSlices(at+Tick, false)
+	}
+	if final {
+		c.closeSlices(end.Unix(), true)
+	}
+	return c.result()
+}
+
+type stratumKey struct {
+	Key
+	position int
+}
+
+// A stratum is the calls of one group and position.
+type stratum struct {
+	group  *group
+	opened int64  // start of the open slice
+	new    Counts // in the open slice
+	old    Counts
+	before []Counts // of the old version, by time, not compared yet
+}
+
+type group struct {
+	Group
+	test     Test
+	lastOld  int64  // time of the last call of the old version
+	sinceOld uint64 // new calls since then
+}
+
+// A comparison is the state of Compare.
+type comparison struct {
+	alpha  float64
+	groups map[Key]*group
+	order  []*group // by time of their first compared slice
+	strata map[stratumKey]*stratum
+	keys   []stratumKey // of strata, in order of appearance, so that the result is deterministic
+	r      Result
+	calls  uint64
+}
+
+func (c *comparison) add(x *Cell, started bool) {
+	g := Key{x.Environment, x.Stage}
+	k := stratumKey{g, x.Position}
+	s := c.strata[k]
+	if s == nil {
+		if c.groups[g] == nil {
+			c.groups[g] = &group{Group: Group{Key: g}}
+		}
+		s = &stratum{group: c.groups[g]}
+		c.strata[k] = s
+		c.keys = append(c.keys, k)
+	}
+	if s.group.sinceOld += x.New.Calls; x.Old.Calls > 0 {
+		s.group.lastOld, s.group.sinceOld = x.At, 0
+	}
+	if !started {
+		s.before = append(s.before, x.Old)
+		return
+	}
+	if s.new.Calls+s.old.Calls == 0 {
+		s.opened = x.At
+	}
+	s.new.add(x.New)
+	s.old.add(x.Old)
+	c.calls += x.New.Calls
+}
+
+// closeSlices compares the calls of the slices that are complete at now, or of all slices.
+func (c *comparison) closeSlices(now int64, all bool) {
+	for _, k := range c.keys {
+		s := c.strata[k]
+		enough := s.new.Calls >= minCalls && s.old.Calls >= minCalls
+		gone := s.old.Calls == 0 && (now-s.group.lastOld > goneAfter || s.group.sinceOld >= goneCalls)
+		switch {
+		case s.new.Calls+s.old.Calls == 0:
+		case enough, gone && s.new.Calls >= minCalls, now-s.opened >= maxSlice, all:
+			c.compare(s, gone)
+			s.new, s.old = Counts{}, Counts{}
+		}
+	}
+	e, rest := 0.0, 1.0
+	for i, g := range c.order {
+		// The weights of the groups sum up to 1, and do not change when another group appears: E stays a martingale.
+		w := 1 / float64((i+1)*(i+2))
+		e += w * g.test.Evidence()
+		rest -= w
+		g.Evidence = max(g.Evidence, g.test.Evidence())
+	}
+	e += rest
+	c.r.Evidence = max(c.r.Evidence, e)
+	if e >= 1/c.alpha && !c.r.Worse {
+		c.r.Worse, c.r.WorseAt, c.r.Calls = true, time.Unix(now, 0).UTC(), c.calls
+	}
+}
+
+// compare compares the calls of the open slice of s, with earlier calls if the old version is gone.
+func (c *comparison) compare(s *stratum, gone bool) {
+	n, o := s.new, s.old
+	switch {
+	case n.Calls == 0: // they serve later calls if the old version is then gone
+		s.before = append(s.before, o)
+		return
+	case gone:
+		n = n.own()
+		o = s.take(n.Calls * perNew)
+	}
+	if n.Calls == 0 || o.Calls == 0 {
+		return
+	}
+	g := s.group
+	if g.New.Calls == 0 {
+		c.order = append(c.order, g)
+	}
+	g.New.add(n)
+	g.Old.add(o)
+	if gone {
+		g.Before += n.Calls
+	}
+	g.test.Add(Slice{n.Calls, n.Failed, o.Calls, o.Failed})
+}
+
+// take removes the newest calls of the old version, whole ticks until there are at least calls of them, and returns them
+// without the faults of the provider.
+func (s *stratum) take(calls uint64) (sum Counts) {
+	for len(s.before) > 0 && sum.Calls < calls {
+		last := len(s.before) - 1
+		sum.add(s.before[last].own())
+		s.before = s.before[:last]
+	}
+	return sum
+}
+
+func (c *comparison) result() Result {
+	r := c.r
+	if !r.Worse {
+		r.Calls = c.calls
+	}
+	for _, g := range c.order {
+		g.RuledOut = g.test.RuledOut(ruledOutAlpha)
+		r.Groups = append(r.Groups, g.Group)
+	}
+	slices.SortFunc(r.Groups, func(a, b Group) int {
+		return cmp.Or(cmp.Compare(b.Evidence, a.Evidence), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Environment, b.Environment))
+	})
+	return r
+}
