@@ -12,13 +12,14 @@ const (
 	Tick = 2
 	// maxSlice is the length of the longest slice in seconds.
 	maxSlice = 30
-	// The old version is gone from a stage after this time in seconds, or this number of new calls, without a call of it. The
-	// outcomes of the calls do not matter, so the rule leaves the evidence a martingale.
-	goneAfter, goneCalls = 30, 25
+	// The old version is gone from a stage after goneAfter seconds without a call of it. It is too rare if it has fewer than
+	// minCalls calls beside the last rareCalls new ones. The outcomes of the calls do not matter, so the rules leave the evidence
+	// a martingale.
+	goneAfter, rareCalls = 30, 15
 	// minCalls is the number of calls of each version that ends a slice early.
 	minCalls = 4
-	// perNew is the number of earlier calls of the old version that a new call is compared with if the old version is gone.
-	perNew = 4
+	// perNew is the number of earlier calls of the old version that a new call is compared with if the old version is gone or rare.
+	perNew = 2
 	// ruledOutAlpha is the error probability of Group.RuledOut.
 	ruledOutAlpha = 0.05
 )
@@ -56,8 +57,8 @@ type Key struct{ Environment, Stage string }
 type Group struct {
 	Key
 	New, Old Counts // the compared calls
-	// Before is the number of new calls that are compared with earlier calls of the old version, because there were none at
-	// the same time.
+	// Before is the number of new calls that are compared with earlier calls of the old version, because it had too few at the
+	// same time.
 	Before   uint64
 	Evidence float64 // highest so far; the evidence of all groups together decides
 	RuledOut float64 // smallest odds ratio that the compared calls rule out at 95 %, or 0
@@ -119,9 +120,42 @@ type stratum struct {
 
 type group struct {
 	Group
-	test     Test
-	lastOld  int64  // time of the last call of the old version
-	sinceOld uint64 // new calls since then
+	test    Test
+	lastOld int64 // time of the last call of the old version
+	recent  []versions
+}
+
+// versions are the calls of both versions in a tick.
+type versions struct{ at, new, old int64 }
+
+// count counts the calls of a cell. recent are the last ticks with at least rareCalls new calls.
+func (g *group) count(x *Cell) {
+	if x.Old.Calls > 0 {
+		g.lastOld = x.At
+	}
+	if n := len(g.recent); n == 0 || g.recent[n-1].at != x.At {
+		g.recent = append(g.recent, versions{at: x.At})
+	}
+	last := &g.recent[len(g.recent)-1]
+	last.new += int64(x.New.Calls)
+	last.old += int64(x.Old.Calls)
+	n := int64(0)
+	for i := len(g.recent) - 1; i > 0; i-- {
+		if n += g.recent[i].new; n >= rareCalls {
+			g.recent = slices.Delete(g.recent, 0, i)
+			break
+		}
+	}
+}
+
+// withoutOld reports whether the old version is gone or rare at now.
+func (g *group) withoutOld(now int64) bool {
+	var n, o int64
+	for _, v := range g.recent {
+		n += v.new
+		o += v.old
+	}
+	return now-g.lastOld > goneAfter || n >= rareCalls && o < minCalls
 }
 
 // A comparison is the state of Compare.
@@ -147,9 +181,7 @@ func (c *comparison) add(x *Cell, started bool) {
 		c.strata[k] = s
 		c.keys = append(c.keys, k)
 	}
-	if s.group.sinceOld += x.New.Calls; x.Old.Calls > 0 {
-		s.group.lastOld, s.group.sinceOld = x.At, 0
-	}
+	s.group.count(x)
 	if !started {
 		s.before = append(s.before, x.Old)
 		return
@@ -167,11 +199,11 @@ func (c *comparison) closeSlices(now int64, all bool) {
 	for _, k := range c.keys {
 		s := c.strata[k]
 		enough := s.new.Calls >= minCalls && s.old.Calls >= minCalls
-		gone := s.old.Calls == 0 && (now-s.group.lastOld > goneAfter || s.group.sinceOld >= goneCalls)
+		earlier := s.old.Calls < minCalls && s.group.withoutOld(now)
 		switch {
 		case s.new.Calls+s.old.Calls == 0:
-		case enough, gone && s.new.Calls >= minCalls, now-s.opened >= maxSlice, all:
-			c.compare(s, gone)
+		case enough, earlier && s.new.Calls >= minCalls, now-s.opened >= maxSlice, all:
+			c.compare(s, earlier)
 			s.new, s.old = Counts{}, Counts{}
 		}
 	}
@@ -190,14 +222,15 @@ func (c *comparison) closeSlices(now int64, all bool) {
 	}
 }
 
-// compare compares the calls of the open slice of s, with earlier calls if the old version is gone.
-func (c *comparison) compare(s *stratum, gone bool) {
+// compare compares the calls of the open slice of s, with earlier calls if there are not enough calls of the old version.
+func (c *comparison) compare(s *stratum, earlier bool) {
 	n, o := s.new, s.old
 	switch {
 	case n.Calls == 0: // they serve later calls if the old version is then gone
 		s.before = append(s.before, o)
 		return
-	case gone:
+	case earlier:
+		s.before = append(s.before, o)
 		n = n.own()
 		o = s.take(n.Calls * perNew)
 	}
@@ -210,7 +243,7 @@ func (c *comparison) compare(s *stratum, gone bool) {
 	}
 	g.New.add(n)
 	g.Old.add(o)
-	if gone {
+	if earlier {
 		g.Before += n.Calls
 	}
 	g.test.Add(Slice{n.Calls, n.Failed, o.Calls, o.Failed})

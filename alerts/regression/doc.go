@@ -48,8 +48,8 @@ than the old one, and would otherwise be blamed or excused for that.
 
 # What the versions are compared with
 
-Calls of both versions at the same time are compared wherever there are any. If the old version had no calls for a while, as
-after a rollout that replaces everything at once, new calls are compared with the last calls of the old version before them,
+Calls of both versions at the same time are compared wherever there are any. If the old version had no calls for a while, or hardly
+any, as after a rollout that replaces everything at once, new calls are compared with the last calls of the old version before them,
 each used once. The assumption is then that the rate of failures would have stayed the same. It does not hold for failures of
 the provider, which are not compared in such slices.
 */

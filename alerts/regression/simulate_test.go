@@ -122,21 +122,23 @@ func TestFalseAlarms(t *testing.T) {
 	fmt.Fprintln(w, "false alarms\tbase rate\tshare of new\trollouts\tstopped")
 	seed, all, stopped := uint64(1), 0, 0
 	for _, s := range []scenario{
-		{name: "independent failures"}, {name: "outages of the provider", outages: true},
-		{name: "conversations that keep failing", clusters: true}, {name: "both", clusters: true, outages: true},
+		{name: "independent failures"},
+		{name: "outages of the provider", outages: true},
+		{name: "conversations that keep failing", clusters: true},
+		{name: "both", clusters: true, outages: true},
 	} {
 		for _, s.base = range []float64{0.001, 0.01, 0.05, 0.4} {
 			for _, s.share = range []float64{0.01, 0.1, 0.5, 1} {
 				s.factor, s.perSec = 1, 50
-				false := 0
+				falseAlarms := 0
 				for range runs {
 					seed++
 					if s.run(rand.New(rand.NewPCG(seed, 20)), n).Worse {
-						false++
+						falseAlarms++
 					}
 				}
-				all, stopped = all+runs, stopped+false
-				fmt.Fprintf(w, "%s\t%g %%\t%g %%\t%d\t%d\n", s.name, 100*s.base, 100*s.share, runs, false)
+				all, stopped = all+runs, stopped+falseAlarms
+				fmt.Fprintf(w, "%s\t%g %%\t%g %%\t%d\t%d\n", s.name, 100*s.base, 100*s.share, runs, falseAlarms)
 			}
 		}
 	}

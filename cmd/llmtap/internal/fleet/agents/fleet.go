@@ -35,6 +35,9 @@ type Config struct {
 	Seed        uint64
 	Log         *slog.Logger // default: logs are discarded
 
+	// Healthy, if set, is the version of all tasks of checkout-agent, which are then not defective. Otherwise 2.4.0 is rolled out.
+	Healthy string
+
 	// FlushTimeout is the maximum time to publish pending events at the end. Default: 10 s.
 	FlushTimeout time.Duration
 
@@ -142,6 +145,9 @@ type fleet struct {
 func (f *fleet) run(ctx context.Context) error {
 	agents := make([][]*agent, len(services))
 	for n, s := range services {
+		if s.name == checkout.name && f.cfg.Healthy != "" {
+			s.versions = []string{f.cfg.Healthy}
+		}
 		for _, version := range s.versions {
 			h, err := llmtap.Open(llmtap.Config{ //nolint:contextcheck // the hook lives until Close, even after ctx ends
 				URL: f.cfg.NATSURL, Service: s.name, ServiceVersion: version, Environment: "demo", Agent: s.name,
@@ -174,6 +180,14 @@ func (f *fleet) serve(ctx context.Context, s service, agents []*agent, n uint64)
 		}
 		id := fmt.Sprintf("%s-%d-%04d", strings.TrimSuffix(s.name, "-agent"), f.cfg.Seed, i)
 		version, stages := s.task(i, id, rand.New(rand.NewPCG(f.cfg.Seed, n<<32|uint64(i))))
+		if len(agents) == 1 {
+			version = 0
+		}
+		if s.name == checkout.name && f.cfg.Healthy != "" {
+			for i := range stages {
+				stages[i].saver = healthy
+			}
+		}
 		if version > 0 && i == 1 {
 			f.cfg.Log.Info("new version rolled out", "service", s.name, "version", s.versions[version])
 		}

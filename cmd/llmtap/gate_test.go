@@ -1,0 +1,172 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/gate"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+var gateLive = flag.Bool("gate-live", false, "run gates beside rollouts of half a minute")
+
+// A gateTest is a collector and a provider.
+type gateTest struct {
+	t        *testing.T
+	url      string
+	nats     string
+	sink     *clickhouse.Sink
+	provider string
+	seed     atomic.Uint64 // each rollout has other conversations
+
+	mu      sync.Mutex // guards limited and the random numbers
+	limited int        // of 10 calls, this number is rejected with HTTP 429
+}
+
+func newGateTest(t *testing.T) *gateTest {
+	needClickHouse(t)
+	g := &gateTest{t: t}
+	cfg := collectortest.Config(t, func(cfg *config.Config) {
+		cfg.Roles = []string{config.RoleAnalyze, config.RoleUI}
+	})
+	col := runCollector(t, cfg)
+	g.nats, g.sink, g.url = col.NATSURL(), col.ClickHouse(), "--data-dir="+cfg.DataDir
+	strict, rnd := provider.New(provider.Config{Seed: 1}), rand.New(rand.NewPCG(1, 1))
+	p := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.mu.Lock()
+		reject := rnd.IntN(10) < g.limited
+		g.mu.Unlock()
+		if reject {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = w.Write([]byte(`{"error":{"message":"Rate limit reached for requests","type":"requests","code":"rate_limit_exceeded"}}`))
+			return
+		}
+		strict.ServeHTTP(w, r)
+	}))
+	t.Cleanup(p.Close)
+	g.provider = p.URL
+	return g
+}
+
+// rollout runs the fleet until its calls are stored. healthy is its version of checkout-agent; "" is the defective rollout.
+func (g *gateTest) rollout(healthy string, tasks int, d time.Duration) {
+	g.t.Helper()
+	before, err := g.sink.Counts(g.t.Context())
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	r, err := agents.Run(g.t.Context(), agents.Config{ProviderURL: g.provider, NATSURL: g.nats, Tasks: tasks, Duration: d, Seed: g.seed.Add(1), Healthy: healthy})
+	if err != nil {
+		g.t.Error(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if now, err := g.sink.Counts(g.t.Context()); err == nil && now["exchanges"] >= before["exchanges"]+r.Published {
+			return
+		}
+	}
+	g.t.Error("the calls were not stored")
+}
+
+// gate runs llmtap gate and returns its JSON report, its text and its exit code.
+func (g *gateTest) gate(args ...string) (report gate.Report, out string, code int) {
+	g.t.Helper()
+	var stdout, stderr lockedBuffer
+	err := run(g.t.Context(), append([]string{"gate", "--service=checkout-agent", g.url}, args...), nil, &stdout, &stderr, func(string) string { return "" })
+	code = command.Report(err, &stderr)
+	out = stdout.String()
+	if strings.HasPrefix(out, "{") {
+		if err := json.Unmarshal([]byte(out), &report); err != nil {
+			g.t.Error(err)
+		}
+	}
+	return report, out + stderr.String(), code
+}
+
+func TestGate(t *testing.T) {
+	g := newGateTest(t)
+	g.rollout("2.3.9", 20, 0)
+	_, out, code := g.gate("--version=2.4.0", "--once") // without --baseline
+	if code != gate.ExitTooFew || !strings.Contains(out, "no calls in the last 10m0s") {
+		t.Errorf("before the rollout: exit code %d\n%s", code, out)
+	}
+
+	var healthy sync.WaitGroup
+	healthy.Go(func() { g.rollout("2.4.1", 20, 0) })
+	g.rollout("", 20, 0)
+	healthy.Wait()
+	r, out, code := g.gate("--version=2.4.0", "--baseline=2.3.9", "--once", "--format=json")
+	if code != gate.ExitWorse || r.Verdict != gate.Worse || len(r.Causes) == 0 || r.Causes[0].Cause != "orphan_tool_reply" || r.Causes[0].Old != 0 {
+		t.Errorf("defective version: exit code %d\n%s", code, out)
+	}
+	_, out, code = g.gate("--version=2.4.0", "--baseline=2.3.9", "--once")
+	for _, want := range []string{"WORSE: checkout-agent 2.4.0 fails more often than 2.3.9", "orphan_tool_reply (tool_calls_dropped_on_save) in planner", "Fix: ", "llmtap show "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("exit code %d, no %q in\n%s", code, want, out)
+		}
+	}
+
+	if r, out, code = g.gate("--version=2.4.1", "--baseline=2.3.9", "--once", "--min-calls=50", "--format=json"); code != gate.ExitGood || r.Verdict != gate.Good {
+		t.Errorf("healthy version: exit code %d\n%s", code, out)
+	}
+	if _, out, code = g.gate("--version=2.4.1", "--baseline=2.3.9", "--once", "--min-calls=5000"); code != gate.ExitTooFew {
+		t.Errorf("few calls: exit code %d\n%s", code, out)
+	}
+
+	if _, out, code = g.gate("--version=2.4.2", "--nosuch"); code != gate.ExitNoVerdict {
+		t.Errorf("wrong flag: exit code %d\n%s", code, out)
+	}
+}
+
+// A collector that cannot be reached gives no verdict.
+func TestGateWithoutCollector(t *testing.T) {
+	for _, args := range [][]string{{"--url=http://127.0.0.1:1"}, {"--data-dir=" + t.TempDir(), "--version=1"}, {"--for=1s"}, {"--alpha=2"}} {
+		var out lockedBuffer
+		err := run(t.Context(), append([]string{"gate", "--service=a", "--version=2", "--baseline=1"}, args...), nil, &out, &out, func(string) string { return "" })
+		if code := command.Report(err, &out); code != gate.ExitNoVerdict {
+			t.Errorf("%v: exit code %d, %v", args, code, err)
+		}
+	}
+}
+
+// TestGateLive runs gates beside rollouts and logs after how many calls they end.
+func TestGateLive(t *testing.T) {
+	if !*gateLive {
+		t.Skip("requires -gate-live")
+	}
+	g := newGateTest(t)
+	g.rollout("2.3.9", 80, 20*time.Second)
+	rollout := func(healthy, version string, want int) {
+		done := make(chan struct{})
+		go func() { defer close(done); g.rollout(healthy, 80, 24*time.Second) }()
+		began := time.Now()
+		r, _, code := g.gate("--version="+version, "--baseline=2.3.9", "--for=30s", "--min-calls=50", "--format=json")
+		t.Logf("%s: exit code %d after %s, worse at call %d; compared %d, evidence %g, stages %v", version, code, time.Since(began).Round(time.Second), r.StoppedAt, r.Compared, r.Evidence, r.Stages)
+		if code != want || want == gate.ExitWorse && r.StoppedAt > 50 {
+			t.Errorf("%s: exit code %d, %+v", version, code, r)
+		}
+		<-done
+		_, out, _ := g.gate("--version="+version, "--baseline=2.3.9", "--for=60s", "--once")
+		t.Log("\n" + out)
+	}
+	rollout("", "2.4.0", gate.ExitWorse)
+	rollout("2.4.1", "2.4.1", gate.ExitGood)
+	g.limited = 3
+	var old sync.WaitGroup
+	old.Go(func() { g.rollout("2.3.9", 80, 24*time.Second) })
+	rollout("2.4.2", "2.4.2", gate.ExitGood)
+	old.Wait()
+}
