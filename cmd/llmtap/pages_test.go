@@ -44,6 +44,7 @@ func TestPages(t *testing.T) {
 	d.slack = d.printed(`Slack message: (http://\S+)`)
 	t.Run("live", func(t *testing.T) { testLive(t, live) })
 	t.Run("from Slack", func(t *testing.T) { testFromSlack(t, b, d) })
+	t.Run("Grafana", func(t *testing.T) { testGrafana(t, d) })
 	t.Run("filter", func(t *testing.T) { testFilter(t, b, d) })
 	t.Run("silence", func(t *testing.T) { testSilence(t, b, d) })
 	t.Run("keyboard", func(t *testing.T) { testKeyboard(t, b, d) })
@@ -74,6 +75,7 @@ func TestPages(t *testing.T) {
 
 // A pagesDemo is a running demo.
 type pagesDemo struct {
+	dir          string                      // data directory
 	fleet, slack string                      // URLs; the second is printed when the agents have ended
 	printed      func(pattern string) string // waits for a match of the pattern in what the demo prints, and returns its group
 }
@@ -85,8 +87,9 @@ func startDemo(t *testing.T) *pagesDemo {
 	var stdout bytes.Buffer
 	var stderr lockedBuffer
 	ended := make(chan error, 1)
+	dir := t.TempDir()
 	go func() {
-		ended <- demo.Run(ctx, demo.Options{Seed: 1, Version: "dev", Stdout: &stdout, Stderr: &stderr})
+		ended <- demo.Run(ctx, demo.Options{Seed: 1, Version: "dev", DataDir: dir, Stdout: &stdout, Stderr: &stderr})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -110,7 +113,7 @@ func startDemo(t *testing.T) *pagesDemo {
 		t.Fatalf("the demo did not print %s\n%s", pattern, stderr.String())
 		return ""
 	}
-	return &pagesDemo{fleet: printed(`^ *0s  open (http://[0-9.:]+/) `), printed: printed}
+	return &pagesDemo{dir: dir, fleet: printed(`^ *0s  open (http://[0-9.:]+/) `), printed: printed}
 }
 
 // pages returns the URLs of all pages: those of the navigation, an incident and a conversation.
