@@ -52,3 +52,29 @@ func benchmarkStep(b *testing.B, services, stages, n int) {
 	b.ReportMetric(float64(len(e.samples.series)), "series")
 	b.ReportMetric(float64(len(e.Active())), "firing")
 }
+
+// BenchmarkCompareVersions compares two versions of a busy service.
+func BenchmarkCompareVersions(b *testing.B) {
+	v := newVersions()
+	s := newSamples(Default(), time.Hour, v, newMetrics(nil))
+	const start = 1_000_000
+	for second := int64(start - 1800); second < start+1800; second++ {
+		var counts []analyzer.Count
+		for i := range 20 {
+			version := "1"
+			if second >= start && i%2 == 1 {
+				version = "2"
+			}
+			kv := with(planner(version), "model", fmt.Sprint(i))
+			counts = append(counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv, N: 20})
+			counts = append(counts, analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(kv, "cause", "auth"), N: 1})
+		}
+		if err := s.apply(second+1, []tally{{Tally: &analyzer.Tally{Second: second, Counts: counts}}}, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		s.comparedAt = 0
+		s.compareVersions(start + 1800)
+	}
+}

@@ -92,8 +92,12 @@ type samples struct {
 	services map[string]map[*series]struct{} // the series of each service, so that evidence does not scan the others
 	cap      labelCap
 	versions *versions
-	key      []byte   // scratch
-	names    []string // scratch
+
+	compared   []Gauge // result of the last compareVersions
+	comparedAt int64   // its step
+
+	key   []byte   // scratch
+	names []string // scratch
 }
 
 // newSamples returns empty samples; window is the longest window of any rule.
@@ -132,6 +136,7 @@ func (s *samples) append(step int64, tallies []tally, gauges []Gauge) (first err
 		s.set(step, t.gauges)
 	}
 	s.set(step, gauges)
+	s.set(step, s.compareVersions(step))
 	for key, c := range s.series {
 		if idle := step - c.active; idle > int64(s.cfg.Retention.Seconds()) || c.gauge && idle > 0 {
 			s.remove(key, c)

@@ -24,6 +24,12 @@ const (
 	ruledOutAlpha = 0.05
 )
 
+// ProviderCauses are the causes that no version of the caller determines.
+var ProviderCauses = []string{"billing", "content_policy", "model_tool_call_invalid", "no_response", "rate_limit", "server_error", "stream_error"}
+
+// Provider reports whether a cause is one of ProviderCauses.
+func Provider(cause string) bool { return slices.Contains(ProviderCauses, cause) }
+
 // Counts are the calls of a version in a Cell. Only trials are counted, see the documentation of the package.
 type Counts struct {
 	Calls    uint64

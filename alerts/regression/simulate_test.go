@@ -3,6 +3,7 @@ package regression
 import (
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -200,20 +201,29 @@ func TestPower(t *testing.T) {
 	}
 }
 
-// Without the reduction to one failure per conversation, repeated failures of one conversation look like evidence.
+// Without the reduction to one failure per conversation, repeated failures of one conversation look like evidence. The alert
+// rule, which only knows calls, therefore discounts the evidence, see package alerts.
 func TestClusters(t *testing.T) {
 	runs := max(5, *simulations)
-	for _, calls := range []bool{false, true} {
-		s := scenario{base: 0.01, factor: 1, share: 0.1, perSec: 50, clusters: true, calls: calls}
-		stopped := 0
+	for _, base := range []float64{0.001, 0.01, 0.05} {
+		var trials, calls, discounted int
 		for i := range runs {
+			s := scenario{base: base, factor: 1, share: 0.1, perSec: 50, clusters: true}
 			if s.run(rand.New(rand.NewPCG(uint64(i), 22)), 10_000).Worse {
-				stopped++
+				trials++
+			}
+			s.calls = true
+			r := s.run(rand.New(rand.NewPCG(uint64(i), 22)), 10_000)
+			if r.Worse {
+				calls++
+			}
+			if math.Pow(r.Evidence, 1.0/10) >= 1/simAlpha {
+				discounted++
 			}
 		}
-		t.Logf("every call is a trial: %t, %d of %d stopped", calls, stopped, runs)
-		if !calls && stopped > 1 {
-			t.Errorf("%d of %d rollouts were stopped", stopped, runs)
+		t.Logf("base rate %g: of %d rollouts, stopped with one failure per conversation: %d, with all: %d, with all, discounted: %d", base, runs, trials, calls, discounted)
+		if trials > 1 || discounted > 1 {
+			t.Errorf("base rate %g: %d and %d of %d rollouts were stopped", base, trials, discounted, runs)
 		}
 	}
 }

@@ -11,6 +11,10 @@ const (
 	MetricExpected  = "llmtap_expected_service"   // 1 for each service in alerts.services, with the label service
 	MetricCollected = "llmtap_collector_observes" // 1 if the collector reported on the last minute, with or without calls; 0 if it was down
 
+	// MetricVersionEvidence is the evidence that a new version fails more often than the version baseline, see package
+	// regression. 1 is none; a version that is not worse reaches x with a probability of at most 1/x.
+	MetricVersionEvidence = "llmtap_version_evidence"
+
 	// The other gauges describe llmtap's own health. The first four exist once per partition of the stream, with the
 	// label partition.
 	MetricTallyAge     = "llmtap_tally_age_seconds"      // age of the newest tally received
@@ -23,7 +27,7 @@ const (
 
 var healthMetrics = []string{MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread, MetricStoreUp, MetricObserved}
 
-var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected, MetricCollected}, healthMetrics)
+var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected, MetricCollected, MetricVersionEvidence}, healthMetrics)
 
 // Labels of the series from tallies. Any other label of an alert does not filter its evidence.
 var (
@@ -42,6 +46,8 @@ func labelsOf(metric string) []string {
 		return findingLabels
 	case analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricUncaptured:
 		return processLabels
+	case MetricVersionEvidence:
+		return []string{"service", "stage", "environment", "service_version", "baseline"}
 	case MetricExpected:
 		return []string{"service"}
 	case MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread:

@@ -269,6 +269,24 @@ func TestPipeline(t *testing.T) {
 	})
 	f("BadRequestBurst", after(hour, rejected(16)), after(hour, rejected(14)))
 	f("NewCause", after(hour, rejected(6)), after(rejected(1), hour, rejected(6)))
+	// a canary has every eighth conversation.
+	canary := func(fails func(i int, version string) bool) func(p *pipeline) {
+		return func(p *pipeline) {
+			p.many(900, time.Second, func(i int) {
+				p.labels.ServiceVersion = "1.4.0"
+				if i > 300 && i%8 == 0 {
+					p.labels.ServiceVersion = "1.5.0"
+				}
+				if i > 300 && fails(i/8, p.labels.ServiceVersion) {
+					p.fail(400, orphanText, orphan...)
+				} else {
+					p.ok(done, question)
+				}
+			})
+		}
+	}
+	f("VersionRegression", canary(func(i int, version string) bool { return version == "1.5.0" && i%4 > 0 }),
+		canary(func(i int, _ string) bool { return i%12 == 0 }))
 	latent := func(n int) func(p *pipeline) {
 		return func(p *pipeline) {
 			p.many(100, time.Second, func(i int) {

@@ -34,7 +34,7 @@ const cellsSQL = `SELECT toString(environment) AS environment, toString(stage) A
 		countIf(is_old) AS old_calls, countIf(is_old AND failed) AS old_failed, countIf(is_old AND failed AND provider) AS old_provider
 	FROM
 	(
-		SELECT environment, stage, stored_at, failed, cause IN ` + providerCauses + ` AS provider,
+		SELECT environment, stage, stored_at, failed, cause IN {provider:Array(String)} AS provider,
 			service_version = {version:String} AS is_new, service_version = {baseline:String} AS is_old,
 			row_number() OVER each AS n,
 			sum(failed) OVER (each ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) - failed AS failed_before
@@ -44,9 +44,6 @@ const cellsSQL = `SELECT toString(environment) AS environment, toString(stage) A
 	WHERE failed_before = 0 AND (is_old OR is_new AND stored_at >= {start:DateTime64(9, 'UTC')})
 	GROUP BY environment, stage, nth, at`
 
-// providerCauses are the causes that no version of the caller determines.
-const providerCauses = `('rate_limit', 'server_error', 'no_response', 'stream_error', 'model_tool_call_invalid', 'content_policy', 'billing')`
-
 // stagesSQL counts all calls of both versions by stage.
 const stagesSQL = `SELECT toString(environment) AS environment, toString(stage) AS stage,
 		countIf(is_new) AS new_calls, countIf(is_new AND failed) AS new_failed, countIf(NOT is_new) AS old_calls, countIf(NOT is_new AND failed) AS old_failed
@@ -55,7 +52,7 @@ const stagesSQL = `SELECT toString(environment) AS environment, toString(stage) 
 	GROUP BY environment, stage ORDER BY stage, environment`
 
 // causesSQL counts the failed calls of both versions by cause, with an example of the new one.
-const causesSQL = `SELECT toString(environment) AS environment, toString(stage) AS stage, cause, root_cause, toUInt16(cause IN ` + providerCauses + `) AS provider,
+const causesSQL = `SELECT toString(environment) AS environment, toString(stage) AS stage, cause, root_cause, toUInt16(cause IN {provider:Array(String)}) AS provider,
 		countIf(is_new) AS new_failed, countIf(NOT is_new) AS old_failed, argMaxIf(exchange_id, stored_at, is_new) AS example
 	FROM (SELECT *, service_version = {version:String} AS is_new FROM (` + callsSQL + `))
 	WHERE failed AND (is_new AND stored_at >= {start:DateTime64(9, 'UTC')} OR service_version = {baseline:String})
@@ -111,6 +108,7 @@ func (r reader) rollout(ctx context.Context, since time.Time) (x rollout, err er
 func (r reader) rolloutParams(x rollout) map[string]string {
 	p := r.params(x.start.Add(-lookback))
 	p["version"], p["baseline"], p["start"] = r.o.Version, x.baseline, rows.TimeParam(x.start)
+	p["provider"] = rows.TextsParam(regression.ProviderCauses)
 	return p
 }
 
