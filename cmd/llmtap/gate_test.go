@@ -104,10 +104,11 @@ func TestGate(t *testing.T) {
 		t.Errorf("before the rollout: exit code %d\n%s", code, out)
 	}
 
-	var healthy sync.WaitGroup
-	healthy.Go(func() { g.rollout("2.4.1", 20, 0) })
-	g.rollout("", 20, 0)
-	healthy.Wait()
+	var all sync.WaitGroup
+	for _, healthy := range []string{"2.3.9", "2.4.1", ""} {
+		all.Go(func() { g.rollout(healthy, 20, 0) })
+	}
+	all.Wait()
 	r, out, code := g.gate("--version=2.4.0", "--baseline=2.3.9", "--once", "--format=json")
 	if code != gate.ExitWorse || r.Verdict != gate.Worse || len(r.Causes) == 0 || r.Causes[0].Cause != "orphan_tool_reply" || r.Causes[0].Old != 0 {
 		t.Errorf("defective version: exit code %d\n%s", code, out)
