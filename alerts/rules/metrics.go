@@ -71,6 +71,7 @@ var helps = map[string]string{
 	analyzer.MetricUncaptured: "Calls that hooks reported as made with clients that they do not capture.",
 	MetricExpected:            "1 for each service that is expected to call models at all times.",
 	MetricCollected:           "1 if the collector reported on the last minute, 0 if it was down.",
+	MetricVersionEvidence:     "Evidence that a new version fails more often than the version before (baseline); 1000 is proof.",
 	MetricTallyAge:            "Age of the newest counts received.",
 	MetricBacklogAge:          "Age of the oldest event that is not stored yet.",
 	MetricBacklogRatio:        "Share of the stream's limit of age or bytes that events not stored yet use, the higher of the two.",
