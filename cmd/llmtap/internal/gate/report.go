@@ -170,8 +170,9 @@ func share(n, of uint64) float64 { return float64(n) / float64(max(of, 1)) }
 // write writes the report as text.
 func (x *Report) write(w io.Writer, style *terminal.Style) error {
 	var b strings.Builder
-	line := func(indent, format string, args ...any) {
-		fmt.Fprintln(&b, style.Wrap(indent, terminal.Line(fmt.Sprintf(format, args...)), indent+"  "))
+	line := func(first, format string, args ...any) {
+		spaces := len(first) - len(strings.TrimLeft(first, " "))
+		fmt.Fprintln(&b, style.Wrap(first, terminal.Line(fmt.Sprintf(format, args...)), strings.Repeat(" ", spaces+2)))
 	}
 	name := x.Service + " " + x.Version
 	switch x.Verdict {
