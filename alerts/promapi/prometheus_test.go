@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -97,9 +98,9 @@ scrape_configs:
 		}
 	})
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		if conn, err := net.Dial("tcp", addr); err == nil {
-			_ = conn.Close()
-			if ask(t, "http://"+addr, "query", url.Values{"query": {"1"}}).Status == 200 {
+		if resp, err := http.Get("http://" + addr + "/-/ready"); err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
 				return "http://" + addr
 			}
 		}

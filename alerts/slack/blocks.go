@@ -22,9 +22,11 @@ const (
 	maxVersions = 5
 	// maxFix bounds a fix and a description above the details, which contain longer ones in full.
 	maxFix = 110
-	// shortFix bounds a fix that shares the summary with something else. A headline above longHeadline needs three lines.
+	// shortFix bounds a fix that shares the summary with something else. A headline above longHeadline needs three lines, and
+	// times and labels above longSince, with the markup of the time, need two.
 	shortFix     = 75
 	longHeadline = 66
+	longSince    = 105
 )
 
 // A message is the representation of a group in Slack: what a person reads in ten seconds on a phone, the buttons, and the
@@ -123,7 +125,7 @@ func answers(a alerts.Alert, short, noFix bool) []string {
 		return lines
 	}
 	title, limit := "Fix", maxFix
-	if short {
+	if short || utf8.RuneCountInString(since(a)) > longSince {
 		limit = shortFix
 	}
 	if len(ev.Shares) == 0 || ev.Shares[0].Fix == "" {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/gate"
 )
 
 // runCommand runs llmtap with args and returns what a user sees.
@@ -37,7 +38,11 @@ func TestWrongArguments(t *testing.T) {
 		f := func(want string, args ...string) {
 			t.Helper()
 			args = slices.Concat(strings.Fields(c.Name), required[c.Name], args)
-			if stdout, stderr, code := runCommand(t, "", args...); code != command.ExitBadInput || stdout != "" || !strings.HasPrefix(stderr, "llmtap: "+want) {
+			exit := command.ExitBadInput
+			if c.Name == "gate" { // its exit codes are verdicts
+				exit = gate.ExitNoVerdict
+			}
+			if stdout, stderr, code := runCommand(t, "", args...); code != exit || stdout != "" || !strings.HasPrefix(stderr, "llmtap: "+want) {
 				t.Errorf("llmtap %s: exit code %d, %s%s, want %s", strings.Join(args, " "), code, stdout, stderr, want)
 			}
 		}
