@@ -16,6 +16,9 @@ import (
 
 // A backtest over the seconds with counts finds the alerts of the live engine, which received every second.
 func TestBacktest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and without concurrency for the race detector")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Default(), nil)
 		start := b.sec

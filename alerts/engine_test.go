@@ -103,6 +103,9 @@ func TestFiresAndResolves(t *testing.T) {
 
 // Changed numbers are sent every 15 s; the recorder gets news only.
 func TestUpdatesAndRepeats(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and without concurrency for the race detector")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Default(), nil)
 		for range 61 {

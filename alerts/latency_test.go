@@ -33,6 +33,9 @@ func (n *narrow) Notify(ctx context.Context, g Group) error {
 // even if its first attempt is rejected, and the numbers of every group are sent eventually: with a pace for numbers, and
 // without one, when the notifier is always busy.
 func TestNewGroupsBeforeNumbers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and without concurrency for the race detector")
+	}
 	firstNotice(t, 1500*time.Millisecond)
 	firstNotice(t, 0)
 }

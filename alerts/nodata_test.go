@@ -118,6 +118,9 @@ func TestForKeepFiringForAndTemplates(t *testing.T) {
 // An outage of the collector, during which it sees no calls, does not count as silence of the services. A silence that it
 // observed does.
 func TestOutageIsNoSilence(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and without concurrency for the race detector")
+	}
 	f := func(name string, seen bool, silence time.Duration, want ...string) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {

@@ -169,6 +169,9 @@ func TestPaceAfterFinalError(t *testing.T) {
 
 // Changed numbers are not news.
 func TestPaceNewsOnly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and without concurrency for the race detector")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		store := &alertstest.Store{}
 		cfg := Default()

@@ -216,6 +216,9 @@ func TestQueriesUseNewestRow(t *testing.T) {
 
 // Each parameter and each common filter selects rows.
 func TestQueryFilters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and without concurrency for the race detector")
+	}
 	s := open(t)
 	must(t, s.Write(t.Context(), incident()))
 	nothing := map[string]string{

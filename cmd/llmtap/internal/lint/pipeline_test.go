@@ -102,6 +102,9 @@ func (f failing) Close(Counts) error  { return f.err }
 
 // A request beyond the limits of package facts is not fully judged, in each dialect.
 func TestBounds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and without concurrency for the race detector")
+	}
 	const n = 70_000
 	list := func(format string) string {
 		var b strings.Builder
