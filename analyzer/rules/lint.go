@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/llmtap/llmtap/analyzer/check"
@@ -16,4 +17,16 @@ func Lint(t wire.Target, body []byte) ([]check.Violation, error) {
 		return nil, fmt.Errorf("read request: %w", err)
 	}
 	return check.NewChecker(InOrder).Check(&r, t, nil), check.Complete(&r, t)
+}
+
+// Accepted returns nil if t would accept the request body. The error lists the violations for which t would reject it, or says
+// what the rules cannot judge.
+func Accepted(t wire.Target, body []byte) error {
+	found, err := Lint(t, body)
+	for i := range found {
+		if v := &found[i]; v.Predicted == check.Reject {
+			err = errors.Join(err, fmt.Errorf("%s: %s; fix: %s", v.Rule.ID, v.Summary, v.Rule.Fix))
+		}
+	}
+	return err
 }

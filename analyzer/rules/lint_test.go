@@ -34,3 +34,20 @@ func errorText(err error) string {
 	}
 	return err.Error()
 }
+
+// Accepted reports what a provider would reject, and what cannot be judged.
+func TestAccepted(t *testing.T) {
+	f := func(messages, want string) {
+		t.Helper()
+		err := rules.Accepted(wire.Target{Dialect: wire.OpenAIChat, Variant: wire.DeepSeek}, []byte(`{"messages":[`+messages+`]}`))
+		if text := errorText(err); want == "" && text != "" || !strings.Contains(text, want) {
+			t.Errorf("%s: %q, want %q", messages, text, want)
+		}
+	}
+	user := `{"role":"user","content":"q"}`
+	f(user, "")
+	f(user+`,{"role":"assistant","content":"a"},`+user+","+user, "") // at most a style violation
+	f(user+`,{"role":"assistant","content":""},{"role":"tool","tool_call_id":"call_1","content":"ok"}`,
+		"orphan_tool_reply: message 2 (tool) answers call_1, which no assistant message in this request called; message 1 is an assistant message without tool_calls; fix: ")
+	f("", "the request has no messages")
+}

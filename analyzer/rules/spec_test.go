@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"encoding/json"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -10,48 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/rulestest"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
-
-const spec = "../../../shared/spec/"
-
-// targetsOf are the targets that a word of the specification names.
-func targetsOf(word string) (ts []wire.Target) {
-	add := func(d wire.Dialect, vs ...wire.Variant) {
-		for _, v := range vs {
-			ts = append(ts, wire.Target{Dialect: d, Variant: v})
-		}
-	}
-	switch word {
-	case "responses", "openai_responses":
-		add(wire.OpenAIResponses, wire.OpenAI, wire.Azure)
-	case "azure_responses":
-		add(wire.OpenAIResponses, wire.Azure)
-	case "deepseek_responses":
-		add(wire.OpenAIResponses, wire.DeepSeekResponses)
-	case "anthropic":
-		add(wire.Anthropic, wire.AnthropicAPI, wire.VertexAnthropic)
-	case "gemini":
-		add(wire.Gemini, wire.GeminiAPI, wire.VertexGemini)
-	case "vertex", "vertex_gemini":
-		add(wire.Gemini, wire.VertexGemini)
-	case "bedrock":
-		add(wire.Bedrock, wire.BedrockAPI)
-	case "ollama_native":
-		ts = []wire.Target{{Dialect: wire.OpenAIChat, Variant: wire.Ollama, Native: true}}
-	case "cohere":
-		add(wire.Cohere, wire.CohereAPI)
-	case "style", "openai_chat":
-		add(wire.OpenAIChat, wire.OpenAI)
-	case "deepseek_thinking":
-		add(wire.OpenAIChat, wire.DeepSeek)
-	default:
-		if v := wire.Variant(word); v != wire.OtherVariant && slices.Contains(wire.OpenAIChat.Variants(), v) {
-			add(wire.OpenAIChat, v)
-		}
-	}
-	return ts
-}
 
 // everyone is every target without a model.
 func everyone() (ts []wire.Target) {
@@ -67,7 +26,7 @@ func everyone() (ts []wire.Target) {
 // listed with their reason.
 func TestSeverity(t *testing.T) {
 	var rules []struct{ ID, Severity string }
-	readJSON(t, spec+"rules.json", &rules)
+	rulestest.ReadJSON(t, "rules.json", &rules)
 	text := map[string]string{}
 	for _, r := range rules {
 		text[r.ID] = r.Severity
@@ -75,7 +34,7 @@ func TestSeverity(t *testing.T) {
 	for _, r := range All {
 		named := map[wire.Target]bool{}
 		for _, w := range rejecting(strings.ReplaceAll(text[r.ID], "reject: as orphan_tool_reply", text["orphan_tool_reply"])) {
-			for _, target := range targetsOf(w) {
+			for _, target := range rulestest.TargetsOf(w) {
 				named[target] = true
 			}
 		}
@@ -221,20 +180,11 @@ const noTools = "the body has calls and no tools, which Anthropic was seen to re
 // TestSpecExamples: every violating body of the specification shows exactly the rules listed with it, and every fixed
 // one no longer shows its rule, nor anything that the target would reject.
 func TestSpecExamples(t *testing.T) {
-	var examples []struct {
-		Rule, Dialect    string
-		Expect           []string
-		Violating, Fixed json.RawMessage
-	}
-	readJSON(t, spec+"examples.json", &examples)
+	examples := rulestest.Examples(t)
 	for _, e := range examples {
 		t.Run(e.Rule, func(t *testing.T) {
-			target := targetsOf(e.Dialect)[0]
-			if target.Dialect == wire.Bedrock {
-				e.Violating, e.Fixed = converse(t, e.Violating), converse(t, e.Fixed)
-			}
 			found := map[string]bool{}
-			for _, v := range violations(t, target, e.Violating) {
+			for _, v := range violations(t, e.Target, e.Violating) {
 				found[v.Rule.ID] = true
 			}
 			want := slices.Clone(e.Expect)
@@ -250,7 +200,7 @@ func TestSpecExamples(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("for %s (-want +got):\n%s", e.Dialect, diff)
 			}
-			for _, v := range violations(t, target, e.Fixed) {
+			for _, v := range violations(t, e.Target, e.Fixed) {
 				if v.Predicted == check.Reject || v.Rule.ID == e.Rule {
 					t.Errorf("the fixed body shows %s", say(v))
 				}
@@ -258,68 +208,4 @@ func TestSpecExamples(t *testing.T) {
 		})
 	}
 	t.Logf("%d examples", len(examples))
-}
-
-// converse makes a Converse body of one in the shape of chat completions, in which the specification writes its
-// examples for Bedrock. A system message becomes the system prompt.
-func converse(t *testing.T, chat []byte) []byte {
-	t.Helper()
-	var in struct {
-		Messages []struct {
-			Role, Content string
-			ToolCallID    string `json:"tool_call_id"`
-			ToolCalls     []struct {
-				ID       string
-				Function struct{ Name, Arguments string }
-			} `json:"tool_calls"`
-		}
-		Tools []struct{ Function struct{ Name string } }
-	}
-	if err := json.Unmarshal(chat, &in); err != nil {
-		t.Fatalf("decode example: %v", err)
-	}
-	type object = map[string]any
-	out := object{}
-	messages := []object{}
-	for _, m := range in.Messages {
-		role, content := m.Role, []object{}
-		switch {
-		case m.Role == "tool":
-			role = "user"
-			content = append(content, object{"toolResult": object{"toolUseId": m.ToolCallID, "content": []object{{"text": m.Content}}}})
-		case m.Content != "":
-			content = append(content, object{"text": m.Content})
-		}
-		for _, c := range m.ToolCalls {
-			content = append(content, object{"toolUse": object{
-				"toolUseId": c.ID, "name": c.Function.Name, "input": json.RawMessage(c.Function.Arguments),
-			}})
-		}
-		messages = append(messages, object{"role": role, "content": content})
-	}
-	out["messages"] = messages
-	if in.Tools != nil {
-		tools := []object{}
-		for _, f := range in.Tools {
-			tools = append(tools, object{"toolSpec": object{"name": f.Function.Name, "inputSchema": object{"json": object{}}}})
-		}
-		out["toolConfig"] = object{"tools": tools}
-	}
-	b, err := json.Marshal(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-// readJSON decodes a file of the shared material, or skips the test where it is absent.
-func readJSON(t *testing.T, path string, v any) {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Skipf("SKIPPED, the specification is not here: %v", err)
-	}
-	if err := json.Unmarshal(b, v); err != nil {
-		t.Fatalf("decode %s: %v", path, err)
-	}
 }

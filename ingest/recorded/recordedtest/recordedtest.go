@@ -22,8 +22,14 @@ const (
 // maxLine is the maximum length of a line in bytes.
 const maxLine = 64 << 20
 
-// Path returns the path of a file and skips the test if the file is missing.
+// Path returns the path of a file of recorded traffic and skips the test if the file is missing.
 func Path(tb testing.TB, name string) string {
+	tb.Helper()
+	return Shared(tb, "data", name)
+}
+
+// Shared returns the path of a file in the folder shared, which is next to the repository, and skips the test if it is missing.
+func Shared(tb testing.TB, folder, name string) string {
 	tb.Helper()
 	root, err := os.Getwd()
 	if err != nil {
@@ -35,9 +41,9 @@ func Path(tb testing.TB, name string) string {
 		}
 		root = filepath.Dir(root)
 	}
-	path := filepath.Join(root, "..", "shared", "data", name)
+	path := filepath.Join(root, "..", "shared", folder, name)
 	if !exists(path) {
-		tb.Skipf("SKIPPED: no recorded traffic at ../shared/data/%s, next to the repository", name)
+		tb.Skipf("SKIPPED: there is no ../shared/%s/%s, next to the repository", folder, name)
 	}
 	return path
 }

@@ -1,4 +1,4 @@
-package rules
+package rulestest
 
 import (
 	"encoding/json"
@@ -8,8 +8,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// An atom is what a mutation moves: a text, a call or a reply. Atoms of one message stand side by side and share it.
-type atom struct {
+// An Atom is what a mutation moves: a text, a call or a reply. Atoms of one message stand side by side and share it.
+type Atom struct {
 	message int // neighbours with the same number are one message
 	role    string
 	kind    atomKind
@@ -41,16 +41,16 @@ func write(v any) json.RawMessage {
 	return b
 }
 
-// atoms takes a history apart; false when it holds something that a mutation would have to know more of.
-func atoms(d wire.Dialect, messages json.RawMessage) ([]*atom, bool) {
+// Atoms takes a history apart; false when it holds something that a mutation would have to know more of.
+func Atoms(d wire.Dialect, messages json.RawMessage) ([]*Atom, bool) {
 	var all []object
 	if json.Unmarshal(messages, &all) != nil {
 		return nil, false
 	}
-	var out []*atom
+	var out []*Atom
 	for i, m := range all {
 		add := func(k atomKind, id string, raw json.RawMessage) {
-			out = append(out, &atom{message: i, role: text(m, "role"), kind: k, id: id, raw: raw})
+			out = append(out, &Atom{message: i, role: text(m, "role"), kind: k, id: id, raw: raw})
 		}
 		switch d {
 		case wire.OpenAIChat:
@@ -111,10 +111,10 @@ func block(d wire.Dialect, b object) (atomKind, string) {
 	return other, ""
 }
 
-// render puts atoms together again, and says in which message each of them stands.
-func render(d wire.Dialect, list []*atom) (json.RawMessage, map[*atom]int) {
+// Render puts atoms together again, and says in which message each of them stands.
+func Render(d wire.Dialect, list []*Atom) (json.RawMessage, map[*Atom]int) {
 	var all []any
-	at := make(map[*atom]int)
+	at := make(map[*Atom]int)
 	for from := 0; from < len(list); {
 		to := from + 1
 		for to < len(list) && list[to].message == list[from].message && d != wire.OpenAIResponses {
@@ -129,7 +129,7 @@ func render(d wire.Dialect, list []*atom) (json.RawMessage, map[*atom]int) {
 	return write(all), at
 }
 
-func message(d wire.Dialect, list []*atom) any {
+func message(d wire.Dialect, list []*Atom) any {
 	switch d {
 	case wire.OpenAIResponses:
 		return list[0].raw
@@ -163,11 +163,11 @@ func message(d wire.Dialect, list []*atom) any {
 	}
 }
 
-// A site is a call with its reply, in the middle of a history.
-type site struct{ call, reply int }
+// A Site is a call with its reply, in the middle of a history.
+type Site struct{ call, reply int }
 
-// sites are the calls whose ids are used once and answered once.
-func sites(list []*atom) []site {
+// Sites returns the calls whose ids are used once and answered once.
+func Sites(list []*Atom) []Site {
 	count := make(map[string][2]int)
 	for _, a := range list {
 		n := count[a.id]
@@ -180,14 +180,14 @@ func sites(list []*atom) []site {
 		}
 		count[a.id] = n
 	}
-	var out []site
+	var out []Site
 	for i, a := range list {
 		if a.kind != call || a.id == "" || count[a.id] != [2]int{1, 1} {
 			continue
 		}
 		for j := i + 1; j < len(list); j++ {
 			if list[j].kind == reply && list[j].id == a.id {
-				out = append(out, site{i, j})
+				out = append(out, Site{i, j})
 			}
 		}
 	}
@@ -195,8 +195,8 @@ func sites(list []*atom) []site {
 }
 
 // without is list without the atoms that drop names.
-func without(list []*atom, drop func(i int, a *atom) bool) []*atom {
-	var out []*atom
+func without(list []*Atom, drop func(i int, a *Atom) bool) []*Atom {
+	var out []*Atom
 	for i, a := range list {
 		if !drop(i, a) {
 			out = append(out, a)
@@ -206,7 +206,7 @@ func without(list []*atom, drop func(i int, a *atom) bool) []*atom {
 }
 
 // change returns list with a changed copy of its atom i.
-func change(list []*atom, i int, edit func(*atom)) ([]*atom, *atom) {
+func change(list []*Atom, i int, edit func(*Atom)) ([]*Atom, *Atom) {
 	a := *list[i]
 	edit(&a)
 	list = slices.Clone(list)
@@ -215,7 +215,7 @@ func change(list []*atom, i int, edit func(*atom)) ([]*atom, *atom) {
 }
 
 // rename gives an atom another id.
-func rename(d wire.Dialect, a *atom, id string) {
+func rename(d wire.Dialect, a *Atom, id string) {
 	var o object
 	if json.Unmarshal(a.raw, &o) != nil {
 		panic("a call or reply that is no object")
@@ -243,7 +243,7 @@ func rename(d wire.Dialect, a *atom, id string) {
 }
 
 // arguments replaces the arguments of a call by what edit makes of them; false if it has none to edit.
-func arguments(d wire.Dialect, a *atom, edit func(json.RawMessage) json.RawMessage) bool {
+func arguments(d wire.Dialect, a *Atom, edit func(json.RawMessage) json.RawMessage) bool {
 	var o, inner object
 	if json.Unmarshal(a.raw, &o) != nil {
 		return false
@@ -272,8 +272,8 @@ func arguments(d wire.Dialect, a *atom, edit func(json.RawMessage) json.RawMessa
 }
 
 // user is a message that somebody puts in.
-func user(d wire.Dialect) *atom {
-	a := &atom{message: -1, role: "user", raw: write(map[string]string{"role": "user", "content": "Are you there?"})}
+func user(d wire.Dialect) *Atom {
+	a := &Atom{message: -1, role: "user", raw: write(map[string]string{"role": "user", "content": "Are you there?"})}
 	if d == wire.Anthropic || d == wire.Bedrock {
 		a.raw = write(map[string]string{"type": "text", "text": "Are you there?"})
 	}
@@ -285,4 +285,4 @@ func user(d wire.Dialect) *atom {
 
 func (k atomKind) String() string { return [...]string{"other", "call", "reply"}[k] }
 
-func (a *atom) String() string { return fmt.Sprintf("%d %s %s %s", a.message, a.role, a.kind, a.id) }
+func (a *Atom) String() string { return fmt.Sprintf("%d %s %s %s", a.message, a.role, a.kind, a.id) }

@@ -1,0 +1,236 @@
+package repair
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
+)
+
+// A form describes where a dialect keeps what a repair changes. Pointers start at a call, or at a reply.
+type form struct {
+	calls                  string // member of a message whose elements include its calls; empty if a call is a message
+	replies                string // the same for replies
+	callID, function, args string
+	replyID, output        string
+}
+
+var forms = map[wire.Dialect]form{
+	wire.OpenAIChat:      {"tool_calls", "", "/id", "/function/name", "/function/arguments", "/tool_call_id", "/content"},
+	wire.Cohere:          {"tool_calls", "", "/id", "/function/name", "/function/arguments", "/tool_call_id", "/content"},
+	wire.OpenAIResponses: {"", "", "/call_id", "/name", "/arguments", "/call_id", "/output"},
+	wire.Anthropic:       {"content", "content", "/id", "/name", "/input", "/tool_use_id", "/content"},
+	wire.Bedrock:         {"content", "content", "/toolUse/toolUseId", "/toolUse/name", "/toolUse/input", "/toolResult/toolUseId", "/toolResult/content"},
+	wire.Gemini:          {"parts", "parts", "/functionCall/id", "/functionCall/name", "/functionCall/args", "/functionResponse/id", "/functionResponse/response"},
+}
+
+func (f *fixing) form() form { return forms[f.target.Dialect] }
+
+// blocks reports whether calls and replies are parts of messages.
+func (f *fixing) blocks() bool { return f.target.Dialect.Descriptor().Pairing.Blocks }
+
+// names reports whether replies name functions, not calls.
+func (f *fixing) names() bool { return f.target.Dialect.Descriptor().Pairing.Names }
+
+func (f *fixing) items() bool { return f.target.Dialect.Descriptor().Pairing.Items }
+
+// An element is the place of a call or reply.
+type element struct {
+	message int
+	within  string // JSON pointer in the message; empty if it is the message
+	index   int    // index among the parts of the message
+}
+
+// element finds the element of a member of message i that contains the byte at offset of the body.
+func (e *edit) element(i int, member string, offset int) (at element, ok bool) {
+	if member == "" {
+		return element{message: i}, true
+	}
+	m := &e.request.Messages[i]
+	raw := e.body[m.Start:m.End]
+	list, _, ok := find(raw, "/"+member)
+	if !ok {
+		return at, false
+	}
+	n := 0
+	for c := range children(raw, list.value) {
+		if m.Start+c.start <= offset && offset < m.Start+c.end {
+			return element{i, "/" + member + "/" + strconv.Itoa(n), n}, true
+		}
+		n++
+	}
+	return at, false
+}
+
+func (e *edit) callAt(c *check.PairedCall) (element, bool) {
+	return e.element(c.Message, e.form().calls, c.Start)
+}
+
+func (e *edit) replyAt(r *check.Reply) (element, bool) {
+	return e.element(r.Message, e.form().replies, r.Start)
+}
+
+// pointer returns the JSON pointer of an element.
+func (e *edit) pointer(at element) string { return e.message(at.message) + at.within }
+
+// member returns the pointer of a member of an element, such as /functionCall/id. Gemini also accepts function_call.
+func (e *edit) member(at element, pointer string) string {
+	if e.target.Dialect == wire.Gemini {
+		camel, rest, _ := strings.Cut(pointer[1:], "/")
+		snake := strings.NewReplacer("C", "_c", "R", "_r").Replace(camel)
+		if e.raw(at.message, at.within+"/"+camel) == nil && e.raw(at.message, at.within+"/"+snake) != nil {
+			pointer = "/" + snake + "/" + rest
+		}
+	}
+	return at.within + pointer
+}
+
+// set replaces or adds a member of an element.
+func (e *edit) set(at element, pointer string, v []byte) {
+	within := e.member(at, pointer)
+	if e.raw(at.message, within) != nil {
+		e.replace(e.message(at.message)+within, v)
+	} else {
+		e.add(e.message(at.message)+within, v)
+	}
+}
+
+// call returns the call that the violation is about.
+func (e *edit) call() *check.PairedCall {
+	for i := range e.pairs.Calls {
+		if c := &e.pairs.Calls[i]; c.Message == e.violation.Message && c.Part == e.violation.Part {
+			return c
+		}
+	}
+	return nil
+}
+
+// callWith returns the call of the violation's message with the id and function of the violation, for rules that do not report
+// its part. Several calls may have them: only one with the defect counts.
+func (e *edit) callWith(defect func(c *check.PairedCall) bool) *check.PairedCall {
+	for i := range e.pairs.Calls {
+		c := &e.pairs.Calls[i]
+		same := string(c.ID) == e.violation.ToolCallID || string(c.Call.ID) == e.violation.ToolCallID
+		if c.Message == e.violation.Message && same && string(c.Name) == e.violation.ToolName && defect(c) {
+			return c
+		}
+	}
+	return nil
+}
+
+// reply returns the reply that the violation is about.
+func (e *edit) reply() *check.Reply {
+	for i := range e.pairs.Replies {
+		if r := &e.pairs.Replies[i]; r.Message == e.violation.Message && r.Part == e.violation.Part {
+			return r
+		}
+	}
+	return nil
+}
+
+// replyWith is like callWith for a reply.
+func (e *edit) replyWith(defect func(r *check.Reply) bool) *check.Reply {
+	for i := range e.pairs.Replies {
+		if r := &e.pairs.Replies[i]; r.Message == e.violation.Message && string(r.ID) == e.violation.ToolCallID && defect(r) {
+			return r
+		}
+	}
+	return nil
+}
+
+// textPart returns a text as a part of a user message.
+func (f *fixing) textPart(text string) []byte {
+	switch f.target.Dialect {
+	case wire.Bedrock, wire.Gemini:
+		return join(`{"text":`, quote(text), `}`)
+	case wire.OpenAIResponses:
+		return join(`{"type":"input_text","text":`, quote(text), `}`)
+	default:
+		return join(`{"type":"text","text":`, quote(text), `}`)
+	}
+}
+
+// userMessage returns a user message with a text.
+func (f *fixing) userMessage(text string) []byte {
+	if f.target.Dialect == wire.Bedrock || f.target.Dialect == wire.Gemini {
+		return f.userParts(f.textPart(text))
+	}
+	return join(`{"role":"user","content":`, quote(text), `}`)
+}
+
+// userParts returns a user message with parts.
+func (f *fixing) userParts(parts ...[]byte) []byte {
+	return join(`{"role":"user","`, f.partsKey(), `":[`, bytes.Join(parts, []byte(",")), `]}`)
+}
+
+// partsKey returns the member of a message with its content.
+func (f *fixing) partsKey() string {
+	if f.target.Dialect == wire.Gemini {
+		return "parts"
+	}
+	return "content"
+}
+
+// noReply is the text of a reply that takes the place of a missing one.
+const noReply = "Error: the result of this tool call is missing. It was not stored."
+
+// errorReply returns a reply to c, as a part or as a message, that says that the result is missing; nil if the dialect has no
+// such reply for the type of the call.
+func (e *edit) errorReply(c *check.PairedCall) []byte {
+	id, text := quote(c.Call.ID), quote(noReply)
+	switch e.target.Dialect {
+	case wire.OpenAIChat:
+		if e.target.Native {
+			return join(`{"role":"tool","tool_name":`, quote(c.Name), `,"content":`, text, `}`)
+		}
+		return join(`{"role":"tool","tool_call_id":`, id, `,"content":`, text, `}`)
+	case wire.Cohere:
+		return join(`{"role":"tool","tool_call_id":`, id, `,"content":`, text, `}`)
+	case wire.OpenAIResponses:
+		switch c.Type {
+		case facts.TypeFunction:
+			return join(`{"type":"function_call_output","call_id":`, id, `,"output":`, text, `}`)
+		case facts.TypeCustom:
+			return join(`{"type":"custom_tool_call_output","call_id":`, id, `,"output":`, text, `}`)
+		default:
+			return nil
+		}
+	case wire.Anthropic:
+		return join(`{"type":"tool_result","tool_use_id":`, id, `,"content":`, text, `,"is_error":true}`)
+	case wire.Bedrock:
+		return join(`{"toolResult":{"toolUseId":`, id, `,"content":[{"text":`, text, `}],"status":"error"}}`)
+	case wire.Gemini:
+		own := []byte{}
+		if len(c.Call.ID) > 0 {
+			own = join(`"id":`, id, `,`)
+		}
+		return join(`{"functionResponse":{`, own, `"name":`, quote(c.Name), `,"response":{"error":`, text, `}}}`)
+	default:
+		return nil
+	}
+}
+
+// join concatenates strings and byte slices.
+func join(parts ...any) []byte {
+	var b []byte
+	for _, p := range parts {
+		switch p := p.(type) {
+		case string:
+			b = append(b, p...)
+		case []byte:
+			b = append(b, p...)
+		}
+	}
+	return b
+}
+
+// quoteName returns an id or a name for a sentence.
+func quoteName(b []byte) string {
+	if len(b) == 0 {
+		return "without id"
+	}
+	return strings.Trim(strconv.Quote(string(b[:min(len(b), 80)])), `"`)
+}

@@ -1,0 +1,555 @@
+package repair
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
+)
+
+// missingReply gives a call the reply that it lacks: an error that says so.
+func missingReply(e *edit) bool {
+	c := e.call()
+	if e.violation.Detail == "server_tool" {
+		if c = e.callWith(func(c *check.PairedCall) bool { return c.Reply >= 0 }); c == nil {
+			return false
+		}
+		return e.rename(c, e.newID(c.Call.ID), "an id of the agent's own")
+	}
+	if c == nil {
+		return false
+	}
+	reply := e.errorReply(c)
+	if reply == nil {
+		return e.removeCall(c, "a call whose reply is missing")
+	}
+	e.placeReply(c, reply)
+	e.say("adds an error as the reply to %s", quoteName(c.ID))
+	return true
+}
+
+// placeReply adds a reply to c behind the replies of its group.
+func (e *edit) placeReply(c *check.PairedCall, reply []byte) {
+	end := e.pairs.Groups[c.Group].End
+	switch at, ok := e.lastReply(c.Group); {
+	case !e.blocks():
+		e.add(e.message(end), reply)
+	case e.splits(c):
+		e.add(e.message(c.Message+1), e.userParts(reply))
+	case ok:
+		at.index++
+		e.add(e.message(at.message)+"/"+e.partsKey()+"/"+itoa(at.index), reply)
+	case end < len(e.request.Messages) && e.request.Messages[end].Role == facts.RoleUser && e.prepend(end, reply):
+	default:
+		e.add(e.message(end), e.userParts(reply))
+	}
+}
+
+// lastReply returns the place of the last reply that answers a call of the group in it.
+func (e *edit) lastReply(group int) (at element, ok bool) {
+	for i := range e.pairs.Replies {
+		if r := &e.pairs.Replies[i]; r.Status == check.ReplyMatched && r.Group == group {
+			if last, found := e.replyAt(r); found {
+				at, ok = last, true
+			}
+		}
+	}
+	return at, ok
+}
+
+// prepend inserts parts at the beginning of message i; false if its content is neither parts nor a text.
+func (e *edit) prepend(i int, parts ...[]byte) bool {
+	content := e.raw(i, "/"+e.partsKey())
+	switch {
+	case len(content) == 0:
+		return false
+	case content[0] == '[':
+		for n, part := range parts {
+			e.add(e.message(i)+"/"+e.partsKey()+"/"+itoa(n), part)
+		}
+	case content[0] == '"':
+		e.replace(e.message(i)+"/"+e.partsKey(), join(`[`, bytes.Join(parts, []byte(",")), `,{"type":"text","text":`, content, `}]`))
+	default:
+		return false
+	}
+	return true
+}
+
+// orphan gives a reply its call back if an answer contains it, and else removes the reply.
+func orphan(e *edit) bool {
+	r := e.reply()
+	return r != nil && (e.restore(r) || e.removeReply(r, "a reply without its call"))
+}
+
+// unknownID gives a reply the id of the call that it answers if that is certain.
+func unknownID(e *edit) bool {
+	r := e.reply()
+	if r == nil {
+		return false
+	}
+	c := e.unanswered(r)
+	if a := e.answerWith(e.key(r.Reply)); a != nil {
+		if c != nil && a.made(c, e.key(r.Reply)) { // the call has lost its id, not the reply
+			return e.renameCall(c, string(r.ID), "the id that it has in the model's answer")
+		}
+		if e.restore(r) {
+			return true
+		}
+	}
+	if c == nil {
+		return e.removeReply(r, "a reply without its call")
+	}
+	at, ok := e.replyAt(r)
+	if !ok {
+		return false
+	}
+	if e.names() {
+		e.set(at, "/functionResponse/name", quote(c.Name))
+	} else {
+		e.set(at, e.form().replyID, quote(c.Call.ID))
+	}
+	e.say("sets the id of the reply to %s, the call that it answers", quoteName(c.ID))
+	return true
+}
+
+// unanswered returns the call that r answers: if the group has as many calls without a reply as it has replies that match no
+// call, they belong together in their order.
+func (e *edit) unanswered(r *check.Reply) *check.PairedCall {
+	if r.Group < 0 {
+		return nil
+	}
+	g := &e.pairs.Groups[r.Group]
+	var open []*check.PairedCall
+	for i := g.First; i < g.Last; i++ {
+		if c := &e.pairs.Calls[i]; c.Reply < 0 && (len(c.Call.ID) > 0 || e.names()) {
+			open = append(open, c)
+		}
+	}
+	n, index := 0, -1
+	for i := range e.pairs.Replies {
+		x := &e.pairs.Replies[i]
+		if x.Group != r.Group || x.Status != check.ReplyUnknown && x.Status != check.ReplyWithoutID {
+			continue
+		}
+		if x == r {
+			index = n
+		}
+		n++
+	}
+	if n != len(open) || index < 0 {
+		return nil
+	}
+	return open[index]
+}
+
+// removeReply removes a reply, and an empty assistant message before it that says nothing without the call.
+func (e *edit) removeReply(r *check.Reply, what string) bool {
+	at, ok := e.replyAt(r)
+	if !ok {
+		return false
+	}
+	if e.blocks() && e.request.Messages[r.Message].PartCount > 1 {
+		e.remove(e.pointer(at))
+	} else {
+		e.remove(e.message(r.Message))
+		alone := r.After == r.Message-1 && (r.Message+1 == len(e.request.Messages) || len(e.request.Messages[r.Message+1].Replies) == 0)
+		if alone && r.After > 0 && e.saysNothing(r.After) {
+			e.remove(e.message(r.After))
+		}
+	}
+	e.say("removes %s", what)
+	e.lose("the reply %s in message %d (%d bytes)", quoteName(r.ID), r.Message, r.ContentBytes)
+	return true
+}
+
+// saysNothing reports whether message i is an assistant message without text, calls and reasoning.
+func (e *edit) saysNothing(i int) bool {
+	m := &e.request.Messages[i]
+	empty := m.Content <= facts.Null || m.Content == facts.String && m.ContentBytes == 0 || m.Content == facts.Array && m.PartCount == 0
+	return m.Role == facts.RoleAssistant && m.Item == facts.NoItem && empty && len(m.Calls) == 0 && m.Reasoning <= facts.Null
+}
+
+// removeCall removes a call, and its message if nothing else is in it.
+func (e *edit) removeCall(c *check.PairedCall, what string) bool {
+	m := &e.request.Messages[c.Message]
+	at, ok := e.callAt(c)
+	if !ok {
+		return false
+	}
+	nothing := m.Content <= facts.Null || m.Content == facts.String && m.ContentBytes == 0
+	switch {
+	case e.items(), e.blocks() && m.PartCount == 1, !e.blocks() && len(m.Calls) == 1 && nothing:
+		e.remove(e.message(c.Message))
+	case !e.blocks() && len(m.Calls) == 1:
+		e.remove(e.message(c.Message) + "/tool_calls")
+	default:
+		e.remove(e.pointer(at))
+	}
+	e.say("removes %s", what)
+	e.lose("the call %s (%s) in message %d", quoteName(c.ID), quoteName(c.Name), c.Message)
+	return true
+}
+
+// moveReply moves a reply that is late, or precedes its call, behind the other replies of its call's group. In dialects with
+// blocks, it also moves the other replies of its message that belong there.
+func moveReply(e *edit) bool {
+	r := e.reply()
+	if r == nil || r.Call < 0 {
+		return false
+	}
+	c := &e.pairs.Calls[r.Call]
+	next := e.pairs.Groups[c.Group].End // index after the group
+	split := e.splits(c)
+	if split {
+		next = c.Message + 1
+	}
+	end := next
+	if r.Message < next {
+		end-- // without the message, the indices after it are one less
+	}
+	e.say("moves the reply behind its call %s", quoteName(r.ID))
+	from := e.message(r.Message)
+	if !e.blocks() {
+		e.move(from, e.message(end))
+		return true
+	}
+	parts := e.repliesWith(r)
+	if len(parts) == 0 {
+		return false
+	}
+	var texts [][]byte
+	for _, at := range parts {
+		texts = append(texts, e.raw(at.message, at.within))
+	}
+	alone := e.request.Messages[r.Message].PartCount == len(parts)
+	takeOut := func() {
+		for _, at := range slices.Backward(parts) {
+			e.remove(e.pointer(at))
+		}
+	}
+	switch last, found := e.lastReply(c.Group); {
+	case found && !split:
+		for i, at := range parts {
+			at.index -= i // those before it are gone
+			e.move(from+"/"+e.partsKey()+"/"+itoa(at.index), e.message(last.message)+"/"+e.partsKey()+"/"+itoa(last.index+1+i))
+		}
+	case next < len(e.request.Messages) && next != r.Message && e.request.Messages[next].Role == facts.RoleUser && e.prepend(next, texts...):
+		if !alone {
+			takeOut()
+		}
+	case alone:
+		e.move(from, e.message(end))
+		return true
+	case r.Message < next:
+		e.add(e.message(next), e.userParts(texts...))
+		takeOut()
+	default:
+		takeOut()
+		e.add(e.message(next), e.userParts(texts...))
+	}
+	if alone {
+		e.remove(from)
+	}
+	return true
+}
+
+// splits reports whether another assistant message of the turn follows the message of c. Most providers join the two, but not
+// all, so replies to c belong between them.
+func (e *edit) splits(c *check.PairedCall) bool {
+	next := c.Message + 1
+	return e.blocks() && next < len(e.request.Messages) && e.request.Messages[next].Role == facts.RoleAssistant
+}
+
+// repliesWith returns the places of r and of the other replies in its message that are as late, or as early, as r and belong to
+// the same place.
+func (e *edit) repliesWith(r *check.Reply) (all []element) {
+	c := &e.pairs.Calls[r.Call]
+	for i := range e.pairs.Replies {
+		x := &e.pairs.Replies[i]
+		if x.Message != r.Message || x.Status != r.Status || x.Call < 0 {
+			continue
+		}
+		if y := &e.pairs.Calls[x.Call]; y.Group != c.Group || e.splits(c) && y.Message != c.Message {
+			continue
+		}
+		if at, ok := e.replyAt(x); ok {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+// duplicateReply removes the second reply to a call, or the first if only that is an error.
+func duplicateReply(e *edit) bool {
+	r := e.reply()
+	if r == nil || r.Call < 0 {
+		return false
+	}
+	if i := e.pairs.Calls[r.Call].Reply; i >= 0 && e.pairs.Replies[i].IsError && !r.IsError {
+		return e.removeReply(&e.pairs.Replies[i], "the first reply, which is an error")
+	}
+	return e.removeReply(r, "the second reply")
+}
+
+// repliesFirst moves the replies of a message before its other parts, or to the message with the other replies of the turn.
+func repliesFirst(e *edit) bool {
+	r := e.replyWith(func(r *check.Reply) bool { return r.Reply.After != 0 || e.violation.Detail == "spread" })
+	if r == nil {
+		return false
+	}
+	if e.violation.Detail == "spread" {
+		first, ok := e.lastReplyBefore(r)
+		at, found := e.replyAt(r)
+		if !ok || !found {
+			return false
+		}
+		e.move(e.pointer(at), e.message(first.message)+"/"+e.partsKey()+"/"+itoa(first.index+1))
+		if e.request.Messages[r.Message].PartCount == 1 {
+			e.remove(e.message(r.Message))
+		}
+		e.say("moves the reply to the other replies of its turn")
+		return true
+	}
+	n := 0
+	for i := range e.pairs.Replies {
+		x := &e.pairs.Replies[i]
+		if x.Message != r.Message {
+			continue
+		}
+		if at, ok := e.replyAt(x); ok {
+			e.move(e.pointer(at), e.message(x.Message)+"/"+e.partsKey()+"/"+itoa(n))
+			n++
+		}
+	}
+	e.say("moves the replies to the beginning of their message")
+	return true
+}
+
+// lastReplyBefore returns the last reply of r's group in the first message that has replies of the group.
+func (e *edit) lastReplyBefore(r *check.Reply) (at element, ok bool) {
+	for i := range e.pairs.Replies {
+		x := &e.pairs.Replies[i]
+		if x.Group != r.Group || x.Message >= r.Message || ok && x.Message != at.message {
+			continue
+		}
+		if found, is := e.replyAt(x); is {
+			at, ok = found, true
+		}
+	}
+	return at, ok
+}
+
+// An answer is a message of the model that Options.Answers contains.
+type answer struct {
+	raw      []byte
+	facts    *facts.Request
+	restored bool
+}
+
+// restore gives a reply its call back from the newest answer with the call.
+func (e *edit) restore(r *check.Reply) bool {
+	a := e.answerWith(e.key(r.Reply))
+	if a == nil || a.restored {
+		return false // what was restored and removed again is beyond repair
+	}
+	e.restores = a
+	m := &a.facts.Messages[0]
+	e.say("restores the call %s from the model's answer", quoteName(r.ID))
+	if e.items() {
+		item, err := apply(a.raw, Operation{Op: "remove", Path: "/id"}) // with its id, the item would need its reasoning item
+		if err != nil {
+			item = a.raw
+		}
+		e.add(e.message(r.Message), item)
+		return true
+	}
+	first := r.Message // the first of the replies to this answer
+	for first > 0 && e.repliesTo(a, first-1) {
+		first--
+	}
+	if p := first - 1; p >= 0 && e.isCopy(p, m) {
+		member := e.partsKey()
+		if !e.blocks() {
+			member = "tool_calls"
+		}
+		e.set(element{message: p}, "/"+member, value(a.raw, "/"+member))
+		return true
+	}
+	e.add(e.message(first), a.raw)
+	return true
+}
+
+// repliesTo reports whether message i contains only replies to calls of a.
+func (e *edit) repliesTo(a *answer, i int) bool {
+	m := &e.request.Messages[i]
+	if len(m.Replies) == 0 {
+		return false
+	}
+	for j := range m.Replies {
+		if !a.calls(e.key(&m.Replies[j])) {
+			return false
+		}
+	}
+	return true
+}
+
+// key returns what a reply refers to: the id of a call, or its function.
+func (f *fixing) key(r *facts.Reply) []byte {
+	if f.names() && len(r.ID) == 0 {
+		return r.Name
+	}
+	return r.ID
+}
+
+// isCopy reports whether message i is the answer m without its calls.
+func (e *edit) isCopy(i int, m *facts.Message) bool {
+	c := &e.request.Messages[i]
+	return c.Role == facts.RoleAssistant && len(c.Calls) == 0 && (c.ContentHash == m.ContentHash || e.saysNothing(i))
+}
+
+// made reports whether the answer has a call with an id that calls the same function with the same arguments as c.
+func (a *answer) made(c *check.PairedCall, id []byte) bool {
+	for i := range a.facts.Messages[0].Calls {
+		x := &a.facts.Messages[0].Calls[i]
+		if bytes.Equal(x.ID, id) && bytes.Equal(x.Name, c.Name) && x.ArgsHash == c.ArgsHash {
+			return true
+		}
+	}
+	return false
+}
+
+// calls reports whether the answer has a call with an id or, in Gemini, of a function.
+func (a *answer) calls(key []byte) bool {
+	for i := range a.facts.Messages[0].Calls {
+		c := &a.facts.Messages[0].Calls[i]
+		if len(key) > 0 && (bytes.Equal(c.ID, key) || len(c.ID) == 0 && bytes.Equal(c.Name, key)) {
+			return true
+		}
+	}
+	return false
+}
+
+// answerWith returns the answer with a call, or nil. If several answers have calls with this id that differ, it is not known
+// which one is meant. A function is called again and again: the newest call that the history lacks counts.
+func (f *fixing) answerWith(key []byte) *answer {
+	f.scanAnswers()
+	var found *answer
+	for i := range f.answers {
+		a := &f.answers[i]
+		switch {
+		case !a.calls(key):
+		case f.names():
+			if !a.restored && !f.has(a) {
+				found = a
+			}
+		case found != nil && a.facts.Messages[0].Hash != found.facts.Messages[0].Hash:
+			return nil
+		default:
+			found = a
+		}
+	}
+	return found
+}
+
+// has reports whether the history has the calls of an answer.
+func (f *fixing) has(a *answer) bool {
+	c := &a.facts.Messages[0].Calls[0]
+	for i := range f.pairs.Calls {
+		if x := f.pairs.Calls[i].Call; bytes.Equal(x.Name, c.Name) && x.ArgsHash == c.ArgsHash {
+			return true
+		}
+	}
+	return false
+}
+
+// answerOf returns the answer that message m repeats: with the same first call, or else the same text. It returns nil if there is
+// none, or if it is not certain which one.
+func (f *fixing) answerOf(m *facts.Message) *facts.Message {
+	if m.Role != facts.RoleAssistant {
+		return nil
+	}
+	if len(m.Calls) > 0 {
+		if a := f.answerWith(m.Calls[0].ID); a != nil {
+			return &a.facts.Messages[0]
+		}
+		return nil
+	}
+	f.scanAnswers()
+	var found *facts.Message
+	for i := range f.answers {
+		a := &f.answers[i].facts.Messages[0]
+		if m.ContentHash == 0 || a.ContentHash != m.ContentHash || len(a.Calls) > 0 {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = a
+	}
+	return found
+}
+
+func (f *fixing) scanAnswers() {
+	if f.scanned {
+		return
+	}
+	f.scanned = true
+	for _, raw := range f.options.Answers {
+		a := answer{raw: raw, facts: new(facts.Request)}
+		if facts.ScanMessages(f.target.Dialect, join(`[`, raw, `]`), a.facts) == nil && len(a.facts.Messages) == 1 {
+			f.answers = append(f.answers, a)
+		}
+	}
+}
+
+// legacy converts a call and its reply from before tools.
+func legacy(e *edit) bool {
+	i := e.violation.Message
+	if i < 0 {
+		return false
+	}
+	switch m := &e.request.Messages[i]; {
+	case e.violation.Detail == "null_function_call":
+		e.remove(e.message(i) + "/function_call")
+		e.say("removes function_call, which is null")
+	case m.Role == facts.RoleFunction && i > 0 && e.legacyCall(i-1):
+		e.convertLegacy(i-1, true)
+	case m.Role == facts.RoleFunction:
+		e.remove(e.message(i))
+		e.say("removes a reply without its call")
+		e.lose("the reply of %s in message %d", quoteName(m.Name), i)
+	case !e.legacyCall(i):
+		return false
+	default:
+		e.convertLegacy(i, i+1 < len(e.request.Messages) && e.request.Messages[i+1].Role == facts.RoleFunction)
+	}
+	return true
+}
+
+// legacyCall reports whether message i has a function_call.
+func (e *edit) legacyCall(i int) bool {
+	m := &e.request.Messages[i]
+	return m.Fields&^m.NullFields&facts.FieldFunctionCall != 0 && len(m.Calls) == 0
+}
+
+// convertLegacy converts the function_call of message i to tool_calls, and the message after it to its reply.
+func (e *edit) convertLegacy(i int, replied bool) {
+	id := e.newID([]byte("call_" + itoa(i)))
+	if replied {
+		next := element{message: i + 1}
+		e.replace(e.message(i+1)+"/role", quote("tool"))
+		e.set(next, "/tool_call_id", quote(id))
+		if e.raw(i+1, "/name") != nil {
+			e.remove(e.message(i+1) + "/name")
+		}
+	}
+	call := e.raw(i, "/function_call")
+	e.remove(e.message(i) + "/function_call")
+	e.set(element{message: i}, "/tool_calls", join(`[{"id":`, quote(id), `,"type":"function","function":`, call, `}]`))
+	if m := &e.request.Messages[i]; m.Content == facts.Null && e.target.Variant != wire.OpenAI {
+		e.replace(e.message(i)+"/content", quote(""))
+	}
+	e.say("converts function_call to tool_calls, and the function message to a tool message")
+}

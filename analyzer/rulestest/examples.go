@@ -1,0 +1,147 @@
+package rulestest
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/wire"
+)
+
+// An Example is a request body of the specification that breaks a rule, and one that does not.
+type Example struct {
+	Rule             string
+	Dialect          string // in the words of the specification
+	Target           wire.Target
+	Expect           []string // rules that Violating breaks
+	Violating, Fixed []byte
+}
+
+// Examples returns the examples of the specification in the dialects of their targets, or skips the test if it is not there.
+func Examples(t testing.TB) (all []Example) {
+	t.Helper()
+	var examples []struct {
+		Rule, Dialect    string
+		Expect           []string
+		Violating, Fixed json.RawMessage
+	}
+	ReadJSON(t, "examples.json", &examples)
+	for _, e := range examples {
+		x := Example{e.Rule, e.Dialect, TargetsOf(e.Dialect)[0], e.Expect, e.Violating, e.Fixed}
+		if x.Target.Dialect == wire.Bedrock {
+			x.Violating, x.Fixed = converse(t, e.Violating), converse(t, e.Fixed)
+		}
+		var r facts.Request
+		if err := facts.ScanRequest(x.Target.Dialect, x.Violating, &r); err != nil {
+			t.Fatalf("%s: %v", e.Rule, err)
+		}
+		x.Target.Model = string(r.Model)
+		all = append(all, x)
+	}
+	return all
+}
+
+// TargetsOf returns the targets that a word of the specification names.
+func TargetsOf(word string) (ts []wire.Target) {
+	add := func(d wire.Dialect, vs ...wire.Variant) {
+		for _, v := range vs {
+			ts = append(ts, wire.Target{Dialect: d, Variant: v})
+		}
+	}
+	switch word {
+	case "responses", "openai_responses":
+		add(wire.OpenAIResponses, wire.OpenAI, wire.Azure)
+	case "azure_responses":
+		add(wire.OpenAIResponses, wire.Azure)
+	case "deepseek_responses":
+		add(wire.OpenAIResponses, wire.DeepSeekResponses)
+	case "anthropic":
+		add(wire.Anthropic, wire.AnthropicAPI, wire.VertexAnthropic)
+	case "gemini":
+		add(wire.Gemini, wire.GeminiAPI, wire.VertexGemini)
+	case "vertex", "vertex_gemini":
+		add(wire.Gemini, wire.VertexGemini)
+	case "bedrock":
+		add(wire.Bedrock, wire.BedrockAPI)
+	case "ollama_native":
+		ts = []wire.Target{{Dialect: wire.OpenAIChat, Variant: wire.Ollama, Native: true}}
+	case "cohere":
+		add(wire.Cohere, wire.CohereAPI)
+	case "style", "openai_chat":
+		add(wire.OpenAIChat, wire.OpenAI)
+	case "deepseek_thinking":
+		add(wire.OpenAIChat, wire.DeepSeek)
+	default:
+		if v := wire.Variant(word); v != wire.OtherVariant && slices.Contains(wire.OpenAIChat.Variants(), v) {
+			add(wire.OpenAIChat, v)
+		}
+	}
+	return ts
+}
+
+// converse makes a Converse body of one in the shape of chat completions, in which the specification writes its
+// examples for Bedrock. A system message becomes the system prompt.
+func converse(t testing.TB, chat []byte) []byte {
+	t.Helper()
+	var in struct {
+		Messages []struct {
+			Role, Content string
+			ToolCallID    string `json:"tool_call_id"`
+			ToolCalls     []struct {
+				ID       string
+				Function struct{ Name, Arguments string }
+			} `json:"tool_calls"`
+		}
+		Tools []struct{ Function struct{ Name string } }
+	}
+	if err := json.Unmarshal(chat, &in); err != nil {
+		t.Fatalf("decode example: %v", err)
+	}
+	type object = map[string]any
+	out := object{}
+	messages := []object{}
+	for _, m := range in.Messages {
+		role, content := m.Role, []object{}
+		switch {
+		case m.Role == "tool":
+			role = "user"
+			content = append(content, object{"toolResult": object{"toolUseId": m.ToolCallID, "content": []object{{"text": m.Content}}}})
+		case m.Content != "":
+			content = append(content, object{"text": m.Content})
+		}
+		for _, c := range m.ToolCalls {
+			content = append(content, object{"toolUse": object{
+				"toolUseId": c.ID, "name": c.Function.Name, "input": json.RawMessage(c.Function.Arguments),
+			}})
+		}
+		messages = append(messages, object{"role": role, "content": content})
+	}
+	out["messages"] = messages
+	if in.Tools != nil {
+		tools := []object{}
+		for _, f := range in.Tools {
+			tools = append(tools, object{"toolSpec": object{"name": f.Function.Name, "inputSchema": object{"json": object{}}}})
+		}
+		out["toolConfig"] = object{"tools": tools}
+	}
+	b, err := json.Marshal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// ReadJSON decodes a file of the specification, or skips the test where it is absent.
+func ReadJSON(t testing.TB, name string, v any) {
+	t.Helper()
+	b, err := os.ReadFile(recordedtest.Shared(t, "spec", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		t.Fatalf("decode %s: %v", name, err)
+	}
+}
