@@ -19,17 +19,17 @@ func (l *Linter) exchange(j *job) {
 	l.seq++
 	turn, findings := l.judge.Request(&judge.Request{
 		Request: session.Request{
-			Seq: l.seq, MinSeq: l.seq, Service: rec.service, Conversation: rec.conversation, Exchange: j.res.exchange, Instance: rec.instance,
-			Run: rec.run, Target: j.target, Facts: j.request, Body: rec.body,
+			Seq: l.seq, MinSeq: l.seq, Service: rec.Service, Conversation: rec.Conversation, Exchange: j.res.exchange, Instance: rec.Instance,
+			Run: rec.Run, Target: j.target, Facts: j.request, Body: rec.Body,
 		},
-		Sender: cmp.Or(rec.service, event.UnknownService),
+		Sender: cmp.Or(rec.Service, event.UnknownService),
 	})
 	for i := range findings {
 		j.res.add(l.Minimum, &findings[i].Violation, &findings[i], j.accepted())
 	}
 	j.violations = len(findings)
 	a := &j.answer
-	if !j.answered || !judge.Usable(rec.status, a) {
+	if !j.answered || !judge.Usable(rec.Status, a) {
 		l.judge.Sessions.End(turn)
 		return
 	}
@@ -37,5 +37,5 @@ func (l *Linter) exchange(j *job) {
 		a.ID = "" // a request that refers to this answer may reply to calls that are not in the record
 	}
 	l.seq++
-	l.judge.Answer(turn, session.Answer{Facts: a, Seq: l.seq, MinSeq: l.seq, Cut: rec.failed && a.FinishReason == ""})
+	l.judge.Answer(turn, session.Answer{Facts: a, Seq: l.seq, MinSeq: l.seq, Cut: rec.Failed && a.FinishReason == ""})
 }

@@ -226,7 +226,7 @@ func (r *reader) file(name string) bool {
 // value adds the records of a value and reports whether reading should continue.
 func (r *reader) value(name string, v records.Value) bool {
 	last := 0
-	for i, v := range split(v) {
+	for i, v := range records.Split(v) {
 		res := Result{Source: fmt.Sprintf("%s:%d", name, v.Number()), Repeats: v.Repeats, file: name, line: v.Line}
 		if res.exchange = res.Source; v.Number() == last {
 			res.exchange = fmt.Sprintf("%s[%d]", res.Source, i)
@@ -243,7 +243,7 @@ func (r *reader) value(name string, v records.Value) bool {
 
 // judges reports whether the value contains a record that is judged, or several records.
 func (r *reader) judges(v records.Value) bool {
-	if len(split(v)) > 1 {
+	if len(records.Split(v)) > 1 {
 		return true
 	}
 	j := job{value: v}

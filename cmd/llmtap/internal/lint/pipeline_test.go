@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/ingest/recorded"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
@@ -289,7 +290,7 @@ func TestRuns(t *testing.T) {
 		got = append(got, r.Source+" "+r.repeated(r.Error+r.NotJudged))
 	}
 	want := []string{
-		"-:3 " + errNoHistory.Error() + "; the next 2 lines are identical", "-:6 ", "-:7 ", "-:8 ",
+		"-:3 " + records.ErrNoHistory.Error() + "; the next 2 lines are identical", "-:6 ", "-:7 ", "-:8 ",
 		"-:9 the record has no request body; the next line is identical", "-:11 ", "-:12 ",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || l.Counts != (Counts{Checked: 5, Unjudged: 2, Unreadable: 3}) {

@@ -21,8 +21,9 @@ type job struct {
 	// Results of prepare. Either unreadable is set or, if the rules cannot judge the record, skipped, or the record is judged.
 	unreadable error
 	skipped    error
-	rec        *record
+	rec        *records.Record
 	target     wire.Target
+	foreign    bool // the status is from another provider than the one whose rules apply
 	violations int
 	complete   error          // what the rules cannot judge
 	dropped    bool           // a part of the request exceeds the limits of package facts
@@ -57,7 +58,7 @@ const (
 
 // release returns the facts of an exchange to requests.
 func (j *job) release() {
-	if q := j.request; q != nil && len(j.rec.body) <= maxReusedBody && cap(q.Messages) <= maxReusedMessages {
+	if q := j.request; q != nil && len(j.rec.Body) <= maxReusedBody && cap(q.Messages) <= maxReusedMessages {
 		requests.Put(q)
 	}
 }
@@ -65,11 +66,11 @@ func (j *job) release() {
 // accepted reports whether the provider whose rules apply accepted the request. An answer with status 200 may contain an error;
 // a body that is neither an answer nor an error, such as a placeholder, proves nothing.
 func (j *job) accepted() bool {
-	if j.rec.foreign || j.rec.status < 200 || j.rec.status >= 300 {
+	if j.foreign || j.rec.Status < 200 || j.rec.Status >= 300 {
 		return false
 	}
 	e := j.answer.Error
-	return len(e) == 0 || bytes.Equal(e, bytes.TrimSpace(j.rec.response))
+	return len(e) == 0 || bytes.Equal(e, bytes.TrimSpace(j.rec.Response))
 }
 
 // prepare does everything that does not depend on other records: it reads the record, scans its bodies, and judges the
@@ -83,30 +84,30 @@ func (w *worker) prepare(j *job) {
 	if j.unreadable = j.value.Err; j.unreadable != nil {
 		return
 	}
-	rec, err := newRecord(j.value.Text, w.forced, &w.bodies)
+	rec, err := records.NewRecord(j.value.Text, w.forced, &w.bodies)
 	if err != nil {
 		j.unreadable = err
 		return
 	}
 	j.rec = rec
-	res.ID, res.body, res.Refused = rec.id, rec.body, rec.refused()
+	res.ID, res.body, res.Refused = rec.ID, rec.Body, rec.Refused()
 	switch {
-	case rec.unknown != "":
-		j.skipped = fmt.Errorf("unknown format %q; --dialect sets the format", rec.unknown)
+	case rec.Unknown != "":
+		j.skipped = fmt.Errorf("unknown format %q; --dialect sets the format", rec.Unknown)
 		return
-	case len(rec.body) == 0 || string(rec.body) == "null":
+	case len(rec.Body) == 0 || string(rec.Body) == "null":
 		j.skipped = errors.New("the record has no request body")
 		return
 	}
-	t := rec.target()
+	t := rec.Target()
 	if w.forced != nil {
 		detected := t
 		t = *w.forced
 		t.Model, t.Native = detected.Model, detected.Native && t.Variant == wire.Ollama
-		rec.foreign = rec.url != "" && detected.Variant != wire.OtherVariant && (detected.Dialect != t.Dialect || detected.Variant != t.Variant)
+		j.foreign = rec.URL != "" && detected.Variant != wire.OtherVariant && (detected.Dialect != t.Dialect || detected.Variant != t.Variant)
 	}
 	q := &w.request
-	if rec.exchange {
+	if rec.Exchange {
 		q = requests.Get().(*facts.Request)
 		j.request = q
 	}
@@ -121,8 +122,8 @@ func (w *worker) prepare(j *job) {
 		t.Model = string(q.Model)
 	}
 	j.target, j.complete, j.dropped = t, check.Complete(q, t), q.Dropped > 0
-	if rec.exchange {
-		j.answered = len(rec.response) > 0 && facts.ScanResponse(t.Dialect, "", rec.response, &j.answer) == nil
+	if rec.Exchange {
+		j.answered = len(rec.Response) > 0 && facts.ScanResponse(t.Dialect, "", rec.Response, &j.answer) == nil
 		return
 	}
 	violations := w.checker.Check(q, t, nil)
@@ -134,19 +135,19 @@ func (w *worker) prepare(j *job) {
 }
 
 // scan reads the request of rec into q.
-func (w *worker) scan(rec *record, t wire.Target, q *facts.Request) error {
+func (w *worker) scan(rec *records.Record, t wire.Target, q *facts.Request) error {
 	scan := facts.ScanRequest
-	if len(rec.body) > 0 && rec.body[0] == '[' {
+	if len(rec.Body) > 0 && rec.Body[0] == '[' {
 		scan = facts.ScanMessages
 	}
-	if err := scan(t.Dialect, rec.body, q); err != nil {
+	if err := scan(t.Dialect, rec.Body, q); err != nil {
 		return fmt.Errorf("read request: %w", err)
 	}
 	// If the URL of an exchange requires messages, a request without messages is an error of the caller, not of the record.
-	if q.MessagesKind == facts.Absent && (!rec.exchange || rec.url == "") {
-		return errNoHistory
+	if q.MessagesKind == facts.Absent && (!rec.Exchange || rec.URL == "") {
+		return records.ErrNoHistory
 	}
-	q.Bare = q.Bare || rec.bare
+	q.Bare = q.Bare || rec.Bare
 	if t.Dialect == wire.OpenAIResponses && len(w.previous) > 0 && len(q.PreviousResponse) == 0 {
 		q.PreviousResponse, q.Stored = w.previous, true
 	}
@@ -162,7 +163,7 @@ func (l *Linter) finish(j *job) error {
 		return l.unreadable(res, j.unreadable)
 	case j.skipped != nil:
 		return l.notJudged(res, j.skipped)
-	case j.rec.exchange:
+	case j.rec.Exchange:
 		l.exchange(j)
 		res.locate(j.request, j.value.Text)
 	}

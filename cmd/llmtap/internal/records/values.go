@@ -2,8 +2,8 @@
 Package records reads what programs record of LLM calls: JSON, JSON lines or a HAR with requests, messages, answers and
 errors.
 
-	file ─> Values ─> one JSON value per record ─> Fields ─> TargetOf: the API that it was sent to
-	                                                  └────> Describe: a message on one line
+	file ─> Values ─> one JSON value ─> Split ─> Record: request, answer ─> Target: the API that it was sent to
+	                       └──────────> Fields ─> Describe: a message on one line
 */
 package records
 

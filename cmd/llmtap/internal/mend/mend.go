@@ -1,0 +1,296 @@
+package mend
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/llmtap/llmtap/analyzer/repair"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/wire"
+)
+
+// Formats of the output.
+const (
+	JSON  = "json"  // the repaired history; the report goes to the other writer
+	Patch = "patch" // a JSON patch whose operations have a reason; the report goes to the other writer
+	Text  = "text"  // only the report
+)
+
+// A Mender repairs records and writes the results.
+type Mender struct {
+	Format  string
+	Forced  *wire.Target // target of all records; nil: detect it
+	Lenient bool         // see repair.Options
+	Out     io.Writer
+	Report  io.Writer
+	Style   *terminal.Style
+	Counts  Counts
+	buffer  []byte
+	answers map[string][][]byte // by conversation
+}
+
+// Counts contains the numbers of histories by outcome.
+type Counts struct{ Healthy, Repaired, Left, Unjudged, Unreadable int }
+
+// maxAnswers bounds the answers that are kept of a conversation in a file.
+const maxAnswers = 1000
+
+// File repairs all records of a file.
+func (m *Mender) File(name string, r io.Reader) error {
+	n := 0
+	for v := range records.Values(r) {
+		for i, v := range records.Split(v) {
+			n++
+			source := fmt.Sprintf("%s:%d", name, v.Number())
+			if i > 0 {
+				source += fmt.Sprintf("[%d]", i)
+			}
+			if err := m.record(source, v); err != nil {
+				return err
+			}
+		}
+	}
+	if n == 0 {
+		m.Counts.Unjudged++
+		return m.failed(name, "not judged", errors.New("no records"))
+	}
+	return nil
+}
+
+func (m *Mender) record(source string, v records.Value) error {
+	if err := v.Check(); err != nil {
+		m.Counts.Unreadable++
+		return m.failed(source, "unreadable", err)
+	}
+	m.buffer = m.buffer[:0]
+	rec, err := records.NewRecord(v.Text, m.Forced, &m.buffer)
+	switch {
+	case err != nil:
+		m.Counts.Unreadable++
+		return m.failed(source, "unreadable", err)
+	case rec.Unknown != "":
+		m.Counts.Unjudged++
+		return m.failed(source, "not judged", fmt.Errorf("unknown format %q; --dialect sets the format", rec.Unknown))
+	}
+	t := rec.Target()
+	if m.Forced != nil {
+		model, native := t.Model, t.Native
+		t = *m.Forced
+		t.Model, t.Native = model, native && t.Variant == wire.Ollama
+	}
+	h := History{Source: source, Target: t, Body: rec.Body, Answers: m.answers[rec.Conversation]}
+	if !rec.Exchange && !bytes.Equal(rec.Body, v.Text) { // a conversation
+		h.whole, h.member = v.Text, t.Dialect.Descriptor().Messages
+	}
+	if rec.Exchange && m.Forced == nil {
+		h.Status = rec.Status
+	}
+	if err := m.History(&h); err != nil {
+		return err
+	}
+	if rec.Exchange && len(rec.Response) > 0 && rec.Status < 300 {
+		if m.answers == nil {
+			m.answers = map[string][][]byte{}
+		}
+		all := m.answers[rec.Conversation]
+		for _, message := range records.Answer(t.Dialect, rec.Response) {
+			all = append(all, bytes.Clone(message))
+		}
+		m.answers[rec.Conversation] = all[max(0, len(all)-maxAnswers):]
+	}
+	return nil
+}
+
+// A History is a request to repair.
+type History struct {
+	Source  string
+	Target  wire.Target
+	Body    []byte
+	Answers [][]byte // see repair.Options
+	Shape   bool     // texts are placeholders
+	// Status and Cause are those of the provider's answer; 0 and "" if they are not known.
+	Status int
+	Cause  string
+
+	whole  []byte // the record that contains the messages under "messages"; nil if it is Body
+	member string // member of Body with the messages
+}
+
+// History repairs h and writes the result.
+func (m *Mender) History(h *History) error {
+	if h.Status/100 == 2 { // the provider accepted it, whatever the rules say
+		m.Counts.Healthy++
+		res := &repair.Result{Body: h.Body}
+		if err := m.write(h, res); err != nil {
+			return err
+		}
+		return m.report(h, res)
+	}
+	o := repair.Options{Answers: h.Answers, Lenient: m.Lenient}
+	res, err := repair.Repair(h.Target, h.Body, o)
+	// The provider may be stricter than the rules predict.
+	for _, o := range []repair.Options{{Answers: h.Answers, Cause: h.Cause}, {Answers: h.Answers, Lenient: true}} {
+		if err != nil || len(res.Steps) > 0 || len(res.Left) > 0 || !h.refused() {
+			break
+		}
+		if res, err = repair.Repair(h.Target, h.Body, o); err == nil {
+			res.Left = nil // they are not known to be the reason
+		}
+	}
+	if err != nil {
+		m.Counts.Unjudged++
+		if err := m.write(h, &repair.Result{Body: h.Body}); err != nil {
+			return err
+		}
+		return m.failed(h.Source, "not judged", err)
+	}
+	switch {
+	case len(res.Left) > 0:
+		m.Counts.Left++
+	case len(res.Steps) > 0:
+		m.Counts.Repaired++
+	default:
+		m.Counts.Healthy++
+	}
+	if err := m.write(h, res); err != nil {
+		return err
+	}
+	return m.report(h, res)
+}
+
+// refused reports whether the provider refused the request because of its contents.
+func (h *History) refused() bool {
+	return h.Status == http.StatusBadRequest || h.Status == http.StatusUnprocessableEntity
+}
+
+// An operation is one of a JSON patch. RFC 6902 lets a program ignore the members that it does not know.
+type operation struct {
+	repair.Operation
+	Reason string   `json:"reason,omitempty"`
+	Lost   []string `json:"lost,omitempty"`
+}
+
+// patch returns the operations with the reason and the loss of each step in its first operation. Their paths are those of
+// the record.
+func (h *History) patch(res *repair.Result) []operation {
+	all := []operation{}
+	for i := range res.Steps {
+		s := &res.Steps[i]
+		for j, o := range s.Patch {
+			x := operation{Operation: o}
+			if h.whole != nil {
+				x.Path, x.From = h.inRecord(o.Path), h.inRecord(o.From)
+			}
+			if j == 0 {
+				x.Reason, x.Lost = s.Rule+": "+s.Reason+": "+s.Repair, s.Lost
+			}
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// inRecord returns the pointer in a conversation's record for one in its request.
+func (h *History) inRecord(pointer string) string {
+	if rest, ok := strings.CutPrefix(pointer, "/"+h.member+"/"); ok {
+		return "/messages/" + rest
+	}
+	return pointer
+}
+
+func (m *Mender) write(h *History, res *repair.Result) error {
+	var out []byte
+	switch m.Format {
+	case JSON:
+		out = res.Body
+		if h.whole != nil {
+			ops := []repair.Operation{}
+			for _, o := range h.patch(res) {
+				ops = append(ops, o.Operation)
+			}
+			var err error
+			if out, err = repair.Apply(h.whole, ops); err != nil {
+				return err
+			}
+		}
+		out = append(bytes.Clone(out), '\n')
+	case Patch:
+		var b bytes.Buffer
+		b.WriteString("[")
+		for i, o := range h.patch(res) {
+			b.WriteString([]string{"\n  ", ",\n  "}[min(i, 1)])
+			line := new(bytes.Buffer)
+			enc := json.NewEncoder(line)
+			enc.SetEscapeHTML(false)
+			if err := enc.Encode(o); err != nil {
+				return fmt.Errorf("encode patch: %w", err)
+			}
+			b.Write(bytes.TrimSpace(line.Bytes()))
+		}
+		if len(res.Steps) > 0 {
+			b.WriteString("\n")
+		}
+		b.WriteString("]\n")
+		out = b.Bytes()
+	default:
+		return nil
+	}
+	_, err := m.Out.Write(out)
+	return err
+}
+
+// report writes what was repaired and what was lost:
+//
+//	history.json:1  openai_chat/openai  1 repair, 1 loss
+//	  message 2 (orphan_tool_reply): message 2 (tool) answers call_1, which …
+//	    repair: removes a reply without its call
+//	    lost: the reply call_1 in message 2 (2 bytes)
+func (m *Mender) report(h *History, res *repair.Result) error {
+	if len(res.Steps) == 0 && len(res.Left) == 0 && m.Format != Text {
+		return nil
+	}
+	s := m.Style
+	var b strings.Builder
+	counts := "nothing to repair"
+	if len(res.Steps) > 0 {
+		counts = terminal.Plural(len(res.Steps), "repair")
+		if n := len(res.Lost()); n > 0 {
+			counts += fmt.Sprintf(", %d lost", n)
+		} else {
+			counts += ", nothing lost"
+		}
+	}
+	if n := len(res.Left); n > 0 {
+		counts += fmt.Sprintf(", %d left", n)
+	}
+	fmt.Fprintf(&b, "%s  %s/%s  %s\n", s.Bold(h.Source), h.Target.Dialect, h.Target.Variant, counts)
+	for i := range res.Steps {
+		step := &res.Steps[i]
+		b.WriteString(s.Wrap("  ", fmt.Sprintf("%s: %s", s.Bold(step.Rule), step.Reason), "  ") + "\n")
+		b.WriteString(s.Wrap("    ", s.Green("repair")+": "+step.Repair, "    ") + "\n")
+		for _, lost := range step.Lost {
+			b.WriteString(s.Wrap("    ", s.Yellow("lost")+": "+lost, "    ") + "\n")
+		}
+	}
+	for _, v := range res.Left {
+		b.WriteString(s.Wrap("  ", fmt.Sprintf("%s: %s", s.Red(v.Rule.ID), v.Summary), "  ") + "\n")
+		b.WriteString(s.Wrap("    ", "cannot be repaired; fix: "+v.Rule.Fix, "    ") + "\n")
+	}
+	if h.Shape && len(res.Steps) > 0 {
+		b.WriteString(s.Wrap("  ", "Only the shape is stored: texts are placeholders. Apply the patch (--format patch) to the history that the agent stores.", "  ") + "\n")
+	}
+	_, err := fmt.Fprintln(m.Report, strings.TrimRight(b.String(), "\n"))
+	return err
+}
+
+func (m *Mender) failed(source, what string, why error) error {
+	_, err := fmt.Fprintln(m.Report, m.Style.Wrap(source+"  ", m.Style.Red(what)+": "+cmp.Or(why.Error(), "unknown"), "  "))
+	return err
+}
