@@ -194,4 +194,7 @@ func TestShowEvidence(t *testing.T) {
 	if d := cmp.Diff(string(want), all.String()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
+	for i, scene := range evidenceScenes {
+		s.checkRepairs(t, scene.name, fmt.Sprintf("scene-%d", i))
+	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 )
 
-// writeNoRows writes why a query has no rows, as far as that is known: its time range, the newest call, and that only
+// WriteNoRows writes why a query has no rows, as far as that is known: its time range, the newest call, and that only
 // shapes of bodies are stored.
-func (q *Query) writeNoRows(ctx context.Context, w io.Writer, store rows.Querier, params map[string]string, style *terminal.Style) error {
+func (q *Query) WriteNoRows(ctx context.Context, w io.Writer, store rows.Querier, params map[string]string, style *terminal.Style) error {
 	var text []string
 	since, hasRange := params["since"]
 	if hasRange {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
@@ -107,13 +107,19 @@ func Named(name string, values queries.Values) (*Query, error) {
 	return &Query{q, values}, err
 }
 
+// Servers provides the configuration and the stored data. It is implemented by *connect.Servers.
+type Servers interface {
+	Config() (*config.Effective, error)
+	WithStore(ctx context.Context, f func(rows.Querier) error) error
+}
+
 // Run runs q on the ClickHouse of servers and writes the result in one of table.Formats.
-func (q *Query) Run(ctx context.Context, c *command.Call, servers *connect.Servers, format string, style *terminal.Style) error {
+func (q *Query) Run(ctx context.Context, c *command.Call, servers Servers, format string, style *terminal.Style) error {
 	cfg, err := servers.Config()
 	if err != nil {
 		return err
 	}
-	sql, params, err := q.bind(cfg.Prices, style.In(time.Now()))
+	sql, params, err := q.Statement(cfg.Prices, style.In(time.Now()))
 	if err != nil {
 		return err
 	}
@@ -126,14 +132,14 @@ func (q *Query) Run(ctx context.Context, c *command.Call, servers *connect.Serve
 			fmt.Fprintf(c.Stdout, "%s\n\n", strings.Join(terminal.Wrap(q.Question, style.Width, ""), "\n"))
 		}
 		if len(res.Rows) == 0 && q.Name != "" && format == command.Text {
-			return q.writeNoRows(ctx, c.Stdout, store, params, style)
+			return q.WriteNoRows(ctx, c.Stdout, store, params, style)
 		}
 		return table.Write(c.Stdout, res, format, style)
 	})
 }
 
-// bind returns the statement and the values of all parameters.
-func (q *Query) bind(prices queries.Prices, now time.Time) (sql string, params map[string]string, err error) {
+// Statement returns the statement and the values of all parameters.
+func (q *Query) Statement(prices queries.Prices, now time.Time) (sql string, params map[string]string, err error) {
 	sql, params, err = q.Bind(q.values, now)
 	if err != nil {
 		return "", nil, command.BadInput(err)
@@ -169,8 +175,23 @@ func (q *Query) examples() string {
 const filterHelp = "Most queries have --since, --until, --service, --stage, --environment, --version, --provider, --model, --status, --user, " +
 	"--user-name and --attr (repeatable), and all have --limit. They may be before or after the name."
 
-// List writes the names and questions of all queries by group, in lines of at most width columns.
+// List writes the queries as WriteNames, and how to run one.
 func List(w io.Writer, width int) error {
+	if err := WriteNames(w, width); err != nil {
+		return err
+	}
+	var b strings.Builder
+	b.WriteString("\nFilters\n")
+	for _, line := range terminal.Wrap(filterHelp, max(30, width-2), "") {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	b.WriteString("\nRun one:         llmtap query causes --since '15 minutes'\nIts parameters:  llmtap query causes --help\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// WriteNames writes the names and questions of all queries by group, in lines of at most width columns.
+func WriteNames(w io.Writer, width int) error {
 	byGroup := map[string][]queries.Query{}
 	longest := 0
 	for _, name := range queries.Names() {
@@ -182,8 +203,8 @@ func List(w io.Writer, width int) error {
 		longest = max(longest, len(name))
 	}
 	var b strings.Builder
-	for _, group := range queries.Groups() {
-		fmt.Fprintf(&b, "%s\n", group)
+	for i, group := range queries.Groups() {
+		fmt.Fprintf(&b, "%s%s\n", strings.Repeat("\n", min(i, 1)), group)
 		for _, q := range byGroup[group] {
 			name := q.Name
 			for _, line := range terminal.Wrap(q.Question, max(30, width-longest-4), "") {
@@ -191,13 +212,7 @@ func List(w io.Writer, width int) error {
 				name = ""
 			}
 		}
-		b.WriteByte('\n')
 	}
-	b.WriteString("Filters\n")
-	for _, line := range terminal.Wrap(filterHelp, max(30, width-2), "") {
-		fmt.Fprintf(&b, "  %s\n", line)
-	}
-	b.WriteString("\nRun one:         llmtap query causes --since '15 minutes'\nIts parameters:  llmtap query causes --help\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }

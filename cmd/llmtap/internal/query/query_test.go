@@ -77,19 +77,19 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-func TestBind(t *testing.T) {
+func TestStatement(t *testing.T) {
 	q, err := Named("usage", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, params, err := q.bind(queries.DefaultPrices(), time.Now())
+	_, params, err := q.Statement(queries.DefaultPrices(), time.Now())
 	if err != nil || params["prices"] == "" || params["since"] == "" {
 		t.Errorf("%v, %v", params, err)
 	}
 	if q, _ = Named("conversation", nil); q == nil {
 		t.Fatal("no query")
 	}
-	if _, _, err := q.bind(nil, time.Now()); command.Report(err, &strings.Builder{}) != command.ExitBadInput {
+	if _, _, err := q.Statement(nil, time.Now()); command.Report(err, &strings.Builder{}) != command.ExitBadInput {
 		t.Errorf("missing parameter: %v", err)
 	}
 }
@@ -118,7 +118,7 @@ func TestWriteNoRows(t *testing.T) {
 			t.Fatal(err)
 		}
 		var b strings.Builder
-		if err := q.writeNoRows(t.Context(), &b, s, params, &terminal.Style{Width: 200}); err != nil || b.String() != want+"\n" {
+		if err := q.WriteNoRows(t.Context(), &b, s, params, &terminal.Style{Width: 200}); err != nil || b.String() != want+"\n" {
 			t.Errorf("%v\n got %swant %s", err, b.String(), want)
 		}
 	}

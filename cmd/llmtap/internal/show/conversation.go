@@ -107,7 +107,7 @@ func (s Store) Conversation(ctx context.Context, id string, limit int, full bool
 		all[i].add(known, before, full)
 		c.Exchanges = append(c.Exchanges, all[i])
 	}
-	if err := c.describe(ctx, s.Q); err != nil {
+	if err := c.describe(ctx, s); err != nil {
 		return nil, err
 	}
 	return c, c.compare(ctx, s)
@@ -156,10 +156,11 @@ func (t *Turn) add(known branches, before *Turn, full bool) {
 }
 
 // describe reads the new messages and the answers.
-func (c *Conversation) describe(ctx context.Context, q rows.Querier) error {
-	places, answers := map[string][]*New{}, map[string][]*Turn{} // by content: equal messages and answers are stored once
+func (c *Conversation) describe(ctx context.Context, s Store) error {
+	places, senders, answers := map[string][]*New{}, map[string]*Turn{}, map[string][]*Turn{} // by content: equal messages and answers are stored once
 	var messageIDs, answerIDs []string
 	for _, t := range c.Exchanges {
+		t.withheld = s.Withhold.applies(t.Exchange)
 		for i := range t.New {
 			n := &t.New[i]
 			id := n.body
@@ -169,7 +170,7 @@ func (c *Conversation) describe(ctx context.Context, q rows.Querier) error {
 			if places[id] == nil {
 				messageIDs = append(messageIDs, id)
 			}
-			places[id] = append(places[id], n)
+			places[id], senders[id] = append(places[id], n), t
 		}
 		if t.answer != "" {
 			if answers[t.answer] == nil {
@@ -178,7 +179,8 @@ func (c *Conversation) describe(ctx context.Context, q rows.Querier) error {
 			answers[t.answer] = append(answers[t.answer], t)
 		}
 	}
-	if err := readContents(ctx, q, messageIDs, maxDescribed, func(id, body string) {
+	if err := readContents(ctx, s.Q, messageIDs, maxDescribed, func(id, body string) {
+		body = s.Withhold.message(senders[id].Exchange, body)
 		for _, n := range places[id] {
 			n.Text, n.body = records.Describe([]byte(body), describedText), body
 			if json.Valid([]byte(body)) {
@@ -188,10 +190,10 @@ func (c *Conversation) describe(ctx context.Context, q rows.Querier) error {
 	}); err != nil {
 		return err
 	}
-	if err := readContents(ctx, q, answerIDs, maxAnswer, func(id, body string) {
+	if err := readContents(ctx, s.Q, answerIDs, maxAnswer, func(id, body string) {
 		for _, t := range answers[id] {
 			if len(body) < maxAnswer {
-				t.Answer = records.Answer(wire.Dialect(t.Dialect), []byte(body))
+				t.Answer = records.Answer(wire.Dialect(t.Dialect), []byte(s.Withhold.answer(t.Exchange, body)))
 			}
 		}
 	}); err != nil {
@@ -223,7 +225,7 @@ func (c *Conversation) compare(ctx context.Context, s Store) error {
 		n++
 		// Only the comparisons are retained.
 		e := *t.Exchange
-		if err := e.fill(ctx, s.Q); err != nil {
+		if err := e.fill(ctx, s); err != nil {
 			return err
 		}
 		if err := s.compare(ctx, &e); err != nil {
@@ -235,27 +237,31 @@ func (c *Conversation) compare(ctx context.Context, s Store) error {
 }
 
 // Text writes c for a terminal: each exchange with the messages it added, its answer and its findings.
-func (c *Conversation) Text(w io.Writer, style *terminal.Style, full bool) error {
-	v := &view{Style: style, full: full}
+func (c *Conversation) Text(w io.Writer, o Options) error {
+	v := o.view()
 	v.WriteString(v.Bold(fmt.Sprintf("conversation %s, %s", terminal.Clip(c.ID, 200), terminal.Plural(c.Count, "exchange"))) + "\n")
 	if c.Truncated {
 		v.linef(0, 0, "There are more exchanges; only the first %s are read.", terminal.Thousands(maxExchanges))
 	}
-	shaped, shown := false, 0
+	shaped, withheld, shown := false, false, 0
 	for _, t := range c.Exchanges {
 		v.left(t.Number - 1 - shown)
 		v.turn(t)
 		shown = t.Number
+		withheld = withheld || t.withheld
 		for i := range t.New {
-			shaped = shaped || shape.MatchString(t.New[i].body)
+			shaped = shaped || shapedText.MatchString(t.New[i].body)
 		}
 	}
 	v.left(c.Count - shown)
-	if shaped {
+	switch {
+	case withheld:
+		v.shapes(&Exchange{withheld: true})
+	case shaped:
 		v.shapes(&Exchange{Capture: "shape"})
 	}
 	v.WriteString("\n")
-	v.linef(0, 2, "More: llmtap show EXCHANGE; --full for whole texts; --tool NAME for the replies of a tool.")
+	v.linef(0, 2, "More: %s; %s for whole texts; %s NAME for the replies of a tool.", v.command("EXCHANGE"), v.option("full"), v.option("tool"))
 	_, err := io.WriteString(w, v.String())
 	return err
 }
@@ -264,7 +270,7 @@ func (c *Conversation) Text(w io.Writer, style *terminal.Style, full bool) error
 func (v *view) left(n int) {
 	if n > 0 {
 		v.WriteString("\n")
-		v.linef(0, 0, "… %s left out, without failures or beyond the limit; see --limit", terminal.Plural(n, "exchange"))
+		v.linef(0, 0, "… %s left out, without failures or beyond the limit; see %s", terminal.Plural(n, "exchange"), v.option("limit"))
 	}
 }
 

@@ -37,7 +37,7 @@ func TestEqualAnswers(t *testing.T) {
 	for i, id := range []string{"x1", "x2"} {
 		c.Exchanges = append(c.Exchanges, &Turn{Number: i + 1, Exchange: &Exchange{ID: id, Dialect: string(wire.OpenAIChat), answer: "answer-1"}})
 	}
-	if err := c.describe(t.Context(), twice{}); err != nil {
+	if err := c.describe(t.Context(), Store{Q: twice{}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, turn := range c.Exchanges {

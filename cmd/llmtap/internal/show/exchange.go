@@ -43,12 +43,15 @@ type Exchange struct {
 	Earlier  []Finding `json:"earlier_findings"`  // findings of earlier exchanges, whose defects may still be in the history
 	Missing  []string  `json:"missing,omitempty"` // parts that are not stored, with the reason if known
 
+	Stream     bool     `json:"-"` // the agent read the answer as a stream
 	Parameters string   `json:"-"` // the request without its messages; "" if not stored
 	Messages   []string `json:"-"` // as sent, after redaction; "" for a message that is not stored
 	Answer     string   `json:"-"` // "" if not stored or if the call failed
 	messagesAt int
+	withheld   bool // the bodies were replaced by their shapes
 
 	storedAt                   time.Time // stream time, as in findings
+	run, process               string    // the run of the agent and the instance of the hook
 	count                      int       // number of messages
 	branch, parameters, answer string
 	lead                       []string
@@ -56,9 +59,9 @@ type Exchange struct {
 }
 
 // Body returns the request as sent, except for redacted values and the white space between messages; ok is false if parts
-// are missing.
+// are missing or withheld.
 func (e *Exchange) Body() (body string, ok bool) {
-	if e.Parameters == "" || len(e.Missing) > 0 {
+	if e.Parameters == "" || len(e.Missing) > 0 || e.withheld {
 		return "", false
 	}
 	if e.branch == "" {
@@ -70,7 +73,7 @@ func (e *Exchange) Body() (body string, ok bool) {
 // exchangeColumns are the columns that newExchange reads.
 const exchangeColumns = `exchange_id, conversation_id, started_at, stored_at, service, service_version, environment, agent, stage, server, path, dialect, variant,
 	model, status, duration, cause, cause_known, root_cause, error_type, error_text, input_tokens, output_tokens, finish_reason, retry, capture,
-	user, messages, branch, lead, marked, parameters, messages_at, answer`
+	user, run_id, instance, stream, messages, branch, lead, marked, parameters, messages_at, answer`
 
 func newExchange(r rows.Row) *Exchange {
 	e := &Exchange{
@@ -82,9 +85,10 @@ func newExchange(r rows.Row) *Exchange {
 		OutputTokens: r.Int("output_tokens"), FinishReason: r.Text("finish_reason"), Retry: r.Int("retry"), Capture: r.Text("capture"), User: r.Text("user"),
 		Findings: []Finding{}, Earlier: []Finding{},
 		count: r.Int("messages"), branch: r.Text("branch"), lead: r.Texts("lead"), parameters: r.Text("parameters"),
-		messagesAt: r.Int("messages_at"), answer: r.Text("answer"),
+		messagesAt: r.Int("messages_at"), answer: r.Text("answer"), run: r.Text("run_id"), process: r.Text("instance"),
 	}
 	e.marked, _ = r["marked"].(map[uint32]string)
+	e.Stream, _ = r["stream"].(bool)
 	return e
 }
 
@@ -123,13 +127,13 @@ func (e *Exchange) miss(format string, args ...any) {
 }
 
 // fill reads the bodies of e.
-func (e *Exchange) fill(ctx context.Context, q rows.Querier) error {
+func (e *Exchange) fill(ctx context.Context, s Store) error {
 	if !e.stored() {
 		return nil
 	}
 	var ids []string
 	if e.branch != "" {
-		all, err := readBranches(ctx, q, e.Conversation, e.count)
+		all, err := readBranches(ctx, s.Q, e.Conversation, e.count)
 		if err != nil {
 			return err
 		}
@@ -139,7 +143,7 @@ func (e *Exchange) fill(ctx context.Context, q rows.Querier) error {
 	slices.Sort(want)
 	want = slices.DeleteFunc(slices.Compact(want), func(id string) bool { return id == "" })
 	bodies, size := make(map[string]string, len(want)), 0
-	if err := readContents(ctx, q, want, 0, func(id, body string) {
+	if err := readContents(ctx, s.Q, want, 0, func(id, body string) {
 		if size += len(body); size <= maxRequest {
 			bodies[id] = body
 		}
@@ -167,6 +171,7 @@ func (e *Exchange) fill(ctx context.Context, q rows.Querier) error {
 			e.Answer = "(expired)"
 		}
 	}
+	s.Withhold.apply(e)
 	return nil
 }
 

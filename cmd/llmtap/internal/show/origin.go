@@ -122,17 +122,43 @@ func (s Store) said(ctx context.Context, e *Exchange, f *Finding, request []reco
 
 // answer returns the messages of the answer of an exchange; none if it is not stored.
 func (s Store) answer(ctx context.Context, exchange string) ([]Place, error) {
-	found, err := rows.Read(ctx, s.Q, "answer", "SELECT dialect, answer FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1", map[string]string{"id": exchange})
+	found, err := rows.Read(ctx, s.Q, "answer", "SELECT dialect, capture, answer FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1", map[string]string{"id": exchange})
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
+	e := &Exchange{Dialect: found[0].Text("dialect"), Capture: found[0].Text("capture")}
 	var places []Place
 	err = readContents(ctx, s.Q, []string{found[0].Text("answer")}, 0, func(_, body string) {
-		for _, m := range records.Answer(wire.Dialect(found[0].Text("dialect")), []byte(body)) {
+		for _, m := range records.Answer(wire.Dialect(e.Dialect), []byte(s.Withhold.answer(e, body))) {
 			places = append(places, Place{exchange, -1, value(string(m))})
 		}
 	})
 	return places, err
+}
+
+// Answers returns the messages of the stored answers of a conversation, in order, as requests repeat them. At most the newest
+// 1,000 answers are read.
+func (s Store) Answers(ctx context.Context, conversation string) (messages []string, err error) {
+	found, err := rows.Read(ctx, s.Q, "answers", `SELECT dialect, answer FROM exchanges_final
+		WHERE conversation_id = {id:String} AND answer != '' ORDER BY stored_at DESC LIMIT 1000`, map[string]string{"id": conversation})
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	bodies := map[string]string{}
+	for _, r := range found {
+		ids = append(ids, r.Text("answer"))
+	}
+	slices.Sort(ids)
+	if err := readContents(ctx, s.Q, slices.Compact(ids), 0, func(id, body string) { bodies[id] = body }); err != nil {
+		return nil, err
+	}
+	for _, r := range slices.Backward(found) {
+		for _, m := range records.Answer(wire.Dialect(r.Text("dialect")), []byte(bodies[r.Text("answer")])) {
+			messages = append(messages, string(m))
+		}
+	}
+	return messages, nil
 }
 
 // before returns the message with the call of f in the request before.
@@ -147,7 +173,7 @@ func (s Store) before(ctx context.Context, f *Finding, params map[string]string)
 		return nil, err
 	}
 	e := newExchange(found[0])
-	if err := e.fill(ctx, s.Q); err != nil {
+	if err := e.fill(ctx, s); err != nil {
 		return nil, err
 	}
 	for i, body := range e.Messages {

@@ -23,9 +23,28 @@ const (
 type view struct {
 	strings.Builder
 	*terminal.Style
-	full bool // do not shorten texts
+	full      bool // do not shorten texts
+	arguments bool // see Options
 
 	explained map[string]bool // root causes and diffs of the exchange that were written
+}
+
+func (o Options) view() *view { return &view{Style: o.Style, full: o.Full, arguments: o.Arguments} }
+
+// option names an option for the reader.
+func (v *view) option(name string) string {
+	if v.arguments {
+		return name
+	}
+	return "--" + name
+}
+
+// command returns how the reader shows an exchange or a conversation.
+func (v *view) command(id string) string {
+	if v.arguments {
+		return "show " + id
+	}
+	return "llmtap show " + quoted(id)
 }
 
 // wrap breaks text into lines of at most n columns, unless the output has no width.

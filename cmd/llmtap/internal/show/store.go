@@ -33,7 +33,10 @@ var ErrUnknown = errors.New("no stored exchange or conversation has this id")
 var ErrAmbiguous = errors.New("is a prefix of several ids")
 
 // A Store reads exchanges and conversations from ClickHouse.
-type Store struct{ Q rows.Querier }
+type Store struct {
+	Q        rows.Querier
+	Withhold *Withholder // nil: texts are returned
+}
 
 // Resolve finds the exchange or the conversation with this id. A unique prefix of the id of at least 8 characters suffices.
 // With a whole id of an exchange, it also returns the conversation of the exchange, if it has one.
@@ -109,7 +112,7 @@ func (s Store) exchangeWith(ctx context.Context, id string, more func(context.Co
 		all, err = readFindings(each, s.Q, e.Conversation)
 		return err
 	})
-	g.Go(func() error { return e.fill(each, s.Q) })
+	g.Go(func() error { return e.fill(each, s) })
 	g.Go(func() error { return more(each, e) })
 	if err := g.Wait(); err != nil {
 		return nil, err
@@ -137,6 +140,8 @@ type Options struct {
 	Full   bool   // do not shorten texts
 	Limit  int    // maximum exchanges of a conversation, or calls of a tool
 	Tool   string // function name or call id; "" for the exchange or conversation itself
+	// Arguments is set if the reader calls a tool show with arguments instead of a command with flags.
+	Arguments bool
 	// Pages returns the base URL of the web pages, or "". It is called after the rows were read.
 	Pages func() string
 }
@@ -197,7 +202,7 @@ func (s Store) Write(ctx context.Context, w io.Writer, id string, o Options) err
 		}
 		return table.Write(w, exchangeRows(all), o.Format, o.Style)
 	}
-	if err := c.Text(w, o.Style, o.Full); err != nil {
+	if err := c.Text(w, o); err != nil {
 		return err
 	}
 	return o.writePage(w, "conversation", conversation)
@@ -219,11 +224,11 @@ func (s Store) writeExchange(ctx context.Context, w io.Writer, id string, o Opti
 	case o.Format == command.CSV:
 		err = table.Write(w, exchangeRows([]*Exchange{e}), o.Format, o.Style)
 	case o.Format == command.Text:
-		if err = e.Text(w, o.Style, o.Full); err == nil {
+		if err = e.Text(w, o); err == nil {
 			err = o.writePage(w, "exchange", id)
 		}
 	}
-	if err != nil || complete {
+	if err != nil || complete || e.withheld {
 		return err
 	}
 	return fmt.Errorf("exchange %s is incomplete; not stored: %s", id, e.Missing[0])

@@ -24,8 +24,8 @@ const (
 )
 
 // Text writes e for a terminal.
-func (e *Exchange) Text(w io.Writer, style *terminal.Style, full bool) error {
-	v := &view{Style: style, full: full}
+func (e *Exchange) Text(w io.Writer, o Options) error {
+	v := o.view()
 	v.WriteString(v.Bold("exchange "+e.ID) + "\n")
 	v.fact("conversation", terminal.Clip(e.Conversation, 200))
 	v.fact("time", v.Time(e.StartedAt)+fmt.Sprintf(", took %.2f s", e.Seconds))
@@ -56,9 +56,15 @@ func (e *Exchange) Text(w io.Writer, style *terminal.Style, full bool) error {
 	}
 	v.WriteString("\n")
 	if _, ok := e.Body(); ok {
-		v.linef(0, 2, "Whole texts: --full. The request as sent: --format body.")
+		as := "The request as sent: --format body."
+		if o.Arguments {
+			as = ""
+		}
+		v.linef(0, 2, "Whole texts: %s. %s", v.option("full"), as)
 	}
-	v.linef(0, 2, "The conversation: llmtap show %s", quoted(e.Conversation))
+	if e.Conversation != "" || !o.Arguments {
+		v.linef(0, 2, "The conversation: %s", v.command(e.Conversation))
+	}
 	_, err := io.WriteString(w, v.String())
 	return err
 }
@@ -91,7 +97,9 @@ func (v *view) messages(e *Exchange) {
 		for _, f := range byMessage[i] {
 			v.finding(6, f)
 		}
-	}, func(n int) { v.linef(8, 0, "… %s left out; all: --full", terminal.Plural(n, "message")) })
+	}, func(n int) {
+		v.linef(8, 0, "… %s left out; all: %s", terminal.Plural(n, "message"), v.option("full"))
+	})
 	if len(byMessage[-1]) > 0 {
 		v.WriteString("\n" + v.Bold("findings of the request as a whole") + "\n")
 		for _, f := range byMessage[-1] {
@@ -128,7 +136,7 @@ func (v *view) answer(e *Exchange) {
 func (e *Exchange) Shaped() bool {
 	shaped := e.Capture == event.CaptureShape
 	for _, m := range e.Messages {
-		shaped = shaped || shape.MatchString(m)
+		shaped = shaped || shapedText.MatchString(m)
 	}
 	return shaped
 }
@@ -137,15 +145,25 @@ func (e *Exchange) Shaped() bool {
 const OnlyShapes = "Only shapes are stored: a text is replaced by its length and a hash, and equal hashes mean equal texts. To store texts, set the capture mode of " +
 	"the hook, or --proxy-capture, to full."
 
-// shape matches the shape of a text; see package shape.
-var shape = regexp.MustCompile(`"~\d+:[0-9a-f]{16}"`)
+// shapedText matches the shape of a text; see package shape.
+var shapedText = regexp.MustCompile(`"~\d+:[0-9a-f]{16}"`)
 
-// shapes writes that only the shapes of texts are stored.
+// Withheld says what is shown of an exchange whose texts are withheld.
+const Withheld = "Texts are withheld: only their length and a hash are shown, and equal hashes mean equal texts."
+
+// shapes writes that only the shapes of texts are stored or shown.
 func (v *view) shapes(e *Exchange) {
-	if e.Shaped() {
-		v.WriteString("\n")
-		v.line(0, 0, OnlyShapes)
+	text := ""
+	switch {
+	case e.withheld:
+		text = Withheld
+	case e.Shaped():
+		text = OnlyShapes
+	default:
+		return
 	}
+	v.WriteString("\n")
+	v.line(0, 0, text)
 }
 
 // excerpt returns an error text, cut around the call or message that the findings are about, else in the middle.

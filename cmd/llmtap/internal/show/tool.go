@@ -1,6 +1,7 @@
 package show
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -71,15 +72,16 @@ func (s Store) ToolCalls(ctx context.Context, conversation, exchange, tool strin
 // readTexts sets the arguments and replies of calls.
 func (s Store) readTexts(ctx context.Context, calls []ToolCall, conversation string, exchanges []string) error {
 	params := map[string]string{"conversation": conversation, "exchanges": rows.TextsParam(exchanges)}
-	found, err := rows.Read(ctx, s.Q, "answers", `SELECT exchange_id, dialect, answer, length(lead) AS lead FROM exchanges_final
+	found, err := rows.Read(ctx, s.Q, "answers", `SELECT exchange_id, dialect, capture, answer, length(lead) AS lead FROM exchanges_final
 		WHERE conversation_id = {conversation:String} AND exchange_id IN {exchanges:Array(String)}`, params)
 	if err != nil {
 		return err
 	}
-	answers, lead := map[string][]rows.Row{}, map[string]int{} // equal answers are stored once
+	answers, lead, senders := map[string][]rows.Row{}, map[string]int{}, map[string]*Exchange{} // equal answers are stored once
 	var ids []string
 	for _, r := range found {
-		lead[r.Text("exchange_id")] = r.Int("lead")
+		x := r.Text("exchange_id")
+		lead[x], senders[x] = r.Int("lead"), &Exchange{Dialect: r.Text("dialect"), Capture: r.Text("capture")}
 		if id := r.Text("answer"); id != "" {
 			answers[id] = append(answers[id], r)
 			ids = append(ids, id)
@@ -88,8 +90,9 @@ func (s Store) readTexts(ctx context.Context, calls []ToolCall, conversation str
 	slices.Sort(ids)
 	if err := readContents(ctx, s.Q, slices.Compact(ids), 0, func(id, body string) {
 		for _, r := range answers[id] {
-			for _, m := range records.Answer(wire.Dialect(r.Text("dialect")), []byte(body)) {
-				setArguments(calls, r.Text("exchange_id"), m)
+			x := r.Text("exchange_id")
+			for _, m := range records.Answer(wire.Dialect(r.Text("dialect")), []byte(s.Withhold.answer(senders[x], body))) {
+				setArguments(calls, x, m)
 			}
 		}
 	}); err != nil {
@@ -111,7 +114,7 @@ func (s Store) readTexts(ctx context.Context, calls []ToolCall, conversation str
 	return readContents(ctx, s.Q, slices.Compact(ids), 0, func(id, body string) {
 		for _, r := range places[id] {
 			x := r.Text("exchange_id")
-			setReplies(calls, x, lead[x]+r.Int("position"), body)
+			setReplies(calls, x, lead[x]+r.Int("position"), s.Withhold.message(cmp.Or(senders[x], &Exchange{}), body))
 		}
 	})
 }
@@ -171,10 +174,10 @@ func (s Store) writeTool(ctx context.Context, w io.Writer, exchange, conversatio
 	if o.Format != command.Text {
 		return table.Write(w, toolRows(calls), o.Format, o.Style)
 	}
-	v := &view{Style: o.Style, full: o.Full}
+	v := o.view()
 	v.linef(0, 2, "%s of %s in conversation %s", terminal.Plural(len(calls), "call"), terminal.Clip(o.Tool, maxID), terminal.Clip(conversation, shownLabel))
 	if more {
-		v.linef(0, 2, "Only the newest calls are shown; see --limit.")
+		v.linef(0, 2, "Only the newest calls are shown; see %s.", v.option("limit"))
 	}
 	for i := range calls {
 		v.toolCall(&calls[i])
