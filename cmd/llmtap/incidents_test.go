@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -122,7 +124,32 @@ func TestIncidents(t *testing.T) {
 			in.check(t, sink, fmt.Sprintf("service = 'incident-%d' AND service_version = '%s'", i, version), in.calls[k], version == "1")
 		}
 	}
+	// Only incident 3 stores a broken history and sends it again.
+	if got := stuckServices(t, sink); !slices.Equal(got, []string{"incident-3 1 orphan_tool_reply"}) {
+		t.Errorf("stuck: %v", got)
+	}
 	t.Logf("the programs took %.1f s, until everything was stored %.1f s", ran.Seconds(), time.Since(start).Seconds())
+}
+
+// stuckServices returns service, version and cause of each stuck conversation.
+func stuckServices(t *testing.T, sink *clickhouse.Sink) (found []string) {
+	t.Helper()
+	q, err := queries.Get("stuck")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sql, params, err := q.Bind(nil, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := sink.Query(t.Context(), sql, params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range res.Rows {
+		found = append(found, fmt.Sprintf("%v %v %v", row[1], row[2], row[4]))
+	}
+	return found
 }
 
 // check compares the stored rows of a program with the expected ones.

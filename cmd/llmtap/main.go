@@ -18,7 +18,7 @@ var llmtap = &command.Command{
 	Short: "Observe every LLM call of an agent fleet: which calls fail, why, and which version introduced the defect",
 	Long:  "Start with: llmtap demo",
 	Commands: []*command.Command{
-		demoCommand, upCommand, lintCommand, rulesCommand, explainCommand, importCommand, tailCommand, queryCommand, showCommand, gateCommand,
+		demoCommand, upCommand, lintCommand, repairCommand, rulesCommand, explainCommand, importCommand, tailCommand, queryCommand, showCommand, mcpCommand, gateCommand,
 		alertsCommand, schemaCommand, forgetCommand, providerCommand, configCommand, doctorCommand, completionCommand, versionCommand, agentsCommand,
 	},
 }

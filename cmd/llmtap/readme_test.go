@@ -40,6 +40,7 @@ func TestReadme(t *testing.T) {
 		{"analyzer/rules/README.md", "rules", rules.Table()},
 		{"analyzer/rules/README.md", "signals", signals.Table()},
 		{"analyzer/rules/README.md", "lint", goExample(t, "analyzer/rules/example_test.go")},
+		{"analyzer/rules/README.md", "repair", goExample(t, "analyzer/repair/example_test.go")},
 		{"analyzer/rules/README.md", "pytest", "```python\n" + source(t, "cmd/llmtap/testdata/test_history.py") + "```"},
 	} {
 		old := source(t, b.file)

@@ -17,8 +17,8 @@ var update = flag.Bool("update", false, "write golden files")
 
 func TestMain(m *testing.M) {
 	chdb.RunChild()
-	// The agents of the demo, and the collectors that tests kill, are this binary again.
-	if len(os.Args) > 1 && (os.Args[1] == demo.AgentsCommand || os.Args[1] == "up") {
+	// The agents of the demo, and the servers that tests run as processes, are this binary again.
+	if len(os.Args) > 1 && (os.Args[1] == demo.AgentsCommand || os.Args[1] == "up" || os.Args[1] == "mcp") {
 		main()
 	}
 	if len(os.Args) > 1 && os.Args[1] == ackingCommand {

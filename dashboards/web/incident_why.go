@@ -332,7 +332,7 @@ func (s *server) investigate(x *incident) (any, error) {
 	if len(x.Rules) > 0 {
 		name, values = "finding_examples", x.with("rule", x.Rules[0])
 	}
-	q, err := s.statement(name)
+	q, err := Statement(name)
 	if err != nil {
 		return nil, err
 	}

@@ -64,8 +64,12 @@ func (s *server) lookUp(ctx context.Context, v *View, name, id string) *lookup {
 	l := &lookup{done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
+		q, err := Statement(name)
+		if l.err = err; err != nil {
+			return
+		}
 		var rows []row
-		if rows, l.err = s.query(ctx, name, s.valuesOf(s.queries[name], v, "id", id), v.Now); l.err != nil {
+		if rows, l.err = s.query(ctx, name, s.valuesOf(q, v, "id", id), v.Now); l.err != nil {
 			return
 		}
 		for _, r := range rows {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
@@ -46,7 +47,6 @@ type Options struct {
 type server struct {
 	Options
 	templates *template.Template
-	queries   map[string]queries.Query // statements of the pages, by name
 	sessions  sessions
 	live      *live
 }
@@ -65,11 +65,7 @@ func NewHandler(o Options) (http.Handler, error) {
 	if s.templates, err = template.New("").Funcs(functions).ParseFS(templateFiles, "templates/*.html"); err != nil {
 		return nil, fmt.Errorf("parse templates: %w", err)
 	}
-	files, err := fs.Sub(sqlFiles, "sql")
-	if err != nil {
-		return nil, err
-	}
-	if s.queries, err = queries.Load(files); err != nil {
+	if _, err := statements(); err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
@@ -112,9 +108,21 @@ func static() http.Handler {
 	})
 }
 
-// statement returns a statement of sql/*.sql, or else a stored query.
-func (s *server) statement(name string) (queries.Query, error) {
-	if q, ok := s.queries[name]; ok {
+var statements = sync.OnceValues(func() (map[string]queries.Query, error) {
+	files, err := fs.Sub(sqlFiles, "sql")
+	if err != nil {
+		return nil, err
+	}
+	return queries.Load(files)
+})
+
+// Statement returns a statement of sql/*.sql, or else a stored query.
+func Statement(name string) (queries.Query, error) {
+	all, err := statements()
+	if err != nil {
+		return queries.Query{}, err
+	}
+	if q, ok := all[name]; ok {
 		return q, nil
 	}
 	return queries.Get(name)
@@ -122,7 +130,7 @@ func (s *server) statement(name string) (queries.Query, error) {
 
 // query runs a statement of sql/*.sql, or a stored query.
 func (s *server) query(ctx context.Context, name string, values queries.Values, now time.Time) ([]row, error) {
-	q, err := s.statement(name)
+	q, err := Statement(name)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,8 @@ package clickhouse_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,4 +117,71 @@ rule_id=tool_content_not_string severity=style first_version= last_clean_version
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
 	}
+}
+
+// A conversation is stuck if its newest calls were refused for their content and none succeeded since.
+func TestStuck(t *testing.T) {
+	s := open(t)
+	b := &sinks.Batch{}
+	begin := time.Now().Add(-time.Hour)
+	add := func(conversation string, calls ...string) {
+		for _, call := range calls {
+			e := sinktest.Rows(1, 1).Exchanges[0]
+			status, cause, _ := strings.Cut(call, " ")
+			e.ID, e.StartedAt = fmt.Sprintf("call-%02d", len(b.Exchanges)), begin.Add(time.Duration(len(b.Exchanges))*time.Second)
+			e.Conversation, e.Cause = conversation, cause
+			e.Status, _ = strconv.Atoi(status)
+			switch e.Failed = cause != ""; cause {
+			case "orphan_tool_reply":
+				e.CauseClass, e.RootCause = "tool_pairing", "replayed_history_without_binding"
+			case "auth":
+				e.CauseClass = "access"
+			case "retry":
+				e.Cause, e.Retry = "orphan_tool_reply", 1
+			case "other stage":
+				e.Failed, e.Cause, e.Labels.Stage = false, "", "summariser"
+			}
+			b.Exchanges = append(b.Exchanges, e)
+		}
+	}
+	find := func(conversation, rule, exchange string, message int) {
+		f := sinktest.Rows(1, 1).Findings[0]
+		f.ID, f.Conversation, f.Exchange, f.Rule, f.Message = fmt.Sprint(len(b.Findings)), conversation, exchange, rule, message
+		f.RootCause, f.Fix = "replayed_history_without_binding", "Load the calls."
+		b.Findings = append(b.Findings, f)
+	}
+	const ok, refused = "200", "400 orphan_tool_reply"
+	add("healthy", ok, ok, ok)
+	add("recovered", refused, refused, ok)
+	add("refused once", ok, refused)
+	add("refused again", refused, ok, refused)
+	add("continued elsewhere", refused, refused, "200 other stage")
+	add("without capacity", ok, "429 rate_limit", "503 server_error", "429 rate_limit")
+	add("without a key", "401 auth", "403 auth")
+	add("SDK retries", ok, refused, "400 retry", "400 retry")
+	add("stuck", ok, refused, "429 rate_limit", refused, refused) // call-24 to call-28
+	add("two causes", ok, "400 arguments_not_string", refused, "503 server_error")
+	find("stuck", "orphan_tool_reply", "call-25", 3)
+	find("stuck", "content_null", "call-24", 1) // accepted before
+	find("two causes", "arguments_not_string", "call-30", 2)
+	find("two causes", "orphan_tool_reply", "call-31", 4)
+	find("healthy", "content_null", "call-00", 1)
+	must(t, s.Write(t.Context(), b))
+	f := func(given map[string]string, want string) {
+		t.Helper()
+		if d := cmp.Diff(want, pick(runQuery(t, s, "stuck", given, nil), "conversation_id= cause= failed_in_a_row= rule_id= message_index= exchange_id=")); d != "" {
+			t.Errorf("%v (-want +got):\n%s", given, d)
+		}
+	}
+	twoCauses := "conversation_id=two causes cause=orphan_tool_reply failed_in_a_row=2 rule_id=orphan_tool_reply message_index=4 exchange_id=call-31"
+	stuck := "conversation_id=stuck cause=orphan_tool_reply failed_in_a_row=3 rule_id=orphan_tool_reply message_index=3 exchange_id=call-25"
+	f(nil, twoCauses+"\n"+stuck)
+	f(map[string]string{"cause": "orphan_tool_reply"}, twoCauses+"\n"+stuck)
+	f(map[string]string{"cause": "arguments_not_string"}, "") // a later cause
+	f(map[string]string{"stage": "summariser"}, "")
+	b.Exchanges = b.Exchanges[25:26] // its response arrived after the timeout
+	b.Exchanges[0].Seq++
+	b.Exchanges[0].Failed, b.Exchanges[0].Status, b.Exchanges[0].Cause, b.Findings = false, 200, "", nil
+	must(t, s.Write(t.Context(), b))
+	f(nil, twoCauses+"\n"+strings.Replace(stuck, "row=3", "row=2", 1))
 }

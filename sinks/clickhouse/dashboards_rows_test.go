@@ -67,6 +67,7 @@ func incident() *sinks.Batch {
 		e := b.Exchanges[min(i, 1)]
 		e.Retry = [4]int{0, 0, 1, 0}[i]
 		e.ID, e.StartedAt, e.Labels.Service = fmt.Sprintf("unknown-%d", i), begin.AddDate(0, 0, -3).Add(time.Duration(i)*time.Second), "quotes"
+		e.Conversation = fmt.Sprintf("quote-%d", min(i, 1))
 		e.Status, e.Failed, e.Cause, e.CauseKnown, e.ErrorText, e.ErrorCluster = 400, true, "unexplained", "none", fmt.Sprintf("no %d", i), "no N"
 		b.Exchanges = append(b.Exchanges, e)
 	}

@@ -63,7 +63,8 @@ target=openai_chat/openai own_target=false rule_id=tool_content_not_string provi
 	{"latent_violations", map[string]string{"target": "openai"}, `target=openai_chat/openai violations=3`},
 	{"provider_changes", nil, `provider=deepseek violation=orphan_tool_reply after_plain_assistant service=trips version=1.5.0 evidence=accepted until 09:30`},
 	// Two of three retries were wasted; accepted requests have 3000 tokens in 630,490 bytes.
-	{"wasted_retries", map[string]string{"since": "7d"}, `service=quotes cause=unexplained status=400 refused_calls=4 wasted_calls=2 by_sdk=1 wasted_bytes=42002 about_tokens=200 wasted_seconds=2 worst_conversation_id=conv-1`},
+	{"wasted_retries", map[string]string{"since": "7d"}, `service=quotes cause=unexplained status=400 refused_calls=4 wasted_calls=2 by_sdk=1 wasted_bytes=42002 about_tokens=200 wasted_seconds=2 worst_conversation_id=quote-1`},
+	{"stuck", map[string]string{"since": "7d"}, `conversation_id=quote-1 service=quotes cause=unexplained root_cause= failed_in_a_row=2 rule_id= message_index=<nil> exchange_id=unknown-3`},
 	{"unknown_errors", nil, `wording=no N failed_calls=4 services=[quotes] statuses=[400] example_text=no 3 last_exchange_id=unknown-3`},
 	// Per million tokens: 1800 at 1000 USD, 1200 cached ones at 100 USD and 300 of output at 2000 USD. Failed calls report none.
 	{"usage", nil, `service=trips agent=trip-planner provider=deepseek model=deepseek-chat calls=40 failed_calls=10 unreported=10 input=3000 cached=1200 output=300 cost_usd=2.52 p50_seconds=14.5 p95_seconds=36.1 p50_first_byte=0.16 p95_first_byte=0.19`},

@@ -34,6 +34,8 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/promapi"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/mcpserver"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -72,6 +74,7 @@ type Collector struct {
 	calls     atomic.Pointer[alerts.Engine] // engine over calls, of the role alert or else of the role ui; nil while neither runs
 	receivers *receiverChecks               // nil if the role alert is not run
 	tallies   *promapi.Handler              // of all listeners, so that they share its bounds
+	agents    http.Handler                  // of coding agents, likewise
 	status    status
 	guard     guard
 	listener  net.Listener
@@ -86,6 +89,9 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 		connected: make(chan struct{}), started: make(chan error, 1),
 	}
 	c.tallies = promapi.NewHandler(promapi.Options{Engines: c.engines, Interval: cfg.Alerts.EvaluationInterval, Version: o.Version, Logger: o.Logger})
+	c.agents = mcpserver.NewHandler(mcpserver.Options{
+		Open: c.openStore, Pages: func(rows.Querier) string { return c.linkedPages() }, Prices: cfg.Prices, Version: o.Version, Logger: o.Logger,
+	})
 	c.metrics = prometheus.Gatherers{c.reg, &c.roleRegs}
 	c.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	defer func() {

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"cmp"
+	"context"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -15,7 +16,9 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/promapi"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/mcpserver"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/silences"
 	"github.com/llmtap/llmtap/ingest/loopback"
 	"github.com/llmtap/llmtap/ingest/secret"
@@ -34,6 +37,7 @@ func (c *Collector) handler() http.Handler {
 		Access: access(c.cfg.UI.ExternalURL, c.httpAddr()), GroupBy: append(slices.Clone(c.cfg.Alerts.GroupBy), healthLabel), Version: c.opts.Version, Started: time.Now(),
 	}))
 	mux.Handle(promapi.Path, c.tallies)
+	mux.Handle(mcpserver.Path, c.agents)
 	mux.Handle("GET "+promapi.FleetPath, promapi.NewFleet(c.engines, c.logger))
 	return c.guard.wrap(mux)
 }
@@ -51,6 +55,20 @@ func (c *Collector) withPages(next http.Handler) http.Handler {
 // PagesURL returns the base URL of the web pages: ui.external_url, or else that on this machine, or "" if there is none.
 func (c *Collector) PagesURL() string {
 	return strings.TrimRight(cmp.Or(c.cfg.UI.ExternalURL, c.UIURL()), "/")
+}
+
+// openStore opens the ClickHouse for a call of a coding agent.
+func (c *Collector) openStore(context.Context) (rows.Querier, func(), error) {
+	sink, err := c.queryable()
+	return sink, func() {}, err
+}
+
+// linkedPages returns the base URL of the web pages for clients of the listener, or "" if they may not reach it.
+func (c *Collector) linkedPages() string {
+	if c.cfg.UI.ExternalURL != "" || loopback.Is(c.httpAddr()) {
+		return c.PagesURL()
+	}
+	return ""
 }
 
 // silenceable returns the silences of this process.

@@ -8,9 +8,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/mcpserver"
 )
 
 func TestGuard(t *testing.T) {
@@ -56,12 +60,63 @@ func TestGuard(t *testing.T) {
 	f("s", "POST", "http://llmtap.internal:8088/api/query", bearer("s"), 200)
 	f("s", "POST", "http://llmtap.internal:8088/api/query", nil, 401)
 	f("s", "POST", "http://127.0.0.1:8088/api/query", nil, 401)
+	f("", "POST", "http://127.0.0.1:8088/mcp", nil, 200)
+	f("", "POST", "http://rebound.example:8088/mcp", nil, 403)
+	f("s", "POST", "http://llmtap.internal:8088/mcp", bearer("s"), 200)
+	f("s", "POST", "http://llmtap.internal:8088/mcp", nil, 401)
+	f("s", "POST", "http://llmtap.internal:8088/mcp?content=true", nil, 401)
 	// Cross-origin requests are refused.
+	f("", "POST", "http://127.0.0.1:8088/mcp", map[string]string{"Origin": "http://127.0.0.1:3000"}, 403)
 	f("", "POST", "http://127.0.0.1:8088/api/query", map[string]string{"Origin": "http://127.0.0.1:3000"}, 403)
 	f("s", "POST", "http://llmtap.internal:8088/api/query", map[string]string{"Origin": "https://other.example", "Authorization": "Bearer s"}, 403)
 	f("", "GET", "http://127.0.0.1:8088/metrics", map[string]string{"Origin": "http://127.0.0.1:8088"}, 200)
 	f("", "GET", "http://127.0.0.1:8088/metrics", map[string]string{"Origin": "http://127.0.0.1:3000"}, 403)
 	f("", "GET", "http://127.0.0.1:8088/healthz", map[string]string{"Origin": "null"}, 403)
+}
+
+// A bearer sends a token with each request, unless it is empty.
+type bearer string
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+string(b))
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// Coding agents need the token, at the listener and beside the pages.
+func TestCodingAgents(t *testing.T) {
+	c := open(t, func(cfg *config.Config) {
+		cfg.Roles, cfg.HTTP.Token, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{config.RoleUI}, "s3cret", "nats://127.0.0.1:1", "http://127.0.0.1:1/llmtap"
+	})
+	t.Cleanup(c.Close)
+	for name, h := range map[string]http.Handler{"listen": c.handler(), "ui.listen": c.ui.handler()} {
+		srv := httptest.NewServer(h)
+		t.Cleanup(srv.Close)
+		connect := func(token string) (*mcp.ClientSession, error) {
+			transport := &mcp.StreamableClientTransport{Endpoint: srv.URL + mcpserver.Path, HTTPClient: &http.Client{Transport: bearer(token)}, MaxRetries: -1}
+			return mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil)
+		}
+		for _, token := range []string{"", "wrong"} {
+			if _, err := connect(token); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+				t.Errorf("%s, token %q: %v", name, token, err)
+			}
+		}
+		session, err := connect("s3cret")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for tool, want := range map[string]bool{"rules": false, "whats_wrong": true} { // ClickHouse is down
+			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool})
+			if err != nil || res.IsError != want {
+				t.Errorf("%s, %s: %+v, %v", name, tool, res, err)
+			}
+		}
+		if err := session.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func TestGuardTokenFile(t *testing.T) {
