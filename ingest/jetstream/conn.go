@@ -32,7 +32,8 @@ type Conn struct {
 	js  natsjs.JetStream
 	now func() time.Time // clock for leases
 
-	connected chan struct{} // closed when the connection is established for the first time
+	connected chan struct{}   // closed when the connection is established for the first time
+	batches   chan *Publisher // idle publishers of PublishBatch; capacity maxBatches, never closed
 
 	mu        sync.Mutex         // guards the fields below
 	intact    context.Context    // canceled and replaced when requests or subscriptions may have lost messages
@@ -83,6 +84,7 @@ func Open(cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Conn, er
 		c.nc.Close()
 		return nil, fmt.Errorf("use JetStream: %w", err)
 	}
+	c.batches = c.newBatches()
 	return c, nil
 }
 
