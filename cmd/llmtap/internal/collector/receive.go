@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/httpbody"
@@ -28,6 +30,7 @@ type receiveRole struct {
 	budget   *httpbody.Budget
 	listener net.Listener // nil if inUse is set
 	inUse    error        // why the default address is not available
+	otlp     otlpReceiver
 }
 
 // newReceiveRole opens the receivers and their listener. It does not wait for NATS.
@@ -39,6 +42,9 @@ func (c *Collector) newReceiveRole(ctx context.Context) (_ *receiveRole, err err
 	}
 	r.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	r.mux.Handle(httpevents.Path, httpevents.New(httpevents.Options{Publish: r.publish, Budget: r.budget}, c.reg))
+	if err := r.openOTLP(ctx); err != nil {
+		return nil, err
+	}
 	r.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
 	switch {
 	case err == nil:
@@ -57,6 +63,13 @@ func (c *Collector) newReceiveRole(ctx context.Context) (_ *receiveRole, err err
 
 // run serves until ctx ends and payloads in flight are stored.
 func (r *receiveRole) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.serveHTTP(ctx) })
+	g.Go(func() error { return r.serveGRPC(ctx) })
+	return g.Wait()
+}
+
+func (r *receiveRole) serveHTTP(ctx context.Context) error {
 	if r.listener == nil {
 		return waitFor(ctx)
 	}

@@ -75,12 +75,16 @@ type HTTP struct {
 	TokenFile string `yaml:"token_file"`
 }
 
-// Receive configures the listener for events over HTTP.
+// Receive configures the listener for events and OpenTelemetry over HTTP, and the one for OpenTelemetry over gRPC.
 type Receive struct {
 	Listen      string `yaml:"listen"`
 	Token       string `yaml:"token" secret:"all"`
 	TokenFile   string `yaml:"token_file"`
 	MaxInFlight int64  `yaml:"max_in_flight" unit:"bytes"` // memory for payloads that NATS has not stored yet
+
+	GRPCListen   string `yaml:"grpc_listen"`    // empty: no gRPC
+	OTLPCapture  string `yaml:"otlp_capture"`   // see otlp.Config
+	OTLPKeepUser bool   `yaml:"otlp_keep_user"` // see otlp.Config
 }
 
 // Content selects which parts of fully captured bodies are stored. Bodies captured as shapes are stored unchanged, unless
@@ -108,7 +112,7 @@ func Default() Config {
 	cfg := Config{
 		Roles: slices.Clone(Roles), Partitions: 1, Listen: "127.0.0.1:8088", LogFormat: "text",
 		NATS: jetstream.Default(), NATSServer: natsserver.Default(), Proxy: proxy.Default(),
-		Receive:    Receive{Listen: "127.0.0.1:4318", MaxInFlight: 128 << 20},
+		Receive:    Receive{Listen: "127.0.0.1:4318", MaxInFlight: 128 << 20, GRPCListen: "127.0.0.1:4317", OTLPCapture: event.CaptureShape},
 		ClickHouse: clickhouse.Default(), Chdb: chdb.Default(), Analyzer: analyzer.Default(),
 		Content: Content{Store: event.CaptureFull, Redact: slices.Clone(redact.Kinds)},
 		Batcher: sinks.DefaultBatcherConfig(), Alerts: alerts.Default(),

@@ -94,6 +94,18 @@ func (r *Receive) Validate() error {
 	if r.Token != "" && r.TokenFile != "" {
 		v.fail("token, token_file: both are set; keep one")
 	}
+	if r.GRPCListen != "" {
+		if host, port, err := net.SplitHostPort(r.GRPCListen); err != nil || port == "" {
+			v.fail("grpc_listen: %q is not an address with a port, such as 127.0.0.1:4317", r.GRPCListen)
+		} else if !loopback.Is(host) && r.Token+r.TokenFile == "" {
+			v.fail("grpc_listen: %s is not loopback; set token or token_file, or anyone on the network can send spans", r.GRPCListen)
+		}
+	}
+	switch r.OTLPCapture {
+	case event.CaptureShape, event.CaptureFull, event.CaptureNone:
+	default:
+		v.fail("otlp_capture: %q is not one of shape, full, none", r.OTLPCapture)
+	}
 	if r.MaxInFlight < minInFlight {
 		v.fail("max_in_flight: %s is below %s, the memory for one payload of the maximum size", FormatSize(r.MaxInFlight), FormatSize(minInFlight))
 	}

@@ -1,0 +1,158 @@
+package oteltest
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
+	"github.com/llmtap/llmtap/sinks/chdb"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+var all = flag.Bool("otel", false, "run all instrumentations of Python and Node, with 1,000 healthy calls each, which takes minutes")
+
+func TestMain(m *testing.M) {
+	chdb.RunChild() // the embedded ClickHouse is this binary again
+	m.Run()
+}
+
+const healthy = 300 // calls of the agent that always runs
+
+const sdkPackages = "opentelemetry-sdk>=1.30,<2 opentelemetry-exporter-otlp-proto-http>=1.30,<2 opentelemetry-exporter-otlp-proto-grpc>=1.30,<2 openai>=1.60,<3 "
+
+// pythonPackages are the packages of each instrumentation.
+var pythonPackages = map[string]string{
+	"openai-v2":     sdkPackages + "opentelemetry-instrumentation-openai-v2>=2.0b0",
+	"traceloop":     sdkPackages + "opentelemetry-instrumentation-openai>=0.40,<1",
+	"openinference": sdkPackages + "openinference-instrumentation-openai>=0.1.20,<1",
+}
+
+// The calls of an instrumented Python agent arrive in ClickHouse with their labels, tokens, latencies and errors, and
+// healthy calls yield no finding.
+func TestPython(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and without concurrency of its own")
+	}
+	w := newWorld(t)
+	pythontest.Watch(t, "python")
+	run := func(instrumentation, protocol string, calls int) {
+		python := pythontest.Interpreter(t, strings.Fields(pythonPackages[instrumentation])...)
+		w.run(t, python, filepath.Join("python", "agent.py"), instrumentation, protocol, calls)
+	}
+	if !*all {
+		run("openai-v2", "http", healthy)
+		return
+	}
+	for instrumentation := range pythonPackages {
+		for _, protocol := range []string{"http", "grpc"} {
+			t.Run(instrumentation+"/"+protocol, func(t *testing.T) { run(instrumentation, protocol, 1000) })
+		}
+	}
+}
+
+// A world is a provider and a collector.
+type world struct {
+	provider   string
+	http, grpc string // endpoints for exporters
+	sink       *clickhouse.Sink
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	collectortest.NeedClickHouse(t)
+	p := httptest.NewServer(provider.New(provider.Config{}))
+	t.Cleanup(p.Close)
+	w := &world{provider: p.URL + provider.OpenAIPath}
+	cfg := collectortest.Config(t, func(cfg *config.Config) {
+		cfg.Roles = []string{config.RoleAnalyze, config.RoleReceive}
+		cfg.Receive.Listen = fmt.Sprintf("127.0.0.1:%d", collectortest.FreePort(t))
+		cfg.Receive.GRPCListen = fmt.Sprintf("127.0.0.1:%d", collectortest.FreePort(t))
+		w.http, w.grpc = "http://"+cfg.Receive.Listen, "http://"+cfg.Receive.GRPCListen
+	})
+	c, err := collector.Open(t.Context(), cfg, collector.Options{Logger: slog.New(slog.DiscardHandler), Progress: func(s string) { t.Log(s) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	collectortest.RunReady(t, c)
+	w.sink = c.ClickHouse()
+	return w
+}
+
+// run runs an agent that makes the given number of healthy calls and one that is refused, and checks what is stored of them.
+func (w *world) run(t *testing.T, interpreter, agent, instrumentation, protocol string, calls int) {
+	t.Helper()
+	endpoint := w.http
+	if protocol == "grpc" {
+		endpoint = w.grpc
+	}
+	cmd := exec.CommandContext(t.Context(), interpreter, agent, instrumentation, protocol, fmt.Sprint(calls))
+	cmd.Env = append(os.Environ(), "PROVIDER="+w.provider, "OTEL_EXPORTER_OTLP_ENDPOINT="+endpoint, "OTEL_EXPORTER_OTLP_COMPRESSION=gzip",
+		"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true", "PYTHONDONTWRITEBYTECODE=1", "TRACELOOP_TELEMETRY=false")
+	started := time.Now()
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), fmt.Sprint(calls)) {
+		t.Fatalf("%s %s: %v\n%s", agent, instrumentation, err, out)
+	}
+	t.Logf("%d calls in %v", calls, time.Since(started).Round(time.Millisecond))
+	if strings.Contains(string(out), "Failed to export") || strings.Contains(string(out), "Traceback") {
+		t.Errorf("the exporter failed:\n%s", out)
+	}
+	w.check(t, cmd.Args[2], protocol, calls)
+}
+
+// stored summarizes the exchanges of a service.
+const stored = `
+SELECT
+    toUInt64(count()), toUInt64(uniqExact(exchange_id)), toUInt64(countIf(failed)), toUInt64(countIf(NOT failed AND status = 200 AND input_tokens > 0 AND output_tokens > 0)),
+    toUInt64(countIf(duration > 0 AND duration < 60)), toUInt64(countIf(startsWith(conversation_id, 'conversation-'))),
+    toUInt64(countIf(model = 'gpt-4.1' AND provider = 'openai')), toUInt64(countIf(origin = 'otlp' AND degraded)), toUInt64(countIf(stream) > 0),
+    toUInt64(countIf(finish_reason = 'tool_calls') > 0), toUInt64(sum(findings)),
+    anyIf(cause, failed), toUInt64(anyIf(status, failed)), anyIf(conversation_id, failed), any(service_version), any(environment), any(agent),
+    toUInt64(length(any(user)))
+FROM exchanges_final WHERE service = {service:String}`
+
+func (w *world) check(t *testing.T, instrumentation, protocol string, calls int) {
+	t.Helper()
+	service := "otel-" + instrumentation + "-" + protocol
+	n, total := uint64(calls), uint64(calls)+1
+	want := []any{
+		total, total, uint64(1), n, total, total, total, total, uint64(1), uint64(1), uint64(0),
+		"orphan_tool_reply", uint64(400), "conversation-broken", "1.2.3", "test", "planner", uint64(16),
+	}
+	var got []any
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		got = w.query(t, stored, service)
+		if got[0] == total || time.Now().After(deadline) {
+			break
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s: rows differ (-want +got):\n%s", service, diff)
+	}
+	if found := w.query(t, "SELECT toUInt64(count()), arrayStringConcat(groupUniqArray(rule_id), ' ') FROM findings_final WHERE service = {service:String}", service); found[0] != uint64(0) {
+		t.Errorf("%s: %d findings: %s", service, found...)
+	}
+}
+
+func (w *world) query(t *testing.T, sql, service string) []any {
+	t.Helper()
+	res, err := w.sink.Query(t.Context(), sql, map[string]string{"service": service})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Rows[0]
+}
