@@ -22,16 +22,19 @@ const Path = "/v1/events"
 // storeTimeout is the time in which JetStream must store a payload. Clients try again later.
 const storeTimeout = 5 * time.Second
 
+// A Rejection is an event that can never be stored.
+type Rejection = jetstream.Rejection
+
 // Options are the dependencies of a Handler.
 type Options struct {
 	// Publish stores events in order and returns those that can never be stored. An error means that none counts as stored.
-	Publish func(context.Context, []*event.Event) ([]jetstream.Rejection, error)
+	Publish func(context.Context, []*event.Event) ([]Rejection, error)
 	Budget  *httpbody.Budget // of all receivers
 }
 
 // A Handler stores the events of payloads. It is safe for concurrent use.
 type Handler struct {
-	publish func(context.Context, []*event.Event) ([]jetstream.Rejection, error)
+	publish func(context.Context, []*event.Event) ([]Rejection, error)
 	budget  *httpbody.Budget
 	m       *metrics
 }

@@ -158,6 +158,9 @@ func (c *Collector) announce() error {
 	if c.server != nil {
 		r.NATSURL = c.nats.URL
 	}
+	if c.receive != nil {
+		r.ReceiveURL = c.receive.url()
+	}
 	remove, err := Announce(c.cfg.DataDir, r)
 	if err != nil {
 		return err

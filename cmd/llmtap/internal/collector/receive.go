@@ -99,13 +99,20 @@ func (r *receiveRole) failure(nats error) error {
 	return nil
 }
 
+// url returns the URL for programs on this machine, or "" if the address is in use.
+func (r *receiveRole) url() string {
+	if r.listener == nil {
+		return ""
+	}
+	return config.LocalURL(r.listener.Addr().String())
+}
+
 // describe returns the rows of the banner.
 func (r *receiveRole) describe() [][2]string {
 	if r.inUse != nil {
 		return [][2]string{{overHTTP, r.inUse.Error()}}
 	}
-	url := config.LocalURL(r.listener.Addr().String())
-	rows := [][2]string{{overHTTP, "export " + event.EnvEndpoint + "=" + url}}
+	rows := [][2]string{{overHTTP, "export " + event.EnvEndpoint + "=" + r.url()}}
 	if r.guard.token != "" {
 		rows = append(rows, [2]string{"", "and " + event.EnvToken + ", the token of receive.token"})
 	}
