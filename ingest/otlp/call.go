@@ -113,6 +113,9 @@ func (c *call) describe(a attrs, spanName string) {
 	c.base = baseOf(a)
 	c.rawBodies(a)
 	c.dialect = dialectOf(c, a, spanName)
+	if t, _ := wire.DetectURL(c.url()); t.Dialect != c.dialect { // the server is another one, or no model is known
+		c.dialect = wire.OpenAIChat
+	}
 }
 
 // rawBodies reads what OpenInference reports only within its copies of the request and the response.

@@ -38,7 +38,7 @@ func TestHealthyCallsYieldNoFinding(t *testing.T) {
 		}
 		td := payload(t, testSpan{id: 2, name: "chat", attrs: a})
 		s := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
-		s.SetTraceID(pcommon.TraceID{14: byte(i >> 8), 15: byte(i)})
+		s.SetTraceID(pcommon.TraceID{0: 1, 14: byte(i >> 8), 15: byte(i)})
 		r := mapper.Traces(td)
 		if len(r.Events) != 2 {
 			t.Fatalf("call %d: %+v", i, r)

@@ -125,7 +125,7 @@ func TestHTTPRefusals(t *testing.T) {
 	f(new(store), 1<<20, x, "br", inProto, 415, codes.InvalidArgument, false)
 	f(new(store), 1<<20, "text/plain", "", inProto, 415, codes.InvalidArgument, false)
 	f(new(store), 100, x, "", inProto, 429, codes.ResourceExhausted, true)
-	f(new(store), 1<<20, x, "gzip", zip(make([]byte, 4<<20)), 413, codes.InvalidArgument, false)
+	f(new(store), 64<<20, x, "gzip", zip(make([]byte, 4<<20)), 413, codes.InvalidArgument, false)
 	f(&store{err: errors.New("NATS is unreachable")}, 1<<20, x, "", inProto, 503, codes.Unavailable, true)
 	f(&store{err: errors.New("NATS is unreachable")}, 1<<20, j, "", inJSON, 503, codes.Unavailable, true)
 }

@@ -144,7 +144,7 @@ func (w *world) check(t *testing.T, instrumentation, protocol string, calls int)
 		t.Errorf("%s: rows differ (-want +got):\n%s", service, diff)
 	}
 	if found := w.query(t, "SELECT toUInt64(count()), arrayStringConcat(groupUniqArray(rule_id), ' ') FROM findings_final WHERE service = {service:String}", service); found[0] != uint64(0) {
-		t.Errorf("%s: %d findings: %s", service, found...)
+		t.Errorf("%s: findings: %v", service, found)
 	}
 }
 
