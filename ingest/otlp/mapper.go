@@ -284,4 +284,3 @@ func sdk(scope pcommon.InstrumentationScope) string {
 	}
 	return name
 }
-

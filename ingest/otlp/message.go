@@ -38,7 +38,9 @@ func messagesOf(a attrs, events []spanEvent) (input, output []message) {
 		},
 		func() (in, out []message) { return indexed(a, "gen_ai.prompt."), indexed(a, "gen_ai.completion.") },
 		func() (in, out []message) { return indexed(a, "llm.prompts."), indexed(a, "llm.completions.") },
-		func() (in, out []message) { return indexed(a, "llm.input_messages."), indexed(a, "llm.output_messages.") },
+		func() (in, out []message) {
+			return indexed(a, "llm.input_messages."), indexed(a, "llm.output_messages.")
+		},
 		func() (in, out []message) { return listOf(a["ai.prompt.messages"]), vercelAnswer(a) },
 		func() (in, out []message) { return eventMessages(events) },
 	}

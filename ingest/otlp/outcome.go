@@ -66,9 +66,9 @@ func isStatus(s string) bool {
 
 // statuses find the HTTP status in the text of an SDK's error.
 var statuses = []*regexp.Regexp{
-	regexp.MustCompile(`(?i)^(?:[\w.]+: )?error code: ([45]\d\d)\b`),            // openai and anthropic for Python
-	regexp.MustCompile(`^(?:[\w.]+: )?([45]\d\d) [A-Za-z{"']`),                  // openai and anthropic for Node, google-genai
-	regexp.MustCompile(`^[A-Z]+ "https?://[^"]+": ([45]\d\d) `),                 // openai and anthropic for Go
+	regexp.MustCompile(`(?i)^(?:[\w.]+: )?error code: ([45]\d\d)\b`),                       // openai and anthropic for Python
+	regexp.MustCompile(`^(?:[\w.]+: )?([45]\d\d) [A-Za-z{"']`),                             // openai and anthropic for Node, google-genai
+	regexp.MustCompile(`^[A-Z]+ "https?://[^"]+": ([45]\d\d) `),                            // openai and anthropic for Go
 	regexp.MustCompile(`(?i)\b(?:status code|http status|status_code)\W{1,3}([45]\d\d)\b`), // others
 }
 

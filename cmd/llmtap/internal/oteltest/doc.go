@@ -5,6 +5,6 @@
 //	   v
 //	OpenTelemetry SDK ── OTLP over HTTP or gRPC ──> collector ──> NATS ──> analyzer ──> ClickHouse
 //
-// Each agent makes healthy calls with tools, parallel calls and streams, and one call that the provider refuses. By default
-// one Python agent runs; with -otel all instrumentations of Python and Node run, with 1,000 healthy calls each.
+// Each agent makes 1,000 healthy calls with tools, parallel calls and streams, and one call that the provider refuses. By
+// default one Python agent runs; with -otel all instrumentations of Python and Node run, over HTTP and gRPC.
 package oteltest

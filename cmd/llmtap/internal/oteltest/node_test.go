@@ -22,7 +22,7 @@ func TestNode(t *testing.T) {
 	for _, instrumentation := range []string{"traceloop", "openinference", "otel"} {
 		for _, protocol := range []string{"http", "grpc"} {
 			t.Run(instrumentation+"/"+protocol, func(t *testing.T) {
-				w.run(t, "node", filepath.Join(dir, "agent.mjs"), "node-"+instrumentation, protocol, 1000)
+				w.run(t, "node", filepath.Join(dir, "agent.mjs"), "node-"+instrumentation, protocol)
 			})
 		}
 	}
