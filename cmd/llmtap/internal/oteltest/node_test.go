@@ -19,10 +19,10 @@ func TestNode(t *testing.T) {
 	}
 	w := newWorld(t)
 	dir := nodeProject(t)
-	for _, instrumentation := range []string{"traceloop", "openinference", "otel"} {
+	for instrumentation, reports := range map[string]func(*testing.T, string){"otel": w.all, "traceloop": w.unary, "openinference": w.unary} {
 		for _, protocol := range []string{"http", "grpc"} {
 			t.Run(instrumentation+"/"+protocol, func(t *testing.T) {
-				w.run(t, "node", filepath.Join(dir, "agent.mjs"), "node-"+instrumentation, protocol)
+				w.run(t, "node", filepath.Join(dir, "agent.mjs"), "node-"+instrumentation, protocol, reports)
 			})
 		}
 	}

@@ -52,7 +52,7 @@ func TestPython(t *testing.T) {
 	run := func(t *testing.T, instrumentation, protocol string) {
 		t.Helper()
 		python := pythontest.Interpreter(t, strings.Fields(pythonPackages[instrumentation])...)
-		w.run(t, python, filepath.Join("python", "agent.py"), instrumentation, protocol)
+		w.run(t, python, filepath.Join("python", "agent.py"), instrumentation, protocol, w.all)
 	}
 	if !*all {
 		run(t, "openai-v2", "http")
@@ -94,7 +94,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // run runs an agent that makes healthy calls and one that is refused, and checks what is stored of them.
-func (w *world) run(t *testing.T, interpreter, agent, instrumentation, protocol string) {
+func (w *world) run(t *testing.T, interpreter, agent, instrumentation, protocol string, reports func(t *testing.T, service string)) {
 	t.Helper()
 	endpoint := w.http
 	if protocol == "grpc" {
@@ -112,7 +112,12 @@ func (w *world) run(t *testing.T, interpreter, agent, instrumentation, protocol 
 	if strings.Contains(string(out), "Failed to export") || strings.Contains(string(out), "Traceback") {
 		t.Errorf("the exporter failed:\n%s", out)
 	}
-	w.check(t, "otel-"+instrumentation+"-"+protocol)
+	service := "otel-" + instrumentation + "-" + protocol
+	reports(t, service)
+	t.Logf("of %d exchanges of %s, these report messages, tool calls, a stream, the first token, the response id: %v", healthy+1, service, w.query(t, reported, service))
+	if found := w.query(t, findings, service); found[0] != uint64(0) {
+		t.Errorf("%s: findings: %v", service, found)
+	}
 }
 
 // stored summarizes the exchanges of a service.
@@ -130,26 +135,43 @@ FROM exchanges_final WHERE service = {service:String}`
 const reported = `SELECT countIf(messages > 0), countIf(tool_calls > 0), countIf(stream), countIf(first_byte > 0), countIf(response_id != '')
 FROM exchanges_final WHERE service = {service:String}`
 
-func (w *world) check(t *testing.T, service string) {
+const findings = "SELECT toUInt64(count()), arrayStringConcat(groupUniqArray(rule_id), ' ') FROM findings_final WHERE service = {service:String}"
+
+// all checks that everything is stored of each call of a service.
+func (w *world) all(t *testing.T, service string) {
 	t.Helper()
 	const n, total = uint64(healthy), uint64(healthy) + 1
 	want := []any{
 		total, total, uint64(1), n, total, total, total, total, uint64(1), uint64(0),
 		"orphan_tool_reply", uint64(400), "conversation-broken", "1.2.3", "test", "planner", uint64(16),
 	}
-	var got []any
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		got = w.query(t, stored, service)
-		if got[0] == total || time.Now().After(deadline) {
-			break
-		}
-	}
+	got := w.await(t, stored, service, total)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s: rows differ (-want +got):\n%s", service, diff)
 	}
-	t.Logf("of %d exchanges of %s, these report messages, tool calls, a stream, the first token, the response id: %v", total, service, w.query(t, reported, service))
-	if found := w.query(t, "SELECT toUInt64(count()), arrayStringConcat(groupUniqArray(rule_id), ' ') FROM findings_final WHERE service = {service:String}", service); found[0] != uint64(0) {
-		t.Errorf("%s: findings: %v", service, found)
+}
+
+// unary checks what is stored of the calls of a service whose instrumentation reports neither failed calls, because it never
+// ends their spans, nor the tokens of streams.
+func (w *world) unary(t *testing.T, service string) {
+	t.Helper()
+	const sql = `
+SELECT toUInt64(count()), toUInt64(countIf(duration > 0 AND duration < 60 AND startsWith(conversation_id, 'conversation-'))),
+    toUInt64(countIf(input_tokens > 0 AND output_tokens > 0) >= count() / 2 - 3)
+FROM exchanges_final WHERE service = {service:String} AND NOT failed AND status = 200 AND model = 'gpt-4.1' AND provider = 'openai'`
+	want := []any{uint64(healthy), uint64(healthy), uint64(1)}
+	if diff := cmp.Diff(want, w.await(t, sql, service, uint64(healthy))); diff != "" {
+		t.Errorf("%s: rows differ (-want +got):\n%s", service, diff)
+	}
+}
+
+// await returns the result of sql, once its first value is count or half a minute has passed.
+func (w *world) await(t *testing.T, sql, service string, count uint64) []any {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		if got := w.query(t, sql, service); got[0] == count || time.Now().After(deadline) {
+			return got
+		}
 	}
 }
 
