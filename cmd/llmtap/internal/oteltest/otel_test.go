@@ -96,21 +96,30 @@ func newWorld(t *testing.T) *world {
 // run runs an agent that makes healthy calls and one that is refused, and checks what is stored of them.
 func (w *world) run(t *testing.T, interpreter, agent, instrumentation, protocol string, reports func(t *testing.T, service string)) {
 	t.Helper()
-	endpoint := w.http
-	if protocol == "grpc" {
+	endpoint, calls := w.http, healthy
+	switch {
+	case *record != "" && protocol == "grpc":
+		return
+	case *record != "":
+		endpoint, calls = startRecorder(t, filepath.Join(*record, instrumentation+".json")), 6
+	case protocol == "grpc":
 		endpoint = w.grpc
 	}
-	cmd := exec.CommandContext(t.Context(), interpreter, agent, instrumentation, protocol, fmt.Sprint(healthy))
+	cmd := exec.CommandContext(t.Context(), interpreter, agent, instrumentation, protocol, fmt.Sprint(calls))
 	cmd.Env = append(os.Environ(), "PROVIDER="+w.provider, "OTEL_EXPORTER_OTLP_ENDPOINT="+endpoint, "OTEL_EXPORTER_OTLP_COMPRESSION=gzip",
-		"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true", "PYTHONDONTWRITEBYTECODE=1", "TRACELOOP_TELEMETRY=false")
+		"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true", "PYTHONDONTWRITEBYTECODE=1", "TRACELOOP_TELEMETRY=false",
+		"OTEL_NODE_RESOURCE_DETECTORS=none")
 	started := time.Now()
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), fmt.Sprint(healthy)) {
+	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), fmt.Sprint(calls)) {
 		t.Fatalf("%s %s: %v\n%s", agent, instrumentation, err, out)
 	}
-	t.Logf("%d calls in %v", healthy, time.Since(started).Round(time.Millisecond))
+	t.Logf("%d calls in %v", calls, time.Since(started).Round(time.Millisecond))
 	if strings.Contains(string(out), "Failed to export") || strings.Contains(string(out), "Traceback") {
 		t.Errorf("the exporter failed:\n%s", out)
+	}
+	if *record != "" {
+		return
 	}
 	service := "otel-" + instrumentation + "-" + protocol
 	reports(t, service)
