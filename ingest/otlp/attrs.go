@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 
@@ -12,9 +13,7 @@ type attrs map[string]pcommon.Value
 
 func attrsOf(m pcommon.Map) attrs {
 	a := make(attrs, m.Len())
-	for k, v := range m.All() {
-		a[k] = v
-	}
+	maps.Insert(a, m.All())
 	return a
 }
 

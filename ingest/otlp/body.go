@@ -3,6 +3,7 @@ package otlp
 import (
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/llmtap/llmtap/ingest/wire"
@@ -47,10 +48,8 @@ func segment(provider string, dialect wire.Dialect) string {
 	for i := range wire.Providers {
 		if p := &wire.Providers[i]; p.Name == provider {
 			for _, v := range p.Variants {
-				for _, s := range dialect.Descriptor().Segments {
-					if s == v {
-						return "/" + string(v)
-					}
+				if slices.Contains(dialect.Descriptor().Segments, v) {
+					return "/" + string(v)
 				}
 			}
 		}

@@ -146,7 +146,7 @@ func (c *call) rawBodies(a attrs) {
 		if json.Unmarshal([]byte(s), &r) != nil {
 			return
 		}
-		var reason any = r.StopReason
+		reason := r.StopReason
 		if len(r.Choices) > 0 {
 			reason = r.Choices[0].FinishReason
 		}

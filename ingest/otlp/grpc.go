@@ -158,8 +158,7 @@ func (r *Receiver) refusal(signal string, err error) error {
 		return nil
 	}
 	code := http.StatusServiceUnavailable
-	var refused *httpbody.Error
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*httpbody.Error](err); ok {
 		code = refused.Status
 	}
 	s := status.New(r.class(signal, code), err.Error())

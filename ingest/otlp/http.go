@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"mime"
@@ -42,28 +43,28 @@ type answer interface {
 }
 
 func (r *Receiver) serveTraces(w http.ResponseWriter, hr *http.Request) {
-	r.serve(w, hr, signalTraces, func(body []byte, media string) (answer, error) {
+	r.serve(w, hr, signalTraces, func(ctx context.Context, body []byte, media string) (answer, error) {
 		q := ptraceotlp.NewExportRequest()
 		if err := unmarshal(body, media, q.UnmarshalProto, q.UnmarshalJSON); err != nil {
 			return nil, err
 		}
-		return r.traces(hr.Context(), q.Traces())
+		return r.traces(ctx, q.Traces())
 	})
 }
 
 func (r *Receiver) serveLogs(w http.ResponseWriter, hr *http.Request) {
-	r.serve(w, hr, signalLogs, func(body []byte, media string) (answer, error) {
+	r.serve(w, hr, signalLogs, func(ctx context.Context, body []byte, media string) (answer, error) {
 		q := plogotlp.NewExportRequest()
 		if err := unmarshal(body, media, q.UnmarshalProto, q.UnmarshalJSON); err != nil {
 			return nil, err
 		}
-		return r.logs(hr.Context(), q.Logs())
+		return r.logs(ctx, q.Logs())
 	})
 }
 
 // serveMetrics accepts metrics without decoding them. The response is that of traces, which is empty too.
 func (r *Receiver) serveMetrics(w http.ResponseWriter, hr *http.Request) {
-	r.serve(w, hr, signalMetrics, func([]byte, string) (answer, error) {
+	r.serve(w, hr, signalMetrics, func(context.Context, []byte, string) (answer, error) {
 		r.metricsArrived()
 		return ptraceotlp.NewExportResponse(), nil
 	})
@@ -81,7 +82,7 @@ func unmarshal(body []byte, media string, fromProto, fromJSON func([]byte) error
 }
 
 // serve reads a payload, and writes what export returns for it in the format of the payload.
-func (r *Receiver) serve(w http.ResponseWriter, hr *http.Request, signal string, export func(body []byte, media string) (answer, error)) {
+func (r *Receiver) serve(w http.ResponseWriter, hr *http.Request, signal string, export func(ctx context.Context, body []byte, media string) (answer, error)) {
 	media, _, _ := mime.ParseMediaType(hr.Header.Get("Content-Type"))
 	if media != mediaJSON && media != mediaProto {
 		r.refuse(w, signal, mediaProto, &httpbody.Error{
@@ -99,7 +100,7 @@ func (r *Receiver) serve(w http.ResponseWriter, hr *http.Request, signal string,
 		r.refuse(w, signal, media, httpbody.ErrBehind)
 		return
 	}
-	out, err := export(body.Bytes, media)
+	out, err := export(hr.Context(), body.Bytes, media)
 	if err != nil {
 		r.refuse(w, signal, media, err)
 		return
@@ -120,8 +121,7 @@ func (r *Receiver) serve(w http.ResponseWriter, hr *http.Request, signal string,
 // refuse writes err as google.rpc.Status, as the specification of OTLP requires. Exporters retry after 429 and 503.
 func (r *Receiver) refuse(w http.ResponseWriter, signal, media string, err error) {
 	code := http.StatusServiceUnavailable
-	var refused *httpbody.Error
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*httpbody.Error](err); ok {
 		code = refused.Status
 	}
 	p := status.New(r.class(signal, code), err.Error()).Proto()

@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -72,22 +73,19 @@ func TestSpellings(t *testing.T) {
 			"openai_chat/openai /openai/v1/chat/completions gpt-4.1>gpt-4.1-2025 id=chatcmpl-1 finish=tool-calls tokens=120/7/0 messages=3 calls=1")
 		// Span events of openai-v2 without log records, and of the first conventions.
 		f(cfg, testSpan{name: "chat", attrs: m{"gen_ai.operation.name": "chat", "gen_ai.system": "deepseek", "gen_ai.request.model": "deepseek-chat"}, events: []testEvent{
-			{"gen_ai.user.message", m{"content": "hi"}}, {"gen_ai.assistant.message", m{"tool_calls": `[{"id":"c","function":{"name":"read","arguments":"{}"}}]`}},
-			{"gen_ai.tool.message", m{"id": "c", "content": "x"}}, {"gen_ai.choice", m{"finish_reason": "stop", "message": `{"content":"done"}`}},
+			{"gen_ai.user.message", m{"content": "hi"}},
+			{"gen_ai.assistant.message", m{"tool_calls": `[{"id":"c","function":{"name":"read","arguments":"{}"}}]`}},
+			{"gen_ai.tool.message", m{"id": "c", "content": "x"}},
+			{"gen_ai.choice", m{"finish_reason": "stop", "message": `{"content":"done"}`}},
 		}}, "openai_chat/deepseek /deepseek/v1/chat/completions deepseek-chat> id= finish= tokens=0/0/0 messages=3 calls=0")
 		f(cfg, testSpan{name: "chat", attrs: m{"gen_ai.system": "mistral_ai", "gen_ai.request.model": "m", "gen_ai.usage.prompt_tokens": "9"}, events: []testEvent{
 			{"gen_ai.content.prompt", m{"gen_ai.prompt": `[{"role":"user","content":"hi"}]`}}, {"gen_ai.content.completion", m{"gen_ai.completion": `[{"role":"assistant","content":"x"}]`}},
 		}}, "openai_chat/mistral_ai /mistral/v1/chat/completions m> id= finish= tokens=9/0/0 messages=1 calls=0")
 		// Other dialects.
 		with := func(changes m) m {
-			a := m{}
-			for k, v := range current {
-				a[k] = v
-			}
+			a := maps.Clone(current)
 			delete(a, "server.address")
-			for k, v := range changes {
-				a[k] = v
-			}
+			maps.Copy(a, changes)
 			return a
 		}
 		f(cfg, testSpan{name: "chat", attrs: with(m{"gen_ai.provider.name": "anthropic"})},
@@ -159,13 +157,8 @@ func TestFailures(t *testing.T) {
 	base := m{"gen_ai.operation.name": "chat", "gen_ai.system": "openai", "gen_ai.request.model": "gpt-4.1", "server.address": "api.openai.com"}
 	f := func(name string, s testSpan, status int, class, cause string) {
 		t.Helper()
-		a := m{}
-		for k, v := range base {
-			a[k] = v
-		}
-		for k, v := range s.attrs {
-			a[k] = v
-		}
+		a := maps.Clone(base)
+		maps.Copy(a, s.attrs)
 		s.attrs = a
 		x := one(t, Default(), s)
 		if !x.Failed || x.Status != status || x.ErrorType != class || x.Cause != cause {
