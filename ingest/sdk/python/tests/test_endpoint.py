@@ -48,4 +48,5 @@ def test_encode() -> None:
     assert got["time"] == "1970-01-01T00:00:01.5Z" and got["status"] == 0 and got["duration_ms"] == 1.25 and got["first_byte_ms"] == 0
     assert base64.b64decode(got["body_base64"]) == ev.body and "seq" not in got and "error" not in got
     ev.body = '{"a": "é\\n\u2028"}'.encode()
+    labels.stage = "规划"
     assert json.loads(_endpoint.encode(ev))["body"] == ev.body.decode()
