@@ -37,6 +37,9 @@ X-Llmtap-Conversation and so on. The proxy records bodies without texts: each
 text becomes its length and a hash, keyed with LLMTAP_SHAPE_KEY. With
 --proxy-capture full it records whole bodies.
 
+Hooks that may only speak HTTPS send their events to the role receive:
+  LLMTAP_ENDPOINT=http://127.0.0.1:4318
+
 Rule files (alerts.rule_files) are reloaded when they change, and on SIGHUP;
 invalid files leave the previous rules in effect. Everything else is read at
 startup only.`,

@@ -19,7 +19,9 @@ func (e *Event) AppendJSON(dst []byte) []byte {
 	w.b[len(w.b)-len(`,"kind":`)] = '{'
 	w.string(e.Kind.String())
 	w.text("exchange", e.Exchange)
-	w.text("time", e.Time.UTC().Format(time.RFC3339Nano))
+	if !e.Time.IsZero() {
+		w.text("time", e.Time.UTC().Format(time.RFC3339Nano))
+	}
 	switch e.Kind {
 	case Request:
 		w.text("url", withoutQuery(e.URL))

@@ -2,6 +2,7 @@ package httpevents
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"mime"
@@ -241,9 +242,9 @@ func (o *object) check() error {
 		}
 		return required("exchange", e.Exchange, "the id of its request")
 	case event.Run:
-		return errors.Join(required("run", e.Labels.Run, "the id of the run"), required("run_status", e.RunStatus, "started, ok, error or cancelled"))
+		return cmp.Or(required("run", e.Labels.Run, "the id of the run"), required("run_status", e.RunStatus, "started, ok, error or cancelled"))
 	case event.Tool:
-		return errors.Join(
+		return cmp.Or(
 			required("exchange", e.Exchange, "the id of the call whose response asked for the tool"),
 			required("tool_call_id", e.ToolCallID, "the id of the model's tool call"),
 			required("tool_status", e.ToolStatus, "started, ok, error or cancelled"),

@@ -123,7 +123,7 @@ func TestConcurrent(t *testing.T) {
 			for p := range 5 {
 				var b []byte
 				for i := range 100 {
-					b = fmt.Appendf(b, `{"kind":"request","exchange":"%d-%d-%d","instance":"i%[1]d","seq":%d,"body":"x"}`+"\n", c, p, i, p*100+i+1)
+					b = fmt.Appendf(b, `{"kind":"request","exchange":"%d-%d","instance":"i%d","seq":%d,"body":"x"}`+"\n", c, p*100+i, c, p*100+i+1)
 				}
 				if a := r.post("application/x-ndjson", b); a.status != 200 || a.Accepted != 100 {
 					t.Errorf("%+v", a)
@@ -169,7 +169,7 @@ func TestPartial(t *testing.T) {
 	if diff := cmp.Diff(want, a.Answer); diff != "" || a.status != 200 {
 		t.Errorf("%d %s", a.status, diff)
 	}
-	if got := r.stored(); len(got) != 2 || string(got[1].Body) != "bad key sk-proj-***" {
+	if got := r.stored(); len(got) != 2 || string(got[1].Body) != "bad key sk-***" {
 		t.Errorf("stored %+v", got)
 	}
 	r.idle()

@@ -65,7 +65,7 @@ func (p *Publisher) publishBatch(ctx context.Context, events []*event.Event) (re
 			return err
 		}
 		failure := p.firstErr
-		if p.firstErr = nil; !unstorable(failure) {
+		if p.firstErr = nil; !neverStored(failure) {
 			return failure
 		}
 		if !slices.ContainsFunc(rejected, func(r Rejection) bool { return r.Index == index }) { // else a further part
@@ -96,8 +96,8 @@ func (p *Publisher) publishBatch(ctx context.Context, events []*event.Event) (re
 	return rejected, nil
 }
 
-// unstorable reports whether err means that a message is too large for the server or the stream.
-func unstorable(err error) bool {
+// neverStored reports whether err means that a message is too large for the server or the stream.
+func neverStored(err error) bool {
 	var api *natsjs.APIError
 	return errors.As(err, &api) && api.ErrorCode == codeMessageTooLarge || errors.Is(err, nats.ErrMaxPayload)
 }

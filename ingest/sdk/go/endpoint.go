@@ -66,7 +66,7 @@ type endpointSender struct {
 func newEndpointSender(s *sender, cfg *Config) *endpointSender {
 	t := &http.Transport{ // not http.DefaultTransport, which may record its calls
 		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext, ForceAttemptHTTP2: true,
-		TLSHandshakeTimeout: 5 * time.Second, MaxIdleConnsPerHost: 1, IdleConnTimeout: 90 * time.Second,
+		TLSHandshakeTimeout: 5 * time.Second, MaxIdleConnsPerHost: 1, IdleConnTimeout: 30 * time.Second,
 	}
 	return &endpointSender{
 		sender: s, url: strings.TrimSuffix(strings.TrimRight(cfg.Endpoint, "/"), eventsPath) + eventsPath, token: cfg.Token,
@@ -89,7 +89,8 @@ func (s *endpointSender) run(ctx context.Context) {
 		s.report.failed(err, s.queue.stats().Pending > 0, time.Now())
 		s.queue.requeue()
 		wait := backoff
-		if refused, ok := errors.AsType[*refusedError](err); ok {
+		var refused *refusedError
+		if errors.As(err, &refused) {
 			wait = max(wait, min(refused.after, maxRetryAfter))
 		}
 		select {
@@ -162,8 +163,8 @@ func (s *endpointSender) next() (items []*item) {
 	return items
 }
 
-// An answer is a final answer of the endpoint.
-type answer struct {
+// A reply is a final answer of the endpoint.
+type reply struct {
 	status   int
 	Accepted *int   `json:"accepted"`
 	Error    string `json:"error"`
@@ -173,16 +174,17 @@ type answer struct {
 	} `json:"rejected"`
 }
 
-func (a *answer) text() string {
+func (a *reply) text() string {
 	return fmt.Sprintf("HTTP %d: %s", a.status, cmp.Or(a.Error, http.StatusText(a.status)))
 }
 
 // post sends the payload. An error means that it must be sent again.
-func (s *endpointSender) post(ctx context.Context) (*answer, error) {
+func (s *endpointSender) post(ctx context.Context) (*reply, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(s.payload))
 	if err != nil {
 		return nil, err
 	}
+	req.Header["Idempotency-Key"] = nil // not sent; permits net/http to retry on a connection that the server has closed
 	req.Header.Set("Content-Type", "application/x-ndjson")
 	req.Header.Set("User-Agent", "llmtap-go/"+Version)
 	if s.token != "" {
@@ -201,7 +203,7 @@ func (s *endpointSender) post(ctx context.Context) (*answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the answer: %w", err)
 	}
-	a := &answer{status: resp.StatusCode}
+	a := &reply{status: resp.StatusCode}
 	ours := json.Unmarshal(body, a) == nil && a.Accepted != nil
 	switch {
 	case ours && (a.status == http.StatusOK || dropping(a.status)), a.status == http.StatusRequestEntityTooLarge:
@@ -229,7 +231,8 @@ func dropping(status int) bool {
 
 // endpointFix returns what to do about an error of the endpoint.
 func endpointFix(err error) string {
-	refused, ok := errors.AsType[*refusedError](err)
+	var refused *refusedError
+	ok := errors.As(err, &refused)
 	switch text := err.Error(); {
 	case ok && (refused.status == http.StatusUnauthorized || refused.status == http.StatusForbidden):
 		return "set " + event.EnvToken + " to the token of receive.token"

@@ -80,7 +80,8 @@ def instrument(
         if hook_of() is not None:
             return
         config = Config(
-            url=url, endpoint=endpoint, token=token, service=service, service_version=service_version, environment=environment, agent=agent, attrs=dict(attrs or {}), capture=capture,  # type: ignore[arg-type]
+            url=url, endpoint=endpoint, token=token,
+            service=service, service_version=service_version, environment=environment, agent=agent, attrs=dict(attrs or {}), capture=capture,  # type: ignore[arg-type]
             hosts=hosts if isinstance(hosts, str) else tuple(hosts), redact=redact, on_published=on_published,  # type: ignore[arg-type]
             traceparent=traceparent, keep_user=keep_user, memory_limit=memory_limit, flush_timeout=flush_timeout,
             nats_options=dict(nats_options or {}),
