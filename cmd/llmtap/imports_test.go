@@ -57,8 +57,8 @@ var thirdParty = map[string][]string{
 	"github.com/andybalholm/":          {"sinks/chdb", "ingest/sdk/go", "cmd/llmtap/internal/browsertest"},
 	"github.com/cenkalti/backoff":      {"ingest", "sinks", "alerts", "cmd"},
 	"github.com/google/uuid":           {"ingest", "sinks", "cmd", "deploy/examples/go"},
-	"go.opentelemetry.io/collector/":  {"ingest/otlp"},
-	"google.golang.org/":              {"ingest/otlp"},
+	"go.opentelemetry.io/collector/":   {"ingest/otlp"},
+	"google.golang.org/":               {"ingest/otlp"},
 	"golang.org/x/sync/":               {"ingest", "sinks", "alerts", "cmd"},
 	"github.com/google/go-cmp/":        {""}, "github.com/rogpeppe/": {""}, "go.uber.org/goleak": {""}, "golang.org/x/": {""},
 }

@@ -20,7 +20,7 @@ const (
 	bannerWidth  = 80
 	bannerColumn = 14 // column of the values
 
-	hooks, overHTTP, commands = "Hooks", "Over HTTP", "Commands" // labels
+	hooks, overHTTP, overOTLP, commands = "Hooks", "Over HTTP", "OTLP", "Commands" // labels
 )
 
 // Describe writes the addresses of all parts, the parts that do not work, and the next steps for a new user. source names
@@ -39,6 +39,7 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 	}
 	if c.receive != nil {
 		rows = append(rows, c.receive.describe()...)
+		rows = append(rows, c.receive.describeOTLP()...)
 	}
 	if c.stores() {
 		where := "external"
@@ -75,7 +76,7 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 		if r[1] == "" {
 			continue
 		}
-		if head != hooks && head != commands && (head != overHTTP || c.receive.inUse != nil) { // what is to be copied stays on one line
+		if head != hooks && head != commands && head != overOTLP && (head != overHTTP || c.receive.inUse != nil) { // what is to be copied stays on one line
 			lines = terminal.Wrap(r[1], bannerWidth-bannerColumn, "")
 		}
 		for _, line := range lines {

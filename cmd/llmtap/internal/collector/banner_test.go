@@ -31,7 +31,7 @@ func TestDescribe(t *testing.T) {
 		c := &Collector{
 			cfg: cfg, nats: jetstream.Config{URL: "nats://127.0.0.1:4222"}, listener: fixedListener{addr: cfg.Listen},
 			proxy:   &proxyRole{listener: fixedListener{addr: "127.0.0.1:8089"}, capture: "shape"},
-			receive: &receiveRole{listener: fixedListener{addr: cfg.Receive.Listen}},
+			receive: &receiveRole{listener: fixedListener{addr: cfg.Receive.Listen}, otlp: otlpReceiver{listener: fixedListener{addr: cfg.Receive.GRPCListen}}},
 			ui:      &uiRole{listener: fixedListener{addr: cfg.UI.Listen}},
 		}
 		change(c)
@@ -52,6 +52,8 @@ func TestDescribe(t *testing.T) {
   Proxy       http://127.0.0.1:8089/openai/v1 as base URL (or another provider)
               records bodies without texts (whole: --proxy-capture full)
   Over HTTP   export LLMTAP_ENDPOINT=http://127.0.0.1:4318
+  OTLP        export OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318
+              over gRPC: http://127.0.0.1:4317
   ClickHouse  embedded, /var/lib/llmtap/clickhouse
   Commands    llmtap query causes
   Alerts      log only; for Slack: --slack-token-file, --slack-channel

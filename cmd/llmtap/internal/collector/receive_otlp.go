@@ -52,3 +52,14 @@ func (r *receiveRole) serveGRPC(ctx context.Context) error {
 	}
 	return r.otlp.ServeGRPC(ctx, r.otlp.listener, r.guard.token)
 }
+
+// describeOTLP returns the rows of the banner about OpenTelemetry.
+func (r *receiveRole) describeOTLP() (rows [][2]string) {
+	if r.listener != nil {
+		rows = append(rows, [2]string{overOTLP, "export OTEL_EXPORTER_OTLP_ENDPOINT=" + config.LocalURL(r.listener.Addr().String())})
+	}
+	if r.otlp.listener != nil {
+		rows = append(rows, [2]string{"", "over gRPC: " + config.LocalURL(r.otlp.listener.Addr().String())})
+	}
+	return rows
+}
