@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"testing"
@@ -28,6 +29,8 @@ type testSpan struct {
 	events     []testEvent
 	failed     string // description of the status
 	service    string // default: checkout
+	scope      string // default: test.instrumentation
+	shorter    bool   // takes 1.4 s
 }
 
 type testEvent struct {
@@ -46,7 +49,7 @@ func payload(t testing.TB, spans ...testSpan) ptrace.Traces {
 		}
 		fill(t, rs.Resource().Attributes(), m{"service.name": x.service, "service.version": "1.2.3", "deployment.environment": "prod", "service.instance.id": "pod-1"})
 		ss := rs.ScopeSpans().AppendEmpty()
-		ss.Scope().SetName("test.instrumentation")
+		ss.Scope().SetName(cmp.Or(x.scope, "test.instrumentation"))
 		ss.Scope().SetVersion("0.1")
 		s := ss.Spans().AppendEmpty()
 		s.SetTraceID(pcommon.TraceID{15: 1})
@@ -56,6 +59,9 @@ func payload(t testing.TB, spans ...testSpan) ptrace.Traces {
 		s.SetKind(ptrace.SpanKindClient)
 		s.SetStartTimestamp(pcommon.NewTimestampFromTime(started))
 		s.SetEndTimestamp(pcommon.NewTimestampFromTime(started.Add(1500 * time.Millisecond)))
+		if x.shorter {
+			s.SetEndTimestamp(pcommon.NewTimestampFromTime(started.Add(1400 * time.Millisecond)))
+		}
 		fill(t, s.Attributes(), x.attrs)
 		if x.failed != "" {
 			s.Status().SetCode(ptrace.StatusCodeError)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +33,7 @@ type Mapper struct {
 	cfg      Config
 	shapers  sync.Pool // of *shape.Shaper
 	wrapping parents
+	beside   siblings
 }
 
 // NewMapper returns a mapper for a valid configuration.
@@ -86,9 +88,20 @@ func (m *Mapper) Traces(td ptrace.Traces) (r Result) {
 		}
 	}
 	wrappers := m.wrapping.wrappers(nodes)
-	for _, s := range calls {
+	calls = slices.DeleteFunc(calls, func(s span) bool { return wrappers[s.key] })
+	r.Wrappers = len(wrappers)
+	above, results := make([]spanKey, len(calls)), make([]sibling, len(calls))
+	for i, s := range calls {
+		above[i] = spanKey{s.key.service, s.key.trace, s.ParentSpanID()}
+		results[i] = sibling{scope: s.scope.Name(), start: s.StartTimestamp(), end: s.EndTimestamp(), failed: s.Status().Code() == ptrace.StatusCodeError}
+		results[i].model = s.attrs.text(nameRequestModel...)
+		results[i].input, _ = s.attrs.count(nameInput...)
+		results[i].output, _ = s.attrs.count(nameOutput...)
+	}
+	repeated := m.beside.repeated(above, results)
+	for i, s := range calls {
 		switch {
-		case wrappers[s.key]:
+		case repeated[i]:
 			r.Wrappers++
 			continue
 		case s.TraceID().IsEmpty() || s.SpanID().IsEmpty():

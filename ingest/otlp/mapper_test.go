@@ -212,6 +212,20 @@ func TestWrappers(t *testing.T) {
 	f("13", []testSpan{outer, {id: 2, parent: 1, attrs: agent}, inner})
 	f("45", []testSpan{{id: 4, parent: 9, attrs: chat}, {id: 5, parent: 9, attrs: chat}}, []testSpan{{id: 9, attrs: chat}})
 	f("13", []testSpan{outer, {id: 3, parent: 1, attrs: chat, service: "gateway"}}) // another service
+
+	// Side by side: of another instrumentation, and with the same tokens.
+	counted := func(tokens int, model string) m {
+		return m{"gen_ai.operation.name": "chat", "gen_ai.request.model": model, "gen_ai.usage.input_tokens": tokens}
+	}
+	framework := testSpan{id: 4, parent: 9, attrs: counted(7, "x"), scope: "langchain"}
+	sdk := testSpan{id: 5, parent: 9, attrs: counted(7, "x-2025-04-14"), shorter: true}
+	f("5", []testSpan{framework, sdk})
+	f("55", []testSpan{sdk}, []testSpan{framework}, []testSpan{sdk}, []testSpan{framework}) // sent again
+	f("45", []testSpan{framework, {id: 5, parent: 9, attrs: counted(8, "x"), shorter: true}})
+	f("45", []testSpan{framework, {id: 5, parent: 9, attrs: counted(7, "y"), shorter: true}})
+	f("45", []testSpan{framework, {id: 5, parent: 9, attrs: counted(7, "x"), shorter: true, scope: "langchain"}})
+	f("45", []testSpan{framework, {id: 5, parent: 8, attrs: counted(7, "x"), shorter: true}})
+	f("45", []testSpan{framework, {id: 5, parent: 9, attrs: counted(7, "x"), shorter: true, failed: "x"}})
 }
 
 // Spans about anything else are left out, those without ids or times are rejected.

@@ -29,7 +29,7 @@ func (c *call) outcome(a attrs, f failure) {
 		}
 		return
 	}
-	c.errorText = longest(f.text, f.message, a.text("error.message", "exception.message"))
+	c.errorText = cmp.Or(errorMessage(f.text), errorMessage(f.message), errorMessage(a.text("error.message", "exception.message")))
 	c.errorType = cmp.Or(typ, f.typ, a.text("exception.type"))
 	if c.errorType == "_OTHER" || isStatus(c.errorType) {
 		c.errorType = cmp.Or(f.typ, a.text("exception.type"), c.errorType)
@@ -50,13 +50,10 @@ func (c *call) outcome(a attrs, f failure) {
 	c.errorType = cmp.Or(c.errorType, "error")
 }
 
-func longest(texts ...string) (longest string) {
-	for _, s := range texts {
-		if s = strings.TrimSpace(s); len(s) > len(longest) {
-			longest = s
-		}
-	}
-	return longest
+// errorMessage returns an error text without the stack trace that some instrumentations append.
+func errorMessage(s string) string {
+	s, _, _ = strings.Cut(s, "Traceback (most recent call last)")
+	return strings.TrimSpace(s)
 }
 
 // isStatus reports whether s is an HTTP status of an error.
@@ -66,7 +63,7 @@ func isStatus(s string) bool {
 
 // statuses find the HTTP status in the text of an SDK's error.
 var statuses = []*regexp.Regexp{
-	regexp.MustCompile(`(?i)^(?:[\w.]+: )?error code: ([45]\d\d)\b`),                       // openai and anthropic for Python
+	regexp.MustCompile(`(?i)\berror code: ([45]\d\d)\b`),                                   // openai and anthropic for Python
 	regexp.MustCompile(`^(?:[\w.]+: )?([45]\d\d) [A-Za-z{"']`),                             // openai and anthropic for Node, google-genai
 	regexp.MustCompile(`^[A-Z]+ "https?://[^"]+": ([45]\d\d) `),                            // openai and anthropic for Go
 	regexp.MustCompile(`(?i)\b(?:status code|http status|status_code)\W{1,3}([45]\d\d)\b`), // others

@@ -38,6 +38,7 @@ const sdkPackages = "opentelemetry-sdk>=1.30,<2 opentelemetry-exporter-otlp-prot
 var pythonPackages = map[string]string{
 	"openai-v2":     sdkPackages + "opentelemetry-instrumentation-openai-v2>=2.4b0,<3 opentelemetry-util-genai>=0.4b0,<1",
 	"traceloop":     sdkPackages + "opentelemetry-instrumentation-openai>=0.40,<1",
+	"langchain":     sdkPackages + "openinference-instrumentation-openai>=0.1.20,<1 openinference-instrumentation-langchain>=0.1.40,<1 langchain-openai>=1,<2",
 	"openinference": sdkPackages + "openinference-instrumentation-openai>=0.1.20,<1",
 }
 

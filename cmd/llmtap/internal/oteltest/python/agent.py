@@ -45,6 +45,10 @@ if INSTRUMENTATION == "openai-v2":
 elif INSTRUMENTATION == "traceloop":
     from opentelemetry.instrumentation.openai import OpenAIInstrumentor
 else:
+    if INSTRUMENTATION == "langchain":  # each call then has two spans
+        from openinference.instrumentation.langchain import LangChainInstrumentor
+
+        LangChainInstrumentor().instrument()
     from openinference.instrumentation.openai import OpenAIInstrumentor
 OpenAIInstrumentor().instrument()
 
@@ -71,7 +75,23 @@ TOOLS = [
 client = openai.OpenAI(base_url=os.environ["PROVIDER"], api_key="sk-test-0123456789abcdef0123456789abcdef", max_retries=0)
 
 
+def ask_langchain(messages, stream):
+    from langchain_core.messages import convert_to_openai_messages
+    from langchain_openai import ChatOpenAI
+
+    model = ChatOpenAI(model="gpt-4.1", base_url=os.environ["PROVIDER"], api_key="sk-test", max_retries=0, stream_usage=True)
+    model = model.bind_tools(TOOLS, parallel_tool_calls=True)
+    if not stream:
+        return convert_to_openai_messages(model.invoke(messages))
+    whole = None
+    for chunk in model.stream(messages):
+        whole = chunk if whole is None else whole + chunk
+    return convert_to_openai_messages(whole)
+
+
 def ask(messages, stream):
+    if INSTRUMENTATION == "langchain":
+        return ask_langchain(messages, stream)
     if not stream:
         r = client.chat.completions.create(model="gpt-4.1", messages=messages, tools=TOOLS, parallel_tool_calls=True)
         return r.choices[0].message.model_dump(exclude_none=True)
@@ -118,9 +138,10 @@ while made < CALLS:
 # A history that lost the calls that its tool message answers.
 token = attach(set_value("conversation", "conversation-broken"))
 try:
-    client.chat.completions.create(model="gpt-4.1", messages=[
-        {"role": "user", "content": "read config.py"}, {"role": "assistant", "content": "I will."},
-        {"role": "tool", "tool_call_id": "call_1", "content": "PORT=80"}])
+    with tracer.start_as_current_span("task"):
+        ask([
+            {"role": "user", "content": "read config.py"}, {"role": "assistant", "content": "I will."},
+            {"role": "tool", "tool_call_id": "call_1", "content": "PORT=80"}], stream=False)
     sys.exit("the provider accepted an orphan tool reply")
 except openai.BadRequestError:
     pass
