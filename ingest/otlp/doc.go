@@ -40,12 +40,16 @@
 // neither judges the messages of degraded requests nor adds them to conversations. Calls, tokens, latencies, failures and
 // their causes by the provider's text are counted as those of a hook. A hook or the proxy sees what was sent.
 //
-// # Why a span inside a span counts once
+// # Why two spans may count once
 //
 // With a framework and a provider's SDK instrumented, each call has two spans. A span counts only if no span of an LLM call
-// of the same service is below it; the walk ends at the spans of tools and agents. Because a span ends after those below
-// it, the parents of counted spans are remembered for later payloads. What cannot be recognized: spans that a load balancer
-// sends to different collectors, a parent more than maxParents calls later, and a call that a hook records as well.
+// of the same service is below it; the walk ends at the spans of tools and agents. Some frameworks' spans are beside those
+// of the SDK instead, because they do not set the current span (OpenInference for LangChain). Such a span does not count if
+// one of another instrumentation has the same parent, model, tokens and outcome, and was open within its time.
+//
+// Because an outer span ends last, the parents of counted spans, and the calls below them, are remembered for later
+// payloads. What cannot be recognized: spans without a parent that are in different traces, spans that a load balancer
+// sends to different collectors, those that arrive after too many others (see Bounds), and a call that a hook records too.
 //
 // # Why ids come from the span
 //
@@ -61,6 +65,6 @@
 //
 // A payload has at most 32 MiB over HTTP and 16 MiB over gRPC, after decompression. Its memory, four times its size, is
 // taken from the budget that all receivers share; when that is used up, the exporter is told when to send the payload
-// again. At most 16 payloads are in progress over gRPC. Up to 65,536 parents are remembered (8 MiB), the oldest is
-// forgotten. 4,096 messages are read of a span, and 4 KiB of an error text, in which credentials are masked.
+// again. At most 16 payloads are in progress over gRPC. Up to 65,536 parents are remembered (8 MiB), and the newest 32 calls of 16,384
+// parents (48 MiB at most); the oldest are forgotten. 4,096 messages are read of a span, and 4 KiB of an error text, in which credentials are masked.
 package otlp

@@ -69,6 +69,7 @@ func (m *Mapper) Traces(td ptrace.Traces) (r Result) {
 		attrs, resource attrs
 		scope           pcommon.InstrumentationScope
 		key             spanKey
+		call            *call
 	}
 	var calls []span
 	for _, rs := range td.ResourceSpans().All() {
@@ -80,7 +81,7 @@ func (m *Mapper) Traces(td ptrace.Traces) (r Result) {
 				k, key := kindOf(a), spanKey{service, s.TraceID(), s.SpanID()}
 				nodes[key] = node{k, s.ParentSpanID()}
 				if k == kindCall {
-					calls = append(calls, span{s, a, resource, ss.Scope(), key})
+					calls = append(calls, span{s, a, resource, ss.Scope(), key, &call{trace: s.TraceID().String(), parent: s.SpanID().String()}})
 				} else {
 					r.Others++
 				}
@@ -92,11 +93,12 @@ func (m *Mapper) Traces(td ptrace.Traces) (r Result) {
 	r.Wrappers = len(wrappers)
 	above, results := make([]spanKey, len(calls)), make([]sibling, len(calls))
 	for i, s := range calls {
+		s.call.describe(s.attrs, s.Name())
 		above[i] = spanKey{s.key.service, s.key.trace, s.ParentSpanID()}
-		results[i] = sibling{scope: s.scope.Name(), start: s.StartTimestamp(), end: s.EndTimestamp(), failed: s.Status().Code() == ptrace.StatusCodeError}
-		results[i].model = s.attrs.text(nameRequestModel...)
-		results[i].input, _ = s.attrs.count(nameInput...)
-		results[i].output, _ = s.attrs.count(nameOutput...)
+		results[i] = sibling{
+			scope: s.scope.Name(), model: s.call.model, start: s.StartTimestamp(), end: s.EndTimestamp(),
+			input: s.call.inputTokens, output: s.call.outputTokens, failed: s.Status().Code() == ptrace.StatusCodeError,
+		}
 	}
 	repeated := m.beside.repeated(above, results)
 	for i, s := range calls {
@@ -108,13 +110,12 @@ func (m *Mapper) Traces(td ptrace.Traces) (r Result) {
 			r.reject("a span of an LLM call has no trace id or no span id")
 			continue
 		}
-		c := &call{trace: s.TraceID().String(), parent: s.SpanID().String()}
+		c := s.call
 		if !c.times(s.StartTimestamp(), s.EndTimestamp()) {
 			r.reject("a span of an LLM call has no valid time")
 			continue
 		}
 		events, f := eventsOf(s.Span)
-		c.describe(s.attrs, s.Name())
 		c.outcome(s.attrs, f)
 		if m.cfg.Capture != event.CaptureNone {
 			c.input, c.output = messagesOf(s.attrs, events)

@@ -168,6 +168,7 @@ func TestFailures(t *testing.T) {
 	f("openai-v2", testSpan{failed: python400, attrs: m{"error.type": "BadRequestError"}}, 400, "BadRequestError", "missing_tool_reply")
 	f("record_exception", testSpan{failed: "BadRequestError: " + python400, events: []testEvent{{"exception", m{"exception.type": "openai.BadRequestError", "exception.message": python400}}}},
 		400, "openai.BadRequestError", "missing_tool_reply")
+	f("stack trace", testSpan{failed: "OpenAIInvalidRequestError('" + python400 + "')Traceback (most recent call last):\n  File \"a.py\", line 1\nRateLimitError: Error code: 429"}, 400, "error", "missing_tool_reply")
 	f("node", testSpan{failed: "400 Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."}, 400, "error", "orphan_tool_reply")
 	f("go", testSpan{failed: `POST "https://api.openai.com/v1/chat/completions": 429 Too Many Requests {"message":"Rate limit reached for gpt-4.1"}`, attrs: m{"error.type": "*openai.Error"}}, 429, "*openai.Error", "rate_limit")
 	f("status", testSpan{failed: "upstream", attrs: m{"http.response.status_code": 503}}, 503, "error", "server_error")

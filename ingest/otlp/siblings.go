@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	maxGroups   = 1 << 14 // parents whose calls are remembered, about 16 MiB in all; the oldest is forgotten
+	maxGroups   = 1 << 14 // parents whose calls are remembered; the oldest is forgotten
 	maxSiblings = 32      // calls that are remembered of one parent; the oldest is forgotten
 )
 

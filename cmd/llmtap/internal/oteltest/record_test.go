@@ -56,6 +56,8 @@ func startRecorder(t *testing.T, file string) (url string) {
 			})
 			for _, ss := range rs.ScopeSpans().All() {
 				for _, s := range ss.Spans().All() {
+					message, _, _ := strings.Cut(s.Status().Message(), "Traceback")
+					s.Status().SetMessage(message)
 					for _, e := range s.Events().All() {
 						e.Attributes().Remove("exception.stacktrace")
 					}
