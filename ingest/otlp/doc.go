@@ -65,6 +65,7 @@
 //
 // A payload has at most 32 MiB over HTTP and 16 MiB over gRPC, after decompression. Its memory, four times its size, is
 // taken from the budget that all receivers share; when that is used up, the exporter is told when to send the payload
-// again. At most 16 payloads are in progress over gRPC. Up to 65,536 parents are remembered (8 MiB), and the newest 32 calls of 16,384
+// again. At most 16 payloads are in progress over gRPC, and a payload has at most 16,384 LLM calls. Values nested more than
+// 128 deep are refused before they are decoded, because the decoders recurse: 14 MB of nested lists end the process. Up to 65,536 parents are remembered (8 MiB), and the newest 32 calls of 16,384
 // parents (48 MiB at most); the oldest are forgotten. 4,096 messages are read of a span, and 4 KiB of an error text, in which credentials are masked.
 package otlp

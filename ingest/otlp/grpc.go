@@ -17,6 +17,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/gzip" // exporters may compress
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
@@ -43,7 +44,7 @@ const metricsMethod = "/opentelemetry.proto.collector.metrics.v1.MetricsService/
 func (r *Receiver) ServeGRPC(ctx context.Context, l net.Listener, token string) error {
 	g := &gate{token: token}
 	s := grpc.NewServer(
-		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxCalls), grpc.InTapHandle(g.admit), grpc.StatsHandler(g),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxCalls), grpc.InTapHandle(g.admit), grpc.StatsHandler(g), grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.UnknownServiceHandler(r.unknown),
 	)

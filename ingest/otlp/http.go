@@ -71,11 +71,15 @@ func (r *Receiver) serveMetrics(w http.ResponseWriter, hr *http.Request) {
 }
 
 func unmarshal(body []byte, media string, fromProto, fromJSON func([]byte) error) error {
-	from := fromProto
+	from, deep := fromProto, tooDeep(body, typeRequest, 0)
 	if media == mediaJSON {
-		from = fromJSON
+		from, deep = fromJSON, tooDeepJSON(body)
 	}
-	if err := from(body); err != nil {
+	err := errNesting
+	if !deep {
+		err = from(body)
+	}
+	if err != nil {
 		return &httpbody.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("decode the payload: %v", err)}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +25,12 @@ var namespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://github.com/llmta
 
 // maxErrorText is the maximum length of an error text, as in the hooks.
 const maxErrorText = 4 << 10
+
+// maxCallsPerPayload bounds the events of a payload, which may be larger than their spans.
+const maxCallsPerPayload = 16_384
+
+// maxKey is the maximum length of names that are remembered between payloads; longer ones are cut off.
+const maxKey = 128
 
 // maxShape is the maximum size of a shape; larger ones are replaced by their length and hash.
 const maxShape = 64 << 20
@@ -74,13 +81,15 @@ func (m *Mapper) Traces(td ptrace.Traces) (r Result) {
 	var calls []span
 	for _, rs := range td.ResourceSpans().All() {
 		resource := attrsOf(rs.Resource().Attributes())
-		service := resource.text("service.name")
+		service := clip(resource.text("service.name"))
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, s := range ss.Spans().All() {
 				a := attrsOf(s.Attributes())
 				k, key := kindOf(a), spanKey{service, s.TraceID(), s.SpanID()}
 				nodes[key] = node{k, s.ParentSpanID()}
-				if k == kindCall {
+				if k == kindCall && len(calls) == maxCallsPerPayload {
+					r.reject(fmt.Sprintf("a payload has more than %d LLM calls", maxCallsPerPayload))
+				} else if k == kindCall {
 					calls = append(calls, span{s, a, resource, ss.Scope(), key, &call{trace: s.TraceID().String(), parent: s.SpanID().String()}})
 				} else {
 					r.Others++
@@ -96,7 +105,7 @@ func (m *Mapper) Traces(td ptrace.Traces) (r Result) {
 		s.call.describe(s.attrs, s.Name())
 		above[i] = spanKey{s.key.service, s.key.trace, s.ParentSpanID()}
 		results[i] = sibling{
-			scope: s.scope.Name(), model: s.call.model, start: s.StartTimestamp(), end: s.EndTimestamp(),
+			scope: clip(s.scope.Name()), model: clip(s.call.model), start: s.StartTimestamp(), end: s.EndTimestamp(),
 			input: s.call.inputTokens, output: s.call.outputTokens, failed: s.Status().Code() == ptrace.StatusCodeError,
 		}
 	}
@@ -248,6 +257,9 @@ func (m *Mapper) events(c *call, identity []byte, a, resource attrs, scope pcomm
 	q.BodyBytes, s.BodyBytes = len(q.Body), len(s.Body)
 	return []*event.Event{&q, &s}
 }
+
+// clip returns a copy of a name that is remembered.
+func clip(name string) string { return strings.Clone(name[:min(len(name), maxKey)]) }
 
 // captured returns a body as the capture mode requires.
 func (m *Mapper) captured(c *call, body []byte, request bool) []byte {
