@@ -18,11 +18,11 @@ const (
 	MaxBytes = 32 << 20 // compressed and decompressed
 	MaxRatio = 200      // decompressed to compressed size
 
-	ratioFree  = 1 << 20  // decompressed bytes to which MaxRatio does not apply
-	firstBytes = 64 << 10 // first allocation of a body of unknown length
-	gzipBytes  = 64 << 10 // memory of a gzip decoder
-	zstdWindow = 8 << 20  // largest window of zstd
-	zstdBytes  = 12 << 20 // memory of a zstd decoder with that window
+	ratioFree  = 1 << 20   // decompressed bytes to which MaxRatio does not apply
+	firstBytes = 256 << 10 // first allocation of a body
+	gzipBytes  = 64 << 10  // memory of a gzip decoder
+	zstdWindow = 8 << 20   // largest window of zstd
+	zstdBytes  = 12 << 20  // memory of a zstd decoder with that window
 )
 
 // RetryAfter is the value of the header Retry-After for clients that must wait, in seconds.

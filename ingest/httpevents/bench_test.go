@@ -3,6 +3,8 @@ package httpevents
 import (
 	"bytes"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/uuid"
@@ -23,27 +25,37 @@ func benchEvent(size int) *event.Event {
 
 var benchSizes = []int{1 << 10, 10 << 10, 100 << 10}
 
-// payloads returns 64 events per payload, but at most 1 MiB, as hooks send them.
+// perPayload returns 64 events per payload, but at most 1 MiB, as hooks send them.
 func perPayload(size int) int { return max(1, min(64, (1<<20)/size)) }
 
-// BenchmarkStore stores the same events over HTTP and by publishing them to NATS. One op is one event.
+// BenchmarkStore stores the same events over HTTP and by publishing them to NATS, from four clients. One op is one event.
 func BenchmarkStore(b *testing.B) {
 	for _, size := range benchSizes {
 		e := benchEvent(size)
-		measure := func(name string, batch func(b *testing.B, r *rig, n int)) {
+		measure := func(name string, batch func(b *testing.B, r *rig, n int, payload []byte) []byte) {
 			b.Run(fmt.Sprintf("%dKB/%s", size>>10, name), func(b *testing.B) {
 				r := start(b)
 				b.SetBytes(int64(len(e.Body)))
 				b.ReportAllocs()
 				b.ResetTimer()
-				for left := b.N; left > 0; left -= perPayload(size) {
-					batch(b, r, min(left, perPayload(size)))
+				var left atomic.Int64
+				left.Store(int64(b.N))
+				var clients sync.WaitGroup
+				for range 4 {
+					clients.Go(func() {
+						per := int64(perPayload(size))
+						var payload []byte
+						for n := left.Add(-per) + per; n > 0; n = left.Add(-per) + per {
+							payload = batch(b, r, int(min(n, per)), payload[:0])
+						}
+					})
 				}
+				clients.Wait()
 				b.StopTimer()
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 			})
 		}
-		measure("nats", func(b *testing.B, r *rig, n int) {
+		measure("nats", func(b *testing.B, r *rig, n int, payload []byte) []byte {
 			events := make([]*event.Event, n)
 			for i := range events {
 				one := *e
@@ -51,19 +63,20 @@ func BenchmarkStore(b *testing.B) {
 				events[i] = &one
 			}
 			if _, err := r.conn.PublishBatch(b.Context(), events); err != nil {
-				b.Fatal(err)
+				b.Error(err)
 			}
+			return payload
 		})
-		var payload []byte
-		measure("http", func(b *testing.B, r *rig, n int) {
-			payload = payload[:0]
+		measure("http", func(b *testing.B, r *rig, n int, payload []byte) []byte {
+			one := *e
 			for range n {
-				e.Exchange = uuid.NewString()
-				payload = append(e.AppendJSON(payload), '\n')
+				one.Exchange = uuid.NewString()
+				payload = append(one.AppendJSON(payload), '\n')
 			}
 			if a := r.post("application/x-ndjson", payload); a.Accepted != n {
-				b.Fatalf("%+v", a)
+				b.Errorf("%+v", a)
 			}
+			return payload
 		})
 	}
 }

@@ -307,3 +307,50 @@ func TestSlowStore(t *testing.T) {
 		t.Errorf("stored %+v", got)
 	}
 }
+
+// A NATS that hangs does not make clients hang. When it works again, everything is stored once.
+func TestNATSHangs(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	s := newStall(t, strings.TrimPrefix(r.server.URL(), "nats://"))
+	conn := r.connect("nats://" + s.addr)
+	r.serve(conn)
+	payload := func(i int) []byte {
+		var b []byte
+		for j := range 8 {
+			b = fmt.Appendf(b, `{"kind":"request","exchange":"%d-%d","body":"%s"}`+"\n", i, j, bytes.Repeat([]byte("x"), 1<<20))
+		}
+		return b
+	}
+	s.mu.Lock()
+	var g sync.WaitGroup
+	for i := range 5 {
+		g.Go(func() {
+			began := time.Now()
+			a := r.post("application/x-ndjson", payload(i))
+			if d := time.Since(began); a.status != 503 && a.status != 429 || a.retry == "" || d > storeTimeout+3*time.Second {
+				t.Errorf("payload %d: %d %s after %v", i, a.status, a.Error, d)
+			}
+		})
+	}
+	g.Wait()
+	s.mu.Unlock()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		if a := r.post("application/x-ndjson", payload(0)); a.status == 200 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("NATS works again, but nothing is stored")
+		}
+	}
+	seen := map[string]int{}
+	for _, e := range r.stored() {
+		seen[e.Exchange]++
+	}
+	for j := range 8 {
+		if id := fmt.Sprintf("0-%d", j); seen[id] != 1 {
+			t.Errorf("%s is stored %d times", id, seen[id])
+		}
+	}
+	r.idle()
+}

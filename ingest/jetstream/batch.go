@@ -29,17 +29,33 @@ type Rejection struct {
 // PublishBatch stores events in order, in parts if their bodies are long, and returns the rejected ones. If it returns an
 // error, because NATS is unreachable, refuses to store or ctx ends, none of the events counts as stored; the batch can be
 // published again, since JetStream drops duplicates by their message ids. At most maxBatches are published concurrently;
-// others wait. The bodies must not change until ackTimeout after PublishBatch returns.
+// others wait. After an error
+// the events may be in use for some more seconds, so that the memory of maxBatches batches is not free yet.
 func (c *Conn) PublishBatch(ctx context.Context, events []*event.Event) ([]Rejection, error) {
 	if err := c.Healthy(); err != nil {
 		return nil, err
 	}
+	var p *Publisher
 	select {
-	case p := <-c.batches:
-		defer func() { c.batches <- p }()
-		return p.publishBatch(ctx, events)
+	case p = <-c.batches:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for other batches: %w", ctx.Err())
+	}
+	type outcome struct {
+		rejected []Rejection
+		err      error
+	}
+	done := make(chan outcome, 1)
+	go func() { // a write to a server that hangs ends at its own timeout, not with ctx
+		rejected, err := p.publishBatch(ctx, events)
+		c.batches <- p
+		done <- outcome{rejected, err}
+	}()
+	select {
+	case o := <-done:
+		return o.rejected, o.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("publish %d events: %w", len(events), ctx.Err())
 	}
 }
 
@@ -84,6 +100,9 @@ func (p *Publisher) publishBatch(ctx context.Context, events []*event.Event) (re
 				if err := settle(); err != nil {
 					return nil, err
 				}
+			}
+			if err := ctx.Err(); err != nil {
+				return nil, err
 			}
 			p.add(m, i)
 		}

@@ -68,7 +68,7 @@ func Open(cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Conn, er
 	c.intact, c.interrupt = context.WithCancel(context.Background())
 	opts = append(opts,
 		nats.Name("llmtap"), nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, time.Second),
-		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
+		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(), nats.FlusherTimeout(requestTimeout),
 		// Without a reconnect buffer, a publish on a lost connection fails, so nothing is sent twice or out of order.
 		nats.ReconnectBufSize(-1),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.onDisconnect(err) }),

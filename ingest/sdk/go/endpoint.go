@@ -143,6 +143,12 @@ func (s *endpointSender) turn(ctx context.Context) error {
 	return nil
 }
 
+// reject drops an exchange that the endpoint will never accept.
+func (s *endpointSender) reject(it *item, err error) {
+	s.log.Warn("llmtap: the endpoint rejects an exchange, dropping it", "error", err)
+	s.queue.reject(it)
+}
+
 // next returns the oldest items, and encodes them to the payload.
 func (s *endpointSender) next() (items []*item) {
 	if s.payload = s.payload[:0]; cap(s.payload) > 2*maxPayload {

@@ -29,8 +29,8 @@ const (
 // A reporter logs when publishing fails, when it recovers and what is lost. It is silent while publishing works.
 type reporter struct {
 	log     *slog.Logger
-	target  string // "NATS" or "the endpoint"
-	key     string // of servers in messages
+	over    bool   // over an endpoint instead of NATS
+	key     string // of servers in messages: nats or endpoint
 	servers string // URLs without credentials
 	service string // token of the service
 	proxy   bool   // the hook of the proxy, which is configured by llmtap up
@@ -49,10 +49,10 @@ type reporter struct {
 
 func newReporter(cfg *Config) *reporter {
 	r := &reporter{
-		log: cfg.Logger, target: "NATS", key: "nats", servers: displayURLs(cfg.URL), service: event.ServiceToken(cfg.Service), proxy: cfg.Origin == event.OriginProxy,
+		log: cfg.Logger, key: "nats", servers: displayURLs(cfg.URL), service: event.ServiceToken(cfg.Service), proxy: cfg.Origin == event.OriginProxy,
 	}
 	if cfg.Endpoint != "" {
-		r.target, r.key, r.servers = "the endpoint", "endpoint", displayURLs(cfg.Endpoint)
+		r.over, r.key, r.servers = true, "endpoint", displayURLs(cfg.Endpoint)
 	}
 	return r
 }
@@ -87,7 +87,12 @@ func (r *reporter) failed(err error, pending bool, now time.Time) {
 	}
 	r.logged = true
 	r.next, r.interval = now.Add(r.interval), min(2*r.interval, maxLogInterval)
-	r.log.Warn("llmtap: cannot publish to "+r.target+", retrying; calls are kept in memory", r.key, r.servers, "error", r.failing, "fix", r.fix(r.failing))
+	attrs := []any{r.key, r.servers, "error", r.failing, "fix", r.fix(r.failing)}
+	if r.over {
+		r.log.Warn("llmtap: cannot send to the endpoint, retrying; calls are kept in memory", attrs...)
+	} else {
+		r.log.Warn("llmtap: cannot publish to NATS, retrying; calls are kept in memory", attrs...)
+	}
 }
 
 // permissionDenied records a permission violation, which explains why the following messages are not acknowledged.
@@ -102,7 +107,12 @@ func (r *reporter) succeeded(dropped uint64, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.failing != nil && r.logged {
-		r.log.Info("llmtap: connected to "+r.target+", publishing", r.key, r.servers, "after", now.Sub(r.since).Round(time.Millisecond), "dropped_exchanges", dropped-r.dropped)
+		attrs := []any{r.key, r.servers, "after", now.Sub(r.since).Round(time.Millisecond), "dropped_exchanges", dropped - r.dropped}
+		if r.over {
+			r.log.Info("llmtap: the endpoint stores events again", attrs...)
+		} else {
+			r.log.Info("llmtap: connected to NATS, publishing", attrs...)
+		}
 		r.dropped = dropped
 	}
 	r.failing, r.denied, r.stored = nil, nil, true
@@ -145,7 +155,7 @@ func (r *reporter) lost(u unsent, dropped uint64, timeout time.Duration) error {
 
 // fix returns what to do about an error.
 func (r *reporter) fix(err error) string {
-	if r.key == "endpoint" {
+	if r.over {
 		return endpointFix(err)
 	}
 	switch text := err.Error(); {

@@ -192,7 +192,7 @@ func permanent(err error) bool {
 
 // reject drops an exchange that NATS will never accept.
 func (s *sender) reject(it *item, err error) {
-	s.log.Warn("llmtap: "+s.report.target+" rejects an exchange, dropping it", "error", err)
+	s.log.Warn("llmtap: NATS rejects an exchange, dropping it", "error", err)
 	s.queue.reject(it)
 }
 
