@@ -65,12 +65,14 @@
 //
 // A payload has at most 32 MiB over HTTP and 16 MiB over gRPC, after decompression. Its memory, four times its size, is
 // taken from the budget that all receivers share; when that is used up, the exporter is told when to send the payload
-// again. At most 16 payloads are in progress over gRPC, and a payload has at most 16,384 LLM calls. Values nested more than
-// 128 deep are refused before they are decoded, because the decoders recurse: 14 MB of nested lists end the process. Up to 65,536 parents are remembered (8 MiB), and the newest 32 calls of 16,384
-// parents (48 MiB at most); the oldest are forgotten. 4,096 messages are read of a span, and 4 KiB of an error text, in which credentials are masked.
+// again. At most 16 payloads are in progress over gRPC, and a payload has at most 16,384 LLM calls.
+//
+// Values nested more than 128 deep are refused before they are decoded, because the decoders recurse: 14 MB of nested lists
+// end the process. Up to 65,536 parents are remembered (8 MiB), and the newest 32 calls of 16,384 parents (48 MiB at most);
+// the oldest are forgotten. 4,096 messages are read of a span, and 4 KiB of an error text, in which credentials are masked.
 //
 // # Cost
 //
 // Decoding and mapping takes about 45 us per LLM call with its messages, so one core serves 20,000 calls/s (go test -run -
-// -bench . ./ingest/otlp). With pdata and gRPC, the binary grows by 2.9 MB to 75 MB (stripped).
+// -bench . ./ingest/otlp). With pdata and gRPC, the binary grows by 2.8 MB to 75 MB (stripped).
 package otlp
