@@ -1,7 +1,7 @@
 // Package ingest transports events from provider calls to the analyzer. It contains no code; each folder is one step.
 //
 //	sdk/go, proxy, otlp …      capture a call as two events, a request and a response
-//	        │  event           the wire contract: subject, headers, body
+//	        │  event           the wire contract: subject, headers, body; over HTTP, through httpevents
 //	        v
 //	natsserver or your NATS    JetStream stores the events on disk, for a day by default
 //	        │

@@ -65,6 +65,9 @@ func (d *Detector) latent(x *Exchange) {
 
 // failure finds the signals of a failed exchange.
 func (d *Detector) failure(x *Exchange) {
+	if x.Origin == event.OriginOTLP {
+		return // a span may lack the status and the text that arrived, and its messages are not judged
+	}
 	s := Signal{Message: -1, Evidence: limit.Text(x.ErrorText, maxText)}
 	switch {
 	case x.Status == 0:

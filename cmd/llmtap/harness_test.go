@@ -186,7 +186,7 @@ func startUp(t *testing.T, flags ...string) *upProcess {
 
 func (u *upProcess) start(t *testing.T) {
 	t.Helper()
-	args := []string{"up", "--data-dir", u.dir, "--listen", "127.0.0.1:0", "--proxy-listen", "127.0.0.1:0", "--ui-listen", "127.0.0.1:0", "--nats-port", strconv.Itoa(u.port)}
+	args := []string{"up", "--data-dir", u.dir, "--listen", "127.0.0.1:0", "--proxy-listen", "127.0.0.1:0", "--receive-listen", "127.0.0.1:0", "--receive-grpc-listen", "127.0.0.1:0", "--ui-listen", "127.0.0.1:0", "--nats-port", strconv.Itoa(u.port)}
 	u.cmd = exec.Command(os.Args[0], append(args, u.flags...)...)
 	u.cmd.Env = append(u.cmd.Environ(), u.env...)
 	u.cmd.Stdout, u.cmd.Stderr = &u.stdout, &u.stderr

@@ -35,6 +35,7 @@ func TestReadme(t *testing.T) {
 	for _, b := range []struct{ file, name, want string }{
 		{"README.md", "hook", client + "\n```"},
 		{"ingest/sdk/README.md", "hook", hook},
+		{"ingest/sdk/README.md", "events", "```sh\n" + source(t, "cmd/llmtap/testdata/events.sh") + "```"},
 		{"alerts/README.md", "alerts", alertTable},
 		{"alerts/README.md", "signed", goFunc(t, "alerts/webhook/example_test.go", "signed")},
 		{"analyzer/rules/README.md", "rules", rules.Table()},

@@ -25,6 +25,8 @@ Roles:
   analyze  store and analyze events
   alert    evaluate alert rules and notify
   proxy    record the calls of agents that use the proxy as their base URL
+  receive  store events that agents and hooks send over HTTP, and the LLM calls in
+           the spans of OpenTelemetry (ports 4318 and 4317)
   ui       serve the web pages
 
 To use the proxy, replace scheme and host of a provider's base URL:
@@ -34,6 +36,9 @@ Labels are headers: X-Llmtap-Service, X-Llmtap-Agent, X-Llmtap-Stage,
 X-Llmtap-Conversation and so on. The proxy records bodies without texts: each
 text becomes its length and a hash, keyed with LLMTAP_SHAPE_KEY. With
 --proxy-capture full it records whole bodies.
+
+Hooks that may only speak HTTPS send their events to the role receive:
+  LLMTAP_ENDPOINT=http://127.0.0.1:4318
 
 Rule files (alerts.rule_files) are reloaded when they change, and on SIGHUP;
 invalid files leave the previous rules in effect. Everything else is read at

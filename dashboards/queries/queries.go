@@ -35,6 +35,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/nearest"
 )
 
 //go:embed *.sql
@@ -239,7 +241,7 @@ func formatTime(text string, now time.Time) (string, error) {
 
 // suggest returns a hint for an unknown name: a similar name, or all names.
 func suggest(name string, names []string) string {
-	best := Nearest(name, names)
+	best := nearest.Name(name, names)
 	if i := slices.IndexFunc(names, func(n string) bool { return strings.Contains(n, name) }); best == "" && i >= 0 {
 		best = names[i]
 	}
@@ -250,36 +252,4 @@ func suggest(name string, names []string) string {
 		return fmt.Sprintf("did you mean %s?", best)
 	}
 	return "known: " + strings.Join(names, ", ")
-}
-
-// Nearest returns the element of names with the smallest edit distance to name, or "" if more than a third of name
-// would have to change.
-func Nearest(name string, names []string) string {
-	best, bestDistance := "", max(1, len(name)/3)+1
-	for _, n := range names {
-		if d := editDistance(name, n); d < bestDistance {
-			best, bestDistance = n, d
-		}
-	}
-	return best
-}
-
-// editDistance returns the Levenshtein distance of a and b in bytes.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			d := diagonal
-			if a[i] != b[j] {
-				d = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], d
-		}
-	}
-	return row[len(b)]
 }

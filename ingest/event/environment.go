@@ -4,6 +4,8 @@ package event
 // they can be exported for agents on the same machine.
 const (
 	EnvNATSURL            = "LLMTAP_NATS_URL"  // URL of NATS, or several separated by commas
+	EnvEndpoint           = "LLMTAP_ENDPOINT"  // URL of a receiver of events over HTTP, used instead of NATS
+	EnvToken              = "LLMTAP_TOKEN"     // token of the receiver
 	EnvShapeKey           = "LLMTAP_SHAPE_KEY" // key of the hashes in shapes and of users
 	EnvHosts              = "LLMTAP_HOSTS"     // hosts to record besides the known providers, separated by commas
 	EnvServiceName        = "OTEL_SERVICE_NAME"
@@ -11,4 +13,4 @@ const (
 )
 
 // HookEnvironment contains the names of all environment variables that hooks read.
-var HookEnvironment = []string{EnvNATSURL, EnvShapeKey, EnvHosts, EnvServiceName, EnvResourceAttributes}
+var HookEnvironment = []string{EnvNATSURL, EnvEndpoint, EnvToken, EnvShapeKey, EnvHosts, EnvServiceName, EnvResourceAttributes}

@@ -32,7 +32,8 @@ type Conn struct {
 	js  natsjs.JetStream
 	now func() time.Time // clock for leases
 
-	connected chan struct{} // closed when the connection is established for the first time
+	connected chan struct{}   // closed when the connection is established for the first time
+	batches   chan *Publisher // idle publishers of PublishBatch; capacity maxBatches, never closed
 
 	mu        sync.Mutex         // guards the fields below
 	intact    context.Context    // canceled and replaced when requests or subscriptions may have lost messages
@@ -67,7 +68,7 @@ func Open(cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Conn, er
 	c.intact, c.interrupt = context.WithCancel(context.Background())
 	opts = append(opts,
 		nats.Name("llmtap"), nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, time.Second),
-		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
+		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(), nats.FlusherTimeout(requestTimeout),
 		// Without a reconnect buffer, a publish on a lost connection fails, so nothing is sent twice or out of order.
 		nats.ReconnectBufSize(-1),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.onDisconnect(err) }),
@@ -83,6 +84,7 @@ func Open(cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Conn, er
 		c.nc.Close()
 		return nil, fmt.Errorf("use JetStream: %w", err)
 	}
+	c.batches = c.newBatches()
 	return c, nil
 }
 

@@ -1,7 +1,7 @@
 // Package jetstream stores events in NATS JetStream and reads them back in order.
 //
 //	Publisher ──async, bounded window──> LLMTAP       llmtap.v1.>      events
-//	                                        │
+//	PublishBatch ──async, bounded window──> │
 //	       one reader per partition         v
 //	Reader <── Next: batches <── bounded buffer <── follower
 //	   │                                        └──undecodable──> LLMTAP_DEAD  llmtap.dead.<reason>
@@ -61,6 +61,14 @@
 // unacknowledged events and resends them in order. JetStream drops duplicates by message id within its duplicate
 // window of two minutes. After a longer outage, stored events whose acknowledgements were lost (at most one window of
 // the publisher) are stored twice.
+//
+// PublishBatch fails at once while NATS is not connected, and publishes nothing later: its caller holds the events.
+//
+// # Why batches have publishers of their own
+//
+// Flush waits for the events of all callers and returns the first of their errors. A request over HTTP must be answered
+// with the outcome of exactly its own events, in time. Each batch therefore uses one of a few idle publishers alone: its
+// events are in order, are sent again in order after an interruption, and share a window with nobody.
 //
 // # Bounds
 //

@@ -40,6 +40,7 @@ type inFlight struct {
 	future natsjs.PubAckFuture
 	err    error
 	since  time.Time
+	index  int // of its event in a batch
 }
 
 // NewPublisher returns a publisher with at most window events in flight. The default is 256.
@@ -59,7 +60,6 @@ func (c *Conn) NewPublisher(window int) *Publisher {
 // error means that e was not accepted, because ctx ended or because e can never be sent (its body exceeds the
 // server's max_payload). Later rejections by JetStream are counted and returned by Flush.
 func (p *Publisher) Publish(ctx context.Context, e *event.Event) error {
-	msg := &nats.Msg{Subject: e.Subject(), Header: nats.Header(e.Encode()), Data: e.Body}
 	if err := p.mu.lock(ctx); err != nil {
 		return err
 	}
@@ -72,8 +72,7 @@ func (p *Publisher) Publish(ctx context.Context, e *event.Event) error {
 			return fmt.Errorf("publish event: %w", err)
 		}
 	}
-	p.queue = append(p.queue, inFlight{msg: msg, since: time.Now()})
-	p.push()
+	p.add(e, 0)
 	if last := p.queue[len(p.queue)-1]; last.err != nil {
 		p.queue = p.queue[:len(p.queue)-1]
 		p.sent--
@@ -81,6 +80,13 @@ func (p *Publisher) Publish(ctx context.Context, e *event.Event) error {
 		return fmt.Errorf("publish event of %d bytes: %w", len(e.Body), last.err)
 	}
 	return nil
+}
+
+// add queues the event at index of its batch, and sends it if possible.
+func (p *Publisher) add(e *event.Event, index int) {
+	msg := &nats.Msg{Subject: e.Subject(), Header: nats.Header(e.Encode()), Data: e.Body}
+	p.queue = append(p.queue, inFlight{msg: msg, since: time.Now(), index: index})
+	p.push()
 }
 
 // Flush waits until every published event is acknowledged or rejected, and returns the first rejection since the last

@@ -39,6 +39,13 @@ type Config struct {
 	// unset.
 	URL string
 
+	// Endpoint is the URL of an llmtap with the role receive, such as https://llmtap.example.com, to which events are sent
+	// instead of NATS. Default: $LLMTAP_ENDPOINT unless URL is set; it takes precedence over $LLMTAP_NATS_URL.
+	Endpoint string
+
+	// Token is the token of the endpoint. Default: $LLMTAP_TOKEN.
+	Token string
+
 	// Service, ServiceVersion, Environment and Agent label every message. Defaults: $OTEL_SERVICE_NAME, then service.name,
 	// service.version, deployment.environment.name and gen_ai.agent.name of $OTEL_RESOURCE_ATTRIBUTES, then the build
 	// information of the binary.
@@ -115,6 +122,18 @@ func (c *Config) validate(getenv func(string) string) error {
 	case event.OriginHook, event.OriginProxy:
 	default:
 		return fmt.Errorf("config Origin %q: use %q or %q", c.Origin, event.OriginHook, event.OriginProxy)
+	}
+	if c.URL != "" && c.Endpoint != "" {
+		return errors.New("config URL, Endpoint: both are set; keep one")
+	}
+	if c.URL == "" {
+		c.Endpoint = first(c.Endpoint, getenv(event.EnvEndpoint))
+	}
+	if c.Endpoint != "" {
+		if err := checkEndpoint(c.Endpoint); err != nil {
+			return fmt.Errorf("config Endpoint: %w", err)
+		}
+		c.Token = first(c.Token, getenv(event.EnvToken))
 	}
 	if c.URL == "" {
 		c.URL = getenv(event.EnvNATSURL)

@@ -73,6 +73,14 @@
 // minute, after two more, and so on up to once an hour; and once when it works again. Close logs the number of exchanges
 // that are lost, and why. A hook that works logs nothing.
 //
+// # Without NATS
+//
+// With Config.Endpoint or LLMTAP_ENDPOINT, the sender posts the events to an llmtap with the role receive, which stores them
+// in NATS: one payload of up to 1 MiB, or one longer event, at a time, with the same queue, counters and logs. It sends a
+// payload again, whole and in order, after a network error and any answer that may change (a full receiver, NATS down, a
+// wrong token, another server at the URL), and drops only what the receiver rejects. The payload is not part of the memory
+// limit.
+//
 // # NATS permissions
 //
 // The hook must be allowed to publish to llmtap.v1.*.<service>.* and to subscribe to _INBOX.<service>.>, where

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
 
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/shape"
@@ -60,9 +61,11 @@ func Open(cfg Config) (*Hook, error) {
 		return nil, fmt.Errorf("generate instance id: %w", err)
 	}
 	report := newReporter(&cfg)
-	opts, err := natsOptions(&cfg, report)
-	if err != nil {
-		return nil, err
+	var opts nats.Options
+	if cfg.Endpoint == "" {
+		if opts, err = natsOptions(&cfg, report); err != nil {
+			return nil, err
+		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &Hook{
@@ -73,9 +76,13 @@ func Open(cfg Config) (*Hook, error) {
 	if cfg.Capture == event.CaptureShape {
 		s.shaper = shape.New(cfg.shapeKey)
 	}
+	run := s.run
+	if cfg.Endpoint != "" {
+		run = newEndpointSender(s, &cfg).run
+	}
 	go func() {
 		defer close(h.done)
-		s.run(ctx)
+		run(ctx)
 	}()
 	return h, nil
 }

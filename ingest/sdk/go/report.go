@@ -29,6 +29,8 @@ const (
 // A reporter logs when publishing fails, when it recovers and what is lost. It is silent while publishing works.
 type reporter struct {
 	log     *slog.Logger
+	over    bool   // over an endpoint instead of NATS
+	key     string // of servers in messages: nats or endpoint
 	servers string // URLs without credentials
 	service string // token of the service
 	proxy   bool   // the hook of the proxy, which is configured by llmtap up
@@ -46,7 +48,13 @@ type reporter struct {
 }
 
 func newReporter(cfg *Config) *reporter {
-	return &reporter{log: cfg.Logger, servers: displayURLs(cfg.URL), service: event.ServiceToken(cfg.Service), proxy: cfg.Origin == event.OriginProxy}
+	r := &reporter{
+		log: cfg.Logger, key: "nats", servers: displayURLs(cfg.URL), service: event.ServiceToken(cfg.Service), proxy: cfg.Origin == event.OriginProxy,
+	}
+	if cfg.Endpoint != "" {
+		r.over, r.key, r.servers = true, "endpoint", displayURLs(cfg.Endpoint)
+	}
+	return r
 }
 
 // displayURLs returns the URLs in s without credentials and parameters.
@@ -79,7 +87,12 @@ func (r *reporter) failed(err error, pending bool, now time.Time) {
 	}
 	r.logged = true
 	r.next, r.interval = now.Add(r.interval), min(2*r.interval, maxLogInterval)
-	r.log.Warn("llmtap: cannot publish to NATS, retrying; calls are kept in memory", "nats", r.servers, "error", r.failing, "fix", r.fix(r.failing))
+	attrs := []any{r.key, r.servers, "error", r.failing, "fix", r.fix(r.failing)}
+	if r.over {
+		r.log.Warn("llmtap: cannot send to the endpoint, retrying; calls are kept in memory", attrs...)
+	} else {
+		r.log.Warn("llmtap: cannot publish to NATS, retrying; calls are kept in memory", attrs...)
+	}
 }
 
 // permissionDenied records a permission violation, which explains why the following messages are not acknowledged.
@@ -94,7 +107,12 @@ func (r *reporter) succeeded(dropped uint64, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.failing != nil && r.logged {
-		r.log.Info("llmtap: connected to NATS, publishing", "nats", r.servers, "after", now.Sub(r.since).Round(time.Millisecond), "dropped_exchanges", dropped-r.dropped)
+		attrs := []any{r.key, r.servers, "after", now.Sub(r.since).Round(time.Millisecond), "dropped_exchanges", dropped - r.dropped}
+		if r.over {
+			r.log.Info("llmtap: the endpoint stores events again", attrs...)
+		} else {
+			r.log.Info("llmtap: connected to NATS, publishing", attrs...)
+		}
 		r.dropped = dropped
 	}
 	r.failing, r.denied, r.stored = nil, nil, true
@@ -118,7 +136,7 @@ func (r *reporter) lost(u unsent, dropped uint64, timeout time.Duration) error {
 	}
 	if u == (unsent{}) {
 		if dropped > r.dropped {
-			r.log.Warn("llmtap: exchanges were dropped because memory was full or NATS rejected them", "exchanges", dropped-r.dropped, "nats", r.servers)
+			r.log.Warn("llmtap: exchanges were dropped because memory was full or NATS rejected them", "exchanges", dropped-r.dropped, r.key, r.servers)
 			r.dropped = dropped
 		}
 		return nil
@@ -130,13 +148,16 @@ func (r *reporter) lost(u unsent, dropped uint64, timeout time.Duration) error {
 	if dropped > 0 {
 		attrs = append(attrs, "dropped_before", dropped)
 	}
-	attrs = append(attrs, "nats", r.servers, "error", reason, "fix", r.fix(reason))
+	attrs = append(attrs, r.key, r.servers, "error", reason, "fix", r.fix(reason))
 	r.log.Warn("llmtap: exchanges discarded at exit, NATS has not stored them", attrs...)
 	return fmt.Errorf("publish %v to %s: %w", u, r.servers, reason)
 }
 
 // fix returns what to do about an error.
 func (r *reporter) fix(err error) string {
+	if r.over {
+		return endpointFix(err)
+	}
 	switch text := err.Error(); {
 	case errors.Is(err, nats.ErrPermissionViolation):
 		return fmt.Sprintf("permit the user to publish to llmtap.v1.*.%s.* and to subscribe to _INBOX.%s.>", r.service, r.service)

@@ -18,9 +18,6 @@ import (
 )
 
 const (
-	// headerRoom is reserved for the headers of a message, in bytes.
-	headerRoom = 64 << 10
-
 	ackTimeout = 5 * time.Second
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = time.Second
@@ -236,7 +233,7 @@ func (s *sender) publish(it *item) error {
 		s.prepare(it)
 		it.prepared = true
 	}
-	size := partSize(s.nc.MaxPayload())
+	size := event.PartSize(s.nc.MaxPayload())
 	if len(it.ev.Body) > event.MaxParts*size {
 		return errTooManyParts
 	}
@@ -250,10 +247,4 @@ func (s *sender) publish(it *item) error {
 		it.acks = append(it.acks, ack)
 	}
 	return nil
-}
-
-// partSize returns the number of body bytes that fit into one message if the server accepts maxPayload bytes
-// including headers.
-func partSize(maxPayload int64) int {
-	return int(min(event.PartBytes, max(maxPayload-headerRoom, maxPayload/2, 1)))
 }

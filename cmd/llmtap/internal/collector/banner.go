@@ -20,7 +20,7 @@ const (
 	bannerWidth  = 80
 	bannerColumn = 14 // column of the values
 
-	hooks, commands = "Hooks", "Commands" // labels
+	hooks, overHTTP, overOTLP, commands = "Hooks", "Over HTTP", "OTLP", "Commands" // labels
 )
 
 // Describe writes the addresses of all parts, the parts that do not work, and the next steps for a new user. source names
@@ -36,6 +36,10 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 	if c.proxy != nil {
 		rows = append(rows, [2]string{"Proxy", fmt.Sprintf("http://%s/openai/v1 as base URL (or another provider)", c.proxy.listener.Addr())},
 			[2]string{"", "records " + c.proxy.recorded()})
+	}
+	if c.receive != nil {
+		rows = append(rows, c.receive.describe()...)
+		rows = append(rows, c.receive.describeOTLP()...)
 	}
 	if c.stores() {
 		where := "external"
@@ -72,7 +76,7 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 		if r[1] == "" {
 			continue
 		}
-		if head != hooks && head != commands { // what is to be copied stays on one line
+		if head != hooks && head != commands && head != overOTLP && (head != overHTTP || c.receive.inUse != nil) { // what is to be copied stays on one line
 			lines = terminal.Wrap(r[1], bannerWidth-bannerColumn, "")
 		}
 		for _, line := range lines {

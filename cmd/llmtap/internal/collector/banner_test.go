@@ -30,8 +30,9 @@ func TestDescribe(t *testing.T) {
 		cfg.DataDir = "/var/lib/llmtap"
 		c := &Collector{
 			cfg: cfg, nats: jetstream.Config{URL: "nats://127.0.0.1:4222"}, listener: fixedListener{addr: cfg.Listen},
-			proxy: &proxyRole{listener: fixedListener{addr: "127.0.0.1:8089"}, capture: "shape"},
-			ui:    &uiRole{listener: fixedListener{addr: cfg.UI.Listen}},
+			proxy:   &proxyRole{listener: fixedListener{addr: "127.0.0.1:8089"}, capture: "shape"},
+			receive: &receiveRole{listener: fixedListener{addr: cfg.Receive.Listen}, otlp: otlpReceiver{listener: fixedListener{addr: cfg.Receive.GRPCListen}}},
+			ui:      &uiRole{listener: fixedListener{addr: cfg.UI.Listen}},
 		}
 		change(c)
 		var out strings.Builder
@@ -45,11 +46,14 @@ func TestDescribe(t *testing.T) {
 			}
 		}
 	}
-	f(`llmtap is up (analyze, alert, proxy, ui)
+	f(`llmtap is up (analyze, alert, proxy, receive, ui)
   Pages       http://127.0.0.1:8090/
   Hooks       export LLMTAP_NATS_URL=nats://127.0.0.1:4222
   Proxy       http://127.0.0.1:8089/openai/v1 as base URL (or another provider)
               records bodies without texts (whole: --proxy-capture full)
+  Over HTTP   export LLMTAP_ENDPOINT=http://127.0.0.1:4318
+  OTLP        export OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318
+              over gRPC: http://127.0.0.1:4317
   ClickHouse  embedded, /var/lib/llmtap/clickhouse
   Commands    llmtap query causes
   Alerts      log only; for Slack: --slack-token-file, --slack-channel
@@ -68,7 +72,7 @@ func TestDescribe(t *testing.T) {
   Metrics     http://127.0.0.1:9999/metrics
   Config      /etc/llmtap/llmtap.yaml; see llmtap config, llmtap doctor
 `, nil, func(c *Collector) {
-		c.cfg.Roles, c.proxy, c.ui, c.nats.Token = []string{"analyze", "alert"}, nil, nil, "s3cret"
+		c.cfg.Roles, c.proxy, c.receive, c.ui, c.nats.Token = []string{"analyze", "alert"}, nil, nil, nil, "s3cret"
 		c.listener = fixedListener{addr: "127.0.0.1:9999"}
 		c.cfg.Alertmanager.URLs = []string{"http://alertmanager-0.monitoring.internal:9093", "http://alertmanager-1.monitoring.internal:9093"}
 	})
@@ -84,7 +88,7 @@ func TestDescribe(t *testing.T) {
   Not ready   NATS: connection refused
               analyze: waiting for NATS
 `, errors.New("NATS: connection refused\nanalyze: waiting for NATS"), func(c *Collector) {
-		c.cfg.Roles, c.proxy, c.ui, c.cfg.ClickHouse.DSN = []string{"analyze"}, nil, nil, "http://ch.internal"
+		c.cfg.Roles, c.proxy, c.receive, c.ui, c.cfg.ClickHouse.DSN = []string{"analyze"}, nil, nil, nil, "http://ch.internal"
 		c.nats.URL, c.listener = "nats://llmtap:p@a.internal:4222, tls://llmtap:p@b.internal", fixedListener{addr: "0.0.0.0:9999"}
 		c.guard.token = "t0ken"
 	})

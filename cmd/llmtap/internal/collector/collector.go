@@ -1,7 +1,7 @@
 // Package collector builds and runs the roles of an llmtap process.
 //
-//	hooks, proxy ──> NATS ──> analyze ──> batcher ──> ClickHouse
-//	                             └─> tallies ──> NATS ──> alert ──> Slack
+//	hooks, proxy, receive ──> NATS ──> analyze ──> batcher ──> ClickHouse
+//	                                      └─> tallies ──> NATS ──> alert ──> Slack
 //
 // NATS and ClickHouse are embedded or external; nothing else differs. A process builds only the roles that it runs, and
 // closes them in reverse order: it stops reading, finishes pending work, flushes and closes.
@@ -65,9 +65,10 @@ type Collector struct {
 	conn      atomic.Pointer[jetstream.Conn]
 	connected chan struct{}                 // closed when conn is set
 	ensuring  sync.Mutex                    // held to create streams: JetStream reserves storage for each request, also for a second one
-	store     *store                        // nil if only the proxy runs
+	store     *store                        // nil if only the roles proxy and receive run
 	owner     string                        // name under which leases are held
 	proxy     *proxyRole                    // nil if the role is not run
+	receive   *receiveRole                  // nil if the role is not run
 	ui        *uiRole                       // nil if the role is not run
 	analyze   *analyzeRole                  // nil if the role is not run
 	controls  atomic.Pointer[controls]      // nil while the role alert does not run
@@ -99,7 +100,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 			c.Close()
 		}
 	}()
-	if c.guard, err = newGuard(cfg.HTTP); err != nil {
+	if c.guard, err = newGuard("http", cfg.HTTP.Token, cfg.HTTP.TokenFile); err != nil {
 		return nil, err
 	}
 	_, err = FindRunning(cfg.DataDir)
@@ -111,6 +112,11 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 	}
 	if cfg.HasRole(config.RoleProxy) {
 		if c.proxy, err = c.newProxyRole(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.HasRole(config.RoleReceive) {
+		if c.receive, err = c.newReceiveRole(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -152,6 +158,9 @@ func (c *Collector) announce() error {
 	if c.server != nil {
 		r.NATSURL = c.nats.URL
 	}
+	if c.receive != nil {
+		r.ReceiveURL = c.receive.url()
+	}
 	remove, err := Announce(c.cfg.DataDir, r)
 	if err != nil {
 		return err
@@ -160,7 +169,7 @@ func (c *Collector) announce() error {
 	return nil
 }
 
-// stores reports whether this process uses ClickHouse; the proxy does not.
+// stores reports whether this process uses ClickHouse; the roles proxy and receive do not.
 func (c *Collector) stores() bool {
 	return c.cfg.HasRole(config.RoleAnalyze) || c.cfg.HasRole(config.RoleAlert) || c.cfg.HasRole(config.RoleUI)
 }
@@ -168,7 +177,7 @@ func (c *Collector) stores() bool {
 // NATSURL returns the URL of the NATS server in use.
 func (c *Collector) NATSURL() string { return c.nats.URL }
 
-// ClickHouse returns the ClickHouse in use. It is nil if only the proxy runs, or before the embedded ClickHouse has started
+// ClickHouse returns the ClickHouse in use. It is nil if the process stores nothing, or before the embedded ClickHouse has started
 // for the first time.
 func (c *Collector) ClickHouse() *clickhouse.Sink {
 	if c.store == nil {
@@ -198,6 +207,9 @@ func (c *Collector) Run(ctx context.Context) error {
 	if c.proxy != nil {
 		g.Go(func() error { return c.proxy.run(ctx) })
 	}
+	if c.receive != nil {
+		g.Go(func() error { return c.receive.run(ctx) })
+	}
 	if c.ui != nil {
 		g.Go(func() error { return c.ui.serve(ctx) })
 	}
@@ -218,7 +230,7 @@ func (c *Collector) Run(ctx context.Context) error {
 			g.Go(func() error { return c.runRole(ctx, config.RoleUI, c.ui.run) })
 		}
 	case c.server != nil: // the streams of an embedded NATS
-		g.Go(func() error { return c.runRole(ctx, config.RoleProxy, waitFor) })
+		g.Go(func() error { return c.runRole(ctx, c.cfg.Roles[0], waitFor) })
 	}
 	g.Go(func() error {
 		c.awaitReady(ctx)

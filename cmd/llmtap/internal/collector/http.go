@@ -93,13 +93,16 @@ func (c *Collector) queryable() (*clickhouse.Sink, error) {
 	return nil, c.store.startFailure()
 }
 
-// A guard controls access to health, metrics and queries. If a token is set, health checks are open to all clients and all other
-// requests require the token. If not, the host name in a request must be a loopback name.
-type guard struct{ token string }
+// A guard controls access to a listener. If a token is set, health checks are open to all clients and all other requests
+// require the token. If not, the host name in a request must be a loopback name.
+type guard struct {
+	section string // section of the configuration with the token: http or receive
+	token   string
+}
 
-func newGuard(cfg config.HTTP) (guard, error) {
-	token, err := secret.Read(cfg.Token, "http.token_file", cfg.TokenFile)
-	return guard{token}, err
+func newGuard(section, token, tokenFile string) (guard, error) {
+	token, err := secret.Read(token, section+".token_file", tokenFile)
+	return guard{section, token}, err
 }
 
 // wrap returns a handler that passes permitted requests to next.
@@ -113,10 +116,10 @@ func (g guard) wrap(next http.Handler) http.Handler {
 		case g.token == "" && !loopback.Is(r.Host):
 			// The domain of a web page could resolve to 127.0.0.1, so that the page could read the response (DNS
 			// rebinding).
-			http.Error(w, "only loopback host names are allowed; set http.token to allow others", http.StatusForbidden)
+			http.Error(w, "only loopback host names are allowed; set "+g.section+".token to allow others", http.StatusForbidden)
 		case !health && !g.authorized(r):
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "Authorization: Bearer with the token of http.token is required", http.StatusUnauthorized)
+			http.Error(w, "Authorization: Bearer with the token of "+g.section+".token is required", http.StatusUnauthorized)
 		default:
 			next.ServeHTTP(w, r)
 		}

@@ -20,7 +20,7 @@ import (
 func TestGuard(t *testing.T) {
 	f := func(token, method, url string, header map[string]string, want int) {
 		t.Helper()
-		h := guard{token}.wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+		h := guard{"http", token}.wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
 		r := httptest.NewRequest(method, url, nil)
 		for k, v := range header {
 			r.Header.Set(k, v)
@@ -124,14 +124,14 @@ func TestGuardTokenFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte(" s3cret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if g, err := newGuard(config.HTTP{TokenFile: file}); err != nil || g.token != "s3cret" {
+	if g, err := newGuard("http", "", file); err != nil || g.token != "s3cret" {
 		t.Errorf("%+v, %v", g, err)
 	}
 	// An empty file must not disable the token.
 	if err := os.WriteFile(file, []byte("\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if g, err := newGuard(config.HTTP{TokenFile: file}); err == nil {
+	if g, err := newGuard("http", "", file); err == nil {
 		t.Errorf("empty token file accepted: %+v", g)
 	}
 }

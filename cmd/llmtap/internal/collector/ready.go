@@ -28,7 +28,7 @@ func (c *Collector) serveReady(w http.ResponseWriter, r *http.Request) {
 		if err == nil && status != "" {
 			text += ": " + status
 		}
-		if all := errors.Join(err, c.receiversFailed()); all != nil {
+		if all := errors.Join(err, c.receiversFailed(), c.unavailable()); all != nil {
 			text += "\n" + all.Error()
 		}
 	}
@@ -37,6 +37,14 @@ func (c *Collector) serveReady(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fmt.Fprintln(w, text)
+}
+
+// unavailable returns why the default address of the role receive is not available, or nil. Without effect on the status.
+func (c *Collector) unavailable() error {
+	if c.receive == nil || c.receive.inUse == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", config.RoleReceive, c.receive.inUse)
 }
 
 // receiversFailed returns the receivers of alerts that do not work, with the reasons, joined.
@@ -87,6 +95,9 @@ func (c *Collector) ready(ctx context.Context) (status string, err error) {
 	}
 	if nats != nil && c.proxy != nil {
 		fail(config.RoleProxy, errors.New(c.proxy.waiting()))
+	}
+	if c.receive != nil {
+		fail(config.RoleReceive, c.receive.failure(nats))
 	}
 	if c.store != nil {
 		if err := c.store.Ping(ctx); err != nil {

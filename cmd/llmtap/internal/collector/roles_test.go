@@ -17,7 +17,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
-var metricFolder = regexp.MustCompile(`^llmtap_(ingest_proxy|analyzer|sinks|alerts)_`)
+var metricFolder = regexp.MustCompile(`^llmtap_(ingest_proxy|ingest_http|analyzer|sinks|alerts)_`)
 
 // A process builds only the roles it runs: the metrics of no other role are registered, and the proxy does not connect to
 // ClickHouse.
@@ -66,7 +66,7 @@ func TestRoles(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		var got []string
-		for _, name := range []string{"ingest_proxy", "analyzer", "sinks", "alerts"} {
+		for _, name := range []string{"ingest_proxy", "ingest_http", "analyzer", "sinks", "alerts"} {
 			if folders[name] {
 				got = append(got, name)
 			}
@@ -79,6 +79,7 @@ func TestRoles(t *testing.T) {
 		}
 	}
 	f(config.RoleProxy, "ingest_proxy")
+	f(config.RoleReceive, "ingest_http")
 	f(config.RoleAnalyze, "analyzer", "sinks")
 	f(config.RoleAlert, "sinks", "alerts")
 }

@@ -23,6 +23,8 @@ type Running struct {
 	NATSURL  string    `json:"nats_url,omitempty"`  // URL of the embedded server
 	HTTPAddr string    `json:"http_addr"`           // address that serves health, metrics and queries
 	PagesURL string    `json:"pages_url,omitempty"` // base URL of the web pages
+	// ReceiveURL is the URL of the receiver of events over HTTP, if it listens.
+	ReceiveURL string `json:"receive_url,omitempty"`
 }
 
 func runningFile(dataDir string) string { return filepath.Join(dataDir, "llmtap.json") }

@@ -78,7 +78,8 @@ func ConnectNATS(t testing.TB, url string, reg prometheus.Registerer) *jetstream
 func Config(t *testing.T, change func(*config.Config)) config.Config {
 	t.Helper()
 	cfg := config.Default()
-	cfg.DataDir, cfg.Listen, cfg.Proxy.Listen, cfg.UI.Listen, cfg.NATSServer.Port = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", -1
+	cfg.DataDir, cfg.Listen, cfg.UI.Listen, cfg.NATSServer.Port = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0", -1
+	cfg.Proxy.Listen, cfg.Receive.Listen, cfg.Receive.GRPCListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	change(&cfg)
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)

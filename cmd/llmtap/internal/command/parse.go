@@ -15,7 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
-	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/nearest"
 )
 
 func newFlagSet() *flag.FlagSet {
@@ -138,7 +138,7 @@ func flagNames(all *flag.FlagSet) (names []string) {
 
 // didYouMean returns a suggestion for an unknown name, with prefix before the similar name, or "".
 func didYouMean(prefix, name string, names []string) string {
-	if near := queries.Nearest(name, names); near != "" {
+	if near := nearest.Name(name, names); near != "" {
 		return fmt.Sprintf("; did you mean %s%s?", prefix, near)
 	}
 	return ""

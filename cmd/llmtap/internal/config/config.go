@@ -35,11 +35,12 @@ const (
 	RoleAnalyze = "analyze"
 	RoleAlert   = "alert"
 	RoleProxy   = "proxy"
+	RoleReceive = "receive"
 	RoleUI      = "ui"
 )
 
 // Roles lists all roles.
-var Roles = []string{RoleAnalyze, RoleAlert, RoleProxy, RoleUI}
+var Roles = []string{RoleAnalyze, RoleAlert, RoleProxy, RoleReceive, RoleUI}
 
 // Config is the configuration of one process. The yaml tag of a field is its key in the file and, as LLMTAP_<KEY>, its
 // environment variable. The tag unit:"bytes" allows sizes such as 2GiB; secret:"all" masks the value in all output,
@@ -54,6 +55,7 @@ type Config struct {
 	NATS         jetstream.Config    `yaml:"nats"`        // if URL is empty, the embedded server is used
 	NATSServer   natsserver.Config   `yaml:"nats_server"` // the embedded server
 	Proxy        proxy.Config        `yaml:"proxy"`
+	Receive      Receive             `yaml:"receive"`
 	ClickHouse   clickhouse.Config   `yaml:"clickhouse"` // if DSN is empty, the embedded engine is used
 	Chdb         chdb.Config         `yaml:"chdb"`       // the embedded engine
 	Analyzer     analyzer.Config     `yaml:"analyzer"`
@@ -71,6 +73,18 @@ type Config struct {
 type HTTP struct {
 	Token     string `yaml:"token" secret:"all"`
 	TokenFile string `yaml:"token_file"`
+}
+
+// Receive configures the listener for events and OpenTelemetry over HTTP, and the one for OpenTelemetry over gRPC.
+type Receive struct {
+	Listen      string `yaml:"listen"`
+	Token       string `yaml:"token" secret:"all"`
+	TokenFile   string `yaml:"token_file"`
+	MaxInFlight int64  `yaml:"max_in_flight" unit:"bytes"` // memory for payloads that NATS has not stored yet
+
+	GRPCListen   string `yaml:"grpc_listen"`    // empty: no gRPC
+	OTLPCapture  string `yaml:"otlp_capture"`   // see otlp.Config
+	OTLPKeepUser bool   `yaml:"otlp_keep_user"` // see otlp.Config
 }
 
 // Content selects which parts of fully captured bodies are stored. Bodies captured as shapes are stored unchanged, unless
@@ -98,6 +112,7 @@ func Default() Config {
 	cfg := Config{
 		Roles: slices.Clone(Roles), Partitions: 1, Listen: "127.0.0.1:8088", LogFormat: "text",
 		NATS: jetstream.Default(), NATSServer: natsserver.Default(), Proxy: proxy.Default(),
+		Receive:    Receive{Listen: "127.0.0.1:4318", MaxInFlight: 128 << 20, GRPCListen: "127.0.0.1:4317", OTLPCapture: event.CaptureShape},
 		ClickHouse: clickhouse.Default(), Chdb: chdb.Default(), Analyzer: analyzer.Default(),
 		Content: Content{Store: event.CaptureFull, Redact: slices.Clone(redact.Kinds)},
 		Batcher: sinks.DefaultBatcherConfig(), Alerts: alerts.Default(),

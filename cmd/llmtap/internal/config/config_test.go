@@ -216,6 +216,7 @@ func TestProxyFlags(t *testing.T) {
 	fails(`--proxy-upstream: proxy.upstreams: "http://127.0.0.1:1" is not name=value`, "--proxy-upstream", "http://127.0.0.1:1")
 	fails(`--proxy-upstream: proxy.upstreams: a: "ftp://x" is not like`, "--proxy-upstream", "a=ftp://x")
 	fails(`--proxy-listen: proxy.listen: 0.0.0.0:8089 is not loopback; set token or token_file`, "--proxy-listen", "0.0.0.0:8089")
+	fails(`--receive-listen: receive.listen: 0.0.0.0:4318 is not loopback; set token or token_file`, "--receive-listen", "0.0.0.0:4318")
 	fails(`--proxy-capture: proxy.capture: "text" is not one of shape, full, none`, "--proxy-capture", "text")
 	if _, err := load(nil, "--proxy-listen", "0.0.0.0:8089", "--roles", "analyze"); err != nil {
 		t.Errorf("proxy keys are validated without the role proxy: %v", err)

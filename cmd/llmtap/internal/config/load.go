@@ -57,6 +57,8 @@ var keyFlags = map[string]struct{ name, usage string }{
 	"proxy.listen":             {"proxy-listen", "`address` of the proxy; if not loopback, LLMTAP_PROXY_TOKEN is required"},
 	"proxy.capture":            {"proxy-capture", "`mode`: what the proxy records of bodies: shape, full, none; error bodies always up to 4 KiB"},
 	"proxy.upstreams":          {"proxy-upstream", "`name=url`: upstream besides the known providers; may be repeated"},
+	"receive.grpc_listen":      {"receive-grpc-listen", "`address` of the listener for OpenTelemetry over gRPC; empty for none; if not loopback, LLMTAP_RECEIVE_TOKEN is required"},
+	"receive.listen":           {"receive-listen", "`address` of the listener for events over HTTP; if not loopback, LLMTAP_RECEIVE_TOKEN is required"},
 	"clickhouse.dsn":           {"clickhouse-dsn", "`dsn`: DSN of ClickHouse; empty: the embedded engine"},
 	"clickhouse.password_file": {"clickhouse-password-file", "`file` with the ClickHouse password"},
 	"slack.token_file":         {"slack-token-file", "`file` with a Slack bot token (chat:write); or LLMTAP_SLACK_TOKEN"},

@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/event/redact"
+	"github.com/llmtap/llmtap/ingest/httpbody"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/loopback"
 )
@@ -37,6 +38,9 @@ func (c *Config) Validate() error {
 	c.validateClickHouse(&v)
 	if c.HasRole(RoleProxy) {
 		v.section("proxy", c.Proxy.Validate())
+	}
+	if c.HasRole(RoleReceive) {
+		v.section("receive", c.Receive.Validate())
 	}
 	v.section("analyzer", c.Analyzer.Validate())
 	v.section("content", c.Content.Validate())
@@ -74,6 +78,38 @@ func (c *Config) validateProcess(v *validator) {
 	} else if !loopback.Is(host) && c.HTTP.Token == "" && c.HTTP.TokenFile == "" {
 		v.fail("listen: %s is not loopback; set http.token or http.token_file, or anyone on the network can read stored calls", c.Listen)
 	}
+}
+
+// minInFlight is the minimum of receive.max_in_flight: memory for one payload of the maximum size while it grows.
+const minInFlight = 3 * httpbody.MaxBytes
+
+// Validate returns all errors, joined.
+func (r *Receive) Validate() error {
+	var v validator
+	if host, port, err := net.SplitHostPort(r.Listen); err != nil || port == "" {
+		v.fail("listen: %q is not an address with a port, such as 127.0.0.1:4318", r.Listen)
+	} else if !loopback.Is(host) && r.Token+r.TokenFile == "" {
+		v.fail("listen: %s is not loopback; set token or token_file, or anyone on the network can send events", r.Listen)
+	}
+	if r.Token != "" && r.TokenFile != "" {
+		v.fail("token, token_file: both are set; keep one")
+	}
+	if r.GRPCListen != "" {
+		if host, port, err := net.SplitHostPort(r.GRPCListen); err != nil || port == "" {
+			v.fail("grpc_listen: %q is not an address with a port, such as 127.0.0.1:4317", r.GRPCListen)
+		} else if !loopback.Is(host) && r.Token+r.TokenFile == "" {
+			v.fail("grpc_listen: %s is not loopback; set token or token_file, or anyone on the network can send spans", r.GRPCListen)
+		}
+	}
+	switch r.OTLPCapture {
+	case event.CaptureShape, event.CaptureFull, event.CaptureNone:
+	default:
+		v.fail("otlp_capture: %q is not one of shape, full, none", r.OTLPCapture)
+	}
+	if r.MaxInFlight < minInFlight {
+		v.fail("max_in_flight: %s is below %s, the memory for one payload of the maximum size", FormatSize(r.MaxInFlight), FormatSize(minInFlight))
+	}
+	return errors.Join(v...)
 }
 
 func (c *Config) validateUI(v *validator) {

@@ -12,7 +12,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
-	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/nearest"
 )
 
 // removedKeys contains the remedies for keys of earlier versions, by key.
@@ -110,7 +110,7 @@ func (d *yamlDecoder) section(path string, n ast.Node, v reflect.Value) {
 		known := slices.Sorted(maps.Keys(fields))
 		if remedy, ok := removedKeys[key]; ok {
 			d.fail(kv.Key, "%s: %s", key, remedy)
-		} else if near := queries.Nearest(name, known); near != "" {
+		} else if near := nearest.Name(name, known); near != "" {
 			d.fail(kv.Key, "unknown key %s; did you mean %s?", key, joinPath(path, near))
 		} else if elsewhere := keysNamed(name); len(elsewhere) > 0 {
 			d.fail(kv.Key, "unknown key %s; did you mean %s?", key, strings.Join(elsewhere, " or "))

@@ -69,6 +69,7 @@ func Run(ctx context.Context, cfg *config.Effective) *Report {
 	c := newChecker(cfg, time.Now())
 	c.checkConfig()
 	c.checkProcess(ctx)
+	c.checkReceive(ctx)
 	if n, ok := connect.NATS(cfg); ok {
 		c.checkNATS(ctx, n)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
-	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/nearest"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
@@ -182,7 +182,7 @@ func suggest(id string, all []Entry) string {
 			near = append(near, e.ID)
 		}
 	}
-	if similar := queries.Nearest(id, ids); similar != "" {
+	if similar := nearest.Name(id, ids); similar != "" {
 		near = []string{similar}
 	}
 	if len(near) == 0 || len(near) > 8 {

@@ -31,6 +31,8 @@ _CLIENTS: dict[str, Callable[[Patches], None]] = {
 def instrument(
     *,
     url: str = "",
+    endpoint: str = "",
+    token: str = "",
     service: str = "",
     service_version: str = "",
     environment: str = "",
@@ -51,6 +53,9 @@ def instrument(
     Invalid arguments raise ValueError. An unreachable NATS does not: calls are kept in memory until it is reachable.
 
     url            URL of NATS, or several separated by commas. Default: $LLMTAP_NATS_URL, else nats://127.0.0.1:4222.
+    endpoint       URL of an llmtap with the role receive, such as https://llmtap.example.com, to which events are sent instead of
+                   NATS. Default: $LLMTAP_ENDPOINT unless url is set; it takes precedence over $LLMTAP_NATS_URL.
+    token          Token of the endpoint. Default: $LLMTAP_TOKEN.
     service, service_version, environment, agent
                    Labels of every message. Defaults: $OTEL_SERVICE_NAME, then service.name, service.version,
                    deployment.environment.name and gen_ai.agent.name of $OTEL_RESOURCE_ATTRIBUTES, then the name of the
@@ -75,7 +80,8 @@ def instrument(
         if hook_of() is not None:
             return
         config = Config(
-            url=url, service=service, service_version=service_version, environment=environment, agent=agent, attrs=dict(attrs or {}), capture=capture,  # type: ignore[arg-type]
+            url=url, endpoint=endpoint, token=token,
+            service=service, service_version=service_version, environment=environment, agent=agent, attrs=dict(attrs or {}), capture=capture,  # type: ignore[arg-type]
             hosts=hosts if isinstance(hosts, str) else tuple(hosts), redact=redact, on_published=on_published,  # type: ignore[arg-type]
             traceparent=traceparent, keep_user=keep_user, memory_limit=memory_limit, flush_timeout=flush_timeout,
             nats_options=dict(nats_options or {}),

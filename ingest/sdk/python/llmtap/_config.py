@@ -12,6 +12,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from . import _event
 from ._hosts import parse_host
 
+EVENTS_PATH = "/v1/events"
 DEFAULT_URL = "nats://127.0.0.1:4222"
 DEFAULT_MEMORY_LIMIT = 64 << 20
 DEFAULT_FLUSH_TIMEOUT = 2.0
@@ -37,6 +38,8 @@ class Config:
     """The arguments of instrument() with defaults."""
 
     url: str = ""
+    endpoint: str = ""
+    token: str = ""
     service: str = ""
     service_version: str = ""
     environment: str = ""
@@ -64,6 +67,7 @@ class Config:
             raise ValueError("llmtap: hosts is a string; pass a list of strings")
         self._hosts(env)
         self._attributes()
+        self._endpoint(env)
         given = self.url
         self.url = given or env.get("LLMTAP_NATS_URL", "") or DEFAULT_URL
         try:
@@ -92,6 +96,23 @@ class Config:
                     raise ValueError(f"llmtap: hosts: {e}") from None
                 raise InvalidEnvironment(f"llmtap: LLMTAP_HOSTS: {e}") from None
         self.hosts = tuple(hosts + more)
+
+    def _endpoint(self, env: Mapping[str, str]) -> None:
+        given = self.endpoint
+        if given and self.url:
+            raise ValueError("llmtap: url, endpoint: both are set; keep one")
+        if self.url:
+            return
+        self.endpoint = given or env.get("LLMTAP_ENDPOINT", "")
+        if not self.endpoint:
+            return
+        try:
+            _check_endpoint(self.endpoint)
+        except ValueError as e:
+            if given:
+                raise
+            raise InvalidEnvironment(f"{e} (LLMTAP_ENDPOINT)") from None
+        self.token = self.token or env.get("LLMTAP_TOKEN", "")
 
     def _attributes(self) -> None:
         if len(self.attrs) > _event.MAX_ATTRS:
@@ -124,6 +145,20 @@ def _check_url(url: str) -> None:
         raise ValueError(f"llmtap: url: scheme {u.scheme!r} is not one of nats, tls, ws, wss")
     if not host:
         raise ValueError("llmtap: url: no host")
+
+
+def _check_endpoint(url: str) -> None:
+    try:
+        u = urlsplit(url)
+        host, _ = u.hostname, u.port
+    except ValueError:
+        raise ValueError("llmtap: endpoint: invalid URL") from None  # the error of urlsplit may contain a password
+    if u.scheme not in ("https", "http"):
+        raise ValueError(f"llmtap: endpoint: scheme {u.scheme!r} is not https or http")
+    if not host:
+        raise ValueError("llmtap: endpoint: no host")
+    if "@" in u.netloc or u.query or u.fragment:
+        raise ValueError("llmtap: endpoint: user, query and fragment are not allowed; the token has a setting of its own")
 
 
 def resource_attributes(s: str) -> dict[str, str]:

@@ -10,10 +10,11 @@ import threading
 import time
 import uuid
 from collections import deque
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 from . import _context, _event
 from ._config import Config, log
+from ._endpoint import EndpointSender
 from ._event import Event, Labels, clip
 from ._exchange import ABANDONED, EXIT, Exchange, Headers
 from ._hosts import MAX_UNKNOWN, Hosts, Target
@@ -65,7 +66,7 @@ class Hook:
         self._uncaptured_hosts: set[str] = set()
         self._reported = 0  # uncaptured calls in the newest report
         self._report_due = 0.0
-        self._sender: Optional[Sender] = None
+        self._sender: Union[Sender, EndpointSender, None] = None
         self.drains = threading.BoundedSemaphore(MAX_DRAINS)
         self.report = Reporter(self.config)
         self.queue = Queue(self.config.memory_limit, self.wake)
@@ -85,11 +86,11 @@ class Hook:
         if sender is not None:
             sender.wake()
 
-    def start(self) -> Optional[Sender]:
+    def start(self) -> Union[Sender, EndpointSender, None]:
         """Starts the sender unless it runs or the hook is closed."""
         with self._lock:
             if self._sender is None and not self._closed:
-                sender = Sender(self)
+                sender: Union[Sender, EndpointSender] = EndpointSender(self) if self.config.endpoint else Sender(self)
                 sender.start()
                 self._sender = sender
             return self._sender

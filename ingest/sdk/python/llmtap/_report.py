@@ -31,6 +31,14 @@ class Unsent(NamedTuple):
         return " and ".join(parts + ([f"{self.steps} run and tool events"] if self.steps else []))
 
 
+class Refused(Exception):
+    """An answer of the endpoint that a later attempt may change."""
+
+    def __init__(self, status: int, text: str, after: float = 0) -> None:
+        super().__init__(f"HTTP {status}: {text}")
+        self.status, self.after = status, after
+
+
 def display(urls: str) -> str:
     """URLs separated by commas without credentials and parameters."""
     shown = []
@@ -44,7 +52,8 @@ class Reporter:
     """Safe for concurrent use."""
 
     def __init__(self, config: Config) -> None:
-        self._servers = display(config.url)
+        self._to = "the endpoint " + display(config.endpoint) if config.endpoint else "NATS at " + display(config.url)
+        self._endpoint = bool(config.endpoint)
         self._token = _event.service_token(config.service)
         self._lock = threading.RLock()  # guards the fields below; reentrant, because the process may exit in a signal handler
         self._failing = ""  # the error of the last attempt to publish, if it failed
@@ -72,8 +81,8 @@ class Reporter:
             self._logged = True
             self._next, self._interval = now + self._interval, min(2 * self._interval, MAX_INTERVAL)
             log.warning(
-                "llmtap: cannot publish to NATS at %s, retrying; calls are kept in memory: %s; fix: %s",
-                self._servers,
+                "llmtap: cannot publish to %s, retrying; calls are kept in memory: %s; fix: %s",
+                self._to,
                 self._failing,
                 self._fix,
             )
@@ -96,8 +105,8 @@ class Reporter:
             if self._failing and self._logged:
                 # A warning, because a logger that showed the failure must show its end.
                 log.warning(
-                    "llmtap: connected to NATS at %s after %.1f s, publishing; %d exchanges were dropped",
-                    self._servers,
+                    "llmtap: connected to %s after %.1f s, publishing; %d exchanges were dropped",
+                    self._to,
                     now - self._since,
                     dropped - self._dropped,
                 )
@@ -119,15 +128,17 @@ class Reporter:
                 return
             reason = self._failing or f"{'not stored' if self._stored else 'no connection'} within {timeout:g} s"
             log.warning(
-                "llmtap: %s discarded at exit, NATS at %s has not stored them%s: %s; fix: %s",
+                "llmtap: %s discarded at exit, %s has not stored them%s: %s; fix: %s",
                 unsent,
-                self._servers,
+                self._to,
                 f" ({dropped} exchanges were dropped before)" if dropped else "",
                 reason,
                 self._fix or self._fix_of(None),
             )
 
     def _fix_of(self, error: Optional[BaseException]) -> str:
+        if self._endpoint:
+            return _endpoint_fix(error)
         text = str(error).lower()
         if "authorization" in text or "authentication" in text:
             return "add the token or the user and password to LLMTAP_NATS_URL, or pass credentials in nats_options"
@@ -144,3 +155,16 @@ def _text(error: BaseException) -> str:
     if type(error).__module__.partition(".")[0] in ("nats", "llmtap"):
         return str(error)
     return f"{type(error).__name__}: {error}"
+
+
+def _endpoint_fix(error: Optional[BaseException]) -> str:
+    """What to do about an error of the endpoint."""
+    if isinstance(error, Refused):
+        if error.status in (401, 403):
+            return "set LLMTAP_TOKEN to the token of receive.token"
+        if error.status == 429 or error.status >= 500:
+            return "wait, or see /readyz and the log of llmtap up"
+        return "LLMTAP_ENDPOINT must be the URL of an llmtap with the role receive"
+    if isinstance(error, ssl.SSLError):
+        return "check the certificate of the endpoint, and whether this machine trusts its CA"
+    return "run llmtap up with the role receive, or correct LLMTAP_ENDPOINT"

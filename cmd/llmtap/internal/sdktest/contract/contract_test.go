@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,6 +91,7 @@ type suite struct {
 	*processes
 	c       *contractCase
 	capture string
+	over    func(http.Handler) http.Handler // stands in front of an endpoint that the hooks use instead of NATS; nil: NATS
 }
 
 // raw sends the same bytes through both hooks and compares their events.
@@ -189,7 +191,11 @@ func (s *suite) record(t *testing.T, h hook, m *model, calls func(*natsd) []resu
 	if s.c.NATS == "restarted" {
 		n.start(t)
 	}
-	h.open(t, &options{NATS: n.url(), Host: m.host(), Capture: s.capture, MemoryLimit: s.c.MemoryLimit})
+	o := &options{NATS: n.url(), Host: m.host(), Capture: s.capture, MemoryLimit: s.c.MemoryLimit}
+	if s.over != nil {
+		o.NATS, o.Endpoint, o.Token = "", receive(t, n, s.over), endpointToken
+	}
+	h.open(t, o)
 	r := &run{results: calls(n)}
 	if s.c.NATS == "late" && h.flush(t, 0.05).Flushed {
 		t.Error("events are stored while NATS is down")

@@ -25,7 +25,9 @@ import (
 
 // options are the options of a hook in any language.
 type options struct {
-	NATS        string `json:"nats"`
+	NATS        string `json:"nats"`     // empty if Endpoint is set
+	Endpoint    string `json:"endpoint"` // URL of a receiver
+	Token       string `json:"token"`
 	Host        string `json:"host"`
 	Capture     string `json:"capture"`
 	MemoryLimit int64  `json:"memory_limit"`
@@ -83,7 +85,7 @@ type goHook struct {
 
 func (g *goHook) open(t testing.TB, o *options) {
 	h, err := llmtap.Open(llmtap.Config{
-		URL: o.NATS, Service: service, ServiceVersion: "1.2.3", Environment: "test", Capture: o.Capture, Hosts: []string{o.Host},
+		URL: o.NATS, Endpoint: o.Endpoint, Token: o.Token, Service: service, ServiceVersion: "1.2.3", Environment: "test", Capture: o.Capture, Hosts: []string{o.Host},
 		Attrs: map[string]string{"region": "eu"}, MemoryLimit: o.MemoryLimit, Logger: quiet,
 	})
 	if err != nil {

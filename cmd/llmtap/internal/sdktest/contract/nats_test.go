@@ -38,7 +38,11 @@ func newNATS(t testing.TB) *natsd {
 }
 
 func (n *natsd) url() string {
-	return "nats://agent:agent@" + (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: n.port}).String()
+	return "nats://agent:agent@" + n.address()
+}
+
+func (n *natsd) address() string {
+	return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: n.port}).String()
 }
 
 func (n *natsd) start(t testing.TB) {

@@ -117,7 +117,7 @@ def command(line: dict[str, Any]) -> Any:
     do = line.pop("do")
     if do == "open":
         llmtap.instrument(
-            url=line["nats"], service="svc", service_version="1.2.3", environment="test", capture=line["capture"],
+            url=line["nats"], endpoint=line["endpoint"], token=line["token"], service="svc", service_version="1.2.3", environment="test", capture=line["capture"],
             hosts=[line["host"]], attrs={"region": "eu"}, **({"memory_limit": line["memory_limit"]} if line["memory_limit"] else {}),
         )  # fmt: skip
         return {}

@@ -1,0 +1,120 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/httpbody"
+	"github.com/llmtap/llmtap/ingest/httpevents"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+)
+
+// receiveDrain is the grace period for payloads in flight on shutdown.
+const receiveDrain = 10 * time.Second
+
+// A receiveRole is the listener for events over HTTP. Its receivers share mux, guard and budget, and publish with publish.
+type receiveRole struct {
+	c        *Collector
+	mux      *http.ServeMux
+	guard    guard
+	budget   *httpbody.Budget
+	listener net.Listener // nil if inUse is set
+	inUse    error        // why the default address is not available
+	otlp     otlpReceiver
+}
+
+// newReceiveRole opens the receivers and their listener. It does not wait for NATS.
+func (c *Collector) newReceiveRole(ctx context.Context) (_ *receiveRole, err error) {
+	cfg := c.cfg.Receive
+	r := &receiveRole{c: c, mux: http.NewServeMux(), budget: httpbody.NewBudget(cfg.MaxInFlight)}
+	if r.guard, err = newGuard("receive", cfg.Token, cfg.TokenFile); err != nil {
+		return nil, err
+	}
+	r.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	r.mux.Handle(httpevents.Path, httpevents.New(httpevents.Options{Publish: r.publish, Budget: r.budget}, c.reg))
+	if err := r.openOTLP(ctx); err != nil {
+		return nil, err
+	}
+	r.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
+	switch {
+	case err == nil:
+		c.onClose(func() { _ = r.listener.Close() }) // error ignored: the server may have closed it already
+	case errors.Is(err, syscall.EADDRINUSE) && cfg.Listen == config.Default().Receive.Listen && len(c.cfg.Roles) > 1:
+		// Many machines run an OpenTelemetry collector on this port. It must not stop a collector that worked without this role.
+		r.inUse = fmt.Errorf("%s is in use, perhaps by an OpenTelemetry collector: no events are received over HTTP; "+
+			"choose another address with --receive-listen, or omit receive from --roles", cfg.Listen)
+		c.logger.Warn("no events are received over HTTP: the default address is in use, perhaps by an OpenTelemetry collector",
+			"address", cfg.Listen, "fix", "choose another address with --receive-listen, or omit receive from --roles")
+	default:
+		return nil, fmt.Errorf("listen on %s: %w; choose another address with --receive-listen, or omit receive from --roles", cfg.Listen, err)
+	}
+	return r, nil
+}
+
+// run serves until ctx ends and payloads in flight are stored.
+func (r *receiveRole) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.serveHTTP(ctx) })
+	g.Go(func() error { return r.serveGRPC(ctx) })
+	return g.Wait()
+}
+
+func (r *receiveRole) serveHTTP(ctx context.Context) error {
+	if r.listener == nil {
+		return waitFor(ctx)
+	}
+	srv := &http.Server{
+		Handler: r.guard.wrap(r.mux), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(r.c.logger.Handler(), slog.LevelDebug),
+	}
+	return serve(ctx, srv, r.listener, receiveDrain)
+}
+
+// publish stores events. See jetstream.Conn.PublishBatch.
+func (r *receiveRole) publish(ctx context.Context, events []*event.Event) ([]jetstream.Rejection, error) {
+	if err := r.c.natsFailure(); err != nil {
+		return nil, err
+	}
+	return r.c.conn.Load().PublishBatch(ctx, events)
+}
+
+// failure returns why no events are received, or nil. nats is the reason why NATS is not usable.
+func (r *receiveRole) failure(nats error) error {
+	switch {
+	case r.inUse != nil:
+		return nil // listed by unavailable: the other parts work
+	case nats != nil:
+		return errors.New("answers 503, so that clients keep their events, until NATS is back")
+	}
+	return nil
+}
+
+// url returns the URL for programs on this machine, or "" if the address is in use.
+func (r *receiveRole) url() string {
+	if r.listener == nil {
+		return ""
+	}
+	return config.LocalURL(r.listener.Addr().String())
+}
+
+// describe returns the rows of the banner.
+func (r *receiveRole) describe() [][2]string {
+	if r.inUse != nil {
+		return [][2]string{{overHTTP, r.inUse.Error()}}
+	}
+	rows := [][2]string{{overHTTP, "export " + event.EnvEndpoint + "=" + r.url()}}
+	if r.guard.token != "" {
+		rows = append(rows, [2]string{"", "and " + event.EnvToken + ", the token of receive.token"})
+	}
+	return rows
+}

@@ -1,0 +1,65 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/otlp"
+)
+
+// otlpReceiver receives OpenTelemetry's spans and log records: over HTTP with the other receivers, and over gRPC.
+type otlpReceiver struct {
+	*otlp.Receiver
+	listener net.Listener // nil if there is none
+}
+
+// openOTLP adds the receiver of OpenTelemetry to the mux, and opens its listener for gRPC.
+func (r *receiveRole) openOTLP(ctx context.Context) error {
+	c, cfg := r.c, r.c.cfg.Receive
+	r.otlp.Receiver = otlp.New(
+		otlp.Config{Capture: cfg.OTLPCapture, KeepUser: cfg.OTLPKeepUser, Key: []byte(os.Getenv(event.EnvShapeKey))},
+		otlp.Options{Publish: r.publish, Budget: r.budget, Logger: c.logger}, c.reg,
+	)
+	r.otlp.Register(r.mux)
+	if cfg.GRPCListen == "" {
+		return nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.GRPCListen)
+	switch {
+	case err == nil:
+		r.otlp.listener = l
+		c.onClose(func() { _ = l.Close() }) // error ignored: the server may have closed it already
+	case errors.Is(err, syscall.EADDRINUSE) && cfg.GRPCListen == config.Default().Receive.GRPCListen && len(c.cfg.Roles) > 1:
+		// As the port for HTTP, this is that of every OpenTelemetry collector.
+		c.logger.Warn("no spans are received over gRPC: the default address is in use, perhaps by an OpenTelemetry collector",
+			"address", cfg.GRPCListen, "fix", "choose another address with --receive-grpc-listen")
+	default:
+		return fmt.Errorf("listen on %s: %w; choose another address with --receive-grpc-listen, or omit receive from --roles", cfg.GRPCListen, err)
+	}
+	return nil
+}
+
+// serveGRPC serves OpenTelemetry's exporters over gRPC until ctx ends.
+func (r *receiveRole) serveGRPC(ctx context.Context) error {
+	if r.otlp.listener == nil {
+		return waitFor(ctx)
+	}
+	return r.otlp.ServeGRPC(ctx, r.otlp.listener, r.guard.token)
+}
+
+// describeOTLP returns the rows of the banner about OpenTelemetry.
+func (r *receiveRole) describeOTLP() (rows [][2]string) {
+	if r.listener != nil {
+		rows = append(rows, [2]string{overOTLP, "export OTEL_EXPORTER_OTLP_ENDPOINT=" + config.LocalURL(r.listener.Addr().String())})
+	}
+	if r.otlp.listener != nil {
+		rows = append(rows, [2]string{"", "over gRPC: " + config.LocalURL(r.otlp.listener.Addr().String())})
+	}
+	return rows
+}

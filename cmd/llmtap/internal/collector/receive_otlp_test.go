@@ -1,0 +1,92 @@
+package collector
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// The role receive stores spans that arrive over HTTP and gRPC with the token. Spans that arrive again are stored once.
+func TestReceiveOTLP(t *testing.T) {
+	c := open(t, func(cfg *config.Config) { cfg.Roles, cfg.Receive.Token = []string{config.RoleReceive}, "s3cret" })
+	collectortest.RunReady(t, c)
+	spans, err := os.ReadFile("../../../../ingest/otlp/testdata/traceloop.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	post := func(token string, code int) {
+		t.Helper()
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.receive.url()+"/v1/traces", bytes.NewReader(spans))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("Content-Type", "application/json")
+		q.Header.Set("Authorization", "Bearer "+token)
+		resp, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != code {
+			t.Errorf("token %s: %s", token, resp.Status)
+		}
+	}
+	post("wrong", 401)
+	post("s3cret", 200)
+
+	conn, err := grpc.NewClient(c.receive.otlp.listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	q := ptraceotlp.NewExportRequest()
+	if err := q.UnmarshalJSON(spans); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ptraceotlp.NewGRPCClient(conn).Export(t.Context(), q); grpcstatus.Code(err) != codes.Unauthenticated {
+		t.Errorf("without the token: %v", err)
+	}
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer s3cret")
+	if _, err := ptraceotlp.NewGRPCClient(conn).Export(ctx, q); err != nil {
+		t.Error(err)
+	}
+
+	nc, err := nats.Connect(c.NATSURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := natsjs.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	err = collectortest.ReplayStream(t.Context(), js, event.StreamEvents, func(m natsjs.Msg, _ *natsjs.MsgMetadata) error {
+		e, err := event.Decode(m.Subject(), event.Header(m.Headers()), m.Data())
+		if err == nil {
+			got[e.Origin+" "+e.Kind.String()+" "+e.Capture]++
+			if strings.Contains(string(e.Body), "You are careful") {
+				t.Errorf("a text was published: %s", e.Body)
+			}
+		}
+		return err
+	})
+	if err != nil || len(got) != 2 || got["otlp request shape"] != 7 || got["otlp response shape"] != 7 {
+		t.Errorf("%v, %v", got, err)
+	}
+}

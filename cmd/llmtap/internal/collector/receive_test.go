@@ -1,0 +1,135 @@
+package collector
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// The role receive alone stores the events of the example in the README, from clients with the token.
+func TestReceive(t *testing.T) {
+	c := open(t, func(cfg *config.Config) { cfg.Roles, cfg.Receive.Token = []string{config.RoleReceive}, "s3cret" })
+	collectortest.RunReady(t, c)
+	script, err := os.ReadFile("../../testdata/events.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	curl := func(token string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", "set -e\n"+string(script))
+		cmd.Env = append(os.Environ(), "LLMTAP_ENDPOINT="+c.receive.url(), "LLMTAP_TOKEN="+token)
+		out, err := cmd.Output()
+		return string(out), err
+	}
+	if _, err := exec.LookPath("curl"); err != nil && os.Getenv("CI") != "true" {
+		t.Skip("SKIPPED, this test requires curl")
+	}
+	if out, err := curl("s3cret"); err != nil || strings.TrimSpace(out) != `{"accepted":2,"rejected":[],"warnings":[]}` {
+		t.Errorf("%s, %v", out, err)
+	}
+	if out, err := curl("wrong"); err == nil || !strings.Contains(out, "receive.token") {
+		t.Errorf("%s, %v", out, err)
+	}
+	var got []string
+	nc, err := nats.Connect(c.NATSURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := natsjs.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = collectortest.ReplayStream(t.Context(), js, event.StreamEvents, func(m natsjs.Msg, _ *natsjs.MsgMetadata) error {
+		e, err := event.Decode(m.Subject(), event.Header(m.Headers()), m.Data())
+		if err == nil {
+			got = append(got, fmt.Sprintf("%s %s %s %s %d", e.Origin, e.Kind, e.Labels.Conversation, e.Exchange, e.Status))
+		}
+		return err
+	})
+	if err != nil || strings.Join(got, "; ") != "http request order-17 call-1 0; http response order-17 call-1 200" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// Without NATS the receiver answers 503 at once, and /readyz says so.
+func TestReceiveWithoutNATS(t *testing.T) {
+	c := open(t, func(cfg *config.Config) {
+		cfg.Roles, cfg.NATS.URL = []string{config.RoleReceive}, fmt.Sprintf("nats://127.0.0.1:%d", collectortest.FreePort(t))
+	})
+	collectortest.Run(t, c)
+	began := time.Now()
+	resp, err := http.Post(c.receive.url()+"/v1/events", "application/json", strings.NewReader(`{"kind":"request","exchange":"1"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || !strings.Contains(string(body), "NATS") || time.Since(began) > 3*time.Second {
+		t.Errorf("%d %s after %v", resp.StatusCode, body, time.Since(began))
+	}
+	if _, err := c.ready(t.Context()); err == nil || !strings.Contains(err.Error(), "receive: answers 503") {
+		t.Errorf("ready: %v", err)
+	}
+}
+
+// If the default address is in use, other roles run nevertheless, and the process says what to do.
+func TestReceiveInUse(t *testing.T) {
+	f := func(inUse bool, change func(*config.Config)) {
+		t.Helper()
+		cfg := collectortest.Config(t, func(cfg *config.Config) {
+			cfg.Roles, cfg.Receive.Listen = []string{config.RoleProxy, config.RoleReceive}, config.Default().Receive.Listen
+			change(cfg)
+		})
+		c, err := Open(t.Context(), cfg, Options{Logger: testLogger()})
+		if !inUse {
+			if err == nil {
+				c.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), "choose another address with --receive-listen, or omit receive from --roles") {
+				t.Errorf("open: %v", err)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		collectortest.RunReady(t, c)
+		var out strings.Builder
+		c.Describe(t.Context(), &out, "no configuration file")
+		if s := strings.Join(strings.Fields(out.String()), " "); !strings.Contains(s, "Over HTTP 127.0.0.1:4318 is in use, perhaps by an OpenTelemetry collector") {
+			t.Error(out.String())
+		}
+		resp, err := http.Get("http://" + c.httpAddr() + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if body, _ := io.ReadAll(resp.Body); resp.StatusCode != 200 || !strings.Contains(string(body), "receive: 127.0.0.1:4318 is in use") {
+			t.Errorf("%d %s", resp.StatusCode, body)
+		}
+	}
+	if l, err := net.Listen("tcp", config.Default().Receive.Listen); err == nil {
+		t.Cleanup(func() { l.Close() })
+	} // else another program uses it, which is as good
+	f(true, func(*config.Config) {})
+	f(false, func(cfg *config.Config) { cfg.Roles = []string{config.RoleReceive} })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	f(false, func(cfg *config.Config) { cfg.Receive.Listen = l.Addr().String() })
+}

@@ -1,0 +1,42 @@
+package doctor
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"slices"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+)
+
+// checkReceive reports whether the running process receives events over HTTP.
+func (c *checker) checkReceive(ctx context.Context) {
+	const fix = "set receive.listen (--receive-listen) to another address, and LLMTAP_ENDPOINT of the hooks, or omit receive from roles"
+	url := c.process.ReceiveURL
+	switch {
+	case !c.running || !slices.Contains(c.process.Roles, config.RoleReceive):
+		return
+	case url == "":
+		c.warn("receive", fix, "%s was in use when llmtap started, perhaps by an OpenTelemetry collector: no events are received over HTTP", config.Default().Receive.Listen)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/healthz", nil)
+	if err != nil {
+		c.fail("receive", fix, "%v", err)
+		return
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		c.fail("receive", "see the log of llmtap up, and check firewalls", "%s does not answer: %v", url, err)
+		return
+	}
+	defer func() { _ = res.Body.Close() }()                     // used for reading only
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 4<<10)) // as above
+	if res.StatusCode != http.StatusOK {
+		c.fail("receive", fix, "%s answers HTTP %d", url, res.StatusCode)
+		return
+	}
+	c.ok("receive", "receives events over HTTP at %s", url)
+}

@@ -1,0 +1,275 @@
+package httpevents
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/httpbody"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/natsserver"
+)
+
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(m)
+}
+
+// A rig is a receiver with a real NATS server.
+type rig struct {
+	t       testing.TB
+	cfg     natsserver.Config
+	server  *natsserver.Server
+	conn    *jetstream.Conn
+	budget  *httpbody.Budget
+	handler *Handler
+	url     string
+	client  *http.Client
+	read    uint64 // sequence of the last message that was read
+}
+
+func start(t testing.TB) *rig {
+	t.Helper()
+	r := &rig{t: t, cfg: natsserver.Default(), budget: httpbody.NewBudget(128 << 20)}
+	r.cfg.Dir, r.cfg.Port, r.cfg.Logger = filepath.Join(t.TempDir(), "nats"), -1, slog.New(slog.DiscardHandler)
+	r.startNATS()
+	t.Cleanup(func() { r.server.Shutdown() })
+	r.conn = r.connect(r.server.URL())
+	r.serve(r.conn)
+	return r
+}
+
+// connect connects to NATS and creates the streams.
+func (r *rig) connect(url string) *jetstream.Conn {
+	r.t.Helper()
+	cfg := jetstream.Default()
+	cfg.URL = url
+	conn, err := jetstream.Connect(r.t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(conn.Close)
+	if err := conn.Ensure(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	return conn
+}
+
+// serve serves a handler that publishes to conn.
+func (r *rig) serve(conn *jetstream.Conn) {
+	r.handler = New(Options{Publish: conn.PublishBatch, Budget: r.budget}, nil)
+	srv := httptest.NewServer(r.handler)
+	r.t.Cleanup(srv.Close)
+	r.url, r.client = srv.URL+Path, srv.Client()
+}
+
+func (r *rig) startNATS() {
+	r.t.Helper()
+	s, err := natsserver.Start(context.WithoutCancel(r.t.Context()), r.cfg)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.server = s
+}
+
+// A response is a decoded response.
+type response struct {
+	Answer
+
+	status int
+	retry  string
+}
+
+// post sends a payload with headers, which are pairs of names and values.
+func (r *rig) post(contentType string, payload []byte, header ...string) response {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url, bytes.NewReader(payload))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", contentType)
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	return r.do(req)
+}
+
+func (r *rig) do(req *http.Request) (a response) {
+	r.t.Helper()
+	resp, err := r.client.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := json.Unmarshal(body, &a.Answer); err != nil {
+		r.t.Fatalf("HTTP %d: %s: %v", resp.StatusCode, body, err)
+	}
+	a.status, a.retry = resp.StatusCode, resp.Header.Get("Retry-After")
+	return a
+}
+
+// stored returns the events stored since the last call, with joined parts.
+func (r *rig) stored() (events []*event.Event) {
+	r.t.Helper()
+	nc, err := nats.Connect(r.server.URL())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := natsjs.New(nc)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	s, err := js.Stream(r.t.Context(), event.StreamEvents)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for last := s.CachedInfo().State.LastSeq; r.read < last; {
+		r.read++
+		m, err := s.GetMsg(r.t.Context(), r.read)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		e, err := event.Decode(m.Subject, event.Header(m.Header), m.Data)
+		if err != nil {
+			r.t.Fatalf("%s %v: %v", m.Subject, m.Header, err)
+		}
+		if e.Subject() != m.Subject && e.Labels.Conversation+e.Instance != "" {
+			r.t.Errorf("subject %s, want %s", m.Subject, e.Subject())
+		}
+		if n := len(events); e.Part > 1 {
+			if last := events[n-1]; last.Exchange != e.Exchange || last.Part+1 != e.Part || last.Parts != e.Parts {
+				r.t.Errorf("part %d of %d follows part %d", e.Part, e.Parts, last.Part)
+			}
+			events[n-1].Body, events[n-1].Part = append(events[n-1].Body, e.Body...), e.Part
+			continue
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+// idle fails the test unless all memory has been returned.
+func (r *rig) idle() {
+	r.t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); r.budget.Used() != 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%d bytes are still in use", r.budget.Used())
+		}
+	}
+}
+
+// full returns an event of each kind with every member set.
+func full() []*event.Event {
+	base := func(k event.Kind) *event.Event {
+		return &event.Event{
+			Kind: k, Exchange: "019aa4f2-5c1e-7b3a-9f00-0123456789ab", Time: time.Date(2026, 11, 21, 3, 4, 5, 123456789, time.UTC),
+			Labels: event.Labels{
+				Service: "结账-service", ServiceVersion: "1.4.2+dirty", Environment: "prod eu", Agent: "planner \"agent\"",
+				Stage: "规划器", Conversation: "c/1 %41\\", Run: "run-7", User: "a1b2",
+			},
+			Instance: "f00d", Seq: 41, Dropped: 3, Uncaptured: 7,
+			Attrs:   map[string]string{"team": "支付", "k8s.pod_name-1": "a b", "edge": " x \n"},
+			Capture: event.CaptureFull, Origin: event.OriginHTTP, Degraded: true, Part: 1, Parts: 1, SDK: "go/0.1.0",
+		}
+	}
+	req, res, run, tool, hook := base(event.Request), base(event.Response), base(event.Run), base(event.Tool), base(event.Hook)
+	req.URL, req.Method, req.APIVersion = "https://api.openai.com/v1/chat/completions", "POST", "2023-06-01"
+	req.Retry, req.Traceparent = 2, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	req.ContentType, req.Body = "application/json; charset=utf-8", []byte("{\"model\":\t\u2028\x00\"\\")
+	res.Status, res.Error, res.ProviderRequestID = 200, "read: connection reset\r\nby peer", "req_1"
+	res.Duration, res.FirstByte = 12*time.Second+345678901, 1500*time.Microsecond
+	res.ContentType, res.ContentEncoding, res.Body = "text/event-stream", "gzip", []byte("\x1f\x8b\xff\xfe\x00")
+	run.RunStatus = event.StatusError
+	tool.ToolCallID, tool.ToolStatus = "call_00_abc", event.StatusStarted
+	all := []*event.Event{req, res, run, tool, hook}
+	for _, e := range all {
+		e.BodyBytes = len(e.Body)
+	}
+	return all
+}
+
+// natsPort returns the port of the running NATS server.
+func natsPort(t testing.TB, r *rig) int {
+	t.Helper()
+	u, err := url.Parse(r.server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(u.Port())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// A stall is a TCP connection to a NATS server that stops transporting bytes while it is stopped.
+type stall struct {
+	addr string
+	mu   sync.RWMutex // held by stop
+}
+
+func newStall(t testing.TB, target string) *stall {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	s := &stall{addr: l.Addr().String()}
+	var conns sync.WaitGroup
+	t.Cleanup(conns.Wait)
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", target)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
+				conns.Go(func() {
+					defer in.Close()
+					defer out.Close()
+					_, _ = io.Copy(s.writer(pair[0]), pair[1])
+				})
+			}
+		}
+	}()
+	return s
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func (s *stall) writer(w io.Writer) io.Writer {
+	return writerFunc(func(p []byte) (int, error) {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		return w.Write(p)
+	})
+}

@@ -1,0 +1,46 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// A batch returns its own rejections, by index; the other events and other batches are stored.
+func TestPublishBatch(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	s, err := c.js.Stream(ctx, event.StreamEvents)
+	must(t, err)
+	cfg := s.CachedInfo().Config
+	cfg.MaxMsgSize = 10_000
+	_, err = c.js.UpdateStream(ctx, cfg)
+	must(t, err)
+
+	batch := []*event.Event{testEvent(0, 100), testEvent(1, 20_000), testEvent(2, 100), testEvent(3, event.PartBytes*2), testEvent(4, 100)}
+	rejected, err := c.PublishBatch(ctx, batch)
+	must(t, err)
+	var api *natsjs.APIError
+	if len(rejected) != 2 || rejected[0].Index != 1 || rejected[1].Index != 3 || !errors.As(rejected[0].Err, &api) || api.ErrorCode != codeMessageTooLarge {
+		t.Fatalf("rejected %+v", rejected)
+	}
+	rejected, err = c.PublishBatch(ctx, []*event.Event{testEvent(5, 100)})
+	if err != nil || len(rejected) > 0 {
+		t.Errorf("rejected %+v, %v", rejected, err)
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := c.PublishBatch(ended, []*event.Event{testEvent(6, 100)}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	r := openReader(t, ctx, c, "a")
+	for i, m := range readN(t, ctx, r, 4) {
+		if want := []string{"x000000", "x000002", "x000004", "x000005"}[i]; m.Event.Exchange != want {
+			t.Errorf("message %d is %s, want %s", i, m.Event.Exchange, want)
+		}
+	}
+	expectNone(t, ctx, r)
+}

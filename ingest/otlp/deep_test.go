@@ -1,0 +1,66 @@
+package otlp
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// nestedProto returns a payload with lists nested n deep, built from the inside out in reverse.
+func nestedProto(n int) []byte {
+	var rev []byte
+	wrap := func(field protowire.Number) {
+		head := protowire.AppendVarint(protowire.AppendTag(nil, field, protowire.BytesType), uint64(len(rev)))
+		slices.Reverse(head)
+		rev = append(rev, head...)
+	}
+	for range n {
+		wrap(1) // ArrayValue.values
+		wrap(5) // AnyValue.array_value
+	}
+	for _, field := range []protowire.Number{2, 1, 1, 1} { // KeyValue.value, Resource.attributes, ResourceSpans.resource, resource_spans
+		wrap(field)
+	}
+	slices.Reverse(rev)
+	return rev
+}
+
+func nestedJSON(n int) []byte {
+	return []byte(`{"resourceSpans":[{"resource":{"attributes":[{"key":"a \" [","value":` + strings.Repeat(`{"arrayValue":{"values":[`, n) + `{}` +
+		strings.Repeat(`]}}`, n) + `}]}}]}`)
+}
+
+// Payloads with deep nesting are refused, because decoding them overflows the stack.
+func TestNesting(t *testing.T) {
+	_, h, _ := newReceiver(t, new(store), 1<<30)
+	f := func(media string, body []byte, want int) {
+		t.Helper()
+		if w := post(t, h, TracesPath, media, "", body); w.Code != want {
+			t.Errorf("%s of %d bytes: %d", media, len(body), w.Code)
+		}
+	}
+	f("application/x-protobuf", nestedProto(20), 200)
+	f("application/x-protobuf", nestedProto(2_000_000), 400)
+	f("application/json", nestedJSON(20), 200)
+	f("application/json", nestedJSON(1_000_000), 400)
+
+	c := codec{encoding.GetCodecV2("proto")}
+	if err := c.Unmarshal(mem.BufferSlice{mem.SliceBuffer(nestedProto(2_000_000))}, nil); err == nil {
+		t.Error("decoded")
+	}
+	conn := serveGRPC(t, new(store), 1<<20, "")
+	q := ptraceotlp.NewExportRequest()
+	if err := q.UnmarshalProto(nestedProto(10_000)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ptraceotlp.NewGRPCClient(conn).Export(t.Context(), q); err == nil || status.Code(err) == codes.Unavailable {
+		t.Errorf("over gRPC: %v", err)
+	}
+}

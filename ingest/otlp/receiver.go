@@ -1,0 +1,100 @@
+package otlp
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/httpbody"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+)
+
+// decoded is the memory of a decoded payload and its events, in sizes of the payload. It is taken from the budget.
+const decoded = 3
+
+// Options are what a receiver shares with the other receivers of its listener.
+type Options struct {
+	// Publish stores events, as jetstream.Conn.PublishBatch.
+	Publish func(ctx context.Context, events []*event.Event) ([]jetstream.Rejection, error)
+	Budget  *httpbody.Budget
+	Logger  *slog.Logger
+}
+
+// A Receiver serves OTLP over HTTP and gRPC.
+type Receiver struct {
+	o      Options
+	mapper *Mapper
+	m      *metrics
+	once   sync.Once // for the message about metrics
+}
+
+// New returns a receiver for a valid configuration.
+func New(cfg Config, o Options, reg prometheus.Registerer) *Receiver {
+	return &Receiver{o: o, mapper: NewMapper(cfg), m: newMetrics(reg)}
+}
+
+func (r *Receiver) traces(ctx context.Context, td ptrace.Traces) (ptraceotlp.ExportResponse, error) {
+	answer := ptraceotlp.NewExportResponse()
+	res := r.mapper.Traces(td)
+	err := r.publish(ctx, signalTraces, td.SpanCount(), &res)
+	if res.Rejected > 0 {
+		answer.PartialSuccess().SetRejectedSpans(int64(res.Rejected))
+		answer.PartialSuccess().SetErrorMessage(res.Why)
+	}
+	return answer, err
+}
+
+func (r *Receiver) logs(ctx context.Context, ld plog.Logs) (plogotlp.ExportResponse, error) {
+	answer := plogotlp.NewExportResponse()
+	res := r.mapper.Logs(ld)
+	err := r.publish(ctx, signalLogs, ld.LogRecordCount(), &res)
+	if res.Rejected > 0 {
+		answer.PartialSuccess().SetRejectedLogRecords(int64(res.Rejected))
+		answer.PartialSuccess().SetErrorMessage(res.Why)
+	}
+	return answer, err
+}
+
+// publish stores the events of res and counts what happened to the items of the payload.
+func (r *Receiver) publish(ctx context.Context, signal string, items int, res *Result) error {
+	started := time.Now()
+	published := len(res.Events) / 2
+	if published > 0 {
+		rejections, err := r.o.Publish(ctx, res.Events)
+		if err != nil {
+			return err
+		}
+		last := -1
+		for _, x := range rejections {
+			if n := x.Index / 2; n != last { // the halves of a call follow each other
+				last = n
+				published--
+				res.reject(x.Err.Error())
+			}
+		}
+	}
+	r.m.received.WithLabelValues(signal).Add(float64(items))
+	r.m.published.WithLabelValues(signal).Add(float64(published))
+	r.m.dropped.WithLabelValues(signal, dropSameCall).Add(float64(res.Wrappers))
+	r.m.dropped.WithLabelValues(signal, dropOther).Add(float64(res.Others))
+	r.m.dropped.WithLabelValues(signal, dropInvalid).Add(float64(res.Rejected))
+	r.m.seconds.WithLabelValues(signal).Observe(time.Since(started).Seconds())
+	return nil
+}
+
+// metricsArrived accepts and drops metrics. An exporter of all signals would otherwise log an error every minute.
+func (r *Receiver) metricsArrived() {
+	r.m.received.WithLabelValues(signalMetrics).Inc()
+	r.m.dropped.WithLabelValues(signalMetrics, dropOther).Inc()
+	r.once.Do(func() {
+		r.o.Logger.Info("OpenTelemetry metrics are accepted and dropped, because spans contain the same", "fix", "OTEL_METRICS_EXPORTER=none")
+	})
+}
