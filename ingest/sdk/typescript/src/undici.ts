@@ -56,7 +56,8 @@ function record(hook: Hook, request: Request): void {
   }
   const [onHeaders, onData, onEnd, onError] = methods as string[];
   const headers = headersOf(flat);
-  const x = hook.begin(target, request.method, headers, scopeOf(request));
+  const handler = handlerOf(request);
+  const x = hook.begin(target, request.method, headers, scopeOf(handler));
   if (!x) return;
   recordBody(hook, request, x, headers);
   observe(hook, request, onHeaders, (status: number, raw: unknown) => {
@@ -65,8 +66,8 @@ function record(hook: Hook, request: Request): void {
   observe(hook, request, onData, (chunk: Uint8Array) => x.read(chunk));
   observe(hook, request, onEnd, () => x.eof());
   observe(hook, request, onError, (error: unknown) => {
-    if (x.status > 0 && isClose(error)) x.closed();
-    else x.failed(error);
+    if (x.status > 0 && isClose(error) && !handler?.reason) x.closed();
+    else x.failed(handler?.reason ?? error);
   });
 }
 
@@ -85,20 +86,27 @@ function headerList(request: Request): unknown[] {
   return flat;
 }
 
-interface Resource {
+/** The handler of undici's request, stream and pipeline. */
+interface Handler {
   runInAsyncScope<T>(f: () => T): T;
+  reason?: unknown; // of the AbortSignal
 }
 
-/** The scope of the call. A pool that limits its connections may create the request in the context of another call, but the handlers of
- * undici's request, stream and pipeline know their own. */
-function scopeOf(request: Request): Scope {
+/** The handler of a request made by undici's request, stream or pipeline; undefined for fetch. */
+function handlerOf(request: Request): Handler | undefined {
   const symbol = Object.getOwnPropertySymbols(request).find((s) => s.description === "handler");
-  let handler = symbol && ((request as never)[symbol] as { handler?: unknown } | undefined);
+  let handler = symbol && ((request as never)[symbol] as (Partial<Handler> & { handler?: unknown }) | undefined);
   for (let depth = 0; handler && depth < 4; depth++) {
-    if (typeof (handler as Partial<Resource>).runInAsyncScope === "function") return (handler as unknown as Resource).runInAsyncScope(current);
+    if (typeof handler.runInAsyncScope === "function") return handler as Handler;
     handler = handler.handler as typeof handler;
   }
-  return current();
+  return undefined;
+}
+
+/** The scope of the call. A pool that limits its connections may create the request in the context of another call, but handlers know
+ * their own. */
+function scopeOf(handler: Handler | undefined): Scope {
+  return handler ? handler.runInAsyncScope(current) : current();
 }
 
 function recordBody(hook: Hook, request: Request, x: Exchange, headers: Headers): void {
