@@ -237,11 +237,10 @@ export class Walker extends Arguments {
         want = "more";
       } else if (want === "key" || want === "key or end") {
         const end = c === '"' ? stringEnd(b, i + 1) : -1;
-        if (end < 0) break;
-        const raw = b.slice(i + 1, end);
+        const raw = end < 0 ? "" : b.slice(i + 1, end);
         this.out += keep && raw.length <= MAX_KEY ? `"${raw}"` : `"k${this.digest(decode(raw))}"`;
         i = space(b, end + 1);
-        if (b[i] !== ":") break;
+        if (end < 0 || b[i] !== ":") break;
         this.out += ":";
         i++;
         want = "value";
@@ -254,10 +253,10 @@ export class Walker extends Arguments {
         continue;
       } else if (c === '"') {
         const end = stringEnd(b, i + 1);
-        if (end < 0) break;
-        const raw = b.slice(i + 1, end);
+        const raw = end < 0 ? "" : b.slice(i + 1, end);
         if (keep) this.out += `"${raw}"`;
         else this.#freeString(raw);
+        if (end < 0) break;
         i = end + 1;
         want = "more";
       } else {
