@@ -1,21 +1,22 @@
 // Measures what the hook adds to a call: node bench.mjs TESTHELPER, a binary of ../testhelper. Prints the table of README.md.
 //
-// The time added is that of the agent's thread: the synchronous time of the hook's functions, measured around each of them, per call.
-// The sender's CPU is the growth of the process's CPU time with the hook, less that without it and the time added.
+// Blocks of calls that are recorded alternate with blocks of calls that are not, so that other load on the machine affects both alike. The
+// time added to a call is the difference of their quantiles; CPU is the difference of the CPU time of the process, so it is that of the
+// agent's thread, of the sender and of the worker that shapes long bodies.
 
-import { spawn } from "node:child_process";
+import { fork, spawn } from "node:child_process";
 import { mkdtempSync } from "node:fs";
 import http from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 
 import * as llmtap from "./index.mjs";
 
-const CALLS = 1500;
+const BLOCKS = 12; // of each kind
+const BLOCK = 50; // calls
 const RATE = 250; // calls per second
 const [command, ...args] = process.argv.slice(2);
 
@@ -38,41 +39,52 @@ function provider() {
       res.end(JSON.stringify({ choices: [{ index: 0, message: { role: "assistant", content: "a".repeat(bytes) } }] }));
     });
   });
-  server.listen(0, "127.0.0.1", () => process.send(server.address().port));
+  server.listen(0, () => process.send(server.address().port));
   process.on("disconnect", () => process.exit());
 }
 
-/** Makes the calls and returns their durations in microseconds, and the CPU of the process per call. */
-async function measure(port, bytes) {
-  const body = JSON.stringify({ model: "m", messages: messages(bytes) });
-  const url = `http://127.0.0.1:${port}/v1/chat/completions`;
-  const headers = { "content-type": "application/json", "x-bytes": String(bytes) };
+const headersOf = (bytes) => ({ "content-type": "application/json", "x-bytes": String(bytes) });
+
+/** Makes a block of calls. Returns their durations in microseconds, and the CPU of the process per call. */
+async function block(url, bytes, body, up) {
   const times = [];
-  const delay = monitorEventLoopDelay({ resolution: 1 });
   const cpu = process.cpuUsage();
-  delay.enable();
   const start = performance.now();
-  for (let i = 0; i < CALLS; i++) {
+  for (let i = 0; i < BLOCK; i++) {
     const wait = start + (i * 1000) / RATE - performance.now();
     if (wait > 0) await sleep(wait);
     const began = performance.now();
-    await (await fetch(url, { method: "POST", headers, body })).arrayBuffer();
+    await (await fetch(url, { method: "POST", headers: headersOf(bytes), body })).arrayBuffer();
     times.push((performance.now() - began) * 1000);
   }
-  await llmtap.flush(10_000);
+  if (up) await llmtap.flush(10_000);
   const used = process.cpuUsage(cpu);
-  delay.disable();
-  times.sort((a, b) => a - b);
-  return { times, cpu: (used.user + used.system) / CALLS, delay: delay.percentile(99.9) / 1e3 };
+  return { times, cpu: (used.user + used.system) / BLOCK };
 }
 
-const quantile = (times, q) => times[Math.floor(times.length * q)];
+const quantile = (times, q) => times.sort((a, b) => a - b)[Math.floor(times.length * q)];
 
-async function child(port, mode, bytes, url) {
-  if (mode !== "none") llmtap.instrument({ url, service: "bench", capture: mode, hosts: ["127.0.0.1"], logger: { warn: () => undefined }, flushTimeout: 0 });
-  await measure(port, bytes).then(() => undefined); // warms up
-  const m = await measure(port, bytes);
-  process.send({ p50: quantile(m.times, 0.5), p99: quantile(m.times, 0.99), cpu: m.cpu, delay: m.delay });
+async function child(port, mode, bytes, nats) {
+  const up = nats !== "down";
+  const url = up ? nats : "nats://127.0.0.1:9";
+  llmtap.instrument({ url, service: "bench", capture: mode, hosts: [`127.0.0.1:${port}`], logger: { warn: () => undefined }, flushTimeout: 0 });
+  const body = JSON.stringify({ model: "m", messages: messages(bytes) });
+  const urls = [`http://127.0.0.1:${port}/v1/chat/completions`, `http://localhost:${port}/other`];
+  for (const u of [...urls, ...urls]) await block(u, bytes, body, up); // warms up
+  const found = urls.map(() => ({ times: [], cpu: 0 }));
+  const delay = monitorEventLoopDelay({ resolution: 1 });
+  delay.enable();
+  for (let i = 0; i < BLOCKS; i++) {
+    for (const [k, u] of urls.entries()) {
+      const b = await block(u, bytes, body, up);
+      found[k].times.push(...b.times);
+      found[k].cpu += b.cpu / BLOCKS;
+    }
+  }
+  delay.disable();
+  const [hooked, plain] = found;
+  const added = (q) => quantile(hooked.times, q) - quantile(plain.times, q);
+  process.send({ p50: added(0.5), p99: added(0.99), cpu: hooked.cpu - plain.cpu, base: quantile(plain.times, 0.5), baseCPU: plain.cpu, delay: delay.percentile(99) / 1e3 });
   process.disconnect();
   await llmtap.uninstrument();
 }
@@ -84,15 +96,13 @@ async function main(helper) {
   const server = fork(self, ["provider"]);
   const port = await new Promise((resolve) => server.once("message", resolve));
   const ask = (...a) => new Promise((resolve) => fork(self, ["child", String(port), ...a]).once("message", resolve));
-  console.log("| | | p50 | p99 | CPU | loop delay p99.9 |\n|---|---|---|---|---|---|");
-  for (const bytes of ["10000", "100000"]) {
-    const base = await ask("none", bytes, "");
-    console.log(`| no hook | ${bytes} | ${base.p50.toFixed(0)} | ${base.p99.toFixed(0)} | ${base.cpu.toFixed(0)} | ${base.delay.toFixed(0)} |`);
-    for (const [state, url] of [["NATS up", `nats://agent:agent@127.0.0.1:${natsPort}`], ["NATS down", "nats://127.0.0.1:9"]]) {
-      for (const mode of ["full", "shape"]) {
-        const m = await ask(mode, bytes, url);
-        const added = ["p50", "p99", "cpu"].map((k) => (m[k] - base[k]).toFixed(0)).join(" | ");
-        console.log(`| ${state} | ${mode}, ${bytes} | ${added} | ${m.delay.toFixed(0)} |`);
+  console.log("| | | p50 | p99 | CPU | a call without the hook: p50, CPU |\n|---|---|---|---|---|---|");
+  for (const nats of [`nats://agent:agent@127.0.0.1:${natsPort}`, "down"]) {
+    for (const mode of ["full", "shape"]) {
+      for (const bytes of ["10000", "100000"]) {
+        const m = await ask(mode, bytes, nats);
+        const [p50, p99, cpu, base, baseCPU] = [m.p50, m.p99, m.cpu, m.base, m.baseCPU].map((us) => us.toFixed(0));
+        console.log(`| NATS ${nats === "down" ? nats : "up"} | ${mode}, ${bytes} | ${p50} | ${p99} | ${cpu} | ${base}, ${baseCPU} |`);
       }
     }
   }
@@ -101,5 +111,5 @@ async function main(helper) {
 }
 
 if (command === "provider") provider();
-else if (command === "child") await child(Number(args[0]), args[1], Number(args[2]), args[3]);
+else if (command === "child") await child(args[0], args[1], Number(args[2]), args[3]);
 else await main(command);
