@@ -67,7 +67,7 @@ const quantile = (times, q) => times.sort((a, b) => a - b)[Math.floor(times.leng
 async function child(port, mode, bytes, nats) {
   const up = nats !== "down";
   const url = up ? nats : "nats://127.0.0.1:9";
-  llmtap.instrument({ url, service: "bench", capture: mode, hosts: [`127.0.0.1:${port}`], logger: { warn: () => undefined }, flushTimeout: 0 });
+  llmtap.instrument({ url, service: "svc", capture: mode, hosts: [`127.0.0.1:${port}`], logger: { warn: () => undefined }, flushTimeout: 0 });
   const body = JSON.stringify({ model: "m", messages: messages(bytes) });
   const urls = [`http://127.0.0.1:${port}/v1/chat/completions`, `http://localhost:${port}/other`];
   for (const u of [...urls, ...urls]) await block(u, bytes, body, up); // warms up

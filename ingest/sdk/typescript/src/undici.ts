@@ -4,7 +4,7 @@
 
 import * as channels from "node:diagnostics_channel";
 
-import { current, type Scope } from "./context";
+import { current, Scope } from "./context";
 import { first, headersOf, type Exchange, type Headers } from "./exchange";
 import type { Hook } from "./hook";
 import { hookOf, observe, type Patches } from "./patch";
@@ -103,10 +103,21 @@ function handlerOf(request: Request): Handler | undefined {
   return undefined;
 }
 
-/** The scope of the call. A pool that limits its connections may create the request in the context of another call, but handlers know
- * their own. */
+/** The scope of the call. The handlers of undici's request, stream and pipeline know their own. A fetch that waited in a pool with a limited
+ * number of connections is started in the context of another call; it has no scope, because none is better than a wrong one. */
 function scopeOf(handler: Handler | undefined): Scope {
-  return handler ? handler.runInAsyncScope(current) : current();
+  if (handler) return handler.runInAsyncScope(current);
+  return startedByPool() ? new Scope() : current();
+}
+
+const MAX_FRAMES = 30; // between onDrain of the pool and the publication of the request
+
+function startedByPool(): boolean {
+  const { stackTraceLimit } = Error;
+  Error.stackTraceLimit = MAX_FRAMES;
+  const { stack } = new Error();
+  Error.stackTraceLimit = stackTraceLimit;
+  return /\bonDrain\b/.test(stack ?? "");
 }
 
 function recordBody(hook: Hook, request: Request, x: Exchange, headers: Headers): void {
