@@ -5,596 +5,155 @@ export const shapePaths = {
     "openai_chat": {
       "defs": {
         "call": {
-          "keep": [
-            "id",
-            "type",
-            "index",
-            "name",
-            "function.name",
-            "function.index",
-            "custom.name"
-          ],
-          "arguments": [
-            "function.arguments"
-          ],
-          "free": [
-            "custom.input",
-            "extra_content.google.thought_signature"
-          ]
+          "keep": ["id", "type", "index", "name", "function.name", "function.index", "custom.name"],
+          "arguments": ["function.arguments"],
+          "free": ["custom.input", "extra_content.google.thought_signature"]
         },
         "message": {
           "keep": [
-            "role",
-            "name",
-            "tool_call_id",
-            "tool_name",
-            "id",
-            "type",
-            "index",
-            "finish_reason",
-            "phase",
-            "content[].type",
-            "content[].thinking[].type",
-            "content[].cache_control.type",
-            "content[].cache_control.ttl",
-            "content[].image_url.detail",
-            "content[].input_audio.format",
-            "content[].file.file_id",
-            "content[].prompt_cache_breakpoint.type",
-            "cache_control.type",
-            "cache_control.ttl",
-            "audio.id",
-            "function_call.name",
-            "annotations[].type",
-            "reasoning_details[].type",
-            "reasoning_details[].format",
-            "reasoning_details[].index",
-            "reasoning_details[].id"
+            "role", "name", "tool_call_id", "tool_name", "id", "type", "index", "finish_reason", "phase",
+            "content[].type", "content[].thinking[].type", "content[].cache_control.type", "content[].cache_control.ttl",
+            "content[].image_url.detail", "content[].input_audio.format", "content[].file.file_id", "content[].prompt_cache_breakpoint.type",
+            "cache_control.type", "cache_control.ttl", "audio.id", "function_call.name", "annotations[].type",
+            "reasoning_details[].type", "reasoning_details[].format", "reasoning_details[].index", "reasoning_details[].id"
           ],
-          "arguments": [
-            "function_call.arguments"
-          ],
-          "free": [
-            "extra_content.google.thought_signature",
-            "annotations[].url_citation.title"
-          ],
-          "use": {
-            "tool_calls[]": [
-              "call"
-            ]
-          }
+          "arguments": ["function_call.arguments"],
+          "free": ["extra_content.google.thought_signature", "annotations[].url_citation.title"],
+          "use": {"tool_calls[]": ["call"]}
         },
         "usage": {
           "below": [
-            "usage",
-            "x_groq.usage",
-            "total_duration",
-            "load_duration",
-            "prompt_eval_count",
-            "prompt_eval_duration",
-            "eval_count",
-            "eval_duration"
+            "usage", "x_groq.usage", "total_duration", "load_duration", "prompt_eval_count", "prompt_eval_duration", "eval_count", "eval_duration"
           ]
         },
         "error": {
-          "keep": [
-            "type",
-            "code",
-            "status",
-            "status_code",
-            "param",
-            "metadata.provider_name",
-            "metadata.error_type"
-          ],
-          "text": [
-            "message",
-            "metadata.raw"
-          ]
+          "keep": ["type", "code", "status", "status_code", "param", "metadata.provider_name", "metadata.error_type"],
+          "text": ["message", "metadata.raw"]
         },
         "errors": {
-          "keep": [
-            "object",
-            "code",
-            "type",
-            "param",
-            "status"
-          ],
-          "text": [
-            "error",
-            "message",
-            "detail"
-          ],
-          "use": {
-            "error": [
-              "error"
-            ],
-            "x_groq.error": [
-              "error"
-            ]
-          }
+          "keep": ["object", "code", "type", "param", "status"],
+          "text": ["error", "message", "detail"],
+          "use": {"error": ["error"], "x_groq.error": ["error"]}
         }
       },
       "request": {
         "keep": [
-          "model",
-          "models[]",
-          "stream",
-          "stream_options.include_usage",
-          "max_tokens",
-          "max_completion_tokens",
-          "temperature",
-          "top_p",
-          "top_k",
-          "min_p",
-          "top_a",
-          "n",
-          "best_of",
-          "seed",
-          "random_seed",
-          "presence_penalty",
-          "frequency_penalty",
-          "repetition_penalty",
-          "logprobs",
-          "top_logprobs",
-          "parallel_tool_calls",
-          "reasoning_effort",
-          "verbosity",
-          "service_tier",
-          "store",
-          "modalities[]",
-          "include_reasoning",
-          "tool_choice",
-          "tool_choice.type",
-          "tool_choice.name",
-          "tool_choice.function.name",
-          "tool_choice.custom.name",
-          "tool_choice.allowed_tools.mode",
-          "tool_choice.allowed_tools.tools[].type",
-          "tool_choice.allowed_tools.tools[].function.name",
-          "function_call",
-          "function_call.name",
-          "functions[].name",
-          "tools[].type",
-          "tools[].name",
-          "tools[].function.name",
-          "tools[].function.strict",
-          "tools[].custom.name",
-          "tools[].cache_control.type",
-          "reasoning.effort",
-          "reasoning.max_tokens",
-          "reasoning.exclude",
-          "reasoning.enabled",
-          "reasoning_format",
-          "reasoning_split",
-          "thinking",
-          "thinking.type",
-          "thinking.budget_tokens",
-          "thinking.clear_thinking",
-          "thinking.keep",
-          "enable_thinking",
-          "thinking_budget",
-          "preserve_thinking",
-          "think",
-          "chat_template_kwargs.enable_thinking",
-          "chat_template_kwargs.thinking",
-          "chat_template_kwargs.preserve_thinking",
-          "chat_template_kwargs.clear_thinking",
-          "response_format.type",
-          "response_format.json_schema.name",
-          "response_format.json_schema.strict",
-          "prompt_mode",
-          "safe_prompt",
-          "prediction.type",
-          "audio.format",
-          "audio.voice",
-          "web_search_options.search_context_size",
-          "format",
-          "keep_alive",
-          "continue_final_message",
-          "add_generation_prompt",
-          "options.num_ctx",
-          "options.num_predict",
-          "options.temperature",
-          "options.top_p",
-          "options.top_k",
-          "options.seed",
-          "provider.sort",
-          "provider.order[]",
-          "provider.only[]",
-          "provider.ignore[]",
-          "provider.allow_fallbacks",
-          "provider.require_parameters"
+          "model", "models[]", "stream", "stream_options.include_usage", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k",
+          "min_p", "top_a", "n", "best_of", "seed", "random_seed", "presence_penalty", "frequency_penalty", "repetition_penalty", "logprobs",
+          "top_logprobs", "parallel_tool_calls", "reasoning_effort", "verbosity", "service_tier", "store", "modalities[]", "include_reasoning",
+          "tool_choice", "tool_choice.type", "tool_choice.name", "tool_choice.function.name", "tool_choice.custom.name",
+          "tool_choice.allowed_tools.mode", "tool_choice.allowed_tools.tools[].type", "tool_choice.allowed_tools.tools[].function.name",
+          "function_call", "function_call.name", "functions[].name",
+          "tools[].type", "tools[].name", "tools[].function.name", "tools[].function.strict", "tools[].custom.name", "tools[].cache_control.type",
+          "reasoning.effort", "reasoning.max_tokens", "reasoning.exclude", "reasoning.enabled", "reasoning_format", "reasoning_split",
+          "thinking", "thinking.type", "thinking.budget_tokens", "thinking.clear_thinking", "thinking.keep", "enable_thinking", "thinking_budget",
+          "preserve_thinking", "think", "chat_template_kwargs.enable_thinking", "chat_template_kwargs.thinking",
+          "chat_template_kwargs.preserve_thinking", "chat_template_kwargs.clear_thinking",
+          "response_format.type", "response_format.json_schema.name", "response_format.json_schema.strict", "prompt_mode", "safe_prompt",
+          "prediction.type", "audio.format", "audio.voice", "web_search_options.search_context_size", "format", "keep_alive", "continue_final_message",
+          "add_generation_prompt", "options.num_ctx", "options.num_predict", "options.temperature", "options.top_p", "options.top_k", "options.seed",
+          "provider.sort", "provider.order[]", "provider.only[]", "provider.ignore[]", "provider.allow_fallbacks", "provider.require_parameters"
         ],
         "below": [
-          "extra_body.google.thinking_config",
-          "google.thinking_config",
-          "extra_body.thinking",
-          "extra_body.enable_thinking",
-          "extra_body.reasoning"
+          "extra_body.google.thinking_config", "google.thinking_config", "extra_body.thinking", "extra_body.enable_thinking", "extra_body.reasoning"
         ],
-        "free": [
-          "functions[].parameters",
-          "tools[].function.parameters",
-          "options.stop"
-        ],
-        "use": {
-          "messages[]": [
-            "message"
-          ]
-        }
+        "free": ["functions[].parameters", "tools[].function.parameters", "options.stop"],
+        "use": {"messages[]": ["message"]}
       },
       "response": {
         "keep": [
-          "id",
-          "object",
-          "created",
-          "created_at",
-          "model",
-          "system_fingerprint",
-          "service_tier",
-          "provider",
-          "done",
-          "done_reason",
-          "choices[].index",
-          "choices[].finish_reason",
-          "choices[].native_finish_reason",
-          "choices[].stop_reason",
-          "choices[].finish_details.type",
+          "id", "object", "created", "created_at", "model", "system_fingerprint", "service_tier", "provider", "done", "done_reason",
+          "choices[].index", "choices[].finish_reason", "choices[].native_finish_reason", "choices[].stop_reason", "choices[].finish_details.type",
           "x_groq.id"
         ],
-        "use": {
-          "": [
-            "usage",
-            "errors"
-          ],
-          "message": [
-            "message"
-          ],
-          "choices[].message": [
-            "message"
-          ],
-          "choices[].error": [
-            "error"
-          ]
-        }
+        "use": {"": ["usage", "errors"], "message": ["message"], "choices[].message": ["message"], "choices[].error": ["error"]}
       },
       "event": {
         "keep": [
-          "id",
-          "object",
-          "created",
-          "created_at",
-          "model",
-          "system_fingerprint",
-          "service_tier",
-          "provider",
-          "done",
-          "done_reason",
-          "choices[].index",
-          "choices[].finish_reason",
-          "choices[].native_finish_reason",
-          "choices[].stop_reason",
-          "choices[].finish_details.type",
-          "x_groq.id",
-          "type"
+          "id", "object", "created", "created_at", "model", "system_fingerprint", "service_tier", "provider", "done", "done_reason",
+          "choices[].index", "choices[].finish_reason", "choices[].native_finish_reason", "choices[].stop_reason", "choices[].finish_details.type",
+          "x_groq.id", "type"
         ],
-        "below": [
-          "choices[].usage"
-        ],
+        "below": ["choices[].usage"],
         "use": {
-          "": [
-            "usage",
-            "errors"
-          ],
-          "message": [
-            "message"
-          ],
-          "choices[].message": [
-            "message"
-          ],
-          "choices[].delta": [
-            "message"
-          ],
-          "choices[].error": [
-            "error"
-          ]
+          "": ["usage", "errors"], "message": ["message"], "choices[].message": ["message"], "choices[].delta": ["message"],
+          "choices[].error": ["error"]
         },
         "join": [
+          {"paths": ["choices[].delta.content"], "by": ["choices[].index"]},
+          {"paths": ["choices[].delta.refusal"], "by": ["choices[].index"]},
+          {"paths": ["choices[].delta.reasoning_content"], "by": ["choices[].index"]},
+          {"paths": ["choices[].delta.reasoning"], "by": ["choices[].index"]},
           {
-            "paths": [
-              "choices[].delta.content"
-            ],
-            "by": [
-              "choices[].index"
-            ]
+            "paths": ["choices[].delta.reasoning_details[].text"],
+            "by": ["choices[].index", "choices[].delta.reasoning_details[].index", "choices[].delta.reasoning_details[].type"]
           },
           {
-            "paths": [
-              "choices[].delta.refusal"
-            ],
-            "by": [
-              "choices[].index"
-            ]
+            "paths": ["choices[].delta.reasoning_details[].summary"],
+            "by": ["choices[].index", "choices[].delta.reasoning_details[].index", "choices[].delta.reasoning_details[].type"]
           },
+          {"paths": ["choices[].delta.function_call.arguments"], "by": ["choices[].index"], "arguments": true},
           {
-            "paths": [
-              "choices[].delta.reasoning_content"
-            ],
-            "by": [
-              "choices[].index"
-            ]
-          },
-          {
-            "paths": [
-              "choices[].delta.reasoning"
-            ],
-            "by": [
-              "choices[].index"
-            ]
-          },
-          {
-            "paths": [
-              "choices[].delta.reasoning_details[].text"
-            ],
-            "by": [
-              "choices[].index",
-              "choices[].delta.reasoning_details[].index",
-              "choices[].delta.reasoning_details[].type"
-            ]
-          },
-          {
-            "paths": [
-              "choices[].delta.reasoning_details[].summary"
-            ],
-            "by": [
-              "choices[].index",
-              "choices[].delta.reasoning_details[].index",
-              "choices[].delta.reasoning_details[].type"
-            ]
-          },
-          {
-            "paths": [
-              "choices[].delta.function_call.arguments"
-            ],
-            "by": [
-              "choices[].index"
-            ],
-            "arguments": true
-          },
-          {
-            "paths": [
-              "choices[].delta.tool_calls[].function.arguments"
-            ],
-            "by": [
-              "choices[].index"
-            ],
-            "arguments": true,
+            "paths": ["choices[].delta.tool_calls[].function.arguments"], "by": ["choices[].index"], "arguments": true,
             "calls": "choices[].delta.tool_calls[]"
           },
-          {
-            "paths": [
-              "message.content"
-            ]
-          },
-          {
-            "paths": [
-              "message.thinking"
-            ]
-          }
+          {"paths": ["message.content"]},
+          {"paths": ["message.thinking"]}
         ]
       }
     },
     "openai_responses": {
       "defs": {
         "part": {
-          "keep": [
-            "type",
-            "detail",
-            "file_id",
-            "cache_control.type",
-            "annotations[].type",
-            "annotations[].file_id"
-          ]
+          "keep": ["type", "detail", "file_id", "cache_control.type", "annotations[].type", "annotations[].file_id"]
         },
         "item": {
           "keep": [
-            "type",
-            "id",
-            "role",
-            "status",
-            "phase",
-            "call_id",
-            "name",
-            "namespace",
-            "server_label",
-            "approval_request_id",
-            "approve",
-            "execution",
-            "action.type",
-            "operation.type",
-            "caller.type",
-            "tools[].type",
-            "tools[].name",
-            "summary[].type"
+            "type", "id", "role", "status", "phase", "call_id", "name", "namespace", "server_label", "approval_request_id", "approve", "execution",
+            "action.type", "operation.type", "caller.type", "tools[].type", "tools[].name", "summary[].type"
           ],
-          "arguments": [
-            "arguments"
-          ],
-          "use": {
-            "content[]": [
-              "part"
-            ],
-            "output[]": [
-              "part"
-            ]
-          }
+          "arguments": ["arguments"],
+          "use": {"content[]": ["part"], "output[]": ["part"]}
         },
         "settings": {
           "keep": [
-            "model",
-            "previous_response_id",
-            "conversation",
-            "conversation.id",
-            "store",
-            "truncation",
-            "background",
-            "service_tier",
-            "max_output_tokens",
-            "max_tool_calls",
-            "parallel_tool_calls",
-            "temperature",
-            "top_p",
-            "top_logprobs",
-            "reasoning.effort",
-            "reasoning.summary",
-            "reasoning.generate_summary",
-            "reasoning.enabled",
-            "reasoning.context",
-            "text.verbosity",
-            "text.format.type",
-            "text.format.name",
-            "text.format.strict",
-            "tool_choice",
-            "tool_choice.type",
-            "tool_choice.name",
-            "tool_choice.mode",
-            "tool_choice.server_label",
-            "tool_choice.tools[].type",
-            "tool_choice.tools[].name",
-            "tools[].type",
-            "tools[].name",
-            "tools[].strict",
-            "tools[].server_label",
-            "tools[].search_context_size",
-            "tools[].format.type",
-            "tools[].tools[].type",
-            "tools[].tools[].name",
-            "tools[].defer_loading",
-            "prompt.id",
-            "prompt.version",
-            "frequency_penalty",
-            "presence_penalty",
-            "enable_thinking",
-            "thinking.type"
+            "model", "previous_response_id", "conversation", "conversation.id", "store", "truncation", "background", "service_tier", "max_output_tokens",
+            "max_tool_calls", "parallel_tool_calls", "temperature", "top_p", "top_logprobs", "reasoning.effort", "reasoning.summary",
+            "reasoning.generate_summary", "reasoning.enabled", "reasoning.context", "text.verbosity", "text.format.type", "text.format.name",
+            "text.format.strict", "tool_choice", "tool_choice.type", "tool_choice.name", "tool_choice.mode", "tool_choice.server_label",
+            "tool_choice.tools[].type", "tool_choice.tools[].name", "tools[].type", "tools[].name", "tools[].strict", "tools[].server_label",
+            "tools[].search_context_size", "tools[].format.type", "tools[].tools[].type", "tools[].tools[].name", "tools[].defer_loading",
+            "prompt.id", "prompt.version", "frequency_penalty", "presence_penalty", "enable_thinking", "thinking.type"
           ],
-          "free": [
-            "tools[].parameters"
-          ]
+          "free": ["tools[].parameters"]
         },
-        "error": {
-          "keep": [
-            "type",
-            "code",
-            "status",
-            "param"
-          ],
-          "text": [
-            "message"
-          ]
-        },
+        "error": {"keep": ["type", "code", "status", "param"], "text": ["message"]},
         "answer": {
-          "keep": [
-            "id",
-            "object",
-            "created_at",
-            "completed_at",
-            "status",
-            "incomplete_details.reason"
-          ],
-          "below": [
-            "usage"
-          ],
-          "use": {
-            "": [
-              "settings"
-            ],
-            "error": [
-              "error"
-            ],
-            "output[]": [
-              "item"
-            ]
-          }
+          "keep": ["id", "object", "created_at", "completed_at", "status", "incomplete_details.reason"],
+          "below": ["usage"],
+          "use": {"": ["settings"], "error": ["error"], "output[]": ["item"]}
         }
       },
       "request": {
-        "keep": [
-          "stream",
-          "stream_options.include_obfuscation",
-          "include[]",
-          "modalities[]"
-        ],
-        "use": {
-          "": [
-            "settings"
-          ],
-          "input[]": [
-            "item"
-          ]
-        }
+        "keep": ["stream", "stream_options.include_obfuscation", "include[]", "modalities[]"],
+        "use": {"": ["settings"], "input[]": ["item"]}
       },
       "response": {
-        "use": {
-          "": [
-            "answer"
-          ]
-        }
+        "use": {"": ["answer"]}
       },
       "event": {
         "keep": [
-          "type",
-          "sequence_number",
-          "item_id",
-          "output_index",
-          "content_index",
-          "summary_index",
-          "annotation_index",
-          "name",
-          "code",
-          "param",
+          "type", "sequence_number", "item_id", "output_index", "content_index", "summary_index", "annotation_index", "name", "code", "param",
           "error.param"
         ],
-        "text": [
-          "message"
-        ],
-        "arguments": [
-          "arguments"
-        ],
-        "use": {
-          "": [
-            "answer"
-          ],
-          "response": [
-            "answer"
-          ],
-          "item": [
-            "item"
-          ],
-          "part": [
-            "part"
-          ],
-          "error": [
-            "error"
-          ]
-        },
+        "text": ["message"],
+        "arguments": ["arguments"],
+        "use": {"": ["answer"], "response": ["answer"], "item": ["item"], "part": ["part"], "error": ["error"]},
         "join": [
           {
-            "paths": [
-              "delta"
-            ],
-            "by": [
-              "type",
-              "item_id",
-              "output_index",
-              "content_index",
-              "summary_index"
-            ],
-            "arguments_if": {
-              "type": [
-                "response.function_call_arguments.delta",
-                "response.mcp_call_arguments.delta"
-              ]
-            },
+            "paths": ["delta"],
+            "by": ["type", "item_id", "output_index", "content_index", "summary_index"],
+            "arguments_if": {"type": ["response.function_call_arguments.delta", "response.mcp_call_arguments.delta"]},
             "blank": true
           }
         ]
@@ -604,206 +163,50 @@ export const shapePaths = {
       "defs": {
         "part": {
           "keep": [
-            "type",
-            "id",
-            "name",
-            "tool_use_id",
-            "tool_name",
-            "server_name",
-            "is_error",
-            "error_code",
-            "cache_control.type",
-            "cache_control.ttl",
-            "source.type",
-            "source.media_type",
-            "source.file_id",
-            "citations.enabled",
-            "citations[].type",
-            "caller.type",
-            "caller.tool_id",
-            "file_id"
+            "type", "id", "name", "tool_use_id", "tool_name", "server_name", "is_error", "error_code", "cache_control.type", "cache_control.ttl",
+            "source.type", "source.media_type", "source.file_id", "citations.enabled", "citations[].type", "caller.type", "caller.tool_id", "file_id"
           ],
-          "arguments": [
-            "input"
-          ]
+          "arguments": ["input"]
         },
         "block": {
-          "use": {
-            "": [
-              "part"
-            ],
-            "content[]": [
-              "part"
-            ]
-          }
+          "use": {"": ["part"], "content[]": ["part"]}
         },
-        "error": {
-          "keep": [
-            "type",
-            "code",
-            "status"
-          ],
-          "text": [
-            "message"
-          ]
-        },
+        "error": {"keep": ["type", "code", "status"], "text": ["message"]},
         "answer": {
           "keep": [
-            "id",
-            "type",
-            "role",
-            "model",
-            "stop_reason",
-            "stop_details.type",
-            "stop_details.category",
-            "container.id",
-            "container.expires_at",
+            "id", "type", "role", "model", "stop_reason", "stop_details.type", "stop_details.category", "container.id", "container.expires_at",
             "request_id"
           ],
-          "below": [
-            "usage"
-          ],
-          "use": {
-            "content[]": [
-              "block"
-            ],
-            "error": [
-              "error"
-            ]
-          }
+          "below": ["usage"],
+          "use": {"content[]": ["block"], "error": ["error"]}
         }
       },
       "request": {
         "keep": [
-          "model",
-          "anthropic_version",
-          "anthropic_beta[]",
-          "betas[]",
-          "max_tokens",
-          "stream",
-          "temperature",
-          "top_p",
-          "top_k",
-          "service_tier",
-          "speed",
-          "inference_geo",
-          "thinking.type",
-          "thinking.budget_tokens",
-          "thinking.display",
-          "thinking.keep",
-          "output_config.effort",
-          "output_config.format.type",
-          "tool_choice",
-          "tool_choice.type",
-          "tool_choice.name",
-          "tool_choice.disable_parallel_tool_use",
-          "tools[].type",
-          "tools[].name",
-          "tools[].strict",
-          "tools[].max_uses",
-          "tools[].defer_loading",
-          "tools[].cache_control.type",
-          "tools[].cache_control.ttl",
-          "cache_control.type",
-          "cache_control.ttl",
-          "mcp_servers[].type",
-          "mcp_servers[].name",
-          "container",
-          "container.id",
-          "context_management.edits[].type",
-          "thread.type",
-          "thread.previous_message_id",
-          "compaction.type",
-          "messages[].role",
-          "messages[].id",
-          "messages[].type",
-          "messages[].model",
-          "messages[].stop_reason",
-          "messages[].name",
-          "messages[].cache_control.type",
-          "messages[].tool_call_id"
+          "model", "anthropic_version", "anthropic_beta[]", "betas[]", "max_tokens", "stream", "temperature", "top_p", "top_k", "service_tier", "speed",
+          "inference_geo", "thinking.type", "thinking.budget_tokens", "thinking.display", "thinking.keep", "output_config.effort",
+          "output_config.format.type", "tool_choice", "tool_choice.type", "tool_choice.name", "tool_choice.disable_parallel_tool_use", "tools[].type",
+          "tools[].name", "tools[].strict", "tools[].max_uses", "tools[].defer_loading", "tools[].cache_control.type", "tools[].cache_control.ttl",
+          "cache_control.type", "cache_control.ttl", "mcp_servers[].type", "mcp_servers[].name", "container", "container.id",
+          "context_management.edits[].type", "thread.type", "thread.previous_message_id", "compaction.type",
+          "messages[].role", "messages[].id", "messages[].type", "messages[].model", "messages[].stop_reason",
+          "messages[].name", "messages[].cache_control.type", "messages[].tool_call_id"
         ],
-        "free": [
-          "tools[].input_schema"
-        ],
-        "use": {
-          "system[]": [
-            "part"
-          ],
-          "messages[].content[]": [
-            "block"
-          ]
-        }
+        "free": ["tools[].input_schema"],
+        "use": {"system[]": ["part"], "messages[].content[]": ["block"]}
       },
       "response": {
-        "use": {
-          "": [
-            "answer"
-          ]
-        }
+        "use": {"": ["answer"]}
       },
       "event": {
-        "keep": [
-          "index",
-          "delta.type",
-          "delta.stop_reason",
-          "delta.stop_details.type",
-          "delta.stop_details.category",
-          "delta.container.id"
-        ],
-        "free": [
-          "delta.citation"
-        ],
-        "use": {
-          "": [
-            "answer"
-          ],
-          "message": [
-            "answer"
-          ],
-          "content_block": [
-            "block"
-          ]
-        },
+        "keep": ["index", "delta.type", "delta.stop_reason", "delta.stop_details.type", "delta.stop_details.category", "delta.container.id"],
+        "free": ["delta.citation"],
+        "use": {"": ["answer"], "message": ["answer"], "content_block": ["block"]},
         "join": [
-          {
-            "paths": [
-              "content_block.text",
-              "delta.text"
-            ],
-            "by": [
-              "index"
-            ]
-          },
-          {
-            "paths": [
-              "content_block.thinking",
-              "delta.thinking"
-            ],
-            "by": [
-              "index"
-            ]
-          },
-          {
-            "paths": [
-              "content_block.signature",
-              "delta.signature"
-            ],
-            "by": [
-              "index"
-            ],
-            "blank": true
-          },
-          {
-            "paths": [
-              "delta.partial_json"
-            ],
-            "by": [
-              "index"
-            ],
-            "arguments": true,
-            "blank": true
-          }
+          {"paths": ["content_block.text", "delta.text"], "by": ["index"]},
+          {"paths": ["content_block.thinking", "delta.thinking"], "by": ["index"]},
+          {"paths": ["content_block.signature", "delta.signature"], "by": ["index"], "blank": true},
+          {"paths": ["delta.partial_json"], "by": ["index"], "arguments": true, "blank": true}
         ]
       }
     },
@@ -811,143 +214,61 @@ export const shapePaths = {
       "defs": {
         "part": {
           "keep": [
-            "thought",
-            "functionCall|function_call.name",
-            "functionCall|function_call.id",
-            "functionResponse|function_response.name",
-            "functionResponse|function_response.id",
-            "functionResponse|function_response.willContinue|will_continue",
-            "functionResponse|function_response.scheduling",
-            "inlineData|inline_data.mimeType|mime_type",
-            "fileData|file_data.mimeType|mime_type",
-            "executableCode|executable_code.language",
-            "codeExecutionResult|code_execution_result.outcome",
-            "toolCall|tool_call.toolType|tool_type",
-            "toolCall|tool_call.id",
-            "toolResponse|tool_response.toolType|tool_type",
-            "toolResponse|tool_response.id"
+            "thought", "functionCall|function_call.name", "functionCall|function_call.id", "functionResponse|function_response.name",
+            "functionResponse|function_response.id", "functionResponse|function_response.willContinue|will_continue",
+            "functionResponse|function_response.scheduling", "inlineData|inline_data.mimeType|mime_type", "fileData|file_data.mimeType|mime_type",
+            "executableCode|executable_code.language", "codeExecutionResult|code_execution_result.outcome", "toolCall|tool_call.toolType|tool_type",
+            "toolCall|tool_call.id", "toolResponse|tool_response.toolType|tool_type", "toolResponse|tool_response.id"
           ],
-          "arguments": [
-            "functionCall|function_call.args"
-          ]
+          "arguments": ["functionCall|function_call.args"]
         },
         "content": {
-          "keep": [
-            "role"
-          ],
-          "use": {
-            "parts[]": [
-              "part"
-            ],
-            "parts": [
-              "part"
-            ]
-          }
+          "keep": ["role"],
+          "use": {"parts[]": ["part"], "parts": ["part"]}
         },
         "error": {
-          "keep": [
-            "code",
-            "status",
-            "type",
-            "details[].@type",
-            "details[].reason",
-            "details[].domain"
-          ],
-          "text": [
-            "message"
-          ]
+          "keep": ["code", "status", "type", "details[].@type", "details[].reason", "details[].domain"],
+          "text": ["message"]
         },
         "answer": {
           "keep": [
-            "candidates[].index",
-            "candidates[].finishReason|finish_reason",
-            "candidates[].safetyRatings|safety_ratings[].category",
-            "candidates[].safetyRatings|safety_ratings[].probability",
-            "candidates[].safetyRatings|safety_ratings[].blocked",
-            "promptFeedback|prompt_feedback.blockReason|block_reason",
-            "modelVersion|model_version",
-            "responseId|response_id",
-            "createTime|create_time"
+            "candidates[].index", "candidates[].finishReason|finish_reason", "candidates[].safetyRatings|safety_ratings[].category",
+            "candidates[].safetyRatings|safety_ratings[].probability", "candidates[].safetyRatings|safety_ratings[].blocked",
+            "promptFeedback|prompt_feedback.blockReason|block_reason", "modelVersion|model_version", "responseId|response_id", "createTime|create_time"
           ],
-          "below": [
-            "usageMetadata|usage_metadata",
-            "modelStatus|model_status"
-          ],
-          "use": {
-            "candidates[].content": [
-              "content"
-            ],
-            "error": [
-              "error"
-            ]
-          }
+          "below": ["usageMetadata|usage_metadata", "modelStatus|model_status"],
+          "use": {"candidates[].content": ["content"], "error": ["error"]}
         }
       },
       "request": {
         "keep": [
-          "model",
-          "cachedContent|cached_content",
-          "serviceTier|service_tier",
-          "store",
+          "model", "cachedContent|cached_content", "serviceTier|service_tier", "store",
           "toolConfig|tool_config.functionCallingConfig|function_calling_config.mode",
           "toolConfig|tool_config.functionCallingConfig|function_calling_config.allowedFunctionNames|allowed_function_names[]",
-          "tools[].functionDeclarations|function_declarations[].name",
-          "tools[].functionDeclarations|function_declarations[].behavior",
-          "safetySettings|safety_settings[].category",
-          "safetySettings|safety_settings[].threshold",
-          "generationConfig|generation_config.temperature",
-          "generationConfig|generation_config.topP|top_p",
-          "generationConfig|generation_config.topK|top_k",
-          "generationConfig|generation_config.maxOutputTokens|max_output_tokens",
-          "generationConfig|generation_config.candidateCount|candidate_count",
-          "generationConfig|generation_config.seed",
+          "tools[].functionDeclarations|function_declarations[].name", "tools[].functionDeclarations|function_declarations[].behavior",
+          "safetySettings|safety_settings[].category", "safetySettings|safety_settings[].threshold",
+          "generationConfig|generation_config.temperature", "generationConfig|generation_config.topP|top_p",
+          "generationConfig|generation_config.topK|top_k", "generationConfig|generation_config.maxOutputTokens|max_output_tokens",
+          "generationConfig|generation_config.candidateCount|candidate_count", "generationConfig|generation_config.seed",
           "generationConfig|generation_config.presencePenalty|presence_penalty",
           "generationConfig|generation_config.frequencyPenalty|frequency_penalty",
           "generationConfig|generation_config.responseMimeType|response_mime_type",
           "generationConfig|generation_config.responseModalities|response_modalities[]"
         ],
-        "below": [
-          "generationConfig|generation_config.thinkingConfig|thinking_config"
-        ],
-        "free": [
-          "tools[].functionDeclarations|function_declarations[].parameters"
-        ],
-        "use": {
-          "contents[]": [
-            "content"
-          ],
-          "contents": [
-            "content"
-          ],
-          "systemInstruction|system_instruction": [
-            "content"
-          ]
-        }
+        "below": ["generationConfig|generation_config.thinkingConfig|thinking_config"],
+        "free": ["tools[].functionDeclarations|function_declarations[].parameters"],
+        "use": {"contents[]": ["content"], "contents": ["content"], "systemInstruction|system_instruction": ["content"]}
       },
       "response": {
-        "use": {
-          "": [
-            "answer"
-          ]
-        }
+        "use": {"": ["answer"]}
       },
       "event": {
-        "use": {
-          "": [
-            "answer"
-          ]
-        },
+        "use": {"": ["answer"]},
         "join": [
           {
-            "paths": [
-              "candidates[].content.parts[].text"
-            ],
-            "by": [
-              "candidates[].index",
-              "candidates[].content.parts[].thought"
-            ],
-            "run": "candidates[].content.parts[]",
-            "blank": true
+            "paths": ["candidates[].content.parts[].text"],
+            "by": ["candidates[].index", "candidates[].content.parts[].thought"],
+            "run": "candidates[].content.parts[]", "blank": true
           }
         ]
       }
@@ -956,286 +277,86 @@ export const shapePaths = {
       "defs": {
         "block": {
           "keep": [
-            "toolUse.toolUseId",
-            "toolUse.name",
-            "toolUse.type",
-            "toolResult.toolUseId",
-            "toolResult.status",
-            "toolResult.type",
-            "toolResult.content[].image.format",
-            "toolResult.content[].document.format",
-            "toolResult.content[].video.format",
-            "image.format",
-            "document.format",
-            "video.format",
-            "cachePoint.type",
-            "cachePoint.ttl"
+            "toolUse.toolUseId", "toolUse.name", "toolUse.type", "toolResult.toolUseId", "toolResult.status", "toolResult.type",
+            "toolResult.content[].image.format", "toolResult.content[].document.format", "toolResult.content[].video.format",
+            "image.format", "document.format", "video.format", "cachePoint.type", "cachePoint.ttl"
           ],
-          "arguments": [
-            "toolUse.input"
-          ],
-          "free": [
-            "reasoningContent.reasoningText.text",
-            "toolResult.content[].text",
-            "citationsContent.content[].text"
-          ]
+          "arguments": ["toolUse.input"],
+          "free": ["reasoningContent.reasoningText.text", "toolResult.content[].text", "citationsContent.content[].text"]
         }
       },
       "request": {
         "keep": [
-          "modelId",
-          "messages[].role",
-          "inferenceConfig.maxTokens",
-          "inferenceConfig.temperature",
-          "inferenceConfig.topP",
-          "toolConfig.tools[].toolSpec.name",
-          "toolConfig.tools[].toolSpec.strict",
-          "toolConfig.tools[].systemTool.name",
-          "toolConfig.tools[].cachePoint.type",
-          "toolConfig.toolChoice.tool.name",
-          "performanceConfig.latency",
-          "serviceTier.type",
-          "guardrailConfig.trace",
-          "additionalModelRequestFields.thinking.type",
-          "additionalModelRequestFields.thinking.budget_tokens",
-          "additionalModelRequestFields.reasoning_config.type",
-          "additionalModelRequestFields.reasoning_config.budget_tokens",
+          "modelId", "messages[].role", "inferenceConfig.maxTokens", "inferenceConfig.temperature", "inferenceConfig.topP",
+          "toolConfig.tools[].toolSpec.name", "toolConfig.tools[].toolSpec.strict", "toolConfig.tools[].systemTool.name",
+          "toolConfig.tools[].cachePoint.type", "toolConfig.toolChoice.tool.name", "performanceConfig.latency", "serviceTier.type",
+          "guardrailConfig.trace", "additionalModelRequestFields.thinking.type", "additionalModelRequestFields.thinking.budget_tokens",
+          "additionalModelRequestFields.reasoning_config.type", "additionalModelRequestFields.reasoning_config.budget_tokens",
           "additionalModelRequestFields.reasoning_effort"
         ],
-        "free": [
-          "toolConfig.tools[].toolSpec.inputSchema.json"
-        ],
-        "use": {
-          "messages[].content[]": [
-            "block"
-          ],
-          "system[]": [
-            "block"
-          ]
-        }
+        "free": ["toolConfig.tools[].toolSpec.inputSchema.json"],
+        "use": {"messages[].content[]": ["block"], "system[]": ["block"]}
       },
       "response": {
-        "keep": [
-          "output.message.role",
-          "stopReason",
-          "performanceConfig.latency",
-          "serviceTier.type",
-          "__type"
-        ],
-        "below": [
-          "usage",
-          "metrics"
-        ],
-        "text": [
-          "message",
-          "Message"
-        ],
-        "use": {
-          "output.message.content[]": [
-            "block"
-          ]
-        }
+        "keep": ["output.message.role", "stopReason", "performanceConfig.latency", "serviceTier.type", "__type"],
+        "below": ["usage", "metrics"],
+        "text": ["message", "Message"],
+        "use": {"output.message.content[]": ["block"]}
       },
       "event": {
         "keep": [
-          "role",
-          "stopReason",
-          "contentBlockIndex",
-          "start.toolUse.toolUseId",
-          "start.toolUse.name",
-          "start.toolUse.type",
-          "start.toolResult.toolUseId",
-          "start.toolResult.status",
-          "performanceConfig.latency",
-          "serviceTier.type",
-          "originalStatusCode"
+          "role", "stopReason", "contentBlockIndex", "start.toolUse.toolUseId", "start.toolUse.name", "start.toolUse.type",
+          "start.toolResult.toolUseId", "start.toolResult.status", "performanceConfig.latency", "serviceTier.type", "originalStatusCode"
         ],
-        "below": [
-          "usage",
-          "metrics"
-        ],
-        "free": [
-          "delta.reasoningContent.redactedContent"
-        ],
-        "text": [
-          "message",
-          "Message",
-          "originalMessage"
-        ],
+        "below": ["usage", "metrics"],
+        "free": ["delta.reasoningContent.redactedContent"],
+        "text": ["message", "Message", "originalMessage"],
         "join": [
-          {
-            "paths": [
-              "delta.text"
-            ],
-            "by": [
-              "contentBlockIndex"
-            ]
-          },
-          {
-            "paths": [
-              "delta.reasoningContent.text"
-            ],
-            "by": [
-              "contentBlockIndex"
-            ]
-          },
-          {
-            "paths": [
-              "delta.reasoningContent.signature"
-            ],
-            "by": [
-              "contentBlockIndex"
-            ],
-            "blank": true
-          },
-          {
-            "paths": [
-              "delta.toolUse.input"
-            ],
-            "by": [
-              "contentBlockIndex"
-            ],
-            "arguments": true,
-            "blank": true
-          }
+          {"paths": ["delta.text"], "by": ["contentBlockIndex"]},
+          {"paths": ["delta.reasoningContent.text"], "by": ["contentBlockIndex"]},
+          {"paths": ["delta.reasoningContent.signature"], "by": ["contentBlockIndex"], "blank": true},
+          {"paths": ["delta.toolUse.input"], "by": ["contentBlockIndex"], "arguments": true, "blank": true}
         ]
       }
     },
     "cohere": {
       "defs": {
         "call": {
-          "keep": [
-            "id",
-            "type",
-            "index",
-            "function.name"
-          ],
-          "arguments": [
-            "function.arguments"
-          ]
+          "keep": ["id", "type", "index", "function.name"],
+          "arguments": ["function.arguments"]
         },
         "message": {
-          "keep": [
-            "role",
-            "name",
-            "tool_call_id",
-            "content[].type",
-            "content[].image_url.detail",
-            "citations[].type"
-          ],
-          "use": {
-            "tool_calls[]": [
-              "call"
-            ]
-          }
+          "keep": ["role", "name", "tool_call_id", "content[].type", "content[].image_url.detail", "citations[].type"],
+          "use": {"tool_calls[]": ["call"]}
         }
       },
       "request": {
         "keep": [
-          "model",
-          "stream",
-          "temperature",
-          "p",
-          "k",
-          "max_tokens",
-          "seed",
-          "frequency_penalty",
-          "presence_penalty",
-          "logprobs",
-          "tool_choice",
-          "strict_tools",
-          "safety_mode",
-          "thinking.type",
-          "thinking.token_budget",
-          "reasoning_effort",
-          "response_format.type",
-          "citation_options.mode",
-          "tools[].type",
-          "tools[].function.name"
+          "model", "stream", "temperature", "p", "k", "max_tokens", "seed", "frequency_penalty", "presence_penalty", "logprobs", "tool_choice",
+          "strict_tools", "safety_mode", "thinking.type", "thinking.token_budget", "reasoning_effort", "response_format.type",
+          "citation_options.mode", "tools[].type", "tools[].function.name"
         ],
-        "free": [
-          "tools[].function.parameters"
-        ],
-        "use": {
-          "messages[]": [
-            "message"
-          ]
-        }
+        "free": ["tools[].function.parameters"],
+        "use": {"messages[]": ["message"]}
       },
       "response": {
-        "keep": [
-          "id",
-          "finish_reason"
-        ],
-        "below": [
-          "usage"
-        ],
-        "text": [
-          "error"
-        ],
-        "use": {
-          "message": [
-            "message"
-          ]
-        }
+        "keep": ["id", "finish_reason"],
+        "below": ["usage"],
+        "text": ["error"],
+        "use": {"message": ["message"]}
       },
       "event": {
-        "keep": [
-          "type",
-          "id",
-          "index",
-          "delta.finish_reason",
-          "delta.message.role",
-          "delta.message.content.type"
-        ],
-        "below": [
-          "delta.usage",
-          "usage"
-        ],
-        "text": [
-          "delta.error",
-          "error",
-          "message"
-        ],
-        "use": {
-          "delta.message.tool_calls": [
-            "call"
-          ],
-          "delta.message.tool_calls[]": [
-            "call"
-          ]
-        },
+        "keep": ["type", "id", "index", "delta.finish_reason", "delta.message.role", "delta.message.content.type"],
+        "below": ["delta.usage", "usage"],
+        "text": ["delta.error", "error", "message"],
+        "use": {"delta.message.tool_calls": ["call"], "delta.message.tool_calls[]": ["call"]},
         "join": [
+          {"paths": ["delta.message.content.text"], "by": ["index"]},
+          {"paths": ["delta.message.content.thinking"], "by": ["index"]},
+          {"paths": ["delta.message.tool_plan"]},
           {
-            "paths": [
-              "delta.message.content.text"
-            ],
-            "by": [
-              "index"
-            ]
-          },
-          {
-            "paths": [
-              "delta.message.content.thinking"
-            ],
-            "by": [
-              "index"
-            ]
-          },
-          {
-            "paths": [
-              "delta.message.tool_plan"
-            ]
-          },
-          {
-            "paths": [
-              "delta.message.tool_calls.function.arguments",
-              "delta.message.tool_calls[].function.arguments"
-            ],
-            "by": [
-              "index"
-            ],
-            "arguments": true
+            "paths": ["delta.message.tool_calls.function.arguments", "delta.message.tool_calls[].function.arguments"],
+            "by": ["index"], "arguments": true
           }
         ]
       }
