@@ -15,7 +15,7 @@ export function monotonic(): number {
   return performance.now();
 }
 
-const pool = Buffer.alloc(10 * 64);
+const pool = Buffer.alloc(10 * 512);
 let used = pool.length;
 
 /** A new exchange id, a UUIDv7. */

@@ -27,7 +27,11 @@ export class Scope {
   /** Built for the first event. */
   built: EventLabels | undefined;
 
+  /** Whether the scope is inside context() or run(). */
+  readonly labelled: boolean;
+
   constructor(outer?: Scope) {
+    this.labelled = outer !== undefined;
     if (!outer) return;
     const { agent, stage, conversation, run, user, attrs, last } = outer;
     Object.assign(this, { agent, stage, conversation, run, user, attrs, last });

@@ -11,7 +11,8 @@ import { MAX_IN_FLIGHT } from "./queue";
 const ACK_TIMEOUT = 5000;
 const MIN_BACKOFF = 50;
 const MAX_BACKOFF = 1000;
-const TICK = 5; // milliseconds between the first event after a pause and its batch, to collect more events
+const TICK = 25; // milliseconds between two batches, and between the first event after a pause and its batch, to collect more events
+const BACKLOG = 64; // pending events above which the sender does not collect more
 const SLICE = 8; // events to publish before the agent's callbacks may run
 const SLICE_TIME = 2; // milliseconds, likewise
 const SWEEP = 1000;
@@ -81,12 +82,14 @@ export class Sender {
     const head = queue.oldestInFlight;
     if (!head) {
       if (!this.publisher.connected) await this.#connect();
-      if (queue.hasQueued) return;
-      report.succeeded(queue.dropped);
-      if ((await this.#wait(SWEEP, true)) && !queue.hasWaiters) await this.#wait(TICK, false);
+      if (!queue.hasQueued) {
+        report.succeeded(queue.dropped);
+        if (!(await this.#wait(SWEEP, true))) return;
+      }
+      if (this.#healthy && !queue.hasWaiters && queue.pending < BACKLOG) await this.#wait(TICK, false);
     } else if (!this.publisher.connected) {
       throw new PublishError("connection lost");
-    } else if (!(await this.#wait(SWEEP, this.#healthy)) && monotonic() - head.sent > ACK_TIMEOUT) {
+    } else if (!(await this.#wait(SWEEP, false)) && monotonic() - head.sent > ACK_TIMEOUT) {
       throw new PublishError("acknowledgement timed out");
     }
   }

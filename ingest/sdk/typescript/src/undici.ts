@@ -107,17 +107,24 @@ function handlerOf(request: Request): Handler | undefined {
  * number of connections is started in the context of another call; it has no scope, because none is better than a wrong one. */
 function scopeOf(handler: Handler | undefined): Scope {
   if (handler) return handler.runInAsyncScope(current);
-  return startedByPool() ? new Scope() : current();
+  const scope = current();
+  return scope.labelled && startedByPool() ? new Scope() : scope;
 }
 
-const MAX_FRAMES = 30; // between onDrain of the pool and the publication of the request
+const MAX_FRAMES = 16; // between onDrain of the pool and the publication of the request
 
 function startedByPool(): boolean {
-  const { stackTraceLimit } = Error;
-  Error.stackTraceLimit = MAX_FRAMES;
-  const { stack } = new Error();
-  Error.stackTraceLimit = stackTraceLimit;
-  return /\bonDrain\b/.test(stack ?? "");
+  const { prepareStackTrace, stackTraceLimit } = Error;
+  const here: { stack?: NodeJS.CallSite[] } = {};
+  try {
+    Error.stackTraceLimit = MAX_FRAMES;
+    Error.prepareStackTrace = (_, sites) => sites; // formatting a stack takes longer
+    Error.captureStackTrace(here, startedByPool);
+    return here.stack?.some((site) => site.getFunctionName()?.endsWith("onDrain")) ?? false;
+  } finally {
+    Error.prepareStackTrace = prepareStackTrace;
+    Error.stackTraceLimit = stackTraceLimit;
+  }
 }
 
 function recordBody(hook: Hook, request: Request, x: Exchange, headers: Headers): void {
