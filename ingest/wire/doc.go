@@ -25,4 +25,4 @@
 // Every agent with a hook links package wire, so it imports only the standard library.
 package wire
 
-//go:generate go test -run TestPythonTable -update .
+//go:generate go test -run ^Test(Python|TypeScript)Table -update .

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write ingest/sdk/python/llmtap/_wire.py")
+var update = flag.Bool("update", false, "write the tables of the hooks")
 
 // TestPythonTable checks that the Python hook's table is current. go generate updates it.
 func TestPythonTable(t *testing.T) {

@@ -35,6 +35,7 @@ type contractCase struct {
 	Answers []answer // one per request, the last also for later requests; without any, the strict provider responds
 
 	Clients []string // of Python, by default all raw transports
+	Node    []string // clients of Node.js, by default all raw transports
 	Go      []string // SDKs for Go: openai, go-openai, anthropic
 	Labels  labels
 	Capture []string // by default all modes
@@ -189,6 +190,9 @@ func readCases(t testing.TB) map[string][]contractCase {
 func (c *contractCase) setDefaults() {
 	if c.Clients == nil {
 		c.Clients = []string{"httpx", "httpx-async", "requests", "aiohttp"}
+	}
+	if c.Node == nil && c.Chat == nil {
+		c.Node = []string{"fetch", "undici", "node:http"}
 	}
 	if c.Capture == nil {
 		c.Capture = []string{event.CaptureFull, event.CaptureShape, event.CaptureNone}

@@ -53,11 +53,11 @@ func TestContract(t *testing.T) {
 		t.Skip("slow, and other tests cover it for the race detector")
 	}
 	t.Setenv("LLMTAP_SHAPE_KEY", shapeKey)
-	python := interpreter(t)
+	python, node := interpreter(t), nodePackages(t)
 	for name, cases := range readCases(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := &processes{python: startPython(t, python), nats: newNATS(t)}
+			p := &processes{python: startPython(t, python), node: startNode(t, node), nats: newNATS(t)}
 			p.nats.start(t)
 			for _, c := range cases {
 				t.Run(c.Name, func(t *testing.T) { p.test(t, &c) })
@@ -69,7 +69,8 @@ func TestContract(t *testing.T) {
 // processes are shared by cases that run in sequence.
 type processes struct {
 	nats   *natsd
-	python *pythonHook
+	python *runner
+	node   *runner
 	runs   int // number of runs
 }
 
@@ -94,33 +95,39 @@ type suite struct {
 	over    func(http.Handler) http.Handler // stands in front of an endpoint that the hooks use instead of NATS; nil: NATS
 }
 
-// raw sends the same bytes through both hooks and compares their events.
-func (s *suite) raw(t *testing.T) {
-	c := s.newCall(t, "")
-	want := s.run(t, new(goHook), c, s.c.Answers)
+// each calls f for each client of the other languages.
+func (s *suite) each(t *testing.T, f func(t *testing.T, r *runner, client string)) {
 	for _, client := range s.c.Clients {
-		t.Run(client, func(t *testing.T) {
-			c.Client = client
-			got := s.run(t, s.python, c, s.c.Answers)
-			s.compare(t, got, want)
-			if s.c.Results == nil || *s.c.Results {
-				s.sameResults(t, got.results, want.results)
-			}
-		})
+		t.Run(client, func(t *testing.T) { f(t, s.python, client) })
+	}
+	for _, client := range s.c.Node {
+		t.Run(client, func(t *testing.T) { f(t, s.node, client) })
 	}
 }
 
-// sdk makes the same calls through the SDKs of both languages. It repeats the requests of the Python SDKs through the Go hook.
+// raw sends the same bytes through all hooks and compares their events.
+func (s *suite) raw(t *testing.T) {
+	c := s.newCall(t, "")
+	want := s.run(t, new(goHook), c, s.c.Answers)
+	s.each(t, func(t *testing.T, r *runner, client string) {
+		c.Client = client
+		got := s.run(t, r, c, s.c.Answers)
+		s.compare(t, got, want)
+		if s.c.Results == nil || *s.c.Results {
+			s.sameResults(t, got.results, want.results)
+		}
+	})
+}
+
+// sdk makes the same calls through the SDKs of all languages. It repeats the requests of the other SDKs through the Go hook.
 func (s *suite) sdk(t *testing.T) {
 	for _, sdk := range s.c.Go {
 		t.Run("go "+sdk, func(t *testing.T) { s.run(t, new(goHook), s.newCall(t, sdk), s.c.Answers) })
 	}
-	for _, client := range s.c.Clients {
-		t.Run(client, func(t *testing.T) {
-			got := s.run(t, s.python, s.newCall(t, client), s.c.Answers)
-			s.compare(t, got, s.repeat(t, got))
-		})
-	}
+	s.each(t, func(t *testing.T, r *runner, client string) {
+		got := s.run(t, r, s.newCall(t, client), s.c.Answers)
+		s.compare(t, got, s.repeat(t, got))
+	})
 }
 
 func (s *suite) newCall(t testing.TB, client string) *call {
@@ -299,11 +306,11 @@ func (s *suite) compare(t *testing.T, got, want *run) {
 			t.Errorf("event %d: subject %s, and %s from Go", i, a.Subject, b.Subject)
 		}
 		if diff := gocmp.Diff(b.Header, a.Header); diff != "" {
-			t.Errorf("event %d: headers (-Go +Python):\n%s%q\n%q", i, diff, b.ev.Error, a.ev.Error)
+			t.Errorf("event %d: headers (-Go +hook):\n%s%q\n%q", i, diff, b.ev.Error, a.ev.Error)
 		}
 		// If the response ended early, the hooks may have read different parts; checkWire checks them.
 		if a.class == "none" && !bytes.Equal(a.Body, b.Body) {
-			t.Errorf("event %d: payload (-Go +Python):\n-%s\n+%s", i, start(b.Body), start(a.Body))
+			t.Errorf("event %d: payload (-Go +hook):\n-%s\n+%s", i, start(b.Body), start(a.Body))
 		}
 	}
 	if got.stats != want.stats {

@@ -1,7 +1,8 @@
 // Package contract tests that the hooks of all languages publish the same events for the same calls.
 //
 //	ingest/sdk/testdata/cases*.json ──> Go:     hook ── net/http, openai-go, go-openai, … ─┐
-//	                                └─> Python: hook ── httpx, requests, aiohttp, openai, …  ──┴─> provider, which records the traffic
+//	                                ├─> Python: hook ── httpx, requests, aiohttp, openai, …  ──┤
+//	                                └─> Node:   hook ── fetch, undici, node:http, openai, …  ──┴─> provider, which records the traffic
 //	                                              │
 //	                                              └─> NATS ──> events, compared with the traffic and with each other
 //
@@ -18,11 +19,11 @@
 //
 // # Clients with different request bodies
 //
-// The SDKs of two languages encode the same parameters differently. The test therefore sends the requests of a Python client
-// again, byte for byte, through the Go hook, with the responses that the Python client received.
+// The SDKs of two languages encode the same parameters differently. The test therefore sends the requests of a client
+// of another language again, byte for byte, through the Go hook, with the responses that the client received.
 //
 // # New cases and languages
 //
-// A new case is one entry in the data. A new language needs a program like those in python/, which reads commands and
-// prints results, and an implementation of the interface hook that starts the program.
+// A new case is one entry in the data. A new language needs a program like those in python/ and node/, which reads commands and
+// prints results, and a runner that starts the program.
 package contract

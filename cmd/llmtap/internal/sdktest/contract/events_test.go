@@ -38,7 +38,7 @@ const (
 var (
 	uuid4 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	uuid7 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
-	isSDK = regexp.MustCompile(`^(go|python)/\d+\.\d+\.\d+$`)
+	isSDK = regexp.MustCompile(`^(go|python|typescript)/\d+\.\d+\.\d+$`)
 )
 
 // readEvents converts stored messages, in their order. began is the start of the run, host that of the provider, and run

@@ -53,7 +53,7 @@ func TestLoad(t *testing.T) {
 }
 
 type loading struct {
-	pythons []*pythonHook // processes of one agent
+	pythons []*runner // processes of one agent
 	nats    *natsd
 }
 

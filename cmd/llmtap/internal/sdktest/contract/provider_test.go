@@ -50,6 +50,9 @@ func startModel(t testing.TB, answers []answer) *model {
 	m := &model{t: t, answers: answers, done: make(chan struct{}), strict: provider.New(provider.Config{Seed: 1})}
 	m.server = httptest.NewUnstartedServer(http.HandlerFunc(m.serve))
 	m.server.Config.ErrorLog = quietLog
+	m.server.Config.Protocols = new(http.Protocols)
+	m.server.Config.Protocols.SetHTTP1(true)
+	m.server.Config.Protocols.SetUnencryptedHTTP2(true) // the AWS SDK for JavaScript
 	m.server.Start()
 	if len(answers) == 1 && answers[0].End == "refused" {
 		m.server.Listener.Close()

@@ -25,11 +25,14 @@ type agent func(t *testing.T, natsURL, url string, calls int, until string) (log
 
 // agents are the agents by language.
 func agents(t *testing.T, hosts string) map[string]agent {
-	python := interpreter(t)
+	python, node := interpreter(t), nodePackages(t)
 	return map[string]agent{
 		"go": goAgent,
 		"python": func(t *testing.T, natsURL, url string, calls int, until string) (string, int) {
 			return pythonAgent(t, python, natsURL, hosts, url, calls, until)
+		},
+		"node": func(t *testing.T, natsURL, url string, calls int, until string) (string, int) {
+			return nodeAgent(t, node, natsURL, hosts, url, calls, until)
 		},
 	}
 }

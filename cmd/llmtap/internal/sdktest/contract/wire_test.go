@@ -43,7 +43,7 @@ func checkWire(t testing.TB, capture string, ms []*message, wire []*exchange) {
 				t.Errorf("status %d, want %d", m.ev.Status, x.answer.Status)
 			}
 			same(t, m, event.HeaderContentType, header(x, "Content-Type"))
-			same(t, m, event.HeaderProviderReq, cmp.Or(header(x, "X-Request-Id"), header(x, "Request-Id")))
+			same(t, m, event.HeaderProviderReq, cmp.Or(header(x, "X-Request-Id"), header(x, "Request-Id"), header(x, "X-Amzn-Requestid")))
 			checkResponse(t, capture, m, x)
 		default: // has no payload
 		}
@@ -68,7 +68,7 @@ func checkResponse(t testing.TB, capture string, m *message, x *exchange) {
 func checkRequestHeaders(t testing.TB, m *message, x *exchange) {
 	t.Helper()
 	path, query, _ := strings.Cut(x.path, "?")
-	same(t, m, event.HeaderURL, "http://"+theHost+path)
+	same(t, m, event.HeaderURL, escaped("http://"+theHost+path))
 	same(t, m, event.HeaderMethod, x.method)
 	same(t, m, event.HeaderContentType, x.header.Get("Content-Type"))
 	same(t, m, event.HeaderTraceparent, x.header.Get("Traceparent"))

@@ -1,0 +1,191 @@
+// Records undici, which is also Node's fetch, at its requests, where bytes are encoded. Each request of a redirect or a retry is a
+// separate call. undici announces each request of all its copies, clients and dispatchers on a diagnostics channel; this module observes
+// the methods of the request through which its bytes pass.
+
+import * as channels from "node:diagnostics_channel";
+
+import { current, Scope } from "./context";
+import { first, headersOf, type Exchange, type Headers } from "./exchange";
+import type { Hook } from "./hook";
+import { hookOf, observe, type Patches } from "./patch";
+
+const CREATED = "undici:request:create";
+
+/** The parts of an undici request that are used. */
+interface Request {
+  origin: string | URL;
+  path: string;
+  method: string;
+  headers: string | unknown[];
+  contentLength?: number | null;
+  contentType?: string | null;
+  body: unknown;
+}
+
+// The names of the methods of a request, by version.
+const HEADERS = ["onResponseStart", "onHeaders"];
+const DATA = ["onResponseData", "onData"];
+const END = ["onResponseEnd", "onComplete"];
+const ERROR = ["onResponseError", "onError"];
+
+/** Subscribes to the requests of undici. */
+export function patchUndici(patches: Patches): void {
+  const created = (message: unknown): void => {
+    const hook = hookOf();
+    const { request } = message as { request: Request };
+    if (!hook || request?.method !== "POST") return;
+    try {
+      record(hook, request);
+    } catch (e) {
+      hook.countError(e);
+    }
+  };
+  channels.subscribe(CREATED, created);
+  patches.add(() => channels.unsubscribe(CREATED, created));
+}
+
+function record(hook: Hook, request: Request): void {
+  const origin = String(request.origin);
+  const flat = headerList(request);
+  const target = hook.hosts.target(origin.replace(/\/$/, ""), request.path, () => first(headersOf(flat), "content-type"));
+  if (!target) return;
+  const methods = [HEADERS, DATA, END, ERROR].map((names) => names.find((n) => typeof (request as never)[n] === "function"));
+  if (methods.some((m) => m === undefined)) {
+    hook.uncaptured(target.url.split("/")[2], "this version of undici");
+    return;
+  }
+  const [onHeaders, onData, onEnd, onError] = methods as string[];
+  const headers = headersOf(flat);
+  const handler = handlerOf(request);
+  const x = hook.begin(target, request.method, headers, scopeOf(handler));
+  if (!x) return;
+  recordBody(hook, request, x, headers);
+  observe(hook, request, onHeaders, (status: number, raw: unknown) => {
+    if (status >= 200) x.responded(status, headersOf(Array.isArray(raw) ? raw : Object.entries(raw ?? {}).flat()));
+  });
+  observe(hook, request, onData, (chunk: Uint8Array) => x.read(chunk));
+  observe(hook, request, onEnd, () => x.eof());
+  observe(hook, request, onError, (error: unknown) => {
+    if (x.status > 0 && isClose(error) && !handler?.reason) x.closed();
+    else x.failed(handler?.reason ?? error);
+  });
+}
+
+/** The headers of a request as a flat list. */
+function headerList(request: Request): unknown[] {
+  const { headers, contentLength, contentType } = request;
+  const flat = Array.isArray(headers) ? [...headers] : [];
+  if (typeof headers === "string") {
+    for (const line of headers.split("\r\n")) {
+      const colon = line.indexOf(":");
+      if (colon > 0) flat.push(line.slice(0, colon), line.slice(colon + 1).trim());
+    }
+  }
+  if (typeof contentLength === "number") flat.push("content-length", String(contentLength));
+  if (contentType && !flat.some((h, i) => i % 2 === 0 && String(h).toLowerCase() === "content-type")) flat.push("content-type", contentType);
+  return flat;
+}
+
+/** The handler of undici's request, stream and pipeline. */
+interface Handler {
+  runInAsyncScope<T>(f: () => T): T;
+  reason?: unknown; // of the AbortSignal
+}
+
+/** The handler of a request made by undici's request, stream or pipeline; undefined for fetch. */
+function handlerOf(request: Request): Handler | undefined {
+  const symbol = Object.getOwnPropertySymbols(request).find((s) => s.description === "handler");
+  let handler = symbol && ((request as never)[symbol] as (Partial<Handler> & { handler?: unknown }) | undefined);
+  for (let depth = 0; handler && depth < 4; depth++) {
+    if (typeof handler.runInAsyncScope === "function") return handler as Handler;
+    handler = handler.handler as typeof handler;
+  }
+  return undefined;
+}
+
+/** The scope of the call. The handlers of undici's request, stream and pipeline know their own. A fetch that waited in a pool with a limited
+ * number of connections is started in the context of another call; it has no scope, because none is better than a wrong one. */
+function scopeOf(handler: Handler | undefined): Scope {
+  if (handler) return handler.runInAsyncScope(current);
+  const scope = current();
+  return scope.labelled && startedByPool() ? new Scope() : scope;
+}
+
+const MAX_FRAMES = 16; // between onDrain of the pool and the publication of the request
+
+function startedByPool(): boolean {
+  const { prepareStackTrace, stackTraceLimit } = Error;
+  const here: { stack?: NodeJS.CallSite[] } = {};
+  try {
+    Error.stackTraceLimit = MAX_FRAMES;
+    Error.prepareStackTrace = (_, sites) => sites; // formatting a stack takes longer
+    Error.captureStackTrace(here, startedByPool);
+    return here.stack?.some((site) => site.getFunctionName()?.endsWith("onDrain")) ?? false;
+  } finally {
+    Error.prepareStackTrace = prepareStackTrace;
+    Error.stackTraceLimit = stackTraceLimit;
+  }
+}
+
+function recordBody(hook: Hook, request: Request, x: Exchange, headers: Headers): void {
+  const { body } = request;
+  if (body === null || body === undefined) {
+    x.request();
+  } else if (body instanceof Uint8Array) {
+    x.request(body);
+  } else {
+    x.bodyPending();
+    const source = body as Partial<AsyncIterable<Uint8Array>> & { pipe?: unknown };
+    if (typeof source[Symbol.asyncIterator] === "function" && typeof source.pipe !== "function") {
+      request.body = tee(source as AsyncIterable<Uint8Array>, x, hook, headers.has("content-length"));
+    } else {
+      observe(hook, request, "onBodySent", (chunk: unknown) => x.requestRead(bytesOf(chunk)));
+      observe(hook, request, "onRequestSent", () => x.requestEnd());
+    }
+  }
+}
+
+/** Records the body of fetch while it is sent. The first piece of a body of known length, which is usually all of it, is read at once, so
+ * that it is known if the connection fails. */
+function tee(body: AsyncIterable<Uint8Array>, x: Exchange, hook: Hook, known: boolean): AsyncIterable<Uint8Array> {
+  const it = body[Symbol.asyncIterator]();
+  const record = (r: IteratorResult<unknown>): void => {
+    try {
+      if (r.done) x.requestEnd();
+      else x.requestRead(bytesOf(r.value));
+    } catch (e) {
+      hook.countError(e);
+    }
+  };
+  const next = (): Promise<IteratorResult<Uint8Array>> => {
+    const piece = Promise.resolve(it.next());
+    return piece.then((r) => {
+      record(r);
+      return r;
+    });
+  };
+  let ahead: Promise<IteratorResult<Uint8Array>> | undefined = known ? next() : undefined;
+  ahead?.catch(() => undefined); // the client handles the error, if it reads the body
+  return {
+    [Symbol.asyncIterator]: () => ({
+      next() {
+        const piece = ahead ?? next();
+        ahead = undefined;
+        return piece;
+      },
+      return: async (value?: unknown) => (await it.return?.(value)) ?? { done: true, value: undefined },
+    }),
+  };
+}
+
+function bytesOf(chunk: unknown): Uint8Array {
+  if (chunk instanceof Uint8Array) return chunk;
+  if (ArrayBuffer.isView(chunk)) return new Uint8Array(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+  return chunk instanceof ArrayBuffer ? new Uint8Array(chunk) : Buffer.from(String(chunk));
+}
+
+/** Whether the agent closed the body of the response without an AbortSignal. */
+function isClose(error: unknown): boolean {
+  const e = error as { name?: unknown; code?: unknown; message?: unknown } | undefined;
+  return e?.code === "UND_ERR_ABORTED" || (e?.name === "AbortError" && e.message === "The operation was aborted.");
+}
