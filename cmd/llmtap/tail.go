@@ -16,7 +16,7 @@ import (
 var tailCommand = &command.Command{
 	Name:  "tail",
 	Short: "Follow calls and findings as they are stored",
-	Long:  "A call appears about two seconds after it ended. Interrupt with Ctrl-C.",
+	Long:  "A call appears one to two seconds after it ended. Interrupt with Ctrl-C.",
 	Examples: `  llmtap tail
   llmtap tail --service checkout-agent --stage planner
   llmtap tail --failed --since 10m --attr tenant=acme

@@ -147,7 +147,7 @@ func Names() []string {
 }
 
 // groups lists the known groups in display order, which follows the course of an incident.
-var groups = []string{"Failures", "Whose change", "Conversations", "Tools", "Providers", "Usage and latency"}
+var groups = []string{"Failures", "Whose change", "Conversations", "Tools", "Providers", "Usage and latency", "Capture"}
 
 // Groups returns the groups of all queries in display order.
 func Groups() []string {

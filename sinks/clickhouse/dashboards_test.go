@@ -80,6 +80,7 @@ attribute=user value=0000000000000000 failed_calls=2 calls=6 others_percent=<nil
 	// Accepted requests have 3000 tokens in 630,490 bytes, and a million tokens cost 1000 USD.
 	{"failure_cost", nil, `service=trips stage=planner cause=orphan_tool_reply failed_calls=10 unreported=10 input_tokens=<nil> output_tokens=<nil> reported_usd=<nil> about_tokens=1001 at_most_usd=1.001 seconds=290`},
 	{"providers", nil, `provider=deepseek model=deepseek-chat server=api.deepseek.com calls=39 failed_calls=10 failed_percent=25.6 main_cause=orphan_tool_reply statuses=[400] p50_seconds=14 tokens_per_second=0.7`},
+	{"services", nil, `service=trips origin=hook sdk=python/0.1.0 calls=40 processes=5 bodies=[shape] degraded=0 without_id=0`},
 	{"what_changed", nil, `change=system prompt (shape) changed in 1.5.0 from abcdef to abcd00 service=trips stage=planner calls=20 failed_percent=50 failed_percent_before=0 next_failure=orphan_tool_reply seconds_to_failure=0
 change=temperature changed in 1.5.0 from 0.2 to 0.9 service=trips stage=planner calls=20 failed_percent=50 failed_percent_before=0 next_failure=orphan_tool_reply seconds_to_failure=0
 change=tools (shape) changed in 1.5.0: added write_file; removed search service=trips stage=planner calls=20 failed_percent=50 failed_percent_before=0 next_failure=orphan_tool_reply seconds_to_failure=0

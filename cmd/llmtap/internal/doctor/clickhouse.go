@@ -47,7 +47,9 @@ func (c *checker) checkClickHouse(ctx context.Context) {
 		return
 	}
 	c.ok("clickhouse", "%s, %s, database %s", st.Version, where, st.Database)
-	c.checkSchema(st)
+	if c.checkSchema(st) {
+		c.checkServices(ctx, cfg)
+	}
 	if c.cfg.ClickHouse.DSN == "" {
 		return // the embedded ClickHouse uses the disk of the data directory
 	}
@@ -56,7 +58,8 @@ func (c *checker) checkClickHouse(ctx context.Context) {
 	}
 }
 
-func (c *checker) checkSchema(st *clickhouse.State) {
+// checkSchema reports whether the tables can be read.
+func (c *checker) checkSchema(st *clickhouse.State) bool {
 	changed, pending, newer := st.In(clickhouse.Changed), st.In(clickhouse.Pending), st.In(clickhouse.Newer)
 	switch {
 	case len(changed) > 0:
@@ -69,7 +72,9 @@ func (c *checker) checkSchema(st *clickhouse.State) {
 		c.warn("schema", "finish the upgrade, or use the newer release", "the database belongs to a newer release (migrations %s)", strings.Join(newer, ", "))
 	default:
 		c.ok("schema", "up to date")
+		return true
 	}
+	return len(newer) > 0
 }
 
 // checkLibrary checks the library of the embedded ClickHouse.

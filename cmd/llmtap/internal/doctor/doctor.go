@@ -1,7 +1,7 @@
 // Package doctor checks an installation and reports what is wrong and how to fix it. It changes nothing.
 //
 //	configuration ─> running process ─> NATS: streams, clock, backlog, tallies, losses, dead letters
-//	                                 └> disk ─> ClickHouse: schema ─> rule files ─> receivers of alerts
+//	                                 └> disk ─> ClickHouse: schema, services ─> rule files ─> receivers of alerts
 //
 // Each check adds one or more results. A check whose prerequisite fails is skipped.
 package doctor
@@ -60,6 +60,8 @@ type checker struct {
 	process collector.Running // the process that uses the data directory
 	running bool
 	now     time.Time
+
+	dropped, uncaptured map[string]uint64 // exchanges and calls in the last hour, by service
 }
 
 // Run checks the installation that cfg configures.

@@ -147,6 +147,7 @@ func TestRunningCollector(t *testing.T) {
 	expect(t, checks, "libchdb", OK)
 	expect(t, checks, "clickhouse", OK, "embedded in "+config.ClickHouseDir(cfg.DataDir))
 	expect(t, checks, "schema", OK, "up to date")
+	expect(t, checks, "services", OK, ": hook go/", " calls", ", the newest ")
 	expect(t, checks, "slack", OK, "#oncall: posts as llmtap of Acme")
 
 	for range 3 {

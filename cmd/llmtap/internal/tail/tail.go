@@ -17,7 +17,7 @@ import (
 
 const (
 	indent       = "          " // of the lines below a call
-	pollInterval = time.Second
+	pollInterval = time.Second / 2
 	maxDelay     = time.Minute    // maximum time between the stream time of a row and its arrival in ClickHouse
 	maxDuration  = 24 * time.Hour // maximum duration of a call
 	maxRows      = 2000           // rows per poll
