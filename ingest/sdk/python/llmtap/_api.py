@@ -24,7 +24,7 @@ _CLIENTS: dict[str, Callable[[Patches], None]] = {
     "httpx2": lambda patches: _httpx.patch(patches, "httpx2"),
     "requests": _requests.patch,
     "aiohttp": _aiohttp.patch,
-    "http.client": _httpclient.patch,  # only counts calls
+    "http.client": _httpclient.patch,
 }
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import http.client
 import http.server
 import json
 import threading
 import time
+import urllib.error
+import urllib.request
 import zlib
 from collections.abc import Iterator
 from typing import Any, Callable
+from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 import brotli
@@ -18,6 +22,7 @@ import httpx
 import httpx2
 import pytest
 import requests
+import urllib3
 
 import llmtap
 
@@ -216,6 +221,58 @@ def _aiohttp(url: str, body: Any = BODY, timeout: float = 10, how: str = "read")
     return asyncio.run(_and_rest(post()))
 
 
+def _decoded(r: Any, body: bytes) -> bytes:
+    decode: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.decompress, "br": brotli.decompress, "deflate": zlib.decompress}
+    encoding = r.headers["content-encoding"]
+    return decode[encoding](body) if encoding and body else body
+
+
+def _read(r: Any, how: str) -> bytes:
+    """Reads a response of http.client, which does not decode."""
+    if how == "unread":
+        return b""
+    if how == "close":
+        return bytes(r.read1(64 << 10))
+    return _decoded(r, r.read() if how == "read" else b"".join(iter(lambda: r.read(100), b"")))
+
+
+def _http_client(url: str, body: Any = BODY, timeout: float = 10, how: str = "read") -> tuple[int, bytes]:
+    u = urlsplit(url)
+    connection = http.client.HTTPConnection(u.hostname or "", u.port, timeout=timeout)
+    try:
+        while True:
+            connection.request("POST", f"{u.path}?{u.query}", body, HEADERS)
+            with connection.getresponse() as r:
+                if r.status == 307:
+                    u = u._replace(path=r.headers["location"])
+                    r.read()
+                    continue
+                return r.status, _read(r, how)
+    finally:
+        connection.close()
+
+
+def _urllib(url: str, body: Any = BODY, timeout: float = 10, how: str = "read") -> tuple[int, bytes]:
+    headers = {**HEADERS, "content-length": str(len(body))} if isinstance(body, bytes) else HEADERS
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=timeout) as r:
+            return r.status, _read(r, how)
+    except urllib.error.HTTPError as e:
+        with e:
+            if e.code == 307:  # urllib redirects no POST
+                return _urllib(urljoin(url, e.headers["location"]), body, timeout, how)
+            return e.code, _read(e, how)
+
+
+def _urllib3(url: str, body: Any = BODY, timeout: float = 10, how: str = "read") -> tuple[int, bytes]:
+    with urllib3.PoolManager(timeout=timeout, retries=urllib3.Retry(total=None, connect=0, read=0, redirect=3)) as pool:
+        r = pool.request("POST", url, body=body, headers=HEADERS, preload_content=how == "read")
+        try:
+            return r.status, b"" if how == "unread" else r.data if how == "read" else next(r.stream()) if how == "close" else b"".join(r.stream(decode_content=True))
+        finally:
+            r.close()
+
+
 CLIENTS: dict[str, Call] = {
     "httpx": _httpx(httpx),
     "httpx-async": _async_httpx(httpx),
@@ -223,6 +280,9 @@ CLIENTS: dict[str, Call] = {
     "httpx2-async": _async_httpx(httpx2),
     "requests": _requests,
     "aiohttp": _aiohttp,
+    "http.client": _http_client,
+    "urllib": _urllib,
+    "urllib3": _urllib3,
 }
 
 
