@@ -25,8 +25,8 @@ Roles:
   analyze  store and analyze events
   alert    evaluate alert rules and notify
   proxy    record the calls of agents that use the proxy as their base URL
-  receive  store events that agents and hooks send over HTTP, and the LLM calls in
-           the spans of OpenTelemetry (ports 4318 and 4317)
+  receive  store events sent over HTTP, and LLM calls in spans of OpenTelemetry
+           (ports 4318 and, for gRPC, 4317)
   ui       serve the web pages
 
 To use the proxy, replace scheme and host of a provider's base URL:

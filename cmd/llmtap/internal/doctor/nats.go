@@ -202,7 +202,7 @@ func (c *checker) checkLosses(ctx context.Context, conn *jetstream.Conn) {
 	}
 	c.dropped, c.uncaptured = dropped, uncaptured
 	if len(uncaptured) > 0 {
-		c.warn("capture", "set the base URL of these clients to llmtap's proxy; the log of the service names the clients and hosts",
+		c.warn("capture", "use the HTTP transport of these clients, or llmtap's proxy as their base URL; the log of the service names the clients and hosts",
 			"hooks saw calls to providers that they cannot capture in the last hour: %s", ranking(uncaptured))
 	}
 	if len(dropped) > 0 {

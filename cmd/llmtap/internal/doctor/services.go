@@ -73,7 +73,7 @@ func readSources(ctx context.Context, cfg clickhouse.Config, c *checker) (map[st
 func (c *checker) describeService(name string, sources []rows.Row) {
 	missing := c.missing(name)
 	if len(sources) == 0 {
-		c.warn("services", "set the base URL of these clients to llmtap's proxy", "%s: no recorded calls%s", name, missing)
+		c.warn("services", "use the HTTP transport of these clients, or llmtap's proxy as their base URL", "%s: no recorded calls%s", name, missing)
 		return
 	}
 	for i, r := range sources {

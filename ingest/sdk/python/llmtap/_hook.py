@@ -41,7 +41,7 @@ class Stats(NamedTuple):
     bytes: int  # memory reserved for pending events and for bodies being read
     errors: int  # internal errors of the hook
     unrecorded: int  # calls with the path of an LLM API to unknown hosts, which are not recorded
-    uncaptured: int  # calls to the hosts to record with a client that is not captured
+    uncaptured: int  # gRPC channels to the hosts to record, whose calls are not captured
 
 
 class Hook:
@@ -104,7 +104,8 @@ class Hook:
             log.warning("llmtap: internal error, a call may not be recorded; further errors are only counted", exc_info=True)
 
     def uncaptured(self, host: str, client: str) -> None:
-        """Counts a call that is not captured. Logs each host once, and publishes the count at most every REPORT_INTERVAL seconds."""
+        """Counts a gRPC channel, whose calls are not captured. Logs each host once, and publishes the count at most every REPORT_INTERVAL
+        seconds."""
         now = time.monotonic()
         with self._lock:
             if self._closed:
@@ -114,7 +115,7 @@ class Hook:
             if first:
                 self._uncaptured_hosts.add(host)
         if first:
-            log.warning("llmtap: calls to %s with %s are not captured; set the base URL of this client to llmtap's proxy", host, client)
+            log.warning("llmtap: calls to %s with %s are not captured; use its HTTP (REST) transport", host, client)
         self._report_uncaptured(now)
 
     def _report_uncaptured(self, now: float) -> None:

@@ -104,14 +104,6 @@ class Hosts:
             return None
         return target
 
-    def provider(self, url: str) -> str:
-        """The host of url if it is that of an LLM call to a host to record; "" otherwise."""
-        target = self._known(url)
-        if not isinstance(target, Target):
-            return ""
-        u = urlsplit(url)
-        return u.netloc.rpartition("@")[2].lower() if looks_like_call(u.path, str(u.port or "")) else ""
-
     def _target(self, url: str) -> Union[Target, Unknown, None]:
         u = urlsplit(url)
         host, name = u.netloc.rpartition("@")[2], (u.hostname or "").lower()

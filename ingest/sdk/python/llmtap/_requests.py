@@ -26,7 +26,7 @@ def _send(original: Callable[..., Any]) -> Callable[..., Any]:
     def send(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
         x = _begin(request)
         if x is None:
-            return original(self, request, *args, **kwargs)
+            return recorded(self, request, *args, **kwargs)
         try:
             response = recorded(self, request, *args, **kwargs)
         except BaseException as e:

@@ -6,7 +6,7 @@ import (
 )
 
 // packages are the requirements of the tests of the Python hook.
-var packages = []string{"nats-py>=2.6,<3", "pytest>=8", "httpx", "httpx2", "requests", "aiohttp", "brotli", "mypy", "ruff"}
+var packages = []string{"nats-py>=2.6,<3", "pytest>=8", "httpx", "httpx2", "requests", "aiohttp", "brotli", "urllib3", "grpcio", "mypy", "ruff"}
 
 // TestPythonHook runs the linter, the type checker and the tests of the Python hook.
 func TestPythonHook(t *testing.T) {

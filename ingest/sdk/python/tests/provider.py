@@ -268,7 +268,9 @@ def _urllib3(url: str, body: Any = BODY, timeout: float = 10, how: str = "read")
     with urllib3.PoolManager(timeout=timeout, retries=urllib3.Retry(total=None, connect=0, read=0, redirect=3)) as pool:
         r = pool.request("POST", url, body=body, headers=HEADERS, preload_content=how == "read")
         try:
-            return r.status, b"" if how == "unread" else r.data if how == "read" else next(r.stream()) if how == "close" else b"".join(r.stream(decode_content=True))
+            if how == "close":
+                return r.status, next(r.stream())
+            return r.status, b"" if how == "unread" else r.data if how == "read" else b"".join(r.stream(decode_content=True))
         finally:
             r.close()
 

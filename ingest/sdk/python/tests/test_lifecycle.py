@@ -374,4 +374,5 @@ def test_internal_errors(nats_server: Nats, provider: Provider, monkeypatch: pyt
             before = llmtap.stats().errors
             for client in CLIENTS.values():
                 assert client(provider.url("ok")) == (200, ANSWER)
-            assert llmtap.stats().errors >= before + len(CLIENTS), name
+            in_pieces = 3 if name == "request" else 0  # clients over http.client send the headers first
+            assert llmtap.stats().errors >= before + len(CLIENTS) - in_pieces, name

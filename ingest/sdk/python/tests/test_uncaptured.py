@@ -1,71 +1,72 @@
-"""Calls over http.client are counted and reported, not captured."""
+"""gRPC channels to providers are counted and reported, because their calls are not captured."""
 
 from __future__ import annotations
 
-import http.client
-import urllib.request
+import subprocess
+import sys
 from typing import Any, Callable
 
+import grpc
 import pytest
 from conftest import Nats
-from provider import ANSWER, BODY, CLIENTS, Provider, wait_until
+from provider import ANSWER, CLIENTS, Provider
 
 import llmtap
 
 
-def over_http_client(url: str) -> bytes:
-    host, _, path = url.partition("://")[2].partition("/")
-    connection = http.client.HTTPConnection(host, timeout=10)
-    try:
-        connection.request("POST", "/" + path, BODY, {"Content-Type": "application/json"})
-        return connection.getresponse().read()
-    finally:
-        connection.close()
+def sync_channel(target: str) -> None:
+    grpc.insecure_channel(target).close()
 
 
-def over_urllib(url: str) -> bytes:
-    request = urllib.request.Request(url, BODY, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=10) as response:
-        return bytes(response.read())
+def secure_channel(target: str) -> None:
+    grpc.secure_channel(target, grpc.ssl_channel_credentials()).close()
 
 
-def over_urllib3(url: str) -> bytes:
-    urllib3 = pytest.importorskip("urllib3")
-    return bytes(urllib3.PoolManager().request("POST", url, body=BODY, headers={"Content-Type": "application/json"}).data)
-
-
-@pytest.mark.parametrize("call", [over_http_client, over_urllib, over_urllib3])
-def test_uncaptured(nats_server: Nats, provider: Provider, call: Callable[[str], bytes], caplog: pytest.LogCaptureFixture) -> None:
-    url = provider.url("ok")
-    llmtap.instrument(url=nats_server.url, service="svc", hosts=[provider.host])
-    for _ in range(3):
-        assert call(url) == ANSWER
+@pytest.mark.parametrize("open_channel", [sync_channel, secure_channel])
+def test_uncaptured(nats_server: Nats, open_channel: Callable[[str], None], caplog: pytest.LogCaptureFixture) -> None:
+    llmtap.instrument(url=nats_server.url, service="svc", hosts=["127.0.0.1:1"])
+    for target in ("127.0.0.1:1", "dns:///api.x.ai:443", "us-central1-aiplatform.googleapis.com", "storage.googleapis.com", "127.0.0.1:2"):
+        open_channel(target)
     stats = llmtap.stats()
     assert (stats.uncaptured, stats.errors, stats.open, stats.unrecorded) == (3, 0, 0, 0)
     llmtap.uninstrument()
     reports = [m for m in nats_server.messages() if m.subject.startswith("llmtap.v1.hook.svc.")]
     assert len(reports) == len(nats_server.messages()) and 1 <= len(reports) <= 3
     assert reports[-1].headers["Llmtap-Uncaptured"] == "3" and not reports[-1].data
-    client = {over_urllib3: "urllib3.connection"}.get(call, "http.client")
-    assert len([m for m in caplog.messages if f"calls to {provider.host} with {client} are" in m]) == 1
+    for host in ("127.0.0.1:1", "api.x.ai:443", "us-central1-aiplatform.googleapis.com"):
+        assert len([m for m in caplog.messages if f"calls to {host} with grpc are" in m]) == 1
 
 
-def test_nats_down(stopped_nats: Nats, provider: Provider, caplog: pytest.LogCaptureFixture) -> None:
+def test_imported_later() -> None:
+    """instrument() does not import grpc, and notices when the agent does."""
+    code = """
+import sys, llmtap
+llmtap.instrument(url="nats://127.0.0.1:1", service="svc", flush_timeout=0)
+assert "grpc" not in sys.modules
+import grpc
+async def open_channel():
+    await grpc.aio.insecure_channel("api.x.ai:443").close()
+grpc.insecure_channel("api.x.ai:443").close()
+import asyncio
+asyncio.run(open_channel())
+assert llmtap.stats().uncaptured == 2, llmtap.stats()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_nats_down(stopped_nats: Nats, caplog: pytest.LogCaptureFixture) -> None:
     """A report that was not stored is no lost call."""
-    llmtap.instrument(url=stopped_nats.url, service="svc", hosts=[provider.host], flush_timeout=0.1)
-    over_http_client(provider.url("ok"))
+    llmtap.instrument(url=stopped_nats.url, service="svc", flush_timeout=0.1)
+    sync_channel("api.x.ai:443")
     llmtap.uninstrument()
     assert not [m for m in caplog.messages if "discarded" in m]
 
 
-def test_not_counted(nats_server: Nats, provider: Provider) -> None:
-    url = provider.url("ok")
-    over_http_client(url)  # no hook
+def test_not_counted(nats_server: Nats) -> None:
+    sync_channel("api.x.ai:443")  # no hook
     llmtap.instrument(url=nats_server.url, service="svc")
-    over_http_client(url)  # unknown host
-    assert llmtap.stats().uncaptured == 0
     llmtap.uninstrument()
-    assert "_llmtap" not in vars(http.client.HTTPConnection.putrequest)
+    assert not hasattr(grpc.insecure_channel, "_llmtap")
 
 
 @pytest.mark.parametrize("client", list(CLIENTS))
@@ -74,6 +75,4 @@ def test_captured_clients_are_not_counted(nats_server: Nats, provider: Provider,
     llmtap.instrument(url=nats_server.url, service="svc", hosts=[provider.host])
     assert call(provider.url("ok")) == (200, ANSWER)
     assert llmtap.flush(10) and llmtap.stats().uncaptured == 0
-    over_http_client(provider.url("ok"))
-    assert call(provider.url("ok")) == (200, ANSWER)
-    assert wait_until(lambda: any(m.headers.get("Llmtap-Uncaptured") == "1" and ".response." in m.subject for m in nats_server.messages()))
+    assert [m["Llmtap-Status"] for m in nats_server.messages()] == ["", "200"]  # once, however many layers are patched

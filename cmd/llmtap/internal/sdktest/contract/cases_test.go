@@ -189,7 +189,7 @@ func readCases(t testing.TB) map[string][]contractCase {
 // setDefaults sets the defaults.
 func (c *contractCase) setDefaults() {
 	if c.Clients == nil {
-		c.Clients = []string{"httpx", "httpx-async", "requests", "aiohttp"}
+		c.Clients = []string{"httpx", "httpx-async", "requests", "aiohttp", "urllib3", "http.client"}
 	}
 	if c.Node == nil && c.Chat == nil {
 		c.Node = []string{"fetch", "undici", "node:http"}

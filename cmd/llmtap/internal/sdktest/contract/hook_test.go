@@ -196,7 +196,9 @@ func raw(ctx context.Context, c *call, client *http.Client) (r result) {
 		n, err := resp.Body.Read(p)
 		if c.How == "cancel" {
 			cancel()
-			_, err = resp.Body.Read(p[n:])
+			for rest := p[n:]; err == nil && len(rest) > 0; {
+				_, err = resp.Body.Read(rest) // what has already arrived, then the error
+			}
 		}
 		r.Body = p[:n]
 		if err != nil && !errors.Is(err, io.EOF) {

@@ -12,7 +12,7 @@ import (
 // packages are the Python clients under test and the requirements of the hook.
 var packages = []string{
 	"nats-py>=2.6,<3", "httpx>=0.27,<1", "requests>=2.31,<3", "aiohttp>=3.10,<4", "brotli>=1.1,<2",
-	"openai>=2,<4", "anthropic>=0.60,<3", "google-genai>=1,<4", "langchain-openai>=1,<2", "langgraph>=1,<2", "litellm>=1.70,<2",
+	"openai>=2,<4", "anthropic>=0.60,<3", "google-genai>=1,<4", "langchain-openai>=1,<2", "langgraph>=1,<2", "litellm>=1.70,<2", "boto3>=1.40,<2",
 }
 
 // interpreter returns a Python with the clients.

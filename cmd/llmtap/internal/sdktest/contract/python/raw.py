@@ -111,3 +111,63 @@ def by_requests(c: Call) -> Result:
         return result(status, body)
     except Exception as e:
         return result(status, body, repr(e))
+
+
+def by_http_client(c: Call) -> Result:
+    import http.client
+    from urllib.parse import urlsplit
+
+    u = urlsplit(c["url"])
+    connection = http.client.HTTPConnection(u.hostname or "", u.port, timeout=c["timeout"])
+    status, body = 0, b""
+    try:
+        connection.request("POST", c["url"].partition(u.netloc)[2], c["body"], c["headers"])
+        r = connection.getresponse()
+        status = r.status
+        if c["how"] == "read":
+            return result(status, decoded(r.headers, r.read()))
+        while p := r.read1(64 << 10):
+            body += p
+            if c["how"] == "close":
+                break
+        if r.length and c["how"] == "stream":
+            raise http.client.IncompleteRead(body, r.length)  # read1 does not raise it
+        return result(status, decoded(r.headers, body))
+    except Exception as e:
+        return result(status, body, repr(e))
+    finally:
+        connection.close()
+
+
+def decoded(headers: Any, body: bytes) -> bytes:
+    """The body of a client that does not decode."""
+    import gzip
+    import zlib
+
+    import brotli
+
+    decoders: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.decompress, "br": brotli.decompress, "deflate": zlib.decompress}
+    decode = decoders.get(headers.get("content-encoding"))
+    return decode(body) if decode and body else body
+
+
+def by_urllib3(c: Call) -> Result:
+    import urllib3
+
+    status, body = 0, b""
+    try:
+        with urllib3.PoolManager(timeout=c["timeout"], retries=False) as pool:
+            r = pool.request("POST", c["url"], body=c["body"], headers=c["headers"], preload_content=c["how"] == "read")
+            status = r.status
+            if c["how"] == "read":
+                return result(status, r.data)
+            try:
+                for p in r.stream(decode_content=True):
+                    body += p
+                    if c["how"] == "close":
+                        break
+            finally:
+                r.close()
+        return result(status, body)
+    except Exception as e:
+        return result(status, body, repr(e))

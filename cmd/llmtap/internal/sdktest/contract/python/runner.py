@@ -25,6 +25,8 @@ CLIENTS: dict[str, Callable[[Call], Any]] = {
     "httpx-async": raw.async_httpx,
     "requests": raw.by_requests,
     "aiohttp": raw.by_aiohttp,
+    "http.client": raw.by_http_client,
+    "urllib3": raw.by_urllib3,
     "openai": sdks.call_openai,
     "openai-async": sdks.call_openai_async,
     "anthropic": sdks.call_anthropic,
@@ -34,6 +36,7 @@ CLIENTS: dict[str, Callable[[Call], Any]] = {
     "langchain": sdks.call_langchain,
     "langgraph": sdks.call_langgraph,
     "litellm": sdks.call_litellm,
+    "boto3": sdks.call_boto3,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 Call = dict[str, Any]
@@ -159,3 +160,24 @@ def call_litellm(c: Call) -> None:
         if not message.tool_calls:
             return
         chat["messages"] = chat["messages"] + replies(message)
+
+
+def call_boto3(c: Call) -> None:
+    import boto3
+    from botocore.config import Config
+
+    client = boto3.client(
+        "bedrock-runtime", region_name="eu-west-1", endpoint_url=c["base"], aws_access_key_id="AKIAIOSFODNN7EXAMPLE",
+        aws_secret_access_key="secret", config=Config(retries={"total_max_attempts": 1 + c["retries"]}),
+    )  # fmt: skip
+    chat = dict(c["chat"])
+    stream = chat.pop("stream", False)
+    if "body" in chat:
+        chat["body"] = json.dumps(chat["body"])
+        invoke = client.invoke_model_with_response_stream if stream else client.invoke_model
+        body = invoke(**chat)["body"]
+        assert [None for _ in body]
+    elif stream:
+        assert [None for _ in client.converse_stream(**chat)["stream"]]
+    else:
+        client.converse(**chat)
