@@ -93,6 +93,9 @@ def _getresponse(original: Callable[..., Any]) -> Callable[..., Any]:
         call.x.request_end()
         try:
             response = original(self, *args, **kwargs)
+        except TypeError:  # urllib3 1.26 tries a parameter of Python 2 first
+            self._llmtap_call = call
+            raise
         except BaseException as e:
             call.x.failed(e)
             raise
