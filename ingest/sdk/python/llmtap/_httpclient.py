@@ -136,13 +136,12 @@ class _Request:
     def sent(self, connection: Any, data: Any) -> Any:
         """Records data, and returns what to send: data itself, or a copy that records while it is read."""
         try:
-            if isinstance(data, (bytes, bytearray, memoryview)):
-                self._write(connection, bytes(data))
-            elif self.x is None or isinstance(data, str):
-                pass
-            elif hasattr(data, "read"):
-                return _File(data, self)
-            elif hasattr(data, "__iter__"):
+            if hasattr(data, "read"):
+                return data if self.x is None else _File(data, self)
+            p = _bytes(data)
+            if p is not None:
+                self._write(connection, p)
+            elif self.x is not None and not isinstance(data, str) and hasattr(data, "__iter__"):
                 return self._pieces(data)
         except Exception:
             _count_error()
@@ -195,7 +194,9 @@ class _Request:
         if x is None:
             return
         try:
-            p = bytes(p)
+            p = _bytes(p)
+            if p is None:
+                return  # http.client refuses it
             if self._chunks is not None:
                 x.request_read(self._chunks.feed(p))
                 ended = self._chunks.done
@@ -217,7 +218,9 @@ class _File:
 
     def read(self, *args: Any) -> Any:
         p = self._file.read(*args)
-        self._request.read(p.encode("iso-8859-1") if isinstance(p, str) else p)
+        if isinstance(p, str):
+            p = p.encode("iso-8859-1")  # as http.client does for a text file, which this object is not
+        self._request.read(p)
         return p
 
     def __getattr__(self, name: str) -> Any:
@@ -252,6 +255,16 @@ class _Chunks:
                 self._left = int(line.partition(b";")[0], 16)
                 self.done = self._left == 0
         return b"".join(data)
+
+
+def _bytes(data: Any) -> Optional[bytes]:
+    """The bytes of a buffer of any type, such as an array; None if data is no buffer."""
+    if isinstance(data, bytes):
+        return data
+    try:
+        return memoryview(data).tobytes()
+    except TypeError:
+        return None
 
 
 def _url(connection: Any, url: str) -> str:
