@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from types import ModuleType
 from typing import Any, Callable, Optional
@@ -19,7 +18,7 @@ def patch(patches: Patches) -> None:
 
 
 class _Finder:
-    """Patches grpc after its import."""
+    """Finds grpc with the other finders. Programs also look for it without importing it."""
 
     def __init__(self, patches: Patches) -> None:
         self._patches = patches
@@ -27,17 +26,37 @@ class _Finder:
     def find_spec(self, name: str, path: Any = None, target: Optional[ModuleType] = None) -> Any:
         if name != "grpc":
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            load = spec.loader.exec_module
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if finder is not self and find is not None else None
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader, self._patches)
+                return spec
+        return None
 
-            def exec_module(module: ModuleType) -> None:
-                load(module)
-                _patch(self._patches, module)
 
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+class _Loader:
+    """Patches grpc after its own loader has loaded it."""
+
+    def __init__(self, loader: Any, patches: Patches) -> None:
+        self._loader, self._patches = loader, patches
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        hook = hook_of()
+        if hook is None:
+            return
+        try:
+            _patch(self._patches, module)
+        except Exception:
+            hook.count_error()
 
 
 def _patch(patches: Patches, grpc: ModuleType) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import array
+import http.client
+import io
 import re
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 from conftest import Message, Nats
@@ -212,6 +215,42 @@ def test_body_in_pieces(nats_server: Nats, provider: Provider) -> None:
     messages = nats_server.messages()
     assert [m.data for m in messages[::2]] == [BODY] * 3
     assert not any(m["Llmtap-Degraded"] for m in messages)
+
+
+BODIES: dict[str, Callable[[], Any]] = {
+    "bytearray": lambda: bytearray(BODY),
+    "memoryview": lambda: memoryview(BODY),
+    "array": lambda: array.array("B", BODY),
+    "pieces": lambda: iter([BODY[:10], bytearray(BODY[10:20]), array.array("B", BODY[20:])]),
+    "file": lambda: io.BytesIO(BODY),
+    "text file": lambda: io.StringIO(BODY.decode("latin-1")),
+}
+
+
+@pytest.mark.parametrize("kind", list(BODIES))
+@pytest.mark.parametrize("name", ["http.client", "urllib3"])
+def test_bodies(nats_server: Nats, provider: Provider, name: str, kind: str) -> None:
+    """Bodies of every type that http.client sends."""
+    start(nats_server, provider)
+    assert CLIENTS[name](provider.url("ok"), body=BODIES[kind]()) == (200, ANSWER)
+    request, _ = halves(nats_server)
+    want = {BODY, BODY.decode("latin-1").encode()} if (name, kind) == ("urllib3", "text file") else {BODY}  # urllib3 2 encodes as UTF-8
+    assert request.data in want and not request["Llmtap-Degraded"]
+
+
+@pytest.mark.parametrize("kind", list(BODIES))
+def test_bodies_sent(nats_server: Nats, provider: Provider, kind: str) -> None:
+    """The same, sent by the agent itself."""
+    start(nats_server, provider)
+    connection = http.client.HTTPConnection(provider.host, timeout=10)
+    connection.putrequest("POST", "/ok/v1/chat/completions")
+    connection.putheader("Content-Length", str(len(BODY)))
+    connection.endheaders()
+    connection.send(BODIES[kind]())
+    assert connection.getresponse().read() == ANSWER
+    connection.close()
+    request, _ = halves(nats_server)
+    assert request.data == BODY and not request["Llmtap-Degraded"]
 
 
 def test_other_calls(nats_server: Nats, provider: Provider, client: Call) -> None:

@@ -37,13 +37,18 @@ def test_uncaptured(nats_server: Nats, open_channel: Callable[[str], None], capl
         assert len([m for m in caplog.messages if f"calls to {host} with grpc are" in m]) == 1
 
 
-def test_imported_later() -> None:
-    """instrument() does not import grpc, and notices when the agent does."""
-    code = """
-import sys, llmtap
-llmtap.instrument(url="nats://127.0.0.1:1", service="svc", flush_timeout=0)
+@pytest.mark.parametrize("before", ["", "importlib.util.find_spec('grpc')", "llmtap.uninstrument(); instrument()"])
+def test_imported_later(before: str) -> None:
+    """instrument() does not import grpc, and notices when the agent does, which may look for it first."""
+    code = f"""
+import importlib.util, sys, llmtap
+def instrument():
+    llmtap.instrument(url="nats://127.0.0.1:1", service="svc", flush_timeout=0)
+instrument()
+{before}
 assert "grpc" not in sys.modules
 import grpc
+assert grpc.__spec__.loader is grpc.__loader__ and type(grpc.__loader__).__name__ == "SourceFileLoader"
 async def open_channel():
     await grpc.aio.insecure_channel("api.x.ai:443").close()
 grpc.insecure_channel("api.x.ai:443").close()
