@@ -59,31 +59,6 @@ func (k *KV) Update(ctx context.Context, key string, value []byte, revision uint
 	return revision, k.wrap("update", key, err)
 }
 
-// Each calls fn with each key, value and revision, unordered, until fn returns an error. It sends only one request.
-func (k *KV) Each(ctx context.Context, fn func(key string, value []byte, revision uint64) error) error {
-	w, err := k.kv.WatchAll(ctx, natsjs.IgnoreDeletes())
-	if err != nil {
-		return fmt.Errorf("read %s: %w", k.bucket, err)
-	}
-	defer func() { _ = w.Stop() }() // a watcher that fails to stop ends with the connection
-	for {
-		select {
-		case e, ok := <-w.Updates():
-			switch {
-			case !ok:
-				return fmt.Errorf("read %s: %w", k.bucket, errInterrupted)
-			case e == nil:
-				return nil // end of the bucket
-			}
-			if err := fn(e.Key(), e.Value(), e.Revision()); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return fmt.Errorf("read %s: %w", k.bucket, ctx.Err())
-		}
-	}
-}
-
 // Purge removes key unless it has a newer revision. It leaves no delete marker.
 func (k *KV) Purge(ctx context.Context, key string, revision uint64) error {
 	stream, err := k.conn.js.Stream(ctx, "KV_"+k.bucket)

@@ -2,7 +2,9 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -27,7 +29,7 @@ func (k *KV) Watch(ctx context.Context, patterns []string, replace func(values m
 		expected := resync.Err() != nil
 		cancel()
 		stop()
-		if expected {
+		if expected || errors.Is(err, errStalled) {
 			continue
 		}
 		if time.Since(logged) >= failureLogInterval {
@@ -39,50 +41,121 @@ func (k *KV) Watch(ctx context.Context, patterns []string, replace func(values m
 }
 
 // Values returns the current values of the keys that match one of patterns, such as "silence.*".
-func (k *KV) Values(ctx context.Context, patterns ...string) (values map[string][]byte, err error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	err = k.watch(ctx, patterns, func(all map[string][]byte) {
-		values = all
-		stop()
-	}, func(string, []byte) {})
-	if values != nil {
-		return values, nil
+func (k *KV) Values(ctx context.Context, patterns ...string) (map[string][]byte, error) {
+	entries, err := k.current(ctx, patterns)
+	if err != nil {
+		return nil, err
 	}
-	return nil, err
+	return values(entries), nil
+}
+
+func values(entries map[string]natsjs.KeyValueEntry) map[string][]byte {
+	m := make(map[string][]byte, len(entries))
+	for key, e := range entries {
+		m[key] = e.Value()
+	}
+	return m
+}
+
+// Each calls fn with each key, value and revision, unordered, until fn returns an error.
+func (k *KV) Each(ctx context.Context, fn func(key string, value []byte, revision uint64) error) error {
+	entries, err := k.current(ctx, []string{natsjs.AllKeys})
+	if err != nil {
+		return err
+	}
+	for key, e := range entries {
+		if err := fn(key, e.Value(), e.Revision()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// current returns the entries that match one of patterns, by key.
+func (k *KV) current(ctx context.Context, patterns []string) (map[string]natsjs.KeyValueEntry, error) {
+	for {
+		w, err := k.start(ctx, patterns)
+		if err != nil {
+			return nil, err
+		}
+		entries, err := k.initial(ctx, w)
+		_ = w.Stop() // a watcher that fails to stop ends with the connection
+		if !errors.Is(err, errStalled) {
+			return entries, err
+		}
+	}
 }
 
 // watch is Watch until an error or the end of ctx.
 func (k *KV) watch(ctx context.Context, patterns []string, replace func(map[string][]byte), change func(string, []byte)) error {
-	w, err := k.kv.WatchFiltered(ctx, append([]string(nil), patterns...)) // it changes its argument
+	w, err := k.start(ctx, patterns)
 	if err != nil {
-		return fmt.Errorf("watch %s: %w", k.bucket, err)
+		return err
 	}
 	defer func() { _ = w.Stop() }() // a watcher that fails to stop ends with the connection
-	values := map[string][]byte{}   // nil after the first replace
+	entries, err := k.initial(ctx, w)
+	if err != nil {
+		return err
+	}
+	replace(values(entries))
 	for {
-		select {
-		case e, ok := <-w.Updates():
-			switch {
-			case !ok:
-				return fmt.Errorf("watch %s: %w", k.bucket, errInterrupted)
-			case e == nil:
-				replace(values)
-				values = nil
-				continue
-			}
-			value := e.Value()
-			if e.Operation() != natsjs.KeyValuePut {
-				value = nil
-			}
-			switch {
-			case values == nil:
-				change(e.Key(), value)
-			case value != nil:
-				values[e.Key()] = value
-			}
-		case <-ctx.Done():
-			return fmt.Errorf("watch %s: %w", k.bucket, ctx.Err())
+		e, err := k.next(ctx, w)
+		switch {
+		case err != nil:
+			return err
+		case e == nil:
+		case e.Operation() == natsjs.KeyValuePut:
+			change(e.Key(), e.Value())
+		default:
+			change(e.Key(), nil)
 		}
+	}
+}
+
+func (k *KV) start(ctx context.Context, patterns []string) (natsjs.KeyWatcher, error) {
+	w, err := k.kv.WatchFiltered(ctx, slices.Clone(patterns)) // it changes its argument
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", k.bucket, err)
+	}
+	return w, nil
+}
+
+// stallTimeout is the time without a value after which the rest of the current values does not arrive.
+const stallTimeout = 2 * time.Second
+
+// errStalled means that the end of the current values was not announced. The client counts those that exist when the watch
+// starts. If one of them is purged before it is sent, the count is never reached.
+var errStalled = errors.New("the current values did not arrive")
+
+// initial returns the entries that exist when w starts, by key, or errStalled.
+func (k *KV) initial(ctx context.Context, w natsjs.KeyWatcher) (map[string]natsjs.KeyValueEntry, error) {
+	entries := map[string]natsjs.KeyValueEntry{}
+	for {
+		ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, errStalled)
+		e, err := k.next(ctx, w)
+		cancel()
+		switch {
+		case err != nil:
+			return nil, err
+		case e == nil:
+			return entries, nil
+		case e.Operation() == natsjs.KeyValuePut:
+			entries[e.Key()] = e
+		default:
+			delete(entries, e.Key())
+		}
+	}
+}
+
+// next returns the next entry, or nil at the end of the current ones.
+func (k *KV) next(ctx context.Context, w natsjs.KeyWatcher) (natsjs.KeyValueEntry, error) {
+	select {
+	case e, ok := <-w.Updates():
+		if !ok {
+			return nil, fmt.Errorf("watch %s: %w", k.bucket, errInterrupted)
+		}
+		return e, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("watch %s: %w", k.bucket, context.Cause(ctx))
 	}
 }

@@ -81,3 +81,20 @@ func TestWatch(t *testing.T) {
 		t.Errorf("all values were read %d times", replaced)
 	}
 }
+
+// Reading all values ends although they are purged meanwhile.
+func TestValuesDuringPurge(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	kv, err := c.KV(ctx, event.BucketAlerts)
+	must(t, err)
+	for begun, n := time.Now(), 0; time.Since(begun) < stallTimeout && n < 300; n++ {
+		must(t, kv.Put(ctx, "a.1", []byte("1")))
+		_, revision, err := kv.Get(ctx, "a.1")
+		must(t, err)
+		purged := make(chan error, 1)
+		go func() { purged <- kv.Purge(ctx, "a.1", revision) }()
+		_, err = kv.Values(ctx, "a.*")
+		must(t, err)
+		must(t, <-purged)
+	}
+}
