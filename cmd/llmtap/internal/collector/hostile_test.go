@@ -30,10 +30,10 @@ import (
 
 var hostile = flag.Bool("hostile", false, "run TestHostileInput in full size (bodies of 100 MB, a million services) and print a table")
 
-// Limits of the heap in reduced and full size. The heap includes the NATS server, with a million subjects and two million
+// Limits of the heap, with garbage, in reduced and full size. The heap includes the NATS server, with a million subjects and two million
 // message ids in full size, and the messages of the test.
 const (
-	reducedHeap = 400 << 20
+	reducedHeap = 512 << 20
 	fullHeap    = 4 << 30
 )
 

@@ -3,21 +3,42 @@
 import * as http from "node:http";
 import * as https from "node:https";
 
-import { monotonic } from "./clock";
 import type { Config } from "./config";
 import type { Event } from "./event";
 import { ignore } from "./patch";
 import { PublishError, RejectedError, type Publisher } from "./publisher";
-import type { Item } from "./queue";
+import { MAX_IN_FLIGHT, type Item } from "./queue";
 
 const BATCH_BYTES = 1 << 20;
 const TIMEOUT = 10_000;
-const MAX_PAUSE = 60_000; // of Retry-After
+const MAX_PAUSE = 30_000; // of Retry-After
+
+const MAX_ANSWER = 4 << 20;
+
+// Answers of llmtap after which the events of a batch are dropped. Any other status may change: with the receiver's state, the token or the
+// URL.
+const DROPPING = [400, 415, 422];
+const TOO_LARGE = 413; // final for a single event
 
 interface Answer {
   status: number;
   retryAfter: number; // milliseconds
   text: string;
+}
+
+/** The body of an answer of llmtap. */
+interface Result {
+  accepted?: number;
+  rejected?: { event: unknown; error: unknown }[];
+  error?: string;
+}
+
+function parse(text: string): Result | undefined {
+  try {
+    return JSON.parse(text) as Result;
+  } catch {
+    return undefined; // of another server
+  }
 }
 
 /** Sends one batch at a time. The connection does not keep the process alive. */
@@ -26,7 +47,6 @@ export class EndpointPublisher implements Publisher {
   readonly #agent: http.Agent;
   #batch: { it: Item; line: string }[] = [];
   #bytes = 0;
-  #pauseUntil = 0;
 
   constructor(
     private readonly config: Config,
@@ -38,6 +58,7 @@ export class EndpointPublisher implements Publisher {
   }
 
   readonly connected = true;
+  window = MAX_IN_FLIGHT; // a batch is stored as a whole
 
   async connect(): Promise<void> {
     // Each batch has its own request.
@@ -54,32 +75,27 @@ export class EndpointPublisher implements Publisher {
     if (this.#batch.length === 0 || (!all && this.#bytes < BATCH_BYTES)) return;
     const batch = this.#batch;
     this.reset();
-    const pause = this.#pauseUntil - monotonic();
-    if (pause > 0) await new Promise((resolve) => setTimeout(resolve, pause).unref());
     const answer = await this.#post(batch.map((b) => b.line).join(""));
-    if (answer.retryAfter > 0) this.#pauseUntil = monotonic() + Math.min(answer.retryAfter, MAX_PAUSE);
     this.#settle(batch.map((b) => b.it), answer);
     this.changed();
   }
 
-  #settle(items: Item[], { status, text }: Answer): void {
-    let rejected: { event?: unknown; error?: unknown }[] | undefined;
-    try {
-      rejected = (JSON.parse(text) as { rejected?: typeof rejected }).rejected;
-    } catch {
-      rejected = undefined;
+  #settle(items: Item[], { status, retryAfter, text }: Answer): void {
+    const answer = parse(text);
+    const shown = `the endpoint answered ${status}: ${answer?.error || text.slice(0, 200).trim()}`;
+    const final = answer?.accepted !== undefined && (status === 200 || DROPPING.includes(status));
+    this.window = status === TOO_LARGE ? 1 : MAX_IN_FLIGHT;
+    const tooLarge = status === TOO_LARGE && items.length === 1;
+    if (!final && !tooLarge) {
+      throw new PublishError(status === 200 ? "the answer of the endpoint is not that of llmtap" : shown, Math.min(retryAfter, MAX_PAUSE));
     }
-    const shown = `the endpoint answered ${status}: ${text.slice(0, 200).trim()}`;
-    if ([401, 403, 404, 405, 408, 429].includes(status) || status >= 500) throw new PublishError(shown);
-    if (status === 413 && items.length > 1) throw new PublishError(shown);
-    const ok = status >= 200 && status < 300;
-    if (!ok && (status < 400 || (status === 400 && !rejected?.length && items.length > 1))) throw new PublishError(shown);
+    const rejected = Array.isArray(answer?.rejected) ? answer.rejected : [];
     for (const it of items) it.acks = 0;
-    if (!ok && !rejected?.length) items.forEach((it) => (it.failure = new RejectedError(shown)));
-    for (const r of rejected ?? []) {
-      const it = items[Number(r.event)];
-      if (it) it.failure = new RejectedError(String(r.error));
+    for (const { event, error } of rejected) {
+      const it = items[Number(event)];
+      if (it) it.failure = new RejectedError(String(error));
     }
+    if (status !== 200 && rejected.length === 0) for (const it of items) it.failure = new RejectedError(shown);
     for (const it of items) if (it.failure) it.acks = 1;
   }
 
@@ -104,8 +120,12 @@ export class EndpointPublisher implements Publisher {
       req.on("error", fail);
       req.on("response", (res) => {
         const pieces: Buffer[] = [];
+        let bytes = 0;
         const retryAfter = Number(res.headers["retry-after"] ?? 0) * 1000 || 0;
-        res.on("data", (p: Buffer) => pieces.push(p));
+        res.on("data", (p: Buffer) => {
+          pieces.push(p);
+          if ((bytes += p.length) > MAX_ANSWER) res.destroy(new Error("the answer of the endpoint is too long"));
+        });
         res.on("error", fail);
         res.on("end", () => resolve({ status: res.statusCode ?? 0, retryAfter, text: Buffer.concat(pieces).toString() }));
       });

@@ -36,6 +36,8 @@ export class NATSPublisher implements Publisher {
     this.#token = serviceToken(config.service);
   }
 
+  readonly window = 1;
+
   get connected(): boolean {
     return this.#nc !== undefined && !this.#nc.isClosed();
   }

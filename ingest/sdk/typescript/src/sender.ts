@@ -19,8 +19,8 @@ const SWEEP = 1000;
 
 /** After a failure the sender starts again with the oldest event; JetStream drops stored ones by their ids.
  *
- * At the start and after a failure only one event is in flight until it is stored. If several were in flight, the first could fail while
- * later ones are stored, and resending the first would break the order. */
+ * At the start and after a failure only one event is in flight over NATS until it is stored. If several were in flight, the first could
+ * fail while later ones are stored, and resending the first would break the order. */
 export class Sender {
   readonly preparer: Preparer;
   readonly publisher: Publisher;
@@ -57,18 +57,20 @@ export class Sender {
   async #run(): Promise<void> {
     const { queue, report } = this.hook;
     while (!this.#stopping) {
+      let pause = this.#backoff;
       try {
         await this.#turn();
         continue;
       } catch (e) {
         if (this.#stopping) break;
         if (!isPublishError(e)) this.hook.countError(e);
+        if (e instanceof PublishError) pause = Math.max(pause, e.after);
         report.failed(errorText(e), queue.pending > 0);
       }
       this.publisher.reset();
       queue.requeue();
       this.#healthy = false;
-      await this.#wait(this.#backoff, false);
+      await this.#wait(pause, false);
       this.#backoff = Math.min(2 * this.#backoff, MAX_BACKOFF);
     }
   }
@@ -161,7 +163,7 @@ export class Sender {
         if (queue.oldestInFlight) throw new PublishError("connection lost");
         await this.#connect();
       }
-      const it = queue.next(this.#healthy ? MAX_IN_FLIGHT : 1);
+      const it = queue.next(this.#healthy ? MAX_IN_FLIGHT : this.publisher.window);
       if (!it) break;
       if (!it.prepared) {
         await this.preparer.prepare(it);

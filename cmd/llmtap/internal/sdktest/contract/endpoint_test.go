@@ -58,10 +58,25 @@ func TestEndpoint(t *testing.T) {
 				m.Header[event.HeaderOrigin] = event.OriginHTTP
 			}
 			over.compare(t, over.run(t, new(goHook), call, c.Answers), want)
-			call.Client = c.Clients[0]
-			over.compare(t, over.run(t, p.python, call, c.Answers), want)
+			for _, r := range []*runner{p.python, p.node} {
+				if call.Client = firstClient(r, &c); call.Client != "" {
+					over.compare(t, over.run(t, r, call, c.Answers), want)
+				}
+			}
 		})
 	}
+}
+
+// firstClient returns the first client of c in the language of r, or "".
+func firstClient(r *runner, c *contractCase) string {
+	list := c.Clients
+	if r.language == "node" {
+		list = c.Node
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
 }
 
 func endpointProcesses(t *testing.T) *processes {
@@ -70,7 +85,7 @@ func endpointProcesses(t *testing.T) *processes {
 		t.Skip("slow, and other tests cover it for the race detector")
 	}
 	t.Setenv("LLMTAP_SHAPE_KEY", shapeKey)
-	p := &processes{python: startPython(t, interpreter(t)), nats: newNATS(t)}
+	p := &processes{python: startPython(t, interpreter(t)), node: startNode(t, nodePackages(t)), nats: newNATS(t)}
 	p.nats.start(t)
 	return p
 }
@@ -92,7 +107,7 @@ func TestHostileEndpoint(t *testing.T) {
 	}
 	f := func(name string, steps ...func(http.ResponseWriter, *http.Request, http.Handler)) {
 		t.Run(name, func(t *testing.T) {
-			for _, h := range []hook{new(goHook), p.python} {
+			for _, h := range []hook{new(goHook), p.python, p.node} {
 				var made atomic.Int32
 				s := &suite{processes: p, c: &c, capture: event.CaptureFull, over: func(next http.Handler) http.Handler {
 					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -104,8 +119,8 @@ func TestHostileEndpoint(t *testing.T) {
 					})
 				}}
 				call := s.newCall(t, "")
-				if h == hook(p.python) {
-					call.Client = c.Clients[0]
+				if r, ok := h.(*runner); ok {
+					call.Client = firstClient(r, &c)
 				}
 				if r := s.run(t, h, call, c.Answers); len(r.messages) != 2*c.Times || r.stats.Dropped > 0 || int(made.Load()) <= len(steps) {
 					t.Errorf("%T: %d of %d events, %+v, %d requests", h, len(r.messages), 2*c.Times, r.stats, made.Load())

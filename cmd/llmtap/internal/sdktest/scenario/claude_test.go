@@ -25,7 +25,7 @@ func (a *agent) claude() *claudeAgent {
 	}
 	c := &claudeAgent{agent: a}
 	c.client = anthropic.NewClient(option.WithAPIKey("test"), option.WithMaxRetries(0), option.WithBaseURL("https://api.anthropic.com"),
-		option.WithHTTPClient(&http.Client{Transport: a.hook.Transport(redirect{to, &a.sent})}))
+		option.WithHTTPClient(&http.Client{Transport: a.hook.Transport(redirect{to})}))
 	c.params = anthropic.MessageNewParams{Model: claude, MaxTokens: 2000}
 	for _, name := range a.tools {
 		c.params.Tools = append(c.params.Tools, anthropic.ToolUnionParam{OfTool: &anthropic.ToolParam{

@@ -8,6 +8,8 @@
 // developer would fix, with a comment at the bug. Each scenario runs three times with the same result: with full bodies, with
 // their shapes, and with shapes without conversation ids.
 //
+// It runs a fourth time with the TypeScript hook: a process of Node.js makes each call of the loop with the SDK of OpenAI or Anthropic.
+//
 // # Why unexpected findings fail
 //
 // An unexpected root cause accuses the wrong change, so it fails the test, as does a predicted rejection of a valid request.

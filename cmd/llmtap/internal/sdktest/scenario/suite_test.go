@@ -62,7 +62,16 @@ type mode struct {
 
 var modes = []mode{{"full", event.CaptureFull, true}, {"shape", event.CaptureShape, true}, {"no-ids", event.CaptureShape, false}}
 
-func TestScenarios(t *testing.T) {
+func TestScenarios(t *testing.T) { playAll(t, modes, nil) }
+
+// The TypeScript hook, with the SDKs of Node.js, leads to the same findings.
+func TestScenariosInNode(t *testing.T) {
+	playAll(t, []mode{{"node", event.CaptureShape, true}}, newNodes(t))
+}
+
+// playAll plays all scenarios in all modes, with the Go hook if processes is nil.
+func playAll(t *testing.T, modes []mode, processes *nodes) {
+	t.Helper()
 	natsURL, stream := startNATS(t)
 	names := map[string]bool{}
 	rows := [][]string{{"SCENARIO", "EXPECTED", "FOUND"}}
@@ -75,6 +84,7 @@ func TestScenarios(t *testing.T) {
 			var wrong, got []string
 			for _, m := range modes {
 				w := newWorld(t, natsURL, stream, fmt.Sprintf("scenario-%d-%s", i, m.name), m, s.says)
+				w.nodes = processes
 				s.loop(w.process(s.model))
 				out := w.analyze()
 				if m == modes[0] {

@@ -66,24 +66,27 @@ var hosts = map[string]string{
 	"api.anthropic.com":                 provider.AnthropicPath,
 }
 
-// A redirect sends calls to the fake provider. It is below the hook, which records the original URL.
-type redirect struct {
-	to   *url.URL
-	sent *atomic.Int64 // calls
+// byHost passes calls to the fake provider of their host, and counts them.
+func byHost(p http.Handler, sent *atomic.Int64) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		sent.Add(1)
+		for _, path := range []string{"/chat/completions", "/v1/messages"} {
+			if prefix, ok := hosts[req.Host]; ok && strings.HasSuffix(req.URL.Path, path) {
+				req.URL.Path = prefix + path
+				p.ServeHTTP(w, req)
+				return
+			}
+		}
+		http.Error(w, "no provider for "+req.Host+req.URL.Path, http.StatusMisdirectedRequest)
+	})
 }
 
+// A redirect sends calls to the fake provider. It is below the hook, which records the original URL.
+type redirect struct{ to *url.URL }
+
 func (r redirect) RoundTrip(req *http.Request) (*http.Response, error) {
-	r.sent.Add(1)
 	clone := req.Clone(req.Context())
-	switch prefix := hosts[req.URL.Host]; {
-	case strings.HasSuffix(req.URL.Path, "/chat/completions"):
-		clone.URL.Path = prefix + "/chat/completions"
-	case strings.HasSuffix(req.URL.Path, "/v1/messages"):
-		clone.URL.Path = prefix + "/v1/messages"
-	default:
-		return nil, fmt.Errorf("no provider for %s", req.URL)
-	}
-	clone.URL.Scheme, clone.URL.Host, clone.Host = r.to.Scheme, r.to.Host, ""
+	clone.URL.Scheme, clone.URL.Host, clone.Host = r.to.Scheme, r.to.Host, req.URL.Host
 	return http.DefaultTransport.RoundTrip(clone)
 }
 
@@ -95,6 +98,7 @@ type world struct {
 	service string
 	mode    mode
 	server  *httptest.Server
+	nodes   *nodes // nil: agents use the Go hook
 
 	mu      sync.Mutex // guards the fields below
 	says    []provider.Answer
@@ -106,10 +110,29 @@ type world struct {
 	stored chan string // ids of exchanges stored by NATS, both halves
 	whole  int64       // received from stored
 
-	hooks  []*llmtap.Hook
+	hooks  []hook
 	late   time.Duration // added to the times of events
 	next   uint64        // sequence in the stream
 	events []*event.Event
+}
+
+// A hook records an agent.
+type hook interface {
+	Transport(base http.RoundTripper) http.RoundTripper
+	ToolStarted(ctx context.Context, callID string)
+	ToolEnded(ctx context.Context, callID string, err error)
+	Flush(ctx context.Context) error
+	Close() error // it fails if an event was dropped
+}
+
+type goHook struct{ *llmtap.Hook }
+
+func (h goHook) Close() error {
+	err := h.Hook.Close()
+	if s := h.Stats(); s.Dropped > 0 {
+		err = errors.Join(err, fmt.Errorf("dropped: %+v", s))
+	}
+	return err
 }
 
 func newWorld(t *testing.T, natsURL string, stream jetstream.Stream, service string, m mode, says []provider.Answer) *world {
@@ -122,11 +145,11 @@ func newWorld(t *testing.T, natsURL string, stream jetstream.Stream, service str
 		t: t, natsURL: natsURL, stream: stream, service: service, mode: m, says: says, stored: make(chan string, 1000),
 		next: info.State.LastSeq + 1,
 	}
-	w.server = httptest.NewServer(provider.New(provider.Config{Seed: 1, Model: w.answer, Lenient: func() bool {
+	w.server = httptest.NewServer(byHost(provider.New(provider.Config{Seed: 1, Model: w.answer, Lenient: func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.lenient
-	}}))
+	}}), &w.sent))
 	t.Cleanup(w.server.Close)
 	return w
 }
@@ -213,8 +236,8 @@ func (w *world) analyze() *analyzer.Output {
 	w.t.Helper()
 	w.collect()
 	for _, h := range w.hooks {
-		if err := h.Close(); err != nil || h.Stats().Dropped > 0 {
-			w.t.Errorf("hook: %v, %+v", err, h.Stats())
+		if err := h.Close(); err != nil {
+			w.t.Errorf("hook: %v", err)
 		}
 	}
 	cfg := analyzer.Default()
@@ -241,7 +264,7 @@ func (w *world) analyze() *analyzer.Output {
 type agent struct {
 	*world
 	ctx    context.Context
-	hook   *llmtap.Hook
+	hook   hook
 	client openai.Client
 	model  string
 	tools  []string
@@ -273,6 +296,18 @@ var baseURLs = map[string]string{
 // process starts another process of the service, which continues the conversation.
 func (w *world) process(model string) *agent {
 	w.t.Helper()
+	h := w.open()
+	w.hooks = append(w.hooks, h)
+	a := &agent{world: w, hook: h, tools: []string{"read_file", "write_file", "search"}}
+	return a.in("conversation-1").with(model)
+}
+
+// open opens a hook for another process.
+func (w *world) open() hook {
+	w.t.Helper()
+	if w.nodes != nil {
+		return w.nodes.open(w)
+	}
 	h, err := llmtap.Open(llmtap.Config{
 		URL: w.natsURL, Service: w.service, ServiceVersion: "1.0.0", Environment: "test", Agent: "agent", Capture: w.mode.capture,
 		Logger: slog.New(slog.DiscardHandler), FlushTimeout: 10 * time.Second, OnPublished: func(id string) { w.stored <- id },
@@ -280,9 +315,7 @@ func (w *world) process(model string) *agent {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.hooks = append(w.hooks, h)
-	a := &agent{world: w, hook: h, tools: []string{"read_file", "write_file", "search"}}
-	return a.in("conversation-1").with(model)
+	return goHook{h}
 }
 
 // with returns the same process with a client for another model.
@@ -293,17 +326,20 @@ func (a *agent) with(model string) *agent {
 		a.t.Fatal(err)
 	}
 	b.model, b.client = model, openai.NewClient(option.WithBaseURL(baseURLs[model]), option.WithAPIKey("test"), option.WithMaxRetries(0),
-		option.WithHTTPClient(&http.Client{Transport: a.hook.Transport(redirect{to, &a.sent})}))
+		option.WithHTTPClient(&http.Client{Transport: a.hook.Transport(redirect{to})}))
 	return &b
 }
 
 // in returns the same process in another conversation and run; an empty id means no conversation.
 func (a *agent) in(conversation string) *agent {
 	b := *a
-	b.ctx = llmtap.WithRun(a.t.Context(), fmt.Sprintf("run-%d-%s", len(a.hooks), conversation))
+	l := labels{Run: fmt.Sprintf("run-%d-%s", len(a.hooks), conversation)}
+	b.ctx = llmtap.WithRun(a.t.Context(), l.Run)
 	if conversation != "" && a.mode.ids {
+		l.Conversation = conversation
 		b.ctx = llmtap.WithConversation(b.ctx, conversation)
 	}
+	b.ctx = context.WithValue(b.ctx, labelsKey{}, l)
 	return &b
 }
 

@@ -1,0 +1,194 @@
+package scenario
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/typescript/nodetest"
+)
+
+// nodes starts processes of Node.js with the TypeScript hook. A process is used again when its hook is closed.
+type nodes struct {
+	t             *testing.T
+	hook, clients string // directories
+	free          []*node
+}
+
+func newNodes(t *testing.T) *nodes {
+	t.Helper()
+	const clients = "../contract/node"
+	nodetest.Watch(t, "node")
+	return &nodes{t: t, hook: nodetest.Hook(t), clients: nodetest.Modules(t, clients)}
+}
+
+// A node is a process of Node.js, which makes calls for an agent.
+type node struct {
+	pool   *nodes
+	url    string
+	client http.Client
+
+	mu     sync.Mutex // guards stored
+	stored chan<- string
+}
+
+// open returns a process with an open hook.
+func (p *nodes) open(w *world) *node {
+	w.t.Helper()
+	var n *node
+	if k := len(p.free) - 1; k >= 0 {
+		n, p.free = p.free[k], p.free[:k]
+	} else {
+		n = p.start(w.t)
+	}
+	n.mu.Lock()
+	n.stored = w.stored
+	n.mu.Unlock()
+	_, port, err := net.SplitHostPort(w.server.Listener.Addr().String())
+	if err == nil {
+		err = n.do(w.t.Context(), "open", row{"nats": w.natsURL, "service": w.service, "capture": w.mode.capture, "provider": port}, nil)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+// start starts a process that ends with all scenarios.
+func (p *nodes) start(t *testing.T) *node {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(p.t.Context()), "node", "node/agent.cjs")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LLMTAP_SHAPE_KEY=the key of all processes", "LLMTAP_PACKAGE=" + p.hook, "NODE_PATH=" + filepath.Join(p.clients, "node_modules")}
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	n := &node{pool: p}
+	ended := make(chan struct{})
+	p.t.Cleanup(func() {
+		n.client.CloseIdleConnections()
+		_ = in.Close()
+		<-ended
+		if err := cmd.Wait(); err != nil || log.Len() > 0 {
+			p.t.Errorf("node: %v\n%s", err, &log)
+		}
+	})
+	if !lines.Scan() {
+		close(ended)
+		t.Fatal("node exited")
+	}
+	n.url = "http://127.0.0.1:" + lines.Text()
+	n.client.Transport = new(http.Transport)
+	go func() {
+		defer close(ended)
+		for lines.Scan() {
+			n.mu.Lock()
+			stored := n.stored
+			n.mu.Unlock()
+			stored <- strings.Clone(lines.Text())
+		}
+	}()
+	return n
+}
+
+// labels are the labels of a call, in the names of the TypeScript hook.
+type labels struct {
+	Conversation string `json:"conversation,omitempty"`
+	Run          string `json:"run"`
+}
+
+type labelsKey struct{}
+
+// do runs a command, and decodes its result unless result is nil.
+func (n *node) do(ctx context.Context, command string, args row, result any) error {
+	resp, err := n.post(ctx, command, args)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err == nil && result != nil {
+		err = json.Unmarshal(data, result)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", command, err)
+	}
+	return nil
+}
+
+func (n *node) post(ctx context.Context, command string, args any) (*http.Response, error) {
+	data, err := json.Marshal(args)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.url+"/"+command, bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	return n.client.Do(req)
+}
+
+// Transport returns a transport that makes calls in the process, which has its own connections.
+func (n *node) Transport(http.RoundTripper) http.RoundTripper { return n }
+
+func (n *node) RoundTrip(req *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	return n.post(req.Context(), "call", row{"url": req.URL.String(), "labels": req.Context().Value(labelsKey{}), "body": json.RawMessage(body)})
+}
+
+func (n *node) ToolStarted(ctx context.Context, callID string) {
+	n.tool(ctx, "toolStarted", row{"id": callID, "labels": ctx.Value(labelsKey{})})
+}
+
+func (n *node) ToolEnded(ctx context.Context, callID string, err error) {
+	end := row{"id": callID}
+	if err != nil {
+		end["error"] = err.Error()
+	}
+	n.tool(ctx, "toolEnded", end)
+}
+
+func (n *node) tool(ctx context.Context, command string, args row) {
+	if err := n.do(ctx, command, args, nil); err != nil {
+		n.pool.t.Error(err)
+	}
+}
+
+func (n *node) Flush(ctx context.Context) error { return n.do(ctx, "flush", nil, nil) }
+
+// Close stops recording. The process can be opened again.
+func (n *node) Close() error {
+	var stats struct{ Dropped, Errors int }
+	if err := n.do(context.Background(), "close", nil, &stats); err != nil {
+		return err
+	}
+	n.pool.free = append(n.pool.free, n)
+	if stats.Dropped+stats.Errors > 0 {
+		return fmt.Errorf("dropped or failed: %+v", stats)
+	}
+	return nil
+}
