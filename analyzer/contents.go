@@ -1,6 +1,8 @@
 package analyzer
 
 import (
+	"cmp"
+
 	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
@@ -57,7 +59,7 @@ func (c *contents) request(s *step, p *pending, r *facts.Request, body []byte, a
 // answer stores the body of the answer to p. The row of a failed call has the error text instead.
 func (c *contents) answer(s *step, p *pending, body []byte, at Position) {
 	e := &p.row
-	if p.turn == nil || e.Status >= 400 {
+	if p.contents == 0 || e.Status >= 400 {
 		return
 	}
 	c.begin(s, e, at)
@@ -76,7 +78,7 @@ func (c *contents) Position(p content.Position) {
 	s, e := c.step, c.row
 	s.metrics.positions.Inc()
 	s.out.History = append(s.out.History, HistoryEntry{
-		Service: e.Labels.Service, Conversation: e.Conversation, Branch: p.Branch, Position: p.Index, Parent: p.Parent, Shared: p.Shared,
+		Service: e.Labels.Service, Conversation: cmp.Or(e.Conversation, e.ID), Branch: p.Branch, Position: p.Index, Parent: p.Parent, Shared: p.Shared,
 		Exchange: e.ID, Seq: c.at.Seq, SeenAt: c.at.Time, Role: c.strings.name(p.Role), Content: p.Content,
 	})
 }

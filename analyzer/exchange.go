@@ -109,6 +109,7 @@ func (a *Analyzer) request(h half) *pending {
 	case err != nil:
 		s.deadLetter(dropUnreadable, ev, h.at, err)
 	case ev.Degraded: // an incomplete history proves and explains nothing
+		a.contents.request(s, p, r, body, h.at)
 	default:
 		a.judgeRequest(p, h, body)
 	}

@@ -99,7 +99,8 @@ type sender struct {
 	seq uint64
 	n   int
 
-	silent bool // what is sent is replayed
+	silent   bool // what is sent is replayed
+	degraded bool // what is sent is degraded
 }
 
 func newSender(t *testing.T) *sender {
@@ -115,7 +116,7 @@ func (s *sender) send(conversation, url, body, answer string) *analyzer.Exchange
 		s.now = s.now.Add(time.Second)
 		ev := event.Event{
 			Kind: k, Exchange: fmt.Sprintf("x%d", s.n), Time: s.now, Seq: s.seq, Origin: event.OriginHook, Capture: event.CaptureFull, Part: 1, Parts: 1,
-			Instance: "i1", Labels: event.Labels{Service: "s", Conversation: conversation},
+			Instance: "i1", Labels: event.Labels{Service: "s", Conversation: conversation}, Degraded: s.degraded,
 		}
 		if ev.URL, ev.Method, ev.Body = url, "POST", []byte(body); k == event.Response {
 			ev.URL, ev.Method, ev.Status, ev.ContentType, ev.Body = "", "", 200, "application/json", []byte(answer)
@@ -127,8 +128,8 @@ func (s *sender) send(conversation, url, body, answer string) *analyzer.Exchange
 		return nil
 	}
 	s.s.take(s.t, &out)
-	if len(out.Exchanges) != 1 {
-		s.t.Fatalf("%d exchanges", len(out.Exchanges))
+	if len(out.Exchanges) != 1 || s.degraded && len(out.Findings)+len(out.ToolCalls) > 0 {
+		s.t.Fatalf("%d exchanges, %d findings, %d tool calls", len(out.Exchanges), len(out.Findings), len(out.ToolCalls))
 	}
 	e := &out.Exchanges[0]
 	if e.Branch == "" {
@@ -294,4 +295,30 @@ func TestHistoryAfterReplay(t *testing.T) {
 			last.send("c", openaiURL, chat(m...), ok)
 		}
 	}
+}
+
+// The messages of degraded requests are stored, each once, but not judged: with a reply without its call, without a
+// conversation, and in dialects with the system prompt apart.
+func TestDegradedRequestsAreStored(t *testing.T) {
+	s := newSender(t)
+	s.degraded = true
+	sys, u1, orphan := `{"role":"system","content":"You plan."}`, `{"role":"user","content":"Which port?"}`,
+		`{"role":"tool","tool_call_id":"call_8Kq2mVx0TnWz4RbY","content":"80"}`
+	ok := `{"choices":[{"message":{"role":"assistant","tool_calls":[{"id":"call_9","type":"function","function":{"name":"f","arguments":"{}"}}]}}]}`
+	e1 := s.send("c", openaiURL, chat(sys, u1), ok)
+	if e1.Branch != e1.ID || len(e1.Lead) != 1 || e1.Conversation != "c" {
+		t.Errorf("%+v", e1)
+	}
+	before := len(s.s.contents)
+	e2 := s.send("c", openaiURL, chat(sys, u1, orphan), ok)
+	if n := len(s.s.contents) - before; n != 1 || e2.Parameters != e1.Parameters || e2.Lead[0] != e1.Lead[0] {
+		t.Errorf("%d contents were stored for one new message: %+v", n, e2)
+	}
+	if e := s.send("", openaiURL, chat(sys, u1), ok); e.Conversation != "" {
+		t.Errorf("conversation %q", e.Conversation)
+	}
+	s.now = s.now.Add(24 * time.Hour)
+	s.send("c", openaiURL, chat(sys, u1, orphan), ok)
+	s.send("d", "https://api.anthropic.com/v1/messages", `{"model":"claude-sonnet-4-5","max_tokens":9,"system":"You plan.","messages":[{"role":"user","content":"q"}]}`,
+		`{"type":"message","role":"assistant","content":[]}`)
 }

@@ -25,7 +25,7 @@ type Request struct {
 	Started      time.Time // start of the request, by the agent's clock
 	Exchange     string
 	Conversation string
-	Turn         *session.Turn
+	Turn         *session.Turn // nil if the request is not added to a conversation
 	Facts        *facts.Request
 }
 
@@ -119,6 +119,9 @@ func (s *Store) Request(r *Request) (at Location) {
 		return at
 	}
 	t := r.Turn
+	if t == nil {
+		return s.single(r)
+	}
 	h, _ := t.Kept().(*histories)
 	if h == nil || h.epoch != s.epoch {
 		h = &histories{time: timeOf(r.Started), epoch: s.epoch}
@@ -154,6 +157,31 @@ func (s *Store) Request(r *Request) (at Location) {
 		})
 	}
 	s.sessions.Keep(t, h, h.bytes())
+	return at
+}
+
+// single stores all messages of a request that is not added to a conversation, in a branch of its own. Contents that such
+// requests of the same day repeat are stored once.
+func (s *Store) single(r *Request) (at Location) {
+	at.Time = timeOf(r.Started.Truncate(24 * time.Hour))
+	body, parts := s.captured(r)
+	if r.Facts.Dropped > 0 || len(parts) == 0 {
+		at.Parameters = s.put(shared, KindParameters, body)
+		return at
+	}
+	_, at.Parameters, at.MessagesAt = s.putSplit(shared, KindParameters, body[:parts[0].Start], body[parts[len(parts)-1].End:])
+	messages := r.Facts.Messages
+	for len(messages) > len(at.Leading) && messages[len(at.Leading)].Role.Instructs() {
+		p := &parts[len(at.Leading)]
+		at.Leading = append(at.Leading, s.put(shared, KindMessage, body[p.Start:p.End]))
+	}
+	at.Branch = r.Exchange
+	for i, lead := 0, len(at.Leading); s.output != nil && lead+i < len(messages); i++ {
+		p := &parts[lead+i]
+		s.output.Position(Position{
+			Branch: at.Branch, Index: i, Content: s.put(at.Time, KindMessage, body[p.Start:p.End]), Role: messages[lead+i].RoleName,
+		})
+	}
 	return at
 }
 

@@ -30,6 +30,9 @@ const (
 	RoleOther
 )
 
+// Instructs reports whether r is the role of system prompts.
+func (r Role) Instructs() bool { return r == RoleSystem || r == RoleDeveloper }
+
 // Args is the verdict on the text of a call's arguments.
 type Args uint8
 

@@ -33,7 +33,7 @@ func role(e *edit) bool {
 // systemMessage moves a late system message to the beginning, or makes it a user message if there is a system message already.
 func systemMessage(e *edit) bool {
 	i := e.violation.Message
-	if first := &e.request.Messages[0]; first.Role != facts.RoleSystem && first.Role != facts.RoleDeveloper {
+	if first := &e.request.Messages[0]; !first.Role.Instructs() {
 		e.move(e.message(i), e.message(0))
 		e.say("moves the system message to the beginning")
 		return true
@@ -86,7 +86,7 @@ func userMissing(e *edit) bool {
 		return false
 	}
 	at := 0
-	for at < len(e.request.Messages) && (e.request.Messages[at].Role == facts.RoleSystem || e.request.Messages[at].Role == facts.RoleDeveloper) {
+	for at < len(e.request.Messages) && e.request.Messages[at].Role.Instructs() {
 		at++
 	}
 	text := beginning

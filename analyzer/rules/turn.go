@@ -7,7 +7,7 @@ import (
 
 // isSystem reports whether m is a system or developer message.
 func isSystem(m *facts.Message) bool {
-	return m.Role == facts.RoleSystem || m.Role == facts.RoleDeveloper
+	return m.Role.Instructs()
 }
 
 // firstTurn returns the index of the first message that is not a system message, or len(messages) if there is none.

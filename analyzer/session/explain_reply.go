@@ -56,7 +56,7 @@ func (x *explainer) lateReply(at, reply int) RootCause {
 			between, x.callName(), x.previous, reply)
 	}
 	switch {
-	case m.role == facts.RoleSystem || m.role == facts.RoleDeveloper:
+	case m.role.Instructs():
 		return x.interleaved(between, reply, High)
 	case m.role == facts.RoleUser:
 		for i := between + 1; i < reply; i++ {

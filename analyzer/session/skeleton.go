@@ -85,7 +85,7 @@ func (s *skeleton) read(in *Request) {
 		}
 		s.messages = append(s.messages, k)
 	}
-	for s.lead < len(s.messages) && (s.messages[s.lead].role == facts.RoleSystem || s.messages[s.lead].role == facts.RoleDeveloper) {
+	for s.lead < len(s.messages) && s.messages[s.lead].role.Instructs() {
 		s.lead++
 	}
 	if s.names {
@@ -134,7 +134,7 @@ func nthID(name uint64, n int, id func(int) uint64) uint64 {
 
 // external reports whether m is neither a part of an answer nor a tool reply.
 func (m *message) external() bool {
-	return (m.role == facts.RoleUser || m.role == facts.RoleSystem || m.role == facts.RoleDeveloper) && m.replies == 0
+	return (m.role == facts.RoleUser || m.role.Instructs()) && m.replies == 0
 }
 
 // body returns the messages after the leading system messages.

@@ -37,8 +37,9 @@
 //
 // Instrumentations drop calls, replies and ids, parse arguments, and cut texts at the attribute limit of the SDK. A rule
 // that reads such messages reports defects of the instrumentation. All events are therefore Degraded, and the analyzer
-// neither judges the messages of degraded requests nor adds them to conversations. Calls, tokens, latencies, failures and
-// their causes by the provider's text are counted as those of a hook. A hook or the proxy sees what was sent.
+// neither judges the messages of degraded requests nor adds them to conversations; it only stores them. Calls, tokens,
+// latencies, failures and their causes by the provider's text are counted as those of a hook. A hook or the proxy sees what
+// was sent.
 //
 // # Why two spans may count once
 //

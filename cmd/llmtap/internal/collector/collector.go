@@ -159,7 +159,7 @@ func (c *Collector) announce() error {
 		r.NATSURL = c.nats.URL
 	}
 	if c.receive != nil {
-		r.ReceiveURL = c.receive.url()
+		r.ReceiveURL, r.OTLPURL = c.receive.url(), c.receive.otlp.url()
 	}
 	remove, err := Announce(c.cfg.DataDir, r)
 	if err != nil {

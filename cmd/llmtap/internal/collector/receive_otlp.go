@@ -53,13 +53,21 @@ func (r *receiveRole) serveGRPC(ctx context.Context) error {
 	return r.otlp.ServeGRPC(ctx, r.otlp.listener, r.guard.token)
 }
 
+// url returns the URL of the receiver over gRPC; "" if it does not listen.
+func (r *otlpReceiver) url() string {
+	if r.listener == nil {
+		return ""
+	}
+	return config.LocalURL(r.listener.Addr().String())
+}
+
 // describeOTLP returns the rows of the banner about OpenTelemetry.
 func (r *receiveRole) describeOTLP() (rows [][2]string) {
 	if r.listener != nil {
 		rows = append(rows, [2]string{overOTLP, "export OTEL_EXPORTER_OTLP_ENDPOINT=" + config.LocalURL(r.listener.Addr().String())})
 	}
-	if r.otlp.listener != nil {
-		rows = append(rows, [2]string{"", "over gRPC: " + config.LocalURL(r.otlp.listener.Addr().String())})
+	if url := r.otlp.url(); url != "" {
+		rows = append(rows, [2]string{"", "over gRPC: " + url})
 	}
 	return rows
 }

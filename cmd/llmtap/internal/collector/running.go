@@ -25,6 +25,8 @@ type Running struct {
 	PagesURL string    `json:"pages_url,omitempty"` // base URL of the web pages
 	// ReceiveURL is the URL of the receiver of events over HTTP, if it listens.
 	ReceiveURL string `json:"receive_url,omitempty"`
+	// OTLPURL is the URL of the receiver of OpenTelemetry over gRPC, if it listens.
+	OTLPURL string `json:"otlp_url,omitempty"`
 }
 
 func runningFile(dataDir string) string { return filepath.Join(dataDir, "llmtap.json") }

@@ -135,7 +135,7 @@ func TestRunningCollector(t *testing.T) {
 		}
 	}
 	expect(t, checks, "collector", OK, fmt.Sprintf("process %d", os.Getpid()), "is ready")
-	expect(t, checks, "receive", OK, "receives events over HTTP at http://127.0.0.1:")
+	expect(t, checks, "receive", OK, "receives events and OpenTelemetry over HTTP at http://127.0.0.1:", "OpenTelemetry over gRPC at http://127.0.0.1:")
 	expect(t, checks, "nats", OK, c.NATSURL())
 	expect(t, checks, "streams", OK, "as configured")
 	expect(t, checks, "clock", OK)

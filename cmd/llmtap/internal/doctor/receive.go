@@ -38,5 +38,9 @@ func (c *checker) checkReceive(ctx context.Context) {
 		c.fail("receive", fix, "%s answers HTTP %d", url, res.StatusCode)
 		return
 	}
-	c.ok("receive", "receives events over HTTP at %s", url)
+	overGRPC := "no OpenTelemetry over gRPC"
+	if c.process.OTLPURL != "" {
+		overGRPC = "OpenTelemetry over gRPC at " + c.process.OTLPURL
+	}
+	c.ok("receive", "receives events and OpenTelemetry over HTTP at %s, %s", url, overGRPC)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,8 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
+	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -83,6 +86,7 @@ func newWorld(t *testing.T) *world {
 		cfg.Roles = []string{config.RoleAnalyze, config.RoleReceive}
 		cfg.Receive.Listen = fmt.Sprintf("127.0.0.1:%d", collectortest.FreePort(t))
 		cfg.Receive.GRPCListen = fmt.Sprintf("127.0.0.1:%d", collectortest.FreePort(t))
+		cfg.Receive.OTLPCapture = event.CaptureFull
 		w.http, w.grpc = "http://"+cfg.Receive.Listen, "http://"+cfg.Receive.GRPCListen
 	})
 	c, err := collector.Open(t.Context(), cfg, collector.Options{Logger: slog.New(slog.DiscardHandler), Progress: func(s string) { t.Log(s) }})
@@ -124,9 +128,28 @@ func (w *world) run(t *testing.T, interpreter, agent, instrumentation, protocol 
 	}
 	service := "otel-" + instrumentation + "-" + protocol
 	reports(t, service)
-	t.Logf("of %d exchanges of %s, these report messages, tool calls, a stream, the first token, the response id: %v", healthy+1, service, w.query(t, reported, service))
+	counts := w.query(t, reported, service)
+	t.Logf("of %d exchanges of %s, these report messages, tool calls, a stream, the first token, the response id: %v", healthy+1, service, counts)
 	if found := w.query(t, findings, service); found[0] != uint64(0) {
 		t.Errorf("%s: findings: %v", service, found)
+	}
+	if counts[0] != uint64(0) {
+		w.shows(t, w.query(t, newest, service)[0].(string))
+	}
+}
+
+// newest is the newest answered exchange of a service whose span had messages.
+const newest = "SELECT argMaxIf(exchange_id, stored_at, messages > 0 AND NOT failed AND finish_reason = 'stop') FROM exchanges_final WHERE service = {service:String}"
+
+// shows checks that the messages of an exchange can be read, and are not called the request as sent.
+func (w *world) shows(t *testing.T, exchange string) {
+	t.Helper()
+	e, err := show.Store{Q: w.sink}.Exchange(t.Context(), exchange)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(e.Messages) == 0 || slices.Contains(e.Messages, "") || e.Answer == "" || len(e.Missing) != 1 || !strings.Contains(e.Missing[0], "reported") {
+		t.Errorf("exchange %s: messages %q, answer %q, missing %q", exchange, e.Messages, e.Answer, e.Missing)
 	}
 }
 

@@ -1,6 +1,7 @@
 package show
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -49,6 +50,8 @@ type Exchange struct {
 	Answer     string   `json:"-"` // "" if not stored or if the call failed
 	messagesAt int
 	withheld   bool // the bodies were replaced by their shapes
+	degraded   bool // the messages are those that an instrumentation reported
+	sdk        string
 
 	storedAt                   time.Time // stream time, as in findings
 	run, process               string    // the run of the agent and the instance of the hook
@@ -73,7 +76,7 @@ func (e *Exchange) Body() (body string, ok bool) {
 // exchangeColumns are the columns that newExchange reads.
 const exchangeColumns = `exchange_id, conversation_id, started_at, stored_at, service, service_version, environment, agent, stage, server, path, dialect, variant,
 	model, status, duration, cause, cause_known, root_cause, error_type, error_text, input_tokens, output_tokens, finish_reason, retry, capture,
-	user, run_id, instance, stream, messages, branch, lead, marked, parameters, messages_at, answer`
+	user, run_id, instance, stream, messages, branch, lead, marked, parameters, messages_at, answer, degraded, sdk`
 
 func newExchange(r rows.Row) *Exchange {
 	e := &Exchange{
@@ -85,10 +88,11 @@ func newExchange(r rows.Row) *Exchange {
 		OutputTokens: r.Int("output_tokens"), FinishReason: r.Text("finish_reason"), Retry: r.Int("retry"), Capture: r.Text("capture"), User: r.Text("user"),
 		Findings: []Finding{}, Earlier: []Finding{},
 		count: r.Int("messages"), branch: r.Text("branch"), lead: r.Texts("lead"), parameters: r.Text("parameters"),
-		messagesAt: r.Int("messages_at"), answer: r.Text("answer"), run: r.Text("run_id"), process: r.Text("instance"),
+		messagesAt: r.Int("messages_at"), answer: r.Text("answer"), run: r.Text("run_id"), process: r.Text("instance"), sdk: r.Text("sdk"),
 	}
 	e.marked, _ = r["marked"].(map[uint32]string)
 	e.Stream, _ = r["stream"].(bool)
+	e.degraded, _ = r["degraded"].(bool)
 	return e
 }
 
@@ -117,7 +121,7 @@ func (e *Exchange) stored() bool {
 	case e.Dialect == "other" || e.Dialect == "":
 		e.miss("request and answer: in a dialect that llmtap does not read")
 	default:
-		e.miss("request and answer: bodies not stored (storing is disabled for this service, the event was degraded, or it predates the storing of bodies)")
+		e.miss("request and answer: bodies not stored (storing is disabled for this service, or they are older than the storing of bodies)")
 	}
 	return false
 }
@@ -133,7 +137,7 @@ func (e *Exchange) fill(ctx context.Context, s Store) error {
 	}
 	var ids []string
 	if e.branch != "" {
-		all, err := readBranches(ctx, s.Q, e.Conversation, e.count)
+		all, err := readBranches(ctx, s.Q, cmp.Or(e.Conversation, e.ID), e.count)
 		if err != nil {
 			return err
 		}
@@ -170,6 +174,9 @@ func (e *Exchange) fill(ctx context.Context, s Store) error {
 		if e.Answer = bodies[e.answer]; e.Answer == "" {
 			e.Answer = "(expired)"
 		}
+	}
+	if e.degraded {
+		e.miss("the request as sent; these are the messages that the instrumentation (%s) reported", e.sdk)
 	}
 	s.Withhold.apply(e)
 	return nil

@@ -228,7 +228,7 @@ func (s Store) writeExchange(ctx context.Context, w io.Writer, id string, o Opti
 			err = o.writePage(w, "exchange", id)
 		}
 	}
-	if err != nil || complete || e.withheld {
+	if err != nil || complete || e.withheld || e.degraded && o.Format != Body {
 		return err
 	}
 	return fmt.Errorf("exchange %s is incomplete; not stored: %s", id, e.Missing[0])
