@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/llmtap/llmtap/sinks/chdb"
+)
+
+const (
+	collectorAddr = "127.0.0.1:14317"
+	builder       = "go.opentelemetry.io/collector/cmd/builder@v0.161.0"
+
+	exportBytes  = 500_000 // bodies of one request of an exporter
+	exportsAhead = 4
+)
+
+//go:embed builder.yaml
+var builderYAML []byte
+
+//go:embed collector.yaml
+var collectorYAML []byte
+
+// buildCollector builds the collector with its own builder, unless it is in the cache already, and returns its path.
+func buildCollector(ctx context.Context, dir string) (string, error) {
+	binary := filepath.Join(dir, "otelcol-bench-0.161.0")
+	if _, err := os.Stat(binary); err == nil {
+		return binary, nil
+	}
+	fmt.Fprintln(os.Stderr, "building the OpenTelemetry Collector, which takes some minutes")
+	src := filepath.Join(dir, "otelcol-src")
+	if err := os.MkdirAll(src, 0o755); err != nil {
+		return "", err
+	}
+	file := filepath.Join(src, "builder.yaml")
+	if err := os.WriteFile(file, builderYAML, 0o644); err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "go", "run", builder, "--config", file)
+	cmd.Dir = src
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the collector: %w\n%s", err, out)
+	}
+	return binary, os.Rename(filepath.Join(src, "dist", "otelcol-bench"), binary)
+}
+
+// measureCollector exports a workload to a fresh collector.
+func measureCollector(ctx context.Context, binary, dir string, w workload, spans int) (r result, err error) {
+	r = result{Workload: w.name, Side: "collector"}
+	cfg := chdb.Default()
+	cfg.Dir = filepath.Join(dir, "clickhouse")
+	engine, err := chdb.Start(ctx, cfg)
+	if err != nil {
+		return r, err
+	}
+	defer engine.Close(context.WithoutCancel(ctx))
+	child, err := childOf(os.Getpid())
+	if err != nil {
+		return r, err
+	}
+	dsn, err := url.Parse(engine.DSN())
+	if err != nil {
+		return r, err
+	}
+	password, _ := dsn.User.Password()
+	config := filepath.Join(dir, "collector.yaml")
+	if err := os.WriteFile(config, collectorYAML, 0o600); err != nil {
+		return r, err
+	}
+	queue := filepath.Join(dir, "queue")
+	cmd, stop, err := run(filepath.Join(dir, "collector.log"), []string{
+		"BENCH_QUEUE=" + queue, "BENCH_ENDPOINT=http://" + dsn.Host + "?compress=none", "BENCH_USER=" + dsn.User.Username(), "BENCH_PASSWORD=" + password,
+		"BENCH_DATABASE=" + strings.TrimPrefix(dsn.Path, "/"), "BENCH_BATCH=" + strconv.Itoa(spans),
+	}, binary, "--config", config)
+	if err != nil {
+		return r, err
+	}
+	defer stop()
+	if err := listening(collectorAddr); err != nil {
+		return r, fmt.Errorf("%w; see %s", err, filepath.Join(dir, "collector.log"))
+	}
+	conn, err := grpc.NewClient(collectorAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return r, err
+	}
+	defer func() { _ = conn.Close() }() // nothing is in flight
+	all := []process{{"collector", cmd.Process.Pid}, {"engine", child}}
+	stopWatch := watch(all)
+	start := time.Now()
+	if err := export(ctx, ptraceotlp.NewGRPCClient(conn), w, &r); err != nil {
+		return r, err
+	}
+	count := func(sql string) (int64, error) { return selectInt(ctx, dsn, sql) }
+	for r.Stored < r.Calls && time.Since(start) < maxRun {
+		time.Sleep(250 * time.Millisecond)
+		n, err := count("SELECT count() FROM otel_traces")
+		if err != nil {
+			return r, err
+		}
+		r.Stored = int(n)
+	}
+	r.Seconds = time.Since(start).Seconds()
+	idle(ctx, all, time.Minute)
+	u := stopWatch()
+	r.CPU, r.Peak, r.Sets = u.cpu, u.peak, u.sets
+	r.Queue = sizeOf(queue)
+	r.Disk, err = count(diskSQL)
+	return r, err
+}
+
+// export sends the calls of w as spans, in two requests at a time.
+func export(ctx context.Context, client ptraceotlp.GRPCClient, w workload, r *result) error {
+	exports := make(chan ptrace.Traces, exportsAhead)
+	g, ctx := errgroup.WithContext(ctx)
+	for range 2 {
+		g.Go(func() error {
+			for traces := range exports {
+				if _, err := client.Export(ctx, ptraceotlp.NewExportRequestFromTraces(traces)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	g.Go(func() error {
+		defer close(exports)
+		traces, size := newTraces(), 0
+		send := func() bool {
+			select {
+			case exports <- traces:
+			case <-ctx.Done():
+				return false
+			}
+			traces, size = newTraces(), 0
+			return true
+		}
+		err := w.calls(func(c *call) bool {
+			r.Calls++
+			r.Bytes += int64(c.size())
+			c.span(traces.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty())
+			size += c.size()
+			return size < exportBytes || send()
+		})
+		if err == nil && size > 0 {
+			send()
+		}
+		return err
+	})
+	return g.Wait()
+}
+
+func newTraces() ptrace.Traces {
+	t := ptrace.NewTraces()
+	rs := t.ResourceSpans().AppendEmpty()
+	for k, v := range map[string]string{"service.name": "coder", "service.version": "1.4.2", "deployment.environment.name": "bench", "service.instance.id": "bench"} {
+		rs.Resource().Attributes().PutStr(k, v)
+	}
+	rs.ScopeSpans().AppendEmpty().Scope().SetName("bench")
+	return t
+}
+
+// span writes c to s, with the names of the semantic conventions.
+func (c *call) span(s ptrace.Span) {
+	id := pcommon.TraceID([]byte(strings.ReplaceAll(c.id, "-", ""))[:16])
+	s.SetTraceID(id)
+	s.SetSpanID(pcommon.SpanID([]byte(strings.ReplaceAll(c.id, "-", ""))[24:32]))
+	s.SetName("chat gpt-4.1")
+	s.SetKind(ptrace.SpanKindClient)
+	s.SetStartTimestamp(pcommon.NewTimestampFromTime(c.at))
+	s.SetEndTimestamp(pcommon.NewTimestampFromTime(c.at.Add(900 * time.Millisecond)))
+	a := s.Attributes()
+	a.PutStr("gen_ai.operation.name", "chat")
+	a.PutStr("gen_ai.provider.name", "openai")
+	a.PutStr("gen_ai.request.model", "gpt-4.1")
+	a.PutStr("gen_ai.agent.name", "coder")
+	a.PutStr("gen_ai.conversation.id", c.conversation)
+	a.PutInt("gen_ai.usage.input_tokens", 2000)
+	a.PutInt("gen_ai.usage.output_tokens", 90)
+	a.PutInt("http.response.status_code", int64(c.status))
+	a.PutStr("gen_ai.input.messages", string(c.request))
+	a.PutStr("gen_ai.output.messages", string(c.response))
+}
+
+// listening waits until something listens on addr.
+func listening(addr string) error {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if c, err := net.Dial("tcp", addr); err == nil {
+			return c.Close()
+		}
+	}
+	return errors.New("the collector does not listen on " + addr)
+}
+
+// selectInt returns the only value of a query.
+func selectInt(ctx context.Context, dsn *url.URL, sql string) (int64, error) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+dsn.Host+"/?database="+strings.TrimPrefix(dsn.Path, "/"), strings.NewReader(sql))
+	if err != nil {
+		return 0, err
+	}
+	password, _ := dsn.User.Password()
+	q.SetBasicAuth(dsn.User.Username(), password)
+	res, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = res.Body.Close() }() // used for reading only
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		return 0, errors.Join(err, fmt.Errorf("%s: %s: %s", sql, res.Status, body))
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(body)), 10, 64)
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// A corpus hands out text.
+type corpus struct {
+	text string
+	at   int
+}
+
+// readCorpus reads the sources of Go's standard library.
+func readCorpus() (*corpus, error) {
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, fmt.Errorf("find Go's sources: %w", err)
+	}
+	var b strings.Builder
+	err = filepath.WalkDir(filepath.Join(strings.TrimSpace(string(root)), "src"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		file, err := os.ReadFile(path)
+		b.Write(file)
+		return err
+	})
+	if err == nil && b.Len() < 10<<20 {
+		err = errors.New("Go's sources are missing")
+	}
+	return &corpus{text: strings.ToValidUTF8(b.String(), "?")}, err
+}
+
+// next returns the next n bytes or more: up to the end of a line. After the end of the text it begins again.
+func (c *corpus) next(n int) string {
+	if c.at+n+4096 > len(c.text) {
+		c.at = c.at % 997 // the cuts differ in each pass
+	}
+	end := c.at + n
+	if i := strings.IndexByte(c.text[end:], '\n'); i >= 0 && i < 4096 {
+		end += i + 1
+	}
+	s := strings.ToValidUTF8(c.text[c.at:end], "?")
+	c.at = end
+	return s
+}
