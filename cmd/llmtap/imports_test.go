@@ -35,6 +35,7 @@ var importRules = []struct {
 	{"alerts", []string{"ingest/event", "ingest/secret", "analyzer", "alerts"}, "storage and alerting never know each other"},
 	{"dashboards", []string{"dashboards", "ingest/nearest"}, "it declares the interfaces it reads through"},
 	{"deploy/examples/go", []string{"ingest/sdk/go"}, "examples show what an agent sees"},
+	{"deploy/bench", []string{"ingest/event", "ingest/jetstream", "ingest/recorded", "sinks/chdb"}, "it measures llmtap from outside, as a process"},
 	{"cmd/llmtap/internal/fleet", []string{"ingest/sdk", "ingest/event", "ingest/loopback", "cmd/llmtap/internal/fleet"}, "the demo's fleet must not share code with what judges it"},
 	{"cmd", []string{""}, "main is wiring, and the packages of its commands may use everything"},
 }
@@ -56,10 +57,10 @@ var thirdParty = map[string][]string{
 	"github.com/goccy/go-yaml":         {"cmd", "alerts"},
 	"github.com/andybalholm/":          {"sinks/chdb", "ingest/sdk/go", "cmd/llmtap/internal/browsertest"},
 	"github.com/cenkalti/backoff":      {"ingest", "sinks", "alerts", "cmd"},
-	"github.com/google/uuid":           {"ingest", "sinks", "cmd", "deploy/examples/go"},
-	"go.opentelemetry.io/collector/":   {"ingest/otlp"},
-	"google.golang.org/":               {"ingest/otlp"},
-	"golang.org/x/sync/":               {"ingest", "sinks", "alerts", "cmd"},
+	"github.com/google/uuid":           {"ingest", "sinks", "cmd", "deploy"},
+	"go.opentelemetry.io/collector/":   {"ingest/otlp", "deploy/bench"},
+	"google.golang.org/":               {"ingest/otlp", "deploy/bench"},
+	"golang.org/x/sync/":               {"ingest", "sinks", "alerts", "cmd", "deploy/bench"},
 	"github.com/google/go-cmp/":        {""}, "github.com/rogpeppe/": {""}, "go.uber.org/goleak": {""}, "golang.org/x/": {""},
 }
 

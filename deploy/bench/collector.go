@@ -72,7 +72,7 @@ func measureCollector(ctx context.Context, binary, dir string, w workload, spans
 	if err != nil {
 		return r, err
 	}
-	defer engine.Close(context.WithoutCancel(ctx))
+	defer func() { _ = engine.Close(context.WithoutCancel(ctx)) }() // the data is removed
 	child, err := childOf(os.Getpid())
 	if err != nil {
 		return r, err
@@ -87,7 +87,7 @@ func measureCollector(ctx context.Context, binary, dir string, w workload, spans
 		return r, err
 	}
 	queue := filepath.Join(dir, "queue")
-	cmd, stop, err := run(filepath.Join(dir, "collector.log"), []string{
+	cmd, stop, err := run(ctx, filepath.Join(dir, "collector.log"), []string{
 		"BENCH_QUEUE=" + queue, "BENCH_ENDPOINT=http://" + dsn.Host + "?compress=none", "BENCH_USER=" + dsn.User.Username(), "BENCH_PASSWORD=" + password,
 		"BENCH_DATABASE=" + strings.TrimPrefix(dsn.Path, "/"), "BENCH_BATCH=" + strconv.Itoa(spans),
 	}, binary, "--config", config)
@@ -95,7 +95,7 @@ func measureCollector(ctx context.Context, binary, dir string, w workload, spans
 		return r, err
 	}
 	defer stop()
-	if err := listening(collectorAddr); err != nil {
+	if err := listening(ctx, collectorAddr); err != nil {
 		return r, fmt.Errorf("%w; see %s", err, filepath.Join(dir, "collector.log"))
 	}
 	conn, err := grpc.NewClient(collectorAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -201,9 +201,9 @@ func (c *call) span(s ptrace.Span) {
 }
 
 // listening waits until something listens on addr.
-func listening(addr string) error {
+func listening(ctx context.Context, addr string) error {
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if c, err := net.Dial("tcp", addr); err == nil {
+		if c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr); err == nil {
 			return c.Close()
 		}
 	}

@@ -36,7 +36,7 @@ type result struct {
 // measureLLMTap publishes a workload to a fresh llmtap.
 func measureLLMTap(ctx context.Context, binary, dir string, w workload, env []string) (r result, err error) {
 	r = result{Workload: w.name, Side: "llmtap"}
-	cmd, stop, err := run(filepath.Join(dir, "llmtap.log"), env, binary, "up", "--data-dir", dir, "--log-format", "json")
+	cmd, stop, err := run(ctx, filepath.Join(dir, "llmtap.log"), env, binary, "up", "--data-dir", dir, "--log-format", "json")
 	if err != nil {
 		return r, err
 	}
@@ -142,7 +142,7 @@ func written(ctx context.Context) (int, error) {
 			return int(n), err
 		}
 	}
-	return 0, errors.New("llmtap has no metric of stored exchanges")
+	return 0, nil // none yet
 }
 
 func get(ctx context.Context, path string) (*http.Response, error) {

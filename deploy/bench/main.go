@@ -60,7 +60,7 @@ func bench(ctx context.Context) error {
 			return err
 		}
 	}
-	text, err := readCorpus()
+	text, err := readCorpus(ctx)
 	if err != nil {
 		return err
 	}

@@ -132,12 +132,12 @@ func idle(ctx context.Context, all []process, limit time.Duration) {
 }
 
 // run starts a program whose output goes to a file, and returns a function that ends it.
-func run(file string, env []string, name string, args ...string) (cmd *exec.Cmd, stop func(), err error) {
+func run(ctx context.Context, file string, env []string, name string, args ...string) (cmd *exec.Cmd, stop func(), err error) {
 	log, err := os.Create(file)
 	if err != nil {
 		return nil, nil, err
 	}
-	cmd = exec.Command(name, args...)
+	cmd = exec.CommandContext(context.WithoutCancel(ctx), name, args...) // stop ends it
 	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := cmd.Start(); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,8 +18,8 @@ type corpus struct {
 }
 
 // readCorpus reads the sources of Go's standard library.
-func readCorpus() (*corpus, error) {
-	root, err := exec.Command("go", "env", "GOROOT").Output()
+func readCorpus(ctx context.Context) (*corpus, error) {
+	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
 		return nil, fmt.Errorf("find Go's sources: %w", err)
 	}
@@ -32,7 +33,7 @@ func readCorpus() (*corpus, error) {
 		return err
 	})
 	if err == nil && b.Len() < 10<<20 {
-		err = errors.New("Go's sources are missing")
+		err = errors.New("the sources of Go are missing")
 	}
 	return &corpus{text: strings.ToValidUTF8(b.String(), "?")}, err
 }
