@@ -349,7 +349,9 @@ func TestNATSHangs(t *testing.T) {
 	}
 	seen := map[string]int{}
 	for _, e := range r.stored() {
-		seen[e.Exchange]++
+		if len(e.Body) == 1<<20 { // else a part of a payload that was not accepted
+			seen[e.Exchange]++
+		}
 	}
 	for j := range 8 {
 		if id := fmt.Sprintf("0-%d", j); seen[id] != 1 {
