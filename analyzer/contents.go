@@ -1,8 +1,6 @@
 package analyzer
 
 import (
-	"cmp"
-
 	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
@@ -78,7 +76,7 @@ func (c *contents) Position(p content.Position) {
 	s, e := c.step, c.row
 	s.metrics.positions.Inc()
 	s.out.History = append(s.out.History, HistoryEntry{
-		Service: e.Labels.Service, Conversation: cmp.Or(e.Conversation, e.ID), Branch: p.Branch, Position: p.Index, Parent: p.Parent, Shared: p.Shared,
+		Service: e.Labels.Service, Conversation: e.Conversation, Branch: p.Branch, Position: p.Index, Parent: p.Parent, Shared: p.Shared,
 		Exchange: e.ID, Seq: c.at.Seq, SeenAt: c.at.Time, Role: c.strings.name(p.Role), Content: p.Content,
 	})
 }

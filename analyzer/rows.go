@@ -153,7 +153,7 @@ type HistoryEntry struct {
 	Seq          uint64 // stream sequence, used as the row's version
 	SeenAt       time.Time
 	Service      string
-	Conversation string // or the exchange, if it belongs to no conversation
+	Conversation string
 	Branch       string // exchange that began the branch
 	Position     int
 	Content      string // content id; "" if the content was too large

@@ -41,7 +41,7 @@ type Body struct {
 type Location struct {
 	Time       Time              // Time of the conversation's contents
 	Branch     string            // branch of the conversation's history: the exchange that began it
-	Leading    []string          // content ids of the leading system and developer messages; immutable
+	Leading    []string          // content ids of the leading system and developer messages, or of all messages if Branch is ""; immutable
 	Marked     map[uint32]string // content ids of the messages with cache marks, by position
 	Parameters string            // content id of the body without its messages
 	MessagesAt int               // byte offset of the removed messages in the stored Parameters
@@ -161,7 +161,8 @@ func (s *Store) Request(r *Request) (at Location) {
 }
 
 // single stores all messages of a request that is not added to a conversation, in a branch of its own. Contents that such
-// requests of the same day repeat are stored once.
+// requests of the same day repeat are stored once. Branches belong to conversations, and are erased with them, so the messages
+// of a request without a conversation are all in Leading.
 func (s *Store) single(r *Request) (at Location) {
 	at.Time = timeOf(r.Started.Truncate(24 * time.Hour))
 	body, parts := s.captured(r)
@@ -171,9 +172,17 @@ func (s *Store) single(r *Request) (at Location) {
 	}
 	_, at.Parameters, at.MessagesAt = s.putSplit(shared, KindParameters, body[:parts[0].Start], body[parts[len(parts)-1].End:])
 	messages := r.Facts.Messages
-	for len(messages) > len(at.Leading) && messages[len(at.Leading)].Role.Instructs() {
-		p := &parts[len(at.Leading)]
-		at.Leading = append(at.Leading, s.put(shared, KindMessage, body[p.Start:p.End]))
+	for i := range messages {
+		t := shared
+		if !messages[i].Role.Instructs() {
+			if t = at.Time; r.Conversation != "" {
+				break
+			}
+		}
+		at.Leading = append(at.Leading, s.put(t, KindMessage, body[parts[i].Start:parts[i].End]))
+	}
+	if r.Conversation == "" {
+		return at
 	}
 	at.Branch = r.Exchange
 	for i, lead := 0, len(at.Leading); s.output != nil && lead+i < len(messages); i++ {

@@ -148,7 +148,7 @@ func (w *world) shows(t *testing.T, exchange string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(e.Messages) == 0 || slices.Contains(e.Messages, "") || e.Answer == "" || len(e.Missing) != 1 || !strings.Contains(e.Missing[0], "reported") {
+	if len(e.Messages) == 0 || slices.Contains(e.Messages, "") || e.Answer == "" || len(e.Missing) != 1 || !strings.Contains(e.Missing[0], "marked these messages as incomplete") {
 		t.Errorf("exchange %s: messages %q, answer %q, missing %q", exchange, e.Messages, e.Answer, e.Missing)
 	}
 }

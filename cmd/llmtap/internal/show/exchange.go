@@ -135,9 +135,9 @@ func (e *Exchange) fill(ctx context.Context, s Store) error {
 	if !e.stored() {
 		return nil
 	}
-	var ids []string
+	ids := e.lead // all messages, if the exchange belongs to no conversation
 	if e.branch != "" {
-		all, err := readBranches(ctx, s.Q, cmp.Or(e.Conversation, e.ID), e.count)
+		all, err := readBranches(ctx, s.Q, e.Conversation, e.count)
 		if err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (e *Exchange) fill(ctx context.Context, s Store) error {
 		}
 	}
 	if e.degraded {
-		e.miss("the request as sent; these are the messages that the instrumentation (%s) reported", e.sdk)
+		e.miss("the request as sent; its sender (%s) marked these messages as incomplete", cmp.Or(e.sdk, e.Service))
 	}
 	s.Withhold.apply(e)
 	return nil
