@@ -74,7 +74,7 @@ type Exchange struct {
 
 	// Where the request and its answer are stored; all empty if they are not. See Content and HistoryEntry.
 	Branch     string            // branch of the conversation's history: the exchange that began it
-	Lead       []string          // content ids of the leading system and developer messages
+	Lead       []string          // content ids of the leading system and developer messages, or of all messages if Branch is ""
 	Marked     map[uint32]string // content ids of the messages with cache marks, by position
 	Parameters string            // content id of the body without its messages
 	MessagesAt int               // byte offset of the messages in the stored Parameters
