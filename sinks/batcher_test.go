@@ -185,6 +185,7 @@ func TestBatcherBackPressure(t *testing.T) {
 			t.Errorf("Add with two full batches: %v, want context.DeadlineExceeded", err)
 		}
 		mustAdd(t, b, rows("e"), r.commit("4")) // returns when the first batch is stored
+		synctest.Wait()                         // the write of c,d has begun
 		r.add("added e")
 		if err := stop(); err != nil {
 			// The write of c,d takes longer than the drain timeout, but this sink ignores its context.
