@@ -68,7 +68,7 @@ func (c *contents) answer(s *step, p *pending, body []byte, at Position) {
 func (c *contents) Content(id, kind string, captured int, body []byte) {
 	s := c.step
 	s.metrics.contents.Inc()
-	s.out.Contents = append(s.out.Contents, Content{ID: id, Kind: kind, SeenAt: s.now, Bytes: captured, Body: string(body)})
+	s.out.Contents = append(s.out.Contents, Content{ID: id, Kind: kind, SeenAt: s.now, Bytes: captured, Body: s.out.text(body)})
 }
 
 // Position emits the row of a position in the conversation's history.

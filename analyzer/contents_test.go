@@ -18,7 +18,7 @@ import (
 // sharedID returns the id of a content that conversations share.
 func sharedID(body string) string {
 	sum := sha256.Sum256([]byte(body))
-	return "00000000" + hex.EncodeToString(sum[:16])
+	return "000000000000" + hex.EncodeToString(sum[:14])
 }
 
 // Repeated contents have the id of their bytes, whatever preceded them, and are emitted once.

@@ -3,6 +3,7 @@ package analyzer
 import (
 	"strconv"
 	"time"
+	"unsafe"
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/ingest/event"
@@ -140,11 +141,11 @@ type Finding struct {
 // leading system messages and parameters once for all conversations. Ids sort by the start of the conversation; see
 // package content.
 type Content struct {
-	ID     string    // 40 hex digits: 8 for the Unix time at which the first known request of the conversation was sent (0 for shared contents), then half of the SHA-256 of the captured bytes
+	ID     string    // 40 hex digits: 12 for the Unix time in milliseconds at which the first known request of the conversation was sent (0 for shared contents), then the beginning of the SHA-256 of the captured bytes
 	Kind   string    // one of the kinds in package content
 	SeenAt time.Time // stream time
 	Bytes  int       // size as captured
-	Body   string    // redacted content
+	Body   string    // redacted content; valid until Output.Reset
 }
 
 // A HistoryEntry is a message in a branch of a conversation's history. Position is its index after the leading system
@@ -212,6 +213,18 @@ type Output struct {
 	Contents  []Content
 	History   []HistoryEntry
 	Dead      []DeadLetter
+
+	texts []byte // bodies of Contents
+}
+
+// maxTexts is the maximum size of the memory for bodies that Reset retains.
+const maxTexts = 16 << 20
+
+// text copies b into memory that Reset reuses.
+func (o *Output) text(b []byte) string {
+	n := len(o.texts)
+	o.texts = append(o.texts, b...)
+	return unsafe.String(unsafe.SliceData(o.texts[n:]), len(b))
 }
 
 // Reset empties o but retains its memory.
@@ -220,6 +233,9 @@ func (o *Output) Reset() {
 	o.Runs, o.History = o.Runs[:0], o.History[:0]
 	clear(o.Contents)
 	o.Contents = o.Contents[:0]
+	if o.texts = o.texts[:0]; cap(o.texts) > maxTexts {
+		o.texts = nil
+	}
 	clear(o.Dead) // the events contain bodies
 	o.Dead = o.Dead[:0]
 }

@@ -19,8 +19,8 @@ type BatcherConfig struct {
 // DefaultBatcherConfig returns the default limits of a batch: 10,000 rows, 16 MB or 1 s.
 func DefaultBatcherConfig() BatcherConfig {
 	return BatcherConfig{
-		MaxRows:       10_000,
-		MaxBytes:      16 << 20,
+		MaxRows:       200_000,
+		MaxBytes:      32 << 20,
 		FlushInterval: time.Second,
 		MinBackoff:    100 * time.Millisecond,
 		MaxBackoff:    15 * time.Second,

@@ -18,6 +18,8 @@ type Batch struct {
 	Runs      []analyzer.Run
 	Alerts    []Alert
 	Actions   []AlertAction
+
+	texts arena // bodies of Contents that were copied by Append
 }
 
 // An Alert is the row of one alert instance. It is replaced whenever the alert changes.

@@ -22,7 +22,8 @@ var (
 	})
 	Contents = newTable(TableOf[analyzer.Content]{
 		name: "messages", field: func(b *Batch) *[]analyzer.Content { return &b.Contents },
-		key: func(c *analyzer.Content) (string, uint64) { return c.ID, uint64(c.SeenAt.UnixNano()) },
+		key:   func(c *analyzer.Content) (string, uint64) { return c.ID, uint64(c.SeenAt.UnixNano()) },
+		clone: func(b *Batch, c *analyzer.Content) { c.Body = b.texts.add(c.Body) }, // the analyzer reuses its memory
 	})
 	History = newTable(TableOf[analyzer.HistoryEntry]{
 		name: "history", field: func(b *Batch) *[]analyzer.HistoryEntry { return &b.History },
@@ -40,7 +41,7 @@ var (
 	Alerts = newTable(TableOf[Alert]{
 		name: "alerts", field: func(b *Batch) *[]Alert { return &b.Alerts },
 		key:        func(a *Alert) (string, uint64) { return a.ID, a.Version },
-		clone:      func(a *Alert) { a.Labels, a.Shares = maps.Clone(a.Labels), maps.Clone(a.Shares) }, // the caller may change them later
+		clone:      func(_ *Batch, a *Alert) { a.Labels, a.Shares = maps.Clone(a.Labels), maps.Clone(a.Shares) }, // the caller may change them later
 		extraBytes: alertMapBytes,
 	})
 	Actions = newTable(TableOf[AlertAction]{
@@ -100,9 +101,9 @@ type TableOf[R any] struct {
 	name       string
 	field      func(*Batch) *[]R
 	key        func(*R) (id string, version uint64)
-	clone      func(*R)     // clones the maps in a copied row; may be nil
-	strings    []uintptr    // offsets of the string fields of R
-	extraBytes func(*R) int // returns the size of maps and slices; may be nil
+	clone      func(*Batch, *R) // clones what a row copied to the batch shares with its original; may be nil
+	strings    []uintptr        // offsets of the string fields of R
+	extraBytes func(*R) int     // returns the size of maps and slices; may be nil
 }
 
 func newTable[R any](t TableOf[R]) *TableOf[R] {
@@ -162,7 +163,7 @@ func (t *TableOf[R]) append(b, from *Batch) {
 	*rows = append(*rows, *t.field(from)...)
 	if t.clone != nil {
 		for i := n; i < len(*rows); i++ {
-			t.clone(&(*rows)[i])
+			t.clone(b, &(*rows)[i])
 		}
 	}
 }
@@ -218,4 +219,5 @@ func (b *Batch) reset() {
 	for _, t := range Tables {
 		t.reset(b)
 	}
+	b.texts.reset()
 }

@@ -21,9 +21,10 @@
 //
 // # Why ids begin with a time
 //
-// An id consists of four bytes of time and the first 128 bits of the SHA-256 of the captured bytes. The time is the
-// second at which the first request of the conversation was sent. A store that sorts by id thus groups contents that
+// An id consists of six bytes of time and the first 112 bits of the SHA-256 of the captured bytes. The time is the
+// millisecond at which the first request of the conversation was sent. A store that sorts by id thus groups contents that
 // are read together, are similar and expire together: an answer and the message that the next request makes of it, or
-// conversations of one kind. For recorded traffic, this needs half the space of an order by hash. Contents that the
-// conversations of an agent share, such as prompts and tools, have time 0 and are stored once for all of them.
+// calls of one kind that were made one after the other. For recorded traffic, this needs half the space of an order by
+// hash. Contents that the conversations of an agent share, such as prompts and tools, have time 0 and are stored once for
+// all of them.
 package content

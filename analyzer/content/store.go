@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
-	"math"
 	"math/bits"
 	"time"
 
@@ -90,8 +89,13 @@ type written struct {
 	split int   // offset of the second piece, after redaction
 }
 
-// A Time is the first four bytes of the id of a content.
-type Time uint32
+// A Time is the first timeBytes bytes of the id of a content: milliseconds since 1970.
+type Time uint64
+
+const (
+	timeBytes = 6
+	maxTime   = 1<<(8*timeBytes) - 1
+)
 
 // shared is the Time of contents that conversations share.
 const shared Time = 0
@@ -99,7 +103,7 @@ const shared Time = 0
 // timeOf returns the Time of a conversation. It uses the agent's clock, not stream time, so that traffic that is
 // imported twice gets the same ids.
 func timeOf(started time.Time) Time {
-	return Time(min(max(started.Unix(), int64(shared)+1), math.MaxUint32))
+	return Time(min(max(started.UnixMilli(), int64(shared)+1), maxTime))
 }
 
 type contentID [20]byte
@@ -112,7 +116,7 @@ func (id *contentID) String() string {
 
 // idOf returns the id of a content that consists of two pieces; last may be empty.
 func (s *Store) idOf(t Time, first, last []byte) (id contentID) {
-	binary.BigEndian.PutUint32(id[:4], uint32(t))
+	binary.BigEndian.PutUint64(id[:8], uint64(t)<<(64-8*timeBytes))
 	if len(last) == 0 {
 		s.digest = sha256.Sum256(first)
 	} else {
@@ -124,7 +128,7 @@ func (s *Store) idOf(t Time, first, last []byte) (id contentID) {
 		s.sum.Write(last)
 		s.sum.Sum(s.digest[:0])
 	}
-	copy(id[4:], s.digest[:])
+	copy(id[timeBytes:], s.digest[:])
 	return id
 }
 

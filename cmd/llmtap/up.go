@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
@@ -58,6 +59,7 @@ func runUp(ctx context.Context, c *command.Call) error {
 	if err != nil {
 		return err
 	}
+	limitMemory(cfg.Memory.Limit, c.Getenv)
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -72,6 +74,17 @@ func runUp(ctx context.Context, c *command.Call) error {
 	}
 	defer col.Close()
 	return col.Run(ctx)
+}
+
+// limitMemory makes the runtime keep the process within limit bytes, unless the environment sets limits of the runtime. Until
+// the heap is near the limit, garbage is collected half as often as by default.
+func limitMemory(limit int64, getenv func(string) string) {
+	if getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(limit / 10 * 9) // the rest is memory that the runtime does not count
+	}
+	if getenv("GOGC") == "" {
+		debug.SetGCPercent(200)
+	}
 }
 
 func newLogger(w io.Writer, format string) *slog.Logger {

@@ -16,7 +16,7 @@ import (
 // Bounds of the messages that a reader buffers for Next, in addition to one pull request in flight.
 const (
 	bufferMessages = 2000
-	bufferBytes    = 32 << 20
+	bufferBytes    = 16 << 20
 )
 
 // A Message is a message of the event stream.

@@ -21,6 +21,8 @@ import (
 // A Sink stores batches in ClickHouse. It is safe for concurrent use.
 type Sink struct {
 	conn     driver.Conn
+	http     bool // the protocol of conn is HTTP
+	encoders encoders
 	cfg      Config
 	logger   *slog.Logger
 	metrics  *metrics
@@ -62,7 +64,7 @@ func OpenLazy(cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink
 	if err != nil {
 		return nil, err
 	}
-	return &Sink{conn: conn, cfg: cfg, logger: logger, metrics: newMetrics(reg), failure: errPreparing}, nil
+	return &Sink{conn: conn, http: o.Protocol == clickhouse.HTTP, cfg: cfg, logger: logger, metrics: newMetrics(reg), failure: errPreparing}, nil
 }
 
 // Prepare connects, creates a missing database and migrates the schema, unless this has already been done. Its errors are

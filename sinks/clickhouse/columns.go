@@ -14,11 +14,13 @@ import (
 type column[R any] struct {
 	name   string
 	values func(rows []R) any // a typed slice with one value per row
+	text   func(*R) string    // the value of a row; nil if values are not texts
 }
 
 // col returns a column whose values are returned by get. V is the Go type that the client uses for the column's type.
 func col[R, V any](name string, get func(*R) V) column[R] {
-	return column[R]{name, func(rows []R) any {
+	text, _ := any(get).(func(*R) string)
+	return column[R]{name: name, text: text, values: func(rows []R) any {
 		vs := make([]V, len(rows))
 		for i := range rows {
 			vs[i] = get(&rows[i])

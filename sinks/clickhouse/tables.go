@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"context"
+	"io"
 	"strings"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -12,8 +13,11 @@ import (
 // A table describes how a table in sinks.Tables is stored in ClickHouse. Its DDL is in schema/.
 type table struct {
 	sinks.Table
-	columns []string
-	insert  func(ctx context.Context, conn driver.Conn, b *sinks.Batch) error
+	columns   []string
+	insertSQL string
+	// encode writes the rows in b, for a server that is reached over HTTP; send sends them over the native protocol.
+	encode func(e *encoder, w io.Writer, b *sinks.Batch) error
+	send   func(ctx context.Context, conn driver.Conn, b *sinks.Batch) error
 
 	// ageColumn is the column of the time at which retention starts. For exchanges it is stream time, because agents'
 	// clocks may be wrong.
@@ -28,7 +32,7 @@ type table struct {
 var tables = []*table{
 	define(sinks.Findings, findingColumns, "first_seen", "conversation_id"),
 	define(sinks.ToolCalls, toolCallColumns, "asked_at", "id"),
-	define(sinks.Contents, contentColumns, "seen_at", "id").shardBy("substring(id, 1, 8)"), // the second in which the conversation began
+	define(sinks.Contents, contentColumns, "seen_at", "id").shardBy("substring(id, 1, 12)"), // the millisecond in which the conversation began
 	define(sinks.History, historyColumns, "seen_at", "conversation_id"),
 	define(sinks.Exchanges, exchangeColumns, "stored_at", "exchange_id"), // the conversation may become known later
 	define(sinks.Runs, runColumns, "seen_at", "id"),
@@ -43,8 +47,9 @@ func define[R any](t *sinks.TableOf[R], columns []column[R], ageColumn, shardCol
 	}
 	insertSQL := "INSERT INTO " + t.Name() + " (" + strings.Join(names, ", ") + ")"
 	return &table{
-		Table: t, columns: names, ageColumn: ageColumn, shardColumn: shardColumn, shardKey: shardColumn,
-		insert: func(ctx context.Context, conn driver.Conn, b *sinks.Batch) error {
+		Table: t, columns: names, insertSQL: insertSQL, ageColumn: ageColumn, shardColumn: shardColumn, shardKey: shardColumn,
+		encode: func(e *encoder, w io.Writer, b *sinks.Batch) error { return encode(e, w, columns, t.Rows(b)) },
+		send: func(ctx context.Context, conn driver.Conn, b *sinks.Batch) error {
 			return send(ctx, conn, insertSQL, columns, t.Rows(b))
 		},
 	}

@@ -2,8 +2,11 @@ package clickhouse
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -16,6 +19,9 @@ import (
 var insertSettings = clickhouse.Settings{
 	// An acknowledgement must mean that the rows are stored.
 	"async_insert": 0,
+	// Merges build the skip indexes. Building the text index of messages in inserts as well would cost half of their time, and
+	// parts that are not merged yet are small.
+	"materialize_skip_indexes_on_insert": 0,
 	// One batch may contain rows from many months, because agents' clocks may be wrong by years. This must not stop the
 	// pipeline.
 	"throw_on_max_partitions_per_insert_block": 0,
@@ -69,7 +75,7 @@ func (s *Sink) insert(ctx context.Context, t *table, b *sinks.Batch, n int) erro
 		insertCtx, cancel = context.WithTimeout(ctx, s.cfg.WriteTimeout)
 		defer cancel()
 	}
-	if err := t.insert(clickhouse.Context(insertCtx, clickhouse.WithSettings(s.topology.insertSettings())), s.conn, b); err != nil {
+	if err := s.send(clickhouse.Context(insertCtx, clickhouse.WithSettings(s.topology.insertSettings())), t, b); err != nil {
 		err = fmt.Errorf("insert %d %s: %w", n, name, err)
 		if ctx.Err() != nil {
 			return err
@@ -88,6 +94,92 @@ func (s *Sink) insert(ctx context.Context, t *table, b *sinks.Batch, n int) erro
 	s.metrics.written.WithLabelValues(name).Add(float64(n))
 	s.metrics.duration.WithLabelValues(name).Observe(time.Since(start).Seconds())
 	return nil
+}
+
+// send sends the rows of t in the way that the protocol of the connection allows.
+func (s *Sink) send(ctx context.Context, t *table, b *sinks.Batch) error {
+	if !s.http {
+		return t.send(ctx, s.conn, b)
+	}
+	e, err := s.encoder(ctx, t)
+	if err != nil {
+		return &prepareError{err}
+	}
+	// The rows are encoded while they are sent, so that no second copy of them is in memory.
+	r, w := io.Pipe()
+	encoded := make(chan error, 1)
+	go func() {
+		err := t.encode(e, w, b)
+		_ = w.CloseWithError(err) // always nil
+		encoded <- err
+	}()
+	err = s.conn.InsertFormat(ctx, "Native", t.insertSQL, r)
+	_ = r.CloseWithError(io.ErrClosedPipe) // ends encode if the server did not read everything; always nil
+	if failure := <-encoded; failure != nil && !errors.Is(failure, io.ErrClosedPipe) {
+		err = errors.Join(failure, err)
+	}
+	if err == nil {
+		s.encoders.put(t, e)
+	}
+	return err
+}
+
+// encoders are the encoders of inserts that succeeded, for reuse. An insert that fails drops its encoder, because the table
+// may have changed.
+type encoders struct {
+	mu   sync.Mutex // guards free
+	free map[*table][]*encoder
+}
+
+func (e *encoders) take(t *table) *encoder {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := e.free[t]
+	if len(all) == 0 {
+		return nil
+	}
+	e.free[t] = all[:len(all)-1]
+	return all[len(all)-1]
+}
+
+func (e *encoders) put(t *table, enc *encoder) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.free == nil {
+		e.free = map[*table][]*encoder{}
+	}
+	e.free[t] = append(e.free[t], enc)
+}
+
+// encoder returns an encoder for t.
+func (s *Sink) encoder(ctx context.Context, t *table) (*encoder, error) {
+	if e := s.encoders.take(t); e != nil {
+		return e, nil
+	}
+	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"describe_compact_output": 1}))
+	rows, err := s.conn.Query(ctx, "DESCRIBE TABLE "+t.Name())
+	if err != nil {
+		return nil, fmt.Errorf("read columns of %s: %w", t.Name(), err)
+	}
+	defer func() { _ = rows.Close() }() // errors are in rows.Err
+	byName := map[string]string{}
+	for rows.Next() {
+		var name, typ string
+		if err := rows.Scan(&name, &typ); err != nil {
+			return nil, fmt.Errorf("read columns of %s: %w", t.Name(), err)
+		}
+		byName[name] = typ
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read columns of %s: %w", t.Name(), err)
+	}
+	types := make([]string, len(t.columns))
+	for i, name := range t.columns {
+		if types[i] = byName[name]; types[i] == "" {
+			return nil, fmt.Errorf("table %s has no column %s", t.Name(), name)
+		}
+	}
+	return newEncoder(t.columns, types)
 }
 
 func send[R any](ctx context.Context, conn driver.Conn, insertSQL string, columns []column[R], rows []R) error {

@@ -51,6 +51,7 @@ type Config struct {
 	Partitions   int                 `yaml:"partitions"` // number of partitions of the event stream, the same in all processes
 	Listen       string              `yaml:"listen"`
 	LogFormat    string              `yaml:"log_format"`
+	Memory       Memory              `yaml:"memory"`
 	HTTP         HTTP                `yaml:"http"`
 	NATS         jetstream.Config    `yaml:"nats"`        // if URL is empty, the embedded server is used
 	NATSServer   natsserver.Config   `yaml:"nats_server"` // the embedded server
@@ -68,6 +69,22 @@ type Config struct {
 	Webhook      webhook.Config      `yaml:"webhook"`
 	Prices       queries.Prices      `yaml:"prices"`
 }
+
+// Memory is the memory budget of the process. The embedded ClickHouse is another process, with a budget of its own
+// (chdb.memory_limit). Validate derives the sizes of queues and caches that are 0 from it.
+type Memory struct {
+	// Limit is what the runtime keeps the memory of the process within (debug.SetMemoryLimit).
+	Limit int64 `yaml:"limit" unit:"bytes"`
+}
+
+// Shares of Memory.Limit. The analyzer may use twice its share (see analyzer.Config.MaxStateBytes), and there are two
+// batches. What remains is for readers, the embedded NATS, pages and garbage.
+const (
+	stateShare  = 8
+	batchShare  = 16
+	minMemory   = 256 << 20
+	startMemory = 512 << 20
+)
 
 // HTTP configures access to health, metrics and queries.
 type HTTP struct {
@@ -110,9 +127,9 @@ const messagesRetention = 14 * 24 * time.Hour
 // Default returns the defaults that are the same on every machine. They are listed in deploy/llmtap.example.yaml.
 func Default() Config {
 	cfg := Config{
-		Roles: slices.Clone(Roles), Partitions: 1, Listen: "127.0.0.1:8088", LogFormat: "text",
+		Roles: slices.Clone(Roles), Partitions: 1, Listen: "127.0.0.1:8088", LogFormat: "text", Memory: Memory{Limit: startMemory},
 		NATS: jetstream.Default(), NATSServer: natsserver.Default(), Proxy: proxy.Default(),
-		Receive:    Receive{Listen: "127.0.0.1:4318", MaxInFlight: 128 << 20, GRPCListen: "127.0.0.1:4317", OTLPCapture: event.CaptureShape},
+		Receive:    Receive{Listen: "127.0.0.1:4318", MaxInFlight: 96 << 20, GRPCListen: "127.0.0.1:4317", OTLPCapture: event.CaptureShape},
 		ClickHouse: clickhouse.Default(), Chdb: chdb.Default(), Analyzer: analyzer.Default(),
 		Content: Content{Store: event.CaptureFull, Redact: slices.Clone(redact.Kinds)},
 		Batcher: sinks.DefaultBatcherConfig(), Alerts: alerts.Default(),
@@ -121,6 +138,7 @@ func Default() Config {
 		Prices: queries.DefaultPrices(),
 	}
 	cfg.NATS.URL, cfg.ClickHouse.DSN = "", ""
+	cfg.Analyzer.MaxStateBytes, cfg.Batcher.MaxBytes = 0, 0 // shares of memory.limit
 	// Set here and not in package clickhouse, because a command that only reads must not set a TTL.
 	cfg.ClickHouse.MessagesRetention = messagesRetention
 	return cfg

@@ -67,6 +67,15 @@ func (c *Config) validateProcess(v *validator) {
 	if c.Partitions < 1 || c.Partitions > jetstream.MaxPartitions {
 		v.fail("partitions: %d is not between 1 and %d", c.Partitions, jetstream.MaxPartitions)
 	}
+	if c.Memory.Limit < minMemory {
+		v.fail("memory.limit: %s is below %s", FormatSize(c.Memory.Limit), FormatSize(minMemory))
+	}
+	if c.Analyzer.MaxStateBytes == 0 {
+		c.Analyzer.MaxStateBytes = max(c.Memory.Limit, minMemory) / stateShare
+	}
+	if c.Batcher.MaxBytes == 0 {
+		c.Batcher.MaxBytes = int(max(c.Memory.Limit, minMemory) / batchShare)
+	}
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		v.fail("log_format: %q is not one of text, json", c.LogFormat)
 	}
