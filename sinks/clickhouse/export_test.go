@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 
 	"github.com/llmtap/llmtap/sinks/sqltext"
 )
@@ -64,7 +65,7 @@ func PrepareError(err error) error { return &prepareError{err} }
 func ColumnNames() map[string][]string {
 	columns := map[string][]string{}
 	for _, t := range tables {
-		columns[t.Name()] = t.columns
+		columns[t.Name()] = slices.Clone(t.columns)
 	}
 	return columns
 }

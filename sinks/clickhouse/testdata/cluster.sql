@@ -299,11 +299,11 @@ INSERT INTO migrations (number, name, checksum, applied_at) VALUES (5, '0005_run
 -- escape sequences of JSON.
 CREATE TABLE IF NOT EXISTS messages_local ON CLUSTER 'main'
 (
-    id      String COMMENT 'hex: the second in which the conversation began, 0 for shared parts, and SHA-256/128 of the captured bytes' CODEC(ZSTD(3)),
+    id      String COMMENT 'hex: 12 digits for the millisecond in which the conversation began, 0 for shared parts, then the beginning of the SHA-256 of the captured bytes' CODEC(ZSTD(3)),
     kind    LowCardinality(String) COMMENT 'message, parameters (a request without its messages), answer',
     seen_at DateTime('UTC') COMMENT 'stream time; version of the row' CODEC(Delta(4), ZSTD(1)),
     bytes   UInt32 COMMENT 'size as captured' CODEC(T64, ZSTD(1)),
-    body    String COMMENT 'redacted' CODEC(ZSTD(3)) SETTINGS (min_compress_block_size = 1048576, max_compress_block_size = 4194304),
+    body    String COMMENT 'redacted' CODEC(ZSTD(1)) SETTINGS (min_compress_block_size = 1048576, max_compress_block_size = 4194304),
     INDEX seen_at_index seen_at TYPE minmax GRANULARITY 1,
     INDEX body_index replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' ') TYPE tokenbf_v1(32768, 3, 0) GRANULARITY 2
 )
@@ -312,12 +312,12 @@ ORDER BY id
 SETTINGS index_granularity_bytes = 1048576;
 
 CREATE TABLE IF NOT EXISTS messages ON CLUSTER 'main' AS `llmtap`.messages_local
-ENGINE = Distributed('main', 'llmtap', 'messages_local', cityHash64(substring(id, 1, 8)));
+ENGINE = Distributed('main', 'llmtap', 'messages_local', cityHash64(substring(id, 1, 12)));
 
 CREATE VIEW IF NOT EXISTS messages_final ON CLUSTER 'main' AS
 SELECT * FROM messages FINAL;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (6, '0006_messages.sql', '6639dca0cd6bad59792cb80be6532f4bd031a1e79d2f0e0baa97155e6dea8451', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (6, '0006_messages.sql', '624a59cbe41a87cc9f00d65fe67e02f41dd74874c6bd26bd3f911ad07ca0f0f7', now64(3));
 
 -- 0007_history.sql
 
