@@ -155,11 +155,14 @@ func (b *Batcher) Run(ctx context.Context) error {
 func (b *Batcher) wait(ctx context.Context) {
 	for {
 		b.mu.Lock()
-		full, since := b.full(b.filling), b.filling.since
+		full, since, age := b.full(b.filling), b.filling.since, b.cfg.FlushInterval
+		if b.filling.size >= b.cfg.MaxBytes/largeShare {
+			age = b.cfg.LargeFlushInterval
+		}
 		b.mu.Unlock()
 		var due <-chan time.Time
 		if !since.IsZero() {
-			left := b.cfg.FlushInterval - time.Since(since)
+			left := age - time.Since(since)
 			if full || left <= 0 {
 				return
 			}

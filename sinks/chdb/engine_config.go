@@ -23,8 +23,6 @@ var configXML = template.Must(template.New("config.xml").Funcs(xmlFuncs).Parse(`
   <background_pool_size>4</background_pool_size>
   <background_schedule_pool_size>16</background_schedule_pool_size>
   <merge_tree>
-    <merge_selector_base>8</merge_selector_base>
-    <min_parts_to_merge_at_once>8</min_parts_to_merge_at_once>
     <fsync_after_insert>1</fsync_after_insert>
     <fsync_part_directory>1</fsync_part_directory>
     <number_of_free_entries_in_pool_to_lower_max_size_of_merge>2</number_of_free_entries_in_pool_to_lower_max_size_of_merge>

@@ -19,6 +19,8 @@ import (
 var insertSettings = clickhouse.Settings{
 	// An acknowledgement must mean that the rows are stored.
 	"async_insert": 0,
+	// Merges remove duplicates, and until then views do. Looking for duplicates in a block copies it once more.
+	"optimize_on_insert": 0,
 	// Merges build the skip indexes. Building the text index of messages in inserts as well would cost half of their time, and
 	// parts that are not merged yet are small.
 	"materialize_skip_indexes_on_insert": 0,

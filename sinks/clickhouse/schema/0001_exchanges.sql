@@ -78,7 +78,8 @@ CREATE TABLE IF NOT EXISTS exchanges
 )
 ENGINE = ReplacingMergeTree(seq)
 PARTITION BY toYYYYMM(started_at)
-ORDER BY (service, toDate(started_at), exchange_id);
+ORDER BY (service, toDate(started_at), exchange_id)
+SETTINGS merge_selector_base = 10, min_parts_to_merge_at_once = 10;
 
 -- A row stays in its partition in all writes, so FINAL merges the partitions independently and in parallel.
 CREATE VIEW IF NOT EXISTS exchanges_final AS

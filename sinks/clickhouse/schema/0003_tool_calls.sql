@@ -30,7 +30,8 @@ CREATE TABLE IF NOT EXISTS tool_calls
 )
 ENGINE = ReplacingMergeTree(seq)
 PARTITION BY toYYYYMM(asked_at)
-ORDER BY (toDate(asked_at), id);
+ORDER BY (toDate(asked_at), id)
+SETTINGS merge_selector_base = 10, min_parts_to_merge_at_once = 10;
 
 CREATE VIEW IF NOT EXISTS tool_calls_final AS
 SELECT * FROM tool_calls FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;

@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS messages
 )
 ENGINE = ReplacingMergeTree(seen_at)
 ORDER BY id
-SETTINGS index_granularity_bytes = 1048576;
+SETTINGS index_granularity_bytes = 1048576, merge_selector_base = 16, min_parts_to_merge_at_once = 16;
 
 CREATE VIEW IF NOT EXISTS messages_final AS
 SELECT * FROM messages FINAL;

@@ -17,7 +17,8 @@ CREATE TABLE IF NOT EXISTS history
     INDEX seen_at_index seen_at TYPE minmax GRANULARITY 1
 )
 ENGINE = ReplacingMergeTree(seq)
-ORDER BY (conversation_id, branch, position);
+ORDER BY (conversation_id, branch, position)
+SETTINGS merge_selector_base = 10, min_parts_to_merge_at_once = 10;
 
 CREATE VIEW IF NOT EXISTS history_final AS
 SELECT * FROM history FINAL;
