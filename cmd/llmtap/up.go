@@ -80,7 +80,7 @@ func runUp(ctx context.Context, c *command.Call) error {
 // the heap is near the limit, garbage is collected half as often as by default.
 func limitMemory(limit int64, getenv func(string) string) {
 	if getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(limit / 5 * 4) // the rest is for what the runtime does not count, such as the program itself
+		debug.SetMemoryLimit(limit / 10 * 9) // the rest is for what the runtime does not count, such as the program itself
 	}
 	if getenv("GOGC") == "" {
 		debug.SetGCPercent(200)

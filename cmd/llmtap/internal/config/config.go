@@ -81,7 +81,7 @@ type Memory struct {
 // batches. What remains is for readers, the embedded NATS, pages and garbage.
 const (
 	stateShare  = 8
-	batchShare  = 8
+	batchShare  = 16
 	minMemory   = 256 << 20
 	startMemory = 512 << 20
 )
