@@ -61,6 +61,8 @@ type analyzeRole struct {
 	partitions   int
 	owner        string
 	leaseTTL     time.Duration
+	keepStored   bool          // see jetstream.Config.KeepStored
+	purgedAt     time.Time     // last purge of stored events; used by rebalance only
 	interval     time.Duration // time between rebalances
 	storeTimeout time.Duration // time that the store may refuse rows before only tallies continue
 	logger       *slog.Logger
@@ -88,7 +90,7 @@ func (c *Collector) newAnalyzeRole() (*analyzeRole, error) {
 	}
 	return &analyzeRole{
 		sink: c.store, analyzer: c.cfg.Analyzer, content: content, batcher: c.cfg.Batcher, partitions: c.cfg.Partitions,
-		owner: c.owner, leaseTTL: jetstream.DefaultLeaseTTL, interval: RebalanceInterval, storeTimeout: defaultStoreTimeout, logger: c.logger,
+		owner: c.owner, keepStored: c.cfg.NATS.KeepStored, purgedAt: time.Now(), leaseTTL: jetstream.DefaultLeaseTTL, interval: RebalanceInterval, storeTimeout: defaultStoreTimeout, logger: c.logger,
 		ended: make(chan struct{}, 1), assigned: map[int]*assignment{},
 	}, nil
 }
@@ -129,6 +131,7 @@ func (a *analyzeRole) rebalance(ctx context.Context, g *errgroup.Group) error {
 	if n, err := a.conn.ErasureRevision(ctx); err == nil { // errors are ignored, because there is nothing to store without NATS
 		a.erasures.Store(n)
 	}
+	a.purgeStored(ctx)
 	// Each process begins with a different partition, to avoid contention.
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(a.owner))
@@ -158,6 +161,25 @@ func (a *analyzeRole) rebalance(ctx context.Context, g *errgroup.Group) error {
 		a.setStandby("other processes read all %d partitions", a.partitions)
 	}
 	return nil
+}
+
+// purgeInterval is the interval at which stored events are removed from the stream.
+const purgeInterval = time.Minute
+
+// purgeStored removes events from the stream that are stored and not needed for a restart. The process that reads partition 0
+// does so for all partitions.
+func (a *analyzeRole) purgeStored(ctx context.Context) {
+	if assigned, _ := a.count(0, 0); !assigned || a.keepStored || time.Since(a.purgedAt) < purgeInterval {
+		return
+	}
+	a.purgedAt = time.Now()
+	n, err := a.conn.PurgeStored(ctx, a.partitions)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		a.logger.Warn("stored events stay in the stream for now", "err", err)
+	case n > 0:
+		a.logger.Debug("stored events removed from the stream", "events", n)
+	}
 }
 
 // share returns the number of partitions that this process should read.

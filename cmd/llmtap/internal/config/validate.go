@@ -146,7 +146,7 @@ func (c *Config) validateNATS(v *validator) {
 		return
 	}
 	login := c.NATS
-	login.MaxAge, login.MaxBytes, login.Replicas = 0, 0, 0
+	login.MaxAge, login.MaxBytes, login.Replicas, login.KeepStored = 0, 0, 0, false
 	if login != (jetstream.Config{}) {
 		v.fail("nats: a login or certificates are set without nats.url; nats_server.token is the token of the embedded server")
 	}

@@ -1,0 +1,65 @@
+package jetstream
+
+import (
+	"testing"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// Events leave the stream once every partition has stored them and needs them no more.
+func TestPurgeStored(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	first := func() uint64 {
+		t.Helper()
+		s, err := c.js.Stream(ctx, event.StreamEvents)
+		must(t, err)
+		return s.CachedInfo().State.FirstSeq
+	}
+	purge := func(partitions int, want uint64) {
+		t.Helper()
+		n, err := c.PurgeStored(ctx, partitions)
+		must(t, err)
+		if n != want {
+			t.Errorf("purged %d events, want %d", n, want)
+		}
+	}
+	publish(t, ctx, c, 0, 100)
+	purge(1, 0) // no checkpoint
+	r := openReader(t, ctx, c, "a")
+	readN(t, ctx, r, 100)
+	purge(1, 0)
+	must(t, r.Commit(ctx, 60, 41))
+	purge(2, 0) // another number of partitions
+	purge(1, 40)
+	if first() != 41 {
+		t.Errorf("the stream begins at %d, want 41: 41 to 60 are replayed, 61 to 100 are not stored", first())
+	}
+	must(t, r.Commit(ctx, 100, 0))
+	must(t, r.Close(ctx))
+	// A reader that opens now replays nothing and has lost nothing.
+	purge(1, 60)
+	r = openReader(t, ctx, c, "a")
+	if r.Lost() != 0 || r.Stored() != 100 {
+		t.Errorf("lost %d, stored %d", r.Lost(), r.Stored())
+	}
+	publish(t, ctx, c, 100, 101)
+	if m := readN(t, ctx, r, 1); m[0].Seq != 101 || m[0].Replay {
+		t.Errorf("read %+v", m[0])
+	}
+}
+
+// A partition without events of its own does not keep those of the others.
+func TestPurgeStoredPartitions(t *testing.T) {
+	for _, test := range []struct {
+		cp   checkpoint
+		want uint64
+	}{
+		{checkpoint{Stored: 10, ReplayFrom: 11, CaughtUp: 500}, 501},
+		{checkpoint{Stored: 10, ReplayFrom: 11}, 11},
+		{checkpoint{Stored: 10, ReplayFrom: 5, CaughtUp: 500}, 5}, // its state needs event 5
+	} {
+		if got := test.cp.neededFrom(); got != test.want {
+			t.Errorf("%+v: needed from %d, want %d", test.cp, got, test.want)
+		}
+	}
+}
