@@ -11,7 +11,7 @@ type BatcherConfig struct {
 	MaxRows       int           `yaml:"max_rows"`               // a batch of this many rows is written immediately
 	MaxBytes      int           `yaml:"max_bytes" unit:"bytes"` // a batch of this estimated size is written immediately
 	FlushInterval time.Duration `yaml:"flush_interval"`         // maximum age of the first row or commit of a batch
-	// LargeFlushInterval is the maximum age of a batch of at least a 32nd of MaxBytes: under load, fewer and larger batches
+	// LargeFlushInterval is the maximum age of a batch of at least an eighth of MaxBytes: under load, fewer and larger batches
 	// cost ClickHouse less.
 	LargeFlushInterval time.Duration `yaml:"large_flush_interval"`
 	MinBackoff         time.Duration `yaml:"min_backoff"`   // wait before the first retry; doubles with each retry
@@ -19,7 +19,7 @@ type BatcherConfig struct {
 	DrainTimeout       time.Duration `yaml:"drain_timeout"` // time to write the remaining rows after the context of Run is done
 }
 
-const largeShare = 32 // see LargeFlushInterval
+const largeShare = 8 // see LargeFlushInterval
 
 // DefaultBatcherConfig returns the default limits of a batch: 200,000 rows, 32 MiB, or 1 s, or 3 s under load.
 func DefaultBatcherConfig() BatcherConfig {

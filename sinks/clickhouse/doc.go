@@ -45,10 +45,18 @@ million findings, 220 MB), queries for the last hour take 0.8 s and queries for 
 
 A materialised view counts every insert, including a repeated insert of the same row. FINAL is exact.
 
-# Why columns instead of rows
+# Why inserts are encoded here
 
-Each column of a batch is passed to the client as one typed slice. The client's Append method for rows would cost an
-allocation for each value, because it receives values as interfaces. BenchmarkWrite stores 69,000 exchanges/s, 74 MB/s,
-in the embedded engine on the same 2 busy cores, with 20 allocations per row, most of them in the client.
+Over HTTP, the client copies a batch into columns and those into one buffer before it sends them: with bodies of 10 KB, a
+third of all memory that the process allocated, and a quarter of its CPU. encode.go writes ClickHouse's Native format from
+the rows straight to the request. Over the native protocol, each column is passed to the client as one typed slice.
+
+# Why inserts are cheap and merges are few
+
+Each of these was measured with bodies of 10 KB, in CPU seconds of the engine per GB. An insert does not look for duplicates
+in its block (optimize_on_insert = 0, 3 of 7.5), because views do. Skip indexes are built by merges only, because the text
+index of messages costs more than everything else in an insert (8.5). Merges wait for 10 parts, or 16 of messages, instead of
+5, because a merge of messages costs 15, of which the index is 8.5. Bodies have ZSTD(2): ZSTD(1) makes
+them 4 % larger for the same CPU, ZSTD(3) 6 % smaller for 1.3 more in each insert and merge.
 */
 package clickhouse

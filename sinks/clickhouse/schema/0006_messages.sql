@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS messages
     kind    LowCardinality(String) COMMENT 'message, parameters (a request without its messages), answer',
     seen_at DateTime('UTC') COMMENT 'stream time; version of the row' CODEC(Delta(4), ZSTD(1)),
     bytes   UInt32 COMMENT 'size as captured' CODEC(T64, ZSTD(1)),
-    body    String COMMENT 'redacted' CODEC(ZSTD(1)) SETTINGS (min_compress_block_size = 1048576, max_compress_block_size = 4194304),
+    body    String COMMENT 'redacted' CODEC(ZSTD(2)) SETTINGS (min_compress_block_size = 1048576, max_compress_block_size = 4194304),
     INDEX seen_at_index seen_at TYPE minmax GRANULARITY 1,
     INDEX body_index replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' ') TYPE tokenbf_v1(32768, 3, 0) GRANULARITY 2
 )

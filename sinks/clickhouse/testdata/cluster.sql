@@ -94,7 +94,8 @@ CREATE TABLE IF NOT EXISTS exchanges_local ON CLUSTER 'main'
 )
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{database}/{table}/{shard}', '{replica}', seq)
 PARTITION BY toYYYYMM(started_at)
-ORDER BY (service, toDate(started_at), exchange_id);
+ORDER BY (service, toDate(started_at), exchange_id)
+SETTINGS merge_selector_base = 10, min_parts_to_merge_at_once = 10;
 
 CREATE TABLE IF NOT EXISTS exchanges ON CLUSTER 'main' AS `llmtap`.exchanges_local
 ENGINE = Distributed('main', 'llmtap', 'exchanges_local', cityHash64(exchange_id));
@@ -103,7 +104,7 @@ ENGINE = Distributed('main', 'llmtap', 'exchanges_local', cityHash64(exchange_id
 CREATE VIEW IF NOT EXISTS exchanges_final ON CLUSTER 'main' AS
 SELECT * FROM exchanges FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (1, '0001_exchanges.sql', '13f46414b483be525f644ce5913a38ab0f2f908e3c8f608d2fc960a0a0e61560', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (1, '0001_exchanges.sql', 'd80c9cf8a174064aeacbebe89b45ab061dd6ef1bb87953a95eabcc9250382f83', now64(3));
 
 -- 0002_findings.sql
 
@@ -204,7 +205,8 @@ CREATE TABLE IF NOT EXISTS tool_calls_local ON CLUSTER 'main'
 )
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{database}/{table}/{shard}', '{replica}', seq)
 PARTITION BY toYYYYMM(asked_at)
-ORDER BY (toDate(asked_at), id);
+ORDER BY (toDate(asked_at), id)
+SETTINGS merge_selector_base = 10, min_parts_to_merge_at_once = 10;
 
 CREATE TABLE IF NOT EXISTS tool_calls ON CLUSTER 'main' AS `llmtap`.tool_calls_local
 ENGINE = Distributed('main', 'llmtap', 'tool_calls_local', cityHash64(id));
@@ -212,7 +214,7 @@ ENGINE = Distributed('main', 'llmtap', 'tool_calls_local', cityHash64(id));
 CREATE VIEW IF NOT EXISTS tool_calls_final ON CLUSTER 'main' AS
 SELECT * FROM tool_calls FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (3, '0003_tool_calls.sql', '7358682d8657b5d2ba4be947338dde903355ae851a39941b3fd48bf0941c4fb2', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (3, '0003_tool_calls.sql', '19d2a0246bd6ec5059e3b1e9d1f14edb35fbbed000595a0b04bc39268bb02b4e', now64(3));
 
 -- 0004_alerts.sql
 
@@ -303,13 +305,13 @@ CREATE TABLE IF NOT EXISTS messages_local ON CLUSTER 'main'
     kind    LowCardinality(String) COMMENT 'message, parameters (a request without its messages), answer',
     seen_at DateTime('UTC') COMMENT 'stream time; version of the row' CODEC(Delta(4), ZSTD(1)),
     bytes   UInt32 COMMENT 'size as captured' CODEC(T64, ZSTD(1)),
-    body    String COMMENT 'redacted' CODEC(ZSTD(1)) SETTINGS (min_compress_block_size = 1048576, max_compress_block_size = 4194304),
+    body    String COMMENT 'redacted' CODEC(ZSTD(2)) SETTINGS (min_compress_block_size = 1048576, max_compress_block_size = 4194304),
     INDEX seen_at_index seen_at TYPE minmax GRANULARITY 1,
     INDEX body_index replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' ') TYPE tokenbf_v1(32768, 3, 0) GRANULARITY 2
 )
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{database}/{table}/{shard}', '{replica}', seen_at)
 ORDER BY id
-SETTINGS index_granularity_bytes = 1048576;
+SETTINGS index_granularity_bytes = 1048576, merge_selector_base = 16, min_parts_to_merge_at_once = 16;
 
 CREATE TABLE IF NOT EXISTS messages ON CLUSTER 'main' AS `llmtap`.messages_local
 ENGINE = Distributed('main', 'llmtap', 'messages_local', cityHash64(substring(id, 1, 12)));
@@ -317,7 +319,7 @@ ENGINE = Distributed('main', 'llmtap', 'messages_local', cityHash64(substring(id
 CREATE VIEW IF NOT EXISTS messages_final ON CLUSTER 'main' AS
 SELECT * FROM messages FINAL;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (6, '0006_messages.sql', '624a59cbe41a87cc9f00d65fe67e02f41dd74874c6bd26bd3f911ad07ca0f0f7', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (6, '0006_messages.sql', 'b9a3e110631600ea3f7f943ab5ef599c3e0147b22cf3534881fa0a18f076b88a', now64(3));
 
 -- 0007_history.sql
 
@@ -340,7 +342,8 @@ CREATE TABLE IF NOT EXISTS history_local ON CLUSTER 'main'
     INDEX seen_at_index seen_at TYPE minmax GRANULARITY 1
 )
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{database}/{table}/{shard}', '{replica}', seq)
-ORDER BY (conversation_id, branch, position);
+ORDER BY (conversation_id, branch, position)
+SETTINGS merge_selector_base = 10, min_parts_to_merge_at_once = 10;
 
 CREATE TABLE IF NOT EXISTS history ON CLUSTER 'main' AS `llmtap`.history_local
 ENGINE = Distributed('main', 'llmtap', 'history_local', cityHash64(conversation_id));
@@ -348,7 +351,7 @@ ENGINE = Distributed('main', 'llmtap', 'history_local', cityHash64(conversation_
 CREATE VIEW IF NOT EXISTS history_final ON CLUSTER 'main' AS
 SELECT * FROM history FINAL;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (7, '0007_history.sql', '161ead76c42b9fb726dd6f7aa17cd846a751b406f313159abc90182bd604fc80', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (7, '0007_history.sql', 'a197d1b618fd4b0b7b8990ee57a4be829a1636e996f1c2cda7aecd112fa3794a', now64(3));
 
 -- 0008_alert_actions.sql
 

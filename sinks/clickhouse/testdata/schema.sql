@@ -166,7 +166,7 @@ CREATE TABLE exchanges
 ENGINE = ReplacingMergeTree(seq)
 PARTITION BY toYYYYMM(started_at)
 ORDER BY (service, toDate(started_at), exchange_id)
-SETTINGS index_granularity = 8192;
+SETTINGS merge_selector_base = 10, min_parts_to_merge_at_once = 10, index_granularity = 8192;
 
 CREATE VIEW exchanges_final
 (
@@ -342,7 +342,7 @@ CREATE TABLE history
     INDEX seen_at_index seen_at TYPE minmax GRANULARITY 1)
 ENGINE = ReplacingMergeTree(seq)
 ORDER BY (conversation_id, branch, position)
-SETTINGS index_granularity = 8192;
+SETTINGS merge_selector_base = 10, min_parts_to_merge_at_once = 10, index_granularity = 8192;
 
 CREATE VIEW history_final
 (
@@ -365,13 +365,13 @@ CREATE TABLE messages
     `kind` LowCardinality(String) COMMENT 'message, parameters (a request without its messages), answer',
     `seen_at` DateTime('UTC') COMMENT 'stream time; version of the row' CODEC(Delta(4), ZSTD(1)),
     `bytes` UInt32 COMMENT 'size as captured' CODEC(T64, ZSTD(1)),
-    `body` String COMMENT 'redacted' CODEC(ZSTD(1))
+    `body` String COMMENT 'redacted' CODEC(ZSTD(2))
 SETTINGS (min_compress_block_size = 1048576, max_compress_block_size = 4194304),
     INDEX seen_at_index seen_at TYPE minmax GRANULARITY 1,
     INDEX body_index replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' ') TYPE tokenbf_v1(32768, 3, 0) GRANULARITY 2)
 ENGINE = ReplacingMergeTree(seen_at)
 ORDER BY id
-SETTINGS index_granularity_bytes = 1048576, index_granularity = 8192;
+SETTINGS index_granularity_bytes = 1048576, merge_selector_base = 16, min_parts_to_merge_at_once = 16, index_granularity = 8192;
 
 CREATE VIEW messages_final
 (
@@ -472,7 +472,7 @@ CREATE TABLE tool_calls
 ENGINE = ReplacingMergeTree(seq)
 PARTITION BY toYYYYMM(asked_at)
 ORDER BY (toDate(asked_at), id)
-SETTINGS index_granularity = 8192;
+SETTINGS merge_selector_base = 10, min_parts_to_merge_at_once = 10, index_granularity = 8192;
 
 CREATE VIEW tool_calls_final
 (
