@@ -117,6 +117,25 @@ func TestBatcherFlushInterval(t *testing.T) {
 	})
 }
 
+// Under load, a batch waits longer to become larger.
+func TestBatcherLargeFlushInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{}
+		c := DefaultBatcherConfig()
+		c.MaxBytes = 8 * rows("a", "b").Bytes()
+		b, stop := run(t, c, r)
+		mustAdd(t, b, rows("a", "b"), nil)
+		time.Sleep(2 * time.Second)
+		r.want(t)
+		time.Sleep(2 * time.Second)
+		r.want(t, "3s write a,b")
+		mustAdd(t, b, rows("c"), nil)
+		time.Sleep(2 * time.Second)
+		r.want(t, "3s write a,b", "5s write c")
+		must(t, stop())
+	})
+}
+
 func TestBatcherWritesFullBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{}
@@ -364,6 +383,7 @@ func TestBatcherConfigValidate(t *testing.T) {
 	f(func(*BatcherConfig) {}, "")
 	f(func(c *BatcherConfig) { c.MaxRows = 0 }, "max_rows: 0 is not above 0")
 	f(func(c *BatcherConfig) { c.FlushInterval = -1 }, "flush_interval: -1ns is not above 0")
+	f(func(c *BatcherConfig) { c.LargeFlushInterval = 1 }, "large_flush_interval: 1ns is below flush_interval (1s)")
 	f(func(c *BatcherConfig) { c.MaxBackoff = time.Millisecond }, "max_backoff: 1ms is below min_backoff (100ms)")
 }
 

@@ -100,7 +100,7 @@ func (l *deadLetterLog) sorted() []string {
 func runPicky(t *testing.T, s *picky) (b *Batcher, l *deadLetterLog, stop func() error) {
 	t.Helper()
 	l = &deadLetterLog{}
-	b = NewBatcher(s, DefaultBatcherConfig(), slog.New(slog.DiscardHandler), nil)
+	b = NewBatcher(s, small(10_000), slog.New(slog.DiscardHandler), nil)
 	b.DeadLetter = l.add
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -213,7 +213,7 @@ func TestChangedTable(t *testing.T) {
 		if s.writes > 300 { // 3 per attempt
 			t.Errorf("%d writes in 10 minutes", s.writes)
 		}
-		want := "write batch: failing since 2000-01-01T00:00:03Z: insert 5000 exchanges: constraint is violated (the table also refuses a row that it accepted before): " + hintNoRow
+		want := "write batch: failing since 2000-01-01T00:00:05Z: insert 5000 exchanges: constraint is violated (the table also refuses a row that it accepted before): " + hintNoRow
 		if err := b.Health(); err == nil || err.Error() != want {
 			t.Errorf("health: %v\nwant:   %s", err, want)
 		}
