@@ -93,7 +93,9 @@ func (d tableDigests) add(prefix string, out *analyzer.Output) {
 	}
 	v := reflect.ValueOf(out).Elem()
 	for i := range v.NumField() {
-		d.table(prefix+" "+strings.ToLower(v.Type().Field(i).Name), v.Field(i))
+		if f := v.Type().Field(i); f.IsExported() {
+			d.table(prefix+" "+strings.ToLower(f.Name), v.Field(i))
+		}
 	}
 }
 
