@@ -1,0 +1,117 @@
+package jetstream
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// BenchmarkStream measures what settings of the event stream cost: publishing and reading 100 MB of bodies, which are real
+// texts. CPU seconds are of client and server together; disk is what the stream keeps per byte of bodies.
+func BenchmarkStream(b *testing.B) {
+	for _, size := range []int{10_000, 100_000} {
+		for name, change := range map[string]func(*natsjs.StreamConfig){
+			"default":                  func(*natsjs.StreamConfig) {},
+			"compressed":               func(c *natsjs.StreamConfig) { c.Compression = natsjs.S2Compression },
+			"without duplicate checks": func(c *natsjs.StreamConfig) { c.Duplicates = 100 * time.Millisecond },
+			"asynchronous writes":      func(c *natsjs.StreamConfig) { c.PersistMode = natsjs.AsyncPersistMode },
+		} {
+			b.Run(fmt.Sprintf("%dKB/%s", size/1000, name), func(b *testing.B) { benchmarkStream(b, size, change) })
+		}
+	}
+}
+
+func benchmarkStream(b *testing.B, size int, change func(*natsjs.StreamConfig)) {
+	text := sources(b, 20_000_000)
+	count := 100_000_000 / size
+	var publishing, reading, disk float64
+	b.SetBytes(int64(size * count))
+	for b.Loop() {
+		b.StopTimer()
+		n := startNATS(b)
+		c, ctx := n.connect(b)
+		cfg := c.streams()[0]
+		change(&cfg)
+		must(b, c.js.DeleteStream(ctx, event.StreamEvents))
+		_, err := c.js.CreateStream(ctx, cfg)
+		must(b, err)
+		b.StartTimer()
+		begun := cpuSeconds(b)
+		p := c.NewPublisher(256)
+		for i := range count {
+			e := testEvent(i, 0)
+			at := i * 7919 * 13 % (len(text) - size)
+			e.Body = text[at : at+size]
+			must(b, p.Publish(ctx, e))
+		}
+		must(b, p.Flush(ctx))
+		published := cpuSeconds(b)
+		publishing += published - begun
+		r := openReader(b, ctx, c, "a")
+		readAll(b, ctx, r, count)
+		reading += cpuSeconds(b) - published
+		must(b, r.Close(ctx))
+		b.StopTimer()
+		disk += float64(diskUsage(b, n.cfg.Dir)) / float64(size*count)
+		b.StartTimer()
+	}
+	gb := float64(size*count) / 1e9 * float64(b.N)
+	b.ReportMetric(publishing/gb, "publish-cpu-s/GB")
+	b.ReportMetric(reading/gb, "read-cpu-s/GB")
+	b.ReportMetric(disk/float64(b.N), "disk/byte")
+}
+
+func readAll(b *testing.B, ctx context.Context, r *Reader, count int) {
+	for left := count; left > 0; {
+		msgs, err := r.Next(ctx, 1000, time.Second)
+		must(b, err)
+		left -= len(msgs)
+	}
+}
+
+// sources returns n bytes of Go's own sources.
+func sources(b *testing.B, n int) (text []byte) {
+	files, err := filepath.Glob(filepath.Join(runtime.GOROOT(), "src", "*", "*.go")) //nolint:staticcheck // a benchmark has Go's sources
+	must(b, err)
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		must(b, err)
+		if text = append(text, data...); len(text) >= n {
+			return text[:n]
+		}
+	}
+	if len(text) < 1_000_000 {
+		b.Skip("NOT MEASURED: Go's sources are not installed")
+	}
+	return text
+}
+
+func cpuSeconds(b *testing.B) float64 {
+	var u syscall.Rusage
+	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}
+
+func diskUsage(b *testing.B, dir string) (n int64) {
+	must(b, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".blk") {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			n += info.Size()
+		}
+		return err
+	}))
+	return n
+}
