@@ -126,3 +126,23 @@ func TestCores(t *testing.T) {
 		t.Errorf("%d bytes on 5 cores differ from %d on one", len(got), len(want))
 	}
 }
+
+// discard is a Publisher without a server.
+type discard struct{}
+
+func (discard) Publish(_ context.Context, e *event.Event) error { e.Encode(); return nil }
+func (discard) Flush(context.Context) error                     { return nil }
+
+// BenchmarkImport measures an import without the server: reading, parsing and encoding.
+func BenchmarkImport(b *testing.B) {
+	var text bytes.Buffer
+	recordedtest.Lines(b, recordedtest.Exchanges, func(_ int, line []byte) { text.Write(append(line, '\n')) })
+	b.SetBytes(int64(text.Len()))
+	b.ReportAllocs()
+	for b.Loop() {
+		im := &Importer{Publisher: discard{}, Stdin: bytes.NewReader(text.Bytes()), Progress: terminal.NewProgress(&bytes.Buffer{})}
+		if err := im.Run(b.Context(), []string{"-"}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
