@@ -216,35 +216,6 @@ func (e *Engine) add(ctx context.Context, t tally) error {
 	return ctx.Err()
 }
 
-// evaluate counts the tallies of one step and evaluates the rules. Errors of individual rules are counted and logged.
-func (e *Engine) evaluate(ctx context.Context, step int64, tallies []tally) {
-	began := time.Now()
-	gauges := e.expected
-	if !e.health {
-		gauges = append(slices.Clip(gauges), Gauge{Metric: rules.MetricCollected, Value: boolValue(e.steps.observed())})
-	}
-	if err := e.samples.apply(step, tallies, gauges); err != nil {
-		e.m.failed(e.log, "evaluate", err, "step", step)
-	}
-	for _, r := range e.rules {
-		if step%int64(r.Every.Seconds()) == 0 {
-			e.evaluateRule(ctx, r, step)
-		}
-	}
-	e.m.evaluation.Observe(time.Since(began).Seconds())
-	e.m.lastEvaluation.Set(float64(step))
-	if e.groups.update(e.result(step)) {
-		e.state.changed.raise()
-		e.dispatcher.wake()
-	}
-}
-
-func (e *Engine) evaluateRule(ctx context.Context, r *rules.Rule, step int64) {
-	if err := r.Eval(ctx, time.Unix(step, 0).UTC(), e.samples.Query); err != nil {
-		e.m.failed(e.log, "evaluate", err, "step", step)
-	}
-}
-
 // result returns the result of the last evaluation; step is its time.
 func (e *Engine) result(step int64) *evaluation {
 	at := time.Unix(step, 0).UTC()
@@ -409,14 +380,15 @@ func (e *Engine) Reload(ctx context.Context) error {
 	if e.closed {
 		return nil
 	}
-	before := slices.Clone(e.rules)
+	before, added := slices.Clone(e.rules), []*rules.Rule(nil)
 	for _, r := range list {
 		if i := slices.IndexFunc(before, r.Inherit); i >= 0 {
 			before = slices.Delete(before, i, i+1)
 		} else if e.steps.next > 0 {
-			e.evaluateRule(ctx, r, e.steps.last())
+			added = append(added, r)
 		}
 	}
+	e.evaluateRules(ctx, added, e.steps.last())
 	for _, r := range before {
 		e.groups.release(r)
 	}

@@ -29,7 +29,7 @@ type Options struct {
 	Step     time.Duration // step of subqueries that do not specify one
 }
 
-// A DB stores series. Its methods must not be called concurrently.
+// A DB stores series. Queries may run concurrently; its other methods must not be called concurrently with any.
 type DB struct {
 	engine  *promql.Engine
 	refs    map[storage.SeriesRef]*series

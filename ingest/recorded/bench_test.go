@@ -1,8 +1,7 @@
 package recorded
 
 import (
-	"errors"
-	"io"
+	"iter"
 	"strings"
 	"testing"
 )
@@ -11,24 +10,37 @@ func BenchmarkReader(b *testing.B) {
 	turn := `{"role":"user","content":"` + strings.Repeat("How much is \\u00e9 in \\\"lines\\\"? ", 30) + `"},`
 	text := `{"url":"https://api.openai.com/v1/chat/completions","request":{"messages":[` + strings.Repeat(turn, 9) + `{}]},"status":200,"response":"` +
 		strings.Repeat(`data: {\"choices\":[{\"delta\":{\"content\":\"word\"}}]}\n\n`, 40) + `"}` + "\n"
-	file := strings.Repeat(text, 1000)
-	b.SetBytes(int64(len(file)))
-	b.ReportAllocs()
-	for b.Loop() {
-		r, err := NewReader(strings.NewReader(file), Config{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		n := 0
-		for ; ; n++ {
-			if _, err := r.Next(); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				b.Fatal(err)
+	small := `{"url":"https://api.openai.com/v1/chat/completions","request":{"messages":[]},"status":200,"response":{}}` + "\n"
+	all := func(r *Reader) iter.Seq2[*Exchange, error] { return r.All(b.Context()) }
+	for _, bench := range []struct {
+		name, file string
+		records    int
+		read       func(*Reader) iter.Seq2[*Exchange, error]
+	}{
+		{"Next", strings.Repeat(text, 1000), 1000, (*Reader).next},
+		{"All", strings.Repeat(text, 1000), 1000, all},
+		{"Next of small records", strings.Repeat(small, 10_000), 10_000, (*Reader).next},
+		{"All of small records", strings.Repeat(small, 10_000), 10_000, all},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			b.SetBytes(int64(len(bench.file)))
+			b.ReportAllocs()
+			for b.Loop() {
+				r, err := NewReader(strings.NewReader(bench.file), Config{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				n := 0
+				for _, err := range bench.read(r) {
+					if err != nil {
+						b.Fatal(err)
+					}
+					n++
+				}
+				if n != bench.records {
+					b.Fatalf("%d exchanges", n)
+				}
 			}
-		}
-		if n != 1000 {
-			b.Fatalf("%d exchanges", n)
-		}
+		})
 	}
 }

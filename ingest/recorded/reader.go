@@ -70,38 +70,56 @@ func NewReader(r io.Reader, cfg Config) (*Reader, error) {
 
 // Next returns the next exchange, or io.EOF. After a *RecordError reading may continue; other errors are final.
 func (r *Reader) Next() (*Exchange, error) {
+	rec, err := r.read()
+	if err != nil {
+		return nil, err
+	}
+	return r.parse(rec)
+}
+
+// A raw record is the trimmed text of a record.
+type raw struct {
+	n    int // number in the file
+	text []byte
+}
+
+// read returns the next record, which is valid until the next call. Its errors are those of Next.
+func (r *Reader) read() (raw, error) {
 	for {
 		r.n++
-		raw, err := r.source.Next()
-		where := r.cfg.Name + ":" + strconv.Itoa(r.n)
+		text, err := r.source.Next()
 		switch {
 		case errors.Is(err, ErrTooLong):
-			return nil, &RecordError{where, TooLong, fmt.Errorf("longer than %d bytes", r.cfg.MaxLine)}
+			return raw{}, &RecordError{r.where(r.n), TooLong, fmt.Errorf("longer than %d bytes", r.cfg.MaxLine)}
 		case errors.Is(err, io.EOF):
-			return nil, io.EOF
+			return raw{}, io.EOF
 		case err != nil:
-			return nil, fmt.Errorf("read %s: %w", where, err)
+			return raw{}, fmt.Errorf("read %s: %w", r.where(r.n), err)
 		}
-		if raw = bytes.TrimSpace(raw); len(raw) == 0 {
-			continue
+		if text = bytes.TrimSpace(text); len(text) > 0 {
+			return raw{r.n, text}, nil
 		}
-		rec, reason, err := r.parse(raw)
-		if err != nil {
-			return nil, &RecordError{where, reason, err}
-		}
-		x := rec.exchange(&r.cfg, r.n)
-		x.ID, x.Source = uuid.NewSHA1(namespace, raw), where
-		x.Request.Exchange = x.ID.String()
-		x.Response.Exchange = x.Request.Exchange
-		return x, nil
 	}
 }
 
-func (r *Reader) parse(raw []byte) (*record, Reason, error) {
+// where returns the position of record n.
+func (r *Reader) where(n int) string { return r.cfg.Name + ":" + strconv.Itoa(n) }
+
+// parse parses a record. It retains no part of the text, and is safe for concurrent use.
+func (r *Reader) parse(in raw) (*Exchange, error) {
+	parse := parseLine
 	if r.har {
-		return parseEntry(raw)
+		parse = parseEntry
 	}
-	return parseLine(raw)
+	rec, reason, err := parse(in.text)
+	if err != nil {
+		return nil, &RecordError{r.where(in.n), reason, err}
+	}
+	x := rec.exchange(&r.cfg, in.n)
+	x.ID, x.Source = uuid.NewSHA1(namespace, in.text), r.where(in.n)
+	x.Request.Exchange = x.ID.String()
+	x.Response.Exchange = x.Request.Exchange
+	return x, nil
 }
 
 // Lines reads the lines of a file.

@@ -2,7 +2,7 @@
 Package importer publishes recorded exchanges to a running llmtap, in the order of the files, and waits until they are stored.
 
 	files ──> recorded.Reader ──> Publisher ──> a running llmtap ──> ClickHouse
-	                                  ^                                  │
+	          parses on all cores     ^                                  │
 	                                  └──── waits when too far ahead ────┘
 */
 package importer
@@ -108,18 +108,13 @@ func (im *Importer) file(ctx context.Context, name string) error {
 		return nil
 	}
 	before := im.Report.Records
-	for {
-		x, err := r.Next()
-		var bad *recorded.RecordError
+	for x, err := range r.All(ctx) {
+		bad, skipped := errors.AsType[*recorded.RecordError](err)
 		switch {
-		case errors.Is(err, io.EOF):
-			if im.Report.Records == before {
-				im.Report.Empty++
-				im.Progress.Printf("%s: no records", name)
-			}
-			return nil
-		case errors.As(err, &bad):
+		case skipped:
 			im.skip(bad)
+		case err != nil && ctx.Err() != nil:
+			return fmt.Errorf("read %s: %w", name, err)
 		case err != nil:
 			im.broken(err)
 			return nil
@@ -129,6 +124,11 @@ func (im *Importer) file(ctx context.Context, name string) error {
 			}
 		}
 	}
+	if im.Report.Records == before {
+		im.Report.Empty++
+		im.Progress.Printf("%s: no records", name)
+	}
+	return nil
 }
 
 func (im *Importer) broken(err error) {

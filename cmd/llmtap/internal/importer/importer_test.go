@@ -3,9 +3,12 @@ package importer
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +19,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/recorded"
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -95,4 +99,50 @@ func TestRunStalled(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// The events, the report and the messages do not depend on the number of cores.
+func TestCores(t *testing.T) {
+	files := []string{recordedtest.Path(t, recordedtest.Exchanges), recordedtest.Path(t, recordedtest.Conversations)} // the latter has no exchanges
+	output := func(cores int) []byte {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
+		f := &fake{}
+		var b bytes.Buffer
+		im := &Importer{
+			Config: recorded.Config{Service: "imported", Instance: "i"}, Publisher: f, Stdin: strings.NewReader(fmt.Sprintf(exchange, 1) + "{"),
+			Progress: terminal.NewProgress(&b),
+		}
+		if err := im.Run(t.Context(), append(files, "-")); err != nil {
+			t.Fatal(err)
+		}
+		im.Report.Seconds = 0
+		if err := errors.Join(im.Report.Write(&b, command.JSON), json.NewEncoder(&b).Encode(f.events)); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	want := output(1)
+	if got := output(5); !bytes.Equal(got, want) || len(want) < 10<<20 {
+		t.Errorf("%d bytes on 5 cores differ from %d on one", len(got), len(want))
+	}
+}
+
+// discard is a Publisher without a server.
+type discard struct{}
+
+func (discard) Publish(_ context.Context, e *event.Event) error { e.Encode(); return nil }
+func (discard) Flush(context.Context) error                     { return nil }
+
+// BenchmarkImport measures an import without the server: reading, parsing and encoding.
+func BenchmarkImport(b *testing.B) {
+	var text bytes.Buffer
+	recordedtest.Lines(b, recordedtest.Exchanges, func(_ int, line []byte) { text.Write(append(line, '\n')) })
+	b.SetBytes(int64(text.Len()))
+	b.ReportAllocs()
+	for b.Loop() {
+		im := &Importer{Publisher: discard{}, Stdin: bytes.NewReader(text.Bytes()), Progress: terminal.NewProgress(&bytes.Buffer{})}
+		if err := im.Run(b.Context(), []string{"-"}); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
