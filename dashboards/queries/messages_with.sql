@@ -40,9 +40,9 @@ WITH
         UNION ALL
         SELECT answer AS id, stored_at AS seen_at, service, conversation_id, exchange_id, 'answer' AS role
         FROM exchanges_final
-        WHERE (service, toDate(started_at), exchange_id) IN
+        WHERE (toStartOfHour(started_at), service, exchange_id) IN
             (
-                SELECT service, toDate(started_at), exchange_id
+                SELECT toStartOfHour(started_at), service, exchange_id
                 FROM exchanges
                 WHERE answer IN (SELECT arrayJoin(hits))
                     AND stored_at >= {since:DateTime64(9, 'UTC')}

@@ -22,9 +22,9 @@ WITH
     (
         SELECT *, max(if(failed, NULL, started_at)) OVER (PARTITION BY conversation_id) AS succeeded_at
         FROM exchanges_final
-        WHERE (service, toDate(started_at), exchange_id) IN
+        WHERE (toStartOfHour(started_at), service, exchange_id) IN
             (
-                SELECT service, toDate(started_at), exchange_id
+                SELECT toStartOfHour(started_at), service, exchange_id
                 FROM exchanges
                 WHERE conversation_id IN (SELECT conversation_id FROM refused)
                     AND {filter exchanges ONLY time}
