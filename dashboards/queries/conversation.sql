@@ -29,9 +29,9 @@ SELECT
     e.exchange_id AS exchange_id
 FROM exchanges_final AS e
 LEFT JOIN found ON found.exchange_id = e.exchange_id
-WHERE (e.service, toDate(e.started_at), e.exchange_id) IN
+WHERE (toStartOfHour(e.started_at), e.service, e.exchange_id) IN
     (
-        SELECT service, toDate(started_at), exchange_id
+        SELECT toStartOfHour(started_at), service, exchange_id
         FROM exchanges
         WHERE conversation_id = {conversation_id:String}
     )

@@ -46,9 +46,9 @@ SELECT
     any(h.last_id) AS last_exchange_id
 FROM exchanges_final AS c
 INNER JOIN hit AS h ON h.conversation_id = c.conversation_id
-WHERE (c.service, toDate(c.started_at), c.exchange_id) IN
+WHERE (toStartOfHour(c.started_at), c.service, c.exchange_id) IN
     (
-        SELECT service, toDate(started_at), exchange_id
+        SELECT toStartOfHour(started_at), service, exchange_id
         FROM exchanges
         WHERE conversation_id IN (SELECT conversation_id FROM hit)
             AND started_at >= {since:DateTime64(9, 'UTC')}

@@ -52,9 +52,15 @@ var tables = map[string]map[string]string{
 // A use is one {filter TABLE [AS alias] [EXCEPT|ONLY names]} in a statement. The time range is the filter time. EXCEPT omits
 // filters, and ONLY omits all others: a failure rate requires all calls, so status restricts only the failures that it counts.
 type use struct {
+	table   string
 	columns map[string]string // column by filter
 	alias   string
 }
+
+// byKey makes a statement read the findings of a short time range by key, because their table is not in order of time. Findings of
+// a longer range are in most granules, and looking up their keys would only cost more.
+const byKey = `({since:DateTime64(9, 'UTC')} < least({until:DateTime64(9, 'UTC')}, now64(9, 'UTC')) - INTERVAL 6 HOUR OR ({conversation_id}, {finding_id}) IN
+	(SELECT conversation_id, finding_id FROM findings WHERE first_seen >= {since:DateTime64(9, 'UTC')} AND first_seen < {until:DateTime64(9, 'UTC')}))`
 
 var usePattern = regexp.MustCompile(`\{filter (\w+)(?: AS (\w+))?(?: (EXCEPT|ONLY) (\w+(?:, \w+)*))?\}`)
 
@@ -69,7 +75,7 @@ func parseUse(match []string) (use, error) {
 			return use{}, fmt.Errorf("%s: %s has no filter %q", match[0], match[1], n)
 		}
 	}
-	u := use{columns: map[string]string{}, alias: match[2]}
+	u := use{table: match[1], columns: map[string]string{}, alias: match[2]}
 	for name, column := range all {
 		if match[3] == "" || slices.Contains(names, name) == (match[3] == "ONLY") {
 			u.columns[name] = column
@@ -122,6 +128,9 @@ func Filter(sql string, given Values, params map[string]string) (string, error) 
 		if column, ok := u.columns["time"]; ok {
 			column = u.column(column)
 			all = append(all, column+" >= {since:DateTime64(9, 'UTC')}", column+" < {until:DateTime64(9, 'UTC')}")
+			if u.table == "findings" {
+				all = append(all, strings.NewReplacer("{conversation_id}", u.column("conversation_id"), "{finding_id}", u.column("finding_id")).Replace(byKey))
+			}
 		}
 		for _, f := range filters {
 			column, ok := u.columns[f.name]

@@ -2,6 +2,7 @@
 -- group Failures
 -- since 1 day
 -- param rule = : only this rule or signal; without it, signals are omitted
+-- Texts are read by the keys of the examples only.
 SELECT
     rule_id,
     severity,
@@ -20,8 +21,15 @@ SELECT
     conversation_id,
     exchange_id
 FROM findings_final
-WHERE {filter findings}
-    AND (rule_id = {rule:String} OR {rule:String} = '' AND severity != 'signal')
+WHERE (conversation_id, finding_id) IN
+    (
+        SELECT conversation_id, finding_id
+        FROM findings_final
+        WHERE {filter findings}
+            AND (rule_id = {rule:String} OR {rule:String} = '' AND severity != 'signal')
+        ORDER BY severity = 'reject' DESC, first_seen DESC, finding_id
+        LIMIT 1 BY fingerprint
+        LIMIT {limit:UInt32}
+    )
 ORDER BY severity = 'reject' DESC, first_seen DESC, finding_id
-LIMIT 1 BY fingerprint
 LIMIT 50

@@ -4,48 +4,74 @@
 -- since 7 days
 -- texts
 -- The longest word of the text is looked up in the index of messages, so the text must begin and end with whole words; a text
--- that is not ASCII is searched in every message. Prompts shared by all conversations of an agent are not searched. If more than
--- 10,000 messages contain the text, those of the newest conversations are used: ids begin with the start of the conversation.
--- A message is the same in all versions of its row, so the table is read without FINAL, which would not use the index; its
--- places are read through the views by sort key.
+-- that is not ASCII is searched in every message. Prompts shared by all conversations of an agent are not searched. Ids begin with
+-- the start of the conversation, so the matches in the newest conversations are found by reading from the end. If they suffice,
+-- older conversations are read only as far as they are still in use; otherwise their 10,000 newest matches are read as well. A
+-- message and its place are the same in all versions of their rows, so they are read without FINAL, which would not use the index.
 WITH
     lower({text:String}) AS phrase,
     arraySort(w -> -length(w), splitByNonAlpha(phrase))[1] AS longest_word,
     match(phrase, '[^ -~]') OR empty(longest_word) AS full_scan,
+    kind != 'parameters'
+        AND (full_scan OR hasToken(replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' '), if(full_scan, 'a', longest_word)))
+        AND position(lower(body), phrase) > 0 AS matches,
+    (
+        SELECT (groupArray(id), min(id), min(seen_at))
+        FROM
+        (
+            SELECT id, seen_at
+            FROM messages
+            WHERE seen_at >= {since:DateTime64(9, 'UTC')}
+                AND matches
+            ORDER BY id DESC
+            LIMIT 4 * {limit:UInt32}
+        )
+    ) AS young,
+    length(young.1) < 4 * {limit:UInt32} AS complete,
+    (
+        SELECT uniqExact(message_id)
+        FROM history
+        WHERE message_id IN (SELECT arrayJoin(young.1))
+            AND seen_at >= young.3
+            AND {filter history}
+            AND NOT complete
+    ) AS placed,
+    if(placed < {limit:UInt32}, {since:DateTime64(9, 'UTC')}, greatest(toDateTime64(young.3, 9, 'UTC'), {since:DateTime64(9, 'UTC')})) AS needed_since,
     (
         SELECT groupArray(id)
         FROM
         (
             SELECT id
             FROM messages
-            WHERE seen_at >= {since:DateTime64(9, 'UTC')}
-                AND kind != 'parameters'
-                AND (full_scan OR hasToken(replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' '), if(full_scan, 'a', longest_word)))
-                AND position(lower(body), phrase) > 0
+            WHERE NOT complete
+                AND id < young.2
+                AND seen_at >= needed_since
+                AND matches
             ORDER BY id DESC
             LIMIT 10000
         )
-    ) AS hits,
+    ) AS old,
+    arrayConcat(young.1, old) AS hits,
     places AS
     (
-        SELECT message_id AS id, seen_at, service, conversation_id, exchange_id, role
-        FROM history_final
-        WHERE (conversation_id, branch, position) IN
-            (
-                SELECT conversation_id, branch, position
-                FROM history
-                WHERE message_id IN (SELECT arrayJoin(hits))
-            )
-            AND message_id IN (SELECT arrayJoin(hits))
+        SELECT id, seen_at, service, conversation_id, exchange_id, role
+        FROM
+        (
+            SELECT message_id AS id, seen_at, service, conversation_id, exchange_id, role
+            FROM history
+            WHERE message_id IN (SELECT arrayJoin(hits))
+            ORDER BY seq DESC
+            LIMIT 1 BY conversation_id, branch, position
+        )
         UNION ALL
         SELECT answer AS id, stored_at AS seen_at, service, conversation_id, exchange_id, 'answer' AS role
         FROM exchanges_final
-        WHERE (service, toDate(started_at), exchange_id) IN
+        WHERE (toStartOfHour(started_at), service, exchange_id) IN
             (
-                SELECT service, toDate(started_at), exchange_id
+                SELECT toStartOfHour(started_at), service, exchange_id
                 FROM exchanges
                 WHERE answer IN (SELECT arrayJoin(hits))
-                    AND stored_at >= {since:DateTime64(9, 'UTC')}
+                    AND stored_at >= needed_since
             )
             AND answer IN (SELECT arrayJoin(hits))
     ),

@@ -1,6 +1,7 @@
 -- Which providers now reject what they accepted from the same version before?
 -- group Providers
 -- since 30 days
+-- These findings belong to no conversation.
 SELECT
     first_seen AS rejected_since,
     provider,
@@ -13,7 +14,8 @@ SELECT
     fix,
     exchange_id
 FROM findings_final
-WHERE rule_id = 'provider_tightened'
+WHERE conversation_id = ''
+    AND rule_id = 'provider_tightened'
     AND {filter findings}
 ORDER BY first_seen DESC, finding_id
 LIMIT 100

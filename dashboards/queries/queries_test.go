@@ -53,7 +53,7 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s: does not end with LIMIT", name)
 		}
 		// A query may look up sort keys in a table and then read their rows through the view.
-		views := regexp.MustCompile(`\bIN\s+\(\s+SELECT service, toDate\(started_at\), exchange_id\s+FROM exchanges\b`).ReplaceAllString(q.SQL, "")
+		views := regexp.MustCompile(`\bIN\s+\(\s+SELECT toStartOfHour\(started_at\), service, exchange_id\s+FROM exchanges\b`).ReplaceAllString(q.SQL, "")
 		if m := regexp.MustCompile(`(?m)^\s*(?:FROM|.*JOIN) (exchanges|findings|tool_calls|runs|alerts)\b(?:[^_]|$)`).FindString(views); m != "" {
 			t.Errorf("%s: reads a table that may contain a row twice: %s", name, m)
 		}
@@ -170,6 +170,10 @@ func TestFilter(t *testing.T) {
 		if _, _, err := q.Bind(Values{name: {value}}, now); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", given, err, want)
 		}
+	}
+	findings, _ := Filter("{filter findings AS f ONLY time}", nil, map[string]string{})
+	if !strings.HasPrefix(findings, "f.first_seen >= {since:DateTime64(9, 'UTC')} AND ") || !strings.Contains(findings, " OR (f.conversation_id, f.finding_id) IN\n") {
+		t.Errorf("findings of a time range: %s", findings)
 	}
 	f2 := func(status, want string) {
 		t.Helper()

@@ -9,43 +9,57 @@
 WITH
     (failed, status, cause_class, retry) -> failed AND status BETWEEN 400 AND 498 AND status NOT IN (408, 409, 425, 429)
         AND cause_class NOT IN ('access', 'policy', 'provider') AND retry = 0 AS is_refused,
-    refused AS
     (
-        SELECT DISTINCT conversation_id
-        FROM exchanges_final
-        WHERE is_refused(failed, status, cause_class, retry)
-            AND conversation_id != ''
-            AND {filter exchanges}
-            AND ({cause:String} = '' OR cause = {cause:String})
-    ),
+        SELECT groupArray(conversation_id)
+        FROM
+        (
+            SELECT conversation_id
+            FROM exchanges_final
+            WHERE is_refused(failed, status, cause_class, retry)
+                AND conversation_id != ''
+                AND {filter exchanges ONLY time}
+            GROUP BY conversation_id
+            HAVING count() >= 2
+                AND countIf({filter exchanges EXCEPT time} AND {cause:String} IN ('', cause)) > 0
+        )
+    ) AS refused,
     calls AS
     (
         SELECT *, max(if(failed, NULL, started_at)) OVER (PARTITION BY conversation_id) AS succeeded_at
         FROM exchanges_final
-        WHERE (service, toDate(started_at), exchange_id) IN
+        WHERE (toStartOfHour(started_at), service, exchange_id) IN
             (
-                SELECT service, toDate(started_at), exchange_id
+                SELECT toStartOfHour(started_at), service, exchange_id
                 FROM exchanges
-                WHERE conversation_id IN (SELECT conversation_id FROM refused)
+                WHERE conversation_id IN (SELECT arrayJoin(refused))
                     AND {filter exchanges ONLY time}
             )
-            AND conversation_id IN (SELECT conversation_id FROM refused)
+            AND conversation_id IN (SELECT arrayJoin(refused))
             AND {filter exchanges ONLY time}
     ),
+    (
+        SELECT groupArray((conversation_id, newest, n, first_at, last_at))
+        FROM
+        (
+            SELECT
+                conversation_id,
+                argMax((toString(service), toString(service_version), toString(stage), toString(cause), toString(root_cause), exchange_id), started_at) AS newest,
+                count() AS n,
+                min(started_at) AS first_at,
+                max(started_at) AS last_at
+            FROM calls
+            WHERE is_refused(failed, status, cause_class, retry)
+                AND (succeeded_at IS NULL OR started_at > succeeded_at)
+            GROUP BY conversation_id
+            HAVING n >= 2
+                AND {cause:String} IN ('', newest.4)
+            ORDER BY last_at DESC, conversation_id
+            LIMIT {limit:UInt32}
+        )
+    ) AS newest_stuck,
     stuck AS
     (
-        SELECT
-            conversation_id,
-            argMax((service, service_version, stage, cause, root_cause, exchange_id), started_at) AS newest,
-            count() AS n,
-            min(started_at) AS first_at,
-            max(started_at) AS last_at
-        FROM calls
-        WHERE is_refused(failed, status, cause_class, retry)
-            AND (succeeded_at IS NULL OR started_at > succeeded_at)
-        GROUP BY conversation_id
-        HAVING n >= 2
-            AND ({cause:String} = '' OR newest.4 = {cause:String})
+        SELECT arrayJoin(newest_stuck) AS c, c.1 AS conversation_id, c.2 AS newest, c.3 AS n, c.4 AS first_at, c.5 AS last_at
     ),
     -- The finding that explains the newest call, or else an earlier one.
     explained AS

@@ -32,11 +32,12 @@ WITH
         UNION ALL
         SELECT exchange_id, answer AS message_id
         FROM exchanges_final
-        WHERE (service, toDate(started_at), exchange_id) IN
+        WHERE (toStartOfHour(started_at), service, exchange_id) IN
             (
-                SELECT service, toDate(started_at), exchange_id
+                SELECT toStartOfHour(started_at), service, exchange_id
                 FROM exchanges
                 WHERE exchange_id IN (SELECT arrayJoin(calls).6)
+                    AND stored_at >= arrayMin(c -> c.1, calls) - INTERVAL 1 DAY
             )
     ),
     bodies AS

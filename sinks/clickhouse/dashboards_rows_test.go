@@ -50,7 +50,7 @@ func incident() *sinks.Batch {
 				b.Findings = append(b.Findings, signalOf(f, signals.ConversationEndedOnError, e.Cause))
 			case 38:
 				s := signalOf(f, signals.ProviderTightened, "orphan_tool_reply after_plain_assistant")
-				s.Evidence = "accepted until 09:30"
+				s.Evidence, s.Conversation, s.Labels.Conversation = "accepted until 09:30", "", "" // it is about the conversations of all services
 				b.Findings = append(b.Findings, s)
 			}
 		}

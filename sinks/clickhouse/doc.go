@@ -35,11 +35,15 @@ the sort key. The views read the Distributed tables; FINAL is applied on each sh
 
 A ReplacingMergeTree merges rows with the same sort key into one. The key therefore ends with the id of the row and
 contains no column that may differ when a row is written again; each schema file lists these columns. The same applies
-to partitions, because rows with the same id in two partitions would never be merged. A sort key by day instead of time
-does not depend on the precision of a clock. It costs nothing, because UUIDv7 ids are ordered by time within the day.
+to partitions, because rows with the same id in two partitions would never be merged.
 
-Findings are not partitioned, because no time of a finding is constant. In a table of 5 million finding rows (2.5
-million findings, 220 MB), queries for the last hour take 0.8 s and queries for one conversation 0.04 s (2 busy cores).
+The sort keys of exchanges and tool calls begin with the hour. FINAL merges all granules whose keys overlap, even if a
+skip index excludes them, and parts of different times do not overlap if their keys begin with the time. A question about
+an hour then reads an hour. With the service first, FINAL read the keys of all 10 million exchanges, 532 MB, to count the
+failed ones, which otherwise are 1 MB. An hour instead of the time does not depend on the precision of a clock.
+
+No time of a finding is constant, so findings are in order of conversation, and not partitioned. A projection of keys by
+time finds those of a short time range; {filter findings} of the queries adds the condition.
 
 # Why FINAL instead of materialised views
 

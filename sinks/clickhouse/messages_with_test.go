@@ -57,8 +57,8 @@ func TestMessagesWith(t *testing.T) {
 		}
 		// The search is a scalar subquery, whose plan is not part of the plan of the query.
 		with, _, _ := strings.Cut(sql, ",\n    (\n")
-		_, search, _ := strings.Cut(sql, "        SELECT groupArray(id)\n        FROM\n        (\n")
-		search, _, found := strings.Cut(search, "        )\n    ) AS hits")
+		_, search, _ := strings.Cut(sql, "        SELECT (groupArray(id), min(id), min(seen_at))\n        FROM\n        (\n")
+		search, _, found := strings.Cut(search, "        )\n    ) AS young")
 		if !found {
 			t.Fatal("the query does not begin with the search for hits")
 		}
@@ -68,4 +68,56 @@ func TestMessagesWith(t *testing.T) {
 			t.Errorf("body_index is not used:\n%s", strings.ReplaceAll(p, "] [", "\n"))
 		}
 	}
+}
+
+// A common word is read from the newest conversations only, but a newer message of an older conversation precedes theirs, and
+// rows with the required service or time are found in older conversations as well.
+func TestMessagesWithCommonWord(t *testing.T) {
+	s := open(t)
+	now := time.Now().UTC().Truncate(time.Second)
+	b := &sinks.Batch{}
+	const conversations = 200
+	add := func(conversation int, service string, at time.Time) {
+		n := len(b.History)
+		h := analyzer.HistoryEntry{
+			Seq: uint64(n + 1), SeenAt: at, Service: service, Conversation: fmt.Sprintf("conv-%03d", conversation), Branch: fmt.Sprint(conversation), Position: n,
+			Content: fmt.Sprintf("%08x%032x", conversation+1, n), Role: "user", Exchange: fmt.Sprintf("exchange-%03d", n),
+		}
+		b.History = append(b.History, h)
+		b.Contents = append(b.Contents, analyzer.Content{ID: h.Content, Kind: content.KindMessage, SeenAt: at, Body: fmt.Sprintf(`{"role":"user","content":"common %d"}`, n)})
+	}
+	for i := range conversations {
+		service := "trips"
+		if i == 3 || i == 5 {
+			service = "rare"
+		}
+		add(i, service, now.Add(time.Duration(i-conversations)*time.Minute))
+	}
+	add(7, "trips", now.Add(-30*time.Second)) // still in use
+	for range 2 {
+		must(t, s.Write(t.Context(), b))
+	}
+	q, err := queries.Get("messages_with")
+	must(t, err)
+	f := func(given queries.Values, want string) {
+		t.Helper()
+		given["text"], given["limit"] = []string{"common"}, []string{"3"}
+		sql, params, err := q.Bind(given, now)
+		must(t, err)
+		res, err := s.Query(t.Context(), sql, params)
+		must(t, err)
+		var got []string
+		for _, row := range res.Rows {
+			got = append(got, row[2].(string))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%v: found in %q, want %q", given, got, want)
+		}
+	}
+	f(queries.Values{}, "conv-007 conv-199 conv-198")
+	f(queries.Values{"service": {"rare"}}, "conv-005 conv-003")
+	f(queries.Values{"until": {"100 minutes"}}, "conv-099 conv-098 conv-097")
+	f(queries.Values{"until": {"100 minutes"}, "service": {"rare"}}, "conv-005 conv-003")
+	f(queries.Values{"since": {"90 seconds"}}, "conv-007 conv-199")
+	f(queries.Values{"since": {"10 seconds"}}, "")
 }

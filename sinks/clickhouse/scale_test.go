@@ -40,8 +40,8 @@ type cost struct {
 }
 
 // TestScale runs every query on many generated rows: 30 days of exchanges with their findings, tool calls and runs, and the
-// messages and responses of the newest 100,000 conversations. Every hundredth exchange is stored twice, as after a redelivery,
-// and the tables have as many parts as the engine leaves after its merges.
+// messages and responses of the newest 100,000 conversations. One exchange in 100 is stored twice, as after a crash, and the tables
+// have as many parts as the engine leaves after its merges.
 //
 //	go test ./sinks/clickhouse -run TestScale -rows 10000000 -v -timeout 60m
 func TestScale(t *testing.T) {
@@ -111,7 +111,7 @@ func measureScale(t *testing.T, s *clickhouse.Sink, dsn string) {
 		case "conversation":
 			measure(q, name, map[string]string{"conversation_id": conversation})
 		case "tool_replies":
-			measure(q, name, map[string]string{"tool": "read_file"})
+			measure(q, name, map[string]string{"tool": "tool_7"})
 		case "messages_with":
 			for _, word := range []string{"needle", "timeout"} {
 				measure(q, name+" "+word, map[string]string{"text": word})

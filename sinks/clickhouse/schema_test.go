@@ -128,8 +128,7 @@ func TestIndexesAreUsed(t *testing.T) {
 		}
 	}
 	f("exchanges", "started_at > now() - 60", "Partition")
-	f("exchanges", "started_at > now() - 60", "toDate(started_at)")
-	f("exchanges", "started_at > '2026-11-20 09:30:01'", "started_at_index")
+	f("exchanges", "started_at > now() - 60", "toStartOfHour(started_at)")
 	f("exchanges", "exchange_id = 'x'", "exchange_id_index")
 	f("exchanges", "conversation_id = 'x'", "conversation_id_index")
 	f("findings", "conversation_id = 'x'", "PrimaryKey")
@@ -137,6 +136,7 @@ func TestIndexesAreUsed(t *testing.T) {
 	f("findings", "tool_call_id = 'x'", "tool_call_id_index")
 	f("tool_calls", "tool_call_id = 'x'", "tool_call_id_index")
 	f("tool_calls", "asked_at > now() - 60", "Partition")
+	f("tool_calls", "asked_at > now() - 60", "toStartOfHour(asked_at)")
 	f("runs", "id = 'x'", "PrimaryKey")
 	f("runs", "run_id = 'x'", "run_id_index")
 	f("runs", "seen_at > now() - 60", "seen_at_index")

@@ -100,7 +100,7 @@ var others = []string{
 			h % 97 < 3, 'latent_violation', h % 97 < 6, 'tool_content_not_string', h % 100003 = 9, 'provider_tightened', '') AS rule,
 		root_cause = '' AND rule != 'tool_content_not_string' AS is_signal
 	SELECT lower(hex(sipHash128(exchange_id, 1))), lower(hex(cityHash64(service, stage, rule))), seq, stored_at, exchange_id, service_version, service,
-		service_version, environment, agent, stage, conversation_id, run_id, user, provider, model, dialect, variant, rule,
+		service_version, environment, agent, stage, if(rule = 'provider_tightened', '', conversation_id), run_id, user, provider, model, dialect, variant, rule,
 		multiIf(rule = 'latent_violation', 'tool_content_not_string', failed AND is_signal, cause, 'after_plain_assistant'),
 		if(is_signal, 'signal', 'reject'), multiIf(is_signal, 'signal', failed, 'reject', 'lenient'),
 		if(rule = 'latent_violation', ['openai_chat/deepseek', 'openai_chat/openai'], []), status, 2, concat('call_', lower(hex(h))), concat('tool_', toString(h % 40)),

@@ -1,7 +1,8 @@
 -- One row is one LLM call: its request and its response, or the fact that no response arrived.
 -- A row is written again when the call is read again from the stream, or when its response arrives after the timeout; the
--- highest seq wins. The service, the day of the start and the id are the same in each write, so the sort key contains only
--- those. Within a day the ids are in order of time (UUIDv7), so the minmax index on started_at reads hours, not days.
+-- highest seq wins. The hour of the start, the service and the id are the same in each write, so the sort key contains only
+-- those. The hour comes first: FINAL merges only parts whose keys overlap, and parts of different times do not. Granules are small
+-- so that an hour has several, of different services.
 -- A request consists of its leading system messages, the messages of its branch up to its number of messages, and the rest
 -- of its body; messages with a cache mark are in marked. These columns are empty if bodies are not stored.
 CREATE TABLE IF NOT EXISTS exchanges
@@ -69,17 +70,18 @@ CREATE TABLE IF NOT EXISTS exchanges
     parameters          String COMMENT 'message id of the request without its messages' CODEC(ZSTD(1)),
     messages_at         UInt32 COMMENT 'byte offset of the messages in parameters' CODEC(T64, ZSTD(1)),
     answer              String COMMENT 'message id of the response' CODEC(ZSTD(1)),
-    INDEX started_at_index started_at TYPE minmax GRANULARITY 1,
+    INDEX stored_at_index stored_at TYPE minmax GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX answer_index answer TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX user_index user TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX attribute_keys_index mapKeys(attributes) TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX attribute_values_index mapValues(attributes) TYPE bloom_filter(0.01) GRANULARITY 1
 )
 ENGINE = ReplacingMergeTree(seq)
 PARTITION BY toYYYYMM(started_at)
-ORDER BY (service, toDate(started_at), exchange_id)
-SETTINGS merge_selector_base = 10, min_parts_to_merge_at_once = 10;
+ORDER BY (toStartOfHour(started_at), service, exchange_id)
+SETTINGS index_granularity = 2048, merge_selector_base = 10, min_parts_to_merge_at_once = 10;
 
 -- A row stays in its partition in all writes, so FINAL merges the partitions independently and in parallel.
 CREATE VIEW IF NOT EXISTS exchanges_final AS

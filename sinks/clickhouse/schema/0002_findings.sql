@@ -4,7 +4,10 @@
 -- have another first_seen and exchange_id (if the conversation was evicted in between), another service (if another one
 -- continues the conversation) and another fingerprint (with the root cause). finding_id is a hash of the conversation among
 -- other things, so the sort key contains only those two. No time of a finding is constant, so the table has no partitions by
--- time: findings are few (one per defect and conversation), and a row must not be in two partitions.
+-- time: findings are few (one per defect and conversation), and a row must not be in two partitions. The projection lists the
+-- keys of the findings of a time range, of all versions. Their rows are read by key, scattered over the table, so granules and
+-- compressed blocks are small. A minmax index on first_seen would not help: FINAL also reads all granules whose keys overlap those
+-- of the selected ones, and the keys of a new part overlap all.
 CREATE TABLE IF NOT EXISTS findings
 (
     finding_id         String CODEC(ZSTD(1)),
@@ -44,14 +47,15 @@ CREATE TABLE IF NOT EXISTS findings
     confidence         LowCardinality(String) COMMENT 'high, medium, low',
     evidence           String COMMENT 'what the response contained and what the next request sent' CODEC(ZSTD(3)),
     fix                String CODEC(ZSTD(3)),
-    INDEX first_seen_index first_seen TYPE minmax GRANULARITY 1,
     INDEX finding_id_index finding_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX fingerprint_index fingerprint TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
-    INDEX tool_call_id_index tool_call_id TYPE bloom_filter(0.01) GRANULARITY 1
+    INDEX tool_call_id_index tool_call_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    PROJECTION by_time (SELECT first_seen, conversation_id, finding_id ORDER BY first_seen)
 )
 ENGINE = ReplacingMergeTree(seq)
-ORDER BY (conversation_id, finding_id);
+ORDER BY (conversation_id, finding_id)
+SETTINGS index_granularity = 128, min_compress_block_size = 2048, deduplicate_merge_projection_mode = 'rebuild';
 
 CREATE VIEW IF NOT EXISTS findings_final AS
 SELECT * FROM findings FINAL;

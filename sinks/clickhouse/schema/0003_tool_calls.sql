@@ -1,6 +1,7 @@
 -- One row is one tool call made by a model, and its outcome.
 -- A row is written when the call is made (open) and again when its reply arrives or is known to be missing. The exchange
--- that requested the call determines the id and the time; the service that replies, and its labels, are not known then.
+-- that requested the call determines the id and the time; the service that replies, and its labels, are not known then. The id is
+-- a hash, so rows of an hour are together only because the hour precedes it in the sort key.
 CREATE TABLE IF NOT EXISTS tool_calls
 (
     id              String COMMENT 'hash of the exchange that requested the call, the position and the call id' CODEC(ZSTD(1)),
@@ -30,7 +31,7 @@ CREATE TABLE IF NOT EXISTS tool_calls
 )
 ENGINE = ReplacingMergeTree(seq)
 PARTITION BY toYYYYMM(asked_at)
-ORDER BY (toDate(asked_at), id)
+ORDER BY (toStartOfHour(asked_at), id)
 SETTINGS merge_selector_base = 10, min_parts_to_merge_at_once = 10;
 
 CREATE VIEW IF NOT EXISTS tool_calls_final AS

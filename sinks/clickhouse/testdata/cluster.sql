@@ -16,8 +16,9 @@ ORDER BY (number, checksum);
 
 -- One row is one LLM call: its request and its response, or the fact that no response arrived.
 -- A row is written again when the call is read again from the stream, or when its response arrives after the timeout; the
--- highest seq wins. The service, the day of the start and the id are the same in each write, so the sort key contains only
--- those. Within a day the ids are in order of time (UUIDv7), so the minmax index on started_at reads hours, not days.
+-- highest seq wins. The hour of the start, the service and the id are the same in each write, so the sort key contains only
+-- those. The hour comes first: FINAL merges only parts whose keys overlap, and parts of different times do not. Granules are small
+-- so that an hour has several, of different services.
 -- A request consists of its leading system messages, the messages of its branch up to its number of messages, and the rest
 -- of its body; messages with a cache mark are in marked. These columns are empty if bodies are not stored.
 CREATE TABLE IF NOT EXISTS exchanges_local ON CLUSTER 'main'
@@ -85,17 +86,18 @@ CREATE TABLE IF NOT EXISTS exchanges_local ON CLUSTER 'main'
     parameters          String COMMENT 'message id of the request without its messages' CODEC(ZSTD(1)),
     messages_at         UInt32 COMMENT 'byte offset of the messages in parameters' CODEC(T64, ZSTD(1)),
     answer              String COMMENT 'message id of the response' CODEC(ZSTD(1)),
-    INDEX started_at_index started_at TYPE minmax GRANULARITY 1,
+    INDEX stored_at_index stored_at TYPE minmax GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX answer_index answer TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX user_index user TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX attribute_keys_index mapKeys(attributes) TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX attribute_values_index mapValues(attributes) TYPE bloom_filter(0.01) GRANULARITY 1
 )
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{database}/{table}/{shard}', '{replica}', seq)
 PARTITION BY toYYYYMM(started_at)
-ORDER BY (service, toDate(started_at), exchange_id)
-SETTINGS merge_selector_base = 10, min_parts_to_merge_at_once = 10;
+ORDER BY (toStartOfHour(started_at), service, exchange_id)
+SETTINGS index_granularity = 2048, merge_selector_base = 10, min_parts_to_merge_at_once = 10;
 
 CREATE TABLE IF NOT EXISTS exchanges ON CLUSTER 'main' AS `llmtap`.exchanges_local
 ENGINE = Distributed('main', 'llmtap', 'exchanges_local', cityHash64(exchange_id));
@@ -104,7 +106,7 @@ ENGINE = Distributed('main', 'llmtap', 'exchanges_local', cityHash64(exchange_id
 CREATE VIEW IF NOT EXISTS exchanges_final ON CLUSTER 'main' AS
 SELECT * FROM exchanges FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (1, '0001_exchanges.sql', 'd80c9cf8a174064aeacbebe89b45ab061dd6ef1bb87953a95eabcc9250382f83', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (1, '0001_exchanges.sql', 'd9dad7b0f0c07819cd4dc2b417c6dee182630ff9f8bf6f9136ca68a12aa79ebd', now64(3));
 
 -- 0002_findings.sql
 
@@ -114,7 +116,10 @@ INSERT INTO migrations (number, name, checksum, applied_at) VALUES (1, '0001_exc
 -- have another first_seen and exchange_id (if the conversation was evicted in between), another service (if another one
 -- continues the conversation) and another fingerprint (with the root cause). finding_id is a hash of the conversation among
 -- other things, so the sort key contains only those two. No time of a finding is constant, so the table has no partitions by
--- time: findings are few (one per defect and conversation), and a row must not be in two partitions.
+-- time: findings are few (one per defect and conversation), and a row must not be in two partitions. The projection lists the
+-- keys of the findings of a time range, of all versions. Their rows are read by key, scattered over the table, so granules and
+-- compressed blocks are small. A minmax index on first_seen would not help: FINAL also reads all granules whose keys overlap those
+-- of the selected ones, and the keys of a new part overlap all.
 CREATE TABLE IF NOT EXISTS findings_local ON CLUSTER 'main'
 (
     finding_id         String CODEC(ZSTD(1)),
@@ -154,14 +159,15 @@ CREATE TABLE IF NOT EXISTS findings_local ON CLUSTER 'main'
     confidence         LowCardinality(String) COMMENT 'high, medium, low',
     evidence           String COMMENT 'what the response contained and what the next request sent' CODEC(ZSTD(3)),
     fix                String CODEC(ZSTD(3)),
-    INDEX first_seen_index first_seen TYPE minmax GRANULARITY 1,
     INDEX finding_id_index finding_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX fingerprint_index fingerprint TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
-    INDEX tool_call_id_index tool_call_id TYPE bloom_filter(0.01) GRANULARITY 1
+    INDEX tool_call_id_index tool_call_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    PROJECTION by_time (SELECT first_seen, conversation_id, finding_id ORDER BY first_seen)
 )
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{database}/{table}/{shard}', '{replica}', seq)
-ORDER BY (conversation_id, finding_id);
+ORDER BY (conversation_id, finding_id)
+SETTINGS index_granularity = 128, min_compress_block_size = 2048, deduplicate_merge_projection_mode = 'rebuild';
 
 CREATE TABLE IF NOT EXISTS findings ON CLUSTER 'main' AS `llmtap`.findings_local
 ENGINE = Distributed('main', 'llmtap', 'findings_local', cityHash64(conversation_id));
@@ -169,13 +175,14 @@ ENGINE = Distributed('main', 'llmtap', 'findings_local', cityHash64(conversation
 CREATE VIEW IF NOT EXISTS findings_final ON CLUSTER 'main' AS
 SELECT * FROM findings FINAL;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (2, '0002_findings.sql', '2f5d7ebd5c8af5c58183ad18ba8254c8bc84dfd00cbf9059b971351656b45687', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (2, '0002_findings.sql', '03ca033e00fff7be32369318332d3114100db8d48fb7c90d0bc2c0a6ff102e21', now64(3));
 
 -- 0003_tool_calls.sql
 
 -- One row is one tool call made by a model, and its outcome.
 -- A row is written when the call is made (open) and again when its reply arrives or is known to be missing. The exchange
--- that requested the call determines the id and the time; the service that replies, and its labels, are not known then.
+-- that requested the call determines the id and the time; the service that replies, and its labels, are not known then. The id is
+-- a hash, so rows of an hour are together only because the hour precedes it in the sort key.
 CREATE TABLE IF NOT EXISTS tool_calls_local ON CLUSTER 'main'
 (
     id              String COMMENT 'hash of the exchange that requested the call, the position and the call id' CODEC(ZSTD(1)),
@@ -205,7 +212,7 @@ CREATE TABLE IF NOT EXISTS tool_calls_local ON CLUSTER 'main'
 )
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{database}/{table}/{shard}', '{replica}', seq)
 PARTITION BY toYYYYMM(asked_at)
-ORDER BY (toDate(asked_at), id)
+ORDER BY (toStartOfHour(asked_at), id)
 SETTINGS merge_selector_base = 10, min_parts_to_merge_at_once = 10;
 
 CREATE TABLE IF NOT EXISTS tool_calls ON CLUSTER 'main' AS `llmtap`.tool_calls_local
@@ -214,7 +221,7 @@ ENGINE = Distributed('main', 'llmtap', 'tool_calls_local', cityHash64(id));
 CREATE VIEW IF NOT EXISTS tool_calls_final ON CLUSTER 'main' AS
 SELECT * FROM tool_calls FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (3, '0003_tool_calls.sql', '19d2a0246bd6ec5059e3b1e9d1f14edb35fbbed000595a0b04bc39268bb02b4e', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (3, '0003_tool_calls.sql', '0c02a719c4d94af766b16c1ad3c11d19eb1d6570d9a70d773221e49877d5f890', now64(3));
 
 -- 0004_alerts.sql
 

@@ -157,16 +157,17 @@ CREATE TABLE exchanges
     `parameters` String COMMENT 'message id of the request without its messages' CODEC(ZSTD(1)),
     `messages_at` UInt32 COMMENT 'byte offset of the messages in parameters' CODEC(T64, ZSTD(1)),
     `answer` String COMMENT 'message id of the response' CODEC(ZSTD(1)),
-    INDEX started_at_index started_at TYPE minmax GRANULARITY 1,
+    INDEX stored_at_index stored_at TYPE minmax GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX answer_index answer TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX user_index user TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX attribute_keys_index mapKeys(attributes) TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX attribute_values_index mapValues(attributes) TYPE bloom_filter(0.01) GRANULARITY 1)
 ENGINE = ReplacingMergeTree(seq)
 PARTITION BY toYYYYMM(started_at)
-ORDER BY (service, toDate(started_at), exchange_id)
-SETTINGS merge_selector_base = 10, min_parts_to_merge_at_once = 10, index_granularity = 8192;
+ORDER BY (toStartOfHour(started_at), service, exchange_id)
+SETTINGS index_granularity = 2048, merge_selector_base = 10, min_parts_to_merge_at_once = 10;
 
 CREATE VIEW exchanges_final
 (
@@ -275,14 +276,14 @@ CREATE TABLE findings
     `confidence` LowCardinality(String) COMMENT 'high, medium, low',
     `evidence` String COMMENT 'what the response contained and what the next request sent' CODEC(ZSTD(3)),
     `fix` String CODEC(ZSTD(3)),
-    INDEX first_seen_index first_seen TYPE minmax GRANULARITY 1,
     INDEX finding_id_index finding_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX fingerprint_index fingerprint TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
-    INDEX tool_call_id_index tool_call_id TYPE bloom_filter(0.01) GRANULARITY 1)
+    INDEX tool_call_id_index tool_call_id TYPE bloom_filter(0.01) GRANULARITY 1, PROJECTION by_time (SELECT first_seen, conversation_id, finding_id
+ORDER BY first_seen))
 ENGINE = ReplacingMergeTree(seq)
 ORDER BY (conversation_id, finding_id)
-SETTINGS index_granularity = 8192;
+SETTINGS index_granularity = 128, min_compress_block_size = 2048, deduplicate_merge_projection_mode = 'rebuild';
 
 CREATE VIEW findings_final
 (
@@ -471,7 +472,7 @@ CREATE TABLE tool_calls
     INDEX tool_call_id_index tool_call_id TYPE bloom_filter(0.01) GRANULARITY 1)
 ENGINE = ReplacingMergeTree(seq)
 PARTITION BY toYYYYMM(asked_at)
-ORDER BY (toDate(asked_at), id)
+ORDER BY (toStartOfHour(asked_at), id)
 SETTINGS merge_selector_base = 10, min_parts_to_merge_at_once = 10, index_granularity = 8192;
 
 CREATE VIEW tool_calls_final
