@@ -31,6 +31,9 @@ type Server struct {
 	mu     sync.Mutex     // guards the fields below
 	nats   *server.Server // nil until Start
 	closed bool
+	stop   context.CancelFunc // ends background; nil until Start
+
+	background sync.WaitGroup
 }
 
 // New checks cfg, locks the directory and checks that the port is free, without starting the server. Callers must call
@@ -111,6 +114,9 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("start nats-server in %s: %w", s.cfg.Dir, err)
 	}
 	s.nats = n
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	s.background.Go(func() { s.expireCacheSooner(background) })
 	return nil
 }
 
@@ -147,6 +153,8 @@ func (s *Server) Shutdown() {
 	}
 	s.closed = true
 	if s.nats != nil {
+		s.stop()
+		s.background.Wait()
 		s.nats.Shutdown()
 		s.nats.WaitForShutdown()
 	}
