@@ -27,21 +27,39 @@ WITH
             AND retry = 0
         GROUP BY service, stage, cause, service_version
     ),
+    (
+        SELECT groupArray((service, stage, cause, failed_calls, first_failure, last_failure, failed_5m, failed_15m, failed_60m, last_by_version))
+        FROM
+        (
+            SELECT
+                service,
+                stage,
+                cause,
+                sum(n) AS failed_calls,
+                min(first_at) AS first_failure,
+                max(last_at) AS last_failure,
+                sum(n5) AS failed_5m,
+                sum(n15) AS failed_15m,
+                sum(n60) AS failed_60m,
+                mapFromArrays(groupArray(toString(service_version)), groupArray(last_at)) AS last_by_version
+            FROM failures
+            GROUP BY service, stage, cause
+        )
+    ) AS all_causes,
     causes AS
     (
         SELECT
-            service,
-            stage,
-            cause,
-            sum(n) AS failed_calls,
-            min(first_at) AS first_failure,
-            max(last_at) AS last_failure,
-            sum(n5) AS failed_5m,
-            sum(n15) AS failed_15m,
-            sum(n60) AS failed_60m,
-            mapFromArrays(groupArray(toString(service_version)), groupArray(last_at)) AS last_by_version
-        FROM failures
-        GROUP BY service, stage, cause
+            arrayJoin(all_causes) AS c,
+            c.1 AS service,
+            c.2 AS stage,
+            c.3 AS cause,
+            c.4 AS failed_calls,
+            c.5 AS first_failure,
+            c.6 AS last_failure,
+            c.7 AS failed_5m,
+            c.8 AS failed_15m,
+            c.9 AS failed_60m,
+            c.10 AS last_by_version
     ),
     -- The calls of a version in five minutes, or a thousandth of the time range if it is longer. Individual times are compared only in intervals with the first or the last failure of
     -- a cause or a version; elsewhere they would be copied for each cause.
