@@ -4,23 +4,24 @@
 -- param cause = : count only failures with this cause
 -- param by = : list only the values of this attribute, or of user
 -- At most 10 values of each attribute. others_percent is the share of failed calls of everyone else. SDK retries and calls cancelled by the agent are not counted.
--- The calls of everyone are counted as those of an attribute without a name.
 WITH
     failed AND {filter exchanges ONLY status} AND ({cause:String} = '' OR cause = {cause:String}) AS hit,
     groups AS
     (
-        SELECT
-            pair.1 AS attribute,
-            pair.2 AS value,
-            countIf(hit) AS hits,
-            count() AS n,
-            uniqExactIf(conversation_id, hit AND conversation_id != '' AND attribute != '') AS hit_conversations
+        SELECT 'user' AS attribute, user AS value, countIf(hit) AS hits, count() AS n, uniqExactIf(conversation_id, hit AND conversation_id != '' AND user != '') AS hit_conversations, true AS everyone
         FROM exchanges_final
-        ARRAY JOIN arrayFilter(p -> p.1 = '' OR p.2 != '' AND {by:String} IN ('', p.1), arrayConcat([('', ''), ('user', user)],
-            arrayMap((k, v) -> (toString(k), v), mapKeys(attributes), mapValues(attributes)))) AS pair
         WHERE {filter exchanges EXCEPT status}
             AND retry = 0
             AND error_type != 'cancelled'
+        GROUP BY user
+        UNION ALL
+        SELECT toString(key) AS attribute, attributes[key] AS value, countIf(hit), count(), uniqExactIf(conversation_id, hit AND conversation_id != ''), false
+        FROM exchanges_final
+        ARRAY JOIN mapKeys(attributes) AS key
+        WHERE {filter exchanges EXCEPT status}
+            AND retry = 0
+            AND error_type != 'cancelled'
+            AND {by:String} IN ('', key)
         GROUP BY attribute, value
     )
 SELECT
@@ -33,10 +34,11 @@ SELECT
     hit_conversations AS conversations
 FROM
 (
-    SELECT *, max(if(attribute = '', n, 0)) OVER () AS all_calls, max(if(attribute = '', hits, 0)) OVER () AS all_failed
+    SELECT *, sumIf(n, everyone) OVER () AS all_calls, sumIf(hits, everyone) OVER () AS all_failed
     FROM groups
 )
-WHERE attribute != ''
+WHERE value != ''
+    AND {by:String} IN ('', attribute)
     AND failed_calls > 0
 ORDER BY attribute = 'user', attribute, failed_calls DESC, value
 LIMIT 10 BY attribute

@@ -6,6 +6,7 @@
 -- failure. Fewer than 3 prove nothing. SDK retries and calls cancelled by the agent are not counted.
 WITH
     least({until:DateTime64(9, 'UTC')}, now64(9, 'UTC')) AS at_end,
+    greatest(300, intDiv(dateDiff('second', {since:DateTime64(9, 'UTC')}, at_end), 1000)) AS step_seconds,
     failures AS
     (
         SELECT
@@ -26,31 +27,60 @@ WITH
             AND retry = 0
         GROUP BY service, stage, cause, service_version
     ),
+    (
+        SELECT groupArray((service, stage, cause, failed_calls, first_failure, last_failure, failed_5m, failed_15m, failed_60m, last_by_version))
+        FROM
+        (
+            SELECT
+                service,
+                stage,
+                cause,
+                sum(n) AS failed_calls,
+                min(first_at) AS first_failure,
+                max(last_at) AS last_failure,
+                sum(n5) AS failed_5m,
+                sum(n15) AS failed_15m,
+                sum(n60) AS failed_60m,
+                mapFromArrays(groupArray(toString(service_version)), groupArray(last_at)) AS last_by_version
+            FROM failures
+            GROUP BY service, stage, cause
+        )
+    ) AS all_causes,
     causes AS
     (
         SELECT
-            service,
-            stage,
-            cause,
-            sum(n) AS failed_calls,
-            min(first_at) AS first_failure,
-            max(last_at) AS last_failure,
-            sum(n5) AS failed_5m,
-            sum(n15) AS failed_15m,
-            sum(n60) AS failed_60m,
-            mapFromArrays(groupArray(toString(service_version)), groupArray(last_at)) AS last_by_version
-        FROM failures
-        GROUP BY service, stage, cause
+            arrayJoin(all_causes) AS c,
+            c.1 AS service,
+            c.2 AS stage,
+            c.3 AS cause,
+            c.4 AS failed_calls,
+            c.5 AS first_failure,
+            c.6 AS last_failure,
+            c.7 AS failed_5m,
+            c.8 AS failed_15m,
+            c.9 AS failed_60m,
+            c.10 AS last_by_version
     ),
-    -- The calls of a version in five minutes. Individual times are compared only in intervals with a failure.
+    -- The calls of a version in five minutes, or a thousandth of the time range if it is longer. Individual times are compared only in intervals with the first or the last failure of
+    -- a cause or a version; elsewhere they would be copied for each cause.
+    edges AS
+    (
+        SELECT DISTINCT service, stage, intDiv(toUnixTimestamp(arrayJoin(arrayConcat([first_failure, last_failure], mapValues(last_by_version)))), step_seconds) AS step
+        FROM causes
+    ),
     buckets AS
     (
-        SELECT service, stage, toString(service_version) AS version, count() AS n, min(started_at) AS begin, max(started_at) AS end, groupArray(started_at) AS times
-        FROM exchanges_final
-        WHERE {filter exchanges EXCEPT status}
-            AND retry = 0
-            AND error_type != 'cancelled'
-        GROUP BY service, stage, version, intDiv(toUnixTimestamp(started_at), 300)
+        SELECT service, stage, toString(service_version) AS version, n, begin, end, if((service, stage, step) IN (SELECT service, stage, step FROM edges), all_times, []) AS times
+        FROM
+        (
+            SELECT service, stage, service_version, intDiv(toUnixTimestamp(started_at), step_seconds) AS step, count() AS n, min(started_at) AS begin, max(started_at) AS end,
+                groupArray(started_at) AS all_times
+            FROM exchanges_final
+            WHERE {filter exchanges EXCEPT status}
+                AND retry = 0
+                AND error_type != 'cancelled'
+            GROUP BY service, stage, service_version, step
+        )
     ),
     (at, begin, end, n, times) -> multiIf(begin > at, n, end <= at, 0, arrayCount(t -> t > at, times)) AS calls_after,
     per_version AS

@@ -5,7 +5,7 @@
 -- The newest failure comes first. Refused means that the provider would refuse the same request again. Failures for lack of
 -- capacity, credit or a key, calls without a response and SDK retries do not count. A conversation with a success since its first
 -- refused call, in any stage, is not stuck. message_index is the position of the defect in exchange_id, and NULL if no rule
--- explains the refusal. Calls are read by sort key, which the index of the exchanges table finds.
+-- explains the refusal.
 WITH
     (failed, status, cause_class, retry) -> failed AND status BETWEEN 400 AND 498 AND status NOT IN (408, 409, 425, 429)
         AND cause_class NOT IN ('access', 'policy', 'provider') AND retry = 0 AS is_refused,
@@ -27,14 +27,7 @@ WITH
     (
         SELECT *, max(if(failed, NULL, started_at)) OVER (PARTITION BY conversation_id) AS succeeded_at
         FROM exchanges_final
-        WHERE (toStartOfHour(started_at), service, exchange_id) IN
-            (
-                SELECT toStartOfHour(started_at), service, exchange_id
-                FROM exchanges
-                WHERE conversation_id IN (SELECT arrayJoin(refused))
-                    AND {filter exchanges ONLY time}
-            )
-            AND conversation_id IN (SELECT arrayJoin(refused))
+        WHERE conversation_id IN (SELECT arrayJoin(refused))
             AND {filter exchanges ONLY time}
     ),
     (
