@@ -24,7 +24,7 @@ type Config struct {
 
 // Default returns the default configuration, without Dir.
 func Default() Config {
-	return Config{MemoryLimit: 512 << 20, MaxConcurrentQueries: 16}
+	return Config{MemoryLimit: 1 << 30, MaxConcurrentQueries: 16}
 }
 
 // minMemory is the minimum MemoryLimit with which the engine can start and merge.
