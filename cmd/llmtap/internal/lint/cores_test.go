@@ -12,6 +12,9 @@ import (
 
 // The output does not depend on the number of cores.
 func TestCores(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: slow under the race detector")
+	}
 	files := []string{recordedtest.Path(t, recordedtest.Exchanges), recordedtest.Path(t, recordedtest.Conversations)}
 	f := func(name string, printer func(b *bytes.Buffer) Printer) {
 		t.Helper()
