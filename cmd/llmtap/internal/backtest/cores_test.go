@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"runtime"
 	"testing"
 	"time"
@@ -73,7 +74,7 @@ func TestCores(t *testing.T) {
 			t.Fatal(err)
 		}
 		var b bytes.Buffer
-		if err := errors.Join(r.Run(t.Context(), cfg, all, nil), r.Write(&b, command.JSON)); err != nil {
+		if err := errors.Join(r.Run(t.Context(), cfg, all, io.Discard), r.Write(&b, command.JSON)); err != nil {
 			t.Fatal(err)
 		}
 		if len(r.Alerts) == 0 {
