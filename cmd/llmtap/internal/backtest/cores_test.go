@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"testing"
@@ -43,7 +44,7 @@ func recordedTraffic(t *testing.T, from time.Time) (all traffic) {
 		if x.Status >= 400 {
 			kind, why = "failed", "invalid_request"
 		}
-		c.row = []any{uint32(c.at.Unix()), "recorded", x.Source, x.API, x.Request.Model, kind, uint16(x.Status), why, "", uint64(1), []string{"x", "c", ""}}
+		c.row = []any{uint32(c.at.Unix()), "recorded", x.Source, x.API, x.Request.Model, kind, uint16(x.Status), why, "", uint64(1), []string{fmt.Sprintf("x%04d", n), "", ""}}
 		all = append(all, c)
 	})
 	return all
