@@ -3,6 +3,7 @@ package alerts
 import (
 	"context"
 	"iter"
+	"runtime"
 	"slices"
 	"time"
 
@@ -18,16 +19,17 @@ type BacktestOptions struct {
 	Every   time.Duration
 }
 
-// Backtest evaluates the rules of cfg over stored tallies as the live engine does. It calls report with each alert once
-// the alert is resolved, and with alerts that still fire at the end of the tallies. Tallies must be ordered by second.
-// Seconds without counts may be omitted, except the last one, which ends the evaluation. Rules about llmtap's own
-// health are skipped because their gauges are not stored. Backtest stops at the first error of tallies or report.
+// Backtest evaluates the rules of cfg over stored tallies as the live engine does, but on all cores. It calls report with
+// each alert once the alert is resolved, and with alerts that still fire at the end of the tallies. Tallies must be ordered
+// by second. Seconds without counts may be omitted, except the last one, which ends the evaluation. Rules about llmtap's
+// own health are skipped because their gauges are not stored. Backtest stops at the first error of tallies or report.
 func Backtest(ctx context.Context, cfg Config, o BacktestOptions, tallies iter.Seq2[*analyzer.Tally, error], report func(Alert) error) error {
 	e, err := New(ctx, cfg, Options{})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = e.Close() }() // only a temporary directory
+	e.concurrent = runtime.GOMAXPROCS(0)
 	if o.Rule != "" {
 		e.rules = slices.DeleteFunc(e.rules, func(r *rules.Rule) bool { return r.Name != o.Rule })
 	}

@@ -46,6 +46,7 @@ type Engine struct {
 	standby     bool
 	unavailable func() string
 	expected    []Gauge // applied at each step
+	concurrent  int     // rules evaluated at a time; 1 except in a backtest
 
 	dispatcher *dispatcher
 	state      *state
@@ -96,6 +97,7 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	g := &groups{cfg: cfg, m: m, receivers: receivers, decisions: o.Decisions, inhibitRules: inhibit, open: map[string]*openGroup{}, leads: !o.Standby}
 	e := &Engine{
 		cfg: cfg, log: o.Logger, m: m, health: o.Health, standby: o.Standby, unavailable: o.Unavailable, rules: list, steps: newSteps(cfg), groups: g,
+		concurrent: 1,
 	}
 	e.dispatcher = &dispatcher{cfg: cfg, m: m, log: o.Logger, receivers: receivers, changed: changed, leads: o.Leads, mu: &e.mu, groups: g}
 	e.state = &state{store: o.Store, log: o.Logger, m: m, changed: changed, intended: e.dispatcher.wake, mu: &e.mu, groups: g, versions: v}

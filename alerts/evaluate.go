@@ -2,7 +2,6 @@ package alerts
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"time"
 
@@ -31,12 +30,12 @@ func (e *Engine) evaluate(ctx context.Context, step int64, tallies []tally) {
 	}
 }
 
-// evaluateRules evaluates rules at step on all cores, one rule per core at a time: each reads the samples and changes only
-// itself. Errors are counted and logged in the order of the rules.
+// evaluateRules evaluates rules at step, up to e.concurrent at a time: each reads the samples and changes only itself. Errors
+// are counted and logged in the order of the rules.
 func (e *Engine) evaluateRules(ctx context.Context, list []*rules.Rule, step int64) {
 	errs := make([]error, len(list))
 	var g errgroup.Group
-	g.SetLimit(runtime.GOMAXPROCS(0))
+	g.SetLimit(e.concurrent)
 	for i, r := range list {
 		g.Go(func() error {
 			errs[i] = r.Eval(ctx, time.Unix(step, 0).UTC(), e.samples.Query)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"runtime"
 	"testing"
 	"time"
@@ -42,7 +44,7 @@ func recordedTraffic(t *testing.T, from time.Time) (all traffic) {
 		if x.Status >= 400 {
 			kind, why = "failed", "invalid_request"
 		}
-		c.row = []any{uint32(c.at.Unix()), "recorded", x.Source, x.API, x.Request.Model, kind, uint16(x.Status), why, "", uint64(1), []string{"x", "c", ""}}
+		c.row = []any{uint32(c.at.Unix()), "recorded", x.Source, x.API, x.Request.Model, kind, uint16(x.Status), why, "", uint64(1), []string{fmt.Sprintf("x%04d", n), "", ""}}
 		all = append(all, c)
 	})
 	return all
@@ -73,7 +75,7 @@ func TestCores(t *testing.T) {
 			t.Fatal(err)
 		}
 		var b bytes.Buffer
-		if err := errors.Join(r.Run(t.Context(), cfg, all, nil), r.Write(&b, command.JSON)); err != nil {
+		if err := errors.Join(r.Run(t.Context(), cfg, all, io.Discard), r.Write(&b, command.JSON)); err != nil {
 			t.Fatal(err)
 		}
 		if len(r.Alerts) == 0 {
