@@ -332,6 +332,7 @@ INSERT INTO migrations (number, name, checksum, applied_at) VALUES (6, '0006_mes
 
 -- One row is one message of a conversation. Positions count from the first message that is not a leading system message.
 -- A branch begins where the history of an exchange differs from all known branches; earlier positions are in its parent.
+-- Searches look up hundreds of messages at once, so the index must be wrong for few of them.
 CREATE TABLE IF NOT EXISTS history_local ON CLUSTER 'main'
 (
     conversation_id String CODEC(ZSTD(1)),
@@ -345,12 +346,12 @@ CREATE TABLE IF NOT EXISTS history_local ON CLUSTER 'main'
     exchange_id     String COMMENT 'the first exchange that sent the message at this position' CODEC(ZSTD(1)),
     seq             UInt64 COMMENT 'stream sequence; version of the row' CODEC(Delta(8), ZSTD(1)),
     seen_at         DateTime64(9, 'UTC') COMMENT 'stream time' CODEC(Delta(8), ZSTD(1)),
-    INDEX message_id_index message_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX message_id_index message_id TYPE bloom_filter(0.0001) GRANULARITY 1,
     INDEX seen_at_index seen_at TYPE minmax GRANULARITY 1
 )
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{database}/{table}/{shard}', '{replica}', seq)
 ORDER BY (conversation_id, branch, position)
-SETTINGS merge_selector_base = 10, min_parts_to_merge_at_once = 10;
+SETTINGS index_granularity = 1024, merge_selector_base = 10, min_parts_to_merge_at_once = 10;
 
 CREATE TABLE IF NOT EXISTS history ON CLUSTER 'main' AS `llmtap`.history_local
 ENGINE = Distributed('main', 'llmtap', 'history_local', cityHash64(conversation_id));
@@ -358,7 +359,7 @@ ENGINE = Distributed('main', 'llmtap', 'history_local', cityHash64(conversation_
 CREATE VIEW IF NOT EXISTS history_final ON CLUSTER 'main' AS
 SELECT * FROM history FINAL;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (7, '0007_history.sql', 'a197d1b618fd4b0b7b8990ee57a4be829a1636e996f1c2cda7aecd112fa3794a', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (7, '0007_history.sql', '9ccb5b46e77d21aeaf4fd1c10e90b7f300f3de8366a67ec2ca093adac7529d93', now64(3));
 
 -- 0008_alert_actions.sql
 

@@ -339,11 +339,11 @@ CREATE TABLE history
     `exchange_id` String COMMENT 'the first exchange that sent the message at this position' CODEC(ZSTD(1)),
     `seq` UInt64 COMMENT 'stream sequence; version of the row' CODEC(Delta(8), ZSTD(1)),
     `seen_at` DateTime64(9, 'UTC') COMMENT 'stream time' CODEC(Delta(8), ZSTD(1)),
-    INDEX message_id_index message_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX message_id_index message_id TYPE bloom_filter(0.0001) GRANULARITY 1,
     INDEX seen_at_index seen_at TYPE minmax GRANULARITY 1)
 ENGINE = ReplacingMergeTree(seq)
 ORDER BY (conversation_id, branch, position)
-SETTINGS merge_selector_base = 10, min_parts_to_merge_at_once = 10, index_granularity = 8192;
+SETTINGS index_granularity = 1024, merge_selector_base = 10, min_parts_to_merge_at_once = 10;
 
 CREATE VIEW history_final
 (
