@@ -55,10 +55,7 @@ func cacheExpireOf(n *server.Server, name string) (expire *time.Duration, lock *
 	if js.IsNil() {
 		return nil, nil, nil
 	}
-	streams := lockOf(js.Elem())
-	streams.RLock()
-	stream := js.Elem().FieldByName("streams").MapIndex(reflect.ValueOf(name))
-	streams.RUnlock()
+	stream := valueOf(js.Elem().FieldByName("streams"), name, lockOf(js.Elem()))
 	if !stream.IsValid() {
 		return nil, nil, nil
 	}
@@ -68,6 +65,13 @@ func cacheExpireOf(n *server.Server, name string) (expire *time.Duration, lock *
 		return nil, nil, fmt.Errorf("nats-server %s has another type for the expiry of blocks: %v", server.VERSION, field.Type())
 	}
 	return (*time.Duration)(field.Addr().UnsafePointer()), lockOf(store), nil
+}
+
+// valueOf returns the value of a key of m, which lock guards.
+func valueOf(m reflect.Value, key string, lock *sync.RWMutex) reflect.Value {
+	lock.RLock()
+	defer lock.RUnlock() // also after a panic
+	return m.MapIndex(reflect.ValueOf(key))
 }
 
 // lockOf returns the field mu of a struct.
