@@ -21,8 +21,8 @@ import (
 // A Sink stores batches in ClickHouse. It is safe for concurrent use.
 type Sink struct {
 	conn     driver.Conn
-	http     bool // the protocol of conn is HTTP
-	encoders encoders
+	http     bool                  // the protocol of conn is HTTP
+	encoders map[*table]*sync.Pool // of *encoder
 	cfg      Config
 	logger   *slog.Logger
 	metrics  *metrics
@@ -64,7 +64,11 @@ func OpenLazy(cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink
 	if err != nil {
 		return nil, err
 	}
-	return &Sink{conn: conn, http: o.Protocol == clickhouse.HTTP, cfg: cfg, logger: logger, metrics: newMetrics(reg), failure: errPreparing}, nil
+	encoders := make(map[*table]*sync.Pool, len(tables))
+	for _, t := range tables {
+		encoders[t] = &sync.Pool{}
+	}
+	return &Sink{conn: conn, encoders: encoders, http: o.Protocol == clickhouse.HTTP, cfg: cfg, logger: logger, metrics: newMetrics(reg), failure: errPreparing}, nil
 }
 
 // Prepare connects, creates a missing database and migrates the schema, unless this has already been done. Its errors are

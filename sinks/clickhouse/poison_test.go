@@ -151,6 +151,17 @@ func TestChangedType(t *testing.T) {
 	}
 }
 
+// A column that cannot be filled is not an error of the network, which would be retried without a hint.
+func TestUnfillableColumn(t *testing.T) {
+	dsn := freshDSN(t)
+	s := openDSN(t, dsn)
+	must(t, s.Exec(t.Context(), "ALTER TABLE exchanges MODIFY COLUMN tools String"))
+	err := s.Write(t.Context(), sinktest.Rows(0, 3))
+	if refused, ok := errors.AsType[*sinks.RowError](err); !ok || refused.Table != "exchanges" || err.Error() != "insert 3 exchanges: column tools is a String in ClickHouse" {
+		t.Errorf("%T %v", err, err)
+	}
+}
+
 // Write returns a RowError for refused rows and a RetryError with a hint for a changed table.
 func TestWriteErrors(t *testing.T) {
 	s := open(t)

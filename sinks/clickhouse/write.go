@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"sync"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -118,44 +117,17 @@ func (s *Sink) send(ctx context.Context, t *table, b *sinks.Batch) error {
 	err = s.conn.InsertFormat(ctx, "Native", t.insertSQL, r)
 	_ = r.CloseWithError(io.ErrClosedPipe) // ends encode if the server did not read everything; always nil
 	if failure := <-encoded; failure != nil && !errors.Is(failure, io.ErrClosedPipe) {
-		err = errors.Join(failure, err)
+		return failure // the cause of err, which looks like an error of the network
 	}
-	if err == nil {
-		s.encoders.put(t, e)
+	if err == nil { // else the table may have changed
+		s.encoders[t].Put(e)
 	}
 	return err
 }
 
-// encoders are the encoders of inserts that succeeded, for reuse. An insert that fails drops its encoder, because the table
-// may have changed.
-type encoders struct {
-	mu   sync.Mutex // guards free
-	free map[*table][]*encoder
-}
-
-func (e *encoders) take(t *table) *encoder {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	all := e.free[t]
-	if len(all) == 0 {
-		return nil
-	}
-	e.free[t] = all[:len(all)-1]
-	return all[len(all)-1]
-}
-
-func (e *encoders) put(t *table, enc *encoder) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.free == nil {
-		e.free = map[*table][]*encoder{}
-	}
-	e.free[t] = append(e.free[t], enc)
-}
-
 // encoder returns an encoder for t.
 func (s *Sink) encoder(ctx context.Context, t *table) (*encoder, error) {
-	if e := s.encoders.take(t); e != nil {
+	if e, ok := s.encoders[t].Get().(*encoder); ok {
 		return e, nil
 	}
 	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"describe_compact_output": 1}))
