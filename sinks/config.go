@@ -24,12 +24,13 @@ const largeShare = 8 // see LargeFlushInterval
 // DefaultBatcherConfig returns the default limits of a batch: 200,000 rows, 32 MiB, or 1 s, or 3 s under load.
 func DefaultBatcherConfig() BatcherConfig {
 	return BatcherConfig{
-		MaxRows:       200_000,
-		MaxBytes:      32 << 20,
-		FlushInterval: time.Second, LargeFlushInterval: 3 * time.Second,
-		MinBackoff:   100 * time.Millisecond,
-		MaxBackoff:   15 * time.Second,
-		DrainTimeout: 10 * time.Second,
+		MaxRows:            200_000,
+		MaxBytes:           32 << 20,
+		FlushInterval:      time.Second,
+		LargeFlushInterval: 3 * time.Second,
+		MinBackoff:         100 * time.Millisecond,
+		MaxBackoff:         15 * time.Second,
+		DrainTimeout:       10 * time.Second,
 	}
 }
 

@@ -80,10 +80,10 @@ type Memory struct {
 // Shares of Memory.Limit. The analyzer may use twice its share (see analyzer.Config.MaxStateBytes), and there are two
 // batches. What remains is for readers, the embedded NATS, pages and garbage.
 const (
-	stateShare  = 8
-	batchShare  = 16
-	minMemory   = 256 << 20
-	startMemory = 512 << 20
+	stateShare    = 8
+	batchShare    = 16
+	minMemory     = 256 << 20
+	defaultMemory = 512 << 20
 )
 
 // HTTP configures access to health, metrics and queries.
@@ -127,7 +127,7 @@ const messagesRetention = 14 * 24 * time.Hour
 // Default returns the defaults that are the same on every machine. They are listed in deploy/llmtap.example.yaml.
 func Default() Config {
 	cfg := Config{
-		Roles: slices.Clone(Roles), Partitions: 1, Listen: "127.0.0.1:8088", LogFormat: "text", Memory: Memory{Limit: startMemory},
+		Roles: slices.Clone(Roles), Partitions: 1, Listen: "127.0.0.1:8088", LogFormat: "text", Memory: Memory{Limit: defaultMemory},
 		NATS: jetstream.Default(), NATSServer: natsserver.Default(), Proxy: proxy.Default(),
 		Receive:    Receive{Listen: "127.0.0.1:4318", MaxInFlight: 96 << 20, GRPCListen: "127.0.0.1:4317", OTLPCapture: event.CaptureShape},
 		ClickHouse: clickhouse.Default(), Chdb: chdb.Default(), Analyzer: analyzer.Default(),
