@@ -22,10 +22,11 @@ const (
 	MetricBacklogRatio = "llmtap_backlog_ratio"          // share (0 to 1) of the stream's limit of age or bytes that events not stored yet use; the higher of the two
 	MetricUnread       = "llmtap_unread_events"          // events that left the stream before they were stored, including events of other partitions
 	MetricStoreUp      = "llmtap_store_up"               // 1 if the store answers, otherwise 0
+	MetricDiskFree     = "llmtap_disk_free_reserves"     // free space of the disk of the embedded servers, divided by disk.reserve; below 1, events are refused
 	MetricObserved     = "llmtap_health_observations_ok" // 1 if NATS reported the data for the first four, otherwise 0
 )
 
-var healthMetrics = []string{MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread, MetricStoreUp, MetricObserved}
+var healthMetrics = []string{MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread, MetricStoreUp, MetricDiskFree, MetricObserved}
 
 var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected, MetricCollected, MetricVersionEvidence}, healthMetrics)
 
@@ -52,7 +53,7 @@ func labelsOf(metric string) []string {
 		return []string{"service"}
 	case MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread:
 		return []string{"partition"}
-	case MetricStoreUp, MetricObserved, MetricCollected:
+	case MetricStoreUp, MetricDiskFree, MetricObserved, MetricCollected:
 		return nil
 	}
 	return callLabels
@@ -77,6 +78,7 @@ var helps = map[string]string{
 	MetricBacklogRatio:        "Share of the stream's limit of age or bytes that events not stored yet use, the higher of the two.",
 	MetricUnread:              "Events that left the stream before they were stored.",
 	MetricStoreUp:             "1 if ClickHouse answers, otherwise 0.",
+	MetricDiskFree:            "Free space of the disk of the embedded servers, in multiples of disk.reserve. Below 1, new events are refused.",
 	MetricObserved:            "1 if NATS reported the data for the metrics of the stream, otherwise 0.",
 }
 

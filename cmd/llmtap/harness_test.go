@@ -212,21 +212,29 @@ func (u *upProcess) ready(t *testing.T) {
 	t.Helper()
 	var last string
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		r, err := collector.FindRunning(u.dir)
-		if err != nil {
-			continue
-		}
-		resp, err := http.Get("http://" + r.HTTPAddr + "/readyz")
-		if err != nil {
-			continue
-		}
-		body, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if last = string(body); resp.StatusCode == http.StatusOK {
+		if last = u.readiness(); strings.HasPrefix(last, "ready") {
 			return
 		}
 	}
 	t.Fatalf("the collector is not ready: %s\n%s", last, u.stderr.String())
+}
+
+// readiness returns the answer of /readyz, or why there is none.
+func (u *upProcess) readiness() string {
+	r, err := collector.FindRunning(u.dir)
+	if err != nil {
+		return err.Error()
+	}
+	resp, err := http.Get(r.URL() + "/readyz")
+	if err != nil {
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(body)
 }
 
 // metrics returns the metrics of u.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,6 +32,8 @@ type Conn struct {
 	nc  *nats.Conn
 	js  natsjs.JetStream
 	now func() time.Time // clock for leases
+
+	refusing atomic.Bool // see RefuseEvents
 
 	connected chan struct{}   // closed when the connection is established for the first time
 	batches   chan *Publisher // idle publishers of PublishBatch; capacity maxBatches, never closed
@@ -139,7 +142,7 @@ func unreachable(err error) bool {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
 		return false
 	}
-	return errors.Is(err, nats.ErrNoServers) || transient(err)
+	return errors.Is(err, nats.ErrNoServers) || IsTransient(err)
 }
 
 // IsLoginError reports whether err means that NATS rejects the login.
@@ -262,7 +265,7 @@ func (c *Conn) Close() { c.nc.Close() }
 // retry calls op until it succeeds, returns a permanent error or ctx ends. Each attempt is bounded by requestTimeout
 // and canceled when the connection is lost, because a NATS server that has shut down never responds.
 func (c *Conn) retry(ctx context.Context, op func(context.Context) error) error {
-	temporary := func(err error) bool { return transient(err) || errors.Is(err, errInterrupted) }
+	temporary := func(err error) bool { return IsTransient(err) || errors.Is(err, errInterrupted) }
 	return retry(ctx, newBackOff(time.Second), temporary, func() error {
 		intact, cancel := c.whileIntact(ctx)
 		defer cancel()
@@ -298,8 +301,8 @@ func newBackOff(limit time.Duration) *backoff.ExponentialBackOff {
 	return b
 }
 
-// transient reports whether a retry may succeed, because NATS or JetStream is unavailable or too slow.
-func transient(err error) bool {
+// IsTransient reports whether a retry may succeed, because NATS or JetStream is unavailable or too slow.
+func IsTransient(err error) bool {
 	for _, t := range []error{
 		nats.ErrTimeout, context.DeadlineExceeded, nats.ErrNoResponders, natsjs.ErrNoStreamResponse, nats.ErrDisconnected,
 		nats.ErrReconnectBufExceeded, nats.ErrConnectionReconnecting, nats.ErrStaleConnection,

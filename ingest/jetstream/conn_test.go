@@ -233,7 +233,7 @@ func canceled() context.Context {
 func TestTransient(t *testing.T) {
 	f := func(err error, want bool) {
 		t.Helper()
-		if got := transient(fmt.Errorf("publish: %w", err)); got != want {
+		if got := IsTransient(fmt.Errorf("publish: %w", err)); got != want {
 			t.Errorf("%v: transient is %v", err, got)
 		}
 	}

@@ -11,8 +11,9 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// DefaultLeaseTTL is the time after which the lease of a dead owner expires.
-const DefaultLeaseTTL = 15 * time.Second
+// DefaultLeaseTTL is the time after which the lease of a dead owner expires. It is short, because alerts about a partition wait
+// for its next owner. An owner that is slow keeps its lease unless another process waits for it, and then loses no event.
+const DefaultLeaseTTL = 6 * time.Second
 
 // Errors of leases.
 var (

@@ -123,7 +123,7 @@ func (p *Publisher) push() {
 		f := &p.queue[p.sent]
 		if f.err == nil {
 			f.future, f.err = p.js.PublishMsgAsync(f.msg, natsjs.WithRetryAttempts(0))
-			if f.err != nil && transient(f.err) {
+			if f.err != nil && IsTransient(f.err) {
 				f.err = nil
 				return
 			}
@@ -160,7 +160,7 @@ func (p *Publisher) waitOldest(ctx context.Context) error {
 				p.pop(nil)
 				return nil
 			case err := <-f.future.Err():
-				if !transient(err) {
+				if !IsTransient(err) {
 					p.pop(err)
 					return nil
 				}

@@ -51,10 +51,24 @@ func (c *Conn) streams() []natsjs.StreamConfig {
 		{Name: event.StreamTally, Subjects: []string{event.TallyPrefix + ">"}, MaxAge: tallyMaxAge, MaxBytes: smallMaxBytes, Description: "counts per second for alerts"},
 	}
 	for i := range all {
-		all[i].Storage, all[i].Retention, all[i].Discard = natsjs.FileStorage, natsjs.LimitsPolicy, natsjs.DiscardOld
+		all[i].Storage, all[i].Retention, all[i].Discard, all[i].MaxMsgs = natsjs.FileStorage, natsjs.LimitsPolicy, natsjs.DiscardOld, -1
 		all[i].Duplicates, all[i].Replicas = duplicateWindow, c.cfg.Replicas
 	}
+	if c.refusing.Load() {
+		// A stream that discards new messages keeps what it has, whatever its limits.
+		all[0].Discard, all[0].MaxMsgs = natsjs.DiscardNew, 1
+	}
 	return all
+}
+
+// RefuseEvents makes the event stream refuse new events, or accept them again. It keeps the events that it has, and readers
+// continue. Hooks and publishers retry, and keep events meanwhile. The setting holds until a Conn that does not refuse calls
+// Ensure, so repeat the call.
+func (c *Conn) RefuseEvents(ctx context.Context, refuse bool) error {
+	c.refusing.Store(refuse)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return c.ensureStream(ctx, c.streams()[0])
 }
 
 func (c *Conn) ensureStream(ctx context.Context, want natsjs.StreamConfig) error {
@@ -70,7 +84,7 @@ func (c *Conn) ensureStream(ctx context.Context, want natsjs.StreamConfig) error
 		return err
 	}
 	cfg := s.CachedInfo().Config
-	same := cfg.MaxAge == want.MaxAge && cfg.MaxBytes == want.MaxBytes && cfg.Duplicates == want.Duplicates && cfg.Discard == want.Discard
+	same := cfg.MaxAge == want.MaxAge && cfg.MaxBytes == want.MaxBytes && cfg.Duplicates == want.Duplicates && cfg.Discard == want.Discard && cfg.MaxMsgs == want.MaxMsgs
 	for _, subject := range want.Subjects {
 		if !slices.Contains(cfg.Subjects, subject) {
 			cfg.Subjects, same = append(cfg.Subjects, subject), false
@@ -79,8 +93,8 @@ func (c *Conn) ensureStream(ctx context.Context, want natsjs.StreamConfig) error
 	if same {
 		return nil
 	}
-	c.log.Info("updating the limits of a stream", "stream", want.Name, "max_age", want.MaxAge, "max_bytes", want.MaxBytes)
-	cfg.MaxAge, cfg.MaxBytes, cfg.Duplicates, cfg.Discard = want.MaxAge, want.MaxBytes, want.Duplicates, want.Discard
+	c.log.Info("updating the limits of a stream", "stream", want.Name, "max_age", want.MaxAge, "max_bytes", want.MaxBytes, "discard", want.Discard)
+	cfg.MaxAge, cfg.MaxBytes, cfg.Duplicates, cfg.Discard, cfg.MaxMsgs = want.MaxAge, want.MaxBytes, want.Duplicates, want.Discard, want.MaxMsgs
 	_, err = c.js.UpdateStream(ctx, cfg)
 	return err
 }

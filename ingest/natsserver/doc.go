@@ -16,6 +16,11 @@
 // token itself: it counts refused connections by address, client and reason, and logs each client at a growing interval.
 // Refused also lists clients that nats-server disconnected. There are no users, so no publish is denied.
 //
+// # A full disk
+//
+// After a write error nats-server takes nothing for that stream until it is restarted, even if the disk has room again.
+// WriteError reports that, and Restart ends it. Its user should keep a reserve of the disk, so that it does not happen.
+//
 // # Durability
 //
 // An acknowledged event survives a crash of the process. It is synced to disk within two minutes (JetStream's

@@ -22,6 +22,10 @@ import (
 // startTimeout is the maximum time for the recovery of the streams. The recovery of 10 GiB takes seconds.
 const startTimeout = 2 * time.Minute
 
+// maxStore is a limit of all streams that is never reached, because each has its own. The default is 3/4 of what is free when the
+// server starts: on a small or nearly full disk, it would refuse the streams.
+const maxStore = 1 << 50
+
 // A Server is an embedded nats-server.
 type Server struct {
 	cfg   Config
@@ -29,7 +33,7 @@ type Server struct {
 	lock  *os.File
 
 	mu     sync.Mutex     // guards the fields below
-	nats   *server.Server // nil until Start
+	nats   *server.Server // nil while it does not run
 	closed bool
 	stop   context.CancelFunc // ends background; nil until Start
 
@@ -96,7 +100,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	opts := &server.Options{
 		ServerName: "llmtap", Host: s.cfg.Host, Port: s.cfg.Port, MaxPayload: int32(s.cfg.MaxPayload),
-		JetStream: true, StoreDir: s.cfg.Dir, NoSigs: true, MaxClosedClients: maxClosed,
+		JetStream: true, StoreDir: s.cfg.Dir, JetStreamMaxStore: maxStore, NoSigs: true, MaxClosedClients: maxClosed,
 	}
 	if len(s.guard.token) > 0 {
 		opts.CustomClientAuthentication = s.guard
@@ -139,6 +143,43 @@ func waitReady(ctx context.Context, n *server.Server, fatal <-chan string) error
 	return fmt.Errorf("not ready after %v", startTimeout)
 }
 
+// WriteError returns why a stream cannot be written to, or nil. After an error of the disk, nats-server takes no message for
+// that stream until it is restarted, even if the disk works again.
+func (s *Server) WriteError() error {
+	if !s.mu.TryLock() {
+		return nil // the server is starting or stopping
+	}
+	defer s.mu.Unlock()
+	if s.nats == nil || s.closed {
+		return nil
+	}
+	for _, e := range s.nats.Healthz(&server.HealthzOptions{Details: true}).Errors {
+		if strings.Contains(e.Error, "write error") {
+			return errors.New(e.Error)
+		}
+	}
+	return nil
+}
+
+// Restart stops the server and starts it again, as Start does. Clients reconnect.
+func (s *Server) Restart(ctx context.Context) error {
+	s.mu.Lock()
+	if s.nats != nil && !s.closed {
+		s.stopNATS()
+	}
+	s.mu.Unlock()
+	return s.Start(ctx)
+}
+
+// stopNATS stops nats-server. The caller holds mu.
+func (s *Server) stopNATS() {
+	s.stop()
+	s.background.Wait()
+	s.nats.Shutdown()
+	s.nats.WaitForShutdown()
+	s.nats = nil
+}
+
 // URL returns the URL for clients on this machine.
 func (s *Server) URL() string {
 	return "nats://" + net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Port))
@@ -153,10 +194,7 @@ func (s *Server) Shutdown() {
 	}
 	s.closed = true
 	if s.nats != nil {
-		s.stop()
-		s.background.Wait()
-		s.nats.Shutdown()
-		s.nats.WaitForShutdown()
+		s.stopNATS()
 	}
 	_ = s.lock.Close() // the lock file has no content
 }

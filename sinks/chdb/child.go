@@ -30,6 +30,7 @@ type childConfig struct {
 	Dir                  string `json:"dir"`
 	Password             string `json:"password"`
 	MemoryLimit          int64  `json:"memory_limit"`
+	MinFreeDisk          int64  `json:"min_free_disk"`
 	MaxConcurrentQueries int    `json:"max_concurrent_queries"`
 }
 

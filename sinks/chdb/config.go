@@ -16,6 +16,7 @@ type Config struct {
 	Dir                  string                `yaml:"-"`                         // data directory; created if missing; only one process at a time can use it
 	MemoryLimit          int64                 `yaml:"memory_limit" unit:"bytes"` // limit for the whole engine; statements that exceed it fail with code 241
 	MaxConcurrentQueries int                   `yaml:"max_concurrent_queries"`    // further statements wait 10 s, then fail with code 202
+	MinFreeDisk          int64                 `yaml:"-"`                         // bytes of the disk that inserts leave free, so that merges can free more; those that would not fail with code 243
 	CacheDir             string                `yaml:"cache_dir"`                 // see LibraryConfig
 	Logger               *slog.Logger          `yaml:"-"`                         // nil disables logging
 	Progress             func(line string)     `yaml:"-"`                         // receives progress messages of a slow start; may be nil

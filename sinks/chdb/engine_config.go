@@ -23,6 +23,7 @@ var configXML = template.Must(template.New("config.xml").Funcs(xmlFuncs).Parse(`
   <background_pool_size>4</background_pool_size>
   <background_schedule_pool_size>16</background_schedule_pool_size>
   <merge_tree>
+    <min_free_disk_bytes_to_perform_insert>{{.MinFreeDisk}}</min_free_disk_bytes_to_perform_insert>
     <fsync_after_insert>1</fsync_after_insert>
     <fsync_part_directory>1</fsync_part_directory>
     <number_of_free_entries_in_pool_to_lower_max_size_of_merge>2</number_of_free_entries_in_pool_to_lower_max_size_of_merge>
@@ -74,14 +75,15 @@ var xmlFuncs = template.FuncMap{"xml": func(s string) (string, error) {
 // writeEngineConfig writes config.xml and users.xml into the directory and returns the path of config.xml.
 func writeEngineConfig(cfg childConfig) (string, error) {
 	values := struct {
-		UsersFile                           string
-		MemoryLimit, QueryMemory, CacheSize int64
-		Grants                              []string
+		UsersFile                                        string
+		MemoryLimit, QueryMemory, CacheSize, MinFreeDisk int64
+		Grants                                           []string
 	}{
 		UsersFile:   filepath.Join(cfg.Dir, "users.xml"),
 		MemoryLimit: cfg.MemoryLimit,
 		QueryMemory: cfg.MemoryLimit / 4 * 3, // a single statement must leave room for merges
 		CacheSize:   cfg.MemoryLimit / 16,
+		MinFreeDisk: cfg.MinFreeDisk,
 		Grants:      grants,
 	}
 	file := filepath.Join(cfg.Dir, "config.xml")

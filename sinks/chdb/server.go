@@ -106,7 +106,7 @@ func newServer(ctx context.Context, cfg Config, library string) (*Server, error)
 	}
 	s.config = childConfig{
 		Library: library, Dir: dir, Password: rand.Text(),
-		MemoryLimit: cfg.MemoryLimit, MaxConcurrentQueries: cfg.MaxConcurrentQueries,
+		MemoryLimit: cfg.MemoryLimit, MinFreeDisk: cfg.MinFreeDisk, MaxConcurrentQueries: cfg.MaxConcurrentQueries,
 	}
 	dsn := url.URL{Scheme: "http", User: url.UserPassword(httpd.User, s.config.Password), Host: s.listener.Addr().String(), Path: "/" + Database}
 	s.dsn = dsn.String()

@@ -153,6 +153,9 @@ func (r *reporter) lost(u unsent, dropped uint64, timeout time.Duration) error {
 	return fmt.Errorf("publish %v to %s: %w", u, r.servers, reason)
 }
 
+// refused is part of the error of a stream that refuses events because the disk is full.
+const refused = "maximum messages exceeded"
+
 // fix returns what to do about an error.
 func (r *reporter) fix(err error) string {
 	if r.over {
@@ -163,6 +166,8 @@ func (r *reporter) fix(err error) string {
 		return fmt.Sprintf("permit the user to publish to llmtap.v1.*.%s.* and to subscribe to _INBOX.%s.>", r.service, r.service)
 	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
 		return "run llmtap up with this NATS server: it creates the stream"
+	case strings.Contains(text, refused):
+		return "free space on the disk of llmtap up: it refuses events while the disk is full; llmtap doctor shows it"
 	case r.proxy:
 		return "start NATS, or correct nats.url and its login; /readyz has the state"
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):

@@ -78,6 +78,7 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 		monitor: newMonitor(conn.Inspect, c.store.Ping, time.Now()),
 		files:   newRuleFiles(cfg.RuleFiles, c.opts.Hangups, c.logger), logger: c.logger,
 	}
+	a.monitor.disk = c.disk
 	defer func() {
 		if err != nil {
 			a.close()

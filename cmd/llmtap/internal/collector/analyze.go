@@ -26,7 +26,7 @@ import (
 
 // RebalanceInterval is the interval at which a process checks which partitions to read and whether stored bodies were
 // erased.
-const RebalanceInterval = 2 * time.Second
+const RebalanceInterval = time.Second
 
 // stopTimeout is the maximum time to store pending rows on shutdown.
 const stopTimeout = 20 * time.Second
@@ -45,8 +45,8 @@ func ownerName(shared bool) string {
 
 // An analyzeRole reads the partitions of the event stream that are assigned to this process.
 //
-//	every 2 s: N partitions, L live processes: the share of each is N/L, rounded up
-//	   below its share ──> acquires partitions whose lease is released or expired (15 s after its owner died)
+//	every second: N partitions, L live processes: the share of each is N/L, rounded up
+//	   below its share ──> acquires partitions whose lease is released or expired (6 s after its owner died)
 //	   above its share ──> stops the surplus: stores pending rows, releases the lease, another process acquires it
 //	   the stream has a different number of partitions ──> repartitions it, unless another process reads it
 //

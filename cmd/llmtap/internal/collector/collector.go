@@ -77,6 +77,7 @@ type Collector struct {
 	tallies   *promapi.Handler              // of all listeners, so that they share its bounds
 	agents    http.Handler                  // of coding agents, likewise
 	status    status
+	disk      *diskGuard // nil if NATS is external
 	guard     guard
 	listener  net.Listener
 	closers   []func()
@@ -110,6 +111,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 	if err := c.newNATS(ctx); err != nil {
 		return nil, err
 	}
+	c.disk = c.newDiskGuard()
 	if cfg.HasRole(config.RoleProxy) {
 		if c.proxy, err = c.newProxyRole(ctx); err != nil {
 			return nil, err
@@ -214,6 +216,7 @@ func (c *Collector) Run(ctx context.Context) error {
 		g.Go(func() error { return c.ui.serve(ctx) })
 	}
 	g.Go(func() error { return c.connectNATS(ctx) })
+	g.Go(func() error { return c.guardDisk(ctx) })
 	if c.store != nil {
 		g.Go(func() error { return c.store.open(ctx) })
 	}

@@ -188,8 +188,11 @@ func (l *ledgerStore) write(ctx context.Context, step uint64) error {
 	}
 	if err := g.Wait(); err != nil {
 		err = fmt.Errorf("write %d ledger entries: %w", len(entries), err)
-		if errors.Is(err, jetstream.ErrClosed) {
+		switch {
+		case errors.Is(err, jetstream.ErrClosed):
 			return err
+		case jetstream.IsTransient(err):
+			return &sinks.RetryError{Err: err} // NATS comes back by itself
 		}
 		return &sinks.RetryError{Err: err, Hint: ledgerHint}
 	}

@@ -24,11 +24,13 @@ const (
 // A monitor observes llmtap itself for the alert role. It runs on a timer, because the fault may be that no tallies arrive.
 //
 //	NATS: read position of each partition ─┐
-//	ClickHouse: reachable or not ──────────┼─> gauges ───────────> alerts.Engine of the health rules
+//	ClickHouse: reachable or not ──────────┤
+//	disk of the embedded NATS ─────────────┼─> gauges ───────────> alerts.Engine of the health rules
 //	tallies: age of the newest one ────────┘
 type monitor struct {
 	inspect func(context.Context) (*jetstream.State, error)
 	ping    func(context.Context) error
+	disk    *diskGuard // nil if NATS is external
 	started time.Time
 
 	inspected time.Time // time of the last inspection; used by probe only
@@ -108,6 +110,9 @@ func (m *monitor) gauges() []alerts.Gauge {
 	gauges := []alerts.Gauge{
 		{Metric: rules.MetricStoreUp, Value: boolValue(m.pingErr == nil)},
 		{Metric: rules.MetricObserved, Value: boolValue(m.inspectErr == nil)},
+	}
+	if free, ok := m.disk.freeReserves(); ok {
+		gauges = append(gauges, alerts.Gauge{Metric: rules.MetricDiskFree, Value: math.Floor(free*100) / 100})
 	}
 	if m.inspectErr != nil {
 		return gauges

@@ -93,6 +93,9 @@ func (c *Collector) ready(ctx context.Context) (status string, err error) {
 	if nats != nil {
 		errs = append(errs, nats)
 	}
+	if err := c.disk.failure(); err != nil {
+		errs = append(errs, err)
+	}
 	if nats != nil && c.proxy != nil {
 		fail(config.RoleProxy, errors.New(c.proxy.waiting()))
 	}

@@ -52,6 +52,7 @@ type Config struct {
 	Listen       string              `yaml:"listen"`
 	LogFormat    string              `yaml:"log_format"`
 	Memory       Memory              `yaml:"memory"`
+	Disk         Disk                `yaml:"disk"`
 	HTTP         HTTP                `yaml:"http"`
 	NATS         jetstream.Config    `yaml:"nats"`        // if URL is empty, the embedded server is used
 	NATSServer   natsserver.Config   `yaml:"nats_server"` // the embedded server
@@ -85,6 +86,13 @@ const (
 	minMemory     = 256 << 20
 	defaultMemory = 512 << 20
 )
+
+// Disk is the budget of the disk of the data directory, for the embedded servers.
+type Disk struct {
+	// Reserve is the free space below which the embedded NATS refuses new events, so that what it has can still be processed:
+	// checkpoints, counts and the state of alerts are written, and ClickHouse merges. Below half of it, ClickHouse refuses rows.
+	Reserve int64 `yaml:"reserve" unit:"bytes"`
+}
 
 // HTTP configures access to health, metrics and queries.
 type HTTP struct {

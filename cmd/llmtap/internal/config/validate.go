@@ -76,6 +76,12 @@ func (c *Config) validateProcess(v *validator) {
 	if c.Batcher.MaxBytes == 0 {
 		c.Batcher.MaxBytes = int(max(c.Memory.Limit, minMemory) / batchShare)
 	}
+	if c.Disk.Reserve < 0 {
+		v.fail("disk.reserve: %d is negative", c.Disk.Reserve)
+	}
+	if c.Disk.Reserve == 0 {
+		c.Disk.Reserve = diskReserve(c.DataDir)
+	}
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		v.fail("log_format: %q is not one of text, json", c.LogFormat)
 	}
@@ -171,7 +177,7 @@ func (c *Config) validateClickHouse(v *validator) {
 	if c.ClickHouse.Cluster != "" {
 		v.fail("clickhouse.cluster: is set without clickhouse.dsn; the embedded ClickHouse is a single server")
 	}
-	c.Chdb.Dir = ClickHouseDir(c.DataDir)
+	c.Chdb.Dir, c.Chdb.MinFreeDisk = ClickHouseDir(c.DataDir), c.Disk.Reserve/2
 	v.section("chdb", c.Chdb.Validate())
 	embedded := c.ClickHouse
 	embedded.DSN = "http://127.0.0.1"
@@ -223,6 +229,18 @@ func streamBytes(dir string) int64 {
 		return 0
 	}
 	return min(maxStreamBytes, int64(total/5))
+}
+
+// maxDiskReserve is the default of disk.reserve on a large disk.
+const maxDiskReserve = 1 << 30
+
+// diskReserve returns the default of disk.reserve: at most a tenth of the disk of dir, or 0 (none) if its size is unknown.
+func diskReserve(dir string) int64 {
+	_, total, err := DiskSpace(dir)
+	if err != nil {
+		return 0
+	}
+	return min(maxDiskReserve, int64(total/10))
 }
 
 // DiskSpace returns the bytes available to this user and the total bytes of the file system of dir. dir need not exist yet.

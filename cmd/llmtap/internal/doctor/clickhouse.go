@@ -104,6 +104,11 @@ func (c *checker) checkDisk() {
 	if c.cfg.NATS.URL == "" {
 		stream = c.cfg.NATS.MaxBytes
 	}
+	if reserve := uint64(c.cfg.Disk.Reserve); c.cfg.NATS.URL == "" && free < reserve {
+		c.fail("disk", "free space, or lower disk.reserve; llmtap goes on by itself", "%s: %s of %s free, less than disk.reserve (%s): NATS refuses new events",
+			c.cfg.DataDir, config.FormatBytes(free), config.FormatBytes(total), config.FormatBytes(reserve))
+		return
+	}
 	c.checkSpace(c.cfg.DataDir, free, total, uint64(stream))
 }
 

@@ -20,8 +20,8 @@ import (
 
 // Thresholds for the checks of NATS.
 const (
-	skewWarn    = 2 * time.Second  // tolerance of the analyzer
-	skewFail    = 10 * time.Second // leases last 15 s
+	skewWarn    = 2 * time.Second // tolerance of the analyzer
+	skewFail    = 5 * time.Second // leases last 6 s
 	backlogWarn = time.Minute
 	tallyFail   = time.Minute
 	lossWindow  = time.Hour

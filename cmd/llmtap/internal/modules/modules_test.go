@@ -38,8 +38,9 @@ func nested(t *testing.T) (dirs []string) {
 }
 
 func TestNestedModules(t *testing.T) {
-	// Without -count=1, go test would not see changes outside of the module, as those in ingest/sdk/testdata.
-	test := []string{"test", "-count=1"}
+	// Without -count=1, go test would not see changes outside of the module, as those in ingest/sdk/testdata. A test that hangs
+	// must end before this one does, or nobody sees where it hangs.
+	test := []string{"test", "-count=1", "-timeout=7m"}
 	if testing.Short() {
 		test = append(test, "-short")
 	}

@@ -18,6 +18,7 @@ MIN_INTERVAL, MAX_INTERVAL = 60.0, 3600.0
 START_GRACE = 2.0
 
 NO_STREAM = "no stream has the subject"
+_REFUSED = "maximum messages exceeded"  # by a stream that refuses events because the disk is full
 
 
 class Unsent(NamedTuple):
@@ -144,6 +145,8 @@ class Reporter:
             return "add the token or the user and password to LLMTAP_NATS_URL, or pass credentials in nats_options"
         if NO_STREAM in text:
             return "run llmtap up with this NATS server: it creates the stream"
+        if _REFUSED in text:
+            return "free space on the disk of llmtap up: it refuses events while the disk is full; llmtap doctor shows it"
         if isinstance(error, ssl.SSLError) or "tls" in text or "ssl" in text:
             return "check whether the server uses TLS, and whether its CA is in nats_options"
         return "run llmtap up, or set LLMTAP_NATS_URL"

@@ -10,6 +10,7 @@ const MAX_INTERVAL = 3_600_000;
 const START_GRACE = 2000;
 
 export const NO_STREAM = "no stream has the subject";
+const REFUSED = "maximum messages exceeded"; // by a stream that refuses events because the disk is full
 
 /** Numbers of events that are not stored. */
 export interface Unsent {
@@ -44,6 +45,7 @@ export function natsDestination(urls: string): Destination {
         return "add the token or the user and password to LLMTAP_NATS_URL, or pass credentials in natsOptions";
       }
       if (text.includes(NO_STREAM)) return "run llmtap up with this NATS server: it creates the stream";
+      if (text.includes(REFUSED)) return "free space on the disk of llmtap up: it refuses events while the disk is full; llmtap doctor shows it";
       if (/tls|ssl|certificate/.test(text)) return "check whether the server uses TLS, and whether its CA is in natsOptions";
       return "run llmtap up, or set LLMTAP_NATS_URL";
     },
