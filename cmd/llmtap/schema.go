@@ -55,6 +55,9 @@ func runSchema(ctx context.Context, c *command.Call) error {
 	default:
 		return command.BadInputf("unknown action %q; see llmtap schema --help", action)
 	}
+	if action != "verify" && *format != command.Text {
+		return command.BadInputf("--format is only for verify")
+	}
 	cfg, err := servers.ClickHouse()
 	if err != nil {
 		return err

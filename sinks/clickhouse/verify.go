@@ -338,3 +338,11 @@ func (v *verifier) until(ctx context.Context, f func() (done bool, err error)) (
 
 // list formats names for a sentence.
 func list(names []string) string { return strings.Join(names, ", ") }
+
+// plural formats a number with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -60,7 +60,7 @@ func (v *verifier) checkCluster(ctx context.Context) outcome {
 	if _, err := v.names(ctx, "SELECT toString(count()) FROM "+v.everywhere("system", "zookeeper")+" WHERE path = '/'"); err != nil {
 		return v.fail("read Keeper from all servers", err)
 	}
-	text := fmt.Sprintf("%s: %d shards, %d servers, all with Keeper and macros", name, v.result.Shards, v.result.Replicas)
+	text := fmt.Sprintf("%s: %s on %s, all with Keeper and macros", name, plural(v.result.Shards, "shard"), plural(v.result.Replicas, "server"))
 	if off, err := v.withoutInternalReplication(ctx); err != nil {
 		return v.fail("read system.clusters", err)
 	} else if off {

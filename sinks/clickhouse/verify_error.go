@@ -67,7 +67,8 @@ func (v *verifier) fix(err error) string {
 		return "remove the constraint from the profile of " + v.userName()
 	case c == proto.ErrUnknownSetting:
 		return "use a newer ClickHouse: this one does not know a setting that llmtap needs"
-	case c == codeNoElementsInConfig && strings.Contains(strings.ToLower(err.Error()), "zookeeper"), c == proto.ErrNoZookeeper:
+	case c == codeNoElementsInConfig && strings.Contains(strings.ToLower(err.Error()), "zookeeper"), c == proto.ErrNoZookeeper,
+		c == proto.ErrUnknownTable && strings.Contains(err.Error(), "system.zookeeper"):
 		return "configure a Keeper on every server: a cluster needs it for ON CLUSTER and for replication"
 	case c == codeNoElementsInConfig && strings.Contains(err.Error(), "macro"):
 		return "define the macros shard and replica on every server"

@@ -13,6 +13,11 @@ import (
 func (v *verifier) createDatabase(ctx context.Context) outcome {
 	name := sqltext.QuoteName(v.result.Database)
 	exists := failf(v.dropStatement()+", or choose another one with --database", "the database %s exists, perhaps since an earlier verification", v.result.Database)
+	if missing, _, err := v.missing(ctx, dropPrivileges, name+".*"); err != nil {
+		return v.fail("read the grants of "+v.userName(), err)
+	} else if len(missing) > 0 { // otherwise it would be left behind
+		return failf(fmt.Sprintf("GRANT %s ON %s.* TO %s", list(missing), name, v.userName()), "user %s may not drop the database %s again", v.userName(), v.result.Database)
+	}
 	found, err := v.names(ctx, "SELECT name FROM system.databases WHERE name = "+sqltext.QuoteString(v.result.Database))
 	if err != nil {
 		return v.fail("look for the database "+v.result.Database, err)

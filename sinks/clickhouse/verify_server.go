@@ -139,11 +139,12 @@ func schemaSettings(ms []migration) (ofTables, ofQueries []string) {
 	return slices.Sorted(maps.Keys(tables)), slices.Sorted(maps.Keys(queries))
 }
 
-// Privileges of the user in the database of llmtap, and what llmtap or Verify needs in addition.
+// Privileges that llmtap needs in its database, and that Verify needs in the scratch database.
 var (
 	rowPrivileges     = []string{"SELECT", "INSERT"}
 	schemaPrivileges  = []string{"CREATE DATABASE", "CREATE TABLE", "CREATE VIEW", "DROP VIEW", "ALTER TABLE"}
-	scratchPrivileges = []string{"DROP DATABASE", "OPTIMIZE"}
+	dropPrivileges    = []string{"DROP DATABASE", "DROP TABLE"}
+	scratchPrivileges = slices.Concat(rowPrivileges, schemaPrivileges, dropPrivileges, []string{"OPTIMIZE"})
 	clusterPrivileges = []string{"CLUSTER", "REMOTE"}
 )
 
@@ -180,7 +181,7 @@ func (v *verifier) privileges(ctx context.Context) outcome {
 	}{
 		{rowPrivileges, llmtap},
 		{schemaPrivileges, llmtap},
-		{slices.Concat(rowPrivileges, schemaPrivileges, scratchPrivileges), scratch},
+		{scratchPrivileges, scratch},
 		{clusterPrivileges, "*.*"},
 	}
 	if v.cfg.Cluster == "" {
