@@ -1,8 +1,10 @@
 package clickhouse_test
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"regexp"
 	"strings"
 	"testing"
@@ -91,6 +93,74 @@ func TestDistributed(t *testing.T) {
 		}
 		if got := fmt.Sprint(err); want == "" && err != nil || want != "" && got != want {
 			t.Errorf("Open with cluster %s: %v, want %q", cluster, err, want)
+		}
+	}
+}
+
+// threeShards is a cluster of three databases of one engine, which inserts into them over the native protocol.
+const threeShards = `<remote_servers><three>%s</three></remote_servers>`
+
+const shardOfThree = `<shard><internal_replication>true</internal_replication><replica><host>127.0.0.1</host><port>%s</port>
+	<user>default</user><password>` + chdbtest.Password + `</password><default_database>shard%d</default_database></replica></shard>`
+
+// An insert into a Distributed table stores each row on the shard of its sharding key, all of its versions on the same one, also
+// if a shard fails in the middle of an insert that is then repeated.
+func TestShards(t *testing.T) {
+	native := chdbtest.ListenNative(t)
+	_, port, err := net.SplitHostPort(native.Addr)
+	must(t, err)
+	var shards strings.Builder
+	for i := range 3 {
+		fmt.Fprintf(&shards, shardOfThree, port, i)
+	}
+	addr := startEngineWith(t, chdbtest.Config{Server: fmt.Sprintf(threeShards, &shards)})
+	native.Serve(addr)
+	script, err := clickhouse.Script("three", "llmtap")
+	must(t, err)
+	script = replicated.ReplaceAllString(strings.ReplaceAll(script, " ON CLUSTER 'three'", ""), "ReplacingMergeTree(")
+	// The database of a shard is then the default database of its connections.
+	script = strings.ReplaceAll(script, "Distributed('three', 'llmtap', ", "Distributed('three', '', ")
+	stmts := clickhouse.Statements(script)
+	for i := range 3 {
+		stmts = append(stmts, fmt.Sprintf("CREATE DATABASE shard%d", i), fmt.Sprintf("USE `shard%d`", i))
+		for _, stmt := range clickhouse.Statements(script) {
+			if strings.Contains(stmt, "CREATE TABLE") && strings.Contains(stmt, "_local\n(") {
+				stmts = append(stmts, stmt)
+			}
+		}
+	}
+	must(t, clickhouse.ExecAll(t.Context(), chdbtest.DSN(addr, "default"), stmts))
+	s := openDSN(t, chdbtest.DSN(addr, "llmtap"))
+
+	const n = 300
+	rows := func() *sinks.Batch {
+		b := sinktest.Rows(0, n)
+		for i := range b.Contents { // ids begin with the millisecond in which the conversation began
+			b.Contents[i].ID = fmt.Sprintf("%012x%020x", i/12, i)
+		}
+		return b
+	}
+	native.Refuse("shard1")
+	var retry *sinks.RetryError
+	if err := s.Write(t.Context(), rows()); !errors.As(err, &retry) {
+		t.Errorf("Write while a shard fails: %v, want a RetryError", err)
+	}
+	native.Refuse("")
+	for _, b := range []*sinks.Batch{rows(), sinktest.Later(rows()), rows()} {
+		must(t, s.Write(t.Context(), b))
+	}
+	for table := range clickhouse.ColumnNames() {
+		key := query(t, s, "SELECT sorting_key, extract(engine_full, 'cityHash64\\\\((.*)\\\\)$') FROM system.tables WHERE database = 'llmtap' AND name IN ({table:String}, {table:String} || '_local') ORDER BY name DESC",
+			map[string]string{"table": table})
+		local, distributed, _ := strings.Cut(key, "\n")
+		sortKey, shardKey := strings.TrimSpace(local), strings.TrimSpace(distributed)
+		var union []string
+		for i := range 3 {
+			union = append(union, fmt.Sprintf("SELECT %d AS shard, cityHash64(%s) %% 3 AS want, (%s) AS row FROM shard%d.%s_local FINAL", i, shardKey, sortKey, i, table))
+		}
+		got := query(t, s, "SELECT count(), uniqExact(row), countIf(shard != want), uniqExact(shard) FROM ("+strings.Join(union, " UNION ALL ")+")", nil)
+		if want := fmt.Sprintf("%d\t%d\t0\t3\n", n, n); got != want {
+			t.Errorf("%s (%s, %s): rows, different rows, rows on a wrong shard, shards with rows: %swant %s", table, sortKey, shardKey, got, want)
 		}
 	}
 }

@@ -168,22 +168,18 @@ func Verify(ctx context.Context, cfg VerifyConfig) (*Verification, error) {
 
 // addProtocols adds the protocol of the DSN and the other one.
 func (v *verifier) addProtocols() {
-	scratch := func(o *clickhouse.Options) *clickhouse.Options {
-		c := *o
-		c.Addr, c.Auth.Database = slices.Clone(o.Addr), v.result.Database
-		return &c
-	}
-	given := &verifyProtocol{name: protocolName(v.options.Protocol), options: scratch(v.options)}
-	other := &verifyProtocol{name: "native", options: scratch(v.options), first: 100_000}
+	o := *v.options
+	o.Auth.Database = v.result.Database
+	given := &verifyProtocol{name: protocolName(o.Protocol), options: &o}
+	// The options of a DSN also have its scheme, which cannot be changed.
+	other := &verifyProtocol{name: "native", first: 100_000, options: &clickhouse.Options{
+		Protocol: clickhouse.Native, TLS: o.TLS, Addr: slices.Clone(o.Addr), Auth: o.Auth, DialStrategy: o.DialStrategy, DialTimeout: o.DialTimeout,
+		ReadTimeout: o.ReadTimeout, ConnOpenStrategy: o.ConnOpenStrategy, MaxOpenConns: o.MaxOpenConns, MaxIdleConns: o.MaxIdleConns, Settings: o.Settings,
+	}}
 	scheme := "clickhouse"
-	if v.options.Protocol == clickhouse.Native {
+	if o.Protocol == clickhouse.Native {
 		other.name, scheme = "http", "http"
 		other.options.Protocol = clickhouse.HTTP
-	} else {
-		other.options.Protocol = clickhouse.Native
-		if c := other.options.Compression; c != nil && c.Method >= clickhouse.CompressionGZIP {
-			other.options.Compression = nil // only HTTP has these methods
-		}
 	}
 	port := defaultPorts[scheme][0]
 	if v.options.TLS != nil {
