@@ -103,6 +103,8 @@ const threeShards = `<remote_servers><three>%s</three></remote_servers>`
 const shardOfThree = `<shard><internal_replication>true</internal_replication><replica><host>127.0.0.1</host><port>%s</port>
 	<user>default</user><password>` + chdbtest.Password + `</password><default_database>shard%d</default_database></replica></shard>`
 
+var ofLocalTable = regexp.MustCompile(`(?m)^(CREATE TABLE IF NOT EXISTS|ALTER TABLE) \w+_local`)
+
 // An insert into a Distributed table stores each row on the shard of its sharding key, all of its versions on the same one, also
 // if a shard fails in the middle of an insert that is then repeated.
 func TestShards(t *testing.T) {
@@ -124,7 +126,7 @@ func TestShards(t *testing.T) {
 	for i := range 3 {
 		stmts = append(stmts, fmt.Sprintf("CREATE DATABASE shard%d", i), fmt.Sprintf("USE `shard%d`", i))
 		for _, stmt := range clickhouse.Statements(script) {
-			if strings.Contains(stmt, "CREATE TABLE") && strings.Contains(stmt, "_local\n(") {
+			if ofLocalTable.MatchString(stmt) {
 				stmts = append(stmts, stmt)
 			}
 		}
@@ -150,7 +152,7 @@ func TestShards(t *testing.T) {
 		must(t, s.Write(t.Context(), b))
 	}
 	for table := range clickhouse.ColumnNames() {
-		key := query(t, s, "SELECT sorting_key, extract(engine_full, 'cityHash64\\\\((.*)\\\\)$') FROM system.tables WHERE database = 'llmtap' AND name IN ({table:String}, {table:String} || '_local') ORDER BY name DESC",
+		key := query(t, s, "SELECT sorting_key, extract(engine_full, 'cityHash64\\\\((.*)\\\\)\\\\)$') FROM system.tables WHERE database = 'llmtap' AND name IN ({table:String}, {table:String} || '_local') ORDER BY name DESC",
 			map[string]string{"table": table})
 		local, distributed, _ := strings.Cut(key, "\n")
 		sortKey, shardKey := strings.TrimSpace(local), strings.TrimSpace(distributed)

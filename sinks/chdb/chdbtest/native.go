@@ -141,6 +141,10 @@ func (c *nativeConn) serve() error {
 			if err := c.query(); err != nil {
 				return err
 			}
+		case proto.ClientTablesStatusRequest:
+			if err := c.tablesStatus(&b); err != nil {
+				return err
+			}
 		case proto.ClientCodeCancel:
 			return nil
 		default:
@@ -166,6 +170,27 @@ func (c *nativeConn) handshake(b *proto.Buffer) error {
 	}
 	_, err = c.r.Str() // the quota key
 	return err
+}
+
+// tablesStatus answers that the requested tables exist and are not replicated.
+func (c *nativeConn) tablesStatus(b *proto.Buffer) error {
+	n, err := c.r.UVarInt()
+	if err != nil {
+		return err
+	}
+	proto.ServerCodeTablesStatus.Encode(b)
+	b.PutUVarInt(n)
+	for range n {
+		for range 2 { // database and table
+			name, err := c.r.Str()
+			if err != nil {
+				return err
+			}
+			b.PutString(name)
+		}
+		b.PutBool(false)
+	}
+	return c.send(b)
 }
 
 // An exception is an error of ClickHouse.
@@ -224,8 +249,8 @@ var insertStatement = regexp.MustCompile("(?is)^\\s*(INSERT\\s+INTO\\s+(?:TABLE\
 
 // query reads and answers a query.
 func (c *nativeConn) query() error {
-	var q proto.Query
-	if err := q.DecodeAware(c.r, c.revision); err != nil {
+	q, err := c.readQuery()
+	if err != nil {
 		return err
 	}
 	c.compress = q.Compression == proto.CompressionEnabled
@@ -247,7 +272,6 @@ func (c *nativeConn) query() error {
 	for _, p := range q.Parameters {
 		params.Set("param_"+p.Key, unquote(p.Value))
 	}
-	var err error
 	if m := insertStatement.FindStringSubmatch(q.Body); m != nil {
 		err = c.insert(m[1], m[2], strings.Split(m[3], ","), params)
 	} else {
@@ -259,6 +283,72 @@ func (c *nativeConn) query() error {
 	var b proto.Buffer
 	proto.ServerCodeEndOfStream.Encode(&b)
 	return c.send(&b)
+}
+
+// readQuery reads a query packet after its code. Unlike Query.DecodeAware, it knows clients other than those over TCP, such as the
+// engine.
+func (c *nativeConn) readQuery() (q proto.Query, err error) {
+	str := func() (s string) {
+		if err == nil {
+			s, err = c.r.Str()
+		}
+		return s
+	}
+	number := func() (n uint64) {
+		if err == nil {
+			n, err = c.r.UVarInt()
+		}
+		return n
+	}
+	raw := func(n int) []byte {
+		b := make([]byte, n)
+		if err == nil {
+			err = c.r.ReadFull(b)
+		}
+		return b
+	}
+	q.ID = str()
+	q.Info.Query = proto.ClientQueryKind(raw(1)[0])
+	q.Info.InitialUser, q.Info.InitialQueryID, q.Info.InitialAddress = str(), str(), str()
+	raw(8) // the time of the query
+	q.Info.Interface = proto.Interface(raw(1)[0])
+	if q.Info.Interface == proto.InterfaceTCP {
+		q.Info.OSUser, q.Info.ClientHostname, q.Info.ClientName = str(), str(), str()
+		number() // major version
+		number() // minor version
+		number() // revision
+	}
+	q.Info.QuotaKey = str()
+	number() // depth of Distributed tables
+	if q.Info.Interface == proto.InterfaceTCP {
+		number() // patch version
+	}
+	if raw(1)[0] != 0 { // a trace: ids, state, flags
+		raw(16 + 8)
+		str()
+		raw(1)
+	}
+	for range 3 { // parallel replicas
+		number()
+	}
+	for more := true; more && err == nil; {
+		var s proto.Setting
+		err = s.Decode(c.r)
+		if more = s.Key != ""; more {
+			q.Settings = append(q.Settings, s)
+		}
+	}
+	q.Secret = str()
+	q.Stage, q.Compression = proto.Stage(number()), proto.Compression(number())
+	q.Body = str()
+	for more := true; more && err == nil; {
+		var p proto.Parameter
+		err = p.Decode(c.r)
+		if more = p.Key != ""; more {
+			q.Parameters = append(q.Parameters, p)
+		}
+	}
+	return q, err
 }
 
 // unquote returns the value of a parameter, which the client sends as a quoted string.
