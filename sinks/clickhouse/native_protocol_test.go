@@ -1,9 +1,7 @@
 package clickhouse_test
 
 import (
-	"net"
 	"net/url"
-	"strconv"
 	"testing"
 
 	"github.com/llmtap/llmtap/sinks"
@@ -24,32 +22,20 @@ func nativeDSN(t *testing.T) string {
 	return u.String()
 }
 
-// Rows are written and read over the native protocol.
+// Rows are written and read over the native protocol. All tests use one database, because creating one takes longer than they do.
 func TestNativeContract(t *testing.T) {
+	dsn := nativeDSN(t)
 	sinktest.Run(t,
-		func(t *testing.T) sinks.Sink { return openDSN(t, nativeDSN(t)) },
+		func(t *testing.T) sinks.Sink {
+			s := openDSN(t, dsn)
+			for table := range clickhouse.ColumnNames() {
+				must(t, s.Exec(t.Context(), "TRUNCATE TABLE "+table))
+			}
+			return s
+		},
 		func(t *testing.T, s sinks.Sink) map[string]uint64 {
 			n, err := s.(*clickhouse.Sink).Counts(t.Context())
 			must(t, err)
 			return n
 		})
-}
-
-// All steps succeed over the native protocol, and over HTTP as the other protocol.
-func TestVerifyNative(t *testing.T) {
-	dsn := freshDSN(t)
-	u, err := url.Parse(dsn)
-	must(t, err)
-	if u.Scheme != "http" {
-		t.Skip("not the embedded server")
-	}
-	_, port, err := net.SplitHostPort(u.Host)
-	must(t, err)
-	u.Scheme, u.Host = "clickhouse", chdbtest.StartNative(t, u.Host)
-	cfg := verifyConfig(t, u.String())
-	cfg.OtherPort, err = strconv.Atoi(port)
-	must(t, err)
-	v, err := clickhouse.Verify(t.Context(), cfg)
-	must(t, err)
-	golden(t, "verify_native.txt", report(v))
 }

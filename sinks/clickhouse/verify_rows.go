@@ -119,7 +119,7 @@ func (v *verifier) repeat(ctx context.Context, p *verifyProtocol) outcome {
 func (v *verifier) interrupt(ctx context.Context, p *verifyProtocol) outcome {
 	first := p.first + 10_000
 	b := v.batch(first, v.rows)
-	body := make([]byte, 4<<10)
+	body := make([]byte, 2<<10)
 	for i := range b.Contents { // random bytes, which compression does not shorten
 		_, _ = rand.Read(body) // never fails
 		b.Contents[i].Body = hex.EncodeToString(body)

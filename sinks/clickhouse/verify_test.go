@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -78,14 +79,21 @@ func report(v *clickhouse.Verification) string {
 	})
 }
 
-// All steps succeed on the embedded engine, and the database is dropped.
+// All steps succeed on the embedded engine, over the native protocol and HTTP, and the database is dropped.
 func TestVerify(t *testing.T) {
 	dsn := freshDSN(t)
 	if engine.server == nil {
 		t.Skip("not the embedded server")
 	}
 	openDSN(t, dsn) // the database has tables
-	v, err := clickhouse.Verify(t.Context(), verifyConfig(t, dsn))
+	u, err := url.Parse(dsn)
+	must(t, err)
+	port, err := strconv.Atoi(u.Port())
+	must(t, err)
+	u.Scheme, u.Host = "clickhouse", chdbtest.StartNative(t, u.Host)
+	cfg := verifyConfig(t, u.String())
+	cfg.OtherPort = port
+	v, err := clickhouse.Verify(t.Context(), cfg)
 	must(t, err)
 	golden(t, "verify.txt", report(v))
 	s := openDSN(t, dsn)
@@ -145,6 +153,8 @@ func TestVerifyBroken(t *testing.T) {
 	f("wrong password", wrong.String(), "", nil, `connection: connect to 127\S+: code 516: .*Authentication failed.* => correct the user and the password in the DSN, or clickhouse.password_file\n`)
 	wrong.Host = fmt.Sprintf("127.0.0.1:%d", closedPort(t))
 	f("no server", wrong.String(), "", nil, `connection: connect to 127\S+: dial tcp \S+ connect: connection refused => start the server, or correct host and port in the DSN; check firewalls\n`)
+	wrong.Scheme, wrong.Host = "clickhouse", chdbtest.StartNative(t, u.Host)
+	f("wrong password over the native protocol", wrong.String(), "", nil, `connection: connect to 127\S+: code 516: .*Authentication failed.* => correct the user and the password in the DSN, or clickhouse.password_file\n`)
 	f("unknown cluster", dsn, "", func(c *clickhouse.VerifyConfig) { c.Cluster = "main" },
 		`privileges: user default lacks REMOTE on \*\.\* => GRANT REMOTE ON \*\.\* TO default\n`+
 			`cluster: cluster main does not exist; this server knows: none => correct --cluster, or define the cluster in remote_servers\n`)
@@ -157,6 +167,24 @@ func TestVerifyBroken(t *testing.T) {
 	must(t, s.Exec(t.Context(), "CREATE TABLE exchanges (exchange_id String, seq UInt32) ENGINE = MergeTree ORDER BY exchange_id"))
 	f("changed table", dsn, "existing tables", func(c *clickhouse.VerifyConfig) { c.ScratchDatabase = "llmtap_scratch" },
 		`existing tables: \w+ differs: exchanges: ORDER BY is exchange_id, not toStartOfHour\(started_at\), service, exchange_id, exchanges: PARTITION BY is missing, not toYYYYMM\(started_at\), exchanges: agent is missing, not LowCardinality\(String\), and \d+ more => undo the change, .*\n`)
+
+	// An interrupted verification drops its database, too.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cfg := verifyConfig(t, dsn)
+	cfg.Done = func(s clickhouse.VerifyStep) {
+		if s.Name == "schema" {
+			cancel()
+		}
+	}
+	v, err := clickhouse.Verify(ctx, cfg)
+	must(t, err)
+	if last := v.Steps[len(v.Steps)-1]; last.Name != "drop" || last.Status != clickhouse.VerifyOK {
+		t.Errorf("interrupted: the last step is %v", last)
+	}
+	if got := query(t, s, "SELECT count() FROM system.databases WHERE name LIKE '%verify' OR name = 'llmtap_scratch'", nil); got != "0\n" {
+		t.Error("a database is left")
+	}
 
 	// Users and servers with other configurations.
 	g := func(name string, cfg chdbtest.Config, cluster, last, want string) {
@@ -224,25 +252,4 @@ func simulateCluster(t *testing.T, addr string) string {
 	}))
 	t.Cleanup(srv.Close)
 	return srv.Listener.Addr().String()
-}
-
-// An interrupted verification drops its database.
-func TestVerifyInterrupted(t *testing.T) {
-	dsn := freshDSN(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	cfg := verifyConfig(t, dsn)
-	cfg.Done = func(s clickhouse.VerifyStep) {
-		if s.Name == "schema" {
-			cancel()
-		}
-	}
-	v, err := clickhouse.Verify(ctx, cfg)
-	must(t, err)
-	if last := v.Steps[len(v.Steps)-1]; last.Name != "drop" || last.Status != clickhouse.VerifyOK {
-		t.Errorf("the last step is %v", last)
-	}
-	if got := query(t, openDSN(t, dsn), "SELECT count() FROM system.databases WHERE name = {name:String}", map[string]string{"name": v.Database}); got != "0\n" {
-		t.Errorf("the database %s is left", v.Database)
-	}
 }

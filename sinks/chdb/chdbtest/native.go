@@ -362,7 +362,11 @@ func (c *nativeConn) data() (*chproto.Block, error) {
 	if err != nil {
 		return nil, err
 	}
-	if proto.ClientCode(code) != proto.ClientCodeData {
+	switch proto.ClientCode(code) {
+	case proto.ClientCodeData:
+	case proto.ClientCodeCancel:
+		return nil, io.EOF
+	default:
 		return nil, fmt.Errorf("packet %d instead of data", code)
 	}
 	if _, err := c.r.Str(); err != nil { // the name of the table
