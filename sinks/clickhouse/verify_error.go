@@ -19,12 +19,13 @@ const (
 	codeNoElementsInConfig = 139 // a section of the configuration is missing, such as zookeeper
 	codeUnknownCluster     = 170
 	codeClusterDoesntExist = 701
+	codeNoRemoteShard      = 519
 )
 
 var (
 	missingGrant    = regexp.MustCompile(`grant ((?:[A-Z]+[A-Z ]*(?:\([^)]*\))?(?:, )?)+ ON [^\s(]+)`)
 	exceptionPrefix = regexp.MustCompile(`^(?:Code: \d+\. )?(?:DB::Exception: )+`)
-	exceptionSuffix = regexp.MustCompile(`\s*\(version [^()]*(?:\([^()]*\))?\)\s*$`)
+	serverVersion   = regexp.MustCompile(`\s*\(version [^()]*(?:\([^()]*\))?\)`)
 )
 
 // fail returns the outcome of a step whose action returned err.
@@ -32,16 +33,19 @@ func (v *verifier) fail(action string, err error) outcome {
 	return failf(v.fix(err), "%s: %s", action, reason(err))
 }
 
+// maxReason is the maximum length of an error text in a report. An error of a cluster repeats itself for each server.
+const maxReason = 400
+
 // reason returns the text of err without the steps of the client and the version of the server.
 func reason(err error) string {
 	ex, ok := errors.AsType[*clickhouse.Exception](err)
 	if !ok {
 		return withoutRequest(err).Error()
 	}
-	text := exceptionSuffix.ReplaceAllString(ex.Message, "")
-	text = exceptionPrefix.ReplaceAllString(text, "")
-	if len(text) > 600 {
-		text = text[:600] + "…"
+	text := serverVersion.ReplaceAllString(ex.Message, "")
+	text = strings.Join(strings.Fields(exceptionPrefix.ReplaceAllString(text, "")), " ")
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "") + "…"
 	}
 	return fmt.Sprintf("code %d: %s", ex.Code, text)
 }
@@ -74,7 +78,7 @@ func (v *verifier) fix(err error) string {
 		return "define the macros shard and replica on every server"
 	case c == codeUnknownCluster, c == codeClusterDoesntExist:
 		return "SELECT DISTINCT cluster FROM system.clusters lists the clusters of this server"
-	case c == proto.ErrAllConnectionTriesFailed:
+	case c == proto.ErrAllConnectionTriesFailed, c == codeNoRemoteShard:
 		return "the servers cannot reach or log in to each other: check host, port, user and secret in remote_servers"
 	case c == proto.ErrMemoryLimitExceeded:
 		return "give ClickHouse more memory"

@@ -126,7 +126,7 @@ func (v *verifier) interrupt(ctx context.Context, p *verifyProtocol) outcome {
 	}
 	size := v.rows * len(body)
 	var failures []string
-	for _, c := range []*cut{{after: size / 4}, {after: size / 2}, {after: size / 2, loseAnswer: true}} {
+	for _, c := range []*cut{{after: size / 2}, {after: size / 2, loseAnswer: true}} {
 		err := v.writeThrough(ctx, p, b, c)
 		var retry *sinks.RetryError
 		switch {

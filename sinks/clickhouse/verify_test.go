@@ -25,7 +25,7 @@ import (
 // verifyConfig returns a configuration to verify the server of dsn, with some of the stored queries; TestDistributed runs all.
 func verifyConfig(t *testing.T, dsn string) clickhouse.VerifyConfig {
 	t.Helper()
-	cfg := clickhouse.VerifyConfig{Config: clickhouse.Default(), Wait: 20 * time.Second, OtherPort: closedPort(t)}
+	cfg := clickhouse.VerifyConfig{Config: clickhouse.Default(), Wait: 2 * time.Minute, OtherPort: closedPort(t)}
 	cfg.DSN = dsn
 	cfg.Started, cfg.Done = func(string) {}, func(clickhouse.VerifyStep) {}
 	for _, name := range []string{"causes", "messages_with"} {
@@ -202,6 +202,17 @@ func TestVerifyBroken(t *testing.T) {
 			`schema: create the tables: code 497: .* necessary to have the grant INSERT\(number, name, checksum, applied_at\) ON llmtap_verify.migrations. \(ACCESS_DENIED\) => GRANT INSERT\(number, name, checksum, applied_at\) ON llmtap_verify.migrations TO default\n`)
 	g("no right to drop", chdbtest.Config{User: "<grants><query>GRANT SELECT ON *.*</query><query>GRANT CREATE DATABASE ON llmtap_verify.*</query></grants>"}, "", "",
 		"privileges: .*\ndatabase: user default may not drop the database llmtap_verify again => GRANT DROP DATABASE, DROP TABLE ON `llmtap_verify`.\\* TO default\n")
+	// The example of a cluster, with addresses of this machine on which nothing listens.
+	example, err := os.ReadFile("../../deploy/clickhouse/config/cluster.xml")
+	must(t, err)
+	t.Setenv("CLUSTER_SECRET", "x")
+	t.Setenv("SHARD", "1")
+	t.Setenv("REPLICA", "2")
+	elements := regexp.MustCompile(`</?clickhouse>`).ReplaceAllString(string(example), "")
+	elements = regexp.MustCompile(`<host>ch-(\d)-(\d)</host><port>9000`).ReplaceAllString(elements, "<host>127.$1.$2.1</host><port>1")
+	elements = strings.Replace(elements, "<host>keeper</host><port>9181", "<host>127.0.0.1</host><port>1", 1)
+	g("servers are down", chdbtest.Config{Server: elements}, "main", "",
+		`cluster: read the macros of all servers: code \d+: .*127\.1\.1\.1:1.* => the servers cannot reach or log in to each other: .*\n`)
 	g("no macros", chdbtest.Config{Server: oneShard}, "one", "",
 		`cluster: 127.0.0.1:9000 has no macro shard or replica => define the macros shard, .*\n`)
 	g("no Keeper", chdbtest.Config{Server: oneShard + "<macros><shard>1</shard><replica>a</replica></macros>"}, "one", "",

@@ -96,6 +96,9 @@ func (r *verifyReport) step(s clickhouse.VerifyStep) {
 	}
 }
 
+// maxSkipped is the maximum number of skipped steps that are listed: more are skipped because an early step failed.
+const maxSkipped = 10
+
 // summarize returns the result in sentences.
 func summarize(v *clickhouse.Verification, took time.Duration) []string {
 	steps := map[clickhouse.VerifyStatus][]string{}
@@ -117,7 +120,10 @@ func summarize(v *clickhouse.Verification, took time.Duration) []string {
 	if warned := steps[clickhouse.VerifyWarning]; len(warned) > 0 {
 		lines = append(lines, "Should be changed: "+strings.Join(warned, ", ")+".")
 	}
-	if len(skipped) > 0 {
+	switch {
+	case len(skipped) > maxSkipped:
+		lines = append(lines, fmt.Sprintf("Not verified: the other %d steps.", len(skipped)))
+	case len(skipped) > 0:
 		lines = append(lines, "Not verified: "+strings.Join(skipped, ", ")+".")
 	}
 	return lines
