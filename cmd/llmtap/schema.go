@@ -15,23 +15,31 @@ import (
 
 var schemaCommand = &command.Command{
 	Name:  "schema",
-	Args:  "status|migrate|print",
-	Short: "Show, create or print the tables in ClickHouse",
+	Args:  "status|migrate|print|verify",
+	Short: "Show, create, print or verify the tables in ClickHouse",
 	Long: `  status   list migrations and tables; exit code 1 if they are unusable
   migrate  apply missing migrations, as llmtap up does at start
-  print    print all statements, for clickhouse-client --multiquery, offline`,
+  print    print all statements, for clickhouse-client --multiquery, offline
+  verify   prove that llmtap works with a server or a cluster, in a database that
+           it creates and drops; exit code 1 if a step fails`,
 	Examples: `  llmtap schema status
   llmtap schema migrate --dry-run
   llmtap schema migrate --clickhouse-dsn clickhouse://admin@ch.internal/llmtap
-  llmtap schema print --cluster main`,
-	Values: func() []string { return []string{"status", "migrate", "print"} },
+  llmtap schema print --cluster main
+  llmtap schema verify --clickhouse-dsn clickhouse://llmtap@ch1,ch2/llmtap \
+    --clickhouse-password-file ch.password --cluster main`,
+	Values: func() []string { return []string{"status", "migrate", "print", "verify"} },
 	Run:    runSchema,
 }
 
 func runSchema(ctx context.Context, c *command.Call) error {
 	cluster := c.Parameters.String("cluster", "", "`name` of the cluster that tables are created on; existing tables know theirs")
-	database := c.Parameters.String("database", chdb.Database, "print: `name` of the database")
+	database := c.Parameters.String("database", "", "print: `name` of the database (default "+chdb.Database+"); verify: of the database to create (default NAME_verify)")
 	dryRun := c.Parameters.Bool("dry-run", false, "migrate: print the statements, run none")
+	keep := c.Parameters.Bool("keep", false, "verify: do not drop the database")
+	otherPort := c.Parameters.Int("other-port", 0, "verify: `port` of the protocol that the DSN does not use; the default port otherwise")
+	wait := c.Parameters.Duration("wait", clickhouse.VerifyWait, "verify: limit for replication, merges and TTL")
+	format := c.Choice(c.Flags, "format", command.Text, "`format`: verify: output format", command.Text, command.JSON)
 	servers := connect.DirectFlags(c, "clickhouse.password_file")
 	style := c.Style()
 	if err := c.Parse(); err != nil {
@@ -40,12 +48,15 @@ func runSchema(ctx context.Context, c *command.Call) error {
 	action := c.Args[0]
 	switch action {
 	case "print":
-		script, err := clickhouse.Script(*cluster, *database)
+		script, err := clickhouse.Script(*cluster, cmp.Or(*database, chdb.Database))
 		fmt.Fprint(c.Stdout, script)
 		return err
-	case "status", "migrate":
+	case "status", "migrate", "verify":
 	default:
 		return command.BadInputf("unknown action %q; see llmtap schema --help", action)
+	}
+	if action != "verify" && *format != command.Text {
+		return command.BadInputf("--format is only for verify")
 	}
 	cfg, err := servers.ClickHouse()
 	if err != nil {
@@ -53,6 +64,13 @@ func runSchema(ctx context.Context, c *command.Call) error {
 	}
 	cfg.Cluster = cmp.Or(*cluster, cfg.Cluster)
 	switch {
+	case action == "verify":
+		v := clickhouse.VerifyConfig{Config: cfg, ScratchDatabase: *database, OtherPort: *otherPort, Keep: *keep, Wait: *wait}
+		ok, err := schema.Verify(ctx, v, schema.Output{Stdout: c.Stdout, Stderr: c.Stderr, Style: style, Format: *format})
+		if err == nil && !ok {
+			err = &command.ExitError{Code: command.ExitFailed}
+		}
+		return err
 	case action == "status":
 		return schema.Status(ctx, c.Stdout, cfg, style)
 	case *dryRun:

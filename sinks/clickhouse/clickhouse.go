@@ -22,6 +22,7 @@ import (
 type Sink struct {
 	conn     driver.Conn
 	http     bool                  // the protocol of conn is HTTP
+	database string                // database of conn
 	encoders map[*table]*sync.Pool // of *encoder
 	cfg      Config
 	logger   *slog.Logger
@@ -60,6 +61,11 @@ func OpenLazy(cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink
 	if err != nil {
 		return nil, err
 	}
+	return newSink(o, cfg, logger, reg)
+}
+
+// newSink returns a Sink that connects as o says.
+func newSink(o *clickhouse.Options, cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink, error) {
 	conn, err := clickhouse.Open(o)
 	if err != nil {
 		return nil, err
@@ -68,7 +74,10 @@ func OpenLazy(cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink
 	for _, t := range tables {
 		encoders[t] = &sync.Pool{}
 	}
-	return &Sink{conn: conn, encoders: encoders, http: o.Protocol == clickhouse.HTTP, cfg: cfg, logger: logger, metrics: newMetrics(reg), failure: errPreparing}, nil
+	return &Sink{
+		conn: conn, encoders: encoders, http: o.Protocol == clickhouse.HTTP, database: o.Auth.Database,
+		cfg: cfg, logger: logger, metrics: newMetrics(reg), failure: errPreparing,
+	}, nil
 }
 
 // Prepare connects, creates a missing database and migrates the schema, unless this has already been done. Its errors are
@@ -132,17 +141,13 @@ func (s *Sink) connect(ctx context.Context) error {
 	if code(err) != proto.ErrUnknownDatabase {
 		return err
 	}
-	o, err := s.cfg.options()
-	if err != nil {
-		return err
-	}
 	admin, err := dial(ctx, s.cfg, "default")
 	if err != nil {
 		return err
 	}
-	err = admin.Exec(ctx, "CREATE DATABASE IF NOT EXISTS "+sqltext.QuoteName(o.Auth.Database)+topology{cluster: s.cfg.Cluster}.on())
+	err = admin.Exec(ctx, "CREATE DATABASE IF NOT EXISTS "+sqltext.QuoteName(s.database)+topology{cluster: s.cfg.Cluster}.on())
 	if err := errors.Join(err, admin.Close()); err != nil {
-		return fmt.Errorf("create database %s: %w", o.Auth.Database, err)
+		return fmt.Errorf("create database %s: %w", s.database, err)
 	}
 	return s.conn.Exec(ctx, probe)
 }
@@ -159,6 +164,11 @@ func dial(ctx context.Context, cfg Config, database string) (driver.Conn, error)
 	if database != "" {
 		o.Auth.Database = database
 	}
+	return dialOptions(ctx, o)
+}
+
+// dialOptions opens a connection and checks it.
+func dialOptions(ctx context.Context, o *clickhouse.Options) (driver.Conn, error) {
 	conn, err := clickhouse.Open(o)
 	if err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ func checkFields[R any](t *testing.T, columns []column[R], unstored ...string) {
 	}
 	// All fields are set and all strings differ, so that a value that replaces an empty one is detected.
 	full := reflect.New(reflect.TypeFor[R]()).Elem()
-	leaves(full, "", func(name string, v reflect.Value) { v.Set(sample(v.Type(), name)) })
+	leaves(full, "", func(name string, v reflect.Value) { v.Set(sampleValue(v.Type(), name)) })
 	leaves(full, "", func(name string, v reflect.Value) {
 		before := stored(full.Interface().(R))
 		old := reflect.New(v.Type()).Elem()
@@ -59,7 +59,7 @@ func leaves(v reflect.Value, prefix string, f func(name string, v reflect.Value)
 	}
 }
 
-func sample(t reflect.Type, text string) reflect.Value {
+func sampleValue(t reflect.Type, text string) reflect.Value {
 	switch t.Kind() {
 	case reflect.String:
 		return reflect.ValueOf(text).Convert(t)
@@ -68,10 +68,10 @@ func sample(t reflect.Type, text string) reflect.Value {
 	case reflect.Struct:
 		return reflect.ValueOf(time.Unix(1700000000, 0))
 	case reflect.Slice:
-		return reflect.Append(reflect.MakeSlice(t, 0, 1), sample(t.Elem(), text))
+		return reflect.Append(reflect.MakeSlice(t, 0, 1), sampleValue(t.Elem(), text))
 	case reflect.Map:
 		m := reflect.MakeMap(t)
-		m.SetMapIndex(sample(t.Key(), text), sample(t.Elem(), text))
+		m.SetMapIndex(sampleValue(t.Key(), text), sampleValue(t.Elem(), text))
 		return m
 	default:
 		return reflect.ValueOf(7).Convert(t)

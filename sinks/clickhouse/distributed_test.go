@@ -1,16 +1,10 @@
 package clickhouse_test
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
-	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -18,104 +12,23 @@ import (
 
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/sinks"
-	"github.com/llmtap/llmtap/sinks/chdb"
-	chdbengine "github.com/llmtap/llmtap/sinks/chdb/engine"
-	"github.com/llmtap/llmtap/sinks/chdb/httpd"
+	"github.com/llmtap/llmtap/sinks/chdb/chdbtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
 
-// shardsEnv makes the test binary a ClickHouse with a cluster that consists of itself; its value is the data directory. There
-// is no Keeper and no network, so Distributed tables are tested, but ON CLUSTER and replication are not.
-const shardsEnv = "LLMTAP_TEST_SHARDS"
+// oneShard is a cluster that consists of one server. There is no Keeper and no network, so Distributed tables are tested, but
+// ON CLUSTER and replication are not.
+const oneShard = `<remote_servers><one><shard><replica><host>127.0.0.1</host><port>9000</port></replica></shard></one></remote_servers>`
 
-const shardsConfig = `<clickhouse>
-  <timezone>UTC</timezone>
-  <tcp_port>9000</tcp_port>
-  <users_config>%s</users_config>
-  <remote_servers><one><shard><replica><host>127.0.0.1</host><port>9000</port></replica></shard></one></remote_servers>
-</clickhouse>`
-
-const shardsUsers = `<clickhouse>
-  <profiles><default/></profiles><quotas><default/></quotas>
-  <users><default><password/><networks><ip>::/0</ip></networks><profile>default</profile><quota>default</quota></default></users>
-</clickhouse>`
-
-// runShards is the main function of the child. It returns immediately in other processes.
-func runShards() {
-	dir := os.Getenv(shardsEnv)
-	if dir == "" {
-		return
-	}
-	if err := serveShards(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-func serveShards(dir string) error {
-	library, err := chdb.PresentLibrary(chdb.LibraryConfig{CacheDir: ""})
-	if err != nil {
-		return err
-	}
-	lib, err := chdbengine.Load(library)
-	if err != nil {
-		return err
-	}
-	users, config, path := filepath.Join(dir, "users.xml"), filepath.Join(dir, "config.xml"), "--path="+filepath.Join(dir, "data")
-	if err := errors.Join(os.WriteFile(users, []byte(shardsUsers), 0o600), os.WriteFile(config, fmt.Appendf(nil, shardsConfig, users), 0o600)); err != nil {
-		return err
-	}
-	base, err := lib.Connect(path, "--config-file="+config)
-	if err != nil {
-		return err
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	h := httpd.New(httpd.Config{
-		Password: "shards", MaxConcurrentQueries: 8, Server: httpd.Server{Version: chdbengine.Version, DisplayName: "shards", Timezone: "UTC"},
-		Connect: func() (*chdbengine.Conn, error) { return lib.Connect(path) },
-		Observe: func(httpd.Query) {},
-	})
-	hs := &http.Server{Handler: h}
-	go func() { _ = hs.Serve(ln) }()
-	fmt.Println(ln.Addr())
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	_ = hs.Close()
-	h.Close()
-	base.Close()
-	return nil
-}
-
-// startShards starts a ClickHouse with the cluster "one" and returns its address.
-func startShards(t *testing.T) string {
+// startEngineWith starts a ClickHouse with another configuration and returns its address.
+func startEngineWith(t *testing.T, cfg chdbtest.Config) string {
 	t.Helper()
 	freshDSN(t) // skips the test if there is no library
 	if engine.server == nil {
 		t.Skip("not the embedded server")
 	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), shardsEnv+"="+t.TempDir())
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	must(t, err)
-	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	t.Cleanup(func() {
-		in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("shards: %v", err)
-		}
-	})
-	addr, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatalf("start shards: %v", err)
-	}
-	return strings.TrimSpace(addr)
+	return chdbtest.Start(t, cfg)
 }
 
 var replicated = regexp.MustCompile(`ReplicatedReplacingMergeTree\('[^']*', '[^']*'(, )?`)
@@ -123,13 +36,13 @@ var replicated = regexp.MustCompile(`ReplicatedReplacingMergeTree\('[^']*', '[^'
 // A Distributed table accepts rows, shows the newest version of each through its view, has the same columns as the local table,
 // and works with every query.
 func TestDistributed(t *testing.T) {
-	addr := startShards(t)
+	addr := startEngineWith(t, chdbtest.Config{Server: oneShard})
 	script, err := clickhouse.Script("one", "llmtap")
 	must(t, err)
 	script = strings.ReplaceAll(script, " ON CLUSTER 'one'", "")
 	script = replicated.ReplaceAllString(script, "ReplacingMergeTree(")
-	must(t, clickhouse.ExecAll(t.Context(), "http://default:shards@"+addr+"/default", clickhouse.Statements(script)))
-	s := openDSN(t, "http://default:shards@"+addr+"/llmtap")
+	must(t, clickhouse.ExecAll(t.Context(), chdbtest.DSN(addr, "default"), clickhouse.Statements(script)))
+	s := openDSN(t, chdbtest.DSN(addr, "llmtap"))
 	const n = 200
 	for _, b := range []*sinks.Batch{sinktest.Rows(0, n), sinktest.Later(sinktest.Rows(0, n)), sinktest.Rows(0, n)} {
 		must(t, s.Write(t.Context(), b))
@@ -168,18 +81,88 @@ func TestDistributed(t *testing.T) {
 			t.Errorf("query %s: %v", name, err)
 		}
 	}
-	st, err := clickhouse.Inspect(t.Context(), clickhouse.Config{DSN: "http://default:shards@" + addr + "/llmtap"})
+	st, err := clickhouse.Inspect(t.Context(), clickhouse.Config{DSN: chdbtest.DSN(addr, "llmtap")})
 	must(t, err)
 	if st.Cluster != "one" || len(st.In(clickhouse.Pending)) > 0 {
 		t.Errorf("Inspect: %+v", st)
 	}
 	for cluster, want := range map[string]string{"one": "", "{cluster}": "", "three": "database llmtap is on cluster one, not three: correct clickhouse.cluster, or use an empty database"} {
-		o, err := clickhouse.Open(t.Context(), clickhouse.Config{DSN: "http://default:shards@" + addr + "/llmtap", Cluster: cluster}, slog.New(slog.DiscardHandler), nil)
+		o, err := clickhouse.Open(t.Context(), clickhouse.Config{DSN: chdbtest.DSN(addr, "llmtap"), Cluster: cluster}, slog.New(slog.DiscardHandler), nil)
 		if err == nil {
 			o.Close()
 		}
 		if got := fmt.Sprint(err); want == "" && err != nil || want != "" && got != want {
 			t.Errorf("Open with cluster %s: %v, want %q", cluster, err, want)
+		}
+	}
+}
+
+// threeShards is a cluster of three databases of one engine, which inserts into them over the native protocol.
+const threeShards = `<remote_servers><three>%s</three></remote_servers>`
+
+const shardOfThree = `<shard><internal_replication>true</internal_replication><replica><host>127.0.0.1</host><port>%s</port>
+	<user>default</user><password>` + chdbtest.Password + `</password><default_database>shard%d</default_database></replica></shard>`
+
+var ofLocalTable = regexp.MustCompile(`(?m)^(CREATE TABLE IF NOT EXISTS|ALTER TABLE) \w+_local`)
+
+// An insert into a Distributed table stores each row on the shard of its sharding key, all of its versions on the same one, also
+// if a shard fails in the middle of an insert that is then repeated.
+func TestShards(t *testing.T) {
+	native := chdbtest.ListenNative(t)
+	_, port, err := net.SplitHostPort(native.Addr)
+	must(t, err)
+	var shards strings.Builder
+	for i := range 3 {
+		fmt.Fprintf(&shards, shardOfThree, port, i)
+	}
+	addr := startEngineWith(t, chdbtest.Config{Server: fmt.Sprintf(threeShards, &shards)})
+	native.Serve(addr)
+	script, err := clickhouse.Script("three", "llmtap")
+	must(t, err)
+	script = replicated.ReplaceAllString(strings.ReplaceAll(script, " ON CLUSTER 'three'", ""), "ReplacingMergeTree(")
+	// The database of a shard is then the default database of its connections.
+	script = strings.ReplaceAll(script, "Distributed('three', 'llmtap', ", "Distributed('three', '', ")
+	stmts := clickhouse.Statements(script)
+	for i := range 3 {
+		stmts = append(stmts, fmt.Sprintf("CREATE DATABASE shard%d", i), fmt.Sprintf("USE `shard%d`", i))
+		for _, stmt := range clickhouse.Statements(script) {
+			if ofLocalTable.MatchString(stmt) {
+				stmts = append(stmts, stmt)
+			}
+		}
+	}
+	must(t, clickhouse.ExecAll(t.Context(), chdbtest.DSN(addr, "default"), stmts))
+	s := openDSN(t, chdbtest.DSN(addr, "llmtap"))
+
+	const n = 300
+	rows := func() *sinks.Batch {
+		b := sinktest.Rows(0, n)
+		for i := range b.Contents { // ids begin with the millisecond in which the conversation began
+			b.Contents[i].ID = fmt.Sprintf("%012x%020x", i/12, i)
+		}
+		return b
+	}
+	native.Refuse("shard1")
+	var retry *sinks.RetryError
+	if err := s.Write(t.Context(), rows()); !errors.As(err, &retry) {
+		t.Errorf("Write while a shard fails: %v, want a RetryError", err)
+	}
+	native.Refuse("")
+	for _, b := range []*sinks.Batch{rows(), sinktest.Later(rows()), rows()} {
+		must(t, s.Write(t.Context(), b))
+	}
+	for table := range clickhouse.ColumnNames() {
+		key := query(t, s, "SELECT sorting_key, extract(engine_full, 'cityHash64\\\\((.*)\\\\)\\\\)$') FROM system.tables WHERE database = 'llmtap' AND name IN ({table:String}, {table:String} || '_local') ORDER BY name DESC",
+			map[string]string{"table": table})
+		local, distributed, _ := strings.Cut(key, "\n")
+		sortKey, shardKey := strings.TrimSpace(local), strings.TrimSpace(distributed)
+		var union []string
+		for i := range 3 {
+			union = append(union, fmt.Sprintf("SELECT %d AS shard, cityHash64(%s) %% 3 AS want, (%s) AS row FROM shard%d.%s_local FINAL", i, shardKey, sortKey, i, table))
+		}
+		got := query(t, s, "SELECT count(), uniqExact(row), countIf(shard != want), uniqExact(shard) FROM ("+strings.Join(union, " UNION ALL ")+")", nil)
+		if want := fmt.Sprintf("%d\t%d\t0\t3\n", n, n); got != want {
+			t.Errorf("%s (%s, %s): rows, different rows, rows on a wrong shard, shards with rows: %swant %s", table, sortKey, shardKey, got, want)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"io"
 	"log/slog"
 	"math/big"
 	"net"
@@ -21,6 +22,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,6 +151,98 @@ func TestFailover(t *testing.T) {
 	}
 	if got := query(t, s, "SELECT count() FROM exchanges_final", nil); got != "20\n" {
 		t.Errorf("exchanges: %s", got)
+	}
+}
+
+// The connection to the first of two hosts is cut in the middle of an insert, and the host is gone. The rows are stored once,
+// through the second host.
+func TestFailoverInTheMiddleOfAnInsert(t *testing.T) {
+	f := func(name string, dsn *url.URL) {
+		t.Helper()
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		var limit atomic.Int64 // bytes until the cut; 0: none
+		var conns sync.WaitGroup
+		defer conns.Wait()
+		defer ln.Close()
+		cut := make(chan struct{})
+		host := dsn.Host
+		conns.Go(func() {
+			for {
+				client, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				conns.Go(func() { cutAfter(client, host, &limit, sync.OnceFunc(func() { ln.Close(); close(cut) })) })
+			}
+		})
+		dsn.Host = ln.Addr().String() + "," + host
+		s := openDSN(t, dsn.String())
+		must(t, s.Write(t.Context(), sinktest.Rows(0, 10)))
+		limit.Store(100 << 10)
+		var retry *sinks.RetryError
+		if err := s.Write(t.Context(), sinktest.Rows(0, 500)); !errors.As(err, &retry) {
+			t.Fatalf("%s: Write while the connection is cut: %v, want a RetryError", name, err)
+		}
+		<-cut
+		for attempt := 0; ; attempt++ {
+			err := s.Write(t.Context(), sinktest.Rows(0, 500))
+			if err == nil {
+				break
+			}
+			if !errors.As(err, &retry) || attempt > 10 {
+				t.Fatalf("%s: Write after the first host was lost: %v", name, err)
+			}
+		}
+		counts, err := s.Counts(t.Context())
+		must(t, err)
+		for table, n := range counts {
+			if n != 500 {
+				t.Errorf("%s: %s has %d rows, want 500", name, table, n)
+			}
+		}
+		must(t, s.Close())
+	}
+	u, err := url.Parse(freshDSN(t))
+	must(t, err)
+	if u.Scheme != "http" {
+		t.Skip("not the embedded server")
+	}
+	f("http", u)
+	u, err = url.Parse(nativeDSN(t))
+	must(t, err)
+	f("native", u)
+}
+
+// cutAfter forwards a connection to host. If limit is not 0, it closes the connection after that many bytes from the client and
+// calls done.
+func cutAfter(client net.Conn, host string, limit *atomic.Int64, done func()) {
+	defer client.Close()
+	server, err := net.Dial("tcp", host)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() {
+		_, _ = io.Copy(client, server)
+		client.Close()
+	}()
+	buf := make([]byte, 32<<10)
+	sent := int64(0)
+	for {
+		n, err := client.Read(buf)
+		if err != nil {
+			return
+		}
+		if l := limit.Load(); l > 0 {
+			if sent += int64(n); sent > l {
+				done()
+				return
+			}
+		}
+		if _, err := server.Write(buf[:n]); err != nil {
+			return
+		}
 	}
 }
 

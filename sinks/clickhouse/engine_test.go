@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/sinks/chdb"
+	"github.com/llmtap/llmtap/sinks/chdb/chdbtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -33,7 +34,7 @@ var engine struct {
 
 func TestMain(m *testing.M) {
 	chdb.RunChild()
-	runShards()
+	chdbtest.RunChild()
 	runMigrate()
 	code := m.Run()
 	if engine.server != nil {

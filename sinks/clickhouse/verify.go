@@ -1,0 +1,344 @@
+package clickhouse
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+)
+
+// VerifyConfig configures Verify.
+type VerifyConfig struct {
+	Config                 // the server or cluster to verify, as llmtap would use it
+	ScratchDatabase string // created for the verification; if empty, the database of the DSN with the suffix _verify
+	OtherPort       int    // port of the protocol that the DSN does not use; 0 means its default port
+	Keep            bool   // keep the scratch database
+	Queries         []VerifyQuery
+	Wait            time.Duration // limit for replication, merges and deletions by TTL
+
+	Started func(step string) // called when a step starts
+	Done    func(VerifyStep)  // called with the result of each step
+}
+
+// A VerifyQuery is a statement that must run.
+type VerifyQuery struct {
+	Name, SQL string
+	Params    map[string]string
+}
+
+// A VerifyStatus is the status of a step.
+type VerifyStatus string
+
+// The statuses of a step.
+const (
+	VerifyOK      VerifyStatus = "ok"
+	VerifyWarning VerifyStatus = "warn" // llmtap works, but the set-up should be changed
+	VerifyFailed  VerifyStatus = "fail"
+	VerifySkipped VerifyStatus = "skip" // not tried
+)
+
+// A VerifyStep is the result of one step.
+type VerifyStep struct {
+	Name     string       `json:"step"`
+	Status   VerifyStatus `json:"status"`
+	Detail   string       `json:"detail"`
+	Fix      string       `json:"fix,omitempty"` // action required from an operator
+	Duration float64      `json:"duration"`      // seconds
+}
+
+// A Verification is the result of Verify.
+type Verification struct {
+	Status   VerifyStatus `json:"status"` // ok, warn or fail
+	Version  string       `json:"version,omitempty"`
+	Database string       `json:"database"` // scratch database
+	Cluster  string       `json:"cluster,omitempty"`
+	Shards   int          `json:"shards,omitempty"`
+	Replicas int          `json:"replicas,omitempty"` // of all shards
+	Steps    []VerifyStep `json:"steps"`
+}
+
+// VerifyWait is the default of VerifyConfig.Wait.
+const VerifyWait = time.Minute
+
+// stepTimeout limits a step, in addition to its waits. A statement ON CLUSTER may take 3 minutes before ClickHouse gives up.
+const stepTimeout = 5 * time.Minute
+
+// verifyRows is the number of rows per table in one batch; a cluster of many shards needs more for each to have some.
+const (
+	verifyRows         = 240
+	verifyRowsPerShard = 60
+)
+
+// A verifier executes the steps of Verify.
+//
+//	connection ─> settings, privileges, user ─> cluster ─> database ─> schema ─┬─> write, repeat, interrupt: by protocol
+//	                                                                          └─> merge, shards, replicas, queries, index
+//	                                                                              ─> ttl, erase ─> drop
+type verifier struct {
+	cfg      VerifyConfig
+	options  *clickhouse.Options // of the DSN
+	result   *Verification
+	failed   map[string]bool // steps that failed or were skipped
+	protocol []*verifyProtocol
+
+	admin    driver.Conn // connected to the database default
+	cluster  string      // name of the cluster, with macros replaced
+	replicas []replica
+	created  bool // the scratch database was created
+	start    time.Time
+	rows     int // rows per table in one batch
+	written  int // rows written to each table
+}
+
+// A verifyProtocol is a protocol to verify.
+type verifyProtocol struct {
+	name    string // http or native
+	options *clickhouse.Options
+	sink    *Sink // nil until the schema exists
+	first   int   // number of the first row that is written with it
+}
+
+// A verifyAction is a step to execute. It is skipped if one of the steps that it needs was not successful.
+type verifyAction struct {
+	name  string
+	needs []string
+	run   func(context.Context) outcome
+}
+
+// An outcome is the result of a verifyAction.
+type outcome struct {
+	status      VerifyStatus
+	detail, fix string
+}
+
+func okf(format string, args ...any) outcome {
+	return outcome{status: VerifyOK, detail: fmt.Sprintf(format, args...)}
+}
+
+func skipf(format string, args ...any) outcome {
+	return outcome{status: VerifySkipped, detail: fmt.Sprintf(format, args...)}
+}
+
+func failf(fix, format string, args ...any) outcome {
+	return outcome{VerifyFailed, fmt.Sprintf(format, args...), fix}
+}
+
+func warnf(fix, format string, args ...any) outcome {
+	return outcome{VerifyWarning, fmt.Sprintf(format, args...), fix}
+}
+
+// Verify uses a server or cluster as llmtap does, in a database that it creates and drops, and reports which steps work. Its
+// error is an invalid configuration.
+func Verify(ctx context.Context, cfg VerifyConfig) (*Verification, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	o, err := cfg.options()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Wait = cmp.Or(cfg.Wait, VerifyWait)
+	cfg.Retention, cfg.MessagesRetention, cfg.TableRetention = 0, 0, nil // the step ttl sets it
+	database := cmp.Or(cfg.ScratchDatabase, cmp.Or(o.Auth.Database, "default")+"_verify")
+	if database == o.Auth.Database {
+		return nil, fmt.Errorf("the database to verify in, %s, is the database of the DSN: choose one that does not exist", database)
+	}
+	v := &verifier{
+		cfg: cfg, options: o, failed: map[string]bool{}, start: time.Now().UTC().Add(-30 * time.Minute), rows: verifyRows,
+		result: &Verification{Status: VerifyOK, Database: database, Cluster: cfg.Cluster},
+	}
+	v.addProtocols()
+	defer v.close()
+	for _, a := range v.actions() {
+		v.execute(ctx, a)
+	}
+	// An interrupted verification must not leave a database.
+	v.execute(context.WithoutCancel(ctx), verifyAction{name: "drop", run: v.drop})
+	return v.result, nil
+}
+
+// addProtocols adds the protocol of the DSN and the other one.
+func (v *verifier) addProtocols() {
+	o := *v.options
+	o.Auth.Database = v.result.Database
+	given := &verifyProtocol{name: protocolName(o.Protocol), options: &o}
+	// The options of a DSN also have its scheme, which cannot be changed.
+	other := &verifyProtocol{name: "native", first: 100_000, options: &clickhouse.Options{
+		Protocol: clickhouse.Native, TLS: o.TLS, Addr: slices.Clone(o.Addr), Auth: o.Auth, DialStrategy: o.DialStrategy, DialTimeout: o.DialTimeout,
+		ReadTimeout: o.ReadTimeout, ConnOpenStrategy: o.ConnOpenStrategy, MaxOpenConns: o.MaxOpenConns, MaxIdleConns: o.MaxIdleConns, Settings: o.Settings,
+	}}
+	scheme := "clickhouse"
+	if o.Protocol == clickhouse.Native {
+		other.name, scheme = "http", "http"
+		other.options.Protocol = clickhouse.HTTP
+	}
+	port := defaultPorts[scheme][0]
+	if v.options.TLS != nil {
+		port = defaultPorts[scheme][1]
+	}
+	if v.cfg.OtherPort != 0 {
+		port = strconv.Itoa(v.cfg.OtherPort)
+	}
+	for i, addr := range other.options.Addr {
+		host, _, _ := net.SplitHostPort(addr) // parseDSN has checked it
+		other.options.Addr[i] = net.JoinHostPort(host, port)
+	}
+	v.protocol = []*verifyProtocol{given, other}
+}
+
+func protocolName(p clickhouse.Protocol) string {
+	if p == clickhouse.HTTP {
+		return "http"
+	}
+	return "native"
+}
+
+// actions returns the steps in order, except for the last one, drop.
+func (v *verifier) actions() []verifyAction {
+	given, other := v.protocol[0], v.protocol[1]
+	actions := []verifyAction{
+		{"connection", nil, v.connection},
+		{"settings", []string{"connection"}, v.settings},
+		{"privileges", []string{"connection"}, v.privileges},
+		{"user", []string{"connection"}, v.user},
+		{"cluster", []string{"connection"}, v.checkCluster},
+		{"database", []string{"connection", "cluster"}, v.createDatabase},
+		{"schema", []string{"database"}, v.schema},
+		{"schema again", []string{"schema"}, v.schemaAgain},
+		{"existing tables", []string{"schema"}, v.existingTables},
+	}
+	for _, p := range []*verifyProtocol{given, other} {
+		needs := []string{"schema"}
+		if p == other {
+			needs = []string{"schema", p.name + " connection"}
+			actions = append(actions, verifyAction{needs[1], []string{"schema"}, func(ctx context.Context) outcome { return v.connectOther(ctx, p) }})
+		}
+		write := p.name + " write"
+		actions = append(actions,
+			verifyAction{write, needs, func(ctx context.Context) outcome { return v.write(ctx, p) }},
+			verifyAction{p.name + " repeat", []string{write}, func(ctx context.Context) outcome { return v.repeat(ctx, p) }},
+			verifyAction{p.name + " interrupt", []string{write}, func(ctx context.Context) outcome { return v.interrupt(ctx, p) }},
+		)
+	}
+	written := []string{given.name + " write"}
+	actions = append(actions, verifyAction{"merge", written, v.merge})
+	if v.cfg.Cluster != "" {
+		actions = append(actions,
+			verifyAction{"shards", written, v.shards},
+			verifyAction{"replicas", written, v.compareReplicas},
+			verifyAction{"lost replica", written, v.lostReplica},
+		)
+	}
+	return append(actions,
+		verifyAction{"queries", written, v.queries},
+		verifyAction{"text index", written, v.textIndex},
+		verifyAction{"ttl", written, v.ttl},
+		verifyAction{"erase", written, v.erase},
+	)
+}
+
+// execute executes a step and adds its result.
+func (v *verifier) execute(ctx context.Context, a verifyAction) {
+	v.cfg.Started(a.name)
+	begin := time.Now()
+	out := v.blocked(ctx, a)
+	if out.status == "" {
+		stepCtx, cancel := context.WithTimeout(ctx, stepTimeout+v.cfg.Wait)
+		out = a.run(stepCtx)
+		cancel()
+	}
+	v.failed[a.name] = out.status == VerifyFailed || out.status == VerifySkipped && a.name != "cluster"
+	switch {
+	case out.status == VerifyFailed:
+		v.result.Status = VerifyFailed
+	case out.status == VerifyWarning && v.result.Status == VerifyOK:
+		v.result.Status = VerifyWarning
+	}
+	step := VerifyStep{a.name, out.status, out.detail, out.fix, time.Since(begin).Seconds()}
+	v.result.Steps = append(v.result.Steps, step)
+	v.cfg.Done(step)
+}
+
+// blocked returns why a cannot be executed, or an outcome without a status.
+func (v *verifier) blocked(ctx context.Context, a verifyAction) outcome {
+	if ctx.Err() != nil {
+		return skipf("interrupted")
+	}
+	for _, name := range a.needs {
+		if v.failed[name] {
+			return skipf("requires the step %s", name)
+		}
+	}
+	return outcome{}
+}
+
+// close closes the connections.
+func (v *verifier) close() {
+	for _, p := range v.protocol {
+		if p.sink != nil {
+			_ = p.sink.Close() // all writes have been acknowledged
+		}
+	}
+	if v.admin != nil {
+		_ = v.admin.Close()
+	}
+}
+
+// topology returns the topology of the tables that are verified.
+func (v *verifier) topology() topology {
+	return topology{cluster: v.cfg.Cluster, database: v.result.Database}
+}
+
+// sink returns the Sink with the protocol of the DSN.
+func (v *verifier) sink() *Sink { return v.protocol[0].sink }
+
+// openSink returns a Sink on the scratch database.
+func (v *verifier) openSink(ctx context.Context, o *clickhouse.Options) (*Sink, error) {
+	s, err := newSink(o, v.cfg.Config, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// until calls f until it is done or has an error, or the wait for the servers has ended. It returns the time that it took.
+func (v *verifier) until(ctx context.Context, f func() (done bool, err error)) (time.Duration, bool, error) {
+	begin := time.Now()
+	pause := 50 * time.Millisecond
+	for {
+		done, err := f()
+		took := time.Since(begin)
+		if done || err != nil || took > v.cfg.Wait {
+			return took, done, err
+		}
+		select {
+		case <-ctx.Done():
+			return took, false, ctx.Err()
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, time.Second)
+	}
+}
+
+// list formats names for a sentence.
+func list(names []string) string { return strings.Join(names, ", ") }
+
+// plural formats a number with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
