@@ -63,6 +63,25 @@ func statFields(file string) []string {
 	return strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 }
 
+// BusyCores returns the seconds of CPU time that all processes of the machine have used, with the time that its host gave to
+// others; 0 if they are unknown.
+func BusyCores() float64 {
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	total, _, _ := strings.Cut(string(stat), "\n")
+	var busy float64
+	for i, f := range strings.Fields(total) {
+		if i == 0 || i == 4 || i == 5 || i > 8 { // the name, idle, iowait, and guests, which user includes
+			continue
+		}
+		n, _ := strconv.ParseFloat(f, 64)
+		busy += n / 100
+	}
+	return busy
+}
+
 // ChildOf returns the only child process of pid.
 func ChildOf(pid int) (child int, err error) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -92,6 +111,8 @@ type Usage struct {
 	CPU  map[string]float64 // seconds by name of the process
 	Peak int64              // largest sum of the resident sets, in bytes
 	Sets map[string]int64   // the resident sets at that time
+
+	Other float64 // cores that all other processes of the machine used, on average
 }
 
 // Watch samples processes until stop is called.
@@ -101,6 +122,7 @@ func Watch(all []Process) (stop func() Usage) {
 		before[i] = p.CPU()
 	}
 	u := Usage{CPU: map[string]float64{}}
+	start, busy := time.Now(), BusyCores()
 	done := make(chan struct{})
 	var sampling sync.WaitGroup
 	sampling.Go(func() {
@@ -128,7 +150,9 @@ func Watch(all []Process) (stop func() Usage) {
 		sampling.Wait()
 		for i, p := range all {
 			u.CPU[p.Name] += p.CPU() - before[i]
+			u.Other -= p.CPU() - before[i]
 		}
+		u.Other = max(0, u.Other+BusyCores()-busy) / time.Since(start).Seconds()
 		return u
 	}
 }

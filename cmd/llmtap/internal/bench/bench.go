@@ -70,9 +70,10 @@ func (o *Options) Validate() error {
 // A bench is a running benchmark.
 type bench struct {
 	*Options
-	target *target
-	fleet  *fleet
-	report *Report
+	target   *target
+	fleet    *fleet
+	report   *Report
+	canaries int // services that failed, of all phases
 }
 
 // Run measures and returns the report. If ctx ends, the report contains what was measured by then.

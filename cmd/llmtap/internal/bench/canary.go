@@ -103,20 +103,20 @@ type canary struct {
 	receiver *receiver
 	conn     *jetstream.Conn // of its own, so that its events do not wait behind those of the fleet
 	pub      *jetstream.Publisher
-	number   int
+	bench    *bench
 	begun    map[string]time.Time // first failure by service
 }
 
-func newCanary(ctx context.Context, t *target) (*canary, error) {
-	conn, err := t.connect(ctx)
+func newCanary(ctx context.Context, b *bench) (*canary, error) {
+	conn, err := b.target.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &canary{receiver: t.receiver, conn: conn, pub: conn.NewPublisher(canaryCalls * 2), begun: map[string]time.Time{}}, nil
+	return &canary{receiver: b.target.receiver, bench: b, conn: conn, pub: conn.NewPublisher(canaryCalls * 2), begun: map[string]time.Time{}}, nil
 }
 
 // run lets services fail for d, until ctx ends.
-func (c *canary) run(ctx context.Context, d time.Duration, environment string) error {
+func (c *canary) run(ctx context.Context, d time.Duration) error {
 	every := max(canaryEvery, d/mostCanaries)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -126,16 +126,16 @@ func (c *canary) run(ctx context.Context, d time.Duration, environment string) e
 			return nil
 		case <-tick.C:
 		}
-		if err := c.fail(ctx, environment); err != nil && ctx.Err() == nil {
+		if err := c.fail(ctx); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("publish failing calls: %w", err)
 		}
 	}
 }
 
 // fail publishes failing calls of a new service.
-func (c *canary) fail(ctx context.Context, environment string) error {
-	c.number++
-	service := fmt.Sprintf("canary-%s-%d", environment, c.number)
+func (c *canary) fail(ctx context.Context) error {
+	c.bench.canaries++
+	service := fmt.Sprintf("canary-%s-%d", c.bench.fleet.environment, c.bench.canaries)
 	labels := event.Labels{Service: service, ServiceVersion: "1.0.0", Environment: "canary", Agent: "agent", Stage: "planner"}
 	c.begun[service] = time.Now()
 	var seq uint64

@@ -46,8 +46,9 @@ func newFleet(ctx context.Context, o *Options, t *target) (*fleet, error) {
 func (f *fleet) close() { f.conn.Close() }
 
 // run publishes at rate for d, then the responses of open calls at the same rate. It calls answered before a response is
-// published. After an error of NATS, the published calls are not known to be stored.
-func (f *fleet) run(ctx context.Context, rate float64, d time.Duration, answered func(*load.Call)) error {
+// published. kept is the share of the wanted calls that were published in time: less than 1 if the load, or NATS, was too
+// slow. After an error of NATS, the published calls are not known to be stored.
+func (f *fleet) run(ctx context.Context, rate float64, d time.Duration, answered func(*load.Call)) (kept float64, err error) {
 	f.calls.Agents(max(1, int(rate*answerTime.Seconds())))
 	start := time.Now()
 	n := 0
@@ -56,22 +57,23 @@ func (f *fleet) run(ctx context.Context, rate float64, d time.Duration, answered
 		sleepUntil(ctx, due())
 		call, events := f.calls.Next()
 		if err := f.publish(ctx, call, events, answered); err != nil {
-			return err
+			return 0, err
 		}
 	}
+	kept = float64(n) / max(1, rate*d.Seconds())
 	start, n = time.Now(), 0
 	calls, events := f.calls.Finish()
 	for i := range calls {
 		sleepUntil(ctx, due())
 		n++
 		if err := f.publish(ctx, calls[i], events[i:i+1], answered); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if err := f.pub.Flush(ctx); err != nil {
-		return fmt.Errorf("publish calls: %w", err)
+		return 0, fmt.Errorf("publish calls: %w", err)
 	}
-	return ctx.Err()
+	return kept, ctx.Err()
 }
 
 // publish publishes events. call is the call that they complete, or nil.
@@ -97,7 +99,7 @@ func (f *fleet) publish(ctx context.Context, call *load.Call, events []*event.Ev
 	return nil
 }
 
-// published returns the ids of the calls published since the last call.
+// takeIDs returns the ids of the calls published since the last call.
 func (f *fleet) takeIDs() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

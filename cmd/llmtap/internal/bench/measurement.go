@@ -19,6 +19,7 @@ type Measurement struct {
 	Events       int64   `json:"events"`
 	Bytes        int64   `json:"bytes"` // of bodies
 	DrainSeconds float64 `json:"drain_seconds"`
+	Kept         float64 `json:"kept"` // share of the rate that the load could publish
 	Sustained    bool    `json:"sustained"`
 
 	Queryable Latency  `json:"published_to_queryable"`
@@ -29,6 +30,7 @@ type Measurement struct {
 
 	CPU    map[string]float64 `json:"cpu_seconds"`    // by process
 	Memory map[string]int64   `json:"peak_memory"`    // by process, in bytes, when their sum was largest
+	Other  float64            `json:"other_cores"`    // used by other processes of the machine
 	Stages map[string]float64 `json:"llmtap_seconds"` // by stage inside llmtap: time that passed, not CPU
 	Volume Volume             `json:"volume"`         // what was written
 	State  State              `json:"state"`          // of the analyzers at the end
@@ -139,7 +141,7 @@ func (b *bench) counters(ctx context.Context) (c counters, err error) {
 }
 
 // use sets what the processes used.
-func (m *Measurement) use(u process.Usage) { m.CPU, m.Memory = u.CPU, u.Sets }
+func (m *Measurement) use(u process.Usage) { m.CPU, m.Memory, m.Other = u.CPU, u.Sets, u.Other }
 
 // count sets what changed from one time to another.
 func (m *Measurement) count(from, to counters) {
@@ -176,6 +178,10 @@ func (m *Measurement) alerts(c *canary, over time.Time) {
 		m.CatchUp = between(over, time.Now())
 	}
 }
+
+// Throughput returns the calls per second that were stored until all were. If the rate was not sustained, it is what llmtap can
+// store.
+func (m *Measurement) Throughput() float64 { return float64(m.Calls) / (m.Seconds + m.DrainSeconds) }
 
 // gb returns the bytes of bodies in 10^9 bytes.
 func (m *Measurement) gb() float64 { return float64(m.Bytes) / 1e9 }

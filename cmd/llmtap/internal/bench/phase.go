@@ -93,13 +93,13 @@ func (r *running) run(ctx context.Context) error {
 	var canaries sync.WaitGroup
 	if r.target.receiver != nil && !r.brief() {
 		var err error
-		if r.canary, err = newCanary(ctx, r.target); err != nil {
+		if r.canary, err = newCanary(ctx, r.bench); err != nil {
 			return err
 		}
 		defer r.canary.conn.Close()
 		r.target.receiver.begin()
 		canaries.Go(func() {
-			if err := r.canary.run(publishing, r.duration, r.fleet.environment+r.name); err != nil {
+			if err := r.canary.run(publishing, r.duration); err != nil {
 				r.Progress.Printf("%v", err) // the alerts are missing in the report
 			}
 		})
@@ -132,7 +132,7 @@ func (r *running) publish(ctx context.Context) (over time.Time, err error) {
 		defer func() { _ = r.signalEngine(syscall.SIGCONT) }() // it runs already, unless there was an error
 	}
 	events, bytes := r.fleet.events.Load(), r.fleet.bytes.Load()
-	if err := r.fleet.run(ctx, r.rate, r.duration, r.prober.add); err != nil {
+	if r.m.Kept, err = r.fleet.run(ctx, r.rate, r.duration, r.prober.add); err != nil {
 		return over, err
 	}
 	over = time.Now()
@@ -142,7 +142,7 @@ func (r *running) publish(ctx context.Context) (over time.Time, err error) {
 		}
 	}
 	for r.then > 0 && time.Since(over) < catchUpLimit && ctx.Err() == nil {
-		if err := r.fleet.run(ctx, r.then, 5*time.Second, r.prober.add); err != nil {
+		if _, err := r.fleet.run(ctx, r.then, 5*time.Second, r.prober.add); err != nil {
 			return over, err
 		}
 		if stored, err := r.stored(ctx); err == nil && float64(r.waiting(stored)) < r.then*sustainedDrain.Seconds() {
@@ -157,9 +157,7 @@ func (r *running) publish(ctx context.Context) (over time.Time, err error) {
 	if r.then > 0 {
 		r.m.DrainSeconds = time.Since(over).Seconds()
 	}
-	// The load itself may be too slow. Its last responses come answerTime after the last requests.
-	kept := over.Sub(r.start)-answerTime < r.duration+r.duration/32+200*time.Millisecond
-	r.m.Sustained = kept && r.m.DrainSeconds <= sustainedDrain.Seconds()
+	r.m.Sustained = r.m.Kept > 0.97 && r.m.DrainSeconds <= sustainedDrain.Seconds()
 	return over, ctx.Err()
 }
 

@@ -96,7 +96,8 @@ func (x *Report) write(b *strings.Builder) {
 	case x.Highest > 0:
 		line(b, "This is the highest rate that is sustained, to within %.0f%%.", 100*(precision-1))
 	case !m.Sustained:
-		line(b, "Not sustained: everything was stored %s after the last call.", seconds(m.DrainSeconds))
+		line(b, "Not sustained: of %s calls/s, %.0f%% could be published; everything was stored %s after the last call, %s calls/s on average.", number(m.Rate),
+			100*m.Kept, seconds(m.DrainSeconds), number(m.Throughput()))
 	}
 	how := "one process of all roles"
 	switch {
@@ -158,6 +159,7 @@ func writeCosts(b *strings.Builder, m *Measurement) {
 		row("all of these", cpu, memory)
 	}
 	row("the load itself", m.CPU[Load], m.Memory[Load])
+	fmt.Fprintf(b, "%-32s%12s%12.2f\n", "other work on this machine", "", m.Other)
 	var parts []string
 	for _, s := range stages {
 		if v := m.Stages[s.name]; v > 0 {

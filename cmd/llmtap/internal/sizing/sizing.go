@@ -23,7 +23,7 @@ const (
 	busy        = 0.7       // share of a core, or of a measured maximum, that is planned with
 	day         = 24 * 3600 // seconds
 	overhead    = 1.1       // of NATS, for headers
-	tallyMost   = 512 << 10 // bytes of counts in a second of a partition; further series become "other"
+	tallyMost   = 1260      // series in a tally, of one partition and second, with the lengths of names in BenchmarkTallyVolume; further ones become "other"
 	tallyStream = 256 << 20 // bytes of the stream of tallies
 	streamMost  = 10 << 30  // bytes of the event stream by default, if the disk has five times as many
 	partsMost   = 20        // new parts of a table per second that ClickHouse merges in time; it refuses inserts at 3,000 parts
@@ -179,7 +179,7 @@ func Limits(f Fleet, m *Measured, cfg *config.Config) []Limit {
 		{busy * m.StreamEventsPerSec / eventsMost, "the events of one stream", "an installation for each part of the services"},
 		{at(float64(cfg.Analyzer.MaxLabelValues), func(n *Need) float64 { return n.Fleet.Services }), "services in the counts: further ones become \"other\"", "analyzer.max_label_values and alerts.max_label_values"},
 		{at(float64(cfg.Alerts.MaxSeries)/3, func(n *Need) float64 { return n.Fleet.Series }), "series of the alert role, three of a combination", "alerts.max_series; its CPU grows with it"},
-		{at(tallyMost, func(n *Need) float64 { return n.TallyBytes / n.Partitions }), "the counts of one partition and second: further series become \"other\"", "more partitions do not help; fewer versions and stages do"},
+		{at(tallyMost, func(n *Need) float64 { return seriesPerSecond(n.Fleet, n.Partitions) / n.Partitions }), "the counts of one partition and second: further series become \"other\"", "more partitions do not help; fewer versions and stages do"},
 		{at(tallyStream/cfg.Alerts.Retention.Seconds(), func(n *Need) float64 { return n.TallyBytes }), "the stream of tallies holds less than an hour: a restarted alert role knows less", "the limit of LLMTAP_TALLY is fixed; an installation for each part of the services"},
 		{at(partsMost*tables, func(n *Need) float64 { return n.Inserts }), "parts of one ClickHouse: inserts of all partitions", "batcher.flush_interval and large_flush_interval; shards"},
 		{at(jetstream.MaxPartitions, func(n *Need) float64 { return n.Partitions }), "partitions: there are 256 shards", "an installation for each part of the services"},
