@@ -35,14 +35,17 @@ func runSize(_ context.Context, c *command.Call) error {
 	p.Float64Var(&f.Conversations, "conversations", 0, "`number` of conversations with calls in half an hour; 0: as in recorded traffic")
 	p.Float64Var(&f.Services, "services", 20, "`number` of services; grows with the square root of the calls")
 	p.Float64Var(&f.Series, "series", 120, "`number` of combinations of service, version, stage, provider and model; likewise")
+	p.Float64Var(&f.Failed, "failed", f.Failed, "`share` of the calls that fail")
 	p.Float64Var(&f.RetentionDays, "days", f.RetentionDays, "`days` that ClickHouse keeps bodies")
 	p.Float64Var(&f.Cores, "cores", f.Cores, "`cores` of a machine")
+	memory := p.Float64("memory", 16, "memory.limit of an analyzer, in `GiB`")
 	p.Float64Var(&f.Replicas, "replicas", f.Replicas, "`number` of replicas in NATS")
 	measured := p.String("measured", "", "`files`: two reports of llmtap bench --analyzers 1 --format json, separated by a comma")
 	format := c.Format(command.Text, command.JSON)
 	if err := c.Parse(); err != nil {
 		return err
 	}
+	f.Memory = *memory * (1 << 30)
 	if err := f.Validate(); err != nil {
 		return command.BadInput(err)
 	}

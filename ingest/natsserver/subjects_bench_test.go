@@ -39,6 +39,9 @@ func BenchmarkSubjects(b *testing.B) {
 					if _, err := js.PublishAsync(fmt.Sprintf("s.request.checkout-%d.%02x", i/256, i%256), []byte("x")); err != nil {
 						b.Fatal(err)
 					}
+					if i%2000 == 1999 {
+						<-js.PublishAsyncComplete()
+					}
 				}
 				<-js.PublishAsyncComplete()
 				time.Sleep(3 * time.Second) // blocks leave the memory after a second

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"sync"
@@ -118,13 +119,10 @@ func newCanary(ctx context.Context, b *bench) (*canary, error) {
 // run lets services fail for d, until ctx ends.
 func (c *canary) run(ctx context.Context, d time.Duration) error {
 	every := max(canaryEvery, d/mostCanaries)
-	tick := time.NewTicker(every)
-	defer tick.Stop()
 	for {
-		select {
-		case <-ctx.Done():
+		wait(ctx, every-time.Second/2+rand.N(time.Second)) // counts are closed every second
+		if ctx.Err() != nil {
 			return nil
-		case <-tick.C:
 		}
 		if err := c.fail(ctx); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("publish failing calls: %w", err)

@@ -25,6 +25,7 @@ type fleet struct {
 	environment string
 
 	published atomic.Int64 // calls whose response was passed to the publisher
+	failed    atomic.Int64 // of them, calls with a status of 400 or more
 	events    atomic.Int64
 	bytes     atomic.Int64 // of bodies
 
@@ -95,6 +96,9 @@ func (f *fleet) publish(ctx context.Context, call *load.Call, events []*event.Ev
 		f.ids = append(f.ids, call.ID)
 		f.mu.Unlock()
 		f.published.Add(1)
+		if call.Status >= 400 {
+			f.failed.Add(1)
+		}
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ type Measurement struct {
 	Rate         float64 `json:"rate"`  // calls per second, as wanted
 	Seconds      float64 `json:"seconds"`
 	Calls        int64   `json:"calls"`
+	Failed       int64   `json:"failed_calls"`
 	Events       int64   `json:"events"`
 	Bytes        int64   `json:"bytes"` // of bodies
 	DrainSeconds float64 `json:"drain_seconds"`
@@ -71,7 +72,8 @@ type Volume struct {
 	TallyBytes    float64            `json:"tally_bytes"`
 	SkippedBytes  float64            `json:"request_bytes_skipped"` // of requests, known from the request before
 	ReceivedBytes float64            `json:"received_bytes"`
-	StoreBytes    float64            `json:"store_bytes"` // of all tables on disk
+	StoreBytes    float64            `json:"store_bytes"`             // of all tables on disk
+	Forgotten     float64            `json:"forgotten_conversations"` // to stay within analyzer.max_state_bytes
 }
 
 // A State is what the analyzers keep in memory.
@@ -159,7 +161,7 @@ func (m *Measurement) count(from, to counters) {
 	v.Inserts, v.Checkpoints = change("llmtap_sinks_clickhouse_insert_duration_seconds_count"), change("llmtap_ingest_commit_duration_seconds_count")
 	v.SkippedBytes, v.ReceivedBytes = change("llmtap_analyzer_request_bytes_skipped_total"), change("llmtap_ingest_received_bytes_total")
 	v.LedgerWrites, v.Tallies, v.TallyBytes = float64(to.ledger-from.ledger), float64(to.tallies)-float64(from.tallies), float64(to.tallied)-float64(from.tallied)
-	v.StoreBytes = to.store - from.store
+	v.StoreBytes, v.Forgotten = to.store-from.store, change("llmtap_analyzer_events_dropped_total", `reason="session"`)
 	m.State = State{
 		to.metrics.Sum("llmtap_analyzer_conversations"), to.metrics.Sum("llmtap_analyzer_conversations_bytes"), to.metrics.Sum("llmtap_analyzer_memos_bytes"),
 	}

@@ -115,6 +115,9 @@ func (r *running) run(ctx context.Context) error {
 		r.m.alerts(r.canary, over)
 		r.m.Alarms = r.target.receiver.alarms()
 	}
+	for end := time.Now().Add(pollTimeout); r.prober.count() > 0 && time.Now().Before(end) && ctx.Err() == nil; { // of the calls stored last
+		wait(ctx, pollEvery)
+	}
 	stop()
 	observing.Wait()
 	r.m.Queryable = latency(r.prober.took)
@@ -131,7 +134,7 @@ func (r *running) publish(ctx context.Context) (over time.Time, err error) {
 		}
 		defer func() { _ = r.signalEngine(syscall.SIGCONT) }() // it runs already, unless there was an error
 	}
-	events, bytes := r.fleet.events.Load(), r.fleet.bytes.Load()
+	events, bytes, failed := r.fleet.events.Load(), r.fleet.bytes.Load(), r.fleet.failed.Load()
 	if r.m.Kept, err = r.fleet.run(ctx, r.rate, r.duration, r.prober.add); err != nil {
 		return over, err
 	}
@@ -150,6 +153,7 @@ func (r *running) publish(ctx context.Context) (over time.Time, err error) {
 		}
 	}
 	r.m.Calls, r.m.Events, r.m.Bytes = r.fleet.published.Load()-r.published, r.fleet.events.Load()-events, r.fleet.bytes.Load()-bytes
+	r.m.Failed = r.fleet.failed.Load() - failed
 	end := time.Now()
 	r.m.Seconds = end.Sub(r.start).Seconds()
 	r.drain(ctx, end)

@@ -42,6 +42,13 @@ func (p *prober) add(c *load.Call) {
 	p.waiting[c.ID] = probe{now, c.At}
 }
 
+// count returns the number of calls that are awaited.
+func (p *prober) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.waiting)
+}
+
 // run polls until ctx ends.
 func (p *prober) run(ctx context.Context) {
 	for ctx.Err() == nil {

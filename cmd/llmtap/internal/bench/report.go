@@ -179,7 +179,8 @@ func writeVolume(b *strings.Builder, m *Measurement) {
 	line(b, "Per second: %.1f inserts, %.1f checkpoints, %.1f ledger writes, %.1f KB of tallies.", m.perSecond(m.Volume.Inserts),
 		m.perSecond(m.Volume.Checkpoints), m.perSecond(m.Volume.LedgerWrites), m.perSecond(m.Volume.TallyBytes)/1e3)
 	if m.State.Conversations > 0 {
-		line(b, "Conversations in memory: %s, of %.1f KB.", number(m.State.Conversations), m.State.ConversationBytes/m.State.Conversations/1e3)
+		line(b, "Conversations in memory: %s, of %.1f KB; %s forgotten for lack of memory.", number(m.State.Conversations),
+			m.State.ConversationBytes/m.State.Conversations/1e3, number(m.Volume.Forgotten))
 	}
 }
 

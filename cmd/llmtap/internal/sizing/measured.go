@@ -17,22 +17,24 @@ type Cost struct {
 // Of returns the cost of a number of calls and bytes.
 func (c Cost) Of(calls, bytes float64) float64 { return c.PerCall*calls + c.PerByte*bytes }
 
-// Measured are the constants of a machine and a fleet. All but the last group follow from two reports of llmtap bench.
+// Measured are the constants of a machine and a fleet. The first group follows from two reports of llmtap bench.
 type Measured struct {
 	// CPU seconds.
-	NATS       Cost `json:"nats"`       // per call and byte received
-	Analyzer   Cost `json:"analyzer"`   // likewise
-	ClickHouse Cost `json:"clickhouse"` // per call and new byte
-	// Loop is the time that passes in the analyzer of a partition, which is one goroutine.
-	Loop Cost `json:"loop"`
+	NATS                 Cost    `json:"nats"`     // by calls and bytes received
+	Analyzer             Cost    `json:"analyzer"` // likewise
+	ClickHousePerInsert  float64 `json:"clickhouse_per_insert"`
+	ClickHousePerNewByte float64 `json:"clickhouse_per_new_byte"`
 
-	InsertsPerBatch    float64 `json:"inserts_per_batch"`  // each makes a part
-	BatchesPerSecond   float64 `json:"batches_per_second"` // of a partition
-	LedgerPerBatch     float64 `json:"ledger_writes_per_batch"`
-	ConversationBytes  float64 `json:"conversation_bytes"`    // of memory
-	DiskPerCall        float64 `json:"disk_per_call"`         // bytes in ClickHouse
-	DiskPerNewByte     float64 `json:"disk_per_new_byte"`     // likewise
+	InsertsPerBatch   float64 `json:"inserts_per_batch"`         // each makes a part
+	LedgerPerFailure  float64 `json:"ledger_writes_per_failure"` // writes to the bucket of the ledger
+	ConversationBytes float64 `json:"conversation_bytes"`        // by the analyzer's estimate, by which it forgets
+	DiskPerNewByte    float64 `json:"disk_per_new_byte"`         // of all tables in ClickHouse
+
+	// Of benchmarks, see deploy/SIZING.md.
+	LoopShare          float64 `json:"loop_share"`            // of the CPU time of an analyzer that is in one goroutine
+	HeapPerEstimate    float64 `json:"heap_per_estimate"`     // memory of conversations divided by the analyzer's estimate
 	TallySeriesBytes   float64 `json:"tally_series_bytes"`    // JSON of one series in one second
+	TallySeries        float64 `json:"tally_series"`          // in one tally; further ones become "other"
 	SubjectBytes       float64 `json:"subject_bytes"`         // memory of NATS for one subject of the stream
 	StreamBytesPerSec  float64 `json:"stream_bytes_per_sec"`  // that one stream accepts
 	StreamEventsPerSec float64 `json:"stream_events_per_sec"` // likewise
@@ -80,30 +82,35 @@ func Read(files ...string) (Measured, error) {
 
 // set sets the constants that two measurements determine.
 func (m *Measured) set(a, b *bench.Measurement) (err error) {
-	solve := func(cost *Cost, value func(*bench.Measurement) (bytes, cost float64)) {
-		bytesA, costA := value(a)
-		bytesB, costB := value(b)
+	solve := func(units, bytes, cost func(*bench.Measurement) float64) (c Cost) {
 		if err == nil {
-			*cost, err = fit(float64(a.Calls), bytesA, costA, float64(b.Calls), bytesB, costB)
+			c, err = fit(units(a), bytes(a), cost(a), units(b), bytes(b), cost(b))
 		}
+		return c
 	}
+	calls := func(x *bench.Measurement) float64 { return float64(x.Calls) }
 	received := func(x *bench.Measurement) float64 { return float64(x.Bytes) }
+	inserts := func(x *bench.Measurement) float64 { return x.Volume.Inserts }
 	fresh := func(x *bench.Measurement) float64 { return max(1, float64(x.Bytes)-x.Volume.SkippedBytes) }
-	solve(&m.NATS, func(x *bench.Measurement) (float64, float64) { return received(x), x.CPU[bench.NATS] })
-	solve(&m.Analyzer, func(x *bench.Measurement) (float64, float64) { return received(x), x.CPU[bench.Analyzer] })
-	solve(&m.Loop, func(x *bench.Measurement) (float64, float64) { return received(x), x.Stages[bench.StageAnalyze] })
-	solve(&m.ClickHouse, func(x *bench.Measurement) (float64, float64) { return fresh(x), x.CPU[bench.ClickHouse] })
-	var disk Cost
-	solve(&disk, func(x *bench.Measurement) (float64, float64) { return fresh(x), x.Volume.StoreBytes })
-	m.DiskPerCall, m.DiskPerNewByte = disk.PerCall, disk.PerByte
-	batches := a.Volume.Checkpoints + b.Volume.Checkpoints
-	if batches > 0 {
-		m.InsertsPerBatch = (a.Volume.Inserts + b.Volume.Inserts) / batches
-		m.LedgerPerBatch = (a.Volume.LedgerWrites + b.Volume.LedgerWrites) / batches
-		m.BatchesPerSecond = batches / (a.Seconds + b.Seconds)
+	cpu := func(name string) func(*bench.Measurement) float64 {
+		return func(x *bench.Measurement) float64 { return x.CPU[name] }
+	}
+	m.NATS = solve(calls, received, cpu(bench.NATS))
+	m.Analyzer = solve(calls, received, cpu(bench.Analyzer))
+	clickhouse := solve(inserts, fresh, cpu(bench.ClickHouse))
+	if err != nil {
+		return err
+	}
+	m.ClickHousePerInsert, m.ClickHousePerNewByte = clickhouse.PerCall, clickhouse.PerByte
+	m.DiskPerNewByte = (a.Volume.StoreBytes + b.Volume.StoreBytes) / (fresh(a) + fresh(b))
+	if n := a.Volume.Checkpoints + b.Volume.Checkpoints; n > 0 {
+		m.InsertsPerBatch = (inserts(a) + inserts(b)) / n
+	}
+	if n := float64(a.Failed + b.Failed); n > 0 {
+		m.LedgerPerFailure = (a.Volume.LedgerWrites + b.Volume.LedgerWrites) / n
 	}
 	if n := a.State.Conversations + b.State.Conversations; n > 0 {
 		m.ConversationBytes = (a.State.ConversationBytes + b.State.ConversationBytes) / n
 	}
-	return err
+	return nil
 }

@@ -46,7 +46,7 @@ func (x *Report) Write(w io.Writer, format string) error {
 
 func (x *Report) write(b *strings.Builder) {
 	f := &x.Needs[0].Fleet
-	fmt.Fprintf(b, "Calls of %s, of which %s new; machines of %.0f cores; %.0f replicas in NATS.\n\n", unit(f.CallBytes, "B"), unit(f.NewBytes, "B"), f.Cores, f.Replicas)
+	fmt.Fprintf(b, "Calls of %s, %s of them new; machines of %.0f cores; memory.limit %.0f GiB;\n%.0f NATS replicas.\n\n", unit(f.CallBytes, "B"), unit(f.NewBytes, "B"), f.Cores, f.Memory/(1<<30), f.Replicas)
 	line := func(name string, value func(*Need) string) {
 		fmt.Fprintf(b, "%-32s", name)
 		for i := range x.Needs {
@@ -82,14 +82,17 @@ func (x *Report) write(b *strings.Builder) {
 	line("  cores", func(n *Need) string { return cores(n.ClickHouseCores) })
 	count("  inserts (parts) per second", func(n *Need) float64 { return n.Inserts })
 	amount(fmt.Sprintf("  disk for %.0f days", f.RetentionDays), "B", func(n *Need) float64 { return n.StoreDisk })
-	b.WriteString("\nWhat breaks first with one analyzer, one partition and the defaults:\n")
+	b.WriteString("\nWhat breaks first, at how many calls per second (the first with the defaults and\none analyzer):\n")
 	most := 10 * x.Needs[len(x.Needs)-1].Fleet.Calls
 	for _, l := range x.Limits {
 		if l.Calls > most {
 			break
 		}
-		first := fmt.Sprintf("%9s calls/s  ", short(l.Calls))
-		fmt.Fprintln(b, strings.Join(terminal.Wrap(first+l.What+". Change: "+l.Change+".", 80, strings.Repeat(" ", len(first))), "\n"))
+		first := fmt.Sprintf("%9s  ", short(l.Calls))
+		for _, text := range terminal.Wrap(l.What+". Change: "+l.Change+".", 80-len(first), "") {
+			fmt.Fprintf(b, "%s%s\n", first, text)
+			first = strings.Repeat(" ", len(first))
+		}
 	}
 }
 
@@ -99,9 +102,9 @@ func cores(n float64) string { return fmt.Sprintf("%.*f", digits(n), n) }
 // digits returns the number of decimals with which n has two significant digits.
 func digits(n float64) int {
 	switch {
-	case n < 1:
+	case n < 0.995:
 		return 2
-	case n < 10:
+	case n < 9.95:
 		return 1
 	}
 	return 0

@@ -23,12 +23,14 @@ const (
 	busy        = 0.7       // share of a core, or of a measured maximum, that is planned with
 	day         = 24 * 3600 // seconds
 	overhead    = 1.1       // of NATS, for headers
-	tallyMost   = 1260      // series in a tally, of one partition and second, with the lengths of names in BenchmarkTallyVolume; further ones become "other"
 	tallyStream = 256 << 20 // bytes of the stream of tallies
 	streamMost  = 10 << 30  // bytes of the event stream by default, if the disk has five times as many
 	partsMost   = 20        // new parts of a table per second that ClickHouse merges in time; it refuses inserts at 3,000 parts
 	tables      = 6         // written by a batch
 	eventsMost  = 2         // events of a call
+
+	stateShare = 1. / 8  // analyzer.max_state_bytes by default, as a share of memory.limit
+	batchShare = 1. / 16 // batcher.max_bytes by default, likewise
 )
 
 // A Fleet is what is observed.
@@ -38,9 +40,11 @@ type Fleet struct {
 	NewBytes      float64 `json:"new_call_bytes"` // of them, what no earlier call of the conversation contained
 	Conversations float64 `json:"conversations"`  // with a call in the last half hour (analyzer.session_lookback)
 	Services      float64 `json:"services"`
+	Failed        float64 `json:"failed_share"`   // of the calls
 	Series        float64 `json:"series"`         // combinations of service, version, stage, provider and model that make calls
 	RetentionDays float64 `json:"retention_days"` // of message bodies
 	Cores         float64 `json:"cores"`          // of a machine
+	Memory        float64 `json:"memory"`         // memory.limit of an analyzer, in bytes
 	Replicas      float64 `json:"replicas"`       // of the NATS stream
 }
 
@@ -51,7 +55,7 @@ func (f *Fleet) Validate() error {
 		value float64
 	}{
 		{"calls", f.Calls}, {"call-bytes", f.CallBytes}, {"new-bytes", f.NewBytes}, {"services", f.Services}, {"series", f.Series}, {"days", f.RetentionDays},
-		{"cores", f.Cores}, {"replicas", f.Replicas},
+		{"cores", f.Cores}, {"memory", f.Memory}, {"replicas", f.Replicas},
 	} {
 		if !(v.value > 0) || math.IsInf(v.value, 1) {
 			return fmt.Errorf("--%s: %g is not above 0", v.flag, v.value)
@@ -100,20 +104,20 @@ type Need struct {
 // Compute returns what f requires.
 func Compute(f Fleet, m *Measured, cfg *config.Config) Need {
 	n := Need{Fleet: f, Events: eventsMost * f.Calls, Bytes: f.Calls * f.CallBytes}
-	loop := m.Loop.Of(f.Calls, n.Bytes) // seconds per second: the partitions that are always busy
 	n.AnalyzerCores = m.Analyzer.Of(f.Calls, n.Bytes)
-	n.Partitions = max(1, math.Ceil(loop/busy))
-	// An analyzer is limited by its memory or by the cores of its machine, and by the loops of its partitions.
-	n.SessionBytes = f.Conversations * m.ConversationBytes
-	n.Analyzers = max(1, math.Ceil(n.AnalyzerCores/(f.Cores*busy)), math.Ceil(n.SessionBytes/sessionMemory(cfg)))
-	n.Partitions = max(n.Partitions, n.Analyzers)
+	n.SessionBytes = f.Conversations * m.ConversationBytes * m.HeapPerEstimate
+	// An analyzer is limited by its memory or by the cores of its machine, a partition by its goroutine.
+	n.Analyzers = max(1, math.Ceil(n.AnalyzerCores/(f.Cores*busy)), math.Ceil(f.Conversations*m.ConversationBytes/(f.Memory*stateShare)))
+	n.Partitions = max(n.Analyzers, math.Ceil(n.AnalyzerCores*m.LoopShare/busy))
 	n.NATSCores = m.NATS.Of(f.Calls, n.Bytes) * f.Replicas
 	n.Streams = max(1, math.Ceil(n.Bytes*overhead/(m.StreamBytesPerSec*busy)), math.Ceil(n.Events/(m.StreamEventsPerSec*busy)), math.Ceil(n.Partitions/jetstream.MaxPartitions))
 	n.NATSNodes = max(f.Replicas, math.Ceil(n.NATSCores/(f.Cores*busy)), n.Streams*min(f.Replicas, 3)/3)
-	n.ClickHouseCores = m.ClickHouse.Of(f.Calls, f.Calls*f.NewBytes)
-	n.Inserts = n.Partitions * batchRate(m, cfg) * m.InsertsPerBatch
+	batches := n.Partitions * batchRate(f, cfg)
+	n.Inserts = batches * m.InsertsPerBatch
+	n.ClickHouseCores = n.Inserts*m.ClickHousePerInsert + f.Calls*f.NewBytes*m.ClickHousePerNewByte
 	n.ClickHouseNodes = max(1, math.Ceil(n.ClickHouseCores/(f.Cores*busy)), math.Ceil(n.Inserts/(partsMost*tables)))
-	n.KVWrites = n.Partitions * batchRate(m, cfg) * (1 + min(m.LedgerPerBatch, 2*f.Series))
+	// A batch writes a checkpoint and the entries of the ledger that its failures change.
+	n.KVWrites = batches + f.Calls*f.Failed*m.LedgerPerFailure
 	// Each partition has a count of each series in each second in which the series has calls.
 	n.TallyBytes = seriesPerSecond(f, n.Partitions) * m.TallySeriesBytes
 	n.Subjects = min(f.Services*256*eventsMost, f.Conversations*eventsMost)
@@ -121,19 +125,18 @@ func Compute(f Fleet, m *Measured, cfg *config.Config) Need {
 	// Each event enters NATS once, goes to the other replicas, and to one reader.
 	n.Network = 8 * n.Bytes * overhead * (1 + (f.Replicas - 1) + 1)
 	n.StreamDisk = n.Bytes * overhead * cfg.Analyzer.SessionLookback.Seconds()
-	n.StoreDisk = f.Calls * day * f.RetentionDays * (m.DiskPerCall + f.NewBytes*m.DiskPerNewByte)
+	n.StoreDisk = f.Calls * day * f.RetentionDays * f.NewBytes * m.DiskPerNewByte
 	return n
 }
 
-// sessionMemory is the memory for conversations of one process.
-func sessionMemory(cfg *config.Config) float64 {
-	return float64(cmp.Or(cfg.Analyzer.MaxStateBytes, cfg.Memory.Limit/8))
-}
-
-// batchRate is the number of batches of a partition per second: at most one per flush interval, and under load one per large
-// flush interval.
-func batchRate(m *Measured, cfg *config.Config) float64 {
-	return min(m.BatchesPerSecond, 1/cfg.Batcher.FlushInterval.Seconds())
+// batchRate is the number of batches of a partition per second. Partitions share the limit of a batch as they share the
+// events, so each fills its batches as fast as a single one would.
+func batchRate(f Fleet, cfg *config.Config) float64 {
+	full := f.Calls * f.NewBytes / (f.Memory * batchShare) // full batches per second
+	if full < 1./8 {
+		return 1 / cfg.Batcher.FlushInterval.Seconds()
+	}
+	return max(full, 1/cfg.Batcher.LargeFlushInterval.Seconds())
 }
 
 // seriesPerSecond returns the number of counts in all tallies of a second: of c calls that fall on s series at random,
@@ -150,11 +153,13 @@ type Limit struct {
 	Change string  `json:"change"`
 }
 
-// Limits returns the limits of one installation with the default configuration and one analyzer with one partition, the
-// first to be reached first.
+// Limits returns the rates at which limits of one installation are reached, the lowest first. The limits of one process are
+// those of the default configuration; for the others, f is sized by Compute.
 func Limits(f Fleet, m *Measured, cfg *config.Config) []Limit {
-	// at returns the rate at which need reaches most, if everything grows with the rate.
-	at := func(most float64, need func(*Need) float64) float64 {
+	one := f
+	one.Memory = float64(cfg.Memory.Limit)
+	// at returns the rate at which a need of f reaches most, if everything grows with the rate.
+	at := func(f Fleet, most float64, need func(*Need) float64) float64 {
 		low, high := 1e-6, 1e12
 		for range 200 {
 			mid := math.Sqrt(low * high)
@@ -167,23 +172,27 @@ func Limits(f Fleet, m *Measured, cfg *config.Config) []Limit {
 		}
 		return low
 	}
-	perCall := f.CallBytes
+	const split = "an installation for each part of the services"
+	perCall, halfHour := f.CallBytes*overhead, cfg.Analyzer.SessionLookback.Seconds()
+	streamMost := float64(cmp.Or(cfg.NATS.MaxBytes, streamMost))
 	list := []Limit{
-		{at(sessionMemory(cfg), func(n *Need) float64 { return n.SessionBytes }), "memory of one analyzer for conversations: the longest idle are forgotten, and their root causes with them", "memory.limit, or more analyzers"},
-		{float64(cmp.Or(cfg.NATS.MaxBytes, streamMost)) / (perCall * overhead * cfg.Analyzer.SessionLookback.Seconds()), "the stream no longer holds half an hour: ClickHouse may be down for less", "nats.max_bytes and its disk"},
-		{float64(cfg.Analyzer.SessionLookbackBytes) / (perCall * cfg.Analyzer.SessionLookback.Seconds()), "a restart reads back less than half an hour: idle conversations are forgotten", "analyzer.session_lookback_bytes; a restart then takes longer"},
-		{busy / m.Loop.Of(1, perCall), "one partition: its analyzer is one goroutine", "partitions and analyzers"},
-		{busy * f.Cores / m.Analyzer.Of(1, perCall), "the cores of one analyzer", "partitions and analyzers on more machines"},
-		{busy * f.Cores / m.ClickHouse.Of(1, f.NewBytes), "the cores of one ClickHouse", "a cluster (clickhouse.cluster), with shards"},
-		{busy * m.StreamBytesPerSec / (perCall * overhead), "the bytes of one stream: it has one leader", "an installation for each part of the services"},
-		{busy * m.StreamEventsPerSec / eventsMost, "the events of one stream", "an installation for each part of the services"},
-		{at(float64(cfg.Analyzer.MaxLabelValues), func(n *Need) float64 { return n.Fleet.Services }), "services in the counts: further ones become \"other\"", "analyzer.max_label_values and alerts.max_label_values"},
-		{at(float64(cfg.Alerts.MaxSeries)/3, func(n *Need) float64 { return n.Fleet.Series }), "series of the alert role, three of a combination", "alerts.max_series; its CPU grows with it"},
-		{at(tallyMost, func(n *Need) float64 { return seriesPerSecond(n.Fleet, n.Partitions) / n.Partitions }), "the counts of one partition and second: further series become \"other\"", "more partitions do not help; fewer versions and stages do"},
-		{at(tallyStream/cfg.Alerts.Retention.Seconds(), func(n *Need) float64 { return n.TallyBytes }), "the stream of tallies holds less than an hour: a restarted alert role knows less", "the limit of LLMTAP_TALLY is fixed; an installation for each part of the services"},
-		{at(partsMost*tables, func(n *Need) float64 { return n.Inserts }), "parts of one ClickHouse: inserts of all partitions", "batcher.flush_interval and large_flush_interval; shards"},
-		{at(jetstream.MaxPartitions, func(n *Need) float64 { return n.Partitions }), "partitions: there are 256 shards", "an installation for each part of the services"},
-		{at(10e9*busy, func(n *Need) float64 { return n.Network / f.Replicas }), "a network of 10 Gbit/s of a NATS node", "capture shape, faster networks, an installation for each part of the services"},
+		{at(one, 1, func(n *Need) float64 {
+			return n.Fleet.Conversations * m.ConversationBytes / (n.Fleet.Memory * stateShare)
+		}), "memory of an analyzer for the conversations of half an hour: the longest idle are forgotten, and root causes that need them", "memory.limit, or more analyzers"},
+		{float64(cfg.Analyzer.SessionLookbackBytes) / (perCall * halfHour), "a restart reads back less than half an hour", "analyzer.session_lookback_bytes; a restart then takes longer"},
+		{streamMost / (perCall * halfHour), "the stream holds less than half an hour, so ClickHouse may be down for less", "nats.max_bytes"},
+		{busy / (m.Analyzer.Of(1, f.CallBytes) * m.LoopShare), "one partition: its analyzer is one goroutine", "partitions, and more analyzers"},
+		{busy * f.Cores / m.Analyzer.Of(1, f.CallBytes), "the cores of one analyzer", "more analyzers, on more machines"},
+		{at(f, busy*f.Cores, func(n *Need) float64 { return n.ClickHouseCores }), "the cores of one ClickHouse", "clickhouse.cluster, with shards"},
+		{at(f, partsMost*tables, func(n *Need) float64 { return n.Inserts }), "new parts of one ClickHouse", "batcher.max_bytes and batcher.large_flush_interval; shards"},
+		{busy * m.StreamBytesPerSec / perCall, "bytes of the event stream, which has one leader", split},
+		{busy * m.StreamEventsPerSec / eventsMost, "events of the event stream", split},
+		{at(f, 10e9*busy, func(n *Need) float64 { return n.Network / n.Fleet.Replicas }), "a network of 10 Gbit/s of each NATS node", "a faster network, hooks with capture shape, or " + split},
+		{at(f, jetstream.MaxPartitions, func(n *Need) float64 { return n.Partitions }), "partitions: there are 256 shards", split},
+		{at(f, float64(cfg.Analyzer.MaxLabelValues), func(n *Need) float64 { return n.Fleet.Services }), "services in counts: further ones are \"other\" in alerts", "analyzer.max_label_values and alerts.max_label_values"},
+		{at(f, float64(cfg.Alerts.MaxSeries)/3, func(n *Need) float64 { return n.Fleet.Series }), "series of the alert role", "alerts.max_series"},
+		{at(f, m.TallySeries, func(n *Need) float64 { return seriesPerSecond(n.Fleet, n.Partitions) / n.Partitions }), "series in the tally of a partition: further ones are \"other\" in alerts", split},
+		{at(f, tallyStream/cfg.Alerts.Retention.Seconds(), func(n *Need) float64 { return n.TallyBytes }), "the stream of tallies holds less than an hour, so a restarted alert role knows less", "the fixed limit of the stream LLMTAP_TALLY, or " + split},
 	}
 	slices.SortFunc(list, func(a, b Limit) int { return cmp.Compare(a.Calls, b.Calls) })
 	return list

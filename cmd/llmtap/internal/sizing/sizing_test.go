@@ -28,9 +28,8 @@ func TestRead(t *testing.T) {
 	want := Cost{PerCall: 2e-4, PerByte: 3e-9}
 	report := func(calls, bytes float64) bench.Report {
 		return bench.Report{Analyzers: 1, Run: bench.Measurement{
-			Calls: int64(calls), Bytes: int64(bytes), Seconds: 10, CPU: map[string]float64{bench.NATS: want.Of(calls, bytes), bench.Analyzer: 2 * want.Of(calls, bytes), bench.ClickHouse: want.Of(calls, bytes/2)},
-			Stages: map[string]float64{bench.StageAnalyze: want.Of(calls, bytes)},
-			Volume: bench.Volume{SkippedBytes: bytes / 2, StoreBytes: want.Of(calls, bytes/2), Inserts: 60, Checkpoints: 10, LedgerWrites: 20},
+			Failed: 20, Calls: int64(calls), Bytes: int64(bytes), Seconds: 10, CPU: map[string]float64{bench.NATS: want.Of(calls, bytes), bench.Analyzer: 2 * want.Of(calls, bytes), bench.ClickHouse: want.Of(60, bytes/2)},
+			Volume: bench.Volume{SkippedBytes: bytes / 2, StoreBytes: bytes / 8, Inserts: 60, Checkpoints: 10, LedgerWrites: 20},
 			State:  bench.State{Conversations: 100, ConversationBytes: 300_000},
 		}}
 	}
@@ -55,14 +54,14 @@ func TestRead(t *testing.T) {
 			t.Errorf("%s: %g, want %g", what, got, want)
 		}
 	}
-	for what, c := range map[string]Cost{"NATS": m.NATS, "loop": m.Loop, "ClickHouse": m.ClickHouse, "disk": {m.DiskPerCall, m.DiskPerNewByte}} {
+	for what, c := range map[string]Cost{"NATS": m.NATS, "ClickHouse": {m.ClickHousePerInsert, m.ClickHousePerNewByte}} {
 		near(what, c.PerCall, want.PerCall)
 		near(what, c.PerByte, want.PerByte)
 	}
 	near("analyzer", m.Analyzer.PerCall, 2*want.PerCall)
 	near("inserts", m.InsertsPerBatch, 6)
-	near("ledger", m.LedgerPerBatch, 2)
-	near("batches", m.BatchesPerSecond, 1)
+	near("ledger", m.LedgerPerFailure, 1)
+	near("disk", m.DiskPerNewByte, 0.25)
 	near("conversation", m.ConversationBytes, 3000)
 	if _, err := Read(files[0]); err == nil {
 		t.Error("no error for one report")
@@ -84,9 +83,12 @@ func TestLimits(t *testing.T) {
 			t.Errorf("limit %+v", l)
 		}
 	}
-	one := busy / m.Loop.Of(1, fleet(1).CallBytes)
-	if a, b := Compute(fleet(one*0.99), &m, &cfg), Compute(fleet(one*1.01), &m, &cfg); a.Partitions != a.Analyzers || b.Partitions < 2 {
-		t.Errorf("around the limit of one partition: %g and %g", a.Partitions, b.Partitions)
+	for _, l := range list {
+		if l.What == "the cores of one analyzer" {
+			if n := Compute(fleet(l.Calls), &m, &cfg); math.Abs(n.AnalyzerCores-busy*n.Fleet.Cores) > 1e-6 {
+				t.Errorf("%g cores at %+v", n.AnalyzerCores, l)
+			}
+		}
 	}
 	var before map[string]any
 	for _, n := range Factors {
