@@ -16,8 +16,8 @@ var sizeCommand = &command.Command{
 for 10, 100 and 1000 times as many, and the rates at which limits are reached.
 
 The constants were measured; deploy/SIZING.md says how. To use those of your
-machine, measure two shapes of a fleet with llmtap bench --analyzers 1, and pass the
-reports with --measured.`,
+machine, measure at least two shapes of a fleet with llmtap bench --analyzers 1, and
+pass the reports with --measured.`,
 	Examples: `  llmtap size --calls 100
   llmtap size --calls 500 --call-bytes 60000 --new-bytes 3000 --services 80
   llmtap bench --analyzers 1 --shape short --format json > short.json
@@ -40,7 +40,7 @@ func runSize(_ context.Context, c *command.Call) error {
 	p.Float64Var(&f.Cores, "cores", f.Cores, "`cores` of a machine")
 	memory := p.Float64("memory", 16, "memory.limit of an analyzer, in `GiB`")
 	p.Float64Var(&f.Replicas, "replicas", f.Replicas, "`number` of replicas in NATS")
-	measured := p.String("measured", "", "`files`: two reports of llmtap bench --analyzers 1 --format json, separated by a comma")
+	measured := p.String("measured", "", "`files`: reports of llmtap bench --analyzers N --format json, separated by commas")
 	format := c.Format(command.Text, command.JSON)
 	if err := c.Parse(); err != nil {
 		return err

@@ -75,7 +75,7 @@ func measureCollector(ctx context.Context, binary, dir string, w load.Workload, 
 		return r, err
 	}
 	defer func() { _ = engine.Close(context.WithoutCancel(ctx)) }() // the data is removed
-	child, err := process.ChildOf(os.Getpid())
+	child, err := process.In("engine", cfg.Dir)
 	if err != nil {
 		return r, err
 	}
@@ -105,7 +105,7 @@ func measureCollector(ctx context.Context, binary, dir string, w load.Workload, 
 		return r, err
 	}
 	defer func() { _ = conn.Close() }() // nothing is in flight
-	all := []process.Process{{Name: "collector", PID: cmd.Process.Pid}, {Name: "engine", PID: child}}
+	all := []process.Process{{Name: "collector", PID: cmd.Process.Pid}, child}
 	stopWatch := process.Watch(all)
 	start := time.Now()
 	if err := export(ctx, ptraceotlp.NewGRPCClient(conn), w, &r); err != nil {

@@ -39,7 +39,7 @@ func measureLLMTap(ctx context.Context, binary, dir string, w load.Workload, env
 		return r, err
 	}
 	defer up.Stop()
-	child, err := process.ChildOf(up.PID)
+	engine, err := process.In("engine", filepath.Join(dir, "clickhouse"))
 	if err != nil {
 		return r, err
 	}
@@ -50,7 +50,7 @@ func measureLLMTap(ctx context.Context, binary, dir string, w load.Workload, env
 		return r, err
 	}
 	defer conn.Close()
-	all := []process.Process{up.Process, {Name: "engine", PID: child}}
+	all := []process.Process{up.Process, engine}
 	stopWatch := process.Watch(all)
 	start := time.Now()
 	pub, seq := conn.NewPublisher(0), uint64(0)

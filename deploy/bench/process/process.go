@@ -82,28 +82,23 @@ func BusyCores() float64 {
 	return busy
 }
 
-// ChildOf returns the only child process of pid.
-func ChildOf(pid int) (child int, err error) {
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return 0, err
+// In returns the process whose working directory is dir. An embedded ClickHouse works in its data directory.
+func In(name, dir string) (p Process, err error) {
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return p, err
 	}
-	for _, file := range stats {
-		f := statFields(file)
-		if len(f) < 2 || f[1] != strconv.Itoa(pid) { // no fields: it has ended
+	links, err := filepath.Glob("/proc/[0-9]*/cwd")
+	if err != nil {
+		return p, err
+	}
+	for _, link := range links {
+		if cwd, err := os.Readlink(link); err != nil || cwd != dir { // an error: it has ended, or belongs to another user
 			continue
 		}
-		if child != 0 {
-			return 0, fmt.Errorf("process %d has more than one child", pid)
-		}
-		if child, err = strconv.Atoi(filepath.Base(filepath.Dir(file))); err != nil {
-			return 0, err
-		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link)))
+		return Process{name, pid}, err
 	}
-	if child == 0 {
-		return 0, fmt.Errorf("process %d has no child", pid)
-	}
-	return child, nil
+	return p, fmt.Errorf("no process works in %s", dir)
 }
 
 // A Usage is what processes used since Watch was called.

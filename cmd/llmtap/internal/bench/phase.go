@@ -53,6 +53,9 @@ type Backlog struct {
 // phase runs p and returns what was measured.
 func (b *bench) phase(ctx context.Context, p phase) (*Measurement, error) {
 	r := &running{bench: b, phase: p, m: &Measurement{Phase: p.name, Rate: p.rate}, published: b.fleet.published.Load()}
+	if p.name != "search" {
+		b.Progress.Printf("%s: %.0f calls/s for %v", p.name, p.rate, p.duration)
+	}
 	r.prober = &prober{store: b.target.store, waiting: map[string]probe{}}
 	before, err := b.counters(ctx)
 	if err != nil {
@@ -143,6 +146,9 @@ func (r *running) publish(ctx context.Context) (over time.Time, err error) {
 		if err := r.signalEngine(syscall.SIGCONT); err != nil {
 			return over, err
 		}
+	}
+	if r.then > 0 {
+		r.Progress.Printf("%s: %.0f calls/s until all are stored", r.name, r.then)
 	}
 	for r.then > 0 && time.Since(over) < catchUpLimit && ctx.Err() == nil {
 		if _, err := r.fleet.run(ctx, r.then, 5*time.Second, r.prober.add); err != nil {

@@ -67,13 +67,7 @@ func (x *Report) Complete() bool {
 
 // Write writes the report in a format of command.Call.Format.
 func (x *Report) Write(w io.Writer, format string) error {
-	if format == command.JSON {
-		return command.WriteJSON(w, x)
-	}
-	var b strings.Builder
-	x.write(&b)
-	_, err := io.WriteString(w, b.String())
-	return err
+	return command.WriteReport(w, format, x, x.write)
 }
 
 const width = 80 // of the text

@@ -126,11 +126,9 @@ func (t *target) openSingle(ctx context.Context, o *Options, dir string) error {
 	if !ok {
 		return errors.New("the configuration selects an external ClickHouse; to measure it, use --nats-url and --clickhouse-dsn")
 	}
-	child, err := process.ChildOf(up.PID)
-	if err != nil {
+	if t.engine, err = process.In(ClickHouse, t.engineDir); err != nil {
 		return err
 	}
-	t.engine = process.Process{Name: ClickHouse, PID: child}
 	return t.dial(ctx, up.NATSURL, dsn)
 }
 
@@ -144,11 +142,9 @@ func (t *target) openProcesses(ctx context.Context, o *Options, dir string) erro
 		return err
 	}
 	t.closers = append(t.closers, func() { _ = engine.Close(context.WithoutCancel(ctx)) }) // its data is removed
-	child, err := process.ChildOf(os.Getpid())
-	if err != nil {
+	if t.engine, err = process.In(ClickHouse, t.engineDir); err != nil {
 		return err
 	}
-	t.engine = process.Process{Name: ClickHouse, PID: child}
 	nats, err := t.start(ctx, o, NATS, filepath.Join(dir, "broker"), "--roles", config.RoleProxy)
 	if err != nil {
 		return err

@@ -3,9 +3,9 @@ package sizing
 // Default returns the constants measured with an EPYC of 2 cores, shared with other work. deploy/SIZING.md has the commands.
 func Default() Measured {
 	return Measured{
-		NATS: Cost{100e-6, 3e-9}, Analyzer: Cost{130e-6, 5e-9}, ClickHousePerInsert: 0.045, ClickHousePerNewByte: 20e-9,
-		InsertsPerBatch: 4.5, LedgerPerFailure: 1.3, ConversationBytes: 2200, DiskPerNewByte: 0.32,
-		LoopShare: 0.5, HeapPerEstimate: 1.7, TallySeriesBytes: 215, TallySeries: 1260, SubjectBytes: 300, StreamBytesPerSec: 600e6, StreamEventsPerSec: 80_000,
+		NATS: Cost{145e-6, 2.6e-9}, Analyzer: Cost{200e-6, 1.6e-9}, ClickHousePerInsert: 0.05, ClickHousePerNewByte: 30e-9,
+		InsertsPerBatch: 4.7, LedgerPerFailure: 1.2, ConversationBytes: 2200, DiskPerNewByte: 0.30,
+		LoopShare: 0.5, HeapPerEstimate: 1.7, TallySeriesBytes: 215, TallySeries: 1260, SubjectBytes: 230, StreamBytesPerSec: 600e6, StreamEventsPerSec: 80_000,
 	}
 }
 

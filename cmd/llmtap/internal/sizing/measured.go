@@ -2,6 +2,7 @@ package sizing
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 
@@ -17,7 +18,7 @@ type Cost struct {
 // Of returns the cost of a number of calls and bytes.
 func (c Cost) Of(calls, bytes float64) float64 { return c.PerCall*calls + c.PerByte*bytes }
 
-// Measured are the constants of a machine and a fleet. The first group follows from two reports of llmtap bench.
+// Measured are the constants of a machine and a fleet. The first group follows from reports of llmtap bench.
 type Measured struct {
 	// CPU seconds.
 	NATS                 Cost    `json:"nats"`     // by calls and bytes received
@@ -40,59 +41,82 @@ type Measured struct {
 	StreamEventsPerSec float64 `json:"stream_events_per_sec"` // likewise
 }
 
-// fit returns the cost that explains two measurements.
-func fit(calls1, bytes1, cost1, calls2, bytes2, cost2 float64) (Cost, error) {
-	d := calls1*bytes2 - calls2*bytes1
-	if d == 0 {
-		return Cost{}, fmt.Errorf("the calls of both reports have the same size; measure --shape short and --shape runs")
+// fit returns the cost that explains measurements best, by least squares. Each has a number of units, of bytes, and a cost.
+func fit(points [][3]float64) (Cost, error) {
+	var uu, ub, bb, uc, bc, units, bytes, cost float64
+	for _, p := range points {
+		uu, ub, bb = uu+p[0]*p[0], ub+p[0]*p[1], bb+p[1]*p[1]
+		uc, bc = uc+p[0]*p[2], bc+p[1]*p[2]
+		units, bytes, cost = units+p[0], bytes+p[1], cost+p[2]
 	}
-	c := Cost{PerCall: (cost1*bytes2 - cost2*bytes1) / d, PerByte: (calls1*cost2 - calls2*cost1) / d}
+	d := uu*bb - ub*ub
+	if d <= 1e-6*uu*bb {
+		return Cost{}, errors.New("the calls of all reports have the same size; measure --shape short and --shape runs")
+	}
+	c := Cost{PerCall: (uc*bb - bc*ub) / d, PerByte: (uu*bc - ub*uc) / d}
 	// Noise can make the smaller part negative. All of the cost is then in the other.
 	switch {
 	case c.PerCall < 0:
-		c = Cost{PerByte: (cost1 + cost2) / (bytes1 + bytes2)}
+		c = Cost{PerByte: cost / bytes}
 	case c.PerByte < 0:
-		c = Cost{PerCall: (cost1 + cost2) / (calls1 + calls2)}
+		c = Cost{PerCall: cost / units}
 	}
 	return c, nil
 }
 
-// Read returns the constants of two reports of llmtap bench --analyzers 1 --format json, with different shapes. What a
-// report does not contain is as in Default.
+// Read returns the constants of reports of llmtap bench --analyzers N --format json, at least two of different shapes. What
+// reports do not contain is as in Default.
 func Read(files ...string) (Measured, error) {
 	m := Default()
-	if len(files) != 2 {
-		return m, fmt.Errorf("two reports are required, of --shape short and --shape runs; got %d", len(files))
+	if len(files) < 2 {
+		return m, errors.New("at least two reports are required, such as of --shape short and --shape runs")
 	}
-	var x [2]bench.Report
-	for i, file := range files {
+	var all []*bench.Measurement
+	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return m, err
 		}
-		if err := json.Unmarshal(text, &x[i]); err != nil {
+		var x bench.Report
+		if err := json.Unmarshal(text, &x); err != nil {
 			return m, fmt.Errorf("read %s: %w", file, err)
 		}
-		if x[i].Analyzers != 1 {
-			return m, fmt.Errorf("%s: not a report of llmtap bench --analyzers 1", file)
+		if x.Analyzers < 1 {
+			return m, fmt.Errorf("%s: not a report of llmtap bench --analyzers N", file)
 		}
+		all = append(all, &x.Run)
 	}
-	return m, m.set(&x[0].Run, &x[1].Run)
+	return m, m.set(all)
 }
 
-// set sets the constants that two measurements determine.
-func (m *Measured) set(a, b *bench.Measurement) (err error) {
-	solve := func(units, bytes, cost func(*bench.Measurement) float64) (c Cost) {
+// set sets the constants that measurements determine.
+func (m *Measured) set(all []*bench.Measurement) (err error) {
+	type value func(*bench.Measurement) float64
+	solve := func(units, bytes, cost value) (c Cost) {
+		var points [][3]float64
+		for _, x := range all {
+			points = append(points, [3]float64{units(x), bytes(x), cost(x)})
+		}
 		if err == nil {
-			c, err = fit(units(a), bytes(a), cost(a), units(b), bytes(b), cost(b))
+			c, err = fit(points)
 		}
 		return c
+	}
+	// ratio sets result to the quotient of two sums.
+	ratio := func(result *float64, of, by value) {
+		var sumOf, sumBy float64
+		for _, x := range all {
+			sumOf, sumBy = sumOf+of(x), sumBy+by(x)
+		}
+		if sumBy > 0 {
+			*result = sumOf / sumBy
+		}
 	}
 	calls := func(x *bench.Measurement) float64 { return float64(x.Calls) }
 	received := func(x *bench.Measurement) float64 { return float64(x.Bytes) }
 	inserts := func(x *bench.Measurement) float64 { return x.Volume.Inserts }
-	fresh := func(x *bench.Measurement) float64 { return max(1, float64(x.Bytes)-x.Volume.SkippedBytes) }
-	cpu := func(name string) func(*bench.Measurement) float64 {
+	fresh := func(x *bench.Measurement) float64 { return float64(x.Bytes) - x.Volume.SkippedBytes }
+	cpu := func(name string) value {
 		return func(x *bench.Measurement) float64 { return x.CPU[name] }
 	}
 	m.NATS = solve(calls, received, cpu(bench.NATS))
@@ -102,15 +126,9 @@ func (m *Measured) set(a, b *bench.Measurement) (err error) {
 		return err
 	}
 	m.ClickHousePerInsert, m.ClickHousePerNewByte = clickhouse.PerCall, clickhouse.PerByte
-	m.DiskPerNewByte = (a.Volume.StoreBytes + b.Volume.StoreBytes) / (fresh(a) + fresh(b))
-	if n := a.Volume.Checkpoints + b.Volume.Checkpoints; n > 0 {
-		m.InsertsPerBatch = (inserts(a) + inserts(b)) / n
-	}
-	if n := float64(a.Failed + b.Failed); n > 0 {
-		m.LedgerPerFailure = (a.Volume.LedgerWrites + b.Volume.LedgerWrites) / n
-	}
-	if n := a.State.Conversations + b.State.Conversations; n > 0 {
-		m.ConversationBytes = (a.State.ConversationBytes + b.State.ConversationBytes) / n
-	}
+	ratio(&m.DiskPerNewByte, func(x *bench.Measurement) float64 { return x.Volume.StoreBytes }, fresh)
+	ratio(&m.InsertsPerBatch, inserts, func(x *bench.Measurement) float64 { return x.Volume.Checkpoints })
+	ratio(&m.LedgerPerFailure, func(x *bench.Measurement) float64 { return x.Volume.LedgerWrites }, func(x *bench.Measurement) float64 { return float64(x.Failed) })
+	ratio(&m.ConversationBytes, func(x *bench.Measurement) float64 { return x.State.ConversationBytes }, func(x *bench.Measurement) float64 { return x.State.Conversations })
 	return nil
 }

@@ -35,13 +35,7 @@ func NewReport(f Fleet, m *Measured, cfg *config.Config) *Report {
 
 // Write writes the report in a format of command.Call.Format.
 func (x *Report) Write(w io.Writer, format string) error {
-	if format == command.JSON {
-		return command.WriteJSON(w, x)
-	}
-	var b strings.Builder
-	x.write(&b)
-	_, err := io.WriteString(w, b.String())
-	return err
+	return command.WriteReport(w, format, x, x.write)
 }
 
 func (x *Report) write(b *strings.Builder) {

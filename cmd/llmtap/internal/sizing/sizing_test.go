@@ -23,7 +23,7 @@ func fleet(calls float64) Fleet {
 	return f
 }
 
-// Two measurements determine the costs of a call and of a byte.
+// Measurements determine the costs of a call and of a byte.
 func TestRead(t *testing.T) {
 	want := Cost{PerCall: 2e-4, PerByte: 3e-9}
 	report := func(calls, bytes float64) bench.Report {
@@ -34,7 +34,7 @@ func TestRead(t *testing.T) {
 		}}
 	}
 	var files []string
-	for i, x := range []bench.Report{report(1000, 4e6), report(500, 3e7)} {
+	for i, x := range []bench.Report{report(1000, 4e6), report(500, 3e7), report(700, 9e6)} {
 		text, err := json.Marshal(x)
 		if err != nil {
 			t.Fatal(err)
