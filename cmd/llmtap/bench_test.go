@@ -68,6 +68,9 @@ func TestSize(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, "calls per second                          50         500       5,000      50,000\n") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
+	if stdout, _, _ := runCommand(t, "", "size"); !strings.Contains(source(t, "deploy/SIZING.md"), "```\n"+stdout+"```\n") {
+		t.Error("deploy/SIZING.md does not show the output of llmtap size")
+	}
 	if _, stderr, code := runCommand(t, "", "size", "--calls", "0"); code != 2 || stderr != "llmtap: --calls: 0 is not above 0\n" {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}

@@ -35,6 +35,7 @@ type Measured struct {
 	LoopShare          float64 `json:"loop_share"`            // of the CPU time of an analyzer that is in one goroutine
 	HeapPerEstimate    float64 `json:"heap_per_estimate"`     // memory of conversations divided by the analyzer's estimate
 	TallySeriesBytes   float64 `json:"tally_series_bytes"`    // JSON of one series in one second
+	TallyFailureBytes  float64 `json:"tally_failure_bytes"`   // that a failed call adds: its series and an example
 	TallySeries        float64 `json:"tally_series"`          // in one tally; further ones become "other"
 	SubjectBytes       float64 `json:"subject_bytes"`         // memory of NATS for one subject of the stream
 	StreamBytesPerSec  float64 `json:"stream_bytes_per_sec"`  // that one stream accepts

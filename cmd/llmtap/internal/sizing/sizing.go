@@ -23,11 +23,14 @@ const (
 	busy        = 0.7       // share of a core, or of a measured maximum, that is planned with
 	day         = 24 * 3600 // seconds
 	overhead    = 1.1       // of NATS, for headers
+	linkBits    = 10e9      // bits per second of a NATS node
 	tallyStream = 256 << 20 // bytes of the stream of tallies
 	streamMost  = 10 << 30  // bytes of the event stream by default, if the disk has five times as many
 	partsMost   = 20        // new parts of a table per second that ClickHouse merges in time; it refuses inserts at 3,000 parts
 	tables      = 6         // written by a batch
 	eventsMost  = 2         // events of a call
+
+	tallyExamples = 256 // failures with an example in a tally
 
 	stateShare = 1. / 8  // analyzer.max_state_bytes by default, as a share of memory.limit
 	batchShare = 1. / 16 // batcher.max_bytes by default, likewise
@@ -111,19 +114,19 @@ func Compute(f Fleet, m *Measured, cfg *config.Config) Need {
 	n.Partitions = max(n.Analyzers, math.Ceil(n.AnalyzerCores*m.LoopShare/busy))
 	n.NATSCores = m.NATS.Of(f.Calls, n.Bytes) * f.Replicas
 	n.Streams = max(1, math.Ceil(n.Bytes*overhead/(m.StreamBytesPerSec*busy)), math.Ceil(n.Events/(m.StreamEventsPerSec*busy)), math.Ceil(n.Partitions/jetstream.MaxPartitions))
-	n.NATSNodes = max(f.Replicas, math.Ceil(n.NATSCores/(f.Cores*busy)), n.Streams*min(f.Replicas, 3)/3)
+	// Each event enters NATS once, goes to the other replicas, and to one reader.
+	n.Network = 8 * n.Bytes * overhead * (f.Replicas + 1)
+	n.NATSNodes = max(f.Replicas, n.Streams, math.Ceil(n.NATSCores/(f.Cores*busy)), math.Ceil(n.Network/(linkBits*busy)))
 	batches := n.Partitions * batchRate(f, cfg)
 	n.Inserts = batches * m.InsertsPerBatch
 	n.ClickHouseCores = n.Inserts*m.ClickHousePerInsert + f.Calls*f.NewBytes*m.ClickHousePerNewByte
 	n.ClickHouseNodes = max(1, math.Ceil(n.ClickHouseCores/(f.Cores*busy)), math.Ceil(n.Inserts/(partsMost*tables)))
 	// A batch writes a checkpoint and the entries of the ledger that its failures change.
 	n.KVWrites = batches + f.Calls*f.Failed*m.LedgerPerFailure
-	// Each partition has a count of each series in each second in which the series has calls.
-	n.TallyBytes = seriesPerSecond(f, n.Partitions) * m.TallySeriesBytes
+	// Each partition has a count of each series in each second in which the series has calls, and examples of failures.
+	n.TallyBytes = seriesPerSecond(f, n.Partitions)*m.TallySeriesBytes + min(f.Calls*f.Failed, n.Partitions*tallyExamples)*m.TallyFailureBytes
 	n.Subjects = min(f.Services*256*eventsMost, f.Conversations*eventsMost)
 	n.SubjectBytes = n.Subjects * m.SubjectBytes
-	// Each event enters NATS once, goes to the other replicas, and to one reader.
-	n.Network = 8 * n.Bytes * overhead * (1 + (f.Replicas - 1) + 1)
 	n.StreamDisk = n.Bytes * overhead * cfg.Analyzer.SessionLookback.Seconds()
 	n.StoreDisk = f.Calls * day * f.RetentionDays * f.NewBytes * m.DiskPerNewByte
 	return n
@@ -187,7 +190,7 @@ func Limits(f Fleet, m *Measured, cfg *config.Config) []Limit {
 		{at(f, partsMost*tables, func(n *Need) float64 { return n.Inserts }), "new parts of one ClickHouse", "batcher.max_bytes and batcher.large_flush_interval; shards"},
 		{busy * m.StreamBytesPerSec / perCall, "bytes of the event stream, which has one leader", split},
 		{busy * m.StreamEventsPerSec / eventsMost, "events of the event stream", split},
-		{at(f, 10e9*busy, func(n *Need) float64 { return n.Network / n.Fleet.Replicas }), "a network of 10 Gbit/s of each NATS node", "a faster network, hooks with capture shape, or " + split},
+		{at(f, linkBits*busy, func(n *Need) float64 { return n.Network / n.Fleet.Replicas }), "a network of 10 Gbit/s, with as many NATS nodes as replicas", "more NATS nodes, faster networks, hooks with capture shape, or " + split},
 		{at(f, jetstream.MaxPartitions, func(n *Need) float64 { return n.Partitions }), "partitions: there are 256 shards", split},
 		{at(f, float64(cfg.Analyzer.MaxLabelValues), func(n *Need) float64 { return n.Fleet.Services }), "services in counts: further ones are \"other\" in alerts", "analyzer.max_label_values and alerts.max_label_values"},
 		{at(f, float64(cfg.Alerts.MaxSeries)/3, func(n *Need) float64 { return n.Fleet.Series }), "series of the alert role", "alerts.max_series"},
