@@ -205,16 +205,14 @@ func (r *running) stored(ctx context.Context) (int64, error) {
 
 // observe shows the progress and records the largest backlog, until ctx ends.
 func (r *running) observe(ctx context.Context) {
+	stored := int64(0)
 	for next := time.Now(); ctx.Err() == nil; wait(ctx, time.Until(next)) {
 		next = time.Now().Add(time.Second)
-		stored, err := r.stored(ctx)
-		if err != nil {
-			stored = 0 // ClickHouse is stopped
+		if n, err := r.stored(ctx); err == nil { // else ClickHouse is stopped, and stores nothing
+			stored = n
 		}
 		waiting := r.waiting(stored)
-		if err == nil || r.outage {
-			r.peak.Calls = max(r.peak.Calls, waiting)
-		}
+		r.peak.Calls = max(r.peak.Calls, waiting)
 		if r.target.natsDir != "" && !r.brief() {
 			r.peak.Bytes = max(r.peak.Bytes, process.SizeOf(r.target.natsDir))
 		}
