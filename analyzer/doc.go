@@ -79,7 +79,8 @@
 // # When a cause is new
 //
 // llmtap_new_causes_total counts a failed call whose combination of cause and root cause is new for its stage,
-// according to the ledger. Each of N partitions has its own ledger, so one cause is new at most N times.
+// according to the ledger. Each of N partitions has its own ledger, so one cause is new at most N times; readers of
+// tallies count it once.
 // For the same reason, what a target tolerates and a limit of parallel calls that shows in several conversations are known
 // later if the conversations are spread over partitions.
 //

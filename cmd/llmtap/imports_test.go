@@ -35,7 +35,7 @@ var importRules = []struct {
 	{"alerts", []string{"ingest/event", "ingest/secret", "analyzer", "alerts"}, "storage and alerting never know each other"},
 	{"dashboards", []string{"dashboards", "ingest/nearest"}, "it declares the interfaces it reads through"},
 	{"deploy/examples/go", []string{"ingest/sdk/go"}, "examples show what an agent sees"},
-	{"deploy/bench", []string{"ingest/event", "ingest/jetstream", "ingest/recorded", "sinks/chdb"}, "it measures llmtap from outside, as a process"},
+	{"deploy/bench", []string{"ingest/event", "ingest/jetstream", "ingest/recorded", "sinks/chdb", "deploy/bench/"}, "it measures llmtap from outside, as a process"},
 	{"cmd/llmtap/internal/fleet", []string{"ingest/sdk", "ingest/event", "ingest/loopback", "cmd/llmtap/internal/fleet"}, "the demo's fleet must not share code with what judges it"},
 	{"cmd", []string{""}, "main is wiring, and the packages of its commands may use everything"},
 }

@@ -23,6 +23,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/llmtap/llmtap/deploy/bench/load"
+	"github.com/llmtap/llmtap/deploy/bench/process"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
@@ -64,8 +66,8 @@ func buildCollector(ctx context.Context, dir string) (string, error) {
 }
 
 // measureCollector exports a workload to a fresh collector.
-func measureCollector(ctx context.Context, binary, dir string, w workload, spans int) (r result, err error) {
-	r = result{Workload: w.name, Side: "collector"}
+func measureCollector(ctx context.Context, binary, dir string, w load.Workload, spans int) (r result, err error) {
+	r = result{Workload: w.Name, Side: "collector"}
 	cfg := chdb.Default()
 	cfg.Dir = filepath.Join(dir, "clickhouse")
 	engine, err := chdb.Start(ctx, cfg)
@@ -73,7 +75,7 @@ func measureCollector(ctx context.Context, binary, dir string, w workload, spans
 		return r, err
 	}
 	defer func() { _ = engine.Close(context.WithoutCancel(ctx)) }() // the data is removed
-	child, err := childOf(os.Getpid())
+	child, err := process.In("engine", cfg.Dir)
 	if err != nil {
 		return r, err
 	}
@@ -87,10 +89,10 @@ func measureCollector(ctx context.Context, binary, dir string, w workload, spans
 		return r, err
 	}
 	queue := filepath.Join(dir, "queue")
-	cmd, stop, err := run(ctx, filepath.Join(dir, "collector.log"), []string{
-		"BENCH_QUEUE=" + queue, "BENCH_ENDPOINT=http://" + dsn.Host + "?compress=none", "BENCH_USER=" + dsn.User.Username(), "BENCH_PASSWORD=" + password,
-		"BENCH_DATABASE=" + strings.TrimPrefix(dsn.Path, "/"), "BENCH_BATCH=" + strconv.Itoa(spans),
-	}, binary, "--config", config)
+	cmd, stop, err := process.Start(ctx, filepath.Join(dir, "collector.log"), append(os.Environ(),
+		"BENCH_QUEUE="+queue, "BENCH_ENDPOINT=http://"+dsn.Host+"?compress=none", "BENCH_USER="+dsn.User.Username(), "BENCH_PASSWORD="+password,
+		"BENCH_DATABASE="+strings.TrimPrefix(dsn.Path, "/"), "BENCH_BATCH="+strconv.Itoa(spans),
+	), binary, "--config", config)
 	if err != nil {
 		return r, err
 	}
@@ -103,8 +105,8 @@ func measureCollector(ctx context.Context, binary, dir string, w workload, spans
 		return r, err
 	}
 	defer func() { _ = conn.Close() }() // nothing is in flight
-	all := []process{{"collector", cmd.Process.Pid}, {"engine", child}}
-	stopWatch := watch(all)
+	all := []process.Process{{Name: "collector", PID: cmd.Process.Pid}, child}
+	stopWatch := process.Watch(all)
 	start := time.Now()
 	if err := export(ctx, ptraceotlp.NewGRPCClient(conn), w, &r); err != nil {
 		return r, err
@@ -119,16 +121,16 @@ func measureCollector(ctx context.Context, binary, dir string, w workload, spans
 		r.Stored = int(n)
 	}
 	r.Seconds = time.Since(start).Seconds()
-	idle(ctx, all, time.Minute)
+	process.Idle(ctx, all, time.Minute)
 	u := stopWatch()
-	r.CPU, r.Peak, r.Sets = u.cpu, u.peak, u.sets
-	r.Queue = sizeOf(queue)
+	r.CPU, r.Peak, r.Sets = u.CPU, u.Peak, u.Sets
+	r.Queue = process.SizeOf(queue)
 	r.Disk, err = count(diskSQL)
 	return r, err
 }
 
 // export sends the calls of w as spans, in two requests at a time.
-func export(ctx context.Context, client ptraceotlp.GRPCClient, w workload, r *result) error {
+func export(ctx context.Context, client ptraceotlp.GRPCClient, w load.Workload, r *result) error {
 	exports := make(chan ptrace.Traces, exportsAhead)
 	g, ctx := errgroup.WithContext(ctx)
 	for range 2 {
@@ -153,11 +155,11 @@ func export(ctx context.Context, client ptraceotlp.GRPCClient, w workload, r *re
 			traces, size = newTraces(), 0
 			return true
 		}
-		err := w.calls(func(c *call) bool {
+		err := w.Calls(func(c *load.Call) bool {
 			r.Calls++
-			r.Bytes += int64(c.size())
-			c.span(traces.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty())
-			size += c.size()
+			r.Bytes += int64(c.Size())
+			span(c, traces.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty())
+			size += c.Size()
 			return size < exportBytes || send()
 		})
 		if err == nil && size > 0 {
@@ -179,25 +181,25 @@ func newTraces() ptrace.Traces {
 }
 
 // span writes c to s, with the names of the semantic conventions.
-func (c *call) span(s ptrace.Span) {
-	id := pcommon.TraceID([]byte(strings.ReplaceAll(c.id, "-", ""))[:16])
+func span(c *load.Call, s ptrace.Span) {
+	id := pcommon.TraceID([]byte(strings.ReplaceAll(c.ID, "-", ""))[:16])
 	s.SetTraceID(id)
-	s.SetSpanID(pcommon.SpanID([]byte(strings.ReplaceAll(c.id, "-", ""))[24:32]))
+	s.SetSpanID(pcommon.SpanID([]byte(strings.ReplaceAll(c.ID, "-", ""))[24:32]))
 	s.SetName("chat gpt-4.1")
 	s.SetKind(ptrace.SpanKindClient)
-	s.SetStartTimestamp(pcommon.NewTimestampFromTime(c.at))
-	s.SetEndTimestamp(pcommon.NewTimestampFromTime(c.at.Add(900 * time.Millisecond)))
+	s.SetStartTimestamp(pcommon.NewTimestampFromTime(c.At))
+	s.SetEndTimestamp(pcommon.NewTimestampFromTime(c.At.Add(900 * time.Millisecond)))
 	a := s.Attributes()
 	a.PutStr("gen_ai.operation.name", "chat")
 	a.PutStr("gen_ai.provider.name", "openai")
 	a.PutStr("gen_ai.request.model", "gpt-4.1")
 	a.PutStr("gen_ai.agent.name", "coder")
-	a.PutStr("gen_ai.conversation.id", c.conversation)
+	a.PutStr("gen_ai.conversation.id", c.Labels.Conversation)
 	a.PutInt("gen_ai.usage.input_tokens", 2000)
 	a.PutInt("gen_ai.usage.output_tokens", 90)
-	a.PutInt("http.response.status_code", int64(c.status))
-	a.PutStr("gen_ai.input.messages", string(c.request))
-	a.PutStr("gen_ai.output.messages", string(c.response))
+	a.PutInt("http.response.status_code", int64(c.Status))
+	a.PutStr("gen_ai.input.messages", string(c.Request))
+	a.PutStr("gen_ai.output.messages", string(c.Response))
 }
 
 // listening waits until something listens on addr.

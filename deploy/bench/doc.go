@@ -13,7 +13,8 @@
 //	queue    what NATS, or the collector's queue, keeps
 //
 // Bodies are texts of Go's own sources, so that they compress as real code does, and no two calls have the same text except
-// for a prompt and what a conversation repeats. The workload replay sends recorded exchanges (-replay).
+// for a prompt and what a conversation repeats. The workload fleet sends the calls of llmtap bench, replay recorded exchanges
+// (-replay).
 //
 //	go run ./deploy/bench -runs 3
 //	go run ./deploy/bench -only 10KB,50turns -runs 1 -peer=false

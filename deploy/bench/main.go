@@ -13,12 +13,13 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/llmtap/llmtap/deploy/bench/load"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
 var (
 	runs   = flag.Int("runs", 3, "runs of each workload and side, in turns")
-	only   = flag.String("only", "", "workloads to run, separated by commas: 10KB, 100KB, 50turns, 200turns, replay")
+	only   = flag.String("only", "", "workloads to run, separated by commas: 10KB, 100KB, 50turns, 200turns, fleet, replay")
 	peer   = flag.Bool("peer", true, "run the OpenTelemetry Collector too")
 	size   = flag.Int("mb", 600, "megabytes of bodies in each run")
 	file   = flag.String("replay", "", "file of recorded exchanges for the workload replay, as llmtap import reads it")
@@ -65,22 +66,23 @@ func bench(ctx context.Context) error {
 		return err
 	}
 	for _, l := range []struct {
-		workload
+		load.Workload
 		mean int // bytes of a call
 	}{
 		{single(text, "10KB", 10_000, *size*100), 10_000},
 		{single(text, "100KB", 100_000, *size*10), 100_000},
 		{turns(text, "50turns", 50, max(8, *size/7)), 150_000},
 		{turns(text, "200turns", 200, max(8, *size/110)), 600_000},
+		{fleet("fleet", *size*25), 40_000},
 		{replay(*file, max(1, *size/27)), 10_000},
 	} {
-		if *only != "" && !slices.Contains(strings.Split(*only, ","), l.name) || l.name == "replay" && *file == "" {
+		if *only != "" && !slices.Contains(strings.Split(*only, ","), l.Name) || l.Name == "replay" && *file == "" {
 			continue
 		}
 		var results []result
 		for range *runs {
 			r, err := inDir(func(dir string) (result, error) {
-				return measureLLMTap(ctx, *binary, dir, l.workload, strings.FieldsFunc(*env, func(c rune) bool { return c == ',' }))
+				return measureLLMTap(ctx, *binary, dir, l.Workload, strings.FieldsFunc(*env, func(c rune) bool { return c == ',' }))
 			})
 			if err != nil {
 				return err
@@ -88,7 +90,7 @@ func bench(ctx context.Context) error {
 			results = append(results, r)
 			if *peer {
 				if r, err = inDir(func(dir string) (result, error) {
-					return measureCollector(ctx, collector, dir, l.workload, min(5000, 50_000_000/l.mean))
+					return measureCollector(ctx, collector, dir, l.Workload, min(5000, 50_000_000/l.mean))
 				}); err != nil {
 					return err
 				}

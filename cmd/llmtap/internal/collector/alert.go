@@ -197,14 +197,17 @@ func (a *alertRole) readTallies(ctx context.Context) error {
 	})
 }
 
-// readTallies calls add with every tally until ctx ends or add fails.
+// readTallies calls add with every tally until ctx ends or add fails. It counts a cause as new once, see newCauses.
 func readTallies(ctx context.Context, conn *jetstream.Conn, logger *slog.Logger, add func(*analyzer.Tally) error) error {
+	causes := newNewCauses()
+	causes.load(ctx, conn, logger)
 	return conn.ReadTallies(ctx, func(payload []byte, _ uint64, _ bool) error {
 		var t analyzer.Tally
 		if err := json.Unmarshal(payload, &t); err != nil {
 			logger.Error("skipping unreadable tally", "err", err)
 			return nil
 		}
+		causes.filter(&t)
 		return add(&t)
 	})
 }

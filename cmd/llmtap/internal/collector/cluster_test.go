@@ -177,7 +177,7 @@ func (c *cluster) tallied() (n uint64) {
 // tallies returns the counts of an alert engine.
 func (c *cluster) tallies() map[second]map[string]uint64 {
 	c.t.Helper()
-	all, newest := map[second]map[string]uint64{}, map[int]int64{}
+	all, newest, causes := map[second]map[string]uint64{}, map[int]int64{}, newNewCauses()
 	err := collectortest.ReplayStream(c.t.Context(), c.js, event.StreamTally, func(m natsjs.Msg, _ *natsjs.MsgMetadata) error {
 		var t analyzer.Tally
 		if err := json.Unmarshal(m.Data(), &t); err != nil {
@@ -187,6 +187,7 @@ func (c *cluster) tallies() map[second]map[string]uint64 {
 			return nil
 		}
 		newest[t.Partition] = t.Second
+		causes.filter(&t)
 		counts := map[string]uint64{}
 		for _, c := range t.Counts {
 			counts[fmt.Sprint(c.Metric, " ", c.Labels)] += c.N

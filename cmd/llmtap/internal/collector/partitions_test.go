@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -85,6 +86,81 @@ func TestRepartition(t *testing.T) {
 	want := c.finish()
 	compare(t, *roundSeed, want.merged(), got.merged())
 	c.stopAll()
+}
+
+// The findings, and the causes that are counted as new, are the same for any number of partitions. Conversations that share a
+// service have the same causes, but root causes that show only in several conversations may differ: see TestRepartition.
+func TestPartitions(t *testing.T) {
+	for _, apart := range []bool{true, false} {
+		t.Run(fmt.Sprint("apart ", apart), func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, *roundSeed)
+			c.apart = apart
+			c.publish(400, func(int) {})
+			var want results
+			for _, n := range []int{1, 2, 4} {
+				c.reset()
+				c.partitions = n
+				c.start()
+				got := c.finish().merged()
+				c.stopAll()
+				switch {
+				case n == 1:
+					want = got
+				case apart:
+					compare(t, *roundSeed, want, got)
+				default:
+					if diff := cmp.Diff(want.newCauses(), got.newCauses()); diff != "" {
+						t.Errorf("%d partitions (-one +several)\n%s", n, diff)
+					}
+				}
+			}
+			if len(want.newCauses()) < 3 || len(want.findings) == 0 {
+				t.Error("no new causes or no findings: the test is void")
+			}
+		})
+	}
+}
+
+// newCauses returns the counts of new causes by service, cause and root cause. r must be merged.
+func (r results) newCauses() map[string]uint64 {
+	all := map[string]uint64{}
+	for series, n := range r.tallies[second{}] {
+		all[version.ReplaceAllString(series, "")] += n
+	}
+	return all
+}
+
+var version = regexp.MustCompile(`service_version:\S+ `)
+
+// A cause is counted as new by one partition, whether the others knew it before, or count it later.
+func TestNewCauses(t *testing.T) {
+	c := newNewCauses()
+	c.add(cause{"shop", "planner", "orphan_tool_reply", ""}, origin{partition: 2, second: 100})
+	f := func(want bool, partition int, at int64, service, cause string) {
+		t.Helper()
+		tally := &analyzer.Tally{Partition: partition, Second: at, Counts: []analyzer.Count{
+			{Metric: analyzer.MetricFailed, N: 1},
+			{Metric: analyzer.MetricNew, Labels: map[string]string{"service": service, "stage": "planner", "cause": cause}, N: 1},
+		}}
+		c.filter(tally)
+		if got := len(tally.Counts) == 2; got != want {
+			t.Errorf("partition %d, second %d, %s, %s: counted %v, want %v", partition, at, service, cause, got, want)
+		}
+	}
+	// The ledger of partition 2 has it.
+	f(false, 1, 200, "shop", "orphan_tool_reply")
+	f(true, 2, 100, "shop", "orphan_tool_reply")
+	f(false, 1, 90, "shop", "orphan_tool_reply") // late
+	// A single partition is never filtered.
+	f(true, 0, 10, "bank", "context_length_exceeded")
+	f(true, 0, 500, "bank", "context_length_exceeded")
+	// Two partitions see it at about the same time.
+	f(true, 1, 301, "bank", "orphan_tool_reply")
+	f(false, 0, 300, "bank", "orphan_tool_reply")
+	// Folded services may be different ones.
+	f(true, 0, 300, "other", "orphan_tool_reply")
+	f(true, 1, 301, "other", "orphan_tool_reply")
 }
 
 // While the store is down, tallies continue and rows stay in the stream; afterwards every row is stored.
@@ -228,7 +304,8 @@ func (c *cluster) publish(n int, each func(event int)) {
 	}
 }
 
-// merged returns r with tallies as of one partition, and without the data that is separate for each partition.
+// merged returns r with tallies as of one partition, and without the data that is separate for each partition. Of several
+// partitions that have a new cause at about the same time, any may be the one that counts it, so its second is left out.
 func (r results) merged() results {
 	findings := maps.Clone(r.findings)
 	for id, fi := range findings {
@@ -237,14 +314,18 @@ func (r results) merged() results {
 	}
 	r.findings, r.ledger = findings, nil
 	tallies := map[second]map[string]uint64{}
-	for at, counts := range r.tallies {
-		at.partition = 0
+	add := func(at second, series string, n uint64) {
 		if tallies[at] == nil {
 			tallies[at] = map[string]uint64{}
 		}
+		tallies[at][series] += n
+	}
+	for at, counts := range r.tallies {
 		for series, n := range counts {
-			if !strings.HasPrefix(series, analyzer.MetricNew) { // each partition has its own ledger
-				tallies[at][series] += n
+			if strings.HasPrefix(series, analyzer.MetricNew) {
+				add(second{}, series, n)
+			} else {
+				add(second{at: at.at}, series, n)
 			}
 		}
 	}

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package process
+
+import "syscall"
+
+func endWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

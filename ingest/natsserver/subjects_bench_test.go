@@ -1,0 +1,61 @@
+package natsserver
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// BenchmarkSubjects measures the memory of the server for one subject of a stream. llmtap has a subject for each kind of event,
+// service and shard: up to 512 for a service whose calls are requests and responses.
+func BenchmarkSubjects(b *testing.B) {
+	for _, n := range []int{50_000, 500_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				cfg := Default()
+				cfg.Dir, cfg.Port, cfg.Logger = b.TempDir(), -1, slog.New(slog.DiscardHandler)
+				s, err := Start(b.Context(), cfg)
+				if err != nil {
+					b.Fatal(err)
+				}
+				nc, err := nats.Connect(s.URL())
+				if err != nil {
+					b.Fatal(err)
+				}
+				js, err := natsjs.New(nc, natsjs.WithPublishAsyncMaxPending(4000))
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := js.CreateStream(b.Context(), natsjs.StreamConfig{Name: "S", Subjects: []string{"s.>"}, Storage: natsjs.FileStorage}); err != nil {
+					b.Fatal(err)
+				}
+				before := heap()
+				for i := range n {
+					if _, err := js.PublishAsync(fmt.Sprintf("s.request.checkout-%d.%02x", i/256, i%256), []byte("x")); err != nil {
+						b.Fatal(err)
+					}
+					if i%2000 == 1999 {
+						<-js.PublishAsyncComplete()
+					}
+				}
+				<-js.PublishAsyncComplete()
+				time.Sleep(3 * time.Second) // blocks leave the memory after a second
+				b.ReportMetric(float64(heap()-before)/float64(n), "B/subject")
+				nc.Close()
+				s.Shutdown()
+			}
+		})
+	}
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
