@@ -48,7 +48,7 @@ func (a *audit) passed() bool {
 	return a.missing == 0 && a.duplicates == 0 && (a.damaged || len(a.differences) == 0 && a.tallied == uint64(a.stored))
 }
 
-// auditStore audits s until it passes, for at most a minute.
+// auditStore audits s until it passes, for at most two minutes.
 func auditStore(t *testing.T, natsURL string, s *store, acked []string) *audit {
 	t.Helper()
 	return auditDamaged(t, natsURL, s, acked, nil)
@@ -67,7 +67,7 @@ func auditDamaged(t *testing.T, natsURL string, s *store, acked []string, lost m
 		t.Fatal(err)
 	}
 	var a *audit
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(500 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(500 * time.Millisecond) {
 		a, err = compare(t.Context(), js, s, acked, lost)
 		if err == nil && a.passed() {
 			return a

@@ -182,19 +182,40 @@ func (r *faultRun) findLosses() {
 	}
 }
 
-// checkLosses fails the test unless the collector has counted each event that the disk lost before it was read: by its absence
-// from the stream or by a gap in the numbers of its process, which is known after half a minute.
-func checkLosses(r *faultRun) {
+// awaitLosses waits until the collector has counted each event that the disk lost before it was read: by its absence from the stream, at
+// once, or by a gap in the numbers of its process, half a minute later.
+func (r *faultRun) awaitLosses() {
 	r.Helper()
-	if r.lost > 0 && r.countedLosses() != r.lost {
-		r.Errorf("the disk lost %d unread events; llmtap counts %d in the stream, %d in the numbers of processes", r.lost,
-			metricValue(r.up().metrics(r.T), `llmtap_ingest_events_dropped_total{reason="lost"}`), r.result.tallies[analyzer.MetricLost])
+	r.findLosses()
+	nc, err := nats.Connect(r.natsURL)
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := natsjs.New(nc)
+	if err != nil {
+		r.Fatal(err)
+	}
+	for end := time.Now().Add(lossesWithin); ; time.Sleep(time.Second) {
+		r.counted = metricValue(r.up().metrics(r.T), `llmtap_ingest_events_dropped_total{reason="lost"}`)
+		if sums, err := countTallies(r.Context(), js); err == nil {
+			r.counted = max(r.counted, sums[analyzer.MetricLost])
+		}
+		if r.counted >= r.lost || time.Now().After(end) {
+			return
+		}
 	}
 }
 
-// countedLosses returns the number of lost events according to the collector.
-func (r *faultRun) countedLosses() uint64 {
-	return max(metricValue(r.up().metrics(r.T), `llmtap_ingest_events_dropped_total{reason="lost"}`), r.result.tallies[analyzer.MetricLost])
+// lossesWithin is the time within which gaps in the numbers of processes are counted.
+const lossesWithin = time.Minute
+
+// checkLosses fails the test unless the collector has counted what the disk lost.
+func checkLosses(r *faultRun) {
+	r.Helper()
+	if r.counted != r.lost {
+		r.Errorf("the disk lost %d unread events; llmtap counts %d", r.lost, r.counted)
+	}
 }
 
 // metricValue returns the value of a series without a fraction, 0 if there is none.

@@ -84,6 +84,7 @@ type faultRun struct {
 	parts    map[string][]string // exchanges in each part of ClickHouse's table before it was damaged
 	rotten   []string            // exchanges in the damaged part
 	expected map[string]bool     // exchanges of which the disk lost a message; nil unless the fault damages
+	counted  uint64              // the same, as the collector counts them
 	lost     uint64              // events that the disk lost before they were read
 
 	struck, mended time.Time // of the last strike
@@ -144,6 +145,9 @@ func (f *fault) run(t *testing.T) []string {
 		r.queryable = append(r.queryable, r.rows.waitNewer(t, r.mended, recoverWithin+f.held()))
 	}
 	r.awaitAlert()
+	if f.damages {
+		r.awaitLosses()
+	}
 	r.stopLoad()
 	r.audit()
 	r.countMessages()
@@ -255,9 +259,6 @@ func (r *faultRun) audit() {
 	if r.audited != "" {
 		url = r.audited
 	}
-	if r.fault.damages {
-		r.findLosses()
-	}
 	r.result = auditDamaged(r.T, url, r.rows, r.acked, r.expected)
 	r.result.check(r.T)
 }
@@ -326,7 +327,7 @@ func (r *faultRun) row() []string {
 		remarks = append(remarks, fmt.Sprintf("hooks dropped %d calls", r.dropped))
 	}
 	if r.fault.damages {
-		remarks = append(remarks, fmt.Sprintf("the disk lost %d unread events of %d calls, llmtap counts %d", r.lost, a.excused, r.countedLosses()))
+		remarks = append(remarks, fmt.Sprintf("the disk lost %d unread events of %d calls, llmtap counts %d", r.lost, a.excused, r.counted))
 	}
 	return []string{
 		name, fmt.Sprint(a.acked), fmt.Sprint(a.stored), fmt.Sprint(a.missing), fmt.Sprint(a.duplicates), fmt.Sprint(len(a.differences)), fmt.Sprint(a.tallied),

@@ -58,12 +58,22 @@ type Reader struct {
 	attached      bool
 	cp            checkpoint // last written checkpoint
 	returned      uint64     // last sequence returned by Next
+	positions     []position // last messages of the results of Next that are not committed; at most maxPositions
 	caughtUp      uint64     // all messages of the partition up to this sequence are stored
 	lossesCounted uint64     // losses up to this sequence are counted
 	hasEnd        bool
 	end           uint64 // last sequence to return, if hasEnd
 	lost          uint64
 	err           error // why the reader ended
+}
+
+// maxPositions bounds the uncommitted positions that a reader remembers. While the store is down there are many, and no commits.
+const maxPositions = 4096
+
+// A position is a sequence of the stream and its time.
+type position struct {
+	seq uint64
+	at  time.Time
 }
 
 // start starts the goroutines of the reader: one reads the stream, one renews the lease.
@@ -218,6 +228,9 @@ func (r *Reader) take(limit int) ([]Message, error) {
 		}
 	}
 	r.returned = msgs[n-1].Seq
+	if len(r.positions) < maxPositions {
+		r.positions = append(r.positions, position{r.returned, msgs[n-1].Time})
+	}
 	r.c.m.lagEvents.WithLabelValues(r.label).Set(float64(r.pending()))
 	r.c.m.lagSeconds.WithLabelValues(r.label).Set(r.c.now().Sub(msgs[n-1].Time).Seconds())
 	wake(r.room)
@@ -271,7 +284,7 @@ func (r *Reader) Lost() uint64 {
 func (r *Reader) Commit(ctx context.Context, stored, replayFrom uint64) error {
 	begun := time.Now()
 	r.mu.Lock()
-	from, to := r.cp.Stored, max(r.returned, r.stored)
+	from, to, storedAt := r.cp.Stored, max(r.returned, r.stored), r.timeOf(stored)
 	r.mu.Unlock()
 	if stored < from || stored > to {
 		return fmt.Errorf("commit %d: not between the checkpoint %d and the last message read %d", stored, from, to)
@@ -284,7 +297,7 @@ func (r *Reader) Commit(ctx context.Context, stored, replayFrom uint64) error {
 	}
 	var cp checkpoint
 	err := r.lease.write(ctx, func(next *checkpoint) {
-		next.Stored, next.ReplayFrom = stored, replayFrom
+		next.Stored, next.StoredAt, next.ReplayFrom = stored, storedAt, replayFrom
 		r.setCaughtUp(next)
 		cp = *next
 	})
@@ -296,9 +309,25 @@ func (r *Reader) Commit(ctx context.Context, stored, replayFrom uint64) error {
 	}
 	r.mu.Lock()
 	r.cp = cp
+	for len(r.positions) > 0 && r.positions[0].seq <= stored {
+		r.positions = r.positions[1:]
+	}
 	r.mu.Unlock()
 	r.c.m.commitSeconds.Observe(time.Since(begun).Seconds())
 	return nil
+}
+
+// timeOf returns the stream time of an event to commit, or zero if it is unknown. The caller holds mu.
+func (r *Reader) timeOf(seq uint64) time.Time {
+	if seq == r.cp.Stored {
+		return r.cp.StoredAt
+	}
+	for _, p := range r.positions {
+		if p.seq == seq {
+			return p.at
+		}
+	}
+	return time.Time{}
 }
 
 // Close stops reading and releases the lease for the next reader, which reads uncommitted events again.
