@@ -33,7 +33,7 @@ func clockJumps(by time.Duration) []fault {
 			}
 			return nil
 		}},
-		{name: "the collector's and its NATS's " + jump, start: embedded, strike: func(r *faultRun) func() {
+		{name: "the collector's and its NATS's " + jump, blind: by < 0, start: embedded, strike: func(r *faultRun) func() {
 			shiftClock(r, r.up().cmd.Process.Pid, by)
 			r.rows.column = "started_at" // stored_at is of the shifted clock
 			return nil

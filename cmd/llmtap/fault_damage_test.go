@@ -30,19 +30,24 @@ var damageFaults = []fault{
 		block := newestBlock(r, dir)
 		flip(r, block, size(r, block)*8/10, 64)
 	}),
-	damagedStream("the stream's newest block is deleted", func(r *faultRun, dir string) { remove(r, newestBlock(r, dir)) }),
-	damagedStream("the stream's index is deleted", func(r *faultRun, dir string) { remove(r, filepath.Join(dir, "msgs", "index.db")) }),
-	damagedStream("the stream's metadata is deleted", func(r *faultRun, dir string) { remove(r, filepath.Join(dir, "meta.inf")) }),
-	damagedStream("the stream is deleted", func(r *faultRun, dir string) { remove(r, dir) }),
+	replacedStream("the stream's newest block is deleted", "the event stream ", func(r *faultRun, dir string) { remove(r, newestBlock(r, dir)) }),
+	damagedStream("the stream's index is deleted", func(r *faultRun, dir string) {
+		r.nats.start(r.T) // a server that is killed has no index
+		r.nats.awaitReady(r.T)
+		r.nats.stop(r.T)
+		remove(r, filepath.Join(dir, "msgs", "index.db"))
+	}),
+	replacedStream("the stream's metadata is deleted", "the event stream was recreated", func(r *faultRun, dir string) { remove(r, filepath.Join(dir, "meta.inf")) }),
+	replacedStream("the stream is deleted", "the event stream was recreated", func(r *faultRun, dir string) { remove(r, dir) }),
 	damagedStream("the checkpoints are cut off", func(r *faultRun, dir string) {
 		block := newestBlock(r, bucketDir(dir, event.BucketCheckpoint))
 		truncate(r, block, size(r, block)/2)
 	}),
 	damagedStream("the checkpoints are deleted", func(r *faultRun, dir string) { remove(r, bucketDir(dir, event.BucketCheckpoint)) }),
 	damagedStream("the state of the alerts is deleted", func(r *faultRun, dir string) { remove(r, bucketDir(dir, event.BucketAlerts)) }),
-	damagedStream("all files of NATS are deleted", func(r *faultRun, dir string) { remove(r, r.nats.Dir) }),
-	damagedEngine("the last half of a part of ClickHouse is cut off", 0, cutPart),
-	damagedEngine("the metadata of a table of ClickHouse is emptied, then restored", 20*time.Second, func(r *faultRun) func() {
+	replacedStream("all files of NATS are deleted", "", func(r *faultRun, dir string) { remove(r, r.nats.Dir) }),
+	damagedEngine("the last half of a part of ClickHouse is cut off", "ClickHouse has set damaged parts aside", 0, cutPart),
+	damagedEngine("the metadata of a table of ClickHouse is emptied, then restored", "embedded ClickHouse does not start", 20*time.Second, func(r *faultRun) func() {
 		return empty(r, largest(r, clickHouseDir(r.up()), regexp.MustCompile(`/metadata/.*/exchanges\.sql$|/store/.*/exchanges\.sql$`)))
 	}),
 }
@@ -66,9 +71,18 @@ func damagedStream(name string, damage func(r *faultRun, dir string)) fault {
 	}}
 }
 
-// damagedEngine returns the fault that damage does to the files of the embedded ClickHouse. What damage returns ends the fault.
-func damagedEngine(name string, hold time.Duration, damage func(r *faultRun) (mend func())) fault {
-	return fault{name: name, hold: hold, damages: true, start: embedded, check: checkLosses, strike: func(r *faultRun) func() {
+// replacedStream returns a fault after which the stream has none of the messages that the collector knew. The gap in the numbers of
+// processes is unknown then; the collector says what has happened instead.
+func replacedStream(name, says string, damage func(r *faultRun, dir string)) fault {
+	f := damagedStream(name, damage)
+	f.says, f.check = says, nil
+	return f
+}
+
+// damagedEngine returns the fault that damage does to the files of the embedded ClickHouse, and what the collector says about it. What
+// damage returns ends the fault.
+func damagedEngine(name, says string, hold time.Duration, damage func(r *faultRun) (mend func())) fault {
+	return fault{name: name, says: says, hold: hold, damages: true, start: embedded, check: checkLosses, strike: func(r *faultRun) func() {
 		agents := r.load.cmd.Process.Pid
 		signalProcess(r.T, agents, syscall.SIGSTOP)
 		defer signalProcess(r.T, agents, syscall.SIGCONT)
