@@ -33,9 +33,14 @@ func clockJumps(by time.Duration) []fault {
 			}
 			return nil
 		}},
-		{name: "the collector's and its NATS's " + jump, blind: by < 0, start: embedded, strike: func(r *faultRun) func() {
-			shiftClock(r, r.up().cmd.Process.Pid, by)
+		{name: "the NATS server's " + jump, start: separate, strike: func(r *faultRun) func() {
+			shiftClock(r, r.nats.cmd.Process.Pid, by)
 			r.rows.column = "started_at" // stored_at is of the shifted clock
+			return nil
+		}},
+		{name: "the " + jump + " for the collector and its NATS", start: embedded, strike: func(r *faultRun) func() {
+			shiftClock(r, r.up().cmd.Process.Pid, by)
+			r.rows.column = "started_at"
 			return nil
 		}},
 	}

@@ -53,7 +53,6 @@ type fault struct {
 
 	drops     bool   // the hooks drop exchanges, which are counted
 	says      string // in the log of the first collector
-	blind     bool   // a known limit: neither tallies nor alerts until the clock has caught up
 	damages   bool   // the disk loses messages: they are counted, and rows of other calls may lack what they knew from them
 	outage    bool   // memory is bounded by maxFaultRSS, and alerts do not wait for the end of the fault
 	abandoned bool   // the strike kills the agents; the burst is one of new agents
@@ -147,17 +146,13 @@ func (f *fault) run(t *testing.T) []string {
 		}
 		r.queryable = append(r.queryable, r.rows.waitNewer(t, r.mended, recoverWithin+f.held()))
 	}
-	if !f.blind {
-		r.awaitAlert()
-	}
+	r.awaitAlert()
 	if f.damages {
 		r.awaitLosses()
 	}
 	r.stopLoad()
 	r.audit()
-	if !f.blind {
-		r.countMessages()
-	}
+	r.countMessages()
 	if !strings.Contains(r.up().stderr.String(), f.says) {
 		t.Errorf("the collector does not say %q", f.says)
 	}
@@ -269,9 +264,6 @@ func (r *faultRun) audit() {
 	if r.audited != "" {
 		url = r.audited
 	}
-	if r.fault.blind {
-		r.expected = map[string]bool{}
-	}
 	r.result = auditDamaged(r.T, url, r.rows, r.acked, r.expected)
 	r.result.check(r.T)
 }
@@ -338,9 +330,6 @@ func (r *faultRun) row() []string {
 	var remarks []string
 	if r.fault.drops {
 		remarks = append(remarks, fmt.Sprintf("hooks dropped %d calls", r.dropped))
-	}
-	if r.fault.blind {
-		remarks = append(remarks, "no alerts until the clock has caught up")
 	}
 	if r.fault.damages {
 		remarks = append(remarks, fmt.Sprintf("the disk lost %d unread events, %d stored calls are gone; llmtap counts %d events", r.lost, a.excused, r.counted))

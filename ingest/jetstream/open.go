@@ -65,6 +65,9 @@ func (c *Conn) OpenReader(ctx context.Context, cfg ReaderConfig) (*Reader, error
 		created: info.Created, last: info.State.LastSeq,
 		ready: make(chan struct{}, 1), room: make(chan struct{}, 1),
 	}
+	if !l.cp.StoredAt.IsZero() {
+		r.clock = clock{last: l.cp.StoredAt.Add(l.cp.Shift), shift: l.cp.Shift}
+	}
 	r.countLost(lost)
 	r.start(info.Created) //nolint:contextcheck // the reader runs until Close; ctx is only for OpenReader
 	return r, nil
@@ -142,7 +145,7 @@ func (c *Conn) fit(cp *checkpoint, created time.Time, first, last uint64, r rewi
 	stored := cp.Stored
 	defer func() {
 		if cp.Stored != stored {
-			cp.StoredAt = time.Time{}
+			cp.StoredAt, cp.Shift = time.Time{}, 0
 		}
 	}()
 	if r.stored > 0 && r.stored == cp.Stored && r.storedAt.Equal(cp.StoredAt) && r.last < last {
