@@ -18,6 +18,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/jetstream"
 )
 
 // rowsByID are the rows of a run by id, reduced to the values that are compared.
@@ -201,12 +202,14 @@ func undisturbed(ctx context.Context, js natsjs.JetStream) (rowsByID, error) {
 		}
 		out.Reset()
 	}
+	var clock jetstream.Clock
 	err := replayStream(ctx, js, event.StreamEvents, func(m natsjs.Msg, meta *natsjs.MsgMetadata) error {
 		ev, err := event.Decode(m.Subject(), event.Header(m.Headers()), m.Data())
 		if err != nil {
 			return err
 		}
-		an.Process(ev, analyzer.Position{Seq: meta.Sequence.Stream, Time: meta.Timestamp.UTC()}, true, &out)
+		at, _ := clock.At(meta.Timestamp.UTC())
+		an.Process(ev, analyzer.Position{Seq: meta.Sequence.Stream, Time: at}, true, &out)
 		collect()
 		return nil
 	})

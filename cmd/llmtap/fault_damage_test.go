@@ -55,6 +55,7 @@ var damageFaults = []fault{
 // damagedStream returns the fault that damage does to the files of the event stream in dir, or of another stream beside it.
 func damagedStream(name string, damage func(r *faultRun, dir string)) fault {
 	return fault{name: name, damages: true, start: separate, check: checkLosses, strike: func(r *faultRun) func() {
+		time.Sleep(3 * time.Second) // until there is a checkpoint
 		r.up().kill(r.T)
 		time.Sleep(5 * time.Second)
 		agents := r.load.cmd.Process.Pid

@@ -7,10 +7,10 @@ import (
 
 func TestClock(t *testing.T) {
 	start := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
-	c := clock{last: start}
+	c := Clock{last: start}
 	f := func(timestamp, want time.Duration, wantSetBack bool) {
 		t.Helper()
-		if now, setBack := c.at(start.Add(timestamp)); now.Sub(start) != want || setBack != wantSetBack {
+		if now, setBack := c.At(start.Add(timestamp)); now.Sub(start) != want || setBack != wantSetBack {
 			t.Errorf("at %v: %v, set back %v", timestamp, now.Sub(start), setBack)
 		}
 	}

@@ -66,7 +66,7 @@ func (c *Conn) OpenReader(ctx context.Context, cfg ReaderConfig) (*Reader, error
 		ready: make(chan struct{}, 1), room: make(chan struct{}, 1),
 	}
 	if !l.cp.StoredAt.IsZero() {
-		r.clock = clock{last: l.cp.StoredAt.Add(l.cp.Shift), shift: l.cp.Shift}
+		r.clock = Clock{last: l.cp.StoredAt.Add(l.cp.Shift), shift: l.cp.Shift}
 	}
 	r.countLost(lost)
 	r.start(info.Created) //nolint:contextcheck // the reader runs until Close; ctx is only for OpenReader

@@ -22,7 +22,7 @@ const (
 // A Message is a message of the event stream.
 type Message struct {
 	Seq    uint64
-	Time   time.Time    // stream time, see clock
+	Time   time.Time    // stream time, see Clock
 	Event  *event.Event // nil if undecodable
 	Err    error        // decoding error; it wraps event.ErrMalformed
 	Replay bool         // its effects are already stored; it only rebuilds state
@@ -60,7 +60,7 @@ type Reader struct {
 	attached      bool
 	cp            checkpoint // last written checkpoint
 	returned      uint64     // last sequence returned by Next
-	clock         clock      // of new messages
+	clock         Clock      // of new messages
 	positions     []position // last messages of the results of Next that are not committed; at most maxPositions
 	caughtUp      uint64     // all messages of the partition up to this sequence are stored
 	lossesCounted uint64     // losses up to this sequence are counted
