@@ -1,21 +1,18 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,8 +20,6 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -48,120 +43,6 @@ func runCollector(t *testing.T, cfg config.Config) *collector.Collector {
 	}
 	collectortest.RunReady(t, c)
 	return c
-}
-
-// ackingCommand runs the demo's agents in the test binary until stdin ends. They print the id of each exchange that NATS has
-// acknowledged: the collector must store it once.
-const ackingCommand = "acking-agents"
-
-type ackingConfig struct {
-	ProviderURL, NATSURL string
-	Rate                 int // about, exchanges per second
-}
-
-// ackingMain runs the agents and returns the exit code.
-func ackingMain() int {
-	var in ackingConfig
-	dec := json.NewDecoder(os.Stdin)
-	if err := dec.Decode(&in); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		cancel()
-	}()
-	cfg := agents.Default()
-	perTask := 1300.0 / float64(cfg.Tasks) // exchanges, see agents.Default
-	cfg.ProviderURL, cfg.NATSURL, cfg.Seed = in.ProviderURL, in.NATSURL, uint64(os.Getpid())
-	cfg.Duration, cfg.FlushTimeout = time.Hour, time.Minute
-	cfg.Tasks = int(float64(in.Rate) * cfg.Duration.Seconds() / perTask)
-	cfg.OnPublished = func(exchange string) { fmt.Println(exchange) } // one write, so lines stay whole
-	report, err := agents.Run(ctx, cfg)
-	if err == nil {
-		err = json.NewEncoder(os.Stdout).Encode(report)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
-// An agentsProcess is a running ackingMain.
-type agentsProcess struct {
-	stdin  io.Closer
-	done   chan error
-	stderr lockedBuffer
-
-	mu     sync.Mutex // guards the rest
-	acked  []string
-	report agents.Report
-}
-
-func startAgents(t *testing.T, natsURL string, rate int) *agentsProcess {
-	t.Helper()
-	p := httptest.NewServer(provider.New(provider.Config{Seed: 7}))
-	t.Cleanup(p.Close)
-	a := &agentsProcess{done: make(chan error, 1)}
-	cmd := exec.Command(os.Args[0], ackingCommand)
-	cmd.Stderr = &a.stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	a.stdin = stdin
-	if err := json.NewEncoder(stdin).Encode(ackingConfig{p.URL, natsURL, rate}); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		for lines := bufio.NewScanner(stdout); lines.Scan(); {
-			a.read(lines.Bytes())
-		}
-		a.done <- cmd.Wait()
-	}()
-	t.Cleanup(func() { stdin.Close() })
-	return a
-}
-
-func (a *agentsProcess) read(line []byte) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if line[0] == '{' {
-		_ = json.Unmarshal(line, &a.report) // if it stays empty, the test fails
-		return
-	}
-	a.acked = append(a.acked, string(line))
-}
-
-func (a *agentsProcess) count() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.acked)
-}
-
-// stop stops the agents and returns the ids of the acknowledged exchanges.
-func (a *agentsProcess) stop(t *testing.T) []string {
-	t.Helper()
-	a.stdin.Close()
-	select {
-	case err := <-a.done:
-		if r := &a.report; err != nil || r.Dropped > 0 || r.Pending > 0 || r.Published != uint64(len(a.acked)) {
-			t.Fatalf("agents: %v, %d acknowledged, %d published, %d dropped, %d pending\n%s", err, len(a.acked), r.Published, r.Dropped, r.Pending, a.stderr.String())
-		}
-	case <-time.After(90 * time.Second):
-		t.Fatal("the agents did not stop")
-	}
-	return a.acked
 }
 
 // An upProcess is a process of llmtap up, with an embedded NATS on port.
@@ -317,9 +198,10 @@ func signalProcess(t *testing.T, pid int, sig syscall.Signal) {
 
 // A store is a ClickHouse that may be down at times, and may restart under another address.
 type store struct {
-	dsn  func() (string, bool)
-	at   string
-	sink *clickhouse.Sink
+	dsn    func() (string, bool)
+	column string // time of an exchange, see newest; default: stored_at
+	at     string
+	sink   *clickhouse.Sink
 }
 
 // query does not retry; callers do.
@@ -328,7 +210,7 @@ func (s *store) query(ctx context.Context, sql string) (*clickhouse.Result, erro
 	if !ok {
 		return nil, fmt.Errorf("no ClickHouse")
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	if s.sink == nil || s.at != dsn {
 		s.close()
@@ -350,9 +232,10 @@ func (s *store) close() {
 	}
 }
 
-// newest returns the stream time of the newest stored exchange; zero if there is none or ClickHouse is down.
+// newest returns the time of the newest stored exchange, by default of its storage in the stream; zero if there is none or ClickHouse
+// is down.
 func (s *store) newest(ctx context.Context) time.Time {
-	res, err := s.query(ctx, "SELECT max(stored_at) FROM exchanges")
+	res, err := s.query(ctx, "SELECT max("+cmp.Or(s.column, "stored_at")+") FROM exchanges")
 	if err != nil || len(res.Rows) != 1 {
 		return time.Time{}
 	}

@@ -24,6 +24,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == ackingCommand {
 		os.Exit(ackingMain())
 	}
+	if len(os.Args) > 1 && os.Args[1] == natsCommand {
+		os.Exit(natsMain())
+	}
 	testscript.Main(m, map[string]func(){"llmtap": main})
 }
 

@@ -21,6 +21,10 @@ import (
 // requestTimeout is the timeout of one JetStream request.
 const requestTimeout = 5 * time.Second
 
+// pingInterval is the interval of pings. Without an answer to one until the next, the connection counts as lost: a server that is cut
+// off from the network does not close it.
+const pingInterval = 5 * time.Second
+
 // errInterrupted means that a response or messages may be lost because the connection was interrupted.
 var errInterrupted = errors.New("the connection was interrupted")
 
@@ -72,6 +76,7 @@ func Open(cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Conn, er
 	opts = append(opts,
 		nats.Name("llmtap"), nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, time.Second),
 		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(), nats.FlusherTimeout(requestTimeout),
+		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(1),
 		// Without a reconnect buffer, a publish on a lost connection fails, so nothing is sent twice or out of order.
 		nats.ReconnectBufSize(-1),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.onDisconnect(err) }),

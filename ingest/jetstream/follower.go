@@ -21,7 +21,7 @@ const (
 
 // Errors after which a follower re-attaches or, after errReplaced, ends.
 var (
-	// errReplaced means that the stream was recreated, or truncated below the last message read.
+	// errReplaced means that the stream was recreated, or lost the last message read.
 	errReplaced = errors.New("the stream was recreated or truncated")
 	errGap      = errors.New("messages are missing in the delivery")
 	errSilent   = errors.New("no heartbeat from JetStream")
@@ -35,6 +35,7 @@ type follower struct {
 	c       *Conn
 	stream  string
 	last    uint64    // sequence of the last handled message
+	lastAt  time.Time // its stream time; zero: unknown
 	created time.Time // creation time of the stream; zero: any
 
 	subjects []string // subject filter; empty: all subjects
@@ -170,6 +171,15 @@ func (f *follower) attach(ctx context.Context) (*attachment, error) {
 	if !info.Created.Equal(f.created) || info.State.LastSeq < f.last {
 		return nil, errReplaced
 	}
+	if !f.lastAt.IsZero() {
+		same, err := sameMessage(ctx, s, f.last, f.lastAt)
+		if err != nil {
+			return nil, err
+		}
+		if !same {
+			return nil, errReplaced
+		}
+	}
 	cfg := ephemeralConsumer(natsjs.DeliverByStartSequencePolicy, f.subjects)
 	cfg.OptStartSeq, cfg.InactiveThreshold = f.last+1, 2*time.Minute
 	consumer, err := s.CreateConsumer(ctx, cfg)
@@ -197,7 +207,7 @@ func (f *follower) deliver(m *nats.Msg, next uint64, handle func(*nats.Msg, *nat
 	if err := handle(m, meta); err != nil {
 		return handlerError{err}
 	}
-	f.last = meta.Sequence.Stream
+	f.last, f.lastAt = meta.Sequence.Stream, meta.Timestamp
 	return nil
 }
 

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -42,9 +44,13 @@ func (c *Conn) OpenReader(ctx context.Context, cfg ReaderConfig) (*Reader, error
 	if err != nil {
 		return nil, err
 	}
+	rewound, err := c.rewound(ctx, s, kv, checkpointKey(cfg.Partition, cfg.Partitions))
+	if err != nil {
+		return nil, err
+	}
 	info, lost := s.CachedInfo(), uint64(0)
 	l, err := c.takeLease(ctx, kv, checkpointKey(cfg.Partition, cfg.Partitions), cfg.Owner, cfg.LeaseTTL, c.expired, func(cp *checkpoint) {
-		lost = cfg.share(c.fit(cp, info.Created, info.State.FirstSeq, info.State.LastSeq))
+		lost = cfg.share(c.fit(cp, info.Created, info.State.FirstSeq, info.State.LastSeq, rewound))
 	})
 	if err != nil {
 		return nil, err
@@ -58,6 +64,9 @@ func (c *Conn) OpenReader(ctx context.Context, cfg ReaderConfig) (*Reader, error
 		cp: l.cp, received: l.cp.ReplayFrom - 1, returned: l.cp.ReplayFrom - 1, caughtUp: l.cp.CaughtUp, lossesCounted: max(l.cp.Stored, l.cp.CaughtUp),
 		created: info.Created, last: info.State.LastSeq,
 		ready: make(chan struct{}, 1), room: make(chan struct{}, 1),
+	}
+	if !l.cp.StoredAt.IsZero() {
+		r.clock = Clock{last: l.cp.StoredAt.Add(l.cp.Shift), shift: l.cp.Shift}
 	}
 	r.countLost(lost)
 	r.start(info.Created) //nolint:contextcheck // the reader runs until Close; ctx is only for OpenReader
@@ -81,10 +90,69 @@ func (c *Conn) checkPartition(ctx context.Context, kv *KV, cfg ReaderConfig) (la
 	return lastTally, err
 }
 
+// A rewind says that a stream has lost its end and has stored other messages under the same sequences since. The zero value is
+// that of a stream that has not.
+type rewind struct {
+	stored   uint64    // sequence of the checkpoint
+	storedAt time.Time // stream time of the lost message
+	last     uint64    // last sequence before the other messages
+}
+
+// rewound returns the rewind of the event stream below the checkpoint at key. A server whose files were not synced to disk
+// loses the newest messages when its machine dies. Without this check, the messages that hooks have published since would
+// count as stored.
+func (c *Conn) rewound(ctx context.Context, s natsjs.Stream, kv *KV, key string) (r rewind, err error) {
+	err = c.retry(ctx, func(ctx context.Context) error {
+		cp, _, err := readCheckpoint(ctx, kv, key)
+		if errors.Is(err, ErrKeyNotFound) || err == nil && (cp.StoredAt.IsZero() || !cp.Stream.Equal(s.CachedInfo().Created)) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		same, err := sameMessage(ctx, s, cp.Stored, cp.StoredAt)
+		if err != nil || same {
+			return err
+		}
+		cfg, after := ephemeralConsumer(natsjs.DeliverByStartTimePolicy, nil), cp.StoredAt.Add(1)
+		cfg.OptStartTime = &after
+		_, before, err := c.pending(ctx, cfg)
+		if before >= cp.Stored {
+			before = 0 // the clock of the server was set back: read all messages again
+		}
+		r = rewind{cp.Stored, cp.StoredAt, before}
+		return err
+	})
+	return r, err
+}
+
+// sameMessage reports whether the message seq of s has the stream time at, or has left the stream.
+func sameMessage(ctx context.Context, s natsjs.Stream, seq uint64, at time.Time) (bool, error) {
+	m, err := s.GetMsg(ctx, seq)
+	switch {
+	case errors.Is(err, natsjs.ErrMsgNotFound):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("look up message %d: %w", seq, err)
+	}
+	return m.Time.Equal(at), nil
+}
+
 // fit makes cp consistent with the stream: ReplayFrom is at least first, Stored at least first-1. It returns the
 // number of messages after Stored that are no longer in the stream.
-func (c *Conn) fit(cp *checkpoint, created time.Time, first, last uint64) (lost uint64) {
+func (c *Conn) fit(cp *checkpoint, created time.Time, first, last uint64, r rewind) (lost uint64) {
 	first = max(first, 1)
+	stored := cp.Stored
+	defer func() {
+		if cp.Stored != stored {
+			cp.StoredAt, cp.Shift = time.Time{}, 0
+		}
+	}()
+	if r.stored > 0 && r.stored == cp.Stored && r.storedAt.Equal(cp.StoredAt) && r.last < last {
+		c.log.Error("the event stream has other events than those of the checkpoint: its server lost events that were not synced to disk; reading the others",
+			"stored", cp.Stored, "from", r.last+1)
+		cp.Stored, cp.CaughtUp = r.last, 0
+	}
 	switch {
 	case cp.Stream.IsZero():
 		*cp = checkpoint{Epoch: cp.Epoch, Stored: first - 1}

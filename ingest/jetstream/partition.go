@@ -48,8 +48,8 @@ func (cfg *ReaderConfig) share(n uint64) uint64 {
 	return share
 }
 
-// CaughtUp asks JetStream whether Next has returned every message of the partition. at is the server's time of the
-// answer. ok is false if messages are pending or the state is unknown.
+// CaughtUp asks JetStream whether Next has returned every message of the partition. at is the stream time of
+// the answer. ok is false if messages are pending or the state is unknown.
 func (r *Reader) CaughtUp(ctx context.Context) (at time.Time, ok bool) {
 	att := r.follow.attached.Load()
 	if att == nil || r.Pending() > 0 {
@@ -78,7 +78,7 @@ func (r *Reader) CaughtUp(ctx context.Context) (at time.Time, ok bool) {
 		r.caughtUp = max(r.caughtUp, last)
 	}
 	r.lossesCounted = max(r.lossesCounted, last)
-	return info.TimeStamp, true
+	return info.TimeStamp.Add(r.clock.shift), true
 }
 
 // setCaughtUp sets the CaughtUp sequence of a checkpoint.

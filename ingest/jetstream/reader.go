@@ -22,10 +22,12 @@ const (
 // A Message is a message of the event stream.
 type Message struct {
 	Seq    uint64
-	Time   time.Time    // timestamp of the stream
+	Time   time.Time    // stream time, see Clock
 	Event  *event.Event // nil if undecodable
 	Err    error        // decoding error; it wraps event.ErrMalformed
 	Replay bool         // its effects are already stored; it only rebuilds state
+
+	shift time.Duration // of Time
 }
 
 // A Reader reads one partition of the event stream in order and maintains its checkpoint. Next and CaughtUp must be
@@ -58,12 +60,24 @@ type Reader struct {
 	attached      bool
 	cp            checkpoint // last written checkpoint
 	returned      uint64     // last sequence returned by Next
+	clock         Clock      // of new messages
+	positions     []position // last messages of the results of Next that are not committed; at most maxPositions
 	caughtUp      uint64     // all messages of the partition up to this sequence are stored
 	lossesCounted uint64     // losses up to this sequence are counted
 	hasEnd        bool
 	end           uint64 // last sequence to return, if hasEnd
 	lost          uint64
 	err           error // why the reader ended
+}
+
+// maxPositions bounds the uncommitted positions that a reader remembers. While the store is down there are many, and no commits.
+const maxPositions = 4096
+
+// A position is a sequence of the stream, its timestamp, and the shift of the clock.
+type position struct {
+	seq   uint64
+	at    time.Time
+	shift time.Duration
 }
 
 // start starts the goroutines of the reader: one reads the stream, one renews the lease.
@@ -123,6 +137,9 @@ func (r *Reader) receive(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadat
 	r.countGap(seq, meta.NumPending)
 	r.received = seq
 	msg := Message{Seq: seq, Time: meta.Timestamp.UTC(), Replay: seq <= r.stored}
+	if !msg.Replay {
+		msg.Time, msg.shift = r.streamTime(msg.Time)
+	}
 	msg.Event, msg.Err = event.Decode(m.Subject, event.Header(m.Header), m.Data)
 	if msg.Err != nil && !msg.Replay {
 		r.c.deadLetterUndecodable(ctx, m, seq, msg.Err)
@@ -218,6 +235,9 @@ func (r *Reader) take(limit int) ([]Message, error) {
 		}
 	}
 	r.returned = msgs[n-1].Seq
+	if len(r.positions) < maxPositions {
+		r.positions = append(r.positions, position{r.returned, msgs[n-1].Time.Add(-msgs[n-1].shift), msgs[n-1].shift})
+	}
 	r.c.m.lagEvents.WithLabelValues(r.label).Set(float64(r.pending()))
 	r.c.m.lagSeconds.WithLabelValues(r.label).Set(r.c.now().Sub(msgs[n-1].Time).Seconds())
 	wake(r.room)
@@ -271,7 +291,7 @@ func (r *Reader) Lost() uint64 {
 func (r *Reader) Commit(ctx context.Context, stored, replayFrom uint64) error {
 	begun := time.Now()
 	r.mu.Lock()
-	from, to := r.cp.Stored, max(r.returned, r.stored)
+	from, to, at := r.cp.Stored, max(r.returned, r.stored), r.position(stored)
 	r.mu.Unlock()
 	if stored < from || stored > to {
 		return fmt.Errorf("commit %d: not between the checkpoint %d and the last message read %d", stored, from, to)
@@ -284,7 +304,7 @@ func (r *Reader) Commit(ctx context.Context, stored, replayFrom uint64) error {
 	}
 	var cp checkpoint
 	err := r.lease.write(ctx, func(next *checkpoint) {
-		next.Stored, next.ReplayFrom = stored, replayFrom
+		next.Stored, next.StoredAt, next.Shift, next.ReplayFrom = stored, at.at, at.shift, replayFrom
 		r.setCaughtUp(next)
 		cp = *next
 	})
@@ -296,9 +316,25 @@ func (r *Reader) Commit(ctx context.Context, stored, replayFrom uint64) error {
 	}
 	r.mu.Lock()
 	r.cp = cp
+	for len(r.positions) > 0 && r.positions[0].seq <= stored {
+		r.positions = r.positions[1:]
+	}
 	r.mu.Unlock()
 	r.c.m.commitSeconds.Observe(time.Since(begun).Seconds())
 	return nil
+}
+
+// position returns the position of an event to commit, without a time if that is unknown. The caller holds mu.
+func (r *Reader) position(seq uint64) position {
+	if seq == r.cp.Stored {
+		return position{seq, r.cp.StoredAt, r.cp.Shift}
+	}
+	for _, p := range r.positions {
+		if p.seq == seq {
+			return p
+		}
+	}
+	return position{seq: seq}
 }
 
 // Close stops reading and releases the lease for the next reader, which reads uncommitted events again.

@@ -271,7 +271,7 @@ func TestFit(t *testing.T) {
 	now := time.Now().UTC()
 	f := func(cp checkpoint, first, last uint64, want checkpoint, wantLost uint64) {
 		t.Helper()
-		lost := c.fit(&cp, now, first, last)
+		lost := c.fit(&cp, now, first, last, rewind{})
 		want.Stream = now
 		if diff := cmp.Diff(want, cp); diff != "" || lost != wantLost {
 			t.Errorf("lost %d, want %d; %s", lost, wantLost, diff)

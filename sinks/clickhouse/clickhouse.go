@@ -131,8 +131,30 @@ func (s *Sink) prepare(ctx context.Context) (err error) {
 	if err := s.applyRetention(ctx); err != nil {
 		return fmt.Errorf("set retention: %w", err)
 	}
+	s.reportDamage(ctx)
 	s.ready.Store(true)
 	return nil
+}
+
+// reportDamage logs the parts that ClickHouse has set aside when it started, because their files are damaged.
+func (s *Sink) reportDamage(ctx context.Context) {
+	rows, err := s.conn.Query(ctx, `SELECT table, count(), toUInt64(sum(bytes_on_disk)) FROM system.detached_parts
+		WHERE database = currentDatabase() AND startsWith(reason, 'broken') GROUP BY table ORDER BY table`)
+	if err != nil {
+		s.logger.Debug("damaged parts are unknown", "err", err) // the user may not have the grant
+		return
+	}
+	defer func() { _ = rows.Close() }() // used for reading only
+	for rows.Next() {
+		var table string
+		var parts, bytes uint64
+		if err := rows.Scan(&table, &parts, &bytes); err != nil {
+			s.logger.Debug("damaged parts are unknown", "err", err)
+			return
+		}
+		s.logger.Error("ClickHouse has set damaged parts aside: their rows are missing", "table", table, "parts", parts, "bytes", bytes,
+			"fix", "restore the table from a backup, or give the rows up with ALTER TABLE "+table+" DROP DETACHED PART; see system.detached_parts")
+	}
 }
 
 // connect checks the connection and creates the database named in the DSN if it is missing.

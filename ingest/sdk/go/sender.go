@@ -113,6 +113,10 @@ func (s *sender) run(ctx context.Context) {
 		}
 		s.report.failed(s.reason(err), s.queue.stats().Pending > 0, time.Now())
 		s.queue.requeue()
+		if errors.Is(err, jetstream.ErrAsyncPublishTimeout) {
+			// A server that is cut off from the network does not close the connection. The next one may work.
+			_ = s.nc.ForceReconnect() // fails only if the connection is closed, which connect handles
+		}
 		select {
 		case <-time.After(backoff):
 		case <-ctx.Done():

@@ -147,6 +147,8 @@ class Sender(threading.Thread):
                 self._tick()  # collects acknowledgements
             # The timeout counts only after a wait: shaping other events may take longer than it.
             if not await self._wait(idle=False) and time.monotonic() - head.sent > _ACK_TIMEOUT:
+                # A server that is cut off from the network does not close the connection. The next one may work.
+                await self._disconnect()
                 raise PublishError("acknowledgement timed out")
 
     def _window(self) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import multiprocessing
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -61,6 +62,36 @@ def test_nats_restarts(stopped_nats: Nats, provider: Provider) -> None:
     messages = stopped_nats.messages()
     assert len(messages) == 120 and llmtap.stats()[:3] == (60, 120, 0)
     gapless(messages)
+
+
+def test_nats_cut_off(nats_server: Nats, provider: Provider) -> None:
+    """A server that is cut off from the network does not close the connection. The hook goes on with the next server."""
+    cut = threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def forward(source: socket.socket, target: socket.socket) -> None:
+        while data := source.recv(1 << 16):
+            if not cut.is_set():
+                target.sendall(data)
+        target.close()
+
+    def accept() -> None:
+        client, _ = listener.accept()
+        server = socket.create_connection(("127.0.0.1", nats_server.port))
+        for ends in (client, server), (server, client):
+            threading.Thread(target=forward, args=ends, daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    address = f"127.0.0.1:{nats_server.port}"
+    cut_off = nats_server.url.replace(address, f"127.0.0.1:{listener.getsockname()[1]}")
+    start(nats_server, provider, url=f"{cut_off},{nats_server.url}")
+    call(provider)
+    assert llmtap.flush(20)
+    cut.set()
+    call(provider)
+    assert llmtap.flush(30)
+    listener.close()
+    assert len(nats_server.messages()) == 4
 
 
 def test_full_memory(stopped_nats: Nats, provider: Provider) -> None:

@@ -92,6 +92,8 @@ export class Sender {
     } else if (!this.publisher.connected) {
       throw new PublishError("connection lost");
     } else if (!(await this.#wait(SWEEP, false)) && monotonic() - head.sent > ACK_TIMEOUT) {
+      // A server that is cut off from the network does not close the connection. The next one may work.
+      void this.publisher.close();
       throw new PublishError("acknowledgement timed out");
     }
   }

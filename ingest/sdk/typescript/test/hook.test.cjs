@@ -4,6 +4,7 @@
 const assert = require("node:assert");
 const { spawn } = require("node:child_process");
 const http = require("node:http");
+const net = require("node:net");
 const { performance } = require("node:perf_hooks");
 const { afterEach, test } = require("node:test");
 const { gunzipSync } = require("node:zlib");
@@ -182,6 +183,31 @@ test("a process publishes what is pending before it exits, and does not wait lon
   assert.strictEqual(down.code, 0);
   assert.ok(down.ms < 3000, `${down.ms} ms`);
   assert.match(down.log, /1 exchange discarded at exit/);
+  await Promise.all([p.stop(), nats.stop()]);
+});
+
+test("a server that is cut off does not close the connection: the hook goes on with the next one", async () => {
+  const [p, nats] = await Promise.all([provider(), startNATS()]);
+  const { port } = new URL(nats.url);
+  let cut = false;
+  const relay = net.createServer((client) => {
+    const server = net.connect(Number(port), "127.0.0.1");
+    for (const [from, to] of [[client, server], [server, client]]) {
+      from.on("data", (data) => cut || to.write(data));
+      from.on("error", () => undefined);
+      from.on("close", () => to.destroy());
+    }
+  });
+  await new Promise((resolve) => relay.listen(0, "127.0.0.1", resolve));
+  llmtap.instrument({ url: `${nats.url.replace(port, relay.address().port)},${nats.url}`, service: "svc", hosts: [p.host] });
+  await (await post(p.url, "{}")).text();
+  assert.ok(await llmtap.flush(20000));
+  cut = true;
+  await (await post(p.url, "{}")).text();
+  assert.ok(await llmtap.flush(30000));
+  assert.strictEqual(llmtap.stats().published, 2);
+  llmtap.uninstrument();
+  relay.close();
   await Promise.all([p.stop(), nats.stop()]);
 });
 

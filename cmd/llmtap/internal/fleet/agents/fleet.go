@@ -41,6 +41,9 @@ type Config struct {
 	// FlushTimeout is the maximum time to publish pending events at the end. Default: 10 s.
 	FlushTimeout time.Duration
 
+	// MemoryLimit is the memory limit of each hook. Default: that of the hook.
+	MemoryLimit int64
+
 	// OnPublished, if set, is called concurrently with the id of each exchange that NATS has stored.
 	OnPublished func(exchange string)
 }
@@ -151,7 +154,7 @@ func (f *fleet) run(ctx context.Context) error {
 		for _, version := range s.versions {
 			h, err := llmtap.Open(llmtap.Config{ //nolint:contextcheck // the hook lives until Close, even after ctx ends
 				URL: f.cfg.NATSURL, Service: s.name, ServiceVersion: version, Environment: "demo", Agent: s.name,
-				Capture: "full", Hosts: []string{f.host}, Logger: f.cfg.Log, FlushTimeout: f.cfg.FlushTimeout, OnPublished: f.cfg.OnPublished,
+				Capture: "full", Hosts: []string{f.host}, Logger: f.cfg.Log, FlushTimeout: f.cfg.FlushTimeout, MemoryLimit: f.cfg.MemoryLimit, OnPublished: f.cfg.OnPublished,
 			})
 			if err != nil {
 				return fmt.Errorf("open the hook of %s: %w", s.name, err)

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/sinks/chdb"
+)
+
+// Processes of llmtap and of the engine that die or stop.
+var processFaults = []fault{
+	{
+		name: "llmtap with NATS and ClickHouse is killed", short: true, times: 8, start: embedded,
+		strike: func(r *faultRun) func() { r.up().kill(r.T); r.up().start(r.T); return nil },
+	},
+	{
+		name: "llmtap with NATS and ClickHouse is paused", hold: 20 * time.Second, start: embedded,
+		strike: func(r *faultRun) func() { return pause(r, r.up().cmd.Process.Pid) },
+	},
+	{
+		name: "analyzer is killed", short: true, times: 8, start: separate,
+		strike: func(r *faultRun) func() { r.up().kill(r.T); r.up().start(r.T); return nil },
+	},
+	{
+		name: "embedded ClickHouse is killed", short: true, times: 8, start: embedded,
+		strike: func(r *faultRun) func() { signalProcess(r.T, engineOf(r), syscall.SIGKILL); return nil },
+	},
+	{
+		name: "one of two llmtap is killed", short: true, start: pair,
+		strike: func(r *faultRun) func() {
+			r.up().kill(r.T)
+			for end := time.Now().Add(time.Minute); readPartitions(r.ups[1]) < pairPartitions; time.Sleep(50 * time.Millisecond) {
+				if time.Now().After(end) {
+					r.Fatal("the partitions of the killed process are not taken over")
+				}
+			}
+			return nil
+		},
+	},
+	{
+		name: "one of two llmtap is paused", hold: 25 * time.Second, start: pair,
+		strike: func(r *faultRun) func() { return pause(r, r.up().cmd.Process.Pid) },
+	},
+}
+
+// pause stops a process with SIGSTOP until the end of the fault.
+func pause(r *faultRun, pid int) func() {
+	signalProcess(r.T, pid, syscall.SIGSTOP)
+	return func() { signalProcess(r.T, pid, syscall.SIGCONT) }
+}
+
+// engineOf returns the process of the embedded ClickHouse.
+func engineOf(r *faultRun) int { return clickhouseChild(r.T, r.up().cmd.Process.Pid) }
+
+// embedded starts one llmtap with its own NATS and ClickHouse.
+func embedded(r *faultRun) {
+	r.startUp()
+	r.natsURL, r.rows = r.up().url(), r.up().rows()
+}
+
+// startUp starts a collector with further flags.
+func (r *faultRun) startUp(flags ...string) *upProcess {
+	r.Helper()
+	up := startUp(r.T, append([]string{"--config", r.config}, flags...)...)
+	r.ups = append(r.ups, up)
+	return up
+}
+
+// separate starts the roles analyze and alert of llmtap beside a nats-server and a ClickHouse.
+func separate(r *faultRun) {
+	r.nats = startNATSProcess(r.T)
+	dsn := r.startEngine()
+	r.natsURL, r.rows = r.nats.url(), direct(dsn)
+	r.startUp("--roles", "analyze", "--nats-url", r.natsURL, "--clickhouse-dsn", dsn)
+	r.startUp("--roles", "alert", "--nats-url", r.natsURL, "--clickhouse-dsn", dsn)
+}
+
+// pairPartitions is the number of partitions of a pair.
+const pairPartitions = 4
+
+// pair starts two llmtap that share the partitions, beside a nats-server and a ClickHouse. The first one sends the
+// notifications.
+func pair(r *faultRun) {
+	r.nats = startNATSProcess(r.T)
+	dsn := r.startEngine()
+	r.natsURL, r.rows = r.nats.url(), direct(dsn)
+	flags := []string{"--roles", "analyze,alert", "--nats-url", r.natsURL, "--clickhouse-dsn", dsn, "--partitions", strconv.Itoa(pairPartitions)}
+	await(r.T, r.startUp(flags...), "took the lease", 0)
+	second := r.startUp(flags...)
+	for end := time.Now().Add(time.Minute); readPartitions(second) < pairPartitions/2; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.Fatalf("the second process reads %d partitions", readPartitions(second))
+		}
+	}
+}
+
+// readPartitions returns the number of partitions that u has begun to read.
+func readPartitions(u *upProcess) int {
+	return strings.Count(u.stderr.String(), `msg="reading partition"`)
+}
+
+// direct returns the ClickHouse at dsn.
+func direct(dsn string) *store { return &store{dsn: func() (string, bool) { return dsn, true }} }
+
+// startEngine runs a ClickHouse outside of the collectors.
+func (r *faultRun) startEngine() (dsn string) {
+	r.Helper()
+	r.engineDir = r.TempDir()
+	return startEngine(r.T, r.engineDir)
+}
+
+// startEngine runs a ClickHouse outside of a collector until the test ends.
+func startEngine(t *testing.T, dir string) (dsn string) {
+	t.Helper()
+	cfg := chdb.Default()
+	cfg.Dir = dir
+	ch, err := chdb.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ch.Close(t.Context()) }) // ctx has ended: it is killed
+	return ch.DSN()
+}
+
+// servers runs a NATS and a ClickHouse server outside of a collector.
+func servers(t *testing.T) (natsURL, dsn string) {
+	t.Helper()
+	return collectortest.StartNATS(t, ""), startEngine(t, t.TempDir())
+}
+
+// proxied starts llmtap with its own NATS and a ClickHouse behind a proxy. The audit does not use the proxy.
+func proxied(r *faultRun) {
+	dsn := r.startEngine()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.proxy = startProxy(r.T, u.Host)
+	u.Host = r.proxy.addr
+	r.startUp("--clickhouse-dsn", u.String())
+	r.natsURL, r.rows = r.up().url(), direct(dsn)
+}
+
+// clustered starts llmtap with its own ClickHouse beside a cluster of three nats-servers with three replicas.
+func clustered(apart bool) func(r *faultRun) {
+	return func(r *faultRun) {
+		r.cluster = startNATSCluster(r.T, apart)
+		r.natsURL = r.cluster.url()
+		r.configure("nats: {url: '%s', replicas: 3}", r.natsURL)
+		r.startUp()
+		r.rows = r.up().rows()
+		r.cluster.awaitReplicas(r.T)
+	}
+}

@@ -1,0 +1,73 @@
+package jetstream
+
+import (
+	"net"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A server that is cut off from the network does not close the connection. A reader goes on with the next server.
+func TestServerCutOff(t *testing.T) {
+	t.Parallel()
+	n := startNATS(t)
+	direct, ctx := n.connect(t)
+	u, err := url.Parse(n.s.URL())
+	must(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	var cut atomic.Bool
+	copyUntilCut := func(to, from net.Conn) {
+		for b := make([]byte, 1<<16); ; {
+			k, err := from.Read(b)
+			if err != nil {
+				to.Close()
+				return
+			}
+			if !cut.Load() {
+				_, _ = to.Write(b[:k])
+			}
+		}
+	}
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if cut.Load() {
+				in.Close()
+				continue
+			}
+			out, err := net.Dial("tcp", u.Host)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			go copyUntilCut(out, in)
+			go copyUntilCut(in, out)
+		}
+	}()
+	cfg := Default()
+	cfg.URL = "nats://" + l.Addr().String()
+	c, err := Connect(ctx, cfg, nil, nil)
+	must(t, err)
+	t.Cleanup(c.Close)
+	publish(t, ctx, direct, 0, 3)
+	r := openReader(t, ctx, c, "a")
+	readN(t, ctx, r, 3)
+	cut.Store(true)
+	if err := c.Healthy(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); c.Healthy() == nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the connection to a server that is cut off counts as healthy")
+		}
+	}
+	cut.Store(false)
+	publish(t, ctx, direct, 3, 5)
+	readN(t, ctx, r, 2)
+}

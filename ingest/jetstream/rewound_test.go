@@ -1,0 +1,57 @@
+package jetstream
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// The stream loses its end, as if its files had not been synced to disk, and hooks publish other events under the same sequences
+// before it is read. All of them are read, whether the reader ran meanwhile or not.
+func TestStreamRewound(t *testing.T) {
+	n := startNATS(t)
+	c, ctx := n.connect(t)
+	publish(t, ctx, c, 0, 3)
+	stream := filepath.Join(n.cfg.Dir, "jetstream", "$G", "streams", event.StreamEvents)
+	saved := filepath.Join(t.TempDir(), "saved")
+	n.s.Shutdown()
+	must(t, os.CopyFS(saved, os.DirFS(stream)))
+	n.start()
+
+	publish(t, ctx, c, 3, 8)
+	stopped := openReader(t, ctx, c, "a")
+	readN(t, ctx, stopped, 8)
+	must(t, stopped.Commit(ctx, 8, 0))
+	must(t, stopped.Close(ctx))
+	running, err := c.OpenReader(ctx, ReaderConfig{Partition: 0, Partitions: 1, Owner: "b"})
+	must(t, err)
+	t.Cleanup(func() { running.stop(); running.done.Wait() })
+	publish(t, ctx, c, 8, 9)
+	readN(t, ctx, running, 1)
+
+	n.s.Shutdown()
+	must(t, os.RemoveAll(stream))
+	must(t, os.CopyFS(stream, os.DirFS(saved)))
+	n.start()
+	other, _ := n.connect(t)
+	publish(t, ctx, other, 100, 110)
+	for end := time.Now().Add(20 * time.Second); ; {
+		msgs, err := running.Next(ctx, 10, time.Second)
+		if err != nil {
+			break // the stream is not the one that it read
+		}
+		if len(msgs) > 0 || time.Now().After(end) {
+			t.Fatalf("the running reader goes on with %+v", msgs)
+		}
+	}
+	must(t, running.Close(ctx))
+	r := openReader(t, ctx, c, "a")
+	msgs := readN(t, ctx, r, 10)
+	if msgs[0].Seq != 4 || msgs[0].Replay || msgs[0].Event.Exchange != testEvent(100, 0).Exchange || msgs[9].Seq != 13 {
+		t.Errorf("read from %+v to %+v", msgs[0], msgs[9])
+	}
+	must(t, r.Commit(ctx, 13, 0))
+}
