@@ -20,7 +20,7 @@ var schemaCommand = &command.Command{
 	Long: `  status   list migrations and tables; exit code 1 if they are unusable
   migrate  apply missing migrations, as llmtap up does at start
   print    print all statements, for clickhouse-client --multiquery, offline
-  verify   prove that llmtap works with a server or a cluster, in a database that
+  verify   prove that llmtap works with a server or cluster, in a database that
            it creates and drops; exit code 1 if a step fails`,
 	Examples: `  llmtap schema status
   llmtap schema migrate --dry-run

@@ -31,6 +31,12 @@ save a hop. However, two versions of a row that are written through two servers,
 on two shards, and FINAL on each shard would return its version. For the same reason, the sharding key is derived from
 the sort key. The views read the Distributed tables; FINAL is applied on each shard.
 
+# Verification
+
+Verify (verify*.go) uses a server or cluster as llmtap does, in a database that it creates and drops, because only the
+servers of an operator show whether llmtap works with them. Each step is independent of the tests here, which have one engine,
+no Keeper, and an adapter for the native protocol.
+
 # Why these sort keys
 
 A ReplacingMergeTree merges rows with the same sort key into one. The key therefore ends with the id of the row and

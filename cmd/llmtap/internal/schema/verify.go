@@ -43,6 +43,9 @@ func Verify(ctx context.Context, cfg clickhouse.VerifyConfig, out Output) (ok bo
 	if err != nil {
 		return false, err
 	}
+	if ctx.Err() != nil {
+		return false, fmt.Errorf("verify ClickHouse: %w", ctx.Err())
+	}
 	summary := summarize(v, time.Since(begin))
 	if out.Format == "json" {
 		err = json.NewEncoder(out.Stdout).Encode(struct {
