@@ -206,8 +206,7 @@ func (r *running) stored(ctx context.Context) (int64, error) {
 // observe shows the progress and records the largest backlog, until ctx ends.
 func (r *running) observe(ctx context.Context) {
 	stored := int64(0)
-	for next := time.Now(); ctx.Err() == nil; wait(ctx, time.Until(next)) {
-		next = time.Now().Add(time.Second)
+	for ; ctx.Err() == nil; wait(ctx, time.Second) {
 		if n, err := r.stored(ctx); err == nil { // else ClickHouse is stopped, and stores nothing
 			stored = n
 		}
