@@ -91,9 +91,7 @@ func (r *running) run(ctx context.Context) error {
 	if r.sample > 0 {
 		observing.Go(func() { r.takeSamples(observers) })
 	}
-	publishing, stopCanary := context.WithCancel(ctx)
-	defer stopCanary()
-	var canaries sync.WaitGroup
+	endCanary := func() {}
 	if r.target.receiver != nil && !r.brief() {
 		var err error
 		if r.canary, err = newCanary(ctx, r.bench); err != nil {
@@ -101,18 +99,21 @@ func (r *running) run(ctx context.Context) error {
 		}
 		defer r.canary.conn.Close()
 		r.target.receiver.begin()
-		canaries.Go(func() {
+		publishing, stopCanary := context.WithCancel(ctx)
+		var canary sync.WaitGroup
+		canary.Go(func() {
 			if err := r.canary.run(publishing, r.duration); err != nil {
 				r.Progress.Printf("%v", err) // the alerts are missing in the report
 			}
 		})
+		endCanary = func() { stopCanary(); canary.Wait() }
+		defer endCanary() // again, if there is an error
 	}
 	over, err := r.publish(ctx)
 	if err != nil {
 		return err
 	}
-	stopCanary()
-	canaries.Wait()
+	endCanary()
 	if r.canary != nil {
 		r.canary.wait(ctx, alertLimit)
 		r.m.alerts(r.canary, over)
