@@ -15,7 +15,7 @@ import (
 const (
 	sustainedDrain = 5 * time.Second  // see doc.go
 	idleLimit      = 20 * time.Second // time for merges after the measured phase
-	catchUpLimit   = 15 * time.Minute
+	stallTime      = time.Minute
 	alertLimit     = 15 * time.Second // time for the last alerts
 )
 
@@ -151,11 +151,12 @@ func (r *running) publish(ctx context.Context) (over time.Time, err error) {
 	if r.then > 0 {
 		r.Progress.Printf("%s: %.0f calls/s until all are stored", r.name, r.then)
 	}
-	for r.then > 0 && time.Since(over) < catchUpLimit && ctx.Err() == nil {
+	for catching := (catchUp{}); r.then > 0 && ctx.Err() == nil; {
 		if _, err := r.fleet.run(ctx, r.then, 5*time.Second, r.prober.add); err != nil {
 			return over, err
 		}
-		if stored, err := r.stored(ctx); err == nil && float64(r.waiting(stored)) < r.then*sustainedDrain.Seconds() {
+		stored, err := r.stored(ctx)
+		if waiting := r.waiting(stored); err == nil && float64(waiting) < r.then*sustainedDrain.Seconds() || catching.stalled(waiting, err) {
 			break
 		}
 	}
@@ -163,7 +164,7 @@ func (r *running) publish(ctx context.Context) (over time.Time, err error) {
 	r.m.Failed = r.fleet.failed.Load() - failed
 	end := time.Now()
 	r.m.Seconds = end.Sub(r.start).Seconds()
-	r.drain(ctx, end)
+	r.drain(ctx)
 	r.m.DrainSeconds = time.Since(end).Seconds()
 	if r.then > 0 {
 		r.m.DrainSeconds = time.Since(over).Seconds()
@@ -174,15 +175,28 @@ func (r *running) publish(ctx context.Context) (over time.Time, err error) {
 
 func (r *running) signalEngine(s syscall.Signal) error { return syscall.Kill(r.target.engine.PID, s) }
 
-// drain waits until all calls are stored, for at most as long as they were published and two minutes.
-func (r *running) drain(ctx context.Context, end time.Time) {
-	limit := time.Since(r.start) + 2*time.Minute
-	for time.Since(end) < limit && ctx.Err() == nil {
-		if stored, err := r.stored(ctx); err == nil && r.waiting(stored) <= 0 {
+// drain waits until all calls are stored, or no more are.
+func (r *running) drain(ctx context.Context) {
+	for catching := (catchUp{}); ctx.Err() == nil; wait(ctx, pollEvery) {
+		stored, err := r.stored(ctx)
+		if waiting := r.waiting(stored); err == nil && waiting <= 0 || catching.stalled(waiting, err) {
 			return
 		}
-		wait(ctx, pollEvery)
 	}
+}
+
+// A catchUp notices when the number of waiting calls does not decrease any more, because llmtap is too slow, or calls are lost.
+type catchUp struct {
+	least   int64
+	changed time.Time
+}
+
+// stalled reports whether the number of waiting calls was not below its minimum for stallTime. err says that it is unknown.
+func (c *catchUp) stalled(waiting int64, err error) bool {
+	if c.changed.IsZero() || err == nil && waiting < c.least {
+		c.least, c.changed = waiting, time.Now()
+	}
+	return time.Since(c.changed) > stallTime
 }
 
 // waiting returns the number of published calls that are not stored.
