@@ -68,7 +68,7 @@ func (k *KV) Purge(ctx context.Context, key string, revision uint64) error {
 	return k.wrap("purge", key, err)
 }
 
-// Writes returns the number of times that keys of the bucket were set or removed since it exists.
+// Writes returns how often keys of the bucket were set or deleted since it exists.
 func (k *KV) Writes(ctx context.Context) (uint64, error) {
 	stream, err := k.conn.js.Stream(ctx, "KV_"+k.bucket)
 	if err != nil {

@@ -37,7 +37,6 @@ var (
 	answerOf      = size{246, 699, 20_000}      // message of the model in a run
 	shortRequest  = size{140, 17_000, 300_000}  // message of a user in a short conversation: requests have 425 bytes in the median, 21,422 in the 95th percentile
 	shortAnswer   = size{235, 2955, 60_000}     // its answer
-	answerTimes   = size{1200, 6000, 60_000}    // milliseconds; an assumption, recordings have no times
 	otherFailures = []failure{{404, 101, notFound}, {401, 190, badKey}, {403, 25, badKey}}
 	laterFailures = []failure{{429, 68, rateLimit}, {500, 14, serverError}, {503, 3, serverError}, {529, 3, serverError}}
 )
@@ -49,12 +48,14 @@ type failure struct {
 	body   string
 }
 
+// OrphanReply is the body of a refused call whose history lacks the call that a message of a tool answers.
+const OrphanReply = `{"error":{"message":"Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.","type":"invalid_request_error","param":"messages"}}`
+
 const (
 	notFound    = `{"error":{"message":"The model does not exist or you do not have access to it.","type":"invalid_request_error","code":"model_not_found"}}`
 	badKey      = `{"error":{"message":"Incorrect API key provided.","type":"invalid_request_error","code":"invalid_api_key"}}`
 	rateLimit   = `{"error":{"message":"Rate limit reached for gpt-4.1 on tokens per min (TPM).","type":"tokens","code":"rate_limit_exceeded"}}`
 	serverError = `{"error":{"message":"The server had an error while processing your request.","type":"server_error"}}`
-	OrphanReply = `{"error":{"message":"Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.","type":"invalid_request_error","param":"messages"}}`
 	tooLong     = `{"error":{"message":"This model's maximum context length is 128000 tokens. However, your messages resulted in 131072 tokens.","type":"invalid_request_error","code":"context_length_exceeded"}}`
 )
 

@@ -76,7 +76,7 @@ type bench struct {
 	canaries int // services that failed, of all phases
 }
 
-// Run measures and returns the report. If ctx ends, the report contains what was measured by then.
+// Run measures and returns the report.
 func Run(ctx context.Context, o *Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

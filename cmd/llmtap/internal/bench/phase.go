@@ -15,7 +15,7 @@ import (
 const (
 	sustainedDrain = 5 * time.Second  // see doc.go
 	idleLimit      = 20 * time.Second // time for merges after the measured phase
-	catchUpLimit   = 15 * time.Minute
+	stallTime      = time.Minute
 	alertLimit     = 15 * time.Second // time for the last alerts
 )
 
@@ -91,9 +91,7 @@ func (r *running) run(ctx context.Context) error {
 	if r.sample > 0 {
 		observing.Go(func() { r.takeSamples(observers) })
 	}
-	publishing, stopCanary := context.WithCancel(ctx)
-	defer stopCanary()
-	var canaries sync.WaitGroup
+	endCanary := func() {}
 	if r.target.receiver != nil && !r.brief() {
 		var err error
 		if r.canary, err = newCanary(ctx, r.bench); err != nil {
@@ -101,18 +99,21 @@ func (r *running) run(ctx context.Context) error {
 		}
 		defer r.canary.conn.Close()
 		r.target.receiver.begin()
-		canaries.Go(func() {
+		publishing, stopCanary := context.WithCancel(ctx)
+		var canary sync.WaitGroup
+		canary.Go(func() {
 			if err := r.canary.run(publishing, r.duration); err != nil {
 				r.Progress.Printf("%v", err) // the alerts are missing in the report
 			}
 		})
+		endCanary = func() { stopCanary(); canary.Wait() }
+		defer endCanary() // again, if there is an error
 	}
 	over, err := r.publish(ctx)
 	if err != nil {
 		return err
 	}
-	stopCanary()
-	canaries.Wait()
+	endCanary()
 	if r.canary != nil {
 		r.canary.wait(ctx, alertLimit)
 		r.m.alerts(r.canary, over)
@@ -150,11 +151,12 @@ func (r *running) publish(ctx context.Context) (over time.Time, err error) {
 	if r.then > 0 {
 		r.Progress.Printf("%s: %.0f calls/s until all are stored", r.name, r.then)
 	}
-	for r.then > 0 && time.Since(over) < catchUpLimit && ctx.Err() == nil {
+	for catching := (catchUp{}); r.then > 0 && ctx.Err() == nil; {
 		if _, err := r.fleet.run(ctx, r.then, 5*time.Second, r.prober.add); err != nil {
 			return over, err
 		}
-		if stored, err := r.stored(ctx); err == nil && float64(r.waiting(stored)) < r.then*sustainedDrain.Seconds() {
+		stored, err := r.stored(ctx)
+		if waiting := r.waiting(stored); err == nil && float64(waiting) < r.then*sustainedDrain.Seconds() || catching.stalled(waiting, err) {
 			break
 		}
 	}
@@ -162,7 +164,7 @@ func (r *running) publish(ctx context.Context) (over time.Time, err error) {
 	r.m.Failed = r.fleet.failed.Load() - failed
 	end := time.Now()
 	r.m.Seconds = end.Sub(r.start).Seconds()
-	r.drain(ctx, end)
+	r.drain(ctx)
 	r.m.DrainSeconds = time.Since(end).Seconds()
 	if r.then > 0 {
 		r.m.DrainSeconds = time.Since(over).Seconds()
@@ -173,15 +175,28 @@ func (r *running) publish(ctx context.Context) (over time.Time, err error) {
 
 func (r *running) signalEngine(s syscall.Signal) error { return syscall.Kill(r.target.engine.PID, s) }
 
-// drain waits until all calls are stored, for at most as long as they were published and two minutes.
-func (r *running) drain(ctx context.Context, end time.Time) {
-	limit := time.Since(r.start) + 2*time.Minute
-	for time.Since(end) < limit && ctx.Err() == nil {
-		if stored, err := r.stored(ctx); err == nil && r.waiting(stored) <= 0 {
+// drain waits until all calls are stored, or no more are.
+func (r *running) drain(ctx context.Context) {
+	for catching := (catchUp{}); ctx.Err() == nil; wait(ctx, pollEvery) {
+		stored, err := r.stored(ctx)
+		if waiting := r.waiting(stored); err == nil && waiting <= 0 || catching.stalled(waiting, err) {
 			return
 		}
-		wait(ctx, pollEvery)
 	}
+}
+
+// A catchUp notices when the number of waiting calls does not decrease any more, because llmtap is too slow, or calls are lost.
+type catchUp struct {
+	least   int64
+	changed time.Time
+}
+
+// stalled reports whether the number of waiting calls was not below its minimum for stallTime. err says that it is unknown.
+func (c *catchUp) stalled(waiting int64, err error) bool {
+	if c.changed.IsZero() || err == nil && waiting < c.least {
+		c.least, c.changed = waiting, time.Now()
+	}
+	return time.Since(c.changed) > stallTime
 }
 
 // waiting returns the number of published calls that are not stored.
@@ -206,8 +221,7 @@ func (r *running) stored(ctx context.Context) (int64, error) {
 // observe shows the progress and records the largest backlog, until ctx ends.
 func (r *running) observe(ctx context.Context) {
 	stored := int64(0)
-	for next := time.Now(); ctx.Err() == nil; wait(ctx, time.Until(next)) {
-		next = time.Now().Add(time.Second)
+	for ; ctx.Err() == nil; wait(ctx, time.Second) {
 		if n, err := r.stored(ctx); err == nil { // else ClickHouse is stopped, and stores nothing
 			stored = n
 		}

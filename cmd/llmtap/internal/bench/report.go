@@ -202,7 +202,13 @@ func (x *Report) writeStress(b *strings.Builder, m *Measurement, title string) {
 	writeLoss(b, m)
 }
 
+// writeTrends writes some of the samples, and the trends.
 func (x *Report) writeTrends(b *strings.Builder) {
+	const most = 20
+	fmt.Fprintf(b, "\n%s\n", sampleHeader)
+	for i := range min(most, len(x.Samples)) {
+		fmt.Fprintln(b, x.Samples[i*len(x.Samples)/min(most, len(x.Samples))].line())
+	}
 	fmt.Fprintf(b, "\n%-32s%14s%18s\n", "Second half of the run", "mean", "change per hour")
 	for _, t := range x.Trends {
 		verdict := "grows"

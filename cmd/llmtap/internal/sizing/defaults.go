@@ -11,7 +11,7 @@ func Default() Measured {
 
 // Recorded is the mean call of the recorded traffic that the fleet of llmtap bench is made after; see deploy/bench/load.
 func Recorded() Fleet {
-	return Fleet{CallBytes: 37_000, NewBytes: 5800, Failed: 759. / 27485, RetentionDays: 14, Cores: 16, Memory: 16 << 30, Replicas: 3}
+	return Fleet{CallBytes: 37_000, NewBytes: 5800, Failed: 0.0276, RetentionDays: 14, Cores: 16, Memory: 16 << 30, Replicas: 3}
 }
 
 // callsPerConversation is the mean of the recorded traffic.

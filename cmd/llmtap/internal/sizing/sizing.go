@@ -57,8 +57,15 @@ func (f *Fleet) Validate() error {
 		flag  string
 		value float64
 	}{
-		{"calls", f.Calls}, {"call-bytes", f.CallBytes}, {"new-bytes", f.NewBytes}, {"services", f.Services}, {"series", f.Series}, {"days", f.RetentionDays},
-		{"cores", f.Cores}, {"memory", f.Memory}, {"replicas", f.Replicas},
+		{"calls", f.Calls},
+		{"call-bytes", f.CallBytes},
+		{"new-bytes", f.NewBytes},
+		{"services", f.Services},
+		{"series", f.Series},
+		{"days", f.RetentionDays},
+		{"cores", f.Cores},
+		{"memory", f.Memory},
+		{"replicas", f.Replicas},
 	} {
 		if !(v.value > 0) || math.IsInf(v.value, 1) {
 			return fmt.Errorf("--%s: %g is not above 0", v.flag, v.value)

@@ -3,15 +3,18 @@ package terminal
 import (
 	"fmt"
 	"io"
+	"sync"
 	"time"
 )
 
 const progressInterval = 200 * time.Millisecond
 
-// Progress writes messages and, on a terminal, a status line below them.
+// Progress writes messages and, on a terminal, a status line below them. It is safe for concurrent use.
 type Progress struct {
+	live bool // w is a terminal
+
+	mu    sync.Mutex // guards the fields below
 	w     io.Writer
-	live  bool // w is a terminal
 	next  time.Time
 	shown bool
 }
@@ -21,13 +24,20 @@ func NewProgress(w io.Writer) *Progress { return &Progress{w: w, live: IsTermina
 
 // Printf writes a message line.
 func (p *Progress) Printf(format string, args ...any) {
-	p.Clear()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
 	fmt.Fprintf(p.w, format+"\n", args...)
 }
 
 // Status replaces the status line, at most every 200 ms.
 func (p *Progress) Status(format string, args ...any) {
-	if now := time.Now(); p.live && now.After(p.next) {
+	if !p.live {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now(); now.After(p.next) {
 		p.next, p.shown = now.Add(progressInterval), true
 		fmt.Fprintf(p.w, "\r\x1b[K"+format, args...)
 	}
@@ -35,6 +45,12 @@ func (p *Progress) Status(format string, args ...any) {
 
 // Clear removes the status line.
 func (p *Progress) Clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+}
+
+func (p *Progress) clear() {
 	if p.shown {
 		p.shown = false
 		fmt.Fprint(p.w, "\r\x1b[K")
