@@ -25,6 +25,7 @@ var clockFaults = slices.Concat(clockJumps(time.Hour), clockJumps(-time.Hour), c
 
 func clockJumps(by time.Duration) []fault {
 	jump := fmt.Sprintf("clock jumps by %+.0f h", by.Hours())
+	expires := by > 2*time.Hour // the age of tallies
 	return []fault{
 		{name: "the hooks' " + jump, start: shifted, strike: func(r *faultRun) func() { r.shift.Store(int64(by)); return nil }},
 		{name: "the collector's " + jump, start: separate, strike: func(r *faultRun) func() {
@@ -33,12 +34,12 @@ func clockJumps(by time.Duration) []fault {
 			}
 			return nil
 		}},
-		{name: "the NATS server's " + jump, start: separate, strike: func(r *faultRun) func() {
+		{name: "the NATS server's " + jump, forgets: expires, start: separate, strike: func(r *faultRun) func() {
 			shiftClock(r, r.nats.cmd.Process.Pid, by)
 			r.rows.column = "started_at" // stored_at is of the shifted clock
 			return nil
 		}},
-		{name: "the " + jump + " for the collector and its NATS", start: embedded, strike: func(r *faultRun) func() {
+		{name: "the " + jump + " for the collector and its NATS", forgets: expires, start: embedded, strike: func(r *faultRun) func() {
 			shiftClock(r, r.up().cmd.Process.Pid, by)
 			r.rows.column = "started_at"
 			return nil
