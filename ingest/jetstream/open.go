@@ -94,7 +94,7 @@ func (c *Conn) checkPartition(ctx context.Context, kv *KV, cfg ReaderConfig) (la
 // that of a stream that has not.
 type rewind struct {
 	stored   uint64    // sequence of the checkpoint
-	storedAt time.Time // stream time of the lost message
+	storedAt time.Time // timestamp of the lost message
 	last     uint64    // last sequence before the other messages
 }
 
@@ -126,7 +126,7 @@ func (c *Conn) rewound(ctx context.Context, s natsjs.Stream, kv *KV, key string)
 	return r, err
 }
 
-// sameMessage reports whether the message seq of s has the stream time at, or has left the stream.
+// sameMessage reports whether the message seq of s has the timestamp at, or has left the stream.
 func sameMessage(ctx context.Context, s natsjs.Stream, seq uint64, at time.Time) (bool, error) {
 	m, err := s.GetMsg(ctx, seq)
 	switch {
