@@ -110,9 +110,10 @@ func (c *Conn) rewound(ctx context.Context, s natsjs.Stream, kv *KV, key string)
 		if err != nil {
 			return err
 		}
-		same, err := sameMessage(ctx, s, cp.Stored, cp.StoredAt)
-		if err != nil || same {
-			return err
+		if cp.Stored <= s.CachedInfo().State.LastSeq {
+			if same, err := sameMessage(ctx, s, cp.Stored, cp.StoredAt); err != nil || same {
+				return err
+			}
 		}
 		cfg, after := ephemeralConsumer(natsjs.DeliverByStartTimePolicy, nil), cp.StoredAt.Add(1)
 		cfg.OptStartTime = &after
