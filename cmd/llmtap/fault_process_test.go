@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -15,7 +16,7 @@ import (
 // Processes of llmtap and of the engine that die or stop.
 var processFaults = []fault{
 	{
-		name: "llmtap with NATS and ClickHouse is killed", short: true, times: 8, start: embedded,
+		name: "llmtap with NATS and ClickHouse is killed", short: true, times: 5, start: embedded,
 		strike: func(r *faultRun) func() { r.up().kill(r.T); r.up().start(r.T); return nil },
 	},
 	{
@@ -23,11 +24,11 @@ var processFaults = []fault{
 		strike: func(r *faultRun) func() { return pause(r, r.up().cmd.Process.Pid) },
 	},
 	{
-		name: "analyzer is killed", short: true, times: 8, start: separate,
+		name: "analyzer is killed", short: true, times: 5, start: separate,
 		strike: func(r *faultRun) func() { r.up().kill(r.T); r.up().start(r.T); return nil },
 	},
 	{
-		name: "embedded ClickHouse is killed", short: true, times: 8, start: embedded,
+		name: "embedded ClickHouse is killed", short: true, times: 5, start: embedded,
 		strike: func(r *faultRun) func() { signalProcess(r.T, engineOf(r), syscall.SIGKILL); return nil },
 	},
 	{
@@ -66,6 +67,10 @@ func embedded(r *faultRun) {
 // startUp starts a collector with further flags.
 func (r *faultRun) startUp(flags ...string) *upProcess {
 	r.Helper()
+	// The audit needs all events, also if the clock of NATS jumps.
+	if len(r.ups) == 0 {
+		r.configure("nats: {keep_stored: true, max_age: 240h%s}", r.natsSettings)
+	}
 	up := startUp(r.T, append([]string{"--config", r.config}, flags...)...)
 	r.ups = append(r.ups, up)
 	return up
@@ -151,7 +156,7 @@ func clustered(apart bool) func(r *faultRun) {
 	return func(r *faultRun) {
 		r.cluster = startNATSCluster(r.T, apart)
 		r.natsURL = r.cluster.url()
-		r.configure("nats: {url: '%s', replicas: 3}", r.natsURL)
+		r.natsSettings = fmt.Sprintf(", url: '%s', replicas: 3", r.natsURL)
 		r.startUp()
 		r.rows = r.up().rows()
 		r.cluster.awaitReplicas(r.T)

@@ -210,7 +210,7 @@ func (s *store) query(ctx context.Context, sql string) (*clickhouse.Result, erro
 	if !ok {
 		return nil, fmt.Errorf("no ClickHouse")
 	}
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if s.sink == nil || s.at != dsn {
 		s.close()

@@ -62,7 +62,21 @@
 // window of two minutes. After a longer outage, stored events whose acknowledgements were lost (at most one window of
 // the publisher) are stored twice.
 //
+// A server that is cut off from the network does not close the connection. Pings find that within 10 s, and the next server
+// is tried.
+//
 // PublishBatch fails at once while NATS is not connected, and publishes nothing later: its caller holds the events.
+//
+// # Why a checkpoint has a timestamp
+//
+// A server writes messages to the disk later than it acknowledges them. After a power failure the stream ends before the
+// checkpoint, and what hooks publish next has the sequences of lost messages, up to the checkpoint and beyond, before a reader
+// looks. The message at a checkpoint is therefore recognised by its timestamp, and so is the last message of a reader whose
+// server has restarted. If it is another one, the stream is read from the first message that is newer than the checkpoint.
+//
+// # Why stream time never goes back
+//
+// See Clock.
 //
 // # Why batches have publishers of their own
 //

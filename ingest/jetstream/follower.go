@@ -35,7 +35,7 @@ type follower struct {
 	c       *Conn
 	stream  string
 	last    uint64    // sequence of the last handled message
-	lastAt  time.Time // its stream time; zero: unknown
+	lastAt  time.Time // its timestamp; zero: unknown
 	created time.Time // creation time of the stream; zero: any
 
 	subjects []string // subject filter; empty: all subjects

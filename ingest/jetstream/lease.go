@@ -36,7 +36,7 @@ func (e *LeaseHeldError) Unwrap() error { return ErrLeaseHeld }
 // A checkpoint is the value of a partition's key in the bucket.
 type checkpoint struct {
 	Stored     uint64        `json:"stored"`          // the effects of all events up to this sequence are stored
-	StoredAt   time.Time     `json:"stored_at"`       // stream time of the event Stored; zero if it is unknown
+	StoredAt   time.Time     `json:"stored_at"`       // timestamp of the event Stored; zero if it is unknown
 	Shift      time.Duration `json:"shift,omitempty"` // of stream time at Stored, see Clock
 	ReplayFrom uint64        `json:"replay_from"`     // the oldest sequence that live state needs
 	Epoch      uint64        `json:"epoch"`           // incremented each time the lease is taken

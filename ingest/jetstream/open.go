@@ -94,7 +94,7 @@ func (c *Conn) checkPartition(ctx context.Context, kv *KV, cfg ReaderConfig) (la
 // that of a stream that has not.
 type rewind struct {
 	stored   uint64    // sequence of the checkpoint
-	storedAt time.Time // stream time of the lost message
+	storedAt time.Time // timestamp of the lost message
 	last     uint64    // last sequence before the other messages
 }
 
@@ -110,9 +110,10 @@ func (c *Conn) rewound(ctx context.Context, s natsjs.Stream, kv *KV, key string)
 		if err != nil {
 			return err
 		}
-		same, err := sameMessage(ctx, s, cp.Stored, cp.StoredAt)
-		if err != nil || same {
-			return err
+		if cp.Stored <= s.CachedInfo().State.LastSeq {
+			if same, err := sameMessage(ctx, s, cp.Stored, cp.StoredAt); err != nil || same {
+				return err
+			}
 		}
 		cfg, after := ephemeralConsumer(natsjs.DeliverByStartTimePolicy, nil), cp.StoredAt.Add(1)
 		cfg.OptStartTime = &after
@@ -126,7 +127,7 @@ func (c *Conn) rewound(ctx context.Context, s natsjs.Stream, kv *KV, key string)
 	return r, err
 }
 
-// sameMessage reports whether the message seq of s has the stream time at, or has left the stream.
+// sameMessage reports whether the message seq of s has the timestamp at, or has left the stream.
 func sameMessage(ctx context.Context, s natsjs.Stream, seq uint64, at time.Time) (bool, error) {
 	m, err := s.GetMsg(ctx, seq)
 	switch {
