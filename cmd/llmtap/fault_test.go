@@ -344,14 +344,18 @@ func (r *faultRun) row() []string {
 		remarks = append(remarks, fmt.Sprintf("hooks dropped %d calls", r.dropped))
 	}
 	if r.fault.damages {
-		remarks = append(remarks, fmt.Sprintf("the disk lost %d unread events, %d stored calls are gone; llmtap counts %d events", r.lost, a.excused, r.counted))
+		remarks = append(remarks, fmt.Sprintf("the disk lost %d unread events, %d calls in all; llmtap counts %d events", r.lost, a.excused, r.counted))
 	}
 	alerted := "-"
 	if !r.alerted.IsZero() {
 		alerted = fmt.Sprintf("%.1f s", r.alerted.Sub(r.burst).Seconds())
 	}
+	differences, tallied := fmt.Sprint(len(a.differences)), fmt.Sprint(a.tallied)
+	if a.damaged {
+		differences, tallied = "-", "-" // the stream is not what the collector has read
+	}
 	row := []string{
-		name, fmt.Sprint(a.acked), fmt.Sprint(a.stored), fmt.Sprint(a.missing), fmt.Sprint(a.duplicates), fmt.Sprint(len(a.differences)), fmt.Sprint(a.tallied),
+		name, fmt.Sprint(a.acked), fmt.Sprint(a.stored), fmt.Sprint(a.missing), fmt.Sprint(a.duplicates), differences, tallied,
 		fmt.Sprint(r.alerts["StageFailureRate"]), fmt.Sprintf("%.1f s", quantile(r.queryable, 1).Seconds()), alerted,
 		strings.Join(remarks, "; "),
 	}

@@ -111,7 +111,8 @@ func (s *store) logFailure(err error) {
 	const effect = "rows wait in the stream, alerts are not affected"
 	switch {
 	case s.sink.Load() == nil:
-		s.logger.Error("embedded ClickHouse does not start, retrying", "err", err, "effect", effect)
+		s.logger.Error("embedded ClickHouse does not start, retrying", "err", err, "effect", effect,
+			"fix", "if files are damaged, restore them, or move "+s.chdb.Dir+" away to start without the rows stored in it")
 	case hint != "":
 		s.logger.Error("ClickHouse is not usable, retrying", "err", err, "effect", effect, "hint", hint)
 	default:
