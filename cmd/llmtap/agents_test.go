@@ -119,7 +119,7 @@ func burstCalls(ctx context.Context, in ackingConfig) (stats sdk.Stats, err erro
 	if err != nil {
 		return stats, err
 	}
-	hook, err := sdk.Open(sdk.Config{ //nolint:contextcheck // the hook lives until Close, even after ctx ends
+	hook, err := sdk.Open(sdk.Config{
 		URL: in.NATSURL, Service: burstService, ServiceVersion: "1.0.0", Environment: "demo", Capture: "full", Hosts: []string{u.Host},
 		Logger: slog.New(slog.DiscardHandler), FlushTimeout: flushTimeout, MemoryLimit: in.MemoryLimit, OnPublished: printAcknowledged,
 	})

@@ -166,11 +166,6 @@ func shifted(r *faultRun) {
 	r.natsURL = "nats://" + r.proxy.addr
 }
 
-// shiftHooks returns a strike that shifts the hooks' clock until the load ends.
-func shiftHooks(d time.Duration) func(r *faultRun) func() {
-	return func(r *faultRun) func() { r.shift.Store(int64(d)); return nil }
-}
-
 // A timeShifter shifts the times in the headers of the events that it forwards.
 type timeShifter struct {
 	to    io.Writer

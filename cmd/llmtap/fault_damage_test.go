@@ -121,9 +121,7 @@ func cutPart(r *faultRun) func() {
 	}
 	file := largest(r, clickHouseDir(r.up()), regexp.MustCompile("/"+part+`/.*\.bin$`))
 	truncate(r, file, size(r, file)/2)
-	for _, id := range r.parts[part] {
-		r.rotten = append(r.rotten, id)
-	}
+	r.rotten = append(r.rotten, r.parts[part]...)
 	return nil
 }
 

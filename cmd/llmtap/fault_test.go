@@ -51,12 +51,11 @@ type fault struct {
 	// check verifies what is special about the fault; it may be nil.
 	check func(r *faultRun)
 
-	drops     bool   // the hooks drop exchanges, which are counted
-	says      string // in the log of the first collector
-	forgets   bool   // tallies are not compared: the clock of NATS jumps over their age, and over the timeout of calls in flight
-	damages   bool   // the disk loses messages: they are counted, and rows of other calls may lack what they knew from them
-	outage    bool   // memory is bounded by maxFaultRSS, and alerts do not wait for the end of the fault
-	abandoned bool   // the strike kills the agents; the burst is one of new agents
+	drops   bool   // the hooks drop exchanges, which are counted
+	says    string // in the log of the first collector
+	forgets bool   // tallies are not compared: the clock of NATS jumps over their age, and over the timeout of calls in flight
+	damages bool   // the disk loses messages: they are counted, and rows of other calls may lack what they knew from them
+	outage  bool   // memory is bounded by maxFaultRSS, and alerts do not wait for the end of the fault
 }
 
 // faults are the rows in the order of the table. A fault that is added here is run and printed.

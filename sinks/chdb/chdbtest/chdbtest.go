@@ -4,6 +4,7 @@ package chdbtest
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -84,7 +85,7 @@ func serve(dir string) error {
 	if err != nil {
 		return err
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
@@ -107,7 +108,7 @@ func serve(dir string) error {
 // present.
 func Start(t *testing.T, cfg Config) (addr string) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0]) // it ends with its standard input
 	cmd.Env = append(os.Environ(), dirEnv+"="+t.TempDir(), serverEnv+"="+cfg.Server, profileEnv+"="+cfg.Profile, userEnv+"="+cfg.User)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()

@@ -2,6 +2,7 @@ package chdbtest
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -42,7 +43,7 @@ type Native struct {
 // ListenNative returns a Native that serves once Serve is called.
 func ListenNative(t *testing.T) *Native {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func (n *Native) Serve(addr string) {
 			n.open[conn] = true
 			n.mu.Unlock()
 			n.conns.Go(func() {
-				defer conn.Close()
+				defer func() { _ = conn.Close() }() // the client may have closed it
 				c := nativeConn{server: n, conn: conn, r: proto.NewReader(bufio.NewReader(conn)), url: "http://" + addr + "/"}
 				if err := c.serve(); err != nil && !closedByClient(err) {
 					fmt.Println("native protocol:", err)
@@ -90,10 +91,10 @@ func closedByClient(err error) bool {
 }
 
 func (n *Native) close() {
-	n.ln.Close()
+	_ = n.ln.Close() // Serve ends with it, or with the process
 	n.mu.Lock()
 	for conn := range n.open {
-		conn.Close()
+		_ = conn.Close() // the client may have closed it
 	}
 	n.mu.Unlock()
 	n.conns.Wait()
@@ -220,7 +221,7 @@ func (c *nativeConn) post(stmt string, body io.Reader, params url.Values) (io.Re
 	} else {
 		params.Set("query", stmt)
 	}
-	req, err := http.NewRequest(http.MethodPost, c.url+"?"+params.Encode(), body)
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, c.url+"?"+params.Encode(), body)
 	if err != nil {
 		return nil, err
 	}

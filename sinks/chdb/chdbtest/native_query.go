@@ -16,7 +16,7 @@ import (
 	chproto "github.com/ClickHouse/clickhouse-go/v2/lib/proto"
 )
 
-var insertStatement = regexp.MustCompile("(?is)^\\s*(INSERT\\s+INTO\\s+(?:TABLE\\s+)?([^\\s(]+)\\s*\\(([^)]*)\\))\\s*(?:SETTINGS\\s.*?)?\\s*(?:FORMAT\\s+Native|VALUES)?\\s*$")
+var insertStatement = regexp.MustCompile(`(?is)^\s*(INSERT\s+INTO\s+(?:TABLE\s+)?([^\s(]+)\s*\(([^)]*)\))\s*(?:SETTINGS\s.*?)?\s*(?:FORMAT\s+Native|VALUES)?\s*$`)
 
 // query reads and answers a query.
 func (c *nativeConn) query() error {
