@@ -303,10 +303,7 @@ func newBackOff(limit time.Duration) *backoff.ExponentialBackOff {
 	return b
 }
 
-// IsTransient reports whether a retry may succeed, because NATS or JetStream is unavailable or too slow.
-func IsTransient(err error) bool { return transient(err) }
-
-// transient is IsTransient.
+// transient reports whether a retry may succeed, because NATS or JetStream is unavailable or too slow.
 func transient(err error) bool {
 	for _, t := range []error{
 		nats.ErrTimeout, context.DeadlineExceeded, nats.ErrNoResponders, natsjs.ErrNoStreamResponse, nats.ErrDisconnected,

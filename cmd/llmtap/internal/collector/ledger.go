@@ -191,9 +191,6 @@ func (l *ledgerStore) write(ctx context.Context, step uint64) error {
 		if errors.Is(err, jetstream.ErrClosed) {
 			return err
 		}
-		if jetstream.IsTransient(err) {
-			return &sinks.RetryError{Err: err}
-		}
 		return &sinks.RetryError{Err: err, Hint: ledgerHint}
 	}
 	l.mu.Lock()
