@@ -191,8 +191,8 @@ func (l *ledgerStore) write(ctx context.Context, step uint64) error {
 		switch {
 		case errors.Is(err, jetstream.ErrClosed):
 			return err
-		case jetstream.IsTransient(err):
-			return &sinks.RetryError{Err: err} // NATS comes back by itself
+		case jetstream.IsTransient(err) && !l.deleted(ctx):
+			return &sinks.RetryError{Err: err} // NATS comes back, or elects a leader, by itself
 		}
 		return &sinks.RetryError{Err: err, Hint: ledgerHint}
 	}
@@ -202,6 +202,14 @@ func (l *ledgerStore) write(ctx context.Context, step uint64) error {
 		l.steps = l.steps[1:]
 	}
 	return nil
+}
+
+// deleted reports whether the bucket does not exist. A request to it then fails as it does without a leader.
+func (l *ledgerStore) deleted(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
+	defer cancel()
+	_, err := l.conn.KV(ctx, event.BucketLedger)
+	return errors.Is(err, jetstream.ErrNoBucket)
 }
 
 // changes returns the last change of each entry id in the steps up to step; nil means that the entry was removed.
