@@ -13,7 +13,7 @@ import (
 var (
 	ErrKeyNotFound = errors.New("key not found")
 	ErrKeyConflict = errors.New("key was changed concurrently")
-	ErrNoBucket    = natsjs.ErrBucketNotFound // by KV
+	ErrNoBucket    = natsjs.ErrBucketNotFound               // by KV
 	ErrClosed      = errors.New("the connection is closed") // permanent, returned after Close
 )
 
