@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -44,8 +45,10 @@ type Reader struct {
 	last       uint64    // last sequence of the stream when the reader was opened
 	follow     *follower
 	stop       context.CancelFunc
+	stopRenew  context.CancelFunc
 	done       sync.WaitGroup
 	closed     sync.Once
+	detached   atomic.Bool
 	caughtUpAt time.Time // last update of caughtUp; used by CaughtUp only
 
 	received      uint64        // last sequence received; used by the follower only
@@ -83,7 +86,8 @@ type position struct {
 // start starts the goroutines of the reader: one reads the stream, one renews the lease.
 func (r *Reader) start(created time.Time) {
 	ctx, stop := context.WithCancel(context.Background())
-	r.stop = stop
+	renewing, stopRenew := context.WithCancel(ctx)
+	r.stop, r.stopRenew = stop, stopRenew
 	r.follow = &follower{
 		c: r.c, stream: event.StreamEvents, last: r.received, created: created, subjects: r.cfg.subjects(), share: r.cfg.Partitions,
 		onAttach: func(pending uint64) { r.setAttached(true, pending) },
@@ -99,10 +103,17 @@ func (r *Reader) start(created time.Time) {
 		}
 	})
 	r.done.Go(func() {
-		if err := r.lease.renew(ctx, r.setCaughtUp); ctx.Err() == nil {
+		if err := r.lease.renew(renewing, r.setCaughtUp); renewing.Err() == nil {
 			r.fail(err)
 		}
 	})
+}
+
+// Detach leaves the lease to the next reader that this process opens, without releasing it. r goes on reading, but cannot
+// commit, and the other reader reports lag and losses.
+func (r *Reader) Detach() {
+	r.detached.Store(true)
+	r.stopRenew()
 }
 
 func (r *Reader) setAttached(on bool, pending uint64) {
@@ -174,7 +185,7 @@ func (r *Reader) receive(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadat
 }
 
 func (r *Reader) countLost(n uint64) {
-	if n == 0 {
+	if n == 0 || r.detached.Load() {
 		return
 	}
 	r.mu.Lock()
@@ -238,8 +249,10 @@ func (r *Reader) take(limit int) ([]Message, error) {
 	if len(r.positions) < maxPositions {
 		r.positions = append(r.positions, position{r.returned, msgs[n-1].Time.Add(-msgs[n-1].shift), msgs[n-1].shift})
 	}
-	r.c.m.lagEvents.WithLabelValues(r.label).Set(float64(r.pending()))
-	r.c.m.lagSeconds.WithLabelValues(r.label).Set(r.c.now().Sub(msgs[n-1].Time).Seconds())
+	if !r.detached.Load() {
+		r.c.m.lagEvents.WithLabelValues(r.label).Set(float64(r.pending()))
+		r.c.m.lagSeconds.WithLabelValues(r.label).Set(r.c.now().Sub(msgs[n-1].Time).Seconds())
+	}
 	wake(r.room)
 	return msgs, nil
 }
@@ -344,6 +357,9 @@ func (r *Reader) Close(ctx context.Context) error {
 		r.stop()
 		r.done.Wait()
 		r.fail(errors.New("the reader is closed"))
+		if r.detached.Load() {
+			return
+		}
 		r.c.m.lagEvents.DeleteLabelValues(r.label)
 		r.c.m.lagSeconds.DeleteLabelValues(r.label)
 		if err = r.lease.release(ctx); errors.Is(err, ErrLeaseLost) {

@@ -144,7 +144,7 @@ func (a *analyzeRole) rebalance(ctx context.Context, g *errgroup.Group) error {
 		case !room:
 			return nil
 		}
-		reader, err := a.conn.OpenReader(ctx, jetstream.ReaderConfig{Partition: p, Partitions: a.partitions, Owner: a.owner, LeaseTTL: a.leaseTTL})
+		reader, err := a.openReader(ctx, p)
 		var count *jetstream.PartitionCountError
 		switch {
 		case err == nil:
@@ -259,9 +259,9 @@ func (a *analyzeRole) start(ctx context.Context, g *errgroup.Group, p int, reade
 		switch {
 		case ctx.Err() != nil:
 			return err
-		case err == nil, errors.Is(err, errStoreRecovered):
+		case err == nil:
 			return nil
-		case errors.Is(err, jetstream.ErrLeaseLost), assigned.Err() != nil:
+		case errors.Is(err, jetstream.ErrLeaseLost), errors.Is(err, jetstream.ErrLeaseHeld), assigned.Err() != nil:
 			a.logger.Warn("partition stopped; events not stored yet will be read again", "partition", p, "reason", err)
 			return nil
 		default:
@@ -273,11 +273,36 @@ func (a *analyzeRole) start(ctx context.Context, g *errgroup.Group, p int, reade
 // runPartition processes a partition until ctx ends or an error occurs, and releases its lease.
 func (a *analyzeRole) runPartition(ctx context.Context, p int, reader *jetstream.Reader) error {
 	name := strconv.Itoa(p)
-	reg := a.metrics.register(name, prometheus.Labels{"partition": name})
 	defer a.metrics.unregister(name)
-	a.logger.Info("reading partition", "partition", p, "partitions", a.partitions, "from", reader.Stored()+1, "epoch", reader.Epoch())
-	err := newPartition(a, p, a.partitions, reader, reg).run(ctx)
-	return errors.Join(err, afterStop(ctx, reader.Close))
+	var lead *ahead
+	defer func() {
+		if lead != nil {
+			lead.end()
+		}
+	}()
+	for {
+		reg := a.metrics.register(name, prometheus.Labels{"partition": name})
+		a.logger.Info("reading partition", "partition", p, "partitions", a.partitions, "from", reader.Stored()+1, "epoch", reader.Epoch())
+		part := newPartition(a, p, a.partitions, reader, reg)
+		part.ahead = lead
+		err := part.run(ctx)
+		lead = part.ahead
+		if !errors.Is(err, errStoreRecovered) || ctx.Err() != nil {
+			return errors.Join(err, afterStop(ctx, reader.Close))
+		}
+		if lead == nil {
+			lead = goAhead(ctx, part)
+		} else if err := afterStop(ctx, reader.Close); err != nil { // the store failed again while part caught up
+			return err
+		}
+		if reader, err = a.openReader(ctx, p); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *analyzeRole) openReader(ctx context.Context, p int) (*jetstream.Reader, error) {
+	return a.conn.OpenReader(ctx, jetstream.ReaderConfig{Partition: p, Partitions: a.partitions, Owner: a.owner, LeaseTTL: a.leaseTTL})
 }
 
 // afterStop calls f with a context that lives for stopTimeout, even after ctx ends.

@@ -34,6 +34,7 @@ type cluster struct {
 	store         rowStore
 	partitions    int
 	apart         bool // each conversation has a service and a model of its own
+	merged        bool // tallies are as an alert engine counts them, without causes that are new for a partition only
 	lease         time.Duration
 	processes     []*process
 	started       int // processes
@@ -136,6 +137,7 @@ func (c *cluster) stopAll() {
 // Write implements sinks.Sink.
 func (p *process) Write(_ context.Context, b *sinks.Batch) error {
 	s := p.store
+	time.Sleep(time.Duration(s.delay.Load()))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	half := s.refusing && len(b.Exchanges)%2 == 0 // a failed write may have stored some rows
@@ -174,7 +176,7 @@ func (c *cluster) tallied() (n uint64) {
 	return n
 }
 
-// tallies returns the counts of an alert engine.
+// tallies returns the counts by partition and second.
 func (c *cluster) tallies() map[second]map[string]uint64 {
 	c.t.Helper()
 	all, newest, causes := map[second]map[string]uint64{}, map[int]int64{}, newNewCauses()
@@ -187,7 +189,9 @@ func (c *cluster) tallies() map[second]map[string]uint64 {
 			return nil
 		}
 		newest[t.Partition] = t.Second
-		causes.filter(&t)
+		if c.merged {
+			causes.filter(&t)
+		}
 		counts := map[string]uint64{}
 		for _, c := range t.Counts {
 			counts[fmt.Sprint(c.Metric, " ", c.Labels)] += c.N

@@ -25,7 +25,7 @@ const (
 	defaultStoreTimeout = 5 * time.Second
 )
 
-// errStoreRecovered ends a partition that has dropped rows. The partition is then reopened at its checkpoint.
+// errStoreRecovered ends a partition that has dropped rows. The partition is then opened again at its checkpoint.
 var errStoreRecovered = errors.New("the store accepts rows again")
 
 // A partition moves the events of one partition through an analyzer to the store and to the tallies.
@@ -38,13 +38,15 @@ var errStoreRecovered = errors.New("the store accepts rows again")
 //	│ ledger, then checkpoint after  │                              │ ledger and checkpoint stay    │
 //	│ each batch                     │                              │                               │
 //	└─^──────────────────────────────┘                              └────────────────┬──────────────┘
-//	  └──────────────────────────────────────────────────────────────────────────────┘
-//	   the store accepts rows again: reopened at the checkpoint, with an empty analyzer
+//	  │                                ┌─ catching up ─────────────────────────┐     │
+//	  └──────────────────────────────── another partition at the checkpoint    <─────┘
+//	       it has caught up            │ stores; this one publishes tallies    │ the store accepts rows again
+//	                                   └───────────────────────────────────────┘
 //
-// So alerts fire while ClickHouse is down, memory is limited to two batches, and the backlog stays in the stream. Nothing
-// is lost or counted twice: events up to the checkpoint are replayed silently, all rows after it are produced again, and a
-// tally is published only if its second is newer than the last published second of the partition. Tallies are a function of
-// the stream, so the skipped tallies equal the published ones.
+// So alerts fire while ClickHouse is down and while the backlog is stored afterwards, memory is limited to two batches, and the
+// backlog stays in the stream. Nothing is lost or counted twice: events up to the checkpoint are replayed silently, all rows
+// after it are produced again, and a tally is published only if its second is newer than the last published second of the
+// partition. Tallies are a function of the stream, so the skipped tallies equal the published ones.
 type partition struct {
 	conn         *jetstream.Conn
 	reader       *jetstream.Reader
@@ -61,6 +63,7 @@ type partition struct {
 	commit      func(context.Context) error // commit of the last submitted batch
 	lastTally   int64                       // newest second whose tally was published
 	talliesOnly bool
+	ahead       *ahead // publishes tallies while this partition catches up; nil if none does
 
 	erasures *atomic.Uint64 // see analyzeRole.erasures
 	erased   uint64         // value of erasures when the analyzer last forgot stored bodies
@@ -177,8 +180,16 @@ func (p *partition) process(ctx context.Context, msgs []jetstream.Message, end b
 	}
 }
 
-// publish publishes new tallies.
+// publish publishes new tallies, unless another partition that is ahead does.
 func (p *partition) publish(ctx context.Context) error {
+	if p.ahead != nil {
+		if p.ahead.leads(p.read) {
+			return nil
+		}
+		p.lastTally = max(p.lastTally, p.ahead.end())
+		p.ahead = nil
+		p.logger.Info("the backlog is stored", "up to", p.read)
+	}
 	for i := range p.out.Tallies {
 		t := &p.out.Tallies[i]
 		if t.Second <= p.lastTally {
@@ -256,8 +267,74 @@ func (p *partition) resume(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("submit checkpoint: %w", err)
 	}
-	p.logger.Info("the store accepts rows again; reading from the checkpoint", "stored", p.reader.Stored())
+	p.logger.Info("the store accepts rows again; storing the backlog", "stored", p.reader.Stored())
 	return errStoreRecovered
+}
+
+// An ahead is a partition that has dropped rows and goes on publishing tallies, while another one stores the rows.
+type ahead struct {
+	partition *partition
+	published atomic.Uint64 // sequence up to which all tallies are published
+	stop      context.CancelFunc
+	done      chan struct{}
+}
+
+// aheadMargin is the number of events by which a partition is nearly as far as the one ahead, which then ends.
+const aheadMargin = 2 * readBatch
+
+// goAhead publishes the tallies of p, whose run has ended, until ctx ends, until end, or until an error occurs: then the other
+// partition publishes them when it comes to them.
+func goAhead(ctx context.Context, p *partition) *ahead {
+	p.reader.Detach()
+	ctx, stop := context.WithCancel(ctx)
+	a := &ahead{partition: p, stop: stop, done: make(chan struct{})}
+	a.published.Store(p.read)
+	go func() {
+		defer close(a.done)
+		defer func() { _ = p.reader.Close(context.WithoutCancel(ctx)) }() // a detached reader has nothing to release
+		for ctx.Err() == nil {
+			if err := a.step(ctx); err != nil && ctx.Err() == nil {
+				p.logger.Warn("tallies wait until the backlog is stored", "err", err)
+				return
+			}
+		}
+	}()
+	return a
+}
+
+// step reads events and publishes their tallies.
+func (a *ahead) step(ctx context.Context) error {
+	p := a.partition
+	msgs, err := p.reader.Next(ctx, readBatch, readWait)
+	if err != nil {
+		return fmt.Errorf("read events: %w", err)
+	}
+	p.process(ctx, msgs, false)
+	p.analyzer.TakeLedger() // the other partition computes the changes again
+	if err := p.publish(ctx); err != nil {
+		return err
+	}
+	if ctx.Err() == nil { // otherwise a tally may be unpublished
+		a.published.Store(p.read)
+	}
+	return nil
+}
+
+// leads reports whether a publishes the tallies of the events up to read, and is far ahead of them.
+func (a *ahead) leads(read uint64) bool {
+	select {
+	case <-a.done:
+		return false
+	default:
+		return read+aheadMargin < a.published.Load()
+	}
+}
+
+// end stops a and returns the second of its last tally.
+func (a *ahead) end() int64 {
+	a.stop()
+	<-a.done
+	return a.partition.lastTally
 }
 
 // sleep waits for d or until ctx ends.

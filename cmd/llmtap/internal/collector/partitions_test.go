@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,7 +61,7 @@ func TestRepartition(t *testing.T) {
 	c := newCluster(t, *roundSeed)
 	// What a model accepts again and again is tolerated, and a limit of parallel calls shows in several conversations of a
 	// service. Each partition sees only a part of both.
-	c.apart = true
+	c.apart, c.merged = true, true
 	c.partitions = 1
 	c.start()
 	for i, n := range []int{4, 2, 3} {
@@ -95,7 +96,7 @@ func TestPartitions(t *testing.T) {
 		t.Run(fmt.Sprint("apart ", apart), func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, *roundSeed)
-			c.apart = apart
+			c.apart, c.merged = apart, true
 			c.publish(400, func(int) {})
 			var want results
 			for _, n := range []int{1, 2, 4} {
@@ -189,6 +190,46 @@ func TestTalliesWithoutStore(t *testing.T) {
 	c.reset()
 	c.start()
 	compare(t, 7, c.finish(), got)
+	c.stopAll()
+}
+
+// After an outage of the store, new calls are tallied while the backlog is stored, also if the store fails again meanwhile. Every
+// row is stored, and every call is tallied once.
+func TestTalliesDuringCatchUp(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8)
+	c.partitions = 1
+	c.store.refuse(true)
+	c.start()
+	tallied := func(n uint64) {
+		t.Helper()
+		for start := time.Now(); c.tallied() < n; time.Sleep(100 * time.Millisecond) {
+			if time.Since(start) > 30*time.Second {
+				t.Fatalf("%d of %d calls tallied, %d stored", c.tallied(), n, c.store.stored())
+			}
+		}
+	}
+	c.publish(5000, func(int) {}) // about 2,500 calls
+	tallied(2300)
+	c.store.delay.Store(int64(200 * time.Millisecond))
+	c.store.refuse(false)
+	c.publish(400, func(event int) {
+		if event == 200 {
+			c.store.refuse(true)
+			time.AfterFunc(time.Second, func() { c.store.refuse(false) })
+		}
+	})
+	tallied(2500)
+	if n := c.store.stored(); n > 1500 {
+		t.Errorf("%d calls are stored: the tallies may have waited for the backlog", n)
+	}
+	c.store.delay.Store(0)
+	c.wait(0)
+	c.publish(20, func(int) {})
+	got := c.finish()
+	c.reset()
+	c.start()
+	compare(t, 8, c.finish(), got)
 	c.stopAll()
 }
 
@@ -337,6 +378,8 @@ var errKilled = errors.New("the process is dead")
 
 // A rowStore is the store of all processes. It stores the newest version of each row.
 type rowStore struct {
+	delay atomic.Int64 // of a write, a time.Duration
+
 	mu       sync.Mutex // guards the rest
 	results  results
 	refusing bool
@@ -346,6 +389,13 @@ func (s *rowStore) refuse(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refusing = on
+}
+
+// stored returns the number of stored calls.
+func (s *rowStore) stored() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.results.exchanges)
 }
 
 // snapshot returns the stored rows.
