@@ -14,6 +14,9 @@ import (
 // long after the last renewal.
 const LeaderTTL = 8 * time.Second
 
+// earlierTTL is the TTL of a lease of a role that an earlier version wrote, without its TTL.
+const earlierTTL = 15 * time.Second
+
 // Times of a lease of a role, as parts of its TTL.
 //
 //	0    1/8   2/8        3/4               1
@@ -105,7 +108,7 @@ type standby struct {
 // expired reports whether the lease, which was just read, was not renewed for its TTL. Times at which the standby cannot
 // read it do not count, because its owner then cannot renew it either: they are not worth a change of the leader.
 func (s *standby) expired(cp *checkpoint, rev uint64) bool {
-	ttl, now := cmp.Or(cp.TTL, DefaultLeaseTTL), s.c.now() // earlier versions do not write the TTL
+	ttl, now := cmp.Or(cp.TTL, earlierTTL), s.c.now()
 	if rev != s.rev || now.Sub(s.read) > ttl/interrupt {
 		s.rev, s.expires = rev, now.Add(ttl)
 	}
