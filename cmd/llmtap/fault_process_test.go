@@ -24,7 +24,7 @@ var processFaults = []fault{
 		strike: func(r *faultRun) func() { return pause(r, r.up().cmd.Process.Pid) },
 	},
 	{
-		name: "analyzer is killed", short: true, times: 5, start: separate,
+		name: "analyzer is killed", times: 5, start: separate,
 		strike: func(r *faultRun) func() { r.up().kill(r.T); r.up().start(r.T); return nil },
 	},
 	{
