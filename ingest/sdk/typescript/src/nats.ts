@@ -75,7 +75,13 @@ export class NATSPublisher implements Publisher {
         else this.#acknowledged(m.subject, m.data);
       },
     });
-    await nc.flush(); // before the first message
+    // Before the first message. On a connection that is lost meanwhile, the client's flush does not end.
+    await Promise.race([
+      nc.flush(),
+      nc.closed().then(() => {
+        throw new PublishError("connection lost");
+      }),
+    ]);
     this.#nc = nc;
   }
 

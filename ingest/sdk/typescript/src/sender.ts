@@ -16,6 +16,7 @@ const BACKLOG = 64; // pending events above which the sender does not collect mo
 const SLICE = 8; // events to publish before the agent's callbacks may run
 const SLICE_TIME = 2; // milliseconds, likewise
 const SWEEP = 1000;
+const STOP_TIMEOUT = 1000; // of the loop, and of the disconnection
 
 /** After a failure the sender starts again with the oldest event; JetStream drops stored ones by their ids.
  *
@@ -45,12 +46,12 @@ export class Sender {
     else if (this.#wakesOnEvents) this.#changed();
   }
 
-  /** Stops the loop and disconnects. */
+  /** Stops the loop and disconnects. The agent does not wait for a client that does not end. */
   async stop(): Promise<void> {
     this.#stopping = true;
     this.#changed();
-    await this.#done;
-    await this.publisher.close();
+    await atMost(STOP_TIMEOUT, this.#done);
+    await atMost(STOP_TIMEOUT, this.publisher.close());
     this.preparer.close();
   }
 
@@ -187,6 +188,18 @@ export class Sender {
     }
     await this.publisher.flush(true);
   }
+}
+
+/** Waits for a promise, but at most ms milliseconds. */
+async function atMost(ms: number, done: Promise<void> | undefined): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  await Promise.race([
+    done,
+    new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, ms);
+    }),
+  ]);
+  clearTimeout(timer);
 }
 
 /** Whether e is a failure to publish and not an internal error. */
