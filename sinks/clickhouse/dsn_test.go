@@ -166,6 +166,7 @@ func TestFailoverInTheMiddleOfAnInsert(t *testing.T) {
 		defer conns.Wait()
 		defer ln.Close()
 		cut := make(chan struct{})
+		cutOnce := sync.OnceFunc(func() { ln.Close(); close(cut) }) // of whichever connection is first
 		host := dsn.Host
 		conns.Go(func() {
 			for {
@@ -173,7 +174,7 @@ func TestFailoverInTheMiddleOfAnInsert(t *testing.T) {
 				if err != nil {
 					return
 				}
-				conns.Go(func() { cutAfter(client, host, &limit, sync.OnceFunc(func() { ln.Close(); close(cut) })) })
+				conns.Go(func() { cutAfter(client, host, &limit, cutOnce) })
 			}
 		})
 		dsn.Host = ln.Addr().String() + "," + host
