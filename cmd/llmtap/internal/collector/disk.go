@@ -19,6 +19,8 @@ const (
 	// diskEnough is the free space at which events are accepted again, in multiples of the reserve. It is above 1, so that the
 	// stream does not change its mind every second.
 	diskEnough = 1.2
+	// restartInterval is the shortest time between two starts of NATS: a disk that is broken, not full, fails again at once.
+	restartInterval = 30 * time.Second
 )
 
 // A diskGuard keeps a reserve of the disk free of new events, for an embedded NATS.
@@ -39,6 +41,9 @@ type diskGuard struct {
 	server  *natsserver.Server
 	refuse  func(ctx context.Context, refuse bool) error
 	logger  *slog.Logger
+
+	restarted time.Time // last start of NATS by check; used by check only
+	down      bool      // that start failed, so NATS does not run; likewise
 
 	mu       sync.Mutex // guards the fields below
 	free     uint64     // bytes
@@ -98,9 +103,11 @@ func (d *diskGuard) check(ctx context.Context) error {
 		d.logger.Info("the disk has room again: NATS accepts new events", "dir", d.dir, "free", config.FormatBytes(free))
 	}
 	if !refusing {
-		if err := d.server.WriteError(); err != nil {
+		if err := d.server.WriteError(); d.down || err != nil && time.Since(d.restarted) >= restartInterval {
 			d.logger.Warn("starting NATS again, because it does not write after an error of the disk", "err", err)
-			if err := d.server.Restart(ctx); err != nil {
+			err := d.server.Restart(ctx)
+			d.restarted, d.down = time.Now(), err != nil
+			if err != nil {
 				return err
 			}
 		}
