@@ -17,6 +17,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 )
@@ -60,7 +61,7 @@ func auditStore(t *testing.T, natsURL string, s *store, acked []string) *audit {
 // expired.
 func auditDamaged(t *testing.T, natsURL string, s *store, acked []string, lost map[string]bool, expired bool) *audit {
 	t.Helper()
-	nc, err := nats.Connect(natsURL, nats.MaxReconnects(-1))
+	nc, err := nats.Connect(natsURL, nats.Token(collectortest.CollectorToken), nats.MaxReconnects(-1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -145,7 +146,7 @@ func (r *faultRun) readStream() (exchanges map[string]string, unread map[string]
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
 	defer cancel()
-	nc, err := nats.Connect(r.natsURL)
+	nc, err := nats.Connect(r.natsURL, nats.Token(collectortest.CollectorToken))
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -200,7 +201,7 @@ func (r *faultRun) findLosses() {
 func (r *faultRun) awaitLosses() {
 	r.Helper()
 	r.findLosses()
-	nc, err := nats.Connect(r.natsURL)
+	nc, err := nats.Connect(r.natsURL, nats.Token(collectortest.CollectorToken))
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func newFindTest(t *testing.T, dir, token string) *findTest {
 	})
 	col := runCollector(t, cfg)
 	collectortest.CallProxy(t, cfg.Proxy.Listen)
-	f := &findTest{t: t, dir: dir, listen: cfg.Listen, natsURL: col.NATSURL()}
+	f := &findTest{t: t, dir: dir, listen: cfg.Listen, natsURL: strings.Replace(col.NATSURL(), "://", "://"+collectortest.CollectorToken+"@", 1)}
 	f.dsn, _ = chdb.Running(config.ClickHouseDir(dir))
 	f.exchange = f.waitFailed(col.ClickHouse().Query)
 	return f

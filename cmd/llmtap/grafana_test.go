@@ -26,6 +26,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
 	"github.com/llmtap/llmtap/dashboards/grafana"
+	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 )
 
@@ -64,7 +65,7 @@ func testGrafana(t *testing.T, d *pagesDemo) {
 	if err != nil || len(files) != 5 {
 		t.Fatalf("dashboards: %v, %v", files, err)
 	}
-	client, err := remote.NewClient(strings.TrimRight(d.fleet, "/"), "")
+	client, err := remote.NewClient(strings.TrimRight(d.fleet, "/"), "", certs.Client{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

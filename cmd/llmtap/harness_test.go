@@ -54,6 +54,7 @@ type upProcess struct {
 	cmd    *exec.Cmd
 	stdout lockedBuffer
 	stderr lockedBuffer
+	client http.Client // of readiness
 }
 
 // startUp runs `llmtap up` until the test ends.
@@ -69,7 +70,7 @@ func (u *upProcess) start(t *testing.T) {
 	t.Helper()
 	args := []string{"up", "--data-dir", u.dir, "--listen", "127.0.0.1:0", "--proxy-listen", "127.0.0.1:0", "--receive-listen", "127.0.0.1:0", "--receive-grpc-listen", "127.0.0.1:0", "--ui-listen", "127.0.0.1:0", "--nats-port", strconv.Itoa(u.port)}
 	u.cmd = exec.Command(os.Args[0], append(args, u.flags...)...)
-	u.cmd.Env = append(u.cmd.Environ(), u.env...)
+	u.cmd.Env = append(append(u.cmd.Environ(), "LLMTAP_NATS_SERVER_COLLECTOR_TOKEN="+collectortest.CollectorToken), u.env...)
 	u.cmd.Stdout, u.cmd.Stderr = &u.stdout, &u.stderr
 	if err := u.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -106,7 +107,7 @@ func (u *upProcess) readiness() string {
 	if err != nil {
 		return err.Error()
 	}
-	resp, err := http.Get(r.URL() + "/readyz")
+	resp, err := u.client.Get(r.URL() + "/readyz")
 	if err != nil {
 		return err.Error()
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/importer"
 	"github.com/llmtap/llmtap/ingest/jetstream"
@@ -115,7 +116,7 @@ func TestImport(t *testing.T) {
 	if *report.Stored != uint64(report.Exchanges) || report.Findings["reject"] == 0 || report.Findings["lenient"] == 0 {
 		t.Errorf("stored %d of %d, findings %v", *report.Stored, report.Exchanges, report.Findings)
 	}
-	if stdout, stderr, code := runCommand(t, "", "import", "--nats-url", up.url(), "--data-dir", up.dir, "--wait=false", "-"); code != command.ExitNothing || !strings.Contains(stderr, "-: no records") {
+	if stdout, stderr, code := runCommand(t, "", "import", "--nats-url", up.collectorURL(), "--data-dir", up.dir, "--wait=false", "-"); code != command.ExitNothing || !strings.Contains(stderr, "-: no records") {
 		t.Errorf("import of nothing: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	first := snapshot(t, sink)
@@ -155,7 +156,7 @@ func TestImport(t *testing.T) {
 func importFiles(t *testing.T, up *upProcess, stdin io.Reader, files ...string) importer.Report {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	args := append([]string{"import", "--nats-url", up.url(), "--data-dir", up.dir, "--format", "json"}, files...)
+	args := append([]string{"import", "--nats-url", up.collectorURL(), "--data-dir", up.dir, "--format", "json"}, files...)
 	err := run(t.Context(), args, stdin, &stdout, &stderr, func(string) string { return "" })
 	if code := command.Report(err, &stderr); code != command.ExitBadInput || !strings.Contains(stderr.String(), "defects.jsonl:43: not a JSON object") {
 		t.Fatalf("exit code %d\n%s\ncollector:\n%s", code, &stderr, &up.stderr)
@@ -165,6 +166,11 @@ func importFiles(t *testing.T, up *upProcess, stdin io.Reader, files ...string) 
 		t.Fatalf("%v\n%s", err, &stdout)
 	}
 	return r
+}
+
+// collectorURL returns the URL of NATS with the token of collectors; url returns that of hooks.
+func (u *upProcess) collectorURL() string {
+	return fmt.Sprintf("nats://%s@127.0.0.1:%d", collectortest.CollectorToken, u.port)
 }
 
 func (u *upProcess) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", u.port) }

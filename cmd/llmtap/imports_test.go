@@ -21,6 +21,7 @@ var importRules = []struct {
 }{
 	{"ingest/event", nil, "SDK users get a stdlib-only vocabulary"},
 	{"ingest/wire", []string{"ingest/wire/"}, "every agent with a hook links it: standard library only"},
+	{"ingest/certs", nil, "every listener and client uses it"},
 	{"ingest/loopback", nil, "every listener uses it"},
 	{"ingest/secret", nil, "every configuration reads its secrets with it"},
 	{"ingest/nearest", nil, "receivers, configuration and queries suggest names with it"},

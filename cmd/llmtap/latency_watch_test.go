@@ -18,6 +18,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/webhook"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	fleetslack "github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 	"github.com/llmtap/llmtap/ingest/event"
 )
@@ -79,7 +80,7 @@ func newAlertWatch(t *testing.T, stages []*failingStage) *alertWatch {
 // listen observes the tallies and the stored alerts of the collector.
 func (w *alertWatch) listen(t *testing.T, natsURL string) {
 	t.Helper()
-	nc, err := nats.Connect(natsURL, nats.MaxReconnects(-1))
+	nc, err := nats.Connect(natsURL, nats.Token(collectortest.CollectorToken), nats.MaxReconnects(-1))
 	if err != nil {
 		t.Fatal(err)
 	}

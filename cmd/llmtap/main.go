@@ -19,7 +19,7 @@ var llmtap = &command.Command{
 	Long:  "Start with: llmtap demo",
 	Commands: []*command.Command{
 		demoCommand, upCommand, lintCommand, repairCommand, rulesCommand, explainCommand, importCommand, tailCommand, queryCommand, showCommand, mcpCommand, gateCommand,
-		alertsCommand, schemaCommand, forgetCommand, providerCommand, benchCommand, sizeCommand, configCommand, doctorCommand, completionCommand, versionCommand, agentsCommand,
+		alertsCommand, schemaCommand, forgetCommand, providerCommand, benchCommand, sizeCommand, configCommand, doctorCommand, tokenCommand, accountsCommand, completionCommand, versionCommand, agentsCommand,
 	},
 }
 

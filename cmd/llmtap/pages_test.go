@@ -190,7 +190,7 @@ func clean(t *testing.T, p *browsertest.Page) {
 }
 
 func testLogin(t *testing.T, b *browsertest.Browser) {
-	h, err := web.NewHandler(web.Options{Token: "secret", Version: "dev"})
+	h, err := web.NewHandler(web.Options{Login: func(token string) bool { return token == "secret" }, Version: "dev"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 )
@@ -30,7 +31,7 @@ func TestPoisonRows(t *testing.T) {
 	rows.waitNewer(t, time.Now(), time.Minute)
 	// Rows that were accepted stay acceptable: a table that refuses them is at fault itself.
 	execute(t, rows, fmt.Sprintf("ALTER TABLE llmtap.exchanges ADD CONSTRAINT poison CHECK cityHash64(exchange_id) %% 100 != 0 OR started_at < fromUnixTimestamp64Milli(%d)", time.Now().UnixMilli()))
-	nc, err := nats.Connect(up.url())
+	nc, err := nats.Connect(up.url(), nats.Token(collectortest.CollectorToken))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -272,7 +272,7 @@ func TestShowImported(t *testing.T) {
 	up := startUp(t)
 	sink := up.open(t)
 	var stdout, stderr bytes.Buffer
-	err := run(t.Context(), []string{"import", "--nats-url", up.url(), "--data-dir", up.dir, plain}, nil, &stdout, &stderr, func(string) string { return "" })
+	err := run(t.Context(), []string{"import", "--nats-url", up.collectorURL(), "--data-dir", up.dir, plain}, nil, &stdout, &stderr, func(string) string { return "" })
 	if code := command.Report(err, &stderr); code != command.ExitOK {
 		t.Fatalf("exit code %d\n%s", code, &stderr)
 	}

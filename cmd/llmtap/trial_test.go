@@ -143,6 +143,7 @@ func TestTrialWithoutNATS(t *testing.T) {
 	model := httptest.NewServer(provider.New(provider.Config{}))
 	t.Cleanup(model.Close)
 	cfg := natsserver.Default()
+	cfg.AllowAll = true
 	cfg.Dir, cfg.Port, cfg.Logger = t.TempDir(), freePort(t), slog.New(slog.DiscardHandler)
 	natsURL := fmt.Sprintf("nats://127.0.0.1:%d", cfg.Port)
 	up := startUp(t, "--nats-url", natsURL, "--proxy-upstream", "openai="+strings.TrimSuffix(model.URL+provider.OpenAIPath, "/v1"))

@@ -22,20 +22,19 @@ const (
 	maxForm       = 64 << 10
 )
 
-// sessions starts and checks sessions. A session is the cookie EXPIRY.SIGNATURE, so it survives restarts, and ends when the token
-// changes.
+// sessions starts and checks sessions. A session is the cookie EXPIRY.SIGNATURE, so with a key that is the same, it survives restarts.
 type sessions struct {
-	token string
-	key   []byte
-	login *sync.Mutex // held for loginInterval after a wrong token
+	accept func(token string) bool // nil: no token is required, and only forms are signed
+	key    []byte
+	login  *sync.Mutex // held for loginInterval after a wrong token
 }
 
-func newSessions(token string) sessions {
-	key := sha256.Sum256([]byte("llmtap web session\x00" + token))
-	if token == "" { // only forms are signed, for as long as this process runs
-		_, _ = rand.Read(key[:]) // never fails
+func newSessions(accept func(token string) bool, key []byte) sessions {
+	if key == nil {
+		key = make([]byte, sha256.Size)
+		_, _ = rand.Read(key) // never fails
 	}
-	return sessions{token, key[:], new(sync.Mutex)}
+	return sessions{accept, key, new(sync.Mutex)}
 }
 
 func (s sessions) sign(text string) string {
@@ -51,11 +50,11 @@ func (s sessions) start(now time.Time) string {
 
 // valid reports whether r belongs to a session, or no token is required.
 func (s sessions) valid(r *http.Request, now time.Time) bool {
-	if s.token == "" {
+	if s.accept == nil {
 		return true
 	}
 	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		return equal(bearer, s.token)
+		return s.accept(bearer)
 	}
 	c, err := r.Cookie(sessionCookie)
 	if err != nil {
@@ -144,7 +143,7 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 
 // allow reports whether token is right. Wrong tokens are answered one by one, so that nobody can try many.
 func (s sessions) allow(r *http.Request, token string) bool {
-	if s.token == "" || equal(token, s.token) {
+	if s.accept == nil || s.accept(token) {
 		return true
 	}
 	s.login.Lock()

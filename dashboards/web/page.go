@@ -98,7 +98,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, p *page, sections
 
 // serveStatus is serve with another status.
 func (s *server) serveStatus(w http.ResponseWriter, r *http.Request, status int, p *page, sections ...section) {
-	p.Form, p.Login, p.Version = s.sessions.form(r), s.Token != "", s.Version
+	p.Form, p.Login, p.Version = s.sessions.form(r), s.Login != nil, s.Version
 	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
 	defer cancel()
 	results := make([]chan sectionData, len(sections))
@@ -176,7 +176,7 @@ func await[T any](s *server, w http.ResponseWriter, r *http.Request, p *page, f 
 	case <-time.After(s.flushAfter):
 	}
 	if !p.begun && r.Header.Get(fragmentHeader) == "" {
-		p.Form, p.Login, p.Version = s.sessions.form(r), s.Token != "", s.Version
+		p.Form, p.Login, p.Version = s.sessions.form(r), s.Login != nil, s.Version
 		var out bytes.Buffer
 		s.execute(&out, "head", p)
 		s.execute(&out, "pending", sectionData{Page: p, Title: p.Title})

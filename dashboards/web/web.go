@@ -35,8 +35,9 @@ type Options struct {
 	Health        Health
 	Conversations Conversations
 	Prices        queries.Prices
-	Token         string // if set, requests need a session, which the login page starts with this token
-	Version       string // of llmtap
+	Login         func(token string) bool // if set, requests need a session, which the login page starts with a token that it accepts
+	SessionKey    []byte                  // signs sessions; nil: sessions end with this process
+	Version       string                  // of llmtap
 	Logger        *slog.Logger
 	Now           func() time.Time // nil: time.Now
 
@@ -60,7 +61,7 @@ func NewHandler(o Options) (http.Handler, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.flushAfter = cmp.Or(o.flushAfter, flushAfter)
-	s := &server{Options: o, sessions: newSessions(o.Token), live: newLive()}
+	s := &server{Options: o, sessions: newSessions(o.Login, o.SessionKey), live: newLive()}
 	var err error
 	if s.templates, err = template.New("").Funcs(functions).ParseFS(templateFiles, "templates/*.html"); err != nil {
 		return nil, fmt.Errorf("parse templates: %w", err)

@@ -55,7 +55,11 @@ func (fakeSource) Parts(context.Context) []Part {
 
 func newTest(t *testing.T, source fakeSource, token string) http.Handler {
 	t.Helper()
-	h, err := NewHandler(Options{ClickHouse: source, Alerts: source, Tallies: source, Health: source, Token: token, Now: func() time.Time { return testNow }, flushAfter: time.Minute})
+	o := Options{ClickHouse: source, Alerts: source, Tallies: source, Health: source, Now: func() time.Time { return testNow }, flushAfter: time.Minute}
+	if token != "" {
+		o.Login, o.SessionKey = func(sent string) bool { return sent == token }, []byte(token)
+	}
+	h, err := NewHandler(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +190,7 @@ func TestLogin(t *testing.T) {
 		t.Errorf("with a session: status %d", code)
 	}
 	expiry, signature, _ := strings.Cut(session, ".")
-	for _, bad := range []string{"", "x", expiry + ".", expiry + "9." + signature, "1." + signature, newSessions("other").start(testNow), newSessions("secret").start(testNow.Add(-8 * 24 * time.Hour))} {
+	for _, bad := range []string{"", "x", expiry + ".", expiry + "9." + signature, "1." + signature, newSessions(nil, []byte("other")).start(testNow), newSessions(nil, []byte("secret")).start(testNow.Add(-8 * 24 * time.Hour))} {
 		if code := with(bad); code == http.StatusOK {
 			t.Errorf("session %q is accepted", bad)
 		}

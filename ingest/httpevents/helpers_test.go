@@ -47,6 +47,7 @@ type rig struct {
 func start(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, cfg: natsserver.Default(), budget: httpbody.NewBudget(128 << 20)}
+	r.cfg.AllowAll = true
 	r.cfg.Dir, r.cfg.Port, r.cfg.Logger = filepath.Join(t.TempDir(), "nats"), -1, slog.New(slog.DiscardHandler)
 	r.startNATS()
 	t.Cleanup(func() { r.server.Shutdown() })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
@@ -31,6 +32,9 @@ type Config struct {
 	CAFile   string `yaml:"ca_file"` // CA of the servers' certificates; default: the system's CAs
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"` // private key of the client certificate
+
+	Server nats.InProcessConnProvider `yaml:"-"` // a server in this process, to which connections need no TLS; nil: none
+	Pinned string                     `yaml:"-"` // certificate file of a server on this machine, see certs.Client
 
 	MaxAge   time.Duration `yaml:"max_age"`                // maximum age of an event in the stream
 	MaxBytes int64         `yaml:"max_bytes" unit:"bytes"` // maximum size of the event stream; 0: no limit
@@ -90,6 +94,10 @@ func redactURL(s string) string {
 	return strings.Join(urls, ",")
 }
 
+// InboxPrefix is the prefix of the subjects to which NATS delivers what llmtap reads. Hooks may subscribe to those that begin with
+// _INBOX, the default of NATS, where they would see it.
+const InboxPrefix = "_LLMTAP_INBOX"
+
 // ClientOptions returns the login and TLS options of the configuration.
 func (c *Config) ClientOptions() ([]nats.Option, error) {
 	var o []nats.Option
@@ -114,6 +122,16 @@ func (c *Config) ClientOptions() ([]nats.Option, error) {
 			return nil, fmt.Errorf("read nkey_file: %w", err)
 		}
 		o = append(o, key)
+	}
+	if c.Server != nil {
+		return append(o, nats.InProcessServer(c.Server)), nil
+	}
+	if c.Pinned != "" {
+		pinned, err := certs.Client{}.Config(c.Pinned)
+		if err != nil {
+			return nil, err
+		}
+		o = append(o, nats.Secure(pinned))
 	}
 	if c.CAFile != "" {
 		o = append(o, nats.RootCAs(c.CAFile))

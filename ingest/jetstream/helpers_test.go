@@ -38,6 +38,7 @@ type testNATS struct {
 func startNATS(t testing.TB) *testNATS {
 	t.Helper()
 	n := &testNATS{t: t, cfg: natsserver.Default()}
+	n.cfg.AllowAll = true
 	n.cfg.Dir, n.cfg.Port = t.TempDir(), freePort(t)
 	n.start()
 	t.Cleanup(func() { n.s.Shutdown() })

@@ -10,11 +10,21 @@
 // Start takes an advisory lock (flock) on a file in the directory; the kernel releases it when the process dies, so a
 // killed process leaves no stale lock.
 //
+// # What clients may do
+//
+//	token                          may
+//	of this machine (Token)        everything
+//	collector_token                everything
+//	token, or none if none is set  publish events, receive the acknowledgements
+//	service_tokens                 the same, events of that service only
+//
+// Without it, any user of the machine could read, change and delete what agents publish.
+//
 // # Refused clients
 //
 // nats-server logs each refused connection, and a hook without the token tries once a second. Server therefore checks the
 // token itself: it counts refused connections by address, client and reason, and logs each client at a growing interval.
-// Refused also lists clients that nats-server disconnected. There are no users, so no publish is denied.
+// Refused also lists clients that nats-server disconnected.
 //
 // # A full disk
 //

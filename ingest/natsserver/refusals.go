@@ -2,19 +2,25 @@ package natsserver
 
 import (
 	"cmp"
-	"crypto/subtle"
+	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 // Reasons for refusing a client. The first two are also values of the label reason.
@@ -54,11 +60,15 @@ type Refusal struct {
 	Last    time.Time `json:"last"`
 }
 
-// A guard checks the token of clients, and counts and logs refused ones. It is a server.Authentication.
+// A guard checks the token of clients, gives them permissions, and counts and logs refused ones. It is a server.Authentication.
 type guard struct {
-	token   []byte
-	log     *slog.Logger
-	refused *prometheus.CounterVec // by reason
+	own       secret.Tokens                  // of llmtap on this machine
+	collector secret.Tokens                  // of llmtap on others
+	hooks     secret.Tokens                  // of hooks of all services
+	services  map[string]secret.Tokens       // of hooks of one service, by the token of the service in subjects
+	account   atomic.Pointer[server.Account] // of hooks; nil until the server is ready
+	log       *slog.Logger
+	refused   *prometheus.CounterVec // by reason
 
 	mu      sync.Mutex // guards clients
 	clients map[refusalKey]*refusedClient
@@ -72,27 +82,104 @@ type refusedClient struct {
 	period  time.Duration // between nextLog and the log after it
 }
 
-func newGuard(token string, log *slog.Logger, reg prometheus.Registerer) *guard {
-	return &guard{
-		token: []byte(token), log: log, clients: make(map[refusalKey]*refusedClient),
-		refused: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+// newGuard returns the guard of a server. With the token own, clients may do everything; if it is "", so may all that are accepted.
+func newGuard(cfg *Config, own string) (*guard, error) {
+	g := &guard{
+		services: make(map[string]secret.Tokens), log: cfg.Logger, clients: make(map[refusalKey]*refusedClient),
+		refused: promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
 			Name: "llmtap_ingest_nats_refused_connections_total", Help: "Connections that the embedded NATS refused, by reason.",
 		}, []string{"reason"}),
 	}
+	var errs [3]error
+	g.own, _ = secret.ReadTokens(own, "", "") // its own text is no hash
+	g.hooks, errs[0] = secret.ReadTokens(cfg.Token, "token_file", cfg.TokenFile)
+	g.collector, errs[1] = secret.ReadTokens(cfg.CollectorToken, "collector_token_file", cfg.CollectorTokenFile)
+	for service, tokens := range cfg.ServiceTokens {
+		var err error
+		if g.services[event.ServiceToken(service)], err = secret.ReadTokens(tokens, "service_tokens."+service, ""); err != nil {
+			errs[2] = err
+		}
+	}
+	return g, errors.Join(errs[:]...)
 }
+
+// needed reports whether the server must ask the guard. Otherwise all clients may do everything.
+func (g *guard) needed() bool { return g.own.Required() || g.hooks.Required() || len(g.services) > 0 }
 
 // Check implements server.Authentication.
 func (g *guard) Check(c server.ClientAuthentication) bool {
-	opts := c.GetOpts()
-	if subtle.ConstantTimeCompare([]byte(opts.Token), g.token) == 1 {
+	sent := c.GetOpts().Token
+	service, ok := g.service(sent)
+	account := g.hooksAccount()
+	switch {
+	case !g.own.Required(): // a test, or a server that only asks for a token
+		if g.hooks.Accept(sent) {
+			return true
+		}
+	case g.own.Accept(sent) || g.collector.Accept(sent):
+		return true
+	case account == nil:
+		return false
+	case ok:
+		c.RegisterUser(&server.User{Username: "hooks of " + service, Account: account, Permissions: hookPermissions(service)})
+		return true
+	case g.hooks.Accept(sent), !g.hooks.Required() && len(g.services) == 0:
+		c.RegisterUser(&server.User{Username: "hooks", Account: account, Permissions: hookPermissions("*")})
 		return true
 	}
 	reason := ReasonWrongToken
-	if opts.Token == "" {
+	if sent == "" {
 		reason = ReasonNoToken
 	}
-	g.refuse(refusalKey{address(c.RemoteAddress()), clientName(opts.Name), reason}, time.Now())
+	g.refuse(refusalKey{address(c.RemoteAddress()), clientName(c.GetOpts().Name), reason}, time.Now())
 	return false
+}
+
+// hooksAccount returns the account of hooks. A client that connects while the server starts waits for it.
+func (g *guard) hooksAccount() *server.Account {
+	for range 1000 {
+		if a := g.account.Load(); a != nil {
+			return a
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+// service returns the service whose token was sent. Its time depends only on the number of services.
+func (g *guard) service(sent string) (service string, ok bool) {
+	for name, tokens := range g.services {
+		if tokens.Accept(sent) {
+			service, ok = name, true
+		}
+	}
+	return service, ok
+}
+
+// addAccount creates the account of hooks, which imports the subjects of events. Permissions would not suffice: JetStream sends the
+// acknowledgement of an event to the subject that the hook chose, such as that of a key of a bucket, which stores it. In an account of
+// its own, nobody listens there.
+func (g *guard) addAccount(n *server.Server) error {
+	a, err := n.RegisterAccount("HOOKS")
+	if err == nil {
+		err = n.GlobalAccount().AddServiceExport(event.SubjectAll, nil)
+	}
+	if err == nil {
+		err = a.AddServiceImport(n.GlobalAccount(), event.SubjectAll, event.SubjectAll)
+	}
+	if err != nil {
+		return fmt.Errorf("create the account of hooks: %w", err)
+	}
+	g.account.Store(a)
+	return nil
+}
+
+// hookPermissions returns what hooks of a service may do in their account: publish its events, and receive the acknowledgements.
+func hookPermissions(service string) *server.Permissions {
+	return &server.Permissions{
+		Publish:   &server.SubjectPermission{Allow: []string{event.SubjectPrefix + "*." + service + ".*"}},
+		Subscribe: &server.SubjectPermission{Allow: []string{nats.InboxPrefix + ">"}},
+	}
 }
 
 func address(a net.Addr) string {

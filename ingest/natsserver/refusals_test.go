@@ -107,7 +107,10 @@ func TestDisconnected(t *testing.T) {
 
 func TestRefusedIsBounded(t *testing.T) {
 	var log strings.Builder
-	g := newGuard("t", slog.New(slog.NewTextHandler(&log, nil)), nil)
+	g, err := newGuard(&Config{Token: "t", Logger: slog.New(slog.NewTextHandler(&log, nil))}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	now := time.Now()
 	for i := range maxRefusals + 10 {
 		g.refuse(refusalKey{fmt.Sprint(i), "", ReasonNoToken}, now.Add(time.Duration(i)*time.Second))

@@ -2,8 +2,10 @@ package natsserver
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,15 +25,21 @@ import (
 // startTimeout is the maximum time for the recovery of the streams. The recovery of 10 GiB takes seconds.
 const startTimeout = 2 * time.Minute
 
+// tlsTimeout is the time that a client has for the TLS handshake.
+const tlsTimeout = 5 * time.Second
+
 // maxStore is a limit of all streams that is never reached, because each has its own. The default is 3/4 of what is free when the
 // server starts: on a small or nearly full disk, it would refuse the streams.
 const maxStore = 1 << 50
 
 // A Server is an embedded nats-server.
 type Server struct {
-	cfg   Config
-	guard *guard
-	lock  *os.File
+	cfg    Config
+	guard  *guard
+	lock   *os.File
+	own    string // token of this machine's llmtap; "" with AllowAll
+	tls    *tls.Config
+	encKey string
 
 	mu     sync.Mutex     // guards the fields below
 	nats   *server.Server // nil while it does not run
@@ -49,19 +58,65 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	token, err := secret.Read(cfg.Token, "token_file", cfg.TokenFile)
-	if err != nil {
+	s := &Server{cfg: cfg}
+	var err error
+	if s.lock, err = lockDir(cfg.Dir); err != nil {
 		return nil, err
 	}
-	lock, err := lockDir(cfg.Dir)
-	if err != nil {
-		return nil, err
+	if err := s.prepare(); err != nil {
+		return nil, errors.Join(err, s.lock.Close())
+	}
+	return s, nil
+}
+
+// prepare reads the files of the configuration and checks that the port is free.
+func (s *Server) prepare() (err error) {
+	if !s.cfg.AllowAll {
+		if s.own, err = ownToken(s.cfg.Dir); err != nil {
+			return err
+		}
+	}
+	if s.tls, err = s.cfg.TLS.Config(s.cfg.Logger); err != nil {
+		return err
+	}
+	if s.encKey, err = secret.Read("", "encryption_key_file", s.cfg.EncryptionKeyFile); err != nil {
+		return err
+	}
+	if s.guard, err = newGuard(&s.cfg, s.own); err != nil {
+		return err
 	}
 	// nats-server would only log that the port is in use.
-	if cfg.Port, err = freePort(cfg.Host, max(cfg.Port, 0)); err != nil {
-		return nil, errors.Join(err, lock.Close())
+	s.cfg.Port, err = freePort(s.cfg.Host, max(s.cfg.Port, 0))
+	return err
+}
+
+// ownToken returns the token in dir, and creates it if there is none. Only the user who runs the server can read it.
+func ownToken(dir string) (string, error) {
+	token, err := secret.Read("", "the token of this machine's llmtap", TokenFile(dir))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return token, err
 	}
-	return &Server{cfg: cfg, guard: newGuard(token, cfg.Logger, cfg.Registerer), lock: lock}, nil
+	token, _ = secret.NewToken()
+	if err := os.WriteFile(TokenFile(dir), []byte(token+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("store the token of this machine's llmtap: %w", err)
+	}
+	return token, nil
+}
+
+// TokenFile returns the file with the token with which the llmtap of this machine may do everything on a server with this directory.
+func TokenFile(dir string) string { return filepath.Join(dir, "collector.token") }
+
+// Token returns the token in TokenFile; "" with Config.AllowAll.
+func (s *Server) Token() string { return s.own }
+
+// InProcessConn connects to the server within this process, without TLS. It implements nats.InProcessConnProvider.
+func (s *Server) InProcessConn() (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.nats == nil {
+		return nil, errors.New("the embedded NATS does not run")
+	}
+	return s.nats.InProcessConn()
 }
 
 // freePort returns port, or any free port if port is 0, after it has listened on it.
@@ -102,9 +157,16 @@ func (s *Server) Start(ctx context.Context) error {
 		ServerName: "llmtap", Host: s.cfg.Host, Port: s.cfg.Port, MaxPayload: int32(s.cfg.MaxPayload),
 		JetStream: true, StoreDir: s.cfg.Dir, JetStreamMaxStore: maxStore, NoSigs: true, MaxClosedClients: maxClosed,
 	}
-	if len(s.guard.token) > 0 {
+	if s.guard.needed() {
 		opts.CustomClientAuthentication = s.guard
 	}
+	if s.tls != nil {
+		opts.TLS, opts.TLSConfig, opts.TLSTimeout = true, s.tls, tlsTimeout.Seconds()
+	}
+	if s.encKey != "" {
+		opts.JetStreamKey, opts.JetStreamCipher = s.encKey, server.ChaCha
+	}
+	s.guard.account.Store(nil) // that of the server before
 	n, err := server.NewServer(opts)
 	if err != nil {
 		return fmt.Errorf("create nats-server: %w", err)
@@ -112,7 +174,11 @@ func (s *Server) Start(ctx context.Context) error {
 	fatal := make(chan string, 1)
 	n.SetLoggerV2(&logger{log: s.cfg.Logger.With("component", "nats-server"), fatal: fatal}, false, false, false)
 	n.Start()
-	if err := waitReady(ctx, n, fatal); err != nil {
+	err = waitReady(ctx, n, fatal)
+	if err == nil { // with more than one account earlier, nats-server would not enable JetStream
+		err = s.guard.addAccount(n)
+	}
+	if err != nil {
 		n.Shutdown()
 		n.WaitForShutdown()
 		return fmt.Errorf("start nats-server in %s: %w", s.cfg.Dir, err)
@@ -182,7 +248,11 @@ func (s *Server) stopNATS() {
 
 // URL returns the URL for clients on this machine.
 func (s *Server) URL() string {
-	return "nats://" + net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Port))
+	scheme := "nats"
+	if s.tls != nil {
+		scheme = "tls"
+	}
+	return scheme + "://" + net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Port))
 }
 
 // Shutdown closes the clients, flushes the streams and waits until the server has stopped. It is idempotent.
@@ -222,9 +292,13 @@ func lockDir(dir string) (*os.File, error) {
 // logger logs the lines of nats-server with slog, each as an attribute. Notices have debug level, because there is a
 // page of them per start.
 type logger struct {
-	log   *slog.Logger
-	fatal chan<- string // receives the first fatal line, after which the server runs but is unusable
+	log      *slog.Logger
+	fatal    chan<- string // receives the first fatal line, after which the server runs but is unusable
+	violated atomic.Int64  // second at which a violation of permissions was logged as a warning
 }
+
+// violationPeriod is the minimum time between two warnings about violations of permissions.
+const violationPeriod = time.Minute
 
 func (l *logger) Noticef(format string, v ...any) {
 	l.log.Debug("nats-server notice", "line", fmt.Sprintf(format, v...))
@@ -236,11 +310,19 @@ func (l *logger) Warnf(format string, v ...any) {
 
 func (l *logger) Errorf(format string, v ...any) {
 	line := fmt.Sprintf(format, v...)
-	if strings.Contains(line, server.ErrAuthentication.Error()) {
+	switch {
+	case strings.Contains(line, server.ErrAuthentication.Error()):
 		l.log.Debug("nats-server error", "line", line) // the guard logs it, but not each attempt
-		return
+	case strings.Contains(line, " Violation "): // of permissions; a client decides how often
+		if last, now := l.violated.Load(), time.Now().Unix(); now-last < int64(violationPeriod.Seconds()) || !l.violated.CompareAndSwap(last, now) {
+			l.log.Debug("nats-server error", "line", line)
+			return
+		}
+		l.log.Warn("NATS refused what a client is not permitted to do", "line", line,
+			"fix", "hooks may publish the events of their service: compare the service's name with nats_server.service_tokens; llmtap on another machine needs nats_server.collector_token")
+	default:
+		l.log.Error("nats-server error", "line", line)
 	}
-	l.log.Error("nats-server error", "line", line)
 }
 
 func (l *logger) Debugf(string, ...any) {}

@@ -18,6 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func config(t *testing.T) Config {
 	cfg := Default()
+	cfg.AllowAll = true
 	cfg.Dir, cfg.Port, cfg.Logger = filepath.Join(t.TempDir(), "nats"), -1, slog.New(slog.DiscardHandler)
 	return cfg
 }

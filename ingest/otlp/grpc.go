@@ -2,7 +2,6 @@ package otlp
 
 import (
 	"context"
-	"crypto/subtle"
 	"errors"
 	"net"
 	"net/http"
@@ -28,6 +27,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/llmtap/llmtap/ingest/httpbody"
+	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 const (
@@ -40,9 +40,9 @@ const (
 // responses need not be decoded.
 const metricsMethod = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 
-// ServeGRPC serves OTLP over gRPC until ctx ends. If token is not empty, each call needs it as authorization: Bearer.
-func (r *Receiver) ServeGRPC(ctx context.Context, l net.Listener, token string) error {
-	g := &gate{token: token}
+// ServeGRPC serves OTLP over gRPC until ctx ends. If there are tokens, each call needs one as authorization: Bearer.
+func (r *Receiver) ServeGRPC(ctx context.Context, l net.Listener, tokens secret.Tokens) error {
+	g := &gate{tokens: tokens}
 	s := grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxCalls), grpc.InTapHandle(g.admit), grpc.StatsHandler(g), grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
@@ -79,12 +79,12 @@ func (r *Receiver) unknown(_ any, stream grpc.ServerStream) error {
 
 // A gate admits calls with the token, and at most maxCalls at a time, before their payloads are read.
 type gate struct {
-	token  string
+	tokens secret.Tokens
 	active atomic.Int64
 }
 
 func (g *gate) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
-	if g.token != "" && !hasToken(info.Header, g.token) {
+	if g.tokens.Required() && !hasToken(info.Header, g.tokens) {
 		return nil, status.Error(codes.Unauthenticated, "metadata authorization: Bearer with the token of receive.token is required")
 	}
 	if g.active.Load() >= maxCalls {
@@ -93,9 +93,9 @@ func (g *gate) admit(ctx context.Context, info *tap.Info) (context.Context, erro
 	return ctx, nil
 }
 
-func hasToken(md metadata.MD, token string) bool {
+func hasToken(md metadata.MD, tokens secret.Tokens) bool {
 	for _, v := range md.Get("authorization") {
-		if scheme, sent, _ := strings.Cut(v, " "); strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare([]byte(sent), []byte(token)) == 1 {
+		if scheme, sent, _ := strings.Cut(v, " "); strings.EqualFold(scheme, "Bearer") && tokens.Accept(sent) {
 			return true
 		}
 	}

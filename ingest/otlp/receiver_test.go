@@ -31,6 +31,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/httpbody"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 func newReceiver(t *testing.T, s *store, budget int64) (*Receiver, http.Handler, *prometheus.Registry) {
@@ -174,7 +175,11 @@ func serveGRPC(t *testing.T, s *store, budget int64, token string) *grpc.ClientC
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- r.ServeGRPC(ctx, l, token) }()
+	tokens, err := secret.ReadTokens(token, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { ended <- r.ServeGRPC(ctx, l, tokens) }()
 	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

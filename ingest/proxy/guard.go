@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -76,14 +74,13 @@ func (p *Proxy) authorize(r *http.Request) *refusal {
 			return refuse(http.StatusForbidden, "requests from web pages of %s are not allowed", origin)
 		}
 	}
-	if p.token == nil {
+	if !p.tokens.Required() {
 		if !loopback.Is(host) {
 			return refuse(http.StatusForbidden, "host %q is not loopback; use 127.0.0.1, or configure a token and send it as X-Llmtap-Token", r.Host)
 		}
 		return nil
 	}
-	sum := sha256.Sum256([]byte(r.Header.Get("X-Llmtap-Token")))
-	if subtle.ConstantTimeCompare(sum[:], p.token) != 1 {
+	if !p.tokens.Accept(r.Header.Get("X-Llmtap-Token")) {
 		return refuse(http.StatusUnauthorized, "send the proxy's token in the header X-Llmtap-Token, in addition to the provider's key")
 	}
 	return nil

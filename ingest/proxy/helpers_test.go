@@ -65,6 +65,7 @@ func start(t testing.TB, provider http.Handler, change func(*Config)) *rig {
 
 func (r *rig) startNATS(t testing.TB, cfg *Config) {
 	natsCfg := natsserver.Default()
+	natsCfg.AllowAll = true
 	natsCfg.Dir, natsCfg.Port, natsCfg.Logger = t.TempDir(), -1, quiet
 	srv, err := natsserver.Start(t.Context(), natsCfg)
 	if err != nil {

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"net"
@@ -22,7 +21,7 @@ import (
 // A Proxy forwards requests to upstreams and publishes the exchanges. It is an http.Handler, safe for concurrent use.
 type Proxy struct {
 	cfg       Config
-	token     []byte // SHA-256 of the token; nil if there is none
+	tokens    secret.Tokens // of agents
 	upstreams map[string]*upstream
 	hook      *llmtap.Hook
 	base      *http.Transport
@@ -39,15 +38,11 @@ func Open(cfg Config, reg prometheus.Registerer) (*Proxy, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	token, err := secret.Read(cfg.Token, "token_file", cfg.TokenFile)
+	tokens, err := secret.ReadTokens(cfg.Token, "token_file", cfg.TokenFile)
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{cfg: cfg, base: newTransport()}
-	if token != "" {
-		sum := sha256.Sum256([]byte(token))
-		p.token = sum[:]
-	}
+	p := &Proxy{cfg: cfg, tokens: tokens, base: newTransport()}
 	if p.upstreams, err = newUpstreams(cfg.Upstreams); err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ const startTimeout = 3 * time.Minute
 type LLMTap struct {
 	Process
 	Dir     string
-	NATSURL string // of its embedded NATS; "" if NATS is external
+	NATSURL string // of its embedded NATS, with the token of collectors; "" if NATS is external
 
 	url  string
 	stop func()
@@ -79,6 +79,9 @@ func (l *LLMTap) ready(ctx context.Context) error {
 		file, err := os.ReadFile(filepath.Join(l.Dir, "llmtap.json"))
 		if err == nil && json.Unmarshal(file, &running) == nil && running.HTTPAddr != "" {
 			l.NATSURL, l.url = running.NATSURL, "http://"+running.HTTPAddr
+			if token, err := os.ReadFile(filepath.Join(l.Dir, "nats", "collector.token")); err == nil {
+				l.NATSURL = strings.Replace(running.NATSURL, "://", "://"+strings.TrimSpace(string(token))+"@", 1)
+			}
 			if res, err := l.get(ctx, "/readyz"); err == nil {
 				_ = res.Body.Close() // only its status is read
 				if res.StatusCode == http.StatusOK {

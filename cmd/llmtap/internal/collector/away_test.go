@@ -166,6 +166,7 @@ type awayTest struct {
 func newAwayTest(t *testing.T, roles string, engine *url.URL, database, provider string) *awayTest {
 	t.Helper()
 	server := natsserver.Default()
+	server.AllowAll = true
 	server.Dir, server.Port, server.Logger = t.TempDir(), -1, slog.New(slog.DiscardHandler)
 	srv, err := natsserver.Start(t.Context(), server)
 	if err != nil {

@@ -31,10 +31,10 @@ func (c *Collector) Describe(ctx context.Context, w io.Writer, source string) {
 }
 
 func (c *Collector) describe(w io.Writer, source string, notReady error) {
-	url, login := hookURL(c.nats)
+	url, login := c.hookURL()
 	rows := [][2]string{{"Pages", c.UIURL()}, {hooks, "export " + event.EnvNATSURL + "=" + url}, {"", login}}
 	if c.proxy != nil {
-		rows = append(rows, [2]string{"Proxy", fmt.Sprintf("http://%s/openai/v1 as base URL (or another provider)", c.proxy.listener.Addr())},
+		rows = append(rows, [2]string{"Proxy", fmt.Sprintf("%s/openai/v1 as base URL (or another provider)", c.localURL(c.proxy.listener))},
 			[2]string{"", "records " + c.proxy.recorded()})
 	}
 	if c.receive != nil {
@@ -48,7 +48,7 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 		}
 		rows = append(rows, [2]string{"ClickHouse", where}, [2]string{commands, "llmtap query causes" + c.commandFlags()})
 		if host, port, err := net.SplitHostPort(c.httpAddr()); err == nil && !loopback.Is(host) {
-			rows = append(rows, [2]string{"", "on other machines: --url http://HOST:" + port + ", LLMTAP_HTTP_TOKEN"})
+			rows = append(rows, [2]string{"", "on other machines: --url " + c.scheme() + "://HOST:" + port + ", LLMTAP_HTTP_TOKEN"})
 		}
 	}
 	if c.cfg.HasRole(config.RoleAlert) {
@@ -65,7 +65,7 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 			rows = append(rows, reasons("", err)...)
 		}
 	}
-	rows = append(rows, [2]string{"Health", config.LocalURL(c.httpAddr()) + "/readyz"}, [2]string{"Metrics", config.LocalURL(c.httpAddr()) + "/metrics"},
+	rows = append(rows, [2]string{"Health", c.localURL(c.listener) + "/readyz"}, [2]string{"Metrics", c.localURL(c.listener) + "/metrics"},
 		[2]string{"Config", source + "; see llmtap config, llmtap doctor"})
 	if notReady != nil {
 		rows = append(rows, reasons("Not ready", notReady)...)
@@ -89,7 +89,7 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 // commandFlags returns the flags with which commands on this machine find this process.
 func (c *Collector) commandFlags() string {
 	switch {
-	case c.guard.token != "": // the file in the data directory needs none
+	case c.guard.tokens.Required(): // the file in the data directory needs none
 		dir, err := filepath.Abs(c.cfg.DataDir)
 		if err != nil {
 			dir = c.cfg.DataDir
@@ -98,11 +98,19 @@ func (c *Collector) commandFlags() string {
 	case c.httpAddr() == config.Default().Listen:
 		return ""
 	}
-	return " --url " + config.LocalURL(c.httpAddr())
+	return " --url " + c.localURL(c.listener)
 }
 
 // hookURL returns the value of LLMTAP_NATS_URL for hooks, with placeholders for secrets, and an explanation of them.
-func hookURL(n jetstream.Config) (url, login string) {
+func (c *Collector) hookURL() (url, login string) {
+	n := c.nats
+	if c.server != nil { // the login of this process is not that of hooks
+		s := c.cfg.NATSServer
+		n = jetstream.Config{URL: c.server.URL(), Token: s.Token, TokenFile: s.TokenFile}
+		if s.Token+s.TokenFile == "" && len(s.ServiceTokens) > 0 {
+			n.Token = "of the service"
+		}
+	}
 	placeholder := ""
 	switch {
 	case n.Token != "" || n.TokenFile != "":

@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 // fixedListener is a listener on an address that is not in use.
@@ -90,6 +91,6 @@ func TestDescribe(t *testing.T) {
 `, errors.New("NATS: connection refused\nanalyze: waiting for NATS"), func(c *Collector) {
 		c.cfg.Roles, c.proxy, c.receive, c.ui, c.cfg.ClickHouse.DSN = []string{"analyze"}, nil, nil, nil, "http://ch.internal"
 		c.nats.URL, c.listener = "nats://llmtap:p@a.internal:4222, tls://llmtap:p@b.internal", fixedListener{addr: "0.0.0.0:9999"}
-		c.guard.token = "t0ken"
+		c.guard.tokens, _ = secret.ReadTokens("t0ken", "", "") // no file
 	})
 }

@@ -16,12 +16,14 @@ package collector
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -79,6 +81,7 @@ type Collector struct {
 	status    status
 	disk      *diskGuard // nil if NATS is external
 	guard     guard
+	tls       *tls.Config // of all listeners; nil: no TLS
 	listener  net.Listener
 	closers   []func()
 }
@@ -101,6 +104,9 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 			c.Close()
 		}
 	}()
+	if c.tls, err = cfg.TLS.Config(o.Logger); err != nil {
+		return nil, fmt.Errorf("read the certificate of the listeners: %w", err)
+	}
 	if c.guard, err = newGuard("http", cfg.HTTP.Token, cfg.HTTP.TokenFile); err != nil {
 		return nil, err
 	}
@@ -147,7 +153,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 			return nil, err
 		}
 	}
-	if c.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen); err != nil {
+	if c.listener, err = c.listen(ctx, cfg.Listen); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; choose another address with --listen", cfg.Listen, err)
 	}
 	c.onClose(func() { _ = c.listener.Close() }) // error ignored: the server may have closed it already
@@ -156,9 +162,9 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 
 // announce makes this process known to other commands on this machine.
 func (c *Collector) announce() error {
-	r := Running{PID: os.Getpid(), Since: time.Now().UTC(), Version: c.opts.Version, Roles: c.cfg.Roles, HTTPAddr: c.httpAddr(), PagesURL: c.PagesURL()}
+	r := Running{PID: os.Getpid(), Since: time.Now().UTC(), Version: c.opts.Version, Roles: c.cfg.Roles, HTTPAddr: c.httpAddr(), PagesURL: c.PagesURL(), CertFile: c.certFile()}
 	if c.server != nil {
-		r.NATSURL = c.nats.URL
+		r.NATSURL = c.server.URL()
 	}
 	if c.receive != nil {
 		r.ReceiveURL, r.OTLPURL = c.receive.url(), c.receive.otlp.url()
@@ -176,8 +182,13 @@ func (c *Collector) stores() bool {
 	return c.cfg.HasRole(config.RoleAnalyze) || c.cfg.HasRole(config.RoleAlert) || c.cfg.HasRole(config.RoleUI)
 }
 
-// NATSURL returns the URL of the NATS server in use.
-func (c *Collector) NATSURL() string { return c.nats.URL }
+// NATSURL returns the URL of the NATS server in use, for hooks.
+func (c *Collector) NATSURL() string {
+	if c.server != nil {
+		return c.server.URL()
+	}
+	return c.nats.URL
+}
 
 // ClickHouse returns the ClickHouse in use. It is nil if the process stores nothing, or before the embedded ClickHouse has started
 // for the first time.
@@ -186,6 +197,39 @@ func (c *Collector) ClickHouse() *clickhouse.Sink {
 		return nil
 	}
 	return c.store.sink.Load()
+}
+
+// listen opens a listener, with TLS if it is configured.
+func (c *Collector) listen(ctx context.Context, addr string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil || c.tls == nil {
+		return l, err
+	}
+	return tls.NewListener(l, c.tls), nil
+}
+
+// scheme returns the scheme of URLs of listeners.
+func (c *Collector) scheme() string {
+	if c.tls != nil {
+		return "https"
+	}
+	return "http"
+}
+
+// localURL returns the URL of a listener for programs on this machine.
+func (c *Collector) localURL(l net.Listener) string {
+	return config.LocalURL(l.Addr().String(), c.tls != nil)
+}
+
+// certFile returns the absolute path of the certificate of the listeners, or "".
+func (c *Collector) certFile() string {
+	if c.tls == nil {
+		return ""
+	}
+	if path, err := filepath.Abs(c.cfg.TLS.CertFile); err == nil {
+		return path
+	}
+	return c.cfg.TLS.CertFile
 }
 
 func (c *Collector) httpAddr() string { return c.listener.Addr().String() }

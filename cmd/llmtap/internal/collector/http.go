@@ -3,7 +3,6 @@ package collector
 import (
 	"cmp"
 	"context"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net/http"
@@ -97,12 +96,12 @@ func (c *Collector) queryable() (*clickhouse.Sink, error) {
 // require the token. If not, the host name in a request must be a loopback name.
 type guard struct {
 	section string // section of the configuration with the token: http or receive
-	token   string
+	tokens  secret.Tokens
 }
 
 func newGuard(section, token, tokenFile string) (guard, error) {
-	token, err := secret.Read(token, section+".token_file", tokenFile)
-	return guard{section, token}, err
+	tokens, err := secret.ReadTokens(token, section+".token_file", tokenFile)
+	return guard{section, tokens}, err
 }
 
 // wrap returns a handler that passes permitted requests to next.
@@ -113,7 +112,7 @@ func (g guard) wrap(next http.Handler) http.Handler {
 		switch {
 		case crossOrigin(r):
 			http.Error(w, "cross-origin requests are not allowed", http.StatusForbidden)
-		case g.token == "" && !loopback.Is(r.Host):
+		case !g.tokens.Required() && !loopback.Is(r.Host):
 			// The domain of a web page could resolve to 127.0.0.1, so that the page could read the response (DNS
 			// rebinding).
 			http.Error(w, "only loopback host names are allowed; set "+g.section+".token to allow others", http.StatusForbidden)
@@ -128,21 +127,26 @@ func (g guard) wrap(next http.Handler) http.Handler {
 
 // authorized reports whether r contains the token, as a bearer token or as the password of any user, or no token is required.
 func (g guard) authorized(r *http.Request) bool {
-	if g.token == "" {
+	if !g.tokens.Required() {
 		return true
 	}
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
 		_, token, ok = r.BasicAuth() // the only one that some tools can send
 	}
-	return ok && subtle.ConstantTimeCompare([]byte(token), []byte(g.token)) == 1
+	return ok && g.tokens.Accept(token)
 }
 
 // crossOrigin reports whether r was made by a web page from another host.
 func crossOrigin(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
-		return false
+		switch r.Header.Get("Sec-Fetch-Site") { // of browsers, also for requests without Origin, such as those for images
+		case "", "none", "same-origin":
+			return false
+		}
+		// A link in Slack to a page is such a request, and harmless: it shows the page to the person who follows it.
+		return r.Method != http.MethodGet || r.Header.Get("Sec-Fetch-Mode") != "navigate"
 	}
 	u, err := url.Parse(origin)
 	return err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host)

@@ -15,12 +15,17 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/mcpserver"
+	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 func TestGuard(t *testing.T) {
 	f := func(token, method, url string, header map[string]string, want int) {
 		t.Helper()
-		h := guard{"http", token}.wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+		tokens, err := secret.ReadTokens(token, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := guard{"http", tokens}.wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
 		r := httptest.NewRequest(method, url, nil)
 		for k, v := range header {
 			r.Header.Set(k, v)
@@ -124,7 +129,7 @@ func TestGuardTokenFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte(" s3cret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if g, err := newGuard("http", "", file); err != nil || g.token != "s3cret" {
+	if g, err := newGuard("http", "", file); err != nil || !g.tokens.Accept("s3cret") {
 		t.Errorf("%+v, %v", g, err)
 	}
 	// An empty file must not disable the token.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -51,7 +52,11 @@ func (c *Collector) newNATS(ctx context.Context) (err error) {
 			cancel() // ends a start that is still in progress
 			c.server.Shutdown()
 		})
-		c.nats.URL, c.nats.Token, c.nats.TokenFile = c.server.URL(), cfg.Token, cfg.TokenFile
+		c.nats.URL, c.nats.Token = c.server.URL(), c.server.Token()
+		if c.tls != nil {
+			c.nats.Server = c.server // in this process, which needs no certificate as a client
+			c.nats.URL = strings.Replace(c.nats.URL, "tls://", "nats://", 1)
+		}
 		started := make(chan struct{})
 		go func() {
 			defer close(started)

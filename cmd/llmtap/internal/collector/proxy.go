@@ -40,7 +40,7 @@ func (c *Collector) newProxyRole(ctx context.Context) (*proxyRole, error) {
 			c.logger.Error("not all proxied calls were published", "err", err)
 		}
 	})
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
+	l, err := c.listen(ctx, cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; choose another address with --proxy-listen, or omit proxy from --roles", cfg.Listen, err)
 	}

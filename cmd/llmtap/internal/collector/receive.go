@@ -45,7 +45,7 @@ func (c *Collector) newReceiveRole(ctx context.Context) (_ *receiveRole, err err
 	if err := r.openOTLP(ctx); err != nil {
 		return nil, err
 	}
-	r.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
+	r.listener, err = c.listen(ctx, cfg.Listen)
 	switch {
 	case err == nil:
 		c.onClose(func() { _ = r.listener.Close() }) // error ignored: the server may have closed it already
@@ -104,7 +104,7 @@ func (r *receiveRole) url() string {
 	if r.listener == nil {
 		return ""
 	}
-	return config.LocalURL(r.listener.Addr().String())
+	return r.c.localURL(r.listener)
 }
 
 // describe returns the rows of the banner.
@@ -113,7 +113,7 @@ func (r *receiveRole) describe() [][2]string {
 		return [][2]string{{overHTTP, r.inUse.Error()}}
 	}
 	rows := [][2]string{{overHTTP, "export " + event.EnvEndpoint + "=" + r.url()}}
-	if r.guard.token != "" {
+	if r.guard.tokens.Required() {
 		rows = append(rows, [2]string{"", "and " + event.EnvToken + ", the token of receive.token"})
 	}
 	return rows

@@ -16,12 +16,14 @@ import (
 // otlpReceiver receives OpenTelemetry's spans and log records: over HTTP with the other receivers, and over gRPC.
 type otlpReceiver struct {
 	*otlp.Receiver
+	c        *Collector
 	listener net.Listener // nil if there is none
 }
 
 // openOTLP adds the receiver of OpenTelemetry to the mux, and opens its listener for gRPC.
 func (r *receiveRole) openOTLP(ctx context.Context) error {
 	c, cfg := r.c, r.c.cfg.Receive
+	r.otlp.c = c
 	r.otlp.Receiver = otlp.New(
 		otlp.Config{Capture: cfg.OTLPCapture, KeepUser: cfg.OTLPKeepUser, Key: []byte(os.Getenv(event.EnvShapeKey))},
 		otlp.Options{Publish: r.publish, Budget: r.budget, Logger: c.logger}, c.reg,
@@ -30,7 +32,7 @@ func (r *receiveRole) openOTLP(ctx context.Context) error {
 	if cfg.GRPCListen == "" {
 		return nil
 	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.GRPCListen)
+	l, err := c.listen(ctx, cfg.GRPCListen)
 	switch {
 	case err == nil:
 		r.otlp.listener = l
@@ -50,7 +52,7 @@ func (r *receiveRole) serveGRPC(ctx context.Context) error {
 	if r.otlp.listener == nil {
 		return waitFor(ctx)
 	}
-	return r.otlp.ServeGRPC(ctx, r.otlp.listener, r.guard.token)
+	return r.otlp.ServeGRPC(ctx, r.otlp.listener, r.guard.tokens)
 }
 
 // url returns the URL of the receiver over gRPC; "" if it does not listen.
@@ -58,13 +60,13 @@ func (r *otlpReceiver) url() string {
 	if r.listener == nil {
 		return ""
 	}
-	return config.LocalURL(r.listener.Addr().String())
+	return r.c.localURL(r.listener)
 }
 
 // describeOTLP returns the rows of the banner about OpenTelemetry.
 func (r *receiveRole) describeOTLP() (rows [][2]string) {
 	if r.listener != nil {
-		rows = append(rows, [2]string{overOTLP, "export OTEL_EXPORTER_OTLP_ENDPOINT=" + config.LocalURL(r.listener.Addr().String())})
+		rows = append(rows, [2]string{overOTLP, "export OTEL_EXPORTER_OTLP_ENDPOINT=" + r.c.localURL(r.listener)})
 	}
 	if url := r.otlp.url(); url != "" {
 		rows = append(rows, [2]string{"", "over gRPC: " + url})

@@ -66,7 +66,7 @@ func TestReceiveOTLP(t *testing.T) {
 		t.Error(err)
 	}
 
-	nc, err := nats.Connect(c.NATSURL())
+	nc, err := nats.Connect(c.NATSURL(), nats.Token(collectortest.CollectorToken))
 	if err != nil {
 		t.Fatal(err)
 	}

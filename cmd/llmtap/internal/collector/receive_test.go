@@ -43,7 +43,7 @@ func TestReceive(t *testing.T) {
 		t.Errorf("%s, %v", out, err)
 	}
 	var got []string
-	nc, err := nats.Connect(c.NATSURL())
+	nc, err := nats.Connect(c.NATSURL(), nats.Token(collectortest.CollectorToken))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ type Running struct {
 	Roles    []string  `json:"roles"`
 	NATSURL  string    `json:"nats_url,omitempty"`  // URL of the embedded server
 	HTTPAddr string    `json:"http_addr"`           // address that serves health, metrics and queries
+	CertFile string    `json:"cert_file,omitempty"` // file of the certificate of all listeners; empty: they do not use TLS
 	PagesURL string    `json:"pages_url,omitempty"` // base URL of the web pages
 	// ReceiveURL is the URL of the receiver of events over HTTP, if it listens.
 	ReceiveURL string `json:"receive_url,omitempty"`
@@ -91,4 +92,4 @@ func FindRunning(dataDir string) (r Running, err error) {
 }
 
 // URL returns the base URL of the HTTP listener for programs on this machine.
-func (r *Running) URL() string { return config.LocalURL(r.HTTPAddr) }
+func (r *Running) URL() string { return config.LocalURL(r.HTTPAddr, r.CertFile != "") }

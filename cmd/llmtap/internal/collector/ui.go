@@ -32,7 +32,7 @@ const healthPrefix = "health."
 type uiRole struct {
 	c        *Collector
 	listener net.Listener
-	token    string
+	tokens   secret.Tokens
 	groups   *alerts.SharedGroups
 	pages    http.Handler
 	own      atomic.Pointer[controls] // of a process without the role alert
@@ -41,11 +41,11 @@ type uiRole struct {
 func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
 	u := &uiRole{c: c, groups: alerts.NewSharedGroups("", healthPrefix)}
 	var err error
-	if u.token, err = secret.Read(c.cfg.UI.Token, "ui.token_file", c.cfg.UI.TokenFile); err != nil {
+	if u.tokens, err = secret.ReadTokens(c.cfg.UI.Token, "ui.token_file", c.cfg.UI.TokenFile); err != nil {
 		return nil, err
 	}
-	if u.token == "" {
-		u.token = c.guard.token
+	if !u.tokens.Required() {
+		u.tokens = c.guard.tokens
 	}
 	stored := pages.ClickHouse{Sink: c.queryable}
 	live := pages.Alerts{Groups: u.groups}
@@ -57,16 +57,24 @@ func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
 		},
 		Incidents: pages.Incidents{Groups: u.groups, Access: func() alerts.Access { return access(c.cfg.UI.ExternalURL, c.httpAddr()) }}, Tallies: pages.Tallies{Engine: c.calls.Load}, Health: u,
 		Conversations: pages.Conversations{Sink: c.queryable},
-		Prices:        c.cfg.Prices, Token: u.token, Version: c.opts.Version, Logger: c.logger,
+		Prices:        c.cfg.Prices, Login: u.login(), SessionKey: u.tokens.Key("llmtap web session"), Version: c.opts.Version, Logger: c.logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the web pages: %w", err)
 	}
-	if u.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", c.cfg.UI.Listen); err != nil {
+	if u.listener, err = c.listen(ctx, c.cfg.UI.Listen); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; choose another address with --ui-listen", c.cfg.UI.Listen, err)
 	}
 	c.onClose(func() { _ = u.listener.Close() }) // error ignored: the server may have closed it already
 	return u, nil
+}
+
+// login returns the function that accepts tokens of people, or nil if none is required.
+func (u *uiRole) login() func(token string) bool {
+	if !u.tokens.Required() {
+		return nil
+	}
+	return u.tokens.Accept
 }
 
 // engines returns the alert engines of this process. Without the role alert it has none over the health of llmtap.
@@ -95,7 +103,7 @@ func (c *Collector) UIURL() string {
 	if c.ui == nil {
 		return ""
 	}
-	return config.LocalURL(c.ui.listener.Addr().String()) + "/"
+	return c.localURL(c.ui.listener) + "/"
 }
 
 // serve serves the pages until ctx ends.
@@ -111,12 +119,12 @@ func (u *uiRole) handler() http.Handler {
 		switch {
 		case strings.HasPrefix(r.URL.Path, "/api/"), r.URL.Path == "/healthz", r.URL.Path == "/readyz", r.URL.Path == mcpserver.Path:
 			if u.c.cfg.UI.ExternalURL == "" {
-				w.Header().Set(remote.PagesHeader, "http://"+r.Host)
+				w.Header().Set(remote.PagesHeader, u.c.scheme()+"://"+r.Host)
 			}
 			api.ServeHTTP(w, r)
 		case crossOrigin(r):
 			http.Error(w, "cross-origin requests are not allowed", http.StatusForbidden)
-		case u.token == "" && !loopback.Is(r.Host): // as in guard.wrap
+		case !u.tokens.Required() && !loopback.Is(r.Host): // as in guard.wrap
 			http.Error(w, "only loopback host names are allowed; set ui.token to allow others", http.StatusForbidden)
 		default:
 			u.pages.ServeHTTP(w, r)

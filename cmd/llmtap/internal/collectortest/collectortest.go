@@ -49,6 +49,7 @@ func NeedClickHouse(t *testing.T) {
 func StartNATS(t testing.TB, token string) string {
 	t.Helper()
 	cfg := natsserver.Default()
+	cfg.AllowAll = true
 	cfg.Dir, cfg.Port, cfg.Token, cfg.Logger = filepath.Join(t.TempDir(), "nats"), -1, token, slog.New(slog.DiscardHandler)
 	srv, err := natsserver.Start(t.Context(), cfg)
 	if err != nil {
@@ -62,7 +63,7 @@ func StartNATS(t testing.TB, token string) string {
 func ConnectNATS(t testing.TB, url string, reg prometheus.Registerer) *jetstream.Conn {
 	t.Helper()
 	cfg := jetstream.Default()
-	cfg.URL = url
+	cfg.URL, cfg.Token = url, CollectorToken // a token in url overrides it
 	conn, err := jetstream.Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), reg)
 	if err != nil {
 		t.Fatal(err)
@@ -74,11 +75,15 @@ func ConnectNATS(t testing.TB, url string, reg prometheus.Registerer) *jetstream
 	return conn
 }
 
+// CollectorToken is the token with which tests may do everything on the embedded NATS of a Config.
+const CollectorToken = "token-of-the-test"
+
 // Config returns the default configuration with free ports and a temporary data directory, modified by change.
 func Config(t *testing.T, change func(*config.Config)) config.Config {
 	t.Helper()
 	cfg := config.Default()
 	cfg.DataDir, cfg.Listen, cfg.UI.Listen, cfg.NATSServer.Port = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0", -1
+	cfg.NATSServer.CollectorToken = CollectorToken
 	cfg.Proxy.Listen, cfg.Receive.Listen, cfg.Receive.GRPCListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	change(&cfg)
 	if err := cfg.Validate(); err != nil {

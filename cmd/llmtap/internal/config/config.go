@@ -20,6 +20,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/webhook"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/event/redact"
 	"github.com/llmtap/llmtap/ingest/jetstream"
@@ -53,6 +54,7 @@ type Config struct {
 	LogFormat    string              `yaml:"log_format"`
 	Memory       Memory              `yaml:"memory"`
 	Disk         Disk                `yaml:"disk"`
+	TLS          certs.Server        `yaml:"tls"` // of all listeners, that of the embedded NATS too
 	HTTP         HTTP                `yaml:"http"`
 	NATS         jetstream.Config    `yaml:"nats"`        // if URL is empty, the embedded server is used
 	NATSServer   natsserver.Config   `yaml:"nats_server"` // the embedded server
@@ -98,6 +100,15 @@ type Disk struct {
 type HTTP struct {
 	Token     string `yaml:"token" secret:"all"`
 	TokenFile string `yaml:"token_file"`
+
+	CAFile   string `yaml:"ca_file"` // for commands with --url, see certs.Client
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+}
+
+// Client returns the files of commands that ask a collector over TLS.
+func (h *HTTP) Client() certs.Client {
+	return certs.Client{CAFile: h.CAFile, CertFile: h.CertFile, KeyFile: h.KeyFile}
 }
 
 // Receive configures the listener for events and OpenTelemetry over HTTP, and the one for OpenTelemetry over gRPC.
@@ -166,6 +177,9 @@ func DefaultDataDir(getenv func(string) string) string {
 
 // ClickHouseDir returns the directory of the embedded ClickHouse below a data directory.
 func ClickHouseDir(dataDir string) string { return filepath.Join(dataDir, "clickhouse") }
+
+// NATSDir returns the directory of the embedded NATS below a data directory.
+func NATSDir(dataDir string) string { return filepath.Join(dataDir, "nats") }
 
 // HasRole reports whether this process runs role.
 func (c *Config) HasRole(role string) bool { return slices.Contains(c.Roles, role) }

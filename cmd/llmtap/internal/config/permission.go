@@ -61,13 +61,18 @@ func userName(uid int) string {
 	return "#" + id // as sudo expects it
 }
 
-// LocalURL returns the base URL at which this machine reaches a listener on addr, or "" if addr has no port.
-func LocalURL(addr string) string {
+// LocalURL returns the base URL at which this machine reaches a listener on addr, over TLS if secure is set, or "" if addr has no
+// port.
+func LocalURL(addr string, secure bool) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || port == "" || port == "0" {
 		return ""
 	}
-	return "http://" + net.JoinHostPort(LocalHost(host), port)
+	scheme := "http"
+	if secure {
+		scheme = "https"
+	}
+	return scheme + "://" + net.JoinHostPort(LocalHost(host), port)
 }
 
 // LocalHost returns the host at which this machine reaches a listener on host.

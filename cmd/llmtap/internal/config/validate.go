@@ -85,6 +85,8 @@ func (c *Config) validateProcess(v *validator) {
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		v.fail("log_format: %q is not one of text, json", c.LogFormat)
 	}
+	v.section("tls", c.TLS.Validate())
+	v.section("http", c.HTTP.Client().Validate())
 	if c.HTTP.Token != "" && c.HTTP.TokenFile != "" {
 		v.fail("http.token, http.token_file: both are set; keep one")
 	}
@@ -153,10 +155,13 @@ func (c *Config) validateNATS(v *validator) {
 	}
 	login := c.NATS
 	login.MaxAge, login.MaxBytes, login.Replicas, login.KeepStored = 0, 0, 0, false
+	if c.TLS.ClientCAFile != "" { // which commands on this machine need, too
+		login.CertFile, login.KeyFile = "", ""
+	}
 	if login != (jetstream.Config{}) {
 		v.fail("nats: a login or certificates are set without nats.url; nats_server.token is the token of the embedded server")
 	}
-	c.NATSServer.Dir = filepath.Join(c.DataDir, "nats")
+	c.NATSServer.Dir, c.NATSServer.TLS = NATSDir(c.DataDir), c.TLS
 	if c.NATS.MaxBytes == 0 {
 		c.NATS.MaxBytes = streamBytes(c.NATSServer.Dir)
 	}

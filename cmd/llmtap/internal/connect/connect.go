@@ -31,6 +31,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/secret"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -54,14 +55,14 @@ func NATS(e *config.Effective) (cfg jetstream.Config, ok bool) {
 	cfg = e.NATS
 	if cfg.URL == "" {
 		r, _ := collector.FindRunning(e.DataDir) // without an error the URL may also be empty
-		cfg.URL, cfg.Token, cfg.TokenFile = r.NATSURL, e.NATSServer.Token, e.NATSServer.TokenFile
+		cfg.URL, cfg.TokenFile, cfg.Pinned = r.NATSURL, natsserver.TokenFile(config.NATSDir(e.DataDir)), r.CertFile
 	}
 	return cfg, cfg.URL != ""
 }
 
-// Answers reports whether a collector answers at url.
-func Answers(ctx context.Context, url string) bool {
-	client, err := remote.NewClient(url, "")
+// Answers reports whether a collector answers at url, of this machine.
+func Answers(ctx context.Context, e *config.Effective, url string) bool {
+	client, err := remote.NewClient(url, "", e.HTTP.Client(), e.TLS.CertFile)
 	return err == nil && client.Probe(ctx)
 }
 
@@ -135,11 +136,11 @@ func (s *Servers) Named() (bool, error) {
 	return s.urlFlag() != "" || e.Origin("nats.url") == "--nats-url" || e.Origin("clickhouse.dsn") == "--clickhouse-dsn" || e.Origin("data_dir") == "--data-dir", nil
 }
 
-// collectorAt returns a client for the collector at url.
-func (s *Servers) collectorAt(e *config.Effective, url string) (*remote.Client, error) {
+// collectorAt returns a client for the collector at url. pinned is the file of its certificate if it runs on this machine.
+func (s *Servers) collectorAt(e *config.Effective, url, pinned string) (*remote.Client, error) {
 	// If this user cannot read the token file, the collector's answer says what to do.
-	token, _ := secret.Read(e.HTTP.Token, "http.token_file", e.HTTP.TokenFile)
-	return remote.NewClient(url, token)
+	tokens, _ := secret.ReadTokens(e.HTTP.Token, "http.token_file", e.HTTP.TokenFile)
+	return remote.NewClient(url, tokens.Plain(), e.HTTP.Client(), pinned)
 }
 
 // urlFlag returns the value of --url, or "" if it comes from the environment.
@@ -161,7 +162,7 @@ func (s *Servers) Collector(ctx context.Context) (*remote.Client, error) {
 	case s.urlFlag() != "" && dirFlag:
 		return nil, command.BadInputf("--url cannot be combined with --data-dir")
 	case *s.url != "" && !dirFlag:
-		client, err := s.collectorAt(e, *s.url)
+		client, err := s.collectorAt(e, *s.url, "")
 		if err != nil {
 			err = command.BadInputf("--url (LLMTAP_URL): %w", err)
 		}
@@ -169,14 +170,14 @@ func (s *Servers) Collector(ctx context.Context) (*remote.Client, error) {
 	}
 	running, err := collector.FindRunning(e.DataDir)
 	if err == nil {
-		return s.collectorAt(e, running.URL())
+		return s.collectorAt(e, running.URL(), running.CertFile)
 	}
-	local := config.LocalURL(e.Listen)
+	local := config.LocalURL(e.Listen, e.TLS.Enabled())
 	switch {
 	case !dirFlag && e.UI.ExternalURL != "":
-		return s.collectorAt(e, e.UI.ExternalURL)
-	case !dirFlag && Answers(ctx, local):
-		return s.collectorAt(e, local)
+		return s.collectorAt(e, e.UI.ExternalURL, "")
+	case !dirFlag && Answers(ctx, e, local):
+		return s.collectorAt(e, local, e.TLS.CertFile)
 	}
 	return nil, s.notFound(e, err, local)
 }
@@ -192,7 +193,7 @@ func (s *Servers) find(ctx context.Context) (cfg clickhouse.Config, client *remo
 	case s.urlFlag() != "" && (dsnFlag || dirFlag):
 		return cfg, nil, command.BadInputf("--url cannot be combined with --clickhouse-dsn or --data-dir")
 	case *s.url != "" && !dsnFlag && !dirFlag:
-		client, err = s.collectorAt(e, *s.url)
+		client, err = s.collectorAt(e, *s.url, "")
 		if err != nil {
 			err = command.BadInputf("--url (LLMTAP_URL): %w", err)
 		}
@@ -204,17 +205,17 @@ func (s *Servers) find(ctx context.Context) (cfg clickhouse.Config, client *remo
 	}
 	running, err := collector.FindRunning(e.DataDir)
 	if err == nil { // its ClickHouse is external
-		client, err = s.collectorAt(e, running.URL())
+		client, err = s.collectorAt(e, running.URL(), running.CertFile)
 		return cfg, client, err
 	}
-	local := config.LocalURL(e.Listen)
+	local := config.LocalURL(e.Listen, e.TLS.Enabled())
 	if !dirFlag {
 		if e.UI.ExternalURL != "" {
-			client, err = s.collectorAt(e, e.UI.ExternalURL)
+			client, err = s.collectorAt(e, e.UI.ExternalURL, "")
 			return cfg, client, err
 		}
-		if Answers(ctx, local) {
-			client, err = s.collectorAt(e, local)
+		if Answers(ctx, e, local) {
+			client, err = s.collectorAt(e, local, e.TLS.CertFile)
 			return cfg, client, err
 		}
 	}
@@ -361,7 +362,10 @@ func (s *Servers) ConnectNATS(ctx context.Context) (*jetstream.Conn, error) {
 		if e.Origin("data_dir") == "--data-dir" || e.NATSServer.Port < 0 {
 			return nil, missing
 		}
+		// As in NATS; the user of the other llmtap may share its token.
 		cfg.URL = "nats://" + net.JoinHostPort(config.LocalHost(e.NATSServer.Host), strconv.Itoa(e.NATSServer.Port))
+		tokens, _ := secret.ReadTokens(e.NATSServer.CollectorToken, "nats_server.collector_token_file", e.NATSServer.CollectorTokenFile)
+		cfg.Pinned, cfg.Token, cfg.TokenFile = e.TLS.CertFile, tokens.Plain(), ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()

@@ -212,7 +212,7 @@ func (c *checker) checkProcess(ctx context.Context) {
 		return
 	case !c.running && c.embedded() != "":
 		other := ""
-		if url := config.LocalURL(c.cfg.Listen); connect.Answers(ctx, url) {
+		if url := config.LocalURL(c.cfg.Listen, c.cfg.TLS.Enabled()); connect.Answers(ctx, c.cfg, url) {
 			other = "; another llmtap answers at " + url
 		}
 		c.fail("collector", "run llmtap up, or run llmtap doctor as the user of the running process, with its --config or --data-dir",
@@ -227,7 +227,7 @@ func (c *checker) checkProcess(ctx context.Context) {
 	if err != nil {
 		c.fail("collector", "see the checks below and its log", "%s, is not ready: %v", about, err)
 	} else {
-		c.ok("collector", "%s, is ready; http://%s/metrics", about, p.HTTPAddr)
+		c.ok("collector", "%s, is ready; %s/metrics", about, p.URL())
 	}
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, collector.Undelivered) {
@@ -261,8 +261,21 @@ func (c *checker) get(ctx context.Context, path string) (*http.Response, error) 
 	if err != nil {
 		return nil, err
 	}
-	if token, err := secret.Read(c.cfg.HTTP.Token, "http.token_file", c.cfg.HTTP.TokenFile); err == nil && token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
+	if tokens, err := secret.ReadTokens(c.cfg.HTTP.Token, "http.token_file", c.cfg.HTTP.TokenFile); err == nil && tokens.Plain() != "" {
+		req.Header.Set("Authorization", "Bearer "+tokens.Plain())
 	}
-	return http.DefaultClient.Do(req)
+	return c.send(req)
+}
+
+// send sends a request to the running process.
+func (c *checker) send(req *http.Request) (*http.Response, error) {
+	client := http.DefaultClient
+	if c.process.CertFile != "" {
+		cfg, err := c.cfg.HTTP.Client().Config(c.process.CertFile)
+		if err != nil {
+			return nil, err
+		}
+		client = &http.Client{Transport: &http.Transport{TLSClientConfig: cfg, DisableKeepAlives: true}}
+	}
+	return client.Do(req)
 }

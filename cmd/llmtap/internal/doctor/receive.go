@@ -27,7 +27,7 @@ func (c *checker) checkReceive(ctx context.Context) {
 		c.fail("receive", fix, "%v", err)
 		return
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := c.send(req)
 	if err != nil {
 		c.fail("receive", "see the log of llmtap up, and check firewalls", "%s does not answer: %v", url, err)
 		return

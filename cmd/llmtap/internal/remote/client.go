@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -28,21 +29,30 @@ const (
 type Client struct {
 	url   *url.URL
 	token string
+	http  *http.Client
 	pages atomic.Pointer[string] // PagesHeader of the last response to a query
 }
 
 // NewClient returns a client for the collector at this base URL, such as http://collector:8088. The token is its http.token;
-// it may be empty.
-func NewClient(base, token string) (*Client, error) {
+// it may be empty. files and pinned are those of certs.Client, for a collector with TLS.
+func NewClient(base, token string, files certs.Client, pinned string) (*Client, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return nil, fmt.Errorf("%q is not the URL of a collector, such as http://collector:8088", base)
 	}
-	return &Client{url: u, token: token}, nil
-}
-
-var httpClient = &http.Client{
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	c := &Client{url: u, token: token, http: &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	if u.Scheme == "https" {
+		cfg, err := files.Config(pinned)
+		if err != nil {
+			return nil, err
+		}
+		transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // as documented
+		transport.TLSClientConfig = cfg
+		c.http.Transport = transport
+	}
+	return c, nil
 }
 
 // Query runs one read-only statement, like clickhouse.Sink.QueryBounded.
@@ -159,9 +169,17 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
-	res, err := httpClient.Do(req)
+	res, err := c.http.Do(req)
 	if ue, ok := errors.AsType[*url.Error](err); ok {
-		return nil, fmt.Errorf("reach llmtap at %s: %w; check --url (LLMTAP_URL)", c.url, ue.Err)
+		fix := "check --url (LLMTAP_URL)"
+		if text := ue.Err.Error(); strings.Contains(text, "x509: ") {
+			fix = "set http.ca_file (LLMTAP_HTTP_CA_FILE) to the CA of its certificate"
+		} else if strings.Contains(text, "certificate required") {
+			fix = "set http.cert_file and http.key_file (LLMTAP_HTTP_CERT_FILE, LLMTAP_HTTP_KEY_FILE) to a certificate that it accepts"
+		} else if strings.Contains(text, "HTTP response to HTTPS client") {
+			fix = "it does not use TLS: use http:// in --url (LLMTAP_URL)"
+		}
+		return nil, fmt.Errorf("reach llmtap at %s: %w; %s", c.url, ue.Err, fix)
 	}
 	return res, err
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -25,7 +26,7 @@ func serve(t *testing.T, h http.Handler) *Client {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
-	c, err := NewClient(srv.URL+"/base/", "")
+	c, err := NewClient(srv.URL+"/base/", "", certs.Client{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,7 @@ func TestClientErrors(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	for _, bad := range []string{"", "collector:8088", "ftp://x", "http://", "http://u:p@x", "http://x?a=b"} {
-		if _, err := NewClient(bad, ""); err == nil {
+		if _, err := NewClient(bad, "", certs.Client{}, ""); err == nil {
 			t.Errorf("%q: no error", bad)
 		}
 	}

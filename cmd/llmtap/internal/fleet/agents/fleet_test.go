@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 func startNATS(t *testing.T) (string, jetstream.Stream) {
 	t.Helper()
 	cfg := natsserver.Default()
+	cfg.AllowAll = true
 	cfg.Dir, cfg.Port, cfg.Logger = t.TempDir(), -1, slog.New(slog.DiscardHandler)
 	srv, err := natsserver.Start(t.Context(), cfg)
 	if err != nil {

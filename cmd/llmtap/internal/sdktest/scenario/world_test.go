@@ -32,6 +32,7 @@ import (
 func startNATS(t *testing.T) (string, jetstream.Stream) {
 	t.Helper()
 	cfg := natsserver.Default()
+	cfg.AllowAll = true
 	cfg.Dir, cfg.Port, cfg.Logger = t.TempDir(), -1, slog.New(slog.DiscardHandler)
 	srv, err := natsserver.Start(t.Context(), cfg)
 	if err != nil {

@@ -1,0 +1,131 @@
+package natsaccounts
+
+import (
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+)
+
+// The users that Write makes can do on a nats-server what they need, and nothing else.
+func TestWrite(t *testing.T) {
+	dir := t.TempDir()
+	write := func() []File {
+		t.Helper()
+		files, err := Write(dir, "nats://127.0.0.1:4222", []string{"checkout-agent", "agent with spaces", "checkout-agent"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	if files := write(); len(files) != 4 || !files[0].New || !files[1].New {
+		t.Errorf("%+v", files)
+	}
+	for _, f := range write() {
+		if f.New != (f.For == "nats-server") {
+			t.Errorf("second time: %+v", f)
+		}
+		if info, err := os.Stat(f.Name); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", f.Name, info.Mode(), err)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(dir, ConfigFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(dir, "nats-server.conf")
+	if err := os.WriteFile(config, []byte("listen: 127.0.0.1:-1\njetstream {store_dir: "+filepath.Join(dir, "streams")+"}\ninclude "+ConfigFile+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opts, err := server.ProcessConfigFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.NoSigs, opts.NoLog = true, true
+	srv, err := server.NewServer(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	t.Cleanup(srv.Shutdown)
+	if !srv.ReadyForConnections(10 * time.Second) {
+		t.Fatal("nats-server is not ready")
+	}
+	login := func(user string) string {
+		t.Helper()
+		line, err := os.ReadFile(filepath.Join(dir, user+".env"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, value, _ := strings.Cut(strings.TrimSpace(string(line)), "=")
+		u, err := url.Parse(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if password, _ := u.User.Password(); len(password) < 40 || strings.Contains(string(text), password) {
+			t.Errorf("the password of %s is short, or in %s", user, ConfigFile)
+		}
+		u.Host = strings.TrimPrefix(srv.ClientURL(), "nats://")
+		return u.String()
+	}
+
+	cfg := jetstream.Default()
+	cfg.URL = login(Collector)
+	conn, err := jetstream.Connect(t.Context(), cfg, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.Ensure(t.Context()); err != nil {
+		t.Fatalf("llmtap cannot create its streams: %v", err)
+	}
+
+	nc, err := nats.Connect(login("checkout-agent"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := natsjs.New(nc, natsjs.WithDefaultTimeout(5*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), "llmtap.v1.request.checkout-agent.00", []byte("{}")); err != nil {
+		t.Errorf("an agent cannot publish: %v", err)
+	}
+	if _, err := nc.Request("llmtap.v1.request.search-agent.00", []byte("{}"), 300*time.Millisecond); err == nil {
+		t.Error("an agent can publish for another service")
+	}
+	if err := nc.PublishRequest("llmtap.v1.request.checkout-agent.00", "$KV."+event.BucketCheckpoint+".p0of1", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), "llmtap.v1.request.checkout-agent.00", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if kv, err := conn.KV(t.Context(), event.BucketCheckpoint); err != nil {
+		t.Fatal(err)
+	} else if v, _, err := kv.Get(t.Context(), "p0of1"); err == nil {
+		t.Errorf("an agent has written the checkpoint: %+v", v)
+	}
+	if _, err := nc.Request("$JS.API.STREAM.INFO."+event.StreamEvents, nil, 300*time.Millisecond); err == nil {
+		t.Error("an agent can use JetStream's API")
+	}
+	if _, err := nats.Connect(strings.Replace(login("checkout-agent"), ":", ":x", 2)); !errors.Is(err, nats.ErrAuthorization) && err == nil {
+		t.Error("a wrong password is accepted")
+	}
+	if _, err := Write(dir, "nats://u:p@h", nil); err == nil {
+		t.Error("a URL with a user is accepted")
+	}
+	if _, err := Write(dir, "nats://h", []string{Collector}); err == nil {
+		t.Error("a service with the name of llmtap's user is accepted")
+	}
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
+	"github.com/llmtap/llmtap/ingest/certs"
+	"github.com/llmtap/llmtap/ingest/certs/certstest"
+)
+
+// With a certificate, every listener of llmtap up speaks TLS, and with CAs of clients, only to clients with a certificate. Commands
+// find the process and its NATS on this machine although the certificate has another name, and elsewhere by --url.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	needClickHouse(t)
+	dir := t.TempDir()
+	ca := certstest.NewCA(t, dir, "ca")
+	cert, key := ca.Issue(t, dir, "server", "collector.internal")
+	client, clientKey := ca.Issue(t, dir, "client", "")
+	local, localKey := ca.Issue(t, dir, "local", "127.0.0.1")
+	for _, mutual := range []bool{false, true} {
+		name, text := "tls", fmt.Sprintf("tls: {cert_file: %s, key_file: %s", cert, key)
+		clientFlags := ""
+		if mutual {
+			name, text = "mutual", text+", client_ca_file: "+ca.File
+			clientFlags = fmt.Sprintf("http: {cert_file: %s, key_file: %s}\nnats: {cert_file: %[1]s, key_file: %[2]s}\n", client, clientKey)
+		}
+		t.Run(name, func(t *testing.T) {
+			config := filepath.Join(t.TempDir(), "llmtap.yaml")
+			if err := os.WriteFile(config, []byte(text+"}\n"+clientFlags), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			trust := certs.Client{CAFile: ca.File}
+			if mutual {
+				trust.CertFile, trust.KeyFile = client, clientKey
+			}
+			up := startUp(t, "--config", config)
+			up.client = trusting(t, trust, cert)
+			up.ready(t)
+			running, err := collector.FindRunning(up.dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasPrefix(running.URL(), "https://") || !strings.HasPrefix(running.NATSURL, "tls://") || !strings.HasPrefix(running.PagesURL, "https://") {
+				t.Errorf("%+v", running)
+			}
+			command := func(args ...string) string {
+				t.Helper()
+				stdout, stderr, code := runCommand(t, "", append(args, "--config", config, "--data-dir", up.dir)...)
+				if code != 0 {
+					t.Errorf("llmtap %s: %d %s%s", strings.Join(args, " "), code, stdout, stderr)
+				}
+				return stdout
+			}
+			if out := command("doctor"); !strings.Contains(out, "is ready; https://") {
+				t.Error(out)
+			}
+			command("query", "--sql", "SELECT count() FROM exchanges_final")
+			command("forget", "--conversation", "none", "--dry-run") // uses NATS
+
+			proxy := regexp.MustCompile(`Proxy +(https://[^/]+)/`).FindStringSubmatch(up.stdout.String())
+			if proxy == nil {
+				t.Fatalf("no proxy in\n%s", up.stdout.String())
+			}
+			for name, url := range map[string]string{"http": running.URL(), "pages": running.PagesURL, "proxy": proxy[1], "receive": running.ReceiveURL, "grpc": running.OTLPURL} {
+				host := strings.TrimSuffix(strings.TrimPrefix(url, "https://"), "/")
+				if err := handshake(t, host, trust); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				if err := handshake(t, host, certs.Client{}); err == nil {
+					t.Errorf("%s: a certificate of an unknown CA is accepted", name)
+				}
+				if err := handshake(t, host, certs.Client{CAFile: ca.File}); (err != nil) != mutual {
+					t.Errorf("%s without a client certificate: %v", name, err)
+				}
+				if answer := plainText(t, host); strings.Contains(answer, "200 OK") {
+					t.Errorf("%s answers without TLS: %s", name, answer)
+				}
+			}
+			// Hooks check the name, too.
+			if _, err := nats.Connect(running.NATSURL, nats.RootCAs(ca.File)); err == nil || !strings.Contains(err.Error(), "127.0.0.1") {
+				t.Errorf("NATS, a certificate with another name: %v", err)
+			}
+			for _, withCertificate := range []bool{true, false} {
+				if !withCertificate {
+					trust.CertFile, trust.KeyFile = "", ""
+				}
+				cfg, err := trust.Config(cert)
+				if err != nil {
+					t.Fatal(err)
+				}
+				nc, err := nats.Connect(running.NATSURL, nats.Secure(cfg))
+				if err == nil {
+					nc.Close()
+				}
+				if (err != nil) != (mutual && !withCertificate) {
+					t.Errorf("NATS, client certificate %v: %v", withCertificate, err)
+				}
+			}
+		})
+	}
+	t.Run("elsewhere", func(t *testing.T) {
+		config := filepath.Join(t.TempDir(), "llmtap.yaml")
+		if err := os.WriteFile(config, []byte(fmt.Sprintf("tls: {cert_file: %s, key_file: %s}\n", local, localKey)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		up := startUp(t, "--config", config)
+		up.client = trusting(t, certs.Client{}, local)
+		up.ready(t)
+		running, err := collector.FindRunning(up.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		url := running.URL()
+		other := filepath.Join(t.TempDir(), "other.yaml")
+		if err := os.WriteFile(other, []byte("http: {ca_file: "+ca.File+"}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, stderr, code := runCommand(t, "", "query", "--config", other, "--url", url, "--sql", "SELECT 1"); code != 0 {
+			t.Errorf("with the CA: %d %s%s", code, out, stderr)
+		}
+		if _, stderr, code := runCommand(t, "", "query", "--url", url, "--sql", "SELECT 1"); code == 0 || !strings.Contains(stderr, "LLMTAP_HTTP_CA_FILE") {
+			t.Errorf("without the CA: %d %s", code, stderr)
+		}
+		if _, stderr, code := runCommand(t, "", "query", "--url", strings.Replace(url, "https", "http", 1), "--sql", "SELECT 1"); code == 0 {
+			t.Errorf("without TLS: %d %s", code, stderr)
+		}
+	})
+}
+
+// trusting returns a client that trusts one certificate.
+func trusting(t *testing.T, files certs.Client, pinned string) http.Client {
+	t.Helper()
+	cfg, err := files.Config(pinned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return http.Client{Transport: &http.Transport{TLSClientConfig: cfg}}
+}
+
+// handshake returns the error of a connection to a listener of the certificate for collector.internal.
+func handshake(t *testing.T, host string, client certs.Client) error {
+	t.Helper()
+	cfg, err := client.Config("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ServerName, cfg.NextProtos = "collector.internal", []string{"http/1.1"}
+	c, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", host, cfg)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: collector.internal\r\nConnection: close\r\n\r\n"); err != nil {
+		return err
+	}
+	_, err = c.Read(make([]byte, 1)) // a missing client certificate is an error after the handshake; gRPC closes the connection
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return err
+}
+
+// plainText returns the answer of a listener to a request without TLS.
+func plainText(t *testing.T, host string) string {
+	t.Helper()
+	c, err := net.DialTimeout("tcp", host, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, _ := io.ReadAll(c) // the server may reset the connection
+	return string(answer)
+}

@@ -1,0 +1,59 @@
+package natsserver
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// The account of hooks costs a little for each event.
+func BenchmarkPublish(b *testing.B) {
+	for _, who := range []string{"collector", "hook"} {
+		b.Run(who, func(b *testing.B) {
+			cfg := Default()
+			cfg.Dir, cfg.Port = filepath.Join(b.TempDir(), "nats"), -1
+			s, err := Start(b.Context(), cfg)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer s.Shutdown()
+			connect := func(token string) jetstream.JetStream {
+				nc, err := nats.Connect(s.URL(), nats.Token(token))
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.Cleanup(nc.Close)
+				js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(256))
+				if err != nil {
+					b.Fatal(err)
+				}
+				return js
+			}
+			all := connect(s.Token())
+			if _, err := all.CreateStream(b.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}}); err != nil {
+				b.Fatal(err)
+			}
+			js := all
+			if who == "hook" {
+				js = connect("")
+			}
+			data := make([]byte, 10<<10)
+			b.SetBytes(int64(len(data)))
+			for b.Loop() {
+				if _, err := js.PublishAsync("llmtap.v1.request.checkout-agent.00", data); err != nil {
+					b.Fatal(err)
+				}
+			}
+			select {
+			case <-js.PublishAsyncComplete():
+			case <-time.After(30 * time.Second):
+				b.Fatal("not acknowledged")
+			}
+		})
+	}
+}
