@@ -10,7 +10,7 @@ import (
 const (
 	days = 30 // covered by the exchanges
 
-	chunk             = 500_000 // exchanges per insert
+	chunk             = 50_000  // exchanges per insert
 	batch             = 10_000  // exchanges of the last insert
 	conversationChunk = 10_000  // conversations per insert of messages
 	withMessages      = 100_000 // conversations whose messages are stored
