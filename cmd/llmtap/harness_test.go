@@ -49,6 +49,7 @@ func runCollector(t *testing.T, cfg config.Config) *collector.Collector {
 type upProcess struct {
 	dir    string // data directory
 	port   int
+	binary string   // "": the test binary
 	flags  []string // additional ones
 	env    []string // likewise
 	cmd    *exec.Cmd
@@ -69,7 +70,7 @@ func startUp(t *testing.T, flags ...string) *upProcess {
 func (u *upProcess) start(t *testing.T) {
 	t.Helper()
 	args := []string{"up", "--data-dir", u.dir, "--listen", "127.0.0.1:0", "--proxy-listen", "127.0.0.1:0", "--receive-listen", "127.0.0.1:0", "--receive-grpc-listen", "127.0.0.1:0", "--ui-listen", "127.0.0.1:0", "--nats-port", strconv.Itoa(u.port)}
-	u.cmd = exec.Command(os.Args[0], append(args, u.flags...)...)
+	u.cmd = exec.Command(cmp.Or(u.binary, os.Args[0]), append(args, u.flags...)...)
 	u.cmd.Env = append(append(u.cmd.Environ(), "LLMTAP_NATS_SERVER_COLLECTOR_TOKEN="+collectortest.CollectorToken), u.env...)
 	u.cmd.Stdout, u.cmd.Stderr = &u.stdout, &u.stderr
 	if err := u.cmd.Start(); err != nil {
@@ -86,6 +87,16 @@ func (u *upProcess) kill(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = u.cmd.Wait() // its error is the kill
+	u.cmd = nil
+}
+
+// stop ends u as systemd does, and waits until it has ended.
+func (u *upProcess) stop(t *testing.T) {
+	t.Helper()
+	signalProcess(t, u.cmd.Process.Pid, syscall.SIGTERM)
+	if err := u.cmd.Wait(); err != nil {
+		t.Errorf("SIGTERM: %v\n%s", err, u.stderr.String())
+	}
 	u.cmd = nil
 }
 

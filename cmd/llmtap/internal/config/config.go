@@ -140,8 +140,12 @@ type UI struct {
 	ExternalURL string `yaml:"external_url"` // base URL of links in notifications; empty: no links
 }
 
-// messagesRetention is the default retention of messages, long enough to investigate last week's incident.
-const messagesRetention = 14 * 24 * time.Hour
+// Default retentions: of messages, long enough to investigate last week's incident, and of all other rows, long enough to compare
+// with last month.
+const (
+	messagesRetention = 14 * 24 * time.Hour
+	retention         = 90 * 24 * time.Hour
+)
 
 // Default returns the defaults that are the same on every machine. They are listed in deploy/llmtap.example.yaml.
 func Default() Config {
@@ -159,7 +163,7 @@ func Default() Config {
 	cfg.NATS.URL, cfg.ClickHouse.DSN = "", ""
 	cfg.Analyzer.MaxStateBytes, cfg.Batcher.MaxBytes = 0, 0 // shares of memory.limit
 	// Set here and not in package clickhouse, because a command that only reads must not set a TTL.
-	cfg.ClickHouse.MessagesRetention = messagesRetention
+	cfg.ClickHouse.MessagesRetention, cfg.ClickHouse.Retention = messagesRetention, retention
 	return cfg
 }
 
