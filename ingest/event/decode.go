@@ -12,9 +12,10 @@ import (
 )
 
 // Decode decodes a message. Missing or invalid required headers are errors that wrap ErrMalformed; unknown headers are
-// ignored. The body is neither read nor copied.
+// ignored. The body is neither read nor copied. The service must be that of the subject, because NATS permits a client to
+// publish on subjects of its service only.
 func Decode(subject string, h Header, body []byte) (*Event, error) {
-	kind, _, _, err := ParseSubject(subject)
+	kind, service, _, err := ParseSubject(subject)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
@@ -34,6 +35,9 @@ func Decode(subject string, h Header, body []byte) (*Event, error) {
 	}
 	d.kind(e)
 	d.part(e)
+	if sent := h.get(HeaderService); len(sent) <= MaxHeaderValue-12 && service != ServiceToken(e.Labels.Service) { // unless truncated: a character has at most 12 bytes
+		d.fail(HeaderService, "is not the service of the subject")
+	}
 	if d.err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, d.err)
 	}
@@ -72,7 +76,7 @@ func (d *decoder) kind(e *Event) {
 	switch e.Kind {
 	case Request:
 		d.require(HeaderExchange)
-		e.URL, e.Method, e.APIVersion = withoutQuery(d.text(HeaderURL)), d.text(HeaderMethod), d.text(HeaderAPIVersion)
+		e.URL, e.Method, e.APIVersion = withoutSecrets(d.text(HeaderURL)), d.text(HeaderMethod), d.text(HeaderAPIVersion)
 		e.Retry = int(d.uint(HeaderRetry, math.MaxUint16))
 		e.Traceparent = d.text(HeaderTraceparent)
 	case Response:

@@ -114,7 +114,7 @@ func TestDecodeDefaults(t *testing.T) {
 func TestDecodeInvalid(t *testing.T) {
 	f := func(subject string, change func(Header), want string) {
 		t.Helper()
-		h := Header{HeaderExchange: {"x"}, HeaderTime: {"2026-11-21T03:04:05Z"}, HeaderStatus: {"200"}}
+		h := Header{HeaderExchange: {"x"}, HeaderTime: {"2026-11-21T03:04:05Z"}, HeaderStatus: {"200"}, HeaderService: {"s"}}
 		if change != nil {
 			change(h)
 		}
@@ -132,6 +132,9 @@ func TestDecodeInvalid(t *testing.T) {
 	f("llmtap.v1.embedding.s.00", nil, `unknown kind "embedding"`)
 	f("llmtap.v1.request.s.xx", nil, "not two hex digits")
 	f("llmtap.v1.request.s.7", nil, "not two hex digits")
+	f(req, set(HeaderService, "other"), "Llmtap-Service is not the service of the subject")
+	f(req, set(HeaderService, "S"), "Llmtap-Service is not the service of the subject")
+	f(req, func(h Header) { delete(h, HeaderService) }, "Llmtap-Service is not the service of the subject")
 	f(req, func(h Header) { delete(h, HeaderExchange) }, "Llmtap-Exchange is missing")
 	f(req, func(h Header) { delete(h, HeaderTime) }, "Llmtap-Time is missing")
 	f(req, set(HeaderTime, "yesterday"), "is not RFC 3339")
@@ -342,6 +345,21 @@ func TestImportsStdlibOnly(t *testing.T) {
 	for path := range maps.Keys(imports) {
 		if strings.Contains(path, ".") {
 			t.Errorf("package event imports %s", path)
+		}
+	}
+}
+
+// A URL is published without its query and its user, which may contain keys.
+func TestWithoutSecrets(t *testing.T) {
+	for url, want := range map[string]string{
+		"https://a.example/v1/chat?key=k":       "https://a.example/v1/chat",
+		"https://app:k@a.example/v1/users/a@b#": "https://a.example/v1/users/a@b",
+		"https://app:k@y@a.example":             "https://a.example",
+		"/v1/chat/a@b":                          "/v1/chat/a@b",
+	} {
+		e := &Event{Kind: Request, Exchange: "x", URL: url}
+		if got := e.Encode().get(HeaderURL); got != want {
+			t.Errorf("%s is published as %s, want %s", url, got, want)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func (e *Event) Encode() Header {
 	w.token(HeaderTime, e.Time.UTC().Format(time.RFC3339Nano))
 	switch e.Kind {
 	case Request:
-		w.text(HeaderURL, withoutQuery(e.URL))
+		w.text(HeaderURL, withoutSecrets(e.URL))
 		w.text(HeaderMethod, e.Method)
 		w.text(HeaderAPIVersion, e.APIVersion)
 		w.uint(HeaderRetry, uint64(max(e.Retry, 0)))
@@ -137,10 +137,18 @@ func (e *Event) Encode() Header {
 // stubbed reports whether the hook omitted the body or a part of it.
 func (e *Event) stubbed() bool { return e.Capture == CaptureCut || e.Capture == CaptureNone }
 
-// withoutQuery removes the query string, which may contain a key.
-func withoutQuery(url string) string {
+// withoutSecrets removes the query string and the user, which may contain a key.
+func withoutSecrets(url string) string {
 	if n := strings.IndexAny(url, "?#"); n >= 0 {
-		return url[:n]
+		url = url[:n]
+	}
+	scheme, rest, ok := strings.Cut(url, "://")
+	if !ok {
+		return url
+	}
+	host, _, _ := strings.Cut(rest, "/")
+	if n := strings.LastIndexByte(host, '@'); n >= 0 {
+		return scheme + "://" + rest[n+1:]
 	}
 	return url
 }

@@ -24,7 +24,7 @@ func (e *Event) AppendJSON(dst []byte) []byte {
 	}
 	switch e.Kind {
 	case Request:
-		w.text("url", withoutQuery(e.URL))
+		w.text("url", withoutSecrets(e.URL))
 		w.text("method", e.Method)
 		w.text("api_version", e.APIVersion)
 		w.uint("retry", uint64(max(e.Retry, 0)))

@@ -27,7 +27,8 @@ const MaxServiceName = 32
 // UnknownService is the service of events that do not name a service.
 const UnknownService = "unknown"
 
-// Subject returns llmtap.v1.<kind>.<service>.<shard>. Subjects only route messages; headers are authoritative.
+// Subject returns llmtap.v1.<kind>.<service>.<shard>. Subjects route messages, and
+// NATS permits clients to publish on those of their service; the other values are in headers.
 func (e *Event) Subject() string {
 	b := make([]byte, 0, len(SubjectPrefix)+len("response")+MaxServiceName+4)
 	b = append(b, SubjectPrefix...)

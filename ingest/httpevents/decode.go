@@ -269,6 +269,9 @@ func (o *object) complete() error {
 	if e.Error != "" {
 		e.Error = string(redact.Append(nil, []byte(e.Error)))
 	}
+	for k, v := range e.Attrs {
+		e.Attrs[k] = string(redact.Append(nil, []byte(v)))
+	}
 	if e.Kind != event.Request && e.Kind != event.Response {
 		e.Body = nil
 		return nil

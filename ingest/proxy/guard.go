@@ -73,6 +73,9 @@ func (p *Proxy) authorize(r *http.Request) *refusal {
 		if err != nil || !loopback.Is(u.Hostname()) && !strings.EqualFold(u.Hostname(), host) {
 			return refuse(http.StatusForbidden, "requests from web pages of %s are not allowed", origin)
 		}
+	} else if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && site != "same-origin" {
+		// Browsers send no Origin with requests such as those for images.
+		return refuse(http.StatusForbidden, "requests from web pages of other sites are not allowed")
 	}
 	if !p.tokens.Required() {
 		if !loopback.Is(host) {

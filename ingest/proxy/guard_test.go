@@ -41,6 +41,7 @@ func TestRefused(t *testing.T) {
 	f(403, "is not loopback", "POST", chat, "Host", "127.0.0.1.evil.example:8089")
 	f(403, "from web pages of https://evil.example", "POST", chat, "Origin", "https://evil.example")
 	f(403, "web pages of null", "POST", chat, "Origin", "null")
+	f(403, "web pages of other sites", "GET", "/test/v1/models", "Sec-Fetch-Site", "cross-site")
 	f(501, "is not supported", "GET", "/test/v1/realtime", "Connection", "Upgrade", "Upgrade", "websocket")
 	f(405, "base URL instead of HTTP_PROXY", "CONNECT", "")
 	if len(p.seen) > 0 {
@@ -49,6 +50,7 @@ func TestRefused(t *testing.T) {
 
 	f(200, "", "POST", chat, "Host", "localhost:8089", "Origin", "http://localhost:3000")
 	f(200, "", "POST", chat, "Host", "[::1]:8089")
+	f(200, "", "POST", chat, "Sec-Fetch-Site", "none")
 	f(200, "", "POST", "/v1/chat/completions", "X-Llmtap-Upstream", "test")
 	if sent, _ := p.last(t); sent.URL.Path != "/v1/chat/completions" {
 		t.Errorf("the provider got %s", sent.URL)
@@ -58,7 +60,7 @@ func TestRefused(t *testing.T) {
 	if sent, _ := p.last(t); sent.Header.Get("Upgrade")+sent.Header.Get("Http2-Settings")+sent.Header.Get("Connection") != "" {
 		t.Errorf("the provider got %v", sent.Header)
 	}
-	if n := testutil.ToFloat64(r.m.received.WithLabelValues(noUpstream, codeRefused)); n != 14 {
+	if n := testutil.ToFloat64(r.m.received.WithLabelValues(noUpstream, codeRefused)); n != 15 {
 		t.Errorf("%v refusals counted", n)
 	}
 }

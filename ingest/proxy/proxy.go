@@ -18,6 +18,9 @@ import (
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
+// refusedTimeout is the maximum time to read the rest of a refused request.
+const refusedTimeout = 5 * time.Second
+
 // A Proxy forwards requests to upstreams and publishes the exchanges. It is an http.Handler, safe for concurrent use.
 type Proxy struct {
 	cfg       Config
@@ -113,6 +116,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	up, path, err := p.route(r)
 	if err != nil {
 		p.m.received.WithLabelValues(noUpstream, codeRefused).Inc()
+		// The server reads the rest of the request before it closes or reuses the connection.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedTimeout)) // only a test's recorder has none
 		err.write(w)
 		return
 	}

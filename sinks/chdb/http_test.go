@@ -112,6 +112,11 @@ func TestRejected(t *testing.T) {
 	f("CREATE USER u")
 	f("BACKUP TABLE default.rejected TO File('/tmp/llmtap-rejected')")
 	f("SYSTEM SHUTDOWN")
+	// The client reads a block at once, so a block beyond its limit must not be sent.
+	limit := url.Values{"max_result_bytes": {"1000000"}, "default_format": {"Native"}}
+	if resp, body := do(t, s, limit, strings.NewReader("SELECT arrayJoin(range(1000000))")); resp.Header.Get("X-ClickHouse-Exception-Code") != "396" {
+		t.Errorf("a result of 8 MB: %d, %d bytes", resp.StatusCode, len(body))
+	}
 	// GET changes nothing.
 	get := func(r *http.Request) { r.Method = http.MethodGet }
 	for _, sql := range []string{"DROP TABLE default.rejected", "INSERT INTO default.rejected VALUES ('x')", "INSERT INTO default.rejected FORMAT CSV"} {

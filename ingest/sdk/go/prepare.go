@@ -19,7 +19,7 @@ var errNoMemory = errors.New("no memory for the redacted body")
 // prepare converts an event to its published form. It runs on the sender's goroutine, once per event.
 func (s *sender) prepare(it *item) {
 	ev := it.ev
-	ev.Attrs = withDefaults(ev.Attrs, s.attrs)
+	ev.Attrs = maskedAttrs(withDefaults(ev.Attrs, s.attrs))
 	incomplete := ev.Error != ""
 	if ev.Error == errUnread && complete(ev) {
 		ev.Error = ""
@@ -30,6 +30,23 @@ func (s *sender) prepare(it *item) {
 	if unpublishable(ev.ContentEncoding) {
 		ev.ContentEncoding = "" // the body is withheld
 	}
+}
+
+// maskedAttrs returns attrs with credentials and personal data in the values masked. It does not change the map.
+func maskedAttrs(attrs map[string]string) map[string]string {
+	var buf [2 * event.MaxHeaderValue]byte
+	copied := false
+	for k, v := range attrs {
+		text := redact.Append(buf[:0], []byte(v))
+		if string(text) == v {
+			continue
+		}
+		if !copied {
+			attrs, copied = maps.Clone(attrs), true
+		}
+		attrs[k] = string(text)
+	}
+	return attrs
 }
 
 // withDefaults adds defaults to attrs, which override them, up to event.MaxAttrs in all. It changes neither map.

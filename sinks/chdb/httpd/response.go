@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/ClickHouse/ch-go/compress"
+	"github.com/ClickHouse/ch-go/proto"
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
 
@@ -37,10 +38,15 @@ type response struct {
 	out     io.Writer        // w or the writer of the content coding
 	closer  io.Closer        // writer of the content coding; nil if not used
 	tag     string           // marks the frame of a late exception; also sent in the header
+	limit   int64            // bytes of output; 0: no limit
+	written int64            // bytes of output so far
 }
 
 func newResponse(w http.ResponseWriter, req *request, server Server) *response {
 	res := &response{w: w, server: server, tag: strings.ToLower(nonce()[:16])}
+	if limit, err := strconv.ParseInt(req.url.Get("max_result_bytes"), 10, 64); err == nil && req.url.Get("result_overflow_mode") != "break" {
+		res.limit = limit
+	}
 	hd := w.Header()
 	hd.Set("X-ClickHouse-Query-Id", req.queryID)
 	hd.Set("X-ClickHouse-Server-Display-Name", server.DisplayName)
@@ -150,6 +156,10 @@ const nativeBlock = 1 << 20
 func (r *response) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
+	}
+	// The engine does not check max_result_bytes if a block is the whole result, and clients read a block at once.
+	if r.written += int64(len(b)); r.limit > 0 && r.written > r.limit {
+		return 0, exceptionf(proto.ErrTooManyRowsOrBytes, "Limit for result exceeded, max bytes: %d", r.limit)
 	}
 	if err := r.start(); err != nil {
 		return 0, err
