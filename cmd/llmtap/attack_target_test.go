@@ -113,9 +113,13 @@ func (c *target) ready(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := regexp.MustCompile(`Proxy +(https?://[^/]+)/`).FindStringSubmatch(c.up.stdout.String())
-	if proxy == nil {
-		t.Fatalf("no proxy in\n%s", c.up.stdout.String())
+	proxy := func() []string {
+		return regexp.MustCompile(`Proxy +(https?://[^/]+)/`).FindStringSubmatch(c.up.stdout.String())
+	}
+	for deadline := time.Now().Add(10 * time.Second); proxy() == nil; time.Sleep(10 * time.Millisecond) { // written a moment later
+		if time.Now().After(deadline) {
+			t.Fatalf("no proxy in\n%s", c.up.stdout.String())
+		}
 	}
 	dsn, ok := chdb.Running(config.ClickHouseDir(c.up.dir))
 	if !ok {
@@ -123,7 +127,7 @@ func (c *target) ready(t *testing.T) {
 	}
 	c.addr = map[string]string{}
 	for name, url := range map[string]string{
-		"http": r.URL(), "ui": r.PagesURL, "proxy": proxy[1], "receive": r.ReceiveURL, "grpc": r.OTLPURL, "nats": r.NATSURL,
+		"http": r.URL(), "ui": r.PagesURL, "proxy": proxy()[1], "receive": r.ReceiveURL, "grpc": r.OTLPURL, "nats": r.NATSURL,
 		"clickhouse": dsn,
 	} {
 		_, host, _ := strings.Cut(url, "://")

@@ -1,0 +1,598 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
+	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/certs"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// A secretKind makes fake keys of one kind. They are made at run time, so that no scanner of this file finds any.
+type secretKind struct {
+	name string
+	// text is the key and what stands around it where people write it down, with RANDOM for its secret part.
+	text     string
+	alphabet string
+	length   int
+}
+
+const (
+	lower  = "abcdefghijklmnopqrstuvwxyz"
+	digits = "0123456789"
+	hexes  = "0123456789abcdef"
+	alnum  = lower + "ABCDEFGHIJKLMNOPQRSTUVWXYZ" + digits
+	upper  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+)
+
+var secretKinds = []secretKind{
+	{"OpenAI", "s" + "k-proj-RANDOM", alnum, 48},
+	{"Anthropic", "s" + "k-ant-api03-RANDOM", alnum, 60},
+	{"Google", "AI" + "zaRANDOM", alnum, 35},
+	{"AWS id", "AK" + "IARANDOM", upper, 16},
+	{"AWS secret", "AWS_SECRET_ACCESS_KEY=RANDOM", alnum, 40},
+	{"Slack bot", "xo" + "xb-RANDOM", alnum, 40},
+	{"Slack app", "xa" + "pp-1-RANDOM", alnum, 40},
+	{"GitHub", "gh" + "p_RANDOM", alnum, 36},
+	{"GitHub fine-grained", "github" + "_pat_RANDOM", alnum, 59},
+	{"GitLab", "gl" + "pat-RANDOM", alnum, 20},
+	{"Stripe", "sk" + "_live_RANDOM", alnum, 40},
+	{"Twilio", "TWILIO_AUTH_TOKEN=RANDOM", hexes, 32},
+	{"SendGrid", "S" + "G.RANDOM", alnum, 60},
+	{"Hugging Face", "h" + "f_RANDOM", alnum, 34},
+	{"Azure", "AZURE_OPENAI_API_KEY=RANDOM", alnum, 52},
+	{"JWT", "ey" + "JhbGciOiJIUzI1NiJ9.ey" + "JzdWIiOiIxMjM0NTY3ODkwIn0.RANDOM", alnum, 43},
+	{"npm", "np" + "m_RANDOM", alnum, 36},
+	{"PyPI", "py" + "pi-AgEIcHlwaS5vcmcRANDOM", alnum, 100},
+	{"PEM", "-----BEGIN" + " PRIVATE KEY-----\nMIIEvQIBADANBgkqRANDOM\n-----END" + " PRIVATE KEY-----", alnum, 120},
+	{"URL with password", "postgres://app:RANDOM@db.internal/app", alnum, 24},
+	{"Databricks", "da" + "piRANDOM", hexes, 32},
+	{"Bearer", "Authorization: Bearer RANDOM", alnum, 40},
+	{"Telegram", "TELEGRAM_BOT_TOKEN=123456789:AA" + "RANDOM", alnum, 33},
+	{"Discord", "DISCORD_BOT_TOKEN=RANDOM", alnum, 59},
+}
+
+// A plantedSecret is one key in one place.
+type plantedSecret struct{ kind, place, text, middle string }
+
+// A planter makes keys, each for one kind and place, and remembers them.
+type planter struct{ all []plantedSecret }
+
+// plant returns the key of a kind for a place. It is the same each time.
+func (p *planter) plant(k secretKind, place string) string {
+	var random []byte
+	for n := 0; len(random) < k.length; n++ {
+		for _, b := range sha256.Sum256(fmt.Append(nil, k.name, place, n)) {
+			random = append(random, k.alphabet[int(b)%len(k.alphabet)])
+		}
+	}
+	random = random[:k.length]
+	random[k.length/2] = '7' // without a digit, a key looks like a name
+	text := strings.ReplaceAll(k.text, "RANDOM", string(random))
+	s := plantedSecret{k.name, place, text, string(random[2 : len(random)-2])}
+	if !slices.Contains(p.all, s) {
+		p.all = append(p.all, s)
+	}
+	return text
+}
+
+// found returns the places whose keys, or the secret parts of them, are in text, with the kinds.
+func (p *planter) found(text string) map[string][]string {
+	m := map[string][]string{}
+	for _, s := range p.all {
+		half := s.middle[:max(12, len(s.middle)/2)]
+		if strings.Contains(text, half) || strings.Contains(text, s.middle[len(s.middle)-len(half):]) || strings.Contains(text, hex.EncodeToString([]byte(half))) {
+			m[s.place] = append(m[s.place], s.kind)
+		}
+	}
+	return m
+}
+
+// A permittedLeak is where deploy/SECURITY.md says that keys may be.
+type permittedLeak struct{ kind, place, surface *regexp.Regexp }
+
+// A secretsTest is a collector that receives keys in all places.
+type secretsTest struct {
+	*testing.T
+	planter
+	capture  string
+	c        *target
+	config   string
+	slack    *slack.Server
+	provider *httptest.Server
+	mu       sync.Mutex // guards answers
+	answers  map[string]answerOf
+}
+
+// An answerOf is what the provider answers to a path.
+type answerOf struct {
+	status int
+	media  string
+	body   string
+}
+
+// Fake keys in every place of calls and of the configuration are found nowhere: not in ClickHouse, NATS, files, logs, metrics, pages,
+// output of commands, Slack or the arguments of processes. With capture full, the stream contains bodies until they have been stored
+// and their time is over.
+func TestSecrets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads all pages of 216 calls, twice")
+	}
+	needClickHouse(t)
+	t.Parallel()
+	for _, capture := range []string{event.CaptureShape, event.CaptureFull} {
+		t.Run(capture, func(t *testing.T) {
+			s := newSecretsTest(t, capture)
+			for _, k := range secretKinds {
+				s.throughProxy(k)
+				s.overHTTP(k)
+				s.overOTLP(k)
+			}
+			s.waitStored()
+			s.search()
+		})
+	}
+}
+
+func newSecretsTest(t *testing.T, capture string) *secretsTest {
+	s := &secretsTest{T: t, capture: capture, slack: slack.New(slack.Config{Channels: []string{"oncall"}}), answers: map[string]answerOf{}}
+	hooks := httptest.NewServer(s.slack)
+	t.Cleanup(hooks.Close)
+	s.provider = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // the client reports an error
+		s.mu.Lock()
+		a := s.answers[r.URL.Path]
+		s.mu.Unlock()
+		w.Header().Set("Content-Type", a.media)
+		w.Header().Set("Set-Cookie", "session="+a.media)
+		w.WriteHeader(a.status)
+		_, _ = io.WriteString(w, a.body) // the same
+	}))
+	t.Cleanup(s.provider.Close)
+	config := func(k secretKind, name string) string { return s.plant(k, "configuration "+name) }
+	plain := secretKind{"token", "RANDOM", alnum, 40}
+	text := fmt.Sprintf(`
+http: {token: %s}
+ui: {token: %s}
+receive: {token: %s, otlp_capture: %s}
+proxy: {token: %s, capture: %s, upstreams: {up: %q}}
+nats_server: {token: %s, service_tokens: {checkout-agent: %s}}
+slack: {token: %s, channel: '#oncall', api_url: '%s/api/', content: true}
+webhook: {url: 'http://hook:%s@127.0.0.1:9/hook?key=%s', secret: %s}
+alertmanager: {urls: ['http://user:%s@127.0.0.1:9'], token: %s}
+alerts: {heartbeat_url: 'http://127.0.0.1:9/ping/%s'}
+`, config(plain, "http.token"), config(plain, "ui.token"), config(plain, "receive.token"), capture, config(plain, "proxy.token"), capture, s.provider.URL,
+		config(plain, "nats_server.token"), config(plain, "nats_server.service_tokens"), config(secretKinds[5], "slack.token"), hooks.URL,
+		config(plain, "webhook.url"), config(plain, "webhook.url query"), config(plain, "webhook.secret"),
+		config(plain, "alertmanager.urls"),
+		config(plain, "alertmanager.token"), config(plain, "alerts.heartbeat_url"))
+	s.c = startTarget(t, text, certs.Client{}, "")
+	s.config = s.c.up.flags[1]
+	bearer := func(name string) http.Header { return http.Header{"Authorization": {"Bearer " + config(plain, name)}} }
+	s.c.token = map[string]http.Header{
+		"http": bearer("http.token"), "ui": bearer("ui.token"), "receive": bearer("receive.token"),
+		"proxy": {"X-Llmtap-Token": {config(plain, "proxy.token")}},
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(s.c.up.stderr.String())
+		}
+	})
+	s.c.ready(t)
+	return s
+}
+
+type object = map[string]any
+
+func (s *secretsTest) json(v any) string {
+	s.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return string(b)
+}
+
+// request returns a request of Chat Completions with keys of a kind in every position of a text.
+func (s *secretsTest) request(k secretKind, from string) object {
+	in := func(place string) string { return "use " + s.plant(k, from+" body "+place) + " for it" }
+	args := s.json(object{"command": "run with " + s.plant(k, from+" body tool arguments"), "env": s.plant(k, from+" body tool argument")})
+	return object{
+		"model": "gpt-5", "user": s.plant(k, from+" body user"), "metadata": object{"note": in("metadata")},
+		"tools": []object{{"type": "function", "function": object{"name": "run", "description": in("tool description"), "parameters": object{
+			"type": "object", "properties": object{"command": object{"type": "string", "description": in("parameter description"),
+				"default": in("parameter default")}},
+		}}}},
+		"messages": []object{
+			{"role": "system", "content": in("system prompt")},
+			{"role": "user", "content": []object{{"type": "text", "text": in("user message")}}},
+			{"role": "assistant", "content": nil, "tool_calls": []object{{"id": "call_1", "type": "function", "function": object{"name": "run", "arguments": args}}}},
+			{"role": "tool", "tool_call_id": "call_1", "content": "export " + s.plant(k, from+" body tool result")},
+			{"role": "user", "content": in("last message")},
+		},
+	}
+}
+
+// response returns an answer with keys in text and arguments.
+func (s *secretsTest) response(k secretKind, from string) object {
+	return object{"id": "chatcmpl-1", "object": "chat.completion", "model": "gpt-5", "choices": []object{{"index": 0, "finish_reason": "tool_calls", "message": object{
+		"role": "assistant", "content": "here: " + s.plant(k, from+" body answer"), "tool_calls": []object{{"id": "call_2", "type": "function", "function": object{
+			"name": "run", "arguments": s.json(object{"command": s.plant(k, from+" body answered arguments")}),
+		}}},
+	}}}}
+}
+
+// stream returns an answer in events, whose deltas have five bytes of the text each.
+func (s *secretsTest) stream(k secretKind, from string) string {
+	var b strings.Builder
+	for _, part := range slices.Collect(slices.Chunk([]byte("here: "+s.plant(k, from+" streamed answer")), 5)) {
+		fmt.Fprintf(&b, "data: %s\n\n", s.json(object{"object": "chat.completion.chunk", "model": "gpt-5", "choices": []object{{"index": 0, "delta": object{"content": string(part)}}}}))
+	}
+	b.WriteString(`data: {"object":"chat.completion.chunk","model":"gpt-5","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n")
+	return b.String()
+}
+
+// rejection returns the error of a provider that repeats a key.
+func (s *secretsTest) rejection(k secretKind, from string) string {
+	return s.json(object{"error": object{
+		"message": "Incorrect API key provided: " + s.plant(k, from+" error text") + ". Request was: " + s.plant(k, from+" error quotation"),
+		"type":    "invalid_request_error", "param": s.plant(k, from+" error param"), "code": "invalid_api_key",
+	}})
+}
+
+// throughProxy makes calls through the proxy: one that is answered, one that is streamed and one that fails.
+func (s *secretsTest) throughProxy(k secretKind) {
+	s.Helper()
+	const from = "proxy"
+	line := func(place string) string { return strings.ReplaceAll(s.plant(k, from+" "+place), "\n", " ") }
+	for name, a := range map[string]answerOf{
+		"answer": {200, "application/json", s.json(s.response(k, from))}, "stream": {200, "text/event-stream", s.stream(k, from)},
+		"error": {400, "application/json", s.rejection(k, from)}, "text": {401, "text/plain",
+			"no: " + s.plant(k, from+" error plain text")},
+	} {
+		path := fmt.Sprintf("/%s/%x/v1/chat/completions", name, k.name)
+		s.mu.Lock()
+		s.answers[path] = a
+		s.mu.Unlock()
+		header := http.Header{
+			"Content-Type": {"application/json"}, "Authorization": {"Bearer " + line("header Authorization")},
+			"X-Api-Key": {line("header X-Api-Key")},
+			"Api-Key":   {line("header Api-Key")}, "X-Goog-Api-Key": {line("header X-Goog-Api-Key")},
+			"Cookie":     {"session=" + line("header Cookie")},
+			"User-Agent": {"agent/1.0 " + line("header User-Agent")}, "Openai-Organization": {line("header Openai-Organization")},
+			"Referer":          {"http://x/?key=" + line("header Referer")},
+			"X-Llmtap-Service": {"checkout-agent"}, "X-Llmtap-Stage": {"planner"}, "X-Llmtap-Attr-Note": {url.PathEscape(line("attribute"))},
+			"X-Llmtap-User": {line("label user")}, "Host": {"127.0.0.1"},
+		}
+		query := "?key=" + url.QueryEscape(line("query")) + "&api_key=" + url.QueryEscape(line("query api_key"))
+		if r := s.c.do(s.T, "proxy", http.MethodPost, "/up"+path+query, s.json(s.request(k, from)), header); r.code != a.status {
+			s.Fatalf("%s %s: %d %s", k.name, name, r.code, r.body)
+		}
+	}
+}
+
+// overHTTP sends events as a program without a hook does. Bodies are sent as they are with capture full, else none.
+func (s *secretsTest) overHTTP(k secretKind) {
+	s.Helper()
+	const from = "HTTP"
+	var events []object
+	for i, body := range []any{s.response(k, from), json.RawMessage(s.rejection(k, from)), nil} {
+		call := object{
+			"exchange": fmt.Sprintf("http-%x-%d", k.name, i), "service": "checkout-agent", "stage": "planner",
+			"attrs": object{"note": s.plant(k, from+" attribute")},
+		}
+		request, response := object{"kind": "request"}, object{"kind": "response", "status": []int{200, 400, 0}[i]}
+		for name, v := range call {
+			request[name], response[name] = v, v
+		}
+		userinfo := url.QueryEscape(s.plant(k, from+" URL password"))
+		request["url"] = "https://app:" + userinfo + "@api.openai.com/v1/chat/completions?key=" + url.QueryEscape(s.plant(k, from+" URL query"))
+		request["method"] = "POST"
+		if s.capture == event.CaptureFull {
+			request["body"] = s.request(k, from)
+		}
+		switch {
+		case body == nil:
+			response["error"] = "Post \"https://api.openai.com\": proxy says " + s.plant(k, from+" transport error")
+		case s.capture == event.CaptureFull || i == 1:
+			response["body"] = body
+		}
+		events = append(events, request, response)
+	}
+	r := s.c.do(s.T, "receive", http.MethodPost, "/v1/events", s.json(events), http.Header{"Content-Type": {"application/json"}, "Host": {"127.0.0.1"}})
+	if r.code != http.StatusOK {
+		s.Fatalf("%s: %d %s", k.name, r.code, r.body)
+	}
+}
+
+// overOTLP exports a span of a call that is answered and one of a call that fails.
+func (s *secretsTest) overOTLP(k secretKind) {
+	s.Helper()
+	const from = "OTLP"
+	attribute := func(key, value string) object { return object{"key": key, "value": object{"stringValue": value}} }
+	parts := func(place string) string { return "use " + s.plant(k, from+" body "+place) + " for it" }
+	messages := func(role, place string) string {
+		return s.json([]object{{"role": role, "parts": []object{{"type": "text", "content": parts(place)}}}})
+	}
+	id := sha256.Sum256([]byte(k.name))
+	now := time.Now().UnixNano()
+	span := func(n int, more ...object) object {
+		return object{
+			"traceId": hex.EncodeToString(id[:16]), "spanId": hex.EncodeToString(id[16+n : 24+n]), "name": "chat gpt-5", "kind": 3,
+			"startTimeUnixNano": fmt.Sprint(now - 1e9), "endTimeUnixNano": fmt.Sprint(now),
+			"attributes": append([]object{
+				attribute("gen_ai.operation.name", "chat"), attribute("gen_ai.provider.name", "openai"),
+				attribute("gen_ai.request.model", "gpt-5"),
+				attribute("gen_ai.input.messages", messages("user", "input")),
+				attribute("gen_ai.system_instructions", s.json([]object{{"type": "text", "content": parts("system")}})),
+				attribute("url.full", "https://app:"+s.plant(k, from+" URL password")+"@api.openai.com/v1/chat/completions?key="+s.plant(k, from+" URL query")),
+				attribute("http.request.header.authorization", "Bearer "+s.plant(k, from+" header")),
+				attribute("user_agent.original", s.plant(k, from+" user agent")),
+				attribute("user.id", s.plant(k, from+" user")), attribute("note", s.plant(k, from+" attribute")),
+			}, more...),
+		}
+	}
+	failed := span(1, attribute("error.type", "BadRequestError"), attribute("http.response.status_code", "400"))
+	failed["status"] = object{"code": 2, "message": "Incorrect API key provided: " + s.plant(k, from+" error status")}
+	failed["events"] = []object{{"name": "exception", "timeUnixNano": fmt.Sprint(now), "attributes": []object{
+		attribute("exception.type", "BadRequestError"),
+		attribute("exception.message", "Error code: 400 - bad key: "+s.plant(k, from+" error message")),
+		attribute("exception.stacktrace", "File x, in y: "+s.plant(k, from+" error stack")),
+	}}}
+	spans := []object{span(0, attribute("gen_ai.output.messages", messages("assistant", "output"))), failed}
+	payload := object{"resourceSpans": []object{{
+		"resource": object{"attributes": []object{attribute("service.name", "checkout-agent"),
+			attribute("process.command_args", s.plant(k, from+" resource"))}},
+		"scopeSpans": []object{{"scope": object{"name": "test"}, "spans": spans}},
+	}}}
+	r := s.c.do(s.T, "receive", http.MethodPost, "/v1/traces", s.json(payload), http.Header{"Content-Type": {"application/json"}, "Host": {"127.0.0.1"}})
+	if r.code != http.StatusOK || strings.Contains(r.body, "rejected") {
+		s.Fatalf("%s: %d %s", k.name, r.code, r.body)
+	}
+}
+
+// waitStored waits until all calls are stored and Slack has a message about them.
+func (s *secretsTest) waitStored() {
+	s.Helper()
+	want := uint64(len(secretKinds) * (4 + 3 + 2))
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		res, err := s.c.rows.query(s.Context(), "SELECT count() FROM exchanges_final")
+		switch {
+		case err == nil && res.Rows[0][0].(uint64) >= want && len(s.slack.Messages()) > 0:
+			time.Sleep(2 * time.Second) // further messages, and rows of conversations
+			return
+		case time.Now().After(deadline):
+			s.Fatalf("not stored: %v, %v of %d, %d messages in Slack", err, res, want, len(s.slack.Messages()))
+		}
+	}
+}
+
+// permitted are the only leaks.
+var permitted = []struct {
+	capture string // "": any
+	permittedLeak
+}{
+	// Bodies are in the stream until they have been stored and their time is over.
+	{event.CaptureFull, leak(`.`, ` (body|streamed) `, `^(stream LLMTAP|file .*/jetstream/.*/LLMTAP/msgs/.*)$`)},
+	// A streamed answer is stored in fragments, in which a Redactor recognizes no key; pages and commands show the whole text, and
+	// compression may join the fragments.
+	{event.CaptureFull, leak(`.`, ` streamed `, `^(pages of calls|llmtap show|MCP show|file /clickhouse/.*)$`)},
+	// The colon in a Telegram token ends the value in an error text, and an attribute.
+	{"", leak(`^Telegram$`, ` error |transport error| attribute`, `.`)},
+}
+
+func leak(kind, place, surface string) permittedLeak {
+	return permittedLeak{regexp.MustCompile(kind), regexp.MustCompile(place), regexp.MustCompile(surface)}
+}
+
+// permits reports whether a key may be there.
+func (s *secretsTest) permits(kind, place, surface string) bool {
+	for _, p := range permitted {
+		if (p.capture == "" || p.capture == s.capture) && p.kind.MatchString(kind) && p.place.MatchString(place) && p.surface.MatchString(surface) {
+			return true
+		}
+	}
+	return false
+}
+
+// search searches all surfaces for the keys.
+func (s *secretsTest) search() {
+	leaks := map[string][]string{} // kinds by place and surface
+	surfaces := s.surfaces()
+	for name, text := range surfaces {
+		if text == "" {
+			s.Errorf("%s is empty", name)
+		}
+		for place, kinds := range s.found(text) {
+			kinds = slices.DeleteFunc(kinds, func(kind string) bool { return s.permits(kind, place, name) })
+			if slices.Sort(kinds); len(kinds) > 0 {
+				leaks[place+" in "+name] = kinds
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(leaks)) {
+		s.Errorf("leak: %s: %s", key, strings.Join(slices.Compact(leaks[key]), ", "))
+	}
+	if s.capture == event.CaptureFull && len(s.found(surfaces["stream LLMTAP"])) < 10 {
+		s.Error("the stream has no bodies: the search finds nothing")
+	}
+	s.Logf("%d keys, %d surfaces", len(s.all), len(surfaces))
+}
+
+// surfaces returns everything that people or programs can read, by name.
+func (s *secretsTest) surfaces() map[string]string {
+	all := map[string]string{}
+	s.tables(all)
+	s.streams(all)
+	s.files(all)
+	all["log"] = s.c.up.stderr.String() + s.c.up.stdout.String()
+	for _, path := range []string{"/metrics", "/metrics/fleet", "/readyz", "/api/nats/refused", "/api/v1/query?query=llmtap_failed_calls_total", "/api/v1/alerts", "/api/v1/rules"} {
+		all["http "+path] = s.c.do(s.T, "http", http.MethodGet, path, "", http.Header{"Host": {"127.0.0.1"}}).body
+	}
+	s.pages(all)
+	s.commands(all)
+	for i, m := range s.slack.Messages() {
+		all[fmt.Sprintf("Slack message %d", i)] = m.Text + string(m.Blocks) + string(m.Attachments) + string(m.Metadata)
+	}
+	s.processes(all)
+	return all
+}
+
+// tables adds all rows of all tables.
+func (s *secretsTest) tables(all map[string]string) {
+	s.Helper()
+	query := func(sql string) [][]any {
+		res, err := s.c.rows.query(s.Context(), sql)
+		if err != nil {
+			s.Fatalf("%s: %v", sql, err)
+		}
+		return res.Rows
+	}
+	for _, row := range query("SELECT name FROM system.tables WHERE database = currentDatabase() AND engine NOT LIKE '%View'") {
+		name := row[0].(string)
+		all["table "+name] = "rows: " + fmt.Sprint(query("SELECT * FROM `"+name+"`"))
+	}
+	for _, name := range []string{"processes", "errors", "settings", "warnings"} {
+		all["table system."+name] = "rows: " + fmt.Sprint(query("SELECT * FROM system."+name+" LIMIT 5000"))
+	}
+}
+
+// streams adds all messages of all streams and buckets.
+func (s *secretsTest) streams(all map[string]string) {
+	s.Helper()
+	js := (&attackWorld{T: s.T}).js(s.c)
+	names := js.StreamNames(s.Context())
+	for name := range names.Name() {
+		b := bytes.NewBufferString("messages:")
+		err := replayStream(s.Context(), js, name, func(m natsjs.Msg, _ *natsjs.MsgMetadata) error {
+			fmt.Fprintln(b, m.Subject(), m.Headers())
+			for _, v := range m.Headers() { // values are percent-encoded
+				if plain, err := url.PathUnescape(strings.Join(v, " ")); err == nil {
+					fmt.Fprintln(b, plain)
+				}
+			}
+			b.Write(m.Data())
+			return nil
+		})
+		if err != nil {
+			s.Fatal(err)
+		}
+		all["stream "+name] = b.String()
+	}
+	if err := names.Err(); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// files adds the files of the data directory.
+func (s *secretsTest) files(all map[string]string) {
+	s.Helper()
+	err := filepath.WalkDir(s.c.up.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil //nolint:nilerr // removed by a merge of ClickHouse
+		}
+		text, err := os.ReadFile(path)
+		if err == nil && len(text) > 0 {
+			all["file "+strings.TrimPrefix(path, s.c.up.dir)] = string(text)
+		}
+		return nil //nolint:nilerr // as above
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// pages adds the web pages of all calls and queries.
+func (s *secretsTest) pages(all map[string]string) {
+	s.Helper()
+	paths := []string{"/", "/alerts", "/versions", "/calls", "/providers", "/explore", "/search?q=checkout-agent"}
+	for _, name := range queries.Names() {
+		paths = append(paths, "/explore/"+name)
+	}
+	res, err := s.c.rows.query(s.Context(), "SELECT exchange_id, conversation_id FROM exchanges_final ORDER BY failed DESC, exchange_id")
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, row := range res.Rows {
+		paths = append(paths, "/exchange/"+url.PathEscape(row[0].(string)), "/exchange/"+url.PathEscape(row[0].(string))+"/raw")
+	}
+	var text strings.Builder
+	for i, path := range paths {
+		r := s.c.do(s.T, "ui", http.MethodGet, path, "", http.Header{"Host": {"127.0.0.1"}, "Accept": {"text/html"}})
+		if r.code != http.StatusOK && !strings.HasPrefix(path, "/explore/") && !strings.HasSuffix(path, "/raw") {
+			s.Errorf("%s: %d", path, r.code)
+		}
+		if i < len(paths)-2*len(res.Rows) {
+			all["page "+path] = r.body
+			continue
+		}
+		text.WriteString(r.body)
+	}
+	all["pages of calls"] = text.String()
+}
+
+// commands adds the output of commands.
+func (s *secretsTest) commands(all map[string]string) {
+	s.Helper()
+	here := []string{"--config", s.config, "--data-dir", s.c.up.dir}
+	res, err := s.c.rows.query(s.Context(), "SELECT exchange_id FROM exchanges_final ORDER BY rand() LIMIT 30")
+	if err != nil {
+		s.Fatal(err)
+	}
+	commands := [][]string{{"config"}, {"config", "--check"}, {"doctor"}, {"alerts", "test-notify"}, {"explain", "--unknown"}, {"query", "causes"}, {"query", "failures"}}
+	for _, row := range res.Rows {
+		commands = append(commands, []string{"show", row[0].(string)})
+	}
+	for _, args := range commands {
+		flags := here
+		if args[0] == "config" || args[0] == "alerts" {
+			flags = here[:2]
+		}
+		stdout, stderr, _ := runCommand(s.T, "", append(slices.Clone(args), flags...)...)
+		all["llmtap "+args[0]] += stdout + stderr
+	}
+	h := s.c.token["http"].Clone()
+	h["Content-Type"], h["Accept"], h["Host"] = []string{"application/json"}, []string{"application/json, text/event-stream"}, []string{"127.0.0.1"}
+	for _, row := range res.Rows {
+		call := s.json(object{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": object{"name": "show", "arguments": object{"id": row[0]}}})
+		all["MCP show"] += s.c.do(s.T, "http", http.MethodPost, "/mcp?content=true", call, h).body
+	}
+}
+
+// processes adds the arguments of the collector and its ClickHouse, and the environment of the latter.
+func (s *secretsTest) processes(all map[string]string) {
+	s.Helper()
+	parent := s.c.up.cmd.Process.Pid
+	child := clickhouseChild(s.T, parent)
+	for name, path := range map[string]string{
+		"arguments of llmtap": fmt.Sprintf("/proc/%d/cmdline", parent), "arguments of ClickHouse": fmt.Sprintf("/proc/%d/cmdline", child),
+		"environment of ClickHouse": fmt.Sprintf("/proc/%d/environ", child),
+	} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			s.Fatal(err)
+		}
+		all[name] = string(text)
+	}
+}
