@@ -11,6 +11,7 @@ import (
 	_ "time/tzdata" // local times in images without a zone database
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
@@ -29,9 +30,11 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal kills the process
 	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)
 	stop()
-	os.Exit(command.Report(err, os.Stderr))
+	os.Exit(command.Report(err, terminal.NewWriter(os.Stderr)))
 }
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) error {
-	return command.Run(ctx, llmtap, &command.Call{Args: args, Stdin: stdin, Stdout: stdout, Stderr: stderr, Getenv: getenv})
+	return command.Run(ctx, llmtap, &command.Call{
+		Args: args, Stdin: stdin, Stdout: terminal.NewWriter(stdout), Stderr: terminal.NewWriter(stderr), Getenv: getenv,
+	})
 }

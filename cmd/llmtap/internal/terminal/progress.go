@@ -15,12 +15,19 @@ type Progress struct {
 
 	mu    sync.Mutex // guards the fields below
 	w     io.Writer
+	raw   io.Writer // the same, for the commands of the status line
 	next  time.Time
 	shown bool
 }
 
 // NewProgress returns a Progress that writes to w.
-func NewProgress(w io.Writer) *Progress { return &Progress{w: w, live: IsTerminal(w)} }
+func NewProgress(w io.Writer) *Progress {
+	p := &Progress{w: w, raw: w, live: IsTerminal(w)}
+	if out, ok := w.(*Writer); ok {
+		p.raw = out.w
+	}
+	return p
+}
 
 // Printf writes a message line.
 func (p *Progress) Printf(format string, args ...any) {
@@ -39,7 +46,7 @@ func (p *Progress) Status(format string, args ...any) {
 	defer p.mu.Unlock()
 	if now := time.Now(); now.After(p.next) {
 		p.next, p.shown = now.Add(progressInterval), true
-		fmt.Fprintf(p.w, "\r\x1b[K"+format, args...)
+		fmt.Fprint(p.raw, "\r\x1b[K"+Escape(fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -53,6 +60,6 @@ func (p *Progress) Clear() {
 func (p *Progress) clear() {
 	if p.shown {
 		p.shown = false
-		fmt.Fprint(p.w, "\r\x1b[K")
+		fmt.Fprint(p.raw, "\r\x1b[K")
 	}
 }

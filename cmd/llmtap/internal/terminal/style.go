@@ -18,14 +18,19 @@ type Style struct {
 	Zone     *time.Location // nil: UTC
 	Color    bool
 	Unbroken bool // Wrap keeps lines whole, because a file or a pipe has no width
+
+	start string // of a color; "": csi
 }
 
 // NewStyle returns the style of text on w: local times, and colors if w is a terminal and NO_COLOR is not set.
 func NewStyle(w io.Writer, getenv func(string) string) *Style {
 	s := &Style{Width: widthOf(w, getenv), Zone: time.Local, Color: IsTerminal(w) && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}
+	if _, ok := w.(*Writer); ok {
+		s.start = colorStart
+	}
 	if s.Width == 0 {
 		s.Width, s.Unbroken = DefaultWidth, true
-		if w == io.Writer(os.Stdout) {
+		if file(w) == os.Stdout {
 			s.Width = cmp.Or(size(os.Stderr), DefaultWidth) // a table in a pipe to less or head
 		}
 	}
@@ -34,8 +39,8 @@ func NewStyle(w io.Writer, getenv func(string) string) *Style {
 
 // IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	f := file(w)
+	return f != nil && term.IsTerminal(int(f.Fd()))
 }
 
 // widthOf returns the number of columns of w: $COLUMNS, else the size of the terminal, else 0.
@@ -43,7 +48,7 @@ func widthOf(w io.Writer, getenv func(string) string) int {
 	if n, err := strconv.Atoi(getenv("COLUMNS")); err == nil && n > 0 {
 		return n
 	}
-	if f, ok := w.(*os.File); ok {
+	if f := file(w); f != nil {
 		return size(f)
 	}
 	return 0
@@ -107,5 +112,6 @@ func (s *Style) paint(code, text string) string {
 	if !s.Color || text == "" {
 		return text
 	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
+	start := cmp.Or(s.start, csi)
+	return start + code + "m" + text + start + "0m"
 }

@@ -17,7 +17,7 @@ const DefaultWidth = 160
 const minPart = 8
 
 // Columns returns the width of s on a terminal: 2 for a wide character such as 名, 0 for a combining mark or the color
-// commands of Style, else 1.
+// commands of a Style, else 1.
 func Columns(s string) int {
 	n, command := 0, false
 	for _, r := range s {
@@ -103,19 +103,8 @@ func Clip(s string, n int) string {
 	return s[:fitting(s, n-1)] + "…"
 }
 
-// Line returns s on one line and replaces unprintable characters, because an id or an error text may contain terminal
-// commands.
-func Line(s string) string {
-	return strings.Join(strings.Fields(strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case !unicode.IsPrint(r):
-			return utf8.RuneError
-		}
-		return r
-	}, s)), " ")
-}
+// Line returns s on one line, escaped, because an id or an error text may contain terminal commands.
+func Line(s string) string { return Escape(strings.Join(strings.Fields(s), " ")) }
 
 // Plural returns n with its noun, such as "1 alert rule" or "3 alert rules".
 func Plural[N int | uint64](n N, noun string) string {
