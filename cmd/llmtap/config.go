@@ -6,6 +6,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 )
 
 var configCommand = &command.Command{
@@ -44,5 +45,5 @@ func runConfig(_ context.Context, c *command.Call) error {
 		fmt.Fprintf(c.Stdout, "%s: the configuration is valid\n", cfg.Source())
 		return nil
 	}
-	return cfg.Print(c.Stdout)
+	return cfg.Print(terminal.Exact(c.Stdout))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/mend"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 )
 
 var repairCommand = &command.Command{
@@ -63,7 +64,7 @@ func runRepair(ctx context.Context, c *command.Call) error {
 	if err != nil {
 		return command.BadInput(err)
 	}
-	m := mend.Mender{Format: *format, Forced: forced, Lenient: *severity == string(check.Lenient), Out: c.Stdout, Report: c.Stderr, Style: style}
+	m := mend.Mender{Format: *format, Forced: forced, Lenient: *severity == string(check.Lenient), Out: terminal.Exact(c.Stdout), Report: c.Stderr, Style: style}
 	if *format == mend.Text {
 		m.Report = c.Stdout
 	}

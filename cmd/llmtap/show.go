@@ -8,6 +8,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/regression"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -78,7 +79,7 @@ func writeTest(ctx context.Context, c *command.Call, s show.Store, format string
 	if err != nil {
 		return err
 	}
-	return regression.Write(c.Stdout, recorded, fault, regression.Options{
+	return regression.Write(terminal.Exact(c.Stdout), recorded, fault, regression.Options{
 		Format: format, Exchange: e.ID, Stream: e.Stream, Shaped: e.Capture == event.CaptureShape, Full: full,
 	})
 }

@@ -27,5 +27,5 @@ func TestDescribe(t *testing.T) {
 	f(`{"type":"reasoning","id":"rs_1"}`, `reasoning  [reasoning]`)
 	f(`7`, `7`)
 	f(`null`, `null`)
-	f(`{"role":"tool","tool_call_id":"\u001b[2J\u009b"}`, "tool       answers \uFFFD[2J\uFFFD")
+	f(`{"role":"tool","tool_call_id":"\u001b[2J\u009b"}`, `tool       answers \u001b[2J\u009b`)
 }

@@ -216,7 +216,7 @@ func (s Store) writeExchange(ctx context.Context, w io.Writer, id string, o Opti
 	body, complete := e.Body()
 	switch {
 	case o.Format == Body && complete:
-		_, err = fmt.Fprintln(w, body)
+		_, err = fmt.Fprintln(terminal.Exact(w), body)
 	case o.Format == command.JSON:
 		err = command.WriteJSON(w, e.object())
 	case o.Format == command.JSONL:

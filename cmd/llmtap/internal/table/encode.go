@@ -9,6 +9,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -78,9 +79,10 @@ func finite(v any) any {
 	return v
 }
 
-// writeCSV writes a header line and one line per row: NULL as an empty field, times as RFC 3339, lists and maps as JSON.
+// writeCSV writes a header line and one line per row: NULL as an empty field, times as RFC 3339, lists and maps as JSON. Texts
+// are exact, except on a terminal. So a spreadsheet may take a text such as =1+1 for a formula.
 func writeCSV(w io.Writer, res *clickhouse.Result) error {
-	out := csv.NewWriter(w)
+	out := csv.NewWriter(terminal.Exact(w))
 	line := make([]string, len(res.Columns))
 	for i, c := range res.Columns {
 		line[i] = c.Name

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 )
 
 // An Encoder writes structs of one type, one by one, in one of Formats except text. Their JSON names are the columns of CSV,
@@ -77,7 +78,7 @@ func (e *Encoder) csv(v reflect.Value) error {
 		}
 		header, line = append(header, name), append(line, cell)
 	}
-	w := csv.NewWriter(e.W)
+	w := csv.NewWriter(terminal.Exact(e.W))
 	if e.n == 1 {
 		_ = w.Write(header) // Flush reports the error
 	}

@@ -61,7 +61,7 @@ rate_limit             13        -                2026-11-20 09:30:00           
   cause: orphan_tool_reply   failed_calls: 412   percent_of_failed: 96.9
   versions: 1.5.0, 1.5.1   last_seen: 2026-11-20 09:30:00 UTC
   last_error_text: Messages with role 'tool' must be a response to a preceding
-    message with 'tool_calls' �[2J
+    message with 'tool_calls' \u001b[2J
   last_exchange_id: 019aa0b0-0000-7014-8000-000000000014
 ── 2
   cause: rate_limit   failed_calls: 13   percent_of_failed: -

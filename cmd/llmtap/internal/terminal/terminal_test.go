@@ -35,5 +35,5 @@ func TestClip(t *testing.T) {
 	f("abcd", 3, "ab…")
 	f("名前名前", 3, "名…")
 	f("名前", 4, "名前")
-	f("a\n\t b\x1b[2J", 20, "a b\uFFFD[2J")
+	f("a\n\t b\x1b[2J", 20, `a b\u001b[2J`)
 }
