@@ -42,7 +42,7 @@ func newCommandTest(t *testing.T) *commandTest {
 	up := startUp(t)
 	up.ready(t)
 	cfg := jetstream.Default()
-	cfg.URL = up.url()
+	cfg.URL = up.collectorURL()
 	conn, err := jetstream.Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -81,7 +81,7 @@ func Report(err error, stderr io.Writer) int {
 	case isConfig:
 		code = ExitBadInput
 	}
-	fmt.Fprintf(stderr, "llmtap: %v\n", err)
+	fmt.Fprintf(stderr, "llmtap: %s\n", terminal.Escape(err.Error()))
 	return code
 }
 

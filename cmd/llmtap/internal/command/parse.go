@@ -182,7 +182,11 @@ func (c *Call) Style() *terminal.Style {
 // Format adds the flag --format. The first value is the default.
 func (c *Call) Format(values ...string) *string {
 	f := &choice{value: values[0], values: values}
-	c.Flags.Var(f, "format", "`format`: output format: "+strings.Join(values, ", "))
+	usage := "`format`: output format: " + strings.Join(values, ", ")
+	if slices.Contains(values, CSV) {
+		usage += "; csv has texts as they are, except on a terminal"
+	}
+	c.Flags.Var(f, "format", usage)
 	return &f.value
 }
 
