@@ -54,7 +54,7 @@ func runProvider(ctx context.Context, c *command.Call) error {
 	for _, p := range providerPaths {
 		fmt.Fprintf(c.Stdout, "  %-10s http://%s%s\n", p.name, l.Addr(), p.path)
 	}
-	srv := &http.Server{Handler: provider.New(provider.Default()), ReadHeaderTimeout: 10 * time.Second}
+	srv := &http.Server{Handler: provider.New(provider.Default()), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
 	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {

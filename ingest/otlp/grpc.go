@@ -33,6 +33,7 @@ import (
 const (
 	maxMessage = 16 << 20         // bytes of a payload over gRPC after decompression
 	maxCalls   = 16               // payloads over gRPC in progress
+	maxHeaders = 64 << 10         // bytes of the headers of a call
 	drain      = 10 * time.Second // grace period for them on shutdown
 )
 
@@ -45,7 +46,9 @@ func (r *Receiver) ServeGRPC(ctx context.Context, l net.Listener, tokens secret.
 	g := &gate{tokens: tokens}
 	s := grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxCalls), grpc.InTapHandle(g.admit), grpc.StatsHandler(g), grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
+		grpc.MaxHeaderListSize(maxHeaders), grpc.ConnectionTimeout(10*time.Second),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 15 * time.Minute, Time: time.Minute, Timeout: 20 * time.Second}),
 		grpc.UnknownServiceHandler(r.unknown),
 	)
 	ptraceotlp.RegisterGRPCServer(s, &traceService{r: r})

@@ -131,6 +131,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	ctx := llmtap.WithCaller(context.WithValue(r.Context(), callKey{}, c), p.caller(r))
 	r = r.WithContext(ctx)
+	limitBody(w, r, bodyTimeout)
 	if _, ok := r.Header["Upgrade"]; ok {
 		// JDK clients offer an upgrade to h2c with every request; a server may ignore the offer.
 		r.Header = r.Header.Clone()

@@ -35,7 +35,10 @@ type answer struct {
 	Error  *struct{ Message string }
 }
 
-// Start runs Chromium until the test ends. Chromium resolves no host names, so that nothing but loopback is reachable.
+// OtherSite is a domain whose hosts are 127.0.0.1 for Chromium, for pages of another site than those of llmtap.
+const OtherSite = "other.example"
+
+// Start runs Chromium until the test ends. Chromium resolves no other host names, so that nothing but loopback is reachable.
 func Start(t testing.TB) *Browser {
 	t.Helper()
 	path := find(t)
@@ -48,7 +51,7 @@ func Start(t testing.TB) *Browser {
 	ctx, kill := context.WithCancel(context.WithoutCancel(t.Context())) // the cleanup below ends Chromium
 	cmd := exec.CommandContext(ctx, path, "--headless", "--remote-debugging-pipe", "--user-data-dir="+filepath.Join(dir, "profile"),
 		"--no-sandbox", // root, as in a container, has none; the pages are llmtap's own
-		"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+		"--host-resolver-rules=MAP *."+OtherSite+" 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 		"--log-level=3", // a container has no D-Bus, which is many errors
 		"--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions", "about:blank")
 	cmd.Env = append(os.Environ(), "HOME="+dir) // crash reports and caches go there

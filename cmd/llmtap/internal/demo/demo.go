@@ -182,7 +182,7 @@ func serveLocal(ctx context.Context, h http.Handler) (url string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("listen on loopback: %w", err)
 	}
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	context.AfterFunc(ctx, func() { _ = srv.Close() })
 	go func() { _ = srv.Serve(l) }() // returns when srv is closed
 	return "http://" + l.Addr().String(), nil
