@@ -36,11 +36,11 @@ func NewHandler(o Options) http.Handler {
 		deadlines := http.NewResponseController(w)
 		_ = deadlines.SetReadDeadline(time.Now().Add(readTimeout)) // only a test's recorder has no deadlines, also below
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-		_ = deadlines.SetReadDeadline(time.Time{}) // the call may take longer
 		if err != nil {
 			http.Error(w, "the request is incomplete or larger than 4 MiB", http.StatusRequestEntityTooLarge)
 			return
 		}
+		_ = deadlines.SetReadDeadline(time.Time{}) // the call may take longer
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		_ = deadlines.SetWriteDeadline(time.Now().Add(callTimeout + writeTimeout))
 		defer func() { _ = deadlines.SetWriteDeadline(time.Time{}) }() // for the next request on the connection

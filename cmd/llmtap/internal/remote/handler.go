@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -57,8 +58,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	deadlines := http.NewResponseController(w)
 	_ = deadlines.SetReadDeadline(time.Now().Add(readTimeout)) // only a test's recorder has no deadlines, also below
 	var st statement
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxStatement)).Decode(&st)
-	_ = deadlines.SetReadDeadline(time.Time{}) // the query may take longer
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxStatement))
+	if err == nil {
+		_ = deadlines.SetReadDeadline(time.Time{}) // the query may take longer
+		err = json.Unmarshal(body, &st)
+	}
 	if err != nil {
 		http.Error(w, fmt.Sprintf("the body is not a JSON object with sql and params: %v", err), http.StatusBadRequest)
 		return

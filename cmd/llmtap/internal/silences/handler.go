@@ -191,9 +191,9 @@ func (h *Handler) set(src Source, w http.ResponseWriter, r *http.Request) error 
 	deadlines := http.NewResponseController(w)
 	_ = deadlines.SetReadDeadline(time.Now().Add(bodyTimeout)) // only a test's recorder has no deadlines, also below
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	_ = deadlines.SetReadDeadline(time.Time{})
 	var s silence.Silence
 	if err == nil {
+		_ = deadlines.SetReadDeadline(time.Time{})
 		err = json.Unmarshal(body, &s)
 	}
 	if err != nil {
