@@ -202,8 +202,12 @@ func (c *Collector) ClickHouse() *clickhouse.Sink {
 // listen opens a listener, with TLS if it is configured.
 func (c *Collector) listen(ctx context.Context, addr string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
-	if err != nil || c.tls == nil {
-		return l, err
+	if err != nil {
+		return nil, err
+	}
+	l = limit(l, maxConnections, c.logger)
+	if c.tls == nil {
+		return l, nil
 	}
 	return tls.NewListener(l, c.tls), nil
 }
@@ -248,7 +252,7 @@ func (c *Collector) Close() {
 // in the stream. It returns earlier only if this process cannot serve.
 func (c *Collector) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	srv := &http.Server{Handler: c.handler(), ReadHeaderTimeout: 5 * time.Second}
+	srv := newServer(c.handler(), bodyTimeout, c.logger)
 	g.Go(func() error { return serve(ctx, srv, c.listener, 2*time.Second) })
 	if c.proxy != nil {
 		g.Go(func() error { return c.proxy.run(ctx) })

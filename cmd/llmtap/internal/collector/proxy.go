@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"time"
 
 	"github.com/llmtap/llmtap/ingest/event"
@@ -50,10 +49,7 @@ func (c *Collector) newProxyRole(ctx context.Context) (*proxyRole, error) {
 
 // run serves until ctx ends and calls in flight have completed.
 func (p *proxyRole) run(ctx context.Context) error {
-	srv := &http.Server{
-		Handler: p.proxy, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		ErrorLog: slog.NewLogLogger(p.logger.Handler(), slog.LevelDebug),
-	}
+	srv := newServer(p.proxy, 0, p.logger) // a request may be as long as its stream
 	return serve(ctx, srv, p.listener, proxyDrain)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"syscall"
@@ -73,10 +72,7 @@ func (r *receiveRole) serveHTTP(ctx context.Context) error {
 	if r.listener == nil {
 		return waitFor(ctx)
 	}
-	srv := &http.Server{
-		Handler: r.guard.wrap(r.mux), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(r.c.logger.Handler(), slog.LevelDebug),
-	}
+	srv := newServer(r.guard.wrap(r.mux), time.Minute, r.c.logger)
 	return serve(ctx, srv, r.listener, receiveDrain)
 }
 

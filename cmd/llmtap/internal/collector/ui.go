@@ -108,7 +108,7 @@ func (c *Collector) UIURL() string {
 
 // serve serves the pages until ctx ends.
 func (u *uiRole) serve(ctx context.Context) error {
-	srv := &http.Server{Handler: u.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, MaxHeaderBytes: 64 << 10}
+	srv := newServer(u.handler(), bodyTimeout, u.c.logger)
 	return serve(ctx, srv, u.listener, 200*time.Millisecond)
 }
 
