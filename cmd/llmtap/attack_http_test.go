@@ -118,7 +118,9 @@ var accessAttacks = []attack{
 					continue
 				}
 				for _, h := range []http.Header{
-					{"Authorization": {"Bearer " + token}}, {"X-Llmtap-Token": {token}}, {"Authorization": {"bearer " + token}},
+					{"Authorization": {"Bearer " + token}},
+					{"X-Llmtap-Token": {token}},
+					{"Authorization": {"bearer " + token}},
 					{"Cookie": {"llmtap_session=" + token + "; token=" + token}},
 				} {
 					got = append(got, w.secured.doAs(w.T, l, http.MethodGet, getPath[l]+"?token="+token, "", h).status())

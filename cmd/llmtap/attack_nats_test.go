@@ -317,10 +317,15 @@ func spoofService(w *attackWorld, _ string) string {
 func malformedEvents(w *attackWorld, _ string) string {
 	return w.asAgents(func(nc *nats.Conn) string {
 		for i, headers := range []nats.Header{
-			{}, {"Llmtap-Exchange": {"x"}, "Llmtap-Status": {"-1"}}, {"Llmtap-Exchange": {"x"}, "Llmtap-Part": {"2/99999999"}, "Llmtap-Body-Bytes": {"2147483647"}},
-			{"Llmtap-Exchange": {"x"}, "Llmtap-Part": {"1/1024"}, "Llmtap-Body-Bytes": {"2147483647"}}, {"Llmtap-Exchange": {strings.Repeat("x", 60_000)}},
-			{"Llmtap-Exchange": {"x"}, "Llmtap-Time": {"9999-12-31T23:59:59Z"}}, {"Llmtap-Exchange": {"x"}, "Llmtap-Duration-Ms": {"1e999"}},
-			{"Llmtap-Exchange": {"%00%ff%0a"}, "Llmtap-Stage": {"%zz%"}}, {"Llmtap-Exchange": {"x"}, "Content-Encoding": {"gzip"}},
+			{},
+			{"Llmtap-Exchange": {"x"}, "Llmtap-Status": {"-1"}},
+			{"Llmtap-Exchange": {"x"}, "Llmtap-Part": {"2/99999999"}, "Llmtap-Body-Bytes": {"2147483647"}},
+			{"Llmtap-Exchange": {"x"}, "Llmtap-Part": {"1/1024"}, "Llmtap-Body-Bytes": {"2147483647"}},
+			{"Llmtap-Exchange": {strings.Repeat("x", 60_000)}},
+			{"Llmtap-Exchange": {"x"}, "Llmtap-Time": {"9999-12-31T23:59:59Z"}},
+			{"Llmtap-Exchange": {"x"}, "Llmtap-Duration-Ms": {"1e999"}},
+			{"Llmtap-Exchange": {"%00%ff%0a"}, "Llmtap-Stage": {"%zz%"}},
+			{"Llmtap-Exchange": {"x"}, "Content-Encoding": {"gzip"}},
 		} {
 			m := &nats.Msg{Subject: "llmtap.v1.request.checkout-agent.00", Header: headers, Data: []byte(strings.Repeat(`{"messages":[`, 1+i*10_000))}
 			if err := nc.PublishMsg(m); err != nil {

@@ -119,8 +119,11 @@ var queryAttacks = []attack{
 		run: func(w *attackWorld, l string) string {
 			var got []string
 			for _, h := range []http.Header{
-				{"Host": {"127.0.0.1"}}, {"Host": {"127.0.0.1"}, "X-Clickhouse-User": {"default"}}, {"Host": {"127.0.0.1"}, "X-Clickhouse-Key": {"default"}},
-				{"Host": {"127.0.0.1"}, "Authorization": {"Basic ZGVmYXVsdDo="}}, {"Host": {"127.0.0.1"}, "X-Clickhouse-User": {"admin"}},
+				{"Host": {"127.0.0.1"}},
+				{"Host": {"127.0.0.1"}, "X-Clickhouse-User": {"default"}},
+				{"Host": {"127.0.0.1"}, "X-Clickhouse-Key": {"default"}},
+				{"Host": {"127.0.0.1"}, "Authorization": {"Basic ZGVmYXVsdDo="}},
+				{"Host": {"127.0.0.1"}, "X-Clickhouse-User": {"admin"}},
 			} {
 				for _, path := range []string{"/?query=SELECT+1", "/?query=SELECT+1&user=default&password=", "/?query=DROP+TABLE+llmtap.exchanges", "/play", "/dashboard"} {
 					got = append(got, w.plain.doAs(w.T, l, http.MethodPost, path, "", h).status())

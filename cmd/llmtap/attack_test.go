@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -242,7 +243,7 @@ func (c *target) callIsStored(t *testing.T) error {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("the call is not stored: %v", err)
+			return fmt.Errorf("the call is not stored after 30 s; the last query: %w", errors.Join(err, ctx.Err()))
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

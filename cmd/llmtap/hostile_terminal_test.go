@@ -128,10 +128,20 @@ func TestHostileTerminal(t *testing.T) {
 		"labels: {severity: critical}, annotations: {summary: "+terminal.Escape(evil)+"}}]}]\n")
 
 	stored := [][]string{
-		{"show", broken}, {"show", "order" + hostile}, {"show", "order" + hostile, "--tool", hostile}, {"show", broken, "--full"}, {"show", hostile},
-		{"explain", "--unknown"}, {"alerts", "backtest", "--since", "1h", rules}, {"gate", "--once", "--service", labels.Service, "--version", labels.ServiceVersion},
-		{"query", "--sql", "SELECT * FROM exchanges_final"}, {"query", "--sql", "SELECT * FROM findings_final"}, {"query", "--sql", "SELECT throwIf(1, '" + hostile + "')"},
-		{"forget", "--conversation", hostile, "--dry-run"}, {"doctor"}, {"schema", "status"},
+		{"show", broken},
+		{"show", "order" + hostile},
+		{"show", "order" + hostile, "--tool", hostile},
+		{"show", broken, "--full"},
+		{"show", hostile},
+		{"explain", "--unknown"},
+		{"alerts", "backtest", "--since", "1h", rules},
+		{"gate", "--once", "--service", labels.Service, "--version", labels.ServiceVersion},
+		{"query", "--sql", "SELECT * FROM exchanges_final"},
+		{"query", "--sql", "SELECT * FROM findings_final"},
+		{"query", "--sql", "SELECT throwIf(1, '" + hostile + "')"},
+		{"forget", "--conversation", hostile, "--dry-run"},
+		{"doctor"},
+		{"schema", "status"},
 	}
 	for _, name := range queries.Names() {
 		q, err := queries.Get(name)
@@ -161,12 +171,29 @@ func TestHostileTerminal(t *testing.T) {
 	}
 
 	for _, args := range [][]string{
-		{"lint", history}, {"lint", "--format", "json", history}, {"lint", "--format", "github", history}, {"lint", "--format", "sarif", history}, {"lint", exchange, "-"},
-		{"explain", exchange}, {"explain", "--format", "csv", exchange}, {"explain", "--format", "jsonl", exchange}, {"explain", "Error 400: " + hostile},
-		{"repair", history}, {"repair", "--format", "patch", history}, {"repair", "--format", "text", history}, {"repair", history + hostile},
-		{"repair", "--conversation", "order" + hostile, "--data-dir", c.up.dir}, {"show", broken, "--as-test", "pytest", "--data-dir", c.up.dir},
-		{"show", broken, "--as-test", "go", "--data-dir", c.up.dir}, {"alerts", "check", rules}, {"alerts", "test", rules}, {"config", hostile}, {hostile}, {"lint", hostile},
-		{"query", hostile}, {"import", "--nats-url", c.up.collectorURL(), "--data-dir", c.up.dir, exchange},
+		{"lint", history},
+		{"lint", "--format", "json", history},
+		{"lint", "--format", "github", history},
+		{"lint", "--format", "sarif", history},
+		{"lint", exchange, "-"},
+		{"explain", exchange},
+		{"explain", "--format", "csv", exchange},
+		{"explain", "--format", "jsonl", exchange},
+		{"explain", "Error 400: " + hostile},
+		{"repair", history},
+		{"repair", "--format", "patch", history},
+		{"repair", "--format", "text", history},
+		{"repair", history + hostile},
+		{"repair", "--conversation", "order" + hostile, "--data-dir", c.up.dir},
+		{"show", broken, "--as-test", "pytest", "--data-dir", c.up.dir},
+		{"show", broken, "--as-test", "go", "--data-dir", c.up.dir},
+		{"alerts", "check", rules},
+		{"alerts", "test", rules},
+		{"config", hostile},
+		{hostile},
+		{"lint", hostile},
+		{"query", hostile},
+		{"import", "--nats-url", c.up.collectorURL(), "--data-dir", c.up.dir, exchange},
 	} {
 		checkClean(t, fmt.Sprintf("%.80q", args), c.onTerminal(`{"messages":`+evil+"}\n"+hostile, args...), false)
 	}

@@ -221,8 +221,10 @@ func (s *secretsTest) request(k secretKind, from string) object {
 	return object{
 		"model": "gpt-5", "user": s.plant(k, from+" body user"), "metadata": object{"note": in("metadata")},
 		"tools": []object{{"type": "function", "function": object{"name": "run", "description": in("tool description"), "parameters": object{
-			"type": "object", "properties": object{"command": object{"type": "string", "description": in("parameter description"),
-				"default": in("parameter default")}},
+			"type": "object", "properties": object{"command": object{
+				"type": "string", "description": in("parameter description"),
+				"default": in("parameter default"),
+			}},
 		}}}},
 		"messages": []object{
 			{"role": "system", "content": in("system prompt")},
@@ -268,8 +270,10 @@ func (s *secretsTest) throughProxy(k secretKind) {
 	line := func(place string) string { return strings.ReplaceAll(s.plant(k, from+" "+place), "\n", " ") }
 	for name, a := range map[string]answerOf{
 		"answer": {200, "application/json", s.json(s.response(k, from))}, "stream": {200, "text/event-stream", s.stream(k, from)},
-		"error": {400, "application/json", s.rejection(k, from)}, "text": {401, "text/plain",
-			"no: " + s.plant(k, from+" error plain text")},
+		"error": {400, "application/json", s.rejection(k, from)}, "text": {
+			401, "text/plain",
+			"no: " + s.plant(k, from+" error plain text"),
+		},
 	} {
 		path := fmt.Sprintf("/%s/%x/v1/chat/completions", name, k.name)
 		s.mu.Lock()
@@ -362,8 +366,10 @@ func (s *secretsTest) overOTLP(k secretKind) {
 	}}}
 	spans := []object{span(0, attribute("gen_ai.output.messages", messages("assistant", "output"))), failed}
 	payload := object{"resourceSpans": []object{{
-		"resource": object{"attributes": []object{attribute("service.name", "checkout-agent"),
-			attribute("process.command_args", s.plant(k, from+" resource"))}},
+		"resource": object{"attributes": []object{
+			attribute("service.name", "checkout-agent"),
+			attribute("process.command_args", s.plant(k, from+" resource")),
+		}},
 		"scopeSpans": []object{{"scope": object{"name": "test"}, "spans": spans}},
 	}}}
 	r := s.c.do(s.T, "receive", http.MethodPost, "/v1/traces", s.json(payload), http.Header{"Content-Type": {"application/json"}, "Host": {"127.0.0.1"}})
