@@ -35,6 +35,7 @@ func TestDescribe(t *testing.T) {
 			receive: &receiveRole{listener: fixedListener{addr: cfg.Receive.Listen}, otlp: otlpReceiver{listener: fixedListener{addr: cfg.Receive.GRPCListen}}},
 			ui:      &uiRole{listener: fixedListener{addr: cfg.UI.Listen}},
 		}
+		c.receive.c, c.receive.otlp.c = c, c
 		change(c)
 		var out strings.Builder
 		c.describe(&out, "/etc/llmtap/llmtap.yaml", notReady)
