@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/event/redact"
@@ -92,7 +93,7 @@ func BenchmarkProcess(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			a.KeepContents(func(string) bool { return true }, mask.Append)
+			a.KeepContents(func(string) bool { return true }, content.NewRedactor(mask).Append)
 			return process(a)
 		})
 		run("scan", func(*testing.B) func() {

@@ -17,8 +17,8 @@ type contents struct {
 }
 
 // KeepContents emits the contents of bodies of the services for which enabled returns true. redact appends the
-// redacted body to dst; a nil redact leaves contents unchanged. KeepContents must be called before the first event.
-func (a *Analyzer) KeepContents(enabled func(service string) bool, redact func(dst, body []byte) []byte) {
+// redacted body of a content, or a piece of it, to dst: see content.Redactor; a nil redact leaves contents unchanged. KeepContents must be called before the first event.
+func (a *Analyzer) KeepContents(enabled func(service string) bool, redact func(dst []byte, kind string, body []byte) []byte) {
 	a.contents.store.Enable(enabled, redact)
 }
 

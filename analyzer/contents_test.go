@@ -70,7 +70,7 @@ func TestContentsThatRepeat(t *testing.T) {
 func TestContentsAreRedactedOnce(t *testing.T) {
 	a := keeper()
 	calls := 0
-	a.KeepContents(func(string) bool { return true }, func(dst, body []byte) []byte {
+	a.KeepContents(func(string) bool { return true }, func(dst []byte, _ string, body []byte) []byte {
 		calls++
 		return append(dst, bytes.ReplaceAll(body, []byte("hunter22"), []byte("***"))...)
 	})

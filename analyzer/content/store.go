@@ -41,7 +41,7 @@ type Output interface {
 type Store struct {
 	sessions *session.Store
 	enabled  func(service string) bool // nil for no service
-	redact   func(dst, body []byte) []byte
+	redact   func(dst []byte, kind string, body []byte) []byte
 	shaped   func(service string) bool // nil for no service
 	shape    func(dialect string, answer bool, body []byte) []byte
 
@@ -59,9 +59,9 @@ type Store struct {
 // New returns a disabled store that attaches the histories of conversations to sessions.
 func New(sessions *session.Store) *Store { return &Store{sessions: sessions} }
 
-// Enable makes s store the bodies of the services for which enabled returns true. redact appends the redacted body to
-// dst; a nil redact leaves bodies unchanged.
-func (s *Store) Enable(enabled func(service string) bool, redact func(dst, body []byte) []byte) {
+// Enable makes s store the bodies of the services for which enabled returns true. redact appends the redacted body of a content,
+// or a piece of it, to dst; a nil redact leaves bodies unchanged.
+func (s *Store) Enable(enabled func(service string) bool, redact func(dst []byte, kind string, body []byte) []byte) {
 	s.enabled, s.redact = enabled, redact
 }
 
@@ -176,9 +176,9 @@ func (s *Store) putSplit(t Time, kind string, first, last []byte) (key contentID
 	if w, ok := s.find(key); ok {
 		return key, id, w.split
 	}
-	text := s.appendRedacted(s.redacted[:0], first)
+	text := s.appendRedacted(s.redacted[:0], kind, first)
 	split = len(text)
-	text = s.appendRedacted(text, last)
+	text = s.appendRedacted(text, kind, last)
 	s.remember(key, written{s.now.UnixNano(), split})
 	if s.output != nil {
 		s.output.Content(id, kind, n, text)
@@ -189,11 +189,11 @@ func (s *Store) putSplit(t Time, kind string, first, last []byte) (key contentID
 	return key, id, split
 }
 
-func (s *Store) appendRedacted(dst, body []byte) []byte {
+func (s *Store) appendRedacted(dst []byte, kind string, body []byte) []byte {
 	if s.redact == nil || len(body) == 0 {
 		return append(dst, body...)
 	}
-	return s.redact(dst, body)
+	return s.redact(dst, kind, body)
 }
 
 // A repeated content is the newest version of a content that each request of a conversation repeats. Bytes with the

@@ -401,9 +401,6 @@ var permitted = []struct {
 }{
 	// Bodies are in the stream until they have been stored and their time is over.
 	{event.CaptureFull, leak(`.`, ` (body|streamed) `, `^(stream LLMTAP|file .*/jetstream/.*/LLMTAP/msgs/.*)$`)},
-	// A streamed answer is stored in fragments, in which a Redactor recognizes no key; pages and commands show the whole text, and
-	// compression may join the fragments.
-	{event.CaptureFull, leak(`.`, ` streamed `, `^(pages of calls|llmtap show|MCP show|file /clickhouse/.*)$`)},
 	// The colon in a Telegram token ends the value in an error text, and an attribute.
 	{"", leak(`^Telegram$`, ` error |transport error| attribute`, `.`)},
 }

@@ -94,8 +94,8 @@ func compilePattern(p string) (*regexp.Regexp, error) {
 // requests, UUIDs, hashes and long numbers. It is safe for concurrent use.
 //
 // JSON stays valid: a mask contains no quote or escape, does not replace a part of an escape, and the mask of a JSON
-// number is 0. In a streamed response, secrets that span fragments are not recognized. Masking is idempotent, except
-// for text next to a secret and patterns that match masks.
+// number is 0. In a streamed response, secrets that span fragments are not recognized: see Matches. Masking is
+// idempotent, except for text next to a secret and patterns that match masks.
 type Redactor struct {
 	anchors  [256]check
 	hot      [1 << 16]uint8 // 1 for byte pairs to examine, indexed by second byte << 8 | first byte
@@ -174,8 +174,27 @@ func (c *Redactor) Append(dst, text []byte) []byte {
 // several times as fast.
 const block = 64
 
+// Matches calls hide with each range of text to mask and its mask, first for the kinds in the order of the text, then for each
+// pattern, so ranges may overlap. text is the inside of one JSON string, as written.
+func (c *Redactor) Matches(text []byte, hide func(start, end int, with string)) {
+	c.kinds(text, hide)
+	for i := range c.patterns {
+		c.patterns[i].matches(text, func(start, end int) { hide(start, end, mask) })
+	}
+}
+
 // mask appends text with the configured kinds masked.
 func (c *Redactor) mask(dst, text []byte) []byte {
+	done := 0
+	c.kinds(text, func(start, end int, with string) {
+		dst = append(append(dst, text[done:start]...), with...)
+		done = end
+	})
+	return append(dst, text[done:]...)
+}
+
+// kinds calls hide with each range of text that the configured kinds mask, in order.
+func (c *Redactor) kinds(text []byte, hide func(start, end int, with string)) {
 	s := scan{text: text, anchors: &c.anchors}
 	for base := 0; base < len(text); base = max(base+block, s.next&^(block-1)) {
 		hot := c.marks(text, base)
@@ -190,14 +209,13 @@ func (c *Redactor) mask(dst, text []byte) []byte {
 			if end == 0 {
 				continue
 			}
-			dst = append(append(dst, text[s.done:start]...), with...)
+			hide(start, end, with)
 			s.done, s.next = end, end
 			if end < min(base+block, len(text)) {
 				hot |= 1 << (end - base)
 			}
 		}
 	}
-	return append(dst, text[s.done:]...)
 }
 
 // marks returns a bit for each byte to examine in the block at base.

@@ -142,25 +142,32 @@ func stringEnd(text []byte, i int) int {
 	return len(text)
 }
 
-// replace masks the matches in a string. If a match splits an escape, the whole escape is masked.
+// replace masks the matches in a string.
 func (r *replacer) replace(start, end int) {
-	text := r.text[start:end]
-	if !r.mayMatch(text) {
+	r.matches(r.text[start:end], func(from, to int) {
+		r.out = append(append(r.out, r.text[r.done:start+from]...), mask...)
+		r.done = start + to
+	})
+}
+
+// matches calls hide with each match in a string, in order. If a match splits an escape, it includes the whole escape.
+func (p *pattern) matches(text []byte, hide func(start, end int)) {
+	if !p.mayMatch(text) {
 		return
 	}
 	at := 0 // never inside an escape
-	for _, m := range r.FindAllIndex(text, -1) {
+	for _, m := range p.FindAllIndex(text, -1) {
 		if m[1] <= at || len(bytes.Trim(text[m[0]:m[1]], "*")) == 0 {
 			continue
 		}
 		for at < m[0] && at+escapeLen(text[at:]) <= m[0] {
 			at += escapeLen(text[at:])
 		}
-		r.out = append(append(r.out, r.text[r.done:start+at]...), mask...)
+		start := at
 		for at < m[1] {
 			at += escapeLen(text[at:])
 		}
-		r.done = start + at
+		hide(start, at)
 	}
 }
 

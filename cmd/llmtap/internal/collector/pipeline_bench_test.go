@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/event/redact"
@@ -69,7 +70,7 @@ func newBenchAnalyzer(b *testing.B, stores bool) *analyzer.Analyzer {
 		if err != nil {
 			b.Fatal(err)
 		}
-		an.KeepContents(func(string) bool { return true }, redactor.Append)
+		an.KeepContents(func(string) bool { return true }, content.NewRedactor(redactor).Append)
 	}
 	return an
 }
