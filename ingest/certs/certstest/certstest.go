@@ -39,9 +39,15 @@ func NewCA(t testing.TB, dir, name string) *CA {
 // Issue writes dir/name.pem and dir/name.key: a certificate for servers with this host, an IP address or a name, and for clients.
 func (ca *CA) Issue(t testing.TB, dir, name, host string) (certFile, keyFile string) {
 	t.Helper()
+	return ca.IssueUntil(t, dir, name, host, time.Now().Add(time.Hour))
+}
+
+// IssueUntil is like Issue, but the certificate ends at a time.
+func (ca *CA) IssueUntil(t testing.TB, dir, name, host string, until time.Time) (certFile, keyFile string) {
+	t.Helper()
 	key := newKey(t)
 	c := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: until.Add(-100 * 24 * time.Hour), NotAfter: until,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	if ip := net.ParseIP(host); ip != nil {

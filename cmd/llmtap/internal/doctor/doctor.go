@@ -1,6 +1,6 @@
 // Package doctor checks an installation and reports what is wrong and how to fix it. It changes nothing.
 //
-//	configuration ─> running process ─> NATS: streams, clock, backlog, tallies, losses, dead letters
+//	configuration and its files ─> running process ─> NATS: streams, clock, backlog, tallies, losses, dead letters
 //	                                 └> disk ─> ClickHouse: schema, services ─> rule files ─> receivers of alerts
 //
 // Each check adds one or more results. A check whose prerequisite fails is skipped.
@@ -15,7 +15,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -70,6 +69,7 @@ func Run(ctx context.Context, cfg *config.Effective) *Report {
 	defer cancel()
 	c := newChecker(cfg, time.Now())
 	c.checkConfig()
+	c.checkCertificates()
 	c.checkProcess(ctx)
 	c.checkReceive(ctx)
 	if n, ok := connect.NATS(cfg); ok {
@@ -135,26 +135,6 @@ func (r *Report) Write(w io.Writer, format string, style *terminal.Style) error 
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// checkConfig reports which configuration is in effect, and the files named in it that cannot be read.
-func (c *checker) checkConfig() {
-	set, keys := 0, c.cfg.Keys()
-	for _, k := range keys {
-		if c.cfg.Origin(k.Path) != "default" {
-			set++
-		}
-		file := k.File()
-		if file == "" {
-			continue
-		}
-		if b, err := os.ReadFile(file); err != nil {
-			c.fail("config", "create it, or make it readable for the user that runs llmtap", "%s: %v", k.Path, err)
-		} else if strings.TrimSpace(string(b)) == "" {
-			c.fail("config", "write the secret to it", "%s: %s is empty", k.Path, file)
-		}
-	}
-	c.ok("config", "%s, %d of %d keys set; see llmtap config", c.cfg.Source(), set, len(keys))
 }
 
 // age formats a duration.

@@ -23,6 +23,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/certs/certstest"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/sinks/chdb"
@@ -110,6 +111,36 @@ func TestInvalidConfig(t *testing.T) {
 	checks = examine(t, map[string]string{"LLMTAP_CONFIG": file})
 	expect(t, checks, "config", Fail, "slack.token_file: open "+dir+"/token", "make it readable for the user that runs llmtap")
 	expect(t, checks, "slack", Fail, "read token_file")
+}
+
+func TestCertificates(t *testing.T) {
+	dir := t.TempDir()
+	ca := certstest.NewCA(t, dir, "ca")
+	file := filepath.Join(dir, "llmtap.yaml")
+	f := func(text, status string, parts ...string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "DIR", dir)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, examine(t, map[string]string{"LLMTAP_CONFIG": file}), "certificates", status, parts...)
+	}
+	ca.Issue(t, dir, "soon", "collector.internal") // for an hour
+	f("tls: {cert_file: DIR/soon.pem, key_file: DIR/soon.key}", Warn, "tls.cert_file: collector.internal, expires in", "renew it")
+	f("http: {ca_file: DIR/soon.key}", Fail, "http.ca_file: "+dir+"/soon.key has no certificate")
+	f("tls: {cert_file: DIR/soon.pem, key_file: DIR/ca.pem}", Fail, "tls: read cert_file and key_file")
+	now := time.Now()
+	for until, want := range map[time.Duration]string{-time.Hour: Fail, 30 * 24 * time.Hour: OK, 24 * time.Hour: Warn} {
+		ca.IssueUntil(t, dir, "x", "10.0.0.7", now.Add(until))
+		f("http: {cert_file: DIR/x.pem, key_file: DIR/x.key}", want, "http.cert_file: 10.0.0.7", now.Add(until).UTC().Format(time.DateOnly))
+	}
+	// The CA is public, the key is not.
+	for _, name := range []string{"soon.key", "soon.pem"} {
+		if err := os.Chmod(filepath.Join(dir, name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checks := examine(t, map[string]string{"LLMTAP_TLS_CERT_FILE": dir + "/soon.pem", "LLMTAP_TLS_KEY_FILE": dir + "/soon.key"})
+	expect(t, checks, "config", Warn, "tls.key_file: every user of this machine can read "+dir+"/soon.key", "chmod")
 }
 
 func TestRunningCollector(t *testing.T) {
