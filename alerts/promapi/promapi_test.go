@@ -367,3 +367,33 @@ func (p *point) UnmarshalJSON(text []byte) error {
 func (p point) equal(o point) bool {
 	return p[0] == o[0] && (p[1] == o[1] || math.Abs(p[1]-o[1]) <= 1e-12*math.Abs(o[1]) || math.IsNaN(p[1]) && math.IsNaN(o[1]))
 }
+
+// Any parameters get an answer in JSON, with an error that is the client's.
+func FuzzHandler(f *testing.F) {
+	e := newEngine(f)
+	h := NewHandler(Options{Engines: func() []*alerts.Engine { return []*alerts.Engine{e} }, Interval: time.Second, Version: "v1", Logger: slog.New(slog.DiscardHandler)})
+	for _, path := range []string{
+		"query?query=up", "query_range?query=rate(llmtap_calls_total[5m])&start=1e9&end=1e9&step=15", "series?match[]={__name__=~%22.*%22}",
+		"labels?limit=-1", "label/stage/values?start=2026-01-01T00:00:00Z", "query?query=1&time=NaN&timeout=1e300", "parse_query?query=sum(", "rules?type=alert",
+	} {
+		f.Add(path)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		u, err := url.ParseRequestURI(Path + path)
+		if err != nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+		r.URL = u
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code >= 300 && w.Code < 400 { // another way to write the path
+			return
+		}
+		if w.Code == http.StatusInternalServerError || !json.Valid(w.Body.Bytes()) {
+			t.Errorf("%q: %d %s", path, w.Code, w.Body)
+		}
+	})
+}

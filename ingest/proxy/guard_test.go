@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
+	pathpkg "path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -295,4 +297,40 @@ func TestLabelsAreBounded(t *testing.T) {
 	if m := attrs(h); len(m) != event.MaxAttrs || m["k00"] != "v" || m["k31"] != "v" {
 		t.Errorf("%d attributes: %v", len(m), m)
 	}
+}
+
+// No path leads to another host, or outside the path of its upstream.
+func FuzzRoute(f *testing.F) {
+	up, err := newUpstream("test", "https://llm.example.com/base%20path")
+	if err != nil {
+		f.Fatal(err)
+	}
+	cfg := Default()
+	p := &Proxy{cfg: cfg, upstreams: map[string]*upstream{"test": up}}
+	for _, path := range []string{"/test/v1/chat", "/test/../x", "/test/%2e%2e/x", "/test//evil.example/", "/test/..%5cx", "/test", "/test/%00", "/test@evil/x", "//evil/x", "/test/a?b#c"} {
+		f.Add(path)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		u, err := url.ParseRequestURI(path)
+		if err != nil {
+			return
+		}
+		r := &http.Request{Method: http.MethodPost, URL: u, Header: http.Header{}, Host: "127.0.0.1", RemoteAddr: "127.0.0.1:1"}
+		to, rest, refused := p.route(r)
+		if refused != nil {
+			return
+		}
+		out := *u
+		to.setTarget(&out, rest)
+		sent, err := url.Parse(out.String())
+		if err != nil {
+			t.Fatalf("%q: %v", path, err)
+		}
+		if sent.Scheme != "https" || sent.Host != "llm.example.com" || sent.User != nil {
+			t.Errorf("%q goes to %s", path, sent)
+		}
+		if clean := pathpkg.Clean(sent.Path); !strings.HasPrefix(clean+"/", "/base path/") {
+			t.Errorf("%q goes to %s", path, sent)
+		}
+	})
 }
