@@ -1,0 +1,22 @@
+#!/bin/sh
+# Writes the secrets of compose.yaml into secrets/, once: secrets.sh SERVICE..., the services of your agents.
+# The agents of a service publish with the URL in secrets/nats/SERVICE.env.
+set -eu
+cd "$(dirname "$0")"
+test $# -gt 0 || { echo "usage: secrets.sh SERVICE..., such as secrets.sh checkout-agent" >&2; exit 2; }
+umask 077
+mkdir -p secrets/nats
+for name in llmtap-token agents-token clickhouse-password grafana-password; do
+	# The containers have users of their own, which must read the files.
+	test -s "secrets/$name" || { od -An -N32 -tx1 /dev/urandom | tr -d ' \n' >"secrets/$name"; chmod 644 "secrets/$name"; }
+done
+for service; do set -- "$@" --service "$service"; shift; done
+${LLMTAP:-docker run --rm --user "$(id -u):$(id -g)" -v "$PWD/secrets/nats:/nats" ghcr.io/llmtap/llmtap:latest} \
+	nats accounts --dir "${NATS_DIR:-/nats}" --url nats://nats:4222 "$@"
+chmod 755 secrets secrets/nats && chmod 644 secrets/nats/llmtap-accounts.conf
+{
+	sed 's/^LLMTAP_COLLECTOR_NATS_URL=/NATS_URL=/' secrets/nats/llmtap-collector.env
+	# Grafana reads those of its data sources from its environment.
+	echo "LLMTAP_HTTP_TOKEN=$(cat secrets/llmtap-token)"
+	echo "CLICKHOUSE_PASSWORD=$(cat secrets/clickhouse-password)"
+} >.env
