@@ -22,6 +22,8 @@ var configXML = template.Must(template.New("config.xml").Funcs(xmlFuncs).Parse(`
   <uncompressed_cache_size>0</uncompressed_cache_size>
   <background_pool_size>4</background_pool_size>
   <background_schedule_pool_size>16</background_schedule_pool_size>
+  <!-- By default 128 threads, each with three open files, delete merged parts. -->
+  <max_parts_cleaning_thread_pool_size>4</max_parts_cleaning_thread_pool_size>
   <merge_tree>
     <min_free_disk_bytes_to_perform_insert>{{.MinFreeDisk}}</min_free_disk_bytes_to_perform_insert>
     <fsync_after_insert>1</fsync_after_insert>
