@@ -1,6 +1,7 @@
 package packaging
 
 import (
+	"context"
 	"maps"
 	"os"
 	"path/filepath"
@@ -25,7 +26,7 @@ import (
 const external = "nats: {url: 'tls://nats.internal:4222'}\nclickhouse: {dsn: 'clickhouse://llmtap@ch.internal:9440/llmtap?secure=true'}\n"
 
 // render returns the files of the chart with values in YAML.
-func render(values string) (map[string]string, error) {
+func render(ctx context.Context, values string) (map[string]string, error) {
 	c, err := loader.LoadDir(filepath.Join(top, "deploy", "helm", "llmtap"))
 	if err != nil {
 		return nil, err
@@ -38,7 +39,7 @@ func render(values string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := engine.Engine{Strict: true}.Render(c, all)
+	files, err := engine.Engine{Strict: true}.RenderWithContext(ctx, c, all)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +49,7 @@ func render(values string) (map[string]string, error) {
 // documents returns the manifests of the chart, in the order of its files.
 func documents(t *testing.T, values string) []string {
 	t.Helper()
-	files, err := render(values)
+	files, err := render(t.Context(), values)
 	if err != nil {
 		t.Fatalf("%s: %v", values, err)
 	}
@@ -169,7 +170,9 @@ func (c *cluster) check(t *testing.T) {
 	for _, s := range c.services {
 		for _, pod := range selects("service "+s.Name, s.Spec.Selector) {
 			for _, p := range s.Spec.Ports {
-				if !slices.ContainsFunc(pod.Spec.Containers[0].Ports, func(c corev1.ContainerPort) bool { return intstr.FromString(c.Name) == p.TargetPort && c.ContainerPort == p.Port }) {
+				if !slices.ContainsFunc(pod.Spec.Containers[0].Ports, func(c corev1.ContainerPort) bool {
+					return intstr.FromString(c.Name) == p.TargetPort && c.ContainerPort == p.Port
+				}) {
 					t.Errorf("service %s: port %s is not in the pod", s.Name, p.Name)
 				}
 			}
@@ -255,7 +258,7 @@ func TestChart(t *testing.T) {
 
 	refused := func(values, reason string) {
 		t.Helper()
-		if _, err := render(values); err == nil || !strings.Contains(err.Error(), reason) {
+		if _, err := render(t.Context(), values); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%s: %v, want %q", values, err, reason)
 		}
 	}

@@ -1,7 +1,16 @@
 package pythontest
 
 import (
+	"archive/tar"
+	"archive/zip"
+	"compress/gzip"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -22,5 +31,87 @@ func TestPythonHook(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%q: %v\n%s", args, err, out)
 		}
+	}
+}
+
+// TestPythonPackage builds the wheel and the source archive, and the wheel from the source archive, as an installation without wheels
+// does. All have every module, and nothing else but metadata.
+func TestPythonPackage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and Python code is not checked for races")
+	}
+	python := Interpreter(t, "build", "hatchling>=1.26")
+	Watch(t, "..")
+	dir := t.TempDir()
+	// Without --wheel or --sdist, the wheel is built from the source archive.
+	cmd := exec.CommandContext(t.Context(), python, "-m", "build", "--no-isolation", "--outdir", dir, "..")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var modules []string
+	err := filepath.WalkDir("../llmtap", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && filepath.Ext(path) != ".pyc" {
+			modules = append(modules, filepath.ToSlash(strings.TrimPrefix(path, "../llmtap/")))
+		}
+		return err
+	})
+	if err != nil || len(modules) == 0 {
+		t.Fatal(err)
+	}
+	for pattern, list := range map[string]func(string) ([]string, error){"*.whl": zipped, "*.tar.gz": tarred} {
+		paths, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(paths) != 1 {
+			t.Fatalf("%q, %v", paths, err)
+		}
+		files, err := list(paths[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		inside := map[string]bool{}
+		for _, f := range files {
+			_, module, ok := strings.Cut("/"+f, "/llmtap/")
+			if inside[module] = ok; !ok && !strings.Contains(f, ".dist-info/") && !strings.Contains("README.md pyproject.toml PKG-INFO .gitignore", filepath.Base(f)) {
+				t.Errorf("%s contains %s", pattern, f)
+			}
+		}
+		for _, m := range modules {
+			if !inside[m] {
+				t.Errorf("%s has no %s", pattern, m)
+			}
+		}
+	}
+}
+
+func zipped(path string) (names []string, err error) {
+	z, err := zip.OpenReader(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range z.File {
+		names = append(names, f.Name)
+	}
+	return names, z.Close()
+}
+
+func tarred(path string) (names []string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, err
+	}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return names, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		_, name, _ := strings.Cut(h.Name, "/") // below llmtap-0.1.0
+		names = append(names, name)
 	}
 }

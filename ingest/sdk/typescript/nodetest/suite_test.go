@@ -1,9 +1,13 @@
 package nodetest
 
 import (
+	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -27,5 +31,52 @@ func TestTypeScriptHook(t *testing.T) {
 	cmd.Env = append(os.Environ(), "LLMTAP_PACKAGE="+hook, "LLMTAP_TESTHELPER="+helper)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestTypeScriptPackage installs the archive that npm pack makes, and loads it as a program does, as ESM and as CommonJS.
+func TestTypeScriptPackage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow, and TypeScript is not checked for races")
+	}
+	hook, dir := Hook(t), t.TempDir()
+	out, err := exec.CommandContext(t.Context(), "npm", "pack", "--json", "--ignore-scripts", "--pack-destination", dir, hook).Output() // it is built
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed []struct {
+		Filename string
+		Files    []struct{ Path string }
+	}
+	if err := json.Unmarshal(out, &packed); err != nil || len(packed) != 1 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	files := map[string]bool{}
+	for _, f := range packed[0].Files {
+		files[f.Path] = true
+		if dir, _, ok := strings.Cut(f.Path, "/"); ok && dir != "dist" {
+			t.Errorf("the package contains %s", f.Path)
+		}
+	}
+	for _, name := range []string{"dist/index.js", "dist/index.d.ts", "index.mjs", "index.d.mts", "README.md", "package.json"} {
+		if !files[name] {
+			t.Errorf("the package has no %s, only %q", name, slices.Sorted(maps.Keys(files)))
+		}
+	}
+	for name, text := range map[string]string{
+		"package.json": "{}", "esm.mjs": `import { instrument } from "llmtap"; if (typeof instrument !== "function") process.exit(1)`,
+		"cjs.cjs": `if (typeof require("llmtap").instrument !== "function") process.exit(1)`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := run(t, dir, "npm", "install", "--no-audit", "--no-fund", "./"+packed[0].Filename); err != nil {
+		giveUp(t, err)
+	}
+	for _, program := range []string{"esm.mjs", "cjs.cjs"} {
+		if err := run(t, dir, "node", program); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -1,0 +1,167 @@
+package packaging
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/goreleaser/nfpm/v2"
+	_ "github.com/goreleaser/nfpm/v2/deb" // the packager
+	"sigs.k8s.io/yaml"
+)
+
+// TestCompose checks deploy/docker with the secrets that its script writes.
+func TestCompose(t *testing.T) {
+	need(t, "docker-compose", "docker-compose")
+	dir := filepath.Join(t.TempDir(), "deploy", "docker")
+	for _, name := range []string{"compose.yaml", "llmtap.yaml", "nats.conf", "secrets.sh"} {
+		write(t, filepath.Join(dir, name), read(t, "deploy/docker/"+name), 0o700)
+	}
+	run(t, []string{"LLMTAP=" + llmtap(t), "NATS_DIR=" + filepath.Join(dir, "secrets", "nats")}, filepath.Join(dir, "secrets.sh"), "checkout-agent", "search-agent")
+	env, err := os.ReadFile(filepath.Join(dir, ".env"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := run(t, []string{"LLMTAP=" + llmtap(t), "NATS_DIR=" + filepath.Join(dir, "secrets", "nats")}, filepath.Join(dir, "secrets.sh"), "checkout-agent")
+	if after, err := os.ReadFile(filepath.Join(dir, ".env")); err != nil || !bytes.Equal(after, env) {
+		t.Errorf("a second run replaces passwords: %v\n%s", err, again)
+	}
+	project := []string{"--project-directory", dir, "-f", filepath.Join(dir, "compose.yaml")}
+	text := run(t, nil, "docker-compose", append(project, "config")...)
+	var c struct {
+		Services map[string]struct {
+			Volumes     []string
+			ReadOnly    bool     `json:"read_only"`
+			SecurityOpt []string `json:"security_opt"`
+			Ports       []string
+			Environment map[string]string
+		}
+		Secrets map[string]struct{ File string }
+	}
+	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"llmtap", "nats", "clickhouse", "grafana"} {
+		s, ok := c.Services[name]
+		if !ok || len(s.SecurityOpt) == 0 {
+			t.Errorf("no service %s, or it may gain privileges", name)
+		}
+		for _, p := range s.Ports {
+			if !strings.HasPrefix(p, "127.0.0.1:") {
+				t.Errorf("%s listens on %s", name, p)
+			}
+		}
+		for _, v := range s.Volumes { // those with a path are files of the repository, or written by secrets.sh
+			path, _, _ := strings.Cut(v, ":")
+			if !filepath.IsAbs(path) {
+				continue
+			}
+			if !strings.HasPrefix(path, dir) {
+				rel, err := filepath.Rel(filepath.Dir(filepath.Dir(dir)), path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				path = filepath.Join(top, rel)
+			}
+			if _, err := os.Stat(path); err != nil {
+				t.Errorf("%s mounts %s: %v", name, v, err)
+			}
+		}
+	}
+	if !c.Services["llmtap"].ReadOnly {
+		t.Error("llmtap can write to its image")
+	}
+	for name, s := range c.Secrets {
+		if text, err := os.ReadFile(s.File); err != nil || len(text) != 64 {
+			t.Errorf("secret %s: %d bytes, %v", name, len(text), err)
+		}
+	}
+	checkConfig(t, read(t, "deploy/docker/llmtap.yaml"), "NATS_URL="+c.Services["llmtap"].Environment["NATS_URL"])
+}
+
+// TestUnit checks the systemd unit, and that it is as much of a sandbox as it was.
+func TestUnit(t *testing.T) {
+	need(t, "systemd-analyze", "systemd")
+	path := filepath.Join(t.TempDir(), "llmtap.service")
+	write(t, path, strings.ReplaceAll(read(t, "deploy/systemd/llmtap.service"), "/usr/bin/llmtap", llmtap(t)), 0o600)
+	if out := run(t, nil, "systemd-analyze", "verify", path); out != "" {
+		t.Error(out)
+	}
+	out := run(t, nil, "systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=20", path) // 2.0 of 10
+	t.Log(strings.TrimSpace(out[strings.LastIndex(strings.TrimSpace(out), "\n"):]))
+}
+
+// TestDeb builds the Debian package as goreleaser does, and runs what is in it.
+func TestDeb(t *testing.T) {
+	need(t, "dpkg-deb", "dpkg")
+	var release struct {
+		NFPMs []map[string]any `json:"nfpms"`
+	}
+	if err := yaml.Unmarshal([]byte(read(t, ".goreleaser.yaml")), &release); err != nil || len(release.NFPMs) != 1 {
+		t.Fatalf("%d packages, %v", len(release.NFPMs), err)
+	}
+	settings := release.NFPMs[0] // those of nfpm, but for these
+	settings["name"], settings["depends"], settings["version"], settings["arch"] = settings["package_name"], settings["dependencies"], "1.2.3", "amd64"
+	for _, name := range []string{"package_name", "dependencies", "formats"} {
+		delete(settings, name)
+	}
+	settings["contents"] = append(settings["contents"].([]any), map[string]any{"src": llmtap(t), "dst": "/usr/bin/llmtap"})
+	text, err := yaml.Marshal(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(top) // sources are relative to it
+	cfg, err := nfpm.Parse(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := cfg.Get("deb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	packager, err := nfpm.Get("deb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "llmtap.deb")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := packager.Package(nfpm.WithDefaults(info), f); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"Package: llmtap", "Version: 1.2.3", "Architecture: amd64", "Depends: libc6"} {
+		if out := run(t, nil, "dpkg-deb", "--info", path); !strings.Contains(out, line) {
+			t.Errorf("no %s in\n%s", line, out)
+		}
+	}
+	run(t, nil, "dpkg-deb", "-R", path, filepath.Join(dir, "root")) // with the scripts in DEBIAN
+	root := func(name string) string { return filepath.Join(dir, "root", filepath.FromSlash(name)) }
+	if out := run(t, nil, root("usr/bin/llmtap"), "version"); !strings.Contains(out, "llmtap") {
+		t.Error(out)
+	}
+	run(t, nil, root("usr/bin/llmtap"), "config", "--check", root("etc/llmtap/llmtap.yaml"))
+	run(t, nil, root("usr/bin/llmtap"), "config", "--check", root("usr/share/doc/llmtap/llmtap.example.yaml"))
+	if conf, err := os.ReadFile(root("DEBIAN/conffiles")); err != nil || strings.TrimSpace(string(conf)) != "/etc/llmtap/llmtap.yaml" {
+		t.Errorf("conffiles: %q, %v", conf, err)
+	}
+	for _, script := range []string{"postinst", "prerm"} {
+		run(t, nil, "sh", "-n", root("DEBIAN/"+script))
+	}
+	unit, err := os.ReadFile(root("lib/systemd/system/llmtap.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if start := regexp.MustCompile(`(?m)^ExecStart=(\S+)`).FindSubmatch(unit); start == nil || exec.Command("test", "-x", root(string(start[1]))).Run() != nil {
+		t.Errorf("the unit starts %s, which the package does not have", start)
+	}
+}
