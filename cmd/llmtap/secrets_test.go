@@ -401,8 +401,6 @@ var permitted = []struct {
 }{
 	// Bodies are in the stream until they have been stored and their time is over.
 	{event.CaptureFull, leak(`.`, ` (body|streamed) `, `^(stream LLMTAP|file .*/jetstream/.*/LLMTAP/msgs/.*)$`)},
-	// The colon in a Telegram token ends the value in an error text, and an attribute.
-	{"", leak(`^Telegram$`, ` error |transport error| attribute`, `.`)},
 }
 
 func leak(kind, place, surface string) permittedLeak {

@@ -6,6 +6,9 @@ const (
 	EnvNATSURL            = "LLMTAP_NATS_URL"  // URL of NATS, or several separated by commas
 	EnvEndpoint           = "LLMTAP_ENDPOINT"  // URL of a receiver of events over HTTP, used instead of NATS
 	EnvToken              = "LLMTAP_TOKEN"     // token of the receiver
+	EnvCAFile             = "LLMTAP_CA_FILE"   // CAs of NATS and of the receiver, in PEM format
+	EnvCertFile           = "LLMTAP_CERT_FILE" // certificate of the hook, if NATS or the receiver requires one
+	EnvKeyFile            = "LLMTAP_KEY_FILE"  // private key of the certificate
 	EnvShapeKey           = "LLMTAP_SHAPE_KEY" // key of the hashes in shapes and of users
 	EnvHosts              = "LLMTAP_HOSTS"     // hosts to record besides the known providers, separated by commas
 	EnvServiceName        = "OTEL_SERVICE_NAME"
@@ -13,4 +16,4 @@ const (
 )
 
 // HookEnvironment contains the names of all environment variables that hooks read.
-var HookEnvironment = []string{EnvNATSURL, EnvEndpoint, EnvToken, EnvShapeKey, EnvHosts, EnvServiceName, EnvResourceAttributes}
+var HookEnvironment = []string{EnvNATSURL, EnvEndpoint, EnvToken, EnvCAFile, EnvCertFile, EnvKeyFile, EnvShapeKey, EnvHosts, EnvServiceName, EnvResourceAttributes}

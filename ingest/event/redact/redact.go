@@ -184,7 +184,7 @@ func (r *reader) word() {
 	case h == hintCookie && cookieFollows(after):
 		r.keep(end - r.i)
 		r.cookie()
-	case isZhipu(w[:stop-start]):
+	case isZhipu(w[:stop-start]), isTelegram(r.text[:start], w[:stop-start]):
 		r.hide(stop)
 	default:
 		if p, ids := prefixOf(w[:stop-start]); p > 0 {

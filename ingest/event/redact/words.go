@@ -177,6 +177,20 @@ func looksRandom(w []byte) bool {
 	return len(w) >= minPlain && !joined
 }
 
+// isTelegram reports whether w is the secret part of the token of a Telegram bot: AA and 33 more bytes, behind a digit and a colon.
+func isTelegram(before, w []byte) bool {
+	n := len(before)
+	if len(w) != 35 || w[0] != 'A' || w[1] != 'A' || n < 2 || before[n-1] != ':' || before[n-2] < '0' || before[n-2] > '9' {
+		return false
+	}
+	for _, c := range w {
+		if !hasClass(c, isKey) {
+			return false
+		}
+	}
+	return true
+}
+
 // isZhipu reports whether w is a key of Zhipu AI: 32 hex digits, a dot, and 16 letters and digits.
 func isZhipu(w []byte) bool {
 	if len(w) != 49 || w[32] != '.' {

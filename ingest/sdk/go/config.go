@@ -46,6 +46,11 @@ type Config struct {
 	// Token is the token of the endpoint. Default: $LLMTAP_TOKEN.
 	Token string
 
+	// CAFile names the CAs of NATS and of the endpoint, CertFile and KeyFile the certificate of this client, in PEM format. They
+	// are read for each connection, so that they can be renewed. With one of them, connections to NATS use TLS. Defaults:
+	// $LLMTAP_CA_FILE, $LLMTAP_CERT_FILE and $LLMTAP_KEY_FILE; without a CAFile, the CAs of the system.
+	CAFile, CertFile, KeyFile string
+
 	// Service, ServiceVersion, Environment and Agent label every message. Defaults: $OTEL_SERVICE_NAME, then service.name,
 	// service.version, deployment.environment.name and gen_ai.agent.name of $OTEL_RESOURCE_ATTRIBUTES, then the build
 	// information of the binary.
@@ -146,6 +151,11 @@ func (c *Config) validate(getenv func(string) string) error {
 			return fmt.Errorf("config URL: %w", err)
 		}
 	}
+	c.CAFile = first(c.CAFile, getenv(event.EnvCAFile))
+	c.CertFile, c.KeyFile = first(c.CertFile, getenv(event.EnvCertFile)), first(c.KeyFile, getenv(event.EnvKeyFile))
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		return fmt.Errorf("config CertFile, KeyFile (%s, %s): one is set without the other", event.EnvCertFile, event.EnvKeyFile)
+	}
 	if err := c.parseHosts(getenv(event.EnvHosts)); err != nil {
 		return err
 	}
@@ -199,7 +209,7 @@ func (c *Config) checkAttrs() error {
 		if !event.ValidAttrKey(k) {
 			return fmt.Errorf("config Attrs: key %q does not match [a-z0-9._-]{1,64}", k)
 		}
-		attrs[k] = clip(v)
+		attrs[k] = clipAttr(v)
 	}
 	c.Attrs = attrs
 	return nil

@@ -1,6 +1,8 @@
 package llmtap
 
 import (
+	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -54,5 +56,22 @@ func TestConfigDefaults(t *testing.T) {
 	}
 	if c.URL != DefaultURL || c.Service == "" || c.MemoryLimit != DefaultMemoryLimit || c.FlushTimeout != DefaultFlushTimeout {
 		t.Errorf("config %+v", c)
+	}
+}
+
+// Attributes are masked as in the cases of all languages.
+func TestMaskedAttrs(t *testing.T) {
+	text, err := os.ReadFile("../testdata/attrs.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct{ About, In, Out string }
+	if err := json.Unmarshal(text, &cases); err != nil || len(cases) == 0 {
+		t.Fatalf("%d cases, %v", len(cases), err)
+	}
+	for _, c := range cases {
+		if got := maskedAttrs(map[string]string{"k": clipAttr(c.In)})["k"]; got != c.Out {
+			t.Errorf("%s: %q, want %q", c.About, got, c.Out)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/event/redact"
 )
 
 type scopeKey struct{}
@@ -87,7 +88,7 @@ func WithAttr(ctx context.Context, key, value string) context.Context {
 		}
 		attrs := make(map[string]string, len(s.attrs)+1)
 		maps.Copy(attrs, s.attrs)
-		attrs[key] = clip(value)
+		attrs[key] = clipAttr(value)
 		s.attrs = attrs
 	})
 }
@@ -109,6 +110,18 @@ func (h *Hook) labels(s *scope) event.Labels {
 }
 
 // clip truncates s to the length of a header value, so that longer values use no memory in the queue.
+// maxAttr is the maximum length of the value of an attribute that is masked before it is truncated.
+const maxAttr = 4 << 10
+
+// clipAttr truncates the value of an attribute. A long one is masked before, because the rest of a secret may not look like one; others
+// are masked in the background.
+func clipAttr(s string) string {
+	if len(s) <= event.MaxHeaderValue {
+		return s
+	}
+	return clip(string(redact.Append(nil, redact.Truncate([]byte(s), maxAttr))))
+}
+
 func clip(s string) string {
 	if len(s) <= event.MaxHeaderValue {
 		return s

@@ -58,25 +58,40 @@ type endpointSender struct {
 	*sender
 	url     string
 	token   string
-	client  *http.Client
+	cfg     *Config
+	client  *http.Client // nil before the first payload, and after a failure: the files for TLS are read again
 	payload []byte
 	single  bool // send one event at a time, because the last payload was too large
 }
 
 func newEndpointSender(s *sender, cfg *Config) *endpointSender {
+	return &endpointSender{sender: s, url: strings.TrimSuffix(strings.TrimRight(cfg.Endpoint, "/"), eventsPath) + eventsPath, token: cfg.Token, cfg: cfg}
+}
+
+// open makes the client.
+func (s *endpointSender) open() error {
+	files, err := s.cfg.clientTLS()
+	if err != nil {
+		return err
+	}
 	t := &http.Transport{ // not http.DefaultTransport, which may record its calls
-		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext, ForceAttemptHTTP2: true,
+		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext, ForceAttemptHTTP2: true, TLSClientConfig: files,
 		TLSHandshakeTimeout: 5 * time.Second, MaxIdleConnsPerHost: 1, IdleConnTimeout: 30 * time.Second,
 	}
-	return &endpointSender{
-		sender: s, url: strings.TrimSuffix(strings.TrimRight(cfg.Endpoint, "/"), eventsPath) + eventsPath, token: cfg.Token,
-		client: &http.Client{Transport: t, Timeout: endpointTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+	s.client = &http.Client{Transport: t, Timeout: endpointTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return nil
+}
+
+func (s *endpointSender) close() {
+	if s.client != nil {
+		s.client.CloseIdleConnections()
+		s.client = nil
 	}
 }
 
 // run sends until ctx ends.
 func (s *endpointSender) run(ctx context.Context) {
-	defer s.client.CloseIdleConnections()
+	defer s.close()
 	for backoff := minBackoff; ; {
 		err := s.turn(ctx)
 		if ctx.Err() != nil {
@@ -92,6 +107,8 @@ func (s *endpointSender) run(ctx context.Context) {
 		var refused *refusedError
 		if errors.As(err, &refused) {
 			wait = max(wait, min(refused.after, maxRetryAfter))
+		} else {
+			s.close()
 		}
 		select {
 		case <-time.After(wait):
@@ -196,6 +213,11 @@ func (s *endpointSender) post(ctx context.Context) (*reply, error) {
 	if s.token != "" {
 		req.Header.Set("Authorization", "Bearer "+s.token)
 	}
+	if s.client == nil {
+		if err := s.open(); err != nil {
+			return nil, err
+		}
+	}
 	resp, err := s.client.Do(req)
 	if err != nil {
 		var failed *url.Error
@@ -246,8 +268,8 @@ func endpointFix(err error) string {
 		return "wait, or see /readyz and the log of llmtap up"
 	case ok:
 		return event.EnvEndpoint + " must be the URL of an llmtap with the role receive"
-	case strings.Contains(text, "x509") || strings.Contains(text, "tls"):
-		return "check the certificate of the endpoint, and whether this machine trusts its CA"
+	case strings.Contains(text, "x509") || strings.Contains(text, "tls") || strings.Contains(text, "for TLS"):
+		return "check the certificate of the endpoint, and whether its CA is in " + event.EnvCAFile
 	}
 	return "run llmtap up with the role receive, or correct " + event.EnvEndpoint
 }

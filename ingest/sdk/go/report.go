@@ -172,8 +172,8 @@ func (r *reporter) fix(err error) string {
 		return "start NATS, or correct nats.url and its login; /readyz has the state"
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
 		return "add the token or the user and password to " + event.EnvNATSURL + ", or pass credentials in Config.NATSOptions"
-	case strings.Contains(text, "x509") || strings.Contains(text, "tls") || errors.Is(err, nats.ErrSecureConnWanted) || errors.Is(err, nats.ErrSecureConnRequired):
-		return "check whether the server uses TLS, and whether its CA is in Config.NATSOptions"
+	case strings.Contains(text, "x509") || strings.Contains(text, "tls") || strings.Contains(text, "for TLS") || errors.Is(err, nats.ErrSecureConnWanted) || errors.Is(err, nats.ErrSecureConnRequired):
+		return "check whether the server uses TLS, and whether its CA is in " + event.EnvCAFile
 	}
 	return "run llmtap up, or set " + event.EnvNATSURL
 }

@@ -54,6 +54,7 @@ func natsOptions(cfg *Config, report *reporter) (nats.Options, error) {
 			}
 		}),
 	}
+	cfg.natsTLS(&o)
 	for _, opt := range append(ours, cfg.NATSOptions...) {
 		if opt == nil {
 			continue

@@ -59,7 +59,7 @@ func runNATS(dir string, numbers []string, in io.Reader, out io.Writer) error {
 			return fmt.Errorf("parse port and payload: %w", err)
 		}
 	}
-	srv, err := natsd.Start(dir, n[0], n[1])
+	srv, err := natsd.Start(dir, n[0], n[1], nil)
 	if err != nil {
 		return err
 	}

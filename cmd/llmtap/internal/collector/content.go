@@ -16,8 +16,8 @@ import (
 // A contentPolicy applies a config.Content to the analyzers of a process. The zero value stores bodies unchanged.
 type contentPolicy struct {
 	cfg      config.Content
-	redactor *redact.Redactor
-	key      []byte // key for hashing the texts of shapes
+	redactor *redact.Redactor // nil if nothing is redacted
+	key      []byte           // key for hashing the texts of shapes
 }
 
 // maxShape is the maximum size of a stored shape.
@@ -45,7 +45,11 @@ func (p *contentPolicy) mode(service string) string {
 
 // apply configures a. Each analyzer has its own shaper, which is not safe for concurrent use.
 func (p *contentPolicy) apply(a *analyzer.Analyzer) {
-	a.KeepContents(func(service string) bool { return p.mode(service) != event.CaptureNone }, content.NewRedactor(p.redactor).Append)
+	var mask func(dst []byte, kind string, body []byte) []byte
+	if p.redactor != nil {
+		mask = content.NewRedactor(p.redactor).Append
+	}
+	a.KeepContents(func(service string) bool { return p.mode(service) != event.CaptureNone }, mask)
 	shaper := shape.New(p.key)
 	a.ShapeContents(func(service string) bool { return p.mode(service) == event.CaptureShape }, func(dialect string, answer bool, body []byte) []byte {
 		if answer {

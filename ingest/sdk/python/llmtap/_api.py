@@ -48,6 +48,9 @@ def instrument(
     memory_limit: int = DEFAULT_MEMORY_LIMIT,
     flush_timeout: float = DEFAULT_FLUSH_TIMEOUT,
     nats_options: Optional[Mapping[str, Any]] = None,
+    ca_file: str = "",
+    cert_file: str = "",
+    key_file: str = "",
 ) -> None:
     """Starts recording the calls of this process. A second call does nothing until uninstrument().
 
@@ -75,7 +78,11 @@ def instrument(
     keep_user      Whether to publish the user of context() without hashing it.
     memory_limit   Maximum memory of the queue in bytes; if it is full, the oldest exchanges are dropped and counted.
     flush_timeout  Seconds to wait for pending events when the process exits.
-    nats_options   Further options of nats.connect, such as credentials and TLS settings.
+    nats_options   Further options of nats.connect, such as credentials.
+    ca_file        File with the CAs of NATS and of the endpoint, in PEM format. Default: $LLMTAP_CA_FILE, else those of the system.
+    cert_file, key_file
+                   Files with the certificate of this client and its key. Defaults: $LLMTAP_CERT_FILE and $LLMTAP_KEY_FILE. With one
+                   of the three, connections to NATS use TLS. The files are read for each connection, so that they can be renewed.
     """
     with _lock:
         if hook_of() is not None:
@@ -85,7 +92,7 @@ def instrument(
             service=service, service_version=service_version, environment=environment, agent=agent, attrs=dict(attrs or {}), capture=capture,  # type: ignore[arg-type]
             hosts=hosts if isinstance(hosts, str) else tuple(hosts), redact=redact, on_published=on_published,  # type: ignore[arg-type]
             traceparent=traceparent, keep_user=keep_user, memory_limit=memory_limit, flush_timeout=flush_timeout,
-            nats_options=dict(nats_options or {}),
+            nats_options=dict(nats_options or {}), ca_file=ca_file, cert_file=cert_file, key_file=key_file,
         )  # fmt: skip
         try:
             config.complete(os.environ)

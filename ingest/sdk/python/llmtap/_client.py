@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Any, Callable, NamedTuple, Optional
 
 from nats.aio.client import Client
@@ -27,10 +28,27 @@ class FastClient(Client):
     writes messages in batches and reads acknowledgements where they arrive. It uses private attributes of nats-py; if a version
     of nats-py lacks them, it publishes as nats-py does."""
 
-    def __init__(self) -> None:
+    def __init__(self, secure: bool = False) -> None:
         super().__init__()
+        self._llmtap_secure = secure
         self._llmtap_inbox = b""
         self._llmtap_on_ack: Optional[Callable[[str, bytes], None]] = None
+
+    def _connect_command(self) -> bytes:
+        """The first message to the server, with the password. Raises SSLError if it would not be encrypted but must be."""
+        writer: Any = getattr(getattr(self, "_transport", None), "_io_writer", None)  # None for WebSockets, whose URL decides
+        if self._llmtap_secure and writer is not None and writer.get_extra_info("ssl_object") is None:
+            raise ssl.SSLError("the server does not use TLS")
+        protocol: Any = getattr(writer, "_protocol", None)
+        if self._llmtap_secure and hasattr(protocol, "_over_ssl"):
+            protocol._over_ssl = True  # nats-py does not set it, and asyncio would log a warning when the server closes
+        return super()._connect_command()
+
+    async def _process_info(self, info: Any, *args: Any, **more: Any) -> None:
+        await super()._process_info(info, *args, **more)
+        server: Any = getattr(self, "_server_info", None)
+        if self._llmtap_secure and isinstance(server, dict) and server.get("tls_available"):
+            server["tls_required"] = True  # otherwise nats-py uses TLS only if the server does not permit connections without it
 
     async def subscribe_acks(self, inbox: str, on_ack: Callable[[str, bytes], None]) -> None:
         """Calls on_ack with the subject and data of each message whose subject begins with inbox. The data is empty if no stream

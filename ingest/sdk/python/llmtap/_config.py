@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
 import sys
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Mapping, Optional
@@ -11,6 +12,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from . import _event
 from ._hosts import parse_host
+from ._redact import clip_attr
 
 EVENTS_PATH = "/v1/events"
 DEFAULT_URL = "nats://127.0.0.1:4222"
@@ -54,6 +56,9 @@ class Config:
     memory_limit: int = DEFAULT_MEMORY_LIMIT
     flush_timeout: float = DEFAULT_FLUSH_TIMEOUT
     nats_options: dict[str, Any] = field(default_factory=dict)
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
 
     user_key: bytes = b""  # LLMTAP_SHAPE_KEY
     shape_key: bytes = b""  # user_key if set, otherwise the generated key of the process
@@ -81,6 +86,7 @@ class Config:
             raise ValueError(f"llmtap: memory_limit: {self.memory_limit} bytes is below {_MIN_MEMORY_LIMIT}")
         if self.flush_timeout < 0:
             raise ValueError(f"llmtap: flush_timeout: {self.flush_timeout} is negative")
+        self._files(env)
         self.user_key = env.get("LLMTAP_SHAPE_KEY", "").encode("utf-8", "surrogateescape")
         self.shape_key = self.user_key or _process_key
         self._labels(env)
@@ -114,13 +120,39 @@ class Config:
             raise InvalidEnvironment(f"{e} (LLMTAP_ENDPOINT)") from None
         self.token = self.token or env.get("LLMTAP_TOKEN", "")
 
+    def _files(self, env: Mapping[str, str]) -> None:
+        given = bool(self.cert_file or self.key_file)
+        self.ca_file = self.ca_file or env.get("LLMTAP_CA_FILE", "")
+        self.cert_file = self.cert_file or env.get("LLMTAP_CERT_FILE", "")
+        self.key_file = self.key_file or env.get("LLMTAP_KEY_FILE", "")
+        if bool(self.cert_file) != bool(self.key_file):
+            text = "llmtap: cert_file, key_file (LLMTAP_CERT_FILE, LLMTAP_KEY_FILE): one is set without the other"
+            raise ValueError(text) if given else InvalidEnvironment(text)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether there are files for TLS."""
+        return bool(self.ca_file or self.cert_file)
+
+    def tls(self) -> ssl.SSLContext:
+        """The settings of a TLS connection. Raises ssl.SSLError if the files cannot be read."""
+        for path in filter(None, (self.ca_file, self.cert_file, self.key_file)):
+            try:
+                open(path, "rb").close()
+            except OSError as e:
+                raise ssl.SSLError(f"read {path} for TLS: {e.strerror}") from None
+        context = ssl.create_default_context(cafile=self.ca_file or None)
+        if self.cert_file:
+            context.load_cert_chain(self.cert_file, self.key_file)
+        return context
+
     def _attributes(self) -> None:
         if len(self.attrs) > _event.MAX_ATTRS:
             raise ValueError(f"llmtap: attrs: {len(self.attrs)} attributes are more than {_event.MAX_ATTRS}")
         for key in self.attrs:
             if not _event.valid_attr_key(str(key)):
                 raise ValueError(f"llmtap: attrs: key {key!r} does not match [a-z0-9._-]{{1,64}}")
-        self.attrs = {key: _event.clip(str(value)) for key, value in self.attrs.items()}
+        self.attrs = {key: clip_attr(str(value)) for key, value in self.attrs.items()}
 
     def servers(self) -> Iterable[str]:
         """The URLs of NATS."""

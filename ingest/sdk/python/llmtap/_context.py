@@ -9,6 +9,7 @@ from typing import Any, Callable, Mapping, Optional, TypeVar, cast
 
 from ._config import log
 from ._event import MAX_ATTRS, Labels, clip, valid_attr_key
+from ._redact import clip_attr
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -154,7 +155,7 @@ class context(ScopeManager):
             s.last = Last()
         for key, v in (self._attrs or {}).items():
             if valid_attr_key(key) and (key in s.attrs or len(s.attrs) < MAX_ATTRS):
-                s.attrs = {**s.attrs, key: clip(str(v))}
+                s.attrs = {**s.attrs, key: clip_attr(str(v))}
 
 
 def bind(f: F) -> F:

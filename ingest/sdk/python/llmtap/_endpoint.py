@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from . import _event
-from ._config import EVENTS_PATH, log
+from ._config import EVENTS_PATH, Config, log
 from ._event import Event
 from ._prepare import Preparer
 from ._queue import MAX_IN_FLIGHT, Item
@@ -58,7 +58,7 @@ class EndpointSender(threading.Thread):
         self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()  # put is reentrant: a signal handler may make calls
         self._asleep = self._stopping = self._single = False
         self._backoff = _MIN_BACKOFF
-        self._connection = _Connection(hook.config.endpoint, hook.config.token, hook.sdk)
+        self._connection = _Connection(hook.config, hook.sdk)
 
     def wake(self) -> None:
         """Wakes the sender. Called by the agent's threads."""
@@ -168,18 +168,18 @@ class EndpointSender(threading.Thread):
 class _Connection:
     """A connection to the endpoint. It writes its requests itself, because http.client's methods may be hooked."""
 
-    def __init__(self, endpoint: str, token: str, agent: str) -> None:
-        base = urlsplit(endpoint)
+    def __init__(self, config: Config, agent: str) -> None:
+        base = urlsplit(config.endpoint)
         self._tls = base.scheme == "https"
         self._host, self._port = base.hostname or "", base.port or (443 if self._tls else 80)
         path = base.path.rstrip("/")
         self._path = path if path.endswith(EVENTS_PATH) else path + EVENTS_PATH
         self._head = f"Host: {base.netloc}\r\nUser-Agent: llmtap-{agent}\r\nContent-Type: application/x-ndjson\r\n"
-        if token:
-            self._head += f"Authorization: Bearer {token}\r\n"
+        if config.token:
+            self._head += f"Authorization: Bearer {config.token}\r\n"
         self._target = self._path
         self._proxy_head = ""
-        self._context: Optional[ssl.SSLContext] = None
+        self._config = config
         self._conn: Optional[http.client.HTTPConnection] = None
         self._used = 0.0
 
@@ -230,9 +230,7 @@ class _Connection:
             host, port = proxy.hostname or "", proxy.port or 80
         conn: http.client.HTTPConnection
         if self._tls:
-            if self._context is None:
-                self._context = ssl.create_default_context()
-            conn = http.client.HTTPSConnection(host, port, timeout=_CONNECT_TIMEOUT, context=self._context)
+            conn = http.client.HTTPSConnection(host, port, timeout=_CONNECT_TIMEOUT, context=self._config.tls())
         else:
             conn = http.client.HTTPConnection(host, port, timeout=_CONNECT_TIMEOUT)
         if proxy is not None:

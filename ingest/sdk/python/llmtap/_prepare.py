@@ -14,7 +14,7 @@ from ._endings import ending_of
 from ._event import Event
 from ._exchange import UNREAD
 from ._queue import Item, Queue
-from ._redact import masked, truncate
+from ._redact import masked, masked_attr, truncate
 from ._shape.shaper import Shaper
 
 # Memory for shaping a body of n bytes.
@@ -47,6 +47,8 @@ class Preparer:
     def prepare(self, it: Item) -> None:
         """Replaces the body of the event and accounts for its memory."""
         ev = it.ev
+        if ev.labels.attrs:
+            ev.labels.attrs = {k: masked_attr(v) for k, v in ev.labels.attrs.items()}
         incomplete = bool(ev.error)
         if ev.error == UNREAD and _complete(ev):
             ev.error = ""

@@ -7,6 +7,8 @@ import json
 import os
 import re
 
+from ._event import MAX_HEADER_VALUE, clip, utf8
+
 _MASK = b"***"
 
 # Lengths in bytes.
@@ -14,6 +16,7 @@ _MIN_SECRET = 8  # shorter values are words, such as user_id and org-wide
 _MIN_PASSWORD = 6  # of a value after the name of a password
 _MIN_PLAIN = 16  # length from which a word without digits and separators is not English
 _MAX_GAP = 24  # between a name and its value
+_MAX_ATTR = 4 << 10  # of the value of an attribute that is masked before it is truncated
 _MAX_WORD = 512  # of a word that truncate removes, and of the userinfo of a URL
 
 _MARKUP = b"*.+_@-"
@@ -25,6 +28,7 @@ _PERCENT = re.compile(rb"%[0-9a-fA-F]{2}")
 _USER = re.compile(rb"(//|\\/\\/)([^\x00-\x20/?#\"'<>\\@\x7f]{1,511})@")
 _SPLIT = re.compile(rb"[!#-&(-~]*\Z")
 _TEXT = re.compile(rb"[!#-&(-~]")
+_TELEGRAM = re.compile(rb"AA[A-Za-z0-9_-]{33}\Z")
 _ZHIPU = re.compile(rb"[0-9a-fA-F]{32}\.[A-Za-z0-9]{16}\Z")
 _MAIL = re.compile(rb"[^@]+@.*\.[A-Za-z]{2,}\Z", re.DOTALL)
 _RANDOM = re.compile(rb"[0-9*]")
@@ -76,6 +80,21 @@ def truncate(text: bytes, limit: int) -> bytes:
 def masked(text: bytes) -> bytes:
     """The text with credentials and personal data masked."""
     return _Reader(text).read()
+
+
+def clip_attr(s: str) -> str:
+    """Truncates the value of an attribute. A long one is masked before, because the rest of a secret may not look like one; others are
+    masked in the background."""
+    if len(s) * 4 <= MAX_HEADER_VALUE:
+        return s
+    b = utf8(s)
+    return s if len(b) <= MAX_HEADER_VALUE else clip(masked(truncate(b, _MAX_ATTR)).decode("utf-8", "surrogateescape"))
+
+
+@functools.lru_cache(maxsize=256)
+def masked_attr(s: str) -> str:
+    """The value of an attribute with credentials and personal data masked."""
+    return masked(utf8(s)).decode("utf-8", "surrogateescape")
 
 
 def _looks_random(w: bytes) -> bool:
@@ -195,7 +214,7 @@ class _Reader:
             self._keep(m.start(1))
             if m.end() > m.start(1):
                 self._hide(m.end())
-        elif _ZHIPU.match(bare):
+        elif _ZHIPU.match(bare) or _TELEGRAM.match(bare) and start > 1 and text[start - 1] == 0x3A and text[start - 2] in b"0123456789":
             self._hide(stop)
         elif prefix:
             self._keep(self._i + prefix)

@@ -148,7 +148,7 @@ class Reporter:
         if _REFUSED in text:
             return "free space on the disk of llmtap up: it refuses events while the disk is full; llmtap doctor shows it"
         if isinstance(error, ssl.SSLError) or "tls" in text or "ssl" in text:
-            return "check whether the server uses TLS, and whether its CA is in nats_options"
+            return "check whether the server uses TLS, and whether its CA is in LLMTAP_CA_FILE"
         return "run llmtap up, or set LLMTAP_NATS_URL"
 
 
@@ -169,5 +169,5 @@ def _endpoint_fix(error: Optional[BaseException]) -> str:
             return "wait, or see /readyz and the log of llmtap up"
         return "LLMTAP_ENDPOINT must be the URL of an llmtap with the role receive"
     if isinstance(error, ssl.SSLError):
-        return "check the certificate of the endpoint, and whether this machine trusts its CA"
+        return "check the certificate of the endpoint, and whether its CA is in LLMTAP_CA_FILE"
     return "run llmtap up with the role receive, or correct LLMTAP_ENDPOINT"

@@ -234,7 +234,10 @@ class Sender(threading.Thread):
             **self._config.nats_options,
             "allow_reconnect": False,
         }
-        nc = FastClient()
+        secure = url.startswith(("tls://", "wss://")) or self._config.has_files
+        if secure and "tls" not in options:
+            options["tls"] = self._config.tls()
+        nc = FastClient(secure)
         self._refused = None
         try:
             await asyncio.wait_for(nc.connect(url, **options), 3 * _CONNECT_TIMEOUT)

@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 from conftest import HERE
 
-from llmtap._redact import masked, truncate
+from llmtap._redact import clip_attr, masked, masked_attr, truncate
 
 CONTRACT = HERE.parents[1] / "testdata" / "redact.json"
 
@@ -23,6 +23,11 @@ def test_cases() -> None:
         got = masked(c["in"].encode())
         assert got == want, c["about"]
         assert masked(got) == got, c["about"]
+
+
+def test_attributes() -> None:
+    for c in json.loads(CONTRACT.with_name("attrs.json").read_text("utf-8")):
+        assert masked_attr(clip_attr(c["in"])) == c["out"], c["about"]
 
 
 def test_rules_are_the_shared_file() -> None:

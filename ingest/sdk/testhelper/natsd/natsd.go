@@ -16,9 +16,9 @@ import (
 
 // Start runs a nats-server on loopback with the event stream, stored in dir. If port is -1, a free port is chosen; if
 // maxPayload is 0, the default applies. User "agent" has the permissions of a hook of service "svc"; user "other" may not
-// publish its events; user "admin" has all permissions.
-func Start(dir string, port, maxPayload int) (*server.Server, error) {
-	srv, err := server.NewServer(&server.Options{
+// publish its events; user "admin" has all permissions. change may change the options.
+func Start(dir string, port, maxPayload int, change func(*server.Options)) (*server.Server, error) {
+	o := &server.Options{
 		Host: "127.0.0.1", Port: port, MaxPayload: int32(maxPayload), JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true,
 		Users: []*server.User{
 			{Username: "admin", Password: "admin"},
@@ -30,7 +30,11 @@ func Start(dir string, port, maxPayload int) (*server.Server, error) {
 				Publish: &server.SubjectPermission{Allow: []string{"llmtap.v1.*.other.*"}},
 			}},
 		},
-	})
+	}
+	if change != nil {
+		change(o)
+	}
+	srv, err := server.NewServer(o)
 	if err != nil {
 		return nil, fmt.Errorf("create nats-server: %w", err)
 	}
@@ -52,7 +56,7 @@ func createStream(srv *server.Server) error {
 	if !srv.ReadyForConnections(20 * time.Second) {
 		return errors.New("nats-server is not ready")
 	}
-	nc, err := nats.Connect(srv.ClientURL(), nats.UserInfo("admin", "admin"))
+	nc, err := nats.Connect("", nats.InProcessServer(srv), nats.UserInfo("admin", "admin"))
 	if err != nil {
 		return fmt.Errorf("connect to NATS: %w", err)
 	}

@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import * as path from "node:path";
 
-import { clip, MAX_ATTRS, validAttrKey } from "./event";
+import { clipAttr, MAX_ATTRS, validAttrKey } from "./event";
 import { parseHost } from "./hosts";
 
 const DEFAULT_URL = "nats://127.0.0.1:4222";
@@ -59,7 +59,13 @@ export interface Options {
   memoryLimit?: number;
   /** Milliseconds to wait for pending events when the process exits. Default: 2000. */
   flushTimeout?: number;
-  /** Further options of the NATS client's connect, such as an authenticator and TLS settings. */
+  /** File with the CAs of NATS and of the endpoint, in PEM format. Default: $LLMTAP_CA_FILE, else those of Node.js. */
+  caFile?: string;
+  /** Files with the certificate of this client and its key. Defaults: $LLMTAP_CERT_FILE and $LLMTAP_KEY_FILE. With one of the three,
+   * connections to NATS use TLS. The files are read for each connection, so that they can be renewed. */
+  certFile?: string;
+  keyFile?: string;
+  /** Further options of the NATS client's connect, such as an authenticator. */
   natsOptions?: Record<string, unknown>;
   /** Receives the messages of the hook. Default: console. */
   logger?: { warn(message: string): void };
@@ -87,6 +93,9 @@ export interface Config {
   memoryLimit: number;
   flushTimeout: number;
   natsOptions: Record<string, unknown>;
+  caFile: string;
+  certFile: string;
+  keyFile: string;
   userKey: Buffer; // LLMTAP_SHAPE_KEY
   shapeKey: Buffer; // userKey if set, otherwise the generated key of the process
   warn: (message: string) => void;
@@ -117,6 +126,7 @@ export function configure(o: Options, env: NodeJS.ProcessEnv): Config {
     redact: o.redact, onPublished: o.onPublished, traceparent: o.traceparent,
     keepUser: o.keepUser ?? false,
     natsOptions: o.natsOptions ?? {},
+    ...files(o, env),
     shapeKey: userKey.length > 0 ? userKey : processKey,
     warn: (message) => logger.warn("llmtap: " + message),
     ...labels(o, env),
@@ -136,6 +146,27 @@ function check(schemes: string[], url: string, option: string, variable: string)
   if (!problem) return;
   if (option) throw new TypeError(`llmtap: ${option}: ${problem}`);
   throw new InvalidEnvironment(`${variable}: ${problem}`);
+}
+
+function files(o: Options, env: NodeJS.ProcessEnv): Pick<Config, "caFile" | "certFile" | "keyFile"> {
+  const f = {
+    caFile: o.caFile || env.LLMTAP_CA_FILE || "",
+    certFile: o.certFile || env.LLMTAP_CERT_FILE || "",
+    keyFile: o.keyFile || env.LLMTAP_KEY_FILE || "",
+  };
+  if (!f.certFile !== !f.keyFile) {
+    const text = "certFile, keyFile (LLMTAP_CERT_FILE, LLMTAP_KEY_FILE): one is set without the other";
+    throw o.certFile || o.keyFile ? new TypeError("llmtap: " + text) : new InvalidEnvironment(text);
+  }
+  return f;
+}
+
+/** The settings of a TLS connection. Throws if the files cannot be read. */
+export function tlsOptions(c: Config): { ca?: Buffer; cert?: Buffer; key?: Buffer } {
+  return {
+    ...(c.caFile ? { ca: readFileSync(c.caFile) } : {}),
+    ...(c.certFile ? { cert: readFileSync(c.certFile), key: readFileSync(c.keyFile) } : {}),
+  };
 }
 
 function hosts(given: readonly string[] = [], env: NodeJS.ProcessEnv): string[] {
@@ -165,7 +196,7 @@ function attributes(attrs: Record<string, unknown>): Record<string, string> {
   for (const key of keys) {
     if (!validAttrKey(key)) throw new TypeError(`llmtap: attrs: key "${key}" does not match [a-z0-9._-]{1,64}`);
   }
-  return Object.fromEntries(keys.sort().map((key) => [key, clip(String(attrs[key]))]));
+  return Object.fromEntries(keys.sort().map((key) => [key, clipAttr(String(attrs[key]))]));
 }
 
 function labels(o: Options, env: NodeJS.ProcessEnv): Pick<Config, "service" | "serviceVersion" | "environment" | "agent"> {

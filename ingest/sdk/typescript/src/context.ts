@@ -2,7 +2,7 @@
 
 import { AsyncLocalStorage } from "node:async_hooks";
 
-import { clip, MAX_ATTRS, validAttrKey, type EventLabels } from "./event";
+import { clip, clipAttr, MAX_ATTRS, validAttrKey, type EventLabels } from "./event";
 
 /** The labels of context(). Omitted labels keep their outer values. */
 export interface Labels {
@@ -62,7 +62,7 @@ export function inside(labels: Labels): Scope {
   if (labels.conversation !== undefined || labels.run !== undefined) s.last = { exchange: "" };
   for (const [key, value] of Object.entries(labels.attrs ?? {})) {
     if (validAttrKey(key) && (key in s.attrs || Object.keys(s.attrs).length < MAX_ATTRS)) {
-      s.attrs = { ...s.attrs, [key]: clip(string(value)) };
+      s.attrs = { ...s.attrs, [key]: clipAttr(string(value)) };
     }
   }
   return s;

@@ -3,7 +3,7 @@
 import * as http from "node:http";
 import * as https from "node:https";
 
-import type { Config } from "./config";
+import { tlsOptions, type Config } from "./config";
 import type { Event } from "./event";
 import { ignore } from "./patch";
 import { PublishError, RejectedError, type Publisher } from "./publisher";
@@ -44,7 +44,7 @@ function parse(text: string): Result | undefined {
 /** Sends one batch at a time. The connection does not keep the process alive. */
 export class EndpointPublisher implements Publisher {
   readonly #url: URL;
-  readonly #agent: http.Agent;
+  #agent: http.Agent | undefined; // undefined before the first batch and after a failure: the files for TLS are read again
   #batch: { it: Item; line: string }[] = [];
   #bytes = 0;
 
@@ -53,8 +53,17 @@ export class EndpointPublisher implements Publisher {
     private readonly changed: () => void,
   ) {
     this.#url = new URL(config.endpoint + "/v1/events");
+  }
+
+  /** Throws a PublishError if the files for TLS cannot be read. */
+  #open(): http.Agent {
     const options = { keepAlive: true, maxSockets: 1 };
-    this.#agent = this.#url.protocol === "https:" ? new https.Agent(options) : new http.Agent(options);
+    if (this.#url.protocol !== "https:") return new http.Agent(options);
+    try {
+      return new https.Agent({ ...options, ...tlsOptions(this.config) });
+    } catch (e) {
+      throw new PublishError("TLS: " + (e as Error).message);
+    }
   }
 
   readonly connected = true;
@@ -102,11 +111,16 @@ export class EndpointPublisher implements Publisher {
   #post(body: string): Promise<Answer> {
     const { request } = this.#url.protocol === "https:" ? https : http;
     const token = this.config.token;
+    const agent = (this.#agent ??= this.#open());
     return new Promise((resolve, reject) => {
-      const fail = (e: Error): void => reject(new PublishError(e.message));
+      const fail = (e: Error): void => {
+        agent.destroy();
+        this.#agent = undefined;
+        reject(new PublishError(e.message));
+      };
       const req = request(this.#url, {
         method: "POST",
-        agent: this.#agent,
+        agent,
         timeout: TIMEOUT,
         headers: {
           "content-type": "application/x-ndjson",
@@ -139,7 +153,7 @@ export class EndpointPublisher implements Publisher {
   }
 
   async close(): Promise<void> {
-    this.#agent.destroy();
+    this.#agent?.destroy();
   }
 }
 

@@ -2,8 +2,11 @@
 
 import { createHash } from "node:crypto";
 
+import { masked, truncate } from "./redact";
+
 export const MAX_HEADER_VALUE = 512; // bytes of one value, after percent-encoding
 export const MAX_ATTRS = 32;
+const MAX_ATTR = 4 << 10; // bytes of the value of an attribute that is masked before it is truncated
 export const MAX_PARTS = 1024;
 const MAX_DURATION = 1e9; // milliseconds
 const MAX_SERVICE_NAME = 32;
@@ -191,6 +194,24 @@ export function clip(s: string): string {
   const rest = [...b.subarray(end, MAX_HEADER_VALUE)].map((c) => String.fromCharCode(0xdc00 + c));
   return b.toString("utf8", 0, end) + rest.join("");
 }
+
+/** Truncates the value of an attribute. A long one is masked before, because the rest of a secret may not look like one; others are masked
+ * in the background. */
+export function clipAttr(s: string): string {
+  if (s.length * 3 <= MAX_HEADER_VALUE) return s;
+  const b = utf8(s);
+  return b.length <= MAX_HEADER_VALUE ? s : clip(text8(masked(truncate(b.toString("latin1"), MAX_ATTR))));
+}
+
+/** The value of an attribute with credentials and personal data masked. */
+export function maskedAttr(s: string): string {
+  const whole = utf8(s).toString("latin1");
+  const m = masked(whole);
+  return m === whole ? s : text8(m);
+}
+
+/** The text of bytes in a string of latin1. */
+const text8 = (bytes: string): string => Buffer.from(bytes, "latin1").toString("utf8");
 
 /** Percent-encodes everything but printable ASCII and truncates to MAX_HEADER_VALUE bytes, not inside an escape or a character. */
 export function escape(s: string): string {

@@ -5,7 +5,7 @@ import type { Socket } from "node:net";
 
 import { connect, headers, type NatsConnection, type NodeConnectionOptions } from "@nats-io/transport-node";
 
-import type { Config } from "./config";
+import { tlsOptions, type Config } from "./config";
 import { MAX_PARTS, serviceToken } from "./event";
 import { PublishError, RejectedError, type Publisher } from "./publisher";
 import type { Item } from "./queue";
@@ -51,7 +51,8 @@ export class NATSPublisher implements Publisher {
     const options: NodeConnectionOptions = {
       servers: url.host.includes(":") ? url.host : url.host + ":4222",
       ...credentials(url),
-      ...(url.protocol === "tls:" ? { tls: {} } : {}),
+      // The client refuses a server that has no TLS. It would check the certificate of an IP address against "localhost".
+      ...(url.protocol === "tls:" || this.config.caFile || this.config.certFile ? { tls: this.#tls(url) } : {}),
       name: "llmtap-typescript/" + this.#token,
       inboxPrefix: "_INBOX." + this.#token,
       timeout: CONNECT_TIMEOUT,
@@ -83,6 +84,14 @@ export class NATSPublisher implements Publisher {
       }),
     ]);
     this.#nc = nc;
+  }
+
+  #tls(url: URL): NodeConnectionOptions["tls"] {
+    try {
+      return { ...tlsOptions(this.config), host: url.hostname.replace(/^\[|\]$/g, "") } as NodeConnectionOptions["tls"];
+    } catch (e) {
+      throw new PublishError("TLS: " + (e as Error).message);
+    }
   }
 
   /** Records permission violations, and wakes the sender when the connection closes. */

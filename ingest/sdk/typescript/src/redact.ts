@@ -20,6 +20,7 @@ const PERCENT = /%[0-9a-fA-F]{2}/y;
 const USER = /(\/\/|\\\/\\\/)([^\x00-\x20/?#"'<>\\@\x7f]{1,511})@/y;
 const SPLIT = /[!#-&(-~]*$/;
 const TEXT = /[!#-&(-~]/y;
+const TELEGRAM = /^AA[A-Za-z0-9_-]{33}$/;
 const ZHIPU = /^[0-9a-fA-F]{32}\.[A-Za-z0-9]{16}$/;
 const MAIL = /^[^@]+@[^]*\.[A-Za-z]{2,}$/;
 const RANDOM = /[0-9*]/;
@@ -215,7 +216,7 @@ class Reader {
       const after = end + m[0].length;
       this.#keep(after - m[1].length);
       if (m[1]) this.#hide(after);
-    } else if (ZHIPU.test(bare)) {
+    } else if (ZHIPU.test(bare) || (TELEGRAM.test(bare) && /[0-9]:$/.test(text.slice(Math.max(0, start - 2), start)))) {
       this.#hide(stop);
     } else if (prefix) {
       this.#keep(this.#i + prefix);

@@ -46,7 +46,7 @@ export function natsDestination(urls: string): Destination {
       }
       if (text.includes(NO_STREAM)) return "run llmtap up with this NATS server: it creates the stream";
       if (text.includes(REFUSED)) return "free space on the disk of llmtap up: it refuses events while the disk is full; llmtap doctor shows it";
-      if (/tls|ssl|certificate/.test(text)) return "check whether the server uses TLS, and whether its CA is in natsOptions";
+      if (/tls|ssl|certificate/.test(text)) return "check whether the server uses TLS, and whether its CA is in LLMTAP_CA_FILE";
       return "run llmtap up, or set LLMTAP_NATS_URL";
     },
   };
@@ -60,6 +60,7 @@ export function endpointDestination(url: string): Destination {
     hint: (error) => {
       if (/\b401\b|\b403\b/.test(error)) return "set LLMTAP_TOKEN to the token of the endpoint";
       if (/\b404\b|\b405\b/.test(error)) return "check LLMTAP_ENDPOINT: it is a URL without /v1/events";
+      if (/tls|ssl|certificate/i.test(error)) return "check the certificate of the endpoint, and whether its CA is in LLMTAP_CA_FILE";
       return "run llmtap up, or set LLMTAP_ENDPOINT";
     },
   };

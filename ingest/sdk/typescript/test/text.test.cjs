@@ -25,6 +25,12 @@ test("error texts of the shared cases", () => {
   }
 });
 
+test("attributes of the shared cases", () => {
+  for (const c of shared("attrs.json")) {
+    assert.strictEqual(event.maskedAttr(event.clipAttr(c.in)), c.out, c.about);
+  }
+});
+
 test("random error texts", () => {
   const pieces = [
     "sk-", "api", " ", "key", "api_key", "=", ":", '"', "'", "\\", "/", "//", "://", "@", ".", "com", "+", "%20", "%3D", "Bearer", "password",

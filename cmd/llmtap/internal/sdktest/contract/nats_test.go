@@ -18,6 +18,7 @@ import (
 type natsd struct {
 	dir  string
 	port int
+	tls  func(*server.Options) // nil: no TLS
 
 	server *server.Server // nil while it is stopped
 	admin  *nats.Conn
@@ -48,10 +49,10 @@ func (n *natsd) address() string {
 func (n *natsd) start(t testing.TB) {
 	t.Helper()
 	var err error
-	if n.server, err = testnats.Start(n.dir, n.port, 0); err != nil {
+	if n.server, err = testnats.Start(n.dir, n.port, 0, n.tls); err != nil {
 		t.Fatal(err)
 	}
-	if n.admin, err = nats.Connect(n.server.ClientURL(), nats.UserInfo("admin", "admin")); err != nil {
+	if n.admin, err = nats.Connect("", nats.InProcessServer(n.server), nats.UserInfo("admin", "admin")); err != nil {
 		t.Fatal(err)
 	}
 	js, err := jetstream.New(n.admin)

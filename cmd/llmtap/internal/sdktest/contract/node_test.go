@@ -35,6 +35,7 @@ func startNode(t testing.TB, d nodeDirs) *runner {
 func nodeAgent(t *testing.T, d nodeDirs, natsURL, hosts, url string, calls int, until string) (string, int) {
 	cmd := d.command(t.Context(), "agent.cjs", url, fmt.Sprint(calls), until)
 	cmd.Env = append(cmd.Env, "LLMTAP_NATS_URL="+natsURL, "LLMTAP_HOSTS="+hosts)
+	cmd.Env = append(cmd.Env, transport()...)
 	var out, log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &log
 	if err := cmd.Run(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -71,6 +72,7 @@ func pythonAgent(t *testing.T, python, natsURL, hosts, url string, calls int, un
 	}
 	cmd := exec.CommandContext(t.Context(), python, filepath.Join("python", "agent.py"), url, fmt.Sprint(calls), until)
 	cmd.Env = environ("PYTHONPATH="+sdk, "PYTHONDONTWRITEBYTECODE=1", "LLMTAP_NATS_URL="+natsURL, "LLMTAP_HOSTS="+hosts)
+	cmd.Env = append(cmd.Env, transport()...)
 	var out, log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &log
 	if err := cmd.Run(); err != nil {
@@ -81,6 +83,16 @@ func pythonAgent(t *testing.T, python, natsURL, hosts, url string, calls int, un
 		t.Fatalf("%v: %s", err, &out)
 	}
 	return log.String(), unrecorded
+}
+
+// transport returns the variables of this process that set how agents connect. The hook of a goAgent reads them itself.
+func transport() (env []string) {
+	for _, name := range []string{event.EnvCAFile, event.EnvCertFile, event.EnvKeyFile, event.EnvEndpoint, event.EnvToken} {
+		if v := os.Getenv(name); v != "" {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
 }
 
 // A logBuffer is safe for concurrent use.
@@ -158,9 +170,6 @@ func TestUnreachableNATS(t *testing.T) {
 	t.Run("problems", func(t *testing.T) {
 		f := func(name, natsURL string, want ...string) {
 			for language, run := range languages {
-				if name == "TLS" && language == "python" {
-					continue // nats-py uses TLS only if the server requires it
-				}
 				t.Run(name+" "+language, func(t *testing.T) {
 					t.Parallel()
 					log, _ := run(t, natsURL, url, 2, "cannot publish")

@@ -1,0 +1,185 @@
+package contract
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/llmtap/llmtap/ingest/certs"
+	"github.com/llmtap/llmtap/ingest/certs/certstest"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/httpbody"
+	"github.com/llmtap/llmtap/ingest/httpevents"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+)
+
+// A tlsTest has the files of servers and clients, and agents that call a provider.
+type tlsTest struct {
+	dir       string
+	url       string // of the provider
+	languages map[string]agent
+	other     *certstest.CA // not that of the servers
+}
+
+func newTLSTest(t *testing.T) *tlsTest {
+	if testing.Short() {
+		t.Skip("slow, and other tests cover it for the race detector")
+	}
+	url, host := startChat(t)
+	t.Setenv(event.EnvHosts, host)
+	return &tlsTest{dir: t.TempDir(), url: url, languages: agents(t, host), other: certstest.NewCA(t, t.TempDir(), "other")}
+}
+
+// file returns the path of a file of the test.
+func (x *tlsTest) file(name string) string { return x.dir + "/" + name }
+
+// with sets how agents connect: the files for TLS without a directory, or "".
+func (x *tlsTest) with(t *testing.T, ca, cert string) {
+	path := func(name, ending string) string {
+		if name == "" {
+			return ""
+		}
+		return x.file(name + ending)
+	}
+	t.Setenv(event.EnvCAFile, path(ca, ".pem"))
+	t.Setenv(event.EnvCertFile, path(cert, ".pem"))
+	t.Setenv(event.EnvKeyFile, path(cert, ".key"))
+}
+
+// stored runs an agent of each language, whose call is stored in n.
+func (x *tlsTest) stored(t *testing.T, name string, n *natsd, natsURL string) {
+	t.Helper()
+	for language, run := range x.languages {
+		if log, _ := run(t, natsURL, x.url, 1, ""); log != "" {
+			t.Errorf("%s, %s: %s", name, language, log)
+		}
+		if got := n.newMessages(t); len(got) != 2 {
+			t.Errorf("%s, %s: %d events are stored", name, language, len(got))
+		}
+	}
+}
+
+// refused runs an agent of each language, which says why it cannot publish.
+func (x *tlsTest) refused(t *testing.T, name string, n *natsd, natsURL, fix string) {
+	t.Helper()
+	for language, run := range x.languages {
+		if log, _ := run(t, natsURL, x.url, 1, "calls are kept in memory"); !strings.Contains(log, fix) {
+			t.Errorf("%s, %s: no %q in the log: %s", name, language, fix, log)
+		}
+		if got := n.newMessages(t); len(got) > 0 {
+			t.Errorf("%s, %s: %d events are stored", name, language, len(got))
+		}
+	}
+}
+
+// serve returns a running server that addresses as host in its certificate, and requires one of clients if mutual is set.
+func (x *tlsTest) serve(t *testing.T, ca *certstest.CA, host string, mutual, plainToo bool) *natsd {
+	t.Helper()
+	files := certs.Server{}
+	files.CertFile, files.KeyFile = ca.Issue(t, x.dir, strings.ReplaceAll(t.Name(), "/", "-")+host, host)
+	if mutual {
+		files.ClientCAFile = ca.File
+	}
+	cfg, err := files.Config(quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNATS(t)
+	n.tls = func(o *server.Options) {
+		o.TLS, o.TLSConfig, o.TLSTimeout, o.AllowNonTLS = true, cfg, 5, plainToo
+	}
+	n.start(t)
+	return n
+}
+
+// encrypted returns an error unless all connections of agents to n used TLS.
+func encrypted(n *natsd) error {
+	z, err := n.server.Connz(&server.ConnzOptions{State: server.ConnClosed})
+	if err != nil {
+		return err
+	}
+	for _, c := range z.Conns {
+		if strings.HasPrefix(c.Name, "llmtap-") && c.TLSVersion == "" {
+			return fmt.Errorf("%s has connected without TLS", c.Name)
+		}
+	}
+	return nil
+}
+
+// Hooks publish to servers whose certificate is that of the address and issued by their CA, and to no others.
+func TestTLS(t *testing.T) {
+	x := newTLSTest(t)
+	ca := certstest.NewCA(t, x.dir, "ca")
+	ca.Issue(t, x.dir, "agent", "")
+
+	n := x.serve(t, ca, "127.0.0.1", false, false)
+	address := "agent:agent@" + n.address()
+	x.with(t, "ca", "")
+	x.stored(t, "TLS", n, "tls://"+address)
+	x.stored(t, "TLS of the CA's file", n, "nats://"+address)
+	x.with(t, "", "")
+	x.refused(t, "unknown CA", n, "tls://"+address, "LLMTAP_CA_FILE")
+	x.with(t, "missing", "")
+	x.refused(t, "missing file", n, "tls://"+address, "missing.pem")
+
+	named := x.serve(t, ca, "localhost", false, false)
+	x.with(t, "ca", "")
+	x.refused(t, "certificate of another address", named, "tls://agent:agent@"+named.address(), "LLMTAP_CA_FILE")
+	x.stored(t, "certificate of a name", named, strings.Replace("tls://agent:agent@"+named.address(), "127.0.0.1", "localhost", 1))
+
+	both := x.serve(t, ca, "127.0.0.1", false, true)
+	x.stored(t, "server that permits plain connections", both, "tls://agent:agent@"+both.address())
+	if err := encrypted(both); err != nil {
+		t.Error(err)
+	}
+
+	mutual := x.serve(t, ca, "127.0.0.1", true, false)
+	address = "agent:agent@" + mutual.address()
+	x.refused(t, "no client certificate", mutual, "tls://"+address, "LLMTAP_CA_FILE")
+	x.with(t, "ca", "agent")
+	x.stored(t, "client certificate", mutual, "tls://"+address)
+
+	plain := newNATS(t)
+	plain.start(t)
+	x.refused(t, "no TLS", plain, "nats://agent:agent@"+plain.address(), "LLMTAP_CA_FILE")
+}
+
+func TestEndpointTLS(t *testing.T) {
+	x := newTLSTest(t)
+	ca := certstest.NewCA(t, x.dir, "ca")
+	ca.Issue(t, x.dir, "agent", "")
+	n := newNATS(t)
+	n.start(t)
+	cfg := jetstream.Default()
+	cfg.URL = "nats://admin:admin@" + n.address()
+	conn, err := jetstream.Open(cfg, quiet, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	files := certs.Server{ClientCAFile: ca.File}
+	files.CertFile, files.KeyFile = ca.Issue(t, x.dir, "receiver", "127.0.0.1")
+	srv := httptest.NewUnstartedServer(http.Handler(httpevents.New(httpevents.Options{Publish: conn.PublishBatch, Budget: httpbody.NewBudget(128 << 20)}, nil)))
+	srv.Config.ErrorLog = quietLog
+	if srv.TLS, err = files.Config(quiet); err != nil {
+		t.Fatal(err)
+	}
+	srv.Listener = tls.NewListener(srv.Listener, srv.TLS)
+	srv.Start() // with the certificate of the test, not that of StartTLS
+	t.Cleanup(srv.Close)
+	t.Setenv(event.EnvEndpoint, strings.Replace(srv.URL, "http://", "https://", 1))
+
+	x.with(t, "ca", "agent")
+	x.stored(t, "client certificate", n, "")
+	x.with(t, "ca", "")
+	x.refused(t, "no client certificate", n, "", "LLMTAP_C") // the server's alert may arrive as a closed connection
+	x.with(t, "", "")
+	x.refused(t, "unknown CA", n, "", "LLMTAP_CA_FILE")
+	x.with(t, "missing", "")
+	x.refused(t, "missing file", n, "", "missing.pem")
+}
