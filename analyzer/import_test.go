@@ -49,8 +49,8 @@ func imported(steps []step, s *stream, instance string, at time.Time) []step {
 // versions ignores what differs between two imports of one file.
 var versions = cmp.Options{
 	cmpopts.IgnoreFields(analyzer.Exchange{}, "Seq", "StoredAt", "Instance"),
-	cmpopts.IgnoreFields(analyzer.Finding{}, "Seq"),
-	cmpopts.IgnoreFields(analyzer.ToolCall{}, "Seq"),
+	cmpopts.IgnoreFields(analyzer.Finding{}, "Seq", "StoredAt"),
+	cmpopts.IgnoreFields(analyzer.ToolCall{}, "Seq", "StoredAt"),
 }
 
 func TestImportedTwice(t *testing.T) {

@@ -100,6 +100,7 @@ type Finding struct {
 	Fingerprint string // 16 hex digits
 	Seq         uint64 // stream sequence, used as the row's version
 	FirstSeen   time.Time
+	StoredAt    time.Time // stream time of this version
 
 	Exchange         string // first exchange with the violation
 	ExchangeVersion  string // service version of Exchange, which may be older than the version in Labels
@@ -177,7 +178,8 @@ type ToolCall struct {
 	Exchange     string // exchange whose answer made the call
 	CallID       string
 	Name         string
-	State        string // one of the states of session.Call
+	State        string    // one of the states of session.Call
+	StoredAt     time.Time // stream time of this version
 	AskedAt      time.Time
 	AnsweredAt   time.Time // when the reply was first seen; zero before
 	AnsweredBy   string    // exchange whose request contained the reply

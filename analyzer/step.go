@@ -54,6 +54,7 @@ func (s *step) emitExchange(e *Exchange) {
 func (s *step) emitToolCall(c *ToolCall) {
 	if s.emit {
 		s.metrics.calls.Inc()
+		c.StoredAt = s.now
 		s.out.ToolCalls = append(s.out.ToolCalls, *c)
 	}
 }
@@ -80,6 +81,7 @@ func (s *step) emitFinding(f *Finding, about *signals.Failure, counted bool, min
 	}
 	if s.emit {
 		s.metrics.findings.Inc()
+		f.StoredAt = s.now
 		s.out.Findings = append(s.out.Findings, *f)
 	}
 }

@@ -180,7 +180,7 @@ func snapshot(t *testing.T, sink *clickhouse.Sink) map[string]uint64 {
 	t.Helper()
 	all := map[string]uint64{}
 	for table, except := range map[string]string{
-		"exchanges": "seq, stored_at, instance", "findings": "seq", "tool_calls": "seq", "alerts": "version",
+		"exchanges": "seq, stored_at, instance", "findings": "seq, stored_at", "tool_calls": "seq, stored_at", "alerts": "version",
 	} {
 		for row := range groups(t, sink, fmt.Sprintf("SELECT toString(tuple(* EXCEPT (%s))), count() FROM %s_final GROUP BY 1", except, table)) {
 			all[table+" "+row]++
@@ -194,7 +194,7 @@ func snapshot(t *testing.T, sink *clickhouse.Sink) map[string]uint64 {
 func tallied(t *testing.T, up *upProcess) map[string]uint64 {
 	t.Helper()
 	cfg := jetstream.Default()
-	cfg.URL = up.url()
+	cfg.URL = up.collectorURL()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	conn, err := jetstream.Connect(ctx, cfg, nil, nil)

@@ -19,8 +19,8 @@ type table struct {
 	encode func(e *encoder, w io.Writer, b *sinks.Batch) error
 	send   func(ctx context.Context, conn driver.Conn, b *sinks.Batch) error
 
-	// ageColumn is the column of the time at which retention starts. For exchanges it is stream time, because agents'
-	// clocks may be wrong.
+	// ageColumn is the column of the time at which retention starts: when the row was stored, or stream time. Agents' clocks may be
+	// wrong, and imported traffic may be older than the retention.
 	ageColumn string
 	// The hash of shardKey, an expression over shardColumn, selects the shard of a row. Rows that replace each other
 	// must be on the same shard, so shardColumn is in the sort key. If the conversation of a row never changes,
@@ -30,8 +30,8 @@ type table struct {
 
 // tables describes the tables in sinks.Tables, in the same order.
 var tables = []*table{
-	define(sinks.Findings, findingColumns, "first_seen", "conversation_id"),
-	define(sinks.ToolCalls, toolCallColumns, "asked_at", "id"),
+	define(sinks.Findings, findingColumns, "stored_at", "conversation_id"),
+	define(sinks.ToolCalls, toolCallColumns, "stored_at", "id"),
 	define(sinks.Contents, contentColumns, "seen_at", "id").shardBy("substring(id, 1, 12)"), // the millisecond in which the conversation began
 	define(sinks.History, historyColumns, "seen_at", "conversation_id"),
 	define(sinks.Exchanges, exchangeColumns, "stored_at", "exchange_id"), // the conversation may become known later

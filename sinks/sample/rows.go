@@ -47,7 +47,7 @@ func Rows(start time.Time, first, n int) *sinks.Batch {
 		}
 		b.Exchanges = append(b.Exchanges, e)
 		b.Findings = append(b.Findings, analyzer.Finding{
-			ID: fmt.Sprintf("%032x", i), Fingerprint: fmt.Sprintf("%016x", i%3), Seq: uint64(2 * i), FirstSeen: e.StoredAt, Exchange: e.ID,
+			ID: fmt.Sprintf("%032x", i), Fingerprint: fmt.Sprintf("%016x", i%3), Seq: uint64(2 * i), FirstSeen: e.StoredAt, StoredAt: e.StoredAt, Exchange: e.ID,
 			ExchangeVersion: labels.ServiceVersion, ExchangeInstance: e.Instance, ExchangeMessages: e.Messages, FirstVersion: "1.4.0", LastClean: "1.3.9",
 			Labels: labels, Attrs: e.Attrs, Conversation: labels.Conversation, Provider: e.Provider, Model: e.Model, Dialect: e.Dialect, Variant: e.Variant,
 			Rule: "orphan_tool_reply", Detail: "after_plain_assistant", Predicted: check.Reject, Severity: check.Reject, Status: 400,
@@ -59,7 +59,7 @@ func Rows(start time.Time, first, n int) *sinks.Batch {
 		})
 		b.ToolCalls = append(b.ToolCalls, analyzer.ToolCall{
 			ID: fmt.Sprintf("%032x", i), Seq: uint64(2 * i), Labels: labels, Attrs: e.Attrs, Conversation: labels.Conversation, Exchange: e.ID,
-			CallID: fmt.Sprintf("call_%08d", i), Name: "read_file", State: session.Open, AskedAt: e.StoredAt,
+			CallID: fmt.Sprintf("call_%08d", i), Name: "read_file", State: session.Open, AskedAt: e.StoredAt, StoredAt: e.StoredAt,
 		})
 		b.Contents = append(b.Contents, analyzer.Content{
 			ID: fmt.Sprintf("%032x", i), Kind: content.KindMessage, SeenAt: e.StoredAt, Bytes: 62,

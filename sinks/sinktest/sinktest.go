@@ -154,8 +154,8 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 			b.Exchanges[i].StartedAt, b.Exchanges[i].StoredAt = at, at
 			b.Exchanges[i].Status, b.Exchanges[i].Retry, b.Exchanges[i].Messages = -1, 1<<40, -7
 			b.Exchanges[i].InputTokens, b.Exchanges[i].Duration = -1<<63, -time.Hour
-			b.Findings[i].FirstSeen, b.Findings[i].Message = at, -1
-			b.ToolCalls[i].AskedAt, b.ToolCalls[i].AnsweredAt, b.ToolCalls[i].StartedAt, b.ToolCalls[i].EndedAt = at, at, at, at
+			b.Findings[i].FirstSeen, b.Findings[i].StoredAt, b.Findings[i].Message = at, at, -1
+			b.ToolCalls[i].AskedAt, b.ToolCalls[i].StoredAt, b.ToolCalls[i].AnsweredAt, b.ToolCalls[i].StartedAt, b.ToolCalls[i].EndedAt = at, at, at, at, at
 			b.Runs[i].SeenAt, b.Runs[i].StartedAt, b.Runs[i].EndedAt, b.Runs[i].Calls = at, at, at, -1
 			b.Contents[i].SeenAt, b.Contents[i].Bytes, b.History[i].SeenAt, b.History[i].Shared = at, -1, at, -1
 			b.Alerts[i].StartedAt, b.Alerts[i].EndedAt, b.Alerts[i].Labels, b.Alerts[i].Shares = at, at, nil, nil
