@@ -227,9 +227,9 @@ func TestRetention(t *testing.T) {
 	b.Findings[0].StoredAt, b.Findings[1].StoredAt = ago, now
 	b.ToolCalls[0].StoredAt, b.ToolCalls[1].StoredAt = ago, now
 	must(t, s.Write(t.Context(), b))
-	for table, id := range map[string]string{"exchanges": "exchange_id", "findings": "finding_id", "tool_calls": "id"} {
+	for _, table := range []string{"exchanges", "findings", "tool_calls"} {
 		must(t, s.Exec(t.Context(), "OPTIMIZE TABLE "+table+" FINAL"))
-		if got := query(t, s, "SELECT "+id+" FROM "+table+"_final", nil); got != b.Exchanges[1].ID+"\n" {
+		if got := query(t, s, "SELECT exchange_id FROM "+table+"_final", nil); got != b.Exchanges[1].ID+"\n" {
 			t.Errorf("%s after the retention: %q", table, got)
 		}
 	}
