@@ -2,7 +2,9 @@ package clickhouse
 
 import (
 	"cmp"
+	"fmt"
 	"math"
+	"reflect"
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
@@ -14,12 +16,15 @@ import (
 type column[R any] struct {
 	name   string
 	values func(rows []R) any // a typed slice with one value per row
-	text   func(*R) string    // the value of a row; nil if values are not texts
+	text   func(*R) string    // the value of a row for a String; nil if values are neither texts nor numbers
 }
 
 // col returns a column whose values are returned by get. V is the Go type that the client uses for the column's type.
 func col[R, V any](name string, get func(*R) V) column[R] {
-	text, _ := any(get).(func(*R) string)
+	text, ok := any(get).(func(*R) string)
+	if kind := reflect.TypeFor[V]().Kind(); !ok && kind >= reflect.Bool && kind <= reflect.Float64 {
+		text = func(r *R) string { return fmt.Sprint(get(r)) } // for a column whose type was changed
+	}
 	return column[R]{name: name, text: text, values: func(rows []R) any {
 		vs := make([]V, len(rows))
 		for i := range rows {

@@ -16,7 +16,6 @@ CREATE TABLE IF NOT EXISTS findings
     last_clean_version LowCardinality(String) COMMENT 'newest other version of the stage that made calls before; empty if there was none',
     seq                UInt64 COMMENT 'stream sequence; version of the row' CODEC(Delta(8), ZSTD(1)),
     first_seen         DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
-    stored_at          DateTime('UTC') COMMENT 'stream time of this version: imported findings may be years old' CODEC(Delta(4), ZSTD(1)),
     exchange_id        String COMMENT 'the first exchange that showed it' CODEC(ZSTD(1)),
     exchange_version   LowCardinality(String) COMMENT 'service version of exchange_id; service_version may be newer',
     exchange_instance  String COMMENT 'the process that sent exchange_id' CODEC(ZSTD(1)),

@@ -19,7 +19,6 @@ CREATE TABLE IF NOT EXISTS tool_calls
     tool_call_id    String COMMENT 'id from the provider; not unique' CODEC(ZSTD(1)),
     tool_name       LowCardinality(String),
     state           LowCardinality(String) COMMENT 'open, answered, missing, duplicate, late, rejected, abandoned, terminal',
-    stored_at       DateTime('UTC') COMMENT 'stream time of this version: imported calls may be years old' CODEC(Delta(4), ZSTD(1)),
     asked_at        DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
     answered_at     Nullable(DateTime64(9, 'UTC')) COMMENT 'NULL while open' CODEC(Delta(8), ZSTD(1)),
     answered_by     String COMMENT 'the exchange whose request contained the reply' CODEC(ZSTD(1)),

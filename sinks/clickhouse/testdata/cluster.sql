@@ -128,7 +128,6 @@ CREATE TABLE IF NOT EXISTS findings_local ON CLUSTER 'main'
     last_clean_version LowCardinality(String) COMMENT 'newest other version of the stage that made calls before; empty if there was none',
     seq                UInt64 COMMENT 'stream sequence; version of the row' CODEC(Delta(8), ZSTD(1)),
     first_seen         DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
-    stored_at          DateTime('UTC') COMMENT 'stream time of this version: imported findings may be years old' CODEC(Delta(4), ZSTD(1)),
     exchange_id        String COMMENT 'the first exchange that showed it' CODEC(ZSTD(1)),
     exchange_version   LowCardinality(String) COMMENT 'service version of exchange_id; service_version may be newer',
     exchange_instance  String COMMENT 'the process that sent exchange_id' CODEC(ZSTD(1)),
@@ -176,7 +175,7 @@ ENGINE = Distributed('main', 'llmtap', 'findings_local', cityHash64(conversation
 CREATE VIEW IF NOT EXISTS findings_final ON CLUSTER 'main' AS
 SELECT * FROM findings FINAL;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (2, '0002_findings.sql', 'b76ad92fad4b0aeaf6731a7d315b0cfb3781dc9976081cf06a57055eb31b4f32', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (2, '0002_findings.sql', '03ca033e00fff7be32369318332d3114100db8d48fb7c90d0bc2c0a6ff102e21', now64(3));
 
 -- 0003_tool_calls.sql
 
@@ -201,7 +200,6 @@ CREATE TABLE IF NOT EXISTS tool_calls_local ON CLUSTER 'main'
     tool_call_id    String COMMENT 'id from the provider; not unique' CODEC(ZSTD(1)),
     tool_name       LowCardinality(String),
     state           LowCardinality(String) COMMENT 'open, answered, missing, duplicate, late, rejected, abandoned, terminal',
-    stored_at       DateTime('UTC') COMMENT 'stream time of this version: imported calls may be years old' CODEC(Delta(4), ZSTD(1)),
     asked_at        DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
     answered_at     Nullable(DateTime64(9, 'UTC')) COMMENT 'NULL while open' CODEC(Delta(8), ZSTD(1)),
     answered_by     String COMMENT 'the exchange whose request contained the reply' CODEC(ZSTD(1)),
@@ -223,7 +221,7 @@ ENGINE = Distributed('main', 'llmtap', 'tool_calls_local', cityHash64(id));
 CREATE VIEW IF NOT EXISTS tool_calls_final ON CLUSTER 'main' AS
 SELECT * FROM tool_calls FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (3, '0003_tool_calls.sql', '729c6f492f99ad90c3ddfc102315b3ebaa7d77778d7d73a63de48de1161f1314', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (3, '0003_tool_calls.sql', '0c02a719c4d94af766b16c1ad3c11d19eb1d6570d9a70d773221e49877d5f890', now64(3));
 
 -- 0004_alerts.sql
 
@@ -407,4 +405,23 @@ CREATE OR REPLACE VIEW alerts_final ON CLUSTER 'main' AS
 SELECT * FROM alerts FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
 
 INSERT INTO migrations (number, name, checksum, applied_at) VALUES (8, '0008_alert_actions.sql', '1a5d62528dd60c016aceac75399a99e911f94014f10a77504cb9ac46249a2333', now64(3));
+
+-- 0009_stored_at.sql
+
+-- The retention of findings and tool calls starts when they are stored: those of imported traffic may be years old.
+ALTER TABLE findings_local ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS stored_at DateTime('UTC') DEFAULT toDateTime(first_seen, 'UTC') COMMENT 'stream time of this version' CODEC(Delta(4), ZSTD(1));
+
+ALTER TABLE findings ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS stored_at DateTime('UTC') DEFAULT toDateTime(first_seen, 'UTC') COMMENT 'stream time of this version' CODEC(Delta(4), ZSTD(1));
+
+CREATE OR REPLACE VIEW findings_final ON CLUSTER 'main' AS
+SELECT * FROM findings FINAL;
+
+ALTER TABLE tool_calls_local ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS stored_at DateTime('UTC') DEFAULT toDateTime(asked_at, 'UTC') COMMENT 'stream time of this version' CODEC(Delta(4), ZSTD(1));
+
+ALTER TABLE tool_calls ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS stored_at DateTime('UTC') DEFAULT toDateTime(asked_at, 'UTC') COMMENT 'stream time of this version' CODEC(Delta(4), ZSTD(1));
+
+CREATE OR REPLACE VIEW tool_calls_final ON CLUSTER 'main' AS
+SELECT * FROM tool_calls FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (9, '0009_stored_at.sql', '0d139f25f41aa0099193ac6c6f2dc85135f00f75daf8eb7fd2aa368767649492', now64(3));
 

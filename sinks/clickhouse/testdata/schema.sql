@@ -245,7 +245,6 @@ CREATE TABLE findings
     `last_clean_version` LowCardinality(String) COMMENT 'newest other version of the stage that made calls before; empty if there was none',
     `seq` UInt64 COMMENT 'stream sequence; version of the row' CODEC(Delta(8), ZSTD(1)),
     `first_seen` DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
-    `stored_at` DateTime('UTC') COMMENT 'stream time of this version: imported findings may be years old' CODEC(Delta(4), ZSTD(1)),
     `exchange_id` String COMMENT 'the first exchange that showed it' CODEC(ZSTD(1)),
     `exchange_version` LowCardinality(String) COMMENT 'service version of exchange_id; service_version may be newer',
     `exchange_instance` String COMMENT 'the process that sent exchange_id' CODEC(ZSTD(1)),
@@ -277,6 +276,7 @@ CREATE TABLE findings
     `confidence` LowCardinality(String) COMMENT 'high, medium, low',
     `evidence` String COMMENT 'what the response contained and what the next request sent' CODEC(ZSTD(3)),
     `fix` String CODEC(ZSTD(3)),
+    `stored_at` DateTime('UTC') DEFAULT toDateTime(first_seen, 'UTC') COMMENT 'stream time of this version' CODEC(Delta(4), ZSTD(1)),
     INDEX finding_id_index finding_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX fingerprint_index fingerprint TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
@@ -294,7 +294,6 @@ CREATE VIEW findings_final
     `last_clean_version` LowCardinality(String),
     `seq` UInt64,
     `first_seen` DateTime64(9, 'UTC'),
-    `stored_at` DateTime('UTC'),
     `exchange_id` String,
     `exchange_version` LowCardinality(String),
     `exchange_instance` String,
@@ -325,7 +324,8 @@ CREATE VIEW findings_final
     `root_cause` LowCardinality(String),
     `confidence` LowCardinality(String),
     `evidence` String,
-    `fix` String)
+    `fix` String,
+    `stored_at` DateTime('UTC'))
 AS SELECT * FROM findings FINAL;
 
 CREATE TABLE history
@@ -463,13 +463,13 @@ CREATE TABLE tool_calls
     `tool_call_id` String COMMENT 'id from the provider; not unique' CODEC(ZSTD(1)),
     `tool_name` LowCardinality(String),
     `state` LowCardinality(String) COMMENT 'open, answered, missing, duplicate, late, rejected, abandoned, terminal',
-    `stored_at` DateTime('UTC') COMMENT 'stream time of this version: imported calls may be years old' CODEC(Delta(4), ZSTD(1)),
     `asked_at` DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
     `answered_at` Nullable(DateTime64(9, 'UTC')) COMMENT 'NULL while open' CODEC(Delta(8), ZSTD(1)),
     `answered_by` String COMMENT 'the exchange whose request contained the reply' CODEC(ZSTD(1)),
     `started_at` Nullable(DateTime64(9, 'UTC')) COMMENT 'when the tool started; NULL if the agent does not report it' CODEC(Delta(8), ZSTD(1)),
     `ended_at` Nullable(DateTime64(9, 'UTC')) COMMENT 'when the tool ended' CODEC(Delta(8), ZSTD(1)),
     `tool_status` LowCardinality(String) COMMENT 'started, ok, error, cancelled; empty if the agent does not report it',
+    `stored_at` DateTime('UTC') DEFAULT toDateTime(asked_at, 'UTC') COMMENT 'stream time of this version' CODEC(Delta(4), ZSTD(1)),
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX tool_call_id_index tool_call_id TYPE bloom_filter(0.01) GRANULARITY 1)
@@ -495,13 +495,13 @@ CREATE VIEW tool_calls_final
     `tool_call_id` String,
     `tool_name` LowCardinality(String),
     `state` LowCardinality(String),
-    `stored_at` DateTime('UTC'),
     `asked_at` DateTime64(9, 'UTC'),
     `answered_at` Nullable(DateTime64(9, 'UTC')),
     `answered_by` String,
     `started_at` Nullable(DateTime64(9, 'UTC')),
     `ended_at` Nullable(DateTime64(9, 'UTC')),
-    `tool_status` LowCardinality(String))
+    `tool_status` LowCardinality(String),
+    `stored_at` DateTime('UTC'))
 AS SELECT * FROM tool_calls FINAL
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
