@@ -151,8 +151,10 @@ func (c *Config) validate(getenv func(string) string) error {
 			return fmt.Errorf("config URL: %w", err)
 		}
 	}
-	c.CAFile = first(c.CAFile, getenv(event.EnvCAFile))
-	c.CertFile, c.KeyFile = first(c.CertFile, getenv(event.EnvCertFile)), first(c.KeyFile, getenv(event.EnvKeyFile))
+	if c.Origin != event.OriginProxy { // it connects as the process that it is part of
+		c.CAFile = first(c.CAFile, getenv(event.EnvCAFile))
+		c.CertFile, c.KeyFile = first(c.CertFile, getenv(event.EnvCertFile)), first(c.KeyFile, getenv(event.EnvKeyFile))
+	}
 	if (c.CertFile == "") != (c.KeyFile == "") {
 		return fmt.Errorf("config CertFile, KeyFile (%s, %s): one is set without the other", event.EnvCertFile, event.EnvKeyFile)
 	}

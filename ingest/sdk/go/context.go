@@ -109,7 +109,6 @@ func (h *Hook) labels(s *scope) event.Labels {
 	return l
 }
 
-// clip truncates s to the length of a header value, so that longer values use no memory in the queue.
 // maxAttr is the maximum length of the value of an attribute that is masked before it is truncated.
 const maxAttr = 4 << 10
 
@@ -122,6 +121,7 @@ func clipAttr(s string) string {
 	return clip(string(redact.Append(nil, redact.Truncate([]byte(s), maxAttr))))
 }
 
+// clip truncates s to the length of a header value, so that longer values use no memory in the queue.
 func clip(s string) string {
 	if len(s) <= event.MaxHeaderValue {
 		return s

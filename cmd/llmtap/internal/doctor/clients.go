@@ -89,7 +89,7 @@ func (c *checker) clientFix(reason string) string {
 		}
 		return fmt.Sprintf("for a hook, set %s=nats://TOKEN@HOST:%s there, with the token of nats_server.token", event.EnvNATSURL, port)
 	case strings.Contains(reason, "tls"):
-		return "for a hook, use tls:// in " + event.EnvNATSURL + ", with the CA of tls.cert_file in LLMTAP_CA_FILE; without tls.cert_file here, use nats://"
+		return "for a hook, use tls:// in " + event.EnvNATSURL + ", with the CA of tls.cert_file in " + event.EnvCAFile + "; without tls.cert_file here, use nats://"
 	case reason == natsserver.ReasonNoLogin, strings.Contains(reason, "parse"), strings.Contains(reason, "protocol"):
 		return "find out which program connects to the NATS port, such as a health check or a client with a wrong URL"
 	case strings.Contains(reason, "payload"):
