@@ -247,6 +247,8 @@ class Sender(threading.Thread):
             await _close(nc)
             if isinstance(e, nats.errors.NoServersError) and self._refused is not None:
                 raise self._refused from None
+            if secure and isinstance(e, ConnectionError):
+                raise ConnectionError(f"{e}; if the server requires a client certificate of TLS, set LLMTAP_CERT_FILE") from None
             raise
         self._nc = nc
 

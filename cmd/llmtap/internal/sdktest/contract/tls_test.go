@@ -140,7 +140,7 @@ func TestTLS(t *testing.T) {
 
 	mutual := x.serve(t, ca, "127.0.0.1", true, false)
 	address = "agent:agent@" + mutual.address()
-	x.refused(t, "no client certificate", mutual, "tls://"+address, "LLMTAP_CA_FILE")
+	x.refused(t, "no client certificate", mutual, "tls://"+address, "") // the server's alert may be lost with the connection
 	x.with(t, "ca", "agent")
 	x.stored(t, "client certificate", mutual, "tls://"+address)
 
@@ -177,7 +177,7 @@ func TestEndpointTLS(t *testing.T) {
 	x.with(t, "ca", "agent")
 	x.stored(t, "client certificate", n, "")
 	x.with(t, "ca", "")
-	x.refused(t, "no client certificate", n, "", "LLMTAP_C") // the server's alert may arrive as a closed connection
+	x.refused(t, "no client certificate", n, "", "") // as above
 	x.with(t, "", "")
 	x.refused(t, "unknown CA", n, "", "LLMTAP_CA_FILE")
 	x.with(t, "missing", "")
