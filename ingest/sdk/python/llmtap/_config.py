@@ -143,7 +143,8 @@ class Config:
                 raise ssl.SSLError(f"read {path} for TLS: {e.strerror}") from None
         context = ssl.create_default_context(cafile=self.ca_file or None)
         if self.cert_file:
-            context.load_cert_chain(self.cert_file, self.key_file)
+            # With a password, because OpenSSL asks for that of an encrypted key on the terminal of the agent.
+            context.load_cert_chain(self.cert_file, self.key_file, password="")
         return context
 
     def _attributes(self) -> None:
