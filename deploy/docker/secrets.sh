@@ -6,14 +6,15 @@ cd "$(dirname "$0")"
 test $# -gt 0 || { echo "usage: secrets.sh SERVICE..., such as secrets.sh checkout-agent" >&2; exit 2; }
 umask 077
 mkdir -p secrets/nats
+chmod 700 secrets
 for name in llmtap-token agents-token clickhouse-password grafana-password; do
-	# The containers have users of their own, which must read the files.
+	# The containers have users of their own, which must read the files; on the host, only the owner gets into secrets/.
 	test -s "secrets/$name" || { od -An -N32 -tx1 /dev/urandom | tr -d ' \n' >"secrets/$name"; chmod 644 "secrets/$name"; }
 done
 for service; do set -- "$@" --service "$service"; shift; done
 ${LLMTAP:-docker run --rm --user "$(id -u):$(id -g)" -v "$PWD/secrets/nats:/nats" ghcr.io/llmtap/llmtap:latest} \
 	nats accounts --dir "${NATS_DIR:-/nats}" --url nats://nats:4222 "$@"
-chmod 755 secrets secrets/nats && chmod 644 secrets/nats/llmtap-accounts.conf
+chmod 755 secrets/nats && chmod 644 secrets/nats/llmtap-accounts.conf
 {
 	sed 's/^LLMTAP_COLLECTOR_NATS_URL=/NATS_URL=/' secrets/nats/llmtap-collector.env
 	# Grafana reads those of its data sources from its environment.

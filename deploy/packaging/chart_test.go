@@ -246,6 +246,10 @@ func TestChart(t *testing.T) {
 	if n := c.scalers[0].Spec.MaxReplicas; n != 2 {
 		t.Errorf("%d analyzers of 2 partitions", n)
 	}
+	c = f(external+"partitions: 1\n", 5, 0, 5, 1)
+	if s := c.scalers[0].Spec; *s.MinReplicas != 1 || s.MaxReplicas != 1 {
+		t.Errorf("%d to %d analyzers of 1 partition", *s.MinReplicas, s.MaxReplicas)
+	}
 	f(external+"roles: {analyze: {replicas: 3, autoscaling: {enabled: false}}}\n", 5, 0, 5, 0)
 	c = f("tlsSecretName: llmtap-tls\nserviceMonitor: {enabled: true}\nnetworkPolicy: {enabled: false}\npodAnnotations: {a: b}\ntolerations: [{key: x, operator: Exists}]\n"+
 		"config: {slack: {channel: '#oncall', token_file: /etc/llmtap/secrets/slack-token}, ui: {external_url: https://llmtap.example.com}}\n", 0, 1, 0, 0)

@@ -30,6 +30,9 @@ func TestCompose(t *testing.T) {
 	if after, err := os.ReadFile(filepath.Join(dir, ".env")); err != nil || !bytes.Equal(after, env) {
 		t.Errorf("a second run replaces passwords: %v\n%s", err, again)
 	}
+	if st, err := os.Stat(filepath.Join(dir, "secrets")); err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("other users of the host can read secrets: %v, %v", st.Mode(), err)
+	}
 	project := []string{"--project-directory", dir, "-f", filepath.Join(dir, "compose.yaml")}
 	text := run(t, nil, "docker-compose", append(project, "config")...)
 	var c struct {
