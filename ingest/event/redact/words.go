@@ -177,10 +177,19 @@ func looksRandom(w []byte) bool {
 	return len(w) >= minPlain && !joined
 }
 
-// isTelegram reports whether w is the secret part of the token of a Telegram bot: AA and 33 more bytes, behind a digit and a colon.
+// isTelegram reports whether w is the secret part of the token of a Telegram bot: AA and 33 more bytes, behind a digit and a colon, which
+// may be percent-encoded.
 func isTelegram(before, w []byte) bool {
-	n := len(before)
-	if len(w) != 35 || w[0] != 'A' || w[1] != 'A' || n < 2 || before[n-1] != ':' || before[n-2] < '0' || before[n-2] > '9' {
+	if len(w) != 35 || w[0] != 'A' || w[1] != 'A' {
+		return false
+	}
+	n := len(before) - 1
+	if n >= 2 && (string(before[n-2:]) == "%3A" || string(before[n-2:]) == "%3a") {
+		n -= 2
+	} else if n < 0 || before[n] != ':' {
+		return false
+	}
+	if n < 1 || before[n-1] < '0' || before[n-1] > '9' {
 		return false
 	}
 	for _, c := range w {

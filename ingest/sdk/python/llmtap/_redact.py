@@ -29,6 +29,7 @@ _USER = re.compile(rb"(//|\\/\\/)([^\x00-\x20/?#\"'<>\\@\x7f]{1,511})@")
 _SPLIT = re.compile(rb"[!#-&(-~]*\Z")
 _TEXT = re.compile(rb"[!#-&(-~]")
 _TELEGRAM = re.compile(rb"AA[A-Za-z0-9_-]{33}\Z")
+_TELEGRAM_ID = re.compile(rb"[0-9](?::|%3[Aa])\Z")
 _ZHIPU = re.compile(rb"[0-9a-fA-F]{32}\.[A-Za-z0-9]{16}\Z")
 _MAIL = re.compile(rb"[^@]+@.*\.[A-Za-z]{2,}\Z", re.DOTALL)
 _RANDOM = re.compile(rb"[0-9*]")
@@ -214,7 +215,7 @@ class _Reader:
             self._keep(m.start(1))
             if m.end() > m.start(1):
                 self._hide(m.end())
-        elif _ZHIPU.match(bare) or _TELEGRAM.match(bare) and start > 1 and text[start - 1] == 0x3A and text[start - 2] in b"0123456789":
+        elif _ZHIPU.match(bare) or _TELEGRAM.match(bare) and _TELEGRAM_ID.search(text[max(0, start - 4) : start]):
             self._hide(stop)
         elif prefix:
             self._keep(self._i + prefix)

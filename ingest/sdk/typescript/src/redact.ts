@@ -216,7 +216,7 @@ class Reader {
       const after = end + m[0].length;
       this.#keep(after - m[1].length);
       if (m[1]) this.#hide(after);
-    } else if (ZHIPU.test(bare) || (TELEGRAM.test(bare) && /[0-9]:$/.test(text.slice(Math.max(0, start - 2), start)))) {
+    } else if (ZHIPU.test(bare) || (TELEGRAM.test(bare) && /[0-9](?::|%3[Aa])$/.test(text.slice(Math.max(0, start - 4), start)))) {
       this.#hide(stop);
     } else if (prefix) {
       this.#keep(this.#i + prefix);
