@@ -2,6 +2,7 @@ package content
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"slices"
 	"sync"
@@ -85,8 +86,8 @@ var fragmentNames = set(
 	"response", "summary", "text", "thinking", "tool_plan", "transcript",
 )
 
-// indexNames are the members of objects that tell which text a fragment belongs to.
-// Ids do not, because some servers send a new one with each fragment.
+// indexNames are the members of objects that tell which text a fragment belongs to. Ids do not, because some servers send a new one
+// with each fragment.
 var indexNames = set("content_index", "contentBlockIndex", "index", "output_index", "summary_index")
 
 func set(names ...string) map[string]bool {
@@ -238,15 +239,7 @@ func (s *streamed) mask(body []byte, r *redact.Redactor) bool {
 	if s.events < 2 { // each text is whole
 		return false
 	}
-	slices.SortStableFunc(s.fragments, func(a, b fragment) int {
-		switch {
-		case a.text < b.text:
-			return -1
-		case a.text > b.text:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(s.fragments, func(a, b fragment) int { return cmp.Compare(a.text, b.text) })
 	for i := 0; i < len(s.fragments); {
 		s.joined = s.joined[:0]
 		end := i
@@ -293,12 +286,13 @@ func appendEdited(dst, text []byte, from, to int, edits []edit) (result []byte, 
 	return append(dst, text[from:to]...), edits
 }
 
-// A frame is a frame of an AWS event stream whose payload is JSON.
+// A frame is a frame of an AWS event stream whose payload is JSON. Its first fields are indexes in the body.
 type frame struct {
-	start, end         int  // in the body
-	payload, headers   int  // offset of the payload in the frame; size of the headers
-	textStart, textEnd int  // the event in the text of all frames
-	encoded            bool // the event is the base64 value of the payload's member bytes: InvokeModelWithResponseStream
+	start, end               int
+	headers                  int
+	payloadStart, payloadEnd int
+	textStart, textEnd       int  // the event in the text of all frames
+	encoded                  bool // the event is the base64 value of the payload's member bytes: InvokeModelWithResponseStream
 }
 
 // appendFrames appends the masked body of an AWS event stream, in which each frame has its length and checksum.
@@ -310,7 +304,10 @@ func (s *streamed) appendFrames(dst, body []byte, r *redact.Redactor) []byte {
 		if err != nil {
 			break
 		}
-		fr := frame{start: rest, end: rest + n, payload: f.Offset, headers: len(f.Headers), textStart: len(s.text)}
+		payload := rest + f.Offset
+		fr := frame{
+			start: rest, end: rest + n, headers: payload - len(f.Headers), payloadStart: payload, payloadEnd: payload + len(f.Payload), textStart: len(s.text),
+		}
 		if from, to := encodedEvent(f.Payload); to > 0 {
 			if text, err := base64.StdEncoding.AppendDecode(s.text, f.Payload[from:to]); err == nil {
 				s.text, fr.encoded = text, true
@@ -334,16 +331,16 @@ func (s *streamed) appendFrames(dst, body []byte, r *redact.Redactor) []byte {
 			dst = append(dst, body[fr.start:fr.end]...)
 			continue
 		}
-		start, payload := len(dst), body[fr.start+fr.payload:]
-		dst = append(eventstream.Begin(dst), body[fr.start+fr.payload-fr.headers:fr.start+fr.payload]...)
+		start, payload := len(dst), body[fr.payloadStart:fr.payloadEnd]
+		dst = append(eventstream.Begin(dst), body[fr.headers:fr.payloadStart]...)
 		if fr.encoded {
 			from, to := encodedEvent(payload)
 			dst = base64.StdEncoding.AppendEncode(append(dst, payload[:from]...), masked)
-			dst = append(dst, payload[to:fr.end-fr.start-fr.payload-4]...)
+			dst = append(dst, payload[to:]...)
 		} else {
 			dst = append(dst, masked...)
 		}
-		dst = eventstream.End(dst, start, fr.headers)
+		dst = eventstream.End(dst, start, fr.payloadStart-fr.headers)
 	}
 	return r.Append(dst, body[rest:])
 }
