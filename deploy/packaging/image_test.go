@@ -38,6 +38,9 @@ func TestImage(t *testing.T) {
 		}
 		return m[len(m)-1][1]
 	}
+	if v := field(`FROM golang:(\S+)-bookworm AS build`); !strings.Contains(read(t, "go.mod"), "\ngo "+v+"\n") {
+		t.Errorf("the image is built with Go %s, which go.mod does not have", v)
+	}
 	if base := field(`FROM (\S+)`); base != "gcr.io/distroless/cc-debian12:nonroot" {
 		t.Fatalf("another base image, %s: change the packages of this test", base)
 	}
