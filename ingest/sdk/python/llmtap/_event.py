@@ -28,17 +28,19 @@ _NOT_TOKEN = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Labels:
-    """The labels of an event and the instance of the hook. Immutable once used by an event: the common headers are encoded once."""
+    """The labels of an event and the instance of the hook. Immutable once used by an event: the common headers are encoded once. Only the
+    sender masks attrs before that."""
 
     __slots__ = (
         "service", "service_version", "environment", "agent", "stage", "conversation", "run", "user", "attrs", "instance", "sdk",
-        "_route", "_headers",
+        "masked", "_route", "_headers",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.service = self.service_version = self.environment = self.agent = ""
         self.stage = self.conversation = self.run = self.user = self.instance = self.sdk = ""
         self.attrs: dict[str, str] = {}
+        self.masked = False
         self._route = self._headers = ""
 
     def route(self) -> str:

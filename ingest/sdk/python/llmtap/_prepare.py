@@ -47,8 +47,9 @@ class Preparer:
     def prepare(self, it: Item) -> None:
         """Replaces the body of the event and accounts for its memory."""
         ev = it.ev
-        if ev.labels.attrs:
-            ev.labels.attrs = {k: masked_attr(v) for k, v in ev.labels.attrs.items()}
+        labels = ev.labels
+        if not labels.masked:  # once for all events of a context
+            labels.attrs, labels.masked = {k: masked_attr(v) for k, v in labels.attrs.items()}, True
         incomplete = bool(ev.error)
         if ev.error == UNREAD and _complete(ev):
             ev.error = ""

@@ -92,7 +92,6 @@ def clip_attr(s: str) -> str:
     return s if len(b) <= MAX_HEADER_VALUE else clip(masked(truncate(b, _MAX_ATTR)).decode("utf-8", "surrogateescape"))
 
 
-@functools.lru_cache(maxsize=256)
 def masked_attr(s: str) -> str:
     """The value of an attribute with credentials and personal data masked."""
     return masked(utf8(s)).decode("utf-8", "surrogateescape")

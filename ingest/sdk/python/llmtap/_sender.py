@@ -247,7 +247,7 @@ class Sender(threading.Thread):
             await _close(nc)
             if isinstance(e, nats.errors.NoServersError) and self._refused is not None:
                 raise self._refused from None
-            if secure and isinstance(e, ConnectionError):
+            if secure and isinstance(e, (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)):
                 raise ConnectionError(f"{e}; if the server requires a client certificate of TLS, set LLMTAP_CERT_FILE") from None
             raise
         self._nc = nc

@@ -6,6 +6,7 @@ import * as path from "node:path";
 
 import { clipAttr, MAX_ATTRS, validAttrKey } from "./event";
 import { parseHost } from "./hosts";
+import { PublishError } from "./publisher";
 
 const DEFAULT_URL = "nats://127.0.0.1:4222";
 export const DEFAULT_FLUSH_TIMEOUT = 2000;
@@ -26,7 +27,7 @@ export type CaptureMode = "shape" | "full" | "none";
 export interface Options {
   /** URL of NATS, or several separated by commas. Default: $LLMTAP_NATS_URL, else nats://127.0.0.1:4222. */
   url?: string;
-  /** URL of an llmtap HTTP endpoint to publish to instead of NATS. Default: $LLMTAP_ENDPOINT. */
+  /** URL of an llmtap HTTP endpoint to publish to instead of NATS. Default: $LLMTAP_ENDPOINT unless url is set. */
   endpoint?: string;
   /** Token of the endpoint. Default: $LLMTAP_TOKEN. */
   token?: string;
@@ -114,7 +115,7 @@ export function configure(o: Options, env: NodeJS.ProcessEnv): Config {
   for (const u of servers) {
     check(["nats:", "tls:"], u, o.url ? "url" : "", "LLMTAP_NATS_URL");
   }
-  const endpoint = (o.endpoint || env.LLMTAP_ENDPOINT || "").replace(/\/+$/, "");
+  const endpoint = (o.endpoint || (o.url ? "" : env.LLMTAP_ENDPOINT) || "").replace(/\/+$/, "");
   if (endpoint) check(["http:", "https:"], endpoint, o.endpoint ? "endpoint" : "", "LLMTAP_ENDPOINT");
   const logger = o.logger ?? console;
   const userKey = Buffer.from(env.LLMTAP_SHAPE_KEY ?? "");
@@ -161,12 +162,16 @@ function files(o: Options, env: NodeJS.ProcessEnv): Pick<Config, "caFile" | "cer
   return f;
 }
 
-/** The settings of a TLS connection. Throws if the files cannot be read. */
+/** The settings of a TLS connection. Throws a PublishError if the files cannot be read. */
 export function tlsOptions(c: Config): { ca?: Buffer; cert?: Buffer; key?: Buffer } {
-  return {
-    ...(c.caFile ? { ca: readFileSync(c.caFile) } : {}),
-    ...(c.certFile ? { cert: readFileSync(c.certFile), key: readFileSync(c.keyFile) } : {}),
-  };
+  try {
+    return {
+      ...(c.caFile ? { ca: readFileSync(c.caFile) } : {}),
+      ...(c.certFile ? { cert: readFileSync(c.certFile), key: readFileSync(c.keyFile) } : {}),
+    };
+  } catch (e) {
+    throw new PublishError("TLS: " + (e as Error).message);
+  }
 }
 
 function hosts(given: readonly string[] = [], env: NodeJS.ProcessEnv): string[] {

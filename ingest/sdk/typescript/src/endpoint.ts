@@ -55,15 +55,9 @@ export class EndpointPublisher implements Publisher {
     this.#url = new URL(config.endpoint + "/v1/events");
   }
 
-  /** Throws a PublishError if the files for TLS cannot be read. */
   #open(): http.Agent {
     const options = { keepAlive: true, maxSockets: 1 };
-    if (this.#url.protocol !== "https:") return new http.Agent(options);
-    try {
-      return new https.Agent({ ...options, ...tlsOptions(this.config) });
-    } catch (e) {
-      throw new PublishError("TLS: " + (e as Error).message);
-    }
+    return this.#url.protocol === "https:" ? new https.Agent({ ...options, ...tlsOptions(this.config) }) : new http.Agent(options);
   }
 
   readonly connected = true;
@@ -112,12 +106,8 @@ export class EndpointPublisher implements Publisher {
     const { request } = this.#url.protocol === "https:" ? https : http;
     const token = this.config.token;
     const agent = (this.#agent ??= this.#open());
-    return new Promise((resolve, reject) => {
-      const fail = (e: Error): void => {
-        agent.destroy();
-        this.#agent = undefined;
-        reject(new PublishError(e.message));
-      };
+    return new Promise<Answer>((resolve, reject) => {
+      const fail = (e: Error): void => reject(new PublishError(e.message));
       const req = request(this.#url, {
         method: "POST",
         agent,
@@ -144,6 +134,10 @@ export class EndpointPublisher implements Publisher {
         res.on("end", () => resolve({ status: res.statusCode ?? 0, retryAfter, text: Buffer.concat(pieces).toString() }));
       });
       req.end(body);
+    }).catch((e: Error) => { // thrown by request if the key of the agent is not one
+      agent.destroy();
+      this.#agent = undefined;
+      throw e instanceof PublishError ? e : new PublishError("TLS: " + e.message);
     });
   }
 

@@ -20,7 +20,8 @@ export const CANCELLED = "cancelled by the agent";
 const ATTR_KEY = /^[a-z0-9._-]{1,64}$/;
 const PLAIN = /^[!-$&-~](?:[ -$&-~]*[!-$&-~])?$/;
 
-/** The labels of an event and the instance of the hook. Immutable once used by an event: the common headers are encoded once. */
+/** The labels of an event and the instance of the hook. Immutable once used by an event: the common headers are encoded once. Only
+ * the sender masks attrs before that. */
 export class EventLabels {
   service = "";
   serviceVersion = "";
@@ -33,8 +34,16 @@ export class EventLabels {
   instance = "";
   sdk = "";
   attrs: Record<string, string> = {};
+  #masked = false;
   #route = "";
   #headers: Header[] | undefined;
+
+  /** Masks credentials and personal data in the attributes, once for all events of a context. */
+  maskAttrs(): void {
+    if (this.#masked) return;
+    this.#masked = true;
+    for (const [key, value] of Object.entries(this.attrs)) this.attrs[key] = maskedAttr(value);
+  }
 
   /** The end of the subjects: <service>.<shard>. */
   route(): string {

@@ -48,16 +48,17 @@ export class NATSPublisher implements Publisher {
     await this.close();
     const { servers, natsOptions } = this.config;
     const url = new URL(servers[this.#server++ % servers.length]);
+    const secure = url.protocol === "tls:" || this.config.caFile || this.config.certFile || natsOptions.tls;
     const options: NodeConnectionOptions = {
       servers: url.host.includes(":") ? url.host : url.host + ":4222",
       ...credentials(url),
-      // The client refuses a server that has no TLS. It would check the certificate of an IP address against "localhost".
-      ...(url.protocol === "tls:" || this.config.caFile || this.config.certFile ? { tls: this.#tls(url) } : {}),
       name: "llmtap-typescript/" + this.#token,
       inboxPrefix: "_INBOX." + this.#token,
       timeout: CONNECT_TIMEOUT,
       ignoreClusterUpdates: true,
       ...natsOptions,
+      // The client refuses a server that has no TLS. Without host, it would check the certificate of an IP address against "localhost".
+      ...(secure ? { tls: this.#tls(url) } : {}),
       reconnect: false,
       pingInterval: NO_PINGS,
     };
@@ -87,11 +88,8 @@ export class NATSPublisher implements Publisher {
   }
 
   #tls(url: URL): NodeConnectionOptions["tls"] {
-    try {
-      return { ...tlsOptions(this.config), host: url.hostname.replace(/^\[|\]$/g, "") } as NodeConnectionOptions["tls"];
-    } catch (e) {
-      throw new PublishError("TLS: " + (e as Error).message);
-    }
+    const own = { ...tlsOptions(this.config), host: url.hostname.replace(/^\[|\]$/g, "") };
+    return { ...own, ...(this.config.natsOptions.tls as object) } as NodeConnectionOptions["tls"];
   }
 
   /** Records permission violations, and wakes the sender when the connection closes. */

@@ -4,7 +4,7 @@ import { ERROR_READ, MAX_BODY, MAX_ERROR } from "./capture";
 import type { Config } from "./config";
 import { decodeSome, decodeSync, type Decoded } from "./decode";
 import { endingOf } from "./endings";
-import { maskedAttr, type Event } from "./event";
+import type { Event } from "./event";
 import { UNREAD } from "./exchange";
 import type { Item, Queue } from "./queue";
 import { masked, truncate } from "./redact";
@@ -26,10 +26,6 @@ class WithheldError extends Error {}
 /** A body is invalid in its encoding, or no decoder is available. */
 class DecodeError extends Error {}
 
-function maskAttrs({ labels }: Event): void {
-  for (const [key, value] of Object.entries(labels.attrs)) labels.attrs[key] = maskedAttr(value);
-}
-
 /** Prepares events according to Config. */
 export class Preparer {
   readonly #shaper: Shaper | undefined;
@@ -48,7 +44,7 @@ export class Preparer {
   /** Replaces the body of the event and accounts for its memory. */
   async prepare(it: Item): Promise<void> {
     const ev = it.ev;
-    maskAttrs(ev);
+    ev.labels.maskAttrs();
     const decoded = this.#needsDecoding(ev) ? await decodeSome(ev.contentEncoding, ev.body!, MAX_BODY + 1) : undefined;
     const job = this.#finish(it, decoded);
     if (!job) return;
@@ -64,7 +60,7 @@ export class Preparer {
   /** Like prepare, in one step, when the process exits. */
   prepareSync(it: Item): void {
     const ev = it.ev;
-    maskAttrs(ev);
+    ev.labels.maskAttrs();
     const decoded = this.#needsDecoding(ev) ? decodeSync(ev.contentEncoding, ev.body!, MAX_BODY + 1) : undefined;
     const job = this.#finish(it, decoded);
     if (!job) return;

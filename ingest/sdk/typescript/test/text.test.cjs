@@ -25,6 +25,12 @@ test("error texts of the shared cases", () => {
   }
 });
 
+test("url is for NATS, whatever the environment says", () => {
+  const env = { LLMTAP_ENDPOINT: "https://llmtap.example.com" };
+  assert.strictEqual(configure({ url: "nats://a" }, env).endpoint, "");
+  assert.strictEqual(configure({}, env).endpoint, "https://llmtap.example.com");
+});
+
 test("attributes of the shared cases", () => {
   for (const c of shared("attrs.json")) {
     assert.strictEqual(event.maskedAttr(event.clipAttr(c.in)), c.out, c.about);

@@ -17,8 +17,8 @@ import (
 
 const endpointToken = "the token of the endpoint"
 
-// receive serves a receiver behind front that publishes to n, as the role receive does, and returns its URL.
-func receive(t *testing.T, n *natsd, front func(http.Handler) http.Handler) string {
+// receiver returns a receiver that publishes to n, as the role receive does.
+func receiver(t *testing.T, n *natsd) http.Handler {
 	t.Helper()
 	cfg := jetstream.Default()
 	cfg.URL = "nats://admin:admin@" + n.address()
@@ -27,7 +27,13 @@ func receive(t *testing.T, n *natsd, front func(http.Handler) http.Handler) stri
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	h := httpevents.New(httpevents.Options{Publish: conn.PublishBatch, Budget: httpbody.NewBudget(128 << 20)}, nil)
+	return httpevents.New(httpevents.Options{Publish: conn.PublishBatch, Budget: httpbody.NewBudget(128 << 20)}, nil)
+}
+
+// receive serves a receiver behind front, and returns its URL.
+func receive(t *testing.T, n *natsd, front func(http.Handler) http.Handler) string {
+	t.Helper()
+	h := receiver(t, n)
 	srv := httptest.NewUnstartedServer(front(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+endpointToken {
 			http.Error(w, "wrong token", http.StatusUnauthorized)

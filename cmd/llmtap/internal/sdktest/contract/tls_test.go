@@ -3,19 +3,17 @@ package contract
 import (
 	"crypto/tls"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/certs/certstest"
 	"github.com/llmtap/llmtap/ingest/event"
-	"github.com/llmtap/llmtap/ingest/httpbody"
-	"github.com/llmtap/llmtap/ingest/httpevents"
-	"github.com/llmtap/llmtap/ingest/jetstream"
 )
 
 // A tlsTest has the files of servers and clients, and agents that call a provider.
@@ -23,7 +21,6 @@ type tlsTest struct {
 	dir       string
 	url       string // of the provider
 	languages map[string]agent
-	other     *certstest.CA // not that of the servers
 }
 
 func newTLSTest(t *testing.T) *tlsTest {
@@ -32,7 +29,7 @@ func newTLSTest(t *testing.T) *tlsTest {
 	}
 	url, host := startChat(t)
 	t.Setenv(event.EnvHosts, host)
-	return &tlsTest{dir: t.TempDir(), url: url, languages: agents(t, host), other: certstest.NewCA(t, t.TempDir(), "other")}
+	return &tlsTest{dir: t.TempDir(), url: url, languages: agents(t, host)}
 }
 
 // file returns the path of a file of the test.
@@ -73,6 +70,36 @@ func (x *tlsTest) refused(t *testing.T, name string, n *natsd, natsURL, fix stri
 		}
 		if got := n.newMessages(t); len(got) > 0 {
 			t.Errorf("%s, %s: %d events are stored", name, language, len(got))
+		}
+	}
+}
+
+// recovers runs an agent of each language, whose key becomes valid while its call waits.
+func (x *tlsTest) recovers(t *testing.T, n *natsd, natsURL string) {
+	t.Helper()
+	file := x.file("renewed.key")
+	key, err := os.ReadFile(x.file("agent.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := os.ReadFile(x.file("agent.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(path string, text []byte) {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	write(x.file("renewed.pem"), cert)
+	x.with(t, "ca", "renewed")
+	for language, run := range x.languages {
+		write(file, []byte("no key"))
+		renewed := time.AfterFunc(2*time.Second, func() { write(file, key) })
+		log, _ := run(t, natsURL, x.url, 1, "")
+		renewed.Stop()
+		if got := n.newMessages(t); len(got) != 2 || !strings.Contains(log, "calls are kept in memory") {
+			t.Errorf("renewed key, %s: %d events are stored, log %s", language, len(got), log)
 		}
 	}
 }
@@ -124,6 +151,9 @@ func TestTLS(t *testing.T) {
 	x.stored(t, "TLS of the CA's file", n, "nats://"+address)
 	x.with(t, "", "")
 	x.refused(t, "unknown CA", n, "tls://"+address, "LLMTAP_CA_FILE")
+	certstest.NewCA(t, x.dir, "other")
+	x.with(t, "other", "")
+	x.refused(t, "another CA", n, "tls://"+address, "LLMTAP_CA_FILE")
 	x.with(t, "missing", "")
 	x.refused(t, "missing file", n, "tls://"+address, "missing.pem")
 
@@ -143,6 +173,7 @@ func TestTLS(t *testing.T) {
 	x.refused(t, "no client certificate", mutual, "tls://"+address, "") // the server's alert may be lost with the connection
 	x.with(t, "ca", "agent")
 	x.stored(t, "client certificate", mutual, "tls://"+address)
+	x.recovers(t, mutual, "tls://"+address)
 
 	plain := newNATS(t)
 	plain.start(t)
@@ -155,27 +186,22 @@ func TestEndpointTLS(t *testing.T) {
 	ca.Issue(t, x.dir, "agent", "")
 	n := newNATS(t)
 	n.start(t)
-	cfg := jetstream.Default()
-	cfg.URL = "nats://admin:admin@" + n.address()
-	conn, err := jetstream.Open(cfg, quiet, nil)
+	files := certs.Server{ClientCAFile: ca.File}
+	files.CertFile, files.KeyFile = ca.Issue(t, x.dir, "receiver", "127.0.0.1")
+	srv := httptest.NewUnstartedServer(receiver(t, n))
+	srv.Config.ErrorLog = quietLog
+	cfg, err := files.Config(quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(conn.Close)
-	files := certs.Server{ClientCAFile: ca.File}
-	files.CertFile, files.KeyFile = ca.Issue(t, x.dir, "receiver", "127.0.0.1")
-	srv := httptest.NewUnstartedServer(http.Handler(httpevents.New(httpevents.Options{Publish: conn.PublishBatch, Budget: httpbody.NewBudget(128 << 20)}, nil)))
-	srv.Config.ErrorLog = quietLog
-	if srv.TLS, err = files.Config(quiet); err != nil {
-		t.Fatal(err)
-	}
-	srv.Listener = tls.NewListener(srv.Listener, srv.TLS)
+	srv.Listener = tls.NewListener(srv.Listener, cfg)
 	srv.Start() // with the certificate of the test, not that of StartTLS
 	t.Cleanup(srv.Close)
 	t.Setenv(event.EnvEndpoint, strings.Replace(srv.URL, "http://", "https://", 1))
 
 	x.with(t, "ca", "agent")
 	x.stored(t, "client certificate", n, "")
+	x.recovers(t, n, "")
 	x.with(t, "ca", "")
 	x.refused(t, "no client certificate", n, "", "") // as above
 	x.with(t, "", "")
