@@ -16,8 +16,9 @@ type contents struct {
 	at   Position
 }
 
-// KeepContents emits the contents of bodies of the services for which enabled returns true. redact appends the
-// redacted body of a content, or a piece of it, to dst: see content.Redactor; a nil redact leaves contents unchanged. KeepContents must be called before the first event.
+// KeepContents emits the contents of bodies of the services for which enabled returns true. redact appends the redacted body of a
+// content, or a piece of it, to dst: see content.Redactor. A nil redact leaves contents unchanged. KeepContents must be called before
+// the first event.
 func (a *Analyzer) KeepContents(enabled func(service string) bool, redact func(dst []byte, kind string, body []byte) []byte) {
 	a.contents.store.Enable(enabled, redact)
 }
