@@ -11,7 +11,7 @@ import (
 const maxCompleted = 2_000_000
 
 // A dedupSet contains the hashes of completed exchanges, so that halves that arrive again are ignored: JetStream
-// itself deduplicates messages only for two minutes.
+// itself deduplicates events only for 10 s.
 type dedupSet struct {
 	seed      maphash.Seed
 	exchanges *expiry.Generations[uint64, completed]

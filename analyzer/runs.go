@@ -93,6 +93,9 @@ func (rs *runs) event(s *step, ev *event.Event, at Position) {
 	if r == nil {
 		return
 	}
+	if ev.RunStatus == event.StatusStarted && ev.Time.Equal(r.row.StartedAt) {
+		return // it arrived twice, and the run may have ended since
+	}
 	r.reported = true
 	r.partial = r.partial || ev.Degraded
 	// The first and the last event may have more labels than the events between them.

@@ -22,6 +22,7 @@ func TestRunRow(t *testing.T) {
 	s.response(id, 429, fault("slow down"))
 	last := s.fail(400, orphanText, append(hello[:2:2], tool("call_1", "x"))...)
 	s.run("error")
+	s.steps = append(s.steps, step{s.steps[0].ev, s.steps[len(s.steps)-1].at}) // a hook sends it again, as it saw no acknowledgement
 	out := run(t, analyzer.Default(), s.steps)
 	runs := runsOf(out)
 	if len(runs) != 1 || len(out.Runs) != 2 || out.Runs[0].Status != "started" || out.Rows() < len(out.Runs) {

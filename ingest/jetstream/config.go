@@ -13,8 +13,10 @@ import (
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
-// duplicateWindow is how long JetStream remembers message ids to drop duplicates.
-const duplicateWindow = 2 * time.Minute
+// duplicateWindow is how long JetStream remembers the message ids of events to drop duplicates. An id is about 115 bytes in
+// three objects of the server's heap: with two minutes and 8,000 events/s, collecting garbage took half of the CPU. The
+// analyzer ignores repeated events for much longer.
+const duplicateWindow = 10 * time.Second
 
 // Config configures the connection to NATS and the limits of the event stream.
 type Config struct {

@@ -37,7 +37,7 @@ func TestEnsureIsIdempotent(t *testing.T) {
 		}
 		return s.CachedInfo().Config
 	}
-	if cfg := limits(); cfg.MaxAge != 24*time.Hour || cfg.MaxBytes != -1 || cfg.Duplicates != 2*time.Minute || cfg.Storage != natsjs.FileStorage {
+	if cfg := limits(); cfg.MaxAge != 24*time.Hour || cfg.MaxBytes != -1 || cfg.Duplicates != 10*time.Second || cfg.Storage != natsjs.FileStorage {
 		t.Errorf("limits %+v", cfg)
 	}
 	c.cfg.MaxAge, c.cfg.MaxBytes = time.Hour, 64<<20
@@ -216,7 +216,7 @@ func TestValidate(t *testing.T) {
 	f("password: ", func(c *Config) { c.Password = "p" })
 	f("password, password_file: ", func(c *Config) { c.User, c.Password, c.PasswordFile = "u", "p", "f" })
 	f("cert_file, key_file: ", func(c *Config) { c.CertFile = "f" })
-	f("max_age: ", func(c *Config) { c.MaxAge = time.Minute })
+	f("max_age: ", func(c *Config) { c.MaxAge = time.Second })
 	f("max_bytes: ", func(c *Config) { c.MaxBytes = -1 })
 	f("replicas: ", func(c *Config) { c.Replicas = 0 })
 

@@ -59,8 +59,8 @@
 //
 // A reader returns nothing until NATS is back, then continues after its last message. A publisher retains its
 // unacknowledged events and resends them in order. JetStream drops duplicates by message id within its duplicate
-// window of two minutes. After a longer outage, stored events whose acknowledgements were lost (at most one window of
-// the publisher) are stored twice.
+// window of 10 s. After a longer outage, events whose acknowledgements were lost (at most one window of the publisher)
+// are in the stream twice. The analyzer ignores the second copies of calls; those of tools and runs change nothing.
 //
 // A server that is cut off from the network does not close the connection. Pings find that within 10 s, and the next server
 // is tried.

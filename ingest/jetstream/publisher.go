@@ -16,8 +16,8 @@ import (
 const ackTimeout = 10 * time.Second
 
 // A Publisher publishes events in order, with up to a window of unacknowledged events. When NATS is unreachable, it
-// retains these events and resends them in order; message ids prevent duplicates within JetStream's duplicate window
-// of two minutes. A Publisher is safe for concurrent use.
+// retains these events and resends them in order, and what arrives twice is dropped: by JetStream for 10 s, then by the
+// analyzer. A Publisher is safe for concurrent use.
 type Publisher struct {
 	c      *Conn
 	js     natsjs.JetStream

@@ -17,6 +17,8 @@ const (
 	deadMaxAge    = 7 * 24 * time.Hour
 	tallyMaxAge   = 2 * time.Hour
 	smallMaxBytes = 256 << 20
+
+	smallDuplicateWindow = 2 * time.Minute // few messages, and nothing else drops their duplicates
 )
 
 var buckets = []string{event.BucketCheckpoint, event.BucketLedger, event.BucketAlerts}
@@ -52,8 +54,9 @@ func (c *Conn) streams() []natsjs.StreamConfig {
 	}
 	for i := range all {
 		all[i].Storage, all[i].Retention, all[i].Discard, all[i].MaxMsgs = natsjs.FileStorage, natsjs.LimitsPolicy, natsjs.DiscardOld, -1
-		all[i].Duplicates, all[i].Replicas = duplicateWindow, c.cfg.Replicas
+		all[i].Duplicates, all[i].Replicas = smallDuplicateWindow, c.cfg.Replicas
 	}
+	all[0].Duplicates = duplicateWindow
 	if c.refusing.Load() {
 		// A stream that discards new messages keeps what it has, whatever its limits.
 		all[0].Discard, all[0].MaxMsgs = natsjs.DiscardNew, 1

@@ -54,8 +54,8 @@
 //
 // # Why ids come from the span
 //
-// An exporter that got no answer sends a payload again. The exchange's id is the UUIDv5 of trace and span id, so JetStream
-// drops the second copy, and after its duplicate window of two minutes, the row replaces that of the first.
+// An exporter that got no answer sends a payload again. The exchange's id is the UUIDv5 of trace and span id, so the second
+// copy is ignored for half an hour, by JetStream or the analyzer, and later its row replaces that of the first.
 //
 // # Why metrics are accepted
 //
