@@ -44,7 +44,7 @@ func BenchmarkSubjects(b *testing.B) {
 					}
 				}
 				<-js.PublishAsyncComplete()
-				time.Sleep(3 * time.Second) // blocks leave the memory after a second
+				time.Sleep(3 * time.Second) // until blocks have left the memory
 				b.ReportMetric(float64(heap()-before)/float64(n), "B/subject")
 				nc.Close()
 				s.Shutdown()
