@@ -35,12 +35,13 @@ var processFaults = []fault{
 		name: "one of two llmtap is killed", short: true, start: pair,
 		strike: func(r *faultRun) func() {
 			r.up().kill(r.T)
-			for end := time.Now().Add(time.Minute); readPartitions(r.ups[1]) < pairPartitions; time.Sleep(50 * time.Millisecond) {
-				if time.Now().After(end) {
-					r.Fatal("the partitions of the killed process are not taken over")
+			return func() { // the burst begins before the partitions are taken over
+				for end := time.Now().Add(time.Minute); readPartitions(r.ups[1]) < pairPartitions; time.Sleep(50 * time.Millisecond) {
+					if time.Now().After(end) {
+						r.Fatal("the partitions of the killed process are not taken over")
+					}
 				}
 			}
-			return nil
 		},
 	},
 	{
