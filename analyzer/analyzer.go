@@ -37,6 +37,10 @@ type Analyzer struct {
 	replay    *replayWindow
 	strings   interner
 	setups    *setups
+
+	// oldest is the oldest sequence that the state depended on at stream time oldestAt, or 0.
+	oldest   uint64
+	oldestAt time.Time
 }
 
 // New returns an Analyzer that applies rules to requests in the given order and registers its metrics with reg. cfg
@@ -105,14 +109,18 @@ func (a *Analyzer) AdvanceTo(now time.Time, emit bool, out *Output) {
 	a.end()
 }
 
-// ReplayFrom returns the oldest sequence that live state depends on, or 0. A new Analyzer that silently replays the
-// stream from there continues as if it had never stopped. For conversations and pending requests, the replay is
-// limited to Config.SessionLookbackBytes of the stream. Beyond that, root causes are lost, and only the response of a
-// pending request is recorded.
+// ReplayFrom returns the oldest sequence that live state depends on, or 0; it may be that of a second before. A new
+// Analyzer that silently replays the stream from there continues as if it had never stopped. For conversations and
+// pending requests, the replay is limited to Config.SessionLookbackBytes of the stream. Beyond that, root causes are
+// lost, and only the response of a pending request is recorded.
 func (a *Analyzer) ReplayFrom() uint64 {
-	state := expiry.Oldest(a.judge.Sessions.MinSeq(), a.exchanges.minSeq(), a.detector.MinSeq(), a.processes.minSeq(), a.calls.stats.MinSeq(),
-		a.runs.minSeq(), a.endings.minSeq())
-	return a.replay.from(state, a.step.tallies.minSeq)
+	// Looking through all processes and runs takes milliseconds if there are many. What is read later depends on nothing older.
+	if now := a.step.now; a.oldest == 0 || now.Sub(a.oldestAt) >= time.Second {
+		a.oldest = expiry.Oldest(a.judge.Sessions.MinSeq(), a.exchanges.minSeq(), a.detector.MinSeq(), a.processes.minSeq(), a.calls.stats.MinSeq(),
+			a.runs.minSeq(), a.endings.minSeq())
+		a.oldestAt = now
+	}
+	return a.replay.from(a.oldest, a.step.tallies.minSeq)
 }
 
 // Observe records the time that the caller spent on a batch of events, because the analyzer has no clock.
