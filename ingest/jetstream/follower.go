@@ -13,7 +13,7 @@ import (
 
 // Bounds of one pull request. The byte limit exceeds the largest message of a file store, 32 MiB.
 const (
-	pullMessages = 1000
+	pullMessages = 250
 	pullBytes    = 17 << 20 // shared by the partitions of a process; a larger message is pulled alone, with the whole limit
 	pullExpires  = 30 * time.Second
 	heartbeat    = 2 * time.Second

@@ -14,10 +14,12 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// Bounds of the messages that a reader buffers for Next, in addition to one pull request in flight.
+// Bounds of the messages that a reader buffers for Next, in addition to one pull request in flight. Under load the embedded
+// server and the client have a copy of each. With four times as many messages, the heap of a saturated process was so near
+// memory.limit that collecting garbage took half of its CPU.
 const (
-	bufferMessages = 2000
-	bufferBytes    = 16 << 20
+	bufferMessages = 500
+	bufferBytes    = 6 << 20
 )
 
 // A Message is a message of the event stream.
