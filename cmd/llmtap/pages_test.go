@@ -113,7 +113,7 @@ func startDemo(t *testing.T) *pagesDemo {
 		t.Fatalf("the demo did not print %s\n%s", pattern, stderr.String())
 		return ""
 	}
-	return &pagesDemo{dir: dir, fleet: printed(`^ *0s  open (http://[0-9.:]+/) `), printed: printed}
+	return &pagesDemo{dir: dir, fleet: printed(`(?m)^ *\d+s  open (http://[0-9.:]+/) `), printed: printed}
 }
 
 // pages returns the URLs of all pages: those of the navigation, an incident and a conversation.

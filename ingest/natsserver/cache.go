@@ -17,10 +17,10 @@ const cacheExpire = 250 * time.Millisecond
 
 // expireCacheSooner sets cacheExpire for the event stream, once it exists. nats-server keeps blocks that were written or read
 // for 10 s. While calls of 10 KB were stored as fast as 2 cores can, these were 224 MB of the heap, and the process spent a
-// quarter of its CPU on collecting garbage within memory.limit. With 1 s they were 48 to 72 MB, and with 250 ms a fifth of the
-// collections are saved again. The server has a setting for it
-// (FileStoreConfig.CacheExpire), but neither its options nor the configuration of a stream reach it. If a future version has
-// no such field, the server needs the memory again, and TestCacheExpire fails.
+// quarter of its CPU on collecting garbage within memory.limit. With 1 s they were 48 to 72 MB; 250 ms save another fifth of
+// the collections. The server has a setting for it (FileStoreConfig.CacheExpire), but neither its options nor the
+// configuration of a stream reach it. If a future version has no such field, the server needs the memory again, and
+// TestCacheExpire fails.
 func (s *Server) expireCacheSooner(ctx context.Context) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -96,7 +96,6 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.progress("open %s/ in a browser: the fleet, live in a few seconds", cfg.UI.ExternalURL)
 	d.progress("starting NATS, ClickHouse, a strict provider and a local Slack")
 	d.collector, err = collector.Open(ctx, cfg, collector.Options{
 		Logger:   slog.New(slog.NewTextHandler(d.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
@@ -106,6 +105,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer d.collector.Close()
+	d.progress("open %s/ in a browser: the fleet, live in a few seconds", cfg.UI.ExternalURL) // not before something listens there
 
 	ctx, stop := context.WithCancelCause(ctx)
 	stopped := make(chan error, 1)
