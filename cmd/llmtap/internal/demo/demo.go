@@ -96,7 +96,6 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.progress("starting NATS, ClickHouse, a strict provider and a local Slack")
 	d.collector, err = collector.Open(ctx, cfg, collector.Options{
 		Logger:   slog.New(slog.NewTextHandler(d.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		Progress: func(s string) { d.progress("%s", s) }, Notifiers: []alerts.Notifier{d}, Version: d.Version,
@@ -106,6 +105,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	}
 	defer d.collector.Close()
 	d.progress("open %s/ in a browser: the fleet, live in a few seconds", cfg.UI.ExternalURL) // not before something listens there
+	d.progress("NATS, a strict provider and a local Slack are running")
 
 	ctx, stop := context.WithCancelCause(ctx)
 	stopped := make(chan error, 1)
