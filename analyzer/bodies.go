@@ -57,7 +57,10 @@ func (b *bodies) scanRequest(s *step, e *Exchange, d wire.Dialect, body []byte) 
 		return facts.ScanRequest(d, body, &b.request)
 	}
 	k := memoKey{e.Labels.Service, e.Labels.Conversation, d}
-	memo := m.get(k, s.now)
+	memo := m.get(k, len(body), s.now)
+	if memo == nil {
+		return facts.ScanRequest(d, body, &b.request)
+	}
 	known, err := facts.ScanRequestAfter(d, body, &memo.Memo, &b.request)
 	m.account(&k, memo)
 	for m.evict() {

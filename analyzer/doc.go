@@ -31,8 +31,8 @@
 // a given id, package facts stores the xxh3 of each message of the newest two histories and what the message
 // contained, about 40 bytes per message, and reuses that for repeated messages: hashing is ten times as fast as
 // scanning. This affects only the time that a request takes. The memos use at most a quarter of MaxStateBytes, and an
-// eviction costs one full scan. Conversations without a given id have no memo, because only the body identifies them.
-// BenchmarkConversation measures the effect.
+// eviction costs one full scan. Conversations without a given id have no memo, because only the body identifies them, and
+// requests below 32 KiB are scanned whole. BenchmarkConversation measures the effect.
 //
 // # Which exchanges are judged
 //

@@ -18,11 +18,13 @@ import (
 // sameWithout compares the output of steps with their output when each request is scanned whole.
 func sameWithout(t *testing.T, steps []step, what string) *analyzer.Output {
 	t.Helper()
-	with := run(t, analyzer.Default(), steps)
+	with, without := new(analyzer.Output), new(analyzer.Output)
+	b := newAnalyzer(t, analyzer.Default())
+	b.RememberSmall()
 	a := newAnalyzer(t, analyzer.Default())
 	a.ForgetRequests()
-	without := new(analyzer.Output)
 	for _, s := range steps {
+		do(b, s, true, with)
 		do(a, s, true, without)
 	}
 	if n, _ := a.Memos(); n > 0 {
@@ -126,6 +128,7 @@ func TestMemosAreBounded(t *testing.T) {
 	cfg := analyzer.Default()
 	cfg.MaxStateBytes = 1 << 20
 	a := newAnalyzer(t, cfg)
+	a.RememberSmall()
 	out := new(analyzer.Output)
 	s := newStream("")
 	loop(s, 3, 100)
@@ -159,6 +162,21 @@ func TestMemosAreBounded(t *testing.T) {
 	}
 	if n, bytes := a.Memos(); n != 0 || bytes != 0 {
 		t.Errorf("after %v there are %d memos of %d bytes", 2*cfg.SessionLookback, n, bytes)
+	}
+}
+
+// A conversation of small requests has no memo.
+func TestSmallRequestsHaveNoMemo(t *testing.T) {
+	for size, want := range map[int]int{10_000: 0, 20_000: 1} {
+		a := newAnalyzer(t, analyzer.Default())
+		s := newStream("c")
+		loop(s, 3, size) // the last request has two replies of that size
+		for _, st := range s.steps {
+			do(a, st, true, new(analyzer.Output))
+		}
+		if n, _ := a.Memos(); n != want {
+			t.Errorf("%d memos with replies of %d bytes, want %d", n, size, want)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 // memo, because its body must be read to find the conversation.
 type memos struct {
 	limit int // maximum of bytes
+	from  int // size in bytes of a request from which its conversation has a memo
 	bytes int // estimated size of all memos
 	queue *expiry.Queue[memoKey, *memo]
 }
@@ -31,16 +32,23 @@ type memo struct {
 const memoBytes = 400
 
 func newMemos(limit int, lookback time.Duration) *memos {
-	return &memos{limit: limit, queue: expiry.NewQueue[memoKey, *memo](lookback)}
+	return &memos{limit: limit, from: minMemoBody, queue: expiry.NewQueue[memoKey, *memo](lookback)}
 }
 
-// get returns the memo of a conversation, creating it if necessary.
-func (s *memos) get(k memoKey, now time.Time) *memo {
+// minMemoBody is the size in bytes of a request from which its conversation has a memo. Scanning a smaller one takes at most
+// 15 µs, and memos of conversations that consist of a single call would be a tenth of the memory of the process.
+const minMemoBody = 32 << 10
+
+// get returns the memo of the conversation of a request of size bytes, creating it if necessary; nil if it needs none.
+func (s *memos) get(k memoKey, size int, now time.Time) *memo {
 	e := s.queue.Get(k)
-	if e == nil {
-		e = s.queue.Add(k, new(memo), 0, now)
-	} else {
+	switch {
+	case e != nil:
 		s.queue.Renew(e, now)
+	case size < s.from:
+		return nil
+	default:
+		e = s.queue.Add(k, new(memo), 0, now)
 	}
 	return e.Value
 }

@@ -1,5 +1,5 @@
-// Package expiry manages state that expires in stream time: a Queue of entries with the same timeout, and a
-// Generations map whose entries expire in groups. Both track the oldest sequence of the stream that their entries
+// Package expiry manages state that expires in stream time: a List of elements with the same timeout, a Queue of entries
+// with keys, and a Generations map whose entries expire in groups. All track the oldest sequence of the stream that their entries
 // depend on, because a restarted analyzer replays the stream from there.
 package expiry
 
@@ -9,58 +9,148 @@ import (
 	"time"
 )
 
-// A Queue is a map whose entries expire a fixed time after they were added or renewed, so entries are ordered by
-// deadline. The caller removes entries that are due.
-type Queue[K comparable, V any] struct {
+// A List contains elements that expire a fixed time after they were added or renewed, so they are ordered by deadline. The
+// caller removes elements that are due.
+type List[T any] struct {
 	timeout     time.Duration
-	entries     map[K]*Entry[K, V]
-	first, last *Entry[K, V]
+	first, last *Place[T]
+}
+
+// A Place is the place of an element in a List. It is a part of the element, so that a list allocates nothing.
+type Place[T any] struct {
+	MinSeq   uint64 // oldest sequence that the element depends on
+	Deadline time.Time
+
+	of            *T // nil if the element is in no list
+	before, after *Place[T]
+}
+
+// NewList returns an empty list whose elements expire after timeout.
+func NewList[T any](timeout time.Duration) List[T] { return List[T]{timeout: timeout} }
+
+// Timeout returns the time after which elements expire.
+func (l *List[T]) Timeout() time.Duration { return l.timeout }
+
+// Add adds v, whose place in l is p. It must not be in l.
+func (l *List[T]) Add(v *T, p *Place[T], minSeq uint64, now time.Time) {
+	*p = Place[T]{of: v, MinSeq: math.MaxUint64, Deadline: now.Add(l.timeout)}
+	l.push(p)
+	p.Lower(minSeq)
+}
+
+// Lower makes the element of p depend on minSeq, unless it already depends on an older sequence. The elements before it then
+// depend on minSeq too, so that the first one has the oldest sequence: replaying more than required does no harm.
+func (p *Place[T]) Lower(minSeq uint64) {
+	for ; p != nil && p.MinSeq > minSeq; p = p.before {
+		p.MinSeq = minSeq
+	}
+}
+
+// Renew restarts the timeout of the element of p.
+func (l *List[T]) Renew(p *Place[T], now time.Time) {
+	p.Deadline = now.Add(l.timeout)
+	l.unlink(p)
+	l.push(p)
+}
+
+// Remove removes the element of p, if it is in l.
+func (l *List[T]) Remove(p *Place[T]) {
+	if p.of != nil {
+		l.unlink(p)
+		p.of = nil
+	}
+}
+
+// First returns the element that is due first, or nil.
+func (l *List[T]) First() *T {
+	if l.first == nil {
+		return nil
+	}
+	return l.first.of
+}
+
+// Due returns the deadline of the first element, or false if no element is due by now.
+func (l *List[T]) Due(now time.Time) (time.Time, bool) {
+	if l.first == nil || l.first.Deadline.After(now) {
+		return time.Time{}, false
+	}
+	return l.first.Deadline, true
+}
+
+// All yields the elements in the order of their deadlines.
+func (l *List[T]) All() iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		for p := l.first; p != nil; p = p.after {
+			if !yield(p.of) {
+				return
+			}
+		}
+	}
+}
+
+// MinSeq returns the oldest sequence that elements depend on, or 0 if the list is empty. It is valid only if elements are
+// not renewed.
+func (l *List[T]) MinSeq() uint64 {
+	if l.first == nil {
+		return 0
+	}
+	return l.first.MinSeq
+}
+
+func (l *List[T]) push(p *Place[T]) {
+	if p.before = l.last; l.last == nil {
+		l.first = p
+	} else {
+		l.last.after = p
+	}
+	l.last = p
+}
+
+func (l *List[T]) unlink(p *Place[T]) {
+	if p.before == nil {
+		l.first = p.after
+	} else {
+		p.before.after = p.after
+	}
+	if p.after == nil {
+		l.last = p.before
+	} else {
+		p.after.before = p.before
+	}
+	p.before, p.after = nil, nil
+}
+
+// A Queue is a List whose elements have keys.
+type Queue[K comparable, V any] struct {
+	List[Entry[K, V]]
+	entries map[K]*Entry[K, V]
 }
 
 // An Entry is a value in a Queue.
 type Entry[K comparable, V any] struct {
-	Key      K
-	Value    V
-	MinSeq   uint64 // oldest sequence that the value depends on
-	Deadline time.Time
-
-	before, after *Entry[K, V]
+	Key   K
+	Value V
+	Place[Entry[K, V]]
 }
 
 // NewQueue returns an empty queue whose entries expire after timeout.
 func NewQueue[K comparable, V any](timeout time.Duration) *Queue[K, V] {
-	return &Queue[K, V]{timeout: timeout, entries: make(map[K]*Entry[K, V])}
+	return &Queue[K, V]{NewList[Entry[K, V]](timeout), make(map[K]*Entry[K, V])}
 }
-
-// Timeout returns the time after which entries expire.
-func (q *Queue[K, V]) Timeout() time.Duration { return q.timeout }
 
 // Len returns the number of entries.
 func (q *Queue[K, V]) Len() int { return len(q.entries) }
 
 // Add adds v under k, which must not be in the queue.
 func (q *Queue[K, V]) Add(k K, v V, minSeq uint64, now time.Time) *Entry[K, V] {
-	e := &Entry[K, V]{Key: k, Value: v, MinSeq: math.MaxUint64, Deadline: now.Add(q.timeout)}
+	e := &Entry[K, V]{Key: k, Value: v}
 	q.entries[k] = e
-	q.push(e)
-	e.Lower(minSeq)
+	q.List.Add(e, &e.Place, minSeq, now)
 	return e
 }
 
-// Lower makes e depend on minSeq, unless it already depends on an older sequence. The entries before e then depend on
-// minSeq too, so that the first entry has the oldest sequence: replaying more than required does no harm.
-func (e *Entry[K, V]) Lower(minSeq uint64) {
-	for ; e != nil && e.MinSeq > minSeq; e = e.before {
-		e.MinSeq = minSeq
-	}
-}
-
 // Renew restarts the timeout of e.
-func (q *Queue[K, V]) Renew(e *Entry[K, V], now time.Time) {
-	e.Deadline = now.Add(q.timeout)
-	q.unlink(e)
-	q.push(e)
-}
+func (q *Queue[K, V]) Renew(e *Entry[K, V], now time.Time) { q.List.Renew(&e.Place, now) }
 
 // Get returns the entry of k, or nil.
 func (q *Queue[K, V]) Get(k K) *Entry[K, V] { return q.entries[k] }
@@ -72,70 +162,17 @@ func (q *Queue[K, V]) Take(k K) *Entry[K, V] {
 		return nil
 	}
 	delete(q.entries, k)
-	q.unlink(e)
+	q.Remove(&e.Place)
 	return e
 }
 
-// First returns the entry that is due first, or nil.
-func (q *Queue[K, V]) First() *Entry[K, V] { return q.first }
-
 // TakeFirst removes and returns the entry that is due first, or nil.
 func (q *Queue[K, V]) TakeFirst() *Entry[K, V] {
-	if q.first == nil {
+	e := q.First()
+	if e == nil {
 		return nil
 	}
-	return q.Take(q.first.Key)
-}
-
-// Due returns the deadline of the first entry, or false if no entry is due by now.
-func (q *Queue[K, V]) Due(now time.Time) (time.Time, bool) {
-	if q.first == nil || q.first.Deadline.After(now) {
-		return time.Time{}, false
-	}
-	return q.first.Deadline, true
-}
-
-// All yields the entries in the order of their deadlines.
-func (q *Queue[K, V]) All() iter.Seq[*Entry[K, V]] {
-	return func(yield func(*Entry[K, V]) bool) {
-		for e := q.first; e != nil; e = e.after {
-			if !yield(e) {
-				return
-			}
-		}
-	}
-}
-
-// MinSeq returns the oldest sequence that entries depend on, or 0 if the queue is empty. It is valid only if entries
-// are not renewed.
-func (q *Queue[K, V]) MinSeq() uint64 {
-	if q.first == nil {
-		return 0
-	}
-	return q.first.MinSeq
-}
-
-func (q *Queue[K, V]) push(e *Entry[K, V]) {
-	if e.before = q.last; q.last == nil {
-		q.first = e
-	} else {
-		q.last.after = e
-	}
-	q.last = e
-}
-
-func (q *Queue[K, V]) unlink(e *Entry[K, V]) {
-	if e.before == nil {
-		q.first = e.after
-	} else {
-		e.before.after = e.after
-	}
-	if e.after == nil {
-		q.last = e.before
-	} else {
-		e.after.before = e.before
-	}
-	e.before, e.after = nil, nil
+	return q.Take(e.Key)
 }
 
 // Oldest returns the smallest nonzero sequence, or 0.

@@ -40,7 +40,7 @@ type conversation struct {
 	kept      any  // value attached by the caller
 	keptBytes int64
 
-	used, made *expiry.Entry[*conversation, struct{}] // entries in Store.byUse and Store.byAge
+	used, made expiry.Place[conversation] // in Store.byUse and Store.byAge
 }
 
 // source identifies the sender of a request and its target.
@@ -90,8 +90,8 @@ func (s *Store) conversation(in *Request, q *skeleton, named *namedAnswer) *conv
 	if c == nil {
 		c = &conversation{key: k, inferred: !given}
 		s.convs[k] = c
-		c.used = s.byUse.Add(c, struct{}{}, 0, in.Time)
-		c.made = s.byAge.Add(c, struct{}{}, math.MaxUint64, in.Time)
+		s.byUse.Add(c, &c.used, 0, in.Time)
+		s.byAge.Add(c, &c.made, math.MaxUint64, in.Time)
 		if known != 0 { // c may be the conversation that sent this history
 			s.index(c, known)
 		}

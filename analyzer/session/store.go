@@ -36,8 +36,8 @@ type Store struct {
 	ambiguous map[uint64][]*conversation // the other conversations with the same key
 	named     map[uint64]*namedAnswer    // by service and response id, for dialects whose requests can name an answer
 
-	byUse   *expiry.Queue[*conversation, struct{}] // ordered by last use
-	byAge   *expiry.Queue[*conversation, struct{}] // ordered by first request; never renewed
+	byUse   expiry.List[conversation] // ordered by last use
+	byAge   expiry.List[conversation] // ordered by first request; never renewed
 	bytes   int64
 	evicted int
 
@@ -55,7 +55,7 @@ func New(cfg Config) *Store {
 	return &Store{
 		cfg: cfg, convs: make(map[key]*conversation), byAnswer: make(map[uint64]*conversation), ambiguous: make(map[uint64][]*conversation),
 		named: make(map[uint64]*namedAnswer), pending: make(map[uint64]*pendingAnswers), byParallel: make(map[string][]*conversation),
-		byUse: expiry.NewQueue[*conversation, struct{}](cfg.Lookback), byAge: expiry.NewQueue[*conversation, struct{}](0),
+		byUse: expiry.NewList[conversation](cfg.Lookback), byAge: expiry.NewList[conversation](0),
 	}
 }
 
@@ -163,7 +163,7 @@ func (s *Store) Expire(now time.Time) {
 		if deadline, due := s.byUse.Due(now); !due || deadline.Equal(now) {
 			return
 		}
-		s.forget(s.byUse.First().Key)
+		s.forget(s.byUse.First())
 	}
 }
 
@@ -211,9 +211,9 @@ func (s *Store) use(c *conversation, now time.Time) {
 	if c.forgotten {
 		return
 	}
-	s.byUse.Renew(c.used, now)
-	for s.bytes > s.cfg.Bytes && s.byUse.First() != c.used {
-		s.forget(s.byUse.First().Key)
+	s.byUse.Renew(&c.used, now)
+	for s.bytes > s.cfg.Bytes && s.byUse.First() != c {
+		s.forget(s.byUse.First())
 		s.evicted++
 	}
 }
@@ -232,7 +232,7 @@ func (s *Store) forget(c *conversation) {
 	}
 	s.unawait(c)
 	s.forgetParallel(c)
-	s.byUse.Take(c)
-	s.byAge.Take(c)
+	s.byUse.Remove(&c.used)
+	s.byAge.Remove(&c.made)
 	s.bytes -= c.bytes
 }

@@ -81,7 +81,7 @@ CREATE TABLE IF NOT EXISTS exchanges
 ENGINE = ReplacingMergeTree(seq)
 PARTITION BY toYYYYMM(started_at)
 ORDER BY (toStartOfHour(started_at), service, exchange_id)
-SETTINGS index_granularity = 2048, merge_selector_base = 10, min_parts_to_merge_at_once = 10;
+SETTINGS index_granularity = 2048, max_compress_block_size = 131072, merge_selector_base = 10, min_parts_to_merge_at_once = 10;
 
 -- A row stays in its partition in all writes, so FINAL merges the partitions independently and in parallel.
 CREATE VIEW IF NOT EXISTS exchanges_final AS
