@@ -70,6 +70,8 @@ type histories struct {
 	time     Time   // Time of the conversation's contents
 	epoch    uint32 // epoch of the store
 	branches []*branch
+	first    branch // the first of branches, in most conversations the only one
+	slot     [1]*branch
 
 	parameters repeated
 	leading    []repeated // first leading messages of the newest request
@@ -104,6 +106,15 @@ func (h *histories) find(conversation string, n int, hash func(int) uint64) (bes
 		h.branches = append(slices.Delete(h.branches, at, at+1), best)
 	}
 	return best, common
+}
+
+// newBranch returns an empty branch, which is not added yet.
+func (h *histories) newBranch() *branch {
+	if h.branches == nil {
+		h.branches = h.slot[:0]
+		return &h.first
+	}
+	return new(branch)
 }
 
 func (h *histories) add(b *branch) {
@@ -199,7 +210,8 @@ func (s *Store) single(r *Request) (at Location) {
 func (s *Store) extend(h *histories, r *Request, n int, hash func(int) uint64) (b *branch, from int) {
 	b, from = h.find(r.Conversation, n, hash)
 	if b == nil || from < len(b.hashes) && from < n {
-		fork := &branch{id: r.Exchange, conversation: r.Conversation}
+		fork := h.newBranch()
+		fork.id, fork.conversation = r.Exchange, r.Conversation
 		if b != nil && (!b.replayed || s.output == nil) {
 			fork.parent, fork.shared, fork.hashes = b.id, from, slices.Clone(b.hashes[:from])
 		} else {
@@ -232,7 +244,13 @@ func (s *Store) putLeading(h *histories, body []byte, parts []facts.Message) []s
 		id, _ := s.putRepeated(&h.leading[i], KindMessage, body[parts[i].Start:parts[i].End], nil)
 		changed = changed || id != h.leadingIDs[i]
 	}
-	if changed {
+	switch {
+	case changed && len(h.leading) == 1:
+		h.leadingIDs = []string{h.leading[0].id}
+		if h.leading[0].id != "" {
+			h.leadingIDs = s.sharedID(h.leading[0].key)
+		}
+	case changed:
 		h.leadingIDs = make([]string, len(h.leading))
 		for i := range h.leading {
 			h.leadingIDs[i] = h.leading[i].id

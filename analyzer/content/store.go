@@ -24,6 +24,7 @@ const (
 const (
 	maxContent  = 8 << 20 // bytes of one content; larger contents are dropped
 	maxKnown    = 1 << 17 // ids of stored contents in each of two generations
+	maxShared   = 1 << 12 // ids of shared contents as text
 	maxRedacted = 1 << 20 // bytes of the redaction buffer that is retained
 
 	// storedFor is how long a content is not stored again. Storing it again renews its time to live.
@@ -45,12 +46,13 @@ type Store struct {
 	shaped   func(service string) bool // nil for no service
 	shape    func(dialect string, answer bool, body []byte) []byte
 
-	epoch      uint32                // number of calls of Forget
-	known, old map[contentID]written // two generations of stored contents
-	sum        hash.Hash             // reused SHA-256 state
-	digest     [sha256.Size]byte     // buffer for one SHA-256
-	redacted   []byte                // buffer for a redacted content
-	facts      facts.Request         // facts of the shape of a request
+	epoch      uint32                 // number of calls of Forget
+	known, old map[contentID]written  // two generations of stored contents
+	shared     map[contentID][]string // ids of shared contents as text, one each; immutable, so that conversations and rows share them
+	sum        hash.Hash              // reused SHA-256 state
+	digest     [sha256.Size]byte      // buffer for one SHA-256
+	redacted   []byte                 // buffer for a redacted content
+	facts      facts.Request          // facts of the shape of a request
 
 	now    time.Time
 	output Output // nil during a silent replay
@@ -85,8 +87,8 @@ func (s *Store) Begin(now time.Time, o Output) { s.now, s.output = now, o }
 // written is the record of a stored content. It contains no pointers, so that garbage collection skips the entries,
 // which may number a quarter of a million.
 type written struct {
-	nanos int64 // stream time since 1970
-	split int   // offset of the second piece, after redaction
+	seconds uint32 // stream time since 1970
+	split   uint32 // offset of the second piece, after redaction
 }
 
 // A Time is the first timeBytes bytes of the id of a content: milliseconds since 1970.
@@ -132,6 +134,19 @@ func (s *Store) idOf(t Time, first, last []byte) (id contentID) {
 	return id
 }
 
+// sharedID returns the text of the id of a shared content, as the only element.
+func (s *Store) sharedID(key contentID) []string {
+	id := s.shared[key]
+	if id == nil {
+		if s.shared == nil || len(s.shared) >= maxShared {
+			s.shared = make(map[contentID][]string)
+		}
+		id = []string{key.String()}
+		s.shared[key] = id
+	}
+	return id
+}
+
 // find returns the record of id, or false if it has not been stored within storedFor.
 func (s *Store) find(id contentID) (written, bool) {
 	w, ok := s.known[id]
@@ -140,7 +155,7 @@ func (s *Store) find(id contentID) (written, bool) {
 			s.remember(id, w)
 		}
 	}
-	return w, ok && s.now.UnixNano()-w.nanos < int64(storedFor)
+	return w, ok && s.now.Unix()-int64(w.seconds) < int64(storedFor/time.Second)
 }
 
 func (s *Store) remember(id contentID, w written) {
@@ -167,19 +182,23 @@ func (s *Store) putSplit(t Time, kind string, first, last []byte) (key contentID
 		return key, "", 0
 	}
 	key = s.idOf(t, first, last)
-	id = key.String()
+	if t == shared {
+		id = s.sharedID(key)[0]
+	} else {
+		id = key.String()
+	}
 	// A replay may begin inside a conversation, which then has a different Time, so it is unknown whether its contents
 	// are stored.
 	if s.output == nil && t != shared {
 		return key, id, len(first)
 	}
 	if w, ok := s.find(key); ok {
-		return key, id, w.split
+		return key, id, int(w.split)
 	}
 	text := s.appendRedacted(s.redacted[:0], kind, first)
 	split = len(text)
 	text = s.appendRedacted(text, kind, last)
-	s.remember(key, written{s.now.UnixNano(), split})
+	s.remember(key, written{uint32(s.now.Unix()), uint32(split)})
 	if s.output != nil {
 		s.output.Content(id, kind, n, text)
 	}
@@ -214,7 +233,7 @@ func (s *Store) putRepeated(r *repeated, kind string, first, last []byte) (id st
 	}
 	if r.id != "" && r.hash == sum && r.first == len(first) && r.last == len(last) {
 		if w, ok := s.find(r.key); ok {
-			return r.id, w.split
+			return r.id, int(w.split)
 		}
 	}
 	*r = repeated{hash: sum, first: len(first), last: len(last)}

@@ -18,6 +18,8 @@ type conversation struct {
 	inferred  bool
 	resumed   []string  // other given ids under which the conversation continued
 	branches  []*branch // least recently used first
+	first     branch    // the first of branches, in most conversations the only one
+	slot      [1]*branch
 	calls     map[uint64]*Call
 	order     []uint64 // ids of calls, oldest first; a reused id occurs twice
 	open      int      // number of calls that still await a reply (see Call.awaits)
@@ -130,7 +132,12 @@ func (c *conversation) sent(in *Request) *source {
 
 // newBranch starts a branch whose history differs from those of the other branches after n messages of its body.
 func (c *conversation) newBranch(q *skeleton, n int) *branch {
-	b := &branch{}
+	b := &c.first
+	if c.branches == nil {
+		c.branches = c.slot[:0]
+	} else {
+		b = new(branch)
+	}
 	if len(c.branches) > 0 {
 		b.name = strconv.FormatUint(q.chain(max(n, 1)), 16)
 	}
