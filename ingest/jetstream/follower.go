@@ -11,10 +11,11 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Bounds of one pull request. The byte limit exceeds the largest message of a file store, 32 MiB.
+// Bounds of one pull request. A message that exceeds the limit of bytes is pulled alone, without a limit.
 const (
 	pullMessages = 250
-	pullBytes    = 17 << 20 // shared by the partitions of a process; a larger message is pulled alone, with the whole limit
+	pullBytes    = 4 << 20   // shared by the partitions of a process
+	minPullBytes = 256 << 10 // of a partition
 	pullExpires  = 30 * time.Second
 	heartbeat    = 2 * time.Second
 )
@@ -107,8 +108,8 @@ func (f *follower) follow(ctx context.Context, handle func(*nats.Msg, *nats.MsgM
 		return fmt.Errorf("subscribe: %w", err)
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // fails only when the connection and thus the subscription are gone
-	share := pullBytes / max(f.share, 1)
-	size := share
+	limit := max(pullBytes/max(f.share, 1), minPullBytes)
+	alone := false
 	silence := time.NewTicker(2 * heartbeat)
 	defer silence.Stop()
 
@@ -117,12 +118,15 @@ func (f *follower) follow(ctx context.Context, handle func(*nats.Msg, *nats.MsgM
 		if f.beforePull != nil {
 			f.beforePull(ctx)
 		}
-		request := fmt.Appendf(nil, `{"batch":%d,"max_bytes":%d,"expires":%d,"idle_heartbeat":%d}`, pullMessages, size, pullExpires, heartbeat)
+		remaining, maxBytes := pullMessages, limit
+		if alone {
+			alone, remaining, maxBytes = false, 1, 0
+		}
+		request := fmt.Appendf(nil, `{"batch":%d,"max_bytes":%d,"expires":%d,"idle_heartbeat":%d}`, remaining, maxBytes, pullExpires, heartbeat)
 		if err := f.c.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+f.stream+"."+at.consumer, inbox, request); err != nil {
 			return fmt.Errorf("pull messages: %w", err)
 		}
-		size = share
-		for remaining := pullMessages; remaining > 0; {
+		for remaining > 0 {
 			select {
 			case m := <-ch:
 				heard = true
@@ -132,10 +136,8 @@ func (f *follower) follow(ctx context.Context, handle func(*nats.Msg, *nats.MsgM
 						return err
 					}
 					if completed {
+						alone = tooLarge(m) && remaining == pullMessages
 						remaining = 0
-					}
-					if tooLarge(m) {
-						size = pullBytes // pulls the next message alone
 					}
 					continue
 				}
