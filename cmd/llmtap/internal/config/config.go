@@ -84,9 +84,9 @@ type Memory struct {
 // batches. What remains is for readers, the embedded NATS, pages and garbage.
 const (
 	stateShare    = 8
-	batchShare    = 16
+	batchShare    = 20
 	minMemory     = 256 << 20
-	defaultMemory = 512 << 20
+	defaultMemory = 640 << 20
 )
 
 // Disk is the budget of the disk of the data directory, for the embedded servers.

@@ -5,7 +5,7 @@ func Default() Measured {
 	return Measured{
 		NATS: Cost{145e-6, 2.6e-9}, Analyzer: Cost{200e-6, 1.6e-9}, ClickHousePerInsert: 0.05, ClickHousePerNewByte: 30e-9,
 		InsertsPerBatch: 4.7, LedgerPerFailure: 1.2, ConversationBytes: 2200, DiskPerNewByte: 0.30,
-		LoopShare: 0.5, HeapPerEstimate: 1.7, TallySeriesBytes: 215, TallyFailureBytes: 1150, TallySeries: 1260, SubjectBytes: 230, StreamBytesPerSec: 600e6, StreamEventsPerSec: 80_000,
+		LoopShare: 0.5, HeapPerEstimate: 2.0, TallySeriesBytes: 215, TallyFailureBytes: 1150, TallySeries: 1260, SubjectBytes: 230, StreamBytesPerSec: 600e6, StreamEventsPerSec: 80_000,
 	}
 }
 

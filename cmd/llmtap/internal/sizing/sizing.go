@@ -33,7 +33,7 @@ const (
 	tallyExamples = 256 // failures with an example in a tally
 
 	stateShare = 1. / 8  // analyzer.max_state_bytes by default, as a share of memory.limit
-	batchShare = 1. / 16 // batcher.max_bytes by default, likewise
+	batchShare = 1. / 20 // batcher.max_bytes by default, likewise
 )
 
 // A Fleet is what is observed.
