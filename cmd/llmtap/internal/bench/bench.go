@@ -115,17 +115,9 @@ func (b *bench) run(ctx context.Context) error {
 	} else if _, err := b.phase(ctx, phase{name: "warm-up", rate: rate, duration: b.Step}); err != nil { // conversations begin short
 		return err
 	}
-	for lowered := 0; ; lowered++ {
-		m, err := b.phase(ctx, phase{name: "run", rate: rate, duration: b.Duration, sample: b.Sample})
-		if err != nil {
-			return err
-		}
-		b.report.Run = *m
-		if m.Sustained || b.Rate > 0 || lowered == 3 {
-			break
-		}
-		rate *= 0.9
-		b.Progress.Printf("not sustained for %v; trying %.0f calls/s", b.Duration, rate)
+	rate, err := b.measure(ctx, rate)
+	if err != nil {
+		return err
 	}
 	if b.Overload > 0 {
 		m, err := b.phase(ctx, phase{name: "overload", rate: 2 * rate, duration: b.Overload, then: rate / 2})
@@ -141,6 +133,6 @@ func (b *bench) run(ctx context.Context) error {
 		}
 		b.report.Outage = m
 	}
-	b.report.finish(b)
+	b.report.finish()
 	return nil
 }

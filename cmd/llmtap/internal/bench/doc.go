@@ -5,7 +5,7 @@ Package bench measures llmtap with the calls of a seeded fleet of agents.
 	                      └─────> webhook    <── Has this failure an alert?  (canary)
 
 A phase publishes at one rate, waits until everything is stored, and returns a Measurement. Without a rate, the search doubles
-the rate until a phase leaves a backlog, then bisects; the last phase, over the whole duration, confirms the result.
+the rate until a phase leaves a backlog, then bisects; phases over the whole duration confirm or lower the result.
 
 # What is measured
 
@@ -22,6 +22,6 @@ double.
 Rows are written in batches of up to 3 seconds, so the backlog rises and falls by as much all the time, and its slope says
 little in a few seconds. A rate is sustained if all calls are stored within 5 seconds of the last one: what llmtap is too slow
 by adds up over the phase and has to be stored after it. In a phase of 10 seconds this tolerates 15 %, in one of 30 seconds
-5 %; therefore the last phase is the longest, and lowers the rate if it has to.
+5 %; therefore the phases after the search are longer, and search again below its result if that is too high.
 */
 package bench

@@ -48,10 +48,7 @@ func newReport(o *Options) *Report {
 }
 
 // finish sets what follows from the phases.
-func (x *Report) finish(b *bench) {
-	if b.Rate == 0 && x.Run.Sustained {
-		x.Highest = x.Run.Rate
-	}
+func (x *Report) finish() {
 	x.Trends = trends(x.Samples)
 }
 

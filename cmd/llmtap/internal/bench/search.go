@@ -9,6 +9,7 @@ const (
 	firstRate   = 100   // of the search, in calls per second
 	highestRate = 1e6   // the search ends here
 	precision   = 1.125 // ratio of the lowest rate that was not sustained to the highest that was, at which the search ends
+	maxRuns     = 8     // phases over the whole duration
 )
 
 // search returns the highest rate that a short phase sustains.
@@ -63,4 +64,45 @@ func highest(first, limit float64, sustains func(rate float64) (bool, error)) (f
 		}
 	}
 	return low, nil
+}
+
+// measure runs the phase over the whole duration and returns its rate. If the rate was searched, it may be too high for so
+// long: then measure searches for the highest rate again, in phases of the whole duration, and starts with what llmtap stored.
+func (b *bench) measure(ctx context.Context, rate float64) (float64, error) {
+	low, high := 0., 0. // sustained, not sustained
+	var samples []Sample
+	defer func() { b.report.Samples = samples }()
+	for range maxRuns {
+		b.report.Samples = nil
+		m, err := b.phase(ctx, phase{name: "run", rate: rate, duration: b.Duration, sample: b.Sample})
+		if err != nil {
+			return 0, err
+		}
+		if m.Sustained {
+			low = rate
+		} else {
+			high = rate
+		}
+		if m.Sustained || low == 0 {
+			b.report.Run, samples = *m, b.report.Samples
+		}
+		if b.Rate > 0 {
+			return rate, nil
+		}
+		if low > 0 && high <= low*precision {
+			b.report.Highest = low
+			return low, nil
+		}
+		if low > 0 {
+			rate = (low + high) / 2
+		} else {
+			rate = min(max(1.1*m.Throughput(), high/2), 0.9*high)
+		}
+		verdict := "sustained"
+		if !m.Sustained {
+			verdict = "not sustained"
+		}
+		b.Progress.Printf("%s for %v; trying %.0f calls/s", verdict, b.Duration, rate)
+	}
+	return b.report.Run.Rate, nil
 }
