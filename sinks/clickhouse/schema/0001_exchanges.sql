@@ -2,7 +2,8 @@
 -- A row is written again when the call is read again from the stream, or when its response arrives after the timeout; the
 -- highest seq wins. The hour of the start, the service and the id are the same in each write, so the sort key contains only
 -- those. The hour comes first: FINAL merges only parts whose keys overlap, and parts of different times do not. Granules are small
--- so that an hour has several, of different services.
+-- so that an hour has several, of different services. A merge has a buffer of max_compress_block_size for each column: with
+-- the default of 1 MiB, 12 parts of 10,000 rows take 300 MB.
 -- A request consists of its leading system messages, the messages of its branch up to its number of messages, and the rest
 -- of its body; messages with a cache mark are in marked. These columns are empty if bodies are not stored.
 CREATE TABLE IF NOT EXISTS exchanges

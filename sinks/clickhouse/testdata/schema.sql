@@ -167,7 +167,7 @@ CREATE TABLE exchanges
 ENGINE = ReplacingMergeTree(seq)
 PARTITION BY toYYYYMM(started_at)
 ORDER BY (toStartOfHour(started_at), service, exchange_id)
-SETTINGS index_granularity = 2048, merge_selector_base = 10, min_parts_to_merge_at_once = 10;
+SETTINGS index_granularity = 2048, max_compress_block_size = 131072, merge_selector_base = 10, min_parts_to_merge_at_once = 10;
 
 CREATE VIEW exchanges_final
 (
