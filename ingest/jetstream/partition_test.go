@@ -103,7 +103,7 @@ func TestLargeMessageInPartition(t *testing.T) {
 	c, ctx := n.connect(t)
 	repartition(t, ctx, c, 64)
 	e := testEvent(1, 900_000)
-	if pullBytes/64 > len(e.Body) {
+	if max(pullBytes/64, minPullBytes) > len(e.Body) {
 		t.Fatal("the message is too small for this test")
 	}
 	p := c.NewPublisher(0)
