@@ -245,11 +245,8 @@ func (s *Store) putLeading(h *histories, body []byte, parts []facts.Message) []s
 		changed = changed || id != h.leadingIDs[i]
 	}
 	switch {
-	case changed && len(h.leading) == 1:
-		h.leadingIDs = []string{h.leading[0].id}
-		if h.leading[0].id != "" {
-			h.leadingIDs = s.sharedID(h.leading[0].key)
-		}
+	case changed && len(h.leading) == 1 && h.leading[0].id != "":
+		h.leadingIDs = s.sharedID(h.leading[0].key)
 	case changed:
 		h.leadingIDs = make([]string, len(h.leading))
 		for i := range h.leading {

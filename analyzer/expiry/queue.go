@@ -1,6 +1,6 @@
 // Package expiry manages state that expires in stream time: a List of elements with the same timeout, a Queue of entries
-// with keys, and a Generations map whose entries expire in groups. All track the oldest sequence of the stream that their entries
-// depend on, because a restarted analyzer replays the stream from there.
+// with keys, and a Generations map whose entries expire in groups. All track the oldest sequence of the stream that their
+// entries depend on, because a restarted analyzer replays the stream from there.
 package expiry
 
 import (
