@@ -13,10 +13,7 @@ require (
 	github.com/google/uuid v1.6.0
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674
 	github.com/klauspost/compress v1.20.3
-	github.com/llmtap/llmtap/ingest/event v0.0.0
-	github.com/llmtap/llmtap/ingest/sdk/go v0.0.0
-	github.com/llmtap/llmtap/ingest/shape v0.0.0
-	github.com/llmtap/llmtap/ingest/wire v0.0.0
+	github.com/llmtap/llmtap/ingest/sdk/go v0.1.0
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
@@ -144,11 +141,4 @@ require (
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
-)
-
-replace (
-	github.com/llmtap/llmtap/ingest/event => ./ingest/event
-	github.com/llmtap/llmtap/ingest/sdk/go => ./ingest/sdk/go
-	github.com/llmtap/llmtap/ingest/shape => ./ingest/shape
-	github.com/llmtap/llmtap/ingest/wire => ./ingest/wire
 )

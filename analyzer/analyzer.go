@@ -13,7 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/payload"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/analyzer/signals"
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // clockMargin is how far stream time lags behind the time passed to Advance.

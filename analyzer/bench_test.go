@@ -10,9 +10,9 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/event"
-	"github.com/llmtap/llmtap/ingest/event/redact"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // loop returns an agent's tool loop: each turn adds a call and a reply of about size bytes.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // FuzzProcess feeds events made from random bytes: nothing panics, the stream time of tallies never goes back, every row

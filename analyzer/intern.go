@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/limit"
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // maxInterned limits the strings of an interner. A full interner is cleared.

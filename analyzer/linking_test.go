@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // talker is one of many conversations that take turns on one connection.

@@ -3,7 +3,7 @@ package analyzer
 import (
 	"github.com/llmtap/llmtap/analyzer/ledger"
 	"github.com/llmtap/llmtap/analyzer/signals"
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // memory is the long-term memory of the analyzer, which spans weeks.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/expiry"
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // memos caches facts about the newest request of each conversation, so that the next request is not scanned in full.

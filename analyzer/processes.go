@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/expiry"
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 const (

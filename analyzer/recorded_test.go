@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // said reports whether the model wrote an element of a history.

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // A Position is the place of an event in the stream.

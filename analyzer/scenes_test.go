@@ -3,7 +3,7 @@ package analyzer_test
 import (
 	"strings"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // A dialectScene writes histories, which scenes share, in one dialect. A message is "s text", "u text", "a text; 1 f, 2 g" with

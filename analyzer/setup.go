@@ -11,7 +11,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/limit"
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/signals"
-	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // recordedExchange is a line of exchanges.jsonl.gz.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // The output tokens of a stream that ends before its last event are unknown: some dialects send running totals.

@@ -12,7 +12,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/deploy/bench/load"
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // BenchmarkTallyVolume measures the tally of one second with 10^5 calls, all on one partition: bytes of JSON, series, and those

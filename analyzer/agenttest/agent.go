@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // A Kind is what an agent does with its history.

@@ -3,7 +3,7 @@ package agenttest
 import (
 	"math/rand/v2"
 
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 var anthropic = Dialect{

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/session"
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // sends returns a kind's play for an agent that changes what it sends of its store.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // variantOf maps the provider of a corpus record to a variant.

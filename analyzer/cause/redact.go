@@ -4,7 +4,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/llmtap/llmtap/ingest/event/redact"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
 )
 
 // Redact makes an error text safe to store: it masks credentials and personal data like package redact, and truncates the text

@@ -5,7 +5,7 @@ import (
 	"hash/maphash"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // A Checker applies a set of rules to requests. It reuses its memory between requests and is not safe for concurrent

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // Complete returns nil if the rules judge all of r for t. The error says what they cannot judge: a request to another API,

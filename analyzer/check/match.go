@@ -4,7 +4,7 @@ import (
 	"hash/maphash"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // reset pairs the calls and replies of r in linear time. It allocates only if its memory must grow.

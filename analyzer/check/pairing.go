@@ -5,7 +5,7 @@ import (
 	"iter"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // ReplyStatus is the result of matching a tool reply to the calls of its request.

@@ -3,7 +3,7 @@ package check
 import (
 	"strings"
 
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // Severity is how a target reacts to a defect.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/ingest/event/redact"
-	"github.com/llmtap/llmtap/ingest/wire/eventstream"
-	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
-	"github.com/llmtap/llmtap/ingest/wire/sse"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
 
 // A Redactor masks contents before they are stored. It is safe for concurrent use.

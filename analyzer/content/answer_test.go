@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/content"
-	"github.com/llmtap/llmtap/ingest/event/redact"
-	"github.com/llmtap/llmtap/ingest/wire/eventstream"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
 )
 
 func newRedactor(t testing.TB) *content.Redactor {

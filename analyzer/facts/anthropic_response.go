@@ -6,10 +6,10 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/ingest/wire"
-	"github.com/llmtap/llmtap/ingest/wire/eventstream"
-	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
-	"github.com/llmtap/llmtap/ingest/wire/sse"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
 
 // scanAnthropicResponse implements ScanResponse for the Messages API and for Bedrock's InvokeModelWithResponseStream, whose

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/ingest/wire"
-	"github.com/llmtap/llmtap/ingest/wire/eventstream"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
 )
 
 // anthropicAnswerOf scans an answer.

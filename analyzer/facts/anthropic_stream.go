@@ -6,10 +6,10 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/llmtap/llmtap/ingest/wire"
-	"github.com/llmtap/llmtap/ingest/wire/eventstream"
-	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
-	"github.com/llmtap/llmtap/ingest/wire/sse"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
 
 // An anthropicEvent is an event of a stream. Texts are raw, without quotes, and valid as long as the event.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"errors"
 
-	"github.com/llmtap/llmtap/ingest/wire/eventstream"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
 )
 
 // stream assembles the events of ConverseStream. The answer is complete at messageStop; the usage follows later.

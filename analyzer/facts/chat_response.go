@@ -6,9 +6,9 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/ingest/wire"
-	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
-	"github.com/llmtap/llmtap/ingest/wire/sse"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
 
 // scanChatResponse implements ScanResponse for chat completions and for Ollama's own API, whose answers are easy to

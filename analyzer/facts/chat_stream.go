@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"errors"
 
-	"github.com/llmtap/llmtap/ingest/wire/sse"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
 
 // maxAnswerCalls limits the calls of one answer, because each fragment is compared with them. Providers allow 128 tools.

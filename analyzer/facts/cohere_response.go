@@ -1,6 +1,6 @@
 package facts
 
-import "github.com/llmtap/llmtap/ingest/wire"
+import "github.com/llmtap/llmtap/ingest/sdk/go/wire"
 
 // scanCohereResponse implements ScanResponse for Cohere's v2/chat.
 func scanCohereResponse(contentType string, body []byte, r *Response) {

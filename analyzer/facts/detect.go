@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strings"
 
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // Detect returns the target of a request to url. If wire.DetectURL cannot decide, the body does, but only if it is

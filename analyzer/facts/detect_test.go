@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // An unmistakable body decides if the URL does not.

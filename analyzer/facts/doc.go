@@ -8,12 +8,12 @@
 // Rules read facts, never JSON. A value of the wrong type is a fact, not an error, because it is evidence.
 //
 // Each dialect has its own files (chat_*.go, anthropic_*.go, …) and one row in formats (scan.go), in addition to its row
-// in ingest/wire and its positions in shape_paths.json. No other code switches on the dialect.
+// in ingest/sdk/go/wire and its positions in shape_paths.json. No other code switches on the dialect.
 //
 // # Why a hand-written scanner
 //
 // Parsing with encoding/json costs 5 to 12 CPU seconds per GB, 4 to 8 times as much as NATS itself; this scanner costs
-// about 0.5. Values that contain no facts are skipped by matching quotes and brackets alone (ingest/wire/jsonscan), so an
+// about 0.5. Values that contain no facts are skipped by matching quotes and brackets alone (ingest/sdk/go/wire/jsonscan), so an
 // error inside such a value is not detected here; the provider's answer reveals it.
 //
 // # Why arguments are checked in place

@@ -13,8 +13,8 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
-	"github.com/llmtap/llmtap/ingest/wire"
-	"github.com/llmtap/llmtap/ingest/wire/sse"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
 
 // A readContent is a content or an answer decoded with encoding/json.

@@ -3,7 +3,7 @@ package facts
 import (
 	"bytes"
 
-	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
 )
 
 // chunk reads a GenerateContentResponse, which is a complete answer or a fragment of an answer.

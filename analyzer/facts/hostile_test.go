@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/wire"
-	"github.com/llmtap/llmtap/ingest/wire/eventstream"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
 )
 
 // A hostile body is designed to take more than linear time; n is its approximate size.

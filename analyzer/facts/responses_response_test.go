@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // checkItems compares the facts of an answer, in which ' replaces ", with want, and its content with text if want has a

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/llmtap/llmtap/ingest/wire"
-	"github.com/llmtap/llmtap/ingest/wire/sse"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
 
 // stream assembles an event stream. The output of its last event is the answer. If there is no last event, as in a cut

@@ -3,7 +3,7 @@ package facts
 import (
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // A format contains the functions that read the bodies of one dialect.

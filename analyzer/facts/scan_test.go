@@ -4,10 +4,10 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
-// Every dialect of ingest/wire has a row, and no other dialect has one.
+// Every dialect of ingest/sdk/go/wire has a row, and no other dialect has one.
 func TestFormats(t *testing.T) {
 	var r Request
 	var a Response

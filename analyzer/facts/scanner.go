@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
 )
 
 // Errors of a scan. Facts read before the error are valid.

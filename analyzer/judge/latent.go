@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // pairingRules are the rules about calls and replies that do not belong together. Such violations are wrong for every

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/llmtap/llmtap/analyzer/limit"
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // EventBytes is the approximate size of an event without its body.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/llmtap/llmtap/analyzer/repair"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // An agent repairs a stored history before it sends it, with the answers that it still has.

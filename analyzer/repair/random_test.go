@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 var rounds = flag.Int("rounds", 8_000, "random histories that are repaired")

@@ -13,7 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/rulestest"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // broken returns what the provider refuses in a request.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/llmtap/llmtap/analyzer/rules"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // An agent's test checks the request that the agent is about to send, or has sent.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/rules"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // A request that cannot be judged is an error, not a request without violations.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // TestModels: rules that depend on the model, where the URL names it.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // scan reads a request of target's dialect: a whole body, or an array of its messages.

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // Table renders All as a Markdown table: rule, defect, rejecting targets, fix.

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // by is a set of targets. It maps each dialect to some of its variants, or to nil for all variants.

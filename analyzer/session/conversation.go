@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/expiry"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 type key struct{ service, id string }

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // origin returns the answer that message i repeats; nil if it is unknown.

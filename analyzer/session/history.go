@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // maxPause is the maximum time between an answer and a request of the same process that continues the conversation without a

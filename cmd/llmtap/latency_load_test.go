@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
-	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 const (

@@ -20,7 +20,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	fleetslack "github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // A failingStage is an expected alert with the times of its observation, by this machine's clock.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llmtap/llmtap/ingest/event"
-	"github.com/llmtap/llmtap/ingest/shape"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // An evidenceStep is one exchange: the messages of the request and the message of the answer, or an error text.

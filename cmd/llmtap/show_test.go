@@ -17,12 +17,12 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
-	"github.com/llmtap/llmtap/ingest/event"
-	"github.com/llmtap/llmtap/ingest/event/redact"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/recorded"
-	"github.com/llmtap/llmtap/ingest/shape"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
+	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // A commandTest publishes exchanges to a collector and runs commands on its data directory.

@@ -23,9 +23,9 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
-	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	sdk "github.com/llmtap/llmtap/ingest/sdk/go"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // The trial of on call, with llmtap up as its own process: a wrong Slack token, an incident, a look at it by another user on

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/deploy/bench/load"
-	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/recorded"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 const prompt = `You are a careful engineer who works on a large repository. Read the files that a change concerns before you edit them.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/httpbody"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 var now = time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)

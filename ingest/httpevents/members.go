@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/event"
-	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
 )
 
 // A value is a valid JSON value other than null.

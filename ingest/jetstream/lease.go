@@ -8,7 +8,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // DefaultLeaseTTL is the time after which the lease of a dead owner expires. It is short, because alerts about a partition wait

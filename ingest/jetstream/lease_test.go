@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 func TestLeaseTakenOver(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 func TestWithLease(t *testing.T) {

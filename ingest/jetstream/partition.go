@@ -8,7 +8,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // MaxPartitions is the number of shards, because every partition has at least one.

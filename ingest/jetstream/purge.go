@@ -8,7 +8,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // PurgeStored removes the events from the stream that no reader of the n partitions needs any more: their effects are

@@ -3,7 +3,7 @@ package jetstream
 import (
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // Events leave the stream once every partition has stored them and needs them no more.

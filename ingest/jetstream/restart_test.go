@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // NATS restarts while a publisher publishes and a reader reads: every event arrives once and in order.

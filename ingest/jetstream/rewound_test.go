@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // The stream loses its end, as if its files had not been synced to disk, and hooks publish other events under the same sequences

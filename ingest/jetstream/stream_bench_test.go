@@ -13,7 +13,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // BenchmarkStream measures what settings of the event stream cost: publishing and reading 100 MB of bodies, which are real

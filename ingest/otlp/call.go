@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // A call is an LLM call as far as its span or log record describes it.

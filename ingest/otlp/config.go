@@ -3,7 +3,7 @@ package otlp
 import (
 	"fmt"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // Config configures what is kept of the spans and log records that arrive.

@@ -10,7 +10,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // 1,000 healthy calls yield no finding, whatever an instrumentation drops: messages, calls, replies, ids, finish reasons, or

@@ -15,9 +15,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/llmtap/llmtap/ingest/event"
-	"github.com/llmtap/llmtap/ingest/event/redact"
-	"github.com/llmtap/llmtap/ingest/shape"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
+	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
 )
 
 // namespace is the namespace of the UUIDs of exchanges, which are those of the same span in every delivery of it.

@@ -13,7 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // BenchmarkProxy measures calls through the proxy, through a bare httputil.ReverseProxy, and without either, and prints the

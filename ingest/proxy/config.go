@@ -10,9 +10,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/loopback"
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // Config configures the listener of the proxy, its upstreams, and what it records.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llmtap/llmtap/ingest/event"
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // prefix is the prefix of the headers addressed to the proxy.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/llmtap/llmtap/ingest/event"
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/ingest/loopback"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // An upstream is a target of the proxy.

@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // For any file, reading ends and every exchange can be encoded and decoded.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // IsHAR reports whether br contains a HAR, which is an object whose first member is "log". It waits only for as many bytes

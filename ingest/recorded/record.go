@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/event"
-	"github.com/llmtap/llmtap/ingest/wire/sse"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
 
 // A Line is a line of a JSON lines file. Only Request is required; unknown fields are ignored.

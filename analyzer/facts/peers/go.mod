@@ -4,8 +4,7 @@ go 1.26.8
 
 require (
 	github.com/bytedance/sonic v1.15.5
-	github.com/llmtap/llmtap v0.0.0
-	github.com/llmtap/llmtap/ingest/wire v0.0.0
+	github.com/llmtap/llmtap v0.1.0
 	github.com/minio/simdjson-go v0.4.5
 )
 
@@ -19,12 +18,4 @@ require (
 	github.com/zeebo/xxh3 v1.1.0 // indirect
 	golang.org/x/arch v0.0.0-20210923205945-b76863e36670 // indirect
 	golang.org/x/sys v0.49.0 // indirect
-)
-
-replace (
-	github.com/llmtap/llmtap => ../../..
-	github.com/llmtap/llmtap/ingest/event => ../../../ingest/event
-	github.com/llmtap/llmtap/ingest/sdk/go => ../../../ingest/sdk/go
-	github.com/llmtap/llmtap/ingest/shape => ../../../ingest/shape
-	github.com/llmtap/llmtap/ingest/wire => ../../../ingest/wire
 )

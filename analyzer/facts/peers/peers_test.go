@@ -13,7 +13,7 @@ import (
 	"github.com/minio/simdjson-go"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // peerRequest is what a program that uses a JSON library would read of a request of any dialect to find calls and

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // The shape of a fleet, from recorded traffic that nobody wrote for llmtap: 12,440 conversations with 36,934 calls and 27,485

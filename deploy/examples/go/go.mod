@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	github.com/anthropics/anthropic-sdk-go v1.84.0
 	github.com/google/uuid v1.6.0
-	github.com/llmtap/llmtap/ingest/sdk/go v0.0.0
+	github.com/llmtap/llmtap/ingest/sdk/go v0.1.0
 	github.com/openai/openai-go/v3 v3.95.0
 	github.com/sashabaranov/go-openai v1.43.0
 )
@@ -19,9 +19,6 @@ require (
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/invopop/jsonschema v0.14.0 // indirect
 	github.com/klauspost/compress v1.18.5 // indirect
-	github.com/llmtap/llmtap/ingest/event v0.0.0 // indirect
-	github.com/llmtap/llmtap/ingest/shape v0.0.0 // indirect
-	github.com/llmtap/llmtap/ingest/wire v0.0.0 // indirect
 	github.com/nats-io/nats.go v1.52.0 // indirect
 	github.com/nats-io/nkeys v0.4.15 // indirect
 	github.com/nats-io/nuid v1.0.1 // indirect
@@ -39,11 +36,4 @@ require (
 	golang.org/x/crypto v0.57.0 // indirect
 	golang.org/x/sync v0.23.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
-)
-
-replace (
-	github.com/llmtap/llmtap/ingest/event => ../../../ingest/event
-	github.com/llmtap/llmtap/ingest/sdk/go => ../../../ingest/sdk/go
-	github.com/llmtap/llmtap/ingest/shape => ../../../ingest/shape
-	github.com/llmtap/llmtap/ingest/wire => ../../../ingest/wire
 )

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // call posts body through h and reads the response, as an agent does.

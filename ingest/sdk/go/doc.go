@@ -25,10 +25,10 @@
 // # Published data
 //
 // By default bodies are published as their shape: roles, ids, function names, parameters and usage are retained, and
-// each text is replaced by its length and a hash keyed with LLMTAP_SHAPE_KEY (package ingest/shape). A body of an
+// each text is replaced by its length and a hash keyed with LLMTAP_SHAPE_KEY (package ingest/sdk/go/shape). A body of an
 // unknown API, in an unknown encoding or over the size limit is replaced by one hash. The first 4 KiB of error
 // responses are retained, because they describe the error; credentials and personal data in them are masked (package
-// ingest/event/redact). Config.Capture publishes more or less; error responses are always masked. Config.Redact
+// ingest/sdk/go/event/redact). Config.Capture publishes more or less; error responses are always masked. Config.Redact
 // removes other data that must not leave the process.
 //
 // # Cost

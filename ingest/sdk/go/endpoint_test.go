@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // A setting in the code takes precedence over the environment, and LLMTAP_ENDPOINT over LLMTAP_NATS_URL. The contract tests send

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // post sends body through h. The caller closes the response.

@@ -6,9 +6,6 @@ require (
 	github.com/andybalholm/brotli v1.2.6
 	github.com/google/uuid v1.6.0
 	github.com/klauspost/compress v1.18.5
-	github.com/llmtap/llmtap/ingest/event v0.0.0
-	github.com/llmtap/llmtap/ingest/shape v0.0.0
-	github.com/llmtap/llmtap/ingest/wire v0.0.0
 	github.com/nats-io/nats.go v1.52.0
 )
 
@@ -17,10 +14,4 @@ require (
 	github.com/nats-io/nuid v1.0.1 // indirect
 	golang.org/x/crypto v0.49.0 // indirect
 	golang.org/x/sys v0.42.0 // indirect
-)
-
-replace (
-	github.com/llmtap/llmtap/ingest/event => ../../event
-	github.com/llmtap/llmtap/ingest/shape => ../../shape
-	github.com/llmtap/llmtap/ingest/wire => ../../wire
 )

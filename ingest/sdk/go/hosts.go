@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // A hostPort is a host in lower case, without brackets, and a port; port "" stands for any port.

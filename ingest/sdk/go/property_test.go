@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 var seeds = flag.Int("seeds", 4, "number of random histories of TestRandomHistories")

@@ -21,11 +21,11 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/llmtap/llmtap/ingest/event"
-	"github.com/llmtap/llmtap/ingest/event/redact"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
+	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/testhelper/natsd"
-	"github.com/llmtap/llmtap/ingest/shape"
-	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 func main() {

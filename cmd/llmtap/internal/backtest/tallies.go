@@ -16,7 +16,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/webhook"
 	"github.com/llmtap/llmtap/deploy/bench/load"
-	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/deploy/bench/load"
-	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // answerTime is the time between a request and its response. Recorded traffic has none; it determines only how many calls are

@@ -7,7 +7,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/deploy/bench/process"
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // A Measurement is the result of one phase. Its JSON is documented in deploy/SIZING.md; fields may be added.

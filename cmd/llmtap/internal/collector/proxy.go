@@ -7,8 +7,8 @@ import (
 	"net"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/proxy"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // proxyDrain is the grace period for calls in flight on shutdown.

@@ -19,8 +19,8 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/pages"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
 	"github.com/llmtap/llmtap/dashboards/web"
-	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/loopback"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/secret"
 	"github.com/llmtap/llmtap/sinks"
 )

@@ -11,11 +11,11 @@ import (
 	"syscall"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/ingest/event"
-	"github.com/llmtap/llmtap/ingest/event/redact"
 	"github.com/llmtap/llmtap/ingest/httpbody"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/loopback"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
 )
 
 // A validator collects errors. Each error begins with its key.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
-	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/natsserver"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // maxClients is the maximum number of refused clients that are listed.

@@ -15,7 +15,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // Every public error text has the cause that the analyzer finds as a record, and most have it as a text.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
-	"github.com/llmtap/llmtap/ingest/wire"
-	"github.com/llmtap/llmtap/ingest/wire/sse"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
 
 // unknownStatus is the status of a record that does not state any; 0 means that no answer arrived.

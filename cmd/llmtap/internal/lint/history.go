@@ -5,7 +5,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/session"
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // historyBytes is the memory limit for exchanges. The conversation that has been idle for the longest time is evicted

@@ -12,8 +12,8 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/repair"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
-	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // agents counts the repairs of the requests of one kind of agent.

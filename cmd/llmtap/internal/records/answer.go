@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/wire"
-	"github.com/llmtap/llmtap/ingest/wire/eventstream"
-	"github.com/llmtap/llmtap/ingest/wire/sse"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
 
 // Answer returns the messages of an answer as the next request should contain them: one message, or the output items of the

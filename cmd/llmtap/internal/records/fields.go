@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/ingest/recorded"
-	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
 )
 
 // Fields is a JSON object whose members have any type.

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llmtap/llmtap/ingest/wire"
-	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
 )
 
 // A Record is one recorded history: a request body, an array of messages, an exchange or a conversation.

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // TargetOf derives the target of a request or a message array from the URL, else from the dialect named in the record (""

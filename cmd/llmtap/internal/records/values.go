@@ -17,7 +17,7 @@ import (
 	"iter"
 
 	"github.com/llmtap/llmtap/ingest/recorded"
-	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
 )
 
 // Kept is the length in bytes above which the text of a Value stays valid after the next one is read.

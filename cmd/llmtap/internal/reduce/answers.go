@@ -3,7 +3,7 @@ package reduce
 import (
 	"slices"
 
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // Makes reports whether an answer, or a message of the model in the last request, makes the call of f. A fault without a call

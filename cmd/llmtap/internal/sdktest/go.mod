@@ -7,11 +7,8 @@ require (
 	github.com/andybalholm/brotli v1.2.6
 	github.com/anthropics/anthropic-sdk-go v1.84.0
 	github.com/google/go-cmp v0.7.0
-	github.com/llmtap/llmtap v0.0.0
-	github.com/llmtap/llmtap/ingest/event v0.0.0
-	github.com/llmtap/llmtap/ingest/sdk/go v0.0.0
-	github.com/llmtap/llmtap/ingest/shape v0.0.0
-	github.com/llmtap/llmtap/ingest/wire v0.0.0
+	github.com/llmtap/llmtap v0.1.0
+	github.com/llmtap/llmtap/ingest/sdk/go v0.1.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/openai/openai-go/v3 v3.95.0
@@ -61,12 +58,4 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
-)
-
-replace (
-	github.com/llmtap/llmtap => ../../../..
-	github.com/llmtap/llmtap/ingest/event => ../../../../ingest/event
-	github.com/llmtap/llmtap/ingest/sdk/go => ../../../../ingest/sdk/go
-	github.com/llmtap/llmtap/ingest/shape => ../../../../ingest/shape
-	github.com/llmtap/llmtap/ingest/wire => ../../../../ingest/wire
 )

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // Flags adds --user and --user-name, which call set with the user label.

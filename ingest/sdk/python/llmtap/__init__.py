@@ -6,7 +6,7 @@
     with llmtap.context(conversation="order-17", stage="planner"):
         client.chat.completions.create(...)
 
-The calls of httpx, requests and aiohttp to known LLM providers are published to NATS in the format of package ingest/event:
+The calls of httpx, requests and aiohttp to known LLM providers are published to NATS in the format of package ingest/sdk/go/event:
 the request when it is sent, the response when it ends. All other calls pass unchanged, and the hook never breaks, blocks or slows the agent.
 """
 

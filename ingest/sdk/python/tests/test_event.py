@@ -1,4 +1,4 @@
-"""Subjects, header values and ids equal those of package ingest/event; the configuration equals that of the Go hook."""
+"""Subjects, header values and ids equal those of package ingest/sdk/go/event; the configuration equals that of the Go hook."""
 
 from __future__ import annotations
 

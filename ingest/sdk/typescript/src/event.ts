@@ -1,4 +1,4 @@
-// Subjects and headers of the messages. Package ingest/event is the reference.
+// Subjects and headers of the messages. Package ingest/sdk/go/event is the reference.
 
 import { createHash } from "node:crypto";
 

@@ -1,4 +1,4 @@
-// Masks credentials and personal data in error texts by the rules of redact.json. Package ingest/event/redact is the reference.
+// Masks credentials and personal data in error texts by the rules of redact.json. Package ingest/sdk/go/event/redact is the reference.
 // Texts are latin1 strings: one character per byte.
 
 import { redactRules } from "./redact_rules";

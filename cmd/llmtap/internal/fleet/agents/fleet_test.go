@@ -12,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
-	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/natsserver"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 func TestMain(m *testing.M) {

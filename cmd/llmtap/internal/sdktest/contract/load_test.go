@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 var load = flag.Duration("load", 0, "duration of each load of TestLoad at its full rate; by default short and slow")

@@ -8,9 +8,9 @@ import (
 	"hash/maphash"
 	"math"
 
-	"github.com/llmtap/llmtap/ingest/wire"
-	"github.com/llmtap/llmtap/ingest/wire/eventstream"
-	"github.com/llmtap/llmtap/ingest/wire/sse"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
 
 // A Shaper shapes bodies. It reuses its memory and is not safe for concurrent use. The results of its methods are valid until

@@ -5,7 +5,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
 )
 
 const (

@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // The hooks read the variables of HookEnvironment and no others with these prefixes.
 func TestHookEnvironment(t *testing.T) {
 	quoted := regexp.MustCompile(`"((?:LLMTAP|OTEL)_[A-Z_]+)"`)
 	want := slices.Sorted(slices.Values(event.HookEnvironment))
-	for _, files := range []string{"../sdk/go/*.go", "../sdk/python/llmtap/*.py"} {
+	for _, files := range []string{"../*.go", "../../python/llmtap/*.py"} {
 		paths, err := filepath.Glob(files)
 		if err != nil {
 			t.Fatal(err)

@@ -23,7 +23,7 @@ type spec struct {
 
 func readSpec(t testing.TB) *spec {
 	t.Helper()
-	b, err := os.ReadFile("../../sdk/testdata/redact.json")
+	b, err := os.ReadFile("../../../testdata/redact.json")
 	if err != nil {
 		t.Fatal(err)
 	}

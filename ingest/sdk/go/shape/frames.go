@@ -1,6 +1,6 @@
 package shape
 
-import "github.com/llmtap/llmtap/ingest/wire/eventstream"
+import "github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
 
 const maxHeader = 4 << 10 // maximum length of the value of a retained header
 

@@ -102,7 +102,7 @@ func bodies(w *bytes.Buffer, r *rand.Rand) {
 // sources writes source files of this module.
 func sources(tb testing.TB) func(w *bytes.Buffer, r *rand.Rand) {
 	tb.Helper()
-	names, err := filepath.Glob("../../../*/*.go")
+	names, err := filepath.Glob("../../../../*/*.go")
 	if err != nil || len(names) == 0 {
 		tb.Fatal("no sources", err)
 	}

@@ -31,5 +31,5 @@
 // A chat request of 100 KB takes 0.2 ms (450 MB/s on one core of a busy machine), mostly for decoding escapes and
 // SHA-256. Keys and short words are cached with their hashes, because the schemas of tools are in every request.
 // Recorded requests shrink to an eighth on average and grow by a fifth at most; streams, which retain their events,
-// shrink to four fifths (go test -run - -bench . ./ingest/shape).
+// shrink to four fifths (go test -run - -bench . ./ingest/sdk/go/shape).
 package shape

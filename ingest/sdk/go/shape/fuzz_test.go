@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/wire"
-	"github.com/llmtap/llmtap/ingest/wire/sse"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
 
 func seeds(f *testing.F) {

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -44,12 +44,12 @@ func response(d wire.Dialect, body string) string {
 }
 
 func TestCopies(t *testing.T) {
-	b, err := os.ReadFile("../sdk/testdata/shape_paths.json")
+	b, err := os.ReadFile("../../testdata/shape_paths.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(b, pathsJSON) {
-		t.Error("shape_paths.json differs from ingest/sdk/testdata/shape_paths.json, run go generate in ingest/shape")
+		t.Error("shape_paths.json differs from ingest/sdk/testdata/shape_paths.json, run go generate in ingest/sdk/go/shape")
 	}
 	for _, d := range dialects {
 		if tables()[d] == nil {

@@ -3,7 +3,7 @@ package shape
 import (
 	"bytes"
 
-	"github.com/llmtap/llmtap/ingest/wire/sse"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
 
 const maxField = 256 // maximum length of a retained event name or comment

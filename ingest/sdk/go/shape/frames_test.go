@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/wire"
-	"github.com/llmtap/llmtap/ingest/wire/eventstream"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
 )
 
 // makeFrame makes a frame with string headers.

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // pathsJSON is a copy of ingest/sdk/testdata/shape_paths.json, which is shared by the hooks in all languages.
 //
-//go:generate cp ../sdk/testdata/shape_paths.json shape_paths.json
+//go:generate cp ../../testdata/shape_paths.json shape_paths.json
 //go:embed shape_paths.json
 var pathsJSON []byte
 

@@ -6,7 +6,7 @@ import (
 	"hash/maphash"
 	"strconv"
 
-	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
 )
 
 const (

@@ -5,8 +5,8 @@ import (
 	"hash/maphash"
 	"unicode/utf8"
 
-	"github.com/llmtap/llmtap/ingest/event/redact"
-	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
 )
 
 const (

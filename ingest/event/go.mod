@@ -1,3 +1,0 @@
-module github.com/llmtap/llmtap/ingest/event
-
-go 1.25.0

@@ -1,3 +1,0 @@
-module github.com/llmtap/llmtap/ingest/wire
-
-go 1.25.0
