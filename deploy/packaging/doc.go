@@ -5,6 +5,7 @@
 //	deploy/docker ──────> docker-compose config; the root file system of the Dockerfile, from Debian's packages ──> chroot, llmtap up
 //	.goreleaser.yaml ───> nfpm ──> dpkg-deb ──> llmtap version
 //	deploy/systemd ─────> systemd-analyze verify and security
+//	release.sh ─────────> a module proxy of files ──> go get of the hook, go install of llmtap
 //
 // No container engine and no cluster is needed, so these are not tried: docker build, docker compose up, helm install, and
 // goreleaser release.

@@ -1,0 +1,131 @@
+package packaging
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/zip"
+)
+
+const (
+	releaseVersion = "v0.0.1-test"
+	llmtapModule   = "github.com/llmtap/llmtap"
+	hookModule     = llmtapModule + "/ingest/sdk/go"
+)
+
+// agent is the program of a stranger who knows the README only. It calls a model and prints what the hook recorded.
+const agent = `package main
+
+import (
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
+)
+
+func main() {
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "{}") }))
+	defer model.Close()
+	hook, err := llmtap.Open(llmtap.Config{
+		URL: "nats://127.0.0.1:1", Service: "agent", Hosts: []string{strings.TrimPrefix(model.URL, "http://")}, FlushTimeout: time.Millisecond,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hook.Close()
+	client := &http.Client{Transport: hook.Transport(nil)}
+	resp, err := client.Post(model.URL+"/v1/chat/completions", "application/json", strings.NewReader("{\"messages\":[]}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	resp.Body.Close()
+	fmt.Println("pending", hook.Stats().Pending)
+}
+`
+
+// TestModules releases the commit that is checked out to a module proxy of files, and gets the hook and installs llmtap from
+// there as a stranger does: without a checkout, workspace or replacement.
+func TestModules(t *testing.T) {
+	in := func(dir string, env []string, args ...string) string {
+		return run(t, env, "env", append([]string{"-C", dir}, args...)...)
+	}
+	dir := t.TempDir()
+	repo := filepath.Join(dir, "repo")
+	run(t, nil, "git", "clone", "--quiet", top, repo)
+	identity := []string{"GIT_AUTHOR_NAME=release", "GIT_AUTHOR_EMAIL=release@localhost", "GIT_COMMITTER_NAME=release", "GIT_COMMITTER_EMAIL=release@localhost"}
+	in(repo, identity, "deploy/packaging/release.sh", releaseVersion)
+	proxy := filepath.Join(dir, "proxy")
+	publish(t, proxy, repo, llmtapModule, "")
+	publish(t, proxy, repo, hookModule, "ingest/sdk/go")
+
+	var host struct{ GOMODCACHE, GOPROXY string }
+	if err := json.Unmarshal([]byte(run(t, nil, "go", "env", "-json", "GOMODCACHE", "GOPROXY")), &host); err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(dir, "bin")
+	stranger := []string{
+		"GOPROXY=file://" + proxy + ",file://" + filepath.Join(host.GOMODCACHE, "cache", "download") + "," + host.GOPROXY,
+		"GOSUMDB=off", // it does not know this release
+		"GOMODCACHE=" + filepath.Join(dir, "mod"), "GOBIN=" + bin, "GOWORK=", "GOFLAGS=-modcacherw -trimpath", // -trimpath: the build cache serves every folder
+	}
+	home := filepath.Join(dir, "agent")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, "main.go"), []byte(agent), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	in(home, stranger, "go", "mod", "init", "example.com/agent")
+	in(home, stranger, "go", "get", hookModule+"@"+releaseVersion)
+	if out := in(home, stranger, "go", "run", "."); !strings.HasSuffix(out, "pending 2\n") {
+		t.Errorf("the hook recorded %q", out)
+	}
+	for m := range strings.Lines(in(home, stranger, "go", "list", "-m", "all")) {
+		if strings.HasPrefix(m, llmtapModule+" ") || strings.Contains(m, "nats-server") {
+			t.Errorf("the hook requires %s", m)
+		}
+	}
+	in(home, stranger, "go", "install", llmtapModule+"/cmd/llmtap@"+releaseVersion)
+	llmtap := filepath.Join(bin, "llmtap")
+	if out := in(home, stranger, llmtap, "version"); !strings.HasPrefix(out, "llmtap "+releaseVersion+" ") {
+		t.Errorf("version: %s", out)
+	}
+	in(home, stranger, llmtap, "rules", "orphan_tool_reply")
+}
+
+// publish adds the module in the folder subdir of the tagged release to the proxy.
+func publish(t *testing.T, proxy, repo, path, subdir string) {
+	t.Helper()
+	dir := filepath.Join(proxy, filepath.FromSlash(path), "@v")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	archive, err := os.Create(filepath.Join(dir, releaseVersion+".zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag := strings.TrimPrefix(subdir+"/"+releaseVersion, "/")
+	if err := zip.CreateFromVCS(archive, module.Version{Path: path, Version: releaseVersion}, repo, tag, subdir); err != nil {
+		t.Fatal(err)
+	}
+	if err := archive.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mod, err := os.ReadFile(filepath.Join(repo, subdir, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string]string{".mod": string(mod), ".info": `{"Version":"` + releaseVersion + `"}`} {
+		if err := os.WriteFile(filepath.Join(dir, releaseVersion+name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
