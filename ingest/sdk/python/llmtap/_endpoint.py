@@ -9,7 +9,7 @@ import queue
 import ssl
 import threading
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -17,11 +17,8 @@ from . import _event
 from ._config import EVENTS_PATH, Config, log
 from ._event import Event
 from ._prepare import Preparer
-from ._queue import MAX_IN_FLIGHT, Item
-from ._report import Refused
-
-if TYPE_CHECKING:
-    from ._hook import Hook
+from ._queue import MAX_IN_FLIGHT, Item, Queue
+from ._report import Refused, Reporter
 
 MAX_PAYLOAD = 1 << 20  # bytes of a payload, unless a single event is longer
 _MAX_ANSWER = 4 << 20  # bytes of an answer
@@ -50,15 +47,15 @@ class Answer(NamedTuple):
 class EndpointSender(threading.Thread):
     """Sends one payload at a time. After a failure it starts again with the oldest event; JetStream drops stored ones by their ids."""
 
-    def __init__(self, hook: Hook) -> None:
+    def __init__(self, events: Queue, config: Config, report: Reporter, sdk: str, sweep: Callable[[], None], count_error: Callable[[], None]) -> None:
         super().__init__(name="llmtap", daemon=True)
-        self._hook, self._queue, self._report = hook, hook.queue, hook.report
-        self._on_published = hook.config.on_published
-        self._preparer = Preparer(hook.queue, hook.config)
+        self._queue, self._report, self._sweep, self._count_error = events, report, sweep, count_error
+        self._on_published = config.on_published
+        self._preparer = Preparer(events, config)
         self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()  # put is reentrant: a signal handler may make calls
         self._asleep = self._stopping = self._single = False
         self._backoff = _MIN_BACKOFF
-        self._connection = _Connection(hook.config, hook.sdk)
+        self._connection = _Connection(config, sdk)
 
     def wake(self) -> None:
         """Wakes the sender. Called by the agent's threads."""
@@ -80,7 +77,7 @@ class EndpointSender(threading.Thread):
             except (Refused, OSError, http.client.HTTPException) as e:
                 error: Exception = e
             except Exception as e:  # an internal error must not end the sender
-                self._hook.count_error()
+                self._count_error()
                 error = e
             self._connection.close()
             self._report.failed(error, self._queue.pending > 0)
@@ -91,7 +88,7 @@ class EndpointSender(threading.Thread):
 
     def _turn(self) -> None:
         """Waits for events and sends a payload of the oldest ones."""
-        self._hook.sweep()
+        self._sweep()
         items, payload = self._next()
         if not items:
             self._idle()

@@ -18,6 +18,10 @@ UNKNOWN_SERVICE = "unknown"
 REQUEST, RESPONSE, RUN, TOOL, HOOK = "request", "response", "run", "tool", "hook"
 FULL, SHAPE, NONE, CUT = "full", "shape", "none", "cut"
 STARTED, OK, ERROR = "started", "ok", "error"
+# Values of Llmtap-Error set by the hook; other values are texts of errors.
+UNREAD = "closed before the end of the body"
+ABANDONED = "neither read to its end nor closed"
+EXIT = "the process exited before the response ended"
 CANCELLED = "cancelled by the agent"
 
 Body = Union[bytes, bytearray]

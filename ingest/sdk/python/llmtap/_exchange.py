@@ -7,25 +7,43 @@ import functools
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Protocol, TypeVar, cast
 from urllib.parse import parse_qs
 
 from . import _event
 from ._capture import ERROR_READ, MAX_BODY, Capture
 from ._endings import Ending, ending_of
-from ._event import Event, clip
+from ._event import UNREAD, Event, Labels, clip
 from ._hosts import Target
 from ._queue import Pair
 from ._redact import masked
 from ._shape.detect import detect
 
 if TYPE_CHECKING:
-    from ._hook import Hook
+    import random
+    from collections import deque
 
-# Values of Llmtap-Error set by the hook; other values are texts of errors.
-UNREAD = "closed before the end of the body"
-ABANDONED = "neither read to its end nor closed"
-EXIT = "the process exited before the response ended"
+    from ._config import Config
+    from ._context import Scope
+    from ._queue import Queue
+
+
+class Recorder(Protocol):
+    """What an exchange needs of the hook."""
+
+    config: Config
+    epoch: int
+    queue: Queue
+    random: random.Random
+    abandoned: deque[Exchange]
+    drains: threading.BoundedSemaphore
+
+    def scope(self) -> Scope: ...
+    def labels(self, scope: Scope) -> Labels: ...
+    def traceparent(self) -> str: ...
+    def untrack(self, x: Exchange) -> None: ...
+    def count_error(self) -> None: ...
+
 
 # Bounds on reading error responses that the agent closed unread.
 DRAIN_BYTES = 64 << 10
@@ -76,7 +94,7 @@ def _guarded(f: F) -> F:
 class Exchange:
     """Methods may be called from any thread and never raise. Durations are by a monotonic clock."""
 
-    def __init__(self, hook: Hook, target: Target, method: str, headers: Headers) -> None:
+    def __init__(self, hook: Recorder, target: Target, method: str, headers: Headers) -> None:
         self.hook = hook
         self.epoch = hook.epoch
         self._query = target.query

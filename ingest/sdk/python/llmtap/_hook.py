@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Optional, Union
 from . import _context, _event
 from ._config import Config, log
 from ._endpoint import EndpointSender
-from ._event import Event, Labels, clip
-from ._exchange import ABANDONED, EXIT, Exchange, Headers
+from ._event import ABANDONED, EXIT, Event, Labels, clip
+from ._exchange import Exchange, Headers
 from ._hosts import MAX_UNKNOWN, Hosts, Target
 from ._queue import Queue
 from ._report import Reporter, Unsent
@@ -90,7 +90,8 @@ class Hook:
         """Starts the sender unless it runs or the hook is closed."""
         with self._lock:
             if self._sender is None and not self._closed:
-                sender: Union[Sender, EndpointSender] = EndpointSender(self) if self.config.endpoint else Sender(self)
+                make = EndpointSender if self.config.endpoint else Sender
+                sender = make(self.queue, self.config, self.report, self.sdk, self.sweep, self.count_error)
                 sender.start()
                 self._sender = sender
             return self._sender

@@ -11,8 +11,7 @@ from ._capture import ERROR_READ, MAX_BODY, MAX_ERROR
 from ._config import Config, log
 from ._decode import DecodeError, decode, decode_some
 from ._endings import ending_of
-from ._event import Event
-from ._exchange import UNREAD
+from ._event import UNREAD, Event
 from ._queue import Item, Queue
 from ._redact import masked, masked_attr, truncate
 from ._shape.shaper import Shaper

@@ -8,19 +8,16 @@ import os
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Callable, Optional
 
 import nats.errors
 
 from . import _event
 from ._client import FastClient, Outgoing
-from ._config import log
+from ._config import Config, log
 from ._prepare import Preparer
-from ._queue import MAX_IN_FLIGHT, Item
-from ._report import NO_STREAM
-
-if TYPE_CHECKING:
-    from ._hook import Hook
+from ._queue import MAX_IN_FLIGHT, Item, Queue
+from ._report import NO_STREAM, Reporter
 
 PART_BYTES = 512 << 10  # maximum payload of one message
 _HEADER_ROOM = 64 << 10  # reserved for the headers of a message
@@ -60,11 +57,11 @@ class Sender(threading.Thread):
     could fail while later ones are stored, and resending the first would break the order.
     """
 
-    def __init__(self, hook: Hook) -> None:
+    def __init__(self, queue: Queue, config: Config, report: Reporter, sdk: str, sweep: Callable[[], None], count_error: Callable[[], None]) -> None:
         super().__init__(name="llmtap", daemon=True)
-        self._hook, self._queue, self._config = hook, hook.queue, hook.config
-        self._token = _event.service_token(hook.config.service)
-        self._preparer = Preparer(hook.queue, hook.config)
+        self._queue, self._config, self._sweep, self._count_error = queue, config, sweep, count_error
+        self._token = _event.service_token(config.service)
+        self._preparer = Preparer(queue, config)
         self._loop = _Loop()
         self._asleep = False  # the loop waits for events
         self._stopping = False
@@ -80,7 +77,7 @@ class Sender(threading.Thread):
         self._batch_bytes = 0
         self._healthy = False  # the last attempt to publish on this connection succeeded
         self._backoff = _MIN_BACKOFF
-        self._report = hook.report
+        self._report = report
         self._reported = float("-inf")
 
     def wake(self) -> None:
@@ -105,7 +102,7 @@ class Sender(threading.Thread):
         try:
             self._loop.run_until_complete(self._run())
         except Exception:
-            self._hook.count_error()
+            self._count_error()
         finally:
             self._loop.close()
 
@@ -117,7 +114,7 @@ class Sender(threading.Thread):
             except (PublishError, nats.errors.Error, OSError, asyncio.TimeoutError) as e:
                 self._report.failed(e, self._queue.pending > 0)
             except Exception as e:  # an internal error must not end the sender
-                self._hook.count_error()
+                self._count_error()
                 self._report.failed(e, self._queue.pending > 0)
             self._replies.clear()
             self._batch, self._batch_bytes = [], 0
@@ -129,7 +126,7 @@ class Sender(threading.Thread):
 
     async def _turn(self) -> None:
         """Sends as many items as the window allows and removes the stored ones."""
-        self._hook.sweep()
+        self._sweep()
         await self._send()
         self._acknowledge()
         head = self._queue.oldest_in_flight()

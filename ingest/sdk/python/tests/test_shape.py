@@ -66,7 +66,7 @@ def test_examples(ask: Callable[..., list[Any]]) -> None:
 
 
 def test_golden_inputs(ask: Callable[..., list[Any]]) -> None:
-    folder = HERE.parents[2] / "shape" / "testdata"
+    folder = HERE.parents[1] / "go" / "shape" / "testdata"
     cases: list[Case] = []
     for path in sorted(folder.glob("*.in")):
         dialect, kind, _ = path.name.split(".")

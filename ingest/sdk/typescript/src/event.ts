@@ -15,6 +15,9 @@ const UNKNOWN_SERVICE = "unknown";
 export type Kind = "request" | "response" | "run" | "tool" | "hook";
 export type Step = "" | "started" | "ok" | "error";
 
+// Values of Llmtap-Error set by the hook; other values are texts of errors.
+export const UNREAD = "closed before the end of the body";
+export const EXIT = "the process exited before the response ended";
 export const CANCELLED = "cancelled by the agent";
 
 const ATTR_KEY = /^[a-z0-9._-]{1,64}$/;

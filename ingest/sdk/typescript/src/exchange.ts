@@ -2,18 +2,14 @@
 
 import { Capture, ERROR_READ, MAX_BODY } from "./capture";
 import { monotonic, now, uuid7 } from "./clock";
+import type { Config } from "./config";
 import type { Scope } from "./context";
 import { detect } from "./detect";
 import { endingOf, type Ending } from "./endings";
-import { CANCELLED, clip, Event } from "./event";
-import type { Hook } from "./hook";
+import { CANCELLED, clip, Event, UNREAD, type EventLabels } from "./event";
 import type { Target } from "./hosts";
-import { Pair } from "./queue";
+import { Pair, type Queue } from "./queue";
 import { masked } from "./redact";
-
-// Values of Llmtap-Error set by the hook; other values are texts of errors.
-export const UNREAD = "closed before the end of the body";
-export const EXIT = "the process exited before the response ended";
 
 const VERSION_HEADERS = ["anthropic-version", "anthropic-beta", "openai-beta", "api-version"];
 const REQUEST_IDS = ["x-request-id", "request-id", "x-amzn-requestid"];
@@ -43,6 +39,16 @@ export function first(headers: Headers, name: string): string {
   return headers.get(name)?.[0] ?? "";
 }
 
+/** What an exchange needs of the hook. */
+export interface Recorder {
+  readonly config: Config;
+  readonly queue: Queue;
+  labels(scope: Scope): EventLabels;
+  traceparent(): string;
+  untrack(x: Exchange): void;
+  countError(error: unknown): void;
+}
+
 /** Durations are by a monotonic clock. Callers catch exceptions. */
 export class Exchange {
   ended = false;
@@ -63,7 +69,7 @@ export class Exchange {
   #requestGot = 0;
 
   constructor(
-    readonly hook: Hook,
+    readonly hook: Recorder,
     target: Target,
     method: string,
     headers: Headers,

@@ -1,12 +1,13 @@
 // Publishes queued events, oldest first, and retains each until it is stored.
 
 import { monotonic } from "./clock";
+import type { Config } from "./config";
 import { EndpointPublisher } from "./endpoint";
-import type { Hook } from "./hook";
 import { NATSPublisher } from "./nats";
 import { Preparer } from "./prepare";
 import { PublishError, RejectedError, type Publisher } from "./publisher";
-import { MAX_IN_FLIGHT } from "./queue";
+import { MAX_IN_FLIGHT, type Queue } from "./queue";
+import type { Reporter } from "./report";
 
 const ACK_TIMEOUT = 5000;
 const MIN_BACKOFF = 50;
@@ -17,6 +18,15 @@ const SLICE = 8; // events to publish before the agent's callbacks may run
 const SLICE_TIME = 2; // milliseconds, likewise
 const SWEEP = 1000;
 const STOP_TIMEOUT = 1000; // of the loop, and of the disconnection
+
+/** What the sender needs of the hook. */
+export interface Source {
+  readonly config: Config;
+  readonly queue: Queue;
+  readonly report: Reporter;
+  countError(error: unknown): void;
+  reportUncaptured(): void;
+}
 
 /** After a failure the sender starts again with the oldest event; JetStream drops stored ones by their ids.
  *
@@ -32,7 +42,7 @@ export class Sender {
   #wakesOnEvents = false;
   #done: Promise<void> | undefined;
 
-  constructor(private readonly hook: Hook) {
+  constructor(private readonly hook: Source) {
     const { config } = hook;
     this.preparer = new Preparer(hook.queue, config);
     const changed = (): void => this.#changed();

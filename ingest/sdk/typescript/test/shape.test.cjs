@@ -27,7 +27,7 @@ function check(cases) {
 }
 
 test("golden inputs", () => {
-  const folder = path.join(testdata, "..", "..", "shape", "testdata");
+  const folder = path.join(testdata, "..", "go", "shape", "testdata");
   const cases = [];
   for (const name of fs.readdirSync(folder).filter((n) => n.endsWith(".in"))) {
     const [dialect, kind] = name.split(".");
