@@ -5,6 +5,7 @@ go 1.26.8
 require (
 	github.com/bytedance/sonic v1.15.5
 	github.com/llmtap/llmtap v0.1.0
+	github.com/llmtap/llmtap/ingest/sdk/go v0.1.0
 	github.com/minio/simdjson-go v0.4.5
 )
 

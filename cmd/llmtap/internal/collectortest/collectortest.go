@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -17,8 +19,6 @@ import (
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
@@ -159,19 +159,27 @@ func WithProvider(t *testing.T, cfg *config.Config) {
 // and one with an orphan tool reply.
 func CallProxy(t *testing.T, addr string) {
 	t.Helper()
-	client := openai.NewClient(
-		option.WithBaseURL("http://"+addr+"/openai/v1"), option.WithAPIKey("sk-1"), option.WithMaxRetries(0),
-		option.WithHeader("X-Llmtap-Service", "checkout"), option.WithHeader("X-Llmtap-Stage", "planner"),
-	)
-	ask := func(messages ...openai.ChatCompletionMessageParamUnion) error {
-		_, err := client.Chat.Completions.New(t.Context(), openai.ChatCompletionNewParams{Model: "gpt-4.1", Messages: messages})
-		return err
+	ask := func(history string) int {
+		body := `{"model":"gpt-4.1","messages":[` + history + `]}`
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/openai/v1/chat/completions", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = http.Header{"Content-Type": {"application/json"}, "X-Llmtap-Service": {"checkout"}, "X-Llmtap-Stage": {"planner"}}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode
 	}
-	if err := ask(openai.UserMessage("read config.py")); err != nil {
-		t.Fatal(err)
-	}
-	if err := ask(openai.UserMessage("read config.py"), openai.AssistantMessage("I will."), openai.ToolMessage("PORT=80", "call_1")); err == nil {
-		t.Fatal("the provider accepted an orphan tool reply")
+	user := `{"role":"user","content":"read config.py"}`
+	orphan := user + `,{"role":"assistant","content":"I will."},{"role":"tool","content":"PORT=80","tool_call_id":"call_1"}`
+	if accepted, rejected := ask(user), ask(orphan); accepted != http.StatusOK || rejected != http.StatusBadRequest {
+		t.Fatalf("statuses %d and %d", accepted, rejected)
 	}
 }
 

@@ -2,13 +2,9 @@ package agents
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 )
@@ -27,7 +23,7 @@ const maxTurns = 20
 type agent struct {
 	service, version string
 	model            string
-	client           openai.Client
+	client           client
 	tally            *tally
 	log              *slog.Logger
 }
@@ -36,8 +32,7 @@ type agent struct {
 func newAgent(service, version, model, base string, rt http.RoundTripper, t *tally, log *slog.Logger) *agent {
 	return &agent{
 		service: service, version: version, model: model, tally: t, log: log.With("service", service, "version", version),
-		client: openai.NewClient(option.WithBaseURL(base), option.WithAPIKey("demo"), option.WithMaxRetries(0),
-			option.WithHTTPClient(&http.Client{Transport: rt})),
+		client: client{base: base, http: &http.Client{Transport: rt}},
 	}
 }
 
@@ -55,7 +50,7 @@ type conversation struct {
 // incidents ignored such failures.
 func (a *agent) converse(ctx context.Context, c conversation) bool {
 	ctx = llmtap.WithStage(llmtap.WithConversation(ctx, c.id), c.stage)
-	history := []message{openai.SystemMessage(c.system), openai.UserMessage(c.user)}
+	history := []message{text("system", c.system), text("user", c.user)}
 	for range maxTurns {
 		history = c.saver.compact(history)
 		m, err := a.call(ctx, c, history)
@@ -64,7 +59,7 @@ func (a *agent) converse(ctx context.Context, c conversation) bool {
 			return err == nil
 		}
 		history = c.saver.answer(history, m)
-		history = c.saver.replies(history, m, func(call openai.ChatCompletionMessageToolCallUnion) string {
+		history = c.saver.replies(history, m, func(call toolCall) string {
 			return fmt.Sprintf(`{"tool":%q,"ok":true}`, call.Function.Name)
 		})
 	}
@@ -72,46 +67,8 @@ func (a *agent) converse(ctx context.Context, c conversation) bool {
 }
 
 // call makes one call, streamed or not, and counts it.
-func (a *agent) call(ctx context.Context, c conversation, history []message) (openai.ChatCompletionMessage, error) {
-	params := openai.ChatCompletionNewParams{Model: a.model, Messages: history, Tools: functions(c.tools)}
-	var answer *openai.ChatCompletion
-	var err error
-	if c.stream {
-		answer, err = a.stream(ctx, params)
-	} else {
-		answer, err = a.client.Chat.Completions.New(ctx, params)
-	}
-	if err == nil && len(answer.Choices) == 0 {
-		err = errors.New("answer has no choices")
-	}
+func (a *agent) call(ctx context.Context, c conversation, history []message) (message, error) {
+	m, err := a.client.complete(ctx, a.model, history, c.tools, c.stream)
 	a.tally.count(a, c.stage, err)
-	if err != nil {
-		return openai.ChatCompletionMessage{}, err
-	}
-	return answer.Choices[0].Message, nil
-}
-
-func (a *agent) stream(ctx context.Context, params openai.ChatCompletionNewParams) (*openai.ChatCompletion, error) {
-	params.StreamOptions.IncludeUsage = openai.Bool(true)
-	stream := a.client.Chat.Completions.NewStreaming(ctx, params)
-	defer func() { _ = stream.Close() }() // errors are in stream.Err
-	var acc openai.ChatCompletionAccumulator
-	for stream.Next() {
-		acc.AddChunk(stream.Current())
-	}
-	return &acc.ChatCompletion, stream.Err()
-}
-
-// functions declares tools with one string parameter.
-func functions(names []string) []openai.ChatCompletionToolUnionParam {
-	var fs []openai.ChatCompletionToolUnionParam
-	for _, name := range names {
-		fs = append(fs, openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{
-			Name: name,
-			Parameters: openai.FunctionParameters{
-				"type": "object", "properties": map[string]any{"step": map[string]string{"type": "string"}}, "required": []string{"step"},
-			},
-		}))
-	}
-	return fs
+	return m, err
 }

@@ -1,8 +1,8 @@
-// Package agents implements the fleet of the demo: three services whose agents call a provider through the real openai-go
-// client and are recorded by the real hook. Three of the agents have the bugs of real incidents.
+// Package agents implements the fleet of the demo: three services whose agents call a provider over HTTP and
+// are recorded by the real hook. Three of the agents have the bugs of real incidents.
 //
 //	             ┌─ planner ── tools ──┐
-//	task ── run ─┼─ executor ── tools ─┼─ openai-go ── hook ──> provider
+//	task ── run ─┼─ executor ── tools ─┼─ HTTP ── hook ──> provider
 //	             └─ summariser         ┘
 //
 //	checkout-agent  DeepSeek  planner 2.4.0 saves role and content but not tool_calls (incident 0); 2.3.9 does not

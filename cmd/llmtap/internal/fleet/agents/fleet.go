@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/openai/openai-go/v3"
 	"golang.org/x/sync/errgroup"
 
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
@@ -82,8 +81,8 @@ func (t *tally) count(a *agent, stage string, err error) {
 	k := StageCount{Service: a.service, Version: a.version, Stage: stage, Status: http.StatusOK}
 	if err != nil {
 		k.Status = 0
-		if apiErr, ok := errors.AsType[*openai.Error](err); ok {
-			k.Status = apiErr.StatusCode
+		if apiErr, ok := errors.AsType[*statusError](err); ok {
+			k.Status = apiErr.status
 		}
 	}
 	t.mu.Lock()

@@ -1,28 +1,23 @@
 package agents
 
-import "github.com/openai/openai-go/v3"
-
-// A message is a message of a history in the format of the SDK.
-type message = openai.ChatCompletionMessageParamUnion
-
 // A saver stores the history of an agent. Each buggy saver differs from healthy in one function.
 type saver struct {
 	// answer appends the answer of the model.
-	answer func(history []message, m openai.ChatCompletionMessage) []message
+	answer func(history []message, m message) []message
 	// replies appends the results of the tool calls of m.
-	replies func(history []message, m openai.ChatCompletionMessage, run func(openai.ChatCompletionMessageToolCallUnion) string) []message
+	replies func(history []message, m message, run func(toolCall) string) []message
 	// compact shortens a history before it is sent.
 	compact func(history []message) []message
 }
 
 // healthy has no bugs.
 var healthy = saver{
-	answer: func(history []message, m openai.ChatCompletionMessage) []message {
-		return append(history, m.ToParam())
+	answer: func(history []message, m message) []message {
+		return append(history, m)
 	},
-	replies: func(history []message, m openai.ChatCompletionMessage, run func(openai.ChatCompletionMessageToolCallUnion) string) []message {
+	replies: func(history []message, m message, run func(toolCall) string) []message {
 		for _, c := range m.ToolCalls {
-			history = append(history, openai.ToolMessage(run(c), c.ID))
+			history = append(history, reply(c.ID, run(c)))
 		}
 		return history
 	},
@@ -32,9 +27,13 @@ var healthy = saver{
 // dropsToolCalls is incident 0: the planner of checkout-agent 2.4.0.
 func dropsToolCalls() saver {
 	s := healthy
-	s.answer = func(history []message, m openai.ChatCompletionMessage) []message {
+	s.answer = func(history []message, m message) []message {
+		content := ""
+		if m.Content != nil {
+			content = *m.Content
+		}
 		// The bug: m.ToolCalls is not saved, so the next tool messages answer no call.
-		return append(history, openai.AssistantMessage(m.Content))
+		return append(history, text("assistant", content))
 	}
 	return s
 }
@@ -65,17 +64,17 @@ const (
 // one for the others.
 func twoNodes(needsApproval bool) saver {
 	s := healthy
-	s.replies = func(history []message, m openai.ChatCompletionMessage, run func(openai.ChatCompletionMessageToolCallUnion) string) []message {
+	s.replies = func(history []message, m message, run func(toolCall) string) []message {
 		for _, c := range m.ToolCalls {
 			name := c.Function.Name
 			// The first bug: no node runs a refund that needs approval, so its call never gets a reply.
 			if name == toolRefund && needsApproval {
 				continue
 			}
-			history = append(history, openai.ToolMessage(run(c), c.ID))
+			history = append(history, reply(c.ID, run(c)))
 			// The second bug: both nodes run this tool, so its call gets two replies.
 			if name == toolNotify {
-				history = append(history, openai.ToolMessage(run(c), c.ID))
+				history = append(history, reply(c.ID, run(c)))
 			}
 		}
 		return history

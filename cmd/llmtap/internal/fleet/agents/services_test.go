@@ -5,8 +5,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-
-	"github.com/openai/openai-go/v3"
 )
 
 // Some refunds get no reply, but fewer than the 5 that MissingToolReplies requires: whether a fifth one falls into the last
@@ -16,11 +14,11 @@ func TestSkippedRefunds(t *testing.T) {
 		skipped := 0
 		for i := range tasks {
 			_, stages := support.task(i, fmt.Sprint(i), rand.New(rand.NewPCG(1, uint64(i))))
-			var m openai.ChatCompletionMessage
+			var m message
 			for range strings.Count(stages[1].user, toolRefund) {
-				m.ToolCalls = append(m.ToolCalls, openai.ChatCompletionMessageToolCallUnion{Function: openai.ChatCompletionMessageFunctionToolCallFunction{Name: toolRefund}})
+				m.ToolCalls = append(m.ToolCalls, toolCall{Function: function{Name: toolRefund}})
 			}
-			replies := stages[1].saver.replies(nil, m, func(openai.ChatCompletionMessageToolCallUnion) string { return "" })
+			replies := stages[1].saver.replies(nil, m, func(toolCall) string { return "" })
 			skipped += len(m.ToolCalls) - len(replies)
 		}
 		if skipped != maxSkipped || skipped >= 5 {

@@ -2,7 +2,6 @@ package provider
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,8 +11,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
@@ -154,65 +151,6 @@ func TestNotJSON(t *testing.T) {
 	f(OpenAIPath, `{}`, "you must provide a model parameter")
 	f(DeepSeekPath, `nonsense`, "Failed to parse the request body as JSON")
 	f(DeepSeekPath, `{}`, "missing field `model`")
-}
-
-// The real client reads the same answer with and without streaming.
-func TestAnswers(t *testing.T) {
-	srv := httptest.NewServer(New(Config{Seed: 7}))
-	defer srv.Close()
-	for _, path := range []string{OpenAIPath, DeepSeekPath} {
-		c := openai.NewClient(option.WithBaseURL(srv.URL+path), option.WithAPIKey("k"), option.WithMaxRetries(0))
-		f := func(task string, wantCalls bool) {
-			t.Helper()
-			p := openai.ChatCompletionNewParams{
-				Model: "gpt-5", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(task)},
-				Tools: []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: "read_file"})},
-			}
-			unary, err := c.Chat.Completions.New(t.Context(), p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			again, err := c.Chat.Completions.New(t.Context(), p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if unary.ID != again.ID {
-				t.Error("two answers to the same request")
-			}
-			p.StreamOptions.IncludeUsage = openai.Bool(true)
-			s := c.Chat.Completions.NewStreaming(t.Context(), p)
-			defer s.Close()
-			var acc openai.ChatCompletionAccumulator
-			for s.Next() {
-				if !acc.AddChunk(s.Current()) {
-					t.Error("invalid chunk")
-				}
-			}
-			if s.Err() != nil {
-				t.Fatal(s.Err())
-			}
-			for _, got := range []openai.ChatCompletion{*unary, acc.ChatCompletion} {
-				m := got.Choices[0].Message
-				if (len(m.ToolCalls) > 0) != wantCalls || (m.Content == "") != wantCalls || got.Usage.TotalTokens == 0 {
-					t.Errorf("%s: answer %+v", path, got)
-				}
-				for _, call := range m.ToolCalls {
-					if call.ID == "" || call.Function.Name != "read_file" || !json.Valid([]byte(call.Function.Arguments)) {
-						t.Errorf("%s: call %+v", path, call)
-					}
-				}
-			}
-		}
-		f("hello", false)
-		f("do this:\n- read_file ä.txt, whose name is long enough for two pieces, ä\n- read_file b.txt", true)
-
-		_, err := c.Chat.Completions.New(t.Context(), openai.ChatCompletionNewParams{
-			Model: "gpt-5", Messages: []openai.ChatCompletionMessageParamUnion{openai.ToolMessage("ok", "call_1")},
-		})
-		if apiErr, ok := errors.AsType[*openai.Error](err); !ok || apiErr.StatusCode != 400 || !strings.Contains(apiErr.Message, "role 'tool'") {
-			t.Errorf("%s: error %v", path, err)
-		}
-	}
 }
 
 func TestUnknownPath(t *testing.T) {
