@@ -48,7 +48,7 @@ var thirdParty = map[string][]string{
 	"github.com/slack-go/":             {"alerts/slack"},
 	"github.com/ebitengine/":           {"sinks/chdb"},
 	"github.com/modelcontextprotocol/": {"cmd/llmtap/internal/mcpserver"},
-	"github.com/openai/":               {"cmd/llmtap/internal/fleet", "cmd/llmtap/internal/collectortest", "deploy/examples/go"},
+	"github.com/openai/":               {"deploy/examples/go"},
 	"github.com/gorilla/websocket":     {"cmd/llmtap/internal/fleet"},
 	"github.com/anthropics/":           {"deploy/examples/go"},
 	"github.com/sashabaranov/":         {"deploy/examples/go"},

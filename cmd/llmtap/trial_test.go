@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,9 +17,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
@@ -351,7 +349,8 @@ func words(text string) string {
 
 // A trialAgent is one version of service checkout, with its own hook.
 type trialAgent struct {
-	client openai.Client
+	url    string // of chat completions
+	client *http.Client
 	hook   *sdk.Hook
 	saves  bool // whether it saves the tool_calls of an answer
 	prefix string
@@ -368,9 +367,7 @@ func (w *trial) agent(t *testing.T, version string, saves bool) *trialAgent {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = hook.Close() }) // if events are lost, the test has failed
-	return &trialAgent{hook: hook, saves: saves, prefix: version, client: openai.NewClient(
-		option.WithBaseURL(w.provider.URL+provider.DeepSeekPath), option.WithAPIKey("none"), option.WithMaxRetries(0),
-		option.WithHTTPClient(&http.Client{Transport: hook.Transport(nil)}))}
+	return &trialAgent{hook: hook, saves: saves, prefix: version, url: w.provider.URL + provider.DeepSeekPath + "/chat/completions", client: &http.Client{Transport: hook.Transport(nil)}}
 }
 
 // task makes two calls: the model asks for a tool, and answers with its result. If the answer was not saved completely, the
@@ -378,26 +375,60 @@ func (w *trial) agent(t *testing.T, version string, saves bool) *trialAgent {
 func (a *trialAgent) task(t *testing.T) {
 	a.tasks++
 	ctx := sdk.WithStage(sdk.WithConversation(t.Context(), fmt.Sprintf("order-%s-%d", a.prefix, a.tasks)), "planner")
-	history := []openai.ChatCompletionMessageParamUnion{openai.UserMessage(fmt.Sprintf("Plan order %d:\n- lookup_order for item 1", a.tasks))}
-	ask := func() (*openai.ChatCompletion, error) {
-		return a.client.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{
-			Model: "deepseek-chat", Messages: history,
-			Tools: []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: "lookup_order"})},
-		})
+	history := []any{map[string]string{"role": "user", "content": fmt.Sprintf("Plan order %d:\n- lookup_order for item 1", a.tasks)}}
+	type answer struct {
+		Role      string `json:"role"`
+		Content   string `json:"content"`
+		ToolCalls []struct {
+			ID       string          `json:"id"`
+			Type     string          `json:"type"`
+			Function json.RawMessage `json:"function"`
+		} `json:"tool_calls,omitempty"`
 	}
-	answer, err := ask()
-	if err != nil || len(answer.Choices[0].Message.ToolCalls) != 1 {
-		t.Errorf("first call of a task: %+v, %v", answer, err)
+	ask := func() (status int, m answer) {
+		body, err := json.Marshal(map[string]any{"model": "deepseek-chat", "messages": history, "tools": []any{
+			map[string]any{"type": "function", "function": map[string]string{"name": "lookup_order"}},
+		}})
+		if err != nil {
+			t.Error(err)
+			return 0, m
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url, bytes.NewReader(body))
+		if err != nil {
+			t.Error(err)
+			return 0, m
+		}
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := a.client.Do(req)
+		if err != nil {
+			t.Error(err)
+			return 0, m
+		}
+		defer resp.Body.Close()
+		var got struct{ Choices []struct{ Message answer } }
+		if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
+			t.Error(err)
+		}
+		if len(got.Choices) > 0 {
+			m = got.Choices[0].Message
+		}
+		return resp.StatusCode, m
+	}
+	status, m := ask()
+	if status != http.StatusOK || len(m.ToolCalls) != 1 {
+		t.Errorf("first call of a task: status %d, %+v", status, m)
 		return
 	}
-	m := answer.Choices[0].Message
-	if a.saves {
-		history = append(history, m.ToParam())
-	} else {
-		history = append(history, openai.AssistantMessage(m.Content))
+	id := m.ToolCalls[0].ID
+	if !a.saves {
+		m.ToolCalls = nil
 	}
-	history = append(history, openai.ToolMessage(`{"ok":true}`, m.ToolCalls[0].ID))
-	if _, err := ask(); (err == nil) != a.saves {
-		t.Errorf("second call of a task: %v", err)
+	history = append(history, m, map[string]string{"role": "tool", "content": `{"ok":true}`, "tool_call_id": id})
+	want := http.StatusOK
+	if !a.saves {
+		want = http.StatusBadRequest
+	}
+	if status, _ := ask(); status != want {
+		t.Errorf("second call of a task: status %d", status)
 	}
 }

@@ -14,8 +14,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -23,13 +21,7 @@ import (
 
 const chat = "/test/v1/chat/completions"
 
-func (r *rig) openai() openai.Client {
-	return openai.NewClient(option.WithBaseURL(r.url+"/test/v1"), option.WithAPIKey("sk-secret"), option.WithMaxRetries(0), option.WithHTTPClient(r.client))
-}
-
-func params() openai.ChatCompletionNewParams {
-	return openai.ChatCompletionNewParams{Model: "gpt-5", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("q")}}
-}
+const question = `{"model":"gpt-5","messages":[{"role":"user","content":"q"}]}`
 
 func TestUnary(t *testing.T) {
 	p := &recorder{
@@ -37,10 +29,9 @@ func TestUnary(t *testing.T) {
 		answer: []byte(`{"id":"c","object":"chat.completion","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"hello"}}]}`),
 	}
 	r := start(t, p, nil)
-	c := r.openai()
-	got, err := c.Chat.Completions.New(t.Context(), params())
-	if err != nil || got.Choices[0].Message.Content != "hello" {
-		t.Fatalf("%+v, %v", got, err)
+	resp, got := r.do(t, http.MethodPost, chat, question, "Authorization", "Bearer sk-secret")
+	if resp.StatusCode != http.StatusOK || got != string(p.answer) {
+		t.Fatalf("%d %s", resp.StatusCode, got)
 	}
 	sent, body := p.last(t)
 	if sent.Header.Get("Authorization") != "Bearer sk-secret" || sent.URL.Path != "/v1/chat/completions" {
@@ -74,17 +65,18 @@ func TestStreamed(t *testing.T) {
 		case <-r.Context().Done():
 		}
 	}), nil)
-	c := r.openai()
-	s := c.Chat.Completions.NewStreaming(t.Context(), params())
-	text := ""
-	for s.Next() {
-		if text == "" {
-			close(arrived)
-		}
-		text += s.Current().Choices[0].Delta.Content
+	resp, err := r.client.Do(r.request(t, http.MethodPost, chat, question))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := s.Close(); s.Err() != nil || err != nil || text != "hello" {
-		t.Fatalf("%q, %v, %v", text, s.Err(), err)
+	defer resp.Body.Close()
+	event := make([]byte, len(first))
+	if _, err := io.ReadFull(resp.Body, event); err != nil || string(event) != first {
+		t.Fatalf("%q, %v", event, err)
+	}
+	close(arrived)
+	if rest, err := io.ReadAll(resp.Body); err != nil || string(rest) != second {
+		t.Fatalf("%q, %v", rest, err)
 	}
 	if _, res := r.exchange(t); string(res.Body) != first+second || res.Error != "" || res.FirstByte >= res.Duration {
 		t.Errorf("response %+v", res.Event)
@@ -94,10 +86,8 @@ func TestStreamed(t *testing.T) {
 func TestRejected(t *testing.T) {
 	p := &recorder{status: 400, header: http.Header{"Content-Type": {"application/json"}}, answer: []byte(`{"error":{"message":"Messages with role 'tool' must …"}}`)}
 	r := start(t, p, func(c *Config) { c.Capture = event.CaptureNone })
-	c := r.openai()
-	_, err := c.Chat.Completions.New(t.Context(), params())
-	if e, ok := errors.AsType[*openai.Error](err); !ok || e.StatusCode != 400 || !strings.Contains(e.Message, "role 'tool'") {
-		t.Fatalf("%v %s", err, e.RawJSON())
+	if resp, got := r.do(t, http.MethodPost, chat, question); resp.StatusCode != http.StatusBadRequest || got != string(p.answer) {
+		t.Fatalf("%d %s", resp.StatusCode, got)
 	}
 	q, s := r.exchange(t)
 	if len(q.Body) > 0 || !bytes.Equal(s.Body, p.answer) || s.Status != 400 || q.Capture != event.CaptureNone {

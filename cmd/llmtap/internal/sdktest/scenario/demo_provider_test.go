@@ -3,6 +3,7 @@ package scenario
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -11,14 +12,24 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/ingest/proxy"
 )
 
-// The real client reads the same answer of the demo's provider with and without streaming.
+// The real client reads the same answer of the demo's provider with and without streaming, and through the proxy.
 func TestDemoProvider(t *testing.T) {
 	srv := httptest.NewServer(provider.New(provider.Config{Seed: 7}))
 	defer srv.Close()
-	for _, path := range []string{provider.OpenAIPath, provider.DeepSeekPath} {
-		c := openai.NewClient(option.WithBaseURL(srv.URL+path), option.WithAPIKey("k"), option.WithMaxRetries(0))
+	cfg := proxy.Default()
+	cfg.NATSURL, cfg.Upstreams, cfg.Logger = "nats://127.0.0.1:1", map[string]string{"demo": srv.URL}, slog.New(slog.DiscardHandler)
+	p, err := proxy.Open(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	front := httptest.NewServer(p)
+	defer front.Close()
+	for _, path := range []string{srv.URL + provider.OpenAIPath, srv.URL + provider.DeepSeekPath, front.URL + "/demo" + provider.OpenAIPath} {
+		c := openai.NewClient(option.WithBaseURL(path), option.WithAPIKey("k"), option.WithMaxRetries(0))
 		f := func(task string, wantCalls bool) {
 			t.Helper()
 			p := openai.ChatCompletionNewParams{
