@@ -181,6 +181,31 @@ var registry = map[string]entry{
 		Meaning: "The definition of a tool is not valid for this provider.",
 		Fix:     "Correct the tool's JSON schema, and stay below the limit of tools.",
 	},
+	"body_invalid": {
+		Class:   "request",
+		Meaning: "The body is not valid JSON for this server: truncated, NaN, or half of a surrogate pair.",
+		Fix:     "Serialise the body with a JSON library, and cut texts between characters, not inside one.",
+	},
+	"endpoint_unknown": {
+		Class:   "request",
+		Meaning: "The host or gateway does not serve this path.",
+		Fix:     "Correct base_url and the path, or call an API that this host serves.",
+	},
+	"cache_control_limit": {
+		Class:   "request",
+		Meaning: "The request has too many or misplaced cache marks.",
+		Fix:     "Remove the marks of earlier turns before adding a new one, and stay below the provider's limit.",
+	},
+	"container_required": {
+		Class:   "request",
+		Meaning: "A code execution is pending, and its container was not sent back.",
+		Fix:     "Store the container's id with the answer, and send it with the tool results.",
+	},
+	"option_required": {
+		Class:   "request",
+		Meaning: "This combination of tools and parameters requires an option that is missing.",
+		Fix:     "Set the option that the text names.",
+	},
 	"tool_choice_invalid": {
 		Class:   "request",
 		Meaning: "tool_choice names a tool that is not declared, or a mode that is not supported.",

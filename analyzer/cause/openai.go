@@ -74,4 +74,6 @@ var openAI = newTable("openai", []row{
 	{words: "_tokens … above maximum value", cause: "max_tokens_invalid", source: "Gitlawb/openclaude#331"},
 	{words: "above maximum value", cause: "invalid_parameter_value", source: "unlinked"},
 	{words: "is a required property … in parameter tools", cause: "tool_schema_invalid", source: "posit-dev/querychat#273"},
+	{words: "could not parse the json body", cause: "body_invalid", source: "OpenAI's own text for a body that is not JSON"},
+	{words: "invalid url (post", cause: "endpoint_unknown", source: "OpenAI's own text for an unknown path"},
 })

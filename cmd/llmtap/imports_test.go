@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -180,6 +181,20 @@ func TestTopLevel(t *testing.T) {
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") && !strings.Contains(fixed, e.Name()+" ") {
 			t.Errorf("%s: the layout at the top level is fixed", e.Name())
+		}
+	}
+}
+
+// Agents inherit the requirements of the Go hook, those of its tests included.
+func TestRequirementsOfHook(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "ingest", "sdk", "go", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := regexp.MustCompile(`^(github\.com/(nats-io/(nats\.go|nkeys|nuid)|klauspost/compress|andybalholm/brotli|google/uuid)|golang\.org/x/(crypto|sys))$`)
+	for _, m := range regexp.MustCompile(`(?m)^(?:require |\t)(\S+) v`).FindAllStringSubmatch(string(text), -1) {
+		if !allowed.MatchString(m[1]) {
+			t.Errorf("ingest/sdk/go requires %s: move the test or the code that needs it to another module", m[1])
 		}
 	}
 }

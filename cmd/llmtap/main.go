@@ -1,5 +1,3 @@
-// Command llmtap observes the LLM calls of an agent fleet: it reports within seconds which calls break the message
-// protocol, why, and which version introduced the defect.
 package main
 
 import (
