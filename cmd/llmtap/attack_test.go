@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 )
 
 var allAttacks = flag.String("attacks", "short", "attacks of TestAttacks: all or short")
@@ -69,6 +71,7 @@ func (w *attackWorld) with(t *testing.T) *attackWorld {
 //	go test ./cmd/llmtap -run TestAttacks -attacks all -v
 //	go test ./cmd/llmtap -run TestAttacks -attacks all -update
 func TestAttacks(t *testing.T) {
+	collectortest.Slow(t)
 	needClickHouse(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("SKIPPED, requires /proc")

@@ -109,6 +109,7 @@ const recordedCall = `{"url":"https://api.openai.com/v1/chat/completions","reque
 
 // Every command finds the collector in every way.
 func TestCommandsFindCollector(t *testing.T) {
+	collectortest.Slow(t)
 	parent := t.TempDir()
 	f := newFindTest(t, filepath.Join(parent, "llmtap"), "")
 	url := "http://" + f.listen

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
@@ -86,6 +87,7 @@ func checkClean(t *testing.T, name, out string, shows bool) {
 // Whatever agents, models and providers send, no command writes it to a terminal as a command or direction of text. In JSON, and
 // in CSV that is not for a terminal, it stays what it was.
 func TestHostileTerminal(t *testing.T) {
+	collectortest.Slow(t)
 	t.Parallel()
 	c := newCommandTest(t)
 	quote := func(s string) string {

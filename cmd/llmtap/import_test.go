@@ -92,9 +92,7 @@ func unzipped(t *testing.T) string {
 // Every readable line of real traffic becomes one row. Importing it again, into the same collector and after a restart, changes
 // no row of any view except for the instance. No tally counts it.
 func TestImport(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow")
-	}
+	collectortest.Slow(t)
 	t.Parallel()
 	needClickHouse(t)
 	plain, exchangesFile := unzipped(t), recordedtest.Path(t, recordedtest.Exchanges)

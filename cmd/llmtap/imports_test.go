@@ -173,7 +173,7 @@ func TestThinCommands(t *testing.T) {
 }
 
 func TestTopLevel(t *testing.T) {
-	fixed := "go.mod go.sum cmd ingest analyzer sinks alerts dashboards deploy README.md LICENSE "
+	fixed := "go.mod go.sum go.work go.work.sum cmd ingest analyzer sinks alerts dashboards deploy README.md LICENSE "
 	entries, err := os.ReadDir(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)

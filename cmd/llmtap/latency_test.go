@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 )
 
 var (
@@ -36,9 +38,7 @@ const (
 //	go test ./cmd/llmtap -run TestAlertLatency -alerts 200 -alert-rate 400 -v -timeout 30m
 //	go test ./cmd/llmtap -run TestAlertLatency -alerts 200 -alert-rate 400 -alert-every 0 -v
 func TestAlertLatency(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
+	collectortest.Slow(t)
 	t.Parallel()
 	needClickHouse(t)
 	if runtime.GOOS != "linux" {

@@ -252,6 +252,7 @@ func (c *alertCluster) check(t *testing.T, before slack.Message) {
 //
 //	go test ./cmd/llmtap -run TestLeaderKilled -leader-kills 12 -v
 func TestLeaderKilled(t *testing.T) {
+	collectortest.Slow(t)
 	c := newAlertCluster(t)
 	other := c.incident(t)
 	var took []time.Duration
@@ -284,6 +285,7 @@ func TestLeaderKilled(t *testing.T) {
 
 // The process that notifies is suspended until another one has taken over, then continues: it stands by.
 func TestLeaderSuspended(t *testing.T) {
+	collectortest.Slow(t)
 	c := newAlertCluster(t)
 	other := c.incident(t)
 	before := c.message(t, ackedService, "Acknowledged by")

@@ -21,6 +21,7 @@ import (
 
 // Exchanges that ClickHouse refuses, one in a hundred, are dead-lettered; all others are stored.
 func TestPoisonRows(t *testing.T) {
+	collectortest.Slow(t)
 	t.Parallel()
 	needClickHouse(t)
 	up := startUp(t)

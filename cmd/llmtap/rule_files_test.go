@@ -9,14 +9,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 )
 
 // llmtap up loads changed rule files on SIGHUP and by itself, and keeps the previous rules of invalid files.
 func TestUpReadsRuleFilesAgain(t *testing.T) {
+	collectortest.Slow(t)
 	needClickHouse(t)
-	if testing.Short() {
-		t.Skip("runs llmtap up")
-	}
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "r.yaml")
 	write := func(alerts ...string) {

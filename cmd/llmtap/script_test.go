@@ -8,6 +8,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/demo"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 	"github.com/llmtap/llmtap/sinks/chdb"
@@ -49,6 +50,7 @@ func TestScript(t *testing.T) {
 
 // The documented test for pytest runs with the real pytest.
 func TestPytest(t *testing.T) {
+	collectortest.Slow(t)
 	python := pythontest.Interpreter(t, "pytest>=8,<10")
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "pytest"),

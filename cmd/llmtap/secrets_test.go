@@ -23,6 +23,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/certs"
@@ -136,9 +137,7 @@ type answerOf struct {
 // output of commands, Slack or the arguments of processes. With capture full, the stream contains bodies until they have been stored
 // and their time is over.
 func TestSecrets(t *testing.T) {
-	if testing.Short() {
-		t.Skip("reads all pages of 216 calls, twice")
-	}
+	collectortest.Slow(t)
 	needClickHouse(t)
 	t.Parallel()
 	for _, capture := range []string{event.CaptureShape, event.CaptureFull} {

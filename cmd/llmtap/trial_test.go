@@ -34,9 +34,7 @@ import (
 // failure instead of 5 minutes. Expression, thresholds and minimum counts are the shipped ones. As this collector restarts when it
 // is younger than the window, the alert ends only when the samples cover the window.
 func TestTrial(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	collectortest.Slow(t)
 	t.Parallel()
 	needClickHouse(t)
 	w := newTrial(t)

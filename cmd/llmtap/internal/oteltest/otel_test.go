@@ -48,9 +48,7 @@ var pythonPackages = map[string]string{
 // The calls of an instrumented Python agent arrive in ClickHouse with their labels, tokens, latencies and errors, and
 // healthy calls yield no finding.
 func TestPython(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency of its own")
-	}
+	collectortest.Slow(t)
 	w := newWorld(t)
 	pythontest.Watch(t, "python")
 	run := func(t *testing.T, instrumentation, protocol string) {
