@@ -14,6 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // fleet is a random stream: agents with and without conversation ids, some of them broken, whose calls overlap, are
@@ -199,9 +200,7 @@ var replaySeeds = flag.Int("seeds", 16, "number of random streams of TestReplayI
 
 // A process that dies after any event, and another one that continues from its checkpoint, emit what a single process emits.
 func TestReplayIsExact(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.Skip(t)
 	const n = 150
 	found := 0
 	for seed := range *replaySeeds {

@@ -19,6 +19,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	protocol "github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 const (
@@ -176,9 +177,7 @@ const storeIsDown = "ClickHouse does not answer"
 // Each rule about calls fires on tallies of real events, and does not fire on similar harmless ones. With the store down it fires
 // with the same evidence, and reports what is unavailable.
 func TestPipeline(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.Skip(t)
 	play := func(t *testing.T, down bool, script func(p *pipeline)) (p *pipeline, sent notified) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // RoundTrip calls f without a connection, so that time may be synthetic.
@@ -204,9 +205,7 @@ func (w *fleet) pass(d time.Duration, failing func(i int) bool) {
 // After an hour in which Slack accepts nothing, people are told of everything that still fires, once; what ended meanwhile is not posted
 // as new, and what they were told before shows its end. There are few calls and log lines meanwhile, and llmtap says what is wrong.
 func TestHourWithoutSlack(t *testing.T) {
-	if testing.Short() {
-		t.Skip("simulates ten hours")
-	}
+	slowtest.Skip(t)
 	answer := func(status int, header http.Header, body string, stored bool) func(string, int) (int, http.Header, string, bool) {
 		return func(string, int) (int, http.Header, string, bool) { return status, header, body, stored }
 	}

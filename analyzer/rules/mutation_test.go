@@ -12,15 +12,14 @@ import (
 	"github.com/llmtap/llmtap/analyzer/rulestest"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // TestMutations breaks recorded conversations that use tools, and generated ones with parallel calls, in all the ways
 // that agents do. At least 99.5 % of the faults must be found, by their rule and at their message, and no history may be
 // found at fault before.
 func TestMutations(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.Skip(t)
 	r := rand.New(rand.NewPCG(4, 2))
 	s := suite{t: t, checker: check.NewChecker(InOrder), r: r, tried: map[string]int{}, missed: map[string]int{}}
 	t.Run("generated", func(t *testing.T) {

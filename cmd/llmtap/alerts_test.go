@@ -19,8 +19,8 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/backtest"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -85,7 +85,7 @@ func incidentHour(t *testing.T, start time.Time) *analyzer.Output {
 // A backtest finds the same alerts in ClickHouse as the live engine in the tallies, at the same step and with the same
 // evidence.
 func TestAlertsBacktest(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	needClickHouse(t)
 	t.Parallel()
 	start := time.Now().UTC().Truncate(time.Hour).Add(-3 * time.Hour)

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 var allAttacks = flag.String("attacks", "short", "attacks of TestAttacks: all or short")
@@ -71,7 +71,7 @@ func (w *attackWorld) with(t *testing.T) *attackWorld {
 //	go test ./cmd/llmtap -run TestAttacks -attacks all -v
 //	go test ./cmd/llmtap -run TestAttacks -attacks all -update
 func TestAttacks(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	needClickHouse(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("SKIPPED, requires /proc")

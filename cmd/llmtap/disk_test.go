@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // smallDisk mounts a file system of its own in memory until the test ends, and returns its directory.
@@ -67,7 +67,7 @@ func fill(t *testing.T, dir string, leave uint64) (empty func()) {
 // /readyz and an alert say at once; when there is room again, llmtap goes on by itself, and every acknowledged exchange is
 // stored once.
 func TestDiskFull(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	t.Parallel()
 	needClickHouse(t)
 	const reserve = 100 << 20

@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -109,7 +110,7 @@ const recordedCall = `{"url":"https://api.openai.com/v1/chat/completions","reque
 
 // Every command finds the collector in every way.
 func TestCommandsFindCollector(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	parent := t.TempDir()
 	f := newFindTest(t, filepath.Join(parent, "llmtap"), "")
 	url := "http://" + f.listen

@@ -8,10 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/erase"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // A forgetTest sends conversations of users.
@@ -37,7 +37,7 @@ func (f forgetTest) forget(args ...string) (r erase.Report) {
 // One of several conversations with the same prompt is deleted from the stream, the dead letters and the tables. The others,
 // and later ones, stay complete.
 func TestForget(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	t.Parallel()
 	f := forgetTest{newCommandTest(t)}
 	up := f.up

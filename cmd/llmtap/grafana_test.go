@@ -24,11 +24,11 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/tsdb"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
 	"github.com/llmtap/llmtap/dashboards/grafana"
 	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // A grafanaDashboard is what the test reads of a dashboard's file.
@@ -335,7 +335,7 @@ func scrapedTwice(t *testing.T, d *pagesDemo) *tsdb.DB {
 
 // Grafana's schema knows every field of the dashboards.
 func TestGrafanaSchema(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	t.Parallel()
 	files, err := filepath.Glob("../../dashboards/grafana/*.json")
 	if err != nil {

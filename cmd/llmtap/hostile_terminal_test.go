@@ -20,11 +20,11 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // hostile is text that commands a terminal: title, clear screen, color, cursor, C1, delete, and directions of text.
@@ -87,7 +87,7 @@ func checkClean(t *testing.T, name, out string, shows bool) {
 // Whatever agents, models and providers send, no command writes it to a terminal as a command or direction of text. In JSON, and
 // in CSV that is not for a terminal, it stays what it was.
 func TestHostileTerminal(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	t.Parallel()
 	c := newCommandTest(t)
 	quote := func(s string) string {

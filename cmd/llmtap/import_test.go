@@ -22,6 +22,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/recorded"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -92,7 +93,7 @@ func unzipped(t *testing.T) string {
 // Every readable line of real traffic becomes one row. Importing it again, into the same collector and after a restart, changes
 // no row of any view except for the instance. No tally counts it.
 func TestImport(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	t.Parallel()
 	needClickHouse(t)
 	plain, exchangesFile := unzipped(t), recordedtest.Path(t, recordedtest.Exchanges)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 var (
@@ -38,7 +38,7 @@ const (
 //	go test ./cmd/llmtap -run TestAlertLatency -alerts 200 -alert-rate 400 -v -timeout 30m
 //	go test ./cmd/llmtap -run TestAlertLatency -alerts 200 -alert-rate 400 -alert-every 0 -v
 func TestAlertLatency(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	t.Parallel()
 	needClickHouse(t)
 	if runtime.GOOS != "linux" {

@@ -22,6 +22,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 var (
@@ -252,7 +253,7 @@ func (c *alertCluster) check(t *testing.T, before slack.Message) {
 //
 //	go test ./cmd/llmtap -run TestLeaderKilled -leader-kills 12 -v
 func TestLeaderKilled(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	c := newAlertCluster(t)
 	other := c.incident(t)
 	var took []time.Duration
@@ -285,7 +286,7 @@ func TestLeaderKilled(t *testing.T) {
 
 // The process that notifies is suspended until another one has taken over, then continues: it stands by.
 func TestLeaderSuspended(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	c := newAlertCluster(t)
 	other := c.incident(t)
 	before := c.message(t, ackedService, "Acknowledged by")

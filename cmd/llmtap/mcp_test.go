@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // An agent is a coding agent: the official client with a connection to a server.
@@ -80,7 +80,7 @@ type nextCall struct {
 
 // A coding agent is asked why the planner fails. The arguments of each call are from the answer before.
 func TestMCP(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	t.Parallel()
 	needClickHouse(t)
 	d := startDemo(t)

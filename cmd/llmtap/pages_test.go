@@ -18,6 +18,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/browsertest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/demo"
 	"github.com/llmtap/llmtap/dashboards/web"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 var screenshots = flag.String("screenshots", "", "write pictures of the demo's pages to this `directory`")
@@ -29,9 +30,7 @@ var pageViews = []browsertest.View{{Width: 1440, Height: 1200}, {Width: 1440, He
 //
 //	go test ./cmd/llmtap -run TestPages -screenshots deploy/screenshots
 func TestPages(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs the demo, for half a minute")
-	}
+	slowtest.Skip(t)
 	t.Parallel()
 	needClickHouse(t)
 	b := browsertest.Start(t)

@@ -17,11 +17,12 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // Exchanges that ClickHouse refuses, one in a hundred, are dead-lettered; all others are stored.
 func TestPoisonRows(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	t.Parallel()
 	needClickHouse(t)
 	up := startUp(t)

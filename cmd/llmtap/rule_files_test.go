@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // llmtap up loads changed rule files on SIGHUP and by itself, and keeps the previous rules of invalid files.
 func TestUpReadsRuleFilesAgain(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	needClickHouse(t)
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "r.yaml")

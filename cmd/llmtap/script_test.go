@@ -8,9 +8,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/demo"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
@@ -50,7 +50,7 @@ func TestScript(t *testing.T) {
 
 // The documented test for pytest runs with the real pytest.
 func TestPytest(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	python := pythontest.Interpreter(t, "pytest>=8,<10")
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "pytest"),

@@ -23,11 +23,11 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // A secretKind makes fake keys of one kind. They are made at run time, so that no scanner of this file finds any.
@@ -137,7 +137,7 @@ type answerOf struct {
 // output of commands, Slack or the arguments of processes. With capture full, the stream contains bodies until they have been stored
 // and their time is over.
 func TestSecrets(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	needClickHouse(t)
 	t.Parallel()
 	for _, capture := range []string{event.CaptureShape, event.CaptureFull} {

@@ -24,6 +24,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	sdk "github.com/llmtap/llmtap/ingest/sdk/go"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // The trial of on call, with llmtap up as its own process: a wrong Slack token, an incident, a look at it by another user on
@@ -34,7 +35,7 @@ import (
 // failure instead of 5 minutes. Expression, thresholds and minimum counts are the shipped ones. As this collector restarts when it
 // is younger than the window, the alert ends only when the samples cover the window.
 func TestTrial(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	t.Parallel()
 	needClickHouse(t)
 	w := newTrial(t)

@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 var previous = flag.String("previous", "", "binary of the previous release, for TestUpgrade; empty skips it")
 
 // A copy of the data directory of a stopped llmtap is a backup: started on it, llmtap has everything, and goes on.
 func TestBackup(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	t.Parallel()
 	needClickHouse(t)
 	up := startUp(t)

@@ -6,10 +6,13 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // A server that is cut off from the network does not close the connection. A reader goes on with the next server.
 func TestServerCutOff(t *testing.T) {
+	slowtest.Skip(t)
 	t.Parallel()
 	n := startNATS(t)
 	direct, ctx := n.connect(t)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -218,9 +219,7 @@ func TestQueriesUseNewestRow(t *testing.T) {
 
 // Each parameter and each common filter selects rows.
 func TestQueryFilters(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.Skip(t)
 	s := open(t)
 	must(t, s.Write(t.Context(), incident()))
 	nothing := map[string]string{

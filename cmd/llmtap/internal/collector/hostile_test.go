@@ -25,6 +25,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks"
 )
 
@@ -40,7 +41,7 @@ const (
 // TestHostileInput sends invalid and extreme messages through NATS, the reader and the analyzer. Each input ends in a good
 // call that must be recorded and analyzed. Unusable messages are counted and dead-lettered; the heap stays within its limit.
 func TestHostileInput(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	// Near the limit garbage is collected at once, so that a heap above it is in use.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(hostileHeap() * 9 / 10))
 	h := newHostileHarness(t)

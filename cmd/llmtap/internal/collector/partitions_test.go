@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 var (
@@ -58,7 +58,7 @@ func TestProcesses(t *testing.T) {
 // The number of partitions changes several times under load, after a kill or a stop: every call is one row and is tallied
 // once, in the same second as by one process.
 func TestRepartition(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	t.Parallel()
 	c := newCluster(t, *roundSeed)
 	// What a model accepts again and again is tolerated, and a limit of parallel calls shows in several conversations of a
@@ -168,7 +168,7 @@ func TestNewCauses(t *testing.T) {
 
 // While the store is down, tallies continue and rows stay in the stream; afterwards every row is stored.
 func TestTalliesWithoutStore(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	t.Parallel()
 	c := newCluster(t, 7)
 	c.partitions = 2
@@ -199,7 +199,7 @@ func TestTalliesWithoutStore(t *testing.T) {
 // After an outage of the store, new calls are tallied while the backlog is stored, also if the store fails again meanwhile. Every
 // row is stored, and every call is tallied once.
 func TestTalliesDuringCatchUp(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	t.Parallel()
 	c := newCluster(t, 8)
 	c.partitions = 1

@@ -4,7 +4,6 @@ package collectortest
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -143,16 +142,6 @@ func RunAgents(t *testing.T, natsURL string, sink *clickhouse.Sink) {
 		if time.Now().After(deadline) {
 			t.Fatalf("stored: %v, %v; published: %d", counts, err, report.Published)
 		}
-	}
-}
-
-var slow = flag.Bool("slow", false, "run the tests that take more than ten seconds")
-
-// Slow skips the test without the flag -slow. CI runs these tests by name.
-func Slow(t *testing.T) {
-	t.Helper()
-	if !*slow {
-		t.Skip("SKIPPED without -slow")
 	}
 }
 

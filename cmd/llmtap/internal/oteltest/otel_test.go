@@ -22,6 +22,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -48,7 +49,7 @@ var pythonPackages = map[string]string{
 // The calls of an instrumented Python agent arrive in ClickHouse with their labels, tokens, latencies and errors, and
 // healthy calls yield no finding.
 func TestPython(t *testing.T) {
-	collectortest.Slow(t)
+	slowtest.Skip(t)
 	w := newWorld(t)
 	pythontest.Watch(t, "python")
 	run := func(t *testing.T, instrumentation, protocol string) {

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // packages are the requirements of the tests of the Python hook.
@@ -37,9 +39,7 @@ func TestPythonHook(t *testing.T) {
 // TestPythonPackage builds the wheel and the source archive, and the wheel from the source archive, as an installation without wheels
 // does. All have every module, and nothing else but metadata.
 func TestPythonPackage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and Python code is not checked for races")
-	}
+	slowtest.Skip(t)
 	python := Interpreter(t, "build", "hatchling>=1.26")
 	Watch(t, "..")
 	dir := t.TempDir()
