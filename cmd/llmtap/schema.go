@@ -37,7 +37,6 @@ func runSchema(ctx context.Context, c *command.Call) error {
 	database := c.Parameters.String("database", "", "print: `name` of the database (default "+chdb.Database+"); verify: of the database to create (default NAME_verify)")
 	dryRun := c.Parameters.Bool("dry-run", false, "migrate: print the statements, run none")
 	keep := c.Parameters.Bool("keep", false, "verify: do not drop the database")
-	otherPort := c.Parameters.Int("other-port", 0, "verify: `port` of the protocol that the DSN does not use; the default port otherwise")
 	wait := c.Parameters.Duration("wait", clickhouse.VerifyWait, "verify: limit for replication, merges and TTL")
 	format := c.Choice(c.Flags, "format", command.Text, "`format`: verify: output format", command.Text, command.JSON)
 	servers := connect.DirectFlags(c, "clickhouse.password_file")
@@ -65,7 +64,7 @@ func runSchema(ctx context.Context, c *command.Call) error {
 	cfg.Cluster = cmp.Or(*cluster, cfg.Cluster)
 	switch {
 	case action == "verify":
-		v := clickhouse.VerifyConfig{Config: cfg, ScratchDatabase: *database, OtherPort: *otherPort, Keep: *keep, Wait: *wait}
+		v := clickhouse.VerifyConfig{Config: cfg, ScratchDatabase: *database, Keep: *keep, Wait: *wait}
 		ok, err := schema.Verify(ctx, v, schema.Output{Stdout: c.Stdout, Stderr: c.Stderr, Style: style, Format: *format})
 		if err == nil && !ok {
 			err = &command.ExitError{Code: command.ExitFailed}

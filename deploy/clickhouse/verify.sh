@@ -122,7 +122,7 @@ run_compose() {
 	say "create the user llmtap"
 	print_grants main llmtap llmtap | sed "s/CHANGE ME/verify/" | client ch-1-1
 	say "verify over HTTP and the native protocol"
-	verify "http://llmtap:verify@127.0.0.1:18123/llmtap" main --other-port 19000 --keep
+	verify "http://llmtap:verify@127.0.0.1:18123/llmtap" main --keep
 	lost_replica
 	say "the cluster works with llmtap"
 }

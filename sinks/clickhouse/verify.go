@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,7 +17,6 @@ import (
 type VerifyConfig struct {
 	Config                 // the server or cluster to verify, as llmtap would use it
 	ScratchDatabase string // created for the verification; if empty, the database of the DSN with the suffix _verify
-	OtherPort       int    // port of the protocol that the DSN does not use; 0 means its default port
 	Keep            bool   // keep the scratch database
 	Queries         []VerifyQuery
 	Wait            time.Duration // limit for replication, merges and deletions by TTL
@@ -81,14 +77,14 @@ const (
 // A verifier executes the steps of Verify.
 //
 //	connection ─> settings, privileges, user ─> cluster ─> database ─> schema ─┬─> write, repeat, interrupt: by protocol
-//	                                                                          └─> merge, shards, replicas, queries, index
+//	                                                                          └─> shards, replicas, queries, index
 //	                                                                              ─> ttl, erase ─> drop
 type verifier struct {
-	cfg      VerifyConfig
-	options  *clickhouse.Options // of the DSN
-	result   *Verification
-	failed   map[string]bool // steps that failed or were skipped
-	protocol []*verifyProtocol
+	cfg     VerifyConfig
+	options *clickhouse.Options // of the DSN
+	result  *Verification
+	failed  map[string]bool // steps that failed or were skipped
+	sink    *Sink           // on the scratch database; nil until the schema exists
 
 	admin    driver.Conn // connected to the database default
 	cluster  string      // name of the cluster, with macros replaced
@@ -97,14 +93,6 @@ type verifier struct {
 	start    time.Time
 	rows     int // rows per table in one batch
 	written  int // rows written to each table
-}
-
-// A verifyProtocol is a protocol to verify.
-type verifyProtocol struct {
-	name    string // http or native
-	options *clickhouse.Options
-	sink    *Sink // nil until the schema exists
-	first   int   // number of the first row that is written with it
 }
 
 // A verifyAction is a step to execute. It is skipped if one of the steps that it needs was not successful.
@@ -156,7 +144,6 @@ func Verify(ctx context.Context, cfg VerifyConfig) (*Verification, error) {
 		cfg: cfg, options: o, failed: map[string]bool{}, start: time.Now().UTC().Add(-30 * time.Minute), rows: verifyRows,
 		result: &Verification{Status: VerifyOK, Database: database, Cluster: cfg.Cluster},
 	}
-	v.addProtocols()
 	defer v.close()
 	for _, a := range v.actions() {
 		v.execute(ctx, a)
@@ -164,35 +151,6 @@ func Verify(ctx context.Context, cfg VerifyConfig) (*Verification, error) {
 	// An interrupted verification must not leave a database.
 	v.execute(context.WithoutCancel(ctx), verifyAction{name: "drop", run: v.drop})
 	return v.result, nil
-}
-
-// addProtocols adds the protocol of the DSN and the other one.
-func (v *verifier) addProtocols() {
-	o := *v.options
-	o.Auth.Database = v.result.Database
-	given := &verifyProtocol{name: protocolName(o.Protocol), options: &o}
-	// The options of a DSN also have its scheme, which cannot be changed.
-	other := &verifyProtocol{name: "native", first: 100_000, options: &clickhouse.Options{
-		Protocol: clickhouse.Native, TLS: o.TLS, Addr: slices.Clone(o.Addr), Auth: o.Auth, DialStrategy: o.DialStrategy, DialTimeout: o.DialTimeout,
-		ReadTimeout: o.ReadTimeout, ConnOpenStrategy: o.ConnOpenStrategy, MaxOpenConns: o.MaxOpenConns, MaxIdleConns: o.MaxIdleConns, Settings: o.Settings,
-	}}
-	scheme := "clickhouse"
-	if o.Protocol == clickhouse.Native {
-		other.name, scheme = "http", "http"
-		other.options.Protocol = clickhouse.HTTP
-	}
-	port := defaultPorts[scheme][0]
-	if v.options.TLS != nil {
-		port = defaultPorts[scheme][1]
-	}
-	if v.cfg.OtherPort != 0 {
-		port = strconv.Itoa(v.cfg.OtherPort)
-	}
-	for i, addr := range other.options.Addr {
-		host, _, _ := net.SplitHostPort(addr) // parseDSN has checked it
-		other.options.Addr[i] = net.JoinHostPort(host, port)
-	}
-	v.protocol = []*verifyProtocol{given, other}
 }
 
 func protocolName(p clickhouse.Protocol) string {
@@ -204,7 +162,6 @@ func protocolName(p clickhouse.Protocol) string {
 
 // actions returns the steps in order, except for the last one, drop.
 func (v *verifier) actions() []verifyAction {
-	given, other := v.protocol[0], v.protocol[1]
 	actions := []verifyAction{
 		{"connection", nil, v.connection},
 		{"settings", []string{"connection"}, v.settings},
@@ -216,26 +173,12 @@ func (v *verifier) actions() []verifyAction {
 		{"schema again", []string{"schema"}, v.schemaAgain},
 		{"existing tables", []string{"schema"}, v.existingTables},
 	}
-	for _, p := range []*verifyProtocol{given, other} {
-		needs := []string{"schema"}
-		if p == other {
-			needs = []string{"schema", p.name + " connection"}
-			actions = append(actions, verifyAction{needs[1], []string{"schema"}, func(ctx context.Context) outcome { return v.connectOther(ctx, p) }})
-		}
-		write := p.name + " write"
-		actions = append(actions,
-			verifyAction{write, needs, func(ctx context.Context) outcome { return v.write(ctx, p) }},
-			verifyAction{p.name + " repeat", []string{write}, func(ctx context.Context) outcome { return v.repeat(ctx, p) }},
-			verifyAction{p.name + " interrupt", []string{write}, func(ctx context.Context) outcome { return v.interrupt(ctx, p) }},
-		)
-	}
-	written := []string{given.name + " write"}
-	actions = append(actions, verifyAction{"merge", written, v.merge})
+	written := []string{"write"}
+	actions = append(actions, verifyAction{"write", []string{"schema"}, v.write}, verifyAction{"repeat", written, v.repeat})
 	if v.cfg.Cluster != "" {
 		actions = append(actions,
 			verifyAction{"shards", written, v.shards},
 			verifyAction{"replicas", written, v.compareReplicas},
-			verifyAction{"lost replica", written, v.lostReplica},
 		)
 	}
 	return append(actions,
@@ -283,10 +226,8 @@ func (v *verifier) blocked(ctx context.Context, a verifyAction) outcome {
 
 // close closes the connections.
 func (v *verifier) close() {
-	for _, p := range v.protocol {
-		if p.sink != nil {
-			_ = p.sink.Close() // all writes have been acknowledged
-		}
+	if v.sink != nil {
+		_ = v.sink.Close() // all writes have been acknowledged
 	}
 	if v.admin != nil {
 		_ = v.admin.Close()
@@ -298,12 +239,11 @@ func (v *verifier) topology() topology {
 	return topology{cluster: v.cfg.Cluster, database: v.result.Database}
 }
 
-// sink returns the Sink with the protocol of the DSN.
-func (v *verifier) sink() *Sink { return v.protocol[0].sink }
-
 // openSink returns a Sink on the scratch database.
-func (v *verifier) openSink(ctx context.Context, o *clickhouse.Options) (*Sink, error) {
-	s, err := newSink(o, v.cfg.Config, slog.New(slog.DiscardHandler), nil)
+func (v *verifier) openSink(ctx context.Context) (*Sink, error) {
+	o := *v.options
+	o.Auth.Database = v.result.Database
+	s, err := newSink(&o, v.cfg.Config, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		return nil, err
 	}

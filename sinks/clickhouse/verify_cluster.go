@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -139,7 +137,7 @@ func (v *verifier) shards(ctx context.Context) outcome {
 		if err != nil {
 			return v.fail("read the sort key of "+t.Name(), err)
 		}
-		n, err := v.sink().number(ctx, "SELECT count() FROM (SELECT 1 FROM "+t.Name()+" GROUP BY "+key+" HAVING uniqExact(_shard_num) > 1)")
+		n, err := v.sink.number(ctx, "SELECT count() FROM (SELECT 1 FROM "+t.Name()+" GROUP BY "+key+" HAVING uniqExact(_shard_num) > 1)")
 		if err != nil {
 			return v.fail("read the shards of "+t.Name(), err)
 		}
@@ -147,7 +145,7 @@ func (v *verifier) shards(ctx context.Context) outcome {
 			return failf("insert only through the Distributed tables, and use an empty database", "%s: %d rows have versions on several shards", t.Name(), n)
 		}
 	}
-	counts, err := v.sink().strings(ctx, "SELECT toString(uniqExact(exchange_id)) FROM exchanges GROUP BY _shard_num ORDER BY _shard_num")
+	counts, err := v.sink.strings(ctx, "SELECT toString(uniqExact(exchange_id)) FROM exchanges GROUP BY _shard_num ORDER BY _shard_num")
 	if err != nil {
 		return v.fail("count the rows of the shards", err)
 	}
@@ -163,7 +161,7 @@ var versionArgument = regexp.MustCompile(`ReplacingMergeTree\((?:.*, )?(\w+)\)`)
 // keys returns the sort key of t and its version, which is 0 if t has none.
 func (v *verifier) keys(ctx context.Context, t *table) (key, version string, err error) {
 	var engine string
-	if err := v.sink().conn.QueryRow(ctx, "SELECT sorting_key, engine_full FROM system.tables WHERE database = currentDatabase() AND name = ?", v.topology().local(t.Name())).Scan(&key, &engine); err != nil {
+	if err := v.sink.conn.QueryRow(ctx, "SELECT sorting_key, engine_full FROM system.tables WHERE database = currentDatabase() AND name = ?", v.topology().local(t.Name())).Scan(&key, &engine); err != nil {
 		return "", "", err
 	}
 	if m := versionArgument.FindStringSubmatch(engine); m != nil {
@@ -195,7 +193,7 @@ func (v *verifier) compareReplicas(ctx context.Context) outcome {
 		problem := ""
 		took, same, err := v.until(ctx, func() (bool, error) {
 			var states []replicaState
-			if err := v.sink().conn.Select(ctx, &states, sql); err != nil {
+			if err := v.sink.conn.Select(ctx, &states, sql); err != nil {
 				return false, err
 			}
 			problem = v.differentReplicas(states)
@@ -232,16 +230,4 @@ func (v *verifier) differentReplicas(states []replicaState) string {
 		}
 	}
 	return ""
-}
-
-// lostReplica says what this verification does not do.
-func (v *verifier) lostReplica(context.Context) outcome {
-	shards := map[uint32]int{}
-	for _, r := range v.replicas {
-		shards[r.Shard]++
-	}
-	if slices.Min(slices.Collect(maps.Values(shards))) < 2 {
-		return warnf("add a second server to each shard", "a shard has one server: while it is down, inserts wait and queries fail")
-	}
-	return skipf("no server is stopped; deploy/clickhouse/README.md says how to try it")
 }

@@ -2,9 +2,6 @@ package clickhouse
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -68,20 +65,20 @@ func (v *verifier) counted(ctx context.Context, s *Sink, format string, args ...
 }
 
 // write writes rows to every table and reads them.
-func (v *verifier) write(ctx context.Context, p *verifyProtocol) outcome {
-	b := v.batch(p.first, v.rows)
+func (v *verifier) write(ctx context.Context) outcome {
+	b := v.batch(0, v.rows)
 	begin := time.Now()
-	if err := p.sink.Write(ctx, b); err != nil {
+	if err := v.sink.Write(ctx, b); err != nil {
 		return v.fail("write", err)
 	}
 	took := time.Since(begin)
 	v.written += v.rows
-	out := v.counted(ctx, p.sink, "%d rows in each of %d tables, in %.1f s", v.rows, len(tables), took.Seconds())
+	out := v.counted(ctx, v.sink, "%d rows in each of %d tables, in %.1f s", v.rows, len(tables), took.Seconds())
 	if out.status != VerifyOK {
 		return out
 	}
 	e := b.Exchanges[0]
-	got, err := p.sink.strings(ctx, "SELECT concat(error_text, '|', toString(toUnixTimestamp64Nano(started_at)), '|', attributes['tenant'], '|', toString(input_tokens)) FROM exchanges_final WHERE exchange_id = {id:String}",
+	got, err := v.sink.strings(ctx, "SELECT concat(error_text, '|', toString(toUnixTimestamp64Nano(started_at)), '|', attributes['tenant'], '|', toString(input_tokens)) FROM exchanges_final WHERE exchange_id = {id:String}",
 		clickhouse.Named("id", e.ID))
 	if err != nil {
 		return v.fail("read a row", err)
@@ -94,16 +91,16 @@ func (v *verifier) write(ctx context.Context, p *verifyProtocol) outcome {
 }
 
 // repeat writes the rows of write again, a newer version of them, and the old version once more.
-func (v *verifier) repeat(ctx context.Context, p *verifyProtocol) outcome {
-	for i, b := range []*sinks.Batch{v.batch(p.first, v.rows), sample.Later(v.batch(p.first, v.rows)), v.batch(p.first, v.rows)} {
-		if err := p.sink.Write(ctx, b); err != nil {
+func (v *verifier) repeat(ctx context.Context) outcome {
+	for i, b := range []*sinks.Batch{v.batch(0, v.rows), sample.Later(v.batch(0, v.rows)), v.batch(0, v.rows)} {
+		if err := v.sink.Write(ctx, b); err != nil {
 			return v.fail(fmt.Sprintf("write the batch again, time %d", i+2), err)
 		}
 	}
 	var newest uint64
 	_, done, err := v.until(ctx, func() (done bool, err error) {
-		newest, err = p.sink.number(ctx, "SELECT countIf(stage = 'executor' AND error_text = '' AND status = 200) FROM exchanges_final WHERE instance_seq >= {first:UInt64} AND instance_seq < {end:UInt64}",
-			clickhouse.Named("first", fmt.Sprint(p.first)), clickhouse.Named("end", fmt.Sprint(p.first+v.rows)))
+		newest, err = v.sink.number(ctx, "SELECT countIf(stage = 'executor' AND error_text = '' AND status = 200) FROM exchanges_final WHERE instance_seq >= {first:UInt64} AND instance_seq < {end:UInt64}",
+			clickhouse.Named("first", "0"), clickhouse.Named("end", fmt.Sprint(v.rows)))
 		return newest == uint64(v.rows), err
 	})
 	switch {
@@ -112,86 +109,13 @@ func (v *verifier) repeat(ctx context.Context, p *verifyProtocol) outcome {
 	case !done:
 		return failf("report it with the version of ClickHouse", "%d of %d rows have their newest version", newest, v.rows)
 	}
-	return v.counted(ctx, p.sink, "4 writes of the same rows, 2 versions: each row once, in its newest version")
-}
-
-// interrupt cuts connections in the middle of inserts, then writes the same rows again.
-func (v *verifier) interrupt(ctx context.Context, p *verifyProtocol) outcome {
-	first := p.first + 10_000
-	b := v.batch(first, v.rows)
-	body := make([]byte, 2<<10)
-	for i := range b.Contents { // random bytes, which compression does not shorten
-		_, _ = rand.Read(body) // never fails
-		b.Contents[i].Body = hex.EncodeToString(body)
-	}
-	size := v.rows * len(body)
-	var failures []string
-	for _, c := range []*cut{{after: size / 2}, {after: size / 2, loseAnswer: true}} {
-		err := v.writeThrough(ctx, p, b, c)
-		var retry *sinks.RetryError
-		switch {
-		case err == nil && c.happened():
-			return failf("report it with the version of ClickHouse", "an insert was acknowledged although its connection was cut")
-		case err == nil:
-			return skipf("no connection was cut")
-		case !errors.As(err, &retry):
-			return failf("report it with the version of ClickHouse", "llmtap would not repeat the insert after this error: %s", reason(err))
-		}
-		failures = append(failures, c.String())
-	}
-	if err := p.sink.Write(ctx, b); err != nil {
-		return v.fail("write the batch again", err)
-	}
-	v.written += v.rows
-	return v.counted(ctx, p.sink, "connections cut (%s), then the rows written again: each row once", list(failures))
-}
-
-// writeThrough writes b with connections that c cuts.
-func (v *verifier) writeThrough(ctx context.Context, p *verifyProtocol, b *sinks.Batch, c *cut) error {
-	o := *p.options
-	o.DialContext = c.dial(o.DialTimeout)
-	s, err := v.openSink(ctx, &o)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = s.Close() }() // its connections are broken
-	c.arm()
-	return s.Write(ctx, b)
-}
-
-// merge merges the parts of all tables, which removes older versions.
-func (v *verifier) merge(ctx context.Context) outcome {
-	if err := v.optimize(ctx); err != nil {
-		return v.fail("merge", err)
-	}
-	difference := ""
-	took, _, err := v.until(ctx, func() (bool, error) {
-		difference = ""
-		for _, t := range tables {
-			n, err := v.sink().number(ctx, "SELECT count() FROM "+t.Name())
-			if err != nil {
-				return false, err
-			}
-			if n != uint64(v.written) {
-				difference = fmt.Sprintf("%s has %d rows and versions instead of %d rows", t.Name(), n, v.written)
-				return false, nil
-			}
-		}
-		return true, nil
-	})
-	switch {
-	case err != nil:
-		return v.fail("count the rows", err)
-	case difference != "":
-		return failf("see system.merges and system.replication_queue; SYSTEM START MERGES if they were stopped", "%s after %v", difference, took.Round(time.Second))
-	}
-	return okf("OPTIMIZE removed the older versions of %d tables", len(tables))
+	return v.counted(ctx, v.sink, "4 writes of the same rows, 2 versions: each row once, in its newest version")
 }
 
 // optimize merges the parts of all tables on all servers.
 func (v *verifier) optimize(ctx context.Context) error {
 	for _, t := range tables {
-		if err := v.sink().conn.Exec(ctx, "OPTIMIZE TABLE "+v.topology().alterTarget(t.Name())+" FINAL"); err != nil {
+		if err := v.sink.conn.Exec(ctx, "OPTIMIZE TABLE "+v.topology().alterTarget(t.Name())+" FINAL"); err != nil {
 			return fmt.Errorf("optimize %s: %w", t.Name(), err)
 		}
 	}
@@ -206,7 +130,7 @@ func (v *verifier) queries(ctx context.Context) outcome {
 	slowest, name := time.Duration(0), ""
 	for _, q := range v.cfg.Queries {
 		begin := time.Now()
-		if _, err := v.sink().Query(ctx, q.SQL, q.Params); err != nil {
+		if _, err := v.sink.Query(ctx, q.SQL, q.Params); err != nil {
 			return v.fail("query "+q.Name, err)
 		}
 		if took := time.Since(begin); took > slowest {
@@ -218,7 +142,7 @@ func (v *verifier) queries(ctx context.Context) outcome {
 
 // textIndex checks that the search for words in messages uses the index.
 func (v *verifier) textIndex(ctx context.Context) outcome {
-	plan, err := v.sink().strings(ctx, "EXPLAIN indexes = 1 SELECT id FROM "+v.topology().local("messages")+
+	plan, err := v.sink.strings(ctx, "EXPLAIN indexes = 1 SELECT id FROM "+v.topology().local("messages")+
 		` WHERE hasToken(replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' '), '00000007')`)
 	switch {
 	case err != nil:
@@ -231,7 +155,7 @@ func (v *verifier) textIndex(ctx context.Context) outcome {
 
 // ttl sets a retention and writes rows that are older.
 func (v *verifier) ttl(ctx context.Context) outcome {
-	s := v.sink()
+	s := v.sink
 	s.cfg.Retention = 24 * time.Hour
 	if err := s.applyRetention(ctx); err != nil {
 		return v.fail("set a retention of 24 h", err)
@@ -255,15 +179,15 @@ func (v *verifier) ttl(ctx context.Context) outcome {
 
 // erase deletes a conversation, as llmtap forget does.
 func (v *verifier) erase(ctx context.Context) outcome {
-	subject := ErasureSubject{Conversation: v.batch(v.protocol[0].first, 1).Exchanges[0].Conversation}
-	e, err := v.sink().PlanErasure(ctx, subject)
+	subject := ErasureSubject{Conversation: v.batch(0, 1).Exchanges[0].Conversation}
+	e, err := v.sink.PlanErasure(ctx, subject)
 	if err != nil {
 		return v.fail("find the rows of a conversation", err)
 	}
-	if err := v.sink().Erase(ctx, e, time.Now().Add(time.Hour)); err != nil {
+	if err := v.sink.Erase(ctx, e, time.Now().Add(time.Hour)); err != nil {
 		return v.fail("erase a conversation", err)
 	}
-	left, err := v.sink().PlanErasure(ctx, subject)
+	left, err := v.sink.PlanErasure(ctx, subject)
 	if err != nil {
 		return v.fail("find the rows of a conversation", err)
 	}

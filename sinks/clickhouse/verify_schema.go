@@ -58,11 +58,11 @@ func (v *verifier) drop(ctx context.Context) outcome {
 
 // schema creates the tables and views.
 func (v *verifier) schema(ctx context.Context) outcome {
-	s, err := v.openSink(ctx, v.protocol[0].options)
+	s, err := v.openSink(ctx)
 	if err != nil {
 		return v.fail("create the tables", err)
 	}
-	v.protocol[0].sink = s
+	v.sink = s
 	n, err := s.number(ctx, "SELECT count() FROM system.tables WHERE database = currentDatabase()")
 	if err != nil {
 		return v.fail("count the tables", err)
@@ -87,13 +87,13 @@ func (v *verifier) schemaAgain(ctx context.Context) outcome {
 		}
 		stmts = append(stmts, append(again, m.record())...)
 	}
-	if err := v.sink().runAll(ctx, "the schema, the second time", stmts); err != nil {
+	if err := v.sink.runAll(ctx, "the schema, the second time", stmts); err != nil {
 		return v.fail("create the tables again", err)
 	}
 	// An insert into a table may be visible on another replica later.
 	var pending int
 	_, done, err := v.until(ctx, func() (bool, error) {
-		applied, err := v.sink().applied(ctx)
+		applied, err := v.sink.applied(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -126,14 +126,14 @@ func (v *verifier) existingTables(ctx context.Context) outcome {
 		UNION ALL SELECT name, 'ORDER BY', sorting_key FROM system.tables WHERE database = %[1]s
 		UNION ALL SELECT name, 'PARTITION BY', partition_key FROM system.tables WHERE database = %[1]s)`
 	theirs, ours := fmt.Sprintf(columns, sqltext.QuoteString(database)), fmt.Sprintf(columns, "currentDatabase()")
-	n, err := v.sink().number(ctx, "SELECT uniqExact(table) FROM "+theirs+" WHERE table IN (SELECT table FROM "+ours+")")
+	n, err := v.sink.number(ctx, "SELECT uniqExact(table) FROM "+theirs+" WHERE table IN (SELECT table FROM "+ours+")")
 	if err != nil {
 		return v.fail("read the tables in "+database, err)
 	}
 	if n == 0 {
 		return skipf("the database %s has no tables of llmtap", database)
 	}
-	different, err := v.sink().strings(ctx, `SELECT o.table || ': ' || o.what || ' is ' || if(t.value = '', 'missing', t.value) || ', not ' || if(o.value = '', 'empty', o.value)
+	different, err := v.sink.strings(ctx, `SELECT o.table || ': ' || o.what || ' is ' || if(t.value = '', 'missing', t.value) || ', not ' || if(o.value = '', 'empty', o.value)
 		FROM `+ours+` AS o LEFT JOIN `+theirs+` AS t USING (table, what)
 		WHERE t.value != o.value AND o.table IN (SELECT table FROM `+theirs+`) ORDER BY o.table, o.what`)
 	if err != nil {

@@ -30,24 +30,11 @@ func (v *verifier) connection(ctx context.Context) outcome {
 	if err := conn.QueryRow(ctx, "SELECT version(), timezone()").Scan(&v.result.Version, &timezone); err != nil {
 		return v.fail("read the version", err)
 	}
-	text := fmt.Sprintf("ClickHouse %s over %s", v.result.Version, v.protocol[0].name)
+	text := fmt.Sprintf("ClickHouse %s over %s", v.result.Version, protocolName(v.options.Protocol))
 	if !strings.HasPrefix(v.result.Version, testedVersion+".") {
 		text += "; the tests of llmtap use " + testedVersion
 	}
 	return okf("%s", text)
-}
-
-// connectOther connects with the protocol that the DSN does not use.
-func (v *verifier) connectOther(ctx context.Context, p *verifyProtocol) outcome {
-	s, err := v.openSink(ctx, p.options)
-	switch {
-	case err != nil && code(err) == 0:
-		return skipf("%s: %s; --other-port sets another port", list(p.options.Addr), reason(err))
-	case err != nil:
-		return v.fail("connect to "+list(p.options.Addr), err)
-	}
-	p.sink = s
-	return okf("%s", list(p.options.Addr))
 }
 
 // settings checks that the server knows the settings that tables, inserts and queries need, and that the user may change them.

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +23,7 @@ import (
 // verifyConfig returns a configuration to verify the server of dsn, with some of the stored queries; TestDistributed runs all.
 func verifyConfig(t *testing.T, dsn string) clickhouse.VerifyConfig {
 	t.Helper()
-	cfg := clickhouse.VerifyConfig{Config: clickhouse.Default(), Wait: 2 * time.Minute, OtherPort: closedPort(t)}
+	cfg := clickhouse.VerifyConfig{Config: clickhouse.Default(), Wait: 2 * time.Minute}
 	cfg.DSN = dsn
 	cfg.Started, cfg.Done = func(string) {}, func(clickhouse.VerifyStep) {}
 	for _, name := range []string{"causes", "messages_with"} {
@@ -43,15 +41,6 @@ func verifyConfig(t *testing.T, dsn string) clickhouse.VerifyConfig {
 		cfg.Queries = append(cfg.Queries, clickhouse.VerifyQuery{Name: name, SQL: sql, Params: params})
 	}
 	return cfg
-}
-
-// closedPort returns a port of this machine that nothing listens on.
-func closedPort(t *testing.T) int {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
 }
 
 var times = regexp.MustCompile(`\d+\.\d+ s\b|; the slowest, \w+,|127\.0\.0\.1:\d+|llmtap_test_\d+_\d+|; visible after \S+ s`)
@@ -79,7 +68,7 @@ func report(v *clickhouse.Verification) string {
 	})
 }
 
-// All steps succeed on the embedded engine, over the native protocol and HTTP, and the database is dropped.
+// All steps succeed on the embedded engine, over the native protocol, and the database is dropped.
 func TestVerify(t *testing.T) {
 	dsn := freshDSN(t)
 	if engine.server == nil {
@@ -88,11 +77,8 @@ func TestVerify(t *testing.T) {
 	openDSN(t, dsn) // the database has tables
 	u, err := url.Parse(dsn)
 	must(t, err)
-	port, err := strconv.Atoi(u.Port())
-	must(t, err)
 	u.Scheme, u.Host = "clickhouse", chdbtest.StartNative(t, u.Host)
 	cfg := verifyConfig(t, u.String())
-	cfg.OtherPort = port
 	v, err := clickhouse.Verify(t.Context(), cfg)
 	must(t, err)
 	golden(t, "verify.txt", report(v))
@@ -151,7 +137,7 @@ func TestVerifyBroken(t *testing.T) {
 	wrong := *u
 	wrong.User = url.UserPassword("default", "secret")
 	f("wrong password", wrong.String(), "", nil, `connection: connect to 127\S+: code 516: .*Authentication failed.* => correct the user and the password in the DSN, or clickhouse.password_file\n`)
-	wrong.Host = fmt.Sprintf("127.0.0.1:%d", closedPort(t))
+	wrong.Host = "127.0.0.1:1"
 	f("no server", wrong.String(), "", nil, `connection: connect to 127\S+: dial tcp \S+ connect: connection refused => start the server, or correct host and port in the DSN; check firewalls\n`)
 	wrong.Scheme, wrong.Host = "clickhouse", chdbtest.StartNative(t, u.Host)
 	f("wrong password over the native protocol", wrong.String(), "", nil, `connection: connect to 127\S+: code 516: .*Authentication failed.* => correct the user and the password in the DSN, or clickhouse.password_file\n`)
@@ -193,9 +179,9 @@ func TestVerifyBroken(t *testing.T) {
 	}
 	g("read-only user", chdbtest.Config{Profile: "<readonly>1</readonly>"}, "", "",
 		`connection: connect to \S+ code 164: Cannot modify 'log_comment' setting in readonly mode. \(READONLY\) => set readonly = 0 in the profile of default\n`)
-	g("constraint", chdbtest.Config{Profile: "<constraints><async_insert><const/></async_insert></constraints>"}, "", "http write",
+	g("constraint", chdbtest.Config{Profile: "<constraints><async_insert><const/></async_insert></constraints>"}, "", "write",
 		`settings: user default may not set async_insert => remove the constraints from the profile of default\n`+
-			`http write: write: code 452: Setting async_insert should not be changed. \(SETTING_CONSTRAINT_VIOLATION\) => remove the constraint from the profile of default\n`)
+			`write: write: code 452: Setting async_insert should not be changed. \(SETTING_CONSTRAINT_VIOLATION\) => remove the constraint from the profile of default\n`)
 	g("missing grants", chdbtest.Config{User: "<grants><query>GRANT SELECT, INSERT ON llmtap.*</query><query>GRANT SELECT, CREATE DATABASE, CREATE TABLE, DROP DATABASE, DROP TABLE ON llmtap_verify.*</query></grants>"}, "", "",
 		"privileges: user default lacks CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP VIEW, ALTER TABLE on `llmtap`.\\*; INSERT, ALTER TABLE, OPTIMIZE on `llmtap_verify`.\\* => "+
 			"GRANT CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP VIEW, ALTER TABLE ON `llmtap`.\\* TO default; GRANT INSERT, ALTER TABLE, OPTIMIZE ON `llmtap_verify`.\\* TO default\n"+
