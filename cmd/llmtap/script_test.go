@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -20,15 +21,26 @@ func TestMain(m *testing.M) {
 	chdb.RunChild()
 	// The agents of the demo, and the servers that tests run as processes, are this binary again.
 	if len(os.Args) > 1 && (os.Args[1] == demo.AgentsCommand || os.Args[1] == "up" || os.Args[1] == "mcp") {
+		go exitWithParent()
 		main()
 	}
 	if len(os.Args) > 1 && os.Args[1] == ackingCommand {
+		go exitWithParent()
 		os.Exit(ackingMain())
 	}
 	if len(os.Args) > 1 && os.Args[1] == natsCommand {
+		go exitWithParent()
 		os.Exit(natsMain())
 	}
 	testscript.Main(m, map[string]func(){"llmtap": main})
+}
+
+// exitWithParent ends this process after the test that started it: a test that times out ends without its cleanups.
+func exitWithParent() {
+	for parent := os.Getppid(); os.Getppid() == parent; {
+		time.Sleep(time.Second)
+	}
+	os.Exit(1)
 }
 
 // Every user-visible behaviour of the command line is one script in testdata/script.
