@@ -26,7 +26,7 @@ import (
 const Path = "/api/v1/"
 
 // APIVersion is the version of Prometheus whose API and PromQL Handler has. Grafana chooses its queries by it.
-const APIVersion = "3.15.0"
+const APIVersion = "3.16.0"
 
 // Bounds of one query, and of all.
 const (

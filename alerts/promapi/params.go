@@ -67,7 +67,7 @@ func queryOptions(r *http.Request) (promql.QueryOpts, int, *apiError) {
 		return nil, 0, failed
 	}
 	delta, failed := durationOf(r, "lookback_delta", 0)
-	return promql.NewPrometheusQueryOpts(false, delta), limit, failed
+	return promql.NewPrometheusQueryOpts(false, delta, nil), limit, failed
 }
 
 // clip bounds a text for an error.
