@@ -10,9 +10,9 @@ import (
 var demoCommand = &command.Command{
 	Name:  "demo",
 	Short: "Watch a fleet of agents fail, and the alert arrive",
-	Long: `Runs NATS, ClickHouse and, in a second process, agents that use the openai-go
-client. Three agents have defects that have broken real fleets. Only the provider
-and Slack are simulated. Nothing leaves this machine.
+	Long: `Runs NATS, ClickHouse and, in a second process, agents that call a
+provider over HTTP. Three agents have defects that have broken real fleets. Only the
+provider and Slack are simulated. Nothing leaves this machine.
 
 The first line is the address of the web page of the fleet. Without --exit the demo
 keeps running, and prints the address of its Slack, on whose page you can

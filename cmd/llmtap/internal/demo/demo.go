@@ -1,7 +1,7 @@
 // Package demo runs a fleet of agents, three of them defective, against a complete llmtap on this machine.
 //
 //	agents (second process) ─> strict provider
-//	          └─ openai-go with the hook ─> collector: NATS ─> analyze ─> ClickHouse ─> Report
+//	          └─ HTTP with the hook ─> collector: NATS ─> analyze ─> ClickHouse ─> Report
 //	                                                              └─> alert ─> local Slack, terminal
 //
 // Only the provider and Slack are simulated.
