@@ -3,6 +3,7 @@ package otlp
 import (
 	"encoding/json"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -231,15 +232,10 @@ func dialectOf(c *call, a attrs, spanName string) wire.Dialect {
 		strings.HasPrefix(a.text("gen_ai.system", "gen_ai.provider.name"), "openai.responses") {
 		return wire.OpenAIResponses
 	}
-	switch c.provider {
-	case "anthropic":
-		return wire.Anthropic
-	case "gcp.gemini", "gcp.vertex_ai":
-		return wire.Gemini
-	case "aws.bedrock":
-		return wire.Bedrock
-	case "cohere":
-		return wire.Cohere
+	for i := range wire.Providers {
+		if p := &wire.Providers[i]; p.Name == c.provider && len(p.Variants) > 0 {
+			return wire.Dialects[slices.IndexFunc(wire.Dialects, func(d wire.Dialect) bool { return slices.Contains(d.Variants(), p.Variants[0]) })]
+		}
 	}
 	return wire.OpenAIChat
 }

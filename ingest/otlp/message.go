@@ -9,19 +9,14 @@ import (
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/llmtap/llmtap/ingest/dialect"
 )
 
-// A message is a message of a request or an answer. A reply to a tool call is a message of its own.
-type message struct {
-	role    string
-	text    *string // nil if it was not captured
-	calls   []toolCall
-	replyTo string // tool call id; "" if the message is no reply
-	isReply bool
-}
-
-// A toolCall is a call in a message. Its arguments are JSON, or "" if they were not captured.
-type toolCall struct{ id, name, args string }
+type (
+	message  = dialect.Message
+	toolCall = dialect.Call
+)
 
 // Limits of what is read from one span.
 const (
@@ -88,23 +83,23 @@ func systemOf(v pcommon.Value) []message {
 	case []any:
 		return messageOf(map[string]any{"parts": parts}, "system")
 	case string:
-		return []message{{role: "system", text: &parts}}
+		return []message{{Role: "system", Text: &parts}}
 	}
 	return nil
 }
 
 // messageOf returns the messages in m: one, and one for each reply to a tool call.
 func messageOf(m map[string]any, role string) (list []message) {
-	one := message{role: cmp.Or(word(m["role"]), role)}
-	if id := word(m["tool_call_id"]); id != "" || one.role == "tool" {
-		one.replyTo, one.isReply = id, true
+	one := message{Role: cmp.Or(word(m["role"]), role)}
+	if id := word(m["tool_call_id"]); id != "" || one.Role == "tool" {
+		one.ReplyTo, one.IsReply = id, true
 	}
 	parts, ok := m["parts"].([]any)
 	if !ok {
 		parts, _ = m["content"].([]any)
 	}
 	if s, ok := m["content"].(string); ok {
-		one.text = &s
+		one.Text = &s
 	}
 	for _, p := range parts[:min(len(parts), maxParts)] {
 		part, ok := p.(map[string]any)
@@ -113,33 +108,35 @@ func messageOf(m map[string]any, role string) (list []message) {
 		}
 		switch word(part["type"]) {
 		case "tool_call", "tool-call", "tool_use", "function_call":
-			one.calls = append(one.calls, toolCall{
-				word(first(part, "id", "toolCallId", "call_id")), word(first(part, "name", "toolName")), jsonOf(first(part, "arguments", "args", "input")),
+			one.Calls = append(one.Calls, toolCall{
+				ID:   word(first(part, "id", "toolCallId", "call_id")),
+				Name: word(first(part, "name", "toolName")),
+				Args: jsonOf(first(part, "arguments", "args", "input")),
 			})
 		case "tool_call_response", "tool-result", "tool_result", "function_call_output":
-			reply := message{role: "tool", replyTo: word(first(part, "id", "toolCallId", "tool_use_id", "call_id")), isReply: true}
+			reply := message{Role: "tool", ReplyTo: word(first(part, "id", "toolCallId", "tool_use_id", "call_id")), IsReply: true}
 			if s := jsonOf(first(part, "response", "result", "output", "content")); s != "" {
-				reply.text = &s
+				reply.Text = &s
 			}
 			list = append(list, reply)
 		default:
 			if s, ok := first(part, "content", "text").(string); ok {
-				one.append(s)
+				addText(&one, s)
 			}
 		}
 	}
-	one.calls = append(one.calls, callsOf(m["tool_calls"])...)
-	if len(list) == 0 || one.text != nil || len(one.calls) > 0 {
+	one.Calls = append(one.Calls, callsOf(m["tool_calls"])...)
+	if len(list) == 0 || one.Text != nil || len(one.Calls) > 0 {
 		list = append(list, one)
 	}
 	return list
 }
 
-func (m *message) append(s string) {
-	if m.text != nil {
-		s = *m.text + "\n" + s
+func addText(m *message, s string) {
+	if m.Text != nil {
+		s = *m.Text + "\n" + s
 	}
-	m.text = &s
+	m.Text = &s
 }
 
 // callsOf returns the calls in a list of OpenAI's tool calls.
@@ -154,11 +151,11 @@ func callsOf(v any) (calls []toolCall) {
 			continue
 		}
 		if f, ok := c["function"].(map[string]any); ok {
-			calls = append(calls, toolCall{word(c["id"]), word(f["name"]), jsonOf(f["arguments"])})
+			calls = append(calls, toolCall{ID: word(c["id"]), Name: word(f["name"]), Args: jsonOf(f["arguments"])})
 			continue
 		}
 		calls = append(calls, toolCall{
-			word(first(c, "id", "toolCallId")), word(first(c, "name", "toolName")), jsonOf(first(c, "arguments", "args", "input")),
+			ID: word(first(c, "id", "toolCallId")), Name: word(first(c, "name", "toolName")), Args: jsonOf(first(c, "arguments", "args", "input")),
 		})
 	}
 	return calls
@@ -170,9 +167,9 @@ func vercelAnswer(a attrs) []message {
 	if !ok && len(calls) == 0 {
 		return nil
 	}
-	m := message{role: "assistant", calls: calls}
+	m := message{Role: "assistant", Calls: calls}
 	if ok {
-		m.append(text.AsString())
+		addText(&m, text.AsString())
 	}
 	return []message{m}
 }
@@ -209,27 +206,27 @@ func indexed(a attrs, prefix string) []message {
 			}
 			switch strings.TrimPrefix(strings.TrimPrefix(member, "tool_call."), "function.") {
 			case "id":
-				c.id = v.AsString()
+				c.ID = v.AsString()
 			case "name":
-				c.name = v.AsString()
+				c.Name = v.AsString()
 			case "arguments":
-				c.args = v.AsString()
+				c.Args = v.AsString()
 			}
 			continue
 		}
 		switch field {
 		case "role":
-			m.role = v.AsString()
-			m.isReply = m.isReply || m.role == "tool"
+			m.Role = v.AsString()
+			m.IsReply = m.IsReply || m.Role == "tool"
 		case "content":
 			s := v.AsString()
-			m.text = &s
+			m.Text = &s
 		case "tool_call_id":
-			m.replyTo, m.isReply = v.AsString(), true
+			m.ReplyTo, m.IsReply = v.AsString(), true
 		}
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(calls), func(x, y [2]int) int { return cmp.Or(x[0]-y[0], x[1]-y[1]) }) {
-		found[at[0]].calls = append(found[at[0]].calls, *calls[at])
+		found[at[0]].Calls = append(found[at[0]].Calls, *calls[at])
 	}
 	var list []message
 	for _, n := range slices.Sorted(maps.Keys(found)) {

@@ -3,6 +3,7 @@ package reduce
 import (
 	"slices"
 
+	"github.com/llmtap/llmtap/ingest/dialect"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -42,44 +43,12 @@ func (c *Case) said() (all []any) {
 	return all
 }
 
-// Said returns the messages of an answer with a text.
-func Said(d wire.Dialect, words string) []any {
-	type object = map[string]any
-	switch d {
-	case wire.OpenAIResponses:
-		part := object{"type": "output_text", "text": words, "annotations": []any{}}
-		return []any{object{"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": []any{part}}}
-	case wire.Anthropic:
-		return []any{object{"role": "assistant", "content": []any{object{"type": "text", "text": words}}}}
-	case wire.Gemini:
-		return []any{object{"role": "model", "parts": []any{object{"text": words}}}}
-	case wire.Bedrock:
-		return []any{object{"role": "assistant", "content": []any{object{"text": words}}}}
-	case wire.Cohere:
-		return []any{object{"role": "assistant", "content": []any{object{"type": "text", "text": words}}}}
-	default:
-		return []any{object{"role": "assistant", "content": words}}
-	}
-}
-
-// Chunk returns the only chunk of a streamed chat completion with this message.
-func Chunk(messages []any) []byte {
-	type object = map[string]any
-	body, err := Decode[object](Response(wire.OpenAIChat, messages))
+// Chunk returns the only event of the stream of an answer with these messages, in a dialect that has such streams.
+func Chunk(d wire.Dialect, messages []any) []byte {
+	body, err := Decode[dialect.Object](Response(d, messages))
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
-	body["object"] = "chat.completion.chunk"
-	choice := body["choices"].([]any)[0].(object)
-	message, _ := choice["message"].(object)
-	if calls, ok := message["tool_calls"].([]any); ok {
-		for i, c := range calls {
-			if call, ok := c.(object); ok {
-				call["index"] = i
-			}
-		}
-	}
-	delete(choice, "message")
-	choice["delta"] = message
+	dialect.Of(d).Chunk(body)
 	return Encode(body)
 }

@@ -2,6 +2,7 @@ package reduce
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/dialect"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -122,32 +124,5 @@ func Response(d wire.Dialect, messages []any) []byte {
 	if called {
 		reason = d.Descriptor().CallsReason
 	}
-	message := any(nil)
-	if len(messages) > 0 {
-		message = messages[0]
-	}
-	type object = map[string]any
-	switch d {
-	case wire.OpenAIResponses:
-		return Encode(object{"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": "completed", "output": messages})
-	case wire.Anthropic:
-		content, _ := message.(object)
-		return Encode(object{
-			"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": content["content"], "stop_reason": reason,
-			"usage": object{"input_tokens": 1, "output_tokens": 1},
-		})
-	case wire.Gemini:
-		return Encode(object{"candidates": []any{object{"content": message, "finishReason": "STOP", "index": 0}}})
-	case wire.Bedrock:
-		reason = map[bool]string{true: "tool_use", false: "end_turn"}[called]
-		return Encode(object{"output": object{"message": message}, "stopReason": reason})
-	case wire.Cohere:
-		reason = map[bool]string{true: "TOOL_CALL", false: "COMPLETE"}[called]
-		return Encode(object{"id": "1", "message": message, "finish_reason": reason})
-	default:
-		return Encode(object{
-			"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
-			"choices": []any{object{"index": 0, "message": message, "finish_reason": reason}},
-		})
-	}
+	return Encode(dialect.Of(d).Response(&dialect.Response{Finish: cmp.Or(reason, "STOP"), Messages: messages, Example: true}))
 }

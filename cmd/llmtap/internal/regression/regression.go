@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/reduce"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/dialect"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -62,18 +63,6 @@ func (t *Test) GoName() string {
 	return b.String()
 }
 
-// An endpoint is how SDKs find the provider of a dialect.
-type endpoint struct{ url, key, path string }
-
-var endpoints = map[wire.Dialect]endpoint{
-	wire.OpenAIChat:      {"OPENAI_BASE_URL", "OPENAI_API_KEY", "/v1"},
-	wire.OpenAIResponses: {"OPENAI_BASE_URL", "OPENAI_API_KEY", "/v1"},
-	wire.Anthropic:       {"ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", ""},
-	wire.Gemini:          {"GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", ""},
-	wire.Bedrock:         {"AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "AWS_BEARER_TOKEN_BEDROCK", ""},
-	wire.Cohere:          {"CO_API_URL", "CO_API_KEY", ""},
-}
-
 // Options are the options of Write.
 type Options struct {
 	Format   string // Pytest or Go
@@ -85,11 +74,11 @@ type Options struct {
 
 // Write writes a test that fails while the agent makes the error of fault f, the fault of the last request of c.
 func Write(w io.Writer, c *reduce.Case, f *reduce.Fault, o Options) error {
-	at, ok := endpoints[c.Target.Dialect]
+	d := dialect.Of(c.Target.Dialect)
 	switch {
-	case !ok:
+	case d == nil:
 		return fmt.Errorf("a test of dialect %s is not supported", c.Target.Dialect)
-	case o.Stream && c.Target.Dialect != wire.OpenAIChat && c.Target.Dialect != wire.Gemini || c.Target.Native:
+	case o.Stream && d.Chunk == nil || c.Target.Native:
 		return fmt.Errorf("the agent reads streams of dialect %s, which the test cannot play; record it without streaming", c.Target.Dialect)
 	case o.Format == Go && !alone(c, f):
 		return fmt.Errorf("%s needs the answer before the request, which rules.Accepted does not see; use --as-test pytest", f.Rule)
@@ -110,12 +99,12 @@ func Write(w io.Writer, c *reduce.Case, f *reduce.Fault, o Options) error {
 	}
 	t := &Test{
 		Exchange: o.Exchange, Name: f.Rule, Dialect: c.Target.Dialect, Variant: c.Target.Variant,
-		URLVariable: at.url, KeyVariable: at.key, Path: at.path, ContentType: "application/json", Stream: o.Stream,
+		URLVariable: d.SDK.URL, KeyVariable: d.SDK.Key, Path: d.SDK.Path, ContentType: "application/json", Stream: o.Stream,
 	}
 	if t.Stream {
 		t.ContentType = "text/event-stream"
-		if t.Dialect == wire.OpenAIChat {
-			t.End = `data: [DONE]\n\n`
+		if last := t.Dialect.Descriptor().LastData; last != "" {
+			t.End = `data: ` + last + `\n\n`
 		}
 	}
 	summary := f.Rule + ": " + f.Summary + "."
@@ -130,7 +119,7 @@ func Write(w io.Writer, c *reduce.Case, f *reduce.Fault, o Options) error {
 		t.Answers = append(t.Answers, literal(c.Target.Dialect, t.Stream, answer))
 	}
 	t.Before = len(t.Answers)
-	t.Answers = append(t.Answers, literal(c.Target.Dialect, t.Stream, reduce.Said(c.Target.Dialect, "done")))
+	t.Answers = append(t.Answers, literal(c.Target.Dialect, t.Stream, d.Answer("done")))
 	t.Wide = slices.ContainsFunc(t.Answers, func(a string) bool { return utf8.RuneCountInString(a) > width })
 	if err := templates.ExecuteTemplate(w, o.Format+".tmpl", t); err != nil {
 		return fmt.Errorf("write test: %w", err)
@@ -157,8 +146,8 @@ func masked(mask *redact.Redactor, c *reduce.Case) (*reduce.Case, error) {
 // literal returns the body of an answer for a raw string of Python and Go.
 func literal(d wire.Dialect, stream bool, answer []any) string {
 	body := reduce.Response(d, answer)
-	if stream && d == wire.OpenAIChat {
-		body = reduce.Chunk(answer)
+	if stream {
+		body = reduce.Chunk(d, answer)
 	}
 	return strings.ReplaceAll(string(body), "`", `\u0060`)
 }

@@ -61,6 +61,8 @@ type Descriptor struct {
 	Messages string // request member with the messages
 	Pairing  Pairing
 	Words    Words
+	Places   Places
+	Texts    Texts
 
 	// CallsReason is the finish reason of answers with tool calls, and StopReason that of answers without. Both are
 	// empty if the finish reason does not depend on tool calls.
@@ -89,6 +91,37 @@ type Words struct {
 	ReplyID   string // member of a reply that identifies the call
 }
 
+// Places are JSON pointers of what the messages of a dialect contain, and of the tools.
+type Places struct {
+	Parts                       string // member of a message with its content
+	Calls, Replies              string // members of a message whose elements include calls and replies; "" if they are messages
+	CallID, Function, Arguments string // in a call
+	ReplyID, Output             string // in a reply
+	Tools                       string // in a request
+}
+
+// Texts are JSON of a dialect, in which $text, $id and $name are JSON strings.
+type Texts struct {
+	Part     string // a text as a part of a user message
+	User     string // a user message with a text
+	Reply    string // the reply of a tool that failed
+	NoOutput string // the output of a reply without content
+	Tool     string // a tool without parameters
+	CallID   string // start of the ids of calls
+}
+
+// chatPlaces and chatTexts are those of OpenAIChat and of dialects with its messages.
+var (
+	chatPlaces = Places{
+		Parts: "content", Calls: "tool_calls", CallID: "/id", Function: "/function/name", Arguments: "/function/arguments",
+		ReplyID: "/tool_call_id", Output: "/content", Tools: "/tools",
+	}
+	chatTexts = Texts{
+		Part: `{"type":"text","text":$text}`, User: `{"role":"user","content":$text}`,
+		Reply: `{"role":"tool","tool_call_id":$id,"content":$text}`, NoOutput: `""`, CallID: "call_",
+	}
+)
+
 // chatVariants are the variants of OpenAIChat. The path segments of OpenAIResponses are the same.
 var chatVariants = []Variant{
 	OpenAI, Azure, DeepSeek, GeminiOpenAI, Mistral, Groq, XAI, Together, Fireworks, OpenRouter, Kimi, GLM, Qwen,
@@ -108,20 +141,27 @@ var Descriptors = []Descriptor{
 		Segments:    chatVariants,
 		Messages:    "messages",
 		Words:       Words{Message: "message", Assistant: "assistant", Call: "tool_calls", Reply: "tool message", ReplyID: "tool_call_id"},
+		Places:      chatPlaces,
+		Texts:       chatTexts,
 		CallsReason: "tool_calls",
 		StopReason:  "stop",
 		LastData:    "[DONE]",
 		LastMember:  "done", // for Ollama's own API
 	},
 	{
-		Dialect:    OpenAIResponses,
-		Variants:   []Variant{OpenAI, Azure, DeepSeekResponses, XAI, OtherVariant},
-		Records:    []string{"openai.responses"},
-		Endpoints:  []Endpoint{{End: "/responses", Unknown: []string{"/v1/responses", "/openai/"}}},
-		Segments:   chatVariants,
-		Messages:   "input",
-		Pairing:    Pairing{Items: true},
-		Words:      Words{Message: "item", Assistant: "assistant", Call: "function_call", Reply: "function_call_output", ReplyID: "call_id"},
+		Dialect:   OpenAIResponses,
+		Variants:  []Variant{OpenAI, Azure, DeepSeekResponses, XAI, OtherVariant},
+		Records:   []string{"openai.responses"},
+		Endpoints: []Endpoint{{End: "/responses", Unknown: []string{"/v1/responses", "/openai/"}}},
+		Segments:  chatVariants,
+		Messages:  "input",
+		Pairing:   Pairing{Items: true},
+		Words:     Words{Message: "item", Assistant: "assistant", Call: "function_call", Reply: "function_call_output", ReplyID: "call_id"},
+		Places:    Places{Parts: "content", CallID: "/call_id", Function: "/name", Arguments: "/arguments", ReplyID: "/call_id", Output: "/output", Tools: "/tools"},
+		Texts: Texts{
+			Part: `{"type":"input_text","text":$text}`, User: chatTexts.User,
+			Reply: `{"type":"function_call_output","call_id":$id,"output":$text}`, NoOutput: `""`, CallID: "call_",
+		},
 		LastEvents: []string{"response.completed", "response.failed", "response.incomplete", "response.cancelled"},
 	},
 	{
@@ -137,10 +177,18 @@ var Descriptors = []Descriptor{
 			{End: "/invoke", Model: "/model/", Models: claudes, NotModels: firstClaudes, Variant: OtherVariant, Opaque: true},
 			{End: "/invoke-with-response-stream", Model: "/model/", Models: claudes, NotModels: firstClaudes, Variant: OtherVariant, Stream: true, Opaque: true},
 		},
-		Segments:    []Variant{AnthropicAPI},
-		Messages:    "messages",
-		Pairing:     Pairing{Blocks: true},
-		Words:       Words{Message: "message", Assistant: "assistant", Call: "tool_use", Reply: "tool_result", ReplyID: "tool_use_id"},
+		Segments: []Variant{AnthropicAPI},
+		Messages: "messages",
+		Pairing:  Pairing{Blocks: true},
+		Words:    Words{Message: "message", Assistant: "assistant", Call: "tool_use", Reply: "tool_result", ReplyID: "tool_use_id"},
+		Places: Places{
+			Parts: "content", Calls: "content", Replies: "content", CallID: "/id", Function: "/name", Arguments: "/input",
+			ReplyID: "/tool_use_id", Output: "/content", Tools: "/tools",
+		},
+		Texts: Texts{
+			Part: chatTexts.Part, User: chatTexts.User, Reply: `{"type":"tool_result","tool_use_id":$id,"content":$text,"is_error":true}`,
+			NoOutput: `""`, Tool: `{"name":$name,"input_schema":{"type":"object"}}`, CallID: "toolu_",
+		},
 		CallsReason: "tool_use",
 		StopReason:  "end_turn",
 		LastEvents:  []string{"message_stop"},
@@ -159,6 +207,15 @@ var Descriptors = []Descriptor{
 		Messages: "contents",
 		Pairing:  Pairing{Blocks: true, Names: true},
 		Words:    Words{Message: "message", Assistant: "model", Call: "functionCall", Reply: "functionResponse", ReplyID: "name"},
+		Places: Places{
+			Parts: "parts", Calls: "parts", Replies: "parts", CallID: "/functionCall/id", Function: "/functionCall/name", Arguments: "/functionCall/args",
+			ReplyID: "/functionResponse/id", Output: "/functionResponse/response", Tools: "/tools",
+		},
+		Texts: Texts{
+			Part: `{"text":$text}`, User: `{"role":"user","parts":[{"text":$text}]}`,
+			Reply:    `{"functionResponse":{"id":$id,"name":$name,"response":{"error":$text}}}`,
+			NoOutput: `{}`, CallID: "call_",
+		},
 	},
 	{
 		Dialect:  Bedrock,
@@ -168,9 +225,18 @@ var Descriptors = []Descriptor{
 			{End: "/converse", Model: "/model/"},
 			{End: "/converse-stream", Model: "/model/", Stream: true},
 		},
-		Messages:    "messages",
-		Pairing:     Pairing{Blocks: true},
-		Words:       Words{Message: "message", Assistant: "assistant", Call: "toolUse", Reply: "toolResult", ReplyID: "toolUseId"},
+		Messages: "messages",
+		Pairing:  Pairing{Blocks: true},
+		Words:    Words{Message: "message", Assistant: "assistant", Call: "toolUse", Reply: "toolResult", ReplyID: "toolUseId"},
+		Places: Places{
+			Parts: "content", Calls: "content", Replies: "content", CallID: "/toolUse/toolUseId", Function: "/toolUse/name", Arguments: "/toolUse/input",
+			ReplyID: "/toolResult/toolUseId", Output: "/toolResult/content", Tools: "/toolConfig/tools",
+		},
+		Texts: Texts{
+			Part: `{"text":$text}`, User: `{"role":"user","content":[{"text":$text}]}`,
+			Reply:    `{"toolResult":{"toolUseId":$id,"content":[{"text":$text}],"status":"error"}}`,
+			NoOutput: `[{"text":"(no content)"}]`, Tool: `{"toolSpec":{"name":$name,"inputSchema":{"json":{"type":"object"}}}}`, CallID: "tooluse_",
+		},
 		CallsReason: "tool_use",
 		StopReason:  "end_turn",
 	},
@@ -182,6 +248,8 @@ var Descriptors = []Descriptor{
 		Segments:    []Variant{CohereAPI},
 		Messages:    "messages",
 		Words:       Words{Message: "message", Assistant: "assistant", Call: "tool_calls", Reply: "tool message", ReplyID: "tool_call_id"},
+		Places:      chatPlaces,
+		Texts:       chatTexts,
 		CallsReason: "TOOL_CALL",
 		StopReason:  "COMPLETE",
 		LastEvents:  []string{"message-end"},
