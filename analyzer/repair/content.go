@@ -28,7 +28,7 @@ func arguments(e *edit) bool {
 	if !ok {
 		return false
 	}
-	raw := e.raw(at.message, e.member(at, e.form().args))
+	raw := e.raw(at.message, e.member(at, e.places().Arguments))
 	object, lost := argumentsObject(raw)
 	if said := e.saidArguments(c); lost && said != nil {
 		if whole, cut := argumentsObject(said); !cut {
@@ -40,10 +40,10 @@ func arguments(e *edit) bool {
 		e.lose("the arguments of call %s in message %d (%d bytes)", quoteName(c.ID), c.Message, len(raw))
 	}
 	if want == facts.Object {
-		e.set(at, e.form().args, object)
+		e.set(at, e.places().Arguments, object)
 		e.say("writes the arguments as an object")
 	} else {
-		e.set(at, e.form().args, quote(object))
+		e.set(at, e.places().Arguments, quote(object))
 		e.say("writes the arguments as a string with a JSON object")
 	}
 	return true
@@ -56,12 +56,12 @@ func (e *edit) saidArguments(c *check.PairedCall) []byte {
 		return nil
 	}
 	if e.items() {
-		return value(a.raw, e.form().args)
+		return value(a.raw, e.places().Arguments)
 	}
-	all := value(a.raw, "/"+e.form().calls)
+	all := value(a.raw, "/"+e.places().Calls)
 	for x := range children(all, 0) {
-		if call := all[x.value:x.end]; bytes.Equal(value(call, e.form().callID), quote(c.Call.ID)) {
-			return value(call, e.form().args)
+		if call := all[x.value:x.end]; bytes.Equal(value(call, e.places().CallID), quote(c.Call.ID)) {
+			return value(call, e.places().Arguments)
 		}
 	}
 	return nil
@@ -239,7 +239,7 @@ func emptyCalls(e *edit) bool {
 func emptyMessage(e *edit) bool {
 	i := e.violation.Message
 	m := &e.request.Messages[i]
-	key := "/" + e.partsKey()
+	key := "/" + e.places().Parts
 	if e.violation.Detail == "error" { // of a reply of Bedrock
 		r := e.replyWith(func(r *check.Reply) bool { return r.IsError && r.PartCount == 0 })
 		if r == nil {
@@ -247,7 +247,7 @@ func emptyMessage(e *edit) bool {
 		}
 		at, ok := e.replyAt(r)
 		if ok {
-			e.set(at, e.form().output, join(`[`, e.textPart("Error: no text was given."), `]`))
+			e.set(at, e.places().Output, join(`[`, e.textPart("Error: no text was given."), `]`))
 			e.say("writes a text into the error")
 		}
 		return ok
@@ -311,14 +311,7 @@ func replyContent(e *edit) bool {
 	if !ok {
 		return false
 	}
-	switch e.target.Dialect {
-	case wire.Bedrock:
-		e.set(at, e.form().output, join(`[`, e.textPart("(no content)"), `]`))
-	case wire.Gemini:
-		e.set(at, e.form().output, []byte("{}"))
-	default:
-		e.set(at, e.form().output, quote(""))
-	}
+	e.set(at, e.places().Output, []byte(e.texts().NoOutput))
 	e.say("gives the reply empty content")
 	return true
 }
@@ -333,7 +326,7 @@ func replyString(e *edit) bool {
 	if !ok {
 		return false
 	}
-	e.set(at, e.form().output, quote(compact(e.raw(at.message, at.within+e.form().output))))
+	e.set(at, e.places().Output, quote(compact(e.raw(at.message, at.within+e.places().Output))))
 	e.say("writes the content as a string with the JSON")
 	return true
 }
@@ -348,7 +341,7 @@ func replyParts(e *edit) bool {
 	if !ok {
 		return false
 	}
-	within := e.member(at, e.form().output)
+	within := e.member(at, e.places().Output)
 	if e.target.Dialect == wire.Gemini {
 		within = e.member(at, "/functionResponse/parts")
 	}
@@ -382,7 +375,7 @@ func replyParts(e *edit) bool {
 	case len(moved) == 0:
 	case e.blocks():
 		for i, part := range moved {
-			e.add(e.message(at.message)+"/"+e.partsKey()+"/"+itoa(e.request.Messages[at.message].PartCount+i), part)
+			e.add(e.message(at.message)+"/"+e.places().Parts+"/"+itoa(e.request.Messages[at.message].PartCount+i), part)
 		}
 	case r.Group >= 0:
 		e.add(e.message(e.pairs.Groups[r.Group].End), e.userParts(moved...))

@@ -10,24 +10,10 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
-// A form describes where a dialect keeps what a repair changes. Pointers start at a call, or at a reply.
-type form struct {
-	calls                  string // member of a message whose elements include its calls; empty if a call is a message
-	replies                string // the same for replies
-	callID, function, args string
-	replyID, output        string
-}
+// places returns where the dialect has what a repair changes.
+func (f *fixing) places() *wire.Places { return &f.target.Dialect.Descriptor().Places }
 
-var forms = map[wire.Dialect]form{
-	wire.OpenAIChat:      {"tool_calls", "", "/id", "/function/name", "/function/arguments", "/tool_call_id", "/content"},
-	wire.Cohere:          {"tool_calls", "", "/id", "/function/name", "/function/arguments", "/tool_call_id", "/content"},
-	wire.OpenAIResponses: {"", "", "/call_id", "/name", "/arguments", "/call_id", "/output"},
-	wire.Anthropic:       {"content", "content", "/id", "/name", "/input", "/tool_use_id", "/content"},
-	wire.Bedrock:         {"content", "content", "/toolUse/toolUseId", "/toolUse/name", "/toolUse/input", "/toolResult/toolUseId", "/toolResult/content"},
-	wire.Gemini:          {"parts", "parts", "/functionCall/id", "/functionCall/name", "/functionCall/args", "/functionResponse/id", "/functionResponse/response"},
-}
-
-func (f *fixing) form() form { return forms[f.target.Dialect] }
+func (f *fixing) texts() *wire.Texts { return &f.target.Dialect.Descriptor().Texts }
 
 // blocks reports whether calls and replies are parts of messages.
 func (f *fixing) blocks() bool { return f.target.Dialect.Descriptor().Pairing.Blocks }
@@ -66,11 +52,11 @@ func (e *edit) element(i int, member string, offset int) (at element, ok bool) {
 }
 
 func (e *edit) callAt(c *check.PairedCall) (element, bool) {
-	return e.element(c.Message, e.form().calls, c.Start)
+	return e.element(c.Message, e.places().Calls, c.Start)
 }
 
 func (e *edit) replyAt(r *check.Reply) (element, bool) {
-	return e.element(r.Message, e.form().replies, r.Start)
+	return e.element(r.Message, e.places().Replies, r.Start)
 }
 
 // pointer returns the JSON pointer of an element.
@@ -142,36 +128,22 @@ func (e *edit) replyWith(defect func(r *check.Reply) bool) *check.Reply {
 }
 
 // textPart returns a text as a part of a user message.
-func (f *fixing) textPart(text string) []byte {
-	switch f.target.Dialect {
-	case wire.Bedrock, wire.Gemini:
-		return join(`{"text":`, quote(text), `}`)
-	case wire.OpenAIResponses:
-		return join(`{"type":"input_text","text":`, quote(text), `}`)
-	default:
-		return join(`{"type":"text","text":`, quote(text), `}`)
-	}
-}
+func (f *fixing) textPart(text string) []byte { return fill(f.texts().Part, "$text", text) }
 
 // userMessage returns a user message with a text.
-func (f *fixing) userMessage(text string) []byte {
-	if f.target.Dialect == wire.Bedrock || f.target.Dialect == wire.Gemini {
-		return f.userParts(f.textPart(text))
-	}
-	return join(`{"role":"user","content":`, quote(text), `}`)
-}
+func (f *fixing) userMessage(text string) []byte { return fill(f.texts().User, "$text", text) }
 
 // userParts returns a user message with parts.
 func (f *fixing) userParts(parts ...[]byte) []byte {
-	return join(`{"role":"user","`, f.partsKey(), `":[`, bytes.Join(parts, []byte(",")), `]}`)
+	return join(`{"role":"user","`, f.places().Parts, `":[`, bytes.Join(parts, []byte(",")), `]}`)
 }
 
-// partsKey returns the member of a message with its content.
-func (f *fixing) partsKey() string {
-	if f.target.Dialect == wire.Gemini {
-		return "parts"
+// fill replaces names in a text of wire.Texts by strings; values follow their names.
+func fill(text string, values ...string) []byte {
+	for i := 1; i < len(values); i += 2 {
+		values[i] = string(quote(values[i]))
 	}
-	return "content"
+	return []byte(strings.NewReplacer(values...).Replace(text))
 }
 
 // noReply is the text of a reply that takes the place of a missing one.
@@ -180,37 +152,18 @@ const noReply = "Error: the result of this tool call is missing. It was not stor
 // errorReply returns a reply to c, as a part or as a message, that says that the result is missing; nil if the dialect has no
 // such reply for the type of the call.
 func (e *edit) errorReply(c *check.PairedCall) []byte {
-	id, text := quote(c.Call.ID), quote(noReply)
-	switch e.target.Dialect {
-	case wire.OpenAIChat:
-		if e.target.Native {
-			return join(`{"role":"tool","tool_name":`, quote(c.Name), `,"content":`, text, `}`)
-		}
-		return join(`{"role":"tool","tool_call_id":`, id, `,"content":`, text, `}`)
-	case wire.Cohere:
-		return join(`{"role":"tool","tool_call_id":`, id, `,"content":`, text, `}`)
-	case wire.OpenAIResponses:
-		switch c.Type {
-		case facts.TypeFunction:
-			return join(`{"type":"function_call_output","call_id":`, id, `,"output":`, text, `}`)
-		case facts.TypeCustom:
-			return join(`{"type":"custom_tool_call_output","call_id":`, id, `,"output":`, text, `}`)
-		default:
-			return nil
-		}
-	case wire.Anthropic:
-		return join(`{"type":"tool_result","tool_use_id":`, id, `,"content":`, text, `,"is_error":true}`)
-	case wire.Bedrock:
-		return join(`{"toolResult":{"toolUseId":`, id, `,"content":[{"text":`, text, `}],"status":"error"}}`)
-	case wire.Gemini:
-		own := []byte{}
-		if len(c.Call.ID) > 0 {
-			own = join(`"id":`, id, `,`)
-		}
-		return join(`{"functionResponse":{`, own, `"name":`, quote(c.Name), `,"response":{"error":`, text, `}}}`)
-	default:
+	reply := e.texts().Reply
+	switch {
+	case e.target.Native:
+		reply = `{"role":"tool","tool_name":$name,"content":$text}`
+	case e.items() && c.Type == facts.TypeCustom:
+		reply = strings.Replace(reply, "function_call", "custom_tool_call", 1)
+	case e.items() && c.Type != facts.TypeFunction:
 		return nil
+	case e.names() && len(c.Call.ID) == 0:
+		reply = strings.Replace(reply, `"id":$id,`, "", 1)
 	}
+	return fill(reply, "$id", string(c.Call.ID), "$name", string(c.Name), "$text", noReply)
 }
 
 // join concatenates strings and byte slices.

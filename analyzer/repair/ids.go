@@ -24,15 +24,9 @@ func (e *edit) newID(old []byte) string {
 			b[i] = alphabet[h%uint64(len(alphabet))]
 			h /= uint64(len(alphabet))
 		}
-		id := string(b)
-		switch {
-		case e.target.Variant == wire.Mistral:
-		case e.target.Dialect == wire.Anthropic:
-			id = "toolu_" + id
-		case e.target.Dialect == wire.Bedrock:
-			id = "tooluse_" + id
-		default:
-			id = "call_" + id
+		id := e.texts().CallID + string(b)
+		if e.target.Variant == wire.Mistral {
+			id = string(b)
 		}
 		if !e.used(id) {
 			return id
@@ -72,7 +66,7 @@ func (e *edit) rename(c *check.PairedCall, id, why string) bool {
 
 func (e *edit) renameReply(r *check.Reply, id string) {
 	if at, ok := e.replyAt(r); ok && !e.names() {
-		e.set(at, e.form().replyID, quote(id))
+		e.set(at, e.places().ReplyID, quote(id))
 	}
 }
 
@@ -81,7 +75,7 @@ func (e *edit) renameCall(c *check.PairedCall, id, why string) bool {
 	if !ok {
 		return false
 	}
-	e.set(at, e.form().callID, quote(id))
+	e.set(at, e.places().CallID, quote(id))
 	e.say("gives the call %s %s: %s", quoteName(c.Call.ID), why, id)
 	return true
 }
@@ -189,7 +183,7 @@ func functionName(e *edit) bool {
 			}
 		}
 		if at, ok := e.callAt(c); ok {
-			e.set(at, e.form().function, quote(legal))
+			e.set(at, e.places().Function, quote(legal))
 			changed = true
 		}
 	}

@@ -40,7 +40,7 @@ func (e *edit) placeReply(c *check.PairedCall, reply []byte) {
 		e.add(e.message(c.Message+1), e.userParts(reply))
 	case ok:
 		at.index++
-		e.add(e.message(at.message)+"/"+e.partsKey()+"/"+itoa(at.index), reply)
+		e.add(e.message(at.message)+"/"+e.places().Parts+"/"+itoa(at.index), reply)
 	case end < len(e.request.Messages) && e.request.Messages[end].Role == facts.RoleUser && e.prepend(end, reply):
 	default:
 		e.add(e.message(end), e.userParts(reply))
@@ -61,16 +61,16 @@ func (e *edit) lastReply(group int) (at element, ok bool) {
 
 // prepend inserts parts at the beginning of message i; false if its content is neither parts nor a text.
 func (e *edit) prepend(i int, parts ...[]byte) bool {
-	content := e.raw(i, "/"+e.partsKey())
+	content := e.raw(i, "/"+e.places().Parts)
 	switch {
 	case len(content) == 0:
 		return false
 	case content[0] == '[':
 		for n, part := range parts {
-			e.add(e.message(i)+"/"+e.partsKey()+"/"+itoa(n), part)
+			e.add(e.message(i)+"/"+e.places().Parts+"/"+itoa(n), part)
 		}
 	case content[0] == '"':
-		e.replace(e.message(i)+"/"+e.partsKey(), join(`[`, bytes.Join(parts, []byte(",")), `,{"type":"text","text":`, content, `}]`))
+		e.replace(e.message(i)+"/"+e.places().Parts, join(`[`, bytes.Join(parts, []byte(",")), `,{"type":"text","text":`, content, `}]`))
 	default:
 		return false
 	}
@@ -108,7 +108,7 @@ func unknownID(e *edit) bool {
 	if e.names() {
 		e.set(at, "/functionResponse/name", quote(c.Name))
 	} else {
-		e.set(at, e.form().replyID, quote(c.Call.ID))
+		e.set(at, e.places().ReplyID, quote(c.Call.ID))
 	}
 	e.say("sets the id of the reply to %s, the call that it answers", quoteName(c.ID))
 	return true
@@ -233,7 +233,7 @@ func moveReply(e *edit) bool {
 	case found && !split:
 		for i, at := range parts {
 			at.index -= i // those before it are gone
-			e.move(from+"/"+e.partsKey()+"/"+itoa(at.index), e.message(last.message)+"/"+e.partsKey()+"/"+itoa(last.index+1+i))
+			e.move(from+"/"+e.places().Parts+"/"+itoa(at.index), e.message(last.message)+"/"+e.places().Parts+"/"+itoa(last.index+1+i))
 		}
 	case next < len(e.request.Messages) && next != r.Message && e.request.Messages[next].Role == facts.RoleUser && e.prepend(next, texts...):
 		if !alone {
@@ -305,7 +305,7 @@ func repliesFirst(e *edit) bool {
 		if !ok || !found {
 			return false
 		}
-		e.move(e.pointer(at), e.message(first.message)+"/"+e.partsKey()+"/"+itoa(first.index+1))
+		e.move(e.pointer(at), e.message(first.message)+"/"+e.places().Parts+"/"+itoa(first.index+1))
 		if e.request.Messages[r.Message].PartCount == 1 {
 			e.remove(e.message(r.Message))
 		}
@@ -319,7 +319,7 @@ func repliesFirst(e *edit) bool {
 			continue
 		}
 		if at, ok := e.replyAt(x); ok {
-			e.move(e.pointer(at), e.message(x.Message)+"/"+e.partsKey()+"/"+itoa(n))
+			e.move(e.pointer(at), e.message(x.Message)+"/"+e.places().Parts+"/"+itoa(n))
 			n++
 		}
 	}
@@ -370,7 +370,7 @@ func (e *edit) restore(r *check.Reply) bool {
 		first--
 	}
 	if p := first - 1; p >= 0 && e.isCopy(p, m) {
-		member := e.partsKey()
+		member := e.places().Parts
 		if !e.blocks() {
 			member = "tool_calls"
 		}

@@ -49,7 +49,7 @@ func merge(e *edit) bool {
 	if i == 0 || e.request.Messages[i-1].Role != e.request.Messages[i].Role {
 		return false
 	}
-	key := "/" + e.partsKey()
+	key := "/" + e.places().Parts
 	before, content := e.raw(i-1, key), e.raw(i, key)
 	e.say("joins two messages of one role")
 	if !e.blocks() {
@@ -334,20 +334,13 @@ func declareTools(e *edit) bool {
 	}
 	var tools [][]byte
 	for _, name := range names {
-		if e.target.Dialect == wire.Bedrock {
-			tools = append(tools, join(`{"toolSpec":{"name":`, quote(name), `,"inputSchema":{"json":{"type":"object"}}}}`))
-		} else {
-			tools = append(tools, join(`{"name":`, quote(name), `,"input_schema":{"type":"object"}}`))
-		}
+		tools = append(tools, fill(e.texts().Tool, "$name", string(name)))
 	}
 	list := join(`[`, bytes.Join(tools, []byte(",")), `]`)
-	switch {
-	case e.target.Dialect != wire.Bedrock:
-		e.add("/tools", list)
-	case value(e.body, "/toolConfig") != nil:
-		e.add("/toolConfig/tools", list)
-	default:
-		e.add("/toolConfig", join(`{"tools":`, list, `}`))
+	if config, member, ok := strings.Cut(e.places().Tools[1:], "/"); ok && value(e.body, "/"+config) == nil {
+		e.add("/"+config, join(`{"`, member, `":`, list, `}`))
+	} else {
+		e.add(e.places().Tools, list)
 	}
 	e.say("declares the functions that the history calls, without their parameters")
 	return true
