@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -93,22 +94,45 @@ func Atoms(d wire.Dialect, messages json.RawMessage) ([]*Atom, bool) {
 }
 
 func block(d wire.Dialect, b object) (atomKind, string) {
-	if d == wire.Bedrock {
-		for key, k := range map[string]atomKind{"toolUse": call, "toolResult": reply} {
-			var inner object
-			if json.Unmarshal(b[key], &inner) == nil {
-				return k, text(inner, "toolUseId")
-			}
-		}
-		return other, ""
-	}
-	switch text(b, "type") {
-	case "tool_use":
-		return call, text(b, "id")
-	case "tool_result":
-		return reply, text(b, "tool_use_id")
+	words, places := &d.Descriptor().Words, &d.Descriptor().Places
+	switch t := text(b, "type"); {
+	case t == words.Call || b[words.Call] != nil:
+		holder, key := member(b, places.CallID)
+		return call, text(holder, key)
+	case t == words.Reply || b[words.Reply] != nil:
+		holder, key := member(b, places.ReplyID)
+		return reply, text(holder, key)
 	}
 	return other, ""
+}
+
+// member returns the object that contains the member at a pointer, and its key.
+func member(o object, pointer string) (holder object, key string) {
+	outer, inner, nested := strings.Cut(pointer[1:], "/")
+	if !nested {
+		return o, outer
+	}
+	_ = json.Unmarshal(o[outer], &holder) // another type has no members
+	return holder, inner
+}
+
+// set replaces the member at a pointer; false if there is no object for it.
+func (a *Atom) set(pointer string, edit func(json.RawMessage) json.RawMessage) bool {
+	var o object
+	if json.Unmarshal(a.raw, &o) != nil {
+		return false
+	}
+	holder, key := member(o, pointer)
+	v := edit(holder[key])
+	if holder == nil || v == nil {
+		return false
+	}
+	holder[key] = v
+	if outer, _, nested := strings.Cut(pointer[1:], "/"); nested {
+		o[outer] = write(holder)
+	}
+	a.raw = write(o)
+	return true
 }
 
 // Render puts atoms together again, and says in which message each of them stands.
@@ -214,73 +238,35 @@ func change(list []*Atom, i int, edit func(*Atom)) ([]*Atom, *Atom) {
 	return list, &a
 }
 
-// rename gives an atom another id.
+// rename gives a call or a reply another id.
 func rename(d wire.Dialect, a *Atom, id string) {
-	var o object
-	if json.Unmarshal(a.raw, &o) != nil {
+	pointer := d.Descriptor().Places.CallID
+	if a.kind == reply {
+		pointer = d.Descriptor().Places.ReplyID
+	}
+	if !a.set(pointer, func(json.RawMessage) json.RawMessage { return write(id) }) {
 		panic("a call or reply that is no object")
 	}
-	quoted := write(id)
-	switch {
-	case d == wire.OpenAIResponses:
-		o["call_id"] = quoted
-	case d == wire.OpenAIChat && a.kind == reply:
-		o["tool_call_id"] = quoted
-	case d == wire.Anthropic && a.kind == reply:
-		o["tool_use_id"] = quoted
-	case d == wire.Bedrock:
-		for _, key := range []string{"toolUse", "toolResult"} {
-			var inner object
-			if json.Unmarshal(o[key], &inner) == nil {
-				inner["toolUseId"] = quoted
-				o[key] = write(inner)
-			}
-		}
-	default:
-		o["id"] = quoted
-	}
-	a.id, a.raw = id, write(o)
+	a.id = id
 }
 
 // arguments replaces the arguments of a call by what edit makes of them; false if it has none to edit.
 func arguments(d wire.Dialect, a *Atom, edit func(json.RawMessage) json.RawMessage) bool {
-	var o, inner object
-	if json.Unmarshal(a.raw, &o) != nil {
-		return false
-	}
-	path := map[wire.Dialect][2]string{
-		wire.OpenAIChat: {"function", "arguments"}, wire.OpenAIResponses: {"", "arguments"}, wire.Anthropic: {"", "input"}, wire.Bedrock: {"toolUse", "input"},
-	}[d]
-	holder := o
-	if path[0] != "" {
-		if json.Unmarshal(o[path[0]], &inner) != nil {
-			return false
+	return a.set(d.Descriptor().Places.Arguments, func(raw json.RawMessage) json.RawMessage {
+		if raw == nil {
+			return nil
 		}
-		holder = inner
-	}
-	if holder[path[1]] == nil {
-		return false
-	}
-	if holder[path[1]] = edit(holder[path[1]]); holder[path[1]] == nil {
-		return false
-	}
-	if path[0] != "" {
-		o[path[0]] = write(inner)
-	}
-	a.raw = write(o)
-	return true
+		return edit(raw)
+	})
 }
 
 // user is a message that somebody puts in.
 func user(d wire.Dialect) *Atom {
-	a := &Atom{message: -1, role: "user", raw: write(map[string]string{"role": "user", "content": "Are you there?"})}
-	if d == wire.Anthropic || d == wire.Bedrock {
-		a.raw = write(map[string]string{"type": "text", "text": "Are you there?"})
+	text := d.Descriptor().Texts.User
+	if d.Descriptor().Pairing.Blocks {
+		text = d.Descriptor().Texts.Part
 	}
-	if d == wire.Bedrock {
-		a.raw = write(map[string]string{"text": "Are you there?"})
-	}
-	return a
+	return &Atom{message: -1, role: "user", raw: json.RawMessage(strings.Replace(text, "$text", `"Are you there?"`, 1))}
 }
 
 func (k atomKind) String() string { return [...]string{"other", "call", "reply"}[k] }

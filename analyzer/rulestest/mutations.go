@@ -70,7 +70,7 @@ var Mutations = []Mutation{
 		rule, ok := "arguments_not_string", false
 		out, at := change(list, s.call, func(a *Atom) {
 			ok = arguments(d, a, func(raw json.RawMessage) json.RawMessage {
-				if d == wire.Anthropic || d == wire.Bedrock {
+				if d.Descriptor().Pairing.Blocks {
 					rule = "arguments_not_object"
 					return write(string(raw))
 				}
@@ -178,8 +178,5 @@ func Generate(d wire.Dialect, r *rand.Rand) json.RawMessage {
 }
 
 func said(d wire.Dialect, role, text string) any {
-	if d == wire.Bedrock {
-		return map[string]any{"role": role, "content": []any{map[string]any{"text": text}}}
-	}
-	return map[string]any{"role": role, "content": text}
+	return json.RawMessage(strings.NewReplacer("user", role, "$text", string(write(text))).Replace(d.Descriptor().Texts.User))
 }
