@@ -21,7 +21,7 @@ cause: a history of chat completions, where arguments are a string, was converte
 		if t.Native && t.Dialect == wire.OpenAIChat {
 			return check.Reject
 		}
-		return by{wire.Anthropic: anthropics, wire.Gemini: nil, wire.Bedrock: nil}.reject(t)
+		return blockAPIs.reject(t)
 	},
 	Run: argumentsNotObject,
 }
@@ -30,7 +30,7 @@ func argumentsNotObject(p *check.Pass) {
 	if !inBlocks(p.Target) && !p.Target.Native {
 		return
 	}
-	needed := p.Target.Dialect == wire.Anthropic || p.Target.Dialect == wire.Bedrock
+	needed := hasBlocksWithIDs(p.Target)
 	for i := range p.Pairing.Calls {
 		c := &p.Pairing.Calls[i]
 		if c.ArgsKind == facts.Object || c.ArgsKind <= facts.Null && !needed || c.FuncKind != facts.Object {

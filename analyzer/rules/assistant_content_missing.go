@@ -22,10 +22,7 @@ accept it.`,
 	Run:      assistantContentMissing,
 }
 
-var answersChecked = by{
-	wire.OpenAIChat:      {wire.OpenAI, wire.Azure, wire.Mistral, wire.Kimi, wire.GLM},
-	wire.OpenAIResponses: openAIs, wire.Anthropic: anthropics, wire.Gemini: nil, wire.Bedrock: nil,
-}
+var answersChecked = blockAPIs.and(wire.OpenAIResponses, openAIs...).and(wire.OpenAIChat, wire.OpenAI, wire.Azure, wire.Mistral, wire.Kimi, wire.GLM)
 
 // instead contains the fields that an answer may have in place of content: a refusal, audio or a legacy function_call.
 const instead = facts.FieldRefusal | facts.FieldAudio | facts.FieldFunctionCall

@@ -21,10 +21,7 @@ stored, and use it in the reply.`,
 	Run:      duplicateCallIDInMessage,
 }
 
-var uniqueIDs = by{
-	wire.OpenAIChat: {wire.OpenAI, wire.DeepSeek, wire.Kimi, wire.Mistral},
-	wire.Anthropic:  anthropics, wire.Bedrock: nil,
-}
+var uniqueIDs = idBlockAPIs.and(wire.OpenAIChat, wire.OpenAI, wire.DeepSeek, wire.Kimi, wire.Mistral)
 
 func duplicateCallIDInMessage(p *check.Pass) {
 	for i := range p.Pairing.Calls {

@@ -15,12 +15,9 @@ var DuplicateToolReply = &check.Rule{
 A call has exactly one reply; a second one with the same id in the turn is answered with 400. Usual causes: the
 tool ran twice; a retry or a resumed run appended its result again; an approval and the result were both stored as
 replies. Replace the reply instead of appending another. The same id in a later turn is not a defect.`,
-	Fix: "Store one reply per call id: replace the reply on a retry instead of appending another.",
-	Severity: by{
-		wire.OpenAIChat: {wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Mistral},
-		wire.Anthropic:  anthropics, wire.Gemini: nil, wire.Bedrock: nil,
-	}.reject,
-	Run: duplicateToolReply,
+	Fix:      "Store one reply per call id: replace the reply on a retry instead of appending another.",
+	Severity: blockAPIs.and(wire.OpenAIChat, wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Mistral).reject,
+	Run:      duplicateToolReply,
 }
 
 func duplicateToolReply(p *check.Pass) {

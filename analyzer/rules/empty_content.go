@@ -17,12 +17,9 @@ Some providers refuse an empty message: "all messages must have non-empty conten
 be non-empty", "contents.parts must not be empty", "must not be empty". Others accept it. Usual causes: a turn was stored
 although the model said nothing; removing the reasoning left nothing; a stream ended before its first token. Leave
 out such a message, or its empty part.`,
-	Fix: "Leave empty messages and empty text parts out of the history, and do not store a turn in which the model said nothing.",
-	Severity: by{
-		wire.OpenAIChat: {wire.Kimi, wire.XAI, wire.GLM},
-		wire.Anthropic:  anthropics, wire.Gemini: nil, wire.Bedrock: nil,
-	}.reject,
-	Run: emptyContent,
+	Fix:      "Leave empty messages and empty text parts out of the history, and do not store a turn in which the model said nothing.",
+	Severity: blockAPIs.and(wire.OpenAIChat, wire.Kimi, wire.XAI, wire.GLM).reject,
+	Run:      emptyContent,
 }
 
 func emptyContent(p *check.Pass) {
@@ -35,7 +32,7 @@ func emptyContent(p *check.Pass) {
 			emptyMessage(p, i, m)
 		}
 	}
-	if p.Target.Dialect == wire.Bedrock {
+	if grammars[p.Target.Dialect].errorTexts {
 		for i := range p.Pairing.Replies {
 			r := &p.Pairing.Replies[i]
 			if r.IsError && r.Content == facts.Array && r.PartCount == 0 {

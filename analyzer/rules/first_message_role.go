@@ -27,7 +27,7 @@ func firstMessageSeverity(t wire.Target) check.Severity {
 	if after(t.Model, "claude") >= 0 || after(t.Model, "inference-profile") >= 0 {
 		return check.Lenient
 	}
-	return by{wire.Bedrock: nil, wire.Gemini: nil}.reject(t)
+	return bedrocks.and(wire.Gemini).reject(t)
 }
 
 func firstMessageRole(p *check.Pass) {

@@ -24,10 +24,7 @@ back when a call arrives.`,
 	Run:      functionNameFormat,
 }
 
-var checkNames = by{
-	wire.OpenAIChat: {wire.OpenAI, wire.Azure, wire.Mistral},
-	wire.Gemini:     nil, wire.Bedrock: nil,
-}
+var checkNames = bedrocks.and(wire.Gemini).and(wire.OpenAIChat, wire.OpenAI, wire.Azure, wire.Mistral)
 
 func functionNameFormat(p *check.Pass) {
 	form, chat := nameForm, isChat(p.Target)

@@ -19,11 +19,8 @@ outputs anywhere in the input; DeepSeek's copy of it does not. Usual causes: a r
 message is inserted while a tool runs; parallel calls are stored as several assistant messages; two workers share one
 conversation. Hold new messages back until every call has its reply.`,
 	Fix: "Append every tool reply directly after its assistant message, and hold other messages back until the last reply is in.",
-	Severity: by{
-		wire.OpenAIChat:      {wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Qwen, wire.Kimi, wire.Mistral, wire.MiniMax},
-		wire.OpenAIResponses: {wire.DeepSeekResponses},
-		wire.Anthropic:       anthropics, wire.Gemini: nil, wire.Bedrock: nil,
-	}.reject,
+	Severity: blockAPIs.and(wire.OpenAIResponses, wire.DeepSeekResponses).
+		and(wire.OpenAIChat, wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Qwen, wire.Kimi, wire.Mistral, wire.MiniMax).reject,
 	Run: lateToolReply,
 }
 

@@ -26,11 +26,8 @@ a reply that says so.`,
 	Run:      missingToolReply,
 }
 
-var needReplies = by{
-	wire.OpenAIChat:      {wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Qwen, wire.Kimi, wire.Mistral},
-	wire.OpenAIResponses: {wire.OpenAI, wire.Azure, wire.DeepSeekResponses},
-	wire.Anthropic:       anthropics, wire.Gemini: nil, wire.Bedrock: nil,
-}
+var needReplies = blockAPIs.and(wire.OpenAIResponses, wire.OpenAI, wire.Azure, wire.DeepSeekResponses).
+	and(wire.OpenAIChat, wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Qwen, wire.Kimi, wire.Mistral)
 
 // countReplies is the set of targets of which some versions only compare the numbers of replies and calls.
 var countReplies = by{wire.OpenAIChat: {wire.Mistral}}

@@ -17,7 +17,7 @@ Gemini answers "contents is not specified", Anthropic and Bedrock require a user
 messages parameter is illegal" (code 1214). Usual causes: everything was put into the system prompt; the history was
 trimmed down to the system message; the prompt was empty and omitted. Send the task itself as a user message.`,
 	Fix:      "Send the task as a user message, and keep at least one user message when trimming the history.",
-	Severity: by{wire.Anthropic: anthropics, wire.Bedrock: nil, wire.Gemini: nil}.reject,
+	Severity: blockAPIs.reject,
 	Run:      noUserMessage,
 }
 
@@ -26,20 +26,15 @@ func noUserMessage(p *check.Pass) {
 	if r.MessagesKind != facts.Array || r.Stored || r.Dropped > 0 {
 		return
 	}
-	switch p.Target.Dialect {
-	case wire.OpenAIResponses, wire.Cohere:
+	if g := grammars[p.Target.Dialect]; g.noUser || g.noMessages && len(r.Messages) == 0 {
 		return
-	case wire.OpenAIChat:
+	}
+	if p.Target.Dialect == wire.OpenAIChat {
 		switch p.Target.Variant {
 		case wire.OpenAI, wire.Azure, wire.Mistral, wire.VLLM, wire.Ollama:
 			return
 		default:
 		}
-	case wire.Bedrock:
-		if len(r.Messages) == 0 {
-			return // the messages may be in a prompt stored at AWS
-		}
-	default:
 	}
 	for i := range r.Messages {
 		m := &r.Messages[i]

@@ -22,12 +22,8 @@ assistant message with tool_calls together with all tool messages after it.`,
 	Run:      orphanToolReply,
 }
 
-var needCalls = by{
-	wire.OpenAIChat: {
-		wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Qwen, wire.Kimi, wire.MiniMax, wire.Mistral, wire.GeminiOpenAI,
-	},
-	wire.OpenAIResponses: openAIs, wire.Anthropic: anthropics, wire.Gemini: nil, wire.Bedrock: nil,
-}
+var needCalls = blockAPIs.and(wire.OpenAIResponses, openAIs...).
+	and(wire.OpenAIChat, wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Qwen, wire.Kimi, wire.MiniMax, wire.Mistral, wire.GeminiOpenAI)
 
 func orphanToolReply(p *check.Pass) {
 	var severity check.Severity

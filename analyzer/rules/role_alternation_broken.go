@@ -30,7 +30,7 @@ func roleAlternationSeverity(t wire.Target) check.Severity {
 	if after(t.Model, "claude") >= 0 || after(t.Model, "amazon.") >= 0 || after(t.Model, "inference-profile") >= 0 {
 		return check.Lenient
 	}
-	return by{wire.Bedrock: nil}.reject(t)
+	return bedrocks.reject(t)
 }
 
 func roleAlternationBroken(p *check.Pass) {
@@ -64,20 +64,16 @@ func roleAlternationBroken(p *check.Pass) {
 
 // alternates reports whether the target may require user and assistant to alternate.
 func alternates(p *check.Pass) bool {
-	switch p.Target.Dialect {
-	case wire.Bedrock, wire.Gemini, wire.Cohere:
-		return true
-	case wire.OpenAIChat:
-		switch p.Target.Variant {
-		case wire.OpenAI, wire.Azure, wire.Mistral:
-			return false
-		case wire.DeepSeek:
-			return modelIs(p, "reasoner") // deepseek-reasoner refused consecutive messages in 2025
-		default:
-			return true
-		}
-	default:
+	if p.Target.Dialect != wire.OpenAIChat {
+		return grammars[p.Target.Dialect].alternates
+	}
+	switch p.Target.Variant {
+	case wire.OpenAI, wire.Azure, wire.Mistral:
 		return false
+	case wire.DeepSeek:
+		return modelIs(p, "reasoner") // deepseek-reasoner refused consecutive messages in 2025
+	default:
+		return true
 	}
 }
 

@@ -38,7 +38,7 @@ func systemNotFirstSeverity(t wire.Target) check.Severity {
 // systemNotFirst reports only the first misplaced system message of a request, because most agents that misplace one misplace
 // many. A system message between a call and its reply is left to late_tool_reply.
 func systemNotFirst(p *check.Pass) {
-	if p.Target.Dialect != wire.OpenAIChat && p.Target.Dialect != wire.Cohere {
+	if !isChat(p.Target) {
 		return // the dialect has no system role, or the message is usual in a Responses input
 	}
 	mistral := p.Target.Dialect == wire.OpenAIChat && p.Target.Variant == wire.Mistral

@@ -21,12 +21,9 @@ Mistral requires 9 letters and digits; Anthropic letters, digits, _ and -; Bedro
 Responses API a call_id of at most 64 characters, and item ids with the prefix of their type (fc_, rs_, msg_). OpenAI was
 seen to refuse ids over 40 and over 64 characters, and to accept 51. Usual causes: a history started with one provider
 continues with another; a gateway makes its own ids. Map the ids of calls and replies alike when the provider changes.`,
-	Fix: "Map call ids to the format of the target provider, alike in the call and in its reply.",
-	Severity: by{
-		wire.OpenAIChat:      {wire.Mistral, wire.OpenAI},
-		wire.OpenAIResponses: openAIs, wire.Anthropic: anthropics, wire.Bedrock: nil,
-	}.reject,
-	Run: toolCallIDFormat,
+	Fix:      "Map call ids to the format of the target provider, alike in the call and in its reply.",
+	Severity: idBlockAPIs.and(wire.OpenAIChat, wire.Mistral, wire.OpenAI).and(wire.OpenAIResponses, openAIs...).reject,
+	Run:      toolCallIDFormat,
 }
 
 func toolCallIDFormat(p *check.Pass) {
@@ -62,12 +59,8 @@ func toolCallIDFormat(p *check.Pass) {
 // id. In chat completions, malformed_tool_call reports missing ids.
 func idCheck(t wire.Target) func(*facts.Call) (detail, is string) {
 	switch {
-	case t.Dialect == wire.Anthropic:
-		return func(c *facts.Call) (detail, is string) { return idForm(c, 1<<30, "_-", "letters, digits, _ and -") }
-	case t.Dialect == wire.Bedrock:
-		return func(c *facts.Call) (detail, is string) {
-			return idForm(c, 64, "_.:-", "letters, digits, _, ., : and -")
-		}
+	case grammars[t.Dialect].callID != nil:
+		return grammars[t.Dialect].callID
 	case t.Dialect == wire.OpenAIResponses && (t.Variant == wire.OpenAI || t.Variant == wire.Azure):
 		return func(c *facts.Call) (detail, is string) { return idForm(c, 64, "", "") }
 	case t.Dialect == wire.OpenAIChat && t.Variant == wire.OpenAI:

@@ -21,7 +21,7 @@ an exception in the tool was swallowed. An empty string is accepted. Anthropic a
 		if t.Native {
 			return check.Lenient
 		}
-		return by{wire.OpenAIChat: {wire.OpenAI, wire.Azure, wire.Ollama}, wire.Bedrock: nil}.reject(t)
+		return bedrocks.and(wire.OpenAIChat, wire.OpenAI, wire.Azure, wire.Ollama).reject(t)
 	},
 	Run: toolContentMissing,
 }

@@ -18,7 +18,7 @@ them: "` + "`tool_use` ids were found without `tool_result`" + ` blocks immediat
 turn in one message; Anthropic merges neighbours. Usual causes: a reminder is inserted before the results; a
 converter from another dialect keeps the stored order. Put the results first, and text after them.`,
 	Fix:      "Put all tool results of a turn at the beginning of one user message, and any text after them.",
-	Severity: by{wire.Anthropic: anthropics, wire.Bedrock: nil}.reject,
+	Severity: idBlockAPIs.reject,
 	Run:      toolResultNotFirst,
 }
 
@@ -26,15 +26,10 @@ converter from another dialect keeps the stored order. Put the results first, an
 const content = facts.PartText | facts.PartImage | facts.PartAudio | facts.PartFile
 
 func toolResultNotFirst(p *check.Pass) {
-	switch p.Target.Dialect {
-	case wire.Anthropic, wire.Bedrock:
-	case wire.Gemini:
-		if p.Target.Variant != wire.VertexGemini {
-			return // AI Studio accepts any order; Vertex AI reportedly refuses text before a reply, but has accepted text after it
-		}
-	default:
-		return
+	if !hasBlocksWithIDs(p.Target) && p.Target.Variant != wire.VertexGemini {
+		return // AI Studio accepts any order; Vertex AI reportedly refuses text before a reply, but has accepted text after it
 	}
+	together := grammars[p.Target.Dialect].together
 	last := -1             // the last reported message
 	group, first := -1, -1 // the current group and the message with its first reply
 	for i := range p.Pairing.Replies {
@@ -48,7 +43,7 @@ func toolResultNotFirst(p *check.Pass) {
 			last = r.Message
 			p.Report(r.Message, r.ID, toolName(p, r.Call), "after_content", "message %d (user) has its reply to %s after other content",
 				r.Message, name(r.ID))
-		case p.Target.Dialect == wire.Bedrock && r.Group >= 0 && r.Message != first:
+		case together && r.Group >= 0 && r.Message != first:
 			last = r.Message
 			p.Report(r.Message, r.ID, toolName(p, r.Call), "spread", "message %d (user) answers %s, but message %d has other replies of the same turn",
 				r.Message, name(r.ID), first)

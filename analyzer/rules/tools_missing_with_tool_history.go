@@ -1,9 +1,6 @@
 package rules
 
-import (
-	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
-)
+import "github.com/llmtap/llmtap/analyzer/check"
 
 // ToolsMissingWithToolHistory finds requests that have calls in their history but declare no tools.
 var ToolsMissingWithToolHistory = &check.Rule{
@@ -19,12 +16,12 @@ turn calls and results into text.`,
 	Fix: "Send the tools with every request whose history has calls, with tool_choice none where the model must not call.",
 	// Reports on Anthropic are contradictory: such requests were refused in 2024, accepted in 2025, and, according to a gateway,
 	// refused in 2026.
-	Severity: by{wire.Bedrock: nil}.reject,
+	Severity: bedrocks.reject,
 	Run:      toolsMissingWithToolHistory,
 }
 
 func toolsMissingWithToolHistory(p *check.Pass) {
-	if p.Target.Dialect != wire.Bedrock && p.Target.Dialect != wire.Anthropic {
+	if !hasBlocksWithIDs(p.Target) {
 		return
 	}
 	r := p.Request

@@ -18,15 +18,9 @@ Fireworks and Anthropic "Extra inputs are not permitted", Cohere "unknown field:
 "Unknown parameter: 'input[1].metadata'", Gemini "Unknown name". Others ignore it. Usual causes: a framework keeps its
 own data in the message and sends it along; a field of an answer or of a stream (index, finish_reason) is sent back; the
 provider was switched. Build messages from a list of allowed keys instead of sending stored objects.`,
-	Fix: "Build messages for sending from the keys that the provider documents, instead of sending stored objects.",
-	Severity: by{
-		wire.OpenAIChat:      {wire.Groq, wire.Mistral, wire.Fireworks},
-		wire.Cohere:          nil,
-		wire.OpenAIResponses: openAIs,
-		wire.Anthropic:       anthropics,
-		wire.Gemini:          nil,
-	}.reject,
-	Run: unexpectedMessageField,
+	Fix:      "Build messages for sending from the keys that the provider documents, instead of sending stored objects.",
+	Severity: strictAPIs.and(wire.OpenAIResponses, openAIs...).and(wire.OpenAIChat, wire.Groq, wire.Mistral, wire.Fireworks).reject,
+	Run:      unexpectedMessageField,
 }
 
 // Sets of fields, by origin. reasoning_content_forbidden reports the reasoning fields.
@@ -107,16 +101,9 @@ func reportFields(p *check.Pass, i int, m *facts.Message, fields facts.Fields) {
 // message. nulls reports whether t also refuses fields that are null.
 func refusedFields(t wire.Target) (inMessages, inCalls facts.Fields, nulls bool) {
 	const strict = ofOthers | facts.FieldAnnotations
-	switch t.Dialect {
-	case wire.OpenAIChat:
-	case wire.Cohere: // Cohere's parser has been observed to refuse an index; other refusals are unknown
-		return 0, facts.FieldIndex, false
-	case wire.OpenAIResponses, wire.Anthropic, wire.Gemini: // the facts contain only keys outside their schemas
-		return facts.FieldUnknown, facts.FieldUnknown, false
-	case wire.Bedrock:
-		return ofOthers, facts.FieldUnknown, false
-	default:
-		return 0, 0, false
+	if t.Dialect != wire.OpenAIChat {
+		g := grammars[t.Dialect]
+		return g.notInMessages, g.notInCalls, false
 	}
 	if t.Native { // Ollama's own API has a few additional keys and accepts unknown ones
 		return ofOthers &^ (facts.FieldToolName | facts.FieldUnknown), 0, false

@@ -24,10 +24,8 @@ with calls before its replies, and copy the id from the answer, byte for byte.`,
 	Run:      unknownToolCallID,
 }
 
-var compareIDs = by{
-	wire.OpenAIChat:      {wire.OpenAI, wire.Azure, wire.Kimi, wire.MiniMax, wire.GeminiOpenAI},
-	wire.OpenAIResponses: openAIs, wire.Anthropic: anthropics, wire.Bedrock: nil,
-}
+var compareIDs = idBlockAPIs.and(wire.OpenAIResponses, openAIs...).
+	and(wire.OpenAIChat, wire.OpenAI, wire.Azure, wire.Kimi, wire.MiniMax, wire.GeminiOpenAI)
 
 func unknownToolCallID(p *check.Pass) {
 	var severity check.Severity

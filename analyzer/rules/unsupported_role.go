@@ -39,15 +39,15 @@ func unsupportedRole(p *check.Pass) {
 			continue
 		}
 		detail := ""
-		switch p.Target.Dialect {
-		case wire.OpenAIResponses:
+		switch d := p.Target.Dialect; {
+		case d == wire.OpenAIResponses:
 			// Other items have no role; their type identifies them.
 			if m.Item == facts.ItemMessage && (m.Role == facts.RoleTool || m.Role == facts.RoleFunction || m.Role == facts.RoleOther) {
 				detail = "other"
 			}
-		case wire.OpenAIChat, wire.Cohere:
+		case isChat(p.Target):
 			detail = chatRole(p.Target.Variant, m, mini)
-		case wire.Gemini:
+		case d == wire.Gemini:
 			if m.Role == facts.RoleTool {
 				continue // Google's own examples give function responses this role
 			}
