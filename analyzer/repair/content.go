@@ -2,6 +2,7 @@ package repair
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"iter"
 	"slices"
@@ -58,7 +59,7 @@ func (e *edit) saidArguments(c *check.PairedCall) []byte {
 	if e.items() {
 		return value(a.raw, e.places().Arguments)
 	}
-	all := value(a.raw, "/"+e.places().Calls)
+	all := value(a.raw, "/"+e.calls())
 	for x := range children(all, 0) {
 		if call := all[x.value:x.end]; bytes.Equal(value(call, e.places().CallID), quote(c.Call.ID)) {
 			return value(call, e.places().Arguments)
@@ -311,7 +312,7 @@ func replyContent(e *edit) bool {
 	if !ok {
 		return false
 	}
-	e.set(at, e.places().Output, []byte(e.texts().NoOutput))
+	e.set(at, e.places().Output, []byte(cmp.Or(e.texts().NoOutput, `""`)))
 	e.say("gives the reply empty content")
 	return true
 }

@@ -23,6 +23,17 @@ func (f *fixing) names() bool { return f.target.Dialect.Descriptor().Pairing.Nam
 
 func (f *fixing) items() bool { return f.target.Dialect.Descriptor().Pairing.Items }
 
+// calls returns the member of a message whose elements include its calls; "" if a call is a message.
+func (f *fixing) calls() string {
+	switch {
+	case f.blocks():
+		return f.places().Parts
+	case f.items():
+		return ""
+	}
+	return f.target.Dialect.Descriptor().Words.Call
+}
+
 // An element is the place of a call or reply.
 type element struct {
 	message int
@@ -52,11 +63,14 @@ func (e *edit) element(i int, member string, offset int) (at element, ok bool) {
 }
 
 func (e *edit) callAt(c *check.PairedCall) (element, bool) {
-	return e.element(c.Message, e.places().Calls, c.Start)
+	return e.element(c.Message, e.calls(), c.Start)
 }
 
 func (e *edit) replyAt(r *check.Reply) (element, bool) {
-	return e.element(r.Message, e.places().Replies, r.Start)
+	if !e.blocks() {
+		return element{message: r.Message}, true
+	}
+	return e.element(r.Message, e.places().Parts, r.Start)
 }
 
 // pointer returns the JSON pointer of an element.
@@ -131,7 +145,12 @@ func (e *edit) replyWith(defect func(r *check.Reply) bool) *check.Reply {
 func (f *fixing) textPart(text string) []byte { return fill(f.texts().Part, "$text", text) }
 
 // userMessage returns a user message with a text.
-func (f *fixing) userMessage(text string) []byte { return fill(f.texts().User, "$text", text) }
+func (f *fixing) userMessage(text string) []byte {
+	if f.texts().Listed {
+		return f.userParts(f.textPart(text))
+	}
+	return join(`{"role":"user","content":`, quote(text), `}`)
+}
 
 // userParts returns a user message with parts.
 func (f *fixing) userParts(parts ...[]byte) []byte {

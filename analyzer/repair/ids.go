@@ -2,6 +2,7 @@ package repair
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 
 	"github.com/zeebo/xxh3"
@@ -24,7 +25,7 @@ func (e *edit) newID(old []byte) string {
 			b[i] = alphabet[h%uint64(len(alphabet))]
 			h /= uint64(len(alphabet))
 		}
-		id := e.texts().CallID + string(b)
+		id := cmp.Or(e.texts().CallID, "call_") + string(b)
 		if e.target.Variant == wire.Mistral {
 			id = string(b)
 		}

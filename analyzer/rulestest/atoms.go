@@ -262,11 +262,15 @@ func arguments(d wire.Dialect, a *Atom, edit func(json.RawMessage) json.RawMessa
 
 // user is a message that somebody puts in.
 func user(d wire.Dialect) *Atom {
-	text := d.Descriptor().Texts.User
+	a := &Atom{message: -1, role: "user", raw: write(said(d, "user", "Are you there?"))}
 	if d.Descriptor().Pairing.Blocks {
-		text = d.Descriptor().Texts.Part
+		a.raw = part(d, "Are you there?")
 	}
-	return &Atom{message: -1, role: "user", raw: json.RawMessage(strings.Replace(text, "$text", `"Are you there?"`, 1))}
+	return a
+}
+
+func part(d wire.Dialect, text string) json.RawMessage {
+	return json.RawMessage(strings.Replace(d.Descriptor().Texts.Part, "$text", string(write(text)), 1))
 }
 
 func (k atomKind) String() string { return [...]string{"other", "call", "reply"}[k] }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/dialect"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -94,32 +95,25 @@ func converse(t testing.TB, chat []byte) []byte {
 	if err := json.Unmarshal(chat, &in); err != nil {
 		t.Fatalf("decode example: %v", err)
 	}
-	type object = map[string]any
-	out := object{}
-	messages := []object{}
-	for _, m := range in.Messages {
-		role, content := m.Role, []object{}
-		switch {
-		case m.Role == "tool":
-			role = "user"
-			content = append(content, object{"toolResult": object{"toolUseId": m.ToolCallID, "content": []object{{"text": m.Content}}}})
-		case m.Content != "":
-			content = append(content, object{"text": m.Content})
+	row, messages := dialect.Of(wire.DialectNamed("bedrock")), []dialect.Object{}
+	for i := range in.Messages {
+		m := &in.Messages[i]
+		said := dialect.Message{Role: m.Role, IsReply: m.Role == "tool", ReplyTo: m.ToolCallID}
+		if m.Content != "" {
+			said.Text = &m.Content
 		}
 		for _, c := range m.ToolCalls {
-			content = append(content, object{"toolUse": object{
-				"toolUseId": c.ID, "name": c.Function.Name, "input": json.RawMessage(c.Function.Arguments),
-			}})
+			said.Calls = append(said.Calls, dialect.Call{ID: c.ID, Name: c.Function.Name, Args: c.Function.Arguments})
 		}
-		messages = append(messages, object{"role": role, "content": content})
+		messages = append(messages, row.Message(&said, false)...)
 	}
-	out["messages"] = messages
+	out := dialect.Object{"messages": messages}
 	if in.Tools != nil {
-		tools := []object{}
+		tools := []dialect.Object{}
 		for _, f := range in.Tools {
-			tools = append(tools, object{"toolSpec": object{"name": f.Function.Name, "inputSchema": object{"json": object{}}}})
+			tools = append(tools, dialect.Object{"toolSpec": dialect.Object{"name": f.Function.Name, "inputSchema": dialect.Object{"json": dialect.Object{}}}})
 		}
-		out["toolConfig"] = object{"tools": tools}
+		out["toolConfig"] = dialect.Object{"tools": tools}
 	}
 	b, err := json.Marshal(out)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llmtap/llmtap/ingest/dialect"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -133,43 +134,32 @@ var Mutations = []Mutation{
 // Generate makes a history of 2 to 5 turns with 2 to 8 parallel calls each.
 func Generate(d wire.Dialect, r *rand.Rand) json.RawMessage {
 	var all []any
-	n := 0
+	row, n := dialect.Of(d), 0
 	for turn := range 2 + r.IntN(4) {
 		all = append(all, said(d, "user", fmt.Sprintf("task %d", turn)))
-		calls, replies := []any{}, []any{}
+		m, replies, look := dialect.Message{Role: "assistant"}, []dialect.Message{}, "I look."
+		if row.Items == "" {
+			m.Text = &look
+		}
 		for range 2 + r.IntN(7) {
 			n++
 			id, name, city := fmt.Sprintf("call_%d_%x", n, r.Uint32()), fmt.Sprintf("tool_%d", r.IntN(5)), map[string]any{"city": fmt.Sprint(r.IntN(99))}
-			args := string(write(city))
 			result := fmt.Sprintf("result %d", n)
-			switch d {
-			case wire.OpenAIChat:
-				calls = append(calls, map[string]any{"id": id, "type": "function", "function": map[string]any{"name": name, "arguments": args}})
-				replies = append(replies, map[string]any{"role": "tool", "tool_call_id": id, "content": result})
-			case wire.OpenAIResponses:
-				calls = append(calls, map[string]any{"type": "function_call", "call_id": id, "name": name, "arguments": args})
-				replies = append(replies, map[string]any{"type": "function_call_output", "call_id": id, "output": result})
-			case wire.Anthropic:
-				calls = append(calls, map[string]any{"type": "tool_use", "id": id, "name": name, "input": city})
-				replies = append(replies, map[string]any{"type": "tool_result", "tool_use_id": id, "content": result})
-			default:
-				calls = append(calls, map[string]any{"toolUse": map[string]any{"toolUseId": id, "name": name, "input": city}})
-				replies = append(replies, map[string]any{"toolResult": map[string]any{"toolUseId": id, "content": []any{map[string]any{"text": result}}}})
-			}
+			m.Calls = append(m.Calls, dialect.Call{ID: id, Name: name, Args: string(write(city))})
+			replies = append(replies, dialect.Message{IsReply: true, ReplyTo: id, Text: &result})
 		}
 		r.Shuffle(len(replies), func(i, j int) { replies[i], replies[j] = replies[j], replies[i] })
-		switch d {
-		case wire.OpenAIChat:
-			all = append(all, map[string]any{"role": "assistant", "content": "I look.", "tool_calls": calls})
-			all = append(all, replies...)
-		case wire.OpenAIResponses:
-			all = append(append(all, calls...), replies...)
-		case wire.Anthropic:
-			calls = append([]any{map[string]any{"type": "text", "text": "I look."}}, calls...)
-			all = append(all, map[string]any{"role": "assistant", "content": calls}, map[string]any{"role": "user", "content": replies})
-		default:
-			calls = append([]any{map[string]any{"text": "I look."}}, calls...)
-			all = append(all, map[string]any{"role": "assistant", "content": calls}, map[string]any{"role": "user", "content": replies})
+		for _, o := range row.Message(&m, true) {
+			all = append(all, o)
+		}
+		for i := range replies {
+			o := row.Message(&replies[i], false)[0]
+			if parts, ok := o["content"].([]dialect.Object); ok && i > 0 { // all replies are parts of one message
+				last := all[len(all)-1].(dialect.Object)
+				last["content"] = append(last["content"].([]dialect.Object), parts...)
+				continue
+			}
+			all = append(all, o)
 		}
 		all = append(all, said(d, "assistant", "Done."))
 	}
@@ -178,5 +168,8 @@ func Generate(d wire.Dialect, r *rand.Rand) json.RawMessage {
 }
 
 func said(d wire.Dialect, role, text string) any {
-	return json.RawMessage(strings.NewReplacer("user", role, "$text", string(write(text))).Replace(d.Descriptor().Texts.User))
+	if d.Descriptor().Texts.Listed {
+		return map[string]any{"role": role, "content": []any{part(d, text)}}
+	}
+	return map[string]any{"role": role, "content": text}
 }

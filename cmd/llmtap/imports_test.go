@@ -31,7 +31,7 @@ var importRules = []struct {
 	{"ingest", []string{"ingest/"}, "a collector must run without analysis"},
 	{"analyzer/check", []string{"analyzer/facts", "ingest/sdk/go/wire"}, "rules and lint need no stream"},
 	{"analyzer/rules", []string{"analyzer/check", "analyzer/facts", "ingest/sdk/go/wire"}, "a rule sees one request"},
-	{"analyzer/rulestest", []string{"ingest/sdk/go/wire", "ingest/recorded/recordedtest", "analyzer/facts"}, "only tests import it"},
+	{"analyzer/rulestest", []string{"ingest/sdk/go/wire", "ingest/dialect", "ingest/recorded/recordedtest", "analyzer/facts"}, "only tests import it"},
 	{"analyzer", []string{"ingest/sdk/go/event", "ingest/sdk/go/wire", "analyzer"}, "rules are pure: lint, import and backtests work offline"},
 	{"sinks", []string{"ingest/sdk/go/event", "ingest/loopback", "ingest/secret", "analyzer", "sinks"}, "storage and alerting never know each other"},
 	{"alerts", []string{"ingest/sdk/go/event", "ingest/secret", "analyzer", "alerts"}, "storage and alerting never know each other"},

@@ -5,7 +5,7 @@ import "github.com/llmtap/llmtap/ingest/sdk/go/wire"
 var anthropic = Dialect{
 	Name:     wire.Anthropic,
 	SDK:      SDK{"ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", ""},
-	path:     "/v1/messages",
+	Path:     func(_, _ string) string { return "/v1/messages" },
 	System:   func(text string) (string, any) { return "system", text },
 	Response: anthropicResponse,
 

@@ -5,7 +5,7 @@ import "github.com/llmtap/llmtap/ingest/sdk/go/wire"
 var bedrock = Dialect{
 	Name:     wire.Bedrock,
 	SDK:      SDK{"AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "AWS_BEARER_TOKEN_BEDROCK", ""},
-	path:     "/model/{model}/converse",
+	Path:     func(_, model string) string { return "/model/" + model + "/converse" },
 	System:   func(text string) (string, any) { return "system", []Object{{"text": text}} },
 	Response: bedrockResponse,
 

@@ -5,7 +5,7 @@ import "github.com/llmtap/llmtap/ingest/sdk/go/wire"
 var chat = Dialect{
 	Name:      wire.OpenAIChat,
 	SDK:       SDK{"OPENAI_BASE_URL", "OPENAI_API_KEY", "/v1"},
-	path:      "/v1/chat/completions",
+	Path:      func(_, _ string) string { return "/v1/chat/completions" },
 	Response:  chatResponse,
 	Chunk:     chatChunk,
 	message:   chatMessage,

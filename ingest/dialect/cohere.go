@@ -5,7 +5,7 @@ import "github.com/llmtap/llmtap/ingest/sdk/go/wire"
 var cohere = Dialect{
 	Name:     wire.Cohere,
 	SDK:      SDK{"CO_API_URL", "CO_API_KEY", ""},
-	path:     "/v2/chat",
+	Path:     func(_, _ string) string { return "/v2/chat" },
 	Response: cohereResponse,
 	message:  func(m *Message, _ bool) []Object { return chatMessage(m, false) },
 	said: func(text string) Object {

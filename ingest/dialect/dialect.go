@@ -15,9 +15,7 @@ type Dialect struct {
 	Name wire.Dialect
 	SDK  SDK
 
-	path      string            // URL path of a call, with {model}
-	platforms map[string]string // other paths, by provider
-
+	Path     func(provider, model string) string      // URL path of a call
 	System   func(text string) (member string, v any) // system prompt of a request; nil if it is a message
 	Response func(r *Response) Object                 // body of an answer
 	Chunk    func(response Object)                    // changes a response to the only event of its stream; nil if it has several
@@ -72,15 +70,6 @@ func Of(d wire.Dialect) *Dialect {
 		}
 	}
 	return nil
-}
-
-// Path returns the path of a URL at which a provider serves the dialect.
-func (d *Dialect) Path(provider, model string) string {
-	path, ok := d.platforms[provider]
-	if !ok {
-		path = d.path
-	}
-	return strings.ReplaceAll(path, "{model}", model)
 }
 
 // Message returns m as messages of a request, or of an answer.

@@ -3,13 +3,17 @@ package dialect
 import "github.com/llmtap/llmtap/ingest/sdk/go/wire"
 
 var gemini = Dialect{
-	Name:      wire.Gemini,
-	SDK:       SDK{"GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", ""},
-	path:      "/v1beta/models/{model}:generateContent",
-	platforms: map[string]string{"gcp.vertex_ai": "/v1/publishers/google/models/{model}:generateContent"},
-	System:    func(text string) (string, any) { return "systemInstruction", Object{"parts": []Object{{"text": text}}} },
-	Response:  geminiResponse,
-	Chunk:     func(Object) {}, // an event is a response
+	Name: wire.Gemini,
+	SDK:  SDK{"GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", ""},
+	Path: func(provider, model string) string {
+		if provider == "gcp.vertex_ai" {
+			return "/v1/publishers/google/models/" + model + ":generateContent"
+		}
+		return "/v1beta/models/" + model + ":generateContent"
+	},
+	System:   func(text string) (string, any) { return "systemInstruction", Object{"parts": []Object{{"text": text}}} },
+	Response: geminiResponse,
+	Chunk:    func(Object) {}, // an event is a response
 
 	text:    func(text string) Object { return Object{"text": text} },
 	thought: func(text, _ string) Object { return Object{"text": text, "thought": true} },

@@ -5,7 +5,7 @@ import "github.com/llmtap/llmtap/ingest/sdk/go/wire"
 var responses = Dialect{
 	Name:     wire.OpenAIResponses,
 	SDK:      SDK{"OPENAI_BASE_URL", "OPENAI_API_KEY", "/v1"},
-	path:     "/v1/responses",
+	Path:     func(_, _ string) string { return "/v1/responses" },
 	Response: responsesResponse,
 	message:  responsesItems,
 	said: func(text string) Object {

@@ -91,36 +91,31 @@ type Words struct {
 	ReplyID   string // member of a reply that identifies the call
 }
 
-// Places are JSON pointers of what the messages of a dialect contain, and of the tools.
+// Places are the places of what requests of a dialect contain.
 type Places struct {
 	Parts                       string // member of a message with its content
-	Calls, Replies              string // members of a message whose elements include calls and replies; "" if they are messages
-	CallID, Function, Arguments string // in a call
-	ReplyID, Output             string // in a reply
-	Tools                       string // in a request
+	CallID, Function, Arguments string // JSON pointers in a call
+	ReplyID, Output             string // JSON pointers in a reply
+	Tools                       string // JSON pointer in a request
 }
 
 // Texts are JSON of a dialect, in which $text, $id and $name are JSON strings.
 type Texts struct {
 	Part     string // a text as a part of a user message
-	User     string // a user message with a text
 	Reply    string // the reply of a tool that failed
-	NoOutput string // the output of a reply without content
+	NoOutput string // the output of a reply without content; "" if it is an empty string
 	Tool     string // a tool without parameters
-	CallID   string // start of the ids of calls
+	CallID   string // start of the ids of calls; "" if it is call_
+	Listed   bool   // the content of a message must be a list of parts
 }
 
-// chatPlaces and chatTexts are those of OpenAIChat and of dialects with its messages.
+// chatPlaces and chatTexts are those of dialects with the messages of OpenAIChat.
 var (
-	chatPlaces = Places{
-		Parts: "content", Calls: "tool_calls", CallID: "/id", Function: "/function/name", Arguments: "/function/arguments",
-		ReplyID: "/tool_call_id", Output: "/content", Tools: "/tools",
-	}
-	chatTexts = Texts{
-		Part: `{"type":"text","text":$text}`, User: `{"role":"user","content":$text}`,
-		Reply: `{"role":"tool","tool_call_id":$id,"content":$text}`, NoOutput: `""`, CallID: "call_",
-	}
+	chatPlaces = Places{"content", "/id", "/function/name", "/function/arguments", "/tool_call_id", "/content", "/tools"}
+	chatTexts  = Texts{Part: typedPart, Reply: `{"role":"tool","tool_call_id":$id,"content":$text}`}
 )
+
+const typedPart = `{"type":"text","text":$text}`
 
 // chatVariants are the variants of OpenAIChat. The path segments of OpenAIResponses are the same.
 var chatVariants = []Variant{
@@ -149,19 +144,16 @@ var Descriptors = []Descriptor{
 		LastMember:  "done", // for Ollama's own API
 	},
 	{
-		Dialect:   OpenAIResponses,
-		Variants:  []Variant{OpenAI, Azure, DeepSeekResponses, XAI, OtherVariant},
-		Records:   []string{"openai.responses"},
-		Endpoints: []Endpoint{{End: "/responses", Unknown: []string{"/v1/responses", "/openai/"}}},
-		Segments:  chatVariants,
-		Messages:  "input",
-		Pairing:   Pairing{Items: true},
-		Words:     Words{Message: "item", Assistant: "assistant", Call: "function_call", Reply: "function_call_output", ReplyID: "call_id"},
-		Places:    Places{Parts: "content", CallID: "/call_id", Function: "/name", Arguments: "/arguments", ReplyID: "/call_id", Output: "/output", Tools: "/tools"},
-		Texts: Texts{
-			Part: `{"type":"input_text","text":$text}`, User: chatTexts.User,
-			Reply: `{"type":"function_call_output","call_id":$id,"output":$text}`, NoOutput: `""`, CallID: "call_",
-		},
+		Dialect:    OpenAIResponses,
+		Variants:   []Variant{OpenAI, Azure, DeepSeekResponses, XAI, OtherVariant},
+		Records:    []string{"openai.responses"},
+		Endpoints:  []Endpoint{{End: "/responses", Unknown: []string{"/v1/responses", "/openai/"}}},
+		Segments:   chatVariants,
+		Messages:   "input",
+		Pairing:    Pairing{Items: true},
+		Words:      Words{Message: "item", Assistant: "assistant", Call: "function_call", Reply: "function_call_output", ReplyID: "call_id"},
+		Places:     Places{"content", "/call_id", "/name", "/arguments", "/call_id", "/output", "/tools"},
+		Texts:      Texts{Part: `{"type":"input_text","text":$text}`, Reply: `{"type":"function_call_output","call_id":$id,"output":$text}`},
 		LastEvents: []string{"response.completed", "response.failed", "response.incomplete", "response.cancelled"},
 	},
 	{
@@ -181,13 +173,10 @@ var Descriptors = []Descriptor{
 		Messages: "messages",
 		Pairing:  Pairing{Blocks: true},
 		Words:    Words{Message: "message", Assistant: "assistant", Call: "tool_use", Reply: "tool_result", ReplyID: "tool_use_id"},
-		Places: Places{
-			Parts: "content", Calls: "content", Replies: "content", CallID: "/id", Function: "/name", Arguments: "/input",
-			ReplyID: "/tool_use_id", Output: "/content", Tools: "/tools",
-		},
+		Places:   Places{"content", "/id", "/name", "/input", "/tool_use_id", "/content", "/tools"},
 		Texts: Texts{
-			Part: chatTexts.Part, User: chatTexts.User, Reply: `{"type":"tool_result","tool_use_id":$id,"content":$text,"is_error":true}`,
-			NoOutput: `""`, Tool: `{"name":$name,"input_schema":{"type":"object"}}`, CallID: "toolu_",
+			Part: typedPart, Reply: `{"type":"tool_result","tool_use_id":$id,"content":$text,"is_error":true}`,
+			Tool: `{"name":$name,"input_schema":{"type":"object"}}`, CallID: "toolu_",
 		},
 		CallsReason: "tool_use",
 		StopReason:  "end_turn",
@@ -208,13 +197,11 @@ var Descriptors = []Descriptor{
 		Pairing:  Pairing{Blocks: true, Names: true},
 		Words:    Words{Message: "message", Assistant: "model", Call: "functionCall", Reply: "functionResponse", ReplyID: "name"},
 		Places: Places{
-			Parts: "parts", Calls: "parts", Replies: "parts", CallID: "/functionCall/id", Function: "/functionCall/name", Arguments: "/functionCall/args",
-			ReplyID: "/functionResponse/id", Output: "/functionResponse/response", Tools: "/tools",
+			"parts", "/functionCall/id", "/functionCall/name", "/functionCall/args", "/functionResponse/id", "/functionResponse/response", "/tools",
 		},
 		Texts: Texts{
-			Part: `{"text":$text}`, User: `{"role":"user","parts":[{"text":$text}]}`,
-			Reply:    `{"functionResponse":{"id":$id,"name":$name,"response":{"error":$text}}}`,
-			NoOutput: `{}`, CallID: "call_",
+			Part: `{"text":$text}`, Listed: true, NoOutput: `{}`,
+			Reply: `{"functionResponse":{"id":$id,"name":$name,"response":{"error":$text}}}`,
 		},
 	},
 	{
@@ -229,13 +216,12 @@ var Descriptors = []Descriptor{
 		Pairing:  Pairing{Blocks: true},
 		Words:    Words{Message: "message", Assistant: "assistant", Call: "toolUse", Reply: "toolResult", ReplyID: "toolUseId"},
 		Places: Places{
-			Parts: "content", Calls: "content", Replies: "content", CallID: "/toolUse/toolUseId", Function: "/toolUse/name", Arguments: "/toolUse/input",
-			ReplyID: "/toolResult/toolUseId", Output: "/toolResult/content", Tools: "/toolConfig/tools",
+			"content", "/toolUse/toolUseId", "/toolUse/name", "/toolUse/input", "/toolResult/toolUseId", "/toolResult/content", "/toolConfig/tools",
 		},
 		Texts: Texts{
-			Part: `{"text":$text}`, User: `{"role":"user","content":[{"text":$text}]}`,
-			Reply:    `{"toolResult":{"toolUseId":$id,"content":[{"text":$text}],"status":"error"}}`,
-			NoOutput: `[{"text":"(no content)"}]`, Tool: `{"toolSpec":{"name":$name,"inputSchema":{"json":{"type":"object"}}}}`, CallID: "tooluse_",
+			Part: `{"text":$text}`, Listed: true, NoOutput: `[{"text":"(no content)"}]`, CallID: "tooluse_",
+			Reply: `{"toolResult":{"toolUseId":$id,"content":[{"text":$text}],"status":"error"}}`,
+			Tool:  `{"toolSpec":{"name":$name,"inputSchema":{"json":{"type":"object"}}}}`,
 		},
 		CallsReason: "tool_use",
 		StopReason:  "end_turn",
