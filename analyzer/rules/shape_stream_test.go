@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/dialect"
 	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -20,23 +21,22 @@ import (
 type object map[string]any
 
 // A said is what a model says in one answer.
-type said struct {
-	text  string
-	calls []struct{ id, name, args string }
-}
+type said = dialect.Message
 
-func randomSaid(r *rand.Rand) (s said) {
+func randomSaid(r *rand.Rand) said {
+	s, text := said{Role: "assistant"}, ""
+	s.Text = &text
 	words := []string{"read ", "config.py", "\n", "\"quoted\"", "\\", "日本", "😀", "</b>", "\u2028", " "}
 	for range 1 + r.IntN(12) {
-		s.text += words[r.IntN(len(words))]
+		text += words[r.IntN(len(words))]
 	}
 	for i := range r.IntN(4) {
-		args := object{"path": s.text, "n": r.IntN(99), "deep": []any{object{"b": true, "a": nil}, s.text}}
+		args := object{"path": text, "n": r.IntN(99), "deep": []any{object{"b": true, "a": nil}, text}}
 		b, err := json.Marshal(args)
 		if err != nil {
 			panic(err)
 		}
-		s.calls = append(s.calls, struct{ id, name, args string }{fmt.Sprintf("call_%d", i), fmt.Sprintf("tool_%d", i%2), string(b)})
+		s.Calls = append(s.Calls, dialect.Call{ID: fmt.Sprintf("call_%d", i), Name: fmt.Sprintf("tool_%d", i%2), Args: string(b)})
 	}
 	return s
 }
@@ -52,10 +52,15 @@ func pieces(r *rand.Rand, s string) (ps []string) {
 	return ps
 }
 
-// A speaker says the same thing as a whole answer and as a stream.
+// whole returns an answer that is not a stream.
+func whole(d wire.Dialect, finish string, s said) string {
+	return encode(dialect.Of(d).Response(&dialect.Response{Finish: finish, Messages: dialect.Of(d).Answered(s)}))
+}
+
+// A speaker says the same thing as whole, as a stream.
 type speaker struct {
 	dialect wire.Dialect
-	whole   func(said) any
+	finish  string // of whole
 	events  func(*rand.Rand, said) []any
 	framed  func(any) string
 }
@@ -74,22 +79,16 @@ func encode(v any) string {
 }
 
 var speakers = []speaker{
-	{wire.OpenAIChat, func(s said) any {
-		var calls []any
-		for _, c := range s.calls {
-			calls = append(calls, object{"id": c.id, "type": "function", "function": object{"name": c.name, "arguments": c.args}})
-		}
-		return object{"choices": []any{object{"index": 0, "finish_reason": "stop", "message": object{"role": "assistant", "content": s.text, "tool_calls": calls}}}}
-	}, func(r *rand.Rand, s said) (es []any) {
+	{wire.OpenAIChat, "stop", func(r *rand.Rand, s said) (es []any) {
 		delta := func(d object) any { return object{"choices": []any{object{"index": 0, "delta": d}}} }
 		es = append(es, delta(object{"role": "assistant", "content": ""}))
-		for _, p := range pieces(r, s.text) {
+		for _, p := range pieces(r, *s.Text) {
 			es = append(es, delta(object{"content": p}))
 		}
-		left := make([][]string, len(s.calls))
-		for i, c := range s.calls {
-			es = append(es, delta(object{"tool_calls": []any{object{"index": i, "id": c.id, "type": "function", "function": object{"name": c.name, "arguments": ""}}}}))
-			left[i] = pieces(r, c.args)
+		left := make([][]string, len(s.Calls))
+		for i, c := range s.Calls {
+			es = append(es, delta(object{"tool_calls": []any{object{"index": i, "id": c.ID, "type": "function", "function": object{"name": c.Name, "arguments": ""}}}}))
+			left[i] = pieces(r, c.Args)
 		}
 		for range 10000 { // the calls' fragments come in any order
 			for i := range left {
@@ -101,13 +100,11 @@ var speakers = []speaker{
 		}
 		return append(es, object{"choices": []any{object{"index": 0, "delta": object{}, "finish_reason": "stop"}}})
 	}, data},
-	{wire.OpenAIResponses, func(s said) any {
-		return object{"object": "response", "status": "completed", "output": items(s)}
-	}, func(r *rand.Rand, s said) (es []any) {
+	{wire.OpenAIResponses, "", func(r *rand.Rand, s said) (es []any) {
 		for i, it := range items(s) {
 			it := it.(object)
 			es = append(es, object{"type": "response.output_item.added", "output_index": i, "item": object{"type": it["type"], "id": it["id"], "call_id": it["call_id"], "name": it["name"], "arguments": "", "content": []any{}}})
-			kind, text := "response.output_text.delta", s.text
+			kind, text := "response.output_text.delta", *s.Text
 			if it["type"] == "function_call" {
 				kind, text = "response.function_call_arguments.delta", it["arguments"].(string)
 			}
@@ -118,21 +115,15 @@ var speakers = []speaker{
 		}
 		return append(es, object{"type": "response.completed", "response": object{"object": "response", "status": "completed", "output": items(s)}})
 	}, named},
-	{wire.Anthropic, func(s said) any {
-		content := []any{object{"type": "text", "text": s.text}}
-		for _, c := range s.calls {
-			content = append(content, object{"type": "tool_use", "id": c.id, "name": c.name, "input": json.RawMessage(c.args)})
-		}
-		return object{"type": "message", "role": "assistant", "content": content, "stop_reason": "tool_use"}
-	}, func(r *rand.Rand, s said) (es []any) {
+	{wire.Anthropic, "tool_use", func(r *rand.Rand, s said) (es []any) {
 		es = append(es, object{"type": "message_start", "message": object{"type": "message", "role": "assistant", "content": []any{}}},
 			object{"type": "content_block_start", "index": 0, "content_block": object{"type": "text", "text": ""}})
-		for _, p := range pieces(r, s.text) {
+		for _, p := range pieces(r, *s.Text) {
 			es = append(es, object{"type": "content_block_delta", "index": 0, "delta": object{"type": "text_delta", "text": p}})
 		}
-		for i, c := range s.calls {
-			es = append(es, object{"type": "content_block_start", "index": i + 1, "content_block": object{"type": "tool_use", "id": c.id, "name": c.name, "input": object{}}})
-			for _, p := range pieces(r, c.args) {
+		for i, c := range s.Calls {
+			es = append(es, object{"type": "content_block_start", "index": i + 1, "content_block": object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": object{}}})
+			for _, p := range pieces(r, c.Args) {
 				es = append(es, object{"type": "content_block_delta", "index": i + 1, "delta": object{"type": "input_json_delta", "partial_json": p}})
 			}
 			es = append(es, object{"type": "content_block_stop", "index": i + 1})
@@ -140,9 +131,9 @@ var speakers = []speaker{
 		return append(es, object{"type": "message_delta", "delta": object{"stop_reason": "tool_use"}}, object{"type": "message_stop"})
 	}, named},
 	{
-		wire.Gemini, func(s said) any { return gemini(append([]any{object{"text": s.text}}, geminiCalls(s)...), "STOP") },
+		wire.Gemini, "STOP",
 		func(r *rand.Rand, s said) (es []any) {
-			for _, p := range pieces(r, s.text) {
+			for _, p := range pieces(r, *s.Text) {
 				es = append(es, gemini([]any{object{"text": p}}, ""))
 			}
 			for _, c := range geminiCalls(s) {
@@ -151,19 +142,13 @@ var speakers = []speaker{
 			return append(es, gemini([]any{object{"text": ""}}, "STOP"))
 		}, data,
 	},
-	{wire.Bedrock, func(s said) any {
-		content := []any{object{"text": s.text}}
-		for _, c := range s.calls {
-			content = append(content, object{"toolUse": object{"toolUseId": c.id, "name": c.name, "input": json.RawMessage(c.args)}})
-		}
-		return object{"output": object{"message": object{"role": "assistant", "content": content}}, "stopReason": "tool_use"}
-	}, func(r *rand.Rand, s said) (es []any) {
-		for _, p := range pieces(r, s.text) {
+	{wire.Bedrock, "tool_use", func(r *rand.Rand, s said) (es []any) {
+		for _, p := range pieces(r, *s.Text) {
 			es = append(es, object{"contentBlockDelta": object{"contentBlockIndex": 0, "delta": object{"text": p}}})
 		}
-		for i, c := range s.calls {
-			es = append(es, object{"contentBlockStart": object{"contentBlockIndex": i + 1, "start": object{"toolUse": object{"toolUseId": c.id, "name": c.name}}}})
-			for _, p := range pieces(r, c.args) {
+		for i, c := range s.Calls {
+			es = append(es, object{"contentBlockStart": object{"contentBlockIndex": i + 1, "start": object{"toolUse": object{"toolUseId": c.ID, "name": c.Name}}}})
+			for _, p := range pieces(r, c.Args) {
 				es = append(es, object{"contentBlockDelta": object{"contentBlockIndex": i + 1, "delta": object{"toolUse": object{"input": p}}}})
 			}
 			es = append(es, object{"contentBlockStop": object{"contentBlockIndex": i + 1}})
@@ -173,9 +158,9 @@ var speakers = []speaker{
 }
 
 func items(s said) []any {
-	is := []any{object{"type": "message", "id": "msg_1", "role": "assistant", "content": []any{object{"type": "output_text", "text": s.text}}}}
-	for i, c := range s.calls {
-		is = append(is, object{"type": "function_call", "id": fmt.Sprintf("fc_%d", i), "call_id": c.id, "name": c.name, "arguments": c.args})
+	is := []any{object{"type": "message", "id": "msg_1", "role": "assistant", "content": []any{object{"type": "output_text", "text": *s.Text}}}}
+	for i, c := range s.Calls {
+		is = append(is, object{"type": "function_call", "id": fmt.Sprintf("fc_%d", i), "call_id": c.ID, "name": c.Name, "arguments": c.Args})
 	}
 	return is
 }
@@ -189,8 +174,8 @@ func gemini(parts []any, finish string) any {
 }
 
 func geminiCalls(s said) (parts []any) {
-	for _, c := range s.calls {
-		parts = append(parts, object{"functionCall": object{"name": c.name, "id": c.id, "args": json.RawMessage(c.args)}})
+	for _, c := range s.Calls {
+		parts = append(parts, object{"functionCall": object{"name": c.Name, "id": c.ID, "args": json.RawMessage(c.Args)}})
 	}
 	return parts
 }
@@ -221,7 +206,7 @@ func TestStreamsAreShapedLikeAnswers(t *testing.T) {
 		what := randomSaid(r)
 		for _, sp := range speakers {
 			d := wire.Dialect(sp.dialect)
-			want, ok := answer(sp.dialect, s.Response(d, []byte(encode(sp.whole(what))), noLimit))
+			want, ok := answer(sp.dialect, s.Response(d, []byte(whole(d, sp.finish, what)), noLimit))
 			if !ok {
 				continue
 			}

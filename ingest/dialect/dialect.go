@@ -104,7 +104,18 @@ func (d *Dialect) Answer(text string) []any {
 	if d.said != nil {
 		return []any{d.said(text)}
 	}
-	return []any{d.Message(&Message{Text: &text}, true)[0]}
+	return d.Answered(Message{Text: &text})
+}
+
+// Answered returns the messages of an answer.
+func (d *Dialect) Answered(messages ...Message) []any {
+	all := []any{}
+	for i := range messages {
+		for _, m := range d.Message(&messages[i], true) {
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 // model returns a message of the model with parts.

@@ -76,12 +76,7 @@ func (c *call) response() []byte {
 	if len(output) == 0 && d.Items == "" {
 		output = []message{{Role: "assistant"}}
 	}
-	r := dialect.Response{ID: c.responseID, Model: c.answeredBy, Finish: c.finish, Messages: []any{}}
-	for i := range output {
-		for _, m := range d.Message(&output[i], true) {
-			r.Messages = append(r.Messages, m)
-		}
-	}
+	r := dialect.Response{ID: c.responseID, Model: c.answeredBy, Finish: c.finish, Messages: d.Answered(output...)}
 	if c.tokens {
 		r.Tokens = &dialect.Tokens{Input: c.inputTokens, Cached: c.cachedTokens, Output: c.outputTokens}
 	}
