@@ -15,12 +15,7 @@ func (c *recorded) said(i int) bool {
 	if json.Unmarshal(c.Messages[i], &m) != nil {
 		return false
 	}
-	switch c.Format {
-	case "openai.responses":
-		return m.Role == "assistant" || m.Type == "function_call" || m.Type == "custom_tool_call" || m.Type == "reasoning"
-	default:
-		return m.Role == "assistant"
-	}
+	return m.Role == "assistant" || m.Type == "function_call" || m.Type == "custom_tool_call" || m.Type == "reasoning"
 }
 
 // answer returns the answer with this turn, in the dialect of the conversation.

@@ -3,7 +3,9 @@ package analyzer_test
 import (
 	"strings"
 
+	"github.com/llmtap/llmtap/ingest/dialect"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // A dialectScene writes histories, which scenes share, in one dialect. A message is "s text", "u text", "a text; 1 f, 2 g" with
@@ -163,34 +165,29 @@ func (d *dialectScene) history(names map[string]string, messages ...string) []ms
 	return list
 }
 
+func (d *dialectScene) target() wire.Target {
+	t, _ := wire.DetectURL(d.url)
+	return t
+}
+
 func (d *dialectScene) request(history []msg) []byte {
-	key := "messages"
-	switch {
-	case d.name == "responses":
-		key = "input"
-	case strings.HasPrefix(d.name, "gemini"):
-		key = "contents"
-	}
-	m := msg{key: history}
-	if key != "contents" {
+	m := msg{d.target().Dialect.Descriptor().Messages: history}
+	if d.target().Model == "" {
 		m["model"] = "m"
 	}
 	return body(m)
 }
 
 func (d *dialectScene) answer(m string) []byte {
-	said := d.history(map[string]string{}, m)
-	switch d.name {
-	case "responses":
-		return body(msg{"id": "resp_1", "object": "response", "status": "completed", "output": said})
-	case "anthropic":
-		return body(msg{"id": "msg_1", "type": "message", "role": "assistant", "content": said[0]["content"], "stop_reason": "tool_use"})
-	case "bedrock":
-		return body(msg{"output": msg{"message": said[0]}, "stopReason": "tool_use"})
-	case "gemini", "gemini, no ids":
-		return body(msg{"candidates": []msg{{"content": said[0], "finishReason": "STOP"}}})
+	return response(d.target().Dialect, dialect.Response{Finish: "stop", Example: true}, d.history(map[string]string{}, m)...)
+}
+
+// response returns the body of an answer with messages.
+func response(d wire.Dialect, r dialect.Response, messages ...msg) []byte {
+	for _, m := range messages {
+		r.Messages = append(r.Messages, dialect.Object(m))
 	}
-	return answer(said[0])
+	return body(msg(dialect.Of(d).Response(&r)))
 }
 
 // play adds the exchanges of an agent. The last line of an exchange is the answer, "400" for a refused request, or "500" for

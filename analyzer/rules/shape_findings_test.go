@@ -131,14 +131,8 @@ func TestFindingsOfConversations(t *testing.T) {
 		if err := json.Unmarshal(line, &c); err != nil {
 			t.Fatalf("decode conversation: %v", err)
 		}
-		d, messages := wire.OpenAIChat, "messages"
-		switch c.Format {
-		case "openai.responses":
-			d, messages = wire.OpenAIResponses, "input"
-		case "anthropic.messages":
-			d = wire.Anthropic
-		}
-		body := fmt.Appendf(nil, `{%q:%s`, messages, c.Messages)
+		d := wire.DialectNamed(c.Format)
+		body := fmt.Appendf(nil, `{%q:%s`, d.Descriptor().Messages, c.Messages)
 		for _, m := range []struct {
 			key   string
 			value json.RawMessage
