@@ -16,7 +16,7 @@ import (
 // arguments writes the arguments of a call in the type that the provider requires.
 func arguments(e *edit) bool {
 	want := facts.String
-	if e.blocks() || e.target.Native {
+	if e.dialect.Pairing.Blocks || e.target.Native {
 		want = facts.Object
 	}
 	c := e.callWith(func(c *check.PairedCall) bool {
@@ -29,7 +29,7 @@ func arguments(e *edit) bool {
 	if !ok {
 		return false
 	}
-	raw := e.raw(at.message, e.member(at, e.places().Arguments))
+	raw := e.raw(at.message, e.member(at, e.dialect.Places.Arguments))
 	object, lost := argumentsObject(raw)
 	if said := e.saidArguments(c); lost && said != nil {
 		if whole, cut := argumentsObject(said); !cut {
@@ -41,10 +41,10 @@ func arguments(e *edit) bool {
 		e.lose("the arguments of call %s in message %d (%d bytes)", quoteName(c.ID), c.Message, len(raw))
 	}
 	if want == facts.Object {
-		e.set(at, e.places().Arguments, object)
+		e.set(at, e.dialect.Places.Arguments, object)
 		e.say("writes the arguments as an object")
 	} else {
-		e.set(at, e.places().Arguments, quote(object))
+		e.set(at, e.dialect.Places.Arguments, quote(object))
 		e.say("writes the arguments as a string with a JSON object")
 	}
 	return true
@@ -53,16 +53,16 @@ func arguments(e *edit) bool {
 // saidArguments returns the arguments of a call in the model's answer, or nil.
 func (e *edit) saidArguments(c *check.PairedCall) []byte {
 	a := e.answerWith(c.Call.ID)
-	if a == nil || e.names() {
+	if a == nil || e.dialect.Pairing.Names {
 		return nil
 	}
-	if e.items() {
-		return value(a.raw, e.places().Arguments)
+	if e.dialect.Pairing.Items {
+		return value(a.raw, e.dialect.Places.Arguments)
 	}
 	all := value(a.raw, "/"+e.calls())
 	for x := range children(all, 0) {
-		if call := all[x.value:x.end]; bytes.Equal(value(call, e.places().CallID), quote(c.Call.ID)) {
-			return value(call, e.places().Arguments)
+		if call := all[x.value:x.end]; bytes.Equal(value(call, e.dialect.Places.CallID), quote(c.Call.ID)) {
+			return value(call, e.dialect.Places.Arguments)
 		}
 	}
 	return nil
@@ -240,7 +240,7 @@ func emptyCalls(e *edit) bool {
 func emptyMessage(e *edit) bool {
 	i := e.violation.Message
 	m := &e.request.Messages[i]
-	key := "/" + e.places().Parts
+	key := "/" + e.dialect.Places.Parts
 	if e.violation.Detail == "error" { // of a reply of Bedrock
 		r := e.replyWith(func(r *check.Reply) bool { return r.IsError && r.PartCount == 0 })
 		if r == nil {
@@ -248,7 +248,7 @@ func emptyMessage(e *edit) bool {
 		}
 		at, ok := e.replyAt(r)
 		if ok {
-			e.set(at, e.places().Output, join(`[`, e.textPart("Error: no text was given."), `]`))
+			e.set(at, e.dialect.Places.Output, join(`[`, e.textPart("Error: no text was given."), `]`))
 			e.say("writes a text into the error")
 		}
 		return ok
@@ -286,7 +286,7 @@ func emptyMessage(e *edit) bool {
 // noContent removes an assistant message without content and calls.
 func noContent(e *edit) bool {
 	i := e.violation.Message
-	if e.request.Messages[i].Reasoning > facts.Null && !e.blocks() && !e.items() {
+	if e.request.Messages[i].Reasoning > facts.Null && !e.dialect.Pairing.Blocks && !e.dialect.Pairing.Items {
 		e.set(element{message: i}, "/content", quote(""))
 		e.say("writes the content as an empty text")
 		return true
@@ -312,7 +312,7 @@ func replyContent(e *edit) bool {
 	if !ok {
 		return false
 	}
-	e.set(at, e.places().Output, []byte(cmp.Or(e.texts().NoOutput, `""`)))
+	e.set(at, e.dialect.Places.Output, []byte(cmp.Or(e.dialect.Texts.NoOutput, `""`)))
 	e.say("gives the reply empty content")
 	return true
 }
@@ -327,7 +327,7 @@ func replyString(e *edit) bool {
 	if !ok {
 		return false
 	}
-	e.set(at, e.places().Output, quote(compact(e.raw(at.message, at.within+e.places().Output))))
+	e.set(at, e.dialect.Places.Output, quote(compact(e.raw(at.message, at.within+e.dialect.Places.Output))))
 	e.say("writes the content as a string with the JSON")
 	return true
 }
@@ -342,7 +342,7 @@ func replyParts(e *edit) bool {
 	if !ok {
 		return false
 	}
-	within := e.member(at, e.places().Output)
+	within := e.member(at, e.dialect.Places.Output)
 	if e.target.Dialect == wire.Gemini {
 		within = e.member(at, "/functionResponse/parts")
 	}
@@ -354,7 +354,7 @@ func replyParts(e *edit) bool {
 		part := content[c.value:c.end:c.end]
 		if kind := partKind(part); kind != "" {
 			note := "[" + kind + " removed]"
-			if kind == "audio" && !e.blocks() {
+			if kind == "audio" && !e.dialect.Pairing.Blocks {
 				e.lose("the audio in message %d (%d bytes)", at.message, len(part))
 			} else {
 				note = "[" + kind + ": see the next user message]"
@@ -374,9 +374,9 @@ func replyParts(e *edit) bool {
 	}
 	switch {
 	case len(moved) == 0:
-	case e.blocks():
+	case e.dialect.Pairing.Blocks:
 		for i, part := range moved {
-			e.add(e.message(at.message)+"/"+e.places().Parts+"/"+itoa(e.request.Messages[at.message].PartCount+i), part)
+			e.add(e.message(at.message)+"/"+e.dialect.Places.Parts+"/"+itoa(e.request.Messages[at.message].PartCount+i), part)
 		}
 	case r.Group >= 0:
 		e.add(e.message(e.pairs.Groups[r.Group].End), e.userParts(moved...))

@@ -10,28 +10,15 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
-// places returns where the dialect has what a repair changes.
-func (f *fixing) places() *wire.Places { return &f.target.Dialect.Descriptor().Places }
-
-func (f *fixing) texts() *wire.Texts { return &f.target.Dialect.Descriptor().Texts }
-
-// blocks reports whether calls and replies are parts of messages.
-func (f *fixing) blocks() bool { return f.target.Dialect.Descriptor().Pairing.Blocks }
-
-// names reports whether replies name functions, not calls.
-func (f *fixing) names() bool { return f.target.Dialect.Descriptor().Pairing.Names }
-
-func (f *fixing) items() bool { return f.target.Dialect.Descriptor().Pairing.Items }
-
 // calls returns the member of a message whose elements include its calls; "" if a call is a message.
 func (f *fixing) calls() string {
 	switch {
-	case f.blocks():
-		return f.places().Parts
-	case f.items():
+	case f.dialect.Pairing.Blocks:
+		return f.dialect.Places.Parts
+	case f.dialect.Pairing.Items:
 		return ""
 	}
-	return f.target.Dialect.Descriptor().Words.Call
+	return f.dialect.Words.Call
 }
 
 // An element is the place of a call or reply.
@@ -67,10 +54,10 @@ func (e *edit) callAt(c *check.PairedCall) (element, bool) {
 }
 
 func (e *edit) replyAt(r *check.Reply) (element, bool) {
-	if !e.blocks() {
+	if !e.dialect.Pairing.Blocks {
 		return element{message: r.Message}, true
 	}
-	return e.element(r.Message, e.places().Parts, r.Start)
+	return e.element(r.Message, e.dialect.Places.Parts, r.Start)
 }
 
 // pointer returns the JSON pointer of an element.
@@ -142,11 +129,11 @@ func (e *edit) replyWith(defect func(r *check.Reply) bool) *check.Reply {
 }
 
 // textPart returns a text as a part of a user message.
-func (f *fixing) textPart(text string) []byte { return fill(f.texts().Part, "$text", text) }
+func (f *fixing) textPart(text string) []byte { return fill(f.dialect.Texts.Part, "$text", text) }
 
 // userMessage returns a user message with a text.
 func (f *fixing) userMessage(text string) []byte {
-	if f.texts().Listed {
+	if f.dialect.Texts.Listed {
 		return f.userParts(f.textPart(text))
 	}
 	return join(`{"role":"user","content":`, quote(text), `}`)
@@ -154,7 +141,7 @@ func (f *fixing) userMessage(text string) []byte {
 
 // userParts returns a user message with parts.
 func (f *fixing) userParts(parts ...[]byte) []byte {
-	return join(`{"role":"user","`, f.places().Parts, `":[`, bytes.Join(parts, []byte(",")), `]}`)
+	return join(`{"role":"user","`, f.dialect.Places.Parts, `":[`, bytes.Join(parts, []byte(",")), `]}`)
 }
 
 // fill replaces names in a text of wire.Texts by strings; values follow their names.
@@ -171,15 +158,15 @@ const noReply = "Error: the result of this tool call is missing. It was not stor
 // errorReply returns a reply to c, as a part or as a message, that says that the result is missing; nil if the dialect has no
 // such reply for the type of the call.
 func (e *edit) errorReply(c *check.PairedCall) []byte {
-	reply := e.texts().Reply
+	reply := e.dialect.Texts.Reply
 	switch {
 	case e.target.Native:
 		reply = `{"role":"tool","tool_name":$name,"content":$text}`
-	case e.items() && c.Type == facts.TypeCustom:
+	case e.dialect.Pairing.Items && c.Type == facts.TypeCustom:
 		reply = strings.Replace(reply, "function_call", "custom_tool_call", 1)
-	case e.items() && c.Type != facts.TypeFunction:
+	case e.dialect.Pairing.Items && c.Type != facts.TypeFunction:
 		return nil
-	case e.names() && len(c.Call.ID) == 0:
+	case e.dialect.Pairing.Names && len(c.Call.ID) == 0:
 		reply = strings.Replace(reply, `"id":$id,`, "", 1)
 	}
 	return fill(reply, "$id", string(c.Call.ID), "$name", string(c.Name), "$text", noReply)

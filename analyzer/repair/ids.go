@@ -25,7 +25,7 @@ func (e *edit) newID(old []byte) string {
 			b[i] = alphabet[h%uint64(len(alphabet))]
 			h /= uint64(len(alphabet))
 		}
-		id := cmp.Or(e.texts().CallID, "call_") + string(b)
+		id := cmp.Or(e.dialect.Texts.CallID, "call_") + string(b)
 		if e.target.Variant == wire.Mistral {
 			id = string(b)
 		}
@@ -66,8 +66,8 @@ func (e *edit) rename(c *check.PairedCall, id, why string) bool {
 }
 
 func (e *edit) renameReply(r *check.Reply, id string) {
-	if at, ok := e.replyAt(r); ok && !e.names() {
-		e.set(at, e.places().ReplyID, quote(id))
+	if at, ok := e.replyAt(r); ok && !e.dialect.Pairing.Names {
+		e.set(at, e.dialect.Places.ReplyID, quote(id))
 	}
 }
 
@@ -76,7 +76,7 @@ func (e *edit) renameCall(c *check.PairedCall, id, why string) bool {
 	if !ok {
 		return false
 	}
-	e.set(at, e.places().CallID, quote(id))
+	e.set(at, e.dialect.Places.CallID, quote(id))
 	e.say("gives the call %s %s: %s", quoteName(c.Call.ID), why, id)
 	return true
 }
@@ -177,14 +177,14 @@ func functionName(e *edit) bool {
 			continue
 		}
 		for j := range e.pairs.Replies {
-			if r := &e.pairs.Replies[j]; r.Call == i && e.names() {
+			if r := &e.pairs.Replies[j]; r.Call == i && e.dialect.Pairing.Names {
 				if at, ok := e.replyAt(r); ok {
 					e.set(at, "/functionResponse/name", quote(legal))
 				}
 			}
 		}
 		if at, ok := e.callAt(c); ok {
-			e.set(at, e.places().Function, quote(legal))
+			e.set(at, e.dialect.Places.Function, quote(legal))
 			changed = true
 		}
 	}

@@ -34,13 +34,13 @@ func missingReply(e *edit) bool {
 func (e *edit) placeReply(c *check.PairedCall, reply []byte) {
 	end := e.pairs.Groups[c.Group].End
 	switch at, ok := e.lastReply(c.Group); {
-	case !e.blocks():
+	case !e.dialect.Pairing.Blocks:
 		e.add(e.message(end), reply)
 	case e.splits(c):
 		e.add(e.message(c.Message+1), e.userParts(reply))
 	case ok:
 		at.index++
-		e.add(e.message(at.message)+"/"+e.places().Parts+"/"+itoa(at.index), reply)
+		e.add(e.message(at.message)+"/"+e.dialect.Places.Parts+"/"+itoa(at.index), reply)
 	case end < len(e.request.Messages) && e.request.Messages[end].Role == facts.RoleUser && e.prepend(end, reply):
 	default:
 		e.add(e.message(end), e.userParts(reply))
@@ -61,16 +61,16 @@ func (e *edit) lastReply(group int) (at element, ok bool) {
 
 // prepend inserts parts at the beginning of message i; false if its content is neither parts nor a text.
 func (e *edit) prepend(i int, parts ...[]byte) bool {
-	content := e.raw(i, "/"+e.places().Parts)
+	content := e.raw(i, "/"+e.dialect.Places.Parts)
 	switch {
 	case len(content) == 0:
 		return false
 	case content[0] == '[':
 		for n, part := range parts {
-			e.add(e.message(i)+"/"+e.places().Parts+"/"+itoa(n), part)
+			e.add(e.message(i)+"/"+e.dialect.Places.Parts+"/"+itoa(n), part)
 		}
 	case content[0] == '"':
-		e.replace(e.message(i)+"/"+e.places().Parts, join(`[`, bytes.Join(parts, []byte(",")), `,{"type":"text","text":`, content, `}]`))
+		e.replace(e.message(i)+"/"+e.dialect.Places.Parts, join(`[`, bytes.Join(parts, []byte(",")), `,{"type":"text","text":`, content, `}]`))
 	default:
 		return false
 	}
@@ -105,10 +105,10 @@ func unknownID(e *edit) bool {
 	if !ok {
 		return false
 	}
-	if e.names() {
+	if e.dialect.Pairing.Names {
 		e.set(at, "/functionResponse/name", quote(c.Name))
 	} else {
-		e.set(at, e.places().ReplyID, quote(c.Call.ID))
+		e.set(at, e.dialect.Places.ReplyID, quote(c.Call.ID))
 	}
 	e.say("sets the id of the reply to %s, the call that it answers", quoteName(c.ID))
 	return true
@@ -123,7 +123,7 @@ func (e *edit) unanswered(r *check.Reply) *check.PairedCall {
 	g := &e.pairs.Groups[r.Group]
 	var open []*check.PairedCall
 	for i := g.First; i < g.Last; i++ {
-		if c := &e.pairs.Calls[i]; c.Reply < 0 && (len(c.Call.ID) > 0 || e.names()) {
+		if c := &e.pairs.Calls[i]; c.Reply < 0 && (len(c.Call.ID) > 0 || e.dialect.Pairing.Names) {
 			open = append(open, c)
 		}
 	}
@@ -150,7 +150,7 @@ func (e *edit) removeReply(r *check.Reply, what string) bool {
 	if !ok {
 		return false
 	}
-	if e.blocks() && e.request.Messages[r.Message].PartCount > 1 {
+	if e.dialect.Pairing.Blocks && e.request.Messages[r.Message].PartCount > 1 {
 		e.remove(e.pointer(at))
 	} else {
 		e.remove(e.message(r.Message))
@@ -180,9 +180,9 @@ func (e *edit) removeCall(c *check.PairedCall, what string) bool {
 	}
 	nothing := m.Content <= facts.Null || m.Content == facts.String && m.ContentBytes == 0
 	switch {
-	case e.items(), e.blocks() && m.PartCount == 1, !e.blocks() && len(m.Calls) == 1 && nothing:
+	case e.dialect.Pairing.Items, e.dialect.Pairing.Blocks && m.PartCount == 1, !e.dialect.Pairing.Blocks && len(m.Calls) == 1 && nothing:
 		e.remove(e.message(c.Message))
-	case !e.blocks() && len(m.Calls) == 1:
+	case !e.dialect.Pairing.Blocks && len(m.Calls) == 1:
 		e.remove(e.message(c.Message) + "/tool_calls")
 	default:
 		e.remove(e.pointer(at))
@@ -211,7 +211,7 @@ func moveReply(e *edit) bool {
 	}
 	e.say("moves the reply behind its call %s", quoteName(r.ID))
 	from := e.message(r.Message)
-	if !e.blocks() {
+	if !e.dialect.Pairing.Blocks {
 		e.move(from, e.message(end))
 		return true
 	}
@@ -233,7 +233,7 @@ func moveReply(e *edit) bool {
 	case found && !split:
 		for i, at := range parts {
 			at.index -= i // those before it are gone
-			e.move(from+"/"+e.places().Parts+"/"+itoa(at.index), e.message(last.message)+"/"+e.places().Parts+"/"+itoa(last.index+1+i))
+			e.move(from+"/"+e.dialect.Places.Parts+"/"+itoa(at.index), e.message(last.message)+"/"+e.dialect.Places.Parts+"/"+itoa(last.index+1+i))
 		}
 	case next < len(e.request.Messages) && next != r.Message && e.request.Messages[next].Role == facts.RoleUser && e.prepend(next, texts...):
 		if !alone {
@@ -259,7 +259,7 @@ func moveReply(e *edit) bool {
 // all, so replies to c belong between them.
 func (e *edit) splits(c *check.PairedCall) bool {
 	next := c.Message + 1
-	return e.blocks() && next < len(e.request.Messages) && e.request.Messages[next].Role == facts.RoleAssistant
+	return e.dialect.Pairing.Blocks && next < len(e.request.Messages) && e.request.Messages[next].Role == facts.RoleAssistant
 }
 
 // repliesWith returns the places of r and of the other replies in its message that are as late, or as early, as r and belong to
@@ -305,7 +305,7 @@ func repliesFirst(e *edit) bool {
 		if !ok || !found {
 			return false
 		}
-		e.move(e.pointer(at), e.message(first.message)+"/"+e.places().Parts+"/"+itoa(first.index+1))
+		e.move(e.pointer(at), e.message(first.message)+"/"+e.dialect.Places.Parts+"/"+itoa(first.index+1))
 		if e.request.Messages[r.Message].PartCount == 1 {
 			e.remove(e.message(r.Message))
 		}
@@ -319,7 +319,7 @@ func repliesFirst(e *edit) bool {
 			continue
 		}
 		if at, ok := e.replyAt(x); ok {
-			e.move(e.pointer(at), e.message(x.Message)+"/"+e.places().Parts+"/"+itoa(n))
+			e.move(e.pointer(at), e.message(x.Message)+"/"+e.dialect.Places.Parts+"/"+itoa(n))
 			n++
 		}
 	}
@@ -357,7 +357,7 @@ func (e *edit) restore(r *check.Reply) bool {
 	e.restores = a
 	m := &a.facts.Messages[0]
 	e.say("restores the call %s from the model's answer", quoteName(r.ID))
-	if e.items() {
+	if e.dialect.Pairing.Items {
 		item, err := apply(a.raw, Operation{Op: "remove", Path: "/id"}) // with its id, the item would need its reasoning item
 		if err != nil {
 			item = a.raw
@@ -370,8 +370,8 @@ func (e *edit) restore(r *check.Reply) bool {
 		first--
 	}
 	if p := first - 1; p >= 0 && e.isCopy(p, m) {
-		member := e.places().Parts
-		if !e.blocks() {
+		member := e.dialect.Places.Parts
+		if !e.dialect.Pairing.Blocks {
 			member = "tool_calls"
 		}
 		e.set(element{message: p}, "/"+member, value(a.raw, "/"+member))
@@ -397,7 +397,7 @@ func (e *edit) repliesTo(a *answer, i int) bool {
 
 // key returns what a reply refers to: the id of a call, or its function.
 func (f *fixing) key(r *facts.Reply) []byte {
-	if f.names() && len(r.ID) == 0 {
+	if f.dialect.Pairing.Names && len(r.ID) == 0 {
 		return r.Name
 	}
 	return r.ID
@@ -440,7 +440,7 @@ func (f *fixing) answerWith(key []byte) *answer {
 		a := &f.answers[i]
 		switch {
 		case !a.calls(key):
-		case f.names():
+		case f.dialect.Pairing.Names:
 			if !a.restored && !f.has(a) {
 				found = a
 			}

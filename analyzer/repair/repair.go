@@ -101,6 +101,7 @@ func Repair(t wire.Target, body []byte, o Options) (*Result, error) {
 // fixing is the repair of one request.
 type fixing struct {
 	target  wire.Target
+	dialect *wire.Descriptor
 	checker *check.Checker
 	options Options
 
@@ -118,7 +119,8 @@ func (f *fixing) check() (broken []check.Violation, err error) {
 		return nil, check.Complete(&f.request, f.target)
 	}
 	scan := facts.ScanRequest
-	f.base = "/" + f.target.Dialect.Descriptor().Messages
+	f.dialect = f.target.Dialect.Descriptor()
+	f.base = "/" + f.dialect.Messages
 	if f.body[jsonscan.Space(f.body, 0)] == '[' {
 		scan, f.base = facts.ScanMessages, ""
 	}

@@ -17,11 +17,11 @@ func role(e *edit) bool {
 	m := &e.request.Messages[i]
 	to := "user"
 	switch name := strings.ToLower(string(m.RoleName)); {
-	case name == "developer" && e.violation.Detail == "developer" && !e.blocks():
+	case name == "developer" && e.violation.Detail == "developer" && !e.dialect.Pairing.Blocks:
 		to = "system"
 	case name == "model", name == "assistant", name == "ai", name == "bot", name == "agent", len(m.Calls) > 0:
-		to = e.target.Dialect.Descriptor().Words.Assistant
-	case e.items() || e.blocks():
+		to = e.dialect.Words.Assistant
+	case e.dialect.Pairing.Items || e.dialect.Pairing.Blocks:
 	case e.raw(i, "/tool_call_id") != nil:
 		to = "tool"
 	}
@@ -49,10 +49,10 @@ func merge(e *edit) bool {
 	if i == 0 || e.request.Messages[i-1].Role != e.request.Messages[i].Role {
 		return false
 	}
-	key := "/" + e.places().Parts
+	key := "/" + e.dialect.Places.Parts
 	before, content := e.raw(i-1, key), e.raw(i, key)
 	e.say("joins two messages of one role")
-	if !e.blocks() {
+	if !e.dialect.Pairing.Blocks {
 		m := &e.request.Messages[i-1]
 		if len(m.Calls) > 0 || m.Fields&^m.NullFields != 0 || len(before) < 2 || len(content) < 2 || before[0] != '"' || content[0] != '"' {
 			return false
@@ -334,13 +334,13 @@ func declareTools(e *edit) bool {
 	}
 	var tools [][]byte
 	for _, name := range names {
-		tools = append(tools, fill(e.texts().Tool, "$name", string(name)))
+		tools = append(tools, fill(e.dialect.Texts.Tool, "$name", string(name)))
 	}
 	list := join(`[`, bytes.Join(tools, []byte(",")), `]`)
-	if config, member, ok := strings.Cut(e.places().Tools[1:], "/"); ok && value(e.body, "/"+config) == nil {
+	if config, member, ok := strings.Cut(e.dialect.Places.Tools[1:], "/"); ok && value(e.body, "/"+config) == nil {
 		e.add("/"+config, join(`{"`, member, `":`, list, `}`))
 	} else {
-		e.add(e.places().Tools, list)
+		e.add(e.dialect.Places.Tools, list)
 	}
 	e.say("declares the functions that the history calls, without their parameters")
 	return true

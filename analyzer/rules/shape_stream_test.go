@@ -134,12 +134,12 @@ var speakers = []speaker{
 		wire.Gemini, "STOP",
 		func(r *rand.Rand, s said) (es []any) {
 			for _, p := range pieces(r, *s.Text) {
-				es = append(es, gemini([]any{object{"text": p}}, ""))
+				es = append(es, gemini("", dialect.Object{"text": p}))
 			}
-			for _, c := range geminiCalls(s) {
-				es = append(es, gemini([]any{c}, ""))
+			for _, c := range dialect.Of(wire.Gemini).Message(&said{Calls: s.Calls}, true)[0]["parts"].([]dialect.Object) {
+				es = append(es, gemini("", c))
 			}
-			return append(es, gemini([]any{object{"text": ""}}, "STOP"))
+			return append(es, gemini("STOP", dialect.Object{"text": ""}))
 		}, data,
 	},
 	{wire.Bedrock, "tool_use", func(r *rand.Rand, s said) (es []any) {
@@ -165,19 +165,9 @@ func items(s said) []any {
 	return is
 }
 
-func gemini(parts []any, finish string) any {
-	c := object{"index": 0, "content": object{"role": "model", "parts": parts}}
-	if finish != "" {
-		c["finishReason"] = finish
-	}
-	return object{"candidates": []any{c}}
-}
-
-func geminiCalls(s said) (parts []any) {
-	for _, c := range s.Calls {
-		parts = append(parts, object{"functionCall": object{"name": c.Name, "id": c.ID, "args": json.RawMessage(c.Args)}})
-	}
-	return parts
+func gemini(finish string, parts ...dialect.Object) any {
+	m := dialect.Object{"role": "model", "parts": parts}
+	return object(dialect.Of(wire.Gemini).Response(&dialect.Response{Finish: finish, Messages: []any{m}}))
 }
 
 // awsFrame is the frame of an event, whose name is its only key.

@@ -106,7 +106,7 @@ func (s showTest) play(conversation, url, capture string, steps []evidenceStep) 
 	shaper := shape.New([]byte("k"))
 	dialect := map[string]wire.Dialect{anthropicURL: wire.Anthropic, responsesURL: wire.OpenAIResponses, geminiURL: wire.Gemini}[url]
 	for _, step := range steps {
-		request, answer, status := `{"model":"m","messages":[`+step.request+`]}`, "", 200
+		request, answer, status := `{"model":"m","`+dialect.Descriptor().Messages+`":[`+step.request+`]}`, "", 200
 		finish := "tool_calls"
 		said, cut := strings.CutPrefix(step.answer, "length ")
 		if cut {
@@ -126,14 +126,8 @@ func (s showTest) play(conversation, url, capture string, steps []evidenceStep) 
 		default:
 			answer = `{"choices":[{"index":0,"message":` + strings.TrimSuffix(said, "}") + `,"refusal":null,"annotations":[]},"finish_reason":"` + finish + `"}]}`
 		}
-		switch dialect {
-		case wire.Anthropic:
+		if dialect == wire.Anthropic {
 			request = `{"model":"claude-opus-4-1","max_tokens":2000,"thinking":{"type":"enabled","budget_tokens":1024},"messages":[` + step.request + `]}`
-		case wire.Gemini:
-			request = `{"contents":[` + step.request + `]}`
-		case wire.OpenAIResponses:
-			request = `{"model":"m","input":[` + step.request + `]}`
-		default:
 		}
 		if capture == event.CaptureShape {
 			request = string(shaper.Request(wire.OpenAIChat, []byte(request), 1<<20))

@@ -77,21 +77,18 @@ func (d *Dialect) Message(m *Message, answer bool) []Object {
 	if d.message != nil {
 		return d.message(m, answer)
 	}
-	parts := []Object{}
-	switch {
-	case m.IsReply:
-		parts = append(parts, d.reply(m.ReplyTo, m.Said()))
-	default:
-		if m.Text != nil {
-			parts = append(parts, d.text(*m.Text))
+	parts, calls := []Object{}, m.Calls
+	if m.IsReply {
+		parts, calls = append(parts, d.reply(m.ReplyTo, m.Said())), nil
+	} else if m.Text != nil {
+		parts = append(parts, d.text(*m.Text))
+	}
+	for _, c := range calls {
+		var v Object
+		if json.Unmarshal([]byte(c.Args), &v) != nil || v == nil {
+			v = Object{}
 		}
-		for _, c := range m.Calls {
-			var v Object
-			if json.Unmarshal([]byte(c.Args), &v) != nil || v == nil {
-				v = Object{}
-			}
-			parts = append(parts, d.call(c.ID, c.Name, v))
-		}
+		parts = append(parts, d.call(c.ID, c.Name, v))
 	}
 	if answer || m.model() {
 		return []Object{d.model(parts)}

@@ -27,17 +27,16 @@ func Answer(d wire.Dialect, body []byte) []json.RawMessage {
 		return unary(row, whole)
 	}
 	var s assembly
-	for event := range events(body) {
+	events(body, func(event []byte) {
 		var f Fields
-		if json.Unmarshal(event, &f) != nil {
-			continue
-		}
-		if row.Items != "" {
+		switch {
+		case json.Unmarshal(event, &f) != nil:
+		case row.Items != "":
 			s.item(f)
-			continue
+		default:
+			s.event(row, f)
 		}
-		s.event(row, f)
-	}
+	})
 	if row.Items != "" {
 		return s.items
 	}
@@ -95,35 +94,28 @@ func (f Fields) at(pointer string) json.RawMessage {
 	return f.Object(key).at(rest)
 }
 
-// events yields the JSON values of a stream: server-sent events, JSON lines, a JSON array, or AWS's event stream.
-func events(body []byte) func(yield func([]byte) bool) {
-	return func(yield func([]byte) bool) {
-		var array []json.RawMessage
-		switch {
-		case sse.IsStream(body):
-			for e := range sse.Events(body) {
-				if !yield(e.Data) {
-					return
-				}
+// events calls do with the JSON values of a stream: server-sent events, JSON lines, a JSON array, or AWS's event stream.
+func events(body []byte, do func(event []byte)) {
+	var array []json.RawMessage
+	switch {
+	case sse.IsStream(body):
+		for e := range sse.Events(body) {
+			do(e.Data)
+		}
+	case json.Unmarshal(body, &array) == nil:
+		for _, v := range array {
+			do(v)
+		}
+	case eventstream.HasFrame(body):
+		for m, err := range eventstream.Messages(body) {
+			if err != nil {
+				return
 			}
-		case json.Unmarshal(body, &array) == nil:
-			for _, v := range array {
-				if !yield(v) {
-					return
-				}
-			}
-		case eventstream.HasFrame(body):
-			for m, err := range eventstream.Messages(body) {
-				if err != nil || !yield(payload(m)) {
-					return
-				}
-			}
-		default:
-			for line := range bytes.Lines(body) {
-				if !yield(line) {
-					return
-				}
-			}
+			do(payload(m))
+		}
+	default:
+		for line := range bytes.Lines(body) {
+			do(line)
 		}
 	}
 }
