@@ -13,6 +13,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/dialect"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -41,6 +42,11 @@ func TestAnswer(t *testing.T) {
 	f(wire.OpenAIChat, "Bad gateway")
 	f(wire.OpenAIChat, "")
 	f(wire.Other, `{"choices":[{"message":{}}]}`)
+	for _, d := range wire.Dialects {
+		row := dialect.Of(d)
+		said := row.Answer("a")
+		f(d, string(encode(row.Response(&dialect.Response{Messages: said, Example: true}))), string(encode(said[0])))
+	}
 }
 
 // The answers of recorded traffic have the calls and the text that package facts finds in them.
