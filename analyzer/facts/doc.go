@@ -7,8 +7,8 @@
 //
 // Rules read facts, never JSON. A value of the wrong type is a fact, not an error, because it is evidence.
 //
-// Each dialect has its own files (chat_*.go, anthropic_*.go, …) and one row in formats (scan.go), in addition to its row
-// in ingest/sdk/go/wire and its positions in shape_paths.json. No other code switches on the dialect.
+// Each dialect has its own files (chat_*.go, anthropic_*.go, …) and one row in formats (scan.go). Package wire lists the
+// other places of a dialect.
 //
 // # Why a hand-written scanner
 //

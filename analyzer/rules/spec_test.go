@@ -22,6 +22,14 @@ func everyone() (ts []wire.Target) {
 	return append(ts, wire.Target{Dialect: wire.OpenAIChat, Variant: wire.Ollama, Native: true})
 }
 
+func TestGrammars(t *testing.T) {
+	for _, d := range wire.Dialects {
+		if _, ok := grammars[d]; !ok && d != wire.OpenAIChat {
+			t.Errorf("%s has no row in grammars", d)
+		}
+	}
+}
+
 // TestSeverity: a rule rejects for targets that the specification names without a mark, and for no others but those
 // listed with their reason.
 func TestSeverity(t *testing.T) {

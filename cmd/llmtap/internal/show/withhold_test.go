@@ -1,23 +1,27 @@
 package show
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/dialect"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // No text of a message, a request or an answer remains, but roles, ids and names of tools do.
 func TestWithhold(t *testing.T) {
-	messages := map[wire.Dialect]string{
-		wire.OpenAIChat:      `{"role":"assistant","content":"SECRET","tool_calls":[{"id":"call_1","type":"function","function":{"name":"read","arguments":"{\"SECRET\":\"SECRET\"}"}}]}`,
-		wire.OpenAIResponses: `{"type":"function_call","call_id":"call_1","name":"read","arguments":"{\"SECRET\":1}"}`,
-		wire.Anthropic:       `{"role":"assistant","content":[{"type":"text","text":"SECRET"},{"type":"tool_use","id":"call_1","name":"read","input":{"SECRET":"SECRET"}}]}`,
-		wire.Gemini:          `{"role":"model","parts":[{"text":"SECRET"},{"functionCall":{"id":"call_1","name":"read","args":{"SECRET":"SECRET"}}}]}`,
-		wire.Bedrock:         `{"role":"assistant","content":[{"text":"SECRET"},{"toolUse":{"toolUseId":"call_1","name":"read","input":{"SECRET":1}}}]}`,
-		wire.Cohere:          `{"role":"assistant","content":"SECRET","tool_calls":[{"id":"call_1","type":"function","function":{"name":"read","arguments":"{\"a\":\"SECRET\"}"}}]}`,
+	messages := map[wire.Dialect]string{}
+	for _, d := range wire.Dialects {
+		secret, call := "SECRET", dialect.Call{ID: "call_1", Name: "read", Args: `{"SECRET":"SECRET","a":[1,"SECRET"]}`}
+		all := dialect.Of(d).Answered(dialect.Message{Text: &secret, Calls: []dialect.Call{call}})
+		b, err := json.Marshal(all[len(all)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages[d] = string(b)
 	}
 	w := NewWithholder()
 	for _, d := range wire.Dialects {

@@ -11,9 +11,9 @@
 //
 // # Adding a dialect
 //
-// A dialect requires a row of Descriptors; files with the dialect's prefix and a row of formats in analyzer/facts;
-// and an entry in ingest/sdk/testdata/shape_paths.json with golden files. Tests fail if a row is missing. Rules for
-// requests of the dialect contain it in their tables.
+// A dialect requires a row of Descriptors; files with the dialect's prefix and a row of formats in analyzer/facts; a file
+// with a row in ingest/dialect; a row of grammars in analyzer/rules; and an entry in ingest/sdk/testdata/shape_paths.json
+// with golden files. Tests fail if a row is missing. Rules that only some variants need contain these.
 //
 // # Why one package
 //
