@@ -20,6 +20,7 @@ func TestEvidenceOfFindings(t *testing.T) {
 		a := newBench(t, cfg, store)
 		a.sec = a.sec/1000*1000 + 1000
 		start := time.Unix(a.sec, 0).UTC()
+		time.Sleep(time.Until(start.Add(2 * time.Minute))) // a stored step in the future is ignored
 		finding := func(version, rule, severity, root string, n uint64) analyzer.Count {
 			return analyzer.Count{Metric: analyzer.MetricFindings, Labels: with(planner(version), "rule", rule, "severity", severity, "root_cause", root), N: n}
 		}
