@@ -15,6 +15,7 @@ import (
 const module = "github.com/llmtap/llmtap/"
 
 // importRules lists the packages of this module that a folder may import. The first matching folder applies.
+// A package is given by its prefix, or whole with a $.
 var importRules = []struct {
 	folder string
 	may    []string // our packages, by prefix
@@ -38,7 +39,7 @@ var importRules = []struct {
 	{"dashboards", []string{"dashboards", "ingest/nearest"}, "it declares the interfaces it reads through"},
 	{"deploy/examples/go", []string{"ingest/sdk/go"}, "examples show what an agent sees"},
 	{"deploy/bench", []string{"ingest/sdk/go/event", "ingest/jetstream", "ingest/recorded", "sinks/chdb", "deploy/bench/"}, "it measures llmtap from outside, as a process"},
-	{"cmd/llmtap/internal/fleet", []string{"ingest/sdk", "ingest/sdk/go/event", "ingest/loopback", "cmd/llmtap/internal/fleet"}, "the demo's fleet must not share code with what judges it"},
+	{"cmd/llmtap/internal/fleet", []string{"ingest/sdk/go$", "ingest/sdk/go/event", "ingest/loopback", "cmd/llmtap/internal/fleet"}, "the demo's fleet must not share code with what judges it"},
 	{"cmd", []string{""}, "main is wiring, and the packages of its commands may use everything"},
 }
 
@@ -148,7 +149,7 @@ func thirdPartyFolders(pkg string) (folders []string, known bool) {
 
 func hasPrefixIn(s string, prefixes []string) bool {
 	for _, p := range prefixes {
-		if strings.HasPrefix(s, p) {
+		if whole, ok := strings.CutSuffix(p, "$"); s == whole && ok || strings.HasPrefix(s, p) {
 			return true
 		}
 	}

@@ -76,9 +76,8 @@ const (
 
 // A verifier executes the steps of Verify.
 //
-//	connection ─> settings, privileges, user ─> cluster ─> database ─> schema ─┬─> write, repeat, interrupt: by protocol
-//	                                                                          └─> shards, replicas, queries, index
-//	                                                                              ─> ttl, erase ─> drop
+//	connection ─> settings, privileges, user ─> cluster ─> database ─> schema ─> write, repeat
+//	           ─> shards, replicas ─> queries, text index ─> ttl, erase ─> drop
 type verifier struct {
 	cfg     VerifyConfig
 	options *clickhouse.Options // of the DSN
