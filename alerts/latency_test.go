@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // A narrow notifier takes 300 ms per call, and accepts one first message of a group per second.
@@ -33,9 +34,7 @@ func (n *narrow) Notify(ctx context.Context, g Group) error {
 // even if its first attempt is rejected, and the numbers of every group are sent eventually: with a pace for numbers, and
 // without one, when the notifier is always busy.
 func TestNewGroupsBeforeNumbers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.Skip(t)
 	firstNotice(t, 1500*time.Millisecond)
 	firstNotice(t, 0)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 var (
@@ -281,6 +282,7 @@ var precision = map[string]float64{session.High: 99.5, session.Medium: 97}
 // Agents with a bug are told which one it is. The table has the runs for which the analyzer states the root cause and no wrong
 // one with high confidence.
 func TestBrokenRuns(t *testing.T) {
+	slowtest.Skip(t)
 	list := playAll(t, agenttest.Broken, runsPerCell())
 	below := table(t, agenttest.Broken, list, 99)
 	count := map[string]*[2]int{session.High: {}, session.Medium: {}, session.Low: {}}

@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/ledger"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // savedLedger is a stored ledger.
@@ -81,9 +82,7 @@ func versioned(seed uint64, n int) []step {
 // A process dies after any event, and another one continues from its checkpoint with a ledger that is ahead of it by any
 // number of events: rows and ledger are those of a single process.
 func TestLedgerIsExact(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.Skip(t)
 	const seeds, n = 6, 120
 	for seed := range seeds {
 		steps := versioned(uint64(seed), n)

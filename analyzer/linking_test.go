@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // talker is one of many conversations that take turns on one connection.
@@ -109,6 +110,7 @@ func TestInterleavedConversations(t *testing.T) {
 // The same with recorded conversations of one system prompt, two of which share a call id, and with those of all other
 // sources that do not start alike: of agents that send answers back unchanged, and of agents that do not.
 func TestInterleavedRecordings(t *testing.T) {
+	slowtest.Skip(t)
 	var shared, all []*recorded
 	first := map[string]int{}
 	recordedConversations(t, func(_ int, c *recorded) {

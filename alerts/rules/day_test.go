@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/signals"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 var (
@@ -209,9 +210,7 @@ func (d *day) play(t *testing.T, from, to int) (fired []string) {
 // In a day of a healthy fleet no critical alert fires. A hiccup of a provider that affects more than 10 % of a stage's calls is a
 // warning, and there are no others. Small services are quiet.
 func TestDayIsQuiet(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.Skip(t)
 	d := newDay(*daySeed, midnight)
 	fired := d.play(t, 12*60-30*(*dayHours), 12*60+30*(*dayHours))
 	small, stages := 0, 0
@@ -239,9 +238,7 @@ const midnight = 1_795_219_200
 
 // The incidents that llmtap exists for, a quarter of an hour apart in one fleet: each fires the rule written for it, and no other.
 func TestDayOfIncidents(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.Skip(t)
 	rejected := func(cause string, share float64, isNew bool) func(*day, *service, int, uint64) []analyzer.Count {
 		return func(d *day, s *service, minute int, calls uint64) (out []analyzer.Count) {
 			n := d.some(calls, share)

@@ -7,14 +7,13 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // An outage of the provider, for 10 minutes of a day of the fleet, is one notification: while it lasts, and after it, when the
 // alerts of some 70 stages end one after another.
 func TestDayOfOutage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.Skip(t)
 	const noon = 12 * 60
 	d := newDay(3, midnight)
 	d.hiccups = nil

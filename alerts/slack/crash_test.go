@@ -17,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // allCrashes takes minutes. The first operations include the intent, the post and its record.
@@ -224,6 +225,7 @@ func crashRun(t *testing.T, sc scene, at int, after bool) (operations []bool, do
 // A process that crashes at any write or call, before or after its effect, loses no alert, leaves each message in its final
 // state, and posts at most one extra message per post in doubt.
 func TestCrash(t *testing.T) {
+	slowtest.Skip(t)
 	first := func(at, _ int) bool { return at < 8 || at%40 == 0 }
 	crashes(t, twoStages, first, func(operation string, doubts int, top []posted) {
 		shown := map[string]int{}
@@ -247,6 +249,7 @@ func TestCrash(t *testing.T) {
 
 // So does a process that crashes in a storm: there is one summary of all groups.
 func TestCrashInAStorm(t *testing.T) {
+	slowtest.Skip(t)
 	first := func(at, ours int) bool { return at%150 == 0 || ours > 0 && ours < 6 }
 	crashes(t, stormScene, first, func(operation string, _ int, top []posted) {
 		if len(top) != 1 || !strings.Contains(top[0].Text, "RESOLVED: all 7 alerts") {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 var sameFacts = cmp.Options{cmpopts.IgnoreUnexported(Request{}), cmpopts.EquateEmpty()}
@@ -368,9 +369,7 @@ func TestScanRecordedConversations(t *testing.T) {
 }
 
 func TestScanMutations(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.Skip(t)
 	const n = 50_000 // the fuzz target continues from here
 	r := rand.New(rand.NewPCG(1, 2))
 	var f Request

@@ -13,6 +13,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // responsesSeeds are requests that are difficult for a scanner.
@@ -282,6 +283,7 @@ func TestResponsesBounds(t *testing.T) {
 }
 
 func TestResponsesSameAsReference(t *testing.T) {
+	slowtest.Skip(t)
 	var f Request
 	for _, seed := range responsesSeeds {
 		checkResponses(t, &f, []byte(seed))

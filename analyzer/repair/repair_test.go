@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/rulestest"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // broken returns what the provider refuses in a request.
@@ -101,9 +102,7 @@ func sameJSON(t testing.TB, a, b []byte) bool {
 
 // TestMutations repairs generated and recorded histories that are broken in all the ways in which agents break them.
 func TestMutations(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.Skip(t)
 	r := rand.New(rand.NewPCG(2, 0))
 	counts := map[string]*tally{}
 	play := func(t *testing.T, d wire.Dialect, id string, messages []byte) {

@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // A shape writes requests of a dialect.
@@ -144,9 +145,7 @@ func TestCheckAllocatesNothing(t *testing.T) {
 // sixteen times as many, a rule that looked at each pair would take 256 times as long; 80 times is too long. It is the
 // time of the processor, and the best of some runs counts: how busy the machine is does not matter.
 func TestHostile(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.Skip(t)
 	const few, times, limit, tries = 1 << 11, 16, 5 * 16, 3
 	for _, s := range shapes {
 		bodies, more := s.hostile(few), s.hostile(few*times)

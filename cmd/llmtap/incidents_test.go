@@ -18,6 +18,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -69,9 +70,7 @@ var incidents = []incident{
 // The five incidents are Python programs with the real clients and the hook: the rows identify the defect of each, and the fixed
 // programs have no findings.
 func TestIncidents(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
+	slowtest.Skip(t)
 	t.Parallel()
 	needClickHouse(t)
 	folder := filepath.Join("..", "..", "deploy", "examples", "python")

@@ -23,6 +23,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
 	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // A commandTest publishes exchanges to a collector and runs commands on its data directory.
@@ -263,9 +264,7 @@ var showAll = flag.Bool("show-all", false, "TestShowImported checks all recorded
 //
 //	go test ./cmd/llmtap -run TestShowImported -show-all -v
 func TestShowImported(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow")
-	}
+	slowtest.Skip(t)
 	t.Parallel()
 	needClickHouse(t)
 	plain := unzipped(t)

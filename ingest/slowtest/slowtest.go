@@ -1,5 +1,5 @@
-// Package slowtest marks the tests that take more than ten seconds, so that go test ./... takes minutes and not a quarter of an
-// hour. CI runs the marked tests by name, see .ci/run.
+// Package slowtest marks the tests that take more than ten seconds, or more than five of the processor, so that go test ./... takes
+// minutes and not a quarter of an hour. CI runs the marked tests by name, see .ci/run.
 package slowtest
 
 import (
@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-var slow = flag.Bool("slow", false, "run the tests that take more than ten seconds")
+var slow = flag.Bool("slow", false, "run the slow tests too")
 
 // Skip skips the test unless the flag -slow is set.
 func Skip(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/chdb/chdbtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -36,6 +37,7 @@ var replicated = regexp.MustCompile(`ReplicatedReplacingMergeTree\('[^']*', '[^'
 // A Distributed table accepts rows, shows the newest version of each through its view, has the same columns as the local table,
 // and works with every query.
 func TestDistributed(t *testing.T) {
+	slowtest.Skip(t)
 	addr := startEngineWith(t, chdbtest.Config{Server: oneShard})
 	script, err := clickhouse.Script("one", "llmtap")
 	must(t, err)
@@ -108,6 +110,7 @@ var ofLocalTable = regexp.MustCompile(`(?m)^(CREATE TABLE IF NOT EXISTS|ALTER TA
 // An insert into a Distributed table stores each row on the shard of its sharding key, all of its versions on the same one, also
 // if a shard fails in the middle of an insert that is then repeated.
 func TestShards(t *testing.T) {
+	slowtest.Skip(t)
 	native := chdbtest.ListenNative(t)
 	_, port, err := net.SplitHostPort(native.Addr)
 	must(t, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -62,9 +63,7 @@ func (all traffic) Query(_ context.Context, sql string, params map[string]string
 
 // The report does not depend on the number of cores.
 func TestCores(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow")
-	}
+	slowtest.Skip(t)
 	all := recordedTraffic(t, from)
 	cfg := alerts.Default()
 	cfg.EvaluationInterval = 10 * time.Second

@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/natsserver"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
@@ -86,6 +87,7 @@ func (g *gate) close() {
 // While NATS or ClickHouse is away, at start or later, every set of roles serves: /healthz answers, /readyz says what is
 // missing and why, and the proxy forwards calls. The recorded exchanges are stored once the servers are back.
 func TestAway(t *testing.T) {
+	slowtest.Skip(t)
 	collectortest.NeedClickHouse(t)
 	engineCfg := chdb.Default()
 	engineCfg.Dir = t.TempDir()

@@ -17,7 +17,7 @@ import (
 )
 
 // packages are the requirements of the tests of the Python hook.
-var packages = []string{"nats-py>=2.6,<3", "pytest>=8", "httpx", "httpx2", "requests", "aiohttp", "brotli", "urllib3", "grpcio", "mypy", "ruff"}
+var packages = []string{"nats-py>=2.6,<3", "pytest>=8", "pytest-xdist>=3", "httpx", "httpx2", "requests", "aiohttp", "brotli", "urllib3", "grpcio", "mypy", "ruff"}
 
 // TestPythonHook runs the linter, the type checker and the tests of the Python hook.
 func TestPythonHook(t *testing.T) {
@@ -26,7 +26,7 @@ func TestPythonHook(t *testing.T) {
 	}
 	python := Interpreter(t, packages...)
 	Watch(t, "..")
-	for _, args := range [][]string{{"-m", "ruff", "check", "."}, {"-m", "mypy"}, {"-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"}} {
+	for _, args := range [][]string{{"-m", "ruff", "check", "."}, {"-m", "mypy"}, {"-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "4"}} {
 		cmd := exec.CommandContext(t.Context(), python, args...)
 		cmd.Dir = ".."
 		cmd.Env = append(cmd.Environ(), "PYTHONDONTWRITEBYTECODE=1", "MYPY_CACHE_DIR="+t.TempDir(), "RUFF_NO_CACHE=true", "PYTHONPATH=.")
