@@ -60,6 +60,7 @@ func printResults(w io.Writer, title string, sides ...[]*result) {
 		table = append(table, append(line, strings.Join(cpu, " + "), strings.Join(memory, " + ")))
 	}
 	printTable(w, table)
+	fmt.Fprintln(w)
 }
 
 func sorted(of []*result, value func(*result) float64) (vs []float64) {
