@@ -41,7 +41,9 @@ func TestDistributed(t *testing.T) {
 	must(t, err)
 	script = strings.ReplaceAll(script, " ON CLUSTER 'one'", "")
 	script = replicated.ReplaceAllString(script, "ReplacingMergeTree(")
-	must(t, clickhouse.ExecAll(t.Context(), chdbtest.DSN(addr, "default"), clickhouse.Statements(script)))
+	for range 2 { // interrupted migrations run again
+		must(t, clickhouse.ExecAll(t.Context(), chdbtest.DSN(addr, "default"), clickhouse.Statements(script)))
+	}
 	s := openDSN(t, chdbtest.DSN(addr, "llmtap"))
 	const n = 200
 	for _, b := range []*sinks.Batch{sinktest.Rows(0, n), sinktest.Later(sinktest.Rows(0, n)), sinktest.Rows(0, n)} {
