@@ -82,7 +82,7 @@ func tallyOf(b *testing.B, calls, sets int) *analyzer.Tally {
 	return nil
 }
 
-// BenchmarkConversationMemory measures the memory of one conversation in progress, of a fleet as llmtap bench publishes it: what
+// BenchmarkConversationMemory measures the memory of one conversation in progress, of a fleet as bench rate publishes it: what
 // the heap grows by, and the analyzer's own estimate, by which it evicts.
 func BenchmarkConversationMemory(b *testing.B) {
 	const agents = 2000

@@ -2,7 +2,7 @@
 Package sinks writes rows of the analyzer and the alerts to storage.
 
 	analyzer ── rows, commit ──> Batcher ── one batch ──> Sink ── stored ──> commit (the checkpoint)
-	                             fills the next           clickhouse, jsonl
+	                             fills the next           clickhouse
 	                             batch meanwhile            │
 	                                  └── poison rows <─────┘ refused ──> dead letters
 

@@ -37,7 +37,7 @@ func runSchema(ctx context.Context, c *command.Call) error {
 	database := c.Parameters.String("database", "", "print: `name` of the database (default "+chdb.Database+"); verify: of the database to create (default NAME_verify)")
 	dryRun := c.Parameters.Bool("dry-run", false, "migrate: print the statements, run none")
 	keep := c.Parameters.Bool("keep", false, "verify: do not drop the database")
-	wait := c.Parameters.Duration("wait", clickhouse.VerifyWait, "verify: limit for replication, merges and TTL")
+	wait := c.Parameters.Duration("wait", clickhouse.VerifyWait, "verify: limit for replication")
 	format := c.Choice(c.Flags, "format", command.Text, "`format`: verify: output format", command.Text, command.JSON)
 	servers := connect.DirectFlags(c, "clickhouse.password_file")
 	style := c.Style()

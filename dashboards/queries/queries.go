@@ -217,6 +217,25 @@ func (q Query) Bind(given Values, now time.Time) (sql string, params map[string]
 // maxLimit is the maximum of the parameter limit.
 const maxLimit = 100_000
 
+// Sample binds the query called name with a value for each required parameter, for checks whether it runs.
+func Sample(name string, now time.Time) (sql string, params map[string]string, err error) {
+	q, err := Get(name)
+	if err != nil {
+		return "", nil, err
+	}
+	given := Values{}
+	for _, p := range q.Parameters {
+		if p.Required {
+			given[p.Name] = []string{"x"}
+		}
+	}
+	sql, params, err = q.Bind(given, now)
+	if err == nil {
+		params["prices"] = DefaultPrices().Bound()
+	}
+	return sql, params, err
+}
+
 func checkLimit(text string) error {
 	if n, err := strconv.Atoi(text); err != nil || n < 1 || n > maxLimit {
 		return fmt.Errorf("%q is not a number from 1 to %d", text, maxLimit)

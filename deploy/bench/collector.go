@@ -5,9 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -66,27 +64,31 @@ func buildCollector(ctx context.Context, dir string) (string, error) {
 }
 
 // measureCollector exports a workload to a fresh collector.
-func measureCollector(ctx context.Context, binary, dir string, w load.Workload, spans int) (r result, err error) {
-	r = result{Workload: w.Name, Side: "collector"}
+func measureCollector(ctx context.Context, binary, dir string, w load.Workload, spans int) (*result, error) {
 	cfg := chdb.Default()
 	cfg.Dir = filepath.Join(dir, "clickhouse")
 	engine, err := chdb.Start(ctx, cfg)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	defer func() { _ = engine.Close(context.WithoutCancel(ctx)) }() // the data is removed
 	child, err := process.In("engine", cfg.Dir)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
+	store, err := openStore(engine.DSN())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = store.Close() }() // used for reading only
 	dsn, err := url.Parse(engine.DSN())
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	password, _ := dsn.User.Password()
 	config := filepath.Join(dir, "collector.yaml")
 	if err := os.WriteFile(config, collectorYAML, 0o600); err != nil {
-		return r, err
+		return nil, err
 	}
 	queue := filepath.Join(dir, "queue")
 	cmd, stop, err := process.Start(ctx, filepath.Join(dir, "collector.log"), append(os.Environ(),
@@ -94,43 +96,28 @@ func measureCollector(ctx context.Context, binary, dir string, w load.Workload, 
 		"BENCH_DATABASE="+strings.TrimPrefix(dsn.Path, "/"), "BENCH_BATCH="+strconv.Itoa(spans),
 	), binary, "--config", config)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	defer stop()
 	if err := listening(ctx, collectorAddr); err != nil {
-		return r, fmt.Errorf("%w; see %s", err, filepath.Join(dir, "collector.log"))
+		return nil, fmt.Errorf("%w; see %s", err, filepath.Join(dir, "collector.log"))
 	}
 	conn, err := grpc.NewClient(collectorAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	defer func() { _ = conn.Close() }() // nothing is in flight
-	all := []process.Process{{Name: "collector", PID: cmd.Process.Pid}, child}
-	stopWatch := process.Watch(all)
-	start := time.Now()
-	if err := export(ctx, ptraceotlp.NewGRPCClient(conn), w, &r); err != nil {
-		return r, err
+	const stored = "SELECT toInt64(count()) FROM otel_traces"
+	s := subject{
+		processes: []process.Process{{Name: "collector", PID: cmd.Process.Pid}, child}, store: store, queue: queue,
+		poll: stored, stored: stored, double: "SELECT toInt64(count() - uniqExact(TraceId, SpanId)) FROM otel_traces",
 	}
-	count := func(sql string) (int64, error) { return selectInt(ctx, dsn, sql) }
-	for r.Stored < r.Calls && time.Since(start) < maxRun {
-		time.Sleep(250 * time.Millisecond)
-		n, err := count("SELECT count() FROM otel_traces")
-		if err != nil {
-			return r, err
-		}
-		r.Stored = int(n)
-	}
-	r.Seconds = time.Since(start).Seconds()
-	process.Idle(ctx, all, time.Minute)
-	u := stopWatch()
-	r.CPU, r.Peak, r.Sets = u.CPU, u.Peak, u.Sets
-	r.Queue = process.SizeOf(queue)
-	r.Disk, err = count(diskSQL)
-	return r, err
+	r := &result{Side: "collector"}
+	return r, s.measure(ctx, r, func(sent *published) error { return export(ctx, ptraceotlp.NewGRPCClient(conn), w, sent) }, func(int) {})
 }
 
 // export sends the calls of w as spans, in two requests at a time.
-func export(ctx context.Context, client ptraceotlp.GRPCClient, w load.Workload, r *result) error {
+func export(ctx context.Context, client ptraceotlp.GRPCClient, w load.Workload, sent *published) error {
 	exports := make(chan ptrace.Traces, exportsAhead)
 	g, ctx := errgroup.WithContext(ctx)
 	for range 2 {
@@ -156,8 +143,7 @@ func export(ctx context.Context, client ptraceotlp.GRPCClient, w load.Workload, 
 			return true
 		}
 		err := w.Calls(func(c *load.Call) bool {
-			r.Calls++
-			r.Bytes += int64(c.Size())
+			sent.add(c)
 			span(c, traces.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty())
 			size += c.Size()
 			return size < exportBytes || send()
@@ -210,24 +196,4 @@ func listening(ctx context.Context, addr string) error {
 		}
 	}
 	return errors.New("the collector does not listen on " + addr)
-}
-
-// selectInt returns the only value of a query.
-func selectInt(ctx context.Context, dsn *url.URL, sql string) (int64, error) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+dsn.Host+"/?database="+strings.TrimPrefix(dsn.Path, "/"), strings.NewReader(sql))
-	if err != nil {
-		return 0, err
-	}
-	password, _ := dsn.User.Password()
-	q.SetBasicAuth(dsn.User.Username(), password)
-	res, err := http.DefaultClient.Do(q)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = res.Body.Close() }() // used for reading only
-	body, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusOK {
-		return 0, errors.Join(err, fmt.Errorf("%s: %s: %s", sql, res.Status, body))
-	}
-	return strconv.ParseInt(strings.TrimSpace(string(body)), 10, 64)
 }

@@ -1,22 +1,45 @@
-// Command bench measures llmtap beside an OpenTelemetry Collector that stores the same LLM calls in the same ClickHouse
-// engine, without losing one:
+// Command bench measures llmtap, as processes of its own in a temporary directory.
 //
 //	load ── NATS ──> llmtap up ─────────────────────> ClickHouse
 //	load ── OTLP ──> collector (queue on disk) ─────> ClickHouse
 //
-// It builds both, runs them in turns, and prints for each workload
+// Its first argument is what it measures:
 //
-//	rate     bytes of bodies by the time from the first call until the last one is stored
-//	CPU      seconds of all processes but the load, until ClickHouse has merged what it merges at once
-//	memory   the largest sum of the resident sets of all processes but the load
-//	disk     what ClickHouse keeps
-//	queue    what NATS, or the collector's queue, keeps
+//	compare  llmtap and an OpenTelemetry Collector store the same calls as fast as they can, in turns, each in the same
+//	         ClickHouse engine, without losing one
+//	rate     llmtap stores the calls of a fleet that come at a rate; without -rate, the highest rate that it sustains
+//	size     nothing: it computes what a fleet needs, and what breaks first, from constants that rate measured (size.go)
 //
-// Bodies are texts of Go's own sources, so that they compress as real code does, and no two calls have the same text except
-// for a prompt and what a conversation repeats. The workload fleet sends the calls of llmtap bench, replay recorded exchanges
-// (-replay).
+// Each prints a table, in Markdown. Its columns are
 //
-//	go run ./deploy/bench -runs 3
-//	go run ./deploy/bench -only 10KB,50turns -runs 1 -peer=false
-//	go run ./deploy/bench -replay ../shared/data/exchanges.jsonl.gz
+//	calls, MB   of bodies, by the second from the first call until the last one is stored
+//	behind      between publishing a call and a query that counts it, at most: median and 99th percentile
+//	drain       from the last call until all are stored
+//	CPU         of all processes but the load, until ClickHouse has merged what it merges at once
+//	memory      the largest sum of the resident sets of these processes
+//	disk        what ClickHouse keeps
+//	queue       what NATS, or the collector's queue, keeps
+//	lost        calls that were published and are not stored; double: calls that are stored twice
+//
+// # Workloads
+//
+// The bodies of single calls and of conversations are texts of Go's own sources, so that they compress as real code does, and
+// no two calls have the same text except for a prompt and what a conversation repeats. The calls of a fleet have the sizes,
+// turns, tools and errors of recorded traffic (package load). The workload replay sends recorded exchanges.
+//
+// # When a rate is sustained
+//
+// Rows are written in batches of up to 3 seconds, so the backlog rises and falls by as much all the time, and its slope says
+// little in a few seconds. A rate is sustained if all calls are stored within 5 seconds of the last one: what llmtap is too slow
+// by adds up and has to be stored after it. In a step of 10 seconds this tolerates 15 %, in one of 30 seconds 5 %; therefore the
+// rate that the search found is confirmed for a longer time, or lowered.
+//
+//	go run ./deploy/bench compare -runs 3
+//	go run ./deploy/bench compare -only 10KB,50turns -runs 1 -peer=false
+//	go run ./deploy/bench compare -replay ../shared/data/exchanges.jsonl.gz
+//	go run ./deploy/bench rate
+//	go run ./deploy/bench rate -rate 400 -for 30m -sample 30s
+//	go run ./deploy/bench rate -rate 200 -for 2m -outage 60s
+//	go run ./deploy/bench rate -analyzers 4
+//	go run ./deploy/bench size -calls 500 -call-bytes 60000 -new-bytes 3000
 package main

@@ -2,62 +2,68 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"maps"
-	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 )
 
-// printTable prints the results of one workload: of each side the median, and the least and most if there are several runs.
-func printTable(results []result) {
-	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(out, "%s\tMB/s\tCPU s/GB\tby process\tmemory MB\tby process\tdisk/byte\tqueue/byte\tlost\n", results[0].Workload)
-	for _, side := range []string{"llmtap", "collector"} {
-		var of []result
-		for _, r := range results {
-			if r.Side == side {
-				of = append(of, r)
-			}
-		}
+// columns are the numbers of a result.
+var columns = []struct {
+	name, format string
+	value        func(*result) float64
+}{
+	{"calls/s", "%.0f", func(r *result) float64 { return float64(r.Calls) / r.Seconds }},
+	{"MB/s", "%.0f", func(r *result) float64 { return float64(r.Bytes) / 1e6 / r.Seconds }},
+	{"behind s", "%.1f", func(r *result) float64 { return r.Behind[0] }},
+	{"99 %", "%.1f", func(r *result) float64 { return r.Behind[1] }},
+	{"drain s", "%.1f", func(r *result) float64 { return r.Drain }},
+	{"CPU s/GB", "%.1f", func(r *result) float64 { return sum(r.CPU) / r.gb() }},
+	{"memory MB", "%.0f", func(r *result) float64 { return float64(r.Peak) / 1e6 }},
+	{"disk/byte", "%.3f", func(r *result) float64 { return float64(r.Disk) / float64(r.Bytes) }},
+	{"queue/byte", "%.2f", func(r *result) float64 { return float64(r.Queue) / float64(r.Bytes) }},
+	{"lost", "%.0f", func(r *result) float64 { return float64(r.Calls - r.Stored) }},
+	{"double", "%.0f", func(r *result) float64 { return float64(r.Double) }},
+}
+
+// gb returns the bytes of bodies in 10^9 bytes.
+func (r *result) gb() float64 { return float64(r.Bytes) / 1e9 }
+
+func sum(of map[string]float64) (n float64) {
+	for _, v := range of {
+		n += v
+	}
+	return n
+}
+
+// printResults prints a line for the results of each side: the medians, and the least and most if there are several results.
+func printResults(w io.Writer, title string, sides ...[]*result) {
+	table := [][]string{{title}}
+	for _, c := range columns {
+		table[0] = append(table[0], c.name)
+	}
+	table[0] = append(table[0], "CPU s/GB by process", "memory MB by process")
+	for _, of := range sides {
 		if len(of) == 0 {
 			continue
 		}
-		fmt.Fprintf(out, "%s", side)
-		total := func(r result) (n float64) {
-			for _, s := range r.CPU {
-				n += s
-			}
-			return n
+		line := []string{of[0].Side}
+		for _, c := range columns {
+			line = append(line, spread(of, c.format, c.value))
 		}
-		gb := func(r result) float64 { return float64(r.Bytes) / 1e9 }
-		fmt.Fprintf(out, "\t%s", spread(of, "%.0f", func(r result) float64 { return float64(r.Bytes) / 1e6 / r.Seconds }))
-		fmt.Fprintf(out, "\t%s\t", spread(of, "%.1f", func(r result) float64 { return total(r) / gb(r) }))
-		for i, name := range slices.Sorted(maps.Keys(of[0].CPU)) {
-			if i > 0 {
-				fmt.Fprint(out, " + ")
-			}
-			fmt.Fprintf(out, "%s %.1f", name, median(of, func(r result) float64 { return r.CPU[name] / gb(r) }))
+		var cpu, memory []string
+		for _, name := range slices.Sorted(maps.Keys(of[0].CPU)) {
+			cpu = append(cpu, fmt.Sprintf("%s %.1f", name, sorted(of, func(r *result) float64 { return r.CPU[name] / r.gb() })[len(of)/2]))
+			memory = append(memory, fmt.Sprintf("%s %.0f", name, sorted(of, func(r *result) float64 { return float64(r.Sets[name]) / 1e6 })[len(of)/2]))
 		}
-		fmt.Fprintf(out, "\t%s\t", spread(of, "%.0f", func(r result) float64 { return float64(r.Peak) / 1e6 }))
-		for i, name := range slices.Sorted(maps.Keys(of[0].Sets)) {
-			if i > 0 {
-				fmt.Fprint(out, " + ")
-			}
-			fmt.Fprintf(out, "%s %.0f", name, median(of, func(r result) float64 { return float64(r.Sets[name]) / 1e6 }))
-		}
-		fmt.Fprintf(out, "\t%s", spread(of, "%.3f", func(r result) float64 { return float64(r.Disk) / float64(r.Bytes) }))
-		fmt.Fprintf(out, "\t%s", spread(of, "%.2f", func(r result) float64 { return float64(r.Queue) / float64(r.Bytes) }))
-		fmt.Fprintf(out, "\t%s\n", spread(of, "%.0f", func(r result) float64 { return float64(r.Calls - r.Stored) }))
+		table = append(table, append(line, strings.Join(cpu, " + "), strings.Join(memory, " + ")))
 	}
-	_ = out.Flush() // standard output
+	printTable(w, table)
+	fmt.Fprintln(w)
 }
 
-func median(of []result, value func(result) float64) float64 {
-	vs := sorted(of, value)
-	return vs[len(vs)/2]
-}
-
-func sorted(of []result, value func(result) float64) (vs []float64) {
+func sorted(of []*result, value func(*result) float64) (vs []float64) {
 	for _, r := range of {
 		vs = append(vs, value(r))
 	}
@@ -66,7 +72,7 @@ func sorted(of []result, value func(result) float64) (vs []float64) {
 }
 
 // spread returns the median of value and, if it differs, its least and most.
-func spread(of []result, format string, value func(result) float64) string {
+func spread(of []*result, format string, value func(*result) float64) string {
 	vs := sorted(of, value)
 	text := fmt.Sprintf(format, vs[len(vs)/2])
 	least, most := fmt.Sprintf(format, vs[0]), fmt.Sprintf(format, vs[len(vs)-1])
@@ -74,4 +80,16 @@ func spread(of []result, format string, value func(result) float64) string {
 		return text
 	}
 	return fmt.Sprintf("%s (%s to %s)", text, least, most)
+}
+
+// printTable prints a table in Markdown, whose first line is its header.
+func printTable(w io.Writer, table [][]string) {
+	out := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
+	for i, line := range table {
+		fmt.Fprintf(out, "| %s\t|\n", strings.Join(line, "\t| "))
+		if i == 0 {
+			fmt.Fprintf(out, "|%s\n", strings.Repeat("---\t|", len(line)))
+		}
+	}
+	_ = out.Flush() // w is standard output
 }

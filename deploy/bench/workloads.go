@@ -112,7 +112,7 @@ func replayOnce(file string, pass int, yield func(*load.Call) bool) error {
 	}
 }
 
-// fleet returns n calls of a fleet of agents, as llmtap bench publishes them.
+// fleet returns n calls of a fleet of agents.
 func fleet(name string, n int) load.Workload {
 	return load.Workload{Name: name, Calls: func(yield func(*load.Call) bool) error {
 		f := load.NewFleet(load.FleetConfig{Seed: 1, Shape: load.Mix, Services: 20, Environment: "bench"})

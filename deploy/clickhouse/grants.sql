@@ -4,7 +4,7 @@ CREATE USER IF NOT EXISTS llmtap ON CLUSTER 'main' IDENTIFIED WITH sha256_passwo
 -- llmtap up: rows, and the tables that it creates and migrates at start.
 GRANT ON CLUSTER 'main' SELECT, INSERT, ALTER TABLE, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP VIEW ON llmtap.* TO llmtap;
 -- llmtap schema verify: the same in a database that it creates and drops.
-GRANT ON CLUSTER 'main' SELECT, INSERT, ALTER TABLE, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP VIEW, DROP TABLE, DROP DATABASE, OPTIMIZE ON llmtap_verify.* TO llmtap;
+GRANT ON CLUSTER 'main' SELECT, INSERT, ALTER TABLE, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP VIEW, DROP TABLE, DROP DATABASE ON llmtap_verify.* TO llmtap;
 -- Statements ON CLUSTER and Distributed tables. schema verify also reads a table of every server.
 GRANT ON CLUSTER 'main' CLUSTER, REMOTE, CREATE TEMPORARY TABLE ON *.* TO llmtap;
 GRANT ON CLUSTER 'main' SELECT ON system.clusters TO llmtap;

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,7 @@ type VerifyConfig struct {
 	ScratchDatabase string // created for the verification; if empty, the database of the DSN with the suffix _verify
 	Keep            bool   // keep the scratch database
 	Queries         []VerifyQuery
-	Wait            time.Duration // limit for replication, merges and deletions by TTL
+	Wait            time.Duration // limit for replication
 
 	Started func(step string) // called when a step starts
 	Done    func(VerifyStep)  // called with the result of each step
@@ -76,8 +77,10 @@ const (
 
 // A verifier executes the steps of Verify.
 //
-//	connection ─> settings, privileges, user ─> cluster ─> database ─> schema ─> write, repeat
-//	           ─> shards, replicas ─> queries, text index ─> ttl, erase ─> drop
+//	connection ─> privileges, user ─> cluster ─> database ─> schema, existing tables ─> write
+//	           ─> shards, replicas ─> queries ─> erase ─> drop
+//
+// What only depends on the version of ClickHouse, such as TTL and the use of indexes, is tested with each release instead.
 type verifier struct {
 	cfg     VerifyConfig
 	options *clickhouse.Options // of the DSN
@@ -90,8 +93,7 @@ type verifier struct {
 	replicas []replica
 	created  bool // the scratch database was created
 	start    time.Time
-	rows     int // rows per table in one batch
-	written  int // rows written to each table
+	rows     int // rows per table
 }
 
 // A verifyAction is a step to execute. It is skipped if one of the steps that it needs was not successful.
@@ -134,7 +136,7 @@ func Verify(ctx context.Context, cfg VerifyConfig) (*Verification, error) {
 		return nil, err
 	}
 	cfg.Wait = cmp.Or(cfg.Wait, VerifyWait)
-	cfg.Retention, cfg.MessagesRetention, cfg.TableRetention = 0, 0, nil // the step ttl sets it
+	cfg.Retention, cfg.MessagesRetention, cfg.TableRetention = 0, 0, nil // rows have times in the past
 	database := cmp.Or(cfg.ScratchDatabase, cmp.Or(o.Auth.Database, "default")+"_verify")
 	if database == o.Auth.Database {
 		return nil, fmt.Errorf("the database to verify in, %s, is the database of the DSN: choose one that does not exist", database)
@@ -161,39 +163,38 @@ func protocolName(p clickhouse.Protocol) string {
 
 // actions returns the steps in order, except for the last one, drop.
 func (v *verifier) actions() []verifyAction {
-	actions := []verifyAction{
+	all := []verifyAction{
 		{"connection", nil, v.connection},
-		{"settings", []string{"connection"}, v.settings},
 		{"privileges", []string{"connection"}, v.privileges},
 		{"user", []string{"connection"}, v.user},
 		{"cluster", []string{"connection"}, v.checkCluster},
 		{"database", []string{"connection", "cluster"}, v.createDatabase},
 		{"schema", []string{"database"}, v.schema},
-		{"schema again", []string{"schema"}, v.schemaAgain},
 		{"existing tables", []string{"schema"}, v.existingTables},
+		{"write", []string{"schema"}, v.write},
+		{"shards", []string{"write"}, v.shards},
+		{"replicas", []string{"write"}, v.compareReplicas},
+		{"queries", []string{"write"}, v.queries},
+		{"erase", []string{"write"}, v.erase},
 	}
-	written := []string{"write"}
-	actions = append(actions, verifyAction{"write", []string{"schema"}, v.write}, verifyAction{"repeat", written, v.repeat})
-	if v.cfg.Cluster != "" {
-		actions = append(actions,
-			verifyAction{"shards", written, v.shards},
-			verifyAction{"replicas", written, v.compareReplicas},
-		)
+	if v.cfg.Cluster == "" {
+		return slices.DeleteFunc(all, func(a verifyAction) bool { return a.name == "shards" || a.name == "replicas" })
 	}
-	return append(actions,
-		verifyAction{"queries", written, v.queries},
-		verifyAction{"text index", written, v.textIndex},
-		verifyAction{"ttl", written, v.ttl},
-		verifyAction{"erase", written, v.erase},
-	)
+	return all
 }
 
 // execute executes a step and adds its result.
 func (v *verifier) execute(ctx context.Context, a verifyAction) {
 	v.cfg.Started(a.name)
 	begin := time.Now()
-	out := v.blocked(ctx, a)
-	if out.status == "" {
+	var out outcome
+	blocked := slices.IndexFunc(a.needs, func(name string) bool { return v.failed[name] })
+	switch {
+	case ctx.Err() != nil:
+		out = skipf("interrupted")
+	case blocked >= 0:
+		out = skipf("requires the step %s", a.needs[blocked])
+	default:
 		stepCtx, cancel := context.WithTimeout(ctx, stepTimeout+v.cfg.Wait)
 		out = a.run(stepCtx)
 		cancel()
@@ -208,19 +209,6 @@ func (v *verifier) execute(ctx context.Context, a verifyAction) {
 	step := VerifyStep{a.name, out.status, out.detail, out.fix, time.Since(begin).Seconds()}
 	v.result.Steps = append(v.result.Steps, step)
 	v.cfg.Done(step)
-}
-
-// blocked returns why a cannot be executed, or an outcome without a status.
-func (v *verifier) blocked(ctx context.Context, a verifyAction) outcome {
-	if ctx.Err() != nil {
-		return skipf("interrupted")
-	}
-	for _, name := range a.needs {
-		if v.failed[name] {
-			return skipf("requires the step %s", name)
-		}
-	}
-	return outcome{}
 }
 
 // close closes the connections.

@@ -70,50 +70,6 @@ func (v *verifier) schema(ctx context.Context) outcome {
 	return okf("%d tables and views", n)
 }
 
-// schemaAgain runs all statements of the schema again.
-func (v *verifier) schemaAgain(ctx context.Context) outcome {
-	ms, err := embedded()
-	if err != nil {
-		return failf("", "%v", err)
-	}
-	stmts, err := v.topology().preamble()
-	if err != nil {
-		return failf("", "%v", err)
-	}
-	for _, m := range ms {
-		again, err := v.topology().statements(m)
-		if err != nil {
-			return failf("", "%v", err)
-		}
-		stmts = append(stmts, append(again, m.record())...)
-	}
-	if err := v.sink.runAll(ctx, "the schema, the second time", stmts); err != nil {
-		return v.fail("create the tables again", err)
-	}
-	// An insert into a table may be visible on another replica later.
-	var pending int
-	_, done, err := v.until(ctx, func() (bool, error) {
-		applied, err := v.sink.applied(ctx)
-		if err != nil {
-			return false, err
-		}
-		pending = 0
-		for _, m := range compare(ms, applied) {
-			if m.State != Applied {
-				pending++
-			}
-		}
-		return pending == 0, nil
-	})
-	switch {
-	case err != nil:
-		return v.fail("read the migrations", err)
-	case !done:
-		return failf("", "%d migrations are not recorded", pending)
-	}
-	return okf("%d statements ran again and changed nothing", len(stmts))
-}
-
 // existingTables compares the tables of llmtap on the server, if there are any, to those that this release has just created.
 func (v *verifier) existingTables(ctx context.Context) outcome {
 	database := v.options.Auth.Database

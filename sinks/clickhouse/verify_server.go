@@ -3,13 +3,11 @@ package clickhouse
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strings"
 
 	"github.com/ClickHouse/ch-go/proto"
-	"github.com/ClickHouse/clickhouse-go/v2"
 
 	"github.com/llmtap/llmtap/sinks/sqltext"
 )
@@ -37,93 +35,9 @@ func (v *verifier) connection(ctx context.Context) outcome {
 	return okf("%s", text)
 }
 
-// settings checks that the server knows the settings that tables, inserts and queries need, and that the user may change them.
-func (v *verifier) settings(ctx context.Context) outcome {
-	// First, because a read-only user may not even set the settings of a query.
-	var readonly uint64
-	if err := v.admin.QueryRow(ctx, "SELECT toUInt64(getSetting('readonly'))").Scan(&readonly); err != nil {
-		return v.fail("read the settings", err)
-	}
-	if readonly != 0 {
-		return failf("set readonly = 0 in the profile of "+v.userName(), "user %s is read-only (readonly = %d)", v.userName(), readonly)
-	}
-	ms, err := embedded()
-	if err != nil {
-		return failf("", "%v", err)
-	}
-	ofTables, ofQueries := schemaSettings(ms)
-	needed := clickhouse.Settings{}
-	for _, s := range []clickhouse.Settings{topology{cluster: v.cfg.Cluster}.insertSettings(), querySettings, boundedSettings, v.options.Settings} {
-		maps.Copy(needed, s)
-	}
-	for _, name := range ofQueries {
-		needed[name] = nil
-	}
-	known, err := v.names(ctx, "SELECT name FROM system.merge_tree_settings")
-	if err != nil {
-		return v.fail("read the settings of tables", err)
-	}
-	var missing, fixed []string
-	for _, name := range ofTables {
-		if !slices.Contains(known, name) {
-			missing = append(missing, name)
-		}
-	}
-	if known, err = v.names(ctx, "SELECT name FROM system.settings"); err != nil {
-		return v.fail("read the settings", err)
-	}
-	constant, err := v.names(ctx, "SELECT name FROM system.settings WHERE readonly = 1 AND name != 'readonly'")
-	if err != nil {
-		return v.fail("read the settings", err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(needed)) {
-		switch {
-		case !slices.Contains(known, name):
-			missing = append(missing, name)
-		case slices.Contains(constant, name):
-			fixed = append(fixed, name)
-		}
-	}
-	switch {
-	case len(missing) > 0:
-		return failf("use a newer ClickHouse", "version %s does not know %s", v.result.Version, list(missing))
-	case len(fixed) > 0:
-		return failf("remove the constraints from the profile of "+v.userName(), "user %s may not set %s", v.userName(), list(fixed))
-	}
-	return okf("%d of tables, %d of inserts and queries", len(ofTables), len(needed))
-}
-
 // names returns the values of a query with a single column.
 func (v *verifier) names(ctx context.Context, sql string, args ...any) ([]string, error) {
 	return (&Sink{conn: v.admin}).strings(ctx, sql, args...)
-}
-
-// schemaSettings returns the names of the settings in the statements of ms: those of tables and their columns, and those of
-// the queries of views.
-func schemaSettings(ms []migration) (ofTables, ofQueries []string) {
-	tables, queries := map[string]bool{}, map[string]bool{}
-	for _, m := range ms {
-		for _, stmt := range statements(m.text) {
-			names := tables
-			r := newSQLReader(stmt)
-			if r.accept("CREATE VIEW") || r.accept("CREATE OR REPLACE VIEW") {
-				names = queries
-			}
-			for len(r.toks) > 0 {
-				if !r.next().Is("SETTINGS") {
-					continue
-				}
-				r.accept("(")
-				for len(r.toks) > 1 && r.toks[1].Is("=") { // otherwise it is the name of a column
-					names[r.next().Text] = true
-					r.next()
-					r.next()
-					r.accept(",")
-				}
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(tables)), slices.Sorted(maps.Keys(queries))
 }
 
 // Privileges that llmtap needs in its database, and that Verify needs in the scratch database.
@@ -131,7 +45,7 @@ var (
 	rowPrivileges     = []string{"SELECT", "INSERT"}
 	schemaPrivileges  = []string{"CREATE DATABASE", "CREATE TABLE", "CREATE VIEW", "DROP VIEW", "ALTER TABLE"}
 	dropPrivileges    = []string{"DROP DATABASE", "DROP TABLE"}
-	scratchPrivileges = slices.Concat(rowPrivileges, schemaPrivileges, dropPrivileges, []string{"OPTIMIZE"})
+	scratchPrivileges = slices.Concat(rowPrivileges, schemaPrivileges, dropPrivileges)
 	clusterPrivileges = []string{"CLUSTER", "REMOTE"}
 )
 

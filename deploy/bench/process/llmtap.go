@@ -1,7 +1,6 @@
 package process
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -107,52 +105,4 @@ func (l *LLMTap) get(ctx context.Context, path string) (*http.Response, error) {
 		return nil, err
 	}
 	return http.DefaultClient.Do(q)
-}
-
-// Metrics are the current values of the metrics of processes, by name and labels as in Prometheus's text format.
-type Metrics map[string]float64
-
-// Metrics returns the metrics of l.
-func (l *LLMTap) Metrics(ctx context.Context) (Metrics, error) {
-	res, err := l.get(ctx, "/metrics")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = res.Body.Close() }() // used for reading only
-	m := Metrics{}
-	lines := bufio.NewScanner(res.Body)
-	for lines.Scan() {
-		line := lines.Text()
-		if i := strings.LastIndexByte(line, ' '); i > 0 && line[0] != '#' {
-			if v, err := strconv.ParseFloat(line[i+1:], 64); err == nil {
-				m[line[:i]] += v
-			}
-		}
-	}
-	return m, lines.Err()
-}
-
-// Sum returns the sum of the values of a metric over all its labels that contain each of pairs, such as `table="exchanges"`.
-func (m Metrics) Sum(name string, pairs ...string) (sum float64) {
-series:
-	for series, v := range m {
-		metric, labels, _ := strings.Cut(series, "{")
-		if metric != name {
-			continue
-		}
-		for _, p := range pairs {
-			if !strings.Contains(labels, p) {
-				continue series
-			}
-		}
-		sum += v
-	}
-	return sum
-}
-
-// Add adds the values of o to m.
-func (m Metrics) Add(o Metrics) {
-	for series, v := range o {
-		m[series] += v
-	}
 }

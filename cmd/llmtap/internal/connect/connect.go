@@ -124,18 +124,6 @@ func (s *Servers) Config() (*config.Effective, error) {
 	return e, nil
 }
 
-// File returns the value of --config, or "".
-func (s *Servers) File() string { return s.flags.File }
-
-// Named reports whether a flag selects servers or a data directory, rather than the environment or the configuration.
-func (s *Servers) Named() (bool, error) {
-	e, err := s.Config()
-	if err != nil {
-		return false, err
-	}
-	return s.urlFlag() != "" || e.Origin("nats.url") == "--nats-url" || e.Origin("clickhouse.dsn") == "--clickhouse-dsn" || e.Origin("data_dir") == "--data-dir", nil
-}
-
 // collectorAt returns a client for the collector at url. pinned is the file of its certificate if it runs on this machine.
 func (s *Servers) collectorAt(e *config.Effective, url, pinned string) (*remote.Client, error) {
 	// If this user cannot read the token file, the collector's answer says what to do.

@@ -23,8 +23,12 @@ type Output struct {
 
 // Verify uses the server or cluster of cfg as llmtap does and reports each step. It returns false if a step failed.
 func Verify(ctx context.Context, cfg clickhouse.VerifyConfig, out Output) (ok bool, err error) {
-	if cfg.Queries, err = storedQueries(time.Now()); err != nil {
-		return false, err
+	for _, name := range queries.Names() {
+		sql, params, err := queries.Sample(name, time.Now())
+		if err != nil {
+			return false, err
+		}
+		cfg.Queries = append(cfg.Queries, clickhouse.VerifyQuery{Name: name, SQL: sql, Params: params})
 	}
 	progress := terminal.NewProgress(out.Stderr)
 	report := verifyReport{Output: out}
@@ -59,29 +63,6 @@ func Verify(ctx context.Context, cfg clickhouse.VerifyConfig, out Output) (ok bo
 		fmt.Fprintln(out.Stdout, out.Style.Wrap("", line, ""))
 	}
 	return v.Status != clickhouse.VerifyFailed, nil
-}
-
-// storedQueries returns the queries of package queries with a value for each required parameter.
-func storedQueries(now time.Time) (all []clickhouse.VerifyQuery, err error) {
-	for _, name := range queries.Names() {
-		q, err := queries.Get(name)
-		if err != nil {
-			return nil, err
-		}
-		given := queries.Values{}
-		for _, p := range q.Parameters {
-			if p.Required {
-				given[p.Name] = []string{"x"}
-			}
-		}
-		sql, params, err := q.Bind(given, now)
-		if err != nil {
-			return nil, err
-		}
-		params["prices"] = queries.DefaultPrices().Bound()
-		all = append(all, clickhouse.VerifyQuery{Name: name, SQL: sql, Params: params})
-	}
-	return all, nil
 }
 
 // A verifyReport writes steps as text.
