@@ -104,7 +104,7 @@ func decide(in Input, w *wordings, text []byte) Cause {
 	r, family := w.match(text, in)
 	if in.Status == 0 {
 		// Without an answer, the text is the client's own error, unless it names a cause that only a server can state.
-		if r == nil || registry[r.cause].Class == "provider" {
+		if r == nil || registry[r.cause].class == "provider" {
 			return known(noResponse, Stated, "status", "")
 		}
 	}
@@ -143,7 +143,7 @@ func decide(in Input, w *wordings, text []byte) Cause {
 
 // known returns a Cause with the class of id.
 func known(id, how, by, rule string) Cause {
-	return Cause{ID: id, Class: registry[id].Class, Known: how, StatedBy: by, Rule: rule}
+	return Cause{ID: id, Class: registry[id].class, Known: how, StatedBy: by, Rule: rule}
 }
 
 // stated returns the cause of r, the row that matched the error text, and whether the violated rules in found confirm or

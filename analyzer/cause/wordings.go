@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// files contains the wordings and the lexicon. In both kinds of file, a line of the first column names an entry and the indented
-// lines below describe it; "#" starts a comment.
+// files contains the causes, the lexicon, and the wordings. In all of them, a line of the first column names an entry and the
+// indented lines below describe it; "#" starts a comment.
 //
 //go:embed wordings/*.txt
 var files embed.FS

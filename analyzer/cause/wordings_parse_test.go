@@ -34,6 +34,11 @@ func TestParseWordings(t *testing.T) {
 	f(false, "bad key\n\tcause: auth\n", `"bad key" has no cause or no source`)
 	f(false, "\"bad key\n", "line 1: invalid syntax")
 	f(true, "key unknown\n", `line 1: condition "key unknown": no concept "unknown"`)
+	for _, text := range []string{"auth\n\tname: x\n", "auth\n\tclass: access\nauth\n\tclass: access\n", "\tclass: access\n"} {
+		if _, err := parseCauses(text); err == nil {
+			t.Errorf("%q is read", text)
+		}
+	}
 	for _, text := range []string{"key\n\tab\n", "key\n\tapi key |\n", "key\n\tab$\n", "key\n\t\"abc\n"} {
 		if _, err := parseLexicon(text); err == nil {
 			t.Errorf("%q is read", text)
