@@ -1,7 +1,7 @@
 // Package analyzer turns the events of LLM calls into exchanges, findings, tool calls, runs and tallies. It shows what
 // is wrong in a request, why an exchange failed, and what the agent did to cause the failure.
 //
-//	Process ─> timeouts that are due (Analyzer.expireNext)
+//	Process ─> timeouts that are due (state.next)
 //	   │
 //	   ├─ request, response ─> exchanges: parts, halves ─┬─> Analyzer.request
 //	   │                                                 │     bodies, facts ─> judge ─> calls ─> signals ─> contents

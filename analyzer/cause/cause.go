@@ -52,24 +52,22 @@ type Cause struct {
 }
 
 // A row maps a wording to a cause. The wording is given either by words, which are phrases joined by " … " that must occur in
-// this order in the normal form, or by a condition on concepts.
+// this order in the normal form, or by a condition on concepts. The names in parentheses are those of the files.
 type row struct {
-	words  string
-	when   string // condition on a clause; see newCondition
-	cause  string
-	rule   string // rule that the text names, if it is not one of the rules of the cause
-	open   string // rules that the wording may also refer to; if one of them is violated, its cause wins
-	also   string // further rules whose violation confirms the cause
-	weak   bool   // too vague to outrank the violated rules
-	only   string // provider to which this row is limited
-	status int    // in common, the HTTP status to which this row is limited; 0 if to none
-	source string // where the wording was seen; in common, the servers whose wordings support the row
+	words      string
+	when       string // condition on a clause; see newCondition
+	cause      string
+	rule       string   // rule that the text names, if it is not one of the rules of the cause
+	openRules  []string // rules that the wording may also refer to (open); if one of them is violated, its cause wins
+	agreeRules []string // rule, and further rules whose violation confirms the cause (also)
+	weak       bool     // too vague to outrank the violated rules
+	only       string   // provider to which this row is limited
+	status     int      // in common, the HTTP status to which this row is limited; 0 if to none
+	source     string   // where the wording was seen; in common, the servers whose wordings support the row
 
-	phrases    [][]byte
-	grams      []uint16 // grams of all phrases
-	condition  condition
-	openRules  []string
-	agreeRules []string
+	phrases   [][]byte
+	grams     []uint16 // grams of all phrases
+	condition condition
 }
 
 // A table contains the wordings of one family of providers. The first matching row wins.
@@ -77,15 +75,6 @@ type table struct {
 	family string
 	rows   []row
 }
-
-// wordings contains the tables in matching order; the table of the target is always matched first.
-type wordings struct {
-	families []*table
-	common   *table
-	lexicon  *index
-}
-
-var all = &wordings{families: []*table{misleading, openAI, deepSeek, qwen, gemini, anthropic, mistral, hosts}, common: common, lexicon: lexicon}
 
 // familyOf maps a variant to the table that is matched first.
 var familyOf = map[wire.Variant]string{
@@ -95,29 +84,6 @@ var familyOf = map[wire.Variant]string{
 	wire.Mistral: "mistral", wire.Groq: "hosts", wire.XAI: "hosts", wire.Together: "hosts", wire.Fireworks: "hosts",
 	wire.Kimi: "hosts", wire.GLM: "hosts", wire.MiniMax: "hosts", wire.CohereAPI: "hosts", wire.Ollama: "hosts",
 	wire.VLLM: "hosts", wire.SGLang: "hosts", wire.LlamaCPP: "hosts",
-}
-
-func newTable(family string, rows []row) *table {
-	for i := range rows {
-		r := &rows[i]
-		if r.when != "" {
-			c, err := newCondition(lexicon, r.when)
-			if err != nil {
-				panic("BUG: " + err.Error())
-			}
-			r.condition = c
-		} else {
-			for phrase := range strings.SplitSeq(r.words, " … ") {
-				p := normalise(nil, []byte(phrase))
-				r.phrases, r.grams = append(r.phrases, p), append(r.grams, gramsOf(p)...)
-			}
-		}
-		r.openRules, r.agreeRules = strings.Fields(r.open), strings.Fields(r.also)
-		if r.rule != "" {
-			r.agreeRules = append(r.agreeRules, r.rule)
-		}
-	}
-	return &table{family: family, rows: rows}
 }
 
 // Classify returns the cause of a failed exchange.
@@ -138,7 +104,7 @@ func decide(in Input, w *wordings, text []byte) Cause {
 	r, family := w.match(text, in)
 	if in.Status == 0 {
 		// Without an answer, the text is the client's own error, unless it names a cause that only a server can state.
-		if r == nil || registry[r.cause].Class == "provider" {
+		if r == nil || registry[r.cause].class == "provider" {
 			return known(noResponse, Stated, "status", "")
 		}
 	}
@@ -177,7 +143,7 @@ func decide(in Input, w *wordings, text []byte) Cause {
 
 // known returns a Cause with the class of id.
 func known(id, how, by, rule string) Cause {
-	return Cause{ID: id, Class: registry[id].Class, Known: how, StatedBy: by, Rule: rule}
+	return Cause{ID: id, Class: registry[id].class, Known: how, StatedBy: by, Rule: rule}
 }
 
 // stated returns the cause of r, the row that matched the error text, and whether the violated rules in found confirm or

@@ -32,9 +32,16 @@
 //
 // # A row of a family
 //
-// A row contains phrases of the normal form, the cause, and the source of the wording: a thread or file, "unlinked" (known from
-// documentation or fixtures, without a thread to cite), or "recorded" (seen in a recorded HTTP exchange). A repository without
-// an owner is cited as it was found. The text of one check is spelled in many ways: "preceding" and "preceeding"; single,
+// A row is an entry in a file of the folder wordings. It contains phrases of the normal form, the cause, and the source of the
+// wording: a thread or file, "unlinked" (known from documentation or fixtures, without a thread to cite), or "recorded" (seen in
+// a recorded HTTP exchange). A repository without an owner is cited as it was found.
+//
+//	with role tool must … message with tool_calls
+//		cause: orphan_tool_reply
+//		open: unknown_tool_call_id
+//		source: langchain-ai/task_mAIstro#1
+//
+// The fields are those of the type row. The text of one check is spelled in many ways: "preceding" and "preceeding"; single,
 // double and curly quotes; Python and JSON; wrapped lines; up to four levels of escaping by gateways. The normal form removes
 // most of these differences, and the phrases of a row are the few words that all spellings share, in order.
 //
@@ -45,7 +52,8 @@
 // ("toolreply": tool message, tool_result, function response, …; "nocall": no corresponding, must be a response to, …). The
 // text is split into clauses, and a row of common is a condition on one clause:
 //
-//	{when: "toolreply nocall", cause: "orphan_tool_reply", …}
+//	toolreply nocall
+//		cause: orphan_tool_reply
 //
 // A message has a subject, the part of the request, and a predicate, the kind of refusal: missing ("fieldrequired"), of the
 // wrong type ("wantstring"), out of range, of an unknown value, not supported, exclusive with another part, in need of another

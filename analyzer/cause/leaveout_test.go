@@ -22,7 +22,10 @@ var sameProvider = map[string]string{"kimi": "moonshot", "glm": "zhipu", "qwen":
 
 // An evidence says which provider's texts support each phrase of the lexicon: its name, shared if several do, and "" if none
 // does because the phrase is general English.
-type evidence map[concept]string
+type evidence map[phraseOf]string
+
+// A phraseOf is a phrase of a concept.
+type phraseOf struct{ concept, phrase string }
 
 const shared = "several"
 
@@ -43,11 +46,11 @@ func phraseEvidence(t *testing.T, rs []record) evidence {
 		texts = append(texts, said{p, normalise(nil, []byte(s.Text))})
 	}
 	e := evidence{}
-	for _, c := range concepts {
-		for phrase := range strings.SplitSeq(c.phrases, "|") {
+	for _, c := range all.concepts {
+		for _, phrase := range c.phrases {
 			text := []byte(strings.TrimSuffix(strings.TrimSuffix(phrase, "$"), "#"))
 			for _, s := range texts {
-				key := concept{c.name, phrase}
+				key := phraseOf{c.name, phrase}
 				if by := e[key]; by != shared && by != s.provider && bytes.Contains(s.text, text) {
 					if e[key] = s.provider; by != "" {
 						e[key] = shared
@@ -86,7 +89,7 @@ func without(provider string, rs []record, e evidence) (w *wordings, rows, phras
 		rows += len(t.rows) - len(kept.rows)
 		return kept
 	}
-	w = &wordings{common: keep(common)}
+	w = &wordings{common: keep(all.common)}
 	for _, t := range all.families {
 		if t.family == family {
 			rows += len(t.rows)
@@ -95,18 +98,18 @@ func without(provider string, rs []record, e evidence) (w *wordings, rows, phras
 		w.families = append(w.families, keep(t))
 	}
 	// Every concept stays, so that the conditions of the rows remain valid.
-	left := slices.Clone(concepts)
+	left := slices.Clone(all.concepts)
 	for i, c := range left {
 		var ps []string
-		for phrase := range strings.SplitSeq(c.phrases, "|") {
-			if e[concept{c.name, phrase}] == provider {
+		for _, phrase := range c.phrases {
+			if e[phraseOf{c.name, phrase}] == provider {
 				phrases++
 			} else {
 				ps = append(ps, phrase)
 			}
 		}
-		if left[i].phrases = strings.Join(ps, "|"); len(ps) == 0 {
-			left[i].phrases = "\x00\x00\x00"
+		if left[i].phrases = ps; len(ps) == 0 {
+			left[i].phrases = []string{"\x00\x00\x00"}
 		}
 	}
 	w.lexicon = newIndex(left)

@@ -16,10 +16,13 @@ const (
 	longGram    = 6 // bytes that are the key of a phrase of at least this length
 )
 
-// A concept is a subject of error texts with the phrases that express it, in normal form and separated by "|". A phrase matches
-// a prefix of a word: "exceed" matches "exceeds". If a phrase ends in "$", the match must end at the end of a word; if it ends
-// in "#", a digit must follow the match.
-type concept struct{ name, phrases string }
+// A concept is a subject of error texts with the phrases that express it, in normal form. A phrase matches a prefix of a word:
+// "exceed" matches "exceeds". If a phrase ends in "$", the match must end at the end of a word; if it ends in "#", a digit must
+// follow the match.
+type concept struct {
+	name    string
+	phrases []string
+}
 
 // ordered contains the concepts that conditions compare by position.
 var ordered = []string{"toolcall", "toolreply", "model", "modelbad", "gone", "inputname", "outlimit", "requires", "callid", "afterrole"}
@@ -65,12 +68,9 @@ func newIndex(concepts []concept) *index {
 	for i, c := range concepts {
 		x.names[c.name] = uint8(i)
 		x.places[i] = uint8(slices.Index(ordered, c.name) + 1)
-		for p := range strings.SplitSeq(c.phrases, "|") {
+		for _, p := range c.phrases {
 			text, end := strings.CutSuffix(p, "$")
 			text, digit := strings.CutSuffix(text, "#")
-			if len(text) < shortGram {
-				panic("BUG: phrase too short: " + p)
-			}
 			head := &x.short[shortHash(text)]
 			if len(text) >= longGram {
 				head = &x.long[longHash(text)]

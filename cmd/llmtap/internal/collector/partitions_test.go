@@ -350,7 +350,8 @@ func (c *cluster) publish(n int, each func(event int)) {
 }
 
 // merged returns r with tallies as of one partition, and without the data that is separate for each partition. Of several
-// partitions that have a new cause at about the same time, any may be the one that counts it, so its second is left out.
+// partitions that have a new cause at about the same time, any may be the one that counts it, so its second is left out: the
+// counts of new causes have the key second{}.
 func (r results) merged() results {
 	findings := maps.Clone(r.findings)
 	for id, fi := range findings {
