@@ -25,7 +25,7 @@ const (
 
 // A chosen is the request that a page is about, which its sections load once.
 type chosen struct {
-	s                      *server
+	source                 Conversations
 	view                   *View
 	exchange, conversation string // the first is empty if the page is about a conversation; the second if it is not known yet
 
@@ -48,7 +48,7 @@ func (c *chosen) load(ctx context.Context) (*Exchange, error) {
 			}
 			id = all.List[max(all.At, 0)].ID
 		}
-		c.x, c.xErr = c.s.Conversations.Exchange(ctx, id)
+		c.x, c.xErr = c.source.Exchange(ctx, id)
 	})
 	return c.x, c.xErr
 }
@@ -68,7 +68,7 @@ func (c *chosen) list(ctx context.Context) (*Requests, error) {
 				return
 			}
 		}
-		c.all, c.allErr = c.s.Conversations.Requests(ctx, conversation, c.exchange, nearRequests)
+		c.all, c.allErr = c.source.Requests(ctx, conversation, c.exchange, nearRequests)
 		if c.allErr == nil && len(c.all.List) == 0 {
 			c.allErr = fmt.Errorf("%w: the conversation has no requests", ErrNotFound)
 		}
@@ -76,14 +76,20 @@ func (c *chosen) list(ctx context.Context) (*Requests, error) {
 	return c.all, c.allErr
 }
 
-// conversation serves the page of a request: of the one with the id, or of the one that broke the conversation with the id.
-func (s *server) conversation(w http.ResponseWriter, r *http.Request) {
+// A conversationPage shows a request of a conversation.
+type conversationPage struct {
+	*site
+	conversations Conversations // nil: none
+}
+
+// ServeHTTP serves the page of a request: of the one with the id, or of the one that broke the conversation with the id.
+func (s conversationPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Request", "")
 	p.Static, p.Range = true, "" // what was sent does not change
 	id := r.PathValue("id")
-	c := &chosen{s: s, view: p.View}
+	c := &chosen{source: s.conversations, view: p.View}
 	ctx := r.Context()
-	err := await(s, w, r, p, func() error { return s.find(ctx, id, c) })
+	err := await(s.site, w, r, p, func() error { return s.find(ctx, id, c) })
 	if err != nil {
 		status := http.StatusInternalServerError
 		switch {
@@ -108,18 +114,18 @@ func (s *server) conversation(w http.ResponseWriter, r *http.Request) {
 }
 
 // find sets the id that a page is about.
-func (s *server) find(ctx context.Context, id string, c *chosen) (err error) {
-	if s.Conversations == nil {
+func (s conversationPage) find(ctx context.Context, id string, c *chosen) (err error) {
+	if s.conversations == nil {
 		return fmt.Errorf("conversations are %w in this process", ErrUnavailable)
 	}
 	ctx, cancel := context.WithTimeout(ctx, sectionTimeout)
 	defer cancel()
-	c.exchange, c.conversation, err = s.Conversations.Find(ctx, id)
+	c.exchange, c.conversation, err = s.conversations.Find(ctx, id)
 	return err
 }
 
 // raw serves a part of an exchange as it was captured.
-func (s *server) raw(w http.ResponseWriter, r *http.Request) {
+func (s conversationPage) raw(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
 	defer cancel()
 	var c chosen
@@ -129,7 +135,7 @@ func (s *server) raw(w http.ResponseWriter, r *http.Request) {
 	}
 	var body []byte
 	if err == nil {
-		body, err = s.Conversations.Raw(ctx, c.exchange, r.FormValue("part"))
+		body, err = s.conversations.Raw(ctx, c.exchange, r.FormValue("part"))
 	}
 	switch {
 	case errors.Is(err, ErrNotFound):

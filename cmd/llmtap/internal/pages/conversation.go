@@ -18,13 +18,11 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// Conversations implements web.Conversations with package show. Sink is as in ClickHouse.
-type Conversations struct {
-	Sink func() (*clickhouse.Sink, error)
-}
+// Conversations implements web.Conversations with package show.
+type Conversations struct{ Source }
 
 func (c Conversations) store() (show.Store, error) {
-	sink, err := c.Sink()
+	sink, err := c.Source()
 	if err != nil {
 		return show.Store{}, unavailable(err)
 	}

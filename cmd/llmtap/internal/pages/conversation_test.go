@@ -67,7 +67,7 @@ func TestTiming(t *testing.T) {
 }
 
 func TestUnavailable(t *testing.T) {
-	c := Conversations{Sink: func() (*clickhouse.Sink, error) { return nil, errors.New("ClickHouse is down") }}
+	c := Conversations{func() (*clickhouse.Sink, error) { return nil, errors.New("ClickHouse is down") }}
 	if _, _, err := c.Find(context.Background(), "x"); !errors.Is(err, web.ErrUnavailable) {
 		t.Error(err)
 	}
