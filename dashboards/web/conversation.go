@@ -171,7 +171,7 @@ func (c *chosen) head(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := requestHead{Exchange: x, Broken: x.broken(), When: c.view.At(x.At), Class: "critical"}
+	h := requestHead{Exchange: x, Broken: x.broken(), When: c.view.At(x.StartedAt), Class: "critical"}
 	for i := range x.Findings {
 		if x.Findings[i].Since == "" && &x.Findings[i] != h.Broken {
 			h.Others++
@@ -187,16 +187,16 @@ func (c *chosen) head(ctx context.Context) (any, error) {
 		if h.Broken.Message >= 0 {
 			what = fmt.Sprintf("message %d", h.Broken.Message)
 		}
-		h.Sentence = capital(what) + " is broken: " + h.Broken.Verdict
+		h.Sentence = capital(what) + " is broken: " + h.Broken.Verdict()
 		switch {
 		case x.Status >= 400:
 			h.Sentence = fmt.Sprintf("The provider rejected %s with status %d", what, x.Status)
-		case !x.Failed:
+		case !x.Failed():
 			h.Class = "warning"
 		}
 	case x.Status == 0:
 		h.Sentence = "The provider did not answer"
-	case x.Failed:
+	case x.Failed():
 		h.Sentence = fmt.Sprintf("The call failed with status %d", x.Status)
 	case h.Others > 0:
 		h.Class, h.Sentence = "warning", "The provider answered, but "+plural(int64(h.Others), "finding")+" may hurt"
@@ -213,10 +213,10 @@ func (c *chosen) head(ctx context.Context) (any, error) {
 func (x *Exchange) broken() *Finding {
 	for _, match := range []func(f *Finding) bool{
 		func(f *Finding) bool {
-			return f.Breaks && f.Since == "" && f.RootCause != "" && f.RootCause == x.RootCause
+			return f.Breaks() && f.Since == "" && f.RootCause != "" && f.RootCause == x.RootCause
 		},
-		func(f *Finding) bool { return f.Breaks && f.Since == "" },
-		func(f *Finding) bool { return f.Breaks && x.Failed && f.Rule == x.Cause },
+		func(f *Finding) bool { return f.Breaks() && f.Since == "" },
+		func(f *Finding) bool { return f.Breaks() && x.Failed() && f.Rule == x.Cause },
 	} {
 		for i := range x.Findings {
 			if match(&x.Findings[i]) {
@@ -275,7 +275,7 @@ func (c *chosen) requests(ctx context.Context) (any, error) {
 	v := c.view
 	out := requestList{Conversation: all.Conversation, URL: v.With("/conversation/" + url.PathEscape(all.Conversation)), Count: all.Count, More: all.More}
 	for i, r := range all.List {
-		line := requestLine{r, v.exchangeURL(r.ID), v.At(r.At), i == all.At}
+		line := requestLine{r, v.exchangeURL(r.ID), v.At(r.StartedAt), i == all.At}
 		switch i {
 		case all.At - 1:
 			out.Previous = line.URL
@@ -288,7 +288,7 @@ func (c *chosen) requests(ctx context.Context) (any, error) {
 			g := &out.Groups[n-1]
 			g.Retries = append(g.Retries, line)
 			g.Open = g.Open || line.Current
-			if r.Failed {
+			if r.Failed() {
 				g.FailedRetries++
 			}
 			continue

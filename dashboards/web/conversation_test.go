@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/dashboards/stored"
 )
 
 // fakeConversation is a conversation c1 whose second request x2 is broken; x3 repeats it.
@@ -31,7 +33,8 @@ func (f fakeConversation) Requests(_ context.Context, id, exchange string, _ int
 	out := &Requests{Conversation: id, Count: 3, At: 1}
 	for i := range 3 {
 		out.List = append(out.List, Request{
-			ID: "x" + strconv.Itoa(i+1), Number: i + 1, At: testNow, Stage: hostile, Version: hostile, Status: 400, Failed: i > 0, Why: hostile, Repeats: i == 2, Rules: []string{hostile},
+			Exchange: stored.Exchange{ID: "x" + strconv.Itoa(i+1), StartedAt: testNow, Stage: hostile, ServiceVersion: hostile, Status: 400, RootCause: hostile},
+			Number:   i + 1, Repeats: i == 2, Rules: []string{hostile},
 		})
 		if out.List[i].ID == exchange {
 			out.At = i
@@ -42,9 +45,11 @@ func (f fakeConversation) Requests(_ context.Context, id, exchange string, _ int
 
 func (f fakeConversation) Exchange(_ context.Context, id string) (*Exchange, error) {
 	x := &Exchange{
-		ID: id, Conversation: "//c/1", At: testNow, Service: hostile, Stage: hostile, Version: hostile, Environment: hostile, User: hostile, Server: hostile,
-		Model: hostile, Status: 400, Failed: true, Cause: "orphan_tool_reply", RootCause: hostile, ErrorText: hostile, FinishReason: hostile, Shapes: hostile,
-		NotStored: []string{hostile}, Complete: true, Parameters: hostile,
+		Exchange: stored.Exchange{
+			ID: id, Conversation: "//c/1", StartedAt: testNow, Service: hostile, Stage: hostile, ServiceVersion: hostile, Environment: hostile, User: hostile, Server: hostile,
+			Model: hostile, Status: 400, Cause: "orphan_tool_reply", RootCause: hostile, ErrorText: hostile, FinishReason: hostile,
+		},
+		Shapes: hostile, NotStored: []string{hostile}, Complete: true, Parameters: hostile,
 	}
 	for i := range f.messages {
 		m := Message{Index: i, Role: "user", Stored: true, Parts: []Content{{Kind: "text", Text: hostile, Partner: -1}}}
@@ -60,15 +65,18 @@ func (f fakeConversation) Exchange(_ context.Context, id string) (*Exchange, err
 	}
 	x.Answer = []Message{{Role: hostile, Stored: true, Parts: []Content{{Kind: "call", Name: hostile, Text: hostile, Partner: -1}}}}
 	f1 := Finding{
-		Rule: "orphan_tool_reply", Verdict: "rejected", Breaks: true, Message: f.messages - 2, Summary: hostile, RootCause: hostile, Evidence: hostile, Fix: hostile,
-		FirstBad: hostile, LastClean: hostile, Diff: []DiffLine{{"-", "tool_calls[0].id", hostile}, {"+", hostile, hostile}}, Pairs: []DiffLine{{"", "", hostile}},
+		Finding: stored.Finding{
+			Rule: "orphan_tool_reply", Severity: "reject", Status: 400, Message: f.messages - 2, Summary: hostile, RootCause: hostile, Evidence: hostile, Fix: hostile,
+			FirstVersion: hostile, LastClean: hostile,
+		},
+		Diff: []DiffLine{{"-", "tool_calls[0].id", hostile}, {"+", hostile, hostile}}, Pairs: []DiffLine{{"", "", hostile}},
 	}
 	switch id {
 	case "x2":
 		x.Findings = []Finding{f1}
 	case "x3":
 		f1.Since = "x2"
-		x.Findings = []Finding{f1, {Rule: "other_rule", Message: 0, Summary: hostile, Since: "x1"}}
+		x.Findings = []Finding{f1, {Finding: stored.Finding{Rule: "other_rule", Summary: hostile}, Since: "x1"}}
 	}
 	return x, nil
 }
