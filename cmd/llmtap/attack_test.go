@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -18,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -155,10 +155,7 @@ func merge(rows [][]string) (merged [][]string) {
 // checkSecurityPage checks that the table of the page has all rows, or writes it.
 func checkSecurityPage(t *testing.T, rows [][]string) {
 	t.Helper()
-	page, err := os.ReadFile(securityPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := filetest.Read(t, securityPage)
 	var table strings.Builder
 	table.WriteString("| listener | attack | what happens | verdict |\n|---|---|---|---|\n")
 	for _, row := range rows {
@@ -174,9 +171,7 @@ func checkSecurityPage(t *testing.T, rows [][]string) {
 			m := block.FindSubmatch(b)
 			return slices.Concat(m[1], []byte(table.String()), m[2])
 		})
-		if err := os.WriteFile(securityPage, page, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, securityPage, page)
 	case *allAttacks == "all" && bytes.Count(old, []byte(" | open: ")) != strings.Count(table.String(), " | open: "):
 		t.Errorf("%s has other open rows: go test ./cmd/llmtap -run TestAttacks -attacks all -update", securityPage)
 	}
@@ -201,11 +196,7 @@ func (w *attackWorld) survived() (rows [][]string) {
 		if r := c.up.readiness(); !strings.HasPrefix(r, "ready") {
 			check(fmt.Errorf("not ready: %s", r))
 		}
-		if peak := c.peakMemory(w.T); peak > attackMemory+attackMargin {
-			check(fmt.Errorf("peak memory is %d MiB", peak>>20))
-		} else {
-			w.Logf("peak memory %d MiB", peak>>20)
-		}
+		check(c.bounded(w.T))
 		if log := c.up.stderr.String(); strings.Contains(log, "panic") || strings.Contains(log, "goroutine ") {
 			check(fmt.Errorf("a panic in the log: %s", log))
 		}
@@ -215,6 +206,30 @@ func (w *attackWorld) survived() (rows [][]string) {
 		rows = append(rows, []string{"all", "after all attacks", happened, verdict})
 	}
 	return rows[:1:1]
+}
+
+// bounded returns an error if c has used more memory than it may.
+func (c *target) bounded(t *testing.T) error {
+	t.Helper()
+	peak := c.peakMemory(t)
+	t.Logf("peak memory %d MiB", peak>>20)
+	if peak > attackMemory+attackMargin {
+		return fmt.Errorf("peak memory is %d MiB", peak>>20)
+	}
+	return nil
+}
+
+// survives returns what happened, or why c no longer stores calls or has used too much memory.
+func (c *target) survives(t *testing.T, happened string) string {
+	t.Helper()
+	err := c.callIsStored(t)
+	if err == nil {
+		err = c.bounded(t)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return happened
 }
 
 // peakMemory returns the largest resident memory of the collector, without its ClickHouse.

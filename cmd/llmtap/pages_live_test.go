@@ -11,11 +11,14 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/browsertest"
+	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/dashboards/web"
 )
 
 // longMessages is the number of messages of a longConversation.
 const longMessages = 500
+
+var longExchange = stored.Exchange{ID: "x1", Conversation: "c1", StartedAt: time.Now(), Seconds: 1, Service: "shop", Stage: "planner", Model: "m", Status: 400}
 
 // A longConversation is one request with many messages: texts longer than what is unfolded, calls, and a broken reply near the end.
 type longConversation struct {
@@ -27,11 +30,11 @@ func (*longConversation) Find(context.Context, string) (exchange, conversation s
 }
 
 func (*longConversation) Requests(context.Context, string, string, int) (*web.Requests, error) {
-	return &web.Requests{Conversation: "c1", Count: 1, List: []web.Request{{ID: "x1", Number: 1, At: time.Now(), Stage: "planner", Status: 400, Failed: true, Messages: longMessages}}}, nil
+	return &web.Requests{Conversation: "c1", Count: 1, List: []web.Request{{Exchange: longExchange, Number: 1, Messages: longMessages}}}, nil
 }
 
-func (*longConversation) Exchange(_ context.Context, id string) (*web.Exchange, error) {
-	x := &web.Exchange{ID: id, Conversation: "c1", At: time.Now(), Seconds: 1, Service: "shop", Stage: "planner", Model: "m", Status: 400, Failed: true, Complete: true}
+func (*longConversation) Exchange(context.Context, string) (*web.Exchange, error) {
+	x := &web.Exchange{Exchange: longExchange, Complete: true}
 	text := strings.Repeat("The cart contains 3 items, and the second one is out of stock.\n", 30)
 	for i := range longMessages {
 		m := web.Message{Index: i, Role: "user", Stored: true, Parts: []web.Content{{Kind: "text", Text: text, Partner: -1}}}
@@ -45,7 +48,7 @@ func (*longConversation) Exchange(_ context.Context, id string) (*web.Exchange, 
 		x.Messages = append(x.Messages, m)
 	}
 	x.Messages[longMessages-3].Parts = []web.Content{{Kind: "reply", CallID: "call_x", Text: text, Partner: -1}}
-	x.Findings = []web.Finding{{Rule: "orphan_tool_reply", Verdict: "rejected", Breaks: true, Message: longMessages - 3, Summary: "no call before it"}}
+	x.Findings = []web.Finding{{Finding: stored.Finding{Rule: "orphan_tool_reply", Severity: "reject", Status: 400, Message: longMessages - 3, Summary: "no call before it"}}}
 	return x, nil
 }
 

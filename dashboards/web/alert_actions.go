@@ -62,7 +62,7 @@ type outcome struct {
 }
 
 // act returns a handler of a form that changes something.
-func (s *server) act(do func(ctx context.Context, r *http.Request, by string) (outcome, error)) http.HandlerFunc {
+func (s alertsPage) act(do func(ctx context.Context, r *http.Request, by string) (outcome, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		back := alertsPath
 		if r.PostFormValue("back") != "" {
@@ -72,7 +72,7 @@ func (s *server) act(do func(ctx context.Context, r *http.Request, by string) (o
 		var out outcome
 		var err error
 		switch {
-		case s.Controls == nil:
+		case s.controls == nil:
 			err = errNoControls
 		case by == "" || len(by) > maxName:
 			err = fmt.Errorf("type your name, of at most %d characters: others see who did it", maxName)
@@ -108,15 +108,15 @@ func (s *server) act(do func(ctx context.Context, r *http.Request, by string) (o
 	}
 }
 
-func (s *server) acknowledge(ctx context.Context, r *http.Request, by string) (outcome, error) {
-	return outcome{done: "acknowledged"}, s.Controls.Acknowledge(ctx, r.PathValue("id"), by, false)
+func (s alertsPage) acknowledge(ctx context.Context, r *http.Request, by string) (outcome, error) {
+	return outcome{done: "acknowledged"}, s.controls.Acknowledge(ctx, r.PathValue("id"), by, false)
 }
 
-func (s *server) unacknowledge(ctx context.Context, r *http.Request, by string) (outcome, error) {
-	return outcome{done: "unacknowledged"}, s.Controls.Acknowledge(ctx, r.PathValue("id"), by, true)
+func (s alertsPage) unacknowledge(ctx context.Context, r *http.Request, by string) (outcome, error) {
+	return outcome{done: "unacknowledged"}, s.controls.Acknowledge(ctx, r.PathValue("id"), by, true)
 }
 
-func (s *server) silenceAlert(ctx context.Context, r *http.Request, by string) (outcome, error) {
+func (s alertsPage) silenceAlert(ctx context.Context, r *http.Request, by string) (outcome, error) {
 	end, err := s.silenceEnd(r)
 	if err != nil {
 		return outcome{}, err
@@ -125,10 +125,10 @@ func (s *server) silenceAlert(ctx context.Context, r *http.Request, by string) (
 	if comment == "" {
 		comment = "from the alerts page"
 	}
-	return outcome{"silenced", end}, s.Controls.SilenceAlert(ctx, r.PathValue("id"), end, comment, by)
+	return outcome{"silenced", end}, s.controls.SilenceAlert(ctx, r.PathValue("id"), end, comment, by)
 }
 
-func (s *server) addSilence(ctx context.Context, r *http.Request, by string) (outcome, error) {
+func (s alertsPage) addSilence(ctx context.Context, r *http.Request, by string) (outcome, error) {
 	end, err := s.silenceEnd(r)
 	if err != nil {
 		return outcome{}, err
@@ -149,21 +149,21 @@ func (s *server) addSilence(ctx context.Context, r *http.Request, by string) (ou
 	if len(matchers) == 0 {
 		return outcome{}, errors.New("type a matcher, such as service=checkout")
 	}
-	return outcome{"added", end}, s.Controls.AddSilence(ctx, matchers, end, comment, by)
+	return outcome{"added", end}, s.controls.AddSilence(ctx, matchers, end, comment, by)
 }
 
-func (s *server) expireSilence(ctx context.Context, r *http.Request, by string) (outcome, error) {
-	return outcome{done: "expired"}, s.Controls.Expire(ctx, r.PathValue("id"), by)
+func (s alertsPage) expireSilence(ctx context.Context, r *http.Request, by string) (outcome, error) {
+	return outcome{done: "expired"}, s.controls.Expire(ctx, r.PathValue("id"), by)
 }
 
 // silenceEnd returns the end of a silence that begins now. It is an error if a silence made here has no effect: nobody must believe
 // that an alert is silenced that still wakes others.
-func (s *server) silenceEnd(r *http.Request) (time.Time, error) {
-	if text, only := s.Controls.Elsewhere(); only {
+func (s alertsPage) silenceEnd(r *http.Request) (time.Time, error) {
+	if text, only := s.controls.Elsewhere(); only {
 		return time.Time{}, errors.New(strings.TrimSuffix(text, "."))
 	}
 	choice := strings.TrimSpace(r.PostFormValue("for"))
-	v, _ := newView(r, s.Now()) // only its zone is used
+	v, _ := newView(r, s.now()) // only its zone is used
 	now := v.Now
 	if choice == untilTomorrow {
 		y, m, d := now.In(v.Zone).Date()

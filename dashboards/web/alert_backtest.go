@@ -12,11 +12,17 @@ import (
 // backtestBars is the number of values in the picture of a backtest.
 const backtestBars = 120
 
-// backtest serves the page of what a rule would have done in the time range.
-func (s *server) backtest(w http.ResponseWriter, r *http.Request) {
+// A backtestPage shows what a rule would have done in the time range.
+type backtestPage struct {
+	*site
+	controls Controls
+}
+
+// ServeHTTP serves the page of what a rule would have done in the time range.
+func (s backtestPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := s.pageSince(r, "Backtest of "+short(60, r.URL.Query().Get("rule")), alertsPath, "6h")
 	p.Still = true
-	s.serve(w, r, p, section{id: "backtest", template: "backtest", load: func(ctx context.Context) (any, error) { return s.loadBacktest(ctx, p.View) }})
+	s.serve(w, r, p, section{id: "backtest", template: "backtest", load: func(ctx context.Context) (any, error) { return s.result(ctx, p.View) }})
 }
 
 // A backtestResult is the data of the section of a backtest.
@@ -28,11 +34,11 @@ type backtestResult struct {
 	Charts []*Chart
 }
 
-func (s *server) loadBacktest(ctx context.Context, v *View) (*backtestResult, error) {
-	if s.Controls == nil {
+func (s backtestPage) result(ctx context.Context, v *View) (*backtestResult, error) {
+	if s.controls == nil {
 		return nil, errNoControls
 	}
-	b, err := s.Controls.Backtest(ctx, v.Get("rule"), v.From, v.To)
+	b, err := s.controls.Backtest(ctx, v.Get("rule"), v.From, v.To)
 	if err != nil {
 		return nil, err
 	}

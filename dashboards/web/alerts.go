@@ -13,28 +13,36 @@ const alertsPath = "/alerts"
 // alertRange is the default time range of the history of alerts: an hour rarely contains one.
 const alertRange = "7d"
 
-// alerts serves the page of the alerts that fire and of those that ended.
-func (s *server) alerts(w http.ResponseWriter, r *http.Request) {
+// An alertsPage shows alerts, rules and silences, and changes what people do about alerts.
+type alertsPage struct {
+	*site
+	store
+	firing   Firing
+	controls Controls // nil: none
+}
+
+// ServeHTTP serves the page of the alerts that fire and of those that ended.
+func (s alertsPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serveAlerts(w, r, http.StatusOK, s.pageSince(r, "Alerts", alertsPath, alertRange))
 }
 
-func (s *server) serveAlerts(w http.ResponseWriter, r *http.Request, status int, p *page) {
+func (s alertsPage) serveAlerts(w http.ResponseWriter, r *http.Request, status int, p *page) {
 	s.serveStatus(w, r, status, p,
-		section{id: "now", template: "alerts-now", load: func(ctx context.Context) (any, error) { return s.fleetNow(ctx, p.View) }},
+		section{id: "now", template: "alerts-now", load: func(ctx context.Context) (any, error) { return s.firing.now(ctx, p.View) }},
 		section{id: "silences", template: "alerts-silences", title: "Silences", load: func(ctx context.Context) (any, error) { return s.silences(ctx, p.View) }},
 		section{id: "rules", template: "alerts-rules", title: "Rules", load: s.rules},
-		section{id: "history", template: "alerts-history", title: "History", load: func(ctx context.Context) (any, error) { return s.alertHistory(ctx, p.View) }},
+		section{id: "history", template: "alerts-history", title: "History", load: func(ctx context.Context) (any, error) { return s.history(ctx, p.View) }},
 	)
 }
 
 // errNoControls is the reason why a process without NATS shows neither rules nor silences.
 var errNoControls = fmt.Errorf("rules and silences are %w in this process", ErrUnavailable)
 
-func (s *server) rules(ctx context.Context) (any, error) {
-	if s.Controls == nil {
+func (s alertsPage) rules(ctx context.Context) (any, error) {
+	if s.controls == nil {
 		return nil, errNoControls
 	}
-	return s.Controls.Rules(ctx)
+	return s.controls.Rules(ctx)
 }
 
 // A silenceList is the data of the section of silences.
@@ -44,16 +52,16 @@ type silenceList struct {
 	Only      bool // silences made here have no effect
 }
 
-func (s *server) silences(ctx context.Context, _ *View) (any, error) {
-	if s.Controls == nil {
+func (s alertsPage) silences(ctx context.Context, _ *View) (any, error) {
+	if s.controls == nil {
 		return nil, errNoControls
 	}
 	var out silenceList
 	var err error
-	if out.Elsewhere, out.Only = s.Controls.Elsewhere(); out.Only {
+	if out.Elsewhere, out.Only = s.controls.Elsewhere(); out.Only {
 		return out, nil
 	}
-	out.List, err = s.Controls.Silences(ctx)
+	out.List, err = s.controls.Silences(ctx)
 	return out, err
 }
 
@@ -64,7 +72,7 @@ type pastAlert struct {
 	URL                                                 string
 }
 
-func (s *server) alertHistory(ctx context.Context, v *View) ([]pastAlert, error) {
+func (s alertsPage) history(ctx context.Context, v *View) ([]pastAlert, error) {
 	rows, err := s.query(ctx, "alert_history", v.values(), v.Now)
 	if err != nil {
 		return nil, err

@@ -31,9 +31,5 @@ func TestAlerts(t *testing.T) {
 		}
 	}
 	_, body = get(newTest(t, fakeSource{err: fmt.Errorf("dial: %w", ErrUnavailable)}, ""), "/alerts")
-	for _, want := range []string{"2 alerts fire", "dial: not available"} {
-		if !strings.Contains(body, want) {
-			t.Errorf("without ClickHouse, the page has no %q", want)
-		}
-	}
+	wantAll(t, body, "2 alerts fire", "dial: not available")
 }

@@ -87,7 +87,7 @@ const contentSecurityPolicy = "default-src 'none'; style-src 'self'; script-src 
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // protect passes requests with a session to next. Others see the login page.
-func (s *server) protect(next http.Handler) http.Handler {
+func (s *site) protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", contentSecurityPolicy)
@@ -98,7 +98,7 @@ func (s *server) protect(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		open := r.URL.Path == "/login" || strings.HasPrefix(r.URL.Path, "/static/")
 		switch {
-		case !open && !s.sessions.valid(r, s.Now()):
+		case !open && !s.sessions.valid(r, s.now()):
 			if r.Method != http.MethodGet || !strings.Contains(r.Header.Get("Accept"), "text/html") {
 				http.Error(w, "the session has ended: log in at /login", http.StatusUnauthorized)
 				return
@@ -116,25 +116,28 @@ func (s *server) protect(next http.Handler) http.Handler {
 	})
 }
 
+// A loginPage starts and ends sessions.
+type loginPage struct{ *site }
+
 // A loginData is the data of the login page.
 type loginData struct{ Next, Form, Error string }
 
-func (s *server) loginPage(w http.ResponseWriter, r *http.Request) {
-	if s.sessions.valid(r, s.Now()) {
+func (s loginPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.sessions.valid(r, s.now()) {
 		http.Redirect(w, r, local(r.URL.Query().Get("next")), http.StatusSeeOther)
 		return
 	}
 	s.write(w, http.StatusOK, "login", loginData{Next: local(r.URL.Query().Get("next")), Form: s.sessions.form(r)})
 }
 
-func (s *server) login(w http.ResponseWriter, r *http.Request) {
+func (s loginPage) login(w http.ResponseWriter, r *http.Request) {
 	next := local(r.PostFormValue("next"))
 	if !s.sessions.allow(r, r.PostFormValue("token")) {
 		s.write(w, http.StatusForbidden, "login", loginData{next, s.sessions.form(r), "This is not the token of this llmtap. It is ui.token, or else http.token, of its configuration."})
 		return
 	}
 	http.SetCookie(w, &http.Cookie{
-		Name: sessionCookie, Value: s.sessions.start(s.Now()), Path: "/", MaxAge: int(sessionTime.Seconds()),
+		Name: sessionCookie, Value: s.sessions.start(s.now()), Path: "/", MaxAge: int(sessionTime.Seconds()),
 		HttpOnly: true, Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
 		SameSite: http.SameSiteLaxMode, // Strict would ask everyone who follows a link from Slack to log in
 	})
@@ -155,7 +158,7 @@ func (s sessions) allow(r *http.Request, token string) bool {
 	return false
 }
 
-func (s *server) logout(w http.ResponseWriter, r *http.Request) {
+func (s loginPage) logout(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, &http.Cookie{Name: sessionCookie, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode})
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }

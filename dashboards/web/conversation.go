@@ -25,7 +25,7 @@ const (
 
 // A chosen is the request that a page is about, which its sections load once.
 type chosen struct {
-	s                      *server
+	source                 Conversations
 	view                   *View
 	exchange, conversation string // the first is empty if the page is about a conversation; the second if it is not known yet
 
@@ -48,7 +48,7 @@ func (c *chosen) load(ctx context.Context) (*Exchange, error) {
 			}
 			id = all.List[max(all.At, 0)].ID
 		}
-		c.x, c.xErr = c.s.Conversations.Exchange(ctx, id)
+		c.x, c.xErr = c.source.Exchange(ctx, id)
 	})
 	return c.x, c.xErr
 }
@@ -68,7 +68,7 @@ func (c *chosen) list(ctx context.Context) (*Requests, error) {
 				return
 			}
 		}
-		c.all, c.allErr = c.s.Conversations.Requests(ctx, conversation, c.exchange, nearRequests)
+		c.all, c.allErr = c.source.Requests(ctx, conversation, c.exchange, nearRequests)
 		if c.allErr == nil && len(c.all.List) == 0 {
 			c.allErr = fmt.Errorf("%w: the conversation has no requests", ErrNotFound)
 		}
@@ -76,14 +76,20 @@ func (c *chosen) list(ctx context.Context) (*Requests, error) {
 	return c.all, c.allErr
 }
 
-// conversation serves the page of a request: of the one with the id, or of the one that broke the conversation with the id.
-func (s *server) conversation(w http.ResponseWriter, r *http.Request) {
+// A conversationPage shows a request of a conversation.
+type conversationPage struct {
+	*site
+	conversations Conversations // nil: none
+}
+
+// ServeHTTP serves the page of a request: of the one with the id, or of the one that broke the conversation with the id.
+func (s conversationPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Request", "")
 	p.Static, p.Range = true, "" // what was sent does not change
 	id := r.PathValue("id")
-	c := &chosen{s: s, view: p.View}
+	c := &chosen{source: s.conversations, view: p.View}
 	ctx := r.Context()
-	err := await(s, w, r, p, func() error { return s.find(ctx, id, c) })
+	err := await(s.site, w, r, p, func() error { return s.find(ctx, id, c) })
 	if err != nil {
 		status := http.StatusInternalServerError
 		switch {
@@ -108,18 +114,18 @@ func (s *server) conversation(w http.ResponseWriter, r *http.Request) {
 }
 
 // find sets the id that a page is about.
-func (s *server) find(ctx context.Context, id string, c *chosen) (err error) {
-	if s.Conversations == nil {
+func (s conversationPage) find(ctx context.Context, id string, c *chosen) (err error) {
+	if s.conversations == nil {
 		return fmt.Errorf("conversations are %w in this process", ErrUnavailable)
 	}
 	ctx, cancel := context.WithTimeout(ctx, sectionTimeout)
 	defer cancel()
-	c.exchange, c.conversation, err = s.Conversations.Find(ctx, id)
+	c.exchange, c.conversation, err = s.conversations.Find(ctx, id)
 	return err
 }
 
 // raw serves a part of an exchange as it was captured.
-func (s *server) raw(w http.ResponseWriter, r *http.Request) {
+func (s conversationPage) raw(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
 	defer cancel()
 	var c chosen
@@ -129,7 +135,7 @@ func (s *server) raw(w http.ResponseWriter, r *http.Request) {
 	}
 	var body []byte
 	if err == nil {
-		body, err = s.Conversations.Raw(ctx, c.exchange, r.FormValue("part"))
+		body, err = s.conversations.Raw(ctx, c.exchange, r.FormValue("part"))
 	}
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -165,7 +171,7 @@ func (c *chosen) head(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := requestHead{Exchange: x, Broken: x.broken(), When: c.view.At(x.At), Class: "critical"}
+	h := requestHead{Exchange: x, Broken: x.broken(), When: c.view.At(x.StartedAt), Class: "critical"}
 	for i := range x.Findings {
 		if x.Findings[i].Since == "" && &x.Findings[i] != h.Broken {
 			h.Others++
@@ -181,16 +187,16 @@ func (c *chosen) head(ctx context.Context) (any, error) {
 		if h.Broken.Message >= 0 {
 			what = fmt.Sprintf("message %d", h.Broken.Message)
 		}
-		h.Sentence = capital(what) + " is broken: " + h.Broken.Verdict
+		h.Sentence = capital(what) + " is broken: " + h.Broken.Verdict()
 		switch {
 		case x.Status >= 400:
 			h.Sentence = fmt.Sprintf("The provider rejected %s with status %d", what, x.Status)
-		case !x.Failed:
+		case !x.Failed():
 			h.Class = "warning"
 		}
 	case x.Status == 0:
 		h.Sentence = "The provider did not answer"
-	case x.Failed:
+	case x.Failed():
 		h.Sentence = fmt.Sprintf("The call failed with status %d", x.Status)
 	case h.Others > 0:
 		h.Class, h.Sentence = "warning", "The provider answered, but "+plural(int64(h.Others), "finding")+" may hurt"
@@ -207,10 +213,10 @@ func (c *chosen) head(ctx context.Context) (any, error) {
 func (x *Exchange) broken() *Finding {
 	for _, match := range []func(f *Finding) bool{
 		func(f *Finding) bool {
-			return f.Breaks && f.Since == "" && f.RootCause != "" && f.RootCause == x.RootCause
+			return f.Breaks() && f.Since == "" && f.RootCause != "" && f.RootCause == x.RootCause
 		},
-		func(f *Finding) bool { return f.Breaks && f.Since == "" },
-		func(f *Finding) bool { return f.Breaks && x.Failed && f.Rule == x.Cause },
+		func(f *Finding) bool { return f.Breaks() && f.Since == "" },
+		func(f *Finding) bool { return f.Breaks() && x.Failed() && f.Rule == x.Cause },
 	} {
 		for i := range x.Findings {
 			if match(&x.Findings[i]) {
@@ -269,7 +275,7 @@ func (c *chosen) requests(ctx context.Context) (any, error) {
 	v := c.view
 	out := requestList{Conversation: all.Conversation, URL: v.With("/conversation/" + url.PathEscape(all.Conversation)), Count: all.Count, More: all.More}
 	for i, r := range all.List {
-		line := requestLine{r, v.exchangeURL(r.ID), v.At(r.At), i == all.At}
+		line := requestLine{r, v.exchangeURL(r.ID), v.At(r.StartedAt), i == all.At}
 		switch i {
 		case all.At - 1:
 			out.Previous = line.URL
@@ -282,7 +288,7 @@ func (c *chosen) requests(ctx context.Context) (any, error) {
 			g := &out.Groups[n-1]
 			g.Retries = append(g.Retries, line)
 			g.Open = g.Open || line.Current
-			if r.Failed {
+			if r.Failed() {
 				g.FailedRetries++
 			}
 			continue

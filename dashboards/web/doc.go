@@ -3,17 +3,18 @@ Package web serves llmtap's web pages.
 
 	Slack, CLI ── link ──> Handler ── page ──> sections, loaded concurrently ──> HTML, flushed section by section
 	browser <── /live: server-sent events ──┘       │
-	                                                ├─> Querier: ClickHouse, statements in sql/*.sql and dashboards/queries
+	                                                ├─> Query: ClickHouse, statements in sql/*.sql and dashboards/queries
 	                                                ├─> Explorer: ClickHouse, statements that a viewer wrote, with limits
-	                                                ├─> Alerts: rules, firing alerts, silences
+	                                                ├─> Firing, Incidents, Controls: alerts, rules, silences
 	                                                ├─> Tallies: counts of the stream, also while ClickHouse is down
 	                                                └─> Conversations, Health
 
-It does not import any other part of llmtap: it declares the interfaces that it reads through (source.go), and the caller
-implements them. A source that fails costs the sections that need it, and these say so.
+It does not import any other part of llmtap: Options are the functions and interfaces that it reads through (source*.go), and the
+caller implements them. A source that fails costs the sections that need it, and these say so.
 
-A page is a list of sections. To add a page, add a file with its handler and a template of its sections. All state of a page
-is in its URL (View), so that a link shows what its sender saw.
+A page is a type with the sources that it reads, and a list of sections; the site is what all pages share. To add a page, add a
+file with its type, a template of its sections and a route in NewHandler. All state of a page is in its URL (View), so that a link
+shows what its sender saw.
 
 # Why the server draws everything
 

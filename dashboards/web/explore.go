@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -48,8 +49,16 @@ type queryGroup struct {
 	Queries []queries.Query
 }
 
-// explore lists all stored queries, and runs the one that the URL names, or a statement of the viewer.
-func (s *server) explore(w http.ResponseWriter, r *http.Request) {
+// An explorePage runs stored queries and statements of the viewer.
+type explorePage struct {
+	*site
+	store
+	explorer Query // of own SQL
+	writeCSV func(w io.Writer, t *Table) error
+}
+
+// ServeHTTP lists all stored queries, and runs the one that the URL names, or a statement of the viewer.
+func (s explorePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("query")
 	if name == "" {
 		p := s.page(r, "Explore", explorePath)
@@ -62,7 +71,7 @@ func (s *server) explore(w http.ResponseWriter, r *http.Request) {
 		s.notFound(w, r)
 		return
 	}
-	p := s.pageSince(r, "Explore", explorePath, sinceOf(q, s.Now()))
+	p := s.pageSince(r, "Explore", explorePath, sinceOf(q, s.now()))
 	p.Still, p.Static = true, !hasRange(q)
 	e := &exploration{Query: q, View: p.View, Own: name == ownSQL}
 	p.Title = q.Question
@@ -70,12 +79,12 @@ func (s *server) explore(w http.ResponseWriter, r *http.Request) {
 		e.Problem = fmt.Sprintf("The statement is longer than %d KiB.", maxOwnSQL>>10)
 	}
 	if p.Get("format") == "csv" && p.Problem == "" && e.Missing() == "" && e.Problem == "" {
-		s.exploreCSV(w, r, e)
+		s.csv(w, r, e)
 		return
 	}
 	s.serve(w, r, p,
 		section{id: "form", template: "explore-form", title: "Parameters", load: func(context.Context) (any, error) { return e, nil }},
-		section{id: "result", template: "explore-result", title: "Result", load: func(ctx context.Context) (any, error) { return s.exploreResult(ctx, e) }},
+		section{id: "result", template: "explore-result", title: "Result", load: func(ctx context.Context) (any, error) { return s.result(ctx, e) }},
 	)
 }
 
@@ -307,32 +316,32 @@ func inline(sql string, params map[string]string) string {
 	})
 }
 
-// exploreTable runs the query of e, and returns the statement as text to copy.
-func (s *server) exploreTable(ctx context.Context, e *exploration) (t *Table, sql string, err error) {
-	q := s.ClickHouse
+// table runs the query of e, and returns the statement as text to copy.
+func (s explorePage) table(ctx context.Context, e *exploration) (t *Table, sql string, err error) {
+	query := s.clickhouse
 	if e.Own {
-		q = s.Explorer
+		query = s.explorer
 	}
-	if q == nil {
+	if query == nil {
 		return nil, "", fmt.Errorf("ClickHouse is %w in this process", ErrUnavailable)
 	}
 	text, params, err := s.bind(e.Query, e.values(), e.View.Now.In(e.View.Zone))
 	if err != nil {
 		return nil, "", err
 	}
-	t, err = q.Query(ctx, text, params)
+	t, err = query(ctx, text, params)
 	return t, inline(text, params), err
 }
 
-// exploreCSV writes the result as a file.
-func (s *server) exploreCSV(w http.ResponseWriter, r *http.Request, e *exploration) {
-	if s.Explorer == nil {
+// csv writes the result as a file.
+func (s explorePage) csv(w http.ResponseWriter, r *http.Request, e *exploration) {
+	if s.explorer == nil {
 		http.Error(w, "CSV is not available in this process", http.StatusServiceUnavailable)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), csvTimeout)
 	defer cancel()
-	t, _, err := s.exploreTable(ctx, e)
+	t, _, err := s.table(ctx, e)
 	switch {
 	case errors.Is(err, ErrUnavailable):
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -347,7 +356,7 @@ func (s *server) exploreCSV(w http.ResponseWriter, r *http.Request, e *explorati
 		name += fmt.Sprintf("-only-first-%d-rows", len(t.Rows))
 	}
 	w.Header().Set("Content-Disposition", `attachment; filename="`+url.PathEscape(name)+`.csv"`)
-	_ = s.Explorer.WriteCSV(w, t) // the client has left
+	_ = s.writeCSV(w, t) // the client has left
 }
 
 var serverMessage = regexp.MustCompile(`(?s)\bcode: \d+, message: (.*?)(?: \(version [^)]*\)\)?)?$`)

@@ -52,14 +52,14 @@ type cell struct {
 // A cellPart is a text and its link.
 type cellPart struct{ Text, URL string }
 
-// exploreResult runs the query of e. A statement that ClickHouse refuses is not an error of llmtap.
-func (s *server) exploreResult(ctx context.Context, e *exploration) (*result, error) {
+// result runs the query of e. A statement that ClickHouse refuses is not an error of llmtap.
+func (s explorePage) result(ctx context.Context, e *exploration) (*result, error) {
 	out := &result{exploration: e, Missing: e.Missing(), Failed: e.Problem}
 	if out.Missing != "" || out.Failed != "" {
 		return out, nil
 	}
 	began := time.Now()
-	t, sql, err := s.exploreTable(ctx, e)
+	t, sql, err := s.table(ctx, e)
 	out.Statement, out.Took = sql, time.Since(began)
 	switch {
 	case errors.Is(err, ErrUnavailable) || ctx.Err() != nil:

@@ -26,12 +26,12 @@ type fakeExplorer struct {
 	params map[string]string
 }
 
-func (f *fakeExplorer) Query(_ context.Context, sql string, params map[string]string) (*Table, error) {
+func (f *fakeExplorer) query(_ context.Context, sql string, params map[string]string) (*Table, error) {
 	f.sql, f.params = sql, params
 	return f.table, f.err
 }
 
-func (*fakeExplorer) WriteCSV(w io.Writer, t *Table) error {
+func writeCSV(w io.Writer, t *Table) error {
 	out := csv.NewWriter(w)
 	for _, r := range t.Rows {
 		_ = out.Write([]string{fmt.Sprint(r...)})
@@ -43,20 +43,7 @@ func (*fakeExplorer) WriteCSV(w io.Writer, t *Table) error {
 // explored returns a page of a server whose stored queries and own statements are answered by f.
 func explored(t *testing.T, f *fakeExplorer, path string) (*http.Response, string) {
 	t.Helper()
-	h, err := NewHandler(Options{ClickHouse: f, Explorer: f, Now: func() time.Time { return testNow }, flushAfter: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return get(h, path)
-}
-
-func wantAll(t *testing.T, body string, wants ...string) {
-	t.Helper()
-	for _, want := range wants {
-		if !strings.Contains(body, want) {
-			t.Errorf("the page has no %q", want)
-		}
-	}
+	return get(handler(t, Options{ClickHouse: f.query, Explorer: f.query, WriteCSV: writeCSV}), path)
 }
 
 // Every stored query has a page with a form for all its parameters.
@@ -166,10 +153,7 @@ func TestExploreOwnSQL(t *testing.T) {
 	}
 	var logged bytes.Buffer
 	f.err = errors.New("run query: sendQuery: [HTTP 404] code: 47, message: Unknown expression `" + hostile + "`. (UNKNOWN_IDENTIFIER) (version 26.7 (official build))")
-	h, err := NewHandler(Options{Explorer: f, Logger: testLogger(&logged), Now: func() time.Time { return testNow }, flushAfter: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := handler(t, Options{Explorer: f.query, Logger: testLogger(&logged)})
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/explore/sql?sql=x", nil))
 	wantAll(t, w.Body.String(), "This statement failed", "<pre>Unknown expression", "(UNKNOWN_IDENTIFIER)</pre>")

@@ -11,15 +11,24 @@ import (
 	"time"
 )
 
-// fleet serves the first page: is anything wrong now, and where?
-func (s *server) fleet(w http.ResponseWriter, r *http.Request) {
+// A fleetPage is the first page.
+type fleetPage struct {
+	*site
+	store
+	firing  Firing
+	tallies Tallies
+	health  func(ctx context.Context) []Part // nil: unknown
+}
+
+// ServeHTTP serves the first page: is anything wrong now, and where?
+func (s fleetPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Fleet", "/")
 	s.serve(w, r, p,
-		section{id: "now", template: "fleet-now", load: func(ctx context.Context) (any, error) { return s.fleetNow(ctx, p.View) }},
+		section{id: "now", template: "fleet-now", load: func(ctx context.Context) (any, error) { return s.firing.now(ctx, p.View) }},
 		section{id: "totals", template: "fleet-totals", load: func(ctx context.Context) (any, error) { return s.totals(ctx, p.View) }},
 		section{id: "causes", template: "fleet-causes", title: "Failed calls by cause", load: func(ctx context.Context) (any, error) { return s.causes(ctx, p.View) }},
 		section{id: "stages", template: "fleet-stages", title: "Stages, the most harmful first", load: func(ctx context.Context) (any, error) { return s.stages(ctx, p.View) }},
-		section{id: "health", template: "fleet-health", title: "Collector", load: func(ctx context.Context) (any, error) { return s.health(ctx) }},
+		section{id: "health", template: "fleet-health", title: "Collector", load: s.parts},
 	)
 }
 
@@ -30,12 +39,12 @@ type fleetNow struct {
 	Critical int
 }
 
-func (s *server) fleetNow(ctx context.Context, v *View) (fleetNow, error) {
+func (f Firing) now(ctx context.Context, v *View) (fleetNow, error) {
 	var out fleetNow
-	if s.Alerts == nil {
+	if f == nil {
 		return out, fmt.Errorf("alerts are %w in this process: it does not run the role alert", ErrUnavailable)
 	}
-	all, err := s.Alerts.Firing(ctx)
+	all, err := f(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -83,7 +92,7 @@ type totals struct {
 	Tallies                                               bool // from the tallies, because ClickHouse does not answer
 }
 
-func (s *server) totals(ctx context.Context, v *View) (*totals, error) {
+func (s fleetPage) totals(ctx context.Context, v *View) (*totals, error) {
 	now, err := s.totalsOf(ctx, v)
 	if err != nil {
 		return s.totalsByTallies(ctx, v, err)
@@ -96,7 +105,7 @@ func (s *server) totals(ctx context.Context, v *View) (*totals, error) {
 	return now, nil
 }
 
-func (s *server) totalsOf(ctx context.Context, v *View) (*totals, error) {
+func (s fleetPage) totalsOf(ctx context.Context, v *View) (*totals, error) {
 	rows, err := s.query(ctx, "totals", v.values(), v.Now)
 	if err != nil {
 		return nil, err
@@ -116,14 +125,14 @@ func (s *server) totalsOf(ctx context.Context, v *View) (*totals, error) {
 }
 
 // totalsByTallies returns what the tallies know, or err if they know nothing either.
-func (s *server) totalsByTallies(ctx context.Context, v *View, err error) (*totals, error) {
+func (s fleetPage) totalsByTallies(ctx context.Context, v *View, err error) (*totals, error) {
 	if !down(err) {
 		return nil, err
 	}
 	t := &totals{Tallies: true}
 	for name, to := range map[string]*int64{"llmtap_calls_total": &t.Calls, "llmtap_failed_calls_total": &t.Failed} {
 		expr := fmt.Sprintf("sum(increase(%s%s[%ds]))", name, selector(v.params), int(v.To.Sub(v.From).Seconds()))
-		series, failed := s.tallies(ctx, expr, v.To, v.To, time.Minute)
+		series, failed := s.tallies.read(ctx, expr, v.To, v.To, time.Minute)
 		if failed != nil {
 			return nil, err
 		}
@@ -143,11 +152,11 @@ func down(err error) bool {
 
 var errNoTallies = errors.New("this process does not read the tallies")
 
-func (s *server) tallies(ctx context.Context, expr string, from, to time.Time, step time.Duration) ([]Series, error) {
-	if s.Tallies == nil {
+func (t Tallies) read(ctx context.Context, expr string, from, to time.Time, step time.Duration) ([]Series, error) {
+	if t == nil {
 		return nil, errNoTallies
 	}
-	return s.Tallies.Range(ctx, expr, from, to, step)
+	return t(ctx, expr, from, to, step)
 }
 
 // tallyLabels are the filters that tallies have as labels.
@@ -227,7 +236,7 @@ func (c *Chart) bar(t time.Time) int {
 }
 
 // causes returns the failed calls by cause over time, with the new versions.
-func (s *server) causes(ctx context.Context, v *View) (any, error) {
+func (s fleetPage) causes(ctx context.Context, v *View) (any, error) {
 	c := v.newChart("Failed calls by cause over time", "failed call")
 	values := v.values()
 	values["step"] = []string{strconv.Itoa(int(c.Step.Seconds()))}
@@ -248,9 +257,9 @@ func (s *server) causes(ctx context.Context, v *View) (any, error) {
 }
 
 // causesByTallies fills c from the tallies and reports whether they answered.
-func (s *server) causesByTallies(ctx context.Context, c *Chart) bool {
+func (s fleetPage) causesByTallies(ctx context.Context, c *Chart) bool {
 	expr := fmt.Sprintf("sum by (cause) (increase(llmtap_failed_calls_total%s[%ds]))", selector(c.View.params), int(c.Step.Seconds()))
-	series, err := s.tallies(ctx, expr, c.Starts[0].Add(c.Step), c.Starts[len(c.Starts)-1].Add(c.Step), c.Step)
+	series, err := s.tallies.read(ctx, expr, c.Starts[0].Add(c.Step), c.Starts[len(c.Starts)-1].Add(c.Step), c.Step)
 	if err != nil {
 		return false
 	}
@@ -278,7 +287,7 @@ type stage struct {
 	Incident                                  string // URL of the page about its main cause
 }
 
-func (s *server) stages(ctx context.Context, v *View) ([]stage, error) {
+func (s fleetPage) stages(ctx context.Context, v *View) ([]stage, error) {
 	rows, err := s.query(ctx, "stages", v.values(), v.Now)
 	if err != nil {
 		return nil, err
@@ -299,9 +308,9 @@ func (s *server) stages(ctx context.Context, v *View) ([]stage, error) {
 	return out, nil
 }
 
-func (s *server) health(ctx context.Context) ([]Part, error) {
-	if s.Health == nil {
-		return nil, nil
+func (s fleetPage) parts(ctx context.Context) (any, error) {
+	if s.health == nil {
+		return []Part(nil), nil
 	}
-	return s.Health.Parts(ctx), nil
+	return s.health(ctx), nil
 }

@@ -25,13 +25,21 @@ type incident struct {
 	Rules  []string
 }
 
-// incidentOfAlert serves the page about one alert.
-func (s *server) incidentOfAlert(w http.ResponseWriter, r *http.Request) {
+// An incidentPage shows an incident.
+type incidentPage struct {
+	*site
+	store
+	incidents Incidents // nil: only rows are known
+	tallies   Tallies
+}
+
+// ofAlert serves the page about one alert.
+func (s incidentPage) ofAlert(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Incident", "")
 	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
 	defer cancel()
 	var err error
-	a := await(s, w, r, p, func() (a *Incident) {
+	a := await(s.site, w, r, p, func() (a *Incident) {
 		a, err = s.alert(ctx, r.PathValue("id"), p.View)
 		return a
 	})
@@ -54,7 +62,7 @@ func (s *server) incidentOfAlert(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if a.Stored && a.Cause != "" { // the row does not say whether the alert counts failed calls or findings
-		failed := await(s, w, r, p, func() bool {
+		failed := await(s.site, w, r, p, func() bool {
 			rows, err := s.query(ctx, "incident_failed", x.with("why", x.Why), p.Now)
 			return err != nil || len(rows) > 0
 		})
@@ -67,8 +75,8 @@ func (s *server) incidentOfAlert(w http.ResponseWriter, r *http.Request) {
 	s.serveIncident(w, r, p, x)
 }
 
-// incidentOfCause serves the page about the calls of a stage that failed with a cause.
-func (s *server) incidentOfCause(w http.ResponseWriter, r *http.Request) {
+// ofCause serves the page about the calls of a stage that failed with a cause.
+func (s incidentPage) ofCause(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Incident", "")
 	p.Title = subject(p.Get("service"), p.Get("stage"))
 	s.serveIncident(w, r, p, &incident{view: p.View, values: p.values(), Why: p.Get("why")})
@@ -109,15 +117,15 @@ func (x *incident) setRange() {
 	}
 }
 
-func (s *server) serveIncident(w http.ResponseWriter, r *http.Request, p *page, x *incident) {
-	sections := []section{{id: "now", template: "incident-now", load: func(ctx context.Context) (any, error) { return s.incidentNow(ctx, x) }}}
+func (s incidentPage) serveIncident(w http.ResponseWriter, r *http.Request, p *page, x *incident) {
+	sections := []section{{id: "now", template: "incident-now", load: func(ctx context.Context) (any, error) { return s.now(ctx, x) }}}
 	if x.alert == nil || x.alert.Calls > 0 || x.alert.Failed > 0 { // otherwise the alert is not about calls
 		sections = append(sections,
 			section{id: "timeline", template: "incident-timeline", title: x.Hit() + " over time", load: func(ctx context.Context) (any, error) { return s.timeline(ctx, x) }},
 			section{id: "change", template: "incident-change", title: "Whose change?", load: func(ctx context.Context) (any, error) { return s.change(ctx, x) }},
 			section{id: "differs", template: "incident-differs", title: "What differs?", load: func(ctx context.Context) (any, error) { return s.differs(ctx, x) }},
 			section{id: "proof", template: "incident-proof", title: "Proof", load: func(ctx context.Context) (any, error) { return s.proof(ctx, x) }},
-			section{id: "hit", template: "incident-hit", title: "Who is hit?", load: func(ctx context.Context) (any, error) { return s.conversationsHit(ctx, x) }},
+			section{id: "hit", template: "incident-hit", title: "Who is hit?", load: func(ctx context.Context) (any, error) { return s.conversations(ctx, x) }},
 		)
 	}
 	sections = append(sections, section{id: "more", template: "incident-more", title: "Investigate", load: func(context.Context) (any, error) { return s.investigate(x) }})
@@ -147,9 +155,9 @@ func (x *incident) hits(pairs ...string) queries.Values {
 }
 
 // alert returns an alert: from the state of the alerts, or else from ClickHouse.
-func (s *server) alert(ctx context.Context, id string, v *View) (*Incident, error) {
-	if s.Incidents != nil {
-		if a, err := s.Incidents.Incident(ctx, id); err == nil {
+func (s incidentPage) alert(ctx context.Context, id string, v *View) (*Incident, error) {
+	if s.incidents != nil {
+		if a, err := s.incidents.Incident(ctx, id); err == nil {
 			return a, nil
 		}
 	}
@@ -187,15 +195,15 @@ func (s *server) alert(ctx context.Context, id string, v *View) (*Incident, erro
 	return a, nil
 }
 
-func (s *server) explain(id string) (phrase, fix string) {
-	if s.Incidents == nil || id == "" {
+func (s incidentPage) explain(id string) (phrase, fix string) {
+	if s.incidents == nil || id == "" {
 		return "", ""
 	}
-	return s.Incidents.Meaning(id)
+	return s.incidents.Meaning(id)
 }
 
 // meaning returns a cause in words.
-func (s *server) meaning(id string) string {
+func (s incidentPage) meaning(id string) string {
 	phrase, _ := s.explain(id)
 	return cmp.Or(phrase, strings.ReplaceAll(id, "_", " "))
 }
@@ -214,7 +222,7 @@ type incidentNow struct {
 	Whole                    string // URL of this page for the time of the alert; empty if it is shown
 }
 
-func (s *server) incidentNow(ctx context.Context, x *incident) (*incidentNow, error) {
+func (s incidentPage) now(ctx context.Context, x *incident) (*incidentNow, error) {
 	v := x.view
 	out := &incidentNow{Alert: x.alert, Class: "warning", Subject: subject(v.Get("service"), v.Get("stage")), Cause: x.Why, What: "failed for this reason"}
 	switch {
@@ -289,7 +297,7 @@ func trend(hits, calls, since int64, quiet time.Duration) string {
 }
 
 // timeline returns the calls that x is about beside all others over time, with new versions and the alert.
-func (s *server) timeline(ctx context.Context, x *incident) (any, error) {
+func (s incidentPage) timeline(ctx context.Context, x *incident) (any, error) {
 	v := x.view
 	c := v.newChart(x.Hit()+" and other calls over time", "call")
 	var began []row
@@ -342,12 +350,12 @@ func (c *Chart) add(hits, others ChartSeries) (omitted int64) {
 }
 
 // timelineByTallies fills c from the tallies and reports whether they answered.
-func (s *server) timelineByTallies(ctx context.Context, x *incident, c *Chart) bool {
+func (s incidentPage) timelineByTallies(ctx context.Context, x *incident, c *Chart) bool {
 	var list [2]ChartSeries
 	for i, metric := range []string{"llmtap_failed_calls_total", "llmtap_calls_total"} {
 		list[i] = ChartSeries{Name: []string{x.Hit(), "Other calls"}[i], Class: []string{"c1", "c6"}[i], Values: make([]float64, len(c.Starts))}
 		expr := fmt.Sprintf("sum(increase(%s%s[%ds]))", metric, selector(x.values), int(c.Step.Seconds()))
-		series, err := s.tallies(ctx, expr, c.Starts[0].Add(c.Step), c.Starts[len(c.Starts)-1].Add(c.Step), c.Step)
+		series, err := s.tallies.read(ctx, expr, c.Starts[0].Add(c.Step), c.Starts[len(c.Starts)-1].Add(c.Step), c.Step)
 		if err != nil {
 			return false
 		}

@@ -85,11 +85,9 @@ func incidentRows(text string) map[string]*Table {
 
 func newIncidentTest(t *testing.T, source fakeSource, text string) http.Handler {
 	t.Helper()
-	h, err := NewHandler(Options{ClickHouse: source, Alerts: source, Incidents: fakeIncidents{text}, Tallies: source, Now: func() time.Time { return testNow }, flushAfter: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
+	o := source.options()
+	o.Incidents = fakeIncidents{text}
+	return handler(t, o)
 }
 
 func TestIncident(t *testing.T) {
@@ -100,11 +98,7 @@ func TestIncident(t *testing.T) {
 		if resp.StatusCode != status {
 			t.Errorf("%s: status %d, want %d", path, resp.StatusCode, status)
 		}
-		for _, w := range append(want, "</html>") {
-			if !strings.Contains(body, w) {
-				t.Errorf("%s has no %q", path, w)
-			}
-		}
+		wantAll(t, body, append(want, "</html>")...)
 		return body
 	}
 	// An alert that fires is shown from before its start until now, and refreshed.
@@ -138,11 +132,7 @@ func TestStoredIncident(t *testing.T) {
 		"ended_at", testNow.Add(-47*time.Hour), "summary", "9 tasks", "shares", map[string]uint64{"masked_failure": 9}, "failed", uint64(9), "calls", uint64(99))
 	rows["how many calls were there"] = table("hits", uint64(0))
 	_, body := get(newIncidentTest(t, fakeSource{rows: rows}, "words"), "/incident/old")
-	for _, want := range []string{"<b>Over: shop: 9 tasks.</b>", "Calls with this finding over time", "What exactly is wrong"} {
-		if !strings.Contains(body, want) {
-			t.Errorf("no %q", want)
-		}
-	}
+	wantAll(t, body, "<b>Over: shop: 9 tasks.</b>", "Calls with this finding over time", "What exactly is wrong")
 }
 
 func TestIncidentIsHarmless(t *testing.T) {

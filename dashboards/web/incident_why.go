@@ -46,7 +46,7 @@ type changeRow struct {
 const changeBefore = 6 * time.Hour
 
 // change returns the first failure with its versions, and the changes shortly before it.
-func (s *server) change(ctx context.Context, x *incident) (*change, error) {
+func (s incidentPage) change(ctx context.Context, x *incident) (*change, error) {
 	v := x.view
 	since := v.Now.Add(-7 * 24 * time.Hour)
 	if v.From.Before(since) {
@@ -174,7 +174,7 @@ func perAttribute(name string) int {
 }
 
 // differs compares the calls of an incident with the others of the same stage and time.
-func (s *server) differs(ctx context.Context, x *incident) (*differences, error) {
+func (s incidentPage) differs(ctx context.Context, x *incident) (*differences, error) {
 	v := x.view
 	rows, err := s.query(ctx, "incident_differs", x.hits(), v.Now)
 	if err != nil {
@@ -250,7 +250,7 @@ type Example struct {
 	Message                                            int64  // index; -1 if the finding concerns no message
 }
 
-func (s *server) proof(ctx context.Context, about *incident) ([]proof, error) {
+func (s incidentPage) proof(ctx context.Context, about *incident) ([]proof, error) {
 	rows, err := s.query(ctx, "incident_examples", about.hits(), about.view.Now)
 	if err != nil {
 		return nil, err
@@ -266,8 +266,8 @@ func (s *server) proof(ctx context.Context, about *incident) ([]proof, error) {
 			},
 			Number: r.int("n"), Words: r.text("error_text"),
 		}
-		if s.Incidents != nil {
-			if words := s.Incidents.ProviderMessage(x.Words); words != x.Words {
+		if s.incidents != nil {
+			if words := s.incidents.ProviderMessage(x.Words); words != x.Words {
 				x.Words, x.Raw = words, x.Words
 			}
 		}
@@ -276,7 +276,7 @@ func (s *server) proof(ctx context.Context, about *incident) ([]proof, error) {
 	return out, nil
 }
 
-// conversationsHit are the conversations that an incident hit.
+// conversations are the conversations that an incident hit.
 type conversationsHit struct {
 	Conversations, Recovered, Users int64
 	Rows                            []conversationHit
@@ -290,7 +290,7 @@ type conversationHit struct {
 	Recovered                   bool
 }
 
-func (s *server) conversationsHit(ctx context.Context, x *incident) (*conversationsHit, error) {
+func (s incidentPage) conversations(ctx context.Context, x *incident) (*conversationsHit, error) {
 	rows, err := s.query(ctx, "incident_conversations", x.hits(), x.view.Now)
 	if err != nil {
 		return nil, err
@@ -307,7 +307,7 @@ func (s *server) conversationsHit(ctx context.Context, x *incident) (*conversati
 }
 
 // investigate returns the commands and the SQL to copy, and links to other pages.
-func (s *server) investigate(x *incident) (any, error) {
+func (s incidentPage) investigate(x *incident) (any, error) {
 	v := x.view
 	data := map[string]any{}
 	if a := x.alert; a != nil {
@@ -324,8 +324,8 @@ func (s *server) investigate(x *incident) (any, error) {
 		for _, name := range filterNames {
 			labels[name] = first(x.values[name])
 		}
-		if s.Incidents != nil {
-			data["Commands"] = strings.Join(s.Incidents.Commands(labels, v.From, "", ""), "\n")
+		if s.incidents != nil {
+			data["Commands"] = strings.Join(s.incidents.Commands(labels, v.From, "", ""), "\n")
 		}
 	}
 	name, values := "incident_calls", x.with("why", x.Why)

@@ -13,16 +13,18 @@ const (
 	liveMinimum  = time.Second      // between any two refreshes
 )
 
-// live bounds the open event streams.
-type live struct{ slots chan struct{} }
+// live tells open pages when to refresh.
+type live struct {
+	slots   chan struct{} // bounds the open event streams
+	changes func(ctx context.Context) <-chan struct{}
+	now     func() time.Time
+}
 
-func newLive() *live { return &live{make(chan struct{}, maxLive)} }
-
-// serveLive sends an event whenever an open page should refresh: after a change of alerts, and every 10 seconds for numbers.
-func (s *server) serveLive(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP sends an event whenever an open page should refresh: after a change of alerts, and every 10 seconds for numbers.
+func (l live) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	select {
-	case s.live.slots <- struct{}{}:
-		defer func() { <-s.live.slots }()
+	case l.slots <- struct{}{}:
+		defer func() { <-l.slots }()
 	default:
 		http.Error(w, "too many pages are open; this one is not refreshed", http.StatusServiceUnavailable)
 		return
@@ -30,8 +32,8 @@ func (s *server) serveLive(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), time.Hour) // the browser reconnects
 	defer cancel()
 	var changes <-chan struct{}
-	if s.Alerts != nil {
-		changes = s.Alerts.Changes(ctx)
+	if l.changes != nil {
+		changes = l.changes(ctx)
 	}
 	rc := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -40,7 +42,7 @@ func (s *server) serveLive(w http.ResponseWriter, r *http.Request) {
 	defer tick.Stop()
 	send := func(event string) error {
 		_ = rc.SetWriteDeadline(time.Now().Add(liveInterval)) // a client that does not read
-		if _, err := fmt.Fprintf(w, "event: %s\ndata: %d\n\n", event, s.Now().Unix()); err != nil {
+		if _, err := fmt.Fprintf(w, "event: %s\ndata: %d\n\n", event, l.now().Unix()); err != nil {
 			return err
 		}
 		return rc.Flush()

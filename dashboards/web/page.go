@@ -6,7 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"html/template"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"sync"
@@ -91,14 +93,25 @@ var assetHash = func() string {
 	return hex.EncodeToString(h.Sum(nil)[:6])
 }()
 
+// A site is what all pages share.
+type site struct {
+	templates  *template.Template
+	sessions   sessions
+	now        func() time.Time
+	flushAfter time.Duration
+	version    string
+	elsewhere  func() (text string, only bool) // as in Controls; nil if there are none
+	logger     *slog.Logger
+}
+
 // serve writes a page. Loads run concurrently; a page that takes longer than flushAfter is sent in parts.
-func (s *server) serve(w http.ResponseWriter, r *http.Request, p *page, sections ...section) {
+func (s *site) serve(w http.ResponseWriter, r *http.Request, p *page, sections ...section) {
 	s.serveStatus(w, r, http.StatusOK, p, sections...)
 }
 
 // serveStatus is serve with another status.
-func (s *server) serveStatus(w http.ResponseWriter, r *http.Request, status int, p *page, sections ...section) {
-	p.Form, p.Login, p.Version = s.sessions.form(r), s.Login != nil, s.Version
+func (s *site) serveStatus(w http.ResponseWriter, r *http.Request, status int, p *page, sections ...section) {
+	p.Form, p.Login, p.Version = s.sessions.form(r), s.sessions.accept != nil, s.version
 	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
 	defer cancel()
 	results := make([]chan sectionData, len(sections))
@@ -167,7 +180,7 @@ func send(w http.ResponseWriter, out *bytes.Buffer) bool {
 
 // await calls f, whose result decides what the page shows. If f takes longer than flushAfter, the frame of the page is sent
 // meanwhile; its status is then 200, whatever f returns.
-func await[T any](s *server, w http.ResponseWriter, r *http.Request, p *page, f func() T) T {
+func await[T any](s *site, w http.ResponseWriter, r *http.Request, p *page, f func() T) T {
 	done := make(chan T, 1)
 	go func() { done <- f() }()
 	select {
@@ -176,7 +189,7 @@ func await[T any](s *server, w http.ResponseWriter, r *http.Request, p *page, f 
 	case <-time.After(s.flushAfter):
 	}
 	if !p.begun && r.Header.Get(fragmentHeader) == "" {
-		p.Form, p.Login, p.Version = s.sessions.form(r), s.Login != nil, s.Version
+		p.Form, p.Login, p.Version = s.sessions.form(r), s.sessions.accept != nil, s.version
 		var out bytes.Buffer
 		s.execute(&out, "head", p)
 		s.execute(&out, "pending", sectionData{Page: p, Title: p.Title})
@@ -188,7 +201,7 @@ func await[T any](s *server, w http.ResponseWriter, r *http.Request, p *page, f 
 }
 
 // load loads a section. Its error becomes the section's text.
-func (s *server) load(ctx context.Context, p *page, sec section) (d sectionData) {
+func (s *site) load(ctx context.Context, p *page, sec section) (d sectionData) {
 	d = sectionData{Page: p, ID: sec.id, Title: sec.title}
 	if sec.load == nil {
 		return d
@@ -204,24 +217,24 @@ func (s *server) load(ctx context.Context, p *page, sec section) (d sectionData)
 	default:
 		d.Err = err.Error()
 		if ctx.Err() == nil && !errors.Is(err, ErrNotFound) {
-			s.Logger.Error("cannot load a section of a page", "path", p.Path, "section", sec.id, "error", err)
+			s.logger.Error("cannot load a section of a page", "path", p.Path, "section", sec.id, "error", err)
 		}
 	}
 	return d
 }
 
 // execute appends a template's output to out. A template that fails is a defect; the rest of the page is still useful.
-func (s *server) execute(out *bytes.Buffer, name string, data any) {
+func (s *site) execute(out *bytes.Buffer, name string, data any) {
 	n := out.Len()
 	if err := s.templates.ExecuteTemplate(out, name, data); err != nil {
 		out.Truncate(n)
-		s.Logger.Error("cannot render a part of a page", "template", name, "error", err)
+		s.logger.Error("cannot render a part of a page", "template", name, "error", err)
 		out.WriteString(`<p class="problem">This part of the page cannot be shown; the log of llmtap has the reason.</p>`)
 	}
 }
 
 // write writes a page without sections.
-func (s *server) write(w http.ResponseWriter, status int, name string, data any) {
+func (s *site) write(w http.ResponseWriter, status int, name string, data any) {
 	var out bytes.Buffer
 	s.execute(&out, name, data)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -230,16 +243,16 @@ func (s *server) write(w http.ResponseWriter, status int, name string, data any)
 }
 
 // page returns the frame of a page. Invalid parameters are shown on the page, which then uses the defaults.
-func (s *server) page(r *http.Request, title, active string) *page {
+func (s *site) page(r *http.Request, title, active string) *page {
 	return s.pageSince(r, title, active, defaultRange)
 }
 
 // pageSince is page with another default of the time range.
-func (s *server) pageSince(r *http.Request, title, active, since string) *page {
-	v, err := newViewSince(r, s.Now(), since)
+func (s *site) pageSince(r *http.Request, title, active, since string) *page {
+	v, err := newViewSince(r, s.now(), since)
 	p := &page{View: v, Title: title, Active: active, Notice: notice(v), typed: map[string]string{}}
-	if s.Controls != nil {
-		if text, only := s.Controls.Elsewhere(); only {
+	if s.elsewhere != nil {
+		if text, only := s.elsewhere(); only {
 			p.Elsewhere = text
 		}
 	}
@@ -254,7 +267,7 @@ func (s *server) pageSince(r *http.Request, title, active, since string) *page {
 	return p
 }
 
-func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
+func (s *site) notFound(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Not found", "")
 	p.Static = true
 	s.serveStatus(w, r, http.StatusNotFound, p, section{id: "missing", template: "missing", title: "There is no such page"})

@@ -6,11 +6,17 @@ import (
 	"net/url"
 )
 
-// providers serves the page of providers and models, and of the requests that others would reject.
-func (s *server) providers(w http.ResponseWriter, r *http.Request) {
+// A providersPage shows providers and models.
+type providersPage struct {
+	*site
+	store
+}
+
+// ServeHTTP serves the page of providers and models, and of the requests that others would reject.
+func (s providersPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Providers", "/providers")
 	s.serve(w, r, p,
-		section{id: "providers", template: "providers", title: "Providers and models", load: func(ctx context.Context) (any, error) { return s.providerList(ctx, p.View) }},
+		section{id: "providers", template: "providers", title: "Providers and models", load: func(ctx context.Context) (any, error) { return s.list(ctx, p.View) }},
 		section{id: "latent", template: "providers-latent", title: "What would break elsewhere", load: func(ctx context.Context) (any, error) { return s.latent(ctx, p.View) }},
 	)
 }
@@ -24,7 +30,7 @@ type provider struct {
 	URL                                      string
 }
 
-func (s *server) providerList(ctx context.Context, v *View) ([]provider, error) {
+func (s providersPage) list(ctx context.Context, v *View) ([]provider, error) {
 	rows, err := s.query(ctx, "providers", v.values(), v.Now)
 	if err != nil {
 		return nil, err
@@ -57,7 +63,7 @@ type latentRule struct {
 	Example                                    string // URL
 }
 
-func (s *server) latent(ctx context.Context, v *View) ([]*target, error) {
+func (s providersPage) latent(ctx context.Context, v *View) ([]*target, error) {
 	rows, err := s.query(ctx, "latent", v.values(), v.Now)
 	if err != nil {
 		return nil, err

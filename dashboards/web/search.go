@@ -3,8 +3,6 @@ package web
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -52,6 +50,12 @@ func idURL(kind, id string) string {
 	return idPages[kind] + url.PathEscape(id)
 }
 
+// A searchPage finds ids and messages.
+type searchPage struct {
+	*site
+	store
+}
+
 // A lookup is a running statement of a search.
 type lookup struct {
 	done chan struct{} // closed when hits and err are set
@@ -60,7 +64,7 @@ type lookup struct {
 }
 
 // lookUp starts a statement whose parameter is id.
-func (s *server) lookUp(ctx context.Context, v *View, name, id string) *lookup {
+func (s searchPage) lookUp(ctx context.Context, v *View, name, id string) *lookup {
 	l := &lookup{done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
@@ -69,7 +73,7 @@ func (s *server) lookUp(ctx context.Context, v *View, name, id string) *lookup {
 			return
 		}
 		var rows []row
-		if rows, l.err = s.query(ctx, name, s.valuesOf(q, v, "id", id), v.Now); l.err != nil {
+		if rows, l.err = s.query(ctx, name, valuesOf(q, v, "id", id), v.Now); l.err != nil {
 			return
 		}
 		for _, r := range rows {
@@ -92,21 +96,9 @@ func (l *lookup) wait(ctx context.Context) ([]hit, error) {
 	}
 }
 
-// valuesOf returns the values of v for the parameters that q has, and further values as names and values.
-func (*server) valuesOf(q queries.Query, v *View, pairs ...string) queries.Values {
-	values := v.values()
-	for i := 0; i+1 < len(pairs); i += 2 {
-		values[pairs[i]] = []string{pairs[i+1]}
-	}
-	maps.DeleteFunc(values, func(name string, _ []string) bool {
-		return !slices.ContainsFunc(q.Parameters, func(p queries.Parameter) bool { return p.Name == name })
-	})
-	return values
-}
-
-// search serves the search: by id in all time, by the beginning of an id, and by text within the time range. The id of one
+// ServeHTTP serves the search: by id in all time, by the beginning of an id, and by text within the time range. The id of one
 // exchange, conversation, call and so on leads to its page.
-func (s *server) search(w http.ResponseWriter, r *http.Request) {
+func (s searchPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := s.pageSince(r, "Search", "/search", searchRange)
 	p.Still = true
 	text := strings.TrimSpace(p.Get("q"))
@@ -125,7 +117,7 @@ func (s *server) search(w http.ResponseWriter, r *http.Request) {
 	refresh := r.Header.Get(fragmentHeader) != ""
 	// leads reports whether the answer leads to the page of the only id.
 	leads := func() bool {
-		target := await(s, w, r, p, func() string { return uniqueTarget(ctx, all) })
+		target := await(s.site, w, r, p, func() string { return uniqueTarget(ctx, all) })
 		switch {
 		case target == "" || refresh:
 			return false
@@ -151,7 +143,7 @@ func (s *server) search(w http.ResponseWriter, r *http.Request) {
 	}
 	s.serve(w, r, p,
 		section{id: "ids", template: "search-ids", title: "By id", load: func(ctx context.Context) (any, error) { return found(ctx, p.View, text, all) }},
-		section{id: "text", template: "search-text", title: "In messages", load: func(ctx context.Context) (any, error) { return s.searchText(ctx, p.View, text) }},
+		section{id: "text", template: "search-text", title: "In messages", load: func(ctx context.Context) (any, error) { return s.inMessages(ctx, p.View, text) }},
 	)
 }
 
@@ -250,13 +242,13 @@ type textHit struct {
 	At                                    Time
 }
 
-// searchText finds messages by the stored query messages_with.
-func (s *server) searchText(ctx context.Context, v *View, text string) (*textHits, error) {
+// inMessages finds messages by the stored query messages_with.
+func (s searchPage) inMessages(ctx context.Context, v *View, text string) (*textHits, error) {
 	q, err := queries.Get("messages_with")
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.run(ctx, q, s.valuesOf(q, v, "text", text), v.Now)
+	t, err := s.run(ctx, q, valuesOf(q, v, "text", text), v.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -284,32 +276,4 @@ func splitMatch(excerpt, text string) (before, match, after string) {
 		return excerpt, "", ""
 	}
 	return excerpt[:i], excerpt[i : i+len(text)], excerpt[i+len(text):]
-}
-
-// whyEmpty returns why a statement has no rows, as far as that is known: everything is older than the time range, or texts are
-// not stored.
-func (s *server) whyEmpty(ctx context.Context, v *View, texts bool) (string, error) {
-	rows, err := s.query(ctx, "newest_call", nil, v.Now)
-	switch {
-	case err != nil:
-		return "", err
-	case len(rows) == 0:
-		return "No calls are stored.", nil
-	case rows[0].time("newest").Before(v.From):
-		at := v.At(rows[0].time("newest"))
-		return fmt.Sprintf("The newest stored call began %s, at %s.", at.Relative(), at.Absolute()), nil
-	}
-	if !texts {
-		return "", nil
-	}
-	rows, err = s.query(ctx, "bodies", nil, v.Now)
-	switch {
-	case err != nil || len(rows) == 0:
-		return "", err
-	case rows[0].int("bodies") == 0:
-		return "No messages are stored.", nil
-	case rows[0].int("bodies") == rows[0].int("shapes"):
-		return "Only the shapes of messages are stored, without their texts. To store texts, set the capture mode of the hooks to full.", nil
-	}
-	return "", nil
 }

@@ -12,11 +12,9 @@ var ErrUnavailable = errors.New("not available")
 // ErrNotFound is wrapped by errors about an id that no source knows.
 var ErrNotFound = errors.New("not found")
 
-// A Querier runs read-only statements on ClickHouse. Values are only passed as bound parameters: the value of {name:Type} in
-// sql is params[name], in ClickHouse's text format.
-type Querier interface {
-	Query(ctx context.Context, sql string, params map[string]string) (*Table, error)
-}
+// A Query runs a read-only statement on ClickHouse. Values are only passed as bound parameters: the value of {name:Type} in sql is
+// params[name], in ClickHouse's text format.
+type Query func(ctx context.Context, sql string, params map[string]string) (*Table, error)
 
 // A Table is the result of a statement.
 type Table struct {
@@ -28,13 +26,8 @@ type Table struct {
 // A Column is a column of a Table.
 type Column struct{ Name, Type string }
 
-// Alerts are the rules and their state. Methods that change something are called only for a request with a valid session.
-type Alerts interface {
-	// Firing returns the alerts that fire, worst first, hidden ones included.
-	Firing(ctx context.Context) ([]Alert, error)
-	// Changes returns a channel that receives a value after a change of Firing. It is closed when ctx ends.
-	Changes(ctx context.Context) <-chan struct{}
-}
+// Firing returns the alerts that fire, worst first, hidden ones included.
+type Firing func(ctx context.Context) ([]Alert, error)
 
 // An Alert is the state of one alert.
 type Alert struct {
@@ -61,13 +54,11 @@ type Alert struct {
 // critical reports whether the alert is of the highest severity: alerts.Alert.Rank gives both names the same.
 func (a *Alert) critical() bool { return a.Severity == "critical" || a.Severity == "page" }
 
-// Tallies are counts of the event stream. They do not need ClickHouse, and reach back a few hours.
-type Tallies interface {
-	// Range evaluates a PromQL expression at every step.
-	Range(ctx context.Context, expr string, from, to time.Time, step time.Duration) ([]Series, error)
-}
+// Tallies evaluate a PromQL expression at every step over counts of the event stream. They do not need ClickHouse, and reach back a
+// few hours.
+type Tallies func(ctx context.Context, expr string, from, to time.Time, step time.Duration) ([]Series, error)
 
-// A Series is one line of a Range.
+// A Series is one line of the result of Tallies.
 type Series struct {
 	Labels map[string]string
 	Points []Point
@@ -79,13 +70,7 @@ type Point struct {
 	Value float64
 }
 
-// Health reports what does not work.
-type Health interface {
-	// Parts returns the parts of the collector, and the reason why one does not work.
-	Parts(ctx context.Context) []Part
-}
-
-// A Part is a part of the collector.
+// A Part is a part of the collector, and the reason why it does not work.
 type Part struct {
 	Name   string
 	Reason string // why it does not work; empty if it works

@@ -8,7 +8,8 @@ import (
 // BacktestLimit bounds the time for one Backtest.
 const BacktestLimit = 10 * time.Second
 
-// Controls are the alert rules, and what people do about alerts. by is the name of the person. Errors are shown to them.
+// Controls are the alert rules, and what people do about alerts. by is the name of the person. Errors are shown to them. Methods that
+// change something are called only for a request with a valid session.
 type Controls interface {
 	// Rules returns the rules: those that fire first, then those that may soon.
 	Rules(ctx context.Context) ([]Rule, error)

@@ -2,7 +2,8 @@ package web
 
 import (
 	"context"
-	"time"
+
+	"github.com/llmtap/llmtap/dashboards/stored"
 )
 
 // Conversations are the stored conversations.
@@ -30,14 +31,8 @@ type Requests struct {
 
 // A Request is a request of a conversation, without its messages.
 type Request struct {
-	ID       string
+	stored.Exchange
 	Number   int // 1-based position in the conversation
-	At       time.Time
-	Stage    string
-	Version  string
-	Status   int
-	Failed   bool
-	Why      string // root cause, or else the cause
 	Messages int
 	Added    int      // messages that the request before did not have
 	Repeats  bool     // it has the same messages as the request before
@@ -46,25 +41,14 @@ type Request struct {
 
 // An Exchange is a request with its answer.
 type Exchange struct {
-	ID, Conversation                     string
-	At                                   time.Time
-	Seconds                              float64
-	Service, Stage, Version, Environment string
-	Agent, User                          string
-	Server, Path, Dialect, Model         string
-	Status, Attempt                      int
-	Failed                               bool
-	Cause, RootCause                     string
-	ErrorText                            string // the provider's words
-	FinishReason                         string
-	InputTokens, OutputTokens            int
-	Shapes                               string   // if only the shapes of texts are stored: what that means
-	NotStored                            []string // parts that are not stored, and why
-	Complete                             bool     // the whole request is stored
-	Parameters                           string   // JSON without the messages; empty if not stored
-	Messages                             []Message
-	Answer                               []Message
-	Findings                             []Finding // first the most severe
+	stored.Exchange
+	Shapes     string   // if only the shapes of texts are stored: what that means
+	NotStored  []string // parts that are not stored, and why
+	Complete   bool     // the whole request is stored
+	Parameters string   // JSON without the messages; empty if not stored
+	Messages   []Message
+	Answer     []Message
+	Findings   []Finding // first the most severe
 }
 
 // A Message is a message of a request or of an answer.
@@ -91,22 +75,10 @@ type Content struct {
 
 // A Finding is a violation or a signal of an exchange.
 type Finding struct {
-	Rule       string
-	Verdict    string // such as "rejected" or "accepted here, rejected elsewhere"
-	Breaks     bool   // a provider rejects the request because of it
-	Message    int    // index; -1 for the request as a whole
-	CallID     string
-	ToolName   string
-	Summary    string
-	RootCause  string
-	Evidence   string
-	Confidence string
-	Fix        string
-	FirstBad   string // first service version with the defect
-	LastClean  string
-	Since      string // id of the earlier exchange that showed it first; empty if it is this one
-	Diff       []DiffLine
-	Pairs      []DiffLine // calls and replies
+	stored.Finding
+	Since string // id of the earlier exchange that showed it first; empty if it is this one
+	Diff  []DiffLine
+	Pairs []DiffLine // calls and replies
 }
 
 // A DiffLine is a line of what the model said (-), of what the request contains instead (+), or of both.

@@ -8,10 +8,16 @@ import (
 	"strings"
 )
 
-// toolCalls serves the page of tool calls without a reply.
-func (s *server) toolCalls(w http.ResponseWriter, r *http.Request) {
+// A toolsPage shows tool calls.
+type toolsPage struct {
+	*site
+	store
+}
+
+// ServeHTTP serves the page of tool calls without a reply.
+func (s toolsPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Tool calls", "/calls")
-	s.serve(w, r, p, section{id: "tools", template: "tools", title: "Tools, the most harmful first", load: func(ctx context.Context) (any, error) { return s.tools(ctx, p.View) }})
+	s.serve(w, r, p, section{id: "tools", template: "tools", title: "Tools, the most harmful first", load: func(ctx context.Context) (any, error) { return s.list(ctx, p.View) }})
 }
 
 // A toolList is the data of the page.
@@ -52,7 +58,7 @@ func (t tool) States() string {
 	return strings.Join(out, ", ")
 }
 
-func (s *server) tools(ctx context.Context, v *View) (*toolList, error) {
+func (s toolsPage) list(ctx context.Context, v *View) (*toolList, error) {
 	rows, err := s.query(ctx, "tools", v.values(), v.Now)
 	if err != nil {
 		return nil, err

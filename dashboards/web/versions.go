@@ -19,12 +19,18 @@ const (
 	certain = 0.01
 )
 
-// versions serves the comparison of a service's versions.
-func (s *server) versions(w http.ResponseWriter, r *http.Request) {
+// A versionsPage compares versions.
+type versionsPage struct {
+	*site
+	store
+}
+
+// ServeHTTP serves the comparison of a service's versions.
+func (s versionsPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Versions", "/versions")
 	s.serve(w, r, p,
 		section{id: "versions", template: "versions", load: func(ctx context.Context) (any, error) { return s.services(ctx, p.View) }},
-		section{id: "failures", template: "versions-failures", title: "Failed calls by version", load: func(ctx context.Context) (any, error) { return s.failuresByVersion(ctx, p.View) }},
+		section{id: "failures", template: "versions-failures", title: "Failed calls by version", load: func(ctx context.Context) (any, error) { return s.failures(ctx, p.View) }},
 	)
 }
 
@@ -57,7 +63,7 @@ type cause struct {
 	URL   string
 }
 
-func (s *server) services(ctx context.Context, v *View) ([]*service, error) {
+func (s versionsPage) services(ctx context.Context, v *View) ([]*service, error) {
 	rows, err := s.query(ctx, "versions", v.values(), v.Now)
 	if err != nil {
 		return nil, err
@@ -172,7 +178,7 @@ func fisher(a, m, b, n int64) float64 {
 	return min(1, 2*min(up, down))
 }
 
-func (s *server) failuresByVersion(ctx context.Context, v *View) (*Chart, error) {
+func (s versionsPage) failures(ctx context.Context, v *View) (*Chart, error) {
 	c := v.newChart("Failed calls by version over time", "failed call")
 	values := v.values()
 	values["step"] = []string{strconv.Itoa(int(c.Step.Seconds()))}

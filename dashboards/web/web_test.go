@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -24,7 +25,7 @@ type fakeSource struct {
 	rows map[string]*Table // by a part of the statement
 }
 
-func (f fakeSource) Query(_ context.Context, sql string, _ map[string]string) (*Table, error) {
+func (f fakeSource) query(_ context.Context, sql string, _ map[string]string) (*Table, error) {
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -36,29 +37,37 @@ func (f fakeSource) Query(_ context.Context, sql string, _ map[string]string) (*
 	return &Table{}, nil
 }
 
-func (f fakeSource) Firing(context.Context) ([]Alert, error) {
+func firing(context.Context) ([]Alert, error) {
 	return []Alert{{
 		ID: "a1", Name: "StageFailureRate", Severity: "critical", Labels: map[string]string{"service": "checkout"}, Subject: hostile, Summary: hostile,
 		Why: hostile, Cause: hostile, FirstBad: hostile, StartsAt: testNow.Add(-7 * time.Minute), Acked: hostile, Part: hostile, Silenced: &Silence{ID: hostile, By: hostile, Comment: hostile, Matchers: []string{hostile}, To: testNow.Add(time.Hour)},
 	}, {ID: "a2", Name: "StageFailureRate", Severity: "page", Subject: "checkout · triage", StartsAt: testNow.Add(-time.Minute)}}, nil
 }
 
-func (fakeSource) Changes(context.Context) <-chan struct{} { return nil }
-
-func (fakeSource) Range(_ context.Context, _ string, _, to time.Time, _ time.Duration) ([]Series, error) {
-	return []Series{{map[string]string{"cause": "rate_limit"}, []Point{{to, 4}}}}, nil
-}
-
-func (fakeSource) Parts(context.Context) []Part {
-	return []Part{{"NATS", ""}, {"ClickHouse", hostile}}
-}
-
 func newTest(t *testing.T, source fakeSource, token string) http.Handler {
 	t.Helper()
-	o := Options{ClickHouse: source, Alerts: source, Tallies: source, Health: source, Now: func() time.Time { return testNow }, flushAfter: time.Minute}
+	o := source.options()
 	if token != "" {
 		o.Login, o.SessionKey = func(sent string) bool { return sent == token }, []byte(token)
 	}
+	return handler(t, o)
+}
+
+// options are the options of pages that read f.
+func (f fakeSource) options() Options {
+	return Options{
+		ClickHouse: f.query, Firing: firing,
+		Tallies: func(_ context.Context, _ string, _, to time.Time, _ time.Duration) ([]Series, error) {
+			return []Series{{map[string]string{"cause": "rate_limit"}, []Point{{to, 4}}}}, nil
+		},
+		Health: func(context.Context) []Part { return []Part{{"NATS", ""}, {"ClickHouse", hostile}} },
+	}
+}
+
+// handler returns the pages at testNow. They are sent as a whole unless o says otherwise.
+func handler(t *testing.T, o Options) http.Handler {
+	t.Helper()
+	o.Now, o.flushAfter = func() time.Time { return testNow }, cmp.Or(o.flushAfter, time.Minute)
 	h, err := NewHandler(o)
 	if err != nil {
 		t.Fatal(err)
@@ -66,23 +75,35 @@ func newTest(t *testing.T, source fakeSource, token string) http.Handler {
 	return h
 }
 
-// slowSource answers after a while.
-type slowSource struct{ fakeSource }
+// wantAll reports texts that a page lacks.
+func wantAll(t *testing.T, body string, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+}
 
-func (f slowSource) Query(ctx context.Context, sql string, params map[string]string) (*Table, error) {
-	time.Sleep(50 * time.Millisecond)
-	return f.fakeSource.Query(ctx, sql, params)
+// harmless reports hostile content that a browser would execute, and templates that fail.
+func harmless(t *testing.T, body string) {
+	t.Helper()
+	for _, bad := range []string{"<script>alert", "<script>ALERT", "onerror=alert(1)>", "<img src=x", "style=", "cannot be shown"} {
+		if strings.Contains(body, bad) {
+			t.Errorf("the page contains %q", bad)
+		}
+	}
 }
 
 // What is known is sent before the rest, which says that it is being read.
 func TestSlowPages(t *testing.T) {
 	f := func(path string, rows map[string]*Table, want ...string) {
 		t.Helper()
-		h, err := NewHandler(Options{ClickHouse: slowSource{fakeSource{rows: rows}}, Alerts: fakeSource{}, Now: func() time.Time { return testNow }, flushAfter: time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
+		slow := func(ctx context.Context, sql string, params map[string]string) (*Table, error) {
+			time.Sleep(50 * time.Millisecond)
+			return fakeSource{rows: rows}.query(ctx, sql, params)
 		}
-		resp, body := get(h, path)
+		resp, body := get(handler(t, Options{ClickHouse: slow, Firing: firing, flushAfter: time.Millisecond}), path)
 		if resp.StatusCode != http.StatusOK {
 			t.Errorf("%s: status %d", path, resp.StatusCode)
 		}
@@ -130,26 +151,14 @@ func TestFleet(t *testing.T) {
 	if resp.StatusCode != http.StatusOK || !strings.Contains(resp.Header.Get("Content-Security-Policy"), "default-src 'none'") {
 		t.Errorf("status %d, policy %q", resp.StatusCode, resp.Header.Get("Content-Security-Policy"))
 	}
-	for _, want := range []string{"2 alerts fire, 2 critical", "7 min ago", "40 %", "</html>"} {
-		if !strings.Contains(body, want) {
-			t.Errorf("the page has no %q", want)
-		}
-	}
-	for _, bad := range []string{"<script>alert", "onerror=alert(1)>", "<img src=x", "style="} {
-		if strings.Contains(body, bad) {
-			t.Errorf("the page contains %q", bad)
-		}
-	}
+	wantAll(t, body, "2 alerts fire, 2 critical", "7 min ago", "40 %", "</html>")
+	harmless(t, body)
 }
 
 func TestClickHouseDown(t *testing.T) {
 	h := newTest(t, fakeSource{err: fmt.Errorf("dial: %w", ErrUnavailable)}, "")
 	_, body := get(h, "/")
-	for _, want := range []string{"2 alerts fire", "ClickHouse does not answer", "rate_limit", "dial: not available"} {
-		if !strings.Contains(body, want) {
-			t.Errorf("the page has no %q", want)
-		}
-	}
+	wantAll(t, body, "2 alerts fire", "ClickHouse does not answer", "rate_limit", "dial: not available")
 }
 
 func TestLogin(t *testing.T) {
@@ -288,10 +297,6 @@ func TestHostileVersionsToolsProviders(t *testing.T) {
 		if resp.StatusCode != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%s: status %d, no %q", path, resp.StatusCode, want)
 		}
-		for _, bad := range []string{"<script>alert", "<img src=x", "style="} {
-			if strings.Contains(body, bad) {
-				t.Errorf("%s contains %q", path, bad)
-			}
-		}
+		harmless(t, body)
 	}
 }

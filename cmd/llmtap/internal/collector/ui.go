@@ -47,16 +47,16 @@ func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
 	if !u.tokens.Required() {
 		u.tokens = c.guard.tokens
 	}
-	stored := pages.ClickHouse{Sink: c.queryable}
+	stored := pages.Source(c.queryable)
 	live := pages.Alerts{Groups: u.groups}
 	u.pages, err = web.NewHandler(web.Options{
-		ClickHouse: stored, Explorer: pages.Explorer{ClickHouse: stored}, Alerts: live,
+		ClickHouse: stored.Query, Explorer: stored.Explore, WriteCSV: pages.WriteCSV, Firing: live.Firing, Changes: live.Changes,
 		Controls: pages.Controls{
 			Alerts: live, Config: c.cfg.Alerts, Alertmanagers: c.cfg.Alertmanager.URLs, Others: c.cfg.Slack.Channel != "" || c.cfg.Webhook.URL != "",
-			Engines: c.engines, Controls: u.controls, Sink: c.queryable,
+			Engines: c.engines, Controls: u.controls, Sink: stored,
 		},
-		Incidents: pages.Incidents{Groups: u.groups, Access: func() alerts.Access { return access(c.cfg.UI.ExternalURL, c.httpAddr()) }}, Tallies: pages.Tallies{Engine: c.calls.Load}, Health: u,
-		Conversations: pages.Conversations{Sink: c.queryable},
+		Incidents: pages.Incidents{Groups: u.groups, Access: func() alerts.Access { return access(c.cfg.UI.ExternalURL, c.httpAddr()) }}, Tallies: pages.Tallies(c.calls.Load).Range, Health: u.parts,
+		Conversations: pages.Conversations{Source: stored},
 		Prices:        c.cfg.Prices, Login: u.login(), SessionKey: u.tokens.Key("llmtap web session"), Version: c.opts.Version, Logger: c.logger,
 	})
 	if err != nil {
@@ -195,8 +195,8 @@ func (u *uiRole) follow(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Parts implements web.Health.
-func (u *uiRole) Parts(ctx context.Context) []web.Part {
+// parts returns the parts of the collector, and the reason why one does not work.
+func (u *uiRole) parts(ctx context.Context) []web.Part {
 	reasons := map[string]string{}
 	_, err := u.c.ready(ctx)
 	for line := range strings.Lines(errorText(errors.Join(err, u.c.receiversFailed()))) {

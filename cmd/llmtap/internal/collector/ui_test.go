@@ -18,7 +18,7 @@ func TestUIAlone(t *testing.T) {
 		cfg.Roles, cfg.UI.Listen, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{config.RoleUI}, "127.0.0.1:0", collectortest.StartNATS(t, ""), "http://127.0.0.1:1/llmtap"
 	})
 	collectortest.Run(t, c)
-	tallies := pages.Tallies{Engine: c.calls.Load}
+	tallies := pages.Tallies(c.calls.Load)
 	now := time.Now().Truncate(time.Second)
 	sent := false
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {

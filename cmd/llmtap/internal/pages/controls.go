@@ -16,7 +16,6 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/silences"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/web"
-	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 // via is Actor.Via of people who use the pages.
@@ -30,7 +29,7 @@ type Controls struct {
 	Others        bool     // there are other receivers, which silences affect
 	Engines       func() []*alerts.Engine
 	Controls      func() alerts.Controls // returns nil if the silences are not known
-	Sink          func() (*clickhouse.Sink, error)
+	Sink          Source
 }
 
 var _ web.Controls = Controls{}

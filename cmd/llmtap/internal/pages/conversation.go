@@ -18,13 +18,11 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// Conversations implements web.Conversations with package show. Sink is as in ClickHouse.
-type Conversations struct {
-	Sink func() (*clickhouse.Sink, error)
-}
+// Conversations implements web.Conversations with package show.
+type Conversations struct{ Source }
 
 func (c Conversations) store() (show.Store, error) {
-	sink, err := c.Sink()
+	sink, err := c.Source()
 	if err != nil {
 		return show.Store{}, unavailable(err)
 	}
@@ -66,10 +64,7 @@ func (c Conversations) Requests(ctx context.Context, conversation, exchange stri
 	}
 	out := &web.Requests{Conversation: all.ID, Count: all.Count, More: all.Truncated, At: at}
 	for _, t := range all.Exchanges {
-		r := web.Request{
-			ID: t.ID, Number: t.Number, At: t.StartedAt, Stage: cmp.Or(t.Stage, t.Agent), Version: t.ServiceVersion, Status: t.Status, Failed: t.Failed(),
-			Why: cmp.Or(t.RootCause, t.Cause), Messages: t.Count, Added: t.Added, Repeats: t.Repeats(),
-		}
+		r := web.Request{Exchange: t.Exchange.Exchange, Number: t.Number, Messages: t.Count, Added: t.Added, Repeats: t.Repeats()}
 		for i := range t.Findings {
 			if !slices.Contains(r.Rules, t.Findings[i].Rule) {
 				r.Rules = append(r.Rules, t.Findings[i].Rule)
@@ -119,12 +114,8 @@ func (c Conversations) Raw(ctx context.Context, id, part string) ([]byte, error)
 }
 
 func describeExchange(e *show.Exchange, times map[string]show.Timing) *web.Exchange {
-	out := &web.Exchange{
-		ID: e.ID, Conversation: e.Conversation, At: e.StartedAt, Seconds: e.Seconds, Service: e.Service, Stage: e.Stage, Version: e.ServiceVersion,
-		Environment: e.Environment, Agent: e.Agent, User: e.User, Server: e.Server, Path: e.Path, Dialect: e.Dialect, Model: e.Model, Status: e.Status,
-		Attempt: e.Retry + 1, Failed: e.Failed(), Cause: e.Cause, RootCause: e.RootCause, ErrorText: indented(e.ErrorText), FinishReason: e.FinishReason,
-		InputTokens: e.InputTokens, OutputTokens: e.OutputTokens, NotStored: e.Missing, Parameters: indented(e.Parameters),
-	}
+	out := &web.Exchange{Exchange: e.Exchange, NotStored: e.Missing, Parameters: indented(e.Parameters)}
+	out.ErrorText = indented(e.ErrorText)
 	_, out.Complete = e.Body()
 	if e.Shaped() {
 		out.Shapes = show.OnlyShapes
@@ -158,7 +149,7 @@ func describeExchange(e *show.Exchange, times map[string]show.Timing) *web.Excha
 		out.Findings = append(out.Findings, describeFinding(&e.Earlier[i], e.Earlier[i].Exchange))
 	}
 	slices.SortStableFunc(out.Findings, func(a, b web.Finding) int {
-		return cmp.Or(bit(a.Since)-bit(b.Since), order(b.Breaks)-order(a.Breaks))
+		return cmp.Or(bit(a.Since)-bit(b.Since), order(b.Breaks())-order(a.Breaks()))
 	})
 	return out
 }
@@ -188,10 +179,7 @@ func describeMessage(i int, body string, m *records.Message) web.Message {
 }
 
 func describeFinding(f *show.Finding, since string) web.Finding {
-	out := web.Finding{
-		Rule: f.Rule, Verdict: f.Verdict(), Breaks: f.Severity == "reject", Message: f.Message, CallID: f.ToolCallID, ToolName: f.ToolName, Summary: f.Summary,
-		RootCause: f.RootCause, Evidence: f.Evidence, Confidence: f.Confidence, Fix: f.Fix, FirstBad: f.FirstVersion, LastClean: f.LastClean, Since: since,
-	}
+	out := web.Finding{Finding: f.Finding, Since: since}
 	diff, pairs := f.Lines()
 	lines := func(all []show.Line) (out []web.DiffLine) {
 		for _, l := range all {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
+	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/dashboards/web"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -15,7 +16,7 @@ import (
 // The messages of an exchange are linked, and its findings are in the order of their importance.
 func TestDescribeExchange(t *testing.T) {
 	e := &show.Exchange{
-		ID: "x1", Status: 400, Dialect: "openai_chat",
+		Exchange: stored.Exchange{ID: "x1", Status: 400, Dialect: "openai_chat"},
 		Messages: []string{
 			`{"role":"user","content":"q"}`,
 			`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]}`,
@@ -25,8 +26,8 @@ func TestDescribeExchange(t *testing.T) {
 			`[1]`,
 		},
 		Answer:   `{"choices":[{"message":{"role":"assistant","content":"done"}}]}`,
-		Findings: []show.Finding{{Rule: "late_tool_reply", Severity: "lenient"}, {Rule: "orphan_tool_reply", Severity: "reject", Message: 3, Status: 400}},
-		Earlier:  []show.Finding{{Rule: "missing_tool_reply", Severity: "reject", Exchange: "x0"}},
+		Findings: []show.Finding{{Finding: stored.Finding{Rule: "late_tool_reply", Severity: "lenient"}}, {Finding: stored.Finding{Rule: "orphan_tool_reply", Severity: "reject", Message: 3, Status: 400}}},
+		Earlier:  []show.Finding{{Finding: stored.Finding{Rule: "missing_tool_reply", Severity: "reject", Exchange: "x0"}}},
 	}
 	asked := time.Unix(1, 0)
 	out := describeExchange(e, map[string]show.Timing{"c1": {AskedAt: asked, AnsweredAt: asked.Add(1500 * time.Millisecond)}})
@@ -45,7 +46,7 @@ func TestDescribeExchange(t *testing.T) {
 	}
 	got := ""
 	for _, f := range out.Findings {
-		got += fmt.Sprint(f.Rule, " ", f.Breaks, " ", f.Verdict, f.Since, "; ")
+		got += fmt.Sprint(f.Rule, " ", f.Breaks(), " ", f.Verdict(), f.Since, "; ")
 	}
 	if want := "orphan_tool_reply true rejected; late_tool_reply false accepted here, rejected elsewhere; missing_tool_reply true would be rejectedx0; "; got != want {
 		t.Errorf("findings %s, want %s", got, want)
@@ -67,7 +68,7 @@ func TestTiming(t *testing.T) {
 }
 
 func TestUnavailable(t *testing.T) {
-	c := Conversations{Sink: func() (*clickhouse.Sink, error) { return nil, errors.New("ClickHouse is down") }}
+	c := Conversations{func() (*clickhouse.Sink, error) { return nil, errors.New("ClickHouse is down") }}
 	if _, _, err := c.Find(context.Background(), "x"); !errors.Is(err, web.ErrUnavailable) {
 		t.Error(err)
 	}

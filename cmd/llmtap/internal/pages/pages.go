@@ -1,6 +1,6 @@
 // Package pages implements the sources of dashboards/web with the parts of a collector.
 //
-//	dashboards/web ──> ClickHouse ──> sinks/clickhouse
+//	dashboards/web ──> Source ─────> sinks/clickhouse
 //	               ──> Alerts ─────> watch of the alerts' state in NATS
 //	               ──> Tallies ────> alert engine of this process: of the role alert, or one that only answers queries
 package pages
@@ -21,18 +21,25 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// ClickHouse implements web.Querier. Sink returns the ClickHouse in use, or the reason why there is none.
-type ClickHouse struct {
-	Sink func() (*clickhouse.Sink, error)
-}
+// A Source returns the ClickHouse in use, or the reason why there is none.
+type Source func() (*clickhouse.Sink, error)
 
-// Query implements web.Querier.
-func (c ClickHouse) Query(ctx context.Context, sql string, params map[string]string) (*web.Table, error) {
-	sink, err := c.Sink()
+// Query implements web.Query.
+func (open Source) Query(ctx context.Context, sql string, params map[string]string) (*web.Table, error) {
+	sink, err := open()
 	if err != nil {
 		return nil, unavailable(err)
 	}
 	return tableOf(sink.Query(ctx, sql, params))
+}
+
+// Explore implements web.Query for statements that a viewer wrote.
+func (open Source) Explore(ctx context.Context, sql string, params map[string]string) (*web.Table, error) {
+	sink, err := open()
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return tableOf(sink.QueryBounded(ctx, sql, params))
 }
 
 func tableOf(res *clickhouse.Result, err error) (*web.Table, error) {
@@ -49,20 +56,8 @@ func tableOf(res *clickhouse.Result, err error) (*web.Table, error) {
 	return t, nil
 }
 
-// Explorer implements web.Explorer.
-type Explorer struct{ ClickHouse }
-
-// Query implements web.Explorer.
-func (e Explorer) Query(ctx context.Context, sql string, params map[string]string) (*web.Table, error) {
-	sink, err := e.Sink()
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	return tableOf(sink.QueryBounded(ctx, sql, params))
-}
-
-// WriteCSV implements web.Explorer.
-func (Explorer) WriteCSV(w io.Writer, t *web.Table) error {
+// WriteCSV writes a header line and one line per row.
+func WriteCSV(w io.Writer, t *web.Table) error {
 	res := &clickhouse.Result{Rows: t.Rows}
 	for _, c := range t.Columns {
 		res.Columns = append(res.Columns, clickhouse.Column{Name: c.Name, Type: c.Type})
@@ -72,10 +67,10 @@ func (Explorer) WriteCSV(w io.Writer, t *web.Table) error {
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", web.ErrUnavailable, err) }
 
-// Alerts implements web.Alerts.
+// Alerts are the alerts of Groups.
 type Alerts struct{ Groups *alerts.SharedGroups }
 
-// Firing implements web.Alerts.
+// Firing implements web.Firing.
 func (a Alerts) Firing(context.Context) ([]web.Alert, error) {
 	groups, _, ok := a.Groups.Groups()
 	if !ok {
@@ -99,7 +94,7 @@ func rank(severity string) int {
 	return (&alerts.Alert{Labels: map[string]string{"severity": severity}}).Rank()
 }
 
-// Changes implements web.Alerts.
+// Changes returns a channel that receives a value after a change of Firing. It is closed when ctx ends.
 func (a Alerts) Changes(ctx context.Context) <-chan struct{} {
 	changes, stop := a.Groups.Listen()
 	context.AfterFunc(ctx, stop)
@@ -130,12 +125,12 @@ func describe(a *alerts.Alert, g *alerts.Group) web.Alert {
 	return out
 }
 
-// Tallies implements web.Tallies. Engine returns the engine of this process, or nil.
-type Tallies struct{ Engine func() *alerts.Engine }
+// Tallies implements web.Tallies with the engine of this process, or nil.
+type Tallies func() *alerts.Engine
 
 // Range implements web.Tallies.
 func (t Tallies) Range(ctx context.Context, expr string, from, to time.Time, step time.Duration) ([]web.Series, error) {
-	engine := t.Engine()
+	engine := t()
 	if engine == nil {
 		return nil, fmt.Errorf("the tallies are %w: NATS does not answer", web.ErrUnavailable)
 	}

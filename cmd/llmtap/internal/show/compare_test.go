@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/dashboards/stored"
 )
 
 // The diff of two messages does not depend on the order of members, and omits members that SDKs add to answers.
@@ -55,19 +56,19 @@ func TestCopies(t *testing.T) {
 		reply = `{"role":"tool","tool_call_id":"c1","content":"ok"}`
 		text  = `{"role":"assistant","content":"Port 80."}`
 	)
-	f(Finding{Message: 2}, call, []string{user, call, reply}, 1)
-	f(Finding{Message: 2}, call, []string{user, plain, reply}, 1)
-	f(Finding{Message: 2}, call, []string{user, user, reply})
-	f(Finding{Message: 1, RootCause: "history_truncated_mid_pair"}, call, []string{plain, reply})
-	f(Finding{Message: 3}, call, []string{user, call, reply, call, reply}, 1, 3)
-	f(Finding{Message: 3}, text, []string{user, text, user, reply}, 1)
+	f(Finding{Finding: stored.Finding{Message: 2}}, call, []string{user, call, reply}, 1)
+	f(Finding{Finding: stored.Finding{Message: 2}}, call, []string{user, plain, reply}, 1)
+	f(Finding{Finding: stored.Finding{Message: 2}}, call, []string{user, user, reply})
+	f(Finding{Finding: stored.Finding{Message: 1, RootCause: "history_truncated_mid_pair"}}, call, []string{plain, reply})
+	f(Finding{Finding: stored.Finding{Message: 3}}, call, []string{user, call, reply, call, reply}, 1, 3)
+	f(Finding{Finding: stored.Finding{Message: 3}}, text, []string{user, text, user, reply}, 1)
 }
 
 // A request that names an answer by its id holds the calls of the answer, although no message has them.
 func TestCompareUnresolved(t *testing.T) {
 	said := []Place{{"x", -1, json.RawMessage(`{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"}`)}}
 	user, _ := records.ParseMessage([]byte(`{"role":"user","content":"well?"}`))
-	c := compare(&Finding{Rule: unresolved, Message: -1, ToolCallID: "c1"}, "y", said, []records.Message{user}, []string{`{"role":"user","content":"well?"}`})
+	c := compare(&Finding{Finding: stored.Finding{Rule: unresolved, Message: -1, ToolCallID: "c1"}}, "y", said, []records.Message{user}, []string{`{"role":"user","content":"well?"}`})
 	if want := []Pair{{ToolCallID: "c1", ToolName: "f", Called: true, Sent: true, Replies: []int{}}}; !cmp.Equal(want, c.Calls) || len(c.Sent) > 0 {
 		t.Errorf("%+v", c)
 	}
@@ -108,7 +109,7 @@ func TestView(t *testing.T) {
 func TestExcerpt(t *testing.T) {
 	v := &view{Style: &terminal.Style{Width: 80}}
 	text := strings.Repeat("x", 300) + " call_77 " + strings.Repeat("y", 300)
-	if got := v.excerpt(text, []Finding{{ToolCallID: "call_77", Message: 3}}, 60); !strings.Contains(got, "call_77") || !strings.HasPrefix(got, "…") || !strings.HasSuffix(got, "…") {
+	if got := v.excerpt(text, []Finding{{Finding: stored.Finding{ToolCallID: "call_77", Message: 3}}}, 60); !strings.Contains(got, "call_77") || !strings.HasPrefix(got, "…") || !strings.HasSuffix(got, "…") {
 		t.Error(got)
 	}
 	if got := v.excerpt(text, nil, 60); !strings.Contains(got, "549 characters left out") {

@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -258,7 +259,7 @@ func (c *Conversation) Text(w io.Writer, o Options) error {
 	case withheld:
 		v.shapes(&Exchange{withheld: true})
 	case shaped:
-		v.shapes(&Exchange{Capture: "shape"})
+		v.shapes(&Exchange{Exchange: stored.Exchange{Capture: "shape"}})
 	}
 	v.WriteString("\n")
 	v.linef(0, 2, "More: %s; %s for whole texts; %s NAME for the replies of a tool.", v.command("EXCHANGE"), v.option("full"), v.option("tool"))

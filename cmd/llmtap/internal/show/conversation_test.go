@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -35,7 +36,7 @@ func (twice) Query(_ context.Context, sql string, params map[string]string) (*cl
 func TestEqualAnswers(t *testing.T) {
 	c := &Conversation{}
 	for i, id := range []string{"x1", "x2"} {
-		c.Exchanges = append(c.Exchanges, &Turn{Number: i + 1, Exchange: &Exchange{ID: id, Dialect: string(wire.OpenAIChat), answer: "answer-1"}})
+		c.Exchanges = append(c.Exchanges, &Turn{Number: i + 1, Exchange: &Exchange{Exchange: stored.Exchange{ID: id, Dialect: string(wire.OpenAIChat)}, answer: "answer-1"}})
 	}
 	if err := c.describe(t.Context(), Store{Q: twice{}}); err != nil {
 		t.Fatal(err)

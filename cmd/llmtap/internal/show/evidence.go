@@ -18,28 +18,10 @@ const (
 	nearChange = 3   // unchanged fields shown around changes
 )
 
-// Verdict describes the severity for the sender of the request.
-func (f *Finding) Verdict() string {
-	switch {
-	case f.Severity == "signal":
-		return "signal"
-	case f.Predicted == "reject" && f.Severity != "reject":
-		return "accepted, but would usually be rejected"
-	case f.Severity == "reject" && f.Status >= 400:
-		return "rejected"
-	case f.Severity == "reject":
-		return "would be rejected"
-	case f.Severity == "lenient":
-		return "accepted here, rejected elsewhere"
-	default:
-		return f.Severity
-	}
-}
-
 // finding writes f with its place, root cause, versions, fix and comparison.
 func (v *view) finding(indent int, f *Finding) {
 	title, paint := fmt.Sprintf("%s (%s)", f.Rule, f.Verdict()), v.Bold
-	if f.Severity == "reject" {
+	if f.Breaks() {
 		paint = v.Red
 	}
 	if f.Message >= 0 {

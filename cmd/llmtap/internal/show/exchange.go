@@ -9,37 +9,12 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
+	"github.com/llmtap/llmtap/dashboards/stored"
 )
 
-// An Exchange is one stored exchange.
+// An Exchange is one stored exchange with its findings and messages.
 type Exchange struct {
-	ID             string    `json:"exchange_id"`
-	Conversation   string    `json:"conversation_id"`
-	StartedAt      time.Time `json:"started_at"`
-	Service        string    `json:"service"`
-	ServiceVersion string    `json:"service_version,omitempty"`
-	Environment    string    `json:"environment,omitempty"`
-	Agent          string    `json:"agent,omitempty"`
-	Stage          string    `json:"stage,omitempty"`
-	Server         string    `json:"server,omitempty"`
-	Path           string    `json:"path,omitempty"`
-	Dialect        string    `json:"dialect"`
-	Variant        string    `json:"variant"`
-	Model          string    `json:"model,omitempty"`
-	Status         int       `json:"status"`
-	Seconds        float64   `json:"duration"`
-	Cause          string    `json:"cause,omitempty"`
-	CauseKnown     string    `json:"cause_known,omitempty"`
-	RootCause      string    `json:"root_cause,omitempty"`
-	ErrorType      string    `json:"error_type,omitempty"`
-	ErrorText      string    `json:"error_text,omitempty"`
-	InputTokens    int       `json:"input_tokens"`
-	OutputTokens   int       `json:"output_tokens"`
-	FinishReason   string    `json:"finish_reason,omitempty"`
-	Retry          int       `json:"retry,omitempty"`
-	Capture        string    `json:"capture"`
-	User           string    `json:"user,omitempty"` // as stored: a hash, unless the collector keeps names
-
+	stored.Exchange
 	Findings []Finding `json:"findings"`          // findings first seen in this exchange
 	Earlier  []Finding `json:"earlier_findings"`  // findings of earlier exchanges, whose defects may still be in the history
 	Missing  []string  `json:"missing,omitempty"` // parts that are not stored, with the reason if known
@@ -80,13 +55,15 @@ const exchangeColumns = `exchange_id, conversation_id, started_at, stored_at, se
 
 func newExchange(r rows.Row) *Exchange {
 	e := &Exchange{
-		ID: r.Text("exchange_id"), Conversation: r.Text("conversation_id"), StartedAt: r.Time("started_at"), storedAt: r.Time("stored_at"), Service: r.Text("service"),
-		ServiceVersion: r.Text("service_version"), Environment: r.Text("environment"), Agent: r.Text("agent"), Stage: r.Text("stage"),
-		Server: r.Text("server"), Path: r.Text("path"), Dialect: r.Text("dialect"), Variant: r.Text("variant"), Model: r.Text("model"),
-		Status: r.Int("status"), Seconds: r.Float("duration"), Cause: r.Text("cause"), CauseKnown: r.Text("cause_known"),
-		RootCause: r.Text("root_cause"), ErrorType: r.Text("error_type"), ErrorText: r.Text("error_text"), InputTokens: r.Int("input_tokens"),
-		OutputTokens: r.Int("output_tokens"), FinishReason: r.Text("finish_reason"), Retry: r.Int("retry"), Capture: r.Text("capture"), User: r.Text("user"),
-		Findings: []Finding{}, Earlier: []Finding{},
+		Exchange: stored.Exchange{
+			ID: r.Text("exchange_id"), Conversation: r.Text("conversation_id"), StartedAt: r.Time("started_at"), Service: r.Text("service"),
+			ServiceVersion: r.Text("service_version"), Environment: r.Text("environment"), Agent: r.Text("agent"), Stage: r.Text("stage"),
+			Server: r.Text("server"), Path: r.Text("path"), Dialect: r.Text("dialect"), Variant: r.Text("variant"), Model: r.Text("model"),
+			Status: r.Int("status"), Seconds: r.Float("duration"), Cause: r.Text("cause"), CauseKnown: r.Text("cause_known"),
+			RootCause: r.Text("root_cause"), ErrorType: r.Text("error_type"), ErrorText: r.Text("error_text"), InputTokens: r.Int("input_tokens"),
+			OutputTokens: r.Int("output_tokens"), FinishReason: r.Text("finish_reason"), Retry: r.Int("retry"), Capture: r.Text("capture"), User: r.Text("user"),
+		},
+		storedAt: r.Time("stored_at"), Findings: []Finding{}, Earlier: []Finding{},
 		count: r.Int("messages"), branch: r.Text("branch"), lead: r.Texts("lead"), parameters: r.Text("parameters"),
 		messagesAt: r.Int("messages_at"), answer: r.Text("answer"), run: r.Text("run_id"), process: r.Text("instance"), sdk: r.Text("sdk"),
 	}

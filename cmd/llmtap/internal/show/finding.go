@@ -2,31 +2,14 @@ package show
 
 import (
 	"context"
-	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
+	"github.com/llmtap/llmtap/dashboards/stored"
 )
 
-// A Finding is a stored violation or signal.
+// A Finding is a stored violation or signal, compared with what the model said.
 type Finding struct {
-	Rule       string    `json:"rule_id"`
-	Severity   string    `json:"severity"`
-	Predicted  string    `json:"predicted"`
-	Status     int       `json:"status"`
-	FirstSeen  time.Time `json:"first_seen"`
-	Exchange   string    `json:"exchange_id"`   // the first exchange with the finding
-	Message    int       `json:"message_index"` // -1 for the request as a whole
-	ToolCallID string    `json:"tool_call_id,omitempty"`
-	ToolName   string    `json:"tool_name,omitempty"`
-	Summary    string    `json:"summary"`
-	RootCause  string    `json:"root_cause,omitempty"`
-	Confidence string    `json:"confidence,omitempty"`
-	Evidence   string    `json:"evidence,omitempty"`
-	Fix        string    `json:"fix,omitempty"`
-
-	FirstVersion string `json:"first_version,omitempty"`      // first version of the service with the defect, in any conversation
-	LastClean    string `json:"last_clean_version,omitempty"` // newest other version with calls before FirstVersion
-
+	stored.Finding
 	Comparison *Comparison `json:"comparison,omitempty"` // nil if the rule needs none or the bodies are not stored
 }
 
@@ -40,12 +23,12 @@ func readFindings(ctx context.Context, q rows.Querier, conversation string) ([]F
 	}
 	all := make([]Finding, len(found))
 	for i, r := range found {
-		all[i] = Finding{
+		all[i] = Finding{Finding: stored.Finding{
 			Rule: r.Text("rule_id"), Severity: r.Text("severity"), Predicted: r.Text("predicted"), Status: r.Int("status"), FirstSeen: r.Time("first_seen"),
 			Exchange: r.Text("exchange_id"), Message: r.Int("message_index"), ToolCallID: r.Text("tool_call_id"), ToolName: r.Text("tool_name"),
 			Summary: r.Text("summary"), RootCause: r.Text("root_cause"), Confidence: r.Text("confidence"), Evidence: r.Text("evidence"), Fix: r.Text("fix"),
 			FirstVersion: r.Text("first_version"), LastClean: r.Text("last_clean_version"),
-		}
+		}}
 	}
 	return all, nil
 }

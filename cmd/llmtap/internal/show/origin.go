@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
+	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -126,7 +127,7 @@ func (s Store) answer(ctx context.Context, exchange string) ([]Place, error) {
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	e := &Exchange{Dialect: found[0].Text("dialect"), Capture: found[0].Text("capture")}
+	e := &Exchange{Exchange: stored.Exchange{Dialect: found[0].Text("dialect"), Capture: found[0].Text("capture")}}
 	var places []Place
 	err = readContents(ctx, s.Q, []string{found[0].Text("answer")}, 0, func(_, body string) {
 		for _, m := range records.Answer(wire.Dialect(e.Dialect), []byte(s.Withhold.answer(e, body))) {

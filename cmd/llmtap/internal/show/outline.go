@@ -42,7 +42,7 @@ func (s Store) Outline(ctx context.Context, id, exchange string, n int) (c *Conv
 func broken(all []*Turn) int {
 	failed := -1
 	for i, t := range slices.Backward(all) {
-		if slices.ContainsFunc(t.Findings, func(f Finding) bool { return f.Severity == "reject" }) {
+		if slices.ContainsFunc(t.Findings, func(f Finding) bool { return f.Breaks() }) {
 			return i
 		}
 		if failed < 0 && t.Failed() {
@@ -51,9 +51,6 @@ func broken(all []*Turn) int {
 	}
 	return failed
 }
-
-// Failed reports whether the call failed.
-func (e *Exchange) Failed() bool { return e.Cause != "" || e.Status >= 400 || e.Status == 0 }
 
 // Repeats reports whether t sends the same messages as the exchange before.
 func (t *Turn) Repeats() bool { return t.Kept > 0 && t.Added == 0 && t.Kept == t.Count }

@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -81,7 +82,7 @@ func (s Store) readTexts(ctx context.Context, calls []ToolCall, conversation str
 	var ids []string
 	for _, r := range found {
 		x := r.Text("exchange_id")
-		lead[x], senders[x] = r.Int("lead"), &Exchange{Dialect: r.Text("dialect"), Capture: r.Text("capture")}
+		lead[x], senders[x] = r.Int("lead"), &Exchange{Exchange: stored.Exchange{Dialect: r.Text("dialect"), Capture: r.Text("capture")}}
 		if id := r.Text("answer"); id != "" {
 			answers[id] = append(answers[id], r)
 			ids = append(ids, id)

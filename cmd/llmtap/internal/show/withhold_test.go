@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/ingest/dialect"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
@@ -25,14 +26,14 @@ func TestWithhold(t *testing.T) {
 	}
 	w := NewWithholder()
 	for _, d := range wire.Dialects {
-		e := &Exchange{Dialect: string(d), Capture: event.CaptureFull}
+		e := &Exchange{Exchange: stored.Exchange{Dialect: string(d), Capture: event.CaptureFull}}
 		got := w.message(e, messages[d])
 		if strings.Contains(got, "SECRET") || !strings.Contains(got, `"call_1"`) || !strings.Contains(got, `"read"`) || strings.Contains(got, `"`+d.Descriptor().Messages+`":`) {
 			t.Errorf("%s: %s", d, got)
 		}
 		member := d.Descriptor().Messages
 		whole := &Exchange{
-			Dialect: string(d), Capture: event.CaptureFull, Messages: []string{messages[d], ""},
+			Exchange: stored.Exchange{Dialect: string(d), Capture: event.CaptureFull}, Messages: []string{messages[d], ""},
 			Parameters: fmt.Sprintf(`{"model":"m","%s":[],"tools":[{"description":"SECRET"}]}`, member), Answer: `{"x":"SECRET"}`,
 		}
 		w.apply(whole)
@@ -44,7 +45,7 @@ func TestWithhold(t *testing.T) {
 		}
 	}
 	for _, d := range []wire.Dialect{wire.OpenAIChat, wire.Other, ""} {
-		e := &Exchange{Dialect: string(d), Capture: event.CaptureFull}
+		e := &Exchange{Exchange: stored.Exchange{Dialect: string(d), Capture: event.CaptureFull}}
 		for _, body := range []string{`SECRET`, `{"role":"user","content":"SECRET"`, `"SECRET"`, `{"role":"user","content":"SECRET"}]}SECRET`, `{"x":{"SECRET":["SECRET"]}}`} {
 			for _, got := range []string{w.message(e, body), w.request(e, body), w.answer(e, body)} {
 				if strings.Contains(got, "SECRET") {
@@ -54,7 +55,7 @@ func TestWithhold(t *testing.T) {
 		}
 	}
 	var none *Withholder
-	shaped := &Exchange{Dialect: string(wire.OpenAIChat), Capture: event.CaptureShape}
+	shaped := &Exchange{Exchange: stored.Exchange{Dialect: string(wire.OpenAIChat), Capture: event.CaptureShape}}
 	if m := messages[wire.OpenAIChat]; w.message(shaped, m) != m || none.message(&Exchange{}, m) != m {
 		t.Error("a shape changes, or a message without a Withholder")
 	}

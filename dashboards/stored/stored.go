@@ -1,0 +1,86 @@
+// Package stored has the shape of a stored exchange and of its findings, which command show, the tools of coding agents and the web
+// pages share. Names of fields in JSON are those of columns.
+package stored
+
+import (
+	"cmp"
+	"time"
+)
+
+// An Exchange is one stored exchange without its messages.
+type Exchange struct {
+	ID             string    `json:"exchange_id"`
+	Conversation   string    `json:"conversation_id"`
+	StartedAt      time.Time `json:"started_at"`
+	Service        string    `json:"service"`
+	ServiceVersion string    `json:"service_version,omitempty"`
+	Environment    string    `json:"environment,omitempty"`
+	Agent          string    `json:"agent,omitempty"`
+	Stage          string    `json:"stage,omitempty"`
+	Server         string    `json:"server,omitempty"`
+	Path           string    `json:"path,omitempty"`
+	Dialect        string    `json:"dialect"`
+	Variant        string    `json:"variant"`
+	Model          string    `json:"model,omitempty"`
+	Status         int       `json:"status"`
+	Seconds        float64   `json:"duration"`
+	Cause          string    `json:"cause,omitempty"`
+	CauseKnown     string    `json:"cause_known,omitempty"`
+	RootCause      string    `json:"root_cause,omitempty"`
+	ErrorType      string    `json:"error_type,omitempty"`
+	ErrorText      string    `json:"error_text,omitempty"` // the provider's words
+	InputTokens    int       `json:"input_tokens"`
+	OutputTokens   int       `json:"output_tokens"`
+	FinishReason   string    `json:"finish_reason,omitempty"`
+	Retry          int       `json:"retry,omitempty"`
+	Capture        string    `json:"capture"`
+	User           string    `json:"user,omitempty"` // as stored: a hash, unless the collector keeps names
+}
+
+// Failed reports whether the call failed.
+func (e Exchange) Failed() bool { return e.Cause != "" || e.Status >= 400 || e.Status == 0 }
+
+// Why returns the root cause, or else the cause.
+func (e Exchange) Why() string { return cmp.Or(e.RootCause, e.Cause) }
+
+// A Finding is a stored violation or signal.
+type Finding struct {
+	Rule       string    `json:"rule_id"`
+	Severity   string    `json:"severity"`
+	Predicted  string    `json:"predicted"`
+	Status     int       `json:"status"`
+	FirstSeen  time.Time `json:"first_seen"`
+	Exchange   string    `json:"exchange_id"`   // the first exchange with the finding
+	Message    int       `json:"message_index"` // -1 for the request as a whole
+	ToolCallID string    `json:"tool_call_id,omitempty"`
+	ToolName   string    `json:"tool_name,omitempty"`
+	Summary    string    `json:"summary"`
+	RootCause  string    `json:"root_cause,omitempty"`
+	Confidence string    `json:"confidence,omitempty"`
+	Evidence   string    `json:"evidence,omitempty"`
+	Fix        string    `json:"fix,omitempty"`
+
+	FirstVersion string `json:"first_version,omitempty"`      // first version of the service with the defect, in any conversation
+	LastClean    string `json:"last_clean_version,omitempty"` // newest other version with calls before FirstVersion
+}
+
+// Breaks reports whether the provider rejects the request because of f.
+func (f Finding) Breaks() bool { return f.Severity == "reject" }
+
+// Verdict describes the severity for the sender of the request.
+func (f Finding) Verdict() string {
+	switch {
+	case f.Severity == "signal":
+		return "signal"
+	case f.Predicted == "reject" && !f.Breaks():
+		return "accepted, but would usually be rejected"
+	case f.Breaks() && f.Status >= 400:
+		return "rejected"
+	case f.Breaks():
+		return "would be rejected"
+	case f.Severity == "lenient":
+		return "accepted here, rejected elsewhere"
+	default:
+		return f.Severity
+	}
+}

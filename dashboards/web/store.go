@@ -1,0 +1,178 @@
+package web
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/llmtap/llmtap/dashboards/queries"
+)
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+var statements = sync.OnceValues(func() (map[string]queries.Query, error) {
+	files, err := fs.Sub(sqlFiles, "sql")
+	if err != nil {
+		return nil, err
+	}
+	return queries.Load(files)
+})
+
+// Statement returns a statement of sql/*.sql, or else a stored query.
+func Statement(name string) (queries.Query, error) {
+	all, err := statements()
+	if err != nil {
+		return queries.Query{}, err
+	}
+	if q, ok := all[name]; ok {
+		return q, nil
+	}
+	return queries.Get(name)
+}
+
+// A store runs statements on ClickHouse.
+type store struct {
+	clickhouse Query // nil: none
+	prices     queries.Prices
+}
+
+// query runs a statement of sql/*.sql, or a stored query.
+func (s store) query(ctx context.Context, name string, values queries.Values, now time.Time) ([]row, error) {
+	q, err := Statement(name)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.run(ctx, q, values, now)
+	if err != nil {
+		return nil, err
+	}
+	return rowsOf(t), nil
+}
+
+// run runs a query.
+func (s store) run(ctx context.Context, q queries.Query, values queries.Values, now time.Time) (*Table, error) {
+	if s.clickhouse == nil {
+		return nil, fmt.Errorf("ClickHouse is %w in this process", ErrUnavailable)
+	}
+	sql, params, err := s.bind(q, values, now)
+	if err != nil {
+		return nil, err
+	}
+	return s.clickhouse(ctx, sql, params)
+}
+
+// bind returns the statement of q and the values of all parameters.
+func (s store) bind(q queries.Query, values queries.Values, now time.Time) (sql string, params map[string]string, err error) {
+	if sql, params, err = q.Bind(values, now); err != nil {
+		return "", nil, err
+	}
+	for _, name := range q.Bound {
+		if name == "prices" {
+			params[name] = s.prices.Bound()
+		}
+	}
+	return sql, params, nil
+}
+
+// valuesOf returns the values of v for the parameters that q has, and further values as names and values.
+func valuesOf(q queries.Query, v *View, pairs ...string) queries.Values {
+	values := v.values()
+	for i := 0; i+1 < len(pairs); i += 2 {
+		values[pairs[i]] = []string{pairs[i+1]}
+	}
+	maps.DeleteFunc(values, func(name string, _ []string) bool {
+		return !slices.ContainsFunc(q.Parameters, func(p queries.Parameter) bool { return p.Name == name })
+	})
+	return values
+}
+
+// whyEmpty returns why a statement has no rows, as far as that is known: everything is older than the time range, or texts are
+// not stored.
+func (s store) whyEmpty(ctx context.Context, v *View, texts bool) (string, error) {
+	rows, err := s.query(ctx, "newest_call", nil, v.Now)
+	switch {
+	case err != nil:
+		return "", err
+	case len(rows) == 0:
+		return "No calls are stored.", nil
+	case rows[0].time("newest").Before(v.From):
+		at := v.At(rows[0].time("newest"))
+		return fmt.Sprintf("The newest stored call began %s, at %s.", at.Relative(), at.Absolute()), nil
+	}
+	if !texts {
+		return "", nil
+	}
+	rows, err = s.query(ctx, "bodies", nil, v.Now)
+	switch {
+	case err != nil || len(rows) == 0:
+		return "", err
+	case rows[0].int("bodies") == 0:
+		return "No messages are stored.", nil
+	case rows[0].int("bodies") == rows[0].int("shapes"):
+		return "Only the shapes of messages are stored, without their texts. To store texts, set the capture mode of the hooks to full.", nil
+	}
+	return "", nil
+}
+
+// A row is a row of a Table by column name. Its methods return the zero value for a column of another type.
+type row map[string]any
+
+func rowsOf(t *Table) []row {
+	all := make([]row, len(t.Rows))
+	for i, values := range t.Rows {
+		all[i] = make(row, len(values))
+		for j, v := range values {
+			all[i][t.Columns[j].Name] = v
+		}
+	}
+	return all
+}
+
+func (r row) text(name string) string {
+	s, _ := r[name].(string)
+	return s
+}
+
+func (r row) time(name string) time.Time {
+	t, _ := r[name].(time.Time)
+	return t
+}
+
+func (r row) float(name string) float64 {
+	switch n := r[name].(type) {
+	case float64:
+		return n
+	case float32:
+		return float64(n)
+	default:
+		return float64(r.int(name))
+	}
+}
+
+func (r row) int(name string) int64 {
+	switch n := r[name].(type) {
+	case uint8:
+		return int64(n)
+	case uint16:
+		return int64(n)
+	case uint32:
+		return int64(n)
+	case uint64:
+		return int64(n)
+	case int8:
+		return int64(n)
+	case int16:
+		return int64(n)
+	case int32:
+		return int64(n)
+	case int64:
+		return n
+	}
+	return 0
+}
