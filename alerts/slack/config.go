@@ -9,6 +9,8 @@ import (
 	"github.com/slack-go/slack"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/endpoint"
+	"github.com/llmtap/llmtap/alerts/records"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
@@ -72,7 +74,7 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("allowed[%d]: %q is not the id of a user (U0123456789) or user group (S0123456789)", i, id))
 		}
 	}
-	if err := alerts.CheckURL(c.APIURL); err != nil {
+	if err := endpoint.CheckURL(c.APIURL); err != nil {
 		errs = append(errs, fmt.Errorf("api_url: %w", err))
 	}
 	return errors.Join(errs...)
@@ -107,8 +109,8 @@ func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
 		appToken: app != "",
 		api: slack.New(token, slack.OptionAPIURL(strings.TrimRight(c.APIURL, "/")+"/"), slack.OptionHTTPClient(o.Client),
 			slack.OptionAppLevelToken(app)),
-		records:   alerts.NewRecords[*record](o.Store, "slack", "", o.Logger),
-		summaries: summaries{records: alerts.NewRecords[*summary](o.Store, "slack-summary", "", o.Logger)},
+		records:   records.New[*record](o.Store, "slack", "", o.Logger),
+		summaries: summaries{records: records.New[*summary](o.Store, "slack-summary", "", o.Logger)},
 	}
 	r := alerts.Receiver{Notifier: n, Destination: c.Channel, Check: n.check}
 	if n.appToken && o.Controls != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/slack-go/slack"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/endpoint"
 )
 
 // errNoTimestamp is returned for an answer without a message timestamp, which does not show whether the message was
@@ -84,7 +85,7 @@ func classify(method string, err error) outcome {
 	case errors.As(err, &limited):
 		return outcome{err: retry(limited.RetryAfter)}
 	case errors.As(err, &status):
-		if alerts.Retryable(status.Code) {
+		if endpoint.Retryable(status.Code) {
 			return outcome{err: down(), doubt: status.Code >= http.StatusInternalServerError || status.Code == http.StatusRequestTimeout}
 		}
 		return outcome{err: fmt.Errorf("%w; check slack.api_url", err)}

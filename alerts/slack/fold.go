@@ -10,6 +10,7 @@ import (
 	"github.com/slack-go/slack"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/wording"
 )
 
 const (
@@ -282,21 +283,21 @@ func (n *Notifier) postSummary(ctx context.Context, s *summary, m message, who [
 
 // replySummary posts news of s to its thread: the end of all its groups, a higher severity, or a reminder.
 func (n *Notifier) replySummary(ctx context.Context, s *summary, who []string, rank int, remind bool) error {
-	firing, all := s.firing(), alerts.Number(uint64(len(s.Members)))
+	firing, all := s.firing(), wording.Number(uint64(len(s.Members)))
 	options := []slack.MsgOption{slack.MsgOptionTS(s.TS), slack.MsgOptionDisableLinkUnfurl(), slack.MsgOptionDisableMediaUnfurl()}
 	line := ""
 	switch {
 	case firing == 0 && !s.Over:
 		line = fmt.Sprintf(":large_green_circle: Resolved after %s: all %s alerts", duration(s.UpdatedAt.Sub(s.Since)), all)
 	case firing > 0 && s.Over:
-		line = fmt.Sprintf(":bell: Firing again: %s of %s alerts", alerts.Number(uint64(firing)), all)
+		line = fmt.Sprintf(":bell: Firing again: %s of %s alerts", wording.Number(uint64(firing)), all)
 	case rank > s.Rank && rank == criticalRank:
 		critical := s.count(func(m *member) bool { return m.Firing && m.Rank == criticalRank })
-		line = fmt.Sprintf(":red_circle: Now %s critical", alerts.Number(uint64(critical)))
+		line = fmt.Sprintf(":red_circle: Now %s critical", wording.Number(uint64(critical)))
 	case len(who) > 0:
-		line = fmt.Sprintf(":bell: Now %s alerts are firing", alerts.Number(uint64(firing)))
+		line = fmt.Sprintf(":bell: Now %s alerts are firing", wording.Number(uint64(firing)))
 	case remind && firing > 0:
-		line = fmt.Sprintf(":bell: Still firing after %s: %s of %s alerts", duration(s.UpdatedAt.Sub(s.Since)), alerts.Number(uint64(firing)), all)
+		line = fmt.Sprintf(":bell: Still firing after %s: %s of %s alerts", duration(s.UpdatedAt.Sub(s.Since)), wording.Number(uint64(firing)), all)
 		options = append(options, slack.MsgOptionBroadcast())
 	default:
 		return nil

@@ -16,6 +16,8 @@ import (
 	"github.com/slack-go/slack"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/records"
+	"github.com/llmtap/llmtap/alerts/wording"
 )
 
 const (
@@ -53,7 +55,7 @@ type Notifier struct {
 	limitedFor prometheus.Counter
 
 	turn      chan struct{} // of 1; holds a value during a call of Notify or Fold, which has the rest for itself
-	records   *alerts.Records[*record]
+	records   *records.Set[*record]
 	summaries summaries
 	limited   map[string]time.Time // end of the rate limit, by limitKey
 	// unfoldUntil is the time until which messages have no containers, because Slack has rejected one.
@@ -453,7 +455,7 @@ func (n *Notifier) reply(ctx context.Context, g alerts.Group, p *notice, to dest
 			lines[0] = who + " " + lines[0]
 		}
 	}
-	text := slack.MsgOptionText(alerts.Truncate(strings.Join(lines, "\n"), maxSection), false)
+	text := slack.MsgOptionText(wording.Truncate(strings.Join(lines, "\n"), maxSection), false)
 	if _, _, err := n.api.PostMessageContext(ctx, p.Channel, append(options, text)...); err != nil {
 		return n.failed("chat.postMessage", p, fmt.Errorf("in thread: %w", err)).err
 	}

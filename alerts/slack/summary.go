@@ -14,6 +14,8 @@ import (
 	"github.com/slack-go/slack"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/records"
+	"github.com/llmtap/llmtap/alerts/wording"
 )
 
 const (
@@ -80,18 +82,18 @@ func short(a alerts.Alert) string {
 	what := "failed"
 	switch {
 	case a.Evidence.Failed == 0:
-		return oneLine(subject(a)+": "+a.Counts(), 2*maxLine)
+		return oneLine(subject(a)+": "+wording.Counts(&a), 2*maxLine)
 	case len(a.Evidence.Rules) > 0 && a.Evidence.Failed == 1:
 		what = "finding"
 	case len(a.Evidence.Rules) > 0:
 		what = "findings"
 	}
-	text := fmt.Sprintf(": %s %s", alerts.Number(a.Evidence.Failed), what)
+	text := fmt.Sprintf(": %s %s", wording.Number(a.Evidence.Failed), what)
 	name, room := subject(a), maxLine-len(text)
 	if service, stage, ok := strings.Cut(name, "/"); ok && utf8.RuneCountInString(name) > room { // both matter
-		name = alerts.Truncate(service, max(room/2, room-1-utf8.RuneCountInString(stage))) + "/" + stage
+		name = wording.Truncate(service, max(room/2, room-1-utf8.RuneCountInString(stage))) + "/" + stage
 	}
-	return alerts.Truncate(name, room) + text
+	return wording.Truncate(name, room) + text
 }
 
 // of returns the member that is this incident of g, or nil.
@@ -147,7 +149,7 @@ func (s *summary) firing() int { return s.count(func(m *member) bool { return m.
 
 // summaries are the summaries of a notifier, by slot.
 type summaries struct {
-	records *alerts.Records[*summary]
+	records *records.Set[*summary]
 	slots   [maxSummaries]*summary // nil: empty
 	loaded  bool
 	tried   time.Time // first attempt to load them that failed; zero after a success
@@ -234,7 +236,7 @@ func (s *summary) render(access alerts.Access) message {
 		about = s.Members
 	}
 	m := message{text: escape(title)}
-	m.blocks = append(m.blocks, slack.NewHeaderBlock(slack.NewTextBlockObject(slack.PlainTextType, alerts.Truncate(title, maxHeader), true, false)))
+	m.blocks = append(m.blocks, slack.NewHeaderBlock(slack.NewTextBlockObject(slack.PlainTextType, wording.Truncate(title, maxHeader), true, false)))
 	m.context(s.status())
 	var lines []string
 	if where := services(about); where != "" {
@@ -254,14 +256,14 @@ func (s *summary) render(access alerts.Access) message {
 
 // all returns the line about where all members are.
 func (s *summary) all(firing int, access alerts.Access) string {
-	which := fmt.Sprintf("all %s", alerts.Number(uint64(len(s.Members))))
+	which := fmt.Sprintf("all %s", wording.Number(uint64(len(s.Members))))
 	if firing > 0 {
-		which = fmt.Sprintf("all %s that fire", alerts.Number(uint64(firing)))
+		which = fmt.Sprintf("all %s that fire", wording.Number(uint64(firing)))
 	}
 	if access.ExternalURL != "" {
 		return "<" + escape(strings.TrimRight(access.ExternalURL, "/")) + "/|Open " + which + ">"
 	}
-	line := "For " + which + ": `" + plain(access.Command("query", "alerts"), maxText) + "`"
+	line := "For " + which + ": `" + plain(wording.Command(access, "query", "alerts"), maxText) + "`"
 	if access.Host != "" {
 		line += " on " + code(access.Host)
 	}
@@ -270,7 +272,7 @@ func (s *summary) all(firing int, access alerts.Access) string {
 
 // title returns the headline, which is not escaped.
 func (s *summary) title(firing []*member) string {
-	n := alerts.Number(uint64(len(s.Members)))
+	n := wording.Number(uint64(len(s.Members)))
 	if len(firing) == 0 {
 		return fmt.Sprintf(":large_green_circle: RESOLVED: all %s alerts", n)
 	}
@@ -289,10 +291,10 @@ func (s *summary) title(firing []*member) string {
 	case len(firing) == 1:
 		count = fmt.Sprintf("1 of %s alerts is firing", n)
 	case len(firing) < len(s.Members):
-		count = fmt.Sprintf("%s of %s alerts are firing", alerts.Number(uint64(len(firing))), n)
+		count = fmt.Sprintf("%s of %s alerts are firing", wording.Number(uint64(len(firing))), n)
 	}
 	if critical > 0 {
-		count += fmt.Sprintf(", %s critical", alerts.Number(uint64(critical)))
+		count += fmt.Sprintf(", %s critical", wording.Number(uint64(critical)))
 	}
 	return oneLine(top+" "+count, maxHeader)
 }
@@ -306,7 +308,7 @@ func services(list []*member) string {
 	text, width := "In "+shortCode(names[0], maxCode), utf8.RuneCountInString(names[0])
 	for i, name := range names[1:] {
 		if width += utf8.RuneCountInString(name) + 1; width > maxCode {
-			return fmt.Sprintf("%s and %s more", text, alerts.Number(uint64(len(names)-1-i)))
+			return fmt.Sprintf("%s and %s more", text, wording.Number(uint64(len(names)-1-i)))
 		}
 		text += ", " + code(name)
 	}
@@ -321,7 +323,7 @@ func mostly(list []*member) string {
 	}
 	which := "all"
 	if k := n[causes[0]]; k < len(list) {
-		which = alerts.Number(uint64(k))
+		which = wording.Number(uint64(k))
 	}
 	return fmt.Sprintf("%s (%s)", shortCode(causes[0], maxWord), which)
 }
@@ -342,7 +344,7 @@ func (s *summary) status() string {
 	parts := []string{"Since " + minute(s.Since)}
 	add := func(n int, what string) {
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", alerts.Number(uint64(n)), what))
+			parts = append(parts, fmt.Sprintf("%s %s", wording.Number(uint64(n)), what))
 		}
 	}
 	add(s.count(func(m *member) bool { return m.Firing && m.Acked }), "acknowledged")

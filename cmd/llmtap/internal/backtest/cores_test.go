@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
@@ -66,7 +66,7 @@ func TestCores(t *testing.T) {
 		t.Skip("slow")
 	}
 	all := recordedTraffic(t, from)
-	cfg := alerts.Default()
+	cfg := engine.Default()
 	cfg.EvaluationInterval = 10 * time.Second
 	output := func(cores int) []byte {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))

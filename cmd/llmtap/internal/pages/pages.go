@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/dashboards/web"
@@ -73,7 +75,7 @@ func (Explorer) WriteCSV(w io.Writer, t *web.Table) error {
 func unavailable(err error) error { return fmt.Errorf("%w: %w", web.ErrUnavailable, err) }
 
 // Alerts implements web.Alerts.
-type Alerts struct{ Groups *alerts.SharedGroups }
+type Alerts struct{ Groups *engine.SharedGroups }
 
 // Firing implements web.Alerts.
 func (a Alerts) Firing(context.Context) ([]web.Alert, error) {
@@ -108,12 +110,12 @@ func (a Alerts) Changes(ctx context.Context) <-chan struct{} {
 
 func describe(a *alerts.Alert, g *alerts.Group) web.Alert {
 	out := web.Alert{
-		ID: a.ID(), Name: a.Name, Severity: a.Severity(), Labels: a.Labels, Subject: a.Subject(), Summary: a.Counts(),
+		ID: a.ID(), Name: a.Name, Severity: a.Severity(), Labels: a.Labels, Subject: wording.Subject(a), Summary: wording.Counts(a),
 		StartsAt: a.StartsAt, EndsAt: a.EndsAt, UpdatedAt: a.UpdatedAt, Muted: a.Muted(), Fix: a.Annotations["runbook"],
 	}
 	out.FirstBad, out.LastClean = a.Evidence.Regression()
 	if s := a.Evidence.Shares; len(s) > 0 {
-		out.Why, out.Cause = s[0].Description(), s[0].ID()
+		out.Why, out.Cause = wording.Failure(s[0]), s[0].ID()
 		if s[0].Fix != "" {
 			out.Fix = s[0].Fix
 		}
@@ -131,7 +133,7 @@ func describe(a *alerts.Alert, g *alerts.Group) web.Alert {
 }
 
 // Tallies implements web.Tallies. Engine returns the engine of this process, or nil.
-type Tallies struct{ Engine func() *alerts.Engine }
+type Tallies struct{ Engine func() *engine.Engine }
 
 // Range implements web.Tallies.
 func (t Tallies) Range(ctx context.Context, expr string, from, to time.Time, step time.Duration) ([]web.Series, error) {
