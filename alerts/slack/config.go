@@ -105,10 +105,14 @@ func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
 	}
 	o.SetDefaults()
 	n := &Notifier{
-		channel: c.Channel, routes: routes, mentions: c.Mentions, access: o.Access, groupBy: o.GroupBy, log: o.Logger, turn: make(chan struct{}, 1), limited: map[string]time.Time{}, rejected: map[string]rejection{}, ids: map[string]string{}, refused: map[string]time.Time{}, limitedFor: newLimitedFor(o.Registerer), allowed: c.Allowed, content: c.Content,
-		appToken: app != "",
-		api: slack.New(token, slack.OptionAPIURL(strings.TrimRight(c.APIURL, "/")+"/"), slack.OptionHTTPClient(o.Client),
-			slack.OptionAppLevelToken(app)),
+		channel: c.Channel, routes: routes, mentions: c.Mentions, access: o.Access, groupBy: o.GroupBy, allowed: c.Allowed, content: c.Content,
+		appToken: app != "", turn: make(chan struct{}, 1), refused: map[string]time.Time{},
+		poster: poster{
+			limits: limits{limited: map[string]time.Time{}, rejected: map[string]rejection{}, ids: map[string]string{}, seconds: newLimitedFor(o.Registerer)},
+			api: slack.New(token, slack.OptionAPIURL(strings.TrimRight(c.APIURL, "/")+"/"), slack.OptionHTTPClient(o.Client),
+				slack.OptionAppLevelToken(app)),
+			log: o.Logger,
+		},
 		records:   records.New[*record](o.Store, "slack", "", o.Logger),
 		summaries: summaries{records: records.New[*summary](o.Store, "slack-summary", "", o.Logger)},
 	}

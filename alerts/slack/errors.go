@@ -44,6 +44,12 @@ var (
 	channelCodes = set("no_permission", "missing_scope", "channel_not_found", "not_in_channel", "is_archived", "restricted_action")
 )
 
+// retryable reports whether the call that failed with err may succeed later.
+func retryable(err error) bool {
+	_, ok := errors.AsType[*alerts.RetryError](err)
+	return ok
+}
+
 // codeOf returns Slack's error code, or "" for another error.
 func codeOf(err error) string {
 	if answer, ok := errors.AsType[slack.SlackErrorResponse](err); ok {
