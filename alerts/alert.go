@@ -4,15 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/analyzer/signals"
 )
 
 // State of an alert.
@@ -60,29 +58,10 @@ func digest(n int, text string) string {
 func (a *Alert) Severity() string { return a.Labels["severity"] }
 
 // Rank returns the order of the severity, the highest for alerts that page.
-func (a *Alert) Rank() int { return rank(a.Severity()) }
-
-// rank orders severities. An alert inhibits alerts of lower rank on the same series.
-func rank(severity string) int {
-	switch severity {
-	case "critical", "page":
-		return 3
-	case "error":
-		return 2
-	case "warning":
-		return 1
-	}
-	return 0
-}
+func (a *Alert) Rank() int { return rules.Rank(a.Severity()) }
 
 // Series returns a key that identifies the rule and the labels without severity.
-func (a *Alert) Series() string { return seriesKey(a.Name, a.Labels) }
-
-func seriesKey(rule string, kv map[string]string) string {
-	kv = maps.Clone(kv)
-	delete(kv, "severity")
-	return rules.Key(rule, kv)
-}
+func (a *Alert) Series() string { return rules.SeriesKey(a.Name, a.Labels) }
 
 // Evidence is the cause, the service versions and examples of an alert. It is computed from exact tallies of the rule's
 // window at the last evaluation for which the expression was true, or at the peak once the alert is resolved. Only
@@ -124,6 +103,11 @@ func (ev *Evidence) Regression() (first, lastClean string) {
 	return "", ""
 }
 
+// ProviderChanged reports whether ev is about a provider that became stricter, which no deployment explains.
+func (ev *Evidence) ProviderChanged() bool {
+	return len(ev.Rules) == 1 && ev.Rules[0] == signals.ProviderTightened
+}
+
 // A Share counts the failed calls or findings with one cause and root cause.
 type Share struct {
 	Cause, RootCause string // Cause of a finding that is not about a failed call is its rule
@@ -136,6 +120,14 @@ type Share struct {
 	LastClean    string    // newest other version that the stage used before FirstAt
 }
 
+// ID returns the root cause if it is known, otherwise the cause.
+func (s Share) ID() string {
+	if s.RootCause == "" || s.RootCause == session.NoHistory {
+		return s.Cause
+	}
+	return s.RootCause
+}
+
 // A VersionCount counts the calls of one service version in the window. For a version without failures in it, Calls
 // includes the calls after the window.
 type VersionCount struct {
@@ -144,117 +136,4 @@ type VersionCount struct {
 	FirstSeen     time.Time // stream time of its first counted call; zero if unknown
 	LastFailed    time.Time // second of its last failed call; zero if none failed
 	CallsSince    uint64    // calls in the seconds after LastFailed; all calls since the start of the window if LastFailed is zero
-}
-
-// A Group is a set of alerts that share one notification.
-type Group struct {
-	Key    string // rule and grouping labels; never changes
-	Alerts []Alert
-	Repeat bool // a reminder without news
-	// Missed reports that the group ended while the receiver accepted nothing. A receiver that shows groups to people does not
-	// show it now, except if it may have been shown already.
-	Missed bool `json:",omitempty"`
-	Ack    *Ack `json:",omitempty"` // nil if nobody has acknowledged the incident
-}
-
-// Firing reports whether any alert of the group fires.
-func (g Group) Firing() bool {
-	return slices.ContainsFunc(g.Alerts, func(a Alert) bool { return a.State == Firing })
-}
-
-// Since returns the start of the first alert of the group.
-func (g Group) Since() time.Time {
-	var t time.Time
-	for _, a := range g.Alerts {
-		if t.IsZero() || a.StartsAt.Before(t) {
-			t = a.StartsAt
-		}
-	}
-	return t
-}
-
-// Worst returns the firing alert of the highest severity, of several the first; if none fires, a resolved alert likewise. It
-// is zero for an empty group.
-func (g Group) Worst() Alert {
-	var worst Alert
-	for i, a := range g.Alerts {
-		firing, was := a.State == Firing, worst.State == Firing
-		if i == 0 || firing && !was || firing == was && a.Rank() > worst.Rank() {
-			worst = a
-		}
-	}
-	return worst
-}
-
-// Updated returns the time of the group's last evaluation.
-func (g Group) Updated() time.Time {
-	var t time.Time
-	for _, a := range g.Alerts {
-		if a.UpdatedAt.After(t) {
-			t = a.UpdatedAt
-		}
-	}
-	return t
-}
-
-// Current returns one alert per series, in order of first appearance: the firing alert, or else the resolved alert of
-// the highest severity. Its StartsAt is the start of the first alert of the series, so an escalation does not restart
-// the clock.
-func (g Group) Current() []Alert {
-	var out []Alert
-	at := map[string]int{}
-	for _, a := range g.Alerts {
-		k := a.Series()
-		i, ok := at[k]
-		if !ok {
-			at[k] = len(out)
-			out = append(out, a)
-			continue
-		}
-		start, end, peak := out[i].StartsAt, out[i].EndsAt, max(out[i].Peak, a.Peak)
-		if a.StartsAt.Before(start) {
-			start = a.StartsAt
-		}
-		if a.EndsAt.After(end) {
-			end = a.EndsAt
-		}
-		switch firing, was := a.State == Firing, out[i].State == Firing; {
-		case firing && !was, firing == was && rank(a.Severity()) >= rank(out[i].Severity()):
-			out[i] = a
-		}
-		out[i].StartsAt, out[i].Peak = start, peak
-		if out[i].State == Resolved {
-			out[i].EndsAt = end
-		}
-	}
-	return out
-}
-
-// GroupLabel returns the value of a label in the key of a group, or "".
-func GroupLabel(key, name string) string {
-	_, pairs, _ := strings.Cut(key, "{")
-	for pairs != "" {
-		label, rest, _ := strings.Cut(pairs, "=")
-		value, err := strconv.QuotedPrefix(rest)
-		if err != nil {
-			return ""
-		}
-		if label == name {
-			value, _ = strconv.Unquote(value) // QuotedPrefix has checked it
-			return value
-		}
-		pairs = strings.TrimPrefix(rest[len(value):], ",")
-	}
-	return ""
-}
-
-// groupKey returns the key of the group that an alert belongs to.
-func groupKey(rule string, kv map[string]string, by []string) string {
-	var pairs []string
-	for _, l := range by {
-		if v, ok := kv[l]; ok {
-			pairs = append(pairs, fmt.Sprintf("%s=%q", l, v))
-		}
-	}
-	return rule + "{" + strings.Join(pairs, ",") + "}"
 }

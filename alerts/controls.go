@@ -3,7 +3,6 @@ package alerts
 import (
 	"context"
 	"errors"
-	"iter"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/silence"
@@ -34,40 +33,23 @@ type Inhibitor struct {
 	URL     string `json:"-"` // link to the notification about it, set by a notifier
 }
 
+// Hidden are the alerts that an alert hides.
+type Hidden struct {
+	Alerts int    // the highest number at a time
+	Worst  []Part // of the highest severity and with the most failures, at most 5
+}
+
+// A Part is an alert that another one hides.
+type Part struct {
+	ID     string // Alert.ID
+	Name   string // Alert.Name
+	Labels map[string]string
+	Failed uint64 // failed calls; 0 if the alert does not count them
+	Calls  uint64
+}
+
 // Muted reports whether people are not notified of the alert.
 func (a *Alert) Muted() bool { return a.Silence != nil || a.Inhibitor != nil }
-
-// Muted reports whether people are not notified of the group: every firing alert is silenced or inhibited. A group without
-// firing alerts is muted if the alerts that ended last were.
-func (g Group) Muted() bool {
-	return muted(func(yield func(*Alert) bool) {
-		for i := range g.Alerts {
-			if !yield(&g.Alerts[i]) {
-				return
-			}
-		}
-	})
-}
-
-// muted is Group.Muted for a sequence of alerts.
-func muted(list iter.Seq[*Alert]) bool {
-	var end time.Time // latest end of an alert
-	firing, out := false, false
-	for a := range list {
-		switch {
-		case a.State == Firing && !firing:
-			firing, out = true, a.Muted()
-		case a.State == Firing, !firing && a.EndsAt.Equal(end):
-			out = out && a.Muted()
-		case !firing && a.EndsAt.After(end):
-			end, out = a.EndsAt, a.Muted()
-		}
-	}
-	return out
-}
-
-// GroupID returns 16 hex digits that identify the group with this key.
-func GroupID(key string) string { return digest(8, key) }
 
 // ErrNoSilence is returned for the id of a silence that does not exist.
 var ErrNoSilence = errors.New("there is no such silence")

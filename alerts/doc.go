@@ -1,89 +1,15 @@
-// Package alerts evaluates alert rules over tallies and notifies people and systems. Tallies arrive per second of stream time;
-// rules are Prometheus rule files; groups of alerts go to notifiers.
+// Package alerts is the vocabulary of alerting, which the engine, notifiers, pages and commands share: a Group of Alerts with their
+// Evidence goes to a Notifier; an Ack, a silence or an Inhibitor mutes it; Controls is what people may do.
 //
-//	                     ┌─────────────────────────── Engine ───────────────────────────┐
-//	analyzer.Tally ─Add─>│ steps ─> samples (tsdb) ─> rules ─> groups ─> dispatcher ─Run┬─>│ Notifier: Slack …
-//	                     │            └─ exact counts ─> Evidence ─┘└─> state           ├─>│ Recorder: alerts table
-//	                     │                                                              └─>│ Store: intents, last step
-//	                     └──────────────────────────────────────────────────────────────┘
+//	analyzer.Tally ──> engine ──Group──> slack, alertmanager, webhook, heartbeat
 //
-// The notifiers (slack, alertmanager, webhook, heartbeat) are separate packages, and so are the rules (rules), their
-// unit tests (ruletest) and the database (tsdb).
+// It imports only silence and rules, which define what silences and the keys of alerts are. The packages that use it:
 //
-// # Why the numbers of a notification are not PromQL's
+//	engine                                   evaluates rules and notifies; doc.go says why it does so as it does
+//	slack, alertmanager, webhook, heartbeat  notifiers
+//	wording, endpoint, records               of notifiers: texts and links, HTTP calls, what they remember across restarts
+//	promapi                                  the engine's rules and series as the HTTP API of Prometheus
+//	ruletest                                 unit tests of rules
 //
-// The function increase() extrapolates. Evidence sums the tallies of the rule's window instead, so "43 of 98 calls" is
-// exact. The shipped rules query [10m1ms] and round: a range excludes its left end, where there is a sample, so one
-// more millisecond includes the sample at the start of the window, and increase() becomes exact.
-//
-// # Why a series starts with a zero
-//
-// For PromQL, a counter that appears with value 7 has not increased. Every new series therefore starts with a zero one
-// step before its first count, and every live series has a sample at each step. Otherwise a stage that fails only twice
-// an hour would be missed.
-//
-// # Why an alert needs new failures
-//
-// 30 of 60 calls failed, then there was silence. Nine minutes later the alert became critical, because the successful
-// calls left the window of 10 minutes before the failed ones. After a fix, the share rose from 20 to 30 % for the same
-// reason, and the alert ended 15 minutes after the last failure. Therefore an alert begins, and its numbers, peak and
-// severity change, only in an evaluation with failures that the one before did not include. The shipped rules also have
-// a short window, like burn-rate rules: they end 5 minutes after the last failure. Without any calls since, that would
-// not be a success, so the alert fires until the failures have left its window.
-//
-// # Why a restart neither repeats nor loses notifications
-//
-// A group is state, not a queue of messages. The state consists of the alerts of the group and of what each receiver
-// has been sent. Both are stored before a notifier is called; the last evaluated step is stored after them. An engine
-// replays tallies when it starts: the steps up to the stored step rebuild the state of the rules without notifications,
-// and the next step is compared with the stored groups.
-//
-// # Why a standby evaluates
-//
-// One of several processes is the leader: it holds a lease, which is managed outside of this package, and executes Run.
-// The other processes also receive tallies, so that their samples and rule states are warm. A new leader only needs
-// what the previous leader has sent, which is in the Store, so taking over is a restart without a replay. A standby
-// also tracks groups. Alerts that began, or even ended, while there was no leader are sent by the next leader and
-// marked as found late.
-//
-// # Why the numbers of a message may be old
-//
-// Slack accepts one message per second and about 50 edits per minute. When 200 groups were firing, each with new
-// numbers at every step, new groups waited behind these edits, one in ten for more than a minute. New groups are
-// therefore sent first, then material changes, then numbers, which have their own rate limit. For the same reason,
-// intents of groups with news are stored first.
-//
-// # Why a receiver may fold notifications
-//
-// A storm is not a queue of messages either. A receiver that is a Folder gets all first notifications that are due in one
-// call, and says which of them it has sent as a summary. The changes of these groups are passed together, too, and 2 seconds
-// apart, because each call is an edit. Receivers that are systems get every group alone.
-//
-// # Why a resolved group stays open for a while
-//
-// An alert ends 5 minutes after the last failure. Failures in bursts, 7 minutes apart, would page for each burst. An alert
-// that fires again within the window of its rule therefore continues its group: the same message is updated and its thread
-// gets a reply, without the urgency of a new alert.
-//
-// # Why a silence changes only what people are sent
-//
-// A silenced or inhibited alert is evaluated, recorded and passed to receivers with silences of their own, so that its
-// history is complete and no number depends on a silence. Only when a group is due for people, the dispatcher looks whether
-// it is muted. A message that exists is edited once, so that nobody reads old numbers as current ones, and turns green at the
-// end. A group that people do not know yet stays unknown; when its silence ends, it is a new alert.
-//
-// Silences and acknowledgements are stored by any process, and every process has all of them in memory. A new leader
-// therefore knows them before its first notification.
-//
-// # Why an alert hides another one by its failures
-//
-// Inhibition by labels would hide every alert of a stage during an outage of its provider, also those about a defect of
-// the last deployment. The alerts of a stage have no provider label either. An inhibition rule with same_failures instead
-// counts the failures in the target's window that the source counts as well, and leaves alerts that have enough others.
-//
-// # Why a changed rule file needs no restart
-//
-// The states of rules are separate from the samples, so Reload only replaces the rules: an unchanged rule keeps its
-// state, and a changed rule starts over on the existing samples. Tuning a rule during an incident must not reset the
-// other rules, and a typing error must not silence them.
+// The engine also uses tsdb (samples for PromQL) and regression (comparison of versions), which do not know alerts.
 package alerts

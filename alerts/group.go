@@ -1,88 +1,33 @@
 package alerts
 
 import (
-	"reflect"
+	"iter"
 	"slices"
 	"time"
 
-	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/alerts/silence"
 )
 
-// maxGroupAlerts bounds the alerts of one group, so that a stored group stays below 1 MB. The oldest resolved alerts are
-// removed first.
-const maxGroupAlerts = 20
-
-// An openGroup is the current state of a Group, including what each receiver has been sent.
-type openGroup struct {
-	key     string
-	alerts  []*trackedAlert // in order of first firing
-	version uint64          // incremented by every change
-	news    uint64          // incremented by every material change
-	raised  uint64          // value of news when the severity last rose; the first alert counts as a rise
-	stored  uint64          // value of news that the Store last accepted or rejected
-	dirty   bool            // changed since it was last stored, apart from numbers
-	counted bool            // its numbers changed since it was last stored
-	hides   bool            // one of its alerts hides a firing alert
-	untold  time.Time       // time of the first news since every receiver had been sent everything
-	settled bool            // every receiver has been sent the latest news and decisions
-	sent    []delivery      // by index of the receiver
-
-	ack       *Ack   // nil if nobody has acknowledged the incident
-	decisions uint64 // incremented when a silence, an inhibitor or the acknowledgement changes
+// A Group is a set of alerts that share one notification.
+type Group struct {
+	Key    string // rule and grouping labels; never changes
+	Alerts []Alert
+	Repeat bool // a reminder without news
+	// Missed reports that the group ended while the receiver accepted nothing. A receiver that shows groups to people does not
+	// show it now, except if it may have been shown already.
+	Missed bool `json:",omitempty"`
+	Ack    *Ack `json:",omitempty"` // nil if nobody has acknowledged the incident
 }
 
-// A trackedAlert is an alert of an openGroup.
-type trackedAlert struct {
-	Alert
-	key      string
-	restored bool            // loaded from the Store
-	opened   int64           // step at which the alert was found; 0 if restored
-	peak     Evidence        // evidence at Alert.Peak
-	rule     *rules.Rule     // nil if restored
-	counted  time.Time       // last failure that the numbers include; zero if the rule no longer exists
-	known    map[string]bool // causes and versions that are no longer news
-	reported bool            // Backtest has reported it as resolved
-	epoch    uint64          // value of groups.epoch when its silence was last looked up
+// Firing reports whether any alert of the group fires.
+func (g Group) Firing() bool {
+	return slices.ContainsFunc(g.Alerts, func(a Alert) bool { return a.State == Firing })
 }
 
-func (g *openGroup) group() Group {
-	out := Group{Key: g.key, Ack: g.ack}
-	for _, a := range g.alerts {
-		out.Alerts = append(out.Alerts, a.Alert)
-	}
-	return out
-}
-
-func (g *openGroup) firing() bool {
-	return slices.ContainsFunc(g.alerts, func(a *trackedAlert) bool { return a.State == Firing })
-}
-
-// rank returns the highest rank of the firing alerts.
-func (g *openGroup) rank() (highest int) {
-	for _, a := range g.alerts {
-		if a.State == Firing {
-			highest = max(highest, a.Rank())
-		}
-	}
-	return highest
-}
-
-// muted is Group.Muted.
-func (g *openGroup) muted() bool {
-	return muted(func(yield func(*Alert) bool) {
-		for _, a := range g.alerts {
-			if !yield(&a.Alert) {
-				return
-			}
-		}
-	})
-}
-
-// since is Group.Since.
-func (g *openGroup) since() time.Time {
+// Since returns the start of the first alert of the group.
+func (g Group) Since() time.Time {
 	var t time.Time
-	for _, a := range g.alerts {
+	for _, a := range g.Alerts {
 		if t.IsZero() || a.StartsAt.Before(t) {
 			t = a.StartsAt
 		}
@@ -90,139 +35,90 @@ func (g *openGroup) since() time.Time {
 	return t
 }
 
-// find returns the firing alert with this key, or nil.
-func (g *openGroup) find(key string) *trackedAlert {
-	for _, a := range g.alerts {
-		if a.key == key && a.State == Firing {
-			return a
+// Worst returns the firing alert of the highest severity, of several the first; if none fires, a resolved alert likewise. It
+// is zero for an empty group.
+func (g Group) Worst() Alert {
+	var worst Alert
+	for i, a := range g.Alerts {
+		firing, was := a.State == Firing, worst.State == Firing
+		if i == 0 || firing && !was || firing == was && a.Rank() > worst.Rank() {
+			worst = a
 		}
 	}
-	return nil
+	return worst
 }
 
-// recent reports whether a was resolved less than the window of its rule before ts. If it fires again, that is a relapse:
-// news of the same incident. Otherwise failures in bursts, each after the end of the previous alert, would page every time.
-func (a *trackedAlert) recent(ts time.Time) bool {
-	return a.State == Resolved && ts.Sub(a.EndsAt) < a.Evidence.Window
-}
-
-// mayRelapse reports whether an alert of g was resolved recently.
-func (g *openGroup) mayRelapse(ts time.Time) bool {
-	return slices.ContainsFunc(g.alerts, func(a *trackedAlert) bool { return a.recent(ts) })
-}
-
-// addNews records a material change.
-func (g *openGroup) addNews() {
-	g.version++
-	g.news++
-	if g.settled || g.untold.IsZero() {
-		g.untold = time.Now()
-	}
-	g.dirty, g.settled = true, false
-}
-
-// open adds the alert of inst, which has begun to fire. It returns false if the group is full of firing alerts.
-func (g *openGroup) open(key string, inst *rules.Instance, ev *evaluation, late bool) bool {
-	start := inst.ActiveAt
-	for _, a := range g.alerts { // an inhibited alert starts again once it is no longer inhibited
-		if a.key == key && !a.EndsAt.Before(start) {
-			start = ev.at
+// Updated returns the time of the group's last evaluation.
+func (g Group) Updated() time.Time {
+	var t time.Time
+	for _, a := range g.Alerts {
+		if a.UpdatedAt.After(t) {
+			t = a.UpdatedAt
 		}
 	}
-	a := &trackedAlert{key: key, rule: inst.Rule, opened: ev.at.Unix(), known: map[string]bool{}, Alert: Alert{
-		Name: inst.Rule.Name, Labels: inst.Labels, Annotations: inst.Annotations, State: Firing,
-		Value: inst.Value, Peak: inst.Value, StartsAt: start, UpdatedAt: ev.at, FoundLate: late, Unavailable: ev.unavailable,
-	}}
-	a.Evidence, a.TriggeredAt = ev.evidence(inst)
-	a.peak, a.counted = a.Evidence, a.Evidence.LastFailed
-	a.learn()
-	return g.add(a, ev.at)
+	return t
 }
 
-// add adds an alert that was found at ts. It returns false if the group is full of firing alerts.
-func (g *openGroup) add(a *trackedAlert, ts time.Time) bool {
-	if len(g.alerts) >= maxGroupAlerts {
-		i := slices.IndexFunc(g.alerts, func(a *trackedAlert) bool { return a.State == Resolved })
-		if i < 0 {
-			return false
+// Current returns one alert per series, in order of first appearance: the firing alert, or else the resolved alert of
+// the highest severity. Its StartsAt is the start of the first alert of the series, so an escalation does not restart
+// the clock.
+func (g Group) Current() []Alert {
+	var out []Alert
+	at := map[string]int{}
+	for _, a := range g.Alerts {
+		k := a.Series()
+		i, ok := at[k]
+		if !ok {
+			at[k] = len(out)
+			out = append(out, a)
+			continue
 		}
-		g.alerts = slices.Delete(g.alerts, i, i+1)
+		start, end, peak := out[i].StartsAt, out[i].EndsAt, max(out[i].Peak, a.Peak)
+		if a.StartsAt.Before(start) {
+			start = a.StartsAt
+		}
+		if a.EndsAt.After(end) {
+			end = a.EndsAt
+		}
+		switch firing, was := a.State == Firing, out[i].State == Firing; {
+		case firing && !was, firing == was && a.Rank() >= out[i].Rank():
+			out[i] = a
+		}
+		out[i].StartsAt, out[i].Peak = start, peak
+		if out[i].State == Resolved {
+			out[i].EndsAt = end
+		}
 	}
-	worse := a.State == Firing && !slices.ContainsFunc(g.alerts, func(b *trackedAlert) bool {
-		// An alert that this one inhibits was resolved at ts.
-		same := b.State == Firing || b.EndsAt.Equal(ts) || b.Series() == a.Series() && b.recent(ts)
-		return same && rank(b.Severity()) >= rank(a.Severity())
+	return out
+}
+
+// Muted reports whether people are not notified of the group: every firing alert is silenced or inhibited. A group without
+// firing alerts is muted if the alerts that ended last were.
+func (g Group) Muted() bool {
+	return Muted(func(yield func(*Alert) bool) {
+		for i := range g.Alerts {
+			if !yield(&g.Alerts[i]) {
+				return
+			}
+		}
 	})
-	g.alerts = append(g.alerts, a)
-	g.addNews()
-	if worse {
-		g.raised = g.news
-	}
-	return true
 }
 
-// refresh updates a from inst, an instance of ev. The numbers are those of the last evaluation with new failures for
-// which the expression was true, so that they do not change while an alert fires because of older failures. The calls
-// since the last failure are of ev.
-func (g *openGroup) refresh(a *trackedAlert, inst *rules.Instance, ev *evaluation) {
-	before := a.Alert
-	a.Evidence = ev.later(&a.Alert)
-	a.UpdatedAt, a.Unavailable = ev.at, ev.unavailable
-	if a.rule != nil && a.rule != inst.Rule {
-		a.Annotations = inst.Annotations // Reload changed them
-	}
-	a.rule = inst.Rule
-	if inst.KeptSince.IsZero() && newFailure(a.Evidence.LastFailed, inst.Rule.Previous(ev.at)) {
-		a.Value, a.Annotations = inst.Value, inst.Annotations
-		a.Evidence, _ = ev.evidence(inst)
-		a.counted = a.Evidence.LastFailed
-		if a.Value > a.Peak || a.Value == a.Peak && a.Evidence.Failed > a.peak.Failed {
-			a.Peak, a.peak = a.Value, a.Evidence
+// Muted is Group.Muted for a sequence of alerts.
+func Muted(list iter.Seq[*Alert]) bool {
+	var end time.Time // latest end of an alert
+	firing, out := false, false
+	for a := range list {
+		switch {
+		case a.State == Firing && !firing:
+			firing, out = true, a.Muted()
+		case a.State == Firing, !firing && a.EndsAt.Equal(end):
+			out = out && a.Muted()
+		case !firing && a.EndsAt.After(end):
+			end, out = a.EndsAt, a.Muted()
 		}
 	}
-	if a.learn() {
-		g.addNews()
-		return
-	}
-	before.UpdatedAt = a.UpdatedAt
-	if !reflect.DeepEqual(before, a.Alert) {
-		g.version++
-		g.counted = true
-	}
-}
-
-// learn reports whether a's evidence contains a material cause or failing version that is not known yet, and adds it to
-// the known ones.
-func (a *trackedAlert) learn() bool {
-	news := false
-	add := func(key string, failed uint64) {
-		if !a.known[key] && a.Evidence.Material(failed) {
-			a.known[key], news = true, true
-		}
-	}
-	for _, s := range a.Evidence.Shares {
-		add("cause "+s.Cause+" "+s.RootCause, s.Failed)
-	}
-	for _, v := range a.Evidence.Versions {
-		add("version "+v.Version, v.Failed)
-	}
-	return news
-}
-
-// silent reports whether there have been neither calls nor failures since the last failure that the numbers include,
-// and that failure is still in the window. The rule's expression is then no longer true, but not because of a success.
-func (a *trackedAlert) silent() bool {
-	ev := &a.Evidence
-	return !a.counted.IsZero() && a.counted.Equal(ev.LastFailed) && ev.CallsSince == 0 && a.UpdatedAt.Before(a.counted.Add(ev.Window))
-}
-
-// resolve ends a and replaces its evidence with the evidence at the peak, if any. The calls since the last failure, and
-// the versions since the peak, are preserved.
-func (a *trackedAlert) resolve(ts time.Time) {
-	a.State, a.EndsAt, a.UpdatedAt = Resolved, ts, ts
-	if a.peak.Failed > 0 {
-		a.Evidence = a.peak.endsWith(&a.Evidence)
-	}
+	return out
 }
 
 // Matchers returns matchers for the alerts of g and of no other group, or nil if a label is too long for one. A label that the
@@ -246,3 +142,6 @@ func (g Group) Matchers(groupBy []string) silence.Matchers {
 	}
 	return out
 }
+
+// GroupID returns 16 hex digits that identify the group with this key.
+func GroupID(key string) string { return digest(8, key) }

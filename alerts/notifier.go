@@ -2,13 +2,15 @@ package alerts
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
+
+const callTimeout = 10 * time.Second
 
 // A Notifier delivers alert groups. The first call for a key creates a notification; later calls update it. Notify is
 // retried after a *RetryError; any other error is final.
@@ -29,12 +31,22 @@ type Named interface {
 	Name() string
 }
 
-func receiverName(n Notifier) string {
-	if n, ok := n.(Named); ok {
-		return n.Name()
-	}
-	return ""
+// A Folder is a Notifier for people that can notify them of many groups in one message, so that a storm of alerts is not a storm of
+// messages.
+type Folder interface {
+	Notifier
+	// Fold is called with the groups that are due, those of the highest severity first, if people have not been notified of them yet
+	// or if their last notification was a summary. It returns one result per group: nil if a summary has notified people of it,
+	// ErrNotFolded if Notify must be called, ErrFoldLater if Fold must be called again after that, or another error as of Notify.
+	Fold(ctx context.Context, groups []Group) []error
 }
+
+var (
+	// ErrNotFolded is the result of Folder.Fold for a group that needs a notification of its own.
+	ErrNotFolded = errors.New("not part of a summary")
+	// ErrFoldLater is the result of Folder.Fold for a group that must not be sent before those with ErrNotFolded in the same call.
+	ErrFoldLater = errors.New("part of a summary that is sent later")
+)
 
 // A Pace specifies intervals between notifications.
 type Pace struct {
@@ -62,6 +74,13 @@ type RetryError struct {
 
 func (e *RetryError) Error() string { return e.Err.Error() }
 func (e *RetryError) Unwrap() error { return e.Err }
+
+// Access is how the readers of a notification reach llmtap.
+type Access struct {
+	ExternalURL string // base URL of the web pages; empty: notifications contain no links
+	URL         string // value of the flag --url in commands; empty if commands find the collector without it
+	Host        string // host on which the commands must run; empty if they run on any host
+}
 
 // A NotifierConfig is the configuration section of one kind of notifier. A process uses every field of its
 // configuration that implements NotifierConfig.
@@ -94,6 +113,12 @@ func (o *NotifierOptions) SetDefaults() {
 	}
 }
 
+// NewClient returns the HTTP client for notifiers. It does not follow redirects, because a redirected POST would become
+// a GET.
+func NewClient() *http.Client {
+	return &http.Client{Timeout: callTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
 // A Receiver is a notifier and its destination.
 type Receiver struct {
 	Notifier
@@ -105,14 +130,4 @@ type Receiver struct {
 	// Serve, if not nil, executes what people do in the receiver's messages, until ctx ends. Every process of the role calls
 	// it, whether it notifies or not. It calls report with the reason when it does not work, and with nil when it does.
 	Serve func(ctx context.Context, report func(error))
-}
-
-// CheckReachable returns a Check for a receiver that has no request other than a notification.
-func CheckReachable(key, rawURL string) func(context.Context) (string, error) {
-	return func(ctx context.Context) (string, error) {
-		if err := Reach(ctx, rawURL); err != nil {
-			return "", fmt.Errorf("%w; correct %s, or start the receiver, or look for a firewall in between", err, key)
-		}
-		return "the host answers; llmtap alerts test-notify sends a test alert", nil
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/wording"
 )
 
 const (
@@ -47,7 +48,7 @@ func Alerts(g alerts.Group, access alerts.Access) []Alert {
 	for i := range g.Alerts {
 		a := &g.Alerts[i]
 		x := Alert{
-			Labels: labelsOf(a), Annotations: annotationsOf(a, access), GeneratorURL: alerts.IncidentURL(access.ExternalURL, a.ID()),
+			Labels: labelsOf(a), Annotations: annotationsOf(a, access), GeneratorURL: wording.IncidentURL(access.ExternalURL, a.ID()),
 			StartsAt: a.StartsAt.UTC(), EndsAt: a.EndsAt.UTC(), id: a.ID(),
 		}
 		f := x.Fingerprint()
@@ -78,18 +79,18 @@ func annotationsOf(a *alerts.Alert, access alerts.Access) map[string]string {
 	out := map[string]string{}
 	for k, v := range a.Annotations {
 		if !strings.HasPrefix(k, "llmtap_") { // only for the engine
-			out[k] = alerts.Truncate(v, maxText)
+			out[k] = wording.Truncate(v, maxText)
 		}
 	}
 	add := func(k, v string) {
 		if _, ok := out[k]; !ok && v != "" {
-			out[k] = alerts.Truncate(v, maxText)
+			out[k] = wording.Truncate(v, maxText)
 		}
 	}
 	ev := &a.Evidence
 	switch {
 	case len(ev.Rules) > 0:
-		add("calls", fmt.Sprintf("%d %s, in %d calls", ev.Failed, ev.Counted(ev.Failed), ev.Calls))
+		add("calls", fmt.Sprintf("%d %s, in %d calls", ev.Failed, wording.Counted(ev, ev.Failed), ev.Calls))
 	case ev.Calls > 0:
 		add("calls", fmt.Sprintf("%d of %d failed", ev.Failed, ev.Calls))
 	}
@@ -98,8 +99,8 @@ func annotationsOf(a *alerts.Alert, access alerts.Access) map[string]string {
 		add("calls_since", strconv.FormatUint(ev.CallsSince, 10))
 	}
 	if len(ev.Shares) > 0 {
-		add("cause", alerts.Truncate(ev.Shares[0].Cause, alerts.MaxID))
-		add("root_cause", alerts.Truncate(ev.Shares[0].RootCause, alerts.MaxID))
+		add("cause", wording.Truncate(ev.Shares[0].Cause, wording.MaxID))
+		add("root_cause", wording.Truncate(ev.Shares[0].RootCause, wording.MaxID))
 	}
 	var causes []string
 	for i, s := range ev.Shares {
@@ -107,11 +108,11 @@ func annotationsOf(a *alerts.Alert, access alerts.Access) map[string]string {
 			causes = append(causes, fmt.Sprintf("%d more", len(ev.Shares)-maxShares))
 			break
 		}
-		text, id := s.Description(), s.ID()
+		text, id := wording.Failure(s), s.ID()
 		if id != "" && text != id {
 			text += " (" + id + ")"
 		}
-		causes = append(causes, fmt.Sprintf("%d: %s", s.Failed, alerts.Truncate(text, alerts.MaxID)))
+		causes = append(causes, fmt.Sprintf("%d: %s", s.Failed, wording.Truncate(text, wording.MaxID)))
 		add("fix", s.Fix)
 	}
 	add("causes", strings.Join(causes, "; "))
@@ -132,19 +133,19 @@ func annotationsOf(a *alerts.Alert, access alerts.Access) map[string]string {
 		add("last_clean_version", clean)
 	}
 	if x := ev.Example; x != nil {
-		add("conversation", alerts.Truncate(x.Conversation, alerts.MaxID))
-		add("conversation_url", alerts.ConversationURL(access.ExternalURL, x.Conversation))
-		add("exchange", alerts.Truncate(x.Exchange, alerts.MaxID))
-		add("rule", alerts.Truncate(x.Rule, alerts.MaxID))
+		add("conversation", wording.Truncate(x.Conversation, wording.MaxID))
+		add("conversation_url", wording.ConversationURL(access.ExternalURL, x.Conversation))
+		add("exchange", wording.Truncate(x.Exchange, wording.MaxID))
+		add("rule", wording.Truncate(x.Rule, wording.MaxID))
 		if x.Message >= 0 && x.Rule != "" {
 			add("message_index", strconv.Itoa(x.Message))
 		}
-		add("tool", alerts.Truncate(x.ToolName, alerts.MaxID))
-		add("tool_call_id", alerts.Truncate(x.ToolCallID, alerts.MaxID))
+		add("tool", wording.Truncate(x.ToolName, wording.MaxID))
+		add("tool_call_id", wording.Truncate(x.ToolCallID, wording.MaxID))
 		add("example", x.Summary)
 		add("fix", x.Fix)
 	}
-	if commands := access.Commands(a); len(commands) > 0 {
+	if commands := wording.Commands(access, a); len(commands) > 0 {
 		if access.Host != "" {
 			add("commands_host", access.Host)
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/endpoint"
+	"github.com/llmtap/llmtap/alerts/records"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
@@ -33,7 +35,7 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("urls: is empty; set it to the URL of an Alertmanager, such as [http://alertmanager:9093]"))
 	}
 	for i, u := range c.URLs {
-		if err := alerts.CheckURL(u); err != nil {
+		if err := endpoint.CheckURL(u); err != nil {
 			errs = append(errs, fmt.Errorf("urls[%d]: %w", i, err))
 		} else if strings.ContainsAny(u, "?#") {
 			errs = append(errs, fmt.Errorf("urls[%d]: has a query or a fragment; set the base URL, without /api/v2", i))
@@ -60,7 +62,7 @@ func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
 		base := strings.TrimRight(u, "/") + "/api/v2/"
 		n := &Notifier{
 			url: base + "alerts", token: token, access: o.Access, client: o.Client,
-			records: alerts.NewRecords[known](o.Store, "alertmanager", base+"alerts\n", o.Logger),
+			records: records.New[known](o.Store, "alertmanager", base+"alerts\n", o.Logger),
 		}
 		check := func(ctx context.Context) (string, error) {
 			version, err := n.version(ctx, base+"status")
@@ -69,7 +71,7 @@ func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
 			}
 			return "version " + version, nil
 		}
-		all = append(all, alerts.Receiver{Notifier: n, Destination: alerts.Host(u), System: true, Check: check})
+		all = append(all, alerts.Receiver{Notifier: n, Destination: endpoint.Host(u), System: true, Check: check})
 	}
 	return all, nil
 }
@@ -97,7 +99,7 @@ func (n *Notifier) version(ctx context.Context, statusURL string) (string, error
 			Version string `json:"version"`
 		} `json:"versionInfo"`
 	}
-	if err := alerts.Call(n.client, req, &answer); err != nil {
+	if err := endpoint.Call(n.client, req, &answer); err != nil {
 		return "", err
 	}
 	if answer.VersionInfo.Version == "" {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/endpoint"
+	"github.com/llmtap/llmtap/alerts/records"
 )
 
 const (
@@ -27,7 +29,7 @@ type Notifier struct {
 	client     *http.Client
 
 	mu      sync.Mutex // guards records and serializes calls
-	records *alerts.Records[known]
+	records *records.Set[known]
 }
 
 // known contains the alerts of one group that Alertmanager has accepted, by alert id.
@@ -62,7 +64,7 @@ func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	if err := alerts.Call(n.client, req, nil); err != nil {
+	if err := endpoint.Call(n.client, req, nil); err != nil {
 		retry, ok := errors.AsType[*alerts.RetryError](err)
 		if ok && !g.Firing() && expired(after, time.Now()) {
 			return fmt.Errorf("post the end of %s to alertmanager, where it has expired meanwhile: %w", g.Key, retry.Err)

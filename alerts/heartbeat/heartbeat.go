@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/endpoint"
 )
 
 const (
@@ -41,7 +42,7 @@ func New(url string, client *http.Client) *Notifier {
 // Receiver returns the receiver that sends heartbeats to a URL.
 func Receiver(url string) alerts.Receiver {
 	return alerts.Receiver{
-		Notifier: New(url, nil), Destination: alerts.Host(url), System: true, Check: alerts.CheckReachable("alerts.heartbeat_url", url),
+		Notifier: New(url, nil), Destination: endpoint.Host(url), System: true, Check: endpoint.CheckReachable("alerts.heartbeat_url", url),
 	}
 }
 
@@ -76,7 +77,7 @@ func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 		if err != nil {
 			return fmt.Errorf("prepare heartbeat: %w", err)
 		}
-		if err := alerts.Call(n.client, req, nil); err != nil {
+		if err := endpoint.Call(n.client, req, nil); err != nil {
 			return fmt.Errorf("send heartbeat: %w", err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/rules"
 )
 
@@ -35,8 +36,8 @@ func TestHeartbeat(t *testing.T) {
 			beats.Add(1)
 			return &http.Response{StatusCode: int(code.Load()), Body: http.NoBody}, nil
 		})}
-		cfg := alerts.Default()
-		e, err := alerts.New(t.Context(), cfg, alerts.Options{Health: true, Notifiers: []alerts.Notifier{New("https://heart.example.com/abc", client)}})
+		cfg := engine.Default()
+		e, err := engine.New(t.Context(), cfg, engine.Options{Health: true, Notifiers: []alerts.Notifier{New("https://heart.example.com/abc", client)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +49,7 @@ func TestHeartbeat(t *testing.T) {
 			t.Helper()
 			beats.Store(0)
 			for range int(d / (5 * time.Second)) {
-				if err := e.Observe(ctx, time.Now(), []alerts.Gauge{{Metric: rules.MetricStoreUp, Value: up}}); err != nil {
+				if err := e.Observe(ctx, time.Now(), []engine.Gauge{{Metric: rules.MetricStoreUp, Value: up}}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(5 * time.Second)
@@ -115,9 +116,9 @@ func TestRestart(t *testing.T) {
 		run := func(evaluations, idle time.Duration) (errs []error) {
 			t.Helper()
 			beats.Store(0)
-			cfg := alerts.Default()
+			cfg := engine.Default()
 			n := &errorLog{Notifier: New("https://heart.example.com/abc", client)}
-			e, err := alerts.New(t.Context(), cfg, alerts.Options{Health: true, Standby: true, Store: store, Notifiers: []alerts.Notifier{n}})
+			e, err := engine.New(t.Context(), cfg, engine.Options{Health: true, Standby: true, Store: store, Notifiers: []alerts.Notifier{n}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/rules"
 )
 
@@ -19,7 +19,7 @@ const FleetPath = "/metrics/fleet"
 // NewFleet returns the page of the current values of the tallies, for a Prometheus that scrapes them: the same series as those of
 // Handler. They have no timestamps, since they may be a few seconds behind the clock. Counters begin anew when llmtap starts, as
 // rate and increase expect; the format OpenMetrics says when.
-func NewFleet(engines func() []*alerts.Engine, logger *slog.Logger) http.Handler {
+func NewFleet(engines func() []*engine.Engine, logger *slog.Logger) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(fleet{engines})
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{
@@ -29,7 +29,7 @@ func NewFleet(engines func() []*alerts.Engine, logger *slog.Logger) http.Handler
 }
 
 // fleet implements prometheus.Collector.
-type fleet struct{ engines func() []*alerts.Engine }
+type fleet struct{ engines func() []*engine.Engine }
 
 // Describe describes nothing: which series there are, is known when they are collected.
 func (fleet) Describe(chan<- *prometheus.Desc) {}

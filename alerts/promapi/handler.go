@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/rules"
 )
 
@@ -43,8 +43,8 @@ const (
 // Options configure a Handler.
 type Options struct {
 	// Engines returns the engines whose samples and rules are served. It is empty while NATS does not answer.
-	Engines func() []*alerts.Engine
-	// Interval is alerts.Config.EvaluationInterval, the step of subqueries that do not specify one.
+	Engines func() []*engine.Engine
+	// Interval is engine.Config.EvaluationInterval, the step of subqueries that do not specify one.
 	Interval time.Duration
 	Version  string // of llmtap
 	Logger   *slog.Logger

@@ -22,7 +22,7 @@ import (
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -37,11 +37,11 @@ func call(service, stage, version string) map[string]string {
 
 // newEngine returns an engine with the counts of three stages. One begins late, and one ends early; the planner fails often enough
 // for an alert.
-func newEngine(t testing.TB) *alerts.Engine {
+func newEngine(t testing.TB) *engine.Engine {
 	t.Helper()
-	cfg := alerts.Default()
+	cfg := engine.Default()
 	cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"} // the others take time
-	e, err := alerts.New(t.Context(), cfg, alerts.Options{})
+	e, err := engine.New(t.Context(), cfg, engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,16 +63,16 @@ func newEngine(t testing.TB) *alerts.Engine {
 	return e
 }
 
-func add(t testing.TB, e *alerts.Engine, second int64, counts ...analyzer.Count) {
+func add(t testing.TB, e *engine.Engine, second int64, counts ...analyzer.Count) {
 	t.Helper()
 	if err := e.Add(t.Context(), &analyzer.Tally{Second: second, Counts: counts}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func serve(t testing.TB, engines ...*alerts.Engine) string {
+func serve(t testing.TB, engines ...*engine.Engine) string {
 	t.Helper()
-	of := func() []*alerts.Engine { return engines }
+	of := func() []*engine.Engine { return engines }
 	mux := http.NewServeMux()
 	mux.Handle(Path, NewHandler(Options{Engines: of, Interval: time.Second, Version: "v1.2.3", Logger: slog.New(slog.DiscardHandler)}))
 	mux.Handle(FleetPath, NewFleet(of, slog.New(slog.DiscardHandler)))
@@ -95,7 +95,7 @@ func TestHandler(t *testing.T) {
 }
 
 // Prometheus's own client library understands every endpoint.
-func testClient(t *testing.T, e *alerts.Engine) {
+func testClient(t *testing.T, e *engine.Engine) {
 	client, err := api.NewClient(api.Config{Address: serve(t, e)})
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +258,7 @@ var badRequests = []struct {
 	{"rules", "type=other", 400, "bad_data", false},
 }
 
-func testBadRequests(t *testing.T, e *alerts.Engine) {
+func testBadRequests(t *testing.T, e *engine.Engine) {
 	base := serve(t, e)
 	for _, x := range badRequests {
 		params, err := url.ParseQuery(x.params)
@@ -280,7 +280,7 @@ func testBadRequests(t *testing.T, e *alerts.Engine) {
 }
 
 // Hostile expressions end soon, with an error.
-func testHostileQueries(t *testing.T, e *alerts.Engine) {
+func testHostileQueries(t *testing.T, e *engine.Engine) {
 	base := serve(t, e)
 	for name, expr := range map[string]string{
 		"5 MB":         strings.Repeat("a", 5<<20),
@@ -303,7 +303,7 @@ func testHostileQueries(t *testing.T, e *alerts.Engine) {
 }
 
 // Queries run while counts are added, and see no sample that is half written; the race detector watches.
-func testQueryWhileAdding(t *testing.T, e *alerts.Engine) {
+func testQueryWhileAdding(t *testing.T, e *engine.Engine) {
 	base := serve(t, e)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -371,7 +371,7 @@ func (p point) equal(o point) bool {
 // Any parameters get an answer in JSON, with an error that is the client's.
 func FuzzHandler(f *testing.F) {
 	e := newEngine(f)
-	h := NewHandler(Options{Engines: func() []*alerts.Engine { return []*alerts.Engine{e} }, Interval: time.Second, Version: "v1", Logger: slog.New(slog.DiscardHandler)})
+	h := NewHandler(Options{Engines: func() []*engine.Engine { return []*engine.Engine{e} }, Interval: time.Second, Version: "v1", Logger: slog.New(slog.DiscardHandler)})
 	for _, path := range []string{
 		"query?query=up", "query_range?query=rate(llmtap_calls_total[5m])&start=1e9&end=1e9&step=15", "series?match[]={__name__=~%22.*%22}",
 		"labels?limit=-1", "label/stage/values?start=2026-01-01T00:00:00Z", "query?query=1&time=NaN&timeout=1e300", "parse_query?query=sum(", "rules?type=alert",

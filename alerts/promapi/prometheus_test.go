@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -53,7 +53,7 @@ func tools(t *testing.T) (promtools []string, prometheus string) {
 }
 
 // startPrometheus runs a Prometheus over the samples of e, that scrapes target, and returns its URL.
-func startPrometheus(t *testing.T, binary, promtool string, e *alerts.Engine, target string) string {
+func startPrometheus(t *testing.T, binary, promtool string, e *engine.Engine, target string) string {
 	t.Helper()
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -111,7 +111,7 @@ scrape_configs:
 }
 
 // openMetrics returns all samples of e, in the format that promtool imports.
-func openMetrics(t *testing.T, e *alerts.Engine) string {
+func openMetrics(t *testing.T, e *engine.Engine) string {
 	t.Helper()
 	q, err := e.Queryable().Querier(0, time.Now().UnixMilli())
 	if err != nil {
@@ -249,7 +249,7 @@ func TestPrometheus(t *testing.T) {
 func sortedLines(text string) []string { return slices.Sorted(strings.SplitSeq(text, "\n")) }
 
 // testScraped changes counts, and waits until Prometheus has the same values of the page of current values.
-func testScraped(t *testing.T, e *alerts.Engine, ours, theirs string) {
+func testScraped(t *testing.T, e *engine.Engine, ours, theirs string) {
 	t.Helper()
 	second := testStart.Unix() + testSeconds
 	for range 3 {

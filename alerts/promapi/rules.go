@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 )
 
 // The states of a rule and of an alert.
@@ -103,7 +103,7 @@ func selects(selectors [][]*labels.Matcher, kv map[string]string) bool {
 	})
 }
 
-func ruleOf(s alerts.RuleState) rule {
+func ruleOf(s engine.RuleState) rule {
 	out := rule{
 		State: stateInactive, Name: s.Name, Query: s.Expr, Duration: s.For.Seconds(), KeepFiringFor: s.KeepFiringFor.Seconds(),
 		Labels: s.Labels, Annotations: s.Annotations, Alerts: alertsOf(s), Health: "ok", LastEvaluation: s.Evaluated, Type: "alerting",
@@ -120,7 +120,7 @@ func ruleOf(s alerts.RuleState) rule {
 	return out
 }
 
-func alertsOf(s alerts.RuleState) []alert {
+func alertsOf(s engine.RuleState) []alert {
 	out := []alert{}
 	for _, a := range s.Active {
 		l := maps.Clone(a.Labels)

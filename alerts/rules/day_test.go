@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/signals"
@@ -181,9 +181,9 @@ func (d *day) counts(minute int, seconds float64) (out []analyzer.Count) {
 func (d *day) play(t *testing.T, from, to int) (fired []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cfg := alerts.Default()
+		cfg := engine.Default()
 		cfg.EvaluationInterval = dayStep
-		e, err := alerts.New(t.Context(), cfg, alerts.Options{})
+		e, err := engine.New(t.Context(), cfg, engine.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/rules"
 )
 
 // source returns the limits of the default configuration for files.
 func source(files ...string) rules.Source {
-	s := alerts.Default().Rules()
+	s := engine.Default().Rules()
 	s.Files, s.Interval = files, 5*time.Second
 	return s
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -24,9 +24,9 @@ func TestDayOfOutage(t *testing.T) {
 		return nil
 	}
 	synctest.Test(t, func(t *testing.T) {
-		cfg := alerts.Default()
+		cfg := engine.Default()
 		cfg.EvaluationInterval = dayStep
-		e, err := alerts.New(t.Context(), cfg, alerts.Options{})
+		e, err := engine.New(t.Context(), cfg, engine.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

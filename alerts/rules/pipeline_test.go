@@ -16,6 +16,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 	protocol "github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -43,7 +44,7 @@ var (
 type pipeline struct {
 	t      *testing.T
 	a      *analyzer.Analyzer
-	e      *alerts.Engine
+	e      *engine.Engine
 	out    analyzer.Output
 	now    time.Time
 	seq    uint64
@@ -181,14 +182,14 @@ func TestPipeline(t *testing.T) {
 	play := func(t *testing.T, down bool, script func(p *pipeline)) (p *pipeline, sent notified) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
-			cfg := alerts.Default()
+			cfg := engine.Default()
 			cfg.EvaluationInterval = 5 * time.Second
 			sent = notified{}
-			o := alerts.Options{Notifiers: []alerts.Notifier{sent}, Recorder: recorder{}}
+			o := engine.Options{Notifiers: []alerts.Notifier{sent}, Recorder: recorder{}}
 			if down {
 				o.Recorder, o.Unavailable = recorder{errors.New("connection refused")}, func() string { return storeIsDown }
 			}
-			e, err := alerts.New(t.Context(), cfg, o)
+			e, err := engine.New(t.Context(), cfg, o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -60,6 +60,26 @@ func Key(rule string, kv map[string]string) string {
 	return string(b)
 }
 
+// SeriesKey is Key without the severity: the alerts of a series escalate from one to another.
+func SeriesKey(rule string, kv map[string]string) string {
+	kv = maps.Clone(kv)
+	delete(kv, "severity")
+	return Key(rule, kv)
+}
+
+// Rank orders severities. An alert inhibits alerts of lower rank on the same series.
+func Rank(severity string) int {
+	switch severity {
+	case "critical", "page":
+		return 3
+	case "error":
+		return 2
+	case "warning":
+		return 1
+	}
+	return 0
+}
+
 // Expr returns the expression, in lines of at most 100 characters where possible.
 func (r *Rule) Expr() string {
 	expr, err := promqlParser.ParseExpr(r.expr)

@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
 )
@@ -32,9 +32,9 @@ func alertsAt(t *testing.T, minute int, loads ...load) []string {
 	t.Helper()
 	var out []string
 	synctest.Test(t, func(t *testing.T) {
-		cfg := alerts.Default()
+		cfg := engine.Default()
 		cfg.RuleFiles = []string{"stage_failure_rate.yaml"}
-		e, err := alerts.New(t.Context(), cfg, alerts.Options{})
+		e, err := engine.New(t.Context(), cfg, engine.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/ruletest"
 )
 
@@ -19,7 +19,7 @@ func TestUnitTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := ruletest.Run(t.Context(), alerts.Default().Rules(), files)
+	r, err := ruletest.Run(t.Context(), engine.Default().Rules(), files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestSameVerdicts(t *testing.T) {
 	ours := map[string]bool{}
 	failed := 0
 	for _, f := range files {
-		r, err := ruletest.Run(t.Context(), alerts.Default().Rules(), []string{f})
+		r, err := ruletest.Run(t.Context(), engine.Default().Rules(), []string{f})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,5 @@
 // Package ruletest runs unit tests of alert rules. Test files have the format of promtool test rules. Rules are
-// evaluated as in an alerts.Engine, over given series and simulated time.
+// evaluated as in an engine.Engine, over given series and simulated time.
 //
 //	unit test file ─┬─ series ────────> tsdb.DB ─> rules, at each evaluation_interval ─> compare ─> Failure
 //	                └─ expected alerts and samples ────────────────────────────────────────┘

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // run runs test files and returns the failures as a user sees them.
 func run(t *testing.T, files ...string) (*Report, string) {
 	t.Helper()
-	r, err := Run(t.Context(), alerts.Default().Rules(), files)
+	r, err := Run(t.Context(), engine.Default().Rules(), files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestInvalidFiles(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Run(ctx, alerts.Default().Rules(), []string{"testdata/features_test.yaml"}); !errors.Is(err, context.Canceled) {
+	if _, err := Run(ctx, engine.Default().Rules(), []string{"testdata/features_test.yaml"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/silence"
+	"github.com/llmtap/llmtap/alerts/wording"
 )
 
 // The actions of buttons and menus. Messages that were sent earlier contain them, so they never change.
@@ -93,7 +94,7 @@ func (m *message) controls(g alerts.Group, groupBy []string) {
 		if broader := broaderThan(g.Matchers(groupBy), active); len(broader) > 0 {
 			// The press also ends the silence of other groups. The matchers come from people and agents.
 			plain := func(text string) *slack.TextBlockObject {
-				return slack.NewTextBlockObject(slack.PlainTextType, alerts.Truncate(text, 300), false, false)
+				return slack.NewTextBlockObject(slack.PlainTextType, wording.Truncate(text, 300), false, false)
 			}
 			title, text, end, keep := "End this silence?", "It may cover other alerts, too: ", "End it", "Keep it"
 			if n := len(broader); n > 1 {
@@ -180,7 +181,7 @@ func queryText(g alerts.Group, access alerts.Access, expr func(*alerts.Alert) st
 		if a.State != alerts.Firing {
 			continue
 		}
-		rule, commands := expr(&a), access.Commands(&a)
+		rule, commands := expr(&a), wording.Commands(access, &a)
 		if rule == "" && len(commands) == 0 || len(parts) == maxAlerts {
 			continue
 		}
@@ -189,7 +190,7 @@ func queryText(g alerts.Group, access alerts.Access, expr func(*alerts.Alert) st
 			text += ", labels `" + plain(labelsText(a.Labels), maxText) + "`"
 		}
 		if rule != "" {
-			text += "\n```" + escape(strings.ReplaceAll(alerts.Truncate(rule, maxExpr), "```", "'''")) + "```"
+			text += "\n```" + escape(strings.ReplaceAll(wording.Truncate(rule, maxExpr), "```", "'''")) + "```"
 		}
 		if len(commands) > 0 {
 			if access.Host != "" {

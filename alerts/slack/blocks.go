@@ -9,6 +9,7 @@ import (
 	"github.com/slack-go/slack"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/wording"
 )
 
 const (
@@ -43,7 +44,7 @@ func render(g alerts.Group, access alerts.Access) message {
 	var m message
 	title := groupHeadline(g, current)
 	m.text = notification(g, current, title)
-	m.blocks = append(m.blocks, slack.NewHeaderBlock(slack.NewTextBlockObject(slack.PlainTextType, alerts.Truncate(title, maxHeader), true, false)))
+	m.blocks = append(m.blocks, slack.NewHeaderBlock(slack.NewTextBlockObject(slack.PlainTextType, wording.Truncate(title, maxHeader), true, false)))
 	m.summary(g, current)
 	if links := links(g, access); links != "" {
 		m.context(links)
@@ -106,7 +107,7 @@ func answers(a alerts.Alert, short, noFix bool) []string {
 	case len(causes) == 0:
 		add("Why", plain(a.Annotations["description"], maxFix))
 	case ev.Failed > 1 && ev.Shares[0].Failed == ev.Failed:
-		add("Why", plain("all: "+ev.Shares[0].Description(), maxText))
+		add("Why", plain("all: "+wording.Failure(ev.Shares[0]), maxText))
 	default:
 		add("Why", causes[0])
 	}
@@ -187,7 +188,7 @@ func (m *message) fold(title string, blocks []slack.Block) {
 		return
 	}
 	c := slack.NewContainerBlock(blocks...).WithCollapsible(true, true)
-	m.details = append(m.details, c.WithTitle(slack.NewTextBlockObject(slack.PlainTextType, alerts.Truncate(title, maxHeader), false, false)))
+	m.details = append(m.details, c.WithTitle(slack.NewTextBlockObject(slack.PlainTextType, wording.Truncate(title, maxHeader), false, false)))
 }
 
 // all returns the blocks of m.
@@ -217,7 +218,7 @@ func notification(g alerts.Group, current []alerts.Alert, title string) string {
 	a := current[mainAlert(current)]
 	text := title
 	if shares := a.Evidence.Shares; len(shares) > 0 {
-		text += ": " + shares[0].Description()
+		text += ": " + wording.Failure(shares[0])
 		if first := regressions(a.Evidence, a.StartsAt); len(first) > 0 {
 			text += ", first seen in " + oneLine(first[0].version, maxName)
 		}
@@ -289,7 +290,7 @@ func groupHeadline(g alerts.Group, current []alerts.Alert) string {
 	a := current[mainAlert(current)]
 	s := icon(a) + " " + headline(a)
 	if n := firing - 1; n > 0 {
-		s = fmt.Sprintf("%s, and %d more", alerts.Truncate(s, maxHeader-20), n)
+		s = fmt.Sprintf("%s, and %d more", wording.Truncate(s, maxHeader-20), n)
 	}
 	return s
 }
@@ -300,7 +301,7 @@ func otherAlert(a alerts.Alert) string {
 	if name == "" {
 		name = subject(a)
 	}
-	return oneLine(name, 40) + ": " + a.Counts()
+	return oneLine(name, 40) + ": " + wording.Counts(&a)
 }
 
 func icon(a alerts.Alert) string {
@@ -328,7 +329,7 @@ func headline(a alerts.Alert) string {
 	if a.State == alerts.Resolved {
 		word = "RESOLVED"
 	}
-	text := a.Counts()
+	text := wording.Counts(&a)
 	if service := a.Labels["service"]; service == "" || !strings.Contains(text, service) { // a summary may contain it
 		text = subject(a) + ": " + text
 	}
@@ -344,5 +345,5 @@ func subject(a alerts.Alert) string {
 	for _, l := range []string{"service", "stage", "agent", "provider"} {
 		kv[l] = oneLine(a.Labels[l], 40)
 	}
-	return (&alerts.Alert{Name: oneLine(a.Name, maxName), Labels: kv}).Subject()
+	return wording.Subject(&alerts.Alert{Name: oneLine(a.Name, maxName), Labels: kv})
 }

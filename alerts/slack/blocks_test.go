@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/silence"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -378,7 +379,7 @@ func TestText(t *testing.T) {
 	f(duration(65*time.Minute), "1 h 5 min")
 	f(duration(4*time.Hour), "4 h")
 	f(duration(50*time.Hour), "2 d 2 h")
-	f(alerts.Truncate("阶段规划", 3), "阶段…")
+	f(wording.Truncate("阶段规划", 3), "阶段…")
 	f(oneLine(" a\n\tb\x00\xff ", 10), "a b\ufffd")
 	f(oneLine("gpt\u202e\u2066cba\u200b\x1b[1m", 20), "gptcba[1m")
 	f(code("\u200b\u202e"), "(none)")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/wording"
 )
 
 // recent is the age above which a failure is no longer new.
@@ -21,9 +22,9 @@ func failures(ev alerts.Evidence, v alerts.VersionCount) string {
 	case v.Failed == 0:
 		return fmt.Sprintf("none in %s (%s)", code(v.Version), calls(v.Calls))
 	case len(ev.Rules) > 0:
-		return fmt.Sprintf("%s: %s in %s", code(v.Version), alerts.Number(v.Failed), calls(v.Calls))
+		return fmt.Sprintf("%s: %s in %s", code(v.Version), wording.Number(v.Failed), calls(v.Calls))
 	}
-	return fmt.Sprintf("%s: %s of %s calls failed", code(v.Version), alerts.Number(v.Failed), alerts.Number(v.Calls))
+	return fmt.Sprintf("%s: %s of %s calls failed", code(v.Version), wording.Number(v.Failed), wording.Number(v.Calls))
 }
 
 // whoseChange returns the lines about the responsible change: first from the ledger, then the versions in the window

@@ -213,3 +213,38 @@ func (n *Notifier) checkError(action, method string, err error) error {
 	}
 	return fmt.Errorf("%s: %w", action, classify(method, err).err)
 }
+
+// checkMentions verifies the handles of user groups.
+func (n *Notifier) checkMentions(ctx context.Context) (note string, err error) {
+	wanted := map[string]string{} // key of the configuration by handle
+	add := func(key string, list []string) {
+		for _, m := range list {
+			if h, ok := strings.CutPrefix(m, "@"); ok && h != "here" && h != "channel" && h != "everyone" {
+				wanted[h] = key
+			}
+		}
+	}
+	for i, r := range n.routes {
+		add(fmt.Sprintf("slack.routes[%d].mention", i), r.mention)
+	}
+	for severity, list := range n.mentions {
+		add("slack.mentions."+severity, list)
+	}
+	if len(wanted) == 0 {
+		return "", nil
+	}
+	var h handles
+	if err := h.lookUp(ctx, n.api); err != nil {
+		if _, limited := errors.AsType[*slack.RateLimitedError](err); limited {
+			return "; the user groups to mention are not verified: Slack limits the rate", nil
+		}
+		return "", n.checkError("verify the user groups to mention", "usergroups.list", err)
+	}
+	var errs []error
+	for _, handle := range slices.Sorted(maps.Keys(wanted)) {
+		if h.ids[handle] == "" {
+			errs = append(errs, fmt.Errorf("%s: no user group has the handle @%s; correct it, or use the id (S0123456789)", wanted[handle], handle))
+		}
+	}
+	return "", errors.Join(errs...)
+}

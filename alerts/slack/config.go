@@ -9,6 +9,8 @@ import (
 	"github.com/slack-go/slack"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/endpoint"
+	"github.com/llmtap/llmtap/alerts/records"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
@@ -72,7 +74,7 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("allowed[%d]: %q is not the id of a user (U0123456789) or user group (S0123456789)", i, id))
 		}
 	}
-	if err := alerts.CheckURL(c.APIURL); err != nil {
+	if err := endpoint.CheckURL(c.APIURL); err != nil {
 		errs = append(errs, fmt.Errorf("api_url: %w", err))
 	}
 	return errors.Join(errs...)
@@ -103,12 +105,16 @@ func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
 	}
 	o.SetDefaults()
 	n := &Notifier{
-		channel: c.Channel, routes: routes, mentions: c.Mentions, access: o.Access, groupBy: o.GroupBy, log: o.Logger, turn: make(chan struct{}, 1), limited: map[string]time.Time{}, rejected: map[string]rejection{}, ids: map[string]string{}, refused: map[string]time.Time{}, limitedFor: newLimitedFor(o.Registerer), allowed: c.Allowed, content: c.Content,
-		appToken: app != "",
-		api: slack.New(token, slack.OptionAPIURL(strings.TrimRight(c.APIURL, "/")+"/"), slack.OptionHTTPClient(o.Client),
-			slack.OptionAppLevelToken(app)),
-		records:   alerts.NewRecords[*record](o.Store, "slack", "", o.Logger),
-		summaries: summaries{records: alerts.NewRecords[*summary](o.Store, "slack-summary", "", o.Logger)},
+		channel: c.Channel, routes: routes, mentions: c.Mentions, access: o.Access, groupBy: o.GroupBy, allowed: c.Allowed, content: c.Content,
+		appToken: app != "", turn: make(chan struct{}, 1), refused: map[string]time.Time{},
+		poster: poster{
+			limits: limits{limited: map[string]time.Time{}, rejected: map[string]rejection{}, ids: map[string]string{}, seconds: newLimitedFor(o.Registerer)},
+			api: slack.New(token, slack.OptionAPIURL(strings.TrimRight(c.APIURL, "/")+"/"), slack.OptionHTTPClient(o.Client),
+				slack.OptionAppLevelToken(app)),
+			log: o.Logger,
+		},
+		records:   records.New[*record](o.Store, "slack", "", o.Logger),
+		summaries: summaries{records: records.New[*summary](o.Store, "slack-summary", "", o.Logger)},
 	}
 	r := alerts.Receiver{Notifier: n, Destination: c.Channel, Check: n.check}
 	if n.appToken && o.Controls != nil {

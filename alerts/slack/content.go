@@ -40,3 +40,8 @@ func withoutText(x *analyzer.Example, content bool) *analyzer.Example {
 	}
 	return &y
 }
+
+// shown returns g as people may see it.
+func (n *Notifier) shown(g alerts.Group) alerts.Group {
+	return permitted(g, n.content)
+}

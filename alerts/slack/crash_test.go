@@ -15,6 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/slowtest"
@@ -81,7 +82,7 @@ func (p *mortal) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 type scene struct {
 	routes []Route
 	counts func(i int) []analyzer.Count // in step i
-	decide func(i int, e *alerts.Engine, put func(key string, v any))
+	decide func(i int, e *engine.Engine, put func(key string, v any))
 }
 
 // counts returns the counts of one stage in a step.
@@ -113,12 +114,12 @@ var twoStages = scene{
 		}
 		return nil
 	},
-	decide: func(i int, e *alerts.Engine, put func(key string, v any)) {
+	decide: func(i int, e *engine.Engine, put func(key string, v any)) {
 		switch i {
 		case 14:
 			for _, g := range e.Groups() {
 				if strings.Contains(g.Key, "planner") {
-					put(alerts.AckStoreKey(g.Key), alerts.StoredAck{Ack: alerts.Ack{Group: g.Key, Incident: g.Since(), By: "U1", ByName: "anna", At: time.Now()}})
+					put(engine.AckStoreKey(g.Key), engine.StoredAck{Ack: alerts.Ack{Group: g.Key, Incident: g.Since(), By: "U1", ByName: "anna", At: time.Now()}})
 				}
 			}
 		case 20:
@@ -128,7 +129,7 @@ var twoStages = scene{
 				panic(err)
 			}
 			s := silence.Silence{ID: "s1", Matchers: silence.Matchers{m}, StartsAt: now, EndsAt: now.Add(time.Minute), UpdatedAt: now, CreatedBy: "anna", Comment: "deploy"}
-			put(alerts.SilenceStoreKey(s.ID), s)
+			put(engine.SilenceStoreKey(s.ID), s)
 		}
 	},
 }
@@ -146,7 +147,7 @@ var stormScene = scene{
 		}
 		return out
 	},
-	decide: func(int, *alerts.Engine, func(string, any)) {},
+	decide: func(int, *engine.Engine, func(string, any)) {},
 }
 
 // crashRun runs a scene with a crash at operation at. It returns, of each operation, whether it is about Slack, the number of posts
@@ -155,19 +156,19 @@ func crashRun(t *testing.T, sc scene, at int, after bool) (operations []bool, do
 	f := &fake{t: t}
 	cfg := Config{Token: "xoxb-test", Channel: "C123", APIURL: "http://slack.test/api", Routes: sc.routes}
 	p := &mortal{Store: &alertstest.Store{}, f: f, at: at, after: after}
-	decisions := alerts.NewDecisions()
+	decisions := engine.NewDecisions()
 	if err := decisions.Replace(nil); err != nil {
 		t.Fatal(err)
 	}
-	c := alerts.Default()
+	c := engine.Default()
 	c.EvaluationInterval, c.RuleFiles = 5*time.Second, []string{"../rules/stage_failure_rate.yaml"}
-	var e *alerts.Engine
+	var e *engine.Engine
 	start := func() (stop func()) {
 		list, err := cfg.Receivers(alerts.NotifierOptions{Store: p, Client: &http.Client{Transport: p, Timeout: 10 * time.Second}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e, err = alerts.New(t.Context(), c, alerts.Options{Notifiers: []alerts.Notifier{list[0].Notifier}, Store: p, Decisions: decisions}); err != nil {
+		if e, err = engine.New(t.Context(), c, engine.Options{Notifiers: []alerts.Notifier{list[0].Notifier}, Store: p, Decisions: decisions}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -7,6 +7,16 @@
 //
 //	Socket Mode ─> socket ─> presser ─> Controls: acknowledged, silenced ─> the leader's Notify edits the message
 //
+// A group becomes a post in this order of files, each of which calls only the next ones:
+//
+//	notifier.go               Notify and Fold, one call at a time; routes.go: the channel
+//	fold.go                   which groups share a summary
+//	summary.go, notices.go    what was sent of a summary, and of a group, and what is to be sent now
+//	summary_text.go, blocks.go, evidence.go, change.go, status.go, news.go, hidden.go, content.go, text.go
+//	                          its text
+//	post.go, mention.go       the calls that post, edit, find and reply
+//	limits.go, errors.go      the calls that Slack would not accept, and why
+//
 // Routes choose the channel by the labels of the group's worst alert. A group has one message per channel to which one of its
 // states was routed. If the channel of a route rejects the first message, the default channel replaces it.
 //

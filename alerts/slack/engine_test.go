@@ -8,6 +8,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -34,9 +35,9 @@ func TestEngineToSlack(t *testing.T) {
 	}
 	run := func(from, to int64, done func() bool) {
 		t.Helper()
-		c := alerts.Default()
+		c := engine.Default()
 		c.UpdateInterval, c.RuleFiles = 0, []string{"../rules/stage_failure_rate.yaml"}
-		e, err := alerts.New(t.Context(), c, alerts.Options{Notifiers: []alerts.Notifier{newNotifier(t, cfg, store)}, Store: store})
+		e, err := engine.New(t.Context(), c, engine.Options{Notifiers: []alerts.Notifier{newNotifier(t, cfg, store)}, Store: store})
 		if err != nil {
 			t.Fatal(err)
 		}

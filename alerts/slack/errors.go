@@ -9,6 +9,7 @@ import (
 	"github.com/slack-go/slack"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/endpoint"
 )
 
 // errNoTimestamp is returned for an answer without a message timestamp, which does not show whether the message was
@@ -42,6 +43,12 @@ var (
 	accountCodes = set("invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "org_login_required", "ekm_access_denied", "access_denied", "team_access_not_granted")
 	channelCodes = set("no_permission", "missing_scope", "channel_not_found", "not_in_channel", "is_archived", "restricted_action")
 )
+
+// retryable reports whether the call that failed with err may succeed later.
+func retryable(err error) bool {
+	_, ok := errors.AsType[*alerts.RetryError](err)
+	return ok
+}
 
 // codeOf returns Slack's error code, or "" for another error.
 func codeOf(err error) string {
@@ -84,7 +91,7 @@ func classify(method string, err error) outcome {
 	case errors.As(err, &limited):
 		return outcome{err: retry(limited.RetryAfter)}
 	case errors.As(err, &status):
-		if alerts.Retryable(status.Code) {
+		if endpoint.Retryable(status.Code) {
 			return outcome{err: down(), doubt: status.Code >= http.StatusInternalServerError || status.Code == http.StatusRequestTimeout}
 		}
 		return outcome{err: fmt.Errorf("%w; check slack.api_url", err)}

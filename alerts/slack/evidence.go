@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -58,7 +59,7 @@ func calls(n uint64) string {
 	if n == 1 {
 		return "1 call"
 	}
-	return alerts.Number(n) + " calls"
+	return wording.Number(n) + " calls"
 }
 
 // why returns one line per cause, largest share first, with or without the ids of causes.
@@ -67,13 +68,13 @@ func why(ev alerts.Evidence, ids bool) []string {
 	rest := ev.Failed
 	for i, s := range ev.Shares {
 		if i == maxShares {
-			lines = append(lines, fmt.Sprintf("%s of %s: other causes", alerts.Number(rest), alerts.Number(ev.Failed)))
+			lines = append(lines, fmt.Sprintf("%s of %s: other causes", wording.Number(rest), wording.Number(ev.Failed)))
 			break
 		}
 		rest -= min(rest, s.Failed)
-		line := plain(s.Description(), maxText)
+		line := plain(wording.Failure(s), maxText)
 		if ev.Failed > 1 {
-			line = fmt.Sprintf("%s of %s: %s", alerts.Number(s.Failed), alerts.Number(ev.Failed), line)
+			line = fmt.Sprintf("%s of %s: %s", wording.Number(s.Failed), wording.Number(ev.Failed), line)
 		}
 		if id := s.ID(); ids && id != "" {
 			line += " (" + code(id) + ")"
@@ -103,7 +104,7 @@ func proof(x *analyzer.Example) []string {
 	switch {
 	case x.Finding && x.Status < 400: // not about a failed call
 	case x.ErrorText != "" && x.Status > 0:
-		lines = append(lines, fmt.Sprintf("The provider answered %d:", x.Status), "> "+plain(alerts.ProviderMessage(x.ErrorText), maxText))
+		lines = append(lines, fmt.Sprintf("The provider answered %d:", x.Status), "> "+plain(wording.ProviderMessage(x.ErrorText), maxText))
 	case x.ErrorText != "":
 		lines = append(lines, "The provider did not answer:", "> "+plain(x.ErrorText, maxText))
 	case x.Status > 0:
@@ -158,7 +159,7 @@ func furtherExamples(more []*analyzer.Example) []string {
 	for _, x := range more {
 		line := "Also in " + place(x)
 		if x.Summary == "" && x.ErrorText != "" {
-			line += ": " + plain(alerts.ProviderMessage(x.ErrorText), maxName)
+			line += ": " + plain(wording.ProviderMessage(x.ErrorText), maxName)
 		}
 		lines = append(lines, line)
 	}
@@ -175,17 +176,17 @@ func links(g alerts.Group, access alerts.Access) string {
 		}
 	}
 	if len(g.Alerts) > 0 {
-		add(alerts.IncidentURL(access.ExternalURL, a.ID()), "Open incident")
+		add(wording.IncidentURL(access.ExternalURL, a.ID()), "Open incident")
 	}
 	if x := a.Evidence.Example; x != nil {
-		add(alerts.ConversationURL(access.ExternalURL, x.Conversation), "Open conversation")
+		add(wording.ConversationURL(access.ExternalURL, x.Conversation), "Open conversation")
 	}
 	return strings.Join(list, " · ")
 }
 
 // commands returns the commands for an investigation, with the host on which they run.
 func commands(a alerts.Alert, access alerts.Access) []string {
-	list := access.Commands(&a)
+	list := wording.Commands(access, &a)
 	if len(list) == 0 {
 		return nil
 	}

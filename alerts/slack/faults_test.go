@@ -20,6 +20,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -85,7 +86,7 @@ func (unfolded) Name() string { return "slack" }
 // A fleet is an engine of which many stages fail, and its Slack.
 type fleet struct {
 	t    *testing.T
-	e    *alerts.Engine
+	e    *engine.Engine
 	slk  *Notifier
 	f    *fake
 	reg  *prometheus.Registry
@@ -152,14 +153,14 @@ func newFleet(t *testing.T, stages int, f *fake, cfg Config, fold bool) (*fleet,
 	t.Helper()
 	log := lines{slog.DiscardHandler, new(atomic.Int64)}
 	store := &alertstest.Store{}
-	c := alerts.Default()
+	c := engine.Default()
 	c.EvaluationInterval, c.RuleFiles = time.Minute, []string{"../rules/stage_failure_rate.yaml"}
 	n, reg := notifierOf(t, f, cfg, store, slog.New(log)), prometheus.NewRegistry()
 	var receiver alerts.Notifier = named{n}
 	if !fold {
 		receiver = unfolded{n}
 	}
-	e, err := alerts.New(t.Context(), c, alerts.Options{Notifiers: []alerts.Notifier{receiver}, Store: store, Logger: slog.New(log), Registerer: reg})
+	e, err := engine.New(t.Context(), c, engine.Options{Notifiers: []alerts.Notifier{receiver}, Store: store, Logger: slog.New(log), Registerer: reg})
 	if err != nil {
 		t.Fatal(err)
 	}

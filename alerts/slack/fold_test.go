@@ -15,6 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/analyzer"
 )
@@ -457,9 +458,9 @@ func TestStormOverHTTP(t *testing.T) {
 		return 0, nil, "", false
 	}
 	n := newNotifier(t, cfg, &alertstest.Store{})
-	c := alerts.Default()
+	c := engine.Default()
 	c.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
-	e, err := alerts.New(t.Context(), c, alerts.Options{Notifiers: []alerts.Notifier{named{n}}, Store: &alertstest.Store{}})
+	e, err := engine.New(t.Context(), c, engine.Options{Notifiers: []alerts.Notifier{named{n}}, Store: &alertstest.Store{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/wording"
 )
 
 // hiddenParts returns the lines about the alerts that an alert hides, the worst first.
@@ -14,7 +15,7 @@ func hiddenParts(h *alerts.Hidden) []string {
 	lines := []string{fmt.Sprintf("Hides %s:", count(h.Alerts, "alert"))}
 	for _, p := range h.Worst {
 		part := alerts.Alert{Name: p.Name, Labels: p.Labels}
-		line := fmt.Sprintf("%s: %s of %s calls failed", plain(subject(part), maxHeader), alerts.Number(p.Failed), alerts.Number(p.Calls))
+		line := fmt.Sprintf("%s: %s of %s calls failed", plain(subject(part), maxHeader), wording.Number(p.Failed), wording.Number(p.Calls))
 		if p.Failed == 0 {
 			line = plain(subject(part), maxHeader)
 		}
@@ -31,5 +32,5 @@ func count(n int, noun string) string {
 	if n != 1 {
 		noun += "s"
 	}
-	return alerts.Number(uint64(n)) + " " + noun
+	return wording.Number(uint64(n)) + " " + noun
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/wording"
 )
 
 // A sentState is the part of an alert's state that was last sent for one series. A change in it is news.
@@ -76,7 +77,7 @@ func news(g alerts.Group, before map[string]sentState) []string {
 			out = append(out, icon(a)+" "+plain(headline(a), maxHeader))
 			continue
 		case a.State == alerts.Resolved && was.State == alerts.Firing:
-			line := fmt.Sprintf("%s %sResolved after %s: %s", icon(a), name, duration(a.EndsAt.Sub(a.StartsAt)), plain(a.Counts(), maxHeader))
+			line := fmt.Sprintf("%s %sResolved after %s: %s", icon(a), name, duration(a.EndsAt.Sub(a.StartsAt)), plain(wording.Counts(&a), maxHeader))
 			if out = append(out, line); lastFailure(a) != "" {
 				out = append(out, lastFailure(a))
 			}
@@ -84,7 +85,7 @@ func news(g alerts.Group, before map[string]sentState) []string {
 		case a.State == alerts.Resolved:
 			continue
 		case was.Severity != a.Severity():
-			out = append(out, fmt.Sprintf("%s %sNow %s: %s", icon(a), name, plain(severity(a), maxHeader), plain(a.Counts(), maxHeader)))
+			out = append(out, fmt.Sprintf("%s %sNow %s: %s", icon(a), name, plain(severity(a), maxHeader), plain(wording.Counts(&a), maxHeader)))
 		}
 		for _, f := range facts(a) {
 			if !was.Known[f.key] {

@@ -2,29 +2,19 @@ package slack
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/slack-go/slack"
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/silence"
 )
 
-const (
-	// handlesTTL is the time for which the handles of user groups are cached.
-	handlesTTL = time.Hour
-	// handlesRetry is the minimum time between two attempts to read them.
-	handlesRetry = 5 * time.Minute
-	// lookupTimeout bounds a request without which a message can be sent.
-	lookupTimeout = 3 * time.Second
-)
+// refusedFor is the time for which the default channel replaces a channel that rejected a message.
+const refusedFor = 10 * time.Minute
 
 // A Route selects the channel of a group and who is mentioned.
 type Route struct {
@@ -117,103 +107,11 @@ func (n *Notifier) destination(g alerts.Group) destination {
 	return to
 }
 
-// handles are the ids of user groups by handle.
-type handles struct {
-	ids   map[string]string
-	at    time.Time // of the answer
-	tried time.Time
-}
-
-// lookUp reads the user groups of the workspace.
-func (h *handles) lookUp(ctx context.Context, api *slack.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-	defer cancel()
-	h.tried = time.Now()
-	list, err := api.GetUserGroupsContext(ctx)
-	if err != nil {
-		return err
+// route returns the destination of g, with the default channel instead of one that rejects messages.
+func (n *Notifier) route(g alerts.Group) destination {
+	to := n.destination(g)
+	if time.Since(n.refused[to.channel]) < refusedFor {
+		to.channel = n.channel
 	}
-	h.at, h.ids = h.tried, map[string]string{}
-	for _, g := range list {
-		h.ids[g.Handle] = g.ID
-	}
-	return nil
-}
-
-// mention returns the mrkdwn that mentions list. A handle that cannot be found remains text, because the alert matters more.
-func (n *Notifier) mention(ctx context.Context, list []string) string {
-	var out []string
-	for _, m := range list {
-		switch {
-		case slices.Contains([]string{"@here", "@channel", "@everyone"}, m), m[0] == '!':
-			out = append(out, "<!"+m[1:]+">")
-		case m[0] == '@':
-			out = append(out, n.group(ctx, m[1:]))
-		case isGroup(m):
-			out = append(out, "<!subteam^"+m+">")
-		default:
-			out = append(out, "<@"+m+">")
-		}
-	}
-	return strings.Join(out, " ")
-}
-
-// group returns the mention of a user group.
-func (n *Notifier) group(ctx context.Context, handle string) string {
-	h := &n.handles
-	if _, known := h.ids[handle]; (!known || time.Since(h.at) > handlesTTL) && time.Since(h.tried) > handlesRetry {
-		if err := h.lookUp(ctx, n.api); err != nil {
-			n.log.Warn("cannot look up the user groups of slack", "error", err)
-		}
-	}
-	if id := h.ids[handle]; id != "" {
-		return "<!subteam^" + id + ">"
-	}
-	n.log.Warn("a user group to mention is unknown; its handle is sent as text", "handle", "@"+handle)
-	return escape("@" + handle)
-}
-
-// addMention adds who is mentioned to the first post.
-func (m *message) addMention(text string) {
-	if text == "" {
-		return
-	}
-	m.text = text + " " + m.text
-	block := slack.NewSectionBlock(slack.NewTextBlockObject(slack.MarkdownType, text, false, true), nil, nil)
-	m.blocks = slices.Insert(m.blocks, min(1, len(m.blocks)), slack.Block(block))
-}
-
-// checkMentions verifies the handles of user groups.
-func (n *Notifier) checkMentions(ctx context.Context) (note string, err error) {
-	wanted := map[string]string{} // key of the configuration by handle
-	add := func(key string, list []string) {
-		for _, m := range list {
-			if h, ok := strings.CutPrefix(m, "@"); ok && h != "here" && h != "channel" && h != "everyone" {
-				wanted[h] = key
-			}
-		}
-	}
-	for i, r := range n.routes {
-		add(fmt.Sprintf("slack.routes[%d].mention", i), r.mention)
-	}
-	for severity, list := range n.mentions {
-		add("slack.mentions."+severity, list)
-	}
-	if len(wanted) == 0 {
-		return "", nil
-	}
-	var h handles
-	if err := h.lookUp(ctx, n.api); err != nil {
-		if _, limited := errors.AsType[*slack.RateLimitedError](err); limited {
-			return "; the user groups to mention are not verified: Slack limits the rate", nil
-		}
-		return "", n.checkError("verify the user groups to mention", "usergroups.list", err)
-	}
-	var errs []error
-	for _, handle := range slices.Sorted(maps.Keys(wanted)) {
-		if h.ids[handle] == "" {
-			errs = append(errs, fmt.Errorf("%s: no user group has the handle @%s; correct it, or use the id (S0123456789)", wanted[handle], handle))
-		}
-	}
-	return "", errors.Join(errs...)
+	return to
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertmanager"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/webhook"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
@@ -90,9 +91,9 @@ func TestNoContentLeaks(t *testing.T) {
 		}
 		notifiers = append(notifiers, list[0])
 	}
-	cfg := alerts.Default()
+	cfg := engine.Default()
 	notified := 0
-	err := alerts.Backtest(t.Context(), cfg, alerts.BacktestOptions{}, func(yield func(*analyzer.Tally, error) bool) {
+	err := engine.Backtest(t.Context(), cfg, engine.BacktestOptions{}, func(yield func(*analyzer.Tally, error) bool) {
 		for i := range out.Tallies {
 			if !yield(&out.Tallies[i], nil) {
 				return

@@ -3,17 +3,17 @@ package slack
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/slack-go/slack"
-
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/records"
+	"github.com/llmtap/llmtap/alerts/wording"
 )
 
 const (
@@ -28,6 +28,8 @@ const (
 	maxLine = 40
 	maxCode = 24
 	maxWord = 40
+	// maxMentions bounds the mentions in one message.
+	maxMentions = 10
 	// loadFor is the time for which notifications wait for a Store that cannot be read, and loadRetry the time between two attempts.
 	loadFor   = time.Minute
 	loadRetry = 5 * time.Second
@@ -80,18 +82,18 @@ func short(a alerts.Alert) string {
 	what := "failed"
 	switch {
 	case a.Evidence.Failed == 0:
-		return oneLine(subject(a)+": "+a.Counts(), 2*maxLine)
+		return oneLine(subject(a)+": "+wording.Counts(&a), 2*maxLine)
 	case len(a.Evidence.Rules) > 0 && a.Evidence.Failed == 1:
 		what = "finding"
 	case len(a.Evidence.Rules) > 0:
 		what = "findings"
 	}
-	text := fmt.Sprintf(": %s %s", alerts.Number(a.Evidence.Failed), what)
+	text := fmt.Sprintf(": %s %s", wording.Number(a.Evidence.Failed), what)
 	name, room := subject(a), maxLine-len(text)
 	if service, stage, ok := strings.Cut(name, "/"); ok && utf8.RuneCountInString(name) > room { // both matter
-		name = alerts.Truncate(service, max(room/2, room-1-utf8.RuneCountInString(stage))) + "/" + stage
+		name = wording.Truncate(service, max(room/2, room-1-utf8.RuneCountInString(stage))) + "/" + stage
 	}
-	return alerts.Truncate(name, room) + text
+	return wording.Truncate(name, room) + text
 }
 
 // of returns the member that is this incident of g, or nil.
@@ -147,7 +149,7 @@ func (s *summary) firing() int { return s.count(func(m *member) bool { return m.
 
 // summaries are the summaries of a notifier, by slot.
 type summaries struct {
-	records *alerts.Records[*summary]
+	records *records.Set[*summary]
 	slots   [maxSummaries]*summary // nil: empty
 	loaded  bool
 	tried   time.Time // first attempt to load them that failed; zero after a success
@@ -225,145 +227,100 @@ func (l *summaries) of(g alerts.Group) (*summary, *member) {
 	return nil, nil
 }
 
-// render returns the message of s.
-func (s *summary) render(access alerts.Access) message {
-	firing := slices.DeleteFunc(slices.Clone(s.Members), func(m *member) bool { return !m.Firing })
-	title := s.title(firing)
-	about := firing
-	if len(firing) == 0 {
-		about = s.Members
-	}
-	m := message{text: escape(title)}
-	m.blocks = append(m.blocks, slack.NewHeaderBlock(slack.NewTextBlockObject(slack.PlainTextType, alerts.Truncate(title, maxHeader), true, false)))
-	m.context(s.status())
-	var lines []string
-	if where := services(about); where != "" {
-		m.text += ". " + where
-		lines = append(lines, where)
-	}
-	if cause := mostly(about); cause != "" {
-		m.text += ". Why: " + cause
-		lines = append(lines, "*Why:* "+cause)
-	}
-	if lines = append(lines, worst(firing)...); len(lines) > 0 {
-		m.section("", lines...)
-	}
-	m.context(s.all(len(firing), access))
-	return m
-}
-
-// all returns the line about where all members are.
-func (s *summary) all(firing int, access alerts.Access) string {
-	which := fmt.Sprintf("all %s", alerts.Number(uint64(len(s.Members))))
-	if firing > 0 {
-		which = fmt.Sprintf("all %s that fire", alerts.Number(uint64(firing)))
-	}
-	if access.ExternalURL != "" {
-		return "<" + escape(strings.TrimRight(access.ExternalURL, "/")) + "/|Open " + which + ">"
-	}
-	line := "For " + which + ": `" + plain(access.Command("query", "alerts"), maxText) + "`"
-	if access.Host != "" {
-		line += " on " + code(access.Host)
-	}
-	return line
-}
-
-// title returns the headline, which is not escaped.
-func (s *summary) title(firing []*member) string {
-	n := alerts.Number(uint64(len(s.Members)))
-	if len(firing) == 0 {
-		return fmt.Sprintf(":large_green_circle: RESOLVED: all %s alerts", n)
-	}
-	worst, critical := firing[0], 0
-	for _, m := range firing {
-		if m.Rank > worst.Rank {
-			worst = m
-		}
-		if m.Rank == criticalRank {
-			critical++
+// sendSummary posts or edits s after a change of the groups in list, which it adds.
+func (n *Notifier) sendSummary(ctx context.Context, s *summary, groups []alerts.Group, list []int, to []destination) error {
+	remind, missed, rank := false, true, s.Rank
+	for _, i := range list {
+		s.put(n.shown(groups[i]))
+		missed = missed && groups[i].Missed
+		remind = remind || groups[i].Repeat
+		if !groups[i].Muted() {
+			rank = max(rank, to[i].rank)
 		}
 	}
-	top := severityIcon(worst.Severity)
-	count := fmt.Sprintf("%s alerts are firing", n)
+	missed = missed && s.firing() == 0
+	var who []string
+	for _, i := range list {
+		if to[i].rank == rank && !groups[i].Muted() {
+			for _, m := range to[i].mention {
+				if (rank > s.Rank || !slices.Contains(s.Who, m)) && !slices.Contains(who, m) {
+					who = append(who, m)
+				}
+			}
+		}
+	}
+	err := n.showSummary(ctx, s, who, rank, remind, missed)
+	if err != nil && !retryable(err) && !accountCodes[codeOf(err)] && s.TS == "" && s.Target != n.channel {
+		if !errors.Is(err, errRejected) { // which is logged once
+			n.log.Error("cannot send a summary of alerts to the channel of their route; sending it to slack.channel", "channel", s.Target, "error", err)
+		}
+		n.refused[s.Target] = time.Now()
+		n.summaries.close(ctx, s)
+		return &alerts.RetryError{Err: err} // the groups are new again
+	}
+	return n.later(err)
+}
+
+// showSummary posts or edits s and replies in its thread. who must be mentioned, and rank is the highest
+// destination.rank. missed is set if all groups ended before people could be notified.
+func (n *Notifier) showSummary(ctx context.Context, s *summary, who []string, rank int, remind, missed bool) error {
+	m := s.render(n.access)
+	mention := who[:min(len(who), maxMentions)]
+	if s.TS == "" {
+		found, err := n.find(ctx, s.NoticeID, &s.notice)
+		if err != nil {
+			return err
+		}
+		switch {
+		case found:
+			s.Rank, mention = rank, nil // the message mentions them
+		case missed:
+			n.summaries.close(ctx, s)
+			return nil
+		}
+	}
+	if s.TS != "" {
+		gone, err := n.update(ctx, s.NoticeID, &s.notice, m)
+		if err != nil {
+			return err
+		}
+		if gone {
+			n.log.Warn("summary of alerts no longer exists in slack; posting a new one")
+			s.TS = ""
+		}
+	}
+	var err error
+	if s.TS == "" {
+		err = n.post(ctx, s.NoticeID, &s.notice, m, mention, func() { n.summaries.save(ctx, s) })
+	} else {
+		err = n.replySummary(ctx, s, mention, rank, remind)
+	}
+	if err == nil {
+		s.Rank, s.Who, s.Over = rank, append(s.Who, who...), s.firing() == 0
+	}
+	n.summaries.save(ctx, s)
+	return err
+}
+
+// replySummary posts news of s to its thread: the end of all its groups, a higher severity, or a reminder.
+func (n *Notifier) replySummary(ctx context.Context, s *summary, who []string, rank int, remind bool) error {
+	firing, all := s.firing(), wording.Number(uint64(len(s.Members)))
+	line, broadcast := "", false
 	switch {
-	case len(firing) == 1:
-		count = fmt.Sprintf("1 of %s alerts is firing", n)
-	case len(firing) < len(s.Members):
-		count = fmt.Sprintf("%s of %s alerts are firing", alerts.Number(uint64(len(firing))), n)
+	case firing == 0 && !s.Over:
+		line = fmt.Sprintf(":large_green_circle: Resolved after %s: all %s alerts", duration(s.UpdatedAt.Sub(s.Since)), all)
+	case firing > 0 && s.Over:
+		line = fmt.Sprintf(":bell: Firing again: %s of %s alerts", wording.Number(uint64(firing)), all)
+	case rank > s.Rank && rank == criticalRank:
+		critical := s.count(func(m *member) bool { return m.Firing && m.Rank == criticalRank })
+		line = fmt.Sprintf(":red_circle: Now %s critical", wording.Number(uint64(critical)))
+	case len(who) > 0:
+		line = fmt.Sprintf(":bell: Now %s alerts are firing", wording.Number(uint64(firing)))
+	case remind && firing > 0:
+		line = fmt.Sprintf(":bell: Still firing after %s: %s of %s alerts", duration(s.UpdatedAt.Sub(s.Since)), wording.Number(uint64(firing)), all)
+		broadcast = true
+	default:
+		return nil
 	}
-	if critical > 0 {
-		count += fmt.Sprintf(", %s critical", alerts.Number(uint64(critical)))
-	}
-	return oneLine(top+" "+count, maxHeader)
-}
-
-// services names the services with the most members in one line. It is empty if none has a service.
-func services(list []*member) string {
-	names, _ := frequent(list, func(m *member) string { return m.Service })
-	if len(names) == 0 {
-		return ""
-	}
-	text, width := "In "+shortCode(names[0], maxCode), utf8.RuneCountInString(names[0])
-	for i, name := range names[1:] {
-		if width += utf8.RuneCountInString(name) + 1; width > maxCode {
-			return fmt.Sprintf("%s and %s more", text, alerts.Number(uint64(len(names)-1-i)))
-		}
-		text += ", " + code(name)
-	}
-	return text
-}
-
-// mostly names the most frequent cause. It is empty if none is known.
-func mostly(list []*member) string {
-	causes, n := frequent(list, func(m *member) string { return m.Cause })
-	if len(causes) == 0 {
-		return ""
-	}
-	which := "all"
-	if k := n[causes[0]]; k < len(list) {
-		which = alerts.Number(uint64(k))
-	}
-	return fmt.Sprintf("%s (%s)", shortCode(causes[0], maxWord), which)
-}
-
-// frequent returns the values of the members that have one, the most frequent first, and their numbers of members.
-func frequent(list []*member, value func(*member) string) (values []string, n map[string]int) {
-	n = map[string]int{}
-	for _, m := range list {
-		if v := value(m); v != "" {
-			n[v]++
-		}
-	}
-	return slices.SortedFunc(maps.Keys(n), func(a, b string) int { return cmp.Or(n[b]-n[a], strings.Compare(a, b)) }), n
-}
-
-// status returns the line about the state of all members.
-func (s *summary) status() string {
-	parts := []string{"Since " + minute(s.Since)}
-	add := func(n int, what string) {
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", alerts.Number(uint64(n)), what))
-		}
-	}
-	add(s.count(func(m *member) bool { return m.Firing && m.Acked }), "acknowledged")
-	add(s.count(func(m *member) bool { return m.Firing && m.Muted }), "muted")
-	add(s.Moved, "in messages of their own")
-	return strings.Join(parts, " · ")
-}
-
-// worst returns the lines about the worst firing members.
-func worst(firing []*member) (lines []string) {
-	muted := func(m *member) int {
-		if m.Muted {
-			return 1
-		}
-		return 0
-	}
-	slices.SortStableFunc(firing, func(a, b *member) int {
-		return cmp.Or(muted(a)-muted(b), cmp.Compare(b.Rank, a.Rank), cmp.Compare(b.Failed, a.Failed), strings.Compare(a.Headline, b.Headline))
-	})
-	for _, m := range firing[:min(len(firing), maxWorst)] {
-		lines = append(lines, severityIcon(m.Severity)+" "+strings.ReplaceAll(plain(m.Headline, maxHeader), "*", "∗"))
-	}
-	return lines
+	return n.reply(ctx, &s.notice, who, line, broadcast)
 }

@@ -15,12 +15,13 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
 // A peer is one of several processes with one Store, of which one at a time notifies.
 type peer struct {
-	*alerts.Engine
+	*engine.Engine
 	*alertstest.Store
 	f *fake
 
@@ -39,9 +40,9 @@ func newPeer(t *testing.T, f *fake, store *alertstest.Store) *peer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := alerts.Default()
+	c := engine.Default()
 	c.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
-	p.Engine, err = alerts.New(t.Context(), c, alerts.Options{Notifiers: []alerts.Notifier{list[0].Notifier}, Store: p, Standby: true})
+	p.Engine, err = engine.New(t.Context(), c, engine.Options{Notifiers: []alerts.Notifier{list[0].Notifier}, Store: p, Standby: true})
 	if err != nil {
 		t.Fatal(err)
 	}

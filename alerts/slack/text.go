@@ -6,7 +6,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/wording"
 )
 
 // Limits in characters, and of blocks. The limits of headers, sections and blocks are Slack's own.
@@ -28,9 +28,9 @@ func escape(text string) string { return mrkdwn.Replace(text) }
 // oneLine collapses whitespace, removes characters that hide or reorder others, and truncates text to n characters. Of a text
 // of several MB, it reads little more.
 func oneLine(text string, n int) string {
-	text = alerts.Truncate(text, 4*n+1000)
+	text = wording.Truncate(text, 4*n+1000)
 	text = strings.Join(strings.Fields(text), " ")
-	return alerts.Truncate(strings.Map(visible, text), n)
+	return wording.Truncate(strings.Map(visible, text), n)
 }
 
 // visible returns r, or -1 for control characters, spaces without a width and marks of the direction of text. Joiners

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/endpoint"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
@@ -27,7 +28,7 @@ func (c Config) Validate() error {
 		return nil
 	}
 	var errs []error
-	if err := alerts.CheckURL(c.URL); err != nil {
+	if err := endpoint.CheckURL(c.URL); err != nil {
 		errs = append(errs, fmt.Errorf("url: %w", err))
 	}
 	switch {
@@ -58,5 +59,5 @@ func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
 	}
 	o.SetDefaults()
 	n := &Notifier{url: c.URL, secret: []byte(key), opts: o}
-	return []alerts.Receiver{{Notifier: n, Destination: alerts.Host(c.URL), Check: alerts.CheckReachable("webhook.url", c.URL)}}, nil
+	return []alerts.Receiver{{Notifier: n, Destination: endpoint.Host(c.URL), Check: endpoint.CheckReachable("webhook.url", c.URL)}}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/endpoint"
 )
 
 // Headers of a post.
@@ -49,7 +50,7 @@ func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 	req.Header.Set(HeaderDelivery, deliveryID(g, body))
 	req.Header.Set(HeaderTimestamp, timestamp)
 	req.Header.Set(HeaderSignature, Sign(n.secret, timestamp, body))
-	if err := alerts.Call(n.opts.Client, req, nil); err != nil {
+	if err := endpoint.Call(n.opts.Client, req, nil); err != nil {
 		return fmt.Errorf("post to webhook: %w", err)
 	}
 	return nil

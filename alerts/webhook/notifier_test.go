@@ -20,6 +20,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -143,7 +144,7 @@ func TestNotify(t *testing.T) {
 }
 
 // tallies adds n seconds of calls, some of which fail.
-func tallies(t *testing.T, e *alerts.Engine, n int, failed uint64) {
+func tallies(t *testing.T, e *engine.Engine, n int, failed uint64) {
 	t.Helper()
 	for range n {
 		kv := map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "planner", "service_version": "1"}
@@ -162,12 +163,12 @@ func tallies(t *testing.T, e *alerts.Engine, n int, failed uint64) {
 }
 
 // run starts an engine that notifies r; stop ends it.
-func run(t *testing.T, r *receiver, store alerts.Store) (e *alerts.Engine, stop func()) {
+func run(t *testing.T, r *receiver, store alerts.Store) (e *engine.Engine, stop func()) {
 	t.Helper()
-	cfg := alerts.Default()
+	cfg := engine.Default()
 	cfg.EvaluationInterval = 5 * time.Second
 	cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
-	e, err := alerts.New(t.Context(), cfg, alerts.Options{Notifiers: []alerts.Notifier{newNotifier(t, r)}, Store: store})
+	e, err := engine.New(t.Context(), cfg, engine.Options{Notifiers: []alerts.Notifier{newNotifier(t, r)}, Store: store})
 	if err != nil {
 		t.Fatal(err)
 	}

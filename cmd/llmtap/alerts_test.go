@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/backtest"
@@ -85,8 +86,8 @@ func TestAlertsBacktest(t *testing.T) {
 	t.Parallel()
 	start := time.Now().UTC().Truncate(time.Hour).Add(-3 * time.Hour)
 	out := incidentHour(t, start)
-	cfg := alerts.Default()
-	engine, err := alerts.New(t.Context(), cfg, alerts.Options{})
+	cfg := engine.Default()
+	engine, err := engine.New(t.Context(), cfg, engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

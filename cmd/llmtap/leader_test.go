@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
@@ -174,7 +175,7 @@ func (c *alertCluster) incident(t *testing.T) (other *upProcess) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.put(t, alerts.SilenceStoreKey("s1"), silence.Silence{ID: "s1", Matchers: matchers, StartsAt: now, EndsAt: now.Add(time.Hour), CreatedBy: "anna", Comment: "x"})
+	c.put(t, engine.SilenceStoreKey("s1"), silence.Silence{ID: "s1", Matchers: matchers, StartsAt: now, EndsAt: now.Add(time.Hour), CreatedBy: "anna", Comment: "x"})
 	c.leader = startUp(t, c.flags...)
 	c.tally(t)
 	await(t, c.leader, "took the lease", 0)
@@ -187,7 +188,7 @@ func (c *alertCluster) incident(t *testing.T) (other *upProcess) {
 	c.message(t, ackedService, "")
 	for _, g := range c.groups(t) {
 		if strings.Contains(g.Key, ackedService) {
-			c.put(t, alerts.AckStoreKey(g.Key), alerts.StoredAck{Ack: alerts.Ack{Group: g.Key, Incident: g.Since(), By: "U1", ByName: "anna", At: now}})
+			c.put(t, engine.AckStoreKey(g.Key), engine.StoredAck{Ack: alerts.Ack{Group: g.Key, Incident: g.Since(), By: "U1", ByName: "anna", At: now}})
 		}
 	}
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {

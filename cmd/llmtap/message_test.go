@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 )
 
@@ -34,7 +35,7 @@ func TestCommandsInNotifications(t *testing.T) {
 	const nowhere = "http://127.0.0.1:1"
 	tried := 0
 	for _, a := range list {
-		for _, line := range (alerts.Access{URL: nowhere}).Commands(&a) {
+		for _, line := range wording.Commands(alerts.Access{URL: nowhere}, &a) {
 			// The shell reads the line as a user's shell does.
 			out, err := exec.CommandContext(t.Context(), "sh", "-c", `llmtap() { printf '%s\n' "$@"; }; `+line).Output()
 			if err != nil {

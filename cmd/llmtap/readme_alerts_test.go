@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/ruletest"
 	"github.com/llmtap/llmtap/alerts/webhook"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
@@ -69,7 +69,7 @@ func TestReadmeAlerts(t *testing.T) {
 	if !ok || !end {
 		t.Fatal("the help contains no test file")
 	}
-	r, err := ruletest.Run(t.Context(), alerts.Default().Rules(), []string{write("my-rules.test.yaml", strings.ReplaceAll("  rule_files:"+unit, "\n  ", "\n")[2:]+"\n")})
+	r, err := ruletest.Run(t.Context(), engine.Default().Rules(), []string{write("my-rules.test.yaml", strings.ReplaceAll("  rule_files:"+unit, "\n  ", "\n")[2:]+"\n")})
 	if err != nil || r.Failed > 0 || r.Tests != 1 {
 		t.Errorf("%v %+v", err, r)
 	}

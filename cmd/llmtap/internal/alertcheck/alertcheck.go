@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/ruletest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
@@ -16,7 +16,7 @@ import (
 
 // Check lints the rules of cfg. It writes their errors to w and returns an error if there are any, or if a file has no
 // rules.
-func Check(ctx context.Context, w io.Writer, cfg alerts.Config) error {
+func Check(ctx context.Context, w io.Writer, cfg engine.Config) error {
 	rules, problems := cfg.Rules().Lint(ctx)
 	var b strings.Builder
 	for _, p := range problems {
@@ -47,7 +47,7 @@ func Check(ctx context.Context, w io.Writer, cfg alerts.Config) error {
 }
 
 // Test runs the unit tests in files and writes the failures as text or json. It returns an error if a test fails.
-func Test(ctx context.Context, w io.Writer, cfg alerts.Config, files []string, format string) error {
+func Test(ctx context.Context, w io.Writer, cfg engine.Config, files []string, format string) error {
 	r, err := ruletest.Run(ctx, cfg.Rules(), files)
 	if err != nil {
 		return err

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 )
 
 func TestCheck(t *testing.T) {
-	cfg := alerts.Default()
+	cfg := engine.Default()
 	var b strings.Builder
 	if err := Check(t.Context(), &b, cfg); err != nil || !regexp.MustCompile(`^\d+ alert rules, no errors\n$`).MatchString(b.String()) {
 		t.Errorf("shipped rules: %v\n%s", err, b.String())
@@ -46,7 +46,7 @@ tests:
 `)
 	for format, want := range map[string]string{command.Text: "1 test of 1 file, 1 failed\n", command.JSON: `"failed": 1`} {
 		var b strings.Builder
-		if err := Test(t.Context(), &b, alerts.Default(), []string{unit}, format); err == nil || err.Error() != "1 failed" || !strings.Contains(b.String(), want) {
+		if err := Test(t.Context(), &b, engine.Default(), []string{unit}, format); err == nil || err.Error() != "1 failed" || !strings.Contains(b.String(), want) {
 			t.Errorf("%s: %v\n%s", format, err, b.String())
 		}
 	}

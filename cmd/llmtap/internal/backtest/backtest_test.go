@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
@@ -79,7 +79,7 @@ func TestReadTallies(t *testing.T) {
 }
 
 func TestReport(t *testing.T) {
-	cfg := alerts.Default()
+	cfg := engine.Default()
 	r, err := New(cfg, from, from.Add(time.Hour), &terminal.Style{})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
@@ -65,7 +65,7 @@ func (all traffic) Query(_ context.Context, sql string, params map[string]string
 func TestCores(t *testing.T) {
 	slowtest.Skip(t)
 	all := recordedTraffic(t, from)
-	cfg := alerts.Default()
+	cfg := engine.Default()
 	cfg.EvaluationInterval = 10 * time.Second
 	output := func(cores int) []byte {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/rules"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
@@ -36,7 +38,7 @@ type Report struct {
 	NeverFired []string          `json:"never_fired"`
 	NotTested  map[string]string `json:"not_tested"` // reasons by rule
 
-	Options alerts.BacktestOptions `json:"-"`
+	Options engine.BacktestOptions `json:"-"`
 	Limit   time.Duration          `json:"-"` // time after which the rest is skipped; 0: none
 	Cut     bool                   `json:"-"` // the rest was skipped, so Until is earlier
 
@@ -87,7 +89,7 @@ type Example struct {
 
 // New returns a report without alerts. NotTested contains the rules of cfg that cannot be tested. New fails if a rule file
 // is invalid.
-func New(cfg alerts.Config, from, until time.Time, style *terminal.Style) (*Report, error) {
+func New(cfg engine.Config, from, until time.Time, style *terminal.Style) (*Report, error) {
 	r := &Report{style: style, From: from.UTC(), Until: until.UTC(), Alerts: []Alert{}, NeverFired: []string{}, NotTested: map[string]string{}}
 	list, err := cfg.Rules().Load()
 	if err != nil {
@@ -115,9 +117,9 @@ func New(cfg alerts.Config, from, until time.Time, style *terminal.Style) (*Repo
 
 // Run evaluates the rules of cfg over the rows of store. It reads rows from cfg.Retention before From, because rules look
 // back.
-func (r *Report) Run(ctx context.Context, cfg alerts.Config, store rows.Querier, progress io.Writer) error {
+func (r *Report) Run(ctx context.Context, cfg engine.Config, store rows.Querier, progress io.Writer) error {
 	tallies := r.count(readTallies(ctx, store, r.From.Add(-cfg.Retention), r.Until), progress)
-	err := alerts.Backtest(ctx, cfg, r.Options, tallies, func(a alerts.Alert) error {
+	err := engine.Backtest(ctx, cfg, r.Options, tallies, func(a alerts.Alert) error {
 		if a.State == alerts.Resolved && a.EndsAt.Before(r.From) || r.NotTested[a.Name] != "" {
 			return nil
 		}
@@ -182,7 +184,7 @@ func newAlert(a *alerts.Alert) Alert {
 	out.FirstVersion, out.LastClean = ev.Regression()
 	for _, s := range ev.Shares {
 		out.Shares = append(out.Shares, Share{s.Cause, s.RootCause, s.Failed})
-		line := fmt.Sprintf("%d of %d: %s", s.Failed, ev.Failed, s.Description())
+		line := fmt.Sprintf("%d of %d: %s", s.Failed, ev.Failed, wording.Failure(s))
 		if s.ID() != "" {
 			line += " (" + s.ID() + ")"
 		}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/heartbeat"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
@@ -38,9 +39,9 @@ type alertRole struct {
 	state    *leasedStore
 	rows     *sinks.Batcher
 	controls *controls
-	calls    *alerts.Engine
-	health   *alerts.Engine
-	engines  []*alerts.Engine // calls and health
+	calls    *engine.Engine
+	health   *engine.Engine
+	engines  []*engine.Engine // calls and health
 	monitor  *monitor
 	files    *ruleFiles
 	serve    []func(context.Context) // for example the connection on which Slack sends presses of buttons
@@ -94,7 +95,7 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 		return 0
 	})
 	health := prefixedStore{a.state, healthPrefix}
-	a.controls = &controls{kv: kv, decisions: alerts.NewDecisions(), groups: []alerts.Store{a.state, health}, engines: func() []*alerts.Engine { return a.engines }, actions: &actionRows{kv: kv, rows: a.rows, logger: c.logger}, logger: c.logger}
+	a.controls = &controls{kv: kv, decisions: engine.NewDecisions(), groups: []alerts.Store{a.state, health}, engines: func() []*engine.Engine { return a.engines }, actions: &actionRows{kv: kv, rows: a.rows, logger: c.logger}, logger: c.logger}
 	notifiers, receivers, err := c.notifiers(alerts.NotifierOptions{Store: a.state, Controls: a.controls, Logger: c.logger, Registerer: reg})
 	if err != nil {
 		return nil, err
@@ -104,12 +105,12 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 			a.serve = append(a.serve, func(ctx context.Context) { r.Serve(ctx, func(err error) { c.receivers.served(i, err) }) })
 		}
 	}
-	open := func(rules string, cfg alerts.Config, o alerts.Options) (*alerts.Engine, error) {
+	open := func(rules string, cfg engine.Config, o engine.Options) (*engine.Engine, error) {
 		o.Decisions = a.controls.decisions
 		o.Recorder, o.Notifiers, o.Standby, o.Logger = alertRecorder{a.rows}, append(o.Notifiers, notifiers...), true, c.logger
 		o.Leads = a.state.held
 		o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"rules": rules}, reg)
-		engine, err := alerts.New(ctx, cfg, o)
+		engine, err := engine.New(ctx, cfg, o)
 		if err != nil {
 			return nil, fmt.Errorf("load the alert rules of %s: %w", rules, err)
 		}
@@ -117,11 +118,11 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 		a.files.reload = append(a.files.reload, engine.Reload)
 		return engine, nil
 	}
-	if a.calls, err = open("calls", cfg, alerts.Options{Store: a.state, Unavailable: a.monitor.unavailable}); err != nil {
+	if a.calls, err = open("calls", cfg, engine.Options{Store: a.state, Unavailable: a.monitor.unavailable}); err != nil {
 		return nil, err
 	}
 	cfg.GroupBy = append(slices.Clone(cfg.GroupBy), healthLabel)
-	o := alerts.Options{Store: health, Health: true}
+	o := engine.Options{Store: health, Health: true}
 	if cfg.HeartbeatURL != "" {
 		o.Notifiers = []alerts.Notifier{heartbeat.New(cfg.HeartbeatURL, nil)}
 	}

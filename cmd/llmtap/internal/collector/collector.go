@@ -34,6 +34,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/promapi"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/mcpserver"
@@ -74,7 +75,7 @@ type Collector struct {
 	ui        *uiRole                       // nil if the role is not run
 	analyze   *analyzeRole                  // nil if the role is not run
 	controls  atomic.Pointer[controls]      // nil while the role alert does not run
-	calls     atomic.Pointer[alerts.Engine] // engine over calls, of the role alert or else of the role ui; nil while neither runs
+	calls     atomic.Pointer[engine.Engine] // engine over calls, of the role alert or else of the role ui; nil while neither runs
 	receivers *receiverChecks               // nil if the role alert is not run
 	tallies   *promapi.Handler              // of all listeners, so that they share its bounds
 	agents    http.Handler                  // of coding agents, likewise

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/sinks"
@@ -52,9 +53,9 @@ var errTooManySilences = &alerts.InvalidError{Err: fmt.Errorf("there are %d sile
 //	                               └──────> row of alert_actions
 type controls struct {
 	kv        *jetstream.KV
-	decisions *alerts.Decisions
+	decisions *engine.Decisions
 	groups    []alerts.Store          // state of each engine
-	engines   func() []*alerts.Engine // engines of this process
+	engines   func() []*engine.Engine // engines of this process
 	actions   *actionRows
 	logger    *slog.Logger
 }
@@ -68,7 +69,7 @@ func (c *controls) watch(ctx context.Context) {
 			c.logger.Error("ignoring an unreadable silence or acknowledgement", "err", err)
 		}
 	}
-	c.kv.Watch(ctx, alerts.DecisionKeys, func(values map[string][]byte) { unreadable(c.decisions.Replace(values)) }, func(key string, value []byte) {
+	c.kv.Watch(ctx, engine.DecisionKeys, func(values map[string][]byte) { unreadable(c.decisions.Replace(values)) }, func(key string, value []byte) {
 		if value == nil {
 			c.decisions.Delete(key)
 			return
@@ -90,7 +91,7 @@ func (c *controls) ready() bool {
 // Group implements alerts.Controls.
 func (c *controls) Group(ctx context.Context, id string) (alerts.Group, bool, error) {
 	for _, store := range c.groups {
-		if g, ok, err := alerts.LoadGroup(ctx, store, id); ok || err != nil {
+		if g, ok, err := engine.LoadGroup(ctx, store, id); ok || err != nil {
 			return g, ok, err
 		}
 	}
@@ -144,14 +145,14 @@ func (c *controls) Acknowledge(ctx context.Context, a alerts.Ack, via string) er
 	if a.At.IsZero() {
 		a.At = time.Now().UTC()
 	}
-	changed, _, err := change(ctx, c.kv, alerts.AckStoreKey(a.Group), func(v *alerts.StoredAck, found bool) (bool, error) {
+	changed, _, err := change(ctx, c.kv, engine.AckStoreKey(a.Group), func(v *engine.StoredAck, found bool) (bool, error) {
 		if found && !v.Withdrawn && v.Incident.Equal(a.Incident) {
 			return false, nil
 		}
-		if !found && len(c.decisions.Acks()) >= alerts.MaxAcks {
-			return false, fmt.Errorf("there are %d acknowledgements", alerts.MaxAcks)
+		if !found && len(c.decisions.Acks()) >= engine.MaxAcks {
+			return false, fmt.Errorf("there are %d acknowledgements", engine.MaxAcks)
 		}
-		*v = alerts.StoredAck{Ack: a}
+		*v = engine.StoredAck{Ack: a}
 		return true, nil
 	})
 	if err != nil {
@@ -165,7 +166,7 @@ func (c *controls) Acknowledge(ctx context.Context, a alerts.Ack, via string) er
 
 // Unacknowledge implements alerts.Controls.
 func (c *controls) Unacknowledge(ctx context.Context, group string, incident time.Time, by alerts.Actor) error {
-	changed, _, err := change(ctx, c.kv, alerts.AckStoreKey(group), func(v *alerts.StoredAck, found bool) (bool, error) {
+	changed, _, err := change(ctx, c.kv, engine.AckStoreKey(group), func(v *engine.StoredAck, found bool) (bool, error) {
 		if !found || v.Withdrawn || !v.Incident.Equal(incident) {
 			return false, nil
 		}
@@ -197,7 +198,7 @@ func (c *controls) AddSilence(ctx context.Context, s silence.Silence, group stri
 	if err := c.makeRoom(ctx, now); err != nil {
 		return s, err
 	}
-	changed, stored, err := change(ctx, c.kv, alerts.SilenceStoreKey(s.ID), func(v *silence.Silence, found bool) (bool, error) {
+	changed, stored, err := change(ctx, c.kv, engine.SilenceStoreKey(s.ID), func(v *silence.Silence, found bool) (bool, error) {
 		if !found {
 			*v = s
 		}
@@ -236,7 +237,7 @@ func (c *controls) SetSilence(ctx context.Context, s silence.Silence, by alerts.
 	}
 	now := time.Now().UTC()
 	replace := false
-	changed, stored, err := change(ctx, c.kv, alerts.SilenceStoreKey(s.ID), func(v *silence.Silence, found bool) (bool, error) {
+	changed, stored, err := change(ctx, c.kv, engine.SilenceStoreKey(s.ID), func(v *silence.Silence, found bool) (bool, error) {
 		if !found {
 			return false, alerts.ErrNoSilence
 		}
@@ -283,7 +284,7 @@ func (c *controls) ExpireSilence(ctx context.Context, id string, by alerts.Actor
 		return alerts.ErrNoSilence
 	}
 	now := time.Now().UTC()
-	changed, stored, err := change(ctx, c.kv, alerts.SilenceStoreKey(id), func(v *silence.Silence, found bool) (bool, error) {
+	changed, stored, err := change(ctx, c.kv, engine.SilenceStoreKey(id), func(v *silence.Silence, found bool) (bool, error) {
 		if !found {
 			return false, alerts.ErrNoSilence
 		}
@@ -346,7 +347,7 @@ func (c *controls) makeRoom(ctx context.Context, now time.Time) error {
 	if oldest.State(now) != silence.Expired {
 		return errTooManySilences
 	}
-	if err := c.purge(ctx, alerts.SilenceStoreKey(oldest.ID)); err != nil {
+	if err := c.purge(ctx, engine.SilenceStoreKey(oldest.ID)); err != nil {
 		return fmt.Errorf("make room for the silence: %w", err)
 	}
 	return nil
@@ -388,12 +389,12 @@ func (c *controls) sweep(ctx context.Context, open func(group string) bool) {
 		var keys []string
 		for _, s := range c.decisions.Silences.All() {
 			if now.Sub(s.EndsAt) > silenceRetention {
-				keys = append(keys, alerts.SilenceStoreKey(s.ID))
+				keys = append(keys, engine.SilenceStoreKey(s.ID))
 			}
 		}
 		for _, a := range c.decisions.Acks() {
 			if now.Sub(a.At) > ackRetention && !open(a.Group) {
-				keys = append(keys, alerts.AckStoreKey(a.Group))
+				keys = append(keys, engine.AckStoreKey(a.Group))
 			}
 		}
 		for _, key := range keys {
@@ -429,7 +430,7 @@ func (c *controls) record(ctx context.Context, row sinks.AlertAction, by alerts.
 	row.ID, row.At, row.Actor, row.ActorName, row.Via = uuid.Must(uuid.NewV7()).String(), time.Now().UTC(), by.ID, by.Name, by.Via
 	row.Name, _, _ = strings.Cut(row.Group, "{")
 	if row.Service == "" {
-		row.Service = alerts.GroupLabel(row.Group, "service")
+		row.Service = engine.GroupLabel(row.Group, "service")
 	}
 	c.logger.Info("alert action", "action", row.Action, "refused", row.Refused, "group", row.Group, "silence_id", row.SilenceID, "actor", row.Actor, "via", row.Via)
 	c.actions.add(ctx, &row)

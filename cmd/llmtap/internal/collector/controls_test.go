@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -55,7 +56,7 @@ func openControls(t *testing.T, url string) (*controls, *actionSink) {
 	sink, cfg := &actionSink{}, sinks.DefaultBatcherConfig()
 	cfg.FlushInterval, cfg.DrainTimeout = 10*time.Millisecond, 100*time.Millisecond
 	rows := sinks.NewBatcher(sink, cfg, testLogger(), nil)
-	c := &controls{kv: kv, decisions: alerts.NewDecisions(), actions: &actionRows{kv: kv, rows: rows, logger: testLogger()}, logger: testLogger()}
+	c := &controls{kv: kv, decisions: engine.NewDecisions(), actions: &actionRows{kv: kv, rows: rows, logger: testLogger()}, logger: testLogger()}
 	ctx, cancel := context.WithCancel(t.Context())
 	var g sync.WaitGroup
 	g.Go(func() { c.watch(ctx) })

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/jetstream"
@@ -25,7 +25,7 @@ const (
 //
 //	NATS: read position of each partition ─┐
 //	ClickHouse: reachable or not ──────────┤
-//	disk of the embedded NATS ─────────────┼─> gauges ───────────> alerts.Engine of the health rules
+//	disk of the embedded NATS ─────────────┼─> gauges ───────────> engine.Engine of the health rules
 //	tallies: age of the newest one ────────┘
 type monitor struct {
 	inspect func(context.Context) (*jetstream.State, error)
@@ -56,7 +56,7 @@ func (m *monitor) observeTally(t *analyzer.Tally) {
 
 // run feeds engine until ctx ends. Probes are separate, because a server may not answer for longer than interval, and a gauge
 // ends when it is not observed at a step.
-func (m *monitor) run(ctx context.Context, engine *alerts.Engine, interval time.Duration) error {
+func (m *monitor) run(ctx context.Context, engine *engine.Engine, interval time.Duration) error {
 	m.probe(ctx)
 	var probes sync.WaitGroup
 	defer probes.Wait()
@@ -104,15 +104,15 @@ func (m *monitor) probe(ctx context.Context) {
 }
 
 // gauges returns the results of the last probe. For an unreachable server, it returns only the gauge that reports the failure.
-func (m *monitor) gauges() []alerts.Gauge {
+func (m *monitor) gauges() []engine.Gauge {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	gauges := []alerts.Gauge{
+	gauges := []engine.Gauge{
 		{Metric: rules.MetricStoreUp, Value: boolValue(m.pingErr == nil)},
 		{Metric: rules.MetricObserved, Value: boolValue(m.inspectErr == nil)},
 	}
 	if free, ok := m.disk.freeReserves(); ok {
-		gauges = append(gauges, alerts.Gauge{Metric: rules.MetricDiskFree, Value: math.Floor(free*100) / 100})
+		gauges = append(gauges, engine.Gauge{Metric: rules.MetricDiskFree, Value: math.Floor(free*100) / 100})
 	}
 	if m.inspectErr != nil {
 		return gauges
@@ -121,7 +121,7 @@ func (m *monitor) gauges() []alerts.Gauge {
 	for i := range m.state.Partitions {
 		p := &m.state.Partitions[i]
 		add := func(metric string, value float64) {
-			gauges = append(gauges, alerts.Gauge{Metric: metric, Labels: map[string]string{"partition": strconv.Itoa(i)}, Value: value})
+			gauges = append(gauges, engine.Gauge{Metric: metric, Labels: map[string]string{"partition": strconv.Itoa(i)}, Value: value})
 		}
 		add(rules.MetricTallyAge, seconds(now.Sub(m.tallyTime(i, m.state.Skew))))
 		add(rules.MetricUnread, float64(p.Lost))
@@ -148,7 +148,7 @@ func (m *monitor) setStoreUp(err error) {
 	}
 }
 
-// unavailable returns a note for alerts while the store is unreachable, see alerts.Options.
+// unavailable returns a note for alerts while the store is unreachable, see engine.Options.
 func (m *monitor) unavailable() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -59,9 +60,9 @@ func TestHealth(t *testing.T) {
 				look()
 				return store
 			}, time.Now())
-			cfg := alerts.Default()
+			cfg := engine.Default()
 			got := new(notified)
-			e, err := alerts.New(t.Context(), cfg, alerts.Options{Notifiers: []alerts.Notifier{withoutWatchdog{got}}, Health: true})
+			e, err := engine.New(t.Context(), cfg, engine.Options{Notifiers: []alerts.Notifier{withoutWatchdog{got}}, Health: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,9 +148,9 @@ func TestHealthAfterOutage(t *testing.T) {
 			h := newMonitor(func(context.Context) (*jetstream.State, error) {
 				return &jetstream.State{Skew: skew, Partitions: []jetstream.PartitionState{{Name: "p0of1"}}}, nil
 			}, func(context.Context) error { return nil }, time.Now())
-			cfg := alerts.Default()
+			cfg := engine.Default()
 			got := new(notified)
-			e, err := alerts.New(t.Context(), cfg, alerts.Options{
+			e, err := engine.New(t.Context(), cfg, engine.Options{
 				Notifiers: []alerts.Notifier{withoutWatchdog{got}}, Health: true, Standby: true, Store: store,
 			})
 			if err != nil {

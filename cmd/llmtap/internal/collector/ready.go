@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
@@ -52,7 +52,7 @@ func (c *Collector) receiversFailed() error {
 	if c.receivers == nil {
 		return nil
 	}
-	var states []alerts.ReceiverState
+	var states []engine.ReceiverState
 	if role := c.controls.Load(); role != nil {
 		for _, e := range role.engines() {
 			states = append(states, e.Receivers()...)
@@ -69,7 +69,7 @@ const (
 )
 
 // undelivered returns the receivers for which notifications wait because they accept none, with the reasons, joined.
-func undelivered(states []alerts.ReceiverState, now time.Time) error {
+func undelivered(states []engine.ReceiverState, now time.Time) error {
 	var errs []error
 	for _, r := range states {
 		if r.Err != nil && r.Waiting > 0 && now.Sub(r.FailedAt) >= undeliveredAfter {

@@ -5,22 +5,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 )
 
 // A receiver is listed if it has accepted nothing for a minute although something waits.
 func TestUndelivered(t *testing.T) {
 	now := time.Now()
-	state := func(waiting int, failed time.Duration, err error) alerts.ReceiverState {
-		return alerts.ReceiverState{Name: "slack #oncall", Waiting: waiting, FailedAt: now.Add(-failed), Err: err}
+	state := func(waiting int, failed time.Duration, err error) engine.ReceiverState {
+		return engine.ReceiverState{Name: "slack #oncall", Waiting: waiting, FailedAt: now.Add(-failed), Err: err}
 	}
 	revoked := errors.New("chat.postMessage: token_revoked; install the app again")
-	got := undelivered([]alerts.ReceiverState{state(2, 10*time.Second, revoked), state(0, time.Hour, revoked), state(2, time.Hour, nil)}, now)
+	got := undelivered([]engine.ReceiverState{state(2, 10*time.Second, revoked), state(0, time.Hour, revoked), state(2, time.Hour, nil)}, now)
 	if got != nil {
 		t.Errorf("listed: %v", got)
 	}
 	want := "notifications to slack #oncall: 12 waiting, none accepted for 5m0s: chat.postMessage: token_revoked; install the app again"
-	if got := undelivered([]alerts.ReceiverState{state(12, 5*time.Minute, revoked)}, now); got == nil || got.Error() != want {
+	if got := undelivered([]engine.ReceiverState{state(12, 5*time.Minute, revoked)}, now); got == nil || got.Error() != want {
 		t.Errorf("%v, want %s", got, want)
 	}
 }

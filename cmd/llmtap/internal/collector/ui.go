@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/mcpserver"
@@ -33,13 +34,13 @@ type uiRole struct {
 	c        *Collector
 	listener net.Listener
 	tokens   secret.Tokens
-	groups   *alerts.SharedGroups
+	groups   *engine.SharedGroups
 	pages    http.Handler
 	own      atomic.Pointer[controls] // of a process without the role alert
 }
 
 func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
-	u := &uiRole{c: c, groups: alerts.NewSharedGroups("", healthPrefix)}
+	u := &uiRole{c: c, groups: engine.NewSharedGroups("", healthPrefix)}
 	var err error
 	if u.tokens, err = secret.ReadTokens(c.cfg.UI.Token, "ui.token_file", c.cfg.UI.TokenFile); err != nil {
 		return nil, err
@@ -78,12 +79,12 @@ func (u *uiRole) login() func(token string) bool {
 }
 
 // engines returns the alert engines of this process. Without the role alert it has none over the health of llmtap.
-func (c *Collector) engines() []*alerts.Engine {
+func (c *Collector) engines() []*engine.Engine {
 	if role := c.controls.Load(); role != nil {
 		return role.engines()
 	}
 	if calls := c.calls.Load(); calls != nil {
-		return []*alerts.Engine{calls}
+		return []*engine.Engine{calls}
 	}
 	return nil
 }
@@ -145,7 +146,7 @@ func (u *uiRole) run(ctx context.Context) error {
 
 // readTallies keeps an engine that only answers queries: it is a standby that never leads, and has no receivers.
 func (u *uiRole) readTallies(ctx context.Context) error {
-	engine, err := alerts.New(ctx, u.c.cfg.Alerts, alerts.Options{Standby: true, Logger: u.c.logger})
+	engine, err := engine.New(ctx, u.c.cfg.Alerts, engine.Options{Standby: true, Logger: u.c.logger})
 	if err != nil {
 		return fmt.Errorf("open the tallies: %w", err)
 	}
@@ -165,7 +166,7 @@ func (u *uiRole) control(ctx context.Context) error {
 	rows := sinks.NewBatcher(u.c.store, u.c.cfg.Batcher, u.c.logger, nil)
 	rows.DeadLetter = deadLetterRow(conn)
 	own := &controls{
-		kv: kv, decisions: alerts.NewDecisions(), engines: func() []*alerts.Engine { return nil },
+		kv: kv, decisions: engine.NewDecisions(), engines: func() []*engine.Engine { return nil },
 		actions: &actionRows{kv: kv, rows: rows, logger: u.c.logger}, logger: u.c.logger,
 	}
 	u.own.Store(own)
@@ -190,7 +191,7 @@ func (u *uiRole) follow(ctx context.Context) error {
 			u.c.logger.Error("ignoring unreadable state of alerts", "err", err)
 		}
 	}
-	kv.Watch(ctx, alerts.GroupKeys("", healthPrefix), func(values map[string][]byte) { unreadable(u.groups.Replace(values)) },
+	kv.Watch(ctx, engine.GroupKeys("", healthPrefix), func(values map[string][]byte) { unreadable(u.groups.Replace(values)) },
 		func(key string, value []byte) { unreadable(u.groups.Put(key, value)) })
 	return ctx.Err()
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertmanager"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/slack"
 	"github.com/llmtap/llmtap/alerts/webhook"
 	"github.com/llmtap/llmtap/analyzer"
@@ -66,7 +67,7 @@ type Config struct {
 	Content      Content             `yaml:"content"`
 	Batcher      sinks.BatcherConfig `yaml:"batcher"`
 	UI           UI                  `yaml:"ui"`
-	Alerts       alerts.Config       `yaml:"alerts"`
+	Alerts       engine.Config       `yaml:"alerts"`
 	Slack        slack.Config        `yaml:"slack"`
 	Alertmanager alertmanager.Config `yaml:"alertmanager"`
 	Webhook      webhook.Config      `yaml:"webhook"`
@@ -155,7 +156,7 @@ func Default() Config {
 		Receive:    Receive{Listen: "127.0.0.1:4318", MaxInFlight: 96 << 20, GRPCListen: "127.0.0.1:4317", OTLPCapture: event.CaptureShape},
 		ClickHouse: clickhouse.Default(), Chdb: chdb.Default(), Analyzer: analyzer.Default(),
 		Content: Content{Store: event.CaptureFull, Redact: slices.Clone(redact.Kinds)},
-		Batcher: sinks.DefaultBatcherConfig(), Alerts: alerts.Default(),
+		Batcher: sinks.DefaultBatcherConfig(), Alerts: engine.Default(),
 		UI:     UI{Listen: "127.0.0.1:8090"},
 		Slack:  slack.Default(),
 		Prices: queries.DefaultPrices(),

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/endpoint"
 	"github.com/llmtap/llmtap/ingest/httpbody"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/loopback"
@@ -131,7 +131,7 @@ func (r *Receive) Validate() error {
 
 func (c *Config) validateUI(v *validator) {
 	if u := c.UI.ExternalURL; u != "" {
-		if err := alerts.CheckURL(u); err != nil {
+		if err := endpoint.CheckURL(u); err != nil {
 			v.fail("ui.external_url: %w", err)
 		}
 	}

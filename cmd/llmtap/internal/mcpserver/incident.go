@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/pages"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/ruledoc"
@@ -204,7 +204,7 @@ func (x *incident) readChanges(ctx context.Context, q rows.Querier, now time.Tim
 func newProof(r rows.Row) proof {
 	p := proof{
 		Number: r.Int("n"), Exchange: r.Text("exchange_id"), Conversation: line(r.Text("conversation_id"), maxLine), At: stamp(r.Time("started_at")),
-		Provider: r.Text("provider"), Model: line(r.Text("model"), maxVersion), Status: r.Int("status"), Error: line(alerts.ProviderMessage(r.Text("error_text")), maxLine),
+		Provider: r.Text("provider"), Model: line(r.Text("model"), maxVersion), Status: r.Int("status"), Error: line(wording.ProviderMessage(r.Text("error_text")), maxLine),
 		Rule: r.Text("rule_id"), ToolCall: line(r.Text("tool_call_id"), maxVersion), Summary: line(r.Text("summary"), maxLine), RootCause: r.Text("root_cause"),
 		Confidence: r.Text("confidence"), Evidence: line(r.Text("evidence"), maxLine), Fix: line(r.Text("fix"), 2*maxLine),
 		Next: step{"show", showInput{ID: r.Text("exchange_id")}},

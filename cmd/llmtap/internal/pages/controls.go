@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/backtest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/silences"
@@ -24,10 +25,10 @@ const via = "web"
 // Controls implements web.Controls.
 type Controls struct {
 	Alerts
-	Config        alerts.Config
+	Config        engine.Config
 	Alertmanagers []string // URLs that receive alerts
 	Others        bool     // there are other receivers, which silences affect
-	Engines       func() []*alerts.Engine
+	Engines       func() []*engine.Engine
 	Controls      func() alerts.Controls // returns nil if the silences are not known
 	Sink          Source
 }
@@ -258,7 +259,7 @@ func (c Controls) Backtest(ctx context.Context, rule string, from, to time.Time)
 	}
 	out := &web.Backtest{}
 	report.Limit = web.BacktestLimit
-	report.Options = alerts.BacktestOptions{Rule: rule, Every: max(to.Sub(from)/240, time.Second), Observe: func(at time.Time, states []alerts.RuleState) {
+	report.Options = engine.BacktestOptions{Rule: rule, Every: max(to.Sub(from)/240, time.Second), Observe: func(at time.Time, states []engine.RuleState) {
 		i := 0
 		for _, s := range states {
 			if s.Condition.Op == "" {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/session"
@@ -15,7 +17,7 @@ import (
 
 // Incidents implements web.Incidents. Access returns how the readers of the pages reach this collector.
 type Incidents struct {
-	Groups *alerts.SharedGroups
+	Groups *engine.SharedGroups
 	Access func() alerts.Access
 }
 
@@ -39,7 +41,7 @@ func (i Incidents) describe(a *alerts.Alert, g *alerts.Group) *web.Incident {
 	ev := &a.Evidence
 	out := &web.Incident{
 		Alert: describe(a, g), Value: a.Value, Window: ev.Window, Rules: ev.Rules, Failed: ev.Failed, Calls: ev.Calls, LastFailed: ev.LastFailed,
-		CallsSince: ev.CallsSince, Description: a.Annotations["description"], Commands: i.Access().Commands(a),
+		CallsSince: ev.CallsSince, Description: a.Annotations["description"], Commands: wording.Commands(i.Access(), a),
 	}
 	if len(ev.Shares) > 0 {
 		out.FirstAt = ev.Shares[0].FirstAt
@@ -48,7 +50,7 @@ func (i Incidents) describe(a *alerts.Alert, g *alerts.Group) *web.Incident {
 		out.Exchange = ev.Example.Exchange
 	}
 	for _, s := range ev.Shares {
-		out.Causes = append(out.Causes, web.CauseCount{ID: s.ID(), Text: s.Description(), N: s.Failed})
+		out.Causes = append(out.Causes, web.CauseCount{ID: s.ID(), Text: wording.Failure(s), N: s.Failed})
 	}
 	return out
 }
@@ -56,14 +58,14 @@ func (i Incidents) describe(a *alerts.Alert, g *alerts.Group) *web.Incident {
 // Meaning implements web.Incidents.
 func (Incidents) Meaning(id string) (phrase, fix string) {
 	if session.Summaries[id] != "" {
-		return alerts.Share{RootCause: id}.Description(), session.Fix(id)
+		return wording.Failure(alerts.Share{RootCause: id}), session.Fix(id)
 	}
 	_, fix = cause.Meaning(id)
-	return alerts.Share{Cause: id}.Description(), fix
+	return wording.Failure(alerts.Share{Cause: id}), fix
 }
 
 // ProviderMessage implements web.Incidents.
-func (Incidents) ProviderMessage(errorText string) string { return alerts.ProviderMessage(errorText) }
+func (Incidents) ProviderMessage(errorText string) string { return wording.ProviderMessage(errorText) }
 
 // Commands implements web.Incidents.
 func (i Incidents) Commands(labels map[string]string, since time.Time, exchange, conversation string) []string {
@@ -71,5 +73,5 @@ func (i Incidents) Commands(labels map[string]string, since time.Time, exchange,
 	if id := cmp.Or(exchange, conversation); id != "" {
 		a.Evidence.Example = &analyzer.Example{Exchange: exchange, Conversation: conversation}
 	}
-	return i.Access().Commands(&a)
+	return wording.Commands(i.Access(), &a)
 }

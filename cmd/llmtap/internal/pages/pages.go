@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/dashboards/web"
@@ -68,7 +70,7 @@ func WriteCSV(w io.Writer, t *web.Table) error {
 func unavailable(err error) error { return fmt.Errorf("%w: %w", web.ErrUnavailable, err) }
 
 // Alerts are the alerts of Groups.
-type Alerts struct{ Groups *alerts.SharedGroups }
+type Alerts struct{ Groups *engine.SharedGroups }
 
 // Firing implements web.Firing.
 func (a Alerts) Firing(context.Context) ([]web.Alert, error) {
@@ -103,12 +105,12 @@ func (a Alerts) Changes(ctx context.Context) <-chan struct{} {
 
 func describe(a *alerts.Alert, g *alerts.Group) web.Alert {
 	out := web.Alert{
-		ID: a.ID(), Name: a.Name, Severity: a.Severity(), Labels: a.Labels, Subject: a.Subject(), Summary: a.Counts(),
+		ID: a.ID(), Name: a.Name, Severity: a.Severity(), Labels: a.Labels, Subject: wording.Subject(a), Summary: wording.Counts(a),
 		StartsAt: a.StartsAt, EndsAt: a.EndsAt, UpdatedAt: a.UpdatedAt, Muted: a.Muted(), Fix: a.Annotations["runbook"],
 	}
 	out.FirstBad, out.LastClean = a.Evidence.Regression()
 	if s := a.Evidence.Shares; len(s) > 0 {
-		out.Why, out.Cause = s[0].Description(), s[0].ID()
+		out.Why, out.Cause = wording.Failure(s[0]), s[0].ID()
 		if s[0].Fix != "" {
 			out.Fix = s[0].Fix
 		}
@@ -126,7 +128,7 @@ func describe(a *alerts.Alert, g *alerts.Group) web.Alert {
 }
 
 // Tallies implements web.Tallies with the engine of this process, or nil.
-type Tallies func() *alerts.Engine
+type Tallies func() *engine.Engine
 
 // Range implements web.Tallies.
 func (t Tallies) Range(ctx context.Context, expr string, from, to time.Time, step time.Duration) ([]web.Series, error) {

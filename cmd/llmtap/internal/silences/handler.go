@@ -23,6 +23,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/silence"
+	"github.com/llmtap/llmtap/alerts/wording"
 )
 
 const (
@@ -223,7 +224,7 @@ func (h *Handler) get(src Source, w http.ResponseWriter, r *http.Request) error 
 }
 
 func (h *Handler) expire(src Source, w http.ResponseWriter, r *http.Request) error {
-	actor := alerts.Truncate(r.Header.Get(headerActor), maxActor)
+	actor := wording.Truncate(r.Header.Get(headerActor), maxActor)
 	if err := src.ExpireSilence(r.Context(), r.PathValue("id"), alerts.Actor{ID: actor, Via: "api"}); err != nil {
 		return err
 	}

@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// Evidence counts the calls of the expression: by its groups, its selector, and the absence of a label in its groups.
+func TestEvidenceMatches(t *testing.T) {
+	f := func(expr string, want ...string) {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "rules.yaml")
+		if err := os.WriteFile(file, fmt.Appendf(nil, "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: %s\n", expr), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			cfg := Default()
+			cfg.RuleFiles = []string{file}
+			b := newBench(t, cfg, nil)
+			for _, env := range []string{"", "prod"} {
+				kv := map[string]string{"service": "s", "environment": env}
+				failed := func(status, cause string, n uint64) analyzer.Count {
+					return analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(kv, "status", status, "cause", cause), N: n}
+				}
+				b.second(analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv, N: 50},
+					failed("400", "orphan_tool_reply", 3), failed("400", "role_order", 2), failed("503", "server_error", 7))
+			}
+			b.idle(5e9)
+			var got []string
+			for _, a := range b.Active() {
+				got = append(got, fmt.Sprintf("%s/%s %d/%d", a.Labels["environment"], a.Labels["cause"], a.Evidence.Failed, a.Evidence.Calls))
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %v, want %v", expr, got, want)
+			}
+		})
+	}
+	f(`sum by (service, environment) (llmtap_failed_calls_total) > 1`, "/ 12/50", "prod/ 12/50")
+	f(`sum by (service) (llmtap_failed_calls_total) > 1`, "/ 24/100")
+	f(`sum by (service, cause) (llmtap_failed_calls_total{status="400",environment="prod"}) > 2`, "/orphan_tool_reply 3/100")
+	f(`sum by (service, environment) (llmtap_failed_calls_total{status=~"5.."}) / sum by (service, environment) (llmtap_calls_total) > 0.1`,
+		"/ 7/50", "prod/ 7/50")
+	f(`sum(llmtap_calls_total) > 1`, "/ 0/0")
+}

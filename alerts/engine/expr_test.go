@@ -1,0 +1,32 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/llmtap/llmtap/alerts"
+)
+
+// The rule of an alert has the alert's severity, and an expression that people can read.
+func TestExpr(t *testing.T) {
+	e, err := New(t.Context(), Default(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	a := alerts.Alert{Name: "StageFailureRate", Labels: map[string]string{"service": "a", "severity": "critical"}}
+	got := e.Expr(&a)
+	if !strings.Contains(got, "0.3") || !strings.Contains(got, "llmtap_failed_calls_total") {
+		t.Errorf("expression %q", got)
+	}
+	for line := range strings.SplitSeq(got, "\n") {
+		if len(line) > 120 {
+			t.Errorf("line of %d characters: %s", len(line), line)
+		}
+	}
+	t.Log("\n" + got)
+	a.Labels["severity"] = "page"
+	if got := e.Expr(&a); got != "" {
+		t.Errorf("an alert of no rule has the expression %q", got)
+	}
+}

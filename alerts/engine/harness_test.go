@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// planner returns the labels of the stage in most tests.
+func planner(version string) map[string]string {
+	return map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "planner", "service_version": version}
+}
+
+func with(kv map[string]string, more ...string) map[string]string {
+	kv = maps.Clone(kv)
+	for i := 0; i < len(more); i += 2 {
+		kv[more[i]] = more[i+1]
+	}
+	return kv
+}
+
+func calls(version string, n uint64) analyzer.Count {
+	return analyzer.Count{Metric: analyzer.MetricCalls, Labels: planner(version), N: n}
+}
+
+func failures(version, cause, root string, n uint64) analyzer.Count {
+	return analyzer.Count{
+		Metric: analyzer.MetricFailed, N: n,
+		Labels: with(planner(version), "status", "400", "cause", cause, "root_cause", root),
+	}
+}
+
+// A bench is an engine, its clock, and its notifications.
+type bench struct {
+	t *testing.T
+	*Engine
+	reg   *prometheus.Registry
+	sec   int64 // next second to add
+	sent  *notifier
+	rec   *recorded
+	store alerts.Store
+	stop  func()
+}
+
+type notifier struct {
+	mu     sync.Mutex
+	groups []alerts.Group
+	at     []time.Time
+	err    func(n int) error // of call n
+}
+
+func (n *notifier) Notify(_ context.Context, g alerts.Group) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.groups, n.at = append(n.groups, g), append(n.at, time.Now())
+	if n.err != nil {
+		return n.err(len(n.groups) - 1)
+	}
+	return nil
+}
+
+func (n *notifier) last() alerts.Group { return n.groups[len(n.groups)-1] }
+
+type recorded struct {
+	mu   sync.Mutex
+	rows []alerts.Alert
+	err  error
+}
+
+func (r *recorded) RecordAlert(_ context.Context, a alerts.Alert) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return r.err
+	}
+	r.rows = append(r.rows, a)
+	return nil
+}
+
+// benchInterval is the evaluation interval of a bench: some seconds, so that steps differ from seconds.
+const benchInterval = 5 * time.Second
+
+// newBench starts an engine at the current synctest time.
+func newBench(t *testing.T, cfg Config, store alerts.Store) *bench {
+	t.Helper()
+	return newBenchOf(t, cfg, Options{Store: store})
+}
+
+// newBenchOf is newBench with other options, besides the notifiers, the recorder and the metrics.
+func newBenchOf(t *testing.T, cfg Config, o Options) *bench {
+	t.Helper()
+	if cfg.EvaluationInterval == Default().EvaluationInterval {
+		cfg.EvaluationInterval = benchInterval
+	}
+	if cfg.RuleFiles == nil { // the others fire for the same failures
+		cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
+	}
+	b := &bench{t: t, reg: prometheus.NewRegistry(), sec: time.Now().Unix(), sent: &notifier{}, rec: &recorded{}, store: o.Store}
+	o.Notifiers, o.Recorder, o.Registerer = append([]alerts.Notifier{b.sent}, o.Notifiers...), b.rec, b.reg
+	e, err := New(t.Context(), cfg, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Engine = e
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = e.Run(ctx) }()
+	b.stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(b.stop)
+	return b
+}
+
+// second adds the tally of the next second and waits a second.
+func (b *bench) second(counts ...analyzer.Count) {
+	b.t.Helper()
+	b.add(&analyzer.Tally{Second: b.sec, Counts: counts})
+	b.sec++
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
+func (b *bench) add(t *analyzer.Tally) {
+	b.t.Helper()
+	if err := b.Add(b.t.Context(), t); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// idle adds empty tallies for d.
+func (b *bench) idle(d time.Duration) {
+	b.t.Helper()
+	for range int(d.Seconds()) {
+		b.second()
+	}
+}

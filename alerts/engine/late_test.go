@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// An alert that began without a leader is sent by the next leader as found late, even if that engine is warm. An alert that was
+// already sent is not marked.
+func TestFoundLateWithoutLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &alertstest.Store{}
+		a, b := newStandby(t, store, nil), newStandby(t, store, nil)
+		both := []*standby{a, b}
+		second := func(n int, counts ...analyzer.Count) {
+			t.Helper()
+			for range n {
+				for _, x := range both {
+					if err := x.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+			}
+		}
+		writer := with(planner("1"), "stage", "writer")
+		known := []analyzer.Count{calls("1", 10), failures("1", "x", "", 5), {Metric: analyzer.MetricCalls, Labels: writer, N: 10}}
+		broken := append(known, analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(writer, "status", "400", "cause", "y"), N: 6})
+
+		stop := a.lead(t)
+		second(120, known...)
+		stop()
+		both = both[1:] // a is dead, b evaluates and does not lead
+		burst := time.Now()
+		second(300, broken...)
+		second(300, known...)
+		stop = b.lead(t)
+		synctest.Wait()
+		second(20, known...)
+		stop()
+
+		sent := map[string]alerts.Alert{}
+		for _, g := range b.sent.groups {
+			for _, x := range g.Alerts {
+				sent[x.Labels["stage"]] = x
+			}
+		}
+		if x := sent["writer"]; !x.FoundLate || x.StartsAt.Sub(burst) > 3*time.Minute || x.Evidence.Failed != 1800 {
+			t.Errorf("the burst that began at %v is sent as one since %v with %d failed calls, found late: %v", burst, x.StartsAt, x.Evidence.Failed, x.FoundLate)
+		}
+		if x := sent["planner"]; x.FoundLate {
+			t.Error("an alert of the previous leader is marked as found late")
+		}
+	})
+}
+
+// An alert that ended without a leader is sent with the time of its end, and one that began and ended is sent once, as resolved.
+func TestEndedWithoutLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &alertstest.Store{}
+		a, b := newStandby(t, store, nil), newStandby(t, store, nil)
+		both := []*standby{a, b}
+		pass := func(d time.Duration, counts ...analyzer.Count) {
+			t.Helper()
+			for range d / (5 * time.Second) {
+				for _, x := range both {
+					if err := x.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix() + 4, Counts: counts}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+			}
+		}
+		writer := with(planner("1"), "stage", "writer")
+		sound := []analyzer.Count{calls("1", 10), {Metric: analyzer.MetricCalls, Labels: writer, N: 10}}
+		stop := a.lead(t)
+		pass(time.Minute, append(sound, failures("1", "x", "", 5))...)
+		stop()
+		both = both[1:]
+		pass(4*time.Minute, append(sound, analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(writer, "status", "400", "cause", "y"), N: 5})...)
+		pass(30*time.Minute, sound...)
+		stop = b.lead(t)
+		synctest.Wait()
+		pass(20*time.Second, sound...)
+		stop()
+
+		last := map[string]alerts.Group{}
+		for _, g := range b.sent.groups {
+			last[g.Alerts[0].Labels["stage"]] = g
+		}
+		began := a.sent.last().Since()
+		for stage, ended := range map[string][2]time.Duration{"planner": {5 * time.Minute, 7 * time.Minute}, "writer": {9 * time.Minute, 11 * time.Minute}} {
+			g := last[stage]
+			if len(g.Alerts) == 0 || g.Firing() {
+				t.Errorf("%s: sent %+v, want its end", stage, g)
+				continue
+			}
+			x := g.Current()[0]
+			if d := x.EndsAt.Sub(began); d < ended[0] || d > ended[1] || x.FoundLate != (stage == "writer") {
+				t.Errorf("%s: ended %v after the planner began, found late: %v", stage, d, x.FoundLate)
+			}
+		}
+		if len(b.groups.open) != 0 {
+			t.Errorf("%d groups are open", len(b.groups.open))
+		}
+	})
+}
+
+// Alerts report what is unavailable for as long as it is.
+func TestUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text := "ClickHouse does not answer"
+		b := newBench(t, Default(), nil)
+		b.mu.Lock()
+		b.unavailable = func() string { return text } // called with mu locked
+		b.mu.Unlock()
+		breach(b, 30)
+		if got := b.sent.last().Alerts[0].Unavailable; got != text {
+			t.Errorf("unavailable %q while the store is down", got)
+		}
+		b.mu.Lock()
+		text = ""
+		b.mu.Unlock()
+		breach(b, 30)
+		if got := b.sent.last().Alerts[0].Unavailable; got != "" {
+			t.Errorf("unavailable %q after the store is back", got)
+		}
+	})
+}

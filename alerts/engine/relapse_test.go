@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Failures in bursts, each after the end of the previous alert, are one incident: one group, whose relapses are news but not
+// urgent. A burst after the window is a new incident.
+func TestRelapse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Default(), nil)
+		burst := func() {
+			t.Helper()
+			for range 30 {
+				b.second(calls("1.0", 12), failures("1.0", "x", "", 10))
+			}
+			for range 400 { // the alert ends 5 minutes after the burst
+				b.second(calls("1.0", 1))
+			}
+			if len(b.Active()) != 0 {
+				t.Fatalf("%v fire", b.Active())
+			}
+		}
+		incidents := map[time.Time]uint64{}
+		for range 4 {
+			burst()
+			o := b.groups.sorted()[0]
+			incidents[o.group().Since()] = o.raised
+		}
+		g := b.sent.last()
+		if len(incidents) != 1 || len(g.Alerts) != 4 || g.Firing() {
+			t.Errorf("%d incidents, the last with %d alerts; want 1 with 4, all resolved", len(incidents), len(g.Alerts))
+		}
+		for since, raised := range incidents {
+			if raised != 1 {
+				t.Errorf("the incident of %v was raised by news %d, want only by the first", since, raised)
+			}
+		}
+		for range 600 {
+			b.second(calls("1.0", 1))
+		}
+		if n := len(b.groups.open); n != 0 {
+			t.Errorf("%d groups are open 10 minutes after the last alert", n)
+		}
+		burst()
+		if since := b.sent.last().Since(); incidents[since] != 0 {
+			t.Error("a burst after the window continues the old incident")
+		}
+	})
+}

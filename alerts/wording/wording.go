@@ -1,0 +1,198 @@
+// Package wording describes alerts in words: counts, causes, links to the web pages, and commands that investigate.
+package wording
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer/cause"
+	rule "github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/analyzer/signals"
+)
+
+// Failure returns one human-readable line: what the agent did if that is known, otherwise why the calls failed.
+func Failure(s alerts.Share) string {
+	id := s.ID()
+	text := session.Summaries[id]
+	if id == s.Cause {
+		text = phrase(meaning(id))
+	}
+	switch {
+	case id == "":
+		return "unknown cause"
+	case text == "":
+		return strings.ReplaceAll(id, "_", " ")
+	}
+	return text
+}
+
+// meaning returns a sentence about a cause, a rule or a signal; "" if id is none of them.
+func meaning(id string) string {
+	if sentence, _ := cause.Meaning(id); sentence != "" {
+		return sentence
+	}
+	if r := rule.ByID(id); r != nil {
+		title, _, _ := strings.Cut(r.Doc, "\n")
+		return title
+	}
+	if i := slices.IndexFunc(signals.All, func(d signals.Doc) bool { return d.ID == id }); i >= 0 {
+		return signals.All[i].Doc
+	}
+	return ""
+}
+
+// phrase returns a sentence without its capital letter and period, so that it can continue another one.
+func phrase(sentence string) string {
+	if sentence == "" {
+		return ""
+	}
+	return strings.ToLower(sentence[:1]) + strings.TrimSuffix(sentence[1:], ".")
+}
+
+// findings maps rules and signals to the words that follow one and several of their findings.
+var findings = map[string][2]string{
+	"missing_tool_reply":             {"tool call got no reply", "tool calls got no reply"},
+	signals.ReplyNeverArrived:        {"tool call got no reply", "tool calls got no reply"},
+	signals.MaskedFailure:            {"task ended on a failed call as if it had succeeded", "tasks ended on a failed call as if they had succeeded"},
+	signals.ConversationEndedOnError: {"task ended on a failed call as if it had succeeded", "tasks ended on a failed call as if they had succeeded"},
+	signals.RetryStorm:               {"rejected request was sent again and again", "rejected requests were sent again and again"},
+	signals.LatentViolation:          {"accepted request would be rejected by other providers", "accepted requests would be rejected by other providers"},
+}
+
+// Counted returns the words that follow a number of failures of ev, for example "calls failed" or "tool calls got no
+// reply".
+func Counted(ev *alerts.Evidence, n uint64) string {
+	one, many := "call failed", "calls failed"
+	if len(ev.Rules) > 0 {
+		words, known := findings[ev.Rules[0]]
+		for _, id := range ev.Rules[1:] {
+			known = known && findings[id] == words
+		}
+		if one, many = words[0], words[1]; !known {
+			one, many = "finding of "+strings.Join(ev.Rules, ", "), "findings of "+strings.Join(ev.Rules, ", ")
+		}
+	}
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// providerMessage matches the first message in a JSON body, which may be cut off.
+var providerMessage = regexp.MustCompile(`"(?:message|detail|error)"\s*:\s*"((?:[^"\\]|\\.)*)`)
+
+// maxError is the length to which an error text is searched for its message, in bytes.
+const maxError = 64 << 10
+
+// ProviderMessage returns the message in a provider's error text: the value in a JSON body, or else the text.
+func ProviderMessage(text string) string {
+	text = text[:min(len(text), maxError)]
+	if !strings.HasPrefix(strings.TrimLeft(text, " \r\n\t["), "{") {
+		return text
+	}
+	m := providerMessage.FindStringSubmatch(text)
+	if m == nil {
+		return text
+	}
+	var s string
+	if err := json.Unmarshal([]byte(`"`+m[1]+`"`), &s); err != nil || s == "" {
+		return text
+	}
+	return s
+}
+
+// Truncate shortens text to at most n characters; the last character of a shortened text is an ellipsis. It reads no more of text than
+// that.
+func Truncate(text string, n int) string {
+	count, end := 0, 0 // end is where an ellipsis begins
+	for i := range text {
+		if count == n-1 {
+			end = i
+		}
+		if count++; count > n {
+			return strings.ToValidUTF8(text[:end], "\ufffd") + "…"
+		}
+	}
+	return strings.ToValidUTF8(text, "\ufffd")
+}
+
+// MaxID is the longest id in a notification, in bytes.
+const MaxID = 200
+
+// IncidentURL returns the URL of the web page about an alert, or "" without an external URL. id is Alert.ID.
+func IncidentURL(externalURL, id string) string {
+	if externalURL == "" || id == "" {
+		return ""
+	}
+	return strings.TrimRight(externalURL, "/") + "/incident/" + url.PathEscape(id)
+}
+
+// ConversationURL returns the URL of a conversation's web page, or "" without an external URL or a usable id.
+func ConversationURL(externalURL, id string) string {
+	if externalURL == "" || id == "" || len(id) > MaxID {
+		return ""
+	}
+	return strings.TrimRight(externalURL, "/") + "/conversation/" + url.PathEscape(id)
+}
+
+// Number formats n with thousands separators, for example 1,030.
+func Number(n uint64) string {
+	s := strconv.FormatUint(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// percent formats part as a percentage of whole. It returns 100% only for all of whole, and 0% only for none of it.
+func percent(part, whole uint64) string {
+	if whole == 0 {
+		return "0%"
+	}
+	p := math.Round(100 * float64(part) / float64(whole))
+	switch {
+	case part > 0 && p < 1:
+		return "<1%"
+	case part < whole && p > 99:
+		return ">99%"
+	}
+	return fmt.Sprintf("%.0f%%", p)
+}
+
+// Subject returns what a is about: the service and stage, for example checkout-agent/planner, or else the provider or the rule.
+func Subject(a *alerts.Alert) string {
+	service, stage := a.Labels["service"], cmp.Or(a.Labels["stage"], a.Labels["agent"])
+	switch {
+	case service != "" && stage != "":
+		return service + "/" + stage
+	case service+stage != "":
+		return service + stage
+	}
+	return cmp.Or(a.Labels["provider"], a.Name)
+}
+
+// Counts returns what happened in one phrase, for example "43 of 98 calls failed (44%)".
+func Counts(a *alerts.Alert) string {
+	ev, when := &a.Evidence, ""
+	if a.State == alerts.Resolved {
+		when = " at the peak"
+	}
+	switch {
+	case ev.Failed > 0 && len(ev.Rules) > 0 && !ev.ProviderChanged():
+		return fmt.Sprintf("%s %s, in %s calls%s", Number(ev.Failed), Counted(ev, ev.Failed), Number(ev.Calls), when)
+	case ev.Failed > 0 && ev.Calls > 0 && len(ev.Rules) == 0:
+		return fmt.Sprintf("%s of %s calls failed%s (%s)", Number(ev.Failed), Number(ev.Calls), when, percent(ev.Failed, ev.Calls))
+	case a.Annotations["summary"] != "":
+		return strings.TrimPrefix(a.Annotations["summary"], a.Labels["service"]+"/"+a.Labels["stage"]+": ")
+	}
+	return fmt.Sprintf("%s (value %.4g)", a.Name, a.Value)
+}

@@ -1,0 +1,114 @@
+package wording
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+func TestDescription(t *testing.T) {
+	f := func(s alerts.Share, want string) {
+		t.Helper()
+		if got := Failure(s); got != want {
+			t.Errorf("%+v: %q, want %q", s, got, want)
+		}
+	}
+	f(alerts.Share{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save"}, "assistant message saved without its tool_calls")
+	f(alerts.Share{Cause: "orphan_tool_reply", RootCause: "unknown_no_history"}, "the history contains a tool result without its tool call")
+	f(alerts.Share{Cause: "auth"}, "the provider refused the credentials")
+	f(alerts.Share{Cause: "auth", RootCause: "brand_new"}, "brand new")
+	f(alerts.Share{Cause: "brand_new"}, "brand new")
+	f(alerts.Share{Cause: "reply_never_arrived"}, "a tool call was never answered")
+	f(alerts.Share{Cause: "late_tool_reply"}, "tool reply after its call's turn was closed by another message") // only a rule
+	f(alerts.Share{}, "unknown cause")
+}
+
+func TestCounted(t *testing.T) {
+	f := func(n uint64, want string, rules ...string) {
+		t.Helper()
+		ev := alerts.Evidence{Rules: rules}
+		if got := Counted(&ev, n); got != want {
+			t.Errorf("%v: %q, want %q", rules, got, want)
+		}
+	}
+	f(2, "calls failed")
+	f(1, "call failed")
+	f(1, "tool call got no reply", "reply_never_arrived")
+	f(6, "tool calls got no reply", "missing_tool_reply", "reply_never_arrived")
+	f(6, "findings of missing_tool_reply, retry_storm", "missing_tool_reply", "retry_storm")
+	f(1, "finding of empty_content", "empty_content")
+}
+
+func TestProviderMessage(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		if got := ProviderMessage(text); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+	f(`{"error":{"type":"x","message":"Say \"no\" \u2014 now"}}`, `Say "no" — now`)
+	f(`[{"error": {"code": 400, "message": "cut off in the mid`, "cut off in the mid")
+	f(`{"error":"invalid model"}`, "invalid model")
+	f(`{"detail":"Not Found"}`, "Not Found")
+	f(`{"code":17}`, `{"code":17}`)
+	f(`{"message":"cut off in an escape \u20`, `{"message":"cut off in an escape \u20`)
+	f(`upstream said "message": "x"`, `upstream said "message": "x"`)
+	f("", "")
+}
+
+func TestNumbers(t *testing.T) {
+	f := func(got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	f(Number(0), "0")
+	f(Number(1030), "1,030")
+	f(Number(1234567), "1,234,567")
+	f(percent(43, 98), "44%")
+	f(percent(1, 1000), "<1%")
+	f(percent(999, 1000), ">99%")
+	f(percent(5, 5), "100%")
+	f(percent(0, 0), "0%")
+}
+
+// A shell passes the commands on unchanged, whatever the names of services and conversations.
+func TestCommands(t *testing.T) {
+	conversation, stage := `it's $HOME "a" \n *; rm -rf / # &`, "plan & <act>"
+	a := alerts.Alert{
+		Labels: map[string]string{"service": "shop", "stage": stage, "environment": "prod", "model": "m"}, StartsAt: time.Date(2026, 11, 21, 9, 21, 5, 0, time.UTC),
+		Evidence: alerts.Evidence{
+			Window: 10 * time.Minute, Failed: 6, Rules: []string{"missing_tool_reply", "reply_never_arrived"},
+			Example: &analyzer.Example{Exchange: "0193-1", Conversation: conversation},
+		},
+	}
+	var got []string
+	for _, c := range Commands(alerts.Access{URL: "http://collector-1:8088"}, &a) {
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf '%s|' "+c).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, string(out))
+	}
+	want := []string{
+		"llmtap|show|0193-1|--url|http://collector-1:8088|",
+		"llmtap|show|" + conversation + "|--url|http://collector-1:8088|",
+		"llmtap|query|open_tool_calls|--service|shop|--stage|" + stage + "|--environment|prod|--since|2026-11-21T09:11:05Z|--url|http://collector-1:8088|",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	for _, id := range []string{"", "-x", "a`b`", "two\nlines", "\x1b[2J", "gpj\u202e", "a\u200bb", "a\u2028b", "a\u00a0b", "\xff", strings.Repeat("x", MaxID+1)} {
+		a.Evidence.Example = &analyzer.Example{Exchange: id}
+		if got := Commands(alerts.Access{}, &a); len(got) != 1 || !strings.HasPrefix(got[0], "llmtap query") {
+			t.Errorf("%q: %q", id, got)
+		}
+	}
+}
