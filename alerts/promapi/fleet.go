@@ -18,12 +18,12 @@ const FleetPath = "/metrics/fleet"
 
 // NewFleet returns the page of the current values of the tallies, for a Prometheus that scrapes them: the same series as those of
 // Handler. They have no timestamps, since they may be a few seconds behind the clock. Counters begin anew when llmtap starts, as
-// rate and increase expect; the format OpenMetrics says when.
+// rate and increase expect. The protobuf format says when; the text formats do not, since a series more per counter would.
 func NewFleet(engines func() []*engine.Engine, logger *slog.Logger) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(fleet{engines})
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{
-		EnableOpenMetrics: true, EnableOpenMetricsTextCreatedSamples: true, MaxRequestsInFlight: maxConcurrent,
+		EnableOpenMetrics: true, MaxRequestsInFlight: maxConcurrent,
 		ErrorHandling: promhttp.ContinueOnError, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelError),
 	})
 }

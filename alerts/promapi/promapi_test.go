@@ -92,6 +92,25 @@ func TestHandler(t *testing.T) {
 	t.Run("bad requests", func(t *testing.T) { testBadRequests(t, e) })
 	t.Run("hostile queries", func(t *testing.T) { testHostileQueries(t, e) })
 	t.Run("while adding", func(t *testing.T) { testQueryWhileAdding(t, e) })
+	t.Run("fleet", func(t *testing.T) { testFleet(t, e) })
+}
+
+// What Prometheus scrapes has one series per counter.
+func testFleet(t *testing.T, e *engine.Engine) {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, serve(t, e)+FleetPath, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "application/openmetrics-text;version=1.0.0")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || strings.Count(string(body), "\nllmtap_calls_total{") != 3 || strings.Contains(string(body), "_created") {
+		t.Errorf("%v\n%s", err, body)
+	}
 }
 
 // Prometheus's own client library understands every endpoint.

@@ -39,8 +39,9 @@ type follower struct {
 	lastAt  time.Time // its timestamp; zero: unknown
 	created time.Time // creation time of the stream; zero: any
 
-	subjects []string // subject filter; empty: all subjects
-	share    int      // number of followers that share pullBytes; 0 counts as 1
+	subjects []string      // subject filter; empty: all subjects
+	name     func() string // of the consumer, which replaces another one of that name; nil or "": a random name
+	share    int           // number of followers that share pullBytes; 0 counts as 1
 
 	onAttach   func(pending uint64)      // called when delivery begins, with the number of pending messages
 	onDetach   func()                    // called when delivery is interrupted
@@ -184,6 +185,15 @@ func (f *follower) attach(ctx context.Context) (*attachment, error) {
 	}
 	cfg := ephemeralConsumer(natsjs.DeliverByStartSequencePolicy, f.subjects)
 	cfg.OptStartSeq, cfg.InactiveThreshold = f.last+1, 2*time.Minute
+	if f.name != nil {
+		cfg.Name = f.name()
+	}
+	if cfg.Name != "" {
+		// One that a process left behind. If that process still runs, it attaches anew, and ends with its lease.
+		if err := s.DeleteConsumer(ctx, cfg.Name); err != nil && !errors.Is(err, natsjs.ErrConsumerNotFound) {
+			return nil, fmt.Errorf("replace the consumer: %w", err)
+		}
+	}
 	consumer, err := s.CreateConsumer(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("create a consumer: %w", err)

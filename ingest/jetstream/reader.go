@@ -92,6 +92,7 @@ func (r *Reader) start(created time.Time) {
 	r.stop, r.stopRenew = stop, stopRenew
 	r.follow = &follower{
 		c: r.c, stream: event.StreamEvents, last: r.received, created: created, subjects: r.cfg.subjects(), share: r.cfg.Partitions,
+		name:     r.consumer,
 		onAttach: func(pending uint64) { r.setAttached(true, pending) },
 		onDetach: func() { r.setAttached(false, 0) },
 	}
@@ -109,6 +110,14 @@ func (r *Reader) start(created time.Time) {
 			r.fail(err)
 		}
 	})
+}
+
+// consumer returns the name of the consumer of the partition, by which others watch its lag, or "" if another reader has it.
+func (r *Reader) consumer() string {
+	if r.detached.Load() {
+		return ""
+	}
+	return fmt.Sprintf("llmtap-%d-of-%d", r.cfg.Partition, max(r.cfg.Partitions, 1))
 }
 
 // Detach leaves the lease to the next reader that this process opens, without releasing it. r goes on reading, but cannot

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,34 @@ func TestReadCommitReopen(t *testing.T) {
 	if m := readN(t, ctx, r, 1)[0]; m.Seq != 11 || m.Replay {
 		t.Errorf("got %+v", m)
 	}
+
+	// Of three readers there is one consumer, whose name stays, and a detached reader goes on beside the next one.
+	stream, err := c.js.Stream(ctx, event.StreamEvents)
+	must(t, err)
+	expectConsumers := func(n int) {
+		t.Helper()
+		var names []string
+		for name := range stream.ConsumerNames(ctx).Name() {
+			names = append(names, name)
+		}
+		if len(names) != n || !slices.Contains(names, "llmtap-0-of-1") {
+			t.Errorf("consumers %q, want %d", names, n)
+		}
+	}
+	expectConsumers(1)
+	r.Detach()
+	next := openReader(t, ctx, c, "a")
+	publish(t, ctx, c, 12, 13)
+	for seq := uint64(0); seq != 12; {
+		seq = readN(t, ctx, next, 1)[0].Seq
+	}
+	publish(t, ctx, c, 13, 14)
+	for seq := uint64(0); seq != 13; {
+		seq = readN(t, ctx, r, 1)[0].Seq
+	}
+	expectConsumers(2)
 	must(t, r.Close(ctx))
+	must(t, next.Close(ctx))
 }
 
 func TestCommitInvalid(t *testing.T) {
