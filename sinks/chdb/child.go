@@ -29,6 +29,7 @@ type childConfig struct {
 	Library              string `json:"library"`
 	Dir                  string `json:"dir"`
 	Password             string `json:"password"`
+	ReaderPassword       string `json:"reader_password"`
 	MemoryLimit          int64  `json:"memory_limit"`
 	MinFreeDisk          int64  `json:"min_free_disk"`
 	MaxConcurrentQueries int    `json:"max_concurrent_queries"`
@@ -114,7 +115,7 @@ func runChild(reports *reporter) error {
 		return err
 	}
 	handler := httpd.New(httpd.Config{
-		Password: cfg.Password, MaxConcurrentQueries: cfg.MaxConcurrentQueries, Server: server,
+		Password: cfg.Password, ReaderPassword: cfg.ReaderPassword, MaxConcurrentQueries: cfg.MaxConcurrentQueries, Server: server,
 		Connect: func() (*engine.Conn, error) { return lib.Connect(path) },
 		Observe: func(q httpd.Query) { reports.send(report{Query: &q}) },
 	})

@@ -17,6 +17,7 @@ type Config struct {
 	MemoryLimit          int64                 `yaml:"memory_limit" unit:"bytes"` // limit for the whole engine; statements that exceed it fail with code 241
 	MaxConcurrentQueries int                   `yaml:"max_concurrent_queries"`    // further statements wait 10 s, then fail with code 202
 	MinFreeDisk          int64                 `yaml:"-"`                         // bytes of the disk that inserts leave free, so that merges can free more; those that would not fail with code 243
+	Port                 int                   `yaml:"port"`                      // of 127.0.0.1; 0: any that is free
 	CacheDir             string                `yaml:"cache_dir"`                 // see LibraryConfig
 	Logger               *slog.Logger          `yaml:"-"`                         // nil disables logging
 	Progress             func(line string)     `yaml:"-"`                         // receives progress messages of a slow start; may be nil
@@ -39,6 +40,9 @@ func (c Config) Validate() error {
 	}
 	if c.MemoryLimit < minMemory {
 		errs = append(errs, fmt.Errorf("memory_limit: %d is below %d bytes", c.MemoryLimit, int64(minMemory)))
+	}
+	if c.Port < 0 || c.Port > 65535 {
+		errs = append(errs, fmt.Errorf("port: %d is not between 0 and 65535", c.Port))
 	}
 	if c.MaxConcurrentQueries < 1 || c.MaxConcurrentQueries > 1000 {
 		errs = append(errs, fmt.Errorf("max_concurrent_queries: %d is not between 1 and 1000", c.MaxConcurrentQueries))

@@ -12,6 +12,7 @@
 //	Dir/llmtap.lock   held by the parent; contains its PID and its DSN (mode 0600)
 //	Dir/config.xml    written by the child at every start, with users.xml
 //	Dir/data          directory of the engine
+//	Dir/reader.dsn    address and password of the user who may only read, for people's own tools (mode 0600)
 //
 // # Why a child process
 //

@@ -9,11 +9,15 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/ClickHouse/ch-go/compress"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/llmtap/llmtap/sinks/chdb/httpd"
 )
 
 // do sends one request to s with query parameters, a body and changes to the request.
@@ -67,6 +71,48 @@ func TestAuthorization(t *testing.T) {
 	// A liveness check requires no password.
 	if resp, body := do(t, s, nil, nil, key(""), func(r *http.Request) { r.URL.Path = "/ping" }); resp.StatusCode != 200 || body != "Ok.\n" {
 		t.Error(resp.StatusCode, body)
+	}
+}
+
+// The user reader, whose DSN is in a file, may only read. His password stays when the server starts again.
+func TestReader(t *testing.T) {
+	s := server(t)
+	file, err := os.ReadFile(filepath.Join(s.config.Dir, "reader.dsn"))
+	must(t, err)
+	dsn, err := url.Parse(strings.TrimSpace(string(file)))
+	must(t, err)
+	as := func(user string) func(string, int) {
+		return func(statement string, status int) {
+			t.Helper()
+			resp, body := do(t, s, url.Values{"database": {Database}}, strings.NewReader(statement), func(r *http.Request) {
+				r.Header.Del("X-ClickHouse-Key")
+				password := s.config.Password
+				if user == httpd.Reader {
+					password, _ = dsn.User.Password()
+				}
+				r.SetBasicAuth(user, password)
+			})
+			if resp.StatusCode != status {
+				t.Errorf("%s: status %d, want %d: %s", statement, resp.StatusCode, status, body)
+			}
+		}
+	}
+	write, read := as(httpd.User), as(dsn.User.Username())
+	write("CREATE TABLE read_only (a UInt8) ENGINE = MergeTree ORDER BY a", 200)
+	for _, statement := range []string{
+		"INSERT INTO read_only VALUES (1)", "INSERT INTO read_only FORMAT TSV\n1\n", "INSERT INTO read_only SELECT 1", "ALTER TABLE read_only DELETE WHERE 1",
+		"OPTIMIZE TABLE read_only", "TRUNCATE TABLE read_only", "DROP TABLE read_only", "CREATE TABLE other (a UInt8) ENGINE = Memory", "KILL QUERY WHERE 1", "SYSTEM STOP MERGES",
+	} {
+		read(statement, 403)
+	}
+	read("SELECT count() = 0 FROM read_only", 200)
+	read("SHOW TABLES", 200)
+	read("DESCRIBE TABLE read_only", 200)
+	write("DROP TABLE read_only", 200)
+
+	again, err := announceReader(s.config.Dir, *dsn)
+	if err != nil || again != s.config.ReaderPassword {
+		t.Errorf("another password after a restart, error %v", err)
 	}
 }
 

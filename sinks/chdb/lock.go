@@ -1,16 +1,23 @@
 package chdb
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/llmtap/llmtap/sinks/chdb/httpd"
 )
 
 // An owner is the content of the lock file: the process that uses the directory and the DSN of its server.
@@ -88,6 +95,24 @@ func (l *dirLock) announce(o owner) error {
 		return fmt.Errorf("write lock file: %w", err)
 	}
 	return nil
+}
+
+// announceReader writes the DSN of the user who may only read to dir/reader.dsn, for people's own tools. Its password stays the same.
+func announceReader(dir string, dsn url.URL) (password string, err error) {
+	file := filepath.Join(dir, "reader.dsn")
+	old, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("read the DSN for readers: %w", err)
+	}
+	if u, err := url.Parse(strings.TrimSpace(string(old))); err == nil {
+		password, _ = u.User.Password()
+	}
+	password = cmp.Or(password, rand.Text())
+	dsn.User = url.UserPassword(httpd.Reader, password)
+	if err := os.WriteFile(file, []byte(dsn.String()+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("write the DSN for readers: %w", err)
+	}
+	return password, nil
 }
 
 func (l *dirLock) release() {

@@ -98,7 +98,7 @@ func newServer(ctx context.Context, cfg Config, library string) (*Server, error)
 			s.release()
 		}
 	}()
-	if s.listener, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
+	if s.listener, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: cfg.Port}); err != nil {
 		return nil, fmt.Errorf("listen for ClickHouse clients: %w", err)
 	}
 	if s.socket, err = s.listener.File(); err != nil {
@@ -110,6 +110,9 @@ func newServer(ctx context.Context, cfg Config, library string) (*Server, error)
 	}
 	dsn := url.URL{Scheme: "http", User: url.UserPassword(httpd.User, s.config.Password), Host: s.listener.Addr().String(), Path: "/" + Database}
 	s.dsn = dsn.String()
+	if s.config.ReaderPassword, err = announceReader(dir, dsn); err != nil {
+		return nil, err
+	}
 	if err = s.lock.announce(owner{PID: os.Getpid(), Since: time.Now().UTC().Truncate(time.Second), DSN: s.dsn}); err != nil {
 		return nil, err
 	}

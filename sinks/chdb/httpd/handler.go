@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -19,15 +18,19 @@ import (
 	"github.com/llmtap/llmtap/sinks/chdb/engine"
 )
 
-// User is the name of the only user.
-const User = "default"
+// User has all rights that the engine grants, Reader may only read.
+const (
+	User   = "default"
+	Reader = "reader"
+)
 
 // slotTimeout is the maximum time a request waits for one of MaxConcurrentQueries slots; then it fails with code 202.
 const slotTimeout = 10 * time.Second
 
 // Config configures a Handler.
 type Config struct {
-	Password             string
+	Password             string // of User
+	ReaderPassword       string // of Reader; empty: there is none
 	MaxConcurrentQueries int
 	Connect              func() (*engine.Conn, error)
 	Server               Server
@@ -78,8 +81,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	req, err := newRequest(r)
 	res := newResponse(w, req, h.cfg.Server)
-	if err == nil && !h.authorized(r, req.url) {
-		err = exceptionf(proto.ErrAuthenticationFailed, "%s: Authentication failed: password is incorrect, or there is no user with such name", User)
+	if err == nil {
+		err = h.authorize(req)
 	}
 	var done Query
 	if err == nil {
@@ -110,7 +113,9 @@ func local(r *http.Request) bool {
 	return loopback.Is(r.Host)
 }
 
-func (h *Handler) authorized(r *http.Request, q url.Values) bool {
+// authorize checks user and password of req. What GET may do, is all that Reader may do.
+func (h *Handler) authorize(req *request) error {
+	r, q := req.http, req.url
 	user, password, ok := r.BasicAuth()
 	if !ok {
 		user, password = r.Header.Get("X-ClickHouse-User"), r.Header.Get("X-ClickHouse-Key")
@@ -121,7 +126,12 @@ func (h *Handler) authorized(r *http.Request, q url.Values) bool {
 	if user == "" {
 		user = User
 	}
-	return user == User && subtle.ConstantTimeCompare([]byte(password), []byte(h.cfg.Password)) == 1
+	req.readOnly = user == Reader || r.Method == http.MethodGet
+	want := map[string]string{User: h.cfg.Password, Reader: h.cfg.ReaderPassword}[user]
+	if want == "" || subtle.ConstantTimeCompare([]byte(password), []byte(want)) != 1 {
+		return exceptionf(proto.ErrAuthenticationFailed, "%s: Authentication failed: password is incorrect, or there is no user with such name", user)
+	}
+	return nil
 }
 
 // slot waits for a free slot for a statement. The caller must call release to free the slot.

@@ -28,6 +28,7 @@ const maxText = 64 << 20
 // A request contains the parameters in the URL and the headers of an HTTP request. The body has not been read yet.
 type request struct {
 	http     *http.Request
+	readOnly bool
 	url      url.Values
 	queryID  string // chosen by the client; used only in logs
 	comment  string // value of log_comment; begins with a nonce, so that KILL QUERY matches only this statement

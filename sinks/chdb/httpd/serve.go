@@ -172,7 +172,7 @@ var chunks = sync.Pool{New: func() any { return new([insertChunk]byte) }}
 
 // insert streams the data in st, followed by the body, to the engine. It commits only complete data.
 func insert(conn *engine.Conn, req *request, st statement.Statement, body io.Reader) (engine.Stats, error) {
-	if req.http.Method == "GET" {
+	if req.readOnly {
 		return engine.Stats{}, errReadonly
 	}
 	ins, err := conn.Insert(st.Head, st.Format, req.params)
@@ -217,7 +217,7 @@ func fill(r io.Reader, buf []byte) (n int, complete bool, err error) {
 	return n, false, nil
 }
 
-var errReadonly = exceptionf(proto.ErrReadonly, "Cannot execute query in readonly mode. For queries over HTTP, method GET implies readonly. You should use method POST for modifying queries")
+var errReadonly = exceptionf(proto.ErrReadonly, "Cannot execute query in readonly mode. The user reader, and method GET, only read")
 
 // run runs any statement that is not an insert stream.
 func (h *Handler) run(conn *engine.Conn, req *request, res *response, text string, st statement.Statement, done *Query) (engine.Stats, error) {
@@ -229,7 +229,7 @@ func (h *Handler) run(conn *engine.Conn, req *request, res *response, text strin
 		return engine.Stats{}, exceptionf(proto.ErrSyntaxError, "Multi-statements are not allowed")
 	case a.Class == engine.Control && (st.Kind == statement.Select || st.Kind == statement.Insert):
 		return engine.Stats{}, exceptionf(proto.ErrAccessDenied, "The embedded ClickHouse does not write outside its tables")
-	case a.Class != engine.ReadOnly && req.http.Method == "GET":
+	case a.Class != engine.ReadOnly && req.readOnly:
 		return engine.Stats{}, errReadonly
 	case done.Kind == "" && (a.Class == engine.Mutating || a.Class == engine.MutatingGlobal):
 		done.Kind = "ddl"
