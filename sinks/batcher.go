@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// ErrStopped is returned by Add after Run has ended or its context is done.
-var ErrStopped = errors.New("batcher is stopped")
+// errStopped is returned by Add after Run has ended or its context is done.
+var errStopped = errors.New("batcher is stopped")
 
 // A Batcher collects rows into batches and writes them to a sink, one batch at a time and in the order of Add. It
 // buffers two batches: one is written while the other is filled. If a table refuses every row, the filling batch is
@@ -124,7 +124,7 @@ func (b *Batcher) Run(ctx context.Context) error {
 	drain, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
-		b.stop(ErrStopped)
+		b.stop(errStopped)
 		t := time.NewTimer(b.cfg.DrainTimeout)
 		defer t.Stop()
 		select {
@@ -170,7 +170,7 @@ func (b *Batcher) wait(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			b.stop(ErrStopped) // before take, so that no rows are added after the last batch
+			b.stop(errStopped) // before take, so that no rows are added after the last batch
 			return
 		case <-due:
 		case <-b.wake:
@@ -297,7 +297,7 @@ func (b *Batcher) abandon(ctx context.Context, p *pending, err error) error {
 	if ctx.Err() != nil {
 		reason = reasonShutdown
 	}
-	b.stop(fmt.Errorf("%w: %w", ErrStopped, err))
+	b.stop(fmt.Errorf("%w: %w", errStopped, err))
 	b.mu.Lock()
 	n := p.rows.Rows() + b.filling.rows.Rows()
 	b.mu.Unlock()

@@ -255,7 +255,7 @@ func TestBatcherFinalError(t *testing.T) {
 		mustAdd(t, b, rows("a"), r.commit("1"))
 		synctest.Wait()
 		mustAdd(t, b, rows("b"), r.commit("2"))
-		if err := b.Add(t.Context(), rows("c"), nil); !errors.Is(err, ErrStopped) || !errors.Is(err, boom) {
+		if err := b.Add(t.Context(), rows("c"), nil); !errors.Is(err, errStopped) || !errors.Is(err, boom) {
 			t.Errorf("blocked Add: %v", err)
 		}
 		err := stop()
@@ -309,8 +309,8 @@ func TestBatcherDrains(t *testing.T) {
 		mustAdd(t, b, rows("b"), r.commit("2"))
 		must(t, stop())
 		r.want(t, "0s write a", "5s commit 1", "5s write b", "10s commit 2")
-		if err := b.Add(t.Context(), rows("c"), nil); !errors.Is(err, ErrStopped) {
-			t.Errorf("Add after Run: %v, want ErrStopped", err)
+		if err := b.Add(t.Context(), rows("c"), nil); !errors.Is(err, errStopped) {
+			t.Errorf("Add after Run: %v, want errStopped", err)
 		}
 	})
 }

@@ -88,6 +88,7 @@ func (s *subject) measure(ctx context.Context, r *result, publish func(*publishe
 	if err != nil {
 		return err
 	}
+	queue := process.SizeOf(s.queue)
 	stopWatch := process.Watch(s.processes)
 	start := time.Now()
 	publishing := make(chan error, 1)
@@ -121,7 +122,7 @@ func (s *subject) measure(ctx context.Context, r *result, publish func(*publishe
 		process.Idle(ctx, s.processes, time.Minute)
 	}
 	u := stopWatch()
-	r.CPU, r.Peak, r.Sets, r.Other, r.Queue = u.CPU, u.Peak, u.Sets, u.Other, process.SizeOf(s.queue)
+	r.CPU, r.Peak, r.Sets, r.Other, r.Queue = u.CPU, u.Peak, u.Sets, u.Other, process.SizeOf(s.queue)-queue
 	insertsAfter, diskAfter, err := s.used(ctx)
 	if err != nil {
 		return err

@@ -6,7 +6,7 @@
 //
 // # Bounds
 //
-// A body has at most MaxBytes, compressed and decompressed, and at most MaxRatio times its compressed size. Memory is
+// A body has at most MaxBytes, compressed and decompressed, and at most maxRatio times its compressed size. Memory is
 // taken from the budget before it is allocated, while bytes arrive: neither a Content-Length nor a small compressed body
 // reserves memory for bytes that the client has not sent. The decompressors have fixed windows, of at most 8 MiB, which
 // are taken from the budget too.

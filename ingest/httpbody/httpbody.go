@@ -16,9 +16,9 @@ import (
 // Limits of one body.
 const (
 	MaxBytes = 32 << 20 // compressed and decompressed
-	MaxRatio = 200      // decompressed to compressed size
+	maxRatio = 200      // decompressed to compressed size
 
-	ratioFree  = 1 << 20   // decompressed bytes to which MaxRatio does not apply
+	ratioFree  = 1 << 20   // decompressed bytes to which maxRatio does not apply
 	firstBytes = 256 << 10 // first allocation of a body
 	gzipBytes  = 64 << 10  // memory of a gzip decoder
 	zstdWindow = 8 << 20   // largest window of zstd
@@ -196,8 +196,8 @@ func (b *Body) read(r io.Reader, wire *counter, size int64, compressed bool) err
 		switch {
 		case len(buf) > MaxBytes:
 			return tooLong()
-		case compressed && len(buf) > ratioFree && int64(len(buf)) > MaxRatio*wire.n:
-			return refuse(http.StatusRequestEntityTooLarge, "the payload is more than %d times larger than its compressed form", MaxRatio)
+		case compressed && len(buf) > ratioFree && int64(len(buf)) > maxRatio*wire.n:
+			return refuse(http.StatusRequestEntityTooLarge, "the payload is more than %d times larger than its compressed form", maxRatio)
 		}
 	}
 	if b.Bytes = buf; errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {

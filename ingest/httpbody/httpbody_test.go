@@ -43,7 +43,7 @@ func TestRead(t *testing.T) {
 		r.Header.Set("Content-Encoding", encoding)
 		b, err := Read(r, budget)
 		switch {
-		case size > MaxBytes || encoding != "" && size > ratioFree: // compresses more than MaxRatio times
+		case size > MaxBytes || encoding != "" && size > ratioFree: // compresses more than maxRatio times
 			var refused *Error
 			if !errors.As(err, &refused) || refused.Status != http.StatusRequestEntityTooLarge {
 				t.Errorf("%d bytes, %s: %v", size, encoding, err)

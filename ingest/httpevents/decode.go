@@ -19,7 +19,7 @@ import (
 
 // Limits of one payload.
 const (
-	MaxEvents   = 10_000
+	maxEvents   = 10_000
 	maxWarnings = 20
 
 	eventBytes = 2 << 10 // approximate memory of an event without its body
@@ -169,8 +169,8 @@ func (d *decoder) event(raw []byte) error {
 // add adds an event, which is rejected if err is set.
 func (d *decoder) add(e *event.Event, err error) error {
 	switch {
-	case d.count == MaxEvents:
-		return &httpbody.Error{Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the payload has more than %d events; send fewer at a time", MaxEvents)}
+	case d.count == maxEvents:
+		return &httpbody.Error{Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the payload has more than %d events; send fewer at a time", maxEvents)}
 	case !d.payload.Grow(eventBytes):
 		return httpbody.ErrBehind
 	case err != nil:

@@ -135,7 +135,7 @@ func (c *Conn) WaitConnected(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-poll.C: // nats.go has no callback for a login that is rejected before the first connection
-			if err := c.nc.LastError(); IsLoginError(err) {
+			if err := c.nc.LastError(); isLoginError(err) {
 				c.onConnectError(err)
 			}
 		}
@@ -150,8 +150,8 @@ func unreachable(err error) bool {
 	return errors.Is(err, nats.ErrNoServers) || IsTransient(err)
 }
 
-// IsLoginError reports whether err means that NATS rejects the login.
-func IsLoginError(err error) bool {
+// isLoginError reports whether err means that NATS rejects the login.
+func isLoginError(err error) bool {
 	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) ||
 		errors.Is(err, nats.ErrAccountAuthExpired)
 }
@@ -192,8 +192,8 @@ func (c *Conn) onConnectError(err error) {
 	if c.failure == nil {
 		c.failingAt = now
 	}
-	login := IsLoginError(err)
-	changed := login != IsLoginError(c.failure)
+	login := isLoginError(err)
+	changed := login != isLoginError(c.failure)
 	c.failure = err
 	log := login && changed || now.Sub(c.failingAt) >= failureLogDelay && (changed || now.Sub(c.loggedAt) >= failureLogInterval)
 	if log {
@@ -220,7 +220,7 @@ func (c *Conn) connectError() error {
 }
 
 func (c *Conn) onError(err error) {
-	if IsLoginError(err) {
+	if isLoginError(err) {
 		c.onConnectError(err)
 		return
 	}
@@ -257,7 +257,7 @@ func (c *Conn) Healthy() error {
 	switch err := c.connectError(); {
 	case err == nil:
 		return fmt.Errorf("NATS at %s is not connected yet", at)
-	case IsLoginError(err):
+	case isLoginError(err):
 		return fmt.Errorf("NATS at %s rejects the login: %w; %s", at, err, hintLogin)
 	default:
 		return fmt.Errorf("NATS at %s is unreachable: %w", at, err)

@@ -96,9 +96,6 @@ func TestKV(t *testing.T) {
 	if n := keys(); n != 2 {
 		t.Errorf("%d keys, want 2", n)
 	}
-	if n, err := kv.Writes(ctx); err != nil || n != 3 {
-		t.Errorf("%d writes, want 3, %v", n, err)
-	}
 	if v, _, err := kv.Get(ctx, "a"); err != nil || string(v) != "2" {
 		t.Errorf("got %q, %v", v, err)
 	}

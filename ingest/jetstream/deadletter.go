@@ -16,9 +16,9 @@ import (
 
 // Headers of a dead letter, in addition to those of the original message.
 const (
-	HeaderDeadReason  = "Llmtap-Dead-Reason"
+	headerDeadReason  = "Llmtap-Dead-Reason"
 	HeaderDeadSubject = "Llmtap-Dead-Subject" // subject of the original message
-	HeaderDeadSeq     = "Llmtap-Dead-Seq"     // stream sequence of the original message
+	headerDeadSeq     = "Llmtap-Dead-Seq"     // stream sequence of the original message
 	HeaderDeadError   = "Llmtap-Dead-Error"
 )
 
@@ -74,8 +74,8 @@ func (c *Conn) DeadLetterRow(ctx context.Context, table, id string, seq uint64, 
 
 // publishDead adds reason, sequence and error to the headers h and publishes a dead letter with them.
 func (c *Conn) publishDead(ctx context.Context, h nats.Header, seq uint64, reason, why string, data []byte) error {
-	h.Set(HeaderDeadReason, reason)
-	h.Set(HeaderDeadSeq, strconv.FormatUint(seq, 10))
+	h.Set(headerDeadReason, reason)
+	h.Set(headerDeadSeq, strconv.FormatUint(seq, 10))
 	h.Set(HeaderDeadError, headerLine(why))
 	limit := max(int(c.nc.MaxPayload())-headerSize(h)-deadOverhead, 0)
 	letter := &nats.Msg{Subject: event.DeadPrefix + reason, Header: h, Data: data[:min(len(data), limit)]}

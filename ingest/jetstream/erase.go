@@ -89,7 +89,7 @@ func secureDelete(ctx context.Context, s natsjs.Stream, seq uint64, dryRun bool)
 // matches reports whether m belongs to target.
 func (target *ErasureSubject) matches(m natsjs.Msg) bool {
 	h := m.Headers()
-	if h.Get(HeaderDeadReason) == reasonRow {
+	if h.Get(headerDeadReason) == reasonRow {
 		return target.matchesRow(m.Data())
 	}
 	subject := m.Subject()

@@ -69,15 +69,6 @@ func (k *KV) Purge(ctx context.Context, key string, revision uint64) error {
 	return k.wrap("purge", key, err)
 }
 
-// Writes returns how often keys of the bucket were set or deleted since it exists.
-func (k *KV) Writes(ctx context.Context) (uint64, error) {
-	stream, err := k.conn.js.Stream(ctx, "KV_"+k.bucket)
-	if err != nil {
-		return 0, fmt.Errorf("look up bucket %s: %w", k.bucket, err)
-	}
-	return stream.CachedInfo().State.LastSeq, nil
-}
-
 func (k *KV) wrap(verb, key string, err error) error {
 	switch {
 	case err == nil:

@@ -195,8 +195,8 @@ func TestUndecodable(t *testing.T) {
 		t.Helper()
 		m, err := dead.GetMsg(ctx, seq)
 		must(t, err)
-		if m.Subject != subject || m.Header.Get(HeaderDeadReason) != reason || m.Header.Get(HeaderDeadSubject) != original ||
-			m.Header.Get(HeaderDeadSeq) != fmt.Sprint(seq) || !strings.Contains(m.Header.Get(HeaderDeadError), why) || string(m.Data) != body {
+		if m.Subject != subject || m.Header.Get(headerDeadReason) != reason || m.Header.Get(HeaderDeadSubject) != original ||
+			m.Header.Get(headerDeadSeq) != fmt.Sprint(seq) || !strings.Contains(m.Header.Get(HeaderDeadError), why) || string(m.Data) != body {
 			t.Errorf("dead letter %d: %s %v %q", seq, m.Subject, m.Header, m.Data)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// LibraryVersion is the required version of libchdb.
-const LibraryVersion = "26.7.3-stable.1"
+// libraryVersion is the required version of libchdb.
+const libraryVersion = "26.7.3-stable.1"
 
 // libraryEnv is the environment variable for the path of a library that is used instead of the cached one.
 const libraryEnv = "LLMTAP_LIBCHDB"
@@ -85,7 +85,7 @@ func PresentLibrary(cfg LibraryConfig) (string, error) {
 	return "", nil
 }
 
-// dir returns the directory for LibraryVersion in the cache.
+// dir returns the directory for libraryVersion in the cache.
 func (c LibraryConfig) dir() (string, error) {
 	if c.CacheDir == "" {
 		user, err := os.UserCacheDir()
@@ -94,13 +94,13 @@ func (c LibraryConfig) dir() (string, error) {
 		}
 		c.CacheDir = filepath.Join(user, "llmtap")
 	}
-	return filepath.Join(c.CacheDir, "libchdb-"+LibraryVersion), nil
+	return filepath.Join(c.CacheDir, "libchdb-"+libraryVersion), nil
 }
 
 // noLibrary returns err with the possible solutions.
 func noLibrary(err error) error {
 	return fmt.Errorf("get libchdb %s, the embedded ClickHouse: %w; either install npm (Node.js) and try again, or set %s to a libchdb.so of this "+
-		"version, or use a ClickHouse server: clickhouse.dsn or LLMTAP_CLICKHOUSE_DSN", LibraryVersion, err, libraryEnv)
+		"version, or use a ClickHouse server: clickhouse.dsn or LLMTAP_CLICKHOUSE_DSN", libraryVersion, err, libraryEnv)
 }
 
 // cached returns the path of the library in dir if its marker is valid. The marker contains the checksum of the tarball
@@ -119,7 +119,7 @@ func cached(dir string, pkg npmPackage) (string, bool) {
 }
 
 func marker(pkg npmPackage, size int64) string {
-	return fmt.Sprintf("%s@%s %s %d\n", pkg.name, LibraryVersion, pkg.integrity, size)
+	return fmt.Sprintf("%s@%s %s %d\n", pkg.name, libraryVersion, pkg.integrity, size)
 }
 
 // install installs the library in dir and returns its path. If another process is installing it, install waits for that

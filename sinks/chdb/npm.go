@@ -29,7 +29,7 @@ func npmPack(ctx context.Context, dir string, pkg npmPackage, progress func(stri
 	if err != nil {
 		return "", errNoNPM
 	}
-	spec := pkg.name + "@" + LibraryVersion
+	spec := pkg.name + "@" + libraryVersion
 	cmd := exec.CommandContext(ctx, npm, "pack", "--silent", "--ignore-scripts", "--pack-destination", dir, spec)
 	cmd.Dir = dir // a project's .npmrc must not be used
 	cmd.WaitDelay = time.Second

@@ -15,13 +15,13 @@ import (
 // difficultText contains what a wrong encoding would change.
 const difficultText = "quote ' \" \\ tab\t nul\x00 规划器 🛠️"
 
-// batch returns n rows of every table, numbered from first.
-func (v *verifier) batch(first, n int) *sinks.Batch {
-	b := sample.Rows(v.start, first, n)
+// batch returns n rows of every table.
+func (v *verifier) batch(n int) *sinks.Batch {
+	b := sample.Rows(v.start, 0, n)
 	for i := range b.Contents {
 		// Ids begin with the millisecond in which the conversation began, so the rows are on several shards.
-		at := v.start.UnixMilli() + int64((first+i)/12)
-		b.Contents[i].ID = fmt.Sprintf("%012x%020x", at, first+i)
+		at := v.start.UnixMilli() + int64(i/12)
+		b.Contents[i].ID = fmt.Sprintf("%012x%020x", at, i)
 		b.History[i].Content = b.Contents[i].ID
 	}
 	b.Exchanges[0].ErrorText = difficultText
@@ -30,8 +30,8 @@ func (v *verifier) batch(first, n int) *sinks.Batch {
 
 // write writes rows to every table, again, in a newer version, and in the old version once more, and reads them.
 func (v *verifier) write(ctx context.Context) outcome {
-	b := v.batch(0, v.rows)
-	for i, next := range []*sinks.Batch{b, b, sample.Later(v.batch(0, v.rows)), v.batch(0, v.rows)} {
+	b := v.batch(v.rows)
+	for i, next := range []*sinks.Batch{b, b, sample.Later(v.batch(v.rows)), v.batch(v.rows)} {
 		if err := v.sink.Write(ctx, next); err != nil {
 			return v.fail(fmt.Sprintf("write, time %d", i+1), err)
 		}
@@ -93,7 +93,7 @@ func (v *verifier) queries(ctx context.Context) outcome {
 
 // erase deletes a conversation, as llmtap forget does.
 func (v *verifier) erase(ctx context.Context) outcome {
-	subject := ErasureSubject{Conversation: v.batch(0, 1).Exchanges[0].Conversation}
+	subject := ErasureSubject{Conversation: v.batch(1).Exchanges[0].Conversation}
 	e, err := v.sink.PlanErasure(ctx, subject)
 	if err != nil {
 		return v.fail("find the rows of a conversation", err)

@@ -117,18 +117,18 @@ func NewID() string {
 
 // Events returns the two events that a hook publishes of c. seq counts the events of the instance.
 func (c *Call) Events(seq *uint64) []*event.Event {
-	return []*event.Event{c.RequestEvent(seq), c.ResponseEvent(seq)}
+	return []*event.Event{c.requestEvent(seq), c.responseEvent(seq)}
 }
 
-// RequestEvent returns the event that a hook publishes when it sends the request.
-func (c *Call) RequestEvent(seq *uint64) *event.Event {
+// requestEvent returns the event that a hook publishes when it sends the request.
+func (c *Call) requestEvent(seq *uint64) *event.Event {
 	e := c.event(seq)
 	e.Kind, e.Time, e.URL, e.Method, e.Body, e.ContentType = event.Request, c.At, c.URL, "POST", c.Request, "application/json"
 	return e
 }
 
-// ResponseEvent returns the event that a hook publishes when the response has ended.
-func (c *Call) ResponseEvent(seq *uint64) *event.Event {
+// responseEvent returns the event that a hook publishes when the response has ended.
+func (c *Call) responseEvent(seq *uint64) *event.Event {
 	e := c.event(seq)
 	e.Kind, e.Time, e.Status, e.Duration, e.Body, e.ContentType = event.Response, c.At.Add(c.Duration), c.Status, c.Duration, c.Response, c.ResponseType
 	return e

@@ -48,8 +48,8 @@ type failure struct {
 	body   string
 }
 
-// OrphanReply is the body of a refused call whose history lacks the call that a message of a tool answers.
-const OrphanReply = `{"error":{"message":"Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.","type":"invalid_request_error","param":"messages"}}`
+// orphanReply is the body of a refused call whose history lacks the call that a message of a tool answers.
+const orphanReply = `{"error":{"message":"Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.","type":"invalid_request_error","param":"messages"}}`
 
 const (
 	notFound    = `{"error":{"message":"The model does not exist or you do not have access to it.","type":"invalid_request_error","code":"model_not_found"}}`
@@ -148,7 +148,7 @@ func (f *Fleet) Next() (answered *Call, events []*event.Event) {
 	f.next = (f.next + 1) % len(f.agents)
 	answered, events = a.answer()
 	a.open = f.call(a)
-	return answered, append(events, a.open.RequestEvent(a.seq))
+	return answered, append(events, a.open.requestEvent(a.seq))
 }
 
 // Finish returns the responses of all open calls.
@@ -169,7 +169,7 @@ func (a *agent) answer() (*Call, []*event.Event) {
 	}
 	a.open = nil
 	c.Duration = time.Since(c.At)
-	return c, []*event.Event{c.ResponseEvent(a.seq)}
+	return c, []*event.Event{c.responseEvent(a.seq)}
 }
 
 // call returns the next call of a, and continues its history with the answer and the replies of tools.
@@ -217,7 +217,7 @@ func (f *Fleet) fails(a *agent, c *Call) bool {
 	p := f.rnd.Float64()
 	switch {
 	case a.broken:
-		c.Status, c.Response, a.turns = 400, []byte(OrphanReply), 0
+		c.Status, c.Response, a.turns = 400, []byte(orphanReply), 0
 	case p < other400:
 		c.Status, c.Response, a.turns = 400, []byte(tooLong), 0
 	case a.first && p < other400+refused*perCall:

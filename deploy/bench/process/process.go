@@ -63,9 +63,9 @@ func statFields(file string) []string {
 	return strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 }
 
-// BusyCores returns the seconds of CPU time that all processes of the machine have used, with the time that its host gave to
+// busyCores returns the seconds of CPU time that all processes of the machine have used, with the time that its host gave to
 // others; 0 if they are unknown.
-func BusyCores() float64 {
+func busyCores() float64 {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return 0
@@ -117,7 +117,7 @@ func Watch(all []Process) (stop func() Usage) {
 		before[i] = p.CPU()
 	}
 	u := Usage{CPU: map[string]float64{}}
-	start, busy := time.Now(), BusyCores()
+	start, busy := time.Now(), busyCores()
 	done := make(chan struct{})
 	var sampling sync.WaitGroup
 	sampling.Go(func() {
@@ -147,7 +147,7 @@ func Watch(all []Process) (stop func() Usage) {
 			u.CPU[p.Name] += p.CPU() - before[i]
 			u.Other -= p.CPU() - before[i]
 		}
-		u.Other = max(0, u.Other+BusyCores()-busy) / time.Since(start).Seconds()
+		u.Other = max(0, u.Other+busyCores()-busy) / time.Since(start).Seconds()
 		return u
 	}
 }

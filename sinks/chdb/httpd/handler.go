@@ -90,9 +90,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	done.ID, done.Nanoseconds = req.queryID, time.Since(start).Nanoseconds()
 	if err == nil {
-		err = res.finish()
-	}
-	if err != nil {
+		res.finish()
+	} else {
 		done.Code = int(codeOf(err, r.Context()))
 	}
 	if done.Kind == "" {

@@ -73,20 +73,6 @@ func TestFrameReader(t *testing.T) {
 	}
 }
 
-func TestAccepted(t *testing.T) {
-	f := func(header, want string) {
-		t.Helper()
-		if got := accepted(header); got != want {
-			t.Errorf("%q: %q, want %q", header, got, want)
-		}
-	}
-	f("", "")
-	f("identity", "")
-	f("gzip", "gzip")
-	f("snappy, br;q=0.5, gzip", "br")
-	f("gzip; q=0, zstd", "zstd")
-}
-
 func TestSetSQL(t *testing.T) {
 	q := &request{comment: "c'", settings: []setting{{"a", `x\'; DROP TABLE t`}, {"b", "1"}}}
 	if got, want := q.setSQL(), `SET log_comment = 'c\'', a = 'x\\\'; DROP TABLE t', b = '1'`; got != want {

@@ -1,8 +1,6 @@
 package httpd
 
 import (
-	"compress/gzip"
-	"compress/zlib"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,8 +12,6 @@ import (
 
 	"github.com/ClickHouse/ch-go/compress"
 	"github.com/ClickHouse/ch-go/proto"
-	"github.com/andybalholm/brotli"
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/llmtap/llmtap/sinks/chdb/engine"
 )
@@ -27,16 +23,14 @@ var joinable = map[string]bool{
 	"JSONEachRow": true, "JSONLines": true, "NDJSON": true, "JSONCompactEachRow": true, "LineAsString": true, "Null": true,
 }
 
-// A response sends its header with the first byte of output, so that an exception before the first byte can set the
-// status. A later exception is framed into the stream.
+// A response is not compressed by HTTP's content codings, which cost more than they save on the loopback interface, only by
+// ClickHouse's own compression if the client requests that. It sends its header with the first byte of output, so that an
+// exception before the first byte can set the status. A later exception is framed into the stream.
 type response struct {
 	w       http.ResponseWriter
 	server  Server
 	started bool
 	native  *compress.Writer // writer of ClickHouse's own compression; nil if not used
-	coding  string           // HTTP content coding (gzip, deflate, br or zstd); empty if not used
-	out     io.Writer        // w or the writer of the content coding
-	closer  io.Closer        // writer of the content coding; nil if not used
 	tag     string           // marks the frame of a late exception; also sent in the header
 	limit   int64            // bytes of output; 0: no limit
 	written int64            // bytes of output so far
@@ -51,8 +45,7 @@ func newResponse(w http.ResponseWriter, req *request, server Server) *response {
 	hd.Set("X-ClickHouse-Query-Id", req.queryID)
 	hd.Set("X-ClickHouse-Server-Display-Name", server.DisplayName)
 	hd.Set("X-ClickHouse-Timezone", server.Timezone)
-	switch {
-	case req.on("compress"):
+	if req.on("compress") {
 		method := compress.LZ4
 		switch strings.ToUpper(req.url.Get("network_compression_method")) {
 		case "ZSTD":
@@ -61,24 +54,8 @@ func newResponse(w http.ResponseWriter, req *request, server Server) *response {
 			method = compress.None
 		}
 		res.native = compress.NewWriter(compress.LevelZero, method)
-	case req.url.Get("enable_http_compression") != "0":
-		res.coding = accepted(req.http.Header.Get("Accept-Encoding"))
 	}
 	return res
-}
-
-// accepted returns the first supported content coding in an Accept-Encoding header, or "".
-func accepted(header string) string {
-	for part := range strings.SplitSeq(header, ",") {
-		name, quality, _ := strings.Cut(strings.TrimSpace(part), ";")
-		switch name {
-		case "gzip", "deflate", "br", "zstd":
-			if strings.ReplaceAll(quality, " ", "") != "q=0" {
-				return name
-			}
-		}
-	}
-	return ""
 }
 
 // format sets the headers that state the output format.
@@ -117,37 +94,12 @@ func (r *response) summary(st engine.Stats) {
 	}
 }
 
-func (r *response) start() error {
-	if r.started {
-		return nil
+func (r *response) start() {
+	if !r.started {
+		r.started = true
+		r.w.Header().Set("X-ClickHouse-Exception-Tag", r.tag)
+		r.w.WriteHeader(http.StatusOK)
 	}
-	r.started = true
-	r.out = r.w
-	var z io.WriteCloser
-	var err error
-	switch r.coding {
-	case "gzip":
-		z, err = gzip.NewWriterLevel(r.w, gzip.BestSpeed)
-	case "deflate":
-		z, err = zlib.NewWriterLevel(r.w, zlib.BestSpeed)
-	case "br":
-		z = brotli.NewWriterLevel(r.w, brotli.BestSpeed)
-	case "zstd":
-		z, err = zstd.NewWriter(r.w, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
-	}
-	if err != nil {
-		return fmt.Errorf("start %s response: %w", r.coding, err)
-	}
-	if z != nil {
-		r.out, r.closer = z, z
-	}
-	hd := r.w.Header()
-	hd.Set("X-ClickHouse-Exception-Tag", r.tag)
-	if r.coding != "" {
-		hd.Set("Content-Encoding", r.coding)
-	}
-	r.w.WriteHeader(http.StatusOK)
-	return nil
 }
 
 // nativeBlock is the maximum uncompressed size of a compressed frame, the same as in a ClickHouse server.
@@ -161,11 +113,9 @@ func (r *response) Write(b []byte) (int, error) {
 	if r.written += int64(len(b)); r.limit > 0 && r.written > r.limit {
 		return 0, exceptionf(proto.ErrTooManyRowsOrBytes, "Limit for result exceeded, max bytes: %d", r.limit)
 	}
-	if err := r.start(); err != nil {
-		return 0, err
-	}
+	r.start()
 	if r.native == nil {
-		return r.out.Write(b)
+		return r.w.Write(b)
 	}
 	written := 0
 	for written < len(b) {
@@ -173,7 +123,7 @@ func (r *response) Write(b []byte) (int, error) {
 		if err := r.native.Compress(part); err != nil {
 			return written, fmt.Errorf("compress response: %w", err)
 		}
-		if _, err := r.out.Write(r.native.Data); err != nil {
+		if _, err := r.w.Write(r.native.Data); err != nil {
 			return written, err
 		}
 		written += len(part)
@@ -183,9 +133,6 @@ func (r *response) Write(b []byte) (int, error) {
 
 // flush sends the output written so far, so that clients see the first rows of a slow SELECT early.
 func (r *response) flush() error {
-	if r.closer != nil {
-		return nil // flushing a compressor would reduce the compression ratio
-	}
 	if err := http.NewResponseController(r.w).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
@@ -193,15 +140,10 @@ func (r *response) flush() error {
 }
 
 // finish completes a response without an exception.
-func (r *response) finish() error {
+func (r *response) finish() {
 	if !r.started {
 		r.w.WriteHeader(http.StatusOK)
-		return nil
 	}
-	if r.closer != nil {
-		return r.closer.Close()
-	}
-	return nil
 }
 
 // maxLateException is the maximum length of an exception inside a stream. Clients read at most 16 KiB.
@@ -228,8 +170,5 @@ func (r *response) fail(err error, ctx context.Context) {
 		return
 	}
 	msg = msg[:min(len(msg), maxLateException)]
-	_, _ = fmt.Fprintf(r.out, "\r\n__exception__\r\n%s\r\n%s\n%d %s\r\n__exception__\r\n", r.tag, msg, len(msg)+1, r.tag)
-	if r.closer != nil {
-		_ = r.closer.Close()
-	}
+	_, _ = fmt.Fprintf(r.w, "\r\n__exception__\r\n%s\r\n%s\n%d %s\r\n__exception__\r\n", r.tag, msg, len(msg)+1, r.tag)
 }

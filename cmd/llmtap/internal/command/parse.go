@@ -216,17 +216,6 @@ func (f *choice) Set(v string) error {
 	return nil
 }
 
-// WriteReport writes report, as JSON or as the text that write appends.
-func WriteReport(w io.Writer, format string, report any, write func(*strings.Builder)) error {
-	if format == JSON {
-		return WriteJSON(w, report)
-	}
-	var b strings.Builder
-	write(&b)
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
 // WriteJSON writes v as one indented JSON document.
 func WriteJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)

@@ -4,34 +4,60 @@ package model
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 )
 
-// Text is the final answer.
-const Text = "It snows."
+// text is the final answer.
+const text = "It snows."
 
 const (
 	chatStart = `{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant",`
 	chatCall  = chatStart + `"content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Bern\"}"}}]},"finish_reason":"tool_calls"}]}`
-	chatText  = chatStart + `"content":"` + Text + `"},"finish_reason":"stop"}]}`
+	chatText  = chatStart + `"content":"` + text + `"},"finish_reason":"stop"}]}`
 
 	streamStart = `{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"usage":{"input_tokens":1,"output_tokens":1}}}`
 	streamCall  = `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"call_1","name":"weather","input":{}}}
 {"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"city\":\"Bern\"}"}}`
 	streamText = `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
-{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"` + Text + `"}}`
+{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"` + text + `"}}`
 	streamEnd = `{"type":"content_block_stop","index":0}
 {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}
 {"type":"message_stop"}`
 )
 
-// Start runs the provider until the test ends. It serves OpenAI's API at /v1/chat/completions and Anthropic's streams
-// at /v1/messages. Start returns the URL without a path.
-func Start(t *testing.T) string {
+// Ask tests the function ask of an example: without NATS the agent works and its events are queued. prefix is that of the
+// variables with the key and the URL, to which path is added.
+func Ask(t *testing.T, prefix, path string, ask func(context.Context, *llmtap.Hook, string) (string, error)) {
+	url := start(t)
+	t.Setenv(prefix+"_BASE_URL", url+path)
+	t.Setenv(prefix+"_API_KEY", "sk-test")
+	hook, err := llmtap.Open(llmtap.Config{
+		URL: "nats://127.0.0.1:1", Capture: "full", Hosts: []string{strings.TrimPrefix(url, "http://")}, FlushTimeout: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hook.Close()
+	answer, err := ask(t.Context(), hook, "What is the weather in Bern?")
+	if err != nil || answer != text {
+		t.Fatalf("text %q, error %v", answer, err)
+	}
+	// Request and response of two calls, start and end of a tool and of a run.
+	if s := hook.Stats(); s.Pending != 8 || s.Open != 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// start runs the provider until the test ends. It serves OpenAI's API at /v1/chat/completions and Anthropic's streams
+// at /v1/messages. start returns the URL without a path.
+func start(t *testing.T) string {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
