@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -147,30 +146,13 @@ func newStandby(t *testing.T, store alerts.Store, leads func() bool) *standby {
 	cfg := Default()
 	cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
 	s := &standby{sent: &notifier{}}
-	e, err := New(t.Context(), cfg, Options{Notifiers: []alerts.Notifier{s.sent}, Store: store, Standby: true, Leads: leads, Registerer: prometheus.NewRegistry()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Engine = e
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s.Engine = newEngine(t, cfg, Options{Notifiers: []alerts.Notifier{s.sent}, Store: store, Standby: true, Leads: leads, Registerer: prometheus.NewRegistry()})
 	return s
 }
 
 // lead makes s the leader until the returned function is called.
 func (s *standby) lead(t *testing.T) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- s.Run(ctx) }()
-	return func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
+	return alertstest.Run(t, s.Run)
 }
 
 // A process that was suspended in Run while another one took over sends nothing.

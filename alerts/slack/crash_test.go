@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/analyzer"
 )
@@ -167,18 +168,8 @@ func crashRun(t *testing.T, sc scene, at int, after bool) (operations []bool, do
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e, err = engine.New(t.Context(), c, engine.Options{Notifiers: []alerts.Notifier{list[0].Notifier}, Store: p, Decisions: decisions}); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		stopped := make(chan error)
-		go func() { stopped <- e.Run(ctx) }()
-		return func() {
-			cancel()
-			if err := errors.Join(<-stopped, e.Close()); err != nil {
-				t.Error(err)
-			}
-		}
+		e = enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{list[0].Notifier}, Store: p, Decisions: decisions})
+		return alertstest.Run(t, e.Run)
 	}
 	begin := time.Now().Unix() / 5 * 5
 	decide := func(key string, v any) {

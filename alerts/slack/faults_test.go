@@ -2,7 +2,6 @@ package slack
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -21,6 +20,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -149,7 +149,7 @@ func (w *fleet) metric(name string) (sum float64) {
 }
 
 // With fold, a storm is a summary.
-func newFleet(t *testing.T, stages int, f *fake, cfg Config, fold bool) (*fleet, func()) {
+func newFleet(t *testing.T, stages int, f *fake, cfg Config, fold bool) *fleet {
 	t.Helper()
 	log := lines{slog.DiscardHandler, new(atomic.Int64)}
 	store := &alertstest.Store{}
@@ -160,19 +160,9 @@ func newFleet(t *testing.T, stages int, f *fake, cfg Config, fold bool) (*fleet,
 	if !fold {
 		receiver = unfolded{n}
 	}
-	e, err := engine.New(t.Context(), c, engine.Options{Notifiers: []alerts.Notifier{receiver}, Store: store, Logger: slog.New(log), Registerer: reg})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan error)
-	go func() { stopped <- e.Run(ctx) }()
-	return &fleet{t: t, n: stages, e: e, slk: n, f: f, reg: reg, log: log, sec: time.Now().Unix() / 600 * 600}, func() {
-		cancel()
-		if err := errors.Join(<-stopped, e.Close()); err != nil {
-			t.Error(err)
-		}
-	}
+	e := enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{receiver}, Store: store, Logger: slog.New(log), Registerer: reg})
+	alertstest.Run(t, e.Run)
+	return &fleet{t: t, n: stages, e: e, slk: n, f: f, reg: reg, log: log, sec: time.Now().Unix() / 600 * 600}
 }
 
 // pass lets d pass, in which the stages for which failing returns true fail; the others succeed.
@@ -231,8 +221,7 @@ func TestHourWithoutSlack(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f, cfg := newFake(t)
-					w, stop := newFleet(t, groups, f, cfg, fold)
-					defer stop()
+					w := newFleet(t, groups, f, cfg, fold)
 					w.hour(tc.answer, tc.hang, tc.calls, tc.err)
 				})
 			})

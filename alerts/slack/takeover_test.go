@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -42,15 +43,7 @@ func newPeer(t *testing.T, f *fake, store *alertstest.Store) *peer {
 	}
 	c := engine.Default()
 	c.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
-	p.Engine, err = engine.New(t.Context(), c, engine.Options{Notifiers: []alerts.Notifier{list[0].Notifier}, Store: p, Standby: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	p.Engine = enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{list[0].Notifier}, Store: p, Standby: true})
 	return p
 }
 
@@ -60,15 +53,7 @@ func (p *peer) lead(t *testing.T) (stop func()) {
 	p.mu.Lock()
 	p.turn++
 	p.mu.Unlock()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- p.Run(ctx) }()
-	return func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
+	return alertstest.Run(t, p.Run)
 }
 
 // Turn implements alerts.SharedStore.
