@@ -86,17 +86,8 @@ type scene struct {
 }
 
 // counts returns the counts of one stage in a step.
-func counts(stage string, calls, failed uint64) (out []analyzer.Count) {
-	kv := func() map[string]string {
-		return map[string]string{"service": "checkout", "environment": "prod", "stage": stage, "service_version": "1"}
-	}
-	out = append(out, analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv(), N: calls})
-	if failed > 0 {
-		x := kv()
-		x["status"], x["cause"], x["root_cause"] = "400", "orphan_tool_reply", ""
-		out = append(out, analyzer.Count{Metric: analyzer.MetricFailed, Labels: x, N: failed})
-	}
-	return out
+func counts(stage string, calls, failed uint64) []analyzer.Count {
+	return countsOf(map[string]string{"service": "checkout", "environment": "prod", "stage": stage, "service_version": "1"}, calls, failed)
 }
 
 // twoStages is an incident of two stages, in two channels: they fire, one escalates and is acknowledged, the other is silenced

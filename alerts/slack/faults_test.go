@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -72,6 +73,17 @@ func (l lines) Handle(_ context.Context, _ slog.Record) error {
 // stageOf returns the labels of stage i, one of 50 services.
 func stageOf(i int) map[string]string {
 	return map[string]string{"service": fmt.Sprintf("service-%02d", i%50), "environment": "prod", "stage": fmt.Sprintf("stage-%03d.", i), "service_version": "1"}
+}
+
+// countsOf returns the counts of a stage with these labels.
+func countsOf(kv map[string]string, calls, failed uint64) []analyzer.Count {
+	out := []analyzer.Count{{Metric: analyzer.MetricCalls, Labels: kv, N: calls}}
+	if failed > 0 {
+		kv = maps.Clone(kv)
+		kv["status"], kv["cause"], kv["root_cause"] = "400", "orphan_tool_reply", ""
+		out = append(out, analyzer.Count{Metric: analyzer.MetricFailed, Labels: kv, N: failed})
+	}
+	return out
 }
 
 // A named Notifier is one as the engine of a collector has it; unfolded is one to which each group is a message of its own.
@@ -175,12 +187,7 @@ func (w *fleet) pass(d time.Duration, failing func(i int) bool) {
 			if failing(i) {
 				n = 30
 			}
-			out.Counts = append(out.Counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: stageOf(i), N: 50})
-			if n > 0 {
-				kv := stageOf(i)
-				kv["status"], kv["cause"], kv["root_cause"] = "400", "orphan_tool_reply", ""
-				out.Counts = append(out.Counts, analyzer.Count{Metric: analyzer.MetricFailed, Labels: kv, N: n})
-			}
+			out.Counts = append(out.Counts, countsOf(stageOf(i), 50, n)...)
 		}
 		began := time.Now()
 		if err := w.e.Add(w.t.Context(), out); err != nil {

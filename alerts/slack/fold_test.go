@@ -464,9 +464,7 @@ func TestStormOverHTTP(t *testing.T) {
 	stop := alertstest.Run(t, e.Run)
 	tally := &analyzer.Tally{Second: time.Now().Unix()/5*5 - 1}
 	for i := range stages {
-		failed := stageOf(i)
-		failed["status"], failed["cause"], failed["root_cause"] = "400", "orphan_tool_reply", ""
-		tally.Counts = append(tally.Counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: stageOf(i), N: 50}, analyzer.Count{Metric: analyzer.MetricFailed, Labels: failed, N: 30})
+		tally.Counts = append(tally.Counts, countsOf(stageOf(i), 50, 30)...)
 	}
 	began := time.Now()
 	if err := e.Add(t.Context(), tally); err != nil {

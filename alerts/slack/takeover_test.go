@@ -119,15 +119,8 @@ func stormTakenOver(t *testing.T, dies bool) {
 		for range seconds {
 			var counts []analyzer.Count
 			for i := range stages {
-				kv := func(more ...string) map[string]string {
-					m := map[string]string{"service": fmt.Sprint("service-", i%7), "environment": "prod", "stage": fmt.Sprint("stage-", i), "service_version": "1"}
-					for j := 0; j < len(more); j += 2 {
-						m[more[j]] = more[j+1]
-					}
-					return m
-				}
-				counts = append(counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv(), N: 100},
-					analyzer.Count{Metric: analyzer.MetricFailed, Labels: kv("status", "400", "cause", "orphan_tool_reply", "root_cause", ""), N: 20})
+				kv := map[string]string{"service": fmt.Sprint("service-", i%7), "environment": "prod", "stage": fmt.Sprint("stage-", i), "service_version": "1"}
+				counts = append(counts, countsOf(kv, 100, 20)...)
 			}
 			for _, p := range []*peer{a, b} {
 				if err := p.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
