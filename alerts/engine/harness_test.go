@@ -107,6 +107,20 @@ func newEngine(t *testing.T, cfg Config, o Options) *Engine {
 	return e
 }
 
+// pass passes seconds with these counts.
+func pass(t *testing.T, seconds int, counts []analyzer.Count, engines ...*Engine) {
+	t.Helper()
+	for range seconds {
+		for _, e := range engines {
+			if err := e.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+	}
+}
+
 // newBench starts an engine at the current synctest time.
 func newBench(t *testing.T, cfg Config, store alerts.Store) *bench {
 	t.Helper()

@@ -58,19 +58,9 @@ func firstNotice(t *testing.T, pace time.Duration) {
 			}
 			return out
 		}
-		pass := func(seconds int, counts []analyzer.Count) {
-			t.Helper()
-			for range seconds {
-				if err := e.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Second)
-				synctest.Wait()
-			}
-		}
-		pass(300, counts(0, 60))
+		pass(t, 300, counts(0, 60), e)
 		began := time.Now()
-		pass(20, counts(0, 63))
+		pass(t, 20, counts(0, 63), e)
 		stop()
 
 		first, sent := map[string]time.Time{}, map[string]int{}
