@@ -155,11 +155,7 @@ func crashRun(t *testing.T, sc scene, at int, after bool) (operations []bool, do
 	c.EvaluationInterval, c.RuleFiles = 5*time.Second, []string{"../rules/stage_failure_rate.yaml"}
 	var e *engine.Engine
 	start := func() (stop func()) {
-		list, err := cfg.Receivers(alerts.NotifierOptions{Store: p, Client: &http.Client{Transport: p, Timeout: 10 * time.Second}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		e = enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{list[0].Notifier}, Store: p, Decisions: decisions})
+		e = enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{notifierOf(t, p, cfg, p, nil)}, Store: p, Decisions: decisions})
 		return alertstest.Run(t, e.Run)
 	}
 	begin := time.Now().Unix() / 5 * 5

@@ -48,9 +48,9 @@ func newFake(t *testing.T) (*fake, Config) {
 	return &fake{t: t}, Config{Token: "xoxb-test", Channel: "C123", APIURL: "http://slack.test/api"}
 }
 
-func notifierOf(t *testing.T, f *fake, cfg Config, store alerts.Store, logger *slog.Logger) *Notifier {
+func notifierOf(t *testing.T, api http.RoundTripper, cfg Config, store alerts.Store, logger *slog.Logger) *Notifier {
 	t.Helper()
-	list, err := cfg.Receivers(alerts.NotifierOptions{Store: store, Logger: logger, Client: &http.Client{Transport: f, Timeout: 10 * time.Second}})
+	list, err := cfg.Receivers(alerts.NotifierOptions{Store: store, Logger: logger, Client: &http.Client{Transport: api, Timeout: 10 * time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,13 +37,9 @@ func newPeer(t *testing.T, f *fake, store *alertstest.Store) *peer {
 	t.Helper()
 	p := &peer{Store: store, f: f}
 	cfg := Config{Token: "xoxb-test", Channel: "C123", APIURL: "http://slack.test/api", Mentions: map[string][]string{"warning": {"U0000OTTO"}}}
-	list, err := cfg.Receivers(alerts.NotifierOptions{Store: p, Client: &http.Client{Transport: p, Timeout: 10 * time.Second}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := engine.Default()
 	c.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
-	p.Engine = enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{list[0].Notifier}, Store: p, Standby: true})
+	p.Engine = enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{notifierOf(t, p, cfg, p, nil)}, Store: p, Standby: true})
 	return p
 }
 
