@@ -44,13 +44,13 @@ type Decisions struct {
 
 	mu        sync.Mutex           // guards the rest
 	acks      map[string]StoredAck // by key in the Store
-	listeners map[*signal]struct{}
+	listeners listeners
 	loaded    chan struct{} // closed by the first Replace
 }
 
 // NewDecisions returns empty decisions that are not loaded.
 func NewDecisions() *Decisions {
-	return &Decisions{Silences: silence.NewSet(), acks: map[string]StoredAck{}, listeners: map[*signal]struct{}{}, loaded: make(chan struct{})}
+	return &Decisions{Silences: silence.NewSet(), acks: map[string]StoredAck{}, listeners: listeners{}, loaded: make(chan struct{})}
 }
 
 // Replace replaces all decisions with the stored values, by key. The error reports unreadable values, which are ignored.
@@ -75,7 +75,7 @@ func (d *Decisions) Replace(values map[string][]byte) error {
 	default:
 		close(d.loaded)
 	}
-	d.notify()
+	d.listeners.raise()
 	return failed
 }
 
@@ -90,7 +90,7 @@ func (d *Decisions) Put(key string, value []byte) error {
 	if s != nil {
 		d.Silences.Put(*s)
 	}
-	d.notify()
+	d.listeners.raise()
 	return nil
 }
 
@@ -102,7 +102,7 @@ func (d *Decisions) Delete(key string) {
 	if id, ok := strings.CutPrefix(key, silenceKey); ok {
 		d.Silences.Delete(id)
 	}
-	d.notify()
+	d.listeners.raise()
 }
 
 // decode returns the silence of a value, or keeps its acknowledgement.
@@ -131,27 +131,12 @@ func (d *Decisions) decode(key string, value []byte) (*silence.Silence, error) {
 	return nil, nil
 }
 
-// notify raises the signals of all listeners.
-func (d *Decisions) notify() {
-	for s := range d.listeners {
-		s.raise()
-	}
-}
-
 // listen returns a signal that every change raises, until stop is called.
 func (d *Decisions) listen() (changed signal, stop func()) {
-	changed = newSignal()
 	if d == nil {
-		return changed, func() {}
+		return newSignal(), func() {}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.listeners[&changed] = struct{}{}
-	return changed, func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		delete(d.listeners, &changed)
-	}
+	return d.listeners.add(&d.mu)
 }
 
 // Loaded returns a channel that is closed once Replace has been called. Until then it is unknown which decisions exist.

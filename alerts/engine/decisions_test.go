@@ -291,19 +291,8 @@ func TestTakeOverOfMutedGroup(t *testing.T) {
 			cfg := Default()
 			cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
 			b := &bench{t: t, sec: time.Now().Unix(), sent: &notifier{}, rec: &recorded{}, store: store}
-			e, err := New(t.Context(), cfg, Options{Notifiers: []alerts.Notifier{b.sent}, Recorder: b.rec, Store: store, Decisions: d, Standby: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.Engine = e
-			t.Cleanup(func() { _ = e.Close() })
-			return b, func() {
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan struct{})
-				go func() { defer close(done); _ = e.Run(ctx) }()
-				b.stop = func() { cancel(); <-done }
-				t.Cleanup(b.stop)
-			}
+			b.Engine = newEngine(t, cfg, Options{Notifiers: []alerts.Notifier{b.sent}, Recorder: b.rec, Store: store, Decisions: d, Standby: true})
+			return b, func() { b.stop = alertstest.Run(t, b.Run) }
 		}
 		a, leadA := open()
 		b, leadB := open()

@@ -9,11 +9,7 @@ import (
 
 // The rule of an alert has the alert's severity, and an expression that people can read.
 func TestExpr(t *testing.T) {
-	e, err := New(t.Context(), Default(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
+	e := newEngine(t, Default(), Options{})
 	a := alerts.Alert{Name: "StageFailureRate", Labels: map[string]string{"service": "a", "severity": "critical"}}
 	got := e.Expr(&a)
 	if !strings.Contains(got, "0.3") || !strings.Contains(got, "llmtap_failed_calls_total") {

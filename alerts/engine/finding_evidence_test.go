@@ -76,11 +76,7 @@ func TestEvidenceOfFindings(t *testing.T) {
 		if diff := cmp.Diff(got, play(restarted.Engine)); diff != "" {
 			t.Errorf("after a restart (-before +after):\n%s", diff)
 		}
-		standby, err := New(t.Context(), cfg, Options{Store: store, Standby: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer standby.Close()
+		standby := newEngine(t, cfg, Options{Store: store, Standby: true})
 		for _, tally := range tallies {
 			if err := standby.Add(t.Context(), tally); err != nil {
 				t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -91,6 +92,35 @@ func (r *recorded) RecordAlert(_ context.Context, a alerts.Alert) error {
 // benchInterval is the evaluation interval of a bench: some seconds, so that steps differ from seconds.
 const benchInterval = 5 * time.Second
 
+// newEngine returns an engine, which the end of the test closes.
+func newEngine(t *testing.T, cfg Config, o Options) *Engine {
+	t.Helper()
+	e, err := New(t.Context(), cfg, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// pass passes seconds with these counts.
+func pass(t *testing.T, seconds int, counts []analyzer.Count, engines ...*Engine) {
+	t.Helper()
+	for range seconds {
+		for _, e := range engines {
+			if err := e.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+	}
+}
+
 // newBench starts an engine at the current synctest time.
 func newBench(t *testing.T, cfg Config, store alerts.Store) *bench {
 	t.Helper()
@@ -108,22 +138,8 @@ func newBenchOf(t *testing.T, cfg Config, o Options) *bench {
 	}
 	b := &bench{t: t, reg: prometheus.NewRegistry(), sec: time.Now().Unix(), sent: &notifier{}, rec: &recorded{}, store: o.Store}
 	o.Notifiers, o.Recorder, o.Registerer = append([]alerts.Notifier{b.sent}, o.Notifiers...), b.rec, b.reg
-	e, err := New(t.Context(), cfg, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.Engine = e
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = e.Run(ctx) }()
-	b.stop = sync.OnceFunc(func() {
-		cancel()
-		<-done
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(b.stop)
+	b.Engine = newEngine(t, cfg, o)
+	b.stop = alertstest.Run(t, b.Run)
 	return b
 }
 

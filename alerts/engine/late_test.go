@@ -16,33 +16,21 @@ func TestFoundLateWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &alertstest.Store{}
 		a, b := newStandby(t, store, nil), newStandby(t, store, nil)
-		both := []*standby{a, b}
-		second := func(n int, counts ...analyzer.Count) {
-			t.Helper()
-			for range n {
-				for _, x := range both {
-					if err := x.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
-						t.Fatal(err)
-					}
-				}
-				time.Sleep(time.Second)
-				synctest.Wait()
-			}
-		}
+		both := []*Engine{a.Engine, b.Engine}
 		writer := with(planner("1"), "stage", "writer")
 		known := []analyzer.Count{calls("1", 10), failures("1", "x", "", 5), {Metric: analyzer.MetricCalls, Labels: writer, N: 10}}
 		broken := append(known, analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(writer, "status", "400", "cause", "y"), N: 6})
 
 		stop := a.lead(t)
-		second(120, known...)
+		pass(t, 120, known, both...)
 		stop()
 		both = both[1:] // a is dead, b evaluates and does not lead
 		burst := time.Now()
-		second(300, broken...)
-		second(300, known...)
+		pass(t, 300, broken, both...)
+		pass(t, 300, known, both...)
 		stop = b.lead(t)
 		synctest.Wait()
-		second(20, known...)
+		pass(t, 20, known, both...)
 		stop()
 
 		sent := map[string]alerts.Alert{}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -46,13 +47,8 @@ func firstNotice(t *testing.T, pace time.Duration) {
 		cfg := Default()
 		cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
 		n := &narrow{paced: paced{pace: alerts.Pace{Numbers: pace}}, known: map[string]bool{}}
-		e, err := New(t.Context(), cfg, Options{Notifiers: []alerts.Notifier{n}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- e.Run(ctx) }()
+		e := newEngine(t, cfg, Options{Notifiers: []alerts.Notifier{n}})
+		stop := alertstest.Run(t, e.Run)
 		counts := func(from, to int) (out []analyzer.Count) {
 			for i := from; i < to; i++ {
 				kv := with(planner("1"), "stage", fmt.Sprintf("stage %02d", i))
@@ -61,23 +57,10 @@ func firstNotice(t *testing.T, pace time.Duration) {
 			}
 			return out
 		}
-		pass := func(seconds int, counts []analyzer.Count) {
-			t.Helper()
-			for range seconds {
-				if err := e.Add(ctx, &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Second)
-				synctest.Wait()
-			}
-		}
-		pass(300, counts(0, 60))
+		pass(t, 300, counts(0, 60), e)
 		began := time.Now()
-		pass(20, counts(0, 63))
-		cancel()
-		if err := errors.Join(<-done, e.Close()); err != nil {
-			t.Error(err)
-		}
+		pass(t, 20, counts(0, 63), e)
+		stop()
 
 		first, sent := map[string]time.Time{}, map[string]int{}
 		numbers := 0
@@ -136,13 +119,8 @@ func TestRejectedGroupsFirst(t *testing.T) {
 		cfg := Default()
 		cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
 		n := &limited{narrow: narrow{known: map[string]bool{}}}
-		e, err := New(t.Context(), cfg, Options{Notifiers: []alerts.Notifier{n}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- e.Run(ctx) }()
+		e := newEngine(t, cfg, Options{Notifiers: []alerts.Notifier{n}})
+		stop := alertstest.Run(t, e.Run)
 		var counts []analyzer.Count
 		began := map[string]time.Time{}
 		for second := range 30 {
@@ -152,15 +130,12 @@ func TestRejectedGroupsFirst(t *testing.T) {
 					analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(kv, "status", "400", "cause", "x"), N: 12})
 				began[groupKey("StageFailureRate", kv, cfg.GroupBy)] = time.Now()
 			}
-			if err := e.Add(ctx, &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
+			if err := e.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
 		}
-		cancel()
-		if err := errors.Join(<-done, e.Close()); err != nil {
-			t.Error(err)
-		}
+		stop()
 		sent := map[string]bool{}
 		for i, g := range n.groups {
 			if wait := n.at[i].Sub(began[g.Key]); !sent[g.Key] && wait > 12*time.Second {

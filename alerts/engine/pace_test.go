@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -42,20 +41,8 @@ func newGauged(t *testing.T, store alerts.Store, n alerts.Notifier) *gauged {
 	cfg := Default()
 	cfg.EvaluationInterval = benchInterval
 	cfg.RuleFiles = []string{file}
-	e, err := New(t.Context(), cfg, Options{Notifiers: []alerts.Notifier{n}, Store: store, Health: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = e.Run(ctx) }()
-	return &gauged{t: t, Engine: e, up: 1, stop: func() {
-		cancel()
-		<-done
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	}}
+	e := newEngine(t, cfg, Options{Notifiers: []alerts.Notifier{n}, Store: store, Health: true})
+	return &gauged{t: t, Engine: e, up: 1, stop: alertstest.Run(t, e.Run)}
 }
 
 // pass waits for d with an evaluation every 5 seconds.
@@ -179,16 +166,11 @@ func TestPaceNewsOnly(t *testing.T) {
 		cfg.EvaluationInterval = benchInterval
 		cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
 		quiet, all := &paced{pace: alerts.Pace{NewsOnly: true}}, &paced{}
-		e, err := New(t.Context(), cfg, Options{Notifiers: []alerts.Notifier{quiet, all}, Store: store})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); _ = e.Run(ctx) }()
+		e := newEngine(t, cfg, Options{Notifiers: []alerts.Notifier{quiet, all}, Store: store})
+		stop := alertstest.Run(t, e.Run)
 		feed := func(n int, counts ...analyzer.Count) {
 			for range n {
-				if err := e.Add(ctx, &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
+				if err := e.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Second)
@@ -214,10 +196,6 @@ func TestPaceNewsOnly(t *testing.T) {
 		if n := len(quiet.groups); n != 4 || quiet.last().Firing() {
 			t.Errorf("%d notifications including the end", n)
 		}
-		cancel()
-		<-done
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
+		stop()
 	})
 }

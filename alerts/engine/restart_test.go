@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -185,10 +184,7 @@ func TestUnreadableState(t *testing.T) {
 	if err := store.Put(t.Context(), stateKey, []byte("{")); err != nil {
 		t.Fatal(err)
 	}
-	e, err := New(t.Context(), Default(), Options{Store: store})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := newEngine(t, Default(), Options{Store: store})
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
@@ -203,24 +199,16 @@ func TestRestartWhilePending(t *testing.T) {
 			t.Helper()
 			cfg := Default()
 			sent := &notifier{}
-			e, err := New(t.Context(), cfg, Options{Health: true, Standby: true, Store: store, Notifiers: []alerts.Notifier{sent}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan error)
-			go func() { done <- e.Run(ctx) }()
+			e := newEngine(t, cfg, Options{Health: true, Standby: true, Store: store, Notifiers: []alerts.Notifier{sent}})
+			stop := alertstest.Run(t, e.Run)
 			for range d / (5 * time.Second) {
-				if err := e.Observe(ctx, time.Now(), []Gauge{{Metric: rules.MetricStoreUp, Value: up}}); err != nil {
+				if err := e.Observe(t.Context(), time.Now(), []Gauge{{Metric: rules.MetricStoreUp, Value: up}}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
 			}
-			cancel()
-			if err := errors.Join(<-done, e.Close()); err != nil {
-				t.Error(err)
-			}
+			stop()
 			for _, g := range sent.groups {
 				for _, a := range g.Current() {
 					if s := a.Name + " " + a.Severity() + " " + string(a.State); a.Name != "Watchdog" && !slices.Contains(states, s) {

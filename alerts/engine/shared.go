@@ -31,13 +31,13 @@ type SharedGroups struct {
 	mu        sync.Mutex // guards the rest
 	states    map[string]savedState
 	groups    map[string]savedGroup
-	listeners map[signal]struct{}
+	listeners listeners
 	loaded    bool
 }
 
 // NewSharedGroups returns the groups of engines whose Stores have these prefixes; "" is one without a prefix.
 func NewSharedGroups(prefixes ...string) *SharedGroups {
-	return &SharedGroups{prefixes: prefixes, states: map[string]savedState{}, groups: map[string]savedGroup{}, listeners: map[signal]struct{}{}}
+	return &SharedGroups{prefixes: prefixes, states: map[string]savedState{}, groups: map[string]savedGroup{}, listeners: listeners{}}
 }
 
 // Replace replaces all state by the stored values of GroupKeys. The error reports unreadable values, which are ignored.
@@ -53,7 +53,7 @@ func (s *SharedGroups) Replace(values map[string][]byte) error {
 		}
 	}
 	s.loaded = true
-	s.notify()
+	s.listeners.raise()
 	return failed
 }
 
@@ -61,7 +61,7 @@ func (s *SharedGroups) Replace(values map[string][]byte) error {
 func (s *SharedGroups) Put(key string, value []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.notify()
+	defer s.listeners.raise()
 	if value == nil {
 		delete(s.groups, key)
 		delete(s.states, key)
@@ -88,12 +88,6 @@ func (s *SharedGroups) decode(key string, value []byte) (err error) {
 	return nil
 }
 
-func (s *SharedGroups) notify() {
-	for l := range s.listeners {
-		l.raise()
-	}
-}
-
 // Groups returns the open groups. ok is false before the state was first read. evaluated is the time of the last evaluation of the
 // first engine; zero if there was none.
 func (s *SharedGroups) Groups() (list []alerts.Group, evaluated time.Time, ok bool) {
@@ -115,13 +109,5 @@ func (s *SharedGroups) Groups() (list []alerts.Group, evaluated time.Time, ok bo
 
 // Listen returns a channel that receives a value after changes, and a function that ends this.
 func (s *SharedGroups) Listen() (changes <-chan struct{}, stop func()) {
-	l := newSignal()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.listeners[l] = struct{}{}
-	return l, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.listeners, l)
-	}
+	return s.listeners.add(&s.mu)
 }

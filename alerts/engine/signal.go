@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -32,4 +33,27 @@ func (s signal) wait(ctx context.Context, d time.Duration) bool {
 	case <-timer:
 	}
 	return true
+}
+
+// listeners are the signals of those who wait for changes.
+type listeners map[signal]struct{}
+
+// raise raises all signals.
+func (l listeners) raise() {
+	for s := range l {
+		s.raise()
+	}
+}
+
+// add returns a signal that every change raises, until stop is called. mu guards l.
+func (l listeners) add(mu sync.Locker) (changed signal, stop func()) {
+	changed = newSignal()
+	mu.Lock()
+	defer mu.Unlock()
+	l[changed] = struct{}{}
+	return changed, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		delete(l, changed)
+	}
 }

@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -75,16 +73,7 @@ func TestStandbyTakesOver(t *testing.T) {
 		a, b := newStandby(t, store, nil), newStandby(t, store, nil)
 		second := func(n int, counts ...analyzer.Count) {
 			t.Helper()
-			for range n {
-				now := time.Now().Unix()
-				for _, x := range []*standby{a, b} {
-					if err := x.Add(t.Context(), &analyzer.Tally{Second: now, Counts: slices.Clone(counts)}); err != nil {
-						t.Fatal(err)
-					}
-				}
-				time.Sleep(time.Second)
-				synctest.Wait()
-			}
+			pass(t, n, counts, a.Engine, b.Engine)
 		}
 		stop := a.lead(t)
 		second(60, calls("1", 10), failures("1", "x", "", 5))
@@ -147,30 +136,13 @@ func newStandby(t *testing.T, store alerts.Store, leads func() bool) *standby {
 	cfg := Default()
 	cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
 	s := &standby{sent: &notifier{}}
-	e, err := New(t.Context(), cfg, Options{Notifiers: []alerts.Notifier{s.sent}, Store: store, Standby: true, Leads: leads, Registerer: prometheus.NewRegistry()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Engine = e
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s.Engine = newEngine(t, cfg, Options{Notifiers: []alerts.Notifier{s.sent}, Store: store, Standby: true, Leads: leads, Registerer: prometheus.NewRegistry()})
 	return s
 }
 
 // lead makes s the leader until the returned function is called.
 func (s *standby) lead(t *testing.T) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- s.Run(ctx) }()
-	return func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
+	return alertstest.Run(t, s.Run)
 }
 
 // A process that was suspended in Run while another one took over sends nothing.
@@ -180,23 +152,13 @@ func TestSuspendedLeaderIsQuiet(t *testing.T) {
 		a := newStandby(t, &alertstest.Store{}, leads.Load)
 		stop := a.lead(t)
 		defer stop()
-		second := func(n int) {
-			t.Helper()
-			for range n {
-				counts := []analyzer.Count{calls("1", 10), failures("1", "x", "", 5)}
-				if err := a.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Second)
-				synctest.Wait()
-			}
-		}
-		second(60)
+		counts := []analyzer.Count{calls("1", 10), failures("1", "x", "", 5)}
+		pass(t, 60, counts, a.Engine)
 		if n := len(a.sent.groups); n > 0 {
 			t.Errorf("%d notifications without the lease", n)
 		}
 		leads.Store(true)
-		second(5)
+		pass(t, 5, counts, a.Engine)
 		if len(a.sent.groups) == 0 {
 			t.Error("no notification with the lease")
 		}

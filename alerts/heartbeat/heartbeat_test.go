@@ -2,7 +2,6 @@ package heartbeat
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/alerts/rules"
 )
 
@@ -37,19 +37,14 @@ func TestHeartbeat(t *testing.T) {
 			return &http.Response{StatusCode: int(code.Load()), Body: http.NoBody}, nil
 		})}
 		cfg := engine.Default()
-		e, err := engine.New(t.Context(), cfg, engine.Options{Health: true, Notifiers: []alerts.Notifier{New("https://heart.example.com/abc", client)}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- e.Run(ctx) }()
+		e := enginetest.New(t, cfg, engine.Options{Health: true, Notifiers: []alerts.Notifier{New("https://heart.example.com/abc", client)}})
+		stop := alertstest.Run(t, e.Run)
 		up := 1.0
 		f := func(d time.Duration, from, to int64) {
 			t.Helper()
 			beats.Store(0)
 			for range int(d / (5 * time.Second)) {
-				if err := e.Observe(ctx, time.Now(), []engine.Gauge{{Metric: rules.MetricStoreUp, Value: up}}); err != nil {
+				if err := e.Observe(t.Context(), time.Now(), []engine.Gauge{{Metric: rules.MetricStoreUp, Value: up}}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(5 * time.Second)
@@ -75,16 +70,10 @@ func TestHeartbeat(t *testing.T) {
 		code.Store(http.StatusOK)
 		f(10*time.Minute, 8, 11)
 		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
 		beats.Store(0)
 		time.Sleep(10 * time.Minute)
 		if n := beats.Load(); n > 0 {
 			t.Errorf("%d heartbeats after the end", n)
-		}
-		if err := e.Close(); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -118,25 +107,17 @@ func TestRestart(t *testing.T) {
 			beats.Store(0)
 			cfg := engine.Default()
 			n := &errorLog{Notifier: New("https://heart.example.com/abc", client)}
-			e, err := engine.New(t.Context(), cfg, engine.Options{Health: true, Standby: true, Store: store, Notifiers: []alerts.Notifier{n}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, stop := context.WithCancel(t.Context())
-			done := make(chan error)
-			go func() { done <- e.Run(ctx) }()
+			e := enginetest.New(t, cfg, engine.Options{Health: true, Standby: true, Store: store, Notifiers: []alerts.Notifier{n}})
+			stop := alertstest.Run(t, e.Run)
 			time.Sleep(idle)
 			for range int(evaluations / (5 * time.Second)) {
-				if err := e.Observe(ctx, time.Now(), nil); err != nil {
+				if err := e.Observe(t.Context(), time.Now(), nil); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(5 * time.Second)
 			}
 			synctest.Wait()
 			stop()
-			if err := errors.Join(<-done, e.Close()); err != nil {
-				t.Error(err)
-			}
 			return n.errs
 		}
 		if errs := run(30*time.Minute, 0); len(errs) > 0 || beats.Load() < 29 {

@@ -85,17 +85,17 @@ func NewHandler(o Options) *Handler {
 	get("rules", h.rules)
 	get("alerts", h.alerts)
 	get("status/buildinfo", h.buildInfo)
-	both("query_exemplars", func(*http.Request) (result, *apiError) { return result{data: []string{}}, nil })
-	h.mux.Handle(Path, h.serve(func(r *http.Request) (result, *apiError) {
-		return result{}, &apiError{http.StatusNotFound, "not_found", fmt.Errorf("llmtap has no %s %s of the Prometheus API", r.Method, r.URL.Path)}
+	both("query_exemplars", func(*form) (result, *apiError) { return result{data: []string{}}, nil })
+	h.mux.Handle(Path, h.serve(func(f *form) (result, *apiError) {
+		return result{}, &apiError{http.StatusNotFound, "not_found", fmt.Errorf("llmtap has no %s %s of the Prometheus API", f.Method, f.URL.Path)}
 	}))
 	return h
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
-// An endpoint answers a request whose form is parsed.
-type endpoint func(r *http.Request) (result, *apiError)
+// An endpoint answers a request.
+type endpoint func(f *form) (result, *apiError)
 
 type result struct {
 	data            any // encoded as JSON
@@ -138,7 +138,7 @@ func (h *Handler) serve(f endpoint) http.Handler {
 		if err := r.ParseForm(); err != nil {
 			failed = badData("parse the form: %w", err)
 		} else {
-			res, failed = f(r)
+			res, failed = f(&form{Request: r})
 		}
 		body := map[string]any{"status": "success", "data": res.data}
 		if failed != nil {
@@ -208,24 +208,20 @@ func (h *Handler) checkSubqueries(expr parser.Expr, span time.Duration) (err err
 }
 
 // evaluate runs a query over a time span that prepare makes, while there are not too many others.
-func (h *Handler) evaluate(r *http.Request, span time.Duration, prepare func(context.Context, storage.Queryable, promql.QueryOpts, string) (promql.Query, error)) (result, *apiError) {
-	parsed, failed := h.parse(r)
+func (h *Handler) evaluate(f *form, span time.Duration, prepare func(context.Context, storage.Queryable, promql.QueryOpts, string) (promql.Query, error)) (result, *apiError) {
+	parsed, failed := h.parse(f)
 	if failed != nil {
 		return result{}, failed
 	}
 	if err := h.checkSubqueries(parsed, span); err != nil {
 		return result{}, badData("invalid parameter \"query\": %w", err)
 	}
-	expr := r.FormValue("query")
-	opts, limit, failed := queryOptions(r)
-	if failed != nil {
-		return result{}, failed
+	expr, limit := f.FormValue("query"), f.limit()
+	opts, timeout := promql.NewPrometheusQueryOpts(false, f.duration("lookback_delta", 0), nil), f.duration("timeout", queryTimeout)
+	if f.failed != nil {
+		return result{}, f.failed
 	}
-	timeout, failed := durationOf(r, "timeout", queryTimeout)
-	if failed != nil {
-		return result{}, failed
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), min(timeout, queryTimeout))
+	ctx, cancel := context.WithTimeout(f.Context(), min(timeout, queryTimeout))
 	defer cancel()
 	select {
 	case h.slots <- struct{}{}:
@@ -254,29 +250,18 @@ func (h *Handler) evaluate(r *http.Request, span time.Duration, prepare func(con
 	return result{map[string]any{"resultType": res.Value.Type(), "result": value}, warnings, infos}, nil
 }
 
-func (h *Handler) query(r *http.Request) (result, *apiError) {
-	at, failed := timeOf(r, "time", time.Now())
-	if failed != nil {
-		return result{}, failed
-	}
-	return h.evaluate(r, 0, func(ctx context.Context, samples storage.Queryable, o promql.QueryOpts, expr string) (promql.Query, error) {
+func (h *Handler) query(f *form) (result, *apiError) {
+	at := f.time("time", time.Now())
+	return h.evaluate(f, 0, func(ctx context.Context, samples storage.Queryable, o promql.QueryOpts, expr string) (promql.Query, error) {
 		return h.promql.NewInstantQuery(ctx, samples, o, expr, at)
 	})
 }
 
-func (h *Handler) queryRange(r *http.Request) (result, *apiError) {
-	start, failed := timeOf(r, "start", time.Time{})
-	if failed != nil {
-		return result{}, failed
-	}
-	end, failed := timeOf(r, "end", time.Time{})
-	if failed != nil {
-		return result{}, failed
-	}
-	step, failed := durationOf(r, "step", 0)
+func (h *Handler) queryRange(f *form) (result, *apiError) {
+	start, end, step := f.time("start", time.Time{}), f.time("end", time.Time{}), f.duration("step", 0)
 	switch {
-	case failed != nil:
-		return result{}, failed
+	case f.failed != nil:
+		return result{}, f.failed
 	case start.IsZero(), end.IsZero():
 		return result{}, badData("the parameters start and end are required")
 	case end.Before(start):
@@ -286,27 +271,30 @@ func (h *Handler) queryRange(r *http.Request) (result, *apiError) {
 	case end.Sub(start)/step >= maxPoints:
 		return result{}, badData("the range has more than %d steps; choose a longer step", maxPoints)
 	}
-	return h.evaluate(r, end.Sub(start), func(ctx context.Context, samples storage.Queryable, o promql.QueryOpts, expr string) (promql.Query, error) {
+	return h.evaluate(f, end.Sub(start), func(ctx context.Context, samples storage.Queryable, o promql.QueryOpts, expr string) (promql.Query, error) {
 		return h.promql.NewRangeQuery(ctx, samples, o, expr, start, end, step)
 	})
 }
 
 // parseQuery and formatQuery serve editors, which check an expression while it is typed.
-func (h *Handler) parseQuery(r *http.Request) (result, *apiError) {
-	_, failed := h.parse(r)
+func (h *Handler) parseQuery(f *form) (result, *apiError) {
+	_, failed := h.parse(f)
 	return result{data: map[string]string{}}, failed
 }
 
-func (h *Handler) formatQuery(r *http.Request) (result, *apiError) {
-	expr, failed := h.parse(r)
+func (h *Handler) formatQuery(f *form) (result, *apiError) {
+	expr, failed := h.parse(f)
 	if failed != nil {
 		return result{}, failed
 	}
 	return result{data: expr.Pretty(0)}, nil
 }
 
-func (h *Handler) parse(r *http.Request) (parser.Expr, *apiError) {
-	text := r.FormValue("query")
+func (h *Handler) parse(f *form) (parser.Expr, *apiError) {
+	if f.failed != nil {
+		return nil, f.failed
+	}
+	text := f.FormValue("query")
 	if len(text) > maxExpr {
 		return nil, badData("invalid parameter \"query\": an expression has at most %d bytes, this one has %d", maxExpr, len(text))
 	}
@@ -319,16 +307,12 @@ func (h *Handler) parse(r *http.Request) (parser.Expr, *apiError) {
 
 // selected returns the labels of the series that match any of the parameters match[], or all series if there is none and it is
 // not required.
-func (h *Handler) selected(r *http.Request, required bool) ([]labels.Labels, *apiError) {
-	start, failed := timeOf(r, "start", minTime)
-	if failed != nil {
-		return nil, failed
+func (h *Handler) selected(f *form, required bool) ([]labels.Labels, *apiError) {
+	start, end := f.time("start", minTime), f.time("end", maxTime)
+	if f.failed != nil {
+		return nil, f.failed
 	}
-	end, failed := timeOf(r, "end", maxTime)
-	if failed != nil {
-		return nil, failed
-	}
-	texts := r.Form["match[]"]
+	texts := f.Form["match[]"]
 	if len(texts) == 0 {
 		if required {
 			return nil, badData("no match[] parameter: give one, such as match[]=llmtap_calls_total")
@@ -353,7 +337,7 @@ func (h *Handler) selected(r *http.Request, required bool) ([]labels.Labels, *ap
 		if err != nil {
 			return nil, badData("invalid parameter \"match[]\": %w", err)
 		}
-		set := q.Select(r.Context(), false, &storage.SelectHints{Start: start.UnixMilli(), End: end.UnixMilli(), Func: "series"}, matchers...)
+		set := q.Select(f.Context(), false, &storage.SelectHints{Start: start.UnixMilli(), End: end.UnixMilli(), Func: "series"}, matchers...)
 		for set.Next() {
 			out = append(out, set.At().Labels())
 		}
@@ -365,27 +349,27 @@ func (h *Handler) selected(r *http.Request, required bool) ([]labels.Labels, *ap
 	return slices.CompactFunc(out, labels.Equal), nil
 }
 
-func (h *Handler) series(r *http.Request) (result, *apiError) {
-	all, failed := h.selected(r, true)
+func (h *Handler) series(f *form) (result, *apiError) {
+	all, failed := h.selected(f, true)
 	if failed != nil {
 		return result{}, failed
 	}
-	return limited(r, all)
+	return limited(f, all)
 }
 
-func (h *Handler) labels(r *http.Request) (result, *apiError) {
-	return h.values(r, func(l labels.Labels, add func(string)) { l.Range(func(l labels.Label) { add(l.Name) }) })
+func (h *Handler) labels(f *form) (result, *apiError) {
+	return h.values(f, func(l labels.Labels, add func(string)) { l.Range(func(l labels.Label) { add(l.Name) }) })
 }
 
-func (h *Handler) labelValues(r *http.Request) (result, *apiError) {
-	name := r.PathValue("name")
+func (h *Handler) labelValues(f *form) (result, *apiError) {
+	name := f.PathValue("name")
 	if strings.HasPrefix(name, "U__") {
 		name = model.UnescapeName(name, model.ValueEncodingEscaping)
 	}
 	if !model.UTF8Validation.IsValidLabelName(name) {
 		return result{}, badData("invalid label name: %q", name)
 	}
-	return h.values(r, func(l labels.Labels, add func(string)) {
+	return h.values(f, func(l labels.Labels, add func(string)) {
 		if v := l.Get(name); v != "" {
 			add(v)
 		}
@@ -393,8 +377,8 @@ func (h *Handler) labelValues(r *http.Request) (result, *apiError) {
 }
 
 // values returns the sorted distinct values that each adds for the selected series.
-func (h *Handler) values(r *http.Request, each func(l labels.Labels, add func(string))) (result, *apiError) {
-	all, failed := h.selected(r, false)
+func (h *Handler) values(f *form, each func(l labels.Labels, add func(string))) (result, *apiError) {
+	all, failed := h.selected(f, false)
 	if failed != nil {
 		return result{}, failed
 	}
@@ -409,15 +393,15 @@ func (h *Handler) values(r *http.Request, each func(l labels.Labels, add func(st
 		})
 	}
 	slices.Sort(out)
-	return limited(r, out)
+	return limited(f, out)
 }
 
 // limited returns the first elements of list, as many as the parameter limit says.
-func limited[T any](r *http.Request, list []T) (result, *apiError) {
-	n, failed := limitOf(r)
+func limited[T any](f *form, list []T) (result, *apiError) {
+	n := f.limit()
 	switch {
-	case failed != nil:
-		return result{}, failed
+	case f.failed != nil:
+		return result{}, f.failed
 	case list == nil:
 		list = []T{}
 	case n > 0 && len(list) > n:
@@ -426,19 +410,19 @@ func limited[T any](r *http.Request, list []T) (result, *apiError) {
 	return result{data: list}, nil
 }
 
-func (h *Handler) metadata(r *http.Request) (result, *apiError) {
+func (h *Handler) metadata(f *form) (result, *apiError) {
 	type entry struct {
 		Type string `json:"type"`
 		Help string `json:"help"`
 		Unit string `json:"unit"`
 	}
-	limit, failed := limitOf(r)
-	if failed != nil {
-		return result{}, failed
+	limit := f.limit()
+	if f.failed != nil {
+		return result{}, f.failed
 	}
 	out := map[string][]entry{}
 	for _, name := range rules.KnownMetrics() {
-		if only := r.FormValue("metric"); only != "" && only != name || limit > 0 && len(out) == limit {
+		if only := f.FormValue("metric"); only != "" && only != name || limit > 0 && len(out) == limit {
 			continue
 		}
 		kind := "gauge"
@@ -450,7 +434,7 @@ func (h *Handler) metadata(r *http.Request) (result, *apiError) {
 	return result{data: out}, nil
 }
 
-func (h *Handler) buildInfo(*http.Request) (result, *apiError) {
+func (h *Handler) buildInfo(*form) (result, *apiError) {
 	return result{data: map[string]string{
 		"version": APIVersion, "revision": h.Version, "branch": "", "buildUser": "", "buildDate": "", "goVersion": runtime.Version(),
 		"application": "llmtap",

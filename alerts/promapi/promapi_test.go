@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -41,11 +42,7 @@ func newEngine(t testing.TB) *engine.Engine {
 	t.Helper()
 	cfg := engine.Default()
 	cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"} // the others take time
-	e, err := engine.New(t.Context(), cfg, engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = e.Close() })
+	e := enginetest.New(t, cfg, engine.Options{})
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for second := range testSeconds {
 		counts := []analyzer.Count{{Metric: analyzer.MetricCalls, Labels: call("checkout", "planner", "2.4.0"), N: rnd.Uint64N(9)}}

@@ -3,7 +3,6 @@ package promapi
 import (
 	"cmp"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -57,16 +56,16 @@ type alert struct {
 }
 
 // rules returns the rules of all engines, in groups of the same interval.
-func (h *Handler) rules(r *http.Request) (result, *apiError) {
-	switch kind := r.FormValue("type"); kind {
+func (h *Handler) rules(f *form) (result, *apiError) {
+	switch kind := f.FormValue("type"); kind {
 	case "", "alert":
 	case "record": // there are none
 		return result{data: map[string][]ruleGroup{"groups": {}}}, nil
 	default:
 		return result{}, badData("invalid parameter \"type\": %q is neither alert nor record", clip(kind))
 	}
-	names := r.Form["rule_name[]"]
-	selectors, err := h.parser.ParseMetricSelectors(r.Form["match[]"])
+	names := f.Form["rule_name[]"]
+	selectors, err := h.parser.ParseMetricSelectors(f.Form["match[]"])
 	if err != nil {
 		return result{}, badData("invalid parameter \"match[]\": %w", err)
 	}
@@ -138,7 +137,7 @@ func alertsOf(s engine.RuleState) []alert {
 }
 
 // alerts returns the pending and the firing alerts. Silenced and inhibited ones are among them, as in Prometheus.
-func (h *Handler) alerts(*http.Request) (result, *apiError) {
+func (h *Handler) alerts(*form) (result, *apiError) {
 	out := []alert{}
 	for _, e := range h.Engines() {
 		for _, s := range e.States() {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/signals"
@@ -183,11 +184,7 @@ func (d *day) play(t *testing.T, from, to int) (fired []string) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := engine.Default()
 		cfg.EvaluationInterval = dayStep
-		e, err := engine.New(t.Context(), cfg, engine.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer e.Close()
+		e := enginetest.New(t, cfg, engine.Options{})
 		step := int64(cfg.EvaluationInterval.Seconds())
 		known := map[string]bool{}
 		for s := d.start + int64(from)*60; s < d.start+int64(to)*60; s += step {

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -26,11 +27,7 @@ func TestDayOfOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := engine.Default()
 		cfg.EvaluationInterval = dayStep
-		e, err := engine.New(t.Context(), cfg, engine.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer e.Close()
+		e := enginetest.New(t, cfg, engine.Options{})
 		var told []string
 		hidden := map[string]bool{}
 		step := int64(dayStep.Seconds())

@@ -17,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
 	protocol "github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -189,14 +190,8 @@ func TestPipeline(t *testing.T) {
 			if down {
 				o.Recorder, o.Unavailable = recorder{errors.New("connection refused")}, func() string { return storeIsDown }
 			}
-			e, err := engine.New(t.Context(), cfg, o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer e.Close()
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan error)
-			go func() { done <- e.Run(ctx) }()
+			e := enginetest.New(t, cfg, o)
+			stop := alertstest.Run(t, e.Run)
 			p = &pipeline{
 				first: map[string]alerts.Alert{}, t: t, e: e, a: analyzer.New(analyzer.Default(), protocol.InOrder, prometheus.NewRegistry()), now: time.Now(), own: map[string]uint64{},
 				labels: event.Labels{Service: "shop", ServiceVersion: "1.4.0", Environment: "prod", Agent: "planner", Stage: "planner", Run: "r"},
@@ -204,10 +199,7 @@ func TestPipeline(t *testing.T) {
 			script(p)
 			p.wait(time.Minute)
 			synctest.Wait()
-			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			stop()
 		})
 		return p, sent
 	}

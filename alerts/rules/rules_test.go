@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
 )
@@ -34,11 +35,7 @@ func alertsAt(t *testing.T, minute int, loads ...load) []string {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := engine.Default()
 		cfg.RuleFiles = []string{"stage_failure_rate.yaml"}
-		e, err := engine.New(t.Context(), cfg, engine.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer e.Close()
+		e := enginetest.New(t, cfg, engine.Options{})
 		start := time.Now().Unix() / 60 * 60
 		for s := start; s < start+int64(minute)*60; s++ {
 			tally := &analyzer.Tally{Second: s}

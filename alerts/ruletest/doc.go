@@ -12,6 +12,6 @@
 //
 // # Why not Prometheus's own runner
 //
-// The runner is in a package main, and the packages rules and promqltest that it imports would add Alertmanager's API
+// The runner (v0.316.0) is in a package main, and the packages rules and promqltest that it imports would add Alertmanager's API
 // models and a test library to the binary. The tests of package rules compare the results of both runners.
 package ruletest

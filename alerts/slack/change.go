@@ -92,9 +92,8 @@ func whoseChange(ev alerts.Evidence, start time.Time, brief bool) []string {
 	return lines
 }
 
-// A regression is the ledger's entry for a share: the first version with the failure, the last version without it, and
-// the lines that report them.
-type regression struct{ version, clean, line, brief string }
+// A regression is the ledger's entry for a share: the first version with the failure, and the lines that report it.
+type regression struct{ version, line, brief string }
 
 // regressions returns the distinct ledger entries of the shares.
 func regressions(ev alerts.Evidence, start time.Time) []regression {
@@ -127,7 +126,7 @@ func regressions(ev alerts.Evidence, start time.Time) []regression {
 		} else {
 			line += "no clean version known"
 		}
-		out = append(out, regression{s.FirstVersion, s.LastClean, line, short})
+		out = append(out, regression{s.FirstVersion, line, short})
 	}
 	return out
 }

@@ -60,6 +60,19 @@ func (s *checkServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
+// checked returns the finding of a check, or its error.
+func checked(t *testing.T, cfg Config) (finding string, err error) {
+	t.Helper()
+	list, err := cfg.Receivers(alerts.NotifierOptions{})
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	if finding, err = list[0].Check(t.Context()); err != nil {
+		finding = err.Error()
+	}
+	return finding, err
+}
+
 // The check of a receiver finds a wrong token, missing scopes and a wrong channel without posting.
 func TestCheck(t *testing.T) {
 	api := &checkServer{}
@@ -68,14 +81,7 @@ func TestCheck(t *testing.T) {
 	f := func(token, channel, scopes, channels, want string) {
 		t.Helper()
 		api.scopes, api.channels = scopes, channels
-		list, err := Config{APIURL: srv.URL + "/api/", Channel: channel, Token: token}.Receivers(alerts.NotifierOptions{})
-		if err != nil || len(list) != 1 {
-			t.Fatal(list, err)
-		}
-		got, err := list[0].Check(t.Context())
-		if err != nil {
-			got = err.Error()
-		}
+		got, err := checked(t, Config{APIURL: srv.URL + "/api/", Channel: channel, Token: token})
 		if strings.HasPrefix(want, "posts as") != (err == nil) || !strings.HasPrefix(got, want) {
 			t.Errorf("%s %s, scopes %s:\ngot  %s\nwant %s", token, channel, scopes, got, want)
 		}
@@ -116,15 +122,8 @@ func TestCheckButtons(t *testing.T) {
 	f := func(scopes, socket string, allowed []string, want string) {
 		t.Helper()
 		api.scopes, api.socket = scopes, socket
-		list, err := Config{APIURL: srv.URL + "/api/", Channel: "C0000001", Token: "xoxb-1", AppToken: "xapp-1", Allowed: allowed}.Receivers(alerts.NotifierOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := list[0].Check(t.Context())
-		if err != nil {
-			got = err.Error()
-		}
-		if got != want {
+		cfg := Config{APIURL: srv.URL + "/api/", Channel: "C0000001", Token: "xoxb-1", AppToken: "xapp-1", Allowed: allowed}
+		if got, _ := checked(t, cfg); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
@@ -153,14 +152,7 @@ func TestCheckRoutes(t *testing.T) {
 		api.scopes = scopes
 		c := Config{APIURL: srv.URL + "/api/", Channel: "#oncall", Token: "xoxb-1", Mentions: map[string][]string{"critical": {"@here"}}}
 		c.Routes = []Route{{Match: []string{"a=b"}, Channel: "#oncall"}, {Match: []string{"a=c"}, Channel: channel, Mention: []string{mention}}}
-		list, err := c.Receivers(alerts.NotifierOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := list[0].Check(t.Context())
-		if err != nil {
-			got = err.Error()
-		}
+		got, err := checked(t, c)
 		if strings.HasPrefix(want, "posts as") != (err == nil) || !strings.HasPrefix(got, want) {
 			t.Errorf("%s, %s:\ngot  %s\nwant %s", channel, mention, got, want)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/slowtest"
@@ -86,17 +87,8 @@ type scene struct {
 }
 
 // counts returns the counts of one stage in a step.
-func counts(stage string, calls, failed uint64) (out []analyzer.Count) {
-	kv := func() map[string]string {
-		return map[string]string{"service": "checkout", "environment": "prod", "stage": stage, "service_version": "1"}
-	}
-	out = append(out, analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv(), N: calls})
-	if failed > 0 {
-		x := kv()
-		x["status"], x["cause"], x["root_cause"] = "400", "orphan_tool_reply", ""
-		out = append(out, analyzer.Count{Metric: analyzer.MetricFailed, Labels: x, N: failed})
-	}
-	return out
+func counts(stage string, calls, failed uint64) []analyzer.Count {
+	return countsOf(map[string]string{"service": "checkout", "environment": "prod", "stage": stage, "service_version": "1"}, calls, failed)
 }
 
 // twoStages is an incident of two stages, in two channels: they fire, one escalates and is acknowledged, the other is silenced
@@ -164,22 +156,8 @@ func crashRun(t *testing.T, sc scene, at int, after bool) (operations []bool, do
 	c.EvaluationInterval, c.RuleFiles = 5*time.Second, []string{"../rules/stage_failure_rate.yaml"}
 	var e *engine.Engine
 	start := func() (stop func()) {
-		list, err := cfg.Receivers(alerts.NotifierOptions{Store: p, Client: &http.Client{Transport: p, Timeout: 10 * time.Second}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e, err = engine.New(t.Context(), c, engine.Options{Notifiers: []alerts.Notifier{list[0].Notifier}, Store: p, Decisions: decisions}); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		stopped := make(chan error)
-		go func() { stopped <- e.Run(ctx) }()
-		return func() {
-			cancel()
-			if err := errors.Join(<-stopped, e.Close()); err != nil {
-				t.Error(err)
-			}
-		}
+		e = enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{notifierOf(t, p, cfg, p, nil)}, Store: p, Decisions: decisions})
+		return alertstest.Run(t, e.Run)
 	}
 	begin := time.Now().Unix() / 5 * 5
 	decide := func(key string, v any) {

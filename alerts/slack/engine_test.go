@@ -1,7 +1,6 @@
 package slack
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -37,15 +37,10 @@ func TestEngineToSlack(t *testing.T) {
 		t.Helper()
 		c := engine.Default()
 		c.UpdateInterval, c.RuleFiles = 0, []string{"../rules/stage_failure_rate.yaml"}
-		e, err := engine.New(t.Context(), c, engine.Options{Notifiers: []alerts.Notifier{newNotifier(t, cfg, store)}, Store: store})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		stopped := make(chan error)
-		go func() { stopped <- e.Run(ctx) }()
+		e := enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{newNotifier(t, cfg, store)}, Store: store})
+		stop := alertstest.Run(t, e.Run)
 		for i := from; i < to; i++ {
-			if err := e.Add(ctx, tally(i)); err != nil {
+			if err := e.Add(t.Context(), tally(i)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -54,13 +49,7 @@ func TestEngineToSlack(t *testing.T) {
 				t.Fatalf("not sent: %v", f.top())
 			}
 		}
-		cancel()
-		if err := <-stopped; err != nil {
-			t.Error(err)
-		}
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
+		stop()
 	}
 	shows := func(text string) func() bool {
 		return func() bool { m := f.top(); return len(m) > 0 && strings.Contains(m[0].Text, text) }

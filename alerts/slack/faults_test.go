@@ -2,9 +2,9 @@ package slack
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -21,6 +21,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -47,9 +48,9 @@ func newFake(t *testing.T) (*fake, Config) {
 	return &fake{t: t}, Config{Token: "xoxb-test", Channel: "C123", APIURL: "http://slack.test/api"}
 }
 
-func notifierOf(t *testing.T, f *fake, cfg Config, store alerts.Store, logger *slog.Logger) *Notifier {
+func notifierOf(t *testing.T, api http.RoundTripper, cfg Config, store alerts.Store, logger *slog.Logger) *Notifier {
 	t.Helper()
-	list, err := cfg.Receivers(alerts.NotifierOptions{Store: store, Logger: logger, Client: &http.Client{Transport: f, Timeout: 10 * time.Second}})
+	list, err := cfg.Receivers(alerts.NotifierOptions{Store: store, Logger: logger, Client: &http.Client{Transport: api, Timeout: 10 * time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +73,17 @@ func (l lines) Handle(_ context.Context, _ slog.Record) error {
 // stageOf returns the labels of stage i, one of 50 services.
 func stageOf(i int) map[string]string {
 	return map[string]string{"service": fmt.Sprintf("service-%02d", i%50), "environment": "prod", "stage": fmt.Sprintf("stage-%03d.", i), "service_version": "1"}
+}
+
+// countsOf returns the counts of a stage with these labels.
+func countsOf(kv map[string]string, calls, failed uint64) []analyzer.Count {
+	out := []analyzer.Count{{Metric: analyzer.MetricCalls, Labels: kv, N: calls}}
+	if failed > 0 {
+		kv = maps.Clone(kv)
+		kv["status"], kv["cause"], kv["root_cause"] = "400", "orphan_tool_reply", ""
+		out = append(out, analyzer.Count{Metric: analyzer.MetricFailed, Labels: kv, N: failed})
+	}
+	return out
 }
 
 // A named Notifier is one as the engine of a collector has it; unfolded is one to which each group is a message of its own.
@@ -149,7 +161,7 @@ func (w *fleet) metric(name string) (sum float64) {
 }
 
 // With fold, a storm is a summary.
-func newFleet(t *testing.T, stages int, f *fake, cfg Config, fold bool) (*fleet, func()) {
+func newFleet(t *testing.T, stages int, f *fake, cfg Config, fold bool) *fleet {
 	t.Helper()
 	log := lines{slog.DiscardHandler, new(atomic.Int64)}
 	store := &alertstest.Store{}
@@ -160,19 +172,9 @@ func newFleet(t *testing.T, stages int, f *fake, cfg Config, fold bool) (*fleet,
 	if !fold {
 		receiver = unfolded{n}
 	}
-	e, err := engine.New(t.Context(), c, engine.Options{Notifiers: []alerts.Notifier{receiver}, Store: store, Logger: slog.New(log), Registerer: reg})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan error)
-	go func() { stopped <- e.Run(ctx) }()
-	return &fleet{t: t, n: stages, e: e, slk: n, f: f, reg: reg, log: log, sec: time.Now().Unix() / 600 * 600}, func() {
-		cancel()
-		if err := errors.Join(<-stopped, e.Close()); err != nil {
-			t.Error(err)
-		}
-	}
+	e := enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{receiver}, Store: store, Logger: slog.New(log), Registerer: reg})
+	alertstest.Run(t, e.Run)
+	return &fleet{t: t, n: stages, e: e, slk: n, f: f, reg: reg, log: log, sec: time.Now().Unix() / 600 * 600}
 }
 
 // pass lets d pass, in which the stages for which failing returns true fail; the others succeed.
@@ -185,12 +187,7 @@ func (w *fleet) pass(d time.Duration, failing func(i int) bool) {
 			if failing(i) {
 				n = 30
 			}
-			out.Counts = append(out.Counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: stageOf(i), N: 50})
-			if n > 0 {
-				kv := stageOf(i)
-				kv["status"], kv["cause"], kv["root_cause"] = "400", "orphan_tool_reply", ""
-				out.Counts = append(out.Counts, analyzer.Count{Metric: analyzer.MetricFailed, Labels: kv, N: n})
-			}
+			out.Counts = append(out.Counts, countsOf(stageOf(i), 50, n)...)
 		}
 		began := time.Now()
 		if err := w.e.Add(w.t.Context(), out); err != nil {
@@ -231,8 +228,7 @@ func TestHourWithoutSlack(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f, cfg := newFake(t)
-					w, stop := newFleet(t, groups, f, cfg, fold)
-					defer stop()
+					w := newFleet(t, groups, f, cfg, fold)
 					w.hour(tc.answer, tc.hang, tc.calls, tc.err)
 				})
 			})

@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/analyzer"
 )
@@ -390,8 +391,7 @@ func TestStorm(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, cfg := newFake(t)
 				cfg.Mentions = map[string][]string{"critical": {"U0000ANNA"}}
-				w, stop := newFleet(t, 60, f, cfg, true)
-				defer stop()
+				w := newFleet(t, 60, f, cfg, true)
 				if body != "" {
 					f.answer = func(string, int) (int, http.Header, string, bool) { return 200, nil, body, false }
 				}
@@ -460,21 +460,14 @@ func TestStormOverHTTP(t *testing.T) {
 	n := newNotifier(t, cfg, &alertstest.Store{})
 	c := engine.Default()
 	c.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
-	e, err := engine.New(t.Context(), c, engine.Options{Notifiers: []alerts.Notifier{named{n}}, Store: &alertstest.Store{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan error)
-	go func() { stopped <- e.Run(ctx) }()
+	e := enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{named{n}}, Store: &alertstest.Store{}})
+	stop := alertstest.Run(t, e.Run)
 	tally := &analyzer.Tally{Second: time.Now().Unix()/5*5 - 1}
 	for i := range stages {
-		failed := stageOf(i)
-		failed["status"], failed["cause"], failed["root_cause"] = "400", "orphan_tool_reply", ""
-		tally.Counts = append(tally.Counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: stageOf(i), N: 50}, analyzer.Count{Metric: analyzer.MetricFailed, Labels: failed, N: 30})
+		tally.Counts = append(tally.Counts, countsOf(stageOf(i), 50, 30)...)
 	}
 	began := time.Now()
-	if err := e.Add(ctx, tally); err != nil {
+	if err := e.Add(t.Context(), tally); err != nil {
 		t.Fatal(err)
 	}
 	evaluated := time.Since(began)
@@ -483,10 +476,7 @@ func TestStormOverHTTP(t *testing.T) {
 		return s[0].Waiting == 0
 	})
 	told := time.Since(began)
-	cancel()
-	if err := errors.Join(<-stopped, e.Close()); err != nil {
-		t.Error(err)
-	}
+	stop()
 	top := f.top()
 	if len(top) != 1 || !strings.Contains(top[0].Text, "500 alerts are firing, 500 critical") || limited > 0 {
 		t.Errorf("%d messages, %d rejected posts: %+v", len(top), limited, top)

@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -36,21 +37,9 @@ func newPeer(t *testing.T, f *fake, store *alertstest.Store) *peer {
 	t.Helper()
 	p := &peer{Store: store, f: f}
 	cfg := Config{Token: "xoxb-test", Channel: "C123", APIURL: "http://slack.test/api", Mentions: map[string][]string{"warning": {"U0000OTTO"}}}
-	list, err := cfg.Receivers(alerts.NotifierOptions{Store: p, Client: &http.Client{Transport: p, Timeout: 10 * time.Second}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := engine.Default()
 	c.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
-	p.Engine, err = engine.New(t.Context(), c, engine.Options{Notifiers: []alerts.Notifier{list[0].Notifier}, Store: p, Standby: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	p.Engine = enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{notifierOf(t, p, cfg, p, nil)}, Store: p, Standby: true})
 	return p
 }
 
@@ -60,15 +49,7 @@ func (p *peer) lead(t *testing.T) (stop func()) {
 	p.mu.Lock()
 	p.turn++
 	p.mu.Unlock()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- p.Run(ctx) }()
-	return func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
+	return alertstest.Run(t, p.Run)
 }
 
 // Turn implements alerts.SharedStore.
@@ -134,15 +115,8 @@ func stormTakenOver(t *testing.T, dies bool) {
 		for range seconds {
 			var counts []analyzer.Count
 			for i := range stages {
-				kv := func(more ...string) map[string]string {
-					m := map[string]string{"service": fmt.Sprint("service-", i%7), "environment": "prod", "stage": fmt.Sprint("stage-", i), "service_version": "1"}
-					for j := 0; j < len(more); j += 2 {
-						m[more[j]] = more[j+1]
-					}
-					return m
-				}
-				counts = append(counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv(), N: 100},
-					analyzer.Count{Metric: analyzer.MetricFailed, Labels: kv("status", "400", "cause", "orphan_tool_reply", "root_cause", ""), N: 20})
+				kv := map[string]string{"service": fmt.Sprint("service-", i%7), "environment": "prod", "stage": fmt.Sprint("stage-", i), "service_version": "1"}
+				counts = append(counts, countsOf(kv, 100, 20)...)
 			}
 			for _, p := range []*peer{a, b} {
 				if err := p.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {

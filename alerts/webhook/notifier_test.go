@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -21,6 +20,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -168,20 +168,8 @@ func run(t *testing.T, r *receiver, store alerts.Store) (e *engine.Engine, stop 
 	cfg := engine.Default()
 	cfg.EvaluationInterval = 5 * time.Second
 	cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
-	e, err := engine.New(t.Context(), cfg, engine.Options{Notifiers: []alerts.Notifier{newNotifier(t, r)}, Store: store})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = e.Run(ctx) }()
-	return e, func() {
-		cancel()
-		<-done
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	}
+	e = enginetest.New(t, cfg, engine.Options{Notifiers: []alerts.Notifier{newNotifier(t, r)}, Store: store})
+	return e, alertstest.Run(t, e.Run)
 }
 
 // An unreachable receiver is retried with backoff of up to a minute, without limit.

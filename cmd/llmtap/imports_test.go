@@ -40,6 +40,7 @@ var importRules = []struct {
 	{"sinks", []string{"ingest/sdk/go/event", "ingest/loopback", "ingest/secret", "analyzer", "sinks"}, "storage and alerting never know each other"},
 	{"alerts$", []string{"analyzer", "alerts/rules", "alerts/silence"}, "the vocabulary knows neither the engine nor notifiers"},
 	{"alerts/engine", []string{"analyzer", "alerts$", "alerts/endpoint", "alerts/records", "alerts/regression", "alerts/rules", "alerts/silence", "alerts/tsdb"}, "the engine knows no kind of notifier"},
+	{"alerts/enginetest", []string{"alerts/engine"}, "only tests import it"},
 	{"alerts/promapi", []string{"alerts/engine", "alerts/rules"}, "it serves the engine's rules and series"},
 	{"alerts/regression", nil, "gate and pages compare versions without alerts"},
 	{"alerts/ruletest", []string{"alerts/rules", "alerts/tsdb"}, "a unit test needs rules and samples only"},

@@ -2,7 +2,6 @@ package silences
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -40,7 +39,7 @@ func Add(ctx context.Context, c *remote.Client, s silence.Silence, w io.Writer, 
 	now := time.Now()
 	x := listed{withStatus(s, now), matched(firing, &s)}
 	if format == command.JSON {
-		return writeJSON(w, x)
+		return command.WriteJSON(w, x)
 	}
 	when := "until " + style.Time(s.EndsAt)
 	if x.Status.State == silence.Pending {
@@ -76,7 +75,7 @@ func List(ctx context.Context, c *remote.Client, filters []string, expired bool,
 	}
 	switch {
 	case format == command.JSON:
-		return writeJSON(w, out)
+		return command.WriteJSON(w, out)
 	case len(out) == 0:
 		fmt.Fprintln(w, "no silences")
 	}
@@ -175,16 +174,6 @@ func span(d time.Duration) string {
 		return fmt.Sprintf("%dm %ds", minutes, seconds)
 	}
 	return fmt.Sprintf("%ds", seconds)
-}
-
-func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(v); err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	return nil
 }
 
 // Elsewhere returns an error that says how to make the silence in Alertmanager, if it is the only receiver of alerts, and
