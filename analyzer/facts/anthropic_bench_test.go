@@ -66,50 +66,6 @@ func anthropicSession(tb testing.TB, size int, seed uint64) []byte {
 	return []byte(b.String())
 }
 
-func TestAnthropicAllocatesNothing(t *testing.T) {
-	var f Request
-	body := anthropicSession(t, 100_000, 1)
-	checkAnthropic(t, &f, body)
-	if len(f.Messages) < 20 || f.ToolCount != 8 {
-		t.Errorf("%d messages, %d tools", len(f.Messages), f.ToolCount)
-	}
-	if n := testing.AllocsPerRun(10, func() {
-		if err := ScanRequest(wire.Anthropic, body, &f); err != nil {
-			t.Fatal(err)
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations per scan", n)
-	}
-}
-
-func BenchmarkScanAnthropic(b *testing.B) {
-	request := func(bodies ...[]byte) func(b *testing.B) {
-		return func(b *testing.B) {
-			var f Request
-			var size int64
-			for _, body := range bodies {
-				size += int64(len(body))
-			}
-			b.SetBytes(size)
-			b.ReportAllocs()
-			for b.Loop() {
-				for _, body := range bodies {
-					if err := ScanRequest(wire.Anthropic, body, &f); err != nil {
-						b.Fatal(err)
-					}
-				}
-			}
-		}
-	}
-	for _, size := range []int{10_000, 100_000, 1_000_000} {
-		bodies := make([][]byte, 16)
-		for i := range bodies {
-			bodies[i] = anthropicSession(b, size, uint64(i))
-		}
-		b.Run(fmt.Sprintf("%dKB", size/1000), request(bodies...))
-	}
-}
-
 func BenchmarkScanAnthropicStream(b *testing.B) {
 	events := []string{start(0, `{"type":"text","text":""}`)}
 	for range 200 {

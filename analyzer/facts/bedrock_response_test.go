@@ -296,7 +296,7 @@ func bedrockBody(t testing.TB, e *exchange) []byte {
 
 func TestBedrockRecordedAnswers(t *testing.T) {
 	answers, streams, failures := 0, 0, 0
-	bedrockExchanges(t, func(e *exchange) {
+	exchanges(t, "bedrock.converse", func(e *exchange) {
 		body := bedrockBody(t, e)
 		r := bedrockAnswer(t, "", body)
 		if r.Malformed || r.Cut || r.BadIndex {
