@@ -285,10 +285,7 @@ func TestScanRecordedResponses(t *testing.T) {
 	var unary, streams, failed, inBand, noTerminal, withCalls int
 	exchanges(t, "openai.chat", func(e *exchange) {
 		body := e.body(t)
-		var r Response
-		if err := ScanResponse(wire.OpenAIChat, "", body, &r); err != nil {
-			t.Fatal(err)
-		}
+		r := answerIn(t, wire.OpenAIChat, "", string(body))
 		if e.Status >= 400 {
 			failed++
 			if len(r.Error) == 0 && string(body) != "null" {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
@@ -240,5 +242,26 @@ func checkSpans(t *testing.T, body []byte, f *Request) {
 			}
 			at = r.End
 		}
+	}
+}
+
+// answerIn scans an answer.
+func answerIn(t testing.TB, d wire.Dialect, contentType, body string) Response {
+	t.Helper()
+	var r Response
+	if err := ScanResponse(d, contentType, []byte(body), &r); err != nil {
+		t.Fatalf("%q: %v", body, err)
+	}
+	return r
+}
+
+// checkAnswerIn compares an answer's facts with want, and its content with text if want has a string.
+func checkAnswerIn(t *testing.T, d wire.Dialect, contentType, body, text string, want Response) {
+	t.Helper()
+	if want.Content == String {
+		want.ContentHash, want.ContentBytes = xxh3.HashString(text), len(text)
+	}
+	if diff := cmp.Diff(want, answerIn(t, d, contentType, body), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%q (-want +got):\n%s", body, diff)
 	}
 }

@@ -174,10 +174,7 @@ func TestGeminiRecordedAnswers(t *testing.T) {
 			return
 		}
 		body := e.body(t)
-		var r Response
-		if err := ScanResponse(wire.Gemini, "", body, &r); err != nil {
-			t.Fatal(err)
-		}
+		r := answerIn(t, wire.Gemini, "", string(body))
 		chunks := [][]byte{body}
 		if e.Stream {
 			streams++
@@ -265,10 +262,7 @@ func TestGeminiRecordedErrors(t *testing.T) {
 		if e.Status == 200 || len(body) == 0 || string(body) == "null" {
 			return
 		}
-		var r Response
-		if err := ScanResponse(wire.Gemini, "", body, &r); err != nil {
-			t.Fatal(err)
-		}
+		r := answerIn(t, wire.Gemini, "", string(body))
 		if len(r.Error) == 0 || r.Cut || json.Valid(body) == r.Malformed {
 			t.Errorf("%s: %s: %+v", e.ID, body, r)
 		}

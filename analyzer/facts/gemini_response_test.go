@@ -20,11 +20,7 @@ func checkGeminiAnswer(t *testing.T, body, text string, want Response) {
 	if want.ContentBytes = len(text); text != "" {
 		want.Content, want.ContentHash = String, xxh3.HashString(text)
 	}
-	var got Response
-	if err := ScanResponse(wire.Gemini, "", []byte(body), &got); err != nil {
-		t.Fatalf("%s: %v", body, err)
-	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, answerIn(t, wire.Gemini, "", body), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", body, diff)
 	}
 }

@@ -39,10 +39,7 @@ var geminiAnswers = []string{
 func TestGeminiAnswerPrefixes(t *testing.T) {
 	for _, body := range geminiAnswers {
 		for n := 1; n < len(body); n++ {
-			var r Response
-			if err := ScanResponse(wire.Gemini, "", []byte(body[:n]), &r); err != nil {
-				t.Fatal(err)
-			}
+			r := answerIn(t, wire.Gemini, "", body[:n])
 			if !r.Cut && r.FinishReason == "" && len(r.Error) == 0 {
 				t.Errorf("%q: not cut", body[:n])
 			}
@@ -55,10 +52,7 @@ func FuzzScanGeminiAnswer(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		var r Response
-		if err := ScanResponse(wire.Gemini, "text/event-stream", body, &r); err != nil {
-			t.Fatal(err)
-		}
+		r := answerIn(t, wire.Gemini, "text/event-stream", string(body))
 		if len(r.Calls) > maxAnswerCalls || r.ContentBytes > 3*len(body) || (r.ContentHash != 0) != (r.ContentBytes > 0) {
 			t.Fatalf("%q: %+v", body, r)
 		}
