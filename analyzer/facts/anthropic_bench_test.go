@@ -13,20 +13,7 @@ import (
 // anthropicSession is agentSession for the Messages API: the same texts, calls and replies, as blocks.
 func anthropicSession(tb testing.TB, size int, seed uint64) []byte {
 	tb.Helper()
-	var chat struct {
-		Messages []struct {
-			Role, Content string
-			ToolCallID    string `json:"tool_call_id"`
-			ToolCalls     []struct {
-				ID       string
-				Function struct{ Name, Arguments string }
-			} `json:"tool_calls"`
-		}
-		Tools []struct{ Function json.RawMessage }
-	}
-	if err := json.Unmarshal(agentSession(tb, size, seed), &chat); err != nil {
-		tb.Fatal(err)
-	}
+	chat := decodedSession(tb, size, seed)
 	quote := func(s string) string {
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)

@@ -70,6 +70,27 @@ func agentSession(tb testing.TB, size int, seed uint64) []byte {
 	return []byte(b.String())
 }
 
+// A chatSession is a decoded agentSession.
+type chatSession struct {
+	Messages []struct {
+		Role, Content string
+		ToolCallID    string `json:"tool_call_id"`
+		ToolCalls     []struct {
+			ID       string
+			Function struct{ Name, Arguments string }
+		} `json:"tool_calls"`
+	}
+	Tools []struct{ Function json.RawMessage }
+}
+
+func decodedSession(tb testing.TB, size int, seed uint64) (chat chatSession) {
+	tb.Helper()
+	if err := json.Unmarshal(agentSession(tb, size, seed), &chat); err != nil {
+		tb.Fatal(err)
+	}
+	return chat
+}
+
 func BenchmarkScanRecordedRequests(b *testing.B) {
 	var bodies [][]byte
 	exchanges(b, "openai.chat", func(e *exchange) {

@@ -197,19 +197,7 @@ func TestResponsesRecordedAnswers(t *testing.T) {
 // responsesSession is agentSession as items.
 func responsesSession(tb testing.TB, size int, seed uint64) []byte {
 	tb.Helper()
-	var chat struct {
-		Messages []struct {
-			Role, Content string
-			ToolCallID    string `json:"tool_call_id"`
-			ToolCalls     []struct {
-				ID       string
-				Function struct{ Name, Arguments string }
-			} `json:"tool_calls"`
-		}
-	}
-	if err := json.Unmarshal(agentSession(tb, size, seed), &chat); err != nil {
-		tb.Fatal(err)
-	}
+	chat := decodedSession(tb, size, seed)
 	var b bytes.Buffer
 	b.WriteString(`{"model":"gpt-5","stream":true,"store":false,"include":["reasoning.encrypted_content"],"input":[`)
 	out := json.NewEncoder(&b)
