@@ -478,38 +478,30 @@ var Broken = []*Kind{
 	},
 	{
 		Name: "broken call removed", Causes: []string{session.SanitizerDropped}, class: orphan, not: []*Dialect{&geminiNoIDs},
-		play: func(a *agent) bool {
-			a.always = false
-			return a.steps(hooks{
-				next: func(i int, m *Message) ending {
-					if i == a.at {
-						m.Text = ""
-						for j := range m.Calls {
-							m.Calls[j].Name = ""
-						}
-					}
-					return whole
-				},
-				save: func(Message) []Message { return nil },
-			})
-		},
+		play: brokenCall("", func(*agent, Message) []Message { return nil }),
 	},
 	{
 		Name: "broken call removed, text kept", Causes: []string{session.SanitizerDropped}, class: orphan, not: []*Dialect{&geminiNoIDs},
-		play: func(a *agent) bool {
-			a.always = false
-			return a.steps(hooks{
-				next: func(i int, m *Message) ending {
-					if i == a.at {
-						m.Text = "Let me look."
-						for j := range m.Calls {
-							m.Calls[j].Name = ""
-						}
-					}
-					return whole
-				},
-				save: a.dropCalls,
-			})
-		},
+		play: brokenCall("Let me look.", (*agent).dropCalls),
 	},
+}
+
+// brokenCall returns a kind's play for an agent that stores what save returns of an answer with a text and a call without a
+// name.
+func brokenCall(text string, save func(a *agent, m Message) []Message) func(a *agent) bool {
+	return func(a *agent) bool {
+		a.always = false
+		return a.steps(hooks{
+			next: func(i int, m *Message) ending {
+				if i == a.at {
+					m.Text = text
+					for j := range m.Calls {
+						m.Calls[j].Name = ""
+					}
+				}
+				return whole
+			},
+			save: func(m Message) []Message { return save(a, m) },
+		})
+	}
 }

@@ -13,20 +13,7 @@ import (
 // anthropicSession is agentSession for the Messages API: the same texts, calls and replies, as blocks.
 func anthropicSession(tb testing.TB, size int, seed uint64) []byte {
 	tb.Helper()
-	var chat struct {
-		Messages []struct {
-			Role, Content string
-			ToolCallID    string `json:"tool_call_id"`
-			ToolCalls     []struct {
-				ID       string
-				Function struct{ Name, Arguments string }
-			} `json:"tool_calls"`
-		}
-		Tools []struct{ Function json.RawMessage }
-	}
-	if err := json.Unmarshal(agentSession(tb, size, seed), &chat); err != nil {
-		tb.Fatal(err)
-	}
+	chat := decodedSession(tb, size, seed)
 	quote := func(s string) string {
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)
@@ -64,50 +51,6 @@ func anthropicSession(tb testing.TB, size int, seed uint64) []byte {
 	}
 	b.WriteString(`]}`)
 	return []byte(b.String())
-}
-
-func TestAnthropicAllocatesNothing(t *testing.T) {
-	var f Request
-	body := anthropicSession(t, 100_000, 1)
-	checkAnthropic(t, &f, body)
-	if len(f.Messages) < 20 || f.ToolCount != 8 {
-		t.Errorf("%d messages, %d tools", len(f.Messages), f.ToolCount)
-	}
-	if n := testing.AllocsPerRun(10, func() {
-		if err := ScanRequest(wire.Anthropic, body, &f); err != nil {
-			t.Fatal(err)
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations per scan", n)
-	}
-}
-
-func BenchmarkScanAnthropic(b *testing.B) {
-	request := func(bodies ...[]byte) func(b *testing.B) {
-		return func(b *testing.B) {
-			var f Request
-			var size int64
-			for _, body := range bodies {
-				size += int64(len(body))
-			}
-			b.SetBytes(size)
-			b.ReportAllocs()
-			for b.Loop() {
-				for _, body := range bodies {
-					if err := ScanRequest(wire.Anthropic, body, &f); err != nil {
-						b.Fatal(err)
-					}
-				}
-			}
-		}
-	}
-	for _, size := range []int{10_000, 100_000, 1_000_000} {
-		bodies := make([][]byte, 16)
-		for i := range bodies {
-			bodies[i] = anthropicSession(b, size, uint64(i))
-		}
-		b.Run(fmt.Sprintf("%dKB", size/1000), request(bodies...))
-	}
 }
 
 func BenchmarkScanAnthropicStream(b *testing.B) {

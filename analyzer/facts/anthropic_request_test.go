@@ -3,8 +3,6 @@ package facts
 import (
 	"encoding/json"
 	"errors"
-	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
@@ -203,14 +201,6 @@ func TestAnthropicRequestErrors(t *testing.T) {
 	check(`{"messages":[{"role":"user"},{"role":"user","content":[{"type" "text"}]}]}`, ErrNotJSON, 1)
 	check(`{"messages":[{"role":"user","content":[{"type":text}]}]}`, ErrNotJSON, 0)
 	check(`{"messages":[{"role":"user","content":[{"type":"tool_result","content":[{]}]}]}`, ErrNotJSON, 0)
-	for _, seed := range anthropicSeeds {
-		seed = strings.TrimSpace(seed)
-		for n := 1; n < len(seed); n++ {
-			if err := ScanRequest(wire.Anthropic, []byte(seed[:n]), &f); !errors.Is(err, ErrTruncated) {
-				t.Errorf("%s: error %v, want ErrTruncated", seed[:n], err)
-			}
-		}
-	}
 }
 
 func TestAnthropicBounds(t *testing.T) {
@@ -223,27 +213,6 @@ func TestAnthropicBounds(t *testing.T) {
 	if len(f.Messages[0].Calls) != maxKept || len(f.Messages[1].Replies) != maxKept || f.Messages[0].PartCount != maxKept+2 {
 		t.Errorf("%d calls, %d replies, %d parts", len(f.Messages[0].Calls), len(f.Messages[1].Replies), f.Messages[0].PartCount)
 	}
-}
-
-func TestAnthropicSameAsReference(t *testing.T) {
-	var f Request
-	for _, seed := range anthropicSeeds {
-		checkAnthropic(t, &f, []byte(seed))
-	}
-	n := 10_000
-	if testing.Short() {
-		n = 2_000
-	}
-	r := rand.New(rand.NewPCG(1, 2))
-	valid := 0
-	for range n {
-		b := mutate(r, anthropicSeeds[r.IntN(len(anthropicSeeds))])
-		if json.Valid(b) {
-			valid++
-		}
-		checkAnthropic(t, &f, b)
-	}
-	t.Logf("%d of %d mutations are valid JSON", valid, n)
 }
 
 // anthropicExchanges calls f with the recorded exchanges of the Messages API and of Claude models on Bedrock.
@@ -276,60 +245,4 @@ func TestAnthropicRecordedRequests(t *testing.T) {
 		}
 	})
 	t.Logf("%d requests, %d calls, %d replies", n, calls, replies)
-}
-
-func TestAnthropicRecordedConversations(t *testing.T) {
-	var f Request
-	var n int
-	recordedtest.Lines(t, recordedtest.Conversations, func(_ int, line []byte) {
-		var c struct {
-			Format   string
-			Messages json.RawMessage
-		}
-		if err := json.Unmarshal(line, &c); err != nil {
-			t.Fatal(err)
-		}
-		if c.Format != "anthropic.messages" {
-			return
-		}
-		n++
-		if err := ScanMessages(wire.Anthropic, c.Messages, &f); err != nil {
-			t.Fatal(err)
-		}
-		want := refAnthropicMessages(c.Messages, parse(c.Messages))
-		want.Bare = true
-		if diff := cmp.Diff(want, f, sameFacts); diff != "" {
-			t.Fatalf("facts (-reference +scan):\n%s", diff)
-		}
-	})
-	t.Logf("%d conversations", n)
-}
-
-func TestAnthropicSpecExamples(t *testing.T) {
-	b, err := os.ReadFile("../../../shared/spec/examples.json")
-	if os.IsNotExist(err) {
-		t.Skip("SKIPPED: spec/examples.json not found")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	var examples []struct{ Violating, Fixed json.RawMessage }
-	if err := json.Unmarshal(b, &examples); err != nil {
-		t.Fatal(err)
-	}
-	var f Request
-	for _, e := range examples { // of all dialects
-		checkAnthropic(t, &f, e.Violating)
-		checkAnthropic(t, &f, e.Fixed)
-	}
-}
-
-func FuzzScanAnthropicRequest(f *testing.F) {
-	for _, seed := range anthropicSeeds {
-		f.Add([]byte(seed))
-	}
-	var facts Request
-	f.Fuzz(func(t *testing.T, body []byte) {
-		checkAnthropic(t, &facts, body)
-	})
 }

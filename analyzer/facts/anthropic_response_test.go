@@ -14,31 +14,10 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
 )
 
-// anthropicAnswerOf scans an answer.
-func anthropicAnswerOf(t *testing.T, contentType, body string) Response {
-	t.Helper()
-	var r Response
-	if err := ScanResponse(wire.Anthropic, contentType, []byte(body), &r); err != nil {
-		t.Fatalf("%s: %v", body, err)
-	}
-	return r
-}
-
-// checkAnthropicAnswer compares the facts of body with want, whose text is text.
-func checkAnthropicAnswer(t *testing.T, body, text string, want Response) {
-	t.Helper()
-	if want.Content == String {
-		want.ContentBytes, want.ContentHash = len(text), xxh3.HashString(text)
-	}
-	if diff := cmp.Diff(want, anthropicAnswerOf(t, "", body), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", body, diff)
-	}
-}
-
 func TestAnthropicAnswer(t *testing.T) {
 	f := func(body, text string, want Response) {
 		t.Helper()
-		checkAnthropicAnswer(t, body, text, want)
+		checkAnswerIn(t, wire.Anthropic, "", body, text, want)
 	}
 	f(`{"id":"msg_1","type":"message","role":"assistant","model":"claude","content":[{"type":"text","text":"a\n"},{"type":"text","text":"b"}],
 		"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":3,"cache_creation_input_tokens":20,"cache_read_input_tokens":100,"output_tokens":4}}`,
@@ -72,7 +51,7 @@ func TestAnthropicAnswer(t *testing.T) {
 func TestAnthropicAnswerErrors(t *testing.T) {
 	f := func(body string, want Response) {
 		t.Helper()
-		checkAnthropicAnswer(t, body, "", want)
+		checkAnswerIn(t, wire.Anthropic, "", body, "", want)
 	}
 	f(`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}`,
 		Response{Error: []byte(`{"type":"overloaded_error","message":"Overloaded"}`)})
@@ -90,10 +69,10 @@ func TestAnthropicAnswerErrors(t *testing.T) {
 	f(`{"type":"error","error":{"type":"api_error"`, Response{Error: []byte(`{"type":"api_error"`), Cut: true, Malformed: true})
 	f(`{"type":"message","content":[{"type":"tool_use","id":"t","input":{`, Response{Content: Null, Cut: true, Malformed: true, Choices: 1})
 	f(`{"type":"message","content":[]}x`, Response{Content: Null, Malformed: true, Choices: 1})
-	if r := anthropicAnswerOf(t, "text/event-stream; charset=utf-8", " \n"); !r.Cut || r.Malformed {
+	if r := answerIn(t, wire.Anthropic, "text/event-stream; charset=utf-8", " \n"); !r.Cut || r.Malformed {
 		t.Errorf("empty stream: %+v", r)
 	}
-	if r := anthropicAnswerOf(t, "application/vnd.amazon.eventstream", ""); !r.Cut || r.Malformed {
+	if r := answerIn(t, wire.Anthropic, "application/vnd.amazon.eventstream", ""); !r.Cut || r.Malformed {
 		t.Errorf("empty frames: %+v", r)
 	}
 }
@@ -101,7 +80,7 @@ func TestAnthropicAnswerErrors(t *testing.T) {
 func TestAnthropicAnswerCutAnywhere(t *testing.T) {
 	body := `{"id":"m","type":"message","content":[{"type":"text","text":"a"},{"type":"tool_use","id":"t","name":"f","input":{"a":1}}],"stop_reason":"tool_use"}`
 	for n := 1; n < len(body); n++ {
-		if r := anthropicAnswerOf(t, "", body[:n]); !r.Cut || len(r.Calls) > 0 && r.Calls[0].Arguments != `{"a":1}` {
+		if r := answerIn(t, wire.Anthropic, "", body[:n]); !r.Cut || len(r.Calls) > 0 && r.Calls[0].Arguments != `{"a":1}` {
 			t.Errorf("%s: %+v", body[:n], r)
 		}
 	}
@@ -135,10 +114,7 @@ func TestAnthropicRecordedResponses(t *testing.T) {
 	var unary, streams, frames, failed, calls, signed int
 	anthropicExchanges(t, func(e *exchange) {
 		body, events := anthropicBody(t, e)
-		var r Response
-		if err := ScanResponse(wire.Anthropic, "", body, &r); err != nil {
-			t.Fatal(err)
-		}
+		r := answerIn(t, wire.Anthropic, "", string(body))
 		if e.Status >= 400 {
 			if failed++; len(r.Error) == 0 || r.Choices != 0 || r.Cut {
 				t.Errorf("%s: status %d: %+v of %s", e.ID, e.Status, r, body)
@@ -186,8 +162,8 @@ func TestAnthropicRecordedResponses(t *testing.T) {
 // An answer that a client stores and sends back is recognised by its text and its signatures, unary or streamed.
 func TestAnthropicAnswerIsRecognised(t *testing.T) {
 	content := `[{"type":"thinking","thinking":"t","signature":"c2ln\/"},{"type":"text","text":"\u003cb>"},{"type":"redacted_thinking","data":"x"},{"type":"text","text":"\n\u4e2d"},{"type":"tool_use","id":"t","name":"f","input":{"a":[1]}}]`
-	unary := anthropicAnswerOf(t, "", `{"type":"message","content":`+content+`}`)
-	stream := anthropicAnswerOf(t, "", anthropicStream(
+	unary := answerIn(t, wire.Anthropic, "", `{"type":"message","content":`+content+`}`)
+	stream := answerIn(t, wire.Anthropic, "", anthropicStream(
 		start(0, `{"type":"thinking","thinking":"","signature":""}`), delta(0, `{"type":"thinking_delta","thinking":"t"}`), delta(0, `{"type":"signature_delta","signature":"c2ln/"}`),
 		start(1, `{"type":"text","text":""}`), delta(1, `{"type":"text_delta","text":"<"}`), delta(1, `{"type":"text_delta","text":"b>"}`),
 		start(2, `{"type":"redacted_thinking","data":"x"}`), start(3, `{"type":"text","text":"\n"}`), delta(3, `{"type":"text_delta","text":"中"}`),

@@ -62,7 +62,7 @@ func TestAnthropicStreamCalls(t *testing.T) {
 	}
 	f := func(name string, events []string, badIndex bool, want ...ResponseCall) {
 		t.Helper()
-		r := anthropicAnswerOf(t, "", anthropicStream(events...))
+		r := answerIn(t, wire.Anthropic, "", anthropicStream(events...))
 		if diff := cmp.Diff(want, r.Calls, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -102,7 +102,7 @@ func TestAnthropicStreamCalls(t *testing.T) {
 func TestAnthropicStreamEnds(t *testing.T) {
 	f := func(body, text string, want Response) {
 		t.Helper()
-		checkAnthropicAnswer(t, body, text, want)
+		checkAnswerIn(t, wire.Anthropic, "", body, text, want)
 	}
 	base := Response{ID: "msg_1", Model: "claude", Content: String, Choices: 1, InputTokens: 13, CachedTokens: 10, OutputTokens: 1}
 	with := func(change func(*Response)) Response {
@@ -166,10 +166,10 @@ func TestAnthropicFrames(t *testing.T) {
 	events := []string{messageStart, start(0, `{"type":"text","text":""}`), delta(0, `{"type":"text_delta","text":"a"}`), toolUse(1, "t", "f"), jsonDelta(1, `{"a":1}`), stop(1), messageDelta}
 	last := `{"type":"message_stop","amazon-bedrock-invocationMetrics":{"inputTokenCount":3}}`
 	whole := anthropicFrames(append(events, last)...)
-	want := anthropicAnswerOf(t, "", anthropicEvents(append(events, messageStop)...))
+	want := answerIn(t, wire.Anthropic, "", anthropicEvents(append(events, messageStop)...))
 	f := func(body, text string, want Response) {
 		t.Helper()
-		checkAnthropicAnswer(t, body, text, want)
+		checkAnswerIn(t, wire.Anthropic, "", body, text, want)
 	}
 	f(whole, "a", want)
 	f(whole[:len(whole)-1], "a", func() Response { r := want; r.Cut = true; return r }())
@@ -197,13 +197,13 @@ func TestAnthropicStreamBounds(t *testing.T) {
 	for i := range 3 * maxAnswerCalls {
 		b.WriteString(anthropicEvents(toolUse(i, fmt.Sprint(i), "f"), jsonDelta(i, `{}`)))
 	}
-	if r := anthropicAnswerOf(t, "", b.String()); len(r.Calls) != maxAnswerCalls || !r.Malformed || r.BadIndex || r.Calls[maxAnswerCalls-1].Arguments != "{}" {
+	if r := answerIn(t, wire.Anthropic, "", b.String()); len(r.Calls) != maxAnswerCalls || !r.Malformed || r.BadIndex || r.Calls[maxAnswerCalls-1].Arguments != "{}" {
 		t.Errorf("%d calls, malformed %v, bad index %v", len(r.Calls), r.Malformed, r.BadIndex)
 	}
 	nested := strings.Repeat(`{"type":"message_start","message":`, 1<<20) + `{}` + strings.Repeat(`}`, 1<<20)
 	begun := time.Now()
-	anthropicAnswerOf(t, "", nested)
-	anthropicAnswerOf(t, "", strings.Repeat("data: "+jsonDelta(-5, `{`)+"\n\n", 1<<16))
+	answerIn(t, wire.Anthropic, "", nested)
+	answerIn(t, wire.Anthropic, "", strings.Repeat("data: "+jsonDelta(-5, `{`)+"\n\n", 1<<16))
 	t.Logf("took %v", time.Since(begun))
 }
 
@@ -214,10 +214,7 @@ func FuzzScanAnthropicAnswer(f *testing.F) {
 	f.Add("application/vnd.amazon.eventstream", []byte(anthropicFrames(messageStart, toolUse(0, "t", "f"), jsonDelta(0, `{}`), messageStop)))
 	f.Add("", []byte("event: error\ndata: x\n\n"))
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
-		var r Response
-		if err := ScanResponse(wire.Anthropic, contentType, body, &r); err != nil {
-			t.Fatal(err)
-		}
+		r := answerIn(t, wire.Anthropic, contentType, string(body))
 		if len(r.Calls) > maxAnswerCalls || r.Choices > 1 || r.Content == String != (r.ContentHash != 0) || len(r.Signed) > 1 {
 			t.Errorf("%q: %+v", body, r)
 		}

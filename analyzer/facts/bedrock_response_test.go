@@ -19,30 +19,10 @@ import (
 
 const amazonStream = "application/vnd.amazon.eventstream"
 
-func bedrockAnswer(t testing.TB, contentType string, body []byte) Response {
-	t.Helper()
-	var r Response
-	if err := ScanResponse(wire.Bedrock, contentType, body, &r); err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-// checkBedrockAnswer compares the facts of a body with want; text is its joined texts.
-func checkBedrockAnswer(t *testing.T, contentType, body, text string, want Response) {
-	t.Helper()
-	if want.Content == String {
-		want.ContentHash, want.ContentBytes = xxh3.HashString(text), len(text)
-	}
-	if diff := cmp.Diff(want, bedrockAnswer(t, contentType, []byte(body)), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("%q (-want +got):\n%s", body, diff)
-	}
-}
-
 func TestBedrockUnary(t *testing.T) {
 	f := func(body, text string, want Response) {
 		t.Helper()
-		checkBedrockAnswer(t, "application/json", body, text, want)
+		checkAnswerIn(t, wire.Bedrock, "application/json", body, text, want)
 	}
 	blocks := func(content, text string, want Response) {
 		t.Helper()
@@ -113,8 +93,8 @@ func TestBedrockStream(t *testing.T) {
 		t.Helper()
 		want.Choices, want.FinishReason, want.InputTokens, want.OutputTokens = 1, "tool_use", 5, 7
 		want.Content = max(want.Content, Null)
-		checkBedrockAnswer(t, amazonStream, begin+blocks+end, text, want)
-		checkBedrockAnswer(t, "", begin+blocks+end, text, want)
+		checkAnswerIn(t, wire.Bedrock, amazonStream, begin+blocks+end, text, want)
+		checkAnswerIn(t, wire.Bedrock, "", begin+blocks+end, text, want)
 	}
 	use := func(i int, id, name string) string {
 		return bedrockStart(i, fmt.Sprintf(`{"toolUse":{"name":%q,"toolUseId":%q}}`, name, id))
@@ -154,7 +134,7 @@ func TestBedrockStreamEnds(t *testing.T) {
 	begin := event("messageStart", `{"role":"assistant"}`) + bedrockDelta(0, `{"text":"a"}`)
 	f := func(body, text string, want Response) {
 		t.Helper()
-		checkBedrockAnswer(t, amazonStream, body, text, want)
+		checkAnswerIn(t, wire.Bedrock, amazonStream, body, text, want)
 	}
 	exception := func(kind, payload string) string {
 		return string(eventstream.Append(nil, eventstream.Message{
@@ -187,7 +167,7 @@ func TestBedrockStreamEnds(t *testing.T) {
 	whole := begin + bedrockStop(0) + event("messageStop", `{"stopReason":"end_turn"}`)
 	stream := whole + event("metadata", bedrockUsage)
 	for n := range len(stream) + 1 {
-		if r := bedrockAnswer(t, amazonStream, []byte(stream[:n])); r.Cut != (n < len(whole)) || r.Malformed || len(r.Error) > 0 {
+		if r := answerIn(t, wire.Bedrock, amazonStream, stream[:n]); r.Cut != (n < len(whole)) || r.Malformed || len(r.Error) > 0 {
 			t.Fatalf("%d of %d bytes: %+v", n, len(stream), r)
 		}
 	}
@@ -199,13 +179,13 @@ func TestBedrockAnswerEqualsCopy(t *testing.T) {
 		`{"reasoningContent":{"redactedContent":"cmVk"}},{"text":"I read \u003ca.go\u003e and "},{"text":"then b.go.\n"},` +
 		`{"toolUse":{"toolUseId":"t1","name":"read","input":{"path":"a.go"}}}]}`
 	m := bedrockMessageOf(t, message)
-	unary := bedrockAnswer(t, "", []byte(`{"output":{"message":`+message+`},"stopReason":"tool_use"}`))
-	stream := bedrockAnswer(t, "", []byte(event("messageStart", `{"role":"assistant"}`)+
+	unary := answerIn(t, wire.Bedrock, "", `{"output":{"message":`+message+`},"stopReason":"tool_use"}`)
+	stream := answerIn(t, wire.Bedrock, "", event("messageStart", `{"role":"assistant"}`)+
 		bedrockDelta(0, `{"reasoningContent":{"text":"r"}}`)+bedrockDelta(0, `{"reasoningContent":{"signature":"c2ln/Q=="}}`)+bedrockStop(0)+
 		bedrockDelta(1, `{"reasoningContent":{"redactedContent":"cmVk"}}`)+bedrockStop(1)+
 		bedrockDelta(2, `{"text":"I read <a"}`)+bedrockDelta(2, `{"text":".go> and "}`)+bedrockStop(2)+bedrockDelta(3, `{"text":"then b.go.\n"}`)+bedrockStop(3)+
 		bedrockStart(4, `{"toolUse":{"toolUseId":"t1","name":"read"}}`)+bedrockDelta(4, `{"toolUse":{"input":"{\"path\":\"a.go\"}"}}`)+bedrockStop(4)+
-		event("messageStop", `{"stopReason":"tool_use"}`)))
+		event("messageStop", `{"stopReason":"tool_use"}`))
 	if diff := cmp.Diff(unary, stream, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-unary +stream):\n%s", diff)
 	}
@@ -296,9 +276,9 @@ func bedrockBody(t testing.TB, e *exchange) []byte {
 
 func TestBedrockRecordedAnswers(t *testing.T) {
 	answers, streams, failures := 0, 0, 0
-	bedrockExchanges(t, func(e *exchange) {
+	exchanges(t, "bedrock.converse", func(e *exchange) {
 		body := bedrockBody(t, e)
-		r := bedrockAnswer(t, "", body)
+		r := answerIn(t, wire.Bedrock, "", string(body))
 		if r.Malformed || r.Cut || r.BadIndex {
 			t.Errorf("%s: %+v", e.ID, r)
 		}
@@ -355,7 +335,10 @@ func FuzzScanBedrockAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, body := range [][]byte{[]byte(text), bedrockFrames(text)} {
 			before := bytes.Clone(body)
-			r := bedrockAnswer(t, "", body)
+			var r Response
+			if err := ScanResponse(wire.Bedrock, "", body, &r); err != nil {
+				t.Fatal(err)
+			}
 			if !bytes.Equal(body, before) {
 				t.Fatalf("%q changed to %q", before, body)
 			}

@@ -283,12 +283,9 @@ func TestScanRecordedResponses(t *testing.T) {
 		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
 	}
 	var unary, streams, failed, inBand, noTerminal, withCalls int
-	chatExchanges(t, func(e *exchange) {
+	exchanges(t, "openai.chat", func(e *exchange) {
 		body := e.body(t)
-		var r Response
-		if err := ScanResponse(wire.OpenAIChat, "", body, &r); err != nil {
-			t.Fatal(err)
-		}
+		r := answerIn(t, wire.OpenAIChat, "", string(body))
 		if e.Status >= 400 {
 			failed++
 			if len(r.Error) == 0 && string(body) != "null" {

@@ -1,8 +1,8 @@
 package facts
 
 import (
-	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
@@ -87,6 +86,19 @@ func readGemini(body []byte) (contents []readContent, ok bool) {
 	return contents, true
 }
 
+// checkGemini compares the contents of a body with the decoded ones, if it can be decoded.
+func checkGemini(t *testing.T, f *Request, body []byte) {
+	t.Helper()
+	err := ScanRequest(wire.Gemini, body, f)
+	checkSpans(t, body, f)
+	if want, whole := readGemini(body); whole {
+		if err != nil {
+			t.Fatalf("%q: %v", body, err)
+		}
+		compareGemini(t, fmt.Sprintf("%q", body), want, f)
+	}
+}
+
 // compareGemini compares the facts of a request with the decoded contents.
 func compareGemini(t *testing.T, what string, want []readContent, f *Request) {
 	t.Helper()
@@ -116,27 +128,10 @@ func compareGemini(t *testing.T, what string, want []readContent, f *Request) {
 	}
 }
 
-// geminiExchanges calls f with the recorded generateContent calls.
-func geminiExchanges(tb testing.TB, f func(e *exchange)) {
-	tb.Helper()
-	recordedtest.Lines(tb, recordedtest.Exchanges, func(_ int, line []byte) {
-		if !bytes.Contains(line, []byte(`"gemini.generateContent"`)) {
-			return
-		}
-		var e exchange
-		if err := json.Unmarshal(line, &e); err != nil {
-			tb.Fatal(err)
-		}
-		if e.API == "gemini.generateContent" {
-			f(&e)
-		}
-	})
-}
-
 func TestGeminiRecordedRequests(t *testing.T) {
 	var f Request
 	n, calls, replies, tools := 0, 0, 0, 0
-	geminiExchanges(t, func(e *exchange) {
+	exchanges(t, "gemini.generateContent", func(e *exchange) {
 		if err := ScanRequest(wire.Gemini, e.Request, &f); err != nil {
 			t.Fatalf("%s: %v", e.ID, err)
 		}
@@ -174,15 +169,12 @@ func TestGeminiRecordedRequests(t *testing.T) {
 
 func TestGeminiRecordedAnswers(t *testing.T) {
 	n, streams, calls, signed := 0, 0, 0, 0
-	geminiExchanges(t, func(e *exchange) {
+	exchanges(t, "gemini.generateContent", func(e *exchange) {
 		if e.Status != 200 {
 			return
 		}
 		body := e.body(t)
-		var r Response
-		if err := ScanResponse(wire.Gemini, "", body, &r); err != nil {
-			t.Fatal(err)
-		}
+		r := answerIn(t, wire.Gemini, "", string(body))
 		chunks := [][]byte{body}
 		if e.Stream {
 			streams++
@@ -265,15 +257,12 @@ func TestGeminiRecordedAnswers(t *testing.T) {
 // Every failed call has an error.
 func TestGeminiRecordedErrors(t *testing.T) {
 	n := 0
-	geminiExchanges(t, func(e *exchange) {
+	exchanges(t, "gemini.generateContent", func(e *exchange) {
 		body := e.body(t)
 		if e.Status == 200 || len(body) == 0 || string(body) == "null" {
 			return
 		}
-		var r Response
-		if err := ScanResponse(wire.Gemini, "", body, &r); err != nil {
-			t.Fatal(err)
-		}
+		r := answerIn(t, wire.Gemini, "", string(body))
 		if len(r.Error) == 0 || r.Cut || json.Valid(body) == r.Malformed {
 			t.Errorf("%s: %s: %+v", e.ID, body, r)
 		}

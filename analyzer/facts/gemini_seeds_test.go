@@ -2,8 +2,6 @@ package facts
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -37,27 +35,11 @@ var geminiAnswers = []string{
 	`{"candidates":{"content":{"parts":{"functionCall":{"args":"{\"a\"","name":"f"}}},"index":0}}`,
 }
 
-// Every prefix of a request is truncated.
-func TestGeminiRequestPrefixes(t *testing.T) {
-	var f Request
-	for _, body := range geminiSeeds {
-		body = strings.TrimSpace(body)
-		for n := 1; n < len(body); n++ {
-			if err := ScanRequest(wire.Gemini, []byte(body[:n]), &f); !errors.Is(err, ErrTruncated) {
-				t.Errorf("%s: %v", body[:n], err)
-			}
-		}
-	}
-}
-
 // Every prefix of an answer is cut, except of a stream behind its finish reason.
 func TestGeminiAnswerPrefixes(t *testing.T) {
 	for _, body := range geminiAnswers {
 		for n := 1; n < len(body); n++ {
-			var r Response
-			if err := ScanResponse(wire.Gemini, "", []byte(body[:n]), &r); err != nil {
-				t.Fatal(err)
-			}
+			r := answerIn(t, wire.Gemini, "", body[:n])
 			if !r.Cut && r.FinishReason == "" && len(r.Error) == 0 {
 				t.Errorf("%q: not cut", body[:n])
 			}
@@ -65,49 +47,12 @@ func TestGeminiAnswerPrefixes(t *testing.T) {
 	}
 }
 
-func FuzzScanGeminiRequest(f *testing.F) {
-	for _, body := range geminiSeeds {
-		f.Add([]byte(body))
-	}
-	used := new(Request)
-	f.Fuzz(func(t *testing.T, body []byte) {
-		err := ScanRequest(wire.Gemini, body, used)
-		want, whole := readGemini(body)
-		if whole && err != nil {
-			t.Fatalf("%q: %v", body, err)
-		}
-		for i := range used.Messages {
-			m := &used.Messages[i]
-			if m.Start < 0 || m.End <= m.Start || m.End > len(body) {
-				t.Fatalf("%q: message span %d..%d", body, m.Start, m.End)
-			}
-			for j := range m.Calls {
-				if c := &m.Calls[j]; c.Start < m.Start || c.End > m.End || c.End <= c.Start {
-					t.Fatalf("%q: call span %d..%d", body, c.Start, c.End)
-				}
-			}
-			for j := range m.Replies {
-				if r := &m.Replies[j]; r.Start < m.Start || r.End > m.End || r.End <= r.Start {
-					t.Fatalf("%q: reply span %d..%d", body, r.Start, r.End)
-				}
-			}
-		}
-		if !whole {
-			return
-		}
-		compareGemini(t, fmt.Sprintf("%q", body), want, used)
-	})
-}
-
 func FuzzScanGeminiAnswer(f *testing.F) {
 	for _, body := range geminiAnswers {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		var r Response
-		if err := ScanResponse(wire.Gemini, "text/event-stream", body, &r); err != nil {
-			t.Fatal(err)
-		}
+		r := answerIn(t, wire.Gemini, "text/event-stream", string(body))
 		if len(r.Calls) > maxAnswerCalls || r.ContentBytes > 3*len(body) || (r.ContentHash != 0) != (r.ContentBytes > 0) {
 			t.Fatalf("%q: %+v", body, r)
 		}

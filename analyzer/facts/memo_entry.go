@@ -46,12 +46,6 @@ const (
 	memoAfter      // the parts before the reply follow
 )
 
-// roleWords maps each role to the usual word for it.
-var roleWords = [...][]byte{
-	RoleNone: nil, RoleSystem: []byte("system"), RoleDeveloper: []byte("developer"), RoleUser: []byte("user"),
-	RoleAssistant: []byte("assistant"), RoleTool: []byte("tool"), RoleFunction: []byte("function"), RoleOther: nil,
-}
-
 func appendNumber(e []byte, n int) []byte { return binary.AppendUvarint(e, uint64(n)) }
 
 // appendPlaced appends the length of text, a text of the value b[from:to], and its offset relative to zero. A text that is

@@ -10,25 +10,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
-// memoDialects are the dialects with the members of their history and tools.
-var memoDialects = []struct {
-	dialect         wire.Dialect
-	messages, tools string
-	seeds           []string
-}{
-	{wire.OpenAIChat, "messages", "tools", requestSeeds},
-	{wire.Cohere, "messages", "tools", requestSeeds},
-	{wire.OpenAIResponses, "input", "tools", responsesSeeds},
-	{wire.Anthropic, "messages", "tools", anthropicSeeds},
-	{wire.Gemini, "contents", "tools", geminiSeeds},
-	{wire.Bedrock, "messages", "toolConfig", []string{
-		`{"system":[{"text":"s"}],"inferenceConfig":{"maxTokens":9},"messages":[{"role":"user","content":[{"text":"q"}]}]}`,
-		`{"messages":[{"content":[{"text":"\u0061"},{"toolUse":{"toolUseId":"t\u005f1","name":"f","input":{"a":[1]}}},{"odd":1}],"role":"assistant"},{"role":"user","content":[{"text":"x"},{"toolResult":{"toolUseId":"t_1","content":[{"json":{}},{"text":""}],"status":"error","odd":null}}]}]}`,
-		`{"messages":[{"role":"assistant","content":[{"reasoningContent":{"reasoningText":{"text":"t","signature":"s\n"}}},{"toolUse":{"toolUseId":7,"type":"server_tool_use"}}],"content":[{"text":"a"},{"text":"b"}],"name":false}]}`,
-		`{"toolConfig":{"tools":[{"toolSpec":{"name":"f\u0067"}},{"cachePoint":{}},{"systemTool":{}},1],"toolChoice":{"tool":{"name":"f"}}},"messages":[{"role":"sys\u0074em"},{}]}`,
-		`{"toolConfig":{"tools":[{"toolSpec":{"name":"a"}}],"toolChoice":{"any":{}}},"promptVariables":{"a":1},"additionalModelRequestFields":{"thinking":{"type":"enabled"}}}`,
-	}},
-}
+// memoDialects are the dialects of the tests, and Cohere, whose requests are like those of chat completions.
+var memoDialects = append([]*dialectTest{{dialect: wire.Cohere, messages: "messages", tools: "tools", seeds: requestSeeds}}, dialectTests...)
 
 // histories makes bodies of random histories from the parts of seeds, each a small change of an earlier one.
 type histories struct {

@@ -33,6 +33,15 @@ const (
 // Instructs reports whether r is the role of system prompts.
 func (r Role) Instructs() bool { return r == RoleSystem || r == RoleDeveloper }
 
+// roleWords maps each role to the usual word for it; nil if there is none.
+var roleWords = [...][]byte{
+	RoleNone: nil, RoleSystem: []byte("system"), RoleDeveloper: []byte("developer"), RoleUser: []byte("user"),
+	RoleAssistant: []byte("assistant"), RoleTool: []byte("tool"), RoleFunction: []byte("function"), RoleOther: nil,
+}
+
+// Word returns the usual word for r; "" for RoleNone and RoleOther.
+func (r Role) Word() string { return string(roleWords[r]) }
+
 // Args is the verdict on the text of a call's arguments.
 type Args uint8
 

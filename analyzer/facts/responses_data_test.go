@@ -8,29 +8,14 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
 
-// responsesExchanges calls f with the recorded calls of the Responses API.
-func responsesExchanges(tb testing.TB, f func(e *exchange)) {
-	tb.Helper()
-	recordedtest.Lines(tb, recordedtest.Exchanges, func(_ int, line []byte) {
-		var e exchange
-		if err := json.Unmarshal(line, &e); err != nil {
-			tb.Fatal(err)
-		}
-		if e.API == "openai.responses" {
-			f(&e)
-		}
-	})
-}
-
 func TestResponsesRecordedRequests(t *testing.T) {
 	var f Request
 	var n, items, calls, replies int
-	responsesExchanges(t, func(e *exchange) {
+	exchanges(t, "openai.responses", func(e *exchange) {
 		checkResponses(t, &f, e.Request)
 		if len(f.Model) == 0 || f.MessagesKind != Array && f.MessagesKind != String || f.MessagesKind == Array && len(f.Messages) == 0 {
 			t.Errorf("%s: model %q, input %v", e.ID, f.Model, f.MessagesKind)
@@ -53,37 +38,6 @@ func TestResponsesRecordedRequests(t *testing.T) {
 		}
 	})
 	t.Logf("%d requests, %d items, %d calls, %d replies", n, items, calls, replies)
-}
-
-func TestResponsesRecordedConversations(t *testing.T) {
-	var f Request
-	var n int
-	recordedtest.Lines(t, recordedtest.Conversations, func(_ int, line []byte) {
-		var c struct {
-			ID, Format string
-			Messages   json.RawMessage
-		}
-		if err := json.Unmarshal(line, &c); err != nil {
-			t.Fatal(err)
-		}
-		if c.Format != "openai.responses" {
-			return
-		}
-		n++
-		if err := ScanMessages(wire.OpenAIResponses, c.Messages, &f); err != nil {
-			t.Fatalf("%s: %v", c.ID, err)
-		}
-		want := refInput(c.Messages, parse(c.Messages))
-		for i, m := range f.Messages {
-			if w := want.Messages[i]; m.Item != w.Item || m.Role != w.Role || m.ContentHash != w.ContentHash || m.Fields != w.Fields || m.Hash != w.Hash {
-				t.Errorf("%s: item %d: %+v, want %+v", c.ID, i, m, w)
-			}
-			if m.Fields != 0 {
-				t.Errorf("%s: item %d: %q is not in the schema", c.ID, i, m.OtherField)
-			}
-		}
-	})
-	t.Logf("%d conversations", n)
 }
 
 // A refItems is a response object decoded with encoding/json.
@@ -196,7 +150,7 @@ func TestResponsesRecordedAnswers(t *testing.T) {
 		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
 	}
 	var unary, streams, calls, failed int
-	responsesExchanges(t, func(e *exchange) {
+	exchanges(t, "openai.responses", func(e *exchange) {
 		var r Response
 		body := e.body(t)
 		if err := ScanResponse(wire.OpenAIResponses, "", body, &r); err != nil {
@@ -243,19 +197,7 @@ func TestResponsesRecordedAnswers(t *testing.T) {
 // responsesSession is agentSession as items.
 func responsesSession(tb testing.TB, size int, seed uint64) []byte {
 	tb.Helper()
-	var chat struct {
-		Messages []struct {
-			Role, Content string
-			ToolCallID    string `json:"tool_call_id"`
-			ToolCalls     []struct {
-				ID       string
-				Function struct{ Name, Arguments string }
-			} `json:"tool_calls"`
-		}
-	}
-	if err := json.Unmarshal(agentSession(tb, size, seed), &chat); err != nil {
-		tb.Fatal(err)
-	}
+	chat := decodedSession(tb, size, seed)
 	var b bytes.Buffer
 	b.WriteString(`{"model":"gpt-5","stream":true,"store":false,"include":["reasoning.encrypted_content"],"input":[`)
 	out := json.NewEncoder(&b)
@@ -287,48 +229,4 @@ func responsesSession(tb testing.TB, size int, seed uint64) []byte {
 	}
 	b.WriteString(`{"role":"user","content":"go on"}]}`)
 	return b.Bytes()
-}
-
-func TestResponsesScanAllocatesNothing(t *testing.T) {
-	var f Request
-	body := responsesSession(t, 100_000, 1)
-	checkResponses(t, &f, body)
-	if n := testing.AllocsPerRun(10, func() {
-		if err := ScanRequest(wire.OpenAIResponses, body, &f); err != nil {
-			t.Fatal(err)
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations per scan", n)
-	}
-}
-
-func BenchmarkScanResponsesRequest(b *testing.B) {
-	scan := func(bodies ...[]byte) func(*testing.B) {
-		return func(b *testing.B) {
-			var f Request
-			var size int64
-			for _, body := range bodies {
-				size += int64(len(body))
-				if err := ScanRequest(wire.OpenAIResponses, body, &f); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.SetBytes(size)
-			b.ReportAllocs()
-			for b.Loop() {
-				for _, body := range bodies {
-					if err := ScanRequest(wire.OpenAIResponses, body, &f); err != nil {
-						b.Fatal(err)
-					}
-				}
-			}
-		}
-	}
-	b.Run("100KB", scan(responsesSession(b, 100_000, 1), responsesSession(b, 100_000, 2), responsesSession(b, 100_000, 4)))
-	for _, n := range []int{100_000, 10_000_000} {
-		name := map[int]string{100_000: "/100KB", 10_000_000: "/10MB"}[n]
-		b.Run("items"+name, scan([]byte(`{"input":[`+strings.Repeat(`{"x":1},`, n/8)+`{}]}`)))
-		b.Run("parts"+name, scan([]byte(`{"input":[{"role":"assistant","content":[`+strings.Repeat(`{"type":"output_text","text":"\n"},`, n/35)+`{}]}]}`)))
-		b.Run("keys"+name, scan([]byte(`{"input":[{`+strings.Repeat(`"x":1,"content":[],`, n/19)+`"y":1}]}`)))
-	}
 }

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
@@ -15,17 +13,7 @@ import (
 // string.
 func checkItems(t *testing.T, body, text string, want Response) {
 	t.Helper()
-	body = strings.ReplaceAll(body, "'", `"`)
-	if want.Content == String {
-		want.ContentHash, want.ContentBytes = xxh3.HashString(text), len(text)
-	}
-	var r Response
-	if err := ScanResponse(wire.OpenAIResponses, "", []byte(body), &r); err != nil {
-		t.Fatalf("%s: %v", body, err)
-	}
-	if diff := cmp.Diff(want, r, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", body, diff)
-	}
+	checkAnswerIn(t, wire.OpenAIResponses, "", strings.ReplaceAll(body, "'", `"`), text, want)
 }
 
 func TestResponsesUnary(t *testing.T) {
@@ -106,13 +94,7 @@ func TestResponsesError(t *testing.T) {
 func TestResponsesCut(t *testing.T) {
 	f := func(contentType, body string, want Response) {
 		t.Helper()
-		var r Response
-		if err := ScanResponse(wire.OpenAIResponses, contentType, []byte(body), &r); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, r, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		checkAnswerIn(t, wire.OpenAIResponses, contentType, body, "", want)
 	}
 	f("", `{"error":{"message":"long te`, Response{Error: []byte(`{"message":"long te`), Cut: true, Malformed: true})
 	f("", `{`, Response{Error: []byte(`{`), Cut: true, Malformed: true})

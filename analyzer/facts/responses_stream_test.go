@@ -148,10 +148,7 @@ func TestResponsesStreamBounds(t *testing.T) {
 		b.WriteString(eventStream(fmt.Sprintf(`response.output_item.added {'output_index':%d,'item':{'id':'fc_%d','type':'function_call','call_id':'c'}}`, i, i),
 			fmt.Sprintf(`response.function_call_arguments.delta {'item_id':'fc_%d','delta':'{}'}`, i)))
 	}
-	var r Response
-	if err := ScanResponse(wire.OpenAIResponses, "", []byte(strings.ReplaceAll(b.String(), "'", `"`)), &r); err != nil {
-		t.Fatal(err)
-	}
+	r := answerIn(t, wire.OpenAIResponses, "", strings.ReplaceAll(b.String(), "'", `"`))
 	if len(r.Calls) != maxAnswerCalls || !r.Cut || !r.Malformed || r.Calls[maxAnswerCalls-1].Arguments != "{}" {
 		t.Errorf("%d calls, cut %v, malformed %v", len(r.Calls), r.Cut, r.Malformed)
 	}
@@ -174,10 +171,7 @@ func FuzzScanResponsesAnswer(f *testing.F) {
 		f.Add([]byte(strings.ReplaceAll(seed, "'", `"`)))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		var r Response
-		if err := ScanResponse(wire.OpenAIResponses, "", body, &r); err != nil {
-			t.Fatal(err)
-		}
+		r := answerIn(t, wire.OpenAIResponses, "", string(body))
 		if len(r.Calls) > maxAnswerCalls || len(r.Error) > len(body) || r.ContentBytes < 0 || (r.Content == String) != (r.ContentHash != 0) {
 			t.Fatalf("%+v", r)
 		}
@@ -186,10 +180,7 @@ func FuzzScanResponsesAnswer(f *testing.F) {
 			return
 		}
 		data := append(append([]byte(`data: {"type":"response.completed","response":`), bytes.ReplaceAll(body, []byte("\n"), nil)...), "}\n\n"...)
-		var s Response
-		if err := ScanResponse(wire.OpenAIResponses, "", data, &s); err != nil {
-			t.Fatal(err)
-		}
+		s := answerIn(t, wire.OpenAIResponses, "", string(data))
 		if s.ContentHash != r.ContentHash || len(s.Calls) != len(r.Calls) || len(s.Signed) != len(r.Signed) || s.Cut {
 			t.Fatalf("unary %+v, streamed %+v", r, s)
 		}

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"testing"
-
-	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
 
 // requestSeeds are bodies that are difficult for a scanner.
@@ -94,18 +92,4 @@ func (e *exchange) body(tb testing.TB) []byte {
 		tb.Fatal(err)
 	}
 	return []byte(text)
-}
-
-// chatExchanges calls f with the recorded chat completions.
-func chatExchanges(tb testing.TB, f func(e *exchange)) {
-	tb.Helper()
-	recordedtest.Lines(tb, recordedtest.Exchanges, func(_ int, line []byte) {
-		var e exchange
-		if err := json.Unmarshal(line, &e); err != nil {
-			tb.Fatal(err)
-		}
-		if e.API == "openai.chat" {
-			f(&e)
-		}
-	})
 }

@@ -20,7 +20,7 @@ func TestWriteSessions(t *testing.T) {
 		wire.OpenAIResponses: responsesSession(t, 100_000, 1),
 		wire.Anthropic:       anthropicSession(t, 100_000, 1),
 		wire.Gemini:          geminiSession(t, 100_000, 1),
-		wire.Bedrock:         bedrockSession(100_000),
+		wire.Bedrock:         bedrockSession(t, 100_000, 0),
 	} {
 		if err := os.WriteFile(filepath.Join(*sessions, string(dialect)), body, 0o600); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/llmtap/llmtap/analyzer/check"
@@ -98,22 +99,12 @@ func role(p *check.Pass, i int) string {
 	case facts.NoItem, facts.ItemMessage:
 	}
 	switch m.Role {
-	case facts.RoleSystem:
-		return "system"
-	case facts.RoleDeveloper:
-		return "developer"
-	case facts.RoleUser:
-		return "user"
 	case facts.RoleAssistant:
 		return wordsOf(p).Assistant
-	case facts.RoleTool:
-		return "tool"
-	case facts.RoleFunction:
-		return "function"
 	case facts.RoleOther:
 		return "unknown role"
 	default:
-		return "no role"
+		return cmp.Or(m.Role.Word(), "no role")
 	}
 }
 
@@ -142,45 +133,17 @@ func replyWord(replies []facts.Reply) string {
 	return "tool_search_output"
 }
 
-// kind returns the name of a JSON type with its article.
-func kind(k facts.Kind) string {
-	switch k {
-	case facts.Absent:
-		return "absent"
-	case facts.Null:
-		return "null"
-	case facts.Bool:
-		return "a boolean"
-	case facts.Number:
-		return "a number"
-	case facts.String:
-		return "a string"
-	case facts.Array:
-		return "an array"
-	case facts.Object:
-		return "an object"
-	default:
-		return "not JSON"
-	}
+// kinds contains the names of the JSON types: with their article, and as the detail of a value of the wrong type.
+var kinds = [...]struct{ name, detail string }{
+	facts.Absent: {"absent", "absent"}, facts.Null: {"null", "null"}, facts.Bool: {"a boolean", "scalar"}, facts.Number: {"a number", "scalar"},
+	facts.String: {"a string", "string"}, facts.Array: {"an array", "array"}, facts.Object: {"an object", "object"}, facts.Invalid: {"not JSON", "scalar"},
 }
 
+// kind returns the name of a JSON type with its article.
+func kind(k facts.Kind) string { return kinds[k].name }
+
 // kindDetail returns the detail for a value of JSON type k, which is the wrong type.
-func kindDetail(k facts.Kind) string {
-	switch k {
-	case facts.Absent:
-		return "absent"
-	case facts.Null:
-		return "null"
-	case facts.String:
-		return "string"
-	case facts.Array:
-		return "array"
-	case facts.Object:
-		return "object"
-	default:
-		return "scalar"
-	}
-}
+func kindDetail(k facts.Kind) string { return kinds[k].detail }
 
 // toolName returns the function name of call c of the pairing; nil if c is negative.
 func toolName(p *check.Pass, c int) []byte {

@@ -115,10 +115,8 @@ func chatRole(v wire.Variant, m *facts.Message, mini bool) string {
 // and Bedrock.
 func blockRole(m *facts.Message) string {
 	switch m.Role {
-	case facts.RoleSystem:
-		return "system"
-	case facts.RoleDeveloper:
-		return "developer"
+	case facts.RoleSystem, facts.RoleDeveloper:
+		return m.Role.Word()
 	case facts.RoleNone:
 		return "missing"
 	default:

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -275,21 +276,4 @@ func quote(s string) string {
 	return s + cut
 }
 
-func roleName(r facts.Role) string {
-	switch r {
-	case facts.RoleSystem:
-		return "system"
-	case facts.RoleDeveloper:
-		return "developer"
-	case facts.RoleUser:
-		return "user"
-	case facts.RoleAssistant:
-		return "assistant"
-	case facts.RoleTool:
-		return "tool"
-	case facts.RoleFunction:
-		return "function"
-	case facts.RoleNone, facts.RoleOther:
-	}
-	return "other"
-}
+func roleName(r facts.Role) string { return cmp.Or(r.Word(), "other") }

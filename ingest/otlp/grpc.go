@@ -2,9 +2,7 @@ package otlp
 
 import (
 	"context"
-	"errors"
 	"net"
-	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -161,11 +159,7 @@ func (r *Receiver) refusal(signal string, err error) error {
 	if err == nil {
 		return nil
 	}
-	code := http.StatusServiceUnavailable
-	if refused, ok := errors.AsType[*httpbody.Error](err); ok {
-		code = refused.Status
-	}
-	s := status.New(r.class(signal, code), err.Error())
+	s, _ := r.status(signal, err)
 	if d, failed := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)}); failed == nil {
 		s = d
 	}

@@ -124,11 +124,8 @@ func (r *Receiver) serve(w http.ResponseWriter, hr *http.Request, signal string,
 
 // refuse writes err as google.rpc.Status, as the specification of OTLP requires. Exporters retry after 429 and 503.
 func (r *Receiver) refuse(w http.ResponseWriter, signal, media string, err error) {
-	code := http.StatusServiceUnavailable
-	if refused, ok := errors.AsType[*httpbody.Error](err); ok {
-		code = refused.Status
-	}
-	p := status.New(r.class(signal, code), err.Error()).Proto()
+	s, code := r.status(signal, err)
+	p := s.Proto()
 	marshal := proto.Marshal
 	if media == mediaJSON {
 		marshal = protojson.Marshal
@@ -146,15 +143,19 @@ func (r *Receiver) refuse(w http.ResponseWriter, signal, media string, err error
 	_, _ = w.Write(b) // fails only if the exporter disconnected
 }
 
-// class counts a refused payload and returns the gRPC code for an HTTP status.
-func (r *Receiver) class(signal string, status int) codes.Code {
+// status counts a refused payload and returns its gRPC status and its HTTP status.
+func (r *Receiver) status(signal string, err error) (*status.Status, int) {
+	code := http.StatusServiceUnavailable
+	if refused, ok := errors.AsType[*httpbody.Error](err); ok {
+		code = refused.Status
+	}
 	reason, class := refusedMalformed, codes.InvalidArgument
-	switch status {
+	switch code {
 	case http.StatusTooManyRequests:
 		reason, class = refusedBehind, codes.ResourceExhausted
 	case http.StatusServiceUnavailable:
 		reason, class = refusedUnavailable, codes.Unavailable
 	}
 	r.m.refused.WithLabelValues(signal, reason).Inc()
-	return class
+	return status.New(class, err.Error()), code
 }

@@ -37,20 +37,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 `)
-	var names, suffixes, labels []string
-	for _, p := range Providers {
-		for _, h := range p.Hosts {
-			switch before, after, pattern := strings.Cut(h.Name, "*"); {
-			case len(p.Variants) == 0:
-			case pattern:
-				labels = append(labels, python([]string{before, after}))
-			case h.Name[0] == '-':
-				suffixes = append(suffixes, fmt.Sprintf("%q", h.Name))
-			default:
-				names = append(names, fmt.Sprintf("%q", h.Name))
-			}
-		}
-	}
+	names, suffixes, labels := recordedHosts(python)
 	list := func(comment, name, typ string, items []string) {
 		fmt.Fprintf(&b, "# %s\n%s: tuple[%s, ...] = (", comment, name, typ)
 		if len(items) == 1 { // as ruff formats it
@@ -95,6 +82,25 @@ class Endpoint(NamedTuple):
 	fmt.Fprintf(&b, "\n# What ends a stream: data, the type of an event, a member of a line's object that is true.\n")
 	fmt.Fprintf(&b, "LAST_DATA: tuple[str, ...] = %s\nLAST_EVENTS: tuple[str, ...] = %s\nLAST_MEMBERS: tuple[str, ...] = %s\n", python(lastData), python(lastEvents), python(lastMembers))
 	return b.String()
+}
+
+// recordedHosts returns the hosts whose calls hooks record: names, ends of names, and what is around the region in a name. pair
+// writes the latter.
+func recordedHosts(pair func([]string) string) (names, suffixes, labels []string) {
+	for _, p := range Providers {
+		for _, h := range p.Hosts {
+			switch before, after, pattern := strings.Cut(h.Name, "*"); {
+			case len(p.Variants) == 0:
+			case pattern:
+				labels = append(labels, pair([]string{before, after}))
+			case h.Name[0] == '-':
+				suffixes = append(suffixes, fmt.Sprintf("%q", h.Name))
+			default:
+				names = append(names, fmt.Sprintf("%q", h.Name))
+			}
+		}
+	}
+	return names, suffixes, labels
 }
 
 func pythonBool(b bool) string {

@@ -55,20 +55,7 @@ func typescriptJSON(t *testing.T, name, file string, members ...string) string {
 func typescriptTable() string {
 	var b strings.Builder
 	b.WriteString("// The APIs of LLM providers. " + typescriptHead)
-	var names, suffixes, labels []string
-	for _, p := range Providers {
-		for _, h := range p.Hosts {
-			switch before, after, pattern := strings.Cut(h.Name, "*"); {
-			case len(p.Variants) == 0:
-			case pattern:
-				labels = append(labels, typescript([]string{before, after}))
-			case h.Name[0] == '-':
-				suffixes = append(suffixes, fmt.Sprintf("%q", h.Name))
-			default:
-				names = append(names, fmt.Sprintf("%q", h.Name))
-			}
-		}
-	}
+	names, suffixes, labels := recordedHosts(typescript)
 	list := func(comment, name, typ string, items []string) {
 		fmt.Fprintf(&b, "/** %s */\nexport const %s: readonly %s = [\n", comment, name, typ)
 		for _, i := range items {
