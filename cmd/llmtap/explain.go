@@ -68,11 +68,5 @@ func runExplain(ctx context.Context, c *command.Call) error {
 	if err := e.Inputs(c.Args, c.Stdin); err != nil {
 		return fmt.Errorf("write explanation: %w", err)
 	}
-	switch {
-	case e.Counts.Unreadable > 0:
-		return &command.ExitError{Code: command.ExitBadInput}
-	case e.Counts.Empty+e.Counts.NoError > 0:
-		return &command.ExitError{Code: command.ExitNothing}
-	}
-	return nil
+	return command.Outcome(e.Counts.Unreadable, 0, e.Counts.Empty+e.Counts.NoError)
 }

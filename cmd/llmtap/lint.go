@@ -45,7 +45,7 @@ first that applies (the rest of the input is still checked):
 const memoryLimit = 160 << 20
 
 func runLint(ctx context.Context, c *command.Call) error {
-	dialect := c.Flags.String("dialect", "auto", "whose rules apply: auto or a `dialect[/variant]`, such as anthropic or openai_chat/mistral")
+	dialect := lint.DialectFlag(c.Flags)
 	previous := c.Flags.String("previous-response-id", "", "`id` of the answer that Responses inputs without one continue; its calls are unknown")
 	minimum := c.Choice(c.Flags, "severity", string(check.Style), "lowest `severity` to report", lint.Severities()...)
 	format := c.Format(command.Text, command.JSON, command.JSONL, "github", "sarif")
@@ -70,13 +70,5 @@ func runLint(ctx context.Context, c *command.Call) error {
 	if err := l.Files(ctx, c.Args, c.Stdin); err != nil {
 		return fmt.Errorf("write findings: %w", err)
 	}
-	switch {
-	case l.Counts.Unreadable > 0:
-		return &command.ExitError{Code: command.ExitBadInput}
-	case l.Counts.Rejected > 0:
-		return &command.ExitError{Code: command.ExitFailed}
-	case l.Counts.Unjudged > 0:
-		return &command.ExitError{Code: command.ExitNothing}
-	}
-	return nil
+	return command.Outcome(l.Counts.Unreadable, l.Counts.Rejected, l.Counts.Unjudged)
 }

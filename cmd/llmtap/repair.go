@@ -52,7 +52,7 @@ Exit code: 0 if the provider would accept the result; else the first that applie
 
 func runRepair(ctx context.Context, c *command.Call) error {
 	conversation := c.Parameters.String("conversation", "", "`id` of a stored conversation whose newest request is repaired")
-	dialect := c.Parameters.String("dialect", "auto", "whose rules apply: auto or a `dialect[/variant]`, such as anthropic or openai_chat/mistral")
+	dialect := lint.DialectFlag(c.Parameters)
 	severity := c.Choice(c.Parameters, "severity", string(check.Reject), "lowest `severity` to repair; lenient: also what only other providers refuse", string(check.Lenient), string(check.Reject))
 	format := c.Choice(c.Parameters, "format", mend.JSON, "`format` of the output", mend.JSON, mend.Patch, mend.Text)
 	servers := connect.Flags(c)
@@ -88,15 +88,7 @@ func runRepair(ctx context.Context, c *command.Call) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case m.Counts.Unreadable > 0:
-		return &command.ExitError{Code: command.ExitBadInput}
-	case m.Counts.Left > 0:
-		return &command.ExitError{Code: command.ExitFailed}
-	case m.Counts.Unjudged > 0:
-		return &command.ExitError{Code: command.ExitNothing}
-	}
-	return nil
+	return command.Outcome(m.Counts.Unreadable, m.Counts.Left, m.Counts.Unjudged)
 }
 
 func repairFile(c *command.Call, m *mend.Mender) error {

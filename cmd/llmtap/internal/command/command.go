@@ -66,6 +66,20 @@ func BadInput(err error) error { return &ExitError{ExitBadInput, err} }
 // BadInputf returns a formatted error with the code ExitBadInput.
 func BadInputf(format string, args ...any) error { return BadInput(fmt.Errorf(format, args...)) }
 
+// Outcome returns the error of a command that checked records: the numbers of those that were unreadable, that failed the check, and
+// that were not checked.
+func Outcome(unreadable, failed, unchecked int) error {
+	switch {
+	case unreadable > 0:
+		return &ExitError{Code: ExitBadInput}
+	case failed > 0:
+		return &ExitError{Code: ExitFailed}
+	case unchecked > 0:
+		return &ExitError{Code: ExitNothing}
+	}
+	return nil
+}
+
 // Report prints err, unless the command has already reported it, and returns the exit code.
 func Report(err error, stderr io.Writer) int {
 	code := ExitFailed

@@ -3,6 +3,7 @@ package lint
 import (
 	"bytes"
 	"encoding/hex"
+	"flag"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -12,8 +13,6 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/judge"
-	"github.com/llmtap/llmtap/analyzer/rules"
-	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -85,15 +84,12 @@ type Linter struct {
 	Printer          Printer
 	Counts           Counts
 
-	judge *judge.Judge
-	seq   uint64 // sequence of the last request or answer
+	exchanges *Exchanges
 }
 
 // New returns a Linter with all rules.
 func New(p Printer) *Linter {
-	return &Linter{
-		Minimum: check.Style, Printer: p, judge: judge.New(rules.InOrder, session.Config{Bytes: historyBytes}),
-	}
+	return &Linter{Minimum: check.Style, Printer: p, exchanges: NewExchanges(historyBytes)}
 }
 
 // Severities returns the values of Minimum.
@@ -102,6 +98,11 @@ func Severities() (names []string) {
 		names = append(names, string(s))
 	}
 	return names
+}
+
+// DialectFlag declares the flag whose value ParseTarget parses.
+func DialectFlag(fs *flag.FlagSet) *string {
+	return fs.String("dialect", "auto", "whose rules apply: auto or a `dialect[/variant]`, such as anthropic or openai_chat/mistral")
 }
 
 // ParseTarget parses "dialect" or "dialect/variant"; the default variant is the first one of the dialect. It returns nil

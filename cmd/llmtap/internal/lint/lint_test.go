@@ -222,7 +222,7 @@ func TestRecordedData(t *testing.T) {
 				}
 			}
 		}
-		t.Logf("%s: %+v; root causes: %v; %d conversations in %d MiB", name, l.Counts, roots, l.judge.Sessions.Len(), l.judge.Sessions.Bytes()>>20)
+		t.Logf("%s: %+v; root causes: %v; %d conversations in %d MiB", name, l.Counts, roots, l.exchanges.judge.Sessions.Len(), l.exchanges.judge.Sessions.Bytes()>>20)
 	}
 }
 

@@ -91,21 +91,15 @@ func (w *worker) prepare(j *job) {
 	}
 	j.rec = rec
 	res.ID, res.body, res.Refused = rec.ID, rec.Body, rec.Refused()
-	switch {
-	case rec.Unknown != "":
-		j.skipped = fmt.Errorf("unknown format %q; --dialect sets the format", rec.Unknown)
+	switch j.skipped = rec.Unjudged(); {
+	case j.skipped != nil:
 		return
 	case len(rec.Body) == 0 || string(rec.Body) == "null":
 		j.skipped = errors.New("the record has no request body")
 		return
 	}
-	t := rec.Target()
-	if w.forced != nil {
-		detected := t
-		t = *w.forced
-		t.Model, t.Native = detected.Model, detected.Native && t.Variant == wire.Ollama
-		j.foreign = rec.URL != "" && detected.Variant != wire.OtherVariant && (detected.Dialect != t.Dialect || detected.Variant != t.Variant)
-	}
+	t, foreign := rec.TargetFor(w.forced)
+	j.foreign = foreign
 	q := &w.request
 	if rec.Exchange {
 		q = requests.Get().(*facts.Request)

@@ -58,33 +58,24 @@ func (m *Mender) File(name string, r io.Reader) error {
 		}
 	}
 	if n == 0 {
-		m.Counts.Unjudged++
-		return m.failed(name, "not judged", errors.New("no records"))
+		return m.notJudged(name, errors.New("no records"))
 	}
 	return nil
 }
 
 func (m *Mender) record(source string, v records.Value) error {
 	if err := v.Check(); err != nil {
-		m.Counts.Unreadable++
-		return m.failed(source, "unreadable", err)
+		return m.unreadable(source, err)
 	}
 	m.buffer = m.buffer[:0]
 	rec, err := records.NewRecord(v.Text, m.Forced, &m.buffer)
-	switch {
-	case err != nil:
-		m.Counts.Unreadable++
-		return m.failed(source, "unreadable", err)
-	case rec.Unknown != "":
-		m.Counts.Unjudged++
-		return m.failed(source, "not judged", fmt.Errorf("unknown format %q; --dialect sets the format", rec.Unknown))
+	if err != nil {
+		return m.unreadable(source, err)
 	}
-	t := rec.Target()
-	if m.Forced != nil {
-		model, native := t.Model, t.Native
-		t = *m.Forced
-		t.Model, t.Native = model, native && t.Variant == wire.Ollama
+	if err := rec.Unjudged(); err != nil {
+		return m.notJudged(source, err)
 	}
+	t, _ := rec.TargetFor(m.Forced)
 	h := History{Source: source, Target: t, Body: rec.Body, Answers: m.answers[rec.Conversation]}
 	if !rec.Exchange && !bytes.Equal(rec.Body, v.Text) { // a conversation
 		h.whole, h.member = v.Text, t.Dialect.Descriptor().Messages
@@ -145,11 +136,10 @@ func (m *Mender) History(h *History) error {
 		}
 	}
 	if err != nil {
-		m.Counts.Unjudged++
 		if err := m.write(h, &repair.Result{Body: h.Body}); err != nil {
 			return err
 		}
-		return m.failed(h.Source, "not judged", err)
+		return m.notJudged(h.Source, err)
 	}
 	switch {
 	case len(res.Left) > 0:
@@ -288,6 +278,16 @@ func (m *Mender) report(h *History, res *repair.Result) error {
 	}
 	_, err := fmt.Fprintln(m.Report, strings.TrimRight(b.String(), "\n"))
 	return err
+}
+
+func (m *Mender) unreadable(source string, why error) error {
+	m.Counts.Unreadable++
+	return m.failed(source, "unreadable", why)
+}
+
+func (m *Mender) notJudged(source string, why error) error {
+	m.Counts.Unjudged++
+	return m.failed(source, "not judged", why)
 }
 
 func (m *Mender) failed(source, what string, why error) error {

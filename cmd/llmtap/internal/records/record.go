@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -171,6 +172,26 @@ func (r *Record) Refused() int {
 		return r.Status
 	}
 	return 0
+}
+
+// Unjudged returns why no rules apply to r, or nil.
+func (r *Record) Unjudged() error {
+	if r.Unknown != "" {
+		return fmt.Errorf("unknown format %q; --dialect sets the format", r.Unknown)
+	}
+	return nil
+}
+
+// TargetFor returns the target whose rules apply: that of r, or forced if it is not nil. foreign reports that the provider of r is
+// known to be another one.
+func (r *Record) TargetFor(forced *wire.Target) (t wire.Target, foreign bool) {
+	own := r.Target()
+	if forced == nil {
+		return own, false
+	}
+	t = *forced
+	t.Model, t.Native = own.Model, own.Native && t.Variant == wire.Ollama
+	return t, r.URL != "" && own.Variant != wire.OtherVariant && (own.Dialect != t.Dialect || own.Variant != t.Variant)
 }
 
 // Target returns the target of the request.

@@ -9,8 +9,8 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/judge"
-	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
 	"github.com/llmtap/llmtap/ingest/dialect"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -67,8 +67,7 @@ func Encode(v any) []byte {
 
 // Faults returns the faults of the last request, in rule order. size is the number of bytes judged.
 func (c *Case) Faults() (all []Fault, size int, err error) {
-	j := judge.New(rules.InOrder, session.Config{Bytes: 64 << 20})
-	seq := uint64(0)
+	judged := lint.NewExchanges(64 << 20)
 	for i := range c.Steps {
 		s := &c.Steps[i]
 		body := Encode(s.Request)
@@ -77,27 +76,23 @@ func (c *Case) Faults() (all []Fault, size int, err error) {
 		if err := facts.ScanRequest(c.Target.Dialect, body, r); err != nil {
 			return nil, size, fmt.Errorf("read request: %w", err)
 		}
-		seq++
 		t := c.Target
 		if t.Model == "" {
 			t.Model = string(r.Model)
 		}
-		turn, findings := j.Request(&judge.Request{Request: session.Request{
-			Seq: seq, MinSeq: seq, Service: "s", Conversation: "c", Exchange: s.Exchange, Instance: s.Process, Run: s.Run,
-			Target: t, Facts: r, Body: body,
-		}, Sender: "s"})
+		turn, findings := judged.Request(&session.Request{
+			Service: "s", Conversation: "c", Exchange: s.Exchange, Instance: s.Process, Run: s.Run, Target: t, Facts: r, Body: body,
+		})
 		if i == len(c.Steps)-1 {
 			return faults(findings), size, nil
 		}
-		var a facts.Response
+		a := new(facts.Response)
 		answer := Response(c.Target.Dialect, s.Answer)
 		size += len(answer)
-		if len(s.Answer) == 0 || facts.ScanResponse(c.Target.Dialect, "", answer, &a) != nil || !judge.Usable(0, &a) {
-			j.Sessions.End(turn)
-			continue
+		if len(s.Answer) == 0 || facts.ScanResponse(c.Target.Dialect, "", answer, a) != nil {
+			a = nil
 		}
-		seq++
-		j.Answer(turn, session.Answer{Facts: &a, Seq: seq, MinSeq: seq})
+		judged.Answer(turn, 0, a, false)
 	}
 	return nil, size, nil
 }
