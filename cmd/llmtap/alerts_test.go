@@ -1,12 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,11 +15,10 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/backtest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks"
-	"github.com/llmtap/llmtap/sinks/chdb"
-	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 // incidentHour returns an hour of a planner with ten minutes of a version that drops tool_calls.
@@ -108,32 +103,15 @@ func TestAlertsBacktest(t *testing.T) {
 		}
 	}
 
-	chCfg := chdb.Default()
-	chCfg.Dir = t.TempDir()
-	srv, err := chdb.Start(t.Context(), chCfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = srv.Close(t.Context()) })
-	storeCfg := clickhouse.Default()
-	storeCfg.DSN = srv.DSN()
-	sink, err := clickhouse.Open(t.Context(), storeCfg, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sink.Close()
+	dsn := startEngine(t, t.TempDir())
+	sink := openSink(t, dsn)
 	if err := sink.Write(t.Context(), &sinks.Batch{Exchanges: out.Exchanges, Findings: out.Findings}); err != nil {
 		t.Fatal(err)
 	}
 
 	ask := func(args ...string) string {
 		t.Helper()
-		var stdout, stderr bytes.Buffer
-		args = append([]string{"alerts", "backtest", "--clickhouse-dsn", srv.DSN(), "--since", start.Format(time.RFC3339), "--until", start.Add(time.Hour).Format(time.RFC3339)}, args...)
-		if err := run(t.Context(), args, nil, &stdout, &stderr, func(string) string { return "" }); err != nil {
-			t.Fatalf("%v\n%s", err, &stderr)
-		}
-		return stdout.String()
+		return succeed(t, append([]string{"alerts", "backtest", "--clickhouse-dsn", dsn, "--since", start.Format(time.RFC3339), "--until", start.Add(time.Hour).Format(time.RFC3339)}, args...)...)
 	}
 	var r backtest.Report
 	if err := json.Unmarshal([]byte(ask("--format", "json")), &r); err != nil {
@@ -199,11 +177,8 @@ func TestAlertsBacktest(t *testing.T) {
 	}
 	t.Log(text)
 
-	file := filepath.Join(t.TempDir(), "mine.yaml")
 	rule := "groups:\n- name: g\n  rules:\n  - {alert: Never, expr: 'sum(llmtap_failed_calls_total) > 1e6'}\n"
-	if err := os.WriteFile(file, []byte(rule), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := filetest.Temp(t, "mine.yaml", rule)
 	if text := ask(file); !strings.HasPrefix(text, "0 alerts between ") || !strings.Contains(text, "never fired: Never\n") {
 		t.Errorf("a rule that never fires:\n%s", text)
 	}

@@ -18,6 +18,16 @@ func runCommand(t *testing.T, stdin string, args ...string) (stdout, stderr stri
 	return out.String(), complaint.String(), code
 }
 
+// succeed is runCommand for a command that exits with 0. It returns the output.
+func succeed(t *testing.T, args ...string) string {
+	t.Helper()
+	stdout, stderr, code := runCommand(t, "", args...)
+	if code != command.ExitOK {
+		t.Fatalf("llmtap %s: exit code %d\n%s%s", strings.Join(args, " "), code, stdout, stderr)
+	}
+	return stdout
+}
+
 // leaves returns the commands that are not groups.
 func leaves(c *command.Command) (all []*command.Command) {
 	for _, sub := range c.Commands {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
@@ -32,8 +32,8 @@ func TestAsTest(t *testing.T) {
 	a := newAgentTest(t)
 	a.record()
 	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "go.mod"), a.goMod(t), 0o600)
-	writeFile(t, filepath.Join(dir, "go.sum"), source(t, "go.sum"), 0o600)
+	filetest.Write(t, filepath.Join(dir, "go.mod"), a.goMod(t))
+	filetest.Write(t, filepath.Join(dir, "go.sum"), source(t, "go.sum"))
 	var packages []string
 	for i, in := range incidents {
 		for _, f := range a.faults(i) {
@@ -42,11 +42,15 @@ func TestAsTest(t *testing.T) {
 			}
 			name := fmt.Sprintf("incident_%d_%s", i, f.root)
 			packages = append(packages, name)
-			writeFile(t, filepath.Join(dir, name, "test_fault.py"), a.written(t, f.exchange, "pytest"), 0o600)
-			writeFile(t, filepath.Join(dir, name, "fault_test.go"), a.written(t, f.exchange, "go"), 0o600)
-			writeFile(t, filepath.Join(dir, name, "agent"), "#!/bin/sh\nexec python agent.py\n", 0o700)
+			filetest.Write(t, filepath.Join(dir, name, "test_fault.py"), a.written(t, f.exchange, "pytest"))
+			filetest.Write(t, filepath.Join(dir, name, "fault_test.go"), a.written(t, f.exchange, "go"))
+			agent := filepath.Join(dir, name, "agent")
+			filetest.Write(t, agent, "#!/bin/sh\nexec python agent.py\n")
+			if err := os.Chmod(agent, 0o700); err != nil {
+				t.Fatal(err)
+			}
 			program := filepath.Join(a.folder, fmt.Sprintf("incident_%d.py", i))
-			writeFile(t, filepath.Join(dir, name, "agent.py"), fmt.Sprintf("import os, runpy, sys\nsys.argv = [%q, os.environ['FLAG']]\nrunpy.run_path(%[1]q, run_name='__main__')\n", program), 0o600)
+			filetest.Write(t, filepath.Join(dir, name, "agent.py"), fmt.Sprintf("import os, runpy, sys\nsys.argv = [%q, os.environ['FLAG']]\nrunpy.run_path(%[1]q, run_name='__main__')\n", program))
 		}
 	}
 	if len(packages) != 7 {
@@ -75,17 +79,6 @@ func TestAsTest(t *testing.T) {
 				})
 			}
 		})
-	}
-}
-
-func writeFile(t *testing.T, path, text string, mode fs.FileMode) {
-	t.Helper()
-	err := os.MkdirAll(filepath.Dir(path), 0o700)
-	if err == nil {
-		err = os.WriteFile(path, []byte(text), mode)
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -129,9 +122,7 @@ func (a *agentTest) record() {
 	for i, in := range incidents {
 		name := fmt.Sprintf("incident_%d.py", i)
 		program := strings.Replace(source(a.t, "deploy/examples/python/"+name), "llmtap.instrument(", `llmtap.instrument(capture="full", `, 1)
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(program), 0o600); err != nil {
-			a.t.Fatal(err)
-		}
+		filetest.Write(a.t, filepath.Join(dir, name), program)
 		cmd := exec.CommandContext(a.t.Context(), a.python, name)
 		cmd.Dir = dir
 		cmd.Env = append(a.env, "OPENAI_API_KEY=none", "OPENAI_BASE_URL="+model.URL+in.path)

@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -19,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/certs/certstest"
 	"github.com/llmtap/llmtap/ingest/secret"
@@ -86,10 +84,7 @@ func newAttackWorld(t *testing.T) *attackWorld {
 // startTarget starts a collector with a configuration. files are those of a client with all rights.
 func startTarget(t *testing.T, text string, files certs.Client, pinned string) *target {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "llmtap.yaml")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	name := filetest.Temp(t, "llmtap.yaml", text)
 	c := &target{up: startUp(t, "--config", name), files: files}
 	if pinned != "" {
 		c.up.client = trusting(t, files, pinned)
@@ -109,10 +104,7 @@ func startTarget(t *testing.T, text string, files certs.Client, pinned string) *
 func (c *target) ready(t *testing.T) {
 	t.Helper()
 	c.up.ready(t)
-	r, err := collector.FindRunning(c.up.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := running(t, c.up.dir)
 	proxy := func() []string {
 		return regexp.MustCompile(`Proxy +(https?://[^/]+)/`).FindStringSubmatch(c.up.stdout.String())
 	}

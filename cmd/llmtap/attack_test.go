@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -18,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -155,10 +155,7 @@ func merge(rows [][]string) (merged [][]string) {
 // checkSecurityPage checks that the table of the page has all rows, or writes it.
 func checkSecurityPage(t *testing.T, rows [][]string) {
 	t.Helper()
-	page, err := os.ReadFile(securityPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := filetest.Read(t, securityPage)
 	var table strings.Builder
 	table.WriteString("| listener | attack | what happens | verdict |\n|---|---|---|---|\n")
 	for _, row := range rows {
@@ -174,9 +171,7 @@ func checkSecurityPage(t *testing.T, rows [][]string) {
 			m := block.FindSubmatch(b)
 			return slices.Concat(m[1], []byte(table.String()), m[2])
 		})
-		if err := os.WriteFile(securityPage, page, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, securityPage, page)
 	case *allAttacks == "all" && bytes.Count(old, []byte(" | open: ")) != strings.Count(table.String(), " | open: "):
 		t.Errorf("%s has other open rows: go test ./cmd/llmtap -run TestAttacks -attacks all -update", securityPage)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/bench"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 )
 
 // A benchmark measures its own processes, or those of given servers: every call is stored once.
@@ -76,9 +76,7 @@ func TestSize(t *testing.T) {
 	doc := source(t, "deploy/SIZING.md")
 	begin := strings.LastIndex(doc[:strings.LastIndex(doc, "```")], "```") + len("```\n")
 	if want := doc[:begin] + stdout + doc[strings.LastIndex(doc, "```"):]; *update {
-		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, file, want)
 	} else if want != doc {
 		t.Error("deploy/SIZING.md does not show the output of llmtap size: go test ./cmd/llmtap -run TestSize -update")
 	}

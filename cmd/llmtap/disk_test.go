@@ -76,23 +76,15 @@ func TestDiskFull(t *testing.T) {
 	t.Cleanup(func() { u.kill(t) })
 	rows := u.rows()
 	t.Cleanup(rows.close)
-	wait := func(what string, ok func() bool) {
-		t.Helper()
-		for begun := time.Now(); !ok(); time.Sleep(50 * time.Millisecond) {
-			if time.Since(begun) > 40*time.Second {
-				t.Fatalf("%s: not within 40 s; /readyz: %s\n%s", what, u.readiness(), u.stderr.String())
-			}
-		}
-	}
 	u.ready(t)
 	load := startAgents(t, u.url(), 50)
 	rows.waitNewer(t, time.Now(), time.Minute)
 	for _, leave := range []uint64{reserve * 8 / 10, 0} {
 		empty := fill(t, u.dir, leave)
-		wait("events are refused", func() bool {
+		waitFor(t, u, "events are refused", func() bool {
 			return strings.Contains(u.readiness(), "NATS refuses new events") && strings.Contains(u.metrics(t), "\nllmtap_ingest_refusing_events 1\n")
 		})
-		wait("an alert fires", func() bool { return strings.Contains(u.stderr.String(), "state=firing alert=DiskFull") })
+		waitFor(t, u, "an alert fires", func() bool { return strings.Contains(u.stderr.String(), "state=firing alert=DiskFull") })
 		time.Sleep(2 * time.Second) // acknowledgements on their way
 		acked := load.count()
 		time.Sleep(2 * time.Second)
@@ -100,7 +92,7 @@ func TestDiskFull(t *testing.T) {
 			t.Errorf("%d events were acknowledged while the disk is full", n-acked)
 		}
 		empty()
-		wait("events are accepted", func() bool { return strings.HasPrefix(u.readiness(), "ready") && load.count() > acked })
+		waitFor(t, u, "events are accepted", func() bool { return strings.HasPrefix(u.readiness(), "ready") && load.count() > acked })
 		rows.waitNewer(t, time.Now(), time.Minute)
 	}
 	result := auditStore(t, u.url(), rows, load.stop(t))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -40,12 +39,7 @@ func TestExplainUnknown(t *testing.T) {
 	}
 	ask := func(args ...string) string {
 		t.Helper()
-		var stdout, stderr bytes.Buffer
-		args = append([]string{"explain", "--unknown", "--data-dir", up.dir}, args...)
-		if err := run(t.Context(), args, nil, &stdout, &stderr, func(string) string { return "" }); err != nil {
-			t.Fatalf("%v: %v\n%s", args, err, &stderr)
-		}
-		return stdout.String()
+		return succeed(t, append([]string{"explain", "--unknown", "--data-dir", up.dir}, args...)...)
 	}
 	type row struct {
 		Wording     string

@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 )
 
 // Clocks that jump under load and stay so. The clock of a hook is the header Llmtap-Time, which a proxy before NATS shifts. The
@@ -90,10 +92,7 @@ func shiftClock(r *faultRun, pid int, by time.Duration) {
 // vdsoRange returns the addresses of the vDSO of a process.
 func vdsoRange(r *faultRun, pid int) (limits [2]uint64) {
 	r.Helper()
-	maps, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "maps"))
-	if err != nil {
-		r.Fatal(err)
-	}
+	maps := filetest.Read(r, filepath.Join("/proc", strconv.Itoa(pid), "maps"))
 	for line := range strings.Lines(string(maps)) {
 		if strings.HasSuffix(strings.TrimSpace(line), "[vdso]") {
 			if _, err := fmt.Sscanf(line, "%x-%x", &limits[0], &limits[1]); err == nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -128,10 +129,7 @@ func cutPart(r *faultRun) func() {
 
 // empty empties a file and returns what restores it.
 func empty(r *faultRun, file string) func() {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		r.Fatal(err)
-	}
+	text := filetest.Read(r, file)
 	truncate(r, file, 0)
 	return func() {
 		if err := os.WriteFile(file, text, 0o640); err != nil {

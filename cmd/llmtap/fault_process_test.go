@@ -36,11 +36,7 @@ var processFaults = []fault{
 		strike: func(r *faultRun) func() {
 			r.up().kill(r.T)
 			return func() { // the burst begins before the partitions are taken over
-				for end := time.Now().Add(time.Minute); readPartitions(r.ups[1]) < pairPartitions; time.Sleep(50 * time.Millisecond) {
-					if time.Now().After(end) {
-						r.Fatal("the partitions of the killed process are not taken over")
-					}
-				}
+				waitFor(r.T, r.ups[1], "the partitions of the killed process", func() bool { return readPartitions(r.ups[1]) >= pairPartitions })
 			}
 		},
 	},
@@ -98,11 +94,7 @@ func pair(r *faultRun) {
 	flags := []string{"--roles", "analyze,alert", "--nats-url", r.natsURL, "--clickhouse-dsn", dsn, "--partitions", strconv.Itoa(pairPartitions)}
 	await(r.T, r.startUp(flags...), "took the lease", 0)
 	second := r.startUp(flags...)
-	for end := time.Now().Add(time.Minute); readPartitions(second) < pairPartitions/2; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			r.Fatalf("the second process reads %d partitions", readPartitions(second))
-		}
-	}
+	waitFor(r.T, second, "the partitions of the second process", func() bool { return readPartitions(second) >= pairPartitions/2 })
 }
 
 // readPartitions returns the number of partitions that u has begun to read.

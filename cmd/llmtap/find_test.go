@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
@@ -59,14 +59,7 @@ func (f *findTest) waitFailed(query func(context.Context, string, map[string]str
 }
 
 // file writes a configuration file.
-func (f *findTest) file(text string) string {
-	f.t.Helper()
-	name := filepath.Join(f.t.TempDir(), "llmtap.yaml")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		f.t.Fatal(err)
-	}
-	return name
-}
+func (f *findTest) file(text string) string { return filetest.Temp(f.t, "llmtap.yaml", text) }
 
 // A way is how a command finds the collector.
 type way struct {

@@ -135,10 +135,8 @@ func TestGate(t *testing.T) {
 // A collector that cannot be reached gives no verdict.
 func TestGateWithoutCollector(t *testing.T) {
 	for _, args := range [][]string{{"--url=http://127.0.0.1:1"}, {"--data-dir=" + t.TempDir(), "--version=1"}, {"--for=1s"}, {"--alpha=2"}} {
-		var out lockedBuffer
-		err := run(t.Context(), append([]string{"gate", "--service=a", "--version=2", "--baseline=1"}, args...), nil, &out, &out, func(string) string { return "" })
-		if code := command.Report(err, &out); code != gate.ExitNoVerdict {
-			t.Errorf("%v: exit code %d, %v", args, code, err)
+		if _, stderr, code := runCommand(t, "", append([]string{"gate", "--service=a", "--version=2", "--baseline=1"}, args...)...); code != gate.ExitNoVerdict {
+			t.Errorf("%v: exit code %d, %s", args, code, stderr)
 		}
 	}
 }

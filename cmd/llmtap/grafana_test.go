@@ -3,11 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -23,7 +21,7 @@ import (
 	"github.com/prometheus/prometheus/promql"
 
 	"github.com/llmtap/llmtap/alerts/tsdb"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
 	"github.com/llmtap/llmtap/dashboards/grafana"
 	"github.com/llmtap/llmtap/ingest/certs"
@@ -72,10 +70,7 @@ func testGrafana(t *testing.T, d *pagesDemo) {
 	}
 	g := &grafanaTest{t: t, fleet: d.fleet, client: client, metrics: scrapedTwice(t, d)}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := filetest.Read(t, file)
 		var dashboard grafanaDashboard
 		if err := json.Unmarshal(text, &dashboard); err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -293,24 +288,12 @@ const testScrapeStart = 1_700_000_000
 // scrapedTwice returns the metrics of the collector as a Prometheus stores them that has scraped them twice, half a minute apart.
 func scrapedTwice(t *testing.T, d *pagesDemo) *tsdb.DB {
 	t.Helper()
-	running, err := collector.FindRunning(d.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	db := tsdb.Open(tsdb.Options{Lookback: 5 * time.Minute, Step: time.Second})
 	t.Cleanup(func() { _ = db.Close() })
 	for i := range 2 {
-		resp, err := http.Get("http://" + running.HTTPAddr + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, text := fetch(t, "http://"+running(t, d.dir).HTTPAddr+"/metrics", "")
 		parser := expfmt.NewTextParser(model.UTF8Validation)
-		families, err := parser.TextToMetricFamilies(strings.NewReader(string(text)))
+		families, err := parser.TextToMetricFamilies(strings.NewReader(text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -351,15 +334,9 @@ func TestGrafanaSchema(t *testing.T) {
 		return string(out)
 	}
 	for _, file := range files { // so that the cached result depends on them
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := filetest.Read(t, file)
 		if strings.HasSuffix(file, "fleet.json") {
-			wrong := filepath.Join(t.TempDir(), "wrong.json")
-			if err := os.WriteFile(wrong, []byte(strings.Replace(string(text), `"graphTooltip"`, `"tooltip"`, 1)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			wrong := filetest.Temp(t, "wrong.json", strings.Replace(string(text), `"graphTooltip"`, `"tooltip"`, 1))
 			if out := check(wrong); !strings.HasSuffix(out, ".tooltip\n") {
 				t.Errorf("an unknown field is not found: %q", out)
 			}

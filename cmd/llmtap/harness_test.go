@@ -112,6 +112,16 @@ func (u *upProcess) ready(t *testing.T) {
 	t.Fatalf("the collector is not ready: %s\n%s", last, u.stderr.String())
 }
 
+// waitFor waits up to a minute until done returns true.
+func waitFor(t *testing.T, up *upProcess, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("timeout waiting for %s\n%s%s", what, up.stdout.String(), up.stderr.String())
+		}
+	}
+}
+
 // readiness returns the answer of /readyz, or why there is none.
 func (u *upProcess) readiness() string {
 	r, err := collector.FindRunning(u.dir)
@@ -133,11 +143,31 @@ func (u *upProcess) readiness() string {
 // metrics returns the metrics of u.
 func (u *upProcess) metrics(t *testing.T) string {
 	t.Helper()
-	r, err := collector.FindRunning(u.dir)
+	_, body := fetch(t, "http://"+running(t, u.dir).HTTPAddr+"/metrics", "")
+	return body
+}
+
+// running returns the collector on a data directory.
+func running(t *testing.T, dir string) collector.Running {
+	t.Helper()
+	r, err := collector.FindRunning(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.Get("http://" + r.HTTPAddr + "/metrics")
+	return r
+}
+
+// fetch returns the status and the body of a URL. A token is sent unless it is empty.
+func fetch(t *testing.T, url, token string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +176,7 @@ func (u *upProcess) metrics(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(body)
+	return resp.StatusCode, string(body)
 }
 
 // rows returns the embedded ClickHouse of u.
@@ -226,15 +256,30 @@ func (s *store) query(ctx context.Context, sql string) (*clickhouse.Result, erro
 	defer cancel()
 	if s.sink == nil || s.at != dsn {
 		s.close()
-		cfg := clickhouse.Default()
-		cfg.DSN = dsn
-		sink, err := clickhouse.Open(ctx, cfg, slog.New(slog.DiscardHandler), nil)
+		sink, err := openDSN(ctx, dsn)
 		if err != nil {
 			return nil, err
 		}
 		s.sink, s.at = sink, dsn
 	}
 	return s.sink.Query(ctx, sql, nil)
+}
+
+func openDSN(ctx context.Context, dsn string) (*clickhouse.Sink, error) {
+	cfg := clickhouse.Default()
+	cfg.DSN = dsn
+	return clickhouse.Open(ctx, cfg, slog.New(slog.DiscardHandler), nil)
+}
+
+// openSink opens a ClickHouse until the test ends.
+func openSink(t *testing.T, dsn string) *clickhouse.Sink {
+	t.Helper()
+	sink, err := openDSN(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sink.Close() })
+	return sink
 }
 
 func (s *store) close() {

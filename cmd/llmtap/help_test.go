@@ -13,15 +13,7 @@ func TestHelpWidth(t *testing.T) {
 	var check func(c *command.Command)
 	check = func(c *command.Command) {
 		args := append(strings.Fields(c.Name), "--help")
-		var out strings.Builder
-		if err := run(t.Context(), args, nil, &out, &out, func(string) string { return "" }); command.Report(err, &out) != command.ExitOK {
-			t.Errorf("%q: %v", args, err)
-		}
-		for line := range strings.Lines(out.String()) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
-				t.Errorf("%q: line of %d columns: %s", args, n, line)
-			}
-		}
+		narrow(t, strings.Join(args, " "), succeed(t, args...))
 		for _, sub := range c.Commands {
 			if !sub.Hidden {
 				check(sub)
@@ -29,4 +21,14 @@ func TestHelpWidth(t *testing.T) {
 		}
 	}
 	check(llmtap)
+}
+
+// narrow reports lines of a text that are wider than 80 columns.
+func narrow(t *testing.T, name, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+			t.Errorf("%s: line of %d columns: %s", name, n, line)
+		}
+	}
 }

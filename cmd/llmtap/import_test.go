@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/importer"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/recorded"
@@ -71,10 +71,7 @@ func defects(t *testing.T) (file string, exchanges int) {
 	lines := bytes.SplitAfter(b.Bytes(), []byte("\n"))
 	b.Write(lines[3])
 	b.WriteString("{\"request\":\n[]\n\n{\"url\":\"https://api.openai.com\"}\n")
-	file = filepath.Join(t.TempDir(), "defects.jsonl")
-	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file = filetest.Temp(t, "defects.jsonl", b.Bytes())
 	return file, exchanges
 }
 
@@ -83,10 +80,7 @@ func unzipped(t *testing.T) string {
 	t.Helper()
 	var b bytes.Buffer
 	recordedtest.Lines(t, recordedtest.Exchanges, func(_ int, line []byte) { b.Write(append(line, '\n')) })
-	path := filepath.Join(t.TempDir(), "exchanges.jsonl")
-	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := filetest.Temp(t, "exchanges.jsonl", b.Bytes())
 	return path
 }
 

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 )
 
 const module = "github.com/llmtap/llmtap/"
@@ -163,10 +165,7 @@ func TestThinCommands(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := filetest.Read(t, file)
 		if n := strings.Count(string(text), "\n"); n > 200 && !strings.HasSuffix(file, "_test.go") {
 			t.Errorf("%s has %d lines; move its logic to a package in internal", file, n)
 		}
@@ -188,10 +187,7 @@ func TestTopLevel(t *testing.T) {
 
 // Agents inherit the requirements of the Go hook, those of its tests included.
 func TestRequirementsOfHook(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "ingest", "sdk", "go", "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := filetest.Read(t, filepath.Join("..", "..", "ingest", "sdk", "go", "go.mod"))
 	allowed := regexp.MustCompile(`^(github\.com/(nats-io/(nats\.go|nkeys|nuid)|klauspost/compress|andybalholm/brotli|google/uuid)|golang\.org/x/(crypto|sys))$`)
 	for _, m := range regexp.MustCompile(`(?m)^(?:require |\t)(\S+) v`).FindAllStringSubmatch(string(text), -1) {
 		if !allowed.MatchString(m[1]) {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	fleetslack "github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -51,11 +50,8 @@ func killedAroundBurst(t *testing.T, gap time.Duration, want string) {
 		posts = append(posts, m)
 	}}))
 	defer slack.Close()
-	config := filepath.Join(t.TempDir(), "llmtap.yaml")
 	text := fmt.Sprintf("slack: {token: xoxb-test, channel: '#oncall', api_url: '%s/api/'}\n", slack.URL)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	config := filetest.Temp(t, "llmtap.yaml", text)
 	conn := collectortest.ConnectNATS(t, natsURL, nil)
 	now := time.Now().Truncate(time.Second)
 	killed := now.Add(-gap)
@@ -136,14 +132,4 @@ func lastStep(ctx context.Context, kv *jetstream.KV) (int64, error) {
 	}
 	err = json.Unmarshal(value, &state)
 	return state.LastStep, err
-}
-
-// waitFor waits up to a minute until done returns true.
-func waitFor(t *testing.T, up *upProcess, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timeout waiting for %s\n%s", what, up.stderr.String())
-		}
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -45,12 +46,9 @@ func TestAlertLatency(t *testing.T) {
 		t.Skip("SKIPPED, requires /proc")
 	}
 	w := newAlertWatch(t, newFailingStages(*alertCount))
-	config := filepath.Join(t.TempDir(), "llmtap.yaml")
 	text := fmt.Sprintf("slack: {token: xoxb-test, channel: '#oncall', api_url: '%s/api/'}\nwebhook: {url: '%s', secret: 0123456789abcdef}\nalerts: {evaluation_interval: %v}\n",
 		w.slackURL, w.webhookURL, *alertSteps)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	config := filetest.Temp(t, "llmtap.yaml", text)
 	up := startUp(t, "--config", config)
 	up.ready(t)
 	w.listen(t, up.url())

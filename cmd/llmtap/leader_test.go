@@ -5,8 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -60,11 +59,8 @@ func newAlertCluster(t *testing.T) *alertCluster {
 	if c.kv, err = c.conn.KV(t.Context(), event.BucketAlerts); err != nil {
 		t.Fatal(err)
 	}
-	config := filepath.Join(t.TempDir(), "llmtap.yaml")
 	text := fmt.Sprintf("slack: {token: xoxb-test, channel: '#oncall', api_url: '%s/api/'}\n", srv.URL)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	config := filetest.Temp(t, "llmtap.yaml", text)
 	c.flags = []string{"--config", config, "--roles", "alert", "--nats-url", url, "--clickhouse-dsn", "http://127.0.0.1:1/llmtap"}
 	return c
 }
@@ -167,11 +163,7 @@ func (c *alertCluster) standby(t *testing.T) *upProcess {
 // await waits until u has logged a text more than n times.
 func await(t *testing.T, u *upProcess, text string, n int) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); strings.Count(u.stderr.String(), text) <= n; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no %q\n%s", text, u.stderr.String())
-		}
-	}
+	waitFor(t, u, text, func() bool { return strings.Count(u.stderr.String(), text) > n })
 }
 
 // incident starts a leader, a standby, and an acknowledged incident, and a silenced one.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -90,10 +89,7 @@ func TestMCP(t *testing.T) {
 		testContent(t, commandAgent(t, "--data-dir", d.dir), commandAgent(t, "--data-dir", d.dir, "--content"))
 	})
 	t.Run("HTTP", func(t *testing.T) {
-		r, err := collector.FindRunning(d.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := running(t, d.dir)
 		for _, base := range []string{"http://" + r.HTTPAddr, strings.TrimSuffix(d.fleet, "/")} { // also beside the pages
 			tour(t, newAgent(t, &mcp.StreamableClientTransport{Endpoint: base + "/mcp", DisableStandaloneSSE: true}))
 		}

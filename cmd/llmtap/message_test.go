@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 )
 
 // Each command in a notification is a command of llmtap that reaches the collector, with names that need quotes. The alerts are
@@ -24,10 +24,7 @@ func TestCommandsInNotifications(t *testing.T) {
 		Evidence: alerts.Evidence{Failed: 1, Rules: []string{"empty_content"}},
 	}}
 	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := filetest.Read(t, file)
 		var a alerts.Alert
 		if err := json.Unmarshal(raw, &a); err != nil {
 			t.Fatal(err)

@@ -1,27 +1,18 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 )
 
 // A check of nothing, or of input that cannot be judged, does not succeed, and names the file in every format.
 func TestNothingToCheck(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const user = `{"role":"user","content":"q"}`
-	write := func(name, text string) {
-		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := func(name, text string) { filetest.Write(t, name, text) }
 	write("empty.jsonl", "")
 	write("blank.json", "\n \n")
 	write("dir/notes.txt", "{}")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/browsertest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/demo"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/dashboards/web"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -137,16 +138,8 @@ func (d *pagesDemo) pages(t *testing.T, b *browsertest.Browser) []string {
 // answers reports whether a URL is served.
 func answers(t *testing.T, u string) bool {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, u, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
+	status, _ := fetch(t, u, "")
+	return status == http.StatusOK
 }
 
 // pageName returns the first part of the path of a page.
@@ -355,7 +348,5 @@ func takeScreenshot(t *testing.T, b *browsertest.Browser, u string, v browsertes
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, p.Screenshot(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, file, p.Screenshot())
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -13,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/ruletest"
 	"github.com/llmtap/llmtap/alerts/webhook"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 )
 
 // alertsBlock returns the code block of alerts/README.md in a language that contains a text.
@@ -60,9 +60,7 @@ func TestReadmeAlerts(t *testing.T) {
 	write := func(name, text string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, path, text)
 		return path
 	}
 	write("my-rules.yaml", alertsBlock(t, "yaml", "alert: PlannerFails"))
@@ -80,9 +78,5 @@ func TestReadmeAlerts(t *testing.T) {
 	for _, secret := range regexp.MustCompile(`/etc/llmtap/(\S+)`).FindAllStringSubmatch(text, -1) {
 		text = strings.ReplaceAll(text, secret[0], write(secret[1], "0123456789abcdef"))
 	}
-	args := []string{"config", "--check", "--config", write("llmtap.yaml", text)}
-	var out strings.Builder
-	if err := run(t.Context(), args, nil, &out, &out, func(string) string { return "" }); err != nil {
-		t.Error(err, out.String())
-	}
+	succeed(t, "config", "--check", "--config", write("llmtap.yaml", text))
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	fleetslack "github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 )
 
 var runReadme = flag.Bool("readme", false, "run the commands of the README in a clone: TestReadmeRun (90 s)")
@@ -149,10 +151,7 @@ func (r *readmeRun) start(t *testing.T, script string, env []string, ready strin
 func (r *readmeRun) prepare(t *testing.T) {
 	t.Helper()
 	rule := filepath.Join("..", "..", "alerts", "rules", "new_cause.yaml")
-	text, err := os.ReadFile(rule)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := filetest.Read(t, rule)
 	for name, text := range map[string]string{
 		"slack-token": "xoxb-test\n", "my-rules.yaml": string(text),
 		"recorded/order.jsonl": `{"model":"gpt-5","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":""},{"role":"tool","tool_call_id":"call_1","content":"x"}]}` + "\n",
@@ -161,9 +160,7 @@ func (r *readmeRun) prepare(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, path, text)
 	}
 }
 

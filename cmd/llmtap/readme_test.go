@@ -13,6 +13,7 @@ import (
 	alertrules "github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/signals"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 )
 
 //go:generate go test -run ^TestReadme$ -args -update
@@ -56,9 +57,7 @@ func TestReadme(t *testing.T) {
 		if !*update {
 			t.Fatalf("%s is out of date; run go generate ./cmd/llmtap", b.file)
 		}
-		if err := os.WriteFile(filepath.Join("..", "..", b.file), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, filepath.Join("..", "..", b.file), text)
 	}
 }
 
@@ -137,10 +136,7 @@ func TestReadmeCommands(t *testing.T) {
 
 func source(t *testing.T, path string) string {
 	t.Helper()
-	src, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(path)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := filetest.Read(t, filepath.Join("..", "..", filepath.FromSlash(path)))
 	return string(src)
 }
 

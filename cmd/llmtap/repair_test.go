@@ -15,11 +15,7 @@ func (s showTest) checkRepairs(t *testing.T, name, conversation string) {
 		t.Errorf("%s: repair: %v %s", name, err, &report)
 		return
 	}
-	for line := range strings.Lines(report.String()) {
-		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {
-			t.Errorf("%s: %d columns: %s", name, n, line)
-		}
-	}
+	narrow(t, name, report.String())
 	t.Logf("%s:\n%s%s", name, &report, &repaired)
 	var stdout, stderr strings.Builder
 	if err := run(t.Context(), []string{"lint", "-"}, strings.NewReader(repaired.String()), &stdout, &stderr, columns80); err != nil {

@@ -2,14 +2,14 @@ package main
 
 import (
 	"bytes"
-	"os"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -25,9 +25,7 @@ func TestUpReadsRuleFilesAgain(t *testing.T) {
 		for _, a := range alerts {
 			text += "  - {alert: " + a + ", expr: vector(1), labels: {severity: warning}}\n"
 		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, file, text)
 	}
 	write("First")
 	const key = "LLMTAP_ALERTS_RULE_FILES"
@@ -38,14 +36,11 @@ func TestUpReadsRuleFilesAgain(t *testing.T) {
 	// says waits for a log line that contains all words.
 	says := func(words ...string) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-			for line := range strings.Lines(u.stderr.String()) {
-				if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
-					return
-				}
-			}
-		}
-		t.Fatalf("the log has no line with %q\n%s", words, u.stderr.String())
+		waitFor(t, u, fmt.Sprintf("a line of the log with %q", words), func() bool {
+			return slices.ContainsFunc(strings.Split(u.stderr.String(), "\n"), func(line string) bool {
+				return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) })
+			})
+		})
 	}
 	hangUp := func() {
 		t.Helper()

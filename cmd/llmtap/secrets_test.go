@@ -23,6 +23,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/certs"
@@ -589,10 +590,7 @@ func (s *secretsTest) processes(all map[string]string) {
 		"arguments of llmtap": fmt.Sprintf("/proc/%d/cmdline", parent), "arguments of ClickHouse": fmt.Sprintf("/proc/%d/cmdline", child),
 		"environment of ClickHouse": fmt.Sprintf("/proc/%d/environ", child),
 	} {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			s.Fatal(err)
-		}
+		text := filetest.Read(s, path)
 		all[name] = string(text)
 	}
 }

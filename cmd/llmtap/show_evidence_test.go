@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
@@ -168,23 +168,14 @@ func TestShowEvidence(t *testing.T) {
 			t.Fatalf("%s: %v %s", scene.name, err, &stderr)
 		}
 		out := stdout.String()
-		for line := range strings.Lines(out) {
-			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {
-				t.Errorf("%s: %d columns: %s", scene.name, n, line)
-			}
-		}
+		narrow(t, scene.name, out)
 		fmt.Fprintf(&all, "======== %s\n%s\n", scene.name, clockTime.ReplaceAllString(pageURL.ReplaceAllString(out, "${1}8090"), "2026-11-20 05:07:02"))
 	}
 	file := filepath.Join("testdata", "evidence.txt")
 	if *update {
-		if err := os.WriteFile(file, []byte(all.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, file, all.String())
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := filetest.Read(t, file)
 	if d := cmp.Diff(string(want), all.String()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

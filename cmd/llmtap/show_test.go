@@ -97,10 +97,7 @@ func (c *commandTest) waitStored(n int) {
 
 // llmtap runs a command.
 func (c *commandTest) llmtap(args ...string) (stdout, stderr string, code int) {
-	var out, errs bytes.Buffer
-	err := run(c.t.Context(), append(args, "--data-dir", c.up.dir), nil, &out, &errs, func(string) string { return "" })
-	code = command.Report(err, &errs)
-	return out.String(), errs.String(), code
+	return runCommand(c.t, "", append(args, "--data-dir", c.up.dir)...)
 }
 
 // checkBody fails unless llmtap show prints the request of an exchange.
@@ -271,11 +268,7 @@ func TestShowImported(t *testing.T) {
 	plain := unzipped(t)
 	up := startUp(t)
 	sink := up.open(t)
-	var stdout, stderr bytes.Buffer
-	err := run(t.Context(), []string{"import", "--nats-url", up.collectorURL(), "--data-dir", up.dir, plain}, nil, &stdout, &stderr, func(string) string { return "" })
-	if code := command.Report(err, &stderr); code != command.ExitOK {
-		t.Fatalf("exit code %d\n%s", code, &stderr)
-	}
+	succeed(t, "import", "--nats-url", up.collectorURL(), "--data-dir", up.dir, plain)
 	mask, err := redact.NewRedactor(redact.Config{Kinds: redact.Kinds})
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 )
 
 // The commands and amtool manage the same silences, with the token of the collector. Web pages of others cannot.
@@ -92,10 +92,7 @@ func TestSilences(t *testing.T) {
 	}
 
 	if amtool, err := exec.LookPath("amtool"); err == nil {
-		file := filepath.Join(t.TempDir(), "http.yml")
-		if err := os.WriteFile(file, []byte("authorization: {credentials: "+token+"}\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		file := filetest.Temp(t, "http.yml", "authorization: {credentials: "+token+"}\n")
 		am := func(args ...string) string {
 			t.Helper()
 			out, err := exec.CommandContext(t.Context(), amtool, append([]string{"--no-version-check", "--alertmanager.url=" + base, "--http.config.file=" + file}, args...)...).CombinedOutput()

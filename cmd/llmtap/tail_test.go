@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -82,10 +80,8 @@ func TestTail(t *testing.T) {
 	}
 
 	for _, args := range [][]string{{"--format", "xml"}, {"orphan_tool_reply"}, {"--since", "-1m"}, {"--status", "teapot"}} {
-		var stderr bytes.Buffer
-		err := run(t.Context(), append([]string{"tail", "--data-dir", dir}, args...), nil, &bytes.Buffer{}, &stderr, os.Getenv)
-		if command.Report(err, &stderr) != command.ExitBadInput {
-			t.Errorf("tail %q: %v", args, err)
+		if _, stderr, code := runCommand(t, "", append([]string{"tail", "--data-dir", dir}, args...)...); code != command.ExitBadInput {
+			t.Errorf("tail %q: exit code %d, %s", args, code, stderr)
 		}
 	}
 }

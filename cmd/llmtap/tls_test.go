@@ -7,8 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,7 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/certs/certstest"
 )
@@ -39,10 +37,7 @@ func TestTLS(t *testing.T) {
 			clientFlags = fmt.Sprintf("http: {cert_file: %s, key_file: %s}\nnats: {cert_file: %[1]s, key_file: %[2]s}\n", client, clientKey)
 		}
 		t.Run(name, func(t *testing.T) {
-			config := filepath.Join(t.TempDir(), "llmtap.yaml")
-			if err := os.WriteFile(config, []byte(text+"}\n"+clientFlags), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			config := filetest.Temp(t, "llmtap.yaml", text+"}\n"+clientFlags)
 			trust := certs.Client{CAFile: ca.File}
 			if mutual {
 				trust.CertFile, trust.KeyFile = client, clientKey
@@ -50,12 +45,9 @@ func TestTLS(t *testing.T) {
 			up := startUp(t, "--config", config)
 			up.client = trusting(t, trust, cert)
 			up.ready(t)
-			running, err := collector.FindRunning(up.dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !strings.HasPrefix(running.URL(), "https://") || !strings.HasPrefix(running.NATSURL, "tls://") || !strings.HasPrefix(running.PagesURL, "https://") {
-				t.Errorf("%+v", running)
+			process := running(t, up.dir)
+			if !strings.HasPrefix(process.URL(), "https://") || !strings.HasPrefix(process.NATSURL, "tls://") || !strings.HasPrefix(process.PagesURL, "https://") {
+				t.Errorf("%+v", process)
 			}
 			command := func(args ...string) string {
 				t.Helper()
@@ -75,7 +67,7 @@ func TestTLS(t *testing.T) {
 			if proxy == nil {
 				t.Fatalf("no proxy in\n%s", up.stdout.String())
 			}
-			for name, url := range map[string]string{"http": running.URL(), "pages": running.PagesURL, "proxy": proxy[1], "receive": running.ReceiveURL, "grpc": running.OTLPURL} {
+			for name, url := range map[string]string{"http": process.URL(), "pages": process.PagesURL, "proxy": proxy[1], "receive": process.ReceiveURL, "grpc": process.OTLPURL} {
 				host := strings.TrimSuffix(strings.TrimPrefix(url, "https://"), "/")
 				if err := handshake(t, host, trust); err != nil {
 					t.Errorf("%s: %v", name, err)
@@ -91,7 +83,7 @@ func TestTLS(t *testing.T) {
 				}
 			}
 			// Hooks check the name, too.
-			if _, err := nats.Connect(running.NATSURL, nats.RootCAs(ca.File)); err == nil || !strings.Contains(err.Error(), "127.0.0.1") {
+			if _, err := nats.Connect(process.NATSURL, nats.RootCAs(ca.File)); err == nil || !strings.Contains(err.Error(), "127.0.0.1") {
 				t.Errorf("NATS, a certificate with another name: %v", err)
 			}
 			for _, withCertificate := range []bool{true, false} {
@@ -102,7 +94,7 @@ func TestTLS(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				nc, err := nats.Connect(running.NATSURL, nats.Secure(cfg))
+				nc, err := nats.Connect(process.NATSURL, nats.Secure(cfg))
 				if err == nil {
 					nc.Close()
 				}
@@ -113,22 +105,13 @@ func TestTLS(t *testing.T) {
 		})
 	}
 	t.Run("elsewhere", func(t *testing.T) {
-		config := filepath.Join(t.TempDir(), "llmtap.yaml")
-		if err := os.WriteFile(config, []byte(fmt.Sprintf("tls: {cert_file: %s, key_file: %s}\n", local, localKey)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		config := filetest.Temp(t, "llmtap.yaml", fmt.Sprintf("tls: {cert_file: %s, key_file: %s}\n", local, localKey))
 		up := startUp(t, "--config", config)
 		up.client = trusting(t, certs.Client{}, local)
 		up.ready(t)
-		running, err := collector.FindRunning(up.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		url := running.URL()
-		other := filepath.Join(t.TempDir(), "other.yaml")
-		if err := os.WriteFile(other, []byte("http: {ca_file: "+ca.File+"}\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		process := running(t, up.dir)
+		url := process.URL()
+		other := filetest.Temp(t, "other.yaml", "http: {ca_file: "+ca.File+"}\n")
 		if out, stderr, code := runCommand(t, "", "query", "--config", other, "--url", url, "--sql", "SELECT 1"); code != 0 {
 			t.Errorf("with the CA: %d %s%s", code, out, stderr)
 		}

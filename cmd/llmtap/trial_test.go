@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 	"github.com/llmtap/llmtap/ingest/natsserver"
@@ -42,7 +42,7 @@ func TestTrial(t *testing.T) {
 
 	// The token is wrong: the collector says so, and runs.
 	up := w.start(t, "wrong")
-	w.await(t, "the banner reports the token", func() bool {
+	waitFor(t, w.up, "the banner reports the token", func() bool {
 		return strings.Contains(words(up.stdout.String()), "slack #oncall does not work: verify the token: auth.test: invalid_auth; check slack.token")
 	})
 	if !strings.Contains(up.stderr.String(), "alert receiver does not work") {
@@ -56,7 +56,7 @@ func TestTrial(t *testing.T) {
 
 	// Version 1.0.9 works.
 	up = w.start(t, "xoxb-trial")
-	w.await(t, "the banner", func() bool { return strings.Contains(up.stdout.String(), "llmtap is up") })
+	waitFor(t, w.up, "the banner", func() bool { return strings.Contains(up.stdout.String(), "llmtap is up") })
 	if strings.Contains(up.stdout.String(), "does not work") {
 		t.Errorf("banner:\n%s", up.stdout.String())
 	}
@@ -69,7 +69,7 @@ func TestTrial(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := time.Now().Unix() // counts are by second
-	w.await(t, "second", func() bool { return time.Now().Unix() > second })
+	waitFor(t, w.up, "second", func() bool { return time.Now().Unix() > second })
 
 	// Version 1.1.0 does not save tool_calls.
 	defective := w.agent(t, "1.1.0", false)
@@ -145,7 +145,7 @@ func TestTrialWithoutNATS(t *testing.T) {
 	natsURL := fmt.Sprintf("nats://127.0.0.1:%d", cfg.Port)
 	up := startUp(t, "--nats-url", natsURL, "--proxy-upstream", "openai="+strings.TrimSuffix(model.URL+provider.OpenAIPath, "/v1"))
 	w := &trial{up: up}
-	w.await(t, "banner", func() bool { return strings.Contains(up.stdout.String(), "Not ready") })
+	waitFor(t, w.up, "banner", func() bool { return strings.Contains(up.stdout.String(), "Not ready") })
 	banner := up.stdout.String()
 	if !strings.Contains(words(banner), "NATS at "+natsURL+" is unreachable: dial tcp") || !strings.Contains(banner, "analyze: waiting for NATS") {
 		t.Errorf("banner:\n%s", banner)
@@ -163,7 +163,7 @@ func TestTrialWithoutNATS(t *testing.T) {
 	t.Cleanup(srv.Shutdown)
 	up.ready(t)
 	sink := up.open(t)
-	w.await(t, "exchanges", func() bool {
+	waitFor(t, w.up, "exchanges", func() bool {
 		counts, err := sink.Counts(t.Context())
 		return err == nil && counts["exchanges"] == 2
 	})
@@ -196,10 +196,7 @@ func newTrial(t *testing.T) *trial {
 	t.Cleanup(w.provider.Close)
 	dir := t.TempDir()
 	rules := filepath.Join(dir, "rules.yaml")
-	shipped, err := os.ReadFile(filepath.Join("..", "..", "alerts", "rules", "stage_failure_rate.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	shipped := filetest.Read(t, filepath.Join("..", "..", "alerts", "rules", "stage_failure_rate.yaml"))
 	compressed := strings.NewReplacer("[10m1ms]", "[40s1ms]", "[1m1ms]", "[4s1ms]", "keep_firing_for: 4m", "keep_firing_for: 16s", "llmtap_window: 10m", "llmtap_window: 40s").Replace(string(shipped))
 	if left := regexp.MustCompile(`\[\d+m|: \d+m`).FindString(compressed); left != "" {
 		t.Fatalf("the rule has another duration: %s", left)
@@ -215,9 +212,7 @@ slack: {channel: "#oncall", token: "${TRIAL_TOKEN}", api_url: %s/api/}
 alerts: {rule_files: [%s], evaluation_interval: 1s, update_interval: 1s}
 `, listen, w.token, w.url, api.URL, rules)
 	for name, text := range map[string]string{rules: compressed, w.file: config} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, name, text)
 	}
 	return w
 }
@@ -243,30 +238,7 @@ func (w *trial) restart(t *testing.T) *upProcess {
 
 func (w *trial) get(t *testing.T, path string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+w.token)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(body)
-}
-
-func (w *trial) await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s within a minute\n%s%s", what, w.up.stdout.String(), w.up.stderr.String())
-		}
-	}
+	return fetch(t, w.url+path, w.token)
 }
 
 // message waits for a message or an update of it that contains all of want, and returns its text.
@@ -327,7 +299,7 @@ func (w *trial) paste(t *testing.T, message string) {
 	}
 	for _, line := range commands {
 		var out []byte
-		w.await(t, "success of "+line, func() bool { // an alert may be sent before the rows are stored
+		waitFor(t, w.up, "success of "+line, func() bool { // an alert may be sent before the rows are stored
 			cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
 			cmd.Dir, cmd.Env = "/", []string{"PATH=" + dir + ":/usr/bin:/bin", "HOME=/nonexistent", "LLMTAP_HTTP_TOKEN=" + w.token, "COLUMNS=80"}
 			if os.Getuid() == 0 {

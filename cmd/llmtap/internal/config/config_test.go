@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected errors in testdata")
@@ -38,10 +40,7 @@ func TestErrors(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(file, ".yaml"), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := filetest.Read(t, file)
 			text, want, _ := strings.Cut(string(data), "# want\n")
 			_, err = load(nil, "--config", file)
 			if _, ok := errors.AsType[*InvalidError](err); !ok {
@@ -49,9 +48,7 @@ func TestErrors(t *testing.T) {
 			}
 			got := "# " + strings.ReplaceAll(err.Error(), "\n", "\n# ") + "\n"
 			if *update {
-				if err := os.WriteFile(file, []byte(text+"# want\n"+got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				filetest.Write(t, file, text+"# want\n"+got)
 			} else if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -67,10 +64,7 @@ var (
 // deploy/llmtap.example.yaml lists every key, in order, with its default and a comment on the line above.
 func TestExample(t *testing.T) {
 	path := filepath.Join("..", "..", "..", "..", "deploy", "llmtap.example.yaml")
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := filetest.Read(t, path)
 	cfg := Default()
 	keys := cfg.Keys()
 	for _, k := range keys {
@@ -332,10 +326,7 @@ func FuzzDecodeYAML(f *testing.F) {
 		f.Fatal(err)
 	}
 	for _, file := range append(files, filepath.Join("..", "..", "..", "..", "deploy", "llmtap.example.yaml")) {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := filetest.Read(f, file)
 		f.Add(data)
 	}
 	f.Fuzz(func(_ *testing.T, data []byte) {

@@ -3,13 +3,12 @@ package connect
 import (
 	"context"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 )
 
 // parse returns the servers of a command line.
@@ -29,10 +28,7 @@ func parse(t *testing.T, env map[string]string, args ...string) *Servers {
 
 // The DSN is that of the flag, else of the environment, else of the file.
 func TestClickHouse(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "llmtap.yaml")
-	if err := os.WriteFile(file, []byte("clickhouse:\n  dsn: http://file:8123\n  password_file: /secret\n  retention: 24h\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := filetest.Temp(t, "llmtap.yaml", "clickhouse:\n  dsn: http://file:8123\n  password_file: /secret\n  retention: 24h\n")
 	f := func(want string, env map[string]string, args ...string) {
 		t.Helper()
 		cfg, err := parse(t, env, args...).ClickHouse()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 )
 
 func TestReceivers(t *testing.T) {
@@ -52,11 +53,8 @@ func TestRules(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "r.yaml")
 	see := func(text string) map[string]Result {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		checks := examine(t, map[string]string{"LLMTAP_ALERTS_RULE_FILES": file})
-		return checks
+		filetest.Write(t, file, text)
+		return examine(t, map[string]string{"LLMTAP_ALERTS_RULE_FILES": file})
 	}
 	expect(t, see("groups:\n- name: g\n  rules:\n  - {alert: A, expr: llmtap_store_up == 0}\n"), "rules", OK, "1 alert rule, no errors")
 	expect(t, see("groups:\n- name: g\n  rules:\n  - {alert: A, expr: up == 0}\n"), "rules", Fail,

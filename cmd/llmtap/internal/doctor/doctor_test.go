@@ -23,6 +23,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/ingest/certs/certstest"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -96,9 +97,7 @@ func TestInvalidConfig(t *testing.T) {
 	file := filepath.Join(dir, "llmtap.yaml")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, file, text)
 	}
 	write("nats:\n  ur: x\nroles: [cook]\n")
 	checks := examine(t, map[string]string{"LLMTAP_CONFIG": file})
@@ -119,9 +118,7 @@ func TestCertificates(t *testing.T) {
 	file := filepath.Join(dir, "llmtap.yaml")
 	f := func(text, status string, parts ...string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "DIR", dir)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, file, strings.ReplaceAll(text, "DIR", dir))
 		expect(t, examine(t, map[string]string{"LLMTAP_CONFIG": file}), "certificates", status, parts...)
 	}
 	ca.Issue(t, dir, "soon", "collector.internal") // for an hour

@@ -3,10 +3,11 @@ package explain
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 )
 
 // poison contains sentences of users, tools and models that are errors elsewhere.
@@ -172,10 +173,7 @@ func TestEchoes(t *testing.T) {
 
 // A line of a log that refuses nothing has no cause, whatever it names.
 func TestLinesWithoutErrors(t *testing.T) {
-	lines, err := os.ReadFile("testdata/no_errors.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lines := filetest.Read(t, "testdata/no_errors.txt")
 	for line := range strings.Lines(string(lines)) {
 		if r := textOf(t, line); r.Cause != "" && r.Cause != "unexplained" {
 			t.Errorf("%s by %s: %s", r.Cause, r.StatedBy, line)

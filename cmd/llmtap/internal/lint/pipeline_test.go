@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/ingest/recorded"
@@ -32,10 +32,7 @@ func TestOrder(t *testing.T) {
 		}
 		fmt.Fprintf(&b, `{"id":"%d","messages":[{"role":"user","content":%q}]}`+"\n", want, text)
 	}
-	name := filepath.Join(t.TempDir(), "a.jsonl")
-	if err := os.WriteFile(name, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	name := filetest.Temp(t, "a.jsonl", b.String())
 	k := &keep{}
 	l := New(k)
 	if err := l.Files(t.Context(), []string{name, "nosuch", name}, nil); err != nil {
