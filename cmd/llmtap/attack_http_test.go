@@ -161,13 +161,11 @@ var accessAttacks = []attack{
 		name: "a page of another site requests without Origin (Sec-Fetch-Site)", listeners: append([]string{"clickhouse"}, httpListeners...),
 		short: true, want: "403",
 		run: func(w *attackWorld, l string) string {
-			var got []string
-			for _, h := range []http.Header{
+			return each([]http.Header{
 				{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"no-cors"}}, {"Sec-Fetch-Site": {"same-site"}, "Sec-Fetch-Mode": {"cors"}},
-			} {
-				got = append(got, w.plain.doAs(w.T, l, http.MethodGet, orQuery(getPath[l]), "", h).status())
-			}
-			return distinct(got)
+			}, func(h http.Header) string {
+				return w.plain.doAs(w.T, l, http.MethodGet, orQuery(getPath[l]), "", h).status()
+			})
 		},
 	},
 	{
@@ -193,11 +191,9 @@ var accessAttacks = []attack{
 	{
 		name: "dot segments lead out of the upstream's path", listeners: []string{"proxy"}, short: true, want: "400",
 		run: func(w *attackWorld, l string) string {
-			var got []string
-			for _, path := range []string{"/based/../x", "/based/%2e%2e/x", "/based/..%2fx", "/based/v1/..%5c../x", "/based/./x", "/based/%2e%2e%2f%2e%2e%2fx"} {
-				got = append(got, w.plain.send(w.T, l, "GET "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n", 5*time.Second))
-			}
-			return distinct(got)
+			return each([]string{"/based/../x", "/based/%2e%2e/x", "/based/..%2fx", "/based/v1/..%5c../x", "/based/./x", "/based/%2e%2e%2f%2e%2e%2fx"}, func(path string) string {
+				return w.plain.send(w.T, l, "GET "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n", 5*time.Second)
+			})
 		},
 	},
 }
@@ -208,6 +204,15 @@ func orQuery(path string) string {
 		return "/?query=SELECT+1"
 	}
 	return path
+}
+
+// each calls f with all values, and joins the different results.
+func each[T any](all []T, f func(T) string) string {
+	var got []string
+	for _, v := range all {
+		got = append(got, f(v))
+	}
+	return distinct(got)
 }
 
 // distinct joins the different texts.
@@ -370,12 +375,10 @@ var loadAttacks = []attack{
 	{
 		name: "a gzip bomb of 512 MB", listeners: []string{"receive"}, short: true, want: "413|413, closed|closed|closed, 413",
 		run: func(w *attackWorld, l string) string {
-			var got []string
-			for _, path := range []string{"/v1/events", "/v1/traces", "/v1/logs"} {
+			return each([]string{"/v1/events", "/v1/traces", "/v1/logs"}, func(path string) string {
 				h := http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {"gzip"}}
-				got = append(got, w.plain.doAs(w.T, l, http.MethodPost, path, string(w.upstream.bomb), h).status())
-			}
-			return distinct(got)
+				return w.plain.doAs(w.T, l, http.MethodPost, path, string(w.upstream.bomb), h).status()
+			})
 		},
 	},
 	{

@@ -24,16 +24,14 @@ var natsAttacks = []attack{
 		name: "no token, a wrong one, the hash of one, that of another listener", listeners: onNATS, short: true,
 		want: "Authorization Violation",
 		run: func(w *attackWorld, _ string) string {
-			var got []string
-			for _, token := range []string{"", "wrong", "sha256:00", receiveToken, httpToken} {
+			return each([]string{"", "wrong", "sha256:00", receiveToken, httpToken}, func(token string) string {
 				nc, err := w.natsClient(w.secured, token)
 				if err == nil {
 					nc.Close()
 					return "accepted"
 				}
-				got = append(got, strings.TrimPrefix(err.Error(), "nats: "))
-			}
-			return distinct(got)
+				return strings.TrimPrefix(err.Error(), "nats: ")
+			})
 		},
 	},
 	{
@@ -75,11 +73,9 @@ var natsAttacks = []attack{
 		want: "Permissions Violation",
 		run: func(w *attackWorld, _ string) string {
 			return w.asAgents(func(nc *nats.Conn) string {
-				var got []string
-				for _, s := range []string{">", "*.>", "llmtap.>", "llmtap.v1.request.*.*", "llmtap.tally.>", "_LLMTAP_INBOX.>", "$KV.>", "$JS.>", "$SYS.>", "_R_.>"} {
-					got = append(got, subscribed(nc, s))
-				}
-				return distinct(got)
+				return each([]string{">", "*.>", "llmtap.>", "llmtap.v1.request.*.*", "llmtap.tally.>", "_LLMTAP_INBOX.>", "$KV.>", "$JS.>", "$SYS.>", "_R_.>"}, func(s string) string {
+					return subscribed(nc, s)
+				})
 			})
 		},
 	},
@@ -366,11 +362,5 @@ func bombEvents(w *attackWorld, listener string) string {
 			}
 		}
 	}
-	if err := w.plain.callIsStored(w.T); err != nil {
-		return err.Error()
-	}
-	if peak := w.plain.peakMemory(w.T); peak > attackMemory+attackMargin {
-		return fmt.Sprintf("peak memory is %d MB", peak>>20)
-	}
-	return "memory is bounded"
+	return w.plain.survives(w.T, "memory is bounded")
 }

@@ -30,8 +30,7 @@ var proxyAttacks = []attack{
 		name: "a URL instead of the name of an upstream", listeners: onProxy, short: true, want: "40[345](, 40[345])*",
 		run: func(w *attackWorld, _ string) string {
 			host := strings.TrimPrefix(w.canary.URL, "http://")
-			var got []string
-			for _, line := range []string{
+			return each([]string{
 				"GET http://" + host + "/x HTTP/1.1\r\nHost: 127.0.0.1", "GET http://" + host + "/x HTTP/1.1\r\nHost: " + host,
 				"GET //" + host + "/x HTTP/1.1\r\nHost: 127.0.0.1",
 				"GET /http://" + host + "/x HTTP/1.1\r\nHost: 127.0.0.1", "GET /up@" + host + "/x HTTP/1.1\r\nHost: 127.0.0.1",
@@ -43,10 +42,9 @@ var proxyAttacks = []attack{
 				"GET http://169.254.169.254/latest/meta-data/ HTTP/1.1\r\nHost: 169.254.169.254",
 				"GET /metadata.google.internal/computeMetadata/v1/ HTTP/1.1\r\nHost: 127.0.0.1\r\nMetadata-Flavor: Google",
 				"CONNECT " + host + " HTTP/1.1\r\nHost: 127.0.0.1",
-			} {
-				got = append(got, w.plain.send(w.T, "proxy", line+"\r\nConnection: close\r\n\r\n", 5*time.Second))
-			}
-			return distinct(got)
+			}, func(line string) string {
+				return w.plain.send(w.T, "proxy", line+"\r\nConnection: close\r\n\r\n", 5*time.Second)
+			})
 		},
 	},
 	{
@@ -93,13 +91,7 @@ var proxyAttacks = []attack{
 					return fmt.Sprintf("%s: %d, %d bytes", path, r.code, len(r.body))
 				}
 			}
-			if err := w.plain.callIsStored(w.T); err != nil {
-				return err.Error()
-			}
-			if peak := w.plain.peakMemory(w.T); peak > attackMemory+attackMargin {
-				return fmt.Sprintf("peak memory is %d MB", peak>>20)
-			}
-			return "forwarded as it is; memory is bounded"
+			return w.plain.survives(w.T, "forwarded as it is; memory is bounded")
 		},
 	},
 	{
@@ -114,10 +106,7 @@ var proxyAttacks = []attack{
 				return err.Error()
 			}
 			_ = resp.Body.Close()
-			if peak := w.plain.peakMemory(w.T); peak > attackMemory+attackMargin {
-				return fmt.Sprintf("peak memory is %d MB", peak>>20)
-			}
-			return "forwarded; memory is bounded"
+			return w.plain.survives(w.T, "forwarded; memory is bounded")
 		},
 	},
 	{
@@ -147,24 +136,20 @@ var otlpAttacks = []attack{
 	{
 		name: "no token, a wrong one", listeners: onGRPC, short: true, want: "Unauthenticated",
 		run: func(w *attackWorld, _ string) string {
-			var got []string
-			for _, token := range []string{"", "wrong", httpToken, "sha256:00"} {
-				got = append(got, w.export(w.secured, token, ptrace.NewTraces()))
-			}
-			return distinct(got)
+			return each([]string{"", "wrong", httpToken, "sha256:00"}, func(token string) string {
+				return w.export(w.secured, token, ptrace.NewTraces())
+			})
 		},
 	},
 	{
 		name: "an unknown method, reflection", listeners: onGRPC, want: "Unimplemented",
 		run: func(w *attackWorld, _ string) string {
 			conn := w.grpc(w.plain)
-			var got []string
-			for _, method := range []string{"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/x/y", "/opentelemetry.proto.collector.trace.v1.TraceService/Delete"} {
+			return each([]string{"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/x/y", "/opentelemetry.proto.collector.trace.v1.TraceService/Delete"}, func(method string) string {
 				var out rawMessage
 				err := conn.Invoke(w.Context(), method, rawMessage{}, &out, grpc.ForceCodec(rawCodec{}))
-				got = append(got, status.Code(err).String())
-			}
-			return distinct(got)
+				return status.Code(err).String()
+			})
 		},
 	},
 	{
@@ -215,15 +200,13 @@ func (w *attackWorld) exportRaw(message []byte, opts ...grpc.CallOption) string 
 	ctx, cancel := context.WithTimeout(w.Context(), 20*time.Second)
 	defer cancel()
 	conn := w.grpc(w.plain)
-	var got []string
-	for _, method := range []string{
+	return each([]string{
 		"/opentelemetry.proto.collector.trace.v1.TraceService/Export", "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
-	} {
+	}, func(method string) string {
 		var out rawMessage
 		err := conn.Invoke(ctx, method, rawMessage(message), &out, append(opts, grpc.ForceCodec(rawCodec{}))...)
-		got = append(got, status.Code(err).String())
-	}
-	return distinct(got)
+		return status.Code(err).String()
+	})
 }
 
 // A rawMessage is sent as it is.

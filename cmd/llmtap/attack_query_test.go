@@ -142,12 +142,10 @@ var queryAttacks = []attack{
 	{
 		name: "MCP called by a page of another site", listeners: []string{"http", "ui"}, short: true, want: "403",
 		run: func(w *attackWorld, l string) string {
-			var got []string
-			for _, h := range []http.Header{{"Origin": {"https://evil.example"}}, {"Host": {"evil.example"}}, {"Sec-Fetch-Site": {"cross-site"}}} {
+			return each([]http.Header{{"Origin": {"https://evil.example"}}, {"Host": {"evil.example"}}, {"Sec-Fetch-Site": {"cross-site"}}}, func(h http.Header) string {
 				h["Content-Type"], h["Accept"] = []string{"application/json"}, []string{"application/json, text/event-stream"}
-				got = append(got, w.plain.doAs(w.T, l, http.MethodPost, "/mcp", toolCall("SELECT 1"), h).status())
-			}
-			return distinct(got)
+				return w.plain.doAs(w.T, l, http.MethodPost, "/mcp", toolCall("SELECT 1"), h).status()
+			})
 		},
 	},
 }
@@ -230,11 +228,9 @@ var pageAttacks = []attack{
 	{
 		name: "a forged, an expired and an empty session", listeners: onUI, short: true, want: "401",
 		run: func(w *attackWorld, l string) string {
-			var got []string
-			for _, cookie := range []string{"", "9999999999.", "9999999999.AAAA", "1.AAAA", "x", "9999999999", strings.Repeat("9", 5000) + ".x"} {
-				got = append(got, w.secured.doAs(w.T, l, http.MethodGet, "/alerts", "", http.Header{"Cookie": {"llmtap_session=" + cookie}}).status())
-			}
-			return distinct(got)
+			return each([]string{"", "9999999999.", "9999999999.AAAA", "1.AAAA", "x", "9999999999", strings.Repeat("9", 5000) + ".x"}, func(cookie string) string {
+				return w.secured.doAs(w.T, l, http.MethodGet, "/alerts", "", http.Header{"Cookie": {"llmtap_session=" + cookie}}).status()
+			})
 		},
 	},
 	{

@@ -196,11 +196,7 @@ func (w *attackWorld) survived() (rows [][]string) {
 		if r := c.up.readiness(); !strings.HasPrefix(r, "ready") {
 			check(fmt.Errorf("not ready: %s", r))
 		}
-		if peak := c.peakMemory(w.T); peak > attackMemory+attackMargin {
-			check(fmt.Errorf("peak memory is %d MiB", peak>>20))
-		} else {
-			w.Logf("peak memory %d MiB", peak>>20)
-		}
+		check(c.bounded(w.T))
 		if log := c.up.stderr.String(); strings.Contains(log, "panic") || strings.Contains(log, "goroutine ") {
 			check(fmt.Errorf("a panic in the log: %s", log))
 		}
@@ -210,6 +206,30 @@ func (w *attackWorld) survived() (rows [][]string) {
 		rows = append(rows, []string{"all", "after all attacks", happened, verdict})
 	}
 	return rows[:1:1]
+}
+
+// bounded returns an error if c has used more memory than it may.
+func (c *target) bounded(t *testing.T) error {
+	t.Helper()
+	peak := c.peakMemory(t)
+	t.Logf("peak memory %d MiB", peak>>20)
+	if peak > attackMemory+attackMargin {
+		return fmt.Errorf("peak memory is %d MiB", peak>>20)
+	}
+	return nil
+}
+
+// survives returns what happened, or why c no longer stores calls or has used too much memory.
+func (c *target) survives(t *testing.T, happened string) string {
+	t.Helper()
+	err := c.callIsStored(t)
+	if err == nil {
+		err = c.bounded(t)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return happened
 }
 
 // peakMemory returns the largest resident memory of the collector, without its ClickHouse.

@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -60,11 +61,8 @@ type Counts struct {
 	NoError     int // texts that state no error
 }
 
-// A Printer prints results. Close ends the output.
-type Printer interface {
-	Print(*Result) error
-	Close(Counts) error
-}
+// A Printer prints results.
+type Printer = table.Printer[*Result, Counts]
 
 // An Explainer explains errors. It is not safe for concurrent use.
 type Explainer struct {

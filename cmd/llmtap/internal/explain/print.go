@@ -12,13 +12,7 @@ import (
 )
 
 // Rows prints one object per result, as JSON, JSON lines or CSV.
-type Rows struct{ E *table.Encoder }
-
-// Print encodes r.
-func (p Rows) Print(r *Result) error { return p.E.Encode(r) }
-
-// Close ends the output.
-func (p Rows) Close(Counts) error { return p.E.Close() }
+type Rows = table.Rows[*Result, Counts]
 
 // Text prints cause, evidence, provider, meaning, findings and fix of each result.
 type Text struct {

@@ -14,13 +14,7 @@ import (
 )
 
 // Rows prints one object per record, as JSON or JSON lines.
-type Rows struct{ E *table.Encoder }
-
-// Print encodes r.
-func (p Rows) Print(r *Result) error { return p.E.Encode(r) }
-
-// Close ends the output.
-func (p Rows) Close(Counts) error { return p.E.Close() }
+type Rows = table.Rows[*Result, Counts]
 
 // GitHub prints workflow commands, which GitHub shows as annotations on files.
 type GitHub struct{ W io.Writer }

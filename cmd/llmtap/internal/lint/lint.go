@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/judge"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -69,11 +70,8 @@ type Counts struct {
 	Unreadable int
 }
 
-// A Printer prints results. Close ends the output.
-type Printer interface {
-	Print(*Result) error
-	Close(Counts) error
-}
+// A Printer prints results.
+type Printer = table.Printer[*Result, Counts]
 
 // A Linter checks records in order, taking earlier exchanges into account. It is not safe for concurrent use.
 type Linter struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/mend"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/ruledoc"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 const explainDoc = `Explain why a provider call failed: cause, evidence, fix. The input is an error text of any form (exception, log, traceback, body), or a JSON record {"body":…,"status":400,"provider":…}, or {"request":…,"response":…,"status":400,"url":…}, which makes the cause more certain. Needs no stored data.`
@@ -59,19 +60,27 @@ type lintInput struct {
 	Offset  int    `json:"offset,omitempty" jsonschema:"byte of the answer to begin at, to continue an answer"`
 }
 
+// read returns the history and the target of its rules, nil: detect it.
+func (in lintInput) read() (text string, forced *wire.Target, err error) {
+	if text = textOf(in.History); text == "" {
+		return "", nil, errors.New("history is empty: pass the messages or the request as JSON text")
+	}
+	if in.Dialect != "" {
+		if forced, err = lint.ParseTarget(in.Dialect); err != nil {
+			return "", nil, errors.New(strings.TrimPrefix(err.Error(), "--"))
+		}
+	}
+	return text, forced, nil
+}
+
 func (*tools) lint(ctx context.Context, in lintInput) (answer, error) {
-	text := textOf(in.History)
-	if text == "" {
-		return answer{}, errors.New("history is empty: pass the messages or the request as JSON text")
+	text, forced, err := in.read()
+	if err != nil {
+		return answer{}, err
 	}
 	var b strings.Builder
 	l := lint.New(lint.Text{W: &b, Style: style()})
-	if in.Dialect != "" {
-		var err error
-		if l.Forced, err = lint.ParseTarget(in.Dialect); err != nil {
-			return answer{}, errors.New(strings.TrimPrefix(err.Error(), "--"))
-		}
-	}
+	l.Forced = forced
 	if err := l.Files(ctx, []string{"-"}, strings.NewReader(text)); err != nil {
 		return answer{}, err
 	}
@@ -84,18 +93,12 @@ func (*tools) lint(ctx context.Context, in lintInput) (answer, error) {
 const repairDoc = `Repair a message history that a provider refuses, with the fewest changes: what was wrong, what was changed, what was lost, and a JSON patch (RFC 6902) for the history. Use it for stored histories that are broken already; to keep new ones whole, fix the code that builds them. Input as for lint: exchanges of one conversation in order give lost calls back. Needs no stored data, and stores nothing.`
 
 func (*tools) repair(_ context.Context, in lintInput) (answer, error) {
-	text := textOf(in.History)
-	if text == "" {
-		return answer{}, errors.New("history is empty: pass the messages or the request as JSON text")
+	text, forced, err := in.read()
+	if err != nil {
+		return answer{}, err
 	}
 	var report, patch strings.Builder
-	m := mend.Mender{Format: mend.Patch, Out: &patch, Report: &report, Style: style()}
-	if in.Dialect != "" {
-		var err error
-		if m.Forced, err = lint.ParseTarget(in.Dialect); err != nil {
-			return answer{}, errors.New(strings.TrimPrefix(err.Error(), "--"))
-		}
-	}
+	m := mend.Mender{Format: mend.Patch, Forced: forced, Out: &patch, Report: &report, Style: style()}
 	if err := m.File("-", strings.NewReader(text)); err != nil {
 		return answer{}, err
 	}

@@ -21,6 +21,21 @@ type Encoder struct {
 	n int // values written
 }
 
+// A Printer prints the results of a command that reads records, one by one. Close ends the output, with their counts.
+type Printer[Result, Counts any] interface {
+	Print(Result) error
+	Close(Counts) error
+}
+
+// Rows is the Printer of an Encoder.
+type Rows[Result, Counts any] struct{ E *Encoder }
+
+// Print encodes r.
+func (p Rows[Result, Counts]) Print(r Result) error { return p.E.Encode(r) }
+
+// Close ends the output.
+func (p Rows[Result, Counts]) Close(Counts) error { return p.E.Close() }
+
 // Encode writes v, which is a struct or a pointer to one.
 func (e *Encoder) Encode(v any) error {
 	e.n++
