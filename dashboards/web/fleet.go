@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -237,33 +238,47 @@ func (c *Chart) bar(t time.Time) int {
 	return -1
 }
 
-// causes returns the failed calls by cause over time, with the new versions.
-func (s fleetPage) causes(ctx context.Context, v *View) (any, error) {
-	c := v.newChart("Failed calls by cause over time", "failed call")
+// failedCalls returns the failed calls over time by a column of a statement, with the new versions.
+func (s store) failedCalls(ctx context.Context, v *View, statement, column, title string) (*Chart, error) {
+	c := v.newChart(title, "failed call")
 	values := v.values()
 	values["step"] = []string{strconv.Itoa(int(c.Step.Seconds()))}
-	rows, err := s.query(ctx, "causes_over_time", values, v.Now)
+	rows, err := s.query(ctx, statement, values, v.Now)
 	if err != nil {
-		if !down(err) || !s.causesByTallies(ctx, c) {
-			return nil, err
-		}
-		return map[string]any{"Chart": c, "Tallies": true}, nil
+		return nil, err
 	}
-	c.addSeries(c.collect(rows, "why", "n"))
+	c.addSeries(c.collect(rows, column, "n"))
 	if began, err := s.query(ctx, "versions_began", v.values(), v.Now); err == nil { // marks are a help only
-		for _, r := range began {
-			c.Marks = append([]Mark{{r.Time("began"), r.Text("service") + " " + r.Text("new_version")}}, c.Marks...)
+		for _, r := range slices.Backward(began) {
+			c.Marks = append(c.Marks, Mark{r.Time("began"), r.Text("service") + " " + r.Text("new_version")})
 		}
 	}
-	return map[string]any{"Chart": c}, nil
+	return c, nil
 }
 
-// causesByTallies fills c from the tallies and reports whether they answered.
-func (s fleetPage) causesByTallies(ctx context.Context, c *Chart) bool {
-	expr := fmt.Sprintf("sum by (cause) (increase(llmtap_failed_calls_total%s[%ds]))", selector(c.View.params), int(c.Step.Seconds()))
+const failedByCause = "Failed calls by cause over time"
+
+func (s fleetPage) causes(ctx context.Context, v *View) (any, error) {
+	c, err := s.failedCalls(ctx, v, "causes_over_time", "why", failedByCause)
+	if err == nil {
+		return map[string]any{"Chart": c}, nil
+	}
+	if !down(err) {
+		return nil, err
+	}
+	if c := s.causesByTallies(ctx, v); c != nil {
+		return map[string]any{"Chart": c, "Tallies": true}, nil
+	}
+	return nil, err
+}
+
+// causesByTallies returns the failed calls by cause, or nil if the tallies do not answer.
+func (s fleetPage) causesByTallies(ctx context.Context, v *View) *Chart {
+	c := v.newChart(failedByCause, "failed call")
+	expr := fmt.Sprintf("sum by (cause) (increase(llmtap_failed_calls_total%s[%ds]))", selector(v.params), int(c.Step.Seconds()))
 	series, err := s.tallies.read(ctx, expr, c.Starts[0].Add(c.Step), c.Starts[len(c.Starts)-1].Add(c.Step), c.Step)
 	if err != nil {
-		return false
+		return nil
 	}
 	var all []ChartSeries
 	for _, one := range series {
@@ -276,7 +291,7 @@ func (s fleetPage) causesByTallies(ctx context.Context, c *Chart) bool {
 		all = append(all, x)
 	}
 	c.addSeries(all)
-	return true
+	return c
 }
 
 // A stage is a row of the list of stages.

@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -30,7 +29,9 @@ func (s versionsPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Versions", "/versions")
 	s.serve(w, r, p,
 		section{id: "versions", template: "versions", load: func(ctx context.Context) (any, error) { return s.services(ctx, p.View) }},
-		section{id: "failures", template: "versions-failures", title: "Failed calls by version", load: func(ctx context.Context) (any, error) { return s.failures(ctx, p.View) }},
+		section{id: "failures", template: "versions-failures", title: "Failed calls by version", load: func(ctx context.Context) (any, error) {
+			return s.failedCalls(ctx, p.View, "failures_by_version", "version", "Failed calls by version over time")
+		}},
 	)
 }
 
@@ -176,21 +177,4 @@ func fisher(a, m, b, n int64) float64 {
 	}
 	up, down := tail(1, min(k, m)), tail(-1, max(0, k-n))
 	return min(1, 2*min(up, down))
-}
-
-func (s versionsPage) failures(ctx context.Context, v *View) (*Chart, error) {
-	c := v.newChart("Failed calls by version over time", "failed call")
-	values := v.values()
-	values["step"] = []string{strconv.Itoa(int(c.Step.Seconds()))}
-	rows, err := s.query(ctx, "failures_by_version", values, v.Now)
-	if err != nil {
-		return nil, err
-	}
-	c.addSeries(c.collect(rows, "version", "n"))
-	if began, err := s.query(ctx, "versions_began", v.values(), v.Now); err == nil { // marks are a help only
-		for _, r := range slices.Backward(began) {
-			c.Marks = append(c.Marks, Mark{r.Time("began"), r.Text("service") + " " + r.Text("new_version")})
-		}
-	}
-	return c, nil
 }
