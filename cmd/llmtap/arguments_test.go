@@ -28,6 +28,16 @@ func succeed(t *testing.T, args ...string) string {
 	return stdout
 }
 
+// wantAll reports texts that an output lacks.
+func wantAll(t *testing.T, name, output string, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(output, want) {
+			t.Errorf("%s: no %q in\n%s", name, want, output)
+		}
+	}
+}
+
 // leaves returns the commands that are not groups.
 func leaves(c *command.Command) (all []*command.Command) {
 	for _, sub := range c.Commands {

@@ -11,13 +11,11 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -61,16 +59,9 @@ func auditStore(t *testing.T, natsURL string, s *store, acked []string) *audit {
 // expired.
 func auditDamaged(t *testing.T, natsURL string, s *store, acked []string, lost map[string]bool, expired bool) *audit {
 	t.Helper()
-	nc, err := nats.Connect(natsURL, nats.Token(collectortest.CollectorToken), nats.MaxReconnects(-1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := natsjs.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := streams(t, natsURL)
 	var a *audit
+	var err error
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(500 * time.Millisecond) {
 		a, err = compare(t.Context(), js, s, acked, lost)
 		if err == nil {

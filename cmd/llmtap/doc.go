@@ -13,6 +13,6 @@
 //	operation          doctor, schema, erase, natsaccounts, bench, sizing
 //	all of them        command (flags, help, exit status), config, table, terminal
 //
-// Tests have helpers of their own: collectortest, browsertest, oteltest, and sdktest, a module that has the providers' SDKs.
+// Tests have helpers of their own: collectortest, browsertest, filetest, oteltest, and sdktest, a module that has the providers' SDKs.
 // imports_test.go has the rules of who may import whom.
 package main

@@ -16,7 +16,6 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -144,15 +143,7 @@ func (r *faultRun) readStream() (exchanges map[string]string, unread map[string]
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
 	defer cancel()
-	nc, err := nats.Connect(r.natsURL, nats.Token(collectortest.CollectorToken))
-	if err != nil {
-		r.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := natsjs.New(nc)
-	if err != nil {
-		r.Fatal(err)
-	}
+	js := streams(r.T, r.natsURL)
 	stored := uint64(0)
 	if kv, err := js.KeyValue(ctx, event.BucketCheckpoint); err == nil {
 		var checkpoint struct{ Stored uint64 }
@@ -161,7 +152,7 @@ func (r *faultRun) readStream() (exchanges map[string]string, unread map[string]
 		}
 	}
 	exchanges, unread = map[string]string{}, map[string]bool{}
-	err = replayStream(ctx, js, event.StreamEvents, func(m natsjs.Msg, meta *natsjs.MsgMetadata) error {
+	err := replayStream(ctx, js, event.StreamEvents, func(m natsjs.Msg, meta *natsjs.MsgMetadata) error {
 		id := m.Headers().Get(nats.MsgIdHdr)
 		exchanges[id] = m.Headers().Get(event.HeaderExchange)
 		if meta.Sequence.Stream > stored {
@@ -199,15 +190,7 @@ func (r *faultRun) findLosses() {
 func (r *faultRun) awaitLosses() {
 	r.Helper()
 	r.findLosses()
-	nc, err := nats.Connect(r.natsURL, nats.Token(collectortest.CollectorToken))
-	if err != nil {
-		r.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := natsjs.New(nc)
-	if err != nil {
-		r.Fatal(err)
-	}
+	js := streams(r.T, r.natsURL)
 	for end := time.Now().Add(lossesWithin); ; time.Sleep(time.Second) {
 		r.counted = metricValue(r.up().metrics(r.T), `llmtap_ingest_events_dropped_total{reason="lost"}`)
 		if sums, err := countTallies(r.Context(), js); err == nil {

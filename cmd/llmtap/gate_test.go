@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -114,11 +115,7 @@ func TestGate(t *testing.T) {
 		t.Errorf("defective version: exit code %d\n%s", code, out)
 	}
 	_, out, code = g.gate("--version=2.4.0", "--baseline=2.3.9", "--once")
-	for _, want := range []string{"WORSE: checkout-agent 2.4.0 fails more often than 2.3.9", "orphan_tool_reply (tool_calls_dropped_on_save) in planner", "Fix: ", "llmtap show "} {
-		if !strings.Contains(out, want) {
-			t.Errorf("exit code %d, no %q in\n%s", code, want, out)
-		}
-	}
+	wantAll(t, fmt.Sprint("exit code ", code), out, "WORSE: checkout-agent 2.4.0 fails more often than 2.3.9", "orphan_tool_reply (tool_calls_dropped_on_save) in planner", "Fix: ", "llmtap show ")
 
 	if r, out, code = g.gate("--version=2.4.1", "--baseline=2.3.9", "--once", "--min-calls=50", "--format=json"); code != gate.ExitGood || r.Verdict != gate.Good {
 		t.Errorf("healthy version: exit code %d\n%s", code, out)

@@ -17,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
@@ -177,6 +180,21 @@ func fetch(t *testing.T, url, token string) (int, string) {
 		t.Fatal(err)
 	}
 	return resp.StatusCode, string(body)
+}
+
+// streams returns the JetStream of a NATS server, with the rights of a collector, until the test ends.
+func streams(t *testing.T, url string) natsjs.JetStream {
+	t.Helper()
+	nc, err := nats.Connect(url, nats.Token(collectortest.CollectorToken), nats.MaxReconnects(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := natsjs.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
 }
 
 // rows returns the embedded ClickHouse of u.

@@ -227,23 +227,8 @@ func TestHostileTerminal(t *testing.T) {
 // sendHostile publishes an exchange with these labels and returns its id.
 func (c *commandTest) sendHostile(labels event.Labels, status int, request, answer string) string {
 	c.t.Helper()
-	c.n++
-	id := fmt.Sprintf("019aa0b0-%04x-7000-8000-00000000cafe", c.n)
-	for _, k := range []event.Kind{event.Request, event.Response} {
-		ev := event.Event{
-			Kind: k, Exchange: id, Time: time.Now().Add(-time.Minute), Origin: event.OriginHook, Capture: event.CaptureFull, Instance: hostile,
-			Seq: uint64(2*c.n) + uint64(k), Attrs: map[string]string{"tenant": hostile, hostile: "x"}, Labels: labels,
-		}
-		if ev.URL, ev.Method, ev.Body = "https://api.openai.com/v1/chat/completions", "POST", []byte(request); k == event.Response {
-			ev.URL, ev.Method, ev.Status, ev.ContentType, ev.Body, ev.Duration = "", "", status, "application/json", []byte(answer), time.Second
-			ev.Error, ev.ProviderRequestID = hostile, hostile
-		}
-		ev.BodyBytes = len(ev.Body)
-		for m := range ev.Messages(event.PartBytes) {
-			if err := c.pub.Publish(c.t.Context(), m); err != nil {
-				c.t.Fatal(err)
-			}
-		}
-	}
-	return id
+	at := time.Now().Add(-time.Minute)
+	return c.exchange(event.Event{
+		Time: at, Capture: event.CaptureFull, Instance: hostile, Attrs: map[string]string{"tenant": hostile, hostile: "x"}, Labels: labels, URL: chatURL,
+	}, event.Event{Time: at, Status: status, Duration: time.Second, Error: hostile, ProviderRequestID: hostile}, request, answer)
 }

@@ -136,13 +136,7 @@ func tour(t *testing.T, a agent) {
 	}
 	proof := incident.Proofs[0]
 	text := a.call(proof.Next.Tool, proof.Next.Arguments, nil)
-	for _, want := range []string{
-		"exchange " + proof.Exchange + "\n", fmt.Sprintf("  > %3d tool", proof.Message), "first bad 2.4.0, last clean 2.3.9", incident.Fix, "- tool_calls[0].function.name",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("show does not contain %q", want)
-		}
-	}
+	wantAll(t, "show", text, "exchange "+proof.Exchange+"\n", fmt.Sprintf("  > %3d tool", proof.Message), "first bad 2.4.0, last clean 2.3.9", incident.Fix, "- tool_calls[0].function.name")
 	if text := a.call("show", map[string]any{"id": incident.Conversations[0]}, nil); !strings.Contains(text, fmt.Sprintf("  > %3d tool", proof.Message)) {
 		t.Error("the conversation does not mark the message")
 	}

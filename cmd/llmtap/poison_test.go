@@ -10,11 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/slowtest"
@@ -33,15 +31,7 @@ func TestPoisonRows(t *testing.T) {
 	rows.waitNewer(t, time.Now(), time.Minute)
 	// Rows that were accepted stay acceptable: a table that refuses them is at fault itself.
 	execute(t, rows, fmt.Sprintf("ALTER TABLE llmtap.exchanges ADD CONSTRAINT poison CHECK cityHash64(exchange_id) %% 100 != 0 OR started_at < fromUnixTimestamp64Milli(%d)", time.Now().UnixMilli()))
-	nc, err := nats.Connect(up.url(), nats.Token(collectortest.CollectorToken))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := natsjs.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := streams(t, up.url())
 	for start := time.Now(); len(deadExchanges(t, js)) < 3; time.Sleep(200 * time.Millisecond) {
 		if time.Since(start) > 2*time.Minute {
 			t.Fatalf("no dead letters\n%s", up.stderr.String())

@@ -13,30 +13,17 @@ import (
 // call publishes a call of a version at a time. It fails if its tool message answers no call.
 func (c *commandTest) call(version, prompt string, age time.Duration, broken bool, answer string) {
 	c.t.Helper()
-	c.n++
 	status, history := 200, `{"role":"user","content":"plan"}`
 	if broken {
 		status, answer = 400, `{"error":{"message":"Messages with role 'tool' must be a response to a preceding message with 'tool_calls'","type":"invalid_request_error"}}`
 		history += `,{"role":"assistant","content":"on it"},{"role":"tool","tool_call_id":"call_1","content":"ok"}`
 	}
 	request := `{"model":"gpt-5-mini","temperature":0.2,"messages":[{"role":"system","content":"` + prompt + `"},` + history + `]}`
-	tenant, id := []string{"acme", "globex"}[c.n%2], fmt.Sprintf("019aa0b0-%04x-7000-8000-00000000cafe", c.n)
-	for _, k := range []event.Kind{event.Request, event.Response} {
-		ev := event.Event{
-			Kind: k, Exchange: id, Time: time.Now().Add(-age), Origin: event.OriginHook, Capture: event.CaptureFull, Instance: "i" + version,
-			Seq: uint64(2*c.n) + uint64(k), Attrs: map[string]string{"tenant": tenant},
-			Labels: event.Labels{Service: "shop", ServiceVersion: version, Stage: "planner", Conversation: fmt.Sprint("order-", c.n), User: event.HashUser(nil, "ann")},
-		}
-		if ev.URL, ev.Method, ev.Body = "https://api.openai.com/v1/chat/completions", "POST", []byte(request); k == event.Response {
-			ev.URL, ev.Method, ev.Status, ev.ContentType, ev.Body, ev.Duration = "", "", status, "application/json", []byte(answer), time.Second
-		}
-		ev.BodyBytes = len(ev.Body)
-		for m := range ev.Messages(event.PartBytes) {
-			if err := c.pub.Publish(c.t.Context(), m); err != nil {
-				c.t.Fatal(err)
-			}
-		}
-	}
+	at := time.Now().Add(-age)
+	c.exchange(event.Event{
+		Time: at, Capture: event.CaptureFull, Instance: "i" + version, Attrs: map[string]string{"tenant": []string{"globex", "acme"}[c.n%2]}, URL: chatURL,
+		Labels: event.Labels{Service: "shop", ServiceVersion: version, Stage: "planner", Conversation: fmt.Sprint("order-", c.n+1), User: event.HashUser(nil, "ann")},
+	}, event.Event{Time: at, Status: status, Duration: time.Second}, request, answer)
 }
 
 // On call asks ten questions about an incident, each of which one command answers. What a tool returned is in TestShow.

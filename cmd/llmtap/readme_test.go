@@ -136,8 +136,7 @@ func TestReadmeCommands(t *testing.T) {
 
 func source(t *testing.T, path string) string {
 	t.Helper()
-	src := filetest.Read(t, filepath.Join("..", "..", filepath.FromSlash(path)))
-	return string(src)
+	return string(filetest.Read(t, filepath.Join("..", "..", filepath.FromSlash(path))))
 }
 
 // goFunc returns a function of a file as a Markdown block.

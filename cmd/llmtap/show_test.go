@@ -52,28 +52,34 @@ func newCommandTest(t *testing.T) *commandTest {
 	return &commandTest{t: t, up: up, conn: conn, pub: conn.NewPublisher(0), bodies: map[string]string{}, at: time.Now().UTC().Add(-time.Minute)}
 }
 
-// publish publishes an exchange and returns its id.
+// publish publishes an exchange of the planner and returns its id.
 func (c *commandTest) publish(labels event.Labels, url, capture string, status int, request, answer string) string {
+	c.t.Helper()
+	labels.Service, labels.ServiceVersion, labels.Stage = "planner-api", "1.5.0", "planner"
+	c.at = c.at.Add(20 * time.Millisecond)
+	base := event.Event{Time: c.at, Capture: capture, Instance: "3f9c1a7be204", Labels: labels, URL: url}
+	id := c.exchange(base, event.Event{Time: c.at.Add(10 * time.Millisecond), Status: status}, request, answer)
+	c.bodies[id] = request
+	return id
+}
+
+// exchange publishes an exchange and returns its id. The events have the labels, attributes, instance and capture mode of base, whose
+// URL is that of the request; end has what only the response has.
+func (c *commandTest) exchange(base, end event.Event, request, answer string) string {
 	c.t.Helper()
 	c.n++
 	id := fmt.Sprintf("019aa0b0-%04x-7000-8000-00000000cafe", c.n)
-	labels.Service, labels.ServiceVersion, labels.Stage = "planner-api", "1.5.0", "planner"
-	for _, k := range []event.Kind{event.Request, event.Response} {
-		c.at = c.at.Add(10 * time.Millisecond)
-		ev := event.Event{
-			Kind: k, Exchange: id, Time: c.at, Origin: event.OriginHook, Capture: capture, Instance: "3f9c1a7be204", Seq: uint64(2*c.n) + uint64(k), Labels: labels,
-		}
-		if ev.URL, ev.Method, ev.Body = url, "POST", []byte(request); k == event.Response {
-			ev.URL, ev.Method, ev.Status, ev.ContentType, ev.Body = "", "", status, "application/json", []byte(answer)
-		}
-		ev.BodyBytes = len(ev.Body)
+	base.Kind, base.Method, base.Body = event.Request, "POST", []byte(request)
+	end.Kind, end.Capture, end.Instance, end.Labels, end.Attrs = event.Response, base.Capture, base.Instance, base.Labels, base.Attrs
+	end.ContentType, end.Body = "application/json", []byte(answer)
+	for _, ev := range []event.Event{base, end} {
+		ev.Exchange, ev.Origin, ev.Seq, ev.BodyBytes = id, event.OriginHook, uint64(2*c.n)+uint64(ev.Kind), len(ev.Body)
 		for m := range ev.Messages(event.PartBytes) {
 			if err := c.pub.Publish(c.t.Context(), m); err != nil {
 				c.t.Fatal(err)
 			}
 		}
 	}
-	c.bodies[id] = request
 	return id
 }
 
@@ -229,11 +235,7 @@ func TestShow(t *testing.T) {
 		if code != c.code {
 			t.Errorf("%s: exit code %d", name, code)
 		}
-		for _, w := range c.want {
-			if !strings.Contains(out+errs, w) {
-				t.Errorf("%s: no %q in\n%s%s", name, w, out, errs)
-			}
-		}
+		wantAll(t, name, out+errs, c.want...)
 	}
 
 	// The conversations continue after a restart.

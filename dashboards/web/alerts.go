@@ -81,14 +81,14 @@ func (s alertsPage) history(ctx context.Context, v *View) ([]pastAlert, error) {
 	for i, r := range rows {
 		labels, _ := r["labels"].(map[string]string)
 		out[i] = pastAlert{
-			Name: r.text("name"), Severity: r.text("severity"), State: r.text("state"), Summary: r.text("summary"), SilencedBy: r.text("silenced_by"),
-			Subject: cmp.Or(labels["provider"], r.text("name")), Started: v.At(r.time("started_at")), URL: "/incident/" + url.PathEscape(r.text("alert_id")),
+			Name: r.Text("name"), Severity: r.Text("severity"), State: r.Text("state"), Summary: r.Text("summary"), SilencedBy: r.Text("silenced_by"),
+			Subject: cmp.Or(labels["provider"], r.Text("name")), Started: v.At(r.Time("started_at")), URL: "/incident/" + url.PathEscape(r.Text("alert_id")),
 		}
 		if labels["service"]+labels["stage"] != "" {
 			out[i].Subject = subject(labels["service"], labels["stage"])
 		}
 		if out[i].State != "firing" {
-			out[i].Ended = v.At(r.time("ended_at"))
+			out[i].Ended = v.At(r.Time("ended_at"))
 		}
 	}
 	return out, nil

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/llmtap/llmtap/dashboards/stored"
 )
 
 const (
@@ -136,7 +138,7 @@ func chartColumn(t *Table, numbers []bool, chosen string) int {
 
 // floatOf returns a number, or 0.
 func floatOf(v any) float64 {
-	f := row{"": v}.float("")
+	f := stored.Row{"": v}.Float("")
 	if math.IsNaN(f) {
 		return 0
 	}
@@ -177,7 +179,7 @@ func (v *View) resultChart(t *Table, charted int) *Chart {
 			c.Starts = append(c.Starts, x)
 		}
 	}
-	rows := make([]row, len(t.Rows))
+	rows := make([]stored.Row, len(t.Rows))
 	for i, r := range t.Rows {
 		var names []string
 		for j := range at {
@@ -185,7 +187,7 @@ func (v *View) resultChart(t *Table, charted int) *Chart {
 				names = append(names, text)
 			}
 		}
-		rows[i] = row{"time": r[at], "name": strings.Join(names, "/"), "value": r[charted]}
+		rows[i] = stored.Row{"time": r[at], "name": strings.Join(names, "/"), "value": r[charted]}
 	}
 	all := c.collect(rows, "name", "value")
 	c.addSeries(slices.DeleteFunc(all, func(s ChartSeries) bool { return slices.Max(s.Values) <= 0 }))

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/llmtap/llmtap/dashboards/stored"
 )
 
 // A fleetPage is the first page.
@@ -115,8 +118,8 @@ func (s fleetPage) totalsOf(ctx context.Context, v *View) (*totals, error) {
 	}
 	r := rows[0]
 	t := &totals{
-		Calls: r.int("calls"), Failed: r.int("failed"), Input: r.int("input_tokens"), Output: r.int("output_tokens"), Unpriced: r.int("unpriced"),
-		Conversations: r.int("conversations"), Cost: r.float("cost"), Median: r.float("median"), Slow: r.float("slow"),
+		Calls: r.Int64("calls"), Failed: r.Int64("failed"), Input: r.Int64("input_tokens"), Output: r.Int64("output_tokens"), Unpriced: r.Int64("unpriced"),
+		Conversations: r.Int64("conversations"), Cost: r.Float("cost"), Median: r.Float("median"), Slow: r.Float("slow"),
 	}
 	if math.IsNaN(t.Median) {
 		t.Median, t.Slow = 0, 0
@@ -204,22 +207,22 @@ func (v *View) newChart(title, unit string) *Chart {
 }
 
 // collect adds the values of a statement with the columns time, a name and a number.
-func (c *Chart) collect(rows []row, name, value string) []ChartSeries {
+func (c *Chart) collect(rows []stored.Row, name, value string) []ChartSeries {
 	index := map[string]int{}
 	var all []ChartSeries
 	for _, r := range rows {
-		i := c.bar(r.time("time"))
+		i := c.bar(r.Time("time"))
 		if i < 0 {
 			continue
 		}
-		label := r.text(name)
+		label := r.Text(name)
 		j, ok := index[label]
 		if !ok {
 			j = len(all)
 			index[label] = j
 			all = append(all, ChartSeries{Name: label, Values: make([]float64, len(c.Starts))})
 		}
-		all[j].Values[i] += r.float(value)
+		all[j].Values[i] += r.Float(value)
 	}
 	return all
 }
@@ -235,33 +238,47 @@ func (c *Chart) bar(t time.Time) int {
 	return -1
 }
 
-// causes returns the failed calls by cause over time, with the new versions.
-func (s fleetPage) causes(ctx context.Context, v *View) (any, error) {
-	c := v.newChart("Failed calls by cause over time", "failed call")
+// failedCalls returns the failed calls over time by a column of a statement, with the new versions.
+func (s store) failedCalls(ctx context.Context, v *View, statement, column, title string) (*Chart, error) {
+	c := v.newChart(title, "failed call")
 	values := v.values()
 	values["step"] = []string{strconv.Itoa(int(c.Step.Seconds()))}
-	rows, err := s.query(ctx, "causes_over_time", values, v.Now)
+	rows, err := s.query(ctx, statement, values, v.Now)
 	if err != nil {
-		if !down(err) || !s.causesByTallies(ctx, c) {
-			return nil, err
-		}
-		return map[string]any{"Chart": c, "Tallies": true}, nil
+		return nil, err
 	}
-	c.addSeries(c.collect(rows, "why", "n"))
+	c.addSeries(c.collect(rows, column, "n"))
 	if began, err := s.query(ctx, "versions_began", v.values(), v.Now); err == nil { // marks are a help only
-		for _, r := range began {
-			c.Marks = append([]Mark{{r.time("began"), r.text("service") + " " + r.text("new_version")}}, c.Marks...)
+		for _, r := range slices.Backward(began) {
+			c.Marks = append(c.Marks, Mark{r.Time("began"), r.Text("service") + " " + r.Text("new_version")})
 		}
 	}
-	return map[string]any{"Chart": c}, nil
+	return c, nil
 }
 
-// causesByTallies fills c from the tallies and reports whether they answered.
-func (s fleetPage) causesByTallies(ctx context.Context, c *Chart) bool {
-	expr := fmt.Sprintf("sum by (cause) (increase(llmtap_failed_calls_total%s[%ds]))", selector(c.View.params), int(c.Step.Seconds()))
+const failedByCause = "Failed calls by cause over time"
+
+func (s fleetPage) causes(ctx context.Context, v *View) (any, error) {
+	c, err := s.failedCalls(ctx, v, "causes_over_time", "why", failedByCause)
+	if err == nil {
+		return map[string]any{"Chart": c}, nil
+	}
+	if !down(err) {
+		return nil, err
+	}
+	if c := s.causesByTallies(ctx, v); c != nil {
+		return map[string]any{"Chart": c, "Tallies": true}, nil
+	}
+	return nil, err
+}
+
+// causesByTallies returns the failed calls by cause, or nil if the tallies do not answer.
+func (s fleetPage) causesByTallies(ctx context.Context, v *View) *Chart {
+	c := v.newChart(failedByCause, "failed call")
+	expr := fmt.Sprintf("sum by (cause) (increase(llmtap_failed_calls_total%s[%ds]))", selector(v.params), int(c.Step.Seconds()))
 	series, err := s.tallies.read(ctx, expr, c.Starts[0].Add(c.Step), c.Starts[len(c.Starts)-1].Add(c.Step), c.Step)
 	if err != nil {
-		return false
+		return nil
 	}
 	var all []ChartSeries
 	for _, one := range series {
@@ -274,7 +291,7 @@ func (s fleetPage) causesByTallies(ctx context.Context, c *Chart) bool {
 		all = append(all, x)
 	}
 	c.addSeries(all)
-	return true
+	return c
 }
 
 // A stage is a row of the list of stages.
@@ -295,9 +312,9 @@ func (s fleetPage) stages(ctx context.Context, v *View) ([]stage, error) {
 	out := make([]stage, len(rows))
 	for i, r := range rows {
 		x := stage{
-			Service: r.text("service"), Stage: r.text("stage"), Environment: r.text("environment"), Why: r.text("why"), Version: r.text("worst_version"),
-			Calls: r.int("calls"), Failed: r.int("failed_calls"), WhyCalls: r.int("why_calls"), Conversations: r.int("conversations"),
-			Tokens: r.int("tokens"), Slow: r.float("p95"), Last: v.At(r.time("last_failure")),
+			Service: r.Text("service"), Stage: r.Text("stage"), Environment: r.Text("environment"), Why: r.Text("why"), Version: r.Text("worst_version"),
+			Calls: r.Int64("calls"), Failed: r.Int64("failed_calls"), WhyCalls: r.Int64("why_calls"), Conversations: r.Int64("conversations"),
+			Tokens: r.Int64("tokens"), Slow: r.Float("p95"), Last: v.At(r.Time("last_failure")),
 		}
 		if math.IsNaN(x.Slow) {
 			x.Slow = 0

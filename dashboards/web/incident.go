@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/dashboards/stored"
 )
 
 // An incident is what a page is about: an alert, or the calls of a stage that failed with one cause.
@@ -172,15 +173,15 @@ func (s incidentPage) alert(ctx context.Context, id string, v *View) (*Incident,
 	labels, _ := r["labels"].(map[string]string)
 	a := &Incident{
 		Alert: Alert{
-			ID: id, Name: r.text("name"), Severity: r.text("severity"), Labels: labels, Subject: subject(labels["service"], labels["stage"]), Summary: r.text("summary"),
-			FirstBad: r.text("first_bad"), LastClean: r.text("last_clean"), StartsAt: r.time("started_at"), EndsAt: r.time("ended_at"),
+			ID: id, Name: r.Text("name"), Severity: r.Text("severity"), Labels: labels, Subject: subject(labels["service"], labels["stage"]), Summary: r.Text("summary"),
+			FirstBad: r.Text("first_bad"), LastClean: r.Text("last_clean"), StartsAt: r.Time("started_at"), EndsAt: r.Time("ended_at"),
 		},
-		Stored: true, Value: r.float("value"), Failed: uint64(r.int("failed")), Calls: uint64(r.int("calls")),
+		Stored: true, Value: r.Float("value"), Failed: uint64(r.Int64("failed")), Calls: uint64(r.Int64("calls")),
 	}
 	if labels["service"]+labels["stage"] == "" {
 		a.Subject = cmp.Or(labels["provider"], a.Name)
 	}
-	if by := r.text("silenced_by"); by != "" {
+	if by := r.Text("silenced_by"); by != "" {
 		a.Silenced = &Silence{By: by}
 	}
 	shares, _ := r["shares"].(map[string]uint64)
@@ -263,15 +264,15 @@ func (s incidentPage) now(ctx context.Context, x *incident) (*incidentNow, error
 		out.Missing = err.Error()
 		return out, nil
 	}
-	if len(rows) == 0 || rows[0].int("hits") == 0 {
+	if len(rows) == 0 || rows[0].Int64("hits") == 0 {
 		if x.alert == nil {
 			out.Class = "ok"
 		}
 		return out, nil
 	}
 	r := rows[0]
-	out.Hit, out.Calls, out.Since = r.int("hits"), r.int("calls"), r.int("calls_since")
-	out.First, out.Last = v.At(r.time("first_hit")), v.At(r.time("last_hit"))
+	out.Hit, out.Calls, out.Since = r.Int64("hits"), r.Int64("calls"), r.Int64("calls_since")
+	out.First, out.Last = v.At(r.Time("first_hit")), v.At(r.Time("last_hit"))
 	if v.Live() {
 		out.Trend = trend(out.Hit, out.Calls, out.Since, v.Now.Sub(out.Last.T))
 	}
@@ -300,7 +301,7 @@ func trend(hits, calls, since int64, quiet time.Duration) string {
 func (s incidentPage) timeline(ctx context.Context, x *incident) (any, error) {
 	v := x.view
 	c := v.newChart(x.Hit()+" and other calls over time", "call")
-	var began []row
+	var began []stored.Row
 	var beganErr error
 	var marks sync.WaitGroup
 	marks.Go(func() { began, beganErr = s.query(ctx, "versions_began", x.values, v.Now) })
@@ -315,17 +316,17 @@ func (s incidentPage) timeline(ctx context.Context, x *incident) (any, error) {
 	hits := ChartSeries{Name: x.Hit(), Class: "c1", Values: make([]float64, len(c.Starts))}
 	others := ChartSeries{Name: "Other calls", Class: "c6", Values: make([]float64, len(c.Starts))}
 	for _, r := range rows {
-		if i := c.bar(r.time("time")); i >= 0 {
-			hits.Values[i] += r.float("hits")
-			others.Values[i] += r.float("others")
-			hits.Total += r.float("hits")
-			others.Total += r.float("others")
+		if i := c.bar(r.Time("time")); i >= 0 {
+			hits.Values[i] += r.Float("hits")
+			others.Values[i] += r.Float("others")
+			hits.Total += r.Float("hits")
+			others.Total += r.Float("others")
 		}
 	}
 	omitted := c.add(hits, others)
 	if beganErr == nil { // marks are a help only
 		for _, r := range began {
-			c.Marks = append(c.Marks, Mark{r.time("began"), r.text("new_version")})
+			c.Marks = append(c.Marks, Mark{r.Time("began"), r.Text("new_version")})
 		}
 	}
 	if x.alert != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/llmtap/llmtap/dashboards/stored"
 )
 
 // A change is what is known of the first failure.
@@ -53,7 +55,7 @@ func (s incidentPage) change(ctx context.Context, x *incident) (*change, error) 
 		since = v.From
 	}
 	values := x.with("since", since.Format(time.RFC3339Nano))
-	var versions, occurrences, ledger []row
+	var versions, occurrences, ledger []stored.Row
 	var err, occurrencesErr, ledgerErr error
 	var all sync.WaitGroup
 	all.Go(func() { versions, err = s.query(ctx, "incident_versions", x.hits(), v.Now) })
@@ -64,7 +66,7 @@ func (s incidentPage) change(ctx context.Context, x *incident) (*change, error) 
 	all.Wait()
 	out := &change{}
 	for _, r := range versions {
-		out.Versions = append(out.Versions, versionHit{r.text("service"), r.text("version"), r.int("hits"), r.int("calls"), v.At(r.time("began")), v.Here("version", r.text("version"))})
+		out.Versions = append(out.Versions, versionHit{r.Text("service"), r.Text("version"), r.Int64("hits"), r.Int64("calls"), v.At(r.Time("began")), v.Here("version", r.Text("version"))})
 	}
 	if a := x.alert; a != nil && x.Why == a.Cause {
 		out.FirstBad, out.LastClean, out.First = a.FirstBad, a.LastClean, v.At(a.FirstAt)
@@ -77,34 +79,36 @@ func (s incidentPage) change(ctx context.Context, x *incident) (*change, error) 
 		if occurrencesErr != nil && out.FirstBad == "" {
 			return nil, occurrencesErr
 		}
-		rows := slices.DeleteFunc(occurrences, func(r row) bool { return x.Why != "" && r.text("cause") != x.Why && r.text("root_cause") != x.Why })
+		rows := slices.DeleteFunc(occurrences, func(r stored.Row) bool {
+			return x.Why != "" && r.Text("cause") != x.Why && r.Text("root_cause") != x.Why
+		})
 		if len(rows) > 0 {
-			r := slices.MinFunc(rows, func(a, b row) int { return a.time("first_seen").Compare(b.time("first_seen")) })
+			r := slices.MinFunc(rows, func(a, b stored.Row) int { return a.Time("first_seen").Compare(b.Time("first_seen")) })
 			found = true
-			out.Example = r.text("first_exchange_id")
+			out.Example = r.Text("first_exchange_id")
 			if out.First.IsZero() || out.FirstBad == "" {
-				out.First = v.At(r.time("first_seen"))
+				out.First = v.At(r.Time("first_seen"))
 			}
 			if out.FirstBad == "" {
-				out.FirstBad, out.LastClean = r.text("first_version"), r.text("last_clean_version")
+				out.FirstBad, out.LastClean = r.Text("first_version"), r.Text("last_clean_version")
 			}
 		}
 	}
 	if ledgerErr == nil { // otherwise the versions of the rows are shown
-		rows := slices.DeleteFunc(ledger, func(r row) bool {
-			known := slices.Contains(x.Rules, r.text("rule_id"))
+		rows := slices.DeleteFunc(ledger, func(r stored.Row) bool {
+			known := slices.Contains(x.Rules, r.Text("rule_id"))
 			if len(x.Rules) == 0 {
-				known = r.int("failed_calls") > 0 && (x.Why == "" || r.text("root_cause") == x.Why || r.text("failed_with_cause") == x.Why)
+				known = r.Int64("failed_calls") > 0 && (x.Why == "" || r.Text("root_cause") == x.Why || r.Text("failed_with_cause") == x.Why)
 			}
-			return !known || r.text("first_version") == ""
+			return !known || r.Text("first_version") == ""
 		})
 		if len(rows) > 0 {
 			r := rows[0] // the most failed calls
-			out.FirstBad, out.LastClean, out.Ledger = r.text("first_version"), r.text("last_clean_version"), true
-			if at := r.time("since_when"); out.First.IsZero() || at.Before(out.First.T) {
+			out.FirstBad, out.LastClean, out.Ledger = r.Text("first_version"), r.Text("last_clean_version"), true
+			if at := r.Time("since_when"); out.First.IsZero() || at.Before(out.First.T) {
 				out.First = v.At(at)
 			}
-			out.Example = cmp.Or(out.Example, r.text("first_exchange_id"))
+			out.Example = cmp.Or(out.Example, r.Text("first_exchange_id"))
 			found = true
 		}
 	}
@@ -121,11 +125,11 @@ func (s incidentPage) change(ctx context.Context, x *incident) (*change, error) 
 		return out, nil // the changes are a help only
 	}
 	for _, r := range rows {
-		at := r.time("changed_at")
+		at := r.Time("changed_at")
 		if at.After(out.First.T.Add(10*time.Second)) || len(out.Changes) == 8 {
 			continue
 		}
-		out.Changes = append(out.Changes, changeRow{v.At(at), r.text("change"), duration(out.First.T.Sub(at))})
+		out.Changes = append(out.Changes, changeRow{v.At(at), r.Text("change"), duration(out.First.T.Sub(at))})
 	}
 	return out, nil
 }
@@ -182,15 +186,15 @@ func (s incidentPage) differs(ctx context.Context, x *incident) (*differences, e
 	}
 	out := &differences{Hit: x.Hit()}
 	for _, r := range rows {
-		if r.text("attribute") == "" {
-			out.Hits, out.Others, out.SomeHits, out.SomeRest = r.int("all_hits"), r.int("all_others"), r.int("hits"), r.int("others")
+		if r.Text("attribute") == "" {
+			out.Hits, out.Others, out.SomeHits, out.SomeRest = r.Int64("all_hits"), r.Int64("all_others"), r.Int64("hits"), r.Int64("others")
 		}
 	}
 	out.Small = out.SomeHits < smallSample
 	count := map[string]int{}
 	for _, r := range rows {
-		name := r.text("attribute")
-		d := difference{Attribute: name, Value: r.text("value"), Hits: r.int("hits"), Others: r.int("others")}
+		name := r.Text("attribute")
+		d := difference{Attribute: name, Value: r.Text("value"), Hits: r.Int64("hits"), Others: r.Int64("others")}
 		if name == "" || out.SomeRest == 0 || !moreOften(d.Hits, out.SomeHits, d.Others, out.SomeRest) || count[name] == perAttribute(name) || len(out.Rows) == maxDifferences {
 			continue
 		}
@@ -259,12 +263,12 @@ func (s incidentPage) proof(ctx context.Context, about *incident) ([]proof, erro
 	for _, r := range rows {
 		x := proof{
 			Example: Example{
-				Exchange: r.text("exchange_id"), Conversation: r.text("conversation_id"), Provider: r.text("provider"), Model: r.text("model"),
-				RequestID: r.text("provider_request_id"), At: about.view.At(r.time("started_at")), Status: r.int("status"), Rule: r.text("rule_id"),
-				Summary: r.text("summary"), Evidence: r.text("evidence"), RootCause: s.meaning(r.text("root_cause")), Confidence: r.text("confidence"),
-				Fix: r.text("fix"), Call: r.text("tool_call_id"), Message: r.int("message_index"),
+				Exchange: r.Text("exchange_id"), Conversation: r.Text("conversation_id"), Provider: r.Text("provider"), Model: r.Text("model"),
+				RequestID: r.Text("provider_request_id"), At: about.view.At(r.Time("started_at")), Status: r.Int64("status"), Rule: r.Text("rule_id"),
+				Summary: r.Text("summary"), Evidence: r.Text("evidence"), RootCause: s.meaning(r.Text("root_cause")), Confidence: r.Text("confidence"),
+				Fix: r.Text("fix"), Call: r.Text("tool_call_id"), Message: r.Int64("message_index"),
 			},
-			Number: r.int("n"), Words: r.text("error_text"),
+			Number: r.Int64("n"), Words: r.Text("error_text"),
 		}
 		if s.incidents != nil {
 			if words := s.incidents.ProviderMessage(x.Words); words != x.Words {
@@ -297,10 +301,10 @@ func (s incidentPage) conversations(ctx context.Context, x *incident) (*conversa
 	}
 	out := &conversationsHit{}
 	for _, r := range rows {
-		out.Conversations, out.Recovered, out.Users = r.int("conversations"), r.int("all_recovered"), r.int("users")
+		out.Conversations, out.Recovered, out.Users = r.Int64("conversations"), r.Int64("all_recovered"), r.Int64("users")
 		out.Rows = append(out.Rows, conversationHit{
-			ID: r.text("conversation_id"), User: r.text("user_hash"), Version: r.text("last_version"), Exchange: r.text("last_id"), Hits: r.int("hits"),
-			Last: x.view.At(r.time("last_hit")), Recovered: r.int("recovered") > 0,
+			ID: r.Text("conversation_id"), User: r.Text("user_hash"), Version: r.Text("last_version"), Exchange: r.Text("last_id"), Hits: r.Int64("hits"),
+			Last: x.view.At(r.Time("last_hit")), Recovered: r.Int64("recovered") > 0,
 		})
 	}
 	return out, nil

@@ -38,9 +38,9 @@ func (s providersPage) list(ctx context.Context, v *View) ([]provider, error) {
 	out := make([]provider, len(rows))
 	for i, r := range rows {
 		out[i] = provider{
-			Provider: r.text("provider"), Model: r.text("model"), Server: r.text("server"), Cause: r.text("main_cause"), Calls: r.int("calls"), Failed: r.int("failed_calls"),
-			Median: r.float("p50_seconds"), Slow: r.float("p95_seconds"), Slowest: r.float("p99_seconds"), FirstByte: r.float("p50_first_byte"),
-			Tokens: r.float("tokens_per_second"), Last: v.At(r.time("last_failure")), URL: v.With("/", "provider", r.text("provider"), "model", r.text("model")),
+			Provider: r.Text("provider"), Model: r.Text("model"), Server: r.Text("server"), Cause: r.Text("main_cause"), Calls: r.Int64("calls"), Failed: r.Int64("failed_calls"),
+			Median: r.Float("p50_seconds"), Slow: r.Float("p95_seconds"), Slowest: r.Float("p99_seconds"), FirstByte: r.Float("p50_first_byte"),
+			Tokens: r.Float("tokens_per_second"), Last: v.At(r.Time("last_failure")), URL: v.With("/", "provider", r.Text("provider"), "model", r.Text("model")),
 		}
 	}
 	return out, nil
@@ -72,22 +72,22 @@ func (s providersPage) latent(ctx context.Context, v *View) ([]*target, error) {
 	index := map[string]*target{}
 	for _, r := range rows {
 		own := r["own_target"] == true
-		key := r.text("target")
+		key := r.Text("target")
 		if own {
 			key += " own"
 		}
 		t := index[key]
 		if t == nil {
-			t = &target{Name: r.text("target"), Own: own}
+			t = &target{Name: r.Text("target"), Own: own}
 			index[key] = t
 			out = append(out, t)
 		}
 		x := latentRule{
-			Rule: r.text("rule"), Provider: r.text("provider"), Model: r.text("model"), Service: r.text("service"), Stage: r.text("stage"), Fix: r.text("what_to_change"),
-			Violations: r.int("violations"), Conversations: r.int("conversations"), Last: v.At(r.time("last_seen")),
+			Rule: r.Text("rule"), Provider: r.Text("provider"), Model: r.Text("model"), Service: r.Text("service"), Stage: r.Text("stage"), Fix: r.Text("what_to_change"),
+			Violations: r.Int64("violations"), Conversations: r.Int64("conversations"), Last: v.At(r.Time("last_seen")),
 		}
 		x.Versions, _ = r["versions"].([]string)
-		if id := r.text("example"); id != "" {
+		if id := r.Text("example"); id != "" {
 			x.Example = "/conversation/" + url.PathEscape(id)
 		}
 		t.Rules = append(t.Rules, x)

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/dashboards/stored"
 )
 
 const (
@@ -72,14 +73,14 @@ func (s searchPage) lookUp(ctx context.Context, v *View, name, id string) *looku
 		if l.err = err; err != nil {
 			return
 		}
-		var rows []row
+		var rows []stored.Row
 		if rows, l.err = s.query(ctx, name, valuesOf(q, v, "id", id), v.Now); l.err != nil {
 			return
 		}
 		for _, r := range rows {
 			l.hits = append(l.hits, hit{
-				r.text("kind"), r.text("id"), r.text("exchange"), r.text("conversation"), r.text("of_service"), r.text("of_stage"), r.text("about"),
-				r.int("calls"), r.int("failed_calls"), v.At(r.time("began")), v.At(r.time("ended")),
+				r.Text("kind"), r.Text("id"), r.Text("exchange"), r.Text("conversation"), r.Text("of_service"), r.Text("of_stage"), r.Text("about"),
+				r.Int64("calls"), r.Int64("failed_calls"), v.At(r.Time("began")), v.At(r.Time("ended")),
 			})
 		}
 	}()
@@ -255,10 +256,10 @@ func (s searchPage) inMessages(ctx context.Context, v *View, text string) (*text
 	out := &textHits{Text: text}
 	for _, r := range rowsOf(t) {
 		h := textHit{
-			Conversation: idURL("conversation", r.text("conversation_id")), Exchange: idURL("exchange", r.text("exchange_id")), Service: r.text("service"), Role: r.text("role"),
-			At: v.At(r.time("seen_at")),
+			Conversation: idURL("conversation", r.Text("conversation_id")), Exchange: idURL("exchange", r.Text("exchange_id")), Service: r.Text("service"), Role: r.Text("role"),
+			At: v.At(r.Time("seen_at")),
 		}
-		h.Before, h.Match, h.After = splitMatch(r.text("excerpt"), text)
+		h.Before, h.Match, h.After = splitMatch(r.Text("excerpt"), text)
 		out.Rows = append(out.Rows, h)
 	}
 	out.More = len(out.Rows) == 50 // the default limit of the query

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/dashboards/stored"
 )
 
 //go:embed sql/*.sql
@@ -43,7 +44,7 @@ type store struct {
 }
 
 // query runs a statement of sql/*.sql, or a stored query.
-func (s store) query(ctx context.Context, name string, values queries.Values, now time.Time) ([]row, error) {
+func (s store) query(ctx context.Context, name string, values queries.Values, now time.Time) ([]stored.Row, error) {
 	q, err := Statement(name)
 	if err != nil {
 		return nil, err
@@ -101,8 +102,8 @@ func (s store) whyEmpty(ctx context.Context, v *View, texts bool) (string, error
 		return "", err
 	case len(rows) == 0:
 		return "No calls are stored.", nil
-	case rows[0].time("newest").Before(v.From):
-		at := v.At(rows[0].time("newest"))
+	case rows[0].Time("newest").Before(v.From):
+		at := v.At(rows[0].Time("newest"))
 		return fmt.Sprintf("The newest stored call began %s, at %s.", at.Relative(), at.Absolute()), nil
 	}
 	if !texts {
@@ -112,67 +113,15 @@ func (s store) whyEmpty(ctx context.Context, v *View, texts bool) (string, error
 	switch {
 	case err != nil || len(rows) == 0:
 		return "", err
-	case rows[0].int("bodies") == 0:
+	case rows[0].Int64("bodies") == 0:
 		return "No messages are stored.", nil
-	case rows[0].int("bodies") == rows[0].int("shapes"):
+	case rows[0].Int64("bodies") == rows[0].Int64("shapes"):
 		return "Only the shapes of messages are stored, without their texts. To store texts, set the capture mode of the hooks to full.", nil
 	}
 	return "", nil
 }
 
-// A row is a row of a Table by column name. Its methods return the zero value for a column of another type.
-type row map[string]any
-
-func rowsOf(t *Table) []row {
-	all := make([]row, len(t.Rows))
-	for i, values := range t.Rows {
-		all[i] = make(row, len(values))
-		for j, v := range values {
-			all[i][t.Columns[j].Name] = v
-		}
-	}
-	return all
-}
-
-func (r row) text(name string) string {
-	s, _ := r[name].(string)
-	return s
-}
-
-func (r row) time(name string) time.Time {
-	t, _ := r[name].(time.Time)
-	return t
-}
-
-func (r row) float(name string) float64 {
-	switch n := r[name].(type) {
-	case float64:
-		return n
-	case float32:
-		return float64(n)
-	default:
-		return float64(r.int(name))
-	}
-}
-
-func (r row) int(name string) int64 {
-	switch n := r[name].(type) {
-	case uint8:
-		return int64(n)
-	case uint16:
-		return int64(n)
-	case uint32:
-		return int64(n)
-	case uint64:
-		return int64(n)
-	case int8:
-		return int64(n)
-	case int16:
-		return int64(n)
-	case int32:
-		return int64(n)
-	case int64:
-		return n
-	}
-	return 0
+// rowsOf returns the rows of t.
+func rowsOf(t *Table) []stored.Row {
+	return stored.Rows(t.Rows, func(column int) string { return t.Columns[column].Name })
 }

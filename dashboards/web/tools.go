@@ -67,13 +67,13 @@ func (s toolsPage) list(ctx context.Context, v *View) (*toolList, error) {
 	var calls, unanswered, wrong int64
 	for _, r := range rows {
 		t := tool{
-			Tool: r.text("tool_name"), Service: r.text("service"), Stage: r.text("stage"), Calls: r.int("calls"), Unanswered: r.int("unanswered"),
-			Missing: r.int("missing"), Abandoned: r.int("abandoned"), Open: r.int("open_long"), Running: r.int("running"), Late: r.int("late"),
-			Duplicate: r.int("duplicate"), Rejected: r.int("rejected"), Errors: r.int("tool_errors"), OpenSince: v.At(r.time("open_since")),
-			ExampleCall: r.text("example_call"), Slow: r.float("p95"),
+			Tool: r.Text("tool_name"), Service: r.Text("service"), Stage: r.Text("stage"), Calls: r.Int64("calls"), Unanswered: r.Int64("unanswered"),
+			Missing: r.Int64("missing"), Abandoned: r.Int64("abandoned"), Open: r.Int64("open_long"), Running: r.Int64("running"), Late: r.Int64("late"),
+			Duplicate: r.Int64("duplicate"), Rejected: r.Int64("rejected"), Errors: r.Int64("tool_errors"), OpenSince: v.At(r.Time("open_since")),
+			ExampleCall: r.Text("example_call"), Slow: r.Float("p95"),
 		}
 		t.Wrong = t.Late + t.Duplicate + t.Rejected
-		if id := r.text("example"); id != "" {
+		if id := r.Text("example"); id != "" {
 			t.Example = "/conversation/" + url.PathEscape(id)
 		}
 		calls, unanswered, wrong = calls+t.Calls, unanswered+t.Unanswered, wrong+t.Wrong

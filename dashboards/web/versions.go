@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -30,7 +29,9 @@ func (s versionsPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Versions", "/versions")
 	s.serve(w, r, p,
 		section{id: "versions", template: "versions", load: func(ctx context.Context) (any, error) { return s.services(ctx, p.View) }},
-		section{id: "failures", template: "versions-failures", title: "Failed calls by version", load: func(ctx context.Context) (any, error) { return s.failures(ctx, p.View) }},
+		section{id: "failures", template: "versions-failures", title: "Failed calls by version", load: func(ctx context.Context) (any, error) {
+			return s.failedCalls(ctx, p.View, "failures_by_version", "version", "Failed calls by version over time")
+		}},
 	)
 }
 
@@ -70,14 +71,14 @@ func (s versionsPage) services(ctx context.Context, v *View) ([]*service, error)
 	}
 	var out []*service
 	for _, r := range rows {
-		name := r.text("service")
+		name := r.Text("service")
 		if len(out) == 0 || out[len(out)-1].Name != name {
 			out = append(out, &service{Name: name, URL: v.Here("service", name)})
 		}
 		x := version{
-			Version: r.text("service_version"), Calls: r.int("calls"), Failed: r.int("failed_calls"), Conversations: r.int("conversations"),
-			Tokens: r.float("tokens"), Median: r.float("p50"), Slow: r.float("p95"),
-			First: v.At(r.time("first_call")), Last: v.At(r.time("last_call")), FirstFailure: r.time("first_failure"),
+			Version: r.Text("service_version"), Calls: r.Int64("calls"), Failed: r.Int64("failed_calls"), Conversations: r.Int64("conversations"),
+			Tokens: r.Float("tokens"), Median: r.Float("p50"), Slow: r.Float("p95"),
+			First: v.At(r.Time("first_call")), Last: v.At(r.Time("last_call")), FirstFailure: r.Time("first_failure"),
 		}
 		ids, _ := r["causes"].([]string)
 		calls, _ := r["cause_calls"].([]uint64)
@@ -176,21 +177,4 @@ func fisher(a, m, b, n int64) float64 {
 	}
 	up, down := tail(1, min(k, m)), tail(-1, max(0, k-n))
 	return min(1, 2*min(up, down))
-}
-
-func (s versionsPage) failures(ctx context.Context, v *View) (*Chart, error) {
-	c := v.newChart("Failed calls by version over time", "failed call")
-	values := v.values()
-	values["step"] = []string{strconv.Itoa(int(c.Step.Seconds()))}
-	rows, err := s.query(ctx, "failures_by_version", values, v.Now)
-	if err != nil {
-		return nil, err
-	}
-	c.addSeries(c.collect(rows, "version", "n"))
-	if began, err := s.query(ctx, "versions_began", v.values(), v.Now); err == nil { // marks are a help only
-		for _, r := range slices.Backward(began) {
-			c.Marks = append(c.Marks, Mark{r.time("began"), r.text("service") + " " + r.text("new_version")})
-		}
-	}
-	return c, nil
 }

@@ -145,29 +145,11 @@ func (s *Servers) Collector(ctx context.Context) (*remote.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	dirFlag := e.Origin("data_dir") == "--data-dir"
-	switch {
-	case s.urlFlag() != "" && dirFlag:
-		return nil, command.BadInputf("--url cannot be combined with --data-dir")
-	case *s.url != "" && !dirFlag:
-		client, err := s.collectorAt(e, *s.url, "")
-		if err != nil {
-			err = command.BadInputf("--url (LLMTAP_URL): %w", err)
-		}
+	client, err := s.atURL(e, e.Origin("data_dir") == "--data-dir", "--data-dir")
+	if client != nil || err != nil {
 		return client, err
 	}
-	running, err := collector.FindRunning(e.DataDir)
-	if err == nil {
-		return s.collectorAt(e, running.URL(), running.CertFile)
-	}
-	local := config.LocalURL(e.Listen, e.TLS.Enabled())
-	switch {
-	case !dirFlag && e.UI.ExternalURL != "":
-		return s.collectorAt(e, e.UI.ExternalURL, "")
-	case !dirFlag && Answers(ctx, e, local):
-		return s.collectorAt(e, local, e.TLS.CertFile)
-	}
-	return nil, s.notFound(e, err, local)
+	return s.search(ctx, e)
 }
 
 // find returns ClickHouse, or a client of a collector if client is not nil.
@@ -176,38 +158,48 @@ func (s *Servers) find(ctx context.Context) (cfg clickhouse.Config, client *remo
 	if err != nil {
 		return cfg, nil, err
 	}
-	dsnFlag, dirFlag := e.Origin("clickhouse.dsn") == "--clickhouse-dsn", e.Origin("data_dir") == "--data-dir"
-	switch {
-	case s.urlFlag() != "" && (dsnFlag || dirFlag):
-		return cfg, nil, command.BadInputf("--url cannot be combined with --clickhouse-dsn or --data-dir")
-	case *s.url != "" && !dsnFlag && !dirFlag:
-		client, err = s.collectorAt(e, *s.url, "")
-		if err != nil {
-			err = command.BadInputf("--url (LLMTAP_URL): %w", err)
-		}
+	named := e.Origin("clickhouse.dsn") == "--clickhouse-dsn" || e.Origin("data_dir") == "--data-dir"
+	if client, err = s.atURL(e, named, "--clickhouse-dsn or --data-dir"); client != nil || err != nil {
 		return cfg, client, err
 	}
 	cfg, ok := ClickHouse(e)
 	if ok {
 		return cfg, nil, nil
 	}
+	client, err = s.search(ctx, e) // of one whose ClickHouse is external, if it runs here
+	return cfg, client, err
+}
+
+// atURL returns a client of the collector at --url or LLMTAP_URL, nil if there is none. others are flags that name other servers,
+// and named reports whether one of them is set.
+func (s *Servers) atURL(e *config.Effective, named bool, others string) (*remote.Client, error) {
+	switch {
+	case s.urlFlag() != "" && named:
+		return nil, command.BadInputf("--url cannot be combined with %s", others)
+	case *s.url == "" || named:
+		return nil, nil
+	}
+	client, err := s.collectorAt(e, *s.url, "")
+	if err != nil {
+		err = command.BadInputf("--url (LLMTAP_URL): %w", err)
+	}
+	return client, err
+}
+
+// search returns a client of the collector on the data directory, else at the URLs in the configuration.
+func (s *Servers) search(ctx context.Context, e *config.Effective) (*remote.Client, error) {
 	running, err := collector.FindRunning(e.DataDir)
-	if err == nil { // its ClickHouse is external
-		client, err = s.collectorAt(e, running.URL(), running.CertFile)
-		return cfg, client, err
+	if err == nil {
+		return s.collectorAt(e, running.URL(), running.CertFile)
 	}
-	local := config.LocalURL(e.Listen, e.TLS.Enabled())
-	if !dirFlag {
-		if e.UI.ExternalURL != "" {
-			client, err = s.collectorAt(e, e.UI.ExternalURL, "")
-			return cfg, client, err
-		}
-		if Answers(ctx, e, local) {
-			client, err = s.collectorAt(e, local, e.TLS.CertFile)
-			return cfg, client, err
-		}
+	local, dirFlag := config.LocalURL(e.Listen, e.TLS.Enabled()), e.Origin("data_dir") == "--data-dir"
+	switch {
+	case !dirFlag && e.UI.ExternalURL != "":
+		return s.collectorAt(e, e.UI.ExternalURL, "")
+	case !dirFlag && Answers(ctx, e, local):
+		return s.collectorAt(e, local, e.TLS.CertFile)
 	}
-	return cfg, nil, s.notFound(e, err, local)
+	return nil, s.notFound(e, err, local)
 }
 
 // notFound returns the error for a collector that is not found. err is the error of collector.FindRunning.

@@ -96,6 +96,16 @@ func (r *read) run(ctx context.Context, q rows.Querier, now time.Time) ([]rows.R
 	return rows.Of(res), nil
 }
 
+// missing says which reads failed.
+func missing(reads []*read) (all []string) {
+	for _, r := range reads {
+		if r.err != nil {
+			all = append(all, r.name+": "+line(r.err.Error(), maxLine))
+		}
+	}
+	return all
+}
+
 // An origin is the first version with a failure.
 type origin struct {
 	Version   string // "" if unknown

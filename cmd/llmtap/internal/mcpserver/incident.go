@@ -139,12 +139,7 @@ func (x *incident) read(ctx context.Context, q rows.Querier, now time.Time, in i
 	if err := run(ctx, q, now, append([]*read{totals}, helpful...)...); err != nil {
 		return err
 	}
-	x.Missing, x.Instead = nil, nil
-	for _, r := range helpful {
-		if r.err != nil {
-			x.Missing = append(x.Missing, r.name+": "+line(r.err.Error(), maxLine))
-		}
-	}
+	x.Missing, x.Instead = missing(helpful), nil
 	for _, r := range totals.rows {
 		x.Calls, x.Hit, x.CallsSince = r.Int("calls"), r.Int("hits"), r.Int("calls_since")
 		x.First, x.Last = stamp(r.Time("first_hit")), stamp(r.Time("last_hit"))

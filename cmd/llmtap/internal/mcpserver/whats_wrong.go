@@ -107,12 +107,7 @@ func (t *tools) whatsWrong(ctx context.Context, in Filter) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	out := &wrong{Since: stamp(timeOf(in.since(), now)), Failures: []failure{}}
-	for _, r := range helpful {
-		if r.err != nil {
-			out.Missing = append(out.Missing, r.name+": "+line(r.err.Error(), maxLine))
-		}
-	}
+	out := &wrong{Since: stamp(timeOf(in.since(), now)), Failures: []failure{}, Missing: missing(helpful)}
 	calls := map[string]int{} // by subject
 	for _, r := range stages.rows {
 		out.Calls, out.Failed = out.Calls+r.Int("calls"), out.Failed+r.Int("failed_calls")

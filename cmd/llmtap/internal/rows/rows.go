@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -15,20 +16,12 @@ type Querier interface {
 	Query(ctx context.Context, sql string, params map[string]string) (*clickhouse.Result, error)
 }
 
-// A Row maps column names to the values of a row. Its methods return the zero value for a column of another type.
-type Row map[string]any
+// A Row is a row of a result.
+type Row = stored.Row
 
 // Of returns the rows of res.
 func Of(res *clickhouse.Result) []Row {
-	all := make([]Row, len(res.Rows))
-	for i, values := range res.Rows {
-		r := make(Row, len(values))
-		for j, v := range values {
-			r[res.Columns[j].Name] = v
-		}
-		all[i] = r
-	}
-	return all
+	return stored.Rows(res.Rows, func(column int) string { return res.Columns[column].Name })
 }
 
 // Read returns all rows of a query; what names the rows in errors.
@@ -41,54 +34,6 @@ func Read(ctx context.Context, q Querier, what, sql string, params map[string]st
 		return nil, fmt.Errorf("read %s: there are more than %d rows", what, len(res.Rows))
 	}
 	return Of(res), nil
-}
-
-// Text returns a column of type String.
-func (r Row) Text(name string) string {
-	s, _ := r[name].(string)
-	return s
-}
-
-// Int returns a column of an integer type.
-func (r Row) Int(name string) int {
-	switch n := r[name].(type) {
-	case uint16:
-		return int(n)
-	case uint32:
-		return int(n)
-	case uint64:
-		return int(n)
-	case int32:
-		return int(n)
-	case int64:
-		return int(n)
-	default:
-		return 0
-	}
-}
-
-// Float returns a column of type Float64.
-func (r Row) Float(name string) float64 {
-	f, _ := r[name].(float64)
-	return f
-}
-
-// Bool returns a column of type Bool.
-func (r Row) Bool(name string) bool {
-	b, _ := r[name].(bool)
-	return b
-}
-
-// Time returns a column of type DateTime64.
-func (r Row) Time(name string) time.Time {
-	t, _ := r[name].(time.Time)
-	return t
-}
-
-// Texts returns a column of type Array(String).
-func (r Row) Texts(name string) []string {
-	s, _ := r[name].([]string)
-	return s
 }
 
 // TimeParam returns t as a parameter of type DateTime64(9, 'UTC').
