@@ -16,6 +16,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // A dialectTest is what the tests of requests, which all dialects share, need of one.
@@ -63,10 +64,7 @@ func TestSameAsReference(t *testing.T) {
 		for _, seed := range d.seeds {
 			d.check(t, f, []byte(seed))
 		}
-		n := d.mutations
-		if testing.Short() {
-			n /= 10
-		}
+		n := slowtest.Tenth(t, d.mutations)
 		r := rand.New(rand.NewPCG(1, 2))
 		valid := 0
 		for range n {

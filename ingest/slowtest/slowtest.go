@@ -16,3 +16,12 @@ func Skip(t *testing.T) {
 		t.Skip("SKIPPED without -slow")
 	}
 }
+
+// Tenth returns n with the flag -slow, and a tenth of n without.
+func Tenth(t *testing.T, n int) int {
+	t.Helper()
+	if *slow {
+		return n
+	}
+	return n / 10
+}
