@@ -9,7 +9,7 @@ import threading
 from typing import Any, Callable, Optional
 
 from ._exchange import DRAIN_BYTES, DRAIN_TIMEOUT, ENDED, Exchange, headers_of
-from ._original import clock, sleep
+from ._original import clock
 
 _MAX_LINE = 256  # bytes of the line before a chunk
 
@@ -149,7 +149,7 @@ class _Tee:
             sock = self._fp.raw._sock
             # Clients close the connection after the response. If the agent keeps it, the next response is not ours.
             while not sock._closed and clock.monotonic() < limit:
-                sleep(0.002)
+                threading.Event().wait(0.002)  # not sleep, which would stop all greenlets
             while not x.ended and x.got < DRAIN_BYTES and (left := limit - clock.monotonic()) > 0:
                 sock.settimeout(left)
                 data = self._fp.read1(DRAIN_BYTES)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import _socket
 import asyncio
 import importlib
+import selectors
 import sys
 import time
 from _thread import RLock
@@ -126,9 +127,16 @@ def create_connection(address: tuple[str, int], timeout: Optional[float] = None,
     raise failure or OSError(f"{address[0]} has no address")
 
 
+# That of eventlet works in other threads, too.
+_Selector: Any = selectors.DefaultSelector if "eventlet.patcher" in sys.modules else _of("selectors", "DefaultSelector")
+
+
 class Loop(asyncio.SelectorEventLoop):
     """An event loop with original clocks and sockets. Resolves host names on its own thread, because no thread can be started while the
     process exits."""
+
+    def __init__(self) -> None:
+        super().__init__(_Selector())
 
     def time(self) -> float:
         now: float = clock.monotonic()
