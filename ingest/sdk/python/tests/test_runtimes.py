@@ -21,6 +21,9 @@ import pytest
 from conftest import HERE, Nats
 from provider import Provider, wait_until
 
+for package in ("blockbuster", "freezegun", "time_machine", "gevent", "eventlet", "pytest_socket", "langgraph_cli"):
+    pytest.importorskip(package)
+
 N = 12  # calls of an agent
 
 # What replaces the primitives, in the agent.
