@@ -111,7 +111,7 @@ def run(program: str, provider: Provider, **env: str) -> dict[str, Any]:
     """Runs an agent and returns its counters."""
     env = {**os.environ, "PYTHONPATH": str(HERE.parent), **env}
     done = subprocess.run([sys.executable, "-c", program, provider.host], env=env, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and "llmtap" not in done.stderr and "Blocking" not in done.stderr, done.stderr
+    assert done.returncode == 0 and "llmtap: " not in done.stderr and "Blocking" not in done.stderr, done.stderr
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
