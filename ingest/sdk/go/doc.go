@@ -54,7 +54,7 @@
 // call without a response has status 0. A call whose response body is neither read to its end nor closed ends when
 // the garbage collector finds the body; until then its memory is bounded. SDKs close error responses unread before a
 // retry; the hook reads them in the background, up to 64 KiB, one second and 64 at a time, because their text
-// explains the failure. A request whose body was not read to its end is marked as degraded.
+// explains the failure; not while a call may wait for the connection (MaxConnsPerHost). A request whose body was not read to its end is marked as degraded.
 //
 // # Why some responses that were closed early are complete
 //

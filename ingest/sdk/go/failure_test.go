@@ -218,9 +218,11 @@ func TestErrorResponsesReadInBackground(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	h := openHook(t, n.url, "http://provider.test", func(c *Config) { c.FlushTimeout = 10 * time.Second })
 	var body io.ReadCloser
-	rt := h.Transport(roundTripFunc(func(*http.Request) (*http.Response, error) {
+	base := &http.Transport{} // whose calls do not wait for a connection
+	base.RegisterProtocol("http", roundTripFunc(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 500, ContentLength: -1, Body: body}, nil
 	}))
+	rt := h.Transport(base)
 	call := func() *http.Response {
 		req, err := http.NewRequest(http.MethodPost, "http://provider.test/v1", http.NoBody)
 		if err != nil {

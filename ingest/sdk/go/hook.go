@@ -99,10 +99,17 @@ func (h *Hook) Transport(base http.RoundTripper) http.RoundTripper {
 type transport struct {
 	hook *Hook
 	base http.RoundTripper
+	pool pool
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	var limited *pool
+	if mayWait(t.base) {
+		limited = &t.pool
+		limited.begin()
+		defer limited.end()
+	}
 	if !t.hook.selects(req) {
 		return t.base.RoundTrip(req)
 	}
@@ -129,6 +136,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			resp.Request = req
 		}
 		x.responded(resp)
+		if b, ok := resp.Body.(*responseBody); ok {
+			b.pool = limited
+		}
 	}
 	return resp, err
 }

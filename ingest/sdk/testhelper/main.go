@@ -1,6 +1,7 @@
 // Command testhelper serves the tests of the hooks: a real NATS server, and the Go reference of shapes, events and redaction.
 //
 //	testhelper nats DIR PORT [MAX_PAYLOAD]  runs nats-server with the event stream until standard input ends, and prints its port
+//	testhelper faults                       serves package faults on loopback until standard input ends, and prints the port
 //	testhelper shape KEY                    prints the shape (base64) of each line {"kind", "dialect", "body", "limit"}; body is base64
 //	testhelper event                        prints subject, stage, message id and dialect of each line {"service", "agent", "conversation", "instance", "text", "path"}
 //	testhelper redact                       prints the masked text and the cut text of each line {"body", "limit"}
@@ -25,6 +26,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
 	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/testhelper/faults"
 	"github.com/llmtap/llmtap/ingest/sdk/testhelper/natsd"
 )
 
@@ -39,6 +41,8 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	switch {
 	case (len(args) == 3 || len(args) == 4) && args[0] == "nats":
 		return runNATS(args[1], args[2:], in, out)
+	case len(args) == 1 && args[0] == "faults":
+		return runFaults(in, out)
 	case len(args) == 2 && args[0] == "shape":
 		return runShape([]byte(args[1]), in, out)
 	case len(args) == 1 && args[0] == "event":
@@ -46,7 +50,7 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	case len(args) == 1 && args[0] == "redact":
 		return runRedact(in, out)
 	}
-	return errors.New("usage: testhelper nats DIR PORT [MAX_PAYLOAD] | shape KEY | event | redact")
+	return errors.New("usage: testhelper nats DIR PORT [MAX_PAYLOAD] | faults | shape KEY | event | redact")
 }
 
 // runNATS runs nats-server until in ends. numbers are the port (-1: any free port) and, optionally, the maximum
@@ -64,13 +68,28 @@ func runNATS(dir string, numbers []string, in io.Reader, out io.Writer) error {
 		return err
 	}
 	defer natsd.Stop(srv)
-	addr, ok := srv.Addr().(*net.TCPAddr)
+	return untilEnd(srv.Addr(), in, out)
+}
+
+// untilEnd prints the port of a and waits until in ends.
+func untilEnd(a net.Addr, in io.Reader, out io.Writer) error {
+	addr, ok := a.(*net.TCPAddr)
 	if !ok {
-		return errors.New("nats-server listens on no TCP port")
+		return errors.New("the server listens on no TCP port")
 	}
 	fmt.Fprintln(out, addr.Port)
-	_, err = io.Copy(io.Discard, in)
+	_, err := io.Copy(io.Discard, in)
 	return err
+}
+
+func runFaults(in io.Reader, out io.Writer) error {
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	defer func() { _ = l.Close() }()
+	go faults.Serve(l)
+	return untilEnd(l.Addr(), in, out)
 }
 
 func runShape(key []byte, in io.Reader, out io.Writer) error {

@@ -7,7 +7,8 @@ import functools
 import importlib
 from typing import Any, AsyncIterator, Awaitable, Callable, Optional
 
-from ._exchange import DRAIN_BYTES, DRAIN_TIMEOUT, DRAINS, Exchange, cancelled, headers_of
+from ._exchange import DRAIN_BYTES, DRAIN_TIMEOUT, ENDED, Exchange, cancelled, headers_of, in_asyncio, in_background
+from ._original import clock
 from ._patch import Patches, hook_of
 
 
@@ -20,10 +21,6 @@ def patch(patches: Patches) -> None:
     patches.replace(aiohttp.BaseConnector, "connect", _connect)
     patches.replace(aiohttp.ClientRequest, "send", _send)
     patches.replace(aiohttp.ClientResponse, "start", _start)
-
-
-def _noop() -> Any:
-    return importlib.import_module("aiohttp.helpers").noop()
 
 
 def _connect(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,7 +62,7 @@ def _begin(req: Any) -> Optional[Exchange]:
         else:
             x.body_pending()  # published as degraded, without its body
     except Exception:
-        hook.count_error()
+        x.broken()
     return x
 
 
@@ -114,8 +111,7 @@ def _responded(x: Exchange, response: Any, decoded: bool) -> None:
         base: Any = type(response)
         response.__class__ = _tee(base)
     except Exception:
-        x.hook.count_error()
-        x.closed()
+        x.broken()
 
 
 @functools.cache
@@ -123,50 +119,22 @@ def _tee(base: Any) -> Any:
     """Returns a subclass of a response that records its end."""
 
     class Response(base):  # type: ignore[misc]
-        _llmtap_draining = False
+        _llmtap_x: Any
 
         def close(self) -> None:
             self._llmtap_end()
             super().close()
 
         def release(self) -> Any:
-            if self._llmtap_drains():
-                return _noop()
-            self._llmtap_end()
-            return super().release()
-
-        def _llmtap_drains(self) -> bool:
-            """Whether an unread error response is being read in the background; the connection is released afterwards."""
-            x: Exchange = self._llmtap_x
-            if self._llmtap_draining:
-                return True
-            if x.ended or not x.has_unread_error() or not isinstance(self.content, _Content) or cancelled():
-                return False
-            if not x.hook.drains.acquire(blocking=False):
-                return False
+            taken = _take(self._llmtap_x, self)
+            if taken is None:
+                self._llmtap_end()
+                return super().release()
+            self._llmtap_x = ENDED
             try:
-                task = asyncio.get_running_loop().create_task(self._llmtap_drain())
-            except RuntimeError:  # no running loop
-                x.hook.drains.release()
-                return False
-            self._llmtap_draining = True
-            DRAINS.add(task)
-            task.add_done_callback(DRAINS.discard)
-            return True
-
-        async def _llmtap_drain(self) -> None:
-            x: Exchange = self._llmtap_x
-            try:
-                await asyncio.wait_for(self.content.read(DRAIN_BYTES), DRAIN_TIMEOUT)
-                while not x.ended and x.got < DRAIN_BYTES:
-                    await asyncio.wait_for(self.content.readany(), DRAIN_TIMEOUT)
-            except Exception:
-                pass  # the exchange has ended
+                return super().release()
             finally:
-                self._llmtap_draining = False
-                x.hook.drains.release()
-                x.closed()
-                super().release()
+                in_background(taken.drain(self))
 
         def _llmtap_end(self) -> None:
             x: Exchange = self._llmtap_x
@@ -184,6 +152,63 @@ def _tee(base: Any) -> Any:
     return Response
 
 
+class _Taken:
+    """The connection of an error response that has not arrived completely. It is taken from the pool, which closes this object
+    instead of the transport, and the agent gets another reader, which is empty."""
+
+    def __init__(self, x: Exchange, content: _Content, empty: Any, protocol: Any) -> None:
+        self._x, self._protocol, self._transport = x, protocol, protocol.transport
+        self._reader, content._reader = content._reader, empty
+        protocol.transport = self
+
+    def close(self) -> None:
+        pass
+
+    abort = close
+
+    def is_closing(self) -> bool:
+        return True
+
+    def _released(self, response: Any) -> bool:
+        """Whether the pool has closed this object. A response releases its connection later if the request is still being sent."""
+        if response._connection is not None:
+            return False
+        self._protocol.transport = self._transport
+        return True
+
+    async def drain(self, response: Any) -> None:
+        """Reads the rest."""
+        x, limit = self._x, clock.monotonic() + DRAIN_TIMEOUT
+        try:
+            while not x.ended and x.got < DRAIN_BYTES:
+                self._released(response)
+                x.read(await asyncio.wait_for(self._reader.readany(), limit - clock.monotonic()))
+                if self._reader.at_eof():
+                    x.eof()
+        except (Exception, asyncio.CancelledError):
+            pass  # the server did not send the rest, or the agent's event loop ends
+        x.drained()
+        if self._released(response):
+            self._transport.close()
+        else:
+            self._protocol.transport = self._transport  # which the pool will close
+
+
+def _take(x: Exchange, response: Any) -> Optional[_Taken]:
+    """Takes the connection of an unread error response; None if it is none, or has arrived, or is of an unknown version of aiohttp."""
+    try:
+        content, connection = response.content, response._connection
+        if x.ended or connection is None or not isinstance(content, _Content) or not x.has_unread_error() or not in_asyncio() or cancelled():
+            return None
+        protocol, reader = connection.protocol, content._reader
+        empty = type(reader)(protocol, 1 << 16, loop=asyncio.get_running_loop())
+        if reader.exception() is not None or protocol.transport is None or not x.hook.begin_drain():
+            return None
+        return _Taken(x, content, empty, protocol)
+    except (AttributeError, TypeError):
+        return None
+
+
 class _Content:
     """Records the stream of a response while it is read."""
 
@@ -194,8 +219,16 @@ class _Content:
         return getattr(self._reader, name)
 
     def llmtap_closed(self) -> None:
-        """Ends the exchange when the agent closes the response."""
-        self._x.closed(cancelled())
+        """Ends the exchange when the agent closes the response. Records what has arrived of an error, whose text explains the failure."""
+        x, reader = self._x, self._reader
+        try:
+            if x.has_unread_error() and reader.exception() is None:
+                x.read(b"".join(reader._buffer)[reader._buffer_offset :])
+                if reader.is_eof():
+                    x.eof()
+        except AttributeError:
+            pass  # of an unknown version of aiohttp
+        x.closed(cancelled())
 
     async def _record(self, reading: Awaitable[Any]) -> Any:
         x = self._x

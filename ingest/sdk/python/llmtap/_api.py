@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import inspect
 import os
-import threading
 import uuid
 from multiprocessing import util
 from typing import Any, Callable, Iterable, Mapping, Optional
@@ -15,9 +14,10 @@ from ._config import DEFAULT_FLUSH_TIMEOUT, DEFAULT_MEMORY_LIMIT, Config, Invali
 from ._context import Last, Scope, ScopeManager
 from ._event import clip
 from ._hook import Hook, Stats
+from ._original import RLock
 from ._patch import Patches, hook_of, set_hook
 
-_lock = threading.RLock()  # guards starting and closing the hook; reentrant, because a signal handler may close it
+_lock = RLock()  # guards starting and closing the hook; reentrant, because a signal handler may close it
 _patches = Patches()
 _CLIENTS: dict[str, Callable[[Patches], None]] = {
     "httpx": lambda patches: _httpx.patch(patches, "httpx"),
@@ -202,7 +202,7 @@ def _guarded(publish: Callable[[Hook], None]) -> None:
 
 def _forked() -> None:
     global _lock
-    _lock = threading.RLock()
+    _lock = RLock()
     hook = hook_of()
     if hook is not None:
         hook.forked()

@@ -72,8 +72,8 @@ class ScopeManager:
         s = Scope(current(), self)
         try:
             self._scope(s)
-        except Exception:
-            log.warning("llmtap: a label cannot be converted to a string", exc_info=True)
+        except Exception as e:
+            log.warning("llmtap: a label cannot be converted to a string: %r", e)
         _current.set(s)
         self._entered(s)
         return s.run

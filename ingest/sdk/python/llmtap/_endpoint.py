@@ -5,10 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
-import queue
 import ssl
-import threading
-import time
 from typing import Any, Callable, NamedTuple, Optional
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -16,6 +13,7 @@ from urllib.request import getproxies, proxy_bypass
 from . import _event
 from ._config import EVENTS_PATH, Config, log
 from ._event import Event
+from ._original import Empty, SimpleQueue, Thread, clock, create_connection, sleep
 from ._prepare import Preparer
 from ._queue import MAX_IN_FLIGHT, Item, Queue
 from ._report import Refused, Reporter
@@ -44,15 +42,15 @@ class Answer(NamedTuple):
     rejected: dict[int, str]  # by index in the payload
 
 
-class EndpointSender(threading.Thread):
+class EndpointSender(Thread):
     """Sends one payload at a time. After a failure it starts again with the oldest event; JetStream drops stored ones by their ids."""
 
     def __init__(self, events: Queue, config: Config, report: Reporter, sdk: str, sweep: Callable[[], None], count_error: Callable[[], None]) -> None:
-        super().__init__(name="llmtap", daemon=True)
+        super().__init__()
         self._queue, self._report, self._sweep, self._count_error = events, report, sweep, count_error
         self._on_published = config.on_published
         self._preparer = Preparer(events, config)
-        self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()  # put is reentrant: a signal handler may make calls
+        self._wakeups: SimpleQueue[None] = SimpleQueue()  # put is reentrant: a signal handler may make calls
         self._asleep = self._stopping = self._single = False
         self._backoff = _MIN_BACKOFF
         self._connection = _Connection(config, sdk)
@@ -139,19 +137,19 @@ class EndpointSender(threading.Thread):
         if not (self._stopping or self._queue.has_queued):
             try:
                 self._wakeups.get(timeout=_SWEEP)
-            except queue.Empty:
+            except Empty:
                 pass
         self._asleep = False
         if self._queue.has_queued and not (self._stopping or self._queue.has_waiters):
-            time.sleep(_TICK)
+            sleep(_TICK)
 
     def _pause(self, seconds: float) -> None:
         """Waits for the given time, even if events are pushed."""
-        until = time.monotonic() + seconds
-        while not self._stopping and (rest := until - time.monotonic()) > 0:
+        until = clock.monotonic() + seconds
+        while not self._stopping and (rest := until - clock.monotonic()) > 0:
             try:
                 self._wakeups.get(timeout=rest)
-            except queue.Empty:
+            except Empty:
                 return
 
     def _published(self, exchange: str) -> None:
@@ -182,7 +180,7 @@ class _Connection:
 
     def post(self, payload: bytes) -> Answer:
         """Sends a payload. Raises Refused, OSError or HTTPException if it must be sent again."""
-        if self._conn is not None and time.monotonic() - self._used > _MAX_IDLE:
+        if self._conn is not None and clock.monotonic() - self._used > _MAX_IDLE:
             self.close()
         reused = self._conn is not None
         try:
@@ -217,7 +215,7 @@ class _Connection:
                 self.close()
         finally:
             response.close()
-        self._used = time.monotonic()
+        self._used = clock.monotonic()
         return _answer(response.status, response.reason, body, after)
 
     def _connect(self) -> http.client.HTTPConnection:
@@ -230,6 +228,7 @@ class _Connection:
             conn = http.client.HTTPSConnection(host, port, timeout=_CONNECT_TIMEOUT, context=self._config.tls())
         else:
             conn = http.client.HTTPConnection(host, port, timeout=_CONNECT_TIMEOUT)
+        vars(conn)["_create_connection"] = create_connection
         if proxy is not None:
             self._through(conn, proxy)
         conn.connect()

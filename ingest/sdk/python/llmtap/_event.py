@@ -8,6 +8,8 @@ import re
 import time
 from typing import Optional, Union
 
+from ._original import clock
+
 MAX_HEADER_VALUE = 512  # bytes of one value, after percent-encoding
 MAX_ATTRS = 32
 MAX_PARTS = 1024
@@ -265,6 +267,6 @@ def millis(ns: int) -> str:
 def uuid7(r: random.Random) -> str:
     """A new exchange id, a UUIDv7. Reading random bytes from the system for each id would release the interpreter lock in the middle
     of the agent's call."""
-    n = (time.time_ns() // 10**6 & 0xFFFFFFFFFFFF) << 80 | r.getrandbits(80)
+    n = (clock.time_ns() // 10**6 & 0xFFFFFFFFFFFF) << 80 | r.getrandbits(80)
     h = f"{n & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62:032x}"
     return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"

@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import functools
 import sys
-import threading
-import time
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterable, Optional, Protocol, TypeVar, cast
 from urllib.parse import parse_qs
 
 from . import _event
 from ._capture import ERROR_READ, MAX_BODY, Capture
 from ._endings import Ending, ending_of
-from ._event import UNREAD, Event, Labels, clip
+from ._event import UNREAD, Event, Labels
 from ._hosts import Target
+from ._original import RLock, clock
 from ._queue import Pair
-from ._redact import masked
+from ._redact import clip_error
 from ._shape.detect import detect
 
 if TYPE_CHECKING:
@@ -36,19 +35,21 @@ class Recorder(Protocol):
     queue: Queue
     random: random.Random
     abandoned: deque[Exchange]
-    drains: threading.BoundedSemaphore
 
     def scope(self) -> Scope: ...
     def labels(self, scope: Scope) -> Labels: ...
     def traceparent(self) -> str: ...
     def untrack(self, x: Exchange) -> None: ...
     def count_error(self) -> None: ...
+    def begin_drain(self) -> bool: ...
+    def end_drain(self) -> None: ...
 
 
-# Bounds on reading error responses that the agent closed unread.
+# Bounds on reading the rest of an error response that the agent closed unread. It is read from a connection that no longer belongs to the
+# agent's pool, for which nobody waits.
 DRAIN_BYTES = 64 << 10
 DRAIN_TIMEOUT = 1.0
-DRAINS: set[asyncio.Task[None]] = set()  # tasks that read them; event loops have only weak references to tasks
+_drains: set[asyncio.Task[None]] = set()  # tasks that read it; event loops have only weak references to tasks
 
 _VERSION_HEADERS = ("anthropic-version", "anthropic-beta", "openai-beta", "api-version")
 _REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid")
@@ -79,14 +80,14 @@ def _first(headers: Headers, name: str) -> str:
 
 
 def _guarded(f: F) -> F:
-    """Wraps f: counts its exceptions instead of raising them."""
+    """Wraps f: after an exception, the exchange is forgotten."""
 
     @functools.wraps(f)
     def guarded(self: Exchange, *args: Any) -> Any:
         try:
             return f(self, *args)
         except Exception:
-            self.hook.count_error()
+            self.broken()
 
     return cast(F, guarded)
 
@@ -98,10 +99,10 @@ class Exchange:
         self.hook = hook
         self.epoch = hook.epoch
         self._query = target.query
-        self._time, self._start = time.time_ns(), time.monotonic_ns()
-        self._lock = threading.RLock()  # guards the fields below
+        self._time, self._start = clock.time_ns(), clock.monotonic_ns()
+        self._lock = RLock()  # guards the fields below
         self._request_sent = False
-        self.ended = False
+        self.ended = self._broken = False
         self._sending = False  # the request body has not been read to its end
         self._stream: Optional[Ending] = None
         self._want = -1  # Content-Length of the response, if known
@@ -177,7 +178,7 @@ class Exchange:
             if self.ended:
                 return
             res, body = self._res, self._response_body
-            res.first_byte = time.monotonic_ns() - self._start
+            res.first_byte = clock.monotonic_ns() - self._start
             res.status = status
             _describe(res, body, headers)
             if decoded and body.limit >= 0:
@@ -234,6 +235,11 @@ class Exchange:
             else:
                 self._end(UNREAD)
 
+    def drained(self) -> None:
+        """Ends the exchange after the rest of its response was read in the background, whole or not."""
+        self.hook.end_drain()
+        self.closed()
+
     @property
     def got(self) -> int:
         """Bytes of the response that were read."""
@@ -244,7 +250,7 @@ class Exchange:
         return not self.ended and self._res.status >= 400
 
     def _error_text(self, error: BaseException) -> str:
-        """The text of error to publish: truncated, without the query of the URL, which may contain a key."""
+        """The text of error to publish: truncated, to be masked, without the query of the URL, which may contain a key."""
         name = type(error).__name__
         if isinstance(error, asyncio.CancelledError) or name in _CANCELLATIONS:
             return _event.CANCELLED
@@ -255,7 +261,24 @@ class Exchange:
         text = f"{name}: {text}" if text else name
         if self._query:
             text = text.replace(self._query, "…")
-        return clip(masked(_event.utf8(text)).decode("utf-8", "surrogateescape"))
+        return clip_error(text)
+
+    def broken(self) -> None:
+        """Counts the current exception, an internal error. Drops the exchange, which ends."""
+        hook = self.hook
+        hook.count_error()
+        with self._lock:
+            if self._broken:
+                return
+            self._broken = self.ended = self._request_sent = True
+            hook.untrack(self)
+            if self.epoch != hook.epoch:
+                return
+            reserved = self._request_body.take()[1] + self._response_body.take()[1]
+            try:
+                hook.queue.push(self._res, self.pair, reserved, True)
+            except Exception:
+                hook.count_error()
 
     @_guarded
     def end(self, error_text: str) -> None:
@@ -272,10 +295,19 @@ class Exchange:
             return  # forked: the call belongs to the parent
         self._send_request()
         res = self._res
-        res.duration = time.monotonic_ns() - self._start
+        res.duration = clock.monotonic_ns() - self._start
         res.time = self._time + res.duration
         res.error = error_text
         self._put(res, self._response_body)
+
+
+class _Ended:
+    """Replaces an exchange that somebody else ends."""
+
+    ended = True
+
+
+ENDED: Any = _Ended()
 
 
 def _api_version(headers: Headers, query: str) -> str:
@@ -303,6 +335,24 @@ def _describe(ev: Event, body: Capture, headers: Headers) -> None:
         ev.content_encoding = encoding  # the sender decodes encodings that readers of events do not support
     else:
         body.limit, ev.capture = -1, _event.NONE
+
+
+def in_asyncio() -> bool:
+    """Whether an event loop of asyncio runs."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def in_background(work: Coroutine[Any, Any, None]) -> None:
+    """Runs work on the running event loop. The agent may end the loop first."""
+    task: Any = asyncio.get_running_loop().create_task(work)
+    task._log_destroy_pending = False
+    _drains.difference_update([t for t in _drains if t.get_loop().is_closed()])
+    _drains.add(task)
+    task.add_done_callback(_drains.discard)
 
 
 def cancelled() -> bool:

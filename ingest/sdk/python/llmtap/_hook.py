@@ -6,18 +6,18 @@ import hashlib
 import hmac
 import os
 import random
-import threading
-import time
+import sys
 import uuid
 from collections import deque
 from typing import Any, NamedTuple, Optional, Union
 
-from . import _context, _event
+from . import _context, _event, _redact
 from ._config import Config, log
 from ._endpoint import EndpointSender
 from ._event import ABANDONED, EXIT, Event, Labels, clip
 from ._exchange import Exchange, Headers
 from ._hosts import MAX_UNKNOWN, Hosts, Target
+from ._original import RLock, clock, sleep
 from ._queue import Queue
 from ._report import Reporter, Unsent
 from ._sender import Sender
@@ -48,6 +48,7 @@ class Hook:
     """Records the calls of one process. Safe for concurrent use; a forked child has its own instance."""
 
     def __init__(self, config: Config) -> None:
+        _redact.load()  # the agent's threads must not read files later
         self.config = config
         self.hosts = Hosts(config.hosts)
         self.sdk = "python/" + VERSION
@@ -59,7 +60,7 @@ class Hook:
         self.random = random.Random()  # for exchange ids; seeded by the system
         self.instance = str(uuid.UUID(bytes=os.urandom(16), version=4))
         self.abandoned: deque[Exchange] = deque()  # responses found by the garbage collector; the sender ends them
-        self._lock = threading.RLock()  # guards the fields below
+        self._lock = RLock()  # guards the fields below
         self._open: dict[int, Exchange] = {}
         self._closed = False
         self._errors = 0
@@ -67,7 +68,7 @@ class Hook:
         self._reported = 0  # uncaptured calls in the newest report
         self._report_due = 0.0
         self._sender: Union[Sender, EndpointSender, None] = None
-        self.drains = threading.BoundedSemaphore(MAX_DRAINS)
+        self._drains = 0  # unread error responses that are being read
         self.report = Reporter(self.config)
         self.queue = Queue(self.config.memory_limit, self.wake)
 
@@ -102,12 +103,12 @@ class Hook:
             self._errors += 1
             first = self._errors == 1
         if first:
-            log.warning("llmtap: internal error, a call may not be recorded; further errors are only counted", exc_info=True)
+            log.warning("llmtap: internal error, a call may not be recorded; further errors are only counted: %s", _current_error())
 
     def uncaptured(self, host: str, client: str) -> None:
         """Counts a gRPC channel, whose calls are not captured. Logs each host once, and publishes the count at most every REPORT_INTERVAL
         seconds."""
-        now = time.monotonic()
+        now = clock.monotonic()
         with self._lock:
             if self._closed:
                 return
@@ -126,7 +127,7 @@ class Hook:
             self._report_due = now + REPORT_INTERVAL
             ev = Event(_event.HOOK, self.labels(_context.Scope()))
             ev.uncaptured = self._reported = self.queue.uncaptured
-        ev.time = time.time_ns()
+        ev.time = clock.time_ns()
         self.queue.push(ev, None, 0, False)
 
     def begin(self, target: Target, method: str, headers: Headers) -> Optional[Exchange]:
@@ -143,11 +144,24 @@ class Hook:
         with self._lock:
             self._open.pop(id(x), None)
 
+    def begin_drain(self) -> bool:
+        """Whether one more unread error response may be read in the background. If so, end_drain must follow."""
+        with self._lock:
+            if self._closed or self._drains >= MAX_DRAINS:
+                return False
+            self._drains += 1
+            return True
+
+    def end_drain(self) -> None:
+        """Ends what begin_drain began."""
+        with self._lock:
+            self._drains -= 1
+
     def sweep(self) -> None:
         """Ends the calls whose responses were abandoned, and reports the newest count of uncaptured calls."""
         while self.abandoned:
             self.abandoned.popleft().end(ABANDONED)
-        self._report_uncaptured(time.monotonic())
+        self._report_uncaptured(clock.monotonic())
 
     def scope(self) -> _context.Scope:
         """The current scope."""
@@ -207,7 +221,7 @@ class Hook:
         with self._lock:
             if self._closed:
                 return
-        ev.step, ev.time = step, time.time_ns()
+        ev.step, ev.time = step, clock.time_ns()
         self.queue.push(ev, None, 0, False)
 
     def stats(self) -> Stats:
@@ -227,13 +241,13 @@ class Hook:
                 return True
             self._closed = True
             active, sender = list(self._open.values()), self._sender
-        deadline = time.monotonic() + self.config.flush_timeout
+        deadline = clock.monotonic() + self.config.flush_timeout
         self._wait_for_drains(self.config.flush_timeout / 2)
         self.sweep()
         for x in active:
             x.end(EXIT)
         self._report_uncaptured(float("inf"))
-        stored = self.flush(max(0.0, deadline - time.monotonic()) if sender is not None else 0)
+        stored = self.flush(max(0.0, deadline - clock.monotonic()) if sender is not None else 0)
         self.report.lost(Unsent(0, 0) if stored else self.queue.unsent(), self.queue.dropped, self.config.flush_timeout)
         if sender is not None:
             sender.stop()
@@ -242,7 +256,16 @@ class Hook:
 
     def _wait_for_drains(self, timeout: float) -> None:
         """Waits for the error responses that are being read."""
-        limit = time.monotonic() + timeout
-        for _ in range(MAX_DRAINS):
-            if not self.drains.acquire(timeout=max(0.0, limit - time.monotonic())):
-                return
+        limit = clock.monotonic() + timeout
+        while self._drains and clock.monotonic() < limit:
+            sleep(0.005)
+
+
+def _current_error() -> str:
+    """The current exception and where it was raised. A traceback would read the source files."""
+    error = sys.exc_info()[1]
+    lines, trace = [], error.__traceback__ if error is not None else None
+    while trace is not None:
+        lines.append(f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}")
+        trace = trace.tb_next
+    return f"{error!r} at {' > '.join(lines)}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import logging
 import re
-import threading
 from typing import Any, Iterable, NamedTuple, Optional, Union
 from urllib.parse import urlsplit
 
+from ._original import RLock
 from ._shape.detect import looks_like_call
 from ._wire import HOST_LABELS, HOST_SUFFIXES, HOSTS, OLLAMA_PORT
 
@@ -78,7 +78,7 @@ class Hosts:
 
     def reset(self) -> None:
         """Resets the counter and its lock, in a forked child."""
-        self._lock = threading.RLock()  # guards the fields below; reentrant, because a signal handler may make calls
+        self._lock = RLock()  # guards the fields below; reentrant, because a signal handler may make calls
         self._seen: set[str] = set()
         self._unrecorded = 0
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextvars
 import errno
 import functools
 import http.client
-import threading
 from typing import Any, Callable, Iterator, Optional
 
 from ._exchange import Exchange, headers_of
@@ -18,13 +18,8 @@ _MAX_HEAD = 64 << 10  # bytes of the headers of a request
 _EARLY_RESPONSE = (errno.EPIPE, errno.ESHUTDOWN, errno.ECONNRESET)
 
 
-class _Captured(threading.local):
-    """Marks the threads whose calls over http.client another client captures."""
-
-    depth = 0  # of the calls of such clients
-
-
-_captured = _Captured()
+# Whether another client captures the calls over http.client of this thread, or of this greenlet.
+_captured: contextvars.ContextVar[bool] = contextvars.ContextVar("llmtap_captured", default=False)
 
 
 def patch(patches: Patches) -> None:
@@ -41,11 +36,11 @@ def captured(call: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(call)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        _captured.depth += 1
+        token = _captured.set(True)
         try:
             return call(*args, **kwargs)
         finally:
-            _captured.depth -= 1
+            _captured.reset(token)
 
     return wrapped
 
@@ -54,7 +49,7 @@ def _putrequest(original: Callable[..., Any]) -> Callable[..., Any]:
     def putrequest(self: Any, method: str, url: str, *args: Any, **kwargs: Any) -> Any:
         result = original(self, method, url, *args, **kwargs)
         _end(self, None)
-        if method == "POST" and not _captured.depth and hook_of() is not None:
+        if method == "POST" and not _captured.get() and hook_of() is not None:
             self._llmtap_call = _Request()
         return result
 
@@ -139,7 +134,7 @@ class _Request:
             elif self.x is not None and not isinstance(data, str) and hasattr(data, "__iter__"):
                 return self._pieces(data)
         except Exception:
-            _count_error()
+            self._failed()
         return data
 
     def _pieces(self, data: Any) -> Iterator[Any]:
@@ -202,7 +197,14 @@ class _Request:
             if ended:
                 x.request_end()
         except Exception:
-            _count_error()
+            self._failed()
+
+    def _failed(self) -> None:
+        hook = hook_of()
+        if self.x is not None:
+            self.x.broken()
+        elif hook is not None:
+            hook.count_error()
 
 
 class _File:
@@ -242,9 +244,3 @@ def _url(connection: Any, url: str) -> str:
     name = f"[{host}]" if ":" in host else host
     default = 443 if secure else 80
     return f"http{'s' if secure else ''}://{name}{'' if port in (None, default) else f':{port}'}{url}"
-
-
-def _count_error() -> None:
-    hook = hook_of()
-    if hook is not None:
-        hook.count_error()

@@ -6,10 +6,10 @@ import functools
 import http.client
 import sys
 import threading
-import time
 from typing import Any, Callable, Optional
 
-from ._exchange import DRAIN_BYTES, DRAIN_TIMEOUT, Exchange, headers_of
+from ._exchange import DRAIN_BYTES, DRAIN_TIMEOUT, ENDED, Exchange, headers_of
+from ._original import clock
 
 _MAX_LINE = 256  # bytes of the line before a chunk
 
@@ -30,8 +30,7 @@ def responded(x: Exchange, response: Any) -> None:
         base: Any = type(response)
         response.__class__ = _watched(base)
     except Exception:
-        x.hook.count_error()
-        x.closed()
+        x.broken()
 
 
 @functools.cache
@@ -98,7 +97,7 @@ class _Tee:
         x = self._x
         if not x.ended and not self._drained and (_interrupts_hook() or not self._drain()):
             x.hook.abandoned.append(x)
-            self._x = _ENDED
+            self._x = ENDED
 
     def _call(self, read: Callable[..., Any], *args: Any) -> Any:
         try:
@@ -125,46 +124,42 @@ class _Tee:
                 x.failed(http.client.IncompleteRead(b""))
             elif eof:
                 x.eof()
+        except ValueError as e:  # an invalid chunk
+            x.failed(e)
         except Exception:
-            x.hook.count_error()
-            x.closed()
+            x.broken()
 
     def _drain(self) -> bool:
         """Begins to read an unread error response in the background, and then closes it: urllib raises errors without reading their
         texts, which explain the failure. Returns False if it does not."""
         x = self._x
-        if not x.has_unread_error() or not x.hook.drains.acquire(blocking=False):
+        if not x.has_unread_error() or not x.hook.begin_drain():
             return False
         self._drained = True
         try:
             threading.Thread(target=self._read_rest, name="llmtap-drain", daemon=True).start()
         except RuntimeError:  # the process is exiting
             self._drained = False
-            x.hook.drains.release()
+            x.hook.end_drain()
         return self._drained
 
     def _read_rest(self) -> None:
-        x, limit = self._x, time.monotonic() + DRAIN_TIMEOUT
+        x, limit = self._x, clock.monotonic() + DRAIN_TIMEOUT
         try:
-            while not x.ended and x.got < DRAIN_BYTES and time.monotonic() < limit:
-                self._fp.raw._sock.settimeout(DRAIN_TIMEOUT)
+            sock = self._fp.raw._sock
+            # Clients close the connection after the response. If the agent keeps it, the next response is not ours.
+            while not sock._closed and clock.monotonic() < limit:
+                threading.Event().wait(0.002)  # not sleep, which would stop all greenlets
+            while not x.ended and x.got < DRAIN_BYTES and (left := limit - clock.monotonic()) > 0:
+                sock.settimeout(left)
                 data = self._fp.read1(DRAIN_BYTES)
                 self._got(data, not data)
         except Exception:
             pass  # the server did not send the rest
         finally:
-            x.hook.drains.release()
+            x.hook.end_drain()
             x.closed()
             self._fp.close()
-
-
-class _Ended:
-    """Replaces an abandoned exchange."""
-
-    ended = True
-
-
-_ENDED: Any = _Ended()
 
 
 def _interrupts_hook() -> bool:

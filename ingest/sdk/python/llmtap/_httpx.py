@@ -4,11 +4,13 @@ retry is a separate call."""
 from __future__ import annotations
 
 import asyncio
+import copy
 import importlib
 import threading
 from typing import Any, AsyncIterator, Callable, Iterator, Optional
 
-from ._exchange import DRAIN_BYTES, DRAIN_TIMEOUT, DRAINS, Exchange, cancelled, headers_of
+from ._exchange import DRAIN_BYTES, DRAIN_TIMEOUT, ENDED, Exchange, cancelled, headers_of, in_asyncio, in_background
+from ._original import clock
 from ._patch import Patches, hook_of
 
 
@@ -55,7 +57,7 @@ def _begin(request: Any, tees: _Tees, asynchronous: bool) -> Optional[Exchange]:
             x.body_pending()
             request.stream = (tees.async_request if asynchronous else tees.request)(request.stream, x)
     except Exception:
-        hook.count_error()
+        x.broken()
     return x
 
 
@@ -63,10 +65,9 @@ def _responded(x: Exchange, request: Any, response: Any, tee: Any) -> None:
     try:
         x.responded(response.status_code, headers_of(response.headers.raw))
         if not x.ended:
-            response.stream = tee(response.stream, x, response.extensions)
+            response.stream = tee(response.stream, x)
     except Exception:
-        x.hook.count_error()
-        x.closed()
+        x.broken()
 
 
 def _restore_body(request: Any) -> None:
@@ -140,9 +141,8 @@ def _tees(httpx: Any) -> _Tees:
             await self._llmtap_body.aclose()
 
     class Response(httpx.SyncByteStream):  # type: ignore[misc]
-        def __init__(self, stream: Any, x: Exchange, extensions: Any) -> None:
-            self._stream, self._x, self._extensions = stream, x, extensions
-            self._drained = False
+        def __init__(self, stream: Any, x: Exchange) -> None:
+            self._stream, self._x = stream, x
 
         def __iter__(self) -> Iterator[bytes]:
             x = self._x
@@ -158,52 +158,26 @@ def _tees(httpx: Any) -> _Tees:
             x.eof()
 
         def close(self) -> None:
-            if self._drained:
-                return
-            if self._x.ended:
+            x = self._x
+            connection = None if x.ended else _taken(x, self._stream)
+            if connection is None:
+                if not x.ended:
+                    x.closed(cancelled())
                 self._stream.close()
                 return
-            if _drainable(self._x, self._extensions) and self._x.hook.drains.acquire(blocking=False):
-                self._drained = True
-                try:
-                    threading.Thread(target=self._drain, name="llmtap-drain", daemon=True).start()
-                    return
-                except RuntimeError:  # the process is exiting
-                    self._x.hook.drains.release()
-            self._x.closed(cancelled())
-            self._stream.close()
-
-        def _drain(self) -> None:
-            """Reads a limited part of an unread error response, because its text explains the failure."""
-            x = self._x
-            limit = threading.Timer(DRAIN_TIMEOUT, _shutdown, [self._extensions])
-            limit.daemon = True
+            self._x = ENDED
             try:
-                limit.start()
-                size = 0
-                for p in self:
-                    size += len(p)
-                    if size > DRAIN_BYTES:
-                        break
-            except Exception:
-                pass  # the exchange has ended
+                self._stream.close()
             finally:
-                limit.cancel()
-                x.hook.drains.release()
-                x.closed()
-                try:
-                    self._stream.close()
-                except Exception:
-                    pass
+                _start_drain(x, connection)
 
         def __del__(self) -> None:
             if not self._x.ended:
                 self._x.hook.abandoned.append(self._x)
 
     class AsyncResponse(httpx.AsyncByteStream):  # type: ignore[misc]
-        def __init__(self, stream: Any, x: Exchange, extensions: Any) -> None:
-            self._stream, self._x, self._extensions = stream, x, extensions
-            self._drained = False
+        def __init__(self, stream: Any, x: Exchange) -> None:
+            self._stream, self._x = stream, x
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             x = self._x
@@ -219,46 +193,18 @@ def _tees(httpx: Any) -> _Tees:
             x.eof()
 
         async def aclose(self) -> None:
-            if self._drained:
-                return
-            if self._x.ended:
+            x, is_cancelled = self._x, cancelled()
+            connection = None if x.ended or is_cancelled or not in_asyncio() else _taken(x, self._stream)
+            if connection is None:
+                if not x.ended:
+                    x.closed(is_cancelled)
                 await self._stream.aclose()
                 return
-            is_cancelled = cancelled()
-            if not is_cancelled and _drainable(self._x, self._extensions) and self._x.hook.drains.acquire(blocking=False):
-                self._drained = True
-                try:
-                    DRAINS.add(asyncio.get_running_loop().create_task(self._drain()))
-                    return
-                except RuntimeError:  # not an asyncio event loop
-                    self._drained = False
-                    self._x.hook.drains.release()
-            self._x.closed(is_cancelled)
-            await self._stream.aclose()
-
-        async def _drain(self) -> None:
-            x = self._x
+            self._x = ENDED
             try:
-                await asyncio.wait_for(self._rest(), DRAIN_TIMEOUT)
-            except Exception:
-                pass  # the exchange has ended
+                await self._stream.aclose()
             finally:
-                x.hook.drains.release()
-                x.closed()
-                task = asyncio.current_task()
-                if task is not None:
-                    DRAINS.discard(task)
-                try:
-                    await self._stream.aclose()
-                except Exception:
-                    pass
-
-        async def _rest(self) -> None:
-            size = 0
-            async for p in self:
-                size += len(p)
-                if size > DRAIN_BYTES:
-                    break
+                in_background(_async_drain(x, connection))
 
         def __del__(self) -> None:
             if not self._x.ended:
@@ -270,13 +216,71 @@ def _tees(httpx: Any) -> _Tees:
     return tees
 
 
-def _drainable(x: Exchange, extensions: Any) -> bool:
-    return x.has_unread_error() and extensions.get("http_version") != b"HTTP/2"
+class _Closed:
+    """Replaces the socket of a connection whose rest is read in the background."""
+
+    def close(self) -> None:
+        pass
+
+    async def aclose(self) -> None:
+        pass
+
+    def get_extra_info(self, info: str) -> Any:
+        return None
 
 
-def _shutdown(extensions: Any) -> None:
-    """Ends a read that takes too long by closing the socket."""
+def _taken(x: Exchange, stream: Any) -> Any:
+    """Takes the connection of an unread error response from its pool, which will only close a substitute, and returns it. Its text explains
+    the failure. Returns None if the response is none, or over HTTP/2, or of an unknown version of httpcore."""
     try:
-        extensions["network_stream"].get_extra_info("socket").shutdown(2)
+        connection = stream._httpcore_stream._stream._connection
+        if not x.has_unread_error() or not hasattr(connection, "_h11_state") or not x.hook.begin_drain():
+            return None
+        taken = copy.copy(connection)
+        connection._network_stream = _Closed()
+        return taken
+    except AttributeError:
+        return None
+
+
+def _record(x: Exchange, event: Any) -> bool:
+    """Records a part of the rest. Returns whether to read more."""
+    data = getattr(event, "data", None)
+    if data is None:
+        x.eof()
+    else:
+        x.read(bytes(data))
+    return not x.ended and x.got < DRAIN_BYTES
+
+
+def _start_drain(x: Exchange, connection: Any) -> None:
+    try:
+        threading.Thread(target=_drain, args=(x, connection), name="llmtap-drain", daemon=True).start()
+    except RuntimeError:  # the process is exiting
+        x.drained()
+        connection.close()
+
+
+def _drain(x: Exchange, connection: Any) -> None:
+    limit = clock.monotonic() + DRAIN_TIMEOUT
+    try:
+        while _record(x, connection._receive_event(timeout=max(0.0, limit - clock.monotonic()))):
+            pass
+    except Exception:
+        pass  # the server did not send the rest
+    x.drained()
+    connection.close()
+
+
+async def _async_drain(x: Exchange, connection: Any) -> None:
+    limit = clock.monotonic() + DRAIN_TIMEOUT
+    try:
+        while _record(x, await connection._receive_event(timeout=max(0.0, limit - clock.monotonic()))):
+            pass
+    except (Exception, asyncio.CancelledError):
+        pass  # the server did not send the rest, or the agent's event loop ends
+    x.drained()
+    try:
+        await connection.aclose()
     except Exception:
         pass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Optional
 
 from . import _event
@@ -12,8 +11,9 @@ from ._config import Config, log
 from ._decode import DecodeError, decode, decode_some
 from ._endings import ending_of
 from ._event import UNREAD, Event
+from ._original import sleep
 from ._queue import Item, Queue
-from ._redact import masked, masked_attr, truncate
+from ._redact import masked, masked_attr, masked_error, truncate
 from ._shape.shaper import Shaper
 
 # Memory for shaping a body of n bytes.
@@ -41,7 +41,7 @@ class Preparer:
     def yield_gil(self) -> None:
         """Releases the interpreter lock, because a thread that only computes makes other threads wait for 5 ms."""
         if self._queue.pending < _BACKLOG:
-            time.sleep(_YIELD_TIME)
+            sleep(_YIELD_TIME)
 
     def prepare(self, it: Item) -> None:
         """Replaces the body of the event and accounts for its memory."""
@@ -50,6 +50,7 @@ class Preparer:
         if not labels.masked:  # once for all events of a context
             labels.attrs, labels.masked = {k: masked_attr(v) for k, v in labels.attrs.items()}, True
         incomplete = bool(ev.error)
+        ev.error = masked_error(ev.error)
         if ev.error == UNREAD and _complete(ev):
             ev.error = ""
         if not ev.body:

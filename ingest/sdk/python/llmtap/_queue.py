@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import Callable, Optional
 
 from ._event import HOOK, Event
+from ._original import Empty, RLock, SimpleQueue
 from ._report import Unsent
 
 ITEM_OVERHEAD = 2 << 10  # approximate memory of an event without its body, in bytes
@@ -50,14 +50,14 @@ class Queue:
         self._limit = limit
         self._wake = wake  # called without the lock when there may be something to send
         # Guards the fields below and every pair. Reentrant, because a signal handler may make calls.
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._in_flight: deque[Item] = deque()
         self._queued: deque[Item] = deque()
         self._used = self._in_flight_bytes = self._queued_bytes = 0
         self._pending = 0
         self._seq = self._published = self._events = self._dropped = 0
         self.uncaptured = 0  # calls that the hook does not capture, set by Hook
-        self._waiters: list[tuple[int, threading.Event]] = []
+        self._waiters: list[tuple[int, SimpleQueue[bool]]] = []
 
     def reserve(self, n: int) -> bool:
         """Accounts for n more bytes and drops old exchanges to make room. If dropping all of them would not make enough room,
@@ -243,13 +243,14 @@ class Queue:
         with self._lock:
             if self._settled(self._seq):
                 return True
-            done = threading.Event()
+            done: SimpleQueue[bool] = SimpleQueue()
             self._waiters.append((self._seq, done))
-        if done.wait(timeout):
-            return True
-        with self._lock:
-            self._waiters = [w for w in self._waiters if w[1] is not done]
-        return False
+        try:
+            return done.get(timeout=timeout)
+        except Empty:
+            with self._lock:
+                self._waiters = [w for w in self._waiters if w[1] is not done]
+            return False
 
     def _notify_waiters(self) -> None:
         if not self._waiters:
@@ -257,7 +258,7 @@ class Queue:
         keep = []
         for seq, done in self._waiters:
             if self._settled(seq):
-                done.set()
+                done.put(True)
             else:
                 keep.append((seq, done))
         self._waiters = keep

@@ -66,6 +66,11 @@ def _words() -> _Words:
     return _Words()
 
 
+def load() -> None:
+    """Reads the rules, which the first masked text would do otherwise."""
+    _words()
+
+
 def truncate(text: bytes, limit: int) -> bytes:
     """The first limit bytes of text. If the limit splits a word, the word is removed, because the first part of a secret may be
     unrecognizable. Words longer than 512 bytes are split, because secrets of that length are recognized by their start."""
@@ -90,6 +95,16 @@ def clip_attr(s: str) -> str:
         return s
     b = utf8(s)
     return s if len(b) <= MAX_HEADER_VALUE else clip(masked(truncate(b, _MAX_ATTR)).decode("utf-8", "surrogateescape"))
+
+
+def clip_error(s: str) -> str:
+    """Truncates the text of an error, which is masked in the background."""
+    return s if len(s) * 4 <= _MAX_ATTR else truncate(utf8(s), _MAX_ATTR).decode("utf-8", "surrogateescape")
+
+
+def masked_error(s: str) -> str:
+    """The text of an error with credentials and personal data masked, truncated to the length of a header value."""
+    return clip(masked_attr(s))
 
 
 def masked_attr(s: str) -> str:

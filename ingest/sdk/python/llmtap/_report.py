@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import threading
-import time
 from typing import NamedTuple, Optional
 from urllib.parse import urlsplit
 
 from . import _event
 from ._config import Config, log
+from ._original import RLock, clock
 
 # A failure to publish is logged at once, and while it lasts again after this many seconds, twice that, and so on.
 MIN_INTERVAL, MAX_INTERVAL = 60.0, 3600.0
@@ -56,7 +55,7 @@ class Reporter:
         self._to = "the endpoint " + display(config.endpoint) if config.endpoint else "NATS at " + display(config.url)
         self._endpoint = bool(config.endpoint)
         self._token = _event.service_token(config.service)
-        self._lock = threading.RLock()  # guards the fields below; reentrant, because the process may exit in a signal handler
+        self._lock = RLock()  # guards the fields below; reentrant, because the process may exit in a signal handler
         self._failing = ""  # the error of the last attempt to publish, if it failed
         self._fix = ""
         self._denied = ""  # permission violation since the last success
@@ -69,7 +68,7 @@ class Reporter:
 
     def failed(self, error: BaseException, pending: bool, now: Optional[float] = None) -> None:
         """Logs a failed attempt to publish or to connect, unless the failure was logged recently. pending means that events wait."""
-        now = time.monotonic() if now is None else now
+        now = clock.monotonic() if now is None else now
         with self._lock:
             if not self._failing:
                 self._since = self._next = now
@@ -101,7 +100,7 @@ class Reporter:
         """Logs that publishing works again if it failed. dropped is the number of exchanges dropped since the start."""
         if not self._failing and self._stored and not self._denied:
             return
-        now = time.monotonic() if now is None else now
+        now = clock.monotonic() if now is None else now
         with self._lock:
             if self._failing and self._logged:
                 # A warning, because a logger that showed the failure must show its end.

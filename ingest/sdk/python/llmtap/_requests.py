@@ -6,7 +6,7 @@ import functools
 import importlib
 from typing import Any, Callable, Iterator, Optional
 
-from ._exchange import Exchange, headers_of
+from ._exchange import ENDED, Exchange, headers_of
 from ._httpclient import captured
 from ._patch import Patches, hook_of
 
@@ -68,7 +68,7 @@ def _begin(request: Any) -> Optional[Exchange]:
             if not hasattr(body, "read"):  # requests reads length and position of files in many ways
                 request.body = _Body(body, x)
     except Exception:
-        hook.count_error()
+        x.broken()
     return x
 
 
@@ -97,8 +97,7 @@ def _responded(x: Exchange, response: Any) -> None:
             base: Any = type(raw)
             raw.__class__ = _tee(base)
     except Exception:
-        x.hook.count_error()
-        x.closed()
+        x.broken()
 
 
 @functools.cache
@@ -176,14 +175,8 @@ def _tee(base: Any) -> Any:
             if not x.ended:
                 # Not end(): the garbage collector may have interrupted a thread that holds the lock.
                 x.hook.abandoned.append(x)
-                self._llmtap_x = _Ended()
+                self._llmtap_x = ENDED
             super().__del__()
 
     Response.__name__, Response.__qualname__ = base.__name__, base.__qualname__
     return Response
-
-
-class _Ended:
-    """Replaces an abandoned exchange."""
-
-    ended = True

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
-import threading
-import time
 from typing import Any, Callable, Optional
 
 import nats.errors
@@ -15,6 +12,7 @@ import nats.errors
 from . import _event
 from ._client import FastClient, Outgoing
 from ._config import Config, log
+from ._original import Loop, Thread, clock, sleep
 from ._prepare import Preparer
 from ._queue import MAX_IN_FLIGHT, Item, Queue
 from ._report import NO_STREAM, Reporter
@@ -43,14 +41,7 @@ class RejectedError(PublishError):
     """NATS will never store the message."""
 
 
-class _Loop(asyncio.SelectorEventLoop):
-    """Resolves host names on its own thread, because no thread can be started while the process exits."""
-
-    async def getaddrinfo(self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> Any:
-        return socket.getaddrinfo(host, port, family, type, proto, flags)
-
-
-class Sender(threading.Thread):
+class Sender(Thread):
     """After a failure the sender starts again with the oldest event; JetStream drops stored ones by their ids.
 
     At the start and after a failure only one message is in flight until NATS has stored it. If several were in flight, the first
@@ -58,11 +49,11 @@ class Sender(threading.Thread):
     """
 
     def __init__(self, queue: Queue, config: Config, report: Reporter, sdk: str, sweep: Callable[[], None], count_error: Callable[[], None]) -> None:
-        super().__init__(name="llmtap", daemon=True)
+        super().__init__()
         self._queue, self._config, self._sweep, self._count_error = queue, config, sweep, count_error
         self._token = _event.service_token(config.service)
         self._preparer = Preparer(queue, config)
-        self._loop = _Loop()
+        self._loop = Loop()
         self._asleep = False  # the loop waits for events
         self._stopping = False
         self._wakeup: Optional[asyncio.Future[bool]] = None
@@ -143,7 +134,7 @@ class Sender(threading.Thread):
             if not self._queue.has_queued:
                 self._tick()  # collects acknowledgements
             # The timeout counts only after a wait: shaping other events may take longer than it.
-            if not await self._wait(idle=False) and time.monotonic() - head.sent > _ACK_TIMEOUT:
+            if not await self._wait(idle=False) and clock.monotonic() - head.sent > _ACK_TIMEOUT:
                 # A server that is cut off from the network does not close the connection. The next one may work.
                 await self._disconnect()
                 raise PublishError("acknowledgement timed out")
@@ -154,7 +145,7 @@ class Sender(threading.Thread):
     def _tick(self) -> None:
         """Sleeps without reading the connection, unless a thread waits in flush."""
         if not (self._stopping or self._queue.has_waiters):
-            time.sleep(_TICK)
+            sleep(_TICK)
 
     def _acknowledge(self) -> None:
         """Removes the items that are stored or rejected from flight."""
@@ -262,8 +253,8 @@ class Sender(threading.Thread):
             self._report.denied(error)
         elif self._nc is None:
             self._refused = error
-        elif time.monotonic() - self._reported >= _REPORT:
-            self._reported = time.monotonic()
+        elif clock.monotonic() - self._reported >= _REPORT:
+            self._reported = clock.monotonic()
             log.warning("llmtap: NATS error: %s", error)
 
     async def _nats_closed(self) -> None:
@@ -303,7 +294,7 @@ class Sender(threading.Thread):
         subject, headers = ev.subject(), ev.headers()
         if parts > 1:
             headers += f"Llmtap-Body-Bytes: {len(body)}\r\n"
-        it.acks, it.sent = parts, time.monotonic()
+        it.acks, it.sent = parts, clock.monotonic()
         for part in range(1, parts + 1):
             own = f"Nats-Msg-Id: {ev.message_id(part)}\r\n"
             if parts > 1:

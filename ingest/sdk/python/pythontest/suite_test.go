@@ -19,6 +19,9 @@ import (
 // packages are the requirements of the tests of the Python hook.
 var packages = []string{"nats-py>=2.6,<3", "pytest>=8", "pytest-xdist>=3", "httpx", "httpx2", "requests", "aiohttp", "brotli", "urllib3", "grpcio", "mypy", "ruff"}
 
+// runtimes are what the hook is tested under.
+var runtimes = []string{"blockbuster", "freezegun", "time-machine", "gevent", "eventlet", "pytest-socket", "langgraph-cli[inmem]"}
+
 // TestPythonHook runs the linter, the type checker and the tests of the Python hook.
 func TestPythonHook(t *testing.T) {
 	if testing.Short() {
@@ -26,13 +29,37 @@ func TestPythonHook(t *testing.T) {
 	}
 	python := Interpreter(t, packages...)
 	Watch(t, "..")
-	for _, args := range [][]string{{"-m", "ruff", "check", "."}, {"-m", "mypy"}, {"-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "4"}} {
-		cmd := exec.CommandContext(t.Context(), python, args...)
-		cmd.Dir = ".."
-		cmd.Env = append(cmd.Environ(), "PYTHONDONTWRITEBYTECODE=1", "MYPY_CACHE_DIR="+t.TempDir(), "RUFF_NO_CACHE=true", "PYTHONPATH=.")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%q: %v\n%s", args, err, out)
-		}
+	runPython(t, python, "-m", "ruff", "check", ".")
+	runPython(t, python, "-m", "mypy")
+	runPython(t, python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "4", "--ignore=tests/test_runtimes.py", "--ignore=tests/test_faults.py")
+}
+
+// TestPythonRuntimes runs agents under servers and test libraries that replace primitives of Python.
+func TestPythonRuntimes(t *testing.T) {
+	slowtest.Skip(t)
+	python := Interpreter(t, append(runtimes, packages...)...)
+	Watch(t, "..")
+	runPython(t, python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "tests/test_runtimes.py")
+}
+
+// TestPythonFaults compares what agents observe of failing responses with and without the hook.
+func TestPythonFaults(t *testing.T) {
+	slowtest.Skip(t)
+	python := Interpreter(t, packages...)
+	Watch(t, "..")
+	runPython(t, python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "tests/test_faults.py")
+}
+
+// runPython runs Python in the directory of the hook and logs its output.
+func runPython(t *testing.T, python string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), python, args...)
+	cmd.Dir = ".."
+	cmd.Env = append(cmd.Environ(), "PYTHONDONTWRITEBYTECODE=1", "MYPY_CACHE_DIR="+t.TempDir(), "RUFF_NO_CACHE=true", "PYTHONPATH=.")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%q: %v\n%s", args, err, out)
+	} else {
+		t.Logf("%q:\n%s", args, out)
 	}
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import multiprocessing
 import os
 import socket
@@ -407,3 +408,17 @@ def test_internal_errors(nats_server: Nats, provider: Provider, monkeypatch: pyt
                 assert client(provider.url("ok")) == (200, ANSWER)
             in_pieces = 3 if name == "request" else 0  # clients over http.client send the headers first
             assert llmtap.stats().errors >= before + len(CLIENTS) - in_pieces, name
+            assert llmtap.stats().open == 0, name  # the calls are forgotten
+
+
+def test_no_files(nats_server: Nats, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent's threads read no files after instrument()."""
+    opened: list[Any] = []
+    start(nats_server, provider, capture="shape")
+    monkeypatch.setattr("builtins.open", lambda *args, **kwargs: opened.append(args))
+    with llmtap.context(attrs={"long": "x" * 5000}):
+        for what in ("ok", "400", "reset"):
+            with contextlib.suppress(httpx.HTTPError):
+                call(provider, what)
+    assert llmtap.flush(10) and not opened
+    assert llmtap.stats().errors == 0 and nats_server.messages()[3].data.startswith(b'{"error": {"message": "bad key sk-***')

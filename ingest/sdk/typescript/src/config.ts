@@ -2,6 +2,7 @@
 
 import { randomBytes } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import * as path from "node:path";
 
 import { clipAttr, MAX_ATTRS, validAttrKey } from "./event";
@@ -163,11 +164,11 @@ function files(o: Options, env: NodeJS.ProcessEnv): Pick<Config, "caFile" | "cer
 }
 
 /** The settings of a TLS connection. Throws a PublishError if the files cannot be read. */
-export function tlsOptions(c: Config): { ca?: Buffer; cert?: Buffer; key?: Buffer } {
+export async function tlsOptions(c: Config): Promise<{ ca?: Buffer; cert?: Buffer; key?: Buffer }> {
   try {
     return {
-      ...(c.caFile ? { ca: readFileSync(c.caFile) } : {}),
-      ...(c.certFile ? { cert: readFileSync(c.certFile), key: readFileSync(c.keyFile) } : {}),
+      ...(c.caFile ? { ca: await readFile(c.caFile) } : {}),
+      ...(c.certFile ? { cert: await readFile(c.certFile), key: await readFile(c.keyFile) } : {}),
     };
   } catch (e) {
     throw new PublishError("TLS: " + (e as Error).message);

@@ -55,9 +55,9 @@ export class EndpointPublisher implements Publisher {
     this.#url = new URL(config.endpoint + "/v1/events");
   }
 
-  #open(): http.Agent {
+  async #open(): Promise<http.Agent> {
     const options = { keepAlive: true, maxSockets: 1 };
-    return this.#url.protocol === "https:" ? new https.Agent({ ...options, ...tlsOptions(this.config) }) : new http.Agent(options);
+    return this.#url.protocol === "https:" ? new https.Agent({ ...options, ...(await tlsOptions(this.config)) }) : new http.Agent(options);
   }
 
   readonly connected = true;
@@ -102,10 +102,10 @@ export class EndpointPublisher implements Publisher {
     for (const it of items) if (it.failure) it.acks = 1;
   }
 
-  #post(body: string): Promise<Answer> {
+  async #post(body: string): Promise<Answer> {
     const { request } = this.#url.protocol === "https:" ? https : http;
     const token = this.config.token;
-    const agent = (this.#agent ??= this.#open());
+    const agent = (this.#agent ??= await this.#open());
     return new Promise<Answer>((resolve, reject) => {
       const fail = (e: Error): void => reject(new PublishError(e.message));
       const req = request(this.#url, {

@@ -52,6 +52,7 @@ export interface Recorder {
 /** Durations are by a monotonic clock. Callers catch exceptions. */
 export class Exchange {
   ended = false;
+  #broken = false;
   readonly #query: string;
   readonly #time = now();
   readonly #start = monotonic();
@@ -201,6 +202,20 @@ export class Exchange {
       this.#end(""); // bodies are not recorded, so completeness is unknown
     } else {
       this.#end(UNREAD);
+    }
+  }
+
+  /** Counts an internal error and drops the exchange, which ends. */
+  broken(error: unknown): void {
+    this.hook.countError(error);
+    if (this.#broken) return;
+    this.#broken = this.ended = this.#requestSent = true;
+    this.hook.untrack(this);
+    const reserved = this.#requestBody.take()[1] + this.#responseBody.take()[1];
+    try {
+      this.hook.queue.push(this.#res, this.#pair, reserved, true);
+    } catch (e) {
+      this.hook.countError(e);
     }
   }
 

@@ -159,7 +159,13 @@ export class Hook {
   end(): void {
     if (this.#closed) return;
     this.#closed = true;
-    for (const x of [...this.#open]) x.end(EXIT);
+    for (const x of [...this.#open]) {
+      try {
+        x.end(EXIT);
+      } catch (e) {
+        x.broken(e);
+      }
+    }
     this.reportUncaptured(Infinity);
   }
 

@@ -58,7 +58,7 @@ export class NATSPublisher implements Publisher {
       ignoreClusterUpdates: true,
       ...natsOptions,
       // The client refuses a server that has no TLS. Without host, it would check the certificate of an IP address against "localhost".
-      ...(secure ? { tls: this.#tls(url) } : {}),
+      ...(secure ? { tls: await this.#tls(url) } : {}),
       reconnect: false,
       pingInterval: NO_PINGS,
     };
@@ -87,8 +87,8 @@ export class NATSPublisher implements Publisher {
     this.#nc = nc;
   }
 
-  #tls(url: URL): NodeConnectionOptions["tls"] {
-    const own = { ...tlsOptions(this.config), host: url.hostname.replace(/^\[|\]$/g, "") };
+  async #tls(url: URL): Promise<NodeConnectionOptions["tls"]> {
+    const own = { ...(await tlsOptions(this.config)), host: url.hostname.replace(/^\[|\]$/g, "") };
     return { ...own, ...(this.config.natsOptions.tls as object) } as NodeConnectionOptions["tls"];
   }
 

@@ -18,7 +18,7 @@ export function patchHTTP(patches: Patches): void {
     try {
       beginHTTP(hook, req);
     } catch (e) {
-      hook.countError(e);
+      failed(hook, req, e);
     }
   };
   for (const name of ["write", "end", "flushHeaders"]) {
@@ -34,6 +34,13 @@ export function patchHTTP(patches: Patches): void {
 const seen = new WeakSet<object>();
 const exchanges = new WeakMap<object, Exchange>(); // by the request or stream whose body is written
 
+/** Counts an internal error at the start of a call. */
+function failed(hook: Hook, request: object, error: unknown): void {
+  const x = exchanges.get(request);
+  if (x) x.broken(error);
+  else hook.countError(error);
+}
+
 function beginHTTP(hook: Hook, req: http.ClientRequest): void {
   const flat = Object.entries(req.getHeaders()).flat();
   const host = String(req.getHeader("host") ?? req.host);
@@ -42,10 +49,10 @@ function beginHTTP(hook: Hook, req: http.ClientRequest): void {
   const target = hook.hosts.target(origin, path, () => first(headersOf(flat), "content-type"));
   const x = target && hook.begin(target, req.method, headersOf(flat), current());
   if (!x) return;
-  x.bodyPending();
   exchanges.set(req, x);
-  const call = new Call(hook, x, req);
-  observe(hook, req, "emit", (event: string, arg: unknown) => {
+  x.bodyPending();
+  const call = new Call(x, req);
+  observe(x, req, "emit", (event: string, arg: unknown) => {
     if (event !== "response" || x.ended) return;
     const res = arg as http.IncomingMessage;
     x.responded(res.statusCode ?? 0, headersOf(res.rawHeaders));
@@ -71,7 +78,7 @@ export function patchHTTP2(patches: Patches): void {
       try {
         if (hook && headers[":method"] === "POST") beginHTTP2(hook, stream, String(authority), headers, options?.endStream === true);
       } catch (e) {
-        hook?.countError(e);
+        failed(hook!, stream, e);
       }
       return stream;
     };
@@ -89,11 +96,12 @@ function beginHTTP2(hook: Hook, stream: object, authority: string, headers: Reco
   const target = hook.hosts.target(origin, path, () => first(headersOf(flat), "content-type"));
   const x = target && hook.begin(target, "POST", headersOf(flat), current());
   if (!x) return;
+  exchanges.set(stream, x);
   x.bodyPending();
   if (ended) x.requestEnd();
-  const call = new Call(hook, x, stream);
-  for (const name of ["write", "end"]) observe(hook, stream, name, (...args: unknown[]) => recordWrite(x, name, args));
-  observe(hook, stream, "emit", (event: string, arg: Record<string, unknown>) => {
+  const call = new Call(x, stream);
+  for (const name of ["write", "end"]) observe(x, stream, name, (...args: unknown[]) => recordWrite(x, name, args));
+  observe(x, stream, "emit", (event: string, arg: Record<string, unknown>) => {
     if (event === "response" && !x.ended) {
       x.responded(Number(arg[":status"]), headersOf(Object.entries(arg).flat()));
       call.flush();
@@ -109,7 +117,7 @@ function recordWrite(x: Exchange, name: string, [chunk, encoding]: unknown[]): v
     else if (chunk instanceof Uint8Array) x.requestRead(chunk);
     if (name === "end") x.requestEnd();
   } catch (e) {
-    x.hook.countError(e);
+    x.broken(e);
   }
 }
 
@@ -120,14 +128,13 @@ class Call {
   #early: Uint8Array[] = []; // pieces that arrived before the event "response"
 
   constructor(
-    private readonly hook: Hook,
     private readonly x: Exchange,
     private readonly req: object,
   ) {
-    observe(hook, req, "destroy", (error: unknown) => {
+    observe(x, req, "destroy", (error: unknown) => {
       this.#destroyed ??= error ?? true;
     });
-    observe(hook, req, "emit", (event: string, error: unknown) => {
+    observe(x, req, "emit", (event: string, error: unknown) => {
       if (event === "error") this.#failed(error);
       else if (event === "close" && x.status === 0) this.#failed(undefined);
     });
@@ -135,8 +142,8 @@ class Call {
 
   /** Records the response. */
   response(res: object): void {
-    const { hook, x } = this;
-    observe(hook, res, "push", (chunk: Uint8Array | string | null) => {
+    const { x } = this;
+    observe(x, res, "push", (chunk: Uint8Array | string | null) => {
       if (chunk === null) {
         this.flush();
         if (x.status > 0) x.eof();
@@ -147,11 +154,11 @@ class Call {
       else x.read(bytes);
     });
     if (res !== this.req) {
-      observe(hook, res, "destroy", (error: unknown) => {
+      observe(x, res, "destroy", (error: unknown) => {
         this.#failure ??= error;
       });
     }
-    observe(hook, res, "emit", (event: string, error: unknown) => {
+    observe(x, res, "emit", (event: string, error: unknown) => {
       if (event === "error" && res !== this.req) this.#failed(error);
       else if (event === "close") this.#failed(this.#failure);
     });

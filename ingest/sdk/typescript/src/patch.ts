@@ -1,5 +1,6 @@
 // The hook of this process and the functions that it replaces.
 
+import type { Exchange } from "./exchange";
 import type { Hook } from "./hook";
 
 let hook: Hook | undefined;
@@ -26,15 +27,15 @@ export function isIgnored(request: object): boolean {
 
 type Method = (this: unknown, ...args: unknown[]) => unknown;
 
-/** Calls before, whose exceptions are counted, and then the method of one object. */
-export function observe(h: Hook, object: object, name: string, before: (...args: never[]) => void): void {
+/** Calls before, after whose exceptions x is forgotten, and then the method of one object. */
+export function observe(x: Exchange, object: object, name: string, before: (...args: never[]) => void): void {
   const owner = object as Record<string, unknown>;
   const original = owner[name] as Method;
   owner[name] = function (this: unknown, ...args: unknown[]): unknown {
     try {
       (before as (...args: unknown[]) => void)(...args);
     } catch (e) {
-      h.countError(e);
+      x.broken(e);
     }
     return original.apply(this, args);
   };

@@ -59,13 +59,17 @@ function record(hook: Hook, request: Request): void {
   const handler = handlerOf(request);
   const x = hook.begin(target, request.method, headers, scopeOf(handler));
   if (!x) return;
-  recordBody(hook, request, x, headers);
-  observe(hook, request, onHeaders, (status: number, raw: unknown) => {
+  try {
+    recordBody(request, x, headers);
+  } catch (e) {
+    x.broken(e);
+  }
+  observe(x, request, onHeaders, (status: number, raw: unknown) => {
     if (status >= 200) x.responded(status, headersOf(Array.isArray(raw) ? raw : Object.entries(raw ?? {}).flat()));
   });
-  observe(hook, request, onData, (chunk: Uint8Array) => x.read(chunk));
-  observe(hook, request, onEnd, () => x.eof());
-  observe(hook, request, onError, (error: unknown) => {
+  observe(x, request, onData, (chunk: Uint8Array) => x.read(chunk));
+  observe(x, request, onEnd, () => x.eof());
+  observe(x, request, onError, (error: unknown) => {
     if (x.status > 0 && isClose(error) && !handler?.reason) x.closed();
     else x.failed(handler?.reason ?? error);
   });
@@ -127,7 +131,7 @@ function startedByPool(): boolean {
   }
 }
 
-function recordBody(hook: Hook, request: Request, x: Exchange, headers: Headers): void {
+function recordBody(request: Request, x: Exchange, headers: Headers): void {
   const { body } = request;
   if (body === null || body === undefined) {
     x.request();
@@ -137,24 +141,24 @@ function recordBody(hook: Hook, request: Request, x: Exchange, headers: Headers)
     x.bodyPending();
     const source = body as Partial<AsyncIterable<Uint8Array>> & { pipe?: unknown };
     if (typeof source[Symbol.asyncIterator] === "function" && typeof source.pipe !== "function") {
-      request.body = tee(source as AsyncIterable<Uint8Array>, x, hook, headers.has("content-length"));
+      request.body = tee(source as AsyncIterable<Uint8Array>, x, headers.has("content-length"));
     } else {
-      observe(hook, request, "onBodySent", (chunk: unknown) => x.requestRead(bytesOf(chunk)));
-      observe(hook, request, "onRequestSent", () => x.requestEnd());
+      observe(x, request, "onBodySent", (chunk: unknown) => x.requestRead(bytesOf(chunk)));
+      observe(x, request, "onRequestSent", () => x.requestEnd());
     }
   }
 }
 
 /** Records the body of fetch while it is sent. The first piece of a body of known length, which is usually all of it, is read at once, so
  * that it is known if the connection fails. */
-function tee(body: AsyncIterable<Uint8Array>, x: Exchange, hook: Hook, known: boolean): AsyncIterable<Uint8Array> {
+function tee(body: AsyncIterable<Uint8Array>, x: Exchange, known: boolean): AsyncIterable<Uint8Array> {
   const it = body[Symbol.asyncIterator]();
   const record = (r: IteratorResult<unknown>): void => {
     try {
       if (r.done) x.requestEnd();
       else x.requestRead(bytesOf(r.value));
     } catch (e) {
-      hook.countError(e);
+      x.broken(e);
     }
   };
   const next = (): Promise<IteratorResult<Uint8Array>> => {

@@ -50,6 +50,18 @@ exports.startNATS = async () => {
   return { url: `nats://agent:agent@127.0.0.1:${port}`, stop };
 };
 
+/** Starts the provider whose responses fail. Returns its host and a function that stops it. */
+exports.startFaults = async () => {
+  const server = spawn(helper, ["faults"], { stdio: ["pipe", "pipe", "inherit"] });
+  const port = await new Promise((resolve) => server.stdout.once("data", (p) => resolve(Number(String(p)))));
+  const stop = () => {
+    const exited = new Promise((resolve) => server.once("exit", resolve));
+    server.stdin.end();
+    return exited;
+  };
+  return { host: `127.0.0.1:${port}`, stop };
+};
+
 /** Starts an HTTP server. Returns its URL and a function that stops it. */
 exports.serve = async (handle) => {
   const server = http.createServer(async (req, res) => {

@@ -21,6 +21,7 @@ class Shaper(Events):
 
     def __init__(self, key: bytes, yield_gil: Callable[[], None] = _nothing) -> None:
         super().__init__(key, yield_gil)
+        tables()  # reads a file
 
     def request(self, dialect: str, body: bytes, limit: int) -> bytes:
         """The shape of the decoded body of a request; a shape longer than limit becomes opaque."""
