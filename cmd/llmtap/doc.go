@@ -10,7 +10,7 @@
 //	query, show, tail  connect, remote ──> query, show, tail ──> table, terminal;  mcpserver: the same for coding agents
 //	alerts             alertcheck, backtest, testnotify, silences
 //	gate               gate: a new version against the last one
-//	operation          doctor, schema, erase, natsaccounts, bench, sizing
+//	operation          doctor, schema, erase, natsaccounts
 //	all of them        command (flags, help, exit status), config, table, terminal
 //
 // Tests have helpers of their own: collectortest, browsertest, filetest, oteltest, and sdktest, a module that has the providers' SDKs.

@@ -4,6 +4,8 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -32,6 +34,8 @@ func TestMain(m *testing.M) {
 		go exitWithParent()
 		os.Exit(natsMain())
 	}
+	// Tests wait for processes more than they compute.
+	_ = flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0)))) // the flag exists
 	testscript.Main(m, map[string]func(){"llmtap": main})
 }
 
