@@ -44,7 +44,7 @@ func Ask(t *testing.T, prefix, path string, ask func(context.Context, *llmtap.Ho
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer hook.Close()
+	t.Cleanup(func() { _ = hook.Close() }) // nothing reaches NATS
 	answer, err := ask(t.Context(), hook, "What is the weather in Bern?")
 	if err != nil || answer != text {
 		t.Fatalf("text %q, error %v", answer, err)
