@@ -39,7 +39,7 @@ func options(t *testing.T, s store) Options {
 			}
 			return s, func() {}, nil
 		},
-		Pages: func(rows.Querier) string { return "" }, Version: "1.2.3", Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Pages: func(rows.Querier) string { return "" }, Version: "1.2.3", Logger: slog.New(slog.DiscardHandler), // sessions end after their test
 	}
 }
 
