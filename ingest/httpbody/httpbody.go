@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -23,6 +25,8 @@ const (
 	gzipBytes  = 64 << 10  // memory of a gzip decoder
 	zstdWindow = 8 << 20   // largest window of zstd
 	zstdBytes  = 12 << 20  // memory of a zstd decoder with that window
+	zlibBytes  = 64 << 10  // memory of a zlib decoder
+	snapBytes  = 256 << 10 // memory of a decoder of framed snappy, whose blocks have at most 64 KiB
 )
 
 // RetryAfter is the value of the header Retry-After for clients that must wait, in seconds.
@@ -164,8 +168,23 @@ func open(r io.Reader, encoding string, b *Body) (decoder, int64, error) {
 			_ = z.Reset(nil) // never fails
 			zstds.Put(z)
 		}}, zstdBytes, nil
+	case "zlib", "deflate": // RFC 9110: deflate is the format of zlib
+		if !b.Grow(zlibBytes) {
+			return decoder{}, 0, ErrBehind
+		}
+		z, err := zlib.NewReader(r)
+		if err != nil {
+			return decoder{}, 0, broken(err)
+		}
+		return decoder{z, func() {}}, zlibBytes, nil
+	case "x-snappy-framed": // what the OpenTelemetry Collector calls snappy is a format whose length is not bounded
+		if !b.Grow(snapBytes) {
+			return decoder{}, 0, ErrBehind
+		}
+		return decoder{snappy.NewReader(r), func() {}}, snapBytes, nil
 	default:
-		return decoder{}, 0, refuse(http.StatusUnsupportedMediaType, "Content-Encoding %q is not one of identity, gzip, zstd", e)
+		return decoder{}, 0, refuse(http.StatusUnsupportedMediaType,
+			"Content-Encoding %q is not one of identity, gzip, zstd, deflate, zlib, x-snappy-framed; in the OpenTelemetry Collector, set compression: zstd", e)
 	}
 }
 

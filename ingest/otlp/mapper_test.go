@@ -214,6 +214,13 @@ func TestWrappers(t *testing.T) {
 	f("45", []testSpan{{id: 4, parent: 9, attrs: chat}, {id: 5, parent: 9, attrs: chat}}, []testSpan{{id: 9, attrs: chat}})
 	f("13", []testSpan{outer, {id: 3, parent: 1, attrs: chat, service: "gateway"}}) // another service
 
+	// The outer one first: it is stored already.
+	f("1", []testSpan{outer}, []testSpan{between}, []testSpan{inner})
+	f("111", []testSpan{outer, between}, []testSpan{inner}, []testSpan{outer}, []testSpan{inner}, []testSpan{outer})                             // sent again
+	f("14", []testSpan{outer, between}, []testSpan{inner, {id: 4, parent: 2, attrs: chat}})                                                      // two calls
+	f("13", []testSpan{outer, between}, []testSpan{{id: 3, parent: 2, attrs: chat, failed: "429"}}, []testSpan{{id: 5, parent: 2, attrs: chat}}) // repeated
+	f("1", []testSpan{{id: 1, attrs: chat, failed: "x"}}, []testSpan{between}, []testSpan{inner})
+
 	// Side by side: of another instrumentation, and with the same tokens.
 	counted := func(tokens int, model string) m {
 		return m{"gen_ai.operation.name": "chat", "gen_ai.request.model": model, "gen_ai.usage.input_tokens": tokens}
@@ -222,11 +229,52 @@ func TestWrappers(t *testing.T) {
 	sdk := testSpan{id: 5, parent: 9, attrs: counted(7, "x-2025-04-14"), shorter: true}
 	f("5", []testSpan{framework, sdk})
 	f("55", []testSpan{sdk}, []testSpan{framework}, []testSpan{sdk}, []testSpan{framework}) // sent again
+	f("44", []testSpan{framework}, []testSpan{sdk}, []testSpan{framework}, []testSpan{sdk}) // the other first
 	f("45", []testSpan{framework, {id: 5, parent: 9, attrs: counted(8, "x"), shorter: true}})
 	f("45", []testSpan{framework, {id: 5, parent: 9, attrs: counted(7, "y"), shorter: true}})
 	f("45", []testSpan{framework, {id: 5, parent: 9, attrs: counted(7, "x"), shorter: true, scope: "langchain"}})
 	f("45", []testSpan{framework, {id: 5, parent: 8, attrs: counted(7, "x"), shorter: true}})
 	f("45", []testSpan{framework, {id: 5, parent: 9, attrs: counted(7, "x"), shorter: true, failed: "x"}})
+}
+
+// Of three layers of spans, one counts, in whatever order and number of payloads they arrive. If the link between two calls
+// comes last, it is known that both count.
+func TestOrders(t *testing.T) {
+	chat, task := m{"gen_ai.operation.name": "chat"}, m{"traceloop.span.kind": "task"}
+	f := func(spans []testSpan, order []int, payloads, want, wantTwice int) {
+		t.Helper()
+		mapper, counted, twice := NewMapper(Default()), map[string]bool{}, 0
+		for len(order) > 0 {
+			n := (len(order) + payloads - 1) / payloads
+			var p []testSpan
+			for _, i := range order[:n] {
+				p = append(p, spans[i])
+			}
+			order = order[n:]
+			r := mapper.Traces(payload(t, p...))
+			for _, e := range r.Events {
+				counted[e.Exchange] = true
+			}
+			twice += r.Twice
+		}
+		if len(counted) != want || twice != wantTwice {
+			t.Errorf("%v: %d calls count, %d twice, want %d, %d", order, len(counted), twice, want, wantTwice)
+		}
+	}
+	layers := []testSpan{{id: 1, attrs: chat}, {id: 2, parent: 1, attrs: chat}, {id: 3, parent: 2, attrs: chat}}
+	linked := []testSpan{{id: 1, attrs: chat}, {id: 2, parent: 1, attrs: task}, {id: 3, parent: 2, attrs: chat}}
+	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+		last := 0
+		if order[2] == 1 {
+			last = 1
+		}
+		f(layers, order, 1, 1, 0)
+		f(linked, order, 1, 1, 0)
+		f(linked, order, 3, 1+last, last)
+		if last == 0 {
+			f(layers, order, 3, 1, 0)
+		}
+	}
 }
 
 // Spans about anything else are left out, those without ids or times are rejected.
