@@ -1,6 +1,7 @@
 package httpbody
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -177,15 +178,46 @@ func open(r io.Reader, encoding string, b *Body) (decoder, int64, error) {
 			return decoder{}, 0, broken(err)
 		}
 		return decoder{z, func() {}}, zlibBytes, nil
-	case "x-snappy-framed": // what the OpenTelemetry Collector calls snappy is a format whose length is not bounded
-		if !b.Grow(snapBytes) {
-			return decoder{}, 0, ErrBehind
-		}
-		return decoder{snappy.NewReader(r), func() {}}, snapBytes, nil
+	case "snappy", "x-snappy-framed":
+		return openSnappy(r, b)
 	default:
 		return decoder{}, 0, refuse(http.StatusUnsupportedMediaType,
-			"Content-Encoding %q is not one of identity, gzip, zstd, deflate, zlib, x-snappy-framed; in the OpenTelemetry Collector, set compression: zstd", e)
+			"Content-Encoding %q is not one of identity, gzip, zstd, deflate, zlib, snappy, x-snappy-framed; in an OpenTelemetry Collector, set compression: gzip", e)
 	}
+}
+
+// snappyHeader is the start of framed snappy.
+const snappyHeader = "\xff\x06\x00\x00sNaPpY"
+
+// openSnappy returns the decoder for snappy. Some OpenTelemetry Collectors send the framed format and some a single block.
+func openSnappy(r io.Reader, b *Body) (decoder, int64, error) {
+	if !b.Grow(snapBytes) {
+		return decoder{}, 0, ErrBehind
+	}
+	buffered := bufio.NewReader(r)
+	if start, _ := buffered.Peek(len(snappyHeader)); string(start) == snappyHeader {
+		return decoder{snappy.NewReader(buffered), func() {}}, snapBytes, nil
+	}
+	block := &Body{budget: b.budget}
+	if err := block.read(buffered, nil, -1, false); err != nil {
+		block.Release()
+		return decoder{}, 0, err
+	}
+	defer block.Release()
+	n, err := snappy.DecodedLen(block.Bytes)
+	switch {
+	case err != nil:
+		return decoder{}, 0, broken(err)
+	case n > MaxBytes:
+		return decoder{}, 0, tooLong()
+	case !b.Grow(int64(n)):
+		return decoder{}, 0, ErrBehind
+	}
+	data, err := snappy.Decode(nil, block.Bytes)
+	if err != nil {
+		return decoder{}, 0, broken(err)
+	}
+	return decoder{bytes.NewReader(data), func() {}}, snapBytes + int64(n), nil
 }
 
 // broken returns the error for a body that cannot be read.
