@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -176,6 +177,14 @@ func TestFailures(t *testing.T) {
 	f("class", testSpan{failed: "An error occurred", attrs: m{"error.type": "anthropic.RateLimitError"}}, 429, "anthropic.RateLimitError", "rate_limit")
 	f("timeout", testSpan{failed: "Request timed out.", attrs: m{"error.type": "APITimeoutError"}}, 0, "no_response", "no_response")
 
+	// The caller failed, not the call: the span has what only an answer has.
+	td := payload(t, testSpan{id: 2, attrs: current})
+	td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Status().SetCode(ptrace.StatusCodeError)
+	got := analyze(t, NewMapper(Default()).Traces(td).Events...).Exchanges[0]
+	if got.Failed || got.Status != 200 || got.InputTokens != 120 || got.OutputTokens != 7 {
+		t.Errorf("status ERROR without a description: %+v", got)
+	}
+
 	x := one(t, Default(), testSpan{attrs: base, failed: "CancelledError()"})
 	if x.Failed || x.ErrorType != "cancelled" {
 		t.Errorf("cancelled: %+v", x)
@@ -289,6 +298,8 @@ func TestOthers(t *testing.T) {
 	f(m{"gen_ai.operation.name": "embeddings", "gen_ai.request.model": "x"})
 	f(m{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "read"})
 	f(m{"gen_ai.operation.name": "invoke_agent", "gen_ai.request.model": "x", "gen_ai.usage.input_tokens": 900})
+	f(m{"gen_ai.operation.name": "invoke_workflow", "gen_ai.agent.name": "orders", "gen_ai.usage.input_tokens": 900})
+	f(m{"gen_ai.operation.name": "plan", "gen_ai.agent.name": "orders", "gen_ai.request.model": "x"})
 	f(m{"openinference.span.kind": "CHAIN", "llm.model_name": "x"})
 	f(m{"traceloop.span.kind": "workflow"})
 	f(m{"llm.request.type": "embedding", "gen_ai.system": "openai"})
@@ -354,4 +365,45 @@ func TestLogs(t *testing.T) {
 	f(details, false, true, 2)
 	f(details, true, true, 0)
 	f("gen_ai.user.message", false, false, 0)
+}
+
+// An incomplete history accuses nobody: spans that sampling, attribute limits and lost payloads left without calls, replies
+// or the ends of their messages.
+func TestIncomplete(t *testing.T) {
+	const history = `[{"role":"user","parts":[{"type":"text","content":"read both"}]},{"role":"assistant","parts":[{"type":"tool_call","id":"call_1","name":"read"},{"type":"tool_call","id":"call_2","name":"read"}]},{"role":"tool","parts":[{"type":"tool_call_response","id":"call_1","response":"x"}]}]`
+	f := func(change func(a m)) {
+		t.Helper()
+		for _, capture := range []string{event.CaptureShape, event.CaptureFull} {
+			a := maps.Clone(current)
+			change(a)
+			one(t, Config{Capture: capture}, testSpan{name: "chat", attrs: a}) // has no findings
+		}
+	}
+	for n := 0; n < len(history); n += 7 { // OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT
+		f(func(a m) { a["gen_ai.input.messages"] = history[:n] })
+	}
+	f(func(a m) { delete(a, "gen_ai.input.messages") }) // OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT
+	f(func(a m) {                                       // the call was in a message that is missing
+		a["gen_ai.input.messages"] = `[{"role":"tool","parts":[{"type":"tool_call_response","id":"call_9","response":"x"}]}]`
+	})
+	for _, missing := range []string{"gen_ai.prompt.1.role", "gen_ai.prompt.1.tool_calls.0.id", "gen_ai.prompt.2.tool_call_id", "gen_ai.prompt.0.content"} {
+		a := maps.Clone(openLLMetry)
+		delete(a, missing)
+		one(t, Config{Capture: event.CaptureFull}, testSpan{name: "chat", attrs: a})
+	}
+	// The spans of a conversation, of which sampling left some, in any order, and with dropped attributes and events.
+	mapper := NewMapper(Config{Capture: event.CaptureFull})
+	var events []*event.Event
+	for _, id := range []byte{9, 3, 5} {
+		a := maps.Clone(current)
+		a["gen_ai.input.messages"] = history[:len(history)-int(id)*9]
+		td := payload(t, testSpan{id: id, name: "chat", attrs: a})
+		s := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
+		s.SetDroppedAttributesCount(7)
+		s.SetDroppedEventsCount(3)
+		events = append(events, mapper.Traces(td).Events...)
+	}
+	if out := analyze(t, events...); len(out.Exchanges) != 3 || len(out.Findings) > 0 {
+		t.Errorf("%d rows, findings: %+v", len(out.Exchanges), out.Findings)
+	}
 }
