@@ -1,6 +1,6 @@
 // Package httpbody reads the bodies of HTTP requests in bounded memory. All receivers of one listener share a Budget.
 //
-//	request ── identity, gzip or zstd ──> Read ──> body, at most MaxBytes
+//	request ── identity, gzip, zstd, … ──> Read ──> body, at most MaxBytes
 //	                                       │ Take as it grows
 //	                                     Budget ──full──> 429 with Retry-After
 //

@@ -1,6 +1,7 @@
 package httpbody
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -23,6 +26,8 @@ const (
 	gzipBytes  = 64 << 10  // memory of a gzip decoder
 	zstdWindow = 8 << 20   // largest window of zstd
 	zstdBytes  = 12 << 20  // memory of a zstd decoder with that window
+	zlibBytes  = 64 << 10  // memory of a zlib decoder
+	snapBytes  = 256 << 10 // memory of a decoder of framed snappy, whose blocks have at most 64 KiB
 )
 
 // RetryAfter is the value of the header Retry-After for clients that must wait, in seconds.
@@ -164,9 +169,55 @@ func open(r io.Reader, encoding string, b *Body) (decoder, int64, error) {
 			_ = z.Reset(nil) // never fails
 			zstds.Put(z)
 		}}, zstdBytes, nil
+	case "zlib", "deflate": // RFC 9110: deflate is the format of zlib
+		if !b.Grow(zlibBytes) {
+			return decoder{}, 0, ErrBehind
+		}
+		z, err := zlib.NewReader(r)
+		if err != nil {
+			return decoder{}, 0, broken(err)
+		}
+		return decoder{z, func() {}}, zlibBytes, nil
+	case "snappy", "x-snappy-framed":
+		return openSnappy(r, b)
 	default:
-		return decoder{}, 0, refuse(http.StatusUnsupportedMediaType, "Content-Encoding %q is not one of identity, gzip, zstd", e)
+		return decoder{}, 0, refuse(http.StatusUnsupportedMediaType,
+			"Content-Encoding %q is not one of identity, gzip, zstd, deflate, zlib, snappy, x-snappy-framed; in an OpenTelemetry Collector, set compression: gzip", e)
 	}
+}
+
+// snappyHeader is the start of framed snappy.
+const snappyHeader = "\xff\x06\x00\x00sNaPpY"
+
+// openSnappy returns the decoder for snappy. Some OpenTelemetry Collectors send the framed format and some a single block.
+func openSnappy(r io.Reader, b *Body) (decoder, int64, error) {
+	if !b.Grow(snapBytes) {
+		return decoder{}, 0, ErrBehind
+	}
+	buffered := bufio.NewReader(r)
+	if start, _ := buffered.Peek(len(snappyHeader)); string(start) == snappyHeader {
+		return decoder{snappy.NewReader(buffered), func() {}}, snapBytes, nil
+	}
+	block := &Body{budget: b.budget}
+	if err := block.read(buffered, nil, -1, false); err != nil {
+		block.Release()
+		return decoder{}, 0, err
+	}
+	defer block.Release()
+	n, err := snappy.DecodedLen(block.Bytes)
+	switch {
+	case err != nil:
+		return decoder{}, 0, broken(err)
+	case n > MaxBytes:
+		return decoder{}, 0, tooLong()
+	case !b.Grow(int64(n)):
+		return decoder{}, 0, ErrBehind
+	}
+	data, err := snappy.Decode(nil, block.Bytes)
+	if err != nil {
+		return decoder{}, 0, broken(err)
+	}
+	return decoder{bytes.NewReader(data), func() {}}, snapBytes + int64(n), nil
 }
 
 // broken returns the error for a body that cannot be read.

@@ -10,8 +10,51 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 )
+
+// The encodings of OpenTelemetry Collectors are read, damaged ones are refused, and all memory is returned.
+func TestEncodings(t *testing.T) {
+	want := bytes.Repeat([]byte("0123456789 "), 20_000)
+	var deflated, framed bytes.Buffer
+	z := zlib.NewWriter(&deflated)
+	_, _ = z.Write(want)
+	_ = z.Close()
+	s := snappy.NewBufferedWriter(&framed)
+	_, _ = s.Write(want)
+	_ = s.Close()
+	budget := NewBudget(3 * MaxBytes)
+	f := func(encoding string, sent []byte, status int) {
+		t.Helper()
+		r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(sent))
+		r.Header.Set("Content-Encoding", encoding)
+		b, err := Read(r, budget)
+		var refused *Error
+		switch {
+		case status == 0 && (err != nil || !bytes.Equal(b.Bytes, want)):
+			t.Errorf("%s: %v", encoding, err)
+		case status == 0:
+			b.Release()
+		case !errors.As(err, &refused) || refused.Status != status:
+			t.Errorf("%s: %v, want %d", encoding, err, status)
+		}
+		if budget.Used() != 0 {
+			t.Fatalf("%s: %d bytes still in use", encoding, budget.Used())
+		}
+	}
+	f("deflate", deflated.Bytes(), 0)
+	f("zlib", deflated.Bytes(), 0)
+	f("snappy", framed.Bytes(), 0)
+	f("x-snappy-framed", framed.Bytes(), 0)
+	f("snappy", snappy.Encode(nil, want), 0)
+	f("deflate", want, http.StatusBadRequest)
+	f("snappy", framed.Bytes()[:100], http.StatusBadRequest)
+	f("snappy", snappy.Encode(nil, want)[:100], http.StatusBadRequest)
+	f("snappy", []byte("\xff\xff\xff\xff\x07"), http.StatusRequestEntityTooLarge) // a block of 2 GiB
+	f("br", want, http.StatusUnsupportedMediaType)
+}
 
 // Bodies of any encoding and size are read whole, and all memory is returned.
 func TestRead(t *testing.T) {

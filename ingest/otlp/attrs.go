@@ -97,7 +97,9 @@ func (a attrs) has(names ...string) bool {
 
 // Names of attributes, the current one of the semantic conventions first, then older ones and those of OpenLLMetry
 // (llm.*, traceloop.*), OpenInference (llm.*, session.id) and the Vercel AI SDK (ai.*). The conventions are of
-// open-telemetry/semantic-conventions-genai, all of status Development.
+// open-telemetry/semantic-conventions-genai v0.1.0, all of status Development. Its changelog replaces gen_ai.workflow.name by
+// gen_ai.agent.name, and keeps the operation invoke_workflow with the span of invoke_agent:
+// https://github.com/open-telemetry/semantic-conventions-genai/blob/main/CHANGELOG.md
 var (
 	nameOperation     = []string{"gen_ai.operation.name"}
 	nameProvider      = []string{"gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system", "llm.vendor"}
@@ -130,7 +132,7 @@ var (
 	nameUser = []string{
 		"user.id", "enduser.id", "traceloop.association.properties.user_id", "ai.telemetry.metadata.userId", "llm.user", "gen_ai.request.user",
 	}
-	nameAgent   = []string{"gen_ai.agent.name", "agent.name"}
+	nameAgent   = []string{"gen_ai.agent.name", "agent.name", "gen_ai.workflow.name"}
 	nameStage   = []string{"llmtap.stage"}
 	nameRun     = []string{"llmtap.run", "gen_ai.workflow.run.id"}
 	nameBase    = []string{"gen_ai.openai.api_base", "llm.openai.api_base", "openai.api_base", "url.full", "http.url"}

@@ -43,7 +43,7 @@ type kind int
 const (
 	kindOther kind = iota // part of a call, a workflow, or nothing about LLMs
 	kindCall              // one LLM call
-	kindWork              // work of its own: a tool or an agent. LLM calls below it are not those of an LLM span above it.
+	kindWork              // work of its own: a tool, an agent or a workflow. LLM calls below it are not those of an LLM span above it.
 )
 
 // kindOf returns what a span or a log record with these attributes describes.
@@ -76,10 +76,10 @@ func kindOf(a attrs) kind {
 	switch a.text(nameOperation...) {
 	case "chat", "text_completion", "generate_content", "completion", "responses", "messages":
 		return kindCall
-	case "execute_tool", "invoke_agent":
+	case "execute_tool", "invoke_agent", "invoke_workflow":
 		return kindWork
 	case "":
-	default: // embeddings, create_agent, invoke_workflow
+	default: // embeddings, retrieval, create_agent, plan, and operations on memories
 		return kindOther
 	}
 	switch a.text("llm.request.type") {

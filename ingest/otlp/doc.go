@@ -44,13 +44,22 @@
 // # Why two spans may count once
 //
 // With a framework and a provider's SDK instrumented, each call has two spans. A span counts only if no span of an LLM call
-// of the same service is below it; the walk ends at the spans of tools and agents. Some frameworks' spans are beside those
-// of the SDK instead, because they do not set the current span (OpenInference for LangChain). Such a span does not count if
-// one of another instrumentation has the same parent, model, tokens and outcome, and was open within its time.
+// of the same service is below it; the walk ends at the spans of tools, agents and workflows. Some frameworks' spans are
+// beside those of the SDK instead, because they do not set the current span (OpenInference for LangChain). Such a span does
+// not count if one of another instrumentation has the same parent, model, tokens and outcome, and was open within its time.
 //
-// Because an outer span ends last, the parents of counted spans, and the calls below them, are remembered for later
-// payloads. What cannot be recognized: spans without a parent that are in different traces, spans that a load balancer
-// sends to different collectors, those that arrive after too many others (see Bounds), and a call that a hook records too.
+// Spans are remembered for later payloads, because queues and retries change their order. If the outer span comes first, it
+// is stored, and the first call below it does not count: one row in either case, with the data of the span that came first.
+// A failed call below one that succeeded counts too, because an SDK repeated it.
+//
+// Nothing is held back until other spans had time to come. Any LLM span may be an outer one, so all would be late, and those
+// that were acknowledged would be lost if the process is killed.
+//
+// What cannot be recognized: the outer and the inner span, if a span between them comes after both (counted by
+// llmtap_ingest_otlp_exchanges_twice_total, and logged); spans of which one comes before a restart and one after it; spans
+// without a parent that are in different traces; spans that a load balancer sends to different collectors, unless it routes
+// by trace id, as the exporter loadbalancing of the OpenTelemetry Collector does; those that arrive after too many others
+// (see Bounds); and a call that a hook records too.
 //
 // # Why ids come from the span
 //
@@ -69,7 +78,7 @@
 // again. At most 16 payloads are in progress over gRPC, and a payload has at most 16,384 LLM calls.
 //
 // Values nested more than 128 deep are refused before they are decoded, because the decoders recurse: 14 MB of nested lists
-// end the process. Up to 65,536 parents are remembered (8 MiB), and the newest 32 calls of 16,384 parents (48 MiB at most);
+// end the process. Up to 131,072 spans are remembered (20 MiB), and the newest 32 calls of 16,384 parents (56 MiB at most);
 // the oldest are forgotten. 4,096 messages are read of a span, and 4 KiB of an error text, in which credentials are masked.
 //
 // # Cost

@@ -37,10 +37,10 @@ const maxShape = 64 << 20
 
 // A Mapper maps spans and log records to events. It is safe for concurrent use.
 type Mapper struct {
-	cfg      Config
-	shapers  sync.Pool // of *shape.Shaper
-	wrapping parents
-	beside   siblings
+	cfg     Config
+	shapers sync.Pool // of *shape.Shaper
+	nested  spans
+	beside  siblings
 }
 
 // NewMapper returns a mapper for a valid configuration.
@@ -56,7 +56,8 @@ func NewMapper(cfg Config) *Mapper {
 // A Result is what a payload contains.
 type Result struct {
 	Events   []*event.Event // two for each call: its request and its response
-	Wrappers int            // spans of calls that are left out because a span below them describes the same call
+	Wrappers int            // spans of calls that are left out because another span describes the same call
+	Twice    int            // calls that count twice, because the span between their spans came after both
 	Others   int            // spans and log records that do not describe an LLM call
 	Rejected int            // calls without the ids or times that an event requires
 	Why      string         // of the first rejected one
@@ -70,12 +71,12 @@ func (r *Result) reject(why string) {
 
 // Traces maps the LLM calls in td.
 func (m *Mapper) Traces(td ptrace.Traces) (r Result) {
-	nodes := make(map[spanKey]node, td.SpanCount())
+	payload := make([]arrival, 0, td.SpanCount())
 	type span struct {
 		ptrace.Span
 		attrs, resource attrs
 		scope           pcommon.InstrumentationScope
-		key             spanKey
+		index           int // in payload
 		call            *call
 	}
 	var calls []span
@@ -85,45 +86,49 @@ func (m *Mapper) Traces(td ptrace.Traces) (r Result) {
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, s := range ss.Spans().All() {
 				a := attrsOf(s.Attributes())
-				k, key := kindOf(a), spanKey{service, s.TraceID(), s.SpanID()}
-				nodes[key] = node{k, s.ParentSpanID()}
-				if k == kindCall && len(calls) == maxCallsPerPayload {
-					r.reject(fmt.Sprintf("a payload has more than %d LLM calls", maxCallsPerPayload))
-				} else if k == kindCall {
-					calls = append(calls, span{s, a, resource, ss.Scope(), key, &call{trace: s.TraceID().String(), parent: s.SpanID().String()}})
-				} else {
+				k, c := kindOf(a), &call{}
+				switch {
+				case k != kindCall:
 					r.Others++
+				case len(calls) == maxCallsPerPayload:
+					r.reject(fmt.Sprintf("a payload has more than %d LLM calls", maxCallsPerPayload))
+					k = kindOther
+				case s.TraceID().IsEmpty() || s.SpanID().IsEmpty():
+					r.reject("a span of an LLM call has no trace id or no span id")
+					k = kindOther
+				case !c.times(s.StartTimestamp(), s.EndTimestamp()):
+					r.reject("a span of an LLM call has no valid time")
+					k = kindOther
+				default:
+					calls = append(calls, span{s, a, resource, ss.Scope(), len(payload), c})
+				}
+				if !s.SpanID().IsEmpty() {
+					failed := s.Status().Code() == ptrace.StatusCodeError
+					payload = append(payload, arrival{spanKey{service, s.TraceID(), s.SpanID()}, s.ParentSpanID(), k, failed})
 				}
 			}
 		}
 	}
-	wrappers := m.wrapping.wrappers(nodes)
-	calls = slices.DeleteFunc(calls, func(s span) bool { return wrappers[s.key] })
-	r.Wrappers = len(wrappers)
-	above, results := make([]spanKey, len(calls)), make([]sibling, len(calls))
+	counts, twice := m.nested.count(payload)
+	r.Twice, r.Wrappers = twice, len(calls)
+	calls = slices.DeleteFunc(calls, func(s span) bool { return !counts[s.index] })
+	parents, results := make([]spanKey, len(calls)), make([]sibling, len(calls))
 	for i, s := range calls {
+		s.call.trace, s.call.parent = s.TraceID().String(), s.SpanID().String()
 		s.call.describe(s.attrs, s.Name())
-		above[i] = spanKey{s.key.service, s.key.trace, s.ParentSpanID()}
+		a := &payload[s.index]
+		parents[i] = above(a.spanKey, a.parent)
 		results[i] = sibling{
-			scope: clip(s.scope.Name()), model: clip(s.call.model), start: s.StartTimestamp(), end: s.EndTimestamp(),
-			input: s.call.inputTokens, output: s.call.outputTokens, failed: s.Status().Code() == ptrace.StatusCodeError,
+			span: a.span, scope: clip(s.scope.Name()), model: clip(s.call.model), start: s.StartTimestamp(), end: s.EndTimestamp(),
+			input: s.call.inputTokens, output: s.call.outputTokens, failed: a.failed,
 		}
 	}
-	repeated := m.beside.repeated(above, results)
+	repeated := m.beside.repeated(parents, results)
 	for i, s := range calls {
-		switch {
-		case repeated[i]:
-			r.Wrappers++
-			continue
-		case s.TraceID().IsEmpty() || s.SpanID().IsEmpty():
-			r.reject("a span of an LLM call has no trace id or no span id")
+		if repeated[i] {
 			continue
 		}
 		c := s.call
-		if !c.times(s.StartTimestamp(), s.EndTimestamp()) {
-			r.reject("a span of an LLM call has no valid time")
-			continue
-		}
 		events, f := eventsOf(s.Span)
 		c.outcome(s.attrs, f)
 		if m.cfg.Capture != event.CaptureNone {
@@ -135,6 +140,7 @@ func (m *Mapper) Traces(td ptrace.Traces) (r Result) {
 		trace, id := s.TraceID(), s.SpanID()
 		r.Events = append(r.Events, m.events(c, append(trace[:], id[:]...), s.attrs, s.resource, s.scope)...)
 	}
+	r.Wrappers -= len(r.Events) / 2
 	return r
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -176,6 +177,14 @@ func TestFailures(t *testing.T) {
 	f("class", testSpan{failed: "An error occurred", attrs: m{"error.type": "anthropic.RateLimitError"}}, 429, "anthropic.RateLimitError", "rate_limit")
 	f("timeout", testSpan{failed: "Request timed out.", attrs: m{"error.type": "APITimeoutError"}}, 0, "no_response", "no_response")
 
+	// The caller failed, not the call: the span has what only an answer has.
+	td := payload(t, testSpan{id: 2, attrs: current})
+	td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Status().SetCode(ptrace.StatusCodeError)
+	got := analyze(t, NewMapper(Default()).Traces(td).Events...).Exchanges[0]
+	if got.Failed || got.Status != 200 || got.InputTokens != 120 || got.OutputTokens != 7 {
+		t.Errorf("status ERROR without a description: %+v", got)
+	}
+
 	x := one(t, Default(), testSpan{attrs: base, failed: "CancelledError()"})
 	if x.Failed || x.ErrorType != "cancelled" {
 		t.Errorf("cancelled: %+v", x)
@@ -214,6 +223,13 @@ func TestWrappers(t *testing.T) {
 	f("45", []testSpan{{id: 4, parent: 9, attrs: chat}, {id: 5, parent: 9, attrs: chat}}, []testSpan{{id: 9, attrs: chat}})
 	f("13", []testSpan{outer, {id: 3, parent: 1, attrs: chat, service: "gateway"}}) // another service
 
+	// The outer one first: it is stored already.
+	f("1", []testSpan{outer}, []testSpan{between}, []testSpan{inner})
+	f("111", []testSpan{outer, between}, []testSpan{inner}, []testSpan{outer}, []testSpan{inner}, []testSpan{outer})                             // sent again
+	f("14", []testSpan{outer, between}, []testSpan{inner, {id: 4, parent: 2, attrs: chat}})                                                      // two calls
+	f("13", []testSpan{outer, between}, []testSpan{{id: 3, parent: 2, attrs: chat, failed: "429"}}, []testSpan{{id: 5, parent: 2, attrs: chat}}) // repeated
+	f("1", []testSpan{{id: 1, attrs: chat, failed: "x"}}, []testSpan{between}, []testSpan{inner})
+
 	// Side by side: of another instrumentation, and with the same tokens.
 	counted := func(tokens int, model string) m {
 		return m{"gen_ai.operation.name": "chat", "gen_ai.request.model": model, "gen_ai.usage.input_tokens": tokens}
@@ -222,11 +238,52 @@ func TestWrappers(t *testing.T) {
 	sdk := testSpan{id: 5, parent: 9, attrs: counted(7, "x-2025-04-14"), shorter: true}
 	f("5", []testSpan{framework, sdk})
 	f("55", []testSpan{sdk}, []testSpan{framework}, []testSpan{sdk}, []testSpan{framework}) // sent again
+	f("44", []testSpan{framework}, []testSpan{sdk}, []testSpan{framework}, []testSpan{sdk}) // the other first
 	f("45", []testSpan{framework, {id: 5, parent: 9, attrs: counted(8, "x"), shorter: true}})
 	f("45", []testSpan{framework, {id: 5, parent: 9, attrs: counted(7, "y"), shorter: true}})
 	f("45", []testSpan{framework, {id: 5, parent: 9, attrs: counted(7, "x"), shorter: true, scope: "langchain"}})
 	f("45", []testSpan{framework, {id: 5, parent: 8, attrs: counted(7, "x"), shorter: true}})
 	f("45", []testSpan{framework, {id: 5, parent: 9, attrs: counted(7, "x"), shorter: true, failed: "x"}})
+}
+
+// Of three layers of spans, one counts, in whatever order and number of payloads they arrive. If the link between two calls
+// comes last, it is known that both count.
+func TestOrders(t *testing.T) {
+	chat, task := m{"gen_ai.operation.name": "chat"}, m{"traceloop.span.kind": "task"}
+	f := func(spans []testSpan, order []int, payloads, want, wantTwice int) {
+		t.Helper()
+		mapper, counted, twice := NewMapper(Default()), map[string]bool{}, 0
+		for len(order) > 0 {
+			n := (len(order) + payloads - 1) / payloads
+			var p []testSpan
+			for _, i := range order[:n] {
+				p = append(p, spans[i])
+			}
+			order = order[n:]
+			r := mapper.Traces(payload(t, p...))
+			for _, e := range r.Events {
+				counted[e.Exchange] = true
+			}
+			twice += r.Twice
+		}
+		if len(counted) != want || twice != wantTwice {
+			t.Errorf("%v: %d calls count, %d twice, want %d, %d", order, len(counted), twice, want, wantTwice)
+		}
+	}
+	layers := []testSpan{{id: 1, attrs: chat}, {id: 2, parent: 1, attrs: chat}, {id: 3, parent: 2, attrs: chat}}
+	linked := []testSpan{{id: 1, attrs: chat}, {id: 2, parent: 1, attrs: task}, {id: 3, parent: 2, attrs: chat}}
+	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+		last := 0
+		if order[2] == 1 {
+			last = 1
+		}
+		f(layers, order, 1, 1, 0)
+		f(linked, order, 1, 1, 0)
+		f(linked, order, 3, 1+last, last)
+		if last == 0 {
+			f(layers, order, 3, 1, 0)
+		}
+	}
 }
 
 // Spans about anything else are left out, those without ids or times are rejected.
@@ -241,6 +298,8 @@ func TestOthers(t *testing.T) {
 	f(m{"gen_ai.operation.name": "embeddings", "gen_ai.request.model": "x"})
 	f(m{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "read"})
 	f(m{"gen_ai.operation.name": "invoke_agent", "gen_ai.request.model": "x", "gen_ai.usage.input_tokens": 900})
+	f(m{"gen_ai.operation.name": "invoke_workflow", "gen_ai.agent.name": "orders", "gen_ai.usage.input_tokens": 900})
+	f(m{"gen_ai.operation.name": "plan", "gen_ai.agent.name": "orders", "gen_ai.request.model": "x"})
 	f(m{"openinference.span.kind": "CHAIN", "llm.model_name": "x"})
 	f(m{"traceloop.span.kind": "workflow"})
 	f(m{"llm.request.type": "embedding", "gen_ai.system": "openai"})
@@ -306,4 +365,45 @@ func TestLogs(t *testing.T) {
 	f(details, false, true, 2)
 	f(details, true, true, 0)
 	f("gen_ai.user.message", false, false, 0)
+}
+
+// An incomplete history accuses nobody: spans that sampling, attribute limits and lost payloads left without calls, replies
+// or the ends of their messages.
+func TestIncomplete(t *testing.T) {
+	const history = `[{"role":"user","parts":[{"type":"text","content":"read both"}]},{"role":"assistant","parts":[{"type":"tool_call","id":"call_1","name":"read"},{"type":"tool_call","id":"call_2","name":"read"}]},{"role":"tool","parts":[{"type":"tool_call_response","id":"call_1","response":"x"}]}]`
+	f := func(change func(a m)) {
+		t.Helper()
+		for _, capture := range []string{event.CaptureShape, event.CaptureFull} {
+			a := maps.Clone(current)
+			change(a)
+			one(t, Config{Capture: capture}, testSpan{name: "chat", attrs: a}) // has no findings
+		}
+	}
+	for n := 0; n < len(history); n += 7 { // OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT
+		f(func(a m) { a["gen_ai.input.messages"] = history[:n] })
+	}
+	f(func(a m) { delete(a, "gen_ai.input.messages") }) // OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT
+	f(func(a m) {                                       // the call was in a message that is missing
+		a["gen_ai.input.messages"] = `[{"role":"tool","parts":[{"type":"tool_call_response","id":"call_9","response":"x"}]}]`
+	})
+	for _, missing := range []string{"gen_ai.prompt.1.role", "gen_ai.prompt.1.tool_calls.0.id", "gen_ai.prompt.2.tool_call_id", "gen_ai.prompt.0.content"} {
+		a := maps.Clone(openLLMetry)
+		delete(a, missing)
+		one(t, Config{Capture: event.CaptureFull}, testSpan{name: "chat", attrs: a})
+	}
+	// The spans of a conversation, of which sampling left some, in any order, and with dropped attributes and events.
+	mapper := NewMapper(Config{Capture: event.CaptureFull})
+	var events []*event.Event
+	for _, id := range []byte{9, 3, 5} {
+		a := maps.Clone(current)
+		a["gen_ai.input.messages"] = history[:len(history)-int(id)*9]
+		td := payload(t, testSpan{id: id, name: "chat", attrs: a})
+		s := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
+		s.SetDroppedAttributesCount(7)
+		s.SetDroppedEventsCount(3)
+		events = append(events, mapper.Traces(td).Events...)
+	}
+	if out := analyze(t, events...); len(out.Exchanges) != 3 || len(out.Findings) > 0 {
+		t.Errorf("%d rows, findings: %+v", len(out.Exchanges), out.Findings)
+	}
 }

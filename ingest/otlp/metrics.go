@@ -25,6 +25,7 @@ const (
 
 type metrics struct {
 	received, published, dropped, refused *prometheus.CounterVec
+	twice                                 prometheus.Counter
 	seconds                               *prometheus.HistogramVec
 }
 
@@ -44,6 +45,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		refused: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "llmtap_ingest_otlp_payloads_refused_total", Help: "Payloads that were not accepted, by signal and reason.",
 		}, []string{"signal", "reason"}),
+		twice: f.NewCounter(prometheus.CounterOpts{
+			Name: "llmtap_ingest_otlp_exchanges_twice_total", Help: "LLM calls stored twice, because the span between their spans came last.",
+		}),
 		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "llmtap_ingest_otlp_publish_seconds", Help: "Time to store the exchanges of a payload, by signal.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10},

@@ -18,7 +18,8 @@ type failure struct {
 // outcome sets the status and the error of the call.
 //
 // Instrumentations report the HTTP status rarely, but the text of an SDK's error and its class usually contain it. A call
-// with an error and without a status has status 0.
+// with an error and without a status has status 0. A span with status ERROR that says nothing about the error, but has what
+// only an answer has, is that of a call that succeeded: its caller failed afterwards.
 func (c *call) outcome(a attrs, f failure) {
 	status, _ := a.count(nameStatus...)
 	typ := a.text("error.type")
@@ -31,6 +32,10 @@ func (c *call) outcome(a attrs, f failure) {
 	}
 	c.errorText = cmp.Or(errorMessage(f.text), errorMessage(f.message), errorMessage(a.text("error.message", "exception.message")))
 	c.errorType = cmp.Or(typ, f.typ, a.text("exception.type"))
+	if status < 400 && c.errorText == "" && c.errorType == "" && c.outputTokens > 0 && c.answeredBy != "" {
+		c.status = 200
+		return
+	}
 	if c.errorType == "_OTHER" || isStatus(c.errorType) {
 		c.errorType = cmp.Or(f.typ, a.text("exception.type"), c.errorType)
 	}

@@ -34,6 +34,7 @@ type Receiver struct {
 	mapper *Mapper
 	m      *metrics
 	once   sync.Once // for the message about metrics
+	late   sync.Once // for the message about calls that are stored twice
 }
 
 // New returns a receiver for a valid configuration.
@@ -86,6 +87,13 @@ func (r *Receiver) publish(ctx context.Context, signal string, items int, res *R
 	r.m.dropped.WithLabelValues(signal, dropSameCall).Add(float64(res.Wrappers))
 	r.m.dropped.WithLabelValues(signal, dropOther).Add(float64(res.Others))
 	r.m.dropped.WithLabelValues(signal, dropInvalid).Add(float64(res.Rejected))
+	if res.Twice > 0 {
+		r.m.twice.Add(float64(res.Twice))
+		r.late.Do(func() {
+			r.o.Logger.Warn("LLM calls with two spans are stored twice, because the span between both arrived last",
+				"fix", "in the OpenTelemetry Collector, use the batch processor or sending_queue.num_consumers: 1", "metric", "llmtap_ingest_otlp_exchanges_twice_total")
+		})
+	}
 	r.m.seconds.WithLabelValues(signal).Observe(time.Since(started).Seconds())
 	return nil
 }

@@ -16,7 +16,9 @@ const (
 
 // A sibling is an LLM call as far as it is compared with the others below the same parent.
 type sibling struct {
-	scope         string // instrumentation
+	span          pcommon.SpanID
+	inner         pcommon.SpanID // call that arrived later and does not count, because this one describes it
+	scope         string         // instrumentation
 	model         string
 	start, end    pcommon.Timestamp
 	input, output int64 // tokens
@@ -39,7 +41,8 @@ type siblings struct {
 	next   int
 }
 
-// repeated returns the indices of the calls that describe the same call as a shorter one. keys contains the parents.
+// repeated returns the indices of the calls that do not count, because they describe the same call as a shorter one, or as
+// a longer one that is stored already. keys contains the parents.
 func (s *siblings) repeated(keys []spanKey, calls []sibling) map[int]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,19 +56,36 @@ func (s *siblings) repeated(keys []spanKey, calls []sibling) map[int]bool {
 		if keys[i].span.IsEmpty() {
 			continue // roots have no trace in common
 		}
-		if slices.ContainsFunc(s.groups[keys[i]], func(y sibling) bool { return calls[i].describes(&y) }) {
-			found[i] = true
-		} else {
+		found[i] = s.covered(s.groups[keys[i]], &calls[i])
+		if !found[i] {
 			s.add(keys[i], calls[i])
 		}
 	}
 	return found
 }
 
+// covered reports whether one of the stored calls in group describes x, or x one of them.
+func (s *siblings) covered(group []sibling, x *sibling) bool {
+	if slices.ContainsFunc(group, func(y sibling) bool { return y.span == x.span }) {
+		return false // sent again
+	}
+	for i := range group {
+		y := &group[i]
+		if x.describes(y) {
+			return true
+		}
+		if (y.inner.IsEmpty() || y.inner == x.span) && y.describes(x) {
+			y.inner = x.span
+			return true
+		}
+	}
+	return false
+}
+
 func (s *siblings) add(k spanKey, call sibling) {
 	group, ok := s.groups[k]
 	switch {
-	case slices.Contains(group, call): // sent again
+	case slices.ContainsFunc(group, func(y sibling) bool { return y.span == call.span }): // sent again
 		return
 	case ok:
 	case len(s.ring) < maxGroups:
