@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // otelVersion is the version of the OpenTelemetry Collector and of telemetrygen.
@@ -67,11 +67,15 @@ func buildOtel(t *testing.T) (collector, generator string) {
 	return collector, generator
 }
 
+var otelCollector = flag.Bool("otel-collector", false, "run the test with OpenTelemetry's Collector")
+
 // Each call that telemetrygen makes has two spans, in two requests, and becomes one row on its way through a Collector with
 // its default queue, whose ten consumers change their order. What is remembered of spans does not survive a kill: without the
 // batch processor, a call counts twice if only one of its spans was stored before.
 func TestOtelCollector(t *testing.T) {
-	slowtest.Skip(t)
+	if !*otelCollector {
+		t.Skip("SKIPPED without -otel-collector: builds OpenTelemetry's Collector and runs it for three minutes")
+	}
 	needClickHouse(t)
 	collector, generator := buildOtel(t)
 	http, grpc := fmt.Sprintf("127.0.0.1:%d", freePort(t)), fmt.Sprintf("127.0.0.1:%d", freePort(t))
