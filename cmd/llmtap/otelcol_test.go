@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
 )
 
 // otelVersion is the version of the OpenTelemetry Collector and of telemetrygen.
