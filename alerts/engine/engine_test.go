@@ -14,6 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 func TestFiresAndResolves(t *testing.T) {
@@ -104,9 +105,7 @@ func TestFiresAndResolves(t *testing.T) {
 
 // Changed numbers are sent every 15 s; the recorder gets news only.
 func TestUpdatesAndRepeats(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.Skip(t)
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Default(), nil)
 		for range 61 {

@@ -11,6 +11,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 func TestExplained(t *testing.T) {
@@ -119,9 +120,7 @@ const outage = `ProviderOutage{environment="prod",provider="openai"}`
 
 // Of an outage of a provider, ten services make one message, while it lasts and afterwards.
 func TestOutageIsOneMessage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.Skip(t)
 	for _, down := range []uint64{10, 5, 2} {
 		t.Run(fmt.Sprint(10*down, " %"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -160,9 +159,7 @@ func TestOutageIsOneMessage(t *testing.T) {
 
 // A service that also breaks by its own change is told, during the outage and if it still fails afterwards.
 func TestOutageHidesNoOtherFailure(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.Skip(t)
 	f := func(name string, script func(f *fleet), want ...string) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

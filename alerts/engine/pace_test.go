@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // paced is a notifier with a pace.
@@ -157,9 +158,7 @@ func TestPaceAfterFinalError(t *testing.T) {
 
 // Changed numbers are not news.
 func TestPaceNewsOnly(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.Skip(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := &alertstest.Store{}
 		cfg := Default()

@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // maxTestLines is the maximum length of the tests of the five incidents.
@@ -190,6 +191,7 @@ func (a *agentTest) goMod(t *testing.T) string {
 
 // --as-test takes an exchange or a conversation, and says why no test is possible.
 func TestAsTestErrors(t *testing.T) {
+	slowtest.Skip(t)
 	t.Parallel()
 	s := showTest{newCommandTest(t)}
 	dropped := askPort + `,{"role":"assistant","content":""},` + port80

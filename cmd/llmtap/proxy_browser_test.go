@@ -14,10 +14,12 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/browsertest"
 	"github.com/llmtap/llmtap/ingest/proxy"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // A page of another site cannot call a provider through the proxy of the machine on which it is read, in a real browser.
 func TestProxyOtherSite(t *testing.T) {
+	slowtest.Skip(t)
 	t.Parallel()
 	b := browsertest.Start(t)
 	var mu sync.Mutex // guards reached and answers

@@ -7,10 +7,12 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // llmtap show --tool and the query tool_replies print arguments and reply of a call in every dialect.
 func TestToolReplies(t *testing.T) {
+	slowtest.Skip(t)
 	t.Parallel()
 	s := showTest{newCommandTest(t)}
 	const (

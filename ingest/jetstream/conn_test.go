@@ -262,6 +262,7 @@ func TestMetricsLint(t *testing.T) {
 
 // Open does not wait for NATS or for a valid login. Requests wait, and Healthy states the reason.
 func TestOpen(t *testing.T) {
+	t.Parallel()
 	n := startNATS(t)
 	cfg := Default()
 	cfg.URL = n.s.URL()

@@ -11,6 +11,7 @@ import (
 )
 
 func TestWithLease(t *testing.T) {
+	t.Parallel()
 	n := startNATS(t)
 	a, ctx := n.connect(t)
 	b, _ := n.connect(t)

@@ -78,6 +78,7 @@ func TestPartitionCount(t *testing.T) {
 // TestRepartition changes two partitions at different sequences into three: each event is new either to an old or to a new
 // partition, and tallies continue after the newest tally of the old partitions.
 func TestRepartition(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	repartition(t, ctx, c, 2)
 	publishConversations(t, ctx, c, 0, 200)

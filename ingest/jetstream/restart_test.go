@@ -12,6 +12,7 @@ import (
 
 // NATS restarts while a publisher publishes and a reader reads: every event arrives once and in order.
 func TestRestartWhilePublishingAndReading(t *testing.T) {
+	t.Parallel()
 	n := startNATS(t)
 	pub, ctx := n.connect(t)
 	sub, _ := n.connect(t)
@@ -68,6 +69,7 @@ func TestRestartWhilePublishingAndReading(t *testing.T) {
 
 // An idle reader receives new events after a restart of NATS.
 func TestRestartWhileIdle(t *testing.T) {
+	t.Parallel()
 	n := startNATS(t)
 	c, ctx := n.connect(t)
 	publish(t, ctx, c, 1, 4)

@@ -13,6 +13,7 @@ import (
 // The stream loses its end, as if its files had not been synced to disk, and hooks publish other events under the same sequences
 // before it is read. All of them are read, whether the reader ran meanwhile or not.
 func TestStreamRewound(t *testing.T) {
+	t.Parallel()
 	for _, others := range []int{3, 10} { // less and more than the lost ones
 		t.Run(strconv.Itoa(others), func(t *testing.T) { streamRewound(t, others) })
 	}

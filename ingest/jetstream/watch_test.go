@@ -14,6 +14,7 @@ import (
 
 // A watch sees the values of its keys at once, and after a restart of NATS all of them, whatever changed in between.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	n := startNATS(t)
 	c, ctx := n.connect(t)
 	other, _ := n.connect(t)
@@ -84,6 +85,7 @@ func TestWatch(t *testing.T) {
 
 // Reading all values ends although they are purged meanwhile.
 func TestValuesDuringPurge(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	kv, err := c.KV(ctx, event.BucketAlerts)
 	must(t, err)

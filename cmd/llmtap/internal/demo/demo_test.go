@@ -17,6 +17,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
@@ -34,9 +35,7 @@ func TestMain(m *testing.M) {
 
 // The demo covers the whole path, from the SDK calls of agents in another process to the Slack message.
 func TestRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	slowtest.Skip(t)
 	collectortest.NeedClickHouse(t)
 	var stdout, stderr bytes.Buffer
 	start := time.Now()

@@ -31,6 +31,11 @@ func TestPythonHook(t *testing.T) {
 	Watch(t, "..")
 	runPython(t, python, "-m", "ruff", "check", ".")
 	runPython(t, python, "-m", "mypy")
+	helper := filepath.Join(t.TempDir(), "helper") // once, not by each process of pytest
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", helper, "../../testhelper").CombinedOutput(); err != nil {
+		t.Fatalf("build the helper: %v\n%s", err, out)
+	}
+	t.Setenv("LLMTAP_TEST_HELPER", helper)
 	runPython(t, python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "4", "--ignore=tests/test_runtimes.py", "--ignore=tests/test_faults.py")
 }
 
