@@ -218,11 +218,10 @@ func (a *Analyzer) complete(p *pending, h half) {
 	case e.Status >= 400 && len(body) > 0:
 		text = body
 	}
-	a.memory.tolerate(s, p)
+	a.memory.predict(s, p)
 	switch {
 	case e.Failed:
 		p.explain(text)
-		p.refuse()
 	case ev.Cancelled():
 		e.ErrorType = ErrorCancelled
 	case ev.Error != "":

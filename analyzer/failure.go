@@ -2,7 +2,6 @@ package analyzer
 
 import (
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -22,31 +21,10 @@ const (
 func (p *pending) explain(text []byte) {
 	e := &p.row
 	text = text[:min(len(text), maxErrorRead)]
-	var rejected, all, lenient []string
+	c := judge.Explain(cause.Input{Status: e.Status, Text: text, Variant: p.target.Variant}, p.findings)
 	for i := range p.findings {
-		f := &p.findings[i]
-		if f.Predicted == check.Reject {
-			rejected = append(rejected, f.Rule.ID)
-		}
-		if f.Predicted == check.Reject || f.Tolerated > 0 {
-			all = append(all, f.Rule.ID)
-		} else if f.Predicted == check.Lenient {
-			lenient = append(lenient, f.Rule.ID)
-		}
-	}
-	in := cause.Input{Status: e.Status, Text: text, Rules: rejected, Variant: p.target.Variant}
-	c := cause.Classify(in)
-	if len(all) > len(rejected) && (c.Known == cause.None || slices.ContainsFunc(all, func(rule string) bool { return cause.OfRule(rule) == c.ID })) {
-		// A violation that the target has tolerated explains the failure if the text names it or nothing else explains
-		// it: the target may have become stricter.
-		in.Rules = all
-		c = cause.Classify(in)
-	}
-	if c.Known == cause.Stated && len(lenient) > 0 {
-		// A target that nobody knows is predicted to be lenient. A violation that its text names was refused nevertheless.
-		in.Rules = lenient
-		if confirmed := cause.Classify(in); confirmed.Known == cause.Both {
-			c = confirmed
+		if p.findings[i].Refused {
+			e.Rejects++
 		}
 	}
 	e.Cause, e.CauseKnown, e.CauseClass, p.named = c.ID, c.Known, c.Class, c.Rule

@@ -1,7 +1,11 @@
 package analyzer_test
 
 import (
+	"fmt"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/cause"
@@ -37,8 +41,28 @@ func TestRefusedAlthoughLenient(t *testing.T) {
 	same := with(first, tool("call_1", "x"), tool("call_1", "x"))
 	f("one parallel call lost", orphan, second, done, lost, "unknown_tool_call_id", cause.Both, session.CallsDropped)
 	f("reply twice", twice, first, before, same, "duplicate_tool_reply", cause.Both, session.DuplicateReply)
-	f("text names nothing", unknown, first, before, same, "unexplained", cause.None, "")
+	f("text names nothing", unknown, first, before, same, "duplicate_tool_reply", cause.Inferred, session.DuplicateReply)
 	f("text names something else", limit, first, before, same, "rate_limit", cause.Stated, "")
+}
+
+// A server that nobody knows named a violation: a request with it is predicted to be refused there until one is accepted.
+func TestRefusedOnce(t *testing.T) {
+	y := newYears()
+	y.url = "http://127.0.0.1:9000/v1/chat/completions"
+	y.send("builder", "1", "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'", orphan...)
+	y.send("builder", "1", "", orphan...)
+	y.send("builder", "1", "", orphan...)
+	y.advance(10 * time.Second)
+	_, findings, _ := latest(run(t, analyzer.Default(), y.steps))
+	got := map[string]string{}
+	for _, f := range findings {
+		if f.Rule == "orphan_tool_reply" {
+			got[f.Conversation] = fmt.Sprintf("%s, %s", f.Predicted, f.Severity)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"talk 1": "reject, reject", "talk 2": "reject, lenient", "talk 3": "lenient, lenient"}, got); diff != "" {
+		t.Errorf("predicted and severity, -want +got\n%s", diff)
+	}
 }
 
 // Providers report several defects with the same words. The root cause is that of the violation which the request has.

@@ -20,7 +20,7 @@ import (
 //	every other answer             ──> no evidence
 //
 // A violation that was accepted again and again is tolerated: Lenient is predicted instead of Reject, until a request
-// fails because of it.
+// fails because of it. Conversely, Reject is predicted for a violation that was refused and never accepted.
 //
 // A violation is identified by host, model, rule and detail. Rejections count only for a service version that was
 // accepted before: a deploy that introduces the violation, or another form of it, was never accepted. The cause and
@@ -47,30 +47,26 @@ func (m *memory) verdicts(s *step, p *pending, minSeq uint64) {
 	}
 }
 
-// tolerate lowers the predicted severity of the violations that the model at the host of p accepted again and again.
-func (m *memory) tolerate(s *step, p *pending) {
+// predict changes the predicted severity of the violations that the model at the host of p accepted again and again, or
+// refused and never accepted.
+func (m *memory) predict(s *step, p *pending) {
 	e, at := &p.row, ledger.Position{Seq: s.seq, Nth: s.completed}
-	if e.Rejects == 0 || e.Server == "" || !remembered(e) {
+	if len(p.findings) == 0 || e.Server == "" || !remembered(e) {
 		return
 	}
 	for i := range p.findings {
 		f := &p.findings[i]
-		if f.Predicted != check.Reject {
+		if f.Predicted != check.Reject && f.Predicted != check.Lenient {
 			continue
 		}
-		if r := m.Get(verdictKey(e, f)); r != nil && r.Verdict.Tolerance.At(at) {
+		switch r := m.Get(verdictKey(e, f)); {
+		case r == nil:
+		case f.Predicted == check.Reject && r.Verdict.Tolerance.At(at):
 			f.Tolerate(r.Verdict.Tolerance.Proof)
 			e.Rejects--
-		}
-	}
-}
-
-// refuse withdraws the tolerance of the violations that explain the failure of p.
-func (p *pending) refuse() {
-	for i := range p.findings {
-		if f := &p.findings[i]; f.Tolerated > 0 && cause.OfRule(f.Rule.ID) == p.row.Cause {
-			f.Tolerate(0)
-			p.row.Rejects++
+		case f.Predicted == check.Lenient && r.Verdict.RefusedAt(at):
+			f.Predicted = check.Reject
+			e.Rejects++
 		}
 	}
 }

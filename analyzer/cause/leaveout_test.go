@@ -124,6 +124,8 @@ func TestLeaveOneProviderOut(t *testing.T) {
 	phrasesOf := phraseEvidence(t, rs)
 	type count struct{ all, exact, class, history, strictExact, strictClass, strictHistory, rows, phrases int }
 	counts, total := map[string]*count{}, &count{}
+	type tally struct{ right, all int }
+	known := map[string]*tally{Stated + ", by " + concepts: {}, Stated: {}, Guessed: {}, None: {}}
 	for _, provider := range providers(rs) {
 		w, rows, _ := without(provider, rs, nil)
 		strict, _, phrases := without(provider, rs, phrasesOf)
@@ -135,6 +137,12 @@ func TestLeaveOneProviderOut(t *testing.T) {
 			}
 			in := Input{Status: r.Status, Text: []byte(r.Body), Variant: variantOf[r.Provider], Provider: r.Provider}
 			got, least := w.classify(in), strict.classify(in)
+			how := least.Known
+			if how == Stated && least.StatedBy == concepts {
+				how += ", by " + concepts
+			}
+			known[how].all++
+			known[how].right += one(least.ID == r.Cause)
 			for _, c := range []*count{c, total} {
 				c.all++
 				c.exact += one(got.ID == r.Cause)
@@ -160,6 +168,9 @@ func TestLeaveOneProviderOut(t *testing.T) {
 		pc := func(n int) float64 { return 100 * float64(n) / float64(c.all) }
 		t.Logf("%-22s %5d | %4d  %4.0f%%  %4.0f%%  %4.1f%% | %7d  %4.0f%%  %4.0f%%  %4.1f%%", p, c.all,
 			c.rows, pc(c.exact), pc(c.class), pc(c.history), c.phrases, pc(c.strictExact), pc(c.strictClass), pc(c.strictHistory))
+	}
+	for how, n := range known {
+		t.Logf("%-18s without the phrases: right in %3d of %3d", how, n.right, n.all)
 	}
 	t.Logf("of %d texts: exact %d, class %d, false %d; without the phrases: exact %d, class %d, false %d",
 		total.all, total.exact, total.class, total.history, total.strictExact, total.strictClass, total.strictHistory)

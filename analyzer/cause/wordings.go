@@ -27,13 +27,13 @@ func mustRead() *wordings {
 	w := &wordings{concepts: mustParse("lexicon", parseLexicon)}
 	w.lexicon = newIndex(w.concepts)
 	read := func(name, family string) *table {
-		return &table{family: family, rows: mustParse(name, func(s string) ([]row, error) { return parseRows(s, name == "common", w.lexicon) })}
+		return &table{family: family, rows: mustParse(name, func(s string) ([]row, error) { return parseRows(s, name == concepts, w.lexicon) })}
 	}
 	w.families = append(w.families, read("misleading", "hosts"))
 	for _, family := range []string{"openai", "deepseek", "qwen", "gemini", "anthropic", "mistral", "hosts"} {
 		w.families = append(w.families, read(family, family))
 	}
-	w.common = read("common", "common")
+	w.common = read(concepts, concepts)
 	return w
 }
 

@@ -61,15 +61,14 @@ type Finding struct {
 	// Tolerated is the number of earlier requests with the violation that this model at this host accepted, if they
 	// lowered Predicted from Reject to Lenient; otherwise 0.
 	Tolerated uint64
+	// Refused reports that the answer raised Predicted from Lenient to Reject, see Explain.
+	Refused bool
 }
 
-// Tolerate lowers Predicted because the target accepted n earlier requests with the violation; 0 withdraws this.
+// Tolerate lowers Predicted because the target accepted n earlier requests with the violation.
 func (f *Finding) Tolerate(n uint64) {
-	switch {
-	case n > 0 && f.Predicted == check.Reject:
+	if f.Predicted == check.Reject {
 		f.Predicted, f.Tolerated = check.Lenient, n
-	case n == 0 && f.Tolerated > 0:
-		f.Predicted, f.Tolerated = check.Reject, 0
 	}
 }
 

@@ -1,0 +1,58 @@
+package judge
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/analyzer/check"
+)
+
+// Explain returns the cause of a failed exchange whose request has these findings; it sets in.Rules. What the provider answered
+// outranks what the rules predicted of it: a finding that explains the failure is refused (Finding.Refused), also if its rule was
+// predicted to be lenient.
+//
+//	text names the rule of a finding                  ──> both
+//	text names nothing, and the request violates
+//	a rule that its target is known to enforce        ──> inferred
+//	or rules that it tolerated before                 ──> inferred
+//	or a single rule that other targets enforce       ──> inferred, for 400 and 422
+func Explain(in cause.Input, findings []Finding) cause.Cause {
+	var rejected, tolerated, lenient []string
+	for i := range findings {
+		f := &findings[i]
+		rules := &rejected
+		switch {
+		case f.Tolerated > 0:
+			rules = &tolerated
+		case f.Predicted == check.Lenient:
+			rules = &lenient
+		case f.Predicted != check.Reject:
+			continue
+		}
+		if !slices.Contains(*rules, f.Rule.ID) {
+			*rules = append(*rules, f.Rule.ID)
+		}
+	}
+	in.Rules = rejected
+	c := cause.Classify(in)
+	for _, rules := range [][]string{tolerated, lenient} {
+		if len(rules) == 0 || c.Known == cause.Both {
+			continue
+		}
+		in.Rules = rules
+		d := cause.Classify(in)
+		alone := len(rules) == 1 && (in.Status == http.StatusBadRequest || in.Status == http.StatusUnprocessableEntity)
+		if d.Known == cause.Both || d.Known == cause.Inferred && c.Known == cause.None && (alone || len(tolerated) > 0) {
+			c = d
+		}
+	}
+	if c.Known == cause.Both || c.Known == cause.Inferred {
+		for i := range findings {
+			if f := &findings[i]; f.Predicted == check.Lenient && (f.Rule.ID == c.Rule || cause.OfRule(f.Rule.ID) == c.ID) {
+				f.Predicted, f.Tolerated, f.Refused = check.Reject, 0, true
+			}
+		}
+	}
+	return c
+}
