@@ -9,7 +9,6 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/limit"
-	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 const (
@@ -68,10 +67,10 @@ func errorType(text []byte, status int) string {
 	return strconv.Itoa(status)
 }
 
-// refused reports whether the provider refused the request for its content and would refuse it again. Refusals for
-// lack of capacity, credit or a key do not count.
+// refused reports whether the provider refused the request for its content and would refuse it again.
 func refused(e *Exchange) bool {
-	return e.Failed && e.Status >= 400 && !wire.RetryableStatus(e.Status) && e.CauseClass != "access" && e.CauseClass != "policy" && e.CauseClass != "provider"
+	c := cause.Cause{Class: e.CauseClass, Known: e.CauseKnown}
+	return e.Failed && e.Status >= 400 && c.OfContent(e.Status)
 }
 
 // accepted reports whether the provider accepted the request.

@@ -26,6 +26,16 @@ const (
 	serverError = "server_error"
 )
 
+// OfContent reports whether the provider refused the request for its content, so that it would refuse it again, and not for lack
+// of capacity, credit or a key. Gateways wrap refusals in statuses that are retryable otherwise; then the text must name the fault.
+func (c *Cause) OfContent(status int) bool {
+	switch c.Class {
+	case "access", "policy", "provider":
+		return false
+	}
+	return status >= 400 && !wire.RetryableStatus(status) || c.Known == Stated || c.Known == Both
+}
+
 // Input describes a failed exchange.
 type Input struct {
 	Status  int          // HTTP status; 0 if there was no answer

@@ -6,7 +6,11 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
+
+// openServers contains the servers whose source shows what they accept.
+var openServers = map[wire.Variant]bool{wire.Ollama: true, wire.VLLM: true, wire.SGLang: true, wire.LlamaCPP: true}
 
 // Explain returns the cause of a failed exchange whose request has these findings; it sets in.Rules. What the provider answered
 // outranks what the rules predicted of it: a finding that explains the failure is refused (Finding.Refused), also if its rule was
@@ -16,7 +20,7 @@ import (
 //	text names nothing, and the request violates
 //	a rule that its target is known to enforce        ──> inferred
 //	or rules that it tolerated before                 ──> inferred
-//	or a single rule that other targets enforce       ──> inferred, for 400 and 422
+//	or a single rule that other targets enforce       ──> inferred, for 400 and 422 with a text, unless openServers
 func Explain(in cause.Input, findings []Finding) cause.Cause {
 	var rejected, tolerated, lenient []string
 	for i := range findings {
@@ -42,7 +46,7 @@ func Explain(in cause.Input, findings []Finding) cause.Cause {
 		}
 		in.Rules = rules
 		d := cause.Classify(in)
-		alone := len(rules) == 1 && (in.Status == http.StatusBadRequest || in.Status == http.StatusUnprocessableEntity)
+		alone := len(rules) == 1 && len(in.Text) > 0 && !openServers[in.Variant] && (in.Status == http.StatusBadRequest || in.Status == http.StatusUnprocessableEntity)
 		if d.Known == cause.Both || d.Known == cause.Inferred && c.Known == cause.None && (alone || len(tolerated) > 0) {
 			c = d
 		}

@@ -25,10 +25,11 @@ Files may be compressed with gzip or zstd, and UTF-8 or UTF-16. A record may
 have 64 MiB. The provider whose rules apply follows from the URL, else from the
 format, else from the model name. llmtap rules ID explains a rule.
 
-Exit code: 0 if all requests were judged and none would be rejected; else the
+Exit code: 0 if all requests were judged and none is or would be rejected; else the
 first that applies (the rest of the input is still checked):
   2  some input is unreadable
-  1  a request would be rejected, and no recorded status 2xx says otherwise
+  1  a request would be rejected, and no recorded status 2xx says otherwise, or
+     a recorded answer refused its content
   3  some input was not judged: a file without records, a request without
      messages or for another API, an unknown format, more than 65,536 messages,
      calls, replies or tools`,
@@ -70,5 +71,5 @@ func runLint(ctx context.Context, c *command.Call) error {
 	if err := l.Files(ctx, c.Args, c.Stdin); err != nil {
 		return fmt.Errorf("write findings: %w", err)
 	}
-	return command.Outcome(l.Counts.Unreadable, l.Counts.Rejected, l.Counts.Unjudged)
+	return command.Outcome(l.Counts.Unreadable, l.Counts.Rejected+l.Counts.Refused, l.Counts.Unjudged)
 }

@@ -40,7 +40,8 @@ llmtap query stuck lists the conversations that need it.
 
 Exit code: 0 if the provider would accept the result; else the first that applies:
   2  some input is unreadable
-  1  a violation is left, because there is no repair for it
+  1  a violation or a recorded refusal is left, because there is no repair
+     for it
   3  some input was not judged`,
 	Examples: `  llmtap repair history.json > repaired.json
   llmtap repair --dialect anthropic --format text history.json

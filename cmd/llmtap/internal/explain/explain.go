@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
@@ -187,7 +188,7 @@ func (e *Explainer) explain(res *Result, r *record) error {
 	if r.status == unknownStatus {
 		r.status = findStatus(r.text)
 	}
-	var found []check.Violation
+	var found []judge.Finding
 	judged := false
 	if len(r.request) > 0 && r.target.Dialect != wire.Other {
 		var err error
@@ -198,12 +199,7 @@ func (e *Explainer) explain(res *Result, r *record) error {
 	}
 	in := cause.Input{Status: r.status, Text: r.text, Log: r.log, Variant: r.target.Variant, Provider: r.provider}
 	in.Text = relevantPart(in)
-	for i := range found {
-		if found[i].Predicted == check.Reject {
-			in.Rules = append(in.Rules, found[i].Rule.ID)
-		}
-	}
-	c := cause.Classify(in)
+	c := judge.Explain(in, found)
 	res.Cause, res.Class, res.Known, res.StatedBy, res.Rule, res.Status = c.ID, c.Class, c.Known, c.StatedBy, c.Rule, r.status
 	res.Provider, res.Gateway = authorOf(c, r), c.Gateway
 	res.Summary, res.Fix = cause.Meaning(c.ID)
@@ -222,7 +218,7 @@ func (e *Explainer) explain(res *Result, r *record) error {
 }
 
 // check judges the request of r; judged is false if it has no messages.
-func (e *Explainer) check(r *record) (found []check.Violation, judged bool, err error) {
+func (e *Explainer) check(r *record) (found []judge.Finding, judged bool, err error) {
 	scan := facts.ScanRequest
 	if r.request[0] == '[' {
 		scan = facts.ScanMessages
@@ -236,14 +232,17 @@ func (e *Explainer) check(r *record) (found []check.Violation, judged bool, err 
 	if r.target.Model == "" {
 		r.target.Model = string(e.request.Model)
 	}
-	return e.checker.Check(&e.request, r.target, nil), true, nil
+	for _, v := range e.checker.Check(&e.request, r.target, nil) {
+		found = append(found, judge.Finding{Violation: v})
+	}
+	return found, true, nil
 }
 
 // addFindings adds the violations related to the cause; in a conflict, other is the cause according to the request.
-func addFindings(res *Result, other string, found []check.Violation) {
+func addFindings(res *Result, other string, found []judge.Finding) {
 	located := false
 	for i := range found {
-		v := &found[i]
+		v := &found[i].Violation
 		ruleCause := cause.OfRule(v.Rule.ID)
 		if v.Predicted != check.Reject && ruleCause != res.Cause && v.Rule.ID != res.Rule {
 			continue
@@ -260,7 +259,7 @@ func addFindings(res *Result, other string, found []check.Violation) {
 }
 
 // addPossible describes an unexplained failure, and adds the violations that may be its cause.
-func addPossible(res *Result, r *record, found []check.Violation, judged bool) {
+func addPossible(res *Result, r *record, found []judge.Finding, judged bool) {
 	text := "The text matches no known cause"
 	if len(trim(r.text)) == 0 {
 		text = "The answer has no text"
@@ -279,7 +278,7 @@ func addPossible(res *Result, r *record, found []check.Violation, judged bool) {
 		return
 	}
 	for i := range found {
-		v := &found[i]
+		v := &found[i].Violation
 		if v.Predicted != check.Lenient {
 			continue
 		}

@@ -209,11 +209,11 @@ func TestRequests(t *testing.T) {
 	f("no conflict", deepSeek, lost, "Insufficient Balance", "billing stated")
 	f("nothing wrong", deepSeek, `{"messages":[`+user+`]}`, opaque, "unexplained none")
 	f("accepted by this server", `"provider":"ollama"`, lost, opaque, "unexplained none")
-	maybe := "unexplained none maybe orphan_tool_reply"
-	f("unknown server", `"url":"http://llm.example.com/v1/chat/completions"`, lost, opaque, maybe)
-	f("unknown provider", `"provider":"acme"`, lost, opaque, maybe)
-	f("gateway", `"provider":"litellm"`, lost, opaque, maybe)
-	f("no provider", `"id":""`, lost, opaque, maybe)
+	f("unknown server", `"url":"http://llm.example.com/v1/chat/completions"`, lost, opaque, inferred)
+	f("unknown provider", `"provider":"acme"`, lost, opaque, inferred)
+	f("gateway", `"provider":"litellm"`, lost, opaque, inferred)
+	f("no provider", `"id":""`, lost, opaque, inferred)
+	f("two rules", `"provider":"acme"`, `{"messages":[`+user+`,`+user+`,`+reply+`]}`, opaque, "unexplained none maybe role_alternation_broken,orphan_tool_reply")
 	f("another API", `"url":"https://api.openai.com/v1/images/generations"`, `{"prompt":"q"}`, opaque, "unexplained none")
 }
 

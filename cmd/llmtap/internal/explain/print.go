@@ -105,8 +105,10 @@ func evidence(res *Result) string {
 	switch res.Known {
 	case cause.Stated:
 		return "stated by " + by
+	case cause.Guessed:
+		return "guessed from " + by + ", whose wording is not known from any server"
 	case cause.Inferred:
-		return fmt.Sprintf("inferred: the text states no cause; %s violates %s, which %s rejects", where, res.Rule, res.Variant)
+		return fmt.Sprintf("inferred: the text states no cause, and %s violates %s", where, res.Rule)
 	case cause.Both:
 		return fmt.Sprintf("both: stated by %s, and %s violates %s", by, where, res.Rule)
 	case cause.Conflict:

@@ -24,7 +24,7 @@ func relevantPart(in cause.Input) []byte {
 	states := func(part []byte) bool {
 		in.Text = part
 		c := cause.Classify(in)
-		return c.Known == cause.Stated && c.StatedBy != "" && c.StatedBy != "status"
+		return (c.Known == cause.Stated || c.Known == cause.Guessed) && c.StatedBy != "" && c.StatedBy != "status"
 	}
 	head := text[:window]
 	if n := bytes.LastIndexByte(head[window-overlap:], '\n'); n >= 0 {

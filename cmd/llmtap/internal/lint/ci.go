@@ -29,6 +29,11 @@ func (g GitHub) Print(r *Result) error {
 			return err
 		}
 	}
+	if failure, fix := r.unexplained(); failure != "" {
+		if err := g.command(r.level(), r, r.line, r.Cause, failure+"\nfix: "+fix); err != nil {
+			return err
+		}
+	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
 		if f.repeated {
@@ -52,6 +57,14 @@ var (
 func (g GitHub) command(level string, r *Result, line int, title, text string) error {
 	_, err := fmt.Fprintf(g.W, "::%s file=%s,line=%d,title=%s::%s\n", level, githubProperty.Replace(r.file), max(line, 1), githubProperty.Replace(title), githubText.Replace(text))
 	return err
+}
+
+// level returns the level of a failure that no finding explains.
+func (r *Result) level() string {
+	if r.Refused > 0 {
+		return "error"
+	}
+	return "warning"
 }
 
 // level returns the level of the finding; style is the output format's name for the lowest level.
@@ -113,6 +126,11 @@ func (s *SARIF) Print(r *Result) error {
 		if text != "" && len(s.notes) < maxSARIF {
 			s.notes = append(s.notes, object{"level": "error", "message": sarifText(prefix + r.repeated(text)), "locations": r.location(r.line, -1)})
 		}
+	}
+	if failure, fix := r.unexplained(); failure != "" && len(s.results) < maxSARIF {
+		s.results = append(s.results, object{
+			"ruleId": "failure/" + r.Cause, "level": r.level(), "message": sarifText(failure + "\nfix: " + fix), "locations": r.location(r.line, -1),
+		})
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]

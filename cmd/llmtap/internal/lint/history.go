@@ -52,6 +52,7 @@ func (l *Linter) exchange(j *job) {
 	turn, findings := l.exchanges.Request(&session.Request{
 		Service: rec.Service, Conversation: rec.Conversation, Exchange: j.res.exchange, Instance: rec.Instance, Run: rec.Run, Target: j.target, Facts: j.request, Body: rec.Body,
 	})
+	j.explain(findings)
 	for i := range findings {
 		j.res.add(l.Minimum, &findings[i].Violation, &findings[i], j.accepted())
 	}
@@ -60,5 +61,5 @@ func (l *Linter) exchange(j *job) {
 	if !j.answered {
 		a = nil
 	}
-	l.exchanges.Answer(turn, rec.Status, a, rec.Failed && j.answer.FinishReason == "")
+	l.exchanges.Answer(turn, rec.Status, a, rec.Fault != "" && j.answer.FinishReason == "")
 }

@@ -238,7 +238,7 @@ func TestRepeated(t *testing.T) {
 	if n := strings.Count(b.String(), fix); n != 2 {
 		t.Errorf("%d findings in full, want 2:\n%s", n, b.String())
 	}
-	want = "-:4  openai_chat/deepseek\n  orphan_tool_reply (would be rejected): message 2, first seen in -:2\n\n"
+	want = "-:4  openai_chat/deepseek\n  orphan_tool_reply (rejected with 400): message 2, first seen in -:2\n\n"
 	if !strings.Contains(b.String(), want) {
 		t.Errorf("no %q in\n%s", want, b.String())
 	}

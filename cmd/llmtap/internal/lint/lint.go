@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/judge"
@@ -24,8 +25,12 @@ type Result struct {
 	Dialect  wire.Dialect `json:"dialect,omitempty"`
 	Variant  wire.Variant `json:"variant,omitempty"`
 	Findings []Finding    `json:"findings"` // never nil
-	// Refused is the recorded status 400 or 422, with which the provider refused the request; 0 for other records.
-	Refused int `json:"refused,omitempty"`
+	// Status, Cause and CauseKnown tell why a recorded call failed, see cause.Cause. Refused is the status if the provider refused
+	// the content of the request; otherwise 0.
+	Status     int    `json:"status,omitempty"`
+	Cause      string `json:"cause,omitempty"`
+	CauseKnown string `json:"cause_known,omitempty"`
+	Refused    int    `json:"refused,omitempty"`
 	// Repeats is the number of identical lines that follow an unreadable record or one that was not judged. They are counted,
 	// but are not Results of their own.
 	Repeats int `json:"repeats,omitempty"`
@@ -38,6 +43,7 @@ type Result struct {
 	exchange string // name of this record in the findings of other records
 	body     []byte // the checked request
 	rejected bool   // a finding predicts a rejection, and the request was not accepted
+	named    string // violated rule that shows Cause, or the rule that the answer names; may be ""
 }
 
 // A Finding is one violation. For an exchange, earlier exchanges are taken into account.
@@ -66,6 +72,7 @@ type Finding struct {
 type Counts struct {
 	Checked    int
 	Rejected   int // records with a finding that predicts a rejection, unless the provider accepted the request
+	Refused    int // other records that the provider refused for their content
 	Unjudged   int // records that the rules did not judge, or only in part
 	Unreadable int
 }
@@ -166,6 +173,32 @@ func (res *Result) repeated(why string) string {
 		return why + "; the next line is identical"
 	}
 	return fmt.Sprintf("%s; the next %d lines are identical", why, res.Repeats)
+}
+
+// unexplained returns what is known of a recorded failure that no finding of r explains, and how to mend it; "" if there is none.
+func (res *Result) unexplained() (text, fix string) {
+	if res.Cause == "" || slices.ContainsFunc(res.Findings, func(f Finding) bool { return f.Rule == res.named || cause.OfRule(f.Rule) == res.Cause }) {
+		return "", ""
+	}
+	text, fix = cause.Meaning(res.Cause)
+	switch {
+	case res.CauseKnown == cause.None && len(res.Findings) > 0:
+		text, fix = "The answer states no reason that is known.", "Read the text of the answer, and mend what the findings name."
+	case res.CauseKnown != cause.None && res.Refused > 0:
+		text += " No rule finds it in the request."
+	}
+	return fmt.Sprintf("%s (%s): %s", res.Cause, Known(res.CauseKnown, res.Status), text), fix
+}
+
+// Known says in words how the cause of a failure with this status is known.
+func Known(known string, status int) string {
+	switch known {
+	case cause.Guessed:
+		return fmt.Sprintf("a guess from the text of the answer with status %d", status)
+	case cause.None:
+		return fmt.Sprintf("answered with %d", status)
+	}
+	return fmt.Sprintf("%s, answered with %d", known, status)
 }
 
 // NewFinding returns the finding for v, a violation in a request without an answer.

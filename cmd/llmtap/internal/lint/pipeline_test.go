@@ -177,7 +177,16 @@ func TestRefused(t *testing.T) {
 		f(fmt.Sprintf(record, 200), "accepted here, rejected elsewhere")
 	}
 	// A predicted rejection is one, too.
-	f(`{"url":"https://api.openai.com/v1/chat/completions","status":400,"request":{"messages":[`+user+`,`+reply+`]}}`, "orphan_tool_reply (would be rejected)")
+	f(`{"url":"https://api.openai.com/v1/chat/completions","status":400,"request":{"messages":[`+user+`,`+reply+`]}}`, "orphan_tool_reply (rejected with 400)")
+	// The answer outranks what is known of a provider, and a refusal is never silent.
+	refused := func(url, response, messages string, want ...string) {
+		t.Helper()
+		f(`{"url":"https://`+url+`","status":400,"response":`+response+`,"request":{"messages":[`+messages+`]}}`, want...)
+	}
+	refused("llm.example.com/v1/chat/completions", `"Bad request"`, user+","+user, "role_alternation_broken (rejected with 400)")
+	refused("api.openai.com/v1/chat/completions", `{"error":{"message":"Invalid schema for function 'f': null is not of type \"array\"."}}`, user,
+		"tool_schema_invalid (stated, answered with 400): ", "No rule finds it in the request.", "0 would be rejected, 1 refused for what no rule finds")
+	refused("api.openai.com/v1/chat/completions", `"Bad request"`, user, "unexplained (answered with 400): ", "1 refused for what no rule finds")
 }
 
 // Calls in the answer that previous_response_id names are unknown.

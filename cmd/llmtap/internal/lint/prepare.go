@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
@@ -73,6 +75,44 @@ func (j *job) accepted() bool {
 	return len(e) == 0 || bytes.Equal(e, bytes.TrimSpace(j.rec.Response))
 }
 
+// explain sets why the call of j failed, if it did. An answer from another provider than the one whose rules apply explains
+// nothing.
+func (j *job) explain(findings []judge.Finding) {
+	if j.foreign {
+		return
+	}
+	a := &j.answer
+	if !j.answered {
+		a = nil
+	}
+	c, failed := Explain(j.rec, j.target, a, findings)
+	if !failed {
+		return
+	}
+	j.res.Status, j.res.Cause, j.res.CauseKnown = j.rec.Status, c.ID, c.Known
+	if c.OfContent(j.rec.Status) {
+		j.res.Refused = j.rec.Status
+	}
+	j.res.named = c.Rule
+}
+
+// Explain returns why the call of an exchange failed; failed is false if it did not. a contains the facts of its answer, or is nil;
+// the findings are those of its request.
+func Explain(rec *records.Record, t wire.Target, a *facts.Response, findings []judge.Finding) (c cause.Cause, failed bool) {
+	in := cause.Input{Status: rec.Status, Text: rec.Response, Variant: t.Variant}
+	switch {
+	case rec.Status >= 400:
+		if len(rec.Response) == 0 {
+			in.Text = []byte(rec.Fault)
+		}
+	case rec.Status < 200 || a == nil || len(a.Error) == 0 || bytes.Equal(a.Error, bytes.TrimSpace(rec.Response)):
+		return c, false
+	default:
+		in.Text = a.Error
+	}
+	return judge.Explain(in, findings), true
+}
+
 // prepare does everything that does not depend on other records: it reads the record, scans its bodies, and judges the
 // request unless it belongs to an exchange.
 func (w *worker) prepare(j *job) {
@@ -90,7 +130,7 @@ func (w *worker) prepare(j *job) {
 		return
 	}
 	j.rec = rec
-	res.ID, res.body, res.Refused = rec.ID, rec.Body, rec.Refused()
+	res.ID, res.body = rec.ID, rec.Body
 	switch j.skipped = rec.Unjudged(); {
 	case j.skipped != nil:
 		return
@@ -120,11 +160,15 @@ func (w *worker) prepare(j *job) {
 		j.answered = len(rec.Response) > 0 && facts.ScanResponse(t.Dialect, "", rec.Response, &j.answer) == nil
 		return
 	}
-	violations := w.checker.Check(q, t, nil)
-	for i := range violations {
-		res.add(w.minimum, &violations[i], nil, j.accepted())
+	var findings []judge.Finding
+	for _, v := range w.checker.Check(q, t, nil) {
+		findings = append(findings, judge.Finding{Violation: v})
 	}
-	j.violations = len(violations)
+	j.explain(findings)
+	for i := range findings {
+		res.add(w.minimum, &findings[i].Violation, nil, j.accepted())
+	}
+	j.violations = len(findings)
 	res.locate(q, j.value.Text)
 }
 
@@ -161,8 +205,11 @@ func (l *Linter) finish(j *job) error {
 		l.exchange(j)
 		res.locate(j.request, j.value.Text)
 	}
-	if res.rejected {
+	switch {
+	case res.rejected:
 		l.Counts.Rejected++
+	case res.Refused > 0:
+		l.Counts.Refused++
 	}
 	if j.complete != nil && (j.violations == 0 || j.dropped) {
 		return l.notJudged(res, j.complete)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
@@ -48,11 +49,20 @@ func (t Text) Print(r *Result) error {
 			return err
 		}
 	}
-	if len(r.Findings) == 0 {
+	failure, fix := r.unexplained()
+	if len(r.Findings) == 0 && failure == "" {
 		return nil
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s/%s\n", s.Bold(head), r.Dialect, r.Variant)
+	if failure != "" {
+		paint := s.Yellow
+		if r.Refused > 0 {
+			paint = s.Red
+		}
+		name, rest, _ := strings.Cut(failure, " ")
+		b.WriteString(s.Wrap("  ", paint(name)+" "+rest, "  ") + "\n" + s.Wrap("    ", "fix: "+fix, "    ") + "\n")
+	}
 	shown := described(r)
 	for i := range r.Findings {
 		f := &r.Findings[i]
@@ -87,8 +97,12 @@ func (t Text) Close(c Counts) error {
 	if c.Checked == 1 {
 		histories = "history"
 	}
-	_, err := fmt.Fprintln(t.W, t.Style.Wrap("", fmt.Sprintf("%d %s checked, %d would be rejected, %d not judged, %d unreadable",
-		c.Checked, histories, c.Rejected, c.Unjudged, c.Unreadable), "  "))
+	refused := ""
+	if c.Refused > 0 {
+		refused = fmt.Sprintf(", %d refused for what no rule finds", c.Refused)
+	}
+	_, err := fmt.Fprintln(t.W, t.Style.Wrap("", fmt.Sprintf("%d %s checked, %d would be rejected%s, %d not judged, %d unreadable",
+		c.Checked, histories, c.Rejected, refused, c.Unjudged, c.Unreadable), "  "))
 	return err
 }
 
@@ -125,6 +139,8 @@ func (r *Result) verdict(f *Finding) string {
 	switch {
 	case f.Predicted == check.Reject && f.Severity != check.Reject:
 		return "accepted, but would usually be rejected"
+	case f.Predicted == check.Reject && r.Refused > 0 && cause.OfRule(f.Rule) == r.Cause:
+		return fmt.Sprintf("rejected with %d", r.Refused)
 	case f.Predicted == check.Reject:
 		return "would be rejected"
 	case f.Predicted == check.Lenient && r.Refused > 0:

@@ -7,10 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
+	"slices"
 	"strings"
 
+	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/repair"
+	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
@@ -34,6 +40,7 @@ type Mender struct {
 	Counts  Counts
 	buffer  []byte
 	answers map[string][][]byte // by conversation
+	checker *check.Checker
 }
 
 // Counts contains the numbers of histories by outcome.
@@ -80,8 +87,9 @@ func (m *Mender) record(source string, v records.Value) error {
 	if !rec.Exchange && !bytes.Equal(rec.Body, v.Text) { // a conversation
 		h.whole, h.member = v.Text, t.Dialect.Descriptor().Messages
 	}
-	if rec.Exchange && m.Forced == nil {
+	if m.Forced == nil {
 		h.Status = rec.Status
+		h.Cause, h.Refused = m.explain(rec, t)
 	}
 	if err := m.History(&h); err != nil {
 		return err
@@ -99,6 +107,29 @@ func (m *Mender) record(source string, v records.Value) error {
 	return nil
 }
 
+// explain returns why the provider refused a record, and whether it did for its content.
+func (m *Mender) explain(rec *records.Record, t wire.Target) (c cause.Cause, refused bool) {
+	scan, q, a := facts.ScanRequest, new(facts.Request), new(facts.Response)
+	if rec.Body[0] == '[' {
+		scan = facts.ScanMessages
+	}
+	if t.Dialect == wire.Other || rec.Status == 0 || scan(t.Dialect, rec.Body, q) != nil {
+		return c, false
+	}
+	if facts.ScanResponse(t.Dialect, "", rec.Response, a) != nil {
+		a = nil
+	}
+	if m.checker == nil {
+		m.checker = check.NewChecker(rules.InOrder)
+	}
+	var findings []judge.Finding
+	for _, v := range m.checker.Check(q, t, nil) {
+		findings = append(findings, judge.Finding{Violation: v})
+	}
+	c, failed := lint.Explain(rec, t, a, findings)
+	return c, failed && c.OfContent(rec.Status)
+}
+
 // A History is a request to repair.
 type History struct {
 	Source  string
@@ -106,9 +137,11 @@ type History struct {
 	Body    []byte
 	Answers [][]byte // see repair.Options
 	Shape   bool     // texts are placeholders
-	// Status and Cause are those of the provider's answer; 0 and "" if they are not known.
-	Status int
-	Cause  string
+	// Status and Cause are those of the provider's answer; zero if they are not known. Refused reports that it refused the content of
+	// the request.
+	Status  int
+	Cause   cause.Cause
+	Refused bool
 
 	whole  []byte // the record that contains the messages under "messages"; nil if it is Body
 	member string // member of Body with the messages
@@ -116,7 +149,7 @@ type History struct {
 
 // History repairs h and writes the result.
 func (m *Mender) History(h *History) error {
-	if h.Status/100 == 2 { // the provider accepted it, whatever the rules say
+	if h.Status/100 == 2 && !h.Refused { // the provider accepted it, whatever the rules say
 		m.Counts.Healthy++
 		res := &repair.Result{Body: h.Body}
 		if err := m.write(h, res); err != nil {
@@ -127,8 +160,8 @@ func (m *Mender) History(h *History) error {
 	o := repair.Options{Answers: h.Answers, Lenient: m.Lenient}
 	res, err := repair.Repair(h.Target, h.Body, o)
 	// The provider may be stricter than the rules predict.
-	for _, o := range []repair.Options{{Answers: h.Answers, Cause: h.Cause}, {Answers: h.Answers, Lenient: true}} {
-		if err != nil || len(res.Steps) > 0 || len(res.Left) > 0 || !h.refused() {
+	for _, o := range []repair.Options{{Answers: h.Answers, Cause: h.Cause.ID}, {Answers: h.Answers, Lenient: true}} {
+		if err != nil || len(res.Steps) > 0 || len(res.Left) > 0 || !h.Refused {
 			break
 		}
 		if res, err = repair.Repair(h.Target, h.Body, o); err == nil {
@@ -142,7 +175,7 @@ func (m *Mender) History(h *History) error {
 		return m.notJudged(h.Source, err)
 	}
 	switch {
-	case len(res.Left) > 0:
+	case len(res.Left) > 0, h.unmended(res):
 		m.Counts.Left++
 	case len(res.Steps) > 0:
 		m.Counts.Repaired++
@@ -155,9 +188,13 @@ func (m *Mender) History(h *History) error {
 	return m.report(h, res)
 }
 
-// refused reports whether the provider refused the request because of its contents.
-func (h *History) refused() bool {
-	return h.Status == http.StatusBadRequest || h.Status == http.StatusUnprocessableEntity
+// unmended reports whether the provider refused the request for a cause that no step mends.
+func (h *History) unmended(res *repair.Result) bool {
+	mends := func(s repair.Step) bool { return s.Rule == h.Cause.Rule || cause.OfRule(s.Rule) == h.Cause.ID }
+	if h.Cause.Known == cause.None || h.Cause.Known == cause.Guessed || h.Cause.Known == "" {
+		return h.Refused && len(res.Steps) == 0
+	}
+	return h.Refused && !slices.ContainsFunc(res.Steps, mends)
 }
 
 // An operation is one of a JSON patch. RFC 6902 lets a program ignore the members that it does not know.
@@ -243,12 +280,16 @@ func (m *Mender) write(h *History, res *repair.Result) error {
 //	    repair: removes a reply without its call
 //	    lost: the reply call_1 in message 2 (2 bytes)
 func (m *Mender) report(h *History, res *repair.Result) error {
-	if len(res.Steps) == 0 && len(res.Left) == 0 && m.Format != Text {
+	unmended := h.unmended(res)
+	if len(res.Steps) == 0 && len(res.Left) == 0 && !unmended && m.Format != Text {
 		return nil
 	}
 	s := m.Style
 	var b strings.Builder
 	counts := "nothing to repair"
+	if unmended {
+		counts = "no repair known"
+	}
 	if len(res.Steps) > 0 {
 		counts = terminal.Plural(len(res.Steps), "repair")
 		if n := len(res.Lost()); n > 0 {
@@ -272,6 +313,11 @@ func (m *Mender) report(h *History, res *repair.Result) error {
 	for _, v := range res.Left {
 		b.WriteString(s.Wrap("  ", fmt.Sprintf("%s: %s", s.Red(v.Rule.ID), v.Summary), "  ") + "\n")
 		b.WriteString(s.Wrap("    ", "cannot be repaired; fix: "+v.Rule.Fix, "    ") + "\n")
+	}
+	if unmended {
+		meaning, fix := cause.Meaning(h.Cause.ID)
+		b.WriteString(s.Wrap("  ", fmt.Sprintf("%s (%s): %s", s.Red(h.Cause.ID), lint.Known(h.Cause.Known, h.Status), meaning), "  ") + "\n")
+		b.WriteString(s.Wrap("    ", "not mended; fix: "+fix, "    ") + "\n")
 	}
 	if h.Shape && len(res.Steps) > 0 {
 		b.WriteString(s.Wrap("  ", "Only the shape is stored: texts are placeholders. Apply the patch (--format patch) to the history that the agent stores.", "  ") + "\n")

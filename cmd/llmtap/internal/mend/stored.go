@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
@@ -40,8 +41,9 @@ func Stored(ctx context.Context, q rows.Querier, id string) (*History, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: exchange %s lacks %s", ErrNotStored, e.ID, strings.Join(e.Missing, "; "))
 	}
+	why := cause.Cause{ID: e.Cause, Class: cause.Class(e.Cause), Known: e.CauseKnown}
 	h := &History{
-		Source: "conversation " + conversation, Body: []byte(body), Status: e.Status, Cause: e.Cause, Shape: e.Capture == "shape",
+		Source: "conversation " + conversation, Body: []byte(body), Status: e.Status, Cause: why, Refused: e.Status >= 400 && why.OfContent(e.Status), Shape: e.Capture == "shape",
 		Target: wire.Target{Dialect: wire.Dialect(e.Dialect), Variant: wire.Variant(e.Variant), Model: e.Model},
 	}
 	answers, err := store.Answers(ctx, conversation)

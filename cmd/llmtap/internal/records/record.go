@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -26,7 +25,7 @@ type Record struct {
 
 	Exchange bool
 	Response []byte
-	Failed   bool // the record contains an error
+	Fault    string // the error of a call without a usable answer; "" if none
 	// Labels of the exchange; "" if absent.
 	Service, Conversation, Instance, Run string
 
@@ -99,12 +98,13 @@ func NewRecord(text []byte, forced *wire.Target, buffer *[]byte) (*Record, error
 		}
 	}
 	_, r.Exchange = f["request"]
+	r.Fault = f.Label("error")
 	switch {
 	case r.Exchange:
 		if r.Body = f.Body("request"); f.Has("response") {
 			r.Response = f.Body("response")
 		}
-		r.Service, r.Instance, r.Run, r.Failed = f.Label("service"), f.Label("instance"), f.Label("run_id"), f.Label("error") != ""
+		r.Service, r.Instance, r.Run = f.Label("service"), f.Label("instance"), f.Label("run_id")
 		r.Conversation = cmp.Or(f.Label("conversation"), f.Label("conversation_id"))
 	case conversation:
 		if !f.Has("messages") {
@@ -164,14 +164,6 @@ func firstElements(array []byte, n int) (elements []byte, open bool) {
 		end = start + len(text)
 	}
 	return array, false
-}
-
-// Refused returns the status with which the provider refused the request because of its contents, or 0.
-func (r *Record) Refused() int {
-	if r.Status == http.StatusBadRequest || r.Status == http.StatusUnprocessableEntity {
-		return r.Status
-	}
-	return 0
 }
 
 // Unjudged returns why no rules apply to r, or nil.
