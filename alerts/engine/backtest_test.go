@@ -13,6 +13,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // A backtest over the seconds with counts finds the alerts of the live engine, which received every second.
@@ -72,9 +73,7 @@ func TestBacktest(t *testing.T) {
 			got = append(got, of(a))
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, rows := range [][]row{live, got} {
 			slices.SortFunc(rows, func(a, b row) int { return int(a.Start-b.Start) + len(a.Severity) - len(b.Severity) })
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestFiresAndResolves(t *testing.T) {
@@ -271,10 +272,7 @@ func TestSeriesLife(t *testing.T) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			ts := time.Unix(b.steps.next-5, 0)
-			v, err := b.samples.Query(t.Context(), "sum(round(increase(llmtap_calls_total[10m1ms])))", ts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := must.Get(b.samples.Query(t.Context(), "sum(round(increase(llmtap_calls_total[10m1ms])))", ts))(t)
 			got := 0.0
 			if len(v) > 0 {
 				got = v[0].F
@@ -412,8 +410,6 @@ func TestValidate(t *testing.T) {
 func evaluations(t *testing.T, m *metrics) uint64 {
 	t.Helper()
 	var out dto.Metric
-	if err := m.evaluation.Write(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.evaluation.Write(&out))
 	return out.GetHistogram().GetSampleCount()
 }

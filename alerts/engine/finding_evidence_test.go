@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // An alert on findings has the same evidence as one on failed calls: counts by rule or root cause and by version, the calls of
@@ -44,9 +45,7 @@ func TestEvidenceOfFindings(t *testing.T) {
 		}
 		play := func(e *Engine) alerts.Evidence {
 			for _, tally := range tallies {
-				if err := e.Add(t.Context(), tally); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, e.Add(t.Context(), tally))
 			}
 			list := e.Active()
 			if len(list) != 1 {
@@ -78,9 +77,7 @@ func TestEvidenceOfFindings(t *testing.T) {
 		}
 		standby := newEngine(t, cfg, Options{Store: store, Standby: true})
 		for _, tally := range tallies {
-			if err := standby.Add(t.Context(), tally); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, standby.Add(t.Context(), tally))
 		}
 		if !standby.lead(t.Context()) {
 			t.Fatal("the standby does not lead")

@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -95,10 +96,7 @@ const benchInterval = 5 * time.Second
 // newEngine returns an engine, which the end of the test closes.
 func newEngine(t *testing.T, cfg Config, o Options) *Engine {
 	t.Helper()
-	e, err := New(t.Context(), cfg, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(New(t.Context(), cfg, o))(t)
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)
@@ -112,9 +110,7 @@ func pass(t *testing.T, seconds int, counts []analyzer.Count, engines ...*Engine
 	t.Helper()
 	for range seconds {
 		for _, e := range engines {
-			if err := e.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, e.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}))
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -154,9 +150,7 @@ func (b *bench) second(counts ...analyzer.Count) {
 
 func (b *bench) add(t *analyzer.Tally) {
 	b.t.Helper()
-	if err := b.Add(b.t.Context(), t); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, b.Add(b.t.Context(), t))
 }
 
 // idle adds empty tallies for d.

@@ -11,6 +11,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // breach adds n seconds of a failing stage.
@@ -181,9 +182,7 @@ func TestRecorderDown(t *testing.T) {
 
 func TestUnreadableState(t *testing.T) {
 	store := &alertstest.Store{}
-	if err := store.Put(t.Context(), stateKey, []byte("{")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Put(t.Context(), stateKey, []byte("{")))
 	e := newEngine(t, Default(), Options{Store: store})
 	if err := e.Close(); err != nil {
 		t.Error(err)
@@ -202,9 +201,7 @@ func TestRestartWhilePending(t *testing.T) {
 			e := newEngine(t, cfg, Options{Health: true, Standby: true, Store: store, Notifiers: []alerts.Notifier{sent}})
 			stop := alertstest.Run(t, e.Run)
 			for range d / (5 * time.Second) {
-				if err := e.Observe(t.Context(), time.Now(), []Gauge{{Metric: rules.MetricStoreUp, Value: up}}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, e.Observe(t.Context(), time.Now(), []Gauge{{Metric: rules.MetricStoreUp, Value: up}}))
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
 			}
