@@ -19,6 +19,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/webhook"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -28,10 +29,7 @@ func TestNoContentLeaks(t *testing.T) {
 	const key, mail = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789", "ottilie@example.org"
 	type object = map[string]any
 	body := func(v any) []byte {
-		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(json.Marshal(v))(t)
 		return b
 	}
 	a := analyzer.New(analyzer.Default(), rules.InOrder, prometheus.NewRegistry())
@@ -85,10 +83,7 @@ func TestNoContentLeaks(t *testing.T) {
 	for _, cfg := range []alerts.NotifierConfig{
 		slackCfg, webhook.Config{URL: hook.URL, Secret: "0123456789abcdef"}, alertmanager.Config{URLs: []string{hook.URL}},
 	} {
-		list, err := cfg.Receivers(alerts.NotifierOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(cfg.Receivers(alerts.NotifierOptions{}))(t)
 		notifiers = append(notifiers, list[0])
 	}
 	cfg := engine.Default()
