@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/alerts/rules"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // promtoolEnv lists the promtools to test with, separated as in PATH. .ci/run sets it to that of Debian's package prometheus, which
@@ -55,14 +56,8 @@ func promtools(t *testing.T) []string {
 // promtool accepts the rule files and their unit tests.
 func TestPromtool(t *testing.T) {
 	tools := promtools(t)
-	files, err := filepath.Glob("*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tests, err := filepath.Glob("testdata/*_test.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("*.yaml"))(t)
+	tests := must.Get(filepath.Glob("testdata/*_test.yaml"))(t)
 	for _, tool := range tools {
 		for _, args := range [][]string{append([]string{"check", "rules"}, files...), append([]string{"test", "rules"}, tests...)} {
 			out, err := exec.CommandContext(t.Context(), tool, args...).CombinedOutput()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestDescription(t *testing.T) {
@@ -91,10 +92,7 @@ func TestCommands(t *testing.T) {
 	}
 	var got []string
 	for _, c := range Commands(alerts.Access{URL: "http://collector-1:8088"}, &a) {
-		out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf '%s|' "+c).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(exec.CommandContext(t.Context(), "sh", "-c", "printf '%s|' "+c).Output())(t)
 		got = append(got, string(out))
 	}
 	want := []string{
