@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -220,9 +221,7 @@ func anthropicExchanges(tb testing.TB, f func(e *exchange)) {
 	tb.Helper()
 	recordedtest.Lines(tb, recordedtest.Exchanges, func(_ int, line []byte) {
 		var e exchange
-		if err := json.Unmarshal(line, &e); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, json.Unmarshal(line, &e))
 		if e.API == "anthropic.messages" || e.API == "bedrock.invoke" && strings.Contains(string(e.Request), `"anthropic_version"`) {
 			f(&e)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -208,9 +209,7 @@ func TestBedrockRequestErrors(t *testing.T) {
 		`{"toolUseId":"t1","content":[{"text":"ok"},{"json":{"a":null}}],"status":"error"}},{"odd":{}},{"image":{"format":"png"}}]}],"toolConfig":{"tools":[{"toolSpec":` +
 		`{"name":"f"}}],"toolChoice":{"auto":{}}},"inferenceConfig":{"maxTokens":1},"promptVariables":{"a":1},"additionalModelRequestFields":{"thinking":{"type":"enabled"}}}`
 	var f Request
-	if err := ScanRequest(wire.Bedrock, []byte(body), &f); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ScanRequest(wire.Bedrock, []byte(body), &f))
 	for n := 1; n < len(body); n++ {
 		if err := ScanRequest(wire.Bedrock, []byte(body[:n]), &f); !errors.Is(err, ErrTruncated) {
 			t.Fatalf("%s: %v", body[:n], err)

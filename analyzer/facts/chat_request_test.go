@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -229,9 +230,7 @@ func TestScanRequestErrors(t *testing.T) {
 func TestScanMessages(t *testing.T) {
 	var f Request
 	body := []byte(` [{"role":"user","content":"q"}, {"role":"assistant","content":"a"}] `)
-	if err := ScanMessages(wire.OpenAIChat, body, &f); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ScanMessages(wire.OpenAIChat, body, &f))
 	want := refMessages(body, parse(body))
 	want.Bare = true
 	if diff := cmp.Diff(want, f, sameFacts); diff != "" {
@@ -280,10 +279,7 @@ func TestScanKeepsBound(t *testing.T) {
 func TestScanArguments(t *testing.T) {
 	var f Request
 	for _, args := range argsSeeds {
-		quoted, err := json.Marshal(args)
-		if err != nil {
-			t.Fatal(err)
-		}
+		quoted := must.Get(json.Marshal(args))(t)
 		checkChat(t, &f, []byte(`{"messages":[{"tool_calls":[{"function":{"arguments":`+string(quoted)+`}}]}]}`))
 	}
 }

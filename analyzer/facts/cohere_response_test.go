@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -81,9 +82,7 @@ func TestScanCohereRequest(t *testing.T) {
 	body := `{"model":"command-a","messages":[{"role":"user","content":"q"},{"role":"assistant","tool_plan":"p","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},
 		{"role":"tool","tool_call_id":"c","content":[{"type":"document","document":{"data":"x"}}]}]}`
 	var f Request
-	if err := ScanRequest(wire.Cohere, []byte(body), &f); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ScanRequest(wire.Cohere, []byte(body), &f))
 	m := f.Messages
 	if len(m) != 3 || m[1].Fields != FieldToolPlan || len(m[1].Calls) != 1 || len(m[2].Replies) != 1 || m[2].Replies[0].Parts != PartFile {
 		t.Errorf("%+v", m)
@@ -95,9 +94,7 @@ func TestScanRecordedCohere(t *testing.T) {
 	var n, streams, withCalls int
 	recordedtest.Lines(t, recordedtest.Exchanges, func(_ int, line []byte) {
 		var e exchange
-		if err := json.Unmarshal(line, &e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &e))
 		if e.API != "cohere.chat" || !strings.Contains(e.URL, "/v2/chat") {
 			return
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -267,9 +268,7 @@ func TestGeminiRequestReuse(t *testing.T) {
 
 func TestGeminiMessages(t *testing.T) {
 	var f Request
-	if err := ScanMessages(wire.Gemini, []byte(`[{"role":"model","parts":[{"functionCall":{"name":"f"}}]},{"parts":[{"functionResponse":{"name":"f"}}]}]`), &f); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ScanMessages(wire.Gemini, []byte(`[{"role":"model","parts":[{"functionCall":{"name":"f"}}]},{"parts":[{"functionResponse":{"name":"f"}}]}]`), &f))
 	if len(f.Messages) != 2 || len(f.Messages[0].Calls) != 1 || len(f.Messages[1].Replies) != 1 {
 		t.Errorf("messages %+v", f.Messages)
 	}

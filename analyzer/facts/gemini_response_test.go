@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -177,9 +178,7 @@ func TestGeminiStreamIsUnary(t *testing.T) {
 	}
 	scan := func(body string) (r Response) {
 		t.Helper()
-		if err := ScanResponse(wire.Gemini, "", []byte(body), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ScanResponse(wire.Gemini, "", []byte(body), &r))
 		return r
 	}
 	want := scan(answer(parts, `,"finishReason":"STOP"`))

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
 )
@@ -254,9 +255,7 @@ func TestHostileTakesLinearTime(t *testing.T) {
 // processorTime returns the CPU time of this process.
 func processorTime(t *testing.T) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 

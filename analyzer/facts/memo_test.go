@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -286,9 +287,7 @@ func TestMemoAllocatesNothing(t *testing.T) {
 	var m Memo
 	body := agentSession(t, 100_000, 1)
 	if n := testing.AllocsPerRun(10, func() {
-		if _, err := ScanRequestAfter(wire.OpenAIChat, body, &m, &f); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(ScanRequestAfter(wire.OpenAIChat, body, &m, &f))(t)
 	}); n != 0 {
 		t.Errorf("%v allocations per scan", n)
 	}

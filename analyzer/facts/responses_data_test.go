@@ -8,6 +8,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
@@ -203,9 +204,7 @@ func responsesSession(tb testing.TB, size int, seed uint64) []byte {
 	out := json.NewEncoder(&b)
 	out.SetEscapeHTML(seed%4 == 0)
 	item := func(v map[string]any) {
-		if err := out.Encode(v); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, out.Encode(v))
 		b.Truncate(b.Len() - 1)
 		b.WriteByte(',')
 	}

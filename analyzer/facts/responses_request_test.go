@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -237,9 +238,7 @@ func TestResponsesRequest(t *testing.T) {
 	check(`{'previous_response_id':null,'conversation':null,'prompt':null}`, Request{})
 	// Invisible parts: messages of a template, compacted messages, tools of an item.
 	check(`{'prompt':{'id':'pmpt_1'}}`, Request{Stored: true, OpenTools: true})
-	if err := ScanMessages(wire.OpenAIResponses, []byte(`[{"type":"compaction","encrypted_content":"x"},{"type":"additional_tools","tools":[]}]`), &f); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ScanMessages(wire.OpenAIResponses, []byte(`[{"type":"compaction","encrypted_content":"x"},{"type":"additional_tools","tools":[]}]`), &f))
 	if !f.Stored || !f.OpenTools {
 		t.Errorf("stored %v, open tools %v", f.Stored, f.OpenTools)
 	}
