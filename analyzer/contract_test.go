@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -75,10 +76,7 @@ func TestDeadLetters(t *testing.T) {
 		q.ContentEncoding, q.Body = "gzip", gzipped(make([]byte, 10<<20))
 	}, "too_large")
 	f("zstd bomb", func(_ *stream, _ string, q, _ *event.Event) {
-		z, err := zstd.NewWriter(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		z := must.Get(zstd.NewWriter(nil))(t)
 		q.ContentEncoding, q.Body = "zstd", z.EncodeAll(make([]byte, 100<<20), nil)
 	}, "too_large")
 	f("a stubbed body", func(_ *stream, _ string, q, _ *event.Event) { q.Capture = event.CaptureCut }, "")

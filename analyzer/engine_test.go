@@ -15,6 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -153,10 +154,7 @@ func TestNotJudged(t *testing.T) {
 
 func sumOf(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	t.Helper()
-	all, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(reg.Gather())(t)
 	sum := 0.0
 	for _, f := range all {
 		if f.GetName() == name {
@@ -177,10 +175,7 @@ func gzipped(b []byte) []byte {
 }
 
 func TestEncodings(t *testing.T) {
-	z, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must.Get(zstd.NewWriter(nil))(t)
 	for _, enc := range []string{"gzip", "zstd"} {
 		s := newStream("c1")
 		for range 2 {

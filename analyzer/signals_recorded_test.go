@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/signals"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -43,9 +44,7 @@ func recordedExchanges(t *testing.T, f func(n int, r *recordedExchange)) {
 	t.Helper()
 	recordedtest.Lines(t, recordedtest.Exchanges, func(n int, line []byte) {
 		var r recordedExchange
-		if err := json.Unmarshal(line, &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &r))
 		f(n, &r)
 	})
 }

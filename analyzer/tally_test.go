@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -63,10 +64,7 @@ func TestTally(t *testing.T) {
 		t.Error(diff)
 	}
 
-	b, err := json.Marshal(out.Tallies[3])
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(out.Tallies[3]))(t)
 	var back analyzer.Tally
 	if err := json.Unmarshal(b, &back); err != nil || !cmp.Equal(back, out.Tallies[3]) {
 		t.Errorf("JSON does not round-trip: %v %s", err, b)

@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/rulestest"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/slowtest"
@@ -21,10 +22,7 @@ import (
 func broken(t testing.TB, target wire.Target, body []byte, o Options) (all []check.Violation) {
 	t.Helper()
 	f := fixing{target: target, checker: check.NewChecker(rules.InOrder), body: body, options: o}
-	all, err := f.check()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all = must.Get(f.check())(t)
 	return all
 }
 
