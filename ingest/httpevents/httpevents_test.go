@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/llmtap/llmtap/ingest/httpbody"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -41,10 +42,7 @@ func TestEvents(t *testing.T) {
 	lines := encode(full())
 	array := append([]byte("[\n"), bytes.ReplaceAll(bytes.TrimSpace(lines), []byte("\n"), []byte(",\n"))...)
 	array = append(array, "]\r\n"...)
-	zw, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	zw := must.Get(zstd.NewWriter(nil))(t)
 	f := func(contentType string, payload []byte, header ...string) {
 		t.Helper()
 		for _, e := range full() { // message ids of an earlier run would be duplicates
@@ -208,10 +206,7 @@ func TestRefused(t *testing.T) {
 	f(400, "contains no event", "application/x-ndjson", []byte("\r\n\n"))
 	f(400, "neither an event object nor an array", "application/json", []byte(`"request"`))
 	f(400, "no event is valid", "application/json", []byte(`[1,{}]`))
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, r.url, nil))(t)
 	if a := r.do(req); a.status != 405 || a.Error != "send events with POST" {
 		t.Errorf("%+v", a)
 	}
@@ -293,10 +288,7 @@ func TestSlowStore(t *testing.T) {
 		return publish(ctx, events)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, strings.NewReader(`{"kind":"request","exchange":"1"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, r.url, strings.NewReader(`{"kind":"request","exchange":"1"}`)))(t)
 	req.Header.Set("Content-Type", "application/json")
 	go func() {
 		<-asked
