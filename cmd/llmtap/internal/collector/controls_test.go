@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/sinks"
 )
@@ -49,10 +50,7 @@ func (s *actionSink) Close() error { return nil }
 func openControls(t *testing.T, url string) (*controls, *actionSink) {
 	t.Helper()
 	conn := collectortest.ConnectNATS(t, url, prometheus.NewRegistry())
-	kv, err := conn.KV(t.Context(), event.BucketAlerts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kv := must.Get(conn.KV(t.Context(), event.BucketAlerts))(t)
 	sink, cfg := &actionSink{}, sinks.DefaultBatcherConfig()
 	cfg.FlushInterval, cfg.DrainTimeout = 10*time.Millisecond, 100*time.Millisecond
 	rows := sinks.NewBatcher(sink, cfg, testLogger(), nil)
@@ -77,10 +75,7 @@ func within(t *testing.T, what string, ok func() bool) {
 
 func parsed(t *testing.T, list ...string) silence.Matchers {
 	t.Helper()
-	ms, err := silence.ParseMatchers(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ms := must.Get(silence.ParseMatchers(list))(t)
 	return ms
 }
 

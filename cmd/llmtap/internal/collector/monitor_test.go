@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -62,10 +63,7 @@ func TestHealth(t *testing.T) {
 			}, time.Now())
 			cfg := engine.Default()
 			got := new(notified)
-			e, err := engine.New(t.Context(), cfg, engine.Options{Notifiers: []alerts.Notifier{withoutWatchdog{got}}, Health: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(engine.New(t.Context(), cfg, engine.Options{Notifiers: []alerts.Notifier{withoutWatchdog{got}}, Health: true}))(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 2)
 			go func() { done <- e.Run(ctx) }()
@@ -153,9 +151,7 @@ func TestHealthAfterOutage(t *testing.T) {
 			e, err := engine.New(t.Context(), cfg, engine.Options{
 				Notifiers: []alerts.Notifier{withoutWatchdog{got}}, Health: true, Standby: true, Store: store,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 2)
 			go func() { done <- e.Run(ctx) }()
