@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/httpbody"
 	"github.com/llmtap/llmtap/ingest/httpevents"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -22,10 +23,7 @@ func receiver(t *testing.T, n *natsd) http.Handler {
 	t.Helper()
 	cfg := jetstream.Default()
 	cfg.URL = "nats://admin:admin@" + n.address()
-	conn, err := jetstream.Open(cfg, quiet, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(jetstream.Open(cfg, quiet, nil))(t)
 	t.Cleanup(conn.Close)
 	return httpevents.New(httpevents.Options{Publish: conn.PublishBatch, Budget: httpbody.NewBudget(128 << 20)}, nil)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/certs/certstest"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -78,14 +79,8 @@ func (x *tlsTest) refused(t *testing.T, name string, n *natsd, natsURL, fix stri
 func (x *tlsTest) recovers(t *testing.T, n *natsd, natsURL string) {
 	t.Helper()
 	file := x.file("renewed.key")
-	key, err := os.ReadFile(x.file("agent.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := os.ReadFile(x.file("agent.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(os.ReadFile(x.file("agent.key")))(t)
+	cert := must.Get(os.ReadFile(x.file("agent.pem")))(t)
 	write := func(path string, text []byte) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Error(err)
@@ -119,10 +114,7 @@ func (x *tlsTest) serve(t *testing.T, ca *certstest.CA, host string, mutual, pla
 	if mutual {
 		files.ClientCAFile = ca.File
 	}
-	cfg, err := files.Config(quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(files.Config(quiet))(t)
 	n := newNATS(t)
 	n.tls = func(o *server.Options) {
 		o.TLS, o.TLSConfig, o.TLSTimeout, o.AllowNonTLS = true, cfg, 5, plainToo
@@ -197,10 +189,7 @@ func TestEndpointTLS(t *testing.T) {
 	files.CertFile, files.KeyFile = ca.Issue(t, x.dir, "receiver", "127.0.0.1")
 	srv := httptest.NewUnstartedServer(receiver(t, n))
 	srv.Config.ErrorLog = quietLog
-	cfg, err := files.Config(quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(files.Config(quiet))(t)
 	srv.Listener = tls.NewListener(srv.Listener, cfg)
 	srv.Start() // with the certificate of the test, not that of StartTLS
 	t.Cleanup(srv.Close)
