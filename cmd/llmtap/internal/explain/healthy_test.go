@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
 
@@ -58,9 +59,7 @@ func TestHealthyTexts(t *testing.T) {
 			Status            int
 			Request, Response json.RawMessage
 		}
-		if err := json.Unmarshal(line, &x); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &x))
 		if x.Status != 200 || n%2 == 1 {
 			return
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
 
@@ -26,9 +27,7 @@ func linted(t *testing.T, text string) []string {
 	k := &keep{}
 	l := New(k)
 	l.Minimum = check.Reject
-	if err := l.run(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.run(t.Context(), []string{"-"}, strings.NewReader(text)))
 	var out []string
 	for _, r := range k.results {
 		s := fmt.Sprintf("%d", r.line)
@@ -148,12 +147,8 @@ func TestSARIF(t *testing.T) {
 		t.Helper()
 		var b bytes.Buffer
 		l := New(&SARIF{W: &b, Version: "v1"})
-		if err := l.run(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Printer.Close(l.Counts); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.run(t.Context(), []string{"-"}, strings.NewReader(text)))
+		must.Do(t, l.Printer.Close(l.Counts))
 		var doc struct {
 			Version string
 			Runs    []struct {
@@ -173,9 +168,7 @@ func TestSARIF(t *testing.T) {
 				}
 			}
 		}
-		if err := json.Unmarshal(b.Bytes(), &doc); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(b.Bytes(), &doc))
 		run := doc.Runs[0]
 		if doc.Version != "2.1.0" || run.Results == nil {
 			t.Errorf("no log: %s", b.Bytes())
@@ -207,9 +200,7 @@ func TestRecordedData(t *testing.T) {
 	for _, name := range []string{recordedtest.Conversations, recordedtest.Exchanges} {
 		k := &keep{}
 		l := New(k)
-		if err := l.run(t.Context(), []string{recordedtest.Path(t, name)}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.run(t.Context(), []string{recordedtest.Path(t, name)}, nil))
 		roots := map[string]int{}
 		for _, r := range k.results {
 			if r.Error != "" {
@@ -233,9 +224,7 @@ func TestAccepted(t *testing.T) {
 		k := &keep{}
 		l := New(k)
 		l.Forced, _ = ParseTarget(dialect)
-		if err := l.run(t.Context(), []string{"-"}, strings.NewReader(record)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.run(t.Context(), []string{"-"}, strings.NewReader(record)))
 		if got := k.results[0].Findings[0]; l.Counts.Rejected != rejected || got.Predicted != check.Reject || got.Severity != severity {
 			t.Errorf("%s: %d rejected, finding %+v", name, l.Counts.Rejected, got)
 		}

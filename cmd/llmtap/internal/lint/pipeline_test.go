@@ -17,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
@@ -35,9 +36,7 @@ func TestOrder(t *testing.T) {
 	name := filetest.Temp(t, "a.jsonl", b.String())
 	k := &keep{}
 	l := New(k)
-	if err := l.Files(t.Context(), []string{name, "nosuch", name}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Files(t.Context(), []string{name, "nosuch", name}, nil))
 	if len(k.results) != 2*want+1 || l.Counts.Checked != 2*want || l.Counts.Unreadable != 1 {
 		t.Fatalf("%d results, %+v", len(k.results), l.Counts)
 	}
@@ -59,9 +58,7 @@ func TestPipe(t *testing.T) {
 		}
 	}()
 	for i := range 3 {
-		if _, err := fmt.Fprintf(out, `{"id":"%d","messages":[%s]}`+"\n", i, user); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fmt.Fprintf(out, `{"id":"%d","messages":[%s]}`+"\n", i, user))(t)
 		select {
 		case id := <-results:
 			if id != fmt.Sprint(i) {
@@ -125,9 +122,7 @@ func TestBounds(t *testing.T) {
 	} {
 		var b bytes.Buffer
 		l := New(Text{W: &b, Style: &terminal.Style{Unbroken: true}})
-		if err := l.Files(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Files(t.Context(), []string{"-"}, strings.NewReader(text)))
 		if l.Counts.Unjudged != 1 || l.Counts.Checked != 0 || !strings.Contains(b.String(), "were not judged") {
 			t.Errorf("%s: %+v\n%.300s", name, l.Counts, b.String())
 		}
@@ -142,9 +137,7 @@ func TestManyFindings(t *testing.T) {
 	}
 	started := time.Now()
 	l := New(Text{W: io.Discard, Style: &terminal.Style{Unbroken: true}})
-	if err := l.Files(t.Context(), []string{"-"}, strings.NewReader(`{"messages":[`+user+`,{"role":"assistant","tool_calls":[`+calls.String()[1:]+`]},`+user+`]}`)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Files(t.Context(), []string{"-"}, strings.NewReader(`{"messages":[`+user+`,{"role":"assistant","tool_calls":[`+calls.String()[1:]+`]},`+user+`]}`)))
 	if took := time.Since(started); l.Counts.Rejected != 1 || took > time.Minute { // minutes when it was described per violation
 		t.Errorf("%+v in %v", l.Counts, took)
 	}
@@ -156,9 +149,7 @@ func TestRefused(t *testing.T) {
 		t.Helper()
 		var b bytes.Buffer
 		l := New(Text{W: &b, Style: &terminal.Style{Unbroken: true}})
-		if err := l.Files(t.Context(), []string{"-"}, strings.NewReader(record)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Files(t.Context(), []string{"-"}, strings.NewReader(record)))
 		for _, w := range want {
 			if !strings.Contains(b.String(), w) {
 				t.Errorf("%s: no %q in\n%s", record, w, b.String())
@@ -194,9 +185,7 @@ func TestPreviousResponse(t *testing.T) {
 			k := &keep{}
 			l := New(k)
 			l.PreviousResponse, l.Minimum = id, check.Reject
-			if err := l.Files(t.Context(), []string{"-"}, strings.NewReader(record)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Files(t.Context(), []string{"-"}, strings.NewReader(record)))
 			if id == "" {
 				want = 1
 			} else if strings.Contains(record, "call_output") {
@@ -214,9 +203,7 @@ func TestForms(t *testing.T) {
 	f := func(name, text string, want ...string) {
 		t.Helper()
 		k := &keep{}
-		if err := New(k).Files(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, New(k).Files(t.Context(), []string{"-"}, strings.NewReader(text)))
 		var got []string
 		for _, r := range k.results {
 			if _, hint, ok := strings.Cut(r.Error, "looks like "); ok {
@@ -250,24 +237,16 @@ func BenchmarkLint(b *testing.B) {
 	for _, name := range []string{recordedtest.Conversations, recordedtest.Exchanges} {
 		b.Run(name, func(b *testing.B) {
 			f, err := os.Open(recordedtest.Path(b, name))
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 			defer func() { _ = f.Close() }() // used for reading only
 			z, err := gzip.NewReader(f)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 			text, err := io.ReadAll(z)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := New(failing{}).run(b.Context(), []string{"-"}, bytes.NewReader(text)); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, New(failing{}).run(b.Context(), []string{"-"}, bytes.NewReader(text)))
 			}
 		})
 	}
@@ -279,9 +258,7 @@ func TestRuns(t *testing.T) {
 	l := New(k)
 	one := `{"messages":[` + user + `]}` + "\n"
 	text := "\n\n{}\n{}\n{}\n" + strings.Repeat(one, 3) + `{"request":null}` + "\n" + `{"request":null}` + "\n[" + strings.TrimSpace(one) + "]\n[" + strings.TrimSpace(one) + "]"
-	if err := l.run(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.run(t.Context(), []string{"-"}, strings.NewReader(text)))
 	var got []string
 	for _, r := range k.results {
 		got = append(got, r.Source+" "+r.repeated(r.Error+r.NotJudged))

@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/repair"
 	"github.com/llmtap/llmtap/analyzer/rulestest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -114,9 +115,7 @@ func TestStrictProvider(t *testing.T) {
 				return
 			}
 			var body struct{ Messages json.RawMessage }
-			if err := json.Unmarshal(whole.Body, &body); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(whole.Body, &body))
 			list, ok := rulestest.Atoms(d, body.Messages)
 			if status, _ := post(h, s.path, whole.Body); status >= 400 || !ok {
 				skipped++

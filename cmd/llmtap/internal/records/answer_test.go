@@ -14,6 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/dialect"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -58,10 +59,7 @@ func TestAnswerRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	z, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must.Get(gzip.NewReader(file))(t)
 	compared := map[wire.Dialect]int{}
 	for v := range Values(z) {
 		var f Fields

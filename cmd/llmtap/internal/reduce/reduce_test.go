@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -19,14 +20,9 @@ func newCase(t *testing.T, target wire.Target, steps ...string) *Case {
 	for i, step := range steps {
 		request, answer, _ := strings.Cut(step, " -> ")
 		s := Step{Exchange: string(rune('a' + i))}
-		var err error
-		if s.Request, err = Decode[map[string]any]([]byte(request)); err != nil {
-			t.Fatal(err)
-		}
+		s.Request = must.Get(Decode[map[string]any]([]byte(request)))(t)
 		if answer != "" {
-			if s.Answer, err = Decode[[]any]([]byte(answer)); err != nil {
-				t.Fatal(err)
-			}
+			s.Answer = must.Get(Decode[[]any]([]byte(answer)))(t)
 		}
 		c.Steps = append(c.Steps, s)
 	}
@@ -173,9 +169,7 @@ func TestExamples(t *testing.T) {
 		Rule, Dialect string
 		Violating     json.RawMessage
 	}
-	if err := json.Unmarshal(text, &examples); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &examples))
 	n := 0
 	for _, e := range examples {
 		d := wire.Dialect(e.Dialect)
