@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 const module = "github.com/llmtap/llmtap/"
@@ -187,10 +188,7 @@ func TestThinCommands(t *testing.T) {
 
 func TestTopLevel(t *testing.T) {
 	fixed := "go.mod go.sum go.work go.work.sum cmd ingest analyzer sinks alerts dashboards deploy README.md LICENSE "
-	entries, err := os.ReadDir(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(filepath.Join("..", "..")))(t)
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") && !strings.Contains(fixed, e.Name()+" ") {
 			t.Errorf("%s: the layout at the top level is fixed", e.Name())

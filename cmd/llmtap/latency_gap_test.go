@@ -17,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	fleetslack "github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -71,18 +72,13 @@ func killedAroundBurst(t *testing.T, gap time.Duration, want string) {
 			if err == nil {
 				err = conn.PublishTally(t.Context(), 0, y.Epoch, y.Second, payload)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
 	}
 
 	publish(killed.Add(-15*time.Minute), killed)
 	up := startUp(t, "--roles", "alert", "--nats-url", natsURL, "--clickhouse-dsn", dsn, "--config", config)
-	kv, err := conn.KV(t.Context(), event.BucketAlerts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kv := must.Get(conn.KV(t.Context(), event.BucketAlerts))(t)
 	waitFor(t, up, "the evaluation of the tallies before the kill", func() bool {
 		step, err := lastStep(t.Context(), kv)
 		return err == nil && step >= killed.Unix()-10
