@@ -25,7 +25,7 @@ func TestMust(t *testing.T) {
 	}
 	want := errors.New("no disk")
 	must.Do(f, want)
-	if len(f.with) != 1 || f.with[0] != want {
+	if len(f.with) != 1 || !errors.Is(f.with[0].(error), want) {
 		t.Errorf("Do ended the test with %v", f.with)
 	}
 	if must.Get(strconv.Atoi("x"))(f); len(f.with) != 1 || !errors.Is(f.with[0].(error), strconv.ErrSyntax) {
