@@ -1,4 +1,4 @@
-// Package must ends a test at an error that it does not expect.
+// Package must has the checks that most tests repeat.
 package must
 
 import "testing"
@@ -20,4 +20,16 @@ func Get[T any](v T, err error) func(testing.TB) T {
 		}
 		return v
 	}
+}
+
+// Agree fails the test with diff, a result of cmp.Diff(want, got), unless it is empty; the test continues. The name of what differs is optional.
+func Agree(t testing.TB, diff string, what ...string) {
+	if diff == "" {
+		return
+	}
+	t.Helper()
+	for _, w := range what {
+		diff = w + " (-want +got):\n" + diff
+	}
+	t.Error(diff)
 }

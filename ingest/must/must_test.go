@@ -2,33 +2,45 @@ package must_test
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/must"
 )
 
-// fatal records what a test ends with instead of ending it.
-type fatal struct {
+// recorder records failures instead of failing.
+type recorder struct {
 	testing.TB
-	with []any
+	fatal, failed []any
 }
 
-func (f *fatal) Helper()           {}
-func (f *fatal) Fatal(args ...any) { f.with = args }
+func (r *recorder) Helper()           {}
+func (r *recorder) Fatal(args ...any) { r.fatal = args }
+func (r *recorder) Error(args ...any) { r.failed = append(r.failed, args...) }
 
-func TestMust(t *testing.T) {
-	f := &fatal{TB: t}
-	must.Do(f, nil)
-	if n := must.Get(strconv.Atoi("7"))(f); n != 7 || f.with != nil {
-		t.Errorf("got %d and %v without an error", n, f.with)
+func TestErrors(t *testing.T) {
+	r := &recorder{TB: t}
+	must.Do(r, nil)
+	if n := must.Get(strconv.Atoi("7"))(r); n != 7 || r.fatal != nil {
+		t.Errorf("got %d and %v without an error", n, r.fatal)
 	}
 	want := errors.New("no disk")
-	must.Do(f, want)
-	if len(f.with) != 1 || !errors.Is(f.with[0].(error), want) {
-		t.Errorf("Do ended the test with %v", f.with)
+	must.Do(r, want)
+	if !slices.Equal(r.fatal, []any{want}) {
+		t.Errorf("Do ended the test with %v", r.fatal)
 	}
-	if must.Get(strconv.Atoi("x"))(f); len(f.with) != 1 || !errors.Is(f.with[0].(error), strconv.ErrSyntax) {
-		t.Errorf("Get ended the test with %v", f.with)
+	if must.Get(strconv.Atoi("x"))(r); len(r.fatal) != 1 || !errors.Is(r.fatal[0].(error), strconv.ErrSyntax) {
+		t.Errorf("Get ended the test with %v", r.fatal)
+	}
+}
+
+func TestAgree(t *testing.T) {
+	r := &recorder{TB: t}
+	must.Agree(r, "", "nothing")
+	must.Agree(r, "-1 +2")
+	must.Agree(r, "-1 +2", "numbers")
+	if r.fatal != nil || !slices.Equal(r.failed, []any{"-1 +2", "numbers (-want +got):\n-1 +2"}) {
+		t.Errorf("Agree failed the test with %q, and ended it with %v", r.failed, r.fatal)
 	}
 }
