@@ -282,9 +282,7 @@ func TestAnnotations(t *testing.T) {
 		"calls", "calls_since", "cause", "causes", "commands", "conversation", "description", "example", "exchange", "first_version", "fix",
 		"last_failure", "message_index", "root_cause", "rule", "runbook", "summary", "tool", "tool_call_id", "versions",
 	}
-	if diff := cmp.Diff(keys, slices.Sorted(maps.Keys(got))); diff != "" {
-		t.Errorf("annotations (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(keys, slices.Sorted(maps.Keys(got))), "annotations")
 	for k, want := range map[string]string{
 		"calls": "5 tool calls got no reply, in 30 calls", "cause": "missing_tool_reply", "root_cause": "tool_skipped_or_interrupted",
 		"versions": "1.4.0: 5 in 30 calls", "tool": "read_file", "rule": "missing_tool_reply",

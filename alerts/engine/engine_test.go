@@ -67,9 +67,7 @@ func TestFiresAndResolves(t *testing.T) {
 				Example: &x,
 			},
 		}
-		if diff := cmp.Diff([]alerts.Alert{want}, g.Alerts); diff != "" {
-			t.Errorf("first notification (-want +got):\n%s", diff)
-		}
+		must.Agree(t, cmp.Diff([]alerts.Alert{want}, g.Alerts), "first notification")
 		if got := g.Alerts[0].Annotations["summary"]; got != "checkout-agent/planner: 43.88% of calls are failing" {
 			t.Errorf("summary %q", got)
 		}
@@ -360,9 +358,7 @@ func TestRetryAndFinal(t *testing.T) {
 			gaps = append(gaps, b.sent.at[i].Sub(b.sent.at[i-1]))
 		}
 		want := []time.Duration{7 * time.Second, 7 * time.Second, 4 * time.Second, 8 * time.Second}
-		if diff := cmp.Diff(want, gaps); diff != "" {
-			t.Errorf("gaps between attempts (-want +got):\n%s", diff)
-		}
+		must.Agree(t, cmp.Diff(want, gaps), "gaps between attempts")
 
 		// After a final error there are no attempts until there is news, such as the end.
 		b.sent.err = func(int) error { return errors.New("invalid_auth") }

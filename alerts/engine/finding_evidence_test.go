@@ -67,9 +67,7 @@ func TestEvidenceOfFindings(t *testing.T) {
 			},
 			Example: &tallies[3].Examples[0], More: []*analyzer.Example{&tallies[7].Examples[0]},
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("-want +got\n%s", diff)
-		}
+		must.Agree(t, cmp.Diff(want, got))
 		a.stop()
 		restarted := newBench(t, cfg, store)
 		if diff := cmp.Diff(got, play(restarted.Engine)); diff != "" {

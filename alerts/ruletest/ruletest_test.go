@@ -55,9 +55,7 @@ testdata/failing_test.yaml:29: wrong samples: 0.1 + 0.2 at 1m
 
 func TestFailures(t *testing.T) {
 	r, text := run(t, "testdata/failing_test.yaml")
-	if diff := cmp.Diff(failing, text); diff != "" {
-		t.Errorf("failures (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(failing, text), "failures")
 	if r.Failed != 2 || r.Tests != 3 {
 		t.Errorf("%d of %d tests failed, want 2 of 3", r.Failed, r.Tests)
 	}

@@ -100,9 +100,7 @@ func TestCommands(t *testing.T) {
 		"llmtap|show|" + conversation + "|--url|http://collector-1:8088|",
 		"llmtap|query|open_tool_calls|--service|shop|--stage|" + stage + "|--environment|prod|--since|2026-11-21T09:11:05Z|--url|http://collector-1:8088|",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, got))
 	for _, id := range []string{"", "-x", "a`b`", "two\nlines", "\x1b[2J", "gpj\u202e", "a\u200bb", "a\u2028b", "a\u00a0b", "\xff", strings.Repeat("x", MaxID+1)} {
 		a.Evidence.Example = &analyzer.Example{Exchange: id}
 		if got := Commands(alerts.Access{}, &a); len(got) != 1 || !strings.HasPrefix(got[0], "llmtap query") {
