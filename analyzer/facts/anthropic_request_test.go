@@ -63,9 +63,7 @@ func TestAnthropicMessage(t *testing.T) {
 			want.Replies[i].Start += shift
 			want.Replies[i].End += shift
 		}
-		if diff := cmp.Diff([]Message{want}, f.Messages, sameFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff([]Message{want}, f.Messages, sameFacts), body)
 	}
 	check("user", `"q"`, Message{Content: String, ContentBytes: 1})
 	check("system", `""`, Message{Content: String})
@@ -163,9 +161,7 @@ func TestAnthropicRequest(t *testing.T) {
 		if err := ScanRequest(wire.Anthropic, []byte(body), &f); err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
-		if diff := cmp.Diff(want, f, sameFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff(want, f, sameFacts), body)
 	}
 	check(`{"model":"claude\/x","max_tokens":7,"stream":true,"system":[],"thinking":{"type":"adaptive"}}`, Request{
 		Model: []byte("claude/x"), MaxTokens: 7, Stream: true, System: Array, Thinking: ThinkingOn,

@@ -29,9 +29,7 @@ func TestBedrockMessage(t *testing.T) {
 			want.Kind = Object
 		}
 		want.Start, want.End, want.Hash = 1, 1+len(body), xxh3.HashString(body)
-		if diff := cmp.Diff(want, bedrockMessageOf(t, body), sameFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff(want, bedrockMessageOf(t, body), sameFacts), body)
 	}
 	user := func(content string, m Message) {
 		t.Helper()
@@ -173,9 +171,7 @@ func TestBedrockRequest(t *testing.T) {
 		if err := ScanRequest(wire.Bedrock, []byte(body), &r); err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
-		if diff := cmp.Diff(want, r, sameFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff(want, r, sameFacts), body)
 	}
 	names := func(n ...string) (b [][]byte) {
 		for _, s := range n {

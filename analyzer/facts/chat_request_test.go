@@ -67,9 +67,7 @@ func TestScanRequestFacts(t *testing.T) {
 		for i := range want.Replies {
 			want.Replies[i].Start, want.Replies[i].End = want.Start, want.End
 		}
-		if diff := cmp.Diff([]Message{want}, f.Messages, sameFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff([]Message{want}, f.Messages, sameFacts), body)
 	}
 	by := func(role string, m Message) Message {
 		m.Kind, m.RoleKind, m.RoleName, m.Role = Object, String, []byte(role), roleOf([]byte(role), String)
@@ -144,9 +142,7 @@ func TestScanRequestFacts(t *testing.T) {
 		f := scan(t, `{"messages":[{"tool_calls":[`+body+`]}]}`)
 		want.Start = len(`{"messages":[{"tool_calls":[`)
 		want.End = want.Start + len(body)
-		if diff := cmp.Diff([]Call{want}, f.Messages[0].Calls, sameFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff([]Call{want}, f.Messages[0].Calls, sameFacts), body)
 	}
 	call(`3`, Call{Kind: Number})
 	call(`{"id":null,"type":1,"function":"f","x":0}`, Call{Kind: Object, IDKind: Null, TypeKind: Number, FuncKind: String, Fields: FieldUnknown})
@@ -171,9 +167,7 @@ func TestScanRequestFacts(t *testing.T) {
 
 	request := func(body string, want Request) {
 		t.Helper()
-		if diff := cmp.Diff(want, *scan(t, body), sameFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff(want, *scan(t, body), sameFacts), body)
 	}
 	request(`{"functions":[],"function_call":"auto","tools":[{"type":"x"},{"function":{"name":"f"}},{"custom":{"name":""}},1]}`, Request{
 		Functions: Array, HasTools: true, ToolCount: 4, OpenTools: true, Tools: [][]byte{[]byte("f"), {}},
@@ -195,9 +189,7 @@ func TestScanRequestFacts(t *testing.T) {
 		Model: []byte("a/b"), Stream: true, HasTools: true, ToolCount: 2, OpenTools: true, ToolChoice: Object, Forced: []byte("final"),
 		MaxTokens: 7, MessagesKind: Array,
 	}
-	if diff := cmp.Diff(want, got, sameFacts); diff != "" {
-		t.Errorf("request (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, got, sameFacts), "request")
 }
 
 func TestScanRequestErrors(t *testing.T) {

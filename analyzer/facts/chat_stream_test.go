@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -31,9 +32,7 @@ func TestStreamCalls(t *testing.T) {
 	f := func(name, body string, badIndex bool, want ...ResponseCall) {
 		t.Helper()
 		r := answerOf(t, "", body)
-		if diff := cmp.Diff(want, r.Calls, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, r.Calls, cmpopts.EquateEmpty()), name)
 		if r.BadIndex != badIndex || r.Cut || r.Malformed || r.FinishReason != "tool_calls" {
 			t.Errorf("%s: %+v", name, r)
 		}

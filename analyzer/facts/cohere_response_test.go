@@ -20,9 +20,7 @@ func TestScanCohereResponse(t *testing.T) {
 		if want.Content == String {
 			want.ContentHash, want.ContentBytes = xxh3.HashString(text), len(text)
 		}
-		if diff := cmp.Diff(want, answerIn(t, wire.Cohere, "", body), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff(want, answerIn(t, wire.Cohere, "", body), cmpopts.EquateEmpty()), body)
 	}
 	f(`{"id":"i","finish_reason":"COMPLETE","message":{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"\u0061"},{"type":"text","text":"b"}],
 		"citations":[{"text":"c"}]},"usage":{"billed_units":{"input_tokens":7,"output_tokens":8},"tokens":{"input_tokens":70,"output_tokens":80},"cached_tokens":5}}`, "ab",

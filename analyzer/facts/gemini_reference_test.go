@@ -217,9 +217,7 @@ func TestGeminiRecordedAnswers(t *testing.T) {
 				t.Errorf("%s: arguments %q", e.ID, c.Arguments)
 			}
 		}
-		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", e.ID, diff)
-		}
+		must.Agree(t, cmp.Diff(want, got, cmpopts.EquateEmpty()), e.ID)
 		if want.Text != "" && (r.ContentHash != xxh3.HashString(want.Text) || r.ContentBytes != len(want.Text)) {
 			t.Errorf("%s: hash and length of another text than %q", e.ID, want.Text)
 		}

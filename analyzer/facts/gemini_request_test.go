@@ -37,9 +37,7 @@ func TestGeminiRequestMessage(t *testing.T) {
 		t.Helper()
 		got := geminiFacts(t, `{"contents":[`+body+`]}`)
 		want.Kind = Object
-		if diff := cmp.Diff([]Message{want}, got.Messages, rawFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff([]Message{want}, got.Messages, rawFacts), body)
 		if m := got.Messages[0]; body != "" && (m.Start != len(`{"contents":[`) || m.End-m.Start != len(body) || m.Hash != xxh3.HashString(body)) {
 			t.Errorf("%s: span %d..%d", body, m.Start, m.End)
 		}
@@ -196,9 +194,7 @@ func TestGeminiRequest(t *testing.T) {
 	f := func(body string, want Request) {
 		t.Helper()
 		got := geminiFacts(t, body)
-		if diff := cmp.Diff(want, *got, rawFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff(want, *got, rawFacts), body)
 	}
 	names := func(names ...string) (all [][]byte) {
 		for _, n := range names {

@@ -21,9 +21,7 @@ func checkGeminiAnswer(t *testing.T, body, text string, want Response) {
 	if want.ContentBytes = len(text); text != "" {
 		want.Content, want.ContentHash = String, xxh3.HashString(text)
 	}
-	if diff := cmp.Diff(want, answerIn(t, wire.Gemini, "", body), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", body, diff)
-	}
+	must.Agree(t, cmp.Diff(want, answerIn(t, wire.Gemini, "", body), cmpopts.EquateEmpty()), body)
 }
 
 // streamed makes both kinds of stream of chunks.
