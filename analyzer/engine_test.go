@@ -42,9 +42,7 @@ func TestExchangeRow(t *testing.T) {
 	if want[0].PromptHash == 0 { // setup_test.go tests its value
 		t.Error("the system message has no hash")
 	}
-	if diff := cmp.Diff(want, out.Exchanges); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, out.Exchanges))
 }
 
 func TestFailures(t *testing.T) {
@@ -114,9 +112,7 @@ data: [DONE]
 		"failed 400 orphan_tool_reply both tool_calls_dropped_on_save",
 		"orphan_tool_reply reject 3 call_1 read_file tool_calls_dropped_on_save high",
 	}
-	if diff := cmp.Diff(want, brief(run(t, analyzer.Default(), s.steps))); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, brief(run(t, analyzer.Default(), s.steps))))
 }
 
 func TestNotJudged(t *testing.T) {

@@ -218,9 +218,7 @@ func TestNotCleanBeforeRootCause(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s: %s, last clean %s", f.RootCause, f.FirstVersion, f.LastClean))
 	}
 	want := []string{"unknown_no_history: 1.5.0, last clean 1.4.0", "tool_calls_dropped_on_save: 1.6.0, last clean 1.4.0"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, got))
 }
 
 // provider_tightened is proven by the ledger of an earlier process, of this partitioning of the stream or another.

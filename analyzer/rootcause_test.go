@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -432,9 +433,7 @@ func TestParallelCallsTruncated(t *testing.T) {
 		t.Helper()
 		s := newScene(deepSeekURL)
 		play(s)
-		if diff := cmp.Diff(want, s.causes(t), cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, s.causes(t), cmpopts.SortSlices(func(a, b string) bool { return a < b })), name)
 	}
 	// in plays a conversation whose model makes calls; the first k have replies.
 	in := func(s *scene, conversation string, k int, calls ...string) (history []msg) {

@@ -145,22 +145,14 @@ func TestCalls(t *testing.T) {
 	if got := changed(k.ask("c", sys, ask)); got != nil { // sent again: says nothing of the calls
 		t.Errorf("sent again: %v", got)
 	}
-	if diff := cmp.Diff([]string{"call_1 answered x4", "call_2 missing "}, changed(k.ask("c", sys, ask, said, tool("call_1", "x")))); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"call_2 late x5"}, changed(k.ask("c", sys, ask, said, tool("call_1", "x"), tool("call_2", "y")))); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff([]string{"call_1 answered x4", "call_2 missing "}, changed(k.ask("c", sys, ask, said, tool("call_1", "x")))))
+	must.Agree(t, cmp.Diff([]string{"call_2 late x5"}, changed(k.ask("c", sys, ask, said, tool("call_1", "x"), tool("call_2", "y")))))
 	// A reused id: the old reply does not answer the new call.
 	h := []msg{sys, ask, said, tool("call_1", "x"), tool("call_2", "y")}
 	again := assistant("", "call_1")
 	k.answer(k.ask("c", h...), again)
-	if diff := cmp.Diff([]string{"call_1 missing "}, changed(k.ask("c", append(h, again)...))); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"call_1 late x9"}, changed(k.ask("c", append(h, again, tool("call_1", "z"))...))); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff([]string{"call_1 missing "}, changed(k.ask("c", append(h, again)...))))
+	must.Agree(t, cmp.Diff([]string{"call_1 late x9"}, changed(k.ask("c", append(h, again, tool("call_1", "z"))...))))
 }
 
 func TestBranches(t *testing.T) {
