@@ -62,9 +62,7 @@ func (r *recorder) want(t *testing.T, want ...string) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if d := cmp.Diff(want, r.log); d != "" {
-		t.Errorf("events (-want +got):\n%s", d)
-	}
+	must.Agree(t, cmp.Diff(want, r.log), "events")
 }
 
 func rows(ids ...string) *Batch {

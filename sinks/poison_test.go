@@ -142,12 +142,8 @@ func TestPoisonRows(t *testing.T) {
 			return nil
 		})
 		must.Do(t, stop())
-		if d := cmp.Diff(on("exchanges", without(all, poison...)), s.ids()); d != "" {
-			t.Errorf("stored (-want +got):\n%s", d)
-		}
-		if d := cmp.Diff(on("exchanges", poison), l.sorted()); d != "" {
-			t.Errorf("dead letters (-want +got):\n%s", d)
-		}
+		must.Agree(t, cmp.Diff(on("exchanges", without(all, poison...)), s.ids()), "stored")
+		must.Agree(t, cmp.Diff(on("exchanges", poison), l.sorted()), "dead letters")
 		if committed != "3 dead, 9997 stored" {
 			t.Errorf("at the commit: %q", committed)
 		}
@@ -186,9 +182,7 @@ func TestPoisonRowOfEachTable(t *testing.T) {
 		mustAdd(t, b, batch, nil)
 		must.Do(t, stop())
 		want := []string{"findings bad 11 true", "tool_calls bad 11 true", "exchanges bad 11 true", "runs bad 11 true", "alerts bad 11 true"}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("dead letters (-want +got):\n%s", d)
-		}
+		must.Agree(t, cmp.Diff(want, got), "dead letters")
 		if len(s.stored) != 10 {
 			t.Errorf("stored: %v", s.ids())
 		}
@@ -246,9 +240,7 @@ func TestPoisonRowAlone(t *testing.T) {
 		if d := cmp.Diff([]string{"exchanges bad"}, l.sorted()); d != "" || committed != 2 || b.Health() != nil {
 			t.Errorf("with other rows: dead letters (-want +got):\n%s\ncommit %d, health %v", d, committed, b.Health())
 		}
-		if d := cmp.Diff(on("exchanges", []string{"a", "b"}), s.ids()); d != "" {
-			t.Errorf("stored (-want +got):\n%s", d)
-		}
+		must.Agree(t, cmp.Diff(on("exchanges", []string{"a", "b"}), s.ids()), "stored")
 		must.Do(t, stop())
 	})
 }
@@ -323,9 +315,7 @@ func TestDeadLetterIsRetried(t *testing.T) {
 		mustAdd(t, b, rows("a", "bad"), func(context.Context) error { log = append(log, "commit"); return nil })
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if d := cmp.Diff([]string{"dead bad", "commit"}, log); d != "" {
-			t.Errorf("events (-want +got):\n%s", d)
-		}
+		must.Agree(t, cmp.Diff([]string{"dead bad", "commit"}, log), "events")
 		must.Do(t, stop())
 	})
 }

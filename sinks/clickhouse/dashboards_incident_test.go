@@ -91,9 +91,7 @@ func TestWhatChanged(t *testing.T) {
 change=temperature changed in 1.0 from 0.2 to none next_failure=orphan_tool_reply seconds_to_failure=300
 change=tools changed in 1.0: the declarations of the same names, fedcba to cafe next_failure=orphan_tool_reply seconds_to_failure=300
 change=model also in 1.0 deepseek-reasoner, beside deepseek-chat next_failure=orphan_tool_reply seconds_to_failure=840`
-	if d := cmp.Diff(want, pick(runQuery(t, s, "what_changed", nil, nil), want)); d != "" {
-		t.Errorf("what_changed (-want +got):\n%s", d)
-	}
+	must.Agree(t, cmp.Diff(want, pick(runQuery(t, s, "what_changed", nil, nil), want)), "what_changed")
 }
 
 // A version that sends the history of an older one again did not introduce its defect, and no version is bad for a style
@@ -114,9 +112,7 @@ severity=style rule_id=tool_content_not_string first_bad= last_clean= versions=[
 		"whose_change": `rule_id=orphan_tool_reply severity=reject first_version=1.5.0 last_clean_version=1.4.0
 rule_id=tool_content_not_string severity=style first_version= last_clean_version=`,
 	} {
-		if d := cmp.Diff(want, pick(runQuery(t, s, name, nil, nil), want)); d != "" {
-			t.Errorf("%s (-want +got):\n%s", name, d)
-		}
+		must.Agree(t, cmp.Diff(want, pick(runQuery(t, s, name, nil, nil), want)), name)
 	}
 }
 

@@ -177,9 +177,7 @@ func TestQueries(t *testing.T) {
 			}
 			want = append(want, fmt.Sprintf("conversation_id=conv-%d causes=[orphan_tool_reply] failed_calls=1 calls=%d went_on=%v", i, calls, i == 38))
 		}
-		if d := cmp.Diff(strings.Join(want, "\n"), pick(res, want[0])); d != "" {
-			t.Errorf("conversations_hit (-want +got):\n%s", d)
-		}
+		must.Agree(t, cmp.Diff(strings.Join(want, "\n"), pick(res, want[0])), "conversations_hit")
 	})
 	t.Run("slowest first", func(t *testing.T) {
 		res := runQuery(t, s, "slowest_calls", map[string]string{"since": "90 minutes", "service": "trips"}, nil)

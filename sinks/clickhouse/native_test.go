@@ -22,9 +22,7 @@ func TestNativeNothing(t *testing.T) {
 	var b bytes.Buffer
 	must.Do(t, res.WriteNative(&b))
 	got := must.Get(clickhouse.ReadNative(&b))(t)
-	if d := cmp.Diff([]any{nil, []string{}}, got.Rows[0]); d != "" {
-		t.Error(d)
-	}
+	must.Agree(t, cmp.Diff([]any{nil, []string{}}, got.Rows[0]))
 }
 
 // A result that is written and read again has the same columns and values.
@@ -48,9 +46,7 @@ func TestNative(t *testing.T) {
 		var b bytes.Buffer
 		must.Do(t, want.WriteNative(&b))
 		got := must.Get(clickhouse.ReadNative(&b))(t)
-		if d := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmp.Comparer(func(a, b big.Int) bool { return a.Cmp(&b) == 0 })); d != "" {
-			t.Errorf("%s (-want +got):\n%s", sql, d)
-		}
+		must.Agree(t, cmp.Diff(want, got, cmpopts.EquateNaNs(), cmp.Comparer(func(a, b big.Int) bool { return a.Cmp(&b) == 0 })), sql)
 	}
 }
 

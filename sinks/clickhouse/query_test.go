@@ -47,9 +47,7 @@ func TestQueryTypes(t *testing.T) {
 			[]any{"a", uint8(1)},
 		}},
 	}
-	if d := cmp.Diff(want, res); d != "" {
-		t.Errorf("result (-want +got):\n%s", d)
-	}
+	must.Agree(t, cmp.Diff(want, res), "result")
 }
 
 // A parameter is always a value, never SQL.
