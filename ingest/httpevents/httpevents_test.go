@@ -100,15 +100,13 @@ func TestBodies(t *testing.T) {
 	for _, e := range r.stored() {
 		got = append(got, fmt.Sprintf("%s %s %s %s %s %d %d", e.Exchange, e.Kind, e.Capture, e.ContentType, e.Body, e.Parts, e.BodyBytes))
 	}
-	if diff := cmp.Diff([]string{
+	must.Agree(t, cmp.Diff([]string{
 		fmt.Sprintf("1 request full application/json %s %d %d", long, (len(long)+event.PartBytes-1)/event.PartBytes, len(long)),
 		"1 response full  data: é😀\n 1 13",
 		"2 request full application/json [1, 2 ] 1 7",
 		"2 response full  \xff\xfe\x00 1 3",
 		"3 request shape   1 0",
-	}, got); diff != "" {
-		t.Error(diff)
-	}
+	}, got))
 	r.idle()
 }
 
@@ -272,9 +270,7 @@ func TestNATSDown(t *testing.T) {
 	for _, e := range r.stored() {
 		got = append(got, e.Exchange+" "+e.Kind.String())
 	}
-	if diff := cmp.Diff([]string{"0 request", "1 request", "1 response"}, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff([]string{"0 request", "1 request", "1 response"}, got))
 }
 
 // A client that disconnects, or a NATS that does not answer, holds no memory.

@@ -49,9 +49,7 @@ func TestReadCommitReopen(t *testing.T) {
 		got = append(got, fmt.Sprint(m.Seq, m.Replay))
 	}
 	want := []string{"4 true", "5 true", "6 true", "7 true", "8 true", "9 false", "10 false"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, got))
 	expectNone(t, ctx, r)
 	if r.Epoch() != 2 || r.Stored() != 8 {
 		t.Errorf("epoch %d, stored %d", r.Epoch(), r.Stored())

@@ -304,9 +304,7 @@ func TestDefaultLabels(t *testing.T) {
 	r := start(t, &recorder{}, func(c *Config) { c.Service, c.Agent = "fleet", "helper" })
 	r.do(t, http.MethodPost, chat, "{}")
 	q, _ := r.exchange(t)
-	if diff := cmp.Diff(event.Labels{Service: "fleet", Agent: "helper"}, q.Labels); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(event.Labels{Service: "fleet", Agent: "helper"}, q.Labels))
 	if want := fmt.Sprintf("llmtap.v1.request.fleet.%02x", event.ShardOf("fleet", "helper", "127.0.0.1")); q.subject != want {
 		t.Errorf("subject %s, want %s", q.subject, want)
 	}
