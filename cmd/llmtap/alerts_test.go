@@ -148,9 +148,7 @@ func TestAlertsBacktest(t *testing.T) {
 		t.Fatalf("no StageFailureRate: %+v", r.Alerts)
 	}
 	a := r.Alerts[i]
-	if diff := cmp.Diff([]backtest.Share{{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save", Failed: a.Failed}}, a.Shares); diff != "" {
-		t.Errorf("shares (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff([]backtest.Share{{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save", Failed: a.Failed}}, a.Shares), "shares")
 	if a.FirstVersion != "2.4.0" || a.LastClean != "2.3.9" || a.EndsAt == nil || a.LastFailed == nil || a.CallsSince < 30 || a.Example.Rule != "orphan_tool_reply" || !strings.Contains(a.Fix, "tool_calls") {
 		t.Errorf("%+v, example %+v", a, a.Example)
 	} else if d := a.EndsAt.Sub(*a.LastFailed); d < 5*time.Minute || d > 5*time.Minute+cfg.EvaluationInterval {

@@ -59,9 +59,7 @@ func TestExplainUnknown(t *testing.T) {
 		{"it did not like N of them", 4, ago(5), ago(2), []string{"service-0", "service-1"}, "it did not like 1 of them"},
 		{"so it went", 2, ago(7), ago(6), []string{"service-0", "service-1"}, "so it went"},
 	}
-	if diff := cmp.Diff(want, rows); diff != "" {
-		t.Errorf("wordings (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, rows), "wordings")
 	if text := ask("--since", "3 hours"); !strings.Contains(text, "it did not like N of them") || strings.Contains(text, "so it went") {
 		t.Errorf("last three hours:\n%s", text)
 	}

@@ -72,9 +72,7 @@ func TestReadTallies(t *testing.T) {
 		},
 		{Second: from.Add(2*time.Hour).Unix() - 1},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, got, cmpopts.EquateEmpty()))
 }
 
 func TestReport(t *testing.T) {

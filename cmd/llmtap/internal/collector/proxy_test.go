@@ -30,9 +30,7 @@ func TestProxy(t *testing.T) {
 			break
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, got))
 	if n := collectortest.Groups(t, c.ClickHouse(), "SELECT rule_id, count() FROM findings_final GROUP BY 1")["orphan_tool_reply"]; n != 1 {
 		t.Errorf("%d findings", n)
 	}

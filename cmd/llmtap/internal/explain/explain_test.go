@@ -62,9 +62,7 @@ func render(results []Result) []string {
 
 func expect(t *testing.T, name, text string, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, render(explain(t, strings.NewReader(text)))); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
+	must.Agree(t, cmp.Diff(want, render(explain(t, strings.NewReader(text)))), name)
 }
 
 const (

@@ -93,9 +93,7 @@ func rejections(results []Result) []string {
 func TestRootCauses(t *testing.T) {
 	f := func(name, text string, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(want, rejections(lintText(t, text))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, rejections(lintText(t, text))), name)
 	}
 	id := `"conversation":"c1",`
 	asked := exchange{id, 200, system + "," + task, called}

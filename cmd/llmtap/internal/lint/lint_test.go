@@ -56,9 +56,7 @@ const (
 func TestRecords(t *testing.T) {
 	f := func(name, text string, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(want, linted(t, text)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, linted(t, text)), name)
 	}
 	orphan := "[" + user + "," + reply + "]"
 	f("array", orphan, "1 openai_chat/openai orphan_tool_reply@1")
@@ -94,9 +92,7 @@ func TestRecords(t *testing.T) {
 func TestFiles(t *testing.T) {
 	f := func(name, text string, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(want, linted(t, text)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, linted(t, text)), name)
 	}
 	one := `{"messages":[` + user + `]}`
 	ok := "openai_chat/openai"
@@ -129,16 +125,12 @@ func TestChain(t *testing.T) {
 		return `{"url":"https://api.openai.com/v1/responses","status":0,"request":{"model":"gpt-5","previous_response_id":"resp_1","input":[{"type":"function_call_output","call_id":"` + id + `","output":"ok"}]}}`
 	}
 	want := []string{"1 openai_responses/openai", "2 openai_responses/openai"}
-	if diff := cmp.Diff(want, linted(t, asked+"\n"+next("call_1"))); diff != "" {
-		t.Errorf("answered (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, linted(t, asked+"\n"+next("call_1"))), "answered")
 	if got := linted(t, asked+"\n"+next("call_2")); len(got) != 2 || !strings.Contains(got[1], "previous_response_unresolved") || !strings.Contains(got[1], "@0") {
 		t.Errorf("another call answered: %q", got)
 	}
 	// Nothing is known of an answer without a record.
-	if diff := cmp.Diff([]string{"1 openai_responses/openai"}, linted(t, next("call_2"))); diff != "" {
-		t.Errorf("unseen (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff([]string{"1 openai_responses/openai"}, linted(t, next("call_2"))), "unseen")
 }
 
 // A SARIF log has the members that code scanning requires, also without results.

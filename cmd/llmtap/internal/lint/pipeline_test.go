@@ -211,9 +211,7 @@ func TestForms(t *testing.T) {
 			}
 			got = append(got, strings.TrimSpace(r.Source+" "+r.Error))
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, got), name)
 	}
 	entry := func(method, url, body string) string {
 		return fmt.Sprintf(`{"request":{"method":%q,"url":%q,"postData":{"text":%q}},"response":{"status":200,"content":{"text":"{}"}}}`, method, url, body)

@@ -25,9 +25,7 @@ func TestAnswer(t *testing.T) {
 		for _, m := range Answer(d, []byte(body)) {
 			got = append(got, string(m))
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff(want, got), body)
 	}
 	f(wire.OpenAIChat, `{"choices":[{"message":{"role":"assistant", "content":null}}]}`, `{"role":"assistant", "content":null}`)
 	f(wire.OpenAIChat, "data: {\"choices\":[{\"delta\":{\"content\":\"<a>\"}}]}\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"b\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",

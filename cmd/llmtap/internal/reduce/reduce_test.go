@@ -91,9 +91,7 @@ func TestReduce(t *testing.T) {
 			if fault.RootCause != root {
 				t.Errorf("root cause %q, want %q", fault.RootCause, root)
 			}
-			if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(c.String())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Agree(t, cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(c.String())))
 		})
 	}
 	earlier := []string{

@@ -112,9 +112,7 @@ func TestZone(t *testing.T) {
 		}
 		var b strings.Builder
 		must.Do(t, Write(&b, res, "text", &terminal.Style{Width: 80, Zone: berlin, Color: true}))
-		if d := cmp.Diff(want, b.String()); d != "" {
-			t.Errorf("(-want +got):\n%s", d)
-		}
+		must.Agree(t, cmp.Diff(want, b.String()))
 	}
 	summer, winter := time.Date(2026, 10, 25, 0, 59, 59, 0, time.UTC), time.Date(2026, 10, 25, 1, 0, 0, 0, time.UTC)
 	f("\x1b[1mat\x1b[0m\n\x1b[1mCET                  n\x1b[0m\n2026-10-25 02:00:00  0\n                     1\n", winter, time.Unix(0, 0))

@@ -125,9 +125,7 @@ rule ` + "`orphan_tool_reply`" + `  a_b_c @here
 ▸ Details
 Versions
 `
-	if diff := cmp.Diff(want, Text(s.Messages()[0])); diff != "" {
-		t.Errorf("text (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, Text(s.Messages()[0])), "text")
 }
 
 func TestTextOfAttachments(t *testing.T) {
@@ -135,7 +133,5 @@ func TestTextOfAttachments(t *testing.T) {
 	_, _, err := c.PostMessageContext(t.Context(), "alerts", api.MsgOptionText("*above*", false),
 		api.MsgOptionAttachments(api.Attachment{Color: "#f00", Blocks: api.Blocks{BlockSet: []api.Block{section("*inside*")}}}, api.Attachment{Title: "T", Text: "old"}))
 	must.Do(t, err)
-	if diff := cmp.Diff("above\n┃ inside\n┃ T\n┃ old\n", Text(s.Messages()[0])); diff != "" {
-		t.Errorf("text (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff("above\n┃ inside\n┃ T\n┃ old\n", Text(s.Messages()[0])), "text")
 }
