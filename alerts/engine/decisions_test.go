@@ -182,9 +182,7 @@ func TestSilencedWarningEscalates(t *testing.T) {
 		d := loaded(t)
 		b := newBenchOf(t, quiet(), Options{Decisions: d})
 		silenced(t, d, time.Hour, "severity=warning")
-		for range 60 {
-			b.second(calls("1", 100), failures("1", "x", "", 15))
-		}
+		b.seconds(60, calls("1", 100), failures("1", "x", "", 15))
 		expect(t, b.sent)
 		breach(b, 600)
 		if len(b.sent.groups) == 0 || b.sent.groups[0].Muted() || b.sent.groups[0].Current()[0].Severity() != "critical" {
@@ -202,9 +200,7 @@ func TestAcknowledge(t *testing.T) {
 		cfg.RepeatInterval = 2 * time.Minute
 		b := newBenchOf(t, cfg, Options{Decisions: d, Notifiers: []alerts.Notifier{hook}})
 		warn := func(seconds int) {
-			for range seconds {
-				b.second(calls("1", 100), failures("1", "x", "", 15))
-			}
+			b.seconds(seconds, calls("1", 100), failures("1", "x", "", 15))
 		}
 		warn(100)
 		expect(t, &hook.notifier, "firing")

@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 func TestFiresAndResolves(t *testing.T) {
@@ -103,14 +104,10 @@ func TestFiresAndResolves(t *testing.T) {
 
 // Changed numbers are sent every 15 s; the recorder gets news only.
 func TestUpdatesAndRepeats(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and without concurrency for the race detector")
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Default(), nil)
-		for range 61 {
-			b.second(calls("1", 4), failures("1", "context_length", "", 2))
-		}
+		b.seconds(61, calls("1", 4), failures("1", "context_length", "", 2))
 		for i := 1; i < len(b.sent.at); i++ {
 			if d := b.sent.at[i].Sub(b.sent.at[i-1]); d < 15*time.Second {
 				t.Errorf("update %d after %v", i, d)

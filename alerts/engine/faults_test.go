@@ -30,9 +30,7 @@ func TestReceiverDown(t *testing.T) {
 			return nil
 		}
 		b := newBenchOf(t, Default(), Options{Notifiers: []alerts.Notifier{f}})
-		for range 120 {
-			b.second(stages(20, 8)...)
-		}
+		b.seconds(120, stages(20, 8)...)
 		if n := len(f.groups); n < 6 || n > 10 {
 			t.Errorf("%d attempts in 2 minutes, want those of one backoff", n)
 		}
@@ -53,9 +51,7 @@ func TestReceiverDown(t *testing.T) {
 			t.Error(err)
 		}
 		down = false
-		for range 65 {
-			b.second(stages(20, 8)...)
-		}
+		b.seconds(65, stages(20, 8)...)
 		if s := b.Receivers(); s[0].Waiting != 0 || s[0].Err != nil {
 			t.Errorf("state a minute after the receiver works: %+v", s)
 		}
@@ -75,9 +71,7 @@ func TestOneGroupFails(t *testing.T) {
 			return nil
 		}
 		b := newBenchOf(t, Default(), Options{Notifiers: []alerts.Notifier{f}})
-		for range 30 {
-			b.second(stages(20, 8)...)
-		}
+		b.seconds(30, stages(20, 8)...)
 		if len(delivered) != 19 {
 			t.Errorf("%d groups delivered, want 19", len(delivered))
 		}

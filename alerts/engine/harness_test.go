@@ -153,10 +153,16 @@ func (b *bench) add(t *analyzer.Tally) {
 	must.Do(b.t, b.Add(b.t.Context(), t))
 }
 
+// seconds adds the same tally for n seconds.
+func (b *bench) seconds(n int, counts ...analyzer.Count) {
+	b.t.Helper()
+	for range n {
+		b.second(counts...)
+	}
+}
+
 // idle adds empty tallies for d.
 func (b *bench) idle(d time.Duration) {
 	b.t.Helper()
-	for range int(d.Seconds()) {
-		b.second()
-	}
+	b.seconds(int(d.Seconds()))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 func TestExplained(t *testing.T) {
@@ -120,9 +121,7 @@ const outage = `ProviderOutage{environment="prod",provider="openai"}`
 
 // Of an outage of a provider, ten services make one message, while it lasts and afterwards.
 func TestOutageIsOneMessage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and without concurrency for the race detector")
 	for _, down := range []uint64{10, 5, 2} {
 		t.Run(fmt.Sprint(10*down, " %"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -161,9 +160,7 @@ func TestOutageIsOneMessage(t *testing.T) {
 
 // A service that also breaks by its own change is told, during the outage and if it still fails afterwards.
 func TestOutageHidesNoOtherFailure(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and without concurrency for the race detector")
 	f := func(name string, script func(f *fleet), want ...string) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // paced is a notifier with a pace.
@@ -154,9 +155,7 @@ func TestPaceAfterFinalError(t *testing.T) {
 
 // Changed numbers are not news.
 func TestPaceNewsOnly(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and without concurrency for the race detector")
 	synctest.Test(t, func(t *testing.T) {
 		store := &alertstest.Store{}
 		cfg := Default()

@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // The tests of this file cover bugs reported about other alerting on LLM traffic.
@@ -103,9 +104,7 @@ func TestBreachInsideMissedSteps(t *testing.T) {
 
 // A restart does not change when a reminder is due.
 func TestReminderSurvivesRestart(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and without concurrency for the race detector")
 	synctest.Test(t, func(t *testing.T) {
 		store := &alertstest.Store{}
 		feed := func(b *bench, d time.Duration) {
@@ -172,9 +171,7 @@ func TestNotifiedOnlyWhenAccepted(t *testing.T) {
 
 // However many alerts fire, memory, store and notifications are bounded, and dropped alerts are counted.
 func TestStormIsBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and without concurrency for the race detector")
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Default()
 		cfg.MaxLabelValues = 2000

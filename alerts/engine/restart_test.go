@@ -17,9 +17,7 @@ import (
 // breach adds n seconds of a failing stage.
 func breach(b *bench, n int) {
 	b.t.Helper()
-	for range n {
-		b.second(calls("1", 4), failures("1", "x", "", 2))
-	}
+	b.seconds(n, calls("1", 4), failures("1", "x", "", 2))
 }
 
 // replay adds the tallies of breach again from start, as the stream does after a restart.

@@ -22,6 +22,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // toolsEnv lists promtools, see alerts/rules. Beside one of them is a Prometheus.
@@ -30,9 +31,7 @@ const toolsEnv = "LLMTAP_TEST_PROMTOOL"
 // tools returns the promtools to test with and the server; it skips t if they are missing.
 func tools(t *testing.T) (promtools []string, prometheus string) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("slow, and other processes are invisible to the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and other processes are invisible to the race detector")
 	promtools = filepath.SplitList(os.Getenv(toolsEnv))
 	if len(promtools) == 0 {
 		promtools = []string{"promtool"}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // promtoolEnv lists the promtools to test with, separated as in PATH. .ci/run sets it to that of Debian's package prometheus, which
@@ -40,9 +41,7 @@ func TestUnitTestsAreComplete(t *testing.T) {
 // promtools returns the tools to test with; it skips t if there are none.
 func promtools(t *testing.T) []string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("slow, and other processes are invisible to the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and other processes are invisible to the race detector")
 	if tools := filepath.SplitList(os.Getenv(promtoolEnv)); len(tools) > 0 {
 		return tools
 	}

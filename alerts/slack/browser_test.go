@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 var pictures = flag.String("pictures", "", "write pictures of the messages to this directory")
@@ -26,9 +27,7 @@ const maxLines = 10
 // On a phone, a message says in at most ten lines what happens, since when, why, whose change, proof and
 // what to do. The details are collapsed.
 func TestLinesOnPhone(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
+	slowtest.SkipShort(t, "starts a browser")
 	browser := findBrowser(t)
 	needFont(t)
 	var page strings.Builder

@@ -230,9 +230,7 @@ func TestCrashInAStorm(t *testing.T) {
 // crashes runs sc without a crash, and with one at each operation for which selected returns true. ours is the number of the operation
 // among those about Slack; 0 if it is none.
 func crashes(t *testing.T, sc scene, selected func(at, ours int) bool, check func(operation string, doubts int, top []posted)) {
-	if testing.Short() {
-		t.Skip("simulates hundreds of crashes")
-	}
+	slowtest.SkipShort(t, "simulates hundreds of crashes")
 	run := func(at int, after bool) (operations []bool) {
 		synctest.Test(t, func(t *testing.T) {
 			slack, doubts, top := crashRun(t, sc, at, after)
