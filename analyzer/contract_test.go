@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // deadOf returns the reasons of the dead letters.
@@ -202,9 +203,7 @@ func TestCallsOfAnAnswerCutOff(t *testing.T) {
 
 // Long labels and bodies of a hostile service are short in rows and tallies.
 func TestLongTexts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	s := newStream("c1")
 	long := strings.Repeat("ü<", 1<<20)
 	id := s.exchange()

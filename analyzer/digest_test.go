@@ -19,6 +19,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/ledger"
 	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -172,9 +173,7 @@ func (c *recorded) broken(line int) *recorded {
 // and the same sent back by agents with bugs; with and without a conversation id, full and as shapes. After a change that
 // is meant to change rows, run it with -update and say why.
 func TestRecordedDigests(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	digests := tableDigests{}
 	all := newStream("")
 	recordedExchanges(t, func(n int, r *recordedExchange) {

@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // recordedExchange is a line of exchanges.jsonl.gz.
@@ -63,9 +64,7 @@ var playedElsewhere = map[int]bool{1569: true, 1572: true}
 
 // Nearly all recorded exchanges have no defect, and those that failed explain it. Their signals are listed.
 func TestSignalsOfRecordedExchanges(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	played, silent := 0, 0
 	recordedExchanges(t, func(n int, r *recordedExchange) {
 		for _, capture := range []string{event.CaptureFull, event.CaptureShape} {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 var sameFacts = cmp.Options{cmpopts.IgnoreUnexported(Request{}), cmpopts.EquateEmpty()}
@@ -238,9 +239,7 @@ func TestScanMessages(t *testing.T) {
 
 // Decoded strings remain valid while scratch grows.
 func TestScanKeepsDecodedStrings(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	var b strings.Builder
 	b.WriteString(`{"model":"m\u006fdel","messages":[`)
 	for i := range 500 {
@@ -277,9 +276,7 @@ func TestScanArguments(t *testing.T) {
 }
 
 func TestScanRecordedRequests(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	var f Request
 	var n, size int
 	exchanges(t, "openai.chat", func(e *exchange) {

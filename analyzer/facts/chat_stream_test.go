@@ -13,6 +13,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // deltas makes a stream of chunks with these tool_calls arrays.
@@ -278,9 +279,7 @@ func refAnswer(t *testing.T, body []byte) (text string, calls []ResponseCall, fi
 }
 
 func TestScanRecordedResponses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	var unary, streams, failed, inBand, noTerminal, withCalls int
 	exchanges(t, "openai.chat", func(e *exchange) {
 		body := e.body(t)

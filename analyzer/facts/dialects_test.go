@@ -115,9 +115,7 @@ func TestSpecExamples(t *testing.T) {
 }
 
 func TestRecordedConversations(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	eachDialect(t, func(t *testing.T, d *dialectTest, f *Request) {
 		if d.format == "" {
 			t.Skip("no conversation is recorded")

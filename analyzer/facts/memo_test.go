@@ -16,6 +16,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // sameRequest compares all facts of a Request. Whether an empty list is nil depends on the previous use of the Request.
@@ -182,9 +183,7 @@ func TestMemoKeepsEveryFact(t *testing.T) {
 
 // At the bound of facts a scan with a Memo drops the same elements, and incomplete messages are not known.
 func TestMemoAtTheBound(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	var c memoScan
 	call, calls := `{"id":"a"}`, func(n int) string { return strings.Repeat(`{"id":"a"},`, n-1) + `{"id":"a"}` }
 	message := func(calls string) string { return `{"role":"assistant","tool_calls":[` + calls + `]}` }

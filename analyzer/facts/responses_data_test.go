@@ -11,6 +11,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 func TestResponsesRecordedRequests(t *testing.T) {
@@ -147,9 +148,7 @@ func checkRecordedItems(t *testing.T, e *exchange, r *Response, want refItems, i
 }
 
 func TestResponsesRecordedAnswers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	var unary, streams, calls, failed int
 	exchanges(t, "openai.responses", func(e *exchange) {
 		var r Response

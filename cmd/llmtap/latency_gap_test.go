@@ -19,6 +19,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // The process with the role alert is down for ten, or forty, minutes around a burst of five minutes: after the restart the burst
@@ -26,9 +27,7 @@ import (
 // it; after forty it is notified as resolved. The process, NATS with the tallies and the engine's state, and ClickHouse are real;
 // only the seconds of the tallies are in the past, to avoid waiting.
 func TestAlertRoleKilledAroundBurst(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
+	slowtest.SkipShort(t, "takes a minute")
 	needClickHouse(t)
 	t.Parallel()
 	f := func(gap time.Duration, want string) {

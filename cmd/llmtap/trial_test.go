@@ -133,9 +133,7 @@ func TestTrial(t *testing.T) {
 // Without NATS, llmtap up serves from the first second: the banner says what is missing, and the calls through the proxy are
 // stored once NATS runs. SIGTERM ends it cleanly.
 func TestTrialWithoutNATS(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes ten seconds")
-	}
+	slowtest.SkipShort(t, "takes ten seconds")
 	t.Parallel()
 	needClickHouse(t)
 	model := httptest.NewServer(provider.New(provider.Config{}))

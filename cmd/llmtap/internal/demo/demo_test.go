@@ -18,6 +18,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
@@ -35,9 +36,7 @@ func TestMain(m *testing.M) {
 
 // The demo covers the whole path, from the SDK calls of agents in another process to the Slack message.
 func TestRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	slowtest.SkipShort(t, "takes half a minute")
 	collectortest.NeedClickHouse(t)
 	var stdout, stderr bytes.Buffer
 	start := time.Now()

@@ -17,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // Every public error text has the cause that the analyzer finds as a record, and most have it as a text.
@@ -49,9 +50,7 @@ func TestCorpus(t *testing.T) {
 
 // Recorded exchanges with an answer have no cause; failed ones have a cause or a cluster.
 func TestRecordedExchanges(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow")
-	}
+	slowtest.SkipShort(t, "slow")
 	k := &keep{}
 	must.Do(t, New(k).File(recordedtest.Path(t, recordedtest.Exchanges), nil))
 	recordedtest.Lines(t, recordedtest.Exchanges, func(n int, line []byte) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // textOf explains a text as users give it.
@@ -31,9 +32,7 @@ func isProtocol(class string) bool {
 
 // Recorded requests and answers that did not fail state no error, in any form.
 func TestHealthyTexts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow")
-	}
+	slowtest.SkipShort(t, "slow")
 	type count struct{ all, fine, unexplained, wrong int }
 	counts := map[string]*count{}
 	total := &count{}

@@ -20,6 +20,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // Results are in the order of the records, over batches, files and records of every size.
@@ -97,9 +98,7 @@ func (f failing) Close(Counts) error  { return f.err }
 
 // A request beyond the limits of package facts is not fully judged, in each dialect.
 func TestBounds(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and without concurrency for the race detector")
 	const n = 70_000
 	list := func(format string) string {
 		var b strings.Builder

@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 const endpointToken = "the token of the endpoint"
@@ -85,9 +86,7 @@ func firstClient(r *runner, c *contractCase) string {
 
 func endpointProcesses(t *testing.T) *processes {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("slow, and other tests cover it for the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and other tests cover it for the race detector")
 	t.Setenv("LLMTAP_SHAPE_KEY", shapeKey)
 	p := &processes{python: startPython(t, interpreter(t)), node: startNode(t, nodePackages(t)), nats: newNATS(t)}
 	p.nats.start(t)

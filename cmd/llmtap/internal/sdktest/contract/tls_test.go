@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/certs/certstest"
 	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // A tlsTest has the files of servers and clients, and agents that call a provider.
@@ -25,9 +26,7 @@ type tlsTest struct {
 }
 
 func newTLSTest(t *testing.T) *tlsTest {
-	if testing.Short() {
-		t.Skip("slow, and other tests cover it for the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and other tests cover it for the race detector")
 	url, host := startChat(t)
 	t.Setenv(event.EnvHosts, host)
 	return &tlsTest{dir: t.TempDir(), url: url, languages: agents(t, host)}
