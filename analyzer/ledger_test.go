@@ -267,8 +267,7 @@ func TestLedgerMerge(t *testing.T) {
 		return l.Get(own.Key).Entry
 	}
 	decode := func(i int, key string) ledger.Entry {
-		e := must.Get(ledger.Decode(key, []byte(states[i][key])))(t)
-		return e
+		return must.Get(ledger.Decode(key, []byte(states[i][key])))(t)
 	}
 	n := 0
 	for key := range states[0] {

@@ -95,8 +95,7 @@ func (p *pipeline) event(ev *event.Event) {
 }
 
 func (p *pipeline) body(v any) []byte {
-	b := must.Get(json.Marshal(v))(p.t)
-	return b
+	return must.Get(json.Marshal(v))(p.t)
 }
 
 func (p *pipeline) talk() {

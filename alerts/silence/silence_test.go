@@ -12,8 +12,7 @@ import (
 
 func matchers(t *testing.T, list ...string) Matchers {
 	t.Helper()
-	ms := must.Get(ParseMatchers(list))(t)
-	return ms
+	return must.Get(ParseMatchers(list))(t)
 }
 
 func TestParseMatcher(t *testing.T) {

@@ -29,8 +29,7 @@ func TestNoContentLeaks(t *testing.T) {
 	const key, mail = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789", "ottilie@example.org"
 	type object = map[string]any
 	body := func(v any) []byte {
-		b := must.Get(json.Marshal(v))(t)
-		return b
+		return must.Get(json.Marshal(v))(t)
 	}
 	a := analyzer.New(analyzer.Default(), rules.InOrder, prometheus.NewRegistry())
 	out := new(analyzer.Output)

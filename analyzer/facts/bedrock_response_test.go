@@ -262,8 +262,7 @@ func bedrockBody(t testing.TB, e *exchange) []byte {
 	if e.Encoding != "base64" {
 		return body
 	}
-	b := must.Get(base64.StdEncoding.DecodeString(string(body)))(t)
-	return b
+	return must.Get(base64.StdEncoding.DecodeString(string(body)))(t)
 }
 
 func TestBedrockRecordedAnswers(t *testing.T) {

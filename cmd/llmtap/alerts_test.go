@@ -31,8 +31,7 @@ func incidentHour(t *testing.T, start time.Time) *analyzer.Output {
 	out := new(analyzer.Output)
 	seq, calls := uint64(0), 0
 	body := func(v any) []byte {
-		b := must.Get(json.Marshal(v))(t)
-		return b
+		return must.Get(json.Marshal(v))(t)
 	}
 	now := start
 	labels := event.Labels{Service: "checkout-agent", Environment: "prod", Stage: "planner"}

@@ -203,8 +203,7 @@ func subscribed(nc *nats.Conn, subject string) string {
 func (w *attackWorld) js(c *target) jetstream.JetStream {
 	nc := must.Get(w.natsClient(c, collectortest.CollectorToken))(w)
 	w.Cleanup(nc.Close)
-	js := must.Get(jetstream.New(nc))(w)
-	return js
+	return must.Get(jetstream.New(nc))(w)
 }
 
 // unchanged lets agents send to subjects that change streams, and returns whether any of them has changed.

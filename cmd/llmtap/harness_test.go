@@ -148,8 +148,7 @@ func (u *upProcess) metrics(t *testing.T) string {
 // running returns the collector on a data directory.
 func running(t *testing.T, dir string) collector.Running {
 	t.Helper()
-	r := must.Get(collector.FindRunning(dir))(t)
-	return r
+	return must.Get(collector.FindRunning(dir))(t)
 }
 
 // fetch returns the status and the body of a URL. A token is sent unless it is empty.
@@ -170,8 +169,7 @@ func streams(t *testing.T, url string) natsjs.JetStream {
 	t.Helper()
 	nc := must.Get(nats.Connect(url, nats.Token(collectortest.CollectorToken), nats.MaxReconnects(-1)))(t)
 	t.Cleanup(nc.Close)
-	js := must.Get(natsjs.New(nc))(t)
-	return js
+	return must.Get(natsjs.New(nc))(t)
 }
 
 // rows returns the embedded ClickHouse of u.

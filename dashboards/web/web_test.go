@@ -70,8 +70,7 @@ func (f fakeSource) options() Options {
 func handler(t *testing.T, o Options) http.Handler {
 	t.Helper()
 	o.Now, o.flushAfter = func() time.Time { return testNow }, cmp.Or(o.flushAfter, time.Minute)
-	h := must.Get(NewHandler(o))(t)
-	return h
+	return must.Get(NewHandler(o))(t)
 }
 
 // wantAll reports texts that a page lacks.

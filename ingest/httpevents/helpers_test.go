@@ -193,8 +193,7 @@ func full() []*event.Event {
 func natsPort(t testing.TB, r *rig) int {
 	t.Helper()
 	u := must.Get(url.Parse(r.server.URL()))(t)
-	port := must.Get(strconv.Atoi(u.Port()))(t)
-	return port
+	return must.Get(strconv.Atoi(u.Port()))(t)
 }
 
 // A stall is a TCP connection to a NATS server that stops transporting bytes while it is stopped.

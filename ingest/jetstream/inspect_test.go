@@ -17,8 +17,7 @@ import (
 
 func inspect(t *testing.T, ctx context.Context, c *Conn) *State {
 	t.Helper()
-	st := must.Get(c.Inspect(ctx))(t)
-	return st
+	return must.Get(c.Inspect(ctx))(t)
 }
 
 func TestInspect(t *testing.T) {

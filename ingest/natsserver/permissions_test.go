@@ -40,8 +40,7 @@ func login(t *testing.T, s *Server, token string) jetstream.JetStream {
 		t.Fatalf("token %q: %v", token, err)
 	}
 	t.Cleanup(nc.Close)
-	js := must.Get(jetstream.New(nc, jetstream.WithDefaultTimeout(5*time.Second)))(t)
-	return js
+	return must.Get(jetstream.New(nc, jetstream.WithDefaultTimeout(5*time.Second)))(t)
 }
 
 func publish(t *testing.T, js jetstream.JetStream, service string) error {

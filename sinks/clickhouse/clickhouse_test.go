@@ -13,7 +13,6 @@ func TestContract(t *testing.T) {
 	sinktest.Run(t,
 		func(t *testing.T) sinks.Sink { return open(t) },
 		func(t *testing.T, s sinks.Sink) map[string]uint64 {
-			n := must.Get(s.(*clickhouse.Sink).Counts(t.Context()))(t)
-			return n
+			return must.Get(s.(*clickhouse.Sink).Counts(t.Context()))(t)
 		})
 }

@@ -32,8 +32,7 @@ func TestInspect(t *testing.T) {
 	cfg.DSN = dsn
 	inspect := func() *clickhouse.State {
 		t.Helper()
-		st := must.Get(clickhouse.Inspect(t.Context(), cfg))(t)
-		return st
+		return must.Get(clickhouse.Inspect(t.Context(), cfg))(t)
 	}
 	st := inspect()
 	if !st.NoDatabase || st.Version == "" || states(st) != all+"pending" {

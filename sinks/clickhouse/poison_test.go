@@ -69,8 +69,7 @@ func wait(t *testing.T, stored <-chan struct{}) {
 
 func counts(t *testing.T, s *clickhouse.Sink) map[string]uint64 {
 	t.Helper()
-	n := must.Get(s.Counts(t.Context()))(t)
-	return n
+	return must.Get(s.Counts(t.Context()))(t)
 }
 
 // Rows that violate a constraint become dead letters; the other rows of the batch are stored.

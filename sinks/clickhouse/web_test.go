@@ -16,8 +16,7 @@ import (
 // webStatements returns the statements of dashboards/web.
 func webStatements(t *testing.T) map[string]queries.Query {
 	t.Helper()
-	all := must.Get(queries.Load(os.DirFS("../../dashboards/web/sql")))(t)
-	return all
+	return must.Get(queries.Load(os.DirFS("../../dashboards/web/sql")))(t)
 }
 
 // ClickHouse can run every statement of the web pages, with the filters that it has and without.

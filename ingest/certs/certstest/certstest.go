@@ -66,14 +66,12 @@ func (ca *CA) IssueUntil(t testing.TB, dir, name, host string, until time.Time) 
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
-	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	return key
+	return must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 }
 
 func sign(t testing.TB, c, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) []byte {
 	t.Helper()
-	der := must.Get(x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, parentKey))(t)
-	return der
+	return must.Get(x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, parentKey))(t)
 }
 
 func write(t testing.TB, file, kind string, der []byte) {

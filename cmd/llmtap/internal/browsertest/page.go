@@ -353,8 +353,7 @@ func (p *Page) Screenshot() []byte {
 	p.t.Helper()
 	var r struct{ Data string }
 	p.call("Page.captureScreenshot", map[string]any{"format": "png", "optimizeForSpeed": false}, &r)
-	png := must.Get(base64.StdEncoding.DecodeString(r.Data))(p.t)
-	return png
+	return must.Get(base64.StdEncoding.DecodeString(r.Data))(p.t)
 }
 
 // A Violation is something that axe-core finds on a page.

@@ -75,8 +75,7 @@ func (c *cluster) connect() *jetstream.Conn {
 	c.t.Helper()
 	cfg := jetstream.Default()
 	cfg.URL = c.url
-	conn := must.Get(jetstream.Connect(c.t.Context(), cfg, testLogger(), nil))(c.t)
-	return conn
+	return must.Get(jetstream.Connect(c.t.Context(), cfg, testLogger(), nil))(c.t)
 }
 
 // start starts a process.

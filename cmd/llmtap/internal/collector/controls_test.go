@@ -75,8 +75,7 @@ func within(t *testing.T, what string, ok func() bool) {
 
 func parsed(t *testing.T, list ...string) silence.Matchers {
 	t.Helper()
-	ms := must.Get(silence.ParseMatchers(list))(t)
-	return ms
+	return must.Get(silence.ParseMatchers(list))(t)
 }
 
 // What one process stores, another one sees within a second; doing it twice has no effect.

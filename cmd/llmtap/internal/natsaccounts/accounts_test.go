@@ -23,8 +23,7 @@ func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	write := func() []File {
 		t.Helper()
-		files := must.Get(Write(dir, "nats://127.0.0.1:4222", []string{"checkout-agent", "agent with spaces", "checkout-agent"}))(t)
-		return files
+		return must.Get(Write(dir, "nats://127.0.0.1:4222", []string{"checkout-agent", "agent with spaces", "checkout-agent"}))(t)
 	}
 	if files := write(); len(files) != 4 || !files[0].New || !files[1].New {
 		t.Errorf("%+v", files)

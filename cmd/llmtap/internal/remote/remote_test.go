@@ -27,8 +27,7 @@ func serve(t *testing.T, h http.Handler) *Client {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
-	c := must.Get(NewClient(srv.URL+"/base/", "", certs.Client{}, ""))(t)
-	return c
+	return must.Get(NewClient(srv.URL+"/base/", "", certs.Client{}, ""))(t)
 }
 
 // The errors of a client name the URL and what to do.
