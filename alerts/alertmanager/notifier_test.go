@@ -206,9 +206,7 @@ func TestErrors(t *testing.T) {
 		f.err = errors.New("connection refused")
 		check(group(a), true, "connection refused")
 		f.err = nil
-		if err := n.Notify(t.Context(), group(a)); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, n.Notify(t.Context(), group(a)))
 		// The end is retried until the alert has expired in Alertmanager.
 		f.err = errors.New("connection refused")
 		over := group(resolved(a, time.Now()))

@@ -389,9 +389,7 @@ func TestSlowNotifier(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	if err := Default().Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, Default().Validate())
 	err := Config{EvaluationInterval: time.Millisecond, GroupBy: []string{"a-b"}}.Validate()
 	for _, key := range []string{"interval", "repeat_interval", "retention", "max_series", "max_label_values", `group_by[0]: "a-b"`} {
 		if err == nil || !strings.Contains(err.Error(), key) {

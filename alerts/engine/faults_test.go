@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // A flaky receiver has a name.
@@ -47,9 +48,7 @@ func TestReceiverDown(t *testing.T) {
 		}
 		want := "# HELP llmtap_alerts_notifications_waiting Alert groups with news that the receiver has not accepted yet.\n" +
 			"# TYPE llmtap_alerts_notifications_waiting gauge\nllmtap_alerts_notifications_waiting{receiver=\"slack #alerts\"} 20\n"
-		if err := testutil.GatherAndCompare(b.reg, strings.NewReader(want), "llmtap_alerts_notifications_waiting"); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, testutil.GatherAndCompare(b.reg, strings.NewReader(want), "llmtap_alerts_notifications_waiting"))
 		down = false
 		b.seconds(65, stages(20, 8)...)
 		if s := b.Receivers(); s[0].Waiting != 0 || s[0].Err != nil {

@@ -98,9 +98,7 @@ func newEngine(t *testing.T, cfg Config, o Options) *Engine {
 	t.Helper()
 	e := must.Get(New(t.Context(), cfg, o))(t)
 	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, e.Close())
 	})
 	return e
 }

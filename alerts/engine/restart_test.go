@@ -182,9 +182,7 @@ func TestUnreadableState(t *testing.T) {
 	store := &alertstest.Store{}
 	must.Do(t, store.Put(t.Context(), stateKey, []byte("{")))
 	e := newEngine(t, Default(), Options{Store: store})
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, e.Close())
 }
 
 // While ClickHouse is down, a restart changes nothing for its alert: it neither ends nor starts over while its rule is
