@@ -88,9 +88,7 @@ func (g *gateTest) gate(args ...string) (report gate.Report, out string, code in
 	code = command.Report(err, &stderr)
 	out = stdout.String()
 	if strings.HasPrefix(out, "{") {
-		if err := json.Unmarshal([]byte(out), &report); err != nil {
-			g.t.Error(err)
-		}
+		must.Do(g.t, json.Unmarshal([]byte(out), &report))
 	}
 	return report, out + stderr.String(), code
 }

@@ -245,9 +245,7 @@ func TestParseTime(t *testing.T) {
 }
 
 func TestPrices(t *testing.T) {
-	if err := DefaultPrices().Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, DefaultPrices().Validate())
 	p := Prices{{"openai", `gpt_5*"`, 1.25, 0, 10}, {Model: "*"}}
 	if got, want := p.Bound(), `[["openai","gpt\\_5%\"",1.25,0,10],["","%",0,0,0]]`; got != want {
 		t.Errorf("Bound: %s, want %s", got, want)

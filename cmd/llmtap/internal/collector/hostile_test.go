@@ -107,9 +107,7 @@ func newHostileHarness(t *testing.T) *hostileHarness {
 	t.Cleanup(func() {
 		stop()
 		running.Wait()
-		if err := reader.Close(context.WithoutCancel(ctx)); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, reader.Close(context.WithoutCancel(ctx)))
 	})
 	return h
 }

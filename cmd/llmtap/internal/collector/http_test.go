@@ -116,9 +116,7 @@ func TestCodingAgents(t *testing.T) {
 				t.Errorf("%s, %s: %+v, %v", name, tool, res, err)
 			}
 		}
-		if err := session.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, session.Close())
 	}
 }
 

@@ -26,9 +26,7 @@ func serveLimited(t *testing.T, h http.HandlerFunc, body time.Duration, connecti
 	go func() { done <- serve(ctx, newServer(h, body, logger), limit(l, connections, logger), time.Second) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must.Do(t, <-done)
 	})
 	return l.Addr().String()
 }

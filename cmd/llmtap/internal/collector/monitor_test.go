@@ -104,9 +104,7 @@ func TestHealth(t *testing.T) {
 				t.Errorf("%s:\ngot  %v\nwant %v", name, *got, all)
 			}
 			cancel()
-			if err := errors.Join(<-done, <-done, e.Close()); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, errors.Join(<-done, <-done, e.Close()))
 		})
 	}
 	fine := func(*jetstream.State, time.Time) (bool, error, error) { return true, nil, nil }
@@ -164,9 +162,7 @@ func TestHealthAfterOutage(t *testing.T) {
 				h.observeTally(&analyzer.Tally{Second: newest.Unix()})
 			}
 			cancel()
-			if err := errors.Join(<-done, <-done, e.Close()); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, errors.Join(<-done, <-done, e.Close()))
 			return *got
 		}
 		if got := run(0, 0, 10*time.Minute); len(got) > 0 {

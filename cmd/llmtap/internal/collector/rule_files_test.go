@@ -77,9 +77,7 @@ func TestRuleFiles(t *testing.T) {
 		must.Do(t, os.Remove(file))
 		f(10*time.Second, "", "")
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must.Do(t, <-done)
 	})
 }
 

@@ -313,9 +313,7 @@ func TestHandler(t *testing.T) {
 		if text, res := ask(t, c, "sql", `{"sql":"SELECT body FROM messages"}`); !res.IsError || strings.Contains(text, "withheld") != withheld {
 			t.Errorf("%q: %s", query, text)
 		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, c.Close())
 	}
 	for body, want := range map[string]int{"garbage": 400, strings.Repeat("x", maxBody+1): 413, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`: 200} {
 		r := httptest.NewRequest("POST", Path, strings.NewReader(body))

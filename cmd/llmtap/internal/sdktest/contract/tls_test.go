@@ -81,9 +81,7 @@ func (x *tlsTest) recovers(t *testing.T, n *natsd, natsURL string) {
 	key := must.Get(os.ReadFile(x.file("agent.key")))(t)
 	cert := must.Get(os.ReadFile(x.file("agent.pem")))(t)
 	write := func(path string, text []byte) {
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, os.WriteFile(path, text, 0o600))
 	}
 	write(x.file("renewed.pem"), cert)
 	x.with(t, "ca", "renewed")
@@ -162,9 +160,7 @@ func TestTLS(t *testing.T) {
 
 	both := x.serve(t, ca, "127.0.0.1", false, true)
 	x.stored(t, "server that permits plain connections", both, "tls://agent:agent@"+both.address())
-	if err := encrypted(both); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, encrypted(both))
 
 	mutual := x.serve(t, ca, "127.0.0.1", true, false)
 	address = "agent:agent@" + mutual.address()
