@@ -67,8 +67,7 @@ func zip(b []byte) []byte {
 func encoded(t *testing.T, spans ...testSpan) (inProto, inJSON []byte) {
 	t.Helper()
 	q := ptraceotlp.NewExportRequestFromTraces(payload(t, spans...))
-	inProto, err := q.MarshalProto()
-	must.Do(t, err)
+	inProto = must.Get(q.MarshalProto())(t)
 	inJSON = must.Get(q.MarshalJSON())(t)
 	return inProto, inJSON
 }

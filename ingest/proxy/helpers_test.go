@@ -65,14 +65,13 @@ func (r *rig) startNATS(t testing.TB, cfg *Config) {
 	natsCfg := natsserver.Default()
 	natsCfg.AllowAll = true
 	natsCfg.Dir, natsCfg.Port, natsCfg.Logger = t.TempDir(), -1, quiet
-	srv, err := natsserver.Start(t.Context(), natsCfg)
-	must.Do(t, err)
+	srv := must.Get(natsserver.Start(t.Context(), natsCfg))(t)
 	t.Cleanup(srv.Shutdown)
 	cfg.NATSURL = srv.URL()
 	nc := must.Get(nats.Connect(srv.URL()))(t)
 	t.Cleanup(nc.Close)
 	r.js = must.Get(jetstream.New(nc))(t)
-	_, err = r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, AllowDirect: true})
+	_, err := r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, AllowDirect: true})
 	must.Do(t, err)
 }
 

@@ -57,8 +57,7 @@ func newCluster(t *testing.T, seed uint64) *cluster {
 	c := &cluster{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), url: collectortest.StartNATS(t, ""), lease: 400 * time.Millisecond}
 	c.store.results = newResults()
 	c.conn = collectortest.ConnectNATS(t, c.url, nil)
-	nc, err := nats.Connect(c.url)
-	must.Do(t, err)
+	nc := must.Get(nats.Connect(c.url))(t)
 	t.Cleanup(nc.Close)
 	c.js = must.Get(natsjs.New(nc))(t)
 	return c

@@ -86,8 +86,7 @@ func newHostileHarness(t *testing.T) *hostileHarness {
 	url := collectortest.StartNATS(t, "")
 	h := &hostileHarness{reg: prometheus.NewRegistry(), sink: &memorySink{seen: map[string]analyzer.Exchange{}}}
 	conn := collectortest.ConnectNATS(t, url, h.reg)
-	nc, err := nats.Connect(url)
-	must.Do(t, err)
+	nc := must.Get(nats.Connect(url))(t)
 	t.Cleanup(nc.Close)
 	h.js = must.Get(natsjs.New(nc, natsjs.WithPublishAsyncMaxPending(256)))(t)
 	reader := must.Get(conn.OpenReader(t.Context(), jetstream.ReaderConfig{Partitions: 1, Owner: "hostile"}))(t)
