@@ -27,6 +27,7 @@ var importRules = []struct {
 }{
 	{"ingest/sdk/go/event", nil, "SDK users get a stdlib-only vocabulary"},
 	{"ingest/sdk/go/wire", []string{"ingest/sdk/go/wire/"}, "every agent with a hook links it: standard library only"},
+	{"ingest/certs/certstest", []string{"ingest/must"}, "only tests import it"},
 	{"ingest/certs", nil, "every listener and client uses it"},
 	{"ingest/loopback", nil, "every listener uses it"},
 	{"ingest/secret", nil, "every configuration reads its secrets with it"},
