@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
@@ -90,9 +91,7 @@ func BenchmarkProcess(b *testing.B) {
 		run("stored", func(b *testing.B) func() {
 			a := newAnalyzer(b, analyzer.Default())
 			mask, err := redact.NewRedactor(redact.Config{Kinds: redact.Kinds})
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 			a.KeepContents(func(string) bool { return true }, content.NewRedactor(mask).Append)
 			return process(a)
 		})
@@ -116,9 +115,7 @@ func BenchmarkProcess(b *testing.B) {
 func processorTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // Gemini's calls have no ids: they are paired by name and order.
@@ -27,9 +28,7 @@ func TestCallsWithoutIDs(t *testing.T) {
 		exchange([]msg{ask}, call, call)
 		exchange(append([]msg{ask}, history...), msg{"text": "done"})
 		s.advance(30 * time.Minute)
-		if diff := cmp.Diff(want, final(run(t, analyzer.Default(), s.steps))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, final(run(t, analyzer.Default(), s.steps))), name)
 	}
 	f("both", []msg{content("model", call, call), content("user", reply, reply)}, " book answered", " book answered")
 	f("one", []msg{content("model", call, call), content("user", reply)}, " book answered", " book missing")
@@ -69,9 +68,7 @@ func TestCallsOfOtherTools(t *testing.T) {
 		exchange(append([]msg{ask}, history...), msg{"type": "message", "role": "assistant", "content": []msg{{"type": "output_text", "text": "done"}}})
 		s.advance(30 * time.Minute)
 		out := run(t, analyzer.Default(), s.steps)
-		if diff := cmp.Diff(want, final(out)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, final(out)), name)
 		if _, found, _ := latest(out); len(found) != findings {
 			t.Errorf("%s: %d findings, want %d: %v", name, len(found), findings, found)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/signals"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -96,9 +97,7 @@ func TestToolCallStates(t *testing.T) {
 		out := run(t, analyzer.Default(), s.steps)
 		got := final(out)
 		i := slices.IndexFunc(got, func(l string) bool { return l[:6] == "call_1" })
-		if diff := cmp.Diff(want, got[i:]); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, got[i:]), name)
 	}
 	f("answered", func(s *stream) {
 		s.ok(said, hello...)
@@ -317,9 +316,7 @@ func TestProcessDied(t *testing.T) {
 		s.from("i2", first)
 		s.advance(30 * time.Minute)
 		got := final(run(t, analyzer.Default(), s.steps))
-		if diff := cmp.Diff(want, lastOf(got, want)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, lastOf(got, want)), name)
 	}
 	f("died", false, false, "call_1 book missing", "call_2 book answered", "reply_never_arrived idle call_1")
 	f("it is alive", true, false, "call_1 book abandoned", "call_2 book answered")
@@ -334,9 +331,7 @@ func TestReplyMayBeLost(t *testing.T) {
 	s.lost = 2
 	s.ok(assistant("fine"), append(hello[:2:2], assistant("Booked."), user("and now?"))...)
 	want := []string{"call_1 book open"}
-	if diff := cmp.Diff(want, lastOf(final(run(t, analyzer.Default(), s.steps)), want)); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, lastOf(final(run(t, analyzer.Default(), s.steps)), want)))
 }
 
 // The times and the status of tool events are in the row, even if the tool starts before the answer ends.

@@ -5,6 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // Requests that name the answer before them and contain only what follows it, or all outputs of the history.
@@ -21,9 +23,7 @@ func TestRootCausesAfterNamedAnswer(t *testing.T) {
 			s.end(id, answer)
 			s.previous = "resp_" + id
 		})
-		if diff := cmp.Diff(want, s.causes(t), cmpopts.SortSlices(func(a, b string) bool { return a < b }), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, s.causes(t), cmpopts.SortSlices(func(a, b string) bool { return a < b }), cmpopts.EquateEmpty()), name)
 	}
 	both, none := []msg{call("call_1", "f"), call("call_2", "g")}, []msg{}
 

@@ -11,7 +11,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // deadOf returns the reasons of the dead letters.
@@ -75,10 +77,7 @@ func TestDeadLetters(t *testing.T) {
 		q.ContentEncoding, q.Body = "gzip", gzipped(make([]byte, 10<<20))
 	}, "too_large")
 	f("zstd bomb", func(_ *stream, _ string, q, _ *event.Event) {
-		z, err := zstd.NewWriter(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		z := must.Get(zstd.NewWriter(nil))(t)
 		q.ContentEncoding, q.Body = "zstd", z.EncodeAll(make([]byte, 100<<20), nil)
 	}, "too_large")
 	f("a stubbed body", func(_ *stream, _ string, q, _ *event.Event) { q.Capture = event.CaptureCut }, "")
@@ -204,9 +203,7 @@ func TestCallsOfAnAnswerCutOff(t *testing.T) {
 
 // Long labels and bodies of a hostile service are short in rows and tallies.
 func TestLongTexts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	s := newStream("c1")
 	long := strings.Repeat("ü<", 1<<20)
 	id := s.exchange()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -41,9 +42,7 @@ func TestExchangeRow(t *testing.T) {
 	if want[0].PromptHash == 0 { // setup_test.go tests its value
 		t.Error("the system message has no hash")
 	}
-	if diff := cmp.Diff(want, out.Exchanges); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, out.Exchanges))
 }
 
 func TestFailures(t *testing.T) {
@@ -113,9 +112,7 @@ data: [DONE]
 		"failed 400 orphan_tool_reply both tool_calls_dropped_on_save",
 		"orphan_tool_reply reject 3 call_1 read_file tool_calls_dropped_on_save high",
 	}
-	if diff := cmp.Diff(want, brief(run(t, analyzer.Default(), s.steps))); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, brief(run(t, analyzer.Default(), s.steps))))
 }
 
 func TestNotJudged(t *testing.T) {
@@ -153,10 +150,7 @@ func TestNotJudged(t *testing.T) {
 
 func sumOf(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	t.Helper()
-	all, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(reg.Gather())(t)
 	sum := 0.0
 	for _, f := range all {
 		if f.GetName() == name {
@@ -177,10 +171,7 @@ func gzipped(b []byte) []byte {
 }
 
 func TestEncodings(t *testing.T) {
-	z, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must.Get(zstd.NewWriter(nil))(t)
 	for _, enc := range []string{"gzip", "zstd"} {
 		s := newStream("c1")
 		for range 2 {

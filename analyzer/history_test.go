@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // shelf stores contents and history as a database would.
@@ -254,9 +255,7 @@ func TestHistoryAfterForgetting(t *testing.T) {
 
 // Every recorded conversation is stored turn by turn and restored.
 func TestHistoryOfRecordedConversations(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	requests, whole := 0, 0
 	s := newSender(t)
 	recordedConversations(t, func(n int, c *recorded) {

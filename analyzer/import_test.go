@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -113,9 +114,7 @@ func TestImportsInterleaved(t *testing.T) {
 	}
 	e1, f1, c1 := latest(run(t, analyzer.Default(), one))
 	e2, f2, c2 := latest(run(t, analyzer.Default(), both))
-	if diff := cmp.Diff([]any{e1, f1, c1}, []any{e2, f2, c2}, versions); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff([]any{e1, f1, c1}, []any{e2, f2, c2}, versions))
 }
 
 // Importing a recording of a live conversation does not change the findings of the live one.
@@ -137,9 +136,7 @@ func TestImportLeavesLiveTrafficAlone(t *testing.T) {
 	e2, _, c2 := latest(got)
 	maps.DeleteFunc(e2, func(_ string, e analyzer.Exchange) bool { return e.Origin == event.OriginImport })
 	maps.DeleteFunc(c2, func(_ string, c analyzer.ToolCall) bool { return e1[c.Exchange].ID == "" })
-	if diff := cmp.Diff([]any{e1, c1}, []any{e2, c2}, versions); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff([]any{e1, c1}, []any{e2, c2}, versions))
 	if diff := cmp.Diff(total(want), total(got)); diff != "" {
 		t.Errorf("tallies:\n%s", diff)
 	}
@@ -176,8 +173,6 @@ func TestInterruptedImport(t *testing.T) {
 		}
 		steps = append(steps, step{at: analyzer.Position{Time: epoch.Add(20 * time.Minute)}})
 		got, _, _ := latest(run(t, analyzer.Default(), steps))
-		if diff := cmp.Diff(want, got, versions); diff != "" {
-			t.Error(diff)
-		}
+		must.Agree(t, cmp.Diff(want, got, versions))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // brief renders the failed exchanges and the findings of a stream, one line each, in order.
@@ -57,9 +58,7 @@ func TestCallsDroppedOnSave(t *testing.T) {
 		// The agent continues and sends the broken history again, longer.
 		s.fail(400, orphanText, append(slices.Clip(broken), user("are you done?"))...)
 		out := run(t, analyzer.Default(), s.steps)
-		if diff := cmp.Diff(want, brief(out)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, brief(out)), name)
 	}
 	failed := "failed 400 orphan_tool_reply both tool_calls_dropped_on_save"
 	found := "orphan_tool_reply reject %d %s %s tool_calls_dropped_on_save %s"
@@ -93,9 +92,7 @@ func TestCallsDroppedEvidence(t *testing.T) {
 	if got.Exchange != second || got.Fix == "" || got.Conversation != "c1" || got.Status != 400 {
 		t.Errorf("finding %+v", got)
 	}
-	if diff := cmp.Diff([]string{"call_1 read_file open", "call_1 read_file answered", "call_1 read_file rejected"}, states(out)); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff([]string{"call_1 read_file open", "call_1 read_file answered", "call_1 read_file rejected"}, states(out)))
 }
 
 // A provider accepts the broken history, as in incident 0, and later rejects it: the finding becomes stronger.
@@ -114,9 +111,7 @@ func TestLenientProviderThenStrict(t *testing.T) {
 		"orphan_tool_reply reject 5 call_2 read_file tool_calls_dropped_on_save high",
 	}
 	out := run(t, analyzer.Default(), s.steps)
-	if diff := cmp.Diff(want, brief(out)); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, brief(out)))
 	if a, b := out.Findings[0], out.Findings[2]; a.ID != b.ID || a.Exchange != b.Exchange || !a.FirstSeen.Equal(b.FirstSeen) || a.Fingerprint != b.Fingerprint {
 		t.Errorf("the same defect has two identities:\n%+v\n%+v", a, b)
 	}
@@ -141,9 +136,7 @@ func TestHistoryTruncatedMidPair(t *testing.T) {
 			s.ok(assistant("", "call_9 extract"), asked...)
 		}
 		s.fail(400, orphanText, sent...)
-		if diff := cmp.Diff(want, brief(run(t, analyzer.Default(), s.steps))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, brief(run(t, analyzer.Default(), s.steps))), name)
 	}
 	failed := "failed 400 orphan_tool_reply both history_truncated_mid_pair"
 	found := func(message, call int, confidence string) string {
@@ -181,16 +174,12 @@ func TestMissingAndDuplicateReplies(t *testing.T) {
 		"missing_tool_reply reject 2 call_2 submit_trip tool_skipped_or_interrupted medium",
 		"duplicate_tool_reply reject 4 call_1 weather duplicate_reply medium",
 	}
-	if diff := cmp.Diff(want, brief(out)); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, brief(out)))
 	wantCalls := []string{
 		"call_1 weather open", "call_2 submit_trip open", "call_1 weather answered", "call_2 submit_trip missing", "call_1 weather rejected",
 		"call_2 submit_trip late", "call_1 weather duplicate",
 	}
-	if diff := cmp.Diff(wantCalls, states(out)); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(wantCalls, states(out)))
 }
 
 // The request before contained the reply.
@@ -206,9 +195,7 @@ func TestReplyCutAway(t *testing.T) {
 		"failed 400 missing_tool_reply both history_truncated_mid_pair",
 		"missing_tool_reply reject 2 call_2 f history_truncated_mid_pair high",
 	}
-	if diff := cmp.Diff(want, brief(run(t, analyzer.Default(), s.steps))); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, brief(run(t, analyzer.Default(), s.steps))))
 }
 
 // Histories that resemble a defect, or have another one, get no wrong root cause.
@@ -222,9 +209,7 @@ func TestLookAlikes(t *testing.T) {
 		t.Helper()
 		s := newStream("c1")
 		build(s)
-		if diff := cmp.Diff(want, brief(run(t, analyzer.Default(), s.steps))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, brief(run(t, analyzer.Default(), s.steps))), name)
 	}
 	f("a healthy conversation", func(s *stream) {
 		s.ok(said, h...)
@@ -355,9 +340,7 @@ func TestInferredConversationIsNeverGuessed(t *testing.T) {
 		"failed 400 orphan_tool_reply both unknown_no_history",
 		"orphan_tool_reply reject 3 call_1 - unknown_no_history low",
 	}
-	if diff := cmp.Diff(want, brief(run(t, analyzer.Default(), s.steps))); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, brief(run(t, analyzer.Default(), s.steps))))
 }
 
 // The same conversation id in two services is two conversations.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/ledger"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -27,10 +28,7 @@ func (k savedLedger) take(t testing.TB, a *analyzer.Analyzer) {
 		delete(k, gone[i].String())
 	}
 	for i := range changed {
-		value, err := json.Marshal(&changed[i])
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := must.Get(json.Marshal(&changed[i]))(t)
 		k[changed[i].String()] = string(value)
 	}
 }
@@ -38,9 +36,7 @@ func (k savedLedger) take(t testing.TB, a *analyzer.Analyzer) {
 func (k savedLedger) give(t testing.TB, a *analyzer.Analyzer, own bool) {
 	t.Helper()
 	for key, value := range k {
-		if err := a.Remember(key, []byte(value), own); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, a.Remember(key, []byte(value), own))
 	}
 }
 
@@ -222,9 +218,7 @@ func TestNotCleanBeforeRootCause(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s: %s, last clean %s", f.RootCause, f.FirstVersion, f.LastClean))
 	}
 	want := []string{"unknown_no_history: 1.5.0, last clean 1.4.0", "tool_calls_dropped_on_save: 1.6.0, last clean 1.4.0"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, got))
 }
 
 // provider_tightened is proven by the ledger of an earlier process, of this partitioning of the stream or another.
@@ -273,11 +267,7 @@ func TestLedgerMerge(t *testing.T) {
 		return l.Get(own.Key).Entry
 	}
 	decode := func(i int, key string) ledger.Entry {
-		e, err := ledger.Decode(key, []byte(states[i][key]))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
+		return must.Get(ledger.Decode(key, []byte(states[i][key])))(t)
 	}
 	n := 0
 	for key := range states[0] {
@@ -330,10 +320,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	kept.take(t, a)
 	often := 0
 	for key, value := range kept {
-		e, err := ledger.Decode(key, []byte(value))
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(ledger.Decode(key, []byte(value)))(t)
 		if e.Service == "often" && e.Kind == ledger.KindDefect {
 			often++
 		}

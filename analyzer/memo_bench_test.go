@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -30,10 +31,7 @@ func conversationBodies(tb testing.TB, turns int, seed uint64) [][]byte {
 	}
 	r := rand.New(rand.NewPCG(seed, 1))
 	code := func(lines int) string {
-		b, err := os.ReadFile(names[r.IntN(len(names))])
-		if err != nil {
-			tb.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(names[r.IntN(len(names))]))(tb)
 		all := strings.Split(string(b), "\n")
 		from := r.IntN(max(len(all)-lines, 1))
 		var out strings.Builder
@@ -46,9 +44,7 @@ func conversationBodies(tb testing.TB, turns int, seed uint64) [][]byte {
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)
 		e.SetEscapeHTML(false)
-		if err := e.Encode(v); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, e.Encode(v))
 		return strings.TrimSpace(b.String())
 	}
 	tools := make([]string, 12)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -49,9 +50,7 @@ func recordedConversations(t *testing.T, f func(n int, c *recorded)) {
 	t.Helper()
 	recordedtest.Lines(t, recordedtest.Conversations, func(n int, line []byte) {
 		var c recorded
-		if err := json.Unmarshal(line, &c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &c))
 		f(n, &c)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -262,9 +263,7 @@ func TestUncaptured(t *testing.T) {
 	report("boto", "c", 7, 30) // the earlier ones were counted when they arrived
 	report("boto", "c", 8, 33)
 	out := run(t, analyzer.Default(), append(steps, step{at: analyzer.Position{Time: now.Add(time.Minute)}}))
-	if diff := cmp.Diff(map[string]uint64{"dspy": 109, "boto": 3}, sums(out, analyzer.MetricUncaptured)); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(map[string]uint64{"dspy": 109, "boto": 3}, sums(out, analyzer.MetricUncaptured)))
 	if len(out.Exchanges)+len(out.Runs)+len(out.ToolCalls) > 0 {
 		t.Errorf("%d exchanges, %d runs, %d tool calls", len(out.Exchanges), len(out.Runs), len(out.ToolCalls))
 	}

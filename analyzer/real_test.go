@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
 
@@ -19,9 +20,7 @@ func TestRealConversations(t *testing.T) {
 			Format   string `json:"format"`
 			Messages []msg  `json:"messages"`
 		}
-		if err := json.Unmarshal(line, &c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &c))
 		if c.Format != "openai.chat" || len(c.Messages) < 4 || testing.Short() && played > 200 {
 			return
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -326,7 +327,5 @@ func counted(out *analyzer.Output) []analyzer.Tally {
 func TestDeterministic(t *testing.T) {
 	steps := newFleet(99).events(400)
 	want := run(t, analyzer.Default(), steps)
-	if diff := cmp.Diff(want, run(t, analyzer.Default(), steps), cmpopts.IgnoreUnexported(analyzer.Output{})); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, run(t, analyzer.Default(), steps), cmpopts.IgnoreUnexported(analyzer.Output{})))
 }

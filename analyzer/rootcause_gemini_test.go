@@ -133,27 +133,25 @@ func TestGeminiRootCauses(t *testing.T) {
 		s.at("m f1", "u go")
 		s.at(answer, h()...)
 	}
+	// rejected plays an answer, and a rejected request that continues with these messages.
+	rejected := func(answer string, then ...string) func(s *geminiScene) {
+		return func(s *geminiScene) {
+			start(s, answer)
+			s.at("", h(then...)...)
+		}
+	}
 	f("healthy", func(s *geminiScene) {
 		start(s, "m f2")
 		s.at("m f3 f4", h("m f2", "r f2=b")...)
 		s.at("m 'ok'", h("m f2", "r f2=b", "m f3 f4", "r f3=c f4=d")...)
 	})
-	f("calls dropped, text kept", func(s *geminiScene) {
-		start(s, "m 'I look again.' f2")
-		s.at("", h("m 'I look again.'", "r f2=b")...)
-	}, "orphan_tool_reply: tool_calls_dropped_on_save high")
-	f("one of two calls dropped", func(s *geminiScene) {
-		start(s, "m f2 f3")
-		s.at("", h("m f2", "r f2=b f3=c")...)
-	}, "surplus: tool_calls_dropped_on_save high")
-	f("one of two calls to different functions dropped", func(s *geminiScene) {
-		start(s, "m f2 g3")
-		s.at("", h("m f2", "r f2=b g3=c")...)
-	}, "unknown_tool_call_id: tool_calls_dropped_on_save high")
-	f("the first of two calls dropped", func(s *geminiScene) {
-		start(s, "m f2 f3")
-		s.at("", h("m- f3", "r f2=b f3=c")...)
-	}, "surplus: tool_calls_dropped_on_save high", "thought_signature_missing: tool_calls_dropped_on_save high")
+	f("calls dropped, text kept", rejected("m 'I look again.' f2", "m 'I look again.'", "r f2=b"),
+		"orphan_tool_reply: tool_calls_dropped_on_save high")
+	f("one of two calls dropped", rejected("m f2 f3", "m f2", "r f2=b f3=c"), "surplus: tool_calls_dropped_on_save high")
+	f("one of two calls to different functions dropped", rejected("m f2 g3", "m f2", "r f2=b g3=c"),
+		"unknown_tool_call_id: tool_calls_dropped_on_save high")
+	f("the first of two calls dropped", rejected("m f2 f3", "m- f3", "r f2=b f3=c"),
+		"surplus: tool_calls_dropped_on_save high", "thought_signature_missing: tool_calls_dropped_on_save high")
 	f("head cut", func(s *geminiScene) {
 		start(s, "m f2")
 		s.at("m f3", h("m f2", "r f2=b")...)
@@ -170,18 +168,9 @@ func TestGeminiRootCauses(t *testing.T) {
 		s.at("m 'x'", h("m f2", "r f2=b")...)
 		s.at("", h("m f2", "u more")...)
 	}, "missing_tool_reply: history_truncated_mid_pair high")
-	f("skipped", func(s *geminiScene) {
-		start(s, "m f2 g3")
-		s.at("", h("m f2 g3", "r f2=b")...)
-	}, "missing_tool_reply: tool_skipped medium")
-	f("skipped, another function", func(s *geminiScene) {
-		start(s, "m f2 g3")
-		s.at("", h("m f2 g3", "r g3=c")...)
-	}, "missing_tool_reply: tool_skipped medium")
-	f("the user goes on", func(s *geminiScene) {
-		start(s, "m f2")
-		s.at("", h("m f2", "u well?")...)
-	}, "missing_tool_reply: tool_skipped_or_interrupted medium")
+	f("skipped", rejected("m f2 g3", "m f2 g3", "r f2=b"), "missing_tool_reply: tool_skipped medium")
+	f("skipped, another function", rejected("m f2 g3", "m f2 g3", "r g3=c"), "missing_tool_reply: tool_skipped medium")
+	f("the user goes on", rejected("m f2", "m f2", "u well?"), "missing_tool_reply: tool_skipped_or_interrupted medium")
 	f("another process goes on", func(s *geminiScene) {
 		start(s, "m f2")
 		s.instance = "i2"
@@ -193,40 +182,22 @@ func TestGeminiRootCauses(t *testing.T) {
 		s.instance = "i2"
 		s.at("", h("m f2", "r f2=b", "r f2=b")...)
 	}, "duplicate_tool_reply: duplicate_reply high")
-	f("the same reply twice", func(s *geminiScene) {
-		start(s, "m f2")
-		s.at("", h("m f2", "r f2=b f2=b")...)
-	}, "duplicate_tool_reply: duplicate_reply medium")
-	f("two replies, one other", func(s *geminiScene) {
-		start(s, "m f2")
-		s.at("", h("m f2", "r f2=b f2=c")...)
-	}, "duplicate_tool_reply: duplicate_reply medium")
-	f("one of two parallel calls answered twice", func(s *geminiScene) {
-		start(s, "m f2 f3")
-		s.at("", h("m f2 f3", "r f2=b f2=b f3=c")...)
-	}, "duplicate_tool_reply: duplicate_reply medium")
-	f("a message between", func(s *geminiScene) {
-		start(s, "m f2")
-		s.at("", h("m f2", "u Be brief.", "r f2=b")...)
-	}, "late_tool_reply: interleaved_injection medium", "missing_tool_reply: interleaved_injection medium")
+	f("the same reply twice", rejected("m f2", "m f2", "r f2=b f2=b"), "duplicate_tool_reply: duplicate_reply medium")
+	f("two replies, one other", rejected("m f2", "m f2", "r f2=b f2=c"), "duplicate_tool_reply: duplicate_reply medium")
+	f("one of two parallel calls answered twice", rejected("m f2 f3", "m f2 f3", "r f2=b f2=b f3=c"), "duplicate_tool_reply: duplicate_reply medium")
+	f("a message between", rejected("m f2", "m f2", "u Be brief.", "r f2=b"),
+		"late_tool_reply: interleaved_injection medium", "missing_tool_reply: interleaved_injection medium")
 	f("a message between, an older call of the function open", func(s *geminiScene) {
 		s.at("m f1", "u go")
 		s.at("m f2", "u go", "m f1", "u skip it")
 		s.at("", "u go", "m f1", "u skip it", "m f2", "u Be brief.", "r f2=b")
 	}, "late_tool_reply: interleaved_injection medium", "missing_tool_reply: interleaved_injection medium",
 		"missing_tool_reply: tool_skipped_or_interrupted medium")
-	f("a turn appended twice", func(s *geminiScene) {
-		start(s, "m f2")
-		s.at("", h("m f2", "m f2", "r f2=b")...)
-	}, "duplicate_call_id_in_message: turn_appended_twice high", "missing_tool_reply: turn_appended_twice high", "role_alternation_broken: ")
-	f("arguments as a string", func(s *geminiScene) {
-		start(s, "m f2 f3")
-		s.at("", h("m$ f2 f3", "r f2=b f3=c")...)
-	}, "arguments_not_object: arguments_sent_as_string high", "arguments_not_object: arguments_sent_as_string high", "thought_signature_missing: reasoning_stripped high")
-	f("signature stripped", func(s *geminiScene) {
-		start(s, "m f2 f3")
-		s.at("", h("m- f2 f3", "r f2=b f3=c")...)
-	}, "thought_signature_missing: reasoning_stripped high")
+	f("a turn appended twice", rejected("m f2", "m f2", "m f2", "r f2=b"),
+		"duplicate_call_id_in_message: turn_appended_twice high", "missing_tool_reply: turn_appended_twice high", "role_alternation_broken: ")
+	f("arguments as a string", rejected("m f2 f3", "m$ f2 f3", "r f2=b f3=c"),
+		"arguments_not_object: arguments_sent_as_string high", "arguments_not_object: arguments_sent_as_string high", "thought_signature_missing: reasoning_stripped high")
+	f("signature stripped", rejected("m f2 f3", "m- f2 f3", "r f2=b f3=c"), "thought_signature_missing: reasoning_stripped high")
 	f("signatures of all turns stripped", func(s *geminiScene) {
 		start(s, "m f2")
 		s.at("", "u go", "m- f1", "r f1=a", "m- f2", "r f2=b")
@@ -251,8 +222,5 @@ func TestGeminiRootCauses(t *testing.T) {
 		s.instance = "i2"
 		s.at("", "u go", "r f1=a", "m 'done'", "u again")
 	}, "orphan_tool_reply: replayed_history_without_binding medium")
-	f("an answer in a loop never saved", func(s *geminiScene) {
-		start(s, "m f2")
-		s.at("", h("r f2=b")...)
-	}, "surplus: tool_calls_dropped_on_save high")
+	f("an answer in a loop never saved", rejected("m f2", "r f2=b"), "surplus: tool_calls_dropped_on_save high")
 }

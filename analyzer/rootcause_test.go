@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -111,14 +112,18 @@ func TestRootCauses(t *testing.T) {
 	}
 	h := []msg{system("s"), user("u")}
 	with := func(more ...msg) []msg { return append(h[:2:2], more...) }
+	// rejected plays an answer, and a rejected request that continues with these messages.
+	rejected := func(answer any, then ...msg) func(s *scene) {
+		return func(s *scene) {
+			s.at(answer, h...)
+			s.at("x", with(then...)...)
+		}
+	}
 	one, two := assistant("", "call_1 f"), assistant("", "call_1 f", "call_2 f")
 	r1, r2 := tool("call_1", "a"), tool("call_2", "b")
 
 	// Calls without replies.
-	f("the first k of several calls of one tool", deepSeekURL, func(s *scene) {
-		s.at(two, h...)
-		s.at("x", with(two, r1)...)
-	}, "missing_tool_reply call_2: parallel_calls_truncated medium")
+	f("the first k of several calls of one tool", deepSeekURL, rejected(two, two, r1), "missing_tool_reply call_2: parallel_calls_truncated medium")
 	f("the same in two turns", deepSeekURL, func(s *scene) {
 		next := assistant("", "call_3 f", "call_4 f")
 		s.at(two, h...)
@@ -136,10 +141,7 @@ func TestRootCauses(t *testing.T) {
 		s.at(other, h...)
 		s.at("x", with(other, r1)...)
 	}, "missing_tool_reply call_2: tool_skipped medium")
-	f("the user wrote", deepSeekURL, func(s *scene) {
-		s.at(one, h...)
-		s.at("x", with(one, user("well?"))...)
-	}, "missing_tool_reply call_1: tool_skipped_or_interrupted medium")
+	f("the user wrote", deepSeekURL, rejected(one, one, user("well?")), "missing_tool_reply call_1: tool_skipped_or_interrupted medium")
 	f("another process goes on", deepSeekURL, func(s *scene) {
 		s.at(one, h...)
 		s.instance = "i2"
@@ -159,10 +161,8 @@ func TestRootCauses(t *testing.T) {
 	}, "late_tool_reply call_1: user_interrupt medium", "missing_tool_reply call_1: tool_skipped_or_interrupted medium")
 
 	// Orphans.
-	f("an answer of role and content alone", deepSeekURL, func(s *scene) {
-		s.at(one, h...)
-		s.at("x", with(assistant(""), r1)...)
-	}, "orphan_tool_reply call_1: tool_calls_dropped_on_save high")
+	f("an answer of role and content alone", deepSeekURL, rejected(one, assistant(""), r1),
+		"orphan_tool_reply call_1: tool_calls_dropped_on_save high")
 	f("the next process loads replies without their calls", deepSeekURL, func(s *scene) {
 		s.at(one, h...)
 		s.at(assistant("ok"), with(one, r1)...)
@@ -174,18 +174,12 @@ func TestRootCauses(t *testing.T) {
 		s.at(assistant("", "call_2 f"), with(one, r1)...)
 		s.at("x", with(r1, assistant("", "call_2 f"), r2)...)
 	}, "orphan_tool_reply call_1:")
-	f("a malformed call is taken out", deepSeekURL, func(s *scene) {
-		s.at(assistant("", "call_1 "), h...)
-		s.at("x", with(r1)...)
-	}, "orphan_tool_reply call_1: call_dropped_by_sanitizer medium")
-	f("a malformed call is taken out of a message with text", deepSeekURL, func(s *scene) {
-		s.at(assistant("let me see", "call_1 "), h...)
-		s.at("x", with(assistant("let me see"), r1)...)
-	}, "orphan_tool_reply call_1: call_dropped_by_sanitizer medium")
-	f("of two calls, one malformed, the message is saved without any", deepSeekURL, func(s *scene) {
-		s.at(assistant("let me see", "call_1 ", "call_2 f"), h...)
-		s.at("x", with(assistant("let me see"), r2)...)
-	}, "orphan_tool_reply call_2: tool_calls_dropped_on_save high")
+	f("a malformed call is taken out", deepSeekURL, rejected(assistant("", "call_1 "), r1),
+		"orphan_tool_reply call_1: call_dropped_by_sanitizer medium")
+	f("a malformed call is taken out of a message with text", deepSeekURL, rejected(assistant("let me see", "call_1 "), assistant("let me see"), r1),
+		"orphan_tool_reply call_1: call_dropped_by_sanitizer medium")
+	f("of two calls, one malformed, the message is saved without any", deepSeekURL, rejected(assistant("let me see", "call_1 ", "call_2 f"), assistant("let me see"), r2),
+		"orphan_tool_reply call_2: tool_calls_dropped_on_save high")
 	f("the calls of all turns are lost", deepSeekURL, func(s *scene) {
 		second, third := assistant("", "call_2 f"), assistant("let me see", "call_3 f")
 		s.at(one, h...)
@@ -210,14 +204,10 @@ func TestRootCauses(t *testing.T) {
 	f("the same in the middle of a run", deepSeekURL, func(s *scene) { s.at("x", with(r1)...) }, "orphan_tool_reply call_1: unknown_no_history low")
 
 	// Replies at the wrong place.
-	f("a system message between call and reply", deepSeekURL, func(s *scene) {
-		s.at(one, h...)
-		s.at("x", with(one, system("Be brief."), r1)...)
-	}, "late_tool_reply call_1: interleaved_injection high", "missing_tool_reply call_1: interleaved_injection high")
-	f("the calls of one answer as two messages", deepSeekURL, func(s *scene) {
-		s.at(two, h...)
-		s.at("x", with(assistant("", "call_1 f"), assistant("", "call_2 f"), r1, r2)...)
-	}, "late_tool_reply call_1: calls_split_over_messages high", "missing_tool_reply call_1: calls_split_over_messages high")
+	f("a system message between call and reply", deepSeekURL, rejected(one, one, system("Be brief."), r1),
+		"late_tool_reply call_1: interleaved_injection high", "missing_tool_reply call_1: interleaved_injection high")
+	f("the calls of one answer as two messages", deepSeekURL, rejected(two, assistant("", "call_1 f"), assistant("", "call_2 f"), r1, r2),
+		"late_tool_reply call_1: calls_split_over_messages high", "missing_tool_reply call_1: calls_split_over_messages high")
 	f("two writers", deepSeekURL, func(s *scene) {
 		second := assistant("", "call_2 f")
 		left, right := s.begin(with(user("left"))...), ""
@@ -237,20 +227,15 @@ func TestRootCauses(t *testing.T) {
 	}, "orphan_tool_reply call_1: tool_calls_dropped_on_save high")
 
 	// Duplicates.
-	f("two replies of one process", deepSeekURL, func(s *scene) {
-		s.at(one, h...)
-		s.at("x", with(one, r1, tool("call_1", "other"))...)
-	}, "duplicate_tool_reply call_1: duplicate_reply medium")
+	f("two replies of one process", deepSeekURL, rejected(one, one, r1, tool("call_1", "other")),
+		"duplicate_tool_reply call_1: duplicate_reply medium")
 	f("one reply, again by the next process", deepSeekURL, func(s *scene) {
 		s.at(one, h...)
 		s.at(nil, with(one, r1)...)
 		s.instance = "i2"
 		s.at("x", with(one, r1, r1)...)
 	}, "duplicate_tool_reply call_1: duplicate_reply high")
-	f("a turn is appended twice", deepSeekURL, func(s *scene) {
-		s.at(one, h...)
-		s.at("x", with(one, r1, one, r1)...)
-	}, "duplicate_call_id_in_history call_1: turn_appended_twice high")
+	f("a turn is appended twice", deepSeekURL, rejected(one, one, r1, one, r1), "duplicate_call_id_in_history call_1: turn_appended_twice high")
 	f("the model uses an id again, for the same call", deepSeekURL, func(s *scene) {
 		s.at(one, h...)
 		s.at(one, with(one, r1)...)
@@ -263,42 +248,31 @@ func TestRootCauses(t *testing.T) {
 	}, "duplicate_call_id_in_message call_1: duplicate_id_from_model high")
 
 	// Ids.
-	f("calls get new ids", openAIURL, func(s *scene) {
-		s.at(one, h...)
-		s.at("x", with(assistant("", "other_1 f"), r1)...)
-	}, "missing_tool_reply other_1: id_rewritten high", "unknown_tool_call_id call_1: id_rewritten high")
-	f("the reply gets another id", openAIURL, func(s *scene) {
-		s.at(one, h...)
-		s.at("x", with(one, tool("f", "a"))...)
-	}, "missing_tool_reply call_1: id_rewritten high", "unknown_tool_call_id f: id_rewritten high")
+	f("calls get new ids", openAIURL, rejected(one, assistant("", "other_1 f"), r1),
+		"missing_tool_reply other_1: id_rewritten high", "unknown_tool_call_id call_1: id_rewritten high")
+	f("the reply gets another id", openAIURL, rejected(one, one, tool("f", "a")),
+		"missing_tool_reply call_1: id_rewritten high", "unknown_tool_call_id f: id_rewritten high")
 	f("the reply to a call that is lost, behind another call", openAIURL, func(s *scene) {
 		s.at(one, h...)
 		s.at(assistant("", "call_2 f"), with(one, r1)...)
 		s.at("x", with(one, r1, r2)...)
 	}, "unknown_tool_call_id call_2: tool_calls_dropped_on_save high")
-	f("the reply has no id", openAIURL, func(s *scene) {
-		s.at(one, h...)
-		s.at("x", with(one, msg{"role": "tool", "content": "a"})...)
-	}, "missing_tool_call_id : id_dropped_on_save high", "missing_tool_reply call_1: id_dropped_on_save high")
+	f("the reply has no id", openAIURL, rejected(one, one, msg{"role": "tool", "content": "a"}),
+		"missing_tool_call_id : id_dropped_on_save high", "missing_tool_reply call_1: id_dropped_on_save high")
 	f("a provider whose ids are of another form", mistralURL, func(s *scene) {
 		s.url = openAIURL
 		s.at(one, h...)
 		s.url = mistralURL
 		s.at("x", with(one, r1)...)
 	}, "tool_call_id_format call_1: provider_switched high")
-	f("the same provider gave the id", mistralURL, func(s *scene) {
-		s.at(one, h...)
-		s.at("x", with(one, r1)...)
-	}, "tool_call_id_format call_1: id_regenerated_by_gateway low")
+	f("the same provider gave the id", mistralURL, rejected(one, one, r1), "tool_call_id_format call_1: id_regenerated_by_gateway low")
 
 	// Arguments.
 	args := func(v any) msg {
 		return msg{"role": "assistant", "content": "", "tool_calls": []msg{{"id": "call_1", "type": "function", "function": msg{"name": "f", "arguments": v}}}}
 	}
-	f("arguments as an object", openAIURL, func(s *scene) {
-		s.at(args(`{"b": [1.0, "\u00e9"], "a": null}`), h...)
-		s.at("x", with(args(msg{"a": nil, "b": []any{1, "é"}}), r1)...)
-	}, "arguments_not_string call_1: arguments_reserialised_as_object high")
+	f("arguments as an object", openAIURL, rejected(args(`{"b": [1.0, "\u00e9"], "a": null}`), args(msg{"a": nil, "b": []any{1, "é"}}), r1),
+		"arguments_not_string call_1: arguments_reserialised_as_object high")
 	f("an object as a string", anthropicURL, func(s *scene) {
 		use := func(input any) msg {
 			return msg{"role": "assistant", "content": []msg{{"type": "tool_use", "id": "toolu_01", "name": "f", "input": input}}}
@@ -323,34 +297,19 @@ func TestRootCauses(t *testing.T) {
 		s.at(body(msg{"id": "msg_1", "type": "message", "role": "assistant", "content": use("c2lnbmF0dXJl")["content"], "stop_reason": "tool_use"}), user("u"))
 		s.at("x", user("u"), use("c2lnbm"), reply)
 	}, "reasoning_signature_invalid : reasoning_edited medium", "tools_missing_with_tool_history toolu_01:")
-	f("a string in a string", openAIURL, func(s *scene) {
-		s.at(args(`{"a": 1}`), h...)
-		s.at("x", with(args(`"{\"a\": 1}"`), r1)...)
-	}, "arguments_invalid_json call_1: arguments_sent_as_string high")
-	f("complete arguments end early", openAIURL, func(s *scene) {
-		s.at(args(`{"a": 1, "b": "text"}`), h...)
-		s.at("x", with(args(`{"a": 1, "b": "te`), r1)...)
-	}, "arguments_invalid_json call_1: arguments_truncated_on_save high")
-	f("another object", openAIURL, func(s *scene) {
-		s.at(args(`{"a": 1}`), h...)
-		s.at("x", with(args(msg{"a": 2}), r1)...)
-	}, "arguments_not_string call_1:")
-	f("the model wrote bad arguments", openAIURL, func(s *scene) {
-		s.at(args(`{'a': 1}`), h...)
-		s.at("x", with(args(`{'a': 1}`), r1)...)
-	}, "arguments_invalid_json call_1: malformed_by_model high")
-	f("the agent made them bad", openAIURL, func(s *scene) {
-		s.at(args(`{"a": 1}`), h...)
-		s.at("x", with(args(`{'a': 1}`), r1)...)
-	}, "arguments_invalid_json call_1:")
-	f("the token limit", openAIURL, func(s *scene) {
-		s.at([]byte(`{"choices":[{"message":{"role":"assistant","content":"","tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a\""}}]},"finish_reason":"length"}]}`), h...)
-		s.at("x", with(args(`{"a"`), r1)...)
-	}, "arguments_invalid_json call_1: arguments_truncated_stream high")
-	f("two calls in one string", openAIURL, func(s *scene) {
-		s.at(two, h...)
-		s.at("x", with(args(`{"path":"config.py"}{"path":"config.py"}`), r1)...)
-	}, "arguments_invalid_json call_1: stream_assembly_bug high")
+	f("a string in a string", openAIURL, rejected(args(`{"a": 1}`), args(`"{\"a\": 1}"`), r1),
+		"arguments_invalid_json call_1: arguments_sent_as_string high")
+	f("complete arguments end early", openAIURL, rejected(args(`{"a": 1, "b": "text"}`), args(`{"a": 1, "b": "te`), r1),
+		"arguments_invalid_json call_1: arguments_truncated_on_save high")
+	f("another object", openAIURL, rejected(args(`{"a": 1}`), args(msg{"a": 2}), r1), "arguments_not_string call_1:")
+	f("the model wrote bad arguments", openAIURL, rejected(args(`{'a': 1}`), args(`{'a': 1}`), r1),
+		"arguments_invalid_json call_1: malformed_by_model high")
+	f("the agent made them bad", openAIURL, rejected(args(`{"a": 1}`), args(`{'a': 1}`), r1), "arguments_invalid_json call_1:")
+	f("the token limit", openAIURL, rejected(
+		[]byte(`{"choices":[{"message":{"role":"assistant","content":"","tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a\""}}]},"finish_reason":"length"}]}`),
+		args(`{"a"`), r1), "arguments_invalid_json call_1: arguments_truncated_stream high")
+	f("two calls in one string", openAIURL, rejected(two, args(`{"path":"config.py"}{"path":"config.py"}`), r1),
+		"arguments_invalid_json call_1: stream_assembly_bug high")
 
 	// Fields.
 	named := func(m msg) msg { return msg{"role": m["role"], "content": m["content"], "metadata": msg{}} }
@@ -366,24 +325,23 @@ func TestRootCauses(t *testing.T) {
 	out := func(n int) msg {
 		return msg{"type": "function_call_output", "call_id": fmt.Sprint("call_", n), "output": "ok"}
 	}
+	items := func(answer []msg, then ...msg) func(s *scene) {
+		return func(s *scene) {
+			s.at(answer, ask)
+			s.at("x", append([]msg{ask}, then...)...)
+		}
+	}
 	thought := msg{"type": "reasoning", "id": "rs_1", "summary": []msg{}, "encrypted_content": "sealed"}
-	f("items: one of two calls is not saved", responsesURL, func(s *scene) {
-		s.at([]msg{call(1), call(2)}, ask)
-		s.at("x", ask, call(1), out(1), out(2))
-	}, "unknown_tool_call_id call_2: tool_calls_dropped_on_save high")
-	f("items: the calls are not saved", responsesURL, func(s *scene) {
-		s.at([]msg{call(1)}, ask)
-		s.at("x", ask, out(1))
-	}, "orphan_tool_reply call_1: tool_calls_dropped_on_save high")
+	f("items: one of two calls is not saved", responsesURL, items([]msg{call(1), call(2)}, call(1), out(1), out(2)),
+		"unknown_tool_call_id call_2: tool_calls_dropped_on_save high")
+	f("items: the calls are not saved", responsesURL, items([]msg{call(1)}, out(1)), "orphan_tool_reply call_1: tool_calls_dropped_on_save high")
 	f("items: the history is cut", responsesURL, func(s *scene) {
 		s.at([]msg{call(1)}, ask)
 		s.at([]msg{call(2)}, ask, call(1), out(1))
 		s.at("x", out(1), call(2), out(2))
 	}, "orphan_tool_reply call_1: history_truncated_mid_pair high")
-	f("items: reasoning without its call", responsesURL, func(s *scene) {
-		s.at([]msg{thought, call(1)}, ask)
-		s.at("x", ask, thought, out(1))
-	}, "orphan_tool_reply call_1: tool_calls_dropped_on_save high", "reasoning_item_unpaired : tool_calls_dropped_on_save high")
+	f("items: reasoning without its call", responsesURL, items([]msg{thought, call(1)}, thought, out(1)),
+		"orphan_tool_reply call_1: tool_calls_dropped_on_save high", "reasoning_item_unpaired : tool_calls_dropped_on_save high")
 	f("items: older reasoning without its call", responsesURL, func(s *scene) {
 		s.at([]msg{thought, call(1)}, ask)
 		s.at([]msg{call(2)}, ask, thought, call(1), out(1))
@@ -394,18 +352,13 @@ func TestRootCauses(t *testing.T) {
 		s.at([]msg{call(2)}, ask, thought, call(1), out(1))
 		s.at("x", ask, thought)
 	}, "reasoning_item_unpaired : history_truncated_mid_pair high")
-	f("items: reasoning after its call", responsesURL, func(s *scene) {
-		s.at([]msg{thought, call(1)}, ask)
-		s.at("x", ask, call(1), thought, out(1))
-	}, "reasoning_item_unpaired : history_reordered high")
-	f("items: reasoning without its message", responsesURL, func(s *scene) {
-		s.at([]msg{thought, {"type": "message", "id": "msg_1", "role": "assistant", "content": []msg{{"type": "output_text", "text": "Done."}}}}, ask)
-		s.at("x", ask, thought, msg{"role": "user", "content": "well?"})
-	}, "reasoning_item_unpaired : tool_calls_dropped_on_save high")
-	f("items: the call without its reasoning", responsesURL, func(s *scene) {
-		s.at([]msg{thought, call(1)}, ask)
-		s.at("x", ask, call(1), out(1))
-	}, "reasoning_item_unpaired : reasoning_stripped high")
+	f("items: reasoning after its call", responsesURL, items([]msg{thought, call(1)}, call(1), thought, out(1)),
+		"reasoning_item_unpaired : history_reordered high")
+	f("items: reasoning without its message", responsesURL, items(
+		[]msg{thought, {"type": "message", "id": "msg_1", "role": "assistant", "content": []msg{{"type": "output_text", "text": "Done."}}}},
+		thought, msg{"role": "user", "content": "well?"}), "reasoning_item_unpaired : tool_calls_dropped_on_save high")
+	f("items: the call without its reasoning", responsesURL, items([]msg{thought, call(1)}, call(1), out(1)),
+		"reasoning_item_unpaired : reasoning_stripped high")
 	f("items: a turn is given up whose text an older message has", responsesURL, func(s *scene) {
 		turn := func(n string) []msg {
 			return []msg{
@@ -419,10 +372,8 @@ func TestRootCauses(t *testing.T) {
 		s.at(turn("2"), more...)
 		s.at("x", append(slices.Clip(more), user("another way, please"))...)
 	})
-	f("items: a call goes on without its output", responsesURL, func(s *scene) {
-		s.at([]msg{call(1)}, ask)
-		s.at("x", ask, call(1), msg{"role": "user", "content": "well?"})
-	}, "missing_tool_reply call_1: tool_skipped_or_interrupted medium")
+	f("items: a call goes on without its output", responsesURL, items([]msg{call(1)}, call(1), msg{"role": "user", "content": "well?"}),
+		"missing_tool_reply call_1: tool_skipped_or_interrupted medium")
 }
 
 // A limit of parallel calls is certain once it shows in three conversations of a service, and then also for the first two of
@@ -432,9 +383,7 @@ func TestParallelCallsTruncated(t *testing.T) {
 		t.Helper()
 		s := newScene(deepSeekURL)
 		play(s)
-		if diff := cmp.Diff(want, s.causes(t), cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, s.causes(t), cmpopts.SortSlices(func(a, b string) bool { return a < b })), name)
 	}
 	// in plays a conversation whose model makes calls; the first k have replies.
 	in := func(s *scene, conversation string, k int, calls ...string) (history []msg) {

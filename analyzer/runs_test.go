@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -50,9 +51,7 @@ func TestMaskedFailure(t *testing.T) {
 		s.run("started")
 		play(s)
 		s.advance(time.Hour)
-		if diff := cmp.Diff(want, ownSignals(run(t, analyzer.Default(), s.steps))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, ownSignals(run(t, analyzer.Default(), s.steps))), name)
 	}
 	masked := "masked_failure orphan_tool_reply -"
 	fail := func(s *stream) string { return s.fail(400, orphanText, broken...) }
@@ -125,9 +124,7 @@ func TestRunEndsBeforeReply(t *testing.T) {
 		s.lost += lost
 		s.run(status)
 		s.advance(30 * time.Minute)
-		if diff := cmp.Diff(want, lastOf(final(run(t, analyzer.Default(), s.steps)), want)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, lastOf(final(run(t, analyzer.Default(), s.steps)), want)), name)
 	}
 	f("error", "error", 0, "call_1 book answered", "call_2 book answered", "call_3 book missing", "reply_never_arrived ended call_3")
 	f("cancelled", "cancelled", 0, "call_1 book answered", "call_2 book answered", "call_3 book abandoned")
@@ -160,9 +157,7 @@ func TestConversationEndedOnError(t *testing.T) {
 		s := newStream("c1")
 		play(s)
 		s.advance(time.Hour)
-		if diff := cmp.Diff(want, ownSignals(run(t, analyzer.Default(), s.steps))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, ownSignals(run(t, analyzer.Default(), s.steps))), name)
 	}
 	fail := func(s *stream) string { return s.fail(400, orphanText, broken...) }
 	f("ended", func(s *stream) { fail(s) }, ended)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -41,9 +42,7 @@ func TestSignalsOfAnswers(t *testing.T) {
 				change(r)
 			}
 		}
-		if diff := cmp.Diff(want, signalsOf(t, s)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, signalsOf(t, s)), name)
 		if diff := cmp.Diff(want, signalsOf(t, shaped(s))); diff != "" {
 			t.Errorf("%s, its shape (-want +got):\n%s", name, diff)
 		}

@@ -9,8 +9,10 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/signals"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // recordedExchange is a line of exchanges.jsonl.gz.
@@ -43,9 +45,7 @@ func recordedExchanges(t *testing.T, f func(n int, r *recordedExchange)) {
 	t.Helper()
 	recordedtest.Lines(t, recordedtest.Exchanges, func(n int, line []byte) {
 		var r recordedExchange
-		if err := json.Unmarshal(line, &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &r))
 		f(n, &r)
 	})
 }
@@ -64,9 +64,7 @@ var playedElsewhere = map[int]bool{1569: true, 1572: true}
 
 // Nearly all recorded exchanges have no defect, and those that failed explain it. Their signals are listed.
 func TestSignalsOfRecordedExchanges(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	played, silent := 0, 0
 	recordedExchanges(t, func(n int, r *recordedExchange) {
 		for _, capture := range []string{event.CaptureFull, event.CaptureShape} {

@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/signals"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
@@ -67,9 +68,7 @@ func TestSignals(t *testing.T) {
 		t.Helper()
 		s := newStream("c1")
 		play(s)
-		if diff := cmp.Diff(want, signalsOf(t, s)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, signalsOf(t, s)), name)
 		visible := slices.DeleteFunc(slices.Clone(want), func(w string) bool { return strings.HasPrefix(w, signals.SanitizerAtWork) })
 		if diff := cmp.Diff(visible, signalsOf(t, shaped(s)), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s, its shape (-want +got):\n%s", name, diff)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -164,9 +165,7 @@ func run(t testing.TB, cfg analyzer.Config, steps []step) *analyzer.Output {
 
 func newAnalyzer(t testing.TB, cfg analyzer.Config) *analyzer.Analyzer {
 	t.Helper()
-	if err := cfg.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cfg.Validate())
 	return analyzer.New(cfg, rules.InOrder, prometheus.NewRegistry())
 }
 

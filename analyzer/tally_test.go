@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -59,14 +60,9 @@ func TestTally(t *testing.T) {
 	example := want[3].Examples[0] // the finding has the same evidence
 	example.Labels, example.Finding = want[3].Counts[2].Labels, true
 	want[3].Examples = append(want[3].Examples, example)
-	if diff := cmp.Diff(want, out.Tallies); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, out.Tallies))
 
-	b, err := json.Marshal(out.Tallies[3])
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(out.Tallies[3]))(t)
 	var back analyzer.Tally
 	if err := json.Unmarshal(b, &back); err != nil || !cmp.Equal(back, out.Tallies[3]) {
 		t.Errorf("JSON does not round-trip: %v %s", err, b)
@@ -123,9 +119,7 @@ func TestTallySeconds(t *testing.T) {
 			t.Errorf("second %d after %d", y.Second, out.Tallies[i-1].Second)
 		}
 	}
-	if diff := cmp.Diff([]int64{1, 2, 3, 3603, 3606, 3607, 3608, 3657}, seconds); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff([]int64{1, 2, 3, 3603, 3606, 3607, 3608, 3657}, seconds))
 	if n := counts(out)[analyzer.MetricCalls]; n != 3 {
 		t.Errorf("%d calls, want 3", n)
 	}
@@ -149,9 +143,7 @@ func TestTallyLabelsAreLimited(t *testing.T) {
 			got[c.Labels["service_version"]] += c.N
 		}
 	}
-	if diff := cmp.Diff(map[string]uint64{"1.0": 1, "1.1": 1, "other": 3, "2.0": 1}, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(map[string]uint64{"1.0": 1, "1.1": 1, "other": 3, "2.0": 1}, got))
 }
 
 // The newest failed exchange of a second represents all of its kind.
@@ -177,9 +169,7 @@ func TestTallyExamples(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff([]string{ids[2] + " orphan_tool_reply", ids[3] + " "}, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff([]string{ids[2] + " orphan_tool_reply", ids[3] + " "}, got))
 }
 
 // A cause is new once per stage, whichever process reads it; retries of an SDK and degraded exchanges never are.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/signals"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // years is a stream of many conversations, each with one call whose history has an orphaned reply.
@@ -67,9 +68,7 @@ func (y *years) check(t *testing.T, want ...string) *analyzer.Output {
 	y.advance(10 * time.Second)
 	out := run(t, analyzer.Default(), y.steps)
 	rows, counted := tightened(out)
-	if diff := cmp.Diff(want, rows); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, rows))
 	if (counted > 0) != (len(want) > 0) {
 		t.Errorf("%d counted", counted)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/deploy/bench/load"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -26,9 +27,7 @@ func BenchmarkTallyVolume(b *testing.B) {
 			for b.Loop() {
 				t := tallyOf(b, calls, sets)
 				text, err := json.Marshal(t)
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, err)
 				bytes, series, others = float64(len(text)), float64(len(t.Counts)), 0
 				for _, c := range t.Counts {
 					if c.Labels["service"] == "other" {
@@ -130,10 +129,7 @@ func heap() int64 {
 }
 
 func gauge(b *testing.B, reg *prometheus.Registry, name string) float64 {
-	all, err := reg.Gather()
-	if err != nil {
-		b.Fatal(err)
-	}
+	all := must.Get(reg.Gather())(b)
 	for _, f := range all {
 		if f.GetName() == name {
 			return f.GetMetric()[0].GetGauge().GetValue()

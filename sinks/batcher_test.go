@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -61,9 +62,7 @@ func (r *recorder) want(t *testing.T, want ...string) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if d := cmp.Diff(want, r.log); d != "" {
-		t.Errorf("events (-want +got):\n%s", d)
-	}
+	must.Agree(t, cmp.Diff(want, r.log), "events")
 }
 
 func rows(ids ...string) *Batch {
@@ -112,7 +111,7 @@ func TestBatcherFlushInterval(t *testing.T) {
 		time.Sleep(time.Hour)
 		mustAdd(t, b, rows("c"), nil)
 		time.Sleep(2 * time.Second)
-		must(t, stop())
+		must.Do(t, stop())
 		r.want(t, "1s write a,b", "1s commit 2", "1h0m2.2s write c")
 	})
 }
@@ -132,7 +131,7 @@ func TestBatcherLargeFlushInterval(t *testing.T) {
 		mustAdd(t, b, rows("c"), nil)
 		time.Sleep(2 * time.Second)
 		r.want(t, "3s write a,b", "5s write c")
-		must(t, stop())
+		must.Do(t, stop())
 	})
 }
 
@@ -153,7 +152,7 @@ func TestBatcherWritesFullBatch(t *testing.T) {
 		mustAdd(t, b, big, nil)
 		synctest.Wait()
 		r.want(t, "0s write a,b,c,d", "0s write e")
-		must(t, stop())
+		must.Do(t, stop())
 	})
 }
 
@@ -165,7 +164,7 @@ func TestBatcherCommitWithoutRows(t *testing.T) {
 		mustAdd(t, b, &Batch{}, nil)
 		time.Sleep(2 * time.Second)
 		r.want(t, "1s commit 1")
-		must(t, stop())
+		must.Do(t, stop())
 	})
 }
 
@@ -180,7 +179,7 @@ func TestBatcherCopiesRows(t *testing.T) {
 		mustAdd(t, b, batch, nil)
 		batch.Exchanges[0].ID = "changed"
 		batch.Alerts[0].Labels["stage"] = "changed"
-		must(t, stop())
+		must.Do(t, stop())
 		r.want(t, "0s write a")
 		if got["stage"] != "planner" {
 			t.Errorf("stored alert has labels %v", got)
@@ -243,7 +242,7 @@ func TestBatcherRetries(t *testing.T) {
 		if !strings.HasSuffix(last, "commit 1") {
 			t.Errorf("last event: %s", last)
 		}
-		must(t, stop())
+		must.Do(t, stop())
 	})
 }
 
@@ -307,7 +306,7 @@ func TestBatcherDrains(t *testing.T) {
 		mustAdd(t, b, rows("a"), r.commit("1"))
 		synctest.Wait()
 		mustAdd(t, b, rows("b"), r.commit("2"))
-		must(t, stop())
+		must.Do(t, stop())
 		r.want(t, "0s write a", "5s commit 1", "5s write b", "10s commit 2")
 		if err := b.Add(t.Context(), rows("c"), nil); !errors.Is(err, errStopped) {
 			t.Errorf("Add after Run: %v, want errStopped", err)
@@ -359,9 +358,7 @@ func TestBatcherConcurrentAdds(t *testing.T) {
 	}
 	wg.Wait()
 	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-done)
 	if written != 8000 {
 		t.Errorf("%d rows written, want 8000", written)
 	}
@@ -395,12 +392,5 @@ func TestMetricsLint(t *testing.T) {
 	problems, err := testutil.GatherAndLint(reg)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // A picky sink refuses rows as a table does: it refuses the whole write and does not report which row is at fault.
@@ -140,13 +141,9 @@ func TestPoisonRows(t *testing.T) {
 			committed = fmt.Sprint(len(l.sorted()), " dead, ", len(s.ids()), " stored")
 			return nil
 		})
-		must(t, stop())
-		if d := cmp.Diff(on("exchanges", without(all, poison...)), s.ids()); d != "" {
-			t.Errorf("stored (-want +got):\n%s", d)
-		}
-		if d := cmp.Diff(on("exchanges", poison), l.sorted()); d != "" {
-			t.Errorf("dead letters (-want +got):\n%s", d)
-		}
+		must.Do(t, stop())
+		must.Agree(t, cmp.Diff(on("exchanges", without(all, poison...)), s.ids()), "stored")
+		must.Agree(t, cmp.Diff(on("exchanges", poison), l.sorted()), "dead letters")
 		if committed != "3 dead, 9997 stored" {
 			t.Errorf("at the commit: %q", committed)
 		}
@@ -183,11 +180,9 @@ func TestPoisonRowOfEachTable(t *testing.T) {
 			batch.Alerts = append(batch.Alerts, Alert{ID: id, Version: seq, Value: math.Inf(1)})
 		}
 		mustAdd(t, b, batch, nil)
-		must(t, stop())
+		must.Do(t, stop())
 		want := []string{"findings bad 11 true", "tool_calls bad 11 true", "exchanges bad 11 true", "runs bad 11 true", "alerts bad 11 true"}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("dead letters (-want +got):\n%s", d)
-		}
+		must.Agree(t, cmp.Diff(want, got), "dead letters")
 		if len(s.stored) != 10 {
 			t.Errorf("stored: %v", s.ids())
 		}
@@ -223,7 +218,7 @@ func TestChangedTable(t *testing.T) {
 		if d := cmp.Diff(on("exchanges", append([]string{"before"}, all...)), s.ids()); d != "" || b.Health() != nil {
 			t.Errorf("health %v, stored (-want +got):\n%s", b.Health(), d)
 		}
-		must(t, stop())
+		must.Do(t, stop())
 	})
 }
 
@@ -245,10 +240,8 @@ func TestPoisonRowAlone(t *testing.T) {
 		if d := cmp.Diff([]string{"exchanges bad"}, l.sorted()); d != "" || committed != 2 || b.Health() != nil {
 			t.Errorf("with other rows: dead letters (-want +got):\n%s\ncommit %d, health %v", d, committed, b.Health())
 		}
-		if d := cmp.Diff(on("exchanges", []string{"a", "b"}), s.ids()); d != "" {
-			t.Errorf("stored (-want +got):\n%s", d)
-		}
-		must(t, stop())
+		must.Agree(t, cmp.Diff(on("exchanges", []string{"a", "b"}), s.ids()), "stored")
+		must.Do(t, stop())
 	})
 }
 
@@ -274,7 +267,7 @@ func TestTableRefusesEveryRow(t *testing.T) {
 		s.set(func() { s.refuse = func(string) bool { return false } })
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		must(t, stop())
+		must.Do(t, stop())
 		if len(l.sorted()) != 0 || len(s.ids()) != added*1000 {
 			t.Errorf("%d dead letters, %d of %d stored", len(l.sorted()), len(s.ids()), added*1000)
 		}
@@ -301,7 +294,7 @@ func TestTooManyPoisonRows(t *testing.T) {
 		if len(l.sorted()) != 10 || len(s.ids()) != 1000 {
 			t.Errorf("after the repair: %d dead letters, %d stored", len(l.sorted()), len(s.ids()))
 		}
-		must(t, stop())
+		must.Do(t, stop())
 	})
 }
 
@@ -322,10 +315,8 @@ func TestDeadLetterIsRetried(t *testing.T) {
 		mustAdd(t, b, rows("a", "bad"), func(context.Context) error { log = append(log, "commit"); return nil })
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if d := cmp.Diff([]string{"dead bad", "commit"}, log); d != "" {
-			t.Errorf("events (-want +got):\n%s", d)
-		}
-		must(t, stop())
+		must.Agree(t, cmp.Diff([]string{"dead bad", "commit"}, log), "events")
+		must.Do(t, stop())
 	})
 }
 
@@ -358,7 +349,7 @@ func TestRandomPoisonRows(t *testing.T) {
 				time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
 			}
 			time.Sleep(time.Hour)
-			must(t, stop())
+			must.Do(t, stop())
 			if d := cmp.Diff(on("exchanges", without(all, poison...)), s.ids()); d != "" {
 				t.Errorf("seed %d: stored (-want +got):\n%s", seed, d)
 			}

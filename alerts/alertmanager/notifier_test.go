@@ -20,6 +20,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // fake is an Alertmanager that records requests.
@@ -101,10 +102,7 @@ func TestWire(t *testing.T) {
 	g := group(resolved(incident(start.Add(-time.Hour)), start.Add(-time.Minute)), incident(start), warning)
 	before := known{warning.ID(): {Until: start}}
 	list, _ := plan(g, alerts.Access{ExternalURL: "https://llmtap.example.com/"}, before, start.Add(2*time.Minute))
-	got, err := json.MarshalIndent(list, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(json.MarshalIndent(list, "", "  "))(t)
 	alertstest.Golden(t, "alerts.json", string(got)+"\n")
 }
 
@@ -114,9 +112,7 @@ func TestNotify(t *testing.T) {
 		n := newNotifier(t, f, nil)
 		send := func(g alerts.Group) []Alert {
 			t.Helper()
-			if err := n.Notify(t.Context(), g); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, n.Notify(t.Context(), g))
 			return f.last()
 		}
 		a := incident(time.Now().UTC())
@@ -156,9 +152,7 @@ func TestResolvedBeforeSent(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		until := time.Now().Add(4 * time.Minute)
 		for range 2 { // the second time after a restart
-			if err := n.Notify(t.Context(), group(inhibited, over)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, n.Notify(t.Context(), group(inhibited, over)))
 			if got := f.last(); len(got) != 1 || !got[0].EndsAt.Equal(until) || got[0].Annotations["ended_at"] != end.Format(time.RFC3339) {
 				t.Errorf("sent %+v", got)
 			}
@@ -166,9 +160,7 @@ func TestResolvedBeforeSent(t *testing.T) {
 			n = newNotifier(t, f, store)
 		}
 		// Another alert of the same series has its own record.
-		if err := n.Notify(t.Context(), group(resolved(incident(end.Add(time.Minute)), end.Add(2*time.Minute)))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, n.Notify(t.Context(), group(resolved(incident(end.Add(time.Minute)), end.Add(2*time.Minute)))))
 		if got := f.last(); !got[0].EndsAt.Equal(time.Now().Add(4 * time.Minute)) {
 			t.Errorf("sent %+v", got)
 		}
@@ -181,14 +173,10 @@ func TestResolvedAfterRestart(t *testing.T) {
 		f := &fake{}
 		store := &alertstest.Store{}
 		a := incident(time.Now().UTC())
-		if err := newNotifier(t, f, store).Notify(t.Context(), group(a)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, newNotifier(t, f, store).Notify(t.Context(), group(a)))
 		time.Sleep(20 * time.Minute)
 		end := time.Now().UTC().Add(-5 * time.Minute)
-		if err := newNotifier(t, f, store).Notify(t.Context(), group(resolved(a, end))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, newNotifier(t, f, store).Notify(t.Context(), group(resolved(a, end))))
 		if got := f.last(); len(got) != 1 || !got[0].EndsAt.Equal(end) {
 			t.Errorf("sent %+v", got)
 		}
@@ -218,9 +206,7 @@ func TestErrors(t *testing.T) {
 		f.err = errors.New("connection refused")
 		check(group(a), true, "connection refused")
 		f.err = nil
-		if err := n.Notify(t.Context(), group(a)); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, n.Notify(t.Context(), group(a)))
 		// The end is retried until the alert has expired in Alertmanager.
 		f.err = errors.New("connection refused")
 		over := group(resolved(a, time.Now()))
@@ -264,9 +250,7 @@ func TestTokenFile(t *testing.T) {
 		t.Error(err)
 	}
 	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write(" \n")
 	if _, err := open(); err == nil || !strings.Contains(err.Error(), "is empty") {
@@ -288,22 +272,15 @@ func TestTokenFile(t *testing.T) {
 // The annotations have the facts of the other messages: cause, versions, last failure, example, fix and commands. They have no
 // contents of messages and no text of a provider.
 func TestAnnotations(t *testing.T) {
-	raw, err := os.ReadFile("../rules/testdata/fired/MissingToolReplies.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile("../rules/testdata/fired/MissingToolReplies.json"))(t)
 	var a alerts.Alert
-	if err := json.Unmarshal(raw, &a); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(raw, &a))
 	got := Alerts(alerts.Group{Alerts: []alerts.Alert{a}}, alerts.Access{URL: "http://collector-1:8088"})[0].Annotations
 	keys := []string{
 		"calls", "calls_since", "cause", "causes", "commands", "conversation", "description", "example", "exchange", "first_version", "fix",
 		"last_failure", "message_index", "root_cause", "rule", "runbook", "summary", "tool", "tool_call_id", "versions",
 	}
-	if diff := cmp.Diff(keys, slices.Sorted(maps.Keys(got))); diff != "" {
-		t.Errorf("annotations (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(keys, slices.Sorted(maps.Keys(got))), "annotations")
 	for k, want := range map[string]string{
 		"calls": "5 tool calls got no reply, in 30 calls", "cause": "missing_tool_reply", "root_cause": "tool_skipped_or_interrupted",
 		"versions": "1.4.0: 5 in 30 calls", "tool": "read_file", "rule": "missing_tool_reply",

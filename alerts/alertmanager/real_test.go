@@ -18,6 +18,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertmanager"
 	"github.com/llmtap/llmtap/alerts/webhook"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // hook receives the posts of an Alertmanager's webhook, decoded strictly as the messages of our own webhook: both have one
@@ -73,25 +74,15 @@ func serve(t *testing.T, h http.Handler) string {
 	config := fmt.Sprintf(`route: {receiver: hook, group_by: [alertname], group_wait: 100ms, group_interval: 100ms, repeat_interval: 1h}
 receivers: [{name: hook, webhook_configs: [{url: "%s/hook", send_resolved: true}]}]
 `, srv.URL)
-	if err := os.WriteFile(filepath.Join(dir, "alertmanager.yml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "alertmanager.yml"), []byte(config), 0o600))
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
 	l.Close()
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(os.Create(filepath.Join(dir, "log")))(t)
 	cmd := exec.CommandContext(t.Context(), binary, "--config.file="+filepath.Join(dir, "alertmanager.yml"), "--storage.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+addr, "--cluster.listen-address=")
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Wait() // killed when the context of the test ended
 		log.Close()
@@ -118,18 +109,14 @@ func TestRealAlertmanager(t *testing.T) {
 	h := &hook{t: t}
 	base := serve(t, h)
 	list, err := alertmanager.Config{URLs: []string{base}}.Receivers(alerts.NotifierOptions{Access: alerts.Access{ExternalURL: "https://llmtap.example.com"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	n := list[0]
 	if text, err := n.Check(t.Context()); err != nil || !strings.HasPrefix(text, "version ") {
 		t.Errorf("check: %q, %v", text, err)
 	}
 	send := func(a alerts.Alert) {
 		t.Helper()
-		if err := n.Notify(t.Context(), alerts.Group{Key: a.Name, Alerts: []alerts.Alert{a}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, n.Notify(t.Context(), alerts.Group{Key: a.Name, Alerts: []alerts.Alert{a}}))
 	}
 	now := time.Now().UTC()
 	a := alerts.Alert{
@@ -155,10 +142,7 @@ func TestRealAlertmanager(t *testing.T) {
 		EndsAt      time.Time
 		Fingerprint string
 	}
-	resp, err := http.Get(base + "/api/v2/alerts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Get(base + "/api/v2/alerts"))(t)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err == nil {

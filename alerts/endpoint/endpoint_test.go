@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,10 +32,7 @@ func TestCall(t *testing.T) {
 	defer client.CloseIdleConnections()
 	call := func() error {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/secret", strings.NewReader("x"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/secret", strings.NewReader("x")))(t)
 		return Call(client, req, nil)
 	}
 	f := func(code int, later bool, after time.Duration, want string) {

@@ -13,13 +13,13 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // A backtest over the seconds with counts finds the alerts of the live engine, which received every second.
 func TestBacktest(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and without concurrency for the race detector")
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Default(), nil)
 		start := b.sec
@@ -72,9 +72,7 @@ func TestBacktest(t *testing.T) {
 			got = append(got, of(a))
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, rows := range [][]row{live, got} {
 			slices.SortFunc(rows, func(a, b row) int { return int(a.Start-b.Start) + len(a.Severity) - len(b.Severity) })
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // One step of a large fleet with calls every second: 500 stages in two versions, a tenth of them with failures, and 2,500 stages
@@ -18,10 +19,7 @@ func BenchmarkStep(b *testing.B) {
 // benchmarkStep measures steps with calls of all stages of all services, in two versions. Every n-th series of calls has failures.
 func benchmarkStep(b *testing.B, services, stages, n int) {
 	cfg := Default()
-	e, err := New(b.Context(), cfg, Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	e := must.Get(New(b.Context(), cfg, Options{}))(b)
 	defer e.Close()
 	var counts []analyzer.Count
 	for i := range 2 * services * stages {
@@ -37,9 +35,7 @@ func benchmarkStep(b *testing.B, services, stages, n int) {
 	second := time.Now().Unix() - 3600
 	step := func() {
 		for range int64(cfg.EvaluationInterval / time.Second) {
-			if err := e.Add(b.Context(), &analyzer.Tally{Second: second, Counts: counts}); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, e.Add(b.Context(), &analyzer.Tally{Second: second, Counts: counts}))
 			second++
 		}
 	}
@@ -69,9 +65,7 @@ func BenchmarkCompareVersions(b *testing.B) {
 			counts = append(counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv, N: 20})
 			counts = append(counts, analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(kv, "cause", "auth"), N: 1})
 		}
-		if err := s.apply(second+1, []tally{{Tally: &analyzer.Tally{Second: second, Counts: counts}}}, nil); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, s.apply(second+1, []tally{{Tally: &analyzer.Tally{Second: second, Counts: counts}}}, nil))
 	}
 	for b.Loop() {
 		s.comparedAt = 0

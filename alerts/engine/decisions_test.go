@@ -11,37 +11,28 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/silence"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // loaded returns decisions without silences and acknowledgements.
 func loaded(t *testing.T) *Decisions {
 	t.Helper()
 	d := NewDecisions()
-	if err := d.Replace(nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Replace(nil))
 	return d
 }
 
 func put(t *testing.T, d *Decisions, key string, v any) {
 	t.Helper()
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Put(key, b); err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(v))(t)
+	must.Do(t, d.Put(key, b))
 	synctest.Wait()
 }
 
 // silenced adds a silence of d from now on.
 func silenced(t *testing.T, to *Decisions, d time.Duration, matchers ...string) silence.Silence {
 	t.Helper()
-	ms, err := silence.ParseMatchers(matchers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ms := must.Get(silence.ParseMatchers(matchers))(t)
 	now := time.Now()
 	s := silence.Silence{ID: "s1", Matchers: ms, StartsAt: now, EndsAt: now.Add(d), UpdatedAt: now, CreatedBy: "anna", Comment: "deploy"}
 	put(t, to, SilenceStoreKey(s.ID), s)
@@ -191,9 +182,7 @@ func TestSilencedWarningEscalates(t *testing.T) {
 		d := loaded(t)
 		b := newBenchOf(t, quiet(), Options{Decisions: d})
 		silenced(t, d, time.Hour, "severity=warning")
-		for range 60 {
-			b.second(calls("1", 100), failures("1", "x", "", 15))
-		}
+		b.seconds(60, calls("1", 100), failures("1", "x", "", 15))
 		expect(t, b.sent)
 		breach(b, 600)
 		if len(b.sent.groups) == 0 || b.sent.groups[0].Muted() || b.sent.groups[0].Current()[0].Severity() != "critical" {
@@ -211,9 +200,7 @@ func TestAcknowledge(t *testing.T) {
 		cfg.RepeatInterval = 2 * time.Minute
 		b := newBenchOf(t, cfg, Options{Decisions: d, Notifiers: []alerts.Notifier{hook}})
 		warn := func(seconds int) {
-			for range seconds {
-				b.second(calls("1", 100), failures("1", "x", "", 15))
-			}
+			b.seconds(seconds, calls("1", 100), failures("1", "x", "", 15))
 		}
 		warn(100)
 		expect(t, &hook.notifier, "firing")
@@ -265,9 +252,7 @@ func TestDecisionsSurviveRestart(t *testing.T) {
 		for k, v := range map[string]any{SilenceStoreKey(s.ID): s, AckStoreKey(g.Key): ack} {
 			values[k], _ = json.Marshal(v)
 		}
-		if err := late.Replace(values); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, late.Replace(values))
 		b.idle(20 * time.Second)
 		expect(t, b.sent)
 		if x := b.Active(); len(x) != 1 || x[0].Silence == nil || b.groups.sorted()[0].ack == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -67,9 +68,7 @@ func TestFiresAndResolves(t *testing.T) {
 				Example: &x,
 			},
 		}
-		if diff := cmp.Diff([]alerts.Alert{want}, g.Alerts); diff != "" {
-			t.Errorf("first notification (-want +got):\n%s", diff)
-		}
+		must.Agree(t, cmp.Diff([]alerts.Alert{want}, g.Alerts), "first notification")
 		if got := g.Alerts[0].Annotations["summary"]; got != "checkout-agent/planner: 43.88% of calls are failing" {
 			t.Errorf("summary %q", got)
 		}
@@ -108,9 +107,7 @@ func TestUpdatesAndRepeats(t *testing.T) {
 	slowtest.Skip(t)
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Default(), nil)
-		for range 61 {
-			b.second(calls("1", 4), failures("1", "context_length", "", 2))
-		}
+		b.seconds(61, calls("1", 4), failures("1", "context_length", "", 2))
 		for i := 1; i < len(b.sent.at); i++ {
 			if d := b.sent.at[i].Sub(b.sent.at[i-1]); d < 15*time.Second {
 				t.Errorf("update %d after %v", i, d)
@@ -270,10 +267,7 @@ func TestSeriesLife(t *testing.T) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			ts := time.Unix(b.steps.next-5, 0)
-			v, err := b.samples.Query(t.Context(), "sum(round(increase(llmtap_calls_total[10m1ms])))", ts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := must.Get(b.samples.Query(t.Context(), "sum(round(increase(llmtap_calls_total[10m1ms])))", ts))(t)
 			got := 0.0
 			if len(v) > 0 {
 				got = v[0].F
@@ -361,9 +355,7 @@ func TestRetryAndFinal(t *testing.T) {
 			gaps = append(gaps, b.sent.at[i].Sub(b.sent.at[i-1]))
 		}
 		want := []time.Duration{7 * time.Second, 7 * time.Second, 4 * time.Second, 8 * time.Second}
-		if diff := cmp.Diff(want, gaps); diff != "" {
-			t.Errorf("gaps between attempts (-want +got):\n%s", diff)
-		}
+		must.Agree(t, cmp.Diff(want, gaps), "gaps between attempts")
 
 		// After a final error there are no attempts until there is news, such as the end.
 		b.sent.err = func(int) error { return errors.New("invalid_auth") }
@@ -397,9 +389,7 @@ func TestSlowNotifier(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	if err := Default().Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, Default().Validate())
 	err := Config{EvaluationInterval: time.Millisecond, GroupBy: []string{"a-b"}}.Validate()
 	for _, key := range []string{"interval", "repeat_interval", "retention", "max_series", "max_label_values", `group_by[0]: "a-b"`} {
 		if err == nil || !strings.Contains(err.Error(), key) {
@@ -411,8 +401,6 @@ func TestValidate(t *testing.T) {
 func evaluations(t *testing.T, m *metrics) uint64 {
 	t.Helper()
 	var out dto.Metric
-	if err := m.evaluation.Write(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.evaluation.Write(&out))
 	return out.GetHistogram().GetSampleCount()
 }

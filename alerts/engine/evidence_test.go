@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // Evidence counts the calls of the expression: by its groups, its selector, and the absence of a label in its groups.
@@ -16,9 +17,7 @@ func TestEvidenceMatches(t *testing.T) {
 	f := func(expr string, want ...string) {
 		t.Helper()
 		file := filepath.Join(t.TempDir(), "rules.yaml")
-		if err := os.WriteFile(file, fmt.Appendf(nil, "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: %s\n", expr), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, fmt.Appendf(nil, "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: %s\n", expr), 0o644))
 		synctest.Test(t, func(t *testing.T) {
 			cfg := Default()
 			cfg.RuleFiles = []string{file}

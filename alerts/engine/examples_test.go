@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // An alert has three examples: of the largest share, of another material share, and one more of the largest. The first version
@@ -54,17 +55,13 @@ func TestExamples(t *testing.T) {
 		for _, x := range ev.More {
 			got = append(got, x.Conversation)
 		}
-		if diff := cmp.Diff([]string{"saved-3", "skipped-19", "saved-2"}, got); diff != "" {
-			t.Errorf("examples (-want +got):\n%s", diff)
-		}
+		must.Agree(t, cmp.Diff([]string{"saved-3", "skipped-19", "saved-2"}, got), "examples")
 		want := []alerts.Share{
 			{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save", Failed: 60, Fix: "fix tool_calls_dropped_on_save", FirstVersion: "2.4.0", FirstAt: first, LastClean: "2.3.9"},
 			{Cause: "orphan_tool_reply", RootCause: "tool_skipped", Failed: 40, Fix: "fix tool_skipped", FirstVersion: "2.4.1", FirstAt: first.Add(time.Minute), LastClean: "2.4.0"},
 			{Cause: "orphan_tool_reply", Failed: 1, Fix: "fix ", FirstVersion: "2.4.0", FirstAt: first, LastClean: "2.3.9"},
 		}
-		if diff := cmp.Diff(want, ev.Shares); diff != "" {
-			t.Errorf("shares (-want +got):\n%s", diff)
-		}
+		must.Agree(t, cmp.Diff(want, ev.Shares), "shares")
 		if version, clean := ev.Regression(); version != "2.4.0" || clean != "2.3.9" {
 			t.Errorf("first in %q, last clean %q", version, clean)
 		}

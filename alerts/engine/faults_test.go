@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // A flaky receiver has a name.
@@ -30,9 +31,7 @@ func TestReceiverDown(t *testing.T) {
 			return nil
 		}
 		b := newBenchOf(t, Default(), Options{Notifiers: []alerts.Notifier{f}})
-		for range 120 {
-			b.second(stages(20, 8)...)
-		}
+		b.seconds(120, stages(20, 8)...)
 		if n := len(f.groups); n < 6 || n > 10 {
 			t.Errorf("%d attempts in 2 minutes, want those of one backoff", n)
 		}
@@ -49,13 +48,9 @@ func TestReceiverDown(t *testing.T) {
 		}
 		want := "# HELP llmtap_alerts_notifications_waiting Alert groups with news that the receiver has not accepted yet.\n" +
 			"# TYPE llmtap_alerts_notifications_waiting gauge\nllmtap_alerts_notifications_waiting{receiver=\"slack #alerts\"} 20\n"
-		if err := testutil.GatherAndCompare(b.reg, strings.NewReader(want), "llmtap_alerts_notifications_waiting"); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, testutil.GatherAndCompare(b.reg, strings.NewReader(want), "llmtap_alerts_notifications_waiting"))
 		down = false
-		for range 65 {
-			b.second(stages(20, 8)...)
-		}
+		b.seconds(65, stages(20, 8)...)
 		if s := b.Receivers(); s[0].Waiting != 0 || s[0].Err != nil {
 			t.Errorf("state a minute after the receiver works: %+v", s)
 		}
@@ -75,9 +70,7 @@ func TestOneGroupFails(t *testing.T) {
 			return nil
 		}
 		b := newBenchOf(t, Default(), Options{Notifiers: []alerts.Notifier{f}})
-		for range 30 {
-			b.second(stages(20, 8)...)
-		}
+		b.seconds(30, stages(20, 8)...)
 		if len(delivered) != 19 {
 			t.Errorf("%d groups delivered, want 19", len(delivered))
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // An alert on findings has the same evidence as one on failed calls: counts by rule or root cause and by version, the calls of
@@ -44,9 +45,7 @@ func TestEvidenceOfFindings(t *testing.T) {
 		}
 		play := func(e *Engine) alerts.Evidence {
 			for _, tally := range tallies {
-				if err := e.Add(t.Context(), tally); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, e.Add(t.Context(), tally))
 			}
 			list := e.Active()
 			if len(list) != 1 {
@@ -68,9 +67,7 @@ func TestEvidenceOfFindings(t *testing.T) {
 			},
 			Example: &tallies[3].Examples[0], More: []*analyzer.Example{&tallies[7].Examples[0]},
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("-want +got\n%s", diff)
-		}
+		must.Agree(t, cmp.Diff(want, got))
 		a.stop()
 		restarted := newBench(t, cfg, store)
 		if diff := cmp.Diff(got, play(restarted.Engine)); diff != "" {
@@ -78,9 +75,7 @@ func TestEvidenceOfFindings(t *testing.T) {
 		}
 		standby := newEngine(t, cfg, Options{Store: store, Standby: true})
 		for _, tally := range tallies {
-			if err := standby.Add(t.Context(), tally); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, standby.Add(t.Context(), tally))
 		}
 		if !standby.lead(t.Context()) {
 			t.Fatal("the standby does not lead")

@@ -85,9 +85,7 @@ func all(alerts.Group) bool { return true }
 func TestFold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, f := newFoldBench(t, &alertstest.Store{}, all)
-		for range 15 {
-			b.second(stages(60, 2)...)
-		}
+		b.seconds(15, stages(60, 2)...)
 		told := f.told(0)
 		if len(told) != 60 || len(f.batches) > 3 || len(f.groups) > 0 {
 			t.Errorf("%d groups in %d calls of Fold, and %d calls of Notify; want 60 in at most 3, and 0", len(told), len(f.batches), len(f.groups))
@@ -95,9 +93,7 @@ func TestFold(t *testing.T) {
 		if n := testutil.ToFloat64(b.m.folded); n != 60 {
 			t.Errorf("%v folded groups counted, want 60", n)
 		}
-		for range 120 {
-			b.second(stages(60, 2)...)
-		}
+		b.seconds(120, stages(60, 2)...)
 		if n := len(f.batches); n > 15 {
 			t.Errorf("%d calls of Fold in 2 minutes in which only numbers change", n)
 		}
@@ -106,9 +102,7 @@ func TestFold(t *testing.T) {
 				t.Errorf("call %d of Fold is %v after the previous one", i, d)
 			}
 		}
-		for range 600 {
-			b.second(stages(60, 0)...)
-		}
+		b.seconds(600, stages(60, 0)...)
 		b.idle(5 * time.Minute) // until none of them may relapse
 		last := f.batches[len(f.batches)-1]
 		if len(last) != 60 || last[0].Firing() {
@@ -130,9 +124,7 @@ func TestFoldSlowStore(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 		}()
-		for range 15 {
-			b.second(stages(200, 2)...)
-		}
+		b.seconds(15, stages(200, 2)...)
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if len(f.batches) == 0 {
@@ -178,9 +170,7 @@ func TestFoldRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, f := newFoldBench(t, &alertstest.Store{}, all)
 		f.fail = &alerts.RetryError{After: 30 * time.Second, Err: context.DeadlineExceeded}
-		for range 15 {
-			b.second(stages(60, 2)...)
-		}
+		b.seconds(15, stages(60, 2)...)
 		calls := len(f.batches)
 		if calls > 3 {
 			t.Errorf("%d calls in 15 s during a rate limit of 30 s", calls)
@@ -188,9 +178,7 @@ func TestFoldRetry(t *testing.T) {
 		f.mu.Lock()
 		f.fail = nil
 		f.mu.Unlock()
-		for range 30 {
-			b.second(stages(60, 2)...)
-		}
+		b.seconds(30, stages(60, 2)...)
 		told := f.told(calls)
 		if len(told) != 60 || len(f.groups) > 0 {
 			t.Errorf("%d groups in summaries and %d alone, want 60 and 0", len(told), len(f.groups))
@@ -203,25 +191,19 @@ func TestFoldRestartAndReminder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &alertstest.Store{}
 		b, f := newFoldBench(t, store, all)
-		for range 20 {
-			b.second(stages(10, 2)...)
-		}
+		b.seconds(20, stages(10, 2)...)
 		before := f.batches
 		b.stop()
 		next, f := newFoldBench(t, store, all)
 		next.sec = b.sec
-		for range 30 {
-			next.second(stages(10, 2)...)
-		}
+		next.seconds(30, stages(10, 2)...)
 		if len(f.batches) == 0 || len(f.groups) > 0 {
 			t.Fatalf("%d calls of Fold and %d of Notify after the restart", len(f.batches), len(f.groups))
 		}
 		if len(before) == 0 || len(f.batches) > 4 {
 			t.Errorf("%d calls before and %d after the restart", len(before), len(f.batches))
 		}
-		for range 600 {
-			next.second(stages(10, 2)...)
-		}
+		next.seconds(600, stages(10, 2)...)
 		reminders, groups := 0, 0
 		for _, batch := range f.batches {
 			n := 0

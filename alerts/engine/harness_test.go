@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -95,14 +96,9 @@ const benchInterval = 5 * time.Second
 // newEngine returns an engine, which the end of the test closes.
 func newEngine(t *testing.T, cfg Config, o Options) *Engine {
 	t.Helper()
-	e, err := New(t.Context(), cfg, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(New(t.Context(), cfg, o))(t)
 	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, e.Close())
 	})
 	return e
 }
@@ -112,9 +108,7 @@ func pass(t *testing.T, seconds int, counts []analyzer.Count, engines ...*Engine
 	t.Helper()
 	for range seconds {
 		for _, e := range engines {
-			if err := e.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, e.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}))
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -154,15 +148,19 @@ func (b *bench) second(counts ...analyzer.Count) {
 
 func (b *bench) add(t *analyzer.Tally) {
 	b.t.Helper()
-	if err := b.Add(b.t.Context(), t); err != nil {
-		b.t.Fatal(err)
+	must.Do(b.t, b.Add(b.t.Context(), t))
+}
+
+// seconds adds the same tally for n seconds.
+func (b *bench) seconds(n int, counts ...analyzer.Count) {
+	b.t.Helper()
+	for range n {
+		b.second(counts...)
 	}
 }
 
 // idle adds empty tallies for d.
 func (b *bench) idle(d time.Duration) {
 	b.t.Helper()
-	for range int(d.Seconds()) {
-		b.second()
-	}
+	b.seconds(int(d.Seconds()))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -218,10 +219,7 @@ func TestInhibitByLabels(t *testing.T) {
 	}
 	f := func(name string, r InhibitRule, want string, list ...*trackedAlert) {
 		t.Helper()
-		rules, err := Config{InhibitRules: []InhibitRule{r}}.inhibitRules()
-		if err != nil {
-			t.Fatal(err)
-		}
+		rules := must.Get(Config{InhibitRules: []InhibitRule{r}}.inhibitRules())(t)
 		g := &groups{cfg: Default(), inhibitRules: rules, open: map[string]*openGroup{}}
 		for i, a := range list {
 			a.Inhibitor = nil

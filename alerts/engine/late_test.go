@@ -8,6 +8,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // An alert that began without a leader is sent by the next leader as found late, even if that engine is warm. An alert that was
@@ -58,9 +59,7 @@ func TestEndedWithoutLeader(t *testing.T) {
 			t.Helper()
 			for range d / (5 * time.Second) {
 				for _, x := range both {
-					if err := x.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix() + 4, Counts: counts}); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, x.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix() + 4, Counts: counts}))
 				}
 				time.Sleep(5 * time.Second)
 				synctest.Wait()

@@ -11,6 +11,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -130,9 +131,7 @@ func TestRejectedGroupsFirst(t *testing.T) {
 					analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(kv, "status", "400", "cause", "x"), N: 12})
 				began[groupKey("StageFailureRate", kv, cfg.GroupBy)] = time.Now()
 			}
-			if err := e.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, e.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}))
 			time.Sleep(time.Second)
 		}
 		stop()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // Each configured service without calls fires: one that stopped, and one that never called. A service that is not configured
@@ -118,9 +119,7 @@ func TestForKeepFiringForAndTemplates(t *testing.T) {
 // An outage of the collector, during which it sees no calls, does not count as silence of the services. A silence that it
 // observed does.
 func TestOutageIsNoSilence(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and without concurrency for the race detector")
 	f := func(name string, seen bool, silence time.Duration, want ...string) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {

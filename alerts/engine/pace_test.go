@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -36,9 +37,7 @@ func newGauged(t *testing.T, store alerts.Store, n alerts.Notifier) *gauged {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	rules := "groups: [{name: a, rules: [{alert: Down, expr: llmtap_store_up == 0, labels: {severity: warning}}, {alert: Watchdog, expr: vector(1), labels: {severity: none}}]}]"
-	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(rules), 0o600))
 	cfg := Default()
 	cfg.EvaluationInterval = benchInterval
 	cfg.RuleFiles = []string{file}
@@ -50,9 +49,7 @@ func newGauged(t *testing.T, store alerts.Store, n alerts.Notifier) *gauged {
 func (g *gauged) pass(d time.Duration) {
 	g.t.Helper()
 	for range int(d / (5 * time.Second)) {
-		if err := g.Observe(g.t.Context(), time.Now(), []Gauge{{Metric: rules.MetricStoreUp, Value: g.up}}); err != nil {
-			g.t.Fatal(err)
-		}
+		must.Do(g.t, g.Observe(g.t.Context(), time.Now(), []Gauge{{Metric: rules.MetricStoreUp, Value: g.up}}))
 		time.Sleep(5 * time.Second)
 	}
 	synctest.Wait()
@@ -169,9 +166,7 @@ func TestPaceNewsOnly(t *testing.T) {
 		stop := alertstest.Run(t, e.Run)
 		feed := func(n int, counts ...analyzer.Count) {
 			for range n {
-				if err := e.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, e.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}))
 				time.Sleep(time.Second)
 			}
 			synctest.Wait()

@@ -20,15 +20,11 @@ func TestVersionEvidence(t *testing.T) {
 				}
 				return v[0].Value
 			}
-			for range 60 {
-				b.second(calls("2.3.9", 10))
-			}
+			b.seconds(60, calls("2.3.9", 10))
 			if e := evidence(); e != 0 {
 				t.Errorf("before the rollout: evidence %g", e)
 			}
-			for range 90 {
-				b.second(calls("2.3.9", 10), calls("2.4.0", 5), failures("2.3.9", "auth", "", oldFailed), failures("2.4.0", "auth", "", newFailed))
-			}
+			b.seconds(90, calls("2.3.9", 10), calls("2.4.0", 5), failures("2.3.9", "auth", "", oldFailed), failures("2.4.0", "auth", "", newFailed))
 			if e := evidence(); e >= 1000 != worse {
 				t.Errorf("%d of 10 and %d of 5 failed: evidence %g, worse: %t", oldFailed, newFailed, e, worse)
 			}

@@ -13,9 +13,7 @@ func TestRelapse(t *testing.T) {
 		b := newBench(t, Default(), nil)
 		burst := func() {
 			t.Helper()
-			for range 30 {
-				b.second(calls("1.0", 12), failures("1.0", "x", "", 10))
-			}
+			b.seconds(30, calls("1.0", 12), failures("1.0", "x", "", 10))
 			for range 400 { // the alert ends 5 minutes after the burst
 				b.second(calls("1.0", 1))
 			}
@@ -38,9 +36,7 @@ func TestRelapse(t *testing.T) {
 				t.Errorf("the incident of %v was raised by news %d, want only by the first", since, raised)
 			}
 		}
-		for range 600 {
-			b.second(calls("1.0", 1))
-		}
+		b.seconds(600, calls("1.0", 1))
 		if n := len(b.groups.open); n != 0 {
 			t.Errorf("%d groups are open 10 minutes after the last alert", n)
 		}

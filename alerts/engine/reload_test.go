@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // ruleFile writes rules, each "name|expr|more lines", and returns the path.
@@ -31,9 +32,7 @@ func ruleFile(t *testing.T, path string, rules ...string) string {
 			fmt.Fprintf(&b, "    %s\n", line)
 		}
 	}
-	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(b.String()), 0o600))
 	return path
 }
 
@@ -97,9 +96,7 @@ func TestReload(t *testing.T) {
 			"ChangedPending|"+failedOver+" > 6|for: 5m",
 			"ChangedAway|"+failedOver+" > 60",
 		)
-		if err := b.Reload(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Reload(t.Context()))
 		const held = "1m55s"
 		want := []string{
 			"Added pending 0s", "Changed firing 0s", "ChangedPending pending 0s",
@@ -157,9 +154,7 @@ func TestReloadKeepsBaselines(t *testing.T) {
 			"Twice|"+failedOver+" > 2 * sum by (service) (increase(llmtap_failed_calls_total[10m] offset 2m))",
 			"Window|sum by (service) (round(increase(llmtap_failed_calls_total[10m1ms]))) == 30|annotations: {llmtap_window: 10m}",
 		)
-		if err := b.Reload(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Reload(t.Context()))
 		if got := b.states(); !slices.Equal(got, []string{"Window firing 0s"}) {
 			t.Errorf("after the reload %v, want the window full and no more than twice the baseline", got)
 		}
@@ -188,17 +183,13 @@ func TestReloadRejects(t *testing.T) {
 		current(1)
 		before := b.states()
 		for _, text := range []string{"groups: [", "groups:\n- name: g\n  rules:\n  - {alert: A, expr: up}\n", "groups:\n- name: g\n  rulez: []\n"} {
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 			if err := b.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
 				t.Errorf("%q: error %v", text, err)
 			}
 			current(0)
 		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(path))
 		if err := b.Reload(t.Context()); err == nil {
 			t.Error("a missing file was accepted")
 		}
@@ -210,9 +201,7 @@ func TestReloadRejects(t *testing.T) {
 			t.Errorf("sent %v by the previous rules", got)
 		}
 		ruleFile(t, path, "A|"+failedOver+" > 5")
-		if err := b.Reload(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Reload(t.Context()))
 		current(1)
 		b.idle(20 * time.Second)
 		if got := b.statesSent(); got["A"] != "firing" || got["B"] != "firing resolved" {

@@ -171,9 +171,7 @@ func TestNotifiedOnlyWhenAccepted(t *testing.T) {
 
 // However many alerts fire, memory, store and notifications are bounded, and dropped alerts are counted.
 func TestStormIsBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and without concurrency for the race detector")
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Default()
 		cfg.MaxLabelValues = 2000

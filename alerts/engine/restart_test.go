@@ -11,14 +11,13 @@ import (
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // breach adds n seconds of a failing stage.
 func breach(b *bench, n int) {
 	b.t.Helper()
-	for range n {
-		b.second(calls("1", 4), failures("1", "x", "", 2))
-	}
+	b.seconds(n, calls("1", 4), failures("1", "x", "", 2))
 }
 
 // replay adds the tallies of breach again from start, as the stream does after a restart.
@@ -181,13 +180,9 @@ func TestRecorderDown(t *testing.T) {
 
 func TestUnreadableState(t *testing.T) {
 	store := &alertstest.Store{}
-	if err := store.Put(t.Context(), stateKey, []byte("{")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Put(t.Context(), stateKey, []byte("{")))
 	e := newEngine(t, Default(), Options{Store: store})
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, e.Close())
 }
 
 // While ClickHouse is down, a restart changes nothing for its alert: it neither ends nor starts over while its rule is
@@ -202,9 +197,7 @@ func TestRestartWhilePending(t *testing.T) {
 			e := newEngine(t, cfg, Options{Health: true, Standby: true, Store: store, Notifiers: []alerts.Notifier{sent}})
 			stop := alertstest.Run(t, e.Run)
 			for range d / (5 * time.Second) {
-				if err := e.Observe(t.Context(), time.Now(), []Gauge{{Metric: rules.MetricStoreUp, Value: up}}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, e.Observe(t.Context(), time.Now(), []Gauge{{Metric: rules.MetricStoreUp, Value: up}}))
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // An alert about one service has the evidence of that service only, and an alert about no particular service has that of all.
@@ -20,9 +21,7 @@ func TestEvidenceByService(t *testing.T) {
 		rules := "groups: [{name: a, rules: [" +
 			"{alert: Fleet, expr: 'sum(increase(llmtap_failed_calls_total[10m])) > 0'}, " +
 			"{alert: Service, expr: 'sum by (service) (increase(llmtap_failed_calls_total[10m])) > 0'}]}]"
-		if err := os.WriteFile(cfg.RuleFiles[0], []byte(rules), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(cfg.RuleFiles[0], []byte(rules), 0o600))
 		b := newBench(t, cfg, nil)
 		other := failures("1", "x", "", 7)
 		other.Labels = with(other.Labels, "service", "search")

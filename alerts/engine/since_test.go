@@ -63,9 +63,7 @@ func TestCallsSinceLastFailure(t *testing.T) {
 func TestFixEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Default(), nil)
-		for range 60 {
-			b.second(calls("1.0", 4))
-		}
+		b.seconds(60, calls("1.0", 4))
 		for i := range 120 {
 			if i%2 == 0 {
 				b.second(calls("1.1", 1), failures("1.1", "x", "", 1), calls("1.0", 1))

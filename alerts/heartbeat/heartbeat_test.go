@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/alerts/rules"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -44,9 +45,7 @@ func TestHeartbeat(t *testing.T) {
 			t.Helper()
 			beats.Store(0)
 			for range int(d / (5 * time.Second)) {
-				if err := e.Observe(t.Context(), time.Now(), []engine.Gauge{{Metric: rules.MetricStoreUp, Value: up}}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, e.Observe(t.Context(), time.Now(), []engine.Gauge{{Metric: rules.MetricStoreUp, Value: up}}))
 				time.Sleep(5 * time.Second)
 			}
 			synctest.Wait()
@@ -111,9 +110,7 @@ func TestRestart(t *testing.T) {
 			stop := alertstest.Run(t, e.Run)
 			time.Sleep(idle)
 			for range int(evaluations / (5 * time.Second)) {
-				if err := e.Observe(t.Context(), time.Now(), nil); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, e.Observe(t.Context(), time.Now(), nil))
 				time.Sleep(5 * time.Second)
 			}
 			synctest.Wait()

@@ -25,6 +25,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // testStart is the first second of the counts, and testSeconds their number. They end before now, so that no answer depends on it.
@@ -62,9 +63,7 @@ func newEngine(t testing.TB) *engine.Engine {
 
 func add(t testing.TB, e *engine.Engine, second int64, counts ...analyzer.Count) {
 	t.Helper()
-	if err := e.Add(t.Context(), &analyzer.Tally{Second: second, Counts: counts}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Add(t.Context(), &analyzer.Tally{Second: second, Counts: counts}))
 }
 
 func serve(t testing.TB, engines ...*engine.Engine) string {
@@ -94,15 +93,9 @@ func TestHandler(t *testing.T) {
 
 // What Prometheus scrapes has one series per counter.
 func testFleet(t *testing.T, e *engine.Engine) {
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, serve(t, e)+FleetPath, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, serve(t, e)+FleetPath, nil))(t)
 	req.Header.Set("Accept", "application/openmetrics-text;version=1.0.0")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(req))(t)
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || strings.Count(string(body), "\nllmtap_calls_total{") != 3 || strings.Contains(string(body), "_created") {
@@ -112,10 +105,7 @@ func testFleet(t *testing.T, e *engine.Engine) {
 
 // Prometheus's own client library understands every endpoint.
 func testClient(t *testing.T, e *engine.Engine) {
-	client, err := api.NewClient(api.Config{Address: serve(t, e)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(api.NewClient(api.Config{Address: serve(t, e)}))(t)
 	c, ctx := v1.NewAPI(client), t.Context()
 	check := func(what string, err error, got any, want string) {
 		t.Helper()
@@ -192,10 +182,7 @@ func testClient(t *testing.T, e *engine.Engine) {
 
 // The version in buildinfo is that of the library.
 func TestAPIVersion(t *testing.T) {
-	text, err := os.ReadFile("../../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../go.mod"))(t)
 	v := regexp.MustCompile(`github.com/prometheus/prometheus v0\.(\d)(\d\d)\.(\d+)`).FindSubmatch(text)
 	if want := fmt.Sprintf("%s.%s.%s", v[1], strings.TrimPrefix(string(v[2]), "0"), v[3]); want != APIVersion {
 		t.Errorf("APIVersion is %s, the library's is %s", APIVersion, want)
@@ -213,24 +200,15 @@ type answer struct {
 
 func ask(t testing.TB, base, path string, params url.Values) answer {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+Path+path, strings.NewReader(params.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, base+Path+path, strings.NewReader(params.Encode())))(t)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	if strings.HasPrefix(path, "label/") || path == "rules" || path == "metadata" { // have no POST
 		r.Method, r.Body, r.URL.RawQuery = http.MethodGet, http.NoBody, params.Encode()
 		r.ContentLength = 0
 	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(r))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(resp.Body))(t)
 	var fields struct {
 		Status, Error string
 		ErrorType     string
@@ -277,10 +255,7 @@ var badRequests = []struct {
 func testBadRequests(t *testing.T, e *engine.Engine) {
 	base := serve(t, e)
 	for _, x := range badRequests {
-		params, err := url.ParseQuery(x.params)
-		if err != nil {
-			t.Fatal(err)
-		}
+		params := must.Get(url.ParseQuery(x.params))(t)
 		if got := ask(t, base, x.path, params); got.Status != x.status || got.Kind != x.kind {
 			t.Errorf("%s %s: status %d, %q %.100s; want %d, %q", x.path, x.params, got.Status, got.Kind, got.Error, x.status, x.kind)
 		}

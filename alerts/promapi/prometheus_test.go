@@ -21,6 +21,8 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // toolsEnv lists promtools, see alerts/rules. Beside one of them is a Prometheus.
@@ -29,9 +31,7 @@ const toolsEnv = "LLMTAP_TEST_PROMTOOL"
 // tools returns the promtools to test with and the server; it skips t if they are missing.
 func tools(t *testing.T) (promtools []string, prometheus string) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("slow, and other processes are invisible to the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and other processes are invisible to the race detector")
 	promtools = filepath.SplitList(os.Getenv(toolsEnv))
 	if len(promtools) == 0 {
 		promtools = []string{"promtool"}
@@ -59,9 +59,7 @@ func startPrometheus(t *testing.T, binary, promtool string, e *engine.Engine, ta
 	write := func(name, text string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	data := filepath.Join(dir, "data")
@@ -75,10 +73,7 @@ scrape_configs:
   metrics_path: %s
   static_configs: [{targets: [%q]}]
 `, FleetPath, strings.TrimPrefix(target, "http://")))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
 	if err := l.Close(); err != nil { // for Prometheus
 		t.Fatal(err)
@@ -88,9 +83,7 @@ scrape_configs:
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() { // t.Context has ended
 		_ = cmd.Wait() // error ignored: it was interrupted
 		if t.Failed() {
@@ -113,10 +106,7 @@ scrape_configs:
 // openMetrics returns all samples of e, in the format that promtool imports.
 func openMetrics(t *testing.T, e *engine.Engine) string {
 	t.Helper()
-	q, err := e.Queryable().Querier(0, time.Now().UnixMilli())
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(e.Queryable().Querier(0, time.Now().UnixMilli()))(t)
 	var b strings.Builder
 	set := q.Select(context.Background(), true, nil, labels.MustNewMatcher(labels.MatchRegexp, model.MetricNameLabel, ".+"))
 	for last := ""; set.Next(); {
@@ -207,10 +197,7 @@ func TestPrometheus(t *testing.T) {
 	}
 	same("label/none/values", times)
 	for _, x := range badRequests {
-		params, err := url.ParseQuery(x.params)
-		if err != nil {
-			t.Fatal(err)
-		}
+		params := must.Get(url.ParseQuery(x.params))(t)
 		if !x.stricter {
 			same(x.path, params)
 		}

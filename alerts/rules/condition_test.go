@@ -3,13 +3,12 @@ package rules
 import (
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestCondition(t *testing.T) {
-	list, err := Source{Interval: time.Second, MaxWindow: time.Hour}.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(Source{Interval: time.Second, MaxWindow: time.Hour}.Load())(t)
 	want := map[string]float64{"StageFailureRate": 0.3, "CollectorBlind": 300, "BadRequestBurst": 15, "NewCause": 5}
 	for _, r := range list {
 		c, ok := r.Condition()

@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/signals"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -189,9 +190,7 @@ func (d *day) play(t *testing.T, from, to int) (fired []string) {
 		known := map[string]bool{}
 		for s := d.start + int64(from)*60; s < d.start+int64(to)*60; s += step {
 			tally := &analyzer.Tally{Second: s + step - 1, Counts: d.counts(int(s-d.start)/60, float64(step))}
-			if err := e.Add(t.Context(), tally); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, e.Add(t.Context(), tally))
 			for _, a := range e.Active() {
 				line := a.Severity() + " " + a.Name + " " + strings.Trim(a.Labels["service"]+"/"+a.Labels["stage"], "/")
 				if !known[a.ID()] {

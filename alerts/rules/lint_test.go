@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestLint(t *testing.T) {
@@ -16,9 +18,7 @@ func TestLint(t *testing.T) {
 	f := func(expr, annotation, want string) {
 		t.Helper()
 		text := "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: |\n      " + expr + "\n    annotations:\n      summary: '" + annotation + "'\n"
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 		n, problems := source(file).Lint(t.Context())
 		switch {
 		case want == "" && (n != 1 || len(problems) > 0):

@@ -9,6 +9,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/rules"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // source returns the limits of the default configuration for files.
@@ -25,9 +26,7 @@ func TestLoad(t *testing.T) {
 	f := func(rule, want string) {
 		t.Helper()
 		file := filepath.Join(t.TempDir(), "r.yaml")
-		if err := os.WriteFile(file, []byte("groups:\n- name: g\n"+rule), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte("groups:\n- name: g\n"+rule), 0o644))
 		_, err := source(file).Load()
 		switch {
 		case want == "" && err != nil:

@@ -8,6 +8,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -32,9 +33,7 @@ func TestDayOfOutage(t *testing.T) {
 		hidden := map[string]bool{}
 		step := int64(dayStep.Seconds())
 		for s := d.start + (noon-20)*60; s < d.start+(noon+30)*60; s += step {
-			if err := e.Add(t.Context(), &analyzer.Tally{Second: s + step - 1, Counts: d.counts(int(s-d.start)/60, float64(step))}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, e.Add(t.Context(), &analyzer.Tally{Second: s + step - 1, Counts: d.counts(int(s-d.start)/60, float64(step))}))
 			for _, a := range e.Active() {
 				series := a.Name + " " + a.Labels["service"] + "/" + a.Labels["stage"]
 				if a.Muted() {

@@ -20,6 +20,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
 	protocol "github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -63,9 +64,7 @@ func (p *pipeline) feed() {
 	if !p.early {
 		for i := range p.out.Tallies {
 			t := p.out.Tallies[i]
-			if err := p.e.Add(p.t.Context(), &t); err != nil {
-				p.t.Fatal(err)
-			}
+			must.Do(p.t, p.e.Add(p.t.Context(), &t))
 		}
 		for _, a := range p.e.Active() {
 			if !slices.Contains(p.fired, a.Name) {
@@ -96,11 +95,7 @@ func (p *pipeline) event(ev *event.Event) {
 }
 
 func (p *pipeline) body(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return b
+	return must.Get(json.Marshal(v))(p.t)
 }
 
 func (p *pipeline) talk() {
@@ -167,10 +162,7 @@ func (r recorder) RecordAlert(context.Context, alerts.Alert) error { return r.er
 // fired returns the JSON of an alert. Package slack renders the files.
 func fired(t *testing.T, a alerts.Alert) string {
 	t.Helper()
-	b, err := json.MarshalIndent(a, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.MarshalIndent(a, "", "  "))(t)
 	return string(b) + "\n"
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/alerts/rules"
+	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // promtoolEnv lists the promtools to test with, separated as in PATH. .ci/run sets it to that of Debian's package prometheus, which
@@ -39,9 +41,7 @@ func TestUnitTestsAreComplete(t *testing.T) {
 // promtools returns the tools to test with; it skips t if there are none.
 func promtools(t *testing.T) []string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("slow, and other processes are invisible to the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and other processes are invisible to the race detector")
 	if tools := filepath.SplitList(os.Getenv(promtoolEnv)); len(tools) > 0 {
 		return tools
 	}
@@ -55,14 +55,8 @@ func promtools(t *testing.T) []string {
 // promtool accepts the rule files and their unit tests.
 func TestPromtool(t *testing.T) {
 	tools := promtools(t)
-	files, err := filepath.Glob("*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tests, err := filepath.Glob("testdata/*_test.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("*.yaml"))(t)
+	tests := must.Get(filepath.Glob("testdata/*_test.yaml"))(t)
 	for _, tool := range tools {
 		for _, args := range [][]string{append([]string{"check", "rules"}, files...), append([]string{"test", "rules"}, tests...)} {
 			out, err := exec.CommandContext(t.Context(), tool, args...).CombinedOutput()

@@ -17,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,9 +52,7 @@ func alertsAt(t *testing.T, minute int, loads ...load) []string {
 					tally.Counts = append(tally.Counts, analyzer.Count{Metric: analyzer.MetricFailed, Labels: kv, N: l.failed})
 				}
 			}
-			if err := e.Add(context.Background(), tally); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, e.Add(context.Background(), tally))
 		}
 		for _, a := range e.Active() {
 			out = append(out, fmt.Sprintf("%s %s %d/%d", a.Severity(), a.Labels["stage"], a.Evidence.Failed, a.Evidence.Calls))
@@ -82,10 +81,7 @@ func TestStageFailureRate(t *testing.T) {
 	f("one million calls", 1, one(300_001, 1_000_000), "critical planner 300001/1000000")
 
 	// The table in the rule file.
-	text, err := rules.FS.ReadFile("stage_failure_rate.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(rules.FS.ReadFile("stage_failure_rate.yaml"))(t)
 	row := func(name string) []string {
 		t.Helper()
 		m := regexp.MustCompile(`#   ` + name + ` (.*)`).FindSubmatch(text)
@@ -96,10 +92,7 @@ func TestStageFailureRate(t *testing.T) {
 	}
 	columns := 0
 	for i, n := range row("calls") {
-		calls, err := strconv.ParseUint(n, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		calls := must.Get(strconv.ParseUint(n, 10, 64))(t)
 		for _, severity := range []string{"warning", "critical"} {
 			failed, err := strconv.ParseUint(row(severity)[i], 10, 64)
 			if err != nil {

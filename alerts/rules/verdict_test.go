@@ -11,18 +11,13 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/ruletest"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // The unit tests also pass in llmtap alerts test.
 func TestUnitTests(t *testing.T) {
-	files, err := filepath.Glob("testdata/*_test.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := ruletest.Run(t.Context(), engine.Default().Rules(), files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("testdata/*_test.yaml"))(t)
+	r := must.Get(ruletest.Run(t.Context(), engine.Default().Rules(), files))(t)
 	for _, f := range r.Failures {
 		t.Error(f)
 	}
@@ -52,26 +47,16 @@ var mutations = []struct {
 // promtool and llmtap alerts test have the same verdicts on the unit tests of mutated rules, and on those of ruletest.
 func TestSameVerdicts(t *testing.T) {
 	tool := promtools(t)[0]
-	rules, err := filepath.Glob("*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must.Get(filepath.Glob("*.yaml"))(t)
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	read := func(name string) string {
 		t.Helper()
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name))(t)
 		return string(text)
 	}
 	var files []string
@@ -99,10 +84,7 @@ func TestSameVerdicts(t *testing.T) {
 	ours := map[string]bool{}
 	failed := 0
 	for _, f := range files {
-		r, err := ruletest.Run(t.Context(), engine.Default().Rules(), []string{f})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(ruletest.Run(t.Context(), engine.Default().Rules(), []string{f}))(t)
 		if ours[f] = r.Failed == 0; !ours[f] {
 			failed++
 		}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -19,10 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // run runs test files and returns the failures as a user sees them.
 func run(t *testing.T, files ...string) (*Report, string) {
 	t.Helper()
-	r, err := Run(t.Context(), engine.Default().Rules(), files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Run(t.Context(), engine.Default().Rules(), files))(t)
 	var lines []string
 	for _, f := range r.Failures {
 		lines = append(lines, f.String())
@@ -57,9 +55,7 @@ testdata/failing_test.yaml:29: wrong samples: 0.1 + 0.2 at 1m
 
 func TestFailures(t *testing.T) {
 	r, text := run(t, "testdata/failing_test.yaml")
-	if diff := cmp.Diff(failing, text); diff != "" {
-		t.Errorf("failures (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(failing, text), "failures")
 	if r.Failed != 2 || r.Tests != 3 {
 		t.Errorf("%d of %d tests failed, want 2 of 3", r.Failed, r.Tests)
 	}
@@ -70,9 +66,7 @@ func TestInvalidFiles(t *testing.T) {
 	write := func(name, text string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	write("a.yaml", "groups:\n- name: g\n  rules:\n  - {alert: A, expr: llmtap_store_up == 0}\n")

@@ -6,15 +6,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func matchers(t *testing.T, list ...string) Matchers {
 	t.Helper()
-	ms, err := ParseMatchers(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ms
+	return must.Get(ParseMatchers(list))(t)
 }
 
 func TestParseMatcher(t *testing.T) {
@@ -143,9 +141,7 @@ func TestJSON(t *testing.T) {
 		`{"name":"stage","value":"p.*","isRegex":true,"isEqual":false}],"startsAt":"2026-11-23T09:00:00Z",` +
 		`"endsAt":"2026-11-23T10:00:00Z","updatedAt":"2026-11-23T09:00:00Z","createdBy":"anna","comment":"deploy"}`
 	var s Silence
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(text), &s))
 	if got, err := json.Marshal(s); err != nil || string(got) != text {
 		t.Errorf("%s, %v", got, err)
 	}

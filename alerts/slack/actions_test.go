@@ -14,6 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/silence"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // The buttons follow the state of the group, and no text of an agent or a person can break them.
@@ -24,10 +25,7 @@ func TestControls(t *testing.T) {
 		var m message
 		m.controls(g, groupBy)
 		checkLimits(t, m)
-		b, err := json.Marshal(m.all())
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(json.Marshal(m.all()))(t)
 		if got := strings.TrimSpace(plainBlocks(t, b)); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
@@ -46,10 +44,7 @@ func TestControls(t *testing.T) {
 	if s := f(g, "[Unacknowledge] [Unsilence] [Show the query]"); strings.Contains(s, "confirm") {
 		t.Errorf("a silence of this group asks for a confirmation: %s", s)
 	}
-	broad, err := silence.ParseMatchers([]string{`severity=~"critical|` + strings.Repeat("<!channel>\u202e", 40) + `"`})
-	if err != nil {
-		t.Fatal(err)
-	}
+	broad := must.Get(silence.ParseMatchers([]string{`severity=~"critical|` + strings.Repeat("<!channel>\u202e", 40) + `"`}))(t)
 	g.Alerts[0].Silence = &silence.Silence{ID: "2", Matchers: broad}
 	s := f(g, "[Unacknowledge] [Unsilence] [Show the query]")
 	var list []struct {
@@ -59,9 +54,7 @@ func TestControls(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(s), &list); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(s), &list))
 	if c := list[0].Elements[1].Confirm.Text; c.Type != "plain_text" || !strings.Contains(c.Text, "severity=~") || len([]rune(c.Text)) > 300 {
 		t.Errorf("confirmation %+v", c)
 	}
@@ -83,10 +76,7 @@ func TestTarget(t *testing.T) {
 }
 
 func TestSilenceEnd(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	berlin := must.Get(time.LoadLocation("Europe/Berlin"))(t)
 	f := func(choice string, now time.Time, zone *time.Location, want string) {
 		t.Helper()
 		got, ok := silenceEnd(choice, now, zone)
@@ -140,10 +130,7 @@ func TestQueryText(t *testing.T) {
 // The manifest uses fields of Slack's schema (github.com/slackapi/manifest-schema, version 1), and requests the scopes that
 // are used.
 func TestManifest(t *testing.T) {
-	file, err := os.ReadFile(filepath.Join("..", "..", "deploy", "slack", "manifest.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.ReadFile(filepath.Join("..", "..", "deploy", "slack", "manifest.yaml")))(t)
 	var m struct {
 		Metadata struct {
 			MajorVersion int `yaml:"major_version"`
@@ -172,9 +159,7 @@ func TestManifest(t *testing.T) {
 			TokenRotationEnabled bool `yaml:"token_rotation_enabled"`
 		} `yaml:"settings"`
 	}
-	if err := yaml.UnmarshalWithOptions(file, &m, yaml.Strict()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.UnmarshalWithOptions(file, &m, yaml.Strict()))
 	if n, d := m.DisplayInformation.Name, m.DisplayInformation.Description; n == "" || len(n) > 35 || d == "" || len(d) > 140 || m.Features.BotUser.DisplayName == "" {
 		t.Errorf("name %q, description %q (%d characters)", n, d, len(d))
 	}
@@ -182,10 +167,7 @@ func TestManifest(t *testing.T) {
 	if s := m.Settings; m.Metadata.MajorVersion != 1 || !s.Interactivity.IsEnabled || !s.SocketModeEnabled || s.TokenRotationEnabled {
 		t.Errorf("settings %+v", s)
 	}
-	source, err := os.ReadFile("check.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile("check.go"))(t)
 	var used []string
 	for _, c := range regexp.MustCompile(`(?m)^\tscope\w+ += "([a-z:.]+)"`).FindAllStringSubmatch(string(source), -1) {
 		if c[1] != scopeWritePublic {
@@ -204,10 +186,7 @@ func TestUnsilence(t *testing.T) {
 	now := time.Now()
 	c := &testControls{g: group(incident())}
 	for i, matchers := range [][]string{{"service=checkout-agent", "environment=prod", "stage=planner", "alertname=StageFailureRate"}, {"severity=critical"}, {"environment=prod"}, {"service=other"}} {
-		ms, err := silence.ParseMatchers(matchers)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ms := must.Get(silence.ParseMatchers(matchers))(t)
 		if i == 0 {
 			ms = c.g.Matchers(groupLabels)
 		}
@@ -241,10 +220,7 @@ func TestUnsilence(t *testing.T) {
 	g.Alerts = append(g.Alerts, other)
 	var m message
 	m.controls(g, groupLabels)
-	b, err := json.Marshal(m.all())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(m.all()))(t)
 	for _, want := range []string{"End 2 silences?", `severity=\"critical\"; environment=\"prod\"`} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("no %s in %s", want, b)

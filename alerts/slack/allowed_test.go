@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/slack-go/slack"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // A press by somebody who is not allowed changes nothing, is stored, and says who is allowed.
@@ -118,10 +120,7 @@ func TestSilenceUntilTomorrow(t *testing.T) {
 		if zone == "" {
 			place = "UTC"
 		}
-		in, err := time.LoadLocation(place)
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := must.Get(time.LoadLocation(place))(t)
 		list := c.Silences()
 		if len(list) != 1 || list[0].EndsAt.In(in).Format("15:04:05") != "09:00:00" {
 			t.Fatalf("silences %+v", list)

@@ -6,16 +6,15 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // checkLimits fails the test if a message exceeds a limit of Slack, with or without containers.
 func checkLimits(t *testing.T, m message) {
 	t.Helper()
 	for _, list := range [][]any{{m.all()}, {m.unfolded()}} {
-		raw, err := json.Marshal(list[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(json.Marshal(list[0]))(t)
 		for _, problem := range limitProblems(raw) {
 			t.Error(problem)
 		}

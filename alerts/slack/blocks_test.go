@@ -17,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 var t0 = time.Date(2026, 11, 21, 9, 21, 5, 0, time.UTC)
@@ -212,10 +213,7 @@ func shown(g alerts.Group) message {
 // The golden files are the JSON that is sent and the text that people see.
 func TestGolden(t *testing.T) {
 	for name, m := range messages() {
-		raw, err := json.MarshalIndent(m.all(), "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(json.MarshalIndent(m.all(), "", "  "))(t)
 		checkLimits(t, m)
 		alertstest.Golden(t, name+".json", string(raw)+"\n")
 		alertstest.Golden(t, name+".txt", "notification: "+m.text+"\n\n"+plainBlocks(t, raw))
@@ -256,10 +254,7 @@ func TestHostileContent(t *testing.T) {
 	a.Evidence.More = []*analyzer.Example{&x, &x}
 	bare := a // counts nothing, so that its summary is its headline
 	bare.Name, bare.Labels, bare.Evidence = short, labels(short), alerts.Evidence{}
-	matchers, err := silence.ParseMatchers([]string{`stage=~".*"`, fmt.Sprintf("service=%q", strings.Repeat("<!channel>`", 50))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	matchers := must.Get(silence.ParseMatchers([]string{`stage=~".*"`, fmt.Sprintf("service=%q", strings.Repeat("<!channel>`", 50))}))(t)
 	quiet := bare
 	quiet.Silence = &silence.Silence{ID: long, Matchers: matchers, CreatedBy: long, Comment: long}
 	hidden := bare
@@ -306,14 +301,9 @@ func TestHostileContent(t *testing.T) {
 // checkEscaped fails the test if a text of m contains what Slack interprets, apart from dates and links to llmtap.
 func checkEscaped(t *testing.T, m message) {
 	t.Helper()
-	raw, err := json.Marshal(m.all())
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(json.Marshal(m.all()))(t)
 	var decoded any
-	if err := json.Unmarshal(raw, &decoded); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(raw, &decoded))
 	for _, text := range mrkdwnTexts(decoded) {
 		escaped(t, text)
 	}

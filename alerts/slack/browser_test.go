@@ -14,6 +14,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 var pictures = flag.String("pictures", "", "write pictures of the messages to this directory")
@@ -24,9 +27,7 @@ const maxLines = 10
 // On a phone, a message says in at most ten lines what happens, since when, why, whose change, proof and
 // what to do. The details are collapsed.
 func TestLinesOnPhone(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
+	slowtest.SkipShort(t, "starts a browser")
 	browser := findBrowser(t)
 	needFont(t)
 	var page strings.Builder
@@ -43,9 +44,7 @@ func TestLinesOnPhone(t *testing.T) {
 	}
 	page.WriteString(countLines)
 	file := filepath.Join(t.TempDir(), "page.html")
-	if err := os.WriteFile(file, []byte(page.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(page.String()), 0o600))
 	dom := run(t, browser, "--window-size=390,2000", "--dump-dom", "file://"+file)
 	counted := regexp.MustCompile(`data-lines="(\d+)" id="([^"]+)"|id="([^"]+)" data-lines="(\d+)"`).FindAllStringSubmatch(dom, -1)
 	lines := map[string]string{}
@@ -69,9 +68,7 @@ func TestLinesOnPhone(t *testing.T) {
 		for _, width := range []int{390, 720} {
 			for _, theme := range []string{"light", "dark"} {
 				one := fmt.Sprintf(`%s<body class="%s" style="width: %dpx"><div class="message">%s</div>`, pageHead, theme, width, blocksHTML(t, all[name]))
-				if err := os.WriteFile(file, []byte(one), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(file, []byte(one), 0o600))
 				run(t, browser, fmt.Sprintf("--window-size=%d,560", width), fmt.Sprintf("--screenshot=%s/%s-%d-%s.png", *pictures, name, width, theme), "file://"+file)
 			}
 		}
@@ -121,10 +118,7 @@ func run(t *testing.T, browser string, args ...string) string {
 // blocksHTML renders the blocks of m approximately as Slack does.
 func blocksHTML(t *testing.T, m message) string {
 	t.Helper()
-	raw, err := json.Marshal(m.all())
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(json.Marshal(m.all()))(t)
 	var b strings.Builder
 	writeBlocks(t, &b, raw)
 	return b.String()
@@ -133,9 +127,7 @@ func blocksHTML(t *testing.T, m message) string {
 func writeBlocks(t *testing.T, b *strings.Builder, raw []byte) {
 	t.Helper()
 	var list []viewBlock
-	if err := json.Unmarshal(raw, &list); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(raw, &list))
 	for _, x := range list {
 		switch x.Type {
 		case "header":

@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/signals"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // An error that quotes a message reaches Slack only if slack.content is set and the service publishes whole bodies: neither the message, nor its edits, nor its
@@ -33,18 +34,13 @@ func TestContent(t *testing.T) {
 			t.Run(fmt.Sprintf("%v/%s", set, rule), func(t *testing.T) {
 				f, cfg := newSlack(t)
 				cfg.Content = set.content
-				list, err := cfg.Receivers(alerts.NotifierOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				list := must.Get(cfg.Receivers(alerts.NotifierOptions{}))(t)
 				first, last := alert(rule), alert(rule)
 				first.Evidence.Example.Full, last.Evidence.Example.Full = set.full, set.full
 				first.Evidence.More[0].Full, last.Evidence.More[0].Full = set.full, set.full
 				last.State, last.EndsAt = alerts.Resolved, last.UpdatedAt
 				for _, a := range []alerts.Alert{first, last} {
-					if err := list[0].Notify(t.Context(), group(a)); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, list[0].Notify(t.Context(), group(a)))
 				}
 				all := ""
 				for _, m := range append(f.top(), f.thread()...) {

@@ -19,6 +19,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -149,9 +150,7 @@ func crashRun(t *testing.T, sc scene, at int, after bool) (operations []bool, do
 	cfg := Config{Token: "xoxb-test", Channel: "C123", APIURL: "http://slack.test/api", Routes: sc.routes}
 	p := &mortal{Store: &alertstest.Store{}, f: f, at: at, after: after}
 	decisions := engine.NewDecisions()
-	if err := decisions.Replace(nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, decisions.Replace(nil))
 	c := engine.Default()
 	c.EvaluationInterval, c.RuleFiles = 5*time.Second, []string{"../rules/stage_failure_rate.yaml"}
 	var e *engine.Engine
@@ -161,22 +160,15 @@ func crashRun(t *testing.T, sc scene, at int, after bool) (operations []bool, do
 	}
 	begin := time.Now().Unix() / 5 * 5
 	decide := func(key string, v any) {
-		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := decisions.Put(key, b); err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(json.Marshal(v))(t)
+		must.Do(t, decisions.Put(key, b))
 	}
 	stop := start()
 	tally := func(i int) *analyzer.Tally {
 		return &analyzer.Tally{Second: begin + int64(i)*5 + 4, Counts: sc.counts(i)}
 	}
 	for i := range 190 { // 16 minutes
-		if err := e.Add(t.Context(), tally(i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Add(t.Context(), tally(i)))
 		sc.decide(i, e, decide)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
@@ -190,9 +182,7 @@ func crashRun(t *testing.T, sc scene, at int, after bool) (operations []bool, do
 			p.mu.Unlock()
 			stop = start()
 			for j := range i + 1 {
-				if err := e.Add(t.Context(), tally(j)); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, e.Add(t.Context(), tally(j)))
 			}
 			synctest.Wait()
 		}
@@ -240,9 +230,7 @@ func TestCrashInAStorm(t *testing.T) {
 // crashes runs sc without a crash, and with one at each operation for which selected returns true. ours is the number of the operation
 // among those about Slack; 0 if it is none.
 func crashes(t *testing.T, sc scene, selected func(at, ours int) bool, check func(operation string, doubts int, top []posted)) {
-	if testing.Short() {
-		t.Skip("simulates hundreds of crashes")
-	}
+	slowtest.SkipShort(t, "simulates hundreds of crashes")
 	run := func(at int, after bool) (operations []bool) {
 		synctest.Test(t, func(t *testing.T) {
 			slack, doubts, top := crashRun(t, sc, at, after)

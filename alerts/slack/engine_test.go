@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // From tallies to Slack, with a restart of engine and notifier in the middle: one message, red and then green.
@@ -40,9 +41,7 @@ func TestEngineToSlack(t *testing.T) {
 		e := enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{newNotifier(t, cfg, store)}, Store: store})
 		stop := alertstest.Run(t, e.Run)
 		for i := from; i < to; i++ {
-			if err := e.Add(t.Context(), tally(i)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, e.Add(t.Context(), tally(i)))
 		}
 		for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {

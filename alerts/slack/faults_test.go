@@ -23,6 +23,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -51,9 +52,7 @@ func newFake(t *testing.T) (*fake, Config) {
 func notifierOf(t *testing.T, api http.RoundTripper, cfg Config, store alerts.Store, logger *slog.Logger) *Notifier {
 	t.Helper()
 	list, err := cfg.Receivers(alerts.NotifierOptions{Store: store, Logger: logger, Client: &http.Client{Transport: api, Timeout: 10 * time.Second}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return list[0].Notifier.(*Notifier)
 }
 
@@ -146,10 +145,7 @@ var stageName = regexp.MustCompile(`stage-(\d{3})\.`)
 // metric returns the value of a metric of the engine, of all its labels together.
 func (w *fleet) metric(name string) (sum float64) {
 	w.t.Helper()
-	families, err := w.reg.Gather()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	families := must.Get(w.reg.Gather())(w.t)
 	for _, f := range families {
 		if f.GetName() == name {
 			for _, m := range f.GetMetric() {
@@ -190,9 +186,7 @@ func (w *fleet) pass(d time.Duration, failing func(i int) bool) {
 			out.Counts = append(out.Counts, countsOf(stageOf(i), 50, n)...)
 		}
 		began := time.Now()
-		if err := w.e.Add(w.t.Context(), out); err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, w.e.Add(w.t.Context(), out))
 		w.slow = max(w.slow, time.Since(began))
 		w.sec += 600
 		time.Sleep(10 * time.Minute)

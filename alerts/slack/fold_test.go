@@ -19,6 +19,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // storm returns groups of n stages in 12 services.
@@ -467,9 +468,7 @@ func TestStormOverHTTP(t *testing.T) {
 		tally.Counts = append(tally.Counts, countsOf(stageOf(i), 50, 30)...)
 	}
 	began := time.Now()
-	if err := e.Add(t.Context(), tally); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Add(t.Context(), tally))
 	evaluated := time.Since(began)
 	wait(t, "all groups are told", func() bool {
 		s := e.Receivers()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,17 +23,13 @@ func newNotifier(t *testing.T, cfg Config, store alerts.Store) *Notifier {
 	tr := &http.Transport{}
 	t.Cleanup(tr.CloseIdleConnections)
 	list, err := cfg.Receivers(alerts.NotifierOptions{Store: store, Client: &http.Client{Transport: tr, Timeout: 500 * time.Millisecond}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return list[0].Notifier.(*Notifier)
 }
 
 func notify(t *testing.T, n *Notifier, g alerts.Group) {
 	t.Helper()
-	if err := n.Notify(t.Context(), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, n.Notify(t.Context(), g))
 }
 
 // One incident is one message, with news in its thread, also across a restart.
@@ -281,9 +278,7 @@ func TestConfig(t *testing.T) {
 		t.Errorf("absent token file: %v", err)
 	}
 	for content, want := range map[string]string{" \n": "is empty", "xoxb-2\n": ""} {
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(content), 0o600))
 		if _, err := c.Receivers(alerts.NotifierOptions{}); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("token file %q: %v, want %q", content, err, want)
 		}

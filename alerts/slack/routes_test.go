@@ -8,6 +8,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // log returns the messages: the id of the channel, whether it is a reply, who is mentioned, and the first words.
@@ -187,9 +188,7 @@ func TestEarlierRecord(t *testing.T) {
 		}
 		old = []byte(strings.Replace(string(old), field, "", 1))
 	}
-	if err := store.Put(t.Context(), key, old); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Put(t.Context(), key, old))
 	cfg.Mentions = map[string][]string{"warning": {"@here"}, "critical": {"@channel"}}
 	n = newNotifier(t, cfg, store)
 	notify(t, n, group(warning()))

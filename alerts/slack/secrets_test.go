@@ -19,6 +19,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/webhook"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -28,11 +29,7 @@ func TestNoContentLeaks(t *testing.T) {
 	const key, mail = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789", "ottilie@example.org"
 	type object = map[string]any
 	body := func(v any) []byte {
-		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
+		return must.Get(json.Marshal(v))(t)
 	}
 	a := analyzer.New(analyzer.Default(), rules.InOrder, prometheus.NewRegistry())
 	out := new(analyzer.Output)
@@ -85,10 +82,7 @@ func TestNoContentLeaks(t *testing.T) {
 	for _, cfg := range []alerts.NotifierConfig{
 		slackCfg, webhook.Config{URL: hook.URL, Secret: "0123456789abcdef"}, alertmanager.Config{URLs: []string{hook.URL}},
 	} {
-		list, err := cfg.Receivers(alerts.NotifierOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(cfg.Receivers(alerts.NotifierOptions{}))(t)
 		notifiers = append(notifiers, list[0])
 	}
 	cfg := engine.Default()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // shippedGroups returns alerts of the shipped rules that real events have triggered in package rules.
@@ -20,10 +21,7 @@ func shippedGroups(t *testing.T) (out []alerts.Group) {
 		t.Fatalf("%d alerts, %v", len(files), err)
 	}
 	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(os.ReadFile(file))(t)
 		var a alerts.Alert
 		if err := json.Unmarshal(raw, &a); err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -40,10 +38,7 @@ func TestShippedAlerts(t *testing.T) {
 		a := g.Alerts[0]
 		m := render(g, alerts.Access{Host: "collector-1"})
 		checkLimits(t, m)
-		blocks, err := json.Marshal(m.all())
-		if err != nil {
-			t.Fatal(err)
-		}
+		blocks := must.Get(json.Marshal(m.all()))(t)
 		fmt.Fprintf(&b, "==================== %s ====================\n%s\n", a.Name, plainBlocks(t, blocks))
 		header, _, _ := strings.Cut(plainBlocks(t, blocks), "\n")
 		if n := strings.Count(header, "shop/planner"); n > 1 {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/silence"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // A workspace is a Slack with Socket Mode: the methods of fake, apps.connections.open, and WebSockets that speak Slack's
@@ -194,9 +195,7 @@ func (w *workspace) callback(by user, action, choice, ts string) string {
 		Type     string           `json:"type"`
 		Elements []map[string]any `json:"elements"`
 	}
-	if err := json.Unmarshal([]byte(m.Blocks), &blocks); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, json.Unmarshal([]byte(m.Blocks), &blocks))
 	for _, b := range blocks {
 		for _, e := range b.Elements {
 			if b.Type != "actions" || e["action_id"] != "llmtap_"+action {
@@ -211,10 +210,7 @@ func (w *workspace) callback(by user, action, choice, ts string) string {
 				}
 				delete(e, "options")
 			}
-			element, err := json.Marshal(e)
-			if err != nil {
-				w.t.Fatal(err)
-			}
+			element := must.Get(json.Marshal(e))(w.t)
 			return payload(by, m.TS, w.url+"/actions/T1/1/x", string(element))
 		}
 	}
@@ -367,9 +363,7 @@ func start(t *testing.T, cfg Config, c alerts.Controls, change func(*socket)) *p
 		Controls: c, Registerer: p.reg, GroupBy: []string{"service", "environment", "stage"},
 		Client: &http.Client{Transport: tr, Timeout: 2 * time.Second},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	p.n = list[0].Notifier.(*Notifier)
 	p.s = p.n.socket
 	p.s.retry = func() backoff.BackOff { return backoff.NewConstantBackOff(10 * time.Millisecond) }

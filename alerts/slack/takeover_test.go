@@ -18,6 +18,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // A peer is one of several processes with one Store, of which one at a time notifies.
@@ -119,9 +120,7 @@ func stormTakenOver(t *testing.T, dies bool) {
 				counts = append(counts, countsOf(kv, 100, 20)...)
 			}
 			for _, p := range []*peer{a, b} {
-				if err := p.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, p.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}))
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()

@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // A Select of Shared sees the samples of its time, whatever is appended later.
@@ -21,18 +23,12 @@ func TestShared(t *testing.T) {
 	appendTo := func(from, to int) {
 		t.Helper()
 		for i := from; i < to; i++ {
-			var err error
-			if ref, err = db.Append(ref, lset, start.Add(time.Duration(i)*time.Second), float64(i/3)); err != nil {
-				t.Fatal(err)
-			}
+			ref = must.Get(db.Append(ref, lset, start.Add(time.Duration(i)*time.Second), float64(i/3)))(t)
 		}
 	}
 	appendTo(0, 1000)
 	var mu sync.Mutex
-	q, err := db.Shared(&mu).Querier(start.UnixMilli(), start.Add(time.Hour).UnixMilli())
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(db.Shared(&mu).Querier(start.UnixMilli(), start.Add(time.Hour).UnixMilli()))(t)
 	set := q.Select(t.Context(), true, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, "c"))
 	appendTo(1000, 2000)
 	db.Truncate(start.Add(30 * time.Minute))
@@ -65,17 +61,12 @@ func BenchmarkSharedSelect(b *testing.B) {
 				lset = labels.FromStrings(model.MetricNameLabel, "c", "i", fmt.Sprint(i))
 			}
 			ref, err := db.Append(refs[i], lset, start.Add(time.Duration(second)*time.Second), float64(second*i%7))
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 			refs[i] = ref
 		}
 	}
 	var mu heldMutex
-	q, err := db.Shared(&mu).Querier(start.UnixMilli(), start.Add(time.Hour).UnixMilli())
-	if err != nil {
-		b.Fatal(err)
-	}
+	q := must.Get(db.Shared(&mu).Querier(start.UnixMilli(), start.Add(time.Hour).UnixMilli()))(b)
 	for b.Loop() {
 		q.Select(b.Context(), true, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, "c"))
 	}

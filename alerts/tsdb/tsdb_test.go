@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // Queries return exactly what they return over the same samples in Prometheus's head block.
@@ -45,9 +47,7 @@ func equalsPrometheus(t *testing.T, seed uint64) {
 	if err == nil {
 		err = head.Init(math.MinInt64)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer head.Close()
 	db := Open(Options{Lookback: 2 * interval, Step: interval})
 	defer db.Close()
@@ -100,16 +100,10 @@ func equalsPrometheus(t *testing.T, seed uint64) {
 				}
 			}
 			lset := labels.FromStrings("__name__", "c", "kind", kinds[i%len(kinds)], "i", fmt.Sprint(i))
-			if refs[i], err = db.Append(refs[i]*storage.SeriesRef(rnd.IntN(2)), lset, at, *v); err != nil {
-				t.Fatal(err)
-			}
-			if _, err = app.Append(0, lset, at.UnixMilli(), *v); err != nil {
-				t.Fatal(err)
-			}
+			refs[i] = must.Get(db.Append(refs[i]*storage.SeriesRef(rnd.IntN(2)), lset, at, *v))(t)
+			must.Get(app.Append(0, lset, at.UnixMilli(), *v))(t)
 		}
-		if err := app.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, app.Commit())
 		if step > 0 && step%(steps/4) == 0 {
 			db.Truncate(now.Add(-71 * time.Minute))
 		}
@@ -118,19 +112,10 @@ func equalsPrometheus(t *testing.T, seed uint64) {
 	for range 10 {
 		ts := now.Add(-time.Duration(rnd.IntN(10)) * interval / 3)
 		for _, expr := range queries {
-			got, err := db.Query(t.Context(), expr, ts)
-			if err != nil {
-				t.Fatal(err)
-			}
-			q, err := reference.engine.NewInstantQuery(t.Context(), prometheus{head}, nil, expr, ts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(db.Query(t.Context(), expr, ts))(t)
+			q := must.Get(reference.engine.NewInstantQuery(t.Context(), prometheus{head}, nil, expr, ts))(t)
 			res := q.Exec(t.Context())
-			want, err := res.Vector()
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must.Get(res.Vector())(t)
 			compare(t, fmt.Sprintf("seed %d: %s at %v, interval %v", seed, expr, ts.UTC(), interval), got, want)
 			q.Close()
 		}
@@ -165,10 +150,7 @@ func TestTruncate(t *testing.T) {
 	var refs [2]storage.SeriesRef
 	add := func(i int, lset labels.Labels, at time.Time) {
 		t.Helper()
-		var err error
-		if refs[i], err = db.Append(refs[i], lset, at, 1); err != nil {
-			t.Fatal(err)
-		}
+		refs[i] = must.Get(db.Append(refs[i], lset, at, 1))(t)
 	}
 	for i := range 3600 {
 		add(0, a, at.Add(time.Duration(i)*time.Second))

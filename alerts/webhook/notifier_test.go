@@ -22,6 +22,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 const signingKey = "0123456789abcdef0123456789abcdef"
@@ -70,9 +71,7 @@ func newNotifier(t *testing.T, r *receiver) *Notifier {
 	list, err := Config{URL: "https://hooks.example.com/T0K3N", Secret: signingKey}.Receivers(alerts.NotifierOptions{
 		Client: &http.Client{Transport: r}, GroupBy: []string{"service", "stage", "component"}, Access: alerts.Access{ExternalURL: "https://llmtap.example.com/"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return list[0].Notifier.(*Notifier)
 }
 
@@ -91,9 +90,7 @@ func TestMessage(t *testing.T) {
 	over.State, over.EndsAt = alerts.Resolved, start
 	g := alerts.Group{Key: `StageFailureRate{service="checkout-agent"}`, Alerts: []alerts.Alert{over, incident("planner", start)}}
 	got, err := json.MarshalIndent(newMessage(g, []string{"service", "stage"}, alerts.Access{ExternalURL: "https://llmtap.example.com/"}), "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	alertstest.Golden(t, "message.json", string(got)+"\n")
 }
 
@@ -112,9 +109,7 @@ func TestNotify(t *testing.T) {
 		g := alerts.Group{Key: "k", Alerts: []alerts.Alert{incident("planner", time.Now().UTC())}}
 		send := func() post {
 			t.Helper()
-			if err := n.Notify(t.Context(), g); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, n.Notify(t.Context(), g))
 			p := r.posts[len(r.posts)-1]
 			mac := hmac.New(sha256.New, []byte(signingKey))
 			mac.Write([]byte(p.timestamp + "." + p.body))
@@ -154,9 +149,7 @@ func tallies(t *testing.T, e *engine.Engine, n int, failed uint64) {
 				"service": "checkout-agent", "environment": "prod", "stage": "planner", "service_version": "1", "status": "400", "cause": "orphan_tool_reply",
 			}, N: failed})
 		}
-		if err := e.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}))
 		time.Sleep(time.Second)
 	}
 	synctest.Wait()
@@ -275,9 +268,7 @@ func TestSecretFile(t *testing.T) {
 	}
 	f("read secret_file")
 	for text, want := range map[string]string{"short\n": "has 5 bytes, fewer than 16", signingKey + "\n": ""} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 		f(want)
 	}
 	cfg.URL = "T0K3N"

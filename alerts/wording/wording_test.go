@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestDescription(t *testing.T) {
@@ -91,10 +92,7 @@ func TestCommands(t *testing.T) {
 	}
 	var got []string
 	for _, c := range Commands(alerts.Access{URL: "http://collector-1:8088"}, &a) {
-		out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf '%s|' "+c).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(exec.CommandContext(t.Context(), "sh", "-c", "printf '%s|' "+c).Output())(t)
 		got = append(got, string(out))
 	}
 	want := []string{
@@ -102,9 +100,7 @@ func TestCommands(t *testing.T) {
 		"llmtap|show|" + conversation + "|--url|http://collector-1:8088|",
 		"llmtap|query|open_tool_calls|--service|shop|--stage|" + stage + "|--environment|prod|--since|2026-11-21T09:11:05Z|--url|http://collector-1:8088|",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, got))
 	for _, id := range []string{"", "-x", "a`b`", "two\nlines", "\x1b[2J", "gpj\u202e", "a\u200bb", "a\u2028b", "a\u00a0b", "\xff", strings.Repeat("x", MaxID+1)} {
 		a.Evidence.Example = &analyzer.Example{Exchange: id}
 		if got := Commands(alerts.Access{}, &a); len(got) != 1 || !strings.HasPrefix(got[0], "llmtap query") {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -257,9 +258,7 @@ func TestRegistry(t *testing.T) {
 		}
 	}
 	slices.Sort(ids)
-	if diff := cmp.Diff(ids, IDs()); diff != "" {
-		t.Errorf("causes differ (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(ids, IDs()), "causes differ")
 }
 
 // newRules are rules that the specification does not have.

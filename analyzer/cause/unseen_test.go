@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // A sentence is an error text of the test set, without an envelope.
@@ -20,10 +22,7 @@ type sentence struct {
 
 func sentences(t testing.TB, path string) []sentence {
 	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Open(path))(t)
 	defer file.Close()
 	var all []sentence
 	for s := bufio.NewScanner(file); s.Scan(); {

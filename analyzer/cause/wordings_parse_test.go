@@ -4,20 +4,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestParseWordings(t *testing.T) {
-	concepts, err := parseLexicon("# a comment\n\nkey\n\tapi key | \"key \" | code$\n\tretry in #\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]concept{{"key", []string{"api key", "key ", "code$", "retry in #"}}}, concepts, cmp.AllowUnexported(concept{})); diff != "" {
-		t.Errorf("concepts (-want +got):\n%s", diff)
-	}
-	rows, err := parseRows("key\n\tcause: auth\n\tstatus: 401\n\tweak\n\tsource: a b#1\n", true, newIndex(concepts))
-	if err != nil {
-		t.Fatal(err)
-	}
+	concepts := must.Get(parseLexicon("# a comment\n\nkey\n\tapi key | \"key \" | code$\n\tretry in #\n"))(t)
+	must.Agree(t, cmp.Diff([]concept{{"key", []string{"api key", "key ", "code$", "retry in #"}}}, concepts, cmp.AllowUnexported(concept{})), "concepts")
+	rows := must.Get(parseRows("key\n\tcause: auth\n\tstatus: 401\n\tweak\n\tsource: a b#1\n", true, newIndex(concepts)))(t)
 	if r := rows[0]; len(rows) != 1 || r.when != "key" || r.cause != "auth" || r.status != 401 || !r.weak || r.source != "a b#1" {
 		t.Errorf("rows: %+v", rows)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -35,9 +36,7 @@ func TestChain(t *testing.T) {
 		for _, c := range p.Chained {
 			got = append(got, c.ID)
 		}
-		if diff := cmp.Diff(unanswered, got); diff != "" {
-			t.Errorf("unanswered calls differ (-want +got):\n%s", diff)
-		}
+		must.Agree(t, cmp.Diff(unanswered, got), "unanswered calls differ")
 		n := 0
 		for range p.With(ReplyOrphan) {
 			n++

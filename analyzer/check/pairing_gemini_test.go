@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -135,9 +136,7 @@ func TestPairingGeminiRoles(t *testing.T) {
 	p := NewChecker(nil).pairing
 	for _, role := range []string{`"role":"function",`, `"role":"USER",`, ""} {
 		body := `{"contents":[{"role":"MODEL","parts":[{"functionCall":{"name":"f"}}]},{` + role + `"parts":[{"functionResponse":{"name":"f"}}]}]}`
-		if err := facts.ScanRequest(wire.Gemini, []byte(body), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, facts.ScanRequest(wire.Gemini, []byte(body), &r))
 		p.reset(&r, wire.Target{Dialect: wire.Gemini}, nil)
 		if len(p.Replies) != 1 || p.Replies[0].Status != ReplyMatched {
 			t.Errorf("%s: replies %+v", body, p.Replies)
@@ -153,9 +152,7 @@ func TestPairingGeminiIDs(t *testing.T) {
 	reply := func(id string) string { return `{"functionResponse":{"name":"f","id":"` + id + `","response":{}}}` }
 	body := `{"contents":[{"role":"model","parts":[` + call("1") + `,` + call("2") + `,` + call("3") + `]},` +
 		`{"role":"user","parts":[` + reply("3") + `,` + reply("1") + `,` + reply("2") + `,` + reply("4") + `]}]}`
-	if err := facts.ScanRequest(wire.Gemini, []byte(body), &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, facts.ScanRequest(wire.Gemini, []byte(body), &r))
 	p.reset(&r, wire.Target{Dialect: wire.Gemini}, nil)
 	for i, want := range []int{2, 0, 1} {
 		if p.Replies[i].Status != ReplyMatched || p.Replies[i].Call != want {
@@ -184,9 +181,7 @@ func TestPairingGeminiSharedIDs(t *testing.T) {
 		for i, id := range test.ids {
 			fmt.Fprintf(&body, `,{"role":"model","parts":[{"functionCall":{"name":"%c","id":"%s"}}]}`, "fg"[i%2], id)
 		}
-		if err := facts.ScanRequest(wire.Gemini, []byte(`{"contents":[`+body.String()[1:]+`]}`), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, facts.ScanRequest(wire.Gemini, []byte(`{"contents":[`+body.String()[1:]+`]}`), &r))
 		p.reset(&r, wire.Target{Dialect: wire.Gemini}, nil)
 		for i, want := range test.want {
 			if got := p.Calls[i].Again; got != want {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -47,9 +48,7 @@ func TestPairing(t *testing.T) {
 		for i := range p.Replies {
 			got += fmt.Sprintf("%d %s, ", p.Replies[i].Message, status[p.Replies[i].Status])
 		}
-		if diff := cmp.Diff(replies, got); diff != "" {
-			t.Errorf("reply statuses differ (-want +got):\n%s", diff)
-		}
+		must.Agree(t, cmp.Diff(replies, got), "reply statuses differ")
 		n := 0
 		for range p.Unanswered() {
 			n++

@@ -10,16 +10,14 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/content"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
 )
 
 func newRedactor(t testing.TB) *content.Redactor {
 	t.Helper()
-	r, err := redact.NewRedactor(redact.Config{Kinds: redact.Kinds, Patterns: []string{`EMP-\d{6}`}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(redact.NewRedactor(redact.Config{Kinds: redact.Kinds, Patterns: []string{`EMP-\d{6}`}}))(t)
 	return content.NewRedactor(r)
 }
 
@@ -114,13 +112,9 @@ func TestStreamedFrames(t *testing.T) {
 		got := r.Append(nil, content.KindAnswer, []byte(body))
 		var events []byte
 		for m, err := range eventstream.Messages(got) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			var encoded struct{ Bytes []byte }
-			if err := json.Unmarshal(m.Payload, &encoded); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(m.Payload, &encoded))
 			if len(encoded.Bytes) > 0 {
 				m.Payload = encoded.Bytes
 			}

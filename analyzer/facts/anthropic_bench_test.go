@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -18,9 +19,7 @@ func anthropicSession(tb testing.TB, size int, seed uint64) []byte {
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)
 		e.SetEscapeHTML(false)
-		if err := e.Encode(s); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, e.Encode(s))
 		return strings.TrimSpace(b.String())
 	}
 	var b strings.Builder
@@ -67,8 +66,6 @@ func BenchmarkScanAnthropicStream(b *testing.B) {
 	b.ReportAllocs()
 	var r Response
 	for b.Loop() {
-		if err := ScanResponse(wire.Anthropic, "", body, &r); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, ScanResponse(wire.Anthropic, "", body, &r))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -62,9 +63,7 @@ func TestAnthropicMessage(t *testing.T) {
 			want.Replies[i].Start += shift
 			want.Replies[i].End += shift
 		}
-		if diff := cmp.Diff([]Message{want}, f.Messages, sameFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff([]Message{want}, f.Messages, sameFacts), body)
 	}
 	check("user", `"q"`, Message{Content: String, ContentBytes: 1})
 	check("system", `""`, Message{Content: String})
@@ -162,9 +161,7 @@ func TestAnthropicRequest(t *testing.T) {
 		if err := ScanRequest(wire.Anthropic, []byte(body), &f); err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
-		if diff := cmp.Diff(want, f, sameFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff(want, f, sameFacts), body)
 	}
 	check(`{"model":"claude\/x","max_tokens":7,"stream":true,"system":[],"thinking":{"type":"adaptive"}}`, Request{
 		Model: []byte("claude/x"), MaxTokens: 7, Stream: true, System: Array, Thinking: ThinkingOn,
@@ -220,9 +217,7 @@ func anthropicExchanges(tb testing.TB, f func(e *exchange)) {
 	tb.Helper()
 	recordedtest.Lines(tb, recordedtest.Exchanges, func(_ int, line []byte) {
 		var e exchange
-		if err := json.Unmarshal(line, &e); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, json.Unmarshal(line, &e))
 		if e.API == "anthropic.messages" || e.API == "bedrock.invoke" && strings.Contains(string(e.Request), `"anthropic_version"`) {
 			f(&e)
 		}

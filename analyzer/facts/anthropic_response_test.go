@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
 )
@@ -93,18 +94,10 @@ func anthropicBody(t *testing.T, e *exchange) (body, events []byte) {
 	if e.Encoding != "base64" {
 		return body, body
 	}
-	body, err := base64.StdEncoding.AppendDecode(nil, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body = must.Get(base64.StdEncoding.AppendDecode(nil, body))(t)
 	for m, err := range eventstream.Messages(body) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := base64.StdEncoding.DecodeString(parse(m.Payload).get("bytes").text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		data := must.Get(base64.StdEncoding.DecodeString(parse(m.Payload).get("bytes").text))(t)
 		events = append(append(append(events, "data: "...), data...), '\n')
 	}
 	return body, events
@@ -170,9 +163,7 @@ func TestAnthropicAnswerIsRecognised(t *testing.T) {
 		start(4, `{"type":"tool_use","id":"t","name":"f","input":{}}`), delta(4, `{"type":"input_json_delta","partial_json":"{\"a\":[1]}"}`),
 	))
 	var f Request
-	if err := ScanMessages(wire.Anthropic, []byte(strings.ReplaceAll(`[{"role":"assistant","content":`+content+`}]`, `\/`, `/`)), &f); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ScanMessages(wire.Anthropic, []byte(strings.ReplaceAll(`[{"role":"assistant","content":`+content+`}]`, `\/`, `/`)), &f))
 	m := f.Messages[0]
 	for _, r := range []Response{unary, stream} {
 		if m.ContentHash != r.ContentHash || len(r.Signed) != 1 || r.Signed[0] != (Signed{Hash: m.Signed, Thought: m.Thought}) || m.Thought == 0 || len(r.Calls) != 1 || string(m.Calls[0].ID) != r.Calls[0].ID {

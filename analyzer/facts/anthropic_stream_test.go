@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
 )
@@ -63,9 +64,7 @@ func TestAnthropicStreamCalls(t *testing.T) {
 	f := func(name string, events []string, badIndex bool, want ...ResponseCall) {
 		t.Helper()
 		r := answerIn(t, wire.Anthropic, "", anthropicStream(events...))
-		if diff := cmp.Diff(want, r.Calls, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, r.Calls, cmpopts.EquateEmpty()), name)
 		if r.BadIndex != badIndex || r.Cut || r.Malformed || r.FinishReason != "tool_use" || r.Content != Null {
 			t.Errorf("%s: %+v", name, r)
 		}

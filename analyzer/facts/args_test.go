@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
 )
 
@@ -86,9 +87,7 @@ func checkArgsSame(t *testing.T, text string) {
 	}
 	want := refArgs(text)
 	quoted, err := json.Marshal(text) // also escapes <, > and &
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, raw := range []string{string(quoted[1 : len(quoted)-1]), string(appendQuoted(nil, []byte(text))), escapeAll(text)} {
 		if got := checkArgs([]byte(raw)); got != want {
 			t.Fatalf("%q escaped as %q: verdict %d, want %d", text, raw, got, want)

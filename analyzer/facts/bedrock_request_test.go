@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -28,9 +29,7 @@ func TestBedrockMessage(t *testing.T) {
 			want.Kind = Object
 		}
 		want.Start, want.End, want.Hash = 1, 1+len(body), xxh3.HashString(body)
-		if diff := cmp.Diff(want, bedrockMessageOf(t, body), sameFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff(want, bedrockMessageOf(t, body), sameFacts), body)
 	}
 	user := func(content string, m Message) {
 		t.Helper()
@@ -172,9 +171,7 @@ func TestBedrockRequest(t *testing.T) {
 		if err := ScanRequest(wire.Bedrock, []byte(body), &r); err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
-		if diff := cmp.Diff(want, r, sameFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff(want, r, sameFacts), body)
 	}
 	names := func(n ...string) (b [][]byte) {
 		for _, s := range n {
@@ -208,9 +205,7 @@ func TestBedrockRequestErrors(t *testing.T) {
 		`{"toolUseId":"t1","content":[{"text":"ok"},{"json":{"a":null}}],"status":"error"}},{"odd":{}},{"image":{"format":"png"}}]}],"toolConfig":{"tools":[{"toolSpec":` +
 		`{"name":"f"}}],"toolChoice":{"auto":{}}},"inferenceConfig":{"maxTokens":1},"promptVariables":{"a":1},"additionalModelRequestFields":{"thinking":{"type":"enabled"}}}`
 	var f Request
-	if err := ScanRequest(wire.Bedrock, []byte(body), &f); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ScanRequest(wire.Bedrock, []byte(body), &f))
 	for n := 1; n < len(body); n++ {
 		if err := ScanRequest(wire.Bedrock, []byte(body[:n]), &f); !errors.Is(err, ErrTruncated) {
 			t.Fatalf("%s: %v", body[:n], err)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
 )
@@ -212,9 +213,7 @@ func refBedrockAnswer(t *testing.T, body []byte) (text string, calls []ResponseC
 			Output     struct{ Message struct{ Content []part } }
 			StopReason string
 		}
-		if err := json.Unmarshal(body, &unary); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(body, &unary))
 		for _, p := range unary.Output.Message.Content {
 			if p.Text != nil {
 				text += *p.Text
@@ -237,9 +236,7 @@ func refBedrockAnswer(t *testing.T, body []byte) (text string, calls []ResponseC
 		if err == nil && !bytes.Contains(m.Payload, []byte(`"delta":{"toolResult"`)) {
 			err = json.Unmarshal(m.Payload, &e)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		stop += e.StopReason
 		if e.Delta.Text != nil {
 			text += *e.Delta.Text
@@ -251,9 +248,7 @@ func refBedrockAnswer(t *testing.T, body []byte) (text string, calls []ResponseC
 		}
 		if u := e.Delta.ToolUse; u != nil && !server {
 			var piece string
-			if err := json.Unmarshal(u.Input, &piece); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(u.Input, &piece))
 			calls[len(calls)-1].Arguments += piece
 		}
 	}
@@ -267,11 +262,7 @@ func bedrockBody(t testing.TB, e *exchange) []byte {
 	if e.Encoding != "base64" {
 		return body
 	}
-	b, err := base64.StdEncoding.DecodeString(string(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(base64.StdEncoding.DecodeString(string(body)))(t)
 }
 
 func TestBedrockRecordedAnswers(t *testing.T) {
@@ -336,9 +327,7 @@ func FuzzScanBedrockAnswer(f *testing.F) {
 		for _, body := range [][]byte{[]byte(text), bedrockFrames(text)} {
 			before := bytes.Clone(body)
 			var r Response
-			if err := ScanResponse(wire.Bedrock, "", body, &r); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, ScanResponse(wire.Bedrock, "", body, &r))
 			if !bytes.Equal(body, before) {
 				t.Fatalf("%q changed to %q", before, body)
 			}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -26,10 +27,7 @@ func agentSession(tb testing.TB, size int, seed uint64) []byte {
 	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 	r := rand.New(rand.NewPCG(seed, 1))
 	code := func(lines int) string {
-		b, err := os.ReadFile(names[r.IntN(len(names))])
-		if err != nil {
-			tb.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(names[r.IntN(len(names))]))(tb)
 		all := strings.Split(string(b), "\n")
 		from := r.IntN(len(all))
 		var out strings.Builder
@@ -42,9 +40,7 @@ func agentSession(tb testing.TB, size int, seed uint64) []byte {
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)
 		e.SetEscapeHTML(r.IntN(4) == 0)
-		if err := e.Encode(v); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, e.Encode(v))
 		return strings.TrimSpace(b.String())
 	}
 	tools := make([]string, 8)
@@ -85,9 +81,7 @@ type chatSession struct {
 
 func decodedSession(tb testing.TB, size int, seed uint64) (chat chatSession) {
 	tb.Helper()
-	if err := json.Unmarshal(agentSession(tb, size, seed), &chat); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, json.Unmarshal(agentSession(tb, size, seed), &chat))
 	return chat
 }
 
@@ -107,17 +101,13 @@ func benchScan(b *testing.B, d wire.Dialect, bodies [][]byte) {
 	var size int64
 	for _, body := range bodies {
 		size += int64(len(body))
-		if err := ScanRequest(d, body, &f); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, ScanRequest(d, body, &f))
 	}
 	b.SetBytes(size)
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, body := range bodies {
-			if err := ScanRequest(d, body, &f); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, ScanRequest(d, body, &f))
 		}
 	}
 }
@@ -142,9 +132,7 @@ func BenchmarkScanRecordedResponses(b *testing.B) {
 			var r Response
 			for b.Loop() {
 				for _, body := range bodies {
-					if err := ScanResponse(wire.OpenAIChat, "", body, &r); err != nil {
-						b.Fatal(err)
-					}
+					must.Do(b, ScanResponse(wire.OpenAIChat, "", body, &r))
 				}
 			}
 			b.ReportMetric(float64(len(bodies)), "bodies/op")
@@ -156,9 +144,7 @@ func BenchmarkScanRecordedResponses(b *testing.B) {
 
 func BenchmarkCheckArgs(b *testing.B) {
 	text, err := json.Marshal(map[string]any{"path": "/src/facts/args.go", "new": strings.Repeat("\tif s.i < len(s.b) && s.b[s.i] == '\"' {\n\t\treturn \"x\"\n\t}\n", 40)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	raw := appendQuoted(nil, text)
 	b.SetBytes(int64(len(raw)))
 	b.ReportAllocs()

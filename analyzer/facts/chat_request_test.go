@@ -11,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 var sameFacts = cmp.Options{cmpopts.IgnoreUnexported(Request{}), cmpopts.EquateEmpty()}
@@ -66,9 +68,7 @@ func TestScanRequestFacts(t *testing.T) {
 		for i := range want.Replies {
 			want.Replies[i].Start, want.Replies[i].End = want.Start, want.End
 		}
-		if diff := cmp.Diff([]Message{want}, f.Messages, sameFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff([]Message{want}, f.Messages, sameFacts), body)
 	}
 	by := func(role string, m Message) Message {
 		m.Kind, m.RoleKind, m.RoleName, m.Role = Object, String, []byte(role), roleOf([]byte(role), String)
@@ -143,9 +143,7 @@ func TestScanRequestFacts(t *testing.T) {
 		f := scan(t, `{"messages":[{"tool_calls":[`+body+`]}]}`)
 		want.Start = len(`{"messages":[{"tool_calls":[`)
 		want.End = want.Start + len(body)
-		if diff := cmp.Diff([]Call{want}, f.Messages[0].Calls, sameFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff([]Call{want}, f.Messages[0].Calls, sameFacts), body)
 	}
 	call(`3`, Call{Kind: Number})
 	call(`{"id":null,"type":1,"function":"f","x":0}`, Call{Kind: Object, IDKind: Null, TypeKind: Number, FuncKind: String, Fields: FieldUnknown})
@@ -170,9 +168,7 @@ func TestScanRequestFacts(t *testing.T) {
 
 	request := func(body string, want Request) {
 		t.Helper()
-		if diff := cmp.Diff(want, *scan(t, body), sameFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff(want, *scan(t, body), sameFacts), body)
 	}
 	request(`{"functions":[],"function_call":"auto","tools":[{"type":"x"},{"function":{"name":"f"}},{"custom":{"name":""}},1]}`, Request{
 		Functions: Array, HasTools: true, ToolCount: 4, OpenTools: true, Tools: [][]byte{[]byte("f"), {}},
@@ -194,9 +190,7 @@ func TestScanRequestFacts(t *testing.T) {
 		Model: []byte("a/b"), Stream: true, HasTools: true, ToolCount: 2, OpenTools: true, ToolChoice: Object, Forced: []byte("final"),
 		MaxTokens: 7, MessagesKind: Array,
 	}
-	if diff := cmp.Diff(want, got, sameFacts); diff != "" {
-		t.Errorf("request (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, got, sameFacts), "request")
 }
 
 func TestScanRequestErrors(t *testing.T) {
@@ -229,9 +223,7 @@ func TestScanRequestErrors(t *testing.T) {
 func TestScanMessages(t *testing.T) {
 	var f Request
 	body := []byte(` [{"role":"user","content":"q"}, {"role":"assistant","content":"a"}] `)
-	if err := ScanMessages(wire.OpenAIChat, body, &f); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ScanMessages(wire.OpenAIChat, body, &f))
 	want := refMessages(body, parse(body))
 	want.Bare = true
 	if diff := cmp.Diff(want, f, sameFacts); diff != "" {
@@ -247,9 +239,7 @@ func TestScanMessages(t *testing.T) {
 
 // Decoded strings remain valid while scratch grows.
 func TestScanKeepsDecodedStrings(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	var b strings.Builder
 	b.WriteString(`{"model":"m\u006fdel","messages":[`)
 	for i := range 500 {
@@ -280,18 +270,13 @@ func TestScanKeepsBound(t *testing.T) {
 func TestScanArguments(t *testing.T) {
 	var f Request
 	for _, args := range argsSeeds {
-		quoted, err := json.Marshal(args)
-		if err != nil {
-			t.Fatal(err)
-		}
+		quoted := must.Get(json.Marshal(args))(t)
 		checkChat(t, &f, []byte(`{"messages":[{"tool_calls":[{"function":{"arguments":`+string(quoted)+`}}]}]}`))
 	}
 }
 
 func TestScanRecordedRequests(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	var f Request
 	var n, size int
 	exchanges(t, "openai.chat", func(e *exchange) {

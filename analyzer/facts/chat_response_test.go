@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -123,9 +124,7 @@ func TestScanRecordedNative(t *testing.T) {
 	n := 0
 	recordedtest.Lines(t, recordedtest.Exchanges, func(_ int, line []byte) {
 		var e exchange
-		if err := json.Unmarshal(line, &e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &e))
 		if e.API != "ollama.chat" {
 			return
 		}
@@ -172,23 +171,15 @@ func TestContentHashesAgree(t *testing.T) {
 	texts := []string{"", "plain", "<b>\"q\" & \\ /", "你好 😀\n\t\u2028", strings.Repeat("long \"line\"\n", 500)}
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, text := range texts {
-		html, err := json.Marshal(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		html := must.Get(json.Marshal(text))(t)
 		for _, spelled := range []string{string(html), `"` + string(appendQuoted(nil, []byte(text))) + `"`, `"` + escapeAll(text) + `"`} {
 			var q Request
-			if err := ScanRequest(wire.OpenAIChat, []byte(`{"messages":[{"role":"assistant","content":`+spelled+`}]}`), &q); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, ScanRequest(wire.OpenAIChat, []byte(`{"messages":[{"role":"assistant","content":`+spelled+`}]}`), &q))
 			unary := answerOf(t, "", `{"choices":[{"message":{"content":`+spelled+`}}]}`)
 			var stream strings.Builder
 			for rest := []rune(text); len(rest) > 0; {
 				n := 1 + r.IntN(len(rest))
-				piece, err := json.Marshal(string(rest[:n]))
-				if err != nil {
-					t.Fatal(err)
-				}
+				piece := must.Get(json.Marshal(string(rest[:n])))(t)
 				stream.WriteString(`data: {"choices":[{"delta":{"content":` + string(piece) + "}}]}\n\n")
 				rest = rest[n:]
 			}
@@ -225,18 +216,14 @@ func FuzzScanResponse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
 		for _, d := range []wire.Dialect{wire.OpenAIChat, wire.Cohere} {
 			var r, again Response
-			if err := ScanResponse(d, contentType, body, &r); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, ScanResponse(d, contentType, body, &r))
 			if r.Content == String && r.ContentHash == 0 || r.Content < String && r.ContentHash != 0 {
 				t.Errorf("%s: content kind %d, hash %x", d, r.Content, r.ContentHash)
 			}
 			if len(r.Calls) > maxAnswerCalls || len(r.Error) > len(body) {
 				t.Errorf("%s: facts larger than the body: %+v", d, r)
 			}
-			if err := ScanResponse(d, contentType, body, &again); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, ScanResponse(d, contentType, body, &again))
 			if diff := cmp.Diff(r, again); diff != "" {
 				t.Errorf("%s: second scan differs:\n%s", d, diff)
 			}

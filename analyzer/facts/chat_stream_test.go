@@ -11,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // deltas makes a stream of chunks with these tool_calls arrays.
@@ -31,9 +33,7 @@ func TestStreamCalls(t *testing.T) {
 	f := func(name, body string, badIndex bool, want ...ResponseCall) {
 		t.Helper()
 		r := answerOf(t, "", body)
-		if diff := cmp.Diff(want, r.Calls, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, r.Calls, cmpopts.EquateEmpty()), name)
 		if r.BadIndex != badIndex || r.Cut || r.Malformed || r.FinishReason != "tool_calls" {
 			t.Errorf("%s: %+v", name, r)
 		}
@@ -279,9 +279,7 @@ func refAnswer(t *testing.T, body []byte) (text string, calls []ResponseCall, fi
 }
 
 func TestScanRecordedResponses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	var unary, streams, failed, inBand, noTerminal, withCalls int
 	exchanges(t, "openai.chat", func(e *exchange) {
 		body := e.body(t)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -19,9 +20,7 @@ func TestScanCohereResponse(t *testing.T) {
 		if want.Content == String {
 			want.ContentHash, want.ContentBytes = xxh3.HashString(text), len(text)
 		}
-		if diff := cmp.Diff(want, answerIn(t, wire.Cohere, "", body), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff(want, answerIn(t, wire.Cohere, "", body), cmpopts.EquateEmpty()), body)
 	}
 	f(`{"id":"i","finish_reason":"COMPLETE","message":{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"\u0061"},{"type":"text","text":"b"}],
 		"citations":[{"text":"c"}]},"usage":{"billed_units":{"input_tokens":7,"output_tokens":8},"tokens":{"input_tokens":70,"output_tokens":80},"cached_tokens":5}}`, "ab",
@@ -81,9 +80,7 @@ func TestScanCohereRequest(t *testing.T) {
 	body := `{"model":"command-a","messages":[{"role":"user","content":"q"},{"role":"assistant","tool_plan":"p","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},
 		{"role":"tool","tool_call_id":"c","content":[{"type":"document","document":{"data":"x"}}]}]}`
 	var f Request
-	if err := ScanRequest(wire.Cohere, []byte(body), &f); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ScanRequest(wire.Cohere, []byte(body), &f))
 	m := f.Messages
 	if len(m) != 3 || m[1].Fields != FieldToolPlan || len(m[1].Calls) != 1 || len(m[2].Replies) != 1 || m[2].Replies[0].Parts != PartFile {
 		t.Errorf("%+v", m)
@@ -95,9 +92,7 @@ func TestScanRecordedCohere(t *testing.T) {
 	var n, streams, withCalls int
 	recordedtest.Lines(t, recordedtest.Exchanges, func(_ int, line []byte) {
 		var e exchange
-		if err := json.Unmarshal(line, &e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &e))
 		if e.API != "cohere.chat" || !strings.Contains(e.URL, "/v2/chat") {
 			return
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/slowtest"
@@ -97,16 +98,12 @@ func TestSpecExamples(t *testing.T) {
 	if os.IsNotExist(err) {
 		t.Skip("SKIPPED: spec/examples.json not found")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var examples []struct {
 		Dialect          string
 		Violating, Fixed json.RawMessage
 	}
-	if err := json.Unmarshal(b, &examples); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &examples))
 	eachDialect(t, func(t *testing.T, d *dialectTest, f *Request) {
 		for _, e := range examples {
 			if d.examples != nil && d.examples(e.Dialect) {
@@ -118,9 +115,7 @@ func TestSpecExamples(t *testing.T) {
 }
 
 func TestRecordedConversations(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	eachDialect(t, func(t *testing.T, d *dialectTest, f *Request) {
 		if d.format == "" {
 			t.Skip("no conversation is recorded")
@@ -131,9 +126,7 @@ func TestRecordedConversations(t *testing.T) {
 				ID, Format string
 				Messages   json.RawMessage
 			}
-			if err := json.Unmarshal(line, &c); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(line, &c))
 			if c.Format != d.format {
 				return
 			}
@@ -164,9 +157,7 @@ func TestScanAllocatesNothing(t *testing.T) {
 			t.Errorf("%d messages, %d tools", len(f.Messages), f.ToolCount)
 		}
 		if n := testing.AllocsPerRun(10, func() {
-			if err := ScanRequest(d.dialect, body, f); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, ScanRequest(d.dialect, body, f))
 		}); n != 0 {
 			t.Errorf("%v allocations per scan", n)
 		}
@@ -210,9 +201,7 @@ func exchanges(tb testing.TB, api string, f func(e *exchange)) {
 			return
 		}
 		var e exchange
-		if err := json.Unmarshal(line, &e); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, json.Unmarshal(line, &e))
 		if e.API == api {
 			f(&e)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
@@ -192,9 +193,7 @@ func TestGeminiRecordedAnswers(t *testing.T) {
 		for _, chunk := range chunks {
 			n := parse(chunk)
 			if usage := n.get("usageMetadata"); usage.kind == Object {
-				if err := json.Unmarshal(chunk[usage.start:usage.end], &tokens); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, json.Unmarshal(chunk[usage.start:usage.end], &tokens))
 			}
 			model = max(model, n.get("modelVersion").text)
 			for i, c := range n.get("candidates").list() {
@@ -218,9 +217,7 @@ func TestGeminiRecordedAnswers(t *testing.T) {
 				t.Errorf("%s: arguments %q", e.ID, c.Arguments)
 			}
 		}
-		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", e.ID, diff)
-		}
+		must.Agree(t, cmp.Diff(want, got, cmpopts.EquateEmpty()), e.ID)
 		if want.Text != "" && (r.ContentHash != xxh3.HashString(want.Text) || r.ContentBytes != len(want.Text)) {
 			t.Errorf("%s: hash and length of another text than %q", e.ID, want.Text)
 		}

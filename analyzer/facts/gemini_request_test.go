@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -36,9 +37,7 @@ func TestGeminiRequestMessage(t *testing.T) {
 		t.Helper()
 		got := geminiFacts(t, `{"contents":[`+body+`]}`)
 		want.Kind = Object
-		if diff := cmp.Diff([]Message{want}, got.Messages, rawFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff([]Message{want}, got.Messages, rawFacts), body)
 		if m := got.Messages[0]; body != "" && (m.Start != len(`{"contents":[`) || m.End-m.Start != len(body) || m.Hash != xxh3.HashString(body)) {
 			t.Errorf("%s: span %d..%d", body, m.Start, m.End)
 		}
@@ -195,9 +194,7 @@ func TestGeminiRequest(t *testing.T) {
 	f := func(body string, want Request) {
 		t.Helper()
 		got := geminiFacts(t, body)
-		if diff := cmp.Diff(want, *got, rawFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff(want, *got, rawFacts), body)
 	}
 	names := func(names ...string) (all [][]byte) {
 		for _, n := range names {
@@ -267,9 +264,7 @@ func TestGeminiRequestReuse(t *testing.T) {
 
 func TestGeminiMessages(t *testing.T) {
 	var f Request
-	if err := ScanMessages(wire.Gemini, []byte(`[{"role":"model","parts":[{"functionCall":{"name":"f"}}]},{"parts":[{"functionResponse":{"name":"f"}}]}]`), &f); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ScanMessages(wire.Gemini, []byte(`[{"role":"model","parts":[{"functionCall":{"name":"f"}}]},{"parts":[{"functionResponse":{"name":"f"}}]}]`), &f))
 	if len(f.Messages) != 2 || len(f.Messages[0].Calls) != 1 || len(f.Messages[1].Replies) != 1 {
 		t.Errorf("messages %+v", f.Messages)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -20,9 +21,7 @@ func checkGeminiAnswer(t *testing.T, body, text string, want Response) {
 	if want.ContentBytes = len(text); text != "" {
 		want.Content, want.ContentHash = String, xxh3.HashString(text)
 	}
-	if diff := cmp.Diff(want, answerIn(t, wire.Gemini, "", body), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", body, diff)
-	}
+	must.Agree(t, cmp.Diff(want, answerIn(t, wire.Gemini, "", body), cmpopts.EquateEmpty()), body)
 }
 
 // streamed makes both kinds of stream of chunks.
@@ -177,9 +176,7 @@ func TestGeminiStreamIsUnary(t *testing.T) {
 	}
 	scan := func(body string) (r Response) {
 		t.Helper()
-		if err := ScanResponse(wire.Gemini, "", []byte(body), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ScanResponse(wire.Gemini, "", []byte(body), &r))
 		return r
 	}
 	want := scan(answer(parts, `,"finishReason":"STOP"`))

@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // A hostile body is designed to take more than linear time; n is its approximate size.
@@ -228,9 +230,7 @@ func eachHostile(f func(name string, h hostile, scan func([]byte))) {
 // Hostile bodies take linear time: a quadratic scan would take 256 times as long for a body of sixteen times the size; the
 // test fails at 80 times. It measures CPU time, the minimum of several runs, so load does not matter.
 func TestHostileTakesLinearTime(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	const small, times, limit, tries = 1 << 16, 16, 5, 10
 	eachHostile(func(name string, h hostile, scan func([]byte)) {
 		one, more := []byte(h.body(small)), []byte(h.body(times*small))
@@ -254,9 +254,7 @@ func TestHostileTakesLinearTime(t *testing.T) {
 // processorTime returns the CPU time of this process.
 func processorTime(t *testing.T) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 

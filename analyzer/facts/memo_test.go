@@ -14,7 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // sameRequest compares all facts of a Request. Whether an empty list is nil depends on the previous use of the Request.
@@ -181,9 +183,7 @@ func TestMemoKeepsEveryFact(t *testing.T) {
 
 // At the bound of facts a scan with a Memo drops the same elements, and incomplete messages are not known.
 func TestMemoAtTheBound(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	var c memoScan
 	call, calls := `{"id":"a"}`, func(n int) string { return strings.Repeat(`{"id":"a"},`, n-1) + `{"id":"a"}` }
 	message := func(calls string) string { return `{"role":"assistant","tool_calls":[` + calls + `]}` }
@@ -286,9 +286,7 @@ func TestMemoAllocatesNothing(t *testing.T) {
 	var m Memo
 	body := agentSession(t, 100_000, 1)
 	if n := testing.AllocsPerRun(10, func() {
-		if _, err := ScanRequestAfter(wire.OpenAIChat, body, &m, &f); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(ScanRequestAfter(wire.OpenAIChat, body, &m, &f))(t)
 	}); n != 0 {
 		t.Errorf("%v allocations per scan", n)
 	}

@@ -8,8 +8,10 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 func TestResponsesRecordedRequests(t *testing.T) {
@@ -146,9 +148,7 @@ func checkRecordedItems(t *testing.T, e *exchange, r *Response, want refItems, i
 }
 
 func TestResponsesRecordedAnswers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	var unary, streams, calls, failed int
 	exchanges(t, "openai.responses", func(e *exchange) {
 		var r Response
@@ -203,9 +203,7 @@ func responsesSession(tb testing.TB, size int, seed uint64) []byte {
 	out := json.NewEncoder(&b)
 	out.SetEscapeHTML(seed%4 == 0)
 	item := func(v map[string]any) {
-		if err := out.Encode(v); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, out.Encode(v))
 		b.Truncate(b.Len() - 1)
 		b.WriteByte(',')
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -54,9 +55,7 @@ func TestResponsesItems(t *testing.T) {
 		for i := range want.Replies {
 			want.Replies[i].Start, want.Replies[i].End = want.Start, want.End
 		}
-		if diff := cmp.Diff([]Message{{Kind: Null, Start: 10, End: 14, Hash: xxh3.HashString("null")}, want}, f.Messages, sameFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff([]Message{{Kind: Null, Start: 10, End: 14, Hash: xxh3.HashString("null")}, want}, f.Messages, sameFacts), body)
 	}
 	user := Message{Item: ItemMessage, Role: RoleUser, RoleKind: String, RoleName: []byte("user"), Content: String, ContentBytes: 1}
 	item(`{'role':'user','content':'q'}`, user)
@@ -135,9 +134,7 @@ func TestResponsesOtherItems(t *testing.T) {
 			r.ID, r.IDKind, r.Content, r.ContentBytes, r.Start, r.End = []byte("c"), String, String, want.ContentBytes, want.Start, want.End
 			want.Content = String
 		}
-		if diff := cmp.Diff([]Message{want}, f.Messages, sameFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff([]Message{want}, f.Messages, sameFacts), body)
 	}
 	call := func(body, name string, typ CallType, args string) {
 		t.Helper()
@@ -212,9 +209,7 @@ func TestResponsesRequest(t *testing.T) {
 		if err := ScanRequest(wire.OpenAIResponses, []byte(body), &f); err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
-		if diff := cmp.Diff(want, f, sameFacts); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff(want, f, sameFacts), body)
 	}
 	check(`{'model':'gpt-5','input':'q','stream':true,'instructions':'s','max_output_tokens':9,'parallel_tool_calls':false,'reasoning':{'effort':'minimal'}}`, Request{
 		Model: []byte("gpt-5"), MessagesKind: String, Stream: true, System: String, MaxTokens: 9, ParallelCalls: Bool, Thinking: ThinkingOn,
@@ -237,9 +232,7 @@ func TestResponsesRequest(t *testing.T) {
 	check(`{'previous_response_id':null,'conversation':null,'prompt':null}`, Request{})
 	// Invisible parts: messages of a template, compacted messages, tools of an item.
 	check(`{'prompt':{'id':'pmpt_1'}}`, Request{Stored: true, OpenTools: true})
-	if err := ScanMessages(wire.OpenAIResponses, []byte(`[{"type":"compaction","encrypted_content":"x"},{"type":"additional_tools","tools":[]}]`), &f); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ScanMessages(wire.OpenAIResponses, []byte(`[{"type":"compaction","encrypted_content":"x"},{"type":"additional_tools","tools":[]}]`), &f))
 	if !f.Stored || !f.OpenTools {
 		t.Errorf("stored %v, open tools %v", f.Stored, f.OpenTools)
 	}

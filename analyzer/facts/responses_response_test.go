@@ -6,6 +6,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -114,18 +115,12 @@ func TestResponsesHashesAgree(t *testing.T) {
 		body := `[{"role":"assistant","content":` + escaped + `},
 			{"type":"message","role":"assistant","content":[{"type":"output_text","text":` + plain + `},{"type":"output_text","text":` + escaped + `}]},
 			{"type":"reasoning","encrypted_content":` + plain + `}]`
-		if err := ScanMessages(wire.OpenAIResponses, []byte(body), &q); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ScanMessages(wire.OpenAIResponses, []byte(body), &q))
 		var whole, pieces Response
 		body = `{"output":[{"type":"reasoning","encrypted_content":` + escaped + `},{"type":"message","content":[{"type":"output_text","text":` + plain + `}]}]}`
-		if err := ScanResponse(wire.OpenAIResponses, "", []byte(body), &whole); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ScanResponse(wire.OpenAIResponses, "", []byte(body), &whole))
 		piece := `data: {"type":"response.output_text.delta","item_id":"m","delta":`
-		if err := ScanResponse(wire.OpenAIResponses, "", []byte(piece+plain+"}\n\n"+piece+escaped+"}\n\n"), &pieces); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ScanResponse(wire.OpenAIResponses, "", []byte(piece+plain+"}\n\n"+piece+escaped+"}\n\n"), &pieces))
 		if q.Messages[0].ContentHash != whole.ContentHash || q.Messages[1].ContentHash != pieces.ContentHash || q.Messages[2].Signed != whole.Signed[0].Hash {
 			t.Errorf("%q: hashes differ: request %+v, answers %+v, %+v", text, q.Messages, whole, pieces)
 		}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // requestSeeds are bodies that are difficult for a scanner.
@@ -88,8 +90,6 @@ func (e *exchange) body(tb testing.TB) []byte {
 		return e.Response
 	}
 	var text string
-	if err := json.Unmarshal(e.Response, &text); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, json.Unmarshal(e.Response, &text))
 	return []byte(text)
 }

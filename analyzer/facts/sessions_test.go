@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -22,8 +23,6 @@ func TestWriteSessions(t *testing.T) {
 		wire.Gemini:          geminiSession(t, 100_000, 1),
 		wire.Bedrock:         bedrockSession(t, 100_000, 0),
 	} {
-		if err := os.WriteFile(filepath.Join(*sessions, string(dialect)), body, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(*sessions, string(dialect)), body, 0o600))
 	}
 }

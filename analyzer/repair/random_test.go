@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 var rounds = flag.Int("rounds", 8_000, "random histories that are repaired")
@@ -53,9 +54,7 @@ var fragments = map[wire.Dialect][]string{
 
 // TestRandomHistories repairs histories of random messages for all targets.
 func TestRandomHistories(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	var targets []wire.Target
 	for _, d := range wire.Dialects {
 		for _, v := range d.Variants() {

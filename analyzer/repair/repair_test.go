@@ -12,7 +12,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/rulestest"
-	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -21,10 +21,7 @@ import (
 func broken(t testing.TB, target wire.Target, body []byte, o Options) (all []check.Violation) {
 	t.Helper()
 	f := fixing{target: target, checker: check.NewChecker(rules.InOrder), body: body, options: o}
-	all, err := f.check()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all = must.Get(f.check())(t)
 	return all
 }
 
@@ -167,22 +164,7 @@ func TestMutations(t *testing.T) {
 		}
 	})
 	t.Run("recorded", func(t *testing.T) {
-		formats := map[string]wire.Dialect{"openai.chat": wire.OpenAIChat, "openai.responses": wire.OpenAIResponses, "anthropic.messages": wire.Anthropic}
-		recordedtest.Lines(t, recordedtest.Conversations, func(_ int, line []byte) {
-			var x struct {
-				ID, Format string
-				Status     int
-				Messages   json.RawMessage
-				Previous   json.RawMessage `json:"previous_response_id"`
-				State      json.RawMessage `json:"conversation_state"`
-			}
-			if err := json.Unmarshal(line, &x); err != nil {
-				t.Fatalf("decode conversation: %v", err)
-			}
-			if d, ok := formats[x.Format]; ok && x.Status < 300 && len(x.Previous) == 0 && len(x.State) == 0 {
-				play(t, d, x.ID, x.Messages)
-			}
-		})
+		rulestest.Recorded(t, func(d wire.Dialect, id string, messages json.RawMessage) { play(t, d, id, messages) })
 	})
 	var names []string
 	for name := range counts {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -110,9 +111,7 @@ func BenchmarkRules(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := facts.ScanRequest(s.target.Dialect, body, r); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, facts.ScanRequest(s.target.Dialect, body, r))
 			}
 		})
 		b.Run(string(s.target.Dialect)+"/rules", func(b *testing.B) {
@@ -214,8 +213,6 @@ func (s *shape) hostile(n int) map[string][]byte {
 // processorTime is what this process has used.
 func processorTime(t *testing.T) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -109,10 +110,7 @@ func TestAcceptedConversations(t *testing.T) {
 		} else {
 			body["messages"] = x.Messages[:n]
 		}
-		b, err := json.Marshal(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(json.Marshal(body))(t)
 		// Without a URL it is judged as the first variant of its dialect, the strictest.
 		target := wire.Target{Dialect: dialect, Variant: dialect.Variants()[0]}
 		if x.URL != "" {

@@ -10,7 +10,6 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rulestest"
-	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -33,22 +32,7 @@ func TestMutations(t *testing.T) {
 	})
 	t.Run("recorded", func(t *testing.T) {
 		s.t = t
-		formats := map[string]wire.Dialect{"openai.chat": wire.OpenAIChat, "openai.responses": wire.OpenAIResponses, "anthropic.messages": wire.Anthropic}
-		recordedtest.Lines(t, recordedtest.Conversations, func(_ int, line []byte) {
-			var x struct {
-				ID, Format string
-				Status     int
-				Messages   json.RawMessage
-				Previous   json.RawMessage `json:"previous_response_id"`
-				State      json.RawMessage `json:"conversation_state"`
-			}
-			if err := json.Unmarshal(line, &x); err != nil {
-				t.Fatalf("decode conversation: %v", err)
-			}
-			if d, ok := formats[x.Format]; ok && x.Status < 300 && len(x.Previous) == 0 && len(x.State) == 0 {
-				s.play(d, x.ID, x.Messages)
-			}
-		})
+		rulestest.Recorded(t, s.play)
 		s.report()
 	})
 }

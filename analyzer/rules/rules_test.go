@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -64,10 +65,7 @@ func say(v check.Violation) string {
 func TestTestdata(t *testing.T) {
 	for _, rule := range All {
 		t.Run(rule.ID, func(t *testing.T) {
-			a, err := txtar.ParseFile(filepath.Join("testdata", rule.ID+".txtar"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := must.Get(txtar.ParseFile(filepath.Join("testdata", rule.ID+".txtar")))(t)
 			want, answers := map[string]string{}, map[string][]byte{}
 			for _, f := range a.Files {
 				if name, ok := strings.CutSuffix(f.Name, ".want"); ok {
@@ -142,10 +140,7 @@ func TestRegistry(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	archives, err := filepath.Glob("testdata/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	archives := must.Get(filepath.Glob("testdata/*.txtar"))(t)
 	for i, a := range archives {
 		archives[i] = strings.TrimSuffix(filepath.Base(a), ".txtar")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
@@ -105,9 +106,7 @@ func TestFindingsOfExamples(t *testing.T) {
 		Rule, Dialect    string
 		Violating, Fixed json.RawMessage
 	}
-	if err := json.Unmarshal(b, &examples); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &examples))
 	j := newJudge()
 	for _, e := range examples {
 		for _, body := range []json.RawMessage{e.Violating, e.Fixed} {

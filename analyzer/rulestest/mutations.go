@@ -6,8 +6,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/llmtap/llmtap/ingest/dialect"
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -129,6 +131,27 @@ var Mutations = []Mutation{
 		out := slices.Insert(slices.Clone(list), next, &late)
 		return without(out, func(i int, _ *Atom) bool { return i == s.reply }), &late, []string{"late_tool_reply"}, true
 	}},
+}
+
+// Recorded plays the recorded histories that a provider accepted and that hold all their messages.
+func Recorded(t *testing.T, play func(d wire.Dialect, id string, messages json.RawMessage)) {
+	t.Helper()
+	formats := map[string]wire.Dialect{"openai.chat": wire.OpenAIChat, "openai.responses": wire.OpenAIResponses, "anthropic.messages": wire.Anthropic}
+	recordedtest.Lines(t, recordedtest.Conversations, func(_ int, line []byte) {
+		var x struct {
+			ID, Format string
+			Status     int
+			Messages   json.RawMessage
+			Previous   json.RawMessage `json:"previous_response_id"`
+			State      json.RawMessage `json:"conversation_state"`
+		}
+		if err := json.Unmarshal(line, &x); err != nil {
+			t.Fatalf("decode conversation: %v", err)
+		}
+		if d, ok := formats[x.Format]; ok && x.Status < 300 && len(x.Previous) == 0 && len(x.State) == 0 {
+			play(d, x.ID, x.Messages)
+		}
+	})
 }
 
 // Generate makes a history of 2 to 5 turns with 2 to 8 parallel calls each.

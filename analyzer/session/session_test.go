@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -35,14 +36,9 @@ func config() session.Config { return session.Config{Lookback: 30 * time.Minute,
 
 func (k *talk) ask(conversation string, messages ...msg) *session.Turn {
 	k.t.Helper()
-	b, err := json.Marshal(msg{"messages": messages})
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(msg{"messages": messages}))(k.t)
 	var r facts.Request
-	if err := facts.ScanRequest(wire.OpenAIChat, b, &r); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, facts.ScanRequest(wire.OpenAIChat, b, &r))
 	k.seq++
 	k.now = k.now.Add(time.Second)
 	return k.store.Request(session.Request{
@@ -53,14 +49,9 @@ func (k *talk) ask(conversation string, messages ...msg) *session.Turn {
 
 func (k *talk) answer(t *session.Turn, m msg) []*session.Call {
 	k.t.Helper()
-	b, err := json.Marshal(msg{"choices": []msg{{"message": m, "finish_reason": "stop"}}})
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(msg{"choices": []msg{{"message": m, "finish_reason": "stop"}}}))(k.t)
 	var r facts.Response
-	if err := facts.ScanResponse(wire.OpenAIChat, "", b, &r); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, facts.ScanResponse(wire.OpenAIChat, "", b, &r))
 	k.seq++
 	k.now = k.now.Add(time.Second)
 	return k.store.Answer(t, session.Answer{Facts: &r, Seq: k.seq, MinSeq: k.seq, At: k.now, Context: "context"})
@@ -154,22 +145,14 @@ func TestCalls(t *testing.T) {
 	if got := changed(k.ask("c", sys, ask)); got != nil { // sent again: says nothing of the calls
 		t.Errorf("sent again: %v", got)
 	}
-	if diff := cmp.Diff([]string{"call_1 answered x4", "call_2 missing "}, changed(k.ask("c", sys, ask, said, tool("call_1", "x")))); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"call_2 late x5"}, changed(k.ask("c", sys, ask, said, tool("call_1", "x"), tool("call_2", "y")))); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff([]string{"call_1 answered x4", "call_2 missing "}, changed(k.ask("c", sys, ask, said, tool("call_1", "x")))))
+	must.Agree(t, cmp.Diff([]string{"call_2 late x5"}, changed(k.ask("c", sys, ask, said, tool("call_1", "x"), tool("call_2", "y")))))
 	// A reused id: the old reply does not answer the new call.
 	h := []msg{sys, ask, said, tool("call_1", "x"), tool("call_2", "y")}
 	again := assistant("", "call_1")
 	k.answer(k.ask("c", h...), again)
-	if diff := cmp.Diff([]string{"call_1 missing "}, changed(k.ask("c", append(h, again)...))); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"call_1 late x9"}, changed(k.ask("c", append(h, again, tool("call_1", "z"))...))); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff([]string{"call_1 missing "}, changed(k.ask("c", append(h, again)...))))
+	must.Agree(t, cmp.Diff([]string{"call_1 late x9"}, changed(k.ask("c", append(h, again, tool("call_1", "z"))...))))
 }
 
 func TestBranches(t *testing.T) {
@@ -247,13 +230,9 @@ func TestShrunkCountsOneDialect(t *testing.T) {
 		{"role": "assistant", "content": []msg{{"type": "tool_use", "id": "call_3", "name": "read_file", "input": msg{}}}},
 		{"role": "user", "content": []msg{{"type": "tool_result", "tool_use_id": "call_3", "content": "c"}}},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var r facts.Request
-	if err := facts.ScanRequest(wire.Anthropic, b, &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, facts.ScanRequest(wire.Anthropic, b, &r))
 	for dialect, want := range map[wire.Dialect]bool{wire.Anthropic: false, wire.OpenAIChat: true} {
 		k := newTalk(t, config())
 		k.answer(k.ask("c", user("q")), assistant("", "call_1", "call_2"))

@@ -19,6 +19,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/ingest/must"
 	sdk "github.com/llmtap/llmtap/ingest/sdk/go"
 )
 
@@ -175,21 +176,11 @@ func startLoad(t *testing.T, cfg ackingConfig) *agentsProcess {
 	cfg.ProviderURL = p.URL
 	a := &agentsProcess{done: make(chan error, 1), cmd: exec.Command(os.Args[0], ackingCommand)}
 	a.cmd.Stderr = &a.stderr
-	stdin, err := a.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := a.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdin := must.Get(a.cmd.StdinPipe())(t)
+	stdout := must.Get(a.cmd.StdoutPipe())(t)
+	must.Do(t, a.cmd.Start())
 	a.stdin = stdin
-	if err := json.NewEncoder(stdin).Encode(cfg); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.NewEncoder(stdin).Encode(cfg))
 	go func() {
 		for lines := bufio.NewScanner(stdout); lines.Scan(); {
 			a.read(lines.Bytes())
@@ -219,9 +210,7 @@ func (a *agentsProcess) count() int {
 // burst starts a burst, which lasts until the agents stop.
 func (a *agentsProcess) burst(t *testing.T) {
 	t.Helper()
-	if _, err := fmt.Fprintln(a.stdin, burstLine); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Fprintln(a.stdin, burstLine))(t)
 }
 
 // stop stops the agents and returns the ids of the acknowledged exchanges. They must have dropped none.
@@ -252,9 +241,7 @@ func (a *agentsProcess) end(t *testing.T) ([]string, agents.Report) {
 // kill kills the agents with SIGKILL and returns the ids of the exchanges acknowledged by then.
 func (a *agentsProcess) kill(t *testing.T) []string {
 	t.Helper()
-	if err := a.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.cmd.Process.Kill())
 	<-a.done // its error is the kill
 	return a.acked
 }

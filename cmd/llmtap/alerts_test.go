@@ -17,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/backtest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks"
@@ -30,11 +31,7 @@ func incidentHour(t *testing.T, start time.Time) *analyzer.Output {
 	out := new(analyzer.Output)
 	seq, calls := uint64(0), 0
 	body := func(v any) []byte {
-		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
+		return must.Get(json.Marshal(v))(t)
 	}
 	now := start
 	labels := event.Labels{Service: "checkout-agent", Environment: "prod", Stage: "planner"}
@@ -87,16 +84,11 @@ func TestAlertsBacktest(t *testing.T) {
 	start := time.Now().UTC().Truncate(time.Hour).Add(-3 * time.Hour)
 	out := incidentHour(t, start)
 	cfg := engine.Default()
-	engine, err := engine.New(t.Context(), cfg, engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := must.Get(engine.New(t.Context(), cfg, engine.Options{}))(t)
 	defer engine.Close()
 	live := map[string]alerts.Alert{} // at their start
 	for i := range out.Tallies {
-		if err := engine.Add(t.Context(), &out.Tallies[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, engine.Add(t.Context(), &out.Tallies[i]))
 		for _, a := range engine.Active() {
 			if k := a.Name + " " + a.Severity(); live[k].Name == "" {
 				live[k] = a
@@ -106,18 +98,14 @@ func TestAlertsBacktest(t *testing.T) {
 
 	dsn := startEngine(t, t.TempDir())
 	sink := openSink(t, dsn)
-	if err := sink.Write(t.Context(), &sinks.Batch{Exchanges: out.Exchanges, Findings: out.Findings}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sink.Write(t.Context(), &sinks.Batch{Exchanges: out.Exchanges, Findings: out.Findings}))
 
 	ask := func(args ...string) string {
 		t.Helper()
 		return succeed(t, append([]string{"alerts", "backtest", "--clickhouse-dsn", dsn, "--since", start.Format(time.RFC3339), "--until", start.Add(time.Hour).Format(time.RFC3339)}, args...)...)
 	}
 	var r backtest.Report
-	if err := json.Unmarshal([]byte(ask("--format", "json")), &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(ask("--format", "json")), &r))
 	if failed := countedBy(out, analyzer.MetricFailed); r.Calls != countedBy(out, analyzer.MetricCalls) || r.Failed != failed || failed == 0 {
 		t.Errorf("%d calls, %d failed; the tallies contain %d, %d", r.Calls, r.Failed, countedBy(out, analyzer.MetricCalls), failed)
 	}
@@ -159,9 +147,7 @@ func TestAlertsBacktest(t *testing.T) {
 		t.Fatalf("no StageFailureRate: %+v", r.Alerts)
 	}
 	a := r.Alerts[i]
-	if diff := cmp.Diff([]backtest.Share{{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save", Failed: a.Failed}}, a.Shares); diff != "" {
-		t.Errorf("shares (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff([]backtest.Share{{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save", Failed: a.Failed}}, a.Shares), "shares")
 	if a.FirstVersion != "2.4.0" || a.LastClean != "2.3.9" || a.EndsAt == nil || a.LastFailed == nil || a.CallsSince < 30 || a.Example.Rule != "orphan_tool_reply" || !strings.Contains(a.Fix, "tool_calls") {
 		t.Errorf("%+v, example %+v", a, a.Example)
 	} else if d := a.EndsAt.Sub(*a.LastFailed); d < 5*time.Minute || d > 5*time.Minute+cfg.EvaluationInterval {

@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 	"github.com/llmtap/llmtap/ingest/slowtest"
@@ -47,9 +48,7 @@ func TestAsTest(t *testing.T) {
 			filetest.Write(t, filepath.Join(dir, name, "fault_test.go"), a.written(t, f.exchange, "go"))
 			agent := filepath.Join(dir, name, "agent")
 			filetest.Write(t, agent, "#!/bin/sh\nexec python agent.py\n")
-			if err := os.Chmod(agent, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Chmod(agent, 0o700))
 			program := filepath.Join(a.folder, fmt.Sprintf("incident_%d.py", i))
 			filetest.Write(t, filepath.Join(dir, name, "agent.py"), fmt.Sprintf("import os, runpy, sys\nsys.argv = [%q, os.environ['FLAG']]\nrunpy.run_path(%[1]q, run_name='__main__')\n", program))
 		}
@@ -96,9 +95,7 @@ func newAgentTest(t *testing.T) *agentTest {
 	packages := append(strings.Fields(source(t, "deploy/examples/python/requirements.txt")), "nats-py>=2.6,<3", "pytest>=8,<10")
 	a.python = pythontest.Interpreter(t, packages...)
 	var err error
-	if a.folder, err = filepath.Abs("../../deploy/examples/python"); err != nil {
-		t.Fatal(err)
-	}
+	a.folder = must.Get(filepath.Abs("../../deploy/examples/python"))(t)
 	a.sdk = filepath.Join(a.folder, "../../../ingest/sdk/python")
 	pythontest.Watch(t, a.folder)
 	bin := t.TempDir()
@@ -106,9 +103,7 @@ func newAgentTest(t *testing.T) *agentTest {
 	if err == nil {
 		err = os.Symlink(self, filepath.Join(bin, "llmtap"))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	a.env = append(os.Environ(), "PATH="+strings.Join([]string{bin, filepath.Dir(a.python), os.Getenv("PATH")}, ":"), "PYTHONPATH="+a.sdk,
 		"PYTHONDONTWRITEBYTECODE=1", "LLMTAP_NATS_URL="+a.up.url(), "GOPROXY=off")
 	return a
@@ -180,10 +175,7 @@ func (a *agentTest) run(dir, flag string, args ...string) (string, error) {
 // goMod returns the go.mod of an agent that uses this module.
 func (a *agentTest) goMod(t *testing.T) string {
 	t.Helper()
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(filepath.Abs("../.."))(t)
 	_, replace, _ := strings.Cut(source(t, "go.mod"), "replace (")
 	replace = strings.ReplaceAll(replace, "=> ./", "=> "+root+"/")
 	return "module agent\n\ngo 1.26\n\nrequire github.com/llmtap/llmtap v0.0.0\n\nreplace (\n\tgithub.com/llmtap/llmtap => " + root + replace

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/ingest/certs"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // postPath and getPath are requests that a listener serves.
@@ -260,10 +261,7 @@ var tlsAttacks = []attack{
 		run: func(w *attackWorld, l string) string {
 			dir := filepath.Dir(w.secured.files.CAFile)
 			stranger := certs.Client{CAFile: w.secured.files.CAFile, CertFile: filepath.Join(dir, "stranger.pem"), KeyFile: filepath.Join(dir, "stranger.key")}
-			cfg, err := stranger.Config("")
-			if err != nil {
-				w.Fatal(err)
-			}
+			cfg := must.Get(stranger.Config(""))(w)
 			pair := cfg.Certificates[0]
 			cfg.Certificates = nil
 			// Sent even though the server names another CA.
@@ -275,18 +273,11 @@ var tlsAttacks = []attack{
 
 // handshake returns whether a listener of the secured collector answers a client with cfg.
 func (w *attackWorld) handshake(l string, cfg *tls.Config) string {
-	conn, err := net.DialTimeout("tcp", w.secured.addr[l], 5*time.Second)
-	if err != nil {
-		w.Fatal(err)
-	}
+	conn := must.Get(net.DialTimeout("tcp", w.secured.addr[l], 5*time.Second))(w)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		w.Fatal(err)
-	}
+	must.Do(w, conn.SetDeadline(time.Now().Add(5*time.Second)))
 	if l == "nats" { // its TLS begins after a greeting
-		if _, err := conn.Read(make([]byte, 4096)); err != nil {
-			w.Fatal(err)
-		}
+		must.Get(conn.Read(make([]byte, 4096)))(w)
 	}
 	cfg = cfg.Clone()
 	cfg.ServerName = "127.0.0.1"
@@ -401,9 +392,7 @@ func (w *attackWorld) othersAreServed(l string) string {
 		return err.Error()
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		w.Fatal(err)
-	}
+	must.Do(w, conn.SetDeadline(time.Now().Add(5*time.Second)))
 	hello := "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 	switch l {
 	case "nats":
@@ -430,9 +419,7 @@ func (w *attackWorld) closedWithin(l, payload, slow string, limits ...int) strin
 	defer conn.Close()
 	start := time.Now()
 	last := time.Duration(limits[len(limits)-1]) * time.Second
-	if err := conn.SetDeadline(start.Add(last)); err != nil {
-		w.Fatal(err)
-	}
+	must.Do(w, conn.SetDeadline(start.Add(last)))
 	if _, err := io.WriteString(conn, payload); err != nil {
 		return err.Error()
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -200,16 +201,9 @@ func subscribed(nc *nats.Conn, subject string) string {
 
 // js returns the JetStream of a collector with all rights.
 func (w *attackWorld) js(c *target) jetstream.JetStream {
-	nc, err := w.natsClient(c, collectortest.CollectorToken)
-	if err != nil {
-		w.Fatal(err)
-	}
+	nc := must.Get(w.natsClient(c, collectortest.CollectorToken))(w)
 	w.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return js
+	return must.Get(jetstream.New(nc))(w)
 }
 
 // unchanged lets agents send to subjects that change streams, and returns whether any of them has changed.
@@ -258,14 +252,9 @@ func (w *attackWorld) unchanged(send func(nc *nats.Conn, subject string)) string
 
 // rawNATS sends bytes after the greeting and returns the error that the server answers, or "closed".
 func (w *attackWorld) rawNATS(c *target, payload string, wait time.Duration) string {
-	conn, err := c.dial("nats")
-	if err != nil {
-		w.Fatal(err)
-	}
+	conn := must.Get(c.dial("nats"))(w)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(wait)); err != nil {
-		w.Fatal(err)
-	}
+	must.Do(w, conn.SetDeadline(time.Now().Add(wait)))
 	go func() { _, _ = io.WriteString(conn, payload) }() // the server may close the connection
 	text, err := io.ReadAll(conn)
 	_, after, found := bytes.Cut(text, []byte("-ERR '"))

@@ -17,6 +17,8 @@ import (
 	_ "google.golang.org/grpc/encoding/gzip" // of the bomb
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 var (
@@ -98,9 +100,7 @@ var proxyAttacks = []attack{
 		name: "a request of 200 MB", listeners: onProxy, want: "forwarded; memory is bounded",
 		run: func(w *attackWorld, _ string) string {
 			req, err := http.NewRequestWithContext(w.Context(), http.MethodPost, "http://"+w.plain.addr["proxy"]+"/up/v1/chat/completions", io.LimitReader(zeros{}, 200<<20))
-			if err != nil {
-				w.Fatal(err)
-			}
+			must.Do(w, err)
 			resp, err := http.DefaultClient.Do(req)
 			if err != nil {
 				return err.Error()
@@ -176,10 +176,7 @@ func (w *attackWorld) grpc(c *target) *grpc.ClientConn {
 	if c.tls != nil {
 		creds = credentials.NewTLS(c.tls.Clone())
 	}
-	conn, err := grpc.NewClient(c.addr["grpc"], grpc.WithTransportCredentials(creds))
-	if err != nil {
-		w.Fatal(err)
-	}
+	conn := must.Get(grpc.NewClient(c.addr["grpc"], grpc.WithTransportCredentials(creds)))(w)
 	w.Cleanup(func() { _ = conn.Close() })
 	return conn
 }

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // Statements that only a login with more rights may run.
@@ -171,10 +173,7 @@ func (w *attackWorld) statement(c *target, l, sql string) (ok bool, text string)
 		if c.token != nil {
 			h["Authorization"] = c.token["http"]["Authorization"]
 		}
-		body, err := json.Marshal(map[string]string{"sql": sql})
-		if err != nil {
-			w.Fatal(err)
-		}
+		body := must.Get(json.Marshal(map[string]string{"sql": sql}))(w)
 		r := c.doAs(w.T, l, http.MethodPost, "/api/query", string(body), h)
 		if r.code != http.StatusOK && r.code != http.StatusBadRequest && r.code != http.StatusGatewayTimeout && r.code != http.StatusServiceUnavailable {
 			w.Errorf("%s: %d %s", sql, r.code, r.body)
@@ -299,10 +298,7 @@ const script = `'"></script></title></textarea><img src=x onerror=alert(1)><scri
 
 // scripts stores script wherever a caller can, and readsElsewhere all pages.
 func scripts(w *attackWorld, l string) string {
-	q, err := json.Marshal(script)
-	if err != nil {
-		w.Fatal(err)
-	}
+	q := must.Get(json.Marshal(script))(w)
 	s := string(q)
 	call := `"exchange":` + s + `,"service":` + s + `,"service_version":` + s + `,"environment":` + s + `,"agent":` + s + `,"stage":` + s + `,"conversation":` + s + `,"run":` + s +
 		`,"user":` + s + `,"sdk":` + s + `,"attrs":{"tenant":` + s + `}`

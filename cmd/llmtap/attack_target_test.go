@@ -21,6 +21,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/certs/certstest"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/secret"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
@@ -88,10 +89,7 @@ func startTarget(t *testing.T, text string, files certs.Client, pinned string) *
 	c := &target{up: startUp(t, "--config", name), files: files}
 	if pinned != "" {
 		c.up.client = trusting(t, files, pinned)
-		cfg, err := files.Config("")
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := must.Get(files.Config(""))(t)
 		c.tls = cfg
 	}
 	c.up.client.Timeout = 10 * time.Second
@@ -143,14 +141,9 @@ func (c *target) dial(listener string) (net.Conn, error) {
 // connection is still open after wait.
 func (c *target) send(t *testing.T, listener, payload string, wait time.Duration) string {
 	t.Helper()
-	conn, err := c.dial(listener)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(c.dial(listener))(t)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(wait)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.SetDeadline(time.Now().Add(wait)))
 	var writing sync.WaitGroup
 	writing.Go(func() { _, _ = io.WriteString(conn, payload) }) // the listener may close the connection
 	defer writing.Wait()
@@ -207,10 +200,7 @@ func (c *target) doAs(t *testing.T, listener, method, path, body string, header 
 	if c.tls != nil {
 		scheme = "https"
 	}
-	req, err := http.NewRequestWithContext(t.Context(), method, scheme+"://"+c.addr[listener]+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), method, scheme+"://"+c.addr[listener]+path, strings.NewReader(body)))(t)
 	if header != nil {
 		req.Header = header.Clone()
 		req.Host = header.Get("Host")

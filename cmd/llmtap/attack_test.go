@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -235,10 +236,7 @@ func (c *target) survives(t *testing.T, happened string) string {
 // peakMemory returns the largest resident memory of the collector, without its ClickHouse.
 func (c *target) peakMemory(t *testing.T) int64 {
 	t.Helper()
-	kb, err := strconv.ParseInt(procField(filepath.Join("/proc", strconv.Itoa(c.up.cmd.Process.Pid)), "VmHWM"), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kb := must.Get(strconv.ParseInt(procField(filepath.Join("/proc", strconv.Itoa(c.up.cmd.Process.Pid)), "VmHWM"), 10, 64))(t)
 	return kb << 10
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -71,9 +72,7 @@ func auditDamaged(t *testing.T, natsURL string, s *store, acked []string, lost m
 			return a
 		}
 		if time.Now().After(deadline) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			return a
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -37,16 +38,11 @@ func smallDisk(t *testing.T, megabytes int) string {
 func fill(t *testing.T, dir string, leave uint64) (empty func()) {
 	t.Helper()
 	name := filepath.Join(dir, "filler")
-	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(name))(t)
 	defer f.Close()
 	for chunk := make([]byte, 64<<10); ; {
 		free, _, err := config.DiskSpace(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if free <= leave {
 			break
 		}

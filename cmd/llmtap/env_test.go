@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -29,9 +30,7 @@ func variables(t *testing.T, dir, pattern string) map[string]bool {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return names
 }
 
@@ -69,9 +68,7 @@ func TestEnvironmentOfHooks(t *testing.T) {
 		}
 	}
 	visit(nil, llmtap)
-	if err := run(t.Context(), []string{"config"}, nil, io.Discard, io.Discard, getenv); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(t.Context(), []string{"config"}, nil, io.Discard, io.Discard, getenv))
 	for _, name := range []string{"LLMTAP_COLLECTOR_NATS_URL", "LLMTAP_URL", "LLMTAP_CONFIG", "LLMTAP_SLACK_TOKEN", "LLMTAP_FORMAT"} {
 		if !read[name] {
 			t.Errorf("no command reads %s", name)

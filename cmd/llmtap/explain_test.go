@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
 
@@ -34,9 +35,7 @@ func TestExplainUnknown(t *testing.T) {
 	}
 	b.Exchanges[0].Cause = "auth"                            // explained
 	b.Exchanges[7].StartedAt = now.Add(-30 * 24 * time.Hour) // long ago
-	if err := sink.Write(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sink.Write(t.Context(), b))
 	ask := func(args ...string) string {
 		t.Helper()
 		return succeed(t, append([]string{"explain", "--unknown", "--data-dir", up.dir}, args...)...)
@@ -52,9 +51,7 @@ func TestExplainUnknown(t *testing.T) {
 	var rows []row
 	for d := json.NewDecoder(strings.NewReader(ask("--format", "jsonl"))); d.More(); {
 		var r row
-		if err := d.Decode(&r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.Decode(&r))
 		rows = append(rows, r)
 	}
 	ago := func(hours int) time.Time { return now.Add(-time.Duration(hours) * time.Hour).UTC() }
@@ -62,9 +59,7 @@ func TestExplainUnknown(t *testing.T) {
 		{"it did not like N of them", 4, ago(5), ago(2), []string{"service-0", "service-1"}, "it did not like 1 of them"},
 		{"so it went", 2, ago(7), ago(6), []string{"service-0", "service-1"}, "so it went"},
 	}
-	if diff := cmp.Diff(want, rows); diff != "" {
-		t.Errorf("wordings (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, rows), "wordings")
 	if text := ask("--since", "3 hours"); !strings.Contains(text, "it did not like N of them") || strings.Contains(text, "so it went") {
 		t.Errorf("last three hours:\n%s", text)
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // Clocks that jump under load and stay so. The clock of a hook is the header Llmtap-Time, which a proxy before NATS shifts. The
@@ -66,9 +67,7 @@ func shiftClock(r *faultRun, pid int, by time.Duration) {
 	code = append(code, 0xc3) // ret
 	at := vdsoRange(r, pid)[0] + vdsoSymbol(r, "__vdso_clock_gettime")
 	mem, err := os.OpenFile(filepath.Join("/proc", strconv.Itoa(pid), "mem"), os.O_RDWR, 0)
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.Do(r, err)
 	defer mem.Close()
 	// No thread may be in the code that is replaced.
 	for range 100 {
@@ -108,23 +107,12 @@ func vdsoRange(r *faultRun, pid int) (limits [2]uint64) {
 func vdsoSymbol(r *faultRun, name string) uint64 {
 	r.Helper()
 	limits := vdsoRange(r, os.Getpid())
-	self, err := os.Open("/proc/self/mem")
-	if err != nil {
-		r.Fatal(err)
-	}
+	self := must.Get(os.Open("/proc/self/mem"))(r)
 	defer self.Close()
 	image := make([]byte, limits[1]-limits[0])
-	if _, err := self.ReadAt(image, int64(limits[0])); err != nil {
-		r.Fatal(err)
-	}
-	file, err := elf.NewFile(bytes.NewReader(image))
-	if err != nil {
-		r.Fatal(err)
-	}
-	symbols, err := file.DynamicSymbols()
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.Get(self.ReadAt(image, int64(limits[0])))(r)
+	file := must.Get(elf.NewFile(bytes.NewReader(image)))(r)
+	symbols := must.Get(file.DynamicSymbols())(r)
 	i := slices.IndexFunc(symbols, func(s elf.Symbol) bool { return s.Name == name })
 	if i < 0 {
 		r.Fatalf("the vDSO has no %s", name)
@@ -154,10 +142,7 @@ func inVDSO(r *faultRun, pid int) bool {
 func shifted(r *faultRun) {
 	embedded(r)
 	r.audited = r.natsURL
-	u, err := url.Parse(r.natsURL)
-	if err != nil {
-		r.Fatal(err)
-	}
+	u := must.Get(url.Parse(r.natsURL))(r)
 	r.proxy = &tcpProxy{t: r.T, target: u.Host, addr: net.JoinHostPort("127.0.0.1", fmt.Sprint(freePort(r.T)))}
 	r.proxy.rewrite = func(c net.Conn) io.Writer { return &timeShifter{to: c, shift: &r.shift} }
 	r.proxy.start()

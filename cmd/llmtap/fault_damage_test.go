@@ -17,6 +17,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -101,10 +102,7 @@ func damagedEngine(name, says string, hold time.Duration, damage func(r *faultRu
 // rowsByPart returns the exchanges stored in each part of the table.
 func (r *faultRun) rowsByPart() map[string][]string {
 	r.Helper()
-	res, err := r.rows.query(r.Context(), "SELECT _part, groupArray(exchange_id) FROM exchanges GROUP BY _part")
-	if err != nil {
-		r.Fatal(err)
-	}
+	res := must.Get(r.rows.query(r.Context(), "SELECT _part, groupArray(exchange_id) FROM exchanges GROUP BY _part"))(r)
 	parts := map[string][]string{}
 	for _, row := range res.Rows {
 		parts[row[0].(string)] = row[1].([]string)
@@ -131,9 +129,7 @@ func empty(r *faultRun, file string) func() {
 	text := filetest.Read(r, file)
 	truncate(r, file, 0)
 	return func() {
-		if err := os.WriteFile(file, text, 0o640); err != nil {
-			r.Fatal(err)
-		}
+		must.Do(r, os.WriteFile(file, text, 0o640))
 	}
 }
 
@@ -160,9 +156,7 @@ func (r *faultRun) readStream() (exchanges map[string]string, unread map[string]
 		}
 		return nil
 	})
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.Do(r, err)
 	return exchanges, unread
 }
 
@@ -247,49 +241,33 @@ func newestBlock(r *faultRun, dir string) string {
 
 func size(r *faultRun, file string) int64 {
 	r.Helper()
-	info, err := os.Stat(file)
-	if err != nil {
-		r.Fatal(err)
-	}
+	info := must.Get(os.Stat(file))(r)
 	return info.Size()
 }
 
 func truncate(r *faultRun, file string, to int64) {
 	r.Helper()
-	if err := os.Truncate(file, to); err != nil {
-		r.Fatal(err)
-	}
+	must.Do(r, os.Truncate(file, to))
 }
 
 // flip inverts n bytes of a file.
 func flip(r *faultRun, file string, at int64, n int) {
 	r.Helper()
-	f, err := os.OpenFile(file, os.O_RDWR, 0)
-	if err != nil {
-		r.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(file, os.O_RDWR, 0))(r)
 	defer f.Close()
 	b := make([]byte, n)
-	if _, err := f.ReadAt(b, at); err != nil {
-		r.Fatal(err)
-	}
+	must.Get(f.ReadAt(b, at))(r)
 	for i := range b {
 		b[i] = ^b[i]
 	}
-	if _, err := f.WriteAt(b, at); err != nil {
-		r.Fatal(err)
-	}
+	must.Get(f.WriteAt(b, at))(r)
 }
 
 // remove removes a file or a directory, which must exist.
 func remove(r *faultRun, path string) {
 	r.Helper()
-	if _, err := os.Stat(path); err != nil {
-		r.Fatal(err)
-	}
-	if err := os.RemoveAll(path); err != nil {
-		r.Fatal(err)
-	}
+	must.Get(os.Stat(path))(r)
+	must.Do(r, os.RemoveAll(path))
 }
 
 // largest returns the largest file under dir whose path matches pattern.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // Faults of the hooks' processes.
@@ -36,16 +37,11 @@ var hookFaults = []fault{
 
 // stuckSubscriber connects a client to NATS that never reads what it subscribed to.
 func stuckSubscriber(r *faultRun) func() {
-	u, err := url.Parse(r.natsURL)
-	if err != nil {
-		r.Fatal(err)
-	}
+	u := must.Get(url.Parse(r.natsURL))(r)
 	c, err := net.Dial("tcp", u.Host)
 	if err == nil {
 		_, err = fmt.Fprint(c, "CONNECT {\"verbose\":false}\r\nSUB llmtap.> 1\r\nPING\r\n")
 	}
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.Do(r, err)
 	return func() { c.Close() }
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -98,13 +99,9 @@ func (n *natsProcess) start(t *testing.T) {
 	if err == nil {
 		err = n.cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	n.stdin = stdin
-	if err := json.NewEncoder(stdin).Encode(n.natsConfig); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.NewEncoder(stdin).Encode(n.natsConfig))
 }
 
 // awaitReady waits until the server greets clients.
@@ -153,9 +150,7 @@ func (n *natsProcess) kill(t *testing.T) {
 // replace starts the killed server again with an empty disk.
 func (n *natsProcess) replace(t *testing.T) {
 	t.Helper()
-	if err := os.RemoveAll(n.Dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(n.Dir))
 	n.start(t)
 }
 
@@ -192,13 +187,9 @@ func startNATSCluster(t *testing.T, apart bool) *natsCluster {
 		n.awaitReady(t)
 	}
 	nc, err := nats.Connect(c.url(), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond), nats.PingInterval(time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(nc.Close)
-	if c.js, err = natsjs.New(nc); err != nil {
-		t.Fatal(err)
-	}
+	c.js = must.Get(natsjs.New(nc))(t)
 	return c
 }
 
@@ -313,9 +304,7 @@ func runIP(args ...string) error {
 
 func mustIP(t *testing.T, args ...string) {
 	t.Helper()
-	if err := runIP(args...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, runIP(args...))
 }
 
 func cleanUpIP(t *testing.T, args ...string) {

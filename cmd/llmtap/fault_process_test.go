@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
@@ -117,10 +118,7 @@ func startEngine(t *testing.T, dir string) (dsn string) {
 	t.Helper()
 	cfg := chdb.Default()
 	cfg.Dir = dir
-	ch, err := chdb.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ch := must.Get(chdb.Start(t.Context(), cfg))(t)
 	t.Cleanup(func() { _ = ch.Close(t.Context()) }) // ctx has ended: it is killed
 	return ch.DSN()
 }
@@ -134,10 +132,7 @@ func servers(t *testing.T) (natsURL, dsn string) {
 // proxied starts llmtap with its own NATS and a ClickHouse behind a proxy. The audit does not use the proxy.
 func proxied(r *faultRun) {
 	dsn := r.startEngine()
-	u, err := url.Parse(dsn)
-	if err != nil {
-		r.Fatal(err)
-	}
+	u := must.Get(url.Parse(dsn))(r)
 	r.proxy = startProxy(r.T, u.Host)
 	u.Host = r.proxy.addr
 	r.startUp("--clickhouse-dsn", u.String())

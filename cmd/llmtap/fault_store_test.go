@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // Faults of ClickHouse. Events wait in the stream, memory is bounded and alerts continue.
@@ -155,10 +156,7 @@ func startProxy(t *testing.T, target string) *tcpProxy {
 }
 
 func (p *tcpProxy) start() {
-	l, err := net.Listen("tcp", p.addr)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", p.addr))(p.t)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.l = l

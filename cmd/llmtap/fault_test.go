@@ -16,6 +16,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 var (
@@ -206,9 +207,7 @@ func (r *faultRun) configure(format string, args ...any) {
 		_, err = fmt.Fprintf(f, format+"\n", args...)
 		err = errors.Join(err, f.Close())
 	}
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.Do(r, err)
 }
 
 // up returns the collector, or the first one.

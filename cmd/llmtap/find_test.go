@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -179,10 +180,7 @@ func TestCommandsFindCollector(t *testing.T) {
 func (f *findTest) testAllQueries(w *way) {
 	f.t.Helper()
 	for _, name := range queries.Names() {
-		q, err := queries.Get(name)
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		q := must.Get(queries.Get(name))(f.t)
 		args := []string{"query", name, "--format", "jsonl"}
 		for _, p := range q.Parameters {
 			if p.Required {

@@ -19,6 +19,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/gate"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -66,10 +67,7 @@ func newGateTest(t *testing.T) *gateTest {
 // rollout runs the fleet until its calls are stored. healthy is its version of checkout-agent; "" is the defective rollout.
 func (g *gateTest) rollout(healthy string, tasks int, d time.Duration) {
 	g.t.Helper()
-	before, err := g.sink.Counts(g.t.Context())
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	before := must.Get(g.sink.Counts(g.t.Context()))(g.t)
 	r, err := agents.Run(g.t.Context(), agents.Config{ProviderURL: g.provider, NATSURL: g.nats, Tasks: tasks, Duration: d, Seed: g.seed.Add(1), Healthy: healthy})
 	if err != nil {
 		g.t.Error(err)
@@ -90,9 +88,7 @@ func (g *gateTest) gate(args ...string) (report gate.Report, out string, code in
 	code = command.Report(err, &stderr)
 	out = stdout.String()
 	if strings.HasPrefix(out, "{") {
-		if err := json.Unmarshal([]byte(out), &report); err != nil {
-			g.t.Error(err)
-		}
+		must.Do(g.t, json.Unmarshal([]byte(out), &report))
 	}
 	return report, out + stderr.String(), code
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
 	"github.com/llmtap/llmtap/dashboards/grafana"
 	"github.com/llmtap/llmtap/ingest/certs"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -64,10 +65,7 @@ func testGrafana(t *testing.T, d *pagesDemo) {
 	if err != nil || len(files) != 5 {
 		t.Fatalf("dashboards: %v, %v", files, err)
 	}
-	client, err := remote.NewClient(strings.TrimRight(d.fleet, "/"), "", certs.Client{}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(remote.NewClient(strings.TrimRight(d.fleet, "/"), "", certs.Client{}, ""))(t)
 	g := &grafanaTest{t: t, fleet: d.fleet, client: client, metrics: scrapedTwice(t, d)}
 	for _, file := range files {
 		text := filetest.Read(t, file)
@@ -293,14 +291,9 @@ func scrapedTwice(t *testing.T, d *pagesDemo) *tsdb.DB {
 	for i := range 2 {
 		_, text := fetch(t, "http://"+running(t, d.dir).HTTPAddr+"/metrics", "")
 		parser := expfmt.NewTextParser(model.UTF8Validation)
-		families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := must.Get(parser.TextToMetricFamilies(strings.NewReader(text)))(t)
 		samples, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{Timestamp: model.TimeFromUnix(testScrapeStart + int64(i)*30)}, slices.Collect(maps.Values(families))...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, s := range samples {
 			b := labels.NewScratchBuilder(len(s.Metric) + 1)
 			for k, v := range s.Metric {
@@ -308,9 +301,7 @@ func scrapedTwice(t *testing.T, d *pagesDemo) *tsdb.DB {
 			}
 			b.Add("instance", "collector")
 			b.Sort()
-			if _, err := db.Append(0, b.Labels(), s.Timestamp.Time(), float64(s.Value)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(db.Append(0, b.Labels(), s.Timestamp.Time(), float64(s.Value)))(t)
 		}
 	}
 	return db
@@ -320,10 +311,7 @@ func scrapedTwice(t *testing.T, d *pagesDemo) *tsdb.DB {
 func TestGrafanaSchema(t *testing.T) {
 	slowtest.Skip(t)
 	t.Parallel()
-	files, err := filepath.Glob("../../dashboards/grafana/*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("../../dashboards/grafana/*.json"))(t)
 	check := func(files ...string) string {
 		t.Helper()
 		python := pythontest.Interpreter(t, "grafana-foundation-sdk==1769699998!10.1.0")
@@ -357,9 +345,7 @@ func TestGrafanaProvisioning(t *testing.T) {
 			SecureJSONData               map[string]string `yaml:"secureJsonData"`
 		}
 	}
-	if err := yaml.UnmarshalWithOptions([]byte(source(t, "deploy/grafana/datasources.yaml")), &sources, yaml.Strict()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.UnmarshalWithOptions([]byte(source(t, "deploy/grafana/datasources.yaml")), &sources, yaml.Strict()))
 	files := grafana.Files()
 	for _, s := range sources.Datasources {
 		chosen := fmt.Sprintf("\"text\": %q,\n     \"value\": %q", s.Name, s.UID)

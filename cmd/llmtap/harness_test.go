@@ -23,6 +23,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -41,9 +42,7 @@ var (
 func runCollector(t *testing.T, cfg config.Config) *collector.Collector {
 	t.Helper()
 	c, err := collector.Open(context.WithoutCancel(t.Context()), cfg, collector.Options{Logger: slog.New(slog.DiscardHandler), Progress: func(s string) { t.Log(s) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	collectortest.RunReady(t, c)
 	return c
 }
@@ -76,9 +75,7 @@ func (u *upProcess) start(t *testing.T) {
 	u.cmd = exec.Command(cmp.Or(u.binary, os.Args[0]), append(args, u.flags...)...)
 	u.cmd.Env = append(append(u.cmd.Environ(), "LLMTAP_NATS_SERVER_COLLECTOR_TOKEN="+collectortest.CollectorToken), u.env...)
 	u.cmd.Stdout, u.cmd.Stderr = &u.stdout, &u.stderr
-	if err := u.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, u.cmd.Start())
 }
 
 func (u *upProcess) kill(t *testing.T) {
@@ -86,9 +83,7 @@ func (u *upProcess) kill(t *testing.T) {
 	if u.cmd == nil {
 		return
 	}
-	if err := u.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, u.cmd.Process.Kill())
 	_ = u.cmd.Wait() // its error is the kill
 	u.cmd = nil
 }
@@ -153,48 +148,28 @@ func (u *upProcess) metrics(t *testing.T) string {
 // running returns the collector on a data directory.
 func running(t *testing.T, dir string) collector.Running {
 	t.Helper()
-	r, err := collector.FindRunning(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(collector.FindRunning(dir))(t)
 }
 
 // fetch returns the status and the body of a URL. A token is sent unless it is empty.
 func fetch(t *testing.T, url, token string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(req))(t)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, string(body)
 }
 
 // streams returns the JetStream of a NATS server, with the rights of a collector, until the test ends.
 func streams(t *testing.T, url string) natsjs.JetStream {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.Token(collectortest.CollectorToken), nats.MaxReconnects(-1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect(url, nats.Token(collectortest.CollectorToken), nats.MaxReconnects(-1)))(t)
 	t.Cleanup(nc.Close)
-	js, err := natsjs.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
+	return must.Get(natsjs.New(nc))(t)
 }
 
 // rows returns the embedded ClickHouse of u.
@@ -292,10 +267,7 @@ func openDSN(ctx context.Context, dsn string) (*clickhouse.Sink, error) {
 // openSink opens a ClickHouse until the test ends.
 func openSink(t *testing.T, dsn string) *clickhouse.Sink {
 	t.Helper()
-	sink, err := openDSN(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sink := must.Get(openDSN(t.Context(), dsn))(t)
 	t.Cleanup(func() { _ = sink.Close() })
 	return sink
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -37,10 +38,7 @@ var ownControls = regexp.MustCompile(`\x1b\[(?:0|1|2|31|32|33)m|\r\x1b\[K`)
 // onTerminal runs a command whose standard output and error are a terminal, and returns what it wrote there.
 func (c *commandTest) onTerminal(stdin string, args ...string) string {
 	c.t.Helper()
-	primary, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	primary := must.Get(os.OpenFile("/dev/ptmx", os.O_RDWR, 0))(c.t)
 	defer primary.Close()
 	var n, unlock int32
 	for request, arg := range map[uintptr]*int32{syscall.TIOCGPTN: &n, syscall.TIOCSPTLCK: &unlock} {
@@ -48,10 +46,7 @@ func (c *commandTest) onTerminal(stdin string, args ...string) string {
 			c.t.Fatal(errno)
 		}
 	}
-	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	tty := must.Get(os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0))(c.t)
 	if _, err := term.MakeRaw(int(tty.Fd())); err != nil { // else \n is \r\n
 		c.t.Fatal(err)
 	}
@@ -62,7 +57,7 @@ func (c *commandTest) onTerminal(stdin string, args ...string) string {
 		written <- b.String()
 	}()
 	env := map[string]string{"TERM": "xterm", "COLUMNS": "120"}
-	err = run(c.t.Context(), args, strings.NewReader(stdin), tty, tty, func(k string) string { return env[k] })
+	err := run(c.t.Context(), args, strings.NewReader(stdin), tty, tty, func(k string) string { return env[k] })
 	command.Report(err, tty)
 	tty.Close()
 	return <-written
@@ -92,10 +87,7 @@ func TestHostileTerminal(t *testing.T) {
 	t.Parallel()
 	c := newCommandTest(t)
 	quote := func(s string) string {
-		b, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(json.Marshal(s))(t)
 		return string(b)
 	}
 	evil := quote(hostile)
@@ -145,10 +137,7 @@ func TestHostileTerminal(t *testing.T) {
 		{"schema", "status"},
 	}
 	for _, name := range queries.Names() {
-		q, err := queries.Get(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(queries.Get(name))(t)
 		args := []string{"query", name}
 		for _, p := range q.Parameters {
 			if p.Required {

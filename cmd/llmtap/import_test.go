@@ -20,6 +20,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/importer"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/slowtest"
@@ -45,9 +46,7 @@ func defects(t *testing.T) (file string, exchanges int) {
 		if exchanges > 10 {
 			delete(x, "conversation")
 		}
-		if err := enc.Encode(x); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, enc.Encode(x))
 	}
 	user := object{"role": "user", "content": "read config.py"}
 	for i := range 20 {
@@ -123,10 +122,7 @@ func TestImport(t *testing.T) {
 		t.Errorf("reject findings on accepted requests: %v", accepted)
 	}
 
-	in, err := os.Open(plain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(os.Open(plain))(t)
 	defer in.Close()
 	importFiles(t, up, in, "-", made)
 	if diff := cmp.Diff(first, snapshot(t, sink)); diff != "" {
@@ -190,13 +186,10 @@ func tallied(t *testing.T, up *upProcess) map[string]uint64 {
 	cfg.URL = up.collectorURL()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	conn, err := jetstream.Connect(ctx, cfg, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(jetstream.Connect(ctx, cfg, nil, nil))(t)
 	defer conn.Close()
 	counted, seen, done := map[string]uint64{}, 0, errors.New("caught up")
-	err = conn.ReadTallies(ctx, func(payload []byte, _ uint64, caughtUp bool) error {
+	err := conn.ReadTallies(ctx, func(payload []byte, _ uint64, caughtUp bool) error {
 		var tally analyzer.Tally
 		if err := json.Unmarshal(payload, &tally); err != nil {
 			return err

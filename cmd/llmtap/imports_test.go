@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 const module = "github.com/llmtap/llmtap/"
@@ -26,6 +27,7 @@ var importRules = []struct {
 }{
 	{"ingest/sdk/go/event", nil, "SDK users get a stdlib-only vocabulary"},
 	{"ingest/sdk/go/wire", []string{"ingest/sdk/go/wire/"}, "every agent with a hook links it: standard library only"},
+	{"ingest/certs/certstest", []string{"ingest/must"}, "only tests import it"},
 	{"ingest/certs", nil, "every listener and client uses it"},
 	{"ingest/loopback", nil, "every listener uses it"},
 	{"ingest/secret", nil, "every configuration reads its secrets with it"},
@@ -187,10 +189,7 @@ func TestThinCommands(t *testing.T) {
 
 func TestTopLevel(t *testing.T) {
 	fixed := "go.mod go.sum go.work go.work.sum cmd ingest analyzer sinks alerts dashboards deploy README.md LICENSE "
-	entries, err := os.ReadDir(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(filepath.Join("..", "..")))(t)
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") && !strings.Contains(fixed, e.Name()+" ") {
 			t.Errorf("%s: the layout at the top level is fixed", e.Name())

@@ -17,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -75,10 +76,7 @@ func TestIncidents(t *testing.T) {
 	needClickHouse(t)
 	folder := filepath.Join("..", "..", "deploy", "examples", "python")
 	python := pythontest.Interpreter(t, append(strings.Fields(source(t, "deploy/examples/python/requirements.txt")), "nats-py>=2.6,<3")...)
-	sdk, err := filepath.Abs(filepath.Join("..", "..", "ingest", "sdk", "python"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sdk := must.Get(filepath.Abs(filepath.Join("..", "..", "ingest", "sdk", "python")))(t)
 	pythontest.Watch(t, folder)
 	pythontest.Watch(t, filepath.Join(sdk, "llmtap"))
 	model := httptest.NewServer(provider.New(provider.Config{Seed: 1}))
@@ -133,18 +131,10 @@ func TestIncidents(t *testing.T) {
 // stuckServices returns service, version and cause of each stuck conversation.
 func stuckServices(t *testing.T, sink *clickhouse.Sink) (found []string) {
 	t.Helper()
-	q, err := queries.Get("stuck")
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(queries.Get("stuck"))(t)
 	sql, params, err := q.Bind(nil, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := sink.Query(t.Context(), sql, params)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	res := must.Get(sink.Query(t.Context(), sql, params))(t)
 	for _, row := range res.Rows {
 		found = append(found, fmt.Sprintf("%v %v %v", row[1], row[2], row[4]))
 	}

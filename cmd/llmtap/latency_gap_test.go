@@ -17,7 +17,9 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	fleetslack "github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // The process with the role alert is down for ten, or forty, minutes around a burst of five minutes: after the restart the burst
@@ -25,9 +27,7 @@ import (
 // it; after forty it is notified as resolved. The process, NATS with the tallies and the engine's state, and ClickHouse are real;
 // only the seconds of the tallies are in the past, to avoid waiting.
 func TestAlertRoleKilledAroundBurst(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
+	slowtest.SkipShort(t, "takes a minute")
 	needClickHouse(t)
 	t.Parallel()
 	f := func(gap time.Duration, want string) {
@@ -71,18 +71,13 @@ func killedAroundBurst(t *testing.T, gap time.Duration, want string) {
 			if err == nil {
 				err = conn.PublishTally(t.Context(), 0, y.Epoch, y.Second, payload)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
 	}
 
 	publish(killed.Add(-15*time.Minute), killed)
 	up := startUp(t, "--roles", "alert", "--nats-url", natsURL, "--clickhouse-dsn", dsn, "--config", config)
-	kv, err := conn.KV(t.Context(), event.BucketAlerts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kv := must.Get(conn.KV(t.Context(), event.BucketAlerts))(t)
 	waitFor(t, up, "the evaluation of the tallies before the kill", func() bool {
 		step, err := lastStep(t.Context(), kv)
 		return err == nil && step >= killed.Unix()-10

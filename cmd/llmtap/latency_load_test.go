@@ -12,6 +12,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -73,9 +74,7 @@ func (l *alertLoad) run(t *testing.T, rate int, every time.Duration) {
 		l.plan.take()(now)
 	}
 	l.took = time.Since(start)
-	if err := l.pub.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.pub.Flush(t.Context()))
 }
 
 // background publishes a call and schedules the next one. One call in a hundred of each stage fails.
@@ -135,10 +134,7 @@ func (l *alertLoad) call(s *failingStage, fails bool, now time.Time, answered fu
 func (l *alertLoad) exchange(service, stage string) (q, s *event.Event) {
 	both := collectortest.Exchange(10*l.calls, 4<<10)
 	l.calls++
-	id, err := uuid.NewV7()
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	id := must.Get(uuid.NewV7())(l.t)
 	for _, e := range both {
 		e.Exchange, e.Instance = id.String(), "of "+service
 		e.Labels.Service, e.Labels.Stage, e.Labels.Environment, e.Labels.Agent = service, stage, "prod", stage
@@ -149,9 +145,7 @@ func (l *alertLoad) exchange(service, stage string) (q, s *event.Event) {
 func (l *alertLoad) publish(e *event.Event) {
 	l.seqs[e.Labels.Service]++
 	e.Seq, e.Time, e.BodyBytes, e.Part, e.Parts = l.seqs[e.Labels.Service], time.Now(), len(e.Body), 1, 1
-	if err := l.pub.Publish(l.t.Context(), e); err != nil {
-		l.t.Fatal(err)
-	}
+	must.Do(l.t, l.pub.Publish(l.t.Context(), e))
 }
 
 // A plan is scheduled actions, the next one first.

@@ -20,6 +20,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	fleetslack "github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -81,9 +82,7 @@ func newAlertWatch(t *testing.T, stages []*failingStage) *alertWatch {
 func (w *alertWatch) listen(t *testing.T, natsURL string) {
 	t.Helper()
 	nc, err := nats.Connect(natsURL, nats.Token(collectortest.CollectorToken), nats.MaxReconnects(-1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(nc.Close)
 	if _, err = nc.Subscribe(event.TallyPrefix+">", w.tally); err == nil {
 		_, err = nc.Subscribe("$KV."+event.BucketAlerts+".group.*", w.notice)
@@ -91,9 +90,7 @@ func (w *alertWatch) listen(t *testing.T, natsURL string) {
 	if err == nil {
 		err = nc.Flush()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 func (w *alertWatch) tally(m *nats.Msg) {

@@ -21,6 +21,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -56,10 +57,7 @@ func newAlertCluster(t *testing.T) *alertCluster {
 	t.Cleanup(srv.Close)
 	url := collectortest.StartNATS(t, "")
 	c.conn = collectortest.ConnectNATS(t, url, nil)
-	var err error
-	if c.kv, err = c.conn.KV(t.Context(), event.BucketAlerts); err != nil {
-		t.Fatal(err)
-	}
+	c.kv = must.Get(c.conn.KV(t.Context(), event.BucketAlerts))(t)
 	text := fmt.Sprintf("slack: {token: xoxb-test, channel: '#oncall', api_url: '%s/api/'}\n", srv.URL)
 	config := filetest.Temp(t, "llmtap.yaml", text)
 	c.flags = []string{"--config", config, "--roles", "alert", "--nats-url", url, "--clickhouse-dsn", "http://127.0.0.1:1/llmtap"}
@@ -117,9 +115,7 @@ func (c *alertCluster) put(t *testing.T, key string, v any) {
 	if err == nil {
 		err = c.kv.Put(t.Context(), key, value)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 // message waits for a message about a service, with a text in its blocks.
@@ -171,10 +167,7 @@ func await(t *testing.T, u *upProcess, text string, n int) {
 func (c *alertCluster) incident(t *testing.T) (other *upProcess) {
 	t.Helper()
 	now := time.Now()
-	matchers, err := silence.ParseMatchers([]string{"service=" + silencedService})
-	if err != nil {
-		t.Fatal(err)
-	}
+	matchers := must.Get(silence.ParseMatchers([]string{"service=" + silencedService}))(t)
 	c.put(t, engine.SilenceStoreKey("s1"), silence.Silence{ID: "s1", Matchers: matchers, StartsAt: now, EndsAt: now.Add(time.Hour), CreatedBy: "anna", Comment: "x"})
 	c.leader = startUp(t, c.flags...)
 	c.tally(t)
@@ -212,9 +205,7 @@ func (c *alertCluster) groups(t *testing.T) (list []alerts.Group) {
 		list = append(list, saved.Group)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return list
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -23,10 +24,7 @@ type agent struct {
 
 func newAgent(t *testing.T, transport mcp.Transport) agent {
 	t.Helper()
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := must.Get(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil))(t)
 	t.Cleanup(func() {
 		if err := session.Close(); err != nil {
 			t.Errorf("close the session: %v", err)
@@ -64,9 +62,7 @@ func (a agent) call(tool string, arguments, data any) string {
 		if err == nil {
 			err = json.Unmarshal(raw, data)
 		}
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		must.Do(a.t, err)
 	}
 	return text
 }
@@ -200,22 +196,15 @@ func TestMCPEnds(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "mcp", "--data-dir", t.TempDir())
 		var stdout, stderr lockedBuffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		stdin, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		stdin := must.Get(cmd.StdinPipe())(t)
+		must.Do(t, cmd.Start())
 		fmt.Fprintln(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 		for deadline := time.Now().Add(30 * time.Second); stdout.String() == ""; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: no answer: %s", name, stderr.String())
 			}
 		}
-		if err := end(cmd, stdin); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, end(cmd, stdin))
 		start := time.Now()
 		if err := cmd.Wait(); err != nil || time.Since(start) > 5*time.Second || strings.Count(stdout.String(), "\n") != 1 {
 			t.Errorf("%s: %v after %s, output %q, %s", name, err, time.Since(start), stdout.String(), stderr.String())

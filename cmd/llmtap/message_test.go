@@ -11,6 +11,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // Each command in a notification is a command of llmtap that reaches the collector, with names that need quotes. The alerts are
@@ -27,9 +28,7 @@ func TestCommandsInNotifications(t *testing.T) {
 	for _, file := range files {
 		raw := filetest.Read(t, file)
 		var a alerts.Alert
-		if err := json.Unmarshal(raw, &a); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(raw, &a))
 		list = append(list, a)
 	}
 	const nowhere = "http://127.0.0.1:1"

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // otelVersion is the version of the OpenTelemetry Collector and of telemetrygen.
@@ -34,22 +36,15 @@ service:
 // buildOtel returns a Collector and telemetrygen, which are built once.
 func buildOtel(t *testing.T) (collector, generator string) {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cache := must.Get(os.UserCacheDir())(t)
 	dir := filepath.Join(cache, "llmtap", "otelcol-"+otelVersion)
 	collector, generator = filepath.Join(dir, "otelcol"), filepath.Join(dir, "telemetrygen")
 	if _, err := os.Stat(collector); err == nil {
 		return collector, generator
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(dir, 0o755))
 	manifest := filepath.Join(dir, "builder.yaml")
-	if err := os.WriteFile(manifest, fmt.Appendf(nil, otelBuilder, filepath.Join(dir, "src"), otelVersion), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(manifest, fmt.Appendf(nil, otelBuilder, filepath.Join(dir, "src"), otelVersion), 0o600))
 	for _, args := range [][]string{
 		{"install", "github.com/open-telemetry/opentelemetry-collector-contrib/cmd/telemetrygen@" + otelVersion},
 		{"run", "go.opentelemetry.io/collector/cmd/builder@" + otelVersion, "--config", manifest},
@@ -60,9 +55,7 @@ func buildOtel(t *testing.T) (collector, generator string) {
 			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
-	if err := os.Rename(filepath.Join(dir, "src", "otelcol"), collector); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(filepath.Join(dir, "src", "otelcol"), collector))
 	return collector, generator
 }
 
@@ -95,15 +88,11 @@ func TestOtelCollector(t *testing.T) {
 		}
 		service := fmt.Sprintf("%s-%s-%s-%d", exporter, compression, processor, kills)
 		config := filepath.Join(t.TempDir(), "otelcol.yaml")
-		if err := os.WriteFile(config, fmt.Appendf(nil, otelConfig, port, exporter, endpoint, compression, processor), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(config, fmt.Appendf(nil, otelConfig, port, exporter, endpoint, compression, processor), 0o600))
 		var log lockedBuffer
 		col := exec.CommandContext(t.Context(), collector, "--config", config)
 		col.Stdout, col.Stderr = &log, &log
-		if err := col.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, col.Start())
 		defer func() {
 			_ = col.Process.Kill() // error ignored: it may have ended
 			_ = col.Wait()         // its error is the kill
@@ -114,9 +103,7 @@ func TestOtelCollector(t *testing.T) {
 			"--telemetry-attributes", `gen_ai.request.model="gpt-4.1"`, "--telemetry-attributes", `gen_ai.provider.name="openai"`)
 		var out lockedBuffer
 		gen.Stdout, gen.Stderr = &out, &out
-		if err := gen.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, gen.Start())
 		for range kills {
 			time.Sleep(3 * time.Second)
 			up.kill(t)

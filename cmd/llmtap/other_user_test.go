@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 const (
@@ -26,14 +27,10 @@ func TestOtherUser(t *testing.T) {
 	}
 	root := t.TempDir()
 	for _, dir := range []string{filepath.Dir(root), root} {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(dir, 0o755))
 	}
 	binary := filepath.Join(root, "llmtap") // TestMain runs main under this name
-	if err := os.Link(os.Args[0], binary); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Link(os.Args[0], binary))
 	dir := filepath.Join(root, "data")
 	f := newFindTest(t, dir, "")
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -45,14 +42,10 @@ func TestOtherUser(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	write := func(name string, owner int, mode os.FileMode, text string) string {
 		name = filepath.Join(root, name)
-		if err := errors.Join(os.WriteFile(name, []byte(text), mode), os.Chown(name, owner, owner)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.WriteFile(name, []byte(text), mode), os.Chown(name, owner, owner)))
 		return name
 	}
 	closed := fmt.Sprintf("127.0.0.1:%d", freePort(t))

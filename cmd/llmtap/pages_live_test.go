@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/browsertest"
 	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/dashboards/web"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // longMessages is the number of messages of a longConversation.
@@ -60,10 +61,7 @@ func (c *longConversation) Raw(_ context.Context, _, part string) ([]byte, error
 // A conversation of many messages is one page that can be read to its end. What is captured is loaded on demand only.
 func testLong(t *testing.T, b *browsertest.Browser) {
 	conversation := &longConversation{}
-	h, err := web.NewHandler(web.Options{Conversations: conversation, Version: "dev"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(web.NewHandler(web.Options{Conversations: conversation, Version: "dev"}))(t)
 	srv := httptest.NewServer(h)
 	defer srv.Close()
 	p := b.Page(t, pageViews[2])

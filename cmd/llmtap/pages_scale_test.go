@@ -15,6 +15,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse/scaletest"
 )
 
@@ -38,14 +39,9 @@ func TestPagesScale(t *testing.T) {
 	u.ready(t)
 	sink := u.open(t)
 	dsn, _ := u.rows().dsn()
-	if err := scaletest.Fill(*pagesRows, time.Now(), func(sql string) error { return executeOn(t, dsn, sql) }, t.Logf); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, scaletest.Fill(*pagesRows, time.Now(), func(sql string) error { return executeOn(t, dsn, sql) }, t.Logf))
 	for quiet := 0; quiet < 3; time.Sleep(2 * time.Second) { // background merges
-		res, err := sink.Query(t.Context(), "SELECT count() FROM system.merges", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(sink.Query(t.Context(), "SELECT count() FROM system.merges", nil))(t)
 		if quiet++; fmt.Sprint(res.Rows[0][0]) != "0" {
 			quiet = 0
 		}
@@ -128,15 +124,9 @@ func scalePages(t *testing.T, base string, ids []any) []string {
 
 func fetchPage(t *testing.T, u string) (status int, body string) {
 	t.Helper()
-	resp, err := http.Get(u)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Get(u))(t)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, string(b)
 }
 
@@ -151,12 +141,9 @@ func measurePage(t *testing.T, u string) (c pageCost) {
 	fetchPage(t, u) // warm-up
 	for range pageRuns {
 		begin := time.Now()
-		resp, err := http.Get(u)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(http.Get(u))(t)
 		first := make([]byte, 1)
-		_, err = io.ReadFull(resp.Body, first)
+		_, err := io.ReadFull(resp.Body, first)
 		c.first = append(c.first, time.Since(begin))
 		rest, restErr := io.ReadAll(resp.Body)
 		c.total = append(c.total, time.Since(begin))

@@ -19,6 +19,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/demo"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/dashboards/web"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -182,10 +183,7 @@ func clean(t *testing.T, p *browsertest.Page) {
 }
 
 func testLogin(t *testing.T, b *browsertest.Browser) {
-	h, err := web.NewHandler(web.Options{Login: func(token string) bool { return token == "secret" }, Version: "dev"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(web.NewHandler(web.Options{Login: func(token string) bool { return token == "secret" }, Version: "dev"}))(t)
 	srv := httptest.NewServer(h)
 	defer srv.Close()
 	p := b.Page(t, pageViews[0])
@@ -345,8 +343,6 @@ func takeScreenshot(t *testing.T, b *browsertest.Browser, u string, v browsertes
 		name += "-phone"
 	}
 	file := filepath.Join("..", "..", *screenshots, name+".png")
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
 	filetest.Write(t, file, p.Screenshot())
 }

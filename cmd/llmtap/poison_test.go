@@ -14,6 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -44,9 +45,7 @@ func TestPoisonRows(t *testing.T) {
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		dead = deadExchanges(t, js)
 		stored, duplicates, err := storedRows(t.Context(), rows)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		missing = slices.DeleteFunc(slices.Clone(acked), func(id string) bool { _, ok := stored.exchanges[id]; return ok })
 		slices.Sort(missing)
 		if slices.Equal(dead, missing) && duplicates == 0 {
@@ -66,10 +65,7 @@ func execute(t *testing.T, s *store, sql string) {
 	if !ok {
 		t.Fatal("no ClickHouse")
 	}
-	resp, err := http.Post(dsn, "text/plain", strings.NewReader(sql))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Post(dsn, "text/plain", strings.NewReader(sql)))(t)
 	defer resp.Body.Close()
 	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %s", sql, body)
@@ -92,9 +88,7 @@ func deadExchanges(t *testing.T, js natsjs.JetStream) []string {
 		ids = append(ids, e.ID)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	slices.Sort(ids)
 	return ids
 }

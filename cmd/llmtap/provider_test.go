@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // Every printed base URL rejects a reply without its call.
@@ -33,9 +35,7 @@ func TestProvider(t *testing.T) {
 			path, message = "/v1/messages", `{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"x"}]}`
 		}
 		resp, err := http.Post(b[1]+path, "application/json", strings.NewReader(`{"model":"m","max_tokens":9,"messages":[`+message+`]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		text, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusBadRequest {

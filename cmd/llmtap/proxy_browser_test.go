@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/browsertest"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/proxy"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -33,10 +34,7 @@ func TestProxyOtherSite(t *testing.T) {
 	defer upstream.Close()
 	cfg := proxy.Default()
 	cfg.Upstreams, cfg.NATSURL, cfg.Logger = map[string]string{"up": upstream.URL}, fmt.Sprintf("nats://127.0.0.1:%d", freePort(t)), slog.New(slog.DiscardHandler)
-	p, err := proxy.Open(cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(proxy.Open(cfg, nil))(t)
 	defer func() { _ = p.Close() }() // there is no NATS for what was recorded
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := &statusWriter{ResponseWriter: w}
@@ -60,10 +58,7 @@ func TestProxyOtherSite(t *testing.T) {
 	}
 
 	target := front.URL + "/up/v1/"
-	rebound, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rebound := must.Get(url.Parse(target))(t)
 	rebound.Host = "rebound." + browsertest.OtherSite + ":" + rebound.Port()
 	form := func(method, name string) string {
 		return fmt.Sprintf(`<form method="%s" enctype="text/plain" target="f" action="%s%s"><input name='{"model":"x"' value='"}'></form><iframe name="f"></iframe><script>document.forms[0].submit()</script>`,
@@ -110,10 +105,7 @@ func TestProxyOtherSite(t *testing.T) {
 		t.Errorf("reached the upstream: %q", reached)
 	}
 	mu.Unlock()
-	resp, err := http.Get(target + "agent")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Get(target + "agent"))(t)
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusOK || len(reached) != 1 {
 		t.Errorf("an agent: status %d, %q reached the upstream", resp.StatusCode, reached)

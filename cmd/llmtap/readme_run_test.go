@@ -17,6 +17,7 @@ import (
 	fleetslack "github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 var runReadme = flag.Bool("readme", false, "run the commands of the README in a clone: TestReadmeRun (90 s)")
@@ -69,12 +70,8 @@ func newReadmeRun(t *testing.T, top string) *readmeRun {
 	t.Cleanup(slack.Close)
 	file := func(path, text string, mode os.FileMode) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		must.Do(t, os.WriteFile(path, []byte(text), mode))
 	}
 	file(filepath.Join(bin, "claude"), `#!/bin/sh -e
 test "$1 $2 $3 $4" = "mcp add llmtap --" && shift 4
@@ -129,9 +126,7 @@ func (r *readmeRun) start(t *testing.T, script string, env []string, ready strin
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	begun := time.Now()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // the shell, go run and the command
 		if err := cmd.Wait(); err != nil && cmd.ProcessState.ExitCode() > 1 {
@@ -157,9 +152,7 @@ func (r *readmeRun) prepare(t *testing.T) {
 		"recorded/order.jsonl": `{"model":"gpt-5","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":""},{"role":"tool","tool_call_id":"call_1","content":"x"}]}` + "\n",
 	} {
 		path := filepath.Join(r.dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o750))
 		filetest.Write(t, path, text)
 	}
 }

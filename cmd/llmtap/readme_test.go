@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 //go:generate go test -run ^TestReadme$ -args -update
@@ -27,10 +28,7 @@ var readmes = []string{
 // TestReadme checks the blocks between <!-- name: … --> and <!-- /name -->, which are generated from code. With -update it
 // writes them.
 func TestReadme(t *testing.T) {
-	alertTable, err := alertrules.Table()
-	if err != nil {
-		t.Fatal(err)
-	}
+	alertTable := must.Get(alertrules.Table())(t)
 	hook := goExample(t, "deploy/examples/go/example_test.go")
 	client, _, _ := strings.Cut(hook, "\n\n")
 	for _, b := range []struct{ file, name, want string }{

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -44,9 +45,7 @@ func TestUpReadsRuleFilesAgain(t *testing.T) {
 	}
 	hangUp := func() {
 		t.Helper()
-		if err := u.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, u.cmd.Process.Signal(syscall.SIGHUP))
 	}
 	says("state=firing", "alert=First")
 	write("First", "Second")

@@ -27,6 +27,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/certs"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -207,10 +208,7 @@ type object = map[string]any
 
 func (s *secretsTest) json(v any) string {
 	s.Helper()
-	b, err := json.Marshal(v)
-	if err != nil {
-		s.Fatal(err)
-	}
+	b := must.Get(json.Marshal(v))(s)
 	return string(b)
 }
 
@@ -496,14 +494,10 @@ func (s *secretsTest) streams(all map[string]string) {
 			b.Write(m.Data())
 			return nil
 		})
-		if err != nil {
-			s.Fatal(err)
-		}
+		must.Do(s, err)
 		all["stream "+name] = b.String()
 	}
-	if err := names.Err(); err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, names.Err())
 }
 
 // files adds the files of the data directory.
@@ -519,9 +513,7 @@ func (s *secretsTest) files(all map[string]string) {
 		}
 		return nil //nolint:nilerr // as above
 	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, err)
 }
 
 // pages adds the web pages of all calls and queries.
@@ -532,9 +524,7 @@ func (s *secretsTest) pages(all map[string]string) {
 		paths = append(paths, "/explore/"+name)
 	}
 	res, err := s.c.rows.query(s.Context(), "SELECT exchange_id, conversation_id FROM exchanges_final ORDER BY failed DESC, exchange_id")
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, err)
 	for _, row := range res.Rows {
 		paths = append(paths, "/exchange/"+url.PathEscape(row[0].(string)), "/exchange/"+url.PathEscape(row[0].(string))+"/raw")
 	}
@@ -557,10 +547,7 @@ func (s *secretsTest) pages(all map[string]string) {
 func (s *secretsTest) commands(all map[string]string) {
 	s.Helper()
 	here := []string{"--config", s.config, "--data-dir", s.c.up.dir}
-	res, err := s.c.rows.query(s.Context(), "SELECT exchange_id FROM exchanges_final ORDER BY rand() LIMIT 30")
-	if err != nil {
-		s.Fatal(err)
-	}
+	res := must.Get(s.c.rows.query(s.Context(), "SELECT exchange_id FROM exchanges_final ORDER BY rand() LIMIT 30"))(s)
 	commands := [][]string{{"config"}, {"config", "--check"}, {"doctor"}, {"alerts", "test-notify"}, {"explain", "--unknown"}, {"query", "causes"}, {"query", "failures"}}
 	for _, row := range res.Rows {
 		commands = append(commands, []string{"show", row[0].(string)})

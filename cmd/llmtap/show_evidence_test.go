@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
@@ -176,9 +177,7 @@ func TestShowEvidence(t *testing.T) {
 		filetest.Write(t, file, all.String())
 	}
 	want := filetest.Read(t, file)
-	if d := cmp.Diff(string(want), all.String()); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	must.Agree(t, cmp.Diff(string(want), all.String()))
 	for i, scene := range evidenceScenes {
 		s.checkRepairs(t, scene.name, fmt.Sprintf("scene-%d", i))
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
@@ -44,10 +45,7 @@ func newCommandTest(t *testing.T) *commandTest {
 	up.ready(t)
 	cfg := jetstream.Default()
 	cfg.URL = up.collectorURL()
-	conn, err := jetstream.Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(jetstream.Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), nil))(t)
 	t.Cleanup(conn.Close)
 	return &commandTest{t: t, up: up, conn: conn, pub: conn.NewPublisher(0), bodies: map[string]string{}, at: time.Now().UTC().Add(-time.Minute)}
 }
@@ -75,9 +73,7 @@ func (c *commandTest) exchange(base, end event.Event, request, answer string) st
 	for _, ev := range []event.Event{base, end} {
 		ev.Exchange, ev.Origin, ev.Seq, ev.BodyBytes = id, event.OriginHook, uint64(2*c.n)+uint64(ev.Kind), len(ev.Body)
 		for m := range ev.Messages(event.PartBytes) {
-			if err := c.pub.Publish(c.t.Context(), m); err != nil {
-				c.t.Fatal(err)
-			}
+			must.Do(c.t, c.pub.Publish(c.t.Context(), m))
 		}
 	}
 	return id
@@ -86,9 +82,7 @@ func (c *commandTest) exchange(base, end event.Event, request, answer string) st
 // waitStored waits until n exchanges are stored.
 func (c *commandTest) waitStored(n int) {
 	c.t.Helper()
-	if err := c.pub.Flush(c.t.Context()); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, c.pub.Flush(c.t.Context()))
 	rows := c.up.rows()
 	defer rows.close()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -270,20 +264,14 @@ func TestShowImported(t *testing.T) {
 	up := startUp(t)
 	sink := up.open(t)
 	succeed(t, "import", "--nats-url", up.collectorURL(), "--data-dir", up.dir, plain)
-	mask, err := redact.NewRedactor(redact.Config{Kinds: redact.Kinds})
-	if err != nil {
-		t.Fatal(err)
-	}
+	mask := must.Get(redact.NewRedactor(redact.Config{Kinds: redact.Kinds}))(t)
 	store, complete, redacted := show.Store{Q: sink}, 0, 0
 	n, unstored := 0, map[string]int{}
 	eachRecorded(t, plain, func(x *recorded.Exchange) {
 		if n++; n%50 != 0 && !*showAll {
 			return
 		}
-		e, err := store.Exchange(t.Context(), x.ID.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(store.Exchange(t.Context(), x.ID.String()))(t)
 		body, ok := e.Body()
 		if !ok {
 			if unstored[e.Dialect]++; e.Dialect != "other" && json.Valid(x.Request.Body) {
@@ -312,15 +300,9 @@ func TestShowImported(t *testing.T) {
 // eachRecorded calls f once for each exchange of a file.
 func eachRecorded(t *testing.T, file string, f func(*recorded.Exchange)) {
 	t.Helper()
-	in, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(os.Open(file))(t)
 	defer in.Close()
-	r, err := recorded.NewReader(in, recorded.Config{Name: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(recorded.NewReader(in, recorded.Config{Name: file}))(t)
 	seen := map[string]bool{}
 	for {
 		x, err := r.Next()

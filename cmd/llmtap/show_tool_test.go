@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -80,9 +81,7 @@ func TestToolReplies(t *testing.T) {
 			Arguments    string `json:"called_with"`
 			Returned     string
 		}
-		if err := json.Unmarshal([]byte(line), &row); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &row))
 		found[row.Conversation] = true
 		replied(row.Conversation, row.Arguments, row.Returned)
 	}

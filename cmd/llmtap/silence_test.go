@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // The commands and amtool manage the same silences, with the token of the collector. Web pages of others cannot.
@@ -61,16 +62,11 @@ func TestSilences(t *testing.T) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/api/v2/silences", strings.NewReader(`{"matchers":[{"name":"service","value":"evil","isRegex":false}],
 			"startsAt":"2026-01-01T00:00:00Z","endsAt":"2100-01-01T00:00:00Z","createdBy":"x","comment":"x"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for k, v := range header {
 			req.Header.Set(k, v)
 		}
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(http.DefaultClient.Do(req))(t)
 		_, _ = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
 		return res.StatusCode

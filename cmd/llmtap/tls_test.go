@@ -17,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/certs/certstest"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // With a certificate, every listener of llmtap up speaks TLS, and with CAs of clients, only to clients with a certificate. Commands
@@ -90,10 +91,7 @@ func TestTLS(t *testing.T) {
 				if !withCertificate {
 					trust.CertFile, trust.KeyFile = "", ""
 				}
-				cfg, err := trust.Config(cert)
-				if err != nil {
-					t.Fatal(err)
-				}
+				cfg := must.Get(trust.Config(cert))(t)
 				nc, err := nats.Connect(process.NATSURL, nats.Secure(cfg))
 				if err == nil {
 					nc.Close()
@@ -127,29 +125,21 @@ func TestTLS(t *testing.T) {
 // trusting returns a client that trusts one certificate.
 func trusting(t *testing.T, files certs.Client, pinned string) http.Client {
 	t.Helper()
-	cfg, err := files.Config(pinned)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(files.Config(pinned))(t)
 	return http.Client{Transport: &http.Transport{TLSClientConfig: cfg}}
 }
 
 // handshake returns the error of a connection to a listener of the certificate for collector.internal.
 func handshake(t *testing.T, host string, client certs.Client) error {
 	t.Helper()
-	cfg, err := client.Config("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(client.Config(""))(t)
 	cfg.ServerName, cfg.NextProtos = "collector.internal", []string{"http/1.1"}
 	c, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", host, cfg)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.SetDeadline(time.Now().Add(5*time.Second)))
 	if _, err := fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: collector.internal\r\nConnection: close\r\n\r\n"); err != nil {
 		return err
 	}
@@ -163,18 +153,10 @@ func handshake(t *testing.T, host string, client certs.Client) error {
 // plainText returns the answer of a listener to a request without TLS.
 func plainText(t *testing.T, host string) string {
 	t.Helper()
-	c, err := net.DialTimeout("tcp", host, 5*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.DialTimeout("tcp", host, 5*time.Second))(t)
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	_, err = fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.SetDeadline(time.Now().Add(5*time.Second)))
+	must.Get(fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"))(t)
 	answer, _ := io.ReadAll(c) // the server may reset the connection
 	return string(answer)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	sdk "github.com/llmtap/llmtap/ingest/sdk/go"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -132,9 +133,7 @@ func TestTrial(t *testing.T) {
 // Without NATS, llmtap up serves from the first second: the banner says what is missing, and the calls through the proxy are
 // stored once NATS runs. SIGTERM ends it cleanly.
 func TestTrialWithoutNATS(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes ten seconds")
-	}
+	slowtest.SkipShort(t, "takes ten seconds")
 	t.Parallel()
 	needClickHouse(t)
 	model := httptest.NewServer(provider.New(provider.Config{}))
@@ -157,9 +156,7 @@ func TestTrialWithoutNATS(t *testing.T) {
 	collectortest.CallProxy(t, addr[1])
 	t.Logf("no NATS:\n%s", banner)
 	srv, err := natsserver.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(srv.Shutdown)
 	up.ready(t)
 	sink := up.open(t)
@@ -283,16 +280,10 @@ func (w *trial) channel() []slack.Message {
 func (w *trial) paste(t *testing.T, message string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "llmtap-trial-") //nolint:usetesting // unlike t.TempDir, accessible to other users
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Link(os.Args[0], filepath.Join(dir, "llmtap")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o755))
+	must.Do(t, os.Link(os.Args[0], filepath.Join(dir, "llmtap")))
 	commands := regexp.MustCompile("llmtap [^`\n]*--url [^`\n]*").FindAllString(message, -1)
 	if len(commands) < 2 {
 		t.Fatalf("%d commands in\n%s", len(commands), message)
@@ -334,9 +325,7 @@ func (w *trial) agent(t *testing.T, version string, saves bool) *trialAgent {
 		URL: fmt.Sprintf("nats://127.0.0.1:%d", w.up.port), Service: "checkout", ServiceVersion: version,
 		Hosts: []string{strings.TrimPrefix(w.provider.URL, "http://")}, Capture: event.CaptureFull,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = hook.Close() }) // if events are lost, the test has failed
 	return &trialAgent{hook: hook, saves: saves, prefix: version, url: w.provider.URL + provider.DeepSeekPath + "/chat/completions", client: &http.Client{Transport: hook.Transport(nil)}}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -24,12 +25,8 @@ func TestBackup(t *testing.T) {
 	up.stop(t)
 
 	restored := &upProcess{dir: t.TempDir(), port: freePort(t)}
-	if err := os.CopyFS(restored.dir, os.DirFS(up.dir)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(up.dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(restored.dir, os.DirFS(up.dir)))
+	must.Do(t, os.RemoveAll(up.dir))
 	restored.start(t)
 	t.Cleanup(func() { restored.kill(t) })
 	restored.ready(t)

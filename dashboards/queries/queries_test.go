@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // The tests of sinks/clickhouse run the queries.
@@ -17,10 +19,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal("no queries")
 	}
 	for _, name := range Names() {
-		q, err := Get(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(Get(name))(t)
 		if q.Question == "" || !strings.ContainsAny(q.Question, "?") {
 			t.Errorf("%s: the first line is not a question: %q", name, q.Question)
 		}
@@ -76,9 +75,7 @@ func allValues(q Query) Values {
 
 func TestParse(t *testing.T) {
 	got, err := parse("x", "-- Why?\n-- param since = 1 hour: how far back\n-- a remark: with = and colon\n-- param id: which one\n-- param stage = : one only\nSELECT 1\n-- param no = 1: too late\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := []Parameter{{Name: "since", Default: "1 hour", Doc: "how far back"}, {Name: "id", Required: true, Doc: "which one"}, {Name: "stage", Doc: "one only"}}
 	if d := cmp.Diff(want, got.Parameters); d != "" || got.Question != "Why?" {
 		t.Errorf("question %q, params (-want +got):\n%s", got.Question, d)
@@ -142,9 +139,7 @@ func TestBind(t *testing.T) {
 
 func TestFilter(t *testing.T) {
 	q, err := parse("x", "-- Why?\n-- since 1 hour\nSELECT 1 FROM exchanges_final AS e\nWHERE {filter exchanges AS e EXCEPT status}\n    AND {filter findings ONLY attr, version}\nLIMIT 5\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	f := func(given Values, wantWhere string, wantParams map[string]string) {
 		t.Helper()
 		sql, params, err := q.Bind(given, now)
@@ -224,10 +219,7 @@ func TestParseTime(t *testing.T) {
 	f("2026-11-20 09:30:05 UTC", time.Date(2026, 11, 20, 9, 30, 5, 0, time.UTC))
 
 	// Times without a zone are in the zone of now. A printed time can be pasted.
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	berlin := must.Get(time.LoadLocation("Europe/Berlin"))(t)
 	local := now.In(berlin)
 	g := func(text, want string) {
 		t.Helper()
@@ -253,9 +245,7 @@ func TestParseTime(t *testing.T) {
 }
 
 func TestPrices(t *testing.T) {
-	if err := DefaultPrices().Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, DefaultPrices().Validate())
 	p := Prices{{"openai", `gpt_5*"`, 1.25, 0, 10}, {Model: "*"}}
 	if got, want := p.Bound(), `[["openai","gpt\\_5%\"",1.25,0,10],["","%",0,0,0]]`; got != want {
 		t.Errorf("Bound: %s, want %s", got, want)

@@ -1,6 +1,9 @@
 package stored
 
-import "time"
+import (
+	"reflect"
+	"time"
+)
 
 // A Row maps column names to the values of a row. Its methods return the zero value for a column of another type.
 type Row map[string]any
@@ -28,23 +31,12 @@ func (r Row) Int(name string) int { return int(r.Int64(name)) }
 
 // Int64 is Int for large numbers.
 func (r Row) Int64(name string) int64 {
-	switch n := r[name].(type) {
-	case uint8:
-		return int64(n)
-	case uint16:
-		return int64(n)
-	case uint32:
-		return int64(n)
-	case uint64:
-		return int64(n)
-	case int8:
-		return int64(n)
-	case int16:
-		return int64(n)
-	case int32:
-		return int64(n)
-	case int64:
-		return n
+	n := reflect.ValueOf(r[name])
+	switch {
+	case n.CanInt():
+		return n.Int()
+	case n.CanUint():
+		return int64(n.Uint())
 	}
 	return 0
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // fakeControls records what is done.
@@ -97,10 +99,7 @@ func TestAlertActions(t *testing.T) {
 	f := func(path, fields, done, location string) {
 		t.Helper()
 		c := &fakeControls{}
-		values, err := url.ParseQuery(fields)
-		if err != nil {
-			t.Fatal(err)
-		}
+		values := must.Get(url.ParseQuery(fields))(t)
 		berlin := func(r *http.Request) { r.AddCookie(&http.Cookie{Name: zoneCookie, Value: "Europe%2FBerlin"}) }
 		resp, body := post(t, newControlsTest(t, c), path, values, berlin)
 		if got := strings.Join(c.done, "; "); got != done || resp.Header.Get("Location") != location {

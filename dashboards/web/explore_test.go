@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // fakeExplorer answers every statement with a table, and remembers it.
@@ -50,10 +51,7 @@ func explored(t *testing.T, f *fakeExplorer, path string) (*http.Response, strin
 func TestExploreForms(t *testing.T) {
 	_, list := explored(t, &fakeExplorer{table: &Table{}}, "/explore?service=a")
 	for _, name := range queries.Names() {
-		q, err := queries.Get(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(queries.Get(name))(t)
 		wantAll(t, list, "/explore/"+name+"?service=a")
 		resp, body := explored(t, &fakeExplorer{table: &Table{}}, "/explore/"+name)
 		required := false

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 var testNow = time.Date(2026, 11, 23, 9, 30, 0, 0, time.UTC)
@@ -68,11 +70,7 @@ func (f fakeSource) options() Options {
 func handler(t *testing.T, o Options) http.Handler {
 	t.Helper()
 	o.Now, o.flushAfter = func() time.Time { return testNow }, cmp.Or(o.flushAfter, time.Minute)
-	h, err := NewHandler(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
+	return must.Get(NewHandler(o))(t)
 }
 
 // wantAll reports texts that a page lacks.

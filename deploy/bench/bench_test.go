@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
@@ -33,9 +34,7 @@ func TestRate(t *testing.T) {
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	var out bytes.Buffer
-	if err := run(t.Context(), &out, "rate", "-rate", "30", "-for", "2s", "-step", "1s", "-services", "3", "-analyzers", "2", "-outage", "1s", "-sample", "500ms"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(t.Context(), &out, "rate", "-rate", "30", "-for", "2s", "-step", "1s", "-services", "3", "-analyzers", "2", "-outage", "1s", "-sample", "500ms"))
 	t.Log("\n" + out.String())
 	for _, want := range []string{"| 30 calls/s ", " NATS ", " alert ", " analyzer ", " engine "} {
 		if !strings.Contains(out.String(), want) {
@@ -67,14 +66,9 @@ func TestHighest(t *testing.T) {
 // deploy/SIZING.md shows the output, between two comments.
 func TestSize(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(t.Context(), &out, "size"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(t.Context(), &out, "size"))
 	file := filepath.Join("..", "SIZING.md")
-	doc, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(os.ReadFile(file))(t)
 	before, rest, begun := strings.Cut(string(doc), "<!-- size: go test ./deploy/bench -run TestSize -update -->\n")
 	_, after, ended := strings.Cut(rest, "\n<!-- /size -->")
 	if !begun || !ended {
@@ -82,9 +76,7 @@ func TestSize(t *testing.T) {
 	}
 	want := before + "<!-- size: go test ./deploy/bench -run TestSize -update -->\n" + out.String() + "\n<!-- /size -->" + after
 	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(want), 0o600))
 	} else if want != string(doc) {
 		t.Error("deploy/SIZING.md does not show the output of size; go test ./deploy/bench -run TestSize -update writes it")
 	}
@@ -120,10 +112,7 @@ func TestLimits(t *testing.T) {
 
 // The defaults that size computes with are those of llmtap.
 func TestDefaults(t *testing.T) {
-	example, err := os.ReadFile(filepath.Join("..", "llmtap.example.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	example := must.Get(os.ReadFile(filepath.Join("..", "llmtap.example.yaml")))(t)
 	for _, want := range []string{
 		"limit: 640MiB", "session_lookback: 30m", "session_lookback_bytes: 4GiB", "flush_interval: 1s", "large_flush_interval: 3s",
 		"max_label_values: 200", "max_series: 20000", "retention: 1h",

@@ -12,15 +12,13 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/certs/certstest"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // dial returns the error of a handshake with server, after which both have sent a byte.
 func dial(t *testing.T, server, client *tls.Config) error {
 	t.Helper()
-	l, err := tls.Listen("tcp", "127.0.0.1:0", server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(tls.Listen("tcp", "127.0.0.1:0", server))(t)
 	defer l.Close()
 	go func() {
 		c, err := l.Accept()
@@ -47,15 +45,9 @@ func TestTLS(t *testing.T) {
 	stranger, strangerKey := other.Issue(t, dir, "stranger", "")
 	f := func(server certs.Server, c certs.Client, pinned, want string) {
 		t.Helper()
-		s, err := server.Config(slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg, err := c.Config(pinned)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = dial(t, s, cfg)
+		s := must.Get(server.Config(slog.New(slog.DiscardHandler)))(t)
+		cfg := must.Get(c.Config(pinned))(t)
+		err := dial(t, s, cfg)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%+v, %+v, %s: %v, want %q", server, c, pinned, err, want)
 		}
@@ -71,10 +63,7 @@ func TestTLS(t *testing.T) {
 	f(mutual, certs.Client{CAFile: ca.File}, "", "certificate required")
 	f(mutual, certs.Client{CAFile: ca.File, CertFile: stranger, KeyFile: strangerKey}, "", "certificate required")
 	f(mutual, certs.Client{CAFile: ca.File, CertFile: client, KeyFile: clientKey}, "", "")
-	s, err := plain.Config(slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(plain.Config(slog.New(slog.DiscardHandler)))(t)
 	if err := dial(t, s, &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10, InsecureSkipVerify: true}); err == nil {
 		t.Error("TLS 1.1 is accepted")
 	}
@@ -86,33 +75,21 @@ func TestRenewal(t *testing.T) {
 	ca, next := certstest.NewCA(t, dir, "ca"), certstest.NewCA(t, dir, "next")
 	cert, key := ca.Issue(t, dir, "server", "127.0.0.1")
 	var log strings.Builder
-	s, err := certs.Server{CertFile: cert, KeyFile: key}.Config(slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(certs.Server{CertFile: cert, KeyFile: key}.Config(slog.New(slog.NewTextHandler(&log, nil))))(t)
 	trusts := func(ca *certstest.CA) error {
 		t.Helper()
-		cfg, err := certs.Client{CAFile: ca.File}.Config("")
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := must.Get(certs.Client{CAFile: ca.File}.Config(""))(t)
 		return dial(t, s, cfg)
 	}
-	if err := trusts(ca); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, trusts(ca))
 	later := time.Now().Add(time.Minute)
-	if err := os.WriteFile(cert, []byte("half a file"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(cert, []byte("half a file"), 0o600))
 	if err := trusts(ca); err != nil {
 		t.Errorf("with a file that cannot be read: %v", err)
 	}
 	next.Issue(t, dir, "server", "127.0.0.1")
 	for _, name := range []string{cert, key} {
-		if err := os.Chtimes(filepath.Clean(name), later, later); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chtimes(filepath.Clean(name), later, later))
 	}
 	if err := trusts(next); err != nil {
 		t.Errorf("the renewed certificate is not used: %v", err)

@@ -13,6 +13,8 @@ import (
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // The encodings of OpenTelemetry Collectors are read, damaged ones are refused, and all memory is returned.
@@ -69,10 +71,7 @@ func TestRead(t *testing.T) {
 			_, _ = z.Write(want)
 			_ = z.Close()
 		case "zstd":
-			z, err := zstd.NewWriter(&sent)
-			if err != nil {
-				t.Fatal(err)
-			}
+			z := must.Get(zstd.NewWriter(&sent))(t)
 			_, _ = z.Write(want)
 			_ = z.Close()
 		default:

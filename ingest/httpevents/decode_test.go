@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/ingest/httpbody"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -80,12 +81,8 @@ func TestDefaults(t *testing.T) {
 			Attrs: map[string]string{"n": "1", "b": "true"},
 		},
 	}
-	if diff := cmp.Diff(want, d.events); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{`event 2: attrs: ignored key "Tenant": it does not match [a-z0-9._-]{1,64}`}, d.warnings); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, d.events))
+	must.Agree(t, cmp.Diff([]string{`event 2: attrs: ignored key "Tenant": it does not match [a-z0-9._-]{1,64}`}, d.warnings))
 }
 
 // Bodies of error responses are masked in every mode, also compressed ones, and truncated unless bodies are captured.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/httpbody"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -61,14 +62,9 @@ func (r *rig) connect(url string) *jetstream.Conn {
 	r.t.Helper()
 	cfg := jetstream.Default()
 	cfg.URL = url
-	conn, err := jetstream.Connect(r.t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	conn := must.Get(jetstream.Connect(r.t.Context(), cfg, slog.New(slog.DiscardHandler), nil))(r.t)
 	r.t.Cleanup(conn.Close)
-	if err := conn.Ensure(r.t.Context()); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, conn.Ensure(r.t.Context()))
 	return conn
 }
 
@@ -82,10 +78,7 @@ func (r *rig) serve(conn *jetstream.Conn) {
 
 func (r *rig) startNATS() {
 	r.t.Helper()
-	s, err := natsserver.Start(context.WithoutCancel(r.t.Context()), r.cfg)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	s := must.Get(natsserver.Start(context.WithoutCancel(r.t.Context()), r.cfg))(r.t)
 	r.server = s
 }
 
@@ -100,10 +93,7 @@ type response struct {
 // post sends a payload with headers, which are pairs of names and values.
 func (r *rig) post(contentType string, payload []byte, header ...string) response {
 	r.t.Helper()
-	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url, bytes.NewReader(payload))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url, bytes.NewReader(payload)))(r.t)
 	req.Header.Set("Content-Type", contentType)
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
@@ -113,15 +103,9 @@ func (r *rig) post(contentType string, payload []byte, header ...string) respons
 
 func (r *rig) do(req *http.Request) (a response) {
 	r.t.Helper()
-	resp, err := r.client.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	resp := must.Get(r.client.Do(req))(r.t)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(resp.Body))(r.t)
 	if err := json.Unmarshal(body, &a.Answer); err != nil {
 		r.t.Fatalf("HTTP %d: %s: %v", resp.StatusCode, body, err)
 	}
@@ -132,26 +116,14 @@ func (r *rig) do(req *http.Request) (a response) {
 // stored returns the events stored since the last call, with joined parts.
 func (r *rig) stored() (events []*event.Event) {
 	r.t.Helper()
-	nc, err := nats.Connect(r.server.URL())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect(r.server.URL()))(r.t)
 	defer nc.Close()
-	js, err := natsjs.New(nc)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	s, err := js.Stream(r.t.Context(), event.StreamEvents)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	js := must.Get(natsjs.New(nc))(r.t)
+	s := must.Get(js.Stream(r.t.Context(), event.StreamEvents))(r.t)
 	bodies := map[string][][]byte{} // parts by subject and exchange
 	for last := s.CachedInfo().State.LastSeq; r.read < last; {
 		r.read++
-		m, err := s.GetMsg(r.t.Context(), r.read)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		m := must.Get(s.GetMsg(r.t.Context(), r.read))(r.t)
 		e, err := event.Decode(m.Subject, event.Header(m.Header), m.Data)
 		if err != nil {
 			r.t.Fatalf("%s %v: %v", m.Subject, m.Header, err)
@@ -220,15 +192,8 @@ func full() []*event.Event {
 // natsPort returns the port of the running NATS server.
 func natsPort(t testing.TB, r *rig) int {
 	t.Helper()
-	u, err := url.Parse(r.server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, err := strconv.Atoi(u.Port())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	u := must.Get(url.Parse(r.server.URL()))(t)
+	return must.Get(strconv.Atoi(u.Port()))(t)
 }
 
 // A stall is a TCP connection to a NATS server that stops transporting bytes while it is stopped.
@@ -239,10 +204,7 @@ type stall struct {
 
 func newStall(t testing.TB, target string) *stall {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	s := &stall{addr: l.Addr().String()}
 	var conns sync.WaitGroup

@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/llmtap/llmtap/ingest/httpbody"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -41,10 +42,7 @@ func TestEvents(t *testing.T) {
 	lines := encode(full())
 	array := append([]byte("[\n"), bytes.ReplaceAll(bytes.TrimSpace(lines), []byte("\n"), []byte(",\n"))...)
 	array = append(array, "]\r\n"...)
-	zw, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	zw := must.Get(zstd.NewWriter(nil))(t)
 	f := func(contentType string, payload []byte, header ...string) {
 		t.Helper()
 		for _, e := range full() { // message ids of an earlier run would be duplicates
@@ -102,15 +100,13 @@ func TestBodies(t *testing.T) {
 	for _, e := range r.stored() {
 		got = append(got, fmt.Sprintf("%s %s %s %s %s %d %d", e.Exchange, e.Kind, e.Capture, e.ContentType, e.Body, e.Parts, e.BodyBytes))
 	}
-	if diff := cmp.Diff([]string{
+	must.Agree(t, cmp.Diff([]string{
 		fmt.Sprintf("1 request full application/json %s %d %d", long, (len(long)+event.PartBytes-1)/event.PartBytes, len(long)),
 		"1 response full  data: é😀\n 1 13",
 		"2 request full application/json [1, 2 ] 1 7",
 		"2 response full  \xff\xfe\x00 1 3",
 		"3 request shape   1 0",
-	}, got); diff != "" {
-		t.Error(diff)
-	}
+	}, got))
 	r.idle()
 }
 
@@ -208,10 +204,7 @@ func TestRefused(t *testing.T) {
 	f(400, "contains no event", "application/x-ndjson", []byte("\r\n\n"))
 	f(400, "neither an event object nor an array", "application/json", []byte(`"request"`))
 	f(400, "no event is valid", "application/json", []byte(`[1,{}]`))
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, r.url, nil))(t)
 	if a := r.do(req); a.status != 405 || a.Error != "send events with POST" {
 		t.Errorf("%+v", a)
 	}
@@ -277,9 +270,7 @@ func TestNATSDown(t *testing.T) {
 	for _, e := range r.stored() {
 		got = append(got, e.Exchange+" "+e.Kind.String())
 	}
-	if diff := cmp.Diff([]string{"0 request", "1 request", "1 response"}, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff([]string{"0 request", "1 request", "1 response"}, got))
 }
 
 // A client that disconnects, or a NATS that does not answer, holds no memory.
@@ -293,10 +284,7 @@ func TestSlowStore(t *testing.T) {
 		return publish(ctx, events)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, strings.NewReader(`{"kind":"request","exchange":"1"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, r.url, strings.NewReader(`{"kind":"request","exchange":"1"}`)))(t)
 	req.Header.Set("Content-Type", "application/json")
 	go func() {
 		<-asked

@@ -7,6 +7,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -14,15 +15,13 @@ import (
 func TestPublishBatch(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	s, err := c.js.Stream(ctx, event.StreamEvents)
-	must(t, err)
+	must.Do(t, err)
 	cfg := s.CachedInfo().Config
 	cfg.MaxMsgSize = 10_000
-	_, err = c.js.UpdateStream(ctx, cfg)
-	must(t, err)
+	must.Get(c.js.UpdateStream(ctx, cfg))(t)
 
 	batch := []*event.Event{testEvent(0, 100), testEvent(1, 20_000), testEvent(2, 100), testEvent(3, event.PartBytes*2), testEvent(4, 100)}
-	rejected, err := c.PublishBatch(ctx, batch)
-	must(t, err)
+	rejected := must.Get(c.PublishBatch(ctx, batch))(t)
 	var api *natsjs.APIError
 	if len(rejected) != 2 || rejected[0].Index != 1 || rejected[1].Index != 3 || !errors.As(rejected[0].Err, &api) || api.ErrorCode != codeMessageTooLarge {
 		t.Fatalf("rejected %+v", rejected)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -32,9 +33,9 @@ func BenchmarkPublish(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				e.Exchange = fmt.Sprintf("%016x", rand.Uint64())
-				must(b, p.Publish(ctx, e))
+				must.Do(b, p.Publish(ctx, e))
 			}
-			must(b, p.Flush(ctx))
+			must.Do(b, p.Flush(ctx))
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 		})
 	}
@@ -47,19 +48,19 @@ func BenchmarkRead(b *testing.B) {
 			count := 200_000_000 / size
 			p := c.NewPublisher(256)
 			for _, e := range benchEvents(count, size) {
-				must(b, p.Publish(ctx, e))
+				must.Do(b, p.Publish(ctx, e))
 			}
-			must(b, p.Flush(ctx))
+			must.Do(b, p.Flush(ctx))
 			b.SetBytes(int64(size * count))
 			b.ReportAllocs()
 			for b.Loop() { // one op reads the whole stream, including opening the reader
 				r := openReader(b, ctx, c, "a")
 				for left := count; left > 0; {
 					msgs, err := r.Next(ctx, 1000, time.Second)
-					must(b, err)
+					must.Do(b, err)
 					left -= len(msgs)
 				}
-				must(b, r.Close(ctx))
+				must.Do(b, r.Close(ctx))
 			}
 			b.ReportMetric(float64(b.N*count)/b.Elapsed().Seconds(), "events/s")
 		})
@@ -79,9 +80,9 @@ func BenchmarkReadPartitions(b *testing.B) {
 			for i, e := range benchEvents(count, size) {
 				e.Labels.Conversation = fmt.Sprint("c", i/10)
 				inPartition[int(e.Shard())%n]++
-				must(b, p.Publish(ctx, e))
+				must.Do(b, p.Publish(ctx, e))
 			}
-			must(b, p.Flush(ctx))
+			must.Do(b, p.Flush(ctx))
 			b.SetBytes(size * count)
 			for b.Loop() { // one op reads the whole stream
 				var g errgroup.Group
@@ -101,7 +102,7 @@ func BenchmarkReadPartitions(b *testing.B) {
 						return r.Close(ctx)
 					})
 				}
-				must(b, g.Wait())
+				must.Do(b, g.Wait())
 			}
 			b.ReportMetric(float64(b.N*count)/b.Elapsed().Seconds(), "events/s")
 		})

@@ -19,19 +19,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 func TestEnsureIsIdempotent(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	publish(t, ctx, c, 1, 4)
-	kv, err := c.KV(ctx, event.BucketLedger)
-	must(t, err)
-	must(t, kv.Put(ctx, "k", []byte("v")))
+	kv := must.Get(c.KV(ctx, event.BucketLedger))(t)
+	must.Do(t, kv.Put(ctx, "k", []byte("v")))
 	limits := func() natsjs.StreamConfig {
 		t.Helper()
-		s, err := c.js.Stream(ctx, event.StreamEvents)
-		must(t, err)
+		s := must.Get(c.js.Stream(ctx, event.StreamEvents))(t)
 		if info := s.CachedInfo(); info.State.Msgs != 3 {
 			t.Errorf("%d messages", info.State.Msgs)
 		}
@@ -42,7 +41,7 @@ func TestEnsureIsIdempotent(t *testing.T) {
 	}
 	c.cfg.MaxAge, c.cfg.MaxBytes = time.Hour, 64<<20
 	for range 2 {
-		must(t, c.Ensure(ctx))
+		must.Do(t, c.Ensure(ctx))
 		if cfg := limits(); cfg.MaxAge != time.Hour || cfg.MaxBytes != 64<<20 {
 			t.Errorf("limits %+v", cfg)
 		}
@@ -51,11 +50,9 @@ func TestEnsureIsIdempotent(t *testing.T) {
 	// Settings added by an operator are kept.
 	cfg := limits()
 	cfg.Subjects, cfg.Description, cfg.MaxMsgSize = append(cfg.Subjects, "mine.>"), "mine", 1<<20
-	if _, err := c.js.UpdateStream(ctx, cfg); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.js.UpdateStream(ctx, cfg))(t)
 	c.cfg.MaxAge = 2 * time.Hour
-	must(t, c.Ensure(ctx))
+	must.Do(t, c.Ensure(ctx))
 	if cfg := limits(); cfg.MaxAge != 2*time.Hour || !slices.Contains(cfg.Subjects, "mine.>") || cfg.MaxMsgSize != 1<<20 {
 		t.Errorf("after a change by an operator: %+v", cfg)
 	}
@@ -66,11 +63,10 @@ func TestEnsureIsIdempotent(t *testing.T) {
 
 func TestKV(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
-	kv, err := c.KV(ctx, event.BucketAlerts)
-	must(t, err)
+	kv := must.Get(c.KV(ctx, event.BucketAlerts))(t)
 	keys := func() (n int) {
 		t.Helper()
-		must(t, kv.Each(ctx, func(string, []byte, uint64) error { n++; return nil }))
+		must.Do(t, kv.Each(ctx, func(string, []byte, uint64) error { n++; return nil }))
 		return n
 	}
 	if n := keys(); n != 0 {
@@ -79,8 +75,7 @@ func TestKV(t *testing.T) {
 	if _, _, err := kv.Get(ctx, "a"); !errors.Is(err, ErrKeyNotFound) {
 		t.Errorf("get: %v", err)
 	}
-	rev, err := kv.Update(ctx, "a", []byte("1"), 0)
-	must(t, err)
+	rev := must.Get(kv.Update(ctx, "a", []byte("1"), 0))(t)
 	if _, err := kv.Update(ctx, "a", []byte("2"), 0); !errors.Is(err, ErrKeyConflict) {
 		t.Errorf("create twice: %v", err)
 	}
@@ -99,7 +94,7 @@ func TestKV(t *testing.T) {
 	if v, _, err := kv.Get(ctx, "a"); err != nil || string(v) != "2" {
 		t.Errorf("got %q, %v", v, err)
 	}
-	must(t, kv.kv.Delete(ctx, "a"))
+	must.Do(t, kv.kv.Delete(ctx, "a"))
 	if _, _, err := kv.Get(ctx, "a"); !errors.Is(err, ErrKeyNotFound) {
 		t.Errorf("get a deleted key: %v", err)
 	}
@@ -116,12 +111,11 @@ func TestPublisher(t *testing.T) {
 	p := c.NewPublisher(2)
 	for range 2 { // the second round publishes duplicates
 		for i := range 10 {
-			must(t, p.Publish(ctx, testEvent(i, 10)))
+			must.Do(t, p.Publish(ctx, testEvent(i, 10)))
 		}
-		must(t, p.Flush(ctx))
+		must.Do(t, p.Flush(ctx))
 	}
-	s, err := c.js.Stream(ctx, event.StreamEvents)
-	must(t, err)
+	s := must.Get(c.js.Stream(ctx, event.StreamEvents))(t)
 	if n := s.CachedInfo().State.Msgs; n != 10 || p.Acked() != 20 || p.Failed() != 0 {
 		t.Errorf("%d stored, %d acked, %d failed", n, p.Acked(), p.Failed())
 	}
@@ -133,11 +127,9 @@ func TestPublisher(t *testing.T) {
 	// An event too large for the stream fails at its acknowledgement.
 	cfg := s.CachedInfo().Config
 	cfg.MaxMsgSize = 10_000
-	if _, err := c.js.UpdateStream(ctx, cfg); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.js.UpdateStream(ctx, cfg))(t)
 	for _, size := range []int{20_000, 30_000, 10} {
-		must(t, p.Publish(ctx, testEvent(20+size, size)))
+		must.Do(t, p.Publish(ctx, testEvent(20+size, size)))
 	}
 	if err := p.Flush(ctx); err == nil || !strings.Contains(err.Error(), "exceeds maximum") {
 		t.Errorf("flush after a rejection: %v", err)
@@ -189,9 +181,8 @@ func TestConnectWithToken(t *testing.T) {
 		t.Errorf("connect without a token: %v", err)
 	}
 	cfg.TokenFile = filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(cfg.TokenFile, []byte("secret\n"), 0o600))
-	c, err := Connect(t.Context(), cfg, nil, nil)
-	must(t, err)
+	must.Do(t, os.WriteFile(cfg.TokenFile, []byte("secret\n"), 0o600))
+	c := must.Get(Connect(t.Context(), cfg, nil, nil))(t)
 	c.Close()
 }
 
@@ -267,11 +258,9 @@ func TestOpen(t *testing.T) {
 	cfg := Default()
 	cfg.URL = n.s.URL()
 	n.s.Shutdown()
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	must(t, err)
+	log := must.Get(os.Create(filepath.Join(t.TempDir(), "log")))(t)
 	defer log.Close()
-	c, err := Open(cfg, slog.New(slog.NewTextHandler(log, nil)), nil)
-	must(t, err)
+	c := must.Get(Open(cfg, slog.New(slog.NewTextHandler(log, nil)), nil))(t)
 	defer c.Close()
 	expect := func(want string) {
 		t.Helper()
@@ -301,7 +290,7 @@ func TestOpen(t *testing.T) {
 	n.s.Shutdown()
 	n.cfg.Token = ""
 	n.start()
-	must(t, <-created)
+	must.Do(t, <-created)
 	expect("")
 	// A login that is rejected later does not close the connection either.
 	n.cfg.Token = "secret"
@@ -312,8 +301,7 @@ func TestOpen(t *testing.T) {
 	expect("")
 	// nats.go reports a connection after it is made.
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		got, err := os.ReadFile(log.Name())
-		must(t, err)
+		got := must.Get(os.ReadFile(log.Name()))(t)
 		s := string(got)
 		if strings.Contains(s, "NATS rejects the login, retrying") && strings.Contains(s, "connected to NATS") {
 			return

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -16,10 +17,8 @@ func TestServerCutOff(t *testing.T) {
 	t.Parallel()
 	n := startNATS(t)
 	direct, ctx := n.connect(t)
-	u, err := url.Parse(n.s.URL())
-	must(t, err)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	u := must.Get(url.Parse(n.s.URL()))(t)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	var cut atomic.Bool
 	copyUntilCut := func(to, from net.Conn) {
@@ -55,16 +54,13 @@ func TestServerCutOff(t *testing.T) {
 	}()
 	cfg := Default()
 	cfg.URL = "nats://" + l.Addr().String()
-	c, err := Connect(ctx, cfg, nil, nil)
-	must(t, err)
+	c := must.Get(Connect(ctx, cfg, nil, nil))(t)
 	t.Cleanup(c.Close)
 	publish(t, ctx, direct, 0, 3)
 	r := openReader(t, ctx, c, "a")
 	readN(t, ctx, r, 3)
 	cut.Store(true)
-	if err := c.Healthy(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Healthy())
 	for end := time.Now().Add(30 * time.Second); c.Healthy() == nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the connection to a server that is cut off counts as healthy")

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -50,7 +51,7 @@ func freePort(t testing.TB) int {
 	for range 100 {
 		port := 10_000 + rand.N(20_000)
 		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			must(t, l.Close())
+			must.Do(t, l.Close())
 			return port
 		}
 	}
@@ -60,8 +61,7 @@ func freePort(t testing.TB) int {
 
 func (n *testNATS) start() {
 	n.t.Helper()
-	s, err := natsserver.Start(n.t.Context(), n.cfg)
-	must(n.t, err)
+	s := must.Get(natsserver.Start(n.t.Context(), n.cfg))(n.t)
 	n.s = s
 	if u, err := url.Parse(s.URL()); err != nil || u.Port() != strconv.Itoa(n.cfg.Port) {
 		n.t.Fatalf("server listens at %s, want port %d", s.URL(), n.cfg.Port)
@@ -80,10 +80,9 @@ func (n *testNATS) connect(t testing.TB) (*Conn, context.Context) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	cfg := Default()
 	cfg.URL = n.s.URL()
-	c, err := Connect(ctx, cfg, nil, prometheus.NewRegistry())
-	must(t, err)
+	c := must.Get(Connect(ctx, cfg, nil, prometheus.NewRegistry()))(t)
 	t.Cleanup(func() { c.Close(); cancel() })
-	must(t, c.Ensure(ctx))
+	must.Do(t, c.Ensure(ctx))
 	return c, ctx
 }
 
@@ -103,15 +102,14 @@ func publish(t testing.TB, ctx context.Context, c *Conn, from, to int) {
 	t.Helper()
 	p := c.NewPublisher(0)
 	for i := from; i < to; i++ {
-		must(t, p.Publish(ctx, testEvent(i, 100)))
+		must.Do(t, p.Publish(ctx, testEvent(i, 100)))
 	}
-	must(t, p.Flush(ctx))
+	must.Do(t, p.Flush(ctx))
 }
 
 func openReader(t testing.TB, ctx context.Context, c *Conn, owner string) *Reader {
 	t.Helper()
-	r, err := c.OpenReader(ctx, ReaderConfig{Partitions: 1, Owner: owner})
-	must(t, err)
+	r := must.Get(c.OpenReader(ctx, ReaderConfig{Partitions: 1, Owner: owner}))(t)
 	t.Cleanup(func() { r.stop(); r.done.Wait() })
 	return r
 }
@@ -135,12 +133,5 @@ func expectNone(t testing.TB, ctx context.Context, r *Reader) {
 	t.Helper()
 	if msgs, err := r.Next(ctx, 10, 50*time.Millisecond); err != nil || len(msgs) > 0 {
 		t.Fatalf("got %+v, %v; want no message", msgs, err)
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

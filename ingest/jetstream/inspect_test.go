@@ -11,23 +11,22 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 func inspect(t *testing.T, ctx context.Context, c *Conn) *State {
 	t.Helper()
-	st, err := c.Inspect(ctx)
-	must(t, err)
-	return st
+	return must.Get(c.Inspect(ctx))(t)
 }
 
 func TestInspect(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
-	must(t, c.js.DeleteStream(ctx, event.StreamDead))
+	must.Do(t, c.js.DeleteStream(ctx, event.StreamDead))
 	if st := inspect(t, ctx, c); !st.Streams[1].Missing || len(st.DeadLetters) != 0 {
 		t.Errorf("without the dead-letter stream: %+v", st)
 	}
-	must(t, c.Ensure(ctx))
+	must.Do(t, c.Ensure(ctx))
 	st := inspect(t, ctx, c)
 	if st.Server == "" || st.RTT <= 0 || st.Skew.Abs() > time.Second || len(st.MissingBuckets) != 0 || len(st.Streams) != 3 {
 		t.Errorf("fresh: %+v", st)
@@ -49,13 +48,12 @@ func TestInspect(t *testing.T) {
 		t.Errorf("five events pending: %+v", p)
 	}
 	readN(t, ctx, r, 5)
-	must(t, r.Commit(ctx, 3, 1))
+	must.Do(t, r.Commit(ctx, 3, 1))
 	if p := inspect(t, ctx, c).Partitions[0]; p.Pending != 2 {
 		t.Errorf("two events pending: %+v", p)
 	}
-	s, err := c.js.Stream(ctx, event.StreamEvents)
-	must(t, err)
-	must(t, s.Purge(ctx))
+	s := must.Get(c.js.Stream(ctx, event.StreamEvents))(t)
+	must.Do(t, s.Purge(ctx))
 	if p := inspect(t, ctx, c).Partitions[0]; p.Pending != 0 || p.Lost != 2 {
 		t.Errorf("two events lost: %+v", p)
 	}
@@ -66,12 +64,11 @@ func TestInspect(t *testing.T) {
 
 func TestInspectPartitions(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
-	kv, err := c.KV(ctx, event.BucketCheckpoint)
-	must(t, err)
+	kv := must.Get(c.KV(ctx, event.BucketCheckpoint))(t)
 	for key, value := range map[string]string{
 		partitionsKey: `{"partitions":2}`, "p0of1": `{"stored":0}`, "p1of2": `{"stored":2,"caught_up":6,"owner":"b"}`,
 	} {
-		must(t, kv.Put(ctx, key, []byte(value)))
+		must.Do(t, kv.Put(ctx, key, []byte(value)))
 	}
 	// Six unread events of partition 0.
 	for i := range 6 {
@@ -80,7 +77,7 @@ func TestInspectPartitions(t *testing.T) {
 			e.Labels.Conversation += "y"
 		}
 		p := c.NewPublisher(1)
-		must(t, errors.Join(p.Publish(ctx, e), p.Flush(ctx)))
+		must.Do(t, errors.Join(p.Publish(ctx, e), p.Flush(ctx)))
 	}
 	st := inspect(t, ctx, c)
 	if len(st.Partitions) != 2 {
@@ -92,7 +89,7 @@ func TestInspectPartitions(t *testing.T) {
 	if p := st.Partitions[1]; p.Name != "p1of2" || p.Owner != "b" || p.Pending != 0 || p.Lost != 0 {
 		t.Errorf("%+v", p)
 	}
-	must(t, kv.Put(ctx, partitionsKey, []byte("{")))
+	must.Do(t, kv.Put(ctx, partitionsKey, []byte("{")))
 	if _, err := c.Inspect(ctx); err == nil || !strings.Contains(err.Error(), "number of partitions") {
 		t.Errorf("invalid number of partitions: %v", err)
 	}
@@ -102,13 +99,9 @@ func TestInspectLimitsAndDeadLetters(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	cfg := c.streams()[0]
 	cfg.MaxAge, cfg.MaxBytes = time.Hour, 1<<20
-	if _, err := c.js.UpdateStream(ctx, cfg); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.js.UpdateStream(ctx, cfg))(t)
 	for range 3 {
-		if _, err := c.js.Publish(ctx, event.DeadPrefix+reasonBadHeader, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.js.Publish(ctx, event.DeadPrefix+reasonBadHeader, nil))(t)
 	}
 	st := inspect(t, ctx, c)
 	if w := st.Streams[0].Mismatches; len(w) != 2 || !strings.HasPrefix(w[0], "max_age is 1h0m0s, want ") || !strings.HasPrefix(w[1], "max_bytes is 1048576, want ") {
@@ -123,7 +116,7 @@ func TestTalliesSince(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	begun := time.Now()
 	for second := range int64(20) {
-		must(t, c.PublishTally(ctx, 0, 1, second, []byte{byte(second)}))
+		must.Do(t, c.PublishTally(ctx, 0, 1, second, []byte{byte(second)}))
 	}
 	var got []byte
 	add := func(b []byte) error { got = append(got, b...); return nil }
@@ -141,8 +134,7 @@ func TestTalliesSince(t *testing.T) {
 }
 
 func TestInspectWithoutJetStream(t *testing.T) {
-	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true})
-	must(t, err)
+	srv := must.Get(server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true}))(t)
 	srv.Start()
 	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
 	if !srv.ReadyForConnections(30 * time.Second) {
@@ -150,8 +142,7 @@ func TestInspectWithoutJetStream(t *testing.T) {
 	}
 	cfg := Default()
 	cfg.URL = srv.ClientURL()
-	c, err := Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
-	must(t, err)
+	c := must.Get(Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), nil))(t)
 	defer c.Close()
 	if _, err := c.Inspect(t.Context()); !errors.Is(err, ErrNoJetStream) {
 		t.Errorf("got %v", err)

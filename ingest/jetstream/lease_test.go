@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -48,16 +49,14 @@ func TestLeaseTakenOver(t *testing.T) {
 
 func TestLeaseRenewedWhileIdle(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
-	kv, err := c.KV(ctx, event.BucketCheckpoint)
-	must(t, err)
-	r, err := c.OpenReader(ctx, ReaderConfig{Partitions: 1, Owner: "a", LeaseTTL: 30 * time.Millisecond})
-	must(t, err)
+	kv := must.Get(c.KV(ctx, event.BucketCheckpoint))(t)
+	r := must.Get(c.OpenReader(ctx, ReaderConfig{Partitions: 1, Owner: "a", LeaseTTL: 30 * time.Millisecond}))(t)
 	defer r.Close(ctx)
 	first, _, err := readCheckpoint(ctx, kv, "p0of1")
-	must(t, err)
+	must.Do(t, err)
 	for {
 		cp, _, err := readCheckpoint(ctx, kv, "p0of1")
-		must(t, err)
+		must.Do(t, err)
 		if cp.Lease.After(first.Lease) {
 			break
 		}
@@ -87,16 +86,15 @@ func TestLeaseTakenBack(t *testing.T) {
 func TestLeaseResponseLost(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	r := openReader(t, ctx, c, "a")
-	must(t, r.lease.write(ctx, func(*checkpoint) {}))
-	must(t, r.lease.mu.lock(ctx))
+	must.Do(t, r.lease.write(ctx, func(*checkpoint) {}))
+	must.Do(t, r.lease.mu.lock(ctx))
 	r.lease.rev-- // as if the response was lost
 	r.lease.mu.unlock()
 	if err := r.Commit(ctx, 0, 0); err != nil {
 		t.Error(err)
 	}
-	kv, err := c.KV(ctx, event.BucketCheckpoint)
-	must(t, err)
-	must(t, kv.kv.Delete(ctx, "p0of1"))
+	kv := must.Get(c.KV(ctx, event.BucketCheckpoint))(t)
+	must.Do(t, kv.kv.Delete(ctx, "p0of1"))
 	if err := r.Commit(ctx, 0, 0); !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("commit after the key was deleted: %v", err)
 	}
@@ -104,9 +102,8 @@ func TestLeaseResponseLost(t *testing.T) {
 
 func TestInvalidCheckpoint(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
-	kv, err := c.KV(ctx, event.BucketCheckpoint)
-	must(t, err)
-	must(t, kv.Put(ctx, "p0of1", []byte("{")))
+	kv := must.Get(c.KV(ctx, event.BucketCheckpoint))(t)
+	must.Do(t, kv.Put(ctx, "p0of1", []byte("{")))
 	if _, err := c.OpenReader(ctx, ReaderConfig{Partitions: 1, Owner: "a"}); err == nil {
 		t.Error("an invalid checkpoint was overwritten")
 	}

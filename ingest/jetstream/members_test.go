@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -84,10 +85,9 @@ func TestHeartbeat(t *testing.T) {
 	now = now.Add(40 * time.Second)
 	f("b", 1) // the heartbeat of a has expired
 	f("c", 2)
-	must(t, c.Deregister(ctx, "b"))
+	must.Do(t, c.Deregister(ctx, "b"))
 	f("c", 1)
-	kv, err := c.KV(ctx, event.BucketCheckpoint)
-	must(t, err)
-	must(t, kv.Put(ctx, membersKey, []byte("{")))
+	kv := must.Get(c.KV(ctx, event.BucketCheckpoint))(t)
+	must.Do(t, kv.Put(ctx, membersKey, []byte("{")))
 	f("c", 1)
 }

@@ -8,6 +8,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -18,15 +19,14 @@ func publishConversations(t testing.TB, ctx context.Context, c *Conn, from, to i
 	for i := from; i < to; i++ {
 		e := testEvent(i, 100)
 		e.Labels.Conversation = fmt.Sprint("c", i)
-		must(t, p.Publish(ctx, e))
+		must.Do(t, p.Publish(ctx, e))
 	}
-	must(t, p.Flush(ctx))
+	must.Do(t, p.Flush(ctx))
 }
 
 func openPartition(t testing.TB, ctx context.Context, c *Conn, p, n int) *Reader {
 	t.Helper()
-	r, err := c.OpenReader(ctx, ReaderConfig{Partition: p, Partitions: n, Owner: "a"})
-	must(t, err)
+	r := must.Get(c.OpenReader(ctx, ReaderConfig{Partition: p, Partitions: n, Owner: "a"}))(t)
 	t.Cleanup(func() { r.stop(); r.done.Wait() })
 	return r
 }
@@ -64,17 +64,14 @@ func TestPartitionsReadEverythingOnce(t *testing.T) {
 	repartition(t, ctx, c, 3)
 	publishConversations(t, ctx, c, 0, 300)
 	for _, subject := range []string{"llmtap.v1.odd", "llmtap.v1.odd.one", "llmtap.v1.request.s.00.more"} {
-		if _, err := c.js.Publish(ctx, subject, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.js.Publish(ctx, subject, nil))(t)
 	}
 	seen := map[uint64]bool{}
 	for p := range 3 {
 		r, last := openPartition(t, ctx, c, p, 3), uint64(0)
 		var until time.Time
 		for ok := false; !ok; until, ok = r.CaughtUp(ctx) {
-			msgs, err := r.Next(ctx, 50, 20*time.Millisecond)
-			must(t, err)
+			msgs := must.Get(r.Next(ctx, 50, 20*time.Millisecond))(t)
 			for _, m := range msgs {
 				if seen[m.Seq] || m.Seq <= last || m.Event != nil && int(m.Event.Shard())%3 != p {
 					t.Fatalf("partition %d got %+v after %d", p, m, last)
@@ -109,9 +106,9 @@ func TestLargeMessageInPartition(t *testing.T) {
 	p := c.NewPublisher(0)
 	for i := range 3 {
 		e.Exchange = fmt.Sprint("x", i)
-		must(t, p.Publish(ctx, e))
+		must.Do(t, p.Publish(ctx, e))
 	}
-	must(t, p.Flush(ctx))
+	must.Do(t, p.Flush(ctx))
 	readN(t, ctx, openPartition(t, ctx, c, int(e.Shard())%64, 64), 3)
 }
 
@@ -119,8 +116,7 @@ func TestLargeMessageInPartition(t *testing.T) {
 func TestPartitionsLost(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	repartition(t, ctx, c, 2)
-	s, err := c.js.Stream(ctx, event.StreamEvents)
-	must(t, err)
+	s := must.Get(c.js.Stream(ctx, event.StreamEvents))(t)
 	publish(t, ctx, c, 0, 50) // all of one conversation
 	busy := int(testEvent(0, 0).Shard()) % 2
 	r := openPartition(t, ctx, c, busy, 2)
@@ -130,8 +126,8 @@ func TestPartitionsLost(t *testing.T) {
 		expectNone(t, ctx, idle)
 	}
 	for p, stored := range map[*Reader]uint64{r: 50, idle: 0} {
-		must(t, p.Commit(ctx, stored, 0))
-		must(t, p.Close(ctx))
+		must.Do(t, p.Commit(ctx, stored, 0))
+		must.Do(t, p.Close(ctx))
 	}
 	if err := s.Purge(ctx, natsjs.WithPurgeSequence(41)); err != nil { // drops 40 events that were read
 		t.Fatal(err)
@@ -143,7 +139,7 @@ func TestPartitionsLost(t *testing.T) {
 			t.Errorf("lost %d and %d, want %d", r.Lost(), idle.Lost(), want)
 		}
 		for _, r := range []*Reader{r, idle} {
-			must(t, r.Close(ctx))
+			must.Do(t, r.Close(ctx))
 		}
 	}
 	f(0)
@@ -165,15 +161,13 @@ func TestPartitionLostWhileReading(t *testing.T) {
 		readN(t, ctx, r, 1)
 		readers = append(readers, r)
 	}
-	s, err := c.js.Stream(ctx, event.StreamEvents)
-	must(t, err)
-	must(t, s.Purge(ctx, natsjs.WithPurgeSequence(9_001)))
+	s := must.Get(c.js.Stream(ctx, event.StreamEvents))(t)
+	must.Do(t, s.Purge(ctx, natsjs.WithPurgeSequence(9_001)))
 	var lost uint64
 	got := 2
 	for _, r := range readers {
 		for _, ok := r.CaughtUp(ctx); !ok; _, ok = r.CaughtUp(ctx) {
-			msgs, err := r.Next(ctx, 1000, 20*time.Millisecond)
-			must(t, err)
+			msgs := must.Get(r.Next(ctx, 1000, 20*time.Millisecond))(t)
 			got += len(msgs)
 		}
 		lost += r.Lost()

@@ -3,6 +3,7 @@ package jetstream
 import (
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -11,14 +12,12 @@ func TestPurgeStored(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	first := func() uint64 {
 		t.Helper()
-		s, err := c.js.Stream(ctx, event.StreamEvents)
-		must(t, err)
+		s := must.Get(c.js.Stream(ctx, event.StreamEvents))(t)
 		return s.CachedInfo().State.FirstSeq
 	}
 	purge := func(partitions int, want uint64) {
 		t.Helper()
-		n, err := c.PurgeStored(ctx, partitions)
-		must(t, err)
+		n := must.Get(c.PurgeStored(ctx, partitions))(t)
 		if n != want {
 			t.Errorf("purged %d events, want %d", n, want)
 		}
@@ -28,14 +27,14 @@ func TestPurgeStored(t *testing.T) {
 	r := openReader(t, ctx, c, "a")
 	readN(t, ctx, r, 100)
 	purge(1, 0)
-	must(t, r.Commit(ctx, 60, 41))
+	must.Do(t, r.Commit(ctx, 60, 41))
 	purge(2, 0) // another number of partitions
 	purge(1, 40)
 	if first() != 41 {
 		t.Errorf("the stream begins at %d, want 41: 41 to 60 are replayed, 61 to 100 are not stored", first())
 	}
-	must(t, r.Commit(ctx, 100, 0))
-	must(t, r.Close(ctx))
+	must.Do(t, r.Commit(ctx, 100, 0))
+	must.Do(t, r.Close(ctx))
 	// A reader that opens now replays nothing and has lost nothing.
 	purge(1, 60)
 	r = openReader(t, ctx, c, "a")

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -32,11 +33,11 @@ func TestReadCommitReopen(t *testing.T) {
 	if r.Pending() != 0 || r.Lost() != 0 || r.Epoch() != 1 || r.Stored() != 0 {
 		t.Errorf("pending %d, lost %d, epoch %d, stored %d", r.Pending(), r.Lost(), r.Epoch(), r.Stored())
 	}
-	must(t, r.Commit(ctx, 8, 4))
+	must.Do(t, r.Commit(ctx, 8, 4))
 	if r.Stored() != 8 {
 		t.Errorf("stored %d after a commit of 8", r.Stored())
 	}
-	must(t, r.Close(ctx))
+	must.Do(t, r.Close(ctx))
 	if _, err := r.Next(ctx, 1, time.Second); err == nil {
 		t.Error("a closed reader returned messages")
 	}
@@ -48,15 +49,13 @@ func TestReadCommitReopen(t *testing.T) {
 		got = append(got, fmt.Sprint(m.Seq, m.Replay))
 	}
 	want := []string{"4 true", "5 true", "6 true", "7 true", "8 true", "9 false", "10 false"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, got))
 	expectNone(t, ctx, r)
 	if r.Epoch() != 2 || r.Stored() != 8 {
 		t.Errorf("epoch %d, stored %d", r.Epoch(), r.Stored())
 	}
-	must(t, r.Commit(ctx, 10, 0))
-	must(t, r.Close(ctx))
+	must.Do(t, r.Commit(ctx, 10, 0))
+	must.Do(t, r.Close(ctx))
 
 	// No replay is needed, so only new events are returned.
 	r = openReader(t, ctx, c, "a")
@@ -67,8 +66,7 @@ func TestReadCommitReopen(t *testing.T) {
 	}
 
 	// Of three readers there is one consumer, whose name stays, and a detached reader goes on beside the next one.
-	stream, err := c.js.Stream(ctx, event.StreamEvents)
-	must(t, err)
+	stream := must.Get(c.js.Stream(ctx, event.StreamEvents))(t)
 	expectConsumers := func(n int) {
 		t.Helper()
 		var names []string
@@ -91,8 +89,8 @@ func TestReadCommitReopen(t *testing.T) {
 		seq = readN(t, ctx, r, 1)[0].Seq
 	}
 	expectConsumers(2)
-	must(t, r.Close(ctx))
-	must(t, next.Close(ctx))
+	must.Do(t, r.Close(ctx))
+	must.Do(t, next.Close(ctx))
 }
 
 func TestCommitInvalid(t *testing.T) {
@@ -100,7 +98,7 @@ func TestCommitInvalid(t *testing.T) {
 	publish(t, ctx, c, 1, 6)
 	r := openReader(t, ctx, c, "a")
 	readN(t, ctx, r, 3)
-	must(t, r.Commit(ctx, 2, 0))
+	must.Do(t, r.Commit(ctx, 2, 0))
 	for _, bad := range [][2]uint64{{4, 0}, {1, 0}, {3, 5}} {
 		if err := r.Commit(ctx, bad[0], bad[1]); err == nil {
 			t.Errorf("commit %v succeeded", bad)
@@ -149,9 +147,9 @@ func TestLargeBodiesAreBounded(t *testing.T) {
 	p := c.NewPublisher(8)
 	const size, count = 4 << 20, 10 // 40 MiB: exceeds the buffer and one pull
 	for i := range count {
-		must(t, p.Publish(ctx, testEvent(i, size)))
+		must.Do(t, p.Publish(ctx, testEvent(i, size)))
 	}
-	must(t, p.Flush(ctx))
+	must.Do(t, p.Flush(ctx))
 	r := openReader(t, ctx, c, "a")
 	for i, m := range readN(t, ctx, r, count) {
 		if m.Seq != uint64(i+1) || len(m.Event.Body) != size {
@@ -173,9 +171,7 @@ func TestUndecodable(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	send := func(subject string, h nats.Header, body string) {
 		t.Helper()
-		if _, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Header: h, Data: []byte(body)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Header: h, Data: []byte(body)}))(t)
 	}
 	send("llmtap.v1.request.s.00", nats.Header{"Llmtap-Exchange": {"x"}, "Nats-Msg-Id": {"mine"}}, `{"no":"time"}`)
 	send("llmtap.v1.embedding.s.00", nil, "")
@@ -189,12 +185,10 @@ func TestUndecodable(t *testing.T) {
 			t.Errorf("message %d: %+v", i, m)
 		}
 	}
-	dead, err := c.js.Stream(ctx, event.StreamDead)
-	must(t, err)
+	dead := must.Get(c.js.Stream(ctx, event.StreamDead))(t)
 	f := func(seq uint64, subject, reason, original, body, why string) {
 		t.Helper()
-		m, err := dead.GetMsg(ctx, seq)
-		must(t, err)
+		m := must.Get(dead.GetMsg(ctx, seq))(t)
 		if m.Subject != subject || m.Header.Get(headerDeadReason) != reason || m.Header.Get(HeaderDeadSubject) != original ||
 			m.Header.Get(headerDeadSeq) != fmt.Sprint(seq) || !strings.Contains(m.Header.Get(HeaderDeadError), why) || string(m.Data) != body {
 			t.Errorf("dead letter %d: %s %v %q", seq, m.Subject, m.Header, m.Data)
@@ -208,8 +202,8 @@ func TestUndecodable(t *testing.T) {
 	}
 
 	// A replay writes no second dead letter.
-	must(t, r.Commit(ctx, 4, 1))
-	must(t, r.Close(ctx))
+	must.Do(t, r.Commit(ctx, 4, 1))
+	must.Do(t, r.Close(ctx))
 	readN(t, ctx, openReader(t, ctx, c, "a"), 4)
 	if info, err := dead.Info(ctx); err != nil || info.State.LastSeq != 3 {
 		t.Errorf("dead letters after a replay: %+v, %v", info, err)
@@ -224,12 +218,9 @@ func TestUndecodableMaxPayload(t *testing.T) {
 	n.start()
 	c, ctx := n.connect(t)
 	body := strings.Repeat("x", int(c.nc.MaxPayload()))
-	if _, err := c.js.Publish(ctx, "llmtap.v1.request.s.00", []byte(body)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.js.Publish(ctx, "llmtap.v1.request.s.00", []byte(body)))(t)
 	readN(t, ctx, openReader(t, ctx, c, "a"), 1)
-	dead, err := c.js.Stream(ctx, event.StreamDead)
-	must(t, err)
+	dead := must.Get(c.js.Stream(ctx, event.StreamDead))(t)
 	m, err := dead.GetMsg(ctx, 1)
 	if err != nil || len(m.Data) < len(body)-2*deadOverhead || !strings.HasPrefix(body, string(m.Data)) {
 		t.Errorf("dead letter of %d bytes, %v", len(m.Data), err)
@@ -238,8 +229,7 @@ func TestUndecodableMaxPayload(t *testing.T) {
 
 func TestLost(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
-	s, err := c.js.Stream(ctx, event.StreamEvents)
-	must(t, err)
+	s := must.Get(c.js.Stream(ctx, event.StreamEvents))(t)
 	publish(t, ctx, c, 1, 11)
 	if err := s.DeleteMsg(ctx, 1); err != nil { // before the first reader: no loss
 		t.Fatal(err)
@@ -249,14 +239,12 @@ func TestLost(t *testing.T) {
 	if r.Lost() != 0 || r.Stored() != 1 {
 		t.Errorf("first reader: lost %d, stored %d", r.Lost(), r.Stored())
 	}
-	must(t, r.Commit(ctx, 5, 3))
-	must(t, r.Close(ctx))
+	must.Do(t, r.Commit(ctx, 5, 3))
+	must.Do(t, r.Close(ctx))
 	// 6 and 7 are dropped while no reader is open, 9 leaves a gap.
-	if _, err := c.js.PublishMsg(ctx, nats.NewMsg("llmtap.v1.run.s.00")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.js.PublishMsg(ctx, nats.NewMsg("llmtap.v1.run.s.00")))(t)
 	for _, seq := range []uint64{2, 3, 4, 5, 6, 7, 9} {
-		must(t, s.DeleteMsg(ctx, seq))
+		must.Do(t, s.DeleteMsg(ctx, seq))
 	}
 	r = openReader(t, ctx, c, "a")
 	msgs := readN(t, ctx, r, 3)
@@ -273,9 +261,9 @@ func TestStreamRecreated(t *testing.T) {
 	publish(t, ctx, c, 1, 11)
 	r := openReader(t, ctx, c, "a")
 	readN(t, ctx, r, 10)
-	must(t, r.Commit(ctx, 10, 0))
-	must(t, c.js.DeleteStream(ctx, event.StreamEvents))
-	must(t, c.Ensure(ctx))
+	must.Do(t, r.Commit(ctx, 10, 0))
+	must.Do(t, c.js.DeleteStream(ctx, event.StreamEvents))
+	must.Do(t, c.Ensure(ctx))
 	publish(t, ctx, c, 20, 23)
 	for {
 		msgs, err := r.Next(ctx, 1, time.Second)
@@ -286,7 +274,7 @@ func TestStreamRecreated(t *testing.T) {
 			break
 		}
 	}
-	must(t, r.Close(ctx))
+	must.Do(t, r.Close(ctx))
 	r = openReader(t, ctx, c, "a")
 	if m := readN(t, ctx, r, 3)[0]; m.Seq != 1 || m.Replay {
 		t.Errorf("got %+v", m)

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -16,8 +17,8 @@ func TestRefuseEvents(t *testing.T) {
 	c, ctx := n.connect(t)
 	publish(t, ctx, c, 0, 3)
 	r := openReader(t, ctx, c, "a")
-	must(t, c.RefuseEvents(ctx, true))
-	must(t, c.Ensure(ctx)) // a role that starts again
+	must.Do(t, c.RefuseEvents(ctx, true))
+	must.Do(t, c.Ensure(ctx)) // a role that starts again
 	e := testEvent(3, 0)
 	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: e.Subject(), Header: nats.Header(e.Encode()), Data: e.Body})
 	var api *natsjs.APIError
@@ -25,12 +26,11 @@ func TestRefuseEvents(t *testing.T) {
 		t.Errorf("publish: %v", err) // hooks explain this description
 	}
 	readN(t, ctx, r, 3)
-	must(t, r.Commit(ctx, 3, 0))
-	must(t, c.RefuseEvents(ctx, false))
+	must.Do(t, r.Commit(ctx, 3, 0))
+	must.Do(t, c.RefuseEvents(ctx, false))
 	publish(t, ctx, c, 3, 5)
 	readN(t, ctx, r, 2)
-	s, err := c.js.Stream(ctx, event.StreamEvents)
-	must(t, err)
+	s := must.Get(c.js.Stream(ctx, event.StreamEvents))(t)
 	if st := s.CachedInfo().State; st.Msgs != 5 || st.LastSeq != 5 {
 		t.Errorf("%+v", st)
 	}

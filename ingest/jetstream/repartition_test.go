@@ -10,20 +10,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // repartition changes the number of partitions of an unread stream.
 func repartition(t testing.TB, ctx context.Context, c *Conn, n int) {
 	t.Helper()
-	rep, err := c.BeginRepartition(ctx, n, "a", 0)
-	must(t, err)
+	rep := must.Get(c.BeginRepartition(ctx, n, "a", 0))(t)
 	for _, r := range rep.Readers {
 		drain(t, ctx, r)
-		must(t, r.Commit(ctx, rep.LastSeq, 0))
+		must.Do(t, r.Commit(ctx, rep.LastSeq, 0))
 	}
-	must(t, rep.Finish(ctx))
-	must(t, rep.Close(ctx))
+	must.Do(t, rep.Finish(ctx))
+	must.Do(t, rep.Close(ctx))
 }
 
 // drain reads to io.EOF and returns the sequences that are not replays.
@@ -34,7 +34,7 @@ func drain(t testing.TB, ctx context.Context, r *Reader) (seqs []uint64) {
 		if errors.Is(err, io.EOF) {
 			return seqs
 		}
-		must(t, err)
+		must.Do(t, err)
 		for _, m := range msgs {
 			if !m.Replay {
 				seqs = append(seqs, m.Seq)
@@ -89,21 +89,19 @@ func TestRepartition(t *testing.T) {
 		for _, m := range msgs {
 			fresh[m.Seq]++
 		}
-		must(t, r.Commit(ctx, msgs[n-1].Seq, msgs[n/2].Seq))
-		must(t, c.PublishTally(ctx, p, r.Epoch(), msgs[n-1].Time.Unix()-int64(p), nil))
-		must(t, r.Close(ctx))
+		must.Do(t, r.Commit(ctx, msgs[n-1].Seq, msgs[n/2].Seq))
+		must.Do(t, c.PublishTally(ctx, p, r.Epoch(), msgs[n-1].Time.Unix()-int64(p), nil))
+		must.Do(t, r.Close(ctx))
 	}
 	busy := openPartition(t, ctx, c, 1, 2)
-	other, err := Connect(ctx, c.cfg, nil, nil)
-	must(t, err)
+	other := must.Get(Connect(ctx, c.cfg, nil, nil))(t)
 	defer other.Close()
 	if _, err := other.BeginRepartition(ctx, 3, "b", 0); !errors.Is(err, ErrLeaseHeld) {
 		t.Errorf("repartition while a partition is read: %v", err)
 	}
-	must(t, busy.Close(ctx))
+	must.Do(t, busy.Close(ctx))
 
-	rep, err := c.BeginRepartition(ctx, 3, "a", 0)
-	must(t, err)
+	rep := must.Get(c.BeginRepartition(ctx, 3, "a", 0))(t)
 	publishConversations(t, ctx, c, 200, 260) // after the repartitioning
 	if err := rep.Finish(ctx); err == nil {
 		t.Error("finished before the old partitions were read")
@@ -113,22 +111,21 @@ func TestRepartition(t *testing.T) {
 		for _, seq := range drain(t, ctx, r) {
 			fresh[seq]++
 		}
-		must(t, r.Commit(ctx, rep.LastSeq, rep.LastSeq-uint64(r.cfg.Partition)))
+		must.Do(t, r.Commit(ctx, rep.LastSeq, rep.LastSeq-uint64(r.cfg.Partition)))
 		first = rep.LastSeq - uint64(r.cfg.Partition)
 	}
-	must(t, rep.Finish(ctx))
+	must.Do(t, rep.Finish(ctx))
 	if err := rep.Finish(ctx); !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("second finish, by an expired process: %v", err)
 	}
-	must(t, rep.Close(ctx))
+	must.Do(t, rep.Close(ctx))
 	for p := range 3 {
 		r := openPartition(t, ctx, c, p, 3)
 		if r.Stored() != rep.LastSeq || r.LastTally() != rep.LastSecond || r.cp.ReplayFrom != first {
 			t.Errorf("partition %d starts at %+v, last tally %d; want %d, %d", p, r.cp, r.LastTally(), rep.LastSeq, rep.LastSecond)
 		}
 		for ok := false; !ok; _, ok = r.CaughtUp(ctx) {
-			msgs, err := r.Next(ctx, 100, 20*time.Millisecond)
-			must(t, err)
+			msgs := must.Get(r.Next(ctx, 100, 20*time.Millisecond))(t)
 			for _, m := range msgs {
 				if !m.Replay {
 					fresh[m.Seq]++
@@ -138,7 +135,7 @@ func TestRepartition(t *testing.T) {
 				}
 			}
 		}
-		must(t, r.Close(ctx))
+		must.Do(t, r.Close(ctx))
 	}
 	want := map[uint64]int{}
 	for seq := range uint64(260) {
@@ -163,12 +160,10 @@ func TestLastTally(t *testing.T) {
 	}
 	f(0)
 	for _, second := range []int64{100, 105} {
-		must(t, c.PublishTally(ctx, 0, 1, second, []byte("{}")))
+		must.Do(t, c.PublishTally(ctx, 0, 1, second, []byte("{}")))
 	}
-	must(t, c.PublishTally(ctx, 1, 1, 200, []byte("{}")))
+	must.Do(t, c.PublishTally(ctx, 1, 1, 200, []byte("{}")))
 	f(105)
-	if _, err := c.js.PublishMsg(ctx, nats.NewMsg(event.TallyPrefix+"0")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.js.PublishMsg(ctx, nats.NewMsg(event.TallyPrefix+"0")))(t)
 	f(0)
 }

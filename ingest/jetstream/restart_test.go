@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -94,7 +95,7 @@ func TestPublishWithoutNATS(t *testing.T) {
 	p := c.NewPublisher(4)
 	n.s.Shutdown()
 	for i := range 4 {
-		must(t, p.Publish(ctx, testEvent(i, 10)))
+		must.Do(t, p.Publish(ctx, testEvent(i, 10)))
 	}
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
@@ -105,7 +106,7 @@ func TestPublishWithoutNATS(t *testing.T) {
 		t.Errorf("flush without NATS: %v", err)
 	}
 	n.start()
-	must(t, p.Flush(ctx))
+	must.Do(t, p.Flush(ctx))
 	r := openReader(t, ctx, c, "a")
 	for i, m := range readN(t, ctx, r, 4) {
 		if m.Event.Exchange != testEvent(i, 0).Exchange {
@@ -120,7 +121,7 @@ func TestTalliesOverRestart(t *testing.T) {
 	c, ctx := n.connect(t)
 	tally := func(second int64) {
 		t.Helper()
-		must(t, c.PublishTally(ctx, 0, 7, second, fmt.Append(nil, second)))
+		must.Do(t, c.PublishTally(ctx, 0, 7, second, fmt.Append(nil, second)))
 	}
 	for second := range int64(3) {
 		tally(second)
@@ -154,8 +155,8 @@ func TestTalliesOverRestart(t *testing.T) {
 	f("3 at 4, caught up true")
 
 	// A recreated stream is read from its start.
-	must(t, c.js.DeleteStream(ctx, event.StreamTally))
-	must(t, c.Ensure(ctx))
+	must.Do(t, c.js.DeleteStream(ctx, event.StreamTally))
+	must.Do(t, c.Ensure(ctx))
 	tally(9)
 	f("9 at 1, caught up true")
 	stop()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -26,23 +27,22 @@ func streamRewound(t *testing.T, others int) {
 	stream := filepath.Join(n.cfg.Dir, "jetstream", "$G", "streams", event.StreamEvents)
 	saved := filepath.Join(t.TempDir(), "saved")
 	n.s.Shutdown()
-	must(t, os.CopyFS(saved, os.DirFS(stream)))
+	must.Do(t, os.CopyFS(saved, os.DirFS(stream)))
 	n.start()
 
 	publish(t, ctx, c, 3, 8)
 	stopped := openReader(t, ctx, c, "a")
 	readN(t, ctx, stopped, 8)
-	must(t, stopped.Commit(ctx, 8, 0))
-	must(t, stopped.Close(ctx))
-	running, err := c.OpenReader(ctx, ReaderConfig{Partition: 0, Partitions: 1, Owner: "b"})
-	must(t, err)
+	must.Do(t, stopped.Commit(ctx, 8, 0))
+	must.Do(t, stopped.Close(ctx))
+	running := must.Get(c.OpenReader(ctx, ReaderConfig{Partition: 0, Partitions: 1, Owner: "b"}))(t)
 	t.Cleanup(func() { running.stop(); running.done.Wait() })
 	publish(t, ctx, c, 8, 9)
 	readN(t, ctx, running, 1)
 
 	n.s.Shutdown()
-	must(t, os.RemoveAll(stream))
-	must(t, os.CopyFS(stream, os.DirFS(saved)))
+	must.Do(t, os.RemoveAll(stream))
+	must.Do(t, os.CopyFS(stream, os.DirFS(saved)))
 	n.start()
 	other, _ := n.connect(t)
 	publish(t, ctx, other, 100, 100+others)
@@ -55,11 +55,11 @@ func streamRewound(t *testing.T, others int) {
 			t.Fatalf("the running reader goes on with %+v", msgs)
 		}
 	}
-	must(t, running.Close(ctx))
+	must.Do(t, running.Close(ctx))
 	r := openReader(t, ctx, c, "a")
 	msgs := readN(t, ctx, r, others)
 	if msgs[0].Seq != 4 || msgs[0].Replay || msgs[0].Event.Exchange != testEvent(100, 0).Exchange {
 		t.Errorf("read from %+v", msgs[0])
 	}
-	must(t, r.Commit(ctx, uint64(3+others), 0))
+	must.Do(t, r.Commit(ctx, uint64(3+others), 0))
 }

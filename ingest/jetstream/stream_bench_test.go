@@ -13,6 +13,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -42,9 +43,9 @@ func benchmarkStream(b *testing.B, size int, change func(*natsjs.StreamConfig)) 
 		c, ctx := n.connect(b)
 		cfg := c.streams()[0]
 		change(&cfg)
-		must(b, c.js.DeleteStream(ctx, event.StreamEvents))
+		must.Do(b, c.js.DeleteStream(ctx, event.StreamEvents))
 		_, err := c.js.CreateStream(ctx, cfg)
-		must(b, err)
+		must.Do(b, err)
 		b.StartTimer()
 		begun := cpuSeconds(b)
 		p := c.NewPublisher(256)
@@ -52,15 +53,15 @@ func benchmarkStream(b *testing.B, size int, change func(*natsjs.StreamConfig)) 
 			e := testEvent(i, 0)
 			at := i * 7919 * 13 % (len(text) - size)
 			e.Body = text[at : at+size]
-			must(b, p.Publish(ctx, e))
+			must.Do(b, p.Publish(ctx, e))
 		}
-		must(b, p.Flush(ctx))
+		must.Do(b, p.Flush(ctx))
 		published := cpuSeconds(b)
 		publishing += published - begun
 		r := openReader(b, ctx, c, "a")
 		readAll(b, ctx, r, count)
 		reading += cpuSeconds(b) - published
-		must(b, r.Close(ctx))
+		must.Do(b, r.Close(ctx))
 		b.StopTimer()
 		disk += float64(diskUsage(b, n.cfg.Dir)) / float64(size*count)
 		b.StartTimer()
@@ -74,7 +75,7 @@ func benchmarkStream(b *testing.B, size int, change func(*natsjs.StreamConfig)) 
 func readAll(b *testing.B, ctx context.Context, r *Reader, count int) {
 	for left := count; left > 0; {
 		msgs, err := r.Next(ctx, 1000, time.Second)
-		must(b, err)
+		must.Do(b, err)
 		left -= len(msgs)
 	}
 }
@@ -82,10 +83,10 @@ func readAll(b *testing.B, ctx context.Context, r *Reader, count int) {
 // sources returns n bytes of Go's own sources.
 func sources(b *testing.B, n int) (text []byte) {
 	files, err := filepath.Glob(filepath.Join(runtime.GOROOT(), "src", "*", "*.go")) //nolint:staticcheck // a benchmark has Go's sources
-	must(b, err)
+	must.Do(b, err)
 	for _, f := range files {
 		data, err := os.ReadFile(f)
-		must(b, err)
+		must.Do(b, err)
 		if text = append(text, data...); len(text) >= n {
 			return text[:n]
 		}
@@ -98,12 +99,12 @@ func sources(b *testing.B, n int) (text []byte) {
 
 func cpuSeconds(b *testing.B) float64 {
 	var u syscall.Rusage
-	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
 func diskUsage(b *testing.B, dir string) (n int64) {
-	must(b, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+	must.Do(b, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".blk") {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -18,13 +19,11 @@ func TestWatch(t *testing.T) {
 	n := startNATS(t)
 	c, ctx := n.connect(t)
 	other, _ := n.connect(t)
-	kv, err := c.KV(ctx, event.BucketAlerts)
-	must(t, err)
-	written, err := other.KV(ctx, event.BucketAlerts)
-	must(t, err)
-	must(t, written.Put(ctx, "a.1", []byte("1")))
-	must(t, written.Put(ctx, "b.1", []byte("1")))
-	must(t, written.Put(ctx, "other", []byte("1")))
+	kv := must.Get(c.KV(ctx, event.BucketAlerts))(t)
+	written := must.Get(other.KV(ctx, event.BucketAlerts))(t)
+	must.Do(t, written.Put(ctx, "a.1", []byte("1")))
+	must.Do(t, written.Put(ctx, "b.1", []byte("1")))
+	must.Do(t, written.Put(ctx, "other", []byte("1")))
 
 	var mu sync.Mutex
 	got, replaced := map[string]string{}, 0
@@ -62,19 +61,19 @@ func TestWatch(t *testing.T) {
 		t.Fatal(cmp.Diff(want, have))
 	}
 	want(5*time.Second, map[string]string{"a.1": "1", "b.1": "1"})
-	must(t, written.Put(ctx, "a.2", []byte("2")))
-	must(t, written.Put(ctx, "other", []byte("2")))
+	must.Do(t, written.Put(ctx, "a.2", []byte("2")))
+	must.Do(t, written.Put(ctx, "other", []byte("2")))
 	want(time.Second, map[string]string{"a.1": "1", "a.2": "2", "b.1": "1"})
-	must(t, written.kv.Delete(ctx, "a.1"))
+	must.Do(t, written.kv.Delete(ctx, "a.1"))
 	want(time.Second, map[string]string{"a.2": "2", "b.1": "1"})
 
 	_, revision, err := written.Get(ctx, "b.1")
-	must(t, err)
-	must(t, written.Purge(ctx, "b.1", revision)) // without a marker
+	must.Do(t, err)
+	must.Do(t, written.Purge(ctx, "b.1", revision)) // without a marker
 	n.restart()
-	must(t, other.retry(ctx, func(ctx context.Context) error { return written.Put(ctx, "b.2", []byte("3")) }))
+	must.Do(t, other.retry(ctx, func(ctx context.Context) error { return written.Put(ctx, "b.2", []byte("3")) }))
 	want(20*time.Second, map[string]string{"a.2": "2", "b.2": "3"})
-	must(t, written.Put(ctx, "a.2", []byte("4")))
+	must.Do(t, written.Put(ctx, "a.2", []byte("4")))
 	want(time.Second, map[string]string{"a.2": "4", "b.2": "3"})
 	stop()
 	<-done
@@ -87,16 +86,14 @@ func TestWatch(t *testing.T) {
 func TestValuesDuringPurge(t *testing.T) {
 	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
-	kv, err := c.KV(ctx, event.BucketAlerts)
-	must(t, err)
+	kv := must.Get(c.KV(ctx, event.BucketAlerts))(t)
 	for begun, n := time.Now(), 0; time.Since(begun) < stallTimeout && n < 300; n++ {
-		must(t, kv.Put(ctx, "a.1", []byte("1")))
+		must.Do(t, kv.Put(ctx, "a.1", []byte("1")))
 		_, revision, err := kv.Get(ctx, "a.1")
-		must(t, err)
+		must.Do(t, err)
 		purged := make(chan error, 1)
 		go func() { purged <- kv.Purge(ctx, "a.1", revision) }()
-		_, err = kv.Values(ctx, "a.*")
-		must(t, err)
-		must(t, <-purged)
+		must.Get(kv.Values(ctx, "a.*"))(t)
+		must.Do(t, <-purged)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -18,20 +19,14 @@ func BenchmarkPublish(b *testing.B) {
 			cfg := Default()
 			cfg.Dir, cfg.Port = filepath.Join(b.TempDir(), "nats"), -1
 			s, err := Start(b.Context(), cfg)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 			defer s.Shutdown()
 			connect := func(token string) jetstream.JetStream {
 				nc, err := nats.Connect(s.URL(), nats.Token(token))
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, err)
 				b.Cleanup(nc.Close)
 				js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(256))
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, err)
 				return js
 			}
 			all := connect(s.Token())

@@ -7,35 +7,23 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // The server keeps blocks of the event stream in memory for cacheExpire.
 func TestCacheExpire(t *testing.T) {
-	s, err := Start(t.Context(), config(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Start(t.Context(), config(t)))(t)
 	defer s.Shutdown()
-	nc, err := nats.Connect(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect(s.URL()))(t)
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := must.Get(jetstream.New(nc))(t)
 	if expire, _, err := cacheExpireOf(s.nats, event.StreamEvents); expire != nil || err != nil {
 		t.Fatalf("without a stream: %v, %v", expire, err)
 	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}}))(t)
 	expire, lock, err := cacheExpireOf(s.nats, event.StreamEvents)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	value := func() time.Duration {
 		lock.RLock()
 		defer lock.RUnlock()

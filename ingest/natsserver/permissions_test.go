@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
@@ -22,16 +23,11 @@ func startRestricted(t *testing.T, change func(*Config)) (*Server, jetstream.Jet
 	cfg := config(t)
 	cfg.AllowAll = false
 	change(&cfg)
-	s, err := Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Start(t.Context(), cfg))(t)
 	t.Cleanup(s.Shutdown)
 	js := login(t, s, s.Token())
 	for _, c := range []jetstream.StreamConfig{{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}}, {Name: "KV_x", Subjects: []string{"$KV.x.>"}}} {
-		if _, err := js.CreateStream(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(js.CreateStream(t.Context(), c))(t)
 	}
 	return s, js
 }
@@ -44,11 +40,7 @@ func login(t *testing.T, s *Server, token string) jetstream.JetStream {
 		t.Fatalf("token %q: %v", token, err)
 	}
 	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(5*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
+	return must.Get(jetstream.New(nc, jetstream.WithDefaultTimeout(5*time.Second)))(t)
 }
 
 func publish(t *testing.T, js jetstream.JetStream, service string) error {
@@ -99,9 +91,7 @@ func TestTokens(t *testing.T) {
 func TestPermissions(t *testing.T) {
 	s, all := startRestricted(t, func(*Config) {}) // without tokens, as by default
 	hook := login(t, s, "")
-	if err := publish(t, hook, "checkout-agent"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, publish(t, hook, "checkout-agent"))
 	nc := hook.Conn()
 	for _, subject := range []string{">", "llmtap.>", "_LLMTAP_INBOX.>", "$KV.>", "$JS.>", "$SYS.>"} {
 		errs := make(chan error, 1)
@@ -111,9 +101,7 @@ func TestPermissions(t *testing.T) {
 			default:
 			}
 		})
-		if _, err := nc.Subscribe(subject, func(*nats.Msg) {}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(nc.Subscribe(subject, func(*nats.Msg) {}))(t)
 		select {
 		case err := <-errs:
 			if !strings.Contains(err.Error(), "ermissions") {
@@ -128,14 +116,8 @@ func TestPermissions(t *testing.T) {
 		text := ""
 		names := all.StreamNames(t.Context())
 		for name := range names.Name() {
-			st, err := all.Stream(t.Context(), name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			info, err := st.Info(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			st := must.Get(all.Stream(t.Context(), name))(t)
+			info := must.Get(st.Info(t.Context()))(t)
 			text += fmt.Sprintln(name, info.State.FirstSeq, info.State.Consumers)
 		}
 		return text
@@ -149,9 +131,7 @@ func TestPermissions(t *testing.T) {
 		if m, err := nc.Request(target, []byte("{}"), 100*time.Millisecond); err == nil {
 			t.Errorf("%s answers a hook: %s", target, m.Data)
 		}
-		if err := nc.PublishRequest(subject("checkout-agent"), target, []byte("{}")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, nc.PublishRequest(subject("checkout-agent"), target, []byte("{}")))
 	}
 	if err := publish(t, hook, "checkout-agent"); err != nil { // after all of these
 		t.Fatal(err)
@@ -159,10 +139,7 @@ func TestPermissions(t *testing.T) {
 	if after := state(); after != before {
 		t.Errorf("a hook has changed streams: before\n%safter\n%s", before, after)
 	}
-	kv, err := all.Stream(t.Context(), "KV_x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kv := must.Get(all.Stream(t.Context(), "KV_x"))(t)
 	if info, err := kv.Info(t.Context()); err != nil || info.State.Msgs != 0 {
 		t.Errorf("a hook has written state: %+v, %v", info.State, err)
 	}
@@ -171,17 +148,12 @@ func TestPermissions(t *testing.T) {
 // With a key, streams are encrypted on disk; without it, or with another one, they cannot be read.
 func TestEncryption(t *testing.T) {
 	key := t.TempDir() + "/key"
-	if err := os.WriteFile(key, []byte("a key of the test\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(key, []byte("a key of the test\n"), 0o600))
 	cfg := config(t)
 	const text = "a text that is easy to find"
 	open := func() (*Server, jetstream.JetStream) {
 		t.Helper()
-		s, err := Start(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Start(t.Context(), cfg))(t)
 		return s, login(t, s, "")
 	}
 	for _, encrypted := range []bool{false, true} {
@@ -190,21 +162,14 @@ func TestEncryption(t *testing.T) {
 			cfg.EncryptionKeyFile = key
 		}
 		s, js := open()
-		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "A", Subjects: []string{"a"}}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := js.Publish(t.Context(), "a", []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "A", Subjects: []string{"a"}}))(t)
+		must.Get(js.Publish(t.Context(), "a", []byte(text)))(t)
 		s.Shutdown()
 		if found := contains(t, cfg.Dir, text); found == encrypted {
 			t.Errorf("encrypted %v: found %v", encrypted, found)
 		}
 		s, js = open()
-		st, err := js.Stream(t.Context(), "A")
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := must.Get(js.Stream(t.Context(), "A"))(t)
 		if m, err := st.GetMsg(t.Context(), 1); err != nil || string(m.Data) != text {
 			t.Errorf("after a restart: %v, %v", m, err)
 		}
@@ -223,8 +188,6 @@ func contains(t *testing.T, dir, text string) (found bool) {
 		found = found || strings.Contains(string(content), text)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return found
 }

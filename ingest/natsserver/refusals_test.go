@@ -11,6 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // startGuarded starts a server with the token "secret".
@@ -18,10 +20,7 @@ func startGuarded(t *testing.T, log *strings.Builder, reg prometheus.Registerer)
 	t.Helper()
 	cfg := config(t)
 	cfg.Token, cfg.Logger, cfg.Registerer = "secret", slog.New(slog.NewTextHandler(log, nil)), reg
-	s, err := Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Start(t.Context(), cfg))(t)
 	t.Cleanup(s.Shutdown)
 	return s
 }
@@ -87,14 +86,9 @@ llmtap_ingest_nats_refused_connections_total{reason="wrong_token"} 3
 func TestDisconnected(t *testing.T) {
 	var log strings.Builder
 	s := startGuarded(t, &log, nil)
-	c, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "nats://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", strings.TrimPrefix(s.URL(), "nats://")))(t)
 	defer c.Close()
-	if _, err := fmt.Fprint(c, "GET / HTTP/1.1\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Fprint(c, "GET / HTTP/1.1\r\n\r\n"))(t)
 	var rs []Refusal
 	for end := time.Now().Add(20 * time.Second); len(rs) == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		rs = s.Refused(time.Now().Add(-time.Hour))
@@ -107,10 +101,7 @@ func TestDisconnected(t *testing.T) {
 
 func TestRefusedIsBounded(t *testing.T) {
 	var log strings.Builder
-	g, err := newGuard(&Config{Token: "t", Logger: slog.New(slog.NewTextHandler(&log, nil))}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(newGuard(&Config{Token: "t", Logger: slog.New(slog.NewTextHandler(&log, nil))}, ""))(t)
 	now := time.Now()
 	for i := range maxRefusals + 10 {
 		g.refuse(refusalKey{fmt.Sprint(i), "", ReasonNoToken}, now.Add(time.Duration(i)*time.Second))

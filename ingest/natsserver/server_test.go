@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,25 +28,12 @@ func config(t *testing.T) Config {
 func TestStreamsSurviveRestart(t *testing.T) {
 	cfg := config(t)
 	for round := range 2 {
-		s, err := Start(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		nc, err := nats.Connect(s.URL())
-		if err != nil {
-			t.Fatal(err)
-		}
-		js, err := nc.JetStream()
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Start(t.Context(), cfg))(t)
+		nc := must.Get(nats.Connect(s.URL()))(t)
+		js := must.Get(nc.JetStream())(t)
 		if round == 0 {
-			if _, err := js.AddStream(&nats.StreamConfig{Name: "S", Subjects: []string{"s"}}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := js.Publish("s", []byte("kept")); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(js.AddStream(&nats.StreamConfig{Name: "S", Subjects: []string{"s"}}))(t)
+			must.Get(js.Publish("s", []byte("kept")))(t)
 		} else if m, err := js.GetMsg("S", 1); err != nil || string(m.Data) != "kept" {
 			t.Errorf("after a restart: %v, %v", m, err)
 		}
@@ -56,10 +45,7 @@ func TestStreamsSurviveRestart(t *testing.T) {
 
 func TestStartDirectoryInUse(t *testing.T) {
 	cfg := config(t)
-	s, err := Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Start(t.Context(), cfg))(t)
 	defer s.Shutdown()
 	if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "is in use by another server") {
 		t.Errorf("second server on the directory: %v", err)
@@ -67,10 +53,7 @@ func TestStartDirectoryInUse(t *testing.T) {
 }
 
 func TestStartPortInUse(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	cfg := config(t)
 	cfg.Port = l.Addr().(*net.TCPAddr).Port
@@ -78,18 +61,13 @@ func TestStartPortInUse(t *testing.T) {
 		t.Errorf("server on a used port: %v", err)
 	}
 	cfg.Port = -1 // the failed start released its directory
-	s, err := Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Start(t.Context(), cfg))(t)
 	s.Shutdown()
 }
 
 func TestStartInvalidDirectory(t *testing.T) {
 	cfg := config(t)
-	if err := os.WriteFile(cfg.Dir, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(cfg.Dir, nil, 0o600))
 	if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "create the stream directory") {
 		t.Errorf("file instead of a directory: %v", err)
 	}
@@ -98,19 +76,13 @@ func TestStartInvalidDirectory(t *testing.T) {
 func TestToken(t *testing.T) {
 	cfg := config(t)
 	cfg.Token = "secret"
-	s, err := Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Start(t.Context(), cfg))(t)
 	defer s.Shutdown()
 	if nc, err := nats.Connect(s.URL()); err == nil {
 		nc.Close()
 		t.Error("connected without the token")
 	}
-	nc, err := nats.Connect(s.URL(), nats.Token("secret"), nats.Timeout(5*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect(s.URL(), nats.Token("secret"), nats.Timeout(5*time.Second)))(t)
 	nc.Close()
 }
 
@@ -141,10 +113,7 @@ func TestStartIsQuiet(t *testing.T) {
 	var out bytes.Buffer
 	cfg := config(t)
 	cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
-	s, err := Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Start(t.Context(), cfg))(t)
 	s.Shutdown()
 	if out.Len() > 0 {
 		t.Errorf("start and shutdown log:\n%s", out.String())

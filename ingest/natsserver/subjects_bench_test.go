@@ -9,6 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // BenchmarkSubjects measures the memory of the server for one subject of a stream. llmtap has a subject for each kind of event,
@@ -20,17 +22,11 @@ func BenchmarkSubjects(b *testing.B) {
 				cfg := Default()
 				cfg.Dir, cfg.Port, cfg.Logger = b.TempDir(), -1, slog.New(slog.DiscardHandler)
 				s, err := Start(b.Context(), cfg)
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, err)
 				nc, err := nats.Connect(s.URL())
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, err)
 				js, err := natsjs.New(nc, natsjs.WithPublishAsyncMaxPending(4000))
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, err)
 				if _, err := js.CreateStream(b.Context(), natsjs.StreamConfig{Name: "S", Subjects: []string{"s.>"}, Storage: natsjs.FileStorage}); err != nil {
 					b.Fatal(err)
 				}

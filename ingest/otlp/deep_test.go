@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // nestedProto returns a payload with lists nested n deep, built from the inside out in reverse.
@@ -57,9 +59,7 @@ func TestNesting(t *testing.T) {
 	}
 	conn := serveGRPC(t, new(store), 1<<20, "")
 	q := ptraceotlp.NewExportRequest()
-	if err := q.UnmarshalProto(nestedProto(10_000)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.UnmarshalProto(nestedProto(10_000)))
 	if _, err := ptraceotlp.NewGRPCClient(conn).Export(t.Context(), q); err == nil || status.Code(err) == codes.Unavailable {
 		t.Errorf("over gRPC: %v", err)
 	}

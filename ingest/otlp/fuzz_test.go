@@ -6,6 +6,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -14,10 +15,7 @@ import (
 func FuzzMapper(f *testing.F) {
 	for _, a := range []m{current, openLLMetry, openInference, vercel} {
 		q := ptraceotlp.NewExportRequestFromTraces(payload(f, testSpan{id: 2, parent: 1, name: "chat", attrs: a, failed: python400}, testSpan{id: 1, attrs: a}))
-		b, err := q.MarshalJSON()
-		if err != nil {
-			f.Fatal(err)
-		}
+		b := must.Get(q.MarshalJSON())(f)
 		f.Add(b)
 	}
 	f.Add([]byte(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"timeUnixNano":"1","eventName":"gen_ai.client.inference.operation.details"}]}]}]}`))

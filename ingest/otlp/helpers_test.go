@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -79,9 +80,7 @@ func payload(t testing.TB, spans ...testSpan) ptrace.Traces {
 
 func fill(t testing.TB, to pcommon.Map, attrs m) {
 	t.Helper()
-	if err := to.FromRaw(attrs); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, to.FromRaw(attrs))
 }
 
 // analyze returns what an analyzer makes of events after their way through NATS.
@@ -91,10 +90,7 @@ func analyze(t testing.TB, events ...*event.Event) *analyzer.Output {
 	out := new(analyzer.Output)
 	now := started
 	for i, e := range events {
-		decoded, err := event.Decode(e.Subject(), e.Encode(), e.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		decoded := must.Get(event.Decode(e.Subject(), e.Encode(), e.Body))(t)
 		now = now.Add(time.Millisecond)
 		a.Process(decoded, analyzer.Position{Seq: uint64(i + 1), Time: now}, true, out)
 	}

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -112,9 +113,7 @@ func TestLabels(t *testing.T) {
 		Service: "checkout", ServiceVersion: "1.2.3", Environment: "prod", Agent: "planner", Stage: x.Labels.Stage, Conversation: "order-17",
 		Run: "00000000000000000000000000000001", User: event.HashUser(nil, "jane"),
 	}
-	if diff := cmp.Diff(want, x.Labels); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, x.Labels))
 	if x.Conversation != "order-17" || x.Inferred || x.Duration != 1500*time.Millisecond || !x.StartedAt.Equal(started) || x.SDK != "test.instrumentation/0.1" || !x.Degraded ||
 		x.Origin != event.OriginOTLP || x.Instance != "pod-1" {
 		t.Errorf("%+v", x)

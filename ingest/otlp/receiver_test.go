@@ -31,6 +31,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/httpbody"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
@@ -66,13 +67,8 @@ func zip(b []byte) []byte {
 func encoded(t *testing.T, spans ...testSpan) (inProto, inJSON []byte) {
 	t.Helper()
 	q := ptraceotlp.NewExportRequestFromTraces(payload(t, spans...))
-	inProto, err := q.MarshalProto()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if inJSON, err = q.MarshalJSON(); err != nil {
-		t.Fatal(err)
-	}
+	inProto = must.Get(q.MarshalProto())(t)
+	inJSON = must.Get(q.MarshalJSON())(t)
 	return inProto, inJSON
 }
 
@@ -156,10 +152,7 @@ func TestMetricsAccepted(t *testing.T) {
 	}
 	ld := plog.NewLogs()
 	ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty().Body().SetStr("hello")
-	b, err := plogotlp.NewExportRequestFromLogs(ld).MarshalProto()
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(plogotlp.NewExportRequestFromLogs(ld).MarshalProto())(t)
 	if w := post(t, h, LogsPath, "application/x-protobuf", "", b); w.Code != 200 || len(s.events) > 0 {
 		t.Errorf("%d %q", w.Code, w.Body)
 	}
@@ -169,21 +162,12 @@ func TestMetricsAccepted(t *testing.T) {
 func serveGRPC(t *testing.T, s *store, budget int64, token string) *grpc.ClientConn {
 	t.Helper()
 	r, _, _ := newReceiver(t, s, budget)
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	tokens, err := secret.ReadTokens(token, "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := must.Get(secret.ReadTokens(token, "", ""))(t)
 	go func() { ended <- r.ServeGRPC(ctx, l, tokens) }()
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	t.Cleanup(func() {
 		_ = conn.Close()
 		stop()

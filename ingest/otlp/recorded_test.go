@@ -8,6 +8,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -19,14 +20,8 @@ func TestRecorded(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(file))(t)
+		td := must.Get((&ptrace.JSONUnmarshaler{}).UnmarshalTraces(b))(t)
 		// Two of the instrumentations never end the span of a failed call, and do not report the tokens of streams.
 		partial := strings.Contains(file, "node-traceloop") || strings.Contains(file, "node-openinference")
 		for _, capture := range []string{event.CaptureShape, event.CaptureFull, event.CaptureNone} {

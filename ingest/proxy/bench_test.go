@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -61,10 +62,7 @@ func BenchmarkProxy(b *testing.B) {
 }
 
 func (r *rig) call(b *testing.B, target string, body []byte) {
-	resp, err := r.client.Post(target, "application/json", bytes.NewReader(body))
-	if err != nil {
-		b.Fatal(err)
-	}
+	resp := must.Get(r.client.Post(target, "application/json", bytes.NewReader(body)))(b)
 	defer resp.Body.Close()
 	if n, err := io.Copy(io.Discard, resp.Body); err != nil || n != int64(len(body)) {
 		b.Fatal(n, err)
@@ -74,10 +72,7 @@ func (r *rig) call(b *testing.B, target string, body []byte) {
 // bareProxy returns a minimal reverse proxy. It enables full duplex as the proxy does, because without it some calls of this
 // benchmark break off.
 func bareProxy(b *testing.B, upstream string) http.Handler {
-	u, err := url.Parse(upstream)
-	if err != nil {
-		b.Fatal(err)
-	}
+	u := must.Get(url.Parse(upstream))(b)
 	base := newTransport()
 	b.Cleanup(base.CloseIdleConnections)
 	p := &httputil.ReverseProxy{Rewrite: func(pr *httputil.ProxyRequest) { pr.SetURL(u) }, Transport: base, FlushInterval: -1, BufferPool: &buffers}

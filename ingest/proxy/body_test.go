@@ -10,6 +10,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // A client that sends no more of its body is given up. One that is only slow, or whose answer takes long, is not.
@@ -33,10 +35,7 @@ func TestLimitBody(t *testing.T) {
 	defer s.Close()
 	f := func(parts int, pause time.Duration, ends bool, want error) {
 		t.Helper()
-		conn, err := net.Dial("tcp", s.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", s.Listener.Addr().String()))(t)
 		defer conn.Close()
 		fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
 		for range parts {

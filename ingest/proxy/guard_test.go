@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -73,16 +74,10 @@ func TestNoOpenProxy(t *testing.T) {
 	elsewhere := httptest.NewServer(other)
 	defer elsewhere.Close()
 	r := start(t, &recorder{}, nil)
-	conn, err := net.Dial("tcp", host(t, r.url))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", host(t, r.url)))(t)
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST %s/v1/x HTTP/1.1\r\nHost: %s\r\nContent-Length: 2\r\n\r\n{}", elsewhere.URL, host(t, elsewhere.URL))
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 	defer resp.Body.Close()
 	if resp.StatusCode != 404 || len(other.seen) > 0 {
 		t.Errorf("status %d, %d requests reached another server", resp.StatusCode, len(other.seen))
@@ -103,9 +98,7 @@ func TestRedirectNotFollowed(t *testing.T) {
 
 func TestToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte("s3cret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("s3cret\n"), 0o600))
 	p := &recorder{}
 	r := start(t, p, func(c *Config) { c.Listen, c.TokenFile = "0.0.0.0:8089", file })
 	f := func(status int, header ...string) {
@@ -141,14 +134,8 @@ func TestResponseBeforeRequestBody(t *testing.T) {
 	body, more := io.Pipe()
 	defer more.Close()
 	go more.Write([]byte(`{"messages":[`))
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+chat, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := r.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+chat, body))(t)
+	resp := must.Get(r.client.Do(req))(t)
 	defer resp.Body.Close()
 	if b, err := io.ReadAll(resp.Body); resp.StatusCode != 401 || string(b) != answer || err != nil {
 		t.Errorf("status %d, %d of %d bytes, %v", resp.StatusCode, len(b), len(answer), err)
@@ -190,10 +177,7 @@ func TestMetrics(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	cfg := Default()
 	cfg.Logger = quiet
-	p, err := Open(cfg, reg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(Open(cfg, reg))(t)
 	defer p.Close()
 	p.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "http://127.0.0.1/", nil))
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
@@ -238,10 +222,7 @@ func TestInvalidConfig(t *testing.T) {
 }
 
 func TestUpstreams(t *testing.T) {
-	m, err := newUpstreams(map[string]string{"local": "http://127.0.0.1:11434/v1/", "openai": "https://eu.api.openai.com"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(newUpstreams(map[string]string{"local": "http://127.0.0.1:11434/v1/", "openai": "https://eu.api.openai.com"}))(t)
 	for name, up := range m {
 		if wire.Upstreams()[name] != "" && (up.scheme != "https" || up.path != "") {
 			t.Errorf("%s is %+v", name, up)
@@ -301,10 +282,7 @@ func TestLabelsAreBounded(t *testing.T) {
 
 // No path leads to another host, or outside the path of its upstream.
 func FuzzRoute(f *testing.F) {
-	up, err := newUpstream("test", "https://llm.example.com/base%20path")
-	if err != nil {
-		f.Fatal(err)
-	}
+	up := must.Get(newUpstream("test", "https://llm.example.com/base%20path"))(f)
 	cfg := Default()
 	p := &Proxy{cfg: cfg, upstreams: map[string]*upstream{"test": up}}
 	for _, path := range []string{"/test/v1/chat", "/test/../x", "/test/%2e%2e/x", "/test//evil.example/", "/test/..%5cx", "/test", "/test/%00", "/test@evil/x", "//evil/x", "/test/a?b#c"} {

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -51,10 +52,7 @@ func start(t testing.TB, provider http.Handler, change func(*Config)) *rig {
 	if change != nil {
 		change(&cfg)
 	}
-	var err error
-	if r.Proxy, err = Open(cfg, nil); err != nil {
-		t.Fatal(err)
-	}
+	r.Proxy = must.Get(Open(cfg, nil))(t)
 	t.Cleanup(func() { r.Close() })
 	front := httptest.NewServer(r.Proxy)
 	t.Cleanup(front.Close)
@@ -67,24 +65,14 @@ func (r *rig) startNATS(t testing.TB, cfg *Config) {
 	natsCfg := natsserver.Default()
 	natsCfg.AllowAll = true
 	natsCfg.Dir, natsCfg.Port, natsCfg.Logger = t.TempDir(), -1, quiet
-	srv, err := natsserver.Start(t.Context(), natsCfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := must.Get(natsserver.Start(t.Context(), natsCfg))(t)
 	t.Cleanup(srv.Shutdown)
 	cfg.NATSURL = srv.URL()
-	nc, err := nats.Connect(srv.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect(srv.URL()))(t)
 	t.Cleanup(nc.Close)
-	if r.js, err = jetstream.New(nc); err != nil {
-		t.Fatal(err)
-	}
-	_, err = r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, AllowDirect: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.js = must.Get(jetstream.New(nc))(t)
+	_, err := r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, AllowDirect: true})
+	must.Do(t, err)
 }
 
 // A message is an event and its subject.
@@ -101,23 +89,12 @@ func (r *rig) events(t testing.TB) []message {
 	for (r.Stats().Open > 0 || testutil.ToFloat64(r.m.inFlight) > 0) && ctx.Err() == nil { // a handler may not have returned
 		time.Sleep(time.Millisecond)
 	}
-	if err := r.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
-	stream, err := r.js.Stream(ctx, event.StreamEvents)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Flush(ctx))
+	stream := must.Get(r.js.Stream(ctx, event.StreamEvents))(t)
 	var all []message
 	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
-		m, err := stream.GetMsg(ctx, seq)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ev, err := event.Decode(m.Subject, event.Header(m.Header), m.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(stream.GetMsg(ctx, seq))(t)
+		ev := must.Get(event.Decode(m.Subject, event.Header(m.Header), m.Data))(t)
 		all = append(all, message{ev, m.Subject})
 	}
 	return all
@@ -148,24 +125,15 @@ func (r *rig) exchange(t testing.TB) (req, res message) {
 // do sends a request to the proxy and reads the whole response.
 func (r *rig) do(t testing.TB, method, path, body string, header ...string) (*http.Response, string) {
 	t.Helper()
-	resp, err := r.client.Do(r.request(t, method, path, body, header...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(r.client.Do(r.request(t, method, path, body, header...)))(t)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(resp.Body))(t)
 	return resp, string(b)
 }
 
 func (r *rig) request(t testing.TB, method, path, body string, header ...string) *http.Request {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, r.url+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), method, r.url+path, strings.NewReader(body)))(t)
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Add(header[i], header[i+1])
 	}
@@ -214,9 +182,6 @@ func (p *recorder) last(t testing.TB) (*http.Request, []byte) {
 }
 
 func host(t testing.TB, s string) string {
-	u, err := url.Parse(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(s))(t)
 	return u.Host
 }

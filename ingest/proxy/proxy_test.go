@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -65,10 +66,7 @@ func TestStreamed(t *testing.T) {
 		case <-r.Context().Done():
 		}
 	}), nil)
-	resp, err := r.client.Do(r.request(t, http.MethodPost, chat, question))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(r.client.Do(r.request(t, http.MethodPost, chat, question)))(t)
 	defer resp.Body.Close()
 	event := make([]byte, len(first))
 	if _, err := io.ReadFull(resp.Body, event); err != nil || string(event) != first {
@@ -100,14 +98,9 @@ func TestShape(t *testing.T) {
 	p := &recorder{header: http.Header{"Content-Type": {"application/json"}}, answer: []byte(`{"choices":[{"message":{"role":"assistant","content":"a secret"}}]}`)}
 	r := start(t, p, func(c *Config) { c.Capture = Default().Capture })
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/test/v1/chat/completions", strings.NewReader(`{"messages":[{"role":"user","content":"a secret"}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	req.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd")
-	resp, err := r.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(r.client.Do(req))(t)
 	defer resp.Body.Close()
 	if got, err := io.ReadAll(resp.Body); err != nil || !bytes.Equal(got, p.answer) {
 		t.Errorf("the caller read %s, %v", got, err)
@@ -196,10 +189,7 @@ func TestLongBody(t *testing.T) {
 	r := start(t, p, nil)
 	const size = 40 << 20
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+chat, io.LimitReader(endless{}, size)) // chunked
-	resp, err := r.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(r.client.Do(req))(t)
 	defer resp.Body.Close()
 	if b, err := io.ReadAll(resp.Body); err != nil || string(b) != fmt.Sprint(size) {
 		t.Errorf("%s of %d bytes arrived, %v", b, size, err)
@@ -229,10 +219,7 @@ func TestCancelled(t *testing.T) {
 		gone <- r.Context().Err()
 	}), nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	resp, err := r.client.Do(r.request(t, http.MethodPost, chat, "{}").WithContext(ctx))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(r.client.Do(r.request(t, http.MethodPost, chat, "{}").WithContext(ctx)))(t)
 	defer resp.Body.Close()
 	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || line != "data: {}\n" {
 		t.Fatal(line, err)
@@ -267,10 +254,7 @@ func TestUpstreamBreaksOff(t *testing.T) {
 		w.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	}), nil)
-	resp, err := r.client.Do(r.request(t, http.MethodPost, chat, "{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(r.client.Do(r.request(t, http.MethodPost, chat, "{}")))(t)
 	defer resp.Body.Close()
 	if b, err := io.ReadAll(resp.Body); err == nil || string(b) != "data: {}\n\n" {
 		t.Errorf("%q, %v", b, err)
@@ -320,9 +304,7 @@ func TestDefaultLabels(t *testing.T) {
 	r := start(t, &recorder{}, func(c *Config) { c.Service, c.Agent = "fleet", "helper" })
 	r.do(t, http.MethodPost, chat, "{}")
 	q, _ := r.exchange(t)
-	if diff := cmp.Diff(event.Labels{Service: "fleet", Agent: "helper"}, q.Labels); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(event.Labels{Service: "fleet", Agent: "helper"}, q.Labels))
 	if want := fmt.Sprintf("llmtap.v1.request.fleet.%02x", event.ShardOf("fleet", "helper", "127.0.0.1")); q.subject != want {
 		t.Errorf("subject %s, want %s", q.subject, want)
 	}

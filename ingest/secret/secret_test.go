@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestRead(t *testing.T) {
@@ -14,9 +16,7 @@ func TestRead(t *testing.T) {
 		file := ""
 		if content != "" {
 			file = filepath.Join(dir, "token")
-			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, []byte(content), 0o600))
 		}
 		got, err := Read(value, "token_file", file)
 		if got != want || (err != nil) != (wantErr != "") || err != nil && !strings.Contains(err.Error(), wantErr) {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestTokens(t *testing.T) {
@@ -17,14 +19,9 @@ func TestTokens(t *testing.T) {
 		file := ""
 		if content != "" {
 			file = filepath.Join(t.TempDir(), "tokens")
-			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, []byte(content), 0o600))
 		}
-		tokens, err := ReadTokens(value, "http.token_file", file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tokens := must.Get(ReadTokens(value, "http.token_file", file))(t)
 		if tokens.Plain() != plain || tokens.Required() != (len(accepted) > 0) {
 			t.Errorf("%q, %q: plain %q, required %v", value, content, tokens.Plain(), tokens.Required())
 		}
@@ -51,9 +48,7 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, []byte("# nothing\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(empty, []byte("# nothing\n"), 0o600))
 	if _, err := ReadTokens("", "http.token_file", empty); err == nil || !strings.Contains(err.Error(), "is empty") {
 		t.Errorf("empty file: %v", err)
 	}

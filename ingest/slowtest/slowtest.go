@@ -17,6 +17,14 @@ func Skip(t *testing.T) {
 	}
 }
 
+// SkipShort skips the test if the flag -short is set, as it is for the race detector; why says what makes it slow, and what else covers it.
+func SkipShort(t *testing.T, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: " + why)
+	}
+}
+
 // Tenth returns n with the flag -slow, and a tenth of n without.
 func Tenth(t *testing.T, n int) int {
 	t.Helper()

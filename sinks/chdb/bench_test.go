@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // BenchmarkInsert stores batches of 10,000 rows of about 0.5 KB.
@@ -18,12 +20,12 @@ func BenchmarkInsert(b *testing.B) {
 	b.SetBytes(int64(rows * (len(body) + 60)))
 	for b.Loop() {
 		batch, err := c.PrepareBatch(b.Context(), "INSERT INTO bench")
-		must(b, err)
+		must.Do(b, err)
 		for i := range rows {
 			id := uuid.UUID{byte(i), byte(i >> 8)}
-			must(b, batch.Append(id, int64(1_790_000_000_000_000+i), "planner", labels, body))
+			must.Do(b, batch.Append(id, int64(1_790_000_000_000_000+i), "planner", labels, body))
 		}
-		must(b, batch.Send())
+		must.Do(b, batch.Send())
 	}
 	b.ReportMetric(rows*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 }

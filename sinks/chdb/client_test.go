@@ -12,6 +12,8 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 type everyType struct {
@@ -60,15 +62,14 @@ func TestCompressions(t *testing.T) {
 				m Map(LowCardinality(String), String), a Array(String), e Enum8('a' = 1, 'b' = 2), d Decimal(18, 4), b Bool, f Float64,
 				fs FixedString(4), raw String CODEC(ZSTD(3))) ENGINE = MergeTree ORDER BY n`)
 			const rows = 1000
-			b, err := c.PrepareBatch(ctx, "INSERT INTO "+table)
-			must(t, err)
+			b := must.Get(c.PrepareBatch(ctx, "INSERT INTO "+table))(t)
 			for i := range rows {
 				r := everyTypeRow(i)
-				must(t, b.AppendStruct(&r))
+				must.Do(t, b.AppendStruct(&r))
 			}
-			must(t, b.Send())
+			must.Do(t, b.Send())
 			var got []everyType
-			must(t, c.Select(ctx, &got, "SELECT * REPLACE (toString(d) AS d) FROM "+table+" ORDER BY n"))
+			must.Do(t, c.Select(ctx, &got, "SELECT * REPLACE (toString(d) AS d) FROM "+table+" ORDER BY n"))
 			if len(got) != rows {
 				t.Fatalf("%d rows, want %d", len(got), rows)
 			}
@@ -86,8 +87,7 @@ func TestCompressions(t *testing.T) {
 func lateException(t *testing.T, c driver.Conn) {
 	t.Helper()
 	ctx := clickhouse.Context(t.Context(), clickhouse.WithSettings(clickhouse.Settings{"max_block_size": 1000, "max_threads": 1}))
-	rows, err := c.Query(ctx, "SELECT throwIf(number = 300000, 'it broke'), toString(number) FROM numbers(400000)")
-	must(t, err)
+	rows := must.Get(c.Query(ctx, "SELECT throwIf(number = 300000, 'it broke'), toString(number) FROM numbers(400000)"))(t)
 	defer rows.Close()
 	n := 0
 	for rows.Next() {
@@ -136,8 +136,7 @@ func TestQueries(t *testing.T) {
 		t.Error(err)
 	}
 	f(6, ctx, "SELECT count() FROM q WHERE n >= 100")
-	rows, err := c.Query(ctx, "SELECT n, s FROM q WHERE 0")
-	must(t, err)
+	rows := must.Get(c.Query(ctx, "SELECT n, s FROM q WHERE 0"))(t)
 	if rows.Next() || rows.Err() != nil {
 		t.Error(rows.Err())
 	}
@@ -162,15 +161,14 @@ func TestSemistructured(t *testing.T) {
 	ctx := t.Context()
 	c := open(t, server(t))
 	mustExec(t, c, "CREATE TABLE semi (j JSON, v Variant(String, UInt64), d Dynamic, t Tuple(x UInt8, y String)) ENGINE = MergeTree ORDER BY tuple()")
-	b, err := c.PrepareBatch(ctx, "INSERT INTO semi")
-	must(t, err)
+	b := must.Get(c.PrepareBatch(ctx, "INSERT INTO semi"))(t)
 	j := clickhouse.NewJSON()
 	j.SetValueAtPath("a.b", int64(5))
-	must(t, b.Append(j, "str", clickhouse.NewDynamicWithType(int64(9), "Int64"), map[string]any{"x": uint8(1), "y": "q"}))
-	must(t, b.Send())
+	must.Do(t, b.Append(j, "str", clickhouse.NewDynamicWithType(int64(9), "Int64"), map[string]any{"x": uint8(1), "y": "q"}))
+	must.Do(t, b.Send())
 	var n int64
 	var v, d, y string
-	err = c.QueryRow(ctx, "SELECT j.a.b::Int64, v::String, d::String, t.y FROM semi").Scan(&n, &v, &d, &y)
+	err := c.QueryRow(ctx, "SELECT j.a.b::Int64, v::String, d::String, t.y FROM semi").Scan(&n, &v, &d, &y)
 	if err != nil || n != 5 || v != "str" || d != "9" || y != "q" {
 		t.Error(n, v, d, y, err)
 	}
@@ -210,12 +208,11 @@ func TestExceptions(t *testing.T) {
 func TestStreaming(t *testing.T) {
 	for _, m := range []clickhouse.CompressionMethod{clickhouse.CompressionNone, clickhouse.CompressionLZ4} {
 		c := open(t, server(t), func(o *clickhouse.Options) { o.Compression = &clickhouse.Compression{Method: m} })
-		rows, err := c.Query(t.Context(), "SELECT number, toString(number) FROM numbers(1000000)")
-		must(t, err)
+		rows := must.Get(c.Query(t.Context(), "SELECT number, toString(number) FROM numbers(1000000)"))(t)
 		var n, sum, x uint64
 		var s string
 		for rows.Next() {
-			must(t, rows.Scan(&x, &s))
+			must.Do(t, rows.Scan(&x, &s))
 			n++
 			sum += x
 		}
@@ -242,8 +239,7 @@ func TestCancel(t *testing.T) {
 	waitRunning(t, c, 0)
 	// A client that disconnects from a stream.
 	ctx, cancel = context.WithCancel(t.Context())
-	rows, err := c.Query(ctx, "SELECT number, repeat('x', 100) FROM numbers(1000000000)")
-	must(t, err)
+	rows := must.Get(c.Query(ctx, "SELECT number, repeat('x', 100) FROM numbers(1000000000)"))(t)
 	rows.Next()
 	cancel()
 	waitRunning(t, c, 0)
@@ -274,8 +270,8 @@ func TestSessions(t *testing.T) {
 		return clickhouse.Context(t.Context(), clickhouse.WithSettings(s))
 	}
 	ctx := in(clickhouse.Settings{"session_id": "s1", "session_timeout": 60})
-	must(t, c.Exec(ctx, "CREATE TEMPORARY TABLE tmp (a UInt8)"))
-	must(t, c.Exec(ctx, "INSERT INTO tmp VALUES (1), (2)"))
+	must.Do(t, c.Exec(ctx, "CREATE TEMPORARY TABLE tmp (a UInt8)"))
+	must.Do(t, c.Exec(ctx, "INSERT INTO tmp VALUES (1), (2)"))
 	// A failed statement does not affect the next one, and settings apply to one request only.
 	if err := c.Exec(in(clickhouse.Settings{"session_id": "s1", "max_threads": 1}), "SELECT throwIf(1) AS leaked FORMAT TSVWithNames"); err == nil {
 		t.Error("no exception")
@@ -319,17 +315,16 @@ func TestDeduplication(t *testing.T) {
 
 func insertNumbers(t *testing.T, ctx context.Context, c driver.Conn, table string, numbers ...uint32) {
 	t.Helper()
-	b, err := c.PrepareBatch(ctx, "INSERT INTO "+table+" (n)")
-	must(t, err)
+	b := must.Get(c.PrepareBatch(ctx, "INSERT INTO "+table+" (n)"))(t)
 	for _, n := range numbers {
-		must(t, b.Append(n))
+		must.Do(t, b.Append(n))
 	}
-	must(t, b.Send())
+	must.Do(t, b.Send())
 }
 
 func count(t *testing.T, c driver.Conn, table string) (n uint64) {
 	t.Helper()
-	must(t, c.QueryRow(context.Background(), "SELECT count() FROM "+table).Scan(&n))
+	must.Do(t, c.QueryRow(context.Background(), "SELECT count() FROM "+table).Scan(&n))
 	return n
 }
 

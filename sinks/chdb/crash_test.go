@@ -16,6 +16,8 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // The child is killed repeatedly during inserts: it is restarted at the same address, every acknowledged batch is stored once,
@@ -87,14 +89,13 @@ func TestKill(t *testing.T) {
 	if n := testutil.ToFloat64(s.metrics.restarts); n != kills {
 		t.Errorf("%v restarts, want %d", n, kills)
 	}
-	rows, err := c.Query(t.Context(), "SELECT batch, count() FROM t GROUP BY batch")
-	must(t, err)
+	rows := must.Get(c.Query(t.Context(), "SELECT batch, count() FROM t GROUP BY batch"))(t)
 	defer rows.Close()
 	whole := map[uint32]bool{}
 	for rows.Next() {
 		var id uint32
 		var n uint64
-		must(t, rows.Scan(&id, &n))
+		must.Do(t, rows.Scan(&id, &n))
 		if n != perBatch {
 			t.Errorf("batch %d has %d rows", id, n)
 		}
@@ -133,7 +134,7 @@ func killChild(t *testing.T) {
 	if err != nil || newest == 0 {
 		t.Fatal("no child found", err)
 	}
-	must(t, p.Kill())
+	must.Do(t, p.Kill())
 }
 
 // A directory is used by one server at a time, and its data outlives the server.
@@ -144,14 +145,13 @@ func TestSecondProcess(t *testing.T) {
 	cfg.Dir = dir
 	reg := prometheus.NewRegistry()
 	cfg.Registerer = reg
-	first, err := Start(t.Context(), cfg)
-	must(t, err)
+	first := must.Get(Start(t.Context(), cfg))(t)
 	c := open(t, first)
 	mustExec(t, c, "CREATE TABLE t (n UInt32) ENGINE = MergeTree ORDER BY n")
 	insertNumbers(t, t.Context(), c, "t", 1, 2, 3)
 
 	cfg.Registerer = nil
-	_, err = Start(t.Context(), cfg)
+	_, err := Start(t.Context(), cfg)
 	if err == nil || !strings.Contains(err.Error(), "process "+strconv.Itoa(os.Getpid())) || !strings.Contains(err.Error(), "clickhouse.dsn") {
 		t.Errorf("second server: %v", err)
 	}
@@ -160,7 +160,7 @@ func TestSecondProcess(t *testing.T) {
 	}
 	// The error is as clear if an engine without our lock uses the data. The lock is held by the first child.
 	other := t.TempDir()
-	must(t, os.Symlink(filepath.Join(dir, "data"), filepath.Join(other, "data")))
+	must.Do(t, os.Symlink(filepath.Join(dir, "data"), filepath.Join(other, "data")))
 	cfg.Dir = other
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -175,7 +175,7 @@ func TestSecondProcess(t *testing.T) {
 		t.Errorf("%d query counters, %v", n, err)
 	}
 	since := time.Now()
-	must(t, first.Close(t.Context()))
+	must.Do(t, first.Close(t.Context()))
 	if d := time.Since(since); d > childGrace {
 		t.Errorf("stopping took %s", d)
 	}
@@ -206,7 +206,7 @@ func TestStopUnderLoad(t *testing.T) {
 	}()
 	waitRunning(t, open(t, s), 1)
 	start := time.Now()
-	must(t, s.Close(t.Context()))
+	must.Do(t, s.Close(t.Context()))
 	if d := time.Since(start); d > stopTimeout {
 		t.Errorf("stopping took %s", d)
 	}
@@ -237,9 +237,8 @@ func TestParentKilled(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), parentEnv+"="+dir)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || !strings.HasPrefix(line, "http://") {
 		t.Fatal(line, err)
@@ -247,14 +246,12 @@ func TestParentKilled(t *testing.T) {
 	if dsn, ok := Running(dir); !ok || dsn+"\n" != line {
 		t.Errorf("Running: %q %v, want %q", dsn, ok, line)
 	}
-	opt, err := clickhouse.ParseDSN(strings.TrimSpace(line))
-	must(t, err)
-	c, err := clickhouse.Open(opt)
-	must(t, err)
+	opt := must.Get(clickhouse.ParseDSN(strings.TrimSpace(line)))(t)
+	c := must.Get(clickhouse.Open(opt))(t)
 	mustExec(t, c, "CREATE TABLE t (n UInt32) ENGINE = MergeTree ORDER BY n")
 	insertNumbers(t, t.Context(), c, "t", 1, 2, 3)
 	c.Close()
-	must(t, cmd.Process.Kill())
+	must.Do(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	if n := count(t, open(t, start(t, dir)), "t"); n != 3 {
 		t.Errorf("%d rows, want 3", n)

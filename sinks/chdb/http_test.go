@@ -17,24 +17,22 @@ import (
 	"github.com/ClickHouse/ch-go/compress"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/chdb/httpd"
 )
 
 // do sends one request to s with query parameters, a body and changes to the request.
 func do(t *testing.T, s *Server, params url.Values, body io.Reader, change ...func(*http.Request)) (*http.Response, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.dsnOrigin()+"?"+params.Encode(), body)
-	must(t, err)
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.dsnOrigin()+"?"+params.Encode(), body))(t)
 	req.Header.Set("X-ClickHouse-Key", s.config.Password)
 	for _, c := range change {
 		c(req)
 	}
 	tr := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
-	resp, err := tr.RoundTrip(req)
-	must(t, err)
+	resp := must.Get(tr.RoundTrip(req))(t)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	must(t, err)
+	b := must.Get(io.ReadAll(resp.Body))(t)
 	return resp, string(b)
 }
 
@@ -77,10 +75,8 @@ func TestAuthorization(t *testing.T) {
 // The user reader, whose DSN is in a file, may only read. His password stays when the server starts again.
 func TestReader(t *testing.T) {
 	s := server(t)
-	file, err := os.ReadFile(filepath.Join(s.config.Dir, "reader.dsn"))
-	must(t, err)
-	dsn, err := url.Parse(strings.TrimSpace(string(file)))
-	must(t, err)
+	file := must.Get(os.ReadFile(filepath.Join(s.config.Dir, "reader.dsn")))(t)
+	dsn := must.Get(url.Parse(strings.TrimSpace(string(file))))(t)
 	as := func(user string) func(string, int) {
 		return func(statement string, status int) {
 			t.Helper()
@@ -216,15 +212,14 @@ func TestBodies(t *testing.T) {
 	gw := gzip.NewWriter(&gz)
 	_, _ = gw.Write(data)
 	gw.Close()
-	zw, err := zstd.NewWriter(&zs)
-	must(t, err)
+	zw := must.Get(zstd.NewWriter(&zs))(t)
 	_, _ = zw.Write(data)
 	zw.Close()
 	var lastFrame int
 	cw := compress.NewWriter(compress.LevelZero, compress.LZ4)
 	for part := data; len(part) > 0; {
 		n := min(len(part), 100000)
-		must(t, cw.Compress(part[:n]))
+		must.Do(t, cw.Compress(part[:n]))
 		lastFrame = frames.Len()
 		frames.Write(cw.Data)
 		part = part[n:]
@@ -281,7 +276,7 @@ func sendIncomplete(t *testing.T, s *Server, params url.Values, encoding string,
 	t.Helper()
 	var d net.Dialer
 	conn, err := d.DialContext(context.Background(), "tcp", s.listener.Addr().String())
-	must(t, err)
+	must.Do(t, err)
 	defer conn.Close()
 	head := fmt.Sprintf("POST /?%s HTTP/1.1\r\nHost: localhost\r\nX-ClickHouse-Key: %s\r\nContent-Encoding: %s\r\n", params.Encode(), s.config.Password, encoding)
 	if chunked {
@@ -289,8 +284,8 @@ func sendIncomplete(t *testing.T, s *Server, params url.Values, encoding string,
 	} else {
 		_, err = fmt.Fprintf(conn, "%sContent-Length: %d\r\n\r\n%s", head, len(body)+1, body)
 	}
-	must(t, err)
-	must(t, conn.(*net.TCPConn).CloseWrite())
+	must.Do(t, err)
+	must.Do(t, conn.(*net.TCPConn).CloseWrite())
 	_, _ = io.Copy(io.Discard, conn) // until the server closes it
 }
 

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // fakeNPM adds an npm to the PATH that packs a small tarball and counts its runs.
@@ -23,15 +25,13 @@ func fakeNPM(t *testing.T) (pkg npmPackage, runs func() int) {
 	z := gzip.NewWriter(&tgz)
 	tw := tar.NewWriter(z)
 	for _, f := range [][2]string{{"package/package.json", "{}"}, {"package/libchdb.so", "the library"}} {
-		must(t, tw.WriteHeader(&tar.Header{Name: f[0], Size: int64(len(f[1])), Mode: 0o644}))
-		if _, err := tw.Write([]byte(f[1])); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tw.WriteHeader(&tar.Header{Name: f[0], Size: int64(len(f[1])), Mode: 0o644}))
+		must.Get(tw.Write([]byte(f[1])))(t)
 	}
 	tw.Close()
 	z.Close()
 	write := func(name, content string, mode os.FileMode) {
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), mode))
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(content), mode))
 	}
 	write("lib.tgz", tgz.String(), 0o644)
 	// $5 is the destination: pack --silent --ignore-scripts --pack-destination DIR spec
@@ -73,7 +73,7 @@ func TestInstall(t *testing.T) {
 		t.Error(got)
 	}
 	// A library that does not match its marker is installed again.
-	must(t, os.WriteFile(filepath.Join(dir, "libchdb.so"), []byte("cut"), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "libchdb.so"), []byte("cut"), 0o644))
 	if _, err := install(t.Context(), dir, pkg, func(string) {}); err != nil || runs() != 2 {
 		t.Errorf("%d runs, %v", runs(), err)
 	}
@@ -106,7 +106,7 @@ func TestFindLibrary(t *testing.T) {
 	if _, err := FindLibrary(t.Context(), LibraryConfig{}); err == nil || !strings.Contains(err.Error(), libraryEnv) {
 		t.Error(err)
 	}
-	must(t, os.WriteFile(file, []byte("not a library"), 0o644))
+	must.Do(t, os.WriteFile(file, []byte("not a library"), 0o644))
 	if got, err := FindLibrary(t.Context(), LibraryConfig{}); err != nil || got != file {
 		t.Error(got, err)
 	}
@@ -157,7 +157,7 @@ func TestPresentLibrary(t *testing.T) {
 		t.Errorf("without npm: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "libchdb.so")
-	must(t, os.WriteFile(file, nil, 0o600))
+	must.Do(t, os.WriteFile(file, nil, 0o600))
 	t.Setenv(libraryEnv, file)
 	if path, err := PresentLibrary(cfg); path != file || err != nil {
 		t.Errorf("with a file: %q, %v", path, err)

@@ -13,6 +13,8 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"go.uber.org/goleak"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestMain(m *testing.M) {
@@ -98,8 +100,7 @@ func start(t testing.TB, dir string) *Server {
 	cfg := Default()
 	cfg.Dir = dir
 	cfg.Logger = testLogger()
-	s, err := Start(t.Context(), cfg)
-	must(t, err)
+	s := must.Get(Start(t.Context(), cfg))(t)
 	t.Cleanup(func() {
 		if err := s.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -111,20 +112,11 @@ func start(t testing.TB, dir string) *Server {
 // open connects clickhouse-go to s.
 func open(t testing.TB, s *Server, change ...func(*clickhouse.Options)) driver.Conn {
 	t.Helper()
-	opt, err := clickhouse.ParseDSN(s.DSN())
-	must(t, err)
+	opt := must.Get(clickhouse.ParseDSN(s.DSN()))(t)
 	for _, c := range change {
 		c(opt)
 	}
-	conn, err := clickhouse.Open(opt)
-	must(t, err)
+	conn := must.Get(clickhouse.Open(opt))(t)
 	t.Cleanup(func() { conn.Close() })
 	return conn
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -3,6 +3,7 @@ package clickhouse_test
 import (
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
@@ -21,7 +22,7 @@ func BenchmarkWrite(b *testing.B) {
 		first += n
 		b.SetBytes(int64(batch.Bytes()))
 		b.StartTimer()
-		must(b, s.Write(b.Context(), batch))
+		must.Do(b, s.Write(b.Context(), batch))
 	}
 	b.ReportMetric(n*float64(b.N)/b.Elapsed().Seconds(), "exchanges/s")
 }

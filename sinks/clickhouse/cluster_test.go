@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 // The golden file contains all statements for a cluster; the parser of the engine accepts each of them.
 func TestClusterGolden(t *testing.T) {
-	script, err := clickhouse.Script("main", "llmtap")
-	must(t, err)
+	script := must.Get(clickhouse.Script("main", "llmtap"))(t)
 	golden(t, "cluster.sql", script)
 	s := open(t)
 	for _, stmt := range clickhouse.Statements(script) {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
@@ -32,7 +33,7 @@ func TestIsItOver(t *testing.T) {
 			}
 			b.Exchanges = append(b.Exchanges, e)
 		}
-		must(t, s.Write(t.Context(), b))
+		must.Do(t, s.Write(t.Context(), b))
 		if got := pick(runQuery(t, s, "is_it_over", nil, nil), want); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
@@ -85,14 +86,12 @@ func TestWhatChanged(t *testing.T) {
 		}
 	}
 	b.Exchanges[59].Model = "deepseek-chat"
-	must(t, s.Write(t.Context(), b))
+	must.Do(t, s.Write(t.Context(), b))
 	want := `change=system prompt changed in 1.0 from abcdef to beef next_failure=orphan_tool_reply seconds_to_failure=300
 change=temperature changed in 1.0 from 0.2 to none next_failure=orphan_tool_reply seconds_to_failure=300
 change=tools changed in 1.0: the declarations of the same names, fedcba to cafe next_failure=orphan_tool_reply seconds_to_failure=300
 change=model also in 1.0 deepseek-reasoner, beside deepseek-chat next_failure=orphan_tool_reply seconds_to_failure=840`
-	if d := cmp.Diff(want, pick(runQuery(t, s, "what_changed", nil, nil), want)); d != "" {
-		t.Errorf("what_changed (-want +got):\n%s", d)
-	}
+	must.Agree(t, cmp.Diff(want, pick(runQuery(t, s, "what_changed", nil, nil), want)), "what_changed")
 }
 
 // A version that sends the history of an older one again did not introduce its defect, and no version is bad for a style
@@ -106,16 +105,14 @@ func TestFirstBadVersion(t *testing.T) {
 			b.Findings[i].Severity = check.Style
 		}
 	}
-	must(t, s.Write(t.Context(), b))
+	must.Do(t, s.Write(t.Context(), b))
 	for name, want := range map[string]string{
 		"first_bad_version": `severity=reject rule_id=orphan_tool_reply first_bad=1.5.0 last_clean=1.4.0 versions=[1.5.0]
 severity=style rule_id=tool_content_not_string first_bad= last_clean= versions=[1.4.0]`,
 		"whose_change": `rule_id=orphan_tool_reply severity=reject first_version=1.5.0 last_clean_version=1.4.0
 rule_id=tool_content_not_string severity=style first_version= last_clean_version=`,
 	} {
-		if d := cmp.Diff(want, pick(runQuery(t, s, name, nil, nil), want)); d != "" {
-			t.Errorf("%s (-want +got):\n%s", name, d)
-		}
+		must.Agree(t, cmp.Diff(want, pick(runQuery(t, s, name, nil, nil), want)), name)
 	}
 }
 
@@ -166,7 +163,7 @@ func TestStuck(t *testing.T) {
 	find("two causes", "arguments_not_string", "call-30", 2)
 	find("two causes", "orphan_tool_reply", "call-31", 4)
 	find("healthy", "content_null", "call-00", 1)
-	must(t, s.Write(t.Context(), b))
+	must.Do(t, s.Write(t.Context(), b))
 	f := func(given map[string]string, want string) {
 		t.Helper()
 		if d := cmp.Diff(want, pick(runQuery(t, s, "stuck", given, nil), "conversation_id= cause= failed_in_a_row= rule_id= message_index= exchange_id=")); d != "" {
@@ -182,6 +179,6 @@ func TestStuck(t *testing.T) {
 	b.Exchanges = b.Exchanges[25:26] // its response arrived after the timeout
 	b.Exchanges[0].Seq++
 	b.Exchanges[0].Failed, b.Exchanges[0].Status, b.Exchanges[0].Cause, b.Findings = false, 200, "", nil
-	must(t, s.Write(t.Context(), b))
+	must.Do(t, s.Write(t.Context(), b))
 	f(nil, twoCauses+"\n"+strings.Replace(stuck, "row=3", "row=2", 1))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -135,9 +136,9 @@ func rowsOf(t *testing.T, s *clickhouse.Sink, name string, given map[string]stri
 func statement(t *testing.T, name string, given map[string]string, prices queries.Prices) (sql string, params map[string]string) {
 	t.Helper()
 	q, err := queries.Get(name)
-	must(t, err)
+	must.Do(t, err)
 	sql, params, err = q.Bind(valuesOf(given), time.Now())
-	must(t, err)
+	must.Do(t, err)
 	for _, bound := range q.Bound {
 		params[bound] = prices.Bound()
 	}
@@ -149,7 +150,7 @@ func TestQueries(t *testing.T) {
 	s := open(t)
 	b := incident()
 	for range 2 { // rows written twice must not be counted twice
-		must(t, s.Write(t.Context(), b))
+		must.Do(t, s.Write(t.Context(), b))
 	}
 	for _, a := range queryTests {
 		t.Run(a.query, func(t *testing.T) {
@@ -176,9 +177,7 @@ func TestQueries(t *testing.T) {
 			}
 			want = append(want, fmt.Sprintf("conversation_id=conv-%d causes=[orphan_tool_reply] failed_calls=1 calls=%d went_on=%v", i, calls, i == 38))
 		}
-		if d := cmp.Diff(strings.Join(want, "\n"), pick(res, want[0])); d != "" {
-			t.Errorf("conversations_hit (-want +got):\n%s", d)
-		}
+		must.Agree(t, cmp.Diff(strings.Join(want, "\n"), pick(res, want[0])), "conversations_hit")
 	})
 	t.Run("slowest first", func(t *testing.T) {
 		res := runQuery(t, s, "slowest_calls", map[string]string{"since": "90 minutes", "service": "trips"}, nil)
@@ -201,11 +200,11 @@ func TestQueriesUseNewestRow(t *testing.T) {
 	s := open(t)
 	b := incident()
 	b.Exchanges, b.Findings, b.ToolCalls = b.Exchanges[22:25], nil, nil // 22 and 24 failed
-	must(t, s.Write(t.Context(), b))
+	must.Do(t, s.Write(t.Context(), b))
 	e := &b.Exchanges[0]
 	e.Seq++
 	e.Conversation, e.Status, e.Failed, e.Cause, e.RootCause, e.ErrorText = "conv-24", 200, false, "", "", ""
-	must(t, s.Write(t.Context(), b))
+	must.Do(t, s.Write(t.Context(), b))
 	for conversation, want := range map[string]string{"conv-22": "", "conv-24": "status=200\nstatus=400"} {
 		if got := pick(runQuery(t, s, "conversation", map[string]string{"conversation_id": conversation}, nil), "status="); got != want {
 			t.Errorf("%s: %q, want %q", conversation, got, want)
@@ -221,7 +220,7 @@ func TestQueriesUseNewestRow(t *testing.T) {
 func TestQueryFilters(t *testing.T) {
 	slowtest.Skip(t)
 	s := open(t)
-	must(t, s.Write(t.Context(), incident()))
+	must.Do(t, s.Write(t.Context(), incident()))
 	nothing := map[string]string{
 		"since": "now", "until": "2001-01-01", "cause": "no such", "rule": "no such", "tool": "no such", "target": "no such", "severity": "no such",
 		"by": "no such", "what": "no such", "status": "599", "conversation_id": "no such", "returned": "no such",
@@ -231,8 +230,7 @@ func TestQueryFilters(t *testing.T) {
 		"failures_by_stage status": true, "failures_over_time status": true, "providers status": true, "what_changed status": true,
 	}
 	for _, name := range queries.Names() {
-		q, err := queries.Get(name)
-		must(t, err)
+		q := must.Get(queries.Get(name))(t)
 		base := map[string]string{}
 		for _, p := range q.Parameters {
 			switch {
@@ -277,7 +275,7 @@ func TestQueryFilters(t *testing.T) {
 // An existing value of each filter keeps the rows.
 func TestQueryFilterMatches(t *testing.T) {
 	s := open(t)
-	must(t, s.Write(t.Context(), incident()))
+	must.Do(t, s.Write(t.Context(), incident()))
 	for name, value := range map[string]string{
 		"service": "trips", "stage": "planner", "environment": "production", "version": "1.5.0", "provider": "deepseek", "model": "deepseek-chat",
 		"status": "4xx", "user": "0000000000000000", "attr": "region=eu",

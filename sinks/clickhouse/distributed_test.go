@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/chdb/chdbtest"
@@ -39,20 +40,18 @@ var replicated = regexp.MustCompile(`ReplicatedReplacingMergeTree\('[^']*', '[^'
 func TestDistributed(t *testing.T) {
 	slowtest.Skip(t)
 	addr := startEngineWith(t, chdbtest.Config{Server: oneShard})
-	script, err := clickhouse.Script("one", "llmtap")
-	must(t, err)
+	script := must.Get(clickhouse.Script("one", "llmtap"))(t)
 	script = strings.ReplaceAll(script, " ON CLUSTER 'one'", "")
 	script = replicated.ReplaceAllString(script, "ReplacingMergeTree(")
 	for range 2 { // interrupted migrations run again
-		must(t, clickhouse.ExecAll(t.Context(), chdbtest.DSN(addr, "default"), clickhouse.Statements(script)))
+		must.Do(t, clickhouse.ExecAll(t.Context(), chdbtest.DSN(addr, "default"), clickhouse.Statements(script)))
 	}
 	s := openDSN(t, chdbtest.DSN(addr, "llmtap"))
 	const n = 200
 	for _, b := range []*sinks.Batch{sinktest.Rows(0, n), sinktest.Later(sinktest.Rows(0, n)), sinktest.Rows(0, n)} {
-		must(t, s.Write(t.Context(), b))
+		must.Do(t, s.Write(t.Context(), b))
 	}
-	counts, err := s.Counts(t.Context())
-	must(t, err)
+	counts := must.Get(s.Counts(t.Context()))(t)
 	for table := range clickhouse.ColumnNames() {
 		// The rows are on the shards when Write returns.
 		if got := query(t, s, "SELECT count() FROM "+table+"_local FINAL", nil); got != fmt.Sprintln(counts[table]) || counts[table] == 0 {
@@ -71,13 +70,12 @@ func TestDistributed(t *testing.T) {
 	}
 	for _, name := range queries.Names() {
 		sql, params, err := queries.Sample(name, time.Now())
-		must(t, err)
+		must.Do(t, err)
 		if _, err := s.Query(t.Context(), sql, params); err != nil {
 			t.Errorf("query %s: %v", name, err)
 		}
 	}
-	st, err := clickhouse.Inspect(t.Context(), clickhouse.Config{DSN: chdbtest.DSN(addr, "llmtap")})
-	must(t, err)
+	st := must.Get(clickhouse.Inspect(t.Context(), clickhouse.Config{DSN: chdbtest.DSN(addr, "llmtap")}))(t)
 	if st.Cluster != "one" || len(st.In(clickhouse.Pending)) > 0 {
 		t.Errorf("Inspect: %+v", st)
 	}
@@ -106,15 +104,14 @@ func TestShards(t *testing.T) {
 	slowtest.Skip(t)
 	native := chdbtest.ListenNative(t)
 	_, port, err := net.SplitHostPort(native.Addr)
-	must(t, err)
+	must.Do(t, err)
 	var shards strings.Builder
 	for i := range 3 {
 		fmt.Fprintf(&shards, shardOfThree, port, i)
 	}
 	addr := startEngineWith(t, chdbtest.Config{Server: fmt.Sprintf(threeShards, &shards)})
 	native.Serve(addr)
-	script, err := clickhouse.Script("three", "llmtap")
-	must(t, err)
+	script := must.Get(clickhouse.Script("three", "llmtap"))(t)
 	script = replicated.ReplaceAllString(strings.ReplaceAll(script, " ON CLUSTER 'three'", ""), "ReplacingMergeTree(")
 	// The database of a shard is then the default database of its connections.
 	script = strings.ReplaceAll(script, "Distributed('three', 'llmtap', ", "Distributed('three', '', ")
@@ -127,7 +124,7 @@ func TestShards(t *testing.T) {
 			}
 		}
 	}
-	must(t, clickhouse.ExecAll(t.Context(), chdbtest.DSN(addr, "default"), stmts))
+	must.Do(t, clickhouse.ExecAll(t.Context(), chdbtest.DSN(addr, "default"), stmts))
 	s := openDSN(t, chdbtest.DSN(addr, "llmtap"))
 
 	const n = 300
@@ -145,7 +142,7 @@ func TestShards(t *testing.T) {
 	}
 	native.Refuse("")
 	for _, b := range []*sinks.Batch{rows(), sinktest.Later(rows()), rows()} {
-		must(t, s.Write(t.Context(), b))
+		must.Do(t, s.Write(t.Context(), b))
 	}
 	for table := range clickhouse.ColumnNames() {
 		key := query(t, s, "SELECT sorting_key, extract(engine_full, 'cityHash64\\\\((.*)\\\\)\\\\)$') FROM system.tables WHERE database = 'llmtap' AND name IN ({table:String}, {table:String} || '_local') ORDER BY name DESC",

@@ -30,6 +30,7 @@ import (
 
 	client "github.com/ClickHouse/clickhouse-go/v2"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 	"github.com/llmtap/llmtap/sinks/sinktest"
@@ -113,8 +114,7 @@ func TestDialEvenly(t *testing.T) {
 // reverseProxy starts a proxy in front of the engine. It returns the proxy, and the DSN of a fresh database on the engine.
 func reverseProxy(t *testing.T, start func(*httptest.Server)) (*httptest.Server, *url.URL) {
 	t.Helper()
-	u, err := url.Parse(freshDSN(t))
-	must(t, err)
+	u := must.Get(url.Parse(freshDSN(t)))(t)
 	if u.Scheme != "http" {
 		t.Skip("not the embedded server")
 	}
@@ -128,14 +128,13 @@ func reverseProxy(t *testing.T, start func(*httptest.Server)) (*httptest.Server,
 }
 
 func TestFailover(t *testing.T) {
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	dead := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	dead.Close()
 	first, u := reverseProxy(t, (*httptest.Server).Start)
 	engineHost := u.Host
 	u.Host = dead.Addr().String() + "," + first.Listener.Addr().String() + "," + engineHost
 	s := openDSN(t, u.String())
-	must(t, s.Write(t.Context(), sinktest.Rows(0, 10)))
+	must.Do(t, s.Write(t.Context(), sinktest.Rows(0, 10)))
 	first.CloseClientConnections()
 	first.Close()
 	// A broken connection is a RetryError; the next connection is made to the remaining address.
@@ -159,8 +158,7 @@ func TestFailover(t *testing.T) {
 func TestFailoverInTheMiddleOfAnInsert(t *testing.T) {
 	f := func(name string, dsn *url.URL) {
 		t.Helper()
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		var limit atomic.Int64 // bytes until the cut; 0: none
 		var conns sync.WaitGroup
 		defer conns.Wait()
@@ -179,7 +177,7 @@ func TestFailoverInTheMiddleOfAnInsert(t *testing.T) {
 		})
 		dsn.Host = ln.Addr().String() + "," + host
 		s := openDSN(t, dsn.String())
-		must(t, s.Write(t.Context(), sinktest.Rows(0, 10)))
+		must.Do(t, s.Write(t.Context(), sinktest.Rows(0, 10)))
 		limit.Store(100 << 10)
 		var retry *sinks.RetryError
 		if err := s.Write(t.Context(), sinktest.Rows(0, 500)); !errors.As(err, &retry) {
@@ -195,23 +193,20 @@ func TestFailoverInTheMiddleOfAnInsert(t *testing.T) {
 				t.Fatalf("%s: Write after the first host was lost: %v", name, err)
 			}
 		}
-		counts, err := s.Counts(t.Context())
-		must(t, err)
+		counts := must.Get(s.Counts(t.Context()))(t)
 		for table, n := range counts {
 			if n != 500 {
 				t.Errorf("%s: %s has %d rows, want 500", name, table, n)
 			}
 		}
-		must(t, s.Close())
+		must.Do(t, s.Close())
 	}
-	u, err := url.Parse(freshDSN(t))
-	must(t, err)
+	u := must.Get(url.Parse(freshDSN(t)))(t)
 	if u.Scheme != "http" {
 		t.Skip("not the embedded server")
 	}
 	f("http", u)
-	u, err = url.Parse(nativeDSN(t))
-	must(t, err)
+	u = must.Get(url.Parse(nativeDSN(t)))(t)
 	f("native", u)
 }
 
@@ -250,11 +245,9 @@ func cutAfter(client net.Conn, host string, limit *atomic.Int64, done func()) {
 func TestTLS(t *testing.T) {
 	ca, cert, key := certificates(t)
 	pool := x509.NewCertPool()
-	pemCA, err := os.ReadFile(ca)
-	must(t, err)
+	pemCA := must.Get(os.ReadFile(ca))(t)
 	pool.AppendCertsFromPEM(pemCA)
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	must(t, err)
+	pair := must.Get(tls.LoadX509KeyPair(cert, key))(t)
 	srv, u := reverseProxy(t, func(s *httptest.Server) {
 		s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
 		s.StartTLS()
@@ -262,7 +255,7 @@ func TestTLS(t *testing.T) {
 	u.Scheme, u.Host = "https", srv.Listener.Addr().String()
 	dsn := func(options ...string) string { return u.String() + "?" + strings.Join(options, "&") }
 	s := openDSN(t, dsn("ca_file="+ca, "cert_file="+cert, "key_file="+key))
-	must(t, s.Write(t.Context(), sinktest.Rows(0, 10)))
+	must.Do(t, s.Write(t.Context(), sinktest.Rows(0, 10)))
 	f := func(cfg clickhouse.Config, want string) {
 		t.Helper()
 		s, err := clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
@@ -285,10 +278,8 @@ func TestTLS(t *testing.T) {
 // The native protocol works over TLS, too. The server here is not a ClickHouse: it hangs up after the hello of the client.
 func TestNativeTLS(t *testing.T) {
 	ca, cert, key := certificates(t)
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	must(t, err)
-	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
-	must(t, err)
+	pair := must.Get(tls.LoadX509KeyPair(cert, key))(t)
+	ln := must.Get(tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}}))(t)
 	defer ln.Close()
 	hello := make(chan string, 1)
 	go func() {
@@ -302,7 +293,7 @@ func TestNativeTLS(t *testing.T) {
 		n, _ := bufio.NewReader(c).Read(b)
 		hello <- string(b[:n])
 	}()
-	_, err = clickhouse.Open(t.Context(), clickhouse.Config{DSN: "clickhouse://u:p@" + ln.Addr().String() + "/db?secure=true&ca_file=" + ca}, slog.New(slog.DiscardHandler), nil)
+	_, err := clickhouse.Open(t.Context(), clickhouse.Config{DSN: "clickhouse://u:p@" + ln.Addr().String() + "/db?secure=true&ca_file=" + ca}, slog.New(slog.DiscardHandler), nil)
 	if err == nil {
 		t.Fatal("Open: no error")
 	}
@@ -314,8 +305,7 @@ func TestNativeTLS(t *testing.T) {
 // certificates writes a self-signed certificate for 127.0.0.1, which is CA, server and client certificate, and its key.
 func certificates(t *testing.T) (ca, cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "llmtap test"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -323,17 +313,13 @@ func certificates(t *testing.T) (ca, cert, key string) {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	must(t, err)
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	must(t, err)
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private))(t)
+	pkcs8 := must.Get(x509.MarshalPKCS8PrivateKey(private))(t)
 	dir := t.TempDir()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	if err := errors.Join(
+	must.Do(t, errors.Join(
 		os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
 		os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), 0o600),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	return cert, cert, key
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/chdb/chdbtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -79,8 +80,7 @@ func freshDSN(t testing.TB) string {
 		t.Skipf("NOT TESTED: no ClickHouse: %v", engine.err)
 	}
 	name := fmt.Sprintf("llmtap_test_%d_%d", os.Getpid(), databases.Add(1))
-	u, err := url.Parse(engine.dsn)
-	must(t, err)
+	u := must.Get(url.Parse(engine.dsn))(t)
 	u.Path = "/" + name
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -136,11 +136,4 @@ func text(res *clickhouse.Result) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

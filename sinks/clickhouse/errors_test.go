@@ -19,6 +19,7 @@ import (
 
 	chgo "github.com/ClickHouse/clickhouse-go/v2"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 	"github.com/llmtap/llmtap/sinks/sinktest"
@@ -73,8 +74,7 @@ func TestWriteThroughFaults(t *testing.T) {
 	if !strings.HasPrefix(dsn, "http://") {
 		t.Skip("the proxy supports only HTTP")
 	}
-	target, err := url.Parse(dsn)
-	must(t, err)
+	target := must.Get(url.Parse(dsn))(t)
 	var fault atomic.Pointer[http.HandlerFunc]
 	forward := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: target.Host})
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -89,8 +89,7 @@ func TestWriteThroughFaults(t *testing.T) {
 	proxied.Host = strings.TrimPrefix(proxy.URL, "http://")
 	cfg := clickhouse.Default()
 	cfg.DSN, cfg.WriteTimeout = proxied.String(), 2*time.Second
-	s, err := clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
-	must(t, err)
+	s := must.Get(clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil))(t)
 	defer s.Close()
 
 	exception := func(status, code int, text string) http.HandlerFunc {
@@ -125,7 +124,7 @@ func TestWriteThroughFaults(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}, true)
 
-	must(t, s.Write(t.Context(), sinktest.Rows(0, 100)))
+	must.Do(t, s.Write(t.Context(), sinktest.Rows(0, 100)))
 	counts, err := s.Counts(t.Context())
 	if err != nil || counts["exchanges"] != 100 || counts["findings"] != 100 {
 		t.Errorf("after all faults: %v %v", counts, err)
@@ -133,10 +132,9 @@ func TestWriteThroughFaults(t *testing.T) {
 }
 
 func TestServerIsDown(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
-	must(t, l.Close())
+	must.Do(t, l.Close())
 	for _, scheme := range []string{"http", "clickhouse"} {
 		_, err := clickhouse.Open(t.Context(), clickhouse.Config{DSN: scheme + "://user:secret@" + addr + "/llmtap"}, slog.New(slog.DiscardHandler), nil)
 		if err == nil || !strings.HasPrefix(err.Error(), "connect to ClickHouse: ") || strings.Contains(err.Error(), "secret") {
@@ -167,8 +165,7 @@ func TestOpenLazy(t *testing.T) {
 	target.Host = strings.TrimPrefix(proxy.URL, "http://")
 	cfg := clickhouse.Default()
 	cfg.DSN = target.String()
-	s, err := clickhouse.OpenLazy(cfg, slog.New(slog.DiscardHandler), nil)
-	must(t, err)
+	s := must.Get(clickhouse.OpenLazy(cfg, slog.New(slog.DiscardHandler), nil))(t)
 	defer s.Close()
 	var later *sinks.RetryError
 	if err := s.Write(t.Context(), sinktest.Rows(0, 10)); !errors.As(err, &later) || later.Hint != "" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/sinks"
 )
@@ -30,8 +31,8 @@ func TestFindingsOfTimeRange(t *testing.T) {
 	for i := range 3000 {
 		b.Findings = append(b.Findings, finding(fmt.Sprintf("old-%04d", i), 6, 20*day))
 	}
-	must(t, s.Write(t.Context(), b))
-	must(t, s.Write(t.Context(), &sinks.Batch{Findings: []analyzer.Finding{
+	must.Do(t, s.Write(t.Context(), b))
+	must.Do(t, s.Write(t.Context(), &sinks.Batch{Findings: []analyzer.Finding{
 		finding("later", 14, hour/3), finding("earlier", 15, 3*day), finding("hour", 1, hour/2), finding("new", 16, hour/4),
 	}}))
 	check := func() {
@@ -55,10 +56,9 @@ func TestFindingsOfTimeRange(t *testing.T) {
 				} else {
 					delete(given, "rule")
 				}
-				q, err := queries.Get(name)
-				must(t, err)
+				q := must.Get(queries.Get(name))(t)
 				sql, params, err := q.Bind(given, now)
-				must(t, err)
+				must.Do(t, err)
 				got := query(t, s, "SELECT arrayStringConcat(arraySort(groupArray(replaceOne(toString("+column+"), 'conv-', ''))), ' ') FROM ("+sql+")", params)
 				if got != test.want+"\n" {
 					t.Errorf("%s from %s to %s: %q, want %q", name, test.since, test.until, got, test.want)
@@ -67,14 +67,13 @@ func TestFindingsOfTimeRange(t *testing.T) {
 		}
 	}
 	check()
-	must(t, s.Exec(t.Context(), "OPTIMIZE TABLE findings FINAL"))
+	must.Do(t, s.Exec(t.Context(), "OPTIMIZE TABLE findings FINAL"))
 	check()
 
-	q, err := queries.Get("masked_failures")
-	must(t, err)
+	q := must.Get(queries.Get("masked_failures"))(t)
 	plan := func(since string) string {
 		sql, params, err := q.Bind(queries.Values{"since": {since}}, now)
-		must(t, err)
+		must.Do(t, err)
 		return query(t, s, "EXPLAIN indexes = 1 "+sql, params)
 	}
 	if p := plan("1 hour"); !strings.Contains(p, "(conversation_id, finding_id) in 3-element set") {

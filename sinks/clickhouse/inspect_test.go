@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -31,9 +32,7 @@ func TestInspect(t *testing.T) {
 	cfg.DSN = dsn
 	inspect := func() *clickhouse.State {
 		t.Helper()
-		st, err := clickhouse.Inspect(t.Context(), cfg)
-		must(t, err)
-		return st
+		return must.Get(clickhouse.Inspect(t.Context(), cfg))(t)
 	}
 	st := inspect()
 	if !st.NoDatabase || st.Version == "" || states(st) != all+"pending" {
@@ -54,12 +53,12 @@ func TestInspect(t *testing.T) {
 		"INSERT INTO migrations (number, name, checksum, applied_at) VALUES (1, '0001_other.sql', 'x', now64(3))",
 		"INSERT INTO migrations (number, name, checksum, applied_at) VALUES (9999, '9999_later.sql', 'x', now64(3))",
 	} {
-		must(t, s.Exec(t.Context(), sql))
+		must.Do(t, s.Exec(t.Context(), sql))
 	}
 	if st = inspect(); !slices.Equal(st.In(clickhouse.Changed), []string{"0001_exchanges.sql"}) || !slices.Equal(st.In(clickhouse.Newer), []string{"9999_later.sql"}) {
 		t.Errorf("with migrations of other releases: %+v", st)
 	}
-	must(t, s.Exec(t.Context(), "DROP TABLE migrations"))
+	must.Do(t, s.Exec(t.Context(), "DROP TABLE migrations"))
 	if st = inspect(); st.NoDatabase || states(st) != all+"pending" {
 		t.Errorf("without the table migrations: %+v", st)
 	}
@@ -67,7 +66,7 @@ func TestInspect(t *testing.T) {
 
 func TestInspectRejectedLogin(t *testing.T) {
 	u, err := url.Parse(freshDSN(t))
-	must(t, err)
+	must.Do(t, err)
 	u.User = url.UserPassword("default", "not-the-password")
 	cfg := clickhouse.Default()
 	cfg.DSN = u.String()
@@ -87,8 +86,7 @@ func TestInspectRejectedLogin(t *testing.T) {
 // The password may be in a file.
 func TestPasswordFile(t *testing.T) {
 	dsn := freshDSN(t)
-	u, err := url.Parse(dsn)
-	must(t, err)
+	u := must.Get(url.Parse(dsn))(t)
 	password, _ := u.User.Password()
 	u.User = url.UserPassword(u.User.Username(), "not-the-password")
 	cfg := clickhouse.Default()
@@ -101,6 +99,6 @@ func TestPasswordFile(t *testing.T) {
 func writeFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
-	must(t, os.WriteFile(path, []byte(text), 0o600))
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks"
 )
 
@@ -30,16 +31,15 @@ func TestMessagesWith(t *testing.T) {
 		b.Contents = append(b.Contents, analyzer.Content{ID: h.Content, Kind: content.KindMessage, SeenAt: at, Bytes: len(text), Body: `{"role":"user","content":"` + text + `"}`})
 	}
 	for range 2 {
-		must(t, s.Write(t.Context(), b))
+		must.Do(t, s.Write(t.Context(), b))
 	}
-	q, err := queries.Get("messages_with")
-	must(t, err)
+	q := must.Get(queries.Get("messages_with"))(t)
 	for text, want := range map[string]string{
 		"needle": "conv-77", "Needle.py: PORT": "conv-77", "quoted": "conv-77", "8080": "conv-77", "世界": "conv-77", "word399 of": "conv-399", "c3po": "conv-77",
 		"needl": "", "nothing": "", "word400": "", `"role":"tool"`: "", "\x00": "", "…": "",
 	} {
 		sql, params, err := q.Bind(queries.Values{"text": {text}}, time.Now())
-		must(t, err)
+		must.Do(t, err)
 		res, err := s.Query(t.Context(), sql, params)
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
@@ -62,8 +62,7 @@ func TestMessagesWith(t *testing.T) {
 		if !found {
 			t.Fatal("the query does not begin with the search for hits")
 		}
-		plan, err := s.Query(t.Context(), "EXPLAIN indexes = 1 "+with+"\n"+search, params)
-		must(t, err)
+		plan := must.Get(s.Query(t.Context(), "EXPLAIN indexes = 1 "+with+"\n"+search, params))(t)
 		if p := fmt.Sprint(plan.Rows); !strings.Contains(p, "body_index") {
 			t.Errorf("body_index is not used:\n%s", strings.ReplaceAll(p, "] [", "\n"))
 		}
@@ -95,17 +94,15 @@ func TestMessagesWithCommonWord(t *testing.T) {
 	}
 	add(7, "trips", now.Add(-30*time.Second)) // still in use
 	for range 2 {
-		must(t, s.Write(t.Context(), b))
+		must.Do(t, s.Write(t.Context(), b))
 	}
-	q, err := queries.Get("messages_with")
-	must(t, err)
+	q := must.Get(queries.Get("messages_with"))(t)
 	f := func(given queries.Values, want string) {
 		t.Helper()
 		given["text"], given["limit"] = []string{"common"}, []string{"3"}
 		sql, params, err := q.Bind(given, now)
-		must(t, err)
-		res, err := s.Query(t.Context(), sql, params)
-		must(t, err)
+		must.Do(t, err)
+		res := must.Get(s.Query(t.Context(), sql, params))(t)
 		var got []string
 		for _, row := range res.Rows {
 			got = append(got, row[2].(string))

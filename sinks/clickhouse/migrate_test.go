@@ -18,21 +18,20 @@ import (
 
 	client "github.com/ClickHouse/clickhouse-go/v2"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 // files returns the first n migrations, all of them for a negative n.
 func files(t *testing.T, n int) fstest.MapFS {
 	t.Helper()
-	names, err := fs.Glob(clickhouse.Schema, "schema/*.sql")
-	must(t, err)
+	names := must.Get(fs.Glob(clickhouse.Schema, "schema/*.sql"))(t)
 	if n < 0 {
 		n = len(names)
 	}
 	dir := fstest.MapFS{}
 	for _, name := range names[:n] {
-		text, err := fs.ReadFile(clickhouse.Schema, name)
-		must(t, err)
+		text := must.Get(fs.ReadFile(clickhouse.Schema, name))(t)
 		dir[strings.TrimPrefix(name, "schema/")] = &fstest.MapFile{Data: text}
 	}
 	return dir
@@ -43,17 +42,15 @@ func TestMigrationKeepsRows(t *testing.T) {
 	s := open(t)
 	for table := range clickhouse.ColumnNames() {
 		columns := strings.TrimSpace(query(t, s, "SELECT arrayStringConcat(groupArray(name || ' ' || type), ', ') FROM (SELECT * FROM system.columns WHERE database = currentDatabase() AND table = {table:String} ORDER BY position)", map[string]string{"table": table}))
-		if err := s.Exec(t.Context(), fmt.Sprintf("INSERT INTO %s SELECT * FROM generateRandom('%s', 1, 10, 3) LIMIT 20 SETTINGS throw_on_max_partitions_per_insert_block = 0",
-			table, strings.ReplaceAll(columns, "'", "\\'"))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Exec(t.Context(), fmt.Sprintf("INSERT INTO %s SELECT * FROM generateRandom('%s', 1, 10, 3) LIMIT 20 SETTINGS throw_on_max_partitions_per_insert_block = 0",
+			table, strings.ReplaceAll(columns, "'", "\\'"))))
 		hash := func() string {
 			return query(t, s, "SELECT count(), sum(cityHash64(toString(tuple("+strings.Join(clickhouse.ColumnNames()[table], ", ")+")))) FROM "+table+"_final", nil)
 		}
 		before := hash()
 		dir := files(t, -1)
 		dir["9000_"+table+".sql"] = &fstest.MapFile{Data: []byte("ALTER TABLE " + table + " ADD COLUMN IF NOT EXISTS added LowCardinality(String);\nCREATE OR REPLACE VIEW " + table + "_final AS\nSELECT * FROM " + table + " FINAL;\n")}
-		must(t, s.Apply(t.Context(), dir))
+		must.Do(t, s.Apply(t.Context(), dir))
 		if got := hash(); got != before {
 			t.Errorf("rows of %s: %s, before the migration %s", table, got, before)
 		}
@@ -71,7 +68,7 @@ func openBare(t *testing.T, dsn string) *clickhouse.Sink {
 	t.Helper()
 	s := openDSN(t, dsn)
 	for name := range strings.FieldsSeq(query(t, s, "SELECT name FROM system.tables WHERE database = currentDatabase()", nil)) {
-		must(t, s.Exec(t.Context(), "DROP TABLE "+name+" SYNC"))
+		must.Do(t, s.Exec(t.Context(), "DROP TABLE "+name+" SYNC"))
 	}
 	return s
 }
@@ -105,7 +102,7 @@ func TestProcessesMigrateConcurrently(t *testing.T) {
 		dsn := freshDSN(t)
 		s := openBare(t, dsn)
 		if from > 0 {
-			must(t, s.Apply(t.Context(), files(t, from)))
+			must.Do(t, s.Apply(t.Context(), files(t, from)))
 		}
 		var wg sync.WaitGroup
 		for range 3 {
@@ -131,10 +128,9 @@ func TestProcessesMigrateConcurrently(t *testing.T) {
 func TestOpenNewerDatabase(t *testing.T) {
 	dsn := freshDSN(t)
 	s := openDSN(t, dsn)
-	must(t, s.Exec(t.Context(), "INSERT INTO migrations VALUES (9999, '9999_next.sql', 'x', now64(3))"))
+	must.Do(t, s.Exec(t.Context(), "INSERT INTO migrations VALUES (9999, '9999_next.sql', 'x', now64(3))"))
 	var logs bytes.Buffer
-	older, err := clickhouse.Open(t.Context(), clickhouse.Config{DSN: dsn}, slog.New(slog.NewTextHandler(&logs, nil)), nil)
-	must(t, err)
+	older := must.Get(clickhouse.Open(t.Context(), clickhouse.Config{DSN: dsn}, slog.New(slog.NewTextHandler(&logs, nil)), nil))(t)
 	older.Close()
 	if want := fmt.Sprintf(`level=WARN msg="database belongs to a newer release: its new columns stay empty in rows of this release; finish the update" migration=9999_next.sql newest_known=%d`, len(files(t, -1))); !strings.Contains(logs.String(), want) {
 		t.Errorf("log: %s, want %s", &logs, want)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/chdb/chdbtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 	"github.com/llmtap/llmtap/sinks/sinktest"
@@ -15,8 +16,7 @@ import (
 // nativeDSN returns the DSN of a fresh database over the native protocol.
 func nativeDSN(t *testing.T) string {
 	t.Helper()
-	u, err := url.Parse(freshDSN(t))
-	must(t, err)
+	u := must.Get(url.Parse(freshDSN(t)))(t)
 	if u.Scheme != "http" {
 		t.Skip("not the embedded server")
 	}
@@ -40,15 +40,13 @@ func TestNativeProtocol(t *testing.T) {
 	}
 	http, native := open(t), openDSN(t, nativeDSN(t))
 	for _, s := range []*clickhouse.Sink{http, native} {
-		must(t, s.Write(t.Context(), b))
-		must(t, s.Write(t.Context(), b))
+		must.Do(t, s.Write(t.Context(), b))
+		must.Do(t, s.Write(t.Context(), b))
 	}
 	for table := range clickhouse.ColumnNames() {
 		sql := "SELECT * FROM " + table + "_final ORDER BY ALL"
-		want, err := http.Query(t.Context(), sql, nil)
-		must(t, err)
-		got, err := native.Query(t.Context(), sql, nil)
-		must(t, err)
+		want := must.Get(http.Query(t.Context(), sql, nil))(t)
+		got := must.Get(native.Query(t.Context(), sql, nil))(t)
 		if d := cmp.Diff(want.Rows, got.Rows); d != "" || len(want.Rows) != len(sinktest.Strings) {
 			t.Errorf("%s has %d rows (-HTTP +native):\n%.2000s", table, len(want.Rows), d)
 		}

@@ -11,27 +11,24 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
 
 // NULL and [] have the type Nothing, which is written as String.
 func TestNativeNothing(t *testing.T) {
-	res, err := open(t).QueryBounded(t.Context(), "SELECT NULL AS a, [] AS b", nil)
-	must(t, err)
+	res := must.Get(open(t).QueryBounded(t.Context(), "SELECT NULL AS a, [] AS b", nil))(t)
 	var b bytes.Buffer
-	must(t, res.WriteNative(&b))
-	got, err := clickhouse.ReadNative(&b)
-	must(t, err)
-	if d := cmp.Diff([]any{nil, []string{}}, got.Rows[0]); d != "" {
-		t.Error(d)
-	}
+	must.Do(t, res.WriteNative(&b))
+	got := must.Get(clickhouse.ReadNative(&b))(t)
+	must.Agree(t, cmp.Diff([]any{nil, []string{}}, got.Rows[0]))
 }
 
 // A result that is written and read again has the same columns and values.
 func TestNative(t *testing.T) {
 	s := open(t)
-	must(t, s.Write(t.Context(), sinktest.Rows(0, 3)))
+	must.Do(t, s.Write(t.Context(), sinktest.Rows(0, 3)))
 	statements := []string{
 		`SELECT 'a' AS s, unhex('ff00fe') AS bytes, toLowCardinality('b') AS l, toNullable(1.5) AS f, toNullable('x') AS t,
 			toDateTime64('2026-11-20 09:30:00.123456789', 9, 'Asia/Shanghai') AS at, toDateTime('2026-11-20 09:30:00') AS second, toDate('2026-11-20') AS day,
@@ -45,15 +42,11 @@ func TestNative(t *testing.T) {
 		statements = append(statements, "SELECT * FROM "+table+"_final")
 	}
 	for _, sql := range statements {
-		want, err := s.QueryBounded(t.Context(), sql, nil)
-		must(t, err)
+		want := must.Get(s.QueryBounded(t.Context(), sql, nil))(t)
 		var b bytes.Buffer
-		must(t, want.WriteNative(&b))
-		got, err := clickhouse.ReadNative(&b)
-		must(t, err)
-		if d := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmp.Comparer(func(a, b big.Int) bool { return a.Cmp(&b) == 0 })); d != "" {
-			t.Errorf("%s (-want +got):\n%s", sql, d)
-		}
+		must.Do(t, want.WriteNative(&b))
+		got := must.Get(clickhouse.ReadNative(&b))(t)
+		must.Agree(t, cmp.Diff(want, got, cmpopts.EquateNaNs(), cmp.Comparer(func(a, b big.Int) bool { return a.Cmp(&b) == 0 })), sql)
 	}
 }
 
@@ -87,8 +80,7 @@ func TestQueryBounded(t *testing.T) {
 		f(sql, "is not allowed: it reads from files or other servers")
 	}
 	// Every table function that readonly forbids is refused, except those that read nothing from elsewhere.
-	res, err := s.QueryBounded(t.Context(), "SELECT name FROM system.table_functions WHERE NOT allow_readonly", nil)
-	must(t, err)
+	res := must.Get(s.QueryBounded(t.Context(), "SELECT name FROM system.table_functions WHERE NOT allow_readonly", nil))(t)
 	harmless := regexp.MustCompile("^(format|loop|viewExplain|zeros|zeros_mt|timeSeries.*|prometheusQuery.*)$")
 	for _, row := range res.Rows {
 		if name := row[0].(string); !harmless.MatchString(name) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 	"github.com/llmtap/llmtap/sinks/sinktest"
@@ -52,9 +53,7 @@ func runBatcher(t *testing.T, s sinks.Sink) (b *sinks.Batcher, dead *deadLetterL
 	})
 	return b, dead, func(rows *sinks.Batch) <-chan struct{} {
 		stored := make(chan struct{})
-		if err := b.Add(t.Context(), rows, func(context.Context) error { close(stored); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(t.Context(), rows, func(context.Context) error { close(stored); return nil }))
 		return stored
 	}
 }
@@ -70,9 +69,7 @@ func wait(t *testing.T, stored <-chan struct{}) {
 
 func counts(t *testing.T, s *clickhouse.Sink) map[string]uint64 {
 	t.Helper()
-	n, err := s.Counts(t.Context())
-	must(t, err)
-	return n
+	return must.Get(s.Counts(t.Context()))(t)
 }
 
 // Rows that violate a constraint become dead letters; the other rows of the batch are stored.
@@ -82,7 +79,7 @@ func TestPoisonRows(t *testing.T) {
 		"ALTER TABLE exchanges ADD CONSTRAINT sane_tokens CHECK input_tokens < 1000000",
 		"ALTER TABLE findings ADD CONSTRAINT has_summary CHECK summary != ''",
 	} {
-		must(t, s.Exec(t.Context(), sql))
+		must.Do(t, s.Exec(t.Context(), sql))
 	}
 	_, dead, add := runBatcher(t, s)
 	rows := sinktest.Rows(0, 2000)
@@ -143,9 +140,9 @@ func TestChangedTable(t *testing.T) {
 // ClickHouse converts the values if the type of a column was changed.
 func TestChangedType(t *testing.T) {
 	s := open(t)
-	must(t, s.Write(t.Context(), sinktest.Rows(0, 10)))
-	must(t, s.Exec(t.Context(), "ALTER TABLE exchanges MODIFY COLUMN status String"))
-	must(t, s.Write(t.Context(), sinktest.Rows(10, 10)))
+	must.Do(t, s.Write(t.Context(), sinktest.Rows(0, 10)))
+	must.Do(t, s.Exec(t.Context(), "ALTER TABLE exchanges MODIFY COLUMN status String"))
+	must.Do(t, s.Write(t.Context(), sinktest.Rows(10, 10)))
 	if n := counts(t, s); n["exchanges"] != 20 {
 		t.Errorf("stored: %v", n)
 	}
@@ -155,7 +152,7 @@ func TestChangedType(t *testing.T) {
 func TestUnfillableColumn(t *testing.T) {
 	dsn := freshDSN(t)
 	s := openDSN(t, dsn)
-	must(t, s.Exec(t.Context(), "ALTER TABLE exchanges MODIFY COLUMN tools String"))
+	must.Do(t, s.Exec(t.Context(), "ALTER TABLE exchanges MODIFY COLUMN tools String"))
 	err := s.Write(t.Context(), sinktest.Rows(0, 3))
 	if refused, ok := errors.AsType[*sinks.RowError](err); !ok || refused.Table != "exchanges" || err.Error() != "insert 3 exchanges: column tools is a String in ClickHouse" {
 		t.Errorf("%T %v", err, err)
@@ -165,13 +162,13 @@ func TestUnfillableColumn(t *testing.T) {
 // Write returns a RowError for refused rows and a RetryError with a hint for a changed table.
 func TestWriteErrors(t *testing.T) {
 	s := open(t)
-	must(t, s.Exec(t.Context(), "ALTER TABLE exchanges ADD CONSTRAINT c CHECK status != 200"))
+	must.Do(t, s.Exec(t.Context(), "ALTER TABLE exchanges ADD CONSTRAINT c CHECK status != 200"))
 	err := s.Write(t.Context(), sinktest.Rows(0, 3))
 	if refused, ok := errors.AsType[*sinks.RowError](err); !ok || refused.Table != "exchanges" || !strings.HasPrefix(err.Error(), "insert 3 exchanges: ") {
 		t.Errorf("Write with a violated constraint: %T %v", err, err)
 	}
-	must(t, s.Exec(t.Context(), "ALTER TABLE exchanges DROP CONSTRAINT c"))
-	must(t, s.Exec(t.Context(), "ALTER TABLE alerts DROP COLUMN summary"))
+	must.Do(t, s.Exec(t.Context(), "ALTER TABLE exchanges DROP CONSTRAINT c"))
+	must.Do(t, s.Exec(t.Context(), "ALTER TABLE alerts DROP COLUMN summary"))
 	err = s.Write(t.Context(), sinktest.Rows(0, 1))
 	if later, ok := errors.AsType[*sinks.RetryError](err); !ok || later.Hint == "" || !strings.Contains(err.Error(), "insert 1 alerts: ") || !strings.Contains(err.Error(), "summary") {
 		t.Errorf("Write with a missing column: %T %v", err, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
@@ -18,7 +19,7 @@ func TestQueryTypes(t *testing.T) {
 	res, err := s.Query(t.Context(), `SELECT {n:UInt8} AS n, 'a' AS s, toLowCardinality('b') AS l, NULL AS missing, toNullable(1.5) AS f,
 		toDateTime64('2026-11-20 09:30:00.123456789', 9, 'Asia/Shanghai') AS at, ['x', 'y'] AS list, map('k', toUInt64(7)) AS m, true AS yes, ('a', 1) AS pair`,
 		map[string]string{"n": "7"})
-	must(t, err)
+	must.Do(t, err)
 	// Over HTTP with an old protocol revision the type lacks the time zone; the value is correct nevertheless.
 	for i := range res.Columns {
 		if res.Columns[i].Name == "at" {
@@ -46,9 +47,7 @@ func TestQueryTypes(t *testing.T) {
 			[]any{"a", uint8(1)},
 		}},
 	}
-	if d := cmp.Diff(want, res); d != "" {
-		t.Errorf("result (-want +got):\n%s", d)
-	}
+	must.Agree(t, cmp.Diff(want, res), "result")
 }
 
 // A parameter is always a value, never SQL.
@@ -91,13 +90,11 @@ func TestQueryCannotWrite(t *testing.T) {
 
 func TestQueryTruncates(t *testing.T) {
 	s := open(t)
-	res, err := s.Query(t.Context(), "SELECT number FROM numbers(100001)", nil)
-	must(t, err)
+	res := must.Get(s.Query(t.Context(), "SELECT number FROM numbers(100001)", nil))(t)
 	if len(res.Rows) != 100_000 || !res.Truncated {
 		t.Errorf("%d rows, truncated %v", len(res.Rows), res.Truncated)
 	}
-	res, err = s.Query(t.Context(), "SELECT number FROM numbers(100000)", nil)
-	must(t, err)
+	res = must.Get(s.Query(t.Context(), "SELECT number FROM numbers(100000)", nil))(t)
 	if len(res.Rows) != 100_000 || res.Truncated {
 		t.Errorf("%d rows, truncated %v", len(res.Rows), res.Truncated)
 	}
@@ -119,16 +116,14 @@ func TestRowsGolden(t *testing.T) {
 	b.Runs = append(b.Runs, sinktest.Later(sinktest.Rows(1, 1)).Runs...)
 	b.Exchanges[0].Degraded, b.Exchanges[0].Inferred, b.Exchanges[0].Retry = true, true, 2
 	b.Exchanges[0].ErrorCluster = "cluster"
-	must(t, s.Write(t.Context(), b))
+	must.Do(t, s.Write(t.Context(), b))
 	var out strings.Builder
 	for _, table := range []string{"exchanges", "findings", "tool_calls", "runs", "alerts", "alert_actions"} {
-		res, err := s.Query(t.Context(), "SELECT * FROM "+table+"_final ORDER BY ALL", nil)
-		must(t, err)
+		res := must.Get(s.Query(t.Context(), "SELECT * FROM "+table+"_final ORDER BY ALL", nil))(t)
 		for i, row := range res.Rows {
 			out.WriteString("-- " + table + " " + string(rune('1'+i)) + "\n")
 			for j, v := range row {
-				text, err := json.Marshal(v)
-				must(t, err)
+				text := must.Get(json.Marshal(v))(t)
 				out.WriteString(res.Columns[j].Name + ": " + string(text) + "\n")
 			}
 		}
@@ -142,9 +137,8 @@ func TestStrings(t *testing.T) {
 	for i, text := range sinktest.Strings {
 		b.Exchanges[i].ErrorText, b.Exchanges[i].Model = text, text
 	}
-	must(t, s.Write(t.Context(), b))
-	res, err := s.Query(t.Context(), "SELECT error_text, model FROM exchanges_final ORDER BY seq", nil)
-	must(t, err)
+	must.Do(t, s.Write(t.Context(), b))
+	res := must.Get(s.Query(t.Context(), "SELECT error_text, model FROM exchanges_final ORDER BY seq", nil))(t)
 	for i, want := range sinktest.Strings {
 		if res.Rows[i][0] != want || res.Rows[i][1] != want {
 			t.Errorf("string %d: %.60q and %.60q, want %.60q", i, res.Rows[i][0], res.Rows[i][1], want)
@@ -158,7 +152,7 @@ func TestFloats(t *testing.T) {
 	for i, f := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		b.Alerts[i].Value = f
 	}
-	must(t, s.Write(t.Context(), b))
+	must.Do(t, s.Write(t.Context(), b))
 	if got := query(t, s, "SELECT value FROM alerts_final ORDER BY alert_id", nil); got != "NaN\n+Inf\n-Inf\n" {
 		t.Errorf("values: %q", got)
 	}

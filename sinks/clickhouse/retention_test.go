@@ -8,6 +8,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/content"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -23,8 +24,7 @@ func TestRetentions(t *testing.T) {
 		cfg.DSN, cfg.Retention, cfg.MessagesRetention, cfg.TableRetention = dsn, retention, messages, tables
 		for opened := range 2 {
 			var log strings.Builder
-			s, err := clickhouse.Open(t.Context(), cfg, slog.New(slog.NewTextHandler(&log, nil)), nil)
-			must(t, err)
+			s := must.Get(clickhouse.Open(t.Context(), cfg, slog.New(slog.NewTextHandler(&log, nil)), nil))(t)
 			got := query(t, s, `SELECT name, toUInt32OrZero(extract(engine_full, 'toIntervalSecond\\((\\d+)')) / 86400 FROM system.tables
 				WHERE database = currentDatabase() AND name IN ('exchanges', 'history', 'messages', 'runs') ORDER BY name`, nil)
 			if err := s.Close(); err != nil {
@@ -71,14 +71,14 @@ func TestErase(t *testing.T) {
 	for id := range strings.FieldsSeq("p p5 a1 a2 a3 a4 a5 sys m1 m2 m3") {
 		b.Contents = append(b.Contents, analyzer.Content{ID: id, Kind: content.KindMessage, SeenAt: old, Body: id})
 	}
-	must(t, s.Write(t.Context(), b))
+	must.Do(t, s.Write(t.Context(), b))
 	erase := func(subject clickhouse.ErasureSubject, before time.Time) *clickhouse.Erasure {
 		t.Helper()
 		r, err := s.PlanErasure(t.Context(), subject)
 		if err == nil {
 			err = s.Erase(t.Context(), r, before)
 		}
-		must(t, err)
+		must.Do(t, err)
 		return r
 	}
 	remaining := func(want string) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 	"github.com/llmtap/llmtap/sinks/clickhouse/scaletest"
@@ -50,7 +51,7 @@ func TestScale(t *testing.T) {
 	}
 	dsn := freshDSN(t)
 	s := openDSN(t, dsn)
-	must(t, scaletest.Fill(*scaleRows, time.Now(), func(sql string) error { return s.Exec(t.Context(), sql) }, t.Logf))
+	must.Do(t, scaletest.Fill(*scaleRows, time.Now(), func(sql string) error { return s.Exec(t.Context(), sql) }, t.Logf))
 	settle(t, s)
 	measureScale(t, s, dsn)
 }
@@ -105,8 +106,7 @@ func measureScale(t *testing.T, s *clickhouse.Sink, dsn string) {
 		measure(q, q.Name, map[string]string{})
 	}
 	for _, name := range queries.Names() {
-		q, err := queries.Get(name)
-		must(t, err)
+		q := must.Get(queries.Get(name))(t)
 		switch name {
 		case "conversation":
 			measure(q, name, map[string]string{"conversation_id": conversation})
@@ -120,7 +120,7 @@ func measureScale(t *testing.T, s *clickhouse.Sink, dsn string) {
 			measure(q, name, map[string]string{})
 		}
 	}
-	must(t, tw.Flush())
+	must.Do(t, tw.Flush())
 	if slow.Len() == 0 {
 		slow.WriteString("none\n")
 	}
@@ -145,7 +145,7 @@ func slowestOf5(t *testing.T, s *clickhouse.Sink, dsn string, q queries.Query, g
 	for i := range 6 {
 		begin := time.Now()
 		sql, params, err := q.Bind(valuesOf(given), time.Now())
-		must(t, err)
+		must.Do(t, err)
 		for _, bound := range q.Bound {
 			params[bound] = queries.DefaultPrices().Bound()
 		}
@@ -167,8 +167,7 @@ func slowestOf5(t *testing.T, s *clickhouse.Sink, dsn string, q queries.Query, g
 // reads returns how many rows and bytes the engine reads for a query, which only HTTP reports.
 func reads(t *testing.T, dsn, sql string, params map[string]string) (rows, bytes float64) {
 	t.Helper()
-	u, err := url.Parse(dsn)
-	must(t, err)
+	u := must.Get(url.Parse(dsn))(t)
 	if u.Scheme == "clickhouse" {
 		return 0, 0
 	}
@@ -177,11 +176,9 @@ func reads(t *testing.T, dsn, sql string, params map[string]string) (rows, bytes
 		values.Set("param_"+name, value)
 	}
 	u.Path, u.RawQuery = "/", values.Encode()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, u.String(), strings.NewReader(sql+"\nFORMAT JSONCompact"))
-	must(t, err)
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, u.String(), strings.NewReader(sql+"\nFORMAT JSONCompact")))(t)
 	req.Close = true // no connection outlives the test
-	res, err := http.DefaultClient.Do(req)
-	must(t, err)
+	res := must.Get(http.DefaultClient.Do(req))(t)
 	defer res.Body.Close()
 	var result struct {
 		Statistics struct {

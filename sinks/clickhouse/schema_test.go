@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
@@ -27,11 +28,10 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		must(t, os.MkdirAll("testdata", 0o755))
-		must(t, os.WriteFile(path, []byte(got), 0o644))
+		must.Do(t, os.MkdirAll("testdata", 0o755))
+		must.Do(t, os.WriteFile(path, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(path)
-	must(t, err)
+	want := must.Get(os.ReadFile(path))(t)
 	if d := cmp.Diff(string(want), got); d != "" {
 		t.Errorf("%s (-want +got; -update writes it):\n%s", path, d)
 	}
@@ -44,7 +44,7 @@ func TestSchemaGolden(t *testing.T) {
 		t.Skip("not the embedded server")
 	}
 	res, err := s.Query(t.Context(), "SELECT create_table_query, currentDatabase() FROM system.tables WHERE database = currentDatabase() ORDER BY name", nil)
-	must(t, err)
+	must.Do(t, err)
 	var b strings.Builder
 	for _, row := range res.Rows {
 		ddl := strings.ReplaceAll(row[0].(string), row[1].(string)+".", "")
@@ -69,14 +69,12 @@ func TestColumnsMatchSchema(t *testing.T) {
 }
 
 func TestMigrationFiles(t *testing.T) {
-	files, err := fs.Glob(clickhouse.Schema, "schema/*")
-	must(t, err)
+	files := must.Get(fs.Glob(clickhouse.Schema, "schema/*"))(t)
 	for i, f := range files {
 		if want := fmt.Sprintf("schema/%04d_", i+1); !strings.HasPrefix(f, want) || !strings.HasSuffix(f, ".sql") {
 			t.Errorf("%s: name does not follow %sNAME.sql", f, want)
 		}
-		text, err := fs.ReadFile(clickhouse.Schema, f)
-		must(t, err)
+		text := must.Get(fs.ReadFile(clickhouse.Schema, f))(t)
 		if !strings.HasPrefix(string(text), "-- ") {
 			t.Errorf("%s: does not begin with a comment that describes a row", f)
 		}
@@ -97,14 +95,14 @@ func TestKeysAreConstant(t *testing.T) {
 		func() error { return s.Write(t.Context(), sinktest.Later(sinktest.Rows(0, n))) },
 		func() error { return s.Write(t.Context(), sinktest.Rows(0, n)) },
 	} {
-		must(t, b())
+		must.Do(t, b())
 	}
 	f := func(table, newest string) {
 		t.Helper()
 		if got := query(t, s, "SELECT count(), countIf("+newest+") FROM "+table+"_final", nil); got != "50\t50\n" {
 			t.Errorf("%s_final: rows, newest rows = %q, want 50, 50", table, got)
 		}
-		must(t, s.Exec(t.Context(), "OPTIMIZE TABLE "+table+" FINAL"))
+		must.Do(t, s.Exec(t.Context(), "OPTIMIZE TABLE "+table+" FINAL"))
 		if got := query(t, s, "SELECT count(), countIf("+newest+") FROM "+table, nil); got != "50\t50\n" {
 			t.Errorf("%s after merging: rows, newest rows = %q, want 50, 50", table, got)
 		}
@@ -119,7 +117,7 @@ func TestKeysAreConstant(t *testing.T) {
 // Indexes are used through the _final views.
 func TestIndexesAreUsed(t *testing.T) {
 	s := open(t)
-	must(t, s.Write(t.Context(), sinktest.Rows(0, 100)))
+	must.Do(t, s.Write(t.Context(), sinktest.Rows(0, 100)))
 	f := func(table, where, index string) {
 		t.Helper()
 		plan := query(t, s, "EXPLAIN indexes = 1 SELECT count() FROM "+table+"_final WHERE "+where, nil)
@@ -207,8 +205,7 @@ func TestRetention(t *testing.T) {
 		t.Helper()
 		cfg := clickhouse.Default()
 		cfg.DSN, cfg.Retention = dsn, d
-		s, err := clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
-		must(t, err)
+		s := must.Get(clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil))(t)
 		t.Cleanup(func() { s.Close() })
 		return s
 	}
@@ -226,9 +223,9 @@ func TestRetention(t *testing.T) {
 	b.Exchanges[0].StoredAt, b.Exchanges[1].StoredAt = ago, now
 	b.Findings[0].StoredAt, b.Findings[1].StoredAt = ago, now
 	b.ToolCalls[0].StoredAt, b.ToolCalls[1].StoredAt = ago, now
-	must(t, s.Write(t.Context(), b))
+	must.Do(t, s.Write(t.Context(), b))
 	for _, table := range []string{"exchanges", "findings", "tool_calls"} {
-		must(t, s.Exec(t.Context(), "OPTIMIZE TABLE "+table+" FINAL"))
+		must.Do(t, s.Exec(t.Context(), "OPTIMIZE TABLE "+table+" FINAL"))
 		if got := query(t, s, "SELECT exchange_id FROM "+table+"_final", nil); got != b.Exchanges[1].ID+"\n" {
 			t.Errorf("%s after the retention: %q", table, got)
 		}

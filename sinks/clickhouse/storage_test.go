@@ -16,6 +16,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/sinks"
@@ -92,11 +93,11 @@ func measure(t *testing.T, turns []turn) *measurement {
 	for table, order := range map[string]string{"by_time": "id", "by_conversation": "conversation_id, id"} {
 		err := s.Exec(t.Context(), "CREATE TABLE "+table+` (conversation_id String CODEC(ZSTD(1)), id String CODEC(ZSTD(1)), request String CODEC(ZSTD(3)), answer String CODEC(ZSTD(3)))
 			ENGINE = ReplacingMergeTree ORDER BY (`+order+")")
-		must(t, err)
+		must.Do(t, err)
 	}
 	// Wide parts report the size of each column.
 	for _, table := range []string{"messages", "history", "exchanges", "by_time", "by_conversation"} {
-		must(t, s.Exec(t.Context(), "ALTER TABLE "+table+" MODIFY SETTING min_bytes_for_wide_part = 0"))
+		must.Do(t, s.Exec(t.Context(), "ALTER TABLE "+table+" MODIFY SETTING min_bytes_for_wide_part = 0"))
 	}
 	a := analyzer.New(analyzer.Default(), rules.InOrder, prometheus.NewRegistry())
 	a.KeepContents(func(string) bool { return true }, nil)
@@ -107,7 +108,7 @@ func measure(t *testing.T, turns []turn) *measurement {
 	flush := func() {
 		b := &sinks.Batch{Exchanges: out.Exchanges, Contents: out.Contents, History: out.History}
 		begun := time.Now()
-		must(t, s.Write(t.Context(), b))
+		must.Do(t, s.Write(t.Context(), b))
 		m.took += time.Since(begun)
 		m.written += out.Rows() - len(out.Findings) - len(out.ToolCalls) - len(out.Runs)
 		writeWhole(t, s, whole, stored)
@@ -140,12 +141,11 @@ func measure(t *testing.T, turns []turn) *measurement {
 	}
 	flush()
 	disk := func(sql string) uint64 {
-		res, err := s.Query(t.Context(), sql, nil)
-		must(t, err)
+		res := must.Get(s.Query(t.Context(), sql, nil))(t)
 		return res.Rows[0][0].(uint64)
 	}
 	table := func(name string) uint64 {
-		must(t, s.Exec(t.Context(), "OPTIMIZE TABLE "+name+" FINAL"))
+		must.Do(t, s.Exec(t.Context(), "OPTIMIZE TABLE "+name+" FINAL"))
 		return disk("SELECT sum(bytes_on_disk) FROM system.parts WHERE active AND database = currentDatabase() AND table = '" + name + "'")
 	}
 	m.byTime, m.byConversation, m.messages, m.history = table("by_time"), table("by_conversation"), table("messages"), table("history")
@@ -159,12 +159,10 @@ func measure(t *testing.T, turns []turn) *measurement {
 func writeWhole(t *testing.T, s *clickhouse.Sink, turns []turn, first int) {
 	t.Helper()
 	for _, name := range []string{"by_time", "by_conversation"} {
-		if err := s.ExecBatch(t.Context(), "INSERT INTO "+name, len(turns), func(i int) []any {
+		must.Do(t, s.ExecBatch(t.Context(), "INSERT INTO "+name, len(turns), func(i int) []any {
 			c := &turns[i]
 			return []any{c.conversation, fmt.Sprintf("019aa0b0-%012d", first+i), string(c.request), string(c.response)}
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 }
 
@@ -231,7 +229,7 @@ func conversations(t *testing.T) (all []turn) {
 			Messages      []json.RawMessage
 			Tools, System json.RawMessage
 		}
-		must(t, json.Unmarshal(line, &c))
+		must.Do(t, json.Unmarshal(line, &c))
 		url := map[string]string{"openai.chat": "https://api.openai.com/v1/chat/completions", "anthropic.messages": "https://api.anthropic.com/v1/messages"}[c.Format]
 		for i, m := range c.Messages {
 			var message struct{ Role string }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/chdb/chdbtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -28,7 +29,7 @@ func verifyConfig(t *testing.T, dsn string) clickhouse.VerifyConfig {
 	cfg.Started, cfg.Done = func(string) {}, func(clickhouse.VerifyStep) {}
 	for _, name := range []string{"causes", "messages_with"} {
 		sql, params, err := queries.Sample(name, time.Now())
-		must(t, err)
+		must.Do(t, err)
 		cfg.Queries = append(cfg.Queries, clickhouse.VerifyQuery{Name: name, SQL: sql, Params: params})
 	}
 	return cfg
@@ -66,12 +67,10 @@ func TestVerify(t *testing.T) {
 		t.Skip("not the embedded server")
 	}
 	openDSN(t, dsn) // the database has tables
-	u, err := url.Parse(dsn)
-	must(t, err)
+	u := must.Get(url.Parse(dsn))(t)
 	u.Scheme, u.Host = "clickhouse", chdbtest.StartNative(t, u.Host)
 	cfg := verifyConfig(t, u.String())
-	v, err := clickhouse.Verify(t.Context(), cfg)
-	must(t, err)
+	v := must.Get(clickhouse.Verify(t.Context(), cfg))(t)
 	golden(t, "verify.txt", report(v))
 	s := openDSN(t, dsn)
 	if got := query(t, s, "SELECT count() FROM system.databases WHERE name = {name:String}", map[string]string{"name": v.Database}); got != "0\n" {
@@ -114,8 +113,7 @@ func TestVerifyBroken(t *testing.T) {
 		if change != nil {
 			change(&cfg)
 		}
-		v, err := clickhouse.Verify(ctx, cfg)
-		must(t, err)
+		v := must.Get(clickhouse.Verify(ctx, cfg))(t)
 		if got := failures(v); !regexp.MustCompile("(?s)^"+want+"$").MatchString(got) || v.Status != clickhouse.VerifyFailed {
 			t.Errorf("%s: status %s, failures\n%swant\n%s", name, v.Status, got, want)
 		}
@@ -123,8 +121,7 @@ func TestVerifyBroken(t *testing.T) {
 			t.Errorf("%s: the last step is %v", name, s)
 		}
 	}
-	u, err := url.Parse(dsn)
-	must(t, err)
+	u := must.Get(url.Parse(dsn))(t)
 	wrong := *u
 	wrong.User = url.UserPassword("default", "secret")
 	f("wrong password", wrong.String(), "", nil, `connection: connect to 127\S+: code 516: .*Authentication failed.* => correct the user and the password in the DSN, or clickhouse.password_file\n`)
@@ -140,8 +137,8 @@ func TestVerifyBroken(t *testing.T) {
 
 	// A table of llmtap was created by hand, with a wrong engine.
 	s := openDSN(t, dsn)
-	must(t, s.Exec(t.Context(), "DROP TABLE exchanges"))
-	must(t, s.Exec(t.Context(), "CREATE TABLE exchanges (exchange_id String, seq UInt32) ENGINE = MergeTree ORDER BY exchange_id"))
+	must.Do(t, s.Exec(t.Context(), "DROP TABLE exchanges"))
+	must.Do(t, s.Exec(t.Context(), "CREATE TABLE exchanges (exchange_id String, seq UInt32) ENGINE = MergeTree ORDER BY exchange_id"))
 	f("changed table", dsn, "existing tables", func(c *clickhouse.VerifyConfig) { c.ScratchDatabase = "llmtap_scratch" },
 		`existing tables: \w+ differs: exchanges: ORDER BY is exchange_id, not toStartOfHour\(started_at\), service, exchange_id, exchanges: PARTITION BY is missing, not toYYYYMM\(started_at\), exchanges: agent is missing, not LowCardinality\(String\), and \d+ more => undo the change, .*\n`)
 
@@ -154,8 +151,7 @@ func TestVerifyBroken(t *testing.T) {
 			cancel()
 		}
 	}
-	v, err := clickhouse.Verify(ctx, cfg)
-	must(t, err)
+	v := must.Get(clickhouse.Verify(ctx, cfg))(t)
 	if last := v.Steps[len(v.Steps)-1]; last.Name != "drop" || last.Status != clickhouse.VerifyOK {
 		t.Errorf("interrupted: the last step is %v", last)
 	}
@@ -179,8 +175,7 @@ func TestVerifyBroken(t *testing.T) {
 	g("no right to drop", chdbtest.Config{User: "<grants><query>GRANT SELECT ON *.*</query><query>GRANT CREATE DATABASE ON llmtap_verify.*</query></grants>"}, "", "",
 		"privileges: .*\ndatabase: user default may not drop the database llmtap_verify again => GRANT DROP DATABASE, DROP TABLE ON `llmtap_verify`.\\* TO default\n")
 	// The example of a cluster, with addresses of this machine on which nothing listens.
-	example, err := os.ReadFile("../../deploy/clickhouse/config/cluster.xml")
-	must(t, err)
+	example := must.Get(os.ReadFile("../../deploy/clickhouse/config/cluster.xml"))(t)
 	t.Setenv("CLUSTER_SECRET", "x")
 	t.Setenv("SHARD", "1")
 	t.Setenv("REPLICA", "2")
@@ -197,8 +192,7 @@ func TestVerifyBroken(t *testing.T) {
 
 // The grants in deploy/clickhouse suffice. The engine cannot create users by statement, so they are in its configuration.
 func TestVerifyGrants(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/clickhouse/grants.sql")
-	must(t, err)
+	text := must.Get(os.ReadFile("../../deploy/clickhouse/grants.sql"))(t)
 	var grants strings.Builder
 	for _, stmt := range clickhouse.Statements(string(text)) {
 		if _, grant, ok := strings.Cut(stmt, "GRANT ON CLUSTER 'main' "); ok {
@@ -208,8 +202,7 @@ func TestVerifyGrants(t *testing.T) {
 	addr := simulateCluster(t, startEngineWith(t, chdbtest.Config{User: "<grants>" + grants.String() + "</grants>", Server: pair}))
 	cfg := verifyConfig(t, chdbtest.DSN(addr, "llmtap"))
 	cfg.Cluster = "{cluster}"
-	v, err := clickhouse.Verify(t.Context(), cfg)
-	must(t, err)
+	v := must.Get(clickhouse.Verify(t.Context(), cfg))(t)
 	golden(t, "verify_cluster.txt", report(v))
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // The statements of the incident page count failed calls with a cause or a root cause, or calls with a finding. The numbers are
@@ -15,7 +16,7 @@ func TestWebIncident(t *testing.T) {
 	s := open(t)
 	b := incident()
 	for range 2 { // rows written twice must not be counted twice
-		must(t, s.Write(t.Context(), b))
+		must.Do(t, s.Write(t.Context(), b))
 	}
 	statements := webStatements(t)
 	f := func(statement, why, rules, want string, more ...string) {
@@ -25,9 +26,8 @@ func TestWebIncident(t *testing.T) {
 			values[more[i]] = []string{more[i+1]}
 		}
 		sql, params, err := statements[statement].Bind(values, time.Now())
-		must(t, err)
-		res, err := s.Query(t.Context(), sql, params)
-		must(t, err)
+		must.Do(t, err)
+		res := must.Get(s.Query(t.Context(), sql, params))(t)
 		if d := cmp.Diff(want, pick(res, want)); d != "" {
 			t.Errorf("%s %s%s (-want +got):\n%s", statement, why, rules, d)
 		}
@@ -57,12 +57,11 @@ conversation_id=conv-22 hits=1 recovered=0 conversations=3 all_recovered=0`)
 // The samples of the two groups are bounded separately: a few failures are compared completely with many other calls.
 func TestWebIncidentSample(t *testing.T) {
 	s := open(t)
-	must(t, s.Write(t.Context(), incident()))
+	must.Do(t, s.Write(t.Context(), incident()))
 	q := webStatements(t)["incident_differs"]
 	sql, params, err := q.Bind(queries.Values{"since": {"3 hours"}, "service": {"trips"}, "sample": {"11"}, "limit": {"1"}}, time.Now())
-	must(t, err)
-	res, err := s.Query(t.Context(), sql, params)
-	must(t, err)
+	must.Do(t, err)
+	res := must.Get(s.Query(t.Context(), sql, params))(t)
 	if got := pick(res, "hits= all_hits= all_others="); got != "hits=10 all_hits=10 all_others=29" {
 		t.Error(got)
 	}

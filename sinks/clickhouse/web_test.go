@@ -10,20 +10,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // webStatements returns the statements of dashboards/web.
 func webStatements(t *testing.T) map[string]queries.Query {
 	t.Helper()
-	all, err := queries.Load(os.DirFS("../../dashboards/web/sql"))
-	must(t, err)
-	return all
+	return must.Get(queries.Load(os.DirFS("../../dashboards/web/sql")))(t)
 }
 
 // ClickHouse can run every statement of the web pages, with the filters that it has and without.
 func TestWebStatements(t *testing.T) {
 	s := open(t)
-	must(t, s.Write(t.Context(), incident()))
+	must.Do(t, s.Write(t.Context(), incident()))
 	filters := map[string]string{"status": "4xx", "attr": "tenant=tenant-1", "service": "trips"}
 	for name, q := range webStatements(t) {
 		for _, filtered := range []bool{false, true} {
@@ -56,15 +55,14 @@ func TestWebSearch(t *testing.T) {
 	s := open(t)
 	b := incident()
 	for range 2 { // rows written twice must not be found twice
-		must(t, s.Write(t.Context(), b))
+		must.Do(t, s.Write(t.Context(), b))
 	}
 	statements := webStatements(t)
 	find := func(statement, id string) string {
 		t.Helper()
 		sql, params, err := statements[statement].Bind(queries.Values{"id": {id}}, time.Now())
-		must(t, err)
-		res, err := s.Query(t.Context(), sql, params)
-		must(t, err)
+		must.Do(t, err)
+		res := must.Get(s.Query(t.Context(), sql, params))(t)
 		return pick(res, "kind= exchange= conversation= calls= failed_calls=")
 	}
 	f := func(statement, id, want string) {
@@ -97,9 +95,8 @@ func TestWebSearch(t *testing.T) {
 		"search_prefixes": {"(exchange_id in ['019aa0b0', '019aa0b1'))", "conversation_id_index"},
 	} {
 		sql, params, err := statements[statement].Bind(queries.Values{"id": {"019aa0b0"}}, time.Now())
-		must(t, err)
-		res, err := s.Query(t.Context(), "EXPLAIN indexes = 1 "+sql, params)
-		must(t, err)
+		must.Do(t, err)
+		res := must.Get(s.Query(t.Context(), "EXPLAIN indexes = 1 "+sql, params))(t)
 		plan := pick(res, "explain=")
 		for _, index := range indexes {
 			if !strings.Contains(plan, index) {

@@ -13,6 +13,7 @@ import (
 	"github.com/minio/simdjson-go"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -87,17 +88,13 @@ func BenchmarkPeers(b *testing.B) {
 	}
 	for _, dialect := range []wire.Dialect{wire.OpenAIChat, wire.OpenAIResponses, wire.Anthropic, wire.Gemini, wire.Bedrock} {
 		body, err := os.ReadFile(filepath.Join(dir, string(dialect)))
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, err)
 		run := func(name string, read func() error) {
 			b.Run(string(dialect)+"/"+name, func(b *testing.B) {
 				b.SetBytes(int64(len(body)))
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := read(); err != nil {
-						b.Fatal(err)
-					}
+					must.Do(b, read())
 				}
 			})
 		}

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // A CA issues certificates.
@@ -55,10 +57,7 @@ func (ca *CA) IssueUntil(t testing.TB, dir, name, host string, until time.Time) 
 	} else if host != "" {
 		c.DNSNames = []string{host}
 	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.MarshalECPrivateKey(key))(t)
 	certFile, keyFile = filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key")
 	write(t, certFile, "CERTIFICATE", sign(t, c, ca.cert, key, ca.key))
 	write(t, keyFile, "EC PRIVATE KEY", der)
@@ -67,25 +66,15 @@ func (ca *CA) IssueUntil(t testing.TB, dir, name, host string, until time.Time) 
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
+	return must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 }
 
 func sign(t testing.TB, c, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) []byte {
 	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, parentKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return der
+	return must.Get(x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, parentKey))(t)
 }
 
 func write(t testing.TB, file, kind string, der []byte) {
 	t.Helper()
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ClickHouse/ch-go/proto"
 	"go.uber.org/goleak"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/chdb/engine"
 	"github.com/llmtap/llmtap/sinks/sqltext"
 )
@@ -24,12 +25,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(Config{MaxConcurrentQueries: 1})
-		release, err := h.slot(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		release := must.Get(h.slot(t.Context()))(t)
 		start := time.Now()
-		_, err = h.slot(t.Context())
+		_, err := h.slot(t.Context())
 		var ex *engine.Error
 		if !errors.As(err, &ex) || ex.Code != int(proto.ErrTooManySimultaneousQueries) || time.Since(start) != slotTimeout {
 			t.Errorf("after %s: %v", time.Since(start), err)
@@ -53,9 +51,7 @@ func TestFrameReader(t *testing.T) {
 	ends := map[int]bool{0: true}
 	w := compress.NewWriter(compress.LevelZero, compress.LZ4)
 	for _, s := range []string{"first frame", "second"} {
-		if err := w.Compress([]byte(s)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Compress([]byte(s)))
 		frames.Write(w.Data)
 		ends[frames.Len()] = true
 	}

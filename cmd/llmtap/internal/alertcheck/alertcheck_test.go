@@ -9,6 +9,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestCheck(t *testing.T) {
@@ -18,9 +19,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("shipped rules: %v\n%s", err, b.String())
 	}
 	file := filepath.Join(t.TempDir(), "bad.yaml")
-	if err := os.WriteFile(file, []byte("groups: [{name: g, rules: [{alert: A, expr: up}]}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("groups: [{name: g, rules: [{alert: A, expr: up}]}]\n"), 0o600))
 	cfg.RuleFiles = []string{file}
 	b.Reset()
 	if err := Check(t.Context(), &b, cfg); err == nil || err.Error() != "1 error" || !strings.Contains(b.String(), `unknown metric "up"`) {
@@ -32,9 +31,7 @@ func TestTest(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	write("rules.yaml", "groups: [{name: g, rules: [{alert: A, expr: sum(llmtap_calls_total) > 1}]}]\n")

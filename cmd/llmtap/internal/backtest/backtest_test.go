@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -50,9 +51,7 @@ var (
 func TestReadTallies(t *testing.T) {
 	var got []*analyzer.Tally
 	for tally, err := range readTallies(t.Context(), stored, from, from.Add(2*time.Hour)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		got = append(got, tally)
 	}
 	calls := map[string]string{"service": "shop", "stage": "planner"}
@@ -73,24 +72,15 @@ func TestReadTallies(t *testing.T) {
 		},
 		{Second: from.Add(2*time.Hour).Unix() - 1},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, got, cmpopts.EquateEmpty()))
 }
 
 func TestReport(t *testing.T) {
 	cfg := engine.Default()
-	r, err := New(cfg, from, from.Add(time.Hour), &terminal.Style{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Run(t.Context(), cfg, stored, nil); err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(New(cfg, from, from.Add(time.Hour), &terminal.Style{}))(t)
+	must.Do(t, r.Run(t.Context(), cfg, stored, nil))
 	var b strings.Builder
-	if err := r.Write(&b, command.Text); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Write(&b, command.Text))
 	for _, want := range []string{
 		"0 alerts between 2026-11-20 09:00:00 UTC and 2026-11-20 10:00:00 UTC; 5 calls, 2 failed\n", "\nnever fired: BadRequestBurst, ",
 		"not tested: EventsLost: llmtap_lost_events_total is not stored\n",

@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -69,14 +70,9 @@ func TestCores(t *testing.T) {
 	cfg.EvaluationInterval = 10 * time.Second
 	output := func(cores int) []byte {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
-		r, err := New(cfg, from, from.Add(time.Hour), &terminal.Style{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(New(cfg, from, from.Add(time.Hour), &terminal.Style{}))(t)
 		var b bytes.Buffer
-		if err := errors.Join(r.Run(t.Context(), cfg, all, io.Discard), r.Write(&b, command.JSON)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(r.Run(t.Context(), cfg, all, io.Discard), r.Write(&b, command.JSON)))
 		if len(r.Alerts) == 0 {
 			t.Errorf("no alerts in %d calls", r.Calls)
 		}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // callTimeout bounds every call of Chromium.
@@ -44,9 +46,7 @@ func Start(t testing.TB) *Browser {
 	path := find(t)
 	// A process of Chromium may still write while the others have ended, so t.TempDir could not be removed.
 	dir, err := os.MkdirTemp("", "llmtap-chromium-") //nolint:usetesting // see above
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	ctx, kill := context.WithCancel(context.WithoutCancel(t.Context())) // the cleanup below ends Chromium
 	cmd := exec.CommandContext(ctx, path, "--headless", "--remote-debugging-pipe", "--user-data-dir="+filepath.Join(dir, "profile"),
@@ -58,17 +58,11 @@ func Start(t testing.TB) *Browser {
 	var stderr bytes.Buffer
 	cmd.Stderr, cmd.WaitDelay = &stderr, time.Second
 	commandsIn, commandsOut, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	eventsIn, eventsOut, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	cmd.ExtraFiles = []*os.File{commandsIn, eventsOut} // file descriptors 3 and 4
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	_, _ = commandsIn.Close(), eventsOut.Close() // Chromium has its own
 	b := &Browser{out: commandsOut, answers: map[int]chan answer{}, pages: map[string]*Page{}}
 	done := make(chan struct{})

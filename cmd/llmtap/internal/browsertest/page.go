@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // pollInterval is the interval at which Page.Wait evaluates its condition.
@@ -90,16 +92,12 @@ func (p *Page) Show(v View) {
 
 func (p *Page) browser(method string, params, result any) {
 	p.t.Helper()
-	if err := p.b.call(p.t.Context(), "", method, params, result); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.b.call(p.t.Context(), "", method, params, result))
 }
 
 func (p *Page) call(method string, params, result any) {
 	p.t.Helper()
-	if err := p.b.call(p.t.Context(), p.session, method, params, result); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.b.call(p.t.Context(), p.session, method, params, result))
 }
 
 // event notes loads and problems.
@@ -355,11 +353,7 @@ func (p *Page) Screenshot() []byte {
 	p.t.Helper()
 	var r struct{ Data string }
 	p.call("Page.captureScreenshot", map[string]any{"format": "png", "optimizeForSpeed": false}, &r)
-	png, err := base64.StdEncoding.DecodeString(r.Data)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return png
+	return must.Get(base64.StdEncoding.DecodeString(r.Data))(p.t)
 }
 
 // A Violation is something that axe-core finds on a page.
@@ -384,10 +378,7 @@ func (p *Page) Audit() []Violation {
 	if err != nil {
 		unavailable(p.t, err)
 	}
-	source, err := os.ReadFile(path)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile(path))(p.t)
 	p.Eval(string(source)+";0", nil)
 	var all []Violation
 	p.Eval(`axe.run(document, {resultTypes: ["violations"], preload: false}).then((r) => r.violations.map((v) =>

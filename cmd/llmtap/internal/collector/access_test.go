@@ -8,15 +8,13 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // The commands of a notification work on another host if the collector can be reached from there; otherwise the notification
 // names the host.
 func TestAccess(t *testing.T) {
-	name, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	name := must.Get(os.Hostname())(t)
 	f := func(externalURL, listen string, want alerts.Access) {
 		t.Helper()
 		if diff := cmp.Diff(want, access(externalURL, listen)); diff != "" {

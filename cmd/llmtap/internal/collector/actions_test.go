@@ -8,6 +8,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks"
 )
 
@@ -19,21 +20,14 @@ func TestActionsSurviveAnOutage(t *testing.T) {
 	lost.down = &sinks.RetryError{Err: errors.New("ClickHouse is down")}
 	anna := alerts.Actor{ID: "U1", Via: "slack"}
 	for _, action := range []string{"silence", "show_query"} {
-		if err := a.Record(t.Context(), action, `X{service="shop"}`, "", anna); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, a.Record(t.Context(), action, `X{service="shop"}`, "", anna))
 	}
 	kept := func() int {
-		values, err := b.kv.Values(t.Context(), actionKey+"*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		values := must.Get(b.kv.Values(t.Context(), actionKey+"*"))(t)
 		return len(values)
 	}
 	restore := func(at time.Time) {
-		if err := b.actions.restore(t.Context(), at); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.actions.restore(t.Context(), at))
 	}
 	restore(time.Now()) // they may be in the queue of a
 	if n := kept(); n != 2 || b.actions.count() != 0 {
@@ -48,9 +42,7 @@ func TestActionsSurviveAnOutage(t *testing.T) {
 	within(t, "the end of the copies", func() bool { return kept() == 0 && b.actions.count() == 0 })
 
 	// A stored row leaves no copy.
-	if err := b.Record(t.Context(), "show_query", "X{}", "", anna); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Record(t.Context(), "show_query", "X{}", "", anna))
 	within(t, "the end of the copy", func() bool { return kept() == 0 && b.actions.count() == 0 })
 }
 
@@ -60,9 +52,7 @@ func TestActionsAreBounded(t *testing.T) {
 	a.actions.mu.Lock()
 	a.actions.waiting = make([]string, maxActions)
 	a.actions.mu.Unlock()
-	if err := a.Record(t.Context(), "show_query", "X{}", "", alerts.Actor{ID: "U1", Via: "slack"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Record(t.Context(), "show_query", "X{}", "", alerts.Actor{ID: "U1", Via: "slack"}))
 	values, err := a.kv.Values(t.Context(), actionKey+"*")
 	if err != nil || len(values) != 0 {
 		t.Errorf("%d actions are in NATS, %v", len(values), err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
@@ -40,10 +41,7 @@ func newGate(t *testing.T, target string) *gate {
 
 func (g *gate) open() {
 	g.t.Helper()
-	l, err := net.Listen("tcp", g.addr)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", g.addr))(g.t)
 	done, conns := make(chan struct{}), make(chan net.Conn, 1000)
 	go func() {
 		defer close(done)
@@ -91,15 +89,9 @@ func TestAway(t *testing.T) {
 	collectortest.NeedClickHouse(t)
 	engineCfg := chdb.Default()
 	engineCfg.Dir = t.TempDir()
-	engine, err := chdb.Start(t.Context(), engineCfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := must.Get(chdb.Start(t.Context(), engineCfg))(t)
 	t.Cleanup(func() { _ = engine.Close(t.Context()) })
-	dsn, err := url.Parse(engine.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dsn := must.Get(url.Parse(engine.DSN()))(t)
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"id":"1"}`) }))
 	t.Cleanup(provider.Close)
 	databases := 0
@@ -170,10 +162,7 @@ func newAwayTest(t *testing.T, roles string, engine *url.URL, database, provider
 	server := natsserver.Default()
 	server.AllowAll = true
 	server.Dir, server.Port, server.Logger = t.TempDir(), -1, slog.New(slog.DiscardHandler)
-	srv, err := natsserver.Start(t.Context(), server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := must.Get(natsserver.Start(t.Context(), server))(t)
 	t.Cleanup(srv.Shutdown)
 	w := &awayTest{nats: newGate(t, strings.TrimPrefix(srv.URL(), "nats://")), clickhouse: newGate(t, engine.Host)}
 	dsn := *engine
@@ -197,10 +186,7 @@ func newAwayTest(t *testing.T, roles string, engine *url.URL, database, provider
 func (w *awayTest) start(t *testing.T) {
 	t.Helper()
 	begun := time.Now()
-	var err error
-	if w.c, err = Open(t.Context(), w.cfg, Options{Logger: testLogger()}); err != nil {
-		t.Fatal(err)
-	}
+	w.c = must.Get(Open(t.Context(), w.cfg, Options{Logger: testLogger()}))(t)
 	collectortest.Run(t, w.c)
 	if code, body := w.get(t, "/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz: %d %s", code, body)
@@ -212,15 +198,9 @@ func (w *awayTest) start(t *testing.T) {
 
 func (w *awayTest) get(t *testing.T, path string) (int, string) {
 	t.Helper()
-	resp, err := http.Get("http://" + w.c.httpAddr() + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Get("http://" + w.c.httpAddr() + path))(t)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, string(body)
 }
 
@@ -231,9 +211,7 @@ func (w *awayTest) call(t *testing.T) {
 		return
 	}
 	resp, err := http.Post("http://"+w.c.proxy.listener.Addr().String()+"/local/v1/chat/completions", "application/json", strings.NewReader(`{"model":"m","messages":[]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer resp.Body.Close()
 	if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || string(body) != `{"id":"1"}` {
 		t.Errorf("call through the proxy: %d %s %v", resp.StatusCode, body, err)
@@ -290,10 +268,7 @@ func (w *awayTest) expectStored(t *testing.T, n uint64) {
 	if !slices.Contains(w.cfg.Roles, config.RoleAnalyze) {
 		cfg := w.direct
 		cfg.Roles, cfg.DataDir = []string{config.RoleAnalyze}, t.TempDir()
-		c, err := Open(t.Context(), cfg, Options{Logger: testLogger()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(Open(t.Context(), cfg, Options{Logger: testLogger()}))(t)
 		collectortest.RunReady(t, c)
 		sink = c.ClickHouse()
 	}

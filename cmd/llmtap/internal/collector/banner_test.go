@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
@@ -39,9 +40,7 @@ func TestDescribe(t *testing.T) {
 		change(c)
 		var out strings.Builder
 		c.describe(&out, "/etc/llmtap/llmtap.yaml", notReady)
-		if d := cmp.Diff(want, out.String()); d != "" {
-			t.Error(d)
-		}
+		must.Agree(t, cmp.Diff(want, out.String()))
 		for line := range strings.Lines(out.String()) {
 			if len(line) > 81 && !strings.Contains(line, "tls://") {
 				t.Errorf("%d columns: %s", len(line)-1, line)

@@ -18,6 +18,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // A socketMode adds Socket Mode to a Slack workspace.
@@ -89,9 +90,7 @@ func (s *socketMode) press(conn int, id, label string) {
 			}
 		}
 	}
-	if err := json.Unmarshal(m.Blocks, &blocks); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, json.Unmarshal(m.Blocks, &blocks))
 	for _, b := range blocks {
 		for _, e := range b.Elements {
 			action := map[string]any{"type": e.Type, "action_id": e.ActionID, "block_id": "b1", "action_ts": id}
@@ -115,9 +114,7 @@ func (s *socketMode) press(conn int, id, label string) {
 			}}
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if err := s.conns[conn].WriteJSON(frame); err != nil {
-				s.t.Fatal(err)
-			}
+			must.Do(s.t, s.conns[conn].WriteJSON(frame))
 			return
 		}
 	}
@@ -180,13 +177,8 @@ func TestButtons(t *testing.T) {
 			maps.Copy(failed, kv)
 			tally.Counts = []analyzer.Count{{Metric: analyzer.MetricCalls, Labels: kv, N: 5}, {Metric: analyzer.MetricFailed, Labels: failed, N: 2}}
 		}
-		payload, err := json.Marshal(&tally)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.PublishTally(t.Context(), 0, 1, i, payload); err != nil {
-			t.Fatal(err)
-		}
+		payload := must.Get(json.Marshal(&tally))(t)
+		must.Do(t, conn.PublishTally(t.Context(), 0, 1, i, payload))
 	}
 	s.shows("Acknowledge", time.Now())
 	start()

@@ -20,6 +20,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/sinks"
 )
@@ -56,14 +57,9 @@ func newCluster(t *testing.T, seed uint64) *cluster {
 	c := &cluster{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), url: collectortest.StartNATS(t, ""), lease: 400 * time.Millisecond}
 	c.store.results = newResults()
 	c.conn = collectortest.ConnectNATS(t, c.url, nil)
-	nc, err := nats.Connect(c.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect(c.url))(t)
 	t.Cleanup(nc.Close)
-	if c.js, err = natsjs.New(nc); err != nil {
-		t.Fatal(err)
-	}
+	c.js = must.Get(natsjs.New(nc))(t)
 	return c
 }
 
@@ -78,11 +74,7 @@ func (c *cluster) connect() *jetstream.Conn {
 	c.t.Helper()
 	cfg := jetstream.Default()
 	cfg.URL = c.url
-	conn, err := jetstream.Connect(c.t.Context(), cfg, testLogger(), nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return conn
+	return must.Get(jetstream.Connect(c.t.Context(), cfg, testLogger(), nil))(c.t)
 }
 
 // start starts a process.
@@ -201,19 +193,14 @@ func (c *cluster) tallies() map[second]map[string]uint64 {
 		}
 		return nil
 	})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, err)
 	return all
 }
 
 // finish waits until everything is stored and tallied, stops the processes and returns the results.
 func (c *cluster) finish() results {
 	c.t.Helper()
-	stream, err := c.js.Stream(c.t.Context(), event.StreamEvents)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	stream := must.Get(c.js.Stream(c.t.Context(), event.StreamEvents))(c.t)
 	// A request without a response expires after a second, and stream time is two seconds late.
 	c.wait(stream.CachedInfo().State.LastTime.Add(2 * time.Second).Unix())
 	c.stopAll()
@@ -239,31 +226,20 @@ func (c *cluster) wait(end int64) {
 // ledger returns the stored ledger entries by key.
 func (c *cluster) ledger() map[string]string {
 	c.t.Helper()
-	kv, err := c.conn.KV(c.t.Context(), event.BucketLedger)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	kv := must.Get(c.conn.KV(c.t.Context(), event.BucketLedger))(c.t)
 	all := map[string]string{}
-	if err := kv.Each(c.t.Context(), func(key string, value []byte, _ uint64) error {
+	must.Do(c.t, kv.Each(c.t.Context(), func(key string, value []byte, _ uint64) error {
 		all[key] = string(value)
 		return nil
-	}); err != nil {
-		c.t.Fatal(err)
-	}
+	}))
 	return all
 }
 
 // unfinished describes what is not stored, or not tallied up to the second end, yet.
 func (c *cluster) unfinished(end int64) string {
 	c.t.Helper()
-	tallies, err := c.js.Stream(c.t.Context(), event.StreamTally)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	state, err := c.conn.Inspect(c.t.Context())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	tallies := must.Get(c.js.Stream(c.t.Context(), event.StreamTally))(c.t)
+	state := must.Get(c.conn.Inspect(c.t.Context()))(c.t)
 	if len(state.Partitions) != c.partitions {
 		return fmt.Sprintf("%d partitions", len(state.Partitions))
 	}
@@ -287,13 +263,9 @@ func (c *cluster) reset() {
 	c.store.results = newResults()
 	c.store.mu.Unlock()
 	for _, name := range []string{event.StreamTally, "KV_" + event.BucketCheckpoint, "KV_" + event.BucketLedger} {
-		if err := c.js.DeleteStream(c.t.Context(), name); err != nil {
-			c.t.Fatal(err)
-		}
+		must.Do(c.t, c.js.DeleteStream(c.t.Context(), name))
 	}
-	if err := c.conn.Ensure(c.t.Context()); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, c.conn.Ensure(c.t.Context()))
 }
 
 // A conversation generates the events of an agent.

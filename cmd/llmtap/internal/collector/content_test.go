@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -18,10 +19,7 @@ func TestContentPolicy(t *testing.T) {
 	cfg := config.Default().Content
 	cfg.Services = map[string]string{"shaped": "shape", "silent": "none"}
 	cfg.RedactPatterns = []string{`EMP-\d{6}`}
-	policy, err := newContentPolicy(cfg, "key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(newContentPolicy(cfg, "key"))(t)
 	request := `{"model":"gpt-5","messages":[{"role":"user","content":"I am EMP-123456, jane@example.com, of call_Ab3dEf6hIj9kLm2n"}],"user":"a@example.com"}`
 	for service, want := range map[string]string{
 		"other":  `{"model":"gpt-5","messages":[],"user":"***@***"}{"role":"user","content":"I am ***, ***@***, of call_Ab3dEf6hIj9kLm2n"}`,

@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/sinks"
 )
@@ -49,10 +50,7 @@ func (s *actionSink) Close() error { return nil }
 func openControls(t *testing.T, url string) (*controls, *actionSink) {
 	t.Helper()
 	conn := collectortest.ConnectNATS(t, url, prometheus.NewRegistry())
-	kv, err := conn.KV(t.Context(), event.BucketAlerts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kv := must.Get(conn.KV(t.Context(), event.BucketAlerts))(t)
 	sink, cfg := &actionSink{}, sinks.DefaultBatcherConfig()
 	cfg.FlushInterval, cfg.DrainTimeout = 10*time.Millisecond, 100*time.Millisecond
 	rows := sinks.NewBatcher(sink, cfg, testLogger(), nil)
@@ -77,11 +75,7 @@ func within(t *testing.T, what string, ok func() bool) {
 
 func parsed(t *testing.T, list ...string) silence.Matchers {
 	t.Helper()
-	ms, err := silence.ParseMatchers(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ms
+	return must.Get(silence.ParseMatchers(list))(t)
 }
 
 // What one process stores, another one sees within a second; doing it twice has no effect.
@@ -115,9 +109,7 @@ func TestControls(t *testing.T) {
 		t.Errorf("%+v, %v, %v", got, err, b.Silences())
 	}
 	for range 2 {
-		if err := b.ExpireSilence(ctx, got.ID, anna); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, b.ExpireSilence(ctx, got.ID, anna))
 	}
 	within(t, "the end of a silence", func() bool { return len(a.Silences()) == 0 })
 	if err := a.ExpireSilence(ctx, "none", anna); !errors.Is(err, alerts.ErrNoSilence) {
@@ -138,21 +130,15 @@ func TestControls(t *testing.T) {
 	second := ack
 	second.By = "U2"
 	for _, x := range []alerts.Ack{ack, second, ack} {
-		if err := a.Acknowledge(ctx, x, "slack"); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, a.Acknowledge(ctx, x, "slack"))
 	}
 	within(t, "an acknowledgement", func() bool { acks := b.decisions.Acks(); return len(acks) == 1 && acks[0].By == "U1" })
 	if err := b.Unacknowledge(ctx, ack.Group, ack.Incident.Add(-time.Hour), anna); err != nil || b.decisions.Acks()[0].Withdrawn {
 		t.Errorf("another incident: %v", err)
 	}
-	if err := b.Unacknowledge(ctx, ack.Group, ack.Incident, anna); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, b.Unacknowledge(ctx, ack.Group, ack.Incident, anna))
 	within(t, "a withdrawal", func() bool { return a.decisions.Acks()[0].Withdrawn })
-	if err := a.Refuse(ctx, "silence", ack.Group, "not in slack.allowed", alerts.Actor{ID: "U9", Via: "slack"}); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, a.Refuse(ctx, "silence", ack.Group, "not in slack.allowed", alerts.Actor{ID: "U9", Via: "slack"}))
 	rows := []string{"silence U1 slack shop", "acknowledge U1 slack shop", "silence U9 slack shop refused"}
 	within(t, "rows", func() bool {
 		sink.mu.Lock()

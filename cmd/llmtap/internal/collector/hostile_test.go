@@ -24,6 +24,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks"
@@ -85,18 +86,10 @@ func newHostileHarness(t *testing.T) *hostileHarness {
 	url := collectortest.StartNATS(t, "")
 	h := &hostileHarness{reg: prometheus.NewRegistry(), sink: &memorySink{seen: map[string]analyzer.Exchange{}}}
 	conn := collectortest.ConnectNATS(t, url, h.reg)
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect(url))(t)
 	t.Cleanup(nc.Close)
-	if h.js, err = natsjs.New(nc, natsjs.WithPublishAsyncMaxPending(256)); err != nil {
-		t.Fatal(err)
-	}
-	reader, err := conn.OpenReader(t.Context(), jetstream.ReaderConfig{Partitions: 1, Owner: "hostile"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h.js = must.Get(natsjs.New(nc, natsjs.WithPublishAsyncMaxPending(256)))(t)
+	reader := must.Get(conn.OpenReader(t.Context(), jetstream.ReaderConfig{Partitions: 1, Owner: "hostile"}))(t)
 	bounded := analyzer.Default()
 	bounded.MaxStateBytes = 256 << 20 // as on a small machine
 	role := &analyzeRole{
@@ -113,9 +106,7 @@ func newHostileHarness(t *testing.T) *hostileHarness {
 	t.Cleanup(func() {
 		stop()
 		running.Wait()
-		if err := reader.Close(context.WithoutCancel(ctx)); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, reader.Close(context.WithoutCancel(ctx)))
 	})
 	return h
 }
@@ -174,9 +165,7 @@ func (h *hostileHarness) play(t *testing.T, in hostileInput) string {
 
 func (h *hostileHarness) publish(t *testing.T, m *nats.Msg) {
 	t.Helper()
-	if _, err := h.js.PublishMsgAsync(m, natsjs.WithStallWait(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(h.js.PublishMsgAsync(m, natsjs.WithStallWait(time.Minute)))(t)
 }
 
 // goodCall returns a request with an orphan tool reply, and its rejection.
@@ -197,10 +186,7 @@ func goodCall(n int) [2]*event.Event {
 // counters returns the events that the analyzer and the reader dropped, by reason, and the events that hooks lost.
 func (h *hostileHarness) counters(t *testing.T) map[string]uint64 {
 	t.Helper()
-	families, err := h.reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(h.reg.Gather())(t)
 	m := map[string]uint64{}
 	for _, f := range families {
 		name := f.GetName()
@@ -222,14 +208,8 @@ func (h *hostileHarness) counters(t *testing.T) map[string]uint64 {
 // deadLetters returns the number of dead letters by reason.
 func (h *hostileHarness) deadLetters(t *testing.T) map[string]uint64 {
 	t.Helper()
-	s, err := h.js.Stream(t.Context(), event.StreamDead)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := s.Info(t.Context(), natsjs.WithSubjectFilter(">"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(h.js.Stream(t.Context(), event.StreamDead))(t)
+	info := must.Get(s.Info(t.Context(), natsjs.WithSubjectFilter(">")))(t)
 	m := map[string]uint64{}
 	for subject, n := range info.State.Subjects {
 		m[strings.TrimPrefix(subject, event.DeadPrefix)] += n

@@ -15,16 +15,14 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/mcpserver"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 func TestGuard(t *testing.T) {
 	f := func(token, method, url string, header map[string]string, want int) {
 		t.Helper()
-		tokens, err := secret.ReadTokens(token, "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		tokens := must.Get(secret.ReadTokens(token, "", ""))(t)
 		h := guard{"http", tokens}.wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
 		r := httptest.NewRequest(method, url, nil)
 		for k, v := range header {
@@ -118,24 +116,18 @@ func TestCodingAgents(t *testing.T) {
 				t.Errorf("%s, %s: %+v, %v", name, tool, res, err)
 			}
 		}
-		if err := session.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, session.Close())
 	}
 }
 
 func TestGuardTokenFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(" s3cret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(" s3cret\n"), 0o600))
 	if g, err := newGuard("http", "", file); err != nil || !g.tokens.Accept("s3cret") {
 		t.Errorf("%+v, %v", g, err)
 	}
 	// An empty file must not disable the token.
-	if err := os.WriteFile(file, []byte("\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("\n"), 0o600))
 	if g, err := newGuard("http", "", file); err == nil {
 		t.Errorf("empty token file accepted: %+v", g)
 	}
@@ -147,18 +139,12 @@ func TestRunning(t *testing.T) {
 		t.Error("found in a directory that does not exist")
 	}
 	want := Running{PID: 7, Roles: []string{"alert"}, NATSURL: "nats://127.0.0.1:1", HTTPAddr: "127.0.0.1:2"}
-	remove, err := Announce(dir, want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	remove := must.Get(Announce(dir, want))(t)
 	st, err := os.Stat(runningFile(dir))
 	if err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", st, err)
 	}
-	second, err := Announce(dir, Running{PID: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := must.Get(Announce(dir, Running{PID: 8}))(t)
 	second()
 	if got, err := FindRunning(dir); err != nil || got.PID != 7 || got.NATSURL != want.NATSURL {
 		t.Errorf("found %+v, %v", got, err)
@@ -168,9 +154,7 @@ func TestRunning(t *testing.T) {
 		t.Error("found after it was removed")
 	}
 	// The file of a killed process is ignored.
-	if err := os.WriteFile(runningFile(dir), []byte(`{"pid":7,"nats_url":"nats://127.0.0.1:1"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(runningFile(dir), []byte(`{"pid":7,"nats_url":"nats://127.0.0.1:1"}`), 0o600))
 	if got, err := FindRunning(dir); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("found %+v, %v", got, err)
 	}

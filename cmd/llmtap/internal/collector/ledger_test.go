@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/ledger"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/sinks"
 )
@@ -22,17 +23,12 @@ import (
 // openLedger returns the ledger of partition p of n, loaded into a new analyzer.
 func (c *cluster) openLedger(p, n int) (*ledgerStore, *analyzer.Analyzer) {
 	c.t.Helper()
-	reader, err := c.conn.OpenReader(c.t.Context(), jetstream.ReaderConfig{Partition: 0, Partitions: 1, Owner: "test"})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	reader := must.Get(c.conn.OpenReader(c.t.Context(), jetstream.ReaderConfig{Partition: 0, Partitions: 1, Owner: "test"}))(c.t)
 	defer func() { _ = reader.Close(c.t.Context()) }()
 	a := analyzer.New(analyzer.Default(), rules.InOrder, prometheus.NewRegistry())
 	l := newLedger(c.conn, p, n, reader, slog.New(slog.DiscardHandler))
 	l.last = 1 << 40
-	if err := l.load(c.t.Context(), a); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, l.load(c.t.Context(), a))
 	return l, a
 }
 
@@ -48,9 +44,7 @@ func versionEntry(version string, first, last uint64) ledger.Entry {
 // writeStep writes the changes of one step.
 func writeStep(t *testing.T, l *ledgerStore, removed []ledger.Key, changed ...ledger.Entry) {
 	t.Helper()
-	if err := l.write(t.Context(), l.add(changed, removed)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.write(t.Context(), l.add(changed, removed)))
 }
 
 // A process that has lost its partition without noticing writes and deletes entries: those of the new owner stay.
@@ -96,16 +90,12 @@ func TestLedgerSteps(t *testing.T) {
 	if err := l.write(t.Context(), first); err != nil || len(c.ledger()) != 1 {
 		t.Errorf("%v, %d entries", err, len(c.ledger()))
 	}
-	if err := c.js.DeleteStream(t.Context(), "KV_"+event.BucketLedger); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.js.DeleteStream(t.Context(), "KV_"+event.BucketLedger))
 	var later *sinks.RetryError
 	if err := l.write(t.Context(), second); !errors.As(err, &later) || later.Hint == "" {
 		t.Errorf("error without the bucket: %v", err)
 	}
-	if err := c.conn.Ensure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.conn.Ensure(t.Context()))
 	if err := l.write(t.Context(), second); err != nil || len(c.ledger()) != 2 {
 		t.Errorf("%v, %d entries", err, len(c.ledger()))
 	}
@@ -123,14 +113,9 @@ func TestLedgerForeign(t *testing.T) {
 		l, _ := c.openLedger(place[0], place[1])
 		writeStep(t, l, nil, versionEntry(fmt.Sprint(i), 1, 1))
 	}
-	kv, err := c.conn.KV(t.Context(), event.BucketLedger)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kv := must.Get(c.conn.KV(t.Context(), event.BucketLedger))(t)
 	l, _ := c.openLedger(0, 4)
-	if err := kv.Put(t.Context(), l.own+"bad", []byte("{")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, kv.Put(t.Context(), l.own+"bad", []byte("{")))
 	own, foreign := 0, 0
 	entries, err := l.read(t.Context())
 	for _, e := range entries {
@@ -158,10 +143,7 @@ func TestCheckpointWaitsForLedger(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	c.partitions = 1
-	kv, err := c.conn.KV(t.Context(), event.BucketCheckpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kv := must.Get(c.conn.KV(t.Context(), event.BucketCheckpoint))(t)
 	stored := func() uint64 {
 		var checkpoint struct{ Stored uint64 }
 		value, _, err := kv.Get(t.Context(), "p0of1")
@@ -174,9 +156,7 @@ func TestCheckpointWaitsForLedger(t *testing.T) {
 		return checkpoint.Stored
 	}
 	remove := func() {
-		if err := c.js.DeleteStream(t.Context(), "KV_"+event.BucketLedger); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.js.DeleteStream(t.Context(), "KV_"+event.BucketLedger))
 	}
 	remove()
 	c.start()
@@ -184,9 +164,7 @@ func TestCheckpointWaitsForLedger(t *testing.T) {
 	if n := stored(); n != 0 {
 		t.Errorf("checkpoint %d without a readable ledger", n)
 	}
-	if err := c.conn.Ensure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.conn.Ensure(t.Context()))
 	for start := time.Now(); stored() < 60; time.Sleep(10 * time.Millisecond) {
 		if time.Since(start) > 30*time.Second {
 			t.Fatal("the checkpoint does not advance")
@@ -198,9 +176,7 @@ func TestCheckpointWaitsForLedger(t *testing.T) {
 	if n := stored(); n > before+60 { // a batch may have been in flight
 		t.Errorf("the checkpoint advanced from %d to %d without a writable ledger", before, n)
 	}
-	if err := c.conn.Ensure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.conn.Ensure(t.Context()))
 	got := c.finish()
 	c.reset()
 	c.start()

@@ -12,39 +12,31 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // serveLimited serves h with a short time for bodies until the test ends, and returns the address.
 func serveLimited(t *testing.T, h http.HandlerFunc, body time.Duration, connections int, log io.Writer) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- serve(ctx, newServer(h, body, logger), limit(l, connections, logger), time.Second) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must.Do(t, <-done)
 	})
 	return l.Addr().String()
 }
 
 func dial(t *testing.T, addr, request string) *bufio.Reader {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	if _, err := io.WriteString(conn, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, request))(t)
 	return bufio.NewReader(conn)
 }
 
@@ -92,10 +84,7 @@ func TestLimitConnections(t *testing.T) {
 	addr := serveLimited(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }, time.Second, 2, &log)
 	var open []net.Conn
 	for range 2 {
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", addr))(t)
 		defer conn.Close()
 		open = append(open, conn)
 	}

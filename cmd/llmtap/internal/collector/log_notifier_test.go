@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // The log has one line per change of an alert, not one per alert of the group.
@@ -17,9 +18,7 @@ func TestLogNotifier(t *testing.T) {
 	lines := func(g alerts.Group) string {
 		t.Helper()
 		out.Reset()
-		if err := n.Notify(t.Context(), g); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, n.Notify(t.Context(), g))
 		var list []string
 		for line := range strings.Lines(out.String()) {
 			_, line, _ = strings.Cut(line, "state=")

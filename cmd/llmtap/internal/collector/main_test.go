@@ -5,6 +5,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
@@ -25,8 +26,6 @@ func start(t *testing.T, change func(*config.Config)) *Collector {
 func open(t *testing.T, change func(*config.Config)) *Collector {
 	t.Helper()
 	c, err := Open(t.Context(), collectortest.Config(t, change), Options{Logger: testLogger(), Progress: func(s string) { t.Log(s) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return c
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 var (
@@ -24,17 +25,11 @@ func TestMetrics(t *testing.T) {
 	collectortest.NeedClickHouse(t)
 	c := start(t, func(*config.Config) {})
 	collectortest.RunAgents(t, c.NATSURL(), c.ClickHouse())
-	problems, err := testutil.GatherAndLint(c.metrics)
-	if err != nil {
-		t.Fatal(err)
-	}
+	problems := must.Get(testutil.GatherAndLint(c.metrics))(t)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
-	families, err := c.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(c.metrics.Gather())(t)
 	var served []string
 	for _, f := range families {
 		served = append(served, f.GetName())

@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -62,10 +63,7 @@ func TestHealth(t *testing.T) {
 			}, time.Now())
 			cfg := engine.Default()
 			got := new(notified)
-			e, err := engine.New(t.Context(), cfg, engine.Options{Notifiers: []alerts.Notifier{withoutWatchdog{got}}, Health: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(engine.New(t.Context(), cfg, engine.Options{Notifiers: []alerts.Notifier{withoutWatchdog{got}}, Health: true}))(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 2)
 			go func() { done <- e.Run(ctx) }()
@@ -106,9 +104,7 @@ func TestHealth(t *testing.T) {
 				t.Errorf("%s:\ngot  %v\nwant %v", name, *got, all)
 			}
 			cancel()
-			if err := errors.Join(<-done, <-done, e.Close()); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, errors.Join(<-done, <-done, e.Close()))
 		})
 	}
 	fine := func(*jetstream.State, time.Time) (bool, error, error) { return true, nil, nil }
@@ -153,9 +149,7 @@ func TestHealthAfterOutage(t *testing.T) {
 			e, err := engine.New(t.Context(), cfg, engine.Options{
 				Notifiers: []alerts.Notifier{withoutWatchdog{got}}, Health: true, Standby: true, Store: store,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 2)
 			go func() { done <- e.Run(ctx) }()
@@ -168,9 +162,7 @@ func TestHealthAfterOutage(t *testing.T) {
 				h.observeTally(&analyzer.Tally{Second: newest.Unix()})
 			}
 			cancel()
-			if err := errors.Join(<-done, <-done, e.Close()); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, errors.Join(<-done, <-done, e.Close()))
 			return *got
 		}
 		if got := run(0, 0, 10*time.Minute); len(got) > 0 {

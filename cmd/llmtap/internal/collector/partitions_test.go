@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -336,17 +337,13 @@ func (c *cluster) publish(n int, each func(event int)) {
 		c.conversations = append(c.conversations, k)
 	}
 	for i := range n {
-		if err := pub.Publish(c.t.Context(), c.conversations[c.rnd.IntN(len(c.conversations))].next()); err != nil {
-			c.t.Fatal(err)
-		}
+		must.Do(c.t, pub.Publish(c.t.Context(), c.conversations[c.rnd.IntN(len(c.conversations))].next()))
 		if i%10 == 0 {
 			time.Sleep(time.Duration(c.rnd.IntN(50)) * time.Millisecond)
 		}
 		each(i)
 	}
-	if err := pub.Flush(c.t.Context()); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, pub.Flush(c.t.Context()))
 }
 
 // merged returns r with tallies as of one partition, and without the data that is separate for each partition. Of several

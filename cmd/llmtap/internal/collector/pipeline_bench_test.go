@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/chdb"
@@ -51,14 +52,10 @@ func benchStream(b *testing.B, n, size int) (*jetstream.Conn, int64) {
 	for i := range n {
 		for _, ev := range collectortest.Exchange(i, size) {
 			bytes += int64(len(ev.Body))
-			if err := pub.Publish(b.Context(), ev); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, pub.Publish(b.Context(), ev))
 		}
 	}
-	if err := pub.Flush(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, pub.Flush(b.Context()))
 	return conn, bytes
 }
 
@@ -66,10 +63,7 @@ func benchStream(b *testing.B, n, size int) (*jetstream.Conn, int64) {
 func newBenchAnalyzer(b *testing.B, stores bool) *analyzer.Analyzer {
 	an := analyzer.New(analyzer.Default(), rules.InOrder, nil)
 	if stores {
-		redactor, err := redact.NewRedactor(redact.Config{Kinds: redact.Kinds})
-		if err != nil {
-			b.Fatal(err)
-		}
+		redactor := must.Get(redact.NewRedactor(redact.Config{Kinds: redact.Kinds}))(b)
 		an.KeepContents(func(string) bool { return true }, content.NewRedactor(redactor).Append)
 	}
 	return an
@@ -81,17 +75,11 @@ func benchSink(b *testing.B) sinks.Sink {
 	}
 	cfg := chdb.Default()
 	cfg.Dir = b.TempDir()
-	srv, err := chdb.Start(context.WithoutCancel(b.Context()), cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
+	srv := must.Get(chdb.Start(context.WithoutCancel(b.Context()), cfg))(b)
 	b.Cleanup(func() { srv.Close(context.WithoutCancel(b.Context())) })
 	chCfg := clickhouse.Default()
 	chCfg.DSN = srv.DSN()
-	sink, err := clickhouse.Open(b.Context(), chCfg, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	sink := must.Get(clickhouse.Open(b.Context(), chCfg, slog.New(slog.DiscardHandler), nil))(b)
 	b.Cleanup(func() { sink.Close() })
 	return sink
 }
@@ -123,23 +111,16 @@ func (p *pipelineBench) step(b *testing.B, name string, scan bool, sink sinks.Si
 func readStream(b *testing.B, conn *jetstream.Conn, n int, scan bool, sink sinks.Sink) int {
 	b.StopTimer()
 	an := newBenchAnalyzer(b, sink != nil)
-	reader, err := conn.OpenReader(b.Context(), jetstream.ReaderConfig{Partitions: 1, Owner: "bench"})
-	if err != nil {
-		b.Fatal(err)
-	}
+	reader := must.Get(conn.OpenReader(b.Context(), jetstream.ReaderConfig{Partitions: 1, Owner: "bench"}))(b)
 	defer func() {
-		if err := reader.Close(context.WithoutCancel(b.Context())); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, reader.Close(context.WithoutCancel(b.Context())))
 	}()
 	var out analyzer.Output
 	b.StartTimer()
 	defer b.StopTimer()
 	for events := 0; events < 2*n; {
 		msgs, err := reader.Next(b.Context(), min(readBatch, 2*n-events), time.Second)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, err)
 		events += len(msgs)
 		if !scan {
 			continue
@@ -151,9 +132,7 @@ func readStream(b *testing.B, conn *jetstream.Conn, n int, scan bool, sink sinks
 			rows := sinks.Batch{
 				Exchanges: out.Exchanges, Findings: out.Findings, ToolCalls: out.ToolCalls, Runs: out.Runs, Contents: out.Contents, History: out.History,
 			}
-			if err := sink.Write(b.Context(), &rows); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, sink.Write(b.Context(), &rows))
 		} else if sink != nil {
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // The calls of an agent that only changed its base URL are stored, with their findings.
@@ -29,9 +30,7 @@ func TestProxy(t *testing.T) {
 			break
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, got))
 	if n := collectortest.Groups(t, c.ClickHouse(), "SELECT rule_id, count() FROM findings_final GROUP BY 1")["orphan_tool_reply"]; n != 1 {
 		t.Errorf("%d findings", n)
 	}
@@ -50,13 +49,8 @@ func TestProxyAlone(t *testing.T) {
 	f := func(method, path string, status int) string {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+c.proxy.listener.Addr().String()+path, strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		resp := must.Get(http.DefaultClient.Do(req))(t)
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
 		if err != nil || resp.StatusCode != status || !json.Valid(body) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -25,22 +26,13 @@ import (
 func TestReceiveOTLP(t *testing.T) {
 	c := open(t, func(cfg *config.Config) { cfg.Roles, cfg.Receive.Token = []string{config.RoleReceive}, "s3cret" })
 	collectortest.RunReady(t, c)
-	spans, err := os.ReadFile("../../../../ingest/otlp/testdata/traceloop.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spans := must.Get(os.ReadFile("../../../../ingest/otlp/testdata/traceloop.json"))(t)
 	post := func(token string, code int) {
 		t.Helper()
-		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.receive.url()+"/v1/traces", bytes.NewReader(spans))
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, c.receive.url()+"/v1/traces", bytes.NewReader(spans)))(t)
 		q.Header.Set("Content-Type", "application/json")
 		q.Header.Set("Authorization", "Bearer "+token)
-		resp, err := http.DefaultClient.Do(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(http.DefaultClient.Do(q))(t)
 		defer resp.Body.Close()
 		if resp.StatusCode != code {
 			t.Errorf("token %s: %s", token, resp.Status)
@@ -49,15 +41,10 @@ func TestReceiveOTLP(t *testing.T) {
 	post("wrong", 401)
 	post("s3cret", 200)
 
-	conn, err := grpc.NewClient(c.receive.otlp.listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(grpc.NewClient(c.receive.otlp.listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	defer conn.Close()
 	q := ptraceotlp.NewExportRequest()
-	if err := q.UnmarshalJSON(spans); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.UnmarshalJSON(spans))
 	if _, err := ptraceotlp.NewGRPCClient(conn).Export(t.Context(), q); grpcstatus.Code(err) != codes.Unauthenticated {
 		t.Errorf("without the token: %v", err)
 	}
@@ -66,17 +53,11 @@ func TestReceiveOTLP(t *testing.T) {
 		t.Error(err)
 	}
 
-	nc, err := nats.Connect(c.NATSURL(), nats.Token(collectortest.CollectorToken))
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect(c.NATSURL(), nats.Token(collectortest.CollectorToken)))(t)
 	defer nc.Close()
-	js, err := natsjs.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := must.Get(natsjs.New(nc))(t)
 	got := map[string]int{}
-	err = collectortest.ReplayStream(t.Context(), js, event.StreamEvents, func(m natsjs.Msg, _ *natsjs.MsgMetadata) error {
+	err := collectortest.ReplayStream(t.Context(), js, event.StreamEvents, func(m natsjs.Msg, _ *natsjs.MsgMetadata) error {
 		e, err := event.Decode(m.Subject(), event.Header(m.Headers()), m.Data())
 		if err == nil {
 			got[e.Origin+" "+e.Kind.String()+" "+e.Capture]++

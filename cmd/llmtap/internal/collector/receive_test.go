@@ -16,6 +16,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -23,10 +24,7 @@ import (
 func TestReceive(t *testing.T) {
 	c := open(t, func(cfg *config.Config) { cfg.Roles, cfg.Receive.Token = []string{config.RoleReceive}, "s3cret" })
 	collectortest.RunReady(t, c)
-	script, err := os.ReadFile("../../testdata/events.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := must.Get(os.ReadFile("../../testdata/events.sh"))(t)
 	curl := func(token string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", "set -e\n"+string(script))
 		cmd.Env = append(os.Environ(), "LLMTAP_ENDPOINT="+c.receive.url(), "LLMTAP_TOKEN="+token)
@@ -43,16 +41,10 @@ func TestReceive(t *testing.T) {
 		t.Errorf("%s, %v", out, err)
 	}
 	var got []string
-	nc, err := nats.Connect(c.NATSURL(), nats.Token(collectortest.CollectorToken))
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect(c.NATSURL(), nats.Token(collectortest.CollectorToken)))(t)
 	defer nc.Close()
-	js, err := natsjs.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = collectortest.ReplayStream(t.Context(), js, event.StreamEvents, func(m natsjs.Msg, _ *natsjs.MsgMetadata) error {
+	js := must.Get(natsjs.New(nc))(t)
+	err := collectortest.ReplayStream(t.Context(), js, event.StreamEvents, func(m natsjs.Msg, _ *natsjs.MsgMetadata) error {
 		e, err := event.Decode(m.Subject(), event.Header(m.Headers()), m.Data())
 		if err == nil {
 			got = append(got, fmt.Sprintf("%s %s %s %s %d", e.Origin, e.Kind, e.Labels.Conversation, e.Exchange, e.Status))
@@ -71,10 +63,7 @@ func TestReceiveWithoutNATS(t *testing.T) {
 	})
 	collectortest.Run(t, c)
 	began := time.Now()
-	resp, err := http.Post(c.receive.url()+"/v1/events", "application/json", strings.NewReader(`{"kind":"request","exchange":"1"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Post(c.receive.url()+"/v1/events", "application/json", strings.NewReader(`{"kind":"request","exchange":"1"}`)))(t)
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(resp.Body)
 	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || !strings.Contains(string(body), "NATS") || time.Since(began) > 3*time.Second {
@@ -103,19 +92,14 @@ func TestReceiveInUse(t *testing.T) {
 			}
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		collectortest.RunReady(t, c)
 		var out strings.Builder
 		c.Describe(t.Context(), &out, "no configuration file")
 		if s := strings.Join(strings.Fields(out.String()), " "); !strings.Contains(s, "Over HTTP 127.0.0.1:4318 is in use, perhaps by an OpenTelemetry collector") {
 			t.Error(out.String())
 		}
-		resp, err := http.Get("http://" + c.httpAddr() + "/readyz")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(http.Get("http://" + c.httpAddr() + "/readyz"))(t)
 		defer resp.Body.Close()
 		if body, _ := io.ReadAll(resp.Body); resp.StatusCode != 200 || !strings.Contains(string(body), "receive: 127.0.0.1:4318 is in use") {
 			t.Errorf("%d %s", resp.StatusCode, body)
@@ -126,10 +110,7 @@ func TestReceiveInUse(t *testing.T) {
 	} // else another program uses it, which is as good
 	f(true, func(*config.Config) {})
 	f(false, func(cfg *config.Config) { cfg.Roles = []string{config.RoleReceive} })
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	f(false, func(cfg *config.Config) { cfg.Receive.Listen = l.Addr().String() })
 }

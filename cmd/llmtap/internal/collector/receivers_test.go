@@ -19,6 +19,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // A wrong token and a wrong channel are logged at start, listed by /readyz and the banner, and checked again until they
@@ -35,24 +36,15 @@ func TestReceiverChecks(t *testing.T) {
 			cfg.ClickHouse.DSN = "http://127.0.0.1:1/llmtap"
 			cfg.Slack.Token, cfg.Slack.Channel, cfg.Slack.APIURL = token, channel, srv.URL+"/api/"
 		})
-		c, err := Open(t.Context(), cfg, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(Open(t.Context(), cfg, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 		c.receivers.retry = func() backoff.BackOff { return backoff.NewConstantBackOff(20 * time.Millisecond) }
 		collectortest.Run(t, c)
 		<-c.receivers.done
 		var banner strings.Builder
 		c.Describe(t.Context(), &banner, "no configuration file")
-		resp, err := http.Get("http://" + c.httpAddr() + "/readyz")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(http.Get("http://" + c.httpAddr() + "/readyz"))(t)
 		defer resp.Body.Close()
-		ready, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ready := must.Get(io.ReadAll(resp.Body))(t)
 		value := testutil.ToFloat64(c.receivers.works.WithLabelValues("slack", channel))
 		if want == "" {
 			if err := c.receivers.failed(); err != nil || value != 1 || strings.Contains(log.String(), "receiver") {
@@ -106,10 +98,7 @@ func TestReceiverServing(t *testing.T) {
 // A receiver that fails at start is checked until it works.
 func TestReceiverChecksRetry(t *testing.T) {
 	receivers := collectortest.StartReceivers(t)
-	cfg, err := config.Load(receivers.ConfigFile(t), func(string) string { return "" })
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(config.Load(receivers.ConfigFile(t), func(string) string { return "" }))(t)
 	var log collectortest.Buffer
 	c := open(t, func(c *config.Config) { c.Alertmanager = cfg.Alertmanager })
 	defer c.Close()
@@ -140,9 +129,7 @@ func TestReceiverChecksInstant(t *testing.T) {
 			works: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "works", Help: "Whether the receiver works."}, []string{"receiver", "destination"}),
 			retry: func() backoff.BackOff { return backoff.NewConstantBackOff(time.Millisecond) },
 		}
-		if err := c.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.run(t.Context()))
 		<-c.done
 	}
 }

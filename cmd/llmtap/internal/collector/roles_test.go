@@ -15,6 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 var metricFolder = regexp.MustCompile(`^llmtap_(ingest_proxy|ingest_http|analyzer|sinks|alerts)_`)
@@ -25,10 +26,7 @@ func TestRoles(t *testing.T) {
 	natsURL := newCluster(t, 1).url
 	f := func(role string, want ...string) {
 		t.Helper()
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		defer l.Close()
 		var connections atomic.Int32
 		go func() {

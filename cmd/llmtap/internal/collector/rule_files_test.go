@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // Changed files are loaded once they are complete, and immediately on a signal. Errors are logged.
@@ -22,9 +23,7 @@ func TestRuleFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "r.yaml")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write("1")
 	synctest.Test(t, func(t *testing.T) {
@@ -75,14 +74,10 @@ func TestRuleFiles(t *testing.T) {
 		if text := log.String(); strings.Count(text, "not a rule") != 1 || !strings.Contains(text, "previous alert rules stay in effect") || strings.Count(text, "reloaded") != 2 {
 			t.Errorf("log:\n%s", text)
 		}
-		if rmErr := os.Remove(file); rmErr != nil {
-			t.Fatal(rmErr)
-		}
+		must.Do(t, os.Remove(file))
 		f(10*time.Second, "", "")
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must.Do(t, <-done)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/pages"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // A process with only the role ui reads the tallies of others, and can silence.
@@ -30,26 +31,17 @@ func TestUIAlone(t *testing.T) {
 		}
 		for i := int64(-30); i < 0 && !sent; i++ {
 			payload, err := json.Marshal(analyzer.Tally{Epoch: 1, Second: now.Unix() + i, Counts: []analyzer.Count{{Metric: analyzer.MetricCalls, Labels: map[string]string{"service": "shop"}, N: 2}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.conn.Load().PublishTally(t.Context(), 0, 1, now.Unix()+i, payload); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
+			must.Do(t, c.conn.Load().PublishTally(t.Context(), 0, 1, now.Unix()+i, payload))
 		}
 		sent = true
-		series, err := tallies.Range(t.Context(), `sum(increase(llmtap_calls_total{service="shop"}[1m]))`, now, now, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		series := must.Get(tallies.Range(t.Context(), `sum(increase(llmtap_calls_total{service="shop"}[1m]))`, now, now, time.Minute))(t)
 		if len(series) == 1 && series[0].Points[0].Value > 0 && c.ui.controls() != nil {
 			break
 		}
 	}
 	actions := pages.Controls{Alerts: pages.Alerts{Groups: c.ui.groups}, Controls: c.ui.controls, Engines: c.engines}
-	if err := actions.AddSilence(t.Context(), []string{"service=shop"}, now.Add(time.Hour), "test", "Anna"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, actions.AddSilence(t.Context(), []string{"service=shop"}, now.Add(time.Hour), "test", "Anna"))
 	list, err := actions.Silences(t.Context())
 	if err != nil || len(list) != 1 || list[0].By != "Anna" {
 		t.Errorf("silences %+v, error %v", list, err)

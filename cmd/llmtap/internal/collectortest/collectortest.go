@@ -25,6 +25,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/sinks/chdb"
@@ -51,10 +52,7 @@ func StartNATS(t testing.TB, token string) string {
 	cfg := natsserver.Default()
 	cfg.AllowAll = true
 	cfg.Dir, cfg.Port, cfg.Token, cfg.Logger = filepath.Join(t.TempDir(), "nats"), -1, token, slog.New(slog.DiscardHandler)
-	srv, err := natsserver.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := must.Get(natsserver.Start(t.Context(), cfg))(t)
 	t.Cleanup(srv.Shutdown)
 	return srv.URL()
 }
@@ -64,14 +62,9 @@ func ConnectNATS(t testing.TB, url string, reg prometheus.Registerer) *jetstream
 	t.Helper()
 	cfg := jetstream.Default()
 	cfg.URL, cfg.Token = url, CollectorToken // a token in url overrides it
-	conn, err := jetstream.Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), reg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(jetstream.Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), reg))(t)
 	t.Cleanup(conn.Close)
-	if err := conn.Ensure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.Ensure(t.Context()))
 	return conn
 }
 
@@ -86,9 +79,7 @@ func Config(t *testing.T, change func(*config.Config)) config.Config {
 	cfg.NATSServer.CollectorToken = CollectorToken
 	cfg.Proxy.Listen, cfg.Receive.Listen, cfg.Receive.GRPCListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	change(&cfg)
-	if err := cfg.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cfg.Validate())
 	return cfg
 }
 
@@ -105,9 +96,7 @@ func RunReady(t *testing.T, c Collector) {
 	Run(t, c)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if err := c.WaitReady(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.WaitReady(ctx))
 }
 
 // Run runs c until the test ends.
@@ -162,18 +151,12 @@ func CallProxy(t *testing.T, addr string) {
 	ask := func(history string) int {
 		body := `{"model":"gpt-4.1","messages":[` + history + `]}`
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/openai/v1/chat/completions", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		req.Header = http.Header{"Content-Type": {"application/json"}, "X-Llmtap-Service": {"checkout"}, "X-Llmtap-Stage": {"planner"}}
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer resp.Body.Close()
-		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.Copy(io.Discard, resp.Body))(t)
 		return resp.StatusCode
 	}
 	user := `{"role":"user","content":"read config.py"}`
@@ -188,10 +171,7 @@ func Groups(t *testing.T, sink *clickhouse.Sink, sql string) map[string]uint64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	res, err := sink.Query(ctx, sql, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(sink.Query(ctx, sql, nil))(t)
 	m := map[string]uint64{}
 	for _, row := range res.Rows {
 		m[row[0].(string)] = row[1].(uint64)
@@ -209,9 +189,7 @@ func FreePort(t *testing.T) int {
 		if err != nil {
 			continue // in use
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Close())
 		return port
 	}
 	t.Fatal("no port is free")

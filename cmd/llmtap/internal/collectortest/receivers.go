@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/alerts/webhook"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // Receivers is a server that acts as Slack, a webhook, an Alertmanager and a heartbeat monitor, and records its requests.
@@ -95,8 +96,6 @@ alertmanager:
   token: s3cret
 alerts: {heartbeat_url: URL/ping/hidden}
 `, "URL", r.URL)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }

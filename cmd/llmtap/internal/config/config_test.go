@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected errors in testdata")
@@ -127,17 +128,12 @@ slack:
 clickhouse:
   retention: 30d
 `), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	env := map[string]string{
 		"LLMTAP_CONFIG": file, "LLMTAP_SLACK_CHANNEL": "#env", "LLMTAP_NATS_SERVER_PORT": "2000", "LLMTAP_NATS_PORT": "3000",
 		"SLACK": "xoxb-1", "LLMTAP_ALERTS_GROUP_BY": "service, stage",
 	}
-	s, err := load(env, "--nats-port", "4000", "--roles", "analyze,alert")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(load(env, "--nats-port", "4000", "--roles", "analyze,alert"))(t)
 	f := func(key string, got, want any, from string) {
 		t.Helper()
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -158,14 +154,10 @@ clickhouse:
 	f("alerts.evaluation_interval", s.Alerts.EvaluationInterval, time.Second, "default")
 
 	// The variable of a flag overrides that of its key.
-	if s, err = load(env); err != nil {
-		t.Fatal(err)
-	}
+	s = must.Get(load(env))(t)
 	f("nats_server.port", s.NATSServer.Port, 3000, "LLMTAP_NATS_PORT")
 	delete(env, "LLMTAP_NATS_PORT")
-	if s, err = load(env); err != nil {
-		t.Fatal(err)
-	}
+	s = must.Get(load(env))(t)
 	f("nats_server.port", s.NATSServer.Port, 2000, "LLMTAP_NATS_SERVER_PORT")
 }
 
@@ -188,10 +180,7 @@ func TestErrorOrigins(t *testing.T) {
 func TestProxyFlags(t *testing.T) {
 	f := func(want map[string]string, env string, args ...string) {
 		t.Helper()
-		s, err := load(map[string]string{"LLMTAP_PROXY_UPSTREAM": env}, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(load(map[string]string{"LLMTAP_PROXY_UPSTREAM": env}, args...))(t)
 		if diff := cmp.Diff(want, s.Proxy.Upstreams); diff != "" {
 			t.Error(diff)
 		}
@@ -294,12 +283,8 @@ func TestValues(t *testing.T) {
 func TestPrintRoundTrip(t *testing.T) {
 	var out strings.Builder
 	s, err := load(map[string]string{"LLMTAP_SLACK_CHANNEL": "#on: call", "LLMTAP_CLICKHOUSE_RETENTION": "90d", "LLMTAP_SLACK_TOKEN": "yes"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Print(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Do(t, s.Print(&out))
 	got := Default()
 	for _, err := range decodeYAML("printed", []byte(out.String()), &got, os.Getenv, map[string]string{}) {
 		t.Error(err)
@@ -321,10 +306,7 @@ func TestStreamBytes(t *testing.T) {
 }
 
 func FuzzDecodeYAML(f *testing.F) {
-	files, err := filepath.Glob(filepath.Join("testdata", "*.yaml"))
-	if err != nil {
-		f.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join("testdata", "*.yaml")))(f)
 	for _, file := range append(files, filepath.Join("..", "..", "..", "..", "deploy", "llmtap.example.yaml")) {
 		data := filetest.Read(f, file)
 		f.Add(data)

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestDenied(t *testing.T) {
@@ -43,9 +45,7 @@ func TestLoadDenied(t *testing.T) {
 		t.Skip("SKIPPED, root may read every file; see TestOtherUser in cmd/llmtap")
 	}
 	file := filepath.Join(t.TempDir(), "llmtap.yaml")
-	if err := os.WriteFile(file, []byte("roles: [alert]\n"), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("roles: [alert]\n"), 0))
 	e, err := Load(file, func(name string) string { return map[string]string{"LLMTAP_SLACK_CHANNEL": "#oncall"}[name] })
 	if _, ok := errors.AsType[*PermissionError](err); !ok || !strings.Contains(err.Error(), file) || e.Slack.Channel != "#oncall" {
 		t.Errorf("%+v, %v", e, err)

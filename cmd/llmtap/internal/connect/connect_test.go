@@ -9,6 +9,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // parse returns the servers of a command line.
@@ -20,9 +21,7 @@ func parse(t *testing.T, env map[string]string, args ...string) *Servers {
 		return c.Parse()
 	}}
 	call := &command.Call{Args: append([]string{"test"}, args...), Stdout: io.Discard, Stderr: io.Discard, Getenv: func(k string) string { return env[k] }}
-	if err := command.Run(t.Context(), &command.Command{Commands: []*command.Command{cmd}}, call); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Run(t.Context(), &command.Command{Commands: []*command.Command{cmd}}, call))
 	return s
 }
 
@@ -52,19 +51,13 @@ func TestNATS(t *testing.T) {
 	dir := t.TempDir()
 	f := func(want string, args ...string) {
 		t.Helper()
-		e, err := parse(t, nil, append(args, "--data-dir", dir)...).Config()
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(parse(t, nil, append(args, "--data-dir", dir)...).Config())(t)
 		if cfg, ok := NATS(e); cfg.URL != want || ok != (want != "") {
 			t.Errorf("%q: URL %q, %v, want %q", args, cfg.URL, ok, want)
 		}
 	}
 	f("")
-	remove, err := collector.Announce(dir, collector.Running{NATSURL: "nats://127.0.0.1:4333"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	remove := must.Get(collector.Announce(dir, collector.Running{NATSURL: "nats://127.0.0.1:4333"}))(t)
 	defer remove()
 	f("nats://127.0.0.1:4333")
 	f("nats://mine:4222", "--nats-url", "nats://mine:4222")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
@@ -84,9 +85,7 @@ func TestEscalation(t *testing.T) {
 		{alert("warning", alerts.Firing)},
 		{alert("warning", alerts.Resolved), alert("critical", alerts.Firing)},
 	} {
-		if err := d.Notify(t.Context(), alerts.Group{Alerts: list}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.Notify(t.Context(), alerts.Group{Alerts: list}))
 	}
 	if len(d.alerts) != 1 || d.alerts[0].Severity() != "critical" || strings.Count(stderr.String(), "ALERT") != 2 {
 		t.Errorf("%d alerts:\n%s", len(d.alerts), &stderr)
@@ -101,9 +100,7 @@ func TestReport(t *testing.T) {
 		Alerts:     []alert{{Alert: "StageFailureRate", PublishedToPosted: 4200, text: "CRITICAL checkout-agent/planner\n40 of 100 calls failed"}},
 	}
 	var b strings.Builder
-	if err := r.write(&b, "text", "data"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.write(&b, "text", "data"))
 	for _, want := range []string{
 		"1300 LLM calls recorded, 42 failed, 0 lost\n", "       40  orphan_tool_reply\n        2  missing_tool_reply\n", "Slack message, 4.2 s after",
 		"  │ CRITICAL checkout-agent/planner\n", " query causes --data-dir data\n",

@@ -14,8 +14,10 @@ import (
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // Every public error text has the cause that the analyzer finds as a record, and most have it as a text.
@@ -26,9 +28,7 @@ func TestCorpus(t *testing.T) {
 			ID, Provider, Body, API string
 			Status                  int
 		}
-		if err := json.Unmarshal(line, &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &r))
 		got := explain(t, bytes.NewReader(line))[0]
 		want := cause.Classify(cause.Input{Status: r.Status, Text: []byte(r.Body), Variant: Variant(r.Provider, r.API), Provider: r.Provider})
 		if got.Cause != want.ID || got.Class != want.Class || got.Known != want.Known || got.Summary == "" || got.Fix == "" || got.Error != "" || got.Provider == "" {
@@ -50,18 +50,12 @@ func TestCorpus(t *testing.T) {
 
 // Recorded exchanges with an answer have no cause; failed ones have a cause or a cluster.
 func TestRecordedExchanges(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow")
-	}
+	slowtest.SkipShort(t, "slow")
 	k := &keep{}
-	if err := New(k).File(recordedtest.Path(t, recordedtest.Exchanges), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, New(k).File(recordedtest.Path(t, recordedtest.Exchanges), nil))
 	recordedtest.Lines(t, recordedtest.Exchanges, func(n int, line []byte) {
 		var x struct{ Status int }
-		if err := json.Unmarshal(line, &x); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &x))
 		if r := k.results[n-1]; r.Error != "" || (x.Status >= 400) != (r.Cause != "") && r.StatedBy == "" {
 			t.Errorf("line %d, status %d: %+v", n, x.Status, r)
 		}
@@ -75,18 +69,14 @@ func TestExamples(t *testing.T) {
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("SKIPPED: no examples: %v", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var examples []struct {
 		Rule      string
 		Dialect   wire.Dialect
 		Expect    []string
 		Violating json.RawMessage
 	}
-	if err := json.Unmarshal(text, &examples); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &examples))
 	inferred, expected, unexplained := 0, 0, 0
 	for _, x := range examples {
 		for _, v := range x.Dialect.Variants() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -27,9 +28,7 @@ func (k *keep) Close(Counts) error    { return nil }
 func explain(t testing.TB, r io.Reader) []Result {
 	t.Helper()
 	k := &keep{}
-	if err := New(k).File("-", r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, New(k).File("-", r))
 	return k.results
 }
 
@@ -63,9 +62,7 @@ func render(results []Result) []string {
 
 func expect(t *testing.T, name, text string, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, render(explain(t, strings.NewReader(text)))); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
+	must.Agree(t, cmp.Diff(want, render(explain(t, strings.NewReader(text)))), name)
 }
 
 const (
@@ -154,9 +151,7 @@ func TestIncremental(t *testing.T) {
 		defer close(seen)
 		_ = New(notifying{k, seen}).File("-", r) // returns when the pipe is closed
 	}()
-	if _, err := io.WriteString(w, `{"id":"a","status":401,"body":"x"}`+"\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(w, `{"id":"a","status":401,"body":"x"}`+"\n"))(t)
 	<-seen
 	w.Close()
 	<-seen
@@ -315,17 +310,13 @@ func FuzzFile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		k := &keep{}
 		e := New(k)
-		if err := e.File("-", bytes.NewReader(in)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.File("-", bytes.NewReader(in)))
 		for i := range k.results {
 			r := &k.results[i]
 			if r.Error == "" && r.Summary == "" || r.Cause != "" && (r.Class == "" || r.Known == "" || r.Fix == "") {
 				t.Errorf("%q: %+v", in, r)
 			}
-			if err := (Text{io.Discard, &terminal.Style{Width: 80}}).Print(r); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, (Text{io.Discard, &terminal.Style{Width: 80}}).Print(r))
 		}
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // forms prints a JSON value as people find it: in files, in logs and in the output of tools.
@@ -53,9 +55,7 @@ func decode(t testing.TB, text []byte) any {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	var v any
-	if err := d.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Decode(&v))
 	return v
 }
 

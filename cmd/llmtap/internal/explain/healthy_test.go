@@ -6,7 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // textOf explains a text as users give it.
@@ -30,9 +32,7 @@ func isProtocol(class string) bool {
 
 // Recorded requests and answers that did not fail state no error, in any form.
 func TestHealthyTexts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow")
-	}
+	slowtest.SkipShort(t, "slow")
 	type count struct{ all, fine, unexplained, wrong int }
 	counts := map[string]*count{}
 	total := &count{}
@@ -58,9 +58,7 @@ func TestHealthyTexts(t *testing.T) {
 			Status            int
 			Request, Response json.RawMessage
 		}
-		if err := json.Unmarshal(line, &x); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &x))
 		if x.Status != 200 || n%2 == 1 {
 			return
 		}

@@ -5,18 +5,15 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // Write writes a file, in a directory that it makes.
 func Write[T ~string | ~[]byte](t testing.TB, path string, text T) {
 	t.Helper()
-	err := os.MkdirAll(filepath.Dir(path), 0o700)
-	if err == nil {
-		err = os.WriteFile(path, []byte(text), 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // Temp writes a file that exists until the test ends, and returns its path.
@@ -30,9 +27,5 @@ func Temp[T ~string | ~[]byte](t testing.TB, name string, text T) string {
 // Read returns the content of a file.
 func Read(t testing.TB, path string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return must.Get(os.ReadFile(path))(t)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -54,18 +55,14 @@ func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := fmt.Sprintf(exchange, 1)
 		file := filepath.Join(t.TempDir(), "log.jsonl")
-		if err := os.WriteFile(file, []byte(one+fmt.Sprintf(exchange, 2)+one+"{\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(one+fmt.Sprintf(exchange, 2)+one+"{\n"), 0o600))
 		var stderr, out bytes.Buffer
 		f := &fake{delay: 3}
 		im := &Importer{
 			Config: recorded.Config{Service: "imported", Instance: "i"}, Publisher: f, Store: f, Stdin: strings.NewReader(fmt.Sprintf(exchange, 3)),
 			Progress: terminal.NewProgress(&stderr),
 		}
-		if err := im.Run(t.Context(), []string{file, "-", "nosuch.jsonl"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, im.Run(t.Context(), []string{file, "-", "nosuch.jsonl"}))
 		stored := uint64(3)
 		r := im.Report
 		want := Report{
@@ -112,13 +109,9 @@ func TestCores(t *testing.T) {
 			Config: recorded.Config{Service: "imported", Instance: "i"}, Publisher: f, Stdin: strings.NewReader(fmt.Sprintf(exchange, 1) + "{"),
 			Progress: terminal.NewProgress(&b),
 		}
-		if err := im.Run(t.Context(), append(files, "-")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, im.Run(t.Context(), append(files, "-")))
 		im.Report.Seconds = 0
-		if err := errors.Join(im.Report.Write(&b, command.JSON), json.NewEncoder(&b).Encode(f.events)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(im.Report.Write(&b, command.JSON), json.NewEncoder(&b).Encode(f.events)))
 		return b.Bytes()
 	}
 	want := output(1)
@@ -141,8 +134,6 @@ func BenchmarkImport(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		im := &Importer{Publisher: discard{}, Stdin: bytes.NewReader(text.Bytes()), Progress: terminal.NewProgress(&bytes.Buffer{})}
-		if err := im.Run(b.Context(), []string{"-"}); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, im.Run(b.Context(), []string{"-"}))
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
 
@@ -21,9 +22,7 @@ func TestCores(t *testing.T) {
 		output := func(cores int) string {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
 			var b bytes.Buffer
-			if err := New(printer(&b)).Files(t.Context(), files, nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, New(printer(&b)).Files(t.Context(), files, nil))
 			return b.String()
 		}
 		want := output(1)

@@ -17,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -66,9 +67,7 @@ func lines(all []exchange) string {
 func lintText(t *testing.T, text string) []Result {
 	t.Helper()
 	k := &keep{}
-	if err := New(k).run(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, New(k).run(t.Context(), []string{"-"}, strings.NewReader(text)))
 	return k.results
 }
 
@@ -94,9 +93,7 @@ func rejections(results []Result) []string {
 func TestRootCauses(t *testing.T) {
 	f := func(name, text string, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(want, rejections(lintText(t, text))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, rejections(lintText(t, text))), name)
 	}
 	id := `"conversation":"c1",`
 	asked := exchange{id, 200, system + "," + task, called}
@@ -128,10 +125,7 @@ func TestRootCauses(t *testing.T) {
 	// An answer may be a stream, as text or base64.
 	stream := "data: {\"id\":\"r1\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"index\":0,\"id\":\"call_1\",\"type\":\"function\"," +
 		"\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n"
-	quoted, err := json.Marshal(stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	quoted := must.Get(json.Marshal(stream))(t)
 	f("a stream", fmt.Sprintf(`{"url":%q,"status":200,"request":%s,"response":%s}`, deepseek, asked.body(), quoted)+"\n"+anonymous[1].line(), dropped)
 	f("base64", fmt.Sprintf(`{"url":%q,"status":200,"request":%q,"request_encoding":"base64","response":%q,"response_encoding":"base64"}`,
 		deepseek, base64.StdEncoding.EncodeToString([]byte(asked.body())), base64.StdEncoding.EncodeToString([]byte(stream)))+"\n"+anonymous[1].line(), dropped)
@@ -216,12 +210,8 @@ func TestRepeated(t *testing.T) {
 		t.Helper()
 		l := New(p)
 		l.Minimum = check.Reject
-		if err := l.run(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Close(l.Counts); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.run(t.Context(), []string{"-"}, strings.NewReader(text)))
+		must.Do(t, p.Close(l.Counts))
 	}
 	var b bytes.Buffer
 	run(Text{W: &b, Style: &terminal.Style{Unbroken: true}})
@@ -260,9 +250,7 @@ func TestRepeated(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(b.Bytes(), &log); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b.Bytes(), &log))
 	results := log.Runs[0].Results
 	if len(results) != 2 || len(results[0].PartialFingerprints) != 1 || !cmp.Equal(results[0], results[1]) || results[0].Properties.RootCause != session.CallsDropped {
 		t.Errorf("results %+v", results)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
 
@@ -26,9 +27,7 @@ func linted(t *testing.T, text string) []string {
 	k := &keep{}
 	l := New(k)
 	l.Minimum = check.Reject
-	if err := l.run(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.run(t.Context(), []string{"-"}, strings.NewReader(text)))
 	var out []string
 	for _, r := range k.results {
 		s := fmt.Sprintf("%d", r.line)
@@ -57,9 +56,7 @@ const (
 func TestRecords(t *testing.T) {
 	f := func(name, text string, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(want, linted(t, text)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, linted(t, text)), name)
 	}
 	orphan := "[" + user + "," + reply + "]"
 	f("array", orphan, "1 openai_chat/openai orphan_tool_reply@1")
@@ -95,9 +92,7 @@ func TestRecords(t *testing.T) {
 func TestFiles(t *testing.T) {
 	f := func(name, text string, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(want, linted(t, text)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, linted(t, text)), name)
 	}
 	one := `{"messages":[` + user + `]}`
 	ok := "openai_chat/openai"
@@ -130,16 +125,12 @@ func TestChain(t *testing.T) {
 		return `{"url":"https://api.openai.com/v1/responses","status":0,"request":{"model":"gpt-5","previous_response_id":"resp_1","input":[{"type":"function_call_output","call_id":"` + id + `","output":"ok"}]}}`
 	}
 	want := []string{"1 openai_responses/openai", "2 openai_responses/openai"}
-	if diff := cmp.Diff(want, linted(t, asked+"\n"+next("call_1"))); diff != "" {
-		t.Errorf("answered (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, linted(t, asked+"\n"+next("call_1"))), "answered")
 	if got := linted(t, asked+"\n"+next("call_2")); len(got) != 2 || !strings.Contains(got[1], "previous_response_unresolved") || !strings.Contains(got[1], "@0") {
 		t.Errorf("another call answered: %q", got)
 	}
 	// Nothing is known of an answer without a record.
-	if diff := cmp.Diff([]string{"1 openai_responses/openai"}, linted(t, next("call_2"))); diff != "" {
-		t.Errorf("unseen (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff([]string{"1 openai_responses/openai"}, linted(t, next("call_2"))), "unseen")
 }
 
 // A SARIF log has the members that code scanning requires, also without results.
@@ -148,12 +139,8 @@ func TestSARIF(t *testing.T) {
 		t.Helper()
 		var b bytes.Buffer
 		l := New(&SARIF{W: &b, Version: "v1"})
-		if err := l.run(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Printer.Close(l.Counts); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.run(t.Context(), []string{"-"}, strings.NewReader(text)))
+		must.Do(t, l.Printer.Close(l.Counts))
 		var doc struct {
 			Version string
 			Runs    []struct {
@@ -173,9 +160,7 @@ func TestSARIF(t *testing.T) {
 				}
 			}
 		}
-		if err := json.Unmarshal(b.Bytes(), &doc); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(b.Bytes(), &doc))
 		run := doc.Runs[0]
 		if doc.Version != "2.1.0" || run.Results == nil {
 			t.Errorf("no log: %s", b.Bytes())
@@ -207,9 +192,7 @@ func TestRecordedData(t *testing.T) {
 	for _, name := range []string{recordedtest.Conversations, recordedtest.Exchanges} {
 		k := &keep{}
 		l := New(k)
-		if err := l.run(t.Context(), []string{recordedtest.Path(t, name)}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.run(t.Context(), []string{recordedtest.Path(t, name)}, nil))
 		roots := map[string]int{}
 		for _, r := range k.results {
 			if r.Error != "" {
@@ -233,9 +216,7 @@ func TestAccepted(t *testing.T) {
 		k := &keep{}
 		l := New(k)
 		l.Forced, _ = ParseTarget(dialect)
-		if err := l.run(t.Context(), []string{"-"}, strings.NewReader(record)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.run(t.Context(), []string{"-"}, strings.NewReader(record)))
 		if got := k.results[0].Findings[0]; l.Counts.Rejected != rejected || got.Predicted != check.Reject || got.Severity != severity {
 			t.Errorf("%s: %d rejected, finding %+v", name, l.Counts.Rejected, got)
 		}

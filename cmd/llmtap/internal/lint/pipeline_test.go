@@ -17,8 +17,10 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // Results are in the order of the records, over batches, files and records of every size.
@@ -35,9 +37,7 @@ func TestOrder(t *testing.T) {
 	name := filetest.Temp(t, "a.jsonl", b.String())
 	k := &keep{}
 	l := New(k)
-	if err := l.Files(t.Context(), []string{name, "nosuch", name}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Files(t.Context(), []string{name, "nosuch", name}, nil))
 	if len(k.results) != 2*want+1 || l.Counts.Checked != 2*want || l.Counts.Unreadable != 1 {
 		t.Fatalf("%d results, %+v", len(k.results), l.Counts)
 	}
@@ -59,9 +59,7 @@ func TestPipe(t *testing.T) {
 		}
 	}()
 	for i := range 3 {
-		if _, err := fmt.Fprintf(out, `{"id":"%d","messages":[%s]}`+"\n", i, user); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fmt.Fprintf(out, `{"id":"%d","messages":[%s]}`+"\n", i, user))(t)
 		select {
 		case id := <-results:
 			if id != fmt.Sprint(i) {
@@ -100,9 +98,7 @@ func (f failing) Close(Counts) error  { return f.err }
 
 // A request beyond the limits of package facts is not fully judged, in each dialect.
 func TestBounds(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and without concurrency for the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and without concurrency for the race detector")
 	const n = 70_000
 	list := func(format string) string {
 		var b strings.Builder
@@ -125,9 +121,7 @@ func TestBounds(t *testing.T) {
 	} {
 		var b bytes.Buffer
 		l := New(Text{W: &b, Style: &terminal.Style{Unbroken: true}})
-		if err := l.Files(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Files(t.Context(), []string{"-"}, strings.NewReader(text)))
 		if l.Counts.Unjudged != 1 || l.Counts.Checked != 0 || !strings.Contains(b.String(), "were not judged") {
 			t.Errorf("%s: %+v\n%.300s", name, l.Counts, b.String())
 		}
@@ -142,9 +136,7 @@ func TestManyFindings(t *testing.T) {
 	}
 	started := time.Now()
 	l := New(Text{W: io.Discard, Style: &terminal.Style{Unbroken: true}})
-	if err := l.Files(t.Context(), []string{"-"}, strings.NewReader(`{"messages":[`+user+`,{"role":"assistant","tool_calls":[`+calls.String()[1:]+`]},`+user+`]}`)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Files(t.Context(), []string{"-"}, strings.NewReader(`{"messages":[`+user+`,{"role":"assistant","tool_calls":[`+calls.String()[1:]+`]},`+user+`]}`)))
 	if took := time.Since(started); l.Counts.Rejected != 1 || took > time.Minute { // minutes when it was described per violation
 		t.Errorf("%+v in %v", l.Counts, took)
 	}
@@ -156,9 +148,7 @@ func TestRefused(t *testing.T) {
 		t.Helper()
 		var b bytes.Buffer
 		l := New(Text{W: &b, Style: &terminal.Style{Unbroken: true}})
-		if err := l.Files(t.Context(), []string{"-"}, strings.NewReader(record)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Files(t.Context(), []string{"-"}, strings.NewReader(record)))
 		for _, w := range want {
 			if !strings.Contains(b.String(), w) {
 				t.Errorf("%s: no %q in\n%s", record, w, b.String())
@@ -203,9 +193,7 @@ func TestPreviousResponse(t *testing.T) {
 			k := &keep{}
 			l := New(k)
 			l.PreviousResponse, l.Minimum = id, check.Reject
-			if err := l.Files(t.Context(), []string{"-"}, strings.NewReader(record)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Files(t.Context(), []string{"-"}, strings.NewReader(record)))
 			if id == "" {
 				want = 1
 			} else if strings.Contains(record, "call_output") {
@@ -223,9 +211,7 @@ func TestForms(t *testing.T) {
 	f := func(name, text string, want ...string) {
 		t.Helper()
 		k := &keep{}
-		if err := New(k).Files(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, New(k).Files(t.Context(), []string{"-"}, strings.NewReader(text)))
 		var got []string
 		for _, r := range k.results {
 			if _, hint, ok := strings.Cut(r.Error, "looks like "); ok {
@@ -233,9 +219,7 @@ func TestForms(t *testing.T) {
 			}
 			got = append(got, strings.TrimSpace(r.Source+" "+r.Error))
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, got), name)
 	}
 	entry := func(method, url, body string) string {
 		return fmt.Sprintf(`{"request":{"method":%q,"url":%q,"postData":{"text":%q}},"response":{"status":200,"content":{"text":"{}"}}}`, method, url, body)
@@ -259,24 +243,16 @@ func BenchmarkLint(b *testing.B) {
 	for _, name := range []string{recordedtest.Conversations, recordedtest.Exchanges} {
 		b.Run(name, func(b *testing.B) {
 			f, err := os.Open(recordedtest.Path(b, name))
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 			defer func() { _ = f.Close() }() // used for reading only
 			z, err := gzip.NewReader(f)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 			text, err := io.ReadAll(z)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := New(failing{}).run(b.Context(), []string{"-"}, bytes.NewReader(text)); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, New(failing{}).run(b.Context(), []string{"-"}, bytes.NewReader(text)))
 			}
 		})
 	}
@@ -288,9 +264,7 @@ func TestRuns(t *testing.T) {
 	l := New(k)
 	one := `{"messages":[` + user + `]}` + "\n"
 	text := "\n\n{}\n{}\n{}\n" + strings.Repeat(one, 3) + `{"request":null}` + "\n" + `{"request":null}` + "\n[" + strings.TrimSpace(one) + "]\n[" + strings.TrimSpace(one) + "]"
-	if err := l.run(t.Context(), []string{"-"}, strings.NewReader(text)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.run(t.Context(), []string{"-"}, strings.NewReader(text)))
 	var got []string
 	for _, r := range k.results {
 		got = append(got, r.Source+" "+r.repeated(r.Error+r.NotJudged))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -47,13 +48,8 @@ func options(t *testing.T, s store) Options {
 func connect(t *testing.T, o Options) *mcp.ClientSession {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
-	if _, err := newServer(o, make(chan struct{}, maxCalls)).Connect(t.Context(), there, nil); err != nil {
-		t.Fatal(err)
-	}
-	c, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), here, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(newServer(o, make(chan struct{}, maxCalls)).Connect(t.Context(), there, nil))(t)
+	c := must.Get(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), here, nil))(t)
 	t.Cleanup(func() { _ = c.Close() }) // only the answers matter
 	return c
 }
@@ -73,10 +69,7 @@ func TestTools(t *testing.T) {
 	if about := c.InitializeResult(); about.ServerInfo.Version != "1.2.3" || !strings.Contains(about.Instructions, "withheld") {
 		t.Errorf("%+v", about)
 	}
-	list, err := c.ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(c.ListTools(t.Context(), nil))(t)
 	var names []string
 	for _, tool := range list.Tools {
 		names = append(names, tool.Name)
@@ -87,9 +80,7 @@ func TestTools(t *testing.T) {
 		var in struct {
 			Properties map[string]struct{ Description string }
 		}
-		if err := json.Unmarshal(schema, &in); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(schema, &in))
 		for name, p := range in.Properties {
 			if p.Description == "" {
 				t.Errorf("%s: argument %s has no description", tool.Name, name)
@@ -312,9 +303,7 @@ func TestHandler(t *testing.T) {
 	defer srv.Close()
 	for query, withheld := range map[string]bool{"": true, "?content=false": true, "?content=true": false} {
 		c, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: srv.URL + query}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if strings.Contains(c.InitializeResult().Instructions, "withheld") != withheld {
 			t.Errorf("%q: %s", query, c.InitializeResult().Instructions)
 		}
@@ -324,9 +313,7 @@ func TestHandler(t *testing.T) {
 		if text, res := ask(t, c, "sql", `{"sql":"SELECT body FROM messages"}`); !res.IsError || strings.Contains(text, "withheld") != withheld {
 			t.Errorf("%q: %s", query, text)
 		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, c.Close())
 	}
 	for body, want := range map[string]int{"garbage": 400, strings.Repeat("x", maxBody+1): 413, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`: 200} {
 		r := httptest.NewRequest("POST", Path, strings.NewReader(body))

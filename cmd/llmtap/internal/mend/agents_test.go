@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // agents counts the repairs of the requests of one kind of agent.
@@ -22,9 +23,7 @@ type agents struct{ requests, refused, repaired, lenient, nothing, lost, known i
 // TestAgents repairs what broken agents send in all dialects: each refused request that the rules find at fault is repaired, and
 // what healthy agents send is not touched.
 func TestAgents(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	var pool []*agenttest.Run
 	recordedtest.Lines(t, recordedtest.Conversations, func(_ int, line []byte) {
 		if r, ok := agenttest.Parse(line); ok {

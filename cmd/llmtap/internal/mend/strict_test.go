@@ -15,8 +15,10 @@ import (
 	"github.com/llmtap/llmtap/analyzer/repair"
 	"github.com/llmtap/llmtap/analyzer/rulestest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // strict are the targets that the provider of the demo stands for, and where it serves them.
@@ -47,9 +49,7 @@ type tally struct{ refused, first, accepted, lost, added, unstable int }
 // TestStrictProvider repairs broken histories and sends them to a provider that checks strictly and shares no code with the
 // rules: all that it refuses before, it accepts afterwards.
 func TestStrictProvider(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
-	}
+	slowtest.SkipShort(t, "one goroutine, and slow under the race detector")
 	h := provider.New(provider.Config{Seed: 1})
 	r := rand.New(rand.NewPCG(20, 26))
 	byKind, byTarget, failures := map[string]*tally{}, map[string]*tally{}, 0
@@ -114,9 +114,7 @@ func TestStrictProvider(t *testing.T) {
 				return
 			}
 			var body struct{ Messages json.RawMessage }
-			if err := json.Unmarshal(whole.Body, &body); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(whole.Body, &body))
 			list, ok := rulestest.Atoms(d, body.Messages)
 			if status, _ := post(h, s.path, whole.Body); status >= 400 || !ok {
 				skipped++

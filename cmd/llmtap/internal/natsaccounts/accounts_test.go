@@ -14,6 +14,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -22,11 +23,7 @@ func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	write := func() []File {
 		t.Helper()
-		files, err := Write(dir, "nats://127.0.0.1:4222", []string{"checkout-agent", "agent with spaces", "checkout-agent"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return files
+		return must.Get(Write(dir, "nats://127.0.0.1:4222", []string{"checkout-agent", "agent with spaces", "checkout-agent"}))(t)
 	}
 	if files := write(); len(files) != 4 || !files[0].New || !files[1].New {
 		t.Errorf("%+v", files)
@@ -39,23 +36,12 @@ func TestWrite(t *testing.T) {
 			t.Errorf("%s: %v, %v", f.Name, info.Mode(), err)
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(dir, ConfigFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(dir, ConfigFile)))(t)
 	config := filepath.Join(dir, "nats-server.conf")
-	if err := os.WriteFile(config, []byte("listen: 127.0.0.1:-1\njetstream {store_dir: "+filepath.Join(dir, "streams")+"}\ninclude "+ConfigFile+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	opts, err := server.ProcessConfigFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(config, []byte("listen: 127.0.0.1:-1\njetstream {store_dir: "+filepath.Join(dir, "streams")+"}\ninclude "+ConfigFile+"\n"), 0o600))
+	opts := must.Get(server.ProcessConfigFile(config))(t)
 	opts.NoSigs, opts.NoLog = true, true
-	srv, err := server.NewServer(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := must.Get(server.NewServer(opts))(t)
 	srv.Start()
 	t.Cleanup(srv.Shutdown)
 	if !srv.ReadyForConnections(10 * time.Second) {
@@ -63,15 +49,9 @@ func TestWrite(t *testing.T) {
 	}
 	login := func(user string) string {
 		t.Helper()
-		line, err := os.ReadFile(filepath.Join(dir, user+".env"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		line := must.Get(os.ReadFile(filepath.Join(dir, user+".env")))(t)
 		_, value, _ := strings.Cut(strings.TrimSpace(string(line)), "=")
-		u, err := url.Parse(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(value))(t)
 		if password, _ := u.User.Password(); len(password) < 40 || strings.Contains(string(text), password) {
 			t.Errorf("the password of %s is short, or in %s", user, ConfigFile)
 		}
@@ -81,36 +61,23 @@ func TestWrite(t *testing.T) {
 
 	cfg := jetstream.Default()
 	cfg.URL = login(Collector)
-	conn, err := jetstream.Connect(t.Context(), cfg, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(jetstream.Connect(t.Context(), cfg, nil, nil))(t)
 	defer conn.Close()
 	if err := conn.Ensure(t.Context()); err != nil {
 		t.Fatalf("llmtap cannot create its streams: %v", err)
 	}
 
-	nc, err := nats.Connect(login("checkout-agent"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect(login("checkout-agent"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})))(t)
 	defer nc.Close()
-	js, err := natsjs.New(nc, natsjs.WithDefaultTimeout(5*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := must.Get(natsjs.New(nc, natsjs.WithDefaultTimeout(5*time.Second)))(t)
 	if _, err := js.Publish(t.Context(), "llmtap.v1.request.checkout-agent.00", []byte("{}")); err != nil {
 		t.Errorf("an agent cannot publish: %v", err)
 	}
 	if _, err := nc.Request("llmtap.v1.request.search-agent.00", []byte("{}"), 300*time.Millisecond); err == nil {
 		t.Error("an agent can publish for another service")
 	}
-	if err := nc.PublishRequest("llmtap.v1.request.checkout-agent.00", "$KV."+event.BucketCheckpoint+".p0of1", []byte("{}")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.Publish(t.Context(), "llmtap.v1.request.checkout-agent.00", []byte("{}")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, nc.PublishRequest("llmtap.v1.request.checkout-agent.00", "$KV."+event.BucketCheckpoint+".p0of1", []byte("{}")))
+	must.Get(js.Publish(t.Context(), "llmtap.v1.request.checkout-agent.00", []byte("{}")))(t)
 	if kv, err := conn.KV(t.Context(), event.BucketCheckpoint); err != nil {
 		t.Fatal(err)
 	} else if v, _, err := kv.Get(t.Context(), "p0of1"); err == nil {

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // As TestPython, for Node.
@@ -31,28 +33,16 @@ func TestNode(t *testing.T) {
 // nodeProject returns a copy of the folder node with its packages, which are installed once, into the user's cache.
 func nodeProject(t *testing.T) string {
 	t.Helper()
-	packages, err := os.ReadFile(filepath.Join("node", "package.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	packages := must.Get(os.ReadFile(filepath.Join("node", "package.json")))(t)
+	cache := must.Get(os.UserCacheDir())(t)
 	sum := sha256.Sum256(packages)
 	installed := filepath.Join(cache, "llmtap", "node-"+hex.EncodeToString(sum[:8]))
 	if _, err := os.Stat(installed); err != nil {
-		if err := install(t, installed, packages); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, install(t, installed, packages))
 	}
 	dir := t.TempDir()
-	if err := os.Symlink(filepath.Join(installed, "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(dir, os.DirFS("node")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(filepath.Join(installed, "node_modules"), filepath.Join(dir, "node_modules")))
+	must.Do(t, os.CopyFS(dir, os.DirFS("node")))
 	return dir
 }
 

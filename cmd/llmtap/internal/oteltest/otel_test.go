@@ -20,6 +20,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 	"github.com/llmtap/llmtap/ingest/slowtest"
@@ -89,9 +90,7 @@ func newWorld(t *testing.T) *world {
 		w.http, w.grpc = "http://"+cfg.Receive.Listen, "http://"+cfg.Receive.GRPCListen
 	})
 	c, err := collector.Open(t.Context(), cfg, collector.Options{Logger: slog.New(slog.DiscardHandler), Progress: func(s string) { t.Log(s) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	collectortest.RunReady(t, c)
 	w.sink = c.ClickHouse()
 	return w
@@ -143,10 +142,7 @@ const newest = "SELECT argMaxIf(exchange_id, stored_at, messages > 0 AND NOT fai
 // shows checks that the messages of an exchange can be read, and are not called the request as sent.
 func (w *world) shows(t *testing.T, exchange string) {
 	t.Helper()
-	e, err := show.Store{Q: w.sink}.Exchange(t.Context(), exchange)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(show.Store{Q: w.sink}.Exchange(t.Context(), exchange))(t)
 	if len(e.Messages) == 0 || slices.Contains(e.Messages, "") || e.Answer == "" || len(e.Missing) != 1 || !strings.Contains(e.Missing[0], "marked these messages as incomplete") {
 		t.Errorf("exchange %s: messages %q, answer %q, missing %q", exchange, e.Messages, e.Answer, e.Missing)
 	}
@@ -209,9 +205,6 @@ func (w *world) await(t *testing.T, sql, service string, count uint64) []any {
 
 func (w *world) query(t *testing.T, sql, service string) []any {
 	t.Helper()
-	res, err := w.sink.Query(t.Context(), sql, map[string]string{"service": service})
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(w.sink.Query(t.Context(), sql, map[string]string{"service": service}))(t)
 	return res.Rows[0]
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -78,10 +79,7 @@ func TestHelp(t *testing.T) {
 }
 
 func TestStatement(t *testing.T) {
-	q, err := Named("usage", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(Named("usage", nil))(t)
 	_, params, err := q.Statement(queries.DefaultPrices(), time.Now())
 	if err != nil || params["prices"] == "" || params["since"] == "" {
 		t.Errorf("%v, %v", params, err)
@@ -113,10 +111,7 @@ func TestWriteNoRows(t *testing.T) {
 	params := map[string]string{"since": "2024-11-21 09:30:00.000000000", "until": "2024-11-21 10:30:00.000000000"}
 	f := func(name string, params map[string]string, s store, want string) {
 		t.Helper()
-		q, err := Named(name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(Named(name, nil))(t)
 		var b strings.Builder
 		if err := q.WriteNoRows(t.Context(), &b, s, params, &terminal.Style{Width: 200}); err != nil || b.String() != want+"\n" {
 			t.Errorf("%v\n got %swant %s", err, b.String(), want)

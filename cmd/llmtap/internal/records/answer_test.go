@@ -14,6 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/dialect"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -24,9 +25,7 @@ func TestAnswer(t *testing.T) {
 		for _, m := range Answer(d, []byte(body)) {
 			got = append(got, string(m))
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", body, diff)
-		}
+		must.Agree(t, cmp.Diff(want, got), body)
 	}
 	f(wire.OpenAIChat, `{"choices":[{"message":{"role":"assistant", "content":null}}]}`, `{"role":"assistant", "content":null}`)
 	f(wire.OpenAIChat, "data: {\"choices\":[{\"delta\":{\"content\":\"<a>\"}}]}\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"b\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
@@ -58,10 +57,7 @@ func TestAnswerRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	z, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must.Get(gzip.NewReader(file))(t)
 	compared := map[wire.Dialect]int{}
 	for v := range Values(z) {
 		var f Fields

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -19,14 +20,9 @@ func newCase(t *testing.T, target wire.Target, steps ...string) *Case {
 	for i, step := range steps {
 		request, answer, _ := strings.Cut(step, " -> ")
 		s := Step{Exchange: string(rune('a' + i))}
-		var err error
-		if s.Request, err = Decode[map[string]any]([]byte(request)); err != nil {
-			t.Fatal(err)
-		}
+		s.Request = must.Get(Decode[map[string]any]([]byte(request)))(t)
 		if answer != "" {
-			if s.Answer, err = Decode[[]any]([]byte(answer)); err != nil {
-				t.Fatal(err)
-			}
+			s.Answer = must.Get(Decode[[]any]([]byte(answer)))(t)
 		}
 		c.Steps = append(c.Steps, s)
 	}
@@ -95,9 +91,7 @@ func TestReduce(t *testing.T) {
 			if fault.RootCause != root {
 				t.Errorf("root cause %q, want %q", fault.RootCause, root)
 			}
-			if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(c.String())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Agree(t, cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(c.String())))
 		})
 	}
 	earlier := []string{
@@ -173,9 +167,7 @@ func TestExamples(t *testing.T) {
 		Rule, Dialect string
 		Violating     json.RawMessage
 	}
-	if err := json.Unmarshal(text, &examples); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &examples))
 	n := 0
 	for _, e := range examples {
 		d := wire.Dialect(e.Dialect)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/reduce"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -76,15 +77,9 @@ func (s *scene) steps(t *testing.T) *reduce.Case {
 	t.Helper()
 	c := &reduce.Case{Target: s.target, Steps: []reduce.Step{{Exchange: "a"}, {Exchange: "b"}}}
 	for i, text := range []string{s.request, s.refused} {
-		var err error
-		if c.Steps[i].Request, err = reduce.Decode[map[string]any]([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		c.Steps[i].Request = must.Get(reduce.Decode[map[string]any]([]byte(text)))(t)
 	}
-	var err error
-	if c.Steps[0].Answer, err = reduce.Decode[[]any]([]byte(s.answer)); err != nil {
-		t.Fatal(err)
-	}
+	c.Steps[0].Answer = must.Get(reduce.Decode[[]any]([]byte(s.answer)))(t)
 	return c
 }
 
@@ -108,10 +103,7 @@ func TestWrite(t *testing.T) {
 	for _, s := range scenes {
 		for _, f := range []string{Pytest, Go} {
 			t.Run(string(s.target.Dialect)+"/"+f, func(t *testing.T) {
-				text, err := s.write(t, Options{Format: f})
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := must.Get(s.write(t, Options{Format: f}))(t)
 				t.Logf("%s", text)
 				if f == Go {
 					if formatted, err := format.Source([]byte(text)); err != nil || string(formatted) != text {

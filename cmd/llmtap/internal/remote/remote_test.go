@@ -12,6 +12,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/certs"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -26,11 +27,7 @@ func serve(t *testing.T, h http.Handler) *Client {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
-	c, err := NewClient(srv.URL+"/base/", "", certs.Client{}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must.Get(NewClient(srv.URL+"/base/", "", certs.Client{}, ""))(t)
 }
 
 // The errors of a client name the URL and what to do.
@@ -112,17 +109,11 @@ func TestQuery(t *testing.T) {
 	collectortest.NeedClickHouse(t)
 	engine := chdb.Default()
 	engine.Dir, engine.Logger = t.TempDir(), slog.New(slog.DiscardHandler)
-	srv, err := chdb.Start(t.Context(), engine)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := must.Get(chdb.Start(t.Context(), engine))(t)
 	t.Cleanup(func() { _ = srv.Close(t.Context()) }) // its context has ended: it is killed
 	cfg := clickhouse.Default()
 	cfg.DSN = srv.DSN()
-	sink, err := clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sink := must.Get(clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil))(t)
 	t.Cleanup(func() { _ = sink.Close() })
 	c := serve(t, http.StripPrefix("/base", NewHandler(func() (*clickhouse.Sink, error) { return sink, nil })))
 

@@ -7,19 +7,15 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // write returns the documentation of ids, or of kind, as format.
 func write(t *testing.T, format, kind string, ids ...string) string {
 	t.Helper()
-	entries, err := Select(ids, kind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(Select(ids, kind))(t)
 	var b strings.Builder
-	if err := Write(&b, entries, len(ids) > 0, format, &terminal.Style{Width: 80}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Write(&b, entries, len(ids) > 0, format, &terminal.Style{Width: 80}))
 	for line := range strings.Lines(b.String()) {
 		if n := terminal.Columns(strings.TrimSuffix(line, "\n")); format == command.Text && n > 80 {
 			t.Errorf("%v %s: line of %d columns: %s", ids, kind, n, line)

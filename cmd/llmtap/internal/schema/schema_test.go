@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -25,10 +26,7 @@ func TestSchema(t *testing.T) {
 	collectortest.NeedClickHouse(t)
 	chdbCfg := chdb.Default()
 	chdbCfg.Dir = t.TempDir()
-	srv, err := chdb.Start(t.Context(), chdbCfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := must.Get(chdb.Start(t.Context(), chdbCfg))(t)
 	defer srv.Close(t.Context())
 	cfg := clickhouse.Default()
 	cfg.DSN = srv.DSN()

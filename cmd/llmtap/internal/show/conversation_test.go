@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/dashboards/stored"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -38,9 +39,7 @@ func TestEqualAnswers(t *testing.T) {
 	for i, id := range []string{"x1", "x2"} {
 		c.Exchanges = append(c.Exchanges, &Turn{Number: i + 1, Exchange: &Exchange{Exchange: stored.Exchange{ID: id, Dialect: string(wire.OpenAIChat)}, answer: "answer-1"}})
 	}
-	if err := c.describe(t.Context(), Store{Q: twice{}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.describe(t.Context(), Store{Q: twice{}}))
 	for _, turn := range c.Exchanges {
 		if len(turn.Answer) != 1 {
 			t.Errorf("%s has %d messages of its answer, want 1", turn.ID, len(turn.Answer))
@@ -48,9 +47,7 @@ func TestEqualAnswers(t *testing.T) {
 	}
 
 	calls := []ToolCall{{Exchange: "x1", ToolCallID: "call-1"}, {Exchange: "x2", ToolCallID: "call-1"}}
-	if err := (Store{Q: twice{}}).readTexts(t.Context(), calls, "c", []string{"x1", "x2"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, (Store{Q: twice{}}).readTexts(t.Context(), calls, "c", []string{"x1", "x2"}))
 	if slices.ContainsFunc(calls, func(c ToolCall) bool { return c.Arguments != `{"q":1}` }) {
 		t.Errorf("arguments %q and %q", calls[0].Arguments, calls[1].Arguments)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/ingest/dialect"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -18,10 +19,7 @@ func TestWithhold(t *testing.T) {
 	for _, d := range wire.Dialects {
 		secret, call := "SECRET", dialect.Call{ID: "call_1", Name: "read", Args: `{"SECRET":"SECRET","a":[1,"SECRET"]}`}
 		all := dialect.Of(d).Answered(dialect.Message{Text: &secret, Calls: []dialect.Call{call}})
-		b, err := json.Marshal(all[len(all)-1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(json.Marshal(all[len(all)-1]))(t)
 		messages[d] = string(b)
 	}
 	w := NewWithholder()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/silence"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 type source []alerts.Group
@@ -80,10 +81,6 @@ func TestAlertsAPI(t *testing.T) {
 		"uptime":      "2001-09-09T01:46:40Z",
 		"versionInfo": map[string]any{"version": "1.2.3", "branch": "", "buildDate": "", "buildUser": "", "revision": ""},
 	}
-	if diff := cmp.Diff(want, info); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]any{map[string]any{"name": "llmtap"}}, receivers); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, info))
+	must.Agree(t, cmp.Diff([]any{map[string]any{"name": "llmtap"}}, receivers))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -36,9 +37,7 @@ func TestWrite(t *testing.T) {
 	f := func(format string, width int, want string) {
 		t.Helper()
 		var b strings.Builder
-		if err := Write(&b, someResult(), format, &terminal.Style{Width: width}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Write(&b, someResult(), format, &terminal.Style{Width: width}))
 		if d := cmp.Diff(strings.TrimPrefix(want, "\n"), b.String()); d != "" && want != "" {
 			t.Errorf("%s, %d columns (-want +got):\n%s", format, width, d)
 		}
@@ -104,10 +103,7 @@ func TestWriteEmpty(t *testing.T) {
 
 // Times are in the zone of the style. The header names the zone, unless the clocks changed within the column.
 func TestZone(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	berlin := must.Get(time.LoadLocation("Europe/Berlin"))(t)
 	f := func(want string, times ...time.Time) {
 		t.Helper()
 		res := &clickhouse.Result{Columns: []clickhouse.Column{{Name: "at", Type: "DateTime64(9, 'UTC')"}, {Name: "n"}}}
@@ -115,12 +111,8 @@ func TestZone(t *testing.T) {
 			res.Rows = append(res.Rows, []any{at, i})
 		}
 		var b strings.Builder
-		if err := Write(&b, res, "text", &terminal.Style{Width: 80, Zone: berlin, Color: true}); err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(want, b.String()); d != "" {
-			t.Errorf("(-want +got):\n%s", d)
-		}
+		must.Do(t, Write(&b, res, "text", &terminal.Style{Width: 80, Zone: berlin, Color: true}))
+		must.Agree(t, cmp.Diff(want, b.String()))
 	}
 	summer, winter := time.Date(2026, 10, 25, 0, 59, 59, 0, time.UTC), time.Date(2026, 10, 25, 1, 0, 0, 0, time.UTC)
 	f("\x1b[1mat\x1b[0m\n\x1b[1mCET                  n\x1b[0m\n2026-10-25 02:00:00  0\n                     1\n", winter, time.Unix(0, 0))
@@ -142,9 +134,7 @@ func TestEncoder(t *testing.T) {
 		var b strings.Builder
 		e := Encoder{W: &b, Format: format}
 		for i := range rows {
-			if err := e.Encode(&rows[i]); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, e.Encode(&rows[i]))
 		}
 		if err := e.Close(); err != nil || b.String() != want {
 			t.Errorf("%s: %v, got\n%s\nwant\n%s", format, err, b.String(), want)

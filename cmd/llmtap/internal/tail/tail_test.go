@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -42,9 +43,7 @@ func TestRunRetries(t *testing.T) {
 			return &clickhouse.Result{}, nil
 		}
 		tl := Tail{Out: &out, Stderr: &stderr}
-		if err := tl.Run(ctx, queryFunc(query), start); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tl.Run(ctx, queryFunc(query), start))
 		if failed := start.Add(2 * time.Minute); resumed.IsZero() || resumed.After(failed) {
 			t.Errorf("resumed from %v; ClickHouse failed at %v", resumed, failed)
 		}
@@ -75,9 +74,7 @@ func TestPoll(t *testing.T) {
 		return findings, nil
 	})
 	for range 2 {
-		if err := tl.poll(t.Context(), q, at.Add(-time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tl.poll(t.Context(), q, at.Add(-time.Second)))
 	}
 	want := "09:30:00  shop/planner                                        400    0.0s  3 messages  FAILED orphan_tool_reply\n" +
 		"          reject orphan_tool_reply: message 2\n          fix: store it\n"

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestEscape(t *testing.T) {
@@ -47,9 +49,7 @@ func TestWriterColors(t *testing.T) {
 	for n := range len(text) { // in two parts
 		b.Reset()
 		for _, part := range []string{text[:n], text[n:]} {
-			if _, err := w.Write([]byte(part)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(w.Write([]byte(part)))(t)
 		}
 		if b.String() != want {
 			t.Fatalf("%q, want %q", &b, want)
@@ -65,9 +65,7 @@ func FuzzWriter(f *testing.F) {
 		var out, encoded bytes.Buffer
 		w := NewWriter(&out)
 		for _, s := range []string{a, b, "."} {
-			if _, err := w.Write([]byte(s)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(w.Write([]byte(s)))(t)
 		}
 		if got := out.String(); got != Escape(a+b+".") {
 			t.Errorf("Write %q, Escape %q", got, Escape(a+b+"."))
@@ -76,9 +74,7 @@ func FuzzWriter(f *testing.F) {
 		}
 		enc := json.NewEncoder(NewWriter(&encoded))
 		enc.SetEscapeHTML(false)
-		if err := enc.Encode(a); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, enc.Encode(a))
 		var back string
 		if err := json.Unmarshal(encoded.Bytes(), &back); err != nil || utf8.ValidString(a) && back != a {
 			t.Errorf("%v: %q became %q in %s", err, a, back, &encoded)

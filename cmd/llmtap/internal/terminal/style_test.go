@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestStyle(t *testing.T) {
@@ -22,10 +24,7 @@ func TestStyle(t *testing.T) {
 }
 
 func TestTime(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	berlin := must.Get(time.LoadLocation("Europe/Berlin"))(t)
 	at := time.Date(2026, 11, 20, 4, 7, 2, 5e8, time.UTC)
 	f := func(zone *time.Location, at time.Time, want string) {
 		t.Helper()

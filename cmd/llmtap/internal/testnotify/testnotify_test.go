@@ -9,6 +9,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestRun(t *testing.T) {
@@ -34,10 +35,7 @@ func TestRun(t *testing.T) {
 
 func TestNotifyReceivers(t *testing.T) {
 	r := collectortest.StartReceivers(t)
-	cfg, err := config.Load(r.ConfigFile(t), func(string) string { return "" })
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(config.Load(r.ConfigFile(t), func(string) string { return "" }))(t)
 	host := strings.TrimPrefix(r.URL, "http://")
 	try := func() (string, error) {
 		var out strings.Builder

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 func TestFlags(t *testing.T) {
@@ -23,9 +24,7 @@ func TestFlags(t *testing.T) {
 			}
 			return ""
 		}}
-		if err := command.Run(t.Context(), &command.Command{Commands: []*command.Command{cmd}}, call); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, command.Run(t.Context(), &command.Command{Commands: []*command.Command{cmd}}, call))
 		if label != wantLabel || !strings.Contains(stderr.String(), wantStderr) || wantStderr == "" && stderr.Len() > 0 {
 			t.Errorf("%q: label %q, want %q; stderr: %s", args, label, wantLabel, stderr.String())
 		}

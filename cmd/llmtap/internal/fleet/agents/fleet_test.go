@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -26,24 +27,13 @@ func startNATS(t *testing.T) (string, jetstream.Stream) {
 	cfg := natsserver.Default()
 	cfg.AllowAll = true
 	cfg.Dir, cfg.Port, cfg.Logger = t.TempDir(), -1, slog.New(slog.DiscardHandler)
-	srv, err := natsserver.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := must.Get(natsserver.Start(t.Context(), cfg))(t)
 	t.Cleanup(srv.Shutdown)
-	nc, err := nats.Connect(srv.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect(srv.URL()))(t)
 	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := must.Get(jetstream.New(nc))(t)
 	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return srv.URL(), stream
 }
 
@@ -55,24 +45,12 @@ func runFleet(t *testing.T, seed uint64) (Report, []*event.Event) {
 	defer p.Close()
 	cfg := Default()
 	cfg.ProviderURL, cfg.NATSURL, cfg.Duration, cfg.Seed = p.URL, natsURL, 0, seed
-	r, err := Run(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := stream.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Run(t.Context(), cfg))(t)
+	info := must.Get(stream.Info(t.Context()))(t)
 	var evs []*event.Event
 	for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
-		m, err := stream.GetMsg(t.Context(), seq)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ev, err := event.Decode(m.Subject, event.Header(m.Header), m.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(stream.GetMsg(t.Context(), seq))(t)
+		ev := must.Get(event.Decode(m.Subject, event.Header(m.Header), m.Data))(t)
 		evs = append(evs, ev)
 	}
 	return r, evs
@@ -134,10 +112,7 @@ func TestRunContext(t *testing.T) {
 	defer cancel()
 	cfg := Default()
 	cfg.ProviderURL, cfg.NATSURL = p.URL, natsURL
-	r, err := Run(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Run(ctx, cfg))(t)
 	if r.Exchanges == 0 || r.Published != uint64(r.Exchanges) {
 		t.Errorf("report %+v", r)
 	}

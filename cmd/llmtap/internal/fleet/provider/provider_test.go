@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
 
@@ -113,9 +114,7 @@ func TestExamples(t *testing.T) {
 		Rule, Dialect    string
 		Violating, Fixed struct{ Messages json.RawMessage }
 	}
-	if err := json.Unmarshal(data, &examples); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(data, &examples))
 	checked := 0
 	for _, ex := range examples {
 		if ex.Dialect != "openai_chat" {
@@ -167,9 +166,7 @@ func TestRecordedBodies(t *testing.T) {
 	recorded := make(map[string]string)
 	recordedtest.Lines(t, recordedtest.Errors, func(_ int, line []byte) {
 		var e struct{ ID, Body string }
-		if err := json.Unmarshal(line, &e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &e))
 		recorded[e.ID] = e.Body
 	})
 	const user = `{"role":"user","content":"q"}`

@@ -13,6 +13,8 @@ import (
 
 	api "github.com/slack-go/slack"
 	"github.com/slack-go/slack/socketmode"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // serve runs the app: it acknowledges presses and answers them with text.
@@ -82,19 +84,12 @@ func TestPage(t *testing.T) {
 	row := api.NewActionBlock("", api.NewButtonBlockElement("ack", "g1", plain("Acknowledge")),
 		api.NewOptionsSelectBlockElement(api.OptTypeStatic, plain("Silence"), "mute", api.NewOptionBlockObject("g1.4h", plain("for 4 hours"), nil)))
 	_, ts, err := c.PostMessageContext(t.Context(), "oncall", api.MsgOptionBlocks(section("<!channel> *down* &lt;script&gt; <javascript:x|y> `a_b` <https://x.test/a_b|open>"), row))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	body := func(r *http.Response, err error) string {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer r.Body.Close()
-		b, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(io.ReadAll(r.Body))(t)
 		return string(b)
 	}
 	press := func(action, option string) string {
@@ -123,10 +118,7 @@ func TestPage(t *testing.T) {
 	}
 
 	// Another page cannot press.
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/press", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/press", http.NoBody))(t)
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
 	if resp, err := http.DefaultClient.Do(r); err != nil || resp.StatusCode != http.StatusForbidden {
 		t.Errorf("%v, %v", resp, err)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	api "github.com/slack-go/slack"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // start returns a workspace and the real client.
@@ -33,9 +35,7 @@ func TestPostUpdateThread(t *testing.T) {
 	before := time.Now()
 	meta := api.SlackMetadata{EventType: "llmtap_alert", EventPayload: map[string]any{"notice": "n1"}}
 	channel, ts, err := c.PostMessageContext(ctx, "#alerts", api.MsgOptionText("fallback", false), api.MsgOptionBlocks(section("*firing*")), api.MsgOptionMetadata(meta))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if channel != "C00000002" {
 		t.Errorf("channel %s", channel)
 	}
@@ -107,9 +107,7 @@ func TestText(t *testing.T) {
 		api.NewActionBlock("", button),
 		&api.ContainerBlock{Type: "container", Title: plain("Details"), IsCollapsible: true, ChildBlocks: api.Blocks{BlockSet: []api.Block{section("*Versions*")}}},
 	))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := `🔴 planner fails
 ═══════════════
 
@@ -127,19 +125,13 @@ rule ` + "`orphan_tool_reply`" + `  a_b_c @here
 ▸ Details
 Versions
 `
-	if diff := cmp.Diff(want, Text(s.Messages()[0])); diff != "" {
-		t.Errorf("text (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, Text(s.Messages()[0])), "text")
 }
 
 func TestTextOfAttachments(t *testing.T) {
 	s, c := start(t, "xoxb-1")
 	_, _, err := c.PostMessageContext(t.Context(), "alerts", api.MsgOptionText("*above*", false),
 		api.MsgOptionAttachments(api.Attachment{Color: "#f00", Blocks: api.Blocks{BlockSet: []api.Block{section("*inside*")}}}, api.Attachment{Title: "T", Text: "old"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff("above\n┃ inside\n┃ T\n┃ old\n", Text(s.Messages()[0])); diff != "" {
-		t.Errorf("text (-want +got):\n%s", diff)
-	}
+	must.Do(t, err)
+	must.Agree(t, cmp.Diff("above\n┃ inside\n┃ T\n┃ old\n", Text(s.Messages()[0])), "text")
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/andybalholm/brotli"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -129,12 +130,8 @@ func encode(t testing.TB, encoding string, body []byte) []byte {
 	default:
 		t.Fatalf("encoding %q", encoding)
 	}
-	if _, err := w.Write(body); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Write(body))(t)
+	must.Do(t, w.Close())
 	return b.Bytes()
 }
 
@@ -167,10 +164,7 @@ func readCases(t testing.TB) map[string][]contractCase {
 	}
 	all := make(map[string][]contractCase)
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(file))(t)
 		var f struct{ Cases []contractCase }
 		d := json.NewDecoder(bytes.NewReader(data))
 		d.DisallowUnknownFields()

@@ -17,6 +17,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 const (
@@ -49,9 +50,7 @@ type run struct {
 
 // All hooks publish the same events for the same calls, with any client.
 func TestContract(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow, and other tests cover it for the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and other tests cover it for the race detector")
 	t.Setenv("LLMTAP_SHAPE_KEY", shapeKey)
 	python, node := interpreter(t), nodePackages(t)
 	for name, cases := range readCases(t) {

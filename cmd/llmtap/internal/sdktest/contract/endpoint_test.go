@@ -12,7 +12,9 @@ import (
 	"github.com/llmtap/llmtap/ingest/httpbody"
 	"github.com/llmtap/llmtap/ingest/httpevents"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 const endpointToken = "the token of the endpoint"
@@ -22,10 +24,7 @@ func receiver(t *testing.T, n *natsd) http.Handler {
 	t.Helper()
 	cfg := jetstream.Default()
 	cfg.URL = "nats://admin:admin@" + n.address()
-	conn, err := jetstream.Open(cfg, quiet, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(jetstream.Open(cfg, quiet, nil))(t)
 	t.Cleanup(conn.Close)
 	return httpevents.New(httpevents.Options{Publish: conn.PublishBatch, Budget: httpbody.NewBudget(128 << 20)}, nil)
 }
@@ -87,9 +86,7 @@ func firstClient(r *runner, c *contractCase) string {
 
 func endpointProcesses(t *testing.T) *processes {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("slow, and other tests cover it for the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and other tests cover it for the race detector")
 	t.Setenv("LLMTAP_SHAPE_KEY", shapeKey)
 	p := &processes{python: startPython(t, interpreter(t)), node: startNode(t, nodePackages(t)), nats: newNATS(t)}
 	p.nats.start(t)

@@ -21,6 +21,8 @@ import (
 	goopenai "github.com/sashabaranov/go-openai"
 
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // options are the options of a hook in any language.
@@ -88,9 +90,7 @@ func (g *goHook) open(t testing.TB, o *options) {
 		URL: o.NATS, Endpoint: o.Endpoint, Token: o.Token, Service: service, ServiceVersion: "1.2.3", Environment: "test", Capture: o.Capture, Hosts: []string{o.Host},
 		Attrs: map[string]string{"region": "eu"}, MemoryLimit: o.MemoryLimit, Logger: quiet,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	g.h, g.base = h, &http.Transport{}
 }
 

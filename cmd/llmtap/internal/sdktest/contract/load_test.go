@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -126,10 +127,7 @@ func (l *loading) count(t *testing.T) (kept, dropped uint64) {
 	type process struct{ seq, missing, dropped uint64 }
 	processes, open := make(map[string]process), make(map[string]bool)
 	for _, m := range l.nats.newMessages(t) {
-		ev, err := event.Decode(m.Subject, event.Header(m.Header), m.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ev := must.Get(event.Decode(m.Subject, event.Header(m.Header), m.Data))(t)
 		p := processes[ev.Instance]
 		if ev.Seq <= p.seq {
 			t.Fatalf("seq %d follows %d", ev.Seq, p.seq)

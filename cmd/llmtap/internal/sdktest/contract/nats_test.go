@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	testnats "github.com/llmtap/llmtap/ingest/sdk/testhelper/natsd"
 )
@@ -28,10 +29,7 @@ type natsd struct {
 
 // newNATS returns a stopped server.
 func newNATS(t testing.TB) *natsd {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	n := &natsd{dir: t.TempDir(), port: l.Addr().(*net.TCPAddr).Port}
 	t.Cleanup(n.stop)
@@ -48,20 +46,10 @@ func (n *natsd) address() string {
 
 func (n *natsd) start(t testing.TB) {
 	t.Helper()
-	var err error
-	if n.server, err = testnats.Start(n.dir, n.port, 0, n.tls); err != nil {
-		t.Fatal(err)
-	}
-	if n.admin, err = nats.Connect("", nats.InProcessServer(n.server), nats.UserInfo("admin", "admin")); err != nil {
-		t.Fatal(err)
-	}
-	js, err := jetstream.New(n.admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n.stream, err = js.Stream(t.Context(), event.StreamEvents); err != nil {
-		t.Fatal(err)
-	}
+	n.server = must.Get(testnats.Start(n.dir, n.port, 0, n.tls))(t)
+	n.admin = must.Get(nats.Connect("", nats.InProcessServer(n.server), nats.UserInfo("admin", "admin")))(t)
+	js := must.Get(jetstream.New(n.admin))(t)
+	n.stream = must.Get(js.Stream(t.Context(), event.StreamEvents))(t)
 }
 
 func (n *natsd) stop() {
@@ -87,16 +75,10 @@ func (n *natsd) newMessages(t testing.TB) (msgs []*jetstream.RawStreamMsg) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	info, err := n.stream.Info(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(n.stream.Info(ctx))(t)
 	for n.mark < info.State.LastSeq {
 		n.mark++
-		m, err := n.stream.GetMsg(ctx, n.mark)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(n.stream.GetMsg(ctx, n.mark))(t)
 		msgs = append(msgs, m)
 	}
 	return msgs

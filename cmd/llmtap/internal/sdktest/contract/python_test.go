@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 )
 
@@ -20,10 +21,7 @@ func interpreter(t testing.TB) string { return pythontest.Interpreter(t, package
 
 func startPython(t testing.TB, python string) *runner {
 	t.Helper()
-	sdk, err := filepath.Abs(filepath.Join(root, "ingest", "sdk", "python"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sdk := must.Get(filepath.Abs(filepath.Join(root, "ingest", "sdk", "python")))(t)
 	pythontest.Watch(t, filepath.Join(sdk, "llmtap"))
 	pythontest.Watch(t, "python")
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), python, filepath.Join("python", "runner.py")) // exits at the end of its input

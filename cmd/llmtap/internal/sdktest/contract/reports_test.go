@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -45,17 +46,12 @@ func goAgent(t *testing.T, natsURL, url string, calls int, until string) (string
 	if until != "" {
 		cfg.FlushTimeout = 200 * time.Millisecond
 	}
-	h, err := llmtap.Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(llmtap.Open(cfg))(t)
 	client := &http.Client{Transport: h.Transport(nil)}
 	defer client.CloseIdleConnections()
 	for range calls {
 		resp, err := client.Post(url, "application/json", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"q"}]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		resp.Body.Close()
 	}
 	waitFor(time.Minute, func() bool { return strings.Contains(log.String(), until) })
@@ -66,10 +62,7 @@ func goAgent(t *testing.T, natsURL, url string, calls int, until string) (string
 }
 
 func pythonAgent(t *testing.T, python, natsURL, hosts, url string, calls int, until string) (string, int) {
-	sdk, err := filepath.Abs(filepath.Join(root, "ingest", "sdk", "python"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sdk := must.Get(filepath.Abs(filepath.Join(root, "ingest", "sdk", "python")))(t)
 	cmd := exec.CommandContext(t.Context(), python, filepath.Join("python", "agent.py"), url, fmt.Sprint(calls), until)
 	cmd.Env = environ("PYTHONPATH="+sdk, "PYTHONDONTWRITEBYTECODE=1", "LLMTAP_NATS_URL="+natsURL, "LLMTAP_HOSTS="+hosts)
 	cmd.Env = append(cmd.Env, transport()...)
@@ -160,13 +153,8 @@ func TestUnreachableNATS(t *testing.T) {
 	address := strings.TrimPrefix(up.url(), "nats://agent:agent@")
 	empty := newNATS(t)
 	empty.start(t)
-	js, err := jetstream.New(empty.admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := js.DeleteStream(t.Context(), event.StreamEvents); err != nil {
-		t.Fatal(err)
-	}
+	js := must.Get(jetstream.New(empty.admin))(t)
+	must.Do(t, js.DeleteStream(t.Context(), event.StreamEvents))
 	t.Run("problems", func(t *testing.T) {
 		f := func(name, natsURL string, want ...string) {
 			for language, run := range languages {

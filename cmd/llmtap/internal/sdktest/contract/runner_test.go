@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // A runner is the hook of a language in a process that reads commands and prints results.
@@ -22,18 +24,10 @@ func startRunner(t testing.TB, language string, cmd *exec.Cmd) *runner {
 	t.Helper()
 	r := &runner{language: language, err: new(strings.Builder)}
 	cmd.Stderr = r.err
-	var err error
-	if r.in, err = cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.in = must.Get(cmd.StdinPipe())(t)
+	out := must.Get(cmd.StdoutPipe())(t)
 	r.out = bufio.NewReader(out)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() {
 		r.in.Close()
 		if err := cmd.Wait(); err != nil && !t.Failed() {
@@ -51,9 +45,7 @@ func (r *runner) do(t testing.TB, command string, args, answer any) {
 	if err == nil {
 		err = json.Unmarshal(data, &line)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	line["do"] = command
 	if err := json.NewEncoder(r.in).Encode(line); err != nil {
 		t.Fatalf("%s exited: %v\n%s", r.language, err, r.err)

@@ -13,7 +13,9 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/certs/certstest"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // A tlsTest has the files of servers and clients, and agents that call a provider.
@@ -24,9 +26,7 @@ type tlsTest struct {
 }
 
 func newTLSTest(t *testing.T) *tlsTest {
-	if testing.Short() {
-		t.Skip("slow, and other tests cover it for the race detector")
-	}
+	slowtest.SkipShort(t, "slow, and other tests cover it for the race detector")
 	url, host := startChat(t)
 	t.Setenv(event.EnvHosts, host)
 	return &tlsTest{dir: t.TempDir(), url: url, languages: agents(t, host)}
@@ -78,18 +78,10 @@ func (x *tlsTest) refused(t *testing.T, name string, n *natsd, natsURL, fix stri
 func (x *tlsTest) recovers(t *testing.T, n *natsd, natsURL string) {
 	t.Helper()
 	file := x.file("renewed.key")
-	key, err := os.ReadFile(x.file("agent.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := os.ReadFile(x.file("agent.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(os.ReadFile(x.file("agent.key")))(t)
+	cert := must.Get(os.ReadFile(x.file("agent.pem")))(t)
 	write := func(path string, text []byte) {
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, os.WriteFile(path, text, 0o600))
 	}
 	write(x.file("renewed.pem"), cert)
 	x.with(t, "ca", "renewed")
@@ -119,10 +111,7 @@ func (x *tlsTest) serve(t *testing.T, ca *certstest.CA, host string, mutual, pla
 	if mutual {
 		files.ClientCAFile = ca.File
 	}
-	cfg, err := files.Config(quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(files.Config(quiet))(t)
 	n := newNATS(t)
 	n.tls = func(o *server.Options) {
 		o.TLS, o.TLSConfig, o.TLSTimeout, o.AllowNonTLS = true, cfg, 5, plainToo
@@ -171,9 +160,7 @@ func TestTLS(t *testing.T) {
 
 	both := x.serve(t, ca, "127.0.0.1", false, true)
 	x.stored(t, "server that permits plain connections", both, "tls://agent:agent@"+both.address())
-	if err := encrypted(both); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, encrypted(both))
 
 	mutual := x.serve(t, ca, "127.0.0.1", true, false)
 	address = "agent:agent@" + mutual.address()
@@ -197,10 +184,7 @@ func TestEndpointTLS(t *testing.T) {
 	files.CertFile, files.KeyFile = ca.Issue(t, x.dir, "receiver", "127.0.0.1")
 	srv := httptest.NewUnstartedServer(receiver(t, n))
 	srv.Config.ErrorLog = quietLog
-	cfg, err := files.Config(quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(files.Config(quiet))(t)
 	srv.Listener = tls.NewListener(srv.Listener, cfg)
 	srv.Start() // with the certificate of the test, not that of StartTLS
 	t.Cleanup(srv.Close)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
+
+	"github.com/llmtap/llmtap/ingest/must"
 )
 
 // A turnOf is a message of a history in Anthropic's format.
@@ -19,10 +21,7 @@ type claudeAgent struct {
 }
 
 func (a *agent) claude() *claudeAgent {
-	to, err := url.Parse(a.server.URL)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	to := must.Get(url.Parse(a.server.URL))(a.t)
 	c := &claudeAgent{agent: a}
 	c.client = anthropic.NewClient(option.WithAPIKey("test"), option.WithMaxRetries(0), option.WithBaseURL("https://api.anthropic.com"),
 		option.WithHTTPClient(&http.Client{Transport: a.hook.Transport(redirect{to})}))

@@ -12,6 +12,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/proxy"
 )
 
@@ -21,10 +22,7 @@ func TestDemoProvider(t *testing.T) {
 	defer srv.Close()
 	cfg := proxy.Default()
 	cfg.NATSURL, cfg.Upstreams, cfg.Logger = "nats://127.0.0.1:1", map[string]string{"demo": srv.URL}, slog.New(slog.DiscardHandler)
-	p, err := proxy.Open(cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(proxy.Open(cfg, nil))(t)
 	defer p.Close()
 	front := httptest.NewServer(p)
 	defer front.Close()
@@ -36,14 +34,8 @@ func TestDemoProvider(t *testing.T) {
 				Model: "gpt-5", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(task)},
 				Tools: []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: "read_file"})},
 			}
-			unary, err := c.Chat.Completions.New(t.Context(), p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			again, err := c.Chat.Completions.New(t.Context(), p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			unary := must.Get(c.Chat.Completions.New(t.Context(), p))(t)
+			again := must.Get(c.Chat.Completions.New(t.Context(), p))(t)
 			if unary.ID != again.ID {
 				t.Error("two answers to the same request")
 			}

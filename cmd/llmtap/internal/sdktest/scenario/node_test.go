@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/typescript/nodetest"
 )
 
@@ -59,9 +60,7 @@ func (p *nodes) open(w *world) *node {
 	if err == nil {
 		err = n.do(w.t.Context(), "open", row{"nats": w.natsURL, "service": w.service, "capture": w.mode.capture, "provider": port}, nil)
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, err)
 	return n
 }
 
@@ -72,17 +71,9 @@ func (p *nodes) start(t *testing.T) *node {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LLMTAP_SHAPE_KEY=the key of all processes", "LLMTAP_PACKAGE=" + p.hook, "NODE_PATH=" + filepath.Join(p.clients, "node_modules")}
 	var log bytes.Buffer
 	cmd.Stderr = &log
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(cmd.StdinPipe())(t)
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	lines := bufio.NewScanner(out)
 	n := &node{pool: p}
 	ended := make(chan struct{})

@@ -24,11 +24,7 @@ func dropsCalls(a *agent) {
 // healthyLoop has no bugs.
 func healthyLoop(a *agent) {
 	h := start("Read config.py and change the port.")
-	for {
-		m := a.ask(h)
-		if len(m.ToolCalls) == 0 {
-			return
-		}
+	for m := a.ask(h); len(m.ToolCalls) > 0; m = a.ask(h) {
 		h = append(h, turn(m)...)
 	}
 }
@@ -37,18 +33,18 @@ func healthyLoop(a *agent) {
 var saving = []scenario{
 	{
 		name: "incident 0: saves role and content without tool_calls", model: deepSeek, says: []provider.Answer{calls("read_file")},
-		loop: dropsCalls, fails: 1,
+		loop: dropsCalls,
 		want: []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
 	},
 	{
 		name: "incident 0: three calls at once, OpenAI", model: gpt, says: []provider.Answer{calls("read_file", "search", "read_file")},
-		loop: dropsCalls, fails: 1,
+		loop: dropsCalls,
 		want: []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high", n: 3}},
 	},
 	{
 		name: "incident 0: the answer has text too", model: deepSeek,
 		says: []provider.Answer{{Text: "I read the file first.", Calls: []provider.Call{{Name: "read_file", Arguments: `{"path":"config.py"}`}}}},
-		loop: dropsCalls, fails: 1,
+		loop: dropsCalls,
 		want: []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
 	},
 	{
@@ -68,8 +64,7 @@ var saving = []scenario{
 				h = append(h, replies(m)...)
 			}
 		},
-		fails: 1,
-		want:  []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
+		want: []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
 	},
 	{
 		name: "incident 0: retries and new questions repeat the defect", model: deepSeek, says: []provider.Answer{calls("read_file")},
@@ -98,8 +93,7 @@ var saving = []scenario{
 				a.accept(i < 2)
 			}
 		},
-		fails: 1,
-		want:  []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high", n: 3}},
+		want: []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high", n: 3}},
 	},
 	{
 		name: "saves only replies, in a tool loop", model: gpt, says: times(2, calls("read_file", "search")),
@@ -109,8 +103,7 @@ var saving = []scenario{
 			h = append(h, replies(a.ask(h))...) // BUG: without the assistant message
 			a.ask(h)
 		},
-		fails: 1,
-		want:  []want{{rule: "unknown_tool_call_id", root: "tool_calls_dropped_on_save", confidence: "high", n: 2}},
+		want: []want{{rule: "unknown_tool_call_id", root: "tool_calls_dropped_on_save", confidence: "high", n: 2}},
 	},
 	{
 		name: "healthy: saves everything", model: deepSeek,
@@ -120,11 +113,7 @@ var saving = []scenario{
 		name: "healthy: saves calls with an empty content instead of null", model: gpt, says: times(2, calls("read_file", "search")),
 		loop: func(a *agent) {
 			h := start("Read two files.")
-			for {
-				m := a.ask(h)
-				if len(m.ToolCalls) == 0 {
-					return
-				}
+			for m := a.ask(h); len(m.ToolCalls) > 0; m = a.ask(h) {
 				h = append(append(h, assistant(m.ToolCalls...)), replies(m)...)
 			}
 		},
@@ -143,8 +132,7 @@ var saving = []scenario{
 			}
 			a.ask(append(append(h, raw(stored)), replies(m)...))
 		},
-		fails: 1,
-		want:  []want{{rule: "arguments_not_string", root: "arguments_reserialised_as_object", confidence: "high"}},
+		want: []want{{rule: "arguments_not_string", root: "arguments_reserialised_as_object", confidence: "high"}},
 	},
 	{
 		name: "incident 3: the object comes back from the database in a later process, OpenAI", model: gpt, says: []provider.Answer{calls("search")},
@@ -159,11 +147,10 @@ var saving = []scenario{
 			f["arguments"] = row{"path": "file_1.go"} // BUG: read from a JSON column
 			a.ask([]msg{h[0], h[1], raw(stored), h[3], user("And today?")})
 		},
-		fails: 1,
-		want:  []want{{rule: "arguments_not_string", root: "arguments_reserialised_as_object", confidence: "high"}},
+		want: []want{{rule: "arguments_not_string", root: "arguments_reserialised_as_object", confidence: "high"}},
 	},
 	{
-		name: "arguments are encoded twice", model: gpt, says: []provider.Answer{calls("search")},
+		name: "arguments are encoded twice", model: gpt, accepted: true, says: []provider.Answer{calls("search")},
 		loop: func(a *agent) {
 			h := start("What is new?")
 			m := a.ask(h)
@@ -198,8 +185,7 @@ var saving = []scenario{
 			f["arguments"] = row{"redacted": true} // BUG: a filter replaces the arguments by its own object
 			a.ask(append(append(h, raw(stored)), replies(m)...))
 		},
-		fails: 1,
-		want:  []want{{rule: "arguments_not_string"}},
+		want: []want{{rule: "arguments_not_string"}},
 	},
 	{
 		name: "no history: the object is in a turn before the recording", model: gpt,
@@ -211,8 +197,7 @@ var saving = []scenario{
 				openai.ToolMessage("nothing", "call_old"), user("And today?"))
 			a.ask(h)
 		},
-		fails: 1,
-		want:  []want{{rule: "arguments_not_string", root: noHistory, confidence: "low"}},
+		want: []want{{rule: "arguments_not_string", root: noHistory, confidence: "low"}},
 	},
 	{
 		name: "no history: a call from before the recording has no reply", model: deepSeek, says: []provider.Answer{calls("search")},
@@ -222,8 +207,7 @@ var saving = []scenario{
 			a.unseen()
 			a.ask(h)
 		},
-		fails: 1,
-		want:  []want{{rule: "missing_tool_reply", root: noHistory, confidence: "low"}},
+		want: []want{{rule: "missing_tool_reply", root: noHistory, confidence: "low"}},
 	},
 	{
 		name: "incident 3: a history from the database, tool rows without the calls they answer", model: gemini2,
@@ -237,8 +221,7 @@ var saving = []scenario{
 			}
 			a.ask(h)
 		},
-		fails: 1,
-		want:  []want{{rule: "orphan_tool_reply", root: "replayed_history_without_binding", confidence: "medium"}},
+		want: []want{{rule: "orphan_tool_reply", root: "replayed_history_without_binding", confidence: "medium"}},
 	},
 	{
 		name: "incident 3: the same of an earlier run that was recorded", model: gemini2,
@@ -255,8 +238,7 @@ var saving = []scenario{
 				said.ToParam(), user("And today?"),
 			})
 		},
-		fails: 1,
-		want:  []want{{rule: "orphan_tool_reply", root: "replayed_history_without_binding", confidence: "medium"}},
+		want: []want{{rule: "orphan_tool_reply", root: "replayed_history_without_binding", confidence: "medium"}},
 	},
 	{
 		name: "healthy: a history from the database without its tool messages", model: gemini2,
@@ -278,8 +260,7 @@ var saving = []scenario{
 			a.unseen()
 			a.ask(append(append(h, openai.AssistantMessage(m.Content)), replies(m)...)) // BUG, but the cause is unknown
 		},
-		fails: 1,
-		want:  []want{{rule: "orphan_tool_reply", root: noHistory, confidence: "low"}},
+		want: []want{{rule: "orphan_tool_reply", root: noHistory, confidence: "low"}},
 	},
 	{
 		name: "saves calls without their ids", model: gpt, needsID: true, says: []provider.Answer{calls("read_file")},
@@ -292,11 +273,7 @@ var saving = []scenario{
 			}}))
 			a.ask(append(h, raw(row{"role": "tool", "content": run(c)}))) // BUG: no tool_call_id
 		},
-		fails: 1,
-		want: []want{
-			{rule: "malformed_tool_call", root: "id_dropped_on_save", confidence: "high"},
-			{rule: "missing_tool_call_id", root: "id_dropped_on_save", confidence: "high"},
-		},
+		want: wants("id_dropped_on_save", "high", "malformed_tool_call", "missing_tool_call_id"),
 	},
 	{
 		name: "saves replies without the id of their call", model: deepSeek, says: []provider.Answer{calls("read_file")},
@@ -306,11 +283,7 @@ var saving = []scenario{
 			h = append(h, m.ToParam())
 			a.ask(append(h, raw(row{"role": "tool", "content": run(m.ToolCalls[0])}))) // BUG: no tool_call_id
 		},
-		fails: 1,
-		want: []want{
-			{rule: "missing_tool_call_id", root: "id_dropped_on_save", confidence: "high"},
-			{rule: "missing_tool_reply", root: "id_dropped_on_save", confidence: "high"},
-		},
+		want: wants("id_dropped_on_save", "high", "missing_tool_call_id", "missing_tool_reply"),
 	},
 	{
 		name: "a field of a framework in every message", model: llama, says: []provider.Answer{calls("read_file"), text("ok"), calls("read_file")},

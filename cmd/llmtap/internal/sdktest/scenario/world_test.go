@@ -23,6 +23,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -34,25 +35,13 @@ func startNATS(t *testing.T) (string, jetstream.Stream) {
 	cfg := natsserver.Default()
 	cfg.AllowAll = true
 	cfg.Dir, cfg.Port, cfg.Logger = t.TempDir(), -1, slog.New(slog.DiscardHandler)
-	srv, err := natsserver.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := must.Get(natsserver.Start(t.Context(), cfg))(t)
 	t.Cleanup(srv.Shutdown)
-	nc, err := nats.Connect(srv.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect(srv.URL()))(t)
 	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := must.Get(jetstream.New(nc))(t)
 	events := jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, Storage: jetstream.MemoryStorage}
-	stream, err := js.CreateStream(t.Context(), events)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(js.CreateStream(t.Context(), events))(t)
 	return srv.URL(), stream
 }
 
@@ -138,10 +127,7 @@ func (h goHook) Close() error {
 
 func newWorld(t *testing.T, natsURL string, stream jetstream.Stream, service string, m mode, says []provider.Answer) *world {
 	t.Helper()
-	info, err := stream.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(stream.Info(t.Context()))(t)
 	w := &world{
 		t: t, natsURL: natsURL, stream: stream, service: service, mode: m, says: says, stored: make(chan string, 1000),
 		next: info.State.LastSeq + 1,
@@ -211,22 +197,15 @@ func (w *world) collect() {
 func (w *world) take() {
 	w.t.Helper()
 	for _, h := range w.hooks {
-		if err := h.Flush(w.t.Context()); err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, h.Flush(w.t.Context()))
 	}
 	for ; ; w.next++ {
 		m, err := w.stream.GetMsg(w.t.Context(), w.next)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return
 		}
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		ev, err := event.Decode(m.Subject, event.Header(m.Header), m.Data)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, err)
+		ev := must.Get(event.Decode(m.Subject, event.Header(m.Header), m.Data))(w.t)
 		ev.Time = ev.Time.Add(w.late)
 		w.events = append(w.events, ev)
 	}
@@ -313,19 +292,14 @@ func (w *world) open() hook {
 		URL: w.natsURL, Service: w.service, ServiceVersion: "1.0.0", Environment: "test", Agent: "agent", Capture: w.mode.capture,
 		Logger: slog.New(slog.DiscardHandler), FlushTimeout: 10 * time.Second, OnPublished: func(id string) { w.stored <- id },
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, err)
 	return goHook{h}
 }
 
 // with returns the same process with a client for another model.
 func (a *agent) with(model string) *agent {
 	b := *a
-	to, err := url.Parse(a.server.URL)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	to := must.Get(url.Parse(a.server.URL))(a.t)
 	b.model, b.client = model, openai.NewClient(option.WithBaseURL(baseURLs[model]), option.WithAPIKey("test"), option.WithMaxRetries(0),
 		option.WithHTTPClient(&http.Client{Transport: a.hook.Transport(redirect{to})}))
 	return &b

@@ -69,11 +69,7 @@ var writing = []scenario{
 			h = append(append(h, replies(m)...), m.ToParam()) // BUG
 			a.ask(h)
 		},
-		fails: 1,
-		want: []want{
-			{rule: "tool_reply_before_call", root: "history_reordered", confidence: "high"},
-			{rule: "missing_tool_reply", root: "history_reordered", confidence: "high"},
-		},
+		want: wants("history_reordered", "high", "tool_reply_before_call", "missing_tool_reply"),
 	},
 	{
 		name: "puts a reminder between the replies, in two conversations", model: deepSeek,
@@ -103,32 +99,20 @@ var writing = []scenario{
 		says: []provider.Answer{calls("read_file"), calls("search"), calls("read_file", "search")},
 		loop: func(a *agent) {
 			h := start("Read files.")
-			for {
-				m := a.ask(h)
-				if len(m.ToolCalls) == 0 {
-					return
-				}
+			for m := a.ask(h); len(m.ToolCalls) > 0; m = a.ask(h) {
 				h = append(h, m.ToParam())
 				for _, c := range m.ToolCalls {
 					h = append(h, reply(c), user("Reminder: be careful with files.")) // BUG
 				}
 			}
 		},
-		fails: 1,
-		want: []want{
-			{rule: "late_tool_reply", root: "interleaved_injection", confidence: "medium"},
-			{rule: "missing_tool_reply", root: "interleaved_injection", confidence: "medium"},
-		},
+		want: wants("interleaved_injection", "medium", "late_tool_reply", "missing_tool_reply"),
 	},
 	{
 		name: "healthy: puts a reminder after the replies", model: deepSeek, says: times(2, calls("read_file", "search")),
 		loop: func(a *agent) {
 			h := start("Read files.")
-			for {
-				m := a.ask(h)
-				if len(m.ToolCalls) == 0 {
-					return
-				}
+			for m := a.ask(h); len(m.ToolCalls) > 0; m = a.ask(h) {
 				h = append(append(h, turn(m)...), openai.SystemMessage("Reminder: be careful with files."))
 			}
 		},
@@ -143,11 +127,7 @@ var writing = []scenario{
 			}
 			a.ask(append(h, replies(m)...))
 		},
-		fails: 1,
-		want: []want{
-			{rule: "late_tool_reply", root: "calls_split_over_messages", confidence: "high"},
-			{rule: "missing_tool_reply", root: "calls_split_over_messages", confidence: "high"},
-		},
+		want: wants("calls_split_over_messages", "high", "late_tool_reply", "missing_tool_reply"),
 	},
 	{
 		name: "healthy: saves parallel calls as several messages, each with its reply", model: deepSeek, says: []provider.Answer{calls("read_file", "search")},
@@ -174,11 +154,7 @@ var writing = []scenario{
 			shared = append(append(shared, replies(m[0])...), replies(m[1])...)
 			a.ask(shared)
 		},
-		fails: 1,
-		want: []want{
-			{rule: "late_tool_reply", root: "concurrent_writers", confidence: "high"},
-			{rule: "missing_tool_reply", root: "concurrent_writers", confidence: "high"},
-		},
+		want: wants("concurrent_writers", "high", "late_tool_reply", "missing_tool_reply"),
 	},
 	{
 		name: "two processes continue one conversation, and the store keeps the messages of both", model: deepSeek, needsID: true,
@@ -189,11 +165,7 @@ var writing = []scenario{
 			h = append(h, user("File a."), user("File b."), m[0].ToParam(), m[1].ToParam())
 			b.ask(append(append(h, replies(m[0])...), replies(m[1])...))
 		},
-		fails: 1,
-		want: []want{
-			{rule: "late_tool_reply", root: "concurrent_writers", confidence: "high"},
-			{rule: "missing_tool_reply", root: "concurrent_writers", confidence: "high"},
-		},
+		want: wants("concurrent_writers", "high", "late_tool_reply", "missing_tool_reply"),
 	},
 	{
 		name: "healthy: two workers continue one history, each with its own copy", model: deepSeek,
@@ -225,8 +197,7 @@ var writing = []scenario{
 			h = append(h, user("File b."), openai.AssistantMessage(m[1].Content)) // BUG
 			a.ask(append(h, replies(m[1])...))
 		},
-		fails: 1,
-		want:  []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "medium"}},
+		want: []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "medium"}},
 	},
 }
 

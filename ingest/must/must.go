@@ -1,0 +1,35 @@
+// Package must has the checks that most tests repeat.
+package must
+
+import "testing"
+
+// Do ends the test if err is not nil.
+func Do(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
+// Get returns the value of a call that also returns an error, and ends the test if there is one: must.Get(os.ReadFile(path))(t).
+func Get[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		if err != nil {
+			t.Helper()
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// Agree fails the test with diff, a result of cmp.Diff(want, got), unless it is empty; the test continues. The name of what differs is optional.
+func Agree(t testing.TB, diff string, what ...string) {
+	if diff == "" {
+		return
+	}
+	t.Helper()
+	for _, w := range what {
+		diff = w + " (-want +got):\n" + diff
+	}
+	t.Error(diff)
+}

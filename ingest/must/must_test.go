@@ -1,0 +1,46 @@
+package must_test
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/llmtap/llmtap/ingest/must"
+)
+
+// recorder records failures instead of failing.
+type recorder struct {
+	testing.TB
+	fatal, failed []any
+}
+
+func (r *recorder) Helper()           {}
+func (r *recorder) Fatal(args ...any) { r.fatal = args }
+func (r *recorder) Error(args ...any) { r.failed = append(r.failed, args...) }
+
+func TestErrors(t *testing.T) {
+	r := &recorder{TB: t}
+	must.Do(r, nil)
+	if n := must.Get(strconv.Atoi("7"))(r); n != 7 || r.fatal != nil {
+		t.Errorf("got %d and %v without an error", n, r.fatal)
+	}
+	want := errors.New("no disk")
+	must.Do(r, want)
+	if !slices.Equal(r.fatal, []any{want}) {
+		t.Errorf("Do ended the test with %v", r.fatal)
+	}
+	if must.Get(strconv.Atoi("x"))(r); len(r.fatal) != 1 || !errors.Is(r.fatal[0].(error), strconv.ErrSyntax) {
+		t.Errorf("Get ended the test with %v", r.fatal)
+	}
+}
+
+func TestAgree(t *testing.T) {
+	r := &recorder{TB: t}
+	must.Agree(r, "", "nothing")
+	must.Agree(r, "-1 +2")
+	must.Agree(r, "-1 +2", "numbers")
+	if r.fatal != nil || !slices.Equal(r.failed, []any{"-1 +2", "numbers (-want +got):\n-1 +2"}) {
+		t.Errorf("Agree failed the test with %q, and ended it with %v", r.failed, r.fatal)
+	}
+}
