@@ -141,7 +141,7 @@ func findingExample(f *Finding, about *signals.Failure, now time.Time) Example {
 func example(e *Exchange, f *judge.Finding, known *ledger.Record) Example {
 	ex := Example{
 		Exchange: e.ID, Conversation: e.Conversation, Full: e.Capture == event.CaptureFull, Status: e.Status,
-		ErrorText: limit.Text(e.ErrorText, maxExampleText), Message: -1,
+		ErrorText: limit.Text(e.ErrorText, maxExampleText), Guessed: e.CauseKnown == cause.Guessed, Message: -1,
 		PublishedAt: e.StoredAt.UnixNano(),
 	}
 	if known != nil {

@@ -49,6 +49,7 @@ type Example struct {
 	Full         bool              `json:"full,omitempty"` // the service publishes whole bodies: ErrorText and Evidence may quote them
 	Status       int               `json:"status"`
 	ErrorText    string            `json:"error_text,omitempty"`
+	Guessed      bool              `json:"guessed,omitempty"` // the cause is a guess, see cause.Guessed
 	Rule         string            `json:"rule,omitempty"`
 	Message      int               `json:"message"` // 0-based index of the message; -1 if none
 	ToolCallID   string            `json:"tool_call_id,omitempty"`

@@ -53,7 +53,7 @@ type share struct {
 // is used.
 func (s *share) add(x *analyzer.Example) {
 	s.examples = insertExample(s.examples, x)
-	s.Fix = s.examples[0].Fix
+	s.Fix, s.Guessed = s.examples[0].Fix, s.examples[0].Guessed
 	if at := time.Unix(0, x.FirstAt).UTC(); x.FirstAt > 0 && (s.FirstAt.IsZero() || at.Before(s.FirstAt)) {
 		s.FirstVersion, s.FirstAt, s.LastClean = x.FirstVersion, at, x.LastClean
 	}

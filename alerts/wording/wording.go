@@ -24,7 +24,9 @@ func Failure(s alerts.Share) string {
 	id := s.ID()
 	text := session.Summaries[id]
 	if id == s.Cause {
-		text = phrase(meaning(id))
+		if text = phrase(meaning(id)); s.Guessed && text != "" {
+			text = "probably " + text
+		}
 	}
 	switch {
 	case id == "":

@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS exchanges_local ON CLUSTER 'main'
     failed              Bool COMMENT 'status >= 400, an error inside a 200, or no response',
     error_type          LowCardinality(String),
     cause               LowCardinality(String) COMMENT 'why the call failed; empty on success',
-    cause_known         LowCardinality(String) COMMENT 'stated, inferred, both, conflict, none',
+    cause_known         LowCardinality(String) COMMENT 'stated, guessed, inferred, both, conflict, none',
     cause_class         LowCardinality(String),
     root_cause          LowCardinality(String) COMMENT 'what the agent did to cause the failure',
     error_text          String COMMENT 'error text of the provider, redacted' CODEC(ZSTD(3)),
@@ -107,7 +107,7 @@ ENGINE = Distributed('main', 'llmtap', 'exchanges_local', cityHash64(exchange_id
 CREATE VIEW IF NOT EXISTS exchanges_final ON CLUSTER 'main' AS
 SELECT * FROM exchanges FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (1, '0001_exchanges.sql', 'f75b7d0c37f0af1d66dbbe6d4195562f7ead19fc6c5b0b34ec64146206d68e5c', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (1, '0001_exchanges.sql', '7f5b5b24ed68ff7f46a4cd8533097e4cabe38cafb8158f0891c50afb2972b3fb', now64(3));
 
 -- 0002_findings.sql
 

@@ -120,7 +120,7 @@ CREATE TABLE exchanges
     `failed` Bool COMMENT 'status >= 400, an error inside a 200, or no response',
     `error_type` LowCardinality(String),
     `cause` LowCardinality(String) COMMENT 'why the call failed; empty on success',
-    `cause_known` LowCardinality(String) COMMENT 'stated, inferred, both, conflict, none',
+    `cause_known` LowCardinality(String) COMMENT 'stated, guessed, inferred, both, conflict, none',
     `cause_class` LowCardinality(String),
     `root_cause` LowCardinality(String) COMMENT 'what the agent did to cause the failure',
     `error_text` String COMMENT 'error text of the provider, redacted' CODEC(ZSTD(3)),
