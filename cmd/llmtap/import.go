@@ -32,8 +32,8 @@ so they trigger no alerts. Importing a file, or a copy of it, again with the sam
   HAR 1.2     the LLM calls saved by a browser, mitmproxy or another proxy
   batches     the files of OpenAI's and Anthropic's batch APIs: requests (for
               Anthropic a line {"custom_id":…, "params":…} each), results and
-              errors, joined by custom_id in any order; at most 1 GiB of results.
-              A request without a result is checked and does not count as failed
+              errors, joined by custom_id, at most 1 GiB of results. A request
+              without a result is checked and does not count as failed
 
 Exit code: 0 if everything was imported, 1 on failure, 2 if some input is
 unreadable (the rest is imported), 3 if a file has no records or there was

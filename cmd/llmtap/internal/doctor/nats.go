@@ -183,7 +183,7 @@ var uncapturedTexts = map[string]struct{ calls, fix string }{
 	event.TransportGRPC:      {"calls over gRPC", `use the REST transport of these clients, in Google's transport="rest"; the log of the service names the hosts`},
 	event.TransportWebSocket: {"connections over WebSockets", "use the HTTP API of the provider if it has one for these calls, such as Responses with stream; the log of the service names the hosts"},
 	event.TransportHTTP3:     {"calls over HTTP/3", "turn HTTP/3 off in these clients; the log of the service names the hosts"},
-	analyzer.TransportBatch:  {"batches", "llmtap import the files of their requests and results"},
+	analyzer.TransportBatch:  {"batches", "import the files of their requests and results: llmtap import --help"},
 	analyzer.TransportOther:  {"calls with unknown clients", "use llmtap's proxy as their base URL; the log of the service names the clients and hosts"},
 }
 

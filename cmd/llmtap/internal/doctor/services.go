@@ -112,7 +112,7 @@ func (c *checker) missing(service string) string {
 	var b strings.Builder
 	for _, transport := range slices.Sorted(maps.Keys(c.uncaptured)) {
 		if n := c.uncaptured[transport][service]; n > 0 {
-			fmt.Fprintf(&b, "; not recorded: %d %s", n, uncapturedTexts[transport].calls)
+			fmt.Fprintf(&b, "; not recorded: %s %d", uncapturedTexts[transport].calls, n)
 		}
 	}
 	if n := c.dropped[service]; n > 0 {
