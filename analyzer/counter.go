@@ -30,11 +30,12 @@ const (
 	labelRootCause
 	labelRule
 	labelSeverity
+	labelTransport
 	labels
 )
 
 var labelNames = [labels]string{
-	"", "service", "service_version", "environment", "agent", "stage", "provider", "model", "status", "cause", "root_cause", "rule", "severity",
+	"", "service", "service_version", "environment", "agent", "stage", "provider", "model", "status", "cause", "root_cause", "rule", "severity", "transport",
 }
 
 // series contains the label values of a counter.
@@ -207,6 +208,13 @@ func (c *counter) process(metric string, p *process, n, minSeq uint64, now time.
 	if n > 0 {
 		c.add(c.base(metric, &event.Labels{Service: p.service, Environment: p.environment}, "", "", now), n, minSeq, now)
 	}
+}
+
+// uncaptured counts n calls over a transport that no hook captured. The labels are those of a process.
+func (c *counter) uncaptured(l *event.Labels, transport string, n, minSeq uint64, now time.Time) {
+	s := c.base(MetricUncaptured, &event.Labels{Service: l.Service, Environment: l.Environment}, "", "", now)
+	s[labelTransport] = transport
+	c.add(s, n, minSeq, now)
 }
 
 // add adds n to the count of s, or of the folded s if the second has too many series. It returns the counted series.

@@ -73,7 +73,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		skipped:     counter("request_bytes_skipped_total", "Bytes of requests that were known from the request before and not scanned again."),
 		lost:        counter("events_lost_total", "Events missing in the sequences of the processes that send them."),
 		hookDropped: counter("hook_exchanges_dropped_total", "Exchanges that hooks reported as dropped for lack of memory."),
-		uncaptured:  counter("hook_calls_uncaptured_total", "Calls to providers that hooks reported as made with clients that they do not capture."),
+		uncaptured:  counter("hook_calls_uncaptured_total", "Calls to providers that are not recorded: those that hooks reported as made with clients that they do not capture, and batches."),
 
 		exchanges: rows("exchanges"), findings: rows("findings"), calls: rows("tool_calls"), runs: rows("runs"),
 		contents: rows("messages"), positions: rows("history"), tallies: rows("tallies"),

@@ -2,6 +2,7 @@ package analyzer
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,10 +34,16 @@ type process struct {
 	newest  uint64 // highest sequence number seen
 	at      uint64 // stream sequence of the event with number newest
 	dropped uint64 // exchanges that the process reported as dropped
-	missed  uint64 // calls that the process reported as not captured
+	missed  missed // calls that the process reported as not captured
 	gaps    []gap  // gaps that may still be filled, lowest first
 	lost    uint64 // highest number counted as lost
 }
+
+// missed is a number of calls by transport.
+type missed [len(transports)]uint64
+
+// The last element is the transport of all others.
+var transports = [...]string{event.TransportGRPC, event.TransportWebSocket, event.TransportHTTP3, TransportOther}
 
 // gap is a range of missing numbers, including both ends.
 type gap struct {
@@ -62,9 +69,10 @@ func (ps *processes) track(s *step, ev *event.Event, at Position) {
 	if e == nil {
 		p := &process{newest: ev.Seq, at: at.Seq, dropped: ev.Dropped}
 		ps.label(p, ev)
-		if p.missed = ev.Uncaptured; nothingBefore || ev.Seq == 1 {
-			s.countUncaptured(p, ev.Uncaptured, at.Seq)
+		if nothingBefore || ev.Seq == 1 {
+			s.countUncaptured(p, ev, at.Seq)
 		}
+		p.missed = missedBy(ev)
 		if nothingBefore {
 			s.countDropped(p, ev.Dropped, at.Seq)
 			if ps.complete {
@@ -75,7 +83,7 @@ func (ps *processes) track(s *step, ev *event.Event, at Position) {
 		return
 	}
 	p := e.Value
-	if ev.Seq < p.newest || ev.Dropped < p.dropped || ev.Uncaptured < p.missed || nothingBefore {
+	if ev.Seq < p.newest || ev.Dropped < p.dropped || ev.Uncaptured < p.missed.sum() || nothingBefore {
 		ps.replay.keepTogether(p.minSeq(), at.Seq)
 	}
 	if n := ev.Dropped - p.dropped; ev.Dropped > p.dropped {
@@ -83,9 +91,9 @@ func (ps *processes) track(s *step, ev *event.Event, at Position) {
 			s.countDropped(p, n, p.at)
 		}
 	}
-	if n := ev.Uncaptured - p.missed; ev.Uncaptured > p.missed {
-		p.missed = ev.Uncaptured
-		s.countUncaptured(p, n, p.at)
+	if ev.Uncaptured > p.missed.sum() {
+		s.countUncaptured(p, ev, p.at)
+		p.missed = missedBy(ev)
 	}
 	if ev.Seq < p.newest {
 		p.fill(ev.Seq)
@@ -160,11 +168,42 @@ func (s *step) countDropped(p *process, n, minSeq uint64) {
 	}
 }
 
-func (s *step) countUncaptured(p *process, n, minSeq uint64) {
-	if n == 0 || n > maxStep {
+// missedBy returns the calls that a process has not captured so far.
+func missedBy(ev *event.Event) (m missed) {
+	rest := ev.Uncaptured
+	for part := range strings.FieldsSeq(ev.UncapturedBy) {
+		transport, count, _ := strings.Cut(part, "=")
+		n, err := strconv.ParseUint(count, 10, 64)
+		if i := slices.Index(transports[:], transport); i >= 0 && err == nil && n <= rest {
+			m[i], rest = n, rest-n
+		}
+	}
+	m[len(m)-1] += rest
+	return m
+}
+
+func (m *missed) sum() (n uint64) {
+	for _, k := range m {
+		n += k
+	}
+	return n
+}
+
+// countUncaptured counts the calls that p has not captured since its last event.
+func (s *step) countUncaptured(p *process, ev *event.Event, minSeq uint64) {
+	for i, n := range missedBy(ev) {
+		if n > p.missed[i] {
+			s.addUncaptured(&ev.Labels, transports[i], n-p.missed[i], minSeq)
+		}
+	}
+}
+
+// addUncaptured counts n calls that no hook captured.
+func (s *step) addUncaptured(l *event.Labels, transport string, n, minSeq uint64) {
+	if n > maxStep {
 		return
 	}
-	s.tallies.process(MetricUncaptured, p, n, minSeq, s.now)
+	s.tallies.uncaptured(l, transport, n, minSeq, s.now)
 	if s.emit {
 		s.metrics.uncaptured.Add(float64(n))
 	}

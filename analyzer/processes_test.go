@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -250,21 +251,41 @@ func TestNoFindingFromAbsence(t *testing.T) {
 func TestUncaptured(t *testing.T) {
 	var steps []step
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
-	report := func(service, instance string, seq, n uint64) {
+	report := func(service, instance string, seq, n uint64, by ...string) {
 		now = now.Add(time.Second)
 		steps = append(steps, step{ev: &event.Event{
-			Kind: event.Hook, Labels: event.Labels{Service: service}, Instance: instance, Seq: seq, Uncaptured: n, Origin: event.OriginHook, Part: 1, Parts: 1,
+			Kind: event.Hook, Labels: event.Labels{Service: service}, Instance: instance, Seq: seq, Uncaptured: n, UncapturedBy: strings.Join(by, " "), Origin: event.OriginHook, Part: 1, Parts: 1,
 		}, at: analyzer.Position{Seq: uint64(len(steps) + 1), Time: now}})
 	}
 	report("dspy", "a", 1, 1)
-	report("dspy", "a", 2, 105)
-	report("dspy", "a", 2, 105) // again
-	report("dspy", "b", 1, 4)
+	report("dspy", "a", 2, 105, "grpc=80", "websocket=20", "telepathy=3", "grpc", "http3=7000")
+	report("dspy", "a", 2, 105, "grpc=80", "websocket=20") // again
+	report("dspy", "a", 3, 106, "grpc=80", "websocket=21")
+	report("dspy", "b", 1, 4, "http3=4")
 	report("boto", "c", 7, 30) // the earlier ones were counted when they arrived
 	report("boto", "c", 8, 33)
 	out := run(t, analyzer.Default(), append(steps, step{at: analyzer.Position{Time: now.Add(time.Minute)}}))
-	must.Agree(t, cmp.Diff(map[string]uint64{"dspy": 109, "boto": 3}, sums(out, analyzer.MetricUncaptured)))
+	got := map[string]uint64{}
+	for _, y := range out.Tallies {
+		for _, c := range y.Counts {
+			if c.Metric == analyzer.MetricUncaptured {
+				got[c.Labels["service"]+" "+c.Labels["transport"]] += c.N
+			}
+		}
+	}
+	must.Agree(t, cmp.Diff(map[string]uint64{"dspy grpc": 80, "dspy websocket": 21, "dspy other": 5, "dspy http3": 4, "boto other": 3}, got))
 	if len(out.Exchanges)+len(out.Runs)+len(out.ToolCalls) > 0 {
 		t.Errorf("%d exchanges, %d runs, %d tool calls", len(out.Exchanges), len(out.Runs), len(out.ToolCalls))
 	}
+
+	// A batch that was created is one call.
+	s := newStream("")
+	s.url = "https://api.openai.com/v1/batches"
+	s.ok(msg{})
+	s.fail(400, "no")
+	s.url += "/batch_1/cancel"
+	s.ok(msg{})
+	s.advance(time.Minute)
+	out = run(t, analyzer.Default(), s.steps)
+	f(map[string]uint64{"builder batch": 1})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // report emits the rows of a completed exchange and counts it.
@@ -39,6 +40,9 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 	counted := e.Origin != event.OriginImport
 	if counted {
 		s.tallies.exchange(e, func() Example { return example(e, proof, known) }, isNew, minSeq, s.now)
+		if e.Status/100 == 2 && wire.CreatesBatch(e.Path) {
+			s.addUncaptured(&e.Labels, TransportBatch, 1, minSeq)
+		}
 	}
 	s.emitExchange(e)
 	for i := range p.findings {

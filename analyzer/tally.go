@@ -25,7 +25,13 @@ const (
 	MetricLost      = "llmtap_lost_events_total"       // events missing in the sequences of processes, including events of dropped exchanges
 	MetricDropped   = "llmtap_dropped_exchanges_total" // exchanges that hooks reported as dropped
 
-	MetricUncaptured = "llmtap_uncaptured_calls_total" // calls to providers that hooks reported as made with clients that they do not capture
+	MetricUncaptured = "llmtap_uncaptured_calls_total" // calls to providers that are not recorded: those that hooks reported, and batches; also has the label transport
+)
+
+// Values of the label transport, besides those of package event.
+const (
+	TransportBatch = "batch" // a batch counts once, whatever the number of its calls
+	TransportOther = other
 )
 
 // Metrics returns the names of all metrics.

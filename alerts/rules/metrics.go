@@ -36,6 +36,8 @@ var (
 	failedLabels  = slices.Concat(callLabels, []string{"status", "cause", "root_cause"})
 	findingLabels = slices.Concat(callLabels, []string{"rule", "severity", "cause", "root_cause"})
 	processLabels = []string{"service", "environment"}
+
+	uncapturedLabels = slices.Concat(processLabels, []string{"transport"})
 )
 
 // labelsOf returns the labels that series of metric can have.
@@ -45,8 +47,10 @@ func labelsOf(metric string) []string {
 		return failedLabels
 	case analyzer.MetricFindings:
 		return findingLabels
-	case analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricUncaptured:
+	case analyzer.MetricLost, analyzer.MetricDropped:
 		return processLabels
+	case analyzer.MetricUncaptured:
+		return uncapturedLabels
 	case MetricVersionEvidence:
 		return []string{"service", "stage", "environment", "service_version", "baseline"}
 	case MetricExpected:
@@ -69,7 +73,7 @@ var helps = map[string]string{
 	analyzer.MetricNew:        "Failed calls whose cause and root cause are new for the stage.",
 	analyzer.MetricLost:       "Events that hooks numbered but that never arrived.",
 	analyzer.MetricDropped:    "Exchanges that hooks reported as dropped.",
-	analyzer.MetricUncaptured: "Calls that hooks reported as made with clients that they do not capture.",
+	analyzer.MetricUncaptured: "Calls that are not recorded, by transport: grpc, websocket, http3, batch or other.",
 	MetricExpected:            "1 for each service that is expected to call models at all times.",
 	MetricCollected:           "1 if the collector reported on the last minute, 0 if it was down.",
 	MetricVersionEvidence:     "Evidence that a new version fails more often than the version before (baseline); 1000 is proof.",

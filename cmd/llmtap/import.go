@@ -30,12 +30,17 @@ so they trigger no alerts. Importing a file, or a copy of it, again with the sam
               duration_ms, response_headers, error, service, service_version,
               environment, agent, stage, conversation, run_id
   HAR 1.2     the LLM calls saved by a browser, mitmproxy or another proxy
+  batches     the files of OpenAI's and Anthropic's batch APIs: requests (for
+              Anthropic a line {"custom_id":…, "params":…} each), results and
+              errors, joined by custom_id, at most 1 GiB of results. A request
+              without a result is checked and does not count as failed
 
 Exit code: 0 if everything was imported, 1 on failure, 2 if some input is
 unreadable (the rest is imported), 3 if a file has no records or there was
 nothing to import.`,
 	Examples: `  llmtap import traffic.jsonl.gz
   llmtap import --service checkout-agent --date 2026-11-20 agent-log.jsonl
+  llmtap import batch-input.jsonl batch-output.jsonl batch-errors.jsonl
   llmtap import --nats-url nats://nats.internal:4222 *.har
   my-logs | llmtap import --format json -
   llmtap query --sql "SELECT cause, count() FROM exchanges_final

@@ -168,7 +168,7 @@ func full() []*event.Event {
 				Service: "结账-service", ServiceVersion: "1.4.2+dirty", Environment: "prod eu", Agent: "planner \"agent\"",
 				Stage: "规划器", Conversation: "c/1 %41\\", Run: "run-7", User: "a1b2",
 			},
-			Instance: "f00d", Seq: 41, Dropped: 3, Uncaptured: 7,
+			Instance: "f00d", Seq: 41, Dropped: 3, Uncaptured: 7, UncapturedBy: "grpc=4 websocket=3",
 			Attrs:   map[string]string{"team": "支付", "k8s.pod_name-1": "a b", "edge": " x \n"},
 			Capture: event.CaptureFull, Origin: event.OriginHTTP, Degraded: true, Part: 1, Parts: 1, SDK: "go/0.1.0",
 		}

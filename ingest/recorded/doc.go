@@ -1,5 +1,5 @@
-// Package recorded reads recorded LLM calls from JSON lines and HAR files, which may be UTF-16 and compressed with gzip
-// or zstd. It returns the two events of each exchange in the order of the file.
+// Package recorded reads recorded LLM calls from JSON lines, HAR files and the files of batches, which may be UTF-16 and
+// compressed with gzip or zstd. It returns the two events of each exchange in the order of the file.
 //
 //	traffic.jsonl.gz ──┐                  ┌── request  ┐
 //	                   ├──> Reader.Next ──┤            ├──> jetstream.Publisher
@@ -9,6 +9,8 @@
 // A line is an object with the fields of Line. Bodies are not changed: request and response are slices of the line,
 // not decoded and encoded again, because the defect is often in the exact bytes. A body that is not JSON, such as a
 // stream of server-sent events, is a string; a binary body is base64.
+//
+// A line of a file of a batch is a request or an answer (Request is nil), which the caller joins by CustomID.
 //
 // # Why ids and times depend only on the line
 //

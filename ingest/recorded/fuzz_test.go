@@ -15,6 +15,8 @@ func FuzzReader(f *testing.F) {
 	f.Add([]byte(line))
 	f.Add([]byte("\xef\xbb\xbf{\"request\":\"e30=\",\"request_encoding\":\"base64\"}\r\n\r\n[]\n{\"request\":{},\"status\":\"7\"}"))
 	f.Add([]byte(`{"log":{"entries":[{"time":-1,"request":{"method":"POST","postData":{"text":"{\"model\":1}"}}}]}}`))
+	f.Add([]byte(openAIRequests + openAIAnswers))
+	f.Add([]byte(anthropicAnswers + anthropicRequests))
 	if b, err := os.ReadFile("testdata/browser.har"); err == nil {
 		f.Add(b)
 	}
@@ -36,6 +38,9 @@ func FuzzReader(f *testing.F) {
 				return
 			}
 			for _, e := range []*event.Event{x.Request, x.Response} {
+				if e == nil {
+					continue // an answer of a batch has no request
+				}
 				if _, err := event.Decode(e.Subject(), e.Encode(), e.Body); err != nil {
 					t.Fatalf("%v: %+v", err, e)
 				}

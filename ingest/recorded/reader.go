@@ -30,18 +30,28 @@ var namespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://github.com/llmta
 
 // An Exchange is a recorded call.
 type Exchange struct {
-	ID                uuid.UUID // derived from the line
-	Source            string    // file:line, or file:entry for a HAR
-	HasTime           bool      // the record contains its time
-	Request, Response *event.Event
+	ID                uuid.UUID    // derived from the line
+	Source            string       // file:line, or file:entry for a HAR
+	HasTime           bool         // the record contains its time
+	CustomID          string       // of a batch, whose requests and answers are in different files
+	Request, Response *event.Event // Request is nil for an answer of a batch
 }
 
 // A Reader reads the exchanges of a file, one line at a time. It is not safe for concurrent use.
 type Reader struct {
+	AwaitsAnswers bool // the file has the requests of a batch, whose answers are in another file
+
 	cfg    Config
 	source source
-	har    bool
+	parser func(text []byte) (*record, Reason, error)
 	n      int // number of the current record
+	first  *ahead
+}
+
+// ahead is a record that was read to detect the format.
+type ahead struct {
+	raw raw
+	err error
 }
 
 // A source returns the raw JSON values of a file. They are valid until the next call. After an error other than
@@ -53,7 +63,8 @@ type source interface {
 // ErrTooLong is the error for a line that exceeds the limit.
 var ErrTooLong = errors.New("line is too long")
 
-// NewReader returns a Reader for r, which it opens with Open. It detects whether r contains JSON lines or a HAR.
+// NewReader returns a Reader for r, which it opens with Open. It detects whether r contains JSON lines, the requests or
+// answers of a batch, or a HAR.
 func NewReader(r io.Reader, cfg Config) (*Reader, error) {
 	if cfg.MaxLine <= 0 {
 		cfg.MaxLine = MaxValue
@@ -63,9 +74,16 @@ func NewReader(r io.Reader, cfg Config) (*Reader, error) {
 		return nil, fmt.Errorf("read %s: %w", cfg.Name, err)
 	}
 	if IsHAR(br) {
-		return &Reader{cfg: cfg, har: true, source: newEntries(br, cfg.MaxLine)}, nil
+		return &Reader{cfg: cfg, parser: parseEntry, source: newEntries(br, cfg.MaxLine)}, nil
 	}
-	return &Reader{cfg: cfg, source: NewLines(br, cfg.MaxLine)}, nil
+	rd := &Reader{cfg: cfg, parser: parseLine, source: NewLines(br, cfg.MaxLine)}
+	first, err := rd.read()
+	rd.first = &ahead{first, err}
+	var batch bool
+	if batch, rd.AwaitsAnswers = batchOf(first.text); batch {
+		rd.parser = parseBatch
+	}
+	return rd, nil
 }
 
 // Next returns the next exchange, or io.EOF. After a *RecordError reading may continue; other errors are final.
@@ -85,6 +103,10 @@ type raw struct {
 
 // read returns the next record, which is valid until the next call. Its errors are those of Next.
 func (r *Reader) read() (raw, error) {
+	if first := r.first; first != nil {
+		r.first = nil
+		return first.raw, first.err
+	}
 	for {
 		r.n++
 		text, err := r.source.Next()
@@ -107,18 +129,16 @@ func (r *Reader) where(n int) string { return r.cfg.Name + ":" + strconv.Itoa(n)
 
 // parse parses a record. It retains no part of the text, and is safe for concurrent use.
 func (r *Reader) parse(in raw) (*Exchange, error) {
-	parse := parseLine
-	if r.har {
-		parse = parseEntry
-	}
-	rec, reason, err := parse(in.text)
+	rec, reason, err := r.parser(in.text)
 	if err != nil {
 		return nil, &RecordError{r.where(in.n), reason, err}
 	}
 	x := rec.exchange(&r.cfg, in.n)
 	x.ID, x.Source = uuid.NewSHA1(namespace, in.text), r.where(in.n)
-	x.Request.Exchange = x.ID.String()
-	x.Response.Exchange = x.Request.Exchange
+	x.Response.Exchange = x.ID.String()
+	if x.Request != nil {
+		x.Request.Exchange = x.Response.Exchange
+	}
 	return x, nil
 }
 

@@ -83,6 +83,8 @@ type record struct {
 	requestID         string
 	labels            event.Labels
 	attrs             map[string]string
+	customID          string // of a batch
+	answer            bool   // only the response, of the batch's request with the same custom id
 }
 
 func parseLine(raw []byte) (*record, Reason, error) {
@@ -235,7 +237,11 @@ func (rec *record) exchange(cfg *Config, n int) *Exchange {
 		s.Error = "no response was recorded"
 	}
 	q.BodyBytes, s.BodyBytes = len(q.Body), len(s.Body)
-	return &Exchange{Request: &q, Response: &s, HasTime: !rec.started.IsZero()}
+	x := &Exchange{Request: &q, Response: &s, HasTime: !rec.started.IsZero(), CustomID: rec.customID}
+	if rec.answer {
+		x.Request = nil
+	}
+	return x
 }
 
 // cleanURL removes the parts of a URL that may contain keys: query, fragment, user and password.

@@ -60,7 +60,8 @@ type checker struct {
 	running bool
 	now     time.Time
 
-	dropped, uncaptured map[string]uint64 // exchanges and calls in the last hour, by service
+	dropped    map[string]uint64            // exchanges in the last hour, by service
+	uncaptured map[string]map[string]uint64 // calls in the last hour, by transport and service
 }
 
 // Run checks the installation that cfg configures.

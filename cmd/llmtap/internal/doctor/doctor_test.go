@@ -51,8 +51,11 @@ func examine(t *testing.T, env map[string]string) map[string]Result {
 	worst, rank := OK, map[string]int{OK: 1, Warn: 2, Fail: 3}
 	for _, r := range report.Checks {
 		t.Logf("%s %s: %s; %s", r.Status, r.Check, r.Detail, r.Fix)
-		if rank[r.Status] > rank[checks[r.Check].Status] {
+		switch worse := rank[r.Status] - rank[checks[r.Check].Status]; {
+		case worse > 0:
 			checks[r.Check] = r
+		case worse == 0:
+			checks[r.Check] = Result{Check: r.Check, Status: r.Status, Detail: checks[r.Check].Detail + "\n" + r.Detail, Fix: checks[r.Check].Fix + "\n" + r.Fix}
 		}
 		if rank[r.Status] > rank[worst] {
 			worst = r.Status
@@ -269,7 +272,8 @@ func TestNATS(t *testing.T) {
 	tally, err := json.Marshal(analyzer.Tally{Epoch: 1, Counts: []analyzer.Count{
 		{Metric: analyzer.MetricDropped, Labels: map[string]string{"service": "checkout"}, N: 3},
 		{Metric: analyzer.MetricLost, Labels: map[string]string{"service": "planner"}, N: 4},
-		{Metric: analyzer.MetricUncaptured, Labels: map[string]string{"service": "dspy"}, N: 5},
+		{Metric: analyzer.MetricUncaptured, Labels: map[string]string{"service": "dspy", "transport": event.TransportGRPC}, N: 5},
+		{Metric: analyzer.MetricUncaptured, Labels: map[string]string{"service": "nightly", "transport": analyzer.TransportBatch}, N: 1},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -283,7 +287,8 @@ func TestNATS(t *testing.T) {
 	expect(t, checks, "backlog", Fail, "p0of1: 7 events pending", "of 24h (68% of its size)", "clickhouse")
 	expect(t, checks, "dead_letters", Warn, "too_large 1", event.StreamDead)
 	expect(t, checks, "losses", Warn, "hooks dropped exchanges in the last hour: checkout 6")
-	expect(t, checks, "capture", Warn, "calls to providers that they cannot capture in the last hour: dspy 10", "proxy")
+	expect(t, checks, "capture", Warn, "not recorded in the last hour: batches: nightly 2", "llmtap import")
+	expect(t, checks, "capture", Warn, "not recorded in the last hour: calls over gRPC: dspy 10", "transport=")
 	expect(t, checks, "tallies", OK)
 	expect(t, checks, "clients", OK, "not checked", "log of the NATS server")
 

@@ -1,11 +1,13 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -176,9 +178,18 @@ func (c *checker) checkTallies(st *jetstream.State) {
 	}
 }
 
+// uncapturedTexts describes the calls over each transport that are not recorded, and what to do.
+var uncapturedTexts = map[string]struct{ calls, fix string }{
+	event.TransportGRPC:      {"calls over gRPC", `use the REST transport of these clients, in Google's transport="rest"; the log of the service names the hosts`},
+	event.TransportWebSocket: {"connections over WebSockets", "use the HTTP API of the provider if it has one for these calls, such as Responses with stream; the log of the service names the hosts"},
+	event.TransportHTTP3:     {"calls over HTTP/3", "turn HTTP/3 off in these clients; the log of the service names the hosts"},
+	analyzer.TransportBatch:  {"batches", "import the files of their requests and results: llmtap import --help"},
+	analyzer.TransportOther:  {"calls with unknown clients", "use llmtap's proxy as their base URL; the log of the service names the clients and hosts"},
+}
+
 // checkLosses reports the losses in recent tallies.
 func (c *checker) checkLosses(ctx context.Context, conn *jetstream.Conn) {
-	lost, dropped, uncaptured := map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
+	lost, dropped, uncaptured := map[string]uint64{}, map[string]uint64{}, map[string]map[string]uint64{}
 	err := conn.TalliesSince(ctx, c.now.Add(-lossWindow), func(payload []byte) error {
 		var t analyzer.Tally
 		if err := json.Unmarshal(payload, &t); err != nil {
@@ -191,7 +202,11 @@ func (c *checker) checkLosses(ctx context.Context, conn *jetstream.Conn) {
 			case analyzer.MetricDropped:
 				dropped[n.Labels["service"]] += n.N
 			case analyzer.MetricUncaptured:
-				uncaptured[n.Labels["service"]] += n.N
+				transport := cmp.Or(n.Labels["transport"], analyzer.TransportOther)
+				if uncaptured[transport] == nil {
+					uncaptured[transport] = map[string]uint64{}
+				}
+				uncaptured[transport][n.Labels["service"]] += n.N
 			}
 		}
 		return nil
@@ -201,9 +216,9 @@ func (c *checker) checkLosses(ctx context.Context, conn *jetstream.Conn) {
 		return
 	}
 	c.dropped, c.uncaptured = dropped, uncaptured
-	if len(uncaptured) > 0 {
-		c.warn("capture", "use the HTTP transport of these clients, or llmtap's proxy as their base URL; the log of the service names the clients and hosts",
-			"hooks saw calls to providers that they cannot capture in the last hour: %s", ranking(uncaptured))
+	for _, transport := range slices.Sorted(maps.Keys(uncaptured)) {
+		u := uncapturedTexts[transport]
+		c.warn("capture", u.fix, "not recorded in the last hour: %s: %s", u.calls, ranking(uncaptured[transport]))
 	}
 	if len(dropped) > 0 {
 		c.warn("losses", "their queues were full: check the network to NATS, and the memory limit of the hooks", "hooks dropped exchanges in the last hour: %s", ranking(dropped))

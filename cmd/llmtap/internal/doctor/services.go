@@ -26,9 +26,11 @@ func (c *checker) checkServices(ctx context.Context, cfg clickhouse.Config) {
 		c.warn("services", "see the check of ClickHouse", "%v", err)
 		return
 	}
-	for service := range maps.Keys(c.uncaptured) {
-		if _, recorded := sources[service]; !recorded {
-			sources[service] = nil
+	for _, services := range c.uncaptured {
+		for service := range services {
+			if _, recorded := sources[service]; !recorded {
+				sources[service] = nil
+			}
 		}
 	}
 	names := slices.Sorted(maps.Keys(sources))
@@ -73,7 +75,7 @@ func readSources(ctx context.Context, cfg clickhouse.Config, c *checker) (map[st
 func (c *checker) describeService(name string, sources []rows.Row) {
 	missing := c.missing(name)
 	if len(sources) == 0 {
-		c.warn("services", "use the HTTP transport of these clients, or llmtap's proxy as their base URL", "%s: no recorded calls%s", name, missing)
+		c.warn("services", "see the check of capture", "%s: no recorded calls%s", name, missing)
 		return
 	}
 	for i, r := range sources {
@@ -108,8 +110,10 @@ func way(r rows.Row) string {
 // missing describes the calls of a service that were not recorded in the last hour.
 func (c *checker) missing(service string) string {
 	var b strings.Builder
-	if n := c.uncaptured[service]; n > 0 {
-		fmt.Fprintf(&b, "; %s over clients that the hook does not capture", terminal.Plural(n, "call"))
+	for _, transport := range slices.Sorted(maps.Keys(c.uncaptured)) {
+		if n := c.uncaptured[transport][service]; n > 0 {
+			fmt.Fprintf(&b, "; not recorded: %s %d", uncapturedTexts[transport].calls, n)
+		}
 	}
 	if n := c.dropped[service]; n > 0 {
 		fmt.Fprintf(&b, "; %d dropped", n)

@@ -30,10 +30,18 @@ const (
 	pollInterval = 200 * time.Millisecond
 	stallTimeout = time.Minute // maximum time without progress in ClickHouse
 	maxReported  = 20          // maximum unreadable records listed; further ones are only counted
+
+	// maxAnswers limits the bodies of the answers of batches, which are in memory until their requests are read. Providers limit
+	// the requests of a batch to 256 MB.
+	maxAnswers = 1 << 30
 )
 
-// duplicate is the reason for skipping a record that was imported before in the same run.
-const duplicate recorded.Reason = "duplicate"
+// Reasons for skipping a record.
+const (
+	duplicate recorded.Reason = "duplicate"  // imported before in the same run
+	noRequest recorded.Reason = "no_request" // an answer of a batch whose request is in no file
+	ambiguous recorded.Reason = "ambiguous"  // several requests or answers of batches have the same custom id
+)
 
 // A Publisher publishes events. It is implemented by *jetstream.Publisher.
 type Publisher interface {
@@ -55,24 +63,55 @@ type Importer struct {
 	seen map[uuid.UUID]struct{}
 	seq  uint64 // last sequence of the instance
 
+	answers     map[string]*answer // by the custom id of a batch's request
+	answerBytes int
+
 	ahead  int64 // bytes of bodies published since mark
 	mark   int   // number of exchanges published when ahead was last reset
 	stored uint64
 }
 
-// Run imports files; "-" is Stdin. Report is valid even if Run returns an error.
+// An answer is the answer to a request of a batch.
+type answer struct {
+	*recorded.Exchange
+	request   uuid.UUID // that it answers
+	ambiguous bool      // another answer has its custom id
+}
+
+// An input is an open file.
+type input struct {
+	name   string
+	file   io.Closer
+	reader *recorded.Reader
+}
+
+// Run imports files; "-" is Stdin. The requests of batches are read last, because their answers may be in any other file.
+// Report is valid even if Run returns an error.
 func (im *Importer) Run(ctx context.Context, files []string) error {
-	im.seen, im.Report.Skipped = map[uuid.UUID]struct{}{}, map[recorded.Reason]int{}
+	im.seen, im.Report.Skipped, im.answers = map[uuid.UUID]struct{}{}, map[recorded.Reason]int{}, map[string]*answer{}
 	started := time.Now()
 	defer func() {
 		im.Report.Seconds = time.Since(started).Seconds()
 		im.Progress.Clear()
 	}()
+	var batches []*input
 	for _, name := range files {
-		if err := im.file(ctx, name); err != nil {
+		in := im.open(name)
+		if in == nil {
+			continue
+		}
+		if in.reader.AwaitsAnswers {
+			batches = append(batches, in)
+		} else if err := im.read(ctx, in); err != nil {
 			return err
 		}
 	}
+	for _, in := range batches {
+		if err := im.read(ctx, in); err != nil {
+			return err
+		}
+	}
+	im.countUnasked()
 	if err := im.Publisher.Flush(ctx); err != nil {
 		return fmt.Errorf("publish exchanges: %w", err)
 	}
@@ -87,28 +126,36 @@ func (im *Importer) Run(ctx context.Context, files []string) error {
 	return im.countFindings(ctx)
 }
 
-// file publishes one file and reports unreadable records. It returns only errors that stop the import.
-func (im *Importer) file(ctx context.Context, name string) error {
+// open opens a file. If that fails, it reports it and returns nil.
+func (im *Importer) open(name string) *input {
 	im.Report.Files++
-	in := im.Stdin
+	in := &input{name: name, file: io.NopCloser(im.Stdin)}
+	r := im.Stdin
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
 			im.broken(err)
 			return nil
 		}
-		defer func() { _ = f.Close() }() // used for reading only
-		in = f
+		in.file, r = f, f
 	}
 	cfg := im.Config
 	cfg.Name = name
-	r, err := recorded.NewReader(in, cfg)
-	if err != nil {
+	var err error
+	if in.reader, err = recorded.NewReader(r, cfg); err != nil {
+		_ = in.file.Close() // used for reading only
 		im.broken(err)
 		return nil
 	}
+	return in
+}
+
+// read publishes one file and reports unreadable records. It returns only errors that stop the import.
+func (im *Importer) read(ctx context.Context, in *input) error {
+	name := in.name
+	defer func() { _ = in.file.Close() }() // used for reading only
 	before := im.Report.Records
-	for x, err := range r.All(ctx) {
+	for x, err := range in.reader.All(ctx) {
 		bad, skipped := errors.AsType[*recorded.RecordError](err)
 		switch {
 		case skipped:
@@ -118,7 +165,11 @@ func (im *Importer) file(ctx context.Context, name string) error {
 		case err != nil:
 			im.broken(err)
 			return nil
-		default:
+		case x.Request == nil:
+			if err := im.keep(x); err != nil {
+				return err
+			}
+		case x.CustomID == "" || im.join(x):
 			if err := im.publish(ctx, x); err != nil {
 				return err
 			}
@@ -129,6 +180,53 @@ func (im *Importer) file(ctx context.Context, name string) error {
 		im.Progress.Printf("%s: no records", name)
 	}
 	return nil
+}
+
+// keep keeps an answer of a batch until its request is read.
+func (im *Importer) keep(x *recorded.Exchange) error {
+	if other := im.answers[x.CustomID]; other != nil {
+		if other.ID != x.ID {
+			other.ambiguous = true
+			im.skip(&recorded.RecordError{Source: x.Source, Reason: ambiguous, Err: fmt.Errorf("%s has another answer with custom_id %q: import each batch separately", other.Source, x.CustomID)})
+		}
+		return nil
+	}
+	im.Report.Records++
+	im.answers[x.CustomID] = &answer{Exchange: x}
+	if im.answerBytes += len(x.Response.Body); im.answerBytes > maxAnswers {
+		return fmt.Errorf("read %s: the answers of the batches exceed %d MiB; import fewer batches at once", x.Source, maxAnswers>>20)
+	}
+	return nil
+}
+
+// join adds the answer to a request of a batch, if it was read. It returns false if it answers another request.
+func (im *Importer) join(x *recorded.Exchange) bool {
+	a := im.answers[x.CustomID]
+	switch {
+	case a == nil:
+		return true
+	case a.request != uuid.Nil && a.request != x.ID:
+		im.skip(&recorded.RecordError{Source: x.Source, Reason: ambiguous, Err: fmt.Errorf("another request has custom_id %q: import each batch separately", x.CustomID)})
+		return false
+	}
+	if a.request = x.ID; !a.ambiguous {
+		x.Answer(a.Response)
+	}
+	return true
+}
+
+// countUnasked counts the answers of batches whose requests are in no file.
+func (im *Importer) countUnasked() {
+	n := 0
+	for _, a := range im.answers {
+		if a.request == uuid.Nil {
+			n++
+		}
+	}
+	if n > 0 {
+		im.Report.Skipped[noRequest] = n
+		im.Progress.Printf("%s of batches without requests: import the files of the requests with them", terminal.Plural(n, "answer"))
+	}
 }
 
 func (im *Importer) broken(err error) {

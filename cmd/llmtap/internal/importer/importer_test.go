@@ -87,6 +87,53 @@ func TestRun(t *testing.T) {
 	})
 }
 
+// The requests and the answers of a batch are joined whatever the order of the files.
+func TestBatch(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, lines ...string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	request := func(id, model string) string {
+		return fmt.Sprintf(`{"custom_id":%q,"method":"POST","url":"/v1/chat/completions","body":{"model":%q}}`, id, model)
+	}
+	answer := func(id, request string) string {
+		return fmt.Sprintf(`{"id":"r","custom_id":%q,"response":{"status_code":200,"request_id":%q,"body":{}},"error":null}`, id, request)
+	}
+	requests := write("in", request("a", "m"), request("b", "m"), request("c", "m"), request("b", "m"))
+	answers := write("out", answer("c", "req_c"), answer("a", "req_a"), answer("x", "req_x"))
+	other := write("in2", request("a", "other"))
+	again := write("out2", answer("c", "req_c2"))
+	f := func(files []string, skipped map[recorded.Reason]int, want ...string) {
+		t.Helper()
+		p := &fake{}
+		var stderr bytes.Buffer
+		im := &Importer{Publisher: p, Progress: terminal.NewProgress(&stderr)}
+		if err := im.Run(t.Context(), files); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for i := 0; i < len(p.events); i += 2 {
+			q, s := p.events[i], p.events[i+1]
+			got = append(got, fmt.Sprintf("%s %d %s%s", q.Attrs["custom_id"], s.Status, s.ProviderRequestID, s.Error))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s\n%s", diff, &stderr)
+		}
+		if diff := cmp.Diff(skipped, im.Report.Skipped); diff != "" {
+			t.Errorf("%s\n%s", diff, &stderr)
+		}
+	}
+	const none = " 0 cancelled: no answer was imported"
+	f([]string{requests}, map[recorded.Reason]int{duplicate: 1}, "a"+none, "b"+none, "c"+none)
+	f([]string{requests, answers}, map[recorded.Reason]int{duplicate: 1, noRequest: 1}, "a 200 req_a", "b"+none, "c 200 req_c")
+	f([]string{answers, requests}, map[recorded.Reason]int{duplicate: 1, noRequest: 1}, "a 200 req_a", "b"+none, "c 200 req_c")
+	f([]string{answers, requests, other, again, again, answers}, map[recorded.Reason]int{duplicate: 1, noRequest: 1, ambiguous: 3}, "a 200 req_a", "b"+none, "c"+none)
+}
+
 func TestRunStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{delay: 1e9}

@@ -9,11 +9,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llmtap/llmtap/ingest/recorded"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
 )
 
-// A Record is one recorded history: a request body, an array of messages, an exchange or a conversation.
+// A Record is one recorded history: a request body, an array of messages, an exchange, a request of a batch or a conversation.
 type Record struct {
 	ID     string
 	URL    string
@@ -61,7 +62,7 @@ func Split(v Value) []Value {
 // isRecord reports whether an element of an array is a record, not a message.
 func isRecord(text []byte) bool {
 	f, ok := Parse(text)
-	return ok && (f.Has("request") || f.Has("messages") || f.Has("contents") || f.Has("input") && !f.Has("type"))
+	return ok && (f.Has("request") || f.Has("messages") || f.Has("contents") || f.Has("custom_id") || f.Has("input") && !f.Has("type"))
 }
 
 // bufferBytes is the size of a new buffer of NewRecord.
@@ -106,6 +107,11 @@ func NewRecord(text []byte, forced *wire.Target, buffer *[]byte) (*Record, error
 		}
 		r.Service, r.Instance, r.Run = f.Label("service"), f.Label("instance"), f.Label("run_id")
 		r.Conversation = cmp.Or(f.Label("conversation"), f.Label("conversation_id"))
+	case f.Has("custom_id") && (f.Has("body") || f.Has("params")): // a request of a batch
+		r.ID, r.Body, r.URL = f.Label("custom_id"), f["body"], recorded.BatchURL(r.URL)
+		if f.Has("params") {
+			r.Body, r.URL = f["params"], recorded.BatchURLAnthropic
+		}
 	case conversation:
 		if !f.Has("messages") {
 			return nil, ErrNoHistory

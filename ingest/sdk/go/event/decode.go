@@ -28,8 +28,8 @@ func Decode(subject string, h Header, body []byte) (*Event, error) {
 			Run: d.text(HeaderRun), User: d.text(HeaderUser),
 		},
 		Instance: d.text(HeaderInstance), Seq: d.uint(HeaderSeq, math.MaxInt64), Dropped: d.uint(HeaderDropped, math.MaxInt64),
-		Uncaptured: d.uint(HeaderUncaptured, math.MaxInt64),
-		Capture:    d.text(HeaderCapture), Origin: d.text(HeaderOrigin), Degraded: h.get(HeaderDegraded) == "1",
+		Uncaptured: d.uint(HeaderUncaptured, math.MaxInt64), UncapturedBy: d.text(HeaderUncapturedBy),
+		Capture: d.text(HeaderCapture), Origin: d.text(HeaderOrigin), Degraded: h.get(HeaderDegraded) == "1",
 		ContentType: d.text(HeaderContentType), ContentEncoding: d.text(HeaderContentEncoding),
 		SDK: d.text(HeaderSDK), Attrs: attrs(h), Body: body,
 	}

@@ -61,6 +61,13 @@ const (
 	StatusCancelled = "cancelled" // neither failed nor completed
 )
 
+// Transports of calls that hooks do not capture.
+const (
+	TransportGRPC      = "grpc"
+	TransportWebSocket = "websocket" // a call is a connection
+	TransportHTTP3     = "http3"
+)
+
 // Labels identify the caller. All are optional; Decode sets a missing service to UnknownService.
 type Labels struct {
 	Service        string // service.name
@@ -104,6 +111,8 @@ type Event struct {
 	// Uncaptured is the number of calls to providers that this instance has made so far with a client that its hook does not
 	// capture. Hooks send events of kind Hook only for it, because a process may make no other calls.
 	Uncaptured uint64
+	// UncapturedBy is the number of these calls by transport, such as "grpc=9 websocket=3". Others have an unknown one.
+	UncapturedBy string
 
 	Client string // address of a proxy's client; part of the shard key, never published
 

@@ -24,7 +24,7 @@ func full() map[Kind]*Event {
 				Service: "结账-service", ServiceVersion: "1.4.2+dirty", Environment: "prod eu", Agent: "planner agent",
 				Stage: "规划器", Conversation: "c/1 %41", Run: "run-7", User: "a1b2",
 			},
-			Instance: "f00d", Seq: 41, Dropped: 3, Uncaptured: 7,
+			Instance: "f00d", Seq: 41, Dropped: 3, Uncaptured: 7, UncapturedBy: "grpc=4 websocket=3",
 			Attrs:   map[string]string{"team": "支付", "k8s.pod_name-1": "a b", "edge": " x "},
 			Capture: CaptureFull, Origin: OriginHook, Degraded: true,
 			ContentType: "application/json; charset=utf-8", ContentEncoding: "zstd",
@@ -68,7 +68,7 @@ func TestRoundTrip(t *testing.T) {
 func TestHeadersByKind(t *testing.T) {
 	common := []string{
 		HeaderMsgID, HeaderExchange, HeaderTime, HeaderService, HeaderServiceVersion, HeaderEnvironment, HeaderAgent, HeaderStage,
-		HeaderConversation, HeaderRun, HeaderUser, HeaderInstance, HeaderSeq, HeaderDropped, HeaderUncaptured, HeaderCapture, HeaderOrigin, HeaderDegraded,
+		HeaderConversation, HeaderRun, HeaderUser, HeaderInstance, HeaderSeq, HeaderDropped, HeaderUncaptured, HeaderUncapturedBy, HeaderCapture, HeaderOrigin, HeaderDegraded,
 		HeaderPart, HeaderBodyBytes, HeaderSDK, HeaderContentType, HeaderContentEncoding,
 		HeaderAttrPrefix + "team", HeaderAttrPrefix + "k8s.pod_name-1", HeaderAttrPrefix + "edge",
 	}

@@ -35,21 +35,22 @@ const (
 	HeaderRun            = "Llmtap-Run"
 	HeaderUser           = "Llmtap-User"
 
-	HeaderInstance    = "Llmtap-Instance"
-	HeaderSeq         = "Llmtap-Seq"
-	HeaderDropped     = "Llmtap-Dropped"
-	HeaderUncaptured  = "Llmtap-Uncaptured"
-	HeaderAttrPrefix  = "Llmtap-Attr-"
-	HeaderCapture     = "Llmtap-Capture"
-	HeaderOrigin      = "Llmtap-Origin"
-	HeaderDegraded    = "Llmtap-Degraded"
-	HeaderPart        = "Llmtap-Part"
-	HeaderBodyBytes   = "Llmtap-Body-Bytes"
-	HeaderRunStatus   = "Llmtap-Run-Status"
-	HeaderToolCallID  = "Llmtap-Tool-Call-Id"
-	HeaderToolStatus  = "Llmtap-Tool-Status"
-	HeaderSDK         = "Llmtap-Sdk"
-	HeaderTraceparent = "Traceparent"
+	HeaderInstance     = "Llmtap-Instance"
+	HeaderSeq          = "Llmtap-Seq"
+	HeaderDropped      = "Llmtap-Dropped"
+	HeaderUncaptured   = "Llmtap-Uncaptured"
+	HeaderUncapturedBy = "Llmtap-Uncaptured-By"
+	HeaderAttrPrefix   = "Llmtap-Attr-"
+	HeaderCapture      = "Llmtap-Capture"
+	HeaderOrigin       = "Llmtap-Origin"
+	HeaderDegraded     = "Llmtap-Degraded"
+	HeaderPart         = "Llmtap-Part"
+	HeaderBodyBytes    = "Llmtap-Body-Bytes"
+	HeaderRunStatus    = "Llmtap-Run-Status"
+	HeaderToolCallID   = "Llmtap-Tool-Call-Id"
+	HeaderToolStatus   = "Llmtap-Tool-Status"
+	HeaderSDK          = "Llmtap-Sdk"
+	HeaderTraceparent  = "Traceparent"
 
 	HeaderContentType     = "Content-Type"
 	HeaderContentEncoding = "Content-Encoding"
@@ -116,6 +117,7 @@ func (e *Event) Encode() Header {
 	w.uint(HeaderSeq, e.Seq)
 	w.uint(HeaderDropped, e.Dropped)
 	w.uint(HeaderUncaptured, e.Uncaptured)
+	w.text(HeaderUncapturedBy, e.UncapturedBy)
 	w.attrs(e.Attrs)
 	w.text(HeaderCapture, e.Capture)
 	w.text(HeaderOrigin, e.Origin)

@@ -54,6 +54,7 @@ func (e *Event) AppendJSON(dst []byte) []byte {
 	w.uint("seq", e.Seq)
 	w.uint("dropped", e.Dropped)
 	w.uint("uncaptured", e.Uncaptured)
+	w.text("uncaptured_by", e.UncapturedBy)
 	w.attrs(e.Attrs)
 	w.text("capture", e.Capture)
 	if e.Degraded {

@@ -62,6 +62,13 @@ func DetectURL(url string) (t Target, decided bool) {
 	return other, ProviderOf(s.host) != nil
 }
 
+// CreatesBatch reports whether a POST to path creates a batch of calls, which the provider answers later.
+func CreatesBatch(path string) bool {
+	path = cleanPath(path)
+	last := lastSegment(path)
+	return last == "batches" || last == "batchPredictionJobs" || strings.HasSuffix(last, ":batchGenerateContent") || strings.HasSuffix(path, "/batch/jobs")
+}
+
 // PathDialect returns the dialect in which capture mode "shape" reads the bodies of requests to a URL path at any
 // host. Gateways may prefix the path.
 func PathDialect(path string) Dialect {

@@ -10,6 +10,7 @@ from typing import Any, AsyncIterator, Awaitable, Callable, Optional
 from ._exchange import DRAIN_BYTES, DRAIN_TIMEOUT, ENDED, Exchange, cancelled, headers_of, in_asyncio, in_background
 from ._original import clock
 from ._patch import Patches, hook_of
+from ._uncaptured import count_websocket
 
 
 def patch(patches: Patches) -> None:
@@ -39,7 +40,11 @@ def _connect(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _begin(req: Any) -> Optional[Exchange]:
     hook = hook_of()
-    if hook is None or req.method != "POST":
+    if hook is None:
+        return None
+    if req.method != "POST":
+        if req.method == "GET" and req.headers.get("Upgrade") == "websocket":
+            count_websocket(f"ws{'s' * (req.url.scheme in ('https', 'wss'))}://{req.url.authority}")
         return None
     try:
         target = hook.hosts.target(str(req.url), req.headers)

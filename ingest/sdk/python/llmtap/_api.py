@@ -9,7 +9,7 @@ import uuid
 from multiprocessing import util
 from typing import Any, Callable, Iterable, Mapping, Optional
 
-from . import _aiohttp, _event, _grpc, _httpclient, _httpx, _requests
+from . import _aiohttp, _event, _httpclient, _httpx, _requests, _uncaptured
 from ._config import DEFAULT_FLUSH_TIMEOUT, DEFAULT_MEMORY_LIMIT, Config, InvalidEnvironment, log
 from ._context import Last, Scope, ScopeManager
 from ._event import clip
@@ -25,7 +25,7 @@ _CLIENTS: dict[str, Callable[[Patches], None]] = {
     "requests": _requests.patch,
     "aiohttp": _aiohttp.patch,
     "http.client": _httpclient.patch,
-    "grpc": _grpc.patch,  # only counts channels
+    "grpc, websockets and HTTP/3": _uncaptured.patch,  # only counts calls
 }
 
 

@@ -305,7 +305,7 @@ def encode(ev: Event) -> bytes:
         capture=ev.capture, content_type=ev.content_type, content_encoding=ev.content_encoding,
     )  # fmt: skip
     o.update((k, v) for k, v in texts.items() if v)
-    o.update((k, n) for k, n in (("seq", ev.seq), ("dropped", ev.dropped), ("uncaptured", ev.uncaptured)) if n)
+    o.update((k, n) for k, n in (("seq", ev.seq), ("dropped", ev.dropped), ("uncaptured", ev.uncaptured), ("uncaptured_by", ev.uncaptured_by)) if n)
     if labels.attrs:
         o["attrs"] = {k: labels.attrs[k] for k in sorted(labels.attrs)[: _event.MAX_ATTRS]}
     if ev.degraded:

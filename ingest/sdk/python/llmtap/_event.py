@@ -86,14 +86,14 @@ class Event:
 
     __slots__ = (
         "kind", "exchange", "time", "labels", "url", "method", "api_version", "status", "error", "duration", "first_byte",
-        "provider_request_id", "retry", "step", "tool_call_id", "seq", "dropped", "uncaptured", "capture", "degraded",
+        "provider_request_id", "retry", "step", "tool_call_id", "seq", "dropped", "uncaptured", "uncaptured_by", "capture", "degraded",
         "content_type", "content_encoding", "traceparent", "body",
     )  # fmt: skip
 
     def __init__(self, kind: str, labels: Labels) -> None:
         self.kind, self.labels = kind, labels
         self.exchange = self.url = self.method = self.api_version = self.error = self.provider_request_id = ""
-        self.step = self.tool_call_id = self.capture = self.content_type = self.content_encoding = self.traceparent = ""
+        self.step = self.tool_call_id = self.capture = self.content_type = self.content_encoding = self.traceparent = self.uncaptured_by = ""
         self.time = self.status = self.duration = self.first_byte = self.retry = self.seq = self.dropped = self.uncaptured = 0
         self.degraded = False
         self.body: Optional[Body] = None
@@ -137,7 +137,7 @@ class Event:
         if self.dropped:
             h += f"Llmtap-Dropped: {self.dropped}\r\n"
         if self.uncaptured:
-            h += f"Llmtap-Uncaptured: {self.uncaptured}\r\n"
+            h += f"Llmtap-Uncaptured: {self.uncaptured}\r\n" + _text("Llmtap-Uncaptured-By", self.uncaptured_by)
         if self.capture:
             h += f"Llmtap-Capture: {self.capture}\r\n"
         if self.degraded:

@@ -29,6 +29,13 @@ _CLOSE_GRACE = 0.1
 REPORT_INTERVAL = 10.0  # seconds between two reports of uncaptured calls
 MAX_DRAINS = 64  # unread error responses that are read in the background concurrently
 
+# What to do about calls that are not captured, by transport.
+_INSTEAD = {
+    "grpc": 'use the REST transport of this client, in Google\'s transport="rest"',
+    "websocket": "use the HTTP API if it has one for these calls",
+    "http3": "turn HTTP/3 off in this client",
+}
+
 
 class Stats(NamedTuple):
     """The counters of the hook."""
@@ -41,7 +48,7 @@ class Stats(NamedTuple):
     bytes: int  # memory reserved for pending events and for bodies being read
     errors: int  # internal errors of the hook
     unrecorded: int  # calls with the path of an LLM API to unknown hosts, which are not recorded
-    uncaptured: int  # gRPC channels to the hosts to record, whose calls are not captured
+    uncaptured: int  # calls over gRPC, WebSockets and HTTP/3 to the hosts to record, which are not captured
 
 
 class Hook:
@@ -64,7 +71,8 @@ class Hook:
         self._open: dict[int, Exchange] = {}
         self._closed = False
         self._errors = 0
-        self._uncaptured_hosts: set[str] = set()
+        self._uncaptured: dict[str, int] = {}  # calls by transport
+        self._uncaptured_hosts: set[tuple[str, str]] = set()
         self._reported = 0  # uncaptured calls in the newest report
         self._report_due = 0.0
         self._sender: Union[Sender, EndpointSender, None] = None
@@ -105,28 +113,30 @@ class Hook:
         if first:
             log.warning("llmtap: internal error, a call may not be recorded; further errors are only counted: %s", _current_error())
 
-    def uncaptured(self, host: str, client: str) -> None:
-        """Counts a gRPC channel, whose calls are not captured. Logs each host once, and publishes the count at most every REPORT_INTERVAL
-        seconds."""
+    def uncaptured(self, host: str, transport: str) -> None:
+        """Counts a call that is not captured. Logs each host once, and publishes the counts at most every REPORT_INTERVAL seconds."""
         now = clock.monotonic()
         with self._lock:
             if self._closed:
                 return
-            self.queue.uncaptured += 1
-            first = host not in self._uncaptured_hosts and len(self._uncaptured_hosts) < MAX_UNKNOWN
+            self._uncaptured[transport] = self._uncaptured.get(transport, 0) + 1
+            self.queue.uncaptured = (self.queue.uncaptured[0] + 1, " ".join(f"{t}={n}" for t, n in self._uncaptured.items() if t in _INSTEAD))
+            first = (host, transport) not in self._uncaptured_hosts and len(self._uncaptured_hosts) < MAX_UNKNOWN
             if first:
-                self._uncaptured_hosts.add(host)
+                self._uncaptured_hosts.add((host, transport))
         if first:
-            log.warning("llmtap: calls to %s with %s are not captured; use its HTTP (REST) transport", host, client)
+            instead = _INSTEAD.get(transport, "use another client")
+            log.warning("llmtap: calls to %s over %s are not recorded, only counted; %s", host, transport, instead)
         self._report_uncaptured(now)
 
     def _report_uncaptured(self, now: float) -> None:
         with self._lock:
-            if self.queue.uncaptured == self._reported or now < self._report_due:
+            if self.queue.uncaptured[0] == self._reported or now < self._report_due:
                 return
             self._report_due = now + REPORT_INTERVAL
             ev = Event(_event.HOOK, self.labels(_context.Scope()))
-            ev.uncaptured = self._reported = self.queue.uncaptured
+            ev.uncaptured, ev.uncaptured_by = self.queue.uncaptured
+            self._reported = ev.uncaptured
         ev.time = clock.time_ns()
         self.queue.push(ev, None, 0, False)
 
@@ -228,7 +238,7 @@ class Hook:
         """The current counters."""
         published, events, dropped, pending, used = self.queue.counts()
         with self._lock:
-            return Stats(published, events, dropped, pending, len(self._open), used, self._errors, self.hosts.unrecorded, self.queue.uncaptured)
+            return Stats(published, events, dropped, pending, len(self._open), used, self._errors, self.hosts.unrecorded, self.queue.uncaptured[0])
 
     def flush(self, timeout: float) -> bool:
         """Waits until NATS has stored all exchanges that ended before. Returns False after timeout seconds."""

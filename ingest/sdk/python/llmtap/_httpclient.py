@@ -31,6 +31,11 @@ def patch(patches: Patches) -> None:
     patches.replace(connection, "close", _close)
 
 
+def is_captured() -> bool:
+    """Whether another client captures the current call."""
+    return _captured.get()
+
+
 def captured(call: Callable[..., Any]) -> Callable[..., Any]:
     """Returns call, whose calls over http.client are not recorded here."""
 

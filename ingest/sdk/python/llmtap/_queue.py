@@ -56,7 +56,7 @@ class Queue:
         self._used = self._in_flight_bytes = self._queued_bytes = 0
         self._pending = 0
         self._seq = self._published = self._events = self._dropped = 0
-        self.uncaptured = 0  # calls that the hook does not capture, set by Hook
+        self.uncaptured = (0, "")  # calls that the hook does not capture, and by transport, set by Hook
         self._waiters: list[tuple[int, SimpleQueue[bool]]] = []
 
     def reserve(self, n: int) -> bool:
@@ -135,7 +135,7 @@ class Queue:
             self._queued_bytes -= it.size
             it.ev.dropped = self._dropped
             if it.ev.kind != HOOK:  # whose id has the count
-                it.ev.uncaptured = self.uncaptured
+                it.ev.uncaptured, it.ev.uncaptured_by = self.uncaptured
             return it
 
     @property

@@ -17,7 +17,7 @@ import (
 )
 
 // packages are the requirements of the tests of the Python hook.
-var packages = []string{"nats-py>=2.6,<3", "pytest>=8", "pytest-xdist>=3", "httpx", "httpx2", "requests", "aiohttp", "brotli", "urllib3", "grpcio", "mypy", "ruff"}
+var packages = []string{"nats-py>=2.6,<3", "pytest>=8", "pytest-xdist>=3", "httpx", "httpx2", "requests", "aiohttp", "brotli", "urllib3", "grpcio", "websockets", "websocket-client", "aioquic", "mypy", "ruff"}
 
 // runtimes are what the hook is tested under.
 var runtimes = []string{"blockbuster", "freezegun", "time-machine", "gevent", "eventlet", "pytest-socket", "langgraph-cli[inmem]"}
@@ -45,6 +45,8 @@ func TestPythonRuntimes(t *testing.T) {
 	python := Interpreter(t, append(runtimes, packages...)...)
 	Watch(t, "..")
 	runPython(t, python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "tests/test_runtimes.py")
+	python = Interpreter(t, append([]string{"urllib3-future"}, packages...)...) // replaces urllib3
+	runPython(t, python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "tests/test_uncaptured.py", "-k", "urllib3_future")
 }
 
 // TestPythonFaults compares what agents observe of failing responses with and without the hook.

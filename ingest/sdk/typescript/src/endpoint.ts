@@ -185,6 +185,7 @@ export function eventObject(ev: Event): Record<string, unknown> {
     seq: ev.seq,
     dropped: ev.dropped,
     uncaptured: ev.uncaptured,
+    uncaptured_by: ev.uncapturedBy,
     attrs: attrs.length > 0 ? Object.fromEntries(attrs) : undefined,
     capture: ev.capture,
     degraded: ev.degraded || undefined,

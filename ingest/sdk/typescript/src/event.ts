@@ -108,6 +108,7 @@ export class Event {
   seq = 0;
   dropped = 0;
   uncaptured = 0;
+  uncapturedBy = "";
   capture = "";
   degraded = false;
   contentType = "";
@@ -164,6 +165,7 @@ export class Event {
     number(h, "Llmtap-Seq", this.seq);
     number(h, "Llmtap-Dropped", this.dropped);
     number(h, "Llmtap-Uncaptured", this.uncaptured);
+    text(h, "Llmtap-Uncaptured-By", this.uncapturedBy);
     if (this.capture) h.push(["Llmtap-Capture", this.capture]);
     if (this.degraded) h.push(["Llmtap-Degraded", "1"]);
     text(h, "Content-Type", this.contentType);

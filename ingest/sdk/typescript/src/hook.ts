@@ -16,6 +16,12 @@ export const VERSION = "0.1.0";
 
 const REPORT_INTERVAL = 10_000; // milliseconds between two reports of uncaptured calls
 
+// What to do about calls that are not captured, by transport.
+const INSTEAD: Record<string, string> = {
+  grpc: "use the REST transport of this client",
+  websocket: "use the HTTP API if it has one for these calls",
+};
+
 /** The counters of the hook. */
 export interface Stats {
   published: number; // exchanges whose request and response are stored
@@ -26,7 +32,7 @@ export interface Stats {
   bytes: number; // memory reserved for pending events and for bodies being read
   errors: number; // internal errors of the hook
   unrecorded: number; // calls with the path of an LLM API to unknown hosts, which are not recorded
-  uncaptured: number; // calls to the hosts to record with a client that is not captured
+  uncaptured: number; // calls over gRPC, WebSockets and unknown versions of undici to the hosts to record, which are not captured
 }
 
 /** Records the calls of one process. */
@@ -39,6 +45,7 @@ export class Hook {
   #open = new Set<Exchange>();
   #closed = false;
   #errors = 0;
+  #uncaptured = new Map<string, number>(); // calls by transport
   #uncapturedHosts = new Set<string>();
   #reported = 0; // uncaptured calls in the newest report
   #reportDue = 0;
@@ -58,13 +65,18 @@ export class Hook {
     this.config.warn(`internal error, a call may not be recorded; further errors are only counted: ${text}`);
   }
 
-  /** Counts a call that is not captured. Logs each host once, and publishes the count at most every REPORT_INTERVAL. */
-  uncaptured(host: string, client: string): void {
+  /** Counts a call to a host that is not captured. Logs each host once, and publishes the counts at most every REPORT_INTERVAL. */
+  uncaptured(target: Target, transport: string): void {
     if (this.#closed) return;
+    this.#uncaptured.set(transport, (this.#uncaptured.get(transport) ?? 0) + 1);
     this.queue.uncaptured++;
-    if (!this.#uncapturedHosts.has(host) && this.#uncapturedHosts.size < MAX_UNKNOWN) {
-      this.#uncapturedHosts.add(host);
-      this.config.warn(`calls to ${host} with ${client} are not captured; set the base URL of this client to llmtap's proxy`);
+    this.queue.uncapturedBy = [...this.#uncaptured].filter(([t]) => t in INSTEAD).map(([t, n]) => `${t}=${n}`).join(" "); // prettier-ignore
+    const host = target.url.split("/")[2];
+    const key = `${host} over ${transport}`;
+    if (!this.#uncapturedHosts.has(key) && this.#uncapturedHosts.size < MAX_UNKNOWN) {
+      this.#uncapturedHosts.add(key);
+      const instead = INSTEAD[transport] ?? "set the base URL of this client to llmtap's proxy";
+      this.config.warn(`calls to ${key} are not recorded, only counted; ${instead}`);
     }
     this.reportUncaptured();
   }
@@ -75,6 +87,7 @@ export class Hook {
     this.#reportDue = at + REPORT_INTERVAL;
     const ev = new Event("hook", this.labels(new Scope()));
     ev.uncaptured = this.#reported = this.queue.uncaptured;
+    ev.uncapturedBy = this.queue.uncapturedBy;
     ev.time = now();
     this.queue.push(ev);
   }

@@ -13,7 +13,7 @@ import { hookOf, isIgnored, observe, type Patches } from "./patch";
 export function patchHTTP(patches: Patches): void {
   const begin = (req: http.ClientRequest): void => {
     const hook = hookOf();
-    if (!hook || req.method !== "POST" || seen.has(req) || isIgnored(req)) return;
+    if (!hook || (req.method !== "POST" && !isWebSocket(req)) || seen.has(req) || isIgnored(req)) return;
     seen.add(req);
     try {
       beginHTTP(hook, req);
@@ -29,6 +29,11 @@ export function patchHTTP(patches: Patches): void {
       return original.apply(this, args);
     });
   }
+}
+
+/** Whether a request opens a WebSocket. */
+function isWebSocket(req: http.ClientRequest): boolean {
+  return req.method === "GET" && String(req.getHeader("upgrade")).toLowerCase() === "websocket";
 }
 
 const seen = new WeakSet<object>();
@@ -47,6 +52,10 @@ function beginHTTP(hook: Hook, req: http.ClientRequest): void {
   const absolute = /^(https?:\/\/[^/?#]*)(.*)$/i.exec(req.path); // to a proxy
   const [origin, path] = absolute ? [absolute[1], absolute[2]] : [`${req.protocol}//${host}`, req.path];
   const target = hook.hosts.target(origin, path, () => first(headersOf(flat), "content-type"));
+  if (target && req.method !== "POST") {
+    hook.uncaptured(target, "websocket");
+    return;
+  }
   const x = target && hook.begin(target, req.method, headersOf(flat), current());
   if (!x) return;
   exchanges.set(req, x);
@@ -59,6 +68,9 @@ function beginHTTP(hook: Hook, req: http.ClientRequest): void {
     call.response(res);
   });
 }
+
+// Methods of gRPC that call a model: those of Gemini, of Vertex AI and of xAI, and of servers of one's own. The same services have others.
+const GRPC_CALLS = /(GenerateContent|Predict|\/GetCompletion|\/GetCompletionChunk|\/StartDeferredCompletion|\/Generate|\/GenerateStream)$/;
 
 /** The part of http2's sessions and streams that is used. */
 interface Session {
@@ -93,7 +105,12 @@ function beginHTTP2(hook: Hook, stream: object, authority: string, headers: Reco
   const base = new URL(authority);
   const origin = `${base.protocol}//${String(headers[":authority"] ?? headers.host ?? base.host)}`;
   const path = String(headers[":path"] ?? "/");
-  const target = hook.hosts.target(origin, path, () => first(headersOf(flat), "content-type"));
+  const type = first(headersOf(flat), "content-type");
+  const target = hook.hosts.target(origin, path, () => type);
+  if (type.startsWith("application/grpc")) {
+    if (target && GRPC_CALLS.test(path)) hook.uncaptured(target, "grpc");
+    return;
+  }
   const x = target && hook.begin(target, "POST", headersOf(flat), current());
   if (!x) return;
   exchanges.set(stream, x);

@@ -40,6 +40,7 @@ interface Waiter {
 /** When the memory is full, the queue drops both events of the oldest exchange that is not in flight. */
 export class Queue {
   uncaptured = 0; // calls that the hook does not capture, set by Hook
+  uncapturedBy = ""; // these calls by transport
   published = 0; // exchanges of which both events are stored
   events = 0; // stored events
   dropped = 0; // dropped exchanges
@@ -136,7 +137,10 @@ export class Queue {
     this.#inFlightBytes += it.size;
     this.#queuedBytes -= it.size;
     it.ev.dropped = this.dropped;
-    if (it.ev.kind !== "hook") it.ev.uncaptured = this.uncaptured; // the id of a hook event has the count
+    if (it.ev.kind !== "hook") { // whose id has the count
+      it.ev.uncaptured = this.uncaptured;
+      it.ev.uncapturedBy = this.uncapturedBy;
+    }
     return it;
   }
 

@@ -20,6 +20,7 @@ interface Request {
   contentLength?: number | null;
   contentType?: string | null;
   body: unknown;
+  upgrade?: string | null;
 }
 
 // The names of the methods of a request, by version.
@@ -33,7 +34,7 @@ export function patchUndici(patches: Patches): void {
   const created = (message: unknown): void => {
     const hook = hookOf();
     const { request } = message as { request: Request };
-    if (!hook || request?.method !== "POST") return;
+    if (!hook || (request?.method !== "POST" && request?.upgrade !== "websocket")) return;
     try {
       record(hook, request);
     } catch (e) {
@@ -49,9 +50,13 @@ function record(hook: Hook, request: Request): void {
   const flat = headerList(request);
   const target = hook.hosts.target(origin.replace(/\/$/, ""), request.path, () => first(headersOf(flat), "content-type"));
   if (!target) return;
+  if (request.upgrade === "websocket") {
+    hook.uncaptured(target, "websocket");
+    return;
+  }
   const methods = [HEADERS, DATA, END, ERROR].map((names) => names.find((n) => typeof (request as never)[n] === "function"));
   if (methods.some((m) => m === undefined)) {
-    hook.uncaptured(target.url.split("/")[2], "this version of undici");
+    hook.uncaptured(target, "this version of undici");
     return;
   }
   const [onHeaders, onData, onEnd, onError] = methods as string[];

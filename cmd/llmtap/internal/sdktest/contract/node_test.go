@@ -47,3 +47,13 @@ func nodeAgent(t *testing.T, d nodeDirs, natsURL, hosts, url string, calls int, 
 	}
 	return log.String(), unrecorded
 }
+
+// Calls over gRPC and WebSockets are counted, also those of the WebSocket of newer versions of Node.js.
+func TestNodeUncaptured(t *testing.T) {
+	nodetest.Watch(t, "node")
+	cmd := nodePackages(t).command(t.Context(), "uncaptured.cjs")
+	cmd.Env = append(cmd.Env, "NODE_OPTIONS=--experimental-websocket")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
