@@ -65,15 +65,18 @@ func openGo(t testing.TB, l *library) suite {
 	command(t, dir, nil, "go", "work", "init", ".", absolute(t, "../go"))
 	return suite{
 		run: func(env, args []string) (r run) {
-			r.output, r.seconds = command(t, dir, slices.Concat(env, []string{hosts}), "go", slices.Concat([]string{"test", "-trimpath", "-vet=off", "-count=1", "-json"}, args)...)
+			var lines string
+			lines, r.seconds = command(t, dir, slices.Concat(env, []string{hosts}), "go", slices.Concat([]string{"test", "-trimpath", "-vet=off", "-count=1", "-json"}, args)...)
 			r.tests = map[string]string{}
-			for text := range strings.Lines(r.output) {
-				var line struct{ Action, Package, Test string }
+			for text := range strings.Lines(lines) {
+				var line struct{ Action, Package, Test, Output string }
 				switch _ = json.Unmarshal([]byte(text), &line); line.Action {
 				case "pass", "fail", "skip":
 					if line.Test != "" {
 						r.tests[line.Package+" "+line.Test] = line.Action
 					}
+				case "output", "build-output":
+					r.output += line.Output
 				case "build-fail":
 					t.Fatal(r.output)
 				}
