@@ -59,7 +59,7 @@ var libraries = []library{
 	{
 		name: "google-genai", source: "google-genai[aiohttp]", version: "3.6.1", open: openPython,
 		requires: []string{"httpx", "httpx2", "mcp", "pillow", "pytest-asyncio", "requests"},
-		part:     []string{"google/genai/tests/client/test_client_requests.py", "google/genai/tests/client/test_httpx2_client.py"},
+		part:     []string{"google/genai/tests/client/test_async_httpx_event_loops.py", "google/genai/tests/client/test_client_requests.py", "google/genai/tests/client/test_upload_errors.py"},
 		all: []string{
 			"google/genai/tests/client/test_aiohttp_retries.py", "google/genai/tests/client/test_async_httpx_event_loops.py",
 			"google/genai/tests/client/test_async_stream.py", "google/genai/tests/client/test_client_close.py",
