@@ -23,7 +23,8 @@ var errClosed = errors.New("http: read on closed response body")
 // A requestBody records a body that can be read only once, while the transport reads it.
 type requestBody struct {
 	io.ReadCloser
-	x *exchange
+	x     *exchange
+	again bool // the transport may send the body once more
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
@@ -32,9 +33,13 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the recording, because the transport sends no more of the body.
+// Close ends the recording unless the transport may send the body again. The end of the call ends it then.
 func (b *requestBody) Close() error {
-	b.x.sendRequest()
+	if b.again {
+		b.x.requestClosed()
+	} else {
+		b.x.sendRequest()
+	}
 	return b.ReadCloser.Close()
 }
 
@@ -159,6 +164,10 @@ func (p *pool) takeBack(b *responseBody) {
 	delete(p.lent, b)
 }
 
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
 // A writeFunc is an io.Writer that never fails.
 type writeFunc func([]byte)
 
@@ -166,7 +175,3 @@ func (f writeFunc) Write(p []byte) (int, error) {
 	f(p)
 	return len(p), nil
 }
-
-type readFunc func([]byte) (int, error)
-
-func (f readFunc) Read(p []byte) (int, error) { return f(p) }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -268,5 +269,54 @@ func TestErrorsAreMasked(t *testing.T) {
 	s.prepare(&item{ev: &zstd})
 	if len(zstd.Body) != 0 || zstd.Capture != event.CaptureNone {
 		t.Errorf("published %s", zstd.Body)
+	}
+}
+
+// Signers of SDKs share one reader between Body and GetBody. What is sent and recorded is whole, also on a second connection.
+func TestSharedReader(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	const body = `{"model":"m","messages":[]}`
+	var tries atomic.Int32
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got, _ := io.ReadAll(r.Body)
+		if tries.Add(1) == 2 { // the connection is in use for the second time
+			conn, _, _ := http.NewResponseController(w).Hijack()
+			conn.Close()
+			return
+		}
+		w.Write(got)
+	}))
+	defer srv.Close()
+	base := &http.Transport{}
+	defer base.CloseIdleConnections()
+	for range 2 {
+		h := openHook(t, n.url, srv.URL, nil)
+		shared := strings.NewReader(body)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL, io.NopCloser(shared))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.ContentLength = int64(len(body))
+		req.Header.Set("Idempotency-Key", "1") // lets the transport try again
+		req.GetBody = func() (io.ReadCloser, error) {
+			shared.Seek(0, io.SeekStart)
+			return io.NopCloser(shared), nil
+		}
+		resp, err := h.Transport(base).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || string(got) != body {
+			t.Errorf("the server got %q, %v", got, err)
+		}
+		sent, _ := only(t, n, h)
+		if string(sent.Body) != body || sent.Degraded {
+			t.Errorf("recorded %q, degraded %v", sent.Body, sent.Degraded)
+		}
+	}
+	if n := tries.Load(); n != 3 {
+		t.Errorf("%d tries", n)
 	}
 }

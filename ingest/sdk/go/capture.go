@@ -56,17 +56,15 @@ func (c *capture) add(p []byte) {
 	c.buf = append(c.buf, p...)
 }
 
-// allocate returns memory for a body of n bytes, or nil if there is not enough. The caller fills it and passes it to
-// set.
-func (c *capture) allocate(n int) []byte {
-	if !c.setReserved(int64(n)) {
-		return nil
+// expect allocates memory for the whole body if its length is known. The length must not come from a peer.
+func (c *capture) expect() {
+	if c.want > 0 && c.want <= int64(c.limit) && c.setReserved(c.want) {
+		c.buf = make([]byte, 0, c.want)
 	}
-	return make([]byte, n)
 }
 
-// set makes p the body; p is a part of the memory from allocate.
-func (c *capture) set(p []byte) { c.buf = p }
+// clear forgets the body.
+func (c *capture) clear() { c.buf, c.tail = c.buf[:0], nil }
 
 // stub reduces a body that p extends beyond maxBody to its first and last bytes.
 func (c *capture) stub(p []byte) {

@@ -35,19 +35,20 @@ type exchange struct {
 	start time.Time
 	query string // query of the URL; must not be published
 
-	mu       sync.Mutex // guards the fields below
-	req, res event.Event
-	reqBody  capture
-	resBody  capture
-	sending  bool  // the request body has not been read to its end
-	reqWant  int64 // Content-Length of the request, not positive if unknown
-	reqGot   int64
-	reqSent  bool
-	ended    bool
-	stream   wire.StreamEnd // nil if the response is not a stream
-	want     int64          // Content-Length of the response, -1 if unknown
-	got      int64
-	unwatch  func() bool // stops watching ctx
+	mu        sync.Mutex // guards the fields below
+	req, res  event.Event
+	reqBody   capture
+	resBody   capture
+	sending   bool  // the request body has not been read to its end
+	reqWant   int64 // Content-Length of the request, not positive if unknown
+	reqGot    int64
+	reqClosed bool // the transport has closed the body, and may send it again
+	reqSent   bool
+	ended     bool
+	stream    wire.StreamEnd // nil if the response is not a stream
+	want      int64          // Content-Length of the response, -1 if unknown
+	got       int64
+	unwatch   func() bool // stops watching ctx
 }
 
 // begin returns a new exchange for req, or nil if the call cannot be recorded.
@@ -159,32 +160,31 @@ func (x *exchange) requestBodyPending() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.sending = true
+	x.reqBody.expect()
 }
 
-// requestBuffer returns memory for a request body of n bytes, to be passed to requestCopied; nil if there is not
-// enough.
-func (x *exchange) requestBuffer(n int) []byte {
+// requestClosed records that the transport has closed the body, which it may send again.
+func (x *exchange) requestClosed() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.reqSent {
-		return nil
-	}
-	return x.reqBody.allocate(n)
+	x.reqClosed = true
 }
 
-// requestCopied queues the request after its body was read to the end or up to err. body is a part of requestBuffer;
-// if it is nil, the body consists of the bytes passed to requestRead.
-func (x *exchange) requestCopied(body []byte, err error) {
+// requestAbandoned reports whether the transport has closed the body before its end, or has not read it.
+func (x *exchange) requestAbandoned() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.reqSent {
-		return
+	return !x.reqSent && (x.reqClosed || x.reqGot == 0)
+}
+
+// requestAgain forgets what was read of the body, because the transport sends it again on another connection.
+func (x *exchange) requestAgain() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.reqSent {
+		x.reqBody.clear()
+		x.reqGot, x.reqClosed = 0, false
 	}
-	if body != nil {
-		x.reqBody.set(body)
-	}
-	x.sending = err != nil
-	x.sendRequestLocked()
 }
 
 // requestRead records bytes of the request body while the transport reads them.

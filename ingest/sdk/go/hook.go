@@ -126,6 +126,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	sent := x.recordRequest(req)
 	resp, err := t.base.RoundTrip(sent)
 	returned = true
+	x.completeRequest(req.GetBody)
 	switch {
 	case err != nil:
 		x.end(x.errorText(err))
@@ -143,36 +144,45 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// recordRequest queues a request together with a copy of its body if the body can be read twice. Other bodies are
-// recorded while the transport reads them.
+// recordRequest returns a request whose body is recorded while the transport reads it. GetBody is not called before: several SDKs
+// share one reader between it and Body, so that a second reader would empty the first.
 func (x *exchange) recordRequest(req *http.Request) *http.Request {
 	if req.Body == nil || req.Body == http.NoBody || x.reqBody.limit <= 0 {
 		x.sendRequest()
 		return req
 	}
 	x.requestBodyPending()
+	clone := *req
+	clone.Body = &requestBody{ReadCloser: req.Body, x: x, again: req.GetBody != nil}
 	if req.GetBody != nil {
-		if body, err := req.GetBody(); err == nil {
-			x.copyRequest(body, req.ContentLength)
-			return req
+		clone.GetBody = func() (io.ReadCloser, error) {
+			body, err := req.GetBody()
+			if err != nil {
+				return nil, err
+			}
+			x.requestAgain()
+			return &requestBody{ReadCloser: body, x: x, again: true}, nil
 		}
 	}
-	clone := *req
-	clone.Body = &requestBody{ReadCloser: req.Body, x: x}
 	return &clone
 }
 
-// copyRequest records body. size is its length in bytes, or -1 or 0 if unknown.
-func (x *exchange) copyRequest(body io.ReadCloser, size int64) {
-	defer body.Close()
-	if size <= 0 || size > maxBody {
-		_, err := io.Copy(writeFunc(func(p []byte) { x.requestRead(p, nil) }), body)
-		x.requestCopied(nil, err)
+// completeRequest records a body that the transport has closed before its end, or not read, for example without a connection. The
+// agent cannot send it again but by getBody.
+func (x *exchange) completeRequest(getBody func() (io.ReadCloser, error)) {
+	if getBody == nil || !x.requestAbandoned() {
 		return
 	}
-	buf := x.requestBuffer(int(size))
-	n, err := io.ReadFull(body, buf)
-	x.requestCopied(buf[:n], err)
+	body, err := getBody()
+	if err != nil {
+		return
+	}
+	defer body.Close()
+	x.requestAgain()
+	_, err = io.Copy(writeFunc(func(p []byte) { x.requestRead(p, nil) }), body)
+	if err == nil {
+		x.requestRead(nil, io.EOF)
+	}
 }
 
 // track adds an active call. It returns false if the hook is closed.
