@@ -9,7 +9,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/endpoint"
-	"github.com/llmtap/llmtap/alerts/records"
+	"github.com/llmtap/llmtap/alerts/sent"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
@@ -62,7 +62,7 @@ func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
 		base := strings.TrimRight(u, "/") + "/api/v2/"
 		n := &Notifier{
 			url: base + "alerts", token: token, access: o.Access, client: o.Client,
-			records: records.New[known](o.Store, "alertmanager", base+"alerts\n", o.Logger),
+			records: sent.New[known](o.Store, "alertmanager", base+"alerts\n", o.Logger),
 		}
 		check := func(ctx context.Context) (string, error) {
 			version, err := n.version(ctx, base+"status")

@@ -11,7 +11,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/endpoint"
-	"github.com/llmtap/llmtap/alerts/records"
+	"github.com/llmtap/llmtap/alerts/sent"
 )
 
 const (
@@ -29,7 +29,7 @@ type Notifier struct {
 	client     *http.Client
 
 	mu      sync.Mutex // guards records and serializes calls
-	records *records.Set[known]
+	records *sent.Set[known]
 }
 
 // known contains the alerts of one group that Alertmanager has accepted, by alert id.

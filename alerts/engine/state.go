@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/alerts/records"
 	"github.com/llmtap/llmtap/alerts/rules"
+	"github.com/llmtap/llmtap/alerts/sent"
 )
 
 const (
@@ -62,7 +62,7 @@ func groupStoreKey(group string) string { return "group." + alerts.GroupID(group
 // the group is not open.
 func LoadGroup(ctx context.Context, store alerts.Store, id string) (g alerts.Group, ok bool, err error) {
 	var state savedState
-	if _, err := records.Get(ctx, store, stateKey, &state); err != nil {
+	if _, err := sent.Get(ctx, store, stateKey, &state); err != nil {
 		return g, false, err
 	}
 	i := slices.IndexFunc(state.Groups, func(key string) bool { return alerts.GroupID(key) == id })
@@ -70,7 +70,7 @@ func LoadGroup(ctx context.Context, store alerts.Store, id string) (g alerts.Gro
 		return g, false, nil
 	}
 	var saved savedGroup
-	ok, err = records.Get(ctx, store, groupStoreKey(state.Groups[i]), &saved)
+	ok, err = sent.Get(ctx, store, groupStoreKey(state.Groups[i]), &saved)
 	return saved.Group, ok, err
 }
 
@@ -215,7 +215,7 @@ func (s *state) put(ctx context.Context, key string, v any) bool {
 	if s.store == nil {
 		return true
 	}
-	err := records.Put(ctx, s.store, key, v)
+	err := sent.Put(ctx, s.store, key, v)
 	if err != nil {
 		s.m.failed(s.log, "store", err, "key", key)
 	}
@@ -228,8 +228,8 @@ func (s *state) get(ctx context.Context, key string, v any) (bool, error) {
 	if s.store == nil {
 		return false, nil
 	}
-	found, err := records.Get(ctx, s.store, key, v)
-	if errors.Is(err, records.ErrUnreadable) {
+	found, err := sent.Get(ctx, s.store, key, v)
+	if errors.Is(err, sent.ErrUnreadable) {
 		s.m.failed(s.log, "store", err, "key", key)
 		return false, nil
 	}

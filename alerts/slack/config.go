@@ -10,7 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/endpoint"
-	"github.com/llmtap/llmtap/alerts/records"
+	"github.com/llmtap/llmtap/alerts/sent"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
@@ -113,8 +113,8 @@ func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
 				slack.OptionAppLevelToken(app)),
 			log: o.Logger,
 		},
-		records:   records.New[*record](o.Store, "slack", "", o.Logger),
-		summaries: summaries{records: records.New[*summary](o.Store, "slack-summary", "", o.Logger)},
+		records:   sent.New[*record](o.Store, "slack", "", o.Logger),
+		summaries: summaries{records: sent.New[*summary](o.Store, "slack-summary", "", o.Logger)},
 	}
 	r := alerts.Receiver{Notifier: n, Destination: c.Channel, Check: n.check}
 	if n.appToken && o.Controls != nil {

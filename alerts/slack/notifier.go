@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/alerts/records"
+	"github.com/llmtap/llmtap/alerts/sent"
 )
 
 // A Notifier sends alert groups to Slack channels. It is safe for concurrent use; calls are serialized.
@@ -25,7 +25,7 @@ type Notifier struct {
 
 	turn chan struct{} // of 1; holds a value during a call of Notify or Fold, which has the rest for itself
 	poster
-	records   *records.Set[*record]
+	records   *sent.Set[*record]
 	summaries summaries
 	refused   map[string]time.Time // last time at which the channel of a route rejected a message
 }

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/alerts/records"
+	"github.com/llmtap/llmtap/alerts/sent"
 	"github.com/llmtap/llmtap/alerts/wording"
 )
 
@@ -149,7 +149,7 @@ func (s *summary) firing() int { return s.count(func(m *member) bool { return m.
 
 // summaries are the summaries of a notifier, by slot.
 type summaries struct {
-	records *records.Set[*summary]
+	records *sent.Set[*summary]
 	slots   [maxSummaries]*summary // nil: empty
 	loaded  bool
 	tried   time.Time // first attempt to load them that failed; zero after a success

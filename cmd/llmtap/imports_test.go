@@ -41,7 +41,7 @@ var importRules = []struct {
 	{"analyzer", []string{"ingest/sdk/go/event", "ingest/sdk/go/wire", "analyzer"}, "rules are pure: lint, import and backtests work offline"},
 	{"sinks", []string{"ingest/sdk/go/event", "ingest/loopback", "ingest/secret", "analyzer", "sinks"}, "storage and alerting never know each other"},
 	{"alerts$", []string{"analyzer", "alerts/rules", "alerts/silence"}, "the vocabulary knows neither the engine nor notifiers"},
-	{"alerts/engine", []string{"analyzer", "alerts$", "alerts/endpoint", "alerts/records", "alerts/regression", "alerts/rules", "alerts/silence", "alerts/tsdb"}, "the engine knows no kind of notifier"},
+	{"alerts/engine", []string{"analyzer", "alerts$", "alerts/endpoint", "alerts/sent", "alerts/regression", "alerts/rules", "alerts/silence", "alerts/tsdb"}, "the engine knows no kind of notifier"},
 	{"alerts/enginetest", []string{"alerts/engine"}, "only tests import it"},
 	{"alerts/promapi", []string{"alerts/engine", "alerts/rules"}, "it serves the engine's rules and series"},
 	{"alerts/regression", nil, "gate and pages compare versions without alerts"},
@@ -50,7 +50,7 @@ var importRules = []struct {
 	{"alerts/silence", nil, "commands and pages parse matchers with it"},
 	{"alerts/tsdb", nil, "it knows series, not alerts"},
 	{"alerts", []string{
-		"ingest/sdk/go/event", "ingest/secret", "analyzer", "alerts$", "alerts/alertmanager", "alerts/endpoint", "alerts/records", "alerts/silence", "alerts/wording",
+		"ingest/sdk/go/event", "ingest/secret", "analyzer", "alerts$", "alerts/alertmanager", "alerts/endpoint", "alerts/sent", "alerts/silence", "alerts/wording",
 	}, "a notifier speaks of alerts, whoever evaluates them"},
 	{"dashboards", []string{"dashboards", "ingest/nearest"}, "it declares the interfaces it reads through"},
 	{"deploy/examples/go", []string{"ingest/sdk/go"}, "examples show what an agent sees"},

@@ -1,5 +1,5 @@
-// Package records stores what a notifier has sent, so that a restart does not repeat it, and other values of an alerts.Store.
-package records
+// Package sent stores what a notifier has sent, so that a restart does not repeat it, and other values of an alerts.Store.
+package sent
 
 import (
 	"context"
