@@ -128,7 +128,7 @@ func (v *Verdict) Reject(s *Sighting, service, conversation, what string) (repor
 // RefusedAt reports whether, when the exchange at p completed, an error text had named the violation and no request with it had
 // been accepted.
 func (v *Verdict) RefusedAt(p Position) bool {
-	return v.Rejected.Count > 0 && v.Rejected.First.Position.Compare(p) < 0 && (v.Accepted.Count == 0 || p.Compare(v.Accepted.First.Position) <= 0)
+	return v.Rejected.Count > 0 && v.Rejected.First.Compare(p) < 0 && (v.Accepted.Count == 0 || v.Accepted.First.Compare(p) >= 0)
 }
 
 // Client returns the client with this service and version, or nil.
