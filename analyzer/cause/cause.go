@@ -122,6 +122,9 @@ func decide(in Input, w *wordings, text []byte) Cause {
 	if r != nil && !r.weak {
 		return stated(r, family, in.Rules)
 	}
+	if in.Status >= 500 && (bytes.Contains(text, badRequest) || bytes.Contains(text, unprocessable)) {
+		in.Status = 400 // a gateway's status for a refusal of the server behind it
+	}
 	switch in.Status {
 	case 401, 403:
 		return known("auth", Stated, "status", "")
@@ -151,6 +154,9 @@ func decide(in Input, w *wordings, text []byte) Cause {
 	}
 	return known(unexplained, None, "", "")
 }
+
+// Reasons of HTTP in the normal form of a text.
+var badRequest, unprocessable = []byte("400 bad request"), []byte("422 unprocessable entity")
 
 // concepts is the table of rows that match concepts, for servers and checks without a row of their own.
 const concepts = "common"

@@ -1,11 +1,16 @@
 package facts
 
+import "bytes"
+
+// serverResult ends the types of blocks with the result of a tool that the provider ran.
+var serverResult = []byte("_tool_result")
+
 // anthropicType is the type of a content block. Types that facts do not depend on are not distinguished.
 type anthropicType uint8
 
 const (
 	anthropicBad   anthropicType = iota // not an object, or an object without a type
-	anthropicOther                      // server_tool_use, mcp_tool_use and their results, search_result, unknown types
+	anthropicOther                      // search_result, unknown types
 	anthropicTextBlock
 	anthropicImage
 	anthropicDocument
@@ -15,6 +20,9 @@ const (
 	anthropicToolResult
 	anthropicMoreTools  // a block that declares tools between the messages
 	anthropicCompaction // the provider's summary of the history before it
+
+	anthropicServerUse    // server_tool_use, mcp_tool_use: a call of a tool that the provider runs
+	anthropicServerResult // web_search_tool_result, mcp_tool_result, …: the result of such a tool
 )
 
 func anthropicTypeOf(name []byte) anthropicType {
@@ -37,6 +45,11 @@ func anthropicTypeOf(name []byte) anthropicType {
 		return anthropicMoreTools
 	case "compaction":
 		return anthropicCompaction
+	case "server_tool_use", "mcp_tool_use":
+		return anthropicServerUse
+	}
+	if bytes.HasSuffix(name, serverResult) {
+		return anthropicServerResult
 	}
 	return anthropicOther
 }
@@ -122,12 +135,15 @@ var anthropicSchema = [...]struct {
 	anthropicOther:      {part: PartOther},
 	anthropicMoreTools:  {part: PartOther},
 	anthropicCompaction: {part: PartOther},
-	anthropicTextBlock:  {PartText, anthropicKeyText | anthropicKeyCitations},
-	anthropicImage:      {PartImage, anthropicKeySource | anthropicKeyTransformations},
-	anthropicDocument:   {PartFile, anthropicKeySource | anthropicKeyContext | anthropicKeyTitle | anthropicKeyCitations},
-	anthropicThinking:   {PartReasoning, anthropicKeyThinking | anthropicKeySignature},
-	anthropicRedacted:   {PartReasoning, anthropicKeyData},
-	anthropicToolUse:    {PartCall, anthropicKeyID | anthropicKeyName | anthropicKeyInput | anthropicKeyCaller | anthropicKeyToolset},
+
+	anthropicServerUse:    {part: PartOther},
+	anthropicServerResult: {part: PartOther},
+	anthropicTextBlock:    {PartText, anthropicKeyText | anthropicKeyCitations},
+	anthropicImage:        {PartImage, anthropicKeySource | anthropicKeyTransformations},
+	anthropicDocument:     {PartFile, anthropicKeySource | anthropicKeyContext | anthropicKeyTitle | anthropicKeyCitations},
+	anthropicThinking:     {PartReasoning, anthropicKeyThinking | anthropicKeySignature},
+	anthropicRedacted:     {PartReasoning, anthropicKeyData},
+	anthropicToolUse:      {PartCall, anthropicKeyID | anthropicKeyName | anthropicKeyInput | anthropicKeyCaller | anthropicKeyToolset},
 	anthropicToolResult: {
 		PartReply, anthropicKeyToolUseID | anthropicKeyContent | anthropicKeyIsError | anthropicKeyToolset,
 	},

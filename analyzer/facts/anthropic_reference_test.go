@@ -135,6 +135,7 @@ func refAnthropicMessages(b []byte, n node) Request {
 			case "cache_control":
 				m.Fields |= FieldCacheControl
 			case "content": // duplicates count, too
+				var uses []string
 				for _, p := range v.elems {
 					if v.kind != Array {
 						break
@@ -148,6 +149,13 @@ func refAnthropicMessages(b []byte, n node) Request {
 						}
 					}
 					foreign = append(foreign, refAnthropicForeign(p)...)
+					switch typ := p.get("type").text; {
+					case typ == "server_tool_use", typ == "mcp_tool_use":
+						m.Fields |= FieldServerUse
+						uses = append(uses, p.get("id").text)
+					case strings.HasSuffix(typ, "_tool_result") && !slices.Contains(uses, p.get("tool_use_id").text):
+						m.Fields |= FieldServerOrphan
+					}
 					f.OpenTools = f.OpenTools || p.get("type").text == "tool_addition" || p.get("type").text == "compaction"
 					f.Stored = f.Stored || p.get("type").text == "compaction"
 				}

@@ -1,5 +1,10 @@
 package facts
 
+import (
+	"bytes"
+	"slices"
+)
+
 // anthropic reads a request of the Messages API. Requests to Vertex AI (rawPredict) and Bedrock (invoke) differ only in
 // anthropic_version and in the model, which is in the URL.
 func (f *Request) anthropic(s *scanner) {
@@ -98,6 +103,7 @@ func (f *Request) anthropicMessage(s *scanner, m *Message) {
 // anthropicContent reads the content of a message: a string or an array of blocks.
 func (f *Request) anthropicContent(s *scanner, m *Message, t *texts) {
 	m.Parts, m.PartCount, m.FirstPart, m.Reasoning, m.Signed, m.Thought, *t = 0, 0, 0, Absent, 0, 0, texts{}
+	f.serverUses = f.serverUses[:0]
 	start := s.i
 	if m.Content = s.kind(); m.Content != Array {
 		var text []byte
@@ -153,6 +159,13 @@ func (f *Request) anthropicPart(s *scanner, m *Message, b *anthropicBlock, t *te
 		f.OpenTools = true
 	case anthropicCompaction: // replaces the blocks before it, and may declare tools
 		f.Stored, f.OpenTools = true, true
+	case anthropicServerUse:
+		m.Fields |= FieldServerUse
+		f.serverUses = append(f.serverUses, b.call.ID)
+	case anthropicServerResult:
+		if !slices.ContainsFunc(f.serverUses, func(id []byte) bool { return bytes.Equal(id, b.reply.ID) }) {
+			m.Fields |= FieldServerOrphan
+		}
 	case anthropicBad, anthropicOther, anthropicImage, anthropicDocument:
 	}
 	if b.keys&anthropicKeyCache != 0 {

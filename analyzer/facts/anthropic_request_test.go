@@ -107,7 +107,7 @@ func TestAnthropicMessage(t *testing.T) {
 	})
 	// Tools that the provider runs make no calls.
 	check("assistant", `[{"type":"server_tool_use","id":"s","name":"web_search","input":{}},{"type":"web_search_tool_result","tool_use_id":"s","content":[]},{"type":"mcp_tool_use","id":"m"},{"type":"mcp_tool_result","tool_use_id":"m"}]`, Message{
-		Content: Array, PartCount: 4, Parts: PartOther, FirstPart: PartOther,
+		Content: Array, PartCount: 4, Parts: PartOther, FirstPart: PartOther, Fields: FieldServerUse,
 	})
 	// Thinking: the signatures of all blocks, in order; an empty one is ignored.
 	one, two := xxh3.HashString("s1"), xxh3.HashString("d2")
@@ -150,8 +150,9 @@ func TestAnthropicFields(t *testing.T) {
 	check(content(`{"type":"tool_result","tool_use_id":"t","name":"f"}`), FieldUnknown, 0, "name")
 	check(content(`{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"a","annotations":null}]}`), FieldUnknown, FieldUnknown, "annotations")
 	// Unknown types may have any key, and so may the results of a provider's tools.
-	check(content(`{"type":"new","a":1,"text":"b"},{"type":"server_tool_use","x":1},{"x":1}`), 0, 0, "")
-	check(content(`{"type":"web_search_tool_result","content":[{"type":"text","x":1}]}`), 0, 0, "")
+	check(content(`{"type":"new","a":1,"text":"b"},{"type":"server_tool_use","x":1},{"x":1}`), FieldServerUse, 0, "")
+	check(content(`{"type":"web_search_tool_result","content":[{"type":"text","x":1}]}`), FieldServerOrphan, 0, "")
+	check(content(`{"type":"web_search_tool_result","tool_use_id":"a"},{"type":"server_tool_use","id":"a"}`), FieldServerUse|FieldServerOrphan, 0, "")
 }
 
 func TestAnthropicRequest(t *testing.T) {

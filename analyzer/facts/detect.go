@@ -30,7 +30,7 @@ type traits uint8
 const (
 	traitChat      traits = 1 << iota // tool_calls, or a role "tool"
 	traitResponses                    // input with typed items
-	traitAnthropic                    // tool_use, tool_result, anthropic_version
+	traitAnthropic                    // tool_use, tool_result, blocks of server tools, anthropic_version
 	traitGemini                       // contents with parts
 	traitBedrock                      // toolUse, toolResult, toolConfig
 	traitCohere                       // tool_plan
@@ -132,8 +132,8 @@ func (s *scanner) blockTraits() (found traits) {
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "type":
-			switch typ, _ := s.text(); string(typ) {
-			case "tool_use", "tool_result":
+			switch typ, _ := s.text(); {
+			case string(typ) == "tool_use", string(typ) == "tool_result", string(typ) == "server_tool_use", bytes.HasSuffix(typ, serverResult):
 				found |= traitAnthropic
 			}
 		case "toolUse", "toolResult":

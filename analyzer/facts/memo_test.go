@@ -31,7 +31,7 @@ var sameRequest = cmp.Options{
 func equalRequests(a, b *Request) bool {
 	plain := func(r *Request) Request {
 		p := *r
-		p.calls, p.replies, p.scratch, p.joined, p.recall, p.s = nil, nil, nil, nil, recall{}, scanner{}
+		p.calls, p.replies, p.scratch, p.joined, p.serverUses, p.recall, p.s = nil, nil, nil, nil, nil, recall{}, scanner{}
 		p.Messages, p.Tools = append([]Message{}, p.Messages...), append([][]byte{}, p.Tools...)
 		for i := range p.Messages {
 			m := &p.Messages[i]

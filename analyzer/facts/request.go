@@ -99,6 +99,10 @@ const (
 	FieldID
 	FieldToolPlan
 	FieldUnknown // any other key outside the dialect's schema
+
+	// No keys, but blocks of tools that the provider runs.
+	FieldServerUse    // a call of such a tool
+	FieldServerOrphan // the result of a call that is not before it in the message
 )
 
 // Item is the type of an input element in the Responses API.
@@ -244,6 +248,8 @@ type Request struct {
 	scratch []byte
 	joined  []byte
 	recall  recall
+
+	serverUses [][]byte // ids of the calls of the current message to tools that the provider runs
 
 	setup       Setup
 	inParameter bool // the current member is the last Parameter of setup

@@ -57,7 +57,7 @@ func ScanResponse(d wire.Dialect, contentType string, body []byte, r *Response) 
 func (f *Request) reset() {
 	*f = Request{
 		Messages: f.Messages[:0], Tools: f.Tools[:0], calls: f.calls[:0], replies: f.replies[:0], scratch: f.scratch[:0],
-		joined: f.joined[:0], recall: f.recall, setup: Setup{Parameters: f.setup.Parameters[:0]},
+		joined: f.joined[:0], serverUses: f.serverUses[:0], recall: f.recall, setup: Setup{Parameters: f.setup.Parameters[:0]},
 	}
 }
 

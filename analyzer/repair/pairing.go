@@ -2,7 +2,9 @@ package repair
 
 import (
 	"bytes"
+	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
@@ -79,8 +81,40 @@ func (e *edit) prepend(i int, parts ...[]byte) bool {
 
 // orphan gives a reply its call back if an answer contains it, and else removes the reply.
 func orphan(e *edit) bool {
+	if e.violation.Detail == "server_tool" {
+		return e.removeServerResult(e.violation.Message)
+	}
 	r := e.reply()
 	return r != nil && (e.restore(r) || e.removeReply(r, "a reply without its call"))
+}
+
+// removeServerResult removes the first result in message i of a tool that the provider ran, if its call is not before it.
+func (e *edit) removeServerResult(i int) bool {
+	var parts []struct {
+		Type, ID  string
+		ToolUseID string `json:"tool_use_id"`
+	}
+	if json.Unmarshal(e.raw(i, "/"+e.dialect.Places.Parts), &parts) != nil {
+		return false
+	}
+	uses := map[string]bool{}
+	for n, p := range parts {
+		if strings.HasSuffix(p.Type, "_tool_use") {
+			uses[p.ID] = true
+		}
+		if !strings.HasSuffix(p.Type, "_tool_result") || uses[p.ToolUseID] {
+			continue
+		}
+		if at := e.message(i); len(parts) == 1 {
+			e.remove(at)
+		} else {
+			e.remove(at + "/" + e.dialect.Places.Parts + "/" + itoa(n))
+		}
+		e.say("removes the result of a tool that the provider ran, without its call")
+		e.lose("the %s %s in message %d", p.Type, quoteName([]byte(p.ToolUseID)), i)
+		return true
+	}
+	return false
 }
 
 // unknownID gives a reply the id of the call that it answers if that is certain.
