@@ -204,6 +204,13 @@ func TestPreviousResponse(t *testing.T) {
 			}
 		}
 	}
+	// A record may only say that there was one.
+	k := &keep{}
+	record := `{"format":"openai.responses","previous_response_id":true,"messages":` + items + `}`
+	must.Do(t, New(k).Files(t.Context(), []string{"-"}, strings.NewReader(record)))
+	if len(k.results) != 1 || len(k.results[0].Findings) > 0 {
+		t.Errorf("%s: %+v", record, k.results)
+	}
 }
 
 // Inputs of every form are judged or named.

@@ -135,6 +135,9 @@ func (r *Record) conversationRequest(f Fields, buffer *[]byte) []byte {
 	if !f.Has("store") {
 		store = json.RawMessage("false") // store was not recorded; rules must not rely on state stored by the provider
 	}
+	if string(f["previous_response_id"]) == "true" { // a part of the history is on the server, under an id that was not recorded
+		f["previous_response_id"] = json.RawMessage(`"unknown"`)
+	}
 	size := len(messages) + len(f["tools"]) + len(f["system"]) + len(f["model"]) + len(f["previous_response_id"]) + len(store) + len(f["conversation_state"]) + 128
 	if cap(*buffer)-len(*buffer) < size {
 		*buffer = make([]byte, 0, max(size, bufferBytes))
