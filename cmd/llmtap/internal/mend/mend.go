@@ -188,13 +188,14 @@ func (m *Mender) History(h *History) error {
 	return m.report(h, res)
 }
 
-// unmended reports whether the provider refused the request for a cause that no step mends.
+// unmended reports whether the provider refused the request for a cause that no step mends. One fault may be repaired as another of
+// its class, since providers name what they see first.
 func (h *History) unmended(res *repair.Result) bool {
-	mends := func(s repair.Step) bool { return s.Rule == h.Cause.Rule || cause.OfRule(s.Rule) == h.Cause.ID }
-	if h.Cause.Known == cause.None || h.Cause.Known == cause.Guessed || h.Cause.Known == "" {
-		return h.Refused && len(res.Steps) == 0
+	if !h.Refused || len(res.Steps) == 0 {
+		return h.Refused
 	}
-	return h.Refused && !slices.ContainsFunc(res.Steps, mends)
+	mends := func(s repair.Step) bool { return cause.Class(cause.OfRule(s.Rule)) == h.Cause.Class }
+	return h.Cause.Known == cause.Stated && !slices.ContainsFunc(res.Steps, mends)
 }
 
 // An operation is one of a JSON patch. RFC 6902 lets a program ignore the members that it does not know.
