@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,10 +47,16 @@ func startNATS(t testing.TB) *testNATS {
 	return n
 }
 
+// Ports are taken in order, from a random one: two tests never get the same.
+var (
+	firstPort = rand.N(20_000)
+	ports     atomic.Int64
+)
+
 // freePort returns an unused port below those that the system assigns, so that no connection takes it.
 func freePort(t testing.TB) int {
 	for range 100 {
-		port := 10_000 + rand.N(20_000)
+		port := 10_000 + (firstPort+int(ports.Add(1)))%20_000
 		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			must.Do(t, l.Close())
 			return port

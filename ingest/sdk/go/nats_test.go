@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,10 +107,16 @@ func startNATS(t testing.TB, dir string, port int, maxPayload ...int) *natsd {
 
 func agentURL(port int) string { return fmt.Sprintf("nats://agent:agent@127.0.0.1:%d", port) }
 
+// Ports are taken in order, from a random one: two tests never get the same.
+var (
+	firstPort = rand.N(20_000)
+	ports     atomic.Int64
+)
+
 // freePort returns an unused port below those that the system assigns, so that no connection takes it.
 func freePort(t testing.TB) int {
 	for range 100 {
-		port := 10_000 + rand.N(20_000)
+		port := 10_000 + (firstPort+int(ports.Add(1)))%20_000
 		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			l.Close()
 			return port

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -179,12 +180,18 @@ func Groups(t *testing.T, sink *clickhouse.Sink, sql string) map[string]uint64 {
 	return m
 }
 
+// Ports are taken in order, from a random one: two tests never get the same.
+var (
+	firstPort = rand.N(20_000)
+	ports     atomic.Int64
+)
+
 // FreePort returns a port of 127.0.0.1 on which nothing listens. Unlike the port of a closed listener, it is below the ports that
 // the system assigns, so that no connection or listener of another test takes it before the caller listens.
 func FreePort(t *testing.T) int {
 	t.Helper()
 	for range 100 {
-		port := 10_000 + rand.N(20_000)
+		port := 10_000 + (firstPort+int(ports.Add(1)))%20_000
 		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			continue // in use
