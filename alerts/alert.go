@@ -111,7 +111,7 @@ func (ev *Evidence) ProviderChanged() bool {
 // A Share counts the failed calls or findings with one cause and root cause.
 type Share struct {
 	Cause, RootCause string // Cause of a finding that is not about a failed call is its rule
-	Guessed          bool   // the cause is a guess
+	Guessed          bool   `json:",omitempty"` // the cause is a guess
 	Failed           uint64
 	Fix              string
 
