@@ -12,6 +12,11 @@ import (
 // openServers contains the servers whose source shows what they accept.
 var openServers = map[wire.Variant]bool{wire.Ollama: true, wire.VLLM: true, wire.SGLang: true, wire.LlamaCPP: true}
 
+// refusedOpaquely reports whether the target, whose rules are not known to the last, refused the request with a text.
+func refusedOpaquely(in cause.Input) bool {
+	return (in.Status == http.StatusBadRequest || in.Status == http.StatusUnprocessableEntity) && len(in.Text) > 0 && !openServers[in.Variant]
+}
+
 // Explain returns the cause of a failed exchange whose request has these findings; it sets in.Rules. What the provider answered
 // outranks what the rules predicted of it: a finding that explains the failure is refused (Finding.Refused), also if its rule was
 // predicted to be lenient.
@@ -40,14 +45,15 @@ func Explain(in cause.Input, findings []Finding) cause.Cause {
 	}
 	in.Rules = rejected
 	c := cause.Classify(in)
-	for _, rules := range [][]string{tolerated, lenient} {
+	for i, rules := range [...][]string{tolerated, lenient} {
 		if len(rules) == 0 || c.Known == cause.Both {
 			continue
 		}
 		in.Rules = rules
 		d := cause.Classify(in)
-		alone := len(rules) == 1 && len(in.Text) > 0 && !openServers[in.Variant] && (in.Status == http.StatusBadRequest || in.Status == http.StatusUnprocessableEntity)
-		if d.Known == cause.Both || d.Known == cause.Inferred && c.Known == cause.None && (alone || len(tolerated) > 0) {
+		// Nothing else explains the failure: the target has become stricter, or the only violation is the reason.
+		inferred := c.Known == cause.None && d.Known == cause.Inferred && (i == 0 || len(rules) == 1 && refusedOpaquely(in))
+		if d.Known == cause.Both || inferred {
 			c = d
 		}
 	}

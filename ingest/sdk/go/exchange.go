@@ -170,11 +170,11 @@ func (x *exchange) requestClosed() {
 	x.reqClosed = true
 }
 
-// requestAbandoned reports whether the transport has closed the body before its end, or has not read it.
+// requestAbandoned reports whether the transport has closed the body before its end. A body that is still open may be read.
 func (x *exchange) requestAbandoned() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return !x.reqSent && (x.reqClosed || x.reqGot == 0)
+	return x.reqClosed && !x.reqSent
 }
 
 // requestAgain forgets what was read of the body, because the transport sends it again on another connection.

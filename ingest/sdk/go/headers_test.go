@@ -69,7 +69,8 @@ func TestHeaders(t *testing.T) {
 	})
 	ctx := WithAttr(WithAttr(WithUser(WithRun(WithStage(WithConversation(WithAgent(t.Context(),
 		"assistant"), "conv-1"), "规划"), "run-1"), "anna@example.com"), "tenant", "t1"), "Not A Key", "x")
-	rt := h.Transport(roundTripFunc(func(*http.Request) (*http.Response, error) {
+	rt := h.Transport(roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		r.Body.Close()
 		body := zipped("slow down")
 		return &http.Response{StatusCode: 429, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Header: http.Header{
 			"Content-Type": {"text/plain"}, "Content-Encoding": {"GZIP"}, "Request-Id": {"req_7"}, "Set-Cookie": {"secret"},

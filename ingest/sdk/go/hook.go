@@ -167,8 +167,8 @@ func (x *exchange) recordRequest(req *http.Request) *http.Request {
 	return &clone
 }
 
-// completeRequest records a body that the transport has closed before its end, or not read, for example without a connection. The
-// agent cannot send it again but by getBody.
+// completeRequest records a body that the transport has closed before its end, for example without a connection. From then on, the
+// agent too can only send it by getBody.
 func (x *exchange) completeRequest(getBody func() (io.ReadCloser, error)) {
 	if getBody == nil || !x.requestAbandoned() {
 		return

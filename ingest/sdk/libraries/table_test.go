@@ -1,7 +1,7 @@
 package libraries
 
-// libraries are those with tests in their published sources. The npm packages undici, openai and ai have none, nor have the Python
-// packages litellm and pydantic-ai. The tests that run are those of the clients: not the ones that call addresses of the internet or need a
+// libraries are those with tests in their published sources. The npm packages undici, openai and ai have none, nor has pydantic-ai, and
+// pip cannot fetch litellm's source. The tests that run are those of the clients: not the ones that call addresses of the internet or need a
 // mock server made of the provider's OpenAPI file, as the generated tests in Python do, and not the thousands that make no HTTP calls.
 var libraries = []library{
 	{
