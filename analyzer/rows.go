@@ -41,7 +41,7 @@ type Exchange struct {
 	Failed       bool   // status >= 400, an error inside a 200, or no answer, unless the agent cancelled the call or the answer may be lost
 	ErrorType    string // the provider's error type or code, or one of the constants below; "" on success
 	Cause        string // id in spec/causes.json; "" on success
-	CauseKnown   string // how the cause is known: stated, inferred, both, conflict or none; "" on success
+	CauseKnown   string // how the cause is known: stated, guessed, inferred, both, conflict or none; "" on success
 	CauseClass   string
 	RootCause    string // root cause of the findings; "" if none
 	ErrorText    string // redacted error text, at most 4 KiB

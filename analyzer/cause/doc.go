@@ -14,6 +14,9 @@
 // also report a bad key, missing credit, a filter or a long prompt, and these must never count as protocol failures.
 // Conversely, a text that names a fault of the history decides under any status, because proxies turn a 400 into a 500 or a 200.
 //
+// What only the concepts of a text suggest about the request is Guessed, and a violated rule outranks it. Package judge asks again
+// with the violations that other targets refuse: the answer outranks what is predicted of its target.
+//
 // # Statements
 //
 // A text contains more than the error: logs dump the request, and servers repeat the part that they reject. A message of a
