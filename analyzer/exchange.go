@@ -24,7 +24,7 @@ type pending struct {
 	signals  []signals.Signal // emitted with the exchange
 	request  signals.Request
 	contents content.Time
-	named    string           // violated rule that shows the cause of the failure, or else the rule that its text names; may be ""
+	why      cause.Cause      // of the failure
 	failure  *signals.Failure // set when the exchange is reported; nil if it did not fail
 	dropped  uint64           // exchanges that the process had dropped before the request
 

@@ -9,6 +9,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/limit"
+	"github.com/llmtap/llmtap/analyzer/session"
 )
 
 const (
@@ -20,13 +21,17 @@ const (
 func (p *pending) explain(text []byte) {
 	e := &p.row
 	text = text[:min(len(text), maxErrorRead)]
-	c := judge.Explain(cause.Input{Status: e.Status, Text: text, Variant: p.target.Variant}, p.findings)
+	var paired func([]byte) (session.Pair, bool)
+	if p.turn != nil {
+		paired = p.turn.Paired
+	}
+	c := judge.Explain(cause.Input{Status: e.Status, Text: text, Variant: p.target.Variant}, p.findings, paired)
 	for i := range p.findings {
 		if p.findings[i].Refused {
 			e.Rejects++
 		}
 	}
-	e.Cause, e.CauseKnown, e.CauseClass, p.named = c.ID, c.Known, c.Class, c.Rule
+	e.Cause, e.CauseKnown, e.CauseClass, p.why = c.ID, c.Known, c.Class, c
 	e.ErrorType = errorType(text, e.Status)
 	e.ErrorText = limit.Text(cause.Redact(text), maxErrorText)
 	e.ErrorCluster = cause.Cluster(e.ErrorText)
@@ -93,7 +98,7 @@ func (p *pending) proof() *judge.Finding {
 		f := &p.findings[i]
 		if p.row.Failed {
 			// A text may name a violation in the words of another cause, so that no violation is of that cause.
-			explains := cause.OfRule(f.Rule.ID) == p.row.Cause || f.Rule.ID == p.named
+			explains := cause.OfRule(f.Rule.ID) == p.row.Cause || f.Rule.ID == p.why.Rule
 			if !explains && (p.row.CauseKnown != cause.Conflict || f.Predicted != check.Reject) {
 				continue
 			}

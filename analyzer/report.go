@@ -39,7 +39,7 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 	a.endings.wait(s, p, minSeq)
 	counted := e.Origin != event.OriginImport
 	if counted {
-		s.tallies.exchange(e, func() Example { return example(e, proof, known) }, isNew, minSeq, s.now)
+		s.tallies.exchange(e, func() Example { return example(p, proof, known) }, isNew, minSeq, s.now)
 		if e.Status/100 == 2 && wire.CreatesBatch(e.Path) {
 			s.addUncaptured(&e.Labels, TransportBatch, 1, minSeq)
 		}
@@ -111,7 +111,7 @@ func (p *pending) observed() signals.Exchange {
 		Subject: p.subject(), Turn: p.turn, Target: p.target, Process: e.Instance, Capture: e.Capture, StartedAt: e.StartedAt,
 		Findings: p.findings, Signals: p.signals, Request: p.request,
 		Stream: e.Stream, Failed: e.Failed, Refused: refused(e), ErrorType: e.ErrorType, ErrorText: e.ErrorText, ErrorCluster: e.ErrorCluster,
-		Cause: e.Cause, CauseKnown: e.CauseKnown, Rejects: e.Rejects, ResponseBytes: e.ResponseBytes,
+		Cause: e.Cause, CauseKnown: e.CauseKnown, Denial: p.why.Denial, Fix: p.why.Fix, Rejects: e.Rejects, ResponseBytes: e.ResponseBytes,
 	}
 }
 
@@ -140,9 +140,10 @@ func findingExample(f *Finding, about *signals.Failure, now time.Time) Example {
 	return x
 }
 
-// example returns the example of e for alerts. f is the finding that represents e, and known is the ledger's record of
+// example returns the example of p for alerts. f is the finding that represents it, and known is the ledger's record of
 // the failure; both may be nil.
-func example(e *Exchange, f *judge.Finding, known *ledger.Record) Example {
+func example(p *pending, f *judge.Finding, known *ledger.Record) Example {
+	e := &p.row
 	ex := Example{
 		Exchange: e.ID, Conversation: e.Conversation, Full: e.Capture == event.CaptureFull, Status: e.Status,
 		ErrorText: limit.Text(e.ErrorText, maxExampleText), Guessed: e.CauseKnown == cause.Guessed, Message: -1,
@@ -153,7 +154,7 @@ func example(e *Exchange, f *judge.Finding, known *ledger.Record) Example {
 		ex.LastClean = limit.Text(known.LastClean, maxLabelBytes)
 	}
 	if f == nil {
-		_, ex.Fix = cause.Meaning(e.Cause)
+		ex.Fix = p.why.Fix
 		return ex
 	}
 	ex.Rule, ex.Message, ex.ToolCallID, ex.Summary = f.Rule.ID, f.Message, limit.Text(f.ToolCallID, maxExampleText), f.Summary

@@ -305,6 +305,14 @@ func TestSignals(t *testing.T) {
 		s.ok(said, h...)
 		s.fail(400, missingText, broken...)
 	}, "error_rule_mismatch missing_tool_reply")
+	f("the text misses a reply that is there", func(s *stream) {
+		s.ok(said, h...)
+		s.fail(400, "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: call_1", with(said, tool("call_1", "x"))...)
+	}, "error_rule_mismatch missing_tool_reply")
+	f("the text misses a reply of another request", func(s *stream) {
+		s.ok(said, h...)
+		s.fail(400, "The following tool_call_ids did not have response messages: call_12", with(said, tool("call_1", "x"))...)
+	})
 	f("no answer in time", func(s *stream) {
 		s.request(s.exchange(), h...)
 		s.advance(16 * time.Minute)

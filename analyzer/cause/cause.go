@@ -14,7 +14,7 @@ const (
 	Guessed  = "guessed"  // the concepts in the text suggest it; the wording is not known from any server
 	Inferred = "inferred" // the answer does not state a cause; the request violates a rule that its target is known to enforce
 	Both     = "both"     // the answer states it and the request shows it
-	Conflict = "conflict" // the answer names one defect of the history, but the request shows others
+	Conflict = "conflict" // the answer names one defect of the history, but the request shows others, or that it is not there
 	None     = "none"     // unexplained
 )
 
@@ -60,6 +60,8 @@ type Cause struct {
 	Server   string // server that wrote the text, such as "deepseek", if the spelling is unique; else ""
 	Gateway  string // intermediary, such as "litellm", if it left a mark in the text; else ""
 	Rule     string // violated rule that shows the cause, or else the rule that the text names; may be ""
+	Fix      string // how to mend it; more special than that of Meaning if the text says more than the cause
+	Denial   string // if Known is Conflict and no rule is violated: what the request shows instead
 }
 
 // A row maps a wording to a cause. The wording is given either by words, which are phrases joined by " … " that must occur in
@@ -107,6 +109,8 @@ func (w *wordings) classify(in Input) Cause {
 	text := normalise(normal[:0], stated)
 	c := decide(in, w, text)
 	c.Server, c.Gateway = writtenBy(stated, text)
+	e := registry[c.ID]
+	c.Fix = e.fixFor(text)
 	return c
 }
 
@@ -250,20 +254,23 @@ func (w *wordings) match(text []byte, in Input) (*row, string) {
 }
 
 func (t *table) match(text []byte, g *grams, provider string) *row {
-rows:
 	for i := range t.rows {
-		if !g.contain(t.rows[i].grams) || t.rows[i].only != "" && !strings.EqualFold(t.rows[i].only, provider) {
-			continue
+		r := &t.rows[i]
+		if g.contain(r.grams) && (r.only == "" || strings.EqualFold(r.only, provider)) && contains(text, r.phrases) {
+			return r
 		}
-		rest := text
-		for _, phrase := range t.rows[i].phrases {
-			at := bytes.Index(rest, phrase)
-			if at < 0 {
-				continue rows
-			}
-			rest = rest[at+len(phrase):]
-		}
-		return &t.rows[i]
 	}
 	return nil
+}
+
+// contains reports whether text contains phrases in this order.
+func contains(text []byte, phrases [][]byte) bool {
+	for _, phrase := range phrases {
+		at := bytes.Index(text, phrase)
+		if at < 0 {
+			return false
+		}
+		text = text[at+len(phrase):]
+	}
+	return true
 }

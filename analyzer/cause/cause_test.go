@@ -19,7 +19,7 @@ func TestClassify(t *testing.T) {
 	f := func(in Input, text string, want Cause) {
 		t.Helper()
 		in.Text = []byte(text)
-		want.Class = Class(want.ID)
+		want.Class, want.Fix = Class(want.ID), Fix(want.ID, in.Text)
 		if diff := cmp.Diff(want, Classify(in)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", text, diff)
 		}

@@ -15,6 +15,13 @@ type entry struct {
 	also         []string // rules of other causes that providers report with the same wording
 	partly       bool     // its rules find only some of its faults, so its texts name no rule unless their row does
 	meaning, fix string
+	fixes        []specialFix
+}
+
+// A specialFix is how a cause is mended if the text contains phrases of the normal form in this order.
+type specialFix struct {
+	phrases [][]byte
+	fix     string
 }
 
 // registry contains all causes.
@@ -43,7 +50,11 @@ func parseCauses(s string) (map[string]entry, error) {
 		case "fix":
 			e.fix = value
 		default:
-			return fmt.Errorf("unknown field %q", line)
+			words, special := strings.CutPrefix(key, "fix if ")
+			if !special {
+				return fmt.Errorf("unknown field %q", line)
+			}
+			e.fixes = append(e.fixes, specialFix{phrasesOf(words), value})
 		}
 		causes[id] = e
 		return nil
@@ -74,6 +85,26 @@ func OfRule(rule string) string {
 		return r.Cause
 	}
 	return ""
+}
+
+// Fix returns a sentence on how to mend the cause id of a failure with this error text; "" for an unknown id.
+func Fix(id string, text []byte) string {
+	e := registry[id]
+	if len(e.fixes) == 0 {
+		return e.fix
+	}
+	var buf [maxText + maxEdges]byte
+	return e.fixFor(normalise(nil, statements(buf[:0], text)))
+}
+
+// fixFor returns how to mend e if text is the normal form of the error text.
+func (e *entry) fixFor(text []byte) string {
+	for i := range e.fixes {
+		if contains(text, e.fixes[i].phrases) {
+			return e.fixes[i].fix
+		}
+	}
+	return e.fix
 }
 
 // Meaning returns a sentence on the meaning of a cause and a sentence on its fix; both are "" for an unknown id.

@@ -125,12 +125,20 @@ func (r *row) set(line string) error {
 	return err
 }
 
+// phrasesOf returns the normal forms of phrases that are joined by " … ".
+func phrasesOf(words string) (phrases [][]byte) {
+	for phrase := range strings.SplitSeq(words, " … ") {
+		phrases = append(phrases, normalise(nil, []byte(phrase)))
+	}
+	return phrases
+}
+
 // complete derives what matching needs from the fields of r.
 func (r *row) complete() {
 	if r.when == "" {
-		for phrase := range strings.SplitSeq(r.words, " … ") {
-			p := normalise(nil, []byte(phrase))
-			r.phrases, r.grams = append(r.phrases, p), append(r.grams, gramsOf(p)...)
+		r.phrases = phrasesOf(r.words)
+		for _, p := range r.phrases {
+			r.grams = append(r.grams, gramsOf(p)...)
 		}
 	}
 	if r.rule != "" {

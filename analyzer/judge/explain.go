@@ -1,11 +1,13 @@
 package judge
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -17,6 +19,9 @@ func refusedOpaquely(in cause.Input) bool {
 	return (in.Status == http.StatusBadRequest || in.Status == http.StatusUnprocessableEntity) && len(in.Text) > 0 && !openServers[in.Variant]
 }
 
+// unpaired contains the causes whose texts name ids of calls or replies that lack the other.
+var unpaired = [...]string{"missing_tool_reply", "orphan_tool_reply", "unknown_tool_call_id"}
+
 // Explain returns the cause of a failed exchange whose request has these findings; it sets in.Rules. What the provider answered
 // outranks what the rules predicted of it: a finding that explains the failure is refused (Finding.Refused), also if its rule was
 // predicted to be lenient.
@@ -26,7 +31,8 @@ func refusedOpaquely(in cause.Input) bool {
 //	a rule that its target is known to enforce        ──> inferred
 //	or rules that it tolerated before                 ──> inferred
 //	or a single rule that other targets enforce       ──> inferred, for 400 and 422 with a text, unless openServers
-func Explain(in cause.Input, findings []Finding) cause.Cause {
+//	text names calls that the request pairs correctly ──> conflict; paired is Turn.Paired or session.PairedIn, or nil
+func Explain(in cause.Input, findings []Finding, paired func(text []byte) (session.Pair, bool)) cause.Cause {
 	var rejected, tolerated, lenient []string
 	for i := range findings {
 		f := &findings[i]
@@ -57,6 +63,11 @@ func Explain(in cause.Input, findings []Finding) cause.Cause {
 			c = d
 		}
 	}
+	if paired != nil && (c.Known == cause.Stated || c.Known == cause.Guessed) && slices.Contains(unpaired[:], c.ID) {
+		if p, ok := paired(in.Text); ok {
+			deny(&c, &p)
+		}
+	}
 	if c.Known == cause.Both || c.Known == cause.Inferred {
 		for i := range findings {
 			if f := &findings[i]; f.Predicted == check.Lenient && (f.Rule.ID == c.Rule || cause.OfRule(f.Rule.ID) == c.ID) {
@@ -65,4 +76,20 @@ func Explain(in cause.Input, findings []Finding) cause.Cause {
 		}
 	}
 	return c
+}
+
+// deny sets that the request contradicts c: it contains p, which the text calls incomplete.
+func deny(c *cause.Cause, p *session.Pair) {
+	c.Known = cause.Conflict
+	c.Denial = fmt.Sprintf("The call %s is in message %d of the request, and its result in message %d.", p.ID, p.Call, p.Reply)
+	switch {
+	case p.Mixed:
+		c.Denial += " Another block follows a call in that message."
+		c.Fix = "Put all calls of an assistant message at its end: move the blocks after them before the first call, or leave them out."
+	case p.Split:
+		c.Denial += " The results of that message are in several messages."
+		c.Fix = "Put all results for one assistant message into the one user message after it."
+	default:
+		c.Fix = "Compare the request with what arrived at the provider: a gateway may have changed it, or left out a message."
+	}
 }

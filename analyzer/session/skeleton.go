@@ -7,6 +7,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // message is the stored form of one message.
@@ -22,6 +23,7 @@ type message struct {
 	item       facts.Item
 	noText     bool // the message has no text
 	reasons    bool // the message has reasoning or a signature
+	mixed      bool // another part follows a call; known for dialect Anthropic
 }
 
 // callMark is the stored form of one call in a request.
@@ -75,6 +77,7 @@ func (s *skeleton) read(in *Request) {
 		}
 		k.noText = m.ContentHash == 0 || m.Content == facts.String && m.ContentBytes == 0
 		k.reasons = m.Reasoning > facts.Null || m.Signed != 0
+		k.mixed = in.Target.Dialect == wire.Anthropic && m.End <= len(in.Body) && mixed(m, in.Body)
 		for j := range m.Replies {
 			s.replies = append(s.replies, hashOrZero(m.Replies[j].ID))
 		}

@@ -80,6 +80,10 @@ func (d *Detector) failure(x *Exchange) {
 		s.ID, s.Key = Unexplained400, x.ErrorCluster
 		s.Summary = fmt.Sprintf("status %d, and neither its text nor the request explains it", x.Status)
 		s.Fix = "Read the text, and compare the request with the last accepted one."
+	case x.Denial != "":
+		s.ID, s.Detail, s.Key = ErrorRuleMismatch, x.Cause, x.Cause
+		s.Summary = "the provider names " + x.Cause + ", but the request does not show it: " + x.Denial
+		s.Fix = x.Fix
 	case x.CauseKnown == cause.Conflict:
 		shows := ""
 		for i := range x.Findings {

@@ -73,7 +73,7 @@ type Exchange struct {
 	Stream, Failed, InBand, MayBeLost  bool   // InBand: the answer has a success status but contains an error; MayBeLost: a missing answer may have been sent
 	Refused                            bool   // refused for its content, so that it would be refused again
 	ErrorType, ErrorText, ErrorCluster string // as in the exchange's row
-	Cause, CauseKnown                  string
+	Cause, CauseKnown, Denial, Fix     string // see cause.Cause
 	Rejects, ResponseBytes             int
 }
 

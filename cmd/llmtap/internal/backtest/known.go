@@ -134,7 +134,7 @@ func addExample(ctx context.Context, q rows.Querier, a *alerts.Alert) error {
 		}
 	}
 	if x.Fix == "" {
-		_, x.Fix = cause.Meaning(why)
+		x.Fix = cause.Fix(why, []byte(x.ErrorText))
 	}
 	if len(a.Evidence.Shares) > 0 {
 		a.Evidence.Shares[0].Fix = x.Fix

@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
@@ -199,10 +200,14 @@ func (e *Explainer) explain(res *Result, r *record) error {
 	}
 	in := cause.Input{Status: r.status, Text: r.text, Log: r.log, Variant: r.target.Variant, Provider: r.provider}
 	in.Text = relevantPart(in)
-	c := judge.Explain(in, found)
+	var paired func([]byte) (session.Pair, bool)
+	if judged {
+		paired = session.PairedIn(&e.request, r.request, r.target)
+	}
+	c := judge.Explain(in, found, paired)
 	res.Cause, res.Class, res.Known, res.StatedBy, res.Rule, res.Status = c.ID, c.Class, c.Known, c.StatedBy, c.Rule, r.status
 	res.Provider, res.Gateway = authorOf(c, r), c.Gateway
-	res.Summary, res.Fix = cause.Meaning(c.ID)
+	res.Summary, res.Fix = lint.Meaning(&c), c.Fix
 	if judged {
 		res.Dialect, res.Variant = r.target.Dialect, r.target.Variant
 	}

@@ -112,11 +112,10 @@ func evidence(res *Result) string {
 	case cause.Both:
 		return fmt.Sprintf("both: stated by %s, and %s violates %s", by, where, res.Rule)
 	case cause.Conflict:
-		other := "another rule"
-		if res.Other != nil {
-			other = res.Other.Rule
+		if res.Other == nil {
+			return fmt.Sprintf("conflict: stated by %s, but the request does not show it", by)
 		}
-		return fmt.Sprintf("conflict: stated by %s, but the request violates %s and no rule of this cause", by, other)
+		return fmt.Sprintf("conflict: stated by %s, but the request violates %s and no rule of this cause", by, res.Other.Rule)
 	}
 	return "unknown"
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/mend"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
@@ -19,7 +20,7 @@ import (
 // newNames are the names of faults that had none when the reports were written.
 var newNames = map[string]string{
 	"container_missing": "container_required", "gemini_mixed_tools": "option_required", "cache_points": "cache_control_limit", "lone_surrogate": "body_invalid",
-	"block_after_tool_use": "missing_tool_reply", // what the text says
+	"block_after_tool_use": "missing_tool_reply", // what the text says; the request contradicts it
 }
 
 // unseen are the reports whose fault no rule finds in the request yet.
@@ -54,6 +55,9 @@ func TestReports(t *testing.T) {
 		if len(got) != 1 || !slices.Contains(causes, got[0].Cause) {
 			t.Errorf("%s: %+v, want %v", r.ID, got, causes)
 			continue
+		}
+		if r.ID == "block_after_tool_use" && (got[0].Known != cause.Conflict || !strings.HasPrefix(got[0].Fix, "Put all calls")) {
+			t.Errorf("%s: %+v", r.ID, got[0])
 		}
 		t.Logf("%-26s %-9s %s", r.ID, got[0].Known, got[0].Cause)
 		if string(r.Request) == "null" {

@@ -52,7 +52,7 @@ func (l *Linter) exchange(j *job) {
 	turn, findings := l.exchanges.Request(&session.Request{
 		Service: rec.Service, Conversation: rec.Conversation, Exchange: j.res.exchange, Instance: rec.Instance, Run: rec.Run, Target: j.target, Facts: j.request, Body: rec.Body,
 	})
-	j.explain(findings)
+	j.explain(j.request, findings)
 	for i := range findings {
 		j.res.add(l.Minimum, &findings[i].Violation, &findings[i], j.accepted())
 	}

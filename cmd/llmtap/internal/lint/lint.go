@@ -43,7 +43,7 @@ type Result struct {
 	exchange string // name of this record in the findings of other records
 	body     []byte // the checked request
 	rejected bool   // a finding predicts a rejection, and the request was not accepted
-	named    string // violated rule that shows Cause, or the rule that the answer names; may be ""
+	why      cause.Cause
 }
 
 // A Finding is one violation. For an exchange, earlier exchanges are taken into account.
@@ -177,17 +177,27 @@ func (res *Result) repeated(why string) string {
 
 // unexplained returns what is known of a recorded failure that no finding of r explains, and how to mend it; "" if there is none.
 func (res *Result) unexplained() (text, fix string) {
-	if res.Cause == "" || slices.ContainsFunc(res.Findings, func(f Finding) bool { return f.Rule == res.named || cause.OfRule(f.Rule) == res.Cause }) {
+	if res.Cause == "" || slices.ContainsFunc(res.Findings, func(f Finding) bool { return f.Rule == res.why.Rule || cause.OfRule(f.Rule) == res.Cause }) {
 		return "", ""
 	}
-	text, fix = cause.Meaning(res.Cause)
+	text, fix = Meaning(&res.why), res.why.Fix
 	switch {
+	case res.why.Denial != "":
 	case res.CauseKnown == cause.None && len(res.Findings) > 0:
 		text, fix = "The answer states no reason that is known.", "Read the text of the answer, and mend what the findings name."
 	case res.CauseKnown != cause.None && res.Refused > 0:
 		text += " No rule finds it in the request."
 	}
 	return fmt.Sprintf("%s (%s): %s", res.Cause, Known(res.CauseKnown, res.Status), text), fix
+}
+
+// Meaning returns what c means, and what the request shows instead.
+func Meaning(c *cause.Cause) string {
+	meaning, _ := cause.Meaning(c.ID)
+	if c.Denial != "" {
+		meaning = "The answer says: " + meaning + " The request does not show it. " + c.Denial
+	}
+	return meaning
 }
 
 // Known says in words how the cause of a failure with this status is known.

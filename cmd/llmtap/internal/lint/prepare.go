@@ -11,6 +11,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -77,7 +78,7 @@ func (j *job) accepted() bool {
 
 // explain sets why the call of j failed, if it did. An answer from another provider than the one whose rules apply explains
 // nothing.
-func (j *job) explain(findings []judge.Finding) {
+func (j *job) explain(q *facts.Request, findings []judge.Finding) {
 	if j.foreign {
 		return
 	}
@@ -85,20 +86,19 @@ func (j *job) explain(findings []judge.Finding) {
 	if !j.answered {
 		a = nil
 	}
-	c, failed := Explain(j.rec, j.target, a, findings)
+	c, failed := Explain(j.rec, j.target, q, a, findings)
 	if !failed {
 		return
 	}
-	j.res.Status, j.res.Cause, j.res.CauseKnown = j.rec.Status, c.ID, c.Known
+	j.res.Status, j.res.Cause, j.res.CauseKnown, j.res.why = j.rec.Status, c.ID, c.Known, c
 	if c.OfContent(j.rec.Status) {
 		j.res.Refused = j.rec.Status
 	}
-	j.res.named = c.Rule
 }
 
-// Explain returns why the call of an exchange failed; failed is false if it did not. a contains the facts of its answer, or is nil;
-// the findings are those of its request.
-func Explain(rec *records.Record, t wire.Target, a *facts.Response, findings []judge.Finding) (c cause.Cause, failed bool) {
+// Explain returns why the call of an exchange failed; failed is false if it did not. q contains the facts of its request, and a
+// those of its answer, or is nil; the findings are those of the request.
+func Explain(rec *records.Record, t wire.Target, q *facts.Request, a *facts.Response, findings []judge.Finding) (c cause.Cause, failed bool) {
 	in := cause.Input{Status: rec.Status, Text: rec.Response, Variant: t.Variant}
 	switch {
 	case rec.Status >= 400:
@@ -110,7 +110,7 @@ func Explain(rec *records.Record, t wire.Target, a *facts.Response, findings []j
 	default:
 		in.Text = a.Error
 	}
-	return judge.Explain(in, findings), true
+	return judge.Explain(in, findings, session.PairedIn(q, rec.Body, t)), true
 }
 
 // prepare does everything that does not depend on other records: it reads the record, scans its bodies, and judges the
@@ -164,7 +164,7 @@ func (w *worker) prepare(j *job) {
 	for _, v := range w.checker.Check(q, t, nil) {
 		findings = append(findings, judge.Finding{Violation: v})
 	}
-	j.explain(findings)
+	j.explain(q, findings)
 	for i := range findings {
 		res.add(w.minimum, &findings[i].Violation, nil, j.accepted())
 	}

@@ -126,7 +126,7 @@ func (m *Mender) explain(rec *records.Record, t wire.Target) (c cause.Cause, ref
 	for _, v := range m.checker.Check(q, t, nil) {
 		findings = append(findings, judge.Finding{Violation: v})
 	}
-	c, failed := lint.Explain(rec, t, a, findings)
+	c, failed := lint.Explain(rec, t, q, a, findings)
 	return c, failed && c.OfContent(rec.Status)
 }
 
@@ -316,9 +316,9 @@ func (m *Mender) report(h *History, res *repair.Result) error {
 		b.WriteString(s.Wrap("    ", "cannot be repaired; fix: "+v.Rule.Fix, "    ") + "\n")
 	}
 	if unmended {
-		meaning, fix := cause.Meaning(h.Cause.ID)
+		meaning := lint.Meaning(&h.Cause)
 		b.WriteString(s.Wrap("  ", fmt.Sprintf("%s (%s): %s", s.Red(h.Cause.ID), lint.Known(h.Cause.Known, h.Status), meaning), "  ") + "\n")
-		b.WriteString(s.Wrap("    ", "not mended; fix: "+fix, "    ") + "\n")
+		b.WriteString(s.Wrap("    ", "not mended; fix: "+h.Cause.Fix, "    ") + "\n")
 	}
 	if h.Shape && len(res.Steps) > 0 {
 		b.WriteString(s.Wrap("  ", "Only the shape is stored: texts are placeholders. Apply the patch (--format patch) to the history that the agent stores.", "  ") + "\n")
