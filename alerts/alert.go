@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/rules"
@@ -41,11 +42,26 @@ type Alert struct {
 	Inhibitor   *Inhibitor       `json:",omitempty"` // the alert that hides this one, or did at its end; nil if there is none
 	Revision    uint64           `json:",omitempty"` // number of changes of Silence and Inhibitor
 	Hides       *Hidden          `json:",omitempty"` // the alerts that this one hides; nil if there are none
+	Problem     string           `json:",omitempty"` // see Group.Problem
+	Highest     string           `json:",omitempty"` // severity before it became less severe; "" if it is the highest
 }
 
-// ID returns 32 hex digits that identify the alert in all its states: a hash of rule, labels and start.
+// ProblemLabel is the label of Problem in matchers.
+const ProblemLabel = "problem"
+
+// ID returns 32 hex digits that identify the alert in all its states, its severities too: a hash of series and start.
 func (a *Alert) ID() string {
-	return digest(16, fmt.Sprintf("%s,%d", rules.Key(a.Name, a.Labels), a.StartsAt.UnixNano()))
+	return digest(16, fmt.Sprintf("%s,%d", a.Series(), a.StartsAt.UnixNano()))
+}
+
+// Matchable returns the labels that matchers see.
+func (a *Alert) Matchable() map[string]string {
+	if a.Problem == "" {
+		return a.Labels
+	}
+	labels := maps.Clone(a.Labels)
+	labels[ProblemLabel] = a.Problem
+	return labels
 }
 
 // digest returns the first n bytes of the SHA-256 of text, in hex.
@@ -59,6 +75,9 @@ func (a *Alert) Severity() string { return a.Labels["severity"] }
 
 // Rank returns the order of the severity, the highest for alerts that page.
 func (a *Alert) Rank() int { return rules.Rank(a.Severity()) }
+
+// HighestRank returns the highest Rank that the alert had.
+func (a *Alert) HighestRank() int { return max(a.Rank(), rules.Rank(a.Highest)) }
 
 // Series returns a key that identifies the rule and the labels without severity.
 func (a *Alert) Series() string { return rules.SeriesKey(a.Name, a.Labels) }
@@ -86,6 +105,21 @@ const materialShare = 0.05
 // Material reports whether a cause or version with this number of failed calls matters.
 func (ev *Evidence) Material(failed uint64) bool {
 	return failed > 0 && float64(failed) >= materialShare*float64(ev.Failed)
+}
+
+// Lead returns the share that names the problem: the largest, with the root cause that is known of its cause if only a part of
+// its failures shows it. ev has shares.
+func (ev *Evidence) Lead() Share {
+	lead := ev.Shares[0]
+	if lead.ID() != lead.Cause {
+		return lead
+	}
+	for _, s := range ev.Shares[1:] {
+		if s.Cause == lead.Cause && s.ID() != s.Cause && ev.Material(s.Failed) {
+			return s
+		}
+	}
+	return lead
 }
 
 // Regression returns the first service version with the most frequent failure (the largest share), and the newest

@@ -10,13 +10,22 @@ import (
 
 // A Group is a set of alerts that share one notification.
 type Group struct {
-	Key    string // rule and grouping labels; never changes
+	Key    string // rule, or else problem, and grouping labels; never changes
 	Alerts []Alert
 	Repeat bool // a reminder without news
 	// Missed reports that the group ended while the receiver accepted nothing. A receiver that shows groups to people does not
 	// show it now, except if it may have been shown already.
 	Missed bool `json:",omitempty"`
 	Ack    *Ack `json:",omitempty"` // nil if nobody has acknowledged the incident
+}
+
+// Problem returns the defect that all alerts of g are about: a root cause, else a cause, else a rule or signal; "" if they are
+// not about calls of one service.
+func (g Group) Problem() string {
+	if len(g.Alerts) == 0 {
+		return ""
+	}
+	return g.Alerts[0].Problem
 }
 
 // Firing reports whether any alert of the group fires.
@@ -127,10 +136,14 @@ func (g Group) Matchers(groupBy []string) silence.Matchers {
 	if len(g.Alerts) == 0 {
 		return nil
 	}
-	a := g.Alerts[0] // all alerts of a group have the same values of these labels
+	a := &g.Alerts[0] // all alerts of a group have the same values of these labels
+	name, labels := "alertname", a.Matchable()
+	if a.Problem != "" {
+		name = ProblemLabel
+	}
 	var out silence.Matchers
-	for _, l := range append([]string{"alertname"}, groupBy...) {
-		v := a.Labels[l]
+	for _, l := range append([]string{name}, groupBy...) {
+		v := labels[l]
 		if l == "alertname" {
 			v = a.Name
 		}

@@ -26,7 +26,8 @@ type Alert struct {
 	EndsAt       time.Time         `json:"endsAt"`                 // zero while firing
 	GeneratorURL string            `json:"generatorURL,omitempty"` // web page about the alert
 
-	id string // alerts.Alert.ID
+	id       string // severity and alerts.Alert.ID
+	severity string
 }
 
 // Fingerprint returns the id by which Alertmanager identifies the alert: 16 hex digits, a hash of the labels.
@@ -49,7 +50,7 @@ func Alerts(g alerts.Group, access alerts.Access) []Alert {
 		a := &g.Alerts[i]
 		x := Alert{
 			Labels: labelsOf(a), Annotations: annotationsOf(a, access), GeneratorURL: wording.IncidentURL(access.ExternalURL, a.ID()),
-			StartsAt: a.StartsAt.UTC(), EndsAt: a.EndsAt.UTC(), id: a.ID(),
+			StartsAt: a.StartsAt.UTC(), EndsAt: a.EndsAt.UTC(), id: a.Severity() + " " + a.ID(), severity: a.Severity(),
 		}
 		f := x.Fingerprint()
 		if j, ok := at[f]; ok {
@@ -64,7 +65,7 @@ func Alerts(g alerts.Group, access alerts.Access) []Alert {
 
 // labelsOf returns the labels of a for Alertmanager, without empty labels, which Alertmanager treats as missing.
 func labelsOf(a *alerts.Alert) map[string]string {
-	kv := maps.Clone(a.Labels)
+	kv := maps.Clone(a.Matchable())
 	if kv == nil {
 		kv = map[string]string{}
 	}

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +34,7 @@ type Notifier struct {
 	records *sent.Set[known]
 }
 
-// known contains the alerts of one group that Alertmanager has accepted, by alert id.
+// known contains the alerts of one group that Alertmanager has accepted, by severity and alert id.
 type known map[string]accepted
 
 // accepted is the state of one alert that Alertmanager has accepted as firing.
@@ -106,6 +108,18 @@ func plan(g alerts.Group, access alerts.Access, before known, now time.Time) ([]
 			a.EndsAt = k.Until
 		default: // the firing alert on the same series is enough
 			continue
+		}
+		// For Alertmanager, an alert that escalates ends, and another one begins.
+		_, id, _ := strings.Cut(a.id, " ")
+		for was, b := range before {
+			severity, wasID, _ := strings.Cut(was, " ")
+			if b.Ended || wasID != id || severity == a.severity {
+				continue
+			}
+			ended := a
+			ended.Labels = maps.Clone(a.Labels)
+			ended.Labels["severity"], ended.EndsAt = severity, now
+			list = append(list, ended)
 		}
 		after[a.id] = k
 		list = append(list, a)

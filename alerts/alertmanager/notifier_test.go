@@ -167,6 +167,37 @@ func TestResolvedBeforeSent(t *testing.T) {
 	})
 }
 
+// An alert that escalates ends with its old severity, once, and begins with the new one.
+func TestEscalation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		n := newNotifier(t, f, &alertstest.Store{})
+		a := incident(time.Now().UTC())
+		warning := a
+		warning.Labels = maps.Clone(a.Labels)
+		warning.Labels["severity"] = "warning"
+		for i, want := range []string{"firing warning", "resolved warning, firing critical", "firing critical"} {
+			g := group(a)
+			if i == 0 {
+				g = group(warning)
+			}
+			must.Do(t, n.Notify(t.Context(), g))
+			var got []string
+			for _, x := range f.last() {
+				state := "firing"
+				if !x.EndsAt.After(time.Now()) {
+					state = "resolved"
+				}
+				got = append(got, state+" "+x.Labels["severity"])
+			}
+			if s := strings.Join(got, ", "); s != want {
+				t.Errorf("sent %s, want %s", s, want)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 // An alert that was sent before a restart, and ended during it, is sent as resolved.
 func TestResolvedAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

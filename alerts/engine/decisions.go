@@ -195,7 +195,7 @@ func (g *groups) decide(now time.Time) bool {
 				continue
 			}
 			a.epoch = g.epoch
-			changed = o.mute(a, d.Silences.Find(now, a.Name, a.Labels), a.Inhibitor) || changed
+			changed = o.mute(a, d.Silences.Find(now, a.Name, a.Matchable()), a.Inhibitor) || changed
 		}
 		if ack := d.ack(o.key, o.since(), o.ack); !sameAck(ack, o.ack) {
 			o.ack = ack

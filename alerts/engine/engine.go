@@ -225,11 +225,11 @@ func (e *Engine) add(ctx context.Context, t tally) error {
 
 // result returns the result of the last evaluation; step is its time.
 func (e *Engine) result(step int64) *evaluation {
-	at := time.Unix(step, 0).UTC()
+	at, fires := time.Unix(step, 0).UTC(), e.groups.firing()
 	return &evaluation{
 		at: at, covered: time.Duration(step-e.steps.first) * time.Second, unavailable: e.unavailable(),
 		firing: firingOf(e.rules, func(key string, inst *rules.Instance) bool {
-			return e.groups.fires(key, inst) || newFailure(e.samples.lastFailure(inst, step), inst.Before)
+			return fires[key] || newFailure(e.samples.lastFailure(inst, step), inst.Before)
 		}),
 		pending: func(key string) bool {
 			return slices.ContainsFunc(e.rules, func(r *rules.Rule) bool { return r.Active[key] != nil && !r.Active[key].Firing })

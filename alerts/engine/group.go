@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -121,8 +122,29 @@ func (g *openGroup) addNews() {
 	g.dirty, g.settled = true, false
 }
 
+// counts reports whether an alert of g counts failures with this cause.
+func (g *openGroup) counts(cause string) bool {
+	return slices.ContainsFunc(g.alerts, func(a *trackedAlert) bool {
+		return slices.ContainsFunc(a.Evidence.Shares, func(s alerts.Share) bool { return s.Cause == cause && s.RootCause != "" })
+	})
+}
+
+// escalate makes a the alert of inst, an instance of another severity on the same series.
+func (g *openGroup) escalate(a *trackedAlert, key string, inst *rules.Instance) {
+	was := a.Rank()
+	if rules.Rank(inst.Labels["severity"]) < was && was >= a.HighestRank() {
+		a.Highest = a.Severity()
+	}
+	a.key, a.rule, a.Labels, a.Annotations = key, inst.Rule, inst.Labels, inst.Annotations
+	a.epoch = 0 // a silence may match the severity
+	g.addNews()
+	if a.Rank() > was && a.Rank() >= g.rank() {
+		g.raised = g.news
+	}
+}
+
 // open adds the alert of inst, which has begun to fire. It returns false if the group is full of firing alerts.
-func (g *openGroup) open(key string, inst *rules.Instance, ev *evaluation, late bool) bool {
+func (g *openGroup) open(key string, inst *rules.Instance, ev *evaluation, late bool, evidence alerts.Evidence, triggered time.Time) bool {
 	start := inst.ActiveAt
 	for _, a := range g.alerts { // an inhibited alert starts again once it is no longer inhibited
 		if a.key == key && !a.EndsAt.Before(start) {
@@ -132,8 +154,8 @@ func (g *openGroup) open(key string, inst *rules.Instance, ev *evaluation, late 
 	a := &trackedAlert{key: key, rule: inst.Rule, opened: ev.at.Unix(), known: map[string]bool{}, Alert: alerts.Alert{
 		Name: inst.Rule.Name, Labels: inst.Labels, Annotations: inst.Annotations, State: alerts.Firing,
 		Value: inst.Value, Peak: inst.Value, StartsAt: start, UpdatedAt: ev.at, FoundLate: late, Unavailable: ev.unavailable,
+		Problem: GroupLabel(g.key, problemLabel), Evidence: evidence, TriggeredAt: triggered,
 	}}
-	a.Evidence, a.TriggeredAt = ev.evidence(inst)
 	a.peak, a.counted = a.Evidence, a.Evidence.LastFailed
 	a.learn()
 	return g.add(a, ev.at)
@@ -191,6 +213,17 @@ func (g *openGroup) refresh(a *trackedAlert, inst *rules.Instance, ev *evaluatio
 	}
 }
 
+// changedProblem reports whether nothing that a counts is due to its problem any more, but to another one.
+func (a *trackedAlert) changedProblem() bool {
+	if a.Problem == "" || len(a.Evidence.Shares) == 0 {
+		return false
+	}
+	lead := a.Evidence.Lead()
+	return lead.ID() != a.Problem && !slices.ContainsFunc(a.Evidence.Shares, func(s alerts.Share) bool {
+		return (s.ID() == a.Problem || s.Cause == lead.Cause) && a.Evidence.Material(s.Failed)
+	})
+}
+
 // learn reports whether a's evidence contains a material cause or failing version that is not known yet, and adds it to
 // the known ones.
 func (a *trackedAlert) learn() bool {
@@ -216,10 +249,14 @@ func (a *trackedAlert) silent() bool {
 	return !a.counted.IsZero() && a.counted.Equal(ev.LastFailed) && ev.CallsSince == 0 && a.UpdatedAt.Before(a.counted.Add(ev.Window))
 }
 
-// resolve ends a and replaces its evidence with the evidence at the peak, if any. The calls since the last failure, and
-// the versions since the peak, are preserved.
+// resolve ends a with its highest severity and replaces its evidence with the evidence at the peak, if any. The calls since the
+// last failure, and the versions since the peak, are preserved.
 func (a *trackedAlert) resolve(ts time.Time) {
 	a.State, a.EndsAt, a.UpdatedAt = alerts.Resolved, ts, ts
+	if a.Highest != "" {
+		a.Labels = maps.Clone(a.Labels)
+		a.Labels["severity"], a.Highest = a.Highest, ""
+	}
 	if a.peak.Failed > 0 {
 		a.Evidence = endsWith(a.peak, &a.Evidence)
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -89,21 +90,33 @@ func (g *groups) apply(ev *evaluation) {
 	} else {
 		g.forgetResolved(ev.at)
 	}
-	top, held := map[string]int{}, map[string]int{} // highest rank of the firing instances, and of the held alerts, by series
-	for _, inst := range ev.firing {
-		top[rules.SeriesKey(inst.Rule.Name, inst.Labels)] = rules.Rank(inst.Labels["severity"])
+	firing, held := map[string]string{}, map[string]int{} // keys of the firing instances, and ranks of the held alerts, by series
+	for key, inst := range ev.firing {
+		firing[rules.SeriesKey(inst.Rule.Name, inst.Labels)] = key
 	}
+	tracked := map[string]place{} // firing alerts by key
 	for _, o := range g.open {
 		for _, a := range o.alerts {
-			if a.State != alerts.Firing || ev.firing[a.key] != nil {
+			if a.State != alerts.Firing {
+				continue
+			}
+			other := ev.firing[firing[a.Series()]] // of another severity, if it is not that of a
+			if ev.firing[a.key] != nil {
+				tracked[a.key] = place{o, a}
 				continue
 			}
 			a.Evidence, a.UpdatedAt = ev.later(&a.Alert), ev.at
 			// A restored alert must not end merely because history is missing: while the replayed tallies do not yet cover
 			// the window, and while its rule is pending again.
 			missing := a.restored && (ev.covered < a.Evidence.Window || ev.pending(a.key))
-			if r := a.Rank(); (missing || a.silent()) && r >= top[a.Series()] {
+			if r := a.Rank(); (missing || a.silent()) && (other == nil || r >= rules.Rank(other.Labels["severity"])) {
 				held[a.Series()] = r
+				continue
+			}
+			if other != nil {
+				key := firing[a.Series()]
+				o.escalate(a, key, other)
+				tracked[key] = place{o, a}
 				continue
 			}
 			a.resolve(ev.at)
@@ -116,14 +129,17 @@ func (g *groups) apply(ev *evaluation) {
 		if rules.Rank(inst.Labels["severity"]) < held[rules.SeriesKey(inst.Rule.Name, inst.Labels)] {
 			continue
 		}
-		o := g.of(groupKey(inst.Rule.Name, inst.Labels, g.cfg.GroupBy))
-		if o == nil {
-			g.m.alertsDropped.WithLabelValues("max_alerts").Inc()
-			continue
+		if at, ok := tracked[key]; ok {
+			at.group.refresh(at.alert, inst, ev)
+			if !at.alert.changedProblem() {
+				continue
+			}
+			at.alert.resolve(ev.at)
+			at.group.addNews()
 		}
-		if a := o.find(key); a != nil {
-			o.refresh(a, inst, ev)
-		} else if !o.open(key, inst, ev, g.late(inst, ev.at)) {
+		evidence, triggered := ev.evidence(inst)
+		o := g.of(g.keyFor(inst, &evidence))
+		if o == nil || !o.open(key, inst, ev, g.late(inst, ev.at), evidence, triggered) {
 			g.m.alertsDropped.WithLabelValues("max_alerts").Inc()
 		}
 	}
@@ -132,10 +148,23 @@ func (g *groups) apply(ev *evaluation) {
 	g.decide(time.Now())
 }
 
-// fires reports whether the alert of inst fires already.
-func (g *groups) fires(key string, inst *rules.Instance) bool {
-	o := g.open[groupKey(inst.Rule.Name, inst.Labels, g.cfg.GroupBy)]
-	return o != nil && o.find(key) != nil
+// A place is an alert and its group.
+type place struct {
+	group *openGroup
+	alert *trackedAlert
+}
+
+// firing returns the keys of the firing alerts.
+func (g *groups) firing() map[string]bool {
+	keys := map[string]bool{}
+	for _, o := range g.open {
+		for _, a := range o.alerts {
+			if a.State == alerts.Firing {
+				keys[a.key] = true
+			}
+		}
+	}
+	return keys
 }
 
 // newFailure reports whether the last failure was not yet included in the rule's evaluation at before. An alert begins,
@@ -216,25 +245,30 @@ func (g *groups) lead(saved *saved, ev *evaluation) {
 
 // adopt adds the alerts of own that began, or ended, after the previous leader's last evaluation.
 func (g *groups) adopt(own map[string]*openGroup) {
+	fired := map[string]place{} // by series; a standby that started later may have found another problem
+	for _, o := range g.open {
+		for _, a := range o.alerts {
+			if a.State == alerts.Firing {
+				fired[a.Series()] = place{o, a}
+			}
+		}
+	}
 	for key, o := range own {
 		for _, a := range o.alerts {
-			to := g.open[key]
+			was, known := fired[a.Series()]
 			if a.opened <= g.evaluated {
-				if to == nil || a.State != alerts.Resolved || a.EndsAt.Unix() <= g.evaluated {
-					continue
-				}
-				if t := to.find(a.key); t != nil {
-					t.resolve(a.EndsAt)
-					to.addNews()
+				if known && a.State == alerts.Resolved && a.EndsAt.Unix() > g.evaluated {
+					was.alert.resolve(a.EndsAt)
+					was.group.addNews()
 				}
 				continue
 			}
-			if to != nil && a.State == alerts.Firing && to.find(a.key) != nil {
+			if known && a.State == alerts.Firing {
 				continue // receivers already know that it fires
 			}
 			opened := time.Unix(a.opened, 0)
 			a.FoundLate = a.FoundLate || time.Since(opened) > lateAfter
-			if to = g.of(key); to == nil || !to.add(a, opened) {
+			if to := g.of(key); to == nil || !to.add(a, opened) {
 				g.m.alertsDropped.WithLabelValues("max_alerts").Inc()
 			}
 		}
@@ -266,6 +300,37 @@ func GroupLabel(key, name string) string {
 		pairs = strings.TrimPrefix(rest[len(value):], ",")
 	}
 	return ""
+}
+
+// problemLabel is the label with the problem in the key of a group and in the matchers of silences.
+const problemLabel = alerts.ProblemLabel
+
+// keyFor returns the key of the group of an alert that begins with this evidence: its problem, which is the group of all rules
+// that find the same defect of a stage, or else its rule.
+func (g *groups) keyFor(inst *rules.Instance, ev *alerts.Evidence) string {
+	if inst.Labels["service"] == "" || len(ev.Shares) == 0 || !slices.Contains(g.cfg.GroupBy, "service") {
+		return groupKey(inst.Rule.Name, inst.Labels, g.cfg.GroupBy)
+	}
+	lead := ev.Lead()
+	key := problemKey(inst.Labels, g.cfg.GroupBy, lead.ID())
+	if g.open[key] != nil || lead.ID() != lead.Cause {
+		return key
+	}
+	// Not every failure with a cause shows its root cause, so it may be a known problem with that cause.
+	best := ""
+	for other, o := range g.open {
+		if problemKey(inst.Labels, g.cfg.GroupBy, GroupLabel(other, problemLabel)) == other && o.counts(lead.Cause) && (best == "" || other < best) {
+			best = other
+		}
+	}
+	return cmp.Or(best, key)
+}
+
+// problemKey returns the key of the group of a problem.
+func problemKey(labels map[string]string, by []string, problem string) string {
+	labels = maps.Clone(labels)
+	labels[problemLabel] = problem
+	return groupKey(problemLabel, labels, append(slices.Clone(by), problemLabel))
 }
 
 // groupKey returns the key of the group that an alert belongs to.

@@ -176,8 +176,7 @@ func until(a *trackedAlert, ev *evaluation) time.Time {
 	return ev.at
 }
 
-// wasHidden reports whether an alert of the same series as a, in g, was hidden by an alert of the group by. An
-// alert that becomes less severe is another alert.
+// wasHidden reports whether an alert of the same series as a, in g, was hidden by an alert of the group by.
 func (g *openGroup) wasHidden(a *trackedAlert, by string, ev *evaluation) bool {
 	series := a.Series()
 	return slices.ContainsFunc(g.alerts, func(b *trackedAlert) bool {
@@ -188,7 +187,7 @@ func (g *openGroup) wasHidden(a *trackedAlert, by string, ev *evaluation) bool {
 // preferred orders sources: firing ones first, then by severity, then the newest.
 func preferred(a, b *source) int {
 	firing := func(s *source) int { return int(boolValue(s.State == alerts.Firing)) }
-	return cmp.Or(firing(b)-firing(a), b.Rank()-a.Rank(), b.StartsAt.Compare(a.StartsAt), cmp.Compare(a.key, b.key))
+	return cmp.Or(firing(b)-firing(a), b.HighestRank()-a.HighestRank(), b.StartsAt.Compare(a.StartsAt), cmp.Compare(a.key, b.key))
 }
 
 // sourceOf returns the first source that hides a, an alert of o, or nil.
@@ -200,7 +199,7 @@ func (g *groups) sourceOf(o *openGroup, a *trackedAlert, sources [][]*source, ev
 		}
 		both := r.source.Match(a.Name, a.Labels)
 		for _, s := range list {
-			if s.Series() == a.Series() || s.Rank() < a.Rank() || both && r.target.Match(s.Name, s.Labels) ||
+			if s.Series() == a.Series() || s.HighestRank() < a.Rank() || both && r.target.Match(s.Name, s.Labels) ||
 				slices.ContainsFunc(r.Equal, func(l string) bool { return s.Labels[l] != a.Labels[l] }) {
 				continue
 			}

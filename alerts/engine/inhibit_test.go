@@ -173,13 +173,16 @@ func TestOutageHidesNoOtherFailure(t *testing.T) {
 			})
 		})
 	}
-	own := `StageFailureRate{service="agent-0",environment="prod",stage="planner"}`
+	problem := func(cause string) string {
+		return fmt.Sprintf("problem{service=%q,environment=%q,stage=%q,problem=%q}", "agent-0", "prod", "planner", cause)
+	}
+	own, down := problem("orphan_tool_reply"), problem("server_error") // the largest cause when the alert begins
 	f("during the outage", func(f *fleet) { f.run(10*time.Minute, mix{down: 4, own: 4}) }, outage, own)
-	f("most calls that the provider answers", func(f *fleet) { f.run(10*time.Minute, mix{down: 9, own: 1}) }, outage, own)
+	f("most calls that the provider answers", func(f *fleet) { f.run(10*time.Minute, mix{down: 9, own: 1}) }, outage, down)
 	f("after the outage", func(f *fleet) {
 		f.run(6*time.Minute, mix{down: 10})
 		f.run(3*time.Minute, mix{own: 4})
-	}, outage, own)
+	}, outage, down)
 	f("no outage", func(f *fleet) { f.run(10*time.Minute, mix{own: 4}) }, own)
 }
 
@@ -190,7 +193,7 @@ func TestOutageHidesEarlierAlert(t *testing.T) {
 		f := newFleet(t, store)
 		f.run(6*time.Minute, mix{})
 		f.run(150*time.Second, mix{first: 10})
-		own := `StageFailureRate{service="agent-0",environment="prod",stage="planner"}`
+		own := `problem{service="agent-0",environment="prod",stage="planner",problem="server_error"}`
 		if got := f.messages(); !slices.Equal(got, []string{own}) {
 			t.Fatalf("messages before the outage: %v", got)
 		}

@@ -193,8 +193,8 @@ func (d *day) play(t *testing.T, from, to int) (fired []string) {
 			must.Do(t, e.Add(t.Context(), tally))
 			for _, a := range e.Active() {
 				line := a.Severity() + " " + a.Name + " " + strings.Trim(a.Labels["service"]+"/"+a.Labels["stage"], "/")
-				if !known[a.ID()] {
-					known[a.ID()] = true
+				if id := a.Severity() + a.ID(); !known[id] {
+					known[id] = true
 					fired = append(fired, line)
 				}
 			}

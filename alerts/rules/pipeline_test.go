@@ -190,6 +190,7 @@ func TestPipeline(t *testing.T) {
 			}
 			script(p)
 			p.wait(time.Minute)
+			time.Sleep(cfg.UpdateInterval + time.Second) // several rules may find one problem
 			synctest.Wait()
 			stop()
 		})

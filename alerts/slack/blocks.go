@@ -54,7 +54,11 @@ func render(g alerts.Group, access alerts.Access) message {
 			break
 		}
 		name := "Details"
-		if len(current) > 1 {
+		switch {
+		case len(current) == 1:
+		case a.Problem != "":
+			name += ": " + oneLine(a.Name, maxName)
+		default:
 			name += ": " + subject(a)
 		}
 		m.fold(name, details(a, access))
@@ -289,7 +293,7 @@ func groupHeadline(g alerts.Group, current []alerts.Alert) string {
 	}
 	a := current[mainAlert(current)]
 	s := icon(a) + " " + headline(a)
-	if n := firing - 1; n > 0 {
+	if n := firing - 1; n > 0 && a.Problem == "" { // else they are about the same
 		s = fmt.Sprintf("%s, and %d more", wording.Truncate(s, maxHeader-20), n)
 	}
 	return s
@@ -298,6 +302,9 @@ func groupHeadline(g alerts.Group, current []alerts.Alert) string {
 // otherAlert returns the line about an alert that is not the main one of its group.
 func otherAlert(a alerts.Alert) string {
 	name := a.Labels["stage"]
+	if a.Problem != "" {
+		name = a.Name
+	}
 	if name == "" {
 		name = subject(a)
 	}

@@ -200,7 +200,7 @@ func (h *presser) unsilence(ctx context.Context, p *press, g alerts.Group) (text
 	text = "No silence covers this alert any more."
 	var left []*silence.Silence
 	for _, s := range h.controls.Silences() {
-		if !s.Active(now) || !slices.ContainsFunc(g.Alerts, func(a alerts.Alert) bool { return a.State == alerts.Firing && s.Matches(a.Name, a.Labels) }) {
+		if !s.Active(now) || !slices.ContainsFunc(g.Alerts, func(a alerts.Alert) bool { return a.State == alerts.Firing && s.Matches(a.Name, a.Matchable()) }) {
 			continue
 		}
 		if s.Matchers.String() != own && !slices.ContainsFunc(named, func(o *silence.Silence) bool { return o.ID == s.ID }) {

@@ -82,7 +82,7 @@ type destination struct {
 func (n *Notifier) destination(g alerts.Group) destination {
 	a := g.Worst()
 	to := destination{channel: n.channel}
-	kv := maps.Clone(a.Labels)
+	kv := maps.Clone(a.Matchable())
 	if kv == nil {
 		kv = map[string]string{}
 	}

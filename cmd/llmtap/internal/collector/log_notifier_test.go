@@ -42,11 +42,12 @@ func TestLogNotifier(t *testing.T) {
 	warning, critical := "firing alert=X severity=warning service=shop", "firing alert=X severity=critical service=shop"
 	expect("a new alert", lines(g), warning)
 	expect("the same", lines(g), "")
-	g.Alerts = append(g.Alerts, alert("critical"))
+	g.Alerts[0].Labels["severity"] = "critical"
 	expect("an escalation", lines(g), critical)
-	g.Alerts[0].State = alerts.Resolved
-	expect("an end", lines(g), "resolved alert=X severity=warning service=shop")
-	g.Alerts[1].Evidence.Shares = append(g.Alerts[1].Evidence.Shares, alerts.Share{Cause: "b", Failed: 5})
+	g.Alerts = append(g.Alerts, alert("warning"))
+	g.Alerts[1].Name, g.Alerts[1].State = "Y", alerts.Resolved
+	expect("an end", lines(g), "resolved alert=Y severity=warning service=shop")
+	g.Alerts[0].Evidence.Shares = append(g.Alerts[0].Evidence.Shares, alerts.Share{Cause: "b", Failed: 5})
 	expect("a cause", lines(g), critical)
 	g.Repeat = true
 	expect("a reminder", lines(g), critical)

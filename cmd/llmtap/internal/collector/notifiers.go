@@ -209,6 +209,7 @@ type logNotifier struct {
 // A logStatus is what makes an alert news.
 type logStatus struct {
 	state            alerts.State
+	severity         string
 	causes, versions int // that matter
 }
 
@@ -228,7 +229,7 @@ func (n *logNotifier) Notify(ctx context.Context, g alerts.Group) error {
 	}
 	for i := range g.Alerts {
 		a := &g.Alerts[i]
-		status := logStatus{state: a.State}
+		status := logStatus{state: a.State, severity: a.Severity()}
 		if a.State == alerts.Firing { // a resolved alert has the evidence of its peak
 			for _, s := range a.Evidence.Shares {
 				if a.Evidence.Material(s.Failed) {

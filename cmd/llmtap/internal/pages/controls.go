@@ -163,7 +163,7 @@ func (c Controls) await(ctx context.Context, shows func(alerts.Group) bool) {
 // silenced reports whether the alerts of g that fire and that s matches are silenced, or are not.
 func silenced(g *alerts.Group, s *silence.Silence, want bool) bool {
 	return !slices.ContainsFunc(g.Alerts, func(a alerts.Alert) bool {
-		if a.State != alerts.Firing || !s.Matches(a.Name, a.Labels) {
+		if a.State != alerts.Firing || !s.Matches(a.Name, a.Matchable()) {
 			return false
 		}
 		if want {

@@ -105,7 +105,7 @@ func (a Alerts) Changes(ctx context.Context) <-chan struct{} {
 
 func describe(a *alerts.Alert, g *alerts.Group) web.Alert {
 	out := web.Alert{
-		ID: a.ID(), Name: a.Name, Severity: a.Severity(), Labels: a.Labels, Subject: wording.Subject(a), Summary: wording.Counts(a),
+		ID: a.ID(), Name: a.Name, Severity: a.Severity(), Labels: a.Matchable(), Subject: wording.Subject(a), Summary: wording.Counts(a),
 		StartsAt: a.StartsAt, EndsAt: a.EndsAt, UpdatedAt: a.UpdatedAt, Muted: a.Muted(), Fix: a.Annotations["runbook"],
 	}
 	out.FirstBad, out.LastClean = a.Evidence.Regression()

@@ -45,7 +45,7 @@ func (h *Handler) firing(g *alerts.Group, r *http.Request) ([]Alert, error) {
 	var out []Alert
 	for i := range g.Alerts {
 		a := &g.Alerts[i]
-		if a.State != alerts.Firing || !filter.Match(a.Name, a.Labels) ||
+		if a.State != alerts.Firing || !filter.Match(a.Name, a.Matchable()) ||
 			a.Silence != nil && omit("silenced") || a.Inhibitor != nil && omit("inhibited") || !a.Muted() && omit("active") {
 			continue
 		}
