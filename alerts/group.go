@@ -17,6 +17,21 @@ type Group struct {
 	// show it now, except if it may have been shown already.
 	Missed bool `json:",omitempty"`
 	Ack    *Ack `json:",omitempty"` // nil if nobody has acknowledged the incident
+	// Known is what is known of the group's problem, this state of the group included. A notifier sets it; nil if it is unknown.
+	Known *Problem `json:"-"`
+}
+
+// WithProblem returns g with what is known of its problem. find returns what was known before, or false; it may be nil.
+func (g Group) WithProblem(find func(key string) (Problem, bool)) Group {
+	if find == nil || g.Problem() == "" {
+		return g
+	}
+	if p, ok := find(g.Key); ok {
+		p.Versions, p.Rules = slices.Clone(p.Versions), slices.Clone(p.Rules)
+		p.Observe(&g)
+		g.Known = &p
+	}
+	return g
 }
 
 // Problem returns the defect that all alerts of g are about: a root cause, else a cause, else a rule or signal; "" if they are

@@ -93,12 +93,14 @@ type NotifierConfig interface {
 
 // NotifierOptions are the options shared by all notifiers of a process. All may be zero.
 type NotifierOptions struct {
-	Store    Store        // if nil, firing groups are notified again after a restart
-	Access   Access       // how readers reach llmtap
-	Controls Controls     // what people may do to alerts; nil: nothing
-	GroupBy  []string     // labels that group alerts, besides the alert's name
-	Client   *http.Client // if nil, NewClient is used
-	Logger   *slog.Logger // if nil, nothing is logged
+	Store    Store    // if nil, firing groups are notified again after a restart
+	Access   Access   // how readers reach llmtap
+	Controls Controls // what people may do to alerts; nil: nothing
+	GroupBy  []string // labels that group alerts, besides the alert's name or problem
+	// Problem returns what is known of the problem of a group; nil: nothing.
+	Problem func(key string) (Problem, bool)
+	Client  *http.Client // if nil, NewClient is used
+	Logger  *slog.Logger // if nil, nothing is logged
 	// Registerer registers the metrics of Receiver.Serve; nil: they are not exported.
 	Registerer prometheus.Registerer
 }

@@ -44,13 +44,14 @@ type Decisions struct {
 
 	mu        sync.Mutex           // guards the rest
 	acks      map[string]StoredAck // by key in the Store
+	touched   map[string]uint64    // by group; see Touch
 	listeners listeners
 	loaded    chan struct{} // closed by the first Replace
 }
 
 // NewDecisions returns empty decisions that are not loaded.
 func NewDecisions() *Decisions {
-	return &Decisions{Silences: silence.NewSet(), acks: map[string]StoredAck{}, listeners: listeners{}, loaded: make(chan struct{})}
+	return &Decisions{Silences: silence.NewSet(), acks: map[string]StoredAck{}, touched: map[string]uint64{}, listeners: listeners{}, loaded: make(chan struct{})}
 }
 
 // Replace replaces all decisions with the stored values, by key. The error reports unreadable values, which are ignored.
@@ -131,6 +132,17 @@ func (d *Decisions) decode(key string, value []byte) (*silence.Silence, error) {
 	return nil, nil
 }
 
+// Touch says that people have decided something about the problem of a group, so that its messages must be edited.
+func (d *Decisions) Touch(group string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.touched) > MaxAcks {
+		clear(d.touched)
+	}
+	d.touched[group]++
+	d.listeners.raise()
+}
+
 // listen returns a signal that every change raises, until stop is called.
 func (d *Decisions) listen() (changed signal, stop func()) {
 	if d == nil {
@@ -177,6 +189,13 @@ func (d *Decisions) ack(group string, incident time.Time, known *alerts.Ack) *al
 	return nil
 }
 
+// touches returns how often Touch was called for a group.
+func (d *Decisions) touches(group string) uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.touched[group]
+}
+
 // decide sets the silences and acknowledgements of all open groups, and reports whether any has changed. Alerts that have
 // ended keep the silence that was active at their end.
 func (g *groups) decide(now time.Time) bool {
@@ -196,6 +215,10 @@ func (g *groups) decide(now time.Time) bool {
 			}
 			a.epoch = g.epoch
 			changed = o.mute(a, d.Silences.Find(now, a.Name, a.Matchable()), a.Inhibitor) || changed
+		}
+		if n := d.touches(o.key); n != o.touched {
+			o.touched, changed = n, true
+			o.decided()
 		}
 		if ack := d.ack(o.key, o.since(), o.ack); !sameAck(ack, o.ack) {
 			o.ack = ack

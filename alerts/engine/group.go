@@ -29,6 +29,7 @@ type openGroup struct {
 	settled bool            // every receiver has been sent the latest news and decisions
 	sent    []delivery      // by index of the receiver
 
+	touched   uint64      // see Decisions.Touch
 	ack       *alerts.Ack // nil if nobody has acknowledged the incident
 	decisions uint64      // incremented when a silence, an inhibitor or the acknowledgement changes
 }

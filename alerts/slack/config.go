@@ -105,7 +105,7 @@ func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
 	}
 	o.SetDefaults()
 	n := &Notifier{
-		channel: c.Channel, routes: routes, mentions: c.Mentions, access: o.Access, groupBy: o.GroupBy, allowed: c.Allowed, content: c.Content,
+		channel: c.Channel, routes: routes, mentions: c.Mentions, access: o.Access, groupBy: o.GroupBy, problem: o.Problem, allowed: c.Allowed, content: c.Content,
 		appToken: app != "", turn: make(chan struct{}, 1), refused: map[string]time.Time{},
 		poster: poster{
 			limits: limits{limited: map[string]time.Time{}, rejected: map[string]rejection{}, ids: map[string]string{}, seconds: newLimitedFor(o.Registerer)},

@@ -130,7 +130,7 @@ func (n *Notifier) showAll(ctx context.Context, g alerts.Group, r *record, to de
 func (n *Notifier) showOne(ctx context.Context, g alerts.Group, r *record, p *notice, to destination) error {
 	err := n.show(ctx, g, r, p, to)
 	if err == nil {
-		p.Sent, p.Acked = sentStates(g, p.Sent), ackID(g)
+		p.Sent, p.Acked, p.Decided = sentStates(g, p.Sent), ackID(g), decided(g)
 	}
 	return err
 }

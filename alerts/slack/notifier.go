@@ -18,10 +18,11 @@ type Notifier struct {
 	mentions map[string][]string // by severity
 	access   alerts.Access
 	groupBy  []string
-	allowed  []string // Config.Allowed
-	content  bool     // Config.Content
-	appToken bool     // an app-level token is configured
-	socket   *socket  // nil: messages have no buttons
+	problem  func(key string) (alerts.Problem, bool) // NotifierOptions.Problem
+	allowed  []string                                // Config.Allowed
+	content  bool                                    // Config.Content
+	appToken bool                                    // an app-level token is configured
+	socket   *socket                                 // nil: messages have no buttons
 
 	turn chan struct{} // of 1; holds a value during a call of Notify or Fold, which has the rest for itself
 	poster
@@ -72,7 +73,11 @@ func (n *Notifier) await(ctx context.Context) error {
 func (n *Notifier) done() { <-n.turn }
 
 func (n *Notifier) notify(ctx context.Context, g alerts.Group) error {
+	g = g.WithProblem(n.problem)
 	to := n.route(g)
+	if p := g.Known; p != nil && userID.MatchString(p.Assignee) && !slices.Contains(to.mention, p.Assignee) {
+		to.mention = append(to.mention, p.Assignee)
+	}
 	if done, err := n.notifySummary(ctx, g, to); done {
 		return err
 	}

@@ -16,6 +16,9 @@ func status(g alerts.Group) []string {
 	if g.Ack != nil {
 		lines = append(lines, fmt.Sprintf(":eyes: Acknowledged by %s %s", person(g.Ack.By, g.Ack.ByName), clock(g.Ack.At)))
 	}
+	if line := decided(g); line != "" {
+		lines = append(lines, line)
+	}
 	for _, a := range g.Alerts {
 		if line := mutedBy(&a).line; line != "" && a.State == alerts.Firing && !slices.Contains(lines, line) && len(lines) < maxAlerts {
 			lines = append(lines, line)
@@ -39,6 +42,13 @@ func statusNews(g alerts.Group, p *notice) []string {
 	case g.Firing():
 		add(":eyes: No longer acknowledged")
 	}
+	switch line := decided(g); {
+	case line == p.Decided:
+	case line != "":
+		add(line)
+	default:
+		add(":bell: Reopened: nobody is assigned, and it is not fixed")
+	}
 	for _, a := range g.Current() {
 		was, known := p.Sent[a.Series()]
 		now := mutedBy(&a)
@@ -55,6 +65,32 @@ func statusNews(g alerts.Group, p *notice) []string {
 		}
 	}
 	return lines
+}
+
+// decided returns the line on what people have decided about the problem of g, and whether that still holds; "" if nothing.
+func decided(g alerts.Group) string {
+	p := g.Known
+	if p == nil {
+		return ""
+	}
+	version := func(v string) string {
+		if v == "" {
+			return ""
+		}
+		return " in " + code(v)
+	}
+	var parts []string
+	switch {
+	case p.Regressed != nil:
+		r := p.Regressed
+		parts = append(parts, fmt.Sprintf(":rotating_light: *Regressed:* %s said that it is fixed%s; seen again%s", person("", r.Fixed.By), version(r.Fixed.Version), version(r.Version)))
+	case p.Resolved != nil:
+		parts = append(parts, fmt.Sprintf(":white_check_mark: Fixed%s, says %s", version(p.Resolved.Version), person("", p.Resolved.By)))
+	}
+	if p.Assignee != "" {
+		parts = append(parts, ":bust_in_silhouette: Assigned to "+person(p.Assignee, p.Assignee))
+	}
+	return strings.Join(parts, "\n")
 }
 
 // A muting is the reason why people are not notified of an alert.

@@ -39,6 +39,7 @@ type alertRole struct {
 	state    *leasedStore
 	rows     *sinks.Batcher
 	controls *controls
+	problems *problems
 	calls    *engine.Engine
 	health   *engine.Engine
 	engines  []*engine.Engine // calls and health
@@ -96,7 +97,8 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 	})
 	health := prefixedStore{a.state, healthPrefix}
 	a.controls = &controls{kv: kv, decisions: engine.NewDecisions(), groups: []alerts.Store{a.state, health}, engines: func() []*engine.Engine { return a.engines }, actions: &actionRows{kv: kv, rows: a.rows, logger: c.logger}, logger: c.logger}
-	notifiers, receivers, err := c.notifiers(alerts.NotifierOptions{Store: a.state, Controls: a.controls, Logger: c.logger, Registerer: reg})
+	a.problems = &problems{kv: kv, controls: a.controls, logger: c.logger, list: map[string]alerts.Problem{}}
+	notifiers, receivers, err := c.notifiers(alerts.NotifierOptions{Store: a.state, Controls: a.controls, Problem: a.problems.find, Logger: c.logger, Registerer: reg})
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +109,7 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 	}
 	open := func(rules string, cfg engine.Config, o engine.Options) (*engine.Engine, error) {
 		o.Decisions = a.controls.decisions
-		o.Recorder, o.Notifiers, o.Standby, o.Logger = alertRecorder{a.rows}, append(o.Notifiers, notifiers...), true, c.logger
+		o.Recorder, o.Notifiers, o.Standby, o.Logger = alertRecorder{a.rows}, append(append(o.Notifiers, a.problems), notifiers...), true, c.logger
 		o.Leads = a.state.held
 		o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"rules": rules}, reg)
 		engine, err := engine.New(ctx, cfg, o)
@@ -146,6 +148,10 @@ func (a *alertRole) run(ctx context.Context) error {
 	g.Go(func() error { return a.files.run(all) })
 	g.Go(func() error {
 		a.controls.watch(all)
+		return nil
+	})
+	g.Go(func() error {
+		a.problems.watch(all)
 		return nil
 	})
 	g.Go(func() error { return a.notify(all) })

@@ -1,0 +1,234 @@
+package alerts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+)
+
+// States of a Problem, the first that applies.
+const (
+	ProblemIgnored      = "ignored"
+	ProblemRegressed    = "regressed" // failed again in the version that was to fix it, or in a later one
+	ProblemResolved     = "resolved"  // a person said so, or it has been quiet
+	ProblemAcknowledged = "acknowledged"
+	ProblemNew          = "new" // for a day
+	ProblemOngoing      = "ongoing"
+)
+
+const (
+	// newFor is the time for which a problem is new.
+	newFor = 24 * time.Hour
+	// minQuiet and maxQuiet bound the time without failures after which a problem counts as resolved.
+	minQuiet, maxQuiet = time.Hour, 7 * 24 * time.Hour
+	// maxProblemVersions bounds Problem.Versions; the newest are kept.
+	maxProblemVersions = 10
+)
+
+// A Problem is one defect of one stage, over all its incidents: what has been seen of it, and what people have decided.
+type Problem struct {
+	Key         string           `json:"key"` // Group.Key
+	Service     string           `json:"service"`
+	Environment string           `json:"environment,omitempty"`
+	Stage       string           `json:"stage,omitempty"`
+	Cause       string           `json:"cause"` // Group.Problem
+	FirstSeen   time.Time        `json:"first_seen"`
+	LastSeen    time.Time        `json:"last_seen"` // of a failure, in stream time
+	Versions    []ProblemVersion `json:"versions,omitempty"`
+	Rules       []string         `json:"rules"` // alert rules that found it
+	Severity    string           `json:"severity"`
+	Summary     string           `json:"summary"` // of the worst alert of the last incident
+	Fix         string           `json:"fix,omitempty"`
+	Incidents   int              `json:"incidents"`
+	Incident    time.Time        `json:"incident"` // start of the last incident
+	Firing      bool             `json:"firing"`
+	Alert       string           `json:"alert"` // Alert.ID of the worst alert of the last incident
+
+	Acknowledged *Decision   `json:"acknowledged,omitempty"`
+	Assignee     string      `json:"assignee,omitempty"` // a person or a team, as typed or a Slack user id
+	Assigned     *Decision   `json:"assigned,omitempty"`
+	Resolved     *Resolution `json:"resolved,omitempty"`
+	Regressed    *Regression `json:"regressed,omitempty"`
+	Ignored      *Ignoring   `json:"ignored,omitempty"`
+}
+
+// A ProblemVersion is a service version with failures of a problem.
+type ProblemVersion struct {
+	Version    string    `json:"version"`
+	FirstCall  time.Time `json:"first_call"` // of the version, which orders versions
+	LastFailed time.Time `json:"last_failed"`
+}
+
+// A Decision is who decided something, and when.
+type Decision struct {
+	By string    `json:"by"`
+	At time.Time `json:"at"`
+}
+
+// A Resolution is a person's statement that a problem is fixed.
+type Resolution struct {
+	Decision
+	Version   string    `json:"version,omitempty"`    // in which it is fixed; "" if in all
+	FirstCall time.Time `json:"first_call,omitempty"` // of Version; zero if it was not seen yet
+}
+
+// A Regression is the first failure that contradicts a Resolution.
+type Regression struct {
+	Version string     `json:"version"`
+	At      time.Time  `json:"at"`
+	Fixed   Resolution `json:"fixed"`
+}
+
+// Ignoring is a person's wish not to be notified of a problem. The silence SilenceID carries it out.
+type Ignoring struct {
+	Decision
+	Until     time.Time `json:"until"`
+	SilenceID string    `json:"silence_id"`
+}
+
+// ErrNoProblem is returned for the id of a problem that does not exist.
+var ErrNoProblem = errors.New("there is no such problem")
+
+// A ProblemDecision is what a person decides about a problem.
+type ProblemDecision struct {
+	Action   string    `json:"action"`             // assign, resolve, ignore, reopen
+	Assignee string    `json:"assignee,omitempty"` // of assign; "" for nobody
+	Version  string    `json:"version,omitempty"`  // of resolve: the version with the fix; "" for all
+	Until    time.Time `json:"until,omitzero"`     // of ignore; zero for ever
+	Note     string    `json:"note,omitempty"`
+}
+
+// Comment returns the decision without its action, in words.
+func (d *ProblemDecision) Comment() string {
+	var parts []string
+	if d.Assignee != "" {
+		parts = append(parts, "to "+d.Assignee)
+	}
+	if d.Version != "" {
+		parts = append(parts, "fixed in "+d.Version)
+	}
+	return strings.TrimSpace(strings.Join(append(parts, d.Note), " "))
+}
+
+// Problems are the problems of an installation.
+type Problems interface {
+	// All returns all problems, the last seen first.
+	All() []Problem
+	// Get returns the problem with an ID; false if there is none.
+	Get(ctx context.Context, id string) (Problem, bool, error)
+	// Decide stores what a person decides about a problem and returns the problem. Its errors are ErrNoProblem, an InvalidError and
+	// errors of the store, after which nothing has changed.
+	Decide(ctx context.Context, id string, d ProblemDecision, by Actor) (Problem, error)
+}
+
+// ID returns GroupID of the problem.
+func (p *Problem) ID() string { return GroupID(p.Key) }
+
+// Quiet returns the time without failures after which the problem counts as resolved: ten times its mean interval between
+// incidents, within an hour and a week.
+func (p *Problem) Quiet() time.Duration {
+	if p.Incidents < 2 {
+		return 24 * minQuiet
+	}
+	return min(max(10*p.Incident.Sub(p.FirstSeen)/time.Duration(p.Incidents-1), minQuiet), maxQuiet)
+}
+
+// State returns the state of the problem at now.
+func (p *Problem) State(now time.Time) string {
+	switch {
+	case p.Ignored != nil && now.Before(p.Ignored.Until):
+		return ProblemIgnored
+	case p.Regressed != nil && p.Resolved == nil:
+		return ProblemRegressed
+	case p.Resolved != nil, !p.Firing && now.Sub(p.LastSeen) > p.Quiet():
+		return ProblemResolved
+	case p.Acknowledged != nil:
+		return ProblemAcknowledged
+	case now.Sub(p.FirstSeen) < newFor:
+		return ProblemNew
+	}
+	return ProblemOngoing
+}
+
+// Observe adds what g shows, the group of the problem. It reports whether that contradicts its resolution.
+func (p *Problem) Observe(g *Group) (regressed bool) {
+	worst := g.Worst()
+	if p.Key == "" {
+		p.Key, p.Cause, p.FirstSeen = g.Key, g.Problem(), g.Since()
+		p.Service, p.Environment, p.Stage = worst.Labels["service"], worst.Labels["environment"], worst.Labels["stage"]
+	}
+	if since := g.Since(); since.After(p.Incident) {
+		p.Incident, p.Incidents = since, p.Incidents+1
+	}
+	p.Firing, p.Severity, p.Summary, p.Alert = g.Firing(), worst.Severity(), worst.Annotations["summary"], worst.ID()
+	if p.Acknowledged = nil; g.Ack != nil {
+		p.Acknowledged = &Decision{By: cmp.Or(g.Ack.ByName, g.Ack.By), At: g.Ack.At}
+	}
+	for i := range g.Alerts {
+		a := &g.Alerts[i]
+		if !slices.Contains(p.Rules, a.Name) {
+			p.Rules = append(p.Rules, a.Name)
+		}
+		p.observe(&a.Evidence)
+	}
+	slices.Sort(p.Rules)
+	slices.SortFunc(p.Versions, func(a, b ProblemVersion) int {
+		return cmp.Or(a.FirstCall.Compare(b.FirstCall), cmp.Compare(a.Version, b.Version))
+	})
+	p.Versions = p.Versions[max(0, len(p.Versions)-maxProblemVersions):]
+	if r := p.regression(); r != nil {
+		p.Regressed, p.Resolved, regressed = r, nil, true
+	}
+	return regressed
+}
+
+// observe adds the failures of ev. Those of a version with other causes, too, may not be of this problem.
+func (p *Problem) observe(ev *Evidence) {
+	if ev.LastFailed.After(p.LastSeen) {
+		p.LastSeen = ev.LastFailed
+	}
+	for _, s := range ev.Shares {
+		if s.ID() == p.Cause {
+			p.Fix = cmp.Or(s.Fix, p.Fix)
+			if !s.FirstAt.IsZero() && s.FirstAt.Before(p.FirstSeen) {
+				p.FirstSeen = s.FirstAt
+			}
+		}
+	}
+	for _, v := range ev.Versions {
+		if v.Failed == 0 || !ev.Material(v.Failed) {
+			continue
+		}
+		i := slices.IndexFunc(p.Versions, func(x ProblemVersion) bool { return x.Version == v.Version })
+		if i < 0 {
+			p.Versions = append(p.Versions, ProblemVersion{Version: v.Version, FirstCall: v.FirstSeen, LastFailed: v.LastFailed})
+			continue
+		}
+		if x := &p.Versions[i]; v.LastFailed.After(x.LastFailed) {
+			x.LastFailed = v.LastFailed
+		}
+	}
+}
+
+// regression returns the newest failure after the resolution in the version that was to fix the problem, or in a later one; nil
+// if there is none. Versions are ordered by their first calls. Failures of older versions that still run contradict nothing.
+func (p *Problem) regression() *Regression {
+	r := p.Resolved
+	if r == nil {
+		return nil
+	}
+	for _, v := range slices.Backward(p.Versions) {
+		from := r.FirstCall
+		if from.IsZero() {
+			from = r.At // nobody had called with the version yet
+		}
+		fixed := r.Version == "" || v.Version == r.Version || !v.FirstCall.IsZero() && !v.FirstCall.Before(from)
+		if fixed && v.LastFailed.After(r.At) {
+			return &Regression{Version: v.Version, At: v.LastFailed, Fixed: *r}
+		}
+	}
+	return nil
+}

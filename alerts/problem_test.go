@@ -1,0 +1,63 @@
+package alerts
+
+import (
+	"testing"
+	"time"
+)
+
+// The life of a problem: new, resolved by a person, contradicted only by a version that should not have it, ignored, quiet.
+func TestProblem(t *testing.T) {
+	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	deployed := map[string]time.Time{"1.9.0": now.Add(-time.Hour), "1.10.0": now, "1.10.1": now.Add(2 * time.Hour)}
+	group := func(at time.Time, state State, version string) *Group {
+		return &Group{Key: `problem{service="shop",stage="planner",problem="lost"}`, Alerts: []Alert{{
+			Name: "StageFailureRate", State: state, Labels: map[string]string{"service": "shop", "stage": "planner", "severity": "critical"}, Problem: "lost", StartsAt: at,
+			Evidence: Evidence{
+				Failed: 10, Calls: 20, LastFailed: at.Add(time.Minute), Shares: []Share{{Cause: "orphan", RootCause: "lost", Failed: 10, Fix: "Save it."}},
+				Versions: []VersionCount{{Version: version, Failed: 10, Calls: 20, FirstSeen: deployed[version], LastFailed: at.Add(time.Minute)}},
+			},
+		}}}
+	}
+	var p Problem
+	state := func(at time.Time, want string) {
+		t.Helper()
+		if got := p.State(at); got != want {
+			t.Errorf("state %s at %s, want %s", got, at.Format(time.TimeOnly), want)
+		}
+	}
+	p.Observe(group(now, Firing, "1.10.0"))
+	p.Observe(group(now, Firing, "1.10.0")) // the same incident
+	state(now.Add(time.Minute), ProblemNew)
+	if p.Incidents != 1 || p.Stage != "planner" || p.Cause != "lost" || p.Fix != "Save it." || !p.Firing || len(p.Versions) != 1 {
+		t.Errorf("%+v", p)
+	}
+	state(now.Add(25*time.Hour), ProblemOngoing)
+	p.Acknowledged = &Decision{By: "anna"}
+	state(now.Add(25*time.Hour), ProblemAcknowledged)
+
+	fixed := now.Add(time.Hour)
+	p.Resolved = &Resolution{Decision: Decision{By: "anna", At: fixed}, Version: "1.10.1"} // not deployed yet
+	state(fixed, ProblemResolved)
+	if p.Observe(group(fixed.Add(time.Hour), Firing, "1.9.0")) || p.Observe(group(fixed.Add(time.Hour), Firing, "1.10.0")) {
+		t.Error("failures of older versions contradict the fix")
+	}
+	state(fixed.Add(time.Hour), ProblemResolved)
+	if !p.Observe(group(fixed.Add(2*time.Hour), Firing, "1.10.1")) || p.Regressed.Version != "1.10.1" || p.Regressed.Fixed.By != "anna" {
+		t.Errorf("no regression: %+v", p.Regressed)
+	}
+	state(fixed.Add(2*time.Hour), ProblemRegressed)
+
+	p.Ignored = &Ignoring{Until: fixed.Add(5 * time.Hour)}
+	state(fixed.Add(4*time.Hour), ProblemIgnored)
+	state(fixed.Add(6*time.Hour), ProblemRegressed)
+	p.Regressed, p.Ignored = nil, nil
+	p.Observe(group(fixed.Add(2*time.Hour), Resolved, "1.10.1"))
+	state(fixed.Add(2*time.Hour+10*time.Minute), ProblemNew)
+	state(fixed.Add(400*time.Hour), ProblemResolved) // quiet for far longer than between its incidents
+
+	// Without a version, every later failure contradicts.
+	p.Resolved = &Resolution{Decision: Decision{At: fixed.Add(500 * time.Hour)}}
+	if !p.Observe(group(fixed.Add(501*time.Hour), Firing, "1.9.0")) {
+		t.Error("no regression")
+	}
+}

@@ -1,0 +1,246 @@
+package collector
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/silence"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/sinks"
+)
+
+const (
+	// problemKey is the prefix of the keys of problems.
+	problemKey = "problem."
+	// maxProblems bounds the problems; of more, those that were resolved longest ago are deleted.
+	maxProblems = 2000
+	// problemRetention is the time after its last failure for which a problem without a decision of a person is kept.
+	problemRetention = 90 * 24 * time.Hour
+	// forEver is the end of ignoring a problem without an end.
+	forEver = 10 * 365 * 24 * time.Hour
+)
+
+// Actions of people on problems, as stored.
+const (
+	actionAssign  = "assign"
+	actionResolve = "resolve"
+	actionIgnore  = "ignore"
+	actionReopen  = "reopen"
+	actionRegress = "regress" // by llmtap itself
+)
+
+// problems are the problems of an installation. The leading process writes what its engine sees of them, any process what people
+// decide; each process has all of them in memory, from a watch.
+//
+//	engine ──Group──> Notify ────┐
+//	Slack, HTTP API ─> Decide ───┴─> bucket ── watch ──> problems of every process
+type problems struct {
+	kv       *jetstream.KV
+	controls *controls
+	logger   *slog.Logger
+
+	mu   sync.Mutex // guards list
+	list map[string]alerts.Problem
+}
+
+var (
+	_ alerts.Paced    = (*problems)(nil)
+	_ alerts.Problems = (*problems)(nil)
+)
+
+// Pace implements alerts.Paced: people may mute a problem, which goes on.
+func (*problems) Pace() alerts.Pace { return alerts.Pace{Muted: true, Numbers: time.Second} }
+
+// Notify stores what g shows of its problem.
+func (p *problems) Notify(ctx context.Context, g alerts.Group) error {
+	if g.Problem() == "" {
+		return nil
+	}
+	var regressed bool
+	changed, v, err := change(ctx, p.kv, problemKey+alerts.GroupID(g.Key), func(v *alerts.Problem, _ bool) (bool, error) {
+		before, err := json.Marshal(v)
+		if err != nil {
+			return false, err
+		}
+		regressed = v.Observe(&g)
+		after, err := json.Marshal(v)
+		return string(before) != string(after), err
+	})
+	if err != nil {
+		return &alerts.RetryError{Err: fmt.Errorf("store problem: %w", err)}
+	}
+	if changed && regressed {
+		p.controls.record(ctx, sinks.AlertAction{Action: actionRegress, Group: g.Key, Incident: g.Since(), Comment: "seen again in " + v.Regressed.Version}, alerts.Actor{ID: "llmtap", Via: "llmtap"})
+	}
+	return nil
+}
+
+// watch keeps the problems current until ctx ends.
+func (p *problems) watch(ctx context.Context) {
+	put := func(key string, value []byte) {
+		var v alerts.Problem
+		if err := json.Unmarshal(value, &v); err != nil {
+			p.logger.Error("ignoring an unreadable problem", "key", key, "err", err)
+			return
+		}
+		id := strings.TrimPrefix(key, problemKey)
+		if old := p.list[id]; old.Assignee != v.Assignee || (old.Resolved == nil) != (v.Resolved == nil) || (old.Regressed == nil) != (v.Regressed == nil) {
+			p.controls.decisions.Touch(v.Key)
+		}
+		p.list[id] = v
+	}
+	p.kv.Watch(ctx, []string{problemKey + "*"}, func(values map[string][]byte) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		clear(p.list)
+		for key, value := range values {
+			put(key, value)
+		}
+	}, func(key string, value []byte) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if value == nil {
+			delete(p.list, strings.TrimPrefix(key, problemKey))
+			return
+		}
+		put(key, value)
+	})
+}
+
+// find returns the problem of a group.
+func (p *problems) find(key string) (alerts.Problem, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v, ok := p.list[alerts.GroupID(key)]
+	return v, ok
+}
+
+// All returns all problems, the last seen first.
+func (p *problems) All() []alerts.Problem {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]alerts.Problem, 0, len(p.list))
+	for _, v := range p.list {
+		out = append(out, v)
+	}
+	slices.SortFunc(out, func(a, b alerts.Problem) int {
+		return cmp.Or(b.LastSeen.Compare(a.LastSeen), cmp.Compare(a.Key, b.Key))
+	})
+	return out
+}
+
+// Get returns the problem with an id, as stored; false if there is none.
+func (p *problems) Get(ctx context.Context, id string) (v alerts.Problem, ok bool, err error) {
+	value, _, err := p.kv.Get(ctx, problemKey+id)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return v, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(value, &v)
+	}
+	return v, err == nil, err
+}
+
+// Decide stores what a person decides about a problem, and returns the problem. The error is alerts.ErrNoProblem if there is none.
+func (p *problems) Decide(ctx context.Context, id string, d alerts.ProblemDecision, by alerts.Actor) (alerts.Problem, error) {
+	now := time.Now().UTC()
+	who := alerts.Decision{By: cmp.Or(by.Name, by.ID), At: now}
+	if !slices.Contains([]string{actionAssign, actionResolve, actionIgnore, actionReopen}, d.Action) {
+		return alerts.Problem{}, &alerts.InvalidError{Err: fmt.Errorf("unknown action %q", d.Action)}
+	}
+	before, ok, err := p.Get(ctx, id)
+	if err != nil {
+		return before, fmt.Errorf("read the problem: %w", err)
+	}
+	if !ok {
+		return before, alerts.ErrNoProblem
+	}
+	var muted string // id of the silence that ignores the problem
+	if d.Action == actionIgnore {
+		s, err := p.mute(ctx, &before, d, by, now)
+		if err != nil {
+			return before, err
+		}
+		muted, d.Until = s.ID, s.EndsAt
+	}
+	_, v, err := change(ctx, p.kv, problemKey+id, func(v *alerts.Problem, found bool) (bool, error) {
+		if !found {
+			return false, alerts.ErrNoProblem
+		}
+		before = *v
+		switch d.Action {
+		case actionAssign:
+			if v.Assignee, v.Assigned = d.Assignee, &who; d.Assignee == "" {
+				v.Assigned = nil
+			}
+		case actionResolve:
+			r := alerts.Resolution{Decision: who, Version: d.Version}
+			for _, x := range v.Versions {
+				if x.Version == d.Version {
+					r.FirstCall = x.FirstCall
+				}
+			}
+			v.Resolved, v.Regressed = &r, nil
+		case actionIgnore:
+			v.Ignored = &alerts.Ignoring{Decision: who, Until: d.Until, SilenceID: muted}
+		case actionReopen:
+			v.Resolved, v.Regressed, v.Ignored = nil, nil, nil
+		}
+		return true, nil
+	})
+	if err != nil {
+		return v, fmt.Errorf("store the decision: %w", err)
+	}
+	if was := before.Ignored; was != nil && (d.Action == actionReopen || d.Action == actionIgnore) {
+		if err := p.controls.ExpireSilence(ctx, was.SilenceID, by); err != nil && !errors.Is(err, alerts.ErrNoSilence) {
+			return v, err
+		}
+	}
+	p.controls.record(ctx, sinks.AlertAction{Action: d.Action, Group: v.Key, Incident: v.Incident, EndsAt: d.Until, Comment: d.Comment()}, by)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.list[id] = v // so that the next request of this process sees it
+	return v, nil
+}
+
+// mute adds the silence that ignores v.
+func (p *problems) mute(ctx context.Context, v *alerts.Problem, d alerts.ProblemDecision, by alerts.Actor, now time.Time) (silence.Silence, error) {
+	if d.Until.IsZero() {
+		d.Until = now.Add(forEver)
+	}
+	var matchers silence.Matchers
+	for _, kv := range [][2]string{{"service", v.Service}, {"environment", v.Environment}, {"stage", v.Stage}, {alerts.ProblemLabel, v.Cause}} {
+		m, err := silence.NewMatcher(kv[0], "=", kv[1])
+		if err != nil {
+			return silence.Silence{}, &alerts.InvalidError{Err: err}
+		}
+		matchers = append(matchers, m)
+	}
+	return p.controls.AddSilence(ctx, silence.Silence{
+		Matchers: matchers, StartsAt: now, EndsAt: d.Until, UpdatedAt: now, CreatedBy: cmp.Or(by.Name, by.ID), Comment: "problem ignored",
+	}, v.Key, by)
+}
+
+// sweep deletes problems that nobody needs any more.
+func (p *problems) sweep(ctx context.Context, now time.Time) error {
+	all := p.All()
+	for i, v := range all {
+		old := now.Sub(v.LastSeen) > problemRetention && v.Resolved == nil && v.Ignored == nil
+		if v.Firing || !old && i < maxProblems {
+			continue
+		}
+		if err := purgeKey(ctx, p.kv, problemKey+v.ID()); err != nil {
+			return fmt.Errorf("delete an old problem: %w", err)
+		}
+	}
+	return nil
+}
