@@ -72,7 +72,7 @@ type Decision struct {
 type Resolution struct {
 	Decision
 	Version   string    `json:"version,omitempty"`    // in which it is fixed; "" if in all
-	FirstCall time.Time `json:"first_call,omitempty"` // of Version; zero if it was not seen yet
+	FirstCall time.Time `json:"first_call,omitzero"` // of Version; zero if it was not seen yet
 }
 
 // A Regression is the first failure that contradicts a Resolution.

@@ -92,16 +92,6 @@ func (g *openGroup) since() time.Time {
 	return t
 }
 
-// find returns the firing alert with this key, or nil.
-func (g *openGroup) find(key string) *trackedAlert {
-	for _, a := range g.alerts {
-		if a.key == key && a.State == alerts.Firing {
-			return a
-		}
-	}
-	return nil
-}
-
 // recent reports whether a was resolved less than the window of its rule before ts. If it fires again, that is a relapse:
 // news of the same incident. Otherwise failures in bursts, each after the end of the previous alert, would page every time.
 func (a *trackedAlert) recent(ts time.Time) bool {

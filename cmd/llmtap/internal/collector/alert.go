@@ -176,7 +176,7 @@ func (a *alertRole) notify(ctx context.Context) error {
 		a.awaitDecisions(leased)
 		g, leased := errgroup.WithContext(leased)
 		g.Go(func() error {
-			a.controls.sweep(leased, func(group string) bool { return a.calls.Open(group) || a.health.Open(group) })
+			a.controls.sweep(leased, a.problems.sweep, func(group string) bool { return a.calls.Open(group) || a.health.Open(group) })
 			return nil
 		})
 		g.Go(func() error { return a.calls.Run(leased) })

@@ -375,8 +375,8 @@ func purgeKey(ctx context.Context, kv *jetstream.KV, key string) error {
 }
 
 // sweep deletes expired silences, and acknowledgements of ended incidents, and stores what other processes have left, every
-// minute until ctx ends. open reports whether a group is open.
-func (c *controls) sweep(ctx context.Context, open func(group string) bool) {
+// minute until ctx ends. It also calls problems. open reports whether a group is open.
+func (c *controls) sweep(ctx context.Context, problems func(context.Context, time.Time) error, open func(group string) bool) {
 	for {
 		sleep(ctx, sweepInterval)
 		if ctx.Err() != nil {
@@ -385,6 +385,9 @@ func (c *controls) sweep(ctx context.Context, open func(group string) bool) {
 		now := time.Now()
 		if err := c.actions.restore(ctx, now); err != nil && ctx.Err() == nil {
 			c.logger.Warn("rows of alert actions wait in NATS", "err", err)
+		}
+		if err := problems(ctx, now); err != nil && ctx.Err() == nil {
+			c.logger.Warn("old problems not deleted, trying again", "err", err)
 		}
 		var keys []string
 		for _, s := range c.decisions.Silences.All() {
