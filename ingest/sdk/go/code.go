@@ -124,10 +124,8 @@ func (p *places) dir(pkg, file string) (string, bool) {
 
 // splitFunction splits the name of a function, such as github.com/acme/agent/core.(*Agent).Run, after the path of its package.
 func splitFunction(name string) (pkg, function string) {
-	slash := strings.LastIndexByte(name, '/')
-	if i := strings.IndexByte(name, '['); i >= 0 { // type arguments may contain paths
-		slash = strings.LastIndexByte(name[:i], '/')
-	}
+	plain, _, _ := strings.Cut(name, "[") // type arguments may contain paths
+	slash := strings.LastIndexByte(plain, '/')
 	dot := strings.IndexByte(name[slash+1:], '.')
 	if dot < 0 {
 		return name, ""
