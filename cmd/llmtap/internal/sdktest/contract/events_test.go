@@ -41,7 +41,7 @@ var (
 	uuid7 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	// The function of the agent that calls the client, or enters the context of a call whose stack the client loses.
 	isCode = regexp.MustCompile(`^(contract/hook_test\.go:\d+ raw|contract/hook_test\.go:\d+ goHook\.(openai|goOpenAI|anthropic)|python/(raw|sdks|runner)\.py:\d+ \S+|node/(raw|sdks|runner)\.cjs:\d+ \S+)$`)
-	isSDK = regexp.MustCompile(`^(go|python|typescript)/\d+\.\d+\.\d+$`)
+	isSDK  = regexp.MustCompile(`^(go|python|typescript)/\d+\.\d+\.\d+$`)
 )
 
 // readEvents converts stored messages, in their order. began is the start of the run, host that of the provider, and run
