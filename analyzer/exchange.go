@@ -125,7 +125,7 @@ func newPending(h half, in interner) *pending {
 	p.row = Exchange{
 		ID: strings.Clone(ev.Exchange), Seq: h.at.Seq, Labels: in.labels(ev), StartedAt: ev.Time, Server: in.string(host), Path: in.string(path),
 		RequestBytes: ev.BodyBytes, Retry: ev.Retry, Instance: in.string(ev.Instance), InstanceSeq: ev.Seq, Origin: in.string(ev.Origin),
-		Capture: in.string(ev.Capture), Degraded: ev.Degraded, SDK: in.string(limit.Name(ev.SDK)),
+		Capture: in.string(ev.Capture), Degraded: ev.Degraded, SDK: in.string(limit.Name(ev.SDK)), Code: in.string(limit.Name(ev.Code)),
 	}
 	p.row.Conversation = p.row.Labels.Conversation
 	p.setTarget(facts.Detect(ev.URL, "", nil), in)
@@ -147,7 +147,7 @@ func (a *Analyzer) judgeRequest(p *pending, h half, body []byte) {
 	r := judge.Request{
 		Request: session.Request{
 			Seq: h.at.Seq, MinSeq: h.minSeq, Time: h.at.Time, Seen: h.seenAt(), Service: p.scope(), Conversation: e.Labels.Conversation,
-			Exchange: e.ID, Instance: process, Run: e.Labels.Run, Sent: e.StartedAt, Fresh: process != "" && e.InstanceSeq == 1,
+			Exchange: e.ID, Code: e.Code, Instance: process, Run: e.Labels.Run, Sent: e.StartedAt, Fresh: process != "" && e.InstanceSeq == 1,
 			Retry: e.Retry > 0, Shaped: e.Capture == event.CaptureShape, Target: p.target, Facts: q, Body: body,
 		},
 		Sender: e.Labels.Service, Version: e.Labels.ServiceVersion,

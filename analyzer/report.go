@@ -79,6 +79,7 @@ func (p *pending) findingRow(f *judge.Finding, s check.Severity) Finding {
 	return Finding{
 		ID: hex.EncodeToString(f.ID[:]), Fingerprint: fingerprint.Fingerprint(), Seq: e.Seq, FirstSeen: in.Since,
 		Exchange: in.Exchange, ExchangeVersion: in.Version, ExchangeInstance: in.Process, ExchangeMessages: in.Messages,
+		Code: in.Code, AnswerCode: root.AnswerCode,
 		Labels: e.Labels, Attrs: e.Attrs, Conversation: e.Conversation, Provider: e.Provider, Model: e.Model, Dialect: e.Dialect, Variant: e.Variant,
 		Rule: f.Rule.ID, Detail: f.Detail, Predicted: f.Predicted, Severity: s,
 		Status: e.Status, Message: f.Message, ToolCallID: f.ToolCallID, ToolName: f.ToolName, Summary: summary,
@@ -90,7 +91,7 @@ func (p *pending) findingRow(f *judge.Finding, s check.Severity) Finding {
 func (p *pending) subject() signals.Subject {
 	e := &p.row
 	x := signals.Subject{
-		Labels: e.Labels, Attrs: e.Attrs, Exchange: e.ID, Conversation: e.Conversation, Instance: p.agentProcess(), Origin: e.Origin, Provider: e.Provider,
+		Labels: e.Labels, Attrs: e.Attrs, Exchange: e.ID, Code: e.Code, Conversation: e.Conversation, Instance: p.agentProcess(), Origin: e.Origin, Provider: e.Provider,
 		Model: e.Model, Dialect: e.Dialect, Variant: e.Variant, Status: e.Status, Messages: e.Messages, Degraded: e.Degraded, SeenAt: e.StoredAt,
 		Full:    e.Capture == event.CaptureFull,
 		Failure: p.failure,

@@ -19,6 +19,7 @@ import (
 type scene struct {
 	*stream
 	instance string
+	code     string // where the agent makes the next calls
 	model    string
 	sent     []msg // the last history
 	previous string
@@ -44,7 +45,7 @@ func (s *scene) begin(history ...msg) string {
 	default:
 		m["messages"] = history
 	}
-	s.add(&event.Event{Kind: event.Request, Exchange: id, URL: s.url, Method: "POST", Body: body(m)}).Instance = s.instance
+	s.add(&event.Event{Kind: event.Request, Exchange: id, URL: s.url, Method: "POST", Code: s.code, Body: body(m)}).Instance = s.instance
 	return id
 }
 
@@ -86,6 +87,46 @@ const (
 	responsesURL = "https://api.openai.com/v1/responses"
 	mistralURL   = "https://api.mistral.ai/v1/chat/completions"
 )
+
+// A root cause names the call whose request is broken and the call whose answer was not kept, also in a later turn from elsewhere.
+func TestRootCauseNamesCode(t *testing.T) {
+	const plan, work, later = "core/agent.py:97 Agent.plan", "core/agent.py:145 Agent.run", "core/agent.py:200 Agent.chat"
+	f := func(name string, answer, copied msg, replies ...msg) {
+		t.Helper()
+		s := newScene(deepSeekURL)
+		s.code = plan
+		s.at(answer, user("u"))
+		s.code = work
+		s.at("x", append([]msg{user("u"), copied}, replies...)...)
+		s.code = later
+		s.at("x", append(slices.Clip(s.sent), user("Are you there?"))...)
+		exchanges, findings, _ := latest(run(t, analyzer.Default(), s.steps))
+		for _, e := range exchanges {
+			if !slices.Contains([]string{plan, work, later}, e.Code) {
+				t.Errorf("%s: the code of an exchange is %q", name, e.Code)
+			}
+		}
+		n := 0
+		for _, x := range findings {
+			if x.RootCause == "" || x.Rule == "user_after_tool" {
+				continue
+			}
+			n++
+			if x.Code != work || x.AnswerCode != plan || exchanges[x.Exchange].Code != work {
+				t.Errorf("%s: %s (%s) of the call at %q, answer of %q: %s", name, x.Rule, x.RootCause, x.Code, x.AnswerCode, x.Evidence)
+			}
+		}
+		if n == 0 {
+			t.Errorf("%s: no root cause", name)
+		}
+	}
+	one, object := assistant("", "call_1 f"), assistant("", "call_1 f")
+	object["tool_calls"].([]msg)[0]["function"].(msg)["arguments"] = msg{"path": "config.py"}
+	f("calls dropped", one, assistant(""), tool("call_1", "a"))
+	f("tool skipped", one, one, user("well?"))
+	f("arguments as an object", one, object, tool("call_1", "a"))
+	f("id changed", one, assistant("", "call_9 f"), tool("call_1", "a"))
+}
 
 // Each root cause, and cases that resemble it.
 func TestRootCauses(t *testing.T) {

@@ -22,6 +22,7 @@ type Exchange struct {
 	Labels event.Labels
 	Attrs  map[string]string // attributes of the event, with credentials and personal data masked; immutable
 	SDK    string            // hook and its version, for example python/0.1.0
+	Code   string            // where in the agent's code the call was made, see event.Code; "" if unknown
 
 	StartedAt time.Time // when the request was sent, by the hook's clock
 	StoredAt  time.Time // stream time of the completing event
@@ -106,6 +107,8 @@ type Finding struct {
 	ExchangeVersion  string // service version of Exchange, which may be older than the version in Labels
 	ExchangeInstance string // process that sent the request of Exchange; "" if unknown
 	ExchangeMessages int    // messages in the request of Exchange
+	Code             string // where in the agent's code Exchange was made, see event.Code; "" if unknown
+	AnswerCode       string // the same of the call whose answer was not kept as it was; "" if there is none, or it is unknown
 
 	// The first service version with the defect in any conversation, according to the ledger, and the newest other
 	// version with calls before that. "" for imports and degraded calls.

@@ -96,13 +96,13 @@ func (s *step) emitSignal(x *signals.Subject, sig *signals.Signal, seq, minSeq u
 	fingerprint := identity.Of(x.Labels.Service, x.Labels.Stage, sig.ID, sig.Detail, sig.Tool, "")
 	f := Finding{
 		ID: id.ID(), Fingerprint: fingerprint.Fingerprint(), Seq: seq, FirstSeen: x.SeenAt,
-		Exchange: x.Exchange, ExchangeVersion: x.Labels.ServiceVersion, ExchangeInstance: x.Instance, ExchangeMessages: x.Messages,
+		Exchange: x.Exchange, ExchangeVersion: x.Labels.ServiceVersion, ExchangeInstance: x.Instance, ExchangeMessages: x.Messages, Code: x.Code,
 		Labels: x.Labels, Attrs: x.Attrs, Conversation: x.Conversation, Provider: x.Provider, Model: x.Model, Dialect: x.Dialect, Variant: x.Variant,
 		Rule: sig.ID, Detail: sig.Detail, Predicted: check.Signal, Severity: check.Signal, Status: x.Status, Message: sig.Message,
 		ToolCallID: sig.CallID, ToolName: limit.Name(sig.Tool), Summary: sig.Summary, Evidence: sig.Evidence, Fix: sig.Fix, RejectedBy: sig.RejectedBy,
 	}
 	if in := sig.First; in != nil {
-		f.FirstSeen, f.Exchange = in.Since, in.Exchange
+		f.FirstSeen, f.Exchange, f.Code = in.Since, in.Exchange, in.Code
 		f.ExchangeVersion, f.ExchangeInstance, f.ExchangeMessages = in.Version, in.Process, in.Messages
 	}
 	about := sig.Defect

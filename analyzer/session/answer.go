@@ -20,6 +20,7 @@ const (
 // answer is the stored form of one answer of the model.
 type answer struct {
 	exchange   string
+	code       string
 	seq, ended uint64 // sequences of its request and of its end
 	after      int    // number of messages in the body of its request: the index of its copy
 	text       uint64
@@ -52,7 +53,7 @@ func (s *Store) Answer(t *Turn, in Answer) []*Call {
 	s.End(t)
 	c.made.Lower(in.MinSeq)
 	a := &answer{
-		exchange: t.exchange, seq: t.seq, ended: in.Seq, after: t.length, text: r.ContentHash, noText: r.ContentBytes == 0,
+		exchange: t.exchange, code: t.code, seq: t.seq, ended: in.Seq, after: t.length, text: r.ContentHash, noText: r.ContentBytes == 0,
 		end: endingOf(r, in.Cut), streamed: t.streamed, joined: r.BadIndex, blank: r.BlankReasoning, reasons: reasons(r),
 		signed: slices.Clone(r.Signed), source: t.source, several: r.Choices > 1, bytes: r.ContentBytes,
 	}

@@ -68,9 +68,15 @@ func explainItemTwice(x *explainer) RootCause {
 	return RootCause{}
 }
 
-// made returns the original of call j of message i: the call in an answer with the same id, or else the call at the same
-// position, if message i is a copy of the previous answer.
+// made returns the original of call j of message i, and remembers it for explainer.answer.
 func (x *explainer) made(i, j int) *Call {
+	x.original = x.findOriginal(i, j)
+	return x.original
+}
+
+// findOriginal returns the call in an answer with the same id, or else the call at the same position, if message i is a copy of the
+// previous answer.
+func (x *explainer) findOriginal(i, j int) *Call {
 	m := &x.q.messages[i]
 	calls := x.q.callsOf(m)
 	if j < len(calls) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
@@ -24,6 +25,7 @@ type RootCause struct {
 	Confidence string
 	Evidence   string // facts from answer N and request N+1; quotes only ids, names and roles
 	Fix        string
+	AnswerCode string // where in the agent's code the call was made whose answer Evidence is about; "" if unknown
 
 	// first is the number of answered calls if these are the first ones of an answer, and more conversations could show that the
 	// agent never runs more; otherwise 0.
@@ -53,6 +55,7 @@ type Defect struct {
 // An Instance is a defect of a conversation, remembered so that it is reported only once.
 type Instance struct {
 	Exchange string // first exchange with the defect
+	Code     string // where in the agent's code it was made
 	Since    time.Time
 	Root     RootCause
 
@@ -74,7 +77,7 @@ func (s *Store) Instance(t *Turn, id [16]byte) (in *Instance, fresh bool) {
 	if in = c.instances[id]; in != nil {
 		return in, false
 	}
-	in = &Instance{Exchange: t.exchange, Since: t.at}
+	in = &Instance{Exchange: t.exchange, Code: t.code, Since: t.at}
 	if len(c.instances) < maxInstances {
 		if c.instances == nil {
 			c.instances = make(map[[16]byte]*Instance)
@@ -91,6 +94,7 @@ type explainer struct {
 	Defect
 	id       uint64 // internal id (a hash) of the call or reply; 0 for none
 	call     *Call  // call with this id; nil if no answer of the conversation has it
+	original *Call  // call of an answer that a call of the request copies; nil if there is none
 	declared int    // message of the previous request with the call; -1 for none
 }
 
@@ -115,7 +119,24 @@ func (t *Turn) RootCause(d Defect) RootCause {
 	}
 	r := explain(&x)
 	r.Fix = fixes[r.ID]
+	if a := x.answer(&r); a != nil {
+		r.AnswerCode = a.code
+	}
 	return r
+}
+
+// answer returns the answer that the evidence of r is about, or nil.
+func (x *explainer) answer(r *RootCause) *answer {
+	switch {
+	case r.ID == "" || r.ID == NoHistory:
+	case x.call != nil:
+		return x.call.answer
+	case x.original != nil:
+		return x.original.answer
+	case x.before != nil && strings.HasPrefix(r.Evidence, "answer of exchange "+x.before.exchange):
+		return x.before
+	}
+	return nil
 }
 
 // afterNamed returns t as a turn whose previous request has no messages, because the request has only what follows the answer

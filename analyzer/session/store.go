@@ -69,6 +69,7 @@ type Request struct {
 	Service      string
 	Conversation string // given id, or ""
 	Exchange     string
+	Code         string // where in the agent's code the call is made; "" if unknown
 	Instance     string // process that sent the request; "" if unknown
 	Run          string // given id of the agent's run, or ""
 	Fresh        bool   // first request of its process
@@ -102,7 +103,7 @@ func (s *Store) Request(in Request) *Turn {
 	t := &Turn{
 		store: s,
 		items: in.Target.Dialect == wire.OpenAIResponses, names: q.names, threaded: in.Facts.Threaded, named: named,
-		Conversation: c.key.id, Root: c.key.id, Inferred: in.Conversation == "", conv: c, source: src, exchange: in.Exchange, seq: in.Seq, at: in.Seen,
+		Conversation: c.key.id, Root: c.key.id, Inferred: in.Conversation == "", conv: c, source: src, exchange: in.Exchange, code: in.Code, seq: in.Seq, at: in.Seen,
 		length: len(q.body()), aligned: a, last: q.hashBefore(len(q.messages)), streamed: in.Facts.Stream, fresh: in.Fresh, forced: hashOrZero(in.Facts.Forced),
 		facts: in.Facts, body: in.Body,
 	}
@@ -191,6 +192,7 @@ const callBytes = 1024
 const (
 	keyBytes     = 64
 	processBytes = 128
+	codeBytes    = 16 // a place in the agent's code, whose text all conversations share
 )
 
 // account updates the estimated size of c.
@@ -198,9 +200,9 @@ func (s *Store) account(c *conversation) {
 	if c.forgotten {
 		return
 	}
-	n := c.keptBytes + int64(640+len(c.calls)*callBytes+c.text+len(c.instances)*512+len(c.keys)*keyBytes+len(c.named)*256+len(c.resumed)*96+len(c.early)*256+len(c.processes)*processBytes+c.pending+len(c.shortfalls)*32)
+	n := c.keptBytes + int64(640+len(c.calls)*callBytes+c.text+len(c.instances)*(512+2*codeBytes)+len(c.keys)*keyBytes+len(c.named)*256+len(c.resumed)*96+len(c.early)*256+len(c.processes)*processBytes+c.pending+len(c.shortfalls)*32)
 	for _, b := range c.branches {
-		n += 256 + int64(cap(b.tip.messages))*messageBytes + int64(cap(b.tip.calls))*callMarkBytes + int64(cap(b.tip.replies))*8
+		n += 256 + 2*codeBytes + int64(cap(b.tip.messages))*messageBytes + int64(cap(b.tip.calls))*callMarkBytes + int64(cap(b.tip.replies))*8
 	}
 	s.bytes += n - c.bytes
 	c.bytes = n

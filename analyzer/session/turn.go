@@ -23,6 +23,7 @@ type Turn struct {
 	branch   *branch
 	source   *source
 	exchange string
+	code     string
 	seq      uint64
 	at       time.Time
 	length   int    // number of messages in the body

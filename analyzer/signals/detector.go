@@ -20,6 +20,7 @@ type Subject struct {
 	Labels                                   event.Labels
 	Attrs                                    map[string]string
 	Exchange, Conversation, Instance, Origin string // Instance is "" unless the event came from the agent's own process
+	Code                                     string // where in the agent's code Exchange was made; "" if unknown
 	Provider, Model, Dialect, Variant        string
 	Root, Branch                             string // root and branch of the conversation; "" if the request was not judged
 	Status, Messages                         int

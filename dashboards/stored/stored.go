@@ -34,6 +34,7 @@ type Exchange struct {
 	FinishReason   string    `json:"finish_reason,omitempty"`
 	Retry          int       `json:"retry,omitempty"`
 	Capture        string    `json:"capture"`
+	Code           string    `json:"code,omitempty"` // where in the agent's code the call was made, see event.Code
 	User           string    `json:"user,omitempty"` // as stored: a hash, unless the collector keeps names
 }
 
@@ -59,6 +60,8 @@ type Finding struct {
 	Confidence string    `json:"confidence,omitempty"`
 	Evidence   string    `json:"evidence,omitempty"`
 	Fix        string    `json:"fix,omitempty"`
+	Code       string    `json:"code,omitempty"`        // where in the agent's code Exchange was made, see event.Code
+	AnswerCode string    `json:"answer_code,omitempty"` // the same of the call whose answer was not kept as it was
 
 	FirstVersion string `json:"first_version,omitempty"`      // first version of the service with the defect, in any conversation
 	LastClean    string `json:"last_clean_version,omitempty"` // newest other version with calls before FirstVersion

@@ -47,7 +47,7 @@ func (f fakeConversation) Exchange(_ context.Context, id string) (*Exchange, err
 	x := &Exchange{
 		Exchange: stored.Exchange{
 			ID: id, Conversation: "//c/1", StartedAt: testNow, Service: hostile, Stage: hostile, ServiceVersion: hostile, Environment: hostile, User: hostile, Server: hostile,
-			Model: hostile, Status: 400, Cause: "orphan_tool_reply", RootCause: hostile, ErrorText: hostile, FinishReason: hostile,
+			Model: hostile, Status: 400, Cause: "orphan_tool_reply", RootCause: hostile, ErrorText: hostile, FinishReason: hostile, Code: hostile,
 		},
 		Shapes: hostile, NotStored: []string{hostile}, Complete: true, Parameters: hostile,
 	}
@@ -67,7 +67,7 @@ func (f fakeConversation) Exchange(_ context.Context, id string) (*Exchange, err
 	f1 := Finding{
 		Finding: stored.Finding{
 			Rule: "orphan_tool_reply", Severity: "reject", Status: 400, Message: f.messages - 2, Summary: hostile, RootCause: hostile, Evidence: hostile, Fix: hostile,
-			FirstVersion: hostile, LastClean: hostile,
+			FirstVersion: hostile, LastClean: hostile, Code: hostile + ":7 " + hostile, AnswerCode: "core/agent.py:145 Agent.run",
 		},
 		Diff: []DiffLine{{"-", "tool_calls[0].id", hostile}, {"+", hostile, hostile}}, Pairs: []DiffLine{{"", "", hostile}},
 	}

@@ -250,6 +250,7 @@ type Example struct {
 	Status                                             int64
 	Rule, Summary, Evidence, RootCause, Confidence     string
 	Fix                                                string
+	Version, Code, AnswerCode                          string // of the service; where in its code the calls were made
 	Call                                               string // id of the tool call
 	Message                                            int64  // index; -1 if the finding concerns no message
 }
@@ -267,6 +268,7 @@ func (s incidentPage) proof(ctx context.Context, about *incident) ([]proof, erro
 				RequestID: r.Text("provider_request_id"), At: about.view.At(r.Time("started_at")), Status: r.Int64("status"), Rule: r.Text("rule_id"),
 				Summary: r.Text("summary"), Evidence: r.Text("evidence"), RootCause: s.meaning(r.Text("root_cause")), Confidence: r.Text("confidence"),
 				Fix: r.Text("fix"), Call: r.Text("tool_call_id"), Message: r.Int64("message_index"),
+				Version: r.Text("service_version"), Code: r.Text("code"), AnswerCode: r.Text("answer_code"),
 			},
 			Number: r.Int64("n"), Words: r.Text("error_text"),
 		}

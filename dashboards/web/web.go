@@ -33,6 +33,7 @@ type Options struct {
 	Health        func(ctx context.Context) []Part
 	Conversations Conversations
 	Prices        queries.Prices
+	CodeURL       string                  // URL of a line of an agent's code, with {version}, {file} and {line}; "": no links
 	Login         func(token string) bool // if set, requests need a session, which the login page starts with a token that it accepts
 	SessionKey    []byte                  // signs sessions; nil: sessions end with this process
 	Version       string                  // of llmtap
@@ -50,7 +51,7 @@ func NewHandler(o Options) (http.Handler, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	templates, err := template.New("").Funcs(functions).ParseFS(templateFiles, "templates/*.html")
+	templates, err := template.New("").Funcs(functions).Funcs(template.FuncMap{"place": places(o.CodeURL)}).ParseFS(templateFiles, "templates/*.html")
 	if err != nil {
 		return nil, fmt.Errorf("parse templates: %w", err)
 	}

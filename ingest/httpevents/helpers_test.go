@@ -175,7 +175,7 @@ func full() []*event.Event {
 	}
 	req, res, run, tool, hook := base(event.Request), base(event.Response), base(event.Run), base(event.Tool), base(event.Hook)
 	req.URL, req.Method, req.APIVersion = "https://api.openai.com/v1/chat/completions", "POST", "2023-06-01"
-	req.Retry, req.Traceparent = 2, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	req.Retry, req.Code, req.Traceparent = 2, "core/代理 \"agent\".py:145 Agent.run", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	req.ContentType, req.Body = "application/json; charset=utf-8", []byte("{\"model\":\t\u2028\x00\"\\")
 	res.Status, res.Error, res.ProviderRequestID = 200, "read: connection reset\r\nby peer", "req_1"
 	res.Duration, res.FirstByte = 12*time.Second+345678901, 1500*time.Microsecond

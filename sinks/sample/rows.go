@@ -26,7 +26,7 @@ func Rows(start time.Time, first, n int) *sinks.Batch {
 		}
 		e := analyzer.Exchange{
 			ID: fmt.Sprintf("019aa0b0-%04x-7%03x-8000-%012x", i>>16, i&0xfff, i), Seq: uint64(2 * i), Labels: labels,
-			Attrs: map[string]string{"tenant": fmt.Sprintf("tenant-%d", i%7), "region": "eu"}, SDK: "python/0.1.0",
+			Attrs: map[string]string{"tenant": fmt.Sprintf("tenant-%d", i%7), "region": "eu"}, SDK: "python/0.1.0", Code: fmt.Sprintf("core/agent.py:%d Agent.run", 140+i%3),
 			StartedAt: at, StoredAt: at.Add(900 * time.Millisecond), Conversation: labels.Conversation, Operation: "chat",
 			Provider: "deepseek", Server: "api.deepseek.com", Path: "/chat/completions", Dialect: "openai_chat", Variant: "deepseek",
 			Model: "deepseek-chat", ResponseModel: "deepseek-chat", Status: 200, InputTokens: int64(1800 + i%700), OutputTokens: int64(40 + i%90),
@@ -48,7 +48,7 @@ func Rows(start time.Time, first, n int) *sinks.Batch {
 		b.Exchanges = append(b.Exchanges, e)
 		b.Findings = append(b.Findings, analyzer.Finding{
 			ID: fmt.Sprintf("%032x", i), Fingerprint: fmt.Sprintf("%016x", i%3), Seq: uint64(2 * i), FirstSeen: e.StoredAt, StoredAt: e.StoredAt, Exchange: e.ID,
-			ExchangeVersion: labels.ServiceVersion, ExchangeInstance: e.Instance, ExchangeMessages: e.Messages, FirstVersion: "1.4.0", LastClean: "1.3.9",
+			ExchangeVersion: labels.ServiceVersion, ExchangeInstance: e.Instance, ExchangeMessages: e.Messages, Code: e.Code, AnswerCode: "core/agent.py:97 Agent.plan", FirstVersion: "1.4.0", LastClean: "1.3.9",
 			Labels: labels, Attrs: e.Attrs, Conversation: labels.Conversation, Provider: e.Provider, Model: e.Model, Dialect: e.Dialect, Variant: e.Variant,
 			Rule: "orphan_tool_reply", Detail: "after_plain_assistant", Predicted: check.Reject, Severity: check.Reject, Status: 400,
 			Message: 2, ToolCallID: fmt.Sprintf("call_%08d", i), ToolName: "read_file",

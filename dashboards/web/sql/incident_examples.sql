@@ -19,7 +19,7 @@ WITH
         (
             SELECT
                 count() AS n,
-                argMax((exchange_id, conversation_id, started_at, status, toString(provider), toString(model), error_text, provider_request_id), (findings > 0, started_at)) AS c
+                argMax((exchange_id, conversation_id, started_at, status, toString(provider), toString(model), error_text, provider_request_id, toString(service_version), toString(code)), (findings > 0, started_at)) AS c
             FROM exchanges_final
             WHERE hit
                 AND {filter exchanges}
@@ -42,7 +42,9 @@ WITH
             x.2.5 AS provider,
             x.2.6 AS model,
             x.2.7 AS error_text,
-            x.2.8 AS provider_request_id
+            x.2.8 AS provider_request_id,
+            x.2.9 AS service_version,
+            x.2.10 AS code
     )
 SELECT
     c.n AS n,
@@ -54,6 +56,9 @@ SELECT
     c.model AS model,
     c.error_text AS error_text,
     c.provider_request_id AS provider_request_id,
+    c.service_version AS service_version,
+    c.code AS code,
+    f.answer_code AS answer_code,
     f.rule_id AS rule_id,
     f.message_index AS message_index,
     f.tool_call_id AS tool_call_id,
@@ -65,7 +70,7 @@ SELECT
 FROM calls AS c
 LEFT JOIN
 (
-    SELECT exchange_id, toString(rule_id) AS rule_id, message_index, tool_call_id, summary, evidence, toString(root_cause) AS root_cause, toString(confidence) AS confidence, fix
+    SELECT exchange_id, toString(rule_id) AS rule_id, toString(answer_code) AS answer_code, message_index, tool_call_id, summary, evidence, toString(root_cause) AS root_cause, toString(confidence) AS confidence, fix
     FROM findings_final
     WHERE conversation_id IN (SELECT conversation_id FROM calls)
         AND exchange_id IN (SELECT exchange_id FROM calls)

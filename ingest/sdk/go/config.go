@@ -90,6 +90,9 @@ type Config struct {
 	// in the context. It runs on the caller's goroutine.
 	Traceparent func(context.Context) string
 
+	// NoCode omits the place in the agent's code that makes a call: file, line and function. Default: whether $LLMTAP_CODE is "off".
+	NoCode bool
+
 	// KeepUser publishes the id passed to WithUser without hashing it.
 	KeepUser bool
 
@@ -128,6 +131,7 @@ func (c *Config) validate(getenv func(string) string) error {
 	default:
 		return fmt.Errorf("config Origin %q: use %q or %q", c.Origin, event.OriginHook, event.OriginProxy)
 	}
+	c.NoCode = c.NoCode || getenv(event.EnvCode) == "off" || c.Origin == event.OriginProxy // the code of a proxy makes no calls of its own
 	if c.URL != "" && c.Endpoint != "" {
 		return errors.New("config URL, Endpoint: both are set; keep one")
 	}

@@ -76,6 +76,9 @@ func (h *Hook) begin(req *http.Request) *exchange {
 	x.req.Method = req.Method
 	x.req.APIVersion = apiVersion(req)
 	x.req.Retry = retry(req.Header)
+	if !h.cfg.NoCode {
+		x.req.Code = agentCode().caller()
+	}
 	x.req.Traceparent = h.traceparent(req)
 	describe(&x.req, &x.reqBody, req.Header)
 	if s.last != nil {

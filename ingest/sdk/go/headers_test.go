@@ -37,6 +37,7 @@ func TestHeaders(t *testing.T) {
 		{"Llmtap-First-Byte-Ms", none, ms, none, none},
 		{"Llmtap-Provider-Request-Id", none, `req_7`, none, none},
 		{"Llmtap-Retry", `2`, none, none, none},
+		{"Llmtap-Code", `headers_test\.go:\d+ TestHeaders`, none, none, none},
 		{"Llmtap-Service", `svc`, `svc`, `svc`, `svc`},
 		{"Llmtap-Service-Version", `1\.2\.3`, `1\.2\.3`, `1\.2\.3`, `1\.2\.3`},
 		{"Llmtap-Environment", `test`, `test`, `test`, `test`},

@@ -116,6 +116,9 @@ func TestUnary(t *testing.T) {
 		t.Fatalf("got %d events, want 4", len(evs))
 	}
 	req, res, tool, run := evs[0], evs[1], evs[2], evs[3]
+	if c, ok := event.ParseCode(req.Code); !ok || c.File != "failure_test.go" || c.Function != "post" {
+		t.Errorf("the call is at %q, want post in failure_test.go", req.Code)
+	}
 	if !bytes.Equal(req.Body, w.requests[0]) || string(res.Body) != answer {
 		t.Errorf("published bodies differ from the traffic:\n%s\n%s", req.Body, res.Body)
 	}

@@ -426,3 +426,26 @@ SELECT * FROM tool_calls FINAL SETTINGS do_not_merge_across_partitions_select_fi
 
 INSERT INTO migrations (number, name, checksum, applied_at) VALUES (9, '0009_stored_at.sql', '0d139f25f41aa0099193ac6c6f2dc85135f00f75daf8eb7fd2aa368767649492', now64(3));
 
+-- 0010_code.sql
+
+-- Where in the agent's own code a call is made: core/agent.py:145 Agent.run, '' if the hook does not know it.
+ALTER TABLE exchanges_local ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS code LowCardinality(String) COMMENT 'where in the code of the agent the call was made: file:line function';
+
+ALTER TABLE exchanges ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS code LowCardinality(String) COMMENT 'where in the code of the agent the call was made: file:line function';
+
+CREATE OR REPLACE VIEW exchanges_final ON CLUSTER 'main' AS
+SELECT * FROM exchanges FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+ALTER TABLE findings_local ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS code LowCardinality(String) COMMENT 'where in the code of the agent exchange_id was made: file:line function';
+
+ALTER TABLE findings ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS code LowCardinality(String) COMMENT 'where in the code of the agent exchange_id was made: file:line function';
+
+ALTER TABLE findings_local ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS answer_code LowCardinality(String) COMMENT 'the same of the call whose answer was not kept as it was';
+
+ALTER TABLE findings ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS answer_code LowCardinality(String) COMMENT 'the same of the call whose answer was not kept as it was';
+
+CREATE OR REPLACE VIEW findings_final ON CLUSTER 'main' AS
+SELECT * FROM findings FINAL;
+
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (10, '0010_code.sql', 'ad2ef21b2e78a3a2ae5259300e70b55c35a34ed6542f394184504273bbe860b1', now64(3));
+

@@ -157,6 +157,7 @@ CREATE TABLE exchanges
     `parameters` String COMMENT 'message id of the request without its messages' CODEC(ZSTD(1)),
     `messages_at` UInt32 COMMENT 'byte offset of the messages in parameters' CODEC(T64, ZSTD(1)),
     `answer` String COMMENT 'message id of the response' CODEC(ZSTD(1)),
+    `code` LowCardinality(String) COMMENT 'where in the code of the agent the call was made: file:line function',
     INDEX stored_at_index stored_at TYPE minmax GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1,
@@ -233,7 +234,8 @@ CREATE VIEW exchanges_final
     `marked` Map(UInt32, String),
     `parameters` String,
     `messages_at` UInt32,
-    `answer` String)
+    `answer` String,
+    `code` LowCardinality(String))
 AS SELECT * FROM exchanges FINAL
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
@@ -277,6 +279,8 @@ CREATE TABLE findings
     `evidence` String COMMENT 'what the response contained and what the next request sent' CODEC(ZSTD(3)),
     `fix` String CODEC(ZSTD(3)),
     `stored_at` DateTime('UTC') DEFAULT toDateTime(first_seen, 'UTC') COMMENT 'stream time of this version' CODEC(Delta(4), ZSTD(1)),
+    `code` LowCardinality(String) COMMENT 'where in the code of the agent exchange_id was made: file:line function',
+    `answer_code` LowCardinality(String) COMMENT 'the same of the call whose answer was not kept as it was',
     INDEX finding_id_index finding_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX fingerprint_index fingerprint TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
@@ -325,7 +329,9 @@ CREATE VIEW findings_final
     `confidence` LowCardinality(String),
     `evidence` String,
     `fix` String,
-    `stored_at` DateTime('UTC'))
+    `stored_at` DateTime('UTC'),
+    `code` LowCardinality(String),
+    `answer_code` LowCardinality(String))
 AS SELECT * FROM findings FINAL;
 
 CREATE TABLE history

@@ -58,7 +58,7 @@ func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
 		},
 		Incidents: pages.Incidents{Groups: u.groups, Access: func() alerts.Access { return access(c.cfg.UI.ExternalURL, c.httpAddr()) }}, Tallies: pages.Tallies(c.calls.Load).Range, Health: u.parts,
 		Conversations: pages.Conversations{Source: stored},
-		Prices:        c.cfg.Prices, Login: u.login(), SessionKey: u.tokens.Key("llmtap web session"), Version: c.opts.Version, Logger: c.logger,
+		Prices:        c.cfg.Prices, CodeURL: c.cfg.UI.CodeURL, Login: u.login(), SessionKey: u.tokens.Key("llmtap web session"), Version: c.opts.Version, Logger: c.logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the web pages: %w", err)

@@ -135,6 +135,14 @@ func (c *Config) validateUI(v *validator) {
 			v.fail("ui.external_url: %w", err)
 		}
 	}
+	if u := c.UI.CodeURL; u != "" {
+		plain := strings.NewReplacer("{version}", "1", "{file}", "a", "{line}", "1").Replace(u)
+		if err := endpoint.CheckURL(plain); err != nil {
+			v.fail("ui.code_url: %w", err)
+		} else if !strings.Contains(u, "{file}") || strings.ContainsAny(plain, "{}") {
+			v.fail("ui.code_url: %q: use {file}, {line} and {version}, such as https://github.com/acme/agent/blob/v{version}/{file}#L{line}", u)
+		}
+	}
 	if c.UI.Token != "" && c.UI.TokenFile != "" {
 		v.fail("ui.token, ui.token_file: both are set; keep one")
 	}

@@ -46,6 +46,8 @@ func (v *view) finding(indent int, f *Finding) {
 	if f.RootCause != "" {
 		fact("root cause", fmt.Sprintf("%s (%s): %s", f.RootCause, f.Confidence, v.short(f.Evidence, 2*shownText)))
 	}
+	fact("code", f.Code)
+	fact("answer of", f.AnswerCode)
 	first, clean := terminal.Clip(f.FirstVersion, shownLabel), terminal.Clip(f.LastClean, shownLabel)
 	switch {
 	case first != "" && clean != "":

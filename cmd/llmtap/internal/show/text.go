@@ -31,6 +31,7 @@ func (e *Exchange) Text(w io.Writer, o Options) error {
 	v.fact("time", v.Time(e.StartedAt)+fmt.Sprintf(", took %.2f s", e.Seconds))
 	v.fact("sender", e.sender())
 	v.fact("provider", strings.TrimSpace(fmt.Sprintf("%s%s  %s  (%s/%s)", e.Server, e.Path, e.Model, e.Dialect, e.Variant)))
+	v.fact("code", e.Code)
 	v.outcome(e)
 	v.fact("error", v.excerpt(e.ErrorText, e.Findings, shownError))
 	v.shapes(e)

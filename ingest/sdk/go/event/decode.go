@@ -78,6 +78,7 @@ func (d *decoder) kind(e *Event) {
 		d.require(HeaderExchange)
 		e.URL, e.Method, e.APIVersion = withoutSecrets(d.text(HeaderURL)), d.text(HeaderMethod), d.text(HeaderAPIVersion)
 		e.Retry = int(d.uint(HeaderRetry, math.MaxUint16))
+		e.Code = d.text(HeaderCode)
 		e.Traceparent = d.text(HeaderTraceparent)
 	case Response:
 		d.require(HeaderExchange)

@@ -27,6 +27,17 @@
 // value has at most 512 bytes after encoding; it is truncated between characters. Longer message ids (Nats-Msg-Id)
 // are hashed, because truncation could make two different ids equal, and one message would be lost.
 //
+// # Where in the code
+//
+// Llmtap-Code on a request names the line of the agent's own code that made the call, which is not one of a library or of the
+// hook:
+//
+//	core/agent.py:145 Agent.run
+//
+// The file is relative to the project, with slashes. After a colon follows the line, and after a space the function, which
+// has neither spaces nor colons, so that the last space separates it; it may be missing. The file contains at most 160 bytes
+// of its end and the function 64 of its start, so that the line is never truncated.
+//
 // # What is rejected
 //
 // Decode rejects subjects outside the contract, missing required headers, and numbers or times out of range. Unknown

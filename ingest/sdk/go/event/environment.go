@@ -11,9 +11,10 @@ const (
 	EnvKeyFile            = "LLMTAP_KEY_FILE"  // private key of the certificate
 	EnvShapeKey           = "LLMTAP_SHAPE_KEY" // key of the hashes in shapes and of users
 	EnvHosts              = "LLMTAP_HOSTS"     // hosts to record besides the known providers, separated by commas
+	EnvCode               = "LLMTAP_CODE"      // "off": do not find where in the agent's code a call was made
 	EnvServiceName        = "OTEL_SERVICE_NAME"
 	EnvResourceAttributes = "OTEL_RESOURCE_ATTRIBUTES"
 )
 
 // HookEnvironment contains the names of all environment variables that hooks read.
-var HookEnvironment = []string{EnvNATSURL, EnvEndpoint, EnvToken, EnvCAFile, EnvCertFile, EnvKeyFile, EnvShapeKey, EnvHosts, EnvServiceName, EnvResourceAttributes}
+var HookEnvironment = []string{EnvNATSURL, EnvEndpoint, EnvToken, EnvCAFile, EnvCertFile, EnvKeyFile, EnvShapeKey, EnvHosts, EnvCode, EnvServiceName, EnvResourceAttributes}

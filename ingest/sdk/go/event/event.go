@@ -100,6 +100,9 @@ type Event struct {
 
 	Retry int // request: retries by the SDK before this attempt
 
+	// Code is where in the agent's own code the call was made, in the format of Code.String; "" if unknown. Request only.
+	Code string
+
 	RunStatus  string // run: started, ok, error, cancelled
 	ToolCallID string // tool
 	ToolStatus string // tool: started, ok, error, cancelled

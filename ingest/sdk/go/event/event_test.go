@@ -33,7 +33,7 @@ func full() map[Kind]*Event {
 	}
 	req, res, run, tool := base(Request), base(Response), base(Run), base(Tool)
 	req.URL, req.Method, req.APIVersion = "https://api.openai.com/v1/chat/completions", "POST", "2023-06-01"
-	req.Retry, req.Traceparent = 2, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	req.Retry, req.Code, req.Traceparent = 2, "core/代理 agent.py:145 Agent.run", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	res.Status, res.Error, res.ProviderRequestID = 400, "read: connection reset\r\nby peer", "req_1"
 	res.Duration, res.FirstByte = 12*time.Second+345678901, 1500*time.Microsecond
 	run.RunStatus = StatusError
@@ -73,7 +73,7 @@ func TestHeadersByKind(t *testing.T) {
 		HeaderAttrPrefix + "team", HeaderAttrPrefix + "k8s.pod_name-1", HeaderAttrPrefix + "edge",
 	}
 	own := map[Kind][]string{
-		Request:  {HeaderURL, HeaderMethod, HeaderAPIVersion, HeaderRetry, HeaderTraceparent},
+		Request:  {HeaderURL, HeaderMethod, HeaderAPIVersion, HeaderRetry, HeaderCode, HeaderTraceparent},
 		Response: {HeaderStatus, HeaderError, HeaderDuration, HeaderFirstByte, HeaderProviderReq},
 		Run:      {HeaderRunStatus},
 		Tool:     {HeaderToolCallID, HeaderToolStatus},

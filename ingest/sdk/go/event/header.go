@@ -25,6 +25,7 @@ const (
 	HeaderFirstByte   = "Llmtap-First-Byte-Ms"
 	HeaderProviderReq = "Llmtap-Provider-Request-Id"
 	HeaderRetry       = "Llmtap-Retry"
+	HeaderCode        = "Llmtap-Code"
 
 	HeaderService        = "Llmtap-Service"
 	HeaderServiceVersion = "Llmtap-Service-Version"
@@ -91,6 +92,7 @@ func (e *Event) Encode() Header {
 		w.text(HeaderMethod, e.Method)
 		w.text(HeaderAPIVersion, e.APIVersion)
 		w.uint(HeaderRetry, uint64(max(e.Retry, 0)))
+		w.text(HeaderCode, e.Code)
 		w.text(HeaderTraceparent, e.Traceparent)
 	case Response:
 		w.token(HeaderStatus, itoa(e.Status))

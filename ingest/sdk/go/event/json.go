@@ -28,6 +28,7 @@ func (e *Event) AppendJSON(dst []byte) []byte {
 		w.text("method", e.Method)
 		w.text("api_version", e.APIVersion)
 		w.uint("retry", uint64(max(e.Retry, 0)))
+		w.text("code", e.Code)
 		w.text("traceparent", e.Traceparent)
 	case Response:
 		w.raw("status", itoa(e.Status))

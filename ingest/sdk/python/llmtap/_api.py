@@ -44,6 +44,7 @@ def instrument(
     redact: Optional[Callable[[bytes], bytes]] = None,
     on_published: Optional[Callable[[str], object]] = None,
     traceparent: Optional[Callable[[], str]] = None,
+    code: Optional[bool] = None,
     keep_user: bool = False,
     memory_limit: int = DEFAULT_MEMORY_LIMIT,
     flush_timeout: float = DEFAULT_FLUSH_TIMEOUT,
@@ -75,6 +76,8 @@ def instrument(
     on_published   Function that is called in the background with the id of each exchange whose request and response NATS
                    has stored.
     traceparent    Function that returns the W3C trace context of a request without a traceparent header.
+    code           Whether to publish where in the agent's code each call is made: file, line and function. Default: unless
+                   $LLMTAP_CODE is "off".
     keep_user      Whether to publish the user of context() without hashing it.
     memory_limit   Maximum memory of the queue in bytes; if it is full, the oldest exchanges are dropped and counted.
     flush_timeout  Seconds to wait for pending events when the process exits.
@@ -91,7 +94,7 @@ def instrument(
             url=url, endpoint=endpoint, token=token,
             service=service, service_version=service_version, environment=environment, agent=agent, attrs=dict(attrs or {}), capture=capture,  # type: ignore[arg-type]
             hosts=hosts if isinstance(hosts, str) else tuple(hosts), redact=redact, on_published=on_published,  # type: ignore[arg-type]
-            traceparent=traceparent, keep_user=keep_user, memory_limit=memory_limit, flush_timeout=flush_timeout,
+            traceparent=traceparent, code=code, keep_user=keep_user, memory_limit=memory_limit, flush_timeout=flush_timeout,
             nats_options=dict(nats_options or {}), ca_file=ca_file, cert_file=cert_file, key_file=key_file,
         )  # fmt: skip
         try:

@@ -52,6 +52,7 @@ class Config:
     redact: Optional[Callable[[bytes], bytes]] = None
     on_published: Optional[Callable[[str], object]] = None
     traceparent: Optional[Callable[[], str]] = None
+    code: Optional[bool] = None
     keep_user: bool = False
     memory_limit: int = DEFAULT_MEMORY_LIMIT
     flush_timeout: float = DEFAULT_FLUSH_TIMEOUT
@@ -87,6 +88,8 @@ class Config:
         if self.flush_timeout < 0:
             raise ValueError(f"llmtap: flush_timeout: {self.flush_timeout} is negative")
         self._files(env)
+        if self.code is None:
+            self.code = env.get("LLMTAP_CODE", "") != "off"
         self.user_key = env.get("LLMTAP_SHAPE_KEY", "").encode("utf-8", "surrogateescape")
         self.shape_key = self.user_key or _process_key
         self._labels(env)

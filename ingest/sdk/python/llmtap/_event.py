@@ -86,13 +86,13 @@ class Event:
 
     __slots__ = (
         "kind", "exchange", "time", "labels", "url", "method", "api_version", "status", "error", "duration", "first_byte",
-        "provider_request_id", "retry", "step", "tool_call_id", "seq", "dropped", "uncaptured", "uncaptured_by", "capture", "degraded",
+        "provider_request_id", "retry", "code", "step", "tool_call_id", "seq", "dropped", "uncaptured", "uncaptured_by", "capture", "degraded",
         "content_type", "content_encoding", "traceparent", "body",
     )  # fmt: skip
 
     def __init__(self, kind: str, labels: Labels) -> None:
         self.kind, self.labels = kind, labels
-        self.exchange = self.url = self.method = self.api_version = self.error = self.provider_request_id = ""
+        self.exchange = self.url = self.method = self.api_version = self.error = self.provider_request_id = self.code = ""
         self.step = self.tool_call_id = self.capture = self.content_type = self.content_encoding = self.traceparent = self.uncaptured_by = ""
         self.time = self.status = self.duration = self.first_byte = self.retry = self.seq = self.dropped = self.uncaptured = 0
         self.degraded = False
@@ -121,6 +121,7 @@ class Event:
             h += _text("Llmtap-Url", self.url) + _text("Llmtap-Method", self.method) + _text("Llmtap-Api-Version", self.api_version)
             if self.retry > 0:
                 h += f"Llmtap-Retry: {self.retry}\r\n"
+            h += _text("Llmtap-Code", self.code)
             h += _text("Traceparent", self.traceparent)
         elif self.kind == RESPONSE:
             h += f"Llmtap-Status: {self.status}\r\n"

@@ -12,6 +12,7 @@ from collections import deque
 from typing import Any, NamedTuple, Optional, Union
 
 from . import _context, _event, _redact
+from ._code import Finder
 from ._config import Config, log
 from ._endpoint import EndpointSender
 from ._event import ABANDONED, EXIT, Event, Labels, clip
@@ -58,6 +59,7 @@ class Hook:
         _redact.load()  # the agent's threads must not read files later
         self.config = config
         self.hosts = Hosts(config.hosts)
+        self._code = Finder() if config.code else None
         self.sdk = "python/" + VERSION
         self.epoch = 0
         self._inherited: list[Any] = []
@@ -211,6 +213,16 @@ class Hook:
             return ""
         try:
             return str(self.config.traceparent() or "")
+        except Exception:
+            self.count_error()
+            return ""
+
+    def code(self) -> str:
+        """Where in the agent's code the current call is made."""
+        if self._code is None:
+            return ""
+        try:
+            return self._code.find(4)  # below begin
         except Exception:
             self.count_error()
             return ""

@@ -66,6 +66,7 @@ def test_unary(nats_server: Nats, provider: Provider, client: Call) -> None:
         "Llmtap-Url": f"http://{provider.host}/ok/v1/chat/completions",
         "Llmtap-Method": "POST",
         "Llmtap-Retry": "1",
+        "Llmtap-Code": r"(tests/)?provider\.py:\d+ \S+",
     }
     of_response = {
         "Nats-Msg-Id": exchange + r"\.s\.1",

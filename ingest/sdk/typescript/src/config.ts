@@ -55,6 +55,8 @@ export interface Options {
   onPublished?: (exchange: string) => void;
   /** Returns the W3C trace context of a request without a traceparent header. */
   traceparent?: () => string | undefined;
+  /** Whether to publish where in the agent's code each call is made: file, line and function. Default: unless $LLMTAP_CODE is "off". */
+  code?: boolean;
   /** Whether to publish the user of context() without hashing it. */
   keepUser?: boolean;
   /** Maximum memory of the queue in bytes; if it is full, the oldest exchanges are dropped and counted. Default: 64 MiB. */
@@ -91,6 +93,7 @@ export interface Config {
   redact: Options["redact"];
   onPublished: Options["onPublished"];
   traceparent: Options["traceparent"];
+  code: boolean;
   keepUser: boolean;
   memoryLimit: number;
   flushTimeout: number;
@@ -126,6 +129,7 @@ export function configure(o: Options, env: NodeJS.ProcessEnv): Config {
     hosts: hosts(o.hosts, env),
     attrs: attributes(o.attrs ?? {}),
     redact: o.redact, onPublished: o.onPublished, traceparent: o.traceparent,
+    code: o.code ?? env.LLMTAP_CODE !== "off",
     keepUser: o.keepUser ?? false,
     natsOptions: o.natsOptions ?? {},
     ...files(o, env),

@@ -22,6 +22,8 @@ export class Scope {
   run = "";
   user = "";
   attrs: Record<string, string> = {};
+  /** Where in the agent's code the scope was entered. */
+  code = "";
   /** The newest exchange under the nearest conversation or run, for tool events. */
   last: { exchange: string } | undefined;
   /** Built for the first event. */
@@ -33,8 +35,8 @@ export class Scope {
   constructor(outer?: Scope) {
     this.labelled = outer !== undefined;
     if (!outer) return;
-    const { agent, stage, conversation, run, user, attrs, last } = outer;
-    Object.assign(this, { agent, stage, conversation, run, user, attrs, last });
+    const { agent, stage, conversation, run, user, attrs, code, last } = outer;
+    Object.assign(this, { agent, stage, conversation, run, user, attrs, code, last });
   }
 }
 

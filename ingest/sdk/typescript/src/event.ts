@@ -103,6 +103,7 @@ export class Event {
   firstByte = 0;
   providerRequestID = "";
   retry = 0;
+  code = "";
   step: Step = "";
   toolCallID = "";
   seq = 0;
@@ -149,6 +150,7 @@ export class Event {
       text(h, "Llmtap-Method", this.method);
       text(h, "Llmtap-Api-Version", this.apiVersion);
       number(h, "Llmtap-Retry", this.retry);
+      text(h, "Llmtap-Code", this.code);
       text(h, "Traceparent", this.traceparent);
     } else if (this.kind === "response") {
       h.push(["Llmtap-Status", String(this.status)]);

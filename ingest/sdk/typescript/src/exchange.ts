@@ -75,6 +75,7 @@ export class Exchange {
     method: string,
     headers: Headers,
     scope: Scope,
+    code: string,
   ) {
     this.#query = target.query;
     const capture = hook.config.capture;
@@ -92,6 +93,7 @@ export class Exchange {
     req.method = method;
     req.apiVersion = apiVersion(headers, target.query);
     req.retry = retry(headers);
+    req.code = code;
     req.traceparent = first(headers, "traceparent") || hook.traceparent();
     describe(req, this.#requestBody, headers);
     const res = (this.#res = new Event("response", labels));

@@ -3,6 +3,7 @@
 import { createHmac, randomUUID } from "node:crypto";
 
 import { monotonic, now } from "./clock";
+import { callSites, MAX_FRAMES, Places } from "./code";
 import type { Config } from "./config";
 import { Scope } from "./context";
 import { clip, Event, EventLabels, EXIT, MAX_ATTRS, utf8, type Step } from "./event";
@@ -42,6 +43,7 @@ export class Hook {
   readonly report: Reporter;
   readonly sender: Sender;
   readonly #instance = randomUUID();
+  readonly #places: Places | undefined;
   #open = new Set<Exchange>();
   #closed = false;
   #errors = 0;
@@ -56,6 +58,7 @@ export class Hook {
     this.report = new Reporter(to, config.service, config.warn);
     this.queue = new Queue(config.memoryLimit, () => this.sender.wake());
     this.sender = new Sender(this);
+    if (config.code) this.#places = new Places();
   }
 
   /** Counts an internal error, and logs the first. */
@@ -93,11 +96,26 @@ export class Hook {
   }
 
   /** Starts and returns the exchange of a call; undefined if the hook is closed. */
-  begin(target: Target, method: string, headers: Headers, scope: Scope): Exchange | undefined {
+  begin(target: Target, method: string, headers: Headers, scope: Scope, code: string): Exchange | undefined {
     if (this.#closed) return undefined;
-    const x = new Exchange(this, target, method, headers, scope);
+    const x = new Exchange(this, target, method, headers, scope, code);
     this.#open.add(x);
     return x;
+  }
+
+  /** Where in the agent's code the current call is made: on the stack, else where its scope was entered. */
+  code(scope: Scope, sites?: readonly NodeJS.CallSite[]): string {
+    if (!this.#places) return "";
+    try {
+      return this.#places.find(sites ?? callSites(MAX_FRAMES)) || scope.code;
+    } catch {
+      return scope.code; // a file has an invalid URL
+    }
+  }
+
+  /** Whether calls have their code. */
+  get hasCode(): boolean {
+    return this.#places !== undefined;
   }
 
   /** Removes x, which has ended. */

@@ -72,7 +72,14 @@ export function stats(): Stats {
  * user is published as a hash unless instrument({keepUser: true}). attrs are additional attributes, at most 32; keys that do not match
  * [a-z0-9._-]{1,64} are ignored. Omitted labels keep their outer values. */
 export function context<T>(labels: Labels, f: () => T): T {
-  return within(inside(labels ?? {}), f);
+  return within(entered(labels ?? {}), f);
+}
+
+/** The scope of labels inside the current one, with the place from which the agent enters it. */
+function entered(labels: Labels): Scope {
+  const scope = inside(labels);
+  scope.code = hookOf()?.code(scope) ?? "";
+  return scope;
 }
 
 /** One run of the agent. Publishes its start and end and labels the calls of f, which receives the id of the run. */
@@ -81,7 +88,7 @@ export function run<T>(id: string, f: (id: string) => T): T;
 export function run<T>(a: string | ((id: string) => T), b?: (id: string) => T): T {
   const f = typeof a === "function" ? a : b!;
   const id = typeof a === "string" && a ? clip(a) : randomUUID();
-  return steps(inside({ run: id }), () => f(id), (hook, scope, step) => hook.runEvent(scope, step));
+  return steps(entered({ run: id }), () => f(id), (hook, scope, step) => hook.runEvent(scope, step));
 }
 
 /** One tool that the model called, by the id of its call. Publishes its start and end. They belong to the newest call made under the

@@ -4,12 +4,14 @@
 
 import * as channels from "node:diagnostics_channel";
 
+import { callSites, MAX_FRAMES } from "./code";
 import { current, Scope } from "./context";
 import { first, headersOf, type Exchange, type Headers } from "./exchange";
 import type { Hook } from "./hook";
 import { hookOf, observe, type Patches } from "./patch";
 
 const CREATED = "undici:request:create";
+const MAX_POOL_FRAMES = 16; // between onDrain of the pool and the publication of the request
 
 /** The parts of an undici request that are used. */
 interface Request {
@@ -62,7 +64,9 @@ function record(hook: Hook, request: Request): void {
   const [onHeaders, onData, onEnd, onError] = methods as string[];
   const headers = headersOf(flat);
   const handler = handlerOf(request);
-  const x = hook.begin(target, request.method, headers, scopeOf(handler));
+  const { sites, pooled } = stackOf(hook);
+  const scope = scopeOf(handler, pooled);
+  const x = hook.begin(target, request.method, headers, scope, hook.code(scope, pooled ? [] : sites));
   if (!x) return;
   try {
     recordBody(request, x, headers);
@@ -112,28 +116,21 @@ function handlerOf(request: Request): Handler | undefined {
   return undefined;
 }
 
-/** The scope of the call. The handlers of undici's request, stream and pipeline know their own. A fetch that waited in a pool with a limited
- * number of connections is started in the context of another call; it has no scope, because none is better than a wrong one. */
-function scopeOf(handler: Handler | undefined): Scope {
-  if (handler) return handler.runInAsyncScope(current);
-  const scope = current();
-  return scope.labelled && startedByPool() ? new Scope() : scope;
+/** The stack of the request, and whether a pool starts it on the stack of another call. Few frames have to be read if fetch starts it. */
+function stackOf(hook: Hook): { sites: NodeJS.CallSite[]; pooled: boolean } {
+  if (!hook.hasCode && !current().labelled) return { sites: [], pooled: false };
+  let sites = callSites(MAX_FRAMES, globalThis.fetch);
+  if (sites.length > 0) return { sites, pooled: false };
+  sites = callSites(MAX_FRAMES);
+  return { sites, pooled: sites.slice(0, MAX_POOL_FRAMES).some((site) => site.getFunctionName()?.endsWith("onDrain")) };
 }
 
-const MAX_FRAMES = 16; // between onDrain of the pool and the publication of the request
-
-function startedByPool(): boolean {
-  const { prepareStackTrace, stackTraceLimit } = Error;
-  const here: { stack?: NodeJS.CallSite[] } = {};
-  try {
-    Error.stackTraceLimit = MAX_FRAMES;
-    Error.prepareStackTrace = (_, sites) => sites; // formatting a stack takes longer
-    Error.captureStackTrace(here, startedByPool);
-    return here.stack?.some((site) => site.getFunctionName()?.endsWith("onDrain")) ?? false;
-  } finally {
-    Error.prepareStackTrace = prepareStackTrace;
-    Error.stackTraceLimit = stackTraceLimit;
-  }
+/** The scope of the call. The handlers of undici's request, stream and pipeline know their own. A fetch that waited in a pool with a limited
+ * number of connections is started in the context, and on the stack, of another call; it has no scope, because none is better than a wrong
+ * one. */
+function scopeOf(handler: Handler | undefined, pooled: boolean): Scope {
+  if (handler) return handler.runInAsyncScope(current);
+  return pooled ? new Scope() : current();
 }
 
 function recordBody(request: Request, x: Exchange, headers: Headers): void {

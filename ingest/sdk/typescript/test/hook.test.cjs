@@ -5,6 +5,7 @@ const assert = require("node:assert");
 const { spawn } = require("node:child_process");
 const http = require("node:http");
 const net = require("node:net");
+const path = require("node:path");
 const { performance } = require("node:perf_hooks");
 const { afterEach, test } = require("node:test");
 const { gunzipSync } = require("node:zlib");
@@ -66,6 +67,54 @@ test("LLMTAP_ENDPOINT: events as NDJSON with the token, in the format of POST /v
   assert.deepStrictEqual(e.events.map((x) => x.seq), [1, 2, 3, 4, 5, 6]);
   assert.ok(e.requests.every((r) => r.path === "/v1/events" && r.headers.authorization === "Bearer t" && r.headers["content-type"] === "application/x-ndjson"));
   await Promise.all([p.stop(), e.stop()]);
+});
+
+test("the place of a call in the agent's code", async () => {
+  const [p, e] = await Promise.all([provider(), endpoint()]);
+  const { prepareStackTrace, stackTraceLimit } = Error;
+  const own = (error) => String(error);
+  Error.prepareStackTrace = own;
+  const call = (...args) => post(p.url, "{}", ...args);
+  class Agent {
+    async ask() {
+      await null;
+      return (await call()).text();
+    }
+  }
+  const requestBy = (request) => new Promise((resolve) => request(p.url + "/v1/chat/completions", { method: "POST" }, (res) => res.resume().on("end", resolve)).end("{}"));
+  for (const code of [true, false]) {
+    llmtap.instrument({ endpoint: e.url, service: "svc", hosts: [p.host], code });
+    await new Agent().ask();
+    await requestBy(http.request);
+    // Without a frame of the agent on the stack.
+    llmtap.context({ stage: "s" }, () => setImmediate(fetch, p.url + "/v1/chat/completions", { method: "POST", body: "{}" }));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    await llmtap.uninstrument();
+  }
+  assert.ok(Error.prepareStackTrace === own && Error.stackTraceLimit === stackTraceLimit);
+  Error.prepareStackTrace = prepareStackTrace;
+  const [fetched, requested, entered, ...off] = e.events.filter((x) => x.kind === "request").map((x) => x.code);
+  assert.match(fetched, /hook\.test\.cjs:\d+ post$/);
+  assert.match(requested, /hook\.test\.cjs:\d+ <anonymous>$/);
+  assert.match(entered, /hook\.test\.cjs:\d+ <anonymous>$/);
+  assert.deepStrictEqual(off, [undefined, undefined, undefined]);
+  await Promise.all([p.stop(), e.stop()]);
+});
+
+test("names and files of places", () => {
+  const { Places } = internal("code");
+  const site = (file, line, name = null, type = null, method = null) => ({
+    getFileName: () => file, getLineNumber: () => line, getColumnNumber: () => 1, getFunctionName: () => name, getTypeName: () => type,
+    getMethodName: () => method,
+  });
+  const at = (...sites) => new Places().find(sites);
+  const here = process.cwd();
+  assert.strictEqual(at(site("node:internal/x", 1), site(here + "/node_modules/openai/client.js", 2), site(null, 3), site(here + "/core/agent.js", 145, "run", "Agent", "run")), "core/agent.js:145 Agent.run");
+  assert.strictEqual(at(site(`file://${here}/core/my%20agent.mjs`, 7)), "core/my agent.mjs:7 <anonymous>");
+  assert.strictEqual(at(site("/elsewhere/agent.js", 7, "get [a b:c]")), "agent.js:7 get_[a_b_c]");
+  assert.strictEqual(at(site(path.join(hookDir, "dist", "index.js"), 7)), "");
+  const long = at(site(here + "/" + "目录/".repeat(60) + "a.js", 7, "函数".repeat(60)));
+  assert.match(long, /^[^\ufffd]{20,80}\/a\.js:7 (函数){10}函?$/);
 });
 
 test("the endpoint is behind: events are sent again; rejected ones are dropped and counted", async () => {

@@ -115,6 +115,8 @@ test("configuration", () => {
   for (const o of [{ capture: "all" }, { url: "http://x" }, { memoryLimit: 1 }, { flushTimeout: -1 }, { attrs: { "A b": 1 } }, { hosts: "x" }, { endpoint: "nats://x" }]) {
     assert.throws(() => configure(o, {}), TypeError, JSON.stringify(o));
   }
+  const code = (given, variable) => configure({ code: given }, { LLMTAP_CODE: variable }).code;
+  assert.deepStrictEqual([code(), code(undefined, "off"), code(true, "off"), code(false)], [true, false, true, false]);
   assert.throws(() => configure({}, { LLMTAP_NATS_URL: "ftp://secret@x" }), (e) => e instanceof InvalidEnvironment && !e.message.includes("secret"));
 });
 

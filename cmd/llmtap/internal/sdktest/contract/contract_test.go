@@ -233,6 +233,9 @@ func (s *suite) check(t *testing.T, r *run) {
 	for _, m := range r.messages {
 		same(t, m, event.HeaderAgent, escaped(s.c.Labels.Agent))
 		same(t, m, event.HeaderRun, escaped(s.c.Labels.Run))
+		if m.ev.Kind == event.Request && m.ev.Code == "" {
+			t.Error("a request has no place in the agent's code")
+		}
 		if m.ev.Attrs["region"] != "eu" {
 			t.Errorf("attributes %v", m.ev.Attrs)
 		}

@@ -32,13 +32,16 @@ const (
 	aDuration  = "(duration)"
 	anInstance = "(instance)"
 	anSDK      = "(sdk)"
+	aCode      = "(code)"
 	theHost    = "(provider)"
 )
 
 var (
 	uuid4 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	uuid7 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
-	isSDK = regexp.MustCompile(`^(go|python|typescript)/\d+\.\d+\.\d+$`)
+	// The function of the agent that calls the client, or enters the context of a call whose stack the client loses.
+	isCode = regexp.MustCompile(`^(contract/hook_test\.go:\d+ raw|contract/hook_test\.go:\d+ goHook\.(openai|goOpenAI|anthropic)|python/(raw|sdks|runner)\.py:\d+ \S+|node/(raw|sdks|runner)\.cjs:\d+ \S+)$`)
+	isSDK  = regexp.MustCompile(`^(go|python|typescript)/\d+\.\d+\.\d+$`)
 )
 
 // readEvents converts stored messages, in their order. began is the start of the run, host that of the provider, and run
@@ -178,6 +181,11 @@ func (r *reading) normal(key, value string, ev *event.Event) string {
 			t.Errorf("%s %q", key, value)
 		}
 		return anSDK
+	case event.HeaderCode:
+		if !isCode.MatchString(value) {
+			t.Errorf("%s %q is not in the agent", key, value)
+		}
+		return aCode
 	case event.HeaderRun:
 		return strings.TrimSuffix(value, r.run)
 	case event.HeaderURL:
