@@ -40,7 +40,7 @@ func (c *Conn) ReadSpans(ctx context.Context, fn func(payload []byte)) error {
 			return nil
 		})
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, natsjs.ErrStreamNotFound) { // StoreSpans creates it
 		return fmt.Errorf("read what is known of spans: %w", err)
 	}
 	return nil

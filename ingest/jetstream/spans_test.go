@@ -23,6 +23,7 @@ func TestSpans(t *testing.T) {
 	must.Do(t, c.StoreSpans(ctx, []byte("b")))
 	read("a", "b")
 	must.Do(t, c.js.DeleteStream(ctx, event.StreamSpans))
+	read()
 	if err := c.StoreSpans(ctx, []byte("c")); err == nil {
 		t.Error("stored in a stream that does not exist")
 	}
