@@ -220,7 +220,7 @@ func (w *attackWorld) unchanged(send func(nc *nats.Conn, subject string)) string
 			"$JS.API.STREAM.CREATE." + mark,
 			"$JS.API.STREAM.DELETE.KV_llmtap_alerts", "$JS.API.STREAM.UPDATE.LLMTAP", "$KV.llmtap_alerts." + mark,
 			"$KV.llmtap_checkpoint." + mark,
-			"$KV.llmtap_ledger." + mark, "llmtap.tally." + mark, "llmtap.dead." + mark, "$JS.ACK.LLMTAP.x.1.1.1.1.1", "$JS.FC." + mark,
+			"$KV.llmtap_ledger." + mark, "llmtap.tally." + mark, "llmtap.dead." + mark, event.SpansPrefix + mark, "$JS.ACK.LLMTAP.x.1.1.1.1.1", "$JS.FC." + mark,
 		} {
 			send(nc, s)
 		}
@@ -228,7 +228,7 @@ func (w *attackWorld) unchanged(send func(nc *nats.Conn, subject string)) string
 			return err.Error()
 		}
 		time.Sleep(300 * time.Millisecond)
-		for _, name := range []string{event.StreamEvents, event.StreamDead, event.StreamTally, "KV_llmtap_alerts", "KV_llmtap_checkpoint", "KV_llmtap_ledger"} {
+		for _, name := range []string{event.StreamEvents, event.StreamDead, event.StreamTally, event.StreamSpans, "KV_llmtap_alerts", "KV_llmtap_checkpoint", "KV_llmtap_ledger"} {
 			stream, err := js.Stream(w.Context(), name)
 			if err != nil {
 				return name + ": " + err.Error()

@@ -22,13 +22,16 @@ dist: {name: otelcol, output_path: %s}
 receivers: [{gomod: go.opentelemetry.io/collector/receiver/otlpreceiver %[2]s}]
 processors: [{gomod: go.opentelemetry.io/collector/processor/batchprocessor %[2]s}]
 exporters: [{gomod: go.opentelemetry.io/collector/exporter/otlpexporter %[2]s}, {gomod: go.opentelemetry.io/collector/exporter/otlphttpexporter %[2]s}]
+extensions: [{gomod: github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage %[2]s}]
 `
 
 const otelConfig = `
 receivers: {otlp: {protocols: {grpc: {endpoint: "127.0.0.1:%d"}}}}
 processors: {batch: {}}
-exporters: {%s: {endpoint: "%s", compression: %s, tls: {insecure: true}}}
+exporters: {%s: {endpoint: "%s", compression: %s, tls: {insecure: true}, sending_queue: {%s}}}
+extensions: {file_storage: {directory: "%s"}}
 service:
+  extensions: [file_storage]
   telemetry: {metrics: {level: none}}
   pipelines: {traces: {receivers: [otlp], processors: [%s], exporters: [%[2]s]}}
 `
@@ -37,7 +40,7 @@ service:
 func buildOtel(t *testing.T) (collector, generator string) {
 	t.Helper()
 	cache := must.Get(os.UserCacheDir())(t)
-	dir := filepath.Join(cache, "llmtap", "otelcol-"+otelVersion)
+	dir := filepath.Join(cache, "llmtap", "otelcol-storage-"+otelVersion)
 	collector, generator = filepath.Join(dir, "otelcol"), filepath.Join(dir, "telemetrygen")
 	if _, err := os.Stat(collector); err == nil {
 		return collector, generator
@@ -62,11 +65,11 @@ func buildOtel(t *testing.T) (collector, generator string) {
 var otelCollector = flag.Bool("otel-collector", false, "run the test with OpenTelemetry's Collector")
 
 // Each call that telemetrygen makes has two spans, in two requests, and becomes one row on its way through a Collector with
-// its default queue, whose ten consumers change their order. What is remembered of spans does not survive a kill: without the
-// batch processor, a call counts twice if only one of its spans was stored before.
+// its default queue, whose ten consumers change their order, also while llmtap is killed. A Collector that is killed loses what
+// is in its queue, unless the queue is in files.
 func TestOtelCollector(t *testing.T) {
 	if !*otelCollector {
-		t.Skip("SKIPPED without -otel-collector: builds OpenTelemetry's Collector and runs it for three minutes")
+		t.Skip("SKIPPED without -otel-collector: builds OpenTelemetry's Collector and runs it for seven minutes")
 	}
 	needClickHouse(t)
 	collector, generator := buildOtel(t)
@@ -74,9 +77,9 @@ func TestOtelCollector(t *testing.T) {
 	up := startUp(t, "--receive-listen", http, "--receive-grpc-listen", grpc)
 	up.ready(t)
 	rows := up.rows()
-	table := [][]string{{"exporter", "compression", "processor", "killed", "calls", "rows"}}
+	table := [][]string{{"exporter", "compression", "processor", "queue", "killed", "times", "calls", "rows"}}
 	t.Cleanup(func() { t.Log("\n" + columns(table)) })
-	run := func(exporter, compression, processor string, kills int) {
+	run := func(exporter, compression, processor, queue, killed string, kills int) {
 		t.Helper()
 		const calls = 500
 		port, endpoint, rate := freePort(t), "http://"+http, "0"
@@ -86,18 +89,27 @@ func TestOtelCollector(t *testing.T) {
 		if kills > 0 {
 			rate = "50"
 		}
-		service := fmt.Sprintf("%s-%s-%s-%d", exporter, compression, processor, kills)
-		config := filepath.Join(t.TempDir(), "otelcol.yaml")
-		must.Do(t, os.WriteFile(config, fmt.Appendf(nil, otelConfig, port, exporter, endpoint, compression, processor), 0o600))
-		var log lockedBuffer
-		col := exec.CommandContext(t.Context(), collector, "--config", config)
-		col.Stdout, col.Stderr = &log, &log
-		must.Do(t, col.Start())
-		defer func() {
+		row := []string{exporter, compression, processor, queue, killed, strconv.Itoa(kills), strconv.Itoa(calls)}
+		service, storage, dir := strings.Join(row, "-"), "", t.TempDir()
+		if queue == "files" {
+			storage = "storage: file_storage"
+		}
+		config := filepath.Join(dir, "otelcol.yaml")
+		must.Do(t, os.WriteFile(config, fmt.Appendf(nil, otelConfig, port, exporter, endpoint, compression, storage, dir, processor), 0o600))
+		var col *exec.Cmd
+		startCollector := func() {
+			var log lockedBuffer
+			col = exec.CommandContext(t.Context(), collector, "--config", config)
+			col.Stdout, col.Stderr = &log, &log
+			must.Do(t, col.Start())
+			waitFor(t, up, "the Collector", func() bool { return strings.Contains(log.String(), "Everything is ready") })
+		}
+		killCollector := func() {
 			_ = col.Process.Kill() // error ignored: it may have ended
 			_ = col.Wait()         // its error is the kill
-		}()
-		waitFor(t, up, "the Collector", func() bool { return strings.Contains(log.String(), "Everything is ready") })
+		}
+		startCollector()
+		defer killCollector()
 		gen := exec.CommandContext(t.Context(), generator, "traces", "--otlp-insecure", "--otlp-endpoint", "127.0.0.1:"+strconv.Itoa(port), "--batch=false",
 			"--traces", strconv.Itoa(calls), "--rate", rate, "--service", service, "--telemetry-attributes", `gen_ai.operation.name="chat"`,
 			"--telemetry-attributes", `gen_ai.request.model="gpt-4.1"`, "--telemetry-attributes", `gen_ai.provider.name="openai"`)
@@ -106,9 +118,18 @@ func TestOtelCollector(t *testing.T) {
 		must.Do(t, gen.Start())
 		for range kills {
 			time.Sleep(3 * time.Second)
-			up.kill(t)
-			up.start(t)
-			up.ready(t)
+			if killed != "Collector" {
+				up.kill(t)
+			}
+			if killed != "llmtap" {
+				time.Sleep(time.Second) // its queue has grown if llmtap is killed
+				killCollector()
+				startCollector()
+			}
+			if killed != "Collector" {
+				up.start(t)
+				up.ready(t)
+			}
 		}
 		if err := gen.Wait(); err != nil {
 			t.Fatalf("telemetrygen: %v\n%s", err, out.String())
@@ -116,7 +137,7 @@ func TestOtelCollector(t *testing.T) {
 		sql := fmt.Sprintf("SELECT toInt64(uniqExact(exchange_id)) FROM exchanges_final WHERE service = '%s'", service)
 		last, got, settles := time.Now(), int64(0), 3*time.Second
 		if kills > 0 {
-			settles = 8 * time.Second // the Collector repeats after 2.5 s to 7.5 s
+			settles = 15 * time.Second // the Collector repeats after 2.5 s to 7.5 s, then after up to 11 s
 		}
 		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && (got < calls || time.Since(last) < settles); time.Sleep(200 * time.Millisecond) {
 			res, err := rows.query(t.Context(), sql)
@@ -124,12 +145,16 @@ func TestOtelCollector(t *testing.T) {
 				last, got = time.Now(), res.Rows[0][0].(int64)
 			}
 		}
-		table = append(table, []string{exporter, compression, processor, strconv.Itoa(kills), strconv.Itoa(calls), strconv.FormatInt(got, 10)})
-		straddling := int64(0) // calls of which one span came before the kill and one after it: at most one for each consumer
-		if processor == "" {
-			straddling = 10 * int64(kills)
+		table = append(table, append(row, strconv.FormatInt(got, 10)))
+		lost := int64(0) // at most
+		switch {
+		case queue != "memory":
+		case killed == "Collector":
+			lost = 20 * int64(kills) // a request of each consumer, or two batches of 200 ms
+		case killed == "both":
+			lost = calls // what the Collector had acknowledged, but not sent
 		}
-		if got < calls || got > calls+straddling {
+		if got < calls-lost || got > calls {
 			t.Errorf("%s: %d calls, %d rows", service, calls, got)
 		}
 	}
@@ -138,12 +163,16 @@ func TestOtelCollector(t *testing.T) {
 			if exporter == "otlp" && compression == "zstd" {
 				continue // not over gRPC
 			}
-			run(exporter, compression, "", 0)
+			run(exporter, compression, "", "memory", "", 0)
 		}
-		run(exporter, "gzip", "batch", 0)
-		run(exporter, "gzip", "batch", 2)
-		run(exporter, "gzip", "", 2)
+		run(exporter, "gzip", "batch", "memory", "", 0)
+		run(exporter, "gzip", "batch", "memory", "llmtap", 2)
+		run(exporter, "gzip", "", "memory", "llmtap", 2)
+		run(exporter, "gzip", "batch", "memory", "Collector", 2)
+		run(exporter, "gzip", "", "memory", "Collector", 2)
+		run(exporter, "gzip", "", "memory", "both", 2)
+		run(exporter, "gzip", "", "files", "both", 2)
 	}
-	run("otlp_http", "snappy", "", 0)
-	run("otlp_http", "deflate", "", 0)
+	run("otlp_http", "snappy", "", "memory", "", 0)
+	run("otlp_http", "deflate", "", "memory", "", 0)
 }

@@ -28,7 +28,7 @@ func TestInspect(t *testing.T) {
 	}
 	must.Do(t, c.Ensure(ctx))
 	st := inspect(t, ctx, c)
-	if st.Server == "" || st.RTT <= 0 || st.Skew.Abs() > time.Second || len(st.MissingBuckets) != 0 || len(st.Streams) != 3 {
+	if st.Server == "" || st.RTT <= 0 || st.Skew.Abs() > time.Second || len(st.MissingBuckets) != 0 || len(st.Streams) != 4 {
 		t.Errorf("fresh: %+v", st)
 	}
 	for _, s := range st.Streams {

@@ -17,6 +17,8 @@ const (
 	deadMaxAge    = 7 * 24 * time.Hour
 	tallyMaxAge   = 2 * time.Hour
 	smallMaxBytes = 256 << 20
+	spansMaxAge   = 2 * time.Hour
+	spansMaxBytes = 32 << 20 // as many spans as a receiver remembers
 
 	smallDuplicateWindow = 2 * time.Minute // few messages, and nothing else drops their duplicates
 )
@@ -51,6 +53,7 @@ func (c *Conn) streams() []natsjs.StreamConfig {
 		{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, MaxAge: c.cfg.MaxAge, MaxBytes: maxBytes, Description: "LLM calls captured by hooks"},
 		{Name: event.StreamDead, Subjects: []string{event.DeadPrefix + ">"}, MaxAge: deadMaxAge, MaxBytes: smallMaxBytes, Description: "dead letters, by reason"},
 		{Name: event.StreamTally, Subjects: []string{event.TallyPrefix + ">"}, MaxAge: tallyMaxAge, MaxBytes: smallMaxBytes, Description: "counts per second for alerts"},
+		{Name: event.StreamSpans, Subjects: []string{event.SpansPrefix + ">"}, MaxAge: spansMaxAge, MaxBytes: spansMaxBytes, Description: "what is known of OpenTelemetry's spans"},
 	}
 	for i := range all {
 		all[i].Storage, all[i].Retention, all[i].Discard, all[i].MaxMsgs = natsjs.FileStorage, natsjs.LimitsPolicy, natsjs.DiscardOld, -1

@@ -38,7 +38,7 @@ type call struct {
 }
 
 // kind is what a span describes.
-type kind int
+type kind uint8
 
 const (
 	kindOther kind = iota // part of a call, a workflow, or nothing about LLMs

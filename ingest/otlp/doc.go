@@ -53,13 +53,13 @@
 // A failed call below one that succeeded counts too, because an SDK repeated it.
 //
 // Nothing is held back until other spans had time to come. Any LLM span may be an outer one, so all would be late, and those
-// that were acknowledged would be lost if the process is killed.
+// that were acknowledged would be lost if the process is killed. What is remembered of a payload is stored in NATS before its
+// events, and the next process reads it before its first payload.
 //
 // What cannot be recognized: the outer and the inner span, if a span between them comes after both (counted by
-// llmtap_ingest_otlp_exchanges_twice_total, and logged); spans of which one comes before a restart and one after it; spans
-// without a parent that are in different traces; spans that a load balancer sends to different collectors, unless it routes
-// by trace id, as the exporter loadbalancing of the OpenTelemetry Collector does; those that arrive after too many others
-// (see Bounds); and a call that a hook records too.
+// llmtap_ingest_otlp_exchanges_twice_total, and logged); spans without a parent that are in different traces;
+// spans that a load balancer sends to different collectors, unless it routes by trace id, as the exporter loadbalancing of the
+// OpenTelemetry Collector does; those that arrive after too many others (see Bounds); and a call that a hook records too.
 //
 // # Why ids come from the span
 //
@@ -79,7 +79,8 @@
 //
 // Values nested more than 128 deep are refused before they are decoded, because the decoders recurse: 14 MB of nested lists
 // end the process. Up to 131,072 spans are remembered (20 MiB), and the newest 32 calls of 16,384 parents (56 MiB at most);
-// the oldest are forgotten. 4,096 messages are read of a span, and 4 KiB of an error text, in which credentials are masked.
+// the oldest are forgotten. NATS keeps 32 MiB of them for two hours. 4,096 messages are read of a span, and 4 KiB of an error
+// text, in which credentials are masked.
 //
 // # Cost
 //

@@ -119,6 +119,7 @@ func one(t testing.TB, cfg Config, s testSpan) *analyzer.Exchange {
 // A store is NATS as a receiver sees it.
 type store struct {
 	events   []*event.Event
+	memory   [][]byte
 	rejected []jetstream.Rejection
 	err      error
 }
@@ -129,6 +130,18 @@ func (s *store) publish(_ context.Context, events []*event.Event) ([]jetstream.R
 	}
 	s.events = append(s.events, events...)
 	return s.rejected, nil
+}
+
+func (s *store) remember(_ context.Context, data []byte) error {
+	s.memory = append(s.memory, data)
+	return s.err
+}
+
+func (s *store) recall(_ context.Context, fn func(data []byte)) error {
+	for _, data := range s.memory {
+		fn(data)
+	}
+	return s.err
 }
 
 func summary(x *analyzer.Exchange) string {

@@ -61,6 +61,7 @@ type Result struct {
 	Others   int            // spans and log records that do not describe an LLM call
 	Rejected int            // calls without the ids or times that an event requires
 	Why      string         // of the first rejected one
+	memory   memory
 }
 
 func (r *Result) reject(why string) {
@@ -104,28 +105,28 @@ func (m *Mapper) Traces(td ptrace.Traces) (r Result) {
 				}
 				if !s.SpanID().IsEmpty() {
 					failed := s.Status().Code() == ptrace.StatusCodeError
-					payload = append(payload, arrival{spanKey{service, s.TraceID(), s.SpanID()}, s.ParentSpanID(), k, failed})
+					payload = append(payload, arrival{spanKey: spanKey{service, s.TraceID(), s.SpanID()}, Parent: s.ParentSpanID(), Kind: k, Failed: failed})
 				}
 			}
 		}
 	}
-	counts, twice := m.nested.count(payload)
-	r.Twice, r.Wrappers = twice, len(calls)
-	calls = slices.DeleteFunc(calls, func(s span) bool { return !counts[s.index] })
-	parents, results := make([]spanKey, len(calls)), make([]sibling, len(calls))
+	r.Twice, r.Wrappers = m.nested.count(payload), len(calls)
+	calls = slices.DeleteFunc(calls, func(s span) bool { return payload[s.index].Counted != countedItself })
+	results := make([]sibling, len(calls))
 	for i, s := range calls {
 		s.call.trace, s.call.parent = s.TraceID().String(), s.SpanID().String()
 		s.call.describe(s.attrs, s.Name())
 		a := &payload[s.index]
-		parents[i] = above(a.spanKey, a.parent)
 		results[i] = sibling{
-			span: a.span, scope: clip(s.scope.Name()), model: clip(s.call.model), start: s.StartTimestamp(), end: s.EndTimestamp(),
-			input: s.call.inputTokens, output: s.call.outputTokens, failed: a.failed,
+			Parent: above(a.spanKey, a.Parent),
+			Span:   a.Span, Scope: clip(s.scope.Name()), Model: clip(s.call.model), Start: s.StartTimestamp(), End: s.EndTimestamp(),
+			Input: s.call.inputTokens, Output: s.call.outputTokens, Failed: a.Failed,
 		}
 	}
-	repeated := m.beside.repeated(parents, results)
+	m.beside.count(results)
+	r.memory = memory{payload, results}
 	for i, s := range calls {
-		if repeated[i] {
+		if results[i].Repeated {
 			continue
 		}
 		c := s.call

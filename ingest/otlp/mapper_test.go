@@ -200,16 +200,25 @@ func TestWrappers(t *testing.T) {
 	agent := m{"gen_ai.operation.name": "invoke_agent"}
 	f := func(want string, payloads ...[]testSpan) {
 		t.Helper()
-		mapper, got := NewMapper(Default()), ""
-		for _, p := range payloads {
-			for _, e := range mapper.Traces(payload(t, p...)).Events {
-				if e.Kind == event.Request {
-					got += e.Traceparent[len(e.Traceparent)-4 : len(e.Traceparent)-3]
+		for _, killed := range []bool{false, true} { // after each payload
+			mapper, got, stored := NewMapper(Default()), "", [][]byte(nil)
+			for _, p := range payloads {
+				r := mapper.Traces(payload(t, p...))
+				for _, e := range r.Events {
+					if e.Kind == event.Request {
+						got += e.Traceparent[len(e.Traceparent)-4 : len(e.Traceparent)-3]
+					}
+				}
+				if stored = append(stored, r.memory.messages()...); killed {
+					mapper = NewMapper(Default())
+					for _, data := range stored {
+						mapper.restore(data)
+					}
 				}
 			}
-		}
-		if got != want {
-			t.Errorf("got the spans %s, want %s", got, want)
+			if got != want {
+				t.Errorf("got the spans %s, want %s (killed: %v)", got, want, killed)
+			}
 		}
 	}
 	outer, between, inner := testSpan{id: 1, attrs: chat}, testSpan{id: 2, parent: 1, attrs: chain}, testSpan{id: 3, parent: 2, attrs: chat}

@@ -24,8 +24,11 @@ const decoded = 3
 type Options struct {
 	// Publish stores events, as jetstream.Conn.PublishBatch.
 	Publish func(ctx context.Context, events []*event.Event) ([]jetstream.Rejection, error)
-	Budget  *httpbody.Budget
-	Logger  *slog.Logger
+	// Remember stores what the next process must remember, and Recall calls fn with all that is stored, oldest first.
+	Remember func(ctx context.Context, data []byte) error
+	Recall   func(ctx context.Context, fn func(data []byte)) error
+	Budget   *httpbody.Budget
+	Logger   *slog.Logger
 }
 
 // A Receiver serves OTLP over HTTP and gRPC.
@@ -35,6 +38,9 @@ type Receiver struct {
 	m      *metrics
 	once   sync.Once // for the message about metrics
 	late   sync.Once // for the message about calls that are stored twice
+
+	recalling sync.Mutex // guards recalled
+	recalled  bool
 }
 
 // New returns a receiver for a valid configuration.
@@ -44,7 +50,15 @@ func New(cfg Config, o Options, reg prometheus.Registerer) *Receiver {
 
 func (r *Receiver) traces(ctx context.Context, td ptrace.Traces) (ptraceotlp.ExportResponse, error) {
 	answer := ptraceotlp.NewExportResponse()
+	if err := r.recall(ctx); err != nil {
+		return answer, err
+	}
 	res := r.mapper.Traces(td)
+	for _, data := range res.memory.messages() {
+		if err := r.o.Remember(ctx, data); err != nil {
+			return answer, err
+		}
+	}
 	err := r.publish(ctx, signalTraces, td.SpanCount(), &res)
 	if res.Rejected > 0 {
 		answer.PartialSuccess().SetRejectedSpans(int64(res.Rejected))

@@ -38,7 +38,7 @@ import (
 func newReceiver(t *testing.T, s *store, budget int64) (*Receiver, http.Handler, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	r := New(Default(), Options{Publish: s.publish, Budget: httpbody.NewBudget(budget), Logger: slog.New(slog.DiscardHandler)}, reg)
+	r := New(Default(), Options{Publish: s.publish, Remember: s.remember, Recall: s.recall, Budget: httpbody.NewBudget(budget), Logger: slog.New(slog.DiscardHandler)}, reg)
 	mux := http.NewServeMux()
 	r.Register(mux)
 	return r, mux, reg

@@ -16,20 +16,22 @@ const (
 
 // A sibling is an LLM call as far as it is compared with the others below the same parent.
 type sibling struct {
-	span          pcommon.SpanID
+	Parent        spanKey
+	Span          pcommon.SpanID
 	inner         pcommon.SpanID // call that arrived later and does not count, because this one describes it
-	scope         string         // instrumentation
-	model         string
-	start, end    pcommon.Timestamp
-	input, output int64 // tokens
-	failed        bool
+	Scope         string         // instrumentation
+	Model         string
+	Start, End    pcommon.Timestamp
+	Input, Output int64 // tokens
+	Failed        bool  `json:",omitzero"`
+	Repeated      bool  `json:",omitzero"` // does not count, because another one describes the same call
 }
 
 // describes reports whether x is the span of a framework around the call of y: of another instrumentation, at least as long,
 // and with the same model and result. A model may have the date of its version.
 func (x *sibling) describes(y *sibling) bool {
-	return x.scope != y.scope && x.start <= y.start && x.end >= y.end && x.input == y.input && x.output == y.output && x.failed == y.failed &&
-		(x.input+x.output > 0 || x.failed) && x.model != "" && y.model != "" && (strings.HasPrefix(x.model, y.model) || strings.HasPrefix(y.model, x.model))
+	return x.Scope != y.Scope && x.Start <= y.Start && x.End >= y.End && x.Input == y.Input && x.Output == y.Output && x.Failed == y.Failed &&
+		(x.Input+x.Output > 0 || x.Failed) && x.Model != "" && y.Model != "" && (strings.HasPrefix(x.Model, y.Model) || strings.HasPrefix(y.Model, x.Model))
 }
 
 // siblings remembers the calls that were counted, by the parent of their spans. The spans of a framework that does not set
@@ -41,32 +43,42 @@ type siblings struct {
 	next   int
 }
 
-// repeated returns the indices of the calls that do not count, because they describe the same call as a shorter one, or as
-// a longer one that is stored already. keys contains the parents.
-func (s *siblings) repeated(keys []spanKey, calls []sibling) map[int]bool {
+// count sets Repeated of the calls that describe the same call as a shorter one, or as a longer one that is stored already.
+func (s *siblings) count(calls []sibling) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	order := make([]int, len(calls))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(calls[i].end-calls[i].start, calls[j].end-calls[j].start) })
-	found := map[int]bool{}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(calls[i].End-calls[i].Start, calls[j].End-calls[j].Start) })
 	for _, i := range order {
-		if keys[i].span.IsEmpty() {
-			continue // roots have no trace in common
-		}
-		found[i] = s.covered(s.groups[keys[i]], &calls[i])
-		if !found[i] {
-			s.add(keys[i], calls[i])
+		if x := &calls[i]; !x.Parent.Span.IsEmpty() { // roots have no trace in common
+			if x.Repeated = s.covered(x); !x.Repeated {
+				s.add(*x)
+			}
 		}
 	}
-	return found
 }
 
-// covered reports whether one of the stored calls in group describes x, or x one of them.
-func (s *siblings) covered(group []sibling, x *sibling) bool {
-	if slices.ContainsFunc(group, func(y sibling) bool { return y.span == x.span }) {
+// restore remembers calls that were counted before a restart.
+func (s *siblings) restore(calls []sibling) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range calls {
+		switch x := &calls[i]; {
+		case x.Repeated:
+			s.covered(x)
+		case !x.Parent.Span.IsEmpty():
+			s.add(*x)
+		}
+	}
+}
+
+// covered reports whether one of the stored calls below the same parent describes x, or x one of them.
+func (s *siblings) covered(x *sibling) bool {
+	group := s.groups[x.Parent]
+	if slices.ContainsFunc(group, func(y sibling) bool { return y.Span == x.Span }) {
 		return false // sent again
 	}
 	for i := range group {
@@ -74,18 +86,19 @@ func (s *siblings) covered(group []sibling, x *sibling) bool {
 		if x.describes(y) {
 			return true
 		}
-		if (y.inner.IsEmpty() || y.inner == x.span) && y.describes(x) {
-			y.inner = x.span
+		if (y.inner.IsEmpty() || y.inner == x.Span) && y.describes(x) {
+			y.inner = x.Span
 			return true
 		}
 	}
 	return false
 }
 
-func (s *siblings) add(k spanKey, call sibling) {
+func (s *siblings) add(call sibling) {
+	k := call.Parent
 	group, ok := s.groups[k]
 	switch {
-	case slices.ContainsFunc(group, func(y sibling) bool { return y.span == call.span }): // sent again
+	case slices.ContainsFunc(group, func(y sibling) bool { return y.Span == call.Span }): // sent again
 		return
 	case ok:
 	case len(s.ring) < maxGroups:

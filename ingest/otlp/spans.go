@@ -14,30 +14,31 @@ const maxDepth = 128
 
 // A spanKey identifies a span of a service.
 type spanKey struct {
-	service string
-	trace   pcommon.TraceID
-	span    pcommon.SpanID
+	Service string
+	Trace   pcommon.TraceID
+	Span    pcommon.SpanID
 }
 
-// An arrival is a span of a payload.
+// An arrival is a span of a payload, and what count made of it.
 type arrival struct {
 	spanKey
-	parent pcommon.SpanID
-	kind   kind
-	failed bool
+	Parent  pcommon.SpanID
+	Kind    kind           `json:",omitzero"`
+	Failed  bool           `json:",omitzero"`
+	Counted counted        `json:",omitzero"`
+	Outer   pcommon.SpanID `json:",omitzero"` // the call above it, if that one counts instead
 }
 
 // A known span is one that has arrived, or one below which an LLM call has arrived.
 type known struct {
 	arrival
 	arrived bool
-	inside  bool // an LLM call of the same service is below it
-	counted counted
+	inside  bool           // an LLM call of the same service is below it
 	inner   pcommon.SpanID // call below it that arrived later and does not count for that reason
 }
 
 // counted is how the LLM call of a span counts.
-type counted int
+type counted uint8
 
 const (
 	notCounted    counted = iota // not yet, or the spans below it count
@@ -53,81 +54,101 @@ type spans struct {
 	ring  []known         // in the order in which they became known
 }
 
-// count returns which spans of a payload are LLM calls that count, and how many calls are known to count twice.
+// count finds out which spans of a payload are LLM calls that count, and returns how many calls are known to count twice.
 //
 // Of calls below each other, such as the span of a framework around the span of a provider's SDK, the innermost counts: all
 // describe the same call. The walk up ends at the span of a tool or an agent, because calls below it are work of their own.
 // If the outer span came first, it is stored already, and the first call below it does not count instead. If the link
 // between both comes last, both are stored.
-func (s *spans) count(payload []arrival) (counts []bool, twice int) {
+func (s *spans) count(payload []arrival) (twice int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	late := s.arrive(payload)
 	for i := range payload {
-		x := s.at(payload[i].spanKey)
-		x.arrival, x.arrived = payload[i], true
-	}
-	var late []spanKey // calls that were stored before those below them came
-	for i := range payload {
-		a := &payload[i]
-		if a.kind == kindCall || a.kind == kindOther && s.at(a.spanKey).inside {
-			late = s.mark(a, late)
+		if payload[i].Kind == kindCall {
+			s.decide(&payload[i])
 		}
-	}
-	counts = make([]bool, len(payload))
-	for i := range payload {
-		counts[i] = payload[i].kind == kindCall && s.counts(&payload[i])
 	}
 	for _, k := range late {
 		if s.at(k).inner.IsEmpty() {
 			twice++
 		}
 	}
-	return counts, twice
+	return twice
 }
 
-// mark marks the spans above a as those that a call is inside of. It appends those to late that are stored.
-func (s *spans) mark(a *arrival, late []spanKey) []spanKey {
-	for k, n := above(a.spanKey, a.parent), 0; !k.span.IsEmpty() && n < maxDepth; n++ {
-		x := s.at(k)
-		if x.inside || x.kind == kindWork {
-			break
+// restore remembers a payload that was counted before a restart.
+func (s *spans) restore(payload []arrival) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.arrive(payload)
+	for i := range payload {
+		if a := &payload[i]; !a.Outer.IsEmpty() {
+			s.at(above(a.spanKey, a.Outer)).inner = a.Span
 		}
-		if x.inside = true; x.counted == countedItself {
-			late = append(late, k)
+	}
+}
+
+// arrive remembers a payload. It returns the calls that were stored before those below them came.
+func (s *spans) arrive(payload []arrival) (late []spanKey) {
+	for i := range payload {
+		a := &payload[i]
+		x := s.at(a.spanKey)
+		if a.Counted == notCounted { // sent again
+			a.Counted, a.Outer = x.Counted, x.Outer
 		}
-		k.span = x.parent
+		x.arrival, x.arrived = *a, true
+	}
+	for i := range payload {
+		a := &payload[i]
+		if a.Kind == kindCall || a.Kind == kindOther && s.at(a.spanKey).inside {
+			late = s.mark(a, late)
+		}
 	}
 	return late
 }
 
-// counts reports whether the call of a counts. The result for a span that is sent again is the same.
-func (s *spans) counts(a *arrival) bool {
+// mark marks the spans above a as those that a call is inside of. It appends those to late that are stored.
+func (s *spans) mark(a *arrival, late []spanKey) []spanKey {
+	for k, n := above(a.spanKey, a.Parent), 0; !k.Span.IsEmpty() && n < maxDepth; n++ {
+		x := s.at(k)
+		if x.inside || x.Kind == kindWork {
+			break
+		}
+		if x.inside = true; x.Counted == countedItself {
+			late = append(late, k)
+		}
+		k.Span = x.Parent
+	}
+	return late
+}
+
+// decide finds out how the call of a counts. The result for a span that is sent again is the same.
+func (s *spans) decide(a *arrival) {
 	x := s.at(a.spanKey)
-	if x.counted == countedItself {
-		return true
+	if x.Counted == countedItself || x.inside {
+		a.Counted, a.Outer = x.Counted, x.Outer
+		return
 	}
-	if x.inside {
-		return false
-	}
-	x.counted = countedItself
-	for k, n := above(a.spanKey, a.parent), 0; n < maxDepth; n++ {
+	a.Counted = countedItself
+	for k, n := above(a.spanKey, a.Parent), 0; n < maxDepth; n++ {
 		i, ok := s.index[k]
-		if !ok || s.ring[i].kind == kindWork {
+		if !ok || s.ring[i].Kind == kindWork {
 			break
 		}
 		outer := &s.ring[i]
 		// A failed call in a successful one was repeated: another one follows.
-		if outer.counted != notCounted && (outer.inner.IsEmpty() || outer.inner == a.span) && (outer.failed || !a.failed) {
-			outer.inner, x.counted = a.span, countedAbove
+		if outer.Counted != notCounted && (outer.inner.IsEmpty() || outer.inner == a.Span) && (outer.Failed || !a.Failed) {
+			outer.inner, a.Counted, a.Outer = a.Span, countedAbove, k.Span
 			break
 		}
-		k.span = outer.parent
+		k.Span = outer.Parent
 	}
-	return x.counted == countedItself
+	x.arrival = *a
 }
 
 // above returns the key of the parent.
-func above(k spanKey, parent pcommon.SpanID) spanKey { return spanKey{k.service, k.trace, parent} }
+func above(k spanKey, parent pcommon.SpanID) spanKey { return spanKey{k.Service, k.Trace, parent} }
 
 // at returns what is known of a span, until the next call of at.
 func (s *spans) at(k spanKey) *known {

@@ -26,7 +26,7 @@ func (r *receiveRole) openOTLP(ctx context.Context) error {
 	r.otlp.c = c
 	r.otlp.Receiver = otlp.New(
 		otlp.Config{Capture: cfg.OTLPCapture, KeepUser: cfg.OTLPKeepUser, Key: []byte(os.Getenv(event.EnvShapeKey))},
-		otlp.Options{Publish: r.publish, Budget: r.budget, Logger: c.logger}, c.reg,
+		otlp.Options{Publish: r.publish, Remember: r.storeSpans, Recall: r.readSpans, Budget: r.budget, Logger: c.logger}, c.reg,
 	)
 	r.otlp.Register(r.mux)
 	if cfg.GRPCListen == "" {
@@ -45,6 +45,22 @@ func (r *receiveRole) openOTLP(ctx context.Context) error {
 		return fmt.Errorf("listen on %s: %w; choose another address with --receive-grpc-listen, or omit receive from --roles", cfg.GRPCListen, err)
 	}
 	return nil
+}
+
+// storeSpans stores what is known of spans. See jetstream.Conn.StoreSpans.
+func (r *receiveRole) storeSpans(ctx context.Context, payload []byte) error {
+	if err := r.c.natsFailure(); err != nil {
+		return err
+	}
+	return r.c.conn.Load().StoreSpans(ctx, payload)
+}
+
+// readSpans reads what is known of spans. See jetstream.Conn.ReadSpans.
+func (r *receiveRole) readSpans(ctx context.Context, fn func(payload []byte)) error {
+	if err := r.c.natsFailure(); err != nil {
+		return err
+	}
+	return r.c.conn.Load().ReadSpans(ctx, fn)
 }
 
 // serveGRPC serves OpenTelemetry's exporters over gRPC until ctx ends.

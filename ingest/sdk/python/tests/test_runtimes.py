@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import datetime
 import http.server
+import ipaddress
 import json
 import os
 import pathlib
 import socket
+import ssl
 import subprocess
 import sys
 import textwrap
@@ -19,6 +21,9 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HERE, Nats
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from provider import Provider, wait_until
 
 for package in ("blockbuster", "freezegun", "time_machine", "gevent", "eventlet", "pytest_socket", "langgraph_cli"):
@@ -159,9 +164,31 @@ def receiver() -> Iterator[Any]:
     server.server_close()
 
 
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A file with a certificate of 127.0.0.1, signed by itself, and its key."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "llmtap")])
+    now, host = datetime.datetime.now(datetime.timezone.utc), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + datetime.timedelta(hours=1))
+    cert = builder.add_extension(x509.SubjectAlternativeName([host]), False).sign(key, hashes.SHA256())
+    path = tmp_path_factory.mktemp("tls") / "cert.pem"
+    path.write_bytes(
+        cert.public_bytes(serialization.Encoding.PEM)
+        + key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return path
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["patched first", "patched later"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("patch", list(PATCHES))
-def test_endpoint(receiver: Any, provider: Provider, patch: str) -> None:
-    check(run(agent(patch, True), provider, LLMTAP_ENDPOINT=f"http://127.0.0.1:{receiver.server_port}"))
+def test_endpoint(receiver: Any, certificate: pathlib.Path, provider: Provider, patch: str, scheme: str, first: bool) -> None:
+    if scheme == "https":
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        receiver.socket = context.wrap_socket(receiver.socket, server_side=True)
+    endpoint = f"{scheme}://127.0.0.1:{receiver.server_port}"
+    check(run(agent(patch, first), provider, LLMTAP_ENDPOINT=endpoint, LLMTAP_CA_FILE=str(certificate)))
     assert len(receiver.events) == 2 * N
 
 
