@@ -10,7 +10,8 @@
 //
 // # Adding a rule
 //
-// A rule needs one file, one line in All and one testdata/<id>.txtar. Its place in the evaluation order and the cause that it
+// A rule needs one file, one line in All, one testdata/<id>.txtar, and rows in providers.txt that say why each target that it
+// expects to reject does so. Its place in the evaluation order and the cause that it
 // implies are fields of check.Rule. The comment of the archive describes how the defect arises. bad/NAME.json is a messages
 // array or a whole request body, and bad/NAME.want contains the violations that all rules together report for it, one per line:
 //

@@ -96,6 +96,13 @@ func TestStands(t *testing.T) {
 	}
 	proven := map[pair]bool{}
 	for _, s := range stands(t) {
+		if s.rule != nil && s.detail != "" {
+			code := string(must.Get(os.ReadFile(s.rule.ID + ".go"))(t))
+			cases := string(must.Get(os.ReadFile("testdata/" + s.rule.ID + ".txtar"))(t))
+			if !strings.Contains(cases, "["+s.rule.ID+" "+s.detail+"]") && !strings.Contains(code, `"`+s.detail+`"`) {
+				t.Errorf("%s: unknown detail %q", s.rule.ID, s.detail)
+			}
+		}
 		for _, target := range s.targets {
 			if s.rule == nil {
 				continue
@@ -103,12 +110,12 @@ func TestStands(t *testing.T) {
 			if s.verdict == "rejects" {
 				proven[pair{s.rule, targetName(target)}] = true
 			}
-			if s.detail == "" && (s.rule.Severity(target) == check.Reject) != (s.verdict == "rejects") && (s.verdict == "rejects" || s.models == nil) {
-				t.Errorf("%s of %s: %s, and the rule predicts %s", s.rule.ID, targetName(target), s.verdict, s.rule.Severity(target))
+			if predicted := s.predicted(target); s.detail == "" && predicted != (s.verdict == "rejects") && (s.verdict == "rejects" || s.models == nil) {
+				t.Errorf("%s of %s: %s, and the rule predicts a rejection: %v", s.rule.ID, targetName(target), s.verdict, predicted)
 			}
 		}
 		for _, source := range s.sources {
-			if source != "recorded" && source != "unlinked" && !strings.HasPrefix(source, "https://") && !thread.MatchString(source) {
+			if source != "recorded" && source != "unlinked" && (source != "none" || s.verdict != "unknown") && !strings.HasPrefix(source, "https://") && !thread.MatchString(source) {
 				t.Errorf("%q is no source", source)
 			}
 		}
@@ -120,6 +127,20 @@ func TestStands(t *testing.T) {
 			}
 		}
 	}
+}
+
+// predicted reports whether the rule predicts a rejection by the target, without a model or for one of the models.
+func (s *stand) predicted(target wire.Target) bool {
+	if s.rule.Severity(target) == check.Reject {
+		return true
+	}
+	for _, model := range s.models {
+		target.Model = model
+		if s.rule.Severity(target) == check.Reject {
+			return true
+		}
+	}
+	return false
 }
 
 // TestProviders compares PROVIDERS.md with providers.txt. With -update it writes the page.
@@ -153,7 +174,8 @@ recorded traffic. Each row says what a provider does with one fault of a request
   fault at most as lenient.
 
 "Since" is the date of the first report, not of the change, which is seldom announced.
-"Recorded" means traffic that the tests read; "unlinked" a report that was not kept.
+"Recorded" means traffic that the tests read; "unlinked" a report that was not kept. Rows that name models were only seen with these; a
+row marked "not judged" is about something that llmtap does not look for.
 `)
 	for _, v := range slices.Sorted(maps.Keys(byVariant)) {
 		fmt.Fprintf(&b, "\n## %s\n\n| | fault | API | models | since | looked up | sources |\n|---|---|---|---|---|---|---|\n", v)
@@ -210,4 +232,26 @@ func link(source string) string {
 		return "[" + host + "](" + source + ")"
 	}
 	return source
+}
+
+// A Stand is what providers.txt says of a rule and a target, for the tests that package rules cannot contain.
+type Stand struct {
+	Verdict         string
+	Recorded, Whole bool // recorded traffic is a source; the row is about all details and models
+}
+
+// Stands returns what providers.txt says, by rule and target.
+func Stands(t testing.TB) map[[2]string][]Stand {
+	t.Helper()
+	all := map[[2]string][]Stand{}
+	for _, s := range stands(t) {
+		if s.rule == nil {
+			continue
+		}
+		for _, target := range s.targets {
+			key := [2]string{s.rule.ID, targetName(target)}
+			all[key] = append(all[key], Stand{s.verdict, slices.Contains(s.sources, "recorded"), s.detail == "" && s.models == nil})
+		}
+	}
+	return all
 }
