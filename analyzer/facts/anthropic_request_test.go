@@ -17,6 +17,7 @@ import (
 // anthropicSeeds are requests that are difficult for a scanner.
 var anthropicSeeds = []string{
 	`{}`,
+	`{"container":"c","thinking":{"type":"adaptive"},"tool_choice":{"type":"any"},"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"t"},{"type":"server_tool_use","id":"a"},{"type":"tool_use","id":"b","caller":{"type":"code_execution_1"}},{"type":"x_tool_result","tool_use_id":"a"},{"type":"server_tool_use","id":"c","caller":{"type":"direct"}}]}]}`,
 	`{"messages":[]}`,
 	` { "model" : "claude" , "max_tokens" : 9 , "messages" : [ { "role" : "user" , "content" : [ { "type" : "text" , "text" : "q" } ] } ] } `,
 	`{"model":"claude-sonnet-4-5","stream":true,"max_tokens":1024,"system":[{"type":"text","text":"s"}],"thinking":{"type":"enabled","budget_tokens":1},"messages":[{"role":"user","content":"q"}]}`,

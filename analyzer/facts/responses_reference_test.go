@@ -167,6 +167,9 @@ func refItem(b []byte, e node, m *Message) {
 			Kind: Object, ID: id.bytes(), IDKind: id.kind, Name: name.bytes(), NameKind: name.kind, TypeKind: String, Type: TypeFunction,
 			FuncKind: Object, Start: e.start, End: e.end,
 		}
+		if e.get("namespace").kind > Null {
+			c.Fields = FieldNamespace
+		}
 		args := e.get("arguments")
 		if other {
 			c.Name, c.NameKind, c.FuncKind, c.Type = []byte(strings.TrimSuffix(typ.text, "_call")), Absent, Absent, TypeOther

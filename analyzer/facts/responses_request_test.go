@@ -16,6 +16,7 @@ import (
 // responsesSeeds are requests that are difficult for a scanner.
 var responsesSeeds = []string{
 	`{}`,
+	`{"tools":[{"type":"namespace","name":"n","tools":[{"type":"function","name":"a"},{"name":"\u0062"},1]},{"type":"function","name":"a"}],"tool_choice":"required","input":[{"type":"function_call","call_id":"c","name":"a","namespace":"n","arguments":"{}"}]}`,
 	`{"model":"gpt-5","input":"q","stream":true,"instructions":"s","max_output_tokens":9,"reasoning":{"effort":"low"},"parallel_tool_calls":false}`,
 	` { "input" : [ { "role" : "user" , "content" : [ { "type" : "input_text" , "text" : "q" } , { "type" : "input_image" } ] } ] } `,
 	`{"input":[{"type":"message","role":"assistant","id":"msg_1","status":"completed","phase":"commentary","content":[{"type":"output_text","text":"\u003cb","annotations":[]},{"text":"c\n","type":"output_text"},{"type":"refusal","refusal":"no"},{"type":"output_text","text":""}]}]}`,

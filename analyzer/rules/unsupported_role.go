@@ -17,7 +17,7 @@ Providers check the role against a list: DeepSeek answers "unknown variant ` + "
 "developer is not one of [...]", Gemini "Please use a valid role: user, model". Usual causes: the provider was switched
 and the client still writes developer, which is OpenAI's word for system; a framework's own role (human, ipython, the
 name of an agent) is sent unchanged. Map roles where the request is built, for each provider.`,
-	Fix:      "Map roles to those of the provider before sending: developer to system, and a framework's own roles to user or assistant.",
+	Fix:      "Map roles to those of the provider before sending: developer to system, system between messages to user for models that do not take it there, and a framework's own roles to user or assistant.",
 	Severity: unsupportedRoleSeverity,
 	Run:      unsupportedRole,
 }
