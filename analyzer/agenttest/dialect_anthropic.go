@@ -42,7 +42,7 @@ func anthropicBody(r *request) obj {
 	if r.stream {
 		b["stream"] = true
 	}
-	if r.thinks {
+	if r.thinks && r.force == "" { // Claude does not think if it is forced to call a tool
 		b["thinking"] = obj{"type": "enabled", "budget_tokens": 2048}
 	}
 	if len(r.tools) > 0 {

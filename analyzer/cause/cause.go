@@ -97,6 +97,7 @@ var familyOf = map[wire.Variant]string{
 	wire.Mistral: "mistral", wire.Groq: "hosts", wire.XAI: "hosts", wire.Together: "hosts", wire.Fireworks: "hosts",
 	wire.Kimi: "hosts", wire.GLM: "hosts", wire.MiniMax: "hosts", wire.CohereAPI: "hosts", wire.Ollama: "hosts",
 	wire.VLLM: "hosts", wire.SGLang: "hosts", wire.LlamaCPP: "hosts",
+	wire.Cerebras: "hosts", wire.MiMo: "hosts", wire.Meta: "hosts",
 }
 
 // Classify returns the cause of a failed exchange.

@@ -167,6 +167,7 @@ type anthropicBlock struct {
 	thought   []byte // text of thinking; raw, like text
 	dataKind  Kind
 	call      Call   // call in a tool_use block; Kind, Start and End are not set
+	sandboxed bool   // code in a container made the call
 	input     []byte // raw value of input
 	reply     Reply  // reply in a tool_result block; Start and End are not set
 
@@ -194,6 +195,8 @@ func (b *anthropicBlock) read(s *scanner) {
 			start := s.i
 			b.call.arguments(s)
 			b.input = s.b[start:s.i]
+		case anthropicKeyCaller:
+			b.sandboxed = bytes.HasPrefix(s.member("type"), []byte("code_execution"))
 		case anthropicKeyToolUseID:
 			b.reply.ID, b.reply.IDKind = s.text()
 		case anthropicKeyContent:

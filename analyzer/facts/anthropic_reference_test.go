@@ -51,6 +51,9 @@ func refAnthropic(b []byte) Request {
 	if choice.get("type").kind == String && choice.get("type").text == "tool" {
 		f.Forced = choice.get("name").bytes()
 	}
+	f.Forces = choice.get("type").kind == String && (choice.get("type").text == "tool" || choice.get("type").text == "any")
+	f.Container = n.get("container").kind
+	f.Adaptive = n.get("thinking").get("type").text == "adaptive"
 	switch typ := n.get("thinking").get("type"); {
 	case typ.kind != String:
 	case typ.text == "enabled" || typ.text == "adaptive":
@@ -59,6 +62,11 @@ func refAnthropic(b []byte) Request {
 		f.Thinking = ThinkingOff
 	}
 	return f
+}
+
+func refSandboxed(block node) bool {
+	typ := block.get("caller").get("type")
+	return typ.kind == String && strings.HasPrefix(typ.text, "code_execution")
 }
 
 var refAnthropicParts = map[string]Parts{
@@ -135,7 +143,7 @@ func refAnthropicMessages(b []byte, n node) Request {
 			case "cache_control":
 				m.Fields |= FieldCacheControl
 			case "content": // duplicates count, too
-				var uses []string
+				var uses, open []string
 				for _, p := range v.elems {
 					if v.kind != Array {
 						break
@@ -153,11 +161,27 @@ func refAnthropicMessages(b []byte, n node) Request {
 					case typ == "server_tool_use", typ == "mcp_tool_use":
 						m.Fields |= FieldServerUse
 						uses = append(uses, p.get("id").text)
-					case strings.HasSuffix(typ, "_tool_result") && !slices.Contains(uses, p.get("tool_use_id").text):
-						m.Fields |= FieldServerOrphan
+						if !refSandboxed(p) {
+							open = append(open, p.get("id").text)
+						}
+					case strings.HasSuffix(typ, "_tool_result"):
+						id := p.get("tool_use_id").text
+						if !slices.Contains(uses, id) {
+							m.Fields |= FieldServerOrphan
+						}
+						if i := slices.Index(open, id); i >= 0 && p.get("tool_use_id").kind == String {
+							open = slices.Delete(open, i, i+1)
+						}
+					case typ == "thinking" && p.get("signature").kind != String:
+						m.Fields |= FieldUnsigned
+					case typ == "tool_use" && refSandboxed(p):
+						m.Fields |= FieldSandboxCall
 					}
 					f.OpenTools = f.OpenTools || p.get("type").text == "tool_addition" || p.get("type").text == "compaction"
 					f.Stored = f.Stored || p.get("type").text == "compaction"
+				}
+				if len(open) > 0 {
+					m.Fields |= FieldServerOpen
 				}
 			default:
 				foreign = append(foreign, refForeign{k, v.kind == Null || v.kind == Bool && !v.truth})

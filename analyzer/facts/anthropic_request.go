@@ -29,6 +29,8 @@ func (f *Request) anthropic(s *scanner) {
 			f.anthropicChoice(s)
 		case "thinking":
 			f.thinking(s)
+		case "container":
+			f.Container = s.skip()
 		case "thread":
 			f.Threaded = s.kind() == Object
 			f.PreviousResponse = s.member("previous_message_id")
@@ -60,12 +62,16 @@ func (f *Request) anthropicTools(s *scanner) {
 
 // anthropicChoice reads tool_choice, an object whose type is auto, any, none, or tool with the name of the forced tool.
 func (f *Request) anthropicChoice(s *scanner) {
-	f.Forced = nil
+	f.Forced, f.Forces = nil, false
 	if s.kind() != Object {
 		s.skip()
-	} else if typ, name := s.typeAndName(); string(typ) == "tool" {
+		return
+	}
+	typ, name := s.typeAndName()
+	if string(typ) == "tool" {
 		f.Forced = name
 	}
+	f.Forces = string(typ) == "tool" || string(typ) == "any"
 }
 
 func (f *Request) anthropicMessages(s *scanner) { f.messages(s, (*Request).anthropicMessage) }
@@ -103,7 +109,7 @@ func (f *Request) anthropicMessage(s *scanner, m *Message) {
 // anthropicContent reads the content of a message: a string or an array of blocks.
 func (f *Request) anthropicContent(s *scanner, m *Message, t *texts) {
 	m.Parts, m.PartCount, m.FirstPart, m.Reasoning, m.Signed, m.Thought, *t = 0, 0, 0, Absent, 0, 0, texts{}
-	f.serverUses = f.serverUses[:0]
+	f.serverUses, f.served = f.serverUses[:0], 0
 	start := s.i
 	if m.Content = s.kind(); m.Content != Array {
 		var text []byte
@@ -121,6 +127,9 @@ func (f *Request) anthropicContent(s *scanner, m *Message, t *texts) {
 		f.anthropicPart(s, m, &b, t)
 	}
 	m.ContentBytes = s.i - start
+	if f.served < len(f.serverUses) {
+		m.Fields |= FieldServerOpen
+	}
 }
 
 // anthropicPart adds a block to its message.
@@ -141,10 +150,16 @@ func (f *Request) anthropicPart(s *scanner, m *Message, b *anthropicBlock, t *te
 				m.Thought = foldHash(m.Thought, s.hashText(b.thought))
 			}
 		}
+		if b.typ == anthropicThinking && sealed == nil {
+			m.Fields |= FieldUnsigned
+		}
 	case anthropicToolUse:
 		if c := f.newCall(); c != nil {
 			*c = b.call
 			c.Kind, c.FuncKind, c.Start, c.End = Object, Object, b.start, s.i
+		}
+		if b.sandboxed {
+			m.Fields |= FieldSandboxCall
 		}
 	case anthropicToolResult:
 		if r := f.newReply(); r != nil {
@@ -162,10 +177,15 @@ func (f *Request) anthropicPart(s *scanner, m *Message, b *anthropicBlock, t *te
 	case anthropicServerUse:
 		m.Fields |= FieldServerUse
 		f.serverUses = append(f.serverUses, b.call.ID)
+		if b.sandboxed { // the code receives its result
+			f.serve(len(f.serverUses) - 1)
+		}
 	case anthropicServerResult:
-		if !slices.ContainsFunc(f.serverUses, func(id []byte) bool { return bytes.Equal(id, b.reply.ID) }) {
+		i := slices.IndexFunc(f.serverUses, func(id []byte) bool { return bytes.Equal(id, b.reply.ID) })
+		if i < 0 {
 			m.Fields |= FieldServerOrphan
 		}
+		f.serve(i)
 	case anthropicBad, anthropicOther, anthropicImage, anthropicDocument:
 	}
 	if b.keys&anthropicKeyCache != 0 {
@@ -174,5 +194,13 @@ func (f *Request) anthropicPart(s *scanner, m *Message, b *anthropicBlock, t *te
 	if key, null := b.unknown(s); key != nil {
 		m.note(FieldUnknown, null)
 		m.other(s, key)
+	}
+}
+
+// serve moves call i of serverUses to those that need no further result.
+func (f *Request) serve(i int) {
+	if i >= f.served {
+		f.serverUses[f.served], f.serverUses[i] = f.serverUses[i], f.serverUses[f.served]
+		f.served++
 	}
 }

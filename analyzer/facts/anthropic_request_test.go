@@ -17,6 +17,7 @@ import (
 // anthropicSeeds are requests that are difficult for a scanner.
 var anthropicSeeds = []string{
 	`{}`,
+	`{"container":"c","thinking":{"type":"adaptive"},"tool_choice":{"type":"any"},"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"t"},{"type":"server_tool_use","id":"a"},{"type":"tool_use","id":"b","caller":{"type":"code_execution_1"}},{"type":"x_tool_result","tool_use_id":"a"},{"type":"server_tool_use","id":"c","caller":{"type":"direct"}}]}]}`,
 	`{"messages":[]}`,
 	` { "model" : "claude" , "max_tokens" : 9 , "messages" : [ { "role" : "user" , "content" : [ { "type" : "text" , "text" : "q" } ] } ] } `,
 	`{"model":"claude-sonnet-4-5","stream":true,"max_tokens":1024,"system":[{"type":"text","text":"s"}],"thinking":{"type":"enabled","budget_tokens":1},"messages":[{"role":"user","content":"q"}]}`,
@@ -150,9 +151,17 @@ func TestAnthropicFields(t *testing.T) {
 	check(content(`{"type":"tool_result","tool_use_id":"t","name":"f"}`), FieldUnknown, 0, "name")
 	check(content(`{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"a","annotations":null}]}`), FieldUnknown, FieldUnknown, "annotations")
 	// Unknown types may have any key, and so may the results of a provider's tools.
-	check(content(`{"type":"new","a":1,"text":"b"},{"type":"server_tool_use","x":1},{"x":1}`), FieldServerUse, 0, "")
+	check(content(`{"type":"new","a":1,"text":"b"},{"type":"server_tool_use","x":1},{"x":1}`), FieldServerUse|FieldServerOpen, 0, "")
 	check(content(`{"type":"web_search_tool_result","content":[{"type":"text","x":1}]}`), FieldServerOrphan, 0, "")
-	check(content(`{"type":"web_search_tool_result","tool_use_id":"a"},{"type":"server_tool_use","id":"a"}`), FieldServerUse|FieldServerOrphan, 0, "")
+	check(content(`{"type":"web_search_tool_result","tool_use_id":"a"},{"type":"server_tool_use","id":"a"}`), FieldServerUse|FieldServerOrphan|FieldServerOpen, 0, "")
+	check(content(`{"type":"server_tool_use","id":"a"},{"type":"web_search_tool_result","tool_use_id":"a"}`), FieldServerUse, 0, "")
+	// Code in a container makes calls, too, whose results it receives.
+	code := `{"type":"server_tool_use","id":"a","name":"code_execution","caller":{"type":"direct"}}`
+	check(content(code+`,{"type":"tool_use","id":"b","caller":{"type":"code_execution_20260120","tool_id":"a"}}`), FieldServerUse|FieldServerOpen|FieldSandboxCall, 0, "")
+	check(content(`{"type":"server_tool_use","id":"b","caller":{"type":"code_execution_20260120","tool_id":"a"}}`), FieldServerUse, 0, "")
+	check(content(`{"type":"tool_use","id":"b","caller":{"type":"direct"}}`), 0, 0, "")
+	check(content(`{"type":"thinking","thinking":"t","signature":"s"}`), 0, 0, "")
+	check(content(`{"type":"thinking","thinking":"t"},{"type":"redacted_thinking"}`), FieldUnsigned, 0, "")
 }
 
 func TestAnthropicRequest(t *testing.T) {
@@ -165,15 +174,16 @@ func TestAnthropicRequest(t *testing.T) {
 		must.Agree(t, cmp.Diff(want, f, sameFacts), body)
 	}
 	check(`{"model":"claude\/x","max_tokens":7,"stream":true,"system":[],"thinking":{"type":"adaptive"}}`, Request{
-		Model: []byte("claude/x"), MaxTokens: 7, Stream: true, System: Array, Thinking: ThinkingOn,
+		Model: []byte("claude/x"), MaxTokens: 7, Stream: true, System: Array, Thinking: ThinkingOn, Adaptive: true,
 	})
 	check(`{"anthropic_version":"vertex-2023-10-16","system":"s","messages":{},"thinking":{"type":"disabled"}}`, Request{
 		System: String, MessagesKind: Object, Thinking: ThinkingOff,
 	})
 	check(`{"tools":[{"name":"f"},{"type":"custom","name":"g"},{"type":null,"name":"h"}],"tool_choice":{"type":"tool","name":"g"}}`, Request{
-		HasTools: true, ToolCount: 3, Tools: [][]byte{[]byte("f"), []byte("g"), []byte("h")}, ToolChoice: Object, Forced: []byte("g"),
+		HasTools: true, ToolCount: 3, Tools: [][]byte{[]byte("f"), []byte("g"), []byte("h")}, ToolChoice: Object, Forced: []byte("g"), Forces: true,
 	})
-	check(`{"tools":[],"tool_choice":{"type":"any","name":"g"}}`, Request{HasTools: true, ToolChoice: Object})
+	check(`{"tools":[],"tool_choice":{"type":"any","name":"g"}}`, Request{HasTools: true, ToolChoice: Object, Forces: true})
+	check(`{"container":{"id":"c"},"thinking":{"type":"enabled"}}`, Request{Container: Object, Thinking: ThinkingOn})
 	check(`{"tools":[{"type":"web_search_20250305","name":"web_search"}],"tool_choice":"auto"}`, Request{
 		HasTools: true, ToolCount: 1, Tools: [][]byte{[]byte("web_search")}, OpenTools: true, ToolChoice: String,
 	})

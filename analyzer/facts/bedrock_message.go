@@ -285,15 +285,20 @@ func (m *Message) bedrockReasoning(s *scanner) Parts {
 			m.Reasoning = max(m.Reasoning, s.kind())
 			m.bedrockSigned(s)
 		case string(key) == "reasoningText" && s.kind() == Object:
+			signed := false
 			for more := s.open(); more; more = s.more('}') {
 				switch string(s.key()) {
 				case "text":
 					m.Reasoning = max(m.Reasoning, s.skip())
 				case "signature":
+					signed = s.kind() != Null
 					m.bedrockSigned(s)
 				default:
 					s.skip()
 				}
+			}
+			if !signed {
+				m.Fields |= FieldUnsigned
 			}
 		default:
 			s.skip()

@@ -59,8 +59,8 @@ func (f *Request) bedrockThinking(s *scanner) {
 
 // bedrockTools reads toolConfig.
 func (f *Request) bedrockTools(s *scanner) {
-	f.Tools, f.HasTools, f.ToolCount, f.OpenTools = f.Tools[:0], false, 0, false
-	f.ToolChoice, f.Forced = Absent, nil
+	f.forgetTools()
+	f.OpenTools, f.ToolChoice, f.Forced, f.Forces = false, Absent, nil, false
 	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "tools":
@@ -104,11 +104,15 @@ func (f *Request) bedrockToolList(s *scanner) {
 
 // bedrockChoice reads toolChoice: {"auto": {}}, {"any": {}} or {"tool": {"name": …}}.
 func (f *Request) bedrockChoice(s *scanner) {
-	f.Forced = nil
+	f.Forced, f.Forces = nil, false
 	for more := s.enter(Object); more; more = s.more('}') {
-		if string(s.key()) == "tool" {
+		switch string(s.key()) {
+		case "tool":
 			f.Forced = s.member("name")
-		} else {
+			f.Forces = f.Forces || f.Forced != nil
+		case "any":
+			f.Forces = s.skip() != Null || f.Forces
+		default:
 			s.skip()
 		}
 	}

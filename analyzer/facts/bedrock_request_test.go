@@ -182,9 +182,9 @@ func TestBedrockRequest(t *testing.T) {
 	f(`{"messages":[],"system":[{"text":"s"}],"inferenceConfig":{"temperature":0.5,"maxTokens":512}}`,
 		Request{MessagesKind: Array, System: Array, MaxTokens: 512})
 	f(`{"toolConfig":{"tools":[{"toolSpec":{"name":"a","inputSchema":{"json":{"name":"x"}}}},{"cachePoint":{"type":"default"}},{"toolSpec":{"name":"\u0062"}}],
-		"toolChoice":{"tool":{"name":"a"}}}}`, Request{HasTools: true, ToolCount: 2, Tools: names("a", "b"), ToolChoice: Object, Forced: []byte("a")})
+		"toolChoice":{"tool":{"name":"a"}}}}`, Request{HasTools: true, ToolCount: 2, Tools: names("a", "b"), ToolChoice: Object, Forced: []byte("a"), Forces: true})
 	f(`{"toolConfig":{"tools":[{"systemTool":{"name":"nova_grounding"}}],"toolChoice":{"any":{}}}}`,
-		Request{HasTools: true, ToolCount: 1, OpenTools: true, ToolChoice: Object})
+		Request{HasTools: true, ToolCount: 1, OpenTools: true, ToolChoice: Object, Forces: true})
 	f(`{"toolConfig":{"tools":[],"toolChoice":"auto"}}`, Request{HasTools: true, ToolChoice: String})
 	f(`{"toolConfig":{"tools":[1,{"toolSpec":{}},{"toolSpec":{"name":"a"},"cachePoint":null}]}}`,
 		Request{HasTools: true, ToolCount: 3, OpenTools: true, Tools: names("a")})

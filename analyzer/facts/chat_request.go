@@ -24,6 +24,9 @@ func (f *Request) chat(s *scanner) {
 			functionCall = s.skip()
 		case "thinking":
 			f.thinking(s)
+		case "reasoning_effort":
+			word, _ := s.text()
+			f.Effort = effort(word)
 		case "enable_thinking": // Qwen
 			enabled = thinkingIf(s)
 		case "think": // Ollama
@@ -54,32 +57,46 @@ func (f *Request) chatTools(s *scanner) {
 	f.OpenTools = false
 	for more := f.enterTools(s); more; more = s.more(']') {
 		f.ToolCount++
-		f.tool(s.called())
+		name, custom := s.called()
+		f.tool(name)
+		f.HasFunctions = f.HasFunctions || name != nil && !custom
 	}
 }
 
 // toolChoice reads tool_choice, which is a word or an object that forces one function.
 func (f *Request) toolChoice(s *scanner) {
-	f.ToolChoice = s.kind()
-	f.Forced = s.called()
+	f.ToolChoice, f.Forced = s.kind(), nil
+	if f.ToolChoice == String {
+		word, _ := s.text()
+		f.Forces = forces(word)
+		return
+	}
+	f.Forced, _ = s.called()
+	f.Forces = f.Forced != nil
 }
 
+// forces reports whether the word of a tool_choice forces a call.
+func forces(word []byte) bool { return string(word) == "required" || string(word) == "any" }
+
 // called steps over a tool or a tool choice, {"function": {"name": "f"}}, and returns the name, or nil if there is none.
-func (s *scanner) called() (name []byte) {
+func (s *scanner) called() (name []byte, custom bool) {
 	for more := s.enter(Object); more; more = s.more('}') {
-		switch string(s.key()) {
+		switch key := s.key(); string(key) {
 		case "function", "custom":
+			custom = string(key) == "custom"
 			name = s.member("name")
 		default:
 			s.skip()
 		}
 	}
-	return name
+	return name, custom
 }
 
 // thinking reads the member "thinking" of requests to Anthropic, DeepSeek, GLM, Kimi and Cohere: {"type": "enabled"}.
 func (f *Request) thinking(s *scanner) {
-	switch string(s.member("type")) {
+	word := string(s.member("type"))
+	f.Adaptive = word == "adaptive"
+	switch word {
 	case "enabled", "adaptive":
 		f.Thinking = ThinkingOn
 	case "disabled":

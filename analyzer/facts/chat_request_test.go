@@ -171,23 +171,26 @@ func TestScanRequestFacts(t *testing.T) {
 		must.Agree(t, cmp.Diff(want, *scan(t, body), sameFacts), body)
 	}
 	request(`{"functions":[],"function_call":"auto","tools":[{"type":"x"},{"function":{"name":"f"}},{"custom":{"name":""}},1]}`, Request{
-		Functions: Array, HasTools: true, ToolCount: 4, OpenTools: true, Tools: [][]byte{[]byte("f"), {}},
+		Functions: Array, HasTools: true, ToolCount: 4, OpenTools: true, Tools: [][]byte{[]byte("f"), {}}, HasFunctions: true,
 	})
 	request(`{"tool_choice":{"type":"custom","custom":{"name":"sql"}},"parallel_tool_calls":false,"function_call":null}`, Request{
-		ToolChoice: Object, Forced: []byte("sql"), ParallelCalls: Bool, Functions: Null,
+		ToolChoice: Object, Forced: []byte("sql"), Forces: true, ParallelCalls: Bool, Functions: Null,
 	})
 	request(`{"thinking":{"type":"enabled"}}`, Request{Thinking: ThinkingOn})
 	request(`{"thinking":{"type":"disabled"},"enable_thinking":true}`, Request{Thinking: ThinkingOff})
 	request(`{"thinking":{"type":"enabled"},"thinking":7}`, Request{})
 	request(`{"enable_thinking":null,"think":"high"}`, Request{Thinking: ThinkingOn})
 	request(`{"think":false}`, Request{Thinking: ThinkingOff})
+	request(`{"tool_choice":"required","reasoning_effort":"none"}`, Request{ToolChoice: String, Forces: true, Effort: ThinkingOff})
+	request(`{"tool_choice":"auto","reasoning_effort":"low"}`, Request{ToolChoice: String, Effort: ThinkingOn})
+	request(`{"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required"}}}`, Request{ToolChoice: Object})
 
 	body := `{"model":"a\/b","stream":true,"tools":[{},{}],"tool_choice":{"type":"function","function":{"name":"fi\u006eal"}},
 		"max_tokens":7,"messages":[{"role":"user","odd":1}]}`
 	got := *scan(t, body)
 	got.Messages = nil
 	want := Request{
-		Model: []byte("a/b"), Stream: true, HasTools: true, ToolCount: 2, OpenTools: true, ToolChoice: Object, Forced: []byte("final"),
+		Model: []byte("a/b"), Stream: true, HasTools: true, ToolCount: 2, OpenTools: true, ToolChoice: Object, Forced: []byte("final"), Forces: true,
 		MaxTokens: 7, MessagesKind: Array,
 	}
 	must.Agree(t, cmp.Diff(want, got, sameFacts), "request")

@@ -50,7 +50,8 @@ func (f *Request) geminiContents(s *scanner) {
 // geminiTools reads tools. A tool is an object whose members are lists of functions or Google's own tools. ToolCount is the
 // number of functions plus the number of Google's own tools.
 func (f *Request) geminiTools(s *scanner) {
-	f.Tools, f.ToolCount, f.OpenTools = f.Tools[:0], 0, false
+	f.forgetTools()
+	f.OpenTools = false
 	k := s.kind()
 	if f.HasTools = k == Array || k == Object; !f.HasTools {
 		s.skip()
@@ -64,22 +65,34 @@ func (f *Request) geminiTools(s *scanner) {
 			continue
 		}
 		for more := s.open(); more; more = s.more('}') {
-			switch string(s.key()) {
+			switch key := s.key(); string(key) {
 			case "functionDeclarations", "function_declarations":
 				f.geminiFunctions(s)
 			default:
+				builtin := isBuiltin(key)
 				if s.skip() != Null {
 					f.ToolCount++
 					f.OpenTools = true
+					f.Builtins = f.Builtins || builtin
 				}
 			}
 		}
 	}
 }
 
+// isBuiltin reports whether key declares a tool of Google that was seen refused beside functions without the option to combine them.
+func isBuiltin(key []byte) bool {
+	switch string(key) {
+	case "googleSearch", "google_search", "urlContext", "url_context", "codeExecution", "code_execution":
+		return true
+	}
+	return false
+}
+
 func (f *Request) geminiFunctions(s *scanner) {
 	for one, more := s.enterList(); more; more = !one && s.more(']') {
 		f.ToolCount++
+		f.HasFunctions = true
 		f.tool(s.member("name"))
 	}
 }
@@ -87,7 +100,7 @@ func (f *Request) geminiFunctions(s *scanner) {
 // geminiToolConfig reads toolConfig. ToolChoice is the kind of functionCallingConfig, because other members do not concern
 // functions. The API accepts the mode in upper or lower case.
 func (f *Request) geminiToolConfig(s *scanner) {
-	f.ToolChoice, f.Forced = Absent, nil
+	f.ToolChoice, f.Forced, f.Combines = Absent, nil, false
 	if s.kind() != Object {
 		f.ToolChoice = s.skip()
 		return
@@ -97,6 +110,8 @@ func (f *Request) geminiToolConfig(s *scanner) {
 		case "functionCallingConfig", "function_calling_config":
 			f.ToolChoice = s.kind()
 			f.geminiCalling(s)
+		case "includeServerSideToolInvocations", "include_server_side_tool_invocations":
+			f.Combines = s.isTrue()
 		default:
 			s.skip()
 		}

@@ -213,12 +213,14 @@ func TestGeminiRequest(t *testing.T) {
 	f(`{"tools":[]}`, Request{HasTools: true})
 	f(`{"tools":null}`, Request{})
 	f(`{"tools":[{"functionDeclarations":[{"name":"f","parameters":{"name":1}},{"name":"g"}]},{"function_declarations":[{"name":""}]}]}`,
-		Request{HasTools: true, ToolCount: 3, Tools: names("f", "g", "")})
-	f(`{"tools":{"functionDeclarations":{"name":"f"}}}`, Request{HasTools: true, ToolCount: 1, Tools: names("f")})
-	f(`{"tools":[{"googleSearch":{}},{"codeExecution":{},"urlContext":null}]}`, Request{HasTools: true, ToolCount: 2, OpenTools: true})
-	f(`{"tools":[{"functionDeclarations":[{}]},{"functionDeclarations":7},7]}`, Request{HasTools: true, ToolCount: 2, OpenTools: true})
+		Request{HasTools: true, ToolCount: 3, Tools: names("f", "g", ""), HasFunctions: true})
+	f(`{"tools":{"functionDeclarations":{"name":"f"}}}`, Request{HasTools: true, ToolCount: 1, Tools: names("f"), HasFunctions: true})
+	f(`{"tools":[{"googleSearch":{}},{"codeExecution":{},"urlContext":null}]}`, Request{HasTools: true, ToolCount: 2, OpenTools: true, Builtins: true})
+	f(`{"tools":[{"computerUse":{},"google_search":null}],"toolConfig":{"includeServerSideToolInvocations":true}}`,
+		Request{HasTools: true, ToolCount: 1, OpenTools: true, Combines: true})
+	f(`{"tools":[{"functionDeclarations":[{}]},{"functionDeclarations":7},7]}`, Request{HasTools: true, ToolCount: 2, OpenTools: true, HasFunctions: true})
 	f(`{"cachedContent":"cachedContents/x","tools":[{"functionDeclarations":[{"name":"f"}]}]}`,
-		Request{HasTools: true, ToolCount: 1, Tools: names("f"), OpenTools: true, Stored: true})
+		Request{HasTools: true, ToolCount: 1, Tools: names("f"), OpenTools: true, HasFunctions: true, Stored: true})
 	f(`{"cachedContent":""}`, Request{})
 
 	f(`{"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["f"]}}}`, Request{ToolChoice: Object, Forced: []byte("f")})

@@ -11,6 +11,7 @@ import (
 // geminiSeeds are request bodies that are difficult for a scanner.
 var geminiSeeds = []string{
 	`{}`,
+	`{"tools":[{"functionDeclarations":[{"name":"f"}]},{"google_search":{}}],"toolConfig":{"includeServerSideToolInvocations":true},"contents":[]}`,
 	` { "contents" : [ { "role" : "user" , "parts" : [ { "text" : "q" } ] } ] } `,
 	`{"contents":{"role":"USER","parts":{"text":"q"}},"systemInstruction":{"parts":{"text":"s"}}}`,
 	`{"contents":[{"parts":[{"thought":true,"text":"hm"},{"text":"a\u003cb\u003e"},{"text":"c"},{"functionCall":{"name":"f","args":{"x":"}\""}},"thoughtSignature":"a-b_c="}],"role":"model"},{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"ok":[1]},"parts":[{"inlineData":{"mimeType":"image/png","data":"aGk="}}]}},{"text":"so"}]}]}`,

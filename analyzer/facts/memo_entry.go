@@ -206,9 +206,18 @@ func (f *Request) appendTools(e, b []byte) []byte {
 	if f.OpenTools {
 		flags |= 2
 	}
-	e = appendNumber(appendNumber(appendNumber(e, flags), f.ToolCount), len(f.Tools))
-	for _, name := range f.Tools {
-		e = append(binary.AppendUvarint(e, uint64(len(name)+1)<<1|1), name...)
+	if f.HasFunctions {
+		flags |= 4
+	}
+	if f.Builtins {
+		flags |= 8
+	}
+	e = appendNumber(appendNumber(e, flags), f.ToolCount)
+	for _, names := range [...][][]byte{f.Tools, f.Spaced} {
+		e = appendNumber(e, len(names))
+		for _, name := range names {
+			e = append(binary.AppendUvarint(e, uint64(len(name)+1)<<1|1), name...)
+		}
 	}
 	return e
 }

@@ -172,9 +172,13 @@ func (f *Request) restoreTools(s *scanner, entry []byte) bool {
 		return false
 	}
 	flags := r.number()
-	f.HasTools, f.OpenTools, f.ToolCount, f.Tools = flags&1 != 0, flags&2 != 0, r.number(), f.Tools[:0]
+	f.HasTools, f.OpenTools, f.HasFunctions, f.Builtins = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0
+	f.ToolCount, f.Tools, f.Spaced = r.number(), f.Tools[:0], f.Spaced[:0]
 	for range r.number() {
 		f.Tools = append(f.Tools, r.text(s, 0))
+	}
+	for range r.number() {
+		f.Spaced = append(f.Spaced, r.text(s, 0))
 	}
 	f.recall.known += size
 	s.i += size

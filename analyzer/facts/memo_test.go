@@ -32,7 +32,8 @@ func equalRequests(a, b *Request) bool {
 	plain := func(r *Request) Request {
 		p := *r
 		p.calls, p.replies, p.scratch, p.joined, p.serverUses, p.recall, p.s = nil, nil, nil, nil, nil, recall{}, scanner{}
-		p.Messages, p.Tools = append([]Message{}, p.Messages...), append([][]byte{}, p.Tools...)
+		p.Messages, p.Tools, p.Spaced = append([]Message{}, p.Messages...), append([][]byte{}, p.Tools...), append([][]byte{}, p.Spaced...)
+		p.served = 0
 		for i := range p.Messages {
 			m := &p.Messages[i]
 			m.Calls, m.Replies = append([]Call{}, m.Calls...), append([]Reply{}, m.Replies...)

@@ -136,6 +136,7 @@ func refRequest(b []byte) Request {
 		for _, t := range n.get("tools").elems {
 			if name := refCalled(t); name != nil {
 				f.Tools = append(f.Tools, name)
+				f.HasFunctions = f.HasFunctions || t.lastKey("function", "custom") == "function"
 			} else {
 				f.OpenTools = true
 			}
@@ -143,6 +144,9 @@ func refRequest(b []byte) Request {
 	}
 	f.ToolChoice = n.get("tool_choice").kind
 	f.Forced = refCalled(n.get("tool_choice"))
+	f.Forces = f.Forced != nil || refForces(n.get("tool_choice"))
+	f.Effort = refEffort(n.get("reasoning_effort"))
+	f.Adaptive = n.get("thinking").get("type").text == "adaptive"
 	f.ParallelCalls = n.get("parallel_tool_calls").kind
 	if f.Functions = n.get("functions").kind; f.Functions == Absent {
 		f.Functions = n.get("function_call").kind
@@ -152,6 +156,21 @@ func refRequest(b []byte) Request {
 		f.MaxTokens = n.get("max_tokens").integer()
 	}
 	return f
+}
+
+func refForces(choice node) bool {
+	return choice.kind == String && (choice.text == "required" || choice.text == "any")
+}
+
+func refEffort(n node) Thinking {
+	switch {
+	case n.kind != String:
+	case n.text == "none":
+		return ThinkingOff
+	case slices.Contains([]string{"minimal", "low", "medium", "high", "xhigh", "max"}, n.text):
+		return ThinkingOn
+	}
+	return ThinkingUnknown
 }
 
 // refCalled returns the name of the function in a tool or a choice of one.

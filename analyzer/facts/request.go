@@ -103,6 +103,11 @@ const (
 	// No keys, but blocks of tools that the provider runs.
 	FieldServerUse    // a call of such a tool
 	FieldServerOrphan // the result of a call that is not before it in the message
+	FieldServerOpen   // a call of such a tool that the model made itself, without its result in the message
+
+	FieldSandboxCall // a call of one of the agent's tools, made by code that the model runs in a container
+	FieldUnsigned    // thinking without a signature
+	FieldNamespace   // a call names the namespace of its function
 )
 
 // Item is the type of an input element in the Responses API.
@@ -222,13 +227,21 @@ type Request struct {
 	Forced    []byte // name of the function that tool_choice forces, if any
 	MaxTokens int64  // max_completion_tokens, max_output_tokens or maxOutputTokens, else max_tokens; 0 if absent or not an integer
 	Thinking  Thinking
-	System    Kind // kind of the system prompt outside the messages (system, systemInstruction, instructions)
+	Adaptive  bool     // Thinking is on, and the model decides how much
+	Effort    Thinking // reasoning_effort of chat completions; off if it is none
+	Container Kind     // kind of container, which Anthropic's code execution uses
+	System    Kind     // kind of the system prompt outside the messages (system, systemInstruction, instructions)
 
 	HasTools                  bool // the request has a tools array, which may be empty
 	ToolCount                 int
 	Tools                     [][]byte // names of the declared functions, in order; valid as long as Call.ID
 	OpenTools                 bool     // some tools provide functions whose names are not declared (built-in tools, MCP, tool search)
+	HasFunctions              bool     // a declared tool is a function
+	Builtins                  bool     // Google's search, URL context or code execution is declared
+	Combines                  bool     // includeServerSideToolInvocations is true
+	Spaced                    [][]byte // names of the functions in namespaces; valid as long as Call.ID
 	ToolChoice, ParallelCalls Kind     // kinds of tool_choice and parallel_tool_calls
+	Forces                    bool     // tool_choice forces a call, of one function or of any
 	Functions                 Kind     // kind of the legacy member functions, else of function_call
 
 	PreviousResponse []byte // previous_response_id or thread.previous_message_id; valid as long as Call.ID
@@ -249,7 +262,9 @@ type Request struct {
 	joined  []byte
 	recall  recall
 
-	serverUses [][]byte // ids of the calls of the current message to tools that the provider runs
+	// Ids of the calls of the current message to tools that the provider runs. The first served of them have a result.
+	serverUses [][]byte
+	served     int
 
 	setup       Setup
 	inParameter bool // the current member is the last Parameter of setup

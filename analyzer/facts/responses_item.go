@@ -120,6 +120,10 @@ func (f *Request) itemMember(s *scanner, m *Message, it *item) {
 		it.call.ID, it.call.IDKind = s.text()
 	case "name":
 		it.call.Name, it.call.NameKind = s.text()
+	case "namespace":
+		if it.call.Fields &^= FieldNamespace; s.skip() > Null {
+			it.call.Fields |= FieldNamespace
+		}
 	case "arguments":
 		it.arguments = s.i
 		s.skip()

@@ -41,19 +41,24 @@ func refResponses(b []byte) Request {
 	if n.get("tool_choice").kind == Object {
 		f.Forced = refToolName(n.get("tool_choice"))
 	}
-	if effort := n.get("reasoning").get("effort"); effort.kind == String {
-		switch {
-		case effort.text == "none":
-			f.Thinking = ThinkingOff
-		case slices.Contains([]string{"minimal", "low", "medium", "high", "xhigh", "max"}, effort.text):
-			f.Thinking = ThinkingOn
-		}
-	}
+	f.Forces = f.Forced != nil || refForces(n.get("tool_choice"))
+	f.Thinking = refEffort(n.get("reasoning").get("effort"))
 	if tools := n.get("tools"); tools.kind == Array {
 		f.HasTools, f.ToolCount = true, len(tools.elems)
 		for _, t := range tools.elems {
+			for i, k := range t.keys {
+				if t.kind != Object || k != "tools" || t.get("type").kind != String || t.get("type").text != "namespace" || t.elems[i].kind != Array {
+					continue
+				}
+				for _, spaced := range t.elems[i].elems {
+					if name := spaced.get("name"); spaced.kind == Object && name.kind == String {
+						f.Spaced = append(f.Spaced, name.bytes())
+					}
+				}
+			}
 			if name := refToolName(t); name != nil {
 				f.Tools = append(f.Tools, name)
+				f.HasFunctions = f.HasFunctions || t.get("type").text == "function"
 			}
 		}
 	}
@@ -161,6 +166,9 @@ func refItem(b []byte, e node, m *Message) {
 		c := Call{
 			Kind: Object, ID: id.bytes(), IDKind: id.kind, Name: name.bytes(), NameKind: name.kind, TypeKind: String, Type: TypeFunction,
 			FuncKind: Object, Start: e.start, End: e.end,
+		}
+		if e.get("namespace").kind > Null {
+			c.Fields = FieldNamespace
 		}
 		args := e.get("arguments")
 		if other {

@@ -50,22 +50,48 @@ func (f *Request) responsesTools(s *scanner) {
 			s.skip()
 			continue
 		}
+		start := s.i
 		typ, name := s.typeAndName()
 		if !isAgentTool(typ) {
 			name = nil
 		}
+		if string(typ) == "namespace" && s.err == nil {
+			f.namespace(s, start)
+		}
+		f.HasFunctions = f.HasFunctions || name != nil && string(typ) == "function"
 		f.tool(name)
 	}
+}
+
+// namespace reads the names of the functions in a namespace, the value at start.
+func (f *Request) namespace(s *scanner, start int) {
+	again := scanner{b: s.b, i: start, scratch: s.scratch}
+	for more := again.open(); more; more = again.more('}') {
+		if string(again.key()) != "tools" {
+			again.skip()
+			continue
+		}
+		for more := again.enter(Array); more; more = again.more(']') {
+			if name := again.member("name"); name != nil && len(f.Spaced) < maxKept {
+				f.Spaced = append(f.Spaced, name)
+			}
+		}
+	}
+	s.scratch = again.scratch
 }
 
 // responsesToolChoice reads tool_choice: a word, or an object that forces one tool or a type of tools.
 func (f *Request) responsesToolChoice(s *scanner) {
 	f.Forced = nil
 	if s.kind() != Object {
-		s.skip()
-	} else if typ, name := s.typeAndName(); isAgentTool(typ) {
+		word, _ := s.text()
+		f.Forces = forces(word)
+		return
+	}
+	if typ, name := s.typeAndName(); isAgentTool(typ) {
 		f.Forced = name
 	}
+	f.Forces = f.Forced != nil
 }
 
 // isAgentTool reports whether tools of this type have a name and are run by the agent.

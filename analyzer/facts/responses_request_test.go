@@ -16,6 +16,7 @@ import (
 // responsesSeeds are requests that are difficult for a scanner.
 var responsesSeeds = []string{
 	`{}`,
+	`{"tools":[{"type":"namespace","name":"n","tools":[{"type":"function","name":"a"},{"name":"\u0062"},1]},{"type":"function","name":"a"}],"tool_choice":"required","input":[{"type":"function_call","call_id":"c","name":"a","namespace":"n","arguments":"{}"}]}`,
 	`{"model":"gpt-5","input":"q","stream":true,"instructions":"s","max_output_tokens":9,"reasoning":{"effort":"low"},"parallel_tool_calls":false}`,
 	` { "input" : [ { "role" : "user" , "content" : [ { "type" : "input_text" , "text" : "q" } , { "type" : "input_image" } ] } ] } `,
 	`{"input":[{"type":"message","role":"assistant","id":"msg_1","status":"completed","phase":"commentary","content":[{"type":"output_text","text":"\u003cb","annotations":[]},{"text":"c\n","type":"output_text"},{"type":"refusal","refusal":"no"},{"type":"output_text","text":""}]}]}`,
@@ -76,8 +77,10 @@ func TestResponsesItems(t *testing.T) {
 	item(`{'type':1,'role':'user'}`, Message{Item: ItemOther, Unpaired: true})
 
 	call := Call{ID: []byte("call_1"), IDKind: String, Name: []byte("f"), NameKind: String, Type: TypeFunction, ArgsKind: String, Args: ArgsObject, ArgsBytes: 2, ArgsHash: xxh3.HashString("{}")}
+	spaced := call
+	spaced.Fields = FieldNamespace
 	item(`{'type':'function_call','id':'fc_1','call_id':'call_1','name':'f','arguments':'{}','status':'completed','namespace':'n','caller':null}`,
-		Message{Item: ItemCall, Role: RoleAssistant, ID: []byte("fc_1"), Calls: []Call{call}})
+		Message{Item: ItemCall, Role: RoleAssistant, ID: []byte("fc_1"), Calls: []Call{spaced}})
 	item(`{'arguments':'{}','name':'f','call_id':'call_1','type':'function_call'}`, Message{Item: ItemCall, Role: RoleAssistant, Calls: []Call{call}})
 	call.ArgsKind, call.ArgsBytes, call.ArgsHash = Object, 7, xxh3.HashString(`{"a":1}`)
 	item(`{'arguments':{'a':1},'name':'f','call_id':'call_1','type':'function_call'}`, Message{Item: ItemCall, Role: RoleAssistant, Calls: []Call{call}})
@@ -214,10 +217,13 @@ func TestResponsesRequest(t *testing.T) {
 	check(`{'model':'gpt-5','input':'q','stream':true,'instructions':'s','max_output_tokens':9,'parallel_tool_calls':false,'reasoning':{'effort':'minimal'}}`, Request{
 		Model: []byte("gpt-5"), MessagesKind: String, Stream: true, System: String, MaxTokens: 9, ParallelCalls: Bool, Thinking: ThinkingOn,
 	})
+	check(`{'tools':[{'tools':[{'type':'function','name':'a'},1,{}],'type':'namespace','name':'n'}],'tool_choice':'required'}`, Request{
+		HasTools: true, ToolCount: 1, OpenTools: true, Spaced: [][]byte{[]byte("a")}, ToolChoice: String, Forces: true,
+	})
 	check(`{'reasoning':{'effort':'none'}}`, Request{Thinking: ThinkingOff})
 	check(`{'reasoning':{'effort':'later','summary':'auto'}}`, Request{})
 	check(`{'tools':[{'type':'function','name':'a','parameters':{}},{'name':'b','type':'custom'}],'tool_choice':{'type':'custom','name':'b'}}`, Request{
-		HasTools: true, ToolCount: 2, Tools: [][]byte{[]byte("a"), []byte("b")}, ToolChoice: Object, Forced: []byte("b"),
+		HasTools: true, ToolCount: 2, Tools: [][]byte{[]byte("a"), []byte("b")}, ToolChoice: Object, Forced: []byte("b"), HasFunctions: true, Forces: true,
 	})
 	for _, tool := range []string{`{'type':'web_search'}`, `{'type':'mcp','server_label':'s'}`, `{'type':'namespace','name':'n','tools':[]}`, `{'type':'function'}`} {
 		check(`{'tools':[`+tool+`],'tool_choice':'auto'}`, Request{HasTools: true, ToolCount: 1, OpenTools: true, ToolChoice: String})

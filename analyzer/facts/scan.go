@@ -56,7 +56,7 @@ func ScanResponse(d wire.Dialect, contentType string, body []byte, r *Response) 
 
 func (f *Request) reset() {
 	*f = Request{
-		Messages: f.Messages[:0], Tools: f.Tools[:0], calls: f.calls[:0], replies: f.replies[:0], scratch: f.scratch[:0],
+		Messages: f.Messages[:0], Tools: f.Tools[:0], Spaced: f.Spaced[:0], calls: f.calls[:0], replies: f.replies[:0], scratch: f.scratch[:0],
 		joined: f.joined[:0], serverUses: f.serverUses[:0], recall: f.recall, setup: Setup{Parameters: f.setup.Parameters[:0]},
 	}
 }
@@ -153,9 +153,15 @@ func (f *Request) own(m *Message, calls, replies int) {
 // enterTools steps into the array of declared tools and reports whether there is a first element. It resets the facts of
 // previously declared tools, except OpenTools.
 func (f *Request) enterTools(s *scanner) bool {
-	f.Tools, f.ToolCount = f.Tools[:0], 0
+	f.forgetTools()
 	f.HasTools = s.kind() == Array
 	return s.enter(Array)
+}
+
+// forgetTools resets the facts of declared tools, except OpenTools.
+func (f *Request) forgetTools() {
+	f.Tools, f.Spaced = f.Tools[:0], f.Spaced[:0]
+	f.ToolCount, f.HasTools, f.HasFunctions, f.Builtins = 0, false, false, false
 }
 
 // tool stores the name of a declared function; name is nil for a tool without a name.

@@ -155,6 +155,9 @@ func brackets(text []byte) (closing []byte) {
 
 // malformedCall writes a call in the form of chat completions, and removes it if it names no function.
 func malformedCall(e *edit) bool {
+	if e.violation.Detail == "no_namespace" {
+		return e.setNamespace()
+	}
 	c := e.malformed()
 	if c == nil {
 		return false
@@ -443,4 +446,26 @@ func (e *edit) tools() iter.Seq2[string, []byte] {
 			}
 		}
 	}
+}
+
+// setNamespace sets the namespace of a call if only one declares its function.
+func (e *edit) setNamespace() bool {
+	var spaces []json.RawMessage
+	tools := value(e.body, e.dialect.Places.Tools)
+	for c := range children(tools, 0) {
+		space := tools[c.value:c.end]
+		inner := value(space, "/tools")
+		for f := range children(inner, 0) {
+			var name string
+			if json.Unmarshal(value(inner[f.value:f.end], "/name"), &name) == nil && name == e.violation.ToolName {
+				spaces = append(spaces, value(space, "/name"))
+			}
+		}
+	}
+	if len(spaces) != 1 || len(spaces[0]) == 0 {
+		return false
+	}
+	e.set(element{message: e.violation.Message}, "/namespace", spaces[0])
+	e.say("sets the namespace of the call to the one that declares its function")
+	return true
 }

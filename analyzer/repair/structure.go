@@ -30,10 +30,11 @@ func role(e *edit) bool {
 	return true
 }
 
-// systemMessage moves a late system message to the beginning, or makes it a user message if there is a system message already.
+// systemMessage moves a late system message to the beginning, or makes it a user message if there is a system message already, or
+// if the system prompt is not a message.
 func systemMessage(e *edit) bool {
 	i := e.violation.Message
-	if first := &e.request.Messages[0]; !first.Role.Instructs() {
+	if first := &e.request.Messages[0]; !first.Role.Instructs() && !e.dialect.Pairing.Blocks {
 		e.move(e.message(i), e.message(0))
 		e.say("moves the system message to the beginning")
 		return true
@@ -304,7 +305,31 @@ func signedReasoning(e *edit) bool {
 			return true
 		}
 	}
-	return false
+	return e.violation.Detail == "no_signature" && e.removeUnsigned(i)
+}
+
+// removeUnsigned removes the thinking of message i that has no signature.
+func (e *edit) removeUnsigned(i int) bool {
+	n := -1
+	var unsigned []int
+	for c := range children(e.raw(i, "/content"), 0) {
+		n++
+		block := e.raw(i, "/content")[c.value:c.end]
+		signature := value(block, "/signature")
+		thinking := string(value(block, "/type")) == `"thinking"`
+		if e.target.Dialect == wire.Bedrock {
+			thinking, signature = value(block, "/reasoningContent/reasoningText") != nil, value(block, "/reasoningContent/reasoningText/signature")
+		}
+		if thinking && (len(signature) == 0 || signature[0] != '"') {
+			unsigned = append(unsigned, n)
+		}
+	}
+	for _, n := range slices.Backward(unsigned) {
+		e.remove(e.message(i) + "/content/" + itoa(n))
+	}
+	e.say("removes thinking without a signature")
+	e.lose("the thinking of message %d", i)
+	return len(unsigned) > 0
 }
 
 // unpairedReasoning removes a reasoning item that the provider refuses without the item that followed it.

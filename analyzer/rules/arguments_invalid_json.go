@@ -23,7 +23,7 @@ store an empty object and tell the model in the reply. An empty string is accept
 		if t.Native {
 			return check.Lenient
 		}
-		return by{wire.OpenAIChat: {wire.Qwen, wire.MiniMax, wire.Ollama, wire.SGLang}}.reject(t)
+		return by{wire.OpenAIChat: {wire.Qwen, wire.MiniMax, wire.Ollama, wire.SGLang, wire.MiMo}}.reject(t)
 	},
 	Run: argumentsInvalidJSON,
 }

@@ -60,6 +60,8 @@ func emptyMessage(p *check.Pass, i int, m *facts.Message) {
 	}
 	severity := check.Reject
 	switch {
+	case p.Target.Dialect == wire.Anthropic && m.Role == facts.RoleSystem && detail == "no_parts":
+		return // such a message only sets options (output_config)
 	case p.Target.Dialect == wire.Anthropic:
 		// The last message may be an empty assistant message that the model is to continue.
 		last := i == len(p.Request.Messages)-1 && m.Role == facts.RoleAssistant

@@ -16,7 +16,8 @@ var MalformedToolCall = &check.Rule{
 A call is {"id":…,"type":"function","function":{"name":…,"arguments":…}}. An entry without one of these, or with an empty
 one, is answered with 400. Usual causes: a framework's own flat shape, {"id","name","args"}, was sent unchanged; a stream
 was assembled from the wrong deltas; the model called a function without a name. Keep the entry as the provider sent it.
-Some providers omit type, and accept the entry without it.`,
+Some providers omit type, and accept the entry without it. In the Responses API, a call of a function in a namespace also
+needs its namespace.`,
 	Fix:      "Store the entries of tool_calls as the provider sent them, and convert a framework's own format before sending.",
 	Severity: callsChecked.reject,
 	Run:      malformedToolCall,
@@ -29,6 +30,9 @@ var (
 )
 
 func malformedToolCall(p *check.Pass) {
+	if p.Target.Dialect == wire.OpenAIResponses {
+		namespaceLost(p)
+	}
 	if !isChat(p.Target) {
 		return
 	}
@@ -47,6 +51,38 @@ func malformedToolCall(p *check.Pass) {
 			severity = typeChecked.reject(p.Target)
 		}
 		p.ReportAs(severity, c.Message, c.Call.ID, c.Name, detail, "%s has a tool call %d that %s", at(p, c.Message), i-first, lacks)
+	}
+}
+
+// namespaceLost reports calls of functions that are declared only in a namespace, without the namespace that the answer had:
+// "Missing namespace for function_call 'f'. It does not exist in the default namespace".
+func namespaceLost(p *check.Pass) {
+	r := p.Request
+	if len(r.Spaced) == 0 {
+		return
+	}
+	declared := p.Set(len(r.Tools))
+	for _, t := range r.Tools {
+		declared.Add(t)
+	}
+	var undeclared []int
+	for i := range p.Pairing.Calls {
+		if c := &p.Pairing.Calls[i]; c.Type == facts.TypeFunction && c.Fields&facts.FieldNamespace == 0 && !declared.Has(c.Name) {
+			undeclared = append(undeclared, i)
+		}
+	}
+	if undeclared == nil {
+		return
+	}
+	spaced := p.Set(len(r.Spaced))
+	for _, t := range r.Spaced {
+		spaced.Add(t)
+	}
+	for _, i := range undeclared {
+		if c := &p.Pairing.Calls[i]; spaced.Has(c.Name) {
+			p.ReportAs(by{wire.OpenAIResponses: openAIs}.reject(p.Target), c.Message, c.ID, c.Name, "no_namespace",
+				"%s calls %s without the namespace that declares it", at(p, c.Message), called(c))
+		}
 	}
 }
 

@@ -13,12 +13,13 @@ var ReasoningContentForbidden = &check.Rule{
 	Cause: "reasoning_content_forbidden",
 	Doc: `reasoning sent to a provider that refuses it
 
-One provider requires reasoning back, another refuses it: Groq answers "property 'reasoning_content' is unsupported", Mistral 422
+One provider requires reasoning back, another refuses it: Groq and
+Cerebras answer "property 'reasoning_content' is unsupported", Mistral 422
 extra_forbidden, Fireworks "Extra inputs are not permitted". Usual causes: the provider was switched in the middle of a
 conversation; a gateway adds reasoning_content to answers and the agent stores it. Keep reasoning in the store, and
 decide for each provider whether to send it.`,
 	Fix:      "Strip reasoning_content, reasoning and reasoning_details when sending to this provider, and keep them in the store.",
-	Severity: rejectedBy(wire.Groq, wire.Mistral, wire.Fireworks),
+	Severity: rejectedBy(wire.Groq, wire.Mistral, wire.Fireworks, wire.Cerebras),
 	Run:      reasoningContentForbidden,
 }
 
@@ -29,6 +30,8 @@ func reasoningContentForbidden(p *check.Pass) {
 	refused := facts.FieldReasoningContent | facts.FieldReasoning | facts.FieldReasoningDetails
 	switch p.Target.Variant {
 	case wire.Mistral, wire.Fireworks, wire.OpenAI, wire.GeminiOpenAI:
+	case wire.Cerebras:
+		refused = facts.FieldReasoningContent // its answers have reasoning, and it accepts that back
 	case wire.Groq:
 		if !modelIs(p, "llama") && !modelIs(p, "gemma") {
 			refused &^= facts.FieldReasoning // may be accepted, because some models on Groq reason

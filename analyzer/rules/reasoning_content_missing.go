@@ -13,13 +13,13 @@ var ReasoningContentMissing = &check.Rule{
 	Cause: "reasoning_content_missing",
 	Doc: `assistant message with calls that lost its reasoning_content
 
-DeepSeek (V3.2 and V4), Kimi and GLM require their reasoning back in thinking mode: "The ` + "`reasoning_content`" + ` in the
+DeepSeek (V3.2 and V4), Kimi, GLM and MiMo require their reasoning back in thinking mode: "The ` + "`reasoning_content`" + ` in the
 thinking mode must be passed back to the API", "thinking is enabled but reasoning_content is missing in assistant tool
 call message at index 2". The key is required even if its value is empty. Usual causes: the message was stored with
 role, content and tool_calls only; an old rule to strip reasoning_content, right for DeepSeek R1 in 2025, is still in
 place; the calls were made by another model. Store the assistant message unchanged.`,
 	Fix:      "Store and resend reasoning_content with every assistant message that has tool_calls, also when it is empty, or switch thinking off.",
-	Severity: rejectedBy(wire.DeepSeek, wire.Kimi, wire.GLM),
+	Severity: rejectedBy(wire.DeepSeek, wire.Kimi, wire.GLM, wire.MiMo),
 	Run:      reasoningContentMissing,
 }
 
@@ -39,7 +39,7 @@ func reasoningContentMissing(p *check.Pass) {
 
 // thinksFrom returns the index from which messages with calls require reasoning_content; -1 if the target is not known to
 // require it. Whether the model thinks is read from the request, or else inferred from the name of the model or from reasoning
-// in other messages with calls. Only DeepSeek V4 and Kimi are documented to require the reasoning of earlier turns.
+// in other messages with calls. Only DeepSeek V4, Kimi and MiMo are documented to require the reasoning of earlier turns.
 func thinksFrom(p *check.Pass) int {
 	if p.Target.Dialect != wire.OpenAIChat || p.Request.Thinking == facts.ThinkingOff {
 		return -1
@@ -48,16 +48,18 @@ func thinksFrom(p *check.Pass) int {
 	switch p.Target.Variant {
 	case wire.DeepSeek:
 		switch {
-		case modelIs(p, "v4"):
-			if on || modelIs(p, "v4-pro") || otherCallsReason(p, 0) {
-				return 0
-			}
+		case modelIs(p, "v4"): // thinks unless the request says otherwise
+			return 0
 		case on || modelIs(p, "reasoner") || !modelIs(p, "chat") && otherCallsReason(p, currentTurn(p)):
 			return currentTurn(p)
 		}
 	case wire.Kimi:
 		v, ok := versionOf(p, "kimi-k")
 		if on || ok && v.atLeast(2, 5) || modelIs(p, "thinking") || !ok && otherCallsReason(p, 0) {
+			return 0
+		}
+	case wire.MiMo:
+		if on || otherCallsReason(p, 0) {
 			return 0
 		}
 	case wire.GLM:

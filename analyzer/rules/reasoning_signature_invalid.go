@@ -27,6 +27,7 @@ unchanged, or leave out the whole block.`,
 const maxSigned = 64
 
 func reasoningSignatureInvalid(p *check.Pass) {
+	unsigned(p)
 	b := p.Before
 	if b == nil || b.Copy < 0 || b.Copy >= len(p.Request.Messages) || len(b.Signed) == 0 {
 		return
@@ -52,6 +53,26 @@ func reasoningSignatureInvalid(p *check.Pass) {
 			}
 		}
 	default:
+	}
+}
+
+// unsigned reports the first thinking of Claude that has lost its signature: "messages.1.content.0.thinking.signature: Field
+// required". The reasoning of other models on Bedrock has none.
+func unsigned(p *check.Pass) {
+	severity := claudeAPIs.reject(p.Target)
+	switch {
+	case p.Target.Dialect == wire.Bedrock && modelIs(p, "claude"):
+		severity = check.Reject
+	case p.Target.Dialect == wire.Bedrock && (p.Target.Model == "" && len(p.Request.Model) == 0 || modelIs(p, "inference-profile")):
+		severity = check.Lenient // the model is unknown
+	case p.Target.Dialect != wire.Anthropic:
+		return
+	}
+	for i := range p.Request.Messages {
+		if m := &p.Request.Messages[i]; m.Role == facts.RoleAssistant && m.Fields&facts.FieldUnsigned != 0 {
+			p.ReportAs(severity, i, nil, nil, "no_signature", "%s has thinking without its signature", at(p, i))
+			return
+		}
 	}
 }
 

@@ -110,6 +110,29 @@ var otherwise = map[string]map[string]string{
 	"document_without_text": {
 		"bedrock.bedrock": notThere + "A text block must be included when using documents",
 	},
+	"builtin_tools_not_enabled": {"gemini.gemini": notThere + "Please enable tool_config.include_server_side_tool_invocations"},
+	"container_missing": {
+		"anthropic.anthropic": notThere + "container_id is required when there are pending tool uses", "anthropic.vertex_anthropic": asAnthropic,
+	},
+	"forced_tool_choice": {
+		"anthropic.anthropic":  notThere + "Thinking may not be enabled when tool_choice forces tool use",
+		"openai_chat.deepseek": notThere + "Thinking mode does not support this tool_choice",
+		"openai_chat.kimi":     notThere + "tool_choice 'required' is incompatible with thinking enabled",
+		"openai_chat.qwen":     notThere + "The tool_choice parameter does not support being set to required or object in thinking mode",
+		"openai_chat.meta":     notThere + "auto is the only tool choice",
+		"bedrock.bedrock":      asAnthropic, "anthropic.vertex_anthropic": asAnthropic,
+	},
+	"reasoning_content_forbidden": {"openai_chat.cerebras": "property 'messages.2.assistant.reasoning_content' is unsupported"},
+	"reasoning_option_unsupported": {
+		"openai_chat.openai":  notThere + "Function tools with reasoning_effort are not supported for gpt-5.4 in /v1/chat/completions",
+		"openai_chat.kimi":    notThere + "invalid thinking: only type=enabled is allowed for this model",
+		"openai_chat.meta":    notThere + "reasoning_effort none is refused",
+		"anthropic.anthropic": notThere + "\"thinking.type.enabled\" is not supported for this model",
+		"bedrock.bedrock":     asAnthropic, "anthropic.vertex_anthropic": asAnthropic,
+	},
+	"text_beside_open_tool": {
+		"anthropic.anthropic": notThere + "documented: only tool_result blocks while a server tool has no result", "anthropic.vertex_anthropic": asAnthropic,
+	},
 	"duplicate_call_id_in_history": {
 		"anthropic.anthropic": acrossTurns, "anthropic.vertex_anthropic": acrossTurns,
 	},
@@ -173,6 +196,7 @@ const (
 	newModels   = "from Opus 4.6 on, and no model is given here"
 	anyOrder    = "the order of a pair is said not to matter"
 	asOrphan    = "No tool call found for function call output: it does not tell an open turn from none"
+	asAnthropic = "shares Anthropic's implementation"
 	asOpenAI    = "shares OpenAI's implementation"
 	twoRoles    = "documented: user and model, and no others"
 )

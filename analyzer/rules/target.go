@@ -46,6 +46,8 @@ var (
 	blockAPIs   = idBlockAPIs.and(wire.Gemini)                // calls and replies are parts
 	idBlockAPIs = bedrocks.and(wire.Anthropic, anthropics...) // and have ids
 	bedrocks    = by{wire.Bedrock: nil}
+	claudes     = bedrocks.and(wire.Anthropic, anthropics...)
+	claudeAPIs  = by{wire.Anthropic: anthropics}
 	strictAPIs  = by{wire.Anthropic: anthropics, wire.Gemini: nil, wire.Cohere: nil} // know all keys
 )
 

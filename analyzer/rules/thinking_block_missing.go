@@ -24,7 +24,8 @@ were made by another model, or before thinking was switched on. Store all blocks
 }
 
 func thinkingBlockMissing(p *check.Pass) {
-	if p.Target.Dialect != wire.Anthropic || p.Request.Thinking != facts.ThinkingOn {
+	claude := p.Target.Dialect == wire.Anthropic || p.Target.Dialect == wire.Bedrock && modelIs(p, "claude")
+	if !claude || p.Request.Thinking != facts.ThinkingOn {
 		return
 	}
 	// Find the last assistant turn, which only replies and system messages may follow.

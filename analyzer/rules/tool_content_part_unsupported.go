@@ -14,7 +14,7 @@ var ToolContentPartUnsupported = &check.Rule{
 	Doc: `tool message with an image, audio or a file
 
 In chat completions the content of a tool message is text. Support for other types depends on provider, model and time:
-OpenAI refuses audio, and accepts images today but ignores them; Mistral, xAI, Ollama and OpenRouter accept images.
+OpenAI refuses audio, and accepts images today but ignores them (Azure's gpt-4o refuses them); Mistral, xAI, Ollama and OpenRouter accept images.
 Anthropic, Bedrock, Gemini and the Responses API have their own formats for them, which some models behind them refuse:
 on Bedrock all but Claude, Nova and Llama 4 answer "This model doesn't support the image field for user messages", on
 Vertex AI Gemini 2 answers "function_response.parts is not supported for this model". Usual cause: a tool that returns a
@@ -57,8 +57,16 @@ func toolContentPartUnsupported(p *check.Pass) {
 			detail, what = "image", "an image"
 		}
 		severity := by{wire.OpenAIChat: {wire.DeepSeek, wire.Kimi}}.reject(p.Target)
-		if p.Target.Variant == wire.OpenAI && detail == "audio" {
-			severity = check.Reject
+		switch p.Target.Variant {
+		case wire.OpenAI:
+			if detail == "audio" {
+				severity = check.Reject
+			}
+		case wire.Azure:
+			if detail == "image" && modelIs(p, "gpt-4o") { // recorded; OpenAI itself accepts it since
+				severity = check.Reject
+			}
+		default:
 		}
 		p.ReportAs(severity, r.Message, r.ID, toolName(p, r.Call), detail, "%s content with %s", theReply(p, r.Message), what)
 	}

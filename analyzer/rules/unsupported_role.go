@@ -17,7 +17,7 @@ Providers check the role against a list: DeepSeek answers "unknown variant ` + "
 "developer is not one of [...]", Gemini "Please use a valid role: user, model". Usual causes: the provider was switched
 and the client still writes developer, which is OpenAI's word for system; a framework's own role (human, ipython, the
 name of an agent) is sent unchanged. Map roles where the request is built, for each provider.`,
-	Fix:      "Map roles to those of the provider before sending: developer to system, and a framework's own roles to user or assistant.",
+	Fix:      "Map roles to those of the provider before sending: developer to system, system between messages to user for models that do not take it there, and a framework's own roles to user or assistant.",
 	Severity: unsupportedRoleSeverity,
 	Run:      unsupportedRole,
 }
@@ -31,8 +31,7 @@ func unsupportedRoleSeverity(t wire.Target) check.Severity {
 
 func unsupportedRole(p *check.Pass) {
 	mini := modelIs(p, "o1-mini")
-	opus, ok := versionOf(p, "opus-")
-	system := ok && opus.atLeast(4, 8) // has been observed to accept system messages between other messages
+	system := check.Severity("")
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		if m.Role == facts.RoleUser || m.Role == facts.RoleAssistant || m.Kind != facts.Object {
@@ -52,16 +51,41 @@ func unsupportedRole(p *check.Pass) {
 				continue // Google's own examples give function responses this role
 			}
 			detail = blockRole(m)
-		default:
-			if system && m.Role == facts.RoleSystem {
-				continue
+		case m.Role == facts.RoleSystem:
+			if system == "" {
+				system = systemRole(p)
 			}
+			if system != check.Style {
+				p.ReportAs(system, i, nil, nil, "system", "%s has %s", ref(p, i), unsupportedBy(p, i, "system"))
+			}
+		default:
 			detail = blockRole(m)
 		}
 		if detail != "" {
 			p.Report(i, nil, nil, detail, "%s has %s", ref(p, i), unsupportedBy(p, i, detail))
 		}
 	}
+}
+
+// systemRole returns the severity of a system message for Claude: Style for the models that accept it between other messages, see
+// system_not_first. "role 'system' is not supported on this model" was recorded of Opus 4.7, and "Unexpected role" of models before
+// it; of Sonnet 5 and Haiku 5, reports contradict each other.
+func systemRole(p *check.Pass) check.Severity {
+	if takesSystem(p) {
+		return check.Style
+	}
+	for _, family := range [...]string{"opus-", "sonnet-", "haiku-", "claude-"} {
+		if v, ok := versionOf(p, family); ok && !v.atLeast(5, 0) {
+			return claudeAPIs.reject(p.Target)
+		}
+	}
+	return check.Lenient
+}
+
+// takesSystem reports whether the requested model is known to accept system messages between other messages.
+func takesSystem(p *check.Pass) bool {
+	v, ok := versionOf(p, "opus-")
+	return ok && v.atLeast(4, 8)
 }
 
 // unsupportedBy returns the end of the summary for a detail.

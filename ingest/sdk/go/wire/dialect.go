@@ -16,7 +16,7 @@ const (
 	Other           Dialect = "other"
 )
 
-// A Variant is the name of a set of rules within a dialect, as in spec/dialects.json.
+// A Variant is the name of a set of rules within a dialect, as in spec/dialects.json. Cerebras, MiMo and Meta came later.
 type Variant string
 
 // The variants. OpenAI, Azure and XAI are variants of openai_chat and openai_responses.
@@ -39,6 +39,9 @@ const (
 	VLLM              Variant = "vllm"
 	SGLang            Variant = "sglang"
 	LlamaCPP          Variant = "llamacpp"
+	Cerebras          Variant = "cerebras"
+	MiMo              Variant = "mimo" // Xiaomi
+	Meta              Variant = "meta"
 	LiteLLM           Variant = "litellm"
 	DeepSeekResponses Variant = "deepseek_responses"
 	AnthropicAPI      Variant = "anthropic"
@@ -120,7 +123,7 @@ const typedPart = `{"type":"text","text":$text}`
 // chatVariants are the variants of OpenAIChat. The path segments of OpenAIResponses are the same.
 var chatVariants = []Variant{
 	OpenAI, Azure, DeepSeek, GeminiOpenAI, Mistral, Groq, XAI, Together, Fireworks, OpenRouter, Kimi, GLM, Qwen,
-	MiniMax, Ollama, VLLM, SGLang, LlamaCPP, LiteLLM, OtherVariant,
+	MiniMax, Ollama, VLLM, SGLang, LlamaCPP, Cerebras, MiMo, Meta, LiteLLM, OtherVariant,
 }
 
 // Descriptors contains the checked dialects, in the order of spec/dialects.json.
@@ -144,10 +147,13 @@ var Descriptors = []Descriptor{
 		LastMember:  "done", // for Ollama's own API
 	},
 	{
-		Dialect:    OpenAIResponses,
-		Variants:   []Variant{OpenAI, Azure, DeepSeekResponses, XAI, OtherVariant},
-		Records:    []string{"openai.responses"},
-		Endpoints:  []Endpoint{{End: "/responses", Unknown: []string{"/v1/responses", "/openai/"}}},
+		Dialect:  OpenAIResponses,
+		Variants: []Variant{OpenAI, Azure, DeepSeekResponses, XAI, OtherVariant},
+		Records:  []string{"openai.responses"},
+		Endpoints: []Endpoint{
+			{End: "/responses", Unknown: []string{"/v1/responses", "/openai/"}},
+			{End: "/responses/compact", Unknown: []string{"/v1/responses", "/openai/"}},
+		},
 		Segments:   chatVariants,
 		Messages:   "input",
 		Pairing:    Pairing{Items: true},

@@ -66,6 +66,9 @@ var Providers = []Provider{
 	{Name: "minimax", Variants: []Variant{MiniMax}, Hosts: []Host{
 		{"api.minimax.io", "minimax"}, {"api.minimaxi.com", "minimax-cn"}, {"api.minimax.chat", ""},
 	}},
+	{Name: "cerebras", Variants: []Variant{Cerebras}, Hosts: []Host{{"api.cerebras.ai", ""}}},
+	{Name: "xiaomi", Variants: []Variant{MiMo}, Hosts: []Host{{"xiaomimimo.com", ""}}}, // api.xiaomimimo.com, token-plan-cn.xiaomimimo.com
+	{Name: "meta", Variants: []Variant{Meta}, Hosts: []Host{{"api.meta.ai", ""}}},
 	{Name: "ollama", Variants: []Variant{Ollama}, Hosts: []Host{{"ollama.com", ""}}},
 	// Servers and gateways without fixed hosts.
 	{Name: "vllm", Variants: []Variant{VLLM}},
@@ -77,7 +80,6 @@ var Providers = []Provider{
 	{Name: "other", Hosts: []Host{
 		{"api.perplexity.ai", ""},
 		{"router.huggingface.co", ""},
-		{"api.cerebras.ai", ""},
 		{"api.studio.nebius.com", ""},
 		{"api.tokenfactory.nebius.com", ""},
 		{"api.deepinfra.com", ""},

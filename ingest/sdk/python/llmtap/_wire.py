@@ -38,6 +38,9 @@ HOSTS: tuple[str, ...] = (
     "api.minimax.io",
     "api.minimaxi.com",
     "api.minimax.chat",
+    "api.cerebras.ai",
+    "xiaomimimo.com",
+    "api.meta.ai",
     "ollama.com",
 )
 # Ends of such hosts.
@@ -77,6 +80,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("openai_chat", "/chat/completions", (), "", (), (), (), False, False),
     Endpoint("openai_chat", "/api/chat", (), "", (), (), ("/ollama/",), True, False),
     Endpoint("openai_responses", "/responses", (), "", (), (), ("/v1/responses", "/openai/"), False, False),
+    Endpoint("openai_responses", "/responses/compact", (), "", (), (), ("/v1/responses", "/openai/"), False, False),
     Endpoint("anthropic", "/v1/messages", (), "", (), (), (), False, False),
     Endpoint("anthropic", ":rawPredict", ("/publishers/anthropic/",), "/models/", (), ("count-tokens",), (), False, False),
     Endpoint("anthropic", ":streamRawPredict", ("/publishers/anthropic/",), "/models/", (), ("count-tokens",), (), False, False),

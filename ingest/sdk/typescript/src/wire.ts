@@ -34,6 +34,9 @@ export const HOSTS: readonly string[] = [
   "api.minimax.io",
   "api.minimaxi.com",
   "api.minimax.chat",
+  "api.cerebras.ai",
+  "xiaomimimo.com",
+  "api.meta.ai",
   "ollama.com",
 ];
 /** Ends of such hosts. */
@@ -73,6 +76,7 @@ export const ENDPOINTS: readonly Endpoint[] = [
   { dialect: "openai_chat", end: "/chat/completions", within: [], model: "", models: [], notModels: [], unknown: [], native: false, opaque: false },
   { dialect: "openai_chat", end: "/api/chat", within: [], model: "", models: [], notModels: [], unknown: ["/ollama/"], native: true, opaque: false },
   { dialect: "openai_responses", end: "/responses", within: [], model: "", models: [], notModels: [], unknown: ["/v1/responses", "/openai/"], native: false, opaque: false },
+  { dialect: "openai_responses", end: "/responses/compact", within: [], model: "", models: [], notModels: [], unknown: ["/v1/responses", "/openai/"], native: false, opaque: false },
   { dialect: "anthropic", end: "/v1/messages", within: [], model: "", models: [], notModels: [], unknown: [], native: false, opaque: false },
   { dialect: "anthropic", end: ":rawPredict", within: ["/publishers/anthropic/"], model: "/models/", models: [], notModels: ["count-tokens"], unknown: [], native: false, opaque: false },
   { dialect: "anthropic", end: ":streamRawPredict", within: ["/publishers/anthropic/"], model: "/models/", models: [], notModels: ["count-tokens"], unknown: [], native: false, opaque: false },
