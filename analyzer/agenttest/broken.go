@@ -106,6 +106,26 @@ var Broken = []*Kind{
 		play: func(a *agent) bool { return a.cut(2) },
 	},
 	{
+		Name: "head replaced by a summary", Causes: []string{session.Truncated}, class: orphan, play: summarizes,
+		Unknown: func(v *Variant) string {
+			if v.Shape {
+				return "a shape does not say which message is a summary"
+			}
+			return unlinked(v)
+		},
+	},
+	{
+		// The request before had the message, so it was lost when the history was loaded.
+		Name: "message of an older turn lost", Causes: []string{session.CallsDropped}, Also: []string{session.ReplayedUnbound}, class: orphan,
+		needs: needs{late: true}, play: forgetsMessage,
+		Unknown: func(v *Variant) string {
+			if v.Shape && (v.IDs == "digits" || v.IDs == "none") {
+				return "shapes of two processes do not show which of several calls of a function is gone"
+			}
+			return unlinked(v)
+		},
+	},
+	{
 		Name: "tail cut off", Causes: []string{session.Truncated}, class: missing,
 		play: func(a *agent) bool {
 			if !a.through(0, a.at+2, hooks{}) {

@@ -22,6 +22,9 @@ func explainOrphan(x *explainer) RootCause {
 	if r := x.concurrent(); r.ID != "" {
 		return r
 	}
+	if r := x.summarized(); r.ID != "" {
+		return r
+	}
 	if x.items {
 		if r := x.replayed(); x.declared >= 0 && r.ID != "" {
 			return r
@@ -97,8 +100,9 @@ func (x *explainer) isCopy(at int) (certain, ok bool) {
 	case same:
 		return follows, true
 	}
-	// The text differs, perhaps because the agent shortens what it saves. Only the position is evidence.
-	return false, follows && place == a.after
+	// The text differs, perhaps because the agent shortens what it saves. Only the position is evidence, and a longer text is another
+	// message, such as a summary.
+	return false, follows && place == a.after && x.textLength(&x.facts.Messages[at]) <= a.bytes && !x.source.shaped
 }
 
 // lostCalls reports whether the request begins with the first n messages of the previous request, except that assistant messages
@@ -251,6 +255,12 @@ func (x *explainer) cutBefore() RootCause {
 	place := x.declared - x.p.lead
 	if place < from || place >= to {
 		return RootCause{}
+	}
+	if r := x.lostAnswer(from, to); r.ID != "" {
+		if s := x.sanitized(); s.ID != "" {
+			return s
+		}
+		return r
 	}
 	if to-from < 2 { // a single missing message is not a truncation
 		return x.sanitized()
