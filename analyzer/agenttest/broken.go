@@ -46,6 +46,9 @@ func unlinked(v *Variant) string {
 // Gemini accepts calls and replies without ids.
 var byName = []*Dialect{&gemini, &geminiNoIDs}
 
+// servers have tools that the provider runs, with calls and results in the history.
+var servers = []*Dialect{&anthropic, &gemini, &geminiNoIDs}
+
 var chats = []*Dialect{&openAI, &deepSeek}
 
 // Broken are agents with a bug.
@@ -123,6 +126,24 @@ var Broken = []*Kind{
 				return "shapes of two processes do not show which of several calls of a function is gone"
 			}
 			return unlinked(v)
+		},
+	},
+	{
+		Name: "calls of a server tool dropped on save", Causes: []string{session.CallsDropped}, only: servers, class: orphan,
+		play: func(a *agent) bool { return a.serverTools(0) },
+	},
+	{
+		Name: "calls of a server tool lost on load", Causes: []string{session.CallsDropped}, only: servers, class: orphan,
+		play: func(a *agent) bool { return a.serverTools(1) },
+	},
+	{
+		Name: "cut between a paused server tool and its result", Causes: []string{session.Truncated}, only: servers, class: orphan,
+		needs: needs{late: true}, play: (*agent).cutPaused,
+		Unknown: func(v *Variant) string {
+			if !v.Conversation {
+				return "the ids of a provider's tools do not link requests"
+			}
+			return ""
 		},
 	},
 	{

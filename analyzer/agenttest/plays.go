@@ -113,6 +113,52 @@ func summarizes(a *agent) bool {
 	return a.after > 0
 }
 
+// serverTools plays a run whose answer at step a.at has calls of a tool that the provider runs. They are left out, and their results
+// stay, in all requests but the first later ones.
+func (a *agent) serverTools(later int) bool {
+	place, m := a.replies(a.at)-1, &a.run.Steps[a.at].Answer
+	if m.Text == "" {
+		m.Text = "This is what I found: " + random(a.rnd, alphanumeric, 20)
+	}
+	for range 1 + a.rnd.IntN(2) {
+		m.Server = append(m.Server, random(a.rnd, alphanumeric, 22))
+	}
+	a.through(0, len(a.run.Steps), hooks{load: func(i int, store []Message) []Message {
+		if i > a.at+later {
+			a.broken = true
+			store[place].NoUse = true
+		}
+		return store
+	}})
+	return a.after > 0
+}
+
+// cutPaused plays a run with an answer that was paused after the call of a server tool, whose result the next answer begins with.
+// The history is cut between the two.
+func (a *agent) cutPaused() bool {
+	if !a.through(0, a.at, hooks{}) {
+		return false
+	}
+	id := random(a.rnd, alphanumeric, 22)
+	a.store = append(a.store, a.run.Steps[a.at].Before...)
+	for _, m := range []Message{
+		{Role: "assistant", Text: "Let me search: " + random(a.rnd, alphanumeric, 12), Server: []string{id}, Paused: true},
+		{Role: "assistant", Text: "I found it: " + random(a.rnd, alphanumeric, 20), Server: []string{id}, NoUse: true},
+	} {
+		a.exchange(a.store, m, whole)
+		a.store = append(a.store, m)
+	}
+	if !a.say(a.nudge()) {
+		return false
+	}
+	cut := slices.IndexFunc(a.store, func(m Message) bool { return m.Paused }) + 1
+	summary := userSays("Summary of the conversation so far: " + random(a.rnd, alphanumeric, 20))
+	a.store = append([]Message{summary}, a.store[cut:]...)
+	a.broken = true
+	a.say(a.nudge())
+	return a.after > 0
+}
+
 // forgetsMessage plays an agent whose storage lacks one message with calls, which shows when it loads the history.
 func forgetsMessage(a *agent) bool {
 	lost := a.replies(a.at) - 1

@@ -9,6 +9,9 @@ import (
 
 // explainOrphan explains a reply whose call is not in the request: the message lost the call, or the whole message is gone.
 func explainOrphan(x *explainer) RootCause {
+	if x.Detail == "server_tool" && x.Message >= 0 {
+		return x.serverCallLost()
+	}
 	if x.id == 0 || x.Message < 0 {
 		return RootCause{}
 	}

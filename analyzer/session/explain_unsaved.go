@@ -40,7 +40,7 @@ func (x *explainer) endOf(a *answer) (from int, confidence string) {
 		switch {
 		case x.Message == x.q.lead+n-1:
 			return x.Message, Medium
-		case !x.source.shaped || x.rewords(x.q.lead+n-1): // else it may be a summary
+		case !x.source.shaped || x.items && x.rewords(x.q.lead+n-1): // else it may be a summary
 			return x.q.lead + n, Medium
 		}
 	}

@@ -22,6 +22,7 @@ type message struct {
 	item       facts.Item
 	noText     bool // the message has no text
 	reasons    bool // the message has reasoning or a signature
+	serverUse  bool // the message has a call of a tool that the provider ran
 }
 
 // callMark is the stored form of one call in a request.
@@ -75,6 +76,7 @@ func (s *skeleton) read(in *Request) {
 		}
 		k.noText = m.ContentHash == 0 || m.Content == facts.String && m.ContentBytes == 0
 		k.reasons = m.Reasoning > facts.Null || m.Signed != 0
+		k.serverUse = m.Fields&facts.FieldServerUse != 0
 		for j := range m.Replies {
 			s.replies = append(s.replies, hashOrZero(m.Replies[j].ID))
 		}
