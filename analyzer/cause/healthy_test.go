@@ -96,6 +96,7 @@ func TestMembersAreClauses(t *testing.T) {
 	f(`{ "image" : "none" , "state" : "invalid" }`, "")
 	f(`{"image":"is invalid"}`, "image_invalid")
 	f(`{"loc":["body","tool_choice"],"msg":"is invalid"}`, "tool_choice_invalid")
+	f(`{"message":"subject must not be valid against schema {\"required\":[\"messages\"]}#/messages/0/content: expected type: String"}`, "content_type_invalid")
 	f(`{"error":{"code":400,"message":"Maximum 5 stop sequences allowed"}}`, "invalid_parameter_value")
 
 	// However many there are.

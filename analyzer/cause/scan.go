@@ -252,8 +252,10 @@ func endsClause(text []byte, i int, starts bool) bool {
 		if !starts || i > 0 && text[i-1] == '.' { // the last part of a path, not a key
 			return false
 		}
-	case ',', '{':
+	case ',':
 		return opensMember(text, i+1)
+	case '{':
+		return opensMember(text, i+1) && (!inSentence(text[:i]) || isEnvelope(text[i+1:]))
 	default:
 		return false
 	}
@@ -276,6 +278,17 @@ func opensMember(text []byte, i int) bool {
 		colon++
 	}
 	return end > i && colon < len(text) && text[colon] == ':' && !bytes.HasPrefix(text[colon:], schemeEnd) && !joined(text[i:end])
+}
+
+// inSentence reports whether the object after text belongs to a sentence: "does not match {…}".
+func inSentence(text []byte) bool {
+	text = bytes.TrimRight(text, " ")
+	return len(text) > 0 && isWord(text[len(text)-1])
+}
+
+// isEnvelope reports whether the member at the start of text is an error or its message.
+func isEnvelope(text []byte) bool {
+	return bytes.HasPrefix(text, messageKey) || bytes.HasPrefix(text, []byte("error:"))
 }
 
 // nameMarks contains the characters of names besides letters and digits.
