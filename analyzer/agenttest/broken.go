@@ -46,6 +46,9 @@ func unlinked(v *Variant) string {
 // Gemini accepts calls and replies without ids.
 var byName = []*Dialect{&gemini, &geminiNoIDs}
 
+// servers have tools that the provider runs, with calls and results in the history.
+var servers = []*Dialect{&anthropic, &gemini, &geminiNoIDs}
+
 var chats = []*Dialect{&openAI, &deepSeek}
 
 // Broken are agents with a bug.
@@ -104,6 +107,44 @@ var Broken = []*Kind{
 	{
 		Name: "middle cut out", Causes: []string{session.Truncated}, class: orphan, needs: needs{late: true},
 		play: func(a *agent) bool { return a.cut(2) },
+	},
+	{
+		Name: "head replaced by a summary", Causes: []string{session.Truncated}, class: orphan, play: summarizes,
+		Unknown: func(v *Variant) string {
+			if v.Shape {
+				return "a shape does not say which message is a summary"
+			}
+			return unlinked(v)
+		},
+	},
+	{
+		// The request before had the message, so it was lost when the history was loaded.
+		Name: "message of an older turn lost", Causes: []string{session.CallsDropped}, Also: []string{session.ReplayedUnbound}, class: orphan,
+		needs: needs{late: true}, play: forgetsMessage,
+		Unknown: func(v *Variant) string {
+			if v.Shape && (v.IDs == "digits" || v.IDs == "none") {
+				return "shapes of two processes do not show which of several calls of a function is gone"
+			}
+			return unlinked(v)
+		},
+	},
+	{
+		Name: "calls of a server tool dropped on save", Causes: []string{session.CallsDropped}, only: servers, class: orphan,
+		play: func(a *agent) bool { return a.serverTools(0) },
+	},
+	{
+		Name: "calls of a server tool lost on load", Causes: []string{session.CallsDropped}, only: servers, class: orphan,
+		play: func(a *agent) bool { return a.serverTools(1) },
+	},
+	{
+		Name: "cut between a paused server tool and its result", Causes: []string{session.Truncated}, only: servers, class: orphan,
+		needs: needs{late: true}, play: (*agent).cutPaused,
+		Unknown: func(v *Variant) string {
+			if !v.Conversation {
+				return "the ids of a provider's tools do not link requests"
+			}
+			return ""
+		},
 	},
 	{
 		Name: "tail cut off", Causes: []string{session.Truncated}, class: missing,

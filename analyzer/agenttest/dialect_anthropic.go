@@ -1,6 +1,7 @@
 package agenttest
 
 import (
+	"maps"
 	"math/rand/v2"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
@@ -30,7 +31,7 @@ func anthropicBody(r *request) obj {
 		if m.Role == "tool" {
 			o["role"] = "user"
 		}
-		if m.Content != blocks && len(m.Calls) == 0 && len(m.Replies) == 0 && len(m.Files) == 0 && m.Thinking == "" && !m.Cache {
+		if m.Content != blocks && len(m.Calls) == 0 && len(m.Replies) == 0 && len(m.Files) == 0 && len(m.Server) == 0 && m.Thinking == "" && !m.Cache {
 			o["content"] = m.Text
 		}
 		list = append(list, o)
@@ -65,6 +66,14 @@ func anthropicBlocks(m *Message) []obj {
 	}
 	if m.Thinking != "" {
 		list = append(list, obj{"type": "thinking", "thinking": m.Thinking, "signature": m.Signature})
+	}
+	for _, id := range m.Server {
+		if !m.NoUse {
+			list = append(list, obj{"type": "server_tool_use", "id": "srvtoolu_" + id, "name": "web_search", "input": obj{"query": id}})
+		}
+		if !m.Paused {
+			list = append(list, obj{"type": "web_search_tool_result", "tool_use_id": "srvtoolu_" + id, "content": []obj{}})
+		}
 	}
 	if m.Text != "" {
 		list = append(list, obj{"type": "text", "text": m.Text})
@@ -111,7 +120,7 @@ func anthropicAnswer(r *request, m *Message, e ending) (string, []byte) {
 	}
 	send("message_start", obj{"message": obj{"id": "msg_" + r.id, "type": "message", "role": "assistant", "model": r.model, "content": []obj{}, "stop_reason": nil, "usage": obj{"input_tokens": 100, "output_tokens": 1}}})
 	for i, part := range parts {
-		began, delta := obj{"type": part["type"]}, func(kind, member, text string) {
+		began, delta := maps.Clone(part), func(kind, member, text string) {
 			for _, p := range pieces(text, 40) {
 				send("content_block_delta", obj{"index": i, "delta": obj{"type": kind, member: p}})
 			}

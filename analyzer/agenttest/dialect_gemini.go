@@ -72,6 +72,14 @@ func geminiParts(m *Message) []obj {
 		}
 		list = append(list, obj{"functionResponse": f})
 	}
+	for _, id := range m.Server {
+		if !m.NoUse {
+			list = append(list, obj{"toolCall": obj{"toolType": "GOOGLE_SEARCH_WEB", "id": id, "args": obj{"queries": []string{id}}}})
+		}
+		if !m.Paused {
+			list = append(list, obj{"toolResponse": obj{"toolType": "GOOGLE_SEARCH_WEB", "id": id, "response": obj{}}})
+		}
+	}
 	if m.Text != "" || m.Role != "tool" && len(m.Calls) == 0 {
 		list = append(list, obj{"text": m.Text})
 	}

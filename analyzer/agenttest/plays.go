@@ -1,6 +1,9 @@
 package agenttest
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // dropCalls leaves out all calls. Items of reasoning without an item after them are left out too.
 func (a *agent) dropCalls(m Message) []Message {
@@ -81,6 +84,97 @@ func (a *agent) cut(first int) bool {
 			list[0].Replies = list[0].Replies[part:]
 		}
 		return append(slices.Clone(store[:first]), list...)
+	}})
+	return a.after > 0
+}
+
+// summarizes plays an agent that replaces the head of its history by a summary, up to a reply, which may be one that the model has
+// not read yet. The summary is longer than what the model says beside its calls.
+func summarizes(a *agent) bool {
+	said := "Summary of the conversation so far: " + random(a.rnd, alphanumeric, 12) + strings.Repeat(" The user asked for several things, and some of them are done.", 1+a.rnd.IntN(3))
+	user, model := userSays(said), Message{Role: "assistant", Text: said}
+	thanks := Message{Role: "assistant", Text: "Thank you, I will continue from there."}
+	first := a.run.Steps[0].Before[0]
+	summary := [][]Message{{user}, {user, thanks}, {model}, {first, model}, {first, user}, {first, user, thanks}}[a.rnd.IntN(6)]
+	a.through(0, len(a.run.Steps), hooks{load: func(i int, store []Message) []Message {
+		if i != a.at+1 {
+			return store
+		}
+		var places []int // of messages with replies
+		for i := 2; i < len(store); i++ {
+			if store[i].Role == "tool" {
+				places = append(places, i)
+			}
+		}
+		a.broken = true
+		a.store = append(slices.Clone(summary), store[places[a.rnd.IntN(len(places))]:]...)
+		return a.store
+	}})
+	return a.after > 0
+}
+
+// serverTools plays a run whose answer at step a.at has calls of a tool that the provider runs. They are left out, and their results
+// stay, in all requests but the first later ones.
+func (a *agent) serverTools(later int) bool {
+	place, m := a.replies(a.at)-1, &a.run.Steps[a.at].Answer
+	if m.Text == "" {
+		m.Text = "This is what I found: " + random(a.rnd, alphanumeric, 20)
+	}
+	for range 1 + a.rnd.IntN(2) {
+		m.Server = append(m.Server, random(a.rnd, alphanumeric, 22))
+	}
+	a.through(0, len(a.run.Steps), hooks{load: func(i int, store []Message) []Message {
+		if i > a.at+later {
+			a.broken = true
+			store[place].NoUse = true
+		}
+		return store
+	}})
+	return a.after > 0
+}
+
+// cutPaused plays a run with an answer that was paused after the call of a server tool, whose result the next answer begins with.
+// The history is cut between the two.
+func (a *agent) cutPaused() bool {
+	if !a.through(0, a.at, hooks{}) {
+		return false
+	}
+	id := random(a.rnd, alphanumeric, 22)
+	a.store = append(a.store, a.run.Steps[a.at].Before...)
+	for _, m := range []Message{
+		{Role: "assistant", Text: "Let me search: " + random(a.rnd, alphanumeric, 12), Server: []string{id}, Paused: true},
+		{Role: "assistant", Text: "I found it: " + random(a.rnd, alphanumeric, 20), Server: []string{id}, NoUse: true},
+	} {
+		a.exchange(a.store, m, whole)
+		a.store = append(a.store, m)
+	}
+	if !a.say(a.nudge()) {
+		return false
+	}
+	cut := slices.IndexFunc(a.store, func(m Message) bool { return m.Paused }) + 1
+	summary := userSays("Summary of the conversation so far: " + random(a.rnd, alphanumeric, 20))
+	a.store = append([]Message{summary}, a.store[cut:]...)
+	a.broken = true
+	a.say(a.nudge())
+	return a.after > 0
+}
+
+// forgetsMessage plays an agent whose storage lacks one message with calls, which shows when it loads the history.
+func forgetsMessage(a *agent) bool {
+	lost := a.replies(a.at) - 1
+	if !slices.ContainsFunc(a.run.Steps[:a.at], func(s Step) bool { return len(s.Answer.Calls) > 0 }) {
+		return false // without another call, the history may as well lack all calls
+	}
+	again := a.rnd.IntN(2) == 0
+	a.through(0, len(a.run.Steps), hooks{load: func(i int, store []Message) []Message {
+		if i < a.at+2 {
+			return store
+		}
+		if again && !a.broken {
+			a.restart()
+		}
+		a.broken = true
+		return slices.Delete(store, lost, lost+1)
 	}})
 	return a.after > 0
 }

@@ -33,6 +33,9 @@ type Message struct {
 	ItemIDs   [2]string
 	Calls     []Call
 	Replies   []Reply
+	Server    []string       // ids of the calls of a tool that the provider ran, each with its result
+	NoUse     bool           // the calls are left out, and the results stay
+	Paused    bool           // the results are left out, because the next answer has them
 	Extra     map[string]any // members that the API does not have
 	Cache     bool           // marked as the end of a cached prefix
 }

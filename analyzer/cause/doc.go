@@ -30,8 +30,12 @@
 // states a cause only if it also contains a word of a refusal or the name of an exception, or is in the envelope of an error
 // (refusal.go). 99.7 % of the error texts keep their cause in a log.
 //
-// Before, 48 % of 2,679 accepted requests and 96 % of 2,302 answers, explained as texts, had a cause; now none has one. Of
-// 2,090 transport errors after the dump of a request, each had another cause; now each has its own.
+// A clause is one sentence, or one member of an object: the audio_tokens of an answer and its rejected_prediction_tokens say nothing
+// together. Only a member that says where or what a fault is, such as loc or msg, belongs to the clause of the members before it.
+//
+// Before, 48 % of 2,679 accepted requests and 96 % of 2,302 answers, explained as texts, had a cause; now none has one, and of
+// the values within them 0.1 % (TestHealthyBodies). Of 2,090 transport errors after the dump of a request, each had another
+// cause; now each has its own.
 //
 // # A row of a family
 //

@@ -26,10 +26,59 @@ func statements(dst, text []byte) []byte {
 	if r.end == len(text) && len(dst) <= maxText {
 		return dst
 	}
-	tail := reader{text: text[max(r.end, len(text)-maxTail):], ahead: maxAhead, limit: maxText}
+	start := max(r.end, len(text)-maxTail)
+	tail := reader{text: text[start:], ahead: maxAhead, limit: maxText}
+	if r.open {
+		tail.inside = endOfOpen(tail.text)
+	} else {
+		tail.inside = r.trafficAround(text, start) - start
+	}
 	dst = append(dst[:min(len(dst), maxText-maxTail)], ".\n"...)
 	return tail.read(dst)
 }
+
+// endOfOpen returns the end of a request or an answer that began before text: its last bracket before a line that is not indented.
+func endOfOpen(text []byte) int {
+	for from := 0; ; {
+		n := bytes.IndexByte(text[from:], '\n')
+		if n < 0 {
+			break
+		}
+		if from += n + 1; from < len(text) && isWord(text[from]|0x20) {
+			text = text[:from-1]
+			break
+		}
+	}
+	return bytes.LastIndexAny(text, "}]") + 1
+}
+
+// trafficAround returns the end of the request or answer in text, in a line of its own or of a stream, that contains text[at]; at
+// if there is none.
+func (r *reader) trafficAround(text []byte, at int) int {
+	from := max(r.end, at-maxRead)
+	n := bytes.LastIndexByte(text[from:at], '\n')
+	if n < 0 {
+		return at
+	}
+	i := from + n + 1
+	if bytes.HasPrefix(text[i:], dataField) {
+		i += len(dataField)
+	}
+	if i < at && text[i] == ' ' {
+		i++
+	}
+	if i == at || text[i] != '{' {
+		return at
+	}
+	line := reader{text: text, ahead: r.ahead}
+	if b := line.brackets(i, len(text), true); b.traffic {
+		return max(at, b.end)
+	}
+	return at
+}
+
+// dataField precedes the data of an event in a stream.
+var dataField = []byte("data:")
 
 // A reader reads the statements of a text. It does not need the text to be valid in any format, or complete.
 type reader struct {
@@ -38,16 +87,21 @@ type reader struct {
 	limit   int  // maximum length of the result
 	end     int  // where reading ended
 	traffic bool // something was left out
+	inside  int  // end of the request or answer in which the text starts; 0 if in none
+	open    bool // the text ended in a request or answer
 }
 
 // read appends the statements of the text to dst.
 func (r *reader) read(dst []byte) []byte {
 	text := r.text
-	i, copied := 0, 0 // text[copied:i] is not yet appended
-	end := len(text)  // of the text, or of an error in a request or an answer
-	traffic := 0      // end of this request or answer
-	line := 0         // start of this line
-	mapped := 0       // end of the lines that are known to be no request or answer in YAML
+	i, copied := 0, 0   // text[copied:i] is not yet appended
+	end := len(text)    // of the text, or of an error in a request or an answer
+	traffic := r.inside // end of this request or answer
+	line := 0           // start of this line
+	mapped := 0         // end of the lines that are known to be no request or answer in YAML
+	if traffic > 0 {
+		r.traffic, end = true, 0
+	}
 	for len(dst)+i-copied < r.limit {
 		if i >= end {
 			if traffic == 0 {
@@ -56,7 +110,7 @@ func (r *reader) read(dst []byte) []byte {
 			dst = append(dst, text[copied:i]...)
 			dst, i, end = r.nextError(dst, i, traffic)
 			if copied = i; i == traffic {
-				end, traffic = len(text), 0
+				end, traffic, r.open = len(text), 0, i == len(text)
 			}
 			continue
 		}

@@ -12,8 +12,9 @@ const (
 	maxConcepts = 192
 	maxOrdered  = 16 // concepts whose positions are kept, and one for all others
 	maxClauses  = 48
-	shortGram   = 3 // bytes that are the key of a phrase of the lexicon; no phrase is shorter
-	longGram    = 6 // bytes that are the key of a phrase of at least this length
+	firstKept   = maxClauses / 2 // clauses at the start of a text that are kept; of the others, the last ones
+	shortGram   = 3              // bytes that are the key of a phrase of the lexicon; no phrase is shorter
+	longGram    = 6              // bytes that are the key of a phrase of at least this length
 )
 
 // A concept is a subject of error texts with the phrases that express it, in normal form. A phrase matches a prefix of a word:
@@ -107,16 +108,51 @@ type clause struct {
 	first, last [maxOrdered]uint16
 }
 
-// A scan contains the clauses of a text.
+// A scan contains the clauses of a text: the first ones and, if there are too many, the last ones.
 type scan struct {
 	clauses [maxClauses]clause
 	from    [maxClauses]uint16 // start of each clause
-	n       int
+	n       int                // number of clauses
+	at      int                // index of the last clause read
 }
 
-// clauseEnds contains the JSON keys, and the start of a reference, that end a clause and start a new one. What follows the
-// address of a page, such as the None of a repr, says nothing about the request.
-var clauseEnds = []string{",type:", ",code:", ",param:", ",status:", ",input:", ",ctx:", ",request_id:", ",metadata:", "{message:", ",message:", "raw:", "{error:", "details:[", "event:", "data:{", "for further information", "for more information", "for more details"}
+// next begins the clause that starts at i.
+func (s *scan) next(i int) {
+	if s.at++; s.at == maxClauses {
+		s.at = firstKept
+	}
+	if s.n < maxClauses {
+		s.n++
+	} else {
+		s.clauses[s.at] = clause{}
+	}
+	s.from[s.at] = uint16(i)
+}
+
+// after returns the index of the clause that was read after clause i, or -1.
+func (s *scan) after(i int) int {
+	switch {
+	case i == s.at:
+		return -1
+	case i+1 == s.n:
+		return firstKept
+	}
+	return i + 1
+}
+
+// clauseEnds contains what ends a clause and starts a new one besides sentences and members (endsClause): the keys of what gateways
+// relay, and the start of a reference. What follows the address of a page, such as the None of a repr, says nothing about the
+// request.
+var clauseEnds = []string{"raw:", "details:[", "event:", "data:{", "for further information", "for more information", "for more details"}
+
+// joined reports whether a member with this name says something about the members before it: where a fault is, or what it is.
+func joined(name []byte) bool {
+	switch string(name) {
+	case "msg", "loc", "path", "field", "reason":
+		return true
+	}
+	return false
+}
 
 var messageKey = []byte("message:")
 
@@ -155,16 +191,15 @@ func (s *scan) read(x *index, text []byte) {
 			continue
 		}
 		starts := i == 0 || !isWord(text[i-1])
-		if s.n < maxClauses && endsClause(text, i, starts) {
-			s.n++
-			s.from[s.n-1] = uint16(i)
+		if endsClause(text, i, starts) {
+			s.next(i)
 			if bytes.HasPrefix(text[i+1:], messageKey) { // the key of the envelope has no meaning
 				i += len(messageKey)
 				continue
 			}
 		}
 		if text[i] == '_' && !starts && isWord(text[i+1]) {
-			s.clauses[s.n-1].note(x.identifier, 0, i)
+			s.clauses[s.at].note(x.identifier, 0, i)
 		}
 		if !starts && isWord(text[i]) {
 			continue
@@ -179,7 +214,7 @@ func (s *scan) read(x *index, text []byte) {
 // follow records the concepts of the phrases of a chain that match at text[i]. at is the first phrase of the chain; starts
 // reports whether a word starts at text[i].
 func (s *scan) follow(x *index, text []byte, i int, at uint16, starts bool) {
-	c := &s.clauses[s.n-1]
+	c := &s.clauses[s.at]
 	for ; at != 0; at = x.next[at] {
 		p := &x.phrases[at]
 		end := i + len(p.text)
@@ -210,14 +245,17 @@ func isDigit(b byte) bool { return '0' <= b && b <= '9' }
 func endsClause(text []byte, i int, starts bool) bool {
 	switch text[i] {
 	case ' ':
-		return i > 0 && (text[i-1] == '.' && !isAbbreviated(text[:i-1]) || text[i-1] == '!' || text[i-1] == ';')
+		return i > 0 && (text[i-1] == '.' && !isAbbreviated(text[:i-1]) || text[i-1] == '!' || text[i-1] == '?' || text[i-1] == ';')
 	case 0xe3: // 。
 		return text[i+1] == 0x80 && text[i+2] == 0x82
 	case 'r', 'd', 'e', 'f':
 		if !starts || i > 0 && text[i-1] == '.' { // the last part of a path, not a key
 			return false
 		}
-	case ',', '{':
+	case ',':
+		return opensMember(text, i+1)
+	case '{':
+		return opensMember(text, i+1) && (!inSentence(text[:i]) || isEnvelope(text[i+1:]))
 	default:
 		return false
 	}
@@ -228,6 +266,33 @@ func endsClause(text []byte, i int, starts bool) bool {
 	}
 	return false
 }
+
+// opensMember reports whether a member starts at text[i] that is a clause of its own.
+func opensMember(text []byte, i int) bool {
+	end := i
+	for end < len(text) && end-i <= maxName && (isWord(text[end]) || bytes.IndexByte(nameMarks, text[end]) >= 0) {
+		end++
+	}
+	colon := end
+	if colon < len(text) && text[colon] == ' ' {
+		colon++
+	}
+	return end > i && colon < len(text) && text[colon] == ':' && !bytes.HasPrefix(text[colon:], schemeEnd) && !joined(text[i:end])
+}
+
+// inSentence reports whether the object after text belongs to a sentence: "does not match {…}".
+func inSentence(text []byte) bool {
+	text = bytes.TrimRight(text, " ")
+	return len(text) > 0 && isWord(text[len(text)-1])
+}
+
+// isEnvelope reports whether the member at the start of text is an error or its message.
+func isEnvelope(text []byte) bool {
+	return bytes.HasPrefix(text, messageKey) || bytes.HasPrefix(text, []byte("error:"))
+}
+
+// nameMarks contains the characters of names besides letters and digits.
+var nameMarks = []byte("_-.$")
 
 // isAbbreviated reports whether the full stop after text ends a word cut short, "rs_01a2... not found", or "e.g.", and no sentence.
 func isAbbreviated(text []byte) bool {

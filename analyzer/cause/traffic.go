@@ -13,13 +13,14 @@ func isTraffic(name []byte, v value, text []byte) bool {
 	case "usage", "usageMetadata", "usage_metadata", "json_data", "generationConfig", "generation_config", "inferenceConfig", "toolConfig",
 		"safetySettings", "systemInstruction", "system_instruction", "functionCall", "functionResponse", "function_call", "function_response",
 		"toolUse", "toolResult", "tool_use", "tool_result", "inlineData", "inline_data", "image_url", "input_schema", "inputSchema", "properties", "parameters",
-		"response_format", "logprobs", "parts", "postData", "prompt_tokens_details", "input_tokens_details", "output", "additionalModelRequestFields":
+		"response_format", "content_filters", "content_filter_results", "prompt_filter_results", "logprobs", "parts", "postData", "prompt_tokens_details", "input_tokens_details", "output", "additionalModelRequestFields":
 		return v.kind == listValue || v.kind == objectValue || v.kind == blockValue
 	case "delta", "arguments", "args", "thinking", "embedding", "stop_reason", "finish_reason", "finishReason", "stopReason", "finish_details",
 		"prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "inputTokens", "promptTokenCount", "promptTokensDetails",
 		"tool_use_id", "toolUseId", "contentBlockIndex", "content_block", "thoughtSignature", "max_tokens", "max_completion_tokens", "max_output_tokens", "tool_choice",
 		"obfuscation", "done_reason", "eval_count", "metrics", "inputText", "inputTextTokenCount", "outputText", "completionReason", "embeddings", "texts",
-		"textGenerationConfig", "embeddingTypes", "created_at", "createTime", "top_p", "topP", "frequency_penalty", "presence_penalty":
+		"textGenerationConfig", "embeddingTypes", "created_at", "createTime", "top_p", "topP", "frequency_penalty", "presence_penalty",
+		"contentPolicyUnits":
 		return v.kind != lineValue
 	case "role":
 		return v.kind == plainValue || v.kind == stringValue
@@ -33,7 +34,7 @@ func isTraffic(name []byte, v value, text []byte) bool {
 func isTrafficType(text []byte) bool {
 	n := opening(text, 0)
 	text = text[n:]
-	for _, t := range [...]string{"chat.completion", "text_completion", "response", "message_", "message-", "content_block", "content-", "text", "ping", "function", "tool_use", "tool_result", "tool-", "citation-", "image", "input_", "output_", "thinking", "reasoning", "list", "embedding", "stream-", "message\"", "message'"} {
+	for _, t := range [...]string{"chat.completion", "text_completion", "response", "message_", "message-", "content_block", "content-", "text", "ping", "function", "tool_use", "tool_result", "tool-", "citation-", "image", "input_", "output_", "thinking", "reasoning", "summary_text", "list", "embedding", "stream-", "message\"", "message'"} {
 		if len(text) >= len(t) && string(text[:len(t)]) == t {
 			return true
 		}
@@ -55,12 +56,19 @@ type memberSet struct {
 	message bool // one is a message, which is a question in some requests
 	asked   bool // one is of a request whose question is a message
 	coded   bool // one is of an error or a log
+	text    bool // one is a text, as the parts of messages have
+	title   bool // one is a title, as errors and the schemas of requests have
+	schema  bool // one is of a schema
 }
 
 func (m *memberSet) add(name []byte, v value, text []byte) {
 	switch string(name) {
-	case "chat_history", "preamble", "connectors", "model":
+	case "chat_history", "preamble", "connectors", "model", "role":
 		m.asked = true
+	case "text":
+		m.text = m.text || v.kind == stringValue
+	case "properties", "additionalProperties", "$defs":
+		m.schema = true
 	case "code", "type", "status", "param", "error_type", "level", "severity", "status_code", "object":
 		m.coded = true
 	}
@@ -69,6 +77,8 @@ func (m *memberSet) add(name []byte, v value, text []byte) {
 		m.traffic = m.traffic || isTraffic(name, v, text)
 	case string(name) == "message":
 		m.message = true
+	case string(name) == "title":
+		m.title = true
 	default:
 		m.stated = true
 	}
@@ -76,10 +86,13 @@ func (m *memberSet) add(name []byte, v value, text []byte) {
 
 // areTraffic reports whether the members are those of a request or an answer, or of a part of them, and none states an error.
 func (m *memberSet) areTraffic() bool {
-	if m.message && m.asked && !m.coded && !m.stated {
-		return true
+	if m.stated || m.title && !m.schema {
+		return false
 	}
-	return m.traffic && !m.stated && !m.message
+	if m.message {
+		return m.asked && !m.coded
+	}
+	return m.traffic || m.schema || m.text && !m.coded
 }
 
 // isEcho reports whether a member repeats a part of the request, in an error too.
@@ -136,10 +149,12 @@ func isEmptyString(text []byte, i int) bool {
 	return len(text) >= i+2*n && bytes.Equal(text[i:i+n], text[i+n:i+2*n])
 }
 
-// isOption reports whether a member is an option of a client or a header, whose name is no statement: a timeout of 5 seconds
-// did not elapse.
+// isOption reports whether a member is an option of a client, a header or the name of an event of an answer, which is no statement: a
+// timeout of 5 seconds did not elapse.
 func isOption(name []byte, v value, text []byte) bool {
 	switch {
+	case string(name) == "event":
+		return v.kind == plainValue && isTrafficType(text[v.at:])
 	case bytes.HasPrefix(name, []byte("x-")), bytes.Contains(name, []byte("-ratelimit-")), string(name) == "retry-after":
 		return v.kind == plainValue || v.kind == stringValue
 	case string(name) == "timeout", string(name) == "request_timeout", string(name) == "max_retries":

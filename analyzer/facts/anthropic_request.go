@@ -1,10 +1,5 @@
 package facts
 
-import (
-	"bytes"
-	"slices"
-)
-
 // anthropic reads a request of the Messages API. Requests to Vertex AI (rawPredict) and Bedrock (invoke) differ only in
 // anthropic_version and in the model, which is in the URL.
 func (f *Request) anthropic(s *scanner) {
@@ -181,11 +176,7 @@ func (f *Request) anthropicPart(s *scanner, m *Message, b *anthropicBlock, t *te
 			f.serve(len(f.serverUses) - 1)
 		}
 	case anthropicServerResult:
-		i := slices.IndexFunc(f.serverUses, func(id []byte) bool { return bytes.Equal(id, b.reply.ID) })
-		if i < 0 {
-			m.Fields |= FieldServerOrphan
-		}
-		f.serve(i)
+		f.serve(m.noteServerResult(f, b.reply.ID))
 	case anthropicBad, anthropicOther, anthropicImage, anthropicDocument:
 	}
 	if b.keys&anthropicKeyCache != 0 {

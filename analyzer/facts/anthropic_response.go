@@ -252,6 +252,8 @@ func (a *anthropicAnswer) add(b *anthropicBlock, p anthropicPartial) {
 		p.tail = jsonscan.AppendText(nil, sealed)
 	case anthropicToolUse:
 		p.call = b.responseCall()
+	case anthropicServerUse:
+		a.r.ServerUse = true
 	default:
 	}
 	if len(a.blocks) == maxAnswerCalls {

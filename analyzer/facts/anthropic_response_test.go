@@ -40,7 +40,7 @@ func TestAnthropicAnswer(t *testing.T) {
 	})
 	// The provider's own tools make no calls.
 	f(`{"type":"message","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{}},{"type":"web_search_tool_result","tool_use_id":"s","content":[{"type":"text","text":"no"}]},
-		{"type":"mcp_tool_use","id":"m","name":"f","input":{}},{"type":"text","text":"a","citations":[{"text":"no"}]}]}`, "a", Response{Content: String, Choices: 1})
+		{"type":"mcp_tool_use","id":"m","name":"f","input":{}},{"type":"text","text":"a","citations":[{"text":"no"}]}]}`, "a", Response{Content: String, Choices: 1, ServerUse: true})
 	// Signatures as in Message.Signed.
 	one, two := xxh3.HashString("s1"), xxh3.HashString("d\n")
 	f(`{"type":"message","content":[{"type":"thinking","thinking":"t","signature":"s1"},{"type":"redacted_thinking","data":"d\n"}]}`, "", Response{

@@ -2,6 +2,7 @@ package facts
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/zeebo/xxh3"
 
@@ -55,6 +56,7 @@ func geminiRole(role []byte, k Kind) Role {
 // texts are ignored, because some clients drop them and others do not.
 func (f *Request) geminiParts(s *scanner, m *Message, t *texts) {
 	m.Parts, m.PartCount, m.FirstPart, m.Reasoning, m.Signed, *t = 0, 0, 0, Absent, 0, texts{}
+	f.serverUses = f.serverUses[:0]
 	start := s.i
 	m.Content, m.ContentBytes = s.kind(), 0
 	if m.Content != Array && m.Content != Object {
@@ -126,10 +128,21 @@ func (f *Request) geminiPart(s *scanner, m *Message) (p geminiPart) {
 			f.geminiReply(s, m)
 		case "inlineData", "inline_data", "fileData", "file_data":
 			data |= geminiMedia(s)
-		case "executableCode", "executable_code", "codeExecutionResult", "code_execution_result", "toolCall", "tool_call",
-			"toolResponse", "tool_response", "audioTranscription", "audio_transcription":
+		case "executableCode", "executable_code", "codeExecutionResult", "code_execution_result",
+			"audioTranscription", "audio_transcription":
 			if s.skip() != Null {
 				data |= PartOther
+			}
+		case "toolCall", "tool_call":
+			if id, k := geminiServerID(s); k != Null {
+				data |= PartOther
+				m.Fields |= FieldServerUse
+				f.serverUses = append(f.serverUses, id)
+			}
+		case "toolResponse", "tool_response":
+			if id, k := geminiServerID(s); k != Null {
+				data |= PartOther
+				m.noteServerResult(f, id)
 			}
 		case "videoMetadata", "video_metadata", "mediaResolution", "media_resolution", "partMetadata", "part_metadata":
 			s.skip()
@@ -195,6 +208,32 @@ func (f *Request) geminiCall(s *scanner) (args []byte) {
 	}
 	c.End = s.i
 	return args
+}
+
+// geminiServerID reads a toolCall or toolResponse, of a tool that the provider ran, and returns its id, and its kind.
+func geminiServerID(s *scanner) (id []byte, k Kind) {
+	if k = s.kind(); k != Object {
+		s.skip()
+		return nil, k
+	}
+	for more := s.open(); more; more = s.more('}') {
+		if string(s.key()) == "id" {
+			id, _ = s.text()
+		} else {
+			s.skip()
+		}
+	}
+	return id, k
+}
+
+// noteServerResult notes the result of a tool that the provider ran, which belongs to the call with the same id before it. It
+// returns the index of that call in serverUses, or -1.
+func (m *Message) noteServerResult(f *Request, id []byte) int {
+	i := slices.IndexFunc(f.serverUses, func(use []byte) bool { return bytes.Equal(use, id) })
+	if i < 0 {
+		m.Fields |= FieldServerOrphan
+	}
+	return i
 }
 
 // geminiReply reads a functionResponse of m. Content is the kind of the member response. Parts are the types of the media in

@@ -109,7 +109,20 @@ func TestGeminiRequestMessage(t *testing.T) {
 	part(`{"inlineData":null,"text":"q"}`, PartText)
 	part(`{"executableCode":{"language":"PYTHON","code":"1"}}`, PartOther)
 	part(`{"code_execution_result":{"outcome":"OUTCOME_OK"}}`, PartOther)
-	part(`{"toolCall":{"toolType":"GOOGLE_SEARCH_WEB"}}`, PartOther)
+	part(`{"toolCall":null,"text":"a"}`, PartText)
+
+	// Tools that the provider ran.
+	server := func(body string, n int, want Fields) {
+		t.Helper()
+		m := parts(PartOther, PartOther, n)
+		m.Fields = want
+		f(`{"role":"user","parts":[`+body+`]}`, user(m))
+	}
+	server(`{"toolCall":{"toolType":"GOOGLE_SEARCH_WEB"}}`, 1, FieldServerUse)
+	server(`{"toolCall":{"id":"a"}},{"tool_response":{"id":"a"}}`, 2, FieldServerUse)
+	server(`{"tool_call":{"id":"a"}},{"toolResponse":{"id":"b"}}`, 2, FieldServerUse|FieldServerOrphan)
+	server(`{"toolResponse":{"id":"a"}},{"toolCall":{"id":"a"}}`, 2, FieldServerUse|FieldServerOrphan)
+	server(`{"toolResponse":7}`, 1, FieldServerOrphan)
 
 	// Thoughts and signatures.
 	m = parts(PartReasoning, PartReasoning, 1)

@@ -109,6 +109,7 @@ func (a *geminiAnswer) finish() {
 	r := a.r
 	r.Malformed = r.Malformed || a.chunks > 0 && !a.known
 	r.OutputTokens = a.output + a.thoughts
+	r.ServerUse = a.m.Fields&FieldServerUse != 0
 	if r.ContentBytes > 0 {
 		r.ContentHash = a.text.Sum64()
 	}

@@ -31,6 +31,8 @@ type Response struct {
 	// OtherCalls reports that the agent may have to answer calls that are not in Calls, such as shell or computer calls.
 	// Replies may then have IDs that are not in Calls.
 	OtherCalls bool
+	// ServerUse reports that the answer calls a tool that the provider runs.
+	ServerUse bool
 	// BadIndex reports that the fragments of tool calls in a stream could not be assigned by index.
 	BadIndex bool
 }

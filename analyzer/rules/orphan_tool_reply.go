@@ -43,21 +43,25 @@ func orphanToolReply(p *check.Pass) {
 		p.ReportReply(ofOutput(p, r, severity), r, quoted(p, nil, r.Name), detail, "%s answers %s, which %s in this request called; %s",
 			at(p, r.Message), name(quoted(p, r.ID, r.Name)), caller, before)
 	}
-	if p.Target.Dialect == wire.Anthropic {
-		serverResults(p)
+	switch p.Target.Dialect {
+	case wire.Anthropic:
+		serverResults(p, needCalls.reject(p.Target))
+	case wire.Gemini:
+		serverResults(p, check.Lenient) // whether it is refused is unknown
+	default:
 	}
 }
 
-// serverResults reports results of tools that the provider ran (server_tool_use, mcp_tool_use) without any such call before them,
+// serverResults reports results of tools that the provider ran (server_tool_use, mcp_tool_use, toolCall) without any such call before them,
 // which compaction leaves: "Each `web_search_tool_result` block must have a corresponding `server_tool_use` block before it".
-func serverResults(p *check.Pass) {
+func serverResults(p *check.Pass, severity check.Severity) {
 	if p.Request.Stored {
 		return
 	}
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		if m.Fields&facts.FieldServerOrphan != 0 {
-			p.Report(i, nil, nil, "server_tool", "%s has the result of a tool that the provider ran, and no call of such a tool precedes it", at(p, i))
+			p.ReportAs(severity, i, nil, nil, "server_tool", "%s has the result of a tool that the provider ran, and no call of such a tool precedes it", at(p, i))
 		}
 		if m.Fields&facts.FieldServerUse != 0 {
 			return // it may be the call of a later result

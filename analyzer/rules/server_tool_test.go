@@ -39,3 +39,26 @@ func TestServerToolResult(t *testing.T) {
 	f(1, user+said(result+","+use)+user)
 	f(0, user+said(`{"type":"compaction","content":"s"},`+result)+user)
 }
+
+// Whether Gemini refuses a toolResponse without its toolCall is unknown.
+func TestGeminiServerToolResult(t *testing.T) {
+	f := func(want int, parts string) {
+		t.Helper()
+		var q facts.Request
+		body := `{"contents":[{"role":"user","parts":[{"text":"q"}]},{"role":"model","parts":[` + parts + `]},{"role":"user","parts":[{"text":"q"}]}]}`
+		if err := facts.ScanRequest(wire.Gemini, []byte(body), &q); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, v := range check.NewChecker(InOrder).Check(&q, wire.Target{Dialect: wire.Gemini, Variant: wire.GeminiAPI}, nil) {
+			if v.Rule == OrphanToolReply && v.Detail == "server_tool" && v.Predicted == check.Lenient {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("%d findings instead of %d: %s", n, want, parts)
+		}
+	}
+	f(0, `{"toolCall":{"toolType":"GOOGLE_SEARCH_WEB","id":"a"}},{"toolResponse":{"toolType":"GOOGLE_SEARCH_WEB","id":"a"}},{"text":"a"}`)
+	f(1, `{"toolResponse":{"toolType":"GOOGLE_SEARCH_WEB","id":"a"}},{"text":"a"}`)
+}

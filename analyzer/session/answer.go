@@ -32,6 +32,7 @@ type answer struct {
 	several    bool // the response had more than one choice; this is the first
 	bytes      int  // length of the text
 	reasons    bool
+	serverUse  bool // the answer calls a tool that the provider runs
 	calls      []*Call
 	signed     []facts.Signed
 	source     *source
@@ -54,7 +55,7 @@ func (s *Store) Answer(t *Turn, in Answer) []*Call {
 	c.made.Lower(in.MinSeq)
 	a := &answer{
 		exchange: t.exchange, code: t.code, seq: t.seq, ended: in.Seq, after: t.length, text: r.ContentHash, noText: r.ContentBytes == 0,
-		end: endingOf(r, in.Cut), streamed: t.streamed, joined: r.BadIndex, blank: r.BlankReasoning, reasons: reasons(r),
+		end: endingOf(r, in.Cut), streamed: t.streamed, joined: r.BadIndex, blank: r.BlankReasoning, reasons: reasons(r), serverUse: r.ServerUse,
 		signed: slices.Clone(r.Signed), source: t.source, several: r.Choices > 1, bytes: r.ContentBytes,
 	}
 	state := Open

@@ -9,6 +9,9 @@ import (
 
 // explainOrphan explains a reply whose call is not in the request: the message lost the call, or the whole message is gone.
 func explainOrphan(x *explainer) RootCause {
+	if x.Detail == "server_tool" && x.Message >= 0 {
+		return x.serverCallLost()
+	}
 	if x.id == 0 || x.Message < 0 {
 		return RootCause{}
 	}
@@ -20,6 +23,9 @@ func explainOrphan(x *explainer) RootCause {
 		return RootCause{}
 	}
 	if r := x.concurrent(); r.ID != "" {
+		return r
+	}
+	if r := x.summarized(); r.ID != "" {
 		return r
 	}
 	if x.items {
@@ -97,8 +103,9 @@ func (x *explainer) isCopy(at int) (certain, ok bool) {
 	case same:
 		return follows, true
 	}
-	// The text differs, perhaps because the agent shortens what it saves. Only the position is evidence.
-	return false, follows && place == a.after
+	// The text differs, perhaps because the agent shortens what it saves. Only the position is evidence, and a longer text is another
+	// message, such as a summary.
+	return false, follows && place == a.after && x.textLength(&x.facts.Messages[at]) <= a.bytes && !x.source.shaped
 }
 
 // lostCalls reports whether the request begins with the first n messages of the previous request, except that assistant messages
@@ -251,6 +258,12 @@ func (x *explainer) cutBefore() RootCause {
 	place := x.declared - x.p.lead
 	if place < from || place >= to {
 		return RootCause{}
+	}
+	if r := x.lostAnswer(from, to); r.ID != "" {
+		if s := x.sanitized(); s.ID != "" {
+			return s
+		}
+		return r
 	}
 	if to-from < 2 { // a single missing message is not a truncation
 		return x.sanitized()

@@ -3,7 +3,8 @@ package session
 import "github.com/llmtap/llmtap/analyzer/facts"
 
 // unsaved explains a reply to a call of an answer that the agent did not save at all: the request has the messages that
-// preceded the answer, then the reply, and nothing of the answer. A reply that follows the replies of the previous turn looks
+// preceded the answer, then the reply, and nothing of the answer. A new message before the reply is no summary of what is gone,
+// which a shape does not show. A reply that follows the replies of the previous turn looks
 // like an additional reply of that turn, and one with an id that the model uses again like a second reply to the older call.
 func (x *explainer) unsaved() RootCause {
 	if x.call == nil || x.call.broken() {
@@ -16,7 +17,7 @@ func (x *explainer) unsaved() RootCause {
 	}
 	for i := from; i < len(x.q.messages); i++ {
 		m := &x.q.messages[i]
-		if i < x.Message && m.role == facts.RoleAssistant || x.q.copies(m, a) {
+		if i < x.Message && (m.role == facts.RoleAssistant || m.external() && x.source.shaped) || x.q.copies(m, a) {
 			return RootCause{}
 		}
 	}
@@ -36,10 +37,12 @@ func (x *explainer) endOf(a *answer) (from int, confidence string) {
 		return x.q.lead + x.aligned.tailEnd, Medium
 	case n > 0 && x.aligned.prefix == n-1 && x.q.lead+n <= len(x.q.messages) && x.changed(&x.p.messages[x.p.lead+n-1], x.q.lead+n-1):
 		// The agent changed only the last message. In dialects with replies in user messages, it may have added the reply there.
-		if x.Message == x.q.lead+n-1 {
+		switch {
+		case x.Message == x.q.lead+n-1:
 			return x.Message, Medium
+		case !x.source.shaped || x.items && x.rewords(x.q.lead+n-1): // else it may be a summary
+			return x.q.lead + n, Medium
 		}
-		return x.q.lead + n, Medium
 	}
 	return -1, ""
 }

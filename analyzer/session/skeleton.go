@@ -24,6 +24,7 @@ type message struct {
 	noText     bool // the message has no text
 	reasons    bool // the message has reasoning or a signature
 	mixed      bool // another part follows a call; known for dialect Anthropic
+	serverUse  bool // the message has a call of a tool that the provider ran
 }
 
 // callMark is the stored form of one call in a request.
@@ -78,6 +79,7 @@ func (s *skeleton) read(in *Request) {
 		k.noText = m.ContentHash == 0 || m.Content == facts.String && m.ContentBytes == 0
 		k.reasons = m.Reasoning > facts.Null || m.Signed != 0
 		k.mixed = in.Target.Dialect == wire.Anthropic && m.End <= len(in.Body) && mixed(m, in.Body)
+		k.serverUse = m.Fields&facts.FieldServerUse != 0
 		for j := range m.Replies {
 			s.replies = append(s.replies, hashOrZero(m.Replies[j].ID))
 		}
