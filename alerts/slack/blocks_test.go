@@ -17,7 +17,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var t0 = time.Date(2026, 11, 21, 9, 21, 5, 0, time.UTC)

@@ -20,7 +20,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/silence"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A workspace is a Slack with Socket Mode: the methods of fake, apps.connections.open, and WebSockets that speak Slack's

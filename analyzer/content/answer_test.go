@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/content"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
 )
 

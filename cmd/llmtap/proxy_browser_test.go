@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/browsertest"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/proxy"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 

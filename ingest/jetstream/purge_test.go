@@ -3,8 +3,8 @@ package jetstream
 import (
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // Events leave the stream once every partition has stored them and needs them no more.

@@ -17,7 +17,7 @@ import (
 	"github.com/ClickHouse/ch-go/compress"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/chdb/httpd"
 )
 

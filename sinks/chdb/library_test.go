@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // fakeNPM adds an npm to the PATH that packs a small tarball and counts its runs.

@@ -18,7 +18,7 @@ import (
 
 	client "github.com/ClickHouse/clickhouse-go/v2"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/ClickHouse/ch-go/proto"
 	"go.uber.org/goleak"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/chdb/engine"
 	"github.com/llmtap/llmtap/sinks/sqltext"
 )

@@ -15,7 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var metricFolder = regexp.MustCompile(`^llmtap_(ingest_proxy|ingest_http|analyzer|sinks|alerts)_`)

@@ -14,7 +14,7 @@ import (
 	api "github.com/slack-go/slack"
 	"github.com/slack-go/slack/socketmode"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // serve runs the app: it acknowledges presses and answers them with text.

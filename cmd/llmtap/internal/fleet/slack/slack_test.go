@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	api "github.com/slack-go/slack"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // start returns a workspace and the real client.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/andybalholm/brotli"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A contractCase is one entry of ingest/sdk/testdata/cases*.json.

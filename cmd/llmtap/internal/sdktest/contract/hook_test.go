@@ -22,7 +22,7 @@ import (
 
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // options are the options of a hook in any language.

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var load = flag.Duration("load", 0, "duration of each load of TestLoad at its full rate; by default short and slow")

@@ -12,8 +12,8 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/proxy"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The real client reads the same answer of the demo's provider with and without streaming, and through the proxy.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // recorder records failures instead of failing.
