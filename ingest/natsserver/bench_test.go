@@ -30,9 +30,7 @@ func BenchmarkPublish(b *testing.B) {
 				return js
 			}
 			all := connect(s.Token())
-			if _, err := all.CreateStream(b.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}}); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(all.CreateStream(b.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}}))(b)
 			js := all
 			if who == "hook" {
 				js = connect("")

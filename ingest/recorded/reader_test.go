@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -82,10 +83,7 @@ func TestLine(t *testing.T) {
 		if h := e.Encode(); strings.Contains(strings.Join(flat(h), " "), "hidden") {
 			t.Errorf("secret in %v", h)
 		}
-		back, err := event.Decode(e.Subject(), e.Encode(), e.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		back := must.Get(event.Decode(e.Subject(), e.Encode(), e.Body))(t)
 		if diff := cmp.Diff(e, back); diff != "" {
 			t.Errorf("after encoding and decoding:\n%s", diff)
 		}
@@ -262,10 +260,7 @@ func TestInvalidFiles(t *testing.T) {
 }
 
 func TestHAR(t *testing.T) {
-	b, err := os.ReadFile("testdata/browser.har")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("testdata/browser.har"))(t)
 	all, bad := read(t, string(b), Config{Service: "web"})
 	want := []string{
 		"not_llm f:1: GET https://chat.example.com/app.js is not an LLM call",

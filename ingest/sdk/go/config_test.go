@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestInvalidConfig(t *testing.T) {
@@ -40,9 +41,7 @@ func TestConfigDefaults(t *testing.T) {
 		"OTEL_RESOURCE_ATTRIBUTES": "service.name=other,service.version=2.4.0, deployment.environment.name=prod%20eu",
 	}
 	c := Config{}
-	if err := c.validate(func(k string) string { return env[k] }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.validate(func(k string) string { return env[k] }))
 	if c.Capture != event.CaptureShape || len(c.shapeKey) != 32 || len(c.userKey) != 0 {
 		t.Errorf("capture %q, %d bytes of key", c.Capture, len(c.shapeKey))
 	}
@@ -51,9 +50,7 @@ func TestConfigDefaults(t *testing.T) {
 	}
 	// Without settings, the service has the name of the binary.
 	c = Config{Capture: event.CaptureNone}
-	if err := c.validate(func(string) string { return "" }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.validate(func(string) string { return "" }))
 	if c.URL != DefaultURL || c.Service == "" || c.MemoryLimit != DefaultMemoryLimit || c.FlushTimeout != DefaultFlushTimeout {
 		t.Errorf("config %+v", c)
 	}
@@ -61,10 +58,7 @@ func TestConfigDefaults(t *testing.T) {
 
 // Attributes are masked as in the cases of all languages.
 func TestMaskedAttrs(t *testing.T) {
-	text, err := os.ReadFile("../testdata/attrs.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../testdata/attrs.json"))(t)
 	var cases []struct{ About, In, Out string }
 	if err := json.Unmarshal(text, &cases); err != nil || len(cases) == 0 {
 		t.Fatalf("%d cases, %v", len(cases), err)

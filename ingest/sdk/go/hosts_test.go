@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // hostCases are ingest/sdk/testdata/hosts.json, which specifies the hooks of all languages.
@@ -24,14 +26,9 @@ type hostCases struct {
 }
 
 func TestHosts(t *testing.T) {
-	data, err := os.ReadFile("../testdata/hosts.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("../testdata/hosts.json"))(t)
 	var all hostCases
-	if err := json.Unmarshal(data, &all); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(data, &all))
 	if len(all.Cases) == 0 || len(all.Invalid) == 0 {
 		t.Fatal("no cases")
 	}
@@ -113,16 +110,10 @@ func TestUnknownHostsAreLoggedOnce(t *testing.T) {
 
 // Requests that are not recorded cost no memory.
 func TestHostsAllocateNothing(t *testing.T) {
-	s, err := newHostSet([]string{"llm.corp:8000", "*.internal"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newHostSet([]string{"llm.corp:8000", "*.internal"}))(t)
 	h := &Hook{hosts: s, unknown: &unknownHosts{log: slog.New(slog.DiscardHandler)}}
 	for _, u := range []string{"http://collector:4318/v1/traces", "https://unknown.corp/v1/chat/completions", "https://api.openai.com/v1/responses"} {
-		req, err := http.NewRequest(http.MethodPost, u, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequest(http.MethodPost, u, nil))(t)
 		req.Header.Set("Content-Type", "application/json")
 		h.selects(req) // logs the host
 		if n := testing.AllocsPerRun(100, func() { h.selects(req) }); n != 0 {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var seeds = flag.Int("seeds", 4, "number of random histories of TestRandomHistories")
@@ -238,9 +239,7 @@ func playHistory(t *testing.T, target string, seed uint64) {
 	}
 	flush(t, h)
 	last := plan{n: len(plans), does: "json", read: -1}
-	if _, err := play(t.Context(), h.Transport(base), target, last); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(play(t.Context(), h.Transport(base), target, last))(t)
 	flush(t, h)
 	stopWatch()
 	watch.Wait()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/nats-io/nats.go"
 )
 
@@ -171,10 +172,7 @@ func TestFlushErrorCountsExchanges(t *testing.T) {
 
 // silentServer accepts connections on the returned port and never responds.
 func silentServer(t *testing.T) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	return l.Addr().(*net.TCPAddr).Port
 }

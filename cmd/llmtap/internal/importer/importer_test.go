@@ -92,9 +92,7 @@ func TestBatch(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, lines ...string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
 		return path
 	}
 	request := func(id, model string) string {
@@ -112,9 +110,7 @@ func TestBatch(t *testing.T) {
 		p := &fake{}
 		var stderr bytes.Buffer
 		im := &Importer{Publisher: p, Progress: terminal.NewProgress(&stderr)}
-		if err := im.Run(t.Context(), files); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, im.Run(t.Context(), files))
 		var got []string
 		for i := 0; i < len(p.events); i += 2 {
 			q, s := p.events[i], p.events[i+1]

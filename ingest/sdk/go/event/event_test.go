@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var sent = time.Date(2026, 11, 21, 3, 4, 5, 123456789, time.UTC)
@@ -50,10 +52,7 @@ func TestRoundTrip(t *testing.T) {
 					t.Errorf("header %s is %q", k, v)
 				}
 			}
-			got, err := Decode(e.Subject(), h, e.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(Decode(e.Subject(), h, e.Body))(t)
 			if !reflect.DeepEqual(got, e) {
 				t.Errorf("got %+v\nwant %+v", got, e)
 			}
@@ -95,13 +94,10 @@ func TestHeadersByKind(t *testing.T) {
 
 func TestDecodeDefaults(t *testing.T) {
 	body := []byte("{}")
-	got, err := Decode("llmtap.v1.request.unknown.00", Header{
+	got := must.Get(Decode("llmtap.v1.request.unknown.00", Header{
 		HeaderExchange: {"x"}, HeaderTime: {"2026-11-21T04:04:05.5+01:00"}, "X-New": {"1"}, HeaderPart: {"1/1"}, HeaderBodyBytes: {"7"},
 		HeaderTraceparent: nil, HeaderAttrPrefix + "Bad Key": {"v"}, HeaderAttrPrefix + "empty": {""},
-	}, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, body))(t)
 	want := &Event{
 		Kind: Request, Exchange: "x", Time: time.Date(2026, 11, 21, 3, 4, 5, 5e8, time.UTC), Labels: Labels{Service: UnknownService},
 		Part: 1, Parts: 1, BodyBytes: 2, Body: body,
@@ -209,10 +205,7 @@ func TestAttrsBounded(t *testing.T) {
 			want[k] = "v"
 		}
 	}
-	got, err := Decode(e.Subject(), e.Encode(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(Decode(e.Subject(), e.Encode(), nil))(t)
 	if !maps.Equal(got.Attrs, want) {
 		t.Errorf("encoded %v, want %v", got.Attrs, want)
 	}
@@ -325,19 +318,13 @@ func TestStageAndStreaming(t *testing.T) {
 
 // Agents link this package, so it must not add dependencies.
 func TestImportsStdlibOnly(t *testing.T) {
-	files, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(os.ReadDir("."))(t)
 	imports := map[string]bool{}
 	for _, f := range files {
 		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
 			continue
 		}
-		src, err := parser.ParseFile(token.NewFileSet(), f.Name(), nil, parser.ImportsOnly)
-		if err != nil {
-			t.Fatal(err)
-		}
+		src := must.Get(parser.ParseFile(token.NewFileSet(), f.Name(), nil, parser.ImportsOnly))(t)
 		for _, i := range src.Imports {
 			imports[i.Path.Value] = true
 		}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -44,10 +45,7 @@ func response(d wire.Dialect, body string) string {
 }
 
 func TestCopies(t *testing.T) {
-	b, err := os.ReadFile("../../testdata/shape_paths.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("../../testdata/shape_paths.json"))(t)
 	if !bytes.Equal(b, pathsJSON) {
 		t.Error("shape_paths.json differs from ingest/sdk/testdata/shape_paths.json, run go generate in ingest/sdk/go/shape")
 	}
@@ -113,10 +111,7 @@ func TestRequest(t *testing.T) {
 func TestArguments(t *testing.T) {
 	f := func(args, want string) {
 		t.Helper()
-		q, err := json.Marshal(args)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(json.Marshal(args))(t)
 		var got struct {
 			Messages []struct {
 				ToolCalls []struct{ Function struct{ Arguments string } } `json:"tool_calls"`
@@ -222,10 +217,7 @@ func TestGolden(t *testing.T) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, file := range files {
-		body, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(os.ReadFile(file))(t)
 		name, what, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".in"), ".")
 		d := wire.Dialect(name)
 		f := response
@@ -242,14 +234,9 @@ func TestGolden(t *testing.T) {
 		}
 		golden := strings.TrimSuffix(file, ".in") + ".golden"
 		if *update {
-			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(golden, []byte(got), 0o644))
 		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(os.ReadFile(golden))(t)
 		if got != string(want) {
 			t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // spec is the content of ingest/sdk/testdata/redact.json, the specification for hooks in all languages.
@@ -23,10 +25,7 @@ type spec struct {
 
 func readSpec(t testing.TB) *spec {
 	t.Helper()
-	b, err := os.ReadFile("../../../testdata/redact.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("../../../testdata/redact.json"))(t)
 	s := new(spec)
 	if err := json.Unmarshal(b, s); err != nil || len(s.Cases) < 40 {
 		t.Fatalf("redact.json: %d cases, %v", len(s.Cases), err)

@@ -6,15 +6,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func newRedactor(t testing.TB, patterns ...string) *Redactor {
 	t.Helper()
-	c, err := NewRedactor(Config{Kinds: Kinds, Patterns: patterns})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must.Get(NewRedactor(Config{Kinds: Kinds, Patterns: patterns}))(t)
 }
 
 // alnum returns n letters and digits.
@@ -151,10 +149,7 @@ func quote(s string) string {
 func TestRedactorKinds(t *testing.T) {
 	text := "sk-" + alnum(48) + " a@example.com +14155552671 4111111111111111 now -----BEGIN PRIVATE KEY-----" + alnum(64) + "-----END PRIVATE KEY-----"
 	for kind, want := range map[string]int{Credentials: 1, PrivateKeys: 1, Emails: 2, Phones: 1, Cards: 1} {
-		c, err := NewRedactor(Config{Kinds: []string{kind}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(NewRedactor(Config{Kinds: []string{kind}}))(t)
 		if got := c.Append(nil, []byte(text)); bytes.Count(got, []byte(mask)) != want {
 			t.Errorf("%s: %s", kind, got)
 		}

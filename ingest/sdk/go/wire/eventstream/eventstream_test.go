@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // read returns the messages of a body up to the first error.
@@ -35,10 +37,7 @@ func frame(headers, payload string) []byte {
 func TestMessagesKnown(t *testing.T) {
 	f := func(frame, payload string) {
 		t.Helper()
-		b, err := hex.DecodeString(strings.ReplaceAll(frame, " ", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(hex.DecodeString(strings.ReplaceAll(frame, " ", "")))(t)
 		got, err := read(b)
 		if err != nil || len(got) != 1 || string(got[0].Payload) != payload || !HasFrame(b) {
 			t.Errorf("got %q, %v, frame %v, want payload %q", got, err, HasFrame(b), payload)
