@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -139,9 +140,7 @@ func (s *sender) send(conversation, url, body, answer string) *analyzer.Exchange
 	if got := compacted(s.t, s.s.request(e)); got != compacted(s.t, body) {
 		s.t.Errorf("exchange %s:\n got %s\nwant %s", e.ID, got, body)
 	}
-	if got := s.s.contents[e.Answer]; got != answer {
-		s.t.Errorf("answer %q, want %q", got, answer)
-	}
+	must.Equal(s.t, s.s.contents[e.Answer], answer, "answer")
 	return e
 }
 
@@ -243,9 +242,7 @@ func TestHistoryAfterForgetting(t *testing.T) {
 	if again.Branch == first.Branch {
 		t.Errorf("branch %s was begun twice", again.Branch)
 	}
-	if got := compacted(t, s.s.request(first)); got != compacted(t, chat(u(1), u(2), u(3))) {
-		t.Errorf("the first is now %s", got)
-	}
+	must.Equal(t, compacted(t, s.s.request(first)), compacted(t, chat(u(1), u(2), u(3))), "the first is now")
 	s.now = s.now.Add(24 * time.Hour)
 	stored := s.s.bytes
 	if s.send("c", openaiURL, chat(u(1), u(2), u(4)), ok); s.s.bytes == stored {

@@ -52,9 +52,7 @@ func (k savedLedger) entry(t testing.TB, kind, name string) (e ledger.Entry) {
 			n++
 		}
 	}
-	if n != 1 {
-		t.Errorf("%d entries of %s %s", n, kind, name)
-	}
+	must.Equal(t, n, 1, "entries of %s %s", kind, name)
 	return e
 }
 

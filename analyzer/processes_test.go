@@ -220,9 +220,7 @@ func TestNoFindingFromAbsence(t *testing.T) {
 		change(s)
 		s.advance(20 * time.Minute)
 		e, _, _ := latest(run(t, analyzer.Default(), s.steps))
-		if got := fmt.Sprintf("%v %s", e[id].Failed, e[id].ErrorType); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
+		must.Equal(t, fmt.Sprintf("%v %s", e[id].Failed, e[id].ErrorType), want, "%s", name)
 	}
 	f("nothing is missing", func(s *stream) { s.ok(assistant("hello"), hello...) }, "true no_response")
 	f("an event is missing", func(s *stream) {

@@ -100,9 +100,7 @@ func TestSignals(t *testing.T) {
 			}
 		}
 		for id, n := range rows {
-			if n != 0 {
-				t.Errorf("%s: delivered twice, row %s is emitted %d more times", name, id, -n)
-			}
+			must.Equal(t, n, 0, "%s: delivered twice, row %s is emitted %d more times", name, id, -n)
 		}
 	}
 	h := []msg{system("You plan."), user("Read config.py.")}

@@ -120,9 +120,7 @@ func TestTallySeconds(t *testing.T) {
 		}
 	}
 	must.Agree(t, cmp.Diff([]int64{1, 2, 3, 3603, 3606, 3607, 3608, 3657}, seconds))
-	if n := counts(out)[analyzer.MetricCalls]; n != 3 {
-		t.Errorf("%d calls, want 3", n)
-	}
+	must.Equal(t, counts(out)[analyzer.MetricCalls], 3, "calls")
 }
 
 func TestTallyLabelsAreLimited(t *testing.T) {

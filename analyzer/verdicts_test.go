@@ -69,9 +69,7 @@ func (y *years) check(t *testing.T, want ...string) *analyzer.Output {
 	out := run(t, analyzer.Default(), y.steps)
 	rows, counted := tightened(out)
 	must.Agree(t, cmp.Diff(want, rows))
-	if (counted > 0) != (len(want) > 0) {
-		t.Errorf("%d counted", counted)
-	}
+	must.Equal(t, counted > 0, len(want) > 0, "%d counted", counted)
 	return out
 }
 

@@ -181,9 +181,7 @@ func TestBatcherCopiesRows(t *testing.T) {
 		batch.Alerts[0].Labels["stage"] = "changed"
 		must.Do(t, stop())
 		r.want(t, "0s write a")
-		if got["stage"] != "planner" {
-			t.Errorf("stored alert has labels %v", got)
-		}
+		must.Equal(t, got["stage"], "planner", "stored alert has labels %v", got)
 	})
 }
 
@@ -262,9 +260,7 @@ func TestBatcherFinalError(t *testing.T) {
 		if err == nil || err.Error() != want {
 			t.Errorf("Run: %v\nwant: %s", err, want)
 		}
-		if n := testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonRejected)); n != 2 {
-			t.Errorf("dropped{reason=rejected}: %v, want 2", n)
-		}
+		must.Equal(t, testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonRejected)), 2, "dropped{reason=rejected}")
 		r.want(t, "0s write a")
 	})
 }
@@ -285,9 +281,7 @@ func TestBatcherCommitError(t *testing.T) {
 		if err := stop(); !errors.Is(err, lost) || attempts != 3 {
 			t.Errorf("Run: %v after %d attempts, want %v after 3", err, attempts, lost)
 		}
-		if n := testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonRejected)); n != 0 {
-			t.Errorf("dropped: %v, although the row was stored", n)
-		}
+		must.Equal(t, testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonRejected)), 0, "dropped, although the row was stored")
 	})
 }
 
@@ -328,12 +322,8 @@ func TestBatcherDrainTimeout(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "store the last 2 rows within 10s") {
 			t.Errorf("Run: %v", err)
 		}
-		if d := time.Since(r.start); d != b.cfg.DrainTimeout {
-			t.Errorf("Run ended after %v", d)
-		}
-		if n := testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonShutdown)); n != 2 {
-			t.Errorf("dropped{reason=shutdown}: %v, want 2", n)
-		}
+		must.Equal(t, time.Since(r.start), b.cfg.DrainTimeout, "Run ended after")
+		must.Equal(t, testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonShutdown)), 2, "dropped{reason=shutdown}")
 		r.want(t, "0s write a")
 	})
 }
@@ -359,9 +349,7 @@ func TestBatcherConcurrentAdds(t *testing.T) {
 	wg.Wait()
 	cancel()
 	must.Do(t, <-done)
-	if written != 8000 {
-		t.Errorf("%d rows written, want 8000", written)
-	}
+	must.Equal(t, written, 8000, "rows written")
 }
 
 func TestBatcherConfigValidate(t *testing.T) {
@@ -373,9 +361,7 @@ func TestBatcherConfigValidate(t *testing.T) {
 		if err := c.Validate(); err != nil {
 			got = err.Error()
 		}
-		if got != want {
-			t.Errorf("Validate: %q, want %q", got, want)
-		}
+		must.Equal(t, got, want, "Validate")
 	}
 	f(func(*BatcherConfig) {}, "")
 	f(func(c *BatcherConfig) { c.MaxRows = 0 }, "max_rows: 0 is not above 0")

@@ -144,9 +144,7 @@ func TestPoisonRows(t *testing.T) {
 		must.Do(t, stop())
 		must.Agree(t, cmp.Diff(on("exchanges", without(all, poison...)), s.ids()), "stored")
 		must.Agree(t, cmp.Diff(on("exchanges", poison), l.sorted()), "dead letters")
-		if committed != "3 dead, 9997 stored" {
-			t.Errorf("at the commit: %q", committed)
-		}
+		must.Equal(t, committed, "3 dead, 9997 stored", "at the commit")
 		if s.writes > 100 { // 2·3·log2(10000/3), plus a few
 			t.Errorf("%d writes", s.writes)
 		}

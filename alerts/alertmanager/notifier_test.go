@@ -285,9 +285,7 @@ func TestAnnotations(t *testing.T) {
 		"calls": "5 tool calls got no reply, in 30 calls", "cause": "missing_tool_reply", "root_cause": "tool_skipped_or_interrupted",
 		"versions": "1.4.0: 5 in 30 calls", "tool": "read_file", "rule": "missing_tool_reply",
 	} {
-		if got[k] != want {
-			t.Errorf("%s is %q, want %q", k, got[k], want)
-		}
+		must.Equal(t, got[k], want, "%s", k)
 	}
 	for k, v := range got {
 		if strings.Contains(v, "must be followed") {

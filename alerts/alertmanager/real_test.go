@@ -129,9 +129,7 @@ func TestRealAlertmanager(t *testing.T) {
 	if len(m.Alerts) != 1 || m.Alerts[0].Annotations["summary"] != "planner fails" || m.Version != "4" {
 		t.Errorf("received %+v", m)
 	}
-	if got, want := m.Alerts[0].GeneratorURL, "https://llmtap.example.com/incident/"+a.ID(); got != want {
-		t.Errorf("link %q, want %q", got, want)
-	}
+	must.Equal(t, m.Alerts[0].GeneratorURL, "https://llmtap.example.com/incident/"+a.ID(), "link")
 	if want := alertmanager.Alerts(alerts.Group{Alerts: []alerts.Alert{a}}, alerts.Access{})[0]; m.Alerts[0].Fingerprint != want.Fingerprint() {
 		t.Errorf("fingerprint %s, ours is %s", m.Alerts[0].Fingerprint, want.Fingerprint())
 	}

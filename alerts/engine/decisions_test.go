@@ -118,9 +118,7 @@ func TestSilencedFromStart(t *testing.T) {
 		if last.State != alerts.Resolved || last.Silence == nil || last.Silence.CreatedBy != "anna" {
 			t.Errorf("recorded %s, silence %v; want the resolved alert and its silence", last.State, last.Silence)
 		}
-		if n := len(b.groups.open); n != 0 {
-			t.Errorf("%d groups are open at the end", n)
-		}
+		must.Equal(t, len(b.groups.open), 0, "groups are open at the end")
 	})
 }
 
@@ -341,8 +339,6 @@ func TestEndsDuringFirstNotification(t *testing.T) {
 		silenced(t, d, time.Hour, "alertname=Burst")
 		b.idle(time.Minute)
 		expect(t, &n.notifier, "firing", "resolved muted")
-		if n := len(b.groups.open); n != 0 {
-			t.Errorf("%d groups are open at the end", n)
-		}
+		must.Equal(t, len(b.groups.open), 0, "groups are open at the end")
 	})
 }

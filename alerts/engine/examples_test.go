@@ -101,7 +101,5 @@ func TestInsertExample(t *testing.T) {
 	for _, x := range list {
 		got += x.Exchange
 	}
-	if got != "236" {
-		t.Errorf("exchanges %s, want 236", got)
-	}
+	must.Equal(t, got, "236", "exchanges")
 }

@@ -94,9 +94,7 @@ func TestEndedWithoutLeader(t *testing.T) {
 				t.Errorf("%s: ended %v after the planner began, found late: %v", stage, d, x.FoundLate)
 			}
 		}
-		if len(b.groups.open) != 0 {
-			t.Errorf("%d groups are open", len(b.groups.open))
-		}
+		must.Equal(t, len(b.groups.open), 0, "groups are open")
 	})
 }
 

@@ -176,9 +176,7 @@ func TestReloadRejects(t *testing.T) {
 		b.idle(30 * time.Second)
 		current := func(want float64) {
 			t.Helper()
-			if got := testutil.ToFloat64(b.m.reloaded); got != want {
-				t.Errorf("the metric is %v, want %v", got, want)
-			}
+			must.Equal(t, testutil.ToFloat64(b.m.reloaded), want, "the metric")
 		}
 		current(1)
 		before := b.states()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // since returns the last failure and the calls since, of the alert and of its versions.
@@ -133,9 +134,7 @@ func TestSilence(t *testing.T) {
 		b.idle(10 * time.Minute)
 		b.second(calls("1.1", 40), failures("1.1", "x", "", 30))
 		b.idle(7 * time.Minute)
-		if len(b.Active()) != 1 {
-			t.Error("resolved without a call")
-		}
+		must.Equal(t, len(b.Active()), 1, "resolved without a call")
 		b.second(calls("1.1", 1))
 		b.idle(10 * time.Second)
 		if x := b.sent.last().Alerts[0]; x.State != alerts.Resolved || x.Evidence.CallsSince != 1 {

@@ -163,9 +163,7 @@ func TestPrometheus(t *testing.T) {
 			return
 		}
 		if !strings.HasPrefix(path, "query") {
-			if string(a.Data) != string(b.Data) {
-				t.Errorf("%s %v:\n%s\nPrometheus:\n%s", path, params, a.Data, b.Data)
-			}
+			must.Equal(t, string(a.Data), string(b.Data), "%s %v:\n%s\nPrometheus:\n%s", path, params, a.Data, b.Data)
 			return
 		}
 		got, want := sortedResult(t, a), sortedResult(t, b)

@@ -83,9 +83,7 @@ func TestMatch(t *testing.T) {
 	labels := map[string]string{"service": "checkout-agent", "severity": "warning"}
 	f := func(want bool, list ...string) {
 		t.Helper()
-		if got := matchers(t, list...).Match("StageFailureRate", labels); got != want {
-			t.Errorf("%s: %v", list, got)
-		}
+		must.Equal(t, matchers(t, list...).Match("StageFailureRate", labels), want, "%s", list)
 	}
 	f(true, "service=checkout-agent")
 	f(true, "service=checkout-agent", "severity=warning")
@@ -174,9 +172,7 @@ func TestSet(t *testing.T) {
 		if x := s.Find(now.Add(d), "X", shop); x != nil {
 			got = x.ID
 		}
-		if got != want {
-			t.Errorf("%v: %q, want %q", d, got, want)
-		}
+		must.Equal(t, got, want, "%v", d)
 	}
 	find(0, "long")
 	find(time.Second, "pending")
@@ -192,9 +188,7 @@ func TestSet(t *testing.T) {
 	for i := range MaxSilences + 5 {
 		s.Put(at(strconv.Itoa(i), 0, 1, "a=b"))
 	}
-	if n := len(s.All()); n != MaxSilences {
-		t.Errorf("%d silences", n)
-	}
+	must.Equal(t, len(s.All()), MaxSilences, "silences")
 	if _, ok := s.Get("expired"); ok {
 		t.Error("a new silence is ignored instead of an expired one")
 	}

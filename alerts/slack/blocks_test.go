@@ -339,9 +339,7 @@ func TestCommandsInAShell(t *testing.T) {
 		if name != "" && !strings.ContainsAny(name, "`\n\u202e") && name[0] != '-' {
 			want += "show|" + name + "|--url|http://tap:8088|\nquery|causes|--service|" + name + "|--stage|" + name + "|--environment|prod|--since|2026-11-21T09:11:05Z|--url|http://tap:8088|\n"
 		}
-		if string(out) != want {
-			t.Errorf("%q: a shell calls\n%s\nwant\n%s", name, out, want)
-		}
+		must.Equal(t, string(out), want, "calls of a shell with %q", name)
 		if files, err := os.ReadDir(cmd.Dir); err != nil || len(files) > 0 {
 			t.Errorf("%q: files %v, %v", name, files, err)
 		}

@@ -46,15 +46,11 @@ func TestContent(t *testing.T) {
 				for _, m := range append(f.top(), f.thread()...) {
 					all += m.Text + m.Blocks + string(m.Metadata)
 				}
-				if strings.Contains(all, "Ottilie") != (set.content && set.full) {
-					t.Errorf("%+v, but:\n%s", set, all)
-				}
+				must.Equal(t, strings.Contains(all, "Ottilie"), set.content && set.full, "%+v, but:\n%s", set, all)
 				if !strings.Contains(all, "The provider answered 400") {
 					t.Errorf("the message does not say what the provider answered:\n%s", all)
 				}
-				if first.Evidence.Example.ErrorText != quote {
-					t.Error("the alert of other receivers has changed")
-				}
+				must.Equal(t, first.Evidence.Example.ErrorText, quote, "the alert of other receivers has changed")
 			})
 		}
 	}

@@ -141,9 +141,7 @@ func TestSummaryLifecycle(t *testing.T) {
 		thread = append(thread, fmt.Sprint(m.Broadcast, " ", plainText(m.Text)))
 	}
 	want := []string{"true 🔔 Still firing after 2 min: 430 of 520 alerts", "false 🟢 Resolved after 3 min: all 520 alerts"}
-	if strings.Join(thread, "\n") != strings.Join(want, "\n") {
-		t.Errorf("thread:\n%s\nwant:\n%s", strings.Join(thread, "\n"), strings.Join(want, "\n"))
-	}
+	must.Equal(t, strings.Join(thread, "\n"), strings.Join(want, "\n"), "thread")
 
 	// The next incidents are messages of their own.
 	mustDeliver(t, n, after(warnings[:3], time.Hour, func(a *alerts.Alert) { a.StartsAt = a.UpdatedAt }))

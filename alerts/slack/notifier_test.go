@@ -78,9 +78,7 @@ func TestMessageLifecycle(t *testing.T) {
 		"🟢 Resolved after 1 h 5 min: 412 of 1,030 calls failed at the peak (40%)",
 		"Last failure 09:33:45 UTC, none since in 80 calls",
 	}
-	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("thread:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	must.Equal(t, strings.Join(got, "\n"), strings.Join(want, "\n"), "thread")
 	if r := f.thread()[2]; !r.Broadcast {
 		t.Error("the reminder is not shown in the channel")
 	}
@@ -108,9 +106,7 @@ func TestTwoAlertsInAThread(t *testing.T) {
 	}
 	want := "🟠 WARNING checkout-agent/总结 <!channel> x: 6 of 50 calls failed (12%)\n" +
 		"🟢 checkout-agent/总结 <!channel> x: Resolved after 10 min: 6 of 50 calls failed at the peak (12%)"
-	if s := strings.Join(got, "\n"); s != want {
-		t.Errorf("thread:\n%s\nwant:\n%s", s, want)
-	}
+	must.Equal(t, strings.Join(got, "\n"), want, "thread")
 }
 
 // Slack stored the message, but its response was lost.
@@ -188,9 +184,7 @@ func TestRetryAfterRateLimit(t *testing.T) {
 	}
 	n.limited["chat.postMessage #alerts"] = time.Now() // a second later
 	notify(t, n, group(incident()))
-	if got := strings.Join(f.calls, " "); got != "chat.postMessage chat.postMessage" {
-		t.Errorf("calls: %s", got)
-	}
+	must.Equal(t, strings.Join(f.calls, " "), "chat.postMessage chat.postMessage", "calls")
 }
 
 // A Slack without containers shows the details below the summary; if it rejects other blocks, too, it shows the text.

@@ -187,9 +187,7 @@ func TestRetries(t *testing.T) {
 		}
 		for i := 1; i < n; i++ {
 			want := min(time.Second<<min(i-1, 10), time.Minute)
-			if d := r.posts[i].at.Sub(r.posts[i-1].at); d != want {
-				t.Errorf("attempt %d after %v, want %v", i, d, want)
-			}
+			must.Equal(t, r.posts[i].at.Sub(r.posts[i-1].at), want, "attempt %d after", i)
 		}
 		down = false
 		tallies(t, e, 120, 2)
@@ -206,9 +204,7 @@ func TestRejected(t *testing.T) {
 		r := &receiver{answer: func(int) (int, error) { return http.StatusBadRequest, nil }}
 		e, stop := run(t, r, nil)
 		tallies(t, e, 3600, 2)
-		if n := len(r.posts); n != 1 {
-			t.Errorf("%d attempts", n)
-		}
+		must.Equal(t, len(r.posts), 1, "attempts")
 		tallies(t, e, 1800, 0)
 		if n := len(r.posts); n < 2 || n > 4 || r.posts[n-1].message.Status != "resolved" {
 			t.Errorf("%d attempts including the end", n)

@@ -184,9 +184,7 @@ func TestPairingGeminiSharedIDs(t *testing.T) {
 		must.Do(t, facts.ScanRequest(wire.Gemini, []byte(`{"contents":[`+body.String()[1:]+`]}`), &r))
 		p.reset(&r, wire.Target{Dialect: wire.Gemini}, nil)
 		for i, want := range test.want {
-			if got := p.Calls[i].Again; got != want {
-				t.Errorf("ids %q: call %d has the id of call %d, want %d", test.ids, i, got, want)
-			}
+			must.Equal(t, p.Calls[i].Again, want, "ids %q: call %d has the id of call", test.ids, i)
 		}
 	}
 }

@@ -58,12 +58,8 @@ func TestStreamedSecrets(t *testing.T) {
 	f := func(name, body string) {
 		t.Helper()
 		got := string(r.Append([]byte("x"), content.KindAnswer, []byte(body)))[1:]
-		if text := texts(got, name); text != maskedText {
-			t.Errorf("%s\n%s", text, got)
-		}
-		if again := string(r.Append(nil, content.KindAnswer, []byte(got))); again != got {
-			t.Errorf("masked twice:\n%s", again)
-		}
+		must.Equal(t, texts(got, name), maskedText, "%s", got)
+		must.Equal(t, string(r.Append(nil, content.KindAnswer, []byte(got))), got, "masked twice")
 		for range len(body) { // cut off anywhere
 			body = body[:len(body)-1]
 			r.Append(nil, content.KindAnswer, []byte(body))
@@ -147,9 +143,7 @@ func TestStreamedTextsWithoutSecrets(t *testing.T) {
 		strings.Repeat(`data: {"choices":[{"index":0,"delta":{"content":"4111 1111 "}}]}`+"\n\n", 3),
 		`{"choices":[{"message":{"content":"4111 1111"}},{"message":{"content":" 1111 1111"}}]}`,
 	} {
-		if got := string(r.Append(nil, content.KindAnswer, []byte(body))); got != body {
-			t.Errorf("%s becomes %s", body, got)
-		}
+		must.Equal(t, string(r.Append(nil, content.KindAnswer, []byte(body))), body, "%s becomes", body)
 	}
 }
 

@@ -200,9 +200,7 @@ func TestScanRequestErrors(t *testing.T) {
 		if err := ScanRequest(wire.OpenAIChat, []byte(body), &f); !errors.Is(err, want) {
 			t.Errorf("%s: error %v, want %v", body, err, want)
 		}
-		if len(f.Messages) != messages {
-			t.Errorf("%s: %d messages, want %d", body, len(f.Messages), messages)
-		}
+		must.Equal(t, len(f.Messages), messages, "%s: messages", body)
 	}
 	check(``, ErrNotJSON, 0)
 	check(`[]`, ErrNotJSON, 0)

@@ -158,9 +158,7 @@ func TestScanResponseCut(t *testing.T) {
 		t.Errorf("empty stream: %+v", r)
 	}
 	r = answerOf(t, "text/event-stream", `{"error":{"code":1}}`)
-	if string(r.Error) != `{"code":1}` {
-		t.Errorf("JSON sent as a stream: %+v", r)
-	}
+	must.Equal(t, string(r.Error), `{"code":1}`, "JSON sent as a stream: %+v", r)
 	if err := ScanResponse(wire.Other, "", []byte(`{}`), &r); !errors.Is(err, ErrDialect) {
 		t.Errorf("other dialect: %v", err)
 	}

@@ -241,9 +241,7 @@ func TestGeminiRecordedAnswers(t *testing.T) {
 			t.Errorf("%s: message %+v, answer %+v", e.ID, m, r)
 		}
 		for i := range r.Calls {
-			if (m.Calls[i].Signature == String) != r.Calls[i].Signature {
-				t.Errorf("%s: call %d: signatures differ", e.ID, i)
-			}
+			must.Equal(t, m.Calls[i].Signature == String, r.Calls[i].Signature, "%s: call %d: signatures differ", e.ID, i)
 		}
 		n++
 		calls += len(r.Calls)

@@ -291,13 +291,9 @@ func TestGeminiSigned(t *testing.T) {
 	}
 	want := xxh3.HashString(strings.TrimRight(standard, "="))
 	for _, s := range []string{standard, url, base64.RawURLEncoding.EncodeToString(signature), strings.ReplaceAll(standard, "/", `\/`)} {
-		if got := signed(s); got != want {
-			t.Errorf("%s: %x, want %x", s, got, want)
-		}
+		must.Equal(t, signed(s), want, "%s", s)
 	}
-	if got := signed("skip_thought_signature_validator", standard, "context_engineering_is_the_way_to_go", ""); got != want {
-		t.Errorf("with values that disable the check: %x, want %x", got, want)
-	}
+	must.Equal(t, signed("skip_thought_signature_validator", standard, "context_engineering_is_the_way_to_go", ""), want, "with values that disable the check")
 	if signed("YQ", "Yg") == signed("Yg", "YQ") {
 		t.Error("the hash does not depend on the order")
 	}

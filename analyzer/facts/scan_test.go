@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -23,9 +24,7 @@ func TestFormats(t *testing.T) {
 			t.Errorf("%s: bare %v, %v", d, r.Bare, err)
 		}
 	}
-	if len(formats) != len(wire.Dialects) {
-		t.Errorf("%d formats, %d dialects", len(formats), len(wire.Dialects))
-	}
+	must.Equal(t, len(formats), len(wire.Dialects), "formats of all dialects")
 	for _, err := range []error{ScanRequest(wire.Other, []byte(`{}`), &r), ScanMessages("", []byte(`[]`), &r), ScanResponse(wire.Other, "", nil, &a)} {
 		if !errors.Is(err, ErrDialect) {
 			t.Errorf("error %v, want %v", err, ErrDialect)

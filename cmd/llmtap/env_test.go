@@ -48,9 +48,7 @@ func TestEnvironmentOfHooks(t *testing.T) {
 			read[name] = true
 		}
 		for name := range variables(t, dir, `etenv\((event\.Env\w+)\)`) {
-			if name != "event.EnvShapeKey" {
-				t.Errorf("%s reads %s", dir, name)
-			}
+			must.Equal(t, name, "event.EnvShapeKey", "%s reads", dir)
 		}
 	}
 	// The help of a command reads the variables of its flags, and config those of all keys.

@@ -330,9 +330,7 @@ func TestGrafanaSchema(t *testing.T) {
 			}
 		}
 	}
-	if out := check(files...); out != "" {
-		t.Errorf("unknown fields:\n%s", out)
-	}
+	must.Equal(t, check(files...), "", "unknown fields")
 }
 
 // The dashboards choose the provisioned data sources.
@@ -353,12 +351,8 @@ func TestGrafanaProvisioning(t *testing.T) {
 			t.Errorf("no dashboard chooses %s (%s)", s.Name, s.UID)
 		}
 	}
-	if len(sources.Datasources) != 3 {
-		t.Errorf("%d data sources", len(sources.Datasources))
-	}
+	must.Equal(t, len(sources.Datasources), 3, "data sources")
 	for name, text := range files {
-		if string(text) != source(t, "dashboards/grafana/"+name) {
-			t.Errorf("%s is not current: go generate ./dashboards/grafana", name)
-		}
+		must.Equal(t, string(text), source(t, "dashboards/grafana/"+name), "%s is not current: go generate ./dashboards/grafana", name)
 	}
 }

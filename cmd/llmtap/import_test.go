@@ -118,9 +118,7 @@ func TestImport(t *testing.T) {
 	t.Logf("%.1f MB in %.1f s, %.1f MB/s from file to stored; findings %v", float64(report.Bytes)/1e6, report.Seconds, float64(report.Bytes)/1e6/report.Seconds, report.Findings)
 	accepted := groups(t, sink, `SELECT f.rule_id, count() FROM findings_final f JOIN exchanges_final e ON e.exchange_id = f.exchange_id
 		WHERE f.severity = 'reject' AND (e.status BETWEEN 200 AND 299 OR f.status BETWEEN 200 AND 299) GROUP BY 1`)
-	if len(accepted) != 0 {
-		t.Errorf("reject findings on accepted requests: %v", accepted)
-	}
+	must.Equal(t, len(accepted), 0, "reject findings on accepted requests: %v", accepted)
 
 	in := must.Get(os.Open(plain))(t)
 	defer in.Close()

@@ -145,9 +145,7 @@ func stuckServices(t *testing.T, sink *clickhouse.Sink) (found []string) {
 func (in *incident) check(t *testing.T, sink *clickhouse.Sink, where string, calls uint64, defective bool) {
 	t.Helper()
 	total := groups(t, sink, "SELECT 'calls', count() FROM exchanges_final WHERE "+where)["calls"]
-	if total != calls {
-		t.Errorf("%s: %d calls, want %d", where, total, calls)
-	}
+	must.Equal(t, total, calls, "%s: calls", where)
 	signals := groups(t, sink, "SELECT rule_id, count() FROM findings_final WHERE "+where+" AND severity = 'signal' GROUP BY rule_id")
 	switch {
 	case defective && in.signal != "" && signals[in.signal] != 1:

@@ -288,9 +288,7 @@ func TestLeaderSuspended(t *testing.T) {
 	await(t, suspended, "standing by", 0)
 	c.check(t, before)
 	messages, lines := c.about("service-new")
-	if messages != 1 {
-		t.Errorf("%d messages about the new incident", messages)
-	}
+	must.Equal(t, messages, 1, "messages about the new incident")
 	if strings.Contains(other.stderr.String(), "lease lost") {
 		t.Error("the process that took over has lost the lease again")
 	}

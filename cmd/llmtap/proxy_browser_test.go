@@ -94,9 +94,7 @@ func TestProxyOtherSite(t *testing.T) {
 				t.Fatal("the browser sent no request: this attack is not tested")
 			}
 			for _, status := range got {
-				if status != http.StatusForbidden {
-					t.Errorf("statuses %v", got)
-				}
+				must.Equal(t, status, http.StatusForbidden, "statuses %v", got)
 			}
 		})
 	}

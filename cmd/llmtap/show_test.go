@@ -226,9 +226,7 @@ func TestShow(t *testing.T) {
 		"redacted text":          {[]string{secret}, command.ExitOK, []string{"Thanks. My key is"}},
 	} {
 		out, errs, code := s.show(c.args...)
-		if code != c.code {
-			t.Errorf("%s: exit code %d", name, code)
-		}
+		must.Equal(t, code, c.code, "%s: exit code", name)
 		wantAll(t, name, out+errs, c.want...)
 	}
 

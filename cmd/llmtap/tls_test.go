@@ -96,9 +96,7 @@ func TestTLS(t *testing.T) {
 				if err == nil {
 					nc.Close()
 				}
-				if (err != nil) != (mutual && !withCertificate) {
-					t.Errorf("NATS, client certificate %v: %v", withCertificate, err)
-				}
+				must.Equal(t, err != nil, mutual && !withCertificate, "NATS, client certificate %v: %v", withCertificate, err)
 			}
 		})
 	}

@@ -128,9 +128,8 @@ func TestExploreCSV(t *testing.T) {
 		t.Errorf("status %d: %s", resp.StatusCode, body)
 	}
 	f.err = fmt.Errorf("dial: %w", ErrUnavailable)
-	if resp, _ = explored(t, f, "/explore/causes?format=csv"); resp.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("status %d", resp.StatusCode)
-	}
+	resp, _ = explored(t, f, "/explore/causes?format=csv")
+	must.Equal(t, resp.StatusCode, http.StatusServiceUnavailable, "status")
 }
 
 // The statement of a viewer is run by the Explorer only, with the time range and the filters.

@@ -102,9 +102,7 @@ func TestSlowPages(t *testing.T) {
 			return fakeSource{rows: rows}.query(ctx, sql, params)
 		}
 		resp, body := get(handler(t, Options{ClickHouse: slow, Firing: firing, flushAfter: time.Millisecond}), path)
-		if resp.StatusCode != http.StatusOK {
-			t.Errorf("%s: status %d", path, resp.StatusCode)
-		}
+		must.Equal(t, resp.StatusCode, http.StatusOK, "%s: status", path)
 		for _, w := range append(want, "</html>") {
 			i := strings.Index(body, w)
 			if i < 0 {
@@ -193,9 +191,7 @@ func TestLogin(t *testing.T) {
 		return resp.StatusCode
 	}
 	session := resp.Cookies()[0].Value
-	if code := with(session); code != http.StatusOK {
-		t.Errorf("with a session: status %d", code)
-	}
+	must.Equal(t, with(session), http.StatusOK, "with a session: status")
 	expiry, signature, _ := strings.Cut(session, ".")
 	for _, bad := range []string{"", "x", expiry + ".", expiry + "9." + signature, "1." + signature, newSessions(nil, []byte("other")).start(testNow), newSessions(nil, []byte("secret")).start(testNow.Add(-8 * 24 * time.Hour))} {
 		if code := with(bad); code == http.StatusOK {
@@ -221,12 +217,8 @@ func TestView(t *testing.T) {
 	f("from=nonsense", "08:30:00", "09:30:00", "is not a time")
 	f("from=2026-11-23T08:00:00Z&to=2026-11-23T07:00:00Z", "08:30:00", "09:30:00", "ends")
 	v, _ := newView(httptest.NewRequest(http.MethodGet, "/x?range=6h&service=a&service=b&q=7", nil), testNow)
-	if got, want := v.With("/y", "stage", "p"), "/y?range=6h&service=a&service=b&stage=p"; got != want {
-		t.Errorf("With = %s, want %s", got, want)
-	}
-	if got, want := v.Filters()[0].Without, "/x?q=7&range=6h&service=b"; got != want {
-		t.Errorf("Without = %s, want %s", got, want)
-	}
+	must.Equal(t, v.With("/y", "stage", "p"), "/y?range=6h&service=a&service=b&stage=p", "With")
+	must.Equal(t, v.Filters()[0].Without, "/x?q=7&range=6h&service=b", "Without")
 }
 
 func TestNiceScale(t *testing.T) {

@@ -128,8 +128,6 @@ func TestDefaults(t *testing.T) {
 
 func TestAmount(t *testing.T) {
 	for n, want := range map[float64]string{0.5: "0.50 B", 999: "999 B", 1234: "1.2 kB", 45_600_000: "46 MB", 999_900: "1.0 MB", 3.2e12: "3.2 TB"} {
-		if got := amount(n, "B"); got != want {
-			t.Errorf("%g: %s, want %s", n, got, want)
-		}
+		must.Equal(t, amount(n, "B"), want, "%g", n)
 	}
 }

@@ -37,9 +37,7 @@ func TestPublishBatch(t *testing.T) {
 	}
 	r := openReader(t, ctx, c, "a")
 	for i, m := range readN(t, ctx, r, 4) {
-		if want := []string{"x000000", "x000002", "x000004", "x000005"}[i]; m.Event.Exchange != want {
-			t.Errorf("message %d is %s, want %s", i, m.Event.Exchange, want)
-		}
+		must.Equal(t, m.Event.Exchange, []string{"x000000", "x000002", "x000004", "x000005"}[i], "message %d", i)
 	}
 	expectNone(t, ctx, r)
 }

@@ -69,9 +69,7 @@ func TestKV(t *testing.T) {
 		must.Do(t, kv.Each(ctx, func(string, []byte, uint64) error { n++; return nil }))
 		return n
 	}
-	if n := keys(); n != 0 {
-		t.Errorf("%d keys in an empty bucket", n)
-	}
+	must.Equal(t, keys(), 0, "keys in an empty bucket")
 	if _, _, err := kv.Get(ctx, "a"); !errors.Is(err, ErrKeyNotFound) {
 		t.Errorf("get: %v", err)
 	}
@@ -88,9 +86,7 @@ func TestKV(t *testing.T) {
 	if err := kv.Put(ctx, "b", []byte("x")); err != nil {
 		t.Error(err)
 	}
-	if n := keys(); n != 2 {
-		t.Errorf("%d keys, want 2", n)
-	}
+	must.Equal(t, keys(), 2, "keys")
 	if v, _, err := kv.Get(ctx, "a"); err != nil || string(v) != "2" {
 		t.Errorf("got %q, %v", v, err)
 	}
@@ -140,9 +136,7 @@ func TestPublisher(t *testing.T) {
 	if p.Acked() != 21 || p.Failed() != 3 {
 		t.Errorf("%d acked, %d failed", p.Acked(), p.Failed())
 	}
-	if got := testutil.ToFloat64(c.m.dropped.WithLabelValues(reasonPublishFailed)); got != 3 {
-		t.Errorf("%v events counted as dropped, want 3", got)
-	}
+	must.Equal(t, testutil.ToFloat64(c.m.dropped.WithLabelValues(reasonPublishFailed)), 3, "events counted as dropped")
 }
 
 func TestConnectRetries(t *testing.T) {
@@ -224,9 +218,7 @@ func canceled() context.Context {
 func TestTransient(t *testing.T) {
 	f := func(err error, want bool) {
 		t.Helper()
-		if got := IsTransient(fmt.Errorf("publish: %w", err)); got != want {
-			t.Errorf("%v: transient is %v", err, got)
-		}
+		must.Equal(t, IsTransient(fmt.Errorf("publish: %w", err)), want, "%v: transient", err)
 	}
 	f(nats.ErrTimeout, true)
 	f(nats.ErrDisconnected, true)

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A candidate is a process that wants to lead.
@@ -122,9 +124,7 @@ func TestLeaderWhileNATSIsAway(t *testing.T) {
 	if terms := b.terms.Load(); terms > 0 {
 		t.Errorf("%d terms of the standby", terms)
 	}
-	if terms := a.terms.Load(); terms != 2 {
-		t.Errorf("%d terms of the leader", terms)
-	}
+	must.Equal(t, a.terms.Load(), 2, "terms of the leader")
 }
 
 // A lease written by an earlier version has no TTL: that of earlier versions applies.
@@ -134,9 +134,7 @@ func TestStandbyOfEarlierVersion(t *testing.T) {
 	f := func(after time.Duration, rev uint64, want bool) {
 		t.Helper()
 		now = now.Add(after)
-		if got := s.expired(&checkpoint{Lease: now.Add(-time.Hour)}, rev); got != want {
-			t.Errorf("after %v: expired %v", after, got)
-		}
+		must.Equal(t, s.expired(&checkpoint{Lease: now.Add(-time.Hour)}, rev), want, "after %v: expired", after)
 	}
 	f(0, 7, false)
 	f(7*time.Second, 7, false)

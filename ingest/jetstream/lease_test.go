@@ -74,9 +74,7 @@ func TestLeaseTakenBack(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	dead := openReader(t, ctx, c, "a")
 	again := openReader(t, ctx, c, "a")
-	if again.Epoch() != 2 {
-		t.Errorf("epoch %d", again.Epoch())
-	}
+	must.Equal(t, again.Epoch(), 2, "epoch")
 	if err := dead.Commit(ctx, 0, 0); !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("commit of the previous run: %v", err)
 	}

@@ -53,9 +53,7 @@ func TestPartitionSubjects(t *testing.T) {
 				}
 			}
 		}
-		if total != 1000 {
-			t.Errorf("n=%d: the shares of 1000 events add up to %d", n, total)
-		}
+		must.Equal(t, total, 1000, "n=%d: the shares of 1000 events add up to", n)
 	}
 }
 
@@ -89,9 +87,7 @@ func TestPartitionsReadEverythingOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if len(seen) != 303 {
-		t.Errorf("%d of 303 read", len(seen))
-	}
+	must.Equal(t, len(seen), 303, "messages read")
 }
 
 // A message larger than a partition's share of a pull is delivered.

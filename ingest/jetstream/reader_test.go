@@ -197,9 +197,7 @@ func TestUndecodable(t *testing.T) {
 	f(1, "llmtap.dead.bad_header", "bad_header", "llmtap.v1.request.s.00", `{"no":"time"}`, "Llmtap-Time is missing")
 	f(2, "llmtap.dead.bad_subject", "bad_subject", "llmtap.v1.embedding.s.00", "", "unknown kind")
 	f(3, "llmtap.dead.bad_header", "bad_header", "llmtap.v1.request.s.00", "", "is missing")
-	if got := testutil.ToFloat64(c.m.dropped.WithLabelValues(reasonBadHeader)); got != 2 {
-		t.Errorf("%v dropped with bad headers, want 2", got)
-	}
+	must.Equal(t, testutil.ToFloat64(c.m.dropped.WithLabelValues(reasonBadHeader)), 2, "dropped with bad headers")
 
 	// A replay writes no second dead letter.
 	must.Do(t, r.Commit(ctx, 4, 1))

@@ -151,9 +151,7 @@ func TestLastTally(t *testing.T) {
 	f := func(want int64) {
 		t.Helper()
 		r := openPartition(t, ctx, c, 0, 1)
-		if r.LastTally() != want {
-			t.Errorf("last tally %d, want %d", r.LastTally(), want)
-		}
+		must.Equal(t, r.LastTally(), want, "last tally")
 		if err := r.Close(ctx); err != nil {
 			t.Error(err)
 		}

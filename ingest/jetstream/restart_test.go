@@ -60,9 +60,7 @@ func TestRestartWhilePublishingAndReading(t *testing.T) {
 	for expectNone(t, ctx, r); r.Pending() != 0; { // the last restart may be in progress
 		expectNone(t, ctx, r)
 	}
-	if r.Lost() != 0 {
-		t.Errorf("lost %d", r.Lost())
-	}
+	must.Equal(t, r.Lost(), 0, "lost")
 	if err := r.Commit(ctx, count, 0); err != nil {
 		t.Error(err)
 	}
@@ -109,9 +107,7 @@ func TestPublishWithoutNATS(t *testing.T) {
 	must.Do(t, p.Flush(ctx))
 	r := openReader(t, ctx, c, "a")
 	for i, m := range readN(t, ctx, r, 4) {
-		if m.Event.Exchange != testEvent(i, 0).Exchange {
-			t.Errorf("message %d is %s", i, m.Event.Exchange)
-		}
+		must.Equal(t, m.Event.Exchange, testEvent(i, 0).Exchange, "message %d", i)
 	}
 	expectNone(t, ctx, r)
 }

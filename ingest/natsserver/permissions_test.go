@@ -136,9 +136,7 @@ func TestPermissions(t *testing.T) {
 	if err := publish(t, hook, "checkout-agent"); err != nil { // after all of these
 		t.Fatal(err)
 	}
-	if after := state(); after != before {
-		t.Errorf("a hook has changed streams: before\n%safter\n%s", before, after)
-	}
+	must.Equal(t, state(), before, "a hook has changed streams: before\n%safter", before)
 	kv := must.Get(all.Stream(t.Context(), "KV_x"))(t)
 	if info, err := kv.Info(t.Context()); err != nil || info.State.Msgs != 0 {
 		t.Errorf("a hook has written state: %+v, %v", info.State, err)

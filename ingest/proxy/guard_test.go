@@ -63,9 +63,7 @@ func TestRefused(t *testing.T) {
 	if sent, _ := p.last(t); sent.Header.Get("Upgrade")+sent.Header.Get("Http2-Settings")+sent.Header.Get("Connection") != "" {
 		t.Errorf("the provider got %v", sent.Header)
 	}
-	if n := testutil.ToFloat64(r.m.received.WithLabelValues(noUpstream, codeRefused)); n != 15 {
-		t.Errorf("%v refusals counted", n)
-	}
+	must.Equal(t, testutil.ToFloat64(r.m.received.WithLabelValues(noUpstream, codeRefused)), 15, "refusals counted")
 }
 
 // A URL in the request line, as for a forward proxy, is not followed.
@@ -252,9 +250,7 @@ func TestLimitEncodings(t *testing.T) {
 			h["Accept-Encoding"] = in
 		}
 		limitEncodings(h)
-		if got := strings.Join(h["Accept-Encoding"], "|"); got != want {
-			t.Errorf("%q became %q, want %q", in, got, want)
-		}
+		must.Equal(t, strings.Join(h["Accept-Encoding"], "|"), want, "%q became", in)
 	}
 	f(nil, "")
 	f([]string{""}, "")

@@ -46,9 +46,7 @@ func TestUnary(t *testing.T) {
 		s.Status != 200 || s.Error != "" || s.ProviderRequestID != "req_1" {
 		t.Errorf("request %+v, response %+v", q.Event, s.Event)
 	}
-	if n := testutil.ToFloat64(r.m.received.WithLabelValues("test", "2xx")); n != 1 {
-		t.Errorf("%v requests counted", n)
-	}
+	must.Equal(t, testutil.ToFloat64(r.m.received.WithLabelValues("test", "2xx")), 1, "requests counted")
 }
 
 // The client receives the first event before the provider writes the second.
@@ -133,9 +131,7 @@ func TestBytes(t *testing.T) {
 		if string(sentBody) != body || got != string(answer) {
 			t.Errorf("%s: %d bytes became %d, the response's %d became %d", path, len(body), len(sentBody), len(answer), len(got))
 		}
-		if sent.RequestURI != wire {
-			t.Errorf("%s became %s, want %s", path, sent.RequestURI, wire)
-		}
+		must.Equal(t, sent.RequestURI, wire, "%s became", path)
 		if ct := resp.Header["Content-Type"]; strings.Join(ct, "") != contentType {
 			t.Errorf("content type %q became %q", contentType, ct)
 		}
@@ -242,9 +238,7 @@ func TestUpstreamDown(t *testing.T) {
 	if _, s := r.exchange(t); s.Status != 0 || !strings.Contains(s.Error, "refused") {
 		t.Errorf("response %+v", s.Event)
 	}
-	if n := testutil.ToFloat64(r.m.received.WithLabelValues("test", codeUnreachable)); n != 1 {
-		t.Errorf("%v requests counted", n)
-	}
+	must.Equal(t, testutil.ToFloat64(r.m.received.WithLabelValues("test", codeUnreachable)), 1, "requests counted")
 }
 
 // A response that breaks off reaches the client as broken off.
@@ -290,9 +284,7 @@ func TestLabels(t *testing.T) {
 		if diff := cmp.Diff(want, m.Labels) + cmp.Diff(map[string]string{"tenant": "100%"}, m.Attrs); diff != "" || m.Labels.User == "anna" || m.Labels.User == "" {
 			t.Errorf("%s: %s", m.Kind, diff)
 		}
-		if want := fmt.Sprintf("llmtap.v1.%s.checkout.%02x", m.Kind, event.ShardOf("c-1")); m.subject != want {
-			t.Errorf("subject %s, want %s", m.subject, want)
-		}
+		must.Equal(t, m.subject, fmt.Sprintf("llmtap.v1.%s.checkout.%02x", m.Kind, event.ShardOf("c-1")), "subject")
 	}
 	if q.Traceparent != "00-1-2-01" || q.APIVersion != "2023-06-01" {
 		t.Errorf("request %+v", q.Event)
@@ -305,7 +297,5 @@ func TestDefaultLabels(t *testing.T) {
 	r.do(t, http.MethodPost, chat, "{}")
 	q, _ := r.exchange(t)
 	must.Agree(t, cmp.Diff(event.Labels{Service: "fleet", Agent: "helper"}, q.Labels))
-	if want := fmt.Sprintf("llmtap.v1.request.fleet.%02x", event.ShardOf("fleet", "helper", "127.0.0.1")); q.subject != want {
-		t.Errorf("subject %s, want %s", q.subject, want)
-	}
+	must.Equal(t, q.subject, fmt.Sprintf("llmtap.v1.request.fleet.%02x", event.ShardOf("fleet", "helper", "127.0.0.1")), "subject")
 }

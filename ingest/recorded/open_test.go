@@ -11,6 +11,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
@@ -100,9 +101,7 @@ func TestIsHAR(t *testing.T) {
 	f := func(text string, want bool) {
 		t.Helper()
 		br := must.Get(Open(iotest.OneByteReader(strings.NewReader(text))))(t)
-		if got := IsHAR(br); got != want {
-			t.Errorf("%.40q: %v, want %v", text, got, want)
-		}
+		must.Equal(t, IsHAR(br), want, "%.40q", text)
 	}
 	f(`{"log":{`, true)
 	f("\n{\r\n\t\"log\"  :\n", true)

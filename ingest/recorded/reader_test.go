@@ -120,12 +120,8 @@ func TestBodies(t *testing.T) {
 		"application/vnd.amazon.eventstream", "\x00\x01\xff")
 	f(`"response":"x","response_headers":[["content-type","text/x"]]`, "", "x") // another format: ignored
 
-	if got := string(one(t, `{"request":"--boundary\r\n"}`).Request.Body); got != "--boundary\r\n" {
-		t.Errorf("request %q", got)
-	}
-	if got := string(one(t, `{"request":"e30=","request_encoding":"base64"}`).Request.Body); got != "{}" {
-		t.Errorf("request %q", got)
-	}
+	must.Equal(t, string(one(t, `{"request":"--boundary\r\n"}`).Request.Body), "--boundary\r\n", "request")
+	must.Equal(t, string(one(t, `{"request":"e30=","request_encoding":"base64"}`).Request.Body), "{}", "request")
 }
 
 func TestNoResponse(t *testing.T) {
@@ -133,9 +129,8 @@ func TestNoResponse(t *testing.T) {
 	if x.Response.Status != 0 || x.Response.Error == "" || x.Request.Method != "POST" || x.Request.Labels.Service != "s" {
 		t.Errorf("%+v", x.Response)
 	}
-	if x = one(t, `{"request":{},"status":"0","error":{"code":"ECONNRESET"}}`); x.Response.Error != `{"code":"ECONNRESET"}` {
-		t.Errorf("%+v", x.Response)
-	}
+	x = one(t, `{"request":{},"status":"0","error":{"code":"ECONNRESET"}}`)
+	must.Equal(t, x.Response.Error, `{"code":"ECONNRESET"}`, "%+v", x.Response)
 	if x = one(t, `{"request":{},"status":"429","error":false}`); x.Response.Error != "" || x.Response.Status != 429 {
 		t.Errorf("%+v", x.Response)
 	}
@@ -165,18 +160,14 @@ func TestTimes(t *testing.T) {
 	f(`,"time":"1.x"`, unknown, false)
 
 	all, _ := read(t, "{\"request\":1}\n\n{\"request\":2}\n", Config{Day: time.Date(2026, 11, 20, 23, 59, 59, 0, time.UTC)})
-	if got := all[1].Request.Time.Format(time.RFC3339Nano); got != "2026-11-20T00:00:00.000003Z" {
-		t.Errorf("with a day: %s", got)
-	}
+	must.Equal(t, all[1].Request.Time.Format(time.RFC3339Nano), "2026-11-20T00:00:00.000003Z", "with a day")
 }
 
 // A record has the same exchange id and time regardless of its file and line.
 func TestIDs(t *testing.T) {
 	const want = "5b9c90ce-298d-512d-ac84-e3cb43a35c25"
 	x := one(t, line)
-	if got := x.ID.String(); got != want {
-		t.Errorf("id %s, want %s: ids must never change", got, want)
-	}
+	must.Equal(t, x.ID.String(), want, "id: ids must never change")
 	var z bytes.Buffer
 	w := gzip.NewWriter(&z)
 	_, _ = w.Write([]byte("\xef\xbb\xbf\r\n" + strings.TrimSpace(line) + "\r\n"))
@@ -289,9 +280,7 @@ func TestHAR(t *testing.T) {
 		t.Errorf("no response: %+v", s)
 	}
 	again, _ := read(t, string(b), Config{})
-	if again[0].ID != all[0].ID {
-		t.Error("the same entry has a different id when read again")
-	}
+	must.Equal(t, again[0].ID, all[0].ID, "the same entry has a different id when read again")
 	huge := `{"log":{"version":"1.2","entries":[{"comment":"` + strings.Repeat("x", 100<<10) + `"}]}}`
 	if all, bad := read(t, huge, Config{MaxLine: 50 << 10}); len(all) != 0 || len(bad) != 1 || !strings.Contains(bad[0], "too long") {
 		t.Errorf("huge entry: %d exchanges, %v", len(all), bad)

@@ -308,9 +308,7 @@ func TestDeduplication(t *testing.T) {
 	for range 2 {
 		insertNumbers(t, ctx, c, "dedup", 1, 2)
 	}
-	if n := count(t, c, "dedup"); n != 2 {
-		t.Errorf("%d rows, want 2", n)
-	}
+	must.Equal(t, count(t, c, "dedup"), 2, "rows")
 }
 
 func insertNumbers(t *testing.T, ctx context.Context, c driver.Conn, table string, numbers ...uint32) {

@@ -86,9 +86,7 @@ func TestKill(t *testing.T) {
 	if err := s.Health(); err != nil {
 		t.Error(err)
 	}
-	if n := testutil.ToFloat64(s.metrics.restarts); n != kills {
-		t.Errorf("%v restarts, want %d", n, kills)
-	}
+	must.Equal(t, testutil.ToFloat64(s.metrics.restarts), kills, "restarts")
 	rows := must.Get(c.Query(t.Context(), "SELECT batch, count() FROM t GROUP BY batch"))(t)
 	defer rows.Close()
 	whole := map[uint32]bool{}
@@ -191,9 +189,7 @@ func TestSecondProcess(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "data", "status")); !os.IsNotExist(err) {
 		t.Error("the engine was not closed:", err)
 	}
-	if n := count(t, open(t, start(t, dir)), "t"); n != 3 {
-		t.Errorf("%d rows after a restart, want 3", n)
-	}
+	must.Equal(t, count(t, open(t, start(t, dir)), "t"), 3, "rows after a restart")
 }
 
 // Close does not wait for an endless statement or for clients with open connections.
@@ -253,7 +249,5 @@ func TestParentKilled(t *testing.T) {
 	c.Close()
 	must.Do(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	if n := count(t, open(t, start(t, dir)), "t"); n != 3 {
-		t.Errorf("%d rows, want 3", n)
-	}
+	must.Equal(t, count(t, open(t, start(t, dir)), "t"), 3, "rows")
 }

@@ -148,9 +148,7 @@ func TestFailover(t *testing.T) {
 			t.Fatalf("Write after the first server stopped: %v", err)
 		}
 	}
-	if got := query(t, s, "SELECT count() FROM exchanges_final", nil); got != "20\n" {
-		t.Errorf("exchanges: %s", got)
-	}
+	must.Equal(t, query(t, s, "SELECT count() FROM exchanges_final", nil), "20\n", "exchanges")
 }
 
 // The connection to the first of two hosts is cut in the middle of an insert, and the host is gone. The rows are stored once,

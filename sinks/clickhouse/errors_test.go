@@ -28,9 +28,7 @@ import (
 func TestFault(t *testing.T) {
 	f := func(err error, want string) {
 		t.Helper()
-		if got := clickhouse.Fault(fmt.Errorf("insert: %w", err)); got != want {
-			t.Errorf("fault of %v: %s, want %s", err, got, want)
-		}
+		must.Equal(t, clickhouse.Fault(fmt.Errorf("insert: %w", err)), want, "fault of %v", err)
 	}
 	exception := func(code int32) error { return &chgo.Exception{Code: code, Message: "x"} }
 	// Errors of the server.

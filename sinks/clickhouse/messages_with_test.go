@@ -107,9 +107,7 @@ func TestMessagesWithCommonWord(t *testing.T) {
 		for _, row := range res.Rows {
 			got = append(got, row[2].(string))
 		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%v: found in %q, want %q", given, got, want)
-		}
+		must.Equal(t, strings.Join(got, " "), want, "%v: found in %q", given, got)
 	}
 	f(queries.Values{}, "conv-007 conv-199 conv-198")
 	f(queries.Values{"service": {"rare"}}, "conv-005 conv-003")

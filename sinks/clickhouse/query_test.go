@@ -64,13 +64,9 @@ func TestQueryParameters(t *testing.T) {
 			t.Errorf("parameter %q: got %q", v, got)
 		}
 	}
-	if got := query(t, s, "SELECT 1 WHERE 'a' = {v:String}", map[string]string{"v": "a' OR '1'='1"}); got != "" {
-		t.Errorf("injection: %q", got)
-	}
+	must.Equal(t, query(t, s, "SELECT 1 WHERE 'a' = {v:String}", map[string]string{"v": "a' OR '1'='1"}), "", "injection")
 	// A statement without placeholders is sent unchanged.
-	if got := query(t, s, "SELECT '@v ? $1'", map[string]string{"v": "x"}); got != "@v ? $1\n" {
-		t.Errorf("no placeholders: %q", got)
-	}
+	must.Equal(t, query(t, s, "SELECT '@v ? $1'", map[string]string{"v": "x"}), "@v ? $1\n", "no placeholders")
 	if _, err := s.Query(t.Context(), "SELECT {v:String}", nil); err == nil || !strings.Contains(err.Error(), "v") {
 		t.Errorf("missing parameter: %v", err)
 	}
@@ -83,9 +79,7 @@ func TestQueryCannotWrite(t *testing.T) {
 			t.Errorf("%s: no error", sql)
 		}
 	}
-	if got := query(t, s, "SELECT count() FROM exchanges", nil); got != "0\n" {
-		t.Errorf("exchanges: %s", got)
-	}
+	must.Equal(t, query(t, s, "SELECT count() FROM exchanges", nil), "0\n", "exchanges")
 }
 
 func TestQueryTruncates(t *testing.T) {
@@ -153,7 +147,5 @@ func TestFloats(t *testing.T) {
 		b.Alerts[i].Value = f
 	}
 	must.Do(t, s.Write(t.Context(), b))
-	if got := query(t, s, "SELECT value FROM alerts_final ORDER BY alert_id", nil); got != "NaN\n+Inf\n-Inf\n" {
-		t.Errorf("values: %q", got)
-	}
+	must.Equal(t, query(t, s, "SELECT value FROM alerts_final ORDER BY alert_id", nil), "NaN\n+Inf\n-Inf\n", "values")
 }

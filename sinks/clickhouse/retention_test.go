@@ -30,9 +30,8 @@ func TestRetentions(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
-			if got = strings.NewReplacer("\t", " ", "\n", ", ").Replace(got); got != want {
-				t.Errorf("retention in days: %s, want %s", got, want)
-			}
+			got = strings.NewReplacer("\t", " ", "\n", ", ").Replace(got)
+			must.Equal(t, got, want, "retention in days")
 			if opened == 1 && strings.Contains(log.String(), "retention set") {
 				t.Errorf("set twice: %s", log.String())
 			}

@@ -163,9 +163,7 @@ func TestOpenConcurrently(t *testing.T) {
 	if got := query(t, s, "SELECT number, name FROM migrations FINAL ORDER BY number", nil); !strings.HasPrefix(got, "1\t0001_exchanges.sql\n2\t0002_findings.sql\n") {
 		t.Errorf("migrations:\n%s", got)
 	}
-	if got := query(t, s, "SELECT count() FROM exchanges_final", nil); got != "10\n" {
-		t.Errorf("exchanges: %s", got)
-	}
+	must.Equal(t, query(t, s, "SELECT count() FROM exchanges_final", nil), "10\n", "exchanges")
 }
 
 func TestMigrate(t *testing.T) {
@@ -209,15 +207,11 @@ func TestRetention(t *testing.T) {
 		t.Cleanup(func() { s.Close() })
 		return s
 	}
-	if got := ttl(openWith(0)); got != "\n\n\n\n" {
-		t.Errorf("TTL by default: %q", got)
-	}
+	must.Equal(t, ttl(openWith(0)), "\n\n\n\n", "TTL by default")
 	day := "TTL toDateTime(started_at) + toIntervalSecond(86400)\nTTL toDateTime(stored_at) + toIntervalSecond(86400)\n" +
 		"TTL toDateTime(stored_at) + toIntervalSecond(86400)\nTTL toDateTime(stored_at) + toIntervalSecond(86400)\n"
 	s := openWith(24 * time.Hour)
-	if got := ttl(s); got != day {
-		t.Errorf("TTL of a day: %q", got)
-	}
+	must.Equal(t, ttl(s), day, "TTL of a day")
 	// Rows that were stored long ago are deleted, new ones are kept, whatever the times of the traffic: it may be imported.
 	b, ago, now := sinktest.Rows(0, 2), time.Now().Add(-48*time.Hour), time.Now()
 	b.Exchanges[0].StoredAt, b.Exchanges[1].StoredAt = ago, now
@@ -226,14 +220,8 @@ func TestRetention(t *testing.T) {
 	must.Do(t, s.Write(t.Context(), b))
 	for _, table := range []string{"exchanges", "findings", "tool_calls"} {
 		must.Do(t, s.Exec(t.Context(), "OPTIMIZE TABLE "+table+" FINAL"))
-		if got := query(t, s, "SELECT exchange_id FROM "+table+"_final", nil); got != b.Exchanges[1].ID+"\n" {
-			t.Errorf("%s after the retention: %q", table, got)
-		}
+		must.Equal(t, query(t, s, "SELECT exchange_id FROM "+table+"_final", nil), b.Exchanges[1].ID+"\n", "%s after the retention", table)
 	}
-	if got := ttl(openWith(0)); got != day {
-		t.Errorf("TTL with retention 0 afterwards: %q", got)
-	}
-	if got := ttl(openWith(48 * time.Hour)); got != strings.ReplaceAll(day, "86400", "172800") {
-		t.Errorf("TTL of two days: %q", got)
-	}
+	must.Equal(t, ttl(openWith(0)), day, "TTL with retention 0 afterwards")
+	must.Equal(t, ttl(openWith(48*time.Hour)), strings.ReplaceAll(day, "86400", "172800"), "TTL of two days")
 }

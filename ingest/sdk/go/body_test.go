@@ -301,7 +301,5 @@ func TestSharedReader(t *testing.T) {
 			t.Errorf("recorded %q, degraded %v", sent.Body, sent.Degraded)
 		}
 	}
-	if n := tries.Load(); n != 3 {
-		t.Errorf("%d tries", n)
-	}
+	must.Equal(t, tries.Load(), 3, "tries")
 }

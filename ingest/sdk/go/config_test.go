@@ -64,8 +64,6 @@ func TestMaskedAttrs(t *testing.T) {
 		t.Fatalf("%d cases, %v", len(cases), err)
 	}
 	for _, c := range cases {
-		if got := maskedAttrs(map[string]string{"k": clipAttr(c.In)})["k"]; got != c.Out {
-			t.Errorf("%s: %q, want %q", c.About, got, c.Out)
-		}
+		must.Equal(t, maskedAttrs(map[string]string{"k": clipAttr(c.In)})["k"], c.Out, "%s", c.About)
 	}
 }

@@ -135,9 +135,7 @@ func TestBrokenTransports(t *testing.T) {
 			}
 		}()
 		req, res := only(t, n, h)
-		if res.Error != wantError {
-			t.Errorf("error %q, want %q", res.Error, wantError)
-		}
+		must.Equal(t, res.Error, wantError, "error")
 		if read := string(req.Body) == `{"n":1}`; read == req.Degraded {
 			t.Errorf("%s: body %q, degraded %v", wantError, req.Body, req.Degraded)
 		}

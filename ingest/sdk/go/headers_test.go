@@ -150,9 +150,7 @@ func TestProcessAttributes(t *testing.T) {
 	call(t, h, srv.URL, strings.NewReader(question), nil)
 	flush(t, h)
 	evs := n.events(t)
-	if len(evs) != 4 {
-		t.Errorf("%d events", len(evs))
-	}
+	must.Equal(t, len(evs), 4, "events")
 	for _, ev := range evs {
 		want := map[string]string{"region": "eu", "tenant": "default"}
 		if ev.Labels.Run == "run-2" {

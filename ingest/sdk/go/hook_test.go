@@ -114,9 +114,7 @@ func TestUnary(t *testing.T) {
 		Conversation: "conv-1", Run: "run-1", User: event.HashUser(nil, "anna"),
 	}
 	for i, ev := range evs {
-		if ev.Labels != wantLabels {
-			t.Errorf("event %d: labels %+v, want %+v", i, ev.Labels, wantLabels)
-		}
+		must.Equal(t, ev.Labels, wantLabels, "event %d: labels", i)
 		if ev.Seq != uint64(i+1) || ev.Instance != h.instance || ev.Attrs["tenant"] != "t1" || ev.Origin != event.OriginHook {
 			t.Errorf("event %d: %+v", i, ev)
 		}
@@ -147,9 +145,7 @@ func TestNoSecretLeaves(t *testing.T) {
 	if all := fmt.Sprint(m.Header, string(m.Data)); strings.Contains(all, "sk-") {
 		t.Errorf("a key was published: %s", all)
 	}
-	if got := m.Header.Get(event.HeaderAPIVersion); got != "2023-06-01" {
-		t.Errorf("api version %q", got)
-	}
+	must.Equal(t, m.Header.Get(event.HeaderAPIVersion), "2023-06-01", "api version")
 }
 
 func TestStreamed(t *testing.T) {
@@ -303,9 +299,7 @@ func TestOtherCallsUnchanged(t *testing.T) {
 		if err != nil || got != want || seen != req {
 			t.Errorf("%s %s: request or response changed", method, target)
 		}
-		if s := h.Stats(); s != (Stats{}) {
-			t.Errorf("%s %s: stats %+v", method, target, s)
-		}
+		must.Equal(t, h.Stats(), Stats{}, "%s %s: stats", method, target)
 	}
 	f("POST", srv.URL)
 	f("POST", "https://example.com/v1/chat/completions")

@@ -42,12 +42,8 @@ func TestHosts(t *testing.T) {
 				return
 			}
 			h := &Hook{cfg: cfg, hosts: cfg.hosts, unknown: &unknownHosts{log: cfg.Logger}}
-			if got := route(h, c.Method, c.URL, c.Type); got != c.Want {
-				t.Errorf("%s %v: call to %s is %s, want %s", source, c.Hosts, c.URL, got, c.Want)
-			}
-			if logged := log.Len() > 0; logged != (c.Want == "unrecorded") {
-				t.Errorf("%s %v: call to %s logs %q", source, c.Hosts, c.URL, log.String())
-			}
+			must.Equal(t, route(h, c.Method, c.URL, c.Type), c.Want, "%s %v: call to %s", source, c.Hosts, c.URL)
+			must.Equal(t, log.Len() > 0, c.Want == "unrecorded", "%s %v: call to %s logs %q", source, c.Hosts, c.URL, log.String())
 		}
 		f("Config.Hosts", Config{Hosts: c.Hosts}, "")
 		f("LLMTAP_HOSTS", Config{}, strings.Join(c.Hosts, ", "))
@@ -93,12 +89,8 @@ func TestUnknownHostsAreLoggedOnce(t *testing.T) {
 			route(h, "", fmt.Sprintf("https://key:secret@LLM-%d.corp:8000/v1/messages?key=secret", i), nil)
 		}
 	}
-	if n := h.unknown.count(); n != 6*maxUnknownHosts {
-		t.Errorf("%d calls", n)
-	}
-	if n := strings.Count(log.String(), "\n"); n != maxUnknownHosts+1 {
-		t.Errorf("%d lines", n)
-	}
+	must.Equal(t, h.unknown.count(), 6*maxUnknownHosts, "calls")
+	must.Equal(t, strings.Count(log.String(), "\n"), maxUnknownHosts+1, "lines")
 	line, _, _ := strings.Cut(log.String(), "\n")
 	if !strings.Contains(line, `host=llm-0.corp:8000 api=anthropic fix="add it with LLMTAP_HOSTS=llm-0.corp:8000"`) {
 		t.Error(line)

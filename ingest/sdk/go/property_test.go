@@ -214,9 +214,7 @@ func playHistory(t *testing.T, target string, seed uint64) {
 				if err := errors.Join(err1, err2); err != nil {
 					t.Errorf("%+v: %v", p, err)
 				}
-				if got != want {
-					t.Errorf("%+v: with the hook\n%.300v\nwithout\n%.300v", p, got, want)
-				}
+				must.Equal(t, got, want, "%+v: with the hook, as without", p)
 			}
 		})
 	}

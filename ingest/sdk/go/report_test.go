@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/nats-io/nats.go"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A logBuffer contains the lines of a logger. It is safe for concurrent use.
@@ -62,9 +63,7 @@ func TestReportsConnection(t *testing.T) {
 	if !strings.Contains(text, "nats=nats://127.0.0.1:") || !strings.Contains(text, "connection refused") || strings.Contains(text, "agent") {
 		t.Error(text)
 	}
-	if strings.Count(text, "\n") != 2 {
-		t.Errorf("want 2 lines:\n%s", text)
-	}
+	must.Equal(t, strings.Count(text, "\n"), 2, "lines:\n%s", text)
 }
 
 func TestSilentOnSuccess(t *testing.T) {

@@ -62,9 +62,7 @@ func TestFrameReader(t *testing.T) {
 			"with EOF": iotest.DataErrReader(bytes.NewReader(frames.Bytes()[:cut])),
 		} {
 			_, err := io.Copy(io.Discard, &frameReader{r: r})
-			if ends[cut] != (err == nil) {
-				t.Errorf("%s, truncated at %d: %v", name, cut, err)
-			}
+			must.Equal(t, ends[cut], err == nil, "%s, truncated at %d: %v", name, cut, err)
 		}
 	}
 }

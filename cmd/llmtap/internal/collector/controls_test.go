@@ -91,9 +91,7 @@ func TestControls(t *testing.T) {
 		if err != nil || s.StartsAt.Before(now) || s.State(time.Now()) != silence.Active {
 			t.Fatalf("%+v, %v", s, err)
 		}
-		if len(a.Silences()) != 1 {
-			t.Error("the silence is not visible to its own process")
-		}
+		must.Equal(t, len(a.Silences()), 1, "the silence is not visible to its own process")
 	}
 	within(t, "a silence", func() bool { return len(b.Silences()) == 1 })
 

@@ -30,9 +30,7 @@ func TestGuard(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if w.Code != want {
-			t.Errorf("token %q: %s %s %v: %d, want %d", token, method, url, header, w.Code, want)
-		}
+		must.Equal(t, w.Code, want, "token %q: %s %s %v", token, method, url, header)
 	}
 	bearer := func(s string) map[string]string { return map[string]string{"Authorization": "Bearer " + s} }
 	// Without a token, only loopback names are allowed.

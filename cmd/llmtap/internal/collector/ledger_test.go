@@ -67,17 +67,13 @@ func TestLedgerStaleOwner(t *testing.T) {
 	}
 	// The owner deletes entries without leaving delete markers.
 	writeStep(t, owner, []ledger.Key{one.Key, versionEntry("3", 3, 3).Key})
-	if n := len(c.ledger()); n != 1 {
-		t.Errorf("%d entries", n)
-	}
+	must.Equal(t, len(c.ledger()), 1, "entries")
 	s, err := c.js.Stream(t.Context(), "KV_"+event.BucketLedger)
 	if err != nil || s.CachedInfo().State.Msgs != 1 {
 		t.Errorf("%v, %+v", err, s.CachedInfo().State)
 	}
 	writeStep(t, owner, nil, one) // it is added again
-	if n := len(c.ledger()); n != 2 {
-		t.Errorf("%d entries", n)
-	}
+	must.Equal(t, len(c.ledger()), 2, "entries")
 }
 
 // A batch writes only the changes of its steps, and a failed write loses none.
@@ -99,9 +95,7 @@ func TestLedgerSteps(t *testing.T) {
 	if err := l.write(t.Context(), second); err != nil || len(c.ledger()) != 2 {
 		t.Errorf("%v, %d entries", err, len(c.ledger()))
 	}
-	if len(l.steps) != 0 {
-		t.Errorf("%d steps remain", len(l.steps))
-	}
+	must.Equal(t, len(l.steps), 0, "steps remain")
 }
 
 // A partition reads its own entries and those of other numbers of partitions, but not those of other partitions. It skips

@@ -28,9 +28,7 @@ func TestLogNotifier(t *testing.T) {
 	}
 	expect := func(what, got, want string) {
 		t.Helper()
-		if got != want {
-			t.Errorf("%s:\n%s\nwant:\n%s", what, got, want)
-		}
+		must.Equal(t, got, want, "%s", what)
 	}
 	alert := func(severity string) alerts.Alert {
 		return alerts.Alert{

@@ -191,9 +191,7 @@ func TestHealthUnavailable(t *testing.T) {
 			time.Sleep(time.Minute)
 			return h.unavailable()
 		}
-		if got := look(); got != "" {
-			t.Errorf("store up: %q", got)
-		}
+		must.Equal(t, look(), "", "store up")
 		down = errors.New("refused")
 		for range 2 {
 			if got := look(); !strings.HasPrefix(got, "ClickHouse has been unreachable since 00:01:00 UTC. ") {
@@ -201,8 +199,6 @@ func TestHealthUnavailable(t *testing.T) {
 			}
 		}
 		down = nil
-		if got := look(); got != "" {
-			t.Errorf("store up again: %q", got)
-		}
+		must.Equal(t, look(), "", "store up again")
 	})
 }

@@ -31,9 +31,7 @@ func TestProxy(t *testing.T) {
 		}
 	}
 	must.Agree(t, cmp.Diff(want, got))
-	if n := collectortest.Groups(t, c.ClickHouse(), "SELECT rule_id, count() FROM findings_final GROUP BY 1")["orphan_tool_reply"]; n != 1 {
-		t.Errorf("%d findings", n)
-	}
+	must.Equal(t, collectortest.Groups(t, c.ClickHouse(), "SELECT rule_id, count() FROM findings_final GROUP BY 1")["orphan_tool_reply"], 1, "findings")
 }
 
 // The role proxy alone requires neither ClickHouse nor, to forward calls, NATS.

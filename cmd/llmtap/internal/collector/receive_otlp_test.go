@@ -34,9 +34,7 @@ func TestReceiveOTLP(t *testing.T) {
 		q.Header.Set("Authorization", "Bearer "+token)
 		resp := must.Get(http.DefaultClient.Do(q))(t)
 		defer resp.Body.Close()
-		if resp.StatusCode != code {
-			t.Errorf("token %s: %s", token, resp.Status)
-		}
+		must.Equal(t, resp.StatusCode, code, "token %s: %s", token, resp.Status)
 	}
 	post("wrong", 401)
 	post("s3cret", 200)

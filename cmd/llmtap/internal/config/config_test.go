@@ -139,9 +139,7 @@ clickhouse:
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s:\n%s", key, diff)
 		}
-		if o := s.Origin(key); o != from {
-			t.Errorf("%s: origin %s, want %s", key, o, from)
-		}
+		must.Equal(t, s.Origin(key), from, "%s: origin", key)
 	}
 	f("data_dir", s.DataDir, "/from/file", file+":1")
 	f("roles", s.Roles, []string{"analyze", "alert"}, "--roles")
@@ -231,9 +229,7 @@ func TestEnv(t *testing.T) {
 func TestMasked(t *testing.T) {
 	f := func(s, secret, want string) {
 		t.Helper()
-		if got := masked(s, secret); got != want {
-			t.Errorf("masked(%q, %q) = %q, want %q", s, secret, got, want)
-		}
+		must.Equal(t, masked(s, secret), want, "masked(%q, %q)", s, secret)
 	}
 	f("", "all", "")
 	f("plain", "", "plain")

@@ -57,8 +57,6 @@ func TestLocalURL(t *testing.T) {
 		"127.0.0.1:8088": "http://127.0.0.1:8088", "0.0.0.0:8088": "http://127.0.0.1:8088", "[::]:8088": "http://127.0.0.1:8088",
 		":8088": "http://127.0.0.1:8088", "10.0.0.7:80": "http://10.0.0.7:80", "127.0.0.1:0": "", "x": "",
 	} {
-		if got := LocalURL(addr, false); got != want {
-			t.Errorf("%s: %q, want %q", addr, got, want)
-		}
+		must.Equal(t, LocalURL(addr, false), want, "%s", addr)
 	}
 }

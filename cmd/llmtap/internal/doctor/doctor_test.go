@@ -62,9 +62,7 @@ func examine(t *testing.T, env map[string]string) map[string]Result {
 			worst = r.Status
 		}
 	}
-	if report.Status != worst {
-		t.Errorf("status %s, want %s", report.Status, worst)
-	}
+	must.Equal(t, report.Status, worst, "status")
 	return checks
 }
 
@@ -73,9 +71,7 @@ func expect(t *testing.T, checks map[string]Result, check, status string, parts 
 	t.Helper()
 	r := checks[check]
 	text := r.Detail + "; " + r.Fix
-	if r.Status != status {
-		t.Errorf("%s is %q, want %q: %s", check, r.Status, status, text)
-	}
+	must.Equal(t, r.Status, status, "%s is: %s", check, text)
 	for _, p := range parts {
 		if !strings.Contains(text, p) {
 			t.Errorf("%s: %q does not contain %q", check, text, p)
@@ -106,9 +102,7 @@ func TestInvalidConfig(t *testing.T) {
 	write("nats:\n  ur: x\nroles: [cook]\n")
 	checks := examine(t, map[string]string{"LLMTAP_CONFIG": file})
 	expect(t, checks, "config", Fail, file+":2: unknown key nats.ur; did you mean nats.url?")
-	if len(checks) != 1 {
-		t.Errorf("%d checks of an invalid configuration", len(checks))
-	}
+	must.Equal(t, len(checks), 1, "checks of an invalid configuration")
 	// A valid configuration with a missing file.
 	write("slack:\n  channel: C1\n  token_file: " + dir + "/token\n")
 	checks = examine(t, map[string]string{"LLMTAP_CONFIG": file})

@@ -274,9 +274,7 @@ func TestRelevantPart(t *testing.T) {
 func TestFindStatus(t *testing.T) {
 	f := func(text string, want int) {
 		t.Helper()
-		if got := findStatus([]byte(text)); got != want {
-			t.Errorf("%s: status %d, want %d", text, got, want)
-		}
+		must.Equal(t, findStatus([]byte(text)), want, "%s: status", text)
 	}
 	f("Error code: 429 - {'error'", 429)
 	f("status_code=503, body", 503)

@@ -73,9 +73,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("complete %v (-want +got):\n%s", r.Complete(), diff)
 		}
 		for i, e := range f.events {
-			if e.Seq != uint64(i+1) {
-				t.Errorf("event %d has sequence %d", i, e.Seq)
-			}
+			must.Equal(t, e.Seq, uint64(i+1), "event %d has sequence", i)
 		}
 		if s := stderr.String(); !strings.Contains(s, "log.jsonl:4: ") || !strings.Contains(s, "open nosuch.jsonl") {
 			t.Errorf("stderr: %s", s)

@@ -321,9 +321,7 @@ func TestHandler(t *testing.T) {
 		r.Header.Set("Accept", "application/json, text/event-stream")
 		w := httptest.NewRecorder()
 		NewHandler(options(t, nil)).ServeHTTP(w, r)
-		if w.Code != want {
-			t.Errorf("%.20s: %d %.200s, want %d", body, w.Code, w.Body, want)
-		}
+		must.Equal(t, w.Code, want, "%.20s: %.200s", body, w.Body)
 	}
 }
 

@@ -29,9 +29,7 @@ func TestWrite(t *testing.T) {
 		t.Errorf("%+v", files)
 	}
 	for _, f := range write() {
-		if f.New != (f.For == "nats-server") {
-			t.Errorf("second time: %+v", f)
-		}
+		must.Equal(t, f.New, f.For == "nats-server", "second time: %+v", f)
 		if info, err := os.Stat(f.Name); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", f.Name, info.Mode(), err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/dashboards/web"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -57,9 +58,7 @@ func TestTiming(t *testing.T) {
 	at := time.Unix(1, 0)
 	f := func(c show.Timing, want string) {
 		t.Helper()
-		if got := timing(c); got != want {
-			t.Errorf("%+v: %q, want %q", c, got, want)
-		}
+		must.Equal(t, timing(c), want, "%+v", c)
 	}
 	f(show.Timing{}, "")
 	f(show.Timing{AskedAt: at}, "")

@@ -88,9 +88,7 @@ func TestReduce(t *testing.T) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
 			c, fault := reduced(t, newCase(t, target, steps...), rule)
-			if fault.RootCause != root {
-				t.Errorf("root cause %q, want %q", fault.RootCause, root)
-			}
+			must.Equal(t, fault.RootCause, root, "root cause")
 			must.Agree(t, cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(c.String())))
 		})
 	}

@@ -42,9 +42,7 @@ func TestClientErrors(t *testing.T) {
 	}
 	reply := func(code int, contentType, text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/base"+Path {
-				t.Errorf("path %s", r.URL.Path)
-			}
+			must.Equal(t, r.URL.Path, "/base"+Path, "path")
 			w.Header().Set("Content-Type", contentType)
 			w.WriteHeader(code)
 			_, _ = io.WriteString(w, text)
@@ -81,9 +79,7 @@ func TestProbe(t *testing.T) {
 	f := func(want bool, header string) {
 		t.Helper()
 		c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Server", header) }))
-		if got := c.Probe(t.Context()); got != want {
-			t.Errorf("%q: %v", header, got)
-		}
+		must.Equal(t, c.Probe(t.Context()), want, "%q", header)
 	}
 	f(true, ServerName)
 	f(false, "nginx")

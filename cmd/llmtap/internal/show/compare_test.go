@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/stored"
@@ -94,9 +96,7 @@ func TestView(t *testing.T) {
 		t.Helper()
 		v := &view{Style: &terminal.Style{Width: 40}, full: full}
 		v.text(2, text, 20)
-		if got := v.String(); got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
+		must.Equal(t, v.String(), want, "%q", text)
 	}
 	f(false, "a\n\n b", "  a\n\n  b\n")
 	f(false, strings.Repeat("0123456789", 200), "  0123456789012 … 1,980 characters left\n  out … 3456789\n")
@@ -146,9 +146,7 @@ func TestLinks(t *testing.T) {
 		for i, m := range messages {
 			all[i], _ = records.ParseMessage([]byte(m))
 		}
-		if got := fmt.Sprint(Links(all)); got != want {
-			t.Errorf("%v: got %s, want %s", messages, got, want)
-		}
+		must.Equal(t, fmt.Sprint(Links(all)), want, "%v", messages)
 	}
 	call := func(id string) string {
 		return `{"role":"assistant","tool_calls":[{"id":"` + id + `","type":"function","function":{"name":"f","arguments":"{}"}}]}`

@@ -47,9 +47,7 @@ func TestRunRetries(t *testing.T) {
 		if failed := start.Add(2 * time.Minute); resumed.IsZero() || resumed.After(failed) {
 			t.Errorf("resumed from %v; ClickHouse failed at %v", resumed, failed)
 		}
-		if got, want := stderr.String(), "ClickHouse unreachable, retrying: connection refused\nClickHouse reachable again\n"; got != want {
-			t.Errorf("stderr %q, want %q", got, want)
-		}
+		must.Equal(t, stderr.String(), "ClickHouse unreachable, retrying: connection refused\nClickHouse reachable again\n", "stderr")
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestWrap(t *testing.T) {
@@ -27,9 +29,7 @@ func TestWrap(t *testing.T) {
 func TestClip(t *testing.T) {
 	f := func(s string, n int, want string) {
 		t.Helper()
-		if got := Clip(s, n); got != want {
-			t.Errorf("Clip(%q, %d) = %q, want %q", s, n, got, want)
-		}
+		must.Equal(t, Clip(s, n), want, "Clip(%q, %d)", s, n)
 	}
 	f("abc", 3, "abc")
 	f("abcd", 3, "ab…")

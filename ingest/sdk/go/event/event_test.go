@@ -56,9 +56,7 @@ func TestRoundTrip(t *testing.T) {
 			if !reflect.DeepEqual(got, e) {
 				t.Errorf("got %+v\nwant %+v", got, e)
 			}
-			if &got.Body[0] != &e.Body[0] {
-				t.Error("Decode copied the body")
-			}
+			must.Equal(t, &got.Body[0], &e.Body[0], "Decode copied the body")
 		})
 	}
 }
@@ -157,9 +155,7 @@ func TestDecodeInvalid(t *testing.T) {
 func TestEscape(t *testing.T) {
 	f := func(in, want string) {
 		t.Helper()
-		if got := escape(in); got != want {
-			t.Errorf("escape(%q) = %q, want %q", in, got, want)
-		}
+		must.Equal(t, escape(in), want, "escape(%q)", in)
 	}
 	f("", "")
 	f("planner v2", "planner v2")
@@ -179,9 +175,7 @@ func TestEscape(t *testing.T) {
 func TestUnescape(t *testing.T) {
 	f := func(in, want string) {
 		t.Helper()
-		if got := unescape(in); got != want {
-			t.Errorf("unescape(%q) = %q, want %q", in, got, want)
-		}
+		must.Equal(t, unescape(in), want, "unescape(%q)", in)
 	}
 	f("a%20b", "a b")
 	f("%e8%a7%84", "规")
@@ -274,9 +268,7 @@ func TestSubject(t *testing.T) {
 // Published test vectors of 32-bit FNV-1a.
 func TestFNV(t *testing.T) {
 	for in, want := range map[string]uint32{"": 0x811c9dc5, "a": 0xe40c292c, "foobar": 0xbf9cf968} {
-		if got := fnv1a(fnvOffset, in); got != want {
-			t.Errorf("fnv1a(%q) = %08x, want %08x", in, got, want)
-		}
+		must.Equal(t, fnv1a(fnvOffset, in), want, "fnv1a(%q)", in)
 	}
 	if ShardOf("a", "b") == ShardOf("ab") || ShardOf("a", "b") != ShardOf("a\x00b") {
 		t.Error("parts of a shard key are not separated by a zero byte")
@@ -307,13 +299,9 @@ func TestKind(t *testing.T) {
 
 func TestStageAndStreaming(t *testing.T) {
 	l := Labels{Agent: "a"}
-	if l.StageOrAgent() != "a" {
-		t.Error("StageOrAgent does not default to the agent")
-	}
+	must.Equal(t, l.StageOrAgent(), "a", "StageOrAgent does not default to the agent")
 	l.Stage = "s"
-	if l.StageOrAgent() != "s" {
-		t.Error("StageOrAgent ignores the stage")
-	}
+	must.Equal(t, l.StageOrAgent(), "s", "StageOrAgent ignores the stage")
 }
 
 // Agents link this package, so it must not add dependencies.
@@ -345,8 +333,6 @@ func TestWithoutSecrets(t *testing.T) {
 		"/v1/chat/a@b":                          "/v1/chat/a@b",
 	} {
 		e := &Event{Kind: Request, Exchange: "x", URL: url}
-		if got := e.Encode().get(HeaderURL); got != want {
-			t.Errorf("%s is published as %s, want %s", url, got, want)
-		}
+		must.Equal(t, e.Encode().get(HeaderURL), want, "%s is published as", url)
 	}
 }

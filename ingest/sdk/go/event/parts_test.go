@@ -3,6 +3,8 @@ package event
 import (
 	"bytes"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestMessages(t *testing.T) {
@@ -65,9 +67,7 @@ func TestQueryAndStub(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	f := func(text string, want bool) {
 		t.Helper()
-		if got := (&Event{Kind: Response, Error: text}).Cancelled(); got != want {
-			t.Errorf("%q: %v", text, got)
-		}
+		must.Equal(t, (&Event{Kind: Response, Error: text}).Cancelled(), want, "%q", text)
 	}
 	f("", false)
 	f(ErrorCancelled, true)

@@ -1,7 +1,10 @@
 // Package must has the checks that most tests repeat.
 package must
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // Do ends the test if err is not nil.
 func Do(t testing.TB, err error) {
@@ -32,4 +35,18 @@ func Agree(t testing.TB, diff string, what ...string) {
 		diff = w + " (-want +got):\n" + diff
 	}
 	t.Error(diff)
+}
+
+// Equal fails the test unless got is want; the test continues. What it says is a format and its arguments: the name of what is compared.
+func Equal[T comparable](t testing.TB, got, want T, format string, args ...any) {
+	if got == want {
+		return
+	}
+	t.Helper()
+	what := fmt.Sprintf(format, args...)
+	if g, ok := any(got).(string); ok {
+		t.Errorf("%s:\n got %.2000q\nwant %.2000q", what, g, any(want))
+		return
+	}
+	t.Errorf("%s: got %+v, want %+v", what, got, want)
 }

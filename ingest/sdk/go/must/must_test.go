@@ -2,9 +2,11 @@ package must_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
@@ -17,6 +19,10 @@ type recorder struct {
 
 func (r *recorder) Helper()           {}
 func (r *recorder) Fatal(args ...any) { r.fatal = args }
+func (r *recorder) Errorf(format string, args ...any) {
+	r.failed = append(r.failed, fmt.Sprintf(format, args...))
+}
+
 func (r *recorder) Error(args ...any) { r.failed = append(r.failed, args...) }
 
 func TestErrors(t *testing.T) {
@@ -42,5 +48,15 @@ func TestAgree(t *testing.T) {
 	must.Agree(r, "-1 +2", "numbers")
 	if r.fatal != nil || !slices.Equal(r.failed, []any{"-1 +2", "numbers (-want +got):\n-1 +2"}) {
 		t.Errorf("Agree failed the test with %q, and ended it with %v", r.failed, r.fatal)
+	}
+}
+
+func TestEqual(t *testing.T) {
+	r := &recorder{TB: t}
+	must.Equal(r, "a", "a", "letters")
+	must.Equal(r, 2*time.Second, 1500*time.Millisecond, "%s of the queue", "age")
+	must.Equal(r, "a", "b", "letters")
+	if want := []any{"age of the queue: got 2s, want 1.5s", "letters:\n got \"a\"\nwant \"b\""}; r.fatal != nil || !slices.Equal(r.failed, want) {
+		t.Errorf("Equal failed the test with %q, and ended it with %v", r.failed, r.fatal)
 	}
 }

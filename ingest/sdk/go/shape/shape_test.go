@@ -61,9 +61,8 @@ func TestErrorTextIsMasked(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()
 		got := string(New([]byte("k")).Response(wire.OpenAIChat, []byte(`{"error":{"message":"`+text+`"}}`), 1<<20))
-		if want = `{"error":{"message":"` + want + `"}}`; got != want {
-			t.Errorf("%.200s\n got %.200s\nwant %.200s", text, got, want)
-		}
+		want = `{"error":{"message":"` + want + `"}}`
+		must.Equal(t, got, want, "%.200s", text)
 	}
 	f(`bad key \"sk-abc123DEF456\" of jane@example.com,\nfor call_1`, `bad key \"sk-***\" of ***@***,\nfor call_1`)
 	long := strings.Repeat("a ", maxText/2-5)
@@ -73,9 +72,7 @@ func TestErrorTextIsMasked(t *testing.T) {
 func TestRequest(t *testing.T) {
 	f := func(d wire.Dialect, body, want string) {
 		t.Helper()
-		if got := request(d, body); got != want {
-			t.Errorf("%s\n got %s\nwant %s", body, got, want)
-		}
+		must.Equal(t, request(d, body), want, "%s", body)
 	}
 	// Values at protocol positions are kept; text and white space are not.
 	f(wire.OpenAIChat, `{ "model" : "gpt-5", "messages": [ {"role":"user", "content":"read config.py"} ], "temperature": 0.7 }`,
@@ -121,9 +118,7 @@ func TestArguments(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &got); err != nil {
 			t.Fatalf("%s: %v", out, err)
 		}
-		if a := got.Messages[0].ToolCalls[0].Function.Arguments; a != want {
-			t.Errorf("%q\n got %s\nwant %s", args, a, want)
-		}
+		must.Equal(t, got.Messages[0].ToolCalls[0].Function.Arguments, want, "%q", args)
 	}
 	object := func(members ...string) string {
 		slices.Sort(members)
@@ -174,21 +169,13 @@ func TestKeys(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	body := `{"messages":[` + strings.Repeat(`"",`, 1000) + `""]}`
-	if got := string(New([]byte("key")).Request(wire.OpenAIChat, []byte(body), 5000)); got != h(body) {
-		t.Errorf("a request beyond its limit is %.100s", got)
-	}
+	must.Equal(t, string(New([]byte("key")).Request(wire.OpenAIChat, []byte(body), 5000)), h(body), "a request beyond its limit")
 	stream := strings.Repeat(`data: {"choices":[{"x":["","a"]}]}`+"\n\n", 1000)
-	if got := string(New([]byte("key")).Response(wire.OpenAIChat, []byte(stream), 5000)); got != h(stream) {
-		t.Errorf("a stream beyond its limit is %.100s", got)
-	}
+	must.Equal(t, string(New([]byte("key")).Response(wire.OpenAIChat, []byte(stream), 5000)), h(stream), "a stream beyond its limit")
 	lines := strings.Repeat(`{"message":{"x":["","a"]}}`+"\n", 1000)
-	if got := string(New([]byte("key")).Response(wire.OpenAIChat, []byte(lines), 5000)); got != h(lines) {
-		t.Errorf("lines beyond their limit are %.100s", got)
-	}
+	must.Equal(t, string(New([]byte("key")).Response(wire.OpenAIChat, []byte(lines), 5000)), h(lines), "lines beyond their limit")
 	args := `{"messages":[{"tool_calls":[{"function":{"arguments":"[` + strings.Repeat(`\"\",`, 1000) + `0]"}}]}]}`
-	if got := string(New([]byte("key")).Request(wire.OpenAIChat, []byte(args), 5000)); got != h(args) {
-		t.Errorf("arguments beyond the limit are %.100s", got)
-	}
+	must.Equal(t, string(New([]byte("key")).Request(wire.OpenAIChat, []byte(args), 5000)), h(args), "arguments beyond the limit")
 }
 
 // The text of an error inside a 200 is kept up to 4 KiB, in whole characters.

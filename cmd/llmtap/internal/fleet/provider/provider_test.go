@@ -46,9 +46,7 @@ func TestRejections(t *testing.T) {
 		} {
 			status, body := post(t, path, messages)
 			if want.Message == "" {
-				if status != 200 {
-					t.Errorf("%s: %s: status %d: %s", path, messages, status, body)
-				}
+				must.Equal(t, status, 200, "%s: %s: status: %s", path, messages, body)
 				continue
 			}
 			var got struct{ Error apiError }
@@ -132,9 +130,7 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	}
-	if checked != 2*len(enforced) {
-		t.Errorf("%d invalid histories checked, want %d", checked, 2*len(enforced))
-	}
+	must.Equal(t, checked, 2*len(enforced), "invalid histories checked")
 }
 
 func TestNotJSON(t *testing.T) {
@@ -156,9 +152,7 @@ func TestUnknownPath(t *testing.T) {
 	w := httptest.NewRecorder()
 	New(Config{}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/chat/completions", http.NoBody))
 	io.Copy(io.Discard, w.Body)
-	if w.Code != http.StatusNotFound {
-		t.Errorf("status %d", w.Code)
-	}
+	must.Equal(t, w.Code, http.StatusNotFound, "status")
 }
 
 // Error bodies equal those of the real providers, byte for byte.

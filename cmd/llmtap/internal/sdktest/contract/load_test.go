@@ -141,9 +141,7 @@ func (l *loading) count(t *testing.T) (kept, dropped uint64) {
 		}
 	}
 	for id, p := range processes {
-		if p.missing != 2*p.dropped {
-			t.Errorf("instance %s: %d sequence numbers are missing, %d exchanges dropped", id, p.missing, p.dropped)
-		}
+		must.Equal(t, p.missing, 2*p.dropped, "instance %s: sequence numbers are missing, %d exchanges dropped", id, p.dropped)
 		dropped += p.dropped
 	}
 	if len(open) > 0 {

@@ -36,9 +36,7 @@ func TestDemoProvider(t *testing.T) {
 			}
 			unary := must.Get(c.Chat.Completions.New(t.Context(), p))(t)
 			again := must.Get(c.Chat.Completions.New(t.Context(), p))(t)
-			if unary.ID != again.ID {
-				t.Error("two answers to the same request")
-			}
+			must.Equal(t, unary.ID, again.ID, "two answers to the same request")
 			p.StreamOptions.IncludeUsage = openai.Bool(true)
 			s := c.Chat.Completions.NewStreaming(t.Context(), p)
 			defer s.Close()

@@ -85,9 +85,7 @@ func TestPrefixes(t *testing.T) {
 	for _, p := range prefixes {
 		for _, text := range []string{p.text, strings.ToUpper(p.text)} {
 			secret := text + "1" + strings.Repeat("a", p.min-1)
-			if got := string(Append(nil, []byte("<"+secret+">"))); got != "<"+text+"***>" {
-				t.Errorf("%s became %s", secret, got)
-			}
+			must.Equal(t, string(Append(nil, []byte("<"+secret+">"))), "<"+text+"***>", "%s became", secret)
 			if short := "<" + secret[:len(secret)-1] + ">"; string(Append(nil, []byte(short))) != short {
 				t.Errorf("%s was masked", short)
 			}
@@ -98,9 +96,7 @@ func TestPrefixes(t *testing.T) {
 func TestTruncate(t *testing.T) {
 	f := func(text string, limit int, want string) {
 		t.Helper()
-		if got := string(Truncate([]byte(text), limit)); got != want {
-			t.Errorf("Truncate(%q, %d) = %q, want %q", text, limit, got, want)
-		}
+		must.Equal(t, string(Truncate([]byte(text), limit)), want, "Truncate(%q, %d)", text, limit)
 	}
 	f("", 4, "")
 	f("bad sk-abc", 10, "bad sk-abc")

@@ -167,9 +167,7 @@ func TestRedactorPatterns(t *testing.T) {
 		`{"a":"x\nabc","nnn":null}`:                       `{"a":"x***","***":null}`,
 		`EMP-123456 said "EMP-654321" abc`:                `*** said "***" abc`,
 	} {
-		if got := string(c.Append(nil, []byte(in))); got != want {
-			t.Errorf("%s\n got  %s\n want %s", in, got, want)
-		}
+		must.Equal(t, string(c.Append(nil, []byte(in))), want, "%s", in)
 	}
 	for _, bad := range []Config{
 		{Patterns: []string{"ok", "(unclosed"}},
@@ -209,9 +207,7 @@ func TestRedactorPatternLiteral(t *testing.T) {
 		if !p.MatchString(x.text) {
 			t.Errorf("%s does not match %q", x.pattern, x.text)
 		}
-		if got := string(newRedactor(t, x.pattern).Append(nil, []byte("<"+x.text+">"))); got != "<***>" {
-			t.Errorf("%s: %q becomes %q", x.pattern, x.text, got)
-		}
+		must.Equal(t, string(newRedactor(t, x.pattern).Append(nil, []byte("<"+x.text+">"))), "<***>", "%s: %q becomes", x.pattern, x.text)
 	}
 }
 
