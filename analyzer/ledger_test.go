@@ -279,14 +279,10 @@ func TestLedgerMerge(t *testing.T) {
 			return m
 		}
 		for _, m := range []ledger.Entry{merge(a, b, c), merge(c, b, a), merge(b, c, a, a, b, c), merge(a, merge(b, c)), merge(c, a)} {
-			if diff := cmp.Diff(c, m); diff != "" {
-				t.Errorf("%s\n%s", key, diff)
-			}
+			must.Agree(t, cmp.Diff(c, m), key)
 		}
 		once := join(c, a)
-		if diff := cmp.Diff(once, join(once, a)); diff != "" {
-			t.Errorf("%s\n%s", key, diff)
-		}
+		must.Agree(t, cmp.Diff(once, join(once, a)), key)
 	}
 	if n == 0 {
 		t.Error("no entries; the test shows nothing")

@@ -120,12 +120,8 @@ func TestLossesAreExact(t *testing.T) {
 	for seed := range uint64(300) {
 		steps, lost, dropped := lossy(seed, 200)
 		out := run(t, analyzer.Default(), steps)
-		if diff := cmp.Diff(lost, sums(out, analyzer.MetricLost)); diff != "" {
-			t.Errorf("seed %d: lost %s", seed, diff)
-		}
-		if diff := cmp.Diff(dropped, sums(out, analyzer.MetricDropped)); diff != "" {
-			t.Errorf("seed %d: dropped %s", seed, diff)
-		}
+		must.Agree(t, cmp.Diff(lost, sums(out, analyzer.MetricLost)), "seed", seed, "lost")
+		must.Agree(t, cmp.Diff(dropped, sums(out, analyzer.MetricDropped)), "seed", seed, "dropped")
 	}
 }
 

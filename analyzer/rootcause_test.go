@@ -96,9 +96,7 @@ func TestRootCauses(t *testing.T) {
 		less := func(a, b string) bool { return a < b }
 		check := func(when string) {
 			t.Helper()
-			if diff := cmp.Diff(want, s.causes(t), cmpopts.SortSlices(less), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("%s%s (-want +got):\n%s", name, when, diff)
-			}
+			must.Agree(t, cmp.Diff(want, s.causes(t), cmpopts.SortSlices(less), cmpopts.EquateEmpty()), name, when)
 		}
 		check("")
 		// A defect is reported once: a retry of an SDK and a later turn show nothing new.

@@ -144,9 +144,7 @@ func TestRunEndsAfterCut(t *testing.T) {
 	s.run("error")
 	s.advance(30 * time.Minute)
 	want := []string{"call_1 book missing", "call_2 book rejected"}
-	if diff := cmp.Diff(want, lastOf(final(run(t, analyzer.Default(), s.steps)), want)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, lastOf(final(run(t, analyzer.Default(), s.steps)), want)))
 }
 
 func TestConversationEndedOnError(t *testing.T) {

@@ -70,9 +70,7 @@ func TestSignals(t *testing.T) {
 		play(s)
 		must.Agree(t, cmp.Diff(want, signalsOf(t, s)), name)
 		visible := slices.DeleteFunc(slices.Clone(want), func(w string) bool { return strings.HasPrefix(w, signals.SanitizerAtWork) })
-		if diff := cmp.Diff(visible, signalsOf(t, shaped(s)), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s, its shape (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(visible, signalsOf(t, shaped(s)), cmpopts.EquateEmpty()), name, "its shape")
 		if s.now.Sub(epoch) > analyzer.Default().SessionLookback {
 			return
 		}

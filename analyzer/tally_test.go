@@ -90,9 +90,7 @@ func TestTallyCountsApart(t *testing.T) {
 		change(q)
 		r.Origin = q.Origin
 		s.advance(10 * time.Second)
-		if diff := cmp.Diff(want, counts(run(t, analyzer.Default(), s.steps))); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, counts(run(t, analyzer.Default(), s.steps))), name)
 	}
 	f("a call", func(*event.Event) {}, map[string]uint64{analyzer.MetricCalls: 1, analyzer.MetricFailed: 1, analyzer.MetricFindings: 1, analyzer.MetricNew: 1})
 	f("an SDK's retry", func(q *event.Event) { q.Retry = 2 }, map[string]uint64{analyzer.MetricRetries: 1, analyzer.MetricFindings: 1})

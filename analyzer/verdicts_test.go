@@ -315,9 +315,7 @@ func TestTolerated(t *testing.T) {
 		fill(y)
 		y.advance(10 * time.Second)
 		out := run(t, analyzer.Default(), y.steps)
-		if diff := cmp.Diff(want, predictions(out)); diff != "" {
-			t.Errorf("%s: -want +got\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, predictions(out)), name)
 		return out
 	}
 	const no = "reject latent"

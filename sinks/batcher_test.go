@@ -86,9 +86,7 @@ func run(t *testing.T, cfg BatcherConfig, r *recorder) (b *Batcher, stop func() 
 
 func mustAdd(t *testing.T, b *Batcher, batch *Batch, commit func(context.Context) error) {
 	t.Helper()
-	if err := b.Add(t.Context(), batch, commit); err != nil {
-		t.Fatalf("Add: %v", err)
-	}
+	must.Do(t, b.Add(t.Context(), batch, commit), "Add")
 }
 
 func small(maxRows int) BatcherConfig {

@@ -348,12 +348,8 @@ func TestRandomPoisonRows(t *testing.T) {
 			}
 			time.Sleep(time.Hour)
 			must.Do(t, stop())
-			if d := cmp.Diff(on("exchanges", without(all, poison...)), s.ids()); d != "" {
-				t.Errorf("seed %d: stored (-want +got):\n%s", seed, d)
-			}
-			if d := cmp.Diff(on("exchanges", poison), l.sorted()); d != "" {
-				t.Errorf("seed %d: dead letters (-want +got):\n%s", seed, d)
-			}
+			must.Agree(t, cmp.Diff(on("exchanges", without(all, poison...)), s.ids()), "seed", seed, "stored")
+			must.Agree(t, cmp.Diff(on("exchanges", poison), l.sorted()), "seed", seed, "dead letters")
 		})
 	}
 }

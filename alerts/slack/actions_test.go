@@ -33,9 +33,7 @@ func TestControls(t *testing.T) {
 	}
 	const menu = "[Silence: for 1 hour, for 4 hours, until tomorrow 9:00]"
 	blocks := f(group(incident()), "[Acknowledge] "+menu+" [Show the query]")
-	if want := `"action_id":"llmtap_acknowledge","value":"` + targetOf(group(incident())).String() + `"`; !strings.Contains(blocks, want) {
-		t.Errorf("no %s in %s", want, blocks)
-	}
+	must.Contain(t, blocks, `"action_id":"llmtap_acknowledge","value":"`+targetOf(group(incident())).String()+`"`)
 	f(group(resolved()), "")
 	g := group(incident())
 	g.Ack = &alerts.Ack{By: anna.id, At: t0}
@@ -222,8 +220,6 @@ func TestUnsilence(t *testing.T) {
 	m.controls(g, groupLabels)
 	b := must.Get(json.Marshal(m.all()))(t)
 	for _, want := range []string{"End 2 silences?", `severity=\"critical\"; environment=\"prod\"`} {
-		if !strings.Contains(string(b), want) {
-			t.Errorf("no %s in %s", want, b)
-		}
+		must.Contain(t, string(b), want)
 	}
 }

@@ -32,9 +32,7 @@ func TestNotAllowed(t *testing.T) {
 		}
 		w.press(0, "e2", w.callback(by, "show_query", "", "1.2")) // changes nothing, so everyone may
 		wait(t, "query", func() bool { return w.acks("e2") == 1 })
-		if !strings.Contains(w.told(), "llmtap query causes") {
-			t.Errorf("told %q", w.told())
-		}
+		must.Contain(t, w.told(), "llmtap query causes")
 	}
 	members := func(ids string) func() string {
 		return func() string { return `{"ok":true,"users":[` + ids + `]}` }

@@ -350,9 +350,7 @@ func TestIcon(t *testing.T) {
 	for severity, want := range map[string]string{"critical": "red", "page": "red", "error": "orange", "warning": "orange", "info": "blue", "": "blue"} {
 		a := incident()
 		a.Labels["severity"] = severity
-		if got := icon(a); !strings.Contains(got, want) {
-			t.Errorf("severity %q: %s, want %s", severity, got, want)
-		}
+		must.Contain(t, icon(a), want, "severity", severity)
 	}
 }
 

@@ -47,9 +47,7 @@ func TestContent(t *testing.T) {
 					all += m.Text + m.Blocks + string(m.Metadata)
 				}
 				must.Equal(t, strings.Contains(all, "Ottilie"), set.content && set.full, "%+v, but:\n%s", set, all)
-				if !strings.Contains(all, "The provider answered 400") {
-					t.Errorf("the message does not say what the provider answered:\n%s", all)
-				}
+				must.Contain(t, all, "The provider answered 400", "the message does not say what the provider answered")
 				must.Equal(t, first.Evidence.Example.ErrorText, quote, "the alert of other receivers has changed")
 			})
 		}

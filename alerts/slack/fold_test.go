@@ -214,9 +214,7 @@ func TestSummaryRoutes(t *testing.T) {
 		if m.Channel == "C456" {
 			want = "10 alerts are firing"
 		}
-		if !strings.Contains(m.Text, want) {
-			t.Errorf("channel %s: %q, want %q", m.Channel, m.Text, want)
-		}
+		must.Contain(t, m.Text, want, "channel", m.Channel)
 	}
 }
 

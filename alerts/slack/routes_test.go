@@ -205,9 +205,7 @@ func TestPartOfLinks(t *testing.T) {
 	notify(t, n, group(part))
 	must.Equal(t, part.Inhibitor.URL, "", "the caller's alert is modified")
 	text := plainBlocks(t, []byte(f.top()[0].Blocks))
-	if !strings.Contains(f.top()[0].Blocks, "https://acme.slack.com/archives/C123/p1700000000.000002|ProviderOutage") {
-		t.Errorf("no link:\n%s", text)
-	}
+	must.Contain(t, f.top()[0].Blocks, "https://acme.slack.com/archives/C123/p1700000000.000002|ProviderOutage", text)
 	if got := f.thread(); len(got) != 1 || !strings.Contains(got[0].Text, "Part of <https://") {
 		t.Errorf("thread: %+v", got)
 	}

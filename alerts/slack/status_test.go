@@ -24,9 +24,7 @@ func TestStatus(t *testing.T) {
 		notify(t, n, g) // sent again after a crash
 		n = newNotifier(t, cfg, store)
 		text := plainBlocks(t, []byte(f.top()[0].Blocks))
-		if !strings.Contains(text, message) {
-			t.Errorf("no %q in the message:\n%s", message, text)
-		}
+		must.Contain(t, text, message)
 		var lines []string
 		for _, m := range f.thread()[threads:] {
 			lines = append(lines, plainText(m.Text))

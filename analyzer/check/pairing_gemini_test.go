@@ -51,9 +51,7 @@ func TestPairingGemini(t *testing.T) {
 	f := func(replies, unanswered string, contents ...string) {
 		t.Helper()
 		body := geminiContents(contents...)
-		if err := facts.ScanRequest(wire.Gemini, []byte(body), &r); err != nil {
-			t.Fatalf("%s: %v", body, err)
-		}
+		must.Do(t, facts.ScanRequest(wire.Gemini, []byte(body), &r), body)
 		p.reset(&r, wire.Target{Dialect: wire.Gemini, Variant: wire.GeminiAPI}, nil)
 		place := func(call int) string {
 			first := call
@@ -79,12 +77,8 @@ func TestPairingGemini(t *testing.T) {
 				}
 			}
 		}
-		if diff := cmp.Diff(replies, strings.Join(got, ", ")); diff != "" {
-			t.Errorf("%q: replies (-want +got):\n%s", contents, diff)
-		}
-		if diff := cmp.Diff(unanswered, strings.Join(open, ", ")); diff != "" {
-			t.Errorf("%q: unanswered (-want +got):\n%s", contents, diff)
-		}
+		must.Agree(t, cmp.Diff(replies, strings.Join(got, ", ")), contents, "replies")
+		must.Agree(t, cmp.Diff(unanswered, strings.Join(open, ", ")), contents, "unanswered")
 	}
 	// A turn, and the same function again in the next one.
 	f("2 ok 1.0", "", "u", "m f", "r f")

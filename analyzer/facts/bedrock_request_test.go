@@ -168,9 +168,7 @@ func TestBedrockRequest(t *testing.T) {
 	var r Request // reused: no facts of the previous body may remain
 	f := func(body string, want Request) {
 		t.Helper()
-		if err := ScanRequest(wire.Bedrock, []byte(body), &r); err != nil {
-			t.Fatalf("%s: %v", body, err)
-		}
+		must.Do(t, ScanRequest(wire.Bedrock, []byte(body), &r), body)
 		must.Agree(t, cmp.Diff(want, r, sameFacts), body)
 	}
 	names := func(n ...string) (b [][]byte) {

@@ -54,9 +54,7 @@ func TestScanRequestFacts(t *testing.T) {
 	var f Request
 	scan := func(t *testing.T, body string) *Request {
 		t.Helper()
-		if err := ScanRequest(wire.OpenAIChat, []byte(body), &f); err != nil {
-			t.Fatalf("%s: %v", body, err)
-		}
+		must.Do(t, ScanRequest(wire.OpenAIChat, []byte(body), &f), body)
 		return &f
 	}
 	const before = `{"messages":[`

@@ -222,9 +222,7 @@ func FuzzScanResponse(f *testing.F) {
 				t.Errorf("%s: facts larger than the body: %+v", d, r)
 			}
 			must.Do(t, ScanResponse(d, contentType, body, &again))
-			if diff := cmp.Diff(r, again); diff != "" {
-				t.Errorf("%s: second scan differs:\n%s", d, diff)
-			}
+			must.Agree(t, cmp.Diff(r, again), d, "second scan")
 		}
 	})
 }

@@ -229,9 +229,7 @@ func refAnswer(t *testing.T, body []byte) (text string, calls []ResponseCall, fi
 	}
 	read := func(b []byte, stream bool) {
 		var c chunk
-		if err := json.Unmarshal(b, &c); err != nil {
-			t.Fatalf("%s: %v", b, err)
-		}
+		must.Do(t, json.Unmarshal(b, &c), string(b))
 		for _, choice := range c.Choices {
 			if choice.Index != 0 {
 				continue

@@ -133,9 +133,7 @@ func TestGeminiRecordedRequests(t *testing.T) {
 	var f Request
 	n, calls, replies, tools := 0, 0, 0, 0
 	exchanges(t, "gemini.generateContent", func(e *exchange) {
-		if err := ScanRequest(wire.Gemini, e.Request, &f); err != nil {
-			t.Fatalf("%s: %v", e.ID, err)
-		}
+		must.Do(t, ScanRequest(wire.Gemini, e.Request, &f), e.ID)
 		want, _ := readGemini(e.Request)
 		compareGemini(t, e.ID, want, &f)
 		var declared []string

@@ -19,9 +19,7 @@ import (
 func geminiFacts(t *testing.T, body string) *Request {
 	t.Helper()
 	f := new(Request)
-	if err := ScanRequest(wire.Gemini, []byte(body), f); err != nil {
-		t.Fatalf("%s: %v", body, err)
-	}
+	must.Do(t, ScanRequest(wire.Gemini, []byte(body), f), body)
 	return f
 }
 

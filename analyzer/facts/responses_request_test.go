@@ -44,9 +44,7 @@ func TestResponsesItems(t *testing.T) {
 		t.Helper()
 		body = strings.ReplaceAll(body, "'", `"`)
 		before := `{"input":[null,`
-		if err := ScanRequest(wire.OpenAIResponses, []byte(before+body+`]}`), &f); err != nil {
-			t.Fatalf("%s: %v", body, err)
-		}
+		must.Do(t, ScanRequest(wire.OpenAIResponses, []byte(before+body+`]}`), &f), body)
 		want.Kind, want.Start, want.End, want.Hash = Object, len(before), len(before)+len(body), xxh3.HashString(body)
 		for i := range want.Calls {
 			c := &want.Calls[i]
@@ -121,9 +119,7 @@ func TestResponsesOtherItems(t *testing.T) {
 	item := func(body string, want Message) {
 		t.Helper()
 		body = strings.ReplaceAll(body, "'", `"`)
-		if err := ScanRequest(wire.OpenAIResponses, []byte(`{"input":[`+body+`]}`), &f); err != nil {
-			t.Fatalf("%s: %v", body, err)
-		}
+		must.Do(t, ScanRequest(wire.OpenAIResponses, []byte(`{"input":[`+body+`]}`), &f), body)
 		want.Kind, want.Start, want.End, want.Hash = Object, 10, 10+len(body), xxh3.HashString(body)
 		for i := range want.Calls {
 			c := &want.Calls[i]
@@ -182,9 +178,7 @@ func TestResponsesFields(t *testing.T) {
 	check := func(item string, fields, null Fields, other string) {
 		t.Helper()
 		item = strings.ReplaceAll(item, "'", `"`)
-		if err := ScanMessages(wire.OpenAIResponses, []byte(`[`+item+`]`), &f); err != nil {
-			t.Fatalf("%s: %v", item, err)
-		}
+		must.Do(t, ScanMessages(wire.OpenAIResponses, []byte(`[`+item+`]`), &f), item)
 		if m := f.Messages[0]; m.Fields != fields || m.NullFields != null || string(m.OtherField) != other {
 			t.Errorf("%s: fields %b, null %b, other %q; want %b, %b, %q", item, m.Fields, m.NullFields, m.OtherField, fields, null, other)
 		}
@@ -206,9 +200,7 @@ func TestResponsesRequest(t *testing.T) {
 	check := func(body string, want Request) {
 		t.Helper()
 		body = strings.ReplaceAll(body, "'", `"`)
-		if err := ScanRequest(wire.OpenAIResponses, []byte(body), &f); err != nil {
-			t.Fatalf("%s: %v", body, err)
-		}
+		must.Do(t, ScanRequest(wire.OpenAIResponses, []byte(body), &f), body)
 		must.Agree(t, cmp.Diff(want, f, sameFacts), body)
 	}
 	check(`{'model':'gpt-5','input':'q','stream':true,'instructions':'s','max_output_tokens':9,'parallel_tool_calls':false,'reasoning':{'effort':'minimal'}}`, Request{

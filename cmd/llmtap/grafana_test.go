@@ -70,9 +70,7 @@ func testGrafana(t *testing.T, d *pagesDemo) {
 	for _, file := range files {
 		text := filetest.Read(t, file)
 		var dashboard grafanaDashboard
-		if err := json.Unmarshal(text, &dashboard); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		must.Do(t, json.Unmarshal(text, &dashboard), file)
 		g.name, g.values = strings.TrimSuffix(filepath.Base(file), ".json"), map[string][]string{}
 		g.dashboard(dashboard, string(text))
 	}

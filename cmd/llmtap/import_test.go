@@ -102,9 +102,7 @@ func TestImport(t *testing.T) {
 		Files: 2, Records: 3039 + n + 4, Exchanges: 3039 + n, Untimed: report.Untimed, Bytes: report.Bytes, Seconds: report.Seconds,
 		Skipped: map[recorded.Reason]int{"duplicate": 1, recorded.NotJSON: 2, recorded.NotExchange: 1}, Stored: report.Stored, Findings: report.Findings,
 	}
-	if diff := cmp.Diff(want, report); diff != "" {
-		t.Errorf("report:\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, report), "report")
 	if *report.Stored != uint64(report.Exchanges) || report.Findings["reject"] == 0 || report.Findings["lenient"] == 0 {
 		t.Errorf("stored %d of %d, findings %v", *report.Stored, report.Exchanges, report.Findings)
 	}
@@ -123,17 +121,13 @@ func TestImport(t *testing.T) {
 	in := must.Get(os.Open(plain))(t)
 	defer in.Close()
 	importFiles(t, up, in, "-", made)
-	if diff := cmp.Diff(first, snapshot(t, sink)); diff != "" {
-		t.Errorf("imported again:\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(first, snapshot(t, sink)), "imported again")
 	sink.Close()
 	up.kill(t)
 	up.start(t)
 	sink = up.open(t)
 	importFiles(t, up, nil, exchangesFile, made)
-	if diff := cmp.Diff(first, snapshot(t, sink)); diff != "" {
-		t.Errorf("imported again after a restart:\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(first, snapshot(t, sink)), "imported again after a restart")
 	if counted := tallied(t, up); len(counted) > 0 {
 		t.Errorf("counted in tallies: %v", counted)
 	}
@@ -149,9 +143,7 @@ func importFiles(t *testing.T, up *upProcess, stdin io.Reader, files ...string) 
 		t.Fatalf("exit code %d\n%s\ncollector:\n%s", code, &stderr, &up.stderr)
 	}
 	var r importer.Report
-	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
-		t.Fatalf("%v\n%s", err, &stdout)
-	}
+	must.Do(t, json.Unmarshal(stdout.Bytes(), &r), &stdout)
 	return r
 }
 

@@ -160,9 +160,7 @@ func (in *incident) check(t *testing.T, sink *clickhouse.Sink, where string, cal
 		if want == nil {
 			want = map[string]uint64{}
 		}
-		if diff := cmp.Diff(want, groups(t, sink, sql)); diff != "" {
-			t.Errorf("%s: %s (-want +got):\n%s", where, what, diff)
-		}
+		must.Agree(t, cmp.Diff(want, groups(t, sink, sql)), where, what)
 	}
 	f("findings", "SELECT concat(rule_id, ' ', root_cause) AS k, count() FROM findings_final WHERE "+where+
 		" AND (predicted = 'reject' OR severity = 'reject' OR root_cause != '') GROUP BY k", in.findings)

@@ -110,9 +110,7 @@ func TestOtelCollector(t *testing.T) {
 			up.start(t)
 			up.ready(t)
 		}
-		if err := gen.Wait(); err != nil {
-			t.Fatalf("telemetrygen: %v\n%s", err, out.String())
-		}
+		must.Do(t, gen.Wait(), "telemetrygen", out.String())
 		sql := fmt.Sprintf("SELECT toInt64(uniqExact(exchange_id)) FROM exchanges_final WHERE service = '%s'", service)
 		last, got, settles := time.Now(), int64(0), 3*time.Second
 		if kills > 0 {

@@ -58,9 +58,7 @@ func TestTLS(t *testing.T) {
 				}
 				return stdout
 			}
-			if out := command("doctor"); !strings.Contains(out, "is ready; https://") {
-				t.Error(out)
-			}
+			must.Contain(t, command("doctor"), "is ready; https://")
 			command("query", "--sql", "SELECT count() FROM exchanges_final")
 			command("forget", "--conversation", "none", "--dry-run") // uses NATS
 

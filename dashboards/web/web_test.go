@@ -77,9 +77,7 @@ func handler(t *testing.T, o Options) http.Handler {
 func wantAll(t *testing.T, body string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
-		if !strings.Contains(body, want) {
-			t.Errorf("the page has no %q", want)
-		}
+		must.Contain(t, body, want)
 	}
 }
 

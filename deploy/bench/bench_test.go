@@ -37,9 +37,7 @@ func TestRate(t *testing.T) {
 	must.Do(t, run(t.Context(), &out, "rate", "-rate", "30", "-for", "2s", "-step", "1s", "-services", "3", "-analyzers", "2", "-outage", "1s", "-sample", "500ms"))
 	t.Log("\n" + out.String())
 	for _, want := range []string{"| 30 calls/s ", " NATS ", " alert ", " analyzer ", " engine "} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q", want)
-		}
+		must.Contain(t, out.String(), want)
 	}
 }
 
@@ -117,9 +115,7 @@ func TestDefaults(t *testing.T) {
 		"limit: 640MiB", "session_lookback: 30m", "session_lookback_bytes: 4GiB", "flush_interval: 1s", "large_flush_interval: 3s",
 		"max_label_values: 200", "max_series: 20000", "retention: 1h",
 	} {
-		if !strings.Contains(string(example), "\n  "+want+"\n") {
-			t.Errorf("%s is not the default", want)
-		}
+		must.Contain(t, string(example), "\n  "+want+"\n", want, "is not the default")
 	}
 	if lookback != 30*60 || lookbackBytes != 4<<30 || memoryLimit != 640<<20 || flushInterval != 1 || largeInterval != 3 || maxLabelValues != 200 || maxSeries != 20_000 || retention != 3600 {
 		t.Error("the constants are others")

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // benchEvent returns a request with a body of size bytes, JSON with texts, as a string of the payload.
@@ -96,9 +97,7 @@ func BenchmarkDecode(b *testing.B) {
 			b.ReportAllocs()
 			b.ResetTimer()
 			for left := b.N; left > 0; left -= n {
-				if d, err := decoded("application/x-ndjson", string(payload)); err != nil || len(d.events) != n {
-					b.Fatal(err)
-				}
+				must.Equal(b, len(must.Get(decoded("application/x-ndjson", string(payload)))(b).events), n, "events")
 			}
 		})
 	}

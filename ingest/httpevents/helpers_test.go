@@ -106,9 +106,7 @@ func (r *rig) do(req *http.Request) (a response) {
 	resp := must.Get(r.client.Do(req))(r.t)
 	defer resp.Body.Close()
 	body := must.Get(io.ReadAll(resp.Body))(r.t)
-	if err := json.Unmarshal(body, &a.Answer); err != nil {
-		r.t.Fatalf("HTTP %d: %s: %v", resp.StatusCode, body, err)
-	}
+	must.Do(r.t, json.Unmarshal(body, &a.Answer), "HTTP", resp.StatusCode, string(body))
 	a.status, a.retry = resp.StatusCode, resp.Header.Get("Retry-After")
 	return a
 }

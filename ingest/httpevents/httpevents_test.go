@@ -63,9 +63,7 @@ func TestEvents(t *testing.T) {
 			t.Fatalf("%s %v: %+v", contentType, header, a)
 		}
 		same := cmpopts.IgnoreFields(event.Event{}, "Exchange", "Uncaptured", "Labels.Run")
-		if diff := cmp.Diff(full(), r.stored(), same, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s %v: %s", contentType, header, diff)
-		}
+		must.Agree(t, cmp.Diff(full(), r.stored(), same, cmpopts.EquateEmpty()), contentType, header)
 	}
 	f("application/x-ndjson", lines)
 	f("application/jsonl; charset=utf-8", append([]byte("\xef\xbb\xbf\r\n"), bytes.ReplaceAll(lines, []byte("\n"), []byte("\r\n \r\n"))...))

@@ -73,9 +73,7 @@ func TestHeartbeat(t *testing.T) {
 	c.now = func() time.Time { return now }
 	f := func(owner string, want int) {
 		t.Helper()
-		if got, err := c.Heartbeat(ctx, owner, time.Minute); err != nil || got != want {
-			t.Errorf("%d live, %v; want %d", got, err, want)
-		}
+		must.Equal(t, must.Get(c.Heartbeat(ctx, owner, time.Minute))(t), want, "live")
 	}
 	f("a", 1)
 	f("b", 2)

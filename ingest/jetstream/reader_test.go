@@ -203,9 +203,7 @@ func TestUndecodable(t *testing.T) {
 	must.Do(t, r.Commit(ctx, 4, 1))
 	must.Do(t, r.Close(ctx))
 	readN(t, ctx, openReader(t, ctx, c, "a"), 4)
-	if info, err := dead.Info(ctx); err != nil || info.State.LastSeq != 3 {
-		t.Errorf("dead letters after a replay: %+v, %v", info, err)
-	}
+	must.Equal(t, must.Get(dead.Info(ctx))(t).State.LastSeq, 3, "dead letters after a replay")
 }
 
 // A dead letter has more headers than its message, so the largest body is truncated.

@@ -141,9 +141,7 @@ func TestRepartition(t *testing.T) {
 	for seq := range uint64(260) {
 		want[seq+1] = 1
 	}
-	if diff := cmp.Diff(want, fresh); diff != "" {
-		t.Errorf("events by number of partitions to which they are new:\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, fresh), "events by number of partitions to which they are new")
 }
 
 func TestLastTally(t *testing.T) {

@@ -81,9 +81,7 @@ func TestTokens(t *testing.T) {
 	if _, err := login(t, s, "elsewhere").Stream(t.Context(), event.StreamEvents); err != nil {
 		t.Errorf("token of collectors: %v", err)
 	}
-	if info, err := os.Stat(TokenFile(s.cfg.Dir)); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the file of this machine's token: %v, %v", info, err)
-	}
+	must.Equal(t, must.Get(os.Stat(TokenFile(s.cfg.Dir)))(t).Mode().Perm(), 0o600, "the file of this machine's token")
 }
 
 // Hooks may publish, and nothing else: neither read what others publish, nor change a stream, nor write state. Replies are a way that
@@ -104,9 +102,7 @@ func TestPermissions(t *testing.T) {
 		must.Get(nc.Subscribe(subject, func(*nats.Msg) {}))(t)
 		select {
 		case err := <-errs:
-			if !strings.Contains(err.Error(), "ermissions") {
-				t.Errorf("%s: %v", subject, err)
-			}
+			must.Contain(t, err.Error(), "ermissions", subject, err)
 		case <-time.After(5 * time.Second):
 			t.Errorf("a hook may subscribe to %s", subject)
 		}
@@ -168,9 +164,7 @@ func TestEncryption(t *testing.T) {
 		}
 		s, js = open()
 		st := must.Get(js.Stream(t.Context(), "A"))(t)
-		if m, err := st.GetMsg(t.Context(), 1); err != nil || string(m.Data) != text {
-			t.Errorf("after a restart: %v, %v", m, err)
-		}
+		must.Equal(t, string(must.Get(st.GetMsg(t.Context(), 1))(t).Data), text, "after a restart")
 		s.Shutdown()
 	}
 }

@@ -71,9 +71,7 @@ func TestStreamed(t *testing.T) {
 		t.Fatalf("%q, %v", event, err)
 	}
 	close(arrived)
-	if rest, err := io.ReadAll(resp.Body); err != nil || string(rest) != second {
-		t.Fatalf("%q, %v", rest, err)
-	}
+	must.Equal(t, string(must.Get(io.ReadAll(resp.Body))(t)), second, "the rest")
 	if _, res := r.exchange(t); string(res.Body) != first+second || res.Error != "" || res.FirstByte >= res.Duration {
 		t.Errorf("response %+v", res.Event)
 	}
@@ -217,9 +215,7 @@ func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	resp := must.Get(r.client.Do(r.request(t, http.MethodPost, chat, "{}").WithContext(ctx)))(t)
 	defer resp.Body.Close()
-	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || line != "data: {}\n" {
-		t.Fatal(line, err)
-	}
+	must.Equal(t, must.Get(bufio.NewReader(resp.Body).ReadString('\n'))(t), "data: {}\n", "first line")
 	cancel()
 	if err := <-gone; !errors.Is(err, context.Canceled) {
 		t.Error(err)

@@ -73,9 +73,7 @@ func TestLine(t *testing.T) {
 	s.Status, s.ProviderRequestID = 200, "req_1"
 	s.ContentType, s.Body = "application/json; charset=utf-8", []byte(`{"id" :"r"}`)
 	q.BodyBytes, s.BodyBytes = len(q.Body), len(s.Body)
-	if diff := cmp.Diff([]*event.Event{&q, &s}, []*event.Event{x.Request, x.Response}); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff([]*event.Event{&q, &s}, []*event.Event{x.Request, x.Response}))
 	if x.Source != "f:1" || !x.HasTime {
 		t.Errorf("%s, has time: %v", x.Source, x.HasTime)
 	}
@@ -84,9 +82,7 @@ func TestLine(t *testing.T) {
 			t.Errorf("secret in %v", h)
 		}
 		back := must.Get(event.Decode(e.Subject(), e.Encode(), e.Body))(t)
-		if diff := cmp.Diff(e, back); diff != "" {
-			t.Errorf("after encoding and decoding:\n%s", diff)
-		}
+		must.Agree(t, cmp.Diff(e, back), "after encoding and decoding")
 	}
 }
 
@@ -193,9 +189,7 @@ func TestBadLines(t *testing.T) {
 	for _, x := range all {
 		good = append(good, x.Source+" "+string(x.Request.Body))
 	}
-	if diff := cmp.Diff([]string{"f:1 1", "f:14 2", "f:16 3"}, good); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff([]string{"f:1 1", "f:14 2", "f:16 3"}, good))
 	want := []string{
 		`not_json f:2: not a JSON object: unexpected end of JSON input`,
 		`not_json f:4: not a JSON object: json: cannot unmarshal array into Go value of type recorded.Line`,
@@ -211,9 +205,7 @@ func TestBadLines(t *testing.T) {
 		`not_json f:15: not a JSON object: invalid character '[' exceeded max depth`,
 		`too_long f:17: longer than 512000 bytes`,
 	}
-	if diff := cmp.Diff(want, bad); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, bad))
 }
 
 func TestLongLine(t *testing.T) {
@@ -257,9 +249,7 @@ func TestHAR(t *testing.T) {
 		"not_llm f:1: GET https://chat.example.com/app.js is not an LLM call",
 		"not_exchange f:3: not a HAR entry: json: cannot unmarshal string into Go struct field harEntry.request of type recorded.harRequest",
 	}
-	if diff := cmp.Diff(want, bad); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, bad))
 	if len(all) != 3 {
 		t.Fatalf("%d exchanges", len(all))
 	}

@@ -107,9 +107,7 @@ func TestFindLibrary(t *testing.T) {
 		t.Error(err)
 	}
 	must.Do(t, os.WriteFile(file, []byte("not a library"), 0o644))
-	if got, err := FindLibrary(t.Context(), LibraryConfig{}); err != nil || got != file {
-		t.Error(got, err)
-	}
+	must.Equal(t, must.Get(FindLibrary(t.Context(), LibraryConfig{}))(t), file, "library")
 	// Loading it fails in the child; the caller gets the error.
 	cfg := Default()
 	cfg.Dir = t.TempDir()

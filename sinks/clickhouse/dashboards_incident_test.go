@@ -166,9 +166,7 @@ func TestStuck(t *testing.T) {
 	must.Do(t, s.Write(t.Context(), b))
 	f := func(given map[string]string, want string) {
 		t.Helper()
-		if d := cmp.Diff(want, pick(runQuery(t, s, "stuck", given, nil), "conversation_id= cause= failed_in_a_row= rule_id= message_index= exchange_id=")); d != "" {
-			t.Errorf("%v (-want +got):\n%s", given, d)
-		}
+		must.Agree(t, cmp.Diff(want, pick(runQuery(t, s, "stuck", given, nil), "conversation_id= cause= failed_in_a_row= rule_id= message_index= exchange_id=")), given)
 	}
 	twoCauses := "conversation_id=two causes cause=orphan_tool_reply failed_in_a_row=2 rule_id=orphan_tool_reply message_index=4 exchange_id=call-31"
 	stuck := "conversation_id=stuck cause=orphan_tool_reply failed_in_a_row=3 rule_id=orphan_tool_reply message_index=3 exchange_id=call-25"

@@ -180,9 +180,7 @@ func TestOpenLazy(t *testing.T) {
 	if err := s.Write(t.Context(), sinktest.Rows(0, 10)); err != nil {
 		t.Error(err)
 	}
-	if counts, err := s.Counts(t.Context()); err != nil || counts["exchanges"] != 10 {
-		t.Errorf("Counts once ClickHouse is back: %v %v", counts, err)
-	}
+	must.Equal(t, must.Get(s.Counts(t.Context()))(t)["exchanges"], 10, "Counts once ClickHouse is back")
 }
 
 func TestConfigValidate(t *testing.T) {

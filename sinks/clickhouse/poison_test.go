@@ -111,9 +111,7 @@ func TestChangedTable(t *testing.T) {
 		s := open(t)
 		b, dead, add := runBatcher(t, s)
 		wait(t, add(sinktest.Rows(0, 10)))
-		if err := s.Exec(t.Context(), breaks); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		must.Do(t, s.Exec(t.Context(), breaks), what)
 		stored := add(sinktest.Rows(10, 500))
 		for deadline := time.Now().Add(time.Minute); b.Health() == nil && time.Now().Before(deadline); {
 			time.Sleep(5 * time.Millisecond)
@@ -121,9 +119,7 @@ func TestChangedTable(t *testing.T) {
 		if err := b.Health(); err == nil || !strings.Contains(err.Error(), health) || !strings.Contains(err.Error(), "the change to the table") {
 			t.Errorf("%s: health %v, want %q in it", what, err, health)
 		}
-		if err := s.Exec(t.Context(), repairs); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		must.Do(t, s.Exec(t.Context(), repairs), what)
 		wait(t, stored)
 		n := counts(t, s)
 		if n["exchanges"] != 510 || n["alerts"] != 510 || dead.count() != 0 || b.Health() != nil {

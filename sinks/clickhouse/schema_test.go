@@ -32,9 +32,7 @@ func golden(t *testing.T, name, got string) {
 		must.Do(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want := must.Get(os.ReadFile(path))(t)
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("%s (-want +got; -update writes it):\n%s", path, d)
-	}
+	must.Agree(t, cmp.Diff(string(want), got), path, "(-update writes it)")
 }
 
 // The golden file contains the tables as the embedded engine prints them; other versions may print them differently.

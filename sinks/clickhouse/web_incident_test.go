@@ -28,9 +28,7 @@ func TestWebIncident(t *testing.T) {
 		sql, params, err := statements[statement].Bind(values, time.Now())
 		must.Do(t, err)
 		res := must.Get(s.Query(t.Context(), sql, params))(t)
-		if d := cmp.Diff(want, pick(res, want)); d != "" {
-			t.Errorf("%s %s%s (-want +got):\n%s", statement, why, rules, d)
-		}
+		must.Agree(t, cmp.Diff(want, pick(res, want)), statement, why, rules)
 	}
 	// Call 39 is a retry of the SDK.
 	f("incident_totals", "tool_calls_dropped_on_save", "", "calls=39 hits=10 calls_since=0")

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+
 	"github.com/llmtap/llmtap/sinks"
 )
 
@@ -18,9 +20,7 @@ import (
 func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing.T, s sinks.Sink) map[string]uint64) {
 	write := func(t *testing.T, s sinks.Sink, b *sinks.Batch) {
 		t.Helper()
-		if err := s.Write(t.Context(), b); err != nil {
-			t.Fatalf("Write: %v", err)
-		}
+		must.Do(t, s.Write(t.Context(), b), "Write")
 	}
 	want := func(t *testing.T, s sinks.Sink, want map[string]uint64) {
 		t.Helper()
@@ -30,9 +30,7 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 				got[table] = n
 			}
 		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("rows (-want +got):\n%s", d)
-		}
+		must.Agree(t, cmp.Diff(want, got), "rows")
 	}
 	run := func(name string, test func(t *testing.T, s sinks.Sink)) {
 		t.Run(name, func(t *testing.T) {

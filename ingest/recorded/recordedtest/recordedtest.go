@@ -67,7 +67,5 @@ func Lines(tb testing.TB, name string, f func(n int, line []byte)) {
 	for n := 1; lines.Scan(); n++ {
 		f(n, lines.Bytes())
 	}
-	if err := lines.Err(); err != nil {
-		tb.Fatalf("read %s: %v", name, err)
-	}
+	must.Do(tb, lines.Err(), "read", name)
 }

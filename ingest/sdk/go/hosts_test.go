@@ -92,9 +92,7 @@ func TestUnknownHostsAreLoggedOnce(t *testing.T) {
 	must.Equal(t, h.unknown.count(), 6*maxUnknownHosts, "calls")
 	must.Equal(t, strings.Count(log.String(), "\n"), maxUnknownHosts+1, "lines")
 	line, _, _ := strings.Cut(log.String(), "\n")
-	if !strings.Contains(line, `host=llm-0.corp:8000 api=anthropic fix="add it with LLMTAP_HOSTS=llm-0.corp:8000"`) {
-		t.Error(line)
-	}
+	must.Contain(t, line, `host=llm-0.corp:8000 api=anthropic fix="add it with LLMTAP_HOSTS=llm-0.corp:8000"`)
 	if !strings.Contains(log.String(), "further unknown hosts") || strings.Contains(log.String(), "secret") {
 		t.Error(log.String())
 	}

@@ -98,9 +98,7 @@ func TestReportsLostExchanges(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 		for _, text := range []string{reason, "exchanges=3 run_and_tool_events=1"} {
-			if !strings.Contains(log.String(), text) {
-				t.Errorf("no %q in\n%s", text, &log)
-			}
+			must.Contain(t, log.String(), text)
 		}
 	}
 	f(agentURL(freePort(t)), "cannot publish", "connection refused")

@@ -14,9 +14,7 @@ import (
 func TestParse(t *testing.T) {
 	f := func(sql string, want Statement) {
 		t.Helper()
-		if d := cmp.Diff(want, Parse(sql)); d != "" {
-			t.Errorf("%s\n%s", sql, d)
-		}
+		must.Agree(t, cmp.Diff(want, Parse(sql)), sql)
 	}
 	// The kind.
 	f("", Statement{Kind: Empty})

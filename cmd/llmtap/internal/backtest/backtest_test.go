@@ -85,8 +85,6 @@ func TestReport(t *testing.T) {
 		"0 alerts between 2026-11-20 09:00:00 UTC and 2026-11-20 10:00:00 UTC; 5 calls, 2 failed\n", "\nnever fired: BadRequestBurst, ",
 		"not tested: EventsLost: llmtap_lost_events_total is not stored\n",
 	} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q in\n%s", want, b.String())
-		}
+		must.Contain(t, b.String(), want)
 	}
 }

@@ -17,9 +17,7 @@ func TestAccess(t *testing.T) {
 	name := must.Get(os.Hostname())(t)
 	f := func(externalURL, listen string, want alerts.Access) {
 		t.Helper()
-		if diff := cmp.Diff(want, access(externalURL, listen)); diff != "" {
-			t.Errorf("%q, %q (-want +got):\n%s", externalURL, listen, diff)
-		}
+		must.Agree(t, cmp.Diff(want, access(externalURL, listen)), externalURL, listen)
 	}
 	f("https://llmtap.example.com/", config.Default().Listen, alerts.Access{ExternalURL: "https://llmtap.example.com/", URL: "https://llmtap.example.com"})
 	f("", config.Default().Listen, alerts.Access{Host: name})

@@ -98,9 +98,7 @@ func TestControls(t *testing.T) {
 	// The end can be changed; other matchers are another silence.
 	s := b.Silences()[0]
 	s.EndsAt = now.Add(2 * time.Hour)
-	if got, err := b.SetSilence(ctx, s, anna); err != nil || got.ID != s.ID {
-		t.Errorf("%+v, %v", got, err)
-	}
+	must.Equal(t, must.Get(b.SetSilence(ctx, s, anna))(t).ID, s.ID, "id")
 	s.Matchers = parsed(t, "service=bank")
 	got, err := b.SetSilence(ctx, s, anna)
 	if err != nil || got.ID == s.ID || len(b.Silences()) != 1 {

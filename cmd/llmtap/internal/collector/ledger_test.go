@@ -62,9 +62,7 @@ func TestLedgerStaleOwner(t *testing.T) {
 	}
 	one := versionEntry("1", 1, 7)
 	writeStep(t, stale, []ledger.Key{versionEntry("2", 2, 6).Key}, one)
-	if diff := cmp.Diff(later, c.ledger()); diff != "" {
-		t.Errorf("-before +after the stale owner\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(later, c.ledger()), "ledger after the stale owner")
 	// The owner deletes entries without leaving delete markers.
 	writeStep(t, owner, []ledger.Key{one.Key, versionEntry("3", 3, 3).Key})
 	must.Equal(t, len(c.ledger()), 1, "entries")

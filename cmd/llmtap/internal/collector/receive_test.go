@@ -34,9 +34,7 @@ func TestReceive(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil && os.Getenv("CI") != "true" {
 		t.Skip("SKIPPED, this test requires curl")
 	}
-	if out, err := curl("s3cret"); err != nil || strings.TrimSpace(out) != `{"accepted":2,"rejected":[],"warnings":[]}` {
-		t.Errorf("%s, %v", out, err)
-	}
+	must.Equal(t, strings.TrimSpace(must.Get(curl("s3cret"))(t)), `{"accepted":2,"rejected":[],"warnings":[]}`, "answer")
 	if out, err := curl("wrong"); err == nil || !strings.Contains(out, "receive.token") {
 		t.Errorf("%s, %v", out, err)
 	}

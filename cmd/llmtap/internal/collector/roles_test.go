@@ -69,9 +69,7 @@ func TestRoles(t *testing.T) {
 				got = append(got, name)
 			}
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: metrics (-want +got)\n%s", role, diff)
-		}
+		must.Agree(t, cmp.Diff(want, got), role, "metrics")
 		if connected := connections.Load() > 0; connected != slices.Contains(want, "sinks") {
 			t.Errorf("%s: %d connections to ClickHouse", role, connections.Load())
 		}

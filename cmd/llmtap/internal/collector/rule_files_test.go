@@ -86,7 +86,5 @@ func TestNoRuleFiles(t *testing.T) {
 	w := newRuleFiles(nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	w.reload = append(w.reload, func(context.Context) error { t.Error("the shipped rules were reloaded"); return nil })
 	w.load(t.Context(), w.hash())
-	if !strings.Contains(log.String(), "shipped alert rules do not change") {
-		t.Error(log.String())
-	}
+	must.Contain(t, log.String(), "shipped alert rules do not change")
 }

@@ -136,9 +136,7 @@ clickhouse:
 	s := must.Get(load(env, "--nats-port", "4000", "--roles", "analyze,alert"))(t)
 	f := func(key string, got, want any, from string) {
 		t.Helper()
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s:\n%s", key, diff)
-		}
+		must.Agree(t, cmp.Diff(want, got), key)
 		must.Equal(t, s.Origin(key), from, "%s: origin", key)
 	}
 	f("data_dir", s.DataDir, "/from/file", file+":1")
@@ -179,9 +177,7 @@ func TestProxyFlags(t *testing.T) {
 	f := func(want map[string]string, env string, args ...string) {
 		t.Helper()
 		s := must.Get(load(map[string]string{"LLMTAP_PROXY_UPSTREAM": env}, args...))(t)
-		if diff := cmp.Diff(want, s.Proxy.Upstreams); diff != "" {
-			t.Error(diff)
-		}
+		must.Agree(t, cmp.Diff(want, s.Proxy.Upstreams))
 	}
 	two := map[string]string{"a": "http://127.0.0.1:1/v1", "b": "https://b.example"}
 	f(nil, "")
@@ -286,9 +282,7 @@ func TestPrintRoundTrip(t *testing.T) {
 		t.Error(err)
 	}
 	s.Slack.Token = mask
-	if diff := cmp.Diff(plain(&s.Config), plain(&got)); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(plain(&s.Config), plain(&got)))
 }
 
 func TestStreamBytes(t *testing.T) {

@@ -73,9 +73,7 @@ func expect(t *testing.T, checks map[string]Result, check, status string, parts 
 	text := r.Detail + "; " + r.Fix
 	must.Equal(t, r.Status, status, "%s is: %s", check, text)
 	for _, p := range parts {
-		if !strings.Contains(text, p) {
-			t.Errorf("%s: %q does not contain %q", check, text, p)
-		}
+		must.Contain(t, text, p, check)
 	}
 }
 

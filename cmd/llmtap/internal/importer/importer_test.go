@@ -114,12 +114,8 @@ func TestBatch(t *testing.T) {
 			q, s := p.events[i], p.events[i+1]
 			got = append(got, fmt.Sprintf("%s %d %s%s", q.Attrs["custom_id"], s.Status, s.ProviderRequestID, s.Error))
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s\n%s", diff, &stderr)
-		}
-		if diff := cmp.Diff(skipped, im.Report.Skipped); diff != "" {
-			t.Errorf("%s\n%s", diff, &stderr)
-		}
+		must.Agree(t, cmp.Diff(want, got), &stderr)
+		must.Agree(t, cmp.Diff(skipped, im.Report.Skipped), &stderr)
 	}
 	const none = " 0 cancelled: no answer was imported"
 	f([]string{requests}, map[recorded.Reason]int{duplicate: 1}, "a"+none, "b"+none, "c"+none)

@@ -227,9 +227,7 @@ func TestRepeated(t *testing.T) {
 	}
 	must.Equal(t, strings.Count(b.String(), fix), 2, "findings in full:\n%s", b.String())
 	want = "-:4  openai_chat/deepseek\n  orphan_tool_reply (rejected with 400): message 2, first seen in -:2\n\n"
-	if !strings.Contains(b.String(), want) {
-		t.Errorf("no %q in\n%s", want, b.String())
-	}
+	must.Contain(t, b.String(), want)
 
 	b.Reset()
 	run(GitHub{W: &b})

@@ -150,9 +150,7 @@ func TestRefused(t *testing.T) {
 		l := New(Text{W: &b, Style: &terminal.Style{Unbroken: true}})
 		must.Do(t, l.Files(t.Context(), []string{"-"}, strings.NewReader(record)))
 		for _, w := range want {
-			if !strings.Contains(b.String(), w) {
-				t.Errorf("%s: no %q in\n%s", record, w, b.String())
-			}
+			must.Contain(t, b.String(), w, record)
 		}
 		if strings.Contains(b.String(), "accepted here") == strings.Contains(record, "400") {
 			t.Errorf("%s:\n%s", record, b.String())

@@ -153,9 +153,7 @@ func TestStrictProvider(t *testing.T) {
 				Status   int
 				Messages json.RawMessage
 			}
-			if err := json.Unmarshal(line, &x); err != nil {
-				t.Fatalf("decode conversation: %v", err)
-			}
+			must.Do(t, json.Unmarshal(line, &x), "decode conversation")
 			switch {
 			case x.Status >= 300:
 			case x.Format == "openai.chat":

@@ -61,9 +61,7 @@ func TestWrite(t *testing.T) {
 	cfg.URL = login(Collector)
 	conn := must.Get(jetstream.Connect(t.Context(), cfg, nil, nil))(t)
 	defer conn.Close()
-	if err := conn.Ensure(t.Context()); err != nil {
-		t.Fatalf("llmtap cannot create its streams: %v", err)
-	}
+	must.Do(t, conn.Ensure(t.Context()), "llmtap cannot create its streams")
 
 	nc := must.Get(nats.Connect(login("checkout-agent"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})))(t)
 	defer nc.Close()

@@ -71,9 +71,7 @@ func TestHelp(t *testing.T) {
 			}
 		}
 		for _, p := range q.Parameters {
-			if !strings.Contains(help, "\n  --"+p.Name+" ") {
-				t.Errorf("%s: no parameter %s in\n%s", name, p.Name, help)
-			}
+			must.Contain(t, help, "\n  --"+p.Name+" ", name)
 		}
 	}
 }

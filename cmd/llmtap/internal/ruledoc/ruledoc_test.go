@@ -29,9 +29,7 @@ func TestWrite(t *testing.T) {
 		t.Helper()
 		got := write(t, command.Text, kind, ids...)
 		for _, w := range want {
-			if !strings.Contains(got, w) {
-				t.Errorf("%v of %q: no %q in\n%s", ids, kind, w, got)
-			}
+			must.Contain(t, got, w, ids, "of", kind)
 		}
 	}
 	f("", nil, "Rules: ", "\n  missing_tool_reply ", "\nCauses: ", "\n  context_length_exceeded ", "\nRoot causes: ", "\n  tool_calls_dropped_on_save ",

@@ -24,9 +24,7 @@ func TestDiff(t *testing.T) {
 		for _, c := range diff(fields([]Place{{Body: json.RawMessage(said)}}), fields([]Place{{Body: json.RawMessage(sent)}})) {
 			got = append(got, fmt.Sprintf("%c %s %s", c.mark, c.field().path, c.field().value))
 		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s, %s (-want +got):\n%s", said, sent, d)
-		}
+		must.Agree(t, cmp.Diff(want, got), said, sent)
 	}
 	f(`{"role":"assistant","content":"a"}`, `{"content": "a", "role": "assistant"}`, `  role "assistant"`, `  content "a"`)
 	f(`{"content":null,"refusal":null,"annotations":[],"audio":null}`, `{"content":""}`, `- content null`, `+ content ""`)
@@ -112,9 +110,7 @@ func TestExcerpt(t *testing.T) {
 	if got := v.excerpt(text, []Finding{{Finding: stored.Finding{ToolCallID: "call_77", Message: 3}}}, 60); !strings.Contains(got, "call_77") || !strings.HasPrefix(got, "…") || !strings.HasSuffix(got, "…") {
 		t.Error(got)
 	}
-	if got := v.excerpt(text, nil, 60); !strings.Contains(got, "549 characters left out") {
-		t.Error(got)
-	}
+	must.Contain(t, v.excerpt(text, nil, 60), "549 characters left out")
 }
 
 // Half of the limit is for failures, each with the exchange before it; the rest are the newest exchanges.

@@ -11,9 +11,7 @@ import (
 func TestWrap(t *testing.T) {
 	f := func(text string, width int, want ...string) {
 		t.Helper()
-		if d := cmp.Diff(want, Wrap(text, width, "  ")); d != "" {
-			t.Errorf("Wrap(%q, %d) (-want +got):\n%s", text, width, d)
-		}
+		must.Agree(t, cmp.Diff(want, Wrap(text, width, "  ")), "Wrap", text, width)
 	}
 	f("", 20, "")
 	f("a b", 20, "a b")

@@ -58,9 +58,7 @@ func TestQueryAndStub(t *testing.T) {
 	}
 	e.Capture = CaptureFull // only a stub may be shorter than its BodyBytes
 	for m := range e.Messages(PartBytes) {
-		if got, err := Decode(m.Subject(), m.Encode(), m.Body); err != nil || got.BodyBytes != 4 {
-			t.Errorf("%+v, %v", got, err)
-		}
+		must.Equal(t, must.Get(Decode(m.Subject(), m.Encode(), m.Body))(t).BodyBytes, 4, "bytes of the body")
 	}
 }
 

@@ -3,14 +3,15 @@ package must
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
-// Do ends the test if err is not nil.
-func Do(t testing.TB, err error) {
+// Do ends the test if err is not nil. What failed is optional.
+func Do(t testing.TB, err error, what ...any) {
 	if err != nil {
 		t.Helper()
-		t.Fatal(err)
+		t.Fatal(append(what, err)...)
 	}
 }
 
@@ -26,15 +27,23 @@ func Get[T any](v T, err error) func(testing.TB) T {
 }
 
 // Agree fails the test with diff, a result of cmp.Diff(want, got), unless it is empty; the test continues. The name of what differs is optional.
-func Agree(t testing.TB, diff string, what ...string) {
+func Agree(t testing.TB, diff string, what ...any) {
 	if diff == "" {
 		return
 	}
 	t.Helper()
-	for _, w := range what {
-		diff = w + " (-want +got):\n" + diff
+	if len(what) > 0 {
+		diff = strings.TrimSpace(fmt.Sprintln(what...)) + " (-want +got):\n" + diff
 	}
 	t.Error(diff)
+}
+
+// Contain fails the test unless part is in text; the test continues. The name of the text is optional.
+func Contain(t testing.TB, text, part string, what ...any) {
+	if !strings.Contains(text, part) {
+		t.Helper()
+		t.Errorf("%sno %q in\n%s", fmt.Sprintln(what...), part, text)
+	}
 }
 
 // Equal fails the test unless got is want; the test continues. What it says is a format and its arguments: the name of what is compared.

@@ -36,6 +36,9 @@ func TestErrors(t *testing.T) {
 	if !slices.Equal(r.fatal, []any{want}) {
 		t.Errorf("Do ended the test with %v", r.fatal)
 	}
+	if must.Do(r, want, "write", 2); !slices.Equal(r.fatal, []any{"write", 2, want}) {
+		t.Errorf("Do ended the test with %v", r.fatal)
+	}
 	if must.Get(strconv.Atoi("x"))(r); len(r.fatal) != 1 || !errors.Is(r.fatal[0].(error), strconv.ErrSyntax) {
 		t.Errorf("Get ended the test with %v", r.fatal)
 	}
@@ -58,5 +61,14 @@ func TestEqual(t *testing.T) {
 	must.Equal(r, "a", "b", "letters")
 	if want := []any{"age of the queue: got 2s, want 1.5s", "letters:\n got \"a\"\nwant \"b\""}; r.fatal != nil || !slices.Equal(r.failed, want) {
 		t.Errorf("Equal failed the test with %q, and ended it with %v", r.failed, r.fatal)
+	}
+}
+
+func TestContain(t *testing.T) {
+	r := &recorder{TB: t}
+	must.Contain(r, "one two", "two")
+	must.Contain(r, "one two", "three", "numbers")
+	if r.fatal != nil || !slices.Equal(r.failed, []any{"numbers\nno \"three\" in\none two"}) {
+		t.Errorf("Contain failed the test with %q, and ended it with %v", r.failed, r.fatal)
 	}
 }

@@ -115,9 +115,7 @@ func TestArguments(t *testing.T) {
 			}
 		}
 		out := request(wire.OpenAIChat, `{"messages":[{"tool_calls":[{"function":{"arguments":`+string(q)+`}}]}]}`)
-		if err := json.Unmarshal([]byte(out), &got); err != nil {
-			t.Fatalf("%s: %v", out, err)
-		}
+		must.Do(t, json.Unmarshal([]byte(out), &got), out)
 		must.Equal(t, got.Messages[0].ToolCalls[0].Function.Arguments, want, "%q", args)
 	}
 	object := func(members ...string) string {
@@ -189,9 +187,7 @@ func TestErrorText(t *testing.T) {
 	if err := json.Unmarshal([]byte(response(wire.OpenAIChat, `{"error":{"message":"`+long+`"}}`)), &e); err != nil || len(e.Error.Message) < 3000 || strings.ContainsRune(e.Error.Message, '\uFFFD') {
 		t.Errorf("%d bytes of a long text, %v", len(e.Error.Message), err)
 	}
-	if got := response(wire.Anthropic, "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n"); !strings.Contains(got, `"message":"Overloaded"`) {
-		t.Errorf("got %s", got)
-	}
+	must.Contain(t, response(wire.Anthropic, "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n"), `"message":"Overloaded"`)
 	if got := response(wire.OpenAIChat, "event: error\ndata: upstream went away\n\n"); got != "event: error\ndata: upstream went away\n\n" {
 		t.Errorf("got %s", got)
 	}

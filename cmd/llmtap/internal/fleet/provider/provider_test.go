@@ -54,9 +54,7 @@ func TestRejections(t *testing.T) {
 				t.Errorf("%s: %s: status %d: %s", path, messages, status, body)
 			}
 			got.Error.Code = nil
-			if diff := cmp.Diff(want, got.Error, cmp.AllowUnexported(apiError{})); diff != "" {
-				t.Errorf("%s: %s (-want +got):\n%s", path, messages, diff)
-			}
+			must.Agree(t, cmp.Diff(want, got.Error, cmp.AllowUnexported(apiError{})), path, messages)
 		}
 	}
 	// Orphan reply.

@@ -168,9 +168,7 @@ func readCases(t testing.TB) map[string][]contractCase {
 		var f struct{ Cases []contractCase }
 		d := json.NewDecoder(bytes.NewReader(data))
 		d.DisallowUnknownFields()
-		if err := d.Decode(&f); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		must.Do(t, d.Decode(&f), file)
 		for i := range f.Cases {
 			f.Cases[i].setDefaults()
 		}

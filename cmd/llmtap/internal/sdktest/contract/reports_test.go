@@ -68,9 +68,7 @@ func pythonAgent(t *testing.T, python, natsURL, hosts, url string, calls int, un
 	cmd.Env = append(cmd.Env, transport()...)
 	var out, log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &log
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%v\n%s", err, &log)
-	}
+	must.Do(t, cmd.Run(), &log)
 	unrecorded := -1
 	if _, err := fmt.Sscan(out.String(), &unrecorded); err != nil {
 		t.Fatalf("%v: %s", err, &out)
@@ -167,9 +165,7 @@ func TestUnreachableNATS(t *testing.T) {
 					}
 					for _, line := range lines {
 						for _, text := range want {
-							if !strings.Contains(strings.ToLower(line), strings.ToLower(text)) {
-								t.Errorf("no %q in %s", text, line)
-							}
+							must.Contain(t, strings.ToLower(line), strings.ToLower(text), text, line)
 						}
 					}
 					if strings.Contains(log, "hunter2") {

@@ -97,9 +97,7 @@ func (x *tlsTest) recovers(t *testing.T, n *natsd, natsURL string) {
 				t.Errorf("renewed key, %s: %d events are stored, log %s", language, len(got), log)
 			}
 		}
-		if !strings.Contains(log, "calls are kept in memory") {
-			t.Errorf("renewed key, %s: log %s", language, log)
-		}
+		must.Contain(t, log, "calls are kept in memory", "renewed key", language, "log")
 	}
 }
 
