@@ -360,9 +360,7 @@ func TestRememberRefuses(t *testing.T) {
 	for key, value := range kept {
 		for _, bad := range []string{"", "{", "null", "[]", strings.Replace(value, `"version"`, `"nothing"`, 1), strings.Replace(value, "builder", "other", 1), value[:len(value)-1] + `,"verdict":{}}`, value[:len(value)-1] + `,"last":{"seq":1}}`} {
 			b := newAnalyzer(t, analyzer.Default())
-			if err := b.Remember(key, []byte(bad), true); err == nil {
-				t.Errorf("%s is accepted", bad)
-			}
+			must.Fail(t, b.Remember(key, []byte(bad), true), "", bad, "is accepted")
 			if n := analyzer.LedgerLen(b); n != 0 {
 				t.Errorf("%s leaves %d entries", bad, n)
 			}

@@ -195,9 +195,7 @@ func TestBatcherBackPressure(t *testing.T) {
 
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := b.Add(short, rows("never"), nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Add with two full batches: %v, want context.DeadlineExceeded", err)
-		}
+		must.Is(t, b.Add(short, rows("never"), nil), context.DeadlineExceeded, "Add with two full batches")
 		mustAdd(t, b, rows("e"), r.commit("4")) // returns when the first batch is stored
 		synctest.Wait()                         // the write of c,d has begun
 		r.add("added e")
@@ -300,9 +298,7 @@ func TestBatcherDrains(t *testing.T) {
 		mustAdd(t, b, rows("b"), r.commit("2"))
 		must.Do(t, stop())
 		r.want(t, "0s write a", "5s commit 1", "5s write b", "10s commit 2")
-		if err := b.Add(t.Context(), rows("c"), nil); !errors.Is(err, errStopped) {
-			t.Errorf("Add after Run: %v, want errStopped", err)
-		}
+		must.Is(t, b.Add(t.Context(), rows("c"), nil), errStopped, "Add after Run")
 	})
 }
 

@@ -246,16 +246,12 @@ func TestTokenFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	cfg := Config{URLs: []string{"http://a:9093", "http://b:9093/"}, TokenFile: file}
 	open := func() ([]alerts.Receiver, error) { return cfg.Receivers(alerts.NotifierOptions{}) }
-	if _, err := open(); err == nil || !strings.Contains(err.Error(), "read token_file") {
-		t.Error(err)
-	}
+	must.Fail(t, must.Err(open()), "read token_file")
 	write := func(text string) {
 		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write(" \n")
-	if _, err := open(); err == nil || !strings.Contains(err.Error(), "is empty") {
-		t.Error(err)
-	}
+	must.Fail(t, must.Err(open()), "is empty")
 	write("abc\n")
 	list, err := open()
 	if err != nil || len(list) != 2 {
@@ -264,9 +260,7 @@ func TestTokenFile(t *testing.T) {
 	if n := list[1].Notifier.(*Notifier); n.token != "abc" || n.url != "http://b:9093/api/v2/alerts" {
 		t.Errorf("%+v", n)
 	}
-	if err := (Config{Token: "abc"}).Validate(); err == nil {
-		t.Error("a token without a URL was accepted")
-	}
+	must.Fail(t, (Config{Token: "abc"}).Validate(), "", "a token without a URL was accepted")
 }
 
 // The annotations have the facts of the other messages: cause, versions, last failure, example, fix and commands. They have no

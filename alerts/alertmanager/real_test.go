@@ -108,8 +108,7 @@ receivers: [{name: hook, webhook_configs: [{url: "%s/hook", send_resolved: true}
 func TestRealAlertmanager(t *testing.T) {
 	h := &hook{t: t}
 	base := serve(t, h)
-	list, err := alertmanager.Config{URLs: []string{base}}.Receivers(alerts.NotifierOptions{Access: alerts.Access{ExternalURL: "https://llmtap.example.com"}})
-	must.Do(t, err)
+	list := must.Get(alertmanager.Config{URLs: []string{base}}.Receivers(alerts.NotifierOptions{Access: alerts.Access{ExternalURL: "https://llmtap.example.com"}}))(t)
 	n := list[0]
 	if text, err := n.Check(t.Context()); err != nil || !strings.HasPrefix(text, "version ") {
 		t.Errorf("check: %q, %v", text, err)

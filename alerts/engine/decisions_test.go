@@ -312,9 +312,7 @@ func TestUnreadableDecisions(t *testing.T) {
 		if err := d.Replace(map[string][]byte{key: []byte(value)}); err == nil || !d.isLoaded() {
 			t.Errorf("%s: %v", key, err)
 		}
-		if err := d.Put(key, []byte(value)); err == nil {
-			t.Errorf("%s: no error", key)
-		}
+		must.Fail(t, d.Put(key, []byte(value)), "", key)
 		if s := d.Silences.Find(time.Now(), "A", map[string]string{"service": "shop"}); s != nil || len(d.Acks()) != 0 {
 			t.Errorf("%s: silence %v, acknowledgements %v", key, s, d.Acks())
 		}

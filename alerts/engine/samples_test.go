@@ -62,7 +62,5 @@ func TestPoints(t *testing.T) {
 		t.Errorf("%d points after trim, want 2", len(s.points))
 	}
 	_, _, err := newSteps(Default()).add(tally{Tally: &analyzer.Tally{Second: maxSecond + 1}})
-	if err == nil {
-		t.Error("a second that a point cannot represent is accepted")
-	}
+	must.Fail(t, err, "", "a second that a point cannot represent is accepted")
 }

@@ -2,7 +2,6 @@ package ruletest
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -117,7 +116,5 @@ func TestInvalidFiles(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Run(ctx, engine.Default().Rules(), []string{"testdata/features_test.yaml"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
+	must.Is(t, must.Err(Run(ctx, engine.Default().Rules(), []string{"testdata/features_test.yaml"})), context.Canceled)
 }

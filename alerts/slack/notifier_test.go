@@ -22,8 +22,7 @@ func newNotifier(t *testing.T, cfg Config, store alerts.Store) *Notifier {
 	t.Helper()
 	tr := &http.Transport{}
 	t.Cleanup(tr.CloseIdleConnections)
-	list, err := cfg.Receivers(alerts.NotifierOptions{Store: store, Client: &http.Client{Transport: tr, Timeout: 500 * time.Millisecond}})
-	must.Do(t, err)
+	list := must.Get(cfg.Receivers(alerts.NotifierOptions{Store: store, Client: &http.Client{Transport: tr, Timeout: 500 * time.Millisecond}}))(t)
 	return list[0].Notifier.(*Notifier)
 }
 
@@ -261,16 +260,12 @@ func TestConfig(t *testing.T) {
 	f(Config{AppToken: "xapp-1", APIURL: ok.APIURL}, "token, token_file: set one of them")
 	c = ok
 	c.AppToken = "xoxb-2"
-	if _, err := c.Receivers(alerts.NotifierOptions{}); err == nil || !strings.Contains(err.Error(), "app_token: is not an app-level token") {
-		t.Errorf("bot token as app token: %v", err)
-	}
+	must.Fail(t, must.Err(c.Receivers(alerts.NotifierOptions{})), "app_token: is not an app-level token", "bot token as app token")
 
 	file := filepath.Join(t.TempDir(), "token")
 	c = ok
 	c.Token, c.TokenFile = "", file
-	if _, err := c.Receivers(alerts.NotifierOptions{}); err == nil || !strings.Contains(err.Error(), "token_file") {
-		t.Errorf("absent token file: %v", err)
-	}
+	must.Fail(t, must.Err(c.Receivers(alerts.NotifierOptions{})), "token_file", "absent token file")
 	for content, want := range map[string]string{" \n": "is empty", "xoxb-2\n": ""} {
 		must.Do(t, os.WriteFile(file, []byte(content), 0o600))
 		if _, err := c.Receivers(alerts.NotifierOptions{}); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -89,8 +89,7 @@ func TestMessage(t *testing.T) {
 	over := incident("executor", start.Add(-time.Minute))
 	over.State, over.EndsAt = alerts.Resolved, start
 	g := alerts.Group{Key: `StageFailureRate{service="checkout-agent"}`, Alerts: []alerts.Alert{over, incident("planner", start)}}
-	got, err := json.MarshalIndent(newMessage(g, []string{"service", "stage"}, alerts.Access{ExternalURL: "https://llmtap.example.com/"}), "", "  ")
-	must.Do(t, err)
+	got := must.Get(json.MarshalIndent(newMessage(g, []string{"service", "stage"}, alerts.Access{ExternalURL: "https://llmtap.example.com/"}), "", "  "))(t)
 	alertstest.Golden(t, "message.json", string(got)+"\n")
 }
 

@@ -2,7 +2,6 @@ package facts
 
 import (
 	"encoding/json"
-	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -159,9 +158,7 @@ func TestScanResponseCut(t *testing.T) {
 	}
 	r = answerOf(t, "text/event-stream", `{"error":{"code":1}}`)
 	must.Equal(t, string(r.Error), `{"code":1}`, "JSON sent as a stream: %+v", r)
-	if err := ScanResponse(wire.Other, "", []byte(`{}`), &r); !errors.Is(err, ErrDialect) {
-		t.Errorf("other dialect: %v", err)
-	}
+	must.Is(t, ScanResponse(wire.Other, "", []byte(`{}`), &r), ErrDialect, "other dialect")
 }
 
 // An answer's text and its copy in the next request have one hash, however escaped.

@@ -266,9 +266,7 @@ func TestGeminiMessages(t *testing.T) {
 	if len(f.Messages) != 2 || len(f.Messages[0].Calls) != 1 || len(f.Messages[1].Replies) != 1 {
 		t.Errorf("messages %+v", f.Messages)
 	}
-	if err := ScanMessages(wire.Gemini, []byte(`{}`), &f); !errors.Is(err, ErrNotJSON) {
-		t.Errorf("error %v", err)
-	}
+	must.Is(t, ScanMessages(wire.Gemini, []byte(`{}`), &f), ErrNotJSON)
 }
 
 // One signature has many forms: two alphabets, with and without padding, escaped slashes. The values that disable the

@@ -242,9 +242,7 @@ func TestResponsesRequestErrors(t *testing.T) {
 	check(`[]`, ErrNotJSON, 0)
 	check(`{"input":[{"role":"user"} 1]}`, ErrNotJSON, 1)
 	check(`{"input":[{"role":"user"},{"type":"function_call","call_id":"c"`, ErrTruncated, 1)
-	if err := ScanMessages(wire.OpenAIResponses, []byte(`{}`), &f); !errors.Is(err, ErrNotJSON) {
-		t.Errorf("object: error %v, want ErrNotJSON", err)
-	}
+	must.Is(t, ScanMessages(wire.OpenAIResponses, []byte(`{}`), &f), ErrNotJSON, "object")
 }
 
 func TestResponsesBounds(t *testing.T) {

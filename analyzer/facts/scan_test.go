@@ -1,7 +1,6 @@
 package facts
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
@@ -26,9 +25,7 @@ func TestFormats(t *testing.T) {
 	}
 	must.Equal(t, len(formats), len(wire.Dialects), "formats of all dialects")
 	for _, err := range []error{ScanRequest(wire.Other, []byte(`{}`), &r), ScanMessages("", []byte(`[]`), &r), ScanResponse(wire.Other, "", nil, &a)} {
-		if !errors.Is(err, ErrDialect) {
-			t.Errorf("error %v, want %v", err, ErrDialect)
-		}
+		must.Is(t, err, ErrDialect)
 	}
 }
 

@@ -186,8 +186,7 @@ func startNATSCluster(t *testing.T, apart bool) *natsCluster {
 	for _, n := range c.nodes {
 		n.awaitReady(t)
 	}
-	nc, err := nats.Connect(c.url(), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond), nats.PingInterval(time.Second))
-	must.Do(t, err)
+	nc := must.Get(nats.Connect(c.url(), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond), nats.PingInterval(time.Second)))(t)
 	t.Cleanup(nc.Close)
 	c.js = must.Get(natsjs.New(nc))(t)
 	return c

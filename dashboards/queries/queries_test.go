@@ -81,9 +81,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("question %q, params (-want +got):\n%s", got.Question, d)
 	}
 	for _, bad := range []string{"SELECT 1", "", "-- Why?\n-- param since = 1 hour\n"} {
-		if _, err := parse("x", bad); err == nil {
-			t.Errorf("parse(%q): no error", bad)
-		}
+		must.Fail(t, must.Err(parse("x", bad)), "", "parse", bad)
 	}
 }
 
@@ -187,9 +185,7 @@ func TestFilter(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"{filter nothing}", "{filter exchanges EXCEPT nothing}", "{filter exchanges e}"} {
-		if _, err := parse("x", "-- Why?\nSELECT "+bad); err == nil {
-			t.Errorf("parse %s: no error", bad)
-		}
+		must.Fail(t, must.Err(parse("x", "-- Why?\nSELECT "+bad)), "", "parse", bad)
 	}
 }
 

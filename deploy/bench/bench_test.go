@@ -56,9 +56,7 @@ func TestHighest(t *testing.T) {
 	for _, capacity := range []float64{1.5, 7, 99, 100, 101, 640, 12_345, 2e6} {
 		f(capacity)
 	}
-	if _, err := highest(firstRate, highestRate, func(float64) (bool, error) { return false, nil }); err == nil {
-		t.Error("no error if no rate is sustained")
-	}
+	must.Fail(t, must.Err(highest(firstRate, highestRate, func(float64) (bool, error) { return false, nil })), "", "no error if no rate is sustained")
 }
 
 // deploy/SIZING.md shows the output, between two comments.
@@ -78,9 +76,7 @@ func TestSize(t *testing.T) {
 	} else if want != string(doc) {
 		t.Error("deploy/SIZING.md does not show the output of size; go test ./deploy/bench -run TestSize -update writes it")
 	}
-	if err := run(t.Context(), &out, "size", "-calls", "0"); err == nil {
-		t.Error("no error for no calls")
-	}
+	must.Fail(t, run(t.Context(), &out, "size", "-calls", "0"), "", "no error for no calls")
 }
 
 // At the rate of a limit, the need just reaches it.

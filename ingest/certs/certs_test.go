@@ -64,9 +64,7 @@ func TestTLS(t *testing.T) {
 	f(mutual, certs.Client{CAFile: ca.File, CertFile: stranger, KeyFile: strangerKey}, "", "certificate required")
 	f(mutual, certs.Client{CAFile: ca.File, CertFile: client, KeyFile: clientKey}, "", "")
 	s := must.Get(plain.Config(slog.New(slog.DiscardHandler)))(t)
-	if err := dial(t, s, &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10, InsecureSkipVerify: true}); err == nil {
-		t.Error("TLS 1.1 is accepted")
-	}
+	must.Fail(t, dial(t, s, &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10, InsecureSkipVerify: true}), "", "TLS 1.1 is accepted")
 }
 
 // A renewed certificate is used for new connections. Files that cannot be read leave the one before.

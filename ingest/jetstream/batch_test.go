@@ -32,9 +32,7 @@ func TestPublishBatch(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := c.PublishBatch(ended, []*event.Event{testEvent(6, 100)}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	must.Is(t, must.Err(c.PublishBatch(ended, []*event.Event{testEvent(6, 100)})), context.Canceled)
 	r := openReader(t, ctx, c, "a")
 	for i, m := range readN(t, ctx, r, 4) {
 		must.Equal(t, m.Event.Exchange, []string{"x000000", "x000002", "x000004", "x000005"}[i], "message %d", i)

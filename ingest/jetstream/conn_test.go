@@ -74,15 +74,11 @@ func TestKV(t *testing.T) {
 		t.Errorf("get: %v", err)
 	}
 	rev := must.Get(kv.Update(ctx, "a", []byte("1"), 0))(t)
-	if _, err := kv.Update(ctx, "a", []byte("2"), 0); !errors.Is(err, ErrKeyConflict) {
-		t.Errorf("create twice: %v", err)
-	}
+	must.Is(t, must.Err(kv.Update(ctx, "a", []byte("2"), 0)), ErrKeyConflict, "create twice")
 	if _, err := kv.Update(ctx, "a", []byte("2"), rev); err != nil {
 		t.Error(err)
 	}
-	if _, err := kv.Update(ctx, "a", []byte("3"), rev); !errors.Is(err, ErrKeyConflict) {
-		t.Errorf("update an old revision: %v", err)
-	}
+	must.Is(t, must.Err(kv.Update(ctx, "a", []byte("3"), rev)), ErrKeyConflict, "update an old revision")
 	if err := kv.Put(ctx, "b", []byte("x")); err != nil {
 		t.Error(err)
 	}
@@ -97,9 +93,7 @@ func TestKV(t *testing.T) {
 	if _, err := kv.Update(ctx, "a", []byte("4"), 0); err != nil {
 		t.Errorf("create a deleted key: %v", err)
 	}
-	if _, err := c.KV(ctx, "no_such_bucket"); err == nil {
-		t.Error("opened a missing bucket")
-	}
+	must.Fail(t, must.Err(c.KV(ctx, "no_such_bucket")), "", "opened a missing bucket")
 }
 
 func TestPublisher(t *testing.T) {
@@ -117,9 +111,7 @@ func TestPublisher(t *testing.T) {
 	}
 
 	// An event too large for the connection fails immediately and does not stop the publisher.
-	if err := p.Publish(ctx, testEvent(10, 9<<20)); !errors.Is(err, nats.ErrMaxPayload) {
-		t.Errorf("an event over max_payload: %v", err)
-	}
+	must.Is(t, p.Publish(ctx, testEvent(10, 9<<20)), nats.ErrMaxPayload, "an event over max_payload")
 	// An event too large for the stream fails at its acknowledgement.
 	cfg := s.CachedInfo().Config
 	cfg.MaxMsgSize = 10_000
@@ -127,9 +119,7 @@ func TestPublisher(t *testing.T) {
 	for _, size := range []int{20_000, 30_000, 10} {
 		must.Do(t, p.Publish(ctx, testEvent(20+size, size)))
 	}
-	if err := p.Flush(ctx); err == nil || !strings.Contains(err.Error(), "exceeds maximum") {
-		t.Errorf("flush after a rejection: %v", err)
-	}
+	must.Fail(t, p.Flush(ctx), "exceeds maximum", "flush after a rejection")
 	if err := p.Flush(ctx); err != nil {
 		t.Errorf("rejection reported twice: %v", err)
 	}
@@ -171,9 +161,7 @@ func TestConnectWithToken(t *testing.T) {
 	n.start()
 	cfg := Default()
 	cfg.URL = n.s.URL()
-	if _, err := Connect(t.Context(), cfg, nil, nil); !errors.Is(err, nats.ErrAuthorization) {
-		t.Errorf("connect without a token: %v", err)
-	}
+	must.Is(t, must.Err(Connect(t.Context(), cfg, nil, nil)), nats.ErrAuthorization, "connect without a token")
 	cfg.TokenFile = filepath.Join(t.TempDir(), "token")
 	must.Do(t, os.WriteFile(cfg.TokenFile, []byte("secret\n"), 0o600))
 	c := must.Get(Connect(t.Context(), cfg, nil, nil))(t)

@@ -90,9 +90,7 @@ func TestInspectPartitions(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	must.Do(t, kv.Put(ctx, partitionsKey, []byte("{")))
-	if _, err := c.Inspect(ctx); err == nil || !strings.Contains(err.Error(), "number of partitions") {
-		t.Errorf("invalid number of partitions: %v", err)
-	}
+	must.Fail(t, must.Err(c.Inspect(ctx)), "number of partitions", "invalid number of partitions")
 }
 
 func TestInspectLimitsAndDeadLetters(t *testing.T) {
@@ -128,9 +126,7 @@ func TestTalliesSince(t *testing.T) {
 		t.Errorf("since a future time: %v, %v", got, err)
 	}
 	stop := errors.New("stop")
-	if err := c.TalliesSince(ctx, begun.Add(-time.Minute), func([]byte) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("error of fn: %v", err)
-	}
+	must.Is(t, c.TalliesSince(ctx, begun.Add(-time.Minute), func([]byte) error { return stop }), stop, "error of fn")
 }
 
 func TestInspectWithoutJetStream(t *testing.T) {
@@ -144,7 +140,5 @@ func TestInspectWithoutJetStream(t *testing.T) {
 	cfg.URL = srv.ClientURL()
 	c := must.Get(Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), nil))(t)
 	defer c.Close()
-	if _, err := c.Inspect(t.Context()); !errors.Is(err, ErrNoJetStream) {
-		t.Errorf("got %v", err)
-	}
+	must.Is(t, must.Err(c.Inspect(t.Context())), ErrNoJetStream)
 }

@@ -30,12 +30,8 @@ func TestLeaseTakenOver(t *testing.T) {
 	if b.Epoch() != a.Epoch()+1 {
 		t.Errorf("epochs %d and %d", a.Epoch(), b.Epoch())
 	}
-	if err := a.Commit(ctx, 3, 0); !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("commit without the lease: %v", err)
-	}
-	if _, err := a.Next(ctx, 1, time.Minute); !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("read without the lease: %v", err)
-	}
+	must.Is(t, a.Commit(ctx, 3, 0), ErrLeaseLost, "commit without the lease")
+	must.Is(t, must.Err(a.Next(ctx, 1, time.Minute)), ErrLeaseLost, "read without the lease")
 	if err := a.Close(ctx); err != nil {
 		t.Errorf("close without the lease: %v", err)
 	}
@@ -75,9 +71,7 @@ func TestLeaseTakenBack(t *testing.T) {
 	dead := openReader(t, ctx, c, "a")
 	again := openReader(t, ctx, c, "a")
 	must.Equal(t, again.Epoch(), 2, "epoch")
-	if err := dead.Commit(ctx, 0, 0); !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("commit of the previous run: %v", err)
-	}
+	must.Is(t, dead.Commit(ctx, 0, 0), ErrLeaseLost, "commit of the previous run")
 }
 
 // A write whose response was lost does not lose the lease.
@@ -93,18 +87,14 @@ func TestLeaseResponseLost(t *testing.T) {
 	}
 	kv := must.Get(c.KV(ctx, event.BucketCheckpoint))(t)
 	must.Do(t, kv.kv.Delete(ctx, "p0of1"))
-	if err := r.Commit(ctx, 0, 0); !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("commit after the key was deleted: %v", err)
-	}
+	must.Is(t, r.Commit(ctx, 0, 0), ErrLeaseLost, "commit after the key was deleted")
 }
 
 func TestInvalidCheckpoint(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	kv := must.Get(c.KV(ctx, event.BucketCheckpoint))(t)
 	must.Do(t, kv.Put(ctx, "p0of1", []byte("{")))
-	if _, err := c.OpenReader(ctx, ReaderConfig{Partitions: 1, Owner: "a"}); err == nil {
-		t.Error("an invalid checkpoint was overwritten")
-	}
+	must.Fail(t, must.Err(c.OpenReader(ctx, ReaderConfig{Partitions: 1, Owner: "a"})), "", "an invalid checkpoint was overwritten")
 }
 
 // While NATS is down, Commit waits until its context ends and Close does not wait.
@@ -115,19 +105,13 @@ func TestCommitAndCloseWithoutNATS(t *testing.T) {
 	n.s.Shutdown()
 	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
-	if err := r.Commit(short, 0, 0); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("commit without NATS: %v", err)
-	}
+	must.Is(t, r.Commit(short, 0, 0), context.DeadlineExceeded, "commit without NATS")
 	begun := time.Now()
-	if err := r.Close(short); err == nil {
-		t.Error("the lease was released without NATS")
-	}
+	must.Fail(t, r.Close(short), "", "the lease was released without NATS")
 	if d := time.Since(begun); d > 2*time.Second {
 		t.Errorf("close took %v", d)
 	}
-	if err := c.Healthy(); err == nil {
-		t.Error("healthy without NATS")
-	}
+	must.Fail(t, c.Healthy(), "", "healthy without NATS")
 	if r.Pending() == 0 {
 		t.Error("caught up without NATS")
 	}

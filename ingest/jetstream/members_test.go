@@ -62,9 +62,7 @@ func TestWithLease(t *testing.T) {
 		t.Error(err)
 	}
 	broken := errors.New("broken")
-	if err := a.WithLease(ctx, "y", "a", ttl, func(context.Context, *Term) error { return broken }); !errors.Is(err, broken) {
-		t.Errorf("got %v", err)
-	}
+	must.Is(t, a.WithLease(ctx, "y", "a", ttl, func(context.Context, *Term) error { return broken }), broken)
 }
 
 func TestHeartbeat(t *testing.T) {

@@ -38,9 +38,7 @@ func TestReadCommitReopen(t *testing.T) {
 		t.Errorf("stored %d after a commit of 8", r.Stored())
 	}
 	must.Do(t, r.Close(ctx))
-	if _, err := r.Next(ctx, 1, time.Second); err == nil {
-		t.Error("a closed reader returned messages")
-	}
+	must.Fail(t, must.Err(r.Next(ctx, 1, time.Second)), "", "a closed reader returned messages")
 
 	// Another process replays 4..8; 9 and 10 are new.
 	r = openReader(t, ctx, c, "b")
@@ -100,9 +98,7 @@ func TestCommitInvalid(t *testing.T) {
 	readN(t, ctx, r, 3)
 	must.Do(t, r.Commit(ctx, 2, 0))
 	for _, bad := range [][2]uint64{{4, 0}, {1, 0}, {3, 5}} {
-		if err := r.Commit(ctx, bad[0], bad[1]); err == nil {
-			t.Errorf("commit %v succeeded", bad)
-		}
+		must.Fail(t, r.Commit(ctx, bad[0], bad[1]), "", "commit", bad, "succeeded")
 	}
 }
 
@@ -137,9 +133,7 @@ func TestNextLimitAndContext(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := r.Next(ended, 1, time.Minute); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	must.Is(t, must.Err(r.Next(ended, 1, time.Minute)), context.Canceled)
 }
 
 func TestLargeBodiesAreBounded(t *testing.T) {

@@ -97,12 +97,8 @@ func TestPublishWithoutNATS(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	if err := p.Publish(short, testEvent(4, 10)); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("fifth event in a window of four: %v", err)
-	}
-	if err := p.Flush(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("flush without NATS: %v", err)
-	}
+	must.Is(t, p.Publish(short, testEvent(4, 10)), context.DeadlineExceeded, "fifth event in a window of four")
+	must.Is(t, p.Flush(short), context.DeadlineExceeded, "flush without NATS")
 	n.start()
 	must.Do(t, p.Flush(ctx))
 	r := openReader(t, ctx, c, "a")
@@ -161,9 +157,7 @@ func TestTalliesOverRestart(t *testing.T) {
 	}
 
 	broken := errors.New("broken")
-	if err := c.ReadTallies(ctx, func([]byte, uint64, bool) error { return broken }); !errors.Is(err, broken) {
-		t.Errorf("got %v", err)
-	}
+	must.Is(t, c.ReadTallies(ctx, func([]byte, uint64, bool) error { return broken }), broken)
 }
 
 // Closing the connection ends its readers.
@@ -175,7 +169,5 @@ func TestConnectionClosedUnderReader(t *testing.T) {
 	if msgs, err := r.Next(ctx, 1, time.Minute); err == nil {
 		t.Errorf("got %+v", msgs)
 	}
-	if err := r.Close(ctx); err == nil {
-		t.Error("the lease was released over a closed connection")
-	}
+	must.Fail(t, r.Close(ctx), "", "the lease was released over a closed connection")
 }

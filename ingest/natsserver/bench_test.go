@@ -18,15 +18,12 @@ func BenchmarkPublish(b *testing.B) {
 		b.Run(who, func(b *testing.B) {
 			cfg := Default()
 			cfg.Dir, cfg.Port = filepath.Join(b.TempDir(), "nats"), -1
-			s, err := Start(b.Context(), cfg)
-			must.Do(b, err)
+			s := must.Get(Start(b.Context(), cfg))(b)
 			defer s.Shutdown()
 			connect := func(token string) jetstream.JetStream {
-				nc, err := nats.Connect(s.URL(), nats.Token(token))
-				must.Do(b, err)
+				nc := must.Get(nats.Connect(s.URL(), nats.Token(token)))(b)
 				b.Cleanup(nc.Close)
-				js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(256))
-				must.Do(b, err)
+				js := must.Get(jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(256)))(b)
 				return js
 			}
 			all := connect(s.Token())

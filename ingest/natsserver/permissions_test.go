@@ -68,9 +68,7 @@ func TestTokens(t *testing.T) {
 		if err := publish(t, js, "checkout-agent"); err != nil {
 			t.Errorf("token of the service: %v", err)
 		}
-		if _, err := js.Conn().Request(subject("search-agent"), []byte("{}"), 300*time.Millisecond); err == nil {
-			t.Error("a service can publish for another")
-		}
+		must.Fail(t, must.Err(js.Conn().Request(subject("search-agent"), []byte("{}"), 300*time.Millisecond)), "", "a service can publish for another")
 	}
 	if err := publish(t, login(t, s, "spaces"), event.ServiceToken("agent with spaces")); err != nil {
 		t.Errorf("token of a service with spaces: %v", err)

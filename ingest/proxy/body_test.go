@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -47,9 +46,7 @@ func TestLimitBody(t *testing.T) {
 		}
 		select {
 		case err := <-received:
-			if !errors.Is(err, want) {
-				t.Errorf("%d parts: %v, want %v", parts, err, want)
-			}
+			must.Is(t, err, want, parts, "parts")
 		case <-time.After(20 * limit):
 			t.Fatalf("%d parts: the handler waits", parts)
 		}

@@ -71,8 +71,7 @@ func (r *rig) startNATS(t testing.TB, cfg *Config) {
 	nc := must.Get(nats.Connect(srv.URL()))(t)
 	t.Cleanup(nc.Close)
 	r.js = must.Get(jetstream.New(nc))(t)
-	_, err := r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, AllowDirect: true})
-	must.Do(t, err)
+	must.Get(r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, AllowDirect: true}))(t)
 }
 
 // A message is an event and its subject.

@@ -233,9 +233,7 @@ func TestCancel(t *testing.T) {
 		cancel()
 	}()
 	var n uint64
-	if err := c.QueryRow(ctx, endless).Scan(&n); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	must.Is(t, c.QueryRow(ctx, endless).Scan(&n), context.Canceled)
 	waitRunning(t, c, 0)
 	// A client that disconnects from a stream.
 	ctx, cancel = context.WithCancel(t.Context())
@@ -273,16 +271,12 @@ func TestSessions(t *testing.T) {
 	must.Do(t, c.Exec(ctx, "CREATE TEMPORARY TABLE tmp (a UInt8)"))
 	must.Do(t, c.Exec(ctx, "INSERT INTO tmp VALUES (1), (2)"))
 	// A failed statement does not affect the next one, and settings apply to one request only.
-	if err := c.Exec(in(clickhouse.Settings{"session_id": "s1", "max_threads": 1}), "SELECT throwIf(1) AS leaked FORMAT TSVWithNames"); err == nil {
-		t.Error("no exception")
-	}
+	must.Fail(t, c.Exec(in(clickhouse.Settings{"session_id": "s1", "max_threads": 1}), "SELECT throwIf(1) AS leaked FORMAT TSVWithNames"), "", "no exception")
 	var n, threads uint64
 	if err := c.QueryRow(ctx, "SELECT count(), toUInt64(getSetting('max_threads')) FROM tmp").Scan(&n, &threads); err != nil || n != 2 || threads == 1 {
 		t.Error(n, threads, err)
 	}
-	if err := c.QueryRow(in(clickhouse.Settings{"session_id": "s2"}), "SELECT count() FROM tmp").Scan(&n); err == nil {
-		t.Error("the temporary table is visible in another session")
-	}
+	must.Fail(t, c.QueryRow(in(clickhouse.Settings{"session_id": "s2"}), "SELECT count() FROM tmp").Scan(&n), "", "the temporary table is visible in another session")
 	// A session runs one request at a time.
 	wait, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

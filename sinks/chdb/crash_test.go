@@ -162,9 +162,7 @@ func TestSecondProcess(t *testing.T) {
 	cfg.Dir = other
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err = Start(ctx, cfg); err == nil || !strings.Contains(err.Error(), "another ClickHouse has the directory open") {
-		t.Errorf("two engines on the same data: %v", err)
-	}
+	must.Fail(t, must.Err(Start(ctx, cfg)), "another ClickHouse has the directory open", "two engines on the same data")
 
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 		t.Error(problems, err)

@@ -84,10 +84,7 @@ func TestInstallErrors(t *testing.T) {
 	f := func(want string, ctx context.Context, pkg npmPackage) {
 		t.Helper()
 		dir := t.TempDir()
-		_, err := install(ctx, dir, pkg, func(string) {})
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		must.Fail(t, must.Err(install(ctx, dir, pkg, func(string) {})), want)
 		if _, ok := cached(dir, pkg); ok {
 			t.Error("a library was installed")
 		}
@@ -103,25 +100,19 @@ func TestInstallErrors(t *testing.T) {
 func TestFindLibrary(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "libchdb.so")
 	t.Setenv(libraryEnv, file)
-	if _, err := FindLibrary(t.Context(), LibraryConfig{}); err == nil || !strings.Contains(err.Error(), libraryEnv) {
-		t.Error(err)
-	}
+	must.Fail(t, must.Err(FindLibrary(t.Context(), LibraryConfig{})), libraryEnv)
 	must.Do(t, os.WriteFile(file, []byte("not a library"), 0o644))
 	must.Equal(t, must.Get(FindLibrary(t.Context(), LibraryConfig{}))(t), file, "library")
 	// Loading it fails in the child; the caller gets the error.
 	cfg := Default()
 	cfg.Dir = t.TempDir()
-	if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "load libchdb") {
-		t.Error(err)
-	}
+	must.Fail(t, must.Err(Start(t.Context(), cfg)), "load libchdb")
 	// Without npm the error lists the solutions.
 	t.Setenv(libraryEnv, "")
 	t.Setenv("PATH", t.TempDir())
 	_, err := FindLibrary(t.Context(), LibraryConfig{CacheDir: t.TempDir()})
 	for _, way := range []string{"npm", libraryEnv, "clickhouse.dsn", "LLMTAP_CLICKHOUSE_DSN"} {
-		if err == nil || !strings.Contains(err.Error(), way) {
-			t.Errorf("error does not mention %s: %v", way, err)
-		}
+		must.Fail(t, err, way)
 	}
 }
 
@@ -151,9 +142,7 @@ func TestPresentLibrary(t *testing.T) {
 		t.Errorf("with npm: %q, %v, npm ran %d times", path, err, runs())
 	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err := PresentLibrary(cfg); err == nil || !strings.Contains(err.Error(), "or set "+libraryEnv) {
-		t.Errorf("without npm: %v", err)
-	}
+	must.Fail(t, must.Err(PresentLibrary(cfg)), "or set "+libraryEnv, "without npm")
 	file := filepath.Join(t.TempDir(), "libchdb.so")
 	must.Do(t, os.WriteFile(file, nil, 0o600))
 	t.Setenv(libraryEnv, file)
@@ -161,7 +150,5 @@ func TestPresentLibrary(t *testing.T) {
 		t.Errorf("with a file: %q, %v", path, err)
 	}
 	t.Setenv(libraryEnv, file+"-not")
-	if _, err := PresentLibrary(cfg); err == nil || !strings.Contains(err.Error(), "which is not a file") {
-		t.Errorf("with a missing file: %v", err)
-	}
+	must.Fail(t, must.Err(PresentLibrary(cfg)), "which is not a file", "with a missing file")
 }

@@ -67,17 +67,13 @@ func TestQueryParameters(t *testing.T) {
 	must.Equal(t, query(t, s, "SELECT 1 WHERE 'a' = {v:String}", map[string]string{"v": "a' OR '1'='1"}), "", "injection")
 	// A statement without placeholders is sent unchanged.
 	must.Equal(t, query(t, s, "SELECT '@v ? $1'", map[string]string{"v": "x"}), "@v ? $1\n", "no placeholders")
-	if _, err := s.Query(t.Context(), "SELECT {v:String}", nil); err == nil || !strings.Contains(err.Error(), "v") {
-		t.Errorf("missing parameter: %v", err)
-	}
+	must.Fail(t, must.Err(s.Query(t.Context(), "SELECT {v:String}", nil)), "v", "missing parameter")
 }
 
 func TestQueryCannotWrite(t *testing.T) {
 	s := open(t)
 	for _, sql := range []string{"DROP TABLE exchanges", "INSERT INTO exchanges (exchange_id) VALUES ('x')", "TRUNCATE TABLE findings", "SET readonly = 0"} {
-		if _, err := s.Query(t.Context(), sql, nil); err == nil {
-			t.Errorf("%s: no error", sql)
-		}
+		must.Fail(t, must.Err(s.Query(t.Context(), sql, nil)), "", sql)
 	}
 	must.Equal(t, query(t, s, "SELECT count() FROM exchanges", nil), "0\n", "exchanges")
 }
@@ -96,10 +92,7 @@ func TestQueryTruncates(t *testing.T) {
 
 func TestQueryErrorAfterRows(t *testing.T) {
 	s := open(t)
-	_, err := s.Query(t.Context(), "SELECT throwIf(number = 90000, 'boom') FROM numbers(95000) SETTINGS max_block_size = 1000", nil)
-	if err == nil || !strings.Contains(err.Error(), "boom") {
-		t.Errorf("error after the first rows: %v", err)
-	}
+	must.Fail(t, must.Err(s.Query(t.Context(), "SELECT throwIf(number = 90000, 'boom') FROM numbers(95000) SETTINGS max_block_size = 1000", nil)), "boom", "error after the first rows")
 }
 
 // Rows are read as they were written, byte for byte.

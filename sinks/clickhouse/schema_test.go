@@ -41,8 +41,7 @@ func TestSchemaGolden(t *testing.T) {
 	if engine.server == nil {
 		t.Skip("not the embedded server")
 	}
-	res, err := s.Query(t.Context(), "SELECT create_table_query, currentDatabase() FROM system.tables WHERE database = currentDatabase() ORDER BY name", nil)
-	must.Do(t, err)
+	res := must.Get(s.Query(t.Context(), "SELECT create_table_query, currentDatabase() FROM system.tables WHERE database = currentDatabase() ORDER BY name", nil))(t)
 	var b strings.Builder
 	for _, row := range res.Rows {
 		ddl := strings.ReplaceAll(row[0].(string), row[1].(string)+".", "")

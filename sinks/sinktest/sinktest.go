@@ -3,7 +3,6 @@ package sinktest
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -92,10 +91,7 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 	run("cancelled", func(t *testing.T, s sinks.Sink) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		err := s.Write(ctx, Rows(0, 10))
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("Write with a cancelled context: %v, want context.Canceled", err)
-		}
+		must.Is(t, s.Write(ctx, Rows(0, 10)), context.Canceled, "Write with a cancelled context")
 		write(t, s, Rows(0, 10))
 		want(t, s, all(10))
 	})
@@ -177,9 +173,7 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 		write(t, s, Rows(0, 1))
 		closeSink(t, s)
 		closeSink(t, s)
-		if err := s.Write(t.Context(), Rows(1, 1)); !errors.Is(err, sinks.ErrClosed) {
-			t.Errorf("Write after Close: %v, want sinks.ErrClosed", err)
-		}
+		must.Is(t, s.Write(t.Context(), Rows(1, 1)), sinks.ErrClosed, "Write after Close")
 	})
 }
 

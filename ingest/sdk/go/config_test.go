@@ -17,9 +17,7 @@ func TestInvalidConfig(t *testing.T) {
 		if err == nil {
 			h.Close()
 		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		must.Fail(t, err, want)
 		if err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("error %v contains the password", err)
 		}

@@ -100,9 +100,7 @@ func TestFailedCalls(t *testing.T) {
 			_, err = io.ReadAll(resp.Body)
 			resp.Body.Close()
 		}
-		if err == nil {
-			t.Errorf("%s: no error", target)
-		}
+		must.Fail(t, err, "", target)
 		req, res := only(t, n, h)
 		if res.Status != status || string(res.Body) != wantBody || !strings.Contains(res.Error, wantError) {
 			t.Errorf("%s: status %d, body %q, error %q", target, res.Status, res.Body, res.Error)

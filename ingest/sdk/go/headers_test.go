@@ -169,8 +169,6 @@ func TestProcessAttributes(t *testing.T) {
 	}
 	many["one-more"] = "x"
 	for _, bad := range []map[string]string{many, {"Not A Key": "x"}} {
-		if err := (&Config{Attrs: bad}).checkAttrs(); err == nil || !strings.Contains(err.Error(), "config Attrs: ") {
-			t.Errorf("error %v", err)
-		}
+		must.Fail(t, (&Config{Attrs: bad}).checkAttrs(), "config Attrs: ")
 	}
 }

@@ -34,9 +34,7 @@ func TestSlots(t *testing.T) {
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := h.slot(gone); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		must.Is(t, must.Err(h.slot(gone)), context.Canceled)
 		time.AfterFunc(time.Second, release)
 		if release, err = h.slot(t.Context()); err != nil {
 			t.Error(err)

@@ -2,10 +2,8 @@ package collector
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -108,18 +106,12 @@ func TestControls(t *testing.T) {
 		must.Do(t, b.ExpireSilence(ctx, got.ID, anna))
 	}
 	within(t, "the end of a silence", func() bool { return len(a.Silences()) == 0 })
-	if err := a.ExpireSilence(ctx, "none", anna); !errors.Is(err, alerts.ErrNoSilence) {
-		t.Error(err)
-	}
+	must.Is(t, a.ExpireSilence(ctx, "none", anna), alerts.ErrNoSilence)
 	for _, id := range []string{"*", "a.b", ">"} {
-		if err := a.ExpireSilence(ctx, id, anna); !errors.Is(err, alerts.ErrNoSilence) {
-			t.Errorf("id %s: %v", id, err)
-		}
+		must.Is(t, a.ExpireSilence(ctx, id, anna), alerts.ErrNoSilence, "id", id)
 	}
 	s.ID, s.EndsAt = "", now
-	if _, err := a.AddSilence(ctx, s, "", anna); err == nil || !strings.Contains(err.Error(), "in the past") {
-		t.Error(err)
-	}
+	must.Fail(t, must.Err(a.AddSilence(ctx, s, "", anna)), "in the past")
 
 	// The first acknowledgement wins.
 	ack := alerts.Ack{Group: `X{service="shop"}`, Incident: now.UTC().Truncate(time.Second), By: "U1"}
@@ -156,9 +148,7 @@ func TestSilencesAreBounded(t *testing.T) {
 	a.decisions.Silences.Replace(list)
 	s := list[0]
 	s.ID = ""
-	if _, err := a.AddSilence(t.Context(), s, "", alerts.Actor{}); !errors.Is(err, errTooManySilences) {
-		t.Errorf("%v", err)
-	}
+	must.Is(t, must.Err(a.AddSilence(t.Context(), s, "", alerts.Actor{})), errTooManySilences)
 	list[7].EndsAt = now
 	a.decisions.Silences.Replace(list)
 	if _, err := a.AddSilence(t.Context(), s, "", alerts.Actor{}); err != nil {

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -100,9 +99,7 @@ func TestCodingAgents(t *testing.T) {
 			return mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil)
 		}
 		for _, token := range []string{"", "wrong"} {
-			if _, err := connect(token); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
-				t.Errorf("%s, token %q: %v", name, token, err)
-			}
+			must.Fail(t, must.Err(connect(token)), "Unauthorized", name, "token", token)
 		}
 		session, err := connect("s3cret")
 		if err != nil {
@@ -133,9 +130,7 @@ func TestGuardTokenFile(t *testing.T) {
 
 func TestRunning(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	if _, err := FindRunning(dir); !errors.Is(err, ErrNotRunning) {
-		t.Error("found in a directory that does not exist")
-	}
+	must.Is(t, must.Err(FindRunning(dir)), ErrNotRunning, "found in a directory that does not exist")
 	want := Running{PID: 7, Roles: []string{"alert"}, NATSURL: "nats://127.0.0.1:1", HTTPAddr: "127.0.0.1:2"}
 	remove := must.Get(Announce(dir, want))(t)
 	st, err := os.Stat(runningFile(dir))
@@ -148,9 +143,7 @@ func TestRunning(t *testing.T) {
 		t.Errorf("found %+v, %v", got, err)
 	}
 	remove()
-	if _, err := FindRunning(dir); !errors.Is(err, ErrNotRunning) {
-		t.Error("found after it was removed")
-	}
+	must.Is(t, must.Err(FindRunning(dir)), ErrNotRunning, "found after it was removed")
 	// The file of a killed process is ignored.
 	must.Do(t, os.WriteFile(runningFile(dir), []byte(`{"pid":7,"nats_url":"nats://127.0.0.1:1"}`), 0o600))
 	if got, err := FindRunning(dir); !errors.Is(err, ErrNotRunning) {

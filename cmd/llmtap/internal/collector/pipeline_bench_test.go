@@ -119,8 +119,7 @@ func readStream(b *testing.B, conn *jetstream.Conn, n int, scan bool, sink sinks
 	b.StartTimer()
 	defer b.StopTimer()
 	for events := 0; events < 2*n; {
-		msgs, err := reader.Next(b.Context(), min(readBatch, 2*n-events), time.Second)
-		must.Do(b, err)
+		msgs := must.Get(reader.Next(b.Context(), min(readBatch, 2*n-events), time.Second))(b)
 		events += len(msgs)
 		if !scan {
 			continue

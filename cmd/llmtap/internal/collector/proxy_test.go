@@ -46,8 +46,7 @@ func TestProxyAlone(t *testing.T) {
 	collectortest.Run(t, c)
 	f := func(method, path string, status int) string {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+c.proxy.listener.Addr().String()+path, strings.NewReader("{}"))
-		must.Do(t, err)
+		req := must.Get(http.NewRequestWithContext(t.Context(), method, "http://"+c.proxy.listener.Addr().String()+path, strings.NewReader("{}")))(t)
 		resp := must.Get(http.DefaultClient.Do(req))(t)
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)

@@ -67,9 +67,7 @@ func TestReceiveWithoutNATS(t *testing.T) {
 	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || !strings.Contains(string(body), "NATS") || time.Since(began) > 3*time.Second {
 		t.Errorf("%d %s after %v", resp.StatusCode, body, time.Since(began))
 	}
-	if _, err := c.ready(t.Context()); err == nil || !strings.Contains(err.Error(), "receive: answers 503") {
-		t.Errorf("ready: %v", err)
-	}
+	must.Fail(t, must.Err(c.ready(t.Context())), "receive: answers 503", "ready")
 }
 
 // If the default address is in use, other roles run nevertheless, and the process says what to do.
@@ -85,9 +83,7 @@ func TestReceiveInUse(t *testing.T) {
 			if err == nil {
 				c.Close()
 			}
-			if err == nil || !strings.Contains(err.Error(), "choose another address with --receive-listen, or omit receive from --roles") {
-				t.Errorf("open: %v", err)
-			}
+			must.Fail(t, err, "choose another address with --receive-listen, or omit receive from --roles", "open")
 			return
 		}
 		must.Do(t, err)

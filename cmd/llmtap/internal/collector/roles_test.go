@@ -1,7 +1,6 @@
 package collector
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"regexp"
@@ -97,7 +96,5 @@ func TestRoleFails(t *testing.T) {
 	await("the role works", func() bool { return c.status.of(partNATS) == nil && c.status.of(config.RoleAlert) == nil })
 	c.conn.Load().Close()
 	await("the role fails", func() bool { return c.status.of(config.RoleAlert) != nil })
-	if err := c.status.of(config.RoleAlert); !errors.Is(err, nats.ErrConnectionClosed) {
-		t.Errorf("status %v", err)
-	}
+	must.Is(t, c.status.of(config.RoleAlert), nats.ErrConnectionClosed, "status")
 }

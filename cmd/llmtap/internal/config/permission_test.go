@@ -24,9 +24,7 @@ func TestDenied(t *testing.T) {
 		}
 	}
 	for _, other := range []error{nil, fs.ErrNotExist} {
-		if got := Denied(dir, other); !errors.Is(got, other) {
-			t.Errorf("%v became %v", other, got)
-		}
+		must.Is(t, Denied(dir, other), other)
 	}
 	f := func(owner, want string) {
 		t.Helper()

@@ -128,10 +128,7 @@ func TestRunStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{delay: 1e9}
 		im := &Importer{Publisher: f, Store: f, Stdin: strings.NewReader(fmt.Sprintf(exchange, 1)), Progress: terminal.NewProgress(&bytes.Buffer{})}
-		err := im.Run(t.Context(), []string{"-"})
-		if err == nil || !strings.Contains(err.Error(), "wait for the collector: 0 of 1 exchanges are stored, none within the last 1m0s") {
-			t.Error(err)
-		}
+		must.Fail(t, im.Run(t.Context(), []string{"-"}), "wait for the collector: 0 of 1 exchanges are stored, none within the last 1m0s")
 	})
 }
 

@@ -86,9 +86,7 @@ func TestWriteError(t *testing.T) {
 	defer func() { _ = out.Close() }()
 	go func() { _, _ = fmt.Fprintf(out, `{"messages":[%s]}`+"\n", user) }()
 	broken := errors.New("broken pipe")
-	if err := New(failing{broken}).run(t.Context(), []string{"-"}, in); !errors.Is(err, broken) {
-		t.Errorf("%v, want %v", err, broken)
-	}
+	must.Is(t, New(failing{broken}).run(t.Context(), []string{"-"}, in), broken)
 }
 
 type failing struct{ err error }
@@ -247,13 +245,10 @@ func TestForms(t *testing.T) {
 func BenchmarkLint(b *testing.B) {
 	for _, name := range []string{recordedtest.Conversations, recordedtest.Exchanges} {
 		b.Run(name, func(b *testing.B) {
-			f, err := os.Open(recordedtest.Path(b, name))
-			must.Do(b, err)
+			f := must.Get(os.Open(recordedtest.Path(b, name)))(b)
 			defer func() { _ = f.Close() }() // used for reading only
-			z, err := gzip.NewReader(f)
-			must.Do(b, err)
-			text, err := io.ReadAll(z)
-			must.Do(b, err)
+			z := must.Get(gzip.NewReader(f))(b)
+			text := must.Get(io.ReadAll(z))(b)
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
 			for b.Loop() {

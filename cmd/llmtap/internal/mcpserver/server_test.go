@@ -134,9 +134,7 @@ func TestErrors(t *testing.T) {
 	f("rules", `{"kind":"law"}`, "the kinds are rule, cause, root_cause, signal")
 	f("rules", `{"kind":"rule","offset":100000}`, "offset 100000 is not in the answer")
 
-	if _, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "nosuch"}); err == nil {
-		t.Error("an unknown tool answers")
-	}
+	must.Fail(t, must.Err(c.CallTool(t.Context(), &mcp.CallToolParams{Name: "nosuch"})), "", "an unknown tool answers")
 	c = connect(t, options(t, nil))
 	for _, tool := range []string{"whats_wrong", "incident", "query"} {
 		f(tool, map[bool]string{true: `{"name":"causes"}`, false: `{}`}[tool == "query"], "start it with llmtap up")
@@ -283,9 +281,7 @@ func TestWithoutTexts(t *testing.T) {
 		"SELECT * FROM {t:Identifier} SETTINGS param_t = 'messages'", "SELECT query FROM system.query_log", "SELECT query FROM `system`.query_log", "SHOW CREATE TABLE messages",
 		"WITH a AS (SELECT 1) SELECT * FROM a, messages", "EXPLAIN SELECT * FROM messages",
 	} {
-		if err := withoutTexts(sql); err == nil {
-			t.Errorf("%s: allowed", sql)
-		}
+		must.Fail(t, withoutTexts(sql), "", sql, "allowed")
 	}
 	for _, sql := range []string{
 		"SELECT model, count() FROM exchanges_final WHERE error_text LIKE '%messages%' GROUP BY ALL", "SELECT 1 -- messages", "DESCRIBE TABLE findings_final",
@@ -326,7 +322,5 @@ func TestHandler(t *testing.T) {
 }
 
 func TestAdvise(t *testing.T) {
-	if err := advise(t.Context(), fmt.Errorf("read: %w", show.ErrUnknown)); !errors.Is(err, show.ErrUnknown) {
-		t.Error(err)
-	}
+	must.Is(t, advise(t.Context(), fmt.Errorf("read: %w", show.ErrUnknown)), show.ErrUnknown)
 }

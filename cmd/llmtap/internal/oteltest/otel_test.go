@@ -89,8 +89,7 @@ func newWorld(t *testing.T) *world {
 		cfg.Receive.OTLPCapture = event.CaptureFull
 		w.http, w.grpc = "http://"+cfg.Receive.Listen, "http://"+cfg.Receive.GRPCListen
 	})
-	c, err := collector.Open(t.Context(), cfg, collector.Options{Logger: slog.New(slog.DiscardHandler), Progress: func(s string) { t.Log(s) }})
-	must.Do(t, err)
+	c := must.Get(collector.Open(t.Context(), cfg, collector.Options{Logger: slog.New(slog.DiscardHandler), Progress: func(s string) { t.Log(s) }}))(t)
 	collectortest.RunReady(t, c)
 	w.sink = c.ClickHouse()
 	return w

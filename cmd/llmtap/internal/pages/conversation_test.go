@@ -72,8 +72,6 @@ func TestUnavailable(t *testing.T) {
 		t.Error(err)
 	}
 	for _, known := range []error{show.ErrUnknown, show.ErrAmbiguous} {
-		if err := sourceError(fmt.Errorf("%q %w", "x", known)); !errors.Is(err, web.ErrNotFound) {
-			t.Error(err)
-		}
+		must.Is(t, sourceError(fmt.Errorf("%q %w", "x", known)), web.ErrNotFound)
 	}
 }

@@ -36,9 +36,7 @@ func TestClientErrors(t *testing.T) {
 		t.Helper()
 		c := serve(t, h)
 		want = strings.ReplaceAll(want, "URL", c.url.String())
-		if _, err := c.Query(t.Context(), "SELECT 1", nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
+		must.Fail(t, must.Err(c.Query(t.Context(), "SELECT 1", nil)), want)
 	}
 	reply := func(code int, contentType, text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -69,9 +67,7 @@ func TestClientErrors(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	for _, bad := range []string{"", "collector:8088", "ftp://x", "http://", "http://u:p@x", "http://x?a=b"} {
-		if _, err := NewClient(bad, "", certs.Client{}, ""); err == nil {
-			t.Errorf("%q: no error", bad)
-		}
+		must.Fail(t, must.Err(NewClient(bad, "", certs.Client{}, "")), "", bad)
 	}
 }
 

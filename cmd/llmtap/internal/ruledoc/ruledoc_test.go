@@ -70,8 +70,6 @@ func TestUnknown(t *testing.T) {
 		"orphan_reply": `no rule, cause, root cause or signal "orphan_reply"; did you mean orphan_tool_reply?`, "retry_strom": "did you mean retry_storm?",
 		"tool_calls_droped_on_save": "did you mean tool_calls_dropped_on_save?", "zzz": "llmtap rules lists all",
 	} {
-		if _, err := Select([]string{id}, ""); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", id, err, want)
-		}
+		must.Fail(t, must.Err(Select([]string{id}, "")), want, id)
 	}
 }

@@ -2,6 +2,7 @@
 package must
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -59,3 +60,22 @@ func Equal[T comparable](t testing.TB, got, want T, format string, args ...any) 
 	}
 	t.Errorf("%s: got %+v, want %+v", what, got, want)
 }
+
+// Fail fails the test unless err is an error with part in its text; the test continues. The name of what should fail is optional.
+func Fail(t testing.TB, err error, part string, what ...any) {
+	if err == nil || !strings.Contains(err.Error(), part) {
+		t.Helper()
+		t.Errorf("%sgot error %v, want one with %q", fmt.Sprintln(what...), err, part)
+	}
+}
+
+// Is fails the test unless err is target; the test continues. The name of what returned it is optional.
+func Is(t testing.TB, err, target error, what ...any) {
+	if !errors.Is(err, target) {
+		t.Helper()
+		t.Errorf("%sgot error %v, want %v", fmt.Sprintln(what...), err, target)
+	}
+}
+
+// Err returns the error of a call that also returns a value.
+func Err[T any](_ T, err error) error { return err }

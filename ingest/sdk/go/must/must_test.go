@@ -72,3 +72,19 @@ func TestContain(t *testing.T) {
 		t.Errorf("Contain failed the test with %q, and ended it with %v", r.failed, r.fatal)
 	}
 }
+
+func TestFail(t *testing.T) {
+	r := &recorder{TB: t}
+	full := errors.New("disk is full")
+	must.Fail(r, full, "full")
+	must.Is(r, fmt.Errorf("write: %w", full), full)
+	must.Fail(r, must.Err(7, full), "empty", "write")
+	must.Fail(r, nil, "full", "write")
+	must.Is(r, nil, full, "write")
+	want := []any{
+		"write\ngot error disk is full, want one with \"empty\"", "write\ngot error <nil>, want one with \"full\"", "write\ngot error <nil>, want disk is full",
+	}
+	if r.fatal != nil || !slices.Equal(r.failed, want) {
+		t.Errorf("the test failed with %q, and ended with %v", r.failed, r.fatal)
+	}
+}

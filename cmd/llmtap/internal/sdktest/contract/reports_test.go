@@ -50,8 +50,7 @@ func goAgent(t *testing.T, natsURL, url string, calls int, until string) (string
 	client := &http.Client{Transport: h.Transport(nil)}
 	defer client.CloseIdleConnections()
 	for range calls {
-		resp, err := client.Post(url, "application/json", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"q"}]}`))
-		must.Do(t, err)
+		resp := must.Get(client.Post(url, "application/json", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"q"}]}`)))(t)
 		resp.Body.Close()
 	}
 	waitFor(time.Minute, func() bool { return strings.Contains(log.String(), until) })

@@ -80,9 +80,7 @@ func TestHeaders(t *testing.T) {
 	f := func(headers string, want string, wantErr error) {
 		t.Helper()
 		got, err := read(frame(headers, "p"))
-		if !errors.Is(err, wantErr) {
-			t.Errorf("%q: error %v, want %v", headers, err, wantErr)
-		}
+		must.Is(t, err, wantErr, headers)
 		if err == nil && string(got[0].EventType) != want {
 			t.Errorf("%q: event type %q, want %q", headers, got[0].EventType, want)
 		}
@@ -168,9 +166,7 @@ func TestMessagesAllocate(t *testing.T) {
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if _, err := read(body); !errors.Is(err, ErrTruncated) {
-		t.Errorf("got %v", err)
-	}
+	must.Is(t, must.Err(read(body)), ErrTruncated)
 }
 
 func TestMessagesStop(t *testing.T) {
