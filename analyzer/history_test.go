@@ -183,9 +183,7 @@ func TestHistoryIsStoredOnce(t *testing.T) {
 		t.Error("a rewrite is no new branch")
 	}
 	// A changed system prompt is no rewrite.
-	if e := s.send("c", openaiURL, chat(`{"role":"system","content":"It is 8:01."}`, u1, a1, t1), ok); e.Branch != e1.Branch {
-		t.Errorf("branch %s", e.Branch)
-	}
+	must.Equal(t, s.send("c", openaiURL, chat(`{"role":"system","content":"It is 8:01."}`, u1, a1, t1), ok).Branch, e1.Branch, "branch")
 	// A second conversation shares the prompt and the tools.
 	before = len(s.s.contents)
 	if e := s.send("d", openaiURL, chat(sys, u1), calls); len(s.s.contents) != before+2 || e.Lead[0] != e1.Lead[0] || e.Parameters != e1.Parameters {

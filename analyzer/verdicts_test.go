@@ -99,9 +99,8 @@ accepted 168 times from 2026-11-21 08:00:02 UTC to 2026-11-28 07:05:36 UTC, by b
 		}
 	}
 	// The cause of the exchange is unchanged.
-	if e := out.Exchanges[len(out.Exchanges)-1]; e.Cause != "orphan_tool_reply" {
-		t.Errorf("cause %s", e.Cause)
-	}
+	e := out.Exchanges[len(out.Exchanges)-1]
+	must.Equal(t, e.Cause, "orphan_tool_reply", "cause")
 }
 
 // Rejections of two services within a day raise the confidence of the same row.

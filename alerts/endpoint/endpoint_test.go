@@ -83,9 +83,7 @@ func TestRetryAfterDate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := func(d, want time.Duration) {
 			t.Helper()
-			if got := retryAfter(time.Now().Add(d).UTC().Format(http.TimeFormat)); got != want {
-				t.Errorf("%v, want %v", got, want)
-			}
+			must.Equal(t, retryAfter(time.Now().Add(d).UTC().Format(http.TimeFormat)), want, "retryAfter")
 		}
 		f(time.Minute, time.Minute)
 		f(-time.Minute, 0)

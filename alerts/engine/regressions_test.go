@@ -25,9 +25,8 @@ func TestVersionEvidence(t *testing.T) {
 			b.seconds(60, calls("2.3.9", 10))
 			must.Equal(t, evidence(), 0, "before the rollout: evidence")
 			b.seconds(90, calls("2.3.9", 10), calls("2.4.0", 5), failures("2.3.9", "auth", "", oldFailed), failures("2.4.0", "auth", "", newFailed))
-			if e := evidence(); e >= 1000 != worse {
-				t.Errorf("%d of 10 and %d of 5 failed: evidence %g, worse: %t", oldFailed, newFailed, e, worse)
-			}
+			e := evidence()
+			must.Equal(t, e >= 1000, worse, "%d of 10 and %d of 5 failed: evidence %g, worse: %t", oldFailed, newFailed, e, worse)
 		})
 	}
 	f(0, 3, true)

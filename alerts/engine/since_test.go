@@ -34,9 +34,7 @@ func TestCallsSinceLastFailure(t *testing.T) {
 		b.sec = b.sec / 1000 * 1000
 		want := func(text string) {
 			t.Helper()
-			if got := since(b.sent.last().Alerts[0].Evidence); got != text {
-				t.Errorf("%s\nwant %s", got, text)
-			}
+			must.Equal(t, since(b.sent.last().Alerts[0].Evidence), text, "since")
 		}
 		b.second(calls("1.0", 30))
 		b.second(calls("1.1", 30), failures("1.1", "x", "", 15))
@@ -161,9 +159,7 @@ func TestNewFailuresWithoutShortWindow(t *testing.T) {
 		}
 		want := func(text string) {
 			t.Helper()
-			if got := active(); got != text {
-				t.Errorf("%s, want %s", got, text)
-			}
+			must.Equal(t, active(), text, "active")
 		}
 		b.second(calls("1.1", 100))
 		b.idle(time.Minute)

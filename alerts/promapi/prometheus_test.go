@@ -263,7 +263,6 @@ func testScraped(t *testing.T, e *engine.Engine, ours, theirs string) {
 		}
 	}
 	const rises = `resets(llmtap_calls_total{job="fleet",service="checkout"}[1m]) == 0 and changes(llmtap_calls_total{job="fleet",service="checkout"}[1m]) >= 2`
-	if got := sortedResult(t, ask(t, theirs, "query", url.Values{"query": {rises}})); len(got) != 1 {
-		t.Errorf("the scraped counter of checkout does not rise: %v", got)
-	}
+	got := sortedResult(t, ask(t, theirs, "query", url.Values{"query": {rises}}))
+	must.Equal(t, len(got), 1, "the scraped counter of checkout does not rise: %v", got)
 }

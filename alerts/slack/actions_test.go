@@ -26,9 +26,7 @@ func TestControls(t *testing.T) {
 		m.controls(g, groupBy)
 		checkLimits(t, m)
 		b := must.Get(json.Marshal(m.all()))(t)
-		if got := strings.TrimSpace(plainBlocks(t, b)); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
+		must.Equal(t, strings.TrimSpace(plainBlocks(t, b)), want, "plain text")
 		return string(b)
 	}
 	const menu = "[Silence: for 1 hour, for 4 hours, until tomorrow 9:00]"

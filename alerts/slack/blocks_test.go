@@ -316,9 +316,7 @@ func escaped(t *testing.T, text string) {
 			t.Errorf("%q is not escaped in %.80s", token, text)
 		}
 	}
-	if n := strings.Count(text, "```"); n%2 != 0 {
-		t.Errorf("a block of code ends early: %.200s", text)
-	}
+	must.Equal(t, strings.Count(text, "```")%2, 0, "a block of code ends early: %.200s", text)
 }
 
 // What a person copies from the message is what llmtap is called with, whatever the names: each command is one line.

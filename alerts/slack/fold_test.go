@@ -145,9 +145,7 @@ func TestSummaryLifecycle(t *testing.T) {
 
 	// The next incidents are messages of their own.
 	mustDeliver(t, n, after(warnings[:3], time.Hour, func(a *alerts.Alert) { a.StartsAt = a.UpdatedAt }))
-	if m := f.top(); len(m) != 4 {
-		t.Errorf("%d messages after 3 more incidents, want 4", len(m))
-	}
+	must.Equal(t, len(f.top()), 4, "messages after 3 more incidents")
 }
 
 // A few critical groups among many warnings have messages of their own, before the summary. Of many critical groups, none has.
@@ -226,9 +224,7 @@ func TestFewWhileLimited(t *testing.T) {
 		n := newNotifier(t, cfg, &alertstest.Store{})
 		n.limited["chat.postMessage C123"] = time.Now().Add(limited)
 		mustDeliver(t, n, storm(maxSingle, "critical"))
-		if m := f.top(); len(m) != want {
-			t.Errorf("limited until %s ago: %d messages, want %d", -limited, len(m), want)
-		}
+		must.Equal(t, len(f.top()), want, "limited until %s ago: messages", -limited)
 	}
 }
 
@@ -279,9 +275,8 @@ func TestSummaryAfterACrash(t *testing.T) {
 	if m := f.top(); len(m) != 1 || !strings.Contains(m[0].Text, "60 alerts are firing") {
 		t.Errorf("messages %+v", m)
 	}
-	if replies := f.thread(); len(replies) != 0 {
-		t.Errorf("replies %+v", replies)
-	}
+	replies := f.thread()
+	must.Equal(t, len(replies), 0, "replies %+v", replies)
 }
 
 // A Store that cannot be read must not lead to a second summary; a group in it that changes is not lost either.

@@ -86,9 +86,7 @@ func TestMessageLifecycle(t *testing.T) {
 	next := incident()
 	next.StartsAt, next.UpdatedAt = t0.Add(3*time.Hour), t0.Add(3*time.Hour)
 	notify(t, n, group(next))
-	if m := f.top(); len(m) != 2 {
-		t.Errorf("%d messages after a second incident, want 2", len(m))
-	}
+	must.Equal(t, len(f.top()), 2, "messages after a second incident")
 }
 
 func TestTwoAlertsInAThread(t *testing.T) {

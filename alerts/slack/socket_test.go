@@ -161,9 +161,8 @@ func TestDisconnectDuringPress(t *testing.T) {
 		}
 		close(c.block)
 		wait(t, "acknowledgements", func() bool { return w.acks("e1") == 1 && w.acks("e2") == 1 })
-		if got := c.calls(); strings.Count(got, "acknowledge") != 1 {
-			t.Errorf("%s: calls %q", reason, got)
-		}
+		got := c.calls()
+		must.Equal(t, strings.Count(got, "acknowledge"), 1, "%s: calls %q", reason, got)
 		must.Equal(t, p.reports(), "works", "%s: reported", reason)
 		wait(t, "connected", func() bool { return testutil.ToFloat64(p.s.m.connected) == 1 })
 	}

@@ -92,9 +92,7 @@ func TestStreamedArguments(t *testing.T) {
 			fragment, _ := json.Marshal(string(part))
 			b.WriteString(strings.ReplaceAll(format, "TEXT", string(fragment)))
 		}
-		if got := texts(string(r.Append(nil, content.KindAnswer, []byte(b.String()))), "arguments"); got != want {
-			t.Error(got)
-		}
+		must.Equal(t, texts(string(r.Append(nil, content.KindAnswer, []byte(b.String()))), "arguments"), want, "texts")
 	}
 }
 
@@ -116,9 +114,7 @@ func TestStreamedFrames(t *testing.T) {
 			}
 			events = append(events, m.Payload...)
 		}
-		if text := texts(string(events), "text"); text != maskedText {
-			t.Error(text)
-		}
+		must.Equal(t, texts(string(events), "text"), maskedText, "texts")
 		if again := r.Append(nil, content.KindAnswer, got); !bytes.Equal(again, got) {
 			t.Error("masked twice")
 		}

@@ -92,9 +92,8 @@ func TestBedrockReasoning(t *testing.T) {
 	f(`{"reasoningContent":{"reasoningText":{"text":"I think","signature":""}}}`, String, 0)
 	f(`{"reasoningContent":{"reasoningText":{"text":null,"signature":3}}}`, Null, 0)
 	f(`{"reasoningContent":{"reasoningText":"text"}}`, Absent, 0)
-	if m := bedrockMessageOf(t, `{"content":[{"reasoningContent":{"redactedContent":"two"}}],"role":"user"}`); m.Signed != 0 {
-		t.Error("a user message has a signature hash")
-	}
+	m := bedrockMessageOf(t, `{"content":[{"reasoningContent":{"redactedContent":"two"}}],"role":"user"}`)
+	must.Equal(t, m.Signed, 0, "a user message has a signature hash")
 }
 
 func TestBedrockCalls(t *testing.T) {

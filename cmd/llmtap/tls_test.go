@@ -72,9 +72,8 @@ func TestTLS(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 				must.Fail(t, handshake(t, host, certs.Client{}), "", name, "a certificate of an unknown CA is accepted")
-				if err := handshake(t, host, certs.Client{CAFile: ca.File}); (err != nil) != mutual {
-					t.Errorf("%s without a client certificate: %v", name, err)
-				}
+				err := handshake(t, host, certs.Client{CAFile: ca.File})
+				must.Equal(t, err != nil, mutual, "%s without a client certificate: %v", name, err)
 				if answer := plainText(t, host); strings.Contains(answer, "200 OK") {
 					t.Errorf("%s answers without TLS: %s", name, answer)
 				}

@@ -164,9 +164,7 @@ func TestInline(t *testing.T) {
 	params := map[string]string{"a": `it's \ {b:String}`, "b": "x", "n": "50", "t": "2026-11-23 09:30:00.000000000", "s": "1 OR 1=1", "d": "2.5"}
 	f := func(sql, want string) {
 		t.Helper()
-		if got := inline(sql, params); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		must.Equal(t, inline(sql, params), want, "inline")
 	}
 	f("SELECT {a:String}, {b:String}", `SELECT 'it\'s \\ {b:String}', 'x'`)
 	f("LIMIT {n:UInt32}", "LIMIT 50")

@@ -171,15 +171,11 @@ func TestLogin(t *testing.T) {
 		h.ServeHTTP(w, r)
 		return w.Result()
 	}
-	if resp := post("", "secret", "/"); resp.StatusCode != http.StatusForbidden {
-		t.Errorf("a form of another site: status %d", resp.StatusCode)
-	}
+	must.Equal(t, post("", "secret", "/").StatusCode, http.StatusForbidden, "a form of another site: status")
 	if resp := post(form, "wrong", "/"); resp.StatusCode != http.StatusForbidden || len(resp.Cookies()) > 0 {
 		t.Errorf("a wrong token: status %d", resp.StatusCode)
 	}
-	if resp := post(form, "secret", "https://evil.example/"); resp.Header.Get("Location") != "/" {
-		t.Errorf("redirect to %q", resp.Header.Get("Location"))
-	}
+	must.Equal(t, post(form, "secret", "https://evil.example/").Header.Get("Location"), "/", "redirect to")
 	resp = post(form, "secret", "/?service=a")
 	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/?service=a" || len(resp.Cookies()) != 1 || !resp.Cookies()[0].HttpOnly {
 		t.Fatalf("status %d, cookies %v", resp.StatusCode, resp.Cookies())

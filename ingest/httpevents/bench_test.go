@@ -74,9 +74,8 @@ func BenchmarkStore(b *testing.B) {
 				one.Exchange = uuid.NewString()
 				payload = append(one.AppendJSON(payload), '\n')
 			}
-			if a := r.post("application/x-ndjson", payload); a.Accepted != n {
-				b.Errorf("%+v", a)
-			}
+			a := r.post("application/x-ndjson", payload)
+			must.Equal(b, a.Accepted, n, "%+v", a)
 			return payload
 		})
 	}

@@ -206,9 +206,8 @@ func TestRefused(t *testing.T) {
 	if a := r.do(req); a.status != 405 || a.Error != "send events with POST" {
 		t.Errorf("%+v", a)
 	}
-	if got := r.stored(); len(got) != 0 {
-		t.Errorf("stored %+v", got)
-	}
+	got := r.stored()
+	must.Equal(t, len(got), 0, "stored %+v", got)
 	r.idle()
 }
 

@@ -31,9 +31,7 @@ func TestEnsureIsIdempotent(t *testing.T) {
 	limits := func() natsjs.StreamConfig {
 		t.Helper()
 		s := must.Get(c.js.Stream(ctx, event.StreamEvents))(t)
-		if info := s.CachedInfo(); info.State.Msgs != 3 {
-			t.Errorf("%d messages", info.State.Msgs)
-		}
+		must.Equal(t, s.CachedInfo().State.Msgs, 3, "messages")
 		return s.CachedInfo().Config
 	}
 	if cfg := limits(); cfg.MaxAge != 24*time.Hour || cfg.MaxBytes != -1 || cfg.Duplicates != 10*time.Second || cfg.Storage != natsjs.FileStorage {

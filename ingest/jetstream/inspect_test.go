@@ -49,9 +49,8 @@ func TestInspect(t *testing.T) {
 	}
 	readN(t, ctx, r, 5)
 	must.Do(t, r.Commit(ctx, 3, 1))
-	if p := inspect(t, ctx, c).Partitions[0]; p.Pending != 2 {
-		t.Errorf("two events pending: %+v", p)
-	}
+	p := inspect(t, ctx, c).Partitions[0]
+	must.Equal(t, p.Pending, 2, "two events pending: %+v", p)
 	s := must.Get(c.js.Stream(ctx, event.StreamEvents))(t)
 	must.Do(t, s.Purge(ctx))
 	if p := inspect(t, ctx, c).Partitions[0]; p.Pending != 0 || p.Lost != 2 {

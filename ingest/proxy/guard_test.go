@@ -230,9 +230,7 @@ func TestUpstreams(t *testing.T) {
 		t.Helper()
 		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/x?q=1", nil)
 		m[name].setTarget(r.URL, rest)
-		if r.URL.String() != want {
-			t.Errorf("got %s, want %s", r.URL, want)
-		}
+		must.Equal(t, r.URL.String(), want, "URL")
 	}
 	f("deepseek", "/chat/completions", "https://api.deepseek.com/chat/completions?q=1")
 	f("openai", "/v1/responses", "https://eu.api.openai.com/v1/responses?q=1")

@@ -130,9 +130,8 @@ func TestBytes(t *testing.T) {
 			t.Errorf("%s: %d bytes became %d, the response's %d became %d", path, len(body), len(sentBody), len(answer), len(got))
 		}
 		must.Equal(t, sent.RequestURI, wire, "%s became", path)
-		if ct := resp.Header["Content-Type"]; strings.Join(ct, "") != contentType {
-			t.Errorf("content type %q became %q", contentType, ct)
-		}
+		ct := resp.Header["Content-Type"]
+		must.Equal(t, strings.Join(ct, ""), contentType, "content type %q became %q", contentType, ct)
 	}
 	f(chat, "/v1/chat/completions", `{"messages":[}`, []byte("<html>"), "")
 	f(chat, "/v1/chat/completions", "", nil, "")

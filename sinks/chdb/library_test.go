@@ -69,9 +69,7 @@ func TestInstall(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if got := strings.Join(names, " "); got != "libchdb.so libchdb.so.verified lock" {
-		t.Error(got)
-	}
+	must.Equal(t, strings.Join(names, " "), "libchdb.so libchdb.so.verified lock", "files")
 	// A library that does not match its marker is installed again.
 	must.Do(t, os.WriteFile(filepath.Join(dir, "libchdb.so"), []byte("cut"), 0o644))
 	if _, err := install(t.Context(), dir, pkg, func(string) {}); err != nil || runs() != 2 {

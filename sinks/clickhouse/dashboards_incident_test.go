@@ -34,9 +34,7 @@ func TestIsItOver(t *testing.T) {
 			b.Exchanges = append(b.Exchanges, e)
 		}
 		must.Do(t, s.Write(t.Context(), b))
-		if got := pick(runQuery(t, s, "is_it_over", nil, nil), want); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
+		must.Equal(t, pick(runQuery(t, s, "is_it_over", nil, nil), want), want, "row")
 	}
 	const u = 6 * time.Minute // so that a slow test changes no text
 	incident := []overCall{{30 * u, "1.0", ok, 10}, {29 * u, "1.1", failed, 1}, {25 * u, "1.1", failed, 8}, {24 * u, "1.1", ok, 8}, {20 * u, "1.1", failed, 1}}

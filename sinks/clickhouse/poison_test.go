@@ -139,9 +139,8 @@ func TestChangedType(t *testing.T) {
 	must.Do(t, s.Write(t.Context(), sinktest.Rows(0, 10)))
 	must.Do(t, s.Exec(t.Context(), "ALTER TABLE exchanges MODIFY COLUMN status String"))
 	must.Do(t, s.Write(t.Context(), sinktest.Rows(10, 10)))
-	if n := counts(t, s); n["exchanges"] != 20 {
-		t.Errorf("stored: %v", n)
-	}
+	n := counts(t, s)
+	must.Equal(t, n["exchanges"], 20, "stored: %v", n)
 }
 
 // A column that cannot be filled is not an error of the network, which would be retried without a hint.

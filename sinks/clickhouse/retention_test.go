@@ -96,7 +96,6 @@ func TestErase(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	remaining(" a1 a2 a4 e2 e2 e4 h-e2 h-e3 m1 m2 m3 p sys")
-	if r := erase(clickhouse.ErasureSubject{User: "u1"}, now); len(r.Exchanges) != 0 {
-		t.Errorf("again: %+v", r)
-	}
+	r := erase(clickhouse.ErasureSubject{User: "u1"}, now)
+	must.Equal(t, len(r.Exchanges), 0, "again: %+v", r)
 }

@@ -60,9 +60,7 @@ func TestWebIncidentSample(t *testing.T) {
 	sql, params, err := q.Bind(queries.Values{"since": {"3 hours"}, "service": {"trips"}, "sample": {"11"}, "limit": {"1"}}, time.Now())
 	must.Do(t, err)
 	res := must.Get(s.Query(t.Context(), sql, params))(t)
-	if got := pick(res, "hits= all_hits= all_others="); got != "hits=10 all_hits=10 all_others=29" {
-		t.Error(got)
-	}
+	must.Equal(t, pick(res, "hits= all_hits= all_others="), "hits=10 all_hits=10 all_others=29", "row")
 	others, _ := res.Rows[0][3].(uint64)
 	if others == 0 || others > 20 {
 		t.Errorf("%d of 29 calls are compared, want about 10", others)

@@ -96,9 +96,8 @@ func TestRedact(t *testing.T) {
 		}
 	})
 	for _, body := range []string{`{"a":"secret"}`, `{"a":"panic secret"}`} {
-		if got := call(t, h, target, strings.NewReader(body), nil); string(got) != body {
-			t.Errorf("the agent read %s", got)
-		}
+		got := call(t, h, target, strings.NewReader(body), nil)
+		must.Equal(t, string(got), body, "the agent read %s", got)
 	}
 	zipped := http.Header{"Accept-Encoding": {"gzip"}, "X-Gzip": {"1"}}
 	call(t, h, target, strings.NewReader(`{"z":"secret"}`), zipped)

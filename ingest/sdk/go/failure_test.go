@@ -167,9 +167,8 @@ func TestNeverClosed(t *testing.T) {
 		resp := must.Get(rt.RoundTrip(req))(t)
 		must.Get(io.ReadFull(resp.Body, make([]byte, 10)))(t)
 		runtime.GC()
-		if s := h.Stats(); s.Open != 1 {
-			t.Errorf("the exchange ended while its body was in use: %+v", s)
-		}
+		s := h.Stats()
+		must.Equal(t, s.Open, 1, "the exchange ended while its body was in use: %+v", s)
 		runtime.KeepAlive(resp)
 	}()
 	for h.Stats().Open > 0 {

@@ -267,9 +267,8 @@ func TestIncompleteReads(t *testing.T) {
 	exact := post() // reads all bytes but no io.EOF, and does not close
 	must.Get(io.ReadFull(exact.Body, make([]byte, len(answer))))(t)
 	unread := post() // neither read nor closed
-	if s := h.Stats(); s.Open != 1 {
-		t.Errorf("stats %+v", s)
-	}
+	s := h.Stats()
+	must.Equal(t, s.Open, 1, "stats %+v", s)
 	must.Do(t, h.Close())
 	exact.Body.Close()
 	unread.Body.Close()

@@ -75,9 +75,7 @@ func TestSilentOnSuccess(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Error(err)
 	}
-	if log.String() != "" {
-		t.Error(log.String())
-	}
+	must.Equal(t, log.String(), "", "log")
 }
 
 // Close states the number of lost exchanges, even before the first attempt to connect has ended.
@@ -143,9 +141,7 @@ func TestReportGrace(t *testing.T) {
 	r := newReporter(&Config{URL: "nats://a:4222", Logger: log.logger(), Service: "svc"})
 	r.failed(errors.New("refused"), false, now)
 	r.succeeded(0, now.Add(time.Second))
-	if log.String() != "" {
-		t.Error(log.String())
-	}
+	must.Equal(t, log.String(), "", "log")
 	r.failed(errors.New("refused"), false, now)
 	r.failed(errors.New("refused"), false, now.Add(startGrace))
 	r.failed(errors.New("refused"), true, now.Add(startGrace+time.Second))

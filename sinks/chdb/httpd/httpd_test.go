@@ -67,13 +67,7 @@ func TestFrameReader(t *testing.T) {
 
 func TestSetSQL(t *testing.T) {
 	q := &request{comment: "c'", settings: []setting{{"a", `x\'; DROP TABLE t`}, {"b", "1"}}}
-	if got, want := q.setSQL(), `SET log_comment = 'c\'', a = 'x\\\'; DROP TABLE t', b = '1'`; got != want {
-		t.Error(got)
-	}
-	if got, want := q.resetSQL(), "SET log_comment = DEFAULT, a = DEFAULT, b = DEFAULT"; got != want {
-		t.Error(got)
-	}
-	if got, want := sqltext.QuoteName("a`b\\"), "`a\\`b\\\\`"; got != want {
-		t.Error(got)
-	}
+	must.Equal(t, q.setSQL(), `SET log_comment = 'c\'', a = 'x\\\'; DROP TABLE t', b = '1'`, "setSQL")
+	must.Equal(t, q.resetSQL(), "SET log_comment = DEFAULT, a = DEFAULT, b = DEFAULT", "resetSQL")
+	must.Equal(t, sqltext.QuoteName("a`b\\"), "`a\\`b\\\\`", "QuoteName")
 }

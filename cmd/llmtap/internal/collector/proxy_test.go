@@ -59,9 +59,8 @@ func TestProxyAlone(t *testing.T) {
 	if s := f(http.MethodPost, "/v1/chat/completions", 404); !strings.Contains(s, "/<upstream>") && !strings.Contains(s, "deepseek") {
 		t.Errorf("response to a wrong base URL: %s", s)
 	}
-	if s := c.proxy.proxy.Stats(); s.Pending != 2 {
-		t.Errorf("%+v", s)
-	}
+	s := c.proxy.proxy.Stats()
+	must.Equal(t, s.Pending, 2, "%+v", s)
 	var out strings.Builder
 	c.Describe(t.Context(), &out, "no configuration file")
 	if s := out.String(); !strings.Contains(s, "llmtap is up (proxy)") || !strings.Contains(s, "without texts") || strings.Contains(s, "embedded") {

@@ -287,9 +287,7 @@ func TestStreamBytes(t *testing.T) {
 	if err != nil || free > total || total == 0 {
 		t.Fatalf("free %d of %d, %v", free, total, err)
 	}
-	if got, want := streamBytes(t.TempDir()), min(10<<30, int64(total/5)); got != want {
-		t.Errorf("%d, want %d", got, want)
-	}
+	must.Equal(t, streamBytes(t.TempDir()), min(10<<30, int64(total/5)), "streamBytes")
 }
 
 func FuzzDecodeYAML(f *testing.F) {

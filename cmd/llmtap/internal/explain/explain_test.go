@@ -242,9 +242,8 @@ func TestProviders(t *testing.T) {
 			if v == wire.OtherVariant {
 				continue
 			}
-			if own := variantsOf(string(v)); variantFor(d, own) != v {
-				t.Errorf("%s/%s: found %v", d, v, own)
-			}
+			own := variantsOf(string(v))
+			must.Equal(t, variantFor(d, own), v, "%s/%s: found %v", d, v, own)
 		}
 	}
 }

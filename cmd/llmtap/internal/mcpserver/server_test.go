@@ -87,9 +87,7 @@ func TestTools(t *testing.T) {
 			}
 		}
 	}
-	if got := strings.Join(names, " "); got != "explain incident lint query repair rules show sql whats_wrong" {
-		t.Error(got)
-	}
+	must.Equal(t, strings.Join(names, " "), "explain incident lint query repair rules show sql whats_wrong", "tools")
 	all, _ := json.Marshal(list)
 	if len(all) > 9000 {
 		t.Errorf("the list of tools, which is in every context, has %d bytes", len(all))

@@ -46,9 +46,8 @@ func reduced(t *testing.T, c *Case, rule string) (*Case, Fault) {
 	if err != nil || !slices.ContainsFunc(left, func(f Fault) bool { return f.same(&found[i]) }) {
 		t.Fatalf("the fault is gone: %v, %v\n%s", left, err, short)
 	}
-	if again := Reduce(c, &found[i]); again.String() != short.String() {
-		t.Errorf("not deterministic:\n%s\n%s", short, again)
-	}
+	again := Reduce(c, &found[i])
+	must.Equal(t, again.String(), short.String(), "not deterministic:\n%s", short)
 	return short, found[i]
 }
 

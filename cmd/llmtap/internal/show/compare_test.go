@@ -81,12 +81,8 @@ func TestView(t *testing.T) {
 		each(v.gaps(30, 2, 3, 1, marked), func(i int) { fmt.Fprint(&b, i, " ") }, func(n int) { fmt.Fprintf(&b, "(%d) ", n) })
 		return strings.TrimSpace(b.String())
 	}
-	if got, want := shown(&view{}, 10), "0 1 (7) 9 10 11 (15) 27 28 29"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	if got, want := shown(&view{}, 4), "0 1 2 3 4 5 (21) 27 28 29"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	must.Equal(t, shown(&view{}, 10), "0 1 (7) 9 10 11 (15) 27 28 29", "shown")
+	must.Equal(t, shown(&view{}, 4), "0 1 2 3 4 5 (21) 27 28 29", "shown")
 	if got := shown(&view{full: true}); strings.Contains(got, "(") {
 		t.Errorf("full: %s", got)
 	}
@@ -126,9 +122,8 @@ func TestSelected(t *testing.T) {
 	if got, want := selected(all, 8), []int{19, 20, 29, 30, 96, 97, 98, 99}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := selected(all, 100); len(got) != 100 {
-		t.Errorf("got %v", got)
-	}
+	got := selected(all, 100)
+	must.Equal(t, len(got), 100, "got %v", got)
 	if got, want := selected(all, 1), []int{19, 20}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

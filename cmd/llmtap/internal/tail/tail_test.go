@@ -76,7 +76,5 @@ func TestPoll(t *testing.T) {
 	}
 	want := "09:30:00  shop/planner                                        400    0.0s  3 messages  FAILED orphan_tool_reply\n" +
 		"          reject orphan_tool_reply: message 2\n          fix: store it\n"
-	if out.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", &out, want)
-	}
+	must.Equal(t, out.String(), want, "output")
 }

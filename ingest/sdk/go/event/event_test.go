@@ -211,9 +211,7 @@ func TestAttrsBounded(t *testing.T) {
 func TestMessageID(t *testing.T) {
 	f := func(e Event, want string) {
 		t.Helper()
-		if got := e.Encode()[HeaderMsgID][0]; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		must.Equal(t, e.Encode()[HeaderMsgID][0], want, "message ID")
 	}
 	f(Event{Kind: Request, Exchange: "x"}, "x.q.1")
 	f(Event{Kind: Response, Exchange: "x", Part: 3, Parts: 4}, "x.s.3")
@@ -245,9 +243,7 @@ func TestSubject(t *testing.T) {
 	f := func(l Labels, want string) {
 		t.Helper()
 		e := Event{Kind: Request, Labels: l, Instance: "i"}
-		if got := e.Subject(); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		must.Equal(t, e.Subject(), want, "Subject")
 		kind, service, shard, err := ParseSubject(e.Subject())
 		if err != nil || kind != Request || service != ServiceToken(l.Service) || shard != e.Shard() {
 			t.Errorf("%q parsed as %v %q %02x %v", want, kind, service, shard, err)
@@ -260,9 +256,7 @@ func TestSubject(t *testing.T) {
 
 	// A proxy instance has many clients.
 	e := Event{Kind: Request, Labels: Labels{Service: "s", Agent: "planner"}, Instance: "i", Client: "10.0.0.7"}
-	if got, want := e.Subject(), fmt.Sprintf("llmtap.v1.request.s.%02x", ShardOf("s", "planner", "10.0.0.7")); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	must.Equal(t, e.Subject(), fmt.Sprintf("llmtap.v1.request.s.%02x", ShardOf("s", "planner", "10.0.0.7")), "Subject")
 }
 
 // Published test vectors of 32-bit FNV-1a.

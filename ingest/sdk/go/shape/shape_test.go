@@ -188,9 +188,7 @@ func TestErrorText(t *testing.T) {
 		t.Errorf("%d bytes of a long text, %v", len(e.Error.Message), err)
 	}
 	must.Contain(t, response(wire.Anthropic, "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n"), `"message":"Overloaded"`)
-	if got := response(wire.OpenAIChat, "event: error\ndata: upstream went away\n\n"); got != "event: error\ndata: upstream went away\n\n" {
-		t.Errorf("got %s", got)
-	}
+	must.Equal(t, response(wire.OpenAIChat, "event: error\ndata: upstream went away\n\n"), "event: error\ndata: upstream went away\n\n", "response")
 }
 
 // TestGolden shapes one request, answer and stream of each dialect; testdata shows the kept values.

@@ -106,9 +106,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("page\n%s", text)
 	}
 	press("mute", "for 4 hours")
-	if got := strings.Join(presses(), ", "); got != "ack g1 by U00000002 on oncall, mute g1.4h by U00000002 on oncall" {
-		t.Error(got)
-	}
+	must.Equal(t, strings.Join(presses(), ", "), "ack g1 by U00000002 on oncall, mute g1.4h by U00000002 on oncall", "presses")
 	must.Contain(t, press("none", ""), "no button")
 
 	// Another page cannot press.

@@ -54,9 +54,8 @@ func goAgent(t *testing.T, natsURL, url string, calls int, until string) (string
 		resp.Body.Close()
 	}
 	waitFor(time.Minute, func() bool { return strings.Contains(log.String(), until) })
-	if err := h.Close(); (err != nil) != (until != "") {
-		t.Errorf("Close: %v", err)
-	}
+	err := h.Close()
+	must.Equal(t, err != nil, until != "", "Close: %v", err)
 	return log.String(), int(h.Stats().Unrecorded)
 }
 

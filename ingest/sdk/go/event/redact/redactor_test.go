@@ -150,9 +150,8 @@ func TestRedactorKinds(t *testing.T) {
 	text := "sk-" + alnum(48) + " a@example.com +14155552671 4111111111111111 now -----BEGIN PRIVATE KEY-----" + alnum(64) + "-----END PRIVATE KEY-----"
 	for kind, want := range map[string]int{Credentials: 1, PrivateKeys: 1, Emails: 2, Phones: 1, Cards: 1} {
 		c := must.Get(NewRedactor(Config{Kinds: []string{kind}}))(t)
-		if got := c.Append(nil, []byte(text)); bytes.Count(got, []byte(mask)) != want {
-			t.Errorf("%s: %s", kind, got)
-		}
+		got := c.Append(nil, []byte(text))
+		must.Equal(t, bytes.Count(got, []byte(mask)), want, "%s: %s", kind, got)
 	}
 	none, err := NewRedactor(Config{})
 	if got := none.Append(nil, []byte(text)); err != nil || string(got) != text {
