@@ -152,9 +152,7 @@ func TestPoisonRows(t *testing.T) {
 		if testutil.ToFloat64(written) != 9997 || testutil.ToFloat64(dead) != 3 {
 			t.Errorf("metrics: %v written, %v dead-lettered", testutil.ToFloat64(written), testutil.ToFloat64(dead))
 		}
-		if err := b.Health(); err != nil {
-			t.Errorf("health: %v", err)
-		}
+		must.Do(t, b.Health(), "health")
 	})
 }
 

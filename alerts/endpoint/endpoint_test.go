@@ -93,9 +93,7 @@ func TestRetryAfterDate(t *testing.T) {
 
 func TestCheckURL(t *testing.T) {
 	for _, ok := range []string{"http://h", "https://u:p@h:1/x?y=z"} {
-		if err := CheckURL(ok); err != nil {
-			t.Errorf("%s: %v", ok, err)
-		}
+		must.Do(t, CheckURL(ok), ok)
 	}
 	for _, bad := range []string{"", "h:9093", "ftp://h", "http://", "http://h:port", "/x"} {
 		if CheckURL(bad) == nil {

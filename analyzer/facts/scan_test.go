@@ -16,9 +16,7 @@ func TestFormats(t *testing.T) {
 			t.Errorf("%s has no complete row in formats", d)
 			continue
 		}
-		if err := ScanRequest(d, []byte(`{}`), &r); err != nil {
-			t.Errorf("%s: %v", d, err)
-		}
+		must.Do(t, ScanRequest(d, []byte(`{}`), &r), d)
 		if err := ScanMessages(d, []byte(`[]`), &r); err != nil || !r.Bare {
 			t.Errorf("%s: bare %v, %v", d, r.Bare, err)
 		}

@@ -127,9 +127,7 @@ func (n *natsProcess) awaitReady(t *testing.T) {
 func (n *natsProcess) stop(t *testing.T) {
 	t.Helper()
 	n.stdin.Close()
-	if err := n.cmd.Wait(); err != nil {
-		t.Errorf("stop %s: %v", n.Name, err)
-	}
+	must.Do(t, n.cmd.Wait(), "stop", n.Name)
 	n.cmd = nil
 }
 
@@ -139,9 +137,7 @@ func (n *natsProcess) kill(t *testing.T) {
 	if n.cmd == nil {
 		return
 	}
-	if err := n.cmd.Process.Kill(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, n.cmd.Process.Kill())
 	_ = n.cmd.Wait() // its error is the kill
 	n.stdin.Close()
 	n.cmd = nil
@@ -307,7 +303,5 @@ func mustIP(t *testing.T, args ...string) {
 }
 
 func cleanUpIP(t *testing.T, args ...string) {
-	if err := runIP(args...); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, runIP(args...))
 }

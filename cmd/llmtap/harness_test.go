@@ -92,9 +92,7 @@ func (u *upProcess) kill(t *testing.T) {
 func (u *upProcess) stop(t *testing.T) {
 	t.Helper()
 	signalProcess(t, u.cmd.Process.Pid, syscall.SIGTERM)
-	if err := u.cmd.Wait(); err != nil {
-		t.Errorf("SIGTERM: %v\n%s", err, u.stderr.String())
-	}
+	must.Do(t, u.cmd.Wait(), "SIGTERM", u.stderr.String())
 	u.cmd = nil
 }
 

@@ -125,9 +125,7 @@ func (s showTest) show(args ...string) (stdout, stderr string, code int) {
 func compact(t *testing.T, s string) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := json.Compact(&b, []byte(s)); err != nil {
-		t.Errorf("%v in %s", err, s)
-	}
+	must.Do(t, json.Compact(&b, []byte(s)), s)
 	return b.String()
 }
 

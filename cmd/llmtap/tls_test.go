@@ -68,9 +68,7 @@ func TestTLS(t *testing.T) {
 			}
 			for name, url := range map[string]string{"http": process.URL(), "pages": process.PagesURL, "proxy": proxy[1], "receive": process.ReceiveURL, "grpc": process.OTLPURL} {
 				host := strings.TrimSuffix(strings.TrimPrefix(url, "https://"), "/")
-				if err := handshake(t, host, trust); err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
+				must.Do(t, handshake(t, host, trust), name)
 				must.Fail(t, handshake(t, host, certs.Client{}), "", name, "a certificate of an unknown CA is accepted")
 				err := handshake(t, host, certs.Client{CAFile: ca.File})
 				must.Equal(t, err != nil, mutual, "%s without a client certificate: %v", name, err)

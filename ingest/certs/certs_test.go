@@ -82,16 +82,12 @@ func TestRenewal(t *testing.T) {
 	must.Do(t, trusts(ca))
 	later := time.Now().Add(time.Minute)
 	must.Do(t, os.WriteFile(cert, []byte("half a file"), 0o600))
-	if err := trusts(ca); err != nil {
-		t.Errorf("with a file that cannot be read: %v", err)
-	}
+	must.Do(t, trusts(ca), "with a file that cannot be read")
 	next.Issue(t, dir, "server", "127.0.0.1")
 	for _, name := range []string{cert, key} {
 		must.Do(t, os.Chtimes(filepath.Clean(name), later, later))
 	}
-	if err := trusts(next); err != nil {
-		t.Errorf("the renewed certificate is not used: %v", err)
-	}
+	must.Do(t, trusts(next), "the renewed certificate is not used")
 	if n := strings.Count(log.String(), "using the one before"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, log.String())
 	}

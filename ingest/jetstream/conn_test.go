@@ -73,13 +73,9 @@ func TestKV(t *testing.T) {
 	}
 	rev := must.Get(kv.Update(ctx, "a", []byte("1"), 0))(t)
 	must.Is(t, must.Err(kv.Update(ctx, "a", []byte("2"), 0)), ErrKeyConflict, "create twice")
-	if _, err := kv.Update(ctx, "a", []byte("2"), rev); err != nil {
-		t.Error(err)
-	}
+	must.Get(kv.Update(ctx, "a", []byte("2"), rev))(t)
 	must.Is(t, must.Err(kv.Update(ctx, "a", []byte("3"), rev)), ErrKeyConflict, "update an old revision")
-	if err := kv.Put(ctx, "b", []byte("x")); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, kv.Put(ctx, "b", []byte("x")))
 	must.Equal(t, keys(), 2, "keys")
 	if v, _, err := kv.Get(ctx, "a"); err != nil || string(v) != "2" {
 		t.Errorf("got %q, %v", v, err)
@@ -118,9 +114,7 @@ func TestPublisher(t *testing.T) {
 		must.Do(t, p.Publish(ctx, testEvent(20+size, size)))
 	}
 	must.Fail(t, p.Flush(ctx), "exceeds maximum", "flush after a rejection")
-	if err := p.Flush(ctx); err != nil {
-		t.Errorf("rejection reported twice: %v", err)
-	}
+	must.Do(t, p.Flush(ctx), "rejection reported twice")
 	if p.Acked() != 21 || p.Failed() != 3 {
 		t.Errorf("%d acked, %d failed", p.Acked(), p.Failed())
 	}

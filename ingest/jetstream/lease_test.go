@@ -32,15 +32,11 @@ func TestLeaseTakenOver(t *testing.T) {
 	}
 	must.Is(t, a.Commit(ctx, 3, 0), ErrLeaseLost, "commit without the lease")
 	must.Is(t, must.Err(a.Next(ctx, 1, time.Minute)), ErrLeaseLost, "read without the lease")
-	if err := a.Close(ctx); err != nil {
-		t.Errorf("close without the lease: %v", err)
-	}
+	must.Do(t, a.Close(ctx), "close without the lease")
 	if got := readN(t, ctx, b, 3); got[0].Seq != 1 || got[0].Replay {
 		t.Errorf("b got %+v", got)
 	}
-	if err := b.Commit(ctx, 3, 0); err != nil {
-		t.Errorf("commit of b after the close of a: %v", err)
-	}
+	must.Do(t, b.Commit(ctx, 3, 0), "commit of b after the close of a")
 }
 
 func TestLeaseRenewedWhileIdle(t *testing.T) {
@@ -60,9 +56,7 @@ func TestLeaseRenewedWhileIdle(t *testing.T) {
 	// The renewals do not conflict with the reader's commits.
 	publish(t, ctx, c, 1, 2)
 	readN(t, ctx, r, 1)
-	if err := r.Commit(ctx, 1, 0); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, r.Commit(ctx, 1, 0))
 }
 
 // A process that died without releasing its lease takes it back immediately under the same name.
@@ -82,9 +76,7 @@ func TestLeaseResponseLost(t *testing.T) {
 	must.Do(t, r.lease.mu.lock(ctx))
 	r.lease.rev-- // as if the response was lost
 	r.lease.mu.unlock()
-	if err := r.Commit(ctx, 0, 0); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, r.Commit(ctx, 0, 0))
 	kv := must.Get(c.KV(ctx, event.BucketCheckpoint))(t)
 	must.Do(t, kv.kv.Delete(ctx, "p0of1"))
 	must.Is(t, r.Commit(ctx, 0, 0), ErrLeaseLost, "commit after the key was deleted")

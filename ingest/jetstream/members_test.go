@@ -54,9 +54,7 @@ func TestWithLease(t *testing.T) {
 	b.nc.Close() // simulates the death of b
 	want("b ends")
 	want("a starts")
-	if err := stopA(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, stopA())
 	want("a ends")
 	if err := stopB(); err != nil && !strings.Contains(err.Error(), "closed") {
 		t.Error(err)

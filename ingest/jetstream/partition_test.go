@@ -83,9 +83,7 @@ func TestPartitionsReadEverythingOnce(t *testing.T) {
 		if r.Pending() != 0 || r.Lost() != 0 {
 			t.Errorf("partition %d: %d pending, %d lost", p, r.Pending(), r.Lost())
 		}
-		if err := r.Close(ctx); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, r.Close(ctx))
 	}
 	must.Equal(t, len(seen), 303, "messages read")
 }

@@ -61,9 +61,7 @@ func TestRestartWhilePublishingAndReading(t *testing.T) {
 		expectNone(t, ctx, r)
 	}
 	must.Equal(t, r.Lost(), 0, "lost")
-	if err := r.Commit(ctx, count, 0); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, r.Commit(ctx, count, 0))
 }
 
 // An idle reader receives new events after a restart of NATS.

@@ -65,17 +65,11 @@ func TestTokens(t *testing.T) {
 	}
 	for _, sent := range []string{"old", token} {
 		js := login(t, s, sent)
-		if err := publish(t, js, "checkout-agent"); err != nil {
-			t.Errorf("token of the service: %v", err)
-		}
+		must.Do(t, publish(t, js, "checkout-agent"), "token of the service")
 		must.Fail(t, must.Err(js.Conn().Request(subject("search-agent"), []byte("{}"), 300*time.Millisecond)), "", "a service can publish for another")
 	}
-	if err := publish(t, login(t, s, "spaces"), event.ServiceToken("agent with spaces")); err != nil {
-		t.Errorf("token of a service with spaces: %v", err)
-	}
-	if err := publish(t, login(t, s, "all-services"), "search-agent"); err != nil {
-		t.Errorf("token of all services: %v", err)
-	}
+	must.Do(t, publish(t, login(t, s, "spaces"), event.ServiceToken("agent with spaces")), "token of a service with spaces")
+	must.Do(t, publish(t, login(t, s, "all-services"), "search-agent"), "token of all services")
 	if _, err := login(t, s, "elsewhere").Stream(t.Context(), event.StreamEvents); err != nil {
 		t.Errorf("token of collectors: %v", err)
 	}

@@ -65,9 +65,7 @@ func TestRefused(t *testing.T) {
 llmtap_ingest_nats_refused_connections_total{reason="no_token"} 2
 llmtap_ingest_nats_refused_connections_total{reason="wrong_token"} 3
 `
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want)); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, testutil.GatherAndCompare(reg, strings.NewReader(want)))
 	s.Shutdown() // ends writing to log
 	text := log.String()
 	if strings.Count(text, "\n") != 3 || !strings.Contains(text, `address=127.0.0.1 client=llmtap-go/checkout reason="wrong token" connections=1`) {

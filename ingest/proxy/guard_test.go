@@ -214,9 +214,7 @@ func TestInvalidConfig(t *testing.T) {
 	up("local: user, query", "local", "https://h/v1?key=s3cret")
 	up("local: the path", "local", "https://h/v1/%2e%2e")
 	c := Default()
-	if err := c.Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, c.Validate())
 }
 
 func TestUpstreams(t *testing.T) {

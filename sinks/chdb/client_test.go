@@ -129,12 +129,8 @@ func TestQueries(t *testing.T) {
 	// Forms of INSERT.
 	mustExec(t, c, "INSERT INTO q VALUES (100, 'a;b'), (101, 'c\\'d') -- ; end")
 	mustExec(t, c, "INSERT INTO q (n, s) FORMAT JSONEachRow\n{\"n\": 102, \"s\": \"file(x); INTO OUTFILE\"}\n{\"n\": 103}")
-	if err := c.Exec(with(clickhouse.Parameters{"n": "104", "s": "p"}), "INSERT INTO q VALUES ({n:UInt32}, {s:String})"); err != nil {
-		t.Error(err)
-	}
-	if err := c.Exec(clickhouse.Context(ctx, clickhouse.WithAsync(true)), "INSERT INTO q (n, s) VALUES (105, 'async')"); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, c.Exec(with(clickhouse.Parameters{"n": "104", "s": "p"}), "INSERT INTO q VALUES ({n:UInt32}, {s:String})"))
+	must.Do(t, c.Exec(clickhouse.Context(ctx, clickhouse.WithAsync(true)), "INSERT INTO q (n, s) VALUES (105, 'async')"))
 	f(6, ctx, "SELECT count() FROM q WHERE n >= 100")
 	rows := must.Get(c.Query(ctx, "SELECT n, s FROM q WHERE 0"))(t)
 	if rows.Next() || rows.Err() != nil {
@@ -173,9 +169,7 @@ func TestSemistructured(t *testing.T) {
 		t.Error(n, v, d, y, err)
 	}
 	var back clickhouse.JSON
-	if err := c.QueryRow(ctx, "SELECT j FROM semi").Scan(&back); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, c.QueryRow(ctx, "SELECT j FROM semi").Scan(&back))
 }
 
 func TestExceptions(t *testing.T) {

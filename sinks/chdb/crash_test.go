@@ -83,9 +83,7 @@ func TestKill(t *testing.T) {
 	ackedMore(5)
 	cancel()
 	wg.Wait()
-	if err := s.Health(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, s.Health())
 	must.Equal(t, testutil.ToFloat64(s.metrics.restarts), kills, "restarts")
 	rows := must.Get(c.Query(t.Context(), "SELECT batch, count() FROM t GROUP BY batch"))(t)
 	defer rows.Close()
@@ -175,9 +173,7 @@ func TestSecondProcess(t *testing.T) {
 	if d := time.Since(since); d > childGrace {
 		t.Errorf("stopping took %s", d)
 	}
-	if err := first.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, first.Close(t.Context()))
 	if first.Health() == nil {
 		t.Error("Health returns nil after Close")
 	}

@@ -78,9 +78,7 @@ func TestInvalidDSN(t *testing.T) {
 	f("http://u:secret@h/db?compress=rar", `compress: "rar" is not one of`)
 	f("http://u:secret@h/db?max_threads=1&max_threads=2", "option max_threads is given twice")
 	f("http://u:secret@h/db?a=%zz", "parse options")
-	if err := (clickhouse.Config{DSN: "https://h/?skip_verify=true", AllowSkipVerify: true}).Validate(); err != nil {
-		t.Errorf("skip_verify with permission: %v", err)
-	}
+	must.Do(t, (clickhouse.Config{DSN: "https://h/?skip_verify=true", AllowSkipVerify: true}).Validate(), "skip_verify with permission")
 	if err := (clickhouse.Config{DSN: "http://h/", Cluster: "a b"}).Validate(); err == nil || !strings.HasPrefix(err.Error(), `cluster: "a b" is not the name`) {
 		t.Errorf("cluster: %v", err)
 	}

@@ -175,9 +175,7 @@ func TestOpenLazy(t *testing.T) {
 	}
 	must.Fail(t, s.Ping(t.Context()), "516", "Ping while ClickHouse rejects the login")
 	code.Store(0)
-	if err := s.Write(t.Context(), sinktest.Rows(0, 10)); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, s.Write(t.Context(), sinktest.Rows(0, 10)))
 	must.Equal(t, must.Get(s.Counts(t.Context()))(t)["exchanges"], 10, "Counts once ClickHouse is back")
 }
 

@@ -186,9 +186,7 @@ func TestMigrate(t *testing.T) {
 		"^migration "+next+" was changed after it was applied as "+next+` \(SHA-256 [0-9a-f]{12}, now [0-9a-f]{12}\): restore the file, or use an empty database$`)
 	// An older release works with the database of a newer one.
 	delete(dir, next)
-	if err := s.Apply(t.Context(), dir); err != nil {
-		t.Errorf("Apply of an older release: %v", err)
-	}
+	must.Do(t, s.Apply(t.Context(), dir), "Apply of an older release")
 }
 
 func TestRetention(t *testing.T) {

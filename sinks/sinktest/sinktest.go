@@ -194,7 +194,5 @@ func all(n uint64) map[string]uint64 {
 
 func closeSink(t *testing.T, s sinks.Sink) {
 	t.Helper()
-	if err := s.Close(); err != nil {
-		t.Errorf("Close: %v", err)
-	}
+	must.Do(t, s.Close(), "Close")
 }

@@ -213,9 +213,7 @@ func TestErrorResponsesReadInBackground(t *testing.T) {
 	body = io.NopCloser(strings.NewReader(badRequest))
 	resp := call()
 	resp.Body.Close()
-	if err := resp.Body.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, resp.Body.Close())
 	if k, err := resp.Body.Read(make([]byte, 10)); k != 0 || err == nil {
 		t.Errorf("read %d bytes of a closed body, error %v", k, err)
 	}

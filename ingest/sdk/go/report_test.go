@@ -56,9 +56,7 @@ func TestReportsConnection(t *testing.T) {
 	startNATS(t, dir, port)
 	log.await(t, "connected to NATS")
 	call(t, h, srv.URL, strings.NewReader(question), nil)
-	if err := h.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, h.Close())
 	text := log.String()
 	if !strings.Contains(text, "nats=nats://127.0.0.1:") || !strings.Contains(text, "connection refused") || strings.Contains(text, "agent") {
 		t.Error(text)
@@ -72,9 +70,7 @@ func TestSilentOnSuccess(t *testing.T) {
 	srv := startProvider(t, &traffic{}, 200, answer)
 	h := openHook(t, n.url, srv.URL, func(c *Config) { c.Logger = log.logger() })
 	call(t, h, srv.URL, strings.NewReader(question), nil)
-	if err := h.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, h.Close())
 	must.Equal(t, log.String(), "", "log")
 }
 

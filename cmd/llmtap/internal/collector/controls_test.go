@@ -151,9 +151,7 @@ func TestSilencesAreBounded(t *testing.T) {
 	must.Is(t, must.Err(a.AddSilence(t.Context(), s, "", alerts.Actor{})), errTooManySilences)
 	list[7].EndsAt = now
 	a.decisions.Silences.Replace(list)
-	if _, err := a.AddSilence(t.Context(), s, "", alerts.Actor{}); err != nil {
-		t.Error(err)
-	}
+	must.Get(a.AddSilence(t.Context(), s, "", alerts.Actor{}))(t)
 	if _, ok := a.decisions.Silences.Get("7"); ok {
 		t.Error("the expired silence is kept")
 	}

@@ -47,9 +47,7 @@ func TestReceiveOTLP(t *testing.T) {
 		t.Errorf("without the token: %v", err)
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer s3cret")
-	if _, err := ptraceotlp.NewGRPCClient(conn).Export(ctx, q); err != nil {
-		t.Error(err)
-	}
+	must.Get(ptraceotlp.NewGRPCClient(conn).Export(ctx, q))(t)
 
 	nc := must.Get(nats.Connect(c.NATSURL(), nats.Token(collectortest.CollectorToken)))(t)
 	defer nc.Close()

@@ -285,9 +285,7 @@ func TestWithoutTexts(t *testing.T) {
 		"SELECT model, count() FROM exchanges_final WHERE error_text LIKE '%messages%' GROUP BY ALL", "SELECT 1 -- messages", "DESCRIBE TABLE findings_final",
 		"SELECT avgMerge(x) FROM (SELECT avgState(1) AS x)", "SHOW TABLES", "SELECT merged FROM x", "SELECT * FROM numbers(3)",
 	} {
-		if err := withoutTexts(sql); err != nil {
-			t.Errorf("%s: %v", sql, err)
-		}
+		must.Do(t, withoutTexts(sql), sql)
 	}
 }
 

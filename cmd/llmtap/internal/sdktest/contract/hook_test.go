@@ -105,9 +105,7 @@ func (g *goHook) flush(t testing.TB, seconds float64) stats {
 }
 
 func (g *goHook) close(t testing.TB) {
-	if err := g.h.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, g.h.Close())
 	g.base.CloseIdleConnections()
 }
 
