@@ -71,7 +71,7 @@ type Decision struct {
 // A Resolution is a person's statement that a problem is fixed.
 type Resolution struct {
 	Decision
-	Version   string    `json:"version,omitempty"`    // in which it is fixed; "" if in all
+	Version   string    `json:"version,omitempty"`   // in which it is fixed; "" if in all
 	FirstCall time.Time `json:"first_call,omitzero"` // of Version; zero if it was not seen yet
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -90,8 +90,7 @@ func BenchmarkProcess(b *testing.B) {
 		run("all", func(b *testing.B) func() { return process(newAnalyzer(b, analyzer.Default())) })
 		run("stored", func(b *testing.B) func() {
 			a := newAnalyzer(b, analyzer.Default())
-			mask, err := redact.NewRedactor(redact.Config{Kinds: redact.Kinds})
-			must.Do(b, err)
+			mask := must.Get(redact.NewRedactor(redact.Config{Kinds: redact.Kinds}))(b)
 			a.KeepContents(func(string) bool { return true }, content.NewRedactor(mask).Append)
 			return process(a)
 		})

@@ -10,8 +10,8 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/signals"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // final returns the last states of all calls, in the order of their answers, and the signals.
@@ -285,9 +285,7 @@ func TestApproval(t *testing.T) {
 	s := play()
 	s.steps = s.steps[:len(s.steps)-3]
 	got := final(run(t, cfg, s.steps))
-	if last := got[len(got)-1]; last != "call_1 approve open" {
-		t.Errorf("within its time-out: %s", last)
-	}
+	must.Equal(t, got[len(got)-1], "call_1 approve open", "within its time-out")
 }
 
 // The process dies between call and reply, and another one continues.
@@ -373,7 +371,5 @@ func TestCatchingUp(t *testing.T) {
 	}
 	a.Advance(s.now.Add(time.Hour), true, out)
 	got := final(out)
-	if got[len(got)-1] != "call_1 book answered" {
-		t.Errorf("%v", got)
-	}
+	must.Equal(t, got[len(got)-1], "call_1 book answered", "%v", got)
 }

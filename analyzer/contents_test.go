@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // sharedID returns the id of a content that conversations share.
@@ -58,9 +59,7 @@ func TestContentsThatRepeat(t *testing.T) {
 			t.Fatalf("turn %d: %d leading messages, want %d", turn, len(e.Lead), len(x.lead))
 		}
 		for i, id := range e.Lead {
-			if want := sharedID(x.lead[i]); id != want {
-				t.Errorf("turn %d: leading message %d is %s, want %s", turn, i, id, want)
-			}
+			must.Equal(t, id, sharedID(x.lead[i]), "turn %d: leading message %d", turn, i)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -37,9 +39,7 @@ func TestContinuedWithoutTheAnswer(t *testing.T) {
 				}
 			}
 		}
-		if diff := cmp.Diff(conversations+" "+states, got+" "+state); diff != "" {
-			t.Errorf("%s (-want +got)\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(conversations+" "+states, got+" "+state), name)
 	}
 	calls := func(id string) msg { return assistant("", id+" final_result") }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -36,9 +36,7 @@ func TestDeadLetters(t *testing.T) {
 		change(s, id, q, r)
 		s.advance(time.Hour)
 		out := run(t, analyzer.Default(), s.steps)
-		if got := deadOf(out); got != want {
-			t.Errorf("%s: dead letters %q, want %q", name, got, want)
-		}
+		must.Equal(t, deadOf(out), want, "%s: dead letters", name)
 		if e, _, _ := latest(out); len(e) != 1 || e[id].Status != r.Status || e[id].Server != "api.deepseek.com" {
 			t.Errorf("%s: rows %+v", name, e)
 		}

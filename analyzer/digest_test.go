@@ -17,8 +17,8 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/ledger"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -226,7 +226,5 @@ func TestRecordedDigests(t *testing.T) {
 		must.Do(t, os.WriteFile(golden, []byte(got.String()), 0o644))
 	}
 	want := must.Get(os.ReadFile(golden))(t)
-	if got.String() != string(want) {
-		t.Errorf("rows of recorded traffic changed; were\n%s", want)
-	}
+	must.Equal(t, got.String(), string(want), "rows of recorded traffic")
 }

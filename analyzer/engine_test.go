@@ -15,8 +15,8 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var hello = []msg{system("You chat."), user("hi")}
@@ -57,9 +57,7 @@ func TestFailures(t *testing.T) {
 			t.Fatalf("%s: %d rows", name, len(out.Exchanges))
 		}
 		e := out.Exchanges[0]
-		if got := fmt.Sprintf("%d %v %s %s %q", e.Status, e.Failed, dash(e.Cause), dash(e.ErrorType), e.ErrorText); got != want {
-			t.Errorf("%s:\n got %s\nwant %s", name, got, want)
-		}
+		must.Equal(t, fmt.Sprintf("%d %v %s %s %q", e.Status, e.Failed, dash(e.Cause), dash(e.ErrorType), e.ErrorText), want, "%s", name)
 	}
 	events := func(s *stream, id, body string) {
 		s.response(id, 200, []byte(body)).ContentType = "text/event-stream"
@@ -132,9 +130,7 @@ func TestNotJudged(t *testing.T) {
 		if len(out.Exchanges) != 1 || len(out.Findings) != 0 || out.Exchanges[0].Findings != 0 {
 			t.Errorf("%s: %d rows, %d findings", name, len(out.Exchanges), len(out.Findings))
 		}
-		if got := sumOf(t, reg, "llmtap_analyzer_events_dropped_total"); got != wantDropped {
-			t.Errorf("%s: %v dropped, want %v", name, got, wantDropped)
-		}
+		must.Equal(t, sumOf(t, reg, "llmtap_analyzer_events_dropped_total"), wantDropped, "%s: dropped", name)
 	}
 	f("capture none", func(e *event.Event) { e.Capture = event.CaptureNone }, 0)
 	f("capture cut", func(e *event.Event) { e.Capture = event.CaptureCut }, 0)
@@ -326,7 +322,5 @@ func TestMetrics(t *testing.T) {
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}
-	if n := sumOf(t, reg, "llmtap_analyzer_events_received_total"); n != 2 {
-		t.Errorf("%v events in", n)
-	}
+	must.Equal(t, sumOf(t, reg, "llmtap_analyzer_events_received_total"), 2, "events in")
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -85,9 +87,7 @@ func TestFindingExamples(t *testing.T) {
 					t.Errorf("example %+v", x)
 				}
 			}
-			if findings != 0 {
-				t.Errorf("second %d: %d findings have no example", y.Second, findings)
-			}
+			must.Equal(t, findings, 0, "second %d: findings have no example", y.Second)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("stopped after %d events (-want +got):\n%s", k, diff)

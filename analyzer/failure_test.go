@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/session"
@@ -60,9 +62,7 @@ func TestRefusedOnce(t *testing.T) {
 			got[f.Conversation] = fmt.Sprintf("%s, %s", f.Predicted, f.Severity)
 		}
 	}
-	if diff := cmp.Diff(map[string]string{"talk 1": "reject, reject", "talk 2": "reject, lenient", "talk 3": "lenient, lenient"}, got); diff != "" {
-		t.Errorf("predicted and severity, -want +got\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(map[string]string{"talk 1": "reject, reject", "talk 2": "reject, lenient", "talk 3": "lenient, lenient"}, got), "predicted and severity")
 }
 
 // Providers report several defects with the same words. The root cause is that of the violation which the request has.

@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -92,7 +93,6 @@ func TestForgetContents(t *testing.T) {
 		t.Errorf("the second conversation emits %v", got)
 	}
 	a.ForgetContents()
-	if got := kinds(stored(t, a, "s", 2, twoMessages)[0]); len(got) != 4 {
-		t.Errorf("a conversation emits %v after ForgetContents", got)
-	}
+	got := kinds(stored(t, a, "s", 2, twoMessages)[0])
+	must.Equal(t, len(got), 4, "a conversation emits %v after ForgetContents", got)
 }

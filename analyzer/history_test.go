@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -139,9 +140,7 @@ func (s *sender) send(conversation, url, body, answer string) *analyzer.Exchange
 	if got := compacted(s.t, s.s.request(e)); got != compacted(s.t, body) {
 		s.t.Errorf("exchange %s:\n got %s\nwant %s", e.ID, got, body)
 	}
-	if got := s.s.contents[e.Answer]; got != answer {
-		s.t.Errorf("answer %q, want %q", got, answer)
-	}
+	must.Equal(s.t, s.s.contents[e.Answer], answer, "answer")
 	return e
 }
 
@@ -184,9 +183,7 @@ func TestHistoryIsStoredOnce(t *testing.T) {
 		t.Error("a rewrite is no new branch")
 	}
 	// A changed system prompt is no rewrite.
-	if e := s.send("c", openaiURL, chat(`{"role":"system","content":"It is 8:01."}`, u1, a1, t1), ok); e.Branch != e1.Branch {
-		t.Errorf("branch %s", e.Branch)
-	}
+	must.Equal(t, s.send("c", openaiURL, chat(`{"role":"system","content":"It is 8:01."}`, u1, a1, t1), ok).Branch, e1.Branch, "branch")
 	// A second conversation shares the prompt and the tools.
 	before = len(s.s.contents)
 	if e := s.send("d", openaiURL, chat(sys, u1), calls); len(s.s.contents) != before+2 || e.Lead[0] != e1.Lead[0] || e.Parameters != e1.Parameters {
@@ -243,9 +240,7 @@ func TestHistoryAfterForgetting(t *testing.T) {
 	if again.Branch == first.Branch {
 		t.Errorf("branch %s was begun twice", again.Branch)
 	}
-	if got := compacted(t, s.s.request(first)); got != compacted(t, chat(u(1), u(2), u(3))) {
-		t.Errorf("the first is now %s", got)
-	}
+	must.Equal(t, compacted(t, s.s.request(first)), compacted(t, chat(u(1), u(2), u(3))), "the first is now")
 	s.now = s.now.Add(24 * time.Hour)
 	stored := s.s.bytes
 	if s.send("c", openaiURL, chat(u(1), u(2), u(4)), ok); s.s.bytes == stored {

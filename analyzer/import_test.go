@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // recording returns the events of an import whose rows depend on the memory: the second turn of a conversation precedes its
@@ -95,9 +95,7 @@ func TestImportedAgainAfterBreak(t *testing.T) {
 	e1, f1, c1 := latest(run(t, analyzer.Default(), whole))
 	for n := range whole {
 		e2, f2, c2 := latest(run(t, analyzer.Default(), imported(slices.Clone(whole[:n]), s, "two", epoch.Add(time.Minute))))
-		if diff := cmp.Diff([]any{e1, f1, c1}, []any{e2, f2, c2}, versions); diff != "" {
-			t.Errorf("broken off after %d events:\n%s", n, diff)
-		}
+		must.Agree(t, cmp.Diff([]any{e1, f1, c1}, []any{e2, f2, c2}, versions), "broken off after", n, "events")
 	}
 }
 
@@ -137,9 +135,7 @@ func TestImportLeavesLiveTrafficAlone(t *testing.T) {
 	maps.DeleteFunc(e2, func(_ string, e analyzer.Exchange) bool { return e.Origin == event.OriginImport })
 	maps.DeleteFunc(c2, func(_ string, c analyzer.ToolCall) bool { return e1[c.Exchange].ID == "" })
 	must.Agree(t, cmp.Diff([]any{e1, c1}, []any{e2, c2}, versions))
-	if diff := cmp.Diff(total(want), total(got)); diff != "" {
-		t.Errorf("tallies:\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(total(want), total(got)), "tallies")
 }
 
 // total sums the tallies by metric.

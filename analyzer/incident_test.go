@@ -10,7 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // brief renders the failed exchanges and the findings of a stream, one line each, in order.
@@ -86,9 +86,7 @@ func TestCallsDroppedEvidence(t *testing.T) {
 	out := run(t, analyzer.Default(), s.steps)
 	got := out.Findings[0]
 	want := "answer of exchange " + first + " made call_1 (read_file); message 2 of the next request is its copy without tool_calls, and message 3 answers call_1"
-	if got.Evidence != want {
-		t.Errorf("evidence\n got %s\nwant %s", got.Evidence, want)
-	}
+	must.Equal(t, got.Evidence, want, "evidence")
 	if got.Exchange != second || got.Fix == "" || got.Conversation != "c1" || got.Status != 400 {
 		t.Errorf("finding %+v", got)
 	}
@@ -351,7 +349,5 @@ func TestConversationsAreScopedByService(t *testing.T) {
 	s.labels.Service = "other"
 	s.fail(400, orphanText, append(h, assistant(""), tool("call_1", "PORT=80"))...)
 	out := run(t, analyzer.Default(), s.steps)
-	if got := out.Findings[0].RootCause; got != "unknown_no_history" {
-		t.Errorf("root cause %q", got)
-	}
+	must.Equal(t, out.Findings[0].RootCause, "unknown_no_history", "root cause")
 }

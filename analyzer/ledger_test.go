@@ -12,8 +12,8 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/ledger"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -52,9 +52,7 @@ func (k savedLedger) entry(t testing.TB, kind, name string) (e ledger.Entry) {
 			n++
 		}
 	}
-	if n != 1 {
-		t.Errorf("%d entries of %s %s", n, kind, name)
-	}
+	must.Equal(t, n, 1, "entries of %s %s", kind, name)
 	return e
 }
 
@@ -281,14 +279,10 @@ func TestLedgerMerge(t *testing.T) {
 			return m
 		}
 		for _, m := range []ledger.Entry{merge(a, b, c), merge(c, b, a), merge(b, c, a, a, b, c), merge(a, merge(b, c)), merge(c, a)} {
-			if diff := cmp.Diff(c, m); diff != "" {
-				t.Errorf("%s\n%s", key, diff)
-			}
+			must.Agree(t, cmp.Diff(c, m), key)
 		}
 		once := join(c, a)
-		if diff := cmp.Diff(once, join(once, a)); diff != "" {
-			t.Errorf("%s\n%s", key, diff)
-		}
+		must.Agree(t, cmp.Diff(once, join(once, a)), key)
 	}
 	if n == 0 {
 		t.Error("no entries; the test shows nothing")
@@ -366,9 +360,7 @@ func TestRememberRefuses(t *testing.T) {
 	for key, value := range kept {
 		for _, bad := range []string{"", "{", "null", "[]", strings.Replace(value, `"version"`, `"nothing"`, 1), strings.Replace(value, "builder", "other", 1), value[:len(value)-1] + `,"verdict":{}}`, value[:len(value)-1] + `,"last":{"seq":1}}`} {
 			b := newAnalyzer(t, analyzer.Default())
-			if err := b.Remember(key, []byte(bad), true); err == nil {
-				t.Errorf("%s is accepted", bad)
-			}
+			must.Fail(t, b.Remember(key, []byte(bad), true), "", bad, "is accepted")
 			if n := analyzer.LedgerLen(b); n != 0 {
 				t.Errorf("%s leaves %d entries", bad, n)
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // process is one process that sends events, some of which never arrive.
@@ -120,12 +120,8 @@ func TestLossesAreExact(t *testing.T) {
 	for seed := range uint64(300) {
 		steps, lost, dropped := lossy(seed, 200)
 		out := run(t, analyzer.Default(), steps)
-		if diff := cmp.Diff(lost, sums(out, analyzer.MetricLost)); diff != "" {
-			t.Errorf("seed %d: lost %s", seed, diff)
-		}
-		if diff := cmp.Diff(dropped, sums(out, analyzer.MetricDropped)); diff != "" {
-			t.Errorf("seed %d: dropped %s", seed, diff)
-		}
+		must.Agree(t, cmp.Diff(lost, sums(out, analyzer.MetricLost)), "seed", seed, "lost")
+		must.Agree(t, cmp.Diff(dropped, sums(out, analyzer.MetricDropped)), "seed", seed, "dropped")
 	}
 }
 
@@ -220,9 +216,7 @@ func TestNoFindingFromAbsence(t *testing.T) {
 		change(s)
 		s.advance(20 * time.Minute)
 		e, _, _ := latest(run(t, analyzer.Default(), s.steps))
-		if got := fmt.Sprintf("%v %s", e[id].Failed, e[id].ErrorType); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
+		must.Equal(t, fmt.Sprintf("%v %s", e[id].Failed, e[id].ErrorType), want, "%s", name)
 	}
 	f("nothing is missing", func(s *stream) { s.ok(assistant("hello"), hello...) }, "true no_response")
 	f("an event is missing", func(s *stream) {

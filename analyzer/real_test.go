@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // Recorded conversations of real agents are played turn by turn. The agents saved answers unchanged, so no root cause may be

@@ -11,8 +11,8 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // scene is a stream of requests from several processes to several providers.
@@ -137,9 +137,7 @@ func TestRootCauses(t *testing.T) {
 		less := func(a, b string) bool { return a < b }
 		check := func(when string) {
 			t.Helper()
-			if diff := cmp.Diff(want, s.causes(t), cmpopts.SortSlices(less), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("%s%s (-want +got):\n%s", name, when, diff)
-			}
+			must.Agree(t, cmp.Diff(want, s.causes(t), cmpopts.SortSlices(less), cmpopts.EquateEmpty()), name, when)
 		}
 		check("")
 		// A defect is reported once: a retry of an SDK and a later turn show nothing new.

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestRunRow(t *testing.T) {
@@ -144,9 +144,7 @@ func TestRunEndsAfterCut(t *testing.T) {
 	s.run("error")
 	s.advance(30 * time.Minute)
 	want := []string{"call_1 book missing", "call_2 book rejected"}
-	if diff := cmp.Diff(want, lastOf(final(run(t, analyzer.Default(), s.steps)), want)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, lastOf(final(run(t, analyzer.Default(), s.steps)), want)))
 }
 
 func TestConversationEndedOnError(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -61,9 +62,7 @@ func TestSetup(t *testing.T) {
 				t.Fatalf("%s, key %q: prompt %x, tools %x %q, settings %v", url, key, base.PromptHash, base.ToolsHash, base.Tools, base.Settings)
 			}
 			for _, value := range base.Settings {
-				if !strings.Contains(value, "0.25") {
-					t.Errorf("%s: settings %v", url, base.Settings)
-				}
+				must.Contain(t, value, "0.25", url, "settings", base.Settings)
 			}
 			f := func(what string, prompt, tools, settings bool, e analyzer.Exchange) {
 				t.Helper()

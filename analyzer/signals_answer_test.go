@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 const (
@@ -43,9 +43,7 @@ func TestSignalsOfAnswers(t *testing.T) {
 			}
 		}
 		must.Agree(t, cmp.Diff(want, signalsOf(t, s)), name)
-		if diff := cmp.Diff(want, signalsOf(t, shaped(s))); diff != "" {
-			t.Errorf("%s, its shape (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, signalsOf(t, shaped(s))), name, "its shape")
 	}
 	const (
 		streamed = `{"model":"m","stream":true,"messages":[{"role":"user","content":"q"}]}`

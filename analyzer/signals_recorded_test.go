@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/signals"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -78,9 +78,7 @@ func TestSignalsOfRecordedExchanges(t *testing.T) {
 			if got == "" {
 				silent++
 			}
-			if got != trueSignals[n] {
-				t.Errorf("line %d (%s, %d, %s): %q, want %q", n, r.URL, r.Status, capture, got, trueSignals[n])
-			}
+			must.Equal(t, got, trueSignals[n], "line %d (%s, %d, %s)", n, r.URL, r.Status, capture)
 		}
 	})
 	t.Logf("%d exchanges, %d of them without a signal", played, silent)

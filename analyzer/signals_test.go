@@ -14,8 +14,8 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/signals"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -70,9 +70,7 @@ func TestSignals(t *testing.T) {
 		play(s)
 		must.Agree(t, cmp.Diff(want, signalsOf(t, s)), name)
 		visible := slices.DeleteFunc(slices.Clone(want), func(w string) bool { return strings.HasPrefix(w, signals.SanitizerAtWork) })
-		if diff := cmp.Diff(visible, signalsOf(t, shaped(s)), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s, its shape (-want +got):\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(visible, signalsOf(t, shaped(s)), cmpopts.EquateEmpty()), name, "its shape")
 		if s.now.Sub(epoch) > analyzer.Default().SessionLookback {
 			return
 		}
@@ -100,9 +98,7 @@ func TestSignals(t *testing.T) {
 			}
 		}
 		for id, n := range rows {
-			if n != 0 {
-				t.Errorf("%s: delivered twice, row %s is emitted %d more times", name, id, -n)
-			}
+			must.Equal(t, n, 0, "%s: delivered twice, row %s is emitted %d more times", name, id, -n)
 		}
 	}
 	h := []msg{system("You plan."), user("Read config.py.")}

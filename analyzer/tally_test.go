@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestTally(t *testing.T) {
@@ -90,9 +90,7 @@ func TestTallyCountsApart(t *testing.T) {
 		change(q)
 		r.Origin = q.Origin
 		s.advance(10 * time.Second)
-		if diff := cmp.Diff(want, counts(run(t, analyzer.Default(), s.steps))); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, counts(run(t, analyzer.Default(), s.steps))), name)
 	}
 	f("a call", func(*event.Event) {}, map[string]uint64{analyzer.MetricCalls: 1, analyzer.MetricFailed: 1, analyzer.MetricFindings: 1, analyzer.MetricNew: 1})
 	f("an SDK's retry", func(q *event.Event) { q.Retry = 2 }, map[string]uint64{analyzer.MetricRetries: 1, analyzer.MetricFindings: 1})
@@ -120,9 +118,7 @@ func TestTallySeconds(t *testing.T) {
 		}
 	}
 	must.Agree(t, cmp.Diff([]int64{1, 2, 3, 3603, 3606, 3607, 3608, 3657}, seconds))
-	if n := counts(out)[analyzer.MetricCalls]; n != 3 {
-		t.Errorf("%d calls, want 3", n)
-	}
+	must.Equal(t, counts(out)[analyzer.MetricCalls], 3, "calls")
 }
 
 func TestTallyLabelsAreLimited(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/signals"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // years is a stream of many conversations, each with one call whose history has an orphaned reply.
@@ -69,9 +69,7 @@ func (y *years) check(t *testing.T, want ...string) *analyzer.Output {
 	out := run(t, analyzer.Default(), y.steps)
 	rows, counted := tightened(out)
 	must.Agree(t, cmp.Diff(want, rows))
-	if (counted > 0) != (len(want) > 0) {
-		t.Errorf("%d counted", counted)
-	}
+	must.Equal(t, counted > 0, len(want) > 0, "%d counted", counted)
 	return out
 }
 
@@ -101,9 +99,8 @@ accepted 168 times from 2026-11-21 08:00:02 UTC to 2026-11-28 07:05:36 UTC, by b
 		}
 	}
 	// The cause of the exchange is unchanged.
-	if e := out.Exchanges[len(out.Exchanges)-1]; e.Cause != "orphan_tool_reply" {
-		t.Errorf("cause %s", e.Cause)
-	}
+	e := out.Exchanges[len(out.Exchanges)-1]
+	must.Equal(t, e.Cause, "orphan_tool_reply", "cause")
 }
 
 // Rejections of two services within a day raise the confidence of the same row.
@@ -317,9 +314,7 @@ func TestTolerated(t *testing.T) {
 		fill(y)
 		y.advance(10 * time.Second)
 		out := run(t, analyzer.Default(), y.steps)
-		if diff := cmp.Diff(want, predictions(out)); diff != "" {
-			t.Errorf("%s: -want +got\n%s", name, diff)
-		}
+		must.Agree(t, cmp.Diff(want, predictions(out)), name)
 		return out
 	}
 	const no = "reject latent"

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // Append copies the bodies of contents, because the analyzer reuses their memory, and reset keeps the memory of the copies.
@@ -20,9 +21,7 @@ func TestBatchCopiesBodies(t *testing.T) {
 			}
 		}
 		for i, c := range b.Contents {
-			if strings.Trim(c.Body, "x") != "" {
-				t.Errorf("body %d of %d bytes was not copied", i, len(c.Body))
-			}
+			must.Equal(t, strings.Trim(c.Body, "x"), "", "body %d of %d bytes was not copied", i, len(c.Body))
 		}
 	}
 	fill()

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -86,9 +86,7 @@ func run(t *testing.T, cfg BatcherConfig, r *recorder) (b *Batcher, stop func() 
 
 func mustAdd(t *testing.T, b *Batcher, batch *Batch, commit func(context.Context) error) {
 	t.Helper()
-	if err := b.Add(t.Context(), batch, commit); err != nil {
-		t.Fatalf("Add: %v", err)
-	}
+	must.Do(t, b.Add(t.Context(), batch, commit), "Add")
 }
 
 func small(maxRows int) BatcherConfig {
@@ -181,9 +179,7 @@ func TestBatcherCopiesRows(t *testing.T) {
 		batch.Alerts[0].Labels["stage"] = "changed"
 		must.Do(t, stop())
 		r.want(t, "0s write a")
-		if got["stage"] != "planner" {
-			t.Errorf("stored alert has labels %v", got)
-		}
+		must.Equal(t, got["stage"], "planner", "stored alert has labels %v", got)
 	})
 }
 
@@ -199,9 +195,7 @@ func TestBatcherBackPressure(t *testing.T) {
 
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := b.Add(short, rows("never"), nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Add with two full batches: %v, want context.DeadlineExceeded", err)
-		}
+		must.Is(t, b.Add(short, rows("never"), nil), context.DeadlineExceeded, "Add with two full batches")
 		mustAdd(t, b, rows("e"), r.commit("4")) // returns when the first batch is stored
 		synctest.Wait()                         // the write of c,d has begun
 		r.add("added e")
@@ -262,9 +256,7 @@ func TestBatcherFinalError(t *testing.T) {
 		if err == nil || err.Error() != want {
 			t.Errorf("Run: %v\nwant: %s", err, want)
 		}
-		if n := testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonRejected)); n != 2 {
-			t.Errorf("dropped{reason=rejected}: %v, want 2", n)
-		}
+		must.Equal(t, testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonRejected)), 2, "dropped{reason=rejected}")
 		r.want(t, "0s write a")
 	})
 }
@@ -285,9 +277,7 @@ func TestBatcherCommitError(t *testing.T) {
 		if err := stop(); !errors.Is(err, lost) || attempts != 3 {
 			t.Errorf("Run: %v after %d attempts, want %v after 3", err, attempts, lost)
 		}
-		if n := testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonRejected)); n != 0 {
-			t.Errorf("dropped: %v, although the row was stored", n)
-		}
+		must.Equal(t, testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonRejected)), 0, "dropped, although the row was stored")
 	})
 }
 
@@ -308,9 +298,7 @@ func TestBatcherDrains(t *testing.T) {
 		mustAdd(t, b, rows("b"), r.commit("2"))
 		must.Do(t, stop())
 		r.want(t, "0s write a", "5s commit 1", "5s write b", "10s commit 2")
-		if err := b.Add(t.Context(), rows("c"), nil); !errors.Is(err, errStopped) {
-			t.Errorf("Add after Run: %v, want errStopped", err)
-		}
+		must.Is(t, b.Add(t.Context(), rows("c"), nil), errStopped, "Add after Run")
 	})
 }
 
@@ -328,12 +316,8 @@ func TestBatcherDrainTimeout(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "store the last 2 rows within 10s") {
 			t.Errorf("Run: %v", err)
 		}
-		if d := time.Since(r.start); d != b.cfg.DrainTimeout {
-			t.Errorf("Run ended after %v", d)
-		}
-		if n := testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonShutdown)); n != 2 {
-			t.Errorf("dropped{reason=shutdown}: %v, want 2", n)
-		}
+		must.Equal(t, time.Since(r.start), b.cfg.DrainTimeout, "Run ended after")
+		must.Equal(t, testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonShutdown)), 2, "dropped{reason=shutdown}")
 		r.want(t, "0s write a")
 	})
 }
@@ -359,9 +343,7 @@ func TestBatcherConcurrentAdds(t *testing.T) {
 	wg.Wait()
 	cancel()
 	must.Do(t, <-done)
-	if written != 8000 {
-		t.Errorf("%d rows written, want 8000", written)
-	}
+	must.Equal(t, written, 8000, "rows written")
 }
 
 func TestBatcherConfigValidate(t *testing.T) {
@@ -373,9 +355,7 @@ func TestBatcherConfigValidate(t *testing.T) {
 		if err := c.Validate(); err != nil {
 			got = err.Error()
 		}
-		if got != want {
-			t.Errorf("Validate: %q, want %q", got, want)
-		}
+		must.Equal(t, got, want, "Validate")
 	}
 	f(func(*BatcherConfig) {}, "")
 	f(func(c *BatcherConfig) { c.MaxRows = 0 }, "max_rows: 0 is not above 0")

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A picky sink refuses rows as a table does: it refuses the whole write and does not report which row is at fault.
@@ -144,9 +144,7 @@ func TestPoisonRows(t *testing.T) {
 		must.Do(t, stop())
 		must.Agree(t, cmp.Diff(on("exchanges", without(all, poison...)), s.ids()), "stored")
 		must.Agree(t, cmp.Diff(on("exchanges", poison), l.sorted()), "dead letters")
-		if committed != "3 dead, 9997 stored" {
-			t.Errorf("at the commit: %q", committed)
-		}
+		must.Equal(t, committed, "3 dead, 9997 stored", "at the commit")
 		if s.writes > 100 { // 2·3·log2(10000/3), plus a few
 			t.Errorf("%d writes", s.writes)
 		}
@@ -154,9 +152,7 @@ func TestPoisonRows(t *testing.T) {
 		if testutil.ToFloat64(written) != 9997 || testutil.ToFloat64(dead) != 3 {
 			t.Errorf("metrics: %v written, %v dead-lettered", testutil.ToFloat64(written), testutil.ToFloat64(dead))
 		}
-		if err := b.Health(); err != nil {
-			t.Errorf("health: %v", err)
-		}
+		must.Do(t, b.Health(), "health")
 	})
 }
 
@@ -350,12 +346,8 @@ func TestRandomPoisonRows(t *testing.T) {
 			}
 			time.Sleep(time.Hour)
 			must.Do(t, stop())
-			if d := cmp.Diff(on("exchanges", without(all, poison...)), s.ids()); d != "" {
-				t.Errorf("seed %d: stored (-want +got):\n%s", seed, d)
-			}
-			if d := cmp.Diff(on("exchanges", poison), l.sorted()); d != "" {
-				t.Errorf("seed %d: dead letters (-want +got):\n%s", seed, d)
-			}
+			must.Agree(t, cmp.Diff(on("exchanges", without(all, poison...)), s.ids()), "seed", seed, "stored")
+			must.Agree(t, cmp.Diff(on("exchanges", poison), l.sorted()), "seed", seed, "dead letters")
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestCheck(t *testing.T) {
@@ -36,9 +37,7 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	f(200, `{"versionInfo":{"version":"0.28.1"}}`, "version 0.28.1", "")
-	if auth != "Bearer t0ken" {
-		t.Errorf("sent %q", auth)
-	}
+	must.Equal(t, auth, "Bearer t0ken", "sent")
 	f(401, "", "", "401 Unauthorized")
 	f(200, "<html>", "", "unexpected answer")
 	f(200, "{}", "", "not that of an Alertmanager")

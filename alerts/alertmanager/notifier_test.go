@@ -20,7 +20,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // fake is an Alertmanager that records requests.
@@ -277,16 +277,12 @@ func TestTokenFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	cfg := Config{URLs: []string{"http://a:9093", "http://b:9093/"}, TokenFile: file}
 	open := func() ([]alerts.Receiver, error) { return cfg.Receivers(alerts.NotifierOptions{}) }
-	if _, err := open(); err == nil || !strings.Contains(err.Error(), "read token_file") {
-		t.Error(err)
-	}
+	must.Fail(t, must.Err(open()), "read token_file")
 	write := func(text string) {
 		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write(" \n")
-	if _, err := open(); err == nil || !strings.Contains(err.Error(), "is empty") {
-		t.Error(err)
-	}
+	must.Fail(t, must.Err(open()), "is empty")
 	write("abc\n")
 	list, err := open()
 	if err != nil || len(list) != 2 {
@@ -295,9 +291,7 @@ func TestTokenFile(t *testing.T) {
 	if n := list[1].Notifier.(*Notifier); n.token != "abc" || n.url != "http://b:9093/api/v2/alerts" {
 		t.Errorf("%+v", n)
 	}
-	if err := (Config{Token: "abc"}).Validate(); err == nil {
-		t.Error("a token without a URL was accepted")
-	}
+	must.Fail(t, (Config{Token: "abc"}).Validate(), "", "a token without a URL was accepted")
 }
 
 // The annotations have the facts of the other messages: cause, versions, last failure, example, fix and commands. They have no
@@ -316,9 +310,7 @@ func TestAnnotations(t *testing.T) {
 		"calls": "5 tool calls got no reply, in 30 calls", "cause": "missing_tool_reply", "root_cause": "tool_skipped_or_interrupted",
 		"versions": "1.4.0: 5 in 30 calls", "tool": "read_file", "rule": "missing_tool_reply",
 	} {
-		if got[k] != want {
-			t.Errorf("%s is %q, want %q", k, got[k], want)
-		}
+		must.Equal(t, got[k], want, "%s", k)
 	}
 	for k, v := range got {
 		if strings.Contains(v, "must be followed") {

@@ -18,7 +18,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertmanager"
 	"github.com/llmtap/llmtap/alerts/webhook"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // hook receives the posts of an Alertmanager's webhook, decoded strictly as the messages of our own webhook: both have one
@@ -108,8 +108,7 @@ receivers: [{name: hook, webhook_configs: [{url: "%s/hook", send_resolved: true}
 func TestRealAlertmanager(t *testing.T) {
 	h := &hook{t: t}
 	base := serve(t, h)
-	list, err := alertmanager.Config{URLs: []string{base}}.Receivers(alerts.NotifierOptions{Access: alerts.Access{ExternalURL: "https://llmtap.example.com"}})
-	must.Do(t, err)
+	list := must.Get(alertmanager.Config{URLs: []string{base}}.Receivers(alerts.NotifierOptions{Access: alerts.Access{ExternalURL: "https://llmtap.example.com"}}))(t)
 	n := list[0]
 	if text, err := n.Check(t.Context()); err != nil || !strings.HasPrefix(text, "version ") {
 		t.Errorf("check: %q, %v", text, err)
@@ -129,9 +128,7 @@ func TestRealAlertmanager(t *testing.T) {
 	if len(m.Alerts) != 1 || m.Alerts[0].Annotations["summary"] != "planner fails" || m.Version != "4" {
 		t.Errorf("received %+v", m)
 	}
-	if got, want := m.Alerts[0].GeneratorURL, "https://llmtap.example.com/incident/"+a.ID(); got != want {
-		t.Errorf("link %q, want %q", got, want)
-	}
+	must.Equal(t, m.Alerts[0].GeneratorURL, "https://llmtap.example.com/incident/"+a.ID(), "link")
 	if want := alertmanager.Alerts(alerts.Group{Alerts: []alerts.Alert{a}}, alerts.Access{})[0]; m.Alerts[0].Fingerprint != want.Fingerprint() {
 		t.Errorf("fingerprint %s, ours is %s", m.Alerts[0].Fingerprint, want.Fingerprint())
 	}

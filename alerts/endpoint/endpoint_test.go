@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -83,9 +83,7 @@ func TestRetryAfterDate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := func(d, want time.Duration) {
 			t.Helper()
-			if got := retryAfter(time.Now().Add(d).UTC().Format(http.TimeFormat)); got != want {
-				t.Errorf("%v, want %v", got, want)
-			}
+			must.Equal(t, retryAfter(time.Now().Add(d).UTC().Format(http.TimeFormat)), want, "retryAfter")
 		}
 		f(time.Minute, time.Minute)
 		f(-time.Minute, 0)
@@ -95,9 +93,7 @@ func TestRetryAfterDate(t *testing.T) {
 
 func TestCheckURL(t *testing.T) {
 	for _, ok := range []string{"http://h", "https://u:p@h:1/x?y=z"} {
-		if err := CheckURL(ok); err != nil {
-			t.Errorf("%s: %v", ok, err)
-		}
+		must.Do(t, CheckURL(ok), ok)
 	}
 	for _, bad := range []string{"", "h:9093", "ftp://h", "http://", "http://h:port", "/x"} {
 		if CheckURL(bad) == nil {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -97,21 +97,12 @@ func TestBacktestErrors(t *testing.T) {
 	cfg := Default()
 	cfg.EvaluationInterval = benchInterval
 	broken := errors.New("broken")
-	err := Backtest(t.Context(), cfg, BacktestOptions{}, func(yield func(*analyzer.Tally, error) bool) { yield(nil, broken) }, nil)
-	if !errors.Is(err, broken) {
-		t.Error(err)
-	}
+	must.Is(t, Backtest(t.Context(), cfg, BacktestOptions{}, func(yield func(*analyzer.Tally, error) bool) { yield(nil, broken) }, nil), broken)
 	tallies := []*analyzer.Tally{{Second: 1_000_000, Counts: []analyzer.Count{calls("1", 50), failures("1", "auth", "", 50)}}, {Second: 1_000_010}}
-	if err := Backtest(t.Context(), cfg, BacktestOptions{}, each(tallies), func(alerts.Alert) error { return broken }); !errors.Is(err, broken) {
-		t.Error(err)
-	}
+	must.Is(t, Backtest(t.Context(), cfg, BacktestOptions{}, each(tallies), func(alerts.Alert) error { return broken }), broken)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Backtest(ctx, cfg, BacktestOptions{}, each(tallies), nil); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	must.Is(t, Backtest(ctx, cfg, BacktestOptions{}, each(tallies), nil), context.Canceled)
 	cfg.RuleFiles = []string{"absent.yaml"}
-	if err := Backtest(t.Context(), cfg, BacktestOptions{}, each(tallies), nil); err == nil {
-		t.Error("a missing rule file was accepted")
-	}
+	must.Fail(t, Backtest(t.Context(), cfg, BacktestOptions{}, each(tallies), nil), "", "a missing rule file was accepted")
 }

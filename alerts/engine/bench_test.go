@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // One step of a large fleet with calls every second: 500 stages in two versions, a tenth of them with failures, and 2,500 stages

@@ -11,7 +11,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/silence"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // loaded returns decisions without silences and acknowledgements.
@@ -118,9 +118,7 @@ func TestSilencedFromStart(t *testing.T) {
 		if last.State != alerts.Resolved || last.Silence == nil || last.Silence.CreatedBy != "anna" {
 			t.Errorf("recorded %s, silence %v; want the resolved alert and its silence", last.State, last.Silence)
 		}
-		if n := len(b.groups.open); n != 0 {
-			t.Errorf("%d groups are open at the end", n)
-		}
+		must.Equal(t, len(b.groups.open), 0, "groups are open at the end")
 	})
 }
 
@@ -314,9 +312,7 @@ func TestUnreadableDecisions(t *testing.T) {
 		if err := d.Replace(map[string][]byte{key: []byte(value)}); err == nil || !d.isLoaded() {
 			t.Errorf("%s: %v", key, err)
 		}
-		if err := d.Put(key, []byte(value)); err == nil {
-			t.Errorf("%s: no error", key)
-		}
+		must.Fail(t, d.Put(key, []byte(value)), "", key)
 		if s := d.Silences.Find(time.Now(), "A", map[string]string{"service": "shop"}); s != nil || len(d.Acks()) != 0 {
 			t.Errorf("%s: silence %v, acknowledgements %v", key, s, d.Acks())
 		}
@@ -341,8 +337,6 @@ func TestEndsDuringFirstNotification(t *testing.T) {
 		silenced(t, d, time.Hour, "alertname=Burst")
 		b.idle(time.Minute)
 		expect(t, &n.notifier, "firing", "resolved muted")
-		if n := len(b.groups.open); n != 0 {
-			t.Errorf("%d groups are open at the end", n)
-		}
+		must.Equal(t, len(b.groups.open), 0, "groups are open at the end")
 	})
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +13,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -70,18 +69,14 @@ func TestFiresAndResolves(t *testing.T) {
 			Problem: "tool_calls_dropped_on_save",
 		}
 		must.Agree(t, cmp.Diff([]alerts.Alert{want}, g.Alerts), "first notification")
-		if got := g.Alerts[0].Annotations["summary"]; got != "checkout-agent/planner: 43.88% of calls are failing" {
-			t.Errorf("summary %q", got)
-		}
+		must.Equal(t, g.Alerts[0].Annotations["summary"], "checkout-agent/planner: 43.88% of calls are failing", "summary")
 		if a := b.Active(); len(a) != 1 || a[0].Severity() != "critical" {
 			t.Errorf("active %v, want only the critical one", a)
 		}
 
 		// There are no calls since, and the failures leave the window after 10 minutes.
 		b.idle(9 * time.Minute)
-		if len(b.Active()) != 1 {
-			t.Error("resolved without calls since the last failure")
-		}
+		must.Equal(t, len(b.Active()), 1, "resolved without calls since the last failure")
 		b.idle(2 * time.Minute)
 		last := b.sent.last().Alerts[0]
 		if last.State != alerts.Resolved || last.EndsAt.Sub(last.StartsAt) != 10*time.Minute {
@@ -97,9 +92,7 @@ func TestFiresAndResolves(t *testing.T) {
 			t.Errorf("recorded %v, want one alert firing and resolved", b.rec.rows)
 		}
 		b.idle(10 * time.Minute) // an alert that fires again within its window would continue the group
-		if len(b.groups.open) != 0 {
-			t.Error("a settled group remains open")
-		}
+		must.Equal(t, len(b.groups.open), 0, "a settled group remains open")
 	})
 }
 
@@ -117,14 +110,10 @@ func TestUpdatesAndRepeats(t *testing.T) {
 		if n := len(b.sent.groups); n < 4 || n > 5 {
 			t.Errorf("%d notifications in a minute, want one per 15 s", n)
 		}
-		if n := len(b.rec.rows); n != 1 {
-			t.Errorf("%d records, want 1", n)
-		}
+		must.Equal(t, len(b.rec.rows), 1, "records")
 		b.second(calls("1", 40), failures("1", "rate_limit", "", 40))
 		b.idle(20 * time.Second)
-		if n := len(b.rec.rows); n != 2 {
-			t.Errorf("%d records after a new cause, want 2", n)
-		}
+		must.Equal(t, len(b.rec.rows), 2, "records after a new cause")
 		for range 4 * 60 * 12 { // 4 h in steps of 5 s
 			b.sec += 4
 			time.Sleep(4 * time.Second)
@@ -136,9 +125,7 @@ func TestUpdatesAndRepeats(t *testing.T) {
 				repeats++
 			}
 		}
-		if repeats != 1 {
-			t.Errorf("%d reminders in 4 h, want 1", repeats)
-		}
+		must.Equal(t, repeats, 1, "reminders in 4 h")
 	})
 }
 
@@ -253,9 +240,7 @@ func TestPartitions(t *testing.T) {
 		if stale, late := testutil.ToFloat64(b.m.talliesDropped), testutil.ToFloat64(b.m.talliesLate); stale != 1 || late != 1 {
 			t.Errorf("%v stale and %v late tallies, want 1 of each", stale, late)
 		}
-		if err := b.Add(t.Context(), &analyzer.Tally{Partition: 256, Second: s}); err == nil {
-			t.Error("partition 256 accepted")
-		}
+		must.Fail(t, b.Add(t.Context(), &analyzer.Tally{Partition: 256, Second: s}), "", "partition 256 accepted")
 	})
 }
 
@@ -295,9 +280,7 @@ func TestSeriesLife(t *testing.T) {
 		}
 		skip(40 * time.Minute)
 		window(0)
-		if n := len(b.samples.series) + len(b.samples.cap.live["stage"]); n != 1 {
-			t.Errorf("%d series and label values remain after an idle hour", n)
-		}
+		must.Equal(t, len(b.samples.series)+len(b.samples.cap.live["stage"]), 1, "series and label values remain after an idle hour")
 		b.second(calls("1", 3))
 		skip(5 * time.Second)
 		window(3)
@@ -320,17 +303,11 @@ func TestBounds(t *testing.T) {
 		if n := len(b.samples.cap.live["service_version"]); n != 3 {
 			t.Errorf("%d versions, want 2 and other", n)
 		}
-		if got := testutil.ToFloat64(b.m.valuesReplaced.WithLabelValues("service_version")); got != 8 {
-			t.Errorf("%v values replaced, want 8", got)
-		}
+		must.Equal(t, testutil.ToFloat64(b.m.valuesReplaced.WithLabelValues("service_version")), 8, "values replaced")
 		b.second(failures("v0", "a", "", 1), failures("v0", "b", "", 1))
 		b.idle(5 * time.Second)
-		if n := len(b.samples.series); n != 5 {
-			t.Errorf("%d series, want 5", n)
-		}
-		if got := testutil.ToFloat64(b.m.countsDropped.WithLabelValues("max_series")); got != 1 {
-			t.Errorf("%v dropped, want 1", got)
-		}
+		must.Equal(t, len(b.samples.series), 5, "series")
+		must.Equal(t, testutil.ToFloat64(b.m.countsDropped.WithLabelValues("max_series")), 1, "dropped")
 		if lint, err := testutil.GatherAndLint(b.reg); err != nil || len(lint) > 0 {
 			t.Errorf("metrics: %v %v", lint, err)
 		}
@@ -364,9 +341,7 @@ func TestRetryAndFinal(t *testing.T) {
 		b.idle(time.Minute)
 		n := len(b.sent.groups)
 		b.idle(time.Minute)
-		if len(b.sent.groups) != n {
-			t.Errorf("%d notifications after a final error", len(b.sent.groups)-n)
-		}
+		must.Equal(t, len(b.sent.groups), n, "notifications after a final error")
 		b.sent.err = nil
 		b.idle(20 * time.Minute)
 		if b.sent.last().Firing() || len(b.sent.groups) != n+1 {
@@ -382,9 +357,7 @@ func TestSlowNotifier(t *testing.T) {
 		b.sent.err = func(int) error { time.Sleep(25 * time.Second); return nil }
 		b.second(calls("1", 100), failures("1", "x", "", 100))
 		b.idle(10 * time.Second)
-		if n := len(b.rec.rows); n != 1 {
-			t.Errorf("%d records while the notifier hangs, want 1", n)
-		}
+		must.Equal(t, len(b.rec.rows), 1, "records while the notifier hangs")
 		b.idle(30 * time.Second)
 	})
 }
@@ -393,9 +366,7 @@ func TestValidate(t *testing.T) {
 	must.Do(t, Default().Validate())
 	err := Config{EvaluationInterval: time.Millisecond, GroupBy: []string{"a-b"}}.Validate()
 	for _, key := range []string{"interval", "repeat_interval", "retention", "max_series", "max_label_values", `group_by[0]: "a-b"`} {
-		if err == nil || !strings.Contains(err.Error(), key) {
-			t.Errorf("no error for %s in: %v", key, err)
-		}
+		must.Fail(t, err, key)
 	}
 }
 

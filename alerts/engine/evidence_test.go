@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // Evidence counts the calls of the expression: by its groups, its selector, and the absence of a label in its groups.

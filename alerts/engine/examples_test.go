@@ -11,7 +11,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // An alert has three examples: of the largest share, of another material share, and one more of the largest. The first version
@@ -101,7 +101,5 @@ func TestInsertExample(t *testing.T) {
 	for _, x := range list {
 		got += x.Exchange
 	}
-	if got != "236" {
-		t.Errorf("exchanges %s, want 236", got)
-	}
+	must.Equal(t, got, "236", "exchanges")
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The rule of an alert has the alert's severity, and an expression that people can read.
@@ -22,7 +23,5 @@ func TestExpr(t *testing.T) {
 	}
 	t.Log("\n" + got)
 	a.Labels["severity"] = "page"
-	if got := e.Expr(&a); got != "" {
-		t.Errorf("an alert of no rule has the expression %q", got)
-	}
+	must.Equal(t, e.Expr(&a), "", "an alert of no rule has the expression")
 }

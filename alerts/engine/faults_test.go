@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A flaky receiver has a name.
@@ -71,9 +71,7 @@ func TestOneGroupFails(t *testing.T) {
 		}
 		b := newBenchOf(t, Default(), Options{Notifiers: []alerts.Notifier{f}})
 		b.seconds(30, stages(20, 8)...)
-		if len(delivered) != 19 {
-			t.Errorf("%d groups delivered, want 19", len(delivered))
-		}
+		must.Equal(t, len(delivered), 19, "groups delivered")
 	})
 }
 

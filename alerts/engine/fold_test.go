@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
@@ -90,9 +92,7 @@ func TestFold(t *testing.T) {
 		if len(told) != 60 || len(f.batches) > 3 || len(f.groups) > 0 {
 			t.Errorf("%d groups in %d calls of Fold, and %d calls of Notify; want 60 in at most 3, and 0", len(told), len(f.batches), len(f.groups))
 		}
-		if n := testutil.ToFloat64(b.m.folded); n != 60 {
-			t.Errorf("%v folded groups counted, want 60", n)
-		}
+		must.Equal(t, testutil.ToFloat64(b.m.folded), 60, "folded groups counted")
 		b.seconds(120, stages(60, 2)...)
 		if n := len(f.batches); n > 15 {
 			t.Errorf("%d calls of Fold in 2 minutes in which only numbers change", n)
@@ -159,9 +159,7 @@ func TestFoldRest(t *testing.T) {
 			t.Fatalf("the first notification is not the critical one: %v", f.groups)
 		}
 		told := f.told(0)
-		if len(told) != 9 {
-			t.Errorf("%d groups in summaries, want 9", len(told))
-		}
+		must.Equal(t, len(told), 9, "groups in summaries")
 	})
 }
 

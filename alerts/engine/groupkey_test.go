@@ -1,6 +1,10 @@
 package engine
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+)
 
 // Outages of two providers are two incidents; a stage is one, whichever provider it calls.
 func TestDefaultGroups(t *testing.T) {
@@ -13,8 +17,6 @@ func TestDefaultGroups(t *testing.T) {
 		{"ProviderOutage", `ProviderOutage{environment="prod",provider="deepseek"}`, map[string]string{"environment": "prod", "provider": "deepseek"}},
 		{"StageFailureRate", `StageFailureRate{service="shop",stage="planner"}`, map[string]string{"service": "shop", "stage": "planner"}},
 	} {
-		if got := groupKey(x.rule, x.labels, by); got != x.want {
-			t.Errorf("group %s, want %s", got, x.want)
-		}
+		must.Equal(t, groupKey(x.rule, x.labels, by), x.want, "group")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -11,16 +11,14 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 func TestExplained(t *testing.T) {
 	f := func(name string, c common, was, ending, want bool) {
 		t.Helper()
-		if got := c.explained(was, ending); got != want {
-			t.Errorf("%s: %v, want %v", name, got, want)
-		}
+		must.Equal(t, c.explained(was, ending), want, "%s", name)
 	}
 	f("all failures are shared", common{failed: 50, calls: 100, shared: 50}, false, false, true)
 	f("a few others", common{failed: 50, calls: 100, shared: 40}, false, false, true)
@@ -133,9 +131,7 @@ func TestOutageIsOneMessage(t *testing.T) {
 					switch {
 					case a.Name == "ProviderOutage":
 						hides = a.Hides.Alerts
-						if n := len(a.Hides.Worst); n != maxParts {
-							t.Errorf("%d parts, want %d", n, maxParts)
-						}
+						must.Equal(t, len(a.Hides.Worst), maxParts, "parts")
 						if len(a.Evidence.Versions) > 0 {
 							t.Errorf("versions of different services: %v", a.Evidence.Versions)
 						}
@@ -198,14 +194,10 @@ func TestOutageHidesEarlierAlert(t *testing.T) {
 			t.Fatalf("messages before the outage: %v", got)
 		}
 		f.run(2*time.Minute, mix{down: 10})
-		if n := f.hidden(); n != services {
-			t.Errorf("%d alerts are hidden, want %d", n, services)
-		}
+		must.Equal(t, f.hidden(), services, "alerts are hidden")
 		f.restart()
 		f.run(2*time.Minute, mix{down: 10})
-		if n := f.hidden(); n != services {
-			t.Errorf("%d alerts are hidden after a restart, want %d", n, services)
-		}
+		must.Equal(t, f.hidden(), services, "alerts are hidden after a restart")
 		if got := f.messages(); !slices.Equal(got, []string{outage, own}) {
 			t.Errorf("messages: %v", got)
 		}
@@ -235,14 +227,10 @@ func TestInhibitByLabels(t *testing.T) {
 		for i, a := range list {
 			if a.Inhibitor != nil {
 				got = append(got, a.Name+" by "+a.Inhibitor.Name)
-				if n := g.open[fmt.Sprint(i)].decisions; n != 1 {
-					t.Errorf("%s: %d decisions, want 1", name, n)
-				}
+				must.Equal(t, g.open[fmt.Sprint(i)].decisions, 1, "%s: decisions", name)
 			}
 		}
-		if s := strings.Join(got, ", "); s != want {
-			t.Errorf("%s: %q, want %q", name, s, want)
-		}
+		must.Equal(t, strings.Join(got, ", "), want, "%s", name)
 	}
 	r := InhibitRule{SourceMatch: []string{`alertname="Down"`}, TargetMatch: []string{`severity=~"warning|info"`}, Equal: []string{"environment"}}
 	down := func(kv ...string) *trackedAlert { return alert("Down", append(kv, "severity", "critical")...) }

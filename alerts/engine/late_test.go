@@ -8,7 +8,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // An alert that began without a leader is sent by the next leader as found late, even if that engine is warm. An alert that was
@@ -94,9 +94,7 @@ func TestEndedWithoutLeader(t *testing.T) {
 				t.Errorf("%s: ended %v after the planner began, found late: %v", stage, d, x.FoundLate)
 			}
 		}
-		if len(b.groups.open) != 0 {
-			t.Errorf("%d groups are open", len(b.groups.open))
-		}
+		must.Equal(t, len(b.groups.open), 0, "groups are open")
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -146,9 +146,7 @@ func TestPaceAfterFinalError(t *testing.T) {
 				ends++
 			}
 		}
-		if ends != 1 {
-			t.Errorf("%d attempts to send the end", ends)
-		}
+		must.Equal(t, ends, 1, "attempts to send the end")
 		e.stop()
 	})
 }
@@ -172,16 +170,12 @@ func TestPaceNewsOnly(t *testing.T) {
 			synctest.Wait()
 		}
 		feed(300, calls("1", 4), failures("1", "x", "", 2))
-		if n := len(quiet.groups); n != 1 {
-			t.Errorf("%d notifications of one cause", n)
-		}
+		must.Equal(t, len(quiet.groups), 1, "notifications of one cause")
 		if n := len(all.groups); n < 10 {
 			t.Errorf("only %d notifications with numbers", n)
 		}
 		feed(300, calls("1", 4), failures("1", "y", "", 2))
-		if n := len(quiet.groups); n != 2 {
-			t.Errorf("%d notifications of two causes", n)
-		}
+		must.Equal(t, len(quiet.groups), 2, "notifications of two causes")
 		feed(4*3600+300, calls("1", 4), failures("1", "y", "", 2))
 		if n := len(quiet.groups); n != 3 || !quiet.last().Repeat {
 			t.Errorf("%d notifications including a reminder", n)

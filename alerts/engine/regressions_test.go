@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The query is that of deploy/gates.
@@ -21,13 +23,10 @@ func TestVersionEvidence(t *testing.T) {
 				return v[0].Value
 			}
 			b.seconds(60, calls("2.3.9", 10))
-			if e := evidence(); e != 0 {
-				t.Errorf("before the rollout: evidence %g", e)
-			}
+			must.Equal(t, evidence(), 0, "before the rollout: evidence")
 			b.seconds(90, calls("2.3.9", 10), calls("2.4.0", 5), failures("2.3.9", "auth", "", oldFailed), failures("2.4.0", "auth", "", newFailed))
-			if e := evidence(); e >= 1000 != worse {
-				t.Errorf("%d of 10 and %d of 5 failed: evidence %g, worse: %t", oldFailed, newFailed, e, worse)
-			}
+			e := evidence()
+			must.Equal(t, e >= 1000, worse, "%d of 10 and %d of 5 failed: evidence %g, worse: %t", oldFailed, newFailed, e, worse)
 		})
 	}
 	f(0, 3, true)

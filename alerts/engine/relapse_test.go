@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // Failures in bursts, each after the end of the previous alert, are one incident: one group, whose relapses are news but not
@@ -37,9 +39,7 @@ func TestRelapse(t *testing.T) {
 			}
 		}
 		b.seconds(600, calls("1.0", 1))
-		if n := len(b.groups.open); n != 0 {
-			t.Errorf("%d groups are open 10 minutes after the last alert", n)
-		}
+		must.Equal(t, len(b.groups.open), 0, "groups are open 10 minutes after the last alert")
 		burst()
 		if since := b.sent.last().Since(); incidents[since] != 0 {
 			t.Error("a burst after the window continues the old incident")

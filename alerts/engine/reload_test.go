@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/llmtap/llmtap/alerts/alertstest"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // ruleFile writes rules, each "name|expr|more lines", and returns the path.
@@ -176,23 +176,17 @@ func TestReloadRejects(t *testing.T) {
 		b.idle(30 * time.Second)
 		current := func(want float64) {
 			t.Helper()
-			if got := testutil.ToFloat64(b.m.reloaded); got != want {
-				t.Errorf("the metric is %v, want %v", got, want)
-			}
+			must.Equal(t, testutil.ToFloat64(b.m.reloaded), want, "the metric")
 		}
 		current(1)
 		before := b.states()
 		for _, text := range []string{"groups: [", "groups:\n- name: g\n  rules:\n  - {alert: A, expr: up}\n", "groups:\n- name: g\n  rulez: []\n"} {
 			must.Do(t, os.WriteFile(path, []byte(text), 0o600))
-			if err := b.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
-				t.Errorf("%q: error %v", text, err)
-			}
+			must.Fail(t, b.Reload(t.Context()), path, text)
 			current(0)
 		}
 		must.Do(t, os.Remove(path))
-		if err := b.Reload(t.Context()); err == nil {
-			t.Error("a missing file was accepted")
-		}
+		must.Fail(t, b.Reload(t.Context()), "", "a missing file was accepted")
 		if after := b.states(); !slices.Equal(before, after) || len(after) != 2 {
 			t.Errorf("before %v, after %v", before, after)
 		}

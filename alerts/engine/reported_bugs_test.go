@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -156,16 +157,12 @@ func TestNotifiedOnlyWhenAccepted(t *testing.T) {
 		a.stop()
 		b := newBench(t, Default(), store)
 		synctest.Wait()
-		if n := len(b.sent.groups); n != 1 {
-			t.Errorf("%d notifications after the restart, want 1 immediately", n)
-		}
+		must.Equal(t, len(b.sent.groups), 1, "notifications immediately after the restart")
 		a, b = b, nil
 		a.stop()
 		b = newBench(t, Default(), store)
 		synctest.Wait()
-		if n := len(b.sent.groups); n != 0 {
-			t.Errorf("%d repeated notifications", n)
-		}
+		must.Equal(t, len(b.sent.groups), 0, "repeated notifications")
 	})
 }
 
@@ -205,8 +202,6 @@ func TestStormIsBounded(t *testing.T) {
 				t.Errorf("%d bytes at %s", len(v), k)
 			}
 		}
-		if n := len(b.sent.groups); n != 1 {
-			t.Errorf("%d notifications, want 1", n)
-		}
+		must.Equal(t, len(b.sent.groups), 1, "notifications")
 	})
 }

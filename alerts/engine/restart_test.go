@@ -11,7 +11,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // breach adds n seconds of a failing stage.
@@ -48,9 +48,7 @@ func TestRestartRepeatsNothing(t *testing.T) {
 		if n := len(b.rec.rows); n != 0 {
 			t.Errorf("%d records after the restart, want none without news", n)
 		}
-		if len(b.Active()) != 1 {
-			t.Error("the alert is lost")
-		}
+		must.Equal(t, len(b.Active()), 1, "the alert is lost")
 	})
 }
 
@@ -105,9 +103,7 @@ func TestRestartWithoutHistory(t *testing.T) {
 		a.stop()
 		b := newBench(t, Default(), store)
 		b.idle(5 * time.Minute)
-		if len(b.Active()) != 1 {
-			t.Error("resolved without history")
-		}
+		must.Equal(t, len(b.Active()), 1, "resolved without history")
 		b.idle(6 * time.Minute)
 		if len(b.Active()) != 0 || b.sent.last().Firing() {
 			t.Error("not resolved when the window was full")
@@ -134,9 +130,7 @@ func TestRestartInSilence(t *testing.T) {
 			b.add(&analyzer.Tally{Second: s})
 		}
 		b.idle(3*time.Minute + 50*time.Second)
-		if len(b.Active()) != 1 {
-			t.Error("resolved without calls")
-		}
+		must.Equal(t, len(b.Active()), 1, "resolved without calls")
 		b.idle(30 * time.Second)
 		last := time.Unix(start+59, 0)
 		if x := b.sent.last().Alerts[0]; x.State != alerts.Resolved || x.EndsAt.Sub(last) < 10*time.Minute || x.EndsAt.Sub(last) > 10*time.Minute+5*time.Second || x.Evidence.CallsSince > 0 {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // An alert about one service has the evidence of that service only, and an alert about no particular service has that of all.
@@ -62,7 +62,5 @@ func TestPoints(t *testing.T) {
 		t.Errorf("%d points after trim, want 2", len(s.points))
 	}
 	_, _, err := newSteps(Default()).add(tally{Tally: &analyzer.Tally{Second: maxSecond + 1}})
-	if err == nil {
-		t.Error("a second that a point cannot represent is accepted")
-	}
+	must.Fail(t, err, "", "a second that a point cannot represent is accepted")
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // since returns the last failure and the calls since, of the alert and of its versions.
@@ -33,9 +34,7 @@ func TestCallsSinceLastFailure(t *testing.T) {
 		b.sec = b.sec / 1000 * 1000
 		want := func(text string) {
 			t.Helper()
-			if got := since(b.sent.last().Alerts[0].Evidence); got != text {
-				t.Errorf("%s\nwant %s", got, text)
-			}
+			must.Equal(t, since(b.sent.last().Alerts[0].Evidence), text, "since")
 		}
 		b.second(calls("1.0", 30))
 		b.second(calls("1.1", 30), failures("1.1", "x", "", 15))
@@ -133,9 +132,7 @@ func TestSilence(t *testing.T) {
 		b.idle(10 * time.Minute)
 		b.second(calls("1.1", 40), failures("1.1", "x", "", 30))
 		b.idle(7 * time.Minute)
-		if len(b.Active()) != 1 {
-			t.Error("resolved without a call")
-		}
+		must.Equal(t, len(b.Active()), 1, "resolved without a call")
 		b.second(calls("1.1", 1))
 		b.idle(10 * time.Second)
 		if x := b.sent.last().Alerts[0]; x.State != alerts.Resolved || x.Evidence.CallsSince != 1 {
@@ -162,9 +159,7 @@ func TestNewFailuresWithoutShortWindow(t *testing.T) {
 		}
 		want := func(text string) {
 			t.Helper()
-			if got := active(); got != text {
-				t.Errorf("%s, want %s", got, text)
-			}
+			must.Equal(t, active(), text, "active")
 		}
 		b.second(calls("1.1", 100))
 		b.idle(time.Minute)

@@ -25,7 +25,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // testStart is the first second of the counts, and testSeconds their number. They end before now, so that no answer depends on it.
@@ -302,9 +302,7 @@ func testQueryWhileAdding(t *testing.T, e *engine.Engine) {
 		defer close(done)
 		for ctx.Err() == nil {
 			got := ask(t, base, "query_range", url.Values{"query": {"sum(increase(llmtap_calls_total[1m]))"}, "start": {fmt.Sprint(testStart.Unix())}, "end": {fmt.Sprint(testStart.Unix() + 2*testSeconds)}, "step": {"7"}})
-			if got.Status != http.StatusOK {
-				t.Errorf("status %d: %s", got.Status, got.Error)
-			}
+			must.Equal(t, got.Status, http.StatusOK, "status: %s", got.Error)
 		}
 	}()
 	for second := range int64(300) {

@@ -21,7 +21,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -163,9 +163,7 @@ func TestPrometheus(t *testing.T) {
 			return
 		}
 		if !strings.HasPrefix(path, "query") {
-			if string(a.Data) != string(b.Data) {
-				t.Errorf("%s %v:\n%s\nPrometheus:\n%s", path, params, a.Data, b.Data)
-			}
+			must.Equal(t, string(a.Data), string(b.Data), "%s %v:\n%s\nPrometheus:\n%s", path, params, a.Data, b.Data)
 			return
 		}
 		got, want := sortedResult(t, a), sortedResult(t, b)
@@ -265,7 +263,6 @@ func testScraped(t *testing.T, e *engine.Engine, ours, theirs string) {
 		}
 	}
 	const rises = `resets(llmtap_calls_total{job="fleet",service="checkout"}[1m]) == 0 and changes(llmtap_calls_total{job="fleet",service="checkout"}[1m]) >= 2`
-	if got := sortedResult(t, ask(t, theirs, "query", url.Values{"query": {rises}})); len(got) != 1 {
-		t.Errorf("the scraped counter of checkout does not rise: %v", got)
-	}
+	got := sortedResult(t, ask(t, theirs, "query", url.Values{"query": {rises}}))
+	must.Equal(t, len(got), 1, "the scraped counter of checkout does not rise: %v", got)
 }

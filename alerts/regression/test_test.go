@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The expected factor of each alternative is 1 if the odds ratio is Tolerance, and at most 1 below.
@@ -106,8 +108,6 @@ func TestLooks(t *testing.T) {
 
 func TestPosition(t *testing.T) {
 	for n, want := range map[int]int{0: 0, 1: 0, 2: 1, 3: 2, 4: 2, 5: 3, 8: 3, 9: 4, 1000: 4} {
-		if got := Position(n); got != want {
-			t.Errorf("%d: %d, want %d", n, got, want)
-		}
+		must.Equal(t, Position(n), want, "%d", n)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/signals"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -334,9 +334,7 @@ func TestDayOfIncidents(t *testing.T) {
 	}
 	for at, fired := range got {
 		for _, f := range fired {
-			if f != "warning StageFailureRate" {
-				t.Errorf("%s fires in %s, which had no incident", f, at)
-			}
+			must.Equal(t, f, "warning StageFailureRate", "fires in %s, which had no incident", at)
 		}
 	}
 }

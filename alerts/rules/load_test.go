@@ -9,7 +9,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/rules"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // source returns the limits of the default configuration for files.
@@ -55,7 +55,5 @@ expr: '{__name__=~"llmtap_.+"} > 1'`), "cannot be a pattern")
 	f("  query_offset: 1m\n"+rule("alert: A\nexpr: llmtap_calls_total"), "query_offset is not supported")
 	f(rule("alert: A\nexpr: llmtap_calls_total\nannotations: {llmtap_window: 2h}"), "up to 1h0m0s")
 	f(rule("alert: A\nexpr: llmtap_calls_total\nannotations: {llmtap_window: soon}"), "annotation llmtap_window")
-	if _, err := source("absent.yaml").Load(); err == nil || !strings.Contains(err.Error(), "absent.yaml") {
-		t.Errorf("absent file: %v", err)
-	}
+	must.Fail(t, must.Err(source("absent.yaml").Load()), "absent.yaml", "absent file")
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/alerts/rules"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/template"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestFinite(t *testing.T) {
@@ -35,9 +37,7 @@ func TestExpandTogether(t *testing.T) {
 			s := promql.Sample{F: float64(i) / 3}
 			e.data = append(e.data, template.AlertTemplateData(map[string]string{"a": v, "i": fmt.Sprint(i)}, nil, "", s))
 		}
-		if got := e.together() != nil; got != together {
-			t.Errorf("%q: expanded together: %v, want %v", texts, got, together)
-		}
+		must.Equal(t, e.together() != nil, together, "%q: expanded together", texts)
 		if got, want := e.all(), e.each(); !reflect.DeepEqual(got, want) {
 			t.Errorf("%q:\ngot  %q\nwant %q", texts, got, want)
 		}

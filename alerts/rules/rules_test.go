@@ -17,7 +17,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

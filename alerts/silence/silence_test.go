@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func matchers(t *testing.T, list ...string) Matchers {
@@ -39,9 +39,7 @@ func TestParseMatcher(t *testing.T) {
 
 	bad := func(in, want string) {
 		t.Helper()
-		if _, err := ParseMatcher(in); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", in, err, want)
-		}
+		must.Fail(t, must.Err(ParseMatcher(in)), want, in)
 	}
 	bad(`StageFailureRate`, "is not a matcher")
 	bad(`=x`, "not a label name")
@@ -83,9 +81,7 @@ func TestMatch(t *testing.T) {
 	labels := map[string]string{"service": "checkout-agent", "severity": "warning"}
 	f := func(want bool, list ...string) {
 		t.Helper()
-		if got := matchers(t, list...).Match("StageFailureRate", labels); got != want {
-			t.Errorf("%s: %v", list, got)
-		}
+		must.Equal(t, matchers(t, list...).Match("StageFailureRate", labels), want, "%s", list)
 	}
 	f(true, "service=checkout-agent")
 	f(true, "service=checkout-agent", "severity=warning")
@@ -117,9 +113,7 @@ func TestValidate(t *testing.T) {
 		t.Helper()
 		s := valid()
 		change(&s)
-		if err := s.Validate(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
+		must.Fail(t, s.Validate(), want)
 	}
 	f("at least one matcher is required", func(s *Silence) { s.Matchers = nil })
 	f("must not match the empty string", func(s *Silence) { s.Matchers = matchers(t, "service=~.*", "stage!=x", "severity=") })
@@ -142,9 +136,7 @@ func TestJSON(t *testing.T) {
 		`"endsAt":"2026-11-23T10:00:00Z","updatedAt":"2026-11-23T09:00:00Z","createdBy":"anna","comment":"deploy"}`
 	var s Silence
 	must.Do(t, json.Unmarshal([]byte(text), &s))
-	if got, err := json.Marshal(s); err != nil || string(got) != text {
-		t.Errorf("%s, %v", got, err)
-	}
+	must.Equal(t, string(must.Get(json.Marshal(s))(t)), text, "JSON")
 	if s.Matches("X", map[string]string{"service": "shop", "stage": "planner"}) || !s.Matches("X", map[string]string{"service": "shop", "stage": "executor"}) {
 		t.Error("the matchers do not work after decoding")
 	}
@@ -152,9 +144,7 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(`[{"name":"a","value":"b","isRegex":false}]`), &ms); err != nil || ms.String() != `a="b"` {
 		t.Errorf("%s, %v", ms, err)
 	}
-	if err := json.Unmarshal([]byte(`[{"name":"a","value":"(","isRegex":true}]`), &ms); err == nil {
-		t.Error("no error for an invalid expression")
-	}
+	must.Fail(t, json.Unmarshal([]byte(`[{"name":"a","value":"(","isRegex":true}]`), &ms), "", "no error for an invalid expression")
 }
 
 func TestSet(t *testing.T) {
@@ -174,9 +164,7 @@ func TestSet(t *testing.T) {
 		if x := s.Find(now.Add(d), "X", shop); x != nil {
 			got = x.ID
 		}
-		if got != want {
-			t.Errorf("%v: %q, want %q", d, got, want)
-		}
+		must.Equal(t, got, want, "%v", d)
 	}
 	find(0, "long")
 	find(time.Second, "pending")
@@ -192,9 +180,7 @@ func TestSet(t *testing.T) {
 	for i := range MaxSilences + 5 {
 		s.Put(at(strconv.Itoa(i), 0, 1, "a=b"))
 	}
-	if n := len(s.All()); n != MaxSilences {
-		t.Errorf("%d silences", n)
-	}
+	must.Equal(t, len(s.All()), MaxSilences, "silences")
 	if _, ok := s.Get("expired"); ok {
 		t.Error("a new silence is ignored instead of an expired one")
 	}

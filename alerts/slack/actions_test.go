@@ -14,7 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/silence"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The buttons follow the state of the group, and no text of an agent or a person can break them.
@@ -26,16 +26,12 @@ func TestControls(t *testing.T) {
 		m.controls(g, groupBy)
 		checkLimits(t, m)
 		b := must.Get(json.Marshal(m.all()))(t)
-		if got := strings.TrimSpace(plainBlocks(t, b)); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
+		must.Equal(t, strings.TrimSpace(plainBlocks(t, b)), want, "plain text")
 		return string(b)
 	}
 	const menu = "[Silence: for 1 hour, for 4 hours, until tomorrow 9:00]"
 	blocks := f(group(incident()), "[Acknowledge] "+menu+" [Show the query]")
-	if want := `"action_id":"llmtap_acknowledge","value":"` + targetOf(group(incident())).String() + `"`; !strings.Contains(blocks, want) {
-		t.Errorf("no %s in %s", want, blocks)
-	}
+	must.Contain(t, blocks, `"action_id":"llmtap_acknowledge","value":"`+targetOf(group(incident())).String()+`"`)
 	f(group(resolved()), "")
 	g := group(incident())
 	g.Ack = &alerts.Ack{By: anna.id, At: t0}
@@ -222,8 +218,6 @@ func TestUnsilence(t *testing.T) {
 	m.controls(g, groupLabels)
 	b := must.Get(json.Marshal(m.all()))(t)
 	for _, want := range []string{"End 2 silences?", `severity=\"critical\"; environment=\"prod\"`} {
-		if !strings.Contains(string(b), want) {
-			t.Errorf("no %s in %s", want, b)
-		}
+		must.Contain(t, string(b), want)
 	}
 }

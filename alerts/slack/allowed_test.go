@@ -8,7 +8,7 @@ import (
 
 	"github.com/slack-go/slack"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A press by somebody who is not allowed changes nothing, is stored, and says who is allowed.
@@ -32,9 +32,7 @@ func TestNotAllowed(t *testing.T) {
 		}
 		w.press(0, "e2", w.callback(by, "show_query", "", "1.2")) // changes nothing, so everyone may
 		wait(t, "query", func() bool { return w.acks("e2") == 1 })
-		if !strings.Contains(w.told(), "llmtap query causes") {
-			t.Errorf("told %q", w.told())
-		}
+		must.Contain(t, w.told(), "llmtap query causes")
 	}
 	members := func(ids string) func() string {
 		return func() string { return `{"ok":true,"users":[` + ids + `]}` }

@@ -17,7 +17,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var t0 = time.Date(2026, 11, 21, 9, 21, 5, 0, time.UTC)
@@ -316,9 +316,7 @@ func escaped(t *testing.T, text string) {
 			t.Errorf("%q is not escaped in %.80s", token, text)
 		}
 	}
-	if n := strings.Count(text, "```"); n%2 != 0 {
-		t.Errorf("a block of code ends early: %.200s", text)
-	}
+	must.Equal(t, strings.Count(text, "```")%2, 0, "a block of code ends early: %.200s", text)
 }
 
 // What a person copies from the message is what llmtap is called with, whatever the names: each command is one line.
@@ -339,9 +337,7 @@ func TestCommandsInAShell(t *testing.T) {
 		if name != "" && !strings.ContainsAny(name, "`\n\u202e") && name[0] != '-' {
 			want += "show|" + name + "|--url|http://tap:8088|\nquery|causes|--service|" + name + "|--stage|" + name + "|--environment|prod|--since|2026-11-21T09:11:05Z|--url|http://tap:8088|\n"
 		}
-		if string(out) != want {
-			t.Errorf("%q: a shell calls\n%s\nwant\n%s", name, out, want)
-		}
+		must.Equal(t, string(out), want, "calls of a shell with %q", name)
 		if files, err := os.ReadDir(cmd.Dir); err != nil || len(files) > 0 {
 			t.Errorf("%q: files %v, %v", name, files, err)
 		}
@@ -352,9 +348,7 @@ func TestIcon(t *testing.T) {
 	for severity, want := range map[string]string{"critical": "red", "page": "red", "error": "orange", "warning": "orange", "info": "blue", "": "blue"} {
 		a := incident()
 		a.Labels["severity"] = severity
-		if got := icon(a); !strings.Contains(got, want) {
-			t.Errorf("severity %q: %s, want %s", severity, got, want)
-		}
+		must.Contain(t, icon(a), want, "severity", severity)
 	}
 }
 

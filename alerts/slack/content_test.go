@@ -10,7 +10,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/signals"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // An error that quotes a message reaches Slack only if slack.content is set and the service publishes whole bodies: neither the message, nor its edits, nor its
@@ -46,15 +46,9 @@ func TestContent(t *testing.T) {
 				for _, m := range append(f.top(), f.thread()...) {
 					all += m.Text + m.Blocks + string(m.Metadata)
 				}
-				if strings.Contains(all, "Ottilie") != (set.content && set.full) {
-					t.Errorf("%+v, but:\n%s", set, all)
-				}
-				if !strings.Contains(all, "The provider answered 400") {
-					t.Errorf("the message does not say what the provider answered:\n%s", all)
-				}
-				if first.Evidence.Example.ErrorText != quote {
-					t.Error("the alert of other receivers has changed")
-				}
+				must.Equal(t, strings.Contains(all, "Ottilie"), set.content && set.full, "%+v, but:\n%s", set, all)
+				must.Contain(t, all, "The provider answered 400", "the message does not say what the provider answered")
+				must.Equal(t, first.Evidence.Example.ErrorText, quote, "the alert of other receivers has changed")
 			})
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // From tallies to Slack, with a restart of engine and notifier in the middle: one message, red and then green.
@@ -55,9 +55,7 @@ func TestEngineToSlack(t *testing.T) {
 	}
 	run(0, 61, shows("CRITICAL checkout-agent/planner: 120 of 300 calls failed (40%)"))
 	run(0, 1800, shows("RESOLVED checkout-agent/planner: 120 of 300 calls failed at the peak (40%)"))
-	if m := f.top(); len(m) != 1 {
-		t.Errorf("%d messages, want 1", len(m))
-	}
+	must.Equal(t, len(f.top()), 1, "messages")
 	text := plainBlocks(t, []byte(f.top()[0].Blocks))
 	if !strings.Contains(text, "Keep the tool_calls.") || !strings.Contains(text, "2.4.0: 120 of 300 calls failed") {
 		t.Errorf("message:\n%s", text)

@@ -23,7 +23,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -51,8 +51,7 @@ func newFake(t *testing.T) (*fake, Config) {
 
 func notifierOf(t *testing.T, api http.RoundTripper, cfg Config, store alerts.Store, logger *slog.Logger) *Notifier {
 	t.Helper()
-	list, err := cfg.Receivers(alerts.NotifierOptions{Store: store, Logger: logger, Client: &http.Client{Transport: api, Timeout: 10 * time.Second}})
-	must.Do(t, err)
+	list := must.Get(cfg.Receivers(alerts.NotifierOptions{Store: store, Logger: logger, Client: &http.Client{Transport: api, Timeout: 10 * time.Second}}))(t)
 	return list[0].Notifier.(*Notifier)
 }
 
@@ -317,9 +316,7 @@ func TestLimitOfChannel(t *testing.T) {
 		for i := range g.Alerts {
 			g.Alerts[i].State, g.Alerts[i].EndsAt = alerts.Resolved, t0.Add(time.Minute)
 		}
-		if err := n.Notify(t.Context(), g); err == nil {
-			t.Error("no error")
-		}
+		must.Fail(t, n.Notify(t.Context(), g), "")
 	}
 	if got := posts(); got != 3 {
 		t.Errorf("%d posts, want none after the rate limit of the channel", got-2)
@@ -343,9 +340,7 @@ func TestFindOnLaterPage(t *testing.T) {
 	}
 	n := newNotifier(t, cfg, &alertstest.Store{})
 	for range 3 {
-		if err := n.Notify(t.Context(), group(incident())); err == nil {
-			t.Error("no error")
-		}
+		must.Fail(t, n.Notify(t.Context(), group(incident())), "")
 	}
 	if got := len(f.calls); got != 3 {
 		t.Errorf("%d calls, want none during the limit: %v", got, f.calls)

@@ -19,7 +19,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // storm returns groups of n stages in 12 services.
@@ -141,15 +141,11 @@ func TestSummaryLifecycle(t *testing.T) {
 		thread = append(thread, fmt.Sprint(m.Broadcast, " ", plainText(m.Text)))
 	}
 	want := []string{"true 🔔 Still firing after 2 min: 430 of 520 alerts", "false 🟢 Resolved after 3 min: all 520 alerts"}
-	if strings.Join(thread, "\n") != strings.Join(want, "\n") {
-		t.Errorf("thread:\n%s\nwant:\n%s", strings.Join(thread, "\n"), strings.Join(want, "\n"))
-	}
+	must.Equal(t, strings.Join(thread, "\n"), strings.Join(want, "\n"), "thread")
 
 	// The next incidents are messages of their own.
 	mustDeliver(t, n, after(warnings[:3], time.Hour, func(a *alerts.Alert) { a.StartsAt = a.UpdatedAt }))
-	if m := f.top(); len(m) != 4 {
-		t.Errorf("%d messages after 3 more incidents, want 4", len(m))
-	}
+	must.Equal(t, len(f.top()), 4, "messages after 3 more incidents")
 }
 
 // A few critical groups among many warnings have messages of their own, before the summary. Of many critical groups, none has.
@@ -216,9 +212,7 @@ func TestSummaryRoutes(t *testing.T) {
 		if m.Channel == "C456" {
 			want = "10 alerts are firing"
 		}
-		if !strings.Contains(m.Text, want) {
-			t.Errorf("channel %s: %q, want %q", m.Channel, m.Text, want)
-		}
+		must.Contain(t, m.Text, want, "channel", m.Channel)
 	}
 }
 
@@ -230,9 +224,7 @@ func TestFewWhileLimited(t *testing.T) {
 		n := newNotifier(t, cfg, &alertstest.Store{})
 		n.limited["chat.postMessage C123"] = time.Now().Add(limited)
 		mustDeliver(t, n, storm(maxSingle, "critical"))
-		if m := f.top(); len(m) != want {
-			t.Errorf("limited until %s ago: %d messages, want %d", -limited, len(m), want)
-		}
+		must.Equal(t, len(f.top()), want, "limited until %s ago: messages", -limited)
 	}
 }
 
@@ -283,9 +275,8 @@ func TestSummaryAfterACrash(t *testing.T) {
 	if m := f.top(); len(m) != 1 || !strings.Contains(m[0].Text, "60 alerts are firing") {
 		t.Errorf("messages %+v", m)
 	}
-	if replies := f.thread(); len(replies) != 0 {
-		t.Errorf("replies %+v", replies)
-	}
+	replies := f.thread()
+	must.Equal(t, len(replies), 0, "replies %+v", replies)
 }
 
 // A Store that cannot be read must not lead to a second summary; a group in it that changes is not lost either.

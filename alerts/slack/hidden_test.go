@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestHiddenParts(t *testing.T) {
@@ -13,9 +14,7 @@ func TestHiddenParts(t *testing.T) {
 	}
 	f := func(h *alerts.Hidden, want ...string) {
 		t.Helper()
-		if got := strings.Join(hiddenParts(h), "\n"); got != strings.Join(want, "\n") {
-			t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
-		}
+		must.Equal(t, strings.Join(hiddenParts(h), "\n"), strings.Join(want, "\n"), "hidden parts")
 	}
 	f(nil)
 	f(&alerts.Hidden{Alerts: 1, Worst: []alerts.Part{part("<!channel>")}},

@@ -13,7 +13,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,8 +22,7 @@ func newNotifier(t *testing.T, cfg Config, store alerts.Store) *Notifier {
 	t.Helper()
 	tr := &http.Transport{}
 	t.Cleanup(tr.CloseIdleConnections)
-	list, err := cfg.Receivers(alerts.NotifierOptions{Store: store, Client: &http.Client{Transport: tr, Timeout: 500 * time.Millisecond}})
-	must.Do(t, err)
+	list := must.Get(cfg.Receivers(alerts.NotifierOptions{Store: store, Client: &http.Client{Transport: tr, Timeout: 500 * time.Millisecond}}))(t)
 	return list[0].Notifier.(*Notifier)
 }
 
@@ -78,9 +77,7 @@ func TestMessageLifecycle(t *testing.T) {
 		"🟢 Resolved after 1 h 5 min: 412 of 1,030 calls failed at the peak (40%)",
 		"Last failure 09:33:45 UTC, none since in 80 calls",
 	}
-	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("thread:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	must.Equal(t, strings.Join(got, "\n"), strings.Join(want, "\n"), "thread")
 	if r := f.thread()[2]; !r.Broadcast {
 		t.Error("the reminder is not shown in the channel")
 	}
@@ -89,9 +86,7 @@ func TestMessageLifecycle(t *testing.T) {
 	next := incident()
 	next.StartsAt, next.UpdatedAt = t0.Add(3*time.Hour), t0.Add(3*time.Hour)
 	notify(t, n, group(next))
-	if m := f.top(); len(m) != 2 {
-		t.Errorf("%d messages after a second incident, want 2", len(m))
-	}
+	must.Equal(t, len(f.top()), 2, "messages after a second incident")
 }
 
 func TestTwoAlertsInAThread(t *testing.T) {
@@ -108,9 +103,7 @@ func TestTwoAlertsInAThread(t *testing.T) {
 	}
 	want := "🟠 WARNING checkout-agent/总结 <!channel> x: 6 of 50 calls failed (12%)\n" +
 		"🟢 checkout-agent/总结 <!channel> x: Resolved after 10 min: 6 of 50 calls failed at the peak (12%)"
-	if s := strings.Join(got, "\n"); s != want {
-		t.Errorf("thread:\n%s\nwant:\n%s", s, want)
-	}
+	must.Equal(t, strings.Join(got, "\n"), want, "thread")
 }
 
 // Slack stored the message, but its response was lost.
@@ -188,9 +181,7 @@ func TestRetryAfterRateLimit(t *testing.T) {
 	}
 	n.limited["chat.postMessage #alerts"] = time.Now() // a second later
 	notify(t, n, group(incident()))
-	if got := strings.Join(f.calls, " "); got != "chat.postMessage chat.postMessage" {
-		t.Errorf("calls: %s", got)
-	}
+	must.Equal(t, strings.Join(f.calls, " "), "chat.postMessage chat.postMessage", "calls")
 }
 
 // A Slack without containers shows the details below the summary; if it rejects other blocks, too, it shows the text.
@@ -267,16 +258,12 @@ func TestConfig(t *testing.T) {
 	f(Config{AppToken: "xapp-1", APIURL: ok.APIURL}, "token, token_file: set one of them")
 	c = ok
 	c.AppToken = "xoxb-2"
-	if _, err := c.Receivers(alerts.NotifierOptions{}); err == nil || !strings.Contains(err.Error(), "app_token: is not an app-level token") {
-		t.Errorf("bot token as app token: %v", err)
-	}
+	must.Fail(t, must.Err(c.Receivers(alerts.NotifierOptions{})), "app_token: is not an app-level token", "bot token as app token")
 
 	file := filepath.Join(t.TempDir(), "token")
 	c = ok
 	c.Token, c.TokenFile = "", file
-	if _, err := c.Receivers(alerts.NotifierOptions{}); err == nil || !strings.Contains(err.Error(), "token_file") {
-		t.Errorf("absent token file: %v", err)
-	}
+	must.Fail(t, must.Err(c.Receivers(alerts.NotifierOptions{})), "token_file", "absent token file")
 	for content, want := range map[string]string{" \n": "is empty", "xoxb-2\n": ""} {
 		must.Do(t, os.WriteFile(file, []byte(content), 0o600))
 		if _, err := c.Receivers(alerts.NotifierOptions{}); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var (
@@ -20,9 +22,7 @@ var (
 func plainBlocks(t *testing.T, blocks []byte) string {
 	t.Helper()
 	var list []viewBlock
-	if err := json.Unmarshal(blocks, &list); err != nil {
-		t.Fatalf("decode blocks: %v", err)
-	}
+	must.Do(t, json.Unmarshal(blocks, &list), "decode blocks")
 	var b strings.Builder
 	for i, x := range list {
 		if i > 0 {

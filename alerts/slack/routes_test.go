@@ -8,7 +8,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // log returns the messages: the id of the channel, whether it is a reply, who is mentioned, and the first words.
@@ -43,9 +43,7 @@ func (f *fake) log() string {
 
 func wantLog(t *testing.T, f *fake, want ...string) {
 	t.Helper()
-	if got := f.log(); got != strings.Join(want, "\n") {
-		t.Errorf("messages:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
-	}
+	must.Equal(t, f.log(), strings.Join(want, "\n"), "messages")
 }
 
 func warning() alerts.Alert {
@@ -96,9 +94,7 @@ func TestMentions(t *testing.T) {
 	if text := f.thread()[0].Text; !strings.HasPrefix(text, "<!subteam^S0000000001> @unknown <!here> <@U0000ANNA> <!subteam^S0000000002> :red_circle: Now CRITICAL") {
 		t.Errorf("escalation: %s", text)
 	}
-	if got := strings.Count(strings.Join(f.calls, " "), "usergroups.list"); got != 1 {
-		t.Errorf("%d look-ups, want 1", got)
-	}
+	must.Equal(t, strings.Count(strings.Join(f.calls, " "), "usergroups.list"), 1, "look-ups")
 }
 
 // A group that escalates into the route of another channel is posted there, too. Both messages are kept up to date, also
@@ -148,9 +144,7 @@ func TestRouteChannelFails(t *testing.T) {
 	notify(t, n, group(incident()))
 	wantLog(t, f, "C123 <!here> CRITICAL")
 	notify(t, n, group(incident()))
-	if got := strings.Join(f.calls, " "); got != "chat.postMessage chat.postMessage chat.update" {
-		t.Errorf("calls: %s", got)
-	}
+	must.Equal(t, strings.Join(f.calls, " "), "chat.postMessage chat.postMessage chat.update", "calls")
 
 	f, cfg2 := newSlack(t)
 	cfg2.Routes = cfg.Routes
@@ -209,19 +203,13 @@ func TestPartOfLinks(t *testing.T) {
 	part.Inhibitor = &alerts.Inhibitor{ID: source.ID(), Group: outage.Key, Name: source.Name, Summary: "Calls of 10 services"}
 	notify(t, n, group(part))
 	notify(t, n, group(part))
-	if part.Inhibitor.URL != "" {
-		t.Error("the caller's alert is modified")
-	}
+	must.Equal(t, part.Inhibitor.URL, "", "the caller's alert is modified")
 	text := plainBlocks(t, []byte(f.top()[0].Blocks))
-	if !strings.Contains(f.top()[0].Blocks, "https://acme.slack.com/archives/C123/p1700000000.000002|ProviderOutage") {
-		t.Errorf("no link:\n%s", text)
-	}
+	must.Contain(t, f.top()[0].Blocks, "https://acme.slack.com/archives/C123/p1700000000.000002|ProviderOutage", text)
 	if got := f.thread(); len(got) != 1 || !strings.Contains(got[0].Text, "Part of <https://") {
 		t.Errorf("thread: %+v", got)
 	}
-	if got := strings.Count(strings.Join(f.calls, " "), "getPermalink"); got != 1 {
-		t.Errorf("%d look-ups, want 1", got)
-	}
+	must.Equal(t, strings.Count(strings.Join(f.calls, " "), "getPermalink"), 1, "look-ups")
 }
 
 func TestRoutesConfig(t *testing.T) {

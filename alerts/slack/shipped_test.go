@@ -10,7 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // shippedGroups returns alerts of the shipped rules that real events have triggered in package rules.
@@ -23,9 +23,7 @@ func shippedGroups(t *testing.T) (out []alerts.Group) {
 	for _, file := range files {
 		raw := must.Get(os.ReadFile(file))(t)
 		var a alerts.Alert
-		if err := json.Unmarshal(raw, &a); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		must.Do(t, json.Unmarshal(raw, &a), file)
 		out = append(out, permitted(alerts.Group{Key: a.Name, Alerts: []alerts.Alert{a}}, false))
 	}
 	return out
@@ -51,9 +49,7 @@ func TestShippedAlerts(t *testing.T) {
 			continue
 		}
 		for _, title := range []string{"*Why:*", "*Change:*", "*Fix:*", "*Last ", "*Whose change*", "*Proof*", "*Investigate*"} {
-			if !strings.Contains(string(blocks), title) {
-				t.Errorf("%s: the message has no %s", a.Name, title)
-			}
+			must.Contain(t, string(blocks), title, a.Name)
 		}
 	}
 	alertstest.Golden(t, "shipped.txt", b.String())

@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+
 	"github.com/llmtap/llmtap/alerts"
 )
 
@@ -55,15 +57,11 @@ func TestPresses(t *testing.T) {
 		"for 4 hours, from Slack by bob (U00000BOB, slack)\n" +
 		"expire by anna (U0000ANNA, slack)\n" +
 		"record show_query of " + key + ":  by anna (U0000ANNA, slack)"
-	if got := c.calls(); got != want {
-		t.Errorf("calls:\n%s\nwant:\n%s", got, want)
-	}
+	must.Equal(t, c.calls(), want, "calls")
 	if told := w.told(); strings.Count(told, "rule StageFailureRate") != 1 || !strings.Contains(told, "llmtap show 0193-1") || !strings.Contains(told, "rate(StageFailureRate)") || strings.Contains(told, "must be a response") {
 		t.Errorf("replies, want only the query, without content of calls:\n%s", told)
 	}
-	if v := testutil.ToFloat64(p.s.m.presses.WithLabelValues("silence", "done")); v != 1 {
-		t.Errorf("%v silences counted", v)
-	}
+	must.Equal(t, testutil.ToFloat64(p.s.m.presses.WithLabelValues("silence", "done")), 1, "silences counted")
 	if problems, err := testutil.GatherAndLint(p.reg); err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}
@@ -163,12 +161,9 @@ func TestDisconnectDuringPress(t *testing.T) {
 		}
 		close(c.block)
 		wait(t, "acknowledgements", func() bool { return w.acks("e1") == 1 && w.acks("e2") == 1 })
-		if got := c.calls(); strings.Count(got, "acknowledge") != 1 {
-			t.Errorf("%s: calls %q", reason, got)
-		}
-		if p.reports() != "works" {
-			t.Errorf("%s: reported %q", reason, p.reports())
-		}
+		got := c.calls()
+		must.Equal(t, strings.Count(got, "acknowledge"), 1, "%s: calls %q", reason, got)
+		must.Equal(t, p.reports(), "works", "%s: reported", reason)
 		wait(t, "connected", func() bool { return testutil.ToFloat64(p.s.m.connected) == 1 })
 	}
 	f("warning", 0)

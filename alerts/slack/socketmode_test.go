@@ -20,7 +20,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/silence"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A workspace is a Slack with Socket Mode: the methods of fake, apps.connections.open, and WebSockets that speak Slack's
@@ -82,9 +82,7 @@ func (w *workspace) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		answer = "ok"
 	case method == "apps.connections.open":
 		w.opens++
-		if r.Header.Get("Authorization") != "Bearer xapp-1-test" {
-			w.t.Errorf("%s with %q", method, r.Header.Get("Authorization"))
-		}
+		must.Equal(w.t, r.Header.Get("Authorization"), "Bearer xapp-1-test", "%s with", method)
 		answer = fmt.Sprintf(`{"ok":true,"url":"ws%s/link?ticket=secret-ticket&app_id=A1"}`, strings.TrimPrefix(w.url, "http"))
 		if w.open != nil {
 			if s, body := w.open(w.opens); s != 0 {

@@ -8,6 +8,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/silence"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // Acknowledgements, silences and inhibitions are shown in the message, and each change is one line in the thread. A group
@@ -23,17 +24,13 @@ func TestStatus(t *testing.T) {
 		notify(t, n, g) // sent again after a crash
 		n = newNotifier(t, cfg, store)
 		text := plainBlocks(t, []byte(f.top()[0].Blocks))
-		if !strings.Contains(text, message) {
-			t.Errorf("no %q in the message:\n%s", message, text)
-		}
+		must.Contain(t, text, message)
 		var lines []string
 		for _, m := range f.thread()[threads:] {
 			lines = append(lines, plainText(m.Text))
 		}
 		threads = len(f.thread())
-		if got := strings.Join(lines, "\n"); got != thread {
-			t.Errorf("thread:\n%s\nwant:\n%s", got, thread)
-		}
+		must.Equal(t, strings.Join(lines, "\n"), thread, "thread")
 	}
 	quiet := &silence.Silence{ID: "1", CreatedBy: "anna <!here>", Comment: "deploy *2.4.1*", EndsAt: t0.Add(4 * time.Hour)}
 	ack := &alerts.Ack{By: bob.id, ByName: bob.name, At: t0.Add(time.Minute)}

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A Select of Shared sees the samples of its time, whatever is appended later.
@@ -60,8 +60,7 @@ func BenchmarkSharedSelect(b *testing.B) {
 			if second == 0 {
 				lset = labels.FromStrings(model.MetricNameLabel, "c", "i", fmt.Sprint(i))
 			}
-			ref, err := db.Append(refs[i], lset, start.Add(time.Duration(second)*time.Second), float64(second*i%7))
-			must.Do(b, err)
+			ref := must.Get(db.Append(refs[i], lset, start.Add(time.Duration(second)*time.Second), float64(second*i%7)))(b)
 			refs[i] = ref
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // Queries return exactly what they return over the same samples in Prometheus's head block.
@@ -169,10 +169,6 @@ func TestTruncate(t *testing.T) {
 	if _, err := db.Append(refs[1], b, at.Add(time.Hour), 1); err != nil {
 		t.Errorf("the same sample again: %v", err)
 	}
-	if _, err := db.Append(refs[1], b, at.Add(time.Hour), 2); err == nil {
-		t.Error("another value at the time of the last sample is accepted")
-	}
-	if _, err := db.Append(refs[1], b, at, 1); err == nil {
-		t.Error("an old sample is accepted")
-	}
+	must.Fail(t, must.Err(db.Append(refs[1], b, at.Add(time.Hour), 2)), "", "another value at the time of the last sample is accepted")
+	must.Fail(t, must.Err(db.Append(refs[1], b, at, 1)), "", "an old sample is accepted")
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 const signingKey = "0123456789abcdef0123456789abcdef"
@@ -89,8 +89,7 @@ func TestMessage(t *testing.T) {
 	over := incident("executor", start.Add(-time.Minute))
 	over.State, over.EndsAt = alerts.Resolved, start
 	g := alerts.Group{Key: `StageFailureRate{service="checkout-agent"}`, Alerts: []alerts.Alert{over, incident("planner", start)}}
-	got, err := json.MarshalIndent(newMessage(g, []string{"service", "stage"}, alerts.Access{ExternalURL: "https://llmtap.example.com/"}), "", "  ")
-	must.Do(t, err)
+	got := must.Get(json.MarshalIndent(newMessage(g, []string{"service", "stage"}, alerts.Access{ExternalURL: "https://llmtap.example.com/"}), "", "  "))(t)
 	alertstest.Golden(t, "message.json", string(got)+"\n")
 }
 
@@ -187,9 +186,7 @@ func TestRetries(t *testing.T) {
 		}
 		for i := 1; i < n; i++ {
 			want := min(time.Second<<min(i-1, 10), time.Minute)
-			if d := r.posts[i].at.Sub(r.posts[i-1].at); d != want {
-				t.Errorf("attempt %d after %v, want %v", i, d, want)
-			}
+			must.Equal(t, r.posts[i].at.Sub(r.posts[i-1].at), want, "attempt %d after", i)
 		}
 		down = false
 		tallies(t, e, 120, 2)
@@ -206,9 +203,7 @@ func TestRejected(t *testing.T) {
 		r := &receiver{answer: func(int) (int, error) { return http.StatusBadRequest, nil }}
 		e, stop := run(t, r, nil)
 		tallies(t, e, 3600, 2)
-		if n := len(r.posts); n != 1 {
-			t.Errorf("%d attempts", n)
-		}
+		must.Equal(t, len(r.posts), 1, "attempts")
 		tallies(t, e, 1800, 0)
 		if n := len(r.posts); n < 2 || n > 4 || r.posts[n-1].message.Status != "resolved" {
 			t.Errorf("%d attempts including the end", n)

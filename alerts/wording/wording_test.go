@@ -10,15 +10,13 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestDescription(t *testing.T) {
 	f := func(s alerts.Share, want string) {
 		t.Helper()
-		if got := Failure(s); got != want {
-			t.Errorf("%+v: %q, want %q", s, got, want)
-		}
+		must.Equal(t, Failure(s), want, "%+v", s)
 	}
 	f(alerts.Share{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save"}, "assistant message saved without its tool_calls")
 	f(alerts.Share{Cause: "orphan_tool_reply", RootCause: "unknown_no_history"}, "the history contains a tool result without its tool call")
@@ -34,9 +32,7 @@ func TestCounted(t *testing.T) {
 	f := func(n uint64, want string, rules ...string) {
 		t.Helper()
 		ev := alerts.Evidence{Rules: rules}
-		if got := Counted(&ev, n); got != want {
-			t.Errorf("%v: %q, want %q", rules, got, want)
-		}
+		must.Equal(t, Counted(&ev, n), want, "%v", rules)
 	}
 	f(2, "calls failed")
 	f(1, "call failed")
@@ -49,9 +45,7 @@ func TestCounted(t *testing.T) {
 func TestProviderMessage(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()
-		if got := ProviderMessage(text); got != want {
-			t.Errorf("%s: %q, want %q", text, got, want)
-		}
+		must.Equal(t, ProviderMessage(text), want, "%s", text)
 	}
 	f(`{"error":{"type":"x","message":"Say \"no\" \u2014 now"}}`, `Say "no" — now`)
 	f(`[{"error": {"code": 400, "message": "cut off in the mid`, "cut off in the mid")

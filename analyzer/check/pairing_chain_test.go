@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -41,9 +41,7 @@ func TestChain(t *testing.T) {
 		for range p.With(ReplyOrphan) {
 			n++
 		}
-		if n != orphans {
-			t.Errorf("%d orphans, want %d", n, orphans)
-		}
+		must.Equal(t, n, orphans, "orphans")
 	}
 	f(chainOf("1", "2", "3"), []string{"3", "1"}, []string{"2"}, 0)
 	f(chainOf("1"), []string{"1", "1"}, nil, 0)

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -51,9 +51,7 @@ func TestPairingGemini(t *testing.T) {
 	f := func(replies, unanswered string, contents ...string) {
 		t.Helper()
 		body := geminiContents(contents...)
-		if err := facts.ScanRequest(wire.Gemini, []byte(body), &r); err != nil {
-			t.Fatalf("%s: %v", body, err)
-		}
+		must.Do(t, facts.ScanRequest(wire.Gemini, []byte(body), &r), body)
 		p.reset(&r, wire.Target{Dialect: wire.Gemini, Variant: wire.GeminiAPI}, nil)
 		place := func(call int) string {
 			first := call
@@ -79,12 +77,8 @@ func TestPairingGemini(t *testing.T) {
 				}
 			}
 		}
-		if diff := cmp.Diff(replies, strings.Join(got, ", ")); diff != "" {
-			t.Errorf("%q: replies (-want +got):\n%s", contents, diff)
-		}
-		if diff := cmp.Diff(unanswered, strings.Join(open, ", ")); diff != "" {
-			t.Errorf("%q: unanswered (-want +got):\n%s", contents, diff)
-		}
+		must.Agree(t, cmp.Diff(replies, strings.Join(got, ", ")), contents, "replies")
+		must.Agree(t, cmp.Diff(unanswered, strings.Join(open, ", ")), contents, "unanswered")
 	}
 	// A turn, and the same function again in the next one.
 	f("2 ok 1.0", "", "u", "m f", "r f")
@@ -184,9 +178,7 @@ func TestPairingGeminiSharedIDs(t *testing.T) {
 		must.Do(t, facts.ScanRequest(wire.Gemini, []byte(`{"contents":[`+body.String()[1:]+`]}`), &r))
 		p.reset(&r, wire.Target{Dialect: wire.Gemini}, nil)
 		for i, want := range test.want {
-			if got := p.Calls[i].Again; got != want {
-				t.Errorf("ids %q: call %d has the id of call %d, want %d", test.ids, i, got, want)
-			}
+			must.Equal(t, p.Calls[i].Again, want, "ids %q: call %d has the id of call", test.ids, i)
 		}
 	}
 }

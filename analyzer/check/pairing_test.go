@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -53,9 +53,7 @@ func TestPairing(t *testing.T) {
 		for range p.Unanswered() {
 			n++
 		}
-		if n != unanswered {
-			t.Errorf("%d calls unanswered, want %d", n, unanswered)
-		}
+		must.Equal(t, n, unanswered, "calls unanswered")
 	}
 	// nothing to pair
 	f(history(), "", 0)
@@ -132,7 +130,5 @@ func TestReportIsBounded(t *testing.T) {
 			p.Report(i, nil, nil, "", "x")
 		}
 	}}
-	if n := len(NewChecker([]*Rule{rule, rule}).Check(history(), wire.Target{}, nil)); n != 2*maxPerRule {
-		t.Errorf("%d violations, want %d", n, 2*maxPerRule)
-	}
+	must.Equal(t, len(NewChecker([]*Rule{rule, rule}).Check(history(), wire.Target{}, nil)), 2*maxPerRule, "violations")
 }

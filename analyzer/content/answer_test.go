@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/content"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
 )
 
@@ -58,12 +58,8 @@ func TestStreamedSecrets(t *testing.T) {
 	f := func(name, body string) {
 		t.Helper()
 		got := string(r.Append([]byte("x"), content.KindAnswer, []byte(body)))[1:]
-		if text := texts(got, name); text != maskedText {
-			t.Errorf("%s\n%s", text, got)
-		}
-		if again := string(r.Append(nil, content.KindAnswer, []byte(got))); again != got {
-			t.Errorf("masked twice:\n%s", again)
-		}
+		must.Equal(t, texts(got, name), maskedText, "%s", got)
+		must.Equal(t, string(r.Append(nil, content.KindAnswer, []byte(got))), got, "masked twice")
 		for range len(body) { // cut off anywhere
 			body = body[:len(body)-1]
 			r.Append(nil, content.KindAnswer, []byte(body))
@@ -96,9 +92,7 @@ func TestStreamedArguments(t *testing.T) {
 			fragment, _ := json.Marshal(string(part))
 			b.WriteString(strings.ReplaceAll(format, "TEXT", string(fragment)))
 		}
-		if got := texts(string(r.Append(nil, content.KindAnswer, []byte(b.String()))), "arguments"); got != want {
-			t.Error(got)
-		}
+		must.Equal(t, texts(string(r.Append(nil, content.KindAnswer, []byte(b.String()))), "arguments"), want, "texts")
 	}
 }
 
@@ -120,9 +114,7 @@ func TestStreamedFrames(t *testing.T) {
 			}
 			events = append(events, m.Payload...)
 		}
-		if text := texts(string(events), "text"); text != maskedText {
-			t.Error(text)
-		}
+		must.Equal(t, texts(string(events), "text"), maskedText, "texts")
 		if again := r.Append(nil, content.KindAnswer, got); !bytes.Equal(again, got) {
 			t.Error("masked twice")
 		}
@@ -147,9 +139,7 @@ func TestStreamedTextsWithoutSecrets(t *testing.T) {
 		strings.Repeat(`data: {"choices":[{"index":0,"delta":{"content":"4111 1111 "}}]}`+"\n\n", 3),
 		`{"choices":[{"message":{"content":"4111 1111"}},{"message":{"content":" 1111 1111"}}]}`,
 	} {
-		if got := string(r.Append(nil, content.KindAnswer, []byte(body))); got != body {
-			t.Errorf("%s becomes %s", body, got)
-		}
+		must.Equal(t, string(r.Append(nil, content.KindAnswer, []byte(body))), body, "%s becomes", body)
 	}
 }
 

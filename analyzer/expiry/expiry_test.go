@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var start = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
@@ -65,9 +67,7 @@ func TestGenerations(t *testing.T) {
 		t.Errorf("oldest sequence %d of %d entries", g.MinSeq(), g.Len())
 	}
 	g.Expire(second(49))
-	if g.Len() != 3 {
-		t.Error("forgotten before the timeout")
-	}
+	must.Equal(t, g.Len(), 3, "forgotten before the timeout")
 	g.Expire(second(50))
 	if _, ok := g.Get("b"); !ok || g.MinSeq() != 8 {
 		t.Errorf("a generation outlived its timeout: oldest sequence %d", g.MinSeq())

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // refAnthropic is the reference implementation of ScanRequest for valid JSON objects.
@@ -331,9 +333,7 @@ func readAnthropicAnswer(tb testing.TB, body []byte) (a refAnthropicAnswer) {
 	tb.Helper()
 	var blocks []refAnthropicBlock
 	read := func(data []byte, v any) {
-		if err := json.Unmarshal(data, v); err != nil {
-			tb.Fatalf("%s: %v", data, err)
-		}
+		must.Do(tb, json.Unmarshal(data, v), string(data))
 	}
 	if body[0] == '{' {
 		var m refAnthropicMessage

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -47,9 +47,7 @@ func TestAnthropicMessage(t *testing.T) {
 		t.Helper()
 		const before = `{"messages":[`
 		body := `{"role":"` + role + `","content":` + content + `}`
-		if err := ScanRequest(wire.Anthropic, []byte(before+body+`]}`), &f); err != nil {
-			t.Fatalf("%s: %v", body, err)
-		}
+		must.Do(t, ScanRequest(wire.Anthropic, []byte(before+body+`]}`), &f), body)
 		want.Kind, want.RoleKind, want.RoleName, want.Role = Object, String, []byte(role), roleOf([]byte(role), String)
 		want.Start, want.End, want.Hash = len(before), len(before)+len(body), xxh3.HashString(body)
 		if want.ContentBytes == 0 && want.Content == Array {
@@ -125,9 +123,7 @@ func TestAnthropicFields(t *testing.T) {
 	var f Request
 	check := func(message string, fields, null Fields, other string) {
 		t.Helper()
-		if err := ScanMessages(wire.Anthropic, []byte(`[`+message+`]`), &f); err != nil {
-			t.Fatalf("%s: %v", message, err)
-		}
+		must.Do(t, ScanMessages(wire.Anthropic, []byte(`[`+message+`]`), &f), message)
 		m := f.Messages[0]
 		if m.Fields != fields || m.NullFields != null || string(m.OtherField) != other {
 			t.Errorf("%s: fields %b, null %b, other %q", message, m.Fields, m.NullFields, m.OtherField)
@@ -168,9 +164,7 @@ func TestAnthropicRequest(t *testing.T) {
 	var f Request
 	check := func(body string, want Request) {
 		t.Helper()
-		if err := ScanRequest(wire.Anthropic, []byte(body), &f); err != nil {
-			t.Fatalf("%s: %v", body, err)
-		}
+		must.Do(t, ScanRequest(wire.Anthropic, []byte(body), &f), body)
 		must.Agree(t, cmp.Diff(want, f, sameFacts), body)
 	}
 	check(`{"model":"claude\/x","max_tokens":7,"stream":true,"system":[],"thinking":{"type":"adaptive"}}`, Request{

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
 )
 
@@ -18,9 +18,7 @@ func TestCheckArgs(t *testing.T) {
 	f := func(text string, want Args) {
 		t.Helper()
 		raw := string(appendQuoted(nil, []byte(text)))
-		if got := checkArgs([]byte(raw)); got != want {
-			t.Errorf("%q: verdict %d, want %d", text, got, want)
-		}
+		must.Equal(t, checkArgs([]byte(raw)), want, "%q: verdict", text)
 		// The same text with every character escaped.
 		if got := checkArgs([]byte(escapeAll(text))); got != want && !strings.HasPrefix(text, "~") {
 			t.Errorf("%q escaped: verdict %d, want %d", text, got, want)
@@ -61,9 +59,7 @@ func TestCheckArgs(t *testing.T) {
 	f(strings.Repeat(`{"a":`, maxArgsDepth-1)+`{}`+strings.Repeat(`}`, maxArgsDepth-1), ArgsObject)
 	f(strings.Repeat(`[`, maxArgsDepth+1), ArgsUnknown)
 	// A backslash that starts no escape: the body is broken, the arguments may be valid.
-	if got := checkArgs([]byte(`{\q}`)); got != ArgsUnknown {
-		t.Errorf("broken escape: verdict %d", got)
-	}
+	must.Equal(t, checkArgs([]byte(`{\q}`)), ArgsUnknown, "broken escape: verdict")
 }
 
 // escapeAll escapes every character of text as \uXXXX.
@@ -112,9 +108,7 @@ func FuzzArgs(f *testing.F) {
 func TestAppendText(t *testing.T) {
 	f := func(raw, want string) {
 		t.Helper()
-		if got := string(jsonscan.AppendText(nil, []byte(raw))); got != want {
-			t.Errorf("%q: %q, want %q", raw, got, want)
-		}
+		must.Equal(t, string(jsonscan.AppendText(nil, []byte(raw))), want, "%q", raw)
 	}
 	f(``, ``)
 	f(`plain`, `plain`)

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -92,9 +92,8 @@ func TestBedrockReasoning(t *testing.T) {
 	f(`{"reasoningContent":{"reasoningText":{"text":"I think","signature":""}}}`, String, 0)
 	f(`{"reasoningContent":{"reasoningText":{"text":null,"signature":3}}}`, Null, 0)
 	f(`{"reasoningContent":{"reasoningText":"text"}}`, Absent, 0)
-	if m := bedrockMessageOf(t, `{"content":[{"reasoningContent":{"redactedContent":"two"}}],"role":"user"}`); m.Signed != 0 {
-		t.Error("a user message has a signature hash")
-	}
+	m := bedrockMessageOf(t, `{"content":[{"reasoningContent":{"redactedContent":"two"}}],"role":"user"}`)
+	must.Equal(t, m.Signed, 0, "a user message has a signature hash")
 }
 
 func TestBedrockCalls(t *testing.T) {
@@ -168,9 +167,7 @@ func TestBedrockRequest(t *testing.T) {
 	var r Request // reused: no facts of the previous body may remain
 	f := func(body string, want Request) {
 		t.Helper()
-		if err := ScanRequest(wire.Bedrock, []byte(body), &r); err != nil {
-			t.Fatalf("%s: %v", body, err)
-		}
+		must.Do(t, ScanRequest(wire.Bedrock, []byte(body), &r), body)
 		must.Agree(t, cmp.Diff(want, r, sameFacts), body)
 	}
 	names := func(n ...string) (b [][]byte) {

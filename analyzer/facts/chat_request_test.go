@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -54,9 +54,7 @@ func TestScanRequestFacts(t *testing.T) {
 	var f Request
 	scan := func(t *testing.T, body string) *Request {
 		t.Helper()
-		if err := ScanRequest(wire.OpenAIChat, []byte(body), &f); err != nil {
-			t.Fatalf("%s: %v", body, err)
-		}
+		must.Do(t, ScanRequest(wire.OpenAIChat, []byte(body), &f), body)
 		return &f
 	}
 	const before = `{"messages":[`
@@ -200,12 +198,8 @@ func TestScanRequestErrors(t *testing.T) {
 	var f Request
 	check := func(body string, want error, messages int) {
 		t.Helper()
-		if err := ScanRequest(wire.OpenAIChat, []byte(body), &f); !errors.Is(err, want) {
-			t.Errorf("%s: error %v, want %v", body, err, want)
-		}
-		if len(f.Messages) != messages {
-			t.Errorf("%s: %d messages, want %d", body, len(f.Messages), messages)
-		}
+		must.Is(t, ScanRequest(wire.OpenAIChat, []byte(body), &f), want, body)
+		must.Equal(t, len(f.Messages), messages, "%s: messages", body)
 	}
 	check(``, ErrNotJSON, 0)
 	check(`[]`, ErrNotJSON, 0)
@@ -218,9 +212,7 @@ func TestScanRequestErrors(t *testing.T) {
 	check(`{"messages":[{"role":nil}]}`, ErrNotJSON, 0)
 	check(`{"messages":[{"role" "user"}]}`, ErrNotJSON, 0)
 	check(`{'messages':[]}`, ErrNotJSON, 0)
-	if err := ScanRequest(wire.Other, []byte(`{}`), &f); !errors.Is(err, ErrDialect) {
-		t.Errorf("other dialect: error %v", err)
-	}
+	must.Is(t, ScanRequest(wire.Other, []byte(`{}`), &f), ErrDialect, "other dialect")
 }
 
 func TestScanMessages(t *testing.T) {
@@ -232,9 +224,7 @@ func TestScanMessages(t *testing.T) {
 	if diff := cmp.Diff(want, f, sameFacts); diff != "" {
 		t.Errorf("facts (-reference +scan):\n%s", diff)
 	}
-	if err := ScanMessages(wire.OpenAIChat, []byte(`{}`), &f); !errors.Is(err, ErrNotJSON) {
-		t.Errorf("object: error %v, want ErrNotJSON", err)
-	}
+	must.Is(t, ScanMessages(wire.OpenAIChat, []byte(`{}`), &f), ErrNotJSON, "object")
 	if err := ScanMessages(wire.Other, body, &f); !errors.Is(err, ErrDialect) || len(f.Messages) != 0 {
 		t.Errorf("other dialect: error %v, %d messages", err, len(f.Messages))
 	}

@@ -2,7 +2,6 @@ package facts
 
 import (
 	"encoding/json"
-	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -10,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -158,12 +157,8 @@ func TestScanResponseCut(t *testing.T) {
 		t.Errorf("empty stream: %+v", r)
 	}
 	r = answerOf(t, "text/event-stream", `{"error":{"code":1}}`)
-	if string(r.Error) != `{"code":1}` {
-		t.Errorf("JSON sent as a stream: %+v", r)
-	}
-	if err := ScanResponse(wire.Other, "", []byte(`{}`), &r); !errors.Is(err, ErrDialect) {
-		t.Errorf("other dialect: %v", err)
-	}
+	must.Equal(t, string(r.Error), `{"code":1}`, "JSON sent as a stream: %+v", r)
+	must.Is(t, ScanResponse(wire.Other, "", []byte(`{}`), &r), ErrDialect, "other dialect")
 }
 
 // An answer's text and its copy in the next request have one hash, however escaped.
@@ -224,9 +219,7 @@ func FuzzScanResponse(f *testing.F) {
 				t.Errorf("%s: facts larger than the body: %+v", d, r)
 			}
 			must.Do(t, ScanResponse(d, contentType, body, &again))
-			if diff := cmp.Diff(r, again); diff != "" {
-				t.Errorf("%s: second scan differs:\n%s", d, diff)
-			}
+			must.Agree(t, cmp.Diff(r, again), d, "second scan")
 		}
 	})
 }

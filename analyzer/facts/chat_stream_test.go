@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -229,9 +229,7 @@ func refAnswer(t *testing.T, body []byte) (text string, calls []ResponseCall, fi
 	}
 	read := func(b []byte, stream bool) {
 		var c chunk
-		if err := json.Unmarshal(b, &c); err != nil {
-			t.Fatalf("%s: %v", b, err)
-		}
+		must.Do(t, json.Unmarshal(b, &c), string(b))
 		for _, choice := range c.Choices {
 			if choice.Index != 0 {
 				continue

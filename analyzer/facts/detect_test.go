@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -16,9 +16,7 @@ import (
 func TestDetectBody(t *testing.T) {
 	f := func(url, body string, want wire.Target) {
 		t.Helper()
-		if got := Detect(url, "", []byte(body)); got != want {
-			t.Errorf("%s %s: %+v, want %+v", url, body, got, want)
-		}
+		must.Equal(t, Detect(url, "", []byte(body)), want, "%s %s", url, body)
 	}
 	other := wire.Target{Dialect: wire.Other, Variant: wire.OtherVariant}
 	chat := wire.Target{Dialect: wire.OpenAIChat, Variant: wire.OtherVariant}

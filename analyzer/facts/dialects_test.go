@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -131,9 +131,7 @@ func TestRecordedConversations(t *testing.T) {
 				return
 			}
 			n++
-			if err := ScanMessages(d.dialect, c.Messages, f); err != nil {
-				t.Fatalf("%s: %v", c.ID, err)
-			}
+			must.Do(t, ScanMessages(d.dialect, c.Messages, f), c.ID)
 			want := d.history(c.Messages, parse(c.Messages))
 			want.Bare = true
 			if diff := cmp.Diff(want, *f, sameFacts); diff != "" {
@@ -236,9 +234,7 @@ func checkSpans(t *testing.T, body []byte, f *Request) {
 func answerIn(t testing.TB, d wire.Dialect, contentType, body string) Response {
 	t.Helper()
 	var r Response
-	if err := ScanResponse(d, contentType, []byte(body), &r); err != nil {
-		t.Fatalf("%q: %v", body, err)
-	}
+	must.Do(t, ScanResponse(d, contentType, []byte(body), &r), body)
 	return r
 }
 
@@ -248,7 +244,5 @@ func checkAnswerIn(t *testing.T, d wire.Dialect, contentType, body, text string,
 	if want.Content == String {
 		want.ContentHash, want.ContentBytes = xxh3.HashString(text), len(text)
 	}
-	if diff := cmp.Diff(want, answerIn(t, d, contentType, body), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("%q (-want +got):\n%s", body, diff)
-	}
+	must.Agree(t, cmp.Diff(want, answerIn(t, d, contentType, body), cmpopts.EquateEmpty()), body)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
@@ -133,9 +133,7 @@ func TestGeminiRecordedRequests(t *testing.T) {
 	var f Request
 	n, calls, replies, tools := 0, 0, 0, 0
 	exchanges(t, "gemini.generateContent", func(e *exchange) {
-		if err := ScanRequest(wire.Gemini, e.Request, &f); err != nil {
-			t.Fatalf("%s: %v", e.ID, err)
-		}
+		must.Do(t, ScanRequest(wire.Gemini, e.Request, &f), e.ID)
 		want, _ := readGemini(e.Request)
 		compareGemini(t, e.ID, want, &f)
 		var declared []string
@@ -241,9 +239,7 @@ func TestGeminiRecordedAnswers(t *testing.T) {
 			t.Errorf("%s: message %+v, answer %+v", e.ID, m, r)
 		}
 		for i := range r.Calls {
-			if (m.Calls[i].Signature == String) != r.Calls[i].Signature {
-				t.Errorf("%s: call %d: signatures differ", e.ID, i)
-			}
+			must.Equal(t, m.Calls[i].Signature == String, r.Calls[i].Signature, "%s: call %d: signatures differ", e.ID, i)
 		}
 		n++
 		calls += len(r.Calls)

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -19,9 +19,7 @@ import (
 func geminiFacts(t *testing.T, body string) *Request {
 	t.Helper()
 	f := new(Request)
-	if err := ScanRequest(wire.Gemini, []byte(body), f); err != nil {
-		t.Fatalf("%s: %v", body, err)
-	}
+	must.Do(t, ScanRequest(wire.Gemini, []byte(body), f), body)
 	return f
 }
 
@@ -283,9 +281,7 @@ func TestGeminiMessages(t *testing.T) {
 	if len(f.Messages) != 2 || len(f.Messages[0].Calls) != 1 || len(f.Messages[1].Replies) != 1 {
 		t.Errorf("messages %+v", f.Messages)
 	}
-	if err := ScanMessages(wire.Gemini, []byte(`{}`), &f); !errors.Is(err, ErrNotJSON) {
-		t.Errorf("error %v", err)
-	}
+	must.Is(t, ScanMessages(wire.Gemini, []byte(`{}`), &f), ErrNotJSON)
 }
 
 // One signature has many forms: two alphabets, with and without padding, escaped slashes. The values that disable the
@@ -306,13 +302,9 @@ func TestGeminiSigned(t *testing.T) {
 	}
 	want := xxh3.HashString(strings.TrimRight(standard, "="))
 	for _, s := range []string{standard, url, base64.RawURLEncoding.EncodeToString(signature), strings.ReplaceAll(standard, "/", `\/`)} {
-		if got := signed(s); got != want {
-			t.Errorf("%s: %x, want %x", s, got, want)
-		}
+		must.Equal(t, signed(s), want, "%s", s)
 	}
-	if got := signed("skip_thought_signature_validator", standard, "context_engineering_is_the_way_to_go", ""); got != want {
-		t.Errorf("with values that disable the check: %x, want %x", got, want)
-	}
+	must.Equal(t, signed("skip_thought_signature_validator", standard, "context_engineering_is_the_way_to_go", ""), want, "with values that disable the check")
 	if signed("YQ", "Yg") == signed("Yg", "YQ") {
 		t.Error("the hash does not depend on the order")
 	}

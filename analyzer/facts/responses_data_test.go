@@ -8,7 +8,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 	"github.com/llmtap/llmtap/ingest/slowtest"
@@ -153,9 +153,7 @@ func TestResponsesRecordedAnswers(t *testing.T) {
 	exchanges(t, "openai.responses", func(e *exchange) {
 		var r Response
 		body := e.body(t)
-		if err := ScanResponse(wire.OpenAIResponses, "", body, &r); err != nil {
-			t.Fatalf("%s: %v", e.ID, err)
-		}
+		must.Do(t, ScanResponse(wire.OpenAIResponses, "", body, &r), e.ID)
 		if e.Status != 200 {
 			if failed++; len(r.Error) == 0 || r.Malformed {
 				t.Errorf("%s: %+v", e.ID, r)
@@ -175,9 +173,7 @@ func TestResponsesRecordedAnswers(t *testing.T) {
 			at = bytes.LastIndex(body[:bytes.LastIndex(body, []byte("response.completed"))], []byte("\n\n"))
 		}
 		var cut Response
-		if err := ScanResponse(wire.OpenAIResponses, "", body[:at], &cut); err != nil {
-			t.Fatalf("%s: %v", e.ID, err)
-		}
+		must.Do(t, ScanResponse(wire.OpenAIResponses, "", body[:at], &cut), e.ID)
 		if !cut.Cut || cut.FinishReason != "" || cut.ID != r.ID || cut.Model != r.Model {
 			t.Errorf("%s: cut: %+v", e.ID, cut)
 		}

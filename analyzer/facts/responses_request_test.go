@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -45,9 +45,7 @@ func TestResponsesItems(t *testing.T) {
 		t.Helper()
 		body = strings.ReplaceAll(body, "'", `"`)
 		before := `{"input":[null,`
-		if err := ScanRequest(wire.OpenAIResponses, []byte(before+body+`]}`), &f); err != nil {
-			t.Fatalf("%s: %v", body, err)
-		}
+		must.Do(t, ScanRequest(wire.OpenAIResponses, []byte(before+body+`]}`), &f), body)
 		want.Kind, want.Start, want.End, want.Hash = Object, len(before), len(before)+len(body), xxh3.HashString(body)
 		for i := range want.Calls {
 			c := &want.Calls[i]
@@ -124,9 +122,7 @@ func TestResponsesOtherItems(t *testing.T) {
 	item := func(body string, want Message) {
 		t.Helper()
 		body = strings.ReplaceAll(body, "'", `"`)
-		if err := ScanRequest(wire.OpenAIResponses, []byte(`{"input":[`+body+`]}`), &f); err != nil {
-			t.Fatalf("%s: %v", body, err)
-		}
+		must.Do(t, ScanRequest(wire.OpenAIResponses, []byte(`{"input":[`+body+`]}`), &f), body)
 		want.Kind, want.Start, want.End, want.Hash = Object, 10, 10+len(body), xxh3.HashString(body)
 		for i := range want.Calls {
 			c := &want.Calls[i]
@@ -185,9 +181,7 @@ func TestResponsesFields(t *testing.T) {
 	check := func(item string, fields, null Fields, other string) {
 		t.Helper()
 		item = strings.ReplaceAll(item, "'", `"`)
-		if err := ScanMessages(wire.OpenAIResponses, []byte(`[`+item+`]`), &f); err != nil {
-			t.Fatalf("%s: %v", item, err)
-		}
+		must.Do(t, ScanMessages(wire.OpenAIResponses, []byte(`[`+item+`]`), &f), item)
 		if m := f.Messages[0]; m.Fields != fields || m.NullFields != null || string(m.OtherField) != other {
 			t.Errorf("%s: fields %b, null %b, other %q; want %b, %b, %q", item, m.Fields, m.NullFields, m.OtherField, fields, null, other)
 		}
@@ -209,9 +203,7 @@ func TestResponsesRequest(t *testing.T) {
 	check := func(body string, want Request) {
 		t.Helper()
 		body = strings.ReplaceAll(body, "'", `"`)
-		if err := ScanRequest(wire.OpenAIResponses, []byte(body), &f); err != nil {
-			t.Fatalf("%s: %v", body, err)
-		}
+		must.Do(t, ScanRequest(wire.OpenAIResponses, []byte(body), &f), body)
 		must.Agree(t, cmp.Diff(want, f, sameFacts), body)
 	}
 	check(`{'model':'gpt-5','input':'q','stream':true,'instructions':'s','max_output_tokens':9,'parallel_tool_calls':false,'reasoning':{'effort':'minimal'}}`, Request{
@@ -256,9 +248,7 @@ func TestResponsesRequestErrors(t *testing.T) {
 	check(`[]`, ErrNotJSON, 0)
 	check(`{"input":[{"role":"user"} 1]}`, ErrNotJSON, 1)
 	check(`{"input":[{"role":"user"},{"type":"function_call","call_id":"c"`, ErrTruncated, 1)
-	if err := ScanMessages(wire.OpenAIResponses, []byte(`{}`), &f); !errors.Is(err, ErrNotJSON) {
-		t.Errorf("object: error %v, want ErrNotJSON", err)
-	}
+	must.Is(t, ScanMessages(wire.OpenAIResponses, []byte(`{}`), &f), ErrNotJSON, "object")
 }
 
 func TestResponsesBounds(t *testing.T) {

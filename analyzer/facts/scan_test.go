@@ -1,9 +1,9 @@
 package facts
 
 import (
-	"errors"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -16,20 +16,14 @@ func TestFormats(t *testing.T) {
 			t.Errorf("%s has no complete row in formats", d)
 			continue
 		}
-		if err := ScanRequest(d, []byte(`{}`), &r); err != nil {
-			t.Errorf("%s: %v", d, err)
-		}
+		must.Do(t, ScanRequest(d, []byte(`{}`), &r), d)
 		if err := ScanMessages(d, []byte(`[]`), &r); err != nil || !r.Bare {
 			t.Errorf("%s: bare %v, %v", d, r.Bare, err)
 		}
 	}
-	if len(formats) != len(wire.Dialects) {
-		t.Errorf("%d formats, %d dialects", len(formats), len(wire.Dialects))
-	}
+	must.Equal(t, len(formats), len(wire.Dialects), "formats of all dialects")
 	for _, err := range []error{ScanRequest(wire.Other, []byte(`{}`), &r), ScanMessages("", []byte(`[]`), &r), ScanResponse(wire.Other, "", nil, &a)} {
-		if !errors.Is(err, ErrDialect) {
-			t.Errorf("error %v, want %v", err, ErrDialect)
-		}
+		must.Is(t, err, ErrDialect)
 	}
 }
 

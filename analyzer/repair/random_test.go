@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -97,9 +98,7 @@ func TestRandomHistories(t *testing.T) {
 			t.Fatalf("%s: again: %v\n%s\n%+v\n%s\n%+v\n%s", target.Variant, err, body, res.Steps, res.Body, again.Steps, bytes.Join(o.Answers, []byte("\n")))
 		}
 		var f facts.Request
-		if err := facts.ScanRequest(target.Dialect, res.Body, &f); err != nil {
-			t.Fatalf("%v\n%s", err, res.Body)
-		}
+		must.Do(t, facts.ScanRequest(target.Dialect, res.Body, &f), string(res.Body))
 	}
 	t.Log(left)
 }

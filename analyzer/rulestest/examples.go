@@ -9,6 +9,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/dialect"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -36,9 +37,7 @@ func Examples(t testing.TB) (all []Example) {
 			x.Violating, x.Fixed = converse(t, e.Violating), converse(t, e.Fixed)
 		}
 		var r facts.Request
-		if err := facts.ScanRequest(x.Target.Dialect, x.Violating, &r); err != nil {
-			t.Fatalf("%s: %v", e.Rule, err)
-		}
+		must.Do(t, facts.ScanRequest(x.Target.Dialect, x.Violating, &r), e.Rule)
 		x.Target.Model = string(r.Model)
 		all = append(all, x)
 	}
@@ -92,9 +91,7 @@ func converse(t testing.TB, chat []byte) []byte {
 		}
 		Tools []struct{ Function struct{ Name string } }
 	}
-	if err := json.Unmarshal(chat, &in); err != nil {
-		t.Fatalf("decode example: %v", err)
-	}
+	must.Do(t, json.Unmarshal(chat, &in), "decode example")
 	row, messages := dialect.Of(wire.DialectNamed("bedrock")), []dialect.Object{}
 	for i := range in.Messages {
 		m := &in.Messages[i]
@@ -129,7 +126,5 @@ func ReadJSON(t testing.TB, name string, v any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(b, v); err != nil {
-		t.Fatalf("decode %s: %v", name, err)
-	}
+	must.Do(t, json.Unmarshal(b, v), "decode", name)
 }

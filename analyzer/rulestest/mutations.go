@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/dialect"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -145,9 +146,7 @@ func Recorded(t *testing.T, play func(d wire.Dialect, id string, messages json.R
 			Previous   json.RawMessage `json:"previous_response_id"`
 			State      json.RawMessage `json:"conversation_state"`
 		}
-		if err := json.Unmarshal(line, &x); err != nil {
-			t.Fatalf("decode conversation: %v", err)
-		}
+		must.Do(t, json.Unmarshal(line, &x), "decode conversation")
 		if d, ok := formats[x.Format]; ok && x.Status < 300 && len(x.Previous) == 0 && len(x.State) == 0 {
 			play(d, x.ID, x.Messages)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/gate"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // runCommand runs llmtap with args and returns what a user sees.
@@ -32,9 +33,7 @@ func succeed(t *testing.T, args ...string) string {
 func wantAll(t *testing.T, name, output string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
-		if !strings.Contains(output, want) {
-			t.Errorf("%s: no %q in\n%s", name, want, output)
-		}
+		must.Contain(t, output, want, name)
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -53,9 +53,7 @@ func TestAsTest(t *testing.T) {
 			filetest.Write(t, filepath.Join(dir, name, "agent.py"), fmt.Sprintf("import os, runpy, sys\nsys.argv = [%q, os.environ['FLAG']]\nrunpy.run_path(%[1]q, run_name='__main__')\n", program))
 		}
 	}
-	if len(packages) != 7 {
-		t.Errorf("%d faults: %v", len(packages), packages)
-	}
+	must.Equal(t, len(packages), 7, "faults: %v", packages)
 	for _, flag := range []string{"", "--fixed"} {
 		fixed := flag != ""
 		t.Run("fixed="+fmt.Sprint(fixed), func(t *testing.T) {

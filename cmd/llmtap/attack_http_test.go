@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/ingest/certs"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // postPath and getPath are requests that a listener serves.

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var (
@@ -99,8 +99,7 @@ var proxyAttacks = []attack{
 	{
 		name: "a request of 200 MB", listeners: onProxy, want: "forwarded; memory is bounded",
 		run: func(w *attackWorld, _ string) string {
-			req, err := http.NewRequestWithContext(w.Context(), http.MethodPost, "http://"+w.plain.addr["proxy"]+"/up/v1/chat/completions", io.LimitReader(zeros{}, 200<<20))
-			must.Do(w, err)
+			req := must.Get(http.NewRequestWithContext(w.Context(), http.MethodPost, "http://"+w.plain.addr["proxy"]+"/up/v1/chat/completions", io.LimitReader(zeros{}, 200<<20)))(w)
 			resp, err := http.DefaultClient.Do(req)
 			if err != nil {
 				return err.Error()

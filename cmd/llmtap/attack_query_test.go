@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // Statements that only a login with more rights may run.

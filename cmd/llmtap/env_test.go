@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // variables returns the names in the first group of pattern in the source files below dir, except those of tests.
@@ -48,9 +48,7 @@ func TestEnvironmentOfHooks(t *testing.T) {
 			read[name] = true
 		}
 		for name := range variables(t, dir, `etenv\((event\.Env\w+)\)`) {
-			if name != "event.EnvShapeKey" {
-				t.Errorf("%s reads %s", dir, name)
-			}
+			must.Equal(t, name, "event.EnvShapeKey", "%s reads", dir)
 		}
 	}
 	// The help of a command reads the variables of its flags, and config those of all keys.

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // Clocks that jump under load and stay so. The clock of a hook is the header Llmtap-Time, which a proxy before NATS shifts. The

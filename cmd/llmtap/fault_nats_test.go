@@ -20,8 +20,8 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // natsCommand runs a nats-server in the test binary until stdin ends. It prints a line when it accepts clients.
@@ -127,9 +127,7 @@ func (n *natsProcess) awaitReady(t *testing.T) {
 func (n *natsProcess) stop(t *testing.T) {
 	t.Helper()
 	n.stdin.Close()
-	if err := n.cmd.Wait(); err != nil {
-		t.Errorf("stop %s: %v", n.Name, err)
-	}
+	must.Do(t, n.cmd.Wait(), "stop", n.Name)
 	n.cmd = nil
 }
 
@@ -139,9 +137,7 @@ func (n *natsProcess) kill(t *testing.T) {
 	if n.cmd == nil {
 		return
 	}
-	if err := n.cmd.Process.Kill(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, n.cmd.Process.Kill())
 	_ = n.cmd.Wait() // its error is the kill
 	n.stdin.Close()
 	n.cmd = nil
@@ -186,8 +182,7 @@ func startNATSCluster(t *testing.T, apart bool) *natsCluster {
 	for _, n := range c.nodes {
 		n.awaitReady(t)
 	}
-	nc, err := nats.Connect(c.url(), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond), nats.PingInterval(time.Second))
-	must.Do(t, err)
+	nc := must.Get(nats.Connect(c.url(), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond), nats.PingInterval(time.Second)))(t)
 	t.Cleanup(nc.Close)
 	c.js = must.Get(natsjs.New(nc))(t)
 	return c
@@ -308,7 +303,5 @@ func mustIP(t *testing.T, args ...string) {
 }
 
 func cleanUpIP(t *testing.T, args ...string) {
-	if err := runIP(args...); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, runIP(args...))
 }

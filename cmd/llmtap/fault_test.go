@@ -16,7 +16,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var (
@@ -158,9 +158,7 @@ func (f *fault) run(t *testing.T) []string {
 	r.stopLoad()
 	r.audit()
 	r.countMessages()
-	if !strings.Contains(r.up().stderr.String(), f.says) {
-		t.Errorf("the collector does not say %q", f.says)
-	}
+	must.Contain(t, r.up().stderr.String(), f.says, "log of the collector")
 	if rss != nil && rss.peak.Load() > maxFaultRSS {
 		t.Errorf("peak memory of the collector: %d MB", rss.peak.Load()>>20)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/erase"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -71,9 +72,7 @@ func TestForget(t *testing.T) {
 		got.Scanned = 0
 		delete(got.Rows, "findings") // there may be signals
 		delete(want.Rows, "findings")
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("- want, + got\n%s", diff)
-		}
+		must.Agree(t, cmp.Diff(want, got))
 	}
 	check(f.forget("--conversation", "conv-a", "--dry-run"), want)
 	check(f.forget("--conversation", "conv-a", "--dry-run"), want)

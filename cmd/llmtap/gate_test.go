@@ -19,7 +19,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/gate"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -116,13 +116,11 @@ func TestGate(t *testing.T) {
 	if r, out, code = g.gate("--version=2.4.1", "--baseline=2.3.9", "--once", "--min-calls=50", "--format=json"); code != gate.ExitGood || r.Verdict != gate.Good {
 		t.Errorf("healthy version: exit code %d\n%s", code, out)
 	}
-	if _, out, code = g.gate("--version=2.4.1", "--baseline=2.3.9", "--once", "--min-calls=5000"); code != gate.ExitTooFew {
-		t.Errorf("few calls: exit code %d\n%s", code, out)
-	}
+	_, out, code = g.gate("--version=2.4.1", "--baseline=2.3.9", "--once", "--min-calls=5000")
+	must.Equal(t, code, gate.ExitTooFew, "few calls: exit code\n%s", out)
 
-	if _, out, code = g.gate("--version=2.4.2", "--nosuch"); code != gate.ExitNoVerdict {
-		t.Errorf("wrong flag: exit code %d\n%s", code, out)
-	}
+	_, out, code = g.gate("--version=2.4.2", "--nosuch")
+	must.Equal(t, code, gate.ExitNoVerdict, "wrong flag: exit code\n%s", out)
 }
 
 // A collector that cannot be reached gives no verdict.

@@ -25,7 +25,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
 	"github.com/llmtap/llmtap/dashboards/grafana"
 	"github.com/llmtap/llmtap/ingest/certs"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -70,9 +70,7 @@ func testGrafana(t *testing.T, d *pagesDemo) {
 	for _, file := range files {
 		text := filetest.Read(t, file)
 		var dashboard grafanaDashboard
-		if err := json.Unmarshal(text, &dashboard); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		must.Do(t, json.Unmarshal(text, &dashboard), file)
 		g.name, g.values = strings.TrimSuffix(filepath.Base(file), ".json"), map[string][]string{}
 		g.dashboard(dashboard, string(text))
 	}
@@ -330,9 +328,7 @@ func TestGrafanaSchema(t *testing.T) {
 			}
 		}
 	}
-	if out := check(files...); out != "" {
-		t.Errorf("unknown fields:\n%s", out)
-	}
+	must.Equal(t, check(files...), "", "unknown fields")
 }
 
 // The dashboards choose the provisioned data sources.
@@ -353,12 +349,8 @@ func TestGrafanaProvisioning(t *testing.T) {
 			t.Errorf("no dashboard chooses %s (%s)", s.Name, s.UID)
 		}
 	}
-	if len(sources.Datasources) != 3 {
-		t.Errorf("%d data sources", len(sources.Datasources))
-	}
+	must.Equal(t, len(sources.Datasources), 3, "data sources")
 	for name, text := range files {
-		if string(text) != source(t, "dashboards/grafana/"+name) {
-			t.Errorf("%s is not current: go generate ./dashboards/grafana", name)
-		}
+		must.Equal(t, string(text), source(t, "dashboards/grafana/"+name), "%s is not current: go generate ./dashboards/grafana", name)
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -92,9 +92,7 @@ func (u *upProcess) kill(t *testing.T) {
 func (u *upProcess) stop(t *testing.T) {
 	t.Helper()
 	signalProcess(t, u.cmd.Process.Pid, syscall.SIGTERM)
-	if err := u.cmd.Wait(); err != nil {
-		t.Errorf("SIGTERM: %v\n%s", err, u.stderr.String())
-	}
+	must.Do(t, u.cmd.Wait(), "SIGTERM", u.stderr.String())
 	u.cmd = nil
 }
 

@@ -24,8 +24,8 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -208,9 +208,7 @@ func TestHostileTerminal(t *testing.T) {
 		t.Errorf("body: %q, want %q", out, lost)
 	}
 	out, _, _ = runCommand(t, "", "repair", "--severity", "reject", "--dialect", "openai_chat/openai", file("fine.json", request(user)))
-	if want := request(user) + "\n"; out != want {
-		t.Errorf("repair: %q, want %q", out, want)
-	}
+	must.Equal(t, out, request(user)+"\n", "repair")
 }
 
 // sendHostile publishes an exchange with these labels and returns its id.

@@ -20,9 +20,9 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/importer"
 	"github.com/llmtap/llmtap/ingest/jetstream"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -102,9 +102,7 @@ func TestImport(t *testing.T) {
 		Files: 2, Records: 3039 + n + 4, Exchanges: 3039 + n, Untimed: report.Untimed, Bytes: report.Bytes, Seconds: report.Seconds,
 		Skipped: map[recorded.Reason]int{"duplicate": 1, recorded.NotJSON: 2, recorded.NotExchange: 1}, Stored: report.Stored, Findings: report.Findings,
 	}
-	if diff := cmp.Diff(want, report); diff != "" {
-		t.Errorf("report:\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, report), "report")
 	if *report.Stored != uint64(report.Exchanges) || report.Findings["reject"] == 0 || report.Findings["lenient"] == 0 {
 		t.Errorf("stored %d of %d, findings %v", *report.Stored, report.Exchanges, report.Findings)
 	}
@@ -118,24 +116,18 @@ func TestImport(t *testing.T) {
 	t.Logf("%.1f MB in %.1f s, %.1f MB/s from file to stored; findings %v", float64(report.Bytes)/1e6, report.Seconds, float64(report.Bytes)/1e6/report.Seconds, report.Findings)
 	accepted := groups(t, sink, `SELECT f.rule_id, count() FROM findings_final f JOIN exchanges_final e ON e.exchange_id = f.exchange_id
 		WHERE f.severity = 'reject' AND (e.status BETWEEN 200 AND 299 OR f.status BETWEEN 200 AND 299) GROUP BY 1`)
-	if len(accepted) != 0 {
-		t.Errorf("reject findings on accepted requests: %v", accepted)
-	}
+	must.Equal(t, len(accepted), 0, "reject findings on accepted requests: %v", accepted)
 
 	in := must.Get(os.Open(plain))(t)
 	defer in.Close()
 	importFiles(t, up, in, "-", made)
-	if diff := cmp.Diff(first, snapshot(t, sink)); diff != "" {
-		t.Errorf("imported again:\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(first, snapshot(t, sink)), "imported again")
 	sink.Close()
 	up.kill(t)
 	up.start(t)
 	sink = up.open(t)
 	importFiles(t, up, nil, exchangesFile, made)
-	if diff := cmp.Diff(first, snapshot(t, sink)); diff != "" {
-		t.Errorf("imported again after a restart:\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(first, snapshot(t, sink)), "imported again after a restart")
 	if counted := tallied(t, up); len(counted) > 0 {
 		t.Errorf("counted in tallies: %v", counted)
 	}
@@ -151,9 +143,7 @@ func importFiles(t *testing.T, up *upProcess, stdin io.Reader, files ...string) 
 		t.Fatalf("exit code %d\n%s\ncollector:\n%s", code, &stderr, &up.stderr)
 	}
 	var r importer.Report
-	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
-		t.Fatalf("%v\n%s", err, &stdout)
-	}
+	must.Do(t, json.Unmarshal(stdout.Bytes(), &r), &stdout)
 	return r
 }
 

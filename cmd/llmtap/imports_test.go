@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 const module = "github.com/llmtap/llmtap/"
@@ -27,8 +27,9 @@ var importRules = []struct {
 }{
 	{"ingest/sdk/go/event", nil, "SDK users get a stdlib-only vocabulary"},
 	{"ingest/sdk/go/wire", []string{"ingest/sdk/go/wire/"}, "every agent with a hook links it: standard library only"},
-	{"ingest/certs/certstest", []string{"ingest/must"}, "only tests import it"},
+	{"ingest/certs/certstest", []string{"ingest/sdk/go/must"}, "only tests import it"},
 	{"ingest/certs", nil, "every listener and client uses it"},
+	{"ingest/sdk/go/must", nil, "only tests import it, those of the hook too"},
 	{"ingest/loopback", nil, "every listener uses it"},
 	{"ingest/secret", nil, "every configuration reads its secrets with it"},
 	{"ingest/nearest", nil, "receivers, configuration and queries suggest names with it"},

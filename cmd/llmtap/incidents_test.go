@@ -17,7 +17,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/dashboards/queries"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -145,9 +145,7 @@ func stuckServices(t *testing.T, sink *clickhouse.Sink) (found []string) {
 func (in *incident) check(t *testing.T, sink *clickhouse.Sink, where string, calls uint64, defective bool) {
 	t.Helper()
 	total := groups(t, sink, "SELECT 'calls', count() FROM exchanges_final WHERE "+where)["calls"]
-	if total != calls {
-		t.Errorf("%s: %d calls, want %d", where, total, calls)
-	}
+	must.Equal(t, total, calls, "%s: calls", where)
 	signals := groups(t, sink, "SELECT rule_id, count() FROM findings_final WHERE "+where+" AND severity = 'signal' GROUP BY rule_id")
 	switch {
 	case defective && in.signal != "" && signals[in.signal] != 1:
@@ -162,9 +160,7 @@ func (in *incident) check(t *testing.T, sink *clickhouse.Sink, where string, cal
 		if want == nil {
 			want = map[string]uint64{}
 		}
-		if diff := cmp.Diff(want, groups(t, sink, sql)); diff != "" {
-			t.Errorf("%s: %s (-want +got):\n%s", where, what, diff)
-		}
+		must.Agree(t, cmp.Diff(want, groups(t, sink, sql)), where, what)
 	}
 	f("findings", "SELECT concat(rule_id, ' ', root_cause) AS k, count() FROM findings_final WHERE "+where+
 		" AND (predicted = 'reject' OR severity = 'reject' OR root_cause != '') GROUP BY k", in.findings)

@@ -17,8 +17,8 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	fleetslack "github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 	"github.com/llmtap/llmtap/ingest/jetstream"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -100,9 +100,7 @@ func killedAroundBurst(t *testing.T, gap time.Duration, want string) {
 		}
 		return strings.Contains(shown, want)
 	})
-	if !strings.Contains(shown, "Found late") {
-		t.Errorf("not marked as found late:\n%s", shown)
-	}
+	must.Contain(t, shown, "Found late", "not marked as found late")
 	// 240 of 2,400 calls are 10%: the alert starts at the next step after 80 s of the burst.
 	// The message shows the minute.
 	at := shownTime.FindStringSubmatch(shown)

@@ -21,8 +21,8 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 	"github.com/llmtap/llmtap/ingest/jetstream"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -173,9 +173,7 @@ func (c *alertCluster) incident(t *testing.T) (other *upProcess) {
 	c.tally(t)
 	await(t, c.leader, "took the lease", 0)
 	other = c.standby(t)
-	if got := other.metrics(t); !strings.Contains(got, "\nllmtap_alerts_leader 0\n") {
-		t.Error("the metrics of the process that stands by do not say so")
-	}
+	must.Contain(t, other.metrics(t), "\nllmtap_alerts_leader 0\n", "the metrics of the process that stands by do not say so")
 	c.fail(ackedService)
 	c.fail(silencedService)
 	await(t, c.leader, "severity=critical service="+ackedService, 0) // its first evaluation may have seen a part of the calls
@@ -257,9 +255,7 @@ func TestLeaderKilled(t *testing.T) {
 		c.fail(service)
 		took = append(took, c.message(t, service, "").ReceivedAt.Sub(killed))
 		c.check(t, before)
-		if got := c.leader.metrics(t); !strings.Contains(got, "\nllmtap_alerts_leader 1\n") {
-			t.Error("the metrics of the process that notifies do not say so")
-		}
+		must.Contain(t, c.leader.metrics(t), "\nllmtap_alerts_leader 1\n", "the metrics of the process that notifies do not say so")
 		if n, _ := c.about(service); n != 1 {
 			t.Errorf("%d messages about %s", n, service)
 		}
@@ -288,9 +284,7 @@ func TestLeaderSuspended(t *testing.T) {
 	await(t, suspended, "standing by", 0)
 	c.check(t, before)
 	messages, lines := c.about("service-new")
-	if messages != 1 {
-		t.Errorf("%d messages about the new incident", messages)
-	}
+	must.Equal(t, messages, 1, "messages about the new incident")
 	if strings.Contains(other.stderr.String(), "lease lost") {
 		t.Error("the process that took over has lost the lease again")
 	}

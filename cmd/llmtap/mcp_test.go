@@ -12,7 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -133,9 +133,7 @@ func tour(t *testing.T, a agent) {
 	proof := incident.Proofs[0]
 	text := a.call(proof.Next.Tool, proof.Next.Arguments, nil)
 	wantAll(t, "show", text, "exchange "+proof.Exchange+"\n", fmt.Sprintf("  > %3d tool", proof.Message), "first bad 2.4.0, last clean 2.3.9", incident.Fix, "- tool_calls[0].function.name")
-	if text := a.call("show", map[string]any{"id": incident.Conversations[0]}, nil); !strings.Contains(text, fmt.Sprintf("  > %3d tool", proof.Message)) {
-		t.Error("the conversation does not mark the message")
-	}
+	must.Contain(t, a.call("show", map[string]any{"id": incident.Conversations[0]}, nil), fmt.Sprintf("  > %3d tool", proof.Message), "the conversation does not mark the message")
 	a.call("query", map[string]any{"name": "conversations_hit", "parameters": map[string]any{"since": "15 minutes", "cause": "orphan_tool_reply", "limit": 2}}, nil)
 	a.call("rules", map[string]any{"id": "tool_calls_dropped_on_save"}, nil)
 }
@@ -156,9 +154,7 @@ func testContent(t *testing.T, without, with agent) {
 	row := found.Rows[0]
 	show := map[string]any{"id": row.ID}
 	first, _, _ := strings.Cut(row.Body, "\n")
-	if text := with.call("show", show, nil); !strings.Contains(text, first) {
-		t.Errorf("no text %q", first)
-	}
+	must.Contain(t, with.call("show", show, nil), first)
 	text := without.call("show", show, nil)
 	if strings.Contains(text, first) || !strings.Contains(text, fmt.Sprintf("user       (%d bytes)", len(row.Body))) || !strings.Contains(text, "Texts are withheld") {
 		t.Errorf("the text %q is not withheld", first)
@@ -177,9 +173,7 @@ func testContent(t *testing.T, without, with agent) {
 func TestMCPWithoutCollector(t *testing.T) {
 	t.Parallel()
 	a := commandAgent(t, "--data-dir", t.TempDir())
-	if text := a.call("lint", map[string]any{"history": `[{"role":"user","content":"x"},{"role":"tool","tool_call_id":"call_1","content":"y"}]`}, nil); !strings.Contains(text, "1 would be rejected") {
-		t.Error(text)
-	}
+	must.Contain(t, a.call("lint", map[string]any{"history": `[{"role":"user","content":"x"},{"role":"tool","tool_call_id":"call_1","content":"y"}]`}, nil), "1 would be rejected")
 	res, err := a.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "whats_wrong"})
 	if err != nil || !res.IsError || !strings.Contains(res.Content[0].(*mcp.TextContent).Text, "start it with llmtap up") {
 		t.Errorf("%+v, %v", res, err)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // otelVersion is the version of the OpenTelemetry Collector and of telemetrygen.
@@ -131,9 +131,7 @@ func TestOtelCollector(t *testing.T) {
 				up.ready(t)
 			}
 		}
-		if err := gen.Wait(); err != nil {
-			t.Fatalf("telemetrygen: %v\n%s", err, out.String())
-		}
+		must.Do(t, gen.Wait(), "telemetrygen", out.String())
 		sql := fmt.Sprintf("SELECT toInt64(uniqExact(exchange_id)) FROM exchanges_final WHERE service = '%s'", service)
 		last, got, settles := time.Now(), int64(0), 3*time.Second
 		if kills > 0 {

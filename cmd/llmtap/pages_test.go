@@ -19,7 +19,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/demo"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/dashboards/web"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -230,9 +230,7 @@ func testFromSlack(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 	}
 	p.Fill(".search input", call)
 	p.Submit()
-	if !strings.Contains(p.Text("main"), call) {
-		t.Errorf("the search for %s leads to\n%s", call, p.Text("main"))
-	}
+	must.Contain(t, p.Text("main"), call, "the search for")
 	clean(t, p)
 }
 
@@ -276,9 +274,7 @@ func testSilence(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 	shows := func(selector string, texts ...string) {
 		t.Helper()
 		for _, text := range texts {
-			if got := p.Text(selector); !strings.Contains(got, text) {
-				t.Errorf("%s has no %q:\n%s", selector, text, got)
-			}
+			must.Contain(t, p.Text(selector), text, selector)
 		}
 	}
 	p.Open(d.fleet + "alerts")
@@ -323,9 +319,7 @@ func testKeyboard(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 	p.Type("Bea")
 	p.TabTo("#now button[formaction$='/unacknowledge']")
 	p.Submit()
-	if got := p.Text(".notice"); !strings.Contains(got, "withdrawn") {
-		t.Errorf("the notice is %q", got)
-	}
+	must.Contain(t, p.Text(".notice"), "withdrawn", "notice")
 	clean(t, p)
 }
 

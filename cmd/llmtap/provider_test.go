@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // Every printed base URL rejects a reply without its call.
@@ -34,8 +34,7 @@ func TestProvider(t *testing.T) {
 		if b[0] == "Anthropic" {
 			path, message = "/v1/messages", `{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"x"}]}`
 		}
-		resp, err := http.Post(b[1]+path, "application/json", strings.NewReader(`{"model":"m","max_tokens":9,"messages":[`+message+`]}`))
-		must.Do(t, err)
+		resp := must.Get(http.Post(b[1]+path, "application/json", strings.NewReader(`{"model":"m","max_tokens":9,"messages":[`+message+`]}`)))(t)
 		text, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusBadRequest {

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/browsertest"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/proxy"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -94,9 +94,7 @@ func TestProxyOtherSite(t *testing.T) {
 				t.Fatal("the browser sent no request: this attack is not tested")
 			}
 			for _, status := range got {
-				if status != http.StatusForbidden {
-					t.Errorf("statuses %v", got)
-				}
+				must.Equal(t, status, http.StatusForbidden, "statuses %v", got)
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/ruletest"
 	"github.com/llmtap/llmtap/alerts/webhook"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // alertsBlock returns the code block of alerts/README.md in a language that contains a text.
@@ -41,9 +42,7 @@ func TestReadmeVerifiesSignatures(t *testing.T) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), python, "-c", script, key, sent, signature)
 		cmd.Stdin = strings.NewReader(body)
-		if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != want {
-			t.Errorf("%v %s, want %s", err, out, want)
-		}
+		must.Equal(t, strings.TrimSpace(string(must.Get(cmd.CombinedOutput())(t))), want, "output")
 	}
 	now := strconv.FormatInt(time.Now().Unix(), 10)
 	old := strconv.FormatInt(time.Now().Unix()-3600, 10)

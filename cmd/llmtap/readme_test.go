@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -14,7 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 //go:generate go test -run ^TestReadme$ -args -update
@@ -103,9 +102,7 @@ func TestReadmeCommands(t *testing.T) {
 		key := strings.Join(args, " ")
 		if _, ok := helps[key]; !ok {
 			var out strings.Builder
-			if err := run(t.Context(), slices.Concat(args, []string{"--help"}), nil, &out, &out, func(string) string { return "" }); !errors.Is(err, flag.ErrHelp) {
-				t.Errorf("llmtap %s: %v", key, err)
-			}
+			must.Is(t, run(t.Context(), slices.Concat(args, []string{"--help"}), nil, &out, &out, func(string) string { return "" }), flag.ErrHelp, "llmtap", key)
 			helps[key] = out.String()
 		}
 		return helps[key]

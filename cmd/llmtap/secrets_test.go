@@ -27,8 +27,8 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/certs"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -523,8 +523,7 @@ func (s *secretsTest) pages(all map[string]string) {
 	for _, name := range queries.Names() {
 		paths = append(paths, "/explore/"+name)
 	}
-	res, err := s.c.rows.query(s.Context(), "SELECT exchange_id, conversation_id FROM exchanges_final ORDER BY failed DESC, exchange_id")
-	must.Do(s, err)
+	res := must.Get(s.c.rows.query(s.Context(), "SELECT exchange_id, conversation_id FROM exchanges_final ORDER BY failed DESC, exchange_id"))(s)
 	for _, row := range res.Rows {
 		paths = append(paths, "/exchange/"+url.PathEscape(row[0].(string)), "/exchange/"+url.PathEscape(row[0].(string))+"/raw")
 	}

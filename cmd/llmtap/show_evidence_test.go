@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -165,9 +165,7 @@ func TestShowEvidence(t *testing.T) {
 	for i, scene := range evidenceScenes {
 		var stdout, stderr strings.Builder
 		args := []string{"show", fmt.Sprintf("scene-%d", i), "--utc", "--data-dir", s.up.dir}
-		if err := run(t.Context(), args, nil, &stdout, &stderr, columns80); err != nil {
-			t.Fatalf("%s: %v %s", scene.name, err, &stderr)
-		}
+		must.Do(t, run(t.Context(), args, nil, &stdout, &stderr, columns80), scene.name, &stderr)
 		out := stdout.String()
 		narrow(t, scene.name, out)
 		fmt.Fprintf(&all, "======== %s\n%s\n", scene.name, clockTime.ReplaceAllString(pageURL.ReplaceAllString(out, "${1}8090"), "2026-11-20 05:07:02"))

@@ -18,10 +18,10 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 	"github.com/llmtap/llmtap/ingest/jetstream"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/slowtest"
@@ -125,9 +125,7 @@ func (s showTest) show(args ...string) (stdout, stderr string, code int) {
 func compact(t *testing.T, s string) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := json.Compact(&b, []byte(s)); err != nil {
-		t.Errorf("%v in %s", err, s)
-	}
+	must.Do(t, json.Compact(&b, []byte(s)), s)
 	return b.String()
 }
 
@@ -226,9 +224,7 @@ func TestShow(t *testing.T) {
 		"redacted text":          {[]string{secret}, command.ExitOK, []string{"Thanks. My key is"}},
 	} {
 		out, errs, code := s.show(c.args...)
-		if code != c.code {
-			t.Errorf("%s: exit code %d", name, code)
-		}
+		must.Equal(t, code, c.code, "%s: exit code", name)
 		wantAll(t, name, out+errs, c.want...)
 	}
 

@@ -14,7 +14,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The commands and amtool manage the same silences, with the token of the collector. Web pages of others cannot.
@@ -30,9 +30,7 @@ func TestSilences(t *testing.T) {
 		t.Helper()
 		var out, complaint strings.Builder
 		err := run(t.Context(), append([]string{"alerts", "silence"}, args...), nil, &out, &complaint, func(k string) string { return env[k] })
-		if got := command.Report(err, &complaint); got != code {
-			t.Errorf("%s: exit code %d, want %d: %s%s", args, got, code, &out, &complaint)
-		}
+		must.Equal(t, command.Report(err, &complaint), code, "%s: exit code: %s%s", args, &out, &complaint)
 		return out.String() + complaint.String()
 	}
 	matches := func(pattern, text string) string {
@@ -82,9 +80,7 @@ func TestSilences(t *testing.T) {
 		{415, map[string]string{"Authorization": bearer}},
 		{200, map[string]string{"Content-Type": "application/json", "Authorization": bearer}},
 	} {
-		if got := post(x.header); got != x.want {
-			t.Errorf("%v: HTTP %d, want %d", x.header, got, x.want)
-		}
+		must.Equal(t, post(x.header), x.want, "%v: HTTP", x.header)
 	}
 
 	if amtool, err := exec.LookPath("amtool"); err == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // tailUntil runs llmtap tail on dir until its output contains text, and returns the output.
@@ -66,9 +67,7 @@ func TestTail(t *testing.T) {
 			FindingID  string `json:"finding_id"`
 			RuleID     string `json:"rule_id"`
 		}
-		if err := json.Unmarshal([]byte(line), &row); err != nil {
-			t.Fatalf("%v in %s", err, line)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &row), line)
 		if row.FindingID != "" && row.RuleID != "orphan_tool_reply" {
 			t.Errorf("finding of another rule: %s", line)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/certs/certstest"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // With a certificate, every listener of llmtap up speaks TLS, and with CAs of clients, only to clients with a certificate. Commands
@@ -58,9 +58,7 @@ func TestTLS(t *testing.T) {
 				}
 				return stdout
 			}
-			if out := command("doctor"); !strings.Contains(out, "is ready; https://") {
-				t.Error(out)
-			}
+			must.Contain(t, command("doctor"), "is ready; https://")
 			command("query", "--sql", "SELECT count() FROM exchanges_final")
 			command("forget", "--conversation", "none", "--dry-run") // uses NATS
 
@@ -70,23 +68,16 @@ func TestTLS(t *testing.T) {
 			}
 			for name, url := range map[string]string{"http": process.URL(), "pages": process.PagesURL, "proxy": proxy[1], "receive": process.ReceiveURL, "grpc": process.OTLPURL} {
 				host := strings.TrimSuffix(strings.TrimPrefix(url, "https://"), "/")
-				if err := handshake(t, host, trust); err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
-				if err := handshake(t, host, certs.Client{}); err == nil {
-					t.Errorf("%s: a certificate of an unknown CA is accepted", name)
-				}
-				if err := handshake(t, host, certs.Client{CAFile: ca.File}); (err != nil) != mutual {
-					t.Errorf("%s without a client certificate: %v", name, err)
-				}
+				must.Do(t, handshake(t, host, trust), name)
+				must.Fail(t, handshake(t, host, certs.Client{}), "", name, "a certificate of an unknown CA is accepted")
+				err := handshake(t, host, certs.Client{CAFile: ca.File})
+				must.Equal(t, err != nil, mutual, "%s without a client certificate: %v", name, err)
 				if answer := plainText(t, host); strings.Contains(answer, "200 OK") {
 					t.Errorf("%s answers without TLS: %s", name, answer)
 				}
 			}
 			// Hooks check the name, too.
-			if _, err := nats.Connect(process.NATSURL, nats.RootCAs(ca.File)); err == nil || !strings.Contains(err.Error(), "127.0.0.1") {
-				t.Errorf("NATS, a certificate with another name: %v", err)
-			}
+			must.Fail(t, must.Err(nats.Connect(process.NATSURL, nats.RootCAs(ca.File))), "127.0.0.1", "NATS, a certificate with another name")
 			for _, withCertificate := range []bool{true, false} {
 				if !withCertificate {
 					trust.CertFile, trust.KeyFile = "", ""
@@ -96,9 +87,7 @@ func TestTLS(t *testing.T) {
 				if err == nil {
 					nc.Close()
 				}
-				if (err != nil) != (mutual && !withCertificate) {
-					t.Errorf("NATS, client certificate %v: %v", withCertificate, err)
-				}
+				must.Equal(t, err != nil, mutual && !withCertificate, "NATS, client certificate %v: %v", withCertificate, err)
 			}
 		})
 	}

@@ -21,10 +21,10 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	sdk "github.com/llmtap/llmtap/ingest/sdk/go"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -46,9 +46,7 @@ func TestTrial(t *testing.T) {
 	waitFor(t, w.up, "the banner reports the token", func() bool {
 		return strings.Contains(words(up.stdout.String()), "slack #oncall does not work: verify the token: auth.test: invalid_auth; check slack.token")
 	})
-	if !strings.Contains(up.stderr.String(), "alert receiver does not work") {
-		t.Errorf("log:\n%s", up.stderr.String())
-	}
+	must.Contain(t, up.stderr.String(), "alert receiver does not work", "log")
 	if code, body := w.get(t, "/readyz"); code != http.StatusOK || !strings.Contains(body, "invalid_auth") {
 		t.Errorf("/readyz: %d %s", code, body)
 	}

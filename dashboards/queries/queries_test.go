@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The tests of sinks/clickhouse run the queries.
@@ -81,9 +81,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("question %q, params (-want +got):\n%s", got.Question, d)
 	}
 	for _, bad := range []string{"SELECT 1", "", "-- Why?\n-- param since = 1 hour\n"} {
-		if _, err := parse("x", bad); err == nil {
-			t.Errorf("parse(%q): no error", bad)
-		}
+		must.Fail(t, must.Err(parse("x", bad)), "", "parse", bad)
 	}
 }
 
@@ -187,9 +185,7 @@ func TestFilter(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"{filter nothing}", "{filter exchanges EXCEPT nothing}", "{filter exchanges e}"} {
-		if _, err := parse("x", "-- Why?\nSELECT "+bad); err == nil {
-			t.Errorf("parse %s: no error", bad)
-		}
+		must.Fail(t, must.Err(parse("x", "-- Why?\nSELECT "+bad)), "", "parse", bad)
 	}
 }
 
@@ -247,12 +243,8 @@ func TestParseTime(t *testing.T) {
 func TestPrices(t *testing.T) {
 	must.Do(t, DefaultPrices().Validate())
 	p := Prices{{"openai", `gpt_5*"`, 1.25, 0, 10}, {Model: "*"}}
-	if got, want := p.Bound(), `[["openai","gpt\\_5%\"",1.25,0,10],["","%",0,0,0]]`; got != want {
-		t.Errorf("Bound: %s, want %s", got, want)
-	}
-	if got := (Prices{}).Bound(); got != "[]" {
-		t.Errorf("Bound without prices: %s", got)
-	}
+	must.Equal(t, p.Bound(), `[["openai","gpt\\_5%\"",1.25,0,10],["","%",0,0,0]]`, "Bound")
+	must.Equal(t, Prices{}.Bound(), "[]", "Bound without prices")
 	p[0].Output, p[1].Model = -1, ""
 	want := "prices[0].output: -1 is not a price\nprices[1].model: is empty; * matches any model"
 	if err := p.Validate(); err == nil || err.Error() != want {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // fakeControls records what is done.
@@ -169,15 +169,11 @@ func TestControls(t *testing.T) {
 	}
 	for only, want := range map[bool]bool{true: false, false: true} {
 		_, body := get(newControlsTest(t, &fakeControls{text: "See Alertmanager.", only: only}), "/alerts")
-		if got := strings.Contains(body, "Add a silence"); got != want {
-			t.Errorf("silences have no effect: %v; one can be added: %v", only, got)
-		}
+		must.Equal(t, strings.Contains(body, "Add a silence"), want, "silences have no effect: %v; one can be added", only)
 		if got := strings.Contains(body, `formaction="/alerts/`); !got {
 			t.Error("no alert can be acknowledged")
 		}
-		if got := strings.Contains(body, `/silence">`); got != want {
-			t.Errorf("silences have no effect: %v; the alert can be silenced: %v", only, got)
-		}
+		must.Equal(t, strings.Contains(body, `/silence">`), want, "silences have no effect: %v; the alert can be silenced", only)
 	}
 }
 

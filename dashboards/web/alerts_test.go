@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestAlerts(t *testing.T) {
@@ -17,13 +19,9 @@ func TestAlerts(t *testing.T) {
 		},
 	}
 	resp, body := get(newTest(t, fakeSource{rows: map[string]*Table{"alerts_final": history}}, ""), "/alerts")
-	if resp.StatusCode != http.StatusOK {
-		t.Errorf("status %d", resp.StatusCode)
-	}
+	must.Equal(t, resp.StatusCode, http.StatusOK, "status")
 	for _, want := range []string{"2 alerts fire", `href="/incident/a%2f1"`, `href="/incident/a2">openai<`, "3 min ago"} {
-		if !strings.Contains(strings.ReplaceAll(body, "%2F", "%2f"), want) {
-			t.Errorf("the page has no %q", want)
-		}
+		must.Contain(t, strings.ReplaceAll(body, "%2F", "%2f"), want)
 	}
 	for _, bad := range []string{"4 min ago", "<script>alert", "<img src=x", "style="} {
 		if strings.Contains(body, bad) {

@@ -2,9 +2,10 @@ package web
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The label of a mark is inside of the drawing, wherever the mark is, and does not cover the label before it.
@@ -30,7 +31,5 @@ func TestMarkLabels(t *testing.T) {
 // The end of a silence is in the zone of the viewer.
 func TestSilencedUntil(t *testing.T) {
 	_, body := get(newTest(t, fakeSource{}, ""), "/", func(r *http.Request) { r.AddCookie(&http.Cookie{Name: zoneCookie, Value: "Asia%2FTokyo"}) })
-	if want := ">19:30:00</time>, in 1 h"; !strings.Contains(body, want) {
-		t.Errorf("no %q in %s", want, body)
-	}
+	must.Contain(t, body, ">19:30:00</time>, in 1 h")
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/dashboards/stored"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // fakeConversation is a conversation c1 whose second request x2 is broken; x3 repeats it.
@@ -183,9 +184,7 @@ func TestConnectors(t *testing.T) {
 		for i := range all {
 			got += map[[2]bool]string{{false, false}: ".", {false, true}: "v", {true, false}: "^", {true, true}: "|"}[[2]bool{up[i], down[i]}]
 		}
-		if got != want {
-			t.Errorf("%v: %s, want %s", calls, got, want)
-		}
+		must.Equal(t, got, want, "%v", calls)
 	}
 	f("")
 	f("..", -1, -1)

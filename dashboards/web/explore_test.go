@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // fakeExplorer answers every statement with a table, and remembers it.
@@ -128,9 +128,8 @@ func TestExploreCSV(t *testing.T) {
 		t.Errorf("status %d: %s", resp.StatusCode, body)
 	}
 	f.err = fmt.Errorf("dial: %w", ErrUnavailable)
-	if resp, _ = explored(t, f, "/explore/causes?format=csv"); resp.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("status %d", resp.StatusCode)
-	}
+	resp, _ = explored(t, f, "/explore/causes?format=csv")
+	must.Equal(t, resp.StatusCode, http.StatusServiceUnavailable, "status")
 }
 
 // The statement of a viewer is run by the Explorer only, with the time range and the filters.
@@ -165,9 +164,7 @@ func TestInline(t *testing.T) {
 	params := map[string]string{"a": `it's \ {b:String}`, "b": "x", "n": "50", "t": "2026-11-23 09:30:00.000000000", "s": "1 OR 1=1", "d": "2.5"}
 	f := func(sql, want string) {
 		t.Helper()
-		if got := inline(sql, params); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		must.Equal(t, inline(sql, params), want, "inline")
 	}
 	f("SELECT {a:String}, {b:String}", `SELECT 'it\'s \\ {b:String}', 'x'`)
 	f("LIMIT {n:UInt32}", "LIMIT 50")

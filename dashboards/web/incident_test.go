@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // fakeIncidents knows the alerts a1 (calls fail), h1 (about llmtap itself) and e1 (ended).
@@ -95,9 +97,7 @@ func TestIncident(t *testing.T) {
 	f := func(path string, status int, want ...string) string {
 		t.Helper()
 		resp, body := get(h, path)
-		if resp.StatusCode != status {
-			t.Errorf("%s: status %d, want %d", path, resp.StatusCode, status)
-		}
+		must.Equal(t, resp.StatusCode, status, "%s: status", path)
 		wantAll(t, body, append(want, "</html>")...)
 		return body
 	}
@@ -172,9 +172,7 @@ func TestIncidentWithoutClickHouse(t *testing.T) {
 func TestMoreOften(t *testing.T) {
 	f := func(a, n, b, m int64, want bool) {
 		t.Helper()
-		if got := moreOften(a, n, b, m); got != want {
-			t.Errorf("%d of %d against %d of %d: %v", a, n, b, m, got)
-		}
+		must.Equal(t, moreOften(a, n, b, m), want, "%d of %d against %d of %d", a, n, b, m)
 	}
 	f(103, 103, 5, 125, true)
 	f(6, 6, 12, 232, true)

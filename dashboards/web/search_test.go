@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // hits returns the result of a statement of the search: rows of kind, id, exchange and conversation.
@@ -103,7 +105,5 @@ func TestSearch(t *testing.T) {
 	}
 
 	_, body = get(newTest(t, fakeSource{err: fmt.Errorf("dial: %w", ErrUnavailable)}, ""), "/search?q=x")
-	if !strings.Contains(body, "problem down") {
-		t.Error("the page does not say that ClickHouse is down")
-	}
+	must.Contain(t, body, "problem down", "the page does not say that ClickHouse is down")
 }

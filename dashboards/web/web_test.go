@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var testNow = time.Date(2026, 11, 23, 9, 30, 0, 0, time.UTC)
@@ -77,9 +77,7 @@ func handler(t *testing.T, o Options) http.Handler {
 func wantAll(t *testing.T, body string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
-		if !strings.Contains(body, want) {
-			t.Errorf("the page has no %q", want)
-		}
+		must.Contain(t, body, want)
 	}
 }
 
@@ -102,9 +100,7 @@ func TestSlowPages(t *testing.T) {
 			return fakeSource{rows: rows}.query(ctx, sql, params)
 		}
 		resp, body := get(handler(t, Options{ClickHouse: slow, Firing: firing, flushAfter: time.Millisecond}), path)
-		if resp.StatusCode != http.StatusOK {
-			t.Errorf("%s: status %d", path, resp.StatusCode)
-		}
+		must.Equal(t, resp.StatusCode, http.StatusOK, "%s: status", path)
 		for _, w := range append(want, "</html>") {
 			i := strings.Index(body, w)
 			if i < 0 {
@@ -175,15 +171,11 @@ func TestLogin(t *testing.T) {
 		h.ServeHTTP(w, r)
 		return w.Result()
 	}
-	if resp := post("", "secret", "/"); resp.StatusCode != http.StatusForbidden {
-		t.Errorf("a form of another site: status %d", resp.StatusCode)
-	}
+	must.Equal(t, post("", "secret", "/").StatusCode, http.StatusForbidden, "a form of another site: status")
 	if resp := post(form, "wrong", "/"); resp.StatusCode != http.StatusForbidden || len(resp.Cookies()) > 0 {
 		t.Errorf("a wrong token: status %d", resp.StatusCode)
 	}
-	if resp := post(form, "secret", "https://evil.example/"); resp.Header.Get("Location") != "/" {
-		t.Errorf("redirect to %q", resp.Header.Get("Location"))
-	}
+	must.Equal(t, post(form, "secret", "https://evil.example/").Header.Get("Location"), "/", "redirect to")
 	resp = post(form, "secret", "/?service=a")
 	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/?service=a" || len(resp.Cookies()) != 1 || !resp.Cookies()[0].HttpOnly {
 		t.Fatalf("status %d, cookies %v", resp.StatusCode, resp.Cookies())
@@ -193,9 +185,7 @@ func TestLogin(t *testing.T) {
 		return resp.StatusCode
 	}
 	session := resp.Cookies()[0].Value
-	if code := with(session); code != http.StatusOK {
-		t.Errorf("with a session: status %d", code)
-	}
+	must.Equal(t, with(session), http.StatusOK, "with a session: status")
 	expiry, signature, _ := strings.Cut(session, ".")
 	for _, bad := range []string{"", "x", expiry + ".", expiry + "9." + signature, "1." + signature, newSessions(nil, []byte("other")).start(testNow), newSessions(nil, []byte("secret")).start(testNow.Add(-8 * 24 * time.Hour))} {
 		if code := with(bad); code == http.StatusOK {
@@ -221,12 +211,8 @@ func TestView(t *testing.T) {
 	f("from=nonsense", "08:30:00", "09:30:00", "is not a time")
 	f("from=2026-11-23T08:00:00Z&to=2026-11-23T07:00:00Z", "08:30:00", "09:30:00", "ends")
 	v, _ := newView(httptest.NewRequest(http.MethodGet, "/x?range=6h&service=a&service=b&q=7", nil), testNow)
-	if got, want := v.With("/y", "stage", "p"), "/y?range=6h&service=a&service=b&stage=p"; got != want {
-		t.Errorf("With = %s, want %s", got, want)
-	}
-	if got, want := v.Filters()[0].Without, "/x?q=7&range=6h&service=b"; got != want {
-		t.Errorf("Without = %s, want %s", got, want)
-	}
+	must.Equal(t, v.With("/y", "stage", "p"), "/y?range=6h&service=a&service=b&stage=p", "With")
+	must.Equal(t, v.Filters()[0].Without, "/x?q=7&range=6h&service=b", "Without")
 }
 
 func TestNiceScale(t *testing.T) {

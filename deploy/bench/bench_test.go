@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
@@ -37,9 +37,7 @@ func TestRate(t *testing.T) {
 	must.Do(t, run(t.Context(), &out, "rate", "-rate", "30", "-for", "2s", "-step", "1s", "-services", "3", "-analyzers", "2", "-outage", "1s", "-sample", "500ms"))
 	t.Log("\n" + out.String())
 	for _, want := range []string{"| 30 calls/s ", " NATS ", " alert ", " analyzer ", " engine "} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q", want)
-		}
+		must.Contain(t, out.String(), want)
 	}
 }
 
@@ -58,9 +56,7 @@ func TestHighest(t *testing.T) {
 	for _, capacity := range []float64{1.5, 7, 99, 100, 101, 640, 12_345, 2e6} {
 		f(capacity)
 	}
-	if _, err := highest(firstRate, highestRate, func(float64) (bool, error) { return false, nil }); err == nil {
-		t.Error("no error if no rate is sustained")
-	}
+	must.Fail(t, must.Err(highest(firstRate, highestRate, func(float64) (bool, error) { return false, nil })), "", "no error if no rate is sustained")
 }
 
 // deploy/SIZING.md shows the output, between two comments.
@@ -80,9 +76,7 @@ func TestSize(t *testing.T) {
 	} else if want != string(doc) {
 		t.Error("deploy/SIZING.md does not show the output of size; go test ./deploy/bench -run TestSize -update writes it")
 	}
-	if err := run(t.Context(), &out, "size", "-calls", "0"); err == nil {
-		t.Error("no error for no calls")
-	}
+	must.Fail(t, run(t.Context(), &out, "size", "-calls", "0"), "", "no error for no calls")
 }
 
 // At the rate of a limit, the need just reaches it.
@@ -117,9 +111,7 @@ func TestDefaults(t *testing.T) {
 		"limit: 640MiB", "session_lookback: 30m", "session_lookback_bytes: 4GiB", "flush_interval: 1s", "large_flush_interval: 3s",
 		"max_label_values: 200", "max_series: 20000", "retention: 1h",
 	} {
-		if !strings.Contains(string(example), "\n  "+want+"\n") {
-			t.Errorf("%s is not the default", want)
-		}
+		must.Contain(t, string(example), "\n  "+want+"\n", want, "is not the default")
 	}
 	if lookback != 30*60 || lookbackBytes != 4<<30 || memoryLimit != 640<<20 || flushInterval != 1 || largeInterval != 3 || maxLabelValues != 200 || maxSeries != 20_000 || retention != 3600 {
 		t.Error("the constants are others")
@@ -128,8 +120,6 @@ func TestDefaults(t *testing.T) {
 
 func TestAmount(t *testing.T) {
 	for n, want := range map[float64]string{0.5: "0.50 B", 999: "999 B", 1234: "1.2 kB", 45_600_000: "46 MB", 999_900: "1.0 MB", 3.2e12: "3.2 TB"} {
-		if got := amount(n, "B"); got != want {
-			t.Errorf("%g: %s, want %s", n, got, want)
-		}
+		must.Equal(t, amount(n, "B"), want, "%g", n)
 	}
 }

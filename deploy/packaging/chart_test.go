@@ -21,6 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 const external = "nats: {url: 'tls://nats.internal:4222'}\nclickhouse: {dsn: 'clickhouse://llmtap@ch.internal:9440/llmtap?secure=true'}\n"
@@ -82,9 +84,7 @@ func decode(t *testing.T, docs []string) *cluster {
 	c := &cluster{}
 	for _, doc := range docs {
 		var meta metav1.TypeMeta
-		if err := yaml.Unmarshal([]byte(doc), &meta); err != nil {
-			t.Fatalf("%v\n%s", err, doc)
-		}
+		must.Do(t, yaml.Unmarshal([]byte(doc), &meta), doc)
 		var err error
 		switch kind := meta.APIVersion + " " + meta.Kind; kind {
 		case "v1 ConfigMap":
@@ -239,13 +239,9 @@ func TestChart(t *testing.T) {
 	}
 	f("", 0, 1, 0, 0)
 	c := f(external, 5, 0, 5, 1)
-	if n := c.scalers[0].Spec.MaxReplicas; n != 4 {
-		t.Errorf("%d analyzers", n)
-	}
+	must.Equal(t, c.scalers[0].Spec.MaxReplicas, 4, "analyzers")
 	c = f(external+"partitions: 2\nroles: {analyze: {autoscaling: {maxReplicas: 9}}, proxy: {replicas: 0}}\n", 4, 0, 4, 1)
-	if n := c.scalers[0].Spec.MaxReplicas; n != 2 {
-		t.Errorf("%d analyzers of 2 partitions", n)
-	}
+	must.Equal(t, c.scalers[0].Spec.MaxReplicas, 2, "analyzers of 2 partitions")
 	c = f(external+"partitions: 1\n", 5, 0, 5, 1)
 	if s := c.scalers[0].Spec; *s.MinReplicas != 1 || s.MaxReplicas != 1 {
 		t.Errorf("%d to %d analyzers of 1 partition", *s.MinReplicas, s.MaxReplicas)
@@ -256,15 +252,12 @@ func TestChart(t *testing.T) {
 	if text := c.config.Data["llmtap.yaml"]; c.monitors != 1 || !strings.Contains(text, "external_url") || !strings.Contains(text, "listen: 0.0.0.0:8090") {
 		t.Errorf("%d monitors\n%s", c.monitors, text)
 	}
-	if p := c.statefulSets[0].Spec.Template.Spec.Containers[0].ReadinessProbe; p.HTTPGet.Scheme != corev1.URISchemeHTTPS {
-		t.Error("the probe uses no TLS")
-	}
+	p := c.statefulSets[0].Spec.Template.Spec.Containers[0].ReadinessProbe
+	must.Equal(t, p.HTTPGet.Scheme, corev1.URISchemeHTTPS, "the probe uses no TLS")
 
 	refused := func(values, reason string) {
 		t.Helper()
-		if _, err := render(t.Context(), values); err == nil || !strings.Contains(err.Error(), reason) {
-			t.Errorf("%s: %v, want %q", values, err, reason)
-		}
+		must.Fail(t, must.Err(render(t.Context(), values)), reason, values)
 	}
 	refused("nats: {url: 'nats://x'}", "set both nats.url and clickhouse.dsn")
 	refused("replicas: 2", "additional properties 'replicas' not allowed")

@@ -4,6 +4,7 @@ go 1.26.8
 
 require (
 	github.com/goreleaser/nfpm/v2 v2.45.0
+	github.com/llmtap/llmtap/ingest/sdk/go v0.1.0
 	golang.org/x/mod v0.43.0
 	helm.sh/helm/v4 v4.3.1
 	k8s.io/api v0.37.2

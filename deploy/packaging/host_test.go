@@ -12,6 +12,8 @@ import (
 	"github.com/goreleaser/nfpm/v2"
 	_ "github.com/goreleaser/nfpm/v2/deb" // the packager
 	"sigs.k8s.io/yaml"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // TestCompose checks deploy/docker with the secrets that its script writes.
@@ -22,10 +24,7 @@ func TestCompose(t *testing.T) {
 		write(t, filepath.Join(dir, name), read(t, "deploy/docker/"+name), 0o700)
 	}
 	run(t, []string{"LLMTAP=" + llmtap(t), "NATS_DIR=" + filepath.Join(dir, "secrets", "nats")}, filepath.Join(dir, "secrets.sh"), "checkout-agent", "search-agent")
-	env, err := os.ReadFile(filepath.Join(dir, ".env"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	env := must.Get(os.ReadFile(filepath.Join(dir, ".env")))(t)
 	again := run(t, []string{"LLMTAP=" + llmtap(t), "NATS_DIR=" + filepath.Join(dir, "secrets", "nats")}, filepath.Join(dir, "secrets.sh"), "checkout-agent")
 	if after, err := os.ReadFile(filepath.Join(dir, ".env")); err != nil || !bytes.Equal(after, env) {
 		t.Errorf("a second run replaces passwords: %v\n%s", err, again)
@@ -45,9 +44,7 @@ func TestCompose(t *testing.T) {
 		}
 		Secrets map[string]struct{ File string }
 	}
-	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal([]byte(text), &c))
 	for _, name := range []string{"llmtap", "nats", "clickhouse", "grafana"} {
 		s, ok := c.Services[name]
 		if !ok || len(s.SecurityOpt) == 0 {
@@ -64,10 +61,7 @@ func TestCompose(t *testing.T) {
 				continue
 			}
 			if !strings.HasPrefix(path, dir) {
-				rel, err := filepath.Rel(filepath.Dir(filepath.Dir(dir)), path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				rel := must.Get(filepath.Rel(filepath.Dir(filepath.Dir(dir)), path))(t)
 				path = filepath.Join(top, rel)
 			}
 			if _, err := os.Stat(path); err != nil {
@@ -91,9 +85,7 @@ func TestUnit(t *testing.T) {
 	need(t, "systemd-analyze", "systemd")
 	path := filepath.Join(t.TempDir(), "llmtap.service")
 	write(t, path, strings.ReplaceAll(read(t, "deploy/systemd/llmtap.service"), "/usr/bin/llmtap", llmtap(t)), 0o600)
-	if out := run(t, nil, "systemd-analyze", "verify", path); out != "" {
-		t.Error(out)
-	}
+	must.Equal(t, run(t, nil, "systemd-analyze", "verify", path), "", "run")
 	out := run(t, nil, "systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=20", path) // 2.0 of 10
 	t.Log(strings.TrimSpace(out[strings.LastIndex(strings.TrimSpace(out), "\n"):]))
 }
@@ -113,57 +105,29 @@ func TestDeb(t *testing.T) {
 		delete(settings, name)
 	}
 	settings["contents"] = append(settings["contents"].([]any), map[string]any{"src": llmtap(t), "dst": "/usr/bin/llmtap"})
-	text, err := yaml.Marshal(settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(yaml.Marshal(settings))(t)
 	t.Chdir(top) // sources are relative to it
-	cfg, err := nfpm.Parse(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := cfg.Get("deb")
-	if err != nil {
-		t.Fatal(err)
-	}
-	packager, err := nfpm.Get("deb")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(nfpm.Parse(bytes.NewReader(text)))(t)
+	info := must.Get(cfg.Get("deb"))(t)
+	packager := must.Get(nfpm.Get("deb"))(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "llmtap.deb")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := packager.Package(nfpm.WithDefaults(info), f); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(path))(t)
+	must.Do(t, packager.Package(nfpm.WithDefaults(info), f))
+	must.Do(t, f.Close())
 	for _, line := range []string{"Package: llmtap", "Version: 1.2.3", "Architecture: amd64", "Depends: libc6"} {
-		if out := run(t, nil, "dpkg-deb", "--info", path); !strings.Contains(out, line) {
-			t.Errorf("no %s in\n%s", line, out)
-		}
+		must.Contain(t, run(t, nil, "dpkg-deb", "--info", path), line)
 	}
 	run(t, nil, "dpkg-deb", "-R", path, filepath.Join(dir, "root")) // with the scripts in DEBIAN
 	root := func(name string) string { return filepath.Join(dir, "root", filepath.FromSlash(name)) }
-	if out := run(t, nil, root("usr/bin/llmtap"), "version"); !strings.Contains(out, "llmtap") {
-		t.Error(out)
-	}
+	must.Contain(t, run(t, nil, root("usr/bin/llmtap"), "version"), "llmtap")
 	run(t, nil, root("usr/bin/llmtap"), "config", "--check", root("etc/llmtap/llmtap.yaml"))
 	run(t, nil, root("usr/bin/llmtap"), "config", "--check", root("usr/share/doc/llmtap/llmtap.example.yaml"))
-	if conf, err := os.ReadFile(root("DEBIAN/conffiles")); err != nil || strings.TrimSpace(string(conf)) != "/etc/llmtap/llmtap.yaml" {
-		t.Errorf("conffiles: %q, %v", conf, err)
-	}
+	must.Equal(t, strings.TrimSpace(string(must.Get(os.ReadFile(root("DEBIAN/conffiles")))(t))), "/etc/llmtap/llmtap.yaml", "conffiles")
 	for _, script := range []string{"postinst", "prerm"} {
 		run(t, nil, "sh", "-n", root("DEBIAN/"+script))
 	}
-	unit, err := os.ReadFile(root("lib/systemd/system/llmtap.service"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	unit := must.Get(os.ReadFile(root("lib/systemd/system/llmtap.service")))(t)
 	if start := regexp.MustCompile(`(?m)^ExecStart=(\S+)`).FindSubmatch(unit); start == nil || exec.Command("test", "-x", root(string(start[1]))).Run() != nil {
 		t.Errorf("the unit starts %s, which the package does not have", start)
 	}

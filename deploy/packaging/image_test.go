@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // distroless are the Debian packages of gcr.io/distroless/cc-debian12 that have files which programs use.
@@ -46,16 +48,12 @@ func TestImage(t *testing.T) {
 	}
 	var entrypoint, command []string
 	for pattern, list := range map[string]*[]string{`ENTRYPOINT (\[.*\])`: &entrypoint, `CMD (\[.*\])`: &command} {
-		if err := json.Unmarshal([]byte(field(pattern)), list); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(field(pattern)), list))
 	}
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/home/nonroot", "LLMTAP_RECEIVE_GRPC_LISTEN=127.0.0.1:0", "LLMTAP_NATS_PORT=-1"}
 	env = append(env, strings.Fields(field(`ENV (.*)`))...)
 	data, user := field(`VOLUME (\S+)`), field(`USER (\S+)`)
-	if owner := field(`COPY --from=build --chown=(\S+) /out/var/lib/llmtap`); owner != user {
-		t.Errorf("the data belongs to %s, but %s runs", owner, user)
-	}
+	must.Equal(t, field(`COPY --from=build --chown=(\S+) /out/var/lib/llmtap`), user, "the data belongs to, but %s runs", user)
 
 	root := imageRoot(t)
 	cache := regexp.MustCompile(`LLMTAP_CHDB_CACHE_DIR=(\S+)`).FindStringSubmatch(docker)[1]
@@ -66,9 +64,7 @@ func TestImage(t *testing.T) {
 		copyFile(t, library+name, filepath.Join(installed, filepath.Base(library)+name))
 	}
 	for _, dir := range []string{data, "/tmp", "/proc", "/dev"} {
-		if err := os.MkdirAll(filepath.Join(root, filepath.FromSlash(dir)), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Join(root, filepath.FromSlash(dir)), 0o755))
 	}
 	ports := map[string]string{}
 	for _, name := range []string{"LLMTAP_LISTEN", "LLMTAP_RECEIVE_LISTEN", "LLMTAP_UI_LISTEN", "LLMTAP_PROXY_LISTEN"} {
@@ -96,9 +92,7 @@ exec setpriv --no-new-privs chroot --userspec="$user" --groups="${user#*:}" "$ro
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
@@ -119,9 +113,7 @@ exec setpriv --no-new-privs chroot --userspec="$user" --groups="${user#*:}" "$ro
 	await(t, ended, "http://"+ports["LLMTAP_UI_LISTEN"]+"/")
 	// A query runs in the embedded ClickHouse.
 	rows := run(t, []string{"LLMTAP_URL=http://" + ports["LLMTAP_LISTEN"]}, llmtap(t), "query", "--format", "csv", "--sql", "SELECT count() AS n FROM exchanges_final")
-	if strings.TrimSpace(rows) != "n\n0" {
-		t.Errorf("query: %q", rows)
-	}
+	must.Equal(t, strings.TrimSpace(rows), "n\n0", "query: %q", rows)
 }
 
 // imageRoot returns a directory with the files of the base image.
@@ -129,9 +121,7 @@ func imageRoot(t *testing.T) string {
 	t.Helper()
 	packages, root := filepath.Join(t.TempDir(), "packages"), filepath.Join(t.TempDir(), "root")
 	for _, dir := range []string{packages, root} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(dir, 0o755))
 	}
 	for dir := root; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil { // the user of the image must get there
@@ -158,14 +148,9 @@ func imageRoot(t *testing.T) string {
 
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
-	in, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(os.Open(from))(t)
 	defer in.Close()
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(to), 0o755))
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
 	if err == nil {
 		_, err = io.Copy(out, in)
@@ -180,10 +165,7 @@ func copyFile(t *testing.T, from, to string) {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return l.Addr().String()
 }

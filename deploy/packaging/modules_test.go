@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 const (
@@ -67,9 +69,7 @@ func TestModules(t *testing.T) {
 	publish(t, proxy, repo, hookModule, "ingest/sdk/go")
 
 	var host struct{ GOMODCACHE, GOPROXY string }
-	if err := json.Unmarshal([]byte(run(t, nil, "go", "env", "-json", "GOMODCACHE", "GOPROXY")), &host); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(run(t, nil, "go", "env", "-json", "GOMODCACHE", "GOPROXY")), &host))
 	bin := filepath.Join(dir, "bin")
 	stranger := []string{
 		"GOPROXY=file://" + proxy + ",file://" + filepath.Join(host.GOMODCACHE, "cache", "download") + "," + host.GOPROXY,
@@ -77,17 +77,11 @@ func TestModules(t *testing.T) {
 		"GOMODCACHE=" + filepath.Join(dir, "mod"), "GOBIN=" + bin, "GOWORK=", "GOFLAGS=-modcacherw -trimpath", // -trimpath: the build cache serves every folder
 	}
 	home := filepath.Join(dir, "agent")
-	if err := os.Mkdir(home, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, "main.go"), []byte(agent), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(home, 0o700))
+	must.Do(t, os.WriteFile(filepath.Join(home, "main.go"), []byte(agent), 0o600))
 	in(home, stranger, "go", "mod", "init", "example.com/agent")
 	in(home, stranger, "go", "get", hookModule+"@"+releaseVersion)
-	if out := in(home, stranger, "go", "run", "."); !strings.Contains(out, "pending 2\n") {
-		t.Errorf("the hook recorded %q", out)
-	}
+	must.Contain(t, in(home, stranger, "go", "run", "."), "pending 2\n", "the hook recorded")
 	for m := range strings.Lines(in(home, stranger, "go", "list", "-m", "all")) {
 		if strings.HasPrefix(m, llmtapModule+" ") || strings.Contains(m, "nats-server") {
 			t.Errorf("the hook requires %s", m)
@@ -105,29 +99,15 @@ func TestModules(t *testing.T) {
 func publish(t *testing.T, proxy, repo, path, subdir string) {
 	t.Helper()
 	dir := filepath.Join(proxy, filepath.FromSlash(path), "@v")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	archive, err := os.Create(filepath.Join(dir, releaseVersion+".zip"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(dir, 0o700))
+	archive := must.Get(os.Create(filepath.Join(dir, releaseVersion+".zip")))(t)
 	tag := strings.TrimPrefix(subdir+"/"+releaseVersion, "/")
-	if err := zip.CreateFromVCS(archive, module.Version{Path: path, Version: releaseVersion}, repo, tag, subdir); err != nil {
-		t.Fatal(err)
-	}
-	if err := archive.Close(); err != nil {
-		t.Fatal(err)
-	}
-	mod, err := os.ReadFile(filepath.Join(repo, subdir, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, zip.CreateFromVCS(archive, module.Version{Path: path, Version: releaseVersion}, repo, tag, subdir))
+	must.Do(t, archive.Close())
+	mod := must.Get(os.ReadFile(filepath.Join(repo, subdir, "go.mod")))(t)
 	for name, data := range map[string]string{
 		releaseVersion + ".mod": string(mod), releaseVersion + ".info": `{"Version":"` + releaseVersion + `"}`, "list": releaseVersion + "\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600))
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var (
@@ -49,11 +51,7 @@ func TestMain(m *testing.M) {
 
 func llmtap(t *testing.T) string {
 	t.Helper()
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return must.Get(binary())(t)
 }
 
 // need skips the test if a program is missing, or fails it in CI.
@@ -82,10 +80,7 @@ func run(t *testing.T, env []string, name string, args ...string) string {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(top, filepath.FromSlash(path)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(top, filepath.FromSlash(path))))(t)
 	return string(text)
 }
 
@@ -99,10 +94,6 @@ func checkConfig(t *testing.T, text string, env ...string) {
 
 func write(t *testing.T, path, text string, mode fs.FileMode) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, []byte(text), mode))
 }

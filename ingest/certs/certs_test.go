@@ -12,7 +12,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/certs/certstest"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // dial returns the error of a handshake with server, after which both have sent a byte.
@@ -64,9 +64,7 @@ func TestTLS(t *testing.T) {
 	f(mutual, certs.Client{CAFile: ca.File, CertFile: stranger, KeyFile: strangerKey}, "", "certificate required")
 	f(mutual, certs.Client{CAFile: ca.File, CertFile: client, KeyFile: clientKey}, "", "")
 	s := must.Get(plain.Config(slog.New(slog.DiscardHandler)))(t)
-	if err := dial(t, s, &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10, InsecureSkipVerify: true}); err == nil {
-		t.Error("TLS 1.1 is accepted")
-	}
+	must.Fail(t, dial(t, s, &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10, InsecureSkipVerify: true}), "", "TLS 1.1 is accepted")
 }
 
 // A renewed certificate is used for new connections. Files that cannot be read leave the one before.
@@ -84,16 +82,12 @@ func TestRenewal(t *testing.T) {
 	must.Do(t, trusts(ca))
 	later := time.Now().Add(time.Minute)
 	must.Do(t, os.WriteFile(cert, []byte("half a file"), 0o600))
-	if err := trusts(ca); err != nil {
-		t.Errorf("with a file that cannot be read: %v", err)
-	}
+	must.Do(t, trusts(ca), "with a file that cannot be read")
 	next.Issue(t, dir, "server", "127.0.0.1")
 	for _, name := range []string{cert, key} {
 		must.Do(t, os.Chtimes(filepath.Clean(name), later, later))
 	}
-	if err := trusts(next); err != nil {
-		t.Errorf("the renewed certificate is not used: %v", err)
-	}
+	must.Do(t, trusts(next), "the renewed certificate is not used")
 	if n := strings.Count(log.String(), "using the one before"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, log.String())
 	}

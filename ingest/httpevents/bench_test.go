@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // benchEvent returns a request with a body of size bytes, JSON with texts, as a string of the payload.
@@ -73,9 +74,8 @@ func BenchmarkStore(b *testing.B) {
 				one.Exchange = uuid.NewString()
 				payload = append(one.AppendJSON(payload), '\n')
 			}
-			if a := r.post("application/x-ndjson", payload); a.Accepted != n {
-				b.Errorf("%+v", a)
-			}
+			a := r.post("application/x-ndjson", payload)
+			must.Equal(b, a.Accepted, n, "%+v", a)
 			return payload
 		})
 	}
@@ -96,9 +96,7 @@ func BenchmarkDecode(b *testing.B) {
 			b.ReportAllocs()
 			b.ResetTimer()
 			for left := b.N; left > 0; left -= n {
-				if d, err := decoded("application/x-ndjson", string(payload)); err != nil || len(d.events) != n {
-					b.Fatal(err)
-				}
+				must.Equal(b, len(must.Get(decoded("application/x-ndjson", string(payload)))(b).events), n, "events")
 			}
 		})
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/ingest/httpbody"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var now = time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
@@ -150,9 +150,7 @@ func sameBody(t *testing.T, payload string, index int, e *event.Event) {
 	if p := strings.TrimSpace(strings.TrimPrefix(payload, "\xef\xbb\xbf")); !strings.HasPrefix(p, "[") {
 		payload = "[" + p + "]"
 	}
-	if err := json.Unmarshal([]byte(strings.TrimPrefix(payload, "\xef\xbb\xbf")), &all); err != nil {
-		t.Fatalf("accepted: %v", err)
-	}
+	must.Do(t, json.Unmarshal([]byte(strings.TrimPrefix(payload, "\xef\xbb\xbf")), &all), "accepted")
 	var want []byte
 	var text string
 	switch raw, encoded := all[index]["body"], all[index]["body_base64"]; {

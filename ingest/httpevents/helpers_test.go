@@ -22,9 +22,9 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/httpbody"
 	"github.com/llmtap/llmtap/ingest/jetstream"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestMain(m *testing.M) {
@@ -106,9 +106,7 @@ func (r *rig) do(req *http.Request) (a response) {
 	resp := must.Get(r.client.Do(req))(r.t)
 	defer resp.Body.Close()
 	body := must.Get(io.ReadAll(resp.Body))(r.t)
-	if err := json.Unmarshal(body, &a.Answer); err != nil {
-		r.t.Fatalf("HTTP %d: %s: %v", resp.StatusCode, body, err)
-	}
+	must.Do(r.t, json.Unmarshal(body, &a.Answer), "HTTP", resp.StatusCode, string(body))
 	a.status, a.retry = resp.StatusCode, resp.Header.Get("Retry-After")
 	return a
 }

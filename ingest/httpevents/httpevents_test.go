@@ -16,8 +16,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/llmtap/llmtap/ingest/httpbody"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func encode(events []*event.Event) []byte {
@@ -63,9 +63,7 @@ func TestEvents(t *testing.T) {
 			t.Fatalf("%s %v: %+v", contentType, header, a)
 		}
 		same := cmpopts.IgnoreFields(event.Event{}, "Exchange", "Uncaptured", "Labels.Run")
-		if diff := cmp.Diff(full(), r.stored(), same, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s %v: %s", contentType, header, diff)
-		}
+		must.Agree(t, cmp.Diff(full(), r.stored(), same, cmpopts.EquateEmpty()), contentType, header)
 	}
 	f("application/x-ndjson", lines)
 	f("application/jsonl; charset=utf-8", append([]byte("\xef\xbb\xbf\r\n"), bytes.ReplaceAll(lines, []byte("\n"), []byte("\r\n \r\n"))...))
@@ -208,9 +206,8 @@ func TestRefused(t *testing.T) {
 	if a := r.do(req); a.status != 405 || a.Error != "send events with POST" {
 		t.Errorf("%+v", a)
 	}
-	if got := r.stored(); len(got) != 0 {
-		t.Errorf("stored %+v", got)
-	}
+	got := r.stored()
+	must.Equal(t, len(got), 0, "stored %+v", got)
 	r.idle()
 }
 

@@ -7,8 +7,8 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A batch returns its own rejections, by index; the other events and other batches are stored.
@@ -32,14 +32,10 @@ func TestPublishBatch(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := c.PublishBatch(ended, []*event.Event{testEvent(6, 100)}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	must.Is(t, must.Err(c.PublishBatch(ended, []*event.Event{testEvent(6, 100)})), context.Canceled)
 	r := openReader(t, ctx, c, "a")
 	for i, m := range readN(t, ctx, r, 4) {
-		if want := []string{"x000000", "x000002", "x000004", "x000005"}[i]; m.Event.Exchange != want {
-			t.Errorf("message %d is %s, want %s", i, m.Event.Exchange, want)
-		}
+		must.Equal(t, m.Event.Exchange, []string{"x000000", "x000002", "x000004", "x000005"}[i], "message %d", i)
 	}
 	expectNone(t, ctx, r)
 }

@@ -1,13 +1,15 @@
 package jetstream
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+)
 
 func TestRedactURL(t *testing.T) {
 	f := func(s, want string) {
 		t.Helper()
-		if got := redactURL(s); got != want {
-			t.Errorf("redactURL(%q) = %q, want %q", s, got, want)
-		}
+		must.Equal(t, redactURL(s), want, "redactURL(%q)", s)
 	}
 	f("nats://a:4222", "nats://a:4222")
 	f("nats://u:p@a:4222, nats://u:p@b:4222", "nats://u:xxxxx@a:4222,nats://u:xxxxx@b:4222")

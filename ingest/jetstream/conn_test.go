@@ -19,8 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestEnsureIsIdempotent(t *testing.T) {
@@ -31,9 +31,7 @@ func TestEnsureIsIdempotent(t *testing.T) {
 	limits := func() natsjs.StreamConfig {
 		t.Helper()
 		s := must.Get(c.js.Stream(ctx, event.StreamEvents))(t)
-		if info := s.CachedInfo(); info.State.Msgs != 3 {
-			t.Errorf("%d messages", info.State.Msgs)
-		}
+		must.Equal(t, s.CachedInfo().State.Msgs, 3, "messages")
 		return s.CachedInfo().Config
 	}
 	if cfg := limits(); cfg.MaxAge != 24*time.Hour || cfg.MaxBytes != -1 || cfg.Duplicates != 10*time.Second || cfg.Storage != natsjs.FileStorage {
@@ -69,28 +67,16 @@ func TestKV(t *testing.T) {
 		must.Do(t, kv.Each(ctx, func(string, []byte, uint64) error { n++; return nil }))
 		return n
 	}
-	if n := keys(); n != 0 {
-		t.Errorf("%d keys in an empty bucket", n)
-	}
+	must.Equal(t, keys(), 0, "keys in an empty bucket")
 	if _, _, err := kv.Get(ctx, "a"); !errors.Is(err, ErrKeyNotFound) {
 		t.Errorf("get: %v", err)
 	}
 	rev := must.Get(kv.Update(ctx, "a", []byte("1"), 0))(t)
-	if _, err := kv.Update(ctx, "a", []byte("2"), 0); !errors.Is(err, ErrKeyConflict) {
-		t.Errorf("create twice: %v", err)
-	}
-	if _, err := kv.Update(ctx, "a", []byte("2"), rev); err != nil {
-		t.Error(err)
-	}
-	if _, err := kv.Update(ctx, "a", []byte("3"), rev); !errors.Is(err, ErrKeyConflict) {
-		t.Errorf("update an old revision: %v", err)
-	}
-	if err := kv.Put(ctx, "b", []byte("x")); err != nil {
-		t.Error(err)
-	}
-	if n := keys(); n != 2 {
-		t.Errorf("%d keys, want 2", n)
-	}
+	must.Is(t, must.Err(kv.Update(ctx, "a", []byte("2"), 0)), ErrKeyConflict, "create twice")
+	must.Get(kv.Update(ctx, "a", []byte("2"), rev))(t)
+	must.Is(t, must.Err(kv.Update(ctx, "a", []byte("3"), rev)), ErrKeyConflict, "update an old revision")
+	must.Do(t, kv.Put(ctx, "b", []byte("x")))
+	must.Equal(t, keys(), 2, "keys")
 	if v, _, err := kv.Get(ctx, "a"); err != nil || string(v) != "2" {
 		t.Errorf("got %q, %v", v, err)
 	}
@@ -101,9 +87,7 @@ func TestKV(t *testing.T) {
 	if _, err := kv.Update(ctx, "a", []byte("4"), 0); err != nil {
 		t.Errorf("create a deleted key: %v", err)
 	}
-	if _, err := c.KV(ctx, "no_such_bucket"); err == nil {
-		t.Error("opened a missing bucket")
-	}
+	must.Fail(t, must.Err(c.KV(ctx, "no_such_bucket")), "", "opened a missing bucket")
 }
 
 func TestPublisher(t *testing.T) {
@@ -121,9 +105,7 @@ func TestPublisher(t *testing.T) {
 	}
 
 	// An event too large for the connection fails immediately and does not stop the publisher.
-	if err := p.Publish(ctx, testEvent(10, 9<<20)); !errors.Is(err, nats.ErrMaxPayload) {
-		t.Errorf("an event over max_payload: %v", err)
-	}
+	must.Is(t, p.Publish(ctx, testEvent(10, 9<<20)), nats.ErrMaxPayload, "an event over max_payload")
 	// An event too large for the stream fails at its acknowledgement.
 	cfg := s.CachedInfo().Config
 	cfg.MaxMsgSize = 10_000
@@ -131,18 +113,12 @@ func TestPublisher(t *testing.T) {
 	for _, size := range []int{20_000, 30_000, 10} {
 		must.Do(t, p.Publish(ctx, testEvent(20+size, size)))
 	}
-	if err := p.Flush(ctx); err == nil || !strings.Contains(err.Error(), "exceeds maximum") {
-		t.Errorf("flush after a rejection: %v", err)
-	}
-	if err := p.Flush(ctx); err != nil {
-		t.Errorf("rejection reported twice: %v", err)
-	}
+	must.Fail(t, p.Flush(ctx), "exceeds maximum", "flush after a rejection")
+	must.Do(t, p.Flush(ctx), "rejection reported twice")
 	if p.Acked() != 21 || p.Failed() != 3 {
 		t.Errorf("%d acked, %d failed", p.Acked(), p.Failed())
 	}
-	if got := testutil.ToFloat64(c.m.dropped.WithLabelValues(reasonPublishFailed)); got != 3 {
-		t.Errorf("%v events counted as dropped, want 3", got)
-	}
+	must.Equal(t, testutil.ToFloat64(c.m.dropped.WithLabelValues(reasonPublishFailed)), 3, "events counted as dropped")
 }
 
 func TestConnectRetries(t *testing.T) {
@@ -177,9 +153,7 @@ func TestConnectWithToken(t *testing.T) {
 	n.start()
 	cfg := Default()
 	cfg.URL = n.s.URL()
-	if _, err := Connect(t.Context(), cfg, nil, nil); !errors.Is(err, nats.ErrAuthorization) {
-		t.Errorf("connect without a token: %v", err)
-	}
+	must.Is(t, must.Err(Connect(t.Context(), cfg, nil, nil)), nats.ErrAuthorization, "connect without a token")
 	cfg.TokenFile = filepath.Join(t.TempDir(), "token")
 	must.Do(t, os.WriteFile(cfg.TokenFile, []byte("secret\n"), 0o600))
 	c := must.Get(Connect(t.Context(), cfg, nil, nil))(t)
@@ -224,9 +198,7 @@ func canceled() context.Context {
 func TestTransient(t *testing.T) {
 	f := func(err error, want bool) {
 		t.Helper()
-		if got := IsTransient(fmt.Errorf("publish: %w", err)); got != want {
-			t.Errorf("%v: transient is %v", err, got)
-		}
+		must.Equal(t, IsTransient(fmt.Errorf("publish: %w", err)), want, "%v: transient", err)
 	}
 	f(nats.ErrTimeout, true)
 	f(nats.ErrDisconnected, true)

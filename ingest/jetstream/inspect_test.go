@@ -11,8 +11,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func inspect(t *testing.T, ctx context.Context, c *Conn) *State {
@@ -49,9 +49,8 @@ func TestInspect(t *testing.T) {
 	}
 	readN(t, ctx, r, 5)
 	must.Do(t, r.Commit(ctx, 3, 1))
-	if p := inspect(t, ctx, c).Partitions[0]; p.Pending != 2 {
-		t.Errorf("two events pending: %+v", p)
-	}
+	p := inspect(t, ctx, c).Partitions[0]
+	must.Equal(t, p.Pending, 2, "two events pending: %+v", p)
 	s := must.Get(c.js.Stream(ctx, event.StreamEvents))(t)
 	must.Do(t, s.Purge(ctx))
 	if p := inspect(t, ctx, c).Partitions[0]; p.Pending != 0 || p.Lost != 2 {
@@ -90,9 +89,7 @@ func TestInspectPartitions(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	must.Do(t, kv.Put(ctx, partitionsKey, []byte("{")))
-	if _, err := c.Inspect(ctx); err == nil || !strings.Contains(err.Error(), "number of partitions") {
-		t.Errorf("invalid number of partitions: %v", err)
-	}
+	must.Fail(t, must.Err(c.Inspect(ctx)), "number of partitions", "invalid number of partitions")
 }
 
 func TestInspectLimitsAndDeadLetters(t *testing.T) {
@@ -128,9 +125,7 @@ func TestTalliesSince(t *testing.T) {
 		t.Errorf("since a future time: %v, %v", got, err)
 	}
 	stop := errors.New("stop")
-	if err := c.TalliesSince(ctx, begun.Add(-time.Minute), func([]byte) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("error of fn: %v", err)
-	}
+	must.Is(t, c.TalliesSince(ctx, begun.Add(-time.Minute), func([]byte) error { return stop }), stop, "error of fn")
 }
 
 func TestInspectWithoutJetStream(t *testing.T) {
@@ -144,7 +139,5 @@ func TestInspectWithoutJetStream(t *testing.T) {
 	cfg.URL = srv.ClientURL()
 	c := must.Get(Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), nil))(t)
 	defer c.Close()
-	if _, err := c.Inspect(t.Context()); !errors.Is(err, ErrNoJetStream) {
-		t.Errorf("got %v", err)
-	}
+	must.Is(t, must.Err(c.Inspect(t.Context())), ErrNoJetStream)
 }

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A candidate is a process that wants to lead.
@@ -95,9 +97,7 @@ func TestSuspendedLeader(t *testing.T) {
 	}
 	// Nobody has taken it: the next term of a continues the last one.
 	t.Run("again", func(t *testing.T) {
-		if err := term.renew(t.Context()); err == nil {
-			t.Error("an expired lease was renewed")
-		}
+		must.Fail(t, term.renew(t.Context()), "", "an expired lease was renewed")
 	})
 }
 
@@ -122,9 +122,7 @@ func TestLeaderWhileNATSIsAway(t *testing.T) {
 	if terms := b.terms.Load(); terms > 0 {
 		t.Errorf("%d terms of the standby", terms)
 	}
-	if terms := a.terms.Load(); terms != 2 {
-		t.Errorf("%d terms of the leader", terms)
-	}
+	must.Equal(t, a.terms.Load(), 2, "terms of the leader")
 }
 
 // A lease written by an earlier version has no TTL: that of earlier versions applies.
@@ -134,9 +132,7 @@ func TestStandbyOfEarlierVersion(t *testing.T) {
 	f := func(after time.Duration, rev uint64, want bool) {
 		t.Helper()
 		now = now.Add(after)
-		if got := s.expired(&checkpoint{Lease: now.Add(-time.Hour)}, rev); got != want {
-			t.Errorf("after %v: expired %v", after, got)
-		}
+		must.Equal(t, s.expired(&checkpoint{Lease: now.Add(-time.Hour)}, rev), want, "after %v: expired", after)
 	}
 	f(0, 7, false)
 	f(7*time.Second, 7, false)

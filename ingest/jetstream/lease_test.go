@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestLeaseTakenOver(t *testing.T) {
@@ -30,21 +30,13 @@ func TestLeaseTakenOver(t *testing.T) {
 	if b.Epoch() != a.Epoch()+1 {
 		t.Errorf("epochs %d and %d", a.Epoch(), b.Epoch())
 	}
-	if err := a.Commit(ctx, 3, 0); !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("commit without the lease: %v", err)
-	}
-	if _, err := a.Next(ctx, 1, time.Minute); !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("read without the lease: %v", err)
-	}
-	if err := a.Close(ctx); err != nil {
-		t.Errorf("close without the lease: %v", err)
-	}
+	must.Is(t, a.Commit(ctx, 3, 0), ErrLeaseLost, "commit without the lease")
+	must.Is(t, must.Err(a.Next(ctx, 1, time.Minute)), ErrLeaseLost, "read without the lease")
+	must.Do(t, a.Close(ctx), "close without the lease")
 	if got := readN(t, ctx, b, 3); got[0].Seq != 1 || got[0].Replay {
 		t.Errorf("b got %+v", got)
 	}
-	if err := b.Commit(ctx, 3, 0); err != nil {
-		t.Errorf("commit of b after the close of a: %v", err)
-	}
+	must.Do(t, b.Commit(ctx, 3, 0), "commit of b after the close of a")
 }
 
 func TestLeaseRenewedWhileIdle(t *testing.T) {
@@ -64,9 +56,7 @@ func TestLeaseRenewedWhileIdle(t *testing.T) {
 	// The renewals do not conflict with the reader's commits.
 	publish(t, ctx, c, 1, 2)
 	readN(t, ctx, r, 1)
-	if err := r.Commit(ctx, 1, 0); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, r.Commit(ctx, 1, 0))
 }
 
 // A process that died without releasing its lease takes it back immediately under the same name.
@@ -74,12 +64,8 @@ func TestLeaseTakenBack(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	dead := openReader(t, ctx, c, "a")
 	again := openReader(t, ctx, c, "a")
-	if again.Epoch() != 2 {
-		t.Errorf("epoch %d", again.Epoch())
-	}
-	if err := dead.Commit(ctx, 0, 0); !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("commit of the previous run: %v", err)
-	}
+	must.Equal(t, again.Epoch(), 2, "epoch")
+	must.Is(t, dead.Commit(ctx, 0, 0), ErrLeaseLost, "commit of the previous run")
 }
 
 // A write whose response was lost does not lose the lease.
@@ -90,23 +76,17 @@ func TestLeaseResponseLost(t *testing.T) {
 	must.Do(t, r.lease.mu.lock(ctx))
 	r.lease.rev-- // as if the response was lost
 	r.lease.mu.unlock()
-	if err := r.Commit(ctx, 0, 0); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, r.Commit(ctx, 0, 0))
 	kv := must.Get(c.KV(ctx, event.BucketCheckpoint))(t)
 	must.Do(t, kv.kv.Delete(ctx, "p0of1"))
-	if err := r.Commit(ctx, 0, 0); !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("commit after the key was deleted: %v", err)
-	}
+	must.Is(t, r.Commit(ctx, 0, 0), ErrLeaseLost, "commit after the key was deleted")
 }
 
 func TestInvalidCheckpoint(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	kv := must.Get(c.KV(ctx, event.BucketCheckpoint))(t)
 	must.Do(t, kv.Put(ctx, "p0of1", []byte("{")))
-	if _, err := c.OpenReader(ctx, ReaderConfig{Partitions: 1, Owner: "a"}); err == nil {
-		t.Error("an invalid checkpoint was overwritten")
-	}
+	must.Fail(t, must.Err(c.OpenReader(ctx, ReaderConfig{Partitions: 1, Owner: "a"})), "", "an invalid checkpoint was overwritten")
 }
 
 // While NATS is down, Commit waits until its context ends and Close does not wait.
@@ -117,19 +97,13 @@ func TestCommitAndCloseWithoutNATS(t *testing.T) {
 	n.s.Shutdown()
 	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
-	if err := r.Commit(short, 0, 0); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("commit without NATS: %v", err)
-	}
+	must.Is(t, r.Commit(short, 0, 0), context.DeadlineExceeded, "commit without NATS")
 	begun := time.Now()
-	if err := r.Close(short); err == nil {
-		t.Error("the lease was released without NATS")
-	}
+	must.Fail(t, r.Close(short), "", "the lease was released without NATS")
 	if d := time.Since(begun); d > 2*time.Second {
 		t.Errorf("close took %v", d)
 	}
-	if err := c.Healthy(); err == nil {
-		t.Error("healthy without NATS")
-	}
+	must.Fail(t, c.Healthy(), "", "healthy without NATS")
 	if r.Pending() == 0 {
 		t.Error("caught up without NATS")
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestWithLease(t *testing.T) {
@@ -54,17 +54,13 @@ func TestWithLease(t *testing.T) {
 	b.nc.Close() // simulates the death of b
 	want("b ends")
 	want("a starts")
-	if err := stopA(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, stopA())
 	want("a ends")
 	if err := stopB(); err != nil && !strings.Contains(err.Error(), "closed") {
 		t.Error(err)
 	}
 	broken := errors.New("broken")
-	if err := a.WithLease(ctx, "y", "a", ttl, func(context.Context, *Term) error { return broken }); !errors.Is(err, broken) {
-		t.Errorf("got %v", err)
-	}
+	must.Is(t, a.WithLease(ctx, "y", "a", ttl, func(context.Context, *Term) error { return broken }), broken)
 }
 
 func TestHeartbeat(t *testing.T) {
@@ -73,9 +69,7 @@ func TestHeartbeat(t *testing.T) {
 	c.now = func() time.Time { return now }
 	f := func(owner string, want int) {
 		t.Helper()
-		if got, err := c.Heartbeat(ctx, owner, time.Minute); err != nil || got != want {
-			t.Errorf("%d live, %v; want %d", got, err, want)
-		}
+		must.Equal(t, must.Get(c.Heartbeat(ctx, owner, time.Minute))(t), want, "live")
 	}
 	f("a", 1)
 	f("b", 2)

@@ -8,8 +8,8 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // publishConversations publishes the events from..to-1, each with its own conversation.
@@ -53,9 +53,7 @@ func TestPartitionSubjects(t *testing.T) {
 				}
 			}
 		}
-		if total != 1000 {
-			t.Errorf("n=%d: the shares of 1000 events add up to %d", n, total)
-		}
+		must.Equal(t, total, 1000, "n=%d: the shares of 1000 events add up to", n)
 	}
 }
 
@@ -85,13 +83,9 @@ func TestPartitionsReadEverythingOnce(t *testing.T) {
 		if r.Pending() != 0 || r.Lost() != 0 {
 			t.Errorf("partition %d: %d pending, %d lost", p, r.Pending(), r.Lost())
 		}
-		if err := r.Close(ctx); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, r.Close(ctx))
 	}
-	if len(seen) != 303 {
-		t.Errorf("%d of 303 read", len(seen))
-	}
+	must.Equal(t, len(seen), 303, "messages read")
 }
 
 // A message larger than a partition's share of a pull is delivered.

@@ -3,8 +3,8 @@ package jetstream
 import (
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // Events leave the stream once every partition has stored them and needs them no more.
@@ -30,9 +30,7 @@ func TestPurgeStored(t *testing.T) {
 	must.Do(t, r.Commit(ctx, 60, 41))
 	purge(2, 0) // another number of partitions
 	purge(1, 40)
-	if first() != 41 {
-		t.Errorf("the stream begins at %d, want 41: 41 to 60 are replayed, 61 to 100 are not stored", first())
-	}
+	must.Equal(t, first(), 41, "the stream begins at: 41 to 60 are replayed, 61 to 100 are not stored")
 	must.Do(t, r.Commit(ctx, 100, 0))
 	must.Do(t, r.Close(ctx))
 	// A reader that opens now replays nothing and has lost nothing.
@@ -57,8 +55,6 @@ func TestPurgeStoredPartitions(t *testing.T) {
 		{checkpoint{Stored: 10, ReplayFrom: 11}, 11},
 		{checkpoint{Stored: 10, ReplayFrom: 5, CaughtUp: 500}, 5}, // its state needs event 5
 	} {
-		if got := test.cp.neededFrom(); got != test.want {
-			t.Errorf("%+v: needed from %d, want %d", test.cp, got, test.want)
-		}
+		must.Equal(t, test.cp.neededFrom(), test.want, "%+v: needed from", test.cp)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestReadCommitReopen(t *testing.T) {
@@ -38,9 +38,7 @@ func TestReadCommitReopen(t *testing.T) {
 		t.Errorf("stored %d after a commit of 8", r.Stored())
 	}
 	must.Do(t, r.Close(ctx))
-	if _, err := r.Next(ctx, 1, time.Second); err == nil {
-		t.Error("a closed reader returned messages")
-	}
+	must.Fail(t, must.Err(r.Next(ctx, 1, time.Second)), "", "a closed reader returned messages")
 
 	// Another process replays 4..8; 9 and 10 are new.
 	r = openReader(t, ctx, c, "b")
@@ -100,9 +98,7 @@ func TestCommitInvalid(t *testing.T) {
 	readN(t, ctx, r, 3)
 	must.Do(t, r.Commit(ctx, 2, 0))
 	for _, bad := range [][2]uint64{{4, 0}, {1, 0}, {3, 5}} {
-		if err := r.Commit(ctx, bad[0], bad[1]); err == nil {
-			t.Errorf("commit %v succeeded", bad)
-		}
+		must.Fail(t, r.Commit(ctx, bad[0], bad[1]), "", "commit", bad, "succeeded")
 	}
 }
 
@@ -137,9 +133,7 @@ func TestNextLimitAndContext(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := r.Next(ended, 1, time.Minute); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	must.Is(t, must.Err(r.Next(ended, 1, time.Minute)), context.Canceled)
 }
 
 func TestLargeBodiesAreBounded(t *testing.T) {
@@ -197,17 +191,13 @@ func TestUndecodable(t *testing.T) {
 	f(1, "llmtap.dead.bad_header", "bad_header", "llmtap.v1.request.s.00", `{"no":"time"}`, "Llmtap-Time is missing")
 	f(2, "llmtap.dead.bad_subject", "bad_subject", "llmtap.v1.embedding.s.00", "", "unknown kind")
 	f(3, "llmtap.dead.bad_header", "bad_header", "llmtap.v1.request.s.00", "", "is missing")
-	if got := testutil.ToFloat64(c.m.dropped.WithLabelValues(reasonBadHeader)); got != 2 {
-		t.Errorf("%v dropped with bad headers, want 2", got)
-	}
+	must.Equal(t, testutil.ToFloat64(c.m.dropped.WithLabelValues(reasonBadHeader)), 2, "dropped with bad headers")
 
 	// A replay writes no second dead letter.
 	must.Do(t, r.Commit(ctx, 4, 1))
 	must.Do(t, r.Close(ctx))
 	readN(t, ctx, openReader(t, ctx, c, "a"), 4)
-	if info, err := dead.Info(ctx); err != nil || info.State.LastSeq != 3 {
-		t.Errorf("dead letters after a replay: %+v, %v", info, err)
-	}
+	must.Equal(t, must.Get(dead.Info(ctx))(t).State.LastSeq, 3, "dead letters after a replay")
 }
 
 // A dead letter has more headers than its message, so the largest body is truncated.

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // repartition changes the number of partitions of an unread stream.
@@ -67,12 +67,8 @@ func TestPartitionCount(t *testing.T) {
 			t.Errorf("opened %+v", bad)
 		}
 	}
-	if _, err := c.BeginRepartition(ctx, 4, "a", 0); !errors.Is(err, ErrPartitionCount) {
-		t.Errorf("repartition 4 partitions into 4: %v", err)
-	}
-	if _, err := c.BeginRepartition(ctx, 257, "a", 0); err == nil {
-		t.Error("repartitioned into 257 partitions")
-	}
+	must.Is(t, must.Err(c.BeginRepartition(ctx, 4, "a", 0)), ErrPartitionCount, "repartition 4 partitions into 4")
+	must.Fail(t, must.Err(c.BeginRepartition(ctx, 257, "a", 0)), "", "repartitioned into 257 partitions")
 }
 
 // TestRepartition changes two partitions at different sequences into three: each event is new either to an old or to a new
@@ -96,16 +92,12 @@ func TestRepartition(t *testing.T) {
 	busy := openPartition(t, ctx, c, 1, 2)
 	other := must.Get(Connect(ctx, c.cfg, nil, nil))(t)
 	defer other.Close()
-	if _, err := other.BeginRepartition(ctx, 3, "b", 0); !errors.Is(err, ErrLeaseHeld) {
-		t.Errorf("repartition while a partition is read: %v", err)
-	}
+	must.Is(t, must.Err(other.BeginRepartition(ctx, 3, "b", 0)), ErrLeaseHeld, "repartition while a partition is read")
 	must.Do(t, busy.Close(ctx))
 
 	rep := must.Get(c.BeginRepartition(ctx, 3, "a", 0))(t)
 	publishConversations(t, ctx, c, 200, 260) // after the repartitioning
-	if err := rep.Finish(ctx); err == nil {
-		t.Error("finished before the old partitions were read")
-	}
+	must.Fail(t, rep.Finish(ctx), "", "finished before the old partitions were read")
 	var first uint64
 	for _, r := range rep.Readers {
 		for _, seq := range drain(t, ctx, r) {
@@ -115,9 +107,7 @@ func TestRepartition(t *testing.T) {
 		first = rep.LastSeq - uint64(r.cfg.Partition)
 	}
 	must.Do(t, rep.Finish(ctx))
-	if err := rep.Finish(ctx); !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("second finish, by an expired process: %v", err)
-	}
+	must.Is(t, rep.Finish(ctx), ErrLeaseLost, "second finish, by an expired process")
 	must.Do(t, rep.Close(ctx))
 	for p := range 3 {
 		r := openPartition(t, ctx, c, p, 3)
@@ -141,9 +131,7 @@ func TestRepartition(t *testing.T) {
 	for seq := range uint64(260) {
 		want[seq+1] = 1
 	}
-	if diff := cmp.Diff(want, fresh); diff != "" {
-		t.Errorf("events by number of partitions to which they are new:\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, fresh), "events by number of partitions to which they are new")
 }
 
 func TestLastTally(t *testing.T) {
@@ -151,9 +139,7 @@ func TestLastTally(t *testing.T) {
 	f := func(want int64) {
 		t.Helper()
 		r := openPartition(t, ctx, c, 0, 1)
-		if r.LastTally() != want {
-			t.Errorf("last tally %d, want %d", r.LastTally(), want)
-		}
+		must.Equal(t, r.LastTally(), want, "last tally")
 		if err := r.Close(ctx); err != nil {
 			t.Error(err)
 		}

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // NATS restarts while a publisher publishes and a reader reads: every event arrives once and in order.
@@ -60,12 +60,8 @@ func TestRestartWhilePublishingAndReading(t *testing.T) {
 	for expectNone(t, ctx, r); r.Pending() != 0; { // the last restart may be in progress
 		expectNone(t, ctx, r)
 	}
-	if r.Lost() != 0 {
-		t.Errorf("lost %d", r.Lost())
-	}
-	if err := r.Commit(ctx, count, 0); err != nil {
-		t.Error(err)
-	}
+	must.Equal(t, r.Lost(), 0, "lost")
+	must.Do(t, r.Commit(ctx, count, 0))
 }
 
 // An idle reader receives new events after a restart of NATS.
@@ -99,19 +95,13 @@ func TestPublishWithoutNATS(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	if err := p.Publish(short, testEvent(4, 10)); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("fifth event in a window of four: %v", err)
-	}
-	if err := p.Flush(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("flush without NATS: %v", err)
-	}
+	must.Is(t, p.Publish(short, testEvent(4, 10)), context.DeadlineExceeded, "fifth event in a window of four")
+	must.Is(t, p.Flush(short), context.DeadlineExceeded, "flush without NATS")
 	n.start()
 	must.Do(t, p.Flush(ctx))
 	r := openReader(t, ctx, c, "a")
 	for i, m := range readN(t, ctx, r, 4) {
-		if m.Event.Exchange != testEvent(i, 0).Exchange {
-			t.Errorf("message %d is %s", i, m.Event.Exchange)
-		}
+		must.Equal(t, m.Event.Exchange, testEvent(i, 0).Exchange, "message %d", i)
 	}
 	expectNone(t, ctx, r)
 }
@@ -165,9 +155,7 @@ func TestTalliesOverRestart(t *testing.T) {
 	}
 
 	broken := errors.New("broken")
-	if err := c.ReadTallies(ctx, func([]byte, uint64, bool) error { return broken }); !errors.Is(err, broken) {
-		t.Errorf("got %v", err)
-	}
+	must.Is(t, c.ReadTallies(ctx, func([]byte, uint64, bool) error { return broken }), broken)
 }
 
 // Closing the connection ends its readers.
@@ -179,7 +167,5 @@ func TestConnectionClosedUnderReader(t *testing.T) {
 	if msgs, err := r.Next(ctx, 1, time.Minute); err == nil {
 		t.Errorf("got %+v", msgs)
 	}
-	if err := r.Close(ctx); err == nil {
-		t.Error("the lease was released over a closed connection")
-	}
+	must.Fail(t, r.Close(ctx), "", "the lease was released over a closed connection")
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The stream loses its end, as if its files had not been synced to disk, and hooks publish other events under the same sequences

@@ -13,8 +13,8 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // BenchmarkStream measures what settings of the event stream cost: publishing and reading 100 MB of bodies, which are real
@@ -74,8 +74,7 @@ func benchmarkStream(b *testing.B, size int, change func(*natsjs.StreamConfig)) 
 
 func readAll(b *testing.B, ctx context.Context, r *Reader, count int) {
 	for left := count; left > 0; {
-		msgs, err := r.Next(ctx, 1000, time.Second)
-		must.Do(b, err)
+		msgs := must.Get(r.Next(ctx, 1000, time.Second))(b)
 		left -= len(msgs)
 	}
 }
@@ -85,8 +84,7 @@ func sources(b *testing.B, n int) (text []byte) {
 	files, err := filepath.Glob(filepath.Join(runtime.GOROOT(), "src", "*", "*.go")) //nolint:staticcheck // a benchmark has Go's sources
 	must.Do(b, err)
 	for _, f := range files {
-		data, err := os.ReadFile(f)
-		must.Do(b, err)
+		data := must.Get(os.ReadFile(f))(b)
 		if text = append(text, data...); len(text) >= n {
 			return text[:n]
 		}

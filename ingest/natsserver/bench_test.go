@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The account of hooks costs a little for each event.
@@ -18,21 +18,16 @@ func BenchmarkPublish(b *testing.B) {
 		b.Run(who, func(b *testing.B) {
 			cfg := Default()
 			cfg.Dir, cfg.Port = filepath.Join(b.TempDir(), "nats"), -1
-			s, err := Start(b.Context(), cfg)
-			must.Do(b, err)
+			s := must.Get(Start(b.Context(), cfg))(b)
 			defer s.Shutdown()
 			connect := func(token string) jetstream.JetStream {
-				nc, err := nats.Connect(s.URL(), nats.Token(token))
-				must.Do(b, err)
+				nc := must.Get(nats.Connect(s.URL(), nats.Token(token)))(b)
 				b.Cleanup(nc.Close)
-				js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(256))
-				must.Do(b, err)
+				js := must.Get(jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(256)))(b)
 				return js
 			}
 			all := connect(s.Token())
-			if _, err := all.CreateStream(b.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}}); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(all.CreateStream(b.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}}))(b)
 			js := all
 			if who == "hook" {
 				js = connect("")

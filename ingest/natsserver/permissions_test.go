@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
@@ -65,25 +65,15 @@ func TestTokens(t *testing.T) {
 	}
 	for _, sent := range []string{"old", token} {
 		js := login(t, s, sent)
-		if err := publish(t, js, "checkout-agent"); err != nil {
-			t.Errorf("token of the service: %v", err)
-		}
-		if _, err := js.Conn().Request(subject("search-agent"), []byte("{}"), 300*time.Millisecond); err == nil {
-			t.Error("a service can publish for another")
-		}
+		must.Do(t, publish(t, js, "checkout-agent"), "token of the service")
+		must.Fail(t, must.Err(js.Conn().Request(subject("search-agent"), []byte("{}"), 300*time.Millisecond)), "", "a service can publish for another")
 	}
-	if err := publish(t, login(t, s, "spaces"), event.ServiceToken("agent with spaces")); err != nil {
-		t.Errorf("token of a service with spaces: %v", err)
-	}
-	if err := publish(t, login(t, s, "all-services"), "search-agent"); err != nil {
-		t.Errorf("token of all services: %v", err)
-	}
+	must.Do(t, publish(t, login(t, s, "spaces"), event.ServiceToken("agent with spaces")), "token of a service with spaces")
+	must.Do(t, publish(t, login(t, s, "all-services"), "search-agent"), "token of all services")
 	if _, err := login(t, s, "elsewhere").Stream(t.Context(), event.StreamEvents); err != nil {
 		t.Errorf("token of collectors: %v", err)
 	}
-	if info, err := os.Stat(TokenFile(s.cfg.Dir)); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the file of this machine's token: %v, %v", info, err)
-	}
+	must.Equal(t, must.Get(os.Stat(TokenFile(s.cfg.Dir)))(t).Mode().Perm(), 0o600, "the file of this machine's token")
 }
 
 // Hooks may publish, and nothing else: neither read what others publish, nor change a stream, nor write state. Replies are a way that
@@ -104,9 +94,7 @@ func TestPermissions(t *testing.T) {
 		must.Get(nc.Subscribe(subject, func(*nats.Msg) {}))(t)
 		select {
 		case err := <-errs:
-			if !strings.Contains(err.Error(), "ermissions") {
-				t.Errorf("%s: %v", subject, err)
-			}
+			must.Contain(t, err.Error(), "ermissions", subject, err)
 		case <-time.After(5 * time.Second):
 			t.Errorf("a hook may subscribe to %s", subject)
 		}
@@ -136,9 +124,7 @@ func TestPermissions(t *testing.T) {
 	if err := publish(t, hook, "checkout-agent"); err != nil { // after all of these
 		t.Fatal(err)
 	}
-	if after := state(); after != before {
-		t.Errorf("a hook has changed streams: before\n%safter\n%s", before, after)
-	}
+	must.Equal(t, state(), before, "a hook has changed streams: before\n%safter", before)
 	kv := must.Get(all.Stream(t.Context(), "KV_x"))(t)
 	if info, err := kv.Info(t.Context()); err != nil || info.State.Msgs != 0 {
 		t.Errorf("a hook has written state: %+v, %v", info.State, err)
@@ -170,9 +156,7 @@ func TestEncryption(t *testing.T) {
 		}
 		s, js = open()
 		st := must.Get(js.Stream(t.Context(), "A"))(t)
-		if m, err := st.GetMsg(t.Context(), 1); err != nil || string(m.Data) != text {
-			t.Errorf("after a restart: %v, %v", m, err)
-		}
+		must.Equal(t, string(must.Get(st.GetMsg(t.Context(), 1))(t).Data), text, "after a restart")
 		s.Shutdown()
 	}
 }

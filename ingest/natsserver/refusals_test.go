@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // startGuarded starts a server with the token "secret".
@@ -54,9 +54,7 @@ func TestRefused(t *testing.T) {
 	for want, n := range map[string]int{
 		"127.0.0.1 llmtap-go/checkout: wrong token": 3, "127.0.0.1 bad[31mname: no token": 1, "127.0.0.1 : no token": 1,
 	} {
-		if counts[want] != n {
-			t.Errorf("%d of %q in %v", counts[want], want, counts)
-		}
+		must.Equal(t, counts[want], n, "%q in %v", want, counts)
 	}
 	if len(counts) != 3 || len(s.Refused(time.Now())) != 0 {
 		t.Errorf("%v, later %v", counts, s.Refused(time.Now()))
@@ -67,9 +65,7 @@ func TestRefused(t *testing.T) {
 llmtap_ingest_nats_refused_connections_total{reason="no_token"} 2
 llmtap_ingest_nats_refused_connections_total{reason="wrong_token"} 3
 `
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want)); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, testutil.GatherAndCompare(reg, strings.NewReader(want)))
 	s.Shutdown() // ends writing to log
 	text := log.String()
 	if strings.Count(text, "\n") != 3 || !strings.Contains(text, `address=127.0.0.1 client=llmtap-go/checkout reason="wrong token" connections=1`) {
@@ -107,9 +103,7 @@ func TestRefusedIsBounded(t *testing.T) {
 		g.refuse(refusalKey{fmt.Sprint(i), "", ReasonNoToken}, now.Add(time.Duration(i)*time.Second))
 	}
 	rs := g.since(now)
-	if len(rs) != maxRefusals {
-		t.Errorf("%d clients", len(rs))
-	}
+	must.Equal(t, len(rs), maxRefusals, "clients")
 	for _, r := range rs {
 		if !r.Last.After(now.Add(9 * time.Second)) {
 			t.Errorf("%+v is not among the latest", r)
@@ -120,7 +114,5 @@ func TestRefusedIsBounded(t *testing.T) {
 	for i := range 100 * 60 {
 		g.refuse(refusalKey{"one", "", ReasonNoToken}, now.Add(time.Hour+time.Duration(i)*time.Second))
 	}
-	if n := strings.Count(log.String(), "\n"); n != 7 {
-		t.Errorf("%d lines", n)
-	}
+	must.Equal(t, strings.Count(log.String(), "\n"), 7, "lines")
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,9 +47,7 @@ func TestStartDirectoryInUse(t *testing.T) {
 	cfg := config(t)
 	s := must.Get(Start(t.Context(), cfg))(t)
 	defer s.Shutdown()
-	if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "is in use by another server") {
-		t.Errorf("second server on the directory: %v", err)
-	}
+	must.Fail(t, must.Err(Start(t.Context(), cfg)), "is in use by another server", "second server on the directory")
 }
 
 func TestStartPortInUse(t *testing.T) {
@@ -57,9 +55,7 @@ func TestStartPortInUse(t *testing.T) {
 	defer l.Close()
 	cfg := config(t)
 	cfg.Port = l.Addr().(*net.TCPAddr).Port
-	if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "choose another port") {
-		t.Errorf("server on a used port: %v", err)
-	}
+	must.Fail(t, must.Err(Start(t.Context(), cfg)), "choose another port", "server on a used port")
 	cfg.Port = -1 // the failed start released its directory
 	s := must.Get(Start(t.Context(), cfg))(t)
 	s.Shutdown()
@@ -68,9 +64,7 @@ func TestStartPortInUse(t *testing.T) {
 func TestStartInvalidDirectory(t *testing.T) {
 	cfg := config(t)
 	must.Do(t, os.WriteFile(cfg.Dir, nil, 0o600))
-	if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "create the stream directory") {
-		t.Errorf("file instead of a directory: %v", err)
-	}
+	must.Fail(t, must.Err(Start(t.Context(), cfg)), "create the stream directory", "file instead of a directory")
 }
 
 func TestToken(t *testing.T) {

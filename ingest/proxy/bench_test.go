@@ -13,8 +13,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // BenchmarkProxy measures calls through the proxy, through a bare httputil.ReverseProxy, and without either, and prints the
@@ -64,9 +64,7 @@ func BenchmarkProxy(b *testing.B) {
 func (r *rig) call(b *testing.B, target string, body []byte) {
 	resp := must.Get(r.client.Post(target, "application/json", bytes.NewReader(body)))(b)
 	defer resp.Body.Close()
-	if n, err := io.Copy(io.Discard, resp.Body); err != nil || n != int64(len(body)) {
-		b.Fatal(n, err)
-	}
+	must.Equal(b, must.Get(io.Copy(io.Discard, resp.Body))(b), int64(len(body)), "bytes")
 }
 
 // bareProxy returns a minimal reverse proxy. It enables full duplex as the proxy does, because without it some calls of this

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A client that sends no more of its body is given up. One that is only slow, or whose answer takes long, is not.
@@ -47,9 +46,7 @@ func TestLimitBody(t *testing.T) {
 		}
 		select {
 		case err := <-received:
-			if !errors.Is(err, want) {
-				t.Errorf("%d parts: %v, want %v", parts, err, want)
-			}
+			must.Is(t, err, want, parts, "parts")
 		case <-time.After(20 * limit):
 			t.Fatalf("%d parts: the handler waits", parts)
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -63,9 +63,7 @@ func TestRefused(t *testing.T) {
 	if sent, _ := p.last(t); sent.Header.Get("Upgrade")+sent.Header.Get("Http2-Settings")+sent.Header.Get("Connection") != "" {
 		t.Errorf("the provider got %v", sent.Header)
 	}
-	if n := testutil.ToFloat64(r.m.received.WithLabelValues(noUpstream, codeRefused)); n != 15 {
-		t.Errorf("%v refusals counted", n)
-	}
+	must.Equal(t, testutil.ToFloat64(r.m.received.WithLabelValues(noUpstream, codeRefused)), 15, "refusals counted")
 }
 
 // A URL in the request line, as for a forward proxy, is not followed.
@@ -216,9 +214,7 @@ func TestInvalidConfig(t *testing.T) {
 	up("local: user, query", "local", "https://h/v1?key=s3cret")
 	up("local: the path", "local", "https://h/v1/%2e%2e")
 	c := Default()
-	if err := c.Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, c.Validate())
 }
 
 func TestUpstreams(t *testing.T) {
@@ -232,9 +228,7 @@ func TestUpstreams(t *testing.T) {
 		t.Helper()
 		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/x?q=1", nil)
 		m[name].setTarget(r.URL, rest)
-		if r.URL.String() != want {
-			t.Errorf("got %s, want %s", r.URL, want)
-		}
+		must.Equal(t, r.URL.String(), want, "URL")
 	}
 	f("deepseek", "/chat/completions", "https://api.deepseek.com/chat/completions?q=1")
 	f("openai", "/v1/responses", "https://eu.api.openai.com/v1/responses?q=1")
@@ -252,9 +246,7 @@ func TestLimitEncodings(t *testing.T) {
 			h["Accept-Encoding"] = in
 		}
 		limitEncodings(h)
-		if got := strings.Join(h["Accept-Encoding"], "|"); got != want {
-			t.Errorf("%q became %q, want %q", in, got, want)
-		}
+		must.Equal(t, strings.Join(h["Accept-Encoding"], "|"), want, "%q became", in)
 	}
 	f(nil, "")
 	f([]string{""}, "")

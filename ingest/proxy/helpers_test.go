@@ -19,9 +19,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -71,8 +71,7 @@ func (r *rig) startNATS(t testing.TB, cfg *Config) {
 	nc := must.Get(nats.Connect(srv.URL()))(t)
 	t.Cleanup(nc.Close)
 	r.js = must.Get(jetstream.New(nc))(t)
-	_, err := r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, AllowDirect: true})
-	must.Do(t, err)
+	must.Get(r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, AllowDirect: true}))(t)
 }
 
 // A message is an event and its subject.

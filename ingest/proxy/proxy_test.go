@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 const chat = "/test/v1/chat/completions"
@@ -46,9 +46,7 @@ func TestUnary(t *testing.T) {
 		s.Status != 200 || s.Error != "" || s.ProviderRequestID != "req_1" {
 		t.Errorf("request %+v, response %+v", q.Event, s.Event)
 	}
-	if n := testutil.ToFloat64(r.m.received.WithLabelValues("test", "2xx")); n != 1 {
-		t.Errorf("%v requests counted", n)
-	}
+	must.Equal(t, testutil.ToFloat64(r.m.received.WithLabelValues("test", "2xx")), 1, "requests counted")
 }
 
 // The client receives the first event before the provider writes the second.
@@ -73,9 +71,7 @@ func TestStreamed(t *testing.T) {
 		t.Fatalf("%q, %v", event, err)
 	}
 	close(arrived)
-	if rest, err := io.ReadAll(resp.Body); err != nil || string(rest) != second {
-		t.Fatalf("%q, %v", rest, err)
-	}
+	must.Equal(t, string(must.Get(io.ReadAll(resp.Body))(t)), second, "the rest")
 	if _, res := r.exchange(t); string(res.Body) != first+second || res.Error != "" || res.FirstByte >= res.Duration {
 		t.Errorf("response %+v", res.Event)
 	}
@@ -133,12 +129,9 @@ func TestBytes(t *testing.T) {
 		if string(sentBody) != body || got != string(answer) {
 			t.Errorf("%s: %d bytes became %d, the response's %d became %d", path, len(body), len(sentBody), len(answer), len(got))
 		}
-		if sent.RequestURI != wire {
-			t.Errorf("%s became %s, want %s", path, sent.RequestURI, wire)
-		}
-		if ct := resp.Header["Content-Type"]; strings.Join(ct, "") != contentType {
-			t.Errorf("content type %q became %q", contentType, ct)
-		}
+		must.Equal(t, sent.RequestURI, wire, "%s became", path)
+		ct := resp.Header["Content-Type"]
+		must.Equal(t, strings.Join(ct, ""), contentType, "content type %q became %q", contentType, ct)
 	}
 	f(chat, "/v1/chat/completions", `{"messages":[}`, []byte("<html>"), "")
 	f(chat, "/v1/chat/completions", "", nil, "")
@@ -221,9 +214,7 @@ func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	resp := must.Get(r.client.Do(r.request(t, http.MethodPost, chat, "{}").WithContext(ctx)))(t)
 	defer resp.Body.Close()
-	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || line != "data: {}\n" {
-		t.Fatal(line, err)
-	}
+	must.Equal(t, must.Get(bufio.NewReader(resp.Body).ReadString('\n'))(t), "data: {}\n", "first line")
 	cancel()
 	if err := <-gone; !errors.Is(err, context.Canceled) {
 		t.Error(err)
@@ -242,9 +233,7 @@ func TestUpstreamDown(t *testing.T) {
 	if _, s := r.exchange(t); s.Status != 0 || !strings.Contains(s.Error, "refused") {
 		t.Errorf("response %+v", s.Event)
 	}
-	if n := testutil.ToFloat64(r.m.received.WithLabelValues("test", codeUnreachable)); n != 1 {
-		t.Errorf("%v requests counted", n)
-	}
+	must.Equal(t, testutil.ToFloat64(r.m.received.WithLabelValues("test", codeUnreachable)), 1, "requests counted")
 }
 
 // A response that breaks off reaches the client as broken off.
@@ -290,9 +279,7 @@ func TestLabels(t *testing.T) {
 		if diff := cmp.Diff(want, m.Labels) + cmp.Diff(map[string]string{"tenant": "100%"}, m.Attrs); diff != "" || m.Labels.User == "anna" || m.Labels.User == "" {
 			t.Errorf("%s: %s", m.Kind, diff)
 		}
-		if want := fmt.Sprintf("llmtap.v1.%s.checkout.%02x", m.Kind, event.ShardOf("c-1")); m.subject != want {
-			t.Errorf("subject %s, want %s", m.subject, want)
-		}
+		must.Equal(t, m.subject, fmt.Sprintf("llmtap.v1.%s.checkout.%02x", m.Kind, event.ShardOf("c-1")), "subject")
 	}
 	if q.Traceparent != "00-1-2-01" || q.APIVersion != "2023-06-01" {
 		t.Errorf("request %+v", q.Event)
@@ -305,7 +292,5 @@ func TestDefaultLabels(t *testing.T) {
 	r.do(t, http.MethodPost, chat, "{}")
 	q, _ := r.exchange(t)
 	must.Agree(t, cmp.Diff(event.Labels{Service: "fleet", Agent: "helper"}, q.Labels))
-	if want := fmt.Sprintf("llmtap.v1.request.fleet.%02x", event.ShardOf("fleet", "helper", "127.0.0.1")); q.subject != want {
-		t.Errorf("subject %s, want %s", q.subject, want)
-	}
+	must.Equal(t, q.subject, fmt.Sprintf("llmtap.v1.request.fleet.%02x", event.ShardOf("fleet", "helper", "127.0.0.1")), "subject")
 }

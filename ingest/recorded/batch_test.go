@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // Lines of batches' files as OpenAI and Anthropic document them.
@@ -46,9 +48,7 @@ func TestBatch(t *testing.T) {
 				got = append(got, fmt.Sprintf("%s %s %s %v %s", x.CustomID, x.Request.URL, x.Request.Body, s.Cancelled(), x.Request.Attrs["custom_id"]))
 			}
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
-		}
+		must.Agree(t, cmp.Diff(want, got))
 	}
 	f(openAIRequests, true,
 		"not_exchange f:3: not a line of a batch: neither a request nor an answer",

@@ -11,6 +11,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func gzipped(text string) string {
@@ -98,13 +100,8 @@ func TestOpenRefuses(t *testing.T) {
 func TestIsHAR(t *testing.T) {
 	f := func(text string, want bool) {
 		t.Helper()
-		br, err := Open(iotest.OneByteReader(strings.NewReader(text)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := IsHAR(br); got != want {
-			t.Errorf("%.40q: %v, want %v", text, got, want)
-		}
+		br := must.Get(Open(iotest.OneByteReader(strings.NewReader(text))))(t)
+		must.Equal(t, IsHAR(br), want, "%.40q", text)
 	}
 	f(`{"log":{`, true)
 	f("\n{\r\n\t\"log\"  :\n", true)

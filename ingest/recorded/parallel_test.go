@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // next yields the results of Next until a final error.
@@ -44,11 +45,7 @@ func TestAll(t *testing.T) {
 	f := func(name string, open func() io.Reader) {
 		t.Helper()
 		reader := func() *Reader {
-			r, err := NewReader(open(), Config{Name: name, Instance: "i", MaxLine: inFlight / 3})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return r
+			return must.Get(NewReader(open(), Config{Name: name, Instance: "i", MaxLine: inFlight / 3}))(t)
 		}
 		want := texts(reader().next())
 		for _, cores := range []int{1, 5} {
@@ -71,10 +68,7 @@ func TestAll(t *testing.T) {
 	f("a HAR", text(`{"log":{"entries":[{"request":{"method":"GET"}},{"request":{"method":"POST","url":"https://api.openai.com/v1/responses"}},7`))
 	path := recordedtest.Path(t, recordedtest.Exchanges)
 	f("recorded traffic", func() io.Reader {
-		file, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(os.Open(path))(t)
 		t.Cleanup(func() { _ = file.Close() }) // opened for reading only
 		return file
 	})
@@ -88,10 +82,7 @@ func TestAllOfPipe(t *testing.T) {
 	defer cancel()
 	write := func() { _, _ = io.WriteString(out, line+"\n") }
 	go write()
-	r, err := NewReader(in, Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(NewReader(in, Config{}))(t)
 	n := 0
 	var last error
 	for x, err := range r.All(ctx) {

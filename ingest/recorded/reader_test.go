@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -72,9 +73,7 @@ func TestLine(t *testing.T) {
 	s.Status, s.ProviderRequestID = 200, "req_1"
 	s.ContentType, s.Body = "application/json; charset=utf-8", []byte(`{"id" :"r"}`)
 	q.BodyBytes, s.BodyBytes = len(q.Body), len(s.Body)
-	if diff := cmp.Diff([]*event.Event{&q, &s}, []*event.Event{x.Request, x.Response}); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff([]*event.Event{&q, &s}, []*event.Event{x.Request, x.Response}))
 	if x.Source != "f:1" || !x.HasTime {
 		t.Errorf("%s, has time: %v", x.Source, x.HasTime)
 	}
@@ -82,13 +81,8 @@ func TestLine(t *testing.T) {
 		if h := e.Encode(); strings.Contains(strings.Join(flat(h), " "), "hidden") {
 			t.Errorf("secret in %v", h)
 		}
-		back, err := event.Decode(e.Subject(), e.Encode(), e.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(e, back); diff != "" {
-			t.Errorf("after encoding and decoding:\n%s", diff)
-		}
+		back := must.Get(event.Decode(e.Subject(), e.Encode(), e.Body))(t)
+		must.Agree(t, cmp.Diff(e, back), "after encoding and decoding")
 	}
 }
 
@@ -122,12 +116,8 @@ func TestBodies(t *testing.T) {
 		"application/vnd.amazon.eventstream", "\x00\x01\xff")
 	f(`"response":"x","response_headers":[["content-type","text/x"]]`, "", "x") // another format: ignored
 
-	if got := string(one(t, `{"request":"--boundary\r\n"}`).Request.Body); got != "--boundary\r\n" {
-		t.Errorf("request %q", got)
-	}
-	if got := string(one(t, `{"request":"e30=","request_encoding":"base64"}`).Request.Body); got != "{}" {
-		t.Errorf("request %q", got)
-	}
+	must.Equal(t, string(one(t, `{"request":"--boundary\r\n"}`).Request.Body), "--boundary\r\n", "request")
+	must.Equal(t, string(one(t, `{"request":"e30=","request_encoding":"base64"}`).Request.Body), "{}", "request")
 }
 
 func TestNoResponse(t *testing.T) {
@@ -135,9 +125,8 @@ func TestNoResponse(t *testing.T) {
 	if x.Response.Status != 0 || x.Response.Error == "" || x.Request.Method != "POST" || x.Request.Labels.Service != "s" {
 		t.Errorf("%+v", x.Response)
 	}
-	if x = one(t, `{"request":{},"status":"0","error":{"code":"ECONNRESET"}}`); x.Response.Error != `{"code":"ECONNRESET"}` {
-		t.Errorf("%+v", x.Response)
-	}
+	x = one(t, `{"request":{},"status":"0","error":{"code":"ECONNRESET"}}`)
+	must.Equal(t, x.Response.Error, `{"code":"ECONNRESET"}`, "%+v", x.Response)
 	if x = one(t, `{"request":{},"status":"429","error":false}`); x.Response.Error != "" || x.Response.Status != 429 {
 		t.Errorf("%+v", x.Response)
 	}
@@ -167,18 +156,14 @@ func TestTimes(t *testing.T) {
 	f(`,"time":"1.x"`, unknown, false)
 
 	all, _ := read(t, "{\"request\":1}\n\n{\"request\":2}\n", Config{Day: time.Date(2026, 11, 20, 23, 59, 59, 0, time.UTC)})
-	if got := all[1].Request.Time.Format(time.RFC3339Nano); got != "2026-11-20T00:00:00.000003Z" {
-		t.Errorf("with a day: %s", got)
-	}
+	must.Equal(t, all[1].Request.Time.Format(time.RFC3339Nano), "2026-11-20T00:00:00.000003Z", "with a day")
 }
 
 // A record has the same exchange id and time regardless of its file and line.
 func TestIDs(t *testing.T) {
 	const want = "5b9c90ce-298d-512d-ac84-e3cb43a35c25"
 	x := one(t, line)
-	if got := x.ID.String(); got != want {
-		t.Errorf("id %s, want %s: ids must never change", got, want)
-	}
+	must.Equal(t, x.ID.String(), want, "id: ids must never change")
 	var z bytes.Buffer
 	w := gzip.NewWriter(&z)
 	_, _ = w.Write([]byte("\xef\xbb\xbf\r\n" + strings.TrimSpace(line) + "\r\n"))
@@ -204,9 +189,7 @@ func TestBadLines(t *testing.T) {
 	for _, x := range all {
 		good = append(good, x.Source+" "+string(x.Request.Body))
 	}
-	if diff := cmp.Diff([]string{"f:1 1", "f:14 2", "f:16 3"}, good); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff([]string{"f:1 1", "f:14 2", "f:16 3"}, good))
 	want := []string{
 		`not_json f:2: not a JSON object: unexpected end of JSON input`,
 		`not_json f:4: not a JSON object: json: cannot unmarshal array into Go value of type recorded.Line`,
@@ -222,9 +205,7 @@ func TestBadLines(t *testing.T) {
 		`not_json f:15: not a JSON object: invalid character '[' exceeded max depth`,
 		`too_long f:17: longer than 512000 bytes`,
 	}
-	if diff := cmp.Diff(want, bad); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, bad))
 }
 
 func TestLongLine(t *testing.T) {
@@ -262,18 +243,13 @@ func TestInvalidFiles(t *testing.T) {
 }
 
 func TestHAR(t *testing.T) {
-	b, err := os.ReadFile("testdata/browser.har")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("testdata/browser.har"))(t)
 	all, bad := read(t, string(b), Config{Service: "web"})
 	want := []string{
 		"not_llm f:1: GET https://chat.example.com/app.js is not an LLM call",
 		"not_exchange f:3: not a HAR entry: json: cannot unmarshal string into Go struct field harEntry.request of type recorded.harRequest",
 	}
-	if diff := cmp.Diff(want, bad); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(want, bad))
 	if len(all) != 3 {
 		t.Fatalf("%d exchanges", len(all))
 	}
@@ -294,9 +270,7 @@ func TestHAR(t *testing.T) {
 		t.Errorf("no response: %+v", s)
 	}
 	again, _ := read(t, string(b), Config{})
-	if again[0].ID != all[0].ID {
-		t.Error("the same entry has a different id when read again")
-	}
+	must.Equal(t, again[0].ID, all[0].ID, "the same entry has a different id when read again")
 	huge := `{"log":{"version":"1.2","entries":[{"comment":"` + strings.Repeat("x", 100<<10) + `"}]}}`
 	if all, bad := read(t, huge, Config{MaxLine: 50 << 10}); len(all) != 0 || len(bad) != 1 || !strings.Contains(bad[0], "too long") {
 		t.Errorf("huge entry: %d exchanges, %v", len(all), bad)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestTokens(t *testing.T) {
@@ -49,7 +49,5 @@ func TestTokens(t *testing.T) {
 	}
 	empty := filepath.Join(t.TempDir(), "empty")
 	must.Do(t, os.WriteFile(empty, []byte("# nothing\n"), 0o600))
-	if _, err := ReadTokens("", "http.token_file", empty); err == nil || !strings.Contains(err.Error(), "is empty") {
-		t.Errorf("empty file: %v", err)
-	}
+	must.Fail(t, must.Err(ReadTokens("", "http.token_file", empty)), "is empty", "empty file")
 }

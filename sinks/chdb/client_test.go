@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 type everyType struct {
@@ -129,12 +129,8 @@ func TestQueries(t *testing.T) {
 	// Forms of INSERT.
 	mustExec(t, c, "INSERT INTO q VALUES (100, 'a;b'), (101, 'c\\'d') -- ; end")
 	mustExec(t, c, "INSERT INTO q (n, s) FORMAT JSONEachRow\n{\"n\": 102, \"s\": \"file(x); INTO OUTFILE\"}\n{\"n\": 103}")
-	if err := c.Exec(with(clickhouse.Parameters{"n": "104", "s": "p"}), "INSERT INTO q VALUES ({n:UInt32}, {s:String})"); err != nil {
-		t.Error(err)
-	}
-	if err := c.Exec(clickhouse.Context(ctx, clickhouse.WithAsync(true)), "INSERT INTO q (n, s) VALUES (105, 'async')"); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, c.Exec(with(clickhouse.Parameters{"n": "104", "s": "p"}), "INSERT INTO q VALUES ({n:UInt32}, {s:String})"))
+	must.Do(t, c.Exec(clickhouse.Context(ctx, clickhouse.WithAsync(true)), "INSERT INTO q (n, s) VALUES (105, 'async')"))
 	f(6, ctx, "SELECT count() FROM q WHERE n >= 100")
 	rows := must.Get(c.Query(ctx, "SELECT n, s FROM q WHERE 0"))(t)
 	if rows.Next() || rows.Err() != nil {
@@ -173,9 +169,7 @@ func TestSemistructured(t *testing.T) {
 		t.Error(n, v, d, y, err)
 	}
 	var back clickhouse.JSON
-	if err := c.QueryRow(ctx, "SELECT j FROM semi").Scan(&back); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, c.QueryRow(ctx, "SELECT j FROM semi").Scan(&back))
 }
 
 func TestExceptions(t *testing.T) {
@@ -233,9 +227,7 @@ func TestCancel(t *testing.T) {
 		cancel()
 	}()
 	var n uint64
-	if err := c.QueryRow(ctx, endless).Scan(&n); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	must.Is(t, c.QueryRow(ctx, endless).Scan(&n), context.Canceled)
 	waitRunning(t, c, 0)
 	// A client that disconnects from a stream.
 	ctx, cancel = context.WithCancel(t.Context())
@@ -273,16 +265,12 @@ func TestSessions(t *testing.T) {
 	must.Do(t, c.Exec(ctx, "CREATE TEMPORARY TABLE tmp (a UInt8)"))
 	must.Do(t, c.Exec(ctx, "INSERT INTO tmp VALUES (1), (2)"))
 	// A failed statement does not affect the next one, and settings apply to one request only.
-	if err := c.Exec(in(clickhouse.Settings{"session_id": "s1", "max_threads": 1}), "SELECT throwIf(1) AS leaked FORMAT TSVWithNames"); err == nil {
-		t.Error("no exception")
-	}
+	must.Fail(t, c.Exec(in(clickhouse.Settings{"session_id": "s1", "max_threads": 1}), "SELECT throwIf(1) AS leaked FORMAT TSVWithNames"), "", "no exception")
 	var n, threads uint64
 	if err := c.QueryRow(ctx, "SELECT count(), toUInt64(getSetting('max_threads')) FROM tmp").Scan(&n, &threads); err != nil || n != 2 || threads == 1 {
 		t.Error(n, threads, err)
 	}
-	if err := c.QueryRow(in(clickhouse.Settings{"session_id": "s2"}), "SELECT count() FROM tmp").Scan(&n); err == nil {
-		t.Error("the temporary table is visible in another session")
-	}
+	must.Fail(t, c.QueryRow(in(clickhouse.Settings{"session_id": "s2"}), "SELECT count() FROM tmp").Scan(&n), "", "the temporary table is visible in another session")
 	// A session runs one request at a time.
 	wait, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -308,9 +296,7 @@ func TestDeduplication(t *testing.T) {
 	for range 2 {
 		insertNumbers(t, ctx, c, "dedup", 1, 2)
 	}
-	if n := count(t, c, "dedup"); n != 2 {
-		t.Errorf("%d rows, want 2", n)
-	}
+	must.Equal(t, count(t, c, "dedup"), 2, "rows")
 }
 
 func insertNumbers(t *testing.T, ctx context.Context, c driver.Conn, table string, numbers ...uint32) {

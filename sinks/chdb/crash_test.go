@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The child is killed repeatedly during inserts: it is restarted at the same address, every acknowledged batch is stored once,
@@ -83,12 +83,8 @@ func TestKill(t *testing.T) {
 	ackedMore(5)
 	cancel()
 	wg.Wait()
-	if err := s.Health(); err != nil {
-		t.Error(err)
-	}
-	if n := testutil.ToFloat64(s.metrics.restarts); n != kills {
-		t.Errorf("%v restarts, want %d", n, kills)
-	}
+	must.Do(t, s.Health())
+	must.Equal(t, testutil.ToFloat64(s.metrics.restarts), kills, "restarts")
 	rows := must.Get(c.Query(t.Context(), "SELECT batch, count() FROM t GROUP BY batch"))(t)
 	defer rows.Close()
 	whole := map[uint32]bool{}
@@ -164,9 +160,7 @@ func TestSecondProcess(t *testing.T) {
 	cfg.Dir = other
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err = Start(ctx, cfg); err == nil || !strings.Contains(err.Error(), "another ClickHouse has the directory open") {
-		t.Errorf("two engines on the same data: %v", err)
-	}
+	must.Fail(t, must.Err(Start(ctx, cfg)), "another ClickHouse has the directory open", "two engines on the same data")
 
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 		t.Error(problems, err)
@@ -179,9 +173,7 @@ func TestSecondProcess(t *testing.T) {
 	if d := time.Since(since); d > childGrace {
 		t.Errorf("stopping took %s", d)
 	}
-	if err := first.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, first.Close(t.Context()))
 	if first.Health() == nil {
 		t.Error("Health returns nil after Close")
 	}
@@ -191,9 +183,7 @@ func TestSecondProcess(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "data", "status")); !os.IsNotExist(err) {
 		t.Error("the engine was not closed:", err)
 	}
-	if n := count(t, open(t, start(t, dir)), "t"); n != 3 {
-		t.Errorf("%d rows after a restart, want 3", n)
-	}
+	must.Equal(t, count(t, open(t, start(t, dir)), "t"), 3, "rows after a restart")
 }
 
 // Close does not wait for an endless statement or for clients with open connections.
@@ -253,7 +243,5 @@ func TestParentKilled(t *testing.T) {
 	c.Close()
 	must.Do(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	if n := count(t, open(t, start(t, dir)), "t"); n != 3 {
-		t.Errorf("%d rows, want 3", n)
-	}
+	must.Equal(t, count(t, open(t, start(t, dir)), "t"), 3, "rows")
 }

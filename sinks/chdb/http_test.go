@@ -17,7 +17,7 @@ import (
 	"github.com/ClickHouse/ch-go/compress"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/chdb/httpd"
 )
 
@@ -45,9 +45,7 @@ func TestAuthorization(t *testing.T) {
 	f := func(status int, change ...func(*http.Request)) {
 		t.Helper()
 		resp, body := do(t, s, nil, strings.NewReader("SELECT 1"), change...)
-		if resp.StatusCode != status {
-			t.Errorf("status %d, want %d: %s", resp.StatusCode, status, body)
-		}
+		must.Equal(t, resp.StatusCode, status, "status: %s", body)
 	}
 	key := func(k string) func(*http.Request) { return header("X-ClickHouse-Key", k) }
 	auth := func(user, password string) func(*http.Request) {
@@ -88,9 +86,7 @@ func TestReader(t *testing.T) {
 				}
 				r.SetBasicAuth(user, password)
 			})
-			if resp.StatusCode != status {
-				t.Errorf("%s: status %d, want %d: %s", statement, resp.StatusCode, status, body)
-			}
+			must.Equal(t, resp.StatusCode, status, "%s: status: %s", statement, body)
 		}
 	}
 	write, read := as(httpd.User), as(dsn.User.Username())
@@ -119,9 +115,7 @@ func TestRejected(t *testing.T) {
 	code := func(want, sql string) {
 		t.Helper()
 		resp, body := do(t, s, nil, strings.NewReader(sql))
-		if got := resp.Header.Get("X-ClickHouse-Exception-Code"); got != want {
-			t.Errorf("%s: code %s, want %s: %.300s", sql, got, want, body)
-		}
+		must.Equal(t, resp.Header.Get("X-ClickHouse-Exception-Code"), want, "%s: code: %.300s", sql, body)
 	}
 	f := func(sql string) {
 		t.Helper()

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // fakeNPM adds an npm to the PATH that packs a small tarball and counts its runs.
@@ -69,9 +69,7 @@ func TestInstall(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if got := strings.Join(names, " "); got != "libchdb.so libchdb.so.verified lock" {
-		t.Error(got)
-	}
+	must.Equal(t, strings.Join(names, " "), "libchdb.so libchdb.so.verified lock", "files")
 	// A library that does not match its marker is installed again.
 	must.Do(t, os.WriteFile(filepath.Join(dir, "libchdb.so"), []byte("cut"), 0o644))
 	if _, err := install(t.Context(), dir, pkg, func(string) {}); err != nil || runs() != 2 {
@@ -84,10 +82,7 @@ func TestInstallErrors(t *testing.T) {
 	f := func(want string, ctx context.Context, pkg npmPackage) {
 		t.Helper()
 		dir := t.TempDir()
-		_, err := install(ctx, dir, pkg, func(string) {})
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		must.Fail(t, must.Err(install(ctx, dir, pkg, func(string) {})), want)
 		if _, ok := cached(dir, pkg); ok {
 			t.Error("a library was installed")
 		}
@@ -103,27 +98,19 @@ func TestInstallErrors(t *testing.T) {
 func TestFindLibrary(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "libchdb.so")
 	t.Setenv(libraryEnv, file)
-	if _, err := FindLibrary(t.Context(), LibraryConfig{}); err == nil || !strings.Contains(err.Error(), libraryEnv) {
-		t.Error(err)
-	}
+	must.Fail(t, must.Err(FindLibrary(t.Context(), LibraryConfig{})), libraryEnv)
 	must.Do(t, os.WriteFile(file, []byte("not a library"), 0o644))
-	if got, err := FindLibrary(t.Context(), LibraryConfig{}); err != nil || got != file {
-		t.Error(got, err)
-	}
+	must.Equal(t, must.Get(FindLibrary(t.Context(), LibraryConfig{}))(t), file, "library")
 	// Loading it fails in the child; the caller gets the error.
 	cfg := Default()
 	cfg.Dir = t.TempDir()
-	if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "load libchdb") {
-		t.Error(err)
-	}
+	must.Fail(t, must.Err(Start(t.Context(), cfg)), "load libchdb")
 	// Without npm the error lists the solutions.
 	t.Setenv(libraryEnv, "")
 	t.Setenv("PATH", t.TempDir())
 	_, err := FindLibrary(t.Context(), LibraryConfig{CacheDir: t.TempDir()})
 	for _, way := range []string{"npm", libraryEnv, "clickhouse.dsn", "LLMTAP_CLICKHOUSE_DSN"} {
-		if err == nil || !strings.Contains(err.Error(), way) {
-			t.Errorf("error does not mention %s: %v", way, err)
-		}
+		must.Fail(t, err, way)
 	}
 }
 
@@ -153,9 +140,7 @@ func TestPresentLibrary(t *testing.T) {
 		t.Errorf("with npm: %q, %v, npm ran %d times", path, err, runs())
 	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err := PresentLibrary(cfg); err == nil || !strings.Contains(err.Error(), "or set "+libraryEnv) {
-		t.Errorf("without npm: %v", err)
-	}
+	must.Fail(t, must.Err(PresentLibrary(cfg)), "or set "+libraryEnv, "without npm")
 	file := filepath.Join(t.TempDir(), "libchdb.so")
 	must.Do(t, os.WriteFile(file, nil, 0o600))
 	t.Setenv(libraryEnv, file)
@@ -163,7 +148,5 @@ func TestPresentLibrary(t *testing.T) {
 		t.Errorf("with a file: %q, %v", path, err)
 	}
 	t.Setenv(libraryEnv, file+"-not")
-	if _, err := PresentLibrary(cfg); err == nil || !strings.Contains(err.Error(), "which is not a file") {
-		t.Errorf("with a missing file: %v", err)
-	}
+	must.Fail(t, must.Err(PresentLibrary(cfg)), "which is not a file", "with a missing file")
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -33,10 +33,7 @@ func TestClusterGolden(t *testing.T) {
 func TestClusterRejectsUnknownStatements(t *testing.T) {
 	f := func(stmt, want string) {
 		t.Helper()
-		_, err := clickhouse.Rewrite("main", "llmtap", stmt)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", stmt, err, want)
-		}
+		must.Fail(t, must.Err(clickhouse.Rewrite("main", "llmtap", stmt)), want, stmt)
 		if got, err := clickhouse.Rewrite("", "llmtap", stmt); err != nil || len(got) != 1 || got[0] != stmt {
 			t.Errorf("%s on one server: %q, %v", stmt, got, err)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
@@ -34,9 +34,7 @@ func TestIsItOver(t *testing.T) {
 			b.Exchanges = append(b.Exchanges, e)
 		}
 		must.Do(t, s.Write(t.Context(), b))
-		if got := pick(runQuery(t, s, "is_it_over", nil, nil), want); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
+		must.Equal(t, pick(runQuery(t, s, "is_it_over", nil, nil), want), want, "row")
 	}
 	const u = 6 * time.Minute // so that a slow test changes no text
 	incident := []overCall{{30 * u, "1.0", ok, 10}, {29 * u, "1.1", failed, 1}, {25 * u, "1.1", failed, 8}, {24 * u, "1.1", ok, 8}, {20 * u, "1.1", failed, 1}}
@@ -166,9 +164,7 @@ func TestStuck(t *testing.T) {
 	must.Do(t, s.Write(t.Context(), b))
 	f := func(given map[string]string, want string) {
 		t.Helper()
-		if d := cmp.Diff(want, pick(runQuery(t, s, "stuck", given, nil), "conversation_id= cause= failed_in_a_row= rule_id= message_index= exchange_id=")); d != "" {
-			t.Errorf("%v (-want +got):\n%s", given, d)
-		}
+		must.Agree(t, cmp.Diff(want, pick(runQuery(t, s, "stuck", given, nil), "conversation_id= cause= failed_in_a_row= rule_id= message_index= exchange_id=")), given)
 	}
 	twoCauses := "conversation_id=two causes cause=orphan_tool_reply failed_in_a_row=2 rule_id=orphan_tool_reply message_index=4 exchange_id=call-31"
 	stuck := "conversation_id=stuck cause=orphan_tool_reply failed_in_a_row=3 rule_id=orphan_tool_reply message_index=3 exchange_id=call-25"

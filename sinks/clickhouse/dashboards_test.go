@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -187,9 +187,7 @@ func TestQueries(t *testing.T) {
 	})
 	t.Run("unknown cost", func(t *testing.T) {
 		for _, prices := range []queries.Prices{nil, {{Provider: "openai", Model: "*", Input: 1}}, {{Provider: "deepseek", Model: "deepseek_chat", Input: 1}}} {
-			if got := pick(runQuery(t, s, "usage", nil, prices), "cost_usd="); got != "cost_usd=<nil>" {
-				t.Errorf("with prices %v: %s", prices, got)
-			}
+			must.Equal(t, pick(runQuery(t, s, "usage", nil, prices), "cost_usd="), "cost_usd=<nil>", "with prices %v", prices)
 		}
 	})
 }
@@ -206,14 +204,10 @@ func TestQueriesUseNewestRow(t *testing.T) {
 	e.Conversation, e.Status, e.Failed, e.Cause, e.RootCause, e.ErrorText = "conv-24", 200, false, "", "", ""
 	must.Do(t, s.Write(t.Context(), b))
 	for conversation, want := range map[string]string{"conv-22": "", "conv-24": "status=200\nstatus=400"} {
-		if got := pick(runQuery(t, s, "conversation", map[string]string{"conversation_id": conversation}, nil), "status="); got != want {
-			t.Errorf("%s: %q, want %q", conversation, got, want)
-		}
+		must.Equal(t, pick(runQuery(t, s, "conversation", map[string]string{"conversation_id": conversation}, nil), "status="), want, "%s", conversation)
 	}
 	want := "conversation_id=conv-24 failed_calls=1 calls=2 went_on=false"
-	if got := pick(runQuery(t, s, "conversations_hit", nil, nil), want); got != want {
-		t.Errorf("conversations_hit: %s, want %s", got, want)
-	}
+	must.Equal(t, pick(runQuery(t, s, "conversations_hit", nil, nil), want), want, "conversations_hit")
 }
 
 // Each parameter and each common filter selects rows.
@@ -255,9 +249,7 @@ func TestQueryFilters(t *testing.T) {
 			}
 			if p.Name == "limit" {
 				given[p.Name] = "1"
-				if rows := rowsOf(t, s, name, given); rows != 1 {
-					t.Errorf("%s --limit 1: %d rows", name, rows)
-				}
+				must.Equal(t, rowsOf(t, s, name, given), 1, "%s --limit 1: rows", name)
 			}
 			if given[p.Name] == "" || p.Name == "limit" || p.Required || keep[name+" "+p.Name] {
 				continue
@@ -287,9 +279,7 @@ func TestQueryFilterMatches(t *testing.T) {
 		}
 	}
 	res := runQuery(t, s, "open_tool_calls", map[string]string{"attr": "tenant=tenant-2"}, nil)
-	if got := pick(res, "calls="); got != "calls=1\ncalls=1\ncalls=1" {
-		t.Errorf("tool calls of a tenant: %s", got)
-	}
+	must.Equal(t, pick(res, "calls="), "calls=1\ncalls=1\ncalls=1", "tool calls of a tenant")
 }
 
 // pick formats res as column=value, with the columns of the first line of want.

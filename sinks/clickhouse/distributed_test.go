@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/chdb/chdbtest"
@@ -60,14 +60,10 @@ func TestDistributed(t *testing.T) {
 		columns := "SELECT arraySort(groupArray(name)) FROM system.columns WHERE database = 'llmtap' AND table = {table:String}"
 		want := query(t, s, columns, map[string]string{"table": table + "_local"})
 		for _, name := range []string{table, table + "_final"} {
-			if got := query(t, s, columns, map[string]string{"table": name}); got != want {
-				t.Errorf("%s has columns %s, want %s", name, got, want)
-			}
+			must.Equal(t, query(t, s, columns, map[string]string{"table": name}), want, "%s has columns", name)
 		}
 	}
-	if got := query(t, s, "SELECT count(), countIf(status = 200 AND stage = 'executor') FROM exchanges_final", nil); got != "200\t200\n" {
-		t.Errorf("exchanges_final: rows, newest rows = %q", got)
-	}
+	must.Equal(t, query(t, s, "SELECT count(), countIf(status = 200 AND stage = 'executor') FROM exchanges_final", nil), "200\t200\n", "exchanges_final: rows, newest rows")
 	for _, name := range queries.Names() {
 		sql, params, err := queries.Sample(name, time.Now())
 		must.Do(t, err)
@@ -154,8 +150,6 @@ func TestShards(t *testing.T) {
 			union = append(union, fmt.Sprintf("SELECT %d AS shard, cityHash64(%s) %% 3 AS want, (%s) AS row FROM shard%d.%s_local FINAL", i, shardKey, sortKey, i, table))
 		}
 		got := query(t, s, "SELECT count(), uniqExact(row), countIf(shard != want), uniqExact(shard) FROM ("+strings.Join(union, " UNION ALL ")+")", nil)
-		if want := fmt.Sprintf("%d\t%d\t0\t3\n", n, n); got != want {
-			t.Errorf("%s (%s, %s): rows, different rows, rows on a wrong shard, shards with rows: %swant %s", table, sortKey, shardKey, got, want)
-		}
+		must.Equal(t, got, fmt.Sprintf("%d\t%d\t0\t3\n", n, n), "%s (%s, %s): rows, different rows, rows on a wrong shard, shards with rows", table, sortKey, shardKey)
 	}
 }

@@ -30,7 +30,7 @@ import (
 
 	client "github.com/ClickHouse/clickhouse-go/v2"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 	"github.com/llmtap/llmtap/sinks/sinktest"
@@ -78,9 +78,7 @@ func TestInvalidDSN(t *testing.T) {
 	f("http://u:secret@h/db?compress=rar", `compress: "rar" is not one of`)
 	f("http://u:secret@h/db?max_threads=1&max_threads=2", "option max_threads is given twice")
 	f("http://u:secret@h/db?a=%zz", "parse options")
-	if err := (clickhouse.Config{DSN: "https://h/?skip_verify=true", AllowSkipVerify: true}).Validate(); err != nil {
-		t.Errorf("skip_verify with permission: %v", err)
-	}
+	must.Do(t, (clickhouse.Config{DSN: "https://h/?skip_verify=true", AllowSkipVerify: true}).Validate(), "skip_verify with permission")
 	if err := (clickhouse.Config{DSN: "http://h/", Cluster: "a b"}).Validate(); err == nil || !strings.HasPrefix(err.Error(), `cluster: "a b" is not the name`) {
 		t.Errorf("cluster: %v", err)
 	}
@@ -148,9 +146,7 @@ func TestFailover(t *testing.T) {
 			t.Fatalf("Write after the first server stopped: %v", err)
 		}
 	}
-	if got := query(t, s, "SELECT count() FROM exchanges_final", nil); got != "20\n" {
-		t.Errorf("exchanges: %s", got)
-	}
+	must.Equal(t, query(t, s, "SELECT count() FROM exchanges_final", nil), "20\n", "exchanges")
 }
 
 // The connection to the first of two hosts is cut in the middle of an insert, and the host is gone. The rows are stored once,

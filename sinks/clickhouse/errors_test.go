@@ -19,7 +19,7 @@ import (
 
 	chgo "github.com/ClickHouse/clickhouse-go/v2"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 	"github.com/llmtap/llmtap/sinks/sinktest"
@@ -28,9 +28,7 @@ import (
 func TestFault(t *testing.T) {
 	f := func(err error, want string) {
 		t.Helper()
-		if got := clickhouse.Fault(fmt.Errorf("insert: %w", err)); got != want {
-			t.Errorf("fault of %v: %s, want %s", err, got, want)
-		}
+		must.Equal(t, clickhouse.Fault(fmt.Errorf("insert: %w", err)), want, "fault of %v", err)
 	}
 	exception := func(code int32) error { return &chgo.Exception{Code: code, Message: "x"} }
 	// Errors of the server.
@@ -175,16 +173,10 @@ func TestOpenLazy(t *testing.T) {
 	if err := s.Write(t.Context(), sinktest.Rows(0, 10)); !errors.As(err, &later) || later.Hint == "" {
 		t.Errorf("Write while ClickHouse rejects the login: %v", err)
 	}
-	if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "516") {
-		t.Errorf("Ping while ClickHouse rejects the login: %v", err)
-	}
+	must.Fail(t, s.Ping(t.Context()), "516", "Ping while ClickHouse rejects the login")
 	code.Store(0)
-	if err := s.Write(t.Context(), sinktest.Rows(0, 10)); err != nil {
-		t.Error(err)
-	}
-	if counts, err := s.Counts(t.Context()); err != nil || counts["exchanges"] != 10 {
-		t.Errorf("Counts once ClickHouse is back: %v %v", counts, err)
-	}
+	must.Do(t, s.Write(t.Context(), sinktest.Rows(0, 10)))
+	must.Equal(t, must.Get(s.Counts(t.Context()))(t)["exchanges"], 10, "Counts once ClickHouse is back")
 }
 
 func TestConfigValidate(t *testing.T) {

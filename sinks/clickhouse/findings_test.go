@@ -8,8 +8,8 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/dashboards/queries"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks"
 )
 
@@ -76,14 +76,10 @@ func TestFindingsOfTimeRange(t *testing.T) {
 		must.Do(t, err)
 		return query(t, s, "EXPLAIN indexes = 1 "+sql, params)
 	}
-	if p := plan("1 hour"); !strings.Contains(p, "(conversation_id, finding_id) in 3-element set") {
-		t.Errorf("the findings of an hour are not read by key:\n%s", p)
-	}
+	must.Contain(t, plan("1 hour"), "(conversation_id, finding_id) in 3-element set", "the findings of an hour are not read by key")
 	if p := plan("7 days"); strings.Contains(p, "-element set") {
 		t.Errorf("the findings of seven days are looked up:\n%s", p)
 	}
 	p := query(t, s, "EXPLAIN projections = 1 SELECT conversation_id, finding_id FROM findings WHERE first_seen >= now() - 3600 AND first_seen < now()", nil)
-	if !strings.Contains(p, "by_time") {
-		t.Errorf("the keys of an hour are not read from the projection:\n%s", p)
-	}
+	must.Contain(t, p, "by_time", "the keys of an hour are not read from the projection")
 }

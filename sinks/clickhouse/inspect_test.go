@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -74,9 +74,7 @@ func TestInspectRejectedLogin(t *testing.T) {
 		t.Errorf("wrong password: %v", err)
 	}
 	cfg.PasswordFile = "/nosuch"
-	if _, err = clickhouse.Inspect(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "read password_file") {
-		t.Errorf("no password file: %v", err)
-	}
+	must.Fail(t, must.Err(clickhouse.Inspect(t.Context(), cfg)), "read password_file", "no password file")
 	cfg.DSN, cfg.PasswordFile = "http://127.0.0.1:1/llmtap", ""
 	if _, err = clickhouse.Inspect(t.Context(), cfg); err == nil || errors.Is(err, clickhouse.ErrLogin) {
 		t.Errorf("no server: %v", err)

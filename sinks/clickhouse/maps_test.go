@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
 
@@ -20,7 +20,5 @@ func TestMapsAreSorted(t *testing.T) {
 		b.Exchanges[i].Settings, b.Exchanges[i].Attrs = m, m
 	}
 	must.Do(t, s.Write(t.Context(), b))
-	if got := query(t, s, "SELECT uniqExact(settings), uniqExact(attributes), any(length(settings)), count() FROM exchanges_final", nil); got != "1\t1\t12\t50\n" {
-		t.Error(got)
-	}
+	must.Equal(t, query(t, s, "SELECT uniqExact(settings), uniqExact(attributes), any(length(settings)), count() FROM exchanges_final", nil), "1\t1\t12\t50\n", "values")
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/dashboards/queries"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks"
 )
 
@@ -107,9 +107,7 @@ func TestMessagesWithCommonWord(t *testing.T) {
 		for _, row := range res.Rows {
 			got = append(got, row[2].(string))
 		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%v: found in %q, want %q", given, got, want)
-		}
+		must.Equal(t, strings.Join(got, " "), want, "%v: found in %q", given, got)
 	}
 	f(queries.Values{}, "conv-007 conv-199 conv-198")
 	f(queries.Values{"service": {"rare"}}, "conv-005 conv-003")

@@ -18,7 +18,7 @@ import (
 
 	client "github.com/ClickHouse/clickhouse-go/v2"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -51,12 +51,8 @@ func TestMigrationKeepsRows(t *testing.T) {
 		dir := files(t, -1)
 		dir["9000_"+table+".sql"] = &fstest.MapFile{Data: []byte("ALTER TABLE " + table + " ADD COLUMN IF NOT EXISTS added LowCardinality(String);\nCREATE OR REPLACE VIEW " + table + "_final AS\nSELECT * FROM " + table + " FINAL;\n")}
 		must.Do(t, s.Apply(t.Context(), dir))
-		if got := hash(); got != before {
-			t.Errorf("rows of %s: %s, before the migration %s", table, got, before)
-		}
-		if got := query(t, s, "SELECT countIf(added != '') FROM "+table+"_final", nil); got != "0\n" {
-			t.Errorf("%s_final: %s rows with a value in the new column", table, got)
-		}
+		must.Equal(t, hash(), before, "rows of %s, as before the migration", table)
+		must.Equal(t, query(t, s, "SELECT countIf(added != '') FROM "+table+"_final", nil), "0\n", "%s_final: rows with a value in the new column", table)
 		if err := s.Exec(t.Context(), "TRUNCATE TABLE migrations"); err != nil { // the next table uses the same number
 			t.Fatal(err)
 		}
@@ -115,12 +111,8 @@ func TestProcessesMigrateConcurrently(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if got := query(t, s, all, nil); got != want {
-			t.Errorf("from %d: columns:\n%s\nwant\n%s", from, got, want)
-		}
-		if got, want := query(t, s, "SELECT uniqExact(number) FROM migrations", nil), fmt.Sprintln(len(files(t, -1))); got != want {
-			t.Errorf("from %d: migrations: %s, want %s", from, got, want)
-		}
+		must.Equal(t, query(t, s, all, nil), want, "from %d: columns", from)
+		must.Equal(t, query(t, s, "SELECT uniqExact(number) FROM migrations", nil), fmt.Sprintln(len(files(t, -1))), "from %d: migrations", from)
 	}
 }
 

@@ -5,13 +5,12 @@ import (
 	"math/big"
 	"regexp"
 	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
@@ -55,9 +54,7 @@ func TestQueryBounded(t *testing.T) {
 	f := func(sql, want string) {
 		t.Helper()
 		res, err := s.QueryBounded(t.Context(), sql, nil)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, %v, want an error with %q", sql, res, err, want)
-		}
+		must.Fail(t, err, want, sql, res)
 	}
 	for _, sql := range []string{
 		"DROP TABLE exchanges", "INSERT INTO exchanges (exchange_id) VALUES ('x')", "TRUNCATE TABLE findings", "SET readonly = 0", "SET max_result_bytes = 0",

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 	"github.com/llmtap/llmtap/sinks/sinktest"
@@ -111,9 +111,7 @@ func TestChangedTable(t *testing.T) {
 		s := open(t)
 		b, dead, add := runBatcher(t, s)
 		wait(t, add(sinktest.Rows(0, 10)))
-		if err := s.Exec(t.Context(), breaks); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		must.Do(t, s.Exec(t.Context(), breaks), what)
 		stored := add(sinktest.Rows(10, 500))
 		for deadline := time.Now().Add(time.Minute); b.Health() == nil && time.Now().Before(deadline); {
 			time.Sleep(5 * time.Millisecond)
@@ -121,9 +119,7 @@ func TestChangedTable(t *testing.T) {
 		if err := b.Health(); err == nil || !strings.Contains(err.Error(), health) || !strings.Contains(err.Error(), "the change to the table") {
 			t.Errorf("%s: health %v, want %q in it", what, err, health)
 		}
-		if err := s.Exec(t.Context(), repairs); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		must.Do(t, s.Exec(t.Context(), repairs), what)
 		wait(t, stored)
 		n := counts(t, s)
 		if n["exchanges"] != 510 || n["alerts"] != 510 || dead.count() != 0 || b.Health() != nil {
@@ -143,9 +139,8 @@ func TestChangedType(t *testing.T) {
 	must.Do(t, s.Write(t.Context(), sinktest.Rows(0, 10)))
 	must.Do(t, s.Exec(t.Context(), "ALTER TABLE exchanges MODIFY COLUMN status String"))
 	must.Do(t, s.Write(t.Context(), sinktest.Rows(10, 10)))
-	if n := counts(t, s); n["exchanges"] != 20 {
-		t.Errorf("stored: %v", n)
-	}
+	n := counts(t, s)
+	must.Equal(t, n["exchanges"], 20, "stored: %v", n)
 }
 
 // A column that cannot be filled is not an error of the network, which would be retried without a hint.

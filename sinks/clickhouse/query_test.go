@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
@@ -64,28 +64,18 @@ func TestQueryParameters(t *testing.T) {
 			t.Errorf("parameter %q: got %q", v, got)
 		}
 	}
-	if got := query(t, s, "SELECT 1 WHERE 'a' = {v:String}", map[string]string{"v": "a' OR '1'='1"}); got != "" {
-		t.Errorf("injection: %q", got)
-	}
+	must.Equal(t, query(t, s, "SELECT 1 WHERE 'a' = {v:String}", map[string]string{"v": "a' OR '1'='1"}), "", "injection")
 	// A statement without placeholders is sent unchanged.
-	if got := query(t, s, "SELECT '@v ? $1'", map[string]string{"v": "x"}); got != "@v ? $1\n" {
-		t.Errorf("no placeholders: %q", got)
-	}
-	if _, err := s.Query(t.Context(), "SELECT {v:String}", nil); err == nil || !strings.Contains(err.Error(), "v") {
-		t.Errorf("missing parameter: %v", err)
-	}
+	must.Equal(t, query(t, s, "SELECT '@v ? $1'", map[string]string{"v": "x"}), "@v ? $1\n", "no placeholders")
+	must.Fail(t, must.Err(s.Query(t.Context(), "SELECT {v:String}", nil)), "v", "missing parameter")
 }
 
 func TestQueryCannotWrite(t *testing.T) {
 	s := open(t)
 	for _, sql := range []string{"DROP TABLE exchanges", "INSERT INTO exchanges (exchange_id) VALUES ('x')", "TRUNCATE TABLE findings", "SET readonly = 0"} {
-		if _, err := s.Query(t.Context(), sql, nil); err == nil {
-			t.Errorf("%s: no error", sql)
-		}
+		must.Fail(t, must.Err(s.Query(t.Context(), sql, nil)), "", sql)
 	}
-	if got := query(t, s, "SELECT count() FROM exchanges", nil); got != "0\n" {
-		t.Errorf("exchanges: %s", got)
-	}
+	must.Equal(t, query(t, s, "SELECT count() FROM exchanges", nil), "0\n", "exchanges")
 }
 
 func TestQueryTruncates(t *testing.T) {
@@ -102,10 +92,7 @@ func TestQueryTruncates(t *testing.T) {
 
 func TestQueryErrorAfterRows(t *testing.T) {
 	s := open(t)
-	_, err := s.Query(t.Context(), "SELECT throwIf(number = 90000, 'boom') FROM numbers(95000) SETTINGS max_block_size = 1000", nil)
-	if err == nil || !strings.Contains(err.Error(), "boom") {
-		t.Errorf("error after the first rows: %v", err)
-	}
+	must.Fail(t, must.Err(s.Query(t.Context(), "SELECT throwIf(number = 90000, 'boom') FROM numbers(95000) SETTINGS max_block_size = 1000", nil)), "boom", "error after the first rows")
 }
 
 // Rows are read as they were written, byte for byte.
@@ -153,7 +140,5 @@ func TestFloats(t *testing.T) {
 		b.Alerts[i].Value = f
 	}
 	must.Do(t, s.Write(t.Context(), b))
-	if got := query(t, s, "SELECT value FROM alerts_final ORDER BY alert_id", nil); got != "NaN\n+Inf\n-Inf\n" {
-		t.Errorf("values: %q", got)
-	}
+	must.Equal(t, query(t, s, "SELECT value FROM alerts_final ORDER BY alert_id", nil), "NaN\n+Inf\n-Inf\n", "values")
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/content"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -30,9 +30,8 @@ func TestRetentions(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
-			if got = strings.NewReplacer("\t", " ", "\n", ", ").Replace(got); got != want {
-				t.Errorf("retention in days: %s, want %s", got, want)
-			}
+			got = strings.NewReplacer("\t", " ", "\n", ", ").Replace(got)
+			must.Equal(t, got, want, "retention in days")
 			if opened == 1 && strings.Contains(log.String(), "retention set") {
 				t.Errorf("set twice: %s", log.String())
 			}
@@ -97,7 +96,6 @@ func TestErase(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	remaining(" a1 a2 a4 e2 e2 e4 h-e2 h-e3 m1 m2 m3 p sys")
-	if r := erase(clickhouse.ErasureSubject{User: "u1"}, now); len(r.Exchanges) != 0 {
-		t.Errorf("again: %+v", r)
-	}
+	r := erase(clickhouse.ErasureSubject{User: "u1"}, now)
+	must.Equal(t, len(r.Exchanges), 0, "again: %+v", r)
 }

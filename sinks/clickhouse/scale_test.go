@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 	"github.com/llmtap/llmtap/sinks/clickhouse/scaletest"

@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
@@ -32,9 +32,7 @@ func golden(t *testing.T, name, got string) {
 		must.Do(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want := must.Get(os.ReadFile(path))(t)
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("%s (-want +got; -update writes it):\n%s", path, d)
-	}
+	must.Agree(t, cmp.Diff(string(want), got), path, "(-update writes it)")
 }
 
 // The golden file contains the tables as the embedded engine prints them; other versions may print them differently.
@@ -43,8 +41,7 @@ func TestSchemaGolden(t *testing.T) {
 	if engine.server == nil {
 		t.Skip("not the embedded server")
 	}
-	res, err := s.Query(t.Context(), "SELECT create_table_query, currentDatabase() FROM system.tables WHERE database = currentDatabase() ORDER BY name", nil)
-	must.Do(t, err)
+	res := must.Get(s.Query(t.Context(), "SELECT create_table_query, currentDatabase() FROM system.tables WHERE database = currentDatabase() ORDER BY name", nil))(t)
 	var b strings.Builder
 	for _, row := range res.Rows {
 		ddl := strings.ReplaceAll(row[0].(string), row[1].(string)+".", "")
@@ -163,9 +160,7 @@ func TestOpenConcurrently(t *testing.T) {
 	if got := query(t, s, "SELECT number, name FROM migrations FINAL ORDER BY number", nil); !strings.HasPrefix(got, "1\t0001_exchanges.sql\n2\t0002_findings.sql\n") {
 		t.Errorf("migrations:\n%s", got)
 	}
-	if got := query(t, s, "SELECT count() FROM exchanges_final", nil); got != "10\n" {
-		t.Errorf("exchanges: %s", got)
-	}
+	must.Equal(t, query(t, s, "SELECT count() FROM exchanges_final", nil), "10\n", "exchanges")
 }
 
 func TestMigrate(t *testing.T) {
@@ -191,9 +186,7 @@ func TestMigrate(t *testing.T) {
 		"^migration "+next+" was changed after it was applied as "+next+` \(SHA-256 [0-9a-f]{12}, now [0-9a-f]{12}\): restore the file, or use an empty database$`)
 	// An older release works with the database of a newer one.
 	delete(dir, next)
-	if err := s.Apply(t.Context(), dir); err != nil {
-		t.Errorf("Apply of an older release: %v", err)
-	}
+	must.Do(t, s.Apply(t.Context(), dir), "Apply of an older release")
 }
 
 func TestRetention(t *testing.T) {
@@ -209,15 +202,11 @@ func TestRetention(t *testing.T) {
 		t.Cleanup(func() { s.Close() })
 		return s
 	}
-	if got := ttl(openWith(0)); got != "\n\n\n\n" {
-		t.Errorf("TTL by default: %q", got)
-	}
+	must.Equal(t, ttl(openWith(0)), "\n\n\n\n", "TTL by default")
 	day := "TTL toDateTime(started_at) + toIntervalSecond(86400)\nTTL toDateTime(stored_at) + toIntervalSecond(86400)\n" +
 		"TTL toDateTime(stored_at) + toIntervalSecond(86400)\nTTL toDateTime(stored_at) + toIntervalSecond(86400)\n"
 	s := openWith(24 * time.Hour)
-	if got := ttl(s); got != day {
-		t.Errorf("TTL of a day: %q", got)
-	}
+	must.Equal(t, ttl(s), day, "TTL of a day")
 	// Rows that were stored long ago are deleted, new ones are kept, whatever the times of the traffic: it may be imported.
 	b, ago, now := sinktest.Rows(0, 2), time.Now().Add(-48*time.Hour), time.Now()
 	b.Exchanges[0].StoredAt, b.Exchanges[1].StoredAt = ago, now
@@ -226,14 +215,8 @@ func TestRetention(t *testing.T) {
 	must.Do(t, s.Write(t.Context(), b))
 	for _, table := range []string{"exchanges", "findings", "tool_calls"} {
 		must.Do(t, s.Exec(t.Context(), "OPTIMIZE TABLE "+table+" FINAL"))
-		if got := query(t, s, "SELECT exchange_id FROM "+table+"_final", nil); got != b.Exchanges[1].ID+"\n" {
-			t.Errorf("%s after the retention: %q", table, got)
-		}
+		must.Equal(t, query(t, s, "SELECT exchange_id FROM "+table+"_final", nil), b.Exchanges[1].ID+"\n", "%s after the retention", table)
 	}
-	if got := ttl(openWith(0)); got != day {
-		t.Errorf("TTL with retention 0 afterwards: %q", got)
-	}
-	if got := ttl(openWith(48 * time.Hour)); got != strings.ReplaceAll(day, "86400", "172800") {
-		t.Errorf("TTL of two days: %q", got)
-	}
+	must.Equal(t, ttl(openWith(0)), day, "TTL with retention 0 afterwards")
+	must.Equal(t, ttl(openWith(48*time.Hour)), strings.ReplaceAll(day, "86400", "172800"), "TTL of two days")
 }

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/chdb/chdbtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -73,13 +73,9 @@ func TestVerify(t *testing.T) {
 	v := must.Get(clickhouse.Verify(t.Context(), cfg))(t)
 	golden(t, "verify.txt", report(v))
 	s := openDSN(t, dsn)
-	if got := query(t, s, "SELECT count() FROM system.databases WHERE name = {name:String}", map[string]string{"name": v.Database}); got != "0\n" {
-		t.Errorf("the database %s is left", v.Database)
-	}
+	must.Equal(t, query(t, s, "SELECT count() FROM system.databases WHERE name = {name:String}", map[string]string{"name": v.Database}), "0\n", "the database %s is left", v.Database)
 	// The tables of llmtap are not touched.
-	if got := query(t, s, "SELECT sum(total_rows) FROM system.tables WHERE database = currentDatabase() AND name != 'migrations'", nil); got != "0\n" {
-		t.Errorf("rows in the database of llmtap: %s", got)
-	}
+	must.Equal(t, query(t, s, "SELECT sum(total_rows) FROM system.tables WHERE database = currentDatabase() AND name != 'migrations'", nil), "0\n", "rows in the database of llmtap")
 }
 
 // failures returns the steps of a verification that failed, with their fixes.
@@ -155,9 +151,7 @@ func TestVerifyBroken(t *testing.T) {
 	if last := v.Steps[len(v.Steps)-1]; last.Name != "drop" || last.Status != clickhouse.VerifyOK {
 		t.Errorf("interrupted: the last step is %v", last)
 	}
-	if got := query(t, s, "SELECT count() FROM system.databases WHERE name LIKE '%verify' OR name = 'llmtap_scratch'", nil); got != "0\n" {
-		t.Error("a database is left")
-	}
+	must.Equal(t, query(t, s, "SELECT count() FROM system.databases WHERE name LIKE '%verify' OR name = 'llmtap_scratch'", nil), "0\n", "a database is left")
 
 	// Users and servers with other configurations.
 	g := func(name string, cfg chdbtest.Config, cluster, last, want string) {

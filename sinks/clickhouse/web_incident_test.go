@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The statements of the incident page count failed calls with a cause or a root cause, or calls with a finding. The numbers are
@@ -28,9 +28,7 @@ func TestWebIncident(t *testing.T) {
 		sql, params, err := statements[statement].Bind(values, time.Now())
 		must.Do(t, err)
 		res := must.Get(s.Query(t.Context(), sql, params))(t)
-		if d := cmp.Diff(want, pick(res, want)); d != "" {
-			t.Errorf("%s %s%s (-want +got):\n%s", statement, why, rules, d)
-		}
+		must.Agree(t, cmp.Diff(want, pick(res, want)), statement, why, rules)
 	}
 	// Call 39 is a retry of the SDK.
 	f("incident_totals", "tool_calls_dropped_on_save", "", "calls=39 hits=10 calls_since=0")
@@ -62,9 +60,7 @@ func TestWebIncidentSample(t *testing.T) {
 	sql, params, err := q.Bind(queries.Values{"since": {"3 hours"}, "service": {"trips"}, "sample": {"11"}, "limit": {"1"}}, time.Now())
 	must.Do(t, err)
 	res := must.Get(s.Query(t.Context(), sql, params))(t)
-	if got := pick(res, "hits= all_hits= all_others="); got != "hits=10 all_hits=10 all_others=29" {
-		t.Error(got)
-	}
+	must.Equal(t, pick(res, "hits= all_hits= all_others="), "hits=10 all_hits=10 all_others=29", "row")
 	others, _ := res.Rows[0][3].(uint64)
 	if others == 0 || others > 20 {
 		t.Errorf("%d of 29 calls are compared, want about 10", others)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // webStatements returns the statements of dashboards/web.
@@ -67,9 +67,7 @@ func TestWebSearch(t *testing.T) {
 	}
 	f := func(statement, id, want string) {
 		t.Helper()
-		if d := cmp.Diff(want, find(statement, id)); d != "" {
-			t.Errorf("%s %s (-want +got):\n%s", statement, id, d)
-		}
+		must.Agree(t, cmp.Diff(want, find(statement, id)), statement, id)
 	}
 	e, call := &b.Exchanges[22], &b.ToolCalls[22]
 	f("search_ids", e.ID, "kind=exchange exchange="+e.ID+" conversation=conv-22 calls=1 failed_calls=1")
@@ -99,9 +97,7 @@ func TestWebSearch(t *testing.T) {
 		res := must.Get(s.Query(t.Context(), "EXPLAIN indexes = 1 "+sql, params))(t)
 		plan := pick(res, "explain=")
 		for _, index := range indexes {
-			if !strings.Contains(plan, index) {
-				t.Errorf("%s does not use %s:\n%s", statement, index, plan)
-			}
+			must.Contain(t, plan, index, statement)
 		}
 	}
 }

@@ -3,12 +3,13 @@ package sinktest
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 
 	"github.com/llmtap/llmtap/sinks"
 )
@@ -18,9 +19,7 @@ import (
 func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing.T, s sinks.Sink) map[string]uint64) {
 	write := func(t *testing.T, s sinks.Sink, b *sinks.Batch) {
 		t.Helper()
-		if err := s.Write(t.Context(), b); err != nil {
-			t.Fatalf("Write: %v", err)
-		}
+		must.Do(t, s.Write(t.Context(), b), "Write")
 	}
 	want := func(t *testing.T, s sinks.Sink, want map[string]uint64) {
 		t.Helper()
@@ -30,9 +29,7 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 				got[table] = n
 			}
 		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("rows (-want +got):\n%s", d)
-		}
+		must.Agree(t, cmp.Diff(want, got), "rows")
 	}
 	run := func(name string, test func(t *testing.T, s sinks.Sink)) {
 		t.Run(name, func(t *testing.T) {
@@ -94,10 +91,7 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 	run("cancelled", func(t *testing.T, s sinks.Sink) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		err := s.Write(ctx, Rows(0, 10))
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("Write with a cancelled context: %v, want context.Canceled", err)
-		}
+		must.Is(t, s.Write(ctx, Rows(0, 10)), context.Canceled, "Write with a cancelled context")
 		write(t, s, Rows(0, 10))
 		want(t, s, all(10))
 	})
@@ -179,9 +173,7 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 		write(t, s, Rows(0, 1))
 		closeSink(t, s)
 		closeSink(t, s)
-		if err := s.Write(t.Context(), Rows(1, 1)); !errors.Is(err, sinks.ErrClosed) {
-			t.Errorf("Write after Close: %v, want sinks.ErrClosed", err)
-		}
+		must.Is(t, s.Write(t.Context(), Rows(1, 1)), sinks.ErrClosed, "Write after Close")
 	})
 }
 
@@ -202,7 +194,5 @@ func all(n uint64) map[string]uint64 {
 
 func closeSink(t *testing.T, s sinks.Sink) {
 	t.Helper()
-	if err := s.Close(); err != nil {
-		t.Errorf("Close: %v", err)
-	}
+	must.Do(t, s.Close(), "Close")
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The files, one JSON object per line.
@@ -31,10 +33,7 @@ func Path(tb testing.TB, name string) string {
 // Shared returns the path of a file in the folder shared, which is next to the repository, and skips the test if it is missing.
 func Shared(tb testing.TB, folder, name string) string {
 	tb.Helper()
-	root, err := os.Getwd()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	root := must.Get(os.Getwd())(tb)
 	for !exists(filepath.Join(root, "cmd", "llmtap")) {
 		if root == filepath.Dir(root) {
 			tb.Fatal("the test does not run inside the repository")
@@ -57,23 +56,16 @@ func exists(path string) bool {
 // missing. f must not retain line.
 func Lines(tb testing.TB, name string, f func(n int, line []byte)) {
 	tb.Helper()
-	file, err := os.Open(Path(tb, name))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	file := must.Get(os.Open(Path(tb, name)))(tb)
 	defer func() { _ = file.Close() }() // opened for reading only
 	var r io.Reader = file
 	if strings.HasSuffix(name, ".gz") {
-		if r, err = gzip.NewReader(file); err != nil {
-			tb.Fatal(err)
-		}
+		r = must.Get(gzip.NewReader(file))(tb)
 	}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
 	for n := 1; lines.Scan(); n++ {
 		f(n, lines.Bytes())
 	}
-	if err := lines.Err(); err != nil {
-		tb.Fatalf("read %s: %v", name, err)
-	}
+	must.Do(tb, lines.Err(), "read", name)
 }

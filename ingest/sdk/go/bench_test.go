@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // BenchmarkCall measures the time that the hook adds to a call on the agent's goroutine: p50 and p99 of calls with the hook
@@ -46,10 +48,7 @@ func benchmarkCall(b *testing.B, size int, up bool) {
 	ctx := WithStage(WithConversation(b.Context(), "conv-1"), "planner")
 	buf := make([]byte, 32<<10)
 	call := func(rt http.RoundTripper) time.Duration {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
-		if err != nil {
-			b.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body)))(b)
 		start := time.Now()
 		resp, err := rt.RoundTrip(req)
 		if err != nil {

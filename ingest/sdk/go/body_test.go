@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // call posts body through h and reads the response, as an agent does.
@@ -20,21 +21,11 @@ func call(t *testing.T, h *Hook, target string, body io.Reader, header http.Head
 	t.Helper()
 	base := &http.Transport{}
 	defer base.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, target, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, target, body))(t)
 	maps.Copy(req.Header, header)
-	resp, err := h.Transport(base).RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(h.Transport(base).RoundTrip(req))(t)
 	defer resp.Body.Close()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return got
+	return must.Get(io.ReadAll(resp.Body))(t)
 }
 
 // startEcho runs a server that responds with the body of the request, compressed if X-Gzip is set.
@@ -105,9 +96,8 @@ func TestRedact(t *testing.T) {
 		}
 	})
 	for _, body := range []string{`{"a":"secret"}`, `{"a":"panic secret"}`} {
-		if got := call(t, h, target, strings.NewReader(body), nil); string(got) != body {
-			t.Errorf("the agent read %s", got)
-		}
+		got := call(t, h, target, strings.NewReader(body), nil)
+		must.Equal(t, string(got), body, "the agent read %s", got)
 	}
 	zipped := http.Header{"Accept-Encoding": {"gzip"}, "X-Gzip": {"1"}}
 	call(t, h, target, strings.NewReader(`{"z":"secret"}`), zipped)
@@ -292,20 +282,14 @@ func TestSharedReader(t *testing.T) {
 	for range 2 {
 		h := openHook(t, n.url, srv.URL, nil)
 		shared := strings.NewReader(body)
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL, io.NopCloser(shared))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL, io.NopCloser(shared)))(t)
 		req.ContentLength = int64(len(body))
 		req.Header.Set("Idempotency-Key", "1") // lets the transport try again
 		req.GetBody = func() (io.ReadCloser, error) {
 			shared.Seek(0, io.SeekStart)
 			return io.NopCloser(shared), nil
 		}
-		resp, err := h.Transport(base).RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(h.Transport(base).RoundTrip(req))(t)
 		got, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if err != nil || string(got) != body {
@@ -316,7 +300,5 @@ func TestSharedReader(t *testing.T) {
 			t.Errorf("recorded %q, degraded %v", sent.Body, sent.Degraded)
 		}
 	}
-	if n := tries.Load(); n != 3 {
-		t.Errorf("%d tries", n)
-	}
+	must.Equal(t, tries.Load(), 3, "tries")
 }

@@ -3,6 +3,8 @@ package llmtap
 import (
 	"bytes"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestCaptureStubsLongBodies(t *testing.T) {
@@ -24,16 +26,12 @@ func TestCaptureStubsLongBodies(t *testing.T) {
 		if wantCut {
 			want = append(bytes.Clone(body[:stubHalf]), body[n-stubHalf:]...)
 		}
-		if cut := c.cut(); cut != wantCut {
-			t.Errorf("%d bytes: cut %v", n, cut)
-		}
+		must.Equal(t, c.cut(), wantCut, "%d bytes: cut", n)
 		got, reserved := c.take()
 		if !bytes.Equal(got, want) {
 			t.Errorf("%d bytes in chunks of %d: got %d bytes that differ", n, chunk, len(got))
 		}
-		if q.used != reserved {
-			t.Errorf("%d bytes: %d reserved, %d in use", n, reserved, q.used)
-		}
+		must.Equal(t, q.used, reserved, "%d bytes: in use, as reserved", n)
 	}
 	f(100, 7, false)
 	f(maxBody, 1<<20, false)

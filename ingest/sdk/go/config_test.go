@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestInvalidConfig(t *testing.T) {
@@ -16,9 +17,7 @@ func TestInvalidConfig(t *testing.T) {
 		if err == nil {
 			h.Close()
 		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		must.Fail(t, err, want)
 		if err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("error %v contains the password", err)
 		}
@@ -40,9 +39,7 @@ func TestConfigDefaults(t *testing.T) {
 		"OTEL_RESOURCE_ATTRIBUTES": "service.name=other,service.version=2.4.0, deployment.environment.name=prod%20eu",
 	}
 	c := Config{}
-	if err := c.validate(func(k string) string { return env[k] }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.validate(func(k string) string { return env[k] }))
 	if c.Capture != event.CaptureShape || len(c.shapeKey) != 32 || len(c.userKey) != 0 {
 		t.Errorf("capture %q, %d bytes of key", c.Capture, len(c.shapeKey))
 	}
@@ -51,9 +48,7 @@ func TestConfigDefaults(t *testing.T) {
 	}
 	// Without settings, the service has the name of the binary.
 	c = Config{Capture: event.CaptureNone}
-	if err := c.validate(func(string) string { return "" }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.validate(func(string) string { return "" }))
 	if c.URL != DefaultURL || c.Service == "" || c.MemoryLimit != DefaultMemoryLimit || c.FlushTimeout != DefaultFlushTimeout {
 		t.Errorf("config %+v", c)
 	}
@@ -61,17 +56,12 @@ func TestConfigDefaults(t *testing.T) {
 
 // Attributes are masked as in the cases of all languages.
 func TestMaskedAttrs(t *testing.T) {
-	text, err := os.ReadFile("../testdata/attrs.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../testdata/attrs.json"))(t)
 	var cases []struct{ About, In, Out string }
 	if err := json.Unmarshal(text, &cases); err != nil || len(cases) == 0 {
 		t.Fatalf("%d cases, %v", len(cases), err)
 	}
 	for _, c := range cases {
-		if got := maskedAttrs(map[string]string{"k": clipAttr(c.In)})["k"]; got != c.Out {
-			t.Errorf("%s: %q, want %q", c.About, got, c.Out)
-		}
+		must.Equal(t, maskedAttrs(map[string]string{"k": clipAttr(c.In)})["k"], c.Out, "%s", c.About)
 	}
 }

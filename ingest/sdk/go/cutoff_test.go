@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/nats-io/nats.go"
 )
 
@@ -17,14 +18,8 @@ import (
 func TestNATSCutOff(t *testing.T) {
 	t.Parallel()
 	n := startNATS(t, t.TempDir(), -1)
-	u, err := url.Parse(n.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(n.url))(t)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	var cut atomic.Bool
 	copyUntilCut := func(to, from net.Conn) {

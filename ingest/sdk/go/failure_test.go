@@ -16,15 +16,13 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // post sends body through h. The caller closes the response.
 func post(t testing.TB, h *Hook, ctx context.Context, target, body string) (*http.Response, error) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(body)))(t)
 	req.Header.Set("Content-Type", "application/json")
 	base := &http.Transport{}
 	t.Cleanup(base.CloseIdleConnections)
@@ -102,9 +100,7 @@ func TestFailedCalls(t *testing.T) {
 			_, err = io.ReadAll(resp.Body)
 			resp.Body.Close()
 		}
-		if err == nil {
-			t.Errorf("%s: no error", target)
-		}
+		must.Fail(t, err, "", target)
 		req, res := only(t, n, h)
 		if res.Status != status || string(res.Body) != wantBody || !strings.Contains(res.Error, wantError) {
 			t.Errorf("%s: status %d, body %q, error %q", target, res.Status, res.Body, res.Error)
@@ -130,19 +126,14 @@ func TestBrokenTransports(t *testing.T) {
 		h := openHook(t, n.url, "http://provider.test", nil)
 		func() {
 			defer func() { recover() }()
-			req, err := http.NewRequest(http.MethodPost, "http://provider.test/v1?key=sk-query", io.MultiReader(strings.NewReader(`{"n":1}`)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			req := must.Get(http.NewRequest(http.MethodPost, "http://provider.test/v1?key=sk-query", io.MultiReader(strings.NewReader(`{"n":1}`))))(t)
 			resp, err := h.Transport(rt).RoundTrip(req)
 			if resp != nil && err == nil && resp.Request != req {
 				t.Errorf("%s: the response is of another request", wantError)
 			}
 		}()
 		req, res := only(t, n, h)
-		if res.Error != wantError {
-			t.Errorf("error %q, want %q", res.Error, wantError)
-		}
+		must.Equal(t, res.Error, wantError, "error")
 		if read := string(req.Body) == `{"n":1}`; read == req.Degraded {
 			t.Errorf("%s: body %q, degraded %v", wantError, req.Body, req.Degraded)
 		}
@@ -172,21 +163,12 @@ func TestNeverClosed(t *testing.T) {
 		return &http.Response{StatusCode: 200, ContentLength: 1000, Body: io.NopCloser(strings.NewReader(body))}, nil
 	}))
 	func() {
-		req, err := http.NewRequest(http.MethodPost, "http://provider.test/v1", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := rt.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(resp.Body, make([]byte, 10)); err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequest(http.MethodPost, "http://provider.test/v1", http.NoBody))(t)
+		resp := must.Get(rt.RoundTrip(req))(t)
+		must.Get(io.ReadFull(resp.Body, make([]byte, 10)))(t)
 		runtime.GC()
-		if s := h.Stats(); s.Open != 1 {
-			t.Errorf("the exchange ended while its body was in use: %+v", s)
-		}
+		s := h.Stats()
+		must.Equal(t, s.Open, 1, "the exchange ended while its body was in use: %+v", s)
 		runtime.KeepAlive(resp)
 	}()
 	for h.Stats().Open > 0 {
@@ -224,23 +206,14 @@ func TestErrorResponsesReadInBackground(t *testing.T) {
 	}))
 	rt := h.Transport(base)
 	call := func() *http.Response {
-		req, err := http.NewRequest(http.MethodPost, "http://provider.test/v1", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := rt.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp
+		req := must.Get(http.NewRequest(http.MethodPost, "http://provider.test/v1", http.NoBody))(t)
+		return must.Get(rt.RoundTrip(req))(t)
 	}
 	// Closed twice, then read.
 	body = io.NopCloser(strings.NewReader(badRequest))
 	resp := call()
 	resp.Body.Close()
-	if err := resp.Body.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, resp.Body.Close())
 	if k, err := resp.Body.Read(make([]byte, 10)); k != 0 || err == nil {
 		t.Errorf("read %d bytes of a closed body, error %v", k, err)
 	}
@@ -252,9 +225,7 @@ func TestErrorResponsesReadInBackground(t *testing.T) {
 		body = &blockingBody{strings.NewReader(badRequest), make(chan struct{})}
 		call().Body.Close()
 	}
-	if err := h.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.Close())
 	texts := 0
 	for _, ev := range n.events(t) {
 		if ev.Kind == event.Response && string(ev.Body) == badRequest {
@@ -291,17 +262,9 @@ func TestCompleteResponses(t *testing.T) {
 				Header: http.Header{"Content-Type": {contentType}, "Content-Encoding": {encoding}},
 			}, nil
 		}))
-		req, err := http.NewRequest(http.MethodPost, "http://provider.test/v1", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := rt.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(resp.Body, make([]byte, len(body)-rest)); err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequest(http.MethodPost, "http://provider.test/v1", http.NoBody))(t)
+		resp := must.Get(rt.RoundTrip(req))(t)
+		must.Get(io.ReadFull(resp.Body, make([]byte, len(body)-rest)))(t)
 		resp.Body.Close()
 		_, res := only(t, n, h)
 		if res.Error != wantError || res.ContentEncoding != wantEncoding {

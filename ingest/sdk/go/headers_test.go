@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The table of the event contract: the headers of each kind and the pattern of their values. "" is no header.
@@ -77,18 +78,12 @@ func TestHeaders(t *testing.T) {
 			"Content-Type": {"text/plain"}, "Content-Encoding": {"GZIP"}, "Request-Id": {"req_7"}, "Set-Cookie": {"secret"},
 		}}, nil
 	}))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://user:secret@provider.test/v1/messages?key=secret", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, "http://user:secret@provider.test/v1/messages?key=secret", strings.NewReader("{}")))(t)
 	req.Header = http.Header{
 		"Authorization": {"secret"}, "X-Api-Key": {"secret"}, "Cookie": {"secret"}, "Content-Type": {"application/json"}, "Content-Encoding": {"zstd"},
 		"Anthropic-Version": {"2023-06-01"}, "Anthropic-Beta": {"beta-1", "beta-2"}, "X-Stainless-Retry-Count": {"2"},
 	}
-	resp, err := rt.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(rt.RoundTrip(req))(t)
 	io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
 	h.ToolStarted(ctx, "call_1")
@@ -99,16 +94,10 @@ func TestHeaders(t *testing.T) {
 	h.RunStarted(t.Context())
 	flush(t, h)
 
-	stream, err := n.js.Stream(t.Context(), event.StreamEvents)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(n.js.Stream(t.Context(), event.StreamEvents))(t)
 	var got [4]nats.Header
 	for i := range got {
-		m, err := stream.GetMsg(t.Context(), uint64(i+1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(stream.GetMsg(t.Context(), uint64(i+1)))(t)
 		if got[i] = m.Header; strings.Contains(fmt.Sprint(m.Header, string(m.Data)), "secret") || strings.Contains(fmt.Sprint(m.Header), "anna") {
 			t.Errorf("message %d contains a secret: %v", i, m.Header)
 		}
@@ -162,9 +151,7 @@ func TestProcessAttributes(t *testing.T) {
 	call(t, h, srv.URL, strings.NewReader(question), nil)
 	flush(t, h)
 	evs := n.events(t)
-	if len(evs) != 4 {
-		t.Errorf("%d events", len(evs))
-	}
+	must.Equal(t, len(evs), 4, "events")
 	for _, ev := range evs {
 		want := map[string]string{"region": "eu", "tenant": "default"}
 		if ev.Labels.Run == "run-2" {
@@ -183,8 +170,6 @@ func TestProcessAttributes(t *testing.T) {
 	}
 	many["one-more"] = "x"
 	for _, bad := range []map[string]string{many, {"Not A Key": "x"}} {
-		if err := (&Config{Attrs: bad}).checkAttrs(); err == nil || !strings.Contains(err.Error(), "config Attrs: ") {
-			t.Errorf("error %v", err)
-		}
+		must.Fail(t, (&Config{Attrs: bad}).checkAttrs(), "config Attrs: ")
 	}
 }

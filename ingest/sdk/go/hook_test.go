@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -55,10 +56,7 @@ func startProvider(t testing.TB, w *traffic, status int, body string) *httptest.
 
 func openHook(t testing.TB, natsURL, providerURL string, change func(*Config)) *Hook {
 	t.Helper()
-	u, err := url.Parse(providerURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(providerURL))(t)
 	cfg := Config{
 		URL: natsURL, Service: "svc", ServiceVersion: "1.2.3", Environment: "test", Capture: event.CaptureFull,
 		Hosts: []string{u.Host}, Logger: quiet,
@@ -66,10 +64,7 @@ func openHook(t testing.TB, natsURL, providerURL string, change func(*Config)) *
 	if change != nil {
 		change(&cfg)
 	}
-	h, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(Open(cfg))(t)
 	t.Cleanup(func() { h.Close() })
 	return h
 }
@@ -78,9 +73,7 @@ func flush(t testing.TB, h *Hook) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := h.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.Flush(ctx))
 }
 
 const question = `{"model":"gpt-5","messages":[{"role":"user","content":"q"}]}`
@@ -99,10 +92,7 @@ func TestUnary(t *testing.T) {
 	srv := startProvider(t, &w, 200, answer)
 	h := openHook(t, n.url, srv.URL, nil)
 	ctx := WithAttr(WithUser(WithRun(WithStage(WithConversation(WithAgent(t.Context(), "assistant"), "conv-1"), "规划"), "run-1"), "anna"), "tenant", "t1")
-	resp, err := post(t, h, ctx, srv.URL+"/v1/chat/completions", question)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(post(t, h, ctx, srv.URL+"/v1/chat/completions", question))(t)
 	defer resp.Body.Close()
 	if got, err := io.ReadAll(resp.Body); err != nil || string(got) != answer {
 		t.Fatalf("answer %s, error %v", got, err)
@@ -127,9 +117,7 @@ func TestUnary(t *testing.T) {
 		Conversation: "conv-1", Run: "run-1", User: event.HashUser(nil, "anna"),
 	}
 	for i, ev := range evs {
-		if ev.Labels != wantLabels {
-			t.Errorf("event %d: labels %+v, want %+v", i, ev.Labels, wantLabels)
-		}
+		must.Equal(t, ev.Labels, wantLabels, "event %d: labels", i)
 		if ev.Seq != uint64(i+1) || ev.Instance != h.instance || ev.Attrs["tenant"] != "t1" || ev.Origin != event.OriginHook {
 			t.Errorf("event %d: %+v", i, ev)
 		}
@@ -155,20 +143,12 @@ func TestNoSecretLeaves(t *testing.T) {
 	h := openHook(t, n.url, srv.URL, nil)
 	call(t, h, srv.URL+"?key=sk-query", strings.NewReader(question), http.Header{"Authorization": {"Bearer sk-secret"}, "Anthropic-Version": {"2023-06-01"}})
 	flush(t, h)
-	stream, err := n.js.Stream(t.Context(), event.StreamEvents)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := stream.GetMsg(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(n.js.Stream(t.Context(), event.StreamEvents))(t)
+	m := must.Get(stream.GetMsg(t.Context(), 1))(t)
 	if all := fmt.Sprint(m.Header, string(m.Data)); strings.Contains(all, "sk-") {
 		t.Errorf("a key was published: %s", all)
 	}
-	if got := m.Header.Get(event.HeaderAPIVersion); got != "2023-06-01" {
-		t.Errorf("api version %q", got)
-	}
+	must.Equal(t, m.Header.Get(event.HeaderAPIVersion), "2023-06-01", "api version")
 }
 
 func TestStreamed(t *testing.T) {
@@ -176,14 +156,9 @@ func TestStreamed(t *testing.T) {
 	var w traffic
 	srv := startProvider(t, &w, 200, streamed)
 	h := openHook(t, n.url, srv.URL, nil)
-	resp, err := post(t, h, t.Context(), srv.URL, question)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(post(t, h, t.Context(), srv.URL, question))(t)
 	defer resp.Body.Close()
-	if _, err := io.ReadFull(resp.Body, make([]byte, len(streamed))); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.ReadFull(resp.Body, make([]byte, len(streamed))))(t)
 	// The exchange ends at [DONE]: the client has neither read the end of the body nor closed it.
 	flush(t, h)
 	x := exchanges(t, n.events(t))[0]
@@ -206,15 +181,9 @@ func TestRejected(t *testing.T) {
 		base := &http.Transport{}
 		defer base.CloseIdleConnections()
 		for i := range attempts {
-			req, err := http.NewRequest(http.MethodPost, srv.URL, strings.NewReader(question))
-			if err != nil {
-				t.Fatal(err)
-			}
+			req := must.Get(http.NewRequest(http.MethodPost, srv.URL, strings.NewReader(question)))(t)
 			req.Header.Set("X-Stainless-Retry-Count", fmt.Sprint(i))
-			resp, err := h.Transport(base).RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := must.Get(h.Transport(base).RoundTrip(req))(t)
 			resp.Body.Close()
 		}
 		for h.Stats().Open > 0 { // the hook reads the responses in the background
@@ -253,10 +222,7 @@ func TestCancelled(t *testing.T) {
 	base := &http.Transport{}
 	defer base.CloseIdleConnections()
 	post := func(ctx context.Context, path string) (*http.Response, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+path, strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+path, strings.NewReader("{}")))(t)
 		return h.Transport(base).RoundTrip(req)
 	}
 
@@ -269,15 +235,10 @@ func TestCancelled(t *testing.T) {
 	}
 	// During the response, between two reads.
 	ctx, cancel = context.WithCancel(t.Context())
-	resp, err := post(ctx, "/stream")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(post(ctx, "/stream"))(t)
 	defer resp.Body.Close()
 	<-started
-	if _, err := io.ReadFull(resp.Body, make([]byte, 4)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.ReadFull(resp.Body, make([]byte, 4)))(t)
 	cancel()
 	for h.Stats().Open > 0 {
 		time.Sleep(time.Millisecond)
@@ -300,29 +261,18 @@ func TestIncompleteReads(t *testing.T) {
 	defer base.CloseIdleConnections()
 	hc := &http.Client{Transport: h.Transport(base)}
 	post := func() *http.Response {
-		resp, err := hc.Post(srv.URL, "application/json", strings.NewReader(`{"n":1}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp
+		return must.Get(hc.Post(srv.URL, "application/json", strings.NewReader(`{"n":1}`)))(t)
 	}
 
 	early := post()
-	if _, err := io.ReadFull(early.Body, make([]byte, 10)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.ReadFull(early.Body, make([]byte, 10)))(t)
 	early.Body.Close()
 	exact := post() // reads all bytes but no io.EOF, and does not close
-	if _, err := io.ReadFull(exact.Body, make([]byte, len(answer))); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.ReadFull(exact.Body, make([]byte, len(answer))))(t)
 	unread := post() // neither read nor closed
-	if s := h.Stats(); s.Open != 1 {
-		t.Errorf("stats %+v", s)
-	}
-	if err := h.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s := h.Stats()
+	must.Equal(t, s.Open, 1, "stats %+v", s)
+	must.Do(t, h.Close())
 	exact.Body.Close()
 	unread.Body.Close()
 
@@ -346,17 +296,12 @@ func TestOtherCallsUnchanged(t *testing.T) {
 	rt := h.Transport(roundTripFunc(func(r *http.Request) (*http.Response, error) { seen = r; return want, nil }))
 	f := func(method, target string) {
 		t.Helper()
-		req, err := http.NewRequest(method, target, strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequest(method, target, strings.NewReader("{}")))(t)
 		got, err := rt.RoundTrip(req)
 		if err != nil || got != want || seen != req {
 			t.Errorf("%s %s: request or response changed", method, target)
 		}
-		if s := h.Stats(); s != (Stats{}) {
-			t.Errorf("%s %s: stats %+v", method, target, s)
-		}
+		must.Equal(t, h.Stats(), Stats{}, "%s %s: stats", method, target)
 	}
 	f("POST", srv.URL)
 	f("POST", "https://example.com/v1/chat/completions")

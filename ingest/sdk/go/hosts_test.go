@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // hostCases are ingest/sdk/testdata/hosts.json, which specifies the hooks of all languages.
@@ -24,14 +26,9 @@ type hostCases struct {
 }
 
 func TestHosts(t *testing.T) {
-	data, err := os.ReadFile("../testdata/hosts.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("../testdata/hosts.json"))(t)
 	var all hostCases
-	if err := json.Unmarshal(data, &all); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(data, &all))
 	if len(all.Cases) == 0 || len(all.Invalid) == 0 {
 		t.Fatal("no cases")
 	}
@@ -45,12 +42,8 @@ func TestHosts(t *testing.T) {
 				return
 			}
 			h := &Hook{cfg: cfg, hosts: cfg.hosts, unknown: &unknownHosts{log: cfg.Logger}}
-			if got := route(h, c.Method, c.URL, c.Type); got != c.Want {
-				t.Errorf("%s %v: call to %s is %s, want %s", source, c.Hosts, c.URL, got, c.Want)
-			}
-			if logged := log.Len() > 0; logged != (c.Want == "unrecorded") {
-				t.Errorf("%s %v: call to %s logs %q", source, c.Hosts, c.URL, log.String())
-			}
+			must.Equal(t, route(h, c.Method, c.URL, c.Type), c.Want, "%s %v: call to %s", source, c.Hosts, c.URL)
+			must.Equal(t, log.Len() > 0, c.Want == "unrecorded", "%s %v: call to %s logs %q", source, c.Hosts, c.URL, log.String())
 		}
 		f("Config.Hosts", Config{Hosts: c.Hosts}, "")
 		f("LLMTAP_HOSTS", Config{}, strings.Join(c.Hosts, ", "))
@@ -96,16 +89,10 @@ func TestUnknownHostsAreLoggedOnce(t *testing.T) {
 			route(h, "", fmt.Sprintf("https://key:secret@LLM-%d.corp:8000/v1/messages?key=secret", i), nil)
 		}
 	}
-	if n := h.unknown.count(); n != 6*maxUnknownHosts {
-		t.Errorf("%d calls", n)
-	}
-	if n := strings.Count(log.String(), "\n"); n != maxUnknownHosts+1 {
-		t.Errorf("%d lines", n)
-	}
+	must.Equal(t, h.unknown.count(), 6*maxUnknownHosts, "calls")
+	must.Equal(t, strings.Count(log.String(), "\n"), maxUnknownHosts+1, "lines")
 	line, _, _ := strings.Cut(log.String(), "\n")
-	if !strings.Contains(line, `host=llm-0.corp:8000 api=anthropic fix="add it with LLMTAP_HOSTS=llm-0.corp:8000"`) {
-		t.Error(line)
-	}
+	must.Contain(t, line, `host=llm-0.corp:8000 api=anthropic fix="add it with LLMTAP_HOSTS=llm-0.corp:8000"`)
 	if !strings.Contains(log.String(), "further unknown hosts") || strings.Contains(log.String(), "secret") {
 		t.Error(log.String())
 	}
@@ -113,16 +100,10 @@ func TestUnknownHostsAreLoggedOnce(t *testing.T) {
 
 // Requests that are not recorded cost no memory.
 func TestHostsAllocateNothing(t *testing.T) {
-	s, err := newHostSet([]string{"llm.corp:8000", "*.internal"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newHostSet([]string{"llm.corp:8000", "*.internal"}))(t)
 	h := &Hook{hosts: s, unknown: &unknownHosts{log: slog.New(slog.DiscardHandler)}}
 	for _, u := range []string{"http://collector:4318/v1/traces", "https://unknown.corp/v1/chat/completions", "https://api.openai.com/v1/responses"} {
-		req, err := http.NewRequest(http.MethodPost, u, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequest(http.MethodPost, u, nil))(t)
 		req.Header.Set("Content-Type", "application/json")
 		h.selects(req) // logs the host
 		if n := testing.AllocsPerRun(100, func() { h.selects(req) }); n != 0 {

@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // testhelper is the path of the command ingest/sdk/testhelper, which runs nats-server in a process of its own: agents that
@@ -80,9 +81,7 @@ func startNATS(t testing.TB, dir string, port int, maxPayload ...int) *natsd {
 	cmd.Stderr = os.Stderr
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err1, err2, cmd.Start()))
 	n := &natsd{stop: sync.OnceFunc(func() {
 		in.Close()
 		if err := cmd.Wait(); err != nil {
@@ -94,14 +93,9 @@ func startNATS(t testing.TB, dir string, port int, maxPayload ...int) *natsd {
 		t.Fatalf("read the port of nats-server: %v", err)
 	}
 	n.url = agentURL(n.port)
-	nc, err := nats.Connect(strings.ReplaceAll(n.url, "agent", "admin"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect(strings.ReplaceAll(n.url, "agent", "admin")))(t)
 	t.Cleanup(nc.Close)
-	if n.js, err = jetstream.New(nc); err != nil {
-		t.Fatal(err)
-	}
+	n.js = must.Get(jetstream.New(nc))(t)
 	return n
 }
 
@@ -130,20 +124,11 @@ func freePort(t testing.TB) int {
 func (n *natsd) events(t testing.TB) []*event.Event {
 	t.Helper()
 	ctx := context.Background()
-	stream, err := n.js.Stream(ctx, event.StreamEvents)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := stream.Info(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(n.js.Stream(ctx, event.StreamEvents))(t)
+	info := must.Get(stream.Info(ctx))(t)
 	var evs []*event.Event
 	for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
-		m, err := stream.GetMsg(ctx, seq)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(stream.GetMsg(ctx, seq))(t)
 		ev, err := event.Decode(m.Subject, event.Header(m.Header), m.Data)
 		if err != nil {
 			t.Fatalf("message %d: %v", seq, err)
@@ -208,12 +193,8 @@ func TestNATSDownAtClose(t *testing.T) {
 	srv := startProvider(t, &traffic{}, 200, answer)
 	h := openHook(t, agentURL(freePort(t)), srv.URL, func(c *Config) { c.FlushTimeout = 20 * time.Millisecond })
 	call(t, h, srv.URL, strings.NewReader(question), nil)
-	if err := h.Close(); err == nil || !strings.Contains(err.Error(), "publish 1 exchange to nats://127.0.0.1:") {
-		t.Errorf("error %v", err)
-	}
-	if err := h.Close(); err != nil {
-		t.Errorf("second Close: %v", err)
-	}
+	must.Fail(t, h.Close(), "publish 1 exchange to nats://127.0.0.1:")
+	must.Do(t, h.Close(), "second Close")
 	// The transport works without the hook.
 	call(t, h, srv.URL, strings.NewReader(question), nil)
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var seeds = flag.Int("seeds", 4, "number of random histories of TestRandomHistories")
@@ -213,9 +214,7 @@ func playHistory(t *testing.T, target string, seed uint64) {
 				if err := errors.Join(err1, err2); err != nil {
 					t.Errorf("%+v: %v", p, err)
 				}
-				if got != want {
-					t.Errorf("%+v: with the hook\n%.300v\nwithout\n%.300v", p, got, want)
-				}
+				must.Equal(t, got, want, "%+v: with the hook, as without", p)
 			}
 		})
 	}
@@ -238,9 +237,7 @@ func playHistory(t *testing.T, target string, seed uint64) {
 	}
 	flush(t, h)
 	last := plan{n: len(plans), does: "json", read: -1}
-	if _, err := play(t.Context(), h.Transport(base), target, last); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(play(t.Context(), h.Transport(base), target, last))(t)
 	flush(t, h)
 	stopWatch()
 	watch.Wait()

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // OnPublished is called for each stored exchange, once and in order, and not before NATS is up. After a panic of OnPublished
@@ -25,9 +27,7 @@ func TestOnPublished(t *testing.T) {
 	}
 	n := startNATS(t, dir, port)
 	flush(t, h)
-	if err := h.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.Close())
 	var want []string
 	for _, x := range exchanges(t, n.events(t)) {
 		want = append(want, x[0].Exchange)

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // push queues an event with a body of n bytes, as an exchange does.
@@ -21,9 +22,7 @@ func push(q *queue, p *pair, half, n int) {
 
 func wantStats(t *testing.T, q *queue, want Stats) {
 	t.Helper()
-	if got := q.stats(); got != want {
-		t.Errorf("stats %+v, want %+v", got, want)
-	}
+	must.Equal(t, q.stats(), want, "stats")
 }
 
 func TestQueueDropsBothHalves(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A logBuffer contains the lines of a logger. It is safe for concurrent use.
@@ -54,16 +56,12 @@ func TestReportsConnection(t *testing.T) {
 	startNATS(t, dir, port)
 	log.await(t, "connected to NATS")
 	call(t, h, srv.URL, strings.NewReader(question), nil)
-	if err := h.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, h.Close())
 	text := log.String()
 	if !strings.Contains(text, "nats=nats://127.0.0.1:") || !strings.Contains(text, "connection refused") || strings.Contains(text, "agent") {
 		t.Error(text)
 	}
-	if strings.Count(text, "\n") != 2 {
-		t.Errorf("want 2 lines:\n%s", text)
-	}
+	must.Equal(t, strings.Count(text, "\n"), 2, "lines:\n%s", text)
 }
 
 func TestSilentOnSuccess(t *testing.T) {
@@ -72,12 +70,8 @@ func TestSilentOnSuccess(t *testing.T) {
 	srv := startProvider(t, &traffic{}, 200, answer)
 	h := openHook(t, n.url, srv.URL, func(c *Config) { c.Logger = log.logger() })
 	call(t, h, srv.URL, strings.NewReader(question), nil)
-	if err := h.Close(); err != nil {
-		t.Error(err)
-	}
-	if log.String() != "" {
-		t.Error(log.String())
-	}
+	must.Do(t, h.Close())
+	must.Equal(t, log.String(), "", "log")
 }
 
 // Close states the number of lost exchanges, even before the first attempt to connect has ended.
@@ -94,13 +88,9 @@ func TestReportsLostExchanges(t *testing.T) {
 		}
 		h.RunStarted(WithRun(t.Context(), "run-1"))
 		log.await(t, before)
-		if err := h.Close(); err == nil || !strings.Contains(err.Error(), "publish 3 exchanges and 1 run and tool events to nats://127.0.0.1:") {
-			t.Errorf("error %v", err)
-		}
+		must.Fail(t, h.Close(), "publish 3 exchanges and 1 run and tool events to nats://127.0.0.1:")
 		for _, text := range []string{reason, "exchanges=3 run_and_tool_events=1"} {
-			if !strings.Contains(log.String(), text) {
-				t.Errorf("no %q in\n%s", text, &log)
-			}
+			must.Contain(t, log.String(), text)
 		}
 	}
 	f(agentURL(freePort(t)), "cannot publish", "connection refused")
@@ -147,9 +137,7 @@ func TestReportGrace(t *testing.T) {
 	r := newReporter(&Config{URL: "nats://a:4222", Logger: log.logger(), Service: "svc"})
 	r.failed(errors.New("refused"), false, now)
 	r.succeeded(0, now.Add(time.Second))
-	if log.String() != "" {
-		t.Error(log.String())
-	}
+	must.Equal(t, log.String(), "", "log")
 	r.failed(errors.New("refused"), false, now)
 	r.failed(errors.New("refused"), false, now.Add(startGrace))
 	r.failed(errors.New("refused"), true, now.Add(startGrace+time.Second))
@@ -164,17 +152,12 @@ func TestFlushErrorCountsExchanges(t *testing.T) {
 	call(t, h, srv.URL, strings.NewReader(question), nil)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := h.Flush(ctx); err == nil || !strings.Contains(err.Error(), "publish 1 exchange: context deadline exceeded") {
-		t.Error(err)
-	}
+	must.Fail(t, h.Flush(ctx), "publish 1 exchange: context deadline exceeded")
 }
 
 // silentServer accepts connections on the returned port and never responds.
 func silentServer(t *testing.T) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	return l.Addr().(*net.TCPAddr).Port
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // quickReconnect shortens tests with a server that restarts.
@@ -29,9 +30,7 @@ func TestNATSRestarts(t *testing.T) {
 	const conversations, restarts = 8, 4
 	dir := t.TempDir()
 	n := startNATS(t, dir, -1)
-	if err := n.js.DeleteStream(t.Context(), event.StreamEvents); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, n.js.DeleteStream(t.Context(), event.StreamEvents))
 	h := openHook(t, n.url, "http://provider.test", func(c *Config) { c.NATSOptions = quickReconnect })
 	rt := h.Transport(roundTripFunc(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
@@ -67,9 +66,7 @@ func TestNATSRestarts(t *testing.T) {
 		}
 	}
 	time.Sleep(50 * time.Millisecond)
-	if _, err := n.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(n.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}}))(t)
 	for range restarts {
 		stored(200)
 		n.stop()
@@ -110,24 +107,16 @@ func TestCloseDuringHang(t *testing.T) {
 			c.FlushTimeout = flushTimeout
 			change(c)
 		})
-		resp, err := post(t, h, t.Context(), srv.URL, "{}")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(post(t, h, t.Context(), srv.URL, "{}"))(t)
 		resp.Body.Close()
 		start := time.Now()
-		if err := h.Close(); err == nil || !strings.Contains(err.Error(), "publish") {
-			t.Errorf("%s: error %v", what, err)
-		}
+		must.Fail(t, h.Close(), "publish", what)
 		// Ten times as long is still no hang: the network timeouts are seconds.
 		if d := time.Since(start); d > 10*(flushTimeout+closeGrace) {
 			t.Errorf("%s: Close took %v", what, d)
 		}
 	}
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var conns sync.WaitGroup
 	conns.Go(func() {
 		for {
@@ -158,10 +147,7 @@ func TestAgentProcess(t *testing.T) {
 	}
 	h := openHook(t, natsURL, provider, nil)
 	for i := 0; ; i++ {
-		resp, err := post(t, h, WithConversation(context.Background(), "conv-1"), provider, strings.Repeat(" ", 40<<10)+"{}")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(post(t, h, WithConversation(context.Background(), "conv-1"), provider, strings.Repeat(" ", 40<<10)+"{}"))(t)
 		resp.Body.Close()
 		fmt.Println("published", h.Stats().Published)
 	}
@@ -172,19 +158,11 @@ func TestKilled(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) }))
 	defer srv.Close()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := must.Get(os.Executable())(t)
 	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestAgentProcess$")
 	cmd.Env = append(os.Environ(), "LLMTAP_TEST_NATS="+n.url, "LLMTAP_TEST_PROVIDER="+srv.URL)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	acked := 0
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		fmt.Sscanf(lines.Text(), "published %d", &acked)

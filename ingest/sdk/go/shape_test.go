@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -122,14 +123,12 @@ func TestShapeKey(t *testing.T) {
 	key := func(set string) string {
 		t.Helper()
 		var c Config
-		if err := c.validate(func(name string) string {
+		must.Do(t, c.validate(func(name string) string {
 			if name == "LLMTAP_SHAPE_KEY" {
 				return set
 			}
 			return ""
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return string(c.shapeKey)
 	}
 	if first, again := key(""), key(""); first != again || len(first) != 32 || first == string(make([]byte, 32)) || key("set") != "set" {

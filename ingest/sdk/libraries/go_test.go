@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // setsClient is the place where an SDK takes the HTTP client of the agent.
@@ -33,25 +35,16 @@ const hosts = "LLMTAP_HOSTS=localhost,127.0.0.1,::1,*.com,*.net,*.org,*.test,*.e
 func openGo(t testing.TB, l *library) suite {
 	t.Helper()
 	var module struct{ Dir string }
-	if err := json.Unmarshal(download(t, "go", "mod", "download", "-json", l.source+"@"+l.version), &module); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(download(t, "go", "mod", "download", "-json", l.source+"@"+l.version), &module))
 	dir := t.TempDir()
 	write := func(path, text string) {
-		if err := os.WriteFile(filepath.Join(dir, path), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, path), []byte(text), 0o600))
 	}
 	read := func(path string) string {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(path))(t)
 		return string(data)
 	}
-	if err := os.CopyFS(dir, os.DirFS(module.Dir)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(dir, os.DirFS(module.Dir)))
 	options := filepath.Join(dir, "option", "requestoption.go")
 	edited := setsClient.ReplaceAllString(read(options), "r.HTTPClient = llmtapClient($1)\n")
 	if err := os.Remove(options); err != nil || strings.Count(edited, "llmtapClient") != 1 {

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/testhelper/natsd"
 )
 
@@ -61,20 +62,11 @@ func TestLibraries(t *testing.T) {
 	if *which == "" {
 		t.Skip("SKIPPED without -libraries")
 	}
-	srv, err := natsd.Start(t.TempDir(), -1, 0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := must.Get(natsd.Start(t.TempDir(), -1, 0, nil))(t)
 	defer natsd.Stop(srv)
-	nc, err := nats.Connect("", nats.InProcessServer(srv), nats.UserInfo("admin", "admin"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must.Get(nats.Connect("", nats.InProcessServer(srv), nats.UserInfo("admin", "admin")))(t)
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := must.Get(jetstream.New(nc))(t)
 	// The SDKs' generated tests expect a provider that answers everything. The decoders of the Go SDKs accept an empty object.
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -150,14 +142,8 @@ func compare(t *testing.T, l *library, env, hooked []string) (c comparison) {
 // stored returns the number of events of a service.
 func stored(t *testing.T, js jetstream.JetStream, service string) (n uint64) {
 	t.Helper()
-	stream, err := js.Stream(t.Context(), event.StreamEvents)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter("llmtap.v1.*."+service+".>"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(js.Stream(t.Context(), event.StreamEvents))(t)
+	info := must.Get(stream.Info(t.Context(), jetstream.WithSubjectFilter("llmtap.v1.*."+service+".>")))(t)
 	for _, count := range info.State.Subjects {
 		n += count
 	}

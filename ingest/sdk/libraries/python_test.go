@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 )
 
@@ -14,10 +15,7 @@ import (
 func openPython(t testing.TB, l *library) suite {
 	t.Helper()
 	python := pythontest.Interpreter(t, append([]string{"nats-py>=2.6,<3", "pytest>=8", "pytest-timeout", l.source + "==" + l.version}, l.requires...)...)
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cache := must.Get(os.UserCacheDir())(t)
 	archives := filepath.Join(cache, "llmtap", "source-"+l.name+"-"+l.version)
 	pattern := filepath.Join(archives, "*.tar.gz")
 	found, _ := filepath.Glob(pattern)
@@ -59,9 +57,5 @@ func openPython(t testing.TB, l *library) suite {
 
 func absolute(t testing.TB, path string) string {
 	t.Helper()
-	path, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return must.Get(filepath.Abs(path))(t)
 }

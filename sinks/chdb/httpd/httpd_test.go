@@ -14,7 +14,7 @@ import (
 	"github.com/ClickHouse/ch-go/proto"
 	"go.uber.org/goleak"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/chdb/engine"
 	"github.com/llmtap/llmtap/sinks/sqltext"
 )
@@ -34,9 +34,7 @@ func TestSlots(t *testing.T) {
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := h.slot(gone); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		must.Is(t, must.Err(h.slot(gone)), context.Canceled)
 		time.AfterFunc(time.Second, release)
 		if release, err = h.slot(t.Context()); err != nil {
 			t.Error(err)
@@ -62,22 +60,14 @@ func TestFrameReader(t *testing.T) {
 			"with EOF": iotest.DataErrReader(bytes.NewReader(frames.Bytes()[:cut])),
 		} {
 			_, err := io.Copy(io.Discard, &frameReader{r: r})
-			if ends[cut] != (err == nil) {
-				t.Errorf("%s, truncated at %d: %v", name, cut, err)
-			}
+			must.Equal(t, ends[cut], err == nil, "%s, truncated at %d: %v", name, cut, err)
 		}
 	}
 }
 
 func TestSetSQL(t *testing.T) {
 	q := &request{comment: "c'", settings: []setting{{"a", `x\'; DROP TABLE t`}, {"b", "1"}}}
-	if got, want := q.setSQL(), `SET log_comment = 'c\'', a = 'x\\\'; DROP TABLE t', b = '1'`; got != want {
-		t.Error(got)
-	}
-	if got, want := q.resetSQL(), "SET log_comment = DEFAULT, a = DEFAULT, b = DEFAULT"; got != want {
-		t.Error(got)
-	}
-	if got, want := sqltext.QuoteName("a`b\\"), "`a\\`b\\\\`"; got != want {
-		t.Error(got)
-	}
+	must.Equal(t, q.setSQL(), `SET log_comment = 'c\'', a = 'x\\\'; DROP TABLE t', b = '1'`, "setSQL")
+	must.Equal(t, q.resetSQL(), "SET log_comment = DEFAULT, a = DEFAULT, b = DEFAULT", "resetSQL")
+	must.Equal(t, sqltext.QuoteName("a`b\\"), "`a\\`b\\\\`", "QuoteName")
 }

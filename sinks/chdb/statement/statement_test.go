@@ -6,15 +6,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+
 	"github.com/llmtap/llmtap/sinks/sqltext"
 )
 
 func TestParse(t *testing.T) {
 	f := func(sql string, want Statement) {
 		t.Helper()
-		if d := cmp.Diff(want, Parse(sql)); d != "" {
-			t.Errorf("%s\n%s", sql, d)
-		}
+		must.Agree(t, cmp.Diff(want, Parse(sql)), sql)
 	}
 	// The kind.
 	f("", Statement{Kind: Empty})
@@ -68,9 +68,7 @@ func TestParse(t *testing.T) {
 func TestRejected(t *testing.T) {
 	f := func(sql, want string) {
 		t.Helper()
-		if got := Parse(sql).Rejected; got != want {
-			t.Errorf("%s: rejected %q, want %q", sql, got, want)
-		}
+		must.Equal(t, Parse(sql).Rejected, want, "%s: rejected", sql)
 	}
 	f("SELECT 1 INTO OUTFILE '/tmp/x'", "INTO OUTFILE")
 	f("SELECT 1 into/**/outfile '/tmp/x' FORMAT CSV", "INTO OUTFILE")

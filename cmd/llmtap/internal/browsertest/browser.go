@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // callTimeout bounds every call of Chromium.
@@ -83,9 +83,7 @@ func Start(t testing.TB) *Browser {
 		}
 	})
 	var version struct{ Product string }
-	if err := b.call(t.Context(), "", "Browser.getVersion", nil, &version); err != nil {
-		t.Fatalf("start %s: %v\n%s", path, err, stderr.String())
-	}
+	must.Do(t, b.call(t.Context(), "", "Browser.getVersion", nil, &version), "start", path, stderr.String())
 	t.Logf("%s: %s", path, version.Product)
 	return b
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A page with problems shows that the checks see them.
@@ -40,9 +42,7 @@ func TestProblems(t *testing.T) {
 	p.Open(srv.URL + "/bad")
 	problems := strings.Join(p.Problems(), "\n")
 	for _, want := range []string{"leaves loopback: http://example.com/a.png", "console: log", "thrown"} {
-		if !strings.Contains(problems, want) {
-			t.Errorf("%q is missing in\n%s", want, problems)
-		}
+		must.Contain(t, problems, want)
 	}
 	if len(p.Overflow()) == 0 {
 		t.Error("a wide page does not overflow")

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // pollInterval is the interval at which Page.Wait evaluates its condition.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The commands of a notification work on another host if the collector can be reached from there; otherwise the notification
@@ -17,9 +17,7 @@ func TestAccess(t *testing.T) {
 	name := must.Get(os.Hostname())(t)
 	f := func(externalURL, listen string, want alerts.Access) {
 		t.Helper()
-		if diff := cmp.Diff(want, access(externalURL, listen)); diff != "" {
-			t.Errorf("%q, %q (-want +got):\n%s", externalURL, listen, diff)
-		}
+		must.Agree(t, cmp.Diff(want, access(externalURL, listen)), externalURL, listen)
 	}
 	f("https://llmtap.example.com/", config.Default().Listen, alerts.Access{ExternalURL: "https://llmtap.example.com/", URL: "https://llmtap.example.com"})
 	f("", config.Default().Listen, alerts.Access{Host: name})

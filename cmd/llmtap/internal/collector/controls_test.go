@@ -2,10 +2,8 @@ package collector
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,8 +14,8 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks"
 )
 
@@ -91,18 +89,14 @@ func TestControls(t *testing.T) {
 		if err != nil || s.StartsAt.Before(now) || s.State(time.Now()) != silence.Active {
 			t.Fatalf("%+v, %v", s, err)
 		}
-		if len(a.Silences()) != 1 {
-			t.Error("the silence is not visible to its own process")
-		}
+		must.Equal(t, len(a.Silences()), 1, "the silence is not visible to its own process")
 	}
 	within(t, "a silence", func() bool { return len(b.Silences()) == 1 })
 
 	// The end can be changed; other matchers are another silence.
 	s := b.Silences()[0]
 	s.EndsAt = now.Add(2 * time.Hour)
-	if got, err := b.SetSilence(ctx, s, anna); err != nil || got.ID != s.ID {
-		t.Errorf("%+v, %v", got, err)
-	}
+	must.Equal(t, must.Get(b.SetSilence(ctx, s, anna))(t).ID, s.ID, "id")
 	s.Matchers = parsed(t, "service=bank")
 	got, err := b.SetSilence(ctx, s, anna)
 	if err != nil || got.ID == s.ID || len(b.Silences()) != 1 {
@@ -112,18 +106,12 @@ func TestControls(t *testing.T) {
 		must.Do(t, b.ExpireSilence(ctx, got.ID, anna))
 	}
 	within(t, "the end of a silence", func() bool { return len(a.Silences()) == 0 })
-	if err := a.ExpireSilence(ctx, "none", anna); !errors.Is(err, alerts.ErrNoSilence) {
-		t.Error(err)
-	}
+	must.Is(t, a.ExpireSilence(ctx, "none", anna), alerts.ErrNoSilence)
 	for _, id := range []string{"*", "a.b", ">"} {
-		if err := a.ExpireSilence(ctx, id, anna); !errors.Is(err, alerts.ErrNoSilence) {
-			t.Errorf("id %s: %v", id, err)
-		}
+		must.Is(t, a.ExpireSilence(ctx, id, anna), alerts.ErrNoSilence, "id", id)
 	}
 	s.ID, s.EndsAt = "", now
-	if _, err := a.AddSilence(ctx, s, "", anna); err == nil || !strings.Contains(err.Error(), "in the past") {
-		t.Error(err)
-	}
+	must.Fail(t, must.Err(a.AddSilence(ctx, s, "", anna)), "in the past")
 
 	// The first acknowledgement wins.
 	ack := alerts.Ack{Group: `X{service="shop"}`, Incident: now.UTC().Truncate(time.Second), By: "U1"}
@@ -160,14 +148,10 @@ func TestSilencesAreBounded(t *testing.T) {
 	a.decisions.Silences.Replace(list)
 	s := list[0]
 	s.ID = ""
-	if _, err := a.AddSilence(t.Context(), s, "", alerts.Actor{}); !errors.Is(err, errTooManySilences) {
-		t.Errorf("%v", err)
-	}
+	must.Is(t, must.Err(a.AddSilence(t.Context(), s, "", alerts.Actor{})), errTooManySilences)
 	list[7].EndsAt = now
 	a.decisions.Silences.Replace(list)
-	if _, err := a.AddSilence(t.Context(), s, "", alerts.Actor{}); err != nil {
-		t.Error(err)
-	}
+	must.Get(a.AddSilence(t.Context(), s, "", alerts.Actor{}))(t)
 	if _, ok := a.decisions.Silences.Get("7"); ok {
 		t.Error("the expired silence is kept")
 	}

@@ -8,14 +8,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/mcpserver"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
@@ -30,9 +29,7 @@ func TestGuard(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if w.Code != want {
-			t.Errorf("token %q: %s %s %v: %d, want %d", token, method, url, header, w.Code, want)
-		}
+		must.Equal(t, w.Code, want, "token %q: %s %s %v", token, method, url, header)
 	}
 	bearer := func(s string) map[string]string { return map[string]string{"Authorization": "Bearer " + s} }
 	// Without a token, only loopback names are allowed.
@@ -102,9 +99,7 @@ func TestCodingAgents(t *testing.T) {
 			return mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil)
 		}
 		for _, token := range []string{"", "wrong"} {
-			if _, err := connect(token); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
-				t.Errorf("%s, token %q: %v", name, token, err)
-			}
+			must.Fail(t, must.Err(connect(token)), "Unauthorized", name, "token", token)
 		}
 		session, err := connect("s3cret")
 		if err != nil {
@@ -135,9 +130,7 @@ func TestGuardTokenFile(t *testing.T) {
 
 func TestRunning(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	if _, err := FindRunning(dir); !errors.Is(err, ErrNotRunning) {
-		t.Error("found in a directory that does not exist")
-	}
+	must.Is(t, must.Err(FindRunning(dir)), ErrNotRunning, "found in a directory that does not exist")
 	want := Running{PID: 7, Roles: []string{"alert"}, NATSURL: "nats://127.0.0.1:1", HTTPAddr: "127.0.0.1:2"}
 	remove := must.Get(Announce(dir, want))(t)
 	st, err := os.Stat(runningFile(dir))
@@ -150,9 +143,7 @@ func TestRunning(t *testing.T) {
 		t.Errorf("found %+v, %v", got, err)
 	}
 	remove()
-	if _, err := FindRunning(dir); !errors.Is(err, ErrNotRunning) {
-		t.Error("found after it was removed")
-	}
+	must.Is(t, must.Err(FindRunning(dir)), ErrNotRunning, "found after it was removed")
 	// The file of a killed process is ignored.
 	must.Do(t, os.WriteFile(runningFile(dir), []byte(`{"pid":7,"nats_url":"nats://127.0.0.1:1"}`), 0o600))
 	if got, err := FindRunning(dir); !errors.Is(err, ErrNotRunning) {

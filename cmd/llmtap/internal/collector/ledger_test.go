@@ -15,8 +15,8 @@ import (
 	"github.com/llmtap/llmtap/analyzer/ledger"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/jetstream"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks"
 )
 
@@ -62,22 +62,16 @@ func TestLedgerStaleOwner(t *testing.T) {
 	}
 	one := versionEntry("1", 1, 7)
 	writeStep(t, stale, []ledger.Key{versionEntry("2", 2, 6).Key}, one)
-	if diff := cmp.Diff(later, c.ledger()); diff != "" {
-		t.Errorf("-before +after the stale owner\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(later, c.ledger()), "ledger after the stale owner")
 	// The owner deletes entries without leaving delete markers.
 	writeStep(t, owner, []ledger.Key{one.Key, versionEntry("3", 3, 3).Key})
-	if n := len(c.ledger()); n != 1 {
-		t.Errorf("%d entries", n)
-	}
+	must.Equal(t, len(c.ledger()), 1, "entries")
 	s, err := c.js.Stream(t.Context(), "KV_"+event.BucketLedger)
 	if err != nil || s.CachedInfo().State.Msgs != 1 {
 		t.Errorf("%v, %+v", err, s.CachedInfo().State)
 	}
 	writeStep(t, owner, nil, one) // it is added again
-	if n := len(c.ledger()); n != 2 {
-		t.Errorf("%d entries", n)
-	}
+	must.Equal(t, len(c.ledger()), 2, "entries")
 }
 
 // A batch writes only the changes of its steps, and a failed write loses none.
@@ -99,9 +93,7 @@ func TestLedgerSteps(t *testing.T) {
 	if err := l.write(t.Context(), second); err != nil || len(c.ledger()) != 2 {
 		t.Errorf("%v, %d entries", err, len(c.ledger()))
 	}
-	if len(l.steps) != 0 {
-		t.Errorf("%d steps remain", len(l.steps))
-	}
+	must.Equal(t, len(l.steps), 0, "steps remain")
 }
 
 // A partition reads its own entries and those of other numbers of partitions, but not those of other partitions. It skips

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // serveLimited serves h with a short time for bodies until the test ends, and returns the address.
@@ -108,7 +108,6 @@ func TestLimitConnections(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Fatal("the third connection is never served")
 	}
-	if got := log.String(); strings.Count(got, "connections=2") != 1 {
-		t.Errorf("log: %q", got)
-	}
+	got := log.String()
+	must.Equal(t, strings.Count(got, "connections=2"), 1, "log: %q", got)
 }

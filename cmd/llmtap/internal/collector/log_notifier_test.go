@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The log has one line per change of an alert, not one per alert of the group.
@@ -28,9 +28,7 @@ func TestLogNotifier(t *testing.T) {
 	}
 	expect := func(what, got, want string) {
 		t.Helper()
-		if got != want {
-			t.Errorf("%s:\n%s\nwant:\n%s", what, got, want)
-		}
+		must.Equal(t, got, want, "%s", what)
 	}
 	alert := func(severity string) alerts.Alert {
 		return alerts.Alert{

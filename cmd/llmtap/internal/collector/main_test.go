@@ -5,7 +5,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
@@ -25,7 +25,6 @@ func start(t *testing.T, change func(*config.Config)) *Collector {
 // open opens a collector without running it.
 func open(t *testing.T, change func(*config.Config)) *Collector {
 	t.Helper()
-	c, err := Open(t.Context(), collectortest.Config(t, change), Options{Logger: testLogger(), Progress: func(s string) { t.Log(s) }})
-	must.Do(t, err)
+	c := must.Get(Open(t.Context(), collectortest.Config(t, change), Options{Logger: testLogger(), Progress: func(s string) { t.Log(s) }}))(t)
 	return c
 }

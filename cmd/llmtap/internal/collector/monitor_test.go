@@ -15,8 +15,8 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/jetstream"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // notified is a notifier that records state, severity and rule of each alert, once.
@@ -194,9 +194,7 @@ func TestHealthUnavailable(t *testing.T) {
 			time.Sleep(time.Minute)
 			return h.unavailable()
 		}
-		if got := look(); got != "" {
-			t.Errorf("store up: %q", got)
-		}
+		must.Equal(t, look(), "", "store up")
 		down = errors.New("refused")
 		for range 2 {
 			if got := look(); !strings.HasPrefix(got, "ClickHouse has been unreachable since 00:01:00 UTC. ") {
@@ -204,8 +202,6 @@ func TestHealthUnavailable(t *testing.T) {
 			}
 		}
 		down = nil
-		if got := look(); got != "" {
-			t.Errorf("store up again: %q", got)
-		}
+		must.Equal(t, look(), "", "store up again")
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -148,9 +148,7 @@ func TestNewCauses(t *testing.T) {
 			{Metric: analyzer.MetricNew, Labels: map[string]string{"service": service, "stage": "planner", "cause": cause}, N: 1},
 		}}
 		c.filter(tally)
-		if got := len(tally.Counts) == 2; got != want {
-			t.Errorf("partition %d, second %d, %s, %s: counted %v, want %v", partition, at, service, cause, got, want)
-		}
+		must.Equal(t, len(tally.Counts) == 2, want, "partition %d, second %d, %s, %s: counted", partition, at, service, cause)
 	}
 	// The ledger of partition 2 has it.
 	f(false, 1, 200, "shop", "orphan_tool_reply")

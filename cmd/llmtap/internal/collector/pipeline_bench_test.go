@@ -12,8 +12,8 @@ import (
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/jetstream"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -119,8 +119,7 @@ func readStream(b *testing.B, conn *jetstream.Conn, n int, scan bool, sink sinks
 	b.StartTimer()
 	defer b.StopTimer()
 	for events := 0; events < 2*n; {
-		msgs, err := reader.Next(b.Context(), min(readBatch, 2*n-events), time.Second)
-		must.Do(b, err)
+		msgs := must.Get(reader.Next(b.Context(), min(readBatch, 2*n-events), time.Second))(b)
 		events += len(msgs)
 		if !scan {
 			continue

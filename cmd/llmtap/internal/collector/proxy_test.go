@@ -14,7 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The calls of an agent that only changed its base URL are stored, with their findings.
@@ -31,9 +31,7 @@ func TestProxy(t *testing.T) {
 		}
 	}
 	must.Agree(t, cmp.Diff(want, got))
-	if n := collectortest.Groups(t, c.ClickHouse(), "SELECT rule_id, count() FROM findings_final GROUP BY 1")["orphan_tool_reply"]; n != 1 {
-		t.Errorf("%d findings", n)
-	}
+	must.Equal(t, collectortest.Groups(t, c.ClickHouse(), "SELECT rule_id, count() FROM findings_final GROUP BY 1")["orphan_tool_reply"], 1, "findings")
 }
 
 // The role proxy alone requires neither ClickHouse nor, to forward calls, NATS.
@@ -48,8 +46,7 @@ func TestProxyAlone(t *testing.T) {
 	collectortest.Run(t, c)
 	f := func(method, path string, status int) string {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+c.proxy.listener.Addr().String()+path, strings.NewReader("{}"))
-		must.Do(t, err)
+		req := must.Get(http.NewRequestWithContext(t.Context(), method, "http://"+c.proxy.listener.Addr().String()+path, strings.NewReader("{}")))(t)
 		resp := must.Get(http.DefaultClient.Do(req))(t)
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
@@ -62,9 +59,8 @@ func TestProxyAlone(t *testing.T) {
 	if s := f(http.MethodPost, "/v1/chat/completions", 404); !strings.Contains(s, "/<upstream>") && !strings.Contains(s, "deepseek") {
 		t.Errorf("response to a wrong base URL: %s", s)
 	}
-	if s := c.proxy.proxy.Stats(); s.Pending != 2 {
-		t.Errorf("%+v", s)
-	}
+	s := c.proxy.proxy.Stats()
+	must.Equal(t, s.Pending, 2, "%+v", s)
 	var out strings.Builder
 	c.Describe(t.Context(), &out, "no configuration file")
 	if s := out.String(); !strings.Contains(s, "llmtap is up (proxy)") || !strings.Contains(s, "without texts") || strings.Contains(s, "embedded") {

@@ -18,8 +18,8 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The role receive stores spans that arrive over HTTP and gRPC with the token. Spans that arrive again are stored once.
@@ -34,9 +34,7 @@ func TestReceiveOTLP(t *testing.T) {
 		q.Header.Set("Authorization", "Bearer "+token)
 		resp := must.Get(http.DefaultClient.Do(q))(t)
 		defer resp.Body.Close()
-		if resp.StatusCode != code {
-			t.Errorf("token %s: %s", token, resp.Status)
-		}
+		must.Equal(t, resp.StatusCode, code, "token %s: %s", token, resp.Status)
 	}
 	post("wrong", 401)
 	post("s3cret", 200)
@@ -49,9 +47,7 @@ func TestReceiveOTLP(t *testing.T) {
 		t.Errorf("without the token: %v", err)
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer s3cret")
-	if _, err := ptraceotlp.NewGRPCClient(conn).Export(ctx, q); err != nil {
-		t.Error(err)
-	}
+	must.Get(ptraceotlp.NewGRPCClient(conn).Export(ctx, q))(t)
 
 	nc := must.Get(nats.Connect(c.NATSURL(), nats.Token(collectortest.CollectorToken)))(t)
 	defer nc.Close()

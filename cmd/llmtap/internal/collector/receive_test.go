@@ -16,8 +16,8 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The role receive alone stores the events of the example in the README, from clients with the token.
@@ -34,9 +34,7 @@ func TestReceive(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil && os.Getenv("CI") != "true" {
 		t.Skip("SKIPPED, this test requires curl")
 	}
-	if out, err := curl("s3cret"); err != nil || strings.TrimSpace(out) != `{"accepted":2,"rejected":[],"warnings":[]}` {
-		t.Errorf("%s, %v", out, err)
-	}
+	must.Equal(t, strings.TrimSpace(must.Get(curl("s3cret"))(t)), `{"accepted":2,"rejected":[],"warnings":[]}`, "answer")
 	if out, err := curl("wrong"); err == nil || !strings.Contains(out, "receive.token") {
 		t.Errorf("%s, %v", out, err)
 	}
@@ -69,9 +67,7 @@ func TestReceiveWithoutNATS(t *testing.T) {
 	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || !strings.Contains(string(body), "NATS") || time.Since(began) > 3*time.Second {
 		t.Errorf("%d %s after %v", resp.StatusCode, body, time.Since(began))
 	}
-	if _, err := c.ready(t.Context()); err == nil || !strings.Contains(err.Error(), "receive: answers 503") {
-		t.Errorf("ready: %v", err)
-	}
+	must.Fail(t, must.Err(c.ready(t.Context())), "receive: answers 503", "ready")
 }
 
 // If the default address is in use, other roles run nevertheless, and the process says what to do.
@@ -87,9 +83,7 @@ func TestReceiveInUse(t *testing.T) {
 			if err == nil {
 				c.Close()
 			}
-			if err == nil || !strings.Contains(err.Error(), "choose another address with --receive-listen, or omit receive from --roles") {
-				t.Errorf("open: %v", err)
-			}
+			must.Fail(t, err, "choose another address with --receive-listen, or omit receive from --roles", "open")
 			return
 		}
 		must.Do(t, err)

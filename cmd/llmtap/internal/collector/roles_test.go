@@ -1,7 +1,6 @@
 package collector
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"regexp"
@@ -15,7 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var metricFolder = regexp.MustCompile(`^llmtap_(ingest_proxy|ingest_http|analyzer|sinks|alerts)_`)
@@ -69,9 +68,7 @@ func TestRoles(t *testing.T) {
 				got = append(got, name)
 			}
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: metrics (-want +got)\n%s", role, diff)
-		}
+		must.Agree(t, cmp.Diff(want, got), role, "metrics")
 		if connected := connections.Load() > 0; connected != slices.Contains(want, "sinks") {
 			t.Errorf("%s: %d connections to ClickHouse", role, connections.Load())
 		}
@@ -99,7 +96,5 @@ func TestRoleFails(t *testing.T) {
 	await("the role works", func() bool { return c.status.of(partNATS) == nil && c.status.of(config.RoleAlert) == nil })
 	c.conn.Load().Close()
 	await("the role fails", func() bool { return c.status.of(config.RoleAlert) != nil })
-	if err := c.status.of(config.RoleAlert); !errors.Is(err, nats.ErrConnectionClosed) {
-		t.Errorf("status %v", err)
-	}
+	must.Is(t, c.status.of(config.RoleAlert), nats.ErrConnectionClosed, "status")
 }

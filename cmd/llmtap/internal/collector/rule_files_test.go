@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // Changed files are loaded once they are complete, and immediately on a signal. Errors are logged.
@@ -86,7 +86,5 @@ func TestNoRuleFiles(t *testing.T) {
 	w := newRuleFiles(nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	w.reload = append(w.reload, func(context.Context) error { t.Error("the shipped rules were reloaded"); return nil })
 	w.load(t.Context(), w.hash())
-	if !strings.Contains(log.String(), "shipped alert rules do not change") {
-		t.Error(log.String())
-	}
+	must.Contain(t, log.String(), "shipped alert rules do not change")
 }

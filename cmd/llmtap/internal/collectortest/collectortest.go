@@ -26,9 +26,9 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/ingest/jetstream"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -151,11 +151,9 @@ func CallProxy(t *testing.T, addr string) {
 	t.Helper()
 	ask := func(history string) int {
 		body := `{"model":"gpt-4.1","messages":[` + history + `]}`
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/openai/v1/chat/completions", strings.NewReader(body))
-		must.Do(t, err)
+		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/openai/v1/chat/completions", strings.NewReader(body)))(t)
 		req.Header = http.Header{"Content-Type": {"application/json"}, "X-Llmtap-Service": {"checkout"}, "X-Llmtap-Stage": {"planner"}}
-		resp, err := http.DefaultClient.Do(req)
-		must.Do(t, err)
+		resp := must.Get(http.DefaultClient.Do(req))(t)
 		defer resp.Body.Close()
 		must.Get(io.Copy(io.Discard, resp.Body))(t)
 		return resp.StatusCode

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/alerts/webhook"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // Receivers is a server that acts as Slack, a webhook, an Alertmanager and a heartbeat monitor, and records its requests.

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected errors in testdata")
@@ -136,12 +136,8 @@ clickhouse:
 	s := must.Get(load(env, "--nats-port", "4000", "--roles", "analyze,alert"))(t)
 	f := func(key string, got, want any, from string) {
 		t.Helper()
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s:\n%s", key, diff)
-		}
-		if o := s.Origin(key); o != from {
-			t.Errorf("%s: origin %s, want %s", key, o, from)
-		}
+		must.Agree(t, cmp.Diff(want, got), key)
+		must.Equal(t, s.Origin(key), from, "%s: origin", key)
 	}
 	f("data_dir", s.DataDir, "/from/file", file+":1")
 	f("roles", s.Roles, []string{"analyze", "alert"}, "--roles")
@@ -181,9 +177,7 @@ func TestProxyFlags(t *testing.T) {
 	f := func(want map[string]string, env string, args ...string) {
 		t.Helper()
 		s := must.Get(load(map[string]string{"LLMTAP_PROXY_UPSTREAM": env}, args...))(t)
-		if diff := cmp.Diff(want, s.Proxy.Upstreams); diff != "" {
-			t.Error(diff)
-		}
+		must.Agree(t, cmp.Diff(want, s.Proxy.Upstreams))
 	}
 	two := map[string]string{"a": "http://127.0.0.1:1/v1", "b": "https://b.example"}
 	f(nil, "")
@@ -192,9 +186,7 @@ func TestProxyFlags(t *testing.T) {
 	f(map[string]string{"c": "https://c.example"}, "a=http://127.0.0.1:1/v1", "--proxy-upstream", "c=https://c.example")
 	fails := func(want string, args ...string) {
 		t.Helper()
-		if _, err := load(nil, args...); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %s", err, want)
-		}
+		must.Fail(t, must.Err(load(nil, args...)), want)
 	}
 	fails(`--proxy-upstream: proxy.upstreams: "http://127.0.0.1:1" is not name=value`, "--proxy-upstream", "http://127.0.0.1:1")
 	fails(`--proxy-upstream: proxy.upstreams: a: "ftp://x" is not like`, "--proxy-upstream", "a=ftp://x")
@@ -231,9 +223,7 @@ func TestEnv(t *testing.T) {
 func TestMasked(t *testing.T) {
 	f := func(s, secret, want string) {
 		t.Helper()
-		if got := masked(s, secret); got != want {
-			t.Errorf("masked(%q, %q) = %q, want %q", s, secret, got, want)
-		}
+		must.Equal(t, masked(s, secret), want, "masked(%q, %q)", s, secret)
 	}
 	f("", "all", "")
 	f("plain", "", "plain")
@@ -282,17 +272,14 @@ func TestValues(t *testing.T) {
 // Printed configuration decodes to the same values, except secrets.
 func TestPrintRoundTrip(t *testing.T) {
 	var out strings.Builder
-	s, err := load(map[string]string{"LLMTAP_SLACK_CHANNEL": "#on: call", "LLMTAP_CLICKHOUSE_RETENTION": "90d", "LLMTAP_SLACK_TOKEN": "yes"})
-	must.Do(t, err)
+	s := must.Get(load(map[string]string{"LLMTAP_SLACK_CHANNEL": "#on: call", "LLMTAP_CLICKHOUSE_RETENTION": "90d", "LLMTAP_SLACK_TOKEN": "yes"}))(t)
 	must.Do(t, s.Print(&out))
 	got := Default()
 	for _, err := range decodeYAML("printed", []byte(out.String()), &got, os.Getenv, map[string]string{}) {
 		t.Error(err)
 	}
 	s.Slack.Token = mask
-	if diff := cmp.Diff(plain(&s.Config), plain(&got)); diff != "" {
-		t.Error(diff)
-	}
+	must.Agree(t, cmp.Diff(plain(&s.Config), plain(&got)))
 }
 
 func TestStreamBytes(t *testing.T) {
@@ -300,9 +287,7 @@ func TestStreamBytes(t *testing.T) {
 	if err != nil || free > total || total == 0 {
 		t.Fatalf("free %d of %d, %v", free, total, err)
 	}
-	if got, want := streamBytes(t.TempDir()), min(10<<30, int64(total/5)); got != want {
-		t.Errorf("%d, want %d", got, want)
-	}
+	must.Equal(t, streamBytes(t.TempDir()), min(10<<30, int64(total/5)), "streamBytes")
 }
 
 func FuzzDecodeYAML(f *testing.F) {

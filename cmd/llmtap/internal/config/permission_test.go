@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestDenied(t *testing.T) {
@@ -24,9 +24,7 @@ func TestDenied(t *testing.T) {
 		}
 	}
 	for _, other := range []error{nil, fs.ErrNotExist} {
-		if got := Denied(dir, other); !errors.Is(got, other) {
-			t.Errorf("%v became %v", other, got)
-		}
+		must.Is(t, Denied(dir, other), other)
 	}
 	f := func(owner, want string) {
 		t.Helper()
@@ -57,8 +55,6 @@ func TestLocalURL(t *testing.T) {
 		"127.0.0.1:8088": "http://127.0.0.1:8088", "0.0.0.0:8088": "http://127.0.0.1:8088", "[::]:8088": "http://127.0.0.1:8088",
 		":8088": "http://127.0.0.1:8088", "10.0.0.7:80": "http://10.0.0.7:80", "127.0.0.1:0": "", "x": "",
 	} {
-		if got := LocalURL(addr, false); got != want {
-			t.Errorf("%s: %q, want %q", addr, got, want)
-		}
+		must.Equal(t, LocalURL(addr, false), want, "%s", addr)
 	}
 }

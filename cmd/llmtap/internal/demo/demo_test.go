@@ -17,7 +17,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
@@ -40,17 +40,13 @@ func TestRun(t *testing.T) {
 	collectortest.NeedClickHouse(t)
 	var stdout, stderr bytes.Buffer
 	start := time.Now()
-	if err := Run(t.Context(), Options{Exit: true, Format: "json", Seed: 1, Stdout: &stdout, Stderr: &stderr}); err != nil {
-		t.Fatalf("demo: %v\n%s", err, &stderr)
-	}
+	must.Do(t, Run(t.Context(), Options{Exit: true, Format: "json", Seed: 1, Stdout: &stdout, Stderr: &stderr}), "demo", &stderr)
 	if first, _, _ := strings.Cut(stderr.String(), "\n"); !strings.Contains(first, "open http://127.0.0.1:") {
 		t.Errorf("the first line is %q, want the address of the pages", first)
 	}
 	t.Logf("took %v\n%s", time.Since(start).Round(time.Second), &stderr)
 	var r report
-	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
-		t.Fatalf("stdout is not a JSON object: %v\n%s", err, &stdout)
-	}
+	must.Do(t, json.Unmarshal(stdout.Bytes(), &r), "stdout is not a JSON object", &stdout)
 	if r.Lost != 0 || r.Exchanges == 0 || r.Exchanges != r.Published || r.ClickHouse["exchanges"] != r.Exchanges {
 		t.Errorf("exchanges: %d published, %d counted, %d rows, %d lost", r.Published, r.Exchanges, r.ClickHouse["exchanges"], r.Lost)
 	}
@@ -105,9 +101,7 @@ func TestReport(t *testing.T) {
 		"1300 LLM calls recorded, 42 failed, 0 lost\n", "       40  orphan_tool_reply\n        2  missing_tool_reply\n", "Slack message, 4.2 s after",
 		"  │ CRITICAL checkout-agent/planner\n", " query causes --data-dir data\n",
 	} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("%q is missing in\n%s", want, &b)
-		}
+		must.Contain(t, b.String(), want)
 	}
 	for line := range strings.Lines(b.String()) {
 		if n := utf8.RuneCountInString(line) - 1; n > 80 && !strings.Contains(line, " query ") {

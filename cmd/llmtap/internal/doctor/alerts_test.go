@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestReceivers(t *testing.T) {
@@ -69,10 +70,7 @@ func TestRules(t *testing.T) {
 	}))
 	defer srv.Close()
 	dir := t.TempDir()
-	remove, err := collector.Announce(dir, collector.Running{PID: os.Getpid(), HTTPAddr: strings.TrimPrefix(srv.URL, "http://")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	remove := must.Get(collector.Announce(dir, collector.Running{PID: os.Getpid(), HTTPAddr: strings.TrimPrefix(srv.URL, "http://")}))(t)
 	defer remove()
 	see("groups: []\n")
 	env := map[string]string{"LLMTAP_ALERTS_RULE_FILES": file, "LLMTAP_DATA_DIR": dir}

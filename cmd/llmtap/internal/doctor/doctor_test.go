@@ -27,6 +27,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/certs/certstest"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
@@ -61,9 +62,7 @@ func examine(t *testing.T, env map[string]string) map[string]Result {
 			worst = r.Status
 		}
 	}
-	if report.Status != worst {
-		t.Errorf("status %s, want %s", report.Status, worst)
-	}
+	must.Equal(t, report.Status, worst, "status")
 	return checks
 }
 
@@ -72,13 +71,9 @@ func expect(t *testing.T, checks map[string]Result, check, status string, parts 
 	t.Helper()
 	r := checks[check]
 	text := r.Detail + "; " + r.Fix
-	if r.Status != status {
-		t.Errorf("%s is %q, want %q: %s", check, r.Status, status, text)
-	}
+	must.Equal(t, r.Status, status, "%s is: %s", check, text)
 	for _, p := range parts {
-		if !strings.Contains(text, p) {
-			t.Errorf("%s: %q does not contain %q", check, text, p)
-		}
+		must.Contain(t, text, p, check)
 	}
 }
 
@@ -105,9 +100,7 @@ func TestInvalidConfig(t *testing.T) {
 	write("nats:\n  ur: x\nroles: [cook]\n")
 	checks := examine(t, map[string]string{"LLMTAP_CONFIG": file})
 	expect(t, checks, "config", Fail, file+":2: unknown key nats.ur; did you mean nats.url?")
-	if len(checks) != 1 {
-		t.Errorf("%d checks of an invalid configuration", len(checks))
-	}
+	must.Equal(t, len(checks), 1, "checks of an invalid configuration")
 	// A valid configuration with a missing file.
 	write("slack:\n  channel: C1\n  token_file: " + dir + "/token\n")
 	checks = examine(t, map[string]string{"LLMTAP_CONFIG": file})
@@ -135,9 +128,7 @@ func TestCertificates(t *testing.T) {
 	}
 	// The CA is public, the key is not.
 	for _, name := range []string{"soon.key", "soon.pem"} {
-		if err := os.Chmod(filepath.Join(dir, name), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(filepath.Join(dir, name), 0o644))
 	}
 	checks := examine(t, map[string]string{"LLMTAP_TLS_CERT_FILE": dir + "/soon.pem", "LLMTAP_TLS_KEY_FILE": dir + "/soon.key"})
 	expect(t, checks, "config", Warn, "tls.key_file: every user of this machine can read "+dir+"/soon.key", "chmod")
@@ -146,10 +137,7 @@ func TestCertificates(t *testing.T) {
 func TestRunningCollector(t *testing.T) {
 	collectortest.NeedClickHouse(t)
 	cfg := collectortest.Config(t, func(c *config.Config) { c.NATSServer.Token = "s3cret" })
-	c, err := collector.Open(context.WithoutCancel(t.Context()), cfg, collector.Options{Logger: slog.New(slog.DiscardHandler), Progress: func(s string) { t.Log(s) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(collector.Open(context.WithoutCancel(t.Context()), cfg, collector.Options{Logger: slog.New(slog.DiscardHandler), Progress: func(s string) { t.Log(s) }}))(t)
 	collectortest.RunReady(t, c)
 	collectortest.RunAgents(t, strings.Replace(c.NATSURL(), "nats://", "nats://s3cret@", 1), c.ClickHouse())
 	slack := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -212,10 +200,7 @@ func TestServersDown(t *testing.T) {
 }
 
 func TestNoJetStream(t *testing.T) {
-	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := must.Get(server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true}))(t)
 	srv.Start()
 	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
 	if !srv.ReadyForConnections(30 * time.Second) {
@@ -236,14 +221,9 @@ func TestNATS(t *testing.T) {
 
 	cfg := jetstream.Default()
 	cfg.URL, cfg.Token, cfg.MaxBytes = natsURL, "s3cret", 1<<20
-	conn, err := jetstream.Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(jetstream.Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), nil))(t)
 	defer conn.Close()
-	if err := conn.Ensure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.Ensure(t.Context()))
 	checks = examine(t, env)
 	expect(t, checks, "streams", OK, "LLMTAP has 0 events, 0 B of 1MiB, retention 24h")
 	expect(t, checks, "backlog", Fail, "no process reads it", "role analyze")
@@ -256,32 +236,20 @@ func TestNATS(t *testing.T) {
 			Kind: event.Request, Exchange: fmt.Sprintf("x%d", i), Time: time.Now(), Labels: event.Labels{Service: "checkout"},
 			Part: 1, Parts: 1, Body: make([]byte, 100<<10),
 		}
-		if err := p.Publish(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Publish(t.Context(), e))
 	}
-	if err := p.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	reader, err := conn.OpenReader(t.Context(), jetstream.ReaderConfig{Partition: 0, Partitions: 1, Owner: "here"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Flush(t.Context()))
+	reader := must.Get(conn.OpenReader(t.Context(), jetstream.ReaderConfig{Partition: 0, Partitions: 1, Owner: "here"}))(t)
 	defer reader.Close(t.Context())
 	conn.DeadLetter(t.Context(), &event.Event{Kind: event.Request}, 1, "too_large", "test")
-	tally, err := json.Marshal(analyzer.Tally{Epoch: 1, Counts: []analyzer.Count{
+	tally := must.Get(json.Marshal(analyzer.Tally{Epoch: 1, Counts: []analyzer.Count{
 		{Metric: analyzer.MetricDropped, Labels: map[string]string{"service": "checkout"}, N: 3},
 		{Metric: analyzer.MetricLost, Labels: map[string]string{"service": "planner"}, N: 4},
 		{Metric: analyzer.MetricUncaptured, Labels: map[string]string{"service": "dspy", "transport": event.TransportGRPC}, N: 5},
 		{Metric: analyzer.MetricUncaptured, Labels: map[string]string{"service": "nightly", "transport": analyzer.TransportBatch}, N: 1},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	for second := range int64(2) {
-		if err := conn.PublishTally(t.Context(), 0, 1, second, tally); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, conn.PublishTally(t.Context(), 0, 1, second, tally))
 	}
 	checks = examine(t, env)
 	expect(t, checks, "backlog", Fail, "p0of1: 7 events pending", "of 24h (68% of its size)", "clickhouse")
@@ -301,15 +269,9 @@ func TestClickHouse(t *testing.T) {
 	collectortest.NeedClickHouse(t)
 	cfg := chdb.Default()
 	cfg.Dir = filepath.Join(t.TempDir(), "clickhouse")
-	srv, err := chdb.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := must.Get(chdb.Start(t.Context(), cfg))(t)
 	defer srv.Close(t.Context())
-	u, err := url.Parse(srv.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(srv.DSN()))(t)
 	env := external(collectortest.StartNATS(t, ""))
 	env["LLMTAP_CLICKHOUSE_DSN"] = srv.DSN()
 	checks := examine(t, env)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // poison contains sentences of users, tools and models that are errors elsewhere.
@@ -65,9 +66,7 @@ var transport = []struct{ text, want string }{
 func TestTransportAfterDump(t *testing.T) {
 	all, wrong, protocol := 0, 0, 0
 	for _, x := range transport {
-		if got := textOf(t, x.text); got.Cause != x.want {
-			t.Errorf("alone: %s instead of %s: %s", got.Cause, x.want, x.text)
-		}
+		must.Equal(t, textOf(t, x.text).Cause, x.want, "alone: instead of %s: %s", x.want, x.text)
 		for _, s := range poison {
 			for _, form := range formNames {
 				text := forms[form](conversation(s)) + "\n" + x.text
@@ -183,8 +182,7 @@ func TestLinesWithoutErrors(t *testing.T) {
 		t.Errorf("all lines: %s by %s, status %d", r.Cause, r.StatedBy, r.Status)
 	}
 	for _, x := range transport {
-		if r := textOf(t, string(lines)+x.text); r.Cause != x.want {
-			t.Errorf("all lines: %s by %s instead of %s: %s", r.Cause, r.StatedBy, x.want, x.text)
-		}
+		r := textOf(t, string(lines)+x.text)
+		must.Equal(t, r.Cause, x.want, "all lines: by %s instead of %s: %s", r.StatedBy, x.want, x.text)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -242,9 +242,8 @@ func TestProviders(t *testing.T) {
 			if v == wire.OtherVariant {
 				continue
 			}
-			if own := variantsOf(string(v)); variantFor(d, own) != v {
-				t.Errorf("%s/%s: found %v", d, v, own)
-			}
+			own := variantsOf(string(v))
+			must.Equal(t, variantFor(d, own), v, "%s/%s: found %v", d, v, own)
 		}
 	}
 }
@@ -274,9 +273,7 @@ func TestRelevantPart(t *testing.T) {
 func TestFindStatus(t *testing.T) {
 	f := func(text string, want int) {
 		t.Helper()
-		if got := findStatus([]byte(text)); got != want {
-			t.Errorf("%s: status %d, want %d", text, got, want)
-		}
+		must.Equal(t, findStatus([]byte(text)), want, "%s: status", text)
 	}
 	f("Error code: 429 - {'error'", 429)
 	f("status_code=503, body", 503)

@@ -14,7 +14,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/mend"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // newNames are the names of faults that had none when the reports were written.
@@ -72,8 +72,6 @@ func TestReports(t *testing.T) {
 		if found := strings.Contains(out.String(), r.ExpectedRule+" ("); finds && (!found || m.Counts.Repaired != 1) || l.Counts.Rejected+l.Counts.Refused != 1 || m.Counts.Repaired+m.Counts.Left != 1 {
 			t.Errorf("%s: want %s\n%s%s", r.ID, r.ExpectedRule, &out, &report)
 		}
-		if !strings.Contains(out.String(), fmt.Sprint(*r.Status)) {
-			t.Errorf("%s: lint does not name the status:\n%s", r.ID, &out)
-		}
+		must.Contain(t, out.String(), fmt.Sprint(*r.Status), r.ID, "lint does not name the status")
 	}
 }

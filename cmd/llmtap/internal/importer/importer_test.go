@@ -17,10 +17,10 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -73,9 +73,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("complete %v (-want +got):\n%s", r.Complete(), diff)
 		}
 		for i, e := range f.events {
-			if e.Seq != uint64(i+1) {
-				t.Errorf("event %d has sequence %d", i, e.Seq)
-			}
+			must.Equal(t, e.Seq, uint64(i+1), "event %d has sequence", i)
 		}
 		if s := stderr.String(); !strings.Contains(s, "log.jsonl:4: ") || !strings.Contains(s, "open nosuch.jsonl") {
 			t.Errorf("stderr: %s", s)
@@ -92,9 +90,7 @@ func TestBatch(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, lines ...string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
 		return path
 	}
 	request := func(id, model string) string {
@@ -112,20 +108,14 @@ func TestBatch(t *testing.T) {
 		p := &fake{}
 		var stderr bytes.Buffer
 		im := &Importer{Publisher: p, Progress: terminal.NewProgress(&stderr)}
-		if err := im.Run(t.Context(), files); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, im.Run(t.Context(), files))
 		var got []string
 		for i := 0; i < len(p.events); i += 2 {
 			q, s := p.events[i], p.events[i+1]
 			got = append(got, fmt.Sprintf("%s %d %s%s", q.Attrs["custom_id"], s.Status, s.ProviderRequestID, s.Error))
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s\n%s", diff, &stderr)
-		}
-		if diff := cmp.Diff(skipped, im.Report.Skipped); diff != "" {
-			t.Errorf("%s\n%s", diff, &stderr)
-		}
+		must.Agree(t, cmp.Diff(want, got), &stderr)
+		must.Agree(t, cmp.Diff(skipped, im.Report.Skipped), &stderr)
 	}
 	const none = " 0 cancelled: no answer was imported"
 	f([]string{requests}, map[recorded.Reason]int{duplicate: 1}, "a"+none, "b"+none, "c"+none)
@@ -138,10 +128,7 @@ func TestRunStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{delay: 1e9}
 		im := &Importer{Publisher: f, Store: f, Stdin: strings.NewReader(fmt.Sprintf(exchange, 1)), Progress: terminal.NewProgress(&bytes.Buffer{})}
-		err := im.Run(t.Context(), []string{"-"})
-		if err == nil || !strings.Contains(err.Error(), "wait for the collector: 0 of 1 exchanges are stored, none within the last 1m0s") {
-			t.Error(err)
-		}
+		must.Fail(t, im.Run(t.Context(), []string{"-"}), "wait for the collector: 0 of 1 exchanges are stored, none within the last 1m0s")
 	})
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 const (
@@ -225,13 +225,9 @@ func TestRepeated(t *testing.T) {
 	if got, _, _ := strings.Cut(b.String(), "-:3 "); got != want {
 		t.Errorf("first (-want +got):\n%s", cmp.Diff(want, got))
 	}
-	if n := strings.Count(b.String(), fix); n != 2 {
-		t.Errorf("%d findings in full, want 2:\n%s", n, b.String())
-	}
+	must.Equal(t, strings.Count(b.String(), fix), 2, "findings in full:\n%s", b.String())
 	want = "-:4  openai_chat/deepseek\n  orphan_tool_reply (rejected with 400): message 2, first seen in -:2\n\n"
-	if !strings.Contains(b.String(), want) {
-		t.Errorf("no %q in\n%s", want, b.String())
-	}
+	must.Contain(t, b.String(), want)
 
 	b.Reset()
 	run(GitHub{W: &b})

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // keep collects results.
@@ -167,9 +167,7 @@ func TestSARIF(t *testing.T) {
 		}
 		for _, r := range run.Results {
 			line = r.Locations[0].PhysicalLocation.Region.StartLine
-			if run.Tool.Driver.Rules[r.RuleIndex].ID != r.RuleID {
-				t.Errorf("%s has the index of %s", r.RuleID, run.Tool.Driver.Rules[r.RuleIndex].ID)
-			}
+			must.Equal(t, run.Tool.Driver.Rules[r.RuleIndex].ID, r.RuleID, "%s has the index of", r.RuleID)
 			level, uri = r.Level, r.Locations[0].PhysicalLocation.ArtifactLocation.URI
 		}
 		return len(run.Results), line, level, uri
@@ -181,9 +179,7 @@ func TestSARIF(t *testing.T) {
 		t.Errorf("%d results, line %d, level %s, file %s", n, line, level, uri)
 	}
 	for name, want := range map[string]string{"runs/a b%.json": "runs/a%20b%25.json", "a:b": "./a:b", "/tmp/a": "file:///tmp/a"} {
-		if got := fileURI(name); got != want {
-			t.Errorf("%s is %s, want %s", name, got, want)
-		}
+		must.Equal(t, fileURI(name), want, "%s", name)
 	}
 }
 
@@ -195,9 +191,7 @@ func TestRecordedData(t *testing.T) {
 		must.Do(t, l.run(t.Context(), []string{recordedtest.Path(t, name)}, nil))
 		roots := map[string]int{}
 		for _, r := range k.results {
-			if r.Error != "" {
-				t.Errorf("%s (%s): %s", r.Source, r.ID, r.Error)
-			}
+			must.Equal(t, r.Error, "", "%s (%s)", r.Source, r.ID)
 			for _, f := range r.Findings {
 				roots[f.RootCause]++
 				if f.explained {

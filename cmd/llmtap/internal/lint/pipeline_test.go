@@ -17,9 +17,9 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -86,9 +86,7 @@ func TestWriteError(t *testing.T) {
 	defer func() { _ = out.Close() }()
 	go func() { _, _ = fmt.Fprintf(out, `{"messages":[%s]}`+"\n", user) }()
 	broken := errors.New("broken pipe")
-	if err := New(failing{broken}).run(t.Context(), []string{"-"}, in); !errors.Is(err, broken) {
-		t.Errorf("%v, want %v", err, broken)
-	}
+	must.Is(t, New(failing{broken}).run(t.Context(), []string{"-"}, in), broken)
 }
 
 type failing struct{ err error }
@@ -150,9 +148,7 @@ func TestRefused(t *testing.T) {
 		l := New(Text{W: &b, Style: &terminal.Style{Unbroken: true}})
 		must.Do(t, l.Files(t.Context(), []string{"-"}, strings.NewReader(record)))
 		for _, w := range want {
-			if !strings.Contains(b.String(), w) {
-				t.Errorf("%s: no %q in\n%s", record, w, b.String())
-			}
+			must.Contain(t, b.String(), w, record)
 		}
 		if strings.Contains(b.String(), "accepted here") == strings.Contains(record, "400") {
 			t.Errorf("%s:\n%s", record, b.String())
@@ -249,13 +245,10 @@ func TestForms(t *testing.T) {
 func BenchmarkLint(b *testing.B) {
 	for _, name := range []string{recordedtest.Conversations, recordedtest.Exchanges} {
 		b.Run(name, func(b *testing.B) {
-			f, err := os.Open(recordedtest.Path(b, name))
-			must.Do(b, err)
+			f := must.Get(os.Open(recordedtest.Path(b, name)))(b)
 			defer func() { _ = f.Close() }() // used for reading only
-			z, err := gzip.NewReader(f)
-			must.Do(b, err)
-			text, err := io.ReadAll(z)
-			must.Do(b, err)
+			z := must.Get(gzip.NewReader(f))(b)
+			text := must.Get(io.ReadAll(z))(b)
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
 			for b.Loop() {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -87,9 +87,7 @@ func TestTools(t *testing.T) {
 			}
 		}
 	}
-	if got := strings.Join(names, " "); got != "explain incident lint query repair rules show sql whats_wrong" {
-		t.Error(got)
-	}
+	must.Equal(t, strings.Join(names, " "), "explain incident lint query repair rules show sql whats_wrong", "tools")
 	all, _ := json.Marshal(list)
 	if len(all) > 9000 {
 		t.Errorf("the list of tools, which is in every context, has %d bytes", len(all))
@@ -134,9 +132,7 @@ func TestErrors(t *testing.T) {
 	f("rules", `{"kind":"law"}`, "the kinds are rule, cause, root_cause, signal")
 	f("rules", `{"kind":"rule","offset":100000}`, "offset 100000 is not in the answer")
 
-	if _, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "nosuch"}); err == nil {
-		t.Error("an unknown tool answers")
-	}
+	must.Fail(t, must.Err(c.CallTool(t.Context(), &mcp.CallToolParams{Name: "nosuch"})), "", "an unknown tool answers")
 	c = connect(t, options(t, nil))
 	for _, tool := range []string{"whats_wrong", "incident", "query"} {
 		f(tool, map[bool]string{true: `{"name":"causes"}`, false: `{}`}[tool == "query"], "start it with llmtap up")
@@ -283,17 +279,13 @@ func TestWithoutTexts(t *testing.T) {
 		"SELECT * FROM {t:Identifier} SETTINGS param_t = 'messages'", "SELECT query FROM system.query_log", "SELECT query FROM `system`.query_log", "SHOW CREATE TABLE messages",
 		"WITH a AS (SELECT 1) SELECT * FROM a, messages", "EXPLAIN SELECT * FROM messages",
 	} {
-		if err := withoutTexts(sql); err == nil {
-			t.Errorf("%s: allowed", sql)
-		}
+		must.Fail(t, withoutTexts(sql), "", sql, "allowed")
 	}
 	for _, sql := range []string{
 		"SELECT model, count() FROM exchanges_final WHERE error_text LIKE '%messages%' GROUP BY ALL", "SELECT 1 -- messages", "DESCRIBE TABLE findings_final",
 		"SELECT avgMerge(x) FROM (SELECT avgState(1) AS x)", "SHOW TABLES", "SELECT merged FROM x", "SELECT * FROM numbers(3)",
 	} {
-		if err := withoutTexts(sql); err != nil {
-			t.Errorf("%s: %v", sql, err)
-		}
+		must.Do(t, withoutTexts(sql), sql)
 	}
 }
 
@@ -321,14 +313,10 @@ func TestHandler(t *testing.T) {
 		r.Header.Set("Accept", "application/json, text/event-stream")
 		w := httptest.NewRecorder()
 		NewHandler(options(t, nil)).ServeHTTP(w, r)
-		if w.Code != want {
-			t.Errorf("%.20s: %d %.200s, want %d", body, w.Code, w.Body, want)
-		}
+		must.Equal(t, w.Code, want, "%.20s: %.200s", body, w.Body)
 	}
 }
 
 func TestAdvise(t *testing.T) {
-	if err := advise(t.Context(), fmt.Errorf("read: %w", show.ErrUnknown)); !errors.Is(err, show.ErrUnknown) {
-		t.Error(err)
-	}
+	must.Is(t, advise(t.Context(), fmt.Errorf("read: %w", show.ErrUnknown)), show.ErrUnknown)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -137,9 +138,7 @@ func repairRun(t *testing.T, name string, p *agenttest.Played, healthy bool, n *
 				t.Errorf("%s: again: %v %+v", name, err, again.Steps)
 			}
 			var f facts.Request
-			if err := facts.ScanRequest(target.Dialect, r.Body, &f); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			must.Do(t, facts.ScanRequest(target.Dialect, r.Body, &f), name)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/llmtap/llmtap/analyzer/repair"
 	"github.com/llmtap/llmtap/analyzer/rulestest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -153,9 +153,7 @@ func TestStrictProvider(t *testing.T) {
 				Status   int
 				Messages json.RawMessage
 			}
-			if err := json.Unmarshal(line, &x); err != nil {
-				t.Fatalf("decode conversation: %v", err)
-			}
+			must.Do(t, json.Unmarshal(line, &x), "decode conversation")
 			switch {
 			case x.Status >= 300:
 			case x.Format == "openai.chat":

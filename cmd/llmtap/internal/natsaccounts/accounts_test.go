@@ -14,8 +14,8 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/ingest/jetstream"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The users that Write makes can do on a nats-server what they need, and nothing else.
@@ -29,9 +29,7 @@ func TestWrite(t *testing.T) {
 		t.Errorf("%+v", files)
 	}
 	for _, f := range write() {
-		if f.New != (f.For == "nats-server") {
-			t.Errorf("second time: %+v", f)
-		}
+		must.Equal(t, f.New, f.For == "nats-server", "second time: %+v", f)
 		if info, err := os.Stat(f.Name); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", f.Name, info.Mode(), err)
 		}
@@ -63,9 +61,7 @@ func TestWrite(t *testing.T) {
 	cfg.URL = login(Collector)
 	conn := must.Get(jetstream.Connect(t.Context(), cfg, nil, nil))(t)
 	defer conn.Close()
-	if err := conn.Ensure(t.Context()); err != nil {
-		t.Fatalf("llmtap cannot create its streams: %v", err)
-	}
+	must.Do(t, conn.Ensure(t.Context()), "llmtap cannot create its streams")
 
 	nc := must.Get(nats.Connect(login("checkout-agent"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})))(t)
 	defer nc.Close()
@@ -73,9 +69,7 @@ func TestWrite(t *testing.T) {
 	if _, err := js.Publish(t.Context(), "llmtap.v1.request.checkout-agent.00", []byte("{}")); err != nil {
 		t.Errorf("an agent cannot publish: %v", err)
 	}
-	if _, err := nc.Request("llmtap.v1.request.search-agent.00", []byte("{}"), 300*time.Millisecond); err == nil {
-		t.Error("an agent can publish for another service")
-	}
+	must.Fail(t, must.Err(nc.Request("llmtap.v1.request.search-agent.00", []byte("{}"), 300*time.Millisecond)), "", "an agent can publish for another service")
 	must.Do(t, nc.PublishRequest("llmtap.v1.request.checkout-agent.00", "$KV."+event.BucketCheckpoint+".p0of1", []byte("{}")))
 	must.Get(js.Publish(t.Context(), "llmtap.v1.request.checkout-agent.00", []byte("{}")))(t)
 	if kv, err := conn.KV(t.Context(), event.BucketCheckpoint); err != nil {
@@ -83,16 +77,10 @@ func TestWrite(t *testing.T) {
 	} else if v, _, err := kv.Get(t.Context(), "p0of1"); err == nil {
 		t.Errorf("an agent has written the checkpoint: %+v", v)
 	}
-	if _, err := nc.Request("$JS.API.STREAM.INFO."+event.StreamEvents, nil, 300*time.Millisecond); err == nil {
-		t.Error("an agent can use JetStream's API")
-	}
+	must.Fail(t, must.Err(nc.Request("$JS.API.STREAM.INFO."+event.StreamEvents, nil, 300*time.Millisecond)), "", "an agent can use JetStream's API")
 	if _, err := nats.Connect(strings.Replace(login("checkout-agent"), ":", ":x", 2)); !errors.Is(err, nats.ErrAuthorization) && err == nil {
 		t.Error("a wrong password is accepted")
 	}
-	if _, err := Write(dir, "nats://u:p@h", nil); err == nil {
-		t.Error("a URL with a user is accepted")
-	}
-	if _, err := Write(dir, "nats://h", []string{Collector}); err == nil {
-		t.Error("a service with the name of llmtap's user is accepted")
-	}
+	must.Fail(t, must.Err(Write(dir, "nats://u:p@h", nil)), "", "a URL with a user is accepted")
+	must.Fail(t, must.Err(Write(dir, "nats://h", []string{Collector})), "", "a service with the name of llmtap's user is accepted")
 }

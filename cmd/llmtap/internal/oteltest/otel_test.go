@@ -20,8 +20,8 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
@@ -89,8 +89,7 @@ func newWorld(t *testing.T) *world {
 		cfg.Receive.OTLPCapture = event.CaptureFull
 		w.http, w.grpc = "http://"+cfg.Receive.Listen, "http://"+cfg.Receive.GRPCListen
 	})
-	c, err := collector.Open(t.Context(), cfg, collector.Options{Logger: slog.New(slog.DiscardHandler), Progress: func(s string) { t.Log(s) }})
-	must.Do(t, err)
+	c := must.Get(collector.Open(t.Context(), cfg, collector.Options{Logger: slog.New(slog.DiscardHandler), Progress: func(s string) { t.Log(s) }}))(t)
 	collectortest.RunReady(t, c)
 	w.sink = c.ClickHouse()
 	return w
@@ -174,9 +173,7 @@ func (w *world) all(t *testing.T, service string) {
 		"orphan_tool_reply", uint64(400), "conversation-broken", "1.2.3", "test", "planner", uint64(16),
 	}
 	got := w.await(t, stored, service, total)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s: rows differ (-want +got):\n%s", service, diff)
-	}
+	must.Agree(t, cmp.Diff(want, got), service, "rows")
 }
 
 // unary checks what is stored of the calls of a service whose instrumentation reports neither failed calls, because it never
@@ -188,9 +185,7 @@ SELECT toUInt64(count()), toUInt64(countIf(duration > 0 AND duration < 60 AND st
     toUInt64(countIf(input_tokens > 0 AND output_tokens > 0) >= count() / 2 - 3)
 FROM exchanges_final WHERE service = {service:String} AND NOT failed AND status = 200 AND model = 'gpt-4.1' AND provider = 'openai'`
 	want := []any{uint64(healthy), uint64(healthy), uint64(1)}
-	if diff := cmp.Diff(want, w.await(t, sql, service, uint64(healthy))); diff != "" {
-		t.Errorf("%s: rows differ (-want +got):\n%s", service, diff)
-	}
+	must.Agree(t, cmp.Diff(want, w.await(t, sql, service, uint64(healthy))), service, "rows")
 }
 
 // await returns the result of sql, once its first value is count or half a minute has passed.

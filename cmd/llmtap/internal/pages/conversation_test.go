@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/dashboards/web"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -57,9 +58,7 @@ func TestTiming(t *testing.T) {
 	at := time.Unix(1, 0)
 	f := func(c show.Timing, want string) {
 		t.Helper()
-		if got := timing(c); got != want {
-			t.Errorf("%+v: %q, want %q", c, got, want)
-		}
+		must.Equal(t, timing(c), want, "%+v", c)
 	}
 	f(show.Timing{}, "")
 	f(show.Timing{AskedAt: at}, "")
@@ -73,8 +72,6 @@ func TestUnavailable(t *testing.T) {
 		t.Error(err)
 	}
 	for _, known := range []error{show.ErrUnknown, show.ErrAmbiguous} {
-		if err := sourceError(fmt.Errorf("%q %w", "x", known)); !errors.Is(err, web.ErrNotFound) {
-			t.Error(err)
-		}
+		must.Is(t, sourceError(fmt.Errorf("%q %w", "x", known)), web.ErrNotFound)
 	}
 }

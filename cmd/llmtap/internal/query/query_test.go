@@ -11,7 +11,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -71,9 +71,7 @@ func TestHelp(t *testing.T) {
 			}
 		}
 		for _, p := range q.Parameters {
-			if !strings.Contains(help, "\n  --"+p.Name+" ") {
-				t.Errorf("%s: no parameter %s in\n%s", name, p.Name, help)
-			}
+			must.Contain(t, help, "\n  --"+p.Name+" ", name)
 		}
 	}
 }

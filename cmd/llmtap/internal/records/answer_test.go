@@ -14,7 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/dialect"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -90,9 +90,7 @@ func TestAnswerRecorded(t *testing.T) {
 		for _, c := range r.Calls {
 			want = append(want, c.ID+" "+c.Name)
 		}
-		if d := cmp.Diff(want, calls); d != "" {
-			t.Errorf("line %d, %s (-want +got):\n%s", v.Line, target.Dialect, d)
-		}
+		must.Agree(t, cmp.Diff(want, calls), "line", v.Line, target.Dialect)
 		if target.Dialect == wire.OpenAIChat && r.ContentHash != 0 && r.ContentHash != xxh3.HashString(said) {
 			t.Errorf("line %d: text %.80q differs", v.Line, said)
 		}

@@ -3,15 +3,15 @@ package records
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // Messages of every dialect are described by role, calls and replies.
 func TestDescribe(t *testing.T) {
 	f := func(message, want string) {
 		t.Helper()
-		if got := Describe(json.RawMessage(message), 60); got != want {
-			t.Errorf("%s\n got %q\nwant %q", message, got, want)
-		}
+		must.Equal(t, Describe(json.RawMessage(message), 60), want, "%s", message)
 	}
 	f(`{"role":"user","content":"q"}`, `user       "q"`)
 	f(`{"role":"assistant","content":"","tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}}]}`, `assistant  ""  calls f (call_1)`)

@@ -9,6 +9,8 @@ import (
 	"testing/iotest"
 
 	"github.com/klauspost/compress/gzip"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The line in which a truncated file ends is not a record of its own.
@@ -23,9 +25,7 @@ func TestTruncatedLines(t *testing.T) {
 		for v := range Values(&b) {
 			got = append(got, fmt.Sprintf("%d %s %v", v.Line, v.Text, v.Err))
 		}
-		if g, w := strings.Join(got, "\n"), strings.Join(want, "\n"); g != w {
-			t.Errorf("%q:\n%s\nwant:\n%s", lines, g, w)
-		}
+		must.Equal(t, strings.Join(got, "\n"), strings.Join(want, "\n"), "%q", lines)
 	}
 	f("{\"a\":1}\n{\"b\":", `1 {"a":1} <nil>`, "2  unpack gzip: unexpected EOF")
 	f("{\"a\":1}\n{\"b\":2}", `1 {"a":1} <nil>`, `2 {"b":2} <nil>`, "2  unpack gzip: unexpected EOF")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -46,9 +46,8 @@ func reduced(t *testing.T, c *Case, rule string) (*Case, Fault) {
 	if err != nil || !slices.ContainsFunc(left, func(f Fault) bool { return f.same(&found[i]) }) {
 		t.Fatalf("the fault is gone: %v, %v\n%s", left, err, short)
 	}
-	if again := Reduce(c, &found[i]); again.String() != short.String() {
-		t.Errorf("not deterministic:\n%s\n%s", short, again)
-	}
+	again := Reduce(c, &found[i])
+	must.Equal(t, again.String(), short.String(), "not deterministic:\n%s", short)
 	return short, found[i]
 }
 
@@ -88,9 +87,7 @@ func TestReduce(t *testing.T) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
 			c, fault := reduced(t, newCase(t, target, steps...), rule)
-			if fault.RootCause != root {
-				t.Errorf("root cause %q, want %q", fault.RootCause, root)
-			}
+			must.Equal(t, fault.RootCause, root, "root cause")
 			must.Agree(t, cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(c.String())))
 		})
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/reduce"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -115,9 +115,7 @@ func TestWrite(t *testing.T) {
 					line = strings.TrimSuffix(line, "\n")
 					if i := strings.Index(line, `{"`); i == 0 || i > 0 && line[i-1] == '`' {
 						var answer json.RawMessage
-						if err := json.NewDecoder(strings.NewReader(line[i:])).Decode(&answer); err != nil {
-							t.Error(err)
-						}
+						must.Do(t, json.NewDecoder(strings.NewReader(line[i:])).Decode(&answer))
 						answers = append(answers, string(answer))
 					} else if n := utf8.RuneCountInString(line); n > width && f == Pytest {
 						t.Errorf("%d columns: %s", n, line)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/certs"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -36,15 +36,11 @@ func TestClientErrors(t *testing.T) {
 		t.Helper()
 		c := serve(t, h)
 		want = strings.ReplaceAll(want, "URL", c.url.String())
-		if _, err := c.Query(t.Context(), "SELECT 1", nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
+		must.Fail(t, must.Err(c.Query(t.Context(), "SELECT 1", nil)), want)
 	}
 	reply := func(code int, contentType, text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/base"+Path {
-				t.Errorf("path %s", r.URL.Path)
-			}
+			must.Equal(t, r.URL.Path, "/base"+Path, "path")
 			w.Header().Set("Content-Type", contentType)
 			w.WriteHeader(code)
 			_, _ = io.WriteString(w, text)
@@ -71,9 +67,7 @@ func TestClientErrors(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	})
 	for _, bad := range []string{"", "collector:8088", "ftp://x", "http://", "http://u:p@x", "http://x?a=b"} {
-		if _, err := NewClient(bad, "", certs.Client{}, ""); err == nil {
-			t.Errorf("%q: no error", bad)
-		}
+		must.Fail(t, must.Err(NewClient(bad, "", certs.Client{}, "")), "", bad)
 	}
 }
 
@@ -81,9 +75,7 @@ func TestProbe(t *testing.T) {
 	f := func(want bool, header string) {
 		t.Helper()
 		c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Server", header) }))
-		if got := c.Probe(t.Context()); got != want {
-			t.Errorf("%q: %v", header, got)
-		}
+		must.Equal(t, c.Probe(t.Context()), want, "%q", header)
 	}
 	f(true, ServerName)
 	f(false, "nginx")

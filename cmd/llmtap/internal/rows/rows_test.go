@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -34,7 +35,5 @@ func TestRead(t *testing.T) {
 }
 
 func TestTextsParam(t *testing.T) {
-	if got, want := TextsParam([]string{"a", `b'\`}), `['a','b\'\\']`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	must.Equal(t, TextsParam([]string{"a", `b'\`}), `['a','b\'\\']`, "TextsParam")
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // write returns the documentation of ids, or of kind, as format.
@@ -29,9 +29,7 @@ func TestWrite(t *testing.T) {
 		t.Helper()
 		got := write(t, command.Text, kind, ids...)
 		for _, w := range want {
-			if !strings.Contains(got, w) {
-				t.Errorf("%v of %q: no %q in\n%s", ids, kind, w, got)
-			}
+			must.Contain(t, got, w, ids, "of", kind)
 		}
 	}
 	f("", nil, "Rules: ", "\n  missing_tool_reply ", "\nCauses: ", "\n  context_length_exceeded ", "\nRoot causes: ", "\n  tool_calls_dropped_on_save ",
@@ -72,8 +70,6 @@ func TestUnknown(t *testing.T) {
 		"orphan_reply": `no rule, cause, root cause or signal "orphan_reply"; did you mean orphan_tool_reply?`, "retry_strom": "did you mean retry_storm?",
 		"tool_calls_droped_on_save": "did you mean tool_calls_dropped_on_save?", "zzz": "llmtap rules lists all",
 	} {
-		if _, err := Select([]string{id}, ""); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", id, err, want)
-		}
+		must.Fail(t, must.Err(Select([]string{id}, "")), want, id)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -51,9 +51,7 @@ func TestSchema(t *testing.T) {
 	}
 	expect(status, `^database llmtap, on one server$`, `^0001_exchanges.sql +pending +[0-9a-f]{12}$`, `^Migrations are pending: llmtap schema migrate`)
 	plan := expect(Plan, `^CREATE TABLE IF NOT EXISTS exchanges$`)
-	if script, err := clickhouse.Script("", chdb.Database); err != nil || script != plan {
-		t.Errorf("%v: the script differs from the plan for an empty database:\n%s", err, script)
-	}
+	must.Equal(t, must.Get(clickhouse.Script("", chdb.Database))(t), plan, "the script differs from the plan for an empty database")
 	expect(status, `^0001_exchanges.sql +pending`)
 	expect(migrate, `msg="migration applied" migration=0001_exchanges.sql`, `^up to date$`)
 	expect(migrate, `^up to date$`)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/stored"
@@ -22,9 +24,7 @@ func TestDiff(t *testing.T) {
 		for _, c := range diff(fields([]Place{{Body: json.RawMessage(said)}}), fields([]Place{{Body: json.RawMessage(sent)}})) {
 			got = append(got, fmt.Sprintf("%c %s %s", c.mark, c.field().path, c.field().value))
 		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s, %s (-want +got):\n%s", said, sent, d)
-		}
+		must.Agree(t, cmp.Diff(want, got), said, sent)
 	}
 	f(`{"role":"assistant","content":"a"}`, `{"content": "a", "role": "assistant"}`, `  role "assistant"`, `  content "a"`)
 	f(`{"content":null,"refusal":null,"annotations":[],"audio":null}`, `{"content":""}`, `- content null`, `+ content ""`)
@@ -81,12 +81,8 @@ func TestView(t *testing.T) {
 		each(v.gaps(30, 2, 3, 1, marked), func(i int) { fmt.Fprint(&b, i, " ") }, func(n int) { fmt.Fprintf(&b, "(%d) ", n) })
 		return strings.TrimSpace(b.String())
 	}
-	if got, want := shown(&view{}, 10), "0 1 (7) 9 10 11 (15) 27 28 29"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	if got, want := shown(&view{}, 4), "0 1 2 3 4 5 (21) 27 28 29"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	must.Equal(t, shown(&view{}, 10), "0 1 (7) 9 10 11 (15) 27 28 29", "shown")
+	must.Equal(t, shown(&view{}, 4), "0 1 2 3 4 5 (21) 27 28 29", "shown")
 	if got := shown(&view{full: true}); strings.Contains(got, "(") {
 		t.Errorf("full: %s", got)
 	}
@@ -94,9 +90,7 @@ func TestView(t *testing.T) {
 		t.Helper()
 		v := &view{Style: &terminal.Style{Width: 40}, full: full}
 		v.text(2, text, 20)
-		if got := v.String(); got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
+		must.Equal(t, v.String(), want, "%q", text)
 	}
 	f(false, "a\n\n b", "  a\n\n  b\n")
 	f(false, strings.Repeat("0123456789", 200), "  0123456789012 … 1,980 characters left\n  out … 3456789\n")
@@ -112,9 +106,7 @@ func TestExcerpt(t *testing.T) {
 	if got := v.excerpt(text, []Finding{{Finding: stored.Finding{ToolCallID: "call_77", Message: 3}}}, 60); !strings.Contains(got, "call_77") || !strings.HasPrefix(got, "…") || !strings.HasSuffix(got, "…") {
 		t.Error(got)
 	}
-	if got := v.excerpt(text, nil, 60); !strings.Contains(got, "549 characters left out") {
-		t.Error(got)
-	}
+	must.Contain(t, v.excerpt(text, nil, 60), "549 characters left out")
 }
 
 // Half of the limit is for failures, each with the exchange before it; the rest are the newest exchanges.
@@ -130,9 +122,8 @@ func TestSelected(t *testing.T) {
 	if got, want := selected(all, 8), []int{19, 20, 29, 30, 96, 97, 98, 99}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := selected(all, 100); len(got) != 100 {
-		t.Errorf("got %v", got)
-	}
+	got := selected(all, 100)
+	must.Equal(t, len(got), 100, "got %v", got)
 	if got, want := selected(all, 1), []int{19, 20}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -146,9 +137,7 @@ func TestLinks(t *testing.T) {
 		for i, m := range messages {
 			all[i], _ = records.ParseMessage([]byte(m))
 		}
-		if got := fmt.Sprint(Links(all)); got != want {
-			t.Errorf("%v: got %s, want %s", messages, got, want)
-		}
+		must.Equal(t, fmt.Sprint(Links(all)), want, "%v", messages)
 	}
 	call := func(id string) string {
 		return `{"role":"assistant","tool_calls":[{"id":"` + id + `","type":"function","function":{"name":"f","arguments":"{}"}}]}`

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/dashboards/stored"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )

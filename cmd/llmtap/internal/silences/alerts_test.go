@@ -12,7 +12,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/silence"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 type source []alerts.Group
@@ -65,9 +65,7 @@ func TestAlertsAPI(t *testing.T) {
 	for path, want := range map[string][]map[string]string{
 		"alerts/groups": {shop, bank}, "alerts/groups?silenced=false": {shop}, "alerts/groups?filter=service%3D%22bank%22": {bank}, "alerts/groups?active=false": {bank},
 	} {
-		if diff := cmp.Diff(want, labels(path)); diff != "" {
-			t.Errorf("%s: %s", path, diff)
-		}
+		must.Agree(t, cmp.Diff(want, labels(path)), path)
 	}
 	var status, receivers any
 	get("status", &status)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -47,9 +47,7 @@ func TestRunRetries(t *testing.T) {
 		if failed := start.Add(2 * time.Minute); resumed.IsZero() || resumed.After(failed) {
 			t.Errorf("resumed from %v; ClickHouse failed at %v", resumed, failed)
 		}
-		if got, want := stderr.String(), "ClickHouse unreachable, retrying: connection refused\nClickHouse reachable again\n"; got != want {
-			t.Errorf("stderr %q, want %q", got, want)
-		}
+		must.Equal(t, stderr.String(), "ClickHouse unreachable, retrying: connection refused\nClickHouse reachable again\n", "stderr")
 	})
 }
 
@@ -78,7 +76,5 @@ func TestPoll(t *testing.T) {
 	}
 	want := "09:30:00  shop/planner                                        400    0.0s  3 messages  FAILED orphan_tool_reply\n" +
 		"          reject orphan_tool_reply: message 2\n          fix: store it\n"
-	if out.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", &out, want)
-	}
+	must.Equal(t, out.String(), want, "output")
 }

@@ -7,24 +7,20 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestEscape(t *testing.T) {
 	f := func(s, want string) {
 		t.Helper()
-		if got := Escape(s); got != want {
-			t.Errorf("Escape(%q) = %q, want %q", s, got, want)
-		}
+		must.Equal(t, Escape(s), want, "Escape(%q)", s)
 		var b bytes.Buffer
 		for w := NewWriter(&b); s != ""; s = s[1:] { // characters arrive in parts
 			if n, err := w.Write([]byte(s[:1])); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
 		}
-		if b.String() != want {
-			t.Errorf("written: %q, want %q", &b, want)
-		}
+		must.Equal(t, b.String(), want, "written")
 	}
 	f("", "")
 	f("a\tb\nc", "a\tb\nc")

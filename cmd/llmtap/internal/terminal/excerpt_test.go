@@ -1,13 +1,15 @@
 package terminal
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+)
 
 func TestMiddle(t *testing.T) {
 	f := func(s string, n int, want string) {
 		t.Helper()
-		if got := Middle(s, n); got != want {
-			t.Errorf("Middle(%q, %d) = %q, want %q", s, n, got, want)
-		}
+		must.Equal(t, Middle(s, n), want, "Middle(%q, %d)", s, n)
 	}
 	f("abcdef", 6, "abcdef")
 	f("abcdefghi", 6, "abcd … 3 characters left out … hi")
@@ -17,9 +19,7 @@ func TestMiddle(t *testing.T) {
 func TestAround(t *testing.T) {
 	f := func(s string, at, n int, want string) {
 		t.Helper()
-		if got := Around(s, at, n); got != want {
-			t.Errorf("Around(%q, %d, %d) = %q, want %q", s, at, n, got, want)
-		}
+		must.Equal(t, Around(s, at, n), want, "Around(%q, %d, %d)", s, at, n)
 	}
 	f("abcdef", 5, 6, "abcdef")
 	f("abcdefghi", 0, 3, "abc…")
@@ -30,8 +30,6 @@ func TestAround(t *testing.T) {
 
 func TestThousands(t *testing.T) {
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1234: "-1,234"} {
-		if got := Thousands(n); got != want {
-			t.Errorf("Thousands(%d) = %q, want %q", n, got, want)
-		}
+		must.Equal(t, Thousands(n), want, "Thousands(%d)", n)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestStyle(t *testing.T) {
@@ -14,13 +14,9 @@ func TestStyle(t *testing.T) {
 	if s.Width != 60 || s.Color || s.Zone != time.Local {
 		t.Errorf("not a terminal: %+v", s)
 	}
-	if got := s.Red("no"); got != "no" {
-		t.Errorf("without colors: %q", got)
-	}
+	must.Equal(t, s.Red("no"), "no", "without colors")
 	s.Color = true
-	if got, want := s.Red("no")+s.Bold(""), "\x1b[31mno\x1b[0m"; got != want {
-		t.Errorf("with colors: %q, want %q", got, want)
-	}
+	must.Equal(t, s.Red("no")+s.Bold(""), "\x1b[31mno\x1b[0m", "with colors")
 }
 
 func TestTime(t *testing.T) {
@@ -28,9 +24,7 @@ func TestTime(t *testing.T) {
 	at := time.Date(2026, 11, 20, 4, 7, 2, 5e8, time.UTC)
 	f := func(zone *time.Location, at time.Time, want string) {
 		t.Helper()
-		if got := (&Style{Zone: zone}).Time(at); got != want {
-			t.Errorf("%v in %v: %q, want %q", at, zone, got, want)
-		}
+		must.Equal(t, (&Style{Zone: zone}).Time(at), want, "%v in %v", at, zone)
 	}
 	f(nil, at, "2026-11-20 04:07:02 UTC")
 	f(berlin, at, "2026-11-20 05:07:02 CET")

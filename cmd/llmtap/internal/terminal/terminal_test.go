@@ -4,14 +4,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestWrap(t *testing.T) {
 	f := func(text string, width int, want ...string) {
 		t.Helper()
-		if d := cmp.Diff(want, Wrap(text, width, "  ")); d != "" {
-			t.Errorf("Wrap(%q, %d) (-want +got):\n%s", text, width, d)
-		}
+		must.Agree(t, cmp.Diff(want, Wrap(text, width, "  ")), "Wrap", text, width)
 	}
 	f("", 20, "")
 	f("a b", 20, "a b")
@@ -27,9 +27,7 @@ func TestWrap(t *testing.T) {
 func TestClip(t *testing.T) {
 	f := func(s string, n int, want string) {
 		t.Helper()
-		if got := Clip(s, n); got != want {
-			t.Errorf("Clip(%q, %d) = %q, want %q", s, n, got, want)
-		}
+		must.Equal(t, Clip(s, n), want, "Clip(%q, %d)", s, n)
 	}
 	f("abc", 3, "abc")
 	f("abcd", 3, "ab…")

@@ -9,7 +9,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestRun(t *testing.T) {
@@ -56,9 +56,7 @@ ok    heartbeat     HOST: the heartbeat arrived
 		"POST /slack/chat.postMessage\n", "POST /slack/chat.update\n", "POST /hook firing TestNotify\nPOST /hook resolved TestNotify\n",
 		`POST /api/v2/alerts "alertname":"TestNotify"` + "\n", "GET /ping/hidden",
 	} {
-		if !strings.Contains(calls, call) {
-			t.Errorf("no call %s in\n%s", call, calls)
-		}
+		must.Contain(t, calls, call)
 	}
 
 	// A failing receiver does not affect the others, and no secret is printed.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The hooks read the variables of HookEnvironment and no others with these prefixes.
@@ -16,19 +17,13 @@ func TestHookEnvironment(t *testing.T) {
 	quoted := regexp.MustCompile(`"((?:LLMTAP|OTEL)_[A-Z_]+)"`)
 	want := slices.Sorted(slices.Values(event.HookEnvironment))
 	for _, files := range []string{"../*.go", "../../python/llmtap/*.py"} {
-		paths, err := filepath.Glob(files)
-		if err != nil {
-			t.Fatal(err)
-		}
+		paths := must.Get(filepath.Glob(files))(t)
 		if len(paths) == 0 {
 			t.Skip("the hooks are not part of this module")
 		}
 		var names []string
 		for _, path := range paths {
-			source, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			source := must.Get(os.ReadFile(path))(t)
 			if strings.HasSuffix(path, "_test.go") {
 				continue
 			}

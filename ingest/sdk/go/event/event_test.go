@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var sent = time.Date(2026, 11, 21, 3, 4, 5, 123456789, time.UTC)
@@ -50,16 +52,11 @@ func TestRoundTrip(t *testing.T) {
 					t.Errorf("header %s is %q", k, v)
 				}
 			}
-			got, err := Decode(e.Subject(), h, e.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(Decode(e.Subject(), h, e.Body))(t)
 			if !reflect.DeepEqual(got, e) {
 				t.Errorf("got %+v\nwant %+v", got, e)
 			}
-			if &got.Body[0] != &e.Body[0] {
-				t.Error("Decode copied the body")
-			}
+			must.Equal(t, &got.Body[0], &e.Body[0], "Decode copied the body")
 		})
 	}
 }
@@ -95,13 +92,10 @@ func TestHeadersByKind(t *testing.T) {
 
 func TestDecodeDefaults(t *testing.T) {
 	body := []byte("{}")
-	got, err := Decode("llmtap.v1.request.unknown.00", Header{
+	got := must.Get(Decode("llmtap.v1.request.unknown.00", Header{
 		HeaderExchange: {"x"}, HeaderTime: {"2026-11-21T04:04:05.5+01:00"}, "X-New": {"1"}, HeaderPart: {"1/1"}, HeaderBodyBytes: {"7"},
 		HeaderTraceparent: nil, HeaderAttrPrefix + "Bad Key": {"v"}, HeaderAttrPrefix + "empty": {""},
-	}, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, body))(t)
 	want := &Event{
 		Kind: Request, Exchange: "x", Time: time.Date(2026, 11, 21, 3, 4, 5, 5e8, time.UTC), Labels: Labels{Service: UnknownService},
 		Part: 1, Parts: 1, BodyBytes: 2, Body: body,
@@ -161,9 +155,7 @@ func TestDecodeInvalid(t *testing.T) {
 func TestEscape(t *testing.T) {
 	f := func(in, want string) {
 		t.Helper()
-		if got := escape(in); got != want {
-			t.Errorf("escape(%q) = %q, want %q", in, got, want)
-		}
+		must.Equal(t, escape(in), want, "escape(%q)", in)
 	}
 	f("", "")
 	f("planner v2", "planner v2")
@@ -183,9 +175,7 @@ func TestEscape(t *testing.T) {
 func TestUnescape(t *testing.T) {
 	f := func(in, want string) {
 		t.Helper()
-		if got := unescape(in); got != want {
-			t.Errorf("unescape(%q) = %q, want %q", in, got, want)
-		}
+		must.Equal(t, unescape(in), want, "unescape(%q)", in)
 	}
 	f("a%20b", "a b")
 	f("%e8%a7%84", "规")
@@ -209,10 +199,7 @@ func TestAttrsBounded(t *testing.T) {
 			want[k] = "v"
 		}
 	}
-	got, err := Decode(e.Subject(), e.Encode(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(Decode(e.Subject(), e.Encode(), nil))(t)
 	if !maps.Equal(got.Attrs, want) {
 		t.Errorf("encoded %v, want %v", got.Attrs, want)
 	}
@@ -224,9 +211,7 @@ func TestAttrsBounded(t *testing.T) {
 func TestMessageID(t *testing.T) {
 	f := func(e Event, want string) {
 		t.Helper()
-		if got := e.Encode()[HeaderMsgID][0]; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		must.Equal(t, e.Encode()[HeaderMsgID][0], want, "message ID")
 	}
 	f(Event{Kind: Request, Exchange: "x"}, "x.q.1")
 	f(Event{Kind: Response, Exchange: "x", Part: 3, Parts: 4}, "x.s.3")
@@ -258,9 +243,7 @@ func TestSubject(t *testing.T) {
 	f := func(l Labels, want string) {
 		t.Helper()
 		e := Event{Kind: Request, Labels: l, Instance: "i"}
-		if got := e.Subject(); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		must.Equal(t, e.Subject(), want, "Subject")
 		kind, service, shard, err := ParseSubject(e.Subject())
 		if err != nil || kind != Request || service != ServiceToken(l.Service) || shard != e.Shard() {
 			t.Errorf("%q parsed as %v %q %02x %v", want, kind, service, shard, err)
@@ -273,17 +256,13 @@ func TestSubject(t *testing.T) {
 
 	// A proxy instance has many clients.
 	e := Event{Kind: Request, Labels: Labels{Service: "s", Agent: "planner"}, Instance: "i", Client: "10.0.0.7"}
-	if got, want := e.Subject(), fmt.Sprintf("llmtap.v1.request.s.%02x", ShardOf("s", "planner", "10.0.0.7")); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	must.Equal(t, e.Subject(), fmt.Sprintf("llmtap.v1.request.s.%02x", ShardOf("s", "planner", "10.0.0.7")), "Subject")
 }
 
 // Published test vectors of 32-bit FNV-1a.
 func TestFNV(t *testing.T) {
 	for in, want := range map[string]uint32{"": 0x811c9dc5, "a": 0xe40c292c, "foobar": 0xbf9cf968} {
-		if got := fnv1a(fnvOffset, in); got != want {
-			t.Errorf("fnv1a(%q) = %08x, want %08x", in, got, want)
-		}
+		must.Equal(t, fnv1a(fnvOffset, in), want, "fnv1a(%q)", in)
 	}
 	if ShardOf("a", "b") == ShardOf("ab") || ShardOf("a", "b") != ShardOf("a\x00b") {
 		t.Error("parts of a shard key are not separated by a zero byte")
@@ -314,30 +293,20 @@ func TestKind(t *testing.T) {
 
 func TestStageAndStreaming(t *testing.T) {
 	l := Labels{Agent: "a"}
-	if l.StageOrAgent() != "a" {
-		t.Error("StageOrAgent does not default to the agent")
-	}
+	must.Equal(t, l.StageOrAgent(), "a", "StageOrAgent does not default to the agent")
 	l.Stage = "s"
-	if l.StageOrAgent() != "s" {
-		t.Error("StageOrAgent ignores the stage")
-	}
+	must.Equal(t, l.StageOrAgent(), "s", "StageOrAgent ignores the stage")
 }
 
 // Agents link this package, so it must not add dependencies.
 func TestImportsStdlibOnly(t *testing.T) {
-	files, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(os.ReadDir("."))(t)
 	imports := map[string]bool{}
 	for _, f := range files {
 		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
 			continue
 		}
-		src, err := parser.ParseFile(token.NewFileSet(), f.Name(), nil, parser.ImportsOnly)
-		if err != nil {
-			t.Fatal(err)
-		}
+		src := must.Get(parser.ParseFile(token.NewFileSet(), f.Name(), nil, parser.ImportsOnly))(t)
 		for _, i := range src.Imports {
 			imports[i.Path.Value] = true
 		}
@@ -358,8 +327,6 @@ func TestWithoutSecrets(t *testing.T) {
 		"/v1/chat/a@b":                          "/v1/chat/a@b",
 	} {
 		e := &Event{Kind: Request, Exchange: "x", URL: url}
-		if got := e.Encode().get(HeaderURL); got != want {
-			t.Errorf("%s is published as %s, want %s", url, got, want)
-		}
+		must.Equal(t, e.Encode().get(HeaderURL), want, "%s is published as", url)
 	}
 }

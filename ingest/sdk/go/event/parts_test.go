@@ -3,6 +3,8 @@ package event
 import (
 	"bytes"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestMessages(t *testing.T) {
@@ -56,18 +58,14 @@ func TestQueryAndStub(t *testing.T) {
 	}
 	e.Capture = CaptureFull // only a stub may be shorter than its BodyBytes
 	for m := range e.Messages(PartBytes) {
-		if got, err := Decode(m.Subject(), m.Encode(), m.Body); err != nil || got.BodyBytes != 4 {
-			t.Errorf("%+v, %v", got, err)
-		}
+		must.Equal(t, must.Get(Decode(m.Subject(), m.Encode(), m.Body))(t).BodyBytes, 4, "bytes of the body")
 	}
 }
 
 func TestCancelled(t *testing.T) {
 	f := func(text string, want bool) {
 		t.Helper()
-		if got := (&Event{Kind: Response, Error: text}).Cancelled(); got != want {
-			t.Errorf("%q: %v", text, got)
-		}
+		must.Equal(t, (&Event{Kind: Response, Error: text}).Cancelled(), want, "%q", text)
 	}
 	f("", false)
 	f(ErrorCancelled, true)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -31,11 +32,7 @@ func chatBody(t testing.TB) []byte {
 			}}}},
 			map[string]any{"role": "tool", "tool_call_id": id, "content": strings.Repeat(fmt.Sprintf("\tif err := step%d(ctx); err != nil {\n\t\treturn \"failed\", err\n\t}\n", i), 30)})
 	}
-	b, err := json.Marshal(map[string]any{"model": "gpt-5.2", "tools": tools, "messages": messages})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(json.Marshal(map[string]any{"model": "gpt-5.2", "tools": tools, "messages": messages}))(t)
 }
 
 func chatStream() []byte {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
 )
@@ -74,9 +75,7 @@ func unframe(t testing.TB, s string) string {
 func TestFrames(t *testing.T) {
 	whole := frameLines(t, "contentBlockDelta {\"contentBlockIndex\":0,\"delta\":{\"text\":\"Hello \"}}\ncontentBlockDelta {\"contentBlockIndex\":0,\"delta\":{\"text\":\"you\"}}\nmessageStop {\"stopReason\":\"end_turn\"}\n")
 	want := "contentBlockDelta {\"contentBlockIndex\":0,\"delta\":{\"text\":\"" + h("Hello you") + "\"}}\ncontentBlockDelta {\"contentBlockIndex\":0,\"delta\":{\"text\":\"\"}}\nmessageStop {\"stopReason\":\"end_turn\"}\n"
-	if got := unframe(t, response(wire.Bedrock, whole)); got != want {
-		t.Errorf("got %s", got)
-	}
+	must.Equal(t, unframe(t, response(wire.Bedrock, whole)), want, "unframe")
 	// A cut frame is dropped, the frames before it are kept.
 	first := strings.Index(whole[16:], ":event-type") // of the second frame, behind its prelude
 	for n := range len(whole) {
@@ -97,11 +96,7 @@ func TestFrames(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	damaged[80] ^= 1
-	if got := response(wire.Bedrock, string(damaged)); got != h(string(damaged))+":bad" {
-		t.Errorf("got %q", got)
-	}
+	must.Equal(t, response(wire.Bedrock, string(damaged)), h(string(damaged))+":bad", "response")
 	// A payload that is not JSON.
-	if got := unframe(t, response(wire.Bedrock, makeFrame([][2]string{{":event-type", "x"}}, "secret"))); got != "x "+h("secret")+":bad\n" {
-		t.Errorf("got %s", got)
-	}
+	must.Equal(t, unframe(t, response(wire.Bedrock, makeFrame([][2]string{{":event-type", "x"}}, "secret"))), "x "+h("secret")+":bad\n", "unframe")
 }

@@ -11,21 +11,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
 
 func seeds(f *testing.F) {
 	f.Helper()
-	files, err := filepath.Glob("testdata/*.in")
-	if err != nil {
-		f.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("testdata/*.in"))(f)
 	for _, file := range files {
-		body, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+		body := must.Get(os.ReadFile(file))(f)
 		name, what, _ := strings.Cut(filepath.Base(file), ".")
 		d := byte(slices.Index(dialects, wire.Dialect(name)))
 		if d == byte(slices.Index(dialects, wire.Bedrock)) && strings.HasPrefix(what, "stream") {

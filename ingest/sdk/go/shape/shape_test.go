@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -44,10 +45,7 @@ func response(d wire.Dialect, body string) string {
 }
 
 func TestCopies(t *testing.T) {
-	b, err := os.ReadFile("../../testdata/shape_paths.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("../../testdata/shape_paths.json"))(t)
 	if !bytes.Equal(b, pathsJSON) {
 		t.Error("shape_paths.json differs from ingest/sdk/testdata/shape_paths.json, run go generate in ingest/sdk/go/shape")
 	}
@@ -63,9 +61,8 @@ func TestErrorTextIsMasked(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()
 		got := string(New([]byte("k")).Response(wire.OpenAIChat, []byte(`{"error":{"message":"`+text+`"}}`), 1<<20))
-		if want = `{"error":{"message":"` + want + `"}}`; got != want {
-			t.Errorf("%.200s\n got %.200s\nwant %.200s", text, got, want)
-		}
+		want = `{"error":{"message":"` + want + `"}}`
+		must.Equal(t, got, want, "%.200s", text)
 	}
 	f(`bad key \"sk-abc123DEF456\" of jane@example.com,\nfor call_1`, `bad key \"sk-***\" of ***@***,\nfor call_1`)
 	long := strings.Repeat("a ", maxText/2-5)
@@ -75,9 +72,7 @@ func TestErrorTextIsMasked(t *testing.T) {
 func TestRequest(t *testing.T) {
 	f := func(d wire.Dialect, body, want string) {
 		t.Helper()
-		if got := request(d, body); got != want {
-			t.Errorf("%s\n got %s\nwant %s", body, got, want)
-		}
+		must.Equal(t, request(d, body), want, "%s", body)
 	}
 	// Values at protocol positions are kept; text and white space are not.
 	f(wire.OpenAIChat, `{ "model" : "gpt-5", "messages": [ {"role":"user", "content":"read config.py"} ], "temperature": 0.7 }`,
@@ -113,22 +108,15 @@ func TestRequest(t *testing.T) {
 func TestArguments(t *testing.T) {
 	f := func(args, want string) {
 		t.Helper()
-		q, err := json.Marshal(args)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(json.Marshal(args))(t)
 		var got struct {
 			Messages []struct {
 				ToolCalls []struct{ Function struct{ Arguments string } } `json:"tool_calls"`
 			}
 		}
 		out := request(wire.OpenAIChat, `{"messages":[{"tool_calls":[{"function":{"arguments":`+string(q)+`}}]}]}`)
-		if err := json.Unmarshal([]byte(out), &got); err != nil {
-			t.Fatalf("%s: %v", out, err)
-		}
-		if a := got.Messages[0].ToolCalls[0].Function.Arguments; a != want {
-			t.Errorf("%q\n got %s\nwant %s", args, a, want)
-		}
+		must.Do(t, json.Unmarshal([]byte(out), &got), out)
+		must.Equal(t, got.Messages[0].ToolCalls[0].Function.Arguments, want, "%q", args)
 	}
 	object := func(members ...string) string {
 		slices.Sort(members)
@@ -179,21 +167,13 @@ func TestKeys(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	body := `{"messages":[` + strings.Repeat(`"",`, 1000) + `""]}`
-	if got := string(New([]byte("key")).Request(wire.OpenAIChat, []byte(body), 5000)); got != h(body) {
-		t.Errorf("a request beyond its limit is %.100s", got)
-	}
+	must.Equal(t, string(New([]byte("key")).Request(wire.OpenAIChat, []byte(body), 5000)), h(body), "a request beyond its limit")
 	stream := strings.Repeat(`data: {"choices":[{"x":["","a"]}]}`+"\n\n", 1000)
-	if got := string(New([]byte("key")).Response(wire.OpenAIChat, []byte(stream), 5000)); got != h(stream) {
-		t.Errorf("a stream beyond its limit is %.100s", got)
-	}
+	must.Equal(t, string(New([]byte("key")).Response(wire.OpenAIChat, []byte(stream), 5000)), h(stream), "a stream beyond its limit")
 	lines := strings.Repeat(`{"message":{"x":["","a"]}}`+"\n", 1000)
-	if got := string(New([]byte("key")).Response(wire.OpenAIChat, []byte(lines), 5000)); got != h(lines) {
-		t.Errorf("lines beyond their limit are %.100s", got)
-	}
+	must.Equal(t, string(New([]byte("key")).Response(wire.OpenAIChat, []byte(lines), 5000)), h(lines), "lines beyond their limit")
 	args := `{"messages":[{"tool_calls":[{"function":{"arguments":"[` + strings.Repeat(`\"\",`, 1000) + `0]"}}]}]}`
-	if got := string(New([]byte("key")).Request(wire.OpenAIChat, []byte(args), 5000)); got != h(args) {
-		t.Errorf("arguments beyond the limit are %.100s", got)
-	}
+	must.Equal(t, string(New([]byte("key")).Request(wire.OpenAIChat, []byte(args), 5000)), h(args), "arguments beyond the limit")
 }
 
 // The text of an error inside a 200 is kept up to 4 KiB, in whole characters.
@@ -207,12 +187,8 @@ func TestErrorText(t *testing.T) {
 	if err := json.Unmarshal([]byte(response(wire.OpenAIChat, `{"error":{"message":"`+long+`"}}`)), &e); err != nil || len(e.Error.Message) < 3000 || strings.ContainsRune(e.Error.Message, '\uFFFD') {
 		t.Errorf("%d bytes of a long text, %v", len(e.Error.Message), err)
 	}
-	if got := response(wire.Anthropic, "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n"); !strings.Contains(got, `"message":"Overloaded"`) {
-		t.Errorf("got %s", got)
-	}
-	if got := response(wire.OpenAIChat, "event: error\ndata: upstream went away\n\n"); got != "event: error\ndata: upstream went away\n\n" {
-		t.Errorf("got %s", got)
-	}
+	must.Contain(t, response(wire.Anthropic, "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n"), `"message":"Overloaded"`)
+	must.Equal(t, response(wire.OpenAIChat, "event: error\ndata: upstream went away\n\n"), "event: error\ndata: upstream went away\n\n", "response")
 }
 
 // TestGolden shapes one request, answer and stream of each dialect; testdata shows the kept values.
@@ -222,10 +198,7 @@ func TestGolden(t *testing.T) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, file := range files {
-		body, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(os.ReadFile(file))(t)
 		name, what, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".in"), ".")
 		d := wire.Dialect(name)
 		f := response
@@ -242,14 +215,9 @@ func TestGolden(t *testing.T) {
 		}
 		golden := strings.TrimSuffix(file, ".in") + ".golden"
 		if *update {
-			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(golden, []byte(got), 0o644))
 		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(os.ReadFile(golden))(t)
 		if got != string(want) {
 			t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
 		}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // urls are the forms of URLs with their targets.
@@ -192,9 +194,7 @@ func TestWithModel(t *testing.T) {
 	f(OtherVariant, "anthropic/claude-opus-4.6", OtherVariant)
 	f(OpenRouter, "openai/gpt-5", OpenRouter)
 	t1 := Target{Dialect: Gemini, Variant: GeminiAPI, Model: "path"}
-	if t1.WithModel("") != t1 {
-		t.Error("no model took the path's away")
-	}
+	must.Equal(t, t1.WithModel(""), t1, "no model took the path's away")
 }
 
 func TestStreams(t *testing.T) {
@@ -243,9 +243,7 @@ func TestDetectURLAllocatesNothing(t *testing.T) {
 func TestProvider(t *testing.T) {
 	f := func(v Variant, want string) {
 		t.Helper()
-		if got := (Target{Variant: v}).Provider(); got != want {
-			t.Errorf("%s: %q, want %q", v, got, want)
-		}
+		must.Equal(t, Target{Variant: v}.Provider(), want, "%s", v)
 	}
 	f(OpenAI, "openai")
 	f(Azure, "azure.ai.openai")
@@ -277,9 +275,7 @@ func BenchmarkDetectURL(b *testing.B) {
 func TestPathDialect(t *testing.T) {
 	f := func(path string, want Dialect) {
 		t.Helper()
-		if got := PathDialect(path); got != want {
-			t.Errorf("PathDialect(%q) = %s, want %s", path, got, want)
-		}
+		must.Equal(t, PathDialect(path), want, "PathDialect(%q)", path)
 	}
 	f("/v1/chat/completions", OpenAIChat)
 	f("/openai/deployments/gpt-5/chat/completions/", OpenAIChat)
@@ -339,9 +335,7 @@ func TestLooksLikeCall(t *testing.T) {
 func TestKnownHost(t *testing.T) {
 	f := func(host, port string, want bool) {
 		t.Helper()
-		if got := KnownHost(host, port); got != want {
-			t.Errorf("%s:%s: %v, want %v", host, port, got, want)
-		}
+		must.Equal(t, KnownHost(host, port), want, "%s:%s", host, port)
 	}
 	f("api.openai.com", "", true)
 	f("eu.api.openai.com", "443", true)

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var update = flag.Bool("update", false, "write the tables of the hooks")
@@ -15,9 +17,7 @@ func TestPythonTable(t *testing.T) {
 	const path = "../../python/llmtap/_wire.py"
 	want := pythonTable()
 	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(want), 0o644))
 	}
 	got, err := os.ReadFile(path)
 	if os.IsNotExist(err) {

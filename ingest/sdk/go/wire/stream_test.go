@@ -1,14 +1,16 @@
 package wire
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+)
 
 func TestStreamEnd(t *testing.T) {
 	// f feeds s in one chunk and byte by byte; want is the length of the stream, -1 if it has not ended.
 	f := func(contentType, s string, want int) {
 		t.Helper()
-		if got := NewStreamEnd(contentType).Feed([]byte(s)); got != want {
-			t.Errorf("%q: %d, want %d", s, got, want)
-		}
+		must.Equal(t, NewStreamEnd(contentType).Feed([]byte(s)), want, "%q", s)
 		got, parts := -1, NewStreamEnd(contentType)
 		for i := range s {
 			if n := parts.Feed([]byte(s[i : i+1])); n >= 0 {
@@ -16,9 +18,7 @@ func TestStreamEnd(t *testing.T) {
 				break
 			}
 		}
-		if got != want {
-			t.Errorf("%q byte by byte: %d, want %d", s, got, want)
-		}
+		must.Equal(t, got, want, "%q byte by byte", s)
 	}
 	const sse = "text/event-stream; charset=utf-8"
 	f(sse, "data: {\"a\":1}\n\ndata: [DONE]\n\n", 29)
@@ -49,9 +49,7 @@ func TestLastEvents(t *testing.T) {
 		d := &Descriptors[i]
 		for _, e := range d.LastEvents {
 			for _, stream := range []string{"event: " + e + "\r\ndata: {}\n\n", "data: {\"type\":\"" + e + "\",\"more\":1}\n\n"} {
-				if NewStreamEnd("text/event-stream").Feed([]byte(stream)) != len(stream) {
-					t.Errorf("%s: no end of %q", d.Dialect, stream)
-				}
+				must.Equal(t, NewStreamEnd("text/event-stream").Feed([]byte(stream)), len(stream), "%s: no end of %q", d.Dialect, stream)
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 const (
@@ -30,17 +31,11 @@ type seen struct {
 // TestGoHook compares what an agent observes of each fault with and without the hook, over a pool of one connection, and prints
 // what the hook adds to the call and to the next one.
 func TestGoHook(t *testing.T) {
-	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
 	defer l.Close()
 	go Serve(l)
 	host := l.Addr().String()
-	hook, err := llmtap.Open(llmtap.Config{URL: "nats://127.0.0.1:1", Service: "svc", Hosts: []string{host}, FlushTimeout: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hook := must.Get(llmtap.Open(llmtap.Config{URL: "nats://127.0.0.1:1", Service: "svc", Hosts: []string{host}, FlushTimeout: 1}))(t)
 	defer hook.Close()
 	var mu sync.Mutex
 	table := []string{fmt.Sprintf("%-34s %12s %18s", "added by the hook, ms", "call: p50 worst", "next: p50 worst")}
@@ -116,10 +111,7 @@ func call(t *testing.T, rt http.RoundTripper, url, how string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}")))(t)
 	resp, err := (&http.Client{Transport: rt}).Do(req)
 	if err != nil {
 		return port.ReplaceAllString(err.Error(), "")

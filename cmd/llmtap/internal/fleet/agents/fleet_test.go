@@ -12,9 +12,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestMain(m *testing.M) {
@@ -32,8 +32,7 @@ func startNATS(t *testing.T) (string, jetstream.Stream) {
 	nc := must.Get(nats.Connect(srv.URL()))(t)
 	t.Cleanup(nc.Close)
 	js := must.Get(jetstream.New(nc))(t)
-	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}})
-	must.Do(t, err)
+	stream := must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}}))(t)
 	return srv.URL(), stream
 }
 
@@ -119,10 +118,6 @@ func TestRunContext(t *testing.T) {
 }
 
 func TestInvalidConfig(t *testing.T) {
-	if _, err := Run(t.Context(), Config{ProviderURL: "localhost"}); err == nil {
-		t.Error("a provider without scheme: no error")
-	}
-	if _, err := Run(t.Context(), Config{ProviderURL: "http://127.0.0.1:1", NATSURL: "http://127.0.0.1:1"}); err == nil {
-		t.Error("a wrong NATS scheme: no error")
-	}
+	must.Fail(t, must.Err(Run(t.Context(), Config{ProviderURL: "localhost"})), "", "a provider without scheme")
+	must.Fail(t, must.Err(Run(t.Context(), Config{ProviderURL: "http://127.0.0.1:1", NATSURL: "http://127.0.0.1:1"})), "", "a wrong NATS scheme")
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // shared is the directory of recorded traffic and rules next to the repository.
@@ -46,9 +46,7 @@ func TestRejections(t *testing.T) {
 		} {
 			status, body := post(t, path, messages)
 			if want.Message == "" {
-				if status != 200 {
-					t.Errorf("%s: %s: status %d: %s", path, messages, status, body)
-				}
+				must.Equal(t, status, 200, "%s: %s: status: %s", path, messages, body)
 				continue
 			}
 			var got struct{ Error apiError }
@@ -56,9 +54,7 @@ func TestRejections(t *testing.T) {
 				t.Errorf("%s: %s: status %d: %s", path, messages, status, body)
 			}
 			got.Error.Code = nil
-			if diff := cmp.Diff(want, got.Error, cmp.AllowUnexported(apiError{})); diff != "" {
-				t.Errorf("%s: %s (-want +got):\n%s", path, messages, diff)
-			}
+			must.Agree(t, cmp.Diff(want, got.Error, cmp.AllowUnexported(apiError{})), path, messages)
 		}
 	}
 	// Orphan reply.
@@ -132,9 +128,7 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	}
-	if checked != 2*len(enforced) {
-		t.Errorf("%d invalid histories checked, want %d", checked, 2*len(enforced))
-	}
+	must.Equal(t, checked, 2*len(enforced), "invalid histories checked")
 }
 
 func TestNotJSON(t *testing.T) {
@@ -156,9 +150,7 @@ func TestUnknownPath(t *testing.T) {
 	w := httptest.NewRecorder()
 	New(Config{}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/chat/completions", http.NoBody))
 	io.Copy(io.Discard, w.Body)
-	if w.Code != http.StatusNotFound {
-		t.Errorf("status %d", w.Code)
-	}
+	must.Equal(t, w.Code, http.StatusNotFound, "status")
 }
 
 // Error bodies equal those of the real providers, byte for byte.

@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // Error texts of RULES.md 2.5 to 2.16.
@@ -84,19 +86,13 @@ func TestModel(t *testing.T) {
 		t.Errorf("one index: %s", got)
 	}
 	said.LateID = true
-	if got := post(streamed); !strings.Contains(got, `{"index":0,"type":"function"`) {
-		t.Errorf("a late id: %s", got)
-	}
+	must.Contain(t, post(streamed), `{"index":0,"type":"function"`, "a late id")
 	said.Cut = 2
 	if got := post(streamed); strings.Count(got, "data: ") != 2 || strings.Contains(got, "DONE") {
 		t.Errorf("a cut stream: %s", got)
 	}
 	const orphan = `{"model":"m","messages":[{"role":"tool","tool_call_id":"c","content":"x"}]}`
-	if got := post(orphan); !strings.Contains(got, "invalid_request_error") {
-		t.Errorf("strict: %s", got)
-	}
+	must.Contain(t, post(orphan), "invalid_request_error", "strict")
 	lenient = true
-	if got := post(orphan); !strings.Contains(got, `"call_2"`) {
-		t.Errorf("lenient: %s", got)
-	}
+	must.Contain(t, post(orphan), `"call_2"`, "lenient")
 }

@@ -14,7 +14,7 @@ import (
 	api "github.com/slack-go/slack"
 	"github.com/slack-go/slack/socketmode"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // serve runs the app: it acknowledges presses and answers them with text.
@@ -96,31 +96,21 @@ func TestPage(t *testing.T) {
 		t.Helper()
 		return body(http.PostForm(srv.URL+"/press", url.Values{"channel": {"C00000001"}, "ts": {ts}, "action": {action}, "option": {option}}))
 	}
-	if text := press("ack", ""); !strings.Contains(text, "the app did not respond") {
-		t.Errorf("a press without an app:\n%s", text)
-	}
+	must.Contain(t, press("ack", ""), "the app did not respond", "a press without an app")
 	presses := serve(t, c)
 	text := press("ack", "")
 	for _, want := range []string{"<b>down</b>", "&lt;script&gt;", `<a href="https://x.test/a_b">open</a>`, "<code>a_b</code>", ">Acknowledge</button>", "<option>for 4 hours</option>", "seen by <b>you</b> &lt;b&gt;"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is missing in\n%s", want, text)
-		}
+		must.Contain(t, text, want)
 	}
 	if strings.Contains(text, "did not respond") || strings.Contains(text, `href="javascript`) {
 		t.Errorf("page\n%s", text)
 	}
 	press("mute", "for 4 hours")
-	if got := strings.Join(presses(), ", "); got != "ack g1 by U00000002 on oncall, mute g1.4h by U00000002 on oncall" {
-		t.Error(got)
-	}
-	if text := press("none", ""); !strings.Contains(text, "no button") {
-		t.Error(text)
-	}
+	must.Equal(t, strings.Join(presses(), ", "), "ack g1 by U00000002 on oncall, mute g1.4h by U00000002 on oncall", "presses")
+	must.Contain(t, press("none", ""), "no button")
 
 	// Another page cannot press.
 	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/press", http.NoBody))(t)
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
-	if resp, err := http.DefaultClient.Do(r); err != nil || resp.StatusCode != http.StatusForbidden {
-		t.Errorf("%v, %v", resp, err)
-	}
+	must.Equal(t, must.Get(http.DefaultClient.Do(r))(t).StatusCode, http.StatusForbidden, "status")
 }

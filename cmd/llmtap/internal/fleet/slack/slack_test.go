@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	api "github.com/slack-go/slack"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // start returns a workspace and the real client.
@@ -36,9 +36,7 @@ func TestPostUpdateThread(t *testing.T) {
 	meta := api.SlackMetadata{EventType: "llmtap_alert", EventPayload: map[string]any{"notice": "n1"}}
 	channel, ts, err := c.PostMessageContext(ctx, "#alerts", api.MsgOptionText("fallback", false), api.MsgOptionBlocks(section("*firing*")), api.MsgOptionMetadata(meta))
 	must.Do(t, err)
-	if channel != "C00000002" {
-		t.Errorf("channel %s", channel)
-	}
+	must.Equal(t, channel, "C00000002", "channel")
 	if _, _, err := c.PostMessageContext(ctx, channel, api.MsgOptionText("more", false), api.MsgOptionTS(ts)); err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/andybalholm/brotli"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A contractCase is one entry of ingest/sdk/testdata/cases*.json.
@@ -168,9 +168,7 @@ func readCases(t testing.TB) map[string][]contractCase {
 		var f struct{ Cases []contractCase }
 		d := json.NewDecoder(bytes.NewReader(data))
 		d.DisallowUnknownFields()
-		if err := d.Decode(&f); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		must.Do(t, d.Decode(&f), file)
 		for i := range f.Cases {
 			f.Cases[i].setDefaults()
 		}

@@ -17,6 +17,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -236,9 +237,7 @@ func (s *suite) check(t *testing.T, r *run) {
 		if m.ev.Kind == event.Request && m.ev.Code == "" {
 			t.Error("a request has no place in the agent's code")
 		}
-		if m.ev.Attrs["region"] != "eu" {
-			t.Errorf("attributes %v", m.ev.Attrs)
-		}
+		must.Equal(t, m.ev.Attrs["region"], "eu", "attributes %v", m.ev.Attrs)
 		if m.ev.Capture != s.capture && m.ev.Kind <= event.Response {
 			t.Errorf("%s %q", event.HeaderCapture, m.ev.Capture)
 		}
@@ -299,14 +298,10 @@ func (s *suite) compare(t *testing.T, got, want *run) {
 		s.compareDrops(t, got, want)
 		return
 	}
-	if len(got.messages) != len(want.messages) {
-		t.Errorf("%d events, and %d from Go", len(got.messages), len(want.messages))
-	}
+	must.Equal(t, len(got.messages), len(want.messages), "events, as from Go")
 	for i := range min(len(got.messages), len(want.messages)) {
 		a, b := got.messages[i], want.messages[i]
-		if a.Subject != b.Subject {
-			t.Errorf("event %d: subject %s, and %s from Go", i, a.Subject, b.Subject)
-		}
+		must.Equal(t, a.Subject, b.Subject, "event %d: subject, as from Go", i)
 		if diff := gocmp.Diff(b.Header, a.Header); diff != "" {
 			t.Errorf("event %d: headers (-Go +hook):\n%s%q\n%q", i, diff, b.ev.Error, a.ev.Error)
 		}
@@ -315,7 +310,5 @@ func (s *suite) compare(t *testing.T, got, want *run) {
 			t.Errorf("event %d: payload (-Go +hook):\n-%s\n+%s", i, start(b.Body), start(a.Body))
 		}
 	}
-	if got.stats != want.stats {
-		t.Errorf("stats %+v, and %+v from Go", got.stats, want.stats)
-	}
+	must.Equal(t, got.stats, want.stats, "stats, as from Go")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A message is one published event with joined parts, without the values that differ between runs.
@@ -110,12 +111,8 @@ func (r *reading) message(parts []*jetstream.RawStreamMsg) *message {
 		if i == 0 {
 			m.ev = ev
 		}
-		if id := ev.MessageID(); p.Header.Get(event.HeaderMsgID) != id {
-			t.Errorf("%s %q, want %q", event.HeaderMsgID, p.Header.Get(event.HeaderMsgID), id)
-		}
-		if p.Subject != ev.Subject() {
-			t.Errorf("subject %q, want %q", p.Subject, ev.Subject())
-		}
+		must.Equal(t, p.Header.Get(event.HeaderMsgID), ev.MessageID(), "%s", event.HeaderMsgID)
+		must.Equal(t, p.Subject, ev.Subject(), "subject")
 		m.Body = append(m.Body, p.Data...)
 	}
 	if len(parts) > 1 && m.ev.BodyBytes != len(m.Body) {
@@ -211,17 +208,13 @@ func (r *reading) numbers(ms []*message) {
 		case event.Request:
 			half[m.ev.Exchange]++
 		case event.Response:
-			if half[m.ev.Exchange] != 1 {
-				r.t.Errorf("seq %d: a response before its request, or a second one", m.ev.Seq)
-			}
+			must.Equal(r.t, half[m.ev.Exchange], 1, "seq %d: a response before its request, or a second one", m.ev.Seq)
 			half[m.ev.Exchange]++
 		default: // no half of an exchange
 		}
 	}
 	for _, n := range half {
-		if n != 2 {
-			r.t.Error("only half of an exchange is published")
-		}
+		must.Equal(r.t, n, 2, "only half of an exchange is published")
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // options are the options of a hook in any language.
@@ -105,9 +105,7 @@ func (g *goHook) flush(t testing.TB, seconds float64) stats {
 }
 
 func (g *goHook) close(t testing.TB) {
-	if err := g.h.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, g.h.Close())
 	g.base.CloseIdleConnections()
 }
 

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 var load = flag.Duration("load", 0, "duration of each load of TestLoad at its full rate; by default short and slow")
@@ -141,9 +141,7 @@ func (l *loading) count(t *testing.T) (kept, dropped uint64) {
 		}
 	}
 	for id, p := range processes {
-		if p.missing != 2*p.dropped {
-			t.Errorf("instance %s: %d sequence numbers are missing, %d exchanges dropped", id, p.missing, p.dropped)
-		}
+		must.Equal(t, p.missing, 2*p.dropped, "instance %s: sequence numbers are missing, %d exchanges dropped", id, p.dropped)
 		dropped += p.dropped
 	}
 	if len(open) > 0 {

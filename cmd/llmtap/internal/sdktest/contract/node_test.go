@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/typescript/nodetest"
 )
 
@@ -38,9 +39,7 @@ func nodeAgent(t *testing.T, d nodeDirs, natsURL, hosts, url string, calls int, 
 	cmd.Env = append(cmd.Env, transport()...)
 	var out, log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &log
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%v\n%s", err, &log)
-	}
+	must.Do(t, cmd.Run(), &log)
 	unrecorded := -1
 	if _, err := fmt.Sscan(out.String(), &unrecorded); err != nil {
 		t.Fatalf("%v: %s", err, &out)

@@ -16,9 +16,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/llmtap/llmtap/ingest/must"
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // An agent is a process with the hook of one language. It makes calls and exits as soon as the hook has logged the
@@ -50,14 +50,12 @@ func goAgent(t *testing.T, natsURL, url string, calls int, until string) (string
 	client := &http.Client{Transport: h.Transport(nil)}
 	defer client.CloseIdleConnections()
 	for range calls {
-		resp, err := client.Post(url, "application/json", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"q"}]}`))
-		must.Do(t, err)
+		resp := must.Get(client.Post(url, "application/json", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"q"}]}`)))(t)
 		resp.Body.Close()
 	}
 	waitFor(time.Minute, func() bool { return strings.Contains(log.String(), until) })
-	if err := h.Close(); (err != nil) != (until != "") {
-		t.Errorf("Close: %v", err)
-	}
+	err := h.Close()
+	must.Equal(t, err != nil, until != "", "Close: %v", err)
 	return log.String(), int(h.Stats().Unrecorded)
 }
 
@@ -68,9 +66,7 @@ func pythonAgent(t *testing.T, python, natsURL, hosts, url string, calls int, un
 	cmd.Env = append(cmd.Env, transport()...)
 	var out, log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &log
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%v\n%s", err, &log)
-	}
+	must.Do(t, cmd.Run(), &log)
 	unrecorded := -1
 	if _, err := fmt.Sscan(out.String(), &unrecorded); err != nil {
 		t.Fatalf("%v: %s", err, &out)
@@ -167,9 +163,7 @@ func TestUnreachableNATS(t *testing.T) {
 					}
 					for _, line := range lines {
 						for _, text := range want {
-							if !strings.Contains(strings.ToLower(line), strings.ToLower(text)) {
-								t.Errorf("no %q in %s", text, line)
-							}
+							must.Contain(t, strings.ToLower(line), strings.ToLower(text), text, line)
 						}
 					}
 					if strings.Contains(log, "hunter2") {

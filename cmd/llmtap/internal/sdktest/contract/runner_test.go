@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A runner is the hook of a language in a process that reads commands and prints results.
@@ -47,15 +47,11 @@ func (r *runner) do(t testing.TB, command string, args, answer any) {
 	}
 	must.Do(t, err)
 	line["do"] = command
-	if err := json.NewEncoder(r.in).Encode(line); err != nil {
-		t.Fatalf("%s exited: %v\n%s", r.language, err, r.err)
-	}
+	must.Do(t, json.NewEncoder(r.in).Encode(line), r.language, "exited", r.err)
 	if data, err = r.out.ReadBytes('\n'); err != nil {
 		t.Fatalf("%s exited: %v\n%s", r.language, err, r.err)
 	}
-	if err := json.Unmarshal(data, answer); err != nil {
-		t.Fatalf("%s responded %s: %v", r.language, data, err)
-	}
+	must.Do(t, json.Unmarshal(data, answer), r.language, "responded", string(data))
 }
 
 func (r *runner) open(t testing.TB, o *options) { r.do(t, "open", o, new(struct{})) }

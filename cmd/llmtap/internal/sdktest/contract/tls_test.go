@@ -13,8 +13,8 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/certs/certstest"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -55,9 +55,7 @@ func (x *tlsTest) stored(t *testing.T, name string, n *natsd, natsURL string) {
 		if log, _ := run(t, natsURL, x.url, 1, ""); log != "" {
 			t.Errorf("%s, %s: %s", name, language, log)
 		}
-		if got := n.newMessages(t); len(got) != 2 {
-			t.Errorf("%s, %s: %d events are stored", name, language, len(got))
-		}
+		must.Equal(t, len(n.newMessages(t)), 2, "%s, %s: events are stored", name, language)
 	}
 }
 
@@ -93,13 +91,9 @@ func (x *tlsTest) recovers(t *testing.T, n *natsd, natsURL string) {
 			renewed := time.AfterFunc(wait, func() { write(file, key) })
 			log, _ = run(t, natsURL, x.url, 1, "")
 			renewed.Stop()
-			if got := n.newMessages(t); len(got) != 2 {
-				t.Errorf("renewed key, %s: %d events are stored, log %s", language, len(got), log)
-			}
+			must.Equal(t, len(n.newMessages(t)), 2, "renewed key, %s: events are stored, log %s", language, log)
 		}
-		if !strings.Contains(log, "calls are kept in memory") {
-			t.Errorf("renewed key, %s: log %s", language, log)
-		}
+		must.Contain(t, log, "calls are kept in memory", "renewed key", language, "log")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -39,9 +40,7 @@ func checkWire(t testing.TB, capture string, ms []*message, wire []*exchange) {
 				}
 				continue
 			}
-			if m.ev.Status != x.answer.Status {
-				t.Errorf("status %d, want %d", m.ev.Status, x.answer.Status)
-			}
+			must.Equal(t, m.ev.Status, x.answer.Status, "status")
 			same(t, m, event.HeaderContentType, header(x, "Content-Type"))
 			same(t, m, event.HeaderProviderReq, cmp.Or(header(x, "X-Request-Id"), header(x, "Request-Id"), header(x, "X-Amzn-Requestid")))
 			checkResponse(t, capture, m, x)
@@ -89,9 +88,7 @@ func checkRequestHeaders(t testing.TB, m *message, x *exchange) {
 
 func same(t testing.TB, m *message, key, want string) {
 	t.Helper()
-	if got := m.Header[key]; got != want {
-		t.Errorf("%s %q, want %q", key, got, want)
-	}
+	must.Equal(t, m.Header[key], want, "%s", key)
 }
 
 // header returns a header of the response of x.

@@ -12,8 +12,8 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
-	"github.com/llmtap/llmtap/ingest/must"
 	"github.com/llmtap/llmtap/ingest/proxy"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The real client reads the same answer of the demo's provider with and without streaming, and through the proxy.
@@ -36,9 +36,7 @@ func TestDemoProvider(t *testing.T) {
 			}
 			unary := must.Get(c.Chat.Completions.New(t.Context(), p))(t)
 			again := must.Get(c.Chat.Completions.New(t.Context(), p))(t)
-			if unary.ID != again.ID {
-				t.Error("two answers to the same request")
-			}
+			must.Equal(t, unary.ID, again.ID, "two answers to the same request")
 			p.StreamOptions.IncludeUsage = openai.Bool(true)
 			s := c.Chat.Completions.NewStreaming(t.Context(), p)
 			defer s.Close()

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/typescript/nodetest"
 )
 

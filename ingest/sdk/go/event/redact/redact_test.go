@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // spec is the content of ingest/sdk/testdata/redact.json, the specification for hooks in all languages.
@@ -23,10 +25,7 @@ type spec struct {
 
 func readSpec(t testing.TB) *spec {
 	t.Helper()
-	b, err := os.ReadFile("../../../testdata/redact.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("../../../testdata/redact.json"))(t)
 	s := new(spec)
 	if err := json.Unmarshal(b, s); err != nil || len(s.Cases) < 40 {
 		t.Fatalf("redact.json: %d cases, %v", len(s.Cases), err)
@@ -86,9 +85,7 @@ func TestPrefixes(t *testing.T) {
 	for _, p := range prefixes {
 		for _, text := range []string{p.text, strings.ToUpper(p.text)} {
 			secret := text + "1" + strings.Repeat("a", p.min-1)
-			if got := string(Append(nil, []byte("<"+secret+">"))); got != "<"+text+"***>" {
-				t.Errorf("%s became %s", secret, got)
-			}
+			must.Equal(t, string(Append(nil, []byte("<"+secret+">"))), "<"+text+"***>", "%s became", secret)
 			if short := "<" + secret[:len(secret)-1] + ">"; string(Append(nil, []byte(short))) != short {
 				t.Errorf("%s was masked", short)
 			}
@@ -99,9 +96,7 @@ func TestPrefixes(t *testing.T) {
 func TestTruncate(t *testing.T) {
 	f := func(text string, limit int, want string) {
 		t.Helper()
-		if got := string(Truncate([]byte(text), limit)); got != want {
-			t.Errorf("Truncate(%q, %d) = %q, want %q", text, limit, got, want)
-		}
+		must.Equal(t, string(Truncate([]byte(text), limit)), want, "Truncate(%q, %d)", text, limit)
 	}
 	f("", 4, "")
 	f("bad sk-abc", 10, "bad sk-abc")

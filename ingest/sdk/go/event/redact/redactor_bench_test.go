@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // secrets are inserted into the benchmark texts.
@@ -107,10 +109,7 @@ func sources(tb testing.TB) func(w *bytes.Buffer, r *rand.Rand) {
 		tb.Fatal("no sources", err)
 	}
 	return func(w *bytes.Buffer, r *rand.Rand) {
-		file, err := os.ReadFile(names[r.IntN(len(names))])
-		if err != nil {
-			tb.Fatal(err)
-		}
+		file := must.Get(os.ReadFile(names[r.IntN(len(names))]))(tb)
 		w.Write(file)
 	}
 }
@@ -164,8 +163,6 @@ func BenchmarkRedactor(b *testing.B) {
 func cpuSeconds(tb testing.TB) float64 {
 	tb.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }

@@ -6,15 +6,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func newRedactor(t testing.TB, patterns ...string) *Redactor {
 	t.Helper()
-	c, err := NewRedactor(Config{Kinds: Kinds, Patterns: patterns})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must.Get(NewRedactor(Config{Kinds: Kinds, Patterns: patterns}))(t)
 }
 
 // alnum returns n letters and digits.
@@ -151,13 +149,9 @@ func quote(s string) string {
 func TestRedactorKinds(t *testing.T) {
 	text := "sk-" + alnum(48) + " a@example.com +14155552671 4111111111111111 now -----BEGIN PRIVATE KEY-----" + alnum(64) + "-----END PRIVATE KEY-----"
 	for kind, want := range map[string]int{Credentials: 1, PrivateKeys: 1, Emails: 2, Phones: 1, Cards: 1} {
-		c, err := NewRedactor(Config{Kinds: []string{kind}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := c.Append(nil, []byte(text)); bytes.Count(got, []byte(mask)) != want {
-			t.Errorf("%s: %s", kind, got)
-		}
+		c := must.Get(NewRedactor(Config{Kinds: []string{kind}}))(t)
+		got := c.Append(nil, []byte(text))
+		must.Equal(t, bytes.Count(got, []byte(mask)), want, "%s: %s", kind, got)
 	}
 	none, err := NewRedactor(Config{})
 	if got := none.Append(nil, []byte(text)); err != nil || string(got) != text {
@@ -172,9 +166,7 @@ func TestRedactorPatterns(t *testing.T) {
 		`{"a":"x\nabc","nnn":null}`:                       `{"a":"x***","***":null}`,
 		`EMP-123456 said "EMP-654321" abc`:                `*** said "***" abc`,
 	} {
-		if got := string(c.Append(nil, []byte(in))); got != want {
-			t.Errorf("%s\n got  %s\n want %s", in, got, want)
-		}
+		must.Equal(t, string(c.Append(nil, []byte(in))), want, "%s", in)
 	}
 	for _, bad := range []Config{
 		{Patterns: []string{"ok", "(unclosed"}},
@@ -214,9 +206,7 @@ func TestRedactorPatternLiteral(t *testing.T) {
 		if !p.MatchString(x.text) {
 			t.Errorf("%s does not match %q", x.pattern, x.text)
 		}
-		if got := string(newRedactor(t, x.pattern).Append(nil, []byte("<"+x.text+">"))); got != "<***>" {
-			t.Errorf("%s: %q becomes %q", x.pattern, x.text, got)
-		}
+		must.Equal(t, string(newRedactor(t, x.pattern).Append(nil, []byte("<"+x.text+">"))), "<***>", "%s: %q becomes", x.pattern, x.text)
 	}
 }
 

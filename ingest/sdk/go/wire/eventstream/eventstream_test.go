@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // read returns the messages of a body up to the first error.
@@ -35,10 +37,7 @@ func frame(headers, payload string) []byte {
 func TestMessagesKnown(t *testing.T) {
 	f := func(frame, payload string) {
 		t.Helper()
-		b, err := hex.DecodeString(strings.ReplaceAll(frame, " ", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(hex.DecodeString(strings.ReplaceAll(frame, " ", "")))(t)
 		got, err := read(b)
 		if err != nil || len(got) != 1 || string(got[0].Payload) != payload || !HasFrame(b) {
 			t.Errorf("got %q, %v, frame %v, want payload %q", got, err, HasFrame(b), payload)
@@ -81,9 +80,7 @@ func TestHeaders(t *testing.T) {
 	f := func(headers string, want string, wantErr error) {
 		t.Helper()
 		got, err := read(frame(headers, "p"))
-		if !errors.Is(err, wantErr) {
-			t.Errorf("%q: error %v, want %v", headers, err, wantErr)
-		}
+		must.Is(t, err, wantErr, headers)
 		if err == nil && string(got[0].EventType) != want {
 			t.Errorf("%q: event type %q, want %q", headers, got[0].EventType, want)
 		}
@@ -169,9 +166,7 @@ func TestMessagesAllocate(t *testing.T) {
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if _, err := read(body); !errors.Is(err, ErrTruncated) {
-		t.Errorf("got %v", err)
-	}
+	must.Is(t, must.Err(read(body)), ErrTruncated)
 }
 
 func TestMessagesStop(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The quote is found at every offset, behind an even number of backslashes only.
@@ -17,9 +19,7 @@ func TestStringEnd(t *testing.T) {
 				text += `"b`
 				want += 2
 			}
-			if got := StringEnd([]byte(text+`",`+strings.Repeat(" ", 20)), 0); got != want {
-				t.Errorf("%s: %d, want %d", text, got, want)
-			}
+			must.Equal(t, StringEnd([]byte(text+`",`+strings.Repeat(" ", 20)), 0), want, "%s", text)
 			if got := StringEnd([]byte(text), 0); got >= 0 {
 				t.Errorf("%s: an end at %d without a quote", text, got)
 			}
@@ -30,9 +30,7 @@ func TestStringEnd(t *testing.T) {
 func TestEnds(t *testing.T) {
 	f := func(text string, want int) {
 		t.Helper()
-		if got := ContainerEnd([]byte(text), 1); got != want {
-			t.Errorf("ContainerEnd(%q) = %d, want %d", text, got, want)
-		}
+		must.Equal(t, ContainerEnd([]byte(text), 1), want, "ContainerEnd(%q)", text)
 	}
 	f(`{}`, 2)
 	f(`[{"a":"]}\""},[]] `, 17)
@@ -63,11 +61,7 @@ func FuzzText(f *testing.F) {
 		if !utf8.ValidString(raw) || json.Unmarshal([]byte(`"`+raw+`"`), &want) != nil {
 			return // encoding/json replaces bad UTF-8 and rejects bad escapes
 		}
-		if got != want {
-			t.Errorf("%q: %q, want %q", raw, got, want)
-		}
-		if end := StringEnd([]byte(raw+`"`), 0); end != len(raw) {
-			t.Errorf("%q ends at %d", raw, end)
-		}
+		must.Equal(t, got, want, "%q", raw)
+		must.Equal(t, StringEnd([]byte(raw+`"`), 0), len(raw), "%q ends at", raw)
 	})
 }

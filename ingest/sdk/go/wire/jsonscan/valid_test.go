@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestValueEnd(t *testing.T) {
@@ -39,9 +41,7 @@ func FuzzValid(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if got, want := Valid([]byte(text)), json.Valid([]byte(text)); got != want {
-			t.Errorf("Valid(%q) = %v, want %v", text, got, want)
-		}
+		must.Equal(t, Valid([]byte(text)), json.Valid([]byte(text)), "Valid(%q)", text)
 	})
 }
 

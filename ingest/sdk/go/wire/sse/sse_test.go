@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // read returns the events of a body as name=data.
@@ -63,9 +65,7 @@ func TestEventsLeaveBody(t *testing.T) {
 func TestIsStream(t *testing.T) {
 	f := func(body string, want bool) {
 		t.Helper()
-		if got := IsStream([]byte(body)); got != want {
-			t.Errorf("%q: %v, want %v", body, got, want)
-		}
+		must.Equal(t, IsStream([]byte(body)), want, "%q", body)
 	}
 	f("data: {}", true)
 	f("\r\n\nevent:x", true)
