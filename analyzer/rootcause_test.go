@@ -212,7 +212,7 @@ func TestRootCauses(t *testing.T) {
 		s.at(one, h...)
 		s.at(assistant("", "call_2 f"), with(one, r1)...)
 		s.at("x", with(r1, assistant("", "call_2 f"), r2)...)
-	}, "orphan_tool_reply call_1:")
+	}, "orphan_tool_reply call_1: tool_calls_dropped_on_save medium")
 	f("a malformed call is taken out", deepSeekURL, rejected(assistant("", "call_1 "), r1),
 		"orphan_tool_reply call_1: call_dropped_by_sanitizer medium")
 	f("a malformed call is taken out of a message with text", deepSeekURL, rejected(assistant("let me see", "call_1 "), assistant("let me see"), r1),

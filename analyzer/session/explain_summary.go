@@ -27,7 +27,7 @@ func (x *explainer) summarized() RootCause {
 		switch m := &x.q.messages[i]; {
 		case m.calls > 0, m.role == facts.RoleAssistant && (m.noText || x.isCalling(m)):
 			return RootCause{} // what was saved of the message with the call
-		case m.replies == 0 && !x.isKnown(m) && x.isSummary(i):
+		case m.replies == 0 && m.item != facts.ItemReasoning && !x.isKnown(m) && x.isSummary(i):
 			at = i
 		}
 	}
@@ -83,11 +83,15 @@ func (x *explainer) lostAnswer(from, to int) RootCause {
 	if x.aligned.tailEnd-x.aligned.tail > from { // new messages are in its place
 		return RootCause{}
 	}
+	confidence := High
+	if !slices.ContainsFunc(x.q.messages[x.Message+1:], func(m message) bool { return m.external() }) {
+		confidence = Medium // within a turn, a filter may have dropped it as well
+	}
 	for i := from; i < to; i++ {
 		if m := &x.p.messages[x.p.lead+i]; m.replies > 0 || m.external() {
 			return RootCause{}
 		}
 	}
-	return because(CallsDropped, High, "message", "%s made %s; the next request contains what precedes and what follows that %s, but nothing of it, and its %s %d answers the call",
+	return because(CallsDropped, confidence, "message", "%s made %s; the next request contains what precedes and what follows that %s, but nothing of it, and its %s %d answers the call",
 		x.maker(), x.callName(), x.item(), x.item(), x.Message)
 }
