@@ -336,6 +336,12 @@ func TestRootCauses(t *testing.T) {
 		s.at(body(msg{"id": "msg_1", "type": "message", "role": "assistant", "content": use("c2lnbmF0dXJl")["content"], "stop_reason": "tool_use"}), user("u"))
 		s.at("x", user("u"), use("c2lnbm"), reply)
 	}, "reasoning_signature_invalid : reasoning_edited medium", "tools_missing_with_tool_history toolu_01:")
+	f("a signature is lost", anthropicURL, func(s *scene) {
+		thought, call := msg{"type": "thinking", "thinking": "I look.", "signature": "c2lnbmF0dXJl"}, msg{"type": "tool_use", "id": "toolu_01", "name": "f", "input": msg{}}
+		s.at(body(msg{"id": "msg_1", "type": "message", "role": "assistant", "content": []msg{thought, call}, "stop_reason": "tool_use"}), user("u"))
+		kept := msg{"type": "thinking", "thinking": "I look."}
+		s.at("x", user("u"), msg{"role": "assistant", "content": []msg{kept, call}}, msg{"role": "user", "content": []msg{{"type": "tool_result", "tool_use_id": "toolu_01", "content": "a"}}})
+	}, "reasoning_signature_invalid : field_lost_on_save high", "tools_missing_with_tool_history toolu_01:")
 	f("a string in a string", openAIURL, rejected(args(`{"a": 1}`), args(`"{\"a\": 1}"`), r1),
 		"arguments_invalid_json call_1: arguments_sent_as_string high")
 	f("complete arguments end early", openAIURL, rejected(args(`{"a": 1, "b": "text"}`), args(`{"a": 1, "b": "te`), r1),

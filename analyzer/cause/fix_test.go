@@ -14,6 +14,7 @@ func TestFix(t *testing.T) {
 		"messages.1.content.0.thinking.signature: Field required":                                                                                              "Keep the signature",
 		"messages.3.content.11: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified.":                                  "Send the thinking blocks of the newest",
 		"messages.69.content.0: unexpected `tool_use_id` found in `advisor_tool_result` blocks: srvtoolu_01Q3. Each must have a corresponding block before":    "Store and resend the block of the provider's tool",
+		"messages.5: `web_search` tool use with id `srvtoolu_01Q3` was found without a corresponding `web_search_tool_result` block":                           "Append one tool message for every call",
 		"Missing required parameter: 'input[2].output'.":                                                                                                       "Send an output for each call",
 		"At least one tool must have defer_loading=false. All tools cannot be deferred.":                                                                       "Set defer_loading to false",
 		"The request body is not valid JSON: no low surrogate in string: line 1 column 31459 (char 31458)":                                                     "Cut texts between characters",

@@ -91,18 +91,30 @@ func orphan(e *edit) bool {
 // removeServerResult removes the first result in message i of a tool that the provider ran, if its call is not before it.
 func (e *edit) removeServerResult(i int) bool {
 	var parts []struct {
-		Type, ID  string
-		ToolUseID string `json:"tool_use_id"`
+		Type, ID     string
+		ToolUseID    string               `json:"tool_use_id"`
+		ToolCall     *struct{ ID string } `json:"toolCall"` // of Gemini
+		ToolResponse *struct{ ID string } `json:"toolResponse"`
 	}
 	if json.Unmarshal(e.raw(i, "/"+e.dialect.Places.Parts), &parts) != nil {
 		return false
 	}
 	uses := map[string]bool{}
 	for n, p := range parts {
-		if strings.HasSuffix(p.Type, "_tool_use") {
+		kind, id := p.Type, p.ToolUseID
+		switch {
+		case p.ToolCall != nil:
+			uses[p.ToolCall.ID] = true
+			continue
+		case strings.HasSuffix(kind, "_tool_use"):
 			uses[p.ID] = true
+			continue
+		case p.ToolResponse != nil:
+			kind, id = "toolResponse", p.ToolResponse.ID
+		case !strings.HasSuffix(kind, "_tool_result"):
+			continue
 		}
-		if !strings.HasSuffix(p.Type, "_tool_result") || uses[p.ToolUseID] {
+		if uses[id] {
 			continue
 		}
 		if at := e.message(i); len(parts) == 1 {
@@ -111,7 +123,7 @@ func (e *edit) removeServerResult(i int) bool {
 			e.remove(at + "/" + e.dialect.Places.Parts + "/" + itoa(n))
 		}
 		e.say("removes the result of a tool that the provider ran, without its call")
-		e.lose("the %s %s in message %d", p.Type, quoteName([]byte(p.ToolUseID)), i)
+		e.lose("the %s %s in message %d", kind, quoteName([]byte(id)), i)
 		return true
 	}
 	return false

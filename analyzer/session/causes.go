@@ -60,6 +60,8 @@ const (
 	MalformedByModel = "malformed_by_model"
 	// IDDroppedOnSave: the call in the answer had the id or name that is missing in the request.
 	IDDroppedOnSave = "id_dropped_on_save"
+	// FieldLost: the answer had a member of a call or block that is missing in the request. Detail: namespace or signature.
+	FieldLost = "field_lost_on_save"
 	// ReasoningStripped: the answer had reasoning or a signature that is missing in the request.
 	ReasoningStripped = "reasoning_stripped"
 	// ReasoningEdited: the thinking text in the request differs from the answer's, but has its signature; or the signature differs.
@@ -102,6 +104,7 @@ var Summaries = map[string]string{
 	StreamAssembly:        "streamed answer assembled incorrectly",
 	MalformedByModel:      "malformed output of the model sent back",
 	IDDroppedOnSave:       "tool call id lost when the message was saved",
+	FieldLost:             "a field of the model's answer lost when the message was saved",
 	ReasoningStripped:     "reasoning removed from the history",
 	ReasoningEdited:       "signed reasoning changed",
 	EmptyReasoningOmitted: "empty reasoning omitted",
@@ -140,6 +143,7 @@ var fixes = map[string]string{
 	StreamAssembly:        "Collect the fragments of a streamed call by its index, start a new call at each new id, and keep the id and name of the first fragment.",
 	MalformedByModel:      "Check calls before saving them; answer a malformed one with an error instead of running it, or ask the model again.",
 	IDDroppedOnSave:       "Save the id, type and function name of every call, and put the call's id in its reply.",
+	FieldLost:             "Save calls and blocks whole, as they arrived, instead of copying the fields that the code knows.",
 	ReasoningStripped:     "Save the reasoning of an answer with its signature and send it back unchanged with its calls.",
 	ReasoningEdited:       "Store signed thinking byte for byte, without trimming or redacting its text, or else leave out the whole block.",
 	EmptyReasoningOmitted: "Send the reasoning field back even when it is empty; do not omit empty strings.",
@@ -152,7 +156,7 @@ var RootCauses = []string{
 	CallsDropped, Truncated, ReplayedUnbound, SanitizerDropped, CallsTruncated, ToolSkipped, Crashed, UserInterrupt, SkippedOrInterrupted,
 	Interleaved, CallsSplit, ConcurrentWriters, HistoryReordered, DuplicateReply, DuplicateIDFromModel, TurnAppendedTwice, IDRewritten, IDFromGateway,
 	ArgumentsAsObject, ArgumentsAsString, ArgumentsCutOnSave, ArgumentsTruncated, StreamAssembly, MalformedByModel, IDDroppedOnSave,
-	ReasoningStripped, ReasoningEdited, EmptyReasoningOmitted, ProviderSwitched, FieldLeak, NoHistory,
+	FieldLost, ReasoningStripped, ReasoningEdited, EmptyReasoningOmitted, ProviderSwitched, FieldLeak, NoHistory,
 }
 
 // explanations maps the rules whose defects have root causes to functions that find them. A defect of a single message, such

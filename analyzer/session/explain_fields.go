@@ -172,6 +172,13 @@ func explainSignature(x *explainer) RootCause {
 	if x.Detail == "edited" && x.before != nil {
 		return because(ReasoningEdited, High, "", "answer of exchange %s has signed thinking; message %d of the request has the same signature with another text", x.before.exchange, x.Message)
 	}
+	if x.Detail == "no_signature" && x.Message >= 0 {
+		a := x.origin(x.Message)
+		if a == nil || len(a.signed) == 0 {
+			return RootCause{}
+		}
+		return because(FieldLost, High, "signature", "answer of exchange %s has signed thinking; message %d of the request, its copy, has thinking without a signature", a.exchange, x.Message)
+	}
 	if r := explainSwitched(x); r.ID != "" || x.Detail != "" || x.before == nil || x.Message < 0 || x.names || x.items {
 		// The facts of Gemini do not distinguish an omission from a change. In a recorded conversation, OpenAI accepted encrypted
 		// content that differed from the answer's.

@@ -203,6 +203,10 @@ func explainMalformed(x *explainer) RootCause {
 	if x.Message < 0 {
 		return RootCause{}
 	}
+	if x.Detail == "no_namespace" && x.call != nil { // the model can call the function only in its namespace
+		return because(FieldLost, Medium, "namespace", "answer of exchange %s called %s, a function of a namespace; item %d of the request repeats that call without the namespace",
+			x.call.Exchange, callName(x.call.CallID, x.call), x.Message)
+	}
 	return x.lostID(x.Message, x.Detail, -1)
 }
 
