@@ -153,7 +153,8 @@ func CallProxy(t *testing.T, addr string) {
 		body := `{"model":"gpt-4.1","messages":[` + history + `]}`
 		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/openai/v1/chat/completions", strings.NewReader(body)))(t)
 		req.Header = http.Header{"Content-Type": {"application/json"}, "X-Llmtap-Service": {"checkout"}, "X-Llmtap-Stage": {"planner"}}
-		resp := must.Get(http.DefaultClient.Do(req))(t)
+		resp, err := http.DefaultClient.Do(req)
+		must.Do(t, err)
 		defer resp.Body.Close()
 		must.Get(io.Copy(io.Discard, resp.Body))(t)
 		return resp.StatusCode
