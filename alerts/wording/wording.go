@@ -37,6 +37,14 @@ func Failure(s alerts.Share) string {
 	return text
 }
 
+// Problem returns one human-readable line about Group.Problem: a root cause, a cause, a rule or a signal.
+func Problem(id string) string {
+	if session.Summaries[id] != "" {
+		return Failure(alerts.Share{RootCause: id})
+	}
+	return Failure(alerts.Share{Cause: id})
+}
+
 // meaning returns a sentence about a cause, a rule or a signal; "" if id is none of them.
 func meaning(id string) string {
 	if sentence, _ := cause.Meaning(id); sentence != "" {

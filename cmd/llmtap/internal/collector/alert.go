@@ -62,6 +62,8 @@ func (c *Collector) runAlert(ctx context.Context) error {
 	defer a.close()
 	c.controls.Store(a.controls)
 	defer c.controls.Store(nil)
+	c.problems.Store(a.problems)
+	defer c.problems.Store(nil)
 	c.calls.Store(a.calls)
 	defer c.calls.Store(nil)
 	return a.run(ctx)

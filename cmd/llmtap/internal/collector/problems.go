@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
@@ -45,9 +47,14 @@ type problems struct {
 	controls *controls
 	logger   *slog.Logger
 
+	loaded atomic.Bool // list has what is stored
+
 	mu   sync.Mutex // guards list
 	list map[string]alerts.Problem
 }
+
+// problemID matches ids of problems. Other texts must not become parts of keys.
+var problemID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
 var (
 	_ alerts.Paced    = (*problems)(nil)
@@ -102,6 +109,7 @@ func (p *problems) watch(ctx context.Context) {
 		for key, value := range values {
 			put(key, value)
 		}
+		p.loaded.Store(true)
 	}, func(key string, value []byte) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -137,6 +145,9 @@ func (p *problems) All() []alerts.Problem {
 
 // Get returns the problem with an id, as stored; false if there is none.
 func (p *problems) Get(ctx context.Context, id string) (v alerts.Problem, ok bool, err error) {
+	if !problemID.MatchString(id) {
+		return v, false, nil
+	}
 	value, _, err := p.kv.Get(ctx, problemKey+id)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return v, false, nil
