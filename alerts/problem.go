@@ -145,7 +145,10 @@ func (d *ProblemDecision) Comment() string {
 	if d.Version != "" {
 		parts = append(parts, "fixed in "+d.Version)
 	}
-	return strings.TrimSpace(strings.Join(append(parts, d.Note), " "))
+	if d.Note != "" {
+		return strings.Join(append(parts, d.Note), ": ")
+	}
+	return strings.Join(parts, ": ")
 }
 
 // Problems are the problems of an installation.

@@ -44,6 +44,8 @@ func statusNews(g alerts.Group, p *notice) []string {
 	}
 	switch line := decided(g); {
 	case line == p.Decided:
+	case line != "" && strings.HasSuffix(p.Decided, "\n"+line): // only the assignment is left
+		add(":bell: Reopened: it is not fixed\n" + line)
 	case line != "":
 		add(line)
 	default:

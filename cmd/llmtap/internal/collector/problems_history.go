@@ -13,6 +13,7 @@ import (
 	problemsapi "github.com/llmtap/llmtap/cmd/llmtap/internal/problems" // problems is a type here
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/sinks"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 const (
@@ -21,6 +22,9 @@ const (
 	// historyStatement selects the newest rows of a group.
 	historyStatement = "SELECT id, at, action, refused, actor, actor_name, via, silence_id, ends_at, comment FROM alert_actions_final WHERE group_key = {key:String} ORDER BY at DESC LIMIT 200"
 )
+
+// errNotStored says that a history has only what waits for ClickHouse.
+var errNotStored = errors.New("ClickHouse does not answer; these are the actions that it has not stored yet")
 
 // problemSource is the problems of this process with their history.
 type problemSource struct {
@@ -71,7 +75,7 @@ func (s problemSource) stored(ctx context.Context, key string) (list []sinks.Ale
 	defer cancel()
 	q, err := s.query()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errNotStored, err)
 	}
 	found, err := rows.Read(ctx, q, "the actions", historyStatement, map[string]string{"key": key})
 	for _, r := range found {
@@ -79,6 +83,9 @@ func (s problemSource) stored(ctx context.Context, key string) (list []sinks.Ale
 			ID: r.Text("id"), At: r.Time("at"), Action: r.Text("action"), Refused: r.Bool("refused"), Actor: r.Text("actor"), ActorName: r.Text("actor_name"),
 			Via: r.Text("via"), SilenceID: r.Text("silence_id"), EndsAt: r.Time("ends_at"), Comment: r.Text("comment"),
 		})
+	}
+	if clickhouse.Unreachable(err) || errors.Is(err, context.DeadlineExceeded) {
+		err = errNotStored
 	}
 	return list, err
 }

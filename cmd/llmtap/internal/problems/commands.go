@@ -72,6 +72,10 @@ func Show(ctx context.Context, api API, prefix string, w io.Writer, format strin
 		name := terminal.Pad(f.Name, fieldWidth)
 		fmt.Fprintln(w, style.Wrap("  "+name, f.Text, strings.Repeat(" ", 2+fieldWidth)))
 	}
+	fmt.Fprintln(w, "\n"+style.Bold("History"))
+	for _, line := range History(&d, style) {
+		fmt.Fprintln(w, style.Wrap("  ", line, "    "))
+	}
 	return nil
 }
 

@@ -74,7 +74,9 @@ var states = []string{
 }
 
 // Closed reports whether a problem in this state needs nobody.
-func Closed(state string) bool { return state == alerts.ProblemResolved || state == alerts.ProblemIgnored }
+func Closed(state string) bool {
+	return state == alerts.ProblemResolved || state == alerts.ProblemIgnored
+}
 
 // A Filter selects problems: those with one of the values of each field, which are all if there are none.
 type Filter struct{ Service, Environment, Stage, State, Assignee []string }
@@ -178,7 +180,9 @@ func (l Local) Get(ctx context.Context, id string) (Details, error) {
 }
 
 func (l Local) problem(p alerts.Problem, now time.Time) Problem {
-	return Problem{p.ID(), p.State(now), wording.Problem(p.Cause), p, wording.IncidentURL(l.Pages, p.Alert)}
+	text, fix := wording.Problem(p.Cause)
+	p.Fix = cmp.Or(p.Fix, fix)
+	return Problem{p.ID(), p.State(now), text, p, wording.IncidentURL(l.Pages, p.Alert)}
 }
 
 // A Handler serves Path and the paths below it. It does not control access.

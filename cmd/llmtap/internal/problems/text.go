@@ -207,17 +207,18 @@ func Fields(d *Details, now time.Time, style *terminal.Style) (list []Field) {
 	add("cause", p.Cause)
 	add("id", p.ID)
 	add("page", p.URL)
-	for i, a := range d.History {
-		name := ""
-		if i == 0 {
-			name = "history"
-		}
-		add(name, style.Time(a.At)+" "+a.words(style))
+	return list
+}
+
+// History returns the lines of the history of a problem.
+func History(d *Details, style *terminal.Style) (lines []string) {
+	for _, a := range d.History {
+		lines = append(lines, terminal.Line(style.Time(a.At)+" "+a.words(style)))
 	}
 	if d.Missing != "" {
-		add("missing", "the history may be incomplete: "+d.Missing)
+		lines = append(lines, terminal.Line("Incomplete: "+d.Missing+"."))
 	}
-	return list
+	return lines
 }
 
 // words returns who did what.
@@ -225,7 +226,7 @@ func (a *Action) words(style *terminal.Style) string {
 	what := strings.ReplaceAll(a.Action, "_", " ")
 	switch a.Action {
 	case alerts.ActionAssign:
-		if what = "assigned it"; a.Comment == "" {
+		if what = "assigned it"; !strings.HasPrefix(a.Comment, "to ") {
 			what = "assigned it to nobody"
 		}
 	case alerts.ActionResolve:
@@ -251,8 +252,10 @@ func (a *Action) words(style *terminal.Style) string {
 	}
 	switch {
 	case a.Comment == "":
-	case a.Action == alerts.ActionAssign:
+	case a.Action == alerts.ActionAssign && strings.HasPrefix(a.Comment, "to "):
 		text += " " + a.Comment
+	case a.Action == alerts.ActionResolve && strings.HasPrefix(a.Comment, "fixed in "):
+		text += ", " + a.Comment
 	default:
 		text += ": " + a.Comment
 	}
