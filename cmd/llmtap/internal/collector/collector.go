@@ -97,7 +97,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 	}
 	c.tallies = promapi.NewHandler(promapi.Options{Engines: c.engines, Interval: cfg.Alerts.EvaluationInterval, Version: o.Version, Logger: o.Logger})
 	c.agents = mcpserver.NewHandler(mcpserver.Options{
-		Open: c.openStore, Pages: func(rows.Querier) string { return c.linkedPages() }, Prices: cfg.Prices, Version: o.Version, Logger: o.Logger,
+		Open: c.openStore, Pages: func(rows.Querier) string { return c.linkedPages() }, Problems: c.localProblems, Prices: cfg.Prices, Version: o.Version, Logger: o.Logger,
 	})
 	c.metrics = prometheus.Gatherers{c.reg, &c.roleRegs}
 	c.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -45,6 +45,12 @@ func (c *Collector) decidable() (problemsapi.Source, error) {
 	return nil, errors.New("the problems have not been read yet; retry in a few seconds")
 }
 
+// localProblems returns the problems of this process for a call of a coding agent.
+func (c *Collector) localProblems(context.Context) (problemsapi.API, error) {
+	source, err := c.decidable()
+	return problemsapi.Local{Source: source, Pages: c.linkedPages()}, err
+}
+
 // History implements problemsapi.Source: the rows in ClickHouse, and those that wait for it in NATS.
 func (s problemSource) History(ctx context.Context, key string) (list []sinks.AlertAction, missing error) {
 	waiting, err := s.kv.Values(ctx, actionKey+"*")

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/problems"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 	"github.com/llmtap/llmtap/ingest/must"
@@ -40,7 +41,8 @@ func options(t *testing.T, s store) Options {
 			}
 			return s, func() {}, nil
 		},
-		Pages: func(rows.Querier) string { return "" }, Version: "1.2.3", Logger: slog.New(slog.DiscardHandler), // sessions end after their test
+		Problems: func(context.Context) (problems.API, error) { return knownProblems{}, nil },
+		Pages:    func(rows.Querier) string { return "" }, Version: "1.2.3", Logger: slog.New(slog.DiscardHandler), // sessions end after their test
 	}
 }
 
@@ -87,7 +89,7 @@ func TestTools(t *testing.T) {
 			}
 		}
 	}
-	if got := strings.Join(names, " "); got != "explain incident lint query repair rules show sql whats_wrong" {
+	if got := strings.Join(names, " "); got != "explain incident lint problems query repair rules show sql whats_wrong" {
 		t.Error(got)
 	}
 	all, _ := json.Marshal(list)
@@ -121,6 +123,9 @@ func TestErrors(t *testing.T) {
 	f("query", `{"name":"causes","parameters":{"since":{}}}`, "parameters.since")
 	f("query", `{"name":"conversation"}`, "requires conversation_id")
 	f("query", `{"name":"tool_replies","parameters":{"tool":"x"}}`, "they are withheld")
+	f("problems", `{"id":"00a"}`, "too short for an id")
+	f("problems", `{"id":"1234"}`, "there is no problem 1234")
+	f("problems", `{"state":"open"}`, `"open" is not one of regressed, new`)
 	f("sql", `{"sql":""}`, "sql is empty")
 	f("sql", `{"sql":"SELECT * FROM messages"}`, "they are withheld")
 	f("lint", `{"history":""}`, "history is empty")

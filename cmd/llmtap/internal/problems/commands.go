@@ -31,9 +31,9 @@ func List(ctx context.Context, api API, f Filter, all bool, w io.Writer, format 
 	length := idLength(list)
 	for i := range list {
 		p := &list[i]
-		fmt.Fprintf(w, "\n%s  %s  %s\n", p.ID[:length], paint(style, p.State), style.Wrap("", terminal.Clip(p.Severity, 20)+"  "+place(p), ""))
+		fmt.Fprintf(w, "\n%s  %s  %s\n", p.ID[:length], paint(style, p.State), style.Wrap("", terminal.Clip(p.Severity, maxSeverity)+"  "+place(p), ""))
 		fmt.Fprintln(w, style.Wrap("  ", terminal.Line(p.Meaning), "  "))
-		fmt.Fprintln(w, style.Wrap("  ", facts(p, now), "  "))
+		fmt.Fprintln(w, style.Wrap("  ", Facts(p, now), "  "))
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func Show(ctx context.Context, api API, prefix string, w io.Writer, format strin
 		return command.WriteJSON(w, d)
 	}
 	p, now := &d.Problem, time.Now()
-	fmt.Fprintf(w, "%s  %s  %s\n", style.Bold(place(p)), paint(style, p.State), terminal.Clip(p.Severity, 20))
+	fmt.Fprintf(w, "%s  %s  %s\n", style.Bold(place(p)), paint(style, p.State), terminal.Clip(p.Severity, maxSeverity))
 	fmt.Fprintln(w, style.Wrap("", terminal.Line(p.Meaning), ""))
 	fmt.Fprintln(w)
 	for _, f := range Fields(&d, now, style) {

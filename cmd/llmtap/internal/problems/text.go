@@ -15,6 +15,7 @@ const (
 	fieldWidth  = 13 // columns of the name of a Field
 	maxVersions = 3  // that are named in a line
 	maxName     = 60 // columns of a name from the traffic
+	maxSeverity = 20
 	// endless is the time after which the end of ignoring a problem is none.
 	endless = 5 * 365 * 24 * time.Hour
 )
@@ -76,8 +77,13 @@ func paint(style *terminal.Style, state string) string {
 	return style.Dim(state)
 }
 
-// facts returns age, last failure, versions and what people decided in one line.
-func facts(p *Problem, now time.Time) string {
+// Title returns the state of p, its stage and what is wrong, in one line.
+func Title(p *Problem) string {
+	return fmt.Sprintf("%s, %s: %s: %s", p.State, terminal.Clip(p.Severity, maxSeverity), place(p), terminal.Line(p.Meaning))
+}
+
+// Facts returns age, last failure, versions and what people decided in one line.
+func Facts(p *Problem, now time.Time) string {
 	parts := []string{"first seen " + ago(p.FirstSeen, now)}
 	if !p.LastSeen.IsZero() {
 		parts = append(parts, "last "+ago(p.LastSeen, now))
