@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,9 +10,12 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/problems"
 	"github.com/llmtap/llmtap/ingest/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -143,4 +147,44 @@ func TestProblemsLife(t *testing.T) {
 	check(ask(2, "show", id[:2]), `too short for an id`)
 	check(ask(2, "ignore", id, "--until", "2001-01-01"), `is in the past`)
 	check(ask(2, "ignore", id, "--until", "2100-01-01", "--for", "2h"), `exactly one of --for and --until`)
+}
+
+// With ClickHouse, the history is read from its rows, which outlive what NATS has.
+func TestProblemHistory(t *testing.T) {
+	needClickHouse(t)
+	const token = "s3cret"
+	cfg := collectortest.Config(t, func(cfg *config.Config) { cfg.HTTP.Token = token })
+	cfg.Listen = fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	runCollector(t, cfg)
+	p := alerts.Problem{Key: `auth{service="shop"}`, Service: "shop", Stage: "planner", Cause: "auth", FirstSeen: time.Now(), Severity: "warning", Rules: []string{"NewCause"}}
+	conn := collectortest.ConnectNATS(t, running(t, cfg.DataDir).NATSURL, nil)
+	kv := must.Get(conn.KV(t.Context(), event.BucketAlerts))(t)
+	must.Do(t, kv.Put(t.Context(), "problem."+p.ID(), must.Get(json.Marshal(p))(t)))
+	env := map[string]string{"LLMTAP_HTTP_TOKEN": token, "LLMTAP_URL": "http://" + cfg.Listen, "USER": "anna", "COLUMNS": "80"}
+	ask := func(code int, args ...string) string {
+		t.Helper()
+		var out, complaint strings.Builder
+		err := run(t.Context(), append([]string{"problems"}, args...), nil, &out, &complaint, func(k string) string { return env[k] })
+		if got := command.Report(err, &complaint); got != code {
+			t.Errorf("%s: exit code %d, want %d: %s%s", args, got, code, &out, &complaint)
+		}
+		return out.String() + complaint.String()
+	}
+	ask(0, "assign", p.ID(), "bob")
+	ask(0, "ignore", p.ID()[:8], "--note", "known")
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if waiting := must.Get(kv.Values(t.Context(), "action.*"))(t); len(waiting) == 0 {
+			break // they are stored
+		} else if time.Now().After(end) {
+			t.Fatalf("not stored: %s", waiting)
+		}
+	}
+	shown := ask(0, "show", p.ID()[:8])
+	if !regexp.MustCompile(`\nHistory\n  .* anna@\S+ assigned it to bob\n  .* anna@\S+ ignored it until it is reopened:\s+known\n$`).MatchString(shown) {
+		t.Error(shown)
+	}
+	env["LLMTAP_HTTP_TOKEN"] = "wrong"
+	if text := ask(1, "assign", p.ID(), "eve"); !strings.Contains(text, "rejects the token") {
+		t.Error(text)
+	}
 }

@@ -26,14 +26,14 @@ const (
 // Options are the sources of the tools.
 type Options struct {
 	// Open connects to the stored data for one call. done ends the connection.
-	Open    func(ctx context.Context) (q rows.Querier, done func(), err error)
-	Pages   func(rows.Querier) string // base URL of the web pages, or ""; called after a query
+	Open  func(ctx context.Context) (q rows.Querier, done func(), err error)
+	Pages func(rows.Querier) string // base URL of the web pages, or ""; called after a query
 	// Problems returns the problems of the installation for one call.
 	Problems func(ctx context.Context) (problems.API, error)
-	Prices  queries.Prices
-	Content bool // return texts of messages
-	Version string
-	Logger  *slog.Logger
+	Prices   queries.Prices
+	Content  bool // return texts of messages
+	Version  string
+	Logger   *slog.Logger
 }
 
 // tools are the tools of a server.

@@ -91,22 +91,23 @@ func Facts(p *Problem, now time.Time) string {
 	if v := versions(p.Versions); v != "" {
 		parts = append(parts, "in "+v)
 	}
+	decided := []string{strings.Join(parts, ", ")}
 	switch {
 	case p.State == alerts.ProblemIgnored:
-		parts = append(parts, "ignored by "+name(p.Ignored.By)+" "+until(p.Ignored.Until, now, nil))
+		decided = append(decided, "ignored by "+name(p.Ignored.By)+" "+until(p.Ignored.Until, now, nil))
 	case p.State == alerts.ProblemRegressed:
-		parts = append(parts, regressed(p.Regressed))
+		decided = append(decided, regressed(p.Regressed))
 	case p.Resolved != nil:
-		parts = append(parts, resolved(p.Resolved))
+		decided = append(decided, resolved(p.Resolved))
 	case p.State == alerts.ProblemResolved:
-		parts = append(parts, "quiet since")
+		decided = append(decided, "quiet since then")
 	case p.Acknowledged != nil:
-		parts = append(parts, "acknowledged by "+name(p.Acknowledged.By))
+		decided = append(decided, "acknowledged by "+name(p.Acknowledged.By))
 	}
 	if p.Assignee != "" {
-		parts = append(parts, "assigned to "+name(p.Assignee))
+		decided = append(decided, "assigned to "+name(p.Assignee))
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(decided, "; ")
 }
 
 // versions names the newest versions, the newest first.
