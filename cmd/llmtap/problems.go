@@ -45,8 +45,10 @@ func runProblemsList(ctx context.Context, c *command.Call) error {
 		name, usage string
 		values      *[]string
 	}{
-		{"service", "only problems of this service", &f.Service}, {"stage", "only of this stage", &f.Stage},
-		{"environment", "only of this environment", &f.Environment}, {"state", "only in this state", &f.State},
+		{"service", "only problems of this service", &f.Service},
+		{"stage", "only of this stage", &f.Stage},
+		{"environment", "only of this environment", &f.Environment},
+		{"state", "only in this state", &f.State},
 		{"assignee", "only of this person or team, or of " + problems.Nobody, &f.Assignee},
 	} {
 		c.Parameters.Func(x.name, "`text`: "+x.usage+"; may be repeated", func(v string) error {
