@@ -37,6 +37,12 @@ func TestControls(t *testing.T) {
 		t.Errorf("no %s in %s", want, blocks)
 	}
 	f(group(resolved()), "")
+	known := group(incident())
+	known.Alerts[0].Problem = "tool_calls_dropped_on_save"
+	fix := " [Assign to me] [Fixed…: in 2.4.0, the newest, in every version]"
+	f(known, "[Acknowledge] "+menu+fix+" [Show the query]")
+	known.Known = &alerts.Problem{Resolved: &alerts.Resolution{}}
+	f(known, "[Acknowledge] "+menu+" [Assign to me] [Not fixed] [Show the query]")
 	g := group(incident())
 	g.Ack = &alerts.Ack{By: anna.id, At: t0}
 	f(g, "[Unacknowledge] "+menu+" [Show the query]")
