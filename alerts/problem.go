@@ -115,7 +115,9 @@ type ProblemDecision struct {
 
 // Validate returns an InvalidError if d makes no sense.
 func (d *ProblemDecision) Validate() error {
-	invalid := func(format string, args ...any) error { return &InvalidError{What: "decision", Err: fmt.Errorf(format, args...)} }
+	invalid := func(format string, args ...any) error {
+		return &InvalidError{What: "decision", Err: fmt.Errorf(format, args...)}
+	}
 	if !slices.Contains([]string{ActionAssign, ActionResolve, ActionIgnore, ActionReopen}, d.Action) {
 		return invalid("unknown action %.50q: it must be %s, %s, %s or %s", d.Action, ActionAssign, ActionResolve, ActionIgnore, ActionReopen)
 	}

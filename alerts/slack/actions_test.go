@@ -66,6 +66,29 @@ func TestControls(t *testing.T) {
 	}
 }
 
+// A choice of the menu names a version, whatever it contains, as long as the group has it.
+func TestVersionChoice(t *testing.T) {
+	g := group(incident())
+	if v := newestVersion(g); v != "2.4.0" {
+		t.Error(v)
+	}
+	for _, v := range []string{"2.3.9", "2.4.0", "", "2.4.0 <!channel>"} {
+		target := targetOf(g)
+		target.choice = versionChoice(v)
+		if parsed, ok := parseTarget(target.String()); !ok || parsed != target || len(target.String()) > 75 {
+			t.Errorf("%s: %+v", target, parsed)
+		}
+		known := v == "2.3.9" || v == "2.4.0"
+		if got, ok := chosenVersion(g, target.choice); ok != known || known && got != v {
+			t.Errorf("%q: %q, %v", v, got, ok)
+		}
+	}
+	h := presser{}
+	if _, err := h.decide(t.Context(), &press{}, g); err == nil {
+		t.Error("a decision without problems")
+	}
+}
+
 func TestTarget(t *testing.T) {
 	for _, g := range []alerts.Group{group(incident()), {Key: "x", Alerts: []alerts.Alert{{}}}} {
 		want := targetOf(g)
