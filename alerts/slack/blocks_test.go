@@ -157,8 +157,8 @@ func states() map[string]alerts.Group {
 		a.Evidence.Failed -= uint64(i)
 		stages = append(stages, a)
 	}
-	problem := group(later())
-	problem.Alerts[0].Problem = "tool_calls_dropped_on_save"
+	problem := group(warning)
+	problem.Alerts[0].Problem = "server_error"
 	problem.Known = &alerts.Problem{Assignee: anna.id, Regressed: &alerts.Regression{Version: "2.4.0", Fixed: alerts.Resolution{Decision: alerts.Decision{By: "bob"}, Version: "2.4.0"}}}
 	lost := incident()
 	lost.Evidence.Example, lost.Evidence.Shares = nil, nil
