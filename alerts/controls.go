@@ -1,6 +1,7 @@
 package alerts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -54,10 +55,15 @@ func (a *Alert) Muted() bool { return a.Silence != nil || a.Inhibitor != nil }
 // ErrNoSilence is returned for the id of a silence that does not exist.
 var ErrNoSilence = errors.New("there is no such silence")
 
-// An InvalidError is the reason why a silence cannot be stored.
-type InvalidError struct{ Err error }
+// An InvalidError is the reason why a silence, or a decision about a problem, cannot be stored.
+type InvalidError struct {
+	What string // "": a silence
+	Err  error
+}
 
-func (e *InvalidError) Error() string { return "invalid silence: " + e.Err.Error() }
+func (e *InvalidError) Error() string {
+	return "invalid " + cmp.Or(e.What, "silence") + ": " + e.Err.Error()
+}
 func (e *InvalidError) Unwrap() error { return e.Err }
 
 // Controls is what people may do to alerts. Every process of the role sees a change within a second. Each call is also

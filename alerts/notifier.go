@@ -99,8 +99,10 @@ type NotifierOptions struct {
 	GroupBy  []string // labels that group alerts, besides the alert's name or problem
 	// Problem returns what is known of the problem of a group; nil: nothing.
 	Problem func(key string) (Problem, bool)
-	Client  *http.Client // if nil, NewClient is used
-	Logger  *slog.Logger // if nil, nothing is logged
+	// Problems are what people may decide about problems; nil: nothing.
+	Problems Problems
+	Client   *http.Client // if nil, NewClient is used
+	Logger   *slog.Logger // if nil, nothing is logged
 	// Registerer registers the metrics of Receiver.Serve; nil: they are not exported.
 	Registerer prometheus.Registerer
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -92,13 +93,49 @@ type Ignoring struct {
 // ErrNoProblem is returned for the id of a problem that does not exist.
 var ErrNoProblem = errors.New("there is no such problem")
 
+// Actions of a ProblemDecision.
+const (
+	ActionAssign  = "assign"
+	ActionResolve = "resolve"
+	ActionIgnore  = "ignore"
+	ActionReopen  = "reopen"
+)
+
+// maxAssignee, maxVersion and maxNote bound a ProblemDecision, in bytes.
+const maxAssignee, maxVersion, maxNote = 200, 200, 2000
+
 // A ProblemDecision is what a person decides about a problem.
 type ProblemDecision struct {
-	Action   string    `json:"action"`             // assign, resolve, ignore, reopen
+	Action   string    `json:"action"`
 	Assignee string    `json:"assignee,omitempty"` // of assign; "" for nobody
 	Version  string    `json:"version,omitempty"`  // of resolve: the version with the fix; "" for all
 	Until    time.Time `json:"until,omitzero"`     // of ignore; zero for ever
 	Note     string    `json:"note,omitempty"`
+}
+
+// Validate returns an InvalidError if d makes no sense.
+func (d *ProblemDecision) Validate() error {
+	invalid := func(format string, args ...any) error {
+		return &InvalidError{What: "decision", Err: fmt.Errorf(format, args...)}
+	}
+	if !slices.Contains([]string{ActionAssign, ActionResolve, ActionIgnore, ActionReopen}, d.Action) {
+		return invalid("unknown action %.50q: it must be %s, %s, %s or %s", d.Action, ActionAssign, ActionResolve, ActionIgnore, ActionReopen)
+	}
+	for _, x := range []struct {
+		name, action, value string
+		most                int
+	}{{"assignee", ActionAssign, d.Assignee, maxAssignee}, {"version", ActionResolve, d.Version, maxVersion}, {"note", d.Action, d.Note, maxNote}} {
+		switch {
+		case x.value != "" && x.action != d.Action:
+			return invalid("only %s has the field %s", x.action, x.name)
+		case len(x.value) > x.most:
+			return invalid("the field %s has more than %d bytes", x.name, x.most)
+		}
+	}
+	if !d.Until.IsZero() && d.Action != ActionIgnore {
+		return invalid("only %s has the field until", ActionIgnore)
+	}
+	return nil
 }
 
 // Comment returns the decision without its action, in words.
@@ -110,7 +147,10 @@ func (d *ProblemDecision) Comment() string {
 	if d.Version != "" {
 		parts = append(parts, "fixed in "+d.Version)
 	}
-	return strings.TrimSpace(strings.Join(append(parts, d.Note), " "))
+	if d.Note != "" {
+		return strings.Join(append(parts, d.Note), ": ")
+	}
+	return strings.Join(parts, ": ")
 }
 
 // Problems are the problems of an installation.

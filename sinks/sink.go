@@ -51,7 +51,7 @@ type Alert struct {
 type AlertAction struct {
 	ID        string
 	At        time.Time
-	Action    string // acknowledge, unacknowledge, silence, change_silence, unsilence or show_query
+	Action    string // acknowledge, unacknowledge, silence, change_silence, unsilence, show_query, assign, resolve, ignore, reopen or regress
 	Refused   bool   // it was not done; the comment says why
 	Name      string // rule of the group
 	Service   string // of the group or of the matchers; empty if it is not one service
@@ -62,7 +62,7 @@ type AlertAction struct {
 	EndsAt    time.Time // end of the silence; zero if there is none
 	Actor     string
 	ActorName string
-	Via       string // slack or api
+	Via       string // slack or api; llmtap for regress
 	Comment   string // of the silence, or the reason of a refusal
 }
 

@@ -28,7 +28,7 @@ const (
 )
 
 // actions are all actions, for metrics.
-var actions = []string{acknowledge, unacknowledge, addSilence, unsilence, showQuery}
+var actions = []string{acknowledge, unacknowledge, addSilence, unsilence, showQuery, assignMe, fixed, reopen}
 
 // maxExpr is the maximum length of an expression in a reply, in characters. A reply shows at most maxAlerts of them, and Slack
 // accepts 40,000 characters.
@@ -113,6 +113,7 @@ func (m *message) controls(g alerts.Group, groupBy []string) {
 		row = append(row, slack.NewOptionsSelectBlockElement(slack.OptTypeStatic,
 			slack.NewTextBlockObject(slack.PlainTextType, "Silence", false, false), actionPrefix+addSilence, options...))
 	}
+	row = append(row, problemControls(g, button)...)
 	row = append(row, button(showQuery, "Show the query"))
 	// Without a block id Slack assigns one per edit, which resets the menu.
 	m.blocks = append(m.blocks, slack.NewActionBlock("", row...))

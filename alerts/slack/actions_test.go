@@ -33,6 +33,12 @@ func TestControls(t *testing.T) {
 	blocks := f(group(incident()), "[Acknowledge] "+menu+" [Show the query]")
 	must.Contain(t, blocks, `"action_id":"llmtap_acknowledge","value":"`+targetOf(group(incident())).String()+`"`)
 	f(group(resolved()), "")
+	known := group(incident())
+	known.Alerts[0].Problem = "tool_calls_dropped_on_save"
+	fix := " [Assign to me] [Fixed…: in 2.4.0, the newest, in every version]"
+	f(known, "[Acknowledge] "+menu+fix+" [Show the query]")
+	known.Known = &alerts.Problem{Resolved: &alerts.Resolution{}}
+	f(known, "[Acknowledge] "+menu+" [Assign to me] [Not fixed] [Show the query]")
 	g := group(incident())
 	g.Ack = &alerts.Ack{By: anna.id, At: t0}
 	f(g, "[Unacknowledge] "+menu+" [Show the query]")
@@ -53,6 +59,29 @@ func TestControls(t *testing.T) {
 	must.Do(t, json.Unmarshal([]byte(s), &list))
 	if c := list[0].Elements[1].Confirm.Text; c.Type != "plain_text" || !strings.Contains(c.Text, "severity=~") || len([]rune(c.Text)) > 300 {
 		t.Errorf("confirmation %+v", c)
+	}
+}
+
+// A choice of the menu names a version, whatever it contains, as long as the group has it.
+func TestVersionChoice(t *testing.T) {
+	g := group(incident())
+	if v := newestVersion(g); v != "2.4.0" {
+		t.Error(v)
+	}
+	for _, v := range []string{"2.3.9", "2.4.0", "", "2.4.0 <!channel>"} {
+		target := targetOf(g)
+		target.choice = versionChoice(v)
+		if parsed, ok := parseTarget(target.String()); !ok || parsed != target || len(target.String()) > 75 {
+			t.Errorf("%s: %+v", target, parsed)
+		}
+		known := v == "2.3.9" || v == "2.4.0"
+		if got, ok := chosenVersion(g, target.choice); ok != known || known && got != v {
+			t.Errorf("%q: %q, %v", v, got, ok)
+		}
+	}
+	h := presser{}
+	if _, err := h.decide(t.Context(), &press{}, g); err == nil {
+		t.Error("a decision without problems")
 	}
 }
 

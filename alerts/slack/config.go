@@ -119,7 +119,7 @@ func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
 	r := alerts.Receiver{Notifier: n, Destination: c.Channel, Check: n.check}
 	if n.appToken && o.Controls != nil {
 		n.socket = newSocket(n.api, &presser{
-			controls: o.Controls, allowed: newAllowList(c.Allowed, n.api), api: n.api, client: o.Client, access: o.Access, groupBy: o.GroupBy,
+			controls: o.Controls, problems: o.Problems, allowed: newAllowList(c.Allowed, n.api), api: n.api, client: o.Client, access: o.Access, groupBy: o.GroupBy,
 			log: o.Logger, m: newMetrics(o.Registerer), now: time.Now,
 		})
 		r.Serve = n.socket.serve

@@ -66,6 +66,7 @@ func presses(cb *slack.InteractionCallback) []*press {
 // A presser executes presses. It is not safe for concurrent use.
 type presser struct {
 	controls alerts.Controls
+	problems alerts.Problems // nil: nobody can decide about them
 	allowed  *allowList
 	api      *slack.Client
 	client   *http.Client
@@ -156,6 +157,8 @@ func (h *presser) change(ctx context.Context, p *press, g alerts.Group) (text st
 		return h.silence(ctx, p, g)
 	case unsilence:
 		return h.unsilence(ctx, p, g)
+	case assignMe, fixed, reopen:
+		return h.decide(ctx, p, g)
 	}
 	if err := h.controls.Record(ctx, p.action, g.Key, "", p.user); err != nil {
 		h.log.Warn("press of a button in slack not stored", "action", p.action, "user", p.user.ID, "group", p.target.group, "error", err)

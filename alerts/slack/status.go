@@ -44,6 +44,8 @@ func statusNews(g alerts.Group, p *notice) []string {
 	}
 	switch line := decided(g); {
 	case line == p.Decided:
+	case line != "" && strings.HasSuffix(p.Decided, "\n"+line): // only the assignment is left
+		add(":bell: Reopened: it is not fixed\n" + line)
 	case line != "":
 		add(line)
 	default:
@@ -83,7 +85,7 @@ func decided(g alerts.Group) string {
 	switch {
 	case p.Regressed != nil:
 		r := p.Regressed
-		parts = append(parts, fmt.Sprintf(":rotating_light: *Regressed:* %s said that it is fixed%s; seen again%s", person("", r.Fixed.By), version(r.Fixed.Version), version(r.Version)))
+		parts = append(parts, fmt.Sprintf(":rotating_light: *Regressed:* again%s; fixed%s, said %s", version(r.Version), version(r.Fixed.Version), person("", r.Fixed.By)))
 	case p.Resolved != nil:
 		parts = append(parts, fmt.Sprintf(":white_check_mark: Fixed%s, says %s", version(p.Resolved.Version), person("", p.Resolved.By)))
 	}

@@ -37,6 +37,16 @@ func Failure(s alerts.Share) string {
 	return text
 }
 
+// Problem returns one human-readable line about Group.Problem, which is a root cause, a cause, a rule or a signal, and the fix if one is
+// known.
+func Problem(id string) (text, fix string) {
+	if session.Summaries[id] != "" {
+		return Failure(alerts.Share{RootCause: id}), session.Fix(id)
+	}
+	_, fix = cause.Meaning(id)
+	return Failure(alerts.Share{Cause: id}), fix
+}
+
 // meaning returns a sentence about a cause, a rule or a signal; "" if id is none of them.
 func meaning(id string) string {
 	if sentence, _ := cause.Meaning(id); sentence != "" {

@@ -376,7 +376,7 @@ var loadAttacks = []attack{
 		name: "JSON nested 1,000,000 deep", listeners: []string{"http", "receive"}, short: true, want: "400",
 		run: func(w *attackWorld, l string) string {
 			var got []string
-			for _, path := range map[string][]string{"http": {"/api/query", "/mcp"}, "receive": {"/v1/events", "/v1/traces", "/v1/logs"}}[l] {
+			for _, path := range map[string][]string{"http": {"/api/query", "/mcp", "/api/v1/problems/0123456789abcdef", "/api/v2/silences"}, "receive": {"/v1/events", "/v1/traces", "/v1/logs"}}[l] {
 				h := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 				got = append(got, w.plain.doAs(w.T, l, http.MethodPost, path, strings.Repeat(`[`, 1_000_000), h).status())
 			}

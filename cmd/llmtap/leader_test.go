@@ -42,8 +42,8 @@ type alertCluster struct {
 	flags  []string
 	leader *upProcess
 
-	mu      sync.Mutex // guards the rest
-	failing []string   // services
+	mu      sync.Mutex  // guards the rest
+	failing [][2]string // services and versions
 }
 
 func newAlertCluster(t *testing.T) *alertCluster {
@@ -87,9 +87,9 @@ func (c *alertCluster) second(s int64) *analyzer.Tally {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	tally := &analyzer.Tally{Second: s}
-	for _, service := range c.failing {
+	for _, f := range c.failing {
 		labels := func(more ...string) map[string]string {
-			kv := map[string]string{"service": service, "environment": "prod", "stage": "planner", "service_version": "1"}
+			kv := map[string]string{"service": f[0], "environment": "prod", "stage": "planner", "service_version": f[1]}
 			for i := 0; i < len(more); i += 2 {
 				kv[more[i]] = more[i+1]
 			}
@@ -102,10 +102,13 @@ func (c *alertCluster) second(s int64) *analyzer.Tally {
 }
 
 // fail makes the calls of a service fail from now on.
-func (c *alertCluster) fail(service string) {
+func (c *alertCluster) fail(service string) { c.fails(service, "1") }
+
+// fails is fail for a version of the service.
+func (c *alertCluster) fails(service, version string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failing = append(c.failing, service)
+	c.failing = append(c.failing, [2]string{service, version})
 }
 
 // put stores a decision of a person.

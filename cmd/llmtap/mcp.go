@@ -8,6 +8,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/mcpserver"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/problems"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 )
 
@@ -15,8 +16,8 @@ var mcpCommand = &command.Command{
 	Name:  "mcp",
 	Short: "Answer a coding agent over the Model Context Protocol",
 	Long: `Serves MCP on standard input and output until the input ends, with tools that
-change nothing: whats_wrong, incident, show, query, sql, explain, lint, repair,
-rules. The stored data is found as by llmtap show, at each call. A collector
+change nothing: whats_wrong, problems, incident, show, query, sql, explain, lint,
+repair, rules. The stored data is found as by llmtap show, at each call. A collector
 also serves them over HTTP, at /mcp of its listen address, with its http.token
 as bearer token.
 
@@ -46,6 +47,10 @@ func runMCP(ctx context.Context, c *command.Call) error {
 	}
 	o.Prices = cfg.Prices
 	o.Open = servers.Open
+	o.Problems = func(ctx context.Context) (problems.API, error) {
+		client, err := servers.Collector(ctx)
+		return problems.Client{Client: client}, err
+	}
 	o.Pages = func(q rows.Querier) string { return servers.PagesURL(q) }
 	return mcpserver.Run(ctx, o, io.NopCloser(c.Stdin), nopCloser{c.Stdout})
 }

@@ -446,7 +446,7 @@ func (s *secretsTest) surfaces() map[string]string {
 	s.streams(all)
 	s.files(all)
 	all["log"] = s.c.up.stderr.String() + s.c.up.stdout.String()
-	for _, path := range []string{"/metrics", "/metrics/fleet", "/readyz", "/api/nats/refused", "/api/v1/query?query=llmtap_failed_calls_total", "/api/v1/alerts", "/api/v1/rules"} {
+	for _, path := range []string{"/metrics", "/metrics/fleet", "/readyz", "/api/nats/refused", "/api/v1/query?query=llmtap_failed_calls_total", "/api/v1/alerts", "/api/v1/rules", "/api/v1/problems"} {
 		all["http "+path] = s.c.do(s.T, "http", http.MethodGet, path, "", http.Header{"Host": {"127.0.0.1"}}).body
 	}
 	s.pages(all)

@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/nats-io/nats.go"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A server that is cut off from the network does not close the connection of a hook. The hook goes on with the next server.

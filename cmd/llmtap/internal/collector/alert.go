@@ -62,6 +62,8 @@ func (c *Collector) runAlert(ctx context.Context) error {
 	defer a.close()
 	c.controls.Store(a.controls)
 	defer c.controls.Store(nil)
+	c.problems.Store(a.problems)
+	defer c.problems.Store(nil)
 	c.calls.Store(a.calls)
 	defer c.calls.Store(nil)
 	return a.run(ctx)
@@ -98,7 +100,7 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 	health := prefixedStore{a.state, healthPrefix}
 	a.controls = &controls{kv: kv, decisions: engine.NewDecisions(), groups: []alerts.Store{a.state, health}, engines: func() []*engine.Engine { return a.engines }, actions: &actionRows{kv: kv, rows: a.rows, logger: c.logger}, logger: c.logger}
 	a.problems = &problems{kv: kv, controls: a.controls, logger: c.logger, list: map[string]alerts.Problem{}}
-	notifiers, receivers, err := c.notifiers(alerts.NotifierOptions{Store: a.state, Controls: a.controls, Problem: a.problems.find, Logger: c.logger, Registerer: reg})
+	notifiers, receivers, err := c.notifiers(alerts.NotifierOptions{Store: a.state, Controls: a.controls, Problem: a.problems.find, Problems: a.problems, Logger: c.logger, Registerer: reg})
 	if err != nil {
 		return nil, err
 	}

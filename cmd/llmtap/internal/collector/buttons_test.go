@@ -185,6 +185,12 @@ func TestButtons(t *testing.T) {
 	began := time.Now()
 	s.press(1, "e1", "Acknowledge")
 	acknowledged := s.shows("Acknowledged by \\u003c@U0000ANNA\\u003e", began)
+	s.press(1, "e4", "Assign to me")
+	s.shows("Assigned to \\u003c@U0000ANNA\\u003e", time.Now())
+	s.press(1, "e5", "in 2.4.0, the newest")
+	s.shows("Fixed in `2.4.0`, says anna", time.Now())
+	s.press(1, "e6", "Not fixed")
+	s.shows("Fixed…", time.Now())
 	began = time.Now()
 	s.press(1, "e2", "for 4 hours")
 	silenced := s.shows("Silenced by anna until", began)
@@ -196,7 +202,7 @@ func TestButtons(t *testing.T) {
 	began = time.Now()
 	s.press(1, "e3", "Unsilence")
 	t.Logf("unsilenced after a take-over in %s", s.shows("Silence\"", began).Round(time.Millisecond))
-	for _, id := range []string{"e1", "e2", "e3"} {
+	for _, id := range []string{"e1", "e2", "e3", "e4", "e5", "e6"} {
 		for deadline := time.Now().Add(5 * time.Second); !s.acknowledged(id); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s is not acknowledged", id)

@@ -75,6 +75,7 @@ type Collector struct {
 	ui        *uiRole                       // nil if the role is not run
 	analyze   *analyzeRole                  // nil if the role is not run
 	controls  atomic.Pointer[controls]      // nil while the role alert does not run
+	problems  atomic.Pointer[problems]      // likewise
 	calls     atomic.Pointer[engine.Engine] // engine over calls, of the role alert or else of the role ui; nil while neither runs
 	receivers *receiverChecks               // nil if the role alert is not run
 	tallies   *promapi.Handler              // of all listeners, so that they share its bounds
@@ -96,7 +97,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 	}
 	c.tallies = promapi.NewHandler(promapi.Options{Engines: c.engines, Interval: cfg.Alerts.EvaluationInterval, Version: o.Version, Logger: o.Logger})
 	c.agents = mcpserver.NewHandler(mcpserver.Options{
-		Open: c.openStore, Pages: func(rows.Querier) string { return c.linkedPages() }, Prices: cfg.Prices, Version: o.Version, Logger: o.Logger,
+		Open: c.openStore, Pages: func(rows.Querier) string { return c.linkedPages() }, Problems: c.localProblems, Prices: cfg.Prices, Version: o.Version, Logger: o.Logger,
 	})
 	c.metrics = prometheus.Gatherers{c.reg, &c.roleRegs}
 	c.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/promapi"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/mcpserver"
+	problemsapi "github.com/llmtap/llmtap/cmd/llmtap/internal/problems"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/silences"
@@ -35,6 +36,9 @@ func (c *Collector) handler() http.Handler {
 	mux.Handle(silences.Path, silences.NewHandler(c.silenceable, silences.Options{
 		Access: access(c.cfg.UI.ExternalURL, c.httpAddr()), GroupBy: append(slices.Clone(c.cfg.Alerts.GroupBy), healthLabel), Version: c.opts.Version, Started: time.Now(),
 	}))
+	list := c.withPages(problemsapi.NewHandler(c.decidable))
+	mux.Handle(problemsapi.Path, list)
+	mux.Handle(problemsapi.Path+"/", list)
 	mux.Handle(promapi.Path, c.tallies)
 	mux.Handle(mcpserver.Path, c.agents)
 	mux.Handle("GET "+promapi.FleetPath, promapi.NewFleet(c.engines, c.logger))

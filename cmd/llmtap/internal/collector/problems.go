@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
@@ -29,14 +31,11 @@ const (
 	forEver = 10 * 365 * 24 * time.Hour
 )
 
-// Actions of people on problems, as stored.
-const (
-	actionAssign  = "assign"
-	actionResolve = "resolve"
-	actionIgnore  = "ignore"
-	actionReopen  = "reopen"
-	actionRegress = "regress" // by llmtap itself
-)
+// actionRegress is an action of llmtap itself.
+const actionRegress = "regress"
+
+// ignored is the comment of the silences that ignore problems.
+const ignored = "problem ignored"
 
 // problems are the problems of an installation. The leading process writes what its engine sees of them, any process what people
 // decide; each process has all of them in memory, from a watch.
@@ -48,9 +47,14 @@ type problems struct {
 	controls *controls
 	logger   *slog.Logger
 
+	loaded atomic.Bool // list has what is stored
+
 	mu   sync.Mutex // guards list
 	list map[string]alerts.Problem
 }
+
+// problemID matches ids of problems. Other texts must not become parts of keys.
+var problemID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
 var (
 	_ alerts.Paced    = (*problems)(nil)
@@ -105,6 +109,7 @@ func (p *problems) watch(ctx context.Context) {
 		for key, value := range values {
 			put(key, value)
 		}
+		p.loaded.Store(true)
 	}, func(key string, value []byte) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -140,6 +145,9 @@ func (p *problems) All() []alerts.Problem {
 
 // Get returns the problem with an id, as stored; false if there is none.
 func (p *problems) Get(ctx context.Context, id string) (v alerts.Problem, ok bool, err error) {
+	if !problemID.MatchString(id) {
+		return v, false, nil
+	}
 	value, _, err := p.kv.Get(ctx, problemKey+id)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return v, false, nil
@@ -154,8 +162,8 @@ func (p *problems) Get(ctx context.Context, id string) (v alerts.Problem, ok boo
 func (p *problems) Decide(ctx context.Context, id string, d alerts.ProblemDecision, by alerts.Actor) (alerts.Problem, error) {
 	now := time.Now().UTC()
 	who := alerts.Decision{By: cmp.Or(by.Name, by.ID), At: now}
-	if !slices.Contains([]string{actionAssign, actionResolve, actionIgnore, actionReopen}, d.Action) {
-		return alerts.Problem{}, &alerts.InvalidError{Err: fmt.Errorf("unknown action %q", d.Action)}
+	if err := d.Validate(); err != nil {
+		return alerts.Problem{}, err
 	}
 	before, ok, err := p.Get(ctx, id)
 	if err != nil {
@@ -165,7 +173,7 @@ func (p *problems) Decide(ctx context.Context, id string, d alerts.ProblemDecisi
 		return before, alerts.ErrNoProblem
 	}
 	var muted string // id of the silence that ignores the problem
-	if d.Action == actionIgnore {
+	if d.Action == alerts.ActionIgnore {
 		s, err := p.mute(ctx, &before, d, by, now)
 		if err != nil {
 			return before, err
@@ -178,11 +186,11 @@ func (p *problems) Decide(ctx context.Context, id string, d alerts.ProblemDecisi
 		}
 		before = *v
 		switch d.Action {
-		case actionAssign:
+		case alerts.ActionAssign:
 			if v.Assignee, v.Assigned = d.Assignee, &who; d.Assignee == "" {
 				v.Assigned = nil
 			}
-		case actionResolve:
+		case alerts.ActionResolve:
 			r := alerts.Resolution{Decision: who, Version: d.Version}
 			for _, x := range v.Versions {
 				if x.Version == d.Version {
@@ -190,9 +198,9 @@ func (p *problems) Decide(ctx context.Context, id string, d alerts.ProblemDecisi
 				}
 			}
 			v.Resolved, v.Regressed = &r, nil
-		case actionIgnore:
+		case alerts.ActionIgnore:
 			v.Ignored = &alerts.Ignoring{Decision: who, Until: d.Until, SilenceID: muted}
-		case actionReopen:
+		case alerts.ActionReopen:
 			v.Resolved, v.Regressed, v.Ignored = nil, nil, nil
 		}
 		return true, nil
@@ -200,12 +208,12 @@ func (p *problems) Decide(ctx context.Context, id string, d alerts.ProblemDecisi
 	if err != nil {
 		return v, fmt.Errorf("store the decision: %w", err)
 	}
-	if was := before.Ignored; was != nil && (d.Action == actionReopen || d.Action == actionIgnore) {
-		if err := p.controls.ExpireSilence(ctx, was.SilenceID, by); err != nil && !errors.Is(err, alerts.ErrNoSilence) {
+	if d.Action == alerts.ActionReopen || d.Action == alerts.ActionIgnore {
+		if err := p.unmute(ctx, &before, muted, by); err != nil {
 			return v, err
 		}
 	}
-	p.controls.record(ctx, sinks.AlertAction{Action: d.Action, Group: v.Key, Incident: v.Incident, EndsAt: d.Until, Comment: d.Comment()}, by)
+	p.controls.record(ctx, sinks.AlertAction{Action: d.Action, Group: v.Key, Incident: v.Incident, SilenceID: muted, EndsAt: d.Until, Comment: d.Comment()}, by)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.list[id] = v // so that the next request of this process sees it
@@ -217,17 +225,53 @@ func (p *problems) mute(ctx context.Context, v *alerts.Problem, d alerts.Problem
 	if d.Until.IsZero() {
 		d.Until = now.Add(forEver)
 	}
+	matchers, err := matchersOf(v)
+	if err != nil {
+		return silence.Silence{}, &alerts.InvalidError{Err: err}
+	}
+	return p.controls.AddSilence(ctx, silence.Silence{
+		Matchers: matchers, StartsAt: now, EndsAt: d.Until, UpdatedAt: now, CreatedBy: cmp.Or(by.Name, by.ID), Comment: ignored,
+	}, v.Key, by)
+}
+
+// unmute ends the silences that ignore v, except the one with the id kept. There may be one that v does not name: of a process that
+// died before it had stored its decision.
+func (p *problems) unmute(ctx context.Context, v *alerts.Problem, kept string, by alerts.Actor) error {
+	matchers, err := matchersOf(v)
+	if err != nil {
+		return nil // so there is none
+	}
+	var ids []string
+	if v.Ignored != nil {
+		ids = append(ids, v.Ignored.SilenceID)
+	}
+	for _, s := range p.controls.Silences() {
+		if s.Comment == ignored && s.Matchers.String() == matchers.String() && !slices.Contains(ids, s.ID) {
+			ids = append(ids, s.ID)
+		}
+	}
+	for _, id := range ids {
+		if id == kept {
+			continue
+		}
+		if err := p.controls.ExpireSilence(ctx, id, by); err != nil && !errors.Is(err, alerts.ErrNoSilence) {
+			return err
+		}
+	}
+	return nil
+}
+
+// matchersOf returns the matchers of all alerts of v.
+func matchersOf(v *alerts.Problem) (silence.Matchers, error) {
 	var matchers silence.Matchers
 	for _, kv := range [][2]string{{"service", v.Service}, {"environment", v.Environment}, {"stage", v.Stage}, {alerts.ProblemLabel, v.Cause}} {
 		m, err := silence.NewMatcher(kv[0], "=", kv[1])
 		if err != nil {
-			return silence.Silence{}, &alerts.InvalidError{Err: err}
+			return nil, err
 		}
 		matchers = append(matchers, m)
 	}
-	return p.controls.AddSilence(ctx, silence.Silence{
-		Matchers: matchers, StartsAt: now, EndsAt: d.Until, UpdatedAt: now, CreatedBy: cmp.Or(by.Name, by.ID), Comment: "problem ignored",
-	}, v.Key, by)
+	return matchers, nil
 }
 
 // sweep deletes problems that nobody needs any more.

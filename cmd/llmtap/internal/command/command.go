@@ -32,6 +32,7 @@ type Command struct {
 	Examples string // command lines, indented by two spaces
 	Run      func(ctx context.Context, c *Call) error
 	Commands []*Command // subcommands of a group; a group has no Run
+	Default  string     // last word of the subcommand that runs if none is named; "": the help of the group
 	Hidden   bool       // omitted from the list of commands
 
 	Values func() []string // values of the arguments, for completion; nil: names of files, or none
@@ -119,21 +120,24 @@ type Call struct {
 // Run runs the command of group that is named in c.Args.
 func Run(ctx context.Context, group *Command, c *Call) error {
 	c.Command = *group
+	if group.runsDefault(c.Args) {
+		c.Args = append([]string{group.Default}, c.Args...)
+	}
 	if len(c.Args) == 0 {
 		group.usage(c.Stderr, c.Getenv)
 		return &ExitError{Code: ExitBadInput}
 	}
 	name, args := c.Args[0], c.Args[1:]
-	switch name {
-	case "help", "-h", "-help", "--help":
+	switch {
+	case name == "help" || isHelp(name):
 		if len(args) == 0 {
 			group.usage(c.Stdout, c.Getenv)
 			return nil
 		}
 		name, args = args[0], append(slices.Clone(args[1:]), "--help")
-	case "--version":
+	case name == "--version":
 		name = "version"
-	case completeCommand:
+	case name == completeCommand:
 		c.Args = args
 		return complete(ctx, group, c)
 	}
@@ -158,6 +162,14 @@ func Run(ctx context.Context, group *Command, c *Call) error {
 	c.Command, c.Flags, c.Parameters = *cmd, newFlagSet(), newFlagSet()
 	return cmd.Run(ctx, c)
 }
+
+// runsDefault reports whether args, which follow the name of a group, name none of its subcommands, so that it runs its Default.
+func (c *Command) runsDefault(args []string) bool {
+	return c.Default != "" && (len(args) == 0 || strings.HasPrefix(args[0], "-") && !isHelp(args[0]))
+}
+
+// isHelp reports whether arg is a flag that asks for help.
+func isHelp(arg string) bool { return arg == "-h" || arg == "-help" || arg == "--help" }
 
 func lastWord(s string) string { return s[strings.LastIndexByte(s, ' ')+1:] }
 

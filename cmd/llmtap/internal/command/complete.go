@@ -105,6 +105,9 @@ func candidates(ctx context.Context, group *Command, c *Call, words []string, la
 		words = words[1:]
 	}
 	for group.Run == nil {
+		if next := append(slices.Clone(words), last); strings.HasPrefix(next[0], "-") && group.runsDefault(next) {
+			words = append([]string{group.Default}, words...)
+		}
 		if len(words) == 0 {
 			for _, sub := range group.Commands {
 				if !sub.Hidden {

@@ -2,13 +2,14 @@
 Package mcpserver answers the questions of coding agents over the Model Context Protocol (MCP).
 
 	coding agent ── llmtap mcp: stdin, stdout ────────────────────┐
-	             ── POST /mcp ──> guard of the listener ─> Handler ┴─> tool ─> show, query, lint, explain, ruledoc ─> answer
+	             ── POST /mcp ──> guard of the listener ─> Handler ┴─> tool ─> show, query, problems, lint, explain, ruledoc ─> answer
 
 The tools change nothing. They follow the course of an investigation: each answer names the arguments of the next call.
 
 	whats_wrong ─> incident ─> show            query, sql            lint, explain, rules
 	stages, causes  versions,   messages,      anything else         need no stored data
-	                proof, fix  faults marked
+	     problems ↗ proof, fix  faults marked
+	     what people decided
 
 An answer is at most 8,000 bytes of text, because it fills the context of a model; it ends with how to get the rest. Calls are
 limited in number and time.

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/problems"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
@@ -40,7 +41,8 @@ func options(t *testing.T, s store) Options {
 			}
 			return s, func() {}, nil
 		},
-		Pages: func(rows.Querier) string { return "" }, Version: "1.2.3", Logger: slog.New(slog.DiscardHandler), // sessions end after their test
+		Problems: func(context.Context) (problems.API, error) { return knownProblems{}, nil },
+		Pages:    func(rows.Querier) string { return "" }, Version: "1.2.3", Logger: slog.New(slog.DiscardHandler), // sessions end after their test
 	}
 }
 
@@ -87,7 +89,7 @@ func TestTools(t *testing.T) {
 			}
 		}
 	}
-	must.Equal(t, strings.Join(names, " "), "explain incident lint query repair rules show sql whats_wrong", "tools")
+	must.Equal(t, strings.Join(names, " "), "explain incident lint problems query repair rules show sql whats_wrong", "tools")
 	all, _ := json.Marshal(list)
 	if len(all) > 9000 {
 		t.Errorf("the list of tools, which is in every context, has %d bytes", len(all))
@@ -119,6 +121,9 @@ func TestErrors(t *testing.T) {
 	f("query", `{"name":"causes","parameters":{"since":{}}}`, "parameters.since")
 	f("query", `{"name":"conversation"}`, "requires conversation_id")
 	f("query", `{"name":"tool_replies","parameters":{"tool":"x"}}`, "they are withheld")
+	f("problems", `{"id":"00a"}`, "too short for an id")
+	f("problems", `{"id":"1234"}`, "there is no problem 1234")
+	f("problems", `{"state":"open"}`, `"open" is not one of regressed, new`)
 	f("sql", `{"sql":""}`, "sql is empty")
 	f("sql", `{"sql":"SELECT * FROM messages"}`, "they are withheld")
 	f("lint", `{"history":""}`, "history is empty")

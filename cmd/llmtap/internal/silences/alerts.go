@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertmanager"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
 )
 
 // An Alert is a firing alert in a response.
@@ -79,7 +80,7 @@ func (h *Handler) alerts(src Source, w http.ResponseWriter, r *http.Request) err
 		}
 		out = append(out, list...)
 	}
-	write(w, http.StatusOK, out)
+	remote.WriteJSON(w, http.StatusOK, out)
 	return nil
 }
 
@@ -109,12 +110,12 @@ func (h *Handler) groups(src Source, w http.ResponseWriter, r *http.Request) err
 		}
 		out = append(out, x)
 	}
-	write(w, http.StatusOK, out)
+	remote.WriteJSON(w, http.StatusOK, out)
 	return nil
 }
 
 func (h *Handler) receivers(_ Source, w http.ResponseWriter, _ *http.Request) error {
-	write(w, http.StatusOK, []receiver{self})
+	remote.WriteJSON(w, http.StatusOK, []receiver{self})
 	return nil
 }
 
@@ -139,7 +140,7 @@ type originalConfig struct {
 // status returns the version. The configuration is the routing tree that clients see, not that of llmtap, which has secrets.
 func (h *Handler) status(_ Source, w http.ResponseWriter, _ *http.Request) error {
 	by := slices.Concat([]string{model.AlertNameLabel}, h.opts.GroupBy)
-	write(w, http.StatusOK, serverStatus{
+	remote.WriteJSON(w, http.StatusOK, serverStatus{
 		Cluster: clusterStatus{Peers: []string{}, Status: "disabled"},
 		Config:  originalConfig{"route:\n  receiver: " + self.Name + "\n  group_by: [" + strings.Join(by, ", ") + "]\nreceivers:\n  - name: " + self.Name + "\n"},
 		Uptime:  h.opts.Started.UTC(),

@@ -87,9 +87,9 @@ func List(ctx context.Context, c *remote.Client, filters []string, expired bool,
 		state, paint := "", style.Dim
 		switch x.Status.State {
 		case silence.Active:
-			state, paint = "ends in "+span(x.EndsAt.Sub(now)), style.Green
+			state, paint = "ends in "+terminal.Span(x.EndsAt.Sub(now)), style.Green
 		case silence.Pending:
-			state, paint = fmt.Sprintf("starts in %s, for %s", span(x.StartsAt.Sub(now)), span(x.EndsAt.Sub(x.StartsAt))), style.Yellow
+			state, paint = fmt.Sprintf("starts in %s, for %s", terminal.Span(x.StartsAt.Sub(now)), terminal.Span(x.EndsAt.Sub(x.StartsAt))), style.Yellow
 		case silence.Expired:
 			state = "ended " + style.Time(x.EndsAt)
 		}
@@ -129,7 +129,7 @@ func Expire(ctx context.Context, c *remote.Client, prefix, actor string, w io.Wr
 		fmt.Fprintf(w, "silence %s has already expired\n", found[0].ID)
 		return nil
 	}
-	if err := c.Call(ctx, http.MethodDelete, Path+"silence/"+url.PathEscape(found[0].ID), nil, nil, nil, headerActor, actor); err != nil {
+	if err := c.Call(ctx, http.MethodDelete, Path+"silence/"+url.PathEscape(found[0].ID), nil, nil, nil, remote.HeaderActor, actor); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "silence %s expired: %s\n", found[0].ID, terminal.Line(found[0].Matchers.String()))
@@ -159,21 +159,6 @@ func matched(firing []firingAlert, s *silence.Silence) (n int) {
 		}
 	}
 	return n
-}
-
-// span returns d in the two largest units, such as 3h 20m.
-func span(d time.Duration) string {
-	d = d.Round(time.Second)
-	days, hours, minutes, seconds := int(d.Hours())/24, int(d.Hours())%24, int(d.Minutes())%60, int(d.Seconds())%60
-	switch {
-	case days > 0:
-		return fmt.Sprintf("%dd %dh", days, hours)
-	case hours > 0:
-		return fmt.Sprintf("%dh %dm", hours, minutes)
-	case minutes > 0:
-		return fmt.Sprintf("%dm %ds", minutes, seconds)
-	}
-	return fmt.Sprintf("%ds", seconds)
 }
 
 // Elsewhere returns an error that says how to make the silence in Alertmanager, if it is the only receiver of alerts, and

@@ -10,11 +10,7 @@ package silences
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"mime"
 	"net/http"
 	"slices"
 	"time"
@@ -23,19 +19,11 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/silence"
-	"github.com/llmtap/llmtap/alerts/wording"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
 )
 
-const (
-	// Path is the prefix of the paths of the Handler.
-	Path = "/api/v2/"
-	// headerActor contains who acts, for requests whose body does not contain an author.
-	headerActor = "Llmtap-Actor"
-
-	maxBody     = 64 << 10 // bytes of a request
-	maxActor    = 256      // bytes of headerActor
-	bodyTimeout = 10 * time.Second
-)
+// Path is the prefix of the paths of the Handler.
+const Path = "/api/v2/"
 
 // A Source has the silences of an installation.
 type Source interface {
@@ -70,11 +58,11 @@ func NewHandler(source func() (Source, error), o Options) *Handler {
 		h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			s, err := h.source()
 			if err != nil {
-				write(w, http.StatusServiceUnavailable, err.Error())
+				remote.WriteJSON(w, http.StatusServiceUnavailable, err.Error())
 				return
 			}
 			if err := serve(s, w, r); err != nil {
-				write(w, statusOf(err), err.Error())
+				remote.WriteError(w, err)
 			}
 		})
 	}
@@ -90,37 +78,6 @@ func NewHandler(source func() (Source, error), o Options) *Handler {
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
-
-// A requestError is an error of the request.
-type requestError struct {
-	status int
-	error
-}
-
-func statusOf(err error) int {
-	if e, ok := errors.AsType[*requestError](err); ok {
-		return e.status
-	}
-	if _, ok := errors.AsType[*alerts.InvalidError](err); ok {
-		return http.StatusBadRequest
-	}
-	if errors.Is(err, alerts.ErrNoSilence) {
-		return http.StatusNotFound
-	}
-	return http.StatusInternalServerError
-}
-
-// write sends v as JSON. Errors are JSON strings, as in Alertmanager.
-func write(w http.ResponseWriter, status int, v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		status, b = http.StatusInternalServerError, []byte(`"the response cannot be encoded"`)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n')) // the client has gone
-}
 
 // A Silence is a silence in a response.
 type Silence struct {
@@ -141,7 +98,7 @@ func withStatus(s silence.Silence, now time.Time) Silence {
 func filters(r *http.Request) (silence.Matchers, error) {
 	ms, err := silence.ParseMatchers(r.URL.Query()["filter"])
 	if err != nil {
-		return nil, &requestError{http.StatusBadRequest, fmt.Errorf("filter: %w", err)}
+		return nil, &remote.RequestError{Status: http.StatusBadRequest, Err: fmt.Errorf("filter: %w", err)}
 	}
 	return ms, nil
 }
@@ -164,7 +121,7 @@ func (h *Handler) list(src Source, w http.ResponseWriter, r *http.Request) error
 		}
 	}
 	sortSilences(out)
-	write(w, http.StatusOK, out)
+	remote.WriteJSON(w, http.StatusOK, out)
 	return nil
 }
 
@@ -184,27 +141,17 @@ func sortSilences(list []Silence) {
 	})
 }
 
-// set adds or changes a silence. A form of a web page cannot send JSON, and the guard refuses other requests of its scripts.
+// set adds or changes a silence.
 func (h *Handler) set(src Source, w http.ResponseWriter, r *http.Request) error {
-	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
-		return &requestError{http.StatusUnsupportedMediaType, errors.New("the Content-Type is not application/json")}
-	}
-	deadlines := http.NewResponseController(w)
-	_ = deadlines.SetReadDeadline(time.Now().Add(bodyTimeout)) // only a test's recorder has no deadlines, also below
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var s silence.Silence
-	if err == nil {
-		_ = deadlines.SetReadDeadline(time.Time{})
-		err = json.Unmarshal(body, &s)
+	if err := remote.ReadJSON(w, r, "a silence", &s); err != nil {
+		return err
 	}
-	if err != nil {
-		return &requestError{http.StatusBadRequest, fmt.Errorf("the body is not a silence: %w", err)}
-	}
-	s, err = src.SetSilence(r.Context(), s, alerts.Actor{ID: s.CreatedBy, Via: "api"})
+	s, err := src.SetSilence(r.Context(), s, alerts.Actor{ID: s.CreatedBy, Via: "api"})
 	if err != nil {
 		return err
 	}
-	write(w, http.StatusOK, added{s.ID})
+	remote.WriteJSON(w, http.StatusOK, added{s.ID})
 	return nil
 }
 
@@ -216,7 +163,7 @@ type added struct {
 func (h *Handler) get(src Source, w http.ResponseWriter, r *http.Request) error {
 	for _, s := range src.All() {
 		if s.ID == r.PathValue("id") {
-			write(w, http.StatusOK, withStatus(s, time.Now()))
+			remote.WriteJSON(w, http.StatusOK, withStatus(s, time.Now()))
 			return nil
 		}
 	}
@@ -224,10 +171,9 @@ func (h *Handler) get(src Source, w http.ResponseWriter, r *http.Request) error 
 }
 
 func (h *Handler) expire(src Source, w http.ResponseWriter, r *http.Request) error {
-	actor := wording.Truncate(r.Header.Get(headerActor), maxActor)
-	if err := src.ExpireSilence(r.Context(), r.PathValue("id"), alerts.Actor{ID: actor, Via: "api"}); err != nil {
+	if err := src.ExpireSilence(r.Context(), r.PathValue("id"), remote.Actor(r)); err != nil {
 		return err
 	}
-	write(w, http.StatusOK, struct{}{})
+	remote.WriteJSON(w, http.StatusOK, struct{}{})
 	return nil
 }
