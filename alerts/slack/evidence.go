@@ -181,6 +181,10 @@ func links(g alerts.Group, access alerts.Access) string {
 	if x := a.Evidence.Example; x != nil {
 		add(wording.ConversationURL(access.ExternalURL, x.Conversation), "Open conversation")
 	}
+	if len(g.Alerts) > 0 && access.IssueURL != "" {
+		title, body := wording.Issue(access, &a)
+		add(wording.IssueURL(access.IssueURL, title, body, maxContext-len(strings.Join(list, ""))-100), "New issue")
+	}
 	return strings.Join(list, " · ")
 }
 

@@ -14,10 +14,12 @@ import (
 // The commands of a notification work on another host if the collector can be reached from there; otherwise the notification
 // names the host.
 func TestAccess(t *testing.T) {
+	const issues = "https://example.com/new?title={title}"
 	name := must.Get(os.Hostname())(t)
 	f := func(externalURL, listen string, want alerts.Access) {
 		t.Helper()
-		if diff := cmp.Diff(want, access(externalURL, listen)); diff != "" {
+		want.IssueURL = issues
+		if diff := cmp.Diff(want, access(&config.UI{ExternalURL: externalURL, IssueURL: issues}, listen)); diff != "" {
 			t.Errorf("%q, %q (-want +got):\n%s", externalURL, listen, diff)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/llmtap/llmtap/alerts/endpoint"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/ingest/httpbody"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/loopback"
@@ -133,6 +134,11 @@ func (c *Config) validateUI(v *validator) {
 	if u := c.UI.ExternalURL; u != "" {
 		if err := endpoint.CheckURL(u); err != nil {
 			v.fail("ui.external_url: %w", err)
+		}
+	}
+	if u := c.UI.IssueURL; u != "" {
+		if err := wording.CheckIssueURL(u); err != nil {
+			v.fail("ui.issue_url: %w", err)
 		}
 	}
 	if c.UI.Token != "" && c.UI.TokenFile != "" {
