@@ -77,7 +77,7 @@ func why(ev alerts.Evidence, ids bool) []string {
 			line = fmt.Sprintf("%s of %s: %s", wording.Number(s.Failed), wording.Number(ev.Failed), line)
 		}
 		if id := s.ID(); ids && id != "" {
-			line += " (" + code(id) + ")"
+			line += " (" + wording.Kind(&ev, s) + " " + code(id) + ")"
 		}
 		lines = append(lines, line)
 	}

@@ -96,7 +96,7 @@ func Issue(access alerts.Access, a *alerts.Alert) (title, body string) {
 		lead := ev.Lead()
 		title = Subject(a) + ": " + Failure(lead)
 		item("What", markdown(Counts(a)))
-		item("Why", markdown(Failure(lead))+" ("+mono(cmp.Or(lead.ID(), "unknown"))+")")
+		item("Why", markdown(Failure(lead))+" ("+Kind(ev, lead)+" "+mono(cmp.Or(lead.ID(), "unknown"))+")")
 		item("Fix", markdown(lead.Fix))
 	} else {
 		item("What", markdown(Counts(a)))

@@ -91,7 +91,7 @@ func TestIssue(t *testing.T) {
 	}
 	title, body := Issue(alerts.Access{ExternalURL: "https://llmtap.example.com", URL: "https://llmtap.example.com"}, &a)
 	const want = "- **What:** 52 of 116 calls failed (45%)\n" +
-		"- **Why:** assistant message saved without its tool\\_calls (`tool_calls_dropped_on_save`)\n" +
+		"- **Why:** assistant message saved without its tool\\_calls (root cause `tool_calls_dropped_on_save`)\n" +
 		"- **Fix:** Save \\@all of \\[it\\](http://x) \\<b\\>.\n"
 	if title != "checkout-agent/planner: assistant message saved without its tool_calls" || !strings.HasPrefix(body, want) {
 		t.Errorf("%s\n%s\nwant\n%s", title, body, want)
