@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"math"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/rules"
@@ -122,17 +123,30 @@ func (ev *Evidence) Lead() Share {
 	return lead
 }
 
+// EnoughCalls reports whether a version without failures in calls calls is clean, compared with one that failed in failed of all
+// calls: at that share, it would have failed at least once with a probability of 95%.
+func EnoughCalls(calls, failed, all uint64) bool {
+	if failed == 0 || all == 0 {
+		return false
+	}
+	return math.Pow(1-float64(min(failed, all))/float64(all), float64(calls)) <= 0.05
+}
+
 // Regression returns the first service version with the most frequent failure (the largest share), and the newest
-// earlier version without it. Both come from the ledger if available, otherwise from the window, and are empty if unknown.
+// earlier version without it. Both come from the ledger if available, otherwise from the window, in which the earlier version
+// must have made EnoughCalls. They are empty if unknown.
 func (ev *Evidence) Regression() (first, lastClean string) {
 	if len(ev.Shares) > 0 && ev.Shares[0].FirstVersion != "" {
 		return ev.Shares[0].FirstVersion, ev.Shares[0].LastClean
 	}
-	for _, v := range ev.Versions {
-		if v.Failed > 0 {
-			return v.Version, lastClean
+	for i, v := range ev.Versions {
+		if v.Failed == 0 {
+			continue
 		}
-		lastClean = v.Version
+		if i > 0 && EnoughCalls(ev.Versions[i-1].Calls, v.Failed, v.Calls) {
+			lastClean = ev.Versions[i-1].Version
+		}
+		return v.Version, lastClean
 	}
 	return "", ""
 }

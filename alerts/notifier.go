@@ -80,6 +80,7 @@ type Access struct {
 	ExternalURL string // base URL of the web pages; empty: notifications contain no links
 	URL         string // value of the flag --url in commands; empty if commands find the collector without it
 	Host        string // host on which the commands must run; empty if they run on any host
+	IssueURL    string // template of the URL of a new issue, see wording.IssueURL; empty: no link
 }
 
 // A NotifierConfig is the configuration section of one kind of notifier. A process uses every field of its

@@ -16,12 +16,17 @@ const (
 	gapTimeout   = 30 * time.Second
 	maxGaps      = 64 // gaps of one process; beyond them, the oldest counts as lost
 	maxProcesses = 100_000
-	maxStep      = 1 << 24 // larger increases of a sequence or count are implausible and not counted
+
+	// vanishAfter is the silence after which a process has vanished whose hook sends heartbeats every minute. Two of them may be
+	// late or lost.
+	vanishAfter = 3*time.Minute + 10*time.Second
+	maxStep     = 1 << 24 // larger increases of a sequence or count are implausible and not counted
 )
 
 // processes tracks the sequence numbers of the processes that send events and counts missing events.
 type processes struct {
 	queue    *expiry.Queue[string, *process] // least recently active first
+	beating  *expiry.Queue[string, *process] // those that send heartbeats in this partition
 	replay   *replayWindow
 	strings  interner
 	complete bool // there is only one partition, which sees all events of a process
@@ -33,6 +38,7 @@ type process struct {
 
 	newest  uint64 // highest sequence number seen
 	at      uint64 // stream sequence of the event with number newest
+	beat    uint64 // stream sequence of the newest heartbeat; 0 if the process sends none in this partition, or has ended
 	dropped uint64 // exchanges that the process reported as dropped
 	missed  missed // calls that the process reported as not captured
 	gaps    []gap  // gaps that may still be filled, lowest first
@@ -54,7 +60,8 @@ type gap struct {
 
 func newProcesses(cfg *Config, replay *replayWindow, strings interner) *processes {
 	return &processes{
-		queue: expiry.NewQueue[string, *process](cfg.SessionLookback), replay: replay, strings: strings, complete: cfg.Partitions <= 1,
+		queue: expiry.NewQueue[string, *process](cfg.SessionLookback), beating: expiry.NewQueue[string, *process](vanishAfter),
+		replay: replay, strings: strings, complete: cfg.Partitions <= 1,
 	}
 }
 
@@ -80,6 +87,7 @@ func (ps *processes) track(s *step, ev *event.Event, at Position) {
 			}
 		}
 		ps.queue.Add(strings.Clone(ev.Instance), p, 0, s.now)
+		ps.heartbeat(s, p, ev, at.Seq)
 		return
 	}
 	p := e.Value
@@ -98,9 +106,42 @@ func (ps *processes) track(s *step, ev *event.Event, at Position) {
 	if ev.Seq < p.newest {
 		p.fill(ev.Seq)
 	} else {
+		again := ev.Seq == p.newest
 		ps.advance(s, p, ev, at)
+		if !again {
+			ps.heartbeat(s, p, ev, at.Seq)
+		}
 	}
 	ps.queue.Renew(e, s.now)
+}
+
+// heartbeat counts the reports of hooks about themselves, and tracks which processes must send the next one. Every event shows that
+// its process is alive.
+func (ps *processes) heartbeat(s *step, p *process, ev *event.Event, seq uint64) {
+	e := ps.beating.Get(ev.Instance)
+	if e != nil {
+		ps.beating.Renew(e, s.now)
+	}
+	if ev.Kind != event.Hook || ev.HookStatus == "" {
+		return
+	}
+	s.tallies.process(MetricHeartbeats, p, 1, seq, s.now)
+	switch {
+	case ev.HookStatus != event.HookAlive:
+		ps.beating.Take(ev.Instance)
+		p.beat = 0
+		return
+	case e == nil:
+		ps.beating.Add(strings.Clone(ev.Instance), p, 0, s.now)
+	}
+	p.beat = seq
+}
+
+// vanish counts the process that has not sent a heartbeat for the longest time, although it has not ended.
+func (ps *processes) vanish(s *step) {
+	p := ps.beating.TakeFirst().Value
+	s.tallies.process(MetricVanished, p, 1, p.minSeq(), s.now)
+	p.beat = 0
 }
 
 // advance processes an event whose sequence number is at least p.newest.
@@ -211,7 +252,9 @@ func (s *step) addUncaptured(l *event.Labels, transport string, n, minSeq uint64
 
 // expire drops the least recently active process and counts its gaps as lost.
 func (ps *processes) expire(s *step) {
-	p := ps.queue.TakeFirst().Value
+	e := ps.queue.TakeFirst()
+	ps.beating.Take(e.Key)
+	p := e.Value
 	for len(p.gaps) > 0 {
 		p.loseFirst(s)
 	}
@@ -260,7 +303,7 @@ func (ps *processes) minSeq() uint64 {
 }
 
 func (p *process) minSeq() uint64 {
-	seq := p.at
+	seq := expiry.Oldest(p.at, p.beat)
 	for i := range p.gaps {
 		seq = min(seq, p.gaps[i].minSeq)
 	}

@@ -205,6 +205,63 @@ func TestSequenceIsNoEvidence(t *testing.T) {
 	}, 0, 0)
 }
 
+// A process whose heartbeats stop has vanished, unless it reported its end. One that makes calls, or whose hook sends no
+// heartbeats, has not. A restart changes nothing.
+func TestVanishedProcesses(t *testing.T) {
+	f := func(name string, beats, vanished uint64, script func(beat func(status string), wait func(minutes float64), p *process, put func(*event.Event))) {
+		t.Helper()
+		s, p := newStream("c1"), &process{service: "builder", id: "p"}
+		put := func(ev *event.Event) {
+			s.seq++
+			s.steps = append(s.steps, step{ev, analyzer.Position{Seq: s.seq, Time: s.now}})
+		}
+		put(p.ping())
+		other := &process{service: "other", id: "q"} // has other events later than every heartbeat
+		script(func(status string) {
+			ev := p.ping()
+			ev.Kind, ev.HookStatus = event.Hook, status
+			put(ev)
+		}, func(minutes float64) {
+			s.advance(time.Duration(minutes * float64(time.Minute)))
+			put(other.ping())
+		}, p, put)
+		s.advance(time.Hour)
+		for k := range s.steps {
+			out := restarted(t, s.steps, k)
+			got := []uint64{sums(out, analyzer.MetricHeartbeats)["builder"], sums(out, analyzer.MetricVanished)["builder"]}
+			if want := []uint64{beats, vanished}; !slices.Equal(got, want) {
+				t.Errorf("%s, stopped after %d: %v heartbeats and vanished, want %v", name, k, got, want)
+			}
+		}
+	}
+	type (
+		beat = func(string)
+		wait = func(float64)
+		put  = func(*event.Event)
+	)
+	f("no heartbeats", 0, 0, func(_ beat, wait wait, p *process, put put) { wait(1); put(p.ping()) })
+	f("stops", 2, 1, func(beat beat, wait wait, _ *process, _ put) { beat("alive"); wait(1); beat("alive") })
+	f("stops after a call", 1, 1, func(beat beat, wait wait, p *process, put put) { beat("alive"); wait(1); put(p.ping()); wait(1) })
+	f("ends", 3, 0, func(beat beat, wait wait, _ *process, _ put) { beat("alive"); wait(1); beat("alive"); beat("ended") })
+	f("two heartbeats are lost", 3, 0, func(beat beat, wait wait, _ *process, _ put) { beat("alive"); wait(3); beat("alive"); beat("ended") })
+	f("makes calls instead", 2, 0, func(beat beat, wait wait, p *process, put put) {
+		beat("alive")
+		for range 5 {
+			wait(2)
+			put(p.ping())
+		}
+		beat("ended")
+	})
+	f("is back", 3, 1, func(beat beat, wait wait, _ *process, _ put) { beat("alive"); wait(10); beat("alive"); beat("ended") })
+	f("arrives twice", 1, 1, func(beat beat, wait wait, p *process, put put) {
+		beat("alive")
+		p.seq--
+		ev := p.ping()
+		ev.Kind, ev.HookStatus = event.Hook, "alive"
+		put(ev)
+	})
+}
+
 // A missing answer that may have been sent is no failure.
 func TestNoFindingFromAbsence(t *testing.T) {
 	f := func(name string, change func(s *stream), want string) {

@@ -96,6 +96,9 @@ func (st *state) next(now time.Time) (timeout, bool) {
 	if due(st.processes.queue.Due(t.at)) {
 		t.silent, t.expire = len(st.processes.queue.First().Value.gaps) == 0, func(a *Analyzer) { a.processes.expire(&a.step) }
 	}
+	if due(st.processes.beating.Due(t.at)) {
+		t.expire = func(a *Analyzer) { a.processes.vanish(&a.step) }
+	}
 	if due(st.exchanges.parts.Due(t.at)) {
 		t.expire = (*Analyzer).expireParts
 	}

@@ -12,8 +12,8 @@ type Tally struct {
 	Examples []Example `json:"examples,omitempty"`
 }
 
-// Metrics of a Count. All but the last three have the labels service, service_version, environment, agent, stage,
-// provider and model; failed calls and new causes also have status, cause and root_cause. The last three have only
+// Metrics of a Count. All but the last five have the labels service, service_version, environment, agent, stage,
+// provider and model; failed calls and new causes also have status, cause and root_cause. The last five have only
 // service and environment, because they count events of processes, not calls; doc.go describes how exact they are.
 const (
 	MetricCalls     = "llmtap_calls_total"
@@ -24,6 +24,9 @@ const (
 	MetricNew       = "llmtap_new_causes_total"        // failed calls whose cause and root cause are new for the stage
 	MetricLost      = "llmtap_lost_events_total"       // events missing in the sequences of processes, including events of dropped exchanges
 	MetricDropped   = "llmtap_dropped_exchanges_total" // exchanges that hooks reported as dropped
+
+	MetricHeartbeats = "llmtap_hook_heartbeats_total" // reports of hooks that their process is alive, once a minute with or without calls, or ends
+	MetricVanished   = "llmtap_vanished_hooks_total"  // processes whose heartbeats stopped for 3 minutes without a report of their end
 
 	MetricUncaptured = "llmtap_uncaptured_calls_total" // calls to providers that are not recorded: those that hooks reported, and batches; also has the label transport
 )
@@ -36,7 +39,7 @@ const (
 
 // Metrics returns the names of all metrics.
 func Metrics() []string {
-	return []string{MetricCalls, MetricFailed, MetricRetries, MetricCancelled, MetricFindings, MetricNew, MetricLost, MetricDropped, MetricUncaptured}
+	return []string{MetricCalls, MetricFailed, MetricRetries, MetricCancelled, MetricFindings, MetricNew, MetricLost, MetricDropped, MetricHeartbeats, MetricVanished, MetricUncaptured}
 }
 
 // A Count is an increment of one counter series.

@@ -165,6 +165,6 @@ func TestOutageIsNoSilence(t *testing.T) {
 		f("outage", false, d)
 	}
 	f("silence", true, 5*time.Minute)
-	f("silence", true, 15*time.Minute, "critical ")
-	f("silence", true, 40*time.Minute, "critical ", "warning shop")
+	f("silence", true, 15*time.Minute, "warning ")
+	f("silence", true, 40*time.Minute, "warning ", "warning shop")
 }

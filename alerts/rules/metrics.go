@@ -47,7 +47,7 @@ func labelsOf(metric string) []string {
 		return failedLabels
 	case analyzer.MetricFindings:
 		return findingLabels
-	case analyzer.MetricLost, analyzer.MetricDropped:
+	case analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricHeartbeats, analyzer.MetricVanished:
 		return processLabels
 	case analyzer.MetricUncaptured:
 		return uncapturedLabels
@@ -73,6 +73,8 @@ var helps = map[string]string{
 	analyzer.MetricNew:        "Failed calls whose cause and root cause are new for the stage.",
 	analyzer.MetricLost:       "Events that hooks numbered but that never arrived.",
 	analyzer.MetricDropped:    "Exchanges that hooks reported as dropped.",
+	analyzer.MetricHeartbeats: "Reports of hooks, once a minute with or without calls, that their process is alive, or that it ends.",
+	analyzer.MetricVanished:   "Processes whose hooks stopped reporting for 3 minutes without reporting their end.",
 	analyzer.MetricUncaptured: "Calls that are not recorded, by transport: grpc, websocket, http3, batch or other.",
 	MetricExpected:            "1 for each service that is expected to call models at all times.",
 	MetricCollected:           "1 if the collector reported on the last minute, 0 if it was down.",

@@ -204,6 +204,17 @@ func messages() map[string]message {
 }
 
 // phoneAccess is how the readers of messages reach llmtap.
+// The form of a new issue is one click away, if a template is configured.
+func TestNewIssue(t *testing.T) {
+	access := phoneAccess
+	access.IssueURL = "https://github.com/acme/agents/issues/new?title={title}&body={body}"
+	line := links(group(incident()), access)
+	_, link, ok := strings.Cut(line, "<https://github.com/acme/agents/issues/new?title=checkout-agent%2Fplanner%3A%20assistant%20message%20saved%20without%20its%20tool_calls&amp;body=-%20%2A%2AWhat")
+	if !ok || !strings.HasSuffix(link, "|New issue>") || len(line) > maxContext {
+		t.Errorf("%d bytes: %s", len(line), line)
+	}
+}
+
 var phoneAccess = alerts.Access{ExternalURL: "https://llmtap.example.com", URL: "https://llmtap.example.com"}
 
 // shown returns the message of g with buttons.
@@ -270,7 +281,7 @@ func TestHostileContent(t *testing.T) {
 		b.Name, b.Labels = "A", map[string]string{"service": short[:5000], "stage": fmt.Sprint(i), "severity": "critical"}
 		all = append(all, b)
 	}
-	access := alerts.Access{ExternalURL: "https://llmtap.example.com/", Host: long}
+	access := alerts.Access{ExternalURL: "https://llmtap.example.com/", Host: long, IssueURL: "https://llmtap.example.com/new?title={title}&body={body}"}
 	acked := group(bare)
 	acked.Ack = &alerts.Ack{By: long, ByName: long, At: t0}
 	var texts []string // that Slack interprets, besides those of blocks

@@ -65,7 +65,7 @@ func whoseChange(ev alerts.Evidence, start time.Time, brief bool) []string {
 			break
 		}
 		s := failures(ev, v)
-		if len(failing) == 1 && len(clean) > 0 {
+		if len(failing) == 1 && slices.ContainsFunc(clean, func(c alerts.VersionCount) bool { return alerts.EnoughCalls(c.Calls, v.Failed, v.Calls) }) {
 			s = "only in " + s
 		}
 		if !brief && !v.FirstSeen.IsZero() && !slices.Contains(firsts, v.Version) {
@@ -116,15 +116,23 @@ func regressions(ev alerts.Evidence, start time.Time) []regression {
 		if len(prefix) > 0 {
 			line = strings.Join(prefix, ", ") + ": " + line
 		}
-		short := "since " + code(s.FirstVersion)
+		short := "in " + code(s.FirstVersion)
+		if s.LastClean != "" {
+			short = "since " + code(s.FirstVersion)
+		}
 		if start.Sub(s.FirstAt) > recent {
 			short = "not new, " + short
 		}
-		if s.LastClean != "" {
+		switch {
+		case s.LastClean != "":
 			short += ", last clean " + code(s.LastClean)
 			line += "last clean version " + code(s.LastClean)
-		} else {
+		case len(ev.Versions) > 1:
+			short += ", no clean version known"
 			line += "no clean version known"
+		default:
+			short += ", the only version seen"
+			line += "the only version seen"
 		}
 		out = append(out, regression{s.FirstVersion, line, short})
 	}

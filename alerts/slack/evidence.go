@@ -77,7 +77,7 @@ func why(ev alerts.Evidence, ids bool) []string {
 			line = fmt.Sprintf("%s of %s: %s", wording.Number(s.Failed), wording.Number(ev.Failed), line)
 		}
 		if id := s.ID(); ids && id != "" {
-			line += " (" + code(id) + ")"
+			line += " (" + wording.Kind(&ev, s) + " " + code(id) + ")"
 		}
 		lines = append(lines, line)
 	}
@@ -180,6 +180,10 @@ func links(g alerts.Group, access alerts.Access) string {
 	}
 	if x := a.Evidence.Example; x != nil {
 		add(wording.ConversationURL(access.ExternalURL, x.Conversation), "Open conversation")
+	}
+	if len(g.Alerts) > 0 && access.IssueURL != "" {
+		title, body := wording.Issue(access, &a)
+		add(wording.IssueURL(access.IssueURL, title, body, maxContext-len(strings.Join(list, ""))-100), "New issue")
 	}
 	return strings.Join(list, " · ")
 }

@@ -51,7 +51,7 @@ func facts(a alerts.Alert) []fact {
 	lines := why(ev, true)
 	for i, s := range ev.Shares {
 		if i < maxShares && ev.Material(s.Failed) {
-			out = append(out, fact{"cause " + s.Cause + " " + s.RootCause, "New cause: " + lines[i]})
+			out = append(out, fact{"cause " + s.Cause + " " + s.RootCause, "New " + wording.Kind(&ev, s) + ": " + lines[i]})
 		}
 	}
 	for _, v := range ev.Versions {

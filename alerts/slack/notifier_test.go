@@ -71,7 +71,7 @@ func TestMessageLifecycle(t *testing.T) {
 	}
 	want := []string{
 		"🔴 Now CRITICAL: 43 of 98 calls failed (44%)",
-		"New cause: 30 of 412: a tool call in the history has no reply directly after it (missing_tool_reply)",
+		"New cause: 30 of 412: a tool call in the history has no reply directly after it (cause missing_tool_reply)",
 		"🔔 Still firing after 14 min: CRITICAL checkout-agent/planner: 412 of 1,030 calls failed (40%)",
 		"Last failure 09:33:45 UTC, none since in 80 calls",
 		"🟢 Resolved after 1 h 5 min: 412 of 1,030 calls failed at the peak (40%)",

@@ -49,7 +49,7 @@ func TestStatus(t *testing.T) {
 	longer.EndsAt = t0.Add(8 * time.Hour)
 	show(g(later(), &longer, nil, ack), "until 2026-11-21 17:21:05 UTC", strings.Replace(silenced, "13:", "17:", 1))
 	show(g(later(), nil, nil, ack), acknowledged, "🔔 The silence has ended, still firing after 14 min: CRITICAL checkout-agent/planner: 412 of 1,030 calls failed (40%)\n"+
-		"New cause: 30 of 412: a tool call in the history has no reply directly after it (missing_tool_reply)")
+		"New cause: 30 of 412: a tool call in the history has no reply directly after it (cause missing_tool_reply)")
 	part := ":link: Part of ProviderOutage: 10 services of openai fail"
 	show(g(later(), nil, &alerts.Inhibitor{ID: "x", Name: "ProviderOutage", Summary: "10 services of openai fail"}, nil), part, ":eyes: No longer acknowledged\n"+part)
 	show(g(later(), nil, nil, nil), "CRITICAL", "🔔 No longer part of another alert, still firing after 14 min: CRITICAL checkout-agent/planner: 412 of 1,030 calls failed (40%)")

@@ -9,10 +9,11 @@ import (
 	"github.com/llmtap/llmtap/alerts/wording"
 )
 
-// Limits in characters, and of blocks. The limits of headers, sections and blocks are Slack's own.
+// Limits in characters, and of blocks. The limits of headers, sections, contexts and blocks are Slack's own.
 const (
 	maxHeader  = 150
 	maxSection = 3000
+	maxContext = 2000
 	maxBlocks  = 50
 	maxName    = 80
 	// maxSeverity bounds a severity, which a rule may take from a label.

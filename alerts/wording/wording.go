@@ -47,6 +47,19 @@ func Problem(id string) (text, fix string) {
 	return Failure(alerts.Share{Cause: id}), fix
 }
 
+// Kind returns what Share.ID is: "root cause", or else "cause", or "rule" or "signal" of a finding that is not about a failed call.
+func Kind(ev *alerts.Evidence, s alerts.Share) string {
+	switch {
+	case s.ID() != s.Cause:
+		return "root cause"
+	case slices.ContainsFunc(signals.All, func(d signals.Doc) bool { return d.ID == s.Cause }):
+		return "signal"
+	case slices.Contains(ev.Rules, s.Cause):
+		return "rule"
+	}
+	return "cause"
+}
+
 // meaning returns a sentence about a cause, a rule or a signal; "" if id is none of them.
 func meaning(id string) string {
 	if sentence, _ := cause.Meaning(id); sentence != "" {

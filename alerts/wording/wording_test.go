@@ -28,6 +28,22 @@ func TestDescription(t *testing.T) {
 	f(alerts.Share{}, "unknown cause")
 }
 
+// A root cause is never called a cause, nor a rule.
+func TestKind(t *testing.T) {
+	f := func(s alerts.Share, want string, rules ...string) {
+		t.Helper()
+		if got := Kind(&alerts.Evidence{Rules: rules}, s); got != want {
+			t.Errorf("%+v: %q, want %q", s, got, want)
+		}
+	}
+	f(alerts.Share{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save"}, "root cause")
+	f(alerts.Share{Cause: "missing_tool_reply", RootCause: "tool_skipped"}, "root cause", "missing_tool_reply")
+	f(alerts.Share{Cause: "orphan_tool_reply", RootCause: "unknown_no_history"}, "cause")
+	f(alerts.Share{Cause: "rate_limit"}, "cause", "masked_failure")
+	f(alerts.Share{Cause: "missing_tool_reply"}, "rule", "missing_tool_reply")
+	f(alerts.Share{Cause: "reply_never_arrived"}, "signal", "reply_never_arrived")
+}
+
 func TestCounted(t *testing.T) {
 	f := func(n uint64, want string, rules ...string) {
 		t.Helper()

@@ -112,6 +112,7 @@ var members = map[string]setter{
 	"seq":                 number(math.MaxInt64, func(o *object, n uint64) { o.e.Seq = n }),
 	"dropped":             number(math.MaxInt64, func(o *object, n uint64) { o.e.Dropped = n }),
 	"uncaptured":          number(math.MaxInt64, func(o *object, n uint64) { o.e.Uncaptured = n }),
+	"hook_status":         text(func(e *event.Event) *string { return &e.HookStatus }),
 	"uncaptured_by":       text(func(e *event.Event) *string { return &e.UncapturedBy }),
 	"attrs":               attrs,
 	"capture":             text(func(e *event.Event) *string { return &e.Capture }),

@@ -34,7 +34,13 @@ type Hook struct {
 	mu     sync.Mutex             // guards the fields below
 	active map[*exchange]struct{} // calls whose response has not ended
 	closed bool
+	beat   *time.Timer // calls heartbeat; nil in a proxy, whose services may have ended
+	beats  int         // heartbeats queued
+	stored uint64      // events stored at the last heartbeat
 }
+
+// heartbeatInterval is the time between two heartbeats.
+const heartbeatInterval = time.Minute
 
 // Stats are the counters of a Hook since Open.
 type Stats struct {
@@ -84,7 +90,29 @@ func Open(cfg Config) (*Hook, error) {
 		defer close(h.done)
 		run(ctx)
 	}()
+	if cfg.Origin == event.OriginHook {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.beat = time.AfterFunc(heartbeatInterval, h.heartbeat)
+	}
 	return h, nil
+}
+
+// heartbeat publishes that the process is alive, and schedules the next heartbeat. A process that has sent nothing needs none, and
+// while nothing is stored, heartbeats would only fill the queue.
+func (h *Hook) heartbeat() {
+	s := h.queue.stats()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
+	h.beat.Reset(heartbeatInterval)
+	if s.Events > h.stored || s.Events > 0 && s.Pending == 0 {
+		h.stored = s.Events
+		h.beats++
+		h.push(&scope{}, event.Event{Kind: event.Hook, HookStatus: event.HookAlive})
+	}
 }
 
 // Transport returns a transport that records calls and forwards them to base, or to http.DefaultTransport if base is
@@ -237,6 +265,7 @@ func (h *Hook) Close() error {
 	for _, x := range h.activeCalls() {
 		x.end(errExit)
 	}
+	h.ended()
 	var left unsent
 	if h.Flush(ctx) != nil {
 		left = h.queue.unsent()
@@ -248,6 +277,18 @@ func (h *Hook) Close() error {
 	case <-time.After(closeGrace):
 	}
 	return err
+}
+
+// ended stops the heartbeats, and publishes that the process has ended if it has published one.
+func (h *Hook) ended() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.beat != nil {
+		h.beat.Stop()
+	}
+	if h.beats > 0 {
+		h.push(&scope{}, event.Event{Kind: event.Hook, HookStatus: event.HookEnded})
+	}
 }
 
 // waitForDrains waits at most half of Config.FlushTimeout for the error responses that are being read, and prevents
@@ -323,9 +364,13 @@ func (h *Hook) toolEvent(ctx context.Context, callID, status string) {
 func (h *Hook) publish(s *scope, ev event.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed {
-		return
+	if !h.closed {
+		h.push(s, ev)
 	}
+}
+
+// push queues an event without a body. h.mu is held.
+func (h *Hook) push(s *scope, ev event.Event) {
 	ev.Time, ev.Labels, ev.Attrs = time.Now(), h.labels(s), s.attrs
 	ev.Instance, ev.Client, ev.Origin, ev.SDK = h.instance, s.client, h.cfg.Origin, "go/"+Version
 	h.queue.push(&ev, nil, 0, 0, false)

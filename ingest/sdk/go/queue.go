@@ -344,7 +344,7 @@ func (q *queue) unsent() (u unsent) {
 	defer q.mu.Unlock()
 	for _, it := range q.items {
 		switch {
-		case it.state == removed || it.pair != nil && it.pair.dropped:
+		case it.state == removed || it.pair != nil && it.pair.dropped || it.ev.Kind == event.Hook:
 		case it.pair == nil:
 			u.steps++
 		case it == it.pair.items[0] || it.pair.items[0].state == removed: // not the second half of a counted exchange

@@ -111,16 +111,17 @@ func runShape(key []byte, in io.Reader, out io.Writer) error {
 func runEvent(in io.Reader, out io.Writer) error {
 	var line struct {
 		Service, Agent, Conversation, Instance, Text, Path string
-		Uncaptured                                         uint64
+		HookStatus                                         string
+		Uncaptured, Seq                                    uint64
 	}
 	return each(in, out, &line, func() any {
 		ev := event.Event{Kind: event.Run, RunStatus: event.StatusOK, Instance: line.Instance}
 		if line.Uncaptured > 0 {
-			ev.Kind, ev.Uncaptured = event.Hook, line.Uncaptured
+			ev.Kind, ev.Uncaptured, ev.HookStatus, ev.Seq = event.Hook, line.Uncaptured, line.HookStatus, line.Seq
 		}
 		ev.Labels = event.Labels{Service: line.Service, Agent: line.Agent, Conversation: line.Conversation, Run: line.Text, Stage: line.Text}
 		h := ev.Encode()
-		return []string{ev.Subject(), first(h[event.HeaderStage]), first(h[event.HeaderMsgID]), string(wire.PathDialect(line.Path)), first(h[event.HeaderUncaptured])}
+		return []string{ev.Subject(), first(h[event.HeaderStage]), first(h[event.HeaderMsgID]), string(wire.PathDialect(line.Path)), first(h[event.HeaderUncaptured]), first(h[event.HeaderHookStatus])}
 	})
 }
 

@@ -14,10 +14,12 @@ import (
 // The commands of a notification work on another host if the collector can be reached from there; otherwise the notification
 // names the host.
 func TestAccess(t *testing.T) {
+	const issues = "https://example.com/new?title={title}"
 	name := must.Get(os.Hostname())(t)
 	f := func(externalURL, listen string, want alerts.Access) {
 		t.Helper()
-		must.Agree(t, cmp.Diff(want, access(externalURL, listen)), externalURL, listen)
+		want.IssueURL = issues
+		must.Agree(t, cmp.Diff(want, access(&config.UI{ExternalURL: externalURL, IssueURL: issues}, listen)), externalURL, listen)
 	}
 	f("https://llmtap.example.com/", config.Default().Listen, alerts.Access{ExternalURL: "https://llmtap.example.com/", URL: "https://llmtap.example.com"})
 	f("", config.Default().Listen, alerts.Access{Host: name})

@@ -34,7 +34,7 @@ func (c *Collector) handler() http.Handler {
 	mux.HandleFunc("GET "+RefusedPath, c.serveRefused)
 	mux.Handle("POST "+remote.Path, c.withPages(remote.NewHandler(c.queryable)))
 	mux.Handle(silences.Path, silences.NewHandler(c.silenceable, silences.Options{
-		Access: access(c.cfg.UI.ExternalURL, c.httpAddr()), GroupBy: append(slices.Clone(c.cfg.Alerts.GroupBy), healthLabel), Version: c.opts.Version, Started: time.Now(),
+		Access: access(&c.cfg.UI, c.httpAddr()), GroupBy: append(slices.Clone(c.cfg.Alerts.GroupBy), healthLabel), Version: c.opts.Version, Started: time.Now(),
 	}))
 	list := c.withPages(problemsapi.NewHandler(c.decidable))
 	mux.Handle(problemsapi.Path, list)

@@ -24,7 +24,7 @@ type Receiver struct {
 
 // Receivers returns the configured receivers. It does not connect to them. It sets the options that follow from cfg.
 func Receivers(cfg *config.Config, o alerts.NotifierOptions) ([]Receiver, error) {
-	o.Access, o.GroupBy = access(cfg.UI.ExternalURL, cfg.Listen), append(slices.Clone(cfg.Alerts.GroupBy), healthLabel)
+	o.Access, o.GroupBy = access(&cfg.UI, cfg.Listen), append(slices.Clone(cfg.Alerts.GroupBy), healthLabel)
 	var all []Receiver
 	for kind, n := range cfg.Notifiers() {
 		list, err := n.Receivers(o)
@@ -40,7 +40,13 @@ func Receivers(cfg *config.Config, o alerts.NotifierOptions) ([]Receiver, error)
 
 // access returns how the readers of notifications reach a collector that listens on listen. Commands find a collector on
 // the default address of their host by themselves.
-func access(externalURL, listen string) alerts.Access {
+func access(ui *config.UI, listen string) alerts.Access {
+	out := reach(ui.ExternalURL, listen)
+	out.IssueURL = ui.IssueURL
+	return out
+}
+
+func reach(externalURL, listen string) alerts.Access {
 	if externalURL != "" {
 		return alerts.Access{ExternalURL: externalURL, URL: strings.TrimRight(externalURL, "/")}
 	}

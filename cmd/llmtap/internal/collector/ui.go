@@ -56,7 +56,7 @@ func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
 			Alerts: live, Config: c.cfg.Alerts, Alertmanagers: c.cfg.Alertmanager.URLs, Others: c.cfg.Slack.Channel != "" || c.cfg.Webhook.URL != "",
 			Engines: c.engines, Controls: u.controls, Sink: stored,
 		},
-		Incidents: pages.Incidents{Groups: u.groups, Access: func() alerts.Access { return access(c.cfg.UI.ExternalURL, c.httpAddr()) }}, Tallies: pages.Tallies(c.calls.Load).Range, Health: u.parts,
+		Incidents: pages.Incidents{Groups: u.groups, Access: func() alerts.Access { return access(&c.cfg.UI, c.httpAddr()) }}, Tallies: pages.Tallies(c.calls.Load).Range, Health: u.parts,
 		Conversations: pages.Conversations{Source: stored},
 		Prices:        c.cfg.Prices, CodeURL: c.cfg.UI.CodeURL, Login: u.login(), SessionKey: u.tokens.Key("llmtap web session"), Version: c.opts.Version, Logger: c.logger,
 	})

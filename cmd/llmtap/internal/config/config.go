@@ -140,6 +140,7 @@ type UI struct {
 	TokenFile   string `yaml:"token_file"`
 	ExternalURL string `yaml:"external_url"` // base URL of links in notifications; empty: no links
 	CodeURL     string `yaml:"code_url"`     // URL of a line of an agent's code with {version}, {file} and {line}; empty: no links
+	IssueURL    string `yaml:"issue_url"`    // template of the URL of a new issue, with {title} and {body}; empty: no link
 }
 
 // Default retentions: of messages, long enough to investigate last week's incident, and of all other rows, long enough to compare

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/llmtap/llmtap/alerts/endpoint"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/ingest/httpbody"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/loopback"
@@ -141,6 +142,11 @@ func (c *Config) validateUI(v *validator) {
 			v.fail("ui.code_url: %w", err)
 		} else if !strings.Contains(u, "{file}") || strings.ContainsAny(plain, "{}") {
 			v.fail("ui.code_url: %q: use {file}, {line} and {version}, such as https://github.com/acme/agent/blob/v{version}/{file}#L{line}", u)
+		}
+	}
+	if u := c.UI.IssueURL; u != "" {
+		if err := wording.CheckIssueURL(u); err != nil {
+			v.fail("ui.issue_url: %w", err)
 		}
 	}
 	if c.UI.Token != "" && c.UI.TokenFile != "" {

@@ -53,7 +53,7 @@ func (v *view) finding(indent int, f *Finding) {
 	case first != "" && clean != "":
 		fact("version", "first bad "+first+", last clean "+clean)
 	case first != "":
-		fact("version", "first bad "+first+", the oldest version seen")
+		fact("version", "first seen in "+first+", no clean version known")
 	}
 	fact("fix", f.Fix)
 	if f.Comparison != nil {

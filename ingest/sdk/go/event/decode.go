@@ -96,6 +96,7 @@ func (d *decoder) kind(e *Event) {
 		e.ToolCallID, e.ToolStatus = d.text(HeaderToolCallID), d.text(HeaderToolStatus)
 	case Hook:
 		d.require(HeaderInstance)
+		e.HookStatus = d.text(HeaderHookStatus)
 	case KindUnknown: // unreachable: the subject would be invalid
 	}
 }

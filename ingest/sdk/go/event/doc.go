@@ -12,7 +12,8 @@
 //
 // An exchange is two messages with the same exchange id: its request when it is sent, and its response when it ends.
 // Run and tool messages report the start or end of a run or tool. Hook messages have no payload: they report the counts
-// of a hook (Llmtap-Dropped, Llmtap-Uncaptured), which all messages have, while its process sends no others.
+// of a hook (Llmtap-Dropped, Llmtap-Uncaptured), which all messages have, while its process sends no others, and that the process
+// is alive or ends (Llmtap-Hook-Status).
 //
 // # Why the payload contains only the body
 //

@@ -61,6 +61,12 @@ const (
 	StatusCancelled = "cancelled" // neither failed nor completed
 )
 
+// Values of Event.HookStatus.
+const (
+	HookAlive = "alive" // every minute, with or without calls, of a process that has sent other events
+	HookEnded = "ended" // the process ends, or its hook does; only after HookAlive
+)
+
 // Transports of calls that hooks do not capture.
 const (
 	TransportGRPC      = "grpc"
@@ -106,13 +112,14 @@ type Event struct {
 	RunStatus  string // run: started, ok, error, cancelled
 	ToolCallID string // tool
 	ToolStatus string // tool: started, ok, error, cancelled
+	HookStatus string // hook: alive, ended; empty in a report of Uncaptured
 
 	Instance string // random id of the process
 	Seq      uint64 // number of the event in its instance, from 1; a gap means lost events
 	Dropped  uint64 // exchanges that this instance has dropped so far
 
 	// Uncaptured is the number of calls to providers that this instance has made so far with a client that its hook does not
-	// capture. Hooks send events of kind Hook only for it, because a process may make no other calls.
+	// capture. Hooks send events of kind Hook for it, because a process may make no other calls.
 	Uncaptured uint64
 	// UncapturedBy is the number of these calls by transport, such as "grpc=9 websocket=3". Others have an unknown one.
 	UncapturedBy string
@@ -138,7 +145,7 @@ type Event struct {
 }
 
 // MessageID returns the id by which JetStream drops duplicates: <exchange>.<q or s>.<part>, <run>.<status>, <call
-// id>.<exchange>.<status> or <instance>.hook.<uncaptured>. The message ids of imports end with the instance, because a
+// id>.<exchange>.<status>, <instance>.hook.<uncaptured> or <instance>.<status>.<seq>. The message ids of imports end with the instance, because a
 // repeated import has the same exchange ids: JetStream would drop the messages that it remembers, and the others would be
 // checked without their context. Encode replaces an id longer than MaxHeaderValue by a hash.
 func (e *Event) MessageID() string {
@@ -149,6 +156,9 @@ func (e *Event) MessageID() string {
 	case Tool:
 		return e.ToolCallID + "." + e.Exchange + "." + e.ToolStatus
 	case Hook:
+		if e.HookStatus != "" {
+			return e.Instance + "." + e.HookStatus + "." + strconv.FormatUint(e.Seq, 10)
+		}
 		return e.Instance + ".hook." + strconv.FormatUint(e.Uncaptured, 10)
 	case Response:
 		half = ".s."

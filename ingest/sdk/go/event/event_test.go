@@ -33,14 +33,15 @@ func full() map[Kind]*Event {
 			Part: 2, Parts: 3, BodyBytes: 1 << 20, SDK: "go/0.1.0", Body: []byte(`{"model":`),
 		}
 	}
-	req, res, run, tool := base(Request), base(Response), base(Run), base(Tool)
+	req, res, run, tool, hook := base(Request), base(Response), base(Run), base(Tool), base(Hook)
 	req.URL, req.Method, req.APIVersion = "https://api.openai.com/v1/chat/completions", "POST", "2023-06-01"
 	req.Retry, req.Code, req.Traceparent = 2, "core/代理 agent.py:145 Agent.run", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	res.Status, res.Error, res.ProviderRequestID = 400, "read: connection reset\r\nby peer", "req_1"
 	res.Duration, res.FirstByte = 12*time.Second+345678901, 1500*time.Microsecond
 	run.RunStatus = StatusError
 	tool.ToolCallID, tool.ToolStatus = "call_00_abc", StatusStarted
-	return map[Kind]*Event{Request: req, Response: res, Run: run, Tool: tool}
+	hook.HookStatus = HookAlive
+	return map[Kind]*Event{Request: req, Response: res, Run: run, Tool: tool, Hook: hook}
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -74,6 +75,7 @@ func TestHeadersByKind(t *testing.T) {
 		Response: {HeaderStatus, HeaderError, HeaderDuration, HeaderFirstByte, HeaderProviderReq},
 		Run:      {HeaderRunStatus},
 		Tool:     {HeaderToolCallID, HeaderToolStatus},
+		Hook:     {HeaderHookStatus},
 	}
 	for kind, e := range full() {
 		want := map[string]bool{}

@@ -50,6 +50,7 @@ const (
 	HeaderRunStatus    = "Llmtap-Run-Status"
 	HeaderToolCallID   = "Llmtap-Tool-Call-Id"
 	HeaderToolStatus   = "Llmtap-Tool-Status"
+	HeaderHookStatus   = "Llmtap-Hook-Status"
 	HeaderSDK          = "Llmtap-Sdk"
 	HeaderTraceparent  = "Traceparent"
 
@@ -105,7 +106,9 @@ func (e *Event) Encode() Header {
 	case Tool:
 		w.text(HeaderToolCallID, e.ToolCallID)
 		w.text(HeaderToolStatus, e.ToolStatus)
-	case KindUnknown, Hook: // have no headers of their own
+	case Hook:
+		w.text(HeaderHookStatus, e.HookStatus)
+	case KindUnknown: // has no headers of its own
 	}
 	w.text(HeaderService, e.Labels.Service)
 	w.text(HeaderServiceVersion, e.Labels.ServiceVersion)

@@ -41,7 +41,9 @@ func (e *Event) AppendJSON(dst []byte) []byte {
 	case Tool:
 		w.text("tool_call_id", e.ToolCallID)
 		w.text("tool_status", e.ToolStatus)
-	case KindUnknown, Hook: // have no members of their own
+	case Hook:
+		w.text("hook_status", e.HookStatus)
+	case KindUnknown: // has no members of its own
 	}
 	w.text("service", e.Labels.Service)
 	w.text("service_version", e.Labels.ServiceVersion)

@@ -299,6 +299,8 @@ def encode(ev: Event) -> bytes:
         texts["run_status"] = ev.step
     elif ev.kind == _event.TOOL:
         texts.update(tool_call_id=ev.tool_call_id, tool_status=ev.step)
+    elif ev.kind == _event.HOOK:
+        texts.update(hook_status=ev.step)
     texts.update(
         service=labels.service, service_version=labels.service_version, environment=labels.environment, agent=labels.agent,
         stage=labels.stage, conversation=labels.conversation, run=labels.run, user=labels.user, instance=labels.instance, sdk=labels.sdk,

@@ -18,6 +18,7 @@ MAX_SERVICE_NAME = 32
 UNKNOWN_SERVICE = "unknown"
 
 REQUEST, RESPONSE, RUN, TOOL, HOOK = "request", "response", "run", "tool", "hook"
+ALIVE, ENDED = "alive", "ended"  # steps of a hook; "" in a report of uncaptured calls
 FULL, SHAPE, NONE, CUT = "full", "shape", "none", "cut"
 STARTED, OK, ERROR = "started", "ok", "error"
 # Values of Llmtap-Error set by the hook; other values are texts of errors.
@@ -104,6 +105,8 @@ class Event:
             return message_id_header(self.labels.run + "." + self.step)
         if self.kind == TOOL:
             return message_id_header(self.tool_call_id + "." + self.exchange + "." + self.step)
+        if self.kind == HOOK and self.step:
+            return message_id_header(f"{self.labels.instance}.{self.step}.{self.seq}")
         if self.kind == HOOK:
             return message_id_header(f"{self.labels.instance}.hook.{self.uncaptured}")
         return f"{self.exchange}.{'s' if self.kind == RESPONSE else 'q'}.{part}"
@@ -132,6 +135,8 @@ class Event:
             h += f"Llmtap-Run-Status: {self.step}\r\n"
         elif self.kind == TOOL:
             h += _text("Llmtap-Tool-Call-Id", self.tool_call_id) + f"Llmtap-Tool-Status: {self.step}\r\n"
+        elif self.step:
+            h += f"Llmtap-Hook-Status: {self.step}\r\n"
         h += self.labels.headers()
         if self.seq:
             h += f"Llmtap-Seq: {self.seq}\r\n"

@@ -28,6 +28,7 @@ VERSION = "0.1.0"
 # Additional seconds that close waits after Config.flush_timeout for the sender to exit.
 _CLOSE_GRACE = 0.1
 REPORT_INTERVAL = 10.0  # seconds between two reports of uncaptured calls
+HEARTBEAT_INTERVAL = 60.0  # seconds between two heartbeats
 MAX_DRAINS = 64  # unread error responses that are read in the background concurrently
 
 # What to do about calls that are not captured, by transport.
@@ -77,6 +78,9 @@ class Hook:
         self._uncaptured_hosts: set[tuple[str, str]] = set()
         self._reported = 0  # uncaptured calls in the newest report
         self._report_due = 0.0
+        self._beat_due = clock.monotonic() + HEARTBEAT_INTERVAL
+        self._beats = 0  # heartbeats queued
+        self._stored = 0  # events stored at the last heartbeat
         self._sender: Union[Sender, EndpointSender, None] = None
         self._drains = 0  # unread error responses that are being read
         self.report = Reporter(self.config)
@@ -142,6 +146,17 @@ class Hook:
         ev.time = clock.time_ns()
         self.queue.push(ev, None, 0, False)
 
+    def _heartbeat(self, now: float) -> None:
+        """Publishes that the process is alive. While nothing is stored, heartbeats would only fill the queue."""
+        if now < self._beat_due:
+            return
+        self._beat_due = now + HEARTBEAT_INTERVAL
+        _, events, _, pending, _ = self.queue.counts()
+        if events > self._stored or events and not pending:
+            self._stored = events
+            self._beats += 1
+            self._step(Event(_event.HOOK, self.labels(_context.Scope())), _event.ALIVE)
+
     def begin(self, target: Target, method: str, headers: Headers) -> Optional[Exchange]:
         """Starts and returns the exchange of a call; None if the hook is closed."""
         x = Exchange(self, target, method, headers)
@@ -170,10 +185,12 @@ class Hook:
             self._drains -= 1
 
     def sweep(self) -> None:
-        """Ends the calls whose responses were abandoned, and reports the newest count of uncaptured calls."""
+        """Ends the calls whose responses were abandoned, and reports the newest count of uncaptured calls and that the process is alive."""
         while self.abandoned:
             self.abandoned.popleft().end(ABANDONED)
-        self._report_uncaptured(clock.monotonic())
+        now = clock.monotonic()
+        self._report_uncaptured(now)
+        self._heartbeat(now)
 
     def scope(self) -> _context.Scope:
         """The current scope."""
@@ -243,6 +260,9 @@ class Hook:
         with self._lock:
             if self._closed:
                 return
+        self._push_step(ev, step)
+
+    def _push_step(self, ev: Event, step: str) -> None:
         ev.step, ev.time = step, clock.time_ns()
         self.queue.push(ev, None, 0, False)
 
@@ -269,6 +289,8 @@ class Hook:
         for x in active:
             x.end(EXIT)
         self._report_uncaptured(float("inf"))
+        if self._beats:
+            self._push_step(Event(_event.HOOK, self.labels(_context.Scope())), _event.ENDED)
         stored = self.flush(max(0.0, deadline - clock.monotonic()) if sender is not None else 0)
         self.report.lost(Unsent(0, 0) if stored else self.queue.unsent(), self.queue.dropped, self.config.flush_timeout)
         if sender is not None:

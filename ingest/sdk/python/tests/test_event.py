@@ -29,17 +29,18 @@ def test_subjects_and_values(ask: Callable[..., list[Any]]) -> None:
 
     questions = [{"service": text(40), "agent": text(5), "conversation": text(4), "instance": text(9), "text": text(9)} for _ in range(3000)]
     questions += [{"text": "x" * n + tail} for n in range(505, 520) for tail in ("", " ", "é", "规规", "  y", "%")]
-    questions += [{**q, "uncaptured": n} for n, q in enumerate(questions[:300], 1)]
-    for q, (subject, stage, message_id, _, uncaptured) in zip(questions, ask(questions, "event")):
+    questions += [{**q, "uncaptured": n, "hookStatus": ("", "alive", "ended")[n % 3], "seq": n * n} for n, q in enumerate(questions[:300], 1)]
+    for q, (subject, stage, message_id, _, uncaptured, status) in zip(questions, ask(questions, "event")):
         labels = _event.Labels()
         labels.service, labels.agent, labels.conversation = q.get("service", ""), q.get("agent", ""), q.get("conversation", "")
         labels.run = labels.stage = q["text"]
         labels.instance = q.get("instance", "")
         ev = _event.Event(_event.HOOK if "uncaptured" in q else _event.RUN, labels)
-        ev.step, ev.uncaptured = _event.OK, q.get("uncaptured", 0)
+        ev.step, ev.uncaptured, ev.seq = q.get("hookStatus", _event.OK), q.get("uncaptured", 0), q.get("seq", 0)
         headers = dict(line.split(": ", 1) for line in ev.headers().splitlines())
         assert ev.subject() == subject, q
-        assert (headers.get("Llmtap-Stage", ""), headers.get("Llmtap-Uncaptured", "")) == (stage, uncaptured), q
+        got = headers.get("Llmtap-Stage", ""), headers.get("Llmtap-Uncaptured", ""), headers.get("Llmtap-Hook-Status", "")
+        assert got == (stage, uncaptured, status), q
         assert ev.message_id(1) == message_id, q
 
 

@@ -21,6 +21,7 @@ from conftest import HERE, Message, Nats
 from provider import ANSWER, BODY, CLIENTS, EVENTS, Provider, wait_until
 
 import llmtap
+from llmtap import _hook
 
 
 def start(nats: Nats, provider: Provider, **more: Any) -> None:
@@ -422,3 +423,20 @@ def test_no_files(nats_server: Nats, provider: Provider, monkeypatch: pytest.Mon
                 call(provider, what)
     assert llmtap.flush(10) and not opened
     assert llmtap.stats().errors == 0 and nats_server.messages()[3].data.startswith(b'{"error": {"message": "bad key sk-***')
+
+
+def test_heartbeats(nats_server: Nats, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process says that it is alive, after its first event, and that it ends."""
+    monkeypatch.setattr(_hook, "HEARTBEAT_INTERVAL", 0.2)
+    start(nats_server, provider)
+    time.sleep(0.5)
+    assert not nats_server.messages()
+    call(provider)
+    assert llmtap.flush(5)
+    wait_until(lambda: len(nats_server.messages()) >= 4, 10)
+    llmtap.uninstrument()
+    messages = nats_server.messages()
+    gapless(messages)
+    beats = [m for m in messages if m.subject.startswith("llmtap.v1.hook.svc.")]
+    assert [m["Llmtap-Hook-Status"] for m in beats] == ["alive"] * (len(messages) - 3) + ["ended"]
+    assert len({m["Nats-Msg-Id"] for m in beats}) == len(beats) and not any(m.data for m in beats)

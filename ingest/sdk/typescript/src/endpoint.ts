@@ -195,6 +195,7 @@ export function eventObject(ev: Event): Record<string, unknown> {
     run_status: ev.kind === "run" ? ev.step : "",
     tool_call_id: ev.toolCallID,
     tool_status: ev.kind === "tool" ? ev.step : "",
+    hook_status: ev.kind === "hook" ? ev.step : "",
     sdk: labels.sdk,
   };
   for (const [key, value] of Object.entries(fields)) {

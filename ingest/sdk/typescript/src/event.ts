@@ -13,7 +13,7 @@ const MAX_SERVICE_NAME = 32;
 const UNKNOWN_SERVICE = "unknown";
 
 export type Kind = "request" | "response" | "run" | "tool" | "hook";
-export type Step = "" | "started" | "ok" | "error";
+export type Step = "" | "started" | "ok" | "error" | "alive" | "ended";
 
 // Values of Llmtap-Error set by the hook; other values are texts of errors.
 export const UNREAD = "closed before the end of the body";
@@ -130,6 +130,7 @@ export class Event {
       case "tool":
         return messageIDHeader(`${this.toolCallID}.${this.exchange}.${this.step}`);
       case "hook":
+        if (this.step) return messageIDHeader(`${this.labels.instance}.${this.step}.${this.seq}`);
         return messageIDHeader(`${this.labels.instance}.hook.${this.uncaptured}`);
       default:
         return `${this.exchange}.${this.kind === "response" ? "s" : "q"}.${part}`;
@@ -162,6 +163,8 @@ export class Event {
     } else if (this.kind === "tool") {
       text(h, "Llmtap-Tool-Call-Id", this.toolCallID);
       h.push(["Llmtap-Tool-Status", this.step]);
+    } else {
+      text(h, "Llmtap-Hook-Status", this.step);
     }
     h.push(...this.labels.headers());
     number(h, "Llmtap-Seq", this.seq);

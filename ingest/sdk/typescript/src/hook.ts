@@ -16,6 +16,7 @@ import { Sender } from "./sender";
 export const VERSION = "0.1.0";
 
 const REPORT_INTERVAL = 10_000; // milliseconds between two reports of uncaptured calls
+export const HEARTBEAT_INTERVAL = 60_000; // milliseconds between two heartbeats
 
 // What to do about calls that are not captured, by transport.
 const INSTEAD: Record<string, string> = {
@@ -51,6 +52,9 @@ export class Hook {
   #uncapturedHosts = new Set<string>();
   #reported = 0; // uncaptured calls in the newest report
   #reportDue = 0;
+  #beatDue = monotonic() + HEARTBEAT_INTERVAL;
+  #beats = 0; // heartbeats queued
+  #stored = 0; // events stored at the last heartbeat
 
   constructor(readonly config: Config) {
     this.hosts = new Hosts(config.hosts, config.warn);
@@ -93,6 +97,17 @@ export class Hook {
     ev.uncapturedBy = this.queue.uncapturedBy;
     ev.time = now();
     this.queue.push(ev);
+  }
+
+  /** Publishes that the process is alive. While nothing is stored, heartbeats would only fill the queue. */
+  heartbeat(at = monotonic()): void {
+    if (at < this.#beatDue) return;
+    this.#beatDue = at + HEARTBEAT_INTERVAL;
+    const { events, pending } = this.queue;
+    if (this.#closed || (events <= this.#stored && (events === 0 || pending > 0))) return;
+    this.#stored = events;
+    this.#beats++;
+    this.#step(new Event("hook", this.labels(new Scope())), "alive");
   }
 
   /** Starts and returns the exchange of a call; undefined if the hook is closed. */
@@ -171,7 +186,7 @@ export class Hook {
   }
 
   #step(ev: Event, step: Step): void {
-    if (this.#closed) return;
+    if (this.#closed && step !== "ended") return;
     ev.step = step;
     ev.time = now();
     this.queue.push(ev);
@@ -198,6 +213,7 @@ export class Hook {
       }
     }
     this.reportUncaptured(Infinity);
+    if (this.#beats > 0) this.#step(new Event("hook", this.labels(new Scope())), "ended");
   }
 
   /** Ends the recording, publishes pending events within the flush timeout, and stops. */

@@ -26,6 +26,7 @@ export interface Source {
   readonly report: Reporter;
   countError(error: unknown): void;
   reportUncaptured(): void;
+  heartbeat(): void;
 }
 
 /** After a failure the sender starts again with the oldest event; JetStream drops stored ones by their ids.
@@ -90,6 +91,7 @@ export class Sender {
   async #turn(): Promise<void> {
     const { queue, report } = this.hook;
     this.hook.reportUncaptured();
+    this.hook.heartbeat();
     await this.#send();
     this.#acknowledge();
     const head = queue.oldestInFlight;

@@ -117,6 +117,24 @@ test("names and files of places", () => {
   assert.match(long, /^[^\ufffd]{20,80}\/a\.js:7 (函数){10}函?$/);
 });
 
+test("heartbeats: after the first stored event, and at the end", async () => {
+  const [p, e] = await Promise.all([provider(), endpoint()]);
+  llmtap.instrument({ endpoint: e.url, service: "svc", hosts: [p.host] });
+  const { hookOf } = internal("patch");
+  const hook = hookOf();
+  hook.heartbeat(1e12); // nothing stored yet
+  await (await post(p.url, "{}")).text();
+  assert.ok(await llmtap.flush(5000));
+  for (let i = 0; i < 2; i++) {
+    hook.heartbeat(1e13 * (i + 1));
+    assert.ok(await llmtap.flush(5000));
+  }
+  await llmtap.uninstrument();
+  const beats = e.events.filter((x) => x.kind === "hook").map((x) => [x.hook_status, x.service, x.seq]);
+  assert.deepStrictEqual(beats, [["alive", "svc", 3], ["alive", "svc", 4], ["ended", "svc", 5]]);
+  await Promise.all([p.stop(), e.stop()]);
+});
+
 test("the endpoint is behind: events are sent again; rejected ones are dropped and counted", async () => {
   const p = await provider();
   const e = await endpoint((req, res, n) => {

@@ -62,20 +62,22 @@ test("subjects, values and ids", () => {
     service: text(40), agent: text(5), conversation: text(4), instance: text(9), text: text(9),
   }));
   for (let n = 505; n < 520; n++) for (const tail of ["", " ", "é", "规规", "  y", "%"]) questions.push({ text: "x".repeat(n) + tail });
-  questions.push(...questions.slice(0, 300).map((q, i) => ({ ...q, uncaptured: i + 1 })));
+  questions.push(...questions.slice(0, 300).map((q, i) => ({ ...q, uncaptured: i + 1, hookStatus: ["", "alive", "ended"][i % 3], seq: i * i })));
   const answers = ask(questions, "event");
   questions.forEach((q, i) => {
-    const [subject, stage, id, , uncaptured] = answers[i];
+    const [subject, stage, id, , uncaptured, status] = answers[i];
     const labels = new event.EventLabels();
     Object.assign(labels, { service: q.service ?? "", agent: q.agent ?? "", conversation: q.conversation ?? "", instance: q.instance ?? "" });
     labels.run = labels.stage = q.text;
     const ev = new event.Event(q.uncaptured ? "hook" : "run", labels);
-    ev.step = "ok";
+    ev.step = q.hookStatus ?? "ok";
     ev.uncaptured = q.uncaptured ?? 0;
+    ev.seq = q.seq ?? 0;
     const headers = Object.fromEntries(ev.headers());
     assert.strictEqual(ev.subject(), subject, JSON.stringify(q));
     assert.strictEqual(headers["Llmtap-Stage"] ?? "", stage, JSON.stringify(q));
     assert.strictEqual(headers["Llmtap-Uncaptured"] ?? "", uncaptured);
+    assert.strictEqual(headers["Llmtap-Hook-Status"] ?? "", status);
     assert.strictEqual(ev.messageID(1), id, JSON.stringify(q));
   });
 });
