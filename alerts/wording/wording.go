@@ -130,12 +130,17 @@ func Truncate(text string, n int) string {
 // MaxID is the longest id in a notification, in bytes.
 const MaxID = 200
 
-// IncidentURL returns the URL of the web page about an alert, or "" without an external URL. id is Alert.ID.
-func IncidentURL(externalURL, id string) string {
-	if externalURL == "" || id == "" {
+// AlertURL returns the URL of the web page about a, an alert of g: the page of its problem if it is about one. It is "" without an
+// external URL.
+func AlertURL(externalURL string, g *alerts.Group, a *alerts.Alert) string {
+	page := "/incident/" + a.ID()
+	if a.Problem != "" {
+		page = "/problem/" + alerts.GroupID(g.Key)
+	}
+	if externalURL == "" {
 		return ""
 	}
-	return strings.TrimRight(externalURL, "/") + "/incident/" + url.PathEscape(id)
+	return strings.TrimRight(externalURL, "/") + page
 }
 
 // ConversationURL returns the URL of a conversation's web page, or "" without an external URL or a usable id.

@@ -64,12 +64,9 @@ func (s incidentPage) change(ctx context.Context, x *incident) (*change, error) 
 	}
 	all.Go(func() { ledger, ledgerErr = s.query(ctx, "whose_change", values, v.Now) })
 	all.Wait()
-	out := &change{}
+	out := &change{FirstBad: x.known.FirstBad, LastClean: x.known.LastClean, First: x.known.First}
 	for _, r := range versions {
 		out.Versions = append(out.Versions, versionHit{r.Text("service"), r.Text("version"), r.Int64("hits"), r.Int64("calls"), v.At(r.Time("began")), v.Here("version", r.Text("version"))})
-	}
-	if a := x.alert; a != nil && x.Why == a.Cause {
-		out.FirstBad, out.LastClean, out.First = a.FirstBad, a.LastClean, v.At(a.FirstAt)
 	}
 	if err != nil && out.FirstBad == "" {
 		return nil, err
@@ -314,16 +311,12 @@ func (s incidentPage) conversations(ctx context.Context, x *incident) (*conversa
 func (s incidentPage) investigate(x *incident) (any, error) {
 	v := x.view
 	data := map[string]any{}
-	if a := x.alert; a != nil {
-		if a.Calls > 0 || a.Failed > 0 { // otherwise the first section shows it
-			data["Description"] = a.Description
-		}
-		data["Commands"] = strings.Join(a.Commands, "\n")
-		if a.Calls == 0 && a.Failed == 0 {
-			return data, nil
-		}
+	data["Commands"] = strings.Join(x.commands, "\n")
+	if x.noCalls() {
+		return data, nil
 	}
-	if data["Commands"] == nil || data["Commands"] == "" {
+	data["Description"] = x.description // otherwise the first section shows it
+	if data["Commands"] == "" {
 		labels := map[string]string{}
 		for _, name := range filterNames {
 			labels[name] = first(x.values[name])

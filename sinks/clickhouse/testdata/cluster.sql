@@ -426,3 +426,14 @@ SELECT * FROM tool_calls FINAL SETTINGS do_not_merge_across_partitions_select_fi
 
 INSERT INTO migrations (number, name, checksum, applied_at) VALUES (9, '0009_stored_at.sql', '0d139f25f41aa0099193ac6c6f2dc85135f00f75daf8eb7fd2aa368767649492', now64(3));
 
+-- 0010_problems.sql
+
+ALTER TABLE alerts_local ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS problem String COMMENT 'id of the problem that the alert is about; empty if it is about none' CODEC(ZSTD(1));
+
+ALTER TABLE alerts ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS problem String COMMENT 'id of the problem that the alert is about; empty if it is about none' CODEC(ZSTD(1));
+
+CREATE OR REPLACE VIEW alerts_final ON CLUSTER 'main' AS
+SELECT * FROM alerts FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (10, '0010_problems.sql', 'd0b27492ce84e9f74fcaa28bec09c5a76afa48728112ac9378d19886478c3ceb', now64(3));
+

@@ -48,8 +48,9 @@ type problems struct {
 	controls *controls
 	logger   *slog.Logger
 
-	mu   sync.Mutex // guards list
-	list map[string]alerts.Problem
+	mu     sync.Mutex // guards list and loaded
+	list   map[string]alerts.Problem
+	loaded bool // list has what was stored
 }
 
 var (
@@ -102,6 +103,7 @@ func (p *problems) watch(ctx context.Context) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		clear(p.list)
+		p.loaded = true
 		for key, value := range values {
 			put(key, value)
 		}
@@ -114,6 +116,18 @@ func (p *problems) watch(ctx context.Context) {
 		}
 		put(key, value)
 	})
+}
+
+// newProblems returns problems that are not known until watch runs.
+func newProblems(kv *jetstream.KV, c *controls, logger *slog.Logger) *problems {
+	return &problems{kv: kv, controls: c, logger: logger, list: map[string]alerts.Problem{}}
+}
+
+// ready reports whether the problems are known.
+func (p *problems) ready() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.loaded
 }
 
 // find returns the problem of a group.
