@@ -40,7 +40,7 @@ type problemList struct {
 type problemRow struct {
 	Problem
 	Words       string
-	First, Last Time
+	Began, Seen Time // FirstSeen and LastSeen
 	Class       string
 }
 

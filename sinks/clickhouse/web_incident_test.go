@@ -38,6 +38,9 @@ func TestWebIncident(t *testing.T) {
 	f("incident_totals", "", "masked_failure,no_such", "calls=39 hits=3 calls_since=12")
 	f("incident_totals", "rate_limit", "", "calls=39 hits=0 calls_since=39")
 	f("incident_versions", "tool_calls_dropped_on_save", "", "service=trips version=1.5.0 hits=10 calls=19\nservice=trips version=1.4.0 hits=0 calls=20")
+	f("incident_totals", "", "tool_calls_dropped_on_save", "calls=39 hits=10 calls_since=0") // findings with a root cause
+	f("problem_versions", "tool_calls_dropped_on_save", "", "version=1.4.0 hits=0 calls=20\nversion=1.5.0 hits=10 calls=19", "step", "100000000")
+	f("problem_harm", "tool_calls_dropped_on_save", "", "calls=10 users=0 tenants=0 input_tokens=0 output_tokens=0 unreported_calls=10 about_tokens=0")
 	f("incident_over_time", "", "", "hits=0 others=10\nhits=0 others=10\nhits=5 others=5\nhits=5 others=4", "step", "300")
 	f("incident_differs", "tool_calls_dropped_on_save", "", `attribute= value= hits=10 others=29 all_hits=10 all_others=29
 attribute=parameter temperature value=0.9 hits=10 others=9 all_hits=10 all_others=29
