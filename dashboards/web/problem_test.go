@@ -55,7 +55,7 @@ func problemRows(text string) map[string]*Table {
 	rows := incidentRows(text)
 	versions := table("version", text, "time", testNow.Add(-time.Minute), "hits", uint64(6), "calls", uint64(7))
 	versions.Rows = append(versions.Rows, []any{"0.9", testNow.Add(-time.Hour), uint64(0), uint64(30)})
-	rows["does a problem hit, over time?"] = versions
+	rows["when, does a problem hit calls?"] = versions
 	rows["how many tokens do its calls take?"] = table("calls", uint64(6), "users", uint64(4), "tenants", uint64(3), "input_tokens", int64(1200), "output_tokens", int64(34), "unreported_calls", uint64(5), "about_tokens", 56000.0)
 	past := table("alert_id", "a0", "name", text, "severity", "warning", "labels", map[string]string{"service": "shop", "stage": "planner"}, "summary", "shop/planner: "+text, "started_at", testNow.Add(-3*time.Hour), "ended_at", testNow.Add(-2*time.Hour))
 	rows["Which alerts are about a problem?"] = past

@@ -1,4 +1,4 @@
--- How many calls of each version does a problem hit, over time?
+-- In which versions, and when, does a problem hit calls?
 -- since 1 hour
 -- param why = : only failures with this cause or root cause
 -- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
