@@ -107,7 +107,7 @@ func TestProblemState(t *testing.T) {
 	f("New; assigned to Bea", "critical", func(p *Problem) { p.Assignee = "Bea" })
 	f("Ongoing; quiet for 1 min", "warning", func(p *Problem) { p.State, p.Firing = stateOngoing, false })
 	f("Acknowledged by Anna", "warning", func(p *Problem) { p.State, p.Acked, p.Severity = stateAcknowledged, anna, "warning" })
-	f("Regressed in 2.4.2; Anna said that it is fixed in 2.4.1", "critical", func(p *Problem) { p.State, p.Fixed, p.Regressed = stateRegressed, anna, &Decision{Version: "2.4.2"} })
+	f("Regressed in 2.4.2; Anna said that it was fixed in 2.4.1", "critical", func(p *Problem) { p.State, p.Fixed, p.Regressed = stateRegressed, anna, &Decision{Version: "2.4.2"} })
 	f("Fixed in 2.4.1, says Anna", "ok", func(p *Problem) { p.State, p.Fixed, p.Firing = stateResolved, anna, false })
 	f("Over: no failure for 1 min", "ok", func(p *Problem) { p.State, p.Firing = stateResolved, false })
 	f("Ignored until 10:30:00 UTC by Anna", "plain", func(p *Problem) { p.State, p.Ignored = stateIgnored, anna })

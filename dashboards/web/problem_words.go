@@ -24,7 +24,7 @@ func (p Problem) words(v *View) string {
 	case stateRegressed:
 		parts = append(parts, "Regressed"+in(versionOf(p.Regressed)))
 		if p.Fixed != nil {
-			parts = append(parts, p.Fixed.By+" said that it is fixed"+in(p.Fixed.Version))
+			parts = append(parts, p.Fixed.By+" said that it was fixed"+in(p.Fixed.Version))
 		}
 	case stateResolved:
 		if p.Fixed != nil {

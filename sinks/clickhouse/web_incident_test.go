@@ -85,8 +85,12 @@ func TestWebProblem(t *testing.T) {
 		b.Alerts = append(b.Alerts, sinks.Alert{ID: fmt.Sprint("a", i), Version: 1, Name: "StageFailureRate", StartedAt: at.Add(time.Duration(i) * time.Minute), Problem: problem})
 	}
 	for i, a := range []sinks.AlertAction{
-		{Action: "assign", Group: "g1", Comment: "to Bea"}, {Action: "silence", Group: "g1", SilenceID: "s1"}, {Action: "unsilence", SilenceID: "s1"},
-		{Action: "silence", SilenceID: "s2"}, {Action: "resolve", Group: "g2"}, {Action: "unsilence"},
+		{Action: "assign", Group: "g1", Comment: "to Bea"},
+		{Action: "silence", Group: "g1", SilenceID: "s1"},
+		{Action: "unsilence", SilenceID: "s1"},
+		{Action: "silence", SilenceID: "s2"},
+		{Action: "resolve", Group: "g2"},
+		{Action: "unsilence"},
 	} {
 		a.ID, a.At, a.Actor = fmt.Sprint(i), at.Add(time.Duration(i)*time.Minute), "anna"
 		b.Actions = append(b.Actions, a)
