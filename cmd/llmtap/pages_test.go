@@ -359,7 +359,7 @@ func testProblem(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 	var page string
 	p.Eval("location.origin + location.pathname", &page)
 	// Rows are stored a moment later.
-	want := []string{"First seen", "Anna assigned it to team-checkout", "Anna says that it is fixed: fixed in 2.4.1", "Anna reopened it: not deployed", "Anna ignored it until"}
+	want := []string{"First seen", "Anna assigned it to team-checkout", "Anna says: fixed in 2.4.1", "Anna reopened it: not deployed", "Anna ignored it until"}
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(200 * time.Millisecond) {
 		p.Open(page)
 		got := p.Text("#history")

@@ -179,7 +179,7 @@ func (s incidentPage) callSections(x *incident) []section {
 		{id: "timeline", template: "incident-timeline", title: x.Hit() + " over time", load: func(ctx context.Context) (any, error) { return s.timeline(ctx, x) }},
 		{id: "change", template: "incident-change", title: "Whose change?", load: func(ctx context.Context) (any, error) { return s.change(ctx, x) }},
 		{id: "differs", template: "incident-differs", title: "What differs?", load: func(ctx context.Context) (any, error) { return s.differs(ctx, x) }},
-		{id: "proof", template: "incident-proof", title: "Proof", load: func(ctx context.Context) (any, error) { return s.proof(ctx, x) }},
+		{id: "proof", template: "incident-proof", title: "Proof", load: func(ctx context.Context) (any, error) { return s.examples(ctx, x) }},
 		{id: "hit", template: "incident-hit", title: "Who is hit?", load: func(ctx context.Context) (any, error) { return s.conversations(ctx, x) }},
 	}
 }

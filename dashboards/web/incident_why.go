@@ -251,6 +251,30 @@ type Example struct {
 	Message                                            int64  // index; -1 if the finding concerns no message
 }
 
+// examples are calls that an incident hits.
+type examples struct {
+	Proofs []proof           // with different wordings of the error
+	More   []conversationHit // further ones, if the wordings are few
+}
+
+// minExamples is the number of examples that are shown, if there are so many.
+const minExamples = 3
+
+func (s incidentPage) examples(ctx context.Context, x *incident) (*examples, error) {
+	proofs, err := s.proof(ctx, x)
+	if err != nil || len(proofs) == 0 || len(proofs) >= minExamples {
+		return &examples{Proofs: proofs}, err
+	}
+	hit, err := s.conversations(ctx, x)
+	if err != nil {
+		return &examples{Proofs: proofs}, nil // they are a help only
+	}
+	more := slices.DeleteFunc(hit.Rows, func(c conversationHit) bool {
+		return slices.ContainsFunc(proofs, func(p proof) bool { return p.Conversation == c.ID })
+	})
+	return &examples{Proofs: proofs, More: more[:min(len(more), minExamples-len(proofs))]}, nil
+}
+
 func (s incidentPage) proof(ctx context.Context, about *incident) ([]proof, error) {
 	rows, err := s.query(ctx, "incident_examples", about.hits(), about.view.Now)
 	if err != nil {

@@ -62,6 +62,10 @@ func problemRows(text string) map[string]*Table {
 	actions := table("at", testNow.Add(-time.Hour), "action", "resolve", "refused", false, "who", text, "via", "web", "ends_at", time.Time{}, "comment", "fixed in "+text)
 	actions.Rows = append(actions.Rows, []any{testNow.Add(-50 * time.Minute), "silence", true, text, "slack", time.Time{}, text})
 	rows["What have people done about a problem?"] = actions
+	hit := rows["did they recover?"]
+	for _, id := range []string{"c2", "c3", "c4"} {
+		hit.Rows = append(hit.Rows, []any{id, "u", uint64(1), testNow, "call-" + id, "1.0", uint8(0), uint64(3), uint64(1), uint64(2)})
+	}
 	return rows
 }
 
@@ -81,7 +85,7 @@ func TestProblem(t *testing.T) {
 	wantAll(t, body, "<h1>shop/planner</h1>", `<p class="verdict critical"><b>New.</b> Words (<code>dropped</code>).</p>`, "6 of 10 calls (60 %) failed for this reason", "<h2>What to do</h2><p>words</p>",
 		"<code>1.0</code>, <code>words</code>", `href="/problems" aria-current="page"`, `aria-label="at most 6 in`, "86 %", "First seen in version", "50 of 50", "/exchange/rows#broken", "answered 400",
 		"<dt>Tenants</dt><dd>3</dd>", "<dd>1,200</dd>", "34 out; 5 calls without usage, about 56,000 in", "1 recovered", `formaction="/alerts/a1/acknowledge"`, `name="back" value="/problem/p1"`,
-		"/silences/s1/expire", "<b>rows</b> says that it is fixed: fixed in rows <small>web</small>", "<b>rows</b> was refused: silence, rows", "StageFailureRate began to fire: words", "rows ended after 1 h", "data-live", "</html>")
+		"/silences/s1/expire", `In other conversations: <a href="/exchange/call-c2#broken">c2</a> · <a href="/exchange/call-c3#broken">c3</a></p>`, "<b>rows</b> says: fixed in rows <small>web</small>", "<b>rows</b> was refused: silence, rows", "StageFailureRate began to fire: words", "rows ended after 1 h", "data-live", "</html>")
 	for _, bad := range []string{"shop/planner: rows", "Reopen", "cannot be shown"} {
 		if strings.Contains(body, bad) {
 			t.Errorf("the page contains %q", bad)

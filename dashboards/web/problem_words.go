@@ -91,6 +91,9 @@ func did(action, comment string, until Time) string {
 		}
 		return "withdrew the assignment" + note
 	case "resolve":
+		if strings.HasPrefix(comment, "fixed in ") {
+			return "says" + note
+		}
 		return "says that it is fixed" + note
 	case "ignore":
 		return "ignored it" + end + note

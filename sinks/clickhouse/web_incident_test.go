@@ -91,6 +91,8 @@ func TestWebProblem(t *testing.T) {
 		{Action: "silence", SilenceID: "s2"},
 		{Action: "resolve", Group: "g2"},
 		{Action: "unsilence"},
+		{Action: "silence", Group: "g1", SilenceID: "s3", Comment: "problem ignored"},
+		{Action: "ignore", Group: "g1"},
 	} {
 		a.ID, a.At, a.Actor = fmt.Sprint(i), at.Add(time.Duration(i)*time.Minute), "anna"
 		b.Actions = append(b.Actions, a)
@@ -105,6 +107,6 @@ func TestWebProblem(t *testing.T) {
 		}
 	}
 	f("problem_alerts", "id", "p1", "alert_id=a3\nalert_id=a0")
-	f("problem_actions", "group", "g1", "action=unsilence who=anna comment=\naction=silence who=anna comment=\naction=assign who=anna comment=to Bea")
+	f("problem_actions", "group", "g1", "action=ignore who=anna comment=\naction=unsilence who=anna comment=\naction=silence who=anna comment=\naction=assign who=anna comment=to Bea")
 	f("incident_alert", "id", "a1", "problem=p2")
 }
