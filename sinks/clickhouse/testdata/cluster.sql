@@ -428,6 +428,7 @@ INSERT INTO migrations (number, name, checksum, applied_at) VALUES (9, '0009_sto
 
 -- 0010_problems.sql
 
+-- An alert names its problem, so that links to it lead there after it is over.
 ALTER TABLE alerts_local ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS problem String COMMENT 'id of the problem that the alert is about; empty if it is about none' CODEC(ZSTD(1));
 
 ALTER TABLE alerts ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS problem String COMMENT 'id of the problem that the alert is about; empty if it is about none' CODEC(ZSTD(1));
@@ -435,5 +436,5 @@ ALTER TABLE alerts ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS problem String COM
 CREATE OR REPLACE VIEW alerts_final ON CLUSTER 'main' AS
 SELECT * FROM alerts FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (10, '0010_problems.sql', 'd0b27492ce84e9f74fcaa28bec09c5a76afa48728112ac9378d19886478c3ceb', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (10, '0010_problems.sql', 'e45efa00d4bc7ffd29527e4418dfa0fdcc4db21ecf624dfe580018f6a2a40885', now64(3));
 
