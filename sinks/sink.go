@@ -45,6 +45,7 @@ type Alert struct {
 	// SilenceID and SilencedBy are the active silence and its author, or those at the end; InhibitedBy is the id of the alert
 	// that hides this one. They are empty if there is none.
 	SilenceID, SilencedBy, InhibitedBy string
+	Problem                            string // id of the problem that it is about; empty if it is about none
 }
 
 // An AlertAction is the row of one action of a person on alerts.

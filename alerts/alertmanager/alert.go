@@ -24,7 +24,7 @@ type Alert struct {
 	Annotations  map[string]string `json:"annotations"`
 	StartsAt     time.Time         `json:"startsAt"`
 	EndsAt       time.Time         `json:"endsAt"`                 // zero while firing
-	GeneratorURL string            `json:"generatorURL,omitempty"` // web page about the alert
+	GeneratorURL string            `json:"generatorURL,omitempty"` // web page about the problem, or else the alert
 
 	id       string // severity and alerts.Alert.ID
 	severity string
@@ -49,7 +49,7 @@ func Alerts(g alerts.Group, access alerts.Access) []Alert {
 	for i := range g.Alerts {
 		a := &g.Alerts[i]
 		x := Alert{
-			Labels: labelsOf(a), Annotations: annotationsOf(a, access), GeneratorURL: wording.IncidentURL(access.ExternalURL, a.ID()),
+			Labels: labelsOf(a), Annotations: annotationsOf(a, access), GeneratorURL: wording.AlertURL(access.ExternalURL, &g, a),
 			StartsAt: a.StartsAt.UTC(), EndsAt: a.EndsAt.UTC(), id: a.Severity() + " " + a.ID(), severity: a.Severity(),
 		}
 		f := x.Fingerprint()

@@ -312,22 +312,22 @@ func (g *groups) keyFor(inst *rules.Instance, ev *alerts.Evidence) string {
 		return groupKey(inst.Rule.Name, inst.Labels, g.cfg.GroupBy)
 	}
 	lead := ev.Lead()
-	key := problemKey(inst.Labels, g.cfg.GroupBy, lead.ID())
+	key := ProblemKey(inst.Labels, g.cfg.GroupBy, lead.ID())
 	if g.open[key] != nil || lead.ID() != lead.Cause {
 		return key
 	}
 	// Not every failure with a cause shows its root cause, so it may be a known problem with that cause.
 	best := ""
 	for other, o := range g.open {
-		if problemKey(inst.Labels, g.cfg.GroupBy, GroupLabel(other, problemLabel)) == other && o.counts(lead.Cause) && (best == "" || other < best) {
+		if ProblemKey(inst.Labels, g.cfg.GroupBy, GroupLabel(other, problemLabel)) == other && o.counts(lead.Cause) && (best == "" || other < best) {
 			best = other
 		}
 	}
 	return cmp.Or(best, key)
 }
 
-// problemKey returns the key of the group of a problem.
-func problemKey(labels map[string]string, by []string, problem string) string {
+// ProblemKey returns the key of the group of alerts with these labels about a problem. by is Config.GroupBy.
+func ProblemKey(labels map[string]string, by []string, problem string) string {
 	labels = maps.Clone(labels)
 	labels[problemLabel] = problem
 	return groupKey(problemLabel, labels, append(slices.Clone(by), problemLabel))

@@ -129,7 +129,7 @@ func TestRejectedGroupsFirst(t *testing.T) {
 				kv := with(planner("1"), "stage", fmt.Sprintf("stage %02d", 50-len(counts)))
 				counts = append(counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv, N: 20},
 					analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(kv, "status", "400", "cause", "x"), N: 12})
-				began[problemKey(kv, cfg.GroupBy, "x")] = time.Now()
+				began[ProblemKey(kv, cfg.GroupBy, "x")] = time.Now()
 			}
 			must.Do(t, e.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}))
 			time.Sleep(time.Second)

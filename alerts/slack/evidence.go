@@ -166,7 +166,7 @@ func furtherExamples(more []*analyzer.Example) []string {
 	return lines
 }
 
-// links returns the links to the pages of the incident and the conversation of the main alert of g, or "".
+// links returns the links to the pages of the problem, or else the incident, and the conversation of the main alert of g, or "".
 func links(g alerts.Group, access alerts.Access) string {
 	a := g.Worst()
 	var list []string
@@ -176,13 +176,17 @@ func links(g alerts.Group, access alerts.Access) string {
 		}
 	}
 	if len(g.Alerts) > 0 {
-		add(wording.IncidentURL(access.ExternalURL, a.ID()), "Open incident")
+		text := "Open incident"
+		if a.Problem != "" {
+			text = "Open problem"
+		}
+		add(wording.AlertURL(access.ExternalURL, &g, &a), text)
 	}
 	if x := a.Evidence.Example; x != nil {
 		add(wording.ConversationURL(access.ExternalURL, x.Conversation), "Open conversation")
 	}
 	if len(g.Alerts) > 0 && access.IssueURL != "" {
-		title, body := wording.Issue(access, &a)
+		title, body := wording.Issue(access, &g, &a)
 		add(wording.IssueURL(access.IssueURL, title, body, maxContext-len(strings.Join(list, ""))-100), "New issue")
 	}
 	return strings.Join(list, " · ")

@@ -82,8 +82,8 @@ func encode(text string) string {
 	return strings.ReplaceAll(url.QueryEscape(text), "+", "%20")
 }
 
-// Issue returns title and body of an issue about a, in Markdown. Neither contains content of conversations.
-func Issue(access alerts.Access, a *alerts.Alert) (title, body string) {
+// Issue returns title and body of an issue about a, an alert of g, in Markdown. Neither contains content of conversations.
+func Issue(access alerts.Access, g *alerts.Group, a *alerts.Alert) (title, body string) {
 	ev := &a.Evidence
 	title = Subject(a) + ": " + Counts(a)
 	var b strings.Builder
@@ -102,7 +102,7 @@ func Issue(access alerts.Access, a *alerts.Alert) (title, body string) {
 		item("What", markdown(Counts(a)))
 		item("Next", markdown(a.Annotations["runbook"]))
 	}
-	item("Details", IncidentURL(access.ExternalURL, a.ID()))
+	item("Details", AlertURL(access.ExternalURL, g, a))
 	item("Since", a.StartsAt.UTC().Format("2006-01-02 15:04 UTC"))
 	if x := ev.Example; x != nil {
 		proof := mono(cmp.Or(x.Conversation, x.Exchange))

@@ -89,7 +89,7 @@ func TestIssue(t *testing.T) {
 			Example: &analyzer.Example{Conversation: "order`7\n", Message: 3, Rule: "orphan_tool_reply", ErrorText: "the user's secret", Summary: "secret", Evidence: "secret"},
 		},
 	}
-	title, body := Issue(alerts.Access{ExternalURL: "https://llmtap.example.com", URL: "https://llmtap.example.com"}, &a)
+	title, body := Issue(alerts.Access{ExternalURL: "https://llmtap.example.com", URL: "https://llmtap.example.com"}, &alerts.Group{}, &a)
 	const want = "- **What:** 52 of 116 calls failed (45%)\n" +
 		"- **Why:** assistant message saved without its tool\\_calls (root cause `tool_calls_dropped_on_save`)\n" +
 		"- **Fix:** Save \\@all of \\[it\\](http://x) \\<b\\>.\n"
@@ -104,7 +104,7 @@ func TestIssue(t *testing.T) {
 	if strings.Contains(body, "secret") {
 		t.Error(body)
 	}
-	title, body = Issue(alerts.Access{}, &alerts.Alert{Name: "Watchdog", Annotations: map[string]string{"summary": "it works", "runbook": "Rest."}, StartsAt: at})
+	title, body = Issue(alerts.Access{}, &alerts.Group{}, &alerts.Alert{Name: "Watchdog", Annotations: map[string]string{"summary": "it works", "runbook": "Rest."}, StartsAt: at})
 	if title != "Watchdog: it works" || body != "- **What:** it works\n- **Next:** Rest.\n- **Since:** 2026-11-21 08:02 UTC\n" {
 		t.Errorf("%s\n%s", title, body)
 	}

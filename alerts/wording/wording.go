@@ -153,12 +153,23 @@ func Truncate(text string, n int) string {
 // MaxID is the longest id in a notification, in bytes.
 const MaxID = 200
 
-// IncidentURL returns the URL of the web page about an alert, or "" without an external URL. id is Alert.ID.
-func IncidentURL(externalURL, id string) string {
-	if externalURL == "" || id == "" {
+// AlertURL returns the URL of the web page about a, an alert of g: the page of its problem if it is about one. It is "" without an
+// external URL.
+func AlertURL(externalURL string, g *alerts.Group, a *alerts.Alert) string {
+	if a.Problem != "" {
+		return ProblemURL(externalURL, alerts.GroupID(g.Key))
+	}
+	return page(externalURL, "/incident/"+a.ID())
+}
+
+// ProblemURL returns the URL of the web page about the problem with this id, or "" without an external URL.
+func ProblemURL(externalURL, id string) string { return page(externalURL, "/problem/"+id) }
+
+func page(externalURL, path string) string {
+	if externalURL == "" {
 		return ""
 	}
-	return strings.TrimRight(externalURL, "/") + "/incident/" + url.PathEscape(id)
+	return strings.TrimRight(externalURL, "/") + path
 }
 
 // ConversationURL returns the URL of a conversation's web page, or "" without an external URL or a usable id.

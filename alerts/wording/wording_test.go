@@ -44,6 +44,22 @@ func TestKind(t *testing.T) {
 	f(alerts.Share{Cause: "reply_never_arrived"}, "signal", "reply_never_arrived")
 }
 
+// The page of an alert about a problem is that of the problem, which stays when the alert ends.
+func TestAlertURL(t *testing.T) {
+	a := alerts.Alert{Name: "Burst", Problem: "dropped"}
+	g := alerts.Group{Key: `problem{service="shop",problem="dropped"}`}
+	if got, want := AlertURL("https://llmtap.example.com/", &g, &a), "https://llmtap.example.com/problem/"+alerts.GroupID(g.Key); got != want {
+		t.Errorf("about a problem: %s, want %s", got, want)
+	}
+	a.Problem = ""
+	if got, want := AlertURL("https://llmtap.example.com", &g, &a), "https://llmtap.example.com/incident/"+a.ID(); got != want {
+		t.Errorf("about none: %s, want %s", got, want)
+	}
+	if got := AlertURL("", &g, &a); got != "" {
+		t.Errorf("without an external URL: %s", got)
+	}
+}
+
 func TestCounted(t *testing.T) {
 	f := func(n uint64, want string, rules ...string) {
 		t.Helper()

@@ -461,6 +461,13 @@ var Broken = []*Kind{
 		}),
 	},
 	{
+		Name: "signature of thinking not saved", Causes: []string{session.FieldLost}, needs: needs{reasons: true}, only: []*Dialect{&anthropic},
+		play: stores(func(_ *agent, m Message) []Message {
+			m.Signature = ""
+			return []Message{m}
+		}),
+	},
+	{
 		Name: "turn appended twice", Causes: []string{session.TurnAppendedTwice}, class: duplicate, not: []*Dialect{&geminiNoIDs},
 		play: replies(func(a *agent, m Message) []Message { return []Message{m, a.store[len(a.store)-1], m} }),
 	},

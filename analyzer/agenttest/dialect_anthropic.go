@@ -65,7 +65,11 @@ func anthropicBlocks(m *Message) []obj {
 		list = append(list, o)
 	}
 	if m.Thinking != "" {
-		list = append(list, obj{"type": "thinking", "thinking": m.Thinking, "signature": m.Signature})
+		thought := obj{"type": "thinking", "thinking": m.Thinking, "signature": m.Signature}
+		if m.Signature == "" {
+			delete(thought, "signature")
+		}
+		list = append(list, thought)
 	}
 	for _, id := range m.Server {
 		if !m.NoUse {

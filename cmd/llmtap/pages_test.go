@@ -49,6 +49,7 @@ func TestPages(t *testing.T) {
 	t.Run("filter", func(t *testing.T) { testFilter(t, b, d) })
 	t.Run("silence", func(t *testing.T) { testSilence(t, b, d) })
 	t.Run("keyboard", func(t *testing.T) { testKeyboard(t, b, d) })
+	t.Run("problem", func(t *testing.T) { testProblem(t, b, d) })
 	urls := d.pages(t, b)
 	t.Run("audit", func(t *testing.T) {
 		for _, u := range append(slices.Clone(urls), d.fleet+"alerts/backtest?rule=StageFailureRate&range=15m", d.fleet+"search?q=checkout-agent") {
@@ -63,11 +64,11 @@ func TestPages(t *testing.T) {
 	})
 	if *screenshots != "" {
 		for _, u := range urls {
-			if !slices.Contains([]string{"fleet", "versions", "incident", "conversation"}, pageName(u)) { // all together would be over 1 MB
+			if !slices.Contains([]string{"fleet", "versions", "problem", "conversation"}, pageName(u)) { // all together would be over 1 MB
 				continue
 			}
 			takeScreenshot(t, b, u, browsertest.View{Width: 1200, Height: 760})
-			if name := pageName(u); name == "incident" || name == "fleet" { // what links in Slack lead to
+			if name := pageName(u); name == "problem" || name == "fleet" { // what links in Slack lead to
 				takeScreenshot(t, b, u, browsertest.View{Width: 390, Height: 844, Dark: true})
 			}
 		}
@@ -117,13 +118,13 @@ func startDemo(t *testing.T) *pagesDemo {
 	return &pagesDemo{dir: dir, fleet: printed(`(?m)^ *\d+s  open (http://[0-9.:]+/) `), printed: printed}
 }
 
-// pages returns the URLs of all pages: those of the navigation, an incident and a conversation.
+// pages returns the URLs of all pages: those of the navigation, a problem and a conversation.
 func (d *pagesDemo) pages(t *testing.T, b *browsertest.Browser) []string {
 	t.Helper()
 	p := b.Page(t, pageViews[0])
 	p.Open(d.fleet)
 	urls := p.Links("header nav a")
-	for _, kind := range []string{"incident", "conversation"} {
+	for _, kind := range []string{"problem", "conversation"} {
 		for _, from := range slices.Clone(urls) {
 			p.Open(from)
 			if links := p.Links(`main a[href*="/` + kind + `/"]`); len(links) > 0 && answers(t, links[0]) {
@@ -204,21 +205,21 @@ func testLogin(t *testing.T, b *browsertest.Browser) {
 	}
 }
 
-// The link in the Slack message leads to the incident, whose proof leads to the broken message. The id of its call finds it again.
+// The link in the Slack message leads to the problem, whose proof leads to the broken message. The id of its call finds it again.
 func testFromSlack(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 	p := b.Page(t, pageViews[2]) // on call, on a phone
 	p.Open(d.slack)
-	links := p.Links(`a[href*="/incident/"]`)
+	links := p.Links(`a[href*="/problem/"]`)
 	if len(links) == 0 {
-		t.Fatalf("the Slack message has no link to the incident:\n%s", p.Text("body"))
+		t.Fatalf("the Slack message has no link to the problem:\n%s", p.Text("body"))
 	}
 	p.Problems() // those of Slack
 	p.Open(links[0])
 	if text := p.Text("main"); !strings.Contains(text, "checkout-agent/planner") || !strings.Contains(text, "2.4.0") {
-		t.Errorf("the incident does not name its stage and version:\n%s", text)
+		t.Errorf("the problem does not name its stage and version:\n%s", text)
 	}
 	if len(p.Links(`a[href$="#broken"]`)) == 0 {
-		t.Fatal("the incident has no link to a broken message")
+		t.Fatal("the problem has no link to a broken message")
 	}
 	p.Follow(`a[href$="#broken"]`)
 	p.Wait(`(() => { const top = document.querySelector("#broken").getBoundingClientRect().top; return top >= 0 && top < innerHeight; })()`)
@@ -320,6 +321,50 @@ func testKeyboard(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 	p.TabTo("#now button[formaction$='/unacknowledge']")
 	p.Submit()
 	must.Contain(t, p.Text(".notice"), "withdrawn", "notice")
+	clean(t, p)
+}
+
+// A person assigns the problem, says that it is fixed, reopens and ignores it, with the keyboard alone. Who did what is on its page.
+func testProblem(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
+	p := b.Page(t, pageViews[2])
+	p.Open(d.fleet + "problems?service=checkout-agent&state=all")
+	p.TabTo("#problems tbody a")
+	p.Submit()
+	act := func(action, field, value, verdict string) {
+		t.Helper()
+		p.Eval(`document.querySelector("#act form[action$='/`+action+`']").closest("details").open = true`, nil)
+		if field != "" {
+			p.Fill("#act form[action$='/"+action+"'] input[name="+field+"]", value)
+		}
+		if name := "#act form[action$='/" + action + "'] input[name=name]:not([type=hidden])"; p.Has(name) {
+			p.Fill(name, "Anna")
+		}
+		p.TabTo("#act form[action$='/" + action + "'] button")
+		p.Submit()
+		if got := p.Text(".verdict"); !strings.Contains(got, verdict) {
+			t.Errorf("after %s, the problem is\n%s", action, got)
+		}
+	}
+	act("assign", "assignee", "team-checkout", "assigned to team-checkout")
+	act("resolve", "version", "2.4.1", "Fixed in 2.4.1, says Anna")
+	act("reopen", "comment", "not deployed", "assigned to team-checkout")
+	act("ignore", "comment", "known", "Ignored until")
+	act("reopen", "", "", "assigned to team-checkout")
+	var page string
+	p.Eval("location.origin + location.pathname", &page)
+	// Rows are stored a moment later.
+	want := []string{"First seen", "Anna assigned it to team-checkout", "Anna says: fixed in 2.4.1", "Anna reopened it: not deployed", "Anna ignored it until"}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+		p.Open(page)
+		got := p.Text("#history")
+		missing := slices.DeleteFunc(slices.Clone(want), func(text string) bool { return strings.Contains(got, text) })
+		if len(missing) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the history has no %q:\n%s", missing, got)
+		}
+	}
 	clean(t, p)
 }
 

@@ -30,6 +30,12 @@ var notices = map[string]string{
 	"silenced":       "Silenced until %s. The alert is still evaluated and stored.",
 	"added":          "The silence is stored, until %s. Alerts that match it are evaluated and stored, but people are not notified.",
 	"expired":        "The silence has ended. Alerts that still fire are sent.",
+
+	"assigned":         "Stored. Messages to people say who is assigned.",
+	"fixed":            "Stored as fixed. If it is seen again in that version or a later one, it has regressed, and people are notified.",
+	"ignored":          "Ignored until %s. It is still evaluated and stored.",
+	"ignored-for-ever": "Ignored. It is still evaluated and stored.",
+	"reopened":         "Reopened: it is no longer fixed, and no longer ignored.",
 }
 
 // notice returns the message after an action, from the parameters with which act redirects, and removes them, so that links do
@@ -61,51 +67,63 @@ type outcome struct {
 	end  time.Time // of a silence that was made
 }
 
+// act answers a form that changes something, by a redirect to the page that the form names, or else to back. If nothing was done, it
+// calls refuse with the reason, and with a request for back.
+func (s *site) act(w http.ResponseWriter, r *http.Request, back string, do func(ctx context.Context, r *http.Request, by string) (outcome, error),
+	refuse func(w http.ResponseWriter, r *http.Request, status int, reason string),
+) {
+	page := back
+	if r.PostFormValue("back") != "" {
+		page = local(r.PostFormValue("back"))
+	}
+	by := field(r, "name")
+	var out outcome
+	var err error
+	if by == "" || len(by) > maxName {
+		err = fmt.Errorf("type your name, of at most %d characters: others see who did it", maxName)
+	} else {
+		http.SetCookie(w, &http.Cookie{Name: nameCookie, Value: url.QueryEscape(by), Path: "/", MaxAge: int(nameTime.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode})
+		ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
+		defer cancel()
+		out, err = do(ctx, r, by)
+	}
+	if err == nil {
+		u, _ := url.Parse(page) // local has parsed it
+		q := u.Query()
+		q.Set("done", out.done)
+		if !out.end.IsZero() {
+			q.Set("end", out.end.UTC().Format(time.RFC3339))
+		}
+		u.RawQuery = q.Encode()
+		http.Redirect(w, r, u.String(), http.StatusSeeOther)
+		return
+	}
+	status := http.StatusBadRequest
+	if errors.Is(err, ErrUnavailable) {
+		status = http.StatusServiceUnavailable
+	}
+	r = r.Clone(r.Context())
+	r.URL = &url.URL{Path: back}
+	refuse(w, r, status, err.Error())
+}
+
+// field returns what a person has typed into a field of a form.
+func field(r *http.Request, name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
+
 // act returns a handler of a form that changes something.
 func (s alertsPage) act(do func(ctx context.Context, r *http.Request, by string) (outcome, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		back := alertsPath
-		if r.PostFormValue("back") != "" {
-			back = local(r.PostFormValue("back"))
-		}
-		by := strings.TrimSpace(r.PostFormValue("name"))
-		var out outcome
-		var err error
-		switch {
-		case s.controls == nil:
-			err = errNoControls
-		case by == "" || len(by) > maxName:
-			err = fmt.Errorf("type your name, of at most %d characters: others see who did it", maxName)
-		default:
-			http.SetCookie(w, &http.Cookie{Name: nameCookie, Value: url.QueryEscape(by), Path: "/", MaxAge: int(nameTime.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode})
-			ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
-			defer cancel()
-			out, err = do(ctx, r, by)
-		}
-		if err == nil {
-			u, _ := url.Parse(back) // local has parsed it
-			q := u.Query()
-			q.Set("done", out.done)
-			if !out.end.IsZero() {
-				q.Set("end", out.end.UTC().Format(time.RFC3339))
-			}
-			u.RawQuery = q.Encode()
-			http.Redirect(w, r, u.String(), http.StatusSeeOther)
-			return
-		}
-		status := http.StatusBadRequest
-		if errors.Is(err, ErrUnavailable) {
-			status = http.StatusServiceUnavailable
-		}
-		r = r.Clone(r.Context())
-		r.URL = &url.URL{Path: alertsPath}
+	refuse := func(w http.ResponseWriter, r *http.Request, status int, reason string) {
 		p := s.pageSince(r, "Alerts", alertsPath, alertRange)
-		p.Problem, p.Still = "Not done: "+err.Error()+".", true
+		p.Problem, p.Still = "Not done: "+reason+".", true
 		for _, name := range []string{"matchers", "comment", "for"} {
 			p.typed[name] = r.PostFormValue(name)
 		}
 		s.serveAlerts(w, r, status, p)
 	}
+	if s.controls == nil {
+		do = func(context.Context, *http.Request, string) (outcome, error) { return outcome{}, errNoControls }
+	}
+	return func(w http.ResponseWriter, r *http.Request) { s.site.act(w, r, alertsPath, do, refuse) }
 }
 
 func (s alertsPage) acknowledge(ctx context.Context, r *http.Request, by string) (outcome, error) {
@@ -117,11 +135,11 @@ func (s alertsPage) unacknowledge(ctx context.Context, r *http.Request, by strin
 }
 
 func (s alertsPage) silenceAlert(ctx context.Context, r *http.Request, by string) (outcome, error) {
-	end, err := s.silenceEnd(r)
+	end, err := s.silenceEnd(r, s.controls)
 	if err != nil {
 		return outcome{}, err
 	}
-	comment := strings.TrimSpace(r.PostFormValue("comment"))
+	comment := field(r, "comment")
 	if comment == "" {
 		comment = "from the alerts page"
 	}
@@ -129,11 +147,11 @@ func (s alertsPage) silenceAlert(ctx context.Context, r *http.Request, by string
 }
 
 func (s alertsPage) addSilence(ctx context.Context, r *http.Request, by string) (outcome, error) {
-	end, err := s.silenceEnd(r)
+	end, err := s.silenceEnd(r, s.controls)
 	if err != nil {
 		return outcome{}, err
 	}
-	comment := strings.TrimSpace(r.PostFormValue("comment"))
+	comment := field(r, "comment")
 	if comment == "" {
 		return outcome{}, errors.New("type a comment: others want to know why")
 	}
@@ -156,13 +174,24 @@ func (s alertsPage) expireSilence(ctx context.Context, r *http.Request, by strin
 	return outcome{done: "expired"}, s.controls.Expire(ctx, r.PathValue("id"), by)
 }
 
-// silenceEnd returns the end of a silence that begins now. It is an error if a silence made here has no effect: nobody must believe
-// that an alert is silenced that still wakes others.
-func (s alertsPage) silenceEnd(r *http.Request) (time.Time, error) {
-	if text, only := s.controls.Elsewhere(); only {
-		return time.Time{}, errors.New(strings.TrimSuffix(text, "."))
+// silencesWork returns an error if a silence made here has no effect: nobody must believe that an alert is silenced that still wakes
+// others.
+func silencesWork(c Controls) error {
+	if text, only := c.Elsewhere(); only {
+		return errors.New(strings.TrimSuffix(text, "."))
 	}
-	choice := strings.TrimSpace(r.PostFormValue("for"))
+	return nil
+}
+
+// silenceEnd returns the end of a silence that begins now. It is an error if a silence made here has no effect.
+func (s *site) silenceEnd(r *http.Request, c Controls) (time.Time, error) {
+	if c == nil {
+		return time.Time{}, errNoControls
+	}
+	if err := silencesWork(c); err != nil {
+		return time.Time{}, err
+	}
+	choice := field(r, "for")
 	v, _ := newView(r, s.now()) // only its zone is used
 	now := v.Now
 	if choice == untilTomorrow {

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -81,11 +80,8 @@ func (s alertsPage) history(ctx context.Context, v *View) ([]pastAlert, error) {
 	for i, r := range rows {
 		labels, _ := r["labels"].(map[string]string)
 		out[i] = pastAlert{
-			Name: r.Text("name"), Severity: r.Text("severity"), State: r.Text("state"), Summary: r.Text("summary"), SilencedBy: r.Text("silenced_by"),
-			Subject: cmp.Or(labels["provider"], r.Text("name")), Started: v.At(r.Time("started_at")), URL: "/incident/" + url.PathEscape(r.Text("alert_id")),
-		}
-		if labels["service"]+labels["stage"] != "" {
-			out[i].Subject = subject(labels["service"], labels["stage"])
+			Name: r.Text("name"), Severity: r.Text("severity"), State: r.Text("state"), Summary: withoutSubject(labels, r.Text("summary")), SilencedBy: r.Text("silenced_by"),
+			Subject: aboutRow(labels, r.Text("name")), Started: v.At(r.Time("started_at")), URL: "/incident/" + url.PathEscape(r.Text("alert_id")),
 		}
 		if out[i].State != "firing" {
 			out[i].Ended = v.At(r.Time("ended_at"))

@@ -5,7 +5,7 @@ Package web serves llmtap's web pages.
 	browser <── /live: server-sent events ──┘       │
 	                                                ├─> Query: ClickHouse, statements in sql/*.sql and dashboards/queries
 	                                                ├─> Explorer: ClickHouse, statements that a viewer wrote, with limits
-	                                                ├─> Firing, Incidents, Controls: alerts, rules, silences
+	                                                ├─> Firing, Incidents, Problems, Controls: alerts, rules, silences
 	                                                ├─> Tallies: counts of the stream, also while ClickHouse is down
 	                                                └─> Conversations, Health
 

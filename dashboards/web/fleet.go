@@ -18,16 +18,17 @@ import (
 type fleetPage struct {
 	*site
 	store
-	firing  Firing
-	tallies Tallies
-	health  func(ctx context.Context) []Part // nil: unknown
+	firing   Firing
+	problems Problems
+	tallies  Tallies
+	health   func(ctx context.Context) []Part // nil: unknown
 }
 
 // ServeHTTP serves the first page: is anything wrong now, and where?
 func (s fleetPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Fleet", "/")
 	s.serve(w, r, p,
-		section{id: "now", template: "fleet-now", load: func(ctx context.Context) (any, error) { return s.firing.now(ctx, p.View) }},
+		section{id: "now", template: "fleet-now", load: func(ctx context.Context) (any, error) { return s.fleetNow(ctx, p.View) }},
 		section{id: "totals", template: "fleet-totals", load: func(ctx context.Context) (any, error) { return s.totals(ctx, p.View) }},
 		section{id: "causes", template: "fleet-causes", title: "Failed calls by cause", load: func(ctx context.Context) (any, error) { return s.causes(ctx, p.View) }},
 		section{id: "stages", template: "fleet-stages", title: "Stages, the most harmful first", load: func(ctx context.Context) (any, error) { return s.stages(ctx, p.View) }},
@@ -60,8 +61,64 @@ func (f Firing) now(ctx context.Context, v *View) (fleetNow, error) {
 			continue
 		}
 		out.Alerts = append(out.Alerts, a)
-		if a.critical() {
+		if severe(a.Severity) {
 			out.Critical++
+		}
+	}
+	return out, nil
+}
+
+// fleetProblems are the open problems, and the alerts that are about none of them.
+type fleetProblems struct {
+	fleetNow
+	Worst []problemRow
+	Now   int // problems that fire, and people are notified of them
+	Open  int
+	URL   string // of the list of all
+}
+
+// More returns the number of open problems that are not shown.
+func (f *fleetProblems) More() int { return f.Open - len(f.Worst) }
+
+// maxWorst is the maximum number of problems on the first page, so that its numbers stay above the fold.
+const maxWorst = 3
+
+func (s fleetPage) fleetNow(ctx context.Context, v *View) (*fleetProblems, error) {
+	now, err := s.firing.now(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	out := &fleetProblems{fleetNow: now, URL: v.With(problemsPath)}
+	if s.problems == nil {
+		return out, nil
+	}
+	all, err := s.problems.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, p := range all {
+		known[p.ID] = true
+	}
+	out.Critical = 0
+	out.Alerts = slices.DeleteFunc(now.Alerts, func(a Alert) bool { return known[a.Problem] })
+	for _, a := range out.Alerts {
+		if severe(a.Severity) {
+			out.Critical++
+		}
+	}
+	all = slices.DeleteFunc(all, func(p Problem) bool { return !p.Open() || p.Firing && p.Muted || !v.shows(p.labels()) })
+	worstFirst(all)
+	out.Open = len(all)
+	for _, p := range all {
+		if p.Firing {
+			out.Now++
+			if severe(p.Severity) {
+				out.Critical++
+			}
+		}
+		if len(out.Worst) < maxWorst {
+			out.Worst = append(out.Worst, v.problemRow(p))
 		}
 	}
 	return out, nil
@@ -162,14 +219,17 @@ func (t Tallies) read(ctx context.Context, expr string, from, to time.Time, step
 	return t(ctx, expr, from, to, step)
 }
 
-// tallyLabels are the filters that tallies have as labels.
+// tallyLabels are the filters that tallies have as labels, which have the same names, except for service_version.
 var tallyLabels = []string{"service", "stage", "environment", "version", "provider", "model"}
 
-// selector returns filters as a PromQL selector.
-func selector(filters map[string][]string) string {
+// selector returns filters as a PromQL selector: those of tallyLabels, and more.
+func selector(filters map[string][]string, more ...string) string {
 	var matchers []string
-	for _, name := range tallyLabels {
+	for _, name := range append(slices.Clone(tallyLabels), more...) {
 		if value := first(filters[name]); value != "" {
+			if name == "version" {
+				name = "service_version"
+			}
 			matchers = append(matchers, name+"="+strconv.Quote(value))
 		}
 	}

@@ -17,13 +17,20 @@ import (
 	"github.com/llmtap/llmtap/dashboards/stored"
 )
 
-// An incident is what a page is about: an alert, or the calls of a stage that failed with one cause.
+// An incident is what a page is about: a problem, an alert about none, or the calls of a stage that failed with one cause.
 type incident struct {
-	view   *View
-	alert  *Incident // nil if the page is not about an alert
-	values queries.Values
-	Why    string // cause or root cause; empty: any
-	Rules  []string
+	view    *View
+	alert   *Incident // nil if the page is not about an alert
+	problem *Problem  // nil if the page is not about a problem
+	values  queries.Values
+	Why     string // cause or root cause; empty: any
+	Rules   []string
+
+	// What the sources other than ClickHouse know of the cause.
+	known       change
+	marks       []Mark // of the time line
+	description string
+	commands    []string
 }
 
 // An incidentPage shows an incident.
@@ -32,53 +39,90 @@ type incidentPage struct {
 	store
 	incidents Incidents // nil: only rows are known
 	tallies   Tallies
+	problems  Problems // nil: none
+	controls  Controls // nil: none
 }
 
-// ofAlert serves the page about one alert.
+// ofAlert leads to the problem of an alert, or serves the page about the alert if it is about none.
 func (s incidentPage) ofAlert(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Incident", "")
 	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
 	defer cancel()
 	var err error
+	problem := ""
 	a := await(s.site, w, r, p, func() (a *Incident) {
 		a, err = s.alert(ctx, r.PathValue("id"), p.View)
+		problem = s.problemOf(ctx, r.PathValue("id"), a)
 		return a
 	})
-	if err != nil {
-		p.Static = true
-		status := http.StatusServiceUnavailable
-		if errors.Is(err, ErrNotFound) {
-			status = http.StatusNotFound
-		}
-		s.serveStatus(w, r, status, p, section{id: "missing", template: "incident-missing", load: func(context.Context) (any, error) { return nil, err }})
+	switch {
+	case problem != "":
+		s.redirect(w, r, p, p.With("/problem/"+problem))
+		return
+	case err != nil:
+		s.missing(w, r, p, err)
 		return
 	}
 	p.Title = a.Subject
-	x := &incident{view: p.View, alert: a, Why: cmp.Or(p.Get("why"), a.Cause), Rules: a.Rules}
-	x.setRange()
-	x.values = p.values()
-	for _, name := range filterNames {
-		if value := a.Labels[name]; value != "" && x.values[name] == nil {
-			x.values[name] = []string{value}
-		}
+	x := &incident{view: p.View, alert: a, Why: cmp.Or(p.Get("why"), a.Cause), Rules: a.Rules, description: a.Description, commands: a.Commands}
+	x.setRange(a.StartsAt, a.EndsAt, a.Window)
+	x.filter(a.Labels)
+	if x.Why == a.Cause {
+		x.known = change{FirstBad: a.FirstBad, LastClean: a.LastClean, First: p.At(a.FirstAt)}
 	}
-	if a.Stored && a.Cause != "" { // the row does not say whether the alert counts failed calls or findings
-		failed := await(s.site, w, r, p, func() bool {
-			rows, err := s.query(ctx, "incident_failed", x.with("why", x.Why), p.Now)
-			return err != nil || len(rows) > 0
-		})
-		if !failed {
-			for _, c := range a.Causes {
-				x.Rules = append(x.Rules, c.ID)
-			}
+	x.marks = []Mark{{a.StartsAt, "alert"}, {a.EndsAt, "end"}}
+	if a.Stored && a.Cause != "" && !s.failedWith(ctx, w, r, p, x) {
+		for _, c := range a.Causes {
+			x.Rules = append(x.Rules, c.ID)
 		}
 	}
 	s.serveIncident(w, r, p, x)
 }
 
-// ofCause serves the page about the calls of a stage that failed with a cause.
+// redirect leads to a page of this site, also if it is too late for a redirect.
+func (s *site) redirect(w http.ResponseWriter, r *http.Request, p *page, target string) {
+	if p.begun {
+		s.serve(w, r, p, section{id: "found", template: "search-found", load: func(context.Context) (any, error) { return target, nil }})
+		return
+	}
+	http.Redirect(w, r, target, http.StatusSeeOther)
+}
+
+// missing serves the reason why there is nothing to show.
+func (s incidentPage) missing(w http.ResponseWriter, r *http.Request, p *page, err error) {
+	p.Static = true
+	status := http.StatusServiceUnavailable
+	if errors.Is(err, ErrNotFound) {
+		status = http.StatusNotFound
+	}
+	s.serveStatus(w, r, status, p, section{id: "missing", template: "incident-missing", load: func(context.Context) (any, error) { return nil, err }})
+}
+
+// filter restricts x to calls with these labels, unless the URL does.
+func (x *incident) filter(labels map[string]string) {
+	x.values = x.view.values()
+	for _, name := range filterNames {
+		if value := labels[name]; value != "" && x.values[name] == nil {
+			x.values[name] = []string{value}
+		}
+	}
+}
+
+// failedWith reports whether calls failed with the cause of x. Otherwise it is that of findings.
+func (s incidentPage) failedWith(ctx context.Context, w http.ResponseWriter, r *http.Request, p *page, x *incident) bool {
+	return await(s.site, w, r, p, func() bool {
+		rows, err := s.query(ctx, "incident_failed", x.with("why", x.Why), p.Now)
+		return err != nil || len(rows) > 0
+	})
+}
+
+// ofCause serves the page about the calls of a stage that failed with a cause, or leads to the problem.
 func (s incidentPage) ofCause(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Incident", "")
+	if id := s.problemOfCause(r.Context(), p.View); id != "" {
+		http.Redirect(w, r, p.With("/problem/"+id, "service", "", "stage", "", "environment", ""), http.StatusSeeOther)
+		return
+	}
 	p.Title = subject(p.Get("service"), p.Get("stage"))
 	s.serveIncident(w, r, p, &incident{view: p.View, values: p.values(), Why: p.Get("why")})
 }
@@ -94,9 +138,9 @@ func subject(service, stage string) string {
 	return "All services"
 }
 
-// setRange shows the time of the alert unless the URL contains a time range: from before its start until now, or until after its
-// end.
-func (x *incident) setRange() {
+// setRange shows the time from before start until now, or until after the end if it is not zero, unless the URL contains a time
+// range. Calls were counted in a window before the start.
+func (x *incident) setRange(start, ended time.Time, window time.Duration) {
 	v := x.view
 	for _, name := range []string{"range", "from", "to"} {
 		if v.Get(name) != "" {
@@ -105,12 +149,12 @@ func (x *incident) setRange() {
 	}
 	const most = 7 * 24 * time.Hour
 	end := v.Now
-	if !x.alert.EndsAt.IsZero() {
-		end = x.alert.EndsAt
+	if !ended.IsZero() {
+		end = ended
 	}
-	margin := min(max(10*time.Minute, x.alert.Window, end.Sub(x.alert.StartsAt)/4), 24*time.Hour)
-	v.Range, v.From, v.To = "incident", x.alert.StartsAt.Add(-margin), v.Now
-	if !x.alert.EndsAt.IsZero() && end.Add(margin).Before(v.Now) {
+	margin := min(max(10*time.Minute, window, end.Sub(start)/4), 24*time.Hour)
+	v.Range, v.From, v.To = "incident", start.Add(-margin), v.Now
+	if !ended.IsZero() && end.Add(margin).Before(v.Now) {
 		v.Range, v.To = "", end.Add(margin)
 	}
 	if v.To.Sub(v.From) > most {
@@ -120,17 +164,28 @@ func (x *incident) setRange() {
 
 func (s incidentPage) serveIncident(w http.ResponseWriter, r *http.Request, p *page, x *incident) {
 	sections := []section{{id: "now", template: "incident-now", load: func(ctx context.Context) (any, error) { return s.now(ctx, x) }}}
-	if x.alert == nil || x.alert.Calls > 0 || x.alert.Failed > 0 { // otherwise the alert is not about calls
-		sections = append(sections,
-			section{id: "timeline", template: "incident-timeline", title: x.Hit() + " over time", load: func(ctx context.Context) (any, error) { return s.timeline(ctx, x) }},
-			section{id: "change", template: "incident-change", title: "Whose change?", load: func(ctx context.Context) (any, error) { return s.change(ctx, x) }},
-			section{id: "differs", template: "incident-differs", title: "What differs?", load: func(ctx context.Context) (any, error) { return s.differs(ctx, x) }},
-			section{id: "proof", template: "incident-proof", title: "Proof", load: func(ctx context.Context) (any, error) { return s.proof(ctx, x) }},
-			section{id: "hit", template: "incident-hit", title: "Who is hit?", load: func(ctx context.Context) (any, error) { return s.conversations(ctx, x) }},
-		)
+	if !x.noCalls() {
+		sections = append(sections, s.callSections(x)...)
 	}
-	sections = append(sections, section{id: "more", template: "incident-more", title: "Investigate", load: func(context.Context) (any, error) { return s.investigate(x) }})
-	s.serve(w, r, p, sections...)
+	s.serve(w, r, p, append(sections, s.moreSection(x))...)
+}
+
+// noCalls reports whether the page is about an alert that is not about calls.
+func (x *incident) noCalls() bool { return x.alert != nil && x.alert.Calls == 0 && x.alert.Failed == 0 }
+
+// callSections are the sections about the calls of x.
+func (s incidentPage) callSections(x *incident) []section {
+	return []section{
+		{id: "timeline", template: "incident-timeline", title: x.Hit() + " over time", load: func(ctx context.Context) (any, error) { return s.timeline(ctx, x) }},
+		{id: "change", template: "incident-change", title: "Whose change?", load: func(ctx context.Context) (any, error) { return s.change(ctx, x) }},
+		{id: "differs", template: "incident-differs", title: "What differs?", load: func(ctx context.Context) (any, error) { return s.differs(ctx, x) }},
+		{id: "proof", template: "incident-proof", title: "Proof", load: func(ctx context.Context) (any, error) { return s.examples(ctx, x) }},
+		{id: "hit", template: "incident-hit", title: "Who is hit?", load: func(ctx context.Context) (any, error) { return s.conversations(ctx, x) }},
+	}
+}
+
+func (s incidentPage) moreSection(x *incident) section {
+	return section{id: "more", template: "incident-more", title: "Investigate", load: func(context.Context) (any, error) { return s.investigate(x) }}
 }
 
 // Hit names the calls that the page is about.
@@ -173,14 +228,12 @@ func (s incidentPage) alert(ctx context.Context, id string, v *View) (*Incident,
 	labels, _ := r["labels"].(map[string]string)
 	a := &Incident{
 		Alert: Alert{
-			ID: id, Name: r.Text("name"), Severity: r.Text("severity"), Labels: labels, Subject: subject(labels["service"], labels["stage"]), Summary: r.Text("summary"),
+			ID: id, Name: r.Text("name"), Severity: r.Text("severity"), Labels: labels, Summary: r.Text("summary"),
 			FirstBad: r.Text("first_bad"), LastClean: r.Text("last_clean"), StartsAt: r.Time("started_at"), EndsAt: r.Time("ended_at"),
 		},
 		Stored: true, Value: r.Float("value"), Failed: uint64(r.Int64("failed")), Calls: uint64(r.Int64("calls")),
 	}
-	if labels["service"]+labels["stage"] == "" {
-		a.Subject = cmp.Or(labels["provider"], a.Name)
-	}
+	a.Subject, a.Summary, a.Problem = aboutRow(labels, a.Name), withoutSubject(labels, a.Summary), r.Text("problem")
 	if by := r.Text("silenced_by"); by != "" {
 		a.Silenced = &Silence{By: by}
 	}
@@ -194,6 +247,19 @@ func (s incidentPage) alert(ctx context.Context, id string, v *View) (*Incident,
 		_, a.Fix = s.explain(a.Cause)
 	}
 	return a, nil
+}
+
+// aboutRow names what the row of an alert is about.
+func aboutRow(labels map[string]string, rule string) string {
+	if labels["service"]+labels["stage"] == "" {
+		return cmp.Or(labels["provider"], rule)
+	}
+	return subject(labels["service"], labels["stage"])
+}
+
+// withoutSubject returns the summary of the row of an alert without the subject, with which summaries begin.
+func withoutSubject(labels map[string]string, summary string) string {
+	return strings.TrimPrefix(summary, labels["service"]+"/"+labels["stage"]+": ")
 }
 
 func (s incidentPage) explain(id string) (phrase, fix string) {
@@ -214,24 +280,58 @@ type incidentNow struct {
 	Alert                    *Incident // nil if the page is not about an alert
 	Class                    string    // of the verdict
 	Subject, Why, Cause, Fix string
-	What                     string // happened to the calls
-	Hit, Calls, Since        int64
-	First, Last              Time
-	Trend                    string // whether it is over, in words
-	Missing                  string // why numbers are missing
-	Causes                   []Link // this incident for one cause of the alert
-	Whole                    string // URL of this page for the time of the alert; empty if it is shown
+	callCounts
+	Causes []Link // this incident for one cause of the alert
+	Whole  string // URL of this page for the time of the alert; empty if it is shown
 }
 
-func (s incidentPage) now(ctx context.Context, x *incident) (*incidentNow, error) {
+// callCounts are the numbers of calls that an incident hits in the time shown.
+type callCounts struct {
+	What              string // happened to the calls
+	Hit, Calls, Since int64
+	First, Last       Time
+	Trend             string // whether it is over, in words
+	Missing           string // why numbers are missing
+}
+
+// whole returns the URL of this page without a time range; empty if the URL has none.
+func (v *View) whole() string {
+	if v.Get("range")+v.Get("from")+v.Get("to") == "" {
+		return ""
+	}
+	return v.Here("range", "", "from", "", "to", "")
+}
+
+// counts counts the calls of x. If they are not known, it returns the error, too.
+func (s incidentPage) counts(ctx context.Context, x *incident) (callCounts, error) {
 	v := x.view
-	out := &incidentNow{Alert: x.alert, Class: "warning", Subject: subject(v.Get("service"), v.Get("stage")), Cause: x.Why, What: "failed for this reason"}
+	out := callCounts{What: "failed for this reason"}
 	switch {
 	case len(x.Rules) > 0:
 		out.What = "have this finding"
 	case x.Why == "":
 		out.What = "failed"
 	}
+	rows, err := s.query(ctx, "incident_totals", x.hits(), v.Now)
+	if err != nil {
+		out.Missing = err.Error()
+		return out, err
+	}
+	if len(rows) == 0 || rows[0].Int64("hits") == 0 {
+		return out, nil
+	}
+	r := rows[0]
+	out.Hit, out.Calls, out.Since = r.Int64("hits"), r.Int64("calls"), r.Int64("calls_since")
+	out.First, out.Last = v.At(r.Time("first_hit")), v.At(r.Time("last_hit"))
+	if v.Live() {
+		out.Trend = trend(out.Hit, out.Calls, out.Since, v.Now.Sub(out.Last.T))
+	}
+	return out, nil
+}
+
+func (s incidentPage) now(ctx context.Context, x *incident) (*incidentNow, error) {
+	v := x.view
+	out := &incidentNow{Alert: x.alert, Class: "warning", Subject: subject(v.Get("service"), v.Get("stage")), Cause: x.Why}
 	if x.Why != "" {
 		_, out.Fix = s.explain(x.Why)
 		out.Why = s.meaning(x.Why)
@@ -240,41 +340,26 @@ func (s incidentPage) now(ctx context.Context, x *incident) (*incidentNow, error
 		switch {
 		case !a.EndsAt.IsZero():
 			out.Class = "ok"
-		case a.critical():
+		case severe(a.Severity):
 			out.Class = "critical"
 		}
-		if v.Get("range")+v.Get("from")+v.Get("to") != "" {
-			out.Whole = v.Here("range", "", "from", "", "to", "")
-		}
+		out.Whole = v.whole()
 		if x.Why == a.Cause {
 			out.Why, out.Fix = cmp.Or(a.Why, out.Why), cmp.Or(a.Fix, out.Fix)
 		}
 		for _, c := range a.Causes {
 			out.Causes = append(out.Causes, Link{fmt.Sprintf("%s (%d)", c.Text, c.N), v.Here("why", c.ID), c.ID == x.Why})
 		}
-		if a.Calls == 0 && a.Failed == 0 {
+		if x.noCalls() {
 			return out, nil
 		}
 	}
-	rows, err := s.query(ctx, "incident_totals", x.hits(), v.Now)
-	if err != nil {
-		if x.alert == nil {
-			return nil, err
-		}
-		out.Missing = err.Error()
-		return out, nil
-	}
-	if len(rows) == 0 || rows[0].Int64("hits") == 0 {
-		if x.alert == nil {
+	var err error
+	if out.callCounts, err = s.counts(ctx, x); x.alert == nil {
+		if err == nil && out.Hit == 0 {
 			out.Class = "ok"
 		}
-		return out, nil
-	}
-	r := rows[0]
-	out.Hit, out.Calls, out.Since = r.Int64("hits"), r.Int64("calls"), r.Int64("calls_since")
-	out.First, out.Last = v.At(r.Time("first_hit")), v.At(r.Time("last_hit"))
-	if v.Live() {
-		out.Trend = trend(out.Hit, out.Calls, out.Since, v.Now.Sub(out.Last.T))
+		return out, err
 	}
 	return out, nil
 }
@@ -329,10 +414,9 @@ func (s incidentPage) timeline(ctx context.Context, x *incident) (any, error) {
 			c.Marks = append(c.Marks, Mark{r.Time("began"), r.Text("new_version")})
 		}
 	}
-	if x.alert != nil {
-		c.Marks = append(c.Marks, Mark{x.alert.StartsAt, "alert"})
-		if !x.alert.EndsAt.IsZero() {
-			c.Marks = append(c.Marks, Mark{x.alert.EndsAt, "end"})
+	for _, m := range x.marks {
+		if !m.At.IsZero() {
+			c.Marks = append(c.Marks, m)
 		}
 	}
 	slices.SortStableFunc(c.Marks, func(a, b Mark) int { return a.At.Compare(b.At) })

@@ -64,12 +64,9 @@ func (s incidentPage) change(ctx context.Context, x *incident) (*change, error) 
 	}
 	all.Go(func() { ledger, ledgerErr = s.query(ctx, "whose_change", values, v.Now) })
 	all.Wait()
-	out := &change{}
+	out := &change{FirstBad: x.known.FirstBad, LastClean: x.known.LastClean, First: x.known.First}
 	for _, r := range versions {
 		out.Versions = append(out.Versions, versionHit{r.Text("service"), r.Text("version"), r.Int64("hits"), r.Int64("calls"), v.At(r.Time("began")), v.Here("version", r.Text("version"))})
-	}
-	if a := x.alert; a != nil && x.Why == a.Cause {
-		out.FirstBad, out.LastClean, out.First = a.FirstBad, a.LastClean, v.At(a.FirstAt)
 	}
 	if err != nil && out.FirstBad == "" {
 		return nil, err
@@ -255,6 +252,30 @@ type Example struct {
 	Message                                            int64  // index; -1 if the finding concerns no message
 }
 
+// examples are calls that an incident hits.
+type examples struct {
+	Proofs []proof           // with different wordings of the error
+	More   []conversationHit // further ones, if the wordings are few
+}
+
+// minExamples is the number of examples that are shown, if there are so many.
+const minExamples = 3
+
+func (s incidentPage) examples(ctx context.Context, x *incident) (*examples, error) {
+	proofs, err := s.proof(ctx, x)
+	if err != nil || len(proofs) == 0 || len(proofs) >= minExamples {
+		return &examples{Proofs: proofs}, err
+	}
+	hit, err := s.conversations(ctx, x)
+	if err != nil {
+		return &examples{Proofs: proofs}, nil // they are a help only
+	}
+	more := slices.DeleteFunc(hit.Rows, func(c conversationHit) bool {
+		return slices.ContainsFunc(proofs, func(p proof) bool { return p.Conversation == c.ID })
+	})
+	return &examples{Proofs: proofs, More: more[:min(len(more), minExamples-len(proofs))]}, nil
+}
+
 func (s incidentPage) proof(ctx context.Context, about *incident) ([]proof, error) {
 	rows, err := s.query(ctx, "incident_examples", about.hits(), about.view.Now)
 	if err != nil {
@@ -316,16 +337,12 @@ func (s incidentPage) conversations(ctx context.Context, x *incident) (*conversa
 func (s incidentPage) investigate(x *incident) (any, error) {
 	v := x.view
 	data := map[string]any{}
-	if a := x.alert; a != nil {
-		if a.Calls > 0 || a.Failed > 0 { // otherwise the first section shows it
-			data["Description"] = a.Description
-		}
-		data["Commands"] = strings.Join(a.Commands, "\n")
-		if a.Calls == 0 && a.Failed == 0 {
-			return data, nil
-		}
+	data["Commands"] = strings.Join(x.commands, "\n")
+	if x.noCalls() {
+		return data, nil
 	}
-	if data["Commands"] == nil || data["Commands"] == "" {
+	data["Description"] = x.description // otherwise the first section shows it
+	if data["Commands"] == "" {
 		labels := map[string]string{}
 		for _, name := range filterNames {
 			labels[name] = first(x.values[name])

@@ -42,6 +42,7 @@ type page struct {
 	Login     bool   // a session can be ended
 	Version   string
 	Static    bool // neither a time range nor filters apply
+	Timeless  bool // no time range applies
 	Still     bool // not refreshed: it shows the answer to one question
 	Problem   string
 	Notice    string            // what the person has just done
@@ -56,6 +57,7 @@ func (p *page) Typed(field string) string { return p.typed[field] }
 
 // navigation lists the pages in the order of the navigation.
 var navigation = []Link{
+	{Text: "Problems", URL: problemsPath},
 	{Text: "Fleet", URL: "/"},
 	{Text: "Alerts", URL: "/alerts"},
 	{Text: "Versions", URL: "/versions"},

@@ -119,14 +119,10 @@ func (s searchPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// leads reports whether the answer leads to the page of the only id.
 	leads := func() bool {
 		target := await(s.site, w, r, p, func() string { return uniqueTarget(ctx, all) })
-		switch {
-		case target == "" || refresh:
+		if target == "" || refresh {
 			return false
-		case p.begun: // too late for a redirect
-			s.serve(w, r, p, section{id: "found", template: "search-found", load: func(context.Context) (any, error) { return target, nil }})
-		default:
-			http.Redirect(w, r, target, http.StatusSeeOther)
 		}
+		s.redirect(w, r, p, target)
 		return true
 	}
 	// The other lookups read far more, so they would slow down the first one, which mostly suffices.

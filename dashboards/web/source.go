@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"net/url"
 	"time"
 )
 
@@ -48,11 +49,20 @@ type Alert struct {
 	Acked     string   // who acknowledged it; empty: nobody
 	Silenced  *Silence // nil: it is not silenced
 	Part      string   // the alert that hides this one, in words; empty: none
+	Problem   string   // id of the problem that it is about; empty: none
 	Muted     bool     // people are not notified
 }
 
-// critical reports whether the alert is of the highest severity: alerts.Alert.Rank gives both names the same.
-func (a *Alert) critical() bool { return a.Severity == "critical" || a.Severity == "page" }
+// severe reports whether a severity is the highest: alerts.Alert.Rank gives both names the same.
+func severe(severity string) bool { return severity == "critical" || severity == "page" }
+
+// URL returns the page about the alert: that of its problem, if it is about one.
+func (a Alert) URL() string {
+	if a.Problem != "" {
+		return "/problem/" + url.PathEscape(a.Problem)
+	}
+	return "/incident/" + url.PathEscape(a.ID)
+}
 
 // Tallies evaluate a PromQL expression at every step over counts of the event stream. They do not need ClickHouse, and reach back a
 // few hours.

@@ -29,6 +29,7 @@ type Options struct {
 	Changes       func(ctx context.Context) <-chan struct{} // receives a value after a change of Firing, and is closed when ctx ends
 	Controls      Controls
 	Incidents     Incidents
+	Problems      Problems
 	Tallies       Tallies
 	Health        func(ctx context.Context) []Part
 	Conversations Conversations
@@ -66,7 +67,7 @@ func NewHandler(o Options) (http.Handler, error) {
 	}
 	stored := store{o.ClickHouse, o.Prices}
 	mux := http.NewServeMux()
-	mux.Handle("GET /{$}", fleetPage{s, stored, o.Firing, o.Tallies, o.Health})
+	mux.Handle("GET /{$}", fleetPage{s, stored, o.Firing, o.Problems, o.Tallies, o.Health})
 	explore := explorePage{s, stored, o.Explorer, o.WriteCSV}
 	mux.Handle("GET /explore", explore)
 	mux.Handle("GET /explore/{query}", explore)
@@ -82,7 +83,13 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.Handle("GET /versions", versionsPage{s, stored})
 	mux.Handle("GET /calls", toolsPage{s, stored})
 	mux.Handle("GET /providers", providersPage{s, stored})
-	incidents := incidentPage{s, stored, o.Incidents, o.Tallies}
+	mux.Handle("GET /problems", problemsPage{s, o.Problems})
+	incidents := incidentPage{s, stored, o.Incidents, o.Tallies, o.Problems, o.Controls}
+	mux.HandleFunc("GET /problem/{id}", incidents.ofProblem)
+	mux.HandleFunc("POST /problem/{id}/assign", incidents.act("assign", "assigned", incidents.assign))
+	mux.HandleFunc("POST /problem/{id}/resolve", incidents.act("resolve", "fixed", incidents.resolve))
+	mux.HandleFunc("POST /problem/{id}/ignore", incidents.act("ignore", "ignored", incidents.ignore))
+	mux.HandleFunc("POST /problem/{id}/reopen", incidents.act("reopen", "reopened", nil))
 	mux.HandleFunc("GET /incident", incidents.ofCause)
 	mux.HandleFunc("GET /incident/{id}", incidents.ofAlert)
 	conversations := conversationPage{s, o.Conversations}

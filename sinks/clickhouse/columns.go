@@ -221,6 +221,7 @@ var alertColumns = []column[sinks.Alert]{
 	col("silence_id", func(a *sinks.Alert) string { return a.SilenceID }),
 	col("silenced_by", func(a *sinks.Alert) string { return a.SilencedBy }),
 	col("inhibited_by", func(a *sinks.Alert) string { return a.InhibitedBy }),
+	col("problem", func(a *sinks.Alert) string { return a.Problem }),
 }
 
 var actionColumns = []column[sinks.AlertAction]{

@@ -1,6 +1,7 @@
 package clickhouse_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/sinks"
 )
 
 // The statements of the incident page count failed calls with a cause or a root cause, or calls with a finding. The numbers are
@@ -36,6 +38,9 @@ func TestWebIncident(t *testing.T) {
 	f("incident_totals", "", "masked_failure,no_such", "calls=39 hits=3 calls_since=12")
 	f("incident_totals", "rate_limit", "", "calls=39 hits=0 calls_since=39")
 	f("incident_versions", "tool_calls_dropped_on_save", "", "service=trips version=1.5.0 hits=10 calls=19\nservice=trips version=1.4.0 hits=0 calls=20")
+	f("incident_totals", "", "tool_calls_dropped_on_save", "calls=39 hits=10 calls_since=0") // findings with a root cause
+	f("problem_versions", "tool_calls_dropped_on_save", "", "version=1.4.0 hits=0 calls=20\nversion=1.5.0 hits=10 calls=19", "step", "100000000")
+	f("problem_harm", "tool_calls_dropped_on_save", "", "calls=10 users=1 tenants=7 input_tokens=0 output_tokens=0 unreported_calls=10 about_tokens=1001")
 	f("incident_over_time", "", "", "hits=0 others=10\nhits=0 others=10\nhits=5 others=5\nhits=5 others=4", "step", "300")
 	f("incident_differs", "tool_calls_dropped_on_save", "", `attribute= value= hits=10 others=29 all_hits=10 all_others=29
 attribute=parameter temperature value=0.9 hits=10 others=9 all_hits=10 all_others=29
@@ -65,4 +70,39 @@ func TestWebIncidentSample(t *testing.T) {
 	if others == 0 || others > 20 {
 		t.Errorf("%d of 29 calls are compared, want about 10", others)
 	}
+}
+
+// The page of a problem lists its alerts, and what people did about it, the end of a silence included, which has no group.
+func TestWebProblem(t *testing.T) {
+	s := open(t)
+	at := time.Now().UTC().Truncate(time.Second)
+	b := &sinks.Batch{}
+	for i, problem := range []string{"p1", "p2", "", "p1"} {
+		b.Alerts = append(b.Alerts, sinks.Alert{ID: fmt.Sprint("a", i), Version: 1, Name: "StageFailureRate", StartedAt: at.Add(time.Duration(i) * time.Minute), Problem: problem})
+	}
+	for i, a := range []sinks.AlertAction{
+		{Action: "assign", Group: "g1", Comment: "to Bea"},
+		{Action: "silence", Group: "g1", SilenceID: "s1"},
+		{Action: "unsilence", SilenceID: "s1"},
+		{Action: "silence", SilenceID: "s2"},
+		{Action: "resolve", Group: "g2"},
+		{Action: "unsilence"},
+		{Action: "silence", Group: "g1", SilenceID: "s3", Comment: "problem ignored"},
+		{Action: "ignore", Group: "g1"},
+	} {
+		a.ID, a.At, a.Actor = fmt.Sprint(i), at.Add(time.Duration(i)*time.Minute), "anna"
+		b.Actions = append(b.Actions, a)
+	}
+	must.Do(t, s.Write(t.Context(), b))
+	f := func(statement, name, value, want string) {
+		t.Helper()
+		sql, params, err := webStatements(t)[statement].Bind(queries.Values{name: {value}}, at)
+		must.Do(t, err)
+		if d := cmp.Diff(want, pick(must.Get(s.Query(t.Context(), sql, params))(t), want)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", statement, d)
+		}
+	}
+	f("problem_alerts", "id", "p1", "alert_id=a3\nalert_id=a0")
+	f("problem_actions", "group", "g1", "action=ignore who=anna comment=\naction=unsilence who=anna comment=\naction=silence who=anna comment=\naction=assign who=anna comment=to Bea")
+	f("incident_alert", "id", "a1", "problem=p2")
 }

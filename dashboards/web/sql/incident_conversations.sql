@@ -1,7 +1,7 @@
 -- Which conversations and users are hit by a cause, and did they recover?
 -- since 1 hour
 -- param why = : only failures with this cause or root cause
--- param rules = : calls with findings of these rules, separated by commas, instead of failed calls
+-- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
 -- A conversation recovered if one of its calls, in any stage, succeeded after its last hit call. Numbers of all are in each row.
 WITH
     {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
@@ -11,7 +11,7 @@ WITH
             FROM findings_final
             WHERE {rules:String} != ''
                 AND {filter findings ONLY time, service, stage}
-                AND has(splitByChar(',', {rules:String}), toString(rule_id))
+                AND hasAny(splitByChar(',', {rules:String}), [toString(rule_id), toString(root_cause)])
         ) AS hit,
     hit AND retry = 0 AND error_type != 'cancelled' AND {filter exchanges} AS counted
 SELECT

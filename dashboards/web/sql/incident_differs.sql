@@ -1,7 +1,7 @@
 -- Which attributes do calls hit by a cause have more often than the others?
 -- since 1 hour
 -- param why = : only failures with this cause or root cause
--- param rules = : calls with findings of these rules, separated by commas, instead of failed calls
+-- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
 -- param sample = 20000: about the maximum number of calls of each of the two groups that are compared
 -- The row without an attribute has the numbers of compared calls. A call is in
 -- several rows of an attribute with several values, such as tools, and in each row of a minimum or maximum that it meets.
@@ -13,7 +13,7 @@ WITH
             FROM findings_final
             WHERE {rules:String} != ''
                 AND {filter findings ONLY time, service, stage}
-                AND has(splitByChar(',', {rules:String}), toString(rule_id))
+                AND hasAny(splitByChar(',', {rules:String}), [toString(rule_id), toString(root_cause)])
         ) AS hit,
     (
         SELECT (countIf(hit), countIf(NOT hit))

@@ -1,7 +1,7 @@
 -- What did the provider answer, and what is wrong in the request?
 -- since 1 hour
 -- param why = : only failures with this cause or root cause
--- param rules = : calls with findings of these rules, separated by commas, instead of failed calls
+-- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
 -- One call for each wording of the error, the most frequent wordings first, with the worst finding about it.
 WITH
     {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
@@ -11,7 +11,7 @@ WITH
             FROM findings_final
             WHERE {rules:String} != ''
                 AND {filter findings ONLY time, service, stage}
-                AND has(splitByChar(',', {rules:String}), toString(rule_id))
+                AND hasAny(splitByChar(',', {rules:String}), [toString(rule_id), toString(root_cause)])
         ) AS hit,
     (
         SELECT groupArray((n, c))
@@ -74,7 +74,7 @@ LEFT JOIN
     FROM findings_final
     WHERE conversation_id IN (SELECT conversation_id FROM calls)
         AND exchange_id IN (SELECT exchange_id FROM calls)
-    ORDER BY has(splitByChar(',', {rules:String}), rule_id) DESC, severity = 'reject' DESC, severity != 'signal' DESC, message_index
+    ORDER BY hasAny(splitByChar(',', {rules:String}), [rule_id, root_cause]) DESC, severity = 'reject' DESC, severity != 'signal' DESC, message_index
     LIMIT 1 BY exchange_id
 ) AS f ON f.exchange_id = c.exchange_id
 ORDER BY n DESC, started_at DESC

@@ -1,7 +1,7 @@
 -- How many calls are hit by a cause, and how many are not, over time?
 -- since 1 hour
 -- param why = : only failures with this cause or root cause
--- param rules = : calls with findings of these rules, separated by commas, instead of failed calls
+-- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
 -- param step = 60: seconds of a bar
 WITH
     {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
@@ -11,7 +11,7 @@ WITH
             FROM findings_final
             WHERE {rules:String} != ''
                 AND {filter findings ONLY time, service, stage}
-                AND has(splitByChar(',', {rules:String}), toString(rule_id))
+                AND hasAny(splitByChar(',', {rules:String}), [toString(rule_id), toString(root_cause)])
         ) AS hit
 SELECT
     toDateTime(intDiv(toUnixTimestamp(started_at), {step:UInt32}) * {step:UInt32}, 'UTC') AS time,

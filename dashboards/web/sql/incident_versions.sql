@@ -1,7 +1,7 @@
 -- How many calls of each version are hit by a cause?
 -- since 1 hour
 -- param why = : only failures with this cause or root cause
--- param rules = : calls with findings of these rules, separated by commas, instead of failed calls
+-- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
 WITH
     {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
         OR exchange_id IN
@@ -10,7 +10,7 @@ WITH
             FROM findings_final
             WHERE {rules:String} != ''
                 AND {filter findings ONLY time, service, stage}
-                AND has(splitByChar(',', {rules:String}), toString(rule_id))
+                AND hasAny(splitByChar(',', {rules:String}), [toString(rule_id), toString(root_cause)])
         ) AS hit
 SELECT service, toString(service_version) AS version, countIf(hit) AS hits, count() AS calls, min(started_at) AS began
 FROM exchanges_final

@@ -449,3 +449,15 @@ SELECT * FROM findings FINAL;
 
 INSERT INTO migrations (number, name, checksum, applied_at) VALUES (10, '0010_code.sql', 'ad2ef21b2e78a3a2ae5259300e70b55c35a34ed6542f394184504273bbe860b1', now64(3));
 
+-- 0011_problems.sql
+
+-- An alert names its problem, so that links to it lead there after it is over.
+ALTER TABLE alerts_local ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS problem String COMMENT 'id of the problem that the alert is about; empty if it is about none' CODEC(ZSTD(1));
+
+ALTER TABLE alerts ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS problem String COMMENT 'id of the problem that the alert is about; empty if it is about none' CODEC(ZSTD(1));
+
+CREATE OR REPLACE VIEW alerts_final ON CLUSTER 'main' AS
+SELECT * FROM alerts FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (11, '0011_problems.sql', 'e45efa00d4bc7ffd29527e4418dfa0fdcc4db21ecf624dfe580018f6a2a40885', now64(3));
+

@@ -60,7 +60,8 @@ CREATE TABLE alerts
     `notified_at` Nullable(DateTime64(9, 'UTC')) CODEC(Delta(8), ZSTD(1)),
     `silence_id` String COMMENT 'the active silence, or the one at the end; empty if there is none' CODEC(ZSTD(1)),
     `silenced_by` LowCardinality(String) COMMENT 'author of the silence',
-    `inhibited_by` String COMMENT 'alert_id of the alert that hides this one' CODEC(ZSTD(1)))
+    `inhibited_by` String COMMENT 'alert_id of the alert that hides this one' CODEC(ZSTD(1)),
+    `problem` String COMMENT 'id of the problem that the alert is about; empty if it is about none' CODEC(ZSTD(1)))
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY toYYYYMM(started_at)
 ORDER BY (started_at, alert_id)
@@ -88,7 +89,8 @@ CREATE VIEW alerts_final
     `notified_at` Nullable(DateTime64(9, 'UTC')),
     `silence_id` String,
     `silenced_by` LowCardinality(String),
-    `inhibited_by` String)
+    `inhibited_by` String,
+    `problem` String)
 AS SELECT * FROM alerts FINAL
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 

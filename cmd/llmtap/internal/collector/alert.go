@@ -99,7 +99,7 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 	})
 	health := prefixedStore{a.state, healthPrefix}
 	a.controls = &controls{kv: kv, decisions: engine.NewDecisions(), groups: []alerts.Store{a.state, health}, engines: func() []*engine.Engine { return a.engines }, actions: &actionRows{kv: kv, rows: a.rows, logger: c.logger}, logger: c.logger}
-	a.problems = &problems{kv: kv, controls: a.controls, logger: c.logger, list: map[string]alerts.Problem{}}
+	a.problems = newProblems(kv, a.controls, c.logger)
 	notifiers, receivers, err := c.notifiers(alerts.NotifierOptions{Store: a.state, Controls: a.controls, Problem: a.problems.find, Problems: a.problems, Logger: c.logger, Registerer: reg})
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 	}
 	open := func(rules string, cfg engine.Config, o engine.Options) (*engine.Engine, error) {
 		o.Decisions = a.controls.decisions
-		o.Recorder, o.Notifiers, o.Standby, o.Logger = alertRecorder{a.rows}, append(append(o.Notifiers, a.problems), notifiers...), true, c.logger
+		o.Recorder, o.Notifiers, o.Standby, o.Logger = alertRecorder{a.rows, cfg.GroupBy}, append(append(o.Notifiers, a.problems), notifiers...), true, c.logger
 		o.Leads = a.state.held
 		o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"rules": rules}, reg)
 		engine, err := engine.New(ctx, cfg, o)
@@ -222,16 +222,19 @@ func readTallies(ctx context.Context, conn *jetstream.Conn, logger *slog.Logger,
 }
 
 // An alertRecorder writes rows to the alerts table.
-type alertRecorder struct{ rows *sinks.Batcher }
+type alertRecorder struct {
+	rows    *sinks.Batcher
+	groupBy []string // engine.Config.GroupBy
+}
 
 func (r alertRecorder) RecordAlert(ctx context.Context, a alerts.Alert) error {
 	if a.Severity() == severityNone {
 		return nil
 	}
-	return r.rows.Add(ctx, &sinks.Batch{Alerts: []sinks.Alert{alertRow(&a, time.Now())}}, nil)
+	return r.rows.Add(ctx, &sinks.Batch{Alerts: []sinks.Alert{alertRow(&a, r.groupBy, time.Now())}}, nil)
 }
 
-func alertRow(a *alerts.Alert, now time.Time) sinks.Alert {
+func alertRow(a *alerts.Alert, groupBy []string, now time.Time) sinks.Alert {
 	row := sinks.Alert{
 		ID: a.ID(), Version: uint64(a.UpdatedAt.UnixNano()) + a.Revision, Name: a.Name, Severity: a.Labels["severity"], Labels: a.Labels,
 		State: string(a.State), StartedAt: a.StartsAt, EndedAt: a.EndsAt, Value: a.Value, Peak: a.Peak,
@@ -250,6 +253,9 @@ func alertRow(a *alerts.Alert, now time.Time) sinks.Alert {
 	}
 	if a.Inhibitor != nil {
 		row.InhibitedBy = a.Inhibitor.ID
+	}
+	if a.Problem != "" {
+		row.Problem = alerts.GroupID(engine.ProblemKey(a.Labels, groupBy, a.Problem))
 	}
 	if a.Evidence.Example != nil {
 		row.Example = a.Evidence.Example.Exchange

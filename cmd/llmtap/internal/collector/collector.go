@@ -75,7 +75,7 @@ type Collector struct {
 	ui        *uiRole                       // nil if the role is not run
 	analyze   *analyzeRole                  // nil if the role is not run
 	controls  atomic.Pointer[controls]      // nil while the role alert does not run
-	problems  atomic.Pointer[problems]      // likewise
+	problems  atomic.Pointer[problems]      // nil while neither the role alert nor the role ui runs
 	calls     atomic.Pointer[engine.Engine] // engine over calls, of the role alert or else of the role ui; nil while neither runs
 	receivers *receiverChecks               // nil if the role alert is not run
 	tallies   *promapi.Handler              // of all listeners, so that they share its bounds

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
@@ -47,10 +46,9 @@ type problems struct {
 	controls *controls
 	logger   *slog.Logger
 
-	loaded atomic.Bool // list has what is stored
-
-	mu   sync.Mutex // guards list
-	list map[string]alerts.Problem
+	mu     sync.Mutex // guards list and loaded
+	list   map[string]alerts.Problem
+	loaded bool // list has what was stored
 }
 
 // problemID matches ids of problems. Other texts must not become parts of keys.
@@ -106,10 +104,10 @@ func (p *problems) watch(ctx context.Context) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		clear(p.list)
+		p.loaded = true
 		for key, value := range values {
 			put(key, value)
 		}
-		p.loaded.Store(true)
 	}, func(key string, value []byte) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -119,6 +117,18 @@ func (p *problems) watch(ctx context.Context) {
 		}
 		put(key, value)
 	})
+}
+
+// newProblems returns problems that are not known until watch runs.
+func newProblems(kv *jetstream.KV, c *controls, logger *slog.Logger) *problems {
+	return &problems{kv: kv, controls: c, logger: logger, list: map[string]alerts.Problem{}}
+}
+
+// ready reports whether the problems are known.
+func (p *problems) ready() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.loaded
 }
 
 // find returns the problem of a group.

@@ -39,7 +39,7 @@ func (c *Collector) decidable() (problemsapi.Source, error) {
 	if !c.cfg.HasRole(config.RoleAlert) {
 		return nil, errors.New("this process does not evaluate alerts: ask a process with the role alert")
 	}
-	if p := c.problems.Load(); p != nil && p.loaded.Load() && p.controls.ready() {
+	if p := c.problems.Load(); p != nil && p.ready() && p.controls.ready() {
 		return problemSource{p, func() (rows.Querier, error) { return c.queryable() }}, nil
 	}
 	return nil, errors.New("the problems have not been read yet; retry in a few seconds")

@@ -50,12 +50,13 @@ func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
 	}
 	stored := pages.Source(c.queryable)
 	live := pages.Alerts{Groups: u.groups}
+	people := pages.Controls{
+		Alerts: live, Config: c.cfg.Alerts, Alertmanagers: c.cfg.Alertmanager.URLs, Others: c.cfg.Slack.Channel != "" || c.cfg.Webhook.URL != "",
+		Engines: c.engines, Controls: u.controls, Sink: stored,
+	}
 	u.pages, err = web.NewHandler(web.Options{
 		ClickHouse: stored.Query, Explorer: stored.Explore, WriteCSV: pages.WriteCSV, Firing: live.Firing, Changes: live.Changes,
-		Controls: pages.Controls{
-			Alerts: live, Config: c.cfg.Alerts, Alertmanagers: c.cfg.Alertmanager.URLs, Others: c.cfg.Slack.Channel != "" || c.cfg.Webhook.URL != "",
-			Engines: c.engines, Controls: u.controls, Sink: stored,
-		},
+		Controls: people, Problems: pages.Problems{Controls: people, Problems: c.knownProblems},
 		Incidents: pages.Incidents{Groups: u.groups, Access: func() alerts.Access { return access(&c.cfg.UI, c.httpAddr()) }}, Tallies: pages.Tallies(c.calls.Load).Range, Health: u.parts,
 		Conversations: pages.Conversations{Source: stored},
 		Prices:        c.cfg.Prices, CodeURL: c.cfg.UI.CodeURL, Login: u.login(), SessionKey: u.tokens.Key("llmtap web session"), Version: c.opts.Version, Logger: c.logger,
@@ -95,6 +96,14 @@ func (u *uiRole) controls() alerts.Controls {
 		if x != nil && x.ready() {
 			return x
 		}
+	}
+	return nil
+}
+
+// knownProblems returns the problems, or nil while they are not known.
+func (c *Collector) knownProblems() alerts.Problems {
+	if p := c.problems.Load(); p != nil && p.ready() {
+		return p
 	}
 	return nil
 }
@@ -156,7 +165,7 @@ func (u *uiRole) readTallies(ctx context.Context) error {
 	return readTallies(ctx, u.c.conn.Load(), u.c.logger, func(t *analyzer.Tally) error { return engine.Add(ctx, t) })
 }
 
-// control keeps silences and acknowledgements current until ctx ends, and stores what people do.
+// control keeps silences, acknowledgements and problems current until ctx ends, and stores what people do.
 func (u *uiRole) control(ctx context.Context) error {
 	conn := u.c.conn.Load()
 	kv, err := conn.KV(ctx, event.BucketAlerts)
@@ -171,10 +180,17 @@ func (u *uiRole) control(ctx context.Context) error {
 	}
 	u.own.Store(own)
 	defer u.own.Store(nil)
+	known := newProblems(kv, own, u.c.logger)
+	u.c.problems.Store(known)
+	defer u.c.problems.Store(nil)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return rows.Run(ctx) })
 	g.Go(func() error {
 		own.watch(ctx)
+		return ctx.Err()
+	})
+	g.Go(func() error {
+		known.watch(ctx)
 		return ctx.Err()
 	})
 	return g.Wait()

@@ -2,17 +2,21 @@ package collector
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/pages"
+	"github.com/llmtap/llmtap/dashboards/web"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
-// A process with only the role ui reads the tallies of others, and can silence.
+// A process with only the role ui reads the tallies and problems of others, can silence, and can decide about problems.
 func TestUIAlone(t *testing.T) {
 	t.Parallel()
 	c := open(t, func(cfg *config.Config) {
@@ -48,5 +52,27 @@ func TestUIAlone(t *testing.T) {
 	}
 	if rules, err := actions.Rules(t.Context()); err != nil || len(rules) == 0 {
 		t.Errorf("rules %v, error %v", rules, err)
+	}
+	problem := alerts.Problem{
+		Key: `problem{service="shop",stage="planner",problem="dropped"}`, Service: "shop", Stage: "planner", Cause: "dropped", FirstSeen: now, LastSeen: now, Rules: []string{"Burst"}, Severity: "critical",
+		Summary: "shop/planner: 7 calls failed", Versions: []alerts.ProblemVersion{{Version: "1.0"}}, Incidents: 1, Firing: true,
+	}
+	kv := must.Get(c.conn.Load().KV(t.Context(), event.BucketAlerts))(t)
+	must.Do(t, kv.Put(t.Context(), problemKey+problem.ID(), must.Get(json.Marshal(problem))(t)))
+	problems := pages.Problems{Controls: actions, Problems: c.knownProblems}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if all, err := problems.All(t.Context()); err == nil && len(all) == 1 {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the pages do not see the problem: %v, error %v", all, err)
+		}
+	}
+	must.Do(t, problems.Decide(t.Context(), problem.ID(), web.ProblemDecision{Action: alerts.ActionResolve, Version: "1.1"}, "Anna"))
+	got := must.Get(problems.Problem(t.Context(), problem.ID()))(t)
+	if got.State != alerts.ProblemResolved || got.Fixed == nil || got.Fixed.By != "Anna" || got.Fixed.Version != "1.1" || got.Summary != "7 calls failed" || len(got.Silences) != 1 {
+		t.Errorf("the problem is %+v, fixed %+v", got, got.Fixed)
+	}
+	if _, err := problems.Problem(t.Context(), "unknown"); !errors.Is(err, web.ErrNotFound) {
+		t.Errorf("an unknown problem: error %v", err)
 	}
 }

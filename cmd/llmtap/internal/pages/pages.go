@@ -121,6 +121,9 @@ func describe(a *alerts.Alert, g *alerts.Group) web.Alert {
 	if a.Silence != nil {
 		out.Silenced = silenceOf(a.Silence)
 	}
+	if a.Problem != "" {
+		out.Problem = alerts.GroupID(g.Key)
+	}
 	if x := a.Inhibitor; x != nil {
 		out.Part = x.Name + ": " + x.Summary
 	}

@@ -182,7 +182,7 @@ func (l Local) Get(ctx context.Context, id string) (Details, error) {
 func (l Local) problem(p alerts.Problem, now time.Time) Problem {
 	text, fix := wording.Problem(p.Cause)
 	p.Fix = cmp.Or(p.Fix, fix)
-	return Problem{p.ID(), p.State(now), text, p, wording.IncidentURL(l.Pages, p.Alert)}
+	return Problem{p.ID(), p.State(now), text, p, wording.ProblemURL(l.Pages, p.ID())}
 }
 
 // A Handler serves Path and the paths below it. It does not control access.

@@ -1,0 +1,54 @@
+-- How many users and tenants does a problem hit, and how many tokens do its calls take?
+-- since 1 hour
+-- param why = : only failures with this cause or root cause
+-- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
+-- Providers seldom report the usage of a failed call. about_tokens are the input tokens of the calls without one, estimated from the
+-- tokens per byte of accepted requests to the same model.
+WITH
+    {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
+        OR exchange_id IN
+        (
+            SELECT exchange_id
+            FROM findings_final
+            WHERE {rules:String} != ''
+                AND {filter findings ONLY time, service, stage}
+                AND hasAny(splitByChar(',', {rules:String}), [toString(rule_id), toString(root_cause)])
+        ) AS hit,
+    accepted AS
+    (
+        SELECT provider, model, sum(input_tokens) / sum(request_bytes) AS tokens_per_byte
+        FROM exchanges_final
+        WHERE NOT failed
+            AND input_tokens > 0
+            AND request_bytes > 0
+            AND {filter exchanges ONLY time}
+        GROUP BY provider, model
+    )
+SELECT
+    sum(h.n) AS calls,
+    uniqExactMerge(h.user_count) AS users,
+    uniqExactMerge(h.tenant_count) AS tenants,
+    sum(h.input) AS input_tokens,
+    sum(h.output) AS output_tokens,
+    sum(h.unreported) AS unreported_calls,
+    round(sum(h.unreported_bytes * ifNull(a.tokens_per_byte, 0))) AS about_tokens
+FROM
+(
+    SELECT
+        provider,
+        model,
+        count() AS n,
+        uniqExactStateIf(user, user != '') AS user_count,
+        uniqExactStateIf(attributes['tenant'], attributes['tenant'] != '') AS tenant_count,
+        coalesce(sum(input_tokens), 0) AS input,
+        coalesce(sum(output_tokens), 0) AS output,
+        countIf(input_tokens IS NULL) AS unreported,
+        sumIf(request_bytes, input_tokens IS NULL) AS unreported_bytes
+    FROM exchanges_final
+    WHERE hit
+        AND {filter exchanges}
+        AND retry = 0
+        AND error_type != 'cancelled'
+    GROUP BY provider, model
+) AS h
+LEFT JOIN accepted AS a ON a.provider = h.provider AND a.model = h.model
