@@ -209,7 +209,7 @@ func TestShow(t *testing.T) {
 		want []string // in stdout and stderr
 	}{
 		"invalid message": {[]string{broken}, command.ExitOK, []string{
-			"cause         orphan_tool_reply", "\n  >   3 tool", "orphan_tool_reply (rejected) in message 3", "fix  ", "messages (4)", "--format body", "preceeding", "first bad 1.5.0",
+			"cause         orphan_tool_reply", "\n  >   3 tool", "orphan_tool_reply (rejected) in message 3", "fix  ", "messages (4)", "--format body", "preceeding", "first seen in 1.5.0, no clean version known",
 		}},
 		"JSON":                   {[]string{broken, "--format", "json"}, command.ExitOK, []string{`"rule_id": "orphan_tool_reply"`, `"role": "tool"`, `"cause": "orphan_tool_reply"`}},
 		"conversation":           {[]string{"fork"}, command.ExitOK, []string{"4 exchanges", "4 messages unchanged", "orphan_tool_reply (rejected)", "calls read (call_8Kq2mVx0)"}},

@@ -156,7 +156,7 @@ ignored problems are not listed: llmtap problems list --all
 		var got []string
 		for _, p := range list {
 			got = append(got, p.Stage)
-			if p.ID != ids[p.Stage] || p.URL != "http://pages/incident/a1" || p.Fix == "" {
+			if p.ID != ids[p.Stage] || p.URL != "http://pages/problem/"+p.ID || p.Fix == "" {
 				t.Errorf("%+v", p)
 			}
 		}
@@ -179,7 +179,7 @@ func TestShow(t *testing.T) {
 	for _, want := range []string{
 		"shop/ignored (prod)  ignored  critical\nassistant message saved without its tool_calls\n\n  found        shop/ignored: 45% of calls are failing\n  fix          Save the whole",
 		"\n  ignored      by anna at " + at(k.list[0].Ignored.At) + ", until it is reopened\n",
-		"\n  incidents    1 incident, the last since ", "\n  versions     2.4.0, first call ", "\n  page         http://pages/incident/a1\n",
+		"\n  incidents    1 incident, the last since ", "\n  versions     2.4.0, first call ", "\n  page         http://pages/problem/" + k.list[0].ID() + "\n",
 		"\nHistory\n  " + at(k.history[0].At) + " anna acknowledged the incident\n  " + at(k.history[2].At) + " anna ignored it until it is reopened: known\n  " +
 			at(k.history[3].At) + " eve was refused: silence: not in slack.allowed\n  Incomplete: ClickHouse does not answer.\n",
 	} {
