@@ -86,12 +86,12 @@ func TestAlertsBacktest(t *testing.T) {
 	cfg := engine.Default()
 	engine := must.Get(engine.New(t.Context(), cfg, engine.Options{}))(t)
 	defer engine.Close()
-	live := map[string]alerts.Alert{} // at their start
+	live := map[string]alerts.Alert{} // at their start; each ends with its highest severity
 	for i := range out.Tallies {
 		must.Do(t, engine.Add(t.Context(), &out.Tallies[i]))
 		for _, a := range engine.Active() {
-			if k := a.Name + " " + a.Severity(); live[k].Name == "" {
-				live[k] = a
+			if live[a.Name].Name == "" {
+				live[a.Name] = a
 			}
 		}
 	}
@@ -111,8 +111,8 @@ func TestAlertsBacktest(t *testing.T) {
 	}
 	got := map[string]backtest.Alert{}
 	for _, a := range r.Alerts {
-		if k := a.Alert + " " + a.Labels["severity"]; got[k].Alert == "" {
-			got[k] = a
+		if got[a.Alert].Alert == "" {
+			got[a.Alert] = a
 		}
 	}
 	var findings []string
