@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/packages/param"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 )
@@ -118,6 +119,20 @@ var blocks = []scenario{
 			c.ask(append(h, saved, anthropic.NewUserMessage(results(m)...)))
 		},
 		want: []want{{rule: "thinking_block_missing", root: "reasoning_stripped", confidence: "high"}},
+	},
+	{
+		name: "Claude: saves thinking without its signature", model: claude, accepted: true,
+		says: []provider.Answer{thought("One file is enough.", use("I read it.", "A"))},
+		loop: func(a *agent) {
+			c, h := a.claude(), []turnOf{asks("Read config.py.")}
+			c.params.Thinking = anthropic.ThinkingConfigParamOfEnabled(1024)
+			m := c.ask(h)
+			saved := m.ToParam()
+			unsigned := param.Override[anthropic.ThinkingBlockParam](map[string]any{"type": "thinking", "thinking": "One file is enough."}) // BUG
+			saved.Content[0].OfThinking = &unsigned
+			c.ask(append(h, saved, anthropic.NewUserMessage(results(m)...)))
+		},
+		want: []want{{rule: "reasoning_signature_invalid", root: "field_lost_on_save", confidence: "high"}},
 	},
 	{
 		name: "Claude: cleans the text of signed thinking", model: claude, accepted: true,

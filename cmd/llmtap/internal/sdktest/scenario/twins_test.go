@@ -28,7 +28,7 @@ var twins = []scenario{
 		want: []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
 	},
 	{
-		name: "the text is trimmed on saving, and tool_calls are lost", model: deepSeek,
+		name: "the text is trimmed on saving, and tool_calls are lost", model: deepSeek, inText: true,
 		says: []provider.Answer{{Text: "I read the file.\n\n", Calls: calls("read_file").Calls}},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
