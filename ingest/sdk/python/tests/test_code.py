@@ -80,7 +80,7 @@ def test_relative_files(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "path", path)
         return Finder()._file(name)
 
-    assert file("/work/agent", ["/work/agent/bin"], "/work/agent/bin/run.py") == "bin/run.py"
+    assert file("/srv/agent", ["/srv/agent/bin"], "/srv/agent/bin/run.py") == "bin/run.py"
     assert file("/", ["/app", "/lib"], "/app/core/agent.py") == "core/agent.py"
     assert file("/home/u", ["/opt/bin", "/srv"], "/srv/core/agent.py") == "core/agent.py"
     assert file("/home/u", [], "/srv/core/agent.py") == "agent.py"
