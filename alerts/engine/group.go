@@ -145,7 +145,7 @@ func (g *openGroup) open(key string, inst *rules.Instance, ev *evaluation, late 
 	a := &trackedAlert{key: key, rule: inst.Rule, opened: ev.at.Unix(), known: map[string]bool{}, Alert: alerts.Alert{
 		Name: inst.Rule.Name, Labels: inst.Labels, Annotations: inst.Annotations, State: alerts.Firing,
 		Value: inst.Value, Peak: inst.Value, StartsAt: start, UpdatedAt: ev.at, FoundLate: late, Unavailable: ev.unavailable,
-		Problem: GroupLabel(g.key, problemLabel), Evidence: evidence, TriggeredAt: triggered,
+		Problem: GroupLabel(g.key, alerts.ProblemLabel), Evidence: evidence, TriggeredAt: triggered,
 	}}
 	a.peak, a.counted = a.Evidence, a.Evidence.LastFailed
 	a.learn()

@@ -302,9 +302,6 @@ func GroupLabel(key, name string) string {
 	return ""
 }
 
-// problemLabel is the label with the problem in the key of a group and in the matchers of silences.
-const problemLabel = alerts.ProblemLabel
-
 // keyFor returns the key of the group of an alert that begins with this evidence: its problem, which is the group of all rules
 // that find the same defect of a stage, or else its rule.
 func (g *groups) keyFor(inst *rules.Instance, ev *alerts.Evidence) string {
@@ -319,7 +316,7 @@ func (g *groups) keyFor(inst *rules.Instance, ev *alerts.Evidence) string {
 	// Not every failure with a cause shows its root cause, so it may be a known problem with that cause.
 	best := ""
 	for other, o := range g.open {
-		if ProblemKey(inst.Labels, g.cfg.GroupBy, GroupLabel(other, problemLabel)) == other && o.counts(lead.Cause) && (best == "" || other < best) {
+		if ProblemKey(inst.Labels, g.cfg.GroupBy, GroupLabel(other, alerts.ProblemLabel)) == other && o.counts(lead.Cause) && (best == "" || other < best) {
 			best = other
 		}
 	}
@@ -329,8 +326,8 @@ func (g *groups) keyFor(inst *rules.Instance, ev *alerts.Evidence) string {
 // ProblemKey returns the key of the group of alerts with these labels about a problem. by is Config.GroupBy.
 func ProblemKey(labels map[string]string, by []string, problem string) string {
 	labels = maps.Clone(labels)
-	labels[problemLabel] = problem
-	return groupKey(problemLabel, labels, append(slices.Clone(by), problemLabel))
+	labels[alerts.ProblemLabel] = problem
+	return groupKey(alerts.ProblemLabel, labels, append(slices.Clone(by), alerts.ProblemLabel))
 }
 
 // groupKey returns the key of the group that an alert belongs to.

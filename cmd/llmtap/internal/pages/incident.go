@@ -10,8 +10,6 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/analyzer/cause"
-	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/dashboards/web"
 )
 
@@ -56,13 +54,7 @@ func (i Incidents) describe(a *alerts.Alert, g *alerts.Group) *web.Incident {
 }
 
 // Meaning implements web.Incidents.
-func (Incidents) Meaning(id string) (phrase, fix string) {
-	if session.Summaries[id] != "" {
-		return wording.Failure(alerts.Share{RootCause: id}), session.Fix(id)
-	}
-	_, fix = cause.Meaning(id)
-	return wording.Failure(alerts.Share{Cause: id}), fix
-}
+func (Incidents) Meaning(id string) (phrase, fix string) { return wording.Problem(id) }
 
 // ProviderMessage implements web.Incidents.
 func (Incidents) ProviderMessage(errorText string) string { return wording.ProviderMessage(errorText) }
