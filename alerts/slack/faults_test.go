@@ -112,7 +112,7 @@ func (w *fleet) told() [][]string {
 	out, at := make([][]string, w.n), map[string]int{}
 	for i := range w.n {
 		kv := stageOf(i)
-		at[alerts.GroupID(fmt.Sprintf(`StageFailureRate{service=%q,environment="prod",stage=%q}`, kv["service"], kv["stage"]))] = i
+		at[alerts.GroupID(engine.ProblemKey(kv, engine.Default().GroupBy, "orphan_tool_reply"))] = i
 	}
 	for _, m := range w.f.top() {
 		if stage := stageName.FindStringSubmatch(m.Text); stage != nil {
