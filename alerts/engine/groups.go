@@ -314,9 +314,9 @@ func (g *groups) keyFor(inst *rules.Instance, ev *alerts.Evidence) string {
 		return key
 	}
 	// Not every failure with a cause shows its root cause, so it may be a known problem with that cause.
-	best := ""
+	best, prefix := "", strings.TrimSuffix(ProblemKey(inst.Labels, g.cfg.GroupBy, ""), `"}`)
 	for other, o := range g.open {
-		if ProblemKey(inst.Labels, g.cfg.GroupBy, GroupLabel(other, alerts.ProblemLabel)) == other && o.counts(lead.Cause) && (best == "" || other < best) {
+		if strings.HasPrefix(other, prefix) && o.counts(lead.Cause) && (best == "" || other < best) {
 			best = other
 		}
 	}
