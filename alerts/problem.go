@@ -35,7 +35,8 @@ type Problem struct {
 	Service     string           `json:"service"`
 	Environment string           `json:"environment,omitempty"`
 	Stage       string           `json:"stage,omitempty"`
-	Cause       string           `json:"cause"` // Group.Problem
+	Cause       string           `json:"cause"`          // Group.Problem
+	Kind        string           `json:"kind,omitempty"` // of Cause: root cause, cause, rule or signal
 	FirstSeen   time.Time        `json:"first_seen"`
 	LastSeen    time.Time        `json:"last_seen"` // of a failure, in stream time
 	Versions    []ProblemVersion `json:"versions,omitempty"`

@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/wording"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 const (
@@ -159,7 +160,7 @@ func details(a alerts.Alert, access alerts.Access) []slack.Block {
 		facts = append(facts, last)
 	}
 	if ev.Window > 0 && ev.Calls > 0 {
-		facts = append(facts, fmt.Sprintf("*Window* %s, %s", duration(ev.Window), calls(ev.Calls)))
+		facts = append(facts, fmt.Sprintf("*Window* %s, %s", quantity.Span(ev.Window), quantity.Plural(ev.Calls, "call")))
 	}
 	if len(facts) > 0 {
 		add("", facts...)

@@ -373,10 +373,6 @@ func TestText(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	f(duration(40*time.Second), "40 s")
-	f(duration(65*time.Minute), "1 h 5 min")
-	f(duration(4*time.Hour), "4 h")
-	f(duration(50*time.Hour), "2 d 2 h")
 	f(wording.Truncate("阶段规划", 3), "阶段…")
 	f(oneLine(" a\n\tb\x00\xff ", 10), "a b\ufffd")
 	f(oneLine("gpt\u202e\u2066cba\u200b\x1b[1m", 20), "gptcba[1m")

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/alerts/wording"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // recent is the age above which a failure is no longer new.
@@ -20,11 +20,11 @@ var noDeployment = []string{"rate_limit", "server_error", "no_response", "stream
 func failures(ev alerts.Evidence, v alerts.VersionCount) string {
 	switch {
 	case v.Failed == 0:
-		return fmt.Sprintf("none in %s (%s)", code(v.Version), calls(v.Calls))
+		return fmt.Sprintf("none in %s (%s)", code(v.Version), quantity.Plural(v.Calls, "call"))
 	case len(ev.Rules) > 0:
-		return fmt.Sprintf("%s: %s in %s", code(v.Version), wording.Number(v.Failed), calls(v.Calls))
+		return fmt.Sprintf("%s: %s in %s", code(v.Version), quantity.Count(v.Failed), quantity.Plural(v.Calls, "call"))
 	}
-	return fmt.Sprintf("%s: %s of %s calls failed", code(v.Version), wording.Number(v.Failed), wording.Number(v.Calls))
+	return fmt.Sprintf("%s: %s of %s calls failed", code(v.Version), quantity.Count(v.Failed), quantity.Count(v.Calls))
 }
 
 // whoseChange returns the lines about the responsible change: first from the ledger, then the versions in the window
@@ -72,7 +72,7 @@ func whoseChange(ev alerts.Evidence, start time.Time, brief bool) []string {
 			s += ", first call " + date(v.FirstSeen)
 		}
 		if len(failing) > 1 && v.CallsSince > 0 && ev.LastFailed.Sub(v.LastFailed) >= time.Minute {
-			s += fmt.Sprintf(", none since %s in %s", clock(v.LastFailed), calls(v.CallsSince))
+			s += fmt.Sprintf(", none since %s in %s", clock(v.LastFailed), quantity.Plural(v.CallsSince, "call"))
 		}
 		lines = append(lines, s)
 	}

@@ -8,17 +8,18 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // since returns the line with the times and the labels of a.
 func since(a alerts.Alert) string {
 	var b strings.Builder
 	if a.State == alerts.Resolved {
-		fmt.Fprintf(&b, "%s, for %s", minute(a.StartsAt), duration(a.EndsAt.Sub(a.StartsAt)))
+		fmt.Fprintf(&b, "%s, for %s", minute(a.StartsAt), quantity.Span(a.EndsAt.Sub(a.StartsAt)))
 	} else {
 		fmt.Fprintf(&b, "Since %s", minute(a.StartsAt))
 		if d := a.UpdatedAt.Sub(a.StartsAt); d >= time.Minute {
-			fmt.Fprintf(&b, " (%s)", duration(d))
+			fmt.Fprintf(&b, " (%s)", quantity.Span(d))
 		}
 	}
 	for _, l := range []string{"environment", "provider", "model"} {
@@ -45,7 +46,7 @@ func lastFailure(a alerts.Alert) string {
 	line := fmt.Sprintf("*Last %s* %s", what, clock(ev.LastFailed))
 	switch {
 	case ev.CallsSince > 0:
-		line += ", none since in " + calls(ev.CallsSince)
+		line += ", none since in " + quantity.Plural(ev.CallsSince, "call")
 	case a.State == alerts.Resolved:
 		line += ", no calls since, may recur"
 	case ev.Quiet:
@@ -54,27 +55,19 @@ func lastFailure(a alerts.Alert) string {
 	return line
 }
 
-// calls returns n with its noun.
-func calls(n uint64) string {
-	if n == 1 {
-		return "1 call"
-	}
-	return wording.Number(n) + " calls"
-}
-
 // why returns one line per cause, largest share first, with or without the ids of causes.
 func why(ev alerts.Evidence, ids bool) []string {
 	var lines []string
 	rest := ev.Failed
 	for i, s := range ev.Shares {
 		if i == maxShares {
-			lines = append(lines, fmt.Sprintf("%s of %s: other causes", wording.Number(rest), wording.Number(ev.Failed)))
+			lines = append(lines, fmt.Sprintf("%s of %s: other causes", quantity.Count(rest), quantity.Count(ev.Failed)))
 			break
 		}
 		rest -= min(rest, s.Failed)
 		line := plain(wording.Failure(s), maxText)
 		if ev.Failed > 1 {
-			line = fmt.Sprintf("%s of %s: %s", wording.Number(s.Failed), wording.Number(ev.Failed), line)
+			line = fmt.Sprintf("%s of %s: %s", quantity.Count(s.Failed), quantity.Count(ev.Failed), line)
 		}
 		if id := s.ID(); ids && id != "" {
 			line += " (" + wording.Kind(&ev, s) + " " + code(id) + ")"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/alerts/wording"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // hiddenParts returns the lines about the alerts that an alert hides, the worst first.
@@ -12,10 +12,10 @@ func hiddenParts(h *alerts.Hidden) []string {
 	if h == nil {
 		return nil
 	}
-	lines := []string{fmt.Sprintf("Hides %s:", count(h.Alerts, "alert"))}
+	lines := []string{fmt.Sprintf("Hides %s:", quantity.Plural(h.Alerts, "alert"))}
 	for _, p := range h.Worst {
 		part := alerts.Alert{Name: p.Name, Labels: p.Labels}
-		line := fmt.Sprintf("%s: %s of %s calls failed", plain(subject(part), maxHeader), wording.Number(p.Failed), wording.Number(p.Calls))
+		line := fmt.Sprintf("%s: %s of %s calls failed", plain(subject(part), maxHeader), quantity.Count(p.Failed), quantity.Count(p.Calls))
 		if p.Failed == 0 {
 			line = plain(subject(part), maxHeader)
 		}
@@ -25,12 +25,4 @@ func hiddenParts(h *alerts.Hidden) []string {
 		lines = append(lines, fmt.Sprintf("• … and %d more", n))
 	}
 	return lines
-}
-
-// count returns n with its noun.
-func count(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return wording.Number(uint64(n)) + " " + noun
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/wording"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // A sentState is the part of an alert's state that was last sent for one series. A change in it is news.
@@ -77,7 +78,7 @@ func news(g alerts.Group, before map[string]sentState) []string {
 			out = append(out, icon(a)+" "+plain(headline(a), maxHeader))
 			continue
 		case a.State == alerts.Resolved && was.State == alerts.Firing:
-			line := fmt.Sprintf("%s %sResolved after %s: %s", icon(a), name, duration(a.EndsAt.Sub(a.StartsAt)), plain(wording.Counts(&a), maxHeader))
+			line := fmt.Sprintf("%s %sResolved after %s: %s", icon(a), name, quantity.Span(a.EndsAt.Sub(a.StartsAt)), plain(wording.Counts(&a), maxHeader))
 			if out = append(out, line); lastFailure(a) != "" {
 				out = append(out, lastFailure(a))
 			}
@@ -101,7 +102,7 @@ func reminder(g alerts.Group) []string {
 	var out []string
 	for _, a := range g.Current() {
 		if a.State == alerts.Firing {
-			line := fmt.Sprintf(":bell: Still firing after %s: %s", duration(a.UpdatedAt.Sub(a.StartsAt)), plain(headline(a), maxHeader))
+			line := fmt.Sprintf(":bell: Still firing after %s: %s", quantity.Span(a.UpdatedAt.Sub(a.StartsAt)), plain(headline(a), maxHeader))
 			if out = append(out, line); lastFailure(a) != "" {
 				out = append(out, lastFailure(a))
 			}

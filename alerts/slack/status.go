@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // status returns the lines about what people and other alerts have decided about g: who handles it, and why nobody is
@@ -63,7 +64,7 @@ func statusNews(g alerts.Group, p *notice) []string {
 			if strings.HasPrefix(was.Muted, inhibitedBy) {
 				what = "No longer part of another alert"
 			}
-			add(fmt.Sprintf(":bell: %s, still firing after %s: %s", what, duration(a.UpdatedAt.Sub(a.StartsAt)), plain(headline(a), maxHeader)))
+			add(fmt.Sprintf(":bell: %s, still firing after %s: %s", what, quantity.Span(a.UpdatedAt.Sub(a.StartsAt)), plain(headline(a), maxHeader)))
 		}
 	}
 	return lines

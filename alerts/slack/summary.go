@@ -1,7 +1,6 @@
 package slack
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/sent"
 	"github.com/llmtap/llmtap/alerts/wording"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 const (
@@ -73,7 +73,7 @@ func (m *member) set(g alerts.Group) {
 	m.Service, m.Headline, m.Failed = oneLine(a.Labels["service"], maxWord), short(a), a.Evidence.Failed
 	m.Cause = ""
 	if s := a.Evidence.Shares; len(s) > 0 {
-		m.Cause = oneLine(cmp.Or(s[0].RootCause, s[0].Cause), maxWord)
+		m.Cause = oneLine(s[0].ID(), maxWord)
 	}
 }
 
@@ -88,7 +88,7 @@ func short(a alerts.Alert) string {
 	case len(a.Evidence.Rules) > 0:
 		what = "findings"
 	}
-	text := fmt.Sprintf(": %s %s", wording.Number(a.Evidence.Failed), what)
+	text := fmt.Sprintf(": %s %s", quantity.Count(a.Evidence.Failed), what)
 	name, room := subject(a), maxLine-len(text)
 	if service, stage, ok := strings.Cut(name, "/"); ok && utf8.RuneCountInString(name) > room { // both matter
 		name = wording.Truncate(service, max(room/2, room-1-utf8.RuneCountInString(stage))) + "/" + stage
@@ -304,20 +304,20 @@ func (n *Notifier) showSummary(ctx context.Context, s *summary, who []string, ra
 
 // replySummary posts news of s to its thread: the end of all its groups, a higher severity, or a reminder.
 func (n *Notifier) replySummary(ctx context.Context, s *summary, who []string, rank int, remind bool) error {
-	firing, all := s.firing(), wording.Number(uint64(len(s.Members)))
+	firing, all := s.firing(), quantity.Count(len(s.Members))
 	line, broadcast := "", false
 	switch {
 	case firing == 0 && !s.Over:
-		line = fmt.Sprintf(":large_green_circle: Resolved after %s: all %s alerts", duration(s.UpdatedAt.Sub(s.Since)), all)
+		line = fmt.Sprintf(":large_green_circle: Resolved after %s: all %s alerts", quantity.Span(s.UpdatedAt.Sub(s.Since)), all)
 	case firing > 0 && s.Over:
-		line = fmt.Sprintf(":bell: Firing again: %s of %s alerts", wording.Number(uint64(firing)), all)
+		line = fmt.Sprintf(":bell: Firing again: %s of %s alerts", quantity.Count(firing), all)
 	case rank > s.Rank && rank == criticalRank:
 		critical := s.count(func(m *member) bool { return m.Firing && m.Rank == criticalRank })
-		line = fmt.Sprintf(":red_circle: Now %s critical", wording.Number(uint64(critical)))
+		line = fmt.Sprintf(":red_circle: Now %s critical", quantity.Count(critical))
 	case len(who) > 0:
-		line = fmt.Sprintf(":bell: Now %s alerts are firing", wording.Number(uint64(firing)))
+		line = fmt.Sprintf(":bell: Now %s alerts are firing", quantity.Count(firing))
 	case remind && firing > 0:
-		line = fmt.Sprintf(":bell: Still firing after %s: %s of %s alerts", duration(s.UpdatedAt.Sub(s.Since)), wording.Number(uint64(firing)), all)
+		line = fmt.Sprintf(":bell: Still firing after %s: %s of %s alerts", quantity.Span(s.UpdatedAt.Sub(s.Since)), quantity.Count(firing), all)
 		broadcast = true
 	default:
 		return nil

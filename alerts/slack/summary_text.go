@@ -12,6 +12,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/wording"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // render returns the message of s.
@@ -43,9 +44,9 @@ func (s *summary) render(access alerts.Access) message {
 
 // all returns the line about where all members are.
 func (s *summary) all(firing int, access alerts.Access) string {
-	which := fmt.Sprintf("all %s", wording.Number(uint64(len(s.Members))))
+	which := fmt.Sprintf("all %s", quantity.Count(len(s.Members)))
 	if firing > 0 {
-		which = fmt.Sprintf("all %s that fire", wording.Number(uint64(firing)))
+		which = fmt.Sprintf("all %s that fire", quantity.Count(firing))
 	}
 	if access.ExternalURL != "" {
 		return "<" + escape(strings.TrimRight(access.ExternalURL, "/")) + "/|Open " + which + ">"
@@ -59,7 +60,7 @@ func (s *summary) all(firing int, access alerts.Access) string {
 
 // title returns the headline, which is not escaped.
 func (s *summary) title(firing []*member) string {
-	n := wording.Number(uint64(len(s.Members)))
+	n := quantity.Count(len(s.Members))
 	if len(firing) == 0 {
 		return fmt.Sprintf(":large_green_circle: RESOLVED: all %s alerts", n)
 	}
@@ -78,10 +79,10 @@ func (s *summary) title(firing []*member) string {
 	case len(firing) == 1:
 		count = fmt.Sprintf("1 of %s alerts is firing", n)
 	case len(firing) < len(s.Members):
-		count = fmt.Sprintf("%s of %s alerts are firing", wording.Number(uint64(len(firing))), n)
+		count = fmt.Sprintf("%s of %s alerts are firing", quantity.Count(len(firing)), n)
 	}
 	if critical > 0 {
-		count += fmt.Sprintf(", %s critical", wording.Number(uint64(critical)))
+		count += fmt.Sprintf(", %s critical", quantity.Count(critical))
 	}
 	return oneLine(top+" "+count, maxHeader)
 }
@@ -95,7 +96,7 @@ func services(list []*member) string {
 	text, width := "In "+shortCode(names[0], maxCode), utf8.RuneCountInString(names[0])
 	for i, name := range names[1:] {
 		if width += utf8.RuneCountInString(name) + 1; width > maxCode {
-			return fmt.Sprintf("%s and %s more", text, wording.Number(uint64(len(names)-1-i)))
+			return fmt.Sprintf("%s and %s more", text, quantity.Count(uint64(len(names)-1-i)))
 		}
 		text += ", " + code(name)
 	}
@@ -110,7 +111,7 @@ func mostly(list []*member) string {
 	}
 	which := "all"
 	if k := n[causes[0]]; k < len(list) {
-		which = wording.Number(uint64(k))
+		which = quantity.Count(k)
 	}
 	return fmt.Sprintf("%s (%s)", shortCode(causes[0], maxWord), which)
 }
@@ -131,7 +132,7 @@ func (s *summary) status() string {
 	parts := []string{"Since " + minute(s.Since)}
 	add := func(n int, what string) {
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", wording.Number(uint64(n)), what))
+			parts = append(parts, fmt.Sprintf("%s %s", quantity.Count(n), what))
 		}
 	}
 	add(s.count(func(m *member) bool { return m.Firing && m.Acked }), "acknowledged")

@@ -5,11 +5,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/llmtap/llmtap/alerts"
@@ -17,6 +15,7 @@ import (
 	rule "github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/analyzer/signals"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // Failure returns one human-readable line: what the agent did if that is known, otherwise why the calls failed.
@@ -37,17 +36,19 @@ func Failure(s alerts.Share) string {
 	return text
 }
 
-// Problem returns one human-readable line about Group.Problem, which is a root cause, a cause, a rule or a signal, and the fix if one is
-// known.
-func Problem(id string) (text, fix string) {
+// Problem returns what Group.Problem is, as Kind does, one human-readable line about it, and the fix if one is known.
+func Problem(id string) (kind, text, fix string) {
+	s := alerts.Share{Cause: id}
 	if session.Summaries[id] != "" {
-		return Failure(alerts.Share{RootCause: id}), session.Fix(id)
+		s, fix = alerts.Share{RootCause: id}, session.Fix(id)
+	} else {
+		_, fix = cause.Meaning(id)
 	}
-	_, fix = cause.Meaning(id)
-	return Failure(alerts.Share{Cause: id}), fix
+	return Kind(&alerts.Evidence{}, s), Failure(s), fix
 }
 
 // Kind returns what Share.ID is: "root cause", or else "cause", or "rule" or "signal" of a finding that is not about a failed call.
+// The name of a rule is also a cause: without the rules of the evidence, it is taken for one.
 func Kind(ev *alerts.Evidence, s alerts.Share) string {
 	switch {
 	case s.ID() != s.Cause:
@@ -180,30 +181,6 @@ func ConversationURL(externalURL, id string) string {
 	return strings.TrimRight(externalURL, "/") + "/conversation/" + url.PathEscape(id)
 }
 
-// Number formats n with thousands separators, for example 1,030.
-func Number(n uint64) string {
-	s := strconv.FormatUint(n, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// percent formats part as a percentage of whole. It returns 100% only for all of whole, and 0% only for none of it.
-func percent(part, whole uint64) string {
-	if whole == 0 {
-		return "0%"
-	}
-	p := math.Round(100 * float64(part) / float64(whole))
-	switch {
-	case part > 0 && p < 1:
-		return "<1%"
-	case part < whole && p > 99:
-		return ">99%"
-	}
-	return fmt.Sprintf("%.0f%%", p)
-}
-
 // Subject returns what a is about: the service and stage, for example checkout-agent/planner, or else the provider or the rule.
 func Subject(a *alerts.Alert) string {
 	service, stage := a.Labels["service"], cmp.Or(a.Labels["stage"], a.Labels["agent"])
@@ -224,11 +201,20 @@ func Counts(a *alerts.Alert) string {
 	}
 	switch {
 	case ev.Failed > 0 && len(ev.Rules) > 0 && !ev.ProviderChanged():
-		return fmt.Sprintf("%s %s, in %s calls%s", Number(ev.Failed), Counted(ev, ev.Failed), Number(ev.Calls), when)
+		return fmt.Sprintf("%s %s, in %s calls%s", quantity.Count(ev.Failed), Counted(ev, ev.Failed), quantity.Count(ev.Calls), when)
 	case ev.Failed > 0 && ev.Calls > 0 && len(ev.Rules) == 0:
-		return fmt.Sprintf("%s of %s calls failed%s (%s)", Number(ev.Failed), Number(ev.Calls), when, percent(ev.Failed, ev.Calls))
+		return fmt.Sprintf("%s of %s calls failed%s (%s)", quantity.Count(ev.Failed), quantity.Count(ev.Calls), when, quantity.Share(ev.Failed, ev.Calls))
 	case a.Annotations["summary"] != "":
 		return strings.TrimPrefix(a.Annotations["summary"], a.Labels["service"]+"/"+a.Labels["stage"]+": ")
 	}
 	return fmt.Sprintf("%s (value %.4g)", a.Name, a.Value)
+}
+
+// Summary returns what a is about and what happened in one line, for example "checkout-agent/planner: 43 of 98 calls failed (44%)".
+// If nothing was counted, it is that of the rule.
+func Summary(a *alerts.Alert) string {
+	if a.Evidence.Failed == 0 {
+		return a.Annotations["summary"]
+	}
+	return Subject(a) + ": " + Counts(a)
 }

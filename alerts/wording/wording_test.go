@@ -89,23 +89,6 @@ func TestProviderMessage(t *testing.T) {
 	f("", "")
 }
 
-func TestNumbers(t *testing.T) {
-	f := func(got, want string) {
-		t.Helper()
-		if got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-	f(Number(0), "0")
-	f(Number(1030), "1,030")
-	f(Number(1234567), "1,234,567")
-	f(percent(43, 98), "44%")
-	f(percent(1, 1000), "<1%")
-	f(percent(999, 1000), ">99%")
-	f(percent(5, 5), "100%")
-	f(percent(0, 0), "0%")
-}
-
 // A shell passes the commands on unchanged, whatever the names of services and conversations.
 func TestCommands(t *testing.T) {
 	conversation, stage := `it's $HOME "a" \n *; rm -rf / # &`, "plan & <act>"

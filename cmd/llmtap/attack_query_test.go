@@ -215,10 +215,32 @@ var pageAttacks = []attack{
 		name: "a form without its token, or with a wrong one", listeners: onUI, short: true, want: "403",
 		run: func(w *attackWorld, l string) string {
 			var got []string
-			for _, path := range []string{"/silences", "/alerts/x/acknowledge", "/alerts/x/silence", "/silences/x/expire", "/logout", "/login"} {
+			for _, path := range []string{"/silences", "/alerts/x/acknowledge", "/alerts/x/silence", "/silences/x/expire", "/problem/x/assign", "/problem/x/resolve", "/problem/x/ignore", "/problem/x/reopen", "/logout", "/login"} {
 				for _, body := range []string{"", "form=", "form=wrong", "form=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"} {
 					h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
 					got = append(got, w.plain.doAs(w.T, l, http.MethodPost, path, body, h).status())
+				}
+			}
+			return distinct(got)
+		},
+	},
+	{
+		name: "decisions about problems without a token, with a wrong one, with that of a hook", listeners: []string{"http", "ui"}, short: true, want: "401",
+		run: func(w *attackWorld, l string) string {
+			return each([]string{"", "Bearer x", "Bearer " + serviceToken, "Bearer " + receiveToken}, func(token string) string {
+				h := http.Header{"Content-Type": {"application/json"}, "Authorization": {token}}
+				return w.secured.doAs(w.T, l, http.MethodPost, "/api/v1/problems/0123456789abcdef", `{"action": "resolve"}`, h).status()
+			})
+		},
+	},
+	{
+		name: "decisions about problems: unknown ids, actions and fields, a note of 1 MB", listeners: []string{"http", "ui"}, short: true, want: "404, 400|400, 404",
+		run: func(w *attackWorld, l string) string {
+			var got []string
+			for _, id := range []string{"0123456789abcdef", "..%2fsilence", "*", ">", strings.Repeat("a", 5000)} {
+				for _, body := range []string{`{"action": "resolve"}`, `{"action": "delete"}`, `{"action": "assign", "key": "x"}`, `[]`, `{"action": "resolve", "note": "` + strings.Repeat("x", 1<<20) + `"}`} {
+					h := http.Header{"Content-Type": {"application/json"}, "Llmtap-Actor": {"x"}}
+					got = append(got, w.plain.doAs(w.T, l, http.MethodPost, "/api/v1/problems/"+id, body, h).status())
 				}
 			}
 			return distinct(got)
@@ -325,10 +347,10 @@ func scripts(w *attackWorld, l string) string {
 	path := url.QueryEscape(script)
 	found := 0
 	for _, page := range []string{
-		"/", "/alerts", "/versions", "/calls", "/providers", "/explore", "/explore/causes", "/explore/failures", "/search?q=" + path,
+		"/", "/problems", "/alerts", "/versions", "/calls", "/providers", "/explore", "/explore/causes", "/explore/failures", "/search?q=" + path,
 		"/?service=" + path, "/?stage=" + path + "&since=" + path,
 		"/conversation/" + escaped, "/exchange/" + escaped, "/exchange/" + escaped + "/raw",
-		"/incident?service=" + path + "&stage=" + path + "&why=" + path, "/incident/" + escaped,
+		"/incident?service=" + path + "&stage=" + path + "&why=" + path, "/incident/" + escaped, "/problem/" + escaped, "/problems?service=" + path + "&state=" + path,
 		"/versions?service=" + path, "/alerts/backtest?rule=" + path, "/explore/sql?sql=" + path, "/explore/affected?attr=" + path,
 		"/explore/" + escaped, "/" + escaped, "/login?next=/" + path,
 		"/conversation/" + strings.ReplaceAll(path, "+", "%20"), "/exchange/" + strings.ReplaceAll(path, "+", "%20"),

@@ -91,7 +91,7 @@ func executeOn(t *testing.T, dsn, sql string) error {
 	return nil
 }
 
-// scalePages returns the paths of the pages: those of the navigation, the first incident that they link to, a conversation, and
+// scalePages returns the paths of the pages: those of the navigation, the first incident and problem that they link to, a conversation, and
 // searches. ids are those of an exchange.
 func scalePages(t *testing.T, base string, ids []any) []string {
 	t.Helper()
@@ -101,11 +101,13 @@ func scalePages(t *testing.T, base string, ids []any) []string {
 	for _, m := range regexp.MustCompile(`<a href="(/[^"]*)"`).FindAllStringSubmatch(nav[strings.Index(nav, "<nav"):], -1) {
 		paths = append(paths, html.UnescapeString(m[1]))
 	}
-	for _, path := range slices.Clone(paths) {
-		_, body := fetchPage(t, base+path)
-		if m := regexp.MustCompile(`href="(/incident/[^"]+)"`).FindStringSubmatch(body); m != nil {
-			paths = append(paths, html.UnescapeString(m[1]))
-			break
+	for _, kind := range []string{"incident", "problem"} {
+		for _, path := range slices.Clone(paths) {
+			_, body := fetchPage(t, base+path)
+			if m := regexp.MustCompile(`href="(/` + kind + `/[^"]+)"`).FindStringSubmatch(body); m != nil {
+				paths = append(paths, html.UnescapeString(m[1]))
+				break
+			}
 		}
 	}
 	paths = append(paths, "/conversation/"+url.PathEscape(fmt.Sprint(ids[0])))

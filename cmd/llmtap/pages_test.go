@@ -44,6 +44,7 @@ func TestPages(t *testing.T) {
 	live.Eval("window.sameDocument = true", nil)
 	d.slack = d.printed(`Slack message: (http://\S+)`)
 	t.Run("live", func(t *testing.T) { testLive(t, live) })
+	t.Run("numbers", func(t *testing.T) { testNumbers(t, d) })
 	t.Run("from Slack", func(t *testing.T) { testFromSlack(t, b, d) })
 	t.Run("Grafana", func(t *testing.T) { testGrafana(t, d) })
 	t.Run("filter", func(t *testing.T) { testFilter(t, b, d) })

@@ -52,18 +52,18 @@ func TestQuestions(t *testing.T) {
 		{"first_bad_version", "shop,planner,reject,orphan_tool_reply,"},
 		{"first_bad_version", `,1.1.0,1.0.0,"[""1.1.0""]",`},
 		// Who is hit?
-		{"affected --by user", "user,78352bae17eb6789,10,70,14.3,"},
-		{"affected --by tenant", "tenant,globex,10,35,28.6,0,10"},
+		{"affected --by user", "user,78352bae17eb6789,10,70,14,"},
+		{"affected --by tenant", "tenant,globex,10,35,29,0,10"},
 		// Is it over?
 		{"is_it_over", "none for 2 h in 31 calls,shop,planner,orphan_tool_reply,"},
 		{"is_it_over", `,31,16.3,0,0,0,"[""1.1.1: never in 30 calls"",""1.1.0: none in the last 1 call""]"`},
 		// What do the failures cost?
-		{"failure_cost", "shop,planner,openai,gpt-5-mini,orphan_tool_reply,10,10,,,,"},
+		{"failure_cost", "shop,planner,openai,gpt-5-mini,orphan_tool_reply,10,0,10,,,,"},
 		// Which latency has each model, and which provider fails?
-		{"providers", "openai,gpt-5-mini,api.openai.com,70,10,14.3,orphan_tool_reply,[400],"},
+		{"providers", "openai,gpt-5-mini,api.openai.com,70,10,14,orphan_tool_reply,[400],"},
 		{"providers", ",1,1,1,,100"},
 		// How many tokens? 20 answers report no usage, apart from 10 of the failed calls.
-		{"usage", "shop,,openai,gpt-5-mini,70,10,20,50000,0,5000,0.0225,"},
+		{"usage", "shop,,openai,gpt-5-mini,70,10,0,20,50000,0,5000,0.0225,1100,"},
 		// What changed besides the version?
 		{"what_changed --what system_prompt", ",system prompt changed in 1.1.0 from "},
 	} {

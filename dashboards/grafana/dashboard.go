@@ -1,5 +1,7 @@
 package grafana
 
+import "github.com/llmtap/llmtap/dashboards/queries"
+
 // pluginVersion is the version of the ClickHouse data source for which the queries are written.
 const pluginVersion = "4.20.0"
 
@@ -152,7 +154,7 @@ func (p panel) json(id int, grid object) object {
 		if p.kind == "table" {
 			format = 1
 		}
-		target["rawSql"], target["editorType"], target["pluginVersion"], target["format"] = p.query, "sql", pluginVersion, format
+		target["rawSql"], target["editorType"], target["pluginVersion"], target["format"] = queries.Expand(p.query), "sql", pluginVersion, format
 	}
 	return object{
 		"id": id, "type": p.kind, "title": p.title, "description": p.description, "gridPos": grid, "datasource": p.source.ref(),

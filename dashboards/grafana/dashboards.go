@@ -41,7 +41,7 @@ const (
     AND $__conditionalAll(service IN (${service:singlequote}), $service)
     AND $__conditionalAll(stage IN (${stage:singlequote}), $stage)
     AND $__conditionalAll(environment IN (${environment:singlequote}), $environment)
-    AND retry = 0 AND error_type != 'cancelled'`
+    AND {counted}`
 	labels = `service=~"$service", stage=~"$stage", environment=~"$environment"`
 )
 
@@ -100,12 +100,12 @@ var incident = dashboard{
 	description: "Why calls fail, since when, who is hit, and examples.",
 	panels: []panel{
 		{
-			title: "Failed calls by cause", kind: "timeseries", source: clickhouse, unit: "short", stacked: true, width: 24, empty: "no failures",
+			title: "Why calls fail", kind: "timeseries", source: clickhouse, unit: "short", stacked: true, width: 24, empty: "no failures",
 			description: "Failed calls by what the agent did, or else by why the provider failed or refused them.",
-			query: `SELECT $__timeInterval(started_at) AS time, if(root_cause = '' OR root_cause = 'unknown_no_history', cause, root_cause) AS why, count() AS failed_calls
+			query: `SELECT $__timeInterval(started_at) AS time, {reason} AS reason, count() AS failed_calls
 FROM exchanges_final
 WHERE ` + rows + ` AND failed
-GROUP BY time, why
+GROUP BY time, reason
 ORDER BY time`,
 		},
 		{
@@ -181,9 +181,9 @@ ORDER BY time`,
 		{
 			title: "Versions", kind: "table", source: clickhouse, width: 24, height: 10, units: map[string]string{"failed_share": "percentunit", "p95": "s"},
 			links:       map[string]string{"service": "/versions?service=${__value.raw:percentencode}"},
-			description: "Versions side by side. p95 is the latency of successful calls that 95 % do not exceed.",
-			query: `SELECT service, stage, service_version, count() AS calls, countIf(failed) AS failed_calls, failed_calls / calls AS failed_share, arrayStringConcat(topKIf(3)(if(root_cause = '', cause, root_cause), failed), ', ') AS causes,
-    quantileOrNullIf(0.95)(duration, NOT failed) AS p95, round(avg(input_tokens + output_tokens)) AS tokens_per_call, min(started_at) AS first_call, max(started_at) AS last_call
+			description: "Versions side by side. p95 is the latency of successful calls that 95% do not exceed.",
+			query: `SELECT service, stage, service_version, count() AS calls, countIf(failed) AS failed_calls, failed_calls / calls AS failed_share, arrayStringConcat(topKIf(3)({reason}, failed), ', ') AS reasons,
+    {latency 0.95} AS p95, {tokens_per_call} AS tokens_per_call, min(started_at) AS first_call, max(started_at) AS last_call
 FROM exchanges_final
 WHERE ` + rows + `
 GROUP BY service, stage, service_version
@@ -191,12 +191,12 @@ ORDER BY service, stage, first_call DESC
 LIMIT 200`,
 		},
 		{
-			title: "Causes that are new in a version", kind: "table", source: clickhouse, width: 24, empty: "none",
-			description: "Causes that an earlier version of the same stage does not show in the time of the dashboard.",
+			title: "Reasons that are new in a version", kind: "table", source: clickhouse, width: 24, empty: "none",
+			description: "Causes and root causes that an earlier version of the same stage does not show in the time of the dashboard.",
 			links:       map[string]string{"example": "/exchange/${__value.raw:percentencode}#broken"},
-			query: `SELECT service, stage, why, argMin(service_version, started_at) AS first_version, min(started_at) AS first_failure, count() AS failed_calls, argMax(exchange_id, started_at) AS example
-FROM (SELECT service, stage, service_version, started_at, exchange_id, if(root_cause = '' OR root_cause = 'unknown_no_history', cause, root_cause) AS why FROM exchanges_final WHERE ` + rows + ` AND failed)
-GROUP BY service, stage, why
+			query: `SELECT service, stage, reason, argMin(service_version, started_at) AS first_version, min(started_at) AS first_failure, count() AS failed_calls, argMax(exchange_id, started_at) AS example
+FROM (SELECT service, stage, service_version, started_at, exchange_id, {reason} AS reason FROM exchanges_final WHERE ` + rows + ` AND failed)
+GROUP BY service, stage, reason
 ORDER BY first_failure DESC
 LIMIT 50`,
 		},
@@ -222,8 +222,8 @@ GROUP BY time, provider
 ORDER BY time`,
 		},
 		{
-			title: "Latency, 95 %", kind: "timeseries", source: clickhouse, unit: "s", description: "Time until the response ended, which 95 % of the successful calls do not exceed.",
-			query: `SELECT $__timeInterval(started_at) AS time, concat(provider, ' ', model) AS name, quantileIf(0.95)(duration, NOT failed) AS p95
+			title: "Latency, 95%", kind: "timeseries", source: clickhouse, unit: "s", description: "Time until the response ended, which 95% of the successful calls do not exceed.",
+			query: `SELECT $__timeInterval(started_at) AS time, concat(provider, ' ', model) AS name, {latency 0.95} AS p95
 FROM exchanges_final
 WHERE ` + called + `
 GROUP BY time, name
@@ -235,8 +235,7 @@ ORDER BY time`,
 			links:       map[string]string{"provider": "/providers?provider=${__value.raw:percentencode}"},
 			description: "Latencies are those of successful calls; first_byte is the median time until the response begins.",
 			query: `SELECT provider, model, count() AS calls, countIf(failed) AS failed_calls, failed_calls / calls AS failed_share, topKIf(1)(cause, failed)[1] AS main_cause,
-    quantileOrNullIf(0.5)(duration, NOT failed) AS p50, quantileOrNullIf(0.95)(duration, NOT failed) AS p95, quantileOrNullIf(0.99)(duration, NOT failed) AS p99,
-    quantileOrNullIf(0.5)(first_byte, NOT failed AND first_byte > 0) AS first_byte
+    {latency 0.5} AS p50, {latency 0.95} AS p95, {latency 0.99} AS p99, {first_byte 0.5} AS first_byte
 FROM exchanges_final
 WHERE ` + called + `
 GROUP BY provider, model
@@ -294,7 +293,7 @@ var collector = dashboard{
 			description: "Rows written to ClickHouse.",
 		},
 		{
-			title: "Time to write a batch", kind: "timeseries", source: metrics, unit: "s", legend: "99 %", query: `histogram_quantile(0.99, sum by (le) (rate(llmtap_sinks_write_duration_seconds_bucket[$__rate_interval])))`,
+			title: "Time to write a batch", kind: "timeseries", source: metrics, unit: "s", legend: "99%", query: `histogram_quantile(0.99, sum by (le) (rate(llmtap_sinks_write_duration_seconds_bucket[$__rate_interval])))`,
 			description: "From the first attempt to the commit, with retries.",
 		},
 		{
@@ -306,7 +305,7 @@ var collector = dashboard{
 			description: "Age of the oldest notification that a receiver has not accepted yet.",
 		},
 		{
-			title: "Evaluation of rules", kind: "timeseries", source: metrics, unit: "s", legend: "99 %", query: `histogram_quantile(0.99, sum by (le) (rate(llmtap_alerts_evaluation_duration_seconds_bucket[$__rate_interval])))`,
+			title: "Evaluation of rules", kind: "timeseries", source: metrics, unit: "s", legend: "99%", query: `histogram_quantile(0.99, sum by (le) (rate(llmtap_alerts_evaluation_duration_seconds_bucket[$__rate_interval])))`,
 			description: "Time of one evaluation of all alert rules; it happens every second.",
 		},
 		{

@@ -11,16 +11,14 @@ WITH
         SELECT 'user' AS attribute, user AS value, countIf(hit) AS hits, count() AS n, uniqExactIf(conversation_id, hit AND conversation_id != '' AND user != '') AS hit_conversations, true AS everyone
         FROM exchanges_final
         WHERE {filter exchanges EXCEPT status}
-            AND retry = 0
-            AND error_type != 'cancelled'
+            AND {counted}
         GROUP BY user
         UNION ALL
         SELECT toString(key) AS attribute, attributes[key] AS value, countIf(hit), count(), uniqExactIf(conversation_id, hit AND conversation_id != ''), false
         FROM exchanges_final
         ARRAY JOIN mapKeys(attributes) AS key
         WHERE {filter exchanges EXCEPT status}
-            AND retry = 0
-            AND error_type != 'cancelled'
+            AND {counted}
             AND {by:String} IN ('', key)
         GROUP BY attribute, value
     )
@@ -29,8 +27,8 @@ SELECT
     value,
     hits AS failed_calls,
     n AS calls,
-    round(100 * failed_calls / calls, 1) AS failed_percent,
-    if(all_calls = calls, NULL, round(100 * (all_failed - failed_calls) / (all_calls - calls), 1)) AS others_percent,
+    {percent failed_calls of calls} AS failed_percent,
+    {percent all_failed - failed_calls of all_calls - calls} AS others_percent,
     hit_conversations AS conversations
 FROM
 (

@@ -24,8 +24,7 @@ WITH
             argMinIf(exchange_id, started_at, cause != '') AS example
         FROM exchanges_final
         WHERE {filter exchanges EXCEPT status}
-            AND retry = 0
-            AND error_type != 'cancelled'
+            AND {counted}
         GROUP BY service, stage, cause, w
     ),
     hot AS
@@ -52,7 +51,8 @@ WITH
         ARRAY JOIN failing AS failure
         WHERE 100 * failure.2 >= calls * {min_percent:Float64}
         GROUP BY service, stage, cause
-    )
+    ),
+    arrayReverseSort(x -> x.2 / x.3, burst)[1] AS peak
 SELECT
     service,
     stage,
@@ -62,9 +62,9 @@ SELECT
     arrayMax(x -> x.5, burst) AS ended,
     arraySum(x -> x.2, burst) AS failed_calls,
     arraySum(x -> x.3, burst) AS calls,
-    round(100 * failed_calls / calls, 1) AS failed_percent,
+    {percent failed_calls of calls} AS failed_percent,
     arrayMax(x -> x.2, burst) AS peak_failed,
-    round(arrayMax(x -> 100 * x.2 / x.3, burst), 1) AS peak_percent,
+    {percent peak.2 of peak.3} AS peak_percent,
     burst[1].6 AS first_version,
     arrayMap(x -> x.8, arraySlice(burst, 1, 3)) AS examples
 FROM series

@@ -2,13 +2,14 @@
 -- group Failures
 -- since 1 hour
 -- param cause = : only this cause
+-- SDK retries are counted separately, and calls cancelled by the agent are not counted.
 SELECT
     service,
     stage,
     cause,
     root_cause,
-    count() AS failed_calls,
-    round(100 * failed_calls / sum(failed_calls) OVER (), 1) AS percent_of_failed,
+    countIf({counted}) AS failed_calls,
+    {percent failed_calls of sum(failed_calls) OVER ()} AS percent_of_failed,
     countIf(retry > 0) AS retries,
     arraySort(groupUniqArray(20)(service_version)) AS versions,
     min(started_at) AS first_seen,

@@ -19,6 +19,7 @@ WITH
                 argMax(exchange_id, started_at) AS last_id
             FROM exchanges_final
             WHERE failed
+                AND {counted}
                 AND conversation_id != ''
                 AND {filter exchanges}
                 AND ({cause:String} = '' OR cause = {cause:String})
@@ -39,7 +40,7 @@ SELECT
     any(h.causes) AS causes,
     any(h.root) AS root_cause,
     any(h.n) AS failed_calls,
-    count() AS calls,
+    countIf({counted}) AS calls,
     any(h.first_failure) AS first_failure,
     any(h.last_failure) AS last_failure,
     toBool(countIf(NOT c.failed AND c.started_at > h.last_failure) > 0) AS went_on,

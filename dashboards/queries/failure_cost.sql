@@ -6,7 +6,7 @@
 -- Providers seldom report the usage of a failed call, and most do not charge for a rejected one. Tokens and reported_usd are those
 -- of the calls that report usage; NULL: none does. about_tokens and at_most_usd are the input tokens of the other calls, estimated
 -- from the tokens per byte of accepted requests to the same model, and their price if they are charged. A cost is NULL for models
--- that are not in the price table.
+-- that are not in the price table. SDK retries are counted separately; they are in tokens, money and time.
 WITH
     JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64))') AS prices,
     refused AS
@@ -17,7 +17,8 @@ WITH
             provider,
             model,
             cause,
-            count() AS n,
+            countIf({counted}) AS n,
+            countIf(retry > 0) AS retries,
             countIf(input_tokens IS NULL) AS unreported,
             sum(input_tokens) AS input,
             sum(cached_tokens) AS cached,
@@ -30,16 +31,7 @@ WITH
             AND ({cause:String} = '' OR cause = {cause:String})
         GROUP BY service, stage, provider, model, cause
     ),
-    accepted AS
-    (
-        SELECT provider, model, sum(input_tokens) / sum(request_bytes) AS tokens_per_byte
-        FROM exchanges_final
-        WHERE NOT failed
-            AND input_tokens > 0
-            AND request_bytes > 0
-            AND {filter exchanges ONLY time}
-        GROUP BY provider, model
-    ),
+    {accepted},
     arrayFirstIndex(p -> (p.1 = '' OR p.1 = r.provider) AND r.model LIKE p.2, prices) AS known,
     prices[known] AS price
 SELECT
@@ -49,6 +41,7 @@ SELECT
     r.model AS model,
     r.cause AS cause,
     r.n AS failed_calls,
+    r.retries AS retries,
     r.unreported AS unreported,
     r.input AS input_tokens,
     r.output AS output_tokens,

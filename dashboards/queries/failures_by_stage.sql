@@ -8,9 +8,9 @@ SELECT
     service,
     stage,
     service_version,
-    countIf(retry = 0 AND error_type != 'cancelled') AS calls,
-    countIf(hit AND retry = 0 AND error_type != 'cancelled') AS failed_calls,
-    round(100 * failed_calls / greatest(calls, 1), 1) AS failed_percent,
+    countIf({counted}) AS calls,
+    countIf(hit AND {counted}) AS failed_calls,
+    {percent failed_calls of calls} AS failed_percent,
     countIf(retry > 0) AS retries,
     countIf(retry = 0 AND error_type = 'cancelled') AS cancelled_calls,
     topKIf(1)(cause, hit)[1] AS main_cause,
@@ -19,5 +19,5 @@ SELECT
 FROM exchanges_final
 WHERE {filter exchanges EXCEPT status}
 GROUP BY service, stage, service_version
-ORDER BY failed_percent DESC, failed_calls DESC, service, stage, service_version
+ORDER BY failed_calls / greatest(calls, 1) DESC, failed_calls DESC, service, stage, service_version
 LIMIT 100

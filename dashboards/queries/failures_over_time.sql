@@ -15,12 +15,11 @@ SELECT
     toDateTime(intDiv(toUnixTimestamp(started_at), seconds) * seconds, 'UTC') AS time,
     count() AS calls,
     countIf(hit) AS failed_calls,
-    round(100 * failed_calls / calls, 1) AS failed_percent,
+    {percent failed_calls of calls} AS failed_percent,
     topKIf(1)(cause, hit)[1] AS main_cause
 FROM exchanges_final
 WHERE {filter exchanges EXCEPT status}
-    AND retry = 0
-    AND error_type != 'cancelled'
+    AND {counted}
 GROUP BY service, stage, time
 ORDER BY service, stage, time
 LIMIT 1000

@@ -2,7 +2,8 @@
 -- group Whose change
 -- since 7 days
 -- param cause = : only this cause
--- The last clean version made calls of the stage before the first failure and never failed with this cause. For causes that are
+-- The last clean version made calls of the stage before the first failure and never failed with this cause. SDK retries and calls
+-- cancelled by the agent are not counted. For causes that are
 -- independent of the version, such as rate_limit, the first version is merely the first one affected. A filter by status selects
 -- the failures that count, a filter by version the causes that the version shows.
 WITH
@@ -14,7 +15,7 @@ WITH
             service_version,
             if({filter exchanges ONLY status}, cause, '') AS cause,
             root_cause,
-            count() AS n,
+            countIf({counted}) AS n,
             min(started_at) AS first_at,
             max(started_at) AS last_at,
             argMinIf(exchange_id, started_at, failed) AS first_id

@@ -24,7 +24,7 @@ WITH
         WHERE failed
             AND {filter exchanges}
             AND ({cause:String} = '' OR cause = {cause:String})
-            AND retry = 0
+            AND {counted}
         GROUP BY service, stage, cause, service_version
     ),
     (
@@ -77,8 +77,7 @@ WITH
                 groupArray(started_at) AS all_times
             FROM exchanges_final
             WHERE {filter exchanges EXCEPT status}
-                AND retry = 0
-                AND error_type != 'cancelled'
+                AND {counted}
             GROUP BY service, stage, service_version, step
         )
     ),
@@ -106,14 +105,14 @@ WITH
         GROUP BY service, stage, cause, version
     ),
     dateDiff('second', last_failure, at_end) AS quiet,
-    multiIf(quiet < 120, concat(toString(quiet), ' s'), quiet < 7200, concat(toString(intDiv(quiet, 60)), ' m'),
+    multiIf(quiet < 120, concat(toString(quiet), ' s'), quiet < 7200, concat(toString(intDiv(quiet, 60)), ' min'),
         concat(toString(intDiv(quiet, 3600)), ' h')) AS for_how_long,
     concat(toString(calls_since), if(calls_since = 1, ' call', ' calls')) AS calls_text
 SELECT
     multiIf(
         calls_since = 0 AND quiet < 300, 'ongoing',
         calls_since = 0, concat('no calls for ', for_how_long),
-        quiet < 300, concat('ongoing: ', toString(failed_5m), ' in the last 5 m'),
+        quiet < 300, concat('ongoing: ', toString(failed_5m), ' in the last 5 min'),
         expected_failures < 3, concat('too early to say: none for ', for_how_long, ' in ', calls_text),
         concat('none for ', for_how_long, ' in ', calls_text)) AS verdict,
     service,

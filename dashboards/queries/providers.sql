@@ -11,19 +11,18 @@ SELECT
     server,
     count() AS calls,
     countIf(hit) AS failed_calls,
-    round(100 * failed_calls / calls, 1) AS failed_percent,
+    {percent failed_calls of calls} AS failed_percent,
     topKIf(1)(toString(cause), hit)[1] AS main_cause,
     arraySort(groupUniqArrayIf(10)(status, hit)) AS statuses,
     maxOrNullIf(started_at, hit) AS last_failure,
-    round(quantileOrNullIf(0.5)(duration, NOT failed), 2) AS p50_seconds,
-    round(quantileOrNullIf(0.95)(duration, NOT failed), 2) AS p95_seconds,
-    round(quantileOrNullIf(0.99)(duration, NOT failed), 2) AS p99_seconds,
-    round(quantileOrNullIf(0.5)(first_byte, NOT failed AND first_byte > 0), 2) AS p50_first_byte,
+    {latency 0.5} AS p50_seconds,
+    {latency 0.95} AS p95_seconds,
+    {latency 0.99} AS p99_seconds,
+    {first_byte 0.5} AS p50_first_byte,
     round(quantileOrNullIf(0.5)(assumeNotNull(output_tokens) / duration, NOT failed AND output_tokens > 0 AND duration > 0), 1) AS tokens_per_second
 FROM exchanges_final
 WHERE {filter exchanges EXCEPT status}
-    AND retry = 0
-    AND error_type != 'cancelled'
+    AND {counted}
 GROUP BY provider, model, server
 ORDER BY failed_calls DESC, calls DESC, provider, model, server
 LIMIT 100

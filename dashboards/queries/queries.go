@@ -15,7 +15,7 @@ Package queries contains the queries for incidents, one .sql file each. To add a
 	LIMIT 50                                           default of the parameter limit
 
 {filter TABLE} is replaced by the conditions of the filters that the user sets: service, version, attr and so on, as far as
-the table has them. See filter.go for AS, EXCEPT and ONLY.
+the table has them. See filter.go for AS, EXCEPT and ONLY, and fragments.go for {counted}, {latency 0.95} and others.
 
 Parameters are only passed as bound parameters of ClickHouse, {name:Type}. A parameter of type DateTime64 is parsed by
 ParseTime. If it is empty, the time range has no end, because agents' clocks may be fast and their newest calls must not
@@ -93,6 +93,7 @@ var finalLimit = regexp.MustCompile(`\nLIMIT (\d+)\n$`)
 
 // parse returns the query in a file, whose properties are in the comments at the top.
 func parse(name, text string) (Query, error) {
+	text = Expand(text)
 	first, rest, _ := strings.Cut(text, "\n")
 	question, ok := strings.CutPrefix(first, "-- ")
 	if !ok {

@@ -13,9 +13,9 @@ SELECT
     count() AS calls,
     countIf(started_at IS NOT NULL AND ended_at IS NOT NULL) AS measured,
     countIf(tool_status = 'error') AS errors,
-    round(quantile(0.5)(assumeNotNull(seconds)), 2) AS p50_seconds,
-    round(quantile(0.95)(assumeNotNull(seconds)), 2) AS p95_seconds,
-    round(max(assumeNotNull(seconds)), 2) AS max_seconds,
+    round(quantile(0.5)(assumeNotNull(seconds)), 3) AS p50_seconds,
+    round(quantile(0.95)(assumeNotNull(seconds)), 3) AS p95_seconds,
+    round(max(assumeNotNull(seconds)), 3) AS max_seconds,
     round(sum(assumeNotNull(seconds)), 0) AS total_seconds,
     argMax(exchange_id, assumeNotNull(seconds)) AS slowest_asked_by
 FROM tool_calls_final

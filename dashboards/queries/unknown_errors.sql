@@ -13,6 +13,7 @@ SELECT
     argMax(exchange_id, started_at) AS last_exchange_id
 FROM exchanges_final
 WHERE failed
+    AND {counted}
     AND cause = 'unexplained'
     AND {filter exchanges}
 GROUP BY error_cluster

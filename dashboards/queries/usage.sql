@@ -2,29 +2,30 @@
 -- group Usage and latency
 -- since 1 day
 -- bound prices: price table of the configuration, as JSON
--- Calls whose response reports no usage (unreported) are not in the tokens and the cost; if none reports it, both are NULL.
+-- Calls whose response reports no usage (unreported) are not in the tokens, the tokens per call and the cost; if none reports it, they are
+-- NULL. SDK retries are counted separately; they are in tokens and cost.
 -- cost_usd is also NULL for models that are not in the price table of the configuration. Latencies are those of successful calls;
 -- first_byte is the time until the response begins.
 WITH
-    JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64))') AS prices,
-    arrayFirstIndex(p -> (p.1 = '' OR p.1 = provider) AND model LIKE p.2, prices) AS known,
-    prices[known] AS price
+    {price}
 SELECT
     service,
     agent,
     provider,
     model,
-    count() AS calls,
-    countIf(failed) AS failed_calls,
+    countIf({counted}) AS calls,
+    countIf(failed AND {counted}) AS failed_calls,
+    countIf(retry > 0) AS retries,
     countIf(input_tokens IS NULL) AS unreported,
     sum(input_tokens) AS input,
     sum(cached_tokens) AS cached,
     sum(output_tokens) AS output,
     round(if(known = 0, NULL, ((input - cached) * price.3 + cached * price.4 + output * price.5) / 1e6), 4) AS cost_usd,
-    round(quantileIf(0.5)(duration, NOT failed), 2) AS p50_seconds,
-    round(quantileIf(0.95)(duration, NOT failed), 2) AS p95_seconds,
-    round(quantileIf(0.5)(first_byte, NOT failed AND first_byte > 0), 2) AS p50_first_byte,
-    round(quantileIf(0.95)(first_byte, NOT failed AND first_byte > 0), 2) AS p95_first_byte
+    {tokens_per_call} AS tokens_per_call,
+    {latency 0.5} AS p50_seconds,
+    {latency 0.95} AS p95_seconds,
+    {first_byte 0.5} AS p50_first_byte,
+    {first_byte 0.95} AS p95_first_byte
 FROM exchanges_final
 WHERE {filter exchanges}
 GROUP BY service, agent, provider, model

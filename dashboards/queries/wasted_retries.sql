@@ -29,16 +29,7 @@ WITH
             AND ({cause:String} = '' OR cause = {cause:String})
         GROUP BY service, stage, provider, model, cause, status, conversation_id, messages, request_bytes
     ),
-    accepted AS
-    (
-        SELECT provider, model, sum(input_tokens) / sum(request_bytes) AS tokens_per_byte
-        FROM exchanges_final
-        WHERE NOT failed
-            AND input_tokens > 0
-            AND request_bytes > 0
-            AND {filter exchanges ONLY time}
-        GROUP BY provider, model
-    )
+    {accepted}
 SELECT
     r.service AS service,
     r.stage AS stage,

@@ -109,8 +109,8 @@ SELECT
     service,
     stage,
     new.4 AS calls,
-    round(100 * new.5 / new.4, 1) AS failed_percent,
-    round(100 * old.5 / old.4, 1) AS failed_percent_before,
+    {percent new.5 of new.4} AS failed_percent,
+    {percent old.5 of old.4} AS failed_percent_before,
     following[1].2 AS next_failure,
     if(empty(following), NULL, greatest(0, dateDiff('second', new.1, following[1].1))) AS seconds_to_failure
 FROM series AS s

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // backtestBars is the number of values in the picture of a backtest.
@@ -48,7 +50,7 @@ func (s backtestPage) result(ctx context.Context, v *View) (*backtestResult, err
 		if out.Empty {
 			shown = "reading the calls before this time took longer"
 		}
-		out.Cut = fmt.Sprintf("A page replays for %s at most; %s. All of it: llmtap alerts backtest --since %s --until %s", duration(BacktestLimit), shown,
+		out.Cut = fmt.Sprintf("A page replays for %s at most; %s. All of it: llmtap alerts backtest --since %s --until %s", quantity.Span(BacktestLimit), shown,
 			argument(v.From.Format(time.RFC3339)), argument(v.To.Format(time.RFC3339)))
 	}
 	if out.Empty || b.NotTested != "" {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // A Chart is a bar chart over time: stacked series, marks of events, and a table of its values for readers who do not see it.
@@ -243,11 +245,11 @@ func (c *Chart) label(i int) string {
 		}
 		return text
 	}
-	text := c.View.At(c.Starts[i]).Absolute() + ": " + plural(int64(c.sum(i)), c.Unit)
+	text := c.View.At(c.Starts[i]).Absolute() + ": " + quantity.Plural(c.sum(i), c.Unit)
 	var parts []string
 	for _, s := range c.Series {
 		if v := s.Values[i]; v > 0 && len(c.Series) > 1 {
-			parts = append(parts, fmt.Sprintf("%s %s", s.Name, number(v)))
+			parts = append(parts, fmt.Sprintf("%s %s", s.Name, quantity.Count(v)))
 		}
 	}
 	if len(parts) > 0 {
@@ -269,7 +271,7 @@ func (c *Chart) ChartRows() [][]string {
 				r = append(r, measure(s.Values[i]))
 				continue
 			}
-			r = append(r, number(s.Values[i]))
+			r = append(r, quantity.Count(s.Values[i]))
 		}
 		out = append(out, r)
 	}
@@ -310,7 +312,7 @@ func axisNumber(v float64) string {
 	case v >= 1e4:
 		return fmt.Sprintf("%.3gk", v/1e3)
 	}
-	return number(v)
+	return quantity.Count(v)
 }
 
 var tickSteps = []time.Duration{

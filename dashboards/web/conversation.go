@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 const (
@@ -199,7 +201,7 @@ func (c *chosen) head(ctx context.Context) (any, error) {
 	case x.Failed():
 		h.Sentence = fmt.Sprintf("The call failed with status %d", x.Status)
 	case h.Others > 0:
-		h.Class, h.Sentence = "warning", "The provider answered, but "+plural(int64(h.Others), "finding")+" may hurt"
+		h.Class, h.Sentence = "warning", "The provider answered, but "+quantity.Plural(h.Others, "finding")+" may hurt"
 	default:
 		h.Class, h.Sentence = "ok", "No finding: the provider answered"
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/stored"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 const (
@@ -258,7 +259,7 @@ func (out *result) hasFilter(name string) bool {
 }
 
 // Milliseconds returns the time that the query took.
-func (out *result) Milliseconds() string { return seconds(out.Took.Seconds()) }
+func (out *result) Milliseconds() string { return quantity.Latency(out.Took.Seconds()) }
 
 // CSV returns the URL of the result as a file.
 func (out *result) CSV() string { return out.View.Here("format", "csv") }

@@ -30,7 +30,7 @@ func (s fleetPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r, p,
 		section{id: "now", template: "fleet-now", load: func(ctx context.Context) (any, error) { return s.fleetNow(ctx, p.View) }},
 		section{id: "totals", template: "fleet-totals", load: func(ctx context.Context) (any, error) { return s.totals(ctx, p.View) }},
-		section{id: "causes", template: "fleet-causes", title: "Failed calls by cause", load: func(ctx context.Context) (any, error) { return s.causes(ctx, p.View) }},
+		section{id: "causes", template: "fleet-causes", title: whyFailed, load: func(ctx context.Context) (any, error) { return s.causes(ctx, p.View) }},
 		section{id: "stages", template: "fleet-stages", title: "Stages, the most harmful first", load: func(ctx context.Context) (any, error) { return s.stages(ctx, p.View) }},
 		section{id: "health", template: "fleet-health", title: "Collector", load: s.parts},
 	)
@@ -316,10 +316,10 @@ func (s store) failedCalls(ctx context.Context, v *View, statement, column, titl
 	return c, nil
 }
 
-const failedByCause = "Failed calls by cause over time"
+const whyFailed = "Why calls fail"
 
 func (s fleetPage) causes(ctx context.Context, v *View) (any, error) {
-	c, err := s.failedCalls(ctx, v, "causes_over_time", "why", failedByCause)
+	c, err := s.failedCalls(ctx, v, "causes_over_time", "why", whyFailed+", over time")
 	if err == nil {
 		return map[string]any{"Chart": c}, nil
 	}
@@ -334,15 +334,15 @@ func (s fleetPage) causes(ctx context.Context, v *View) (any, error) {
 
 // causesByTallies returns the failed calls by cause, or nil if the tallies do not answer.
 func (s fleetPage) causesByTallies(ctx context.Context, v *View) *Chart {
-	c := v.newChart(failedByCause, "failed call")
-	expr := fmt.Sprintf("sum by (cause) (increase(llmtap_failed_calls_total%s[%ds]))", selector(v.params), int(c.Step.Seconds()))
+	c := v.newChart(whyFailed+", over time", "failed call")
+	expr := fmt.Sprintf("sum by (cause, root_cause) (increase(llmtap_failed_calls_total%s[%ds]))", selector(v.params), int(c.Step.Seconds()))
 	series, err := s.tallies.read(ctx, expr, c.Starts[0].Add(c.Step), c.Starts[len(c.Starts)-1].Add(c.Step), c.Step)
 	if err != nil {
 		return nil
 	}
 	var all []ChartSeries
 	for _, one := range series {
-		x := ChartSeries{Name: one.Labels["cause"], Values: make([]float64, len(c.Starts))}
+		x := ChartSeries{Name: reasonOf(one.Labels["cause"], one.Labels["root_cause"]).String(), Values: make([]float64, len(c.Starts))}
 		for _, p := range one.Points {
 			if i := c.bar(p.At.Add(-c.Step)); i >= 0 {
 				x.Values[i] = math.Round(p.Value)
@@ -354,14 +354,40 @@ func (s fleetPage) causesByTallies(ctx context.Context, v *View) *Chart {
 	return c
 }
 
+// A reason is why a call failed.
+type reason struct {
+	Kind string // root cause, or cause if it is not known
+	ID   string
+}
+
+func (r reason) String() string { return strings.TrimSpace(r.Kind + " " + r.ID) }
+
+// reasonOf returns the reason of calls with a cause and a root cause, as {reason} in statements.
+func reasonOf(cause, rootCause string) reason {
+	if rootCause == "" || rootCause == "unknown_no_history" {
+		return reason{"cause", cause}
+	}
+	return reason{"root cause", rootCause}
+}
+
+// parseReason returns the reason with a text, which a statement returns.
+func parseReason(text string) reason {
+	kind, id, ok := strings.Cut(text, "cause ")
+	if !ok {
+		return reason{ID: text}
+	}
+	return reason{kind + "cause", id}
+}
+
 // A stage is a row of the list of stages.
 type stage struct {
-	Service, Stage, Environment, Why, Version string
-	Calls, Failed, WhyCalls, Conversations    int64
-	Tokens                                    int64
-	Slow                                      float64
-	Last                                      Time
-	Incident                                  string // URL of the page about its main cause
+	Service, Stage, Environment, Version   string
+	Why                                    reason
+	Calls, Failed, WhyCalls, Conversations int64
+	Tokens                                 int64
+	Slow                                   float64
+	Last                                   Time
+	Incident                               string // URL of the page about its main cause
 }
 
 func (s fleetPage) stages(ctx context.Context, v *View) ([]stage, error) {
@@ -372,14 +398,11 @@ func (s fleetPage) stages(ctx context.Context, v *View) ([]stage, error) {
 	out := make([]stage, len(rows))
 	for i, r := range rows {
 		x := stage{
-			Service: r.Text("service"), Stage: r.Text("stage"), Environment: r.Text("environment"), Why: r.Text("why"), Version: r.Text("worst_version"),
-			Calls: r.Int64("calls"), Failed: r.Int64("failed_calls"), WhyCalls: r.Int64("why_calls"), Conversations: r.Int64("conversations"),
+			Service: r.Text("service"), Stage: r.Text("stage"), Environment: r.Text("environment"), Why: parseReason(r.Text("reason")), Version: r.Text("worst_version"),
+			Calls: r.Int64("calls"), Failed: r.Int64("failed_calls"), WhyCalls: r.Int64("reason_calls"), Conversations: r.Int64("conversations"),
 			Tokens: r.Int64("tokens"), Slow: r.Float("p95"), Last: v.At(r.Time("last_failure")),
 		}
-		if math.IsNaN(x.Slow) {
-			x.Slow = 0
-		}
-		x.Incident = v.With("/incident", "service", x.Service, "stage", x.Stage, "environment", x.Environment, "why", x.Why)
+		x.Incident = v.With("/incident", "service", x.Service, "stage", x.Stage, "environment", x.Environment, "why", x.Why.ID)
 		out[i] = x
 	}
 	return out, nil

@@ -5,23 +5,26 @@ import (
 	"html/template"
 	"math"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 var functions = template.FuncMap{
 	"number":   number,
 	"measure":  measure,
-	"percent":  percent,
-	"seconds":  seconds,
+	"percent":  quantity.Share[int64],
+	"seconds":  latency,
 	"money":    money,
 	"short":    short,
 	"ago":      ago,
-	"duration": duration,
-	"plural":   plural,
+	"duration": quantity.Span,
+	"plural":   quantity.Plural[int64],
 	"asset":    func(name string) string { return "/static/" + name + "?v=" + assetHash },
 	"capital":  capital,
 	"pathpart": url.PathEscape,
@@ -46,68 +49,33 @@ func dict(pairs ...any) (map[string]any, error) {
 	return out, nil
 }
 
-// number returns n with separators: 12,345. From 1 million on, it returns three digits and a unit: 1.23 M.
+// number returns a count of any type with separators.
 func number(value any) string {
-	var n float64
-	switch v := value.(type) {
-	case int:
-		n = float64(v)
-	case int64:
-		n = float64(v)
-	case uint64:
-		n = float64(v)
-	case float64:
-		n = v
-	default:
-		return fmt.Sprint(value)
+	switch v := reflect.ValueOf(value); {
+	case v.CanInt():
+		return quantity.Count(v.Int())
+	case v.CanUint():
+		return quantity.Count(v.Uint())
+	case v.CanFloat():
+		return quantity.Count(v.Float())
 	}
-	switch {
-	case n >= 1e9:
-		return strconv.FormatFloat(n/1e9, 'f', 2, 64) + " G"
-	case n >= 1e6:
-		return strconv.FormatFloat(n/1e6, 'f', 2, 64) + " M"
+	return fmt.Sprint(value)
+}
+
+// latency returns a latency; – if it is not known.
+func latency(seconds float64) string {
+	if seconds == 0 {
+		return "–"
 	}
-	digits := strconv.FormatFloat(n, 'f', 0, 64)
-	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
+	return quantity.Latency(seconds)
 }
 
 // measure returns a level with three digits: 0.125, 12.5, 1,250.
 func measure(v float64) string {
 	if math.Abs(v) >= 1000 {
-		return number(v)
+		return quantity.Count(int64(v))
 	}
 	return strconv.FormatFloat(v, 'g', 3, 64)
-}
-
-// percent returns the share of part in whole.
-func percent(part, whole int64) string {
-	if whole == 0 {
-		return "–"
-	}
-	p := 100 * float64(part) / float64(whole)
-	switch {
-	case part == 0:
-		return "0 %"
-	case p < 0.1:
-		return "<0.1 %"
-	case p < 10:
-		return strconv.FormatFloat(p, 'f', 1, 64) + " %"
-	}
-	return strconv.FormatFloat(p, 'f', 0, 64) + " %"
-}
-
-// seconds returns a latency.
-func seconds(s float64) string {
-	switch {
-	case s < 1:
-		return strconv.FormatFloat(s*1000, 'f', 0, 64) + " ms"
-	case s < 10:
-		return strconv.FormatFloat(s, 'f', 2, 64) + " s"
-	}
-	return strconv.FormatFloat(s, 'f', 1, 64) + " s"
 }
 
 func money(usd float64) string {
@@ -137,41 +105,11 @@ func capital(s string) string {
 	return string(unicode.ToUpper(r)) + s[n:]
 }
 
-// duration returns d in its two largest units: 2 h 5 min.
-func duration(d time.Duration) string {
-	d = d.Abs()
-	units := []struct {
-		of   time.Duration
-		name string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}}
-	for i, u := range units {
-		if d < u.of {
-			continue
-		}
-		text := fmt.Sprintf("%d %s", d/u.of, u.name)
-		if i+1 < len(units) && d/u.of < 10 {
-			if rest := d % u.of / units[i+1].of; rest > 0 {
-				text += fmt.Sprintf(" %d %s", rest, units[i+1].name)
-			}
-		}
-		return text
-	}
-	return "0 s"
-}
-
 func ago(t, now time.Time) string {
 	if now.Sub(t) < 0 {
-		return "in " + duration(t.Sub(now))
+		return "in " + quantity.Span(t.Sub(now))
 	}
-	return duration(now.Sub(t)) + " ago"
-}
-
-// plural returns n and its noun: 1 call, 2 calls.
-func plural(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return number(n) + " " + noun + "s"
+	return quantity.Span(now.Sub(t)) + " ago"
 }
 
 // A Time is a time to show: relative, and absolute in the zone of the viewer.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/dashboards/stored"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // An incident is what a page is about: a problem, an alert about none, or the calls of a stage that failed with one cause.
@@ -244,7 +245,7 @@ func (s incidentPage) alert(ctx context.Context, id string, v *View) (*Incident,
 	slices.SortFunc(a.Causes, func(a, b CauseCount) int { return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.ID, b.ID)) })
 	if len(a.Causes) > 0 {
 		a.Cause, a.Why = a.Causes[0].ID, a.Causes[0].Text
-		_, a.Fix = s.explain(a.Cause)
+		a.Kind, _, a.Fix = s.explain(a.Cause)
 	}
 	return a, nil
 }
@@ -262,16 +263,16 @@ func withoutSubject(labels map[string]string, summary string) string {
 	return strings.TrimPrefix(summary, labels["service"]+"/"+labels["stage"]+": ")
 }
 
-func (s incidentPage) explain(id string) (phrase, fix string) {
+func (s incidentPage) explain(id string) (kind, phrase, fix string) {
 	if s.incidents == nil || id == "" {
-		return "", ""
+		return "", "", ""
 	}
 	return s.incidents.Meaning(id)
 }
 
 // meaning returns a cause in words.
 func (s incidentPage) meaning(id string) string {
-	phrase, _ := s.explain(id)
+	_, phrase, _ := s.explain(id)
 	return cmp.Or(phrase, strings.ReplaceAll(id, "_", " "))
 }
 
@@ -280,6 +281,7 @@ type incidentNow struct {
 	Alert                    *Incident // nil if the page is not about an alert
 	Class                    string    // of the verdict
 	Subject, Why, Cause, Fix string
+	Kind                     string // of Cause
 	callCounts
 	Causes []Link // this incident for one cause of the alert
 	Whole  string // URL of this page for the time of the alert; empty if it is shown
@@ -333,7 +335,7 @@ func (s incidentPage) now(ctx context.Context, x *incident) (*incidentNow, error
 	v := x.view
 	out := &incidentNow{Alert: x.alert, Class: "warning", Subject: subject(v.Get("service"), v.Get("stage")), Cause: x.Why}
 	if x.Why != "" {
-		_, out.Fix = s.explain(x.Why)
+		out.Kind, _, out.Fix = s.explain(x.Why)
 		out.Why = s.meaning(x.Why)
 	}
 	if a := x.alert; a != nil {
@@ -345,7 +347,7 @@ func (s incidentPage) now(ctx context.Context, x *incident) (*incidentNow, error
 		}
 		out.Whole = v.whole()
 		if x.Why == a.Cause {
-			out.Why, out.Fix = cmp.Or(a.Why, out.Why), cmp.Or(a.Fix, out.Fix)
+			out.Kind, out.Why, out.Fix = cmp.Or(a.Kind, out.Kind), cmp.Or(a.Why, out.Why), cmp.Or(a.Fix, out.Fix)
 		}
 		for _, c := range a.Causes {
 			out.Causes = append(out.Causes, Link{fmt.Sprintf("%s (%d)", c.Text, c.N), v.Here("why", c.ID), c.ID == x.Why})
@@ -375,11 +377,11 @@ func trend(hits, calls, since int64, quiet time.Duration) string {
 	case since == 0:
 		return "There were no calls since, so it may happen again."
 	case expected >= 3:
-		return fmt.Sprintf("It seems to be over: none of the %s since failed; about %s would have.", plural(since, "call"), number(expected))
+		return fmt.Sprintf("It seems to be over: none of the %s since failed; about %s would have.", quantity.Plural(since, "call"), quantity.Count(expected))
 	case quiet < 5*time.Minute:
-		return fmt.Sprintf("It goes on: %s since the last failure, too few to tell that it has ended.", plural(since, "call"))
+		return fmt.Sprintf("It goes on: %s since the last failure, too few to tell that it has ended.", quantity.Plural(since, "call"))
 	}
-	return fmt.Sprintf("Too early to say whether it is over: %s since the last failure.", plural(since, "call"))
+	return fmt.Sprintf("Too early to say whether it is over: %s since the last failure.", quantity.Plural(since, "call"))
 }
 
 // timeline returns the calls that x is about beside all others over time, with new versions and the alert.

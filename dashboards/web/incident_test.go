@@ -38,8 +38,8 @@ func (f fakeIncidents) Incident(_ context.Context, id string) (*Incident, error)
 	return nil, fmt.Errorf("alert %w", ErrNotFound)
 }
 
-func (f fakeIncidents) Meaning(string) (phrase, fix string) { return f.text, f.text }
-func (f fakeIncidents) ProviderMessage(string) string       { return f.text }
+func (f fakeIncidents) Meaning(string) (kind, phrase, fix string) { return "cause", f.text, f.text }
+func (f fakeIncidents) ProviderMessage(string) string             { return f.text }
 func (f fakeIncidents) Commands(map[string]string, time.Time, string, string) []string {
 	return []string{f.text}
 }
@@ -102,9 +102,9 @@ func TestIncident(t *testing.T) {
 		return body
 	}
 	// An alert that fires is shown from before its start until now, and refreshed.
-	body := f("/incident/a1", http.StatusOK, "<b>Now: shop/planner: words.</b>", "10 min ago", "6 of 10 calls (60 %) failed for this reason", "It goes on: 1 call since the last failure",
+	body := f("/incident/a1", http.StatusOK, "<b>Now: shop/planner: words.</b>", "10 min ago", "6 of 10 calls (60%) failed for this reason", "It goes on: 1 call since the last failure",
 		"<h2>What to do</h2><p>words</p>", "First seen in version", "2.0rows", "50 of 50", "2 of 200", "6 or more messages", "region", "A random sample was compared",
-		"3 conversations</b> of 2 users. 1 recovered", "/exchange/rows#broken", "answered 400", "llmtap show words", "<b>6 of 7 calls (86 %)</b>", "none of 3 calls", "/exchange/words#broken", "/explore/sql?sql=", "service = &#39;shop&#39;", "data-live",
+		"3 conversations</b> of 2 users. 1 recovered", "/exchange/rows#broken", "answered 400", "llmtap show words", "<b>6 of 7 calls (86%)</b>", "none of 3 calls", "/exchange/words#broken", "/explore/sql?sql=", "service = &#39;shop&#39;", "data-live",
 		"service=shop&amp;stage=planner&amp;to=2026-11-23T09%3A30%3A00Z")
 	for _, bad := range []string{"4 or more messages", "the same"} {
 		if strings.Contains(body, bad) {
@@ -120,7 +120,7 @@ func TestIncident(t *testing.T) {
 		t.Error("an alert without calls has sections about calls")
 	}
 	f("/incident/a1?why=other", http.StatusOK, "6 of 10 calls")
-	f("/incident?service=shop&stage=planner&why=dropped", http.StatusOK, "shop/planner: 6 calls of 10 (60 %) failed with <code>dropped</code>", "Words.")
+	f("/incident?service=shop&stage=planner&why=dropped", http.StatusOK, "shop/planner: 6 calls of 10 (60%) failed with cause <code>dropped</code>", "Words.")
 	f("/incident", http.StatusOK, "All services: 6 calls of 10")
 	f("/incident/unknown", http.StatusNotFound, "alert unknown not found")
 }

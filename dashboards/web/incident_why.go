@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/stored"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // A change is what is known of the first failure.
@@ -126,7 +127,7 @@ func (s incidentPage) change(ctx context.Context, x *incident) (*change, error) 
 		if at.After(out.First.T.Add(10*time.Second)) || len(out.Changes) == 8 {
 			continue
 		}
-		out.Changes = append(out.Changes, changeRow{v.At(at), r.Text("change"), duration(out.First.T.Sub(at))})
+		out.Changes = append(out.Changes, changeRow{v.At(at), r.Text("change"), quantity.Span(out.First.T.Sub(at))})
 	}
 	return out, nil
 }
@@ -196,8 +197,8 @@ func (s incidentPage) differs(ctx context.Context, x *incident) (*differences, e
 			continue
 		}
 		count[name]++
-		d.Hit, d.HitBar = percent(d.Hits, out.SomeHits), 100*float64(d.Hits)/float64(out.SomeHits)
-		d.Other, d.OtherBar = percent(d.Others, out.SomeRest), 100*float64(d.Others)/float64(out.SomeRest)
+		d.Hit, d.HitBar = quantity.Share(d.Hits, out.SomeHits), 100*float64(d.Hits)/float64(out.SomeHits)
+		d.Other, d.OtherBar = quantity.Share(d.Others, out.SomeRest), 100*float64(d.Others)/float64(out.SomeRest)
 		key, isAttribute := strings.CutPrefix(name, "attribute ")
 		switch {
 		case isAttribute:

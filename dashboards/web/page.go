@@ -13,6 +13,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 const (
@@ -213,7 +215,7 @@ func (s *site) load(ctx context.Context, p *page, sec section) (d sectionData) {
 	switch {
 	case err == nil:
 	case errors.Is(err, context.DeadlineExceeded):
-		d.Err = "This took longer than " + duration(sectionTimeout) + ". Choose a shorter time range, or a filter."
+		d.Err = "This took longer than " + quantity.Span(sectionTimeout) + ". Choose a shorter time range, or a filter."
 	case errors.Is(err, ErrUnavailable):
 		d.Err, d.Down = err.Error(), true
 	default:

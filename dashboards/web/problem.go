@@ -13,6 +13,7 @@ import (
 
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/dashboards/stored"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // ofProblem serves the page about a problem.
@@ -56,7 +57,9 @@ func (s incidentPage) serveProblem(w http.ResponseWriter, r *http.Request, statu
 		x.marks = append(x.marks, Mark{d.At, "regressed" + in(d.Version)})
 	}
 	if known.Findings || len(known.Alerts) == 0 && !s.failedWith(ctx, w, r, p, x) {
-		x.Rules = []string{known.Cause}
+		if x.Rules = []string{known.Cause}; known.Kind == "cause" {
+			known.Kind = "rule"
+		}
 	}
 	calls := s.callSections(x)
 	calls[len(calls)-1] = section{id: "hit", template: "problem-hit", title: "Who is hit?", load: func(ctx context.Context) (any, error) { return s.harm(ctx, x) }}
@@ -143,7 +146,7 @@ func (l *versionLines) draw() {
 func (s incidentPage) versions(ctx context.Context, x *incident) (*versionLines, error) {
 	v := x.view
 	c := v.newChart("", "")
-	out := &versionLines{Step: duration(c.Step)}
+	out := &versionLines{Step: quantity.Span(c.Step)}
 	line := func(version string, at time.Time) *versionLine {
 		i := slices.IndexFunc(out.Lines, func(l *versionLine) bool { return l.Version == version })
 		if i < 0 {
@@ -318,7 +321,7 @@ func (s incidentPage) history(ctx context.Context, x *incident) (*problemHistory
 	for _, a := range list {
 		out.Lines = append(out.Lines, historyLine{At: v.At(a.StartsAt), Text: a.Name + " began to fire: " + a.Summary})
 		if !a.EndsAt.IsZero() {
-			out.Lines = append(out.Lines, historyLine{At: v.At(a.EndsAt), Text: a.Name + " ended after " + duration(a.EndsAt.Sub(a.StartsAt))})
+			out.Lines = append(out.Lines, historyLine{At: v.At(a.EndsAt), Text: a.Name + " ended after " + quantity.Span(a.EndsAt.Sub(a.StartsAt))})
 		}
 	}
 	var rows []stored.Row

@@ -43,7 +43,7 @@ func (f *fakeProblems) Decide(_ context.Context, id string, d ProblemDecision, b
 // aProblem is a problem that fires. Everything that people and agents write is text.
 func aProblem(id, text string) Problem {
 	return Problem{
-		ID: id, Key: "key of " + id, Service: "shop", Environment: "prod", Stage: "planner", Subject: "shop/planner", State: stateNew, Severity: "critical", Summary: text, Cause: "dropped", Why: text, Fix: text,
+		ID: id, Key: "key of " + id, Service: "shop", Environment: "prod", Stage: "planner", Subject: "shop/planner", State: stateNew, Severity: "critical", Summary: text, Cause: "dropped", Kind: "root cause", Why: text, Fix: text,
 		FirstSeen: testNow.Add(-3 * time.Hour), LastSeen: testNow.Add(-time.Minute), Versions: []string{"1.0", text}, Rules: []string{"StageFailureRate", text}, Incidents: 2, Firing: true, Alert: "a1",
 		FirstBad: text, LastClean: text, Exchange: text, Alerts: []Alert{{ID: "a1", Name: "StageFailureRate", Severity: "critical", Summary: text, StartsAt: testNow.Add(-time.Hour), Problem: id}},
 		Silences: []Silence{{ID: "s1", By: text, Comment: text, Matchers: []string{text}, From: testNow, To: testNow.Add(time.Hour)}},
@@ -82,8 +82,8 @@ func TestProblem(t *testing.T) {
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("status %d", resp.StatusCode)
 	}
-	wantAll(t, body, "<h1>shop/planner</h1>", `<p class="verdict critical"><b>New.</b> Words (<code>dropped</code>).</p>`, "6 of 10 calls (60 %) failed for this reason", "<h2>What to do</h2><p>words</p>",
-		"<code>1.0</code>, <code>words</code>", `href="/problems" aria-current="page"`, `aria-label="at most 6 in`, "86 %", "First seen in version", "50 of 50", "/exchange/rows#broken", "answered 400",
+	wantAll(t, body, "<h1>shop/planner</h1>", `<p class="verdict critical"><b>New.</b> Words (root cause <code>dropped</code>).</p>`, "6 of 10 calls (60%) failed for this reason", "<h2>What to do</h2><p>words</p>",
+		"<code>1.0</code>, <code>words</code>", `href="/problems" aria-current="page"`, `aria-label="at most 6 in`, "86%", "First seen in version", "50 of 50", "/exchange/rows#broken", "answered 400",
 		"<dt>Tenants</dt><dd>3</dd>", "<dd>1,200</dd>", "34 out; 5 calls without usage, about 56,000 in", "1 recovered", `formaction="/alerts/a1/acknowledge"`, `name="back" value="/problem/p1"`,
 		"/silences/s1/expire", `In other conversations: <a href="/exchange/call-c2#broken">c2</a> · <a href="/exchange/call-c3#broken">c3</a></p>`, "<b>rows</b> says: fixed in rows <small>web</small>", "<b>rows</b> was refused: silence, rows", "StageFailureRate began to fire: words", "rows ended after 1 h", "data-live", "</html>")
 	for _, bad := range []string{"shop/planner: rows", "Reopen", "cannot be shown"} {

@@ -3,6 +3,8 @@ package web
 import (
 	"strings"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // endless is the time from which on the end of ignoring a problem is not shown.
@@ -30,7 +32,7 @@ func (p Problem) words(v *View) string {
 		if p.Fixed != nil {
 			parts = append(parts, "Fixed"+in(p.Fixed.Version)+", says "+p.Fixed.By)
 		} else {
-			parts = append(parts, "Over: no failure for "+duration(v.Now.Sub(p.LastSeen)))
+			parts = append(parts, "Over: no failure for "+quantity.Span(v.Now.Sub(p.LastSeen)))
 		}
 	case stateAcknowledged:
 		text := "Acknowledged"
@@ -45,7 +47,7 @@ func (p Problem) words(v *View) string {
 		parts = append(parts, "assigned to "+p.Assignee)
 	}
 	if p.Open() && !p.Firing {
-		parts = append(parts, "quiet for "+duration(v.Now.Sub(p.LastSeen)))
+		parts = append(parts, "quiet for "+quantity.Span(v.Now.Sub(p.LastSeen)))
 	}
 	return strings.Join(parts, "; ")
 }

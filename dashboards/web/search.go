@@ -12,6 +12,7 @@ import (
 
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/dashboards/stored"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 const (
@@ -189,7 +190,7 @@ func (k searchKind) Heading() string {
 	if k.Name == "user" {
 		return "User, newest conversations"
 	}
-	return plural(int64(len(k.Hits)), k.Name)
+	return quantity.Plural(len(k.Hits), k.Name)
 }
 
 // found returns the hits of all lookups. The first one is the search by whole ids; without one of the others, its hits are still
@@ -203,7 +204,7 @@ func found(ctx context.Context, v *View, text string, all []*lookup) (*searchHit
 		case err != nil && i == 0:
 			return nil, err
 		case errors.Is(err, context.DeadlineExceeded):
-			out.Err = "Not everything was searched within " + duration(sectionTimeout) + ": choose a shorter time range."
+			out.Err = "Not everything was searched within " + quantity.Span(sectionTimeout) + ": choose a shorter time range."
 		case err != nil:
 			out.Err = "Not everything was searched: " + err.Error()
 		}

@@ -40,6 +40,7 @@ type Alert struct {
 	Summary   string // for example "43 of 98 calls failed"
 	Why       string // main cause in words; empty if unknown
 	Cause     string // id of the main root cause, or else of the cause
+	Kind      string // of Cause: root cause, cause, rule or signal
 	Fix       string
 	FirstBad  string // first service version that shows the failure
 	LastClean string

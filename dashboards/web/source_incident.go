@@ -9,8 +9,8 @@ import (
 type Incidents interface {
 	// Incident returns an alert that fires, or that ended a short time ago. For another id, the error wraps ErrNotFound.
 	Incident(ctx context.Context, id string) (*Incident, error)
-	// Meaning returns what a cause, root cause, rule or signal means, as a phrase, and the fix. Both are empty if unknown.
-	Meaning(id string) (phrase, fix string)
+	// Meaning returns what a cause, root cause, rule or signal is, what it means, as a phrase, and the fix. All are empty if unknown.
+	Meaning(id string) (kind, phrase, fix string)
 	// ProviderMessage returns the message in an error text of a provider.
 	ProviderMessage(errorText string) string
 	// Commands returns shell commands that investigate the failures with these labels since a time. The ids of an example may be

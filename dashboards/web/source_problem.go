@@ -35,6 +35,7 @@ type Problem struct {
 	Severity                    string
 	Summary                     string // of its worst alert, without the subject
 	Cause                       string // root cause, else cause, else rule or signal
+	Kind                        string // which of them it is
 	Why, Fix                    string // Cause in words
 	FirstSeen, LastSeen         time.Time
 	Versions                    []string // with failures, in order of their first calls

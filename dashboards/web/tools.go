@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // A toolsPage shows tool calls.
@@ -52,7 +54,7 @@ func (t tool) States() string {
 		{t.Running, "running"},
 	} {
 		if x.n > 0 {
-			out = append(out, number(x.n)+" "+x.name)
+			out = append(out, quantity.Count(x.n)+" "+x.name)
 		}
 	}
 	return strings.Join(out, ", ")
@@ -83,15 +85,15 @@ func (s toolsPage) list(ctx context.Context, v *View) (*toolList, error) {
 	case unanswered > 0:
 		worst := out.Tools[0]
 		out.Bad = true
-		out.Verdict = fmt.Sprintf("%s of %s got no reply (%s).", number(unanswered), plural(calls, "tool call"), percent(unanswered, calls))
+		out.Verdict = fmt.Sprintf("%s of %s got no reply (%s).", quantity.Count(unanswered), quantity.Plural(calls, "tool call"), quantity.Share(unanswered, calls))
 		if len(out.Tools) > 1 {
-			out.Verdict += fmt.Sprintf(" Most: %s of %s/%s, %s of %s.", worst.Tool, worst.Service, worst.Stage, number(worst.Unanswered), plural(worst.Calls, "call"))
+			out.Verdict += fmt.Sprintf(" Most: %s of %s/%s, %s of %s.", worst.Tool, worst.Service, worst.Stage, quantity.Count(worst.Unanswered), quantity.Plural(worst.Calls, "call"))
 		}
 	case wrong > 0:
 		out.Bad = true
-		out.Verdict = fmt.Sprintf("Every one of %s got a reply, but %s late, twice, or in a request that the provider rejected.", plural(calls, "tool call"), number(wrong))
+		out.Verdict = fmt.Sprintf("Every one of %s got a reply, but %s late, twice, or in a request that the provider rejected.", quantity.Plural(calls, "tool call"), quantity.Count(wrong))
 	case calls > 0:
-		out.Verdict = fmt.Sprintf("Every one of %s got its reply, or may still run.", plural(calls, "tool call"))
+		out.Verdict = fmt.Sprintf("Every one of %s got its reply, or may still run.", quantity.Plural(calls, "tool call"))
 	}
 	return out, nil
 }

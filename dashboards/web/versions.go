@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 const (
@@ -49,7 +51,7 @@ type service struct {
 type version struct {
 	Version       string
 	Calls, Failed int64
-	Causes        []cause
+	Reasons       []reasonCalls
 	Conversations int64
 	Tokens        float64 // per call
 	Median, Slow  float64 // seconds
@@ -57,9 +59,9 @@ type version struct {
 	FirstFailure  time.Time
 }
 
-// A cause is a cause or root cause, and the calls that it made fail.
-type cause struct {
-	ID    string
+// A reasonCalls is a reason and the calls that failed for it.
+type reasonCalls struct {
+	reason
 	Calls int64
 	URL   string
 }
@@ -80,13 +82,14 @@ func (s versionsPage) services(ctx context.Context, v *View) ([]*service, error)
 			Tokens: r.Float("tokens"), Median: r.Float("p50"), Slow: r.Float("p95"),
 			First: v.At(r.Time("first_call")), Last: v.At(r.Time("last_call")), FirstFailure: r.Time("first_failure"),
 		}
-		ids, _ := r["causes"].([]string)
-		calls, _ := r["cause_calls"].([]uint64)
-		for i, id := range ids {
+		reasons, _ := r["reasons"].([]string)
+		calls, _ := r["reason_calls"].([]uint64)
+		for i, text := range reasons {
 			if i == 3 || i >= len(calls) {
 				break
 			}
-			x.Causes = append(x.Causes, cause{id, int64(calls[i]), v.With("/incident", "service", name, "version", x.Version, "why", id)})
+			why := parseReason(text)
+			x.Reasons = append(x.Reasons, reasonCalls{why, int64(calls[i]), v.With("/incident", "service", name, "version", x.Version, "why", why.ID)})
 		}
 		one := out[len(out)-1]
 		one.Versions = append(one.Versions, x)
@@ -124,8 +127,8 @@ func (s *service) judge(v *View) {
 	}
 	a, b := &s.Versions[0], &s.Versions[1]
 	p := fisher(a.Failed, a.Calls, b.Failed, b.Calls)
-	rates := fmt.Sprintf("%s of the calls (%s of %s) against %s (%s of %s)", percent(a.Failed, a.Calls), number(a.Failed), number(a.Calls),
-		percent(b.Failed, b.Calls), number(b.Failed), number(b.Calls))
+	rates := fmt.Sprintf("%s of the calls (%s of %s) against %s (%s of %s)", quantity.Share(a.Failed, a.Calls), quantity.Count(a.Failed), quantity.Count(a.Calls),
+		quantity.Share(b.Failed, b.Calls), quantity.Count(b.Failed), quantity.Count(b.Calls))
 	newer, older := cmp.Or(a.Version, "the calls without a version"), cmp.Or(b.Version, "the calls without a version")
 	more := float64(a.Failed)*float64(b.Calls) > float64(b.Failed)*float64(a.Calls)
 	switch {
@@ -138,7 +141,7 @@ func (s *service) judge(v *View) {
 	case p < certain:
 		s.Verdict = fmt.Sprintf("%s fails less often than %s: %s.", newer, older, rates)
 	case a.Failed+b.Failed == 0:
-		s.Verdict = fmt.Sprintf("Neither %s nor %s failed, in %s and %s.", newer, older, plural(a.Calls, "call"), plural(b.Calls, "call"))
+		s.Verdict = fmt.Sprintf("Neither %s nor %s failed, in %s and %s.", newer, older, quantity.Plural(a.Calls, "call"), quantity.Plural(b.Calls, "call"))
 	case fewest(a, b) >= certain:
 		s.Verdict = fmt.Sprintf("Too few calls to tell %s from %s: %s.", newer, older, rates)
 	default:

@@ -131,7 +131,7 @@ func get(h http.Handler, path string, edit ...func(*http.Request)) (*http.Respon
 
 func stageRows() map[string]*Table {
 	return map[string]*Table{"worst_version": {
-		Columns: []Column{{"service", "String"}, {"stage", "String"}, {"calls", "UInt64"}, {"failed_calls", "UInt64"}, {"why", "String"}, {"last_failure", "DateTime64"}},
+		Columns: []Column{{"service", "String"}, {"stage", "String"}, {"calls", "UInt64"}, {"failed_calls", "UInt64"}, {"reason", "String"}, {"last_failure", "DateTime64"}},
 		Rows:    [][]any{{hostile, hostile, uint64(100), uint64(40), hostile, testNow.Add(-time.Minute)}},
 	}, "GROUP BY time, why": {
 		Columns: []Column{{"time", "DateTime"}, {"why", "String"}, {"n", "UInt64"}},
@@ -145,7 +145,7 @@ func TestFleet(t *testing.T) {
 	if resp.StatusCode != http.StatusOK || !strings.Contains(resp.Header.Get("Content-Security-Policy"), "default-src 'none'") {
 		t.Errorf("status %d, policy %q", resp.StatusCode, resp.Header.Get("Content-Security-Policy"))
 	}
-	wantAll(t, body, "2 alerts fire, 2 critical", "7 min ago", "40 %", "</html>")
+	wantAll(t, body, "2 alerts fire, 2 critical", "7 min ago", "40%", "</html>")
 	harmless(t, body)
 }
 
@@ -251,7 +251,7 @@ func TestVersionsVerdict(t *testing.T) {
 			t.Errorf("verdict %q, want %q", s.Verdict, want)
 		}
 	}
-	f(version{Calls: 257, Failed: 103}, version{Calls: 27}, "2.4.0 fails more often than 2.3.9: 40 % of the calls (103 of 257) against 0 % (0 of 27).")
+	f(version{Calls: 257, Failed: 103}, version{Calls: 27}, "2.4.0 fails more often than 2.3.9: 40% of the calls (103 of 257) against 0% (0 of 27).")
 	f(version{Calls: 27}, version{Calls: 257, Failed: 103}, "2.4.0 fails less often than 2.3.9")
 	f(version{Calls: 3, Failed: 1}, version{Calls: 4}, "Too few calls to tell 2.4.0 from 2.3.9")
 	f(version{Calls: 1000, Failed: 11}, version{Calls: 1000, Failed: 10}, "No clear difference")
@@ -260,7 +260,7 @@ func TestVersionsVerdict(t *testing.T) {
 
 func TestHostileVersionsToolsProviders(t *testing.T) {
 	versions := &Table{
-		Columns: []Column{{"service", "String"}, {"service_version", "String"}, {"calls", "UInt64"}, {"failed_calls", "UInt64"}, {"causes", "Array(String)"}, {"cause_calls", "Array(UInt64)"}, {"first_call", "DateTime64"}},
+		Columns: []Column{{"service", "String"}, {"service_version", "String"}, {"calls", "UInt64"}, {"failed_calls", "UInt64"}, {"reasons", "Array(String)"}, {"reason_calls", "Array(UInt64)"}, {"first_call", "DateTime64"}},
 		Rows:    [][]any{{hostile, hostile, uint64(50), uint64(40), []string{hostile}, []uint64{40}, testNow}, {hostile, hostile + "2", uint64(90), uint64(0), []string{}, []uint64{}, testNow}},
 	}
 	tools := &Table{
@@ -275,7 +275,7 @@ func TestHostileVersionsToolsProviders(t *testing.T) {
 		Columns: []Column{{"target", "String"}, {"rule", "String"}, {"provider", "String"}, {"model", "String"}, {"service", "String"}, {"stage", "String"}, {"versions", "Array(String)"}, {"example", "String"}, {"what_to_change", "String"}},
 		Rows:    [][]any{{hostile, hostile, hostile, hostile, hostile, hostile, []string{hostile}, hostile, hostile}},
 	}
-	h := newTest(t, fakeSource{rows: map[string]*Table{"cause_counts": versions, "open_since": tools, "tokens_per_second": providers, "latent_violation": latent}}, "")
+	h := newTest(t, fakeSource{rows: map[string]*Table{"reason_counts": versions, "open_since": tools, "tokens_per_second": providers, "latent_violation": latent}}, "")
 	for path, want := range map[string]string{"/versions": "fails more often than", "/calls": "2 of 9 tool calls got no reply", "/providers": "would be rejected"} {
 		resp, body := get(h, path)
 		if resp.StatusCode != http.StatusOK || !strings.Contains(body, want) {

@@ -52,7 +52,7 @@ func TestIsItOver(t *testing.T) {
 		with(overCall{10 * u, "1.2", ok, 2})...)
 	f("verdict=none for 2 h in 8 calls calls_since=8 expected_failures=4.4 versions=[1.1: none in the last 3 calls 1.2: never in 5 calls]",
 		with(overCall{10 * u, "1.2", ok, 5}, overCall{9 * u, "1.1", ok, 3})...)
-	f("verdict=ongoing: 2 in the last 5 m calls_since=5 failed_5m=2 failed_15m=2 failed_60m=2 versions=[1.1: none in the last 5 calls]",
+	f("verdict=ongoing: 2 in the last 5 min calls_since=5 failed_5m=2 failed_15m=2 failed_60m=2 versions=[1.1: none in the last 5 calls]",
 		with(overCall{2 * time.Minute, "1.1", failed, 2}, overCall{time.Minute, "1.1", ok, 5})...)
 }
 

@@ -3,13 +3,12 @@
 -- param step = 60: seconds of a bar
 SELECT
     toDateTime(intDiv(toUnixTimestamp(started_at), {step:UInt32}) * {step:UInt32}, 'UTC') AS time,
-    if(root_cause != '', root_cause, cause) AS why,
+    {reason} AS why,
     count() AS n
 FROM exchanges_final
 WHERE failed
     AND {filter exchanges}
-    AND retry = 0
-    AND error_type != 'cancelled'
+    AND {counted}
 GROUP BY time, why
 ORDER BY time, why
 LIMIT 20000

@@ -8,8 +8,7 @@ SELECT
 FROM exchanges_final
 WHERE failed
     AND {filter exchanges EXCEPT version}
-    AND retry = 0
-    AND error_type != 'cancelled'
+    AND {counted}
 GROUP BY time, version
 ORDER BY time, version
 LIMIT 20000

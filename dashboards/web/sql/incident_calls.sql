@@ -6,7 +6,6 @@ FROM exchanges_final
 WHERE failed
     AND {filter exchanges}
     AND {why:String} IN ('', cause, root_cause)
-    AND retry = 0
-    AND error_type != 'cancelled'
+    AND {counted}
 ORDER BY started_at DESC, exchange_id
 LIMIT 100

@@ -4,16 +4,8 @@
 -- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
 -- A conversation recovered if one of its calls, in any stage, succeeded after its last hit call. Numbers of all are in each row.
 WITH
-    {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
-        OR exchange_id IN
-        (
-            SELECT exchange_id
-            FROM findings_final
-            WHERE {rules:String} != ''
-                AND {filter findings ONLY time, service, stage}
-                AND hasAny(splitByChar(',', {rules:String}), [toString(rule_id), toString(root_cause)])
-        ) AS hit,
-    hit AND retry = 0 AND error_type != 'cancelled' AND {filter exchanges} AS counted
+    {hit},
+    hit AND {counted} AND {filter exchanges} AS counted
 SELECT
     conversation_id,
     user_hash,

@@ -6,21 +6,12 @@
 -- The row without an attribute has the numbers of compared calls. A call is in
 -- several rows of an attribute with several values, such as tools, and in each row of a minimum or maximum that it meets.
 WITH
-    {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
-        OR exchange_id IN
-        (
-            SELECT exchange_id
-            FROM findings_final
-            WHERE {rules:String} != ''
-                AND {filter findings ONLY time, service, stage}
-                AND hasAny(splitByChar(',', {rules:String}), [toString(rule_id), toString(root_cause)])
-        ) AS hit,
+    {hit},
     (
         SELECT (countIf(hit), countIf(NOT hit))
         FROM exchanges_final
         WHERE {filter exchanges}
-            AND retry = 0
-            AND error_type != 'cancelled'
+            AND {counted}
     ) AS total,
     intDiv(total.1, {sample:UInt32}) + 1 AS hit_step,
     intDiv(total.2, {sample:UInt32}) + 1 AS other_step
@@ -45,8 +36,7 @@ ARRAY JOIN arrayFilter(p -> p.1 = '' OR p.2 != '', arrayConcat(
     arrayMap((k, v) -> (concat('attribute ', toString(k)), v), mapKeys(attributes), mapValues(attributes)),
     arrayMap((k, v) -> (concat('parameter ', toString(k)), v), mapKeys(settings), mapValues(settings)))) AS pair
 WHERE {filter exchanges}
-    AND retry = 0
-    AND error_type != 'cancelled'
+    AND {counted}
     AND cityHash64(exchange_id) % if(hit, hit_step, other_step) = 0
 GROUP BY attribute, value
 HAVING hits > 0 OR attribute = ''

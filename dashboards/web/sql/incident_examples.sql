@@ -4,15 +4,7 @@
 -- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
 -- One call for each wording of the error, the most frequent wordings first, with the worst finding about it.
 WITH
-    {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
-        OR exchange_id IN
-        (
-            SELECT exchange_id
-            FROM findings_final
-            WHERE {rules:String} != ''
-                AND {filter findings ONLY time, service, stage}
-                AND hasAny(splitByChar(',', {rules:String}), [toString(rule_id), toString(root_cause)])
-        ) AS hit,
+    {hit},
     (
         SELECT groupArray((n, c))
         FROM
@@ -23,8 +15,7 @@ WITH
             FROM exchanges_final
             WHERE hit
                 AND {filter exchanges}
-                AND retry = 0
-                AND error_type != 'cancelled'
+                AND {counted}
             GROUP BY error_cluster
             ORDER BY n DESC, c.3 DESC
             LIMIT 3

@@ -7,6 +7,5 @@ FROM exchanges
 WHERE {filter exchanges}
     AND failed
     AND {why:String} IN (cause, root_cause)
-    AND retry = 0
-    AND error_type != 'cancelled'
+    AND {counted}
 LIMIT 1

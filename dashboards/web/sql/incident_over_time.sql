@@ -3,24 +3,14 @@
 -- param why = : only failures with this cause or root cause
 -- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
 -- param step = 60: seconds of a bar
-WITH
-    {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
-        OR exchange_id IN
-        (
-            SELECT exchange_id
-            FROM findings_final
-            WHERE {rules:String} != ''
-                AND {filter findings ONLY time, service, stage}
-                AND hasAny(splitByChar(',', {rules:String}), [toString(rule_id), toString(root_cause)])
-        ) AS hit
+WITH {hit}
 SELECT
     toDateTime(intDiv(toUnixTimestamp(started_at), {step:UInt32}) * {step:UInt32}, 'UTC') AS time,
     countIf(hit) AS hits,
     countIf(NOT hit) AS others
 FROM exchanges_final
 WHERE {filter exchanges}
-    AND retry = 0
-    AND error_type != 'cancelled'
+    AND {counted}
 GROUP BY time
 ORDER BY time
 LIMIT 20000

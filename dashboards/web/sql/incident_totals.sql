@@ -3,21 +3,12 @@
 -- param why = : only failures with this cause or root cause
 -- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
 WITH
-    {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
-        OR exchange_id IN
-        (
-            SELECT exchange_id
-            FROM findings_final
-            WHERE {rules:String} != ''
-                AND {filter findings ONLY time, service, stage}
-                AND hasAny(splitByChar(',', {rules:String}), [toString(rule_id), toString(root_cause)])
-        ) AS hit,
+    {hit},
     (
         SELECT (count(), countIf(hit), minIf(started_at, hit), maxIf(started_at, hit))
         FROM exchanges_final
         WHERE {filter exchanges}
-            AND retry = 0
-            AND error_type != 'cancelled'
+            AND {counted}
     ) AS total
 SELECT
     total.1 AS calls,
@@ -27,6 +18,5 @@ SELECT
     count() AS calls_since
 FROM exchanges_final
 WHERE {filter exchanges}
-    AND retry = 0
-    AND error_type != 'cancelled'
+    AND {counted}
     AND started_at > total.4

@@ -2,21 +2,11 @@
 -- since 1 hour
 -- param why = : only failures with this cause or root cause
 -- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
-WITH
-    {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
-        OR exchange_id IN
-        (
-            SELECT exchange_id
-            FROM findings_final
-            WHERE {rules:String} != ''
-                AND {filter findings ONLY time, service, stage}
-                AND hasAny(splitByChar(',', {rules:String}), [toString(rule_id), toString(root_cause)])
-        ) AS hit
+WITH {hit}
 SELECT service, toString(service_version) AS version, countIf(hit) AS hits, count() AS calls, min(started_at) AS began
 FROM exchanges_final
 WHERE {filter exchanges EXCEPT version}
-    AND retry = 0
-    AND error_type != 'cancelled'
+    AND {counted}
 GROUP BY service, version
 HAVING version != ''
 ORDER BY began DESC, service, version

@@ -5,25 +5,8 @@
 -- Providers seldom report the usage of a failed call. about_tokens are the input tokens of the calls without one, estimated from the
 -- tokens per byte of accepted requests to the same model.
 WITH
-    {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
-        OR exchange_id IN
-        (
-            SELECT exchange_id
-            FROM findings_final
-            WHERE {rules:String} != ''
-                AND {filter findings ONLY time, service, stage}
-                AND hasAny(splitByChar(',', {rules:String}), [toString(rule_id), toString(root_cause)])
-        ) AS hit,
-    accepted AS
-    (
-        SELECT provider, model, sum(input_tokens) / sum(request_bytes) AS tokens_per_byte
-        FROM exchanges_final
-        WHERE NOT failed
-            AND input_tokens > 0
-            AND request_bytes > 0
-            AND {filter exchanges ONLY time}
-        GROUP BY provider, model
-    )
+    {hit},
+    {accepted}
 SELECT
     sum(h.n) AS calls,
     uniqExactMerge(h.user_count) AS users,
@@ -47,8 +30,7 @@ FROM
     FROM exchanges_final
     WHERE hit
         AND {filter exchanges}
-        AND retry = 0
-        AND error_type != 'cancelled'
+        AND {counted}
     GROUP BY provider, model
 ) AS h
 LEFT JOIN accepted AS a ON a.provider = h.provider AND a.model = h.model

@@ -1,21 +1,21 @@
 -- Which stages hurt most?
 -- since 1 hour
 -- Ranked by failed calls times their share. The calls of a stage without failures are listed last.
-WITH failed AND retry = 0 AND error_type != 'cancelled' AS hit
+WITH failed AND {counted} AS hit
 SELECT
     service,
     stage,
     environment,
-    countIf(retry = 0 AND error_type != 'cancelled') AS calls,
+    countIf({counted}) AS calls,
     countIf(hit) AS failed_calls,
-    sumMapIf(map(toString(if(root_cause != '', root_cause, cause)), 1), hit) AS counts,
-    arraySort(k -> (-counts[k], k), mapKeys(counts))[1] AS why,
-    counts[why] AS why_calls,
+    sumMapIf(map({reason}, 1), hit) AS counts,
+    arraySort(k -> (-counts[k], k), mapKeys(counts))[1] AS reason,
+    counts[reason] AS reason_calls,
     topKIf(1)(toString(service_version), hit)[1] AS worst_version,
     uniqIf(conversation_id, hit AND conversation_id != '') AS conversations,
     maxOrNullIf(started_at, hit) AS last_failure,
     coalesce(sum(input_tokens), 0) + coalesce(sum(output_tokens), 0) AS tokens,
-    quantileIf(0.95)(duration, NOT failed) AS p95
+    {latency 0.95} AS p95
 FROM exchanges_final
 WHERE {filter exchanges}
 GROUP BY service, stage, environment

@@ -19,7 +19,7 @@ SELECT
     countIf(tool_status = 'error') AS tool_errors,
     argMaxIf(conversation_id, asked_at, state NOT IN ('answered', 'terminal', 'open')) AS example,
     argMaxIf(tool_call_id, asked_at, state NOT IN ('answered', 'terminal', 'open')) AS example_call,
-    quantileOrNullIf(0.95)(dateDiff('millisecond', asked_at, assumeNotNull(answered_at)) / 1000, answered_at IS NOT NULL) AS p95
+    round(quantileOrNullIf(0.95)(dateDiff('millisecond', asked_at, assumeNotNull(answered_at)) / 1000, answered_at IS NOT NULL), 3) AS p95
 FROM tool_calls_final
 WHERE {filter tool_calls}
 GROUP BY tool_name, service, stage

@@ -2,9 +2,7 @@
 -- since 1 hour
 -- bound prices: price table of the configuration, as JSON
 WITH
-    JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64))') AS prices,
-    arrayFirstIndex(p -> (p.1 = '' OR p.1 = provider) AND model LIKE p.2, prices) AS known,
-    prices[known] AS price
+    {price}
 SELECT
     sum(all_calls) AS calls,
     sum(failed_calls) AS failed,
@@ -20,13 +18,13 @@ FROM
     SELECT
         provider,
         model,
-        countIf(retry = 0 AND error_type != 'cancelled') AS all_calls,
-        countIf(failed AND retry = 0 AND error_type != 'cancelled') AS failed_calls,
+        countIf({counted}) AS all_calls,
+        countIf(failed AND {counted}) AS failed_calls,
         coalesce(sum(input_tokens), 0) AS input,
         coalesce(sum(cached_tokens), 0) AS cached,
         coalesce(sum(output_tokens), 0) AS output,
-        quantileStateIf(0.5)(duration, NOT failed) AS p50,
-        quantileStateIf(0.95)(duration, NOT failed) AS p95,
+        quantileStateIf(0.5)(duration, NOT failed AND {counted}) AS p50,
+        quantileStateIf(0.95)(duration, NOT failed AND {counted}) AS p95,
         uniqStateIf(conversation_id, conversation_id != '') AS conversation_count
     FROM exchanges_final
     WHERE {filter exchanges}

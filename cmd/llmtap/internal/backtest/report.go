@@ -18,6 +18,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 const (
@@ -173,7 +174,7 @@ func newAlert(a *alerts.Alert) Alert {
 	ev := &a.Evidence
 	out := Alert{
 		Alert: a.Name, Labels: a.Labels, State: string(a.State), StartsAt: a.StartsAt, Peak: a.Peak, Failed: ev.Failed, Calls: ev.Calls,
-		Shares: []Share{}, Seconds: a.UpdatedAt.Sub(a.StartsAt).Seconds(), Summary: a.Annotations["summary"], Fix: a.Annotations["runbook"],
+		Shares: []Share{}, Seconds: a.UpdatedAt.Sub(a.StartsAt).Seconds(), Summary: wording.Summary(a), Fix: a.Annotations["runbook"],
 	}
 	if a.State == alerts.Resolved {
 		out.EndsAt = &a.EndsAt
@@ -248,11 +249,11 @@ func (a *Alert) write(b *strings.Builder, style *terminal.Style) {
 		b.WriteString(style.Wrap("  ", fmt.Sprintf(format, args...), "    ") + "\n")
 	}
 	fmt.Fprintf(b, "%s  %s\n", style.Time(a.StartsAt), style.Bold(head))
-	duration := time.Duration(a.Seconds) * time.Second
+	duration := quantity.Span(time.Duration(a.Seconds) * time.Second)
 	if a.EndsAt == nil {
-		line("still firing at the end, after %v", duration)
+		line("still firing at the end, after %s", duration)
 	} else {
-		line("until %s, for %v", style.Time(*a.EndsAt), duration)
+		line("until %s, for %s", style.Time(*a.EndsAt), duration)
 	}
 	var labels []string
 	for k, v := range a.Labels {
@@ -271,7 +272,7 @@ func (a *Alert) write(b *strings.Builder, style *terminal.Style) {
 	case a.Failed > 0 && a.findings:
 		line("peak: %s in %s, value %.4g", terminal.Plural(a.Failed, "finding"), terminal.Plural(a.Calls, "call"), a.Peak)
 	case a.Failed > 0:
-		line("peak: %d of %d calls failed, value %.4g", a.Failed, a.Calls, a.Peak)
+		line("peak: %s of %s failed (%s), value %.4g", quantity.Count(a.Failed), terminal.Plural(a.Calls, "call"), quantity.Share(a.Failed, a.Calls), a.Peak)
 	default:
 		line("peak: value %.4g: %s", a.Peak, text(a.Summary))
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/heartbeat"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/jetstream"
@@ -238,14 +239,10 @@ func alertRow(a *alerts.Alert, groupBy []string, now time.Time) sinks.Alert {
 	row := sinks.Alert{
 		ID: a.ID(), Version: uint64(a.UpdatedAt.UnixNano()) + a.Revision, Name: a.Name, Severity: a.Labels["severity"], Labels: a.Labels,
 		State: string(a.State), StartedAt: a.StartsAt, EndedAt: a.EndsAt, Value: a.Value, Peak: a.Peak,
-		Failed: a.Evidence.Failed, Calls: a.Evidence.Calls, Shares: map[string]uint64{}, Summary: a.Annotations["summary"], NotifiedAt: now,
+		Failed: a.Evidence.Failed, Calls: a.Evidence.Calls, Shares: map[string]uint64{}, Summary: wording.Summary(a), NotifiedAt: now,
 	}
 	for _, s := range a.Evidence.Shares {
-		name := s.RootCause
-		if name == "" {
-			name = s.Cause
-		}
-		row.Shares[name] += s.Failed
+		row.Shares[s.ID()] += s.Failed
 	}
 	row.FirstBad, row.LastClean = a.Evidence.Regression()
 	if a.Silence != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/silence"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/sinks"
 )
@@ -74,6 +75,13 @@ func (p *problems) Notify(ctx context.Context, g alerts.Group) error {
 			return false, err
 		}
 		regressed = v.Observe(&g)
+		worst := g.Worst()
+		v.Summary = wording.Summary(&worst)
+		for _, s := range worst.Evidence.Shares {
+			if s.ID() == v.Cause {
+				v.Kind = wording.Kind(&worst.Evidence, s)
+			}
+		}
 		after, err := json.Marshal(v)
 		return string(before) != string(after), err
 	})

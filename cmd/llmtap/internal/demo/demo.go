@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
@@ -202,7 +203,7 @@ func (d *demo) Notify(_ context.Context, g alerts.Group) error {
 			d.alerts[i] = a
 		}
 		if news {
-			d.progress("ALERT %s (%s): %s", a.Name, a.Labels["severity"], a.Annotations["summary"])
+			d.progress("ALERT %s (%s): %s", a.Name, a.Labels["severity"], wording.Summary(&a))
 		}
 	}
 	return nil

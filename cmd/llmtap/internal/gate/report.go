@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // maxCauses bounds the causes of a report.
@@ -216,7 +217,7 @@ func (x *Report) write(w io.Writer, style *terminal.Style) error {
 }
 
 func (c Counts) String() string {
-	return fmt.Sprintf("%d of %s failed", c.Failed, terminal.Plural(c.Calls, "call"))
+	return fmt.Sprintf("%s of %s failed", quantity.Count(c.Failed), terminal.Plural(c.Calls, "call"))
 }
 
 func (c *Cause) root() string {
@@ -240,7 +241,7 @@ func (s *Stage) ruledOut() string {
 	if s.RuledOut == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %g times the odds of a failure, or more, are ruled out (95 %%)", s.RuledOut)
+	return fmt.Sprintf("; %g times the odds of a failure, or more, are ruled out (95%%)", s.RuledOut)
 }
 
 // round formats evidence.
@@ -249,7 +250,7 @@ func round(e float64) string {
 	case e > 1e6:
 		return "over 1,000,000"
 	case e >= 100:
-		return terminal.Thousands(int(e))
+		return quantity.Count(int(e))
 	}
 	return strconv.FormatFloat(e, 'g', 3, 64)
 }

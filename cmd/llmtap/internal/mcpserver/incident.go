@@ -8,11 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/wording"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/pages"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/ruledoc"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 const incidentDoc = `The failures of a stage with one cause: number of calls, whether it is over, versions with and without it, whose change, the fix, proof (example exchange, index of the broken message, what the provider answered), conversations that are hit. Arguments: those that whats_wrong names. why may also be a rule or a signal, for calls that were accepted in spite of a violation.`
@@ -100,7 +101,7 @@ func (t *tools) incident(ctx context.Context, in incidentInput) (answer, error) 
 		if err != nil {
 			return answer{}, fmt.Errorf("why: %w", err)
 		}
-		out.Meaning, out.Fix = pages.Incidents{}.Meaning(in.Why)
+		_, out.Meaning, out.Fix = wording.Problem(in.Why)
 		out.Meaning, out.Fix = cmp.Or(out.Meaning, entries[0].Title), cmp.Or(out.Fix, entries[0].Fix)
 	}
 	err = t.withStore(ctx, func(q rows.Querier, _ func() string) error {
@@ -147,7 +148,8 @@ func (x *incident) read(ctx context.Context, q rows.Querier, now time.Time, in i
 	if x.Hit == 0 {
 		x.First, x.Last, x.CallsSince = "", "", 0
 		for _, r := range causes.rows[:min(len(causes.rows), maxFailures)] {
-			x.Instead = append(x.Instead, fmt.Sprintf("%s: %s (%d)", subject(r.Text("service"), r.Text("stage")), cmp.Or(r.Text("root_cause"), r.Text("cause")), r.Int("failed_calls")))
+			why := alerts.Share{Cause: r.Text("cause"), RootCause: r.Text("root_cause")}
+			x.Instead = append(x.Instead, fmt.Sprintf("%s: %s %s (%d)", subject(r.Text("service"), r.Text("stage")), wording.Kind(&alerts.Evidence{}, why), why.ID(), r.Int("failed_calls")))
 		}
 		return nil
 	}
@@ -224,7 +226,7 @@ func (x *incident) text() string {
 	if x.Finding {
 		what = "have this finding; no call failed with it as its cause"
 	}
-	fmt.Fprintf(&b, "%s of %s%s since %s %s.\n", terminal.Thousands(x.Hit), calls(x.Calls), percent(x.Hit, x.Calls), x.Since, what)
+	fmt.Fprintf(&b, "%s of %s (%s) since %s %s.\n", quantity.Count(x.Hit), quantity.Plural(x.Calls, "call"), quantity.Share(x.Hit, x.Calls), x.Since, what)
 	if x.Hit == 0 {
 		if len(x.Instead) > 0 {
 			fmt.Fprintf(&b, "There are other failures: %s.\n", strings.Join(x.Instead, "; "))
@@ -233,7 +235,7 @@ func (x *incident) text() string {
 		}
 		return b.String()
 	}
-	field(&b, "first and last", fmt.Sprintf("%s, %s; %s since then", x.First, x.Last, calls(x.CallsSince)))
+	field(&b, "first and last", fmt.Sprintf("%s, %s; %s since then", x.First, x.Last, quantity.Plural(x.CallsSince, "call")))
 	field(&b, "state", x.State)
 	field(&b, "whose change", x.Change)
 	field(&b, "first exchange", x.FirstExchange)
@@ -241,12 +243,12 @@ func (x *incident) text() string {
 		field(&b, "changed before", c)
 	}
 	for _, v := range x.Versions {
-		field(&b, "version "+v.Version, fmt.Sprintf("%s of %s (%s), first call %s", terminal.Thousands(v.Hit), calls(v.Calls), v.Service, v.Began))
+		field(&b, "version "+v.Version, fmt.Sprintf("%s of %s (%s), first call %s", quantity.Count(v.Hit), quantity.Plural(v.Calls, "call"), v.Service, v.Began))
 	}
 	field(&b, "fix", x.Fix)
 	for i := range x.Proofs {
 		p := &x.Proofs[i]
-		fmt.Fprintf(&b, "\nProof %d: %s like exchange %s, %s, %s %s, status %d\n", i+1, calls(p.Number), p.Exchange, p.At, p.Provider, p.Model, p.Status)
+		fmt.Fprintf(&b, "\nProof %d: %s like exchange %s, %s, %s %s, status %d\n", i+1, quantity.Plural(p.Number, "call"), p.Exchange, p.At, p.Provider, p.Model, p.Status)
 		field(&b, "provider's error", p.Error)
 		if p.Rule != "" {
 			place := "the request as a whole"

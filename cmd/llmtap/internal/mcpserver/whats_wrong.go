@@ -9,10 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/pages"
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 const whatsWrongDoc = `Start here. What is wrong now: which stages of which services fail, how often, since when, why (cause and root cause), since which version, whether it goes on, and the alerts. Each failure names the arguments for incident, which has the proof and the fix.`
@@ -138,8 +140,8 @@ func timeOf(text string, now time.Time) time.Time {
 
 func newFailure(r rows.Row, in Filter, calls map[string]int, first, ledger, over, bursts []rows.Row) failure {
 	service, stage, cause, root := r.Text("service"), r.Text("stage"), r.Text("cause"), r.Text("root_cause")
-	why := cmp.Or(root, cause)
-	meaning, _ := pages.Incidents{}.Meaning(why)
+	why := (alerts.Share{Cause: cause, RootCause: root}).ID()
+	_, meaning, _ := wording.Problem(why)
 	next := incidentInput{Filter: in, Why: why}
 	next.Service, next.Stage = service, stage
 	f := failure{
@@ -155,7 +157,7 @@ func newFailure(r rows.Row, in Filter, calls map[string]int, first, ledger, over
 	}
 	if i := slices.IndexFunc(bursts, same); i >= 0 {
 		b := bursts[i]
-		f.Burst = fmt.Sprintf("%s to %s, peak %v %% of the calls in a window", stamp(b.Time("started")), stamp(b.Time("ended")), b.Float("peak_percent"))
+		f.Burst = fmt.Sprintf("%s to %s, peak %v%% of the calls in a window", stamp(b.Time("started")), stamp(b.Time("ended")), b.Float("peak_percent"))
 	}
 	return f
 }
@@ -209,7 +211,7 @@ func (w *wrong) addSignals(in Filter, masked, latent []rows.Row) {
 
 func (w *wrong) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Since %s: %s of %s failed.", w.Since, terminal.Thousands(w.Failed), calls(w.Calls))
+	fmt.Fprintf(&b, "Since %s: %s of %s failed.", w.Since, quantity.Count(w.Failed), quantity.Plural(w.Calls, "call"))
 	if w.Calls == 0 && w.Newest != "" {
 		fmt.Fprintf(&b, " The newest stored call began at %s: choose an earlier since.", w.Newest)
 	} else if w.Newest == "" {
@@ -218,7 +220,7 @@ func (w *wrong) text() string {
 	b.WriteString("\n")
 	for i := range w.Failures {
 		f := &w.Failures[i]
-		fmt.Fprintf(&b, "\n%d. %s: %s of %s failed%s: %s\n", i+1, subject(f.Service, f.Stage), terminal.Thousands(f.Failed), calls(f.Calls), percent(f.Failed, f.Calls), f.Meaning)
+		fmt.Fprintf(&b, "\n%d. %s: %s of %s failed (%s): %s\n", i+1, subject(f.Service, f.Stage), quantity.Count(f.Failed), quantity.Plural(f.Calls, "call"), quantity.Share(f.Failed, f.Calls), f.Meaning)
 		field(&b, "cause", strings.TrimSuffix(f.Cause+", root cause "+f.RootCause, ", root cause "))
 		field(&b, "whose change", f.Change)
 		field(&b, "versions that fail", f.Versions)
@@ -255,20 +257,4 @@ func field(b *strings.Builder, name, text string) {
 	if text != "" {
 		fmt.Fprintf(b, "   %s: %s\n", name, text)
 	}
-}
-
-// percent returns the share of n in all, such as " (45 %)".
-func percent(n, all int) string {
-	if all == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (%.0f %%)", 100*float64(n)/float64(all))
-}
-
-// calls returns a number of calls with its noun.
-func calls(n int) string {
-	if n == 1 {
-		return "1 call"
-	}
-	return terminal.Thousands(n) + " calls"
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 	"github.com/llmtap/llmtap/dashboards/web"
+	"github.com/llmtap/llmtap/ingest/quantity"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -197,12 +198,7 @@ func describeFinding(f *show.Finding, since string) web.Finding {
 
 // timing returns how long a call took, in words; "" if it is not known.
 func timing(t show.Timing) string {
-	seconds := func(d time.Duration) string {
-		if d < time.Second {
-			return fmt.Sprintf("%d ms", max(d.Milliseconds(), 1))
-		}
-		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
-	}
+	seconds := func(d time.Duration) string { return quantity.Latency(max(d, time.Millisecond).Seconds()) }
 	switch {
 	case t.StartedAt.Unix() > 0 && t.EndedAt.After(t.StartedAt):
 		return cmp.Or(t.Status, "ended") + ", the tool took " + seconds(t.EndedAt.Sub(t.StartedAt))

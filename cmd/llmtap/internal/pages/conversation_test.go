@@ -62,8 +62,8 @@ func TestTiming(t *testing.T) {
 	}
 	f(show.Timing{}, "")
 	f(show.Timing{AskedAt: at}, "")
-	f(show.Timing{AskedAt: at, AnsweredAt: at.Add(time.Microsecond)}, "reply sent 1 ms after the call")
-	f(show.Timing{AskedAt: at, AnsweredAt: at.Add(time.Minute), StartedAt: at, EndedAt: at.Add(250 * time.Millisecond), Status: "ok"}, "ok, the tool took 250 ms")
+	f(show.Timing{AskedAt: at, AnsweredAt: at.Add(time.Microsecond)}, "reply sent 0.001 s after the call")
+	f(show.Timing{AskedAt: at, AnsweredAt: at.Add(time.Minute), StartedAt: at, EndedAt: at.Add(250 * time.Millisecond), Status: "ok"}, "ok, the tool took 0.25 s")
 }
 
 func TestUnavailable(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/dashboards/web"
 )
 
@@ -99,7 +100,8 @@ func describeProblem(p *alerts.Problem, g *alerts.Group, now time.Time) web.Prob
 	}
 	out.Subject = cmp.Or(strings.Trim(p.Service+"/"+p.Stage, "/"), p.Cause)
 	out.Summary = strings.TrimPrefix(p.Summary, p.Service+"/"+p.Stage+": ")
-	out.Why, out.Fix = Incidents{}.Meaning(p.Cause)
+	out.Kind, out.Why, out.Fix = wording.Problem(p.Cause)
+	out.Kind = cmp.Or(p.Kind, out.Kind)
 	out.Fix = cmp.Or(p.Fix, out.Fix)
 	for _, v := range p.Versions {
 		if v.Version != "" {

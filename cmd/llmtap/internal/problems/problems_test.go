@@ -129,20 +129,20 @@ ignored problems are not listed: llmtap problems list --all
 
 ` + ids["regressed"][:8] + `  regressed  critical  shop/regressed (prod)
   assistant message saved without its tool_calls
-  first seen 2h 0m ago, last 5s ago, in 2.4.3, 2.4.2, 2.4.1 and 1 earlier; seen
+  first seen 2 h ago, last 5 s ago, in 2.4.3, 2.4.2, 2.4.1 and 1 earlier; seen
   again in 2.4.2; anna said it is fixed in 2.4.1
 
 ` + ids["new"][:8] + `  new  critical  shop/new (prod)
   assistant message saved without its tool_calls
-  first seen 2h 0m ago, last 5s ago, in 2.4.0
+  first seen 2 h ago, last 5 s ago, in 2.4.0
 
 ` + ids["ongoing"][:8] + `  ongoing  critical  shop/ongoing (prod)
   assistant message saved without its tool_calls
-  first seen 2d 2h ago, last 5s ago, in 2.4.0
+  first seen 2 d 2 h ago, last 5 s ago, in 2.4.0
 
 ` + ids["acknowledged"][:8] + `  acknowledged  critical  shop/acknowledged (prod)
   assistant message saved without its tool_calls
-  first seen 2h 0m ago, last 5s ago, in 2.4.0; acknowledged by anna; assigned to
+  first seen 2 h ago, last 5 s ago, in 2.4.0; acknowledged by anna; assigned to
   bob
 `
 	must.Agree(t, cmp.Diff(want, b.String()))

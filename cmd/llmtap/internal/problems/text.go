@@ -9,6 +9,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 const (
@@ -148,12 +149,12 @@ func until(end, now time.Time, style *terminal.Style) string {
 	case end.Sub(now) > endless:
 		return "until it is reopened"
 	case style == nil:
-		return "for " + terminal.Span(end.Sub(now))
+		return "for " + quantity.Span(end.Sub(now))
 	}
 	return "until " + style.Time(end)
 }
 
-func ago(t, now time.Time) string { return terminal.Span(max(now.Sub(t), 0)) + " ago" }
+func ago(t, now time.Time) string { return quantity.Span(max(now.Sub(t), 0)) + " ago" }
 
 // A Field is a line about a problem. Text has one line.
 type Field struct{ Name, Text string }
@@ -175,7 +176,7 @@ func Fields(d *Details, now time.Time, style *terminal.Style) (list []Field) {
 	case p.Resolved != nil:
 		add("resolved", resolved(p.Resolved)+", at "+style.Time(p.Resolved.At))
 	case p.State == alerts.ProblemResolved:
-		add("resolved", "quiet for "+terminal.Span(p.Quiet())+" or more")
+		add("resolved", "quiet for "+quantity.Span(p.Quiet())+" or more")
 	}
 	if p.State == alerts.ProblemIgnored {
 		add("ignored", at(&p.Ignored.Decision)+", "+until(p.Ignored.Until, now, style))
@@ -211,7 +212,7 @@ func Fields(d *Details, now time.Time, style *terminal.Style) (list []Field) {
 		add(name, text+", last failure "+style.Time(v.LastFailed))
 	}
 	add("rules", strings.Join(p.Rules, ", "))
-	add("cause", p.Cause)
+	add(p.Kind, p.Cause)
 	add("id", p.ID)
 	add("page", p.URL)
 	return list

@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/stored"
+	"github.com/llmtap/llmtap/ingest/quantity"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -242,7 +243,7 @@ func (c *Conversation) Text(w io.Writer, o Options) error {
 	v := o.view()
 	v.WriteString(v.Bold(fmt.Sprintf("conversation %s, %s", terminal.Clip(c.ID, 200), terminal.Plural(c.Count, "exchange"))) + "\n")
 	if c.Truncated {
-		v.linef(0, 0, "There are more exchanges; only the first %s are read.", terminal.Thousands(maxExchanges))
+		v.linef(0, 0, "There are more exchanges; only the first %s are read.", quantity.Count(maxExchanges))
 	}
 	shaped, withheld, shown := false, false, 0
 	for _, t := range c.Exchanges {

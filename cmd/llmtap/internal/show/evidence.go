@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 const (
@@ -322,8 +323,8 @@ func (c *Comparison) faultyArguments() (lines []Line) {
 			continue
 		}
 		before := utf8.RuneCountInString(p.Text[:min(at, len(p.Text))])
-		lines = append(lines, Line{Mark: '+', Text: fmt.Sprintf("arguments of %s: at character %s of %s %s: %s", strings.TrimPrefix(p.Title(), "calls "), terminal.Thousands(before),
-			terminal.Thousands(utf8.RuneCountInString(p.Text)), what, terminal.Around(terminal.Line(p.Text), at, shortReply))})
+		lines = append(lines, Line{Mark: '+', Text: fmt.Sprintf("arguments of %s: at character %s of %s %s: %s", strings.TrimPrefix(p.Title(), "calls "), quantity.Count(before),
+			quantity.Count(utf8.RuneCountInString(p.Text)), what, terminal.Around(terminal.Line(p.Text), at, shortReply))})
 	}
 	return lines
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 const (
@@ -84,7 +85,7 @@ func (v *view) short(text string, n int) string {
 		count := utf8.RuneCountInString(text)
 		r := []rune(text)
 		head := terminal.Line(string(r[:n*2/3]))
-		return fmt.Sprintf("%s … %s characters left out … %s", head, terminal.Thousands(count-n), terminal.Line(string(r[count-n+n*2/3:])))
+		return fmt.Sprintf("%s … %s characters left out … %s", head, quantity.Count(count-n), terminal.Line(string(r[count-n+n*2/3:])))
 	}
 	return terminal.Middle(terminal.Line(text), n)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -28,7 +29,7 @@ func (e *Exchange) Text(w io.Writer, o Options) error {
 	v := o.view()
 	v.WriteString(v.Bold("exchange "+e.ID) + "\n")
 	v.fact("conversation", terminal.Clip(e.Conversation, 200))
-	v.fact("time", v.Time(e.StartedAt)+fmt.Sprintf(", took %.2f s", e.Seconds))
+	v.fact("time", v.Time(e.StartedAt)+", took "+quantity.Latency(e.Seconds))
 	v.fact("sender", e.sender())
 	v.fact("provider", strings.TrimSpace(fmt.Sprintf("%s%s  %s  (%s/%s)", e.Server, e.Path, e.Model, e.Dialect, e.Variant)))
 	v.fact("code", e.Code)

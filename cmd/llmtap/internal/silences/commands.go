@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // minIDPrefix is the minimum length of an abbreviated id.
@@ -87,9 +88,9 @@ func List(ctx context.Context, c *remote.Client, filters []string, expired bool,
 		state, paint := "", style.Dim
 		switch x.Status.State {
 		case silence.Active:
-			state, paint = "ends in "+terminal.Span(x.EndsAt.Sub(now)), style.Green
+			state, paint = "ends in "+quantity.Span(x.EndsAt.Sub(now)), style.Green
 		case silence.Pending:
-			state, paint = fmt.Sprintf("starts in %s, for %s", terminal.Span(x.StartsAt.Sub(now)), terminal.Span(x.EndsAt.Sub(x.StartsAt))), style.Yellow
+			state, paint = fmt.Sprintf("starts in %s, for %s", quantity.Span(x.StartsAt.Sub(now)), quantity.Span(x.EndsAt.Sub(x.StartsAt))), style.Yellow
 		case silence.Expired:
 			state = "ended " + style.Time(x.EndsAt)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 const (
@@ -195,8 +196,8 @@ func sender(r rows.Row) string {
 func (t *Tail) exchangeText(e rows.Row) string {
 	text := func(name string) string { return table.Cell(e[name], t.Style) }
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %-28s %-22s %3s %6.1fs  %s", t.Style.Clock(e.Time("stored_at")), sender(e), text("model"), text("status"),
-		e.Float("duration"), terminal.Plural(e.Int("messages"), "message"))
+	fmt.Fprintf(&b, "%s  %-28s %-22s %3s %9s  %s", t.Style.Clock(e.Time("stored_at")), sender(e), text("model"), text("status"),
+		quantity.Latency(e.Float("duration")), terminal.Plural(e.Int("messages"), "message"))
 	if e.Bool("failed") {
 		fmt.Fprintf(&b, "  %s %s", t.Style.Red("FAILED"), text("cause"))
 		if root := text("root_cause"); root != "" {

@@ -74,7 +74,7 @@ func TestPoll(t *testing.T) {
 	for range 2 {
 		must.Do(t, tl.poll(t.Context(), q, at.Add(-time.Second)))
 	}
-	want := "09:30:00  shop/planner                                        400    0.0s  3 messages  FAILED orphan_tool_reply\n" +
+	want := "09:30:00  shop/planner                                        400       0 s  3 messages  FAILED orphan_tool_reply\n" +
 		"          reject orphan_tool_reply: message 2\n          fix: store it\n"
 	must.Equal(t, out.String(), want, "output")
 }

@@ -2,8 +2,9 @@ package terminal
 
 import (
 	"fmt"
-	"strconv"
 	"unicode/utf8"
+
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // Middle returns s if it has at most n runes, else its beginning and end with the number of runes left out between them.
@@ -14,7 +15,7 @@ func Middle(s string, n int) string {
 	}
 	r := []rune(s)
 	head := n * 2 / 3
-	return fmt.Sprintf("%s … %s characters left out … %s", string(r[:head]), Thousands(count-n), string(r[count-n+head:]))
+	return fmt.Sprintf("%s … %s characters left out … %s", string(r[:head]), quantity.Count(count-n), string(r[count-n+head:]))
 }
 
 // Around returns the n runes of s around byte offset at, with … where text is left out.
@@ -33,13 +34,4 @@ func Around(s string, at, n int) string {
 		out += "…"
 	}
 	return out
-}
-
-// Thousands returns n with a comma after every three digits, such as 12,345.
-func Thousands(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

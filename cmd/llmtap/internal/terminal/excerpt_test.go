@@ -27,9 +27,3 @@ func TestAround(t *testing.T) {
 	f("abcdefghi", 9, 3, "…ghi")
 	f("名前名前名前", 6, 3, "…前名前…")
 }
-
-func TestThousands(t *testing.T) {
-	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1234: "-1,234"} {
-		must.Equal(t, Thousands(n), want, "Thousands(%d)", n)
-	}
-}

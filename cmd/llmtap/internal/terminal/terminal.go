@@ -2,13 +2,13 @@
 package terminal
 
 import (
-	"fmt"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/width"
+
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // DefaultWidth is the number of columns if neither the shell nor the terminal reports one.
@@ -107,25 +107,5 @@ func Clip(s string, n int) string {
 // Line returns s on one line, escaped, because an id or an error text may contain terminal commands.
 func Line(s string) string { return Escape(strings.Join(strings.Fields(s), " ")) }
 
-// Plural returns n with its noun, such as "1 alert rule" or "3 alert rules".
-func Plural[N int | uint64](n N, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprintf("%d %s", n, noun)
-}
-
-// Span returns d in the two largest units, such as 3h 20m.
-func Span(d time.Duration) string {
-	d = d.Round(time.Second)
-	days, hours, minutes, seconds := int(d.Hours())/24, int(d.Hours())%24, int(d.Minutes())%60, int(d.Seconds())%60
-	switch {
-	case days > 0:
-		return fmt.Sprintf("%dd %dh", days, hours)
-	case hours > 0:
-		return fmt.Sprintf("%dh %dm", hours, minutes)
-	case minutes > 0:
-		return fmt.Sprintf("%dm %ds", minutes, seconds)
-	}
-	return fmt.Sprintf("%ds", seconds)
-}
+// Plural is quantity.Plural.
+func Plural[N int | uint64](n N, noun string) string { return quantity.Plural(n, noun) }

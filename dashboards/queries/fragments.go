@@ -1,0 +1,58 @@
+package queries
+
+import "regexp"
+
+// fragments are expressions that statements share, so that a number is the same on each page and in each query. A later one may be
+// part of an earlier one.
+//
+//	{latency 0.95}    seconds that 95% of the successful calls do not exceed, of calls that count; NULL without any. It is exact up
+//	                  to 8,192 calls, the size of ClickHouse's sample.
+//	{first_byte 0.5}  the same until the response begins
+//	{tokens_per_call} mean of the calls that report their usage; NULL without any
+//	{percent a of b}  as ingest/quantity.Share rounds; NULL of nothing
+//	{counted}         neither a retry of an SDK nor a call that the agent cancelled; neither counts as a call
+//	{reason}          why a call failed: "root cause x", or else "cause x"
+//	{hit}             the failed calls with the cause or root cause why, or else the calls with findings of rules
+//	{price}           known and price of a model, from the parameter prices
+//	{accepted}        tokens per byte of accepted requests by model
+var fragments = []struct {
+	pattern *regexp.Regexp
+	text    string
+}{
+	{regexp.MustCompile(`\{latency ([\d.]+)\}`), "round(quantileOrNullIf($1)(duration, NOT failed AND {counted}), 3)"},
+	{regexp.MustCompile(`\{first_byte ([\d.]+)\}`), "round(quantileOrNullIf($1)(first_byte, NOT failed AND first_byte > 0 AND {counted}), 3)"},
+	{regexp.MustCompile(`\{tokens_per_call\}`), "round(avgOrNullIf(coalesce(input_tokens, 0) + coalesce(output_tokens, 0), input_tokens IS NOT NULL))"},
+	{regexp.MustCompile(`\{percent ([^{}]+) of ([^{}]+)\}`), "if(10 * ($1) < ($2), round(100 * ($1) / nullIf($2, 0), 1), round(100 * ($1) / nullIf($2, 0)))"},
+	{regexp.MustCompile(`\{counted\}`), "(retry = 0 AND error_type != 'cancelled')"},
+	{regexp.MustCompile(`\{reason\}`), "if(root_cause IN ('', 'unknown_no_history'), concat('cause ', toString(cause)), concat('root cause ', toString(root_cause)))"},
+	{regexp.MustCompile(`\{hit\}`), `{rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
+        OR exchange_id IN
+        (
+            SELECT exchange_id
+            FROM findings_final
+            WHERE {rules:String} != ''
+                AND {filter findings ONLY time, service, stage}
+                AND hasAny(splitByChar(',', {rules:String}), [toString(rule_id), toString(root_cause)])
+        ) AS hit`},
+	{regexp.MustCompile(`\{price\}`), `JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64))') AS prices,
+    arrayFirstIndex(p -> (p.1 = '' OR p.1 = provider) AND model LIKE p.2, prices) AS known,
+    prices[known] AS price`},
+	{regexp.MustCompile(`\{accepted\}`), `accepted AS
+    (
+        SELECT provider, model, sum(input_tokens) / sum(request_bytes) AS tokens_per_byte
+        FROM exchanges_final
+        WHERE NOT failed
+            AND input_tokens > 0
+            AND request_bytes > 0
+            AND {filter exchanges ONLY time}
+        GROUP BY provider, model
+    )`},
+}
+
+// Expand replaces the fragments in a statement.
+func Expand(sql string) string {
+	for _, f := range fragments {
+		sql = f.pattern.ReplaceAllString(sql, f.text)
+	}
+	return sql
+}
