@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
@@ -216,6 +217,8 @@ func (s incidentPage) versionsByTallies(ctx context.Context, x *incident, c *Cha
 type harm struct {
 	conversationsHit
 	Calls, Tenants, Input, Output, Unreported, About int64
+	Reported, AtMost                                 *float64 // USD of Input and Output, and of About; nil if unknown
+	Unpriced                                         []string // models without a price
 }
 
 func (s incidentPage) harm(ctx context.Context, x *incident) (*harm, error) {
@@ -232,8 +235,35 @@ func (s incidentPage) harm(ctx context.Context, x *incident) (*harm, error) {
 	for _, r := range rows {
 		out.Calls, out.Users, out.Tenants = r.Int64("calls"), r.Int64("users"), r.Int64("tenants")
 		out.Input, out.Output, out.Unreported, out.About = r.Int64("input_tokens"), r.Int64("output_tokens"), r.Int64("unreported_calls"), int64(r.Float("about_tokens"))
+		out.Reported, out.AtMost, out.Unpriced = known(r, "reported_usd"), known(r, "at_most_usd"), r.Texts("unpriced")
 	}
 	return out, nil
+}
+
+// MoneyNote says what is not known of the money.
+func (h *harm) MoneyNote() string {
+	var notes []string
+	switch {
+	case h.AtMost != nil && h.Reported != nil:
+		notes = append(notes, "at most "+money(*h.AtMost)+" more if calls without usage are charged")
+	case h.AtMost != nil:
+		notes = append(notes, "if calls without usage are charged")
+	case h.Reported == nil && len(h.Unpriced) == 0:
+		notes = append(notes, "tokens unknown")
+	}
+	if len(h.Unpriced) > 0 {
+		notes = append(notes, "no price for "+strings.Join(h.Unpriced, ", "))
+	}
+	return strings.Join(notes, "; ")
+}
+
+// known returns a number, nil for NULL.
+func known(r stored.Row, name string) *float64 {
+	if r[name] == nil {
+		return nil
+	}
+	n := r.Float(name)
+	return &n
 }
 
 // A foundRule is an alert rule that found a problem.

@@ -56,7 +56,7 @@ func problemRows(text string) map[string]*Table {
 	versions := table("version", text, "time", testNow.Add(-time.Minute), "hits", uint64(6), "calls", uint64(7))
 	versions.Rows = append(versions.Rows, []any{"0.9", testNow.Add(-time.Hour), uint64(0), uint64(30)})
 	rows["when, does a problem hit calls?"] = versions
-	rows["how many tokens do its calls take?"] = table("calls", uint64(6), "users", uint64(4), "tenants", uint64(3), "input_tokens", int64(1200), "output_tokens", int64(34), "unreported_calls", uint64(5), "about_tokens", 56000.0)
+	rows["how much money do its calls take?"] = table("calls", uint64(6), "users", uint64(4), "tenants", uint64(3), "input_tokens", int64(1200), "output_tokens", int64(34), "unreported_calls", uint64(5), "about_tokens", 56000.0, "reported_usd", 0.25, "at_most_usd", 3.5, "unpriced", []string{text})
 	past := table("alert_id", "a0", "name", text, "severity", "warning", "labels", map[string]string{"service": "shop", "stage": "planner"}, "summary", "shop/planner: "+text, "started_at", testNow.Add(-3*time.Hour), "ended_at", testNow.Add(-2*time.Hour))
 	rows["Which alerts are about a problem?"] = past
 	actions := table("at", testNow.Add(-time.Hour), "action", "resolve", "refused", false, "who", text, "via", "web", "ends_at", time.Time{}, "comment", "fixed in "+text)
@@ -84,7 +84,7 @@ func TestProblem(t *testing.T) {
 	}
 	wantAll(t, body, "<h1>shop/planner</h1>", `<p class="verdict critical"><b>New.</b> Words (root cause <code>dropped</code>).</p>`, "6 of 10 calls (60%) failed for this reason", "<h2>What to do</h2><p>words</p>",
 		"<code>1.0</code>, <code>words</code>", `href="/problems" aria-current="page"`, `aria-label="at most 6 in`, "86%", "First seen in version", "50 of 50", "/exchange/rows#broken", "answered 400",
-		"<dt>Tenants</dt><dd>3</dd>", "<dd>1,200</dd>", "34 out; 5 calls without usage, about 56,000 in", "1 recovered", `formaction="/alerts/a1/acknowledge"`, `name="back" value="/problem/p1"`,
+		"<dt>Tenants</dt><dd>3</dd>", "<dd>1,200</dd>", "34 out; 5 calls without usage, about 56,000 in", "<dt>Money for these calls</dt><dd>$0.25</dd>", "at most $3.50 more if calls without usage are charged; no price for rows", "1 recovered", `formaction="/alerts/a1/acknowledge"`, `name="back" value="/problem/p1"`,
 		"/silences/s1/expire", `In other conversations: <a href="/exchange/call-c2#broken">c2</a> · <a href="/exchange/call-c3#broken">c3</a></p>`, "<b>rows</b> says: fixed in rows <small>web</small>", "<b>rows</b> was refused: silence, rows", "StageFailureRate began to fire: words", "rows ended after 1 h", "data-live", "</html>")
 	for _, bad := range []string{"shop/planner: rows", "Reopen", "cannot be shown"} {
 		if strings.Contains(body, bad) {
@@ -145,7 +145,7 @@ func TestProblemWithoutClickHouse(t *testing.T) {
 	h := newProblemTest(t, fakeSource{err: fmt.Errorf("dial: %w", ErrUnavailable)}, &fakeProblems{list: []Problem{p}})
 	_, body := get(h, "/problem/p1")
 	wantAll(t, body, "New; assigned to Bea", "dial: not available", "<b>Anna</b> assigned it to Bea", "Older lines are missing", "Earlier alerts are missing", "StageFailureRate", "First seen in version",
-		"counts of the event stream, of the last hours", "Conversations, users, tenants and tokens are unknown while ClickHouse does not answer", "at most 4 in")
+		"counts of the event stream, of the last hours", "Conversations, users, tenants, tokens and money are unknown while ClickHouse does not answer", "at most 4 in")
 }
 
 func TestProblemIsHarmless(t *testing.T) {
@@ -285,4 +285,19 @@ func TestProblemForms(t *testing.T) {
 	if resp, body := post(t, h, "/problem/p1/reopen", url.Values{"name": {"Anna"}}); resp.StatusCode/100 == 3 || !strings.Contains(body, "NATS is away") {
 		t.Errorf("an error: status %d", resp.StatusCode)
 	}
+}
+
+func TestMoneyNote(t *testing.T) {
+	usd := func(n float64) *float64 { return &n }
+	f := func(h harm, want string) {
+		t.Helper()
+		if got := h.MoneyNote(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	f(harm{}, "tokens unknown")
+	f(harm{Reported: usd(0)}, "")
+	f(harm{AtMost: usd(2)}, "if calls without usage are charged")
+	f(harm{Unpriced: []string{"a", "b"}}, "no price for a, b")
+	f(harm{Reported: usd(1), AtMost: usd(2), Unpriced: []string{"a"}}, "at most $2.00 more if calls without usage are charged; no price for a")
 }

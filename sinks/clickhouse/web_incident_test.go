@@ -20,7 +20,7 @@ func TestWebIncident(t *testing.T) {
 	for range 2 { // rows written twice must not be counted twice
 		must.Do(t, s.Write(t.Context(), b))
 	}
-	statements := webStatements(t)
+	statements, prices := webStatements(t), testPrices
 	f := func(statement, why, rules, want string, more ...string) {
 		t.Helper()
 		values := queries.Values{"since": {"3 hours"}, "service": {"trips"}, "why": {why}, "rules": {rules}}
@@ -29,6 +29,7 @@ func TestWebIncident(t *testing.T) {
 		}
 		sql, params, err := statements[statement].Bind(values, time.Now())
 		must.Do(t, err)
+		params["prices"] = prices.Bound()
 		res := must.Get(s.Query(t.Context(), sql, params))(t)
 		must.Agree(t, cmp.Diff(want, pick(res, want)), statement, why, rules)
 	}
@@ -40,7 +41,9 @@ func TestWebIncident(t *testing.T) {
 	f("incident_versions", "tool_calls_dropped_on_save", "", "service=trips version=1.5.0 hits=10 calls=19\nservice=trips version=1.4.0 hits=0 calls=20")
 	f("incident_totals", "", "tool_calls_dropped_on_save", "calls=39 hits=10 calls_since=0") // findings with a root cause
 	f("problem_versions", "tool_calls_dropped_on_save", "", "version=1.4.0 hits=0 calls=20\nversion=1.5.0 hits=10 calls=19", "step", "100000000")
-	f("problem_harm", "tool_calls_dropped_on_save", "", "calls=10 users=1 tenants=7 input_tokens=0 output_tokens=0 unreported_calls=10 about_tokens=1001")
+	f("problem_harm", "tool_calls_dropped_on_save", "", "calls=10 users=1 tenants=7 input_tokens=0 output_tokens=0 unreported_calls=10 about_tokens=1001 reported_usd=<nil> at_most_usd=1.0006 unpriced=[]")
+	prices = nil
+	f("problem_harm", "tool_calls_dropped_on_save", "", "reported_usd=<nil> at_most_usd=<nil> unpriced=[deepseek-chat]")
 	f("incident_over_time", "", "", "hits=0 others=10\nhits=0 others=10\nhits=5 others=5\nhits=5 others=4", "step", "300")
 	f("incident_differs", "tool_calls_dropped_on_save", "", `attribute= value= hits=10 others=29 all_hits=10 all_others=29
 attribute=parameter temperature value=0.9 hits=10 others=9 all_hits=10 all_others=29

@@ -1,10 +1,15 @@
--- How many users and tenants does a problem hit, and how many tokens do its calls take?
+-- How many users and tenants does a problem hit, and how many tokens and how much money do its calls take?
 -- since 1 hour
 -- param why = : only failures with this cause or root cause
 -- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
+-- bound prices: price table of the configuration, as JSON
 -- Providers seldom report the usage of a failed call. about_tokens are the input tokens of the calls without one, estimated from the
--- tokens per byte of accepted requests to the same model.
+-- tokens per byte of accepted requests to the same model. reported_usd is the price of the tokens of the calls that report usage, and
+-- at_most_usd that of about_tokens, if rejected calls are charged; NULL: unknown. unpriced are the models that are not in the price table.
 WITH
+    JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64))') AS prices,
+    arrayFirstIndex(p -> (p.1 = '' OR p.1 = h.provider) AND h.model LIKE p.2, prices) AS known,
+    prices[known] AS price,
     {hit},
     {accepted}
 SELECT
@@ -14,7 +19,10 @@ SELECT
     sum(h.input) AS input_tokens,
     sum(h.output) AS output_tokens,
     sum(h.unreported) AS unreported_calls,
-    round(sum(h.unreported_bytes * ifNull(a.tokens_per_byte, 0))) AS about_tokens
+    round(sum(h.unreported_bytes * ifNull(a.tokens_per_byte, 0))) AS about_tokens,
+    round(sumOrNullIf(((h.input - h.cached) * price.3 + h.cached * price.4 + h.output * price.5) / 1e6, known > 0 AND h.n > h.unreported), 4) AS reported_usd,
+    round(sumOrNullIf(h.unreported_bytes * a.tokens_per_byte * price.3 / 1e6, known > 0 AND h.unreported > 0 AND a.tokens_per_byte > 0), 4) AS at_most_usd,
+    arraySort(groupUniqArrayIf(toString(h.model), known = 0)) AS unpriced
 FROM
 (
     SELECT
@@ -24,6 +32,7 @@ FROM
         uniqExactStateIf(user, user != '') AS user_count,
         uniqExactStateIf(attributes['tenant'], attributes['tenant'] != '') AS tenant_count,
         coalesce(sum(input_tokens), 0) AS input,
+        coalesce(sum(cached_tokens), 0) AS cached,
         coalesce(sum(output_tokens), 0) AS output,
         countIf(input_tokens IS NULL) AS unreported,
         sumIf(request_bytes, input_tokens IS NULL) AS unreported_bytes

@@ -5,31 +5,72 @@ import { findSourceMap, type SourceMap } from "node:module";
 import * as path from "node:path";
 import { fileURLToPath } from "node:url";
 
-export const MAX_FRAMES = 64;
+const MAX_FRAMES = 64;
 const MAX_KNOWN = 8192; // files that are remembered
+const MAX_UNREAD = 64; // stacks, which keep objects of the agent alive
 const MAX_FILE = 160; // bytes
 const MAX_FUNCTION = 64; // bytes
 const HERE = __dirname + path.sep;
 
 const sitesOf = (_: Error, sites: NodeJS.CallSite[]): NodeJS.CallSite[] => sites; // formatting a stack takes longer
 
-/** The call sites of the current stack, innermost first, from the caller of below; none if below was not called. The agent's own
- * Error.prepareStackTrace is not called. */
-export function callSites(limit: number, below: (...args: never[]) => unknown = callSites): NodeJS.CallSite[] {
-  const { prepareStackTrace, stackTraceLimit } = Error;
-  const here: { stack?: NodeJS.CallSite[] } = {};
-  try {
-    Error.stackTraceLimit = limit;
+/** The current stack, from the caller of below; none if below was not called. It is captured at once, but read later: reading takes as
+ * long as capturing. */
+export class Stack {
+  private declare readonly stack?: readonly NodeJS.CallSite[]; // defined by captureStackTrace
+
+  constructor(below: (...args: never[]) => unknown) {
     try {
-      Error.prepareStackTrace = sitesOf;
-      Error.captureStackTrace(here, below);
-      return here.stack ?? [];
-    } finally {
-      Error.prepareStackTrace = prepareStackTrace;
-      Error.stackTraceLimit = stackTraceLimit;
+      const { stackTraceLimit } = Error;
+      Error.stackTraceLimit = MAX_FRAMES;
+      try {
+        Error.captureStackTrace(this, below);
+      } finally {
+        Error.stackTraceLimit = stackTraceLimit;
+      }
+    } catch {
+      // the agent has frozen Error
     }
-  } catch {
-    return []; // the agent has frozen Error
+  }
+
+  /** The call sites, innermost first. The agent's own Error.prepareStackTrace is not called. */
+  get sites(): readonly NodeJS.CallSite[] {
+    try {
+      const { prepareStackTrace } = Error;
+      Error.prepareStackTrace = sitesOf;
+      try {
+        return this.stack ?? [];
+      } finally {
+        Error.prepareStackTrace = prepareStackTrace;
+      }
+    } catch {
+      return []; // the agent has frozen Error
+    }
+  }
+}
+
+/** Where in the agent's code a call is made: on its stack, else at the outer place. */
+export class Place {
+  #code: string | undefined;
+
+  constructor(
+    private stack: { sites: readonly NodeJS.CallSite[] } | undefined,
+    private outer: Place | undefined,
+    private readonly places: Places,
+  ) {}
+
+  /** The place as package event describes it; "" if it is unknown. */
+  get code(): string {
+    if (this.stack) {
+      try {
+        this.#code = this.places.find(this.stack.sites);
+      } catch {
+        // a file has an invalid URL
+      }
+      this.#code ||= this.outer?.code ?? "";
+      this.stack = this.outer = undefined;
+    }
+    return this.#code!;
   }
 }
 
@@ -40,6 +81,20 @@ type File = string | SourceMap;
 export class Places {
   readonly #cwd = directory();
   readonly #known = new Map<string, File>();
+  #unread: Place[] = [];
+
+  /** The place of a stack. */
+  of(stack: { sites: readonly NodeJS.CallSite[] }, outer: Place | undefined): Place {
+    if (this.#unread.length >= MAX_UNREAD) this.read();
+    const place = new Place(stack, outer, this);
+    this.#unread.push(place);
+    return place;
+  }
+
+  /** Reads the stacks of all places. */
+  read(): void {
+    for (const place of this.#unread.splice(0)) void place.code;
+  }
 
   /** The place of the agent's innermost call site, as package event describes it; "" if there is none. */
   find(sites: readonly NodeJS.CallSite[]): string {

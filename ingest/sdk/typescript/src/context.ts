@@ -2,6 +2,7 @@
 
 import { AsyncLocalStorage } from "node:async_hooks";
 
+import type { Place } from "./code";
 import { clip, clipAttr, MAX_ATTRS, validAttrKey, type EventLabels } from "./event";
 
 /** The labels of context(). Omitted labels keep their outer values. */
@@ -23,7 +24,7 @@ export class Scope {
   user = "";
   attrs: Record<string, string> = {};
   /** Where in the agent's code the scope was entered. */
-  code = "";
+  place: Place | undefined;
   /** The newest exchange under the nearest conversation or run, for tool events. */
   last: { exchange: string } | undefined;
   /** Built for the first event. */
@@ -35,8 +36,8 @@ export class Scope {
   constructor(outer?: Scope) {
     this.labelled = outer !== undefined;
     if (!outer) return;
-    const { agent, stage, conversation, run, user, attrs, code, last } = outer;
-    Object.assign(this, { agent, stage, conversation, run, user, attrs, code, last });
+    const { agent, stage, conversation, run, user, attrs, place, last } = outer;
+    Object.assign(this, { agent, stage, conversation, run, user, attrs, place, last });
   }
 }
 

@@ -167,7 +167,7 @@ export function eventObject(ev: Event): Record<string, unknown> {
     method: ev.method,
     api_version: ev.apiVersion,
     retry: ev.retry,
-    code: request ? ev.code : "",
+    code: request ? ev.place?.code : "",
     traceparent: request ? ev.traceparent : "",
     status: response ? ev.status : undefined,
     error: ev.error,

@@ -2,6 +2,7 @@
 
 import { createHash } from "node:crypto";
 
+import type { Place } from "./code";
 import { masked, truncate } from "./redact";
 
 export const MAX_HEADER_VALUE = 512; // bytes of one value, after percent-encoding
@@ -103,7 +104,7 @@ export class Event {
   firstByte = 0;
   providerRequestID = "";
   retry = 0;
-  code = "";
+  place: Place | undefined;
   step: Step = "";
   toolCallID = "";
   seq = 0;
@@ -151,7 +152,7 @@ export class Event {
       text(h, "Llmtap-Method", this.method);
       text(h, "Llmtap-Api-Version", this.apiVersion);
       number(h, "Llmtap-Retry", this.retry);
-      text(h, "Llmtap-Code", this.code);
+      text(h, "Llmtap-Code", this.place?.code ?? "");
       text(h, "Traceparent", this.traceparent);
     } else if (this.kind === "response") {
       h.push(["Llmtap-Status", String(this.status)]);

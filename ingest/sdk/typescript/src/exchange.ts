@@ -2,6 +2,7 @@
 
 import { Capture, ERROR_READ, MAX_BODY } from "./capture";
 import { monotonic, now, uuid7 } from "./clock";
+import type { Place } from "./code";
 import type { Config } from "./config";
 import type { Scope } from "./context";
 import { detect } from "./detect";
@@ -75,7 +76,7 @@ export class Exchange {
     method: string,
     headers: Headers,
     scope: Scope,
-    code: string,
+    place?: Place,
   ) {
     this.#query = target.query;
     const capture = hook.config.capture;
@@ -93,7 +94,7 @@ export class Exchange {
     req.method = method;
     req.apiVersion = apiVersion(headers, target.query);
     req.retry = retry(headers);
-    req.code = code;
+    req.place = place;
     req.traceparent = first(headers, "traceparent") || hook.traceparent();
     describe(req, this.#requestBody, headers);
     const res = (this.#res = new Event("response", labels));

@@ -3,7 +3,7 @@
 import { createHmac, randomUUID } from "node:crypto";
 
 import { monotonic, now } from "./clock";
-import { callSites, MAX_FRAMES, Places } from "./code";
+import { Places, Stack, type Place } from "./code";
 import type { Config } from "./config";
 import { Scope } from "./context";
 import { clip, Event, EventLabels, EXIT, MAX_ATTRS, utf8, type Step } from "./event";
@@ -111,21 +111,26 @@ export class Hook {
   }
 
   /** Starts and returns the exchange of a call; undefined if the hook is closed. */
-  begin(target: Target, method: string, headers: Headers, scope: Scope, code: string): Exchange | undefined {
+  begin(target: Target, method: string, headers: Headers, scope: Scope, place?: Place): Exchange | undefined {
     if (this.#closed) return undefined;
-    const x = new Exchange(this, target, method, headers, scope, code);
+    const x = new Exchange(this, target, method, headers, scope, place);
     this.#open.add(x);
     return x;
   }
 
-  /** Where in the agent's code the current call is made: on the stack, else where its scope was entered. */
-  code(scope: Scope, sites?: readonly NodeJS.CallSite[]): string {
-    if (!this.#places) return "";
-    try {
-      return this.#places.find(sites ?? callSites(MAX_FRAMES)) || scope.code;
-    } catch {
-      return scope.code; // a file has an invalid URL
-    }
+  /** Where in the agent's code the current call is made: on the stack, below a function, else where its scope was entered. */
+  place(scope: Scope, below: (...args: never[]) => unknown): Place | undefined {
+    return this.hasCode ? this.placeOf(scope, new Stack(below)) : undefined;
+  }
+
+  /** Where in the agent's code a call with a stack is made. */
+  placeOf(scope: Scope, stack: { sites: readonly NodeJS.CallSite[] }): Place | undefined {
+    return this.#places?.of(stack, scope.place);
+  }
+
+  /** Reads the stacks of the newest calls. */
+  readPlaces(): void {
+    this.#places?.read();
   }
 
   /** Whether calls have their code. */

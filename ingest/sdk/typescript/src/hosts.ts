@@ -94,6 +94,12 @@ export class Hosts {
     return target;
   }
 
+  /** Whether a call of a URL was recorded lately. */
+  knows(url: string): boolean {
+    const target = this.#cache.get(url);
+    return target !== undefined && !("dialect" in target);
+  }
+
   #parse(origin: string, path: string): Target | Unknown | undefined {
     const at = origin.indexOf("://");
     const scheme = origin.slice(0, at).toLowerCase();

@@ -78,7 +78,7 @@ export function context<T>(labels: Labels, f: () => T): T {
 /** The scope of labels inside the current one, with the place from which the agent enters it. */
 function entered(labels: Labels): Scope {
   const scope = inside(labels);
-  scope.code = hookOf()?.code(scope) ?? "";
+  scope.place = hookOf()?.place(scope, entered);
   return scope;
 }
 

@@ -56,7 +56,7 @@ function beginHTTP(hook: Hook, req: http.ClientRequest): void {
     hook.uncaptured(target, "websocket");
     return;
   }
-  const x = target && hook.begin(target, req.method, headersOf(flat), current(), hook.code(current()));
+  const x = target && hook.begin(target, req.method, headersOf(flat), current(), hook.place(current(), beginHTTP));
   if (!x) return;
   exchanges.set(req, x);
   x.bodyPending();
@@ -111,7 +111,7 @@ function beginHTTP2(hook: Hook, stream: object, authority: string, headers: Reco
     if (target && GRPC_CALLS.test(path)) hook.uncaptured(target, "grpc");
     return;
   }
-  const x = target && hook.begin(target, "POST", headersOf(flat), current(), hook.code(current()));
+  const x = target && hook.begin(target, "POST", headersOf(flat), current(), hook.place(current(), beginHTTP2));
   if (!x) return;
   exchanges.set(stream, x);
   x.bodyPending();

@@ -27,6 +27,7 @@ export interface Source {
   countError(error: unknown): void;
   reportUncaptured(): void;
   heartbeat(): void;
+  readPlaces(): void;
 }
 
 /** After a failure the sender starts again with the oldest event; JetStream drops stored ones by their ids.
@@ -92,6 +93,7 @@ export class Sender {
     const { queue, report } = this.hook;
     this.hook.reportUncaptured();
     this.hook.heartbeat();
+    this.hook.readPlaces();
     await this.#send();
     this.#acknowledge();
     const head = queue.oldestInFlight;

@@ -4,7 +4,7 @@
 
 import * as channels from "node:diagnostics_channel";
 
-import { callSites, MAX_FRAMES } from "./code";
+import { Stack, type Place } from "./code";
 import { current, Scope } from "./context";
 import { first, headersOf, type Exchange, type Headers } from "./exchange";
 import type { Hook } from "./hook";
@@ -31,6 +31,10 @@ const DATA = ["onResponseData", "onData"];
 const END = ["onResponseEnd", "onComplete"];
 const ERROR = ["onResponseError", "onError"];
 
+const NO_STACK = { sites: [] };
+let fetching: { sites: readonly NodeJS.CallSite[] } | undefined; // the stack of the call of fetch that is on the stack
+let builtinFetch = globalThis.fetch;
+
 /** Subscribes to the requests of undici. */
 export function patchUndici(patches: Patches): void {
   const created = (message: unknown): void => {
@@ -45,6 +49,30 @@ export function patchUndici(patches: Patches): void {
   };
   channels.subscribe(CREATED, created);
   patches.add(() => channels.unsubscribe(CREATED, created));
+  builtinFetch = globalThis.fetch;
+  patches.replace(globalThis, "fetch", (original) => function fetch(this: unknown, ...args: unknown[]): unknown {
+    const outer = fetching;
+    fetching = stackOfFetch(args[0], fetch);
+    try {
+      return original.apply(this, args);
+    } finally {
+      fetching = outer;
+    }
+  });
+}
+
+/** The stack of a call of fetch to a URL that is known to be recorded. At the request that fetch makes, it is deeper and takes several
+ * times as long to capture. */
+function stackOfFetch(input: unknown, below: () => unknown): typeof fetching {
+  const hook = hookOf();
+  if (!hook) return undefined;
+  try {
+    const url = typeof input === "string" ? input : ((input as URL).href ?? (input as { url: string }).url);
+    if (!hook.hosts.knows(url)) return undefined;
+  } catch {
+    return undefined; // fetch throws
+  }
+  return hook.hasCode ? new Stack(below) : NO_STACK;
 }
 
 function record(hook: Hook, request: Request): void {
@@ -64,9 +92,8 @@ function record(hook: Hook, request: Request): void {
   const [onHeaders, onData, onEnd, onError] = methods as string[];
   const headers = headersOf(flat);
   const handler = handlerOf(request);
-  const { sites, pooled } = stackOf(hook);
-  const scope = scopeOf(handler, pooled);
-  const x = hook.begin(target, request.method, headers, scope, hook.code(scope, pooled ? [] : sites));
+  const { scope, place } = originOf(hook, handler);
+  const x = hook.begin(target, request.method, headers, scope, place);
   if (!x) return;
   try {
     recordBody(request, x, headers);
@@ -116,21 +143,32 @@ function handlerOf(request: Request): Handler | undefined {
   return undefined;
 }
 
-/** The stack of the request, and whether a pool starts it on the stack of another call. Few frames have to be read if fetch starts it. */
-function stackOf(hook: Hook): { sites: NodeJS.CallSite[]; pooled: boolean } {
-  if (!hook.hasCode && !current().labelled) return { sites: [], pooled: false };
-  let sites = callSites(MAX_FRAMES, globalThis.fetch);
-  if (sites.length > 0) return { sites, pooled: false };
-  sites = callSites(MAX_FRAMES);
-  return { sites, pooled: sites.slice(0, MAX_POOL_FRAMES).some((site) => site.getFunctionName()?.endsWith("onDrain")) };
+/** The stack of a request that a pool may start on the stack of another call. */
+class RequestStack extends Stack {
+  get pooled(): boolean {
+    return super.sites.slice(0, MAX_POOL_FRAMES).some((site) => site.getFunctionName()?.endsWith("onDrain"));
+  }
+
+  override get sites(): readonly NodeJS.CallSite[] {
+    return this.pooled ? [] : super.sites;
+  }
 }
 
-/** The scope of the call. The handlers of undici's request, stream and pipeline know their own. A fetch that waited in a pool with a limited
- * number of connections is started in the context, and on the stack, of another call; it has no scope, because none is better than a wrong
- * one. */
-function scopeOf(handler: Handler | undefined, pooled: boolean): Scope {
-  if (handler) return handler.runInAsyncScope(current);
-  return pooled ? new Scope() : current();
+/** The scope and the place of a request. The handlers of undici's request, stream and pipeline know their own scope. A fetch that waited
+ * in a pool with a limited number of connections is started in the context, and on the stack, of another call; it has neither, because none
+ * is better than a wrong one. */
+function originOf(hook: Hook, handler: Handler | undefined): { scope: Scope; place?: Place } {
+  if (handler) {
+    const scope = handler.runInAsyncScope(current);
+    return { scope, place: hook.hasCode ? hook.placeOf(scope, new RequestStack(record)) : undefined };
+  }
+  const scope = current();
+  if (fetching) return { scope, place: hook.placeOf(scope, fetching) };
+  if (!hook.hasCode && !scope.labelled) return { scope };
+  const fetched = new Stack(builtinFetch);
+  if (fetched.sites.length > 0) return { scope, place: hook.placeOf(scope, fetched) };
+  const stack = new RequestStack(record);
+  return stack.pooled ? { scope: new Scope() } : { scope, place: hook.placeOf(scope, stack) };
 }
 
 function recordBody(request: Request, x: Exchange, headers: Headers): void {

@@ -84,20 +84,23 @@ test("the place of a call in the agent's code", async () => {
   const requestBy = (request) => new Promise((resolve) => request(p.url + "/v1/chat/completions", { method: "POST" }, (res) => res.resume().on("end", resolve)).end("{}"));
   for (const code of [true, false]) {
     llmtap.instrument({ endpoint: e.url, service: "svc", hosts: [p.host], code });
-    await new Agent().ask();
+    for (let i = 0; i < 2; i++) await new Agent().ask(); // the URL is unknown, then known
+    await (await call(earlyFetch)).text();
     await requestBy(http.request);
     // Without a frame of the agent on the stack.
     llmtap.context({ stage: "s" }, () => setImmediate(fetch, p.url + "/v1/chat/completions", { method: "POST", body: "{}" }));
     await new Promise((resolve) => setTimeout(resolve, 50));
     await llmtap.uninstrument();
   }
+  assert.strictEqual(globalThis.fetch, earlyFetch);
   assert.ok(Error.prepareStackTrace === own && Error.stackTraceLimit === stackTraceLimit);
   Error.prepareStackTrace = prepareStackTrace;
-  const [fetched, requested, entered, ...off] = e.events.filter((x) => x.kind === "request").map((x) => x.code);
+  const [fetched, again, early, requested, entered, ...off] = e.events.filter((x) => x.kind === "request").map((x) => x.code);
   assert.match(fetched, /hook\.test\.cjs:\d+ post$/);
+  assert.ok(again === fetched && early === fetched);
   assert.match(requested, /hook\.test\.cjs:\d+ <anonymous>$/);
   assert.match(entered, /hook\.test\.cjs:\d+ <anonymous>$/);
-  assert.deepStrictEqual(off, [undefined, undefined, undefined]);
+  assert.deepStrictEqual(off, Array(5).fill(undefined));
   await Promise.all([p.stop(), e.stop()]);
 });
 
