@@ -65,7 +65,9 @@ func facts(a alerts.Alert) []fact {
 // news returns one line for each change of g since the states in before were sent.
 func news(g alerts.Group, before map[string]sentState) []string {
 	var out []string
-	current := g.Current()
+	current, over := g.Current(), false
+	firing := maps.Clone(before)
+	maps.DeleteFunc(firing, func(_ string, s sentState) bool { return s.State != alerts.Firing })
 	for _, a := range current {
 		name := ""
 		if len(current) > 1 {
@@ -74,12 +76,21 @@ func news(g alerts.Group, before map[string]sentState) []string {
 		was, known := before[a.Series()]
 		switch {
 		case !known || was.State == alerts.Resolved && a.State == alerts.Firing:
-			out = append(out, icon(a)+" "+plain(headline(a), maxHeader))
+			line := headline(a)
+			if a.Problem != "" && a.Rank() < sentRank(firing) { // people know the problem and its severity
+				line = "Also " + otherAlert(a)
+			}
+			out = append(out, icon(a)+" "+plain(line, maxHeader))
 			continue
 		case a.State == alerts.Resolved && was.State == alerts.Firing:
-			line := fmt.Sprintf("%s %sResolved after %s: %s", icon(a), name, duration(a.EndsAt.Sub(a.StartsAt)), plain(wording.Counts(&a), maxHeader))
-			if out = append(out, line); lastFailure(a) != "" {
-				out = append(out, lastFailure(a))
+			switch {
+			case a.Problem == "":
+				out = append(out, endOf(a, name)...)
+			case g.Firing():
+				out = append(out, fmt.Sprintf("%s %s ended after %s; the problem goes on: %s", ended, plain(a.Name, maxName), duration(a.EndsAt.Sub(a.StartsAt)), plain(headline(whole(g, current)), maxHeader)))
+			case !over: // once for all alerts
+				over = true
+				out = append(out, endOf(whole(g, current), "")...)
 			}
 			continue
 		case a.State == alerts.Resolved:
@@ -96,10 +107,23 @@ func news(g alerts.Group, before map[string]sentState) []string {
 	return out
 }
 
+// endOf returns the lines about the end of a.
+func endOf(a alerts.Alert, name string) []string {
+	out := []string{fmt.Sprintf("%s %sResolved after %s: %s", icon(a), name, duration(a.EndsAt.Sub(a.StartsAt)), plain(wording.Counts(&a), maxHeader))}
+	if last := lastFailure(a); last != "" {
+		out = append(out, last)
+	}
+	return out
+}
+
 // reminder returns the lines for a group that still fires but has no news.
 func reminder(g alerts.Group) []string {
 	var out []string
-	for _, a := range g.Current() {
+	current := g.Current()
+	if g.Problem() != "" {
+		current = []alerts.Alert{whole(g, current)}
+	}
+	for _, a := range current {
 		if a.State == alerts.Firing {
 			line := fmt.Sprintf(":bell: Still firing after %s: %s", duration(a.UpdatedAt.Sub(a.StartsAt)), plain(headline(a), maxHeader))
 			if out = append(out, line); lastFailure(a) != "" {

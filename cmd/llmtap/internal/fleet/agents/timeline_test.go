@@ -63,6 +63,8 @@ type world struct {
 	choices  *engine.Decisions
 	slack    *slack.Server
 
+	tallies []analyzer.Tally
+
 	seq    map[string]uint64 // last event of the process of each service and version
 	total  uint64            // events
 	tasks  map[string]int    // by service
@@ -79,6 +81,7 @@ func newWorld(t *testing.T) *world {
 		t: t, provider: local{provider.New(provider.Config{Seed: 1})}, a: analyzer.New(analyzer.Default(), rules.InOrder, prometheus.NewRegistry()),
 		store: &alertstest.Store{}, choices: engine.NewDecisions(), seq: map[string]uint64{}, tasks: map[string]int{}, problems: map[string]alerts.Problem{},
 	}
+	must.Do(t, w.choices.Replace(nil))
 	w.slack = slack.New(slack.Config{OnPost: w.posted})
 	w.start()
 	return w
@@ -87,7 +90,7 @@ func newWorld(t *testing.T) *world {
 // start starts the engine, for the first time or with what the last one has stored.
 func (w *world) start() {
 	cfg := engine.Default()
-	cfg.EvaluationInterval = 5 * time.Second
+	cfg.EvaluationInterval = 10 * time.Second
 	files := must.Get(filepath.Glob("../../../../../alerts/rules/*.yaml"))(w.t)
 	cfg.RuleFiles = slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(f, "watchdog.yaml") }) // which people never see
 	list := must.Get(notifier.Config{Token: "xoxb-1", Channel: "#alerts", APIURL: "http://127.0.0.1/api"}.Receivers(alerts.NotifierOptions{
@@ -97,11 +100,17 @@ func (w *world) start() {
 	w.stop = alertstest.Run(w.t, w.e.Run)
 }
 
-// restart replaces engine and notifier.
+// restart replaces engine and notifier. The new engine reads the tallies of the last hour again.
 func (w *world) restart() {
 	w.stop()
 	must.Do(w.t, w.e.Close())
 	w.start()
+	for _, t := range w.tallies {
+		if time.Since(time.Unix(t.Second, 0)) < time.Hour {
+			must.Do(w.t, w.e.Add(w.t.Context(), &t))
+		}
+	}
+	w.wait(0)
 }
 
 // Pace implements alerts.Paced as the problems of a collector do.
@@ -146,9 +155,13 @@ func (w *world) decide(service string, d alerts.ProblemDecision) {
 func (w *world) acknowledge(service string) {
 	w.t.Helper()
 	w.note("Anna: acknowledge")
-	p := w.first(service)
-	ack := engine.StoredAck{Ack: alerts.Ack{Group: p.Key, Incident: p.Incident, By: anna, At: time.Now()}}
-	must.Do(w.t, w.choices.Put(engine.AckStoreKey(p.Key), must.Get(json.Marshal(ack))(w.t)))
+	key := w.first(service).Key
+	for _, g := range w.e.Groups() {
+		if g.Key == key {
+			ack := engine.StoredAck{Ack: alerts.Ack{Group: key, Incident: g.Since(), By: anna, At: time.Now()}}
+			must.Do(w.t, w.choices.Put(engine.AckStoreKey(key), must.Get(json.Marshal(ack))(w.t)))
+		}
+	}
 	w.wait(0)
 }
 
@@ -193,6 +206,7 @@ func (w *world) feed() {
 	for _, t := range w.out.Tallies {
 		must.Do(w.t, w.e.Add(w.t.Context(), &t))
 	}
+	w.tallies = append(w.tallies, w.out.Tallies...)
 	w.out.Reset()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -327,8 +341,8 @@ var incidents = []program{
 	{run: "ok", service: one("incident-0", provider.DeepSeekPath, "deepseek-chat", func(int) conversation {
 		return conversation{stage: planner, user: todo("Change the port", 2, "read_file", "write_file"), tools: []string{"read_file", "write_file"}, saver: dropsToolCalls()}
 	})},
-	{run: "error", service: one("incident-1", provider.OpenAIPath, "gpt-5-mini", func(int) conversation {
-		return conversation{stage: "assistant", user: todo("Look around", 6, "bash"), tools: []string{"bash"}, saver: repliesToTwo()}
+	{run: "error", service: one("incident-1", provider.OpenAIPath, "gpt-5-mini", func(i int) conversation {
+		return conversation{stage: "assistant", user: todo(fmt.Sprint("Look around ", i), 6, "bash"), tools: []string{"bash"}, saver: repliesToTwo()}
 	})},
 	{run: "error", service: one("incident-2", provider.QwenPath, "qwen-plus", func(int) conversation {
 		return conversation{stage: "extractor", user: todo("Extract every entity", 10, "extract"), tools: []string{"extract"}, saver: keepsLast()}
@@ -379,13 +393,87 @@ func (w *world) life(service string, programs ...program) {
 	w.decide(service, alerts.ProblemDecision{Action: alerts.ActionAssign, Assignee: anna})
 	w.work(8*time.Minute, "2.4.0", true, programs...)
 	w.note("2.4.1 is rolled out: it has no bugs")
-	w.work(25*time.Minute, "2.4.1", false, programs...)
+	w.work(2*time.Minute, "2.4.1", false, programs...)
 	w.decide(service, alerts.ProblemDecision{Action: alerts.ActionResolve, Version: "2.4.1"})
-	w.work(45*time.Minute, "2.4.1", false, programs...)
+	w.work(65*time.Minute, "2.4.1", false, programs...)
 	w.note("2.4.2 is rolled out: the bugs are back")
 	w.work(15*time.Minute, "2.4.2", true, programs...)
 	w.note("2.4.3 is rolled out: it has no bugs")
 	w.work(40*time.Minute, "2.4.3", false, programs...)
+}
+
+// interleaves writes a reminder between a call and its reply.
+func interleaves() saver {
+	s := healthy
+	s.answer = func(history []message, m message) []message {
+		if len(m.ToolCalls) == 0 {
+			return append(history, m)
+		}
+		return append(history, m, text("user", "Reminder: answer in one sentence."))
+	}
+	return s
+}
+
+// renames gives replies the name of the tool as their id.
+func renames() saver {
+	s := healthy
+	s.replies = func(history []message, m message, run func(toolCall) string) []message {
+		for _, c := range m.ToolCalls {
+			history = append(history, reply(c.Function.Name, run(c)))
+		}
+		return history
+	}
+	return s
+}
+
+// Eight defects of seven stages, which several rules find each, are eight messages from their first failure to their end, also
+// if the engine restarts while they fail and afterwards.
+func TestEightDefects(t *testing.T) {
+	slowtest.Skip(t)
+	calls := func(s saver) func(i int) conversation {
+		return func(i int) conversation {
+			return conversation{stage: executor, user: todo(fmt.Sprint("Look around ", i), 2, "look"), tools: []string{"look"}, saver: s}
+		}
+	}
+	programs := append(slices.Clone(incidents),
+		program{service: one("interleaver", provider.OpenAIPath, "gpt-5-mini", calls(interleaves()))},
+		program{service: one("renamer", provider.OpenAIPath, "gpt-5-mini", calls(renames()))})
+	programs[3] = program{mangle: argumentsAsObject, service: one("incident-3", provider.GeminiPath, "gemini-2.5-flash", calls(healthy))}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		check := func(when, says string) {
+			t.Helper()
+			tops := slices.DeleteFunc(w.slack.Messages(), func(m slack.Message) bool { return m.ThreadTS != "" })
+			for _, m := range tops {
+				if !strings.Contains(m.Text, says) {
+					t.Errorf("%s, a message says %q", when, m.Text)
+				}
+			}
+			if len(tops) != 8 || t.Failed() {
+				t.Fatalf("%s: %d messages\n%s", when, len(tops), w.log.text())
+			}
+		}
+		w.work(10*time.Minute, "1", false, programs...)
+		for i := range programs { // one after the other
+			w.work(2*time.Minute, "2", true, programs[:i+1]...)
+		}
+		w.work(10*time.Minute, "2", true, programs...)
+		check("while they fail", ": ")
+		w.restart()
+		w.work(2*time.Minute, "2", true, programs...)
+		check("after a restart", ": ")
+		w.work(30*time.Minute, "3", false, programs...)
+		check("at the end", "RESOLVED")
+		w.restart()
+		w.work(10*time.Minute, "3", false, programs...)
+		check("after a restart at the end", "RESOLVED")
+		for _, p := range w.problems {
+			if len(p.Rules) < 2 {
+				t.Errorf("%s of %s was found by %v only", p.Cause, p.Service, p.Rules)
+			}
+		}
+		w.stop()
+	})
 }
 
 // A timeline is what happens in Slack, as text.
@@ -501,11 +589,11 @@ func (l *timeline) rest(i int) {
 	}
 }
 
-var digits = regexp.MustCompile(`[0-9]+`)
+var number = regexp.MustCompile(`( \([0-9]+ min\))|[0-9]+`)
 
 // differ returns the lines of a that b lacks, numbers aside.
 func differ(a, b []string) (out []string) {
-	kind := func(line string) string { return digits.ReplaceAllString(line, "0") }
+	kind := func(line string) string { return number.ReplaceAllString(line, "") }
 	for _, line := range a {
 		if !slices.ContainsFunc(b, func(other string) bool { return kind(other) == kind(line) }) {
 			out = append(out, line)
