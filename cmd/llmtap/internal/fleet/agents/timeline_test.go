@@ -439,6 +439,9 @@ func TestEightDefects(t *testing.T) {
 		program{service: one("interleaver", provider.OpenAIPath, "gpt-5-mini", calls(interleaves()))},
 		program{service: one("renamer", provider.OpenAIPath, "gpt-5-mini", calls(renames()))})
 	programs[3] = program{mangle: argumentsAsObject, service: one("incident-3", provider.GeminiPath, "gemini-2.5-flash", calls(healthy))}
+	for i := range programs {
+		programs[i].run = "ok" // each hides its failures
+	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		check := func(when, says string) {
@@ -468,7 +471,7 @@ func TestEightDefects(t *testing.T) {
 		w.work(10*time.Minute, "3", false, programs...)
 		check("after a restart at the end", "RESOLVED")
 		for _, p := range w.problems {
-			if len(p.Rules) < 2 {
+			if len(p.Rules) < 2 && p.Service != "incident-4" { // whose stage has two, with a rule each
 				t.Errorf("%s of %s was found by %v only", p.Cause, p.Service, p.Rules)
 			}
 		}
