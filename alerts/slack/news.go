@@ -68,14 +68,18 @@ func news(g alerts.Group, before map[string]sentState) []string {
 	current, over := g.Current(), false
 	firing := maps.Clone(before)
 	maps.DeleteFunc(firing, func(_ string, s sentState) bool { return s.State != alerts.Firing })
+	known := map[string]bool{} // facts that people know of the problem, whichever alert has them
+	for _, s := range before {
+		maps.Copy(known, s.Known)
+	}
 	for _, a := range current {
 		name := ""
-		if len(current) > 1 {
+		if len(current) > 1 && a.Problem == "" {
 			name = plain(subject(a), maxHeader) + ": "
 		}
-		was, known := before[a.Series()]
+		was, shown := before[a.Series()]
 		switch {
-		case !known || was.State == alerts.Resolved && a.State == alerts.Firing:
+		case !shown || was.State == alerts.Resolved && a.State == alerts.Firing:
 			line := headline(a)
 			if a.Problem != "" && a.Rank() < sentRank(firing) { // people know the problem and its severity
 				line = "Also " + otherAlert(a)
@@ -99,9 +103,11 @@ func news(g alerts.Group, before map[string]sentState) []string {
 			out = append(out, fmt.Sprintf("%s %sNow %s: %s", icon(a), name, plain(severity(a), maxHeader), plain(wording.Counts(&a), maxHeader)))
 		}
 		for _, f := range facts(a) {
-			if !was.Known[f.key] {
-				out = append(out, name+f.line)
+			if was.Known[f.key] || a.Problem != "" && known[f.key] {
+				continue
 			}
+			known[f.key] = true
+			out = append(out, name+f.line)
 		}
 	}
 	return out
