@@ -79,6 +79,8 @@ func news(g alerts.Group, before map[string]sentState) []string {
 		}
 		was, shown := before[a.Series()]
 		switch {
+		case !shown && a.Problem != "" && a.State == alerts.Resolved && g.Firing(): // it began and ended unseen
+			continue
 		case !shown || was.State == alerts.Resolved && a.State == alerts.Firing:
 			line := headline(a)
 			if a.Problem != "" && a.Rank() < sentRank(firing) { // people know the problem and its severity

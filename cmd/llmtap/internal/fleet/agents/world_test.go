@@ -49,6 +49,8 @@ func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
 //
 //	agents ── RoundTrip ──> provider
 //	              └─ events ─> analyzer ─ tallies ─> engine with the shipped rules ─> slack notifier ─> slack
+//
+// All are the real ones, but for Slack, the provider, and where people's decisions are stored: NATS has a time of its own.
 type world struct {
 	t        *testing.T
 	provider http.RoundTripper
@@ -56,11 +58,10 @@ type world struct {
 	out      analyzer.Output
 	e        *engine.Engine
 	stop     func() // of e
+	tallies  []analyzer.Tally
 	store    *alertstest.Store
 	choices  *engine.Decisions
 	slack    *slack.Server
-
-	tallies []analyzer.Tally
 
 	seq    map[string]uint64 // last event of the process of each service and version
 	total  uint64            // events
