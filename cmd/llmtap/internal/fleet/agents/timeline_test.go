@@ -191,12 +191,12 @@ func TestEightDefects(t *testing.T) {
 		w.restart()
 		w.work(10*time.Minute, "3", false, programs...)
 		check("after a restart at the end", "RESOLVED")
+		w.stop()
 		for _, p := range w.problems {
 			if len(p.Rules) < 2 && p.Service != "incident-4" { // whose stage has two, with a rule each
 				t.Errorf("%s of %s was found by %v only", p.Cause, p.Service, p.Rules)
 			}
 		}
-		w.stop()
 	})
 }
 
@@ -217,10 +217,13 @@ type shown struct {
 	numbers int // edits since the last line about the message that changed only numbers
 }
 
-func (l *timeline) fail() {
-	if l.began.IsZero() {
-		l.began = time.Now()
-		l.add("first failure")
+// failed is called for every failed call.
+func (w *world) failed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.log.began.IsZero() {
+		w.log.began = time.Now()
+		w.log.add("first failure")
 	}
 }
 

@@ -236,7 +236,7 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp.Body = io.NopCloser(bytes.NewReader(answer))
 	w.wait(300 * time.Millisecond)
 	if resp.StatusCode != http.StatusOK {
-		w.log.fail()
+		w.failed()
 	}
 	w.event(&event.Event{
 		Kind: event.Response, Exchange: id, Status: resp.StatusCode, Duration: 300 * time.Millisecond, ContentType: resp.Header.Get("Content-Type"), Body: answer,
