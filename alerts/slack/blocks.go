@@ -79,7 +79,8 @@ func (m *message) summary(g alerts.Group, current []alerts.Alert) {
 		decided = append(decided, ":hourglass: Found late: llmtap was behind by more than a minute.")
 	}
 	short := len(current) > 1 || len(decided) > 0 || a.State == alerts.Resolved || utf8.RuneCountInString(headline(a)) > longHeadline
-	lines := answers(g, a, short, g.Muted() && a.State == alerts.Firing || len(current) > 2)
+	crowded := len(current) > 1 && len(decided) > 1
+	lines := answers(g, a, short, g.Muted() && a.State == alerts.Firing || len(current) > 2 || crowded)
 	var others []string
 	for i, a := range current {
 		if i != first {
@@ -90,8 +91,12 @@ func (m *message) summary(g alerts.Group, current []alerts.Alert) {
 			others = append(others, sign+" "+strings.ReplaceAll(plain(otherAlert(a), maxHeader), "*", "∗"))
 		}
 	}
-	if n := len(others); n > maxOthers {
-		others = append(others[:maxOthers-1], fmt.Sprintf("… and %d more", n-maxOthers+1))
+	most := maxOthers
+	if crowded {
+		most = 1
+	}
+	if n := len(others); n > most {
+		others = append(others[:most-1], fmt.Sprintf("… and %d more alerts", n-most+1))
 	}
 	lines = append(lines, others...)
 	lines = append(lines, decided...)
