@@ -114,8 +114,9 @@ func (w *world) restart() {
 // Pace implements alerts.Paced as the problems of a collector do.
 func (w *world) Pace() alerts.Pace { return alerts.Pace{Muted: true, Numbers: time.Second} }
 
-// Notify keeps what g shows of its problem.
+// Notify keeps what g shows of its problem. Slack never waits for that, so it takes a while.
 func (w *world) Notify(_ context.Context, g alerts.Group) error {
+	time.Sleep(100 * time.Millisecond)
 	if g.Problem() != "" {
 		w.change(g.Key, func(p *alerts.Problem) { p.Observe(&g) })
 	}
@@ -203,6 +204,9 @@ func (w *world) wait(d time.Duration) {
 func (w *world) feed() {
 	for _, t := range w.out.Tallies {
 		must.Do(w.t, w.e.Add(w.t.Context(), &t))
+	}
+	if len(w.out.Tallies) > 0 {
+		synctest.Wait()
 	}
 	w.tallies = append(w.tallies, w.out.Tallies...)
 	w.out.Reset()
