@@ -202,17 +202,19 @@ func (w *world) wait(d time.Duration) {
 
 // feed gives the tallies to the engine.
 func (w *world) feed() {
+	if len(w.out.Tallies) == 0 {
+		w.out.Reset()
+		return
+	}
+	w.mu.Lock() // messages follow the alerts that they are about
 	for _, t := range w.out.Tallies {
 		must.Do(w.t, w.e.Add(w.t.Context(), &t))
 	}
-	if len(w.out.Tallies) > 0 {
-		synctest.Wait()
-	}
+	w.log.firing(w.e.Active())
+	w.mu.Unlock()
+	synctest.Wait()
 	w.tallies = append(w.tallies, w.out.Tallies...)
 	w.out.Reset()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.log.firing(w.e.Active())
 }
 
 func (w *world) event(ev *event.Event) {
