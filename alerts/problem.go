@@ -226,6 +226,28 @@ func (p *Problem) Observe(g *Group) (regressed bool) {
 	return regressed
 }
 
+// Decide applies d, which is valid and who decided. silence is the id of the silence that carries out ActionIgnore.
+func (p *Problem) Decide(d ProblemDecision, who Decision, silence string) {
+	switch d.Action {
+	case ActionAssign:
+		if p.Assignee, p.Assigned = d.Assignee, &who; d.Assignee == "" {
+			p.Assigned = nil
+		}
+	case ActionResolve:
+		r := Resolution{Decision: who, Version: d.Version}
+		for _, x := range p.Versions {
+			if x.Version == d.Version {
+				r.FirstCall = x.FirstCall
+			}
+		}
+		p.Resolved, p.Regressed = &r, nil
+	case ActionIgnore:
+		p.Ignored = &Ignoring{Decision: who, Until: d.Until, SilenceID: silence}
+	case ActionReopen:
+		p.Resolved, p.Regressed, p.Ignored = nil, nil, nil
+	}
+}
+
 // observe adds the failures of ev. Those of a version with other causes, too, may not be of this problem.
 func (p *Problem) observe(ev *Evidence) {
 	if ev.LastFailed.After(p.LastSeen) {

@@ -73,23 +73,31 @@ func (m *message) summary(g alerts.Group, current []alerts.Alert) {
 	if len(current) == 0 {
 		return
 	}
-	first := mainAlert(current)
-	a := current[first]
+	first, a := mainAlert(current), whole(g, current)
 	m.context(since(a))
 	decided := status(g)
 	if a.FoundLate {
 		decided = append(decided, ":hourglass: Found late: llmtap was behind by more than a minute.")
 	}
 	short := len(current) > 1 || len(decided) > 0 || a.State == alerts.Resolved || utf8.RuneCountInString(headline(a)) > longHeadline
-	lines := answers(a, short, g.Muted() && a.State == alerts.Firing || len(current) > 2)
+	crowded := len(current) > 1 && len(decided) > 1
+	lines := answers(g, a, short, g.Muted() && a.State == alerts.Firing || len(current) > 2 || crowded)
 	var others []string
 	for i, a := range current {
 		if i != first {
-			others = append(others, icon(a)+" "+strings.ReplaceAll(plain(otherAlert(a), maxHeader), "*", "∗"))
+			sign := icon(a)
+			if a.Problem != "" && a.State == alerts.Resolved && g.Firing() {
+				sign = ended
+			}
+			others = append(others, sign+" "+strings.ReplaceAll(plain(otherAlert(a), maxHeader), "*", "∗"))
 		}
 	}
-	if n := len(others); n > maxOthers {
-		others = append(others[:maxOthers-1], fmt.Sprintf("… and %d more", n-maxOthers+1))
+	most := maxOthers
+	if crowded {
+		most = 1
+	}
+	if n := len(others); n > most {
+		others = append(others[:most-1], fmt.Sprintf("… and %d more alerts", n-most+1))
 	}
 	lines = append(lines, others...)
 	lines = append(lines, decided...)
@@ -98,9 +106,9 @@ func (m *message) summary(g alerts.Group, current []alerts.Alert) {
 	}
 }
 
-// answers returns the lines of the summary about one alert. If they must be short, because ten lines also say something
+// answers returns the lines of the summary about the main alert of g. If they must be short, because ten lines also say something
 // else, the proof and the end of the fix are only in the details; with noFix, the whole fix is.
-func answers(a alerts.Alert, short, noFix bool) []string {
+func answers(g alerts.Group, a alerts.Alert, short, noFix bool) []string {
 	ev := a.Evidence
 	var lines []string
 	add := func(title, text string) {
@@ -113,13 +121,20 @@ func answers(a alerts.Alert, short, noFix bool) []string {
 		add("Why", plain(a.Annotations["description"], maxFix))
 	case ev.Failed > 1 && ev.Shares[0].Failed == ev.Failed:
 		add("Why", plain("all: "+wording.Failure(ev.Shares[0]), maxText))
+	case len(causes) > 1 && ev.Material(ev.Shares[1].Failed):
+		more := "1 more cause"
+		if n := len(causes) - 1; n > 1 {
+			more = fmt.Sprintf("%d more causes", n)
+		}
+		add("Why", causes[0]+"; "+more)
 	default:
 		add("Why", causes[0])
 	}
 	if a.Hides != nil {
 		lines = append(lines, strings.TrimSuffix(hiddenParts(a.Hides)[0], ":")) // which are in the details
 	}
-	if change := whoseChange(ev, a.StartsAt, true); ev.Failed > 0 && len(change) > 0 {
+	regressed := g.Known != nil && g.Known.Regressed != nil // the line about that names the version
+	if change := whoseChange(ev, a.StartsAt, true); ev.Failed > 0 && len(change) > 0 && !regressed {
 		add("Change", change[0])
 	}
 	if last := lastFailure(a); a.State == alerts.Resolved && last != "" {
@@ -267,18 +282,36 @@ func bullets(lines []string) []string {
 }
 
 // mainAlert returns the index of the alert that a group's headline is about: the first firing one of the highest rank, or
-// else the first.
+// else the one of the highest rank that ended last.
 func mainAlert(current []alerts.Alert) int {
 	first := 0
 	for i, a := range current {
-		if a.State != alerts.Firing {
-			continue
-		}
-		if main := current[first]; main.State != alerts.Firing || a.Rank() > main.Rank() {
+		main := current[first]
+		firing, was := a.State == alerts.Firing, main.State == alerts.Firing
+		if firing && !was || firing == was && (a.Rank() > main.Rank() || a.Rank() == main.Rank() && a.EndsAt.After(main.EndsAt)) {
 			first = i
 		}
 	}
 	return first
+}
+
+// whole returns the main alert of g. If all alerts are about one problem, it has the times of the problem.
+func whole(g alerts.Group, current []alerts.Alert) alerts.Alert {
+	a := current[mainAlert(current)]
+	if a.Problem == "" {
+		return a
+	}
+	a.StartsAt = g.Since()
+	for _, other := range current {
+		if a.State == alerts.Resolved && other.EndsAt.After(a.EndsAt) {
+			a.EndsAt = other.EndsAt
+		}
+		ev, of := &a.Evidence, &other.Evidence
+		if of.LastFailed.After(ev.LastFailed) && len(of.Rules) == 0 && len(ev.Rules) == 0 {
+			ev.LastFailed, ev.CallsSince, ev.Quiet = of.LastFailed, of.CallsSince, of.Quiet
+		}
+	}
+	return a
 }
 
 // groupHeadline returns the headline of the main alert and the number of other firing alerts.
@@ -311,6 +344,9 @@ func otherAlert(a alerts.Alert) string {
 	}
 	return oneLine(name, 40) + ": " + wording.Counts(&a)
 }
+
+// ended is the icon of an alert that ended while others about its problem fire.
+const ended = ":white_circle:"
 
 func icon(a alerts.Alert) string {
 	if a.State == alerts.Resolved {

@@ -160,6 +160,15 @@ func states() map[string]alerts.Group {
 	problem := group(warning)
 	problem.Alerts[0].Problem = "server_error"
 	problem.Known = &alerts.Problem{Assignee: anna.id, Regressed: &alerts.Regression{Version: "2.4.0", Fixed: alerts.Resolution{Decision: alerts.Decision{By: "bob"}, Version: "2.4.0"}}}
+	back := group(incident())
+	back.Alerts[0].Problem, back.Known = "tool_calls_dropped_on_save", problem.Known
+	crowd := group(incident(), incident(), incident())
+	for i, name := range []string{"StageFailureRate", "MaskedFailures", "RetryStorm"} {
+		crowd.Alerts[i].Name, crowd.Alerts[i].Problem = name, "tool_calls_dropped_on_save"
+	}
+	crowd.Known, crowd.Ack = problem.Known, acked.Ack
+	pair := crowd
+	pair.Alerts = crowd.Alerts[:2]
 	lost := incident()
 	lost.Evidence.Example, lost.Evidence.Shares = nil, nil
 	return map[string]alerts.Group{
@@ -167,7 +176,7 @@ func states() map[string]alerts.Group {
 		"group": group(incident(), second()), "no_evidence": group(bare()), "one_version": group(alone), "runbook": group(described),
 		"no_example": group(lost), "acknowledged": acked, "silenced": group(quiet), "part": group(part), "warning": group(warning),
 		"late": group(late), "parts": group(whole), "no_content": permitted(group(incident()), false),
-		"many": group(stages...), "problem": problem,
+		"many": group(stages...), "problem": problem, "regressed": back, "regressed_pair": pair, "regressed_crowd": crowd,
 	}
 }
 

@@ -169,7 +169,7 @@ func writeBlocks(t *testing.T, b *strings.Builder, raw []byte) {
 }
 
 var (
-	emoji = strings.NewReplacer(":red_circle:", "🔴", ":large_orange_circle:", "🟠", ":large_blue_circle:", "🔵", ":large_green_circle:", "🟢",
+	emoji = strings.NewReplacer(":red_circle:", "🔴", ":large_orange_circle:", "🟠", ":large_blue_circle:", "🔵", ":large_green_circle:", "🟢", ":white_circle:", "⚪",
 		":hourglass:", "⏳", ":bell:", "🔔", ":no_bell:", "🔕", ":eyes:", "👀", ":link:", "🔗", ":warning:", "⚠️")
 	dates    = regexp.MustCompile(`<!date\^\d+\^(\{date_short_pretty\} )?[^|>]*\|(?:[0-9-]+ )?([0-9:]+) UTC>`)
 	people   = regexp.MustCompile(`<@[UW][A-Z0-9]*>`)

@@ -1,5 +1,7 @@
 // Package slack sends alert groups to Slack channels: one message per group. The message is edited in place while the
-// group fires and when it is resolved; each change is also a reply in its thread.
+// group fires and when it is resolved; each change is also a reply in its thread. Several alerts about one problem are one
+// group, which is resolved when none of them fires: that one of them ended is a line, and nothing that another one said is
+// said again.
 //
 //	Group ─> Notify ─┬─ first time: intent to the Store ─> chat.postMessage (metadata: notice id)
 //	                 ├─ in doubt:   conversations.history, find the notice id ─> chat.update, or post again

@@ -66,21 +66,38 @@ func facts(a alerts.Alert) []fact {
 // news returns one line for each change of g since the states in before were sent.
 func news(g alerts.Group, before map[string]sentState) []string {
 	var out []string
-	current := g.Current()
+	current, over := g.Current(), false
+	firing := maps.Clone(before)
+	maps.DeleteFunc(firing, func(_ string, s sentState) bool { return s.State != alerts.Firing })
+	known := map[string]bool{} // facts that people know of the problem, whichever alert has them
+	for _, s := range before {
+		maps.Copy(known, s.Known)
+	}
 	for _, a := range current {
 		name := ""
-		if len(current) > 1 {
+		if len(current) > 1 && a.Problem == "" {
 			name = plain(subject(a), maxHeader) + ": "
 		}
-		was, known := before[a.Series()]
+		was, shown := before[a.Series()]
 		switch {
-		case !known || was.State == alerts.Resolved && a.State == alerts.Firing:
-			out = append(out, icon(a)+" "+plain(headline(a), maxHeader))
+		case !shown && a.Problem != "" && a.State == alerts.Resolved && g.Firing(): // it began and ended unseen
+			continue
+		case !shown || was.State == alerts.Resolved && a.State == alerts.Firing:
+			line := headline(a)
+			if a.Problem != "" && a.Rank() < sentRank(firing) { // people know the problem and its severity
+				line = "Also " + otherAlert(a)
+			}
+			out = append(out, icon(a)+" "+plain(line, maxHeader))
 			continue
 		case a.State == alerts.Resolved && was.State == alerts.Firing:
-			line := fmt.Sprintf("%s %sResolved after %s: %s", icon(a), name, quantity.Span(a.EndsAt.Sub(a.StartsAt)), plain(wording.Counts(&a), maxHeader))
-			if out = append(out, line); lastFailure(a) != "" {
-				out = append(out, lastFailure(a))
+			switch {
+			case a.Problem == "":
+				out = append(out, endOf(a, name)...)
+			case g.Firing():
+				out = append(out, fmt.Sprintf("%s %s ended after %s; the problem goes on: %s", ended, plain(a.Name, maxName), quantity.Span(a.EndsAt.Sub(a.StartsAt)), plain(headline(whole(g, current)), maxHeader)))
+			case !over: // once for all alerts
+				over = true
+				out = append(out, endOf(whole(g, current), "")...)
 			}
 			continue
 		case a.State == alerts.Resolved:
@@ -89,10 +106,21 @@ func news(g alerts.Group, before map[string]sentState) []string {
 			out = append(out, fmt.Sprintf("%s %sNow %s: %s", icon(a), name, plain(severity(a), maxHeader), plain(wording.Counts(&a), maxHeader)))
 		}
 		for _, f := range facts(a) {
-			if !was.Known[f.key] {
-				out = append(out, name+f.line)
+			if was.Known[f.key] || a.Problem != "" && known[f.key] {
+				continue
 			}
+			known[f.key] = true
+			out = append(out, name+f.line)
 		}
+	}
+	return out
+}
+
+// endOf returns the lines about the end of a.
+func endOf(a alerts.Alert, name string) []string {
+	out := []string{fmt.Sprintf("%s %sResolved after %s: %s", icon(a), name, quantity.Span(a.EndsAt.Sub(a.StartsAt)), plain(wording.Counts(&a), maxHeader))}
+	if last := lastFailure(a); last != "" {
+		out = append(out, last)
 	}
 	return out
 }
@@ -100,7 +128,11 @@ func news(g alerts.Group, before map[string]sentState) []string {
 // reminder returns the lines for a group that still fires but has no news.
 func reminder(g alerts.Group) []string {
 	var out []string
-	for _, a := range g.Current() {
+	current := g.Current()
+	if g.Problem() != "" {
+		current = []alerts.Alert{whole(g, current)}
+	}
+	for _, a := range current {
 		if a.State == alerts.Firing {
 			line := fmt.Sprintf(":bell: Still firing after %s: %s", quantity.Span(a.UpdatedAt.Sub(a.StartsAt)), plain(headline(a), maxHeader))
 			if out = append(out, line); lastFailure(a) != "" {

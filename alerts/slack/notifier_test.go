@@ -2,6 +2,7 @@ package slack
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -87,6 +88,49 @@ func TestMessageLifecycle(t *testing.T) {
 	next.StartsAt, next.UpdatedAt = t0.Add(3*time.Hour), t0.Add(3*time.Hour)
 	notify(t, n, group(next))
 	must.Equal(t, len(f.top()), 2, "messages after a second incident")
+}
+
+// Several alerts about one problem are one message and one thread, in which nothing is said twice. It is not resolved while one of
+// them fires.
+func TestAlertsOfAProblem(t *testing.T) {
+	f, cfg := newSlack(t)
+	n := newNotifier(t, cfg, &alertstest.Store{})
+	alert := func(a alerts.Alert, name, severity string) alerts.Alert {
+		a.Name, a.Problem = name, "tool_calls_dropped_on_save"
+		a.Labels = maps.Clone(a.Labels)
+		a.Labels["severity"] = severity
+		return a
+	}
+	lines := 0
+	show := func(message, thread string, list ...alerts.Alert) {
+		t.Helper()
+		notify(t, n, group(list...))
+		must.Contain(t, plainBlocks(t, []byte(f.top()[0].Blocks)), message)
+		var got []string
+		for _, m := range f.thread()[lines:] {
+			got = append(got, plainText(m.Text))
+		}
+		lines = len(f.thread())
+		must.Equal(t, strings.Join(got, "\n"), thread, "thread")
+	}
+	burst := alert(incident(), "BadRequestBurst", "warning")
+	rate := alert(incident(), "StageFailureRate", "critical")
+	storm := alert(incident(), "RetryStorm", "warning")
+	storm.StartsAt = t0.Add(-time.Minute)
+	show("WARNING", "", burst)
+	show("CRITICAL", "🔴 CRITICAL checkout-agent/planner: 43 of 98 calls failed (44%)", burst, rate)
+	show("Since 2026-11-21 09:20 UTC", "🟠 Also RetryStorm: 43 of 98 calls failed (44%)", burst, rate, storm)
+	worse := func(a alerts.Alert) alerts.Alert { return alert(later(), a.Name, a.Labels["severity"]) }
+	show("412 of 1,030", "New cause: 30 of 412: a tool call in the history has no reply directly after it (cause missing_tool_reply)", worse(burst), worse(rate), storm)
+	over := func(a alerts.Alert) alerts.Alert { return alert(resolved(), a.Name, a.Labels["severity"]) }
+	show("⚪ StageFailureRate: 412 of 1,030 calls failed at the peak (40%)",
+		"⚪ StageFailureRate ended after 1 h 5 min; the problem goes on: WARNING checkout-agent/planner: 412 of 1,030 calls failed (40%)", worse(burst), over(rate), storm)
+	show("RESOLVED", "🟢 Resolved after 1 h 6 min: 412 of 1,030 calls failed at the peak (40%)\nLast failure 09:33:45 UTC, none since in 80 calls", over(burst), over(rate), func() alerts.Alert {
+		storm := over(storm)
+		storm.StartsAt = t0.Add(-time.Minute)
+		return storm
+	}())
+	must.Equal(t, len(f.top()), 1, "messages")
 }
 
 func TestTwoAlertsInAThread(t *testing.T) {

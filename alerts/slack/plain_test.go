@@ -13,7 +13,7 @@ var (
 	dateToken = regexp.MustCompile(`<!date\^[^|>]*\|([^>]*)>`)
 	linkToken = regexp.MustCompile(`<([^|>!]*)\|([^>]*)>`)
 	unmarked  = strings.NewReplacer("```", "", "`", "", "&lt;", "<", "&gt;", ">", "&amp;", "&",
-		":red_circle:", "🔴", ":large_orange_circle:", "🟠", ":large_blue_circle:", "🔵", ":large_green_circle:", "🟢",
+		":red_circle:", "🔴", ":large_orange_circle:", "🟠", ":large_blue_circle:", "🔵", ":large_green_circle:", "🟢", ":white_circle:", "⚪",
 		":hourglass:", "⏳", ":bell:", "🔔")
 	bold = regexp.MustCompile(`\*([^*\n]+)\*`)
 )

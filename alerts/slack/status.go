@@ -48,6 +48,9 @@ func statusNews(g alerts.Group, p *notice) []string {
 	case line != "" && strings.HasSuffix(p.Decided, "\n"+line): // only the assignment is left
 		add(":bell: Reopened: it is not fixed\n" + line)
 	case line != "":
+		if was, rest, ok := strings.Cut(line, "\n"); ok && strings.HasSuffix("\n"+p.Decided, "\n"+rest) {
+			line = was // the assignment is as before
+		}
 		add(line)
 	default:
 		add(":bell: Reopened: nobody is assigned, and it is not fixed")

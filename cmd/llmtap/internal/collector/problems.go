@@ -203,24 +203,7 @@ func (p *problems) Decide(ctx context.Context, id string, d alerts.ProblemDecisi
 			return false, alerts.ErrNoProblem
 		}
 		before = *v
-		switch d.Action {
-		case alerts.ActionAssign:
-			if v.Assignee, v.Assigned = d.Assignee, &who; d.Assignee == "" {
-				v.Assigned = nil
-			}
-		case alerts.ActionResolve:
-			r := alerts.Resolution{Decision: who, Version: d.Version}
-			for _, x := range v.Versions {
-				if x.Version == d.Version {
-					r.FirstCall = x.FirstCall
-				}
-			}
-			v.Resolved, v.Regressed = &r, nil
-		case alerts.ActionIgnore:
-			v.Ignored = &alerts.Ignoring{Decision: who, Until: d.Until, SilenceID: muted}
-		case alerts.ActionReopen:
-			v.Resolved, v.Regressed, v.Ignored = nil, nil, nil
-		}
+		v.Decide(d, who, muted)
 		return true, nil
 	})
 	if err != nil {

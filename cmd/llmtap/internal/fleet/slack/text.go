@@ -271,6 +271,7 @@ var emojis = map[string]string{
 	":rotating_light:": "🚨", ":red_circle:": "🔴", ":large_orange_circle:": "🟠", ":large_yellow_circle:": "🟡",
 	":large_green_circle:": "🟢", ":white_check_mark:": "✅", ":warning:": "⚠️", ":x:": "❌", ":fire:": "🔥", ":bulb:": "💡",
 	":eyes:": "👀", ":mute:": "🔇", ":no_entry:": "⛔", ":link:": "🔗", ":hourglass:": "⏳", ":large_blue_circle:": "🔵", ":mag:": "🔍", ":bell:": "🔔", ":no_bell:": "🔕", ":information_source:": "ℹ️",
+	":white_circle:": "⚪", ":bust_in_silhouette:": "👤",
 }
 
 // emoji replaces the names of the emojis used in alerts.
