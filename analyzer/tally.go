@@ -72,4 +72,5 @@ type Example struct {
 	FirstVersion string `json:"first_version,omitempty"` // service version of the first such call
 	FirstAt      int64  `json:"first_at,omitempty"`      // stream time of the first such call, in Unix nanoseconds
 	LastClean    string `json:"last_clean,omitempty"`    // newest other version of the stage with calls before that
+	CleanCalls   uint64 `json:"clean_calls,omitempty"`   // a lower bound of these calls without a failure, see ledger.Entry; 0 if it is unknown
 }
