@@ -33,6 +33,9 @@ const (
 // actionRegress is an action of llmtap itself.
 const actionRegress = "regress"
 
+// self is llmtap as an actor.
+var self = alerts.Actor{ID: "llmtap", Via: "llmtap"}
+
 // ignored is the comment of the silences that ignore problems.
 const ignored = "problem ignored"
 
@@ -81,7 +84,7 @@ func (p *problems) Notify(ctx context.Context, g alerts.Group) error {
 		return &alerts.RetryError{Err: fmt.Errorf("store problem: %w", err)}
 	}
 	if changed && regressed {
-		p.controls.record(ctx, sinks.AlertAction{Action: actionRegress, Group: g.Key, Incident: g.Since(), Comment: "seen again in " + v.Regressed.Version}, alerts.Actor{ID: "llmtap", Via: "llmtap"})
+		p.controls.record(ctx, sinks.AlertAction{Action: actionRegress, Group: g.Key, Incident: g.Since(), Comment: "seen again in " + v.Regressed.Version}, self)
 	}
 	return nil
 }
@@ -121,7 +124,9 @@ func (p *problems) watch(ctx context.Context) {
 
 // newProblems returns problems that are not known until watch runs.
 func newProblems(kv *jetstream.KV, c *controls, logger *slog.Logger) *problems {
-	return &problems{kv: kv, controls: c, logger: logger, list: map[string]alerts.Problem{}}
+	p := &problems{kv: kv, controls: c, logger: logger, list: map[string]alerts.Problem{}}
+	c.follow = p.follow
+	return p
 }
 
 // ready reports whether the problems are known.
@@ -271,6 +276,32 @@ func (p *problems) unmute(ctx context.Context, v *alerts.Problem, kept string, b
 	return nil
 }
 
+// follow ends ignoring a problem with the silence that ignores it. An error is only logged: sweep tries again.
+func (p *problems) follow(ctx context.Context, s *silence.Silence, by alerts.Actor) {
+	for _, v := range p.All() {
+		if v.Ignored == nil || v.Ignored.SilenceID != s.ID || v.Ignored.Until.Equal(s.EndsAt) {
+			continue
+		}
+		over := false
+		changed, _, err := change(ctx, p.kv, problemKey+v.ID(), func(v *alerts.Problem, _ bool) (bool, error) {
+			if v.Ignored == nil || v.Ignored.SilenceID != s.ID {
+				return false, nil
+			}
+			if over = !s.EndsAt.After(time.Now()); over {
+				v.Ignored = nil
+			} else {
+				v.Ignored.Until = s.EndsAt
+			}
+			return true, nil
+		})
+		if err != nil {
+			p.logger.Warn("a problem is ignored although its silence was changed, trying again", "problem", v.ID(), "err", err)
+		} else if changed && over {
+			p.controls.record(ctx, sinks.AlertAction{Action: alerts.ActionReopen, Group: v.Key, Incident: v.Incident, SilenceID: s.ID, Comment: "its silence was ended"}, by)
+		}
+	}
+}
+
 // matchersOf returns the matchers of all alerts of v.
 func matchersOf(v *alerts.Problem) (silence.Matchers, error) {
 	var matchers silence.Matchers
@@ -284,10 +315,19 @@ func matchersOf(v *alerts.Problem) (silence.Matchers, error) {
 	return matchers, nil
 }
 
-// sweep deletes problems that nobody needs any more.
+// sweep deletes problems that nobody needs any more, and follows silences that a process has changed before it died.
 func (p *problems) sweep(ctx context.Context, now time.Time) error {
 	all := p.All()
 	for i, v := range all {
+		if x := v.Ignored; x != nil && now.Before(x.Until) && now.Sub(x.At) > sweepInterval {
+			s, ok := p.controls.decisions.Silences.Get(x.SilenceID)
+			if s.ID = x.SilenceID; !ok && p.controls.ready() {
+				s.EndsAt = now // it was deleted
+			}
+			if !s.EndsAt.IsZero() {
+				p.follow(ctx, &s, self)
+			}
+		}
 		old := now.Sub(v.LastSeen) > problemRetention && v.Resolved == nil && v.Ignored == nil
 		if v.Firing || !old && i < maxProblems {
 			continue
