@@ -10,6 +10,8 @@ type Tally struct {
 	// Examples contains at most one failed exchange per combination of service, stage, cause and root cause, and at most
 	// one finding per combination of service, stage, rule, cause and root cause.
 	Examples []Example `json:"examples,omitempty"`
+	// Users are the users hit by failed calls and findings, if calls have users.
+	Users []UsersHit `json:"users,omitempty"`
 }
 
 // Metrics of a Count. All but the last five have the labels service, service_version, environment, agent, stage,

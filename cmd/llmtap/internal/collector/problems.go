@@ -15,6 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/silence"
+	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/sinks"
 )
@@ -49,9 +50,10 @@ type problems struct {
 	controls *controls
 	logger   *slog.Logger
 
-	mu     sync.Mutex // guards list and loaded
+	mu     sync.Mutex // guards list, loaded and usersHit
 	list   map[string]alerts.Problem
 	loaded bool // list has what was stored
+	usersHit
 }
 
 // problemID matches ids of problems. Other texts must not become parts of keys.
@@ -124,7 +126,7 @@ func (p *problems) watch(ctx context.Context) {
 
 // newProblems returns problems that are not known until watch runs.
 func newProblems(kv *jetstream.KV, c *controls, logger *slog.Logger) *problems {
-	p := &problems{kv: kv, controls: c, logger: logger, list: map[string]alerts.Problem{}}
+	p := &problems{kv: kv, controls: c, logger: logger, list: map[string]alerts.Problem{}, usersHit: usersHit{map[analyzer.Hit]alerts.Users{}, map[analyzer.Hit]bool{}}}
 	c.follow = p.follow
 	return p
 }
@@ -188,6 +190,12 @@ func (p *problems) Decide(ctx context.Context, id string, d alerts.ProblemDecisi
 		return before, alerts.ErrNoProblem
 	}
 	var muted string // id of the silence that ignores the problem
+	users := 0       // hit until now
+	if d.Users > 0 {
+		if users, err = p.countUsers(ctx, &before); err != nil {
+			return before, err
+		}
+	}
 	if d.Action == alerts.ActionIgnore {
 		s, err := p.mute(ctx, &before, d, by, now)
 		if err != nil {
@@ -214,7 +222,7 @@ func (p *problems) Decide(ctx context.Context, id string, d alerts.ProblemDecisi
 			}
 			v.Resolved, v.Regressed = &r, nil
 		case alerts.ActionIgnore:
-			v.Ignored = &alerts.Ignoring{Decision: who, Until: d.Until, SilenceID: muted}
+			v.Ignored = &alerts.Ignoring{Decision: who, Until: d.Until, SilenceID: muted, Users: d.Users, Before: users}
 		case alerts.ActionReopen:
 			v.Resolved, v.Regressed, v.Ignored = nil, nil, nil
 		}
@@ -282,12 +290,15 @@ func (p *problems) follow(ctx context.Context, s *silence.Silence, by alerts.Act
 		if v.Ignored == nil || v.Ignored.SilenceID != s.ID || v.Ignored.Until.Equal(s.EndsAt) {
 			continue
 		}
-		over := false
+		over, comment := false, ""
 		changed, _, err := change(ctx, p.kv, problemKey+v.ID(), func(v *alerts.Problem, _ bool) (bool, error) {
 			if v.Ignored == nil || v.Ignored.SilenceID != s.ID {
 				return false, nil
 			}
 			if over = !s.EndsAt.After(time.Now()); over {
+				if comment = "its silence was ended"; v.Ignored.Enough() {
+					comment = "it has hit " + v.Ignored.MoreUsers()
+				}
 				v.Ignored = nil
 			} else {
 				v.Ignored.Until = s.EndsAt
@@ -297,7 +308,7 @@ func (p *problems) follow(ctx context.Context, s *silence.Silence, by alerts.Act
 		if err != nil {
 			p.logger.Warn("a problem is ignored although its silence was changed, trying again", "problem", v.ID(), "err", err)
 		} else if changed && over {
-			p.controls.record(ctx, sinks.AlertAction{Action: alerts.ActionReopen, Group: v.Key, Incident: v.Incident, SilenceID: s.ID, Comment: "its silence was ended"}, by)
+			p.controls.record(ctx, sinks.AlertAction{Action: alerts.ActionReopen, Group: v.Key, Incident: v.Incident, SilenceID: s.ID, Comment: comment}, by)
 		}
 	}
 }
@@ -332,8 +343,10 @@ func (p *problems) sweep(ctx context.Context, now time.Time) error {
 		if v.Firing || !old && i < maxProblems {
 			continue
 		}
-		if err := purgeKey(ctx, p.kv, problemKey+v.ID()); err != nil {
-			return fmt.Errorf("delete an old problem: %w", err)
+		for _, key := range []string{usersKey, problemKey} {
+			if err := purgeKey(ctx, p.kv, key+v.ID()); err != nil {
+				return fmt.Errorf("delete an old problem: %w", err)
+			}
 		}
 	}
 	return nil
