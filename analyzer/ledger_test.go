@@ -217,7 +217,7 @@ func TestCleanCalls(t *testing.T) {
 		s.labels.ServiceVersion = "1.5.0"
 		s.fail(400, orphanText, user("q"), assistant("well"), tool("call_9", "x"))
 		s.labels.ServiceVersion = "1.4.0"
-		talk() // after the failure
+		talk()                                                     // after the failure
 		for _, k := range []int{calls, 2*calls + 1, 2*calls + 2} { // steps before the restart
 			first, second, kept := newAnalyzer(t, analyzer.Default()), newAnalyzer(t, analyzer.Default()), savedLedger{}
 			for _, st := range s.steps[:k] {
