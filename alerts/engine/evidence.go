@@ -162,6 +162,9 @@ func (s *samples) failedIn(list []*series, metric string, from, step int64) (ev 
 	}
 	all := make([]*share, 0, len(shares))
 	for _, s := range shares {
+		if v := versions[s.LastClean]; v != nil && v.Failed == 0 {
+			s.cleanCalls = max(s.cleanCalls, v.Calls) // it still runs
+		}
 		s.prove(calls)
 		all = append(all, s)
 	}
