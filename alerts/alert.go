@@ -133,8 +133,8 @@ func EnoughCalls(calls, failed, all uint64) bool {
 }
 
 // Regression returns the first service version with the most frequent failure (the largest share), and the newest
-// earlier version without it. Both come from the ledger if available, otherwise from the window, in which the earlier version
-// must have made EnoughCalls. They are empty if unknown.
+// earlier version without it, which has made EnoughCalls. Both come from the ledger if available, otherwise from the window.
+// They are empty if unknown.
 func (ev *Evidence) Regression() (first, lastClean string) {
 	if len(ev.Shares) > 0 && ev.Shares[0].FirstVersion != "" {
 		return ev.Shares[0].FirstVersion, ev.Shares[0].LastClean
@@ -166,7 +166,8 @@ type Share struct {
 	// The first call of these stages with this failure or defect, from the ledger, which covers weeks. Empty if unknown.
 	FirstVersion string    // service version of the first call
 	FirstAt      time.Time // stream time of the first call
-	LastClean    string    // newest other version that the stage used before FirstAt
+	LastClean    string    // newest other version that the stage used before FirstAt, with EnoughCalls
+	Earlier      bool      `json:",omitempty"` // there was another version before FirstAt, but with too few calls to tell whether it is clean
 }
 
 // ID returns the root cause if it is known, otherwise the cause.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // States of a Problem, the first that applies.
@@ -89,7 +91,20 @@ type Ignoring struct {
 	Decision
 	Until     time.Time `json:"until"`
 	SilenceID string    `json:"silence_id"`
+	// If Users is not zero, the silence also ends when so many more users are hit. Before is the number of users at the decision, Hit
+	// that of those since. Both are counts of Users.
+	Users  int `json:"users,omitempty"`
+	Before int `json:"users_before,omitempty"`
+	Hit    int `json:"users_hit,omitempty"`
 }
+
+// Enough reports whether as many more users were hit as the problem is ignored for.
+func (i *Ignoring) Enough() bool { return i.Users > 0 && i.Hit >= i.Users }
+
+// MoreUsers returns Users in words.
+func (i *Ignoring) MoreUsers() string { return moreUsers(i.Users) }
+
+func moreUsers(n int) string { return quantity.Plural(n, "more user") }
 
 // ErrNoProblem is returned for the id of a problem that does not exist.
 var ErrNoProblem = errors.New("there is no such problem")
@@ -105,12 +120,16 @@ const (
 // maxAssignee, maxVersion and maxNote bound a ProblemDecision, in bytes.
 const maxAssignee, maxVersion, maxNote = 200, 200, 2000
 
+// MaxMoreUsers bounds ProblemDecision.Users, so that Users can count them.
+const MaxMoreUsers = 10_000
+
 // A ProblemDecision is what a person decides about a problem.
 type ProblemDecision struct {
 	Action   string    `json:"action"`
 	Assignee string    `json:"assignee,omitempty"` // of assign; "" for nobody
 	Version  string    `json:"version,omitempty"`  // of resolve: the version with the fix; "" for all
 	Until    time.Time `json:"until,omitzero"`     // of ignore; zero for ever
+	Users    int       `json:"users,omitempty"`    // of ignore: ends it when so many more users are hit, if that is before Until; 0: however many
 	Note     string    `json:"note,omitempty"`
 }
 
@@ -133,8 +152,13 @@ func (d *ProblemDecision) Validate() error {
 			return invalid("the field %s has more than %d bytes", x.name, x.most)
 		}
 	}
-	if !d.Until.IsZero() && d.Action != ActionIgnore {
+	switch {
+	case !d.Until.IsZero() && d.Action != ActionIgnore:
 		return invalid("only %s has the field until", ActionIgnore)
+	case d.Users != 0 && d.Action != ActionIgnore:
+		return invalid("only %s has the field users", ActionIgnore)
+	case d.Users < 0 || d.Users > MaxMoreUsers:
+		return invalid("the field users is not from 1 to %d", MaxMoreUsers)
 	}
 	return nil
 }
@@ -147,6 +171,9 @@ func (d *ProblemDecision) Comment() string {
 	}
 	if d.Version != "" {
 		parts = append(parts, "fixed in "+d.Version)
+	}
+	if d.Users > 0 {
+		parts = append(parts, "until it hits "+moreUsers(d.Users))
 	}
 	if d.Note != "" {
 		return strings.Join(append(parts, d.Note), ": ")
@@ -226,8 +253,9 @@ func (p *Problem) Observe(g *Group) (regressed bool) {
 	return regressed
 }
 
-// Decide applies d, which is valid and who decided. silence is the id of the silence that carries out ActionIgnore.
-func (p *Problem) Decide(d ProblemDecision, who Decision, silence string) {
+// Decide applies d, which is valid and who decided. silence is the id of the silence that carries out ActionIgnore, users the number of
+// users that the problem has hit.
+func (p *Problem) Decide(d ProblemDecision, who Decision, silence string, users int) {
 	switch d.Action {
 	case ActionAssign:
 		if p.Assignee, p.Assigned = d.Assignee, &who; d.Assignee == "" {
@@ -242,7 +270,7 @@ func (p *Problem) Decide(d ProblemDecision, who Decision, silence string) {
 		}
 		p.Resolved, p.Regressed = &r, nil
 	case ActionIgnore:
-		p.Ignored = &Ignoring{Decision: who, Until: d.Until, SilenceID: silence}
+		p.Ignored = &Ignoring{Decision: who, Until: d.Until, SilenceID: silence, Users: d.Users, Before: users}
 	case ActionReopen:
 		p.Resolved, p.Regressed, p.Ignored = nil, nil, nil
 	}

@@ -72,9 +72,10 @@ type counter struct {
 	second   int64 // the second to which counts belong
 	counts   map[series]uint64
 	examples map[exampleKey]Example
-	minSeq   uint64 // oldest sequence among the counted events
+	users    map[Hit]map[uint16]struct{} // buckets
+	minSeq   uint64                      // oldest sequence among the counted events
 
-	countBytes, exampleBytes int // estimated JSON bytes
+	countBytes, exampleBytes, userBytes int // estimated JSON bytes
 
 	hour   int64
 	values [labelModel + 1]map[string]struct{} // label values seen in this hour
@@ -83,7 +84,7 @@ type counter struct {
 func newCounter(cfg *Config) *counter {
 	c := &counter{
 		partition: cfg.Partition, epoch: cfg.Epoch, limit: cfg.MaxLabelValues,
-		counts: make(map[series]uint64), examples: make(map[exampleKey]Example),
+		counts: make(map[series]uint64), examples: make(map[exampleKey]Example), users: make(map[Hit]map[uint16]struct{}),
 	}
 	for i := range c.values {
 		c.values[i] = make(map[string]struct{})
@@ -173,6 +174,7 @@ func (c *counter) exchange(e *Exchange, ex func() Example, isNew bool, minSeq ui
 		c.add(first, 1, minSeq, now)
 	}
 	c.example(&s, ex, maxExamples, maxExampleBytes)
+	c.hit(&s, e.Labels.User)
 }
 
 // exampleKey identifies the series that share an example.
@@ -201,6 +203,7 @@ func (c *counter) finding(f *Finding, about *signals.Failure, minSeq uint64, now
 	s[labelRule], s[labelSeverity], s[labelCause], s[labelRootCause] = f.Rule, string(f.Severity), about.Cause, cmp.Or(f.RootCause, about.RootCause)
 	s = c.add(s, 1, minSeq, now)
 	c.example(&s, func() Example { return findingExample(f, about, now) }, maxExamples/2, maxExampleBytes/2)
+	c.hit(&s, f.Labels.User)
 }
 
 // process counts n dropped exchanges or lost events of a process.
@@ -298,6 +301,7 @@ func (c *counter) take() Tally {
 		t.Examples = append(t.Examples, ex)
 	}
 	slices.SortFunc(t.Examples, func(a, b Example) int { return compareExamples(&a, &b) })
+	t.Users = c.takeUsers()
 	clear(c.counts)
 	clear(c.examples)
 	c.closed, c.minSeq, c.countBytes, c.exampleBytes = c.second, 0, 0, 0

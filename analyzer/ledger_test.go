@@ -201,6 +201,45 @@ func TestFirstVersion(t *testing.T) {
 	}
 }
 
+// The ledger knows how many calls the last clean version made, also when a process counted some of them and another one the others.
+func TestCleanCalls(t *testing.T) {
+	f := func(calls int, want uint64) {
+		t.Helper()
+		s := newStream("c1")
+		s.labels.Stage = "planner"
+		talk := func() {
+			s.labels.Conversation = fmt.Sprint("c", s.seq)
+			s.ok(assistant("hello"), hello...)
+		}
+		for range calls {
+			talk()
+		}
+		s.labels.ServiceVersion = "1.5.0"
+		s.fail(400, orphanText, user("q"), assistant("well"), tool("call_9", "x"))
+		s.labels.ServiceVersion = "1.4.0"
+		talk()                                                     // after the failure
+		for _, k := range []int{calls, 2*calls + 1, 2*calls + 2} { // steps before the restart
+			first, second, kept := newAnalyzer(t, analyzer.Default()), newAnalyzer(t, analyzer.Default()), savedLedger{}
+			for _, st := range s.steps[:k] {
+				do(first, st, true, new(analyzer.Output))
+			}
+			kept.take(t, first)
+			kept.give(t, second, true)
+			for i, st := range s.steps {
+				do(second, st, i >= k, new(analyzer.Output))
+			}
+			kept.take(t, second)
+			for _, e := range []ledger.Entry{kept.entry(t, ledger.KindDefect, "orphan_tool_reply"), kept.entry(t, ledger.KindFailure, "orphan_tool_reply")} {
+				if e.LastClean != "1.4.0" || e.CleanCalls != want {
+					t.Errorf("restart after %d of %d steps: %s: %d calls of %q, want %d", k, len(s.steps), e.Kind, e.CleanCalls, e.LastClean, want)
+				}
+			}
+		}
+	}
+	f(5, 5)
+	f(1200, 1000)
+}
+
 // A version that showed a rule without a root cause is not clean of a root cause that is found later.
 func TestNotCleanBeforeRootCause(t *testing.T) {
 	s := newStream("c1")

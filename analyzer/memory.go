@@ -56,7 +56,7 @@ func (m *memory) exchange(s *step, p *pending) (known *ledger.Record, isNew bool
 	}
 	k := ledger.Key{Kind: ledger.KindVersion, Service: e.Labels.Service, Stage: e.Labels.Stage, Name: e.Labels.ServiceVersion}
 	if s.emit && p.turn != nil {
-		m.See(&k, &m.sighting)
+		m.SeeVersion(&k, &m.sighting, accepted(e) && e.Retry == 0)
 	}
 	if !e.Failed || e.Retry > 0 {
 		return nil, false
@@ -69,8 +69,8 @@ func (m *memory) exchange(s *step, p *pending) (known *ledger.Record, isNew bool
 	return r, r != nil && r.First.Position == m.sighting.Position
 }
 
-// defect records the defect of row in the ledger if the defect is new in e or not in the ledger yet. It sets FirstVersion
-// and LastClean of row from the ledger and returns them with the time of the first call. A silent replay only reads.
+// defect records the defect of row in the ledger if the defect is new in e or not in the ledger yet. It sets FirstVersion,
+// LastClean and CleanCalls of row from the ledger and returns them with the time of the first call. A silent replay only reads.
 func (m *memory) defect(s *step, e *Exchange, row *Finding, isNew bool) (about signals.Failure) {
 	if !remembered(e) {
 		return about
@@ -81,8 +81,8 @@ func (m *memory) defect(s *step, e *Exchange, row *Finding, isNew bool) (about s
 		r = m.See(&k, &m.sighting)
 	}
 	if r != nil {
-		row.FirstVersion, row.LastClean = r.First.Version, r.LastClean
-		about.FirstVersion, about.FirstAt, about.LastClean = r.First.Version, r.First.At, r.LastClean
+		row.FirstVersion, row.LastClean, row.CleanCalls = r.First.Version, r.LastClean, r.CleanCalls
+		know(&about, r)
 	}
 	return about
 }
@@ -93,8 +93,13 @@ func (m *memory) know(e *Exchange, d *signals.Failure) {
 		return
 	}
 	if r := m.Get(ledger.Key{Kind: ledger.KindDefect, Service: e.Labels.Service, Stage: e.Labels.Stage, Name: d.Cause, RootCause: d.RootCause}); r != nil {
-		d.FirstVersion, d.FirstAt, d.LastClean = r.First.Version, r.First.At, r.LastClean
+		know(d, r)
 	}
+}
+
+// know sets the versions of f from r.
+func know(f *signals.Failure, r *ledger.Record) {
+	f.FirstVersion, f.FirstAt, f.LastClean, f.CleanCalls = r.First.Version, r.First.At, r.LastClean, r.CleanCalls
 }
 
 // remembered reports whether e is recorded in the ledger. Imports and exchanges that may be incomplete are not.

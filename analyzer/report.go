@@ -122,7 +122,7 @@ func failureOf(e *Exchange, known *ledger.Record) *signals.Failure {
 		Cause: e.Cause, RootCause: e.RootCause, ErrorText: strings.Clone(limit.Text(e.ErrorText, maxExampleText)), Full: e.Capture == event.CaptureFull,
 	}
 	if known != nil {
-		f.FirstVersion, f.FirstAt, f.LastClean = known.First.Version, known.First.At, known.LastClean
+		know(f, known)
 	}
 	return f
 }
@@ -133,7 +133,7 @@ func findingExample(f *Finding, about *signals.Failure, now time.Time) Example {
 		Finding: true, Exchange: f.Exchange, Conversation: f.Conversation, Full: about.Full, Status: f.Status, ErrorText: about.ErrorText,
 		Rule: f.Rule, Message: f.Message, ToolCallID: limit.Text(f.ToolCallID, maxExampleText), ToolName: f.ToolName,
 		Summary: limit.Text(f.Summary, maxExampleText), Evidence: limit.Text(f.Evidence, maxExampleText), Fix: f.Fix, PublishedAt: now.UnixNano(),
-		FirstVersion: limit.Text(about.FirstVersion, maxLabelBytes), LastClean: limit.Text(about.LastClean, maxLabelBytes),
+		FirstVersion: limit.Text(about.FirstVersion, maxLabelBytes), LastClean: limit.Text(about.LastClean, maxLabelBytes), CleanCalls: about.CleanCalls,
 	}
 	if !about.FirstAt.IsZero() {
 		x.FirstAt = about.FirstAt.UnixNano()
@@ -152,7 +152,7 @@ func example(p *pending, f *judge.Finding, known *ledger.Record) Example {
 	}
 	if known != nil {
 		ex.FirstVersion, ex.FirstAt = limit.Text(known.First.Version, maxLabelBytes), known.First.At.UnixNano()
-		ex.LastClean = limit.Text(known.LastClean, maxLabelBytes)
+		ex.LastClean, ex.CleanCalls = limit.Text(known.LastClean, maxLabelBytes), known.CleanCalls
 	}
 	if f == nil {
 		ex.Fix = p.why.Fix

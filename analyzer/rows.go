@@ -111,9 +111,10 @@ type Finding struct {
 	AnswerCode       string // the same of the call whose answer was not kept as it was; "" if there is none, or it is unknown
 
 	// The first service version with the defect in any conversation, according to the ledger, and the newest other
-	// version with calls before that. "" for imports and degraded calls.
+	// version with calls before that, with a lower bound of those without a failure. Empty for imports and degraded calls.
 	FirstVersion string
 	LastClean    string
+	CleanCalls   uint64
 
 	Labels       event.Labels
 	Attrs        map[string]string // attributes of the exchange

@@ -10,6 +10,8 @@ type Tally struct {
 	// Examples contains at most one failed exchange per combination of service, stage, cause and root cause, and at most
 	// one finding per combination of service, stage, rule, cause and root cause.
 	Examples []Example `json:"examples,omitempty"`
+	// Users are the users hit by failed calls and findings, if calls have users.
+	Users []UsersHit `json:"users,omitempty"`
 }
 
 // Metrics of a Count. All but the last five have the labels service, service_version, environment, agent, stage,
@@ -72,4 +74,5 @@ type Example struct {
 	FirstVersion string `json:"first_version,omitempty"` // service version of the first such call
 	FirstAt      int64  `json:"first_at,omitempty"`      // stream time of the first such call, in Unix nanoseconds
 	LastClean    string `json:"last_clean,omitempty"`    // newest other version of the stage with calls before that
+	CleanCalls   uint64 `json:"clean_calls,omitempty"`   // a lower bound of these calls without a failure, see ledger.Entry; 0 if it is unknown
 }

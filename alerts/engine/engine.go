@@ -60,6 +60,7 @@ type Engine struct {
 	rules   []*rules.Rule
 	steps   *steps
 	samples *samples
+	quiet   *quietTimes
 	groups  *groups
 	closed  bool
 
@@ -102,10 +103,10 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	g := &groups{cfg: cfg, m: m, receivers: receivers, decisions: o.Decisions, inhibitRules: inhibit, open: map[string]*openGroup{}, leads: !o.Standby}
 	e := &Engine{
 		cfg: cfg, log: o.Logger, m: m, health: o.Health, standby: o.Standby, unavailable: o.Unavailable, rules: list, steps: newSteps(cfg), groups: g,
-		concurrent: 1,
+		quiet: newQuiet(), concurrent: 1,
 	}
 	e.dispatcher = &dispatcher{cfg: cfg, m: m, log: o.Logger, receivers: receivers, changed: changed, leads: o.Leads, mu: &e.mu, groups: g}
-	e.state = &state{store: o.Store, log: o.Logger, m: m, changed: changed, intended: e.dispatcher.wake, mu: &e.mu, groups: g, versions: v}
+	e.state = &state{store: o.Store, log: o.Logger, m: m, changed: changed, intended: e.dispatcher.wake, mu: &e.mu, groups: g, versions: v, quiet: e.quiet}
 	if !o.Health {
 		e.expected = expected(cfg)
 	}
@@ -118,6 +119,7 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 			m.failed(o.Logger, "store", err)
 		}
 		g.evaluated = progress.LastStep
+		e.quiet.restore(progress.Quiet)
 	} else {
 		saved, err := e.state.load(ctx)
 		if err != nil {
@@ -125,6 +127,7 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 		}
 		g.open, g.evaluated = saved.groups, saved.evaluated
 		v.restore(saved.versions)
+		e.quiet.restore(saved.quiet)
 	}
 	e.samples = newSamples(cfg, longestWindow(list), v, m)
 	if o.Registerer != nil {
@@ -367,6 +370,7 @@ func (e *Engine) lead(ctx context.Context) bool {
 		ev = e.result(e.steps.last())
 	}
 	e.samples.versions.restore(saved.versions)
+	e.quiet.restore(saved.quiet)
 	e.groups.lead(saved, ev)
 	return true
 }

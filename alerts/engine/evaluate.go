@@ -2,11 +2,13 @@ package engine
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/rules"
 )
 
@@ -15,7 +17,9 @@ func (e *Engine) evaluate(ctx context.Context, step int64, tallies []tally) {
 	began := time.Now()
 	gauges := e.expected
 	if !e.health {
-		gauges = append(slices.Clip(gauges), Gauge{Metric: rules.MetricCollected, Value: boolValue(e.steps.observed())})
+		observed := e.steps.observed()
+		e.quiet.observe(step, tallies, observed)
+		gauges = slices.Concat(gauges, []Gauge{{Metric: rules.MetricCollected, Value: boolValue(observed)}}, e.quiet.gauges(), e.firingGauges())
 	}
 	if err := e.samples.apply(step, tallies, gauges); err != nil {
 		e.m.failed(e.log, "evaluate", err, "step", step)
@@ -28,6 +32,25 @@ func (e *Engine) evaluate(ctx context.Context, step int64, tallies []tally) {
 		e.state.changed.raise()
 		e.dispatcher.wake()
 	}
+}
+
+// firingGauges returns rules.MetricAlerts of the alerts whose rules query it.
+func (e *Engine) firingGauges() (out []Gauge) {
+	for _, r := range e.rules {
+		if !r.Queries(rules.MetricAlerts) {
+			continue
+		}
+		for _, o := range e.groups.open {
+			for _, a := range o.alerts {
+				if a.State == alerts.Firing && a.Name == r.Name && r.Instance(a.Labels) != nil {
+					kv := maps.Clone(a.Labels)
+					kv["alertname"], kv["alertstate"] = a.Name, string(alerts.Firing)
+					out = append(out, Gauge{rules.MetricAlerts, kv, 1})
+				}
+			}
+		}
+	}
+	return out
 }
 
 // evaluateRules evaluates rules at step, up to e.concurrent at a time: each reads the samples and changes only itself. Errors

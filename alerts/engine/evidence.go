@@ -46,7 +46,8 @@ func sameConversation(a, b *analyzer.Example) bool {
 // A share is a Share with the newest examples of its calls.
 type share struct {
 	alerts.Share
-	examples []*analyzer.Example
+	cleanCalls uint64 // of LastClean before FirstAt
+	examples   []*analyzer.Example
 }
 
 // add adds an example and its ledger entry to s. Series of different stages have different entries; the earliest entry
@@ -55,7 +56,14 @@ func (s *share) add(x *analyzer.Example) {
 	s.examples = insertExample(s.examples, x)
 	s.Fix, s.Guessed = s.examples[0].Fix, s.examples[0].Guessed
 	if at := time.Unix(0, x.FirstAt).UTC(); x.FirstAt > 0 && (s.FirstAt.IsZero() || at.Before(s.FirstAt)) {
-		s.FirstVersion, s.FirstAt, s.LastClean = x.FirstVersion, at, x.LastClean
+		s.FirstVersion, s.FirstAt, s.LastClean, s.cleanCalls = x.FirstVersion, at, x.LastClean, x.CleanCalls
+	}
+}
+
+// prove clears LastClean if that version made too few calls to tell that it is clean. calls are those of the versions that fail.
+func (s *share) prove(calls uint64) {
+	if s.LastClean != "" && !alerts.EnoughCalls(s.cleanCalls, s.Failed, calls) {
+		s.LastClean, s.Earlier = "", true
 	}
 }
 
@@ -70,7 +78,7 @@ func (s *samples) evidence(inst *rules.Instance, step int64) (ev alerts.Evidence
 	if !ofOneService(inst) {
 		for i := range ev.Shares { // a version of any service
 			x := &ev.Shares[i]
-			x.FirstVersion, x.FirstAt, x.LastClean = "", time.Time{}, ""
+			x.FirstVersion, x.FirstAt, x.LastClean, x.Earlier = "", time.Time{}, "", false
 		}
 	}
 	ev.Window = inst.Rule.Window
@@ -146,8 +154,18 @@ func (s *samples) failedIn(list []*series, metric string, from, step int64) (ev 
 			shares[k].add(x)
 		}
 	}
+	var calls uint64 // of the versions that fail
+	for _, v := range versions {
+		if v.Failed > 0 {
+			calls += v.Calls
+		}
+	}
 	all := make([]*share, 0, len(shares))
 	for _, s := range shares {
+		if v := versions[s.LastClean]; v != nil && v.Failed == 0 {
+			s.cleanCalls = max(s.cleanCalls, v.Calls) // it still runs
+		}
+		s.prove(calls)
 		all = append(all, s)
 	}
 	slices.SortFunc(all, func(a, b *share) int {

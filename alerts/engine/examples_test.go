@@ -24,7 +24,7 @@ func TestExamples(t *testing.T) {
 		example := func(version, root, conversation string) analyzer.Example {
 			return analyzer.Example{
 				Labels: failures(version, "orphan_tool_reply", root, 1).Labels, Exchange: "x-" + conversation, Conversation: conversation,
-				PublishedAt: b.sec * 1e9, Fix: "fix " + root, FirstVersion: "2.4.0", FirstAt: first.UnixNano(), LastClean: "2.3.9",
+				PublishedAt: b.sec * 1e9, Fix: "fix " + root, FirstVersion: "2.4.0", FirstAt: first.UnixNano(), LastClean: "2.3.9", CleanCalls: 400,
 			}
 		}
 		for i := range 20 {

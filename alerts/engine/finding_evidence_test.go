@@ -35,7 +35,7 @@ func TestEvidenceOfFindings(t *testing.T) {
 				tally.Counts = append(tally.Counts, calls("1.1", 20), skipped, finding("1.1", "missing_tool_reply", "style", "", 9))
 				tally.Examples = []analyzer.Example{{
 					Labels: skipped.Labels, Finding: true, Exchange: "x1", Conversation: "c1", Rule: "missing_tool_reply", Fix: "Reply to every call.",
-					PublishedAt: tally.Second * 1e9, FirstVersion: "1.1", FirstAt: start.UnixNano(), LastClean: "1.0",
+					PublishedAt: tally.Second * 1e9, FirstVersion: "1.1", FirstAt: start.UnixNano(), LastClean: "1.0", CleanCalls: 120,
 				}}
 			case 7:
 				tally.Counts = append(tally.Counts, calls("1.1", 20), never)

@@ -43,6 +43,7 @@ type savedState struct {
 	LastStep int64          `json:"last_step"`
 	Groups   []string       `json:"groups"` // keys of the open groups
 	Versions []savedVersion `json:"versions"`
+	Quiet    savedQuiet     `json:"quiet,omitzero"`
 }
 
 // savedGroup is an open group, stored before its notifications are sent.
@@ -85,6 +86,7 @@ type state struct {
 	mu       *sync.Mutex // Engine.mu
 	groups   *groups
 	versions *versions
+	quiet    *quietTimes
 }
 
 // run writes the state after every change, and again after an error, until ctx ends.
@@ -207,7 +209,7 @@ func (s *state) collect(all bool) (news, others []groupChange, state savedState)
 			others = append(others, c)
 		}
 	}
-	state.Versions = s.versions.save()
+	state.Versions, state.Quiet = s.versions.save(), s.quiet.save()
 	return news, others, state
 }
 
@@ -240,6 +242,7 @@ func (s *state) get(ctx context.Context, key string, v any) (bool, error) {
 type saved struct {
 	evaluated int64
 	versions  []savedVersion
+	quiet     savedQuiet
 	groups    map[string]*openGroup
 }
 
@@ -249,7 +252,7 @@ func (s *state) load(ctx context.Context) (*saved, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &saved{evaluated: state.LastStep, versions: state.Versions, groups: map[string]*openGroup{}}
+	out := &saved{evaluated: state.LastStep, versions: state.Versions, quiet: state.Quiet, groups: map[string]*openGroup{}}
 	groups := make([]*openGroup, len(state.Groups))
 	g, all := errgroup.WithContext(ctx)
 	g.SetLimit(maxPuts)

@@ -59,10 +59,28 @@ func TestIdleIsNotBlind(t *testing.T) {
 		broken(p)
 		p.wait(14 * time.Minute)
 	}, "CollectorBlind critical")
+	f("the network breaks in the middle of calls, for hours", func(p *pipeline) {
+		broken(p)
+		p.wait(3 * time.Hour)
+		if a := p.e.Active(); len(a) != 1 || a[0].Severity() != "critical" {
+			t.Errorf("after 3 hours: %+v", a)
+		}
+		p.busy(3*time.Minute, true, fleet...)
+		if a := p.e.Active(); len(a) > 0 {
+			t.Errorf("although calls have come again: %+v", a)
+		}
+	}, "CollectorBlind critical")
 	f("the network breaks for two minutes", func(p *pipeline) {
 		broken(p)
 		p.wait(2 * time.Minute)
 		p.busy(20*time.Minute, true, fleet...)
+	})
+	f("a fleet without heartbeats stops every evening", func(p *pipeline) {
+		p.busy(time.Hour, false, fleet...)
+		p.wait(23 * time.Hour)
+		p.severities = nil // the first evening may be a fault, see below
+		p.busy(time.Hour, false, fleet...)
+		p.wait(time.Hour)
 	})
 	f("the network of a fleet without heartbeats breaks, or it is idle", func(p *pipeline) {
 		p.busy(time.Hour, false, fleet...)

@@ -10,6 +10,8 @@ import (
 const (
 	MetricExpected  = "llmtap_expected_service"   // 1 for each service in alerts.services, with the label service
 	MetricCollected = "llmtap_collector_observes" // 1 if the collector reported on the last minute, with or without calls; 0 if it was down
+	MetricQuiet     = "llmtap_usually_quiet"      // share of the days of the past week on which no service called a model for ten minutes, within an hour of this time of day; there is none before a day is known
+	MetricAlerts    = "ALERTS"                    // 1 for each firing alert, with its labels, alertname and alertstate, as in Prometheus; only of alerts whose rules query it
 
 	// MetricVersionEvidence is the evidence that a new version fails more often than the version baseline, see package
 	// regression. 1 is none; a version that is not worse reaches x with a probability of at most 1/x.
@@ -28,7 +30,7 @@ const (
 
 var healthMetrics = []string{MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread, MetricStoreUp, MetricDiskFree, MetricObserved}
 
-var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected, MetricCollected, MetricVersionEvidence}, healthMetrics)
+var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected, MetricCollected, MetricQuiet, MetricAlerts, MetricVersionEvidence}, healthMetrics)
 
 // Labels of the series from tallies. Any other label of an alert does not filter its evidence.
 var (
@@ -53,11 +55,13 @@ func labelsOf(metric string) []string {
 		return uncapturedLabels
 	case MetricVersionEvidence:
 		return []string{"service", "stage", "environment", "service_version", "baseline"}
+	case MetricAlerts:
+		return slices.Concat(findingLabels, []string{"alertname", "alertstate", "component", "partition", "status", "baseline", "transport"})
 	case MetricExpected:
 		return []string{"service"}
 	case MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread:
 		return []string{"partition"}
-	case MetricStoreUp, MetricDiskFree, MetricObserved, MetricCollected:
+	case MetricStoreUp, MetricDiskFree, MetricObserved, MetricCollected, MetricQuiet:
 		return nil
 	}
 	return callLabels
@@ -78,6 +82,8 @@ var helps = map[string]string{
 	analyzer.MetricUncaptured: "Calls that are not recorded, by transport: grpc, websocket, http3, batch or other.",
 	MetricExpected:            "1 for each service that is expected to call models at all times.",
 	MetricCollected:           "1 if the collector reported on the last minute, 0 if it was down.",
+	MetricQuiet:               "Share of the days of the past week on which no service called a model for ten minutes, within an hour of this time of day.",
+	MetricAlerts:              "1 for each firing alert, with its labels. Only of alerts whose rules query it.",
 	MetricVersionEvidence:     "Evidence that a new version fails more often than the version before (baseline); 1000 is proof.",
 	MetricTallyAge:            "Age of the newest counts received.",
 	MetricBacklogAge:          "Age of the oldest event that is not stored yet.",

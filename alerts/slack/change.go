@@ -127,7 +127,7 @@ func regressions(ev alerts.Evidence, start time.Time) []regression {
 		case s.LastClean != "":
 			short += ", last clean " + code(s.LastClean)
 			line += "last clean version " + code(s.LastClean)
-		case len(ev.Versions) > 1:
+		case s.Earlier || len(ev.Versions) > 1:
 			short += ", no clean version known"
 			line += "no clean version known"
 		default:

@@ -7,5 +7,6 @@
 //
 // Entries are stored after the rows and before the checkpoint, so stored entries may be ahead of the checkpoint, never
 // behind it. An entry ahead of the stream stays unchanged until the stream catches up: each entry has the position of
-// its last occurrence, and already includes any occurrence at or before that position.
+// its last occurrence, and already includes any occurrence at or before that position. Versions are stored last, so that the
+// calls before a first occurrence, which its entry has, are not counted again with calls after it.
 package ledger

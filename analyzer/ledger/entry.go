@@ -77,11 +77,14 @@ type Entry struct {
 	First Sighting `json:"first"`
 	// LastClean is the newest other version of the stage that had judged calls before First and had not shown the
 	// defect. It is "" if there was none, and for versions and verdicts.
-	LastClean string    `json:"last_clean,omitempty"`
-	Last      Position  `json:"last"`
-	LastAt    time.Time `json:"last_at"`           // stream time; for a version, the hour, so that not every call changes the entry
-	Count     uint64    `json:"count"`             // exchanges with a new occurrence; for a verdict, all exchanges; for a version, 0
-	Verdict   *Verdict  `json:"verdict,omitempty"` // only for KindVerdict
+	LastClean string `json:"last_clean,omitempty"`
+	// CleanCalls is a lower bound of the accepted calls of LastClean before First, at most maxCleanCalls; 0 if it is unknown.
+	CleanCalls uint64 `json:"clean_calls,omitempty"`
+
+	Last    Position  `json:"last"`
+	LastAt  time.Time `json:"last_at"`           // stream time; for a version, the hour, so that not every call changes the entry
+	Count   uint64    `json:"count"`             // exchanges with a new occurrence; for a verdict, all exchanges; for a version, accepted calls up to maxCleanCalls
+	Verdict *Verdict  `json:"verdict,omitempty"` // only for KindVerdict
 }
 
 // Merge joins two entries of the same partition and key, from two readers or from one reader at two times. Each is a
@@ -92,22 +95,22 @@ func (e *Entry) Merge(o *Entry) Entry {
 	if cmp.Or(o.Last.Compare(e.Last), o.LastAt.Compare(e.LastAt), cmp.Compare(o.Count, e.Count)) > 0 {
 		m = *o
 	}
-	m.First, m.LastClean = first(e, o)
+	m.First, m.LastClean, m.CleanCalls = first(e, o)
 	return m
 }
 
-// first returns First and LastClean of the entry with the earlier First.
-func first(e, o *Entry) (Sighting, string) {
-	if cmp.Or(o.First.compare(&e.First), cmp.Compare(e.LastClean, o.LastClean)) < 0 {
+// first returns First, LastClean and CleanCalls of the entry with the earlier First.
+func first(e, o *Entry) (Sighting, string, uint64) {
+	if cmp.Or(o.First.compare(&e.First), cmp.Compare(e.LastClean, o.LastClean), cmp.Compare(e.CleanCalls, o.CleanCalls)) < 0 {
 		e = o
 	}
-	return e.First, e.LastClean
+	return e.First, e.LastClean, e.CleanCalls
 }
 
 // join adds to e the entry of a reader of another partitioning or of another stream. It keeps the larger of the two
 // counts, so that nothing is counted twice and the count is a lower bound.
 func (e *Entry) join(o *Entry) {
-	e.First, e.LastClean = first(e, o)
+	e.First, e.LastClean, e.CleanCalls = first(e, o)
 	if o.LastAt.After(e.LastAt) {
 		e.LastAt = o.LastAt
 	}

@@ -14,6 +14,9 @@ const (
 	maxEntries = 100_000
 	// maxVersions limits the versions of one stage: only the newest ones can be the last clean version.
 	maxVersions = 64
+	// maxCleanCalls limits the counted calls of a version, because each of them changes its entry. So many calls without a
+	// failure tell that a failure of 3 in 1,000 calls is new.
+	maxCleanCalls = 1000
 )
 
 // A Ledger contains the entries of one partition. It is not safe for concurrent use.
@@ -135,22 +138,38 @@ func (r *Record) Includes(p Position) bool { return p.Compare(r.Last) <= 0 }
 // See records the occurrence s of k and returns the record of k.
 func (l *Ledger) See(k *Key, s *Sighting) *Record {
 	l.sort()
-	r, version, at := l.entries[*k], k.Kind == KindVersion, s.At
-	if version {
-		at = at.Truncate(time.Hour)
+	return l.see(k, s, s.At, true)
+}
+
+// SeeVersion records a judged call of the version k; clean reports whether the provider accepted it.
+func (l *Ledger) SeeVersion(k *Key, s *Sighting, clean bool) {
+	l.sort()
+	r, hour := l.entries[*k], s.At.Truncate(time.Hour)
+	if r != nil {
+		clean = clean && r.Count < maxCleanCalls
+		if !clean && !hour.After(r.LastAt) {
+			return
+		}
+		if hour.Before(r.LastAt) {
+			hour = r.LastAt
+		}
 	}
+	l.see(k, s, hour, clean)
+}
+
+func (l *Ledger) see(k *Key, s *Sighting, at time.Time, counted bool) *Record {
+	r := l.entries[*k]
 	switch {
 	case r == nil:
-		r = &Record{Entry: Entry{Key: *k, First: *s, LastClean: l.lastClean(k, s)}}
+		r = &Record{Entry: Entry{Key: *k, First: *s}}
+		r.LastClean, r.CleanCalls = l.lastClean(k, s)
 		l.insert(r)
 		l.evict()
 	case r.Includes(s.Position):
 		return r
-	case version && !at.After(r.LastAt):
-		return r
 	}
 	r.Last, r.LastAt = s.Position, at
-	if !version {
+	if counted {
 		r.Count++
 	}
 	r.unlink()
@@ -162,11 +181,12 @@ func (l *Ledger) See(k *Key, s *Sighting) *Record {
 	return r
 }
 
-// lastClean returns the newest version of the stage of k that was seen before s and differs from the version of s. For
-// a failure without a known root cause, a version that showed the failure with any root cause is not clean.
-func (l *Ledger) lastClean(k *Key, s *Sighting) string {
+// lastClean returns the newest version of the stage of k that was seen before s and differs from the version of s, and the
+// number of its accepted calls. For a failure without a known root cause, a version that showed the failure with any root cause
+// is not clean.
+func (l *Ledger) lastClean(k *Key, s *Sighting) (version string, calls uint64) {
 	if k.Kind != KindDefect && k.Kind != KindFailure {
-		return ""
+		return "", 0
 	}
 	before, oldest, other := *s, (*Record)(nil), *k
 	look := func(root string) {
@@ -184,16 +204,16 @@ func (l *Ledger) lastClean(k *Key, s *Sighting) string {
 	}
 	if oldest != nil {
 		if oldest.LastClean == s.Version {
-			return "" // the service went back to a clean version
+			return "", 0 // the service went back to a clean version
 		}
-		return oldest.LastClean
+		return oldest.LastClean, oldest.CleanCalls
 	}
 	for _, v := range slices.Backward(l.versions[[2]string{k.Service, k.Stage}]) {
 		if v.Name != "" && v.Name != s.Version && v.First.Compare(s.Position) < 0 {
-			return v.Name
+			return v.Name, v.Count
 		}
 	}
-	return ""
+	return "", 0
 }
 
 // evict deletes the least recently seen records while the ledger exceeds its limit.

@@ -39,6 +39,7 @@ type Failure struct {
 	FirstVersion string
 	FirstAt      time.Time // zero if the ledger has no entry
 	LastClean    string
+	CleanCalls   uint64 // see ledger.Entry
 }
 
 // A Signal is one occurrence of a problem that no rule finds.

@@ -4,8 +4,9 @@
 -- param rule = : only this rule
 -- param severity = : only this severity: reject (the call fails), lenient (this provider accepts it) or style
 -- The version is that of the first request with the defect, not of a later one that sends the same history again. A version is
--- clean if the same stage made calls with it before the first occurrence of the defect and it never showed the defect. The order
--- is that of the stream. A style finding breaks nothing, so no version is bad; versions lists where it was seen.
+-- clean if the same stage made calls with it before the first occurrence of the defect, it never showed the defect, and it made so
+-- many calls that at the share of the versions with the defect, it would have shown it with a probability of 95%. The order is
+-- that of the stream. A style finding breaks nothing, so no version is bad; versions lists where it was seen.
 WITH
     defects AS
     (
@@ -22,6 +23,7 @@ WITH
             max(first_seen) AS last_seen_at,
             arraySort(groupUniqArray(100)(exchange_version)) AS versions_with_it,
             count() AS instances,
+            uniqExact(exchange_id) AS hits,
             uniqExact(conversation_id) AS conversations
         FROM findings_final
         WHERE {filter findings EXCEPT version}
@@ -33,11 +35,15 @@ WITH
     ),
     calls_by_version AS
     (
-        SELECT service, stage, service_version, min(if(origin = 'import', started_at, stored_at)) AS first_call
+        SELECT service, stage, service_version, min(if(origin = 'import', started_at, stored_at)) AS first_call, count() AS calls,
+            countIf(NOT failed AND retry = 0) AS clean_calls
         FROM exchanges_final
         WHERE {filter exchanges ONLY time, service, stage, environment}
         GROUP BY service, stage, service_version
-    )
+    ),
+    argMaxIf((v.service_version, v.clean_calls), v.first_call, v.service_version != '' AND v.first_call < d.first_seen_at
+        AND NOT has(d.versions_with_it, v.service_version)) AS before,
+    sumIf(v.calls, has(d.versions_with_it, v.service_version)) AS calls_with_it
 SELECT
     any(d.bad_service) AS service,
     any(d.bad_stage) AS stage,
@@ -46,8 +52,7 @@ SELECT
     any(d.root) AS root_cause,
     any(d.tool) AS tool_name,
     if(severity = 'style', '', any(d.first_version)) AS first_bad,
-    if(severity = 'style', '', argMaxIf(v.service_version, v.first_call, v.service_version != '' AND v.first_call < d.first_seen_at
-        AND NOT has(d.versions_with_it, v.service_version))) AS last_clean,
+    if(severity = 'style' OR calls_with_it = 0 OR pow(1 - least(1, any(d.hits) / calls_with_it), before.2) > 0.05, '', before.1) AS last_clean,
     any(d.versions_with_it) AS versions,
     any(d.first_seen_at) AS first_seen,
     any(d.last_seen_at) AS last_seen,

@@ -2,8 +2,9 @@
 -- group Whose change
 -- since 7 days
 -- param cause = : only this cause
--- The last clean version made calls of the stage before the first failure and never failed with this cause. SDK retries and calls
--- cancelled by the agent are not counted. For causes that are
+-- The last clean version made calls of the stage before the first failure and never failed with this cause, in so many calls that
+-- at the share of the versions that do, it would have with a probability of 95%. SDK retries and calls cancelled by the agent are not
+-- counted. For causes that are
 -- independent of the version, such as rate_limit, the first version is merely the first one affected. A filter by status selects
 -- the failures that count, a filter by version the causes that the version shows.
 WITH
@@ -16,6 +17,7 @@ WITH
             if({filter exchanges ONLY status}, cause, '') AS cause,
             root_cause,
             countIf({counted}) AS n,
+            countIf(NOT failed AND retry = 0) AS clean,
             min(started_at) AS first_at,
             max(started_at) AS last_at,
             argMinIf(exchange_id, started_at, failed) AS first_id
@@ -26,13 +28,20 @@ WITH
     -- The versions of each row, with all versions of its stage and their first calls.
     with_all_versions AS
     (
-        SELECT *, groupUniqArray((first_call, service_version)) OVER (PARTITION BY service, stage) AS all_versions
+        SELECT *, groupUniqArray((first_call, service_version, version_clean, version_calls)) OVER (PARTITION BY service, stage) AS all_versions
         FROM
         (
-            SELECT *, min(first_at) OVER (PARTITION BY service, stage, service_version) AS first_call
+            SELECT
+                *,
+                min(first_at) OVER (PARTITION BY service, stage, service_version) AS first_call,
+                sum(clean) OVER (PARTITION BY service, stage, service_version) AS version_clean,
+                sum(n) OVER (PARTITION BY service, stage, service_version) AS version_calls
             FROM versions
         )
-    )
+    ),
+    groupUniqArray(service_version) AS versions_with_it,
+    arrayReverseSort(arrayFilter(v -> v.1 < first_seen AND v.2 != '' AND NOT has(versions_with_it, v.2), any(all_versions)))[1] AS before,
+    arraySum(v -> v.4, arrayFilter(v -> has(versions_with_it, v.2), any(all_versions))) AS calls_with_it
 SELECT
     service,
     stage,
@@ -40,7 +49,7 @@ SELECT
     root_cause,
     min(first_at) AS first_seen,
     argMin(service_version, first_at) AS first_version,
-    arrayReverseSort(arrayFilter(v -> v.1 < first_seen AND v.2 != '' AND NOT has(groupUniqArray(service_version), v.2), any(all_versions)))[1].2 AS last_clean_version,
+    if(pow(1 - failed_calls / calls_with_it, before.3) > 0.05, '', before.2) AS last_clean_version,
     sum(n) AS failed_calls,
     max(last_at) AS last_seen,
     argMin(first_id, first_at) AS first_exchange_id

@@ -65,6 +65,7 @@ type Finding struct {
 
 	FirstVersion string `json:"first_version,omitempty"`      // first version of the service with the defect, in any conversation
 	LastClean    string `json:"last_clean_version,omitempty"` // newest other version with calls before FirstVersion
+	CleanCalls   int    `json:"clean_calls,omitempty"`        // a lower bound of these calls; 0 if it is unknown
 }
 
 // Breaks reports whether the provider rejects the request because of f.

@@ -102,7 +102,11 @@ func (s incidentPage) change(ctx context.Context, x *incident) (*change, error) 
 		})
 		if len(rows) > 0 {
 			r := rows[0] // the most failed calls
-			out.FirstBad, out.LastClean, out.Ledger = r.Text("first_version"), r.Text("last_clean_version"), true
+			version, clean := r.Text("first_version"), r.Text("last_clean_version")
+			if version == out.FirstBad {
+				clean = cmp.Or(clean, out.LastClean) // the rows may prove more
+			}
+			out.FirstBad, out.LastClean, out.Ledger = version, clean, true
 			if at := r.Time("since_when"); out.First.IsZero() || at.Before(out.First.T) {
 				out.First = v.At(at)
 			}

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -454,6 +455,11 @@ func (s incidentPage) resolve(r *http.Request, d *ProblemDecision) error {
 }
 
 func (s incidentPage) ignore(r *http.Request, d *ProblemDecision) (err error) {
+	if users := field(r, "users"); users != "" {
+		if d.Users, err = strconv.Atoi(users); err != nil || d.Users < 1 {
+			return errors.New("the number of users is not a whole number above 0")
+		}
+	}
 	if field(r, "for") != ignoreForEver || s.controls == nil {
 		d.Until, err = s.silenceEnd(r, s.controls)
 		return err

@@ -36,6 +36,9 @@ func (f *fakeProblems) Decide(_ context.Context, id string, d ProblemDecision, b
 	if !d.Until.IsZero() {
 		until = d.Until.Format("02 15:04")
 	}
+	if d.Users > 0 {
+		until += fmt.Sprintf(" %d users", d.Users)
+	}
 	f.done = append(f.done, fmt.Sprintf("%s %s %q %q %s %q by %s", d.Action, id, d.Assignee, d.Version, until, d.Note, by))
 	return f.err
 }
@@ -264,6 +267,8 @@ func TestProblemForms(t *testing.T) {
 	f("reopen", "name=Anna", `reopen p1 "" "" - "" by Anna`, "/problem/p1?done=reopened")
 	f("reopen", "name=", "", "")
 	f("ignore", "name=Anna&for=10000h", "", "")
+	f("ignore", "name=Anna&for=ever&users=3", `ignore p1 "" "" - 3 users "" by Anna`, "/problem/p1?done=ignored-for-ever")
+	f("ignore", "name=Anna&for=ever&users=0", "", "")
 	f("assign", "name=Anna&assignee="+strings.Repeat("x", maxName+1), "", "")
 	f("resolve", "name=Anna&version="+strings.Repeat("x", maxName+1), "", "")
 

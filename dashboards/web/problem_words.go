@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -19,6 +20,9 @@ func (p Problem) words(v *View) string {
 		if d := p.Ignored; d != nil {
 			if d.Until.Sub(v.Now) < endless {
 				text += " until " + v.At(d.Until).Absolute()
+			}
+			if d.Users > 0 {
+				text += fmt.Sprintf(" until it hits %s (%d so far)", quantity.Plural(d.Users, "more user"), d.Hit)
 			}
 			text += " by " + d.By
 		}
@@ -98,6 +102,9 @@ func did(action, comment string, until Time) string {
 		}
 		return "says that it is fixed" + note
 	case "ignore":
+		if strings.HasPrefix(comment, "until it hits ") {
+			note = " " + comment
+		}
 		return "ignored it" + end + note
 	case "reopen":
 		return "reopened it" + note

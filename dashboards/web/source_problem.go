@@ -65,6 +65,8 @@ type Decision struct {
 	At      time.Time
 	Version string    // of Fixed and Regressed; empty: all
 	Until   time.Time // of Ignored
+	Users   int       // of Ignored: it ends when so many more users are hit; 0: however many
+	Hit     int       // of Ignored: how many of them were hit
 }
 
 // A ProblemDecision is what a person decides about a problem.
@@ -73,6 +75,7 @@ type ProblemDecision struct {
 	Assignee string    // of assign; empty: nobody
 	Version  string    // of resolve: the version with the fix; empty: all
 	Until    time.Time // of ignore; zero: for ever
+	Users    int       // of ignore: ends it when so many more users are hit; 0: however many
 	Note     string
 }
 

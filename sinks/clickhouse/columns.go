@@ -113,6 +113,7 @@ var findingColumns = append(labelColumns(func(f *analyzer.Finding) *event.Labels
 	col("fingerprint", func(f *analyzer.Finding) string { return f.Fingerprint }),
 	col("first_version", func(f *analyzer.Finding) string { return f.FirstVersion }),
 	col("last_clean_version", func(f *analyzer.Finding) string { return f.LastClean }),
+	col("clean_calls", func(f *analyzer.Finding) uint32 { return uint32(f.CleanCalls) }),
 	col("seq", func(f *analyzer.Finding) uint64 { return f.Seq }),
 	col("first_seen", func(f *analyzer.Finding) time.Time { return clamp(f.FirstSeen) }),
 	col("stored_at", func(f *analyzer.Finding) time.Time { return clampSeconds(f.StoredAt) }),

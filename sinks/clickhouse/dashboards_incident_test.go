@@ -92,6 +92,25 @@ change=model also in 1.0 deepseek-reasoner, beside deepseek-chat next_failure=or
 	must.Agree(t, cmp.Diff(want, pick(runQuery(t, s, "what_changed", nil, nil), want)), "what_changed")
 }
 
+// Two calls of the version before do not tell that it is clean.
+func TestFewCleanCalls(t *testing.T) {
+	s := open(t)
+	b := incident()
+	b.Exchanges = slices.Delete(b.Exchanges, 2, 20) // of 1.4.0
+	for i := range b.Findings {
+		b.Findings[i].CleanCalls = 2
+	}
+	must.Do(t, s.Write(t.Context(), b))
+	for name, want := range map[string]string{
+		"first_bad_version": "rule_id=orphan_tool_reply first_bad=1.5.0 last_clean=",
+		"first_occurrence":  "cause=orphan_tool_reply first_version=1.5.0 last_clean_version=",
+		"whose_change":      "rule_id=orphan_tool_reply first_version=1.5.0 last_clean_version=",
+	} {
+		got, _, _ := strings.Cut(pick(runQuery(t, s, name, nil, nil), want), "\n")
+		must.Agree(t, cmp.Diff(want, got), name)
+	}
+}
+
 // A version that sends the history of an older one again did not introduce its defect, and no version is bad for a style
 // finding.
 func TestFirstBadVersion(t *testing.T) {

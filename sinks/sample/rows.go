@@ -48,7 +48,7 @@ func Rows(start time.Time, first, n int) *sinks.Batch {
 		b.Exchanges = append(b.Exchanges, e)
 		b.Findings = append(b.Findings, analyzer.Finding{
 			ID: fmt.Sprintf("%032x", i), Fingerprint: fmt.Sprintf("%016x", i%3), Seq: uint64(2 * i), FirstSeen: e.StoredAt, StoredAt: e.StoredAt, Exchange: e.ID,
-			ExchangeVersion: labels.ServiceVersion, ExchangeInstance: e.Instance, ExchangeMessages: e.Messages, Code: e.Code, AnswerCode: "core/agent.py:97 Agent.plan", FirstVersion: "1.4.0", LastClean: "1.3.9",
+			ExchangeVersion: labels.ServiceVersion, ExchangeInstance: e.Instance, ExchangeMessages: e.Messages, Code: e.Code, AnswerCode: "core/agent.py:97 Agent.plan", FirstVersion: "1.4.0", LastClean: "1.3.9", CleanCalls: 618,
 			Labels: labels, Attrs: e.Attrs, Conversation: labels.Conversation, Provider: e.Provider, Model: e.Model, Dialect: e.Dialect, Variant: e.Variant,
 			Rule: "orphan_tool_reply", Detail: "after_plain_assistant", Predicted: check.Reject, Severity: check.Reject, Status: 400,
 			Message: 2, ToolCallID: fmt.Sprintf("call_%08d", i), ToolName: "read_file",

@@ -283,6 +283,7 @@ CREATE TABLE findings
     `stored_at` DateTime('UTC') DEFAULT toDateTime(first_seen, 'UTC') COMMENT 'stream time of this version' CODEC(Delta(4), ZSTD(1)),
     `code` LowCardinality(String) COMMENT 'where in the code of the agent exchange_id was made: file:line function',
     `answer_code` LowCardinality(String) COMMENT 'the same of the call whose answer was not kept as it was',
+    `clean_calls` UInt32 COMMENT 'a lower bound of the calls of last_clean_version that were accepted before; 0 if it is unknown' CODEC(T64, ZSTD(1)),
     INDEX finding_id_index finding_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX fingerprint_index fingerprint TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
@@ -333,7 +334,8 @@ CREATE VIEW findings_final
     `fix` String,
     `stored_at` DateTime('UTC'),
     `code` LowCardinality(String),
-    `answer_code` LowCardinality(String))
+    `answer_code` LowCardinality(String),
+    `clean_calls` UInt32)
 AS SELECT * FROM findings FINAL;
 
 CREATE TABLE history

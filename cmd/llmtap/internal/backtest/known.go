@@ -26,7 +26,7 @@ WHERE severity != 'signal'
 GROUP BY service, stage, why, root`
 
 	versionsSQL = `
-SELECT service, stage, service_version AS version, min(stored_at) AS at
+SELECT service, stage, service_version AS version, min(stored_at) AS at, countIf(NOT failed AND retry = 0) AS clean
 FROM exchanges_final
 WHERE messages > 0 AND NOT degraded AND origin != {import:String} AND service_version != ''
 GROUP BY service, stage, version
@@ -46,7 +46,8 @@ type failure struct{ service, stage, cause, root string }
 type sighting struct {
 	version string
 	at      time.Time
-	counted bool // already counted in analyzer.MetricNew
+	counted bool   // already counted in analyzer.MetricNew
+	clean   uint64 // calls of a version that did not fail
 }
 
 // known contains the first calls of all failures, defects and versions.
@@ -79,7 +80,7 @@ func readKnown(ctx context.Context, q rows.Querier) (*known, error) {
 	}
 	for _, r := range versions {
 		stage := [2]string{r.Text("service"), r.Text("stage")}
-		k.versions[stage] = append(k.versions[stage], sighting{version: r.Text("version"), at: r.Time("at")})
+		k.versions[stage] = append(k.versions[stage], sighting{version: r.Text("version"), at: r.Time("at"), clean: uint64(r.Int("clean"))})
 	}
 	return k, nil
 }
@@ -99,18 +100,19 @@ func (k *known) finding(labels map[string]string) *sighting {
 // setVersions sets the versions of x from first, which may be nil.
 func (k *known) setVersions(x *analyzer.Example, first *sighting) {
 	if first != nil {
-		x.FirstVersion, x.FirstAt, x.LastClean = first.version, first.at.UnixNano(), k.lastClean(x.Labels, first)
+		x.FirstVersion, x.FirstAt = first.version, first.at.UnixNano()
+		x.LastClean, x.CleanCalls = k.lastClean(x.Labels, first)
 	}
 }
 
-// lastClean returns the newest version that made calls before first and is not the version of first.
-func (k *known) lastClean(labels map[string]string, first *sighting) string {
+// lastClean returns the newest version that made calls before first and is not the version of first, and its calls.
+func (k *known) lastClean(labels map[string]string, first *sighting) (version string, calls uint64) {
 	for _, v := range k.versions[[2]string{labels["service"], labels["stage"]}] {
 		if v.version != first.version && v.at.Before(first.at) {
-			return v.version
+			return v.version, v.clean
 		}
 	}
-	return ""
+	return "", 0
 }
 
 // addExample adds the stored violation and the fix to the example of a.

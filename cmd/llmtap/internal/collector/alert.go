@@ -182,6 +182,10 @@ func (a *alertRole) notify(ctx context.Context) error {
 			a.controls.sweep(leased, a.problems.sweep, func(group string) bool { return a.calls.Open(group) || a.health.Open(group) })
 			return nil
 		})
+		g.Go(func() error {
+			a.problems.followUsers(leased)
+			return nil
+		})
 		g.Go(func() error { return a.calls.Run(leased) })
 		g.Go(func() error { return a.health.Run(leased) })
 		return g.Wait()
@@ -203,6 +207,7 @@ func (a *alertRole) awaitDecisions(ctx context.Context) {
 func (a *alertRole) readTallies(ctx context.Context) error {
 	return readTallies(ctx, a.conn, a.logger, func(t *analyzer.Tally) error {
 		a.monitor.observeTally(t)
+		a.problems.hit(t)
 		return a.calls.Add(ctx, t)
 	})
 }

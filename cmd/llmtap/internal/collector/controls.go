@@ -57,6 +57,7 @@ type controls struct {
 	groups    []alerts.Store          // state of each engine
 	engines   func() []*engine.Engine // engines of this process
 	actions   *actionRows
+	follow    func(ctx context.Context, s *silence.Silence, by alerts.Actor) // is called with a silence whose end was changed; nil: nobody wants to know
 	logger    *slog.Logger
 }
 
@@ -264,7 +265,7 @@ func (c *controls) SetSilence(ctx context.Context, s silence.Silence, by alerts.
 	}
 	if changed {
 		c.recordSilence(ctx, actionChangeSilence, &stored, "", by)
-		c.awaitSilence(ctx, &stored)
+		c.moved(ctx, &stored, by)
 	}
 	if !replace {
 		return stored, nil
@@ -303,9 +304,17 @@ func (c *controls) ExpireSilence(ctx context.Context, id string, by alerts.Actor
 	}
 	if changed {
 		c.recordSilence(ctx, actionUnsilence, &stored, "", by)
-		c.awaitSilence(ctx, &stored)
+		c.moved(ctx, &stored, by)
 	}
 	return nil
+}
+
+// moved is called when the end of s has changed.
+func (c *controls) moved(ctx context.Context, s *silence.Silence, by alerts.Actor) {
+	c.awaitSilence(ctx, s)
+	if c.follow != nil {
+		c.follow(ctx, s, by)
+	}
 }
 
 // Refuse implements alerts.Controls.

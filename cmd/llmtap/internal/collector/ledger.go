@@ -174,19 +174,11 @@ func (l *ledgerStore) add(changed []ledger.Entry, removed []ledger.Key) uint64 {
 // write writes the changes of the steps up to step. The error is a *sinks.RetryError unless NATS is closed.
 func (l *ledgerStore) write(ctx context.Context, step uint64) error {
 	entries := l.changes(step)
-	g, write := errgroup.WithContext(ctx)
-	g.SetLimit(ledgerWriters)
-	for id, e := range entries {
-		g.Go(func() error {
-			ctx, cancel := context.WithTimeout(write, ledgerTimeout)
-			defer cancel()
-			if e == nil {
-				return l.deleteEntry(ctx, l.own+id)
-			}
-			return l.writeEntry(ctx, l.own+id, id, *e)
-		})
+	err := l.writeAll(ctx, entries, false)
+	if err == nil {
+		err = l.writeAll(ctx, entries, true)
 	}
-	if err := g.Wait(); err != nil {
+	if err != nil {
 		err = fmt.Errorf("write %d ledger entries: %w", len(entries), err)
 		switch {
 		case errors.Is(err, jetstream.ErrClosed):
@@ -202,6 +194,26 @@ func (l *ledgerStore) write(ctx context.Context, step uint64) error {
 		l.steps = l.steps[1:]
 	}
 	return nil
+}
+
+// writeAll writes the entries of versions, or the others.
+func (l *ledgerStore) writeAll(ctx context.Context, entries map[string]*ledger.Entry, versions bool) error {
+	g, write := errgroup.WithContext(ctx)
+	g.SetLimit(ledgerWriters)
+	for id, e := range entries {
+		if versions != (e != nil && e.Kind == ledger.KindVersion) {
+			continue
+		}
+		g.Go(func() error {
+			ctx, cancel := context.WithTimeout(write, ledgerTimeout)
+			defer cancel()
+			if e == nil {
+				return l.deleteEntry(ctx, l.own+id)
+			}
+			return l.writeEntry(ctx, l.own+id, id, *e)
+		})
+	}
+	return g.Wait()
 }
 
 // deleted reports whether the bucket does not exist. A request to it then fails as it does without a leader.

@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/alerts/wording"
+	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/sinks"
 )
@@ -34,6 +35,9 @@ const (
 // actionRegress is an action of llmtap itself.
 const actionRegress = "regress"
 
+// self is llmtap as an actor.
+var self = alerts.Actor{ID: "llmtap", Via: "llmtap"}
+
 // ignored is the comment of the silences that ignore problems.
 const ignored = "problem ignored"
 
@@ -47,9 +51,10 @@ type problems struct {
 	controls *controls
 	logger   *slog.Logger
 
-	mu     sync.Mutex // guards list and loaded
+	mu     sync.Mutex // guards list, loaded and usersHit
 	list   map[string]alerts.Problem
 	loaded bool // list has what was stored
+	usersHit
 }
 
 // problemID matches ids of problems. Other texts must not become parts of keys.
@@ -89,7 +94,7 @@ func (p *problems) Notify(ctx context.Context, g alerts.Group) error {
 		return &alerts.RetryError{Err: fmt.Errorf("store problem: %w", err)}
 	}
 	if changed && regressed {
-		p.controls.record(ctx, sinks.AlertAction{Action: actionRegress, Group: g.Key, Incident: g.Since(), Comment: "seen again in " + v.Regressed.Version}, alerts.Actor{ID: "llmtap", Via: "llmtap"})
+		p.controls.record(ctx, sinks.AlertAction{Action: actionRegress, Group: g.Key, Incident: g.Since(), Comment: "seen again in " + v.Regressed.Version}, self)
 	}
 	return nil
 }
@@ -129,7 +134,9 @@ func (p *problems) watch(ctx context.Context) {
 
 // newProblems returns problems that are not known until watch runs.
 func newProblems(kv *jetstream.KV, c *controls, logger *slog.Logger) *problems {
-	return &problems{kv: kv, controls: c, logger: logger, list: map[string]alerts.Problem{}}
+	p := &problems{kv: kv, controls: c, logger: logger, list: map[string]alerts.Problem{}, usersHit: usersHit{map[analyzer.Hit]alerts.Users{}, map[analyzer.Hit]bool{}}}
+	c.follow = p.follow
+	return p
 }
 
 // ready reports whether the problems are known.
@@ -191,6 +198,12 @@ func (p *problems) Decide(ctx context.Context, id string, d alerts.ProblemDecisi
 		return before, alerts.ErrNoProblem
 	}
 	var muted string // id of the silence that ignores the problem
+	users := 0       // hit until now
+	if d.Users > 0 {
+		if users, err = p.countUsers(ctx, &before); err != nil {
+			return before, err
+		}
+	}
 	if d.Action == alerts.ActionIgnore {
 		s, err := p.mute(ctx, &before, d, by, now)
 		if err != nil {
@@ -203,7 +216,7 @@ func (p *problems) Decide(ctx context.Context, id string, d alerts.ProblemDecisi
 			return false, alerts.ErrNoProblem
 		}
 		before = *v
-		v.Decide(d, who, muted)
+		v.Decide(d, who, muted, users)
 		return true, nil
 	})
 	if err != nil {
@@ -262,6 +275,35 @@ func (p *problems) unmute(ctx context.Context, v *alerts.Problem, kept string, b
 	return nil
 }
 
+// follow ends ignoring a problem with the silence that ignores it. An error is only logged: sweep tries again.
+func (p *problems) follow(ctx context.Context, s *silence.Silence, by alerts.Actor) {
+	for _, v := range p.All() {
+		if v.Ignored == nil || v.Ignored.SilenceID != s.ID || v.Ignored.Until.Equal(s.EndsAt) {
+			continue
+		}
+		over, comment := false, ""
+		changed, _, err := change(ctx, p.kv, problemKey+v.ID(), func(v *alerts.Problem, _ bool) (bool, error) {
+			if v.Ignored == nil || v.Ignored.SilenceID != s.ID {
+				return false, nil
+			}
+			if over = !s.EndsAt.After(time.Now()); over {
+				if comment = "its silence was ended"; v.Ignored.Enough() {
+					comment = "it has hit " + v.Ignored.MoreUsers()
+				}
+				v.Ignored = nil
+			} else {
+				v.Ignored.Until = s.EndsAt
+			}
+			return true, nil
+		})
+		if err != nil {
+			p.logger.Warn("a problem is ignored although its silence was changed, trying again", "problem", v.ID(), "err", err)
+		} else if changed && over {
+			p.controls.record(ctx, sinks.AlertAction{Action: alerts.ActionReopen, Group: v.Key, Incident: v.Incident, SilenceID: s.ID, Comment: comment}, by)
+		}
+	}
+}
+
 // matchersOf returns the matchers of all alerts of v.
 func matchersOf(v *alerts.Problem) (silence.Matchers, error) {
 	var matchers silence.Matchers
@@ -275,16 +317,27 @@ func matchersOf(v *alerts.Problem) (silence.Matchers, error) {
 	return matchers, nil
 }
 
-// sweep deletes problems that nobody needs any more.
+// sweep deletes problems that nobody needs any more, and follows silences that a process has changed before it died.
 func (p *problems) sweep(ctx context.Context, now time.Time) error {
 	all := p.All()
 	for i, v := range all {
+		if x := v.Ignored; x != nil && now.Before(x.Until) && now.Sub(x.At) > sweepInterval {
+			s, ok := p.controls.decisions.Silences.Get(x.SilenceID)
+			if s.ID = x.SilenceID; !ok && p.controls.ready() {
+				s.EndsAt = now // it was deleted
+			}
+			if !s.EndsAt.IsZero() {
+				p.follow(ctx, &s, self)
+			}
+		}
 		old := now.Sub(v.LastSeen) > problemRetention && v.Resolved == nil && v.Ignored == nil
 		if v.Firing || !old && i < maxProblems {
 			continue
 		}
-		if err := purgeKey(ctx, p.kv, problemKey+v.ID()); err != nil {
-			return fmt.Errorf("delete an old problem: %w", err)
+		for _, key := range []string{usersKey, problemKey} {
+			if err := purgeKey(ctx, p.kv, key+v.ID()); err != nil {
+				return fmt.Errorf("delete an old problem: %w", err)
+			}
 		}
 	}
 	return nil

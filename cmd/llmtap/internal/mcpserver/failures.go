@@ -134,7 +134,9 @@ func originOf(occurrences, ledger []rows.Row, service, stage, why string) (o ori
 		if o.At.IsZero() || at.Before(o.At) {
 			o.At, o.Exchange = at, r.Text("first_exchange_id")
 		}
-		o.Version, o.LastClean = r.Text("first_version"), r.Text("last_clean_version")
+		if version, clean := r.Text("first_version"), r.Text("last_clean_version"); clean != "" || version != o.Version {
+			o.Version, o.LastClean = version, clean // otherwise the rows may prove more
+		}
 		break
 	}
 	return o

@@ -116,7 +116,7 @@ func describeProblem(p *alerts.Problem, g *alerts.Group, now time.Time) web.Prob
 		out.Fixed = &web.Decision{By: r.Fixed.By, At: r.Fixed.At, Version: r.Fixed.Version}
 	}
 	if i := p.Ignored; i != nil {
-		out.Ignored = &web.Decision{By: i.By, At: i.At, Until: i.Until}
+		out.Ignored = &web.Decision{By: i.By, At: i.At, Until: i.Until, Users: i.Users, Hit: i.Hit}
 	}
 	if g != nil {
 		describeGroup(&out, g)
@@ -161,6 +161,6 @@ func (p Problems) Decide(ctx context.Context, id string, d web.ProblemDecision, 
 	if err != nil {
 		return err
 	}
-	_, err = x.Decide(ctx, id, alerts.ProblemDecision{Action: d.Action, Assignee: d.Assignee, Version: d.Version, Until: d.Until, Note: d.Note}, actor(by))
+	_, err = x.Decide(ctx, id, alerts.ProblemDecision{Action: d.Action, Assignee: d.Assignee, Version: d.Version, Until: d.Until, Users: d.Users, Note: d.Note}, actor(by))
 	return err
 }

@@ -106,7 +106,7 @@ func Decide(ctx context.Context, c Client, prefix string, d alerts.ProblemDecisi
 			what = fmt.Sprintf("is resolved, fixed in %s. A failure in this version or a later one is a regression", d.Version)
 		}
 	case alerts.ActionIgnore:
-		what, undo = "is ignored "+until(p.Ignored.Until, time.Now(), style)+": nobody is notified of it", "llmtap problems reopen "+p.ID[:shortID]
+		what, undo = "is ignored "+ignored(p.Ignored, time.Now(), style)+": nobody is notified of it", "llmtap problems reopen "+p.ID[:shortID]
 	case alerts.ActionReopen:
 		what = "is open again: " + p.State
 	}

@@ -21,6 +21,9 @@ const (
 	endless = 5 * 365 * 24 * time.Hour
 )
 
+// untilUsers begins the comment of an action that ignores a problem until it hits more users.
+const untilUsers = "until it hits "
+
 // Summary returns how many problems a list has, by state. command lists the hidden ones, too.
 func Summary(list []Problem, hidden int, command string) string {
 	counts := map[string]int{}
@@ -95,7 +98,7 @@ func Facts(p *Problem, now time.Time) string {
 	decided := []string{strings.Join(parts, ", ")}
 	switch {
 	case p.State == alerts.ProblemIgnored:
-		decided = append(decided, "ignored by "+name(p.Ignored.By)+" "+until(p.Ignored.Until, now, nil))
+		decided = append(decided, "ignored by "+name(p.Ignored.By)+" "+ignored(p.Ignored, now, nil))
 	case p.State == alerts.ProblemRegressed:
 		decided = append(decided, regressed(p.Regressed))
 	case p.Resolved != nil:
@@ -154,6 +157,19 @@ func until(end, now time.Time, style *terminal.Style) string {
 	return "until " + style.Time(end)
 }
 
+// ignored returns how long a problem is ignored in words; style is as in until.
+func ignored(x *alerts.Ignoring, now time.Time, style *terminal.Style) string {
+	end := until(x.Until, now, style)
+	if x.Users == 0 {
+		return end
+	}
+	more := fmt.Sprintf("until it hits %s (%d so far)", x.MoreUsers(), x.Hit)
+	if x.Until.Sub(now) > endless {
+		return more
+	}
+	return end + ", or " + more
+}
+
 func ago(t, now time.Time) string { return quantity.Span(max(now.Sub(t), 0)) + " ago" }
 
 // A Field is a line about a problem. Text has one line.
@@ -179,7 +195,7 @@ func Fields(d *Details, now time.Time, style *terminal.Style) (list []Field) {
 		add("resolved", "quiet for "+quantity.Span(p.Quiet())+" or more")
 	}
 	if p.State == alerts.ProblemIgnored {
-		add("ignored", at(&p.Ignored.Decision)+", "+until(p.Ignored.Until, now, style))
+		add("ignored", at(&p.Ignored.Decision)+", "+ignored(p.Ignored, now, style))
 	}
 	if p.Assignee != "" {
 		text := name(p.Assignee)
@@ -240,7 +256,12 @@ func (a *Action) words(style *terminal.Style) string {
 	case alerts.ActionResolve:
 		what = "said that it is resolved"
 	case alerts.ActionIgnore:
-		what = "ignored it " + until(a.Until, a.At, style)
+		end := until(a.Until, a.At, style)
+		if what = "ignored it " + end; strings.HasPrefix(a.Comment, untilUsers) {
+			if what = "ignored it"; a.Until.Sub(a.At) <= endless {
+				what += " " + end + ", or"
+			}
+		}
 	case alerts.ActionReopen:
 		what = "reopened it"
 	case "regress":
@@ -261,6 +282,8 @@ func (a *Action) words(style *terminal.Style) string {
 	switch {
 	case a.Comment == "":
 	case a.Action == alerts.ActionAssign && strings.HasPrefix(a.Comment, "to "):
+		text += " " + a.Comment
+	case a.Action == alerts.ActionIgnore && strings.HasPrefix(a.Comment, untilUsers):
 		text += " " + a.Comment
 	case a.Action == alerts.ActionResolve && strings.HasPrefix(a.Comment, "fixed in "):
 		text += ", " + a.Comment

@@ -51,8 +51,8 @@ func (v *view) finding(indent int, f *Finding) {
 	fact("answer of", f.AnswerCode)
 	first, clean := terminal.Clip(f.FirstVersion, shownLabel), terminal.Clip(f.LastClean, shownLabel)
 	switch {
-	case first != "" && clean != "":
-		fact("version", "first bad "+first+", last clean "+clean)
+	case first != "" && clean != "" && f.CleanCalls > 0:
+		fact("version", fmt.Sprintf("first seen in %s; %s made %s before without it", first, clean, terminal.Plural(f.CleanCalls, "call")))
 	case first != "":
 		fact("version", "first seen in "+first+", no clean version known")
 	}

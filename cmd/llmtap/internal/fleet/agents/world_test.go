@@ -147,7 +147,7 @@ func (w *world) decide(service string, d alerts.ProblemDecision) {
 	w.t.Helper()
 	must.Do(w.t, d.Validate())
 	w.note("Anna: %s %s", d.Action, d.Comment())
-	w.change(w.first(service).Key, func(p *alerts.Problem) { p.Decide(d, alerts.Decision{By: "Anna", At: time.Now()}, "") })
+	w.change(w.first(service).Key, func(p *alerts.Problem) { p.Decide(d, alerts.Decision{By: "Anna", At: time.Now()}, "", 0) })
 	w.wait(0)
 }
 
