@@ -130,9 +130,16 @@ func decide(in Input, w *wordings, text []byte) Cause {
 	if in.Status >= 500 && (bytes.Contains(text, badRequest) || bytes.Contains(text, unprocessable)) {
 		in.Status = 400 // a gateway's status for a refusal of the server behind it
 	}
+	// A status with several meanings states none of them beside a text that says something else.
+	how := Stated
+	if r == nil && len(text) > 0 {
+		how = Guessed
+	}
 	switch in.Status {
-	case 401, 403:
+	case 401:
 		return known("auth", Stated, "status", "")
+	case 403:
+		return known("auth", how, "status", "")
 	case 402:
 		return known("billing", Stated, "status", "")
 	case 413:
@@ -151,9 +158,11 @@ func decide(in Input, w *wordings, text []byte) Cause {
 	case r != nil && r.cause != serverError:
 		return stated(r, family, nil) // proxies and servers that lack a feature also answer 5xx
 	case in.Status >= 500:
-		return known(serverError, Stated, "status", "")
+		return known(serverError, how, "status", "")
 	case r != nil:
 		return stated(r, family, nil)
+	case in.Status == 404 || in.Status == 405:
+		return known("endpoint_unknown", Guessed, "status", "")
 	case in.Status < 400:
 		return known(streamError, Stated, "status", "")
 	}

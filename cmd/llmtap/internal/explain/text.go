@@ -89,6 +89,9 @@ var noAnswer = regexp.MustCompile(`(?i)connection (?:error|refused|reset|aborted
 	`context canceled|no such host|no route to host|network is unreachable|i/o timeout|(?:failed|unable|could not|couldn't) (?:to )?(?:connect|resolve host)|name or service not known|getaddrinfo|econn(?:refused|reset|aborted)|enotfound|etimedout|eai_again|socket hang up|fetch failed|` +
 	`remote(?:protocolerror|disconnected)|server disconnected|certificate verify failed|x509: |ssl handshake|tls handshake|unexpected eof|broken pipe`)
 
+// answer matches the errors that a server stated in an answer, whatever words of noAnswer are in them.
+var answer = regexp.MustCompile(`^\W*["'](?:error|type|code|message|detail)["']\W*:|\(\w+Exception\) when calling the `)
+
 // findStatus returns the HTTP status in a text, or 0 if the text says that the client received no answer. Otherwise it
 // returns 400, which just means a failure.
 func findStatus(text []byte) int {
@@ -100,7 +103,7 @@ func findStatus(text []byte) int {
 			}
 		}
 	}
-	if noAnswer.Match(head) {
+	if noAnswer.Match(head) && !answer.Match(head) {
 		return 0
 	}
 	return 400
