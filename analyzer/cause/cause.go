@@ -74,6 +74,7 @@ type row struct {
 	openRules  []string // rules that the wording may also refer to (open); if one of them is violated, its cause wins
 	agreeRules []string // rule, and further rules whose violation confirms the cause (also)
 	weak       bool     // too vague to outrank the violated rules
+	guess      bool     // words of a library, with which other servers may mean another fault
 	only       string   // provider to which this row is limited
 	status     int      // in common, the HTTP status to which this row is limited; 0 if to none
 	source     string   // where the wording was seen; in common, the servers whose wordings support the row
@@ -188,7 +189,7 @@ func known(id, how, by, rule string) Cause {
 // contradict it.
 func stated(r *row, family string, found []string) Cause {
 	c := known(r.cause, Stated, family, r.rule)
-	if family == concepts && aboutRequest[c.Class] {
+	if r.guess || family == concepts && aboutRequest[c.Class] {
 		c.Known = Guessed
 	}
 	rules := rulesOf[r.cause]
@@ -257,6 +258,9 @@ func (w *wordings) match(text []byte, in Input) (*row, string) {
 	}
 	for i := range w.common.rows {
 		if r := &w.common.rows[i]; (r.status == 0 || r.status == in.Status) && r.condition.fits(&s) {
+			if r.cause == unexplained {
+				break
+			}
 			return r, w.common.family
 		}
 	}

@@ -117,6 +117,8 @@ func (r *row) set(line string) error {
 		r.status, err = strconv.Atoi(value)
 	case "weak":
 		r.weak = true
+	case "guess":
+		r.guess = true
 	case "source":
 		r.source = value
 	default:

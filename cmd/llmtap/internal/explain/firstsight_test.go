@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +18,13 @@ import (
 //
 //	go test ./cmd/llmtap/internal/explain -run TestFirstSight -v
 func TestFirstSight(t *testing.T) {
-	text := must.Get(os.ReadFile("testdata/firstsight.jsonl"))(t)
+	for _, set := range must.Get(filepath.Glob("testdata/firstsight*.jsonl"))(t) {
+		t.Run(filepath.Base(set), func(t *testing.T) { firstSight(t, set) })
+	}
+}
+
+func firstSight(t *testing.T, set string) {
+	text := must.Get(os.ReadFile(set))(t)
 	all, right, wrong := 0, 0, 0
 	for line := range bytes.Lines(text) {
 		var r struct {
