@@ -176,6 +176,9 @@ var badRequest, unprocessable = []byte("400 bad request"), []byte("422 unprocess
 // concepts is the table of rows that match concepts, for servers and checks without a row of their own.
 const concepts = "common"
 
+// doubt is the table of a row of concepts that another clause of the text contradicts.
+const doubt = concepts + ", doubtful"
+
 // aboutRequest contains the classes in which a match of concepts is a guess: with a provider left out, 87 % are right, and 95 % of
 // the matches of the other classes, such as credit and length (TestLeaveOneProviderOut).
 var aboutRequest = map[string]bool{"tool_pairing": true, "tool_shape": true, "role_order": true, "message_shape": true, "reasoning": true, "request": true}
@@ -189,8 +192,11 @@ func known(id, how, by, rule string) Cause {
 // contradict it.
 func stated(r *row, family string, found []string) Cause {
 	c := known(r.cause, Stated, family, r.rule)
-	if r.guess || family == concepts && aboutRequest[c.Class] {
+	if r.guess || family == doubt || family == concepts && aboutRequest[c.Class] {
 		c.Known = Guessed
+	}
+	if family == doubt {
+		c.StatedBy = concepts
 	}
 	rules := rulesOf[r.cause]
 	if registry[r.cause].partly {
@@ -256,15 +262,42 @@ func (w *wordings) match(text []byte, in Input) (*row, string) {
 	if in.Log {
 		s.keepRefusals(text)
 	}
-	for i := range w.common.rows {
-		if r := &w.common.rows[i]; (r.status == 0 || r.status == in.Status) && r.condition.fits(&s) {
-			if r.cause == unexplained {
-				break
+	r, doubtful := w.common.fitting(&s, in.Status)
+	switch {
+	case r == nil || r.cause == unexplained:
+		return nil, ""
+	case doubtful:
+		return r, doubt
+	}
+	return r, w.common.family
+}
+
+// fitting returns the first row whose condition a clause of s meets. It is doubtful if it is about the account, the provider
+// answered 400 or 422, and another clause states a fault of the request: a client may add what it believes about the account to the
+// provider's answer, as in "authentication failed (400: …)".
+func (t *table) fitting(s *scan, status int) (first *row, doubtful bool) {
+	clause := 0
+	for i := range t.rows {
+		r := &t.rows[i]
+		switch {
+		case r.status != 0 && r.status != status:
+		case first != nil && (r.weak || !aboutRequest[registry[r.cause].class]):
+		default:
+			at := r.condition.clauseOf(s)
+			switch {
+			case at < 0:
+			case first != nil:
+				if at != clause {
+					return first, true
+				}
+			case registry[r.cause].class == "access" && (status == 400 || status == 422):
+				first, clause = r, at
+			default:
+				return r, false
 			}
-			return r, w.common.family
 		}
 	}
-	return nil, ""
+	return first, false
 }
 
 func (t *table) match(text []byte, g *grams, provider string) *row {

@@ -358,16 +358,16 @@ func newCondition(x *index, s string) (condition, error) {
 	return c, nil
 }
 
-// fits reports whether a clause of s meets the condition.
-func (c *condition) fits(s *scan) bool {
+// clauseOf returns the first clause of s that meets the condition, or -1.
+func (c *condition) clauseOf(s *scan) int {
 clauses:
 	for i := range s.clauses[:s.n] {
 		cl := &s.clauses[i]
 		if !cl.has.hasAll(&c.all) || cl.has.hasAny(&c.none) {
 			continue
 		}
-		for i := range c.any {
-			if !cl.has.hasAny(&c.any[i]) {
+		for j := range c.any {
+			if !cl.has.hasAny(&c.any[j]) {
 				continue clauses
 			}
 		}
@@ -382,7 +382,7 @@ clauses:
 				}
 			}
 		}
-		return true
+		return i
 	}
-	return false
+	return -1
 }
