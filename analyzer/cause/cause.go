@@ -160,8 +160,12 @@ func decide(in Input, w *wordings, text []byte) Cause {
 		return stated(r, family, nil) // proxies and servers that lack a feature also answer 5xx
 	case in.Status >= 500:
 		return known(serverError, how, "status", "")
-	case r != nil:
-		return stated(r, family, nil)
+	case r != nil: // an "unknown error" beside a status that says no more
+		c := stated(r, family, nil)
+		if in.Status >= 400 {
+			c.Known = Guessed
+		}
+		return c
 	case in.Status == 404 || in.Status == 405:
 		return known("endpoint_unknown", Guessed, "status", "")
 	case in.Status < 400:
@@ -252,7 +256,9 @@ func (w *wordings) match(text []byte, in Input) (*row, string) {
 			if (t.family == own) != first {
 				continue
 			}
-			if r := t.match(text, &g, in.Provider); r != nil {
+			if r := t.match(text, &g, in.Provider); r != nil && r.cause == unexplained {
+				return nil, ""
+			} else if r != nil {
 				return r, t.family
 			}
 		}

@@ -88,7 +88,7 @@ var statusPattern = regexp.MustCompile(`(?i)(?:error code|(?:client|server) erro
 // noAnswer matches the errors of a client that received no answer.
 var noAnswer = regexp.MustCompile(`(?i)connection (?:error|refused|reset|aborted|closed)|connect(?:ion)? ?timeout|read ?timeout|timed out|timeout exceeded|deadline exceeded|` +
 	`context canceled|no such host|no route to host|network is unreachable|i/o timeout|(?:failed|unable|could not|couldn't) (?:to )?(?:connect|resolve host)|name or service not known|getaddrinfo|econn(?:refused|reset|aborted)|enotfound|etimedout|eai_again|socket hang up|fetch failed|` +
-	`remote(?:protocolerror|disconnected)|server disconnected|certificate verify failed|x509: |ssl handshake|tls handshake|unexpected eof|broken pipe`)
+	`remote(?:protocolerror|disconnected)|server disconnected|premature close|other side closed|stream (?:disconnected|closed) before|certificate verify failed|x509: |ssl handshake|tls handshake|unexpected eof|broken pipe`)
 
 // answer matches the errors that a server stated in an answer, whatever words of noAnswer are in them.
 var answer = regexp.MustCompile(`^\W*["'](?:error|type|code|message|detail)["']\W*:|\(\w+Exception\) when calling the `)
