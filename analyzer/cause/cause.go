@@ -196,7 +196,7 @@ func known(id, how, by, rule string) Cause {
 // contradict it.
 func stated(r *row, family string, found []string) Cause {
 	c := known(r.cause, Stated, family, r.rule)
-	if r.guess || family == doubt || family == concepts && aboutRequest[c.Class] {
+	if r.guess || r.weak || family == doubt || family == concepts && aboutRequest[c.Class] {
 		c.Known = Guessed
 	}
 	if family == doubt {

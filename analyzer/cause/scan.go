@@ -220,12 +220,17 @@ func (s *scan) follow(x *index, text []byte, i int, at uint16, starts bool) {
 		end := i + len(p.text)
 		switch {
 		case !starts && !p.inner, end > len(text), string(text[i:end]) != p.text,
-			p.end && end < len(text) && (isWord(text[end]) || text[end] == '_'),
+			p.end && inName(text[end:]),
 			p.digit && (end == len(text) || !isDigit(text[end])):
 			continue
 		}
 		c.note(p.concept, p.place, i)
 	}
+}
+
+// inName reports whether rest continues a name, such as "-pro" after "sonar-reasoning".
+func inName(rest []byte) bool {
+	return len(rest) > 0 && (isWord(rest[0]) || rest[0] == '_') || len(rest) > 1 && rest[0] == '-' && isWord(rest[1])
 }
 
 // note records a concept that was found at position i.

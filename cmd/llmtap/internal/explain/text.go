@@ -83,7 +83,7 @@ func withoutFrames(text []byte) []byte {
 var statusPattern = regexp.MustCompile(`(?i)(?:error code|(?:client|server) error|status[ _]?code|http[ _]?(?:status|error|code)|"?code["']?|http/\d(?:\.\d)?|\bhttp|status)["']?\s*[:=(]?\s*["']?([45]\d\d)\b` +
 	`|^\W*(?:\w*(?:error|exception):?\s*)?([45]\d\d)\b(?:\s+[{"<]|\s+status|\s*[:-]|\s+(?-i:[A-Z]))` +
 	`|<(?:title|h1)>\s*([45]\d\d)\b` +
-	`|\bresponse ([45]\d\d)\b|\b([45]\d\d) (?-i:Bad Request|Unauthorized|Payment Required|Forbidden|Not Found|Method Not Allowed|Payload Too Large|Unprocessable (?:Entity|Content)|Too Many Requests|Internal Server Error|Bad Gateway|Service Unavailable|Gateway Time-?out)\b`)
+	`|\bresponse ([45]\d\d)\b|\b([45]\d\d) https?://|\b([45]\d\d) (?-i:Bad Request|Unauthorized|Payment Required|Forbidden|Not Found|Method Not Allowed|Payload Too Large|Unprocessable (?:Entity|Content)|Too Many Requests|Internal Server Error|Bad Gateway|Service Unavailable|Gateway Time-?out)\b`)
 
 // noAnswer matches the errors of a client that received no answer.
 var noAnswer = regexp.MustCompile(`(?i)connection (?:error|refused|reset|aborted|closed)|connect(?:ion)? ?timeout|read ?timeout|timed out|timeout exceeded|deadline exceeded|` +
