@@ -81,9 +81,9 @@ func withoutFrames(text []byte) []byte {
 
 // statusPattern matches the HTTP status in a text. A number alone is not enough.
 var statusPattern = regexp.MustCompile(`(?i)(?:error code|(?:client|server) error|status[ _]?code|http[ _]?(?:status|error|code)|"?code["']?|http/\d(?:\.\d)?|\bhttp|status)["']?\s*[:=(]?\s*["']?([45]\d\d)\b` +
-	`|^\W*(?:\w*(?:error|exception):?\s*)?([45]\d\d)\b(?:\s+[{"<]|\s+status|\s*[:-]|\s+(?-i:[A-Z]))` +
+	`|^\W*(?:\w*(?:error|exception):?\s*)*([45]\d\d)\b(?:\s+[{"<]|\s+status|\s*[:-]|\s+(?-i:[A-Z]))` +
 	`|<(?:title|h1)>\s*([45]\d\d)\b` +
-	`|\bresponse ([45]\d\d)\b|\b([45]\d\d) https?://|\b([45]\d\d) (?-i:Bad Request|Unauthorized|Payment Required|Forbidden|Not Found|Method Not Allowed|Payload Too Large|Unprocessable (?:Entity|Content)|Too Many Requests|Internal Server Error|Bad Gateway|Service Unavailable|Gateway Time-?out)\b`)
+	`|\bresponse ([45]\d\d)\b|\b([45]\d\d)(?: https?://|, message=)|\b([45]\d\d) (?-i:Bad Request|Unauthorized|Payment Required|Forbidden|Not Found|Method Not Allowed|Payload Too Large|Unprocessable (?:Entity|Content)|Too Many Requests|Internal Server Error|Bad Gateway|Service Unavailable|Gateway Time-?out)\b`)
 
 // noAnswer matches the errors of a client that received no answer.
 var noAnswer = regexp.MustCompile(`(?i)connection (?:error|refused|reset|aborted|closed)|connect(?:ion)? ?timeout|read ?timeout|timed out|timeout exceeded|deadline exceeded|` +
@@ -91,7 +91,7 @@ var noAnswer = regexp.MustCompile(`(?i)connection (?:error|refused|reset|aborted
 	`remote(?:protocolerror|disconnected)|server disconnected|premature close|other side closed|stream (?:disconnected|closed) before|certificate verify failed|x509: |ssl handshake|tls handshake|unexpected eof|broken pipe`)
 
 // answer matches the errors that a server stated in an answer, whatever words of noAnswer are in them.
-var answer = regexp.MustCompile(`^\W*["'](?:error|type|code|message|detail)["']\W*:|\(\w+Exception\) when calling the `)
+var answer = regexp.MustCompile(`^\W*["'](?:error|type|code|message|detail)["']\W*:|\(\w+Exception\) when calling the |\berror["']?\s*:\s*\{`)
 
 // findStatus returns the HTTP status in a text, or 0 if the text says that the client received no answer. Otherwise it
 // returns 400, which just means a failure.
