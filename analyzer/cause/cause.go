@@ -82,6 +82,8 @@ type row struct {
 	phrases   [][]byte
 	grams     []uint16 // grams of all phrases
 	condition condition
+
+	access, aboutRequest bool // class of the cause; see aboutRequest
 }
 
 // A table contains the wordings of one family of providers. The first matching row wins.
@@ -285,22 +287,18 @@ func (t *table) fitting(s *scan, status int) (first *row, doubtful bool) {
 	clause := 0
 	for i := range t.rows {
 		r := &t.rows[i]
+		if r.status != 0 && r.status != status || first != nil && (r.weak || !r.aboutRequest) {
+			continue
+		}
+		at := r.condition.clauseOf(s)
 		switch {
-		case r.status != 0 && r.status != status:
-		case first != nil && (r.weak || !aboutRequest[registry[r.cause].class]):
+		case at < 0 || first != nil && at == clause:
+		case first != nil:
+			return first, true
+		case r.access && s.n > 1 && (status == 400 || status == 422):
+			first, clause = r, at
 		default:
-			at := r.condition.clauseOf(s)
-			switch {
-			case at < 0:
-			case first != nil:
-				if at != clause {
-					return first, true
-				}
-			case registry[r.cause].class == "access" && (status == 400 || status == 422):
-				first, clause = r, at
-			default:
-				return r, false
-			}
+			return r, false
 		}
 	}
 	return first, false

@@ -143,6 +143,8 @@ func (r *row) complete() {
 			r.grams = append(r.grams, gramsOf(p)...)
 		}
 	}
+	class := registry[r.cause].class
+	r.access, r.aboutRequest = class == "access", aboutRequest[class]
 	if r.rule != "" {
 		r.agreeRules = append(r.agreeRules, r.rule)
 	}
