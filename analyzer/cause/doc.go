@@ -102,8 +102,7 @@
 // out of reach for these texts without learning their labels.
 //
 // Reports as users paste them are harder than sentences: of four sets of 34, 34, 36 and 29 public reports, 59, 71, 75 and 76 %
-// were right at first sight, and 6, 9, 3 and 3 % wrong with certainty (TestFirstSight). A third of the misses state their status
-// or their cause only in the words of a client.
+// were right at first sight, and 6, 9, 3 and 3 % wrong with certainty (TestFirstSight).
 //
 // The last rows only identify the part of the request that a text is about. They are weak, so the status and the violated rules
 // take precedence. A text that names no part stays unexplained (TestOpaque).
