@@ -74,6 +74,7 @@ type row struct {
 	openRules  []string // rules that the wording may also refer to (open); if one of them is violated, its cause wins
 	agreeRules []string // rule, and further rules whose violation confirms the cause (also)
 	weak       bool     // too vague to outrank the violated rules
+	guess      bool     // words of a library, with which other servers may mean another fault
 	only       string   // provider to which this row is limited
 	status     int      // in common, the HTTP status to which this row is limited; 0 if to none
 	source     string   // where the wording was seen; in common, the servers whose wordings support the row
@@ -81,6 +82,8 @@ type row struct {
 	phrases   [][]byte
 	grams     []uint16 // grams of all phrases
 	condition condition
+
+	access, aboutRequest bool // class of the cause; see aboutRequest
 }
 
 // A table contains the wordings of one family of providers. The first matching row wins.
@@ -130,9 +133,16 @@ func decide(in Input, w *wordings, text []byte) Cause {
 	if in.Status >= 500 && (bytes.Contains(text, badRequest) || bytes.Contains(text, unprocessable)) {
 		in.Status = 400 // a gateway's status for a refusal of the server behind it
 	}
+	// A status with several meanings states none of them beside a text that says something else.
+	how := Stated
+	if r == nil && len(text) > 0 {
+		how = Guessed
+	}
 	switch in.Status {
-	case 401, 403:
+	case 401:
 		return known("auth", Stated, "status", "")
+	case 403:
+		return known("auth", how, "status", "")
 	case 402:
 		return known("billing", Stated, "status", "")
 	case 413:
@@ -151,9 +161,15 @@ func decide(in Input, w *wordings, text []byte) Cause {
 	case r != nil && r.cause != serverError:
 		return stated(r, family, nil) // proxies and servers that lack a feature also answer 5xx
 	case in.Status >= 500:
-		return known(serverError, Stated, "status", "")
-	case r != nil:
-		return stated(r, family, nil)
+		return known(serverError, how, "status", "")
+	case r != nil: // an "unknown error" beside a status that says no more
+		c := stated(r, family, nil)
+		if in.Status >= 400 {
+			c.Known = Guessed
+		}
+		return c
+	case in.Status == 404 || in.Status == 405:
+		return known("endpoint_unknown", Guessed, "status", "")
 	case in.Status < 400:
 		return known(streamError, Stated, "status", "")
 	}
@@ -165,6 +181,9 @@ var badRequest, unprocessable = []byte("400 bad request"), []byte("422 unprocess
 
 // concepts is the table of rows that match concepts, for servers and checks without a row of their own.
 const concepts = "common"
+
+// doubt is the table of a row of concepts that another clause of the text contradicts.
+const doubt = concepts + ", doubtful"
 
 // aboutRequest contains the classes in which a match of concepts is a guess: with a provider left out, 87 % are right, and 95 % of
 // the matches of the other classes, such as credit and length (TestLeaveOneProviderOut).
@@ -179,8 +198,11 @@ func known(id, how, by, rule string) Cause {
 // contradict it.
 func stated(r *row, family string, found []string) Cause {
 	c := known(r.cause, Stated, family, r.rule)
-	if family == concepts && aboutRequest[c.Class] {
+	if r.guess || r.weak || family == doubt || family == concepts && aboutRequest[c.Class] {
 		c.Known = Guessed
+	}
+	if family == doubt {
+		c.StatedBy = concepts
 	}
 	rules := rulesOf[r.cause]
 	if registry[r.cause].partly {
@@ -236,7 +258,9 @@ func (w *wordings) match(text []byte, in Input) (*row, string) {
 			if (t.family == own) != first {
 				continue
 			}
-			if r := t.match(text, &g, in.Provider); r != nil {
+			if r := t.match(text, &g, in.Provider); r != nil && r.cause == unexplained {
+				return nil, ""
+			} else if r != nil {
 				return r, t.family
 			}
 		}
@@ -246,12 +270,38 @@ func (w *wordings) match(text []byte, in Input) (*row, string) {
 	if in.Log {
 		s.keepRefusals(text)
 	}
-	for i := range w.common.rows {
-		if r := &w.common.rows[i]; (r.status == 0 || r.status == in.Status) && r.condition.fits(&s) {
-			return r, w.common.family
+	r, doubtful := w.common.fitting(&s, in.Status)
+	switch {
+	case r == nil || r.cause == unexplained:
+		return nil, ""
+	case doubtful:
+		return r, doubt
+	}
+	return r, w.common.family
+}
+
+// fitting returns the first row whose condition a clause of s meets. It is doubtful if it is about the account, the provider
+// answered 400 or 422, and another clause states a fault of the request: a client may add what it believes about the account to the
+// provider's answer, as in "authentication failed (400: …)".
+func (t *table) fitting(s *scan, status int) (first *row, doubtful bool) {
+	clause := 0
+	for i := range t.rows {
+		r := &t.rows[i]
+		if r.status != 0 && r.status != status || first != nil && (r.weak || !r.aboutRequest) {
+			continue
+		}
+		at := r.condition.clauseOf(s)
+		switch {
+		case at < 0 || first != nil && at == clause:
+		case first != nil:
+			return first, true
+		case r.access && s.n > 1 && (status == 400 || status == 422):
+			first, clause = r, at
+		default:
+			return r, false
 		}
 	}
-	return nil, ""
+	return first, false
 }
 
 func (t *table) match(text []byte, g *grams, provider string) *row {

@@ -101,8 +101,18 @@
 // differently from texts that differ in one word, and two name the fault only to those who know the API. The goal is therefore
 // out of reach for these texts without learning their labels.
 //
+// Reports as users paste them are harder than sentences: of four sets of 34, 34, 36 and 29 public reports, 59, 71, 75 and 76 %
+// were right at first sight, and 6, 9, 3 and 3 % wrong with certainty (TestFirstSight).
+//
 // The last rows only identify the part of the request that a text is about. They are weak, so the status and the violated rules
 // take precedence. A text that names no part stays unexplained (TestOpaque).
+//
+// # What is a guess
+//
+// A row of concepts about the request, a weak row, and a family's row with "guess", whose words are those of a library, are
+// guesses. So is a row about the account if the provider answered 400 or 422 and another clause states a fault of the request, and
+// a status of 403, 404, 405 or 500 beside a text that no row knows. A row with the cause "unexplained" matches what explains
+// nothing: a client that cannot read an answer, or a server that refuses its own.
 //
 // # Servers and gateways
 //

@@ -220,12 +220,17 @@ func (s *scan) follow(x *index, text []byte, i int, at uint16, starts bool) {
 		end := i + len(p.text)
 		switch {
 		case !starts && !p.inner, end > len(text), string(text[i:end]) != p.text,
-			p.end && end < len(text) && (isWord(text[end]) || text[end] == '_'),
+			p.end && inName(text[end:]),
 			p.digit && (end == len(text) || !isDigit(text[end])):
 			continue
 		}
 		c.note(p.concept, p.place, i)
 	}
+}
+
+// inName reports whether rest continues a name, such as "-pro" after "sonar-reasoning".
+func inName(rest []byte) bool {
+	return len(rest) > 0 && (isWord(rest[0]) || rest[0] == '_') || len(rest) > 1 && rest[0] == '-' && isWord(rest[1])
 }
 
 // note records a concept that was found at position i.
@@ -358,16 +363,16 @@ func newCondition(x *index, s string) (condition, error) {
 	return c, nil
 }
 
-// fits reports whether a clause of s meets the condition.
-func (c *condition) fits(s *scan) bool {
+// clauseOf returns the first clause of s that meets the condition, or -1.
+func (c *condition) clauseOf(s *scan) int {
 clauses:
 	for i := range s.clauses[:s.n] {
 		cl := &s.clauses[i]
 		if !cl.has.hasAll(&c.all) || cl.has.hasAny(&c.none) {
 			continue
 		}
-		for i := range c.any {
-			if !cl.has.hasAny(&c.any[i]) {
+		for j := range c.any {
+			if !cl.has.hasAny(&c.any[j]) {
 				continue clauses
 			}
 		}
@@ -382,7 +387,7 @@ clauses:
 				}
 			}
 		}
-		return true
+		return i
 	}
-	return false
+	return -1
 }

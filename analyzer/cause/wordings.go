@@ -117,6 +117,8 @@ func (r *row) set(line string) error {
 		r.status, err = strconv.Atoi(value)
 	case "weak":
 		r.weak = true
+	case "guess":
+		r.guess = true
 	case "source":
 		r.source = value
 	default:
@@ -141,6 +143,8 @@ func (r *row) complete() {
 			r.grams = append(r.grams, gramsOf(p)...)
 		}
 	}
+	class := registry[r.cause].class
+	r.access, r.aboutRequest = class == "access", aboutRequest[class]
 	if r.rule != "" {
 		r.agreeRules = append(r.agreeRules, r.rule)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,11 +14,27 @@ import (
 )
 
 // TestFirstSight explains public bug reports whose names were written down before anything of llmtap had seen them. At first
-// sight, 20 of 34 were right, 12 wrong as a guess or unexplained, and 2 wrong with certainty; the wordings were added after that.
+// sight, before the wordings and kinds that each set showed were added:
+//
+//	set    at        reports  right  wrong as a guess, or unexplained  wrong with certainty
+//	first  be43e484  34       20     12                                2
+//	2      acfc18a0  34       24     7                                 3
+//	3      b60a6d08  36       27     8                                 1
+//	4      801cab67  29       22     6                                 1
+//
+// The goal of 85 % right at first sight is not reached; the figures below are those after learning. Sets 2 to 4 were taken as
+// a search of issues returned them, without reports whose wording a table or a test had. Of these 99, 41 may say nothing: there
+// "unexplained" is right, alone or beside another name.
 //
 //	go test ./cmd/llmtap/internal/explain -run TestFirstSight -v
 func TestFirstSight(t *testing.T) {
-	text := must.Get(os.ReadFile("testdata/firstsight.jsonl"))(t)
+	for _, set := range must.Get(filepath.Glob("testdata/firstsight*.jsonl"))(t) {
+		t.Run(filepath.Base(set), func(t *testing.T) { firstSight(t, set) })
+	}
+}
+
+func firstSight(t *testing.T, set string) {
+	text := must.Get(os.ReadFile(set))(t)
 	all, right, wrong := 0, 0, 0
 	for line := range bytes.Lines(text) {
 		var r struct {

@@ -106,6 +106,9 @@ func evidence(res *Result) string {
 	case cause.Stated:
 		return "stated by " + by
 	case cause.Guessed:
+		if res.StatedBy == "status" {
+			return "guessed from " + by + " alone, because the wording of the text is not known"
+		}
 		return "guessed from " + by + ", whose wording is not known from any server"
 	case cause.Inferred:
 		return fmt.Sprintf("inferred: the text states no cause, and %s violates %s", where, res.Rule)

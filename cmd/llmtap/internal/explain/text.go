@@ -81,13 +81,17 @@ func withoutFrames(text []byte) []byte {
 
 // statusPattern matches the HTTP status in a text. A number alone is not enough.
 var statusPattern = regexp.MustCompile(`(?i)(?:error code|(?:client|server) error|status[ _]?code|http[ _]?(?:status|error|code)|"?code["']?|http/\d(?:\.\d)?|\bhttp|status)["']?\s*[:=(]?\s*["']?([45]\d\d)\b` +
-	`|^\W*(?:\w*(?:error|exception):?\s*)?([45]\d\d)\b(?:\s+[{"<]|\s+status|\s*[:-]|\s+(?-i:[A-Z]))` +
-	`|<(?:title|h1)>\s*([45]\d\d)\b`)
+	`|^\W*(?:\w*(?:error|exception):?\s*)*([45]\d\d)\b(?:\s+[{"<]|\s+status|\s*[:-]|\s+(?-i:[A-Z]))` +
+	`|<(?:title|h1)>\s*([45]\d\d)\b` +
+	`|\bresponse ([45]\d\d)\b|\b([45]\d\d)(?: https?://|, message=)|\b([45]\d\d) (?-i:Bad Request|Unauthorized|Payment Required|Forbidden|Not Found|Method Not Allowed|Payload Too Large|Unprocessable (?:Entity|Content)|Too Many Requests|Internal Server Error|Bad Gateway|Service Unavailable|Gateway Time-?out)\b`)
 
 // noAnswer matches the errors of a client that received no answer.
 var noAnswer = regexp.MustCompile(`(?i)connection (?:error|refused|reset|aborted|closed)|connect(?:ion)? ?timeout|read ?timeout|timed out|timeout exceeded|deadline exceeded|` +
 	`context canceled|no such host|no route to host|network is unreachable|i/o timeout|(?:failed|unable|could not|couldn't) (?:to )?(?:connect|resolve host)|name or service not known|getaddrinfo|econn(?:refused|reset|aborted)|enotfound|etimedout|eai_again|socket hang up|fetch failed|` +
-	`remote(?:protocolerror|disconnected)|server disconnected|certificate verify failed|x509: |ssl handshake|tls handshake|unexpected eof|broken pipe`)
+	`remote(?:protocolerror|disconnected)|server disconnected|premature close|other side closed|stream (?:disconnected|closed) before|certificate verify failed|x509: |ssl handshake|tls handshake|unexpected eof|broken pipe`)
+
+// answer matches the errors that a server stated in an answer, whatever words of noAnswer are in them.
+var answer = regexp.MustCompile(`^\W*["'](?:error|type|code|message|detail)["']\W*:|\(\w+Exception\) when calling the |\berror["']?\s*:\s*\{`)
 
 // findStatus returns the HTTP status in a text, or 0 if the text says that the client received no answer. Otherwise it
 // returns 400, which just means a failure.
@@ -100,7 +104,7 @@ func findStatus(text []byte) int {
 			}
 		}
 	}
-	if noAnswer.Match(head) {
+	if noAnswer.Match(head) && !answer.Match(head) {
 		return 0
 	}
 	return 400
