@@ -279,7 +279,7 @@ func TestLookAlikes(t *testing.T) {
 		s.fail(500, "oops", healthy...)
 		s.fail(400, orphanText, broken...)
 	},
-		"failed 500 server_error stated -", "failed 400 orphan_tool_reply both tool_calls_dropped_on_save",
+		"failed 500 server_error guessed -", "failed 400 orphan_tool_reply both tool_calls_dropped_on_save",
 		"orphan_tool_reply reject 3 call_1 read_file tool_calls_dropped_on_save high")
 	f("a rate limit on a broken history is no protocol failure", func(s *stream) {
 		s.ok(said, h...)
