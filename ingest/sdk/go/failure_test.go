@@ -154,6 +154,30 @@ func TestBrokenTransports(t *testing.T) {
 	}, "")
 }
 
+// An oldTransport, as before Go 1.7, does not observe the context of a request.
+type oldTransport chan *http.Request
+
+func (t oldTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	for <-t != req {
+	}
+	return nil, context.DeadlineExceeded
+}
+
+func (t oldTransport) CancelRequest(req *http.Request) { t <- req }
+
+func TestOldTransports(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	h := openHook(t, n.url, "http://provider.test", nil)
+	for _, path := range []string{"http://provider.test/v1", "http://other.test"} {
+		client := &http.Client{Transport: h.Transport(make(oldTransport, 1)), Timeout: time.Millisecond}
+		_, err := client.Post(path, "application/json", strings.NewReader(`{"n":1}`))
+		must.Is(t, err, context.DeadlineExceeded)
+	}
+	if _, ok := h.Transport(nil).(canceler); ok {
+		t.Error("net/http observes contexts")
+	}
+}
+
 // The memory of a body that is neither read to its end nor closed is released.
 func TestNeverClosed(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)

@@ -121,13 +121,38 @@ func (h *Hook) Transport(base http.RoundTripper) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	return &transport{hook: h, base: base}
+	t := &transport{hook: h, base: base}
+	if _, ok := base.(*http.Transport); !ok { // which observes the context of a request
+		if c, ok := base.(canceler); ok {
+			t.sent = new(sync.Map)
+			return &cancelable{transport: t, base: c}
+		}
+	}
+	return t
 }
 
 type transport struct {
 	hook *Hook
 	base http.RoundTripper
 	pool pool
+	sent *sync.Map // from requests of the agent that the base has not answered to those that were sent; nil unless the base is a canceler
+}
+
+// A canceler ends a request at the deadline of its http.Client. Transports older than Go 1.7 know no other way.
+type canceler interface{ CancelRequest(*http.Request) }
+
+// cancelable is the transport of a base that is a canceler.
+type cancelable struct {
+	*transport
+	base canceler
+}
+
+// CancelRequest ends a request, as http.Client asks transports that can.
+func (c *cancelable) CancelRequest(req *http.Request) {
+	if sent, ok := c.sent.Load(req); ok {
+		req = sent.(*http.Request)
+	}
+	c.base.CancelRequest(req)
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -152,6 +177,10 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}()
 	sent := x.recordRequest(req)
+	if t.sent != nil {
+		t.sent.Store(req, sent)
+		defer t.sent.Delete(req)
+	}
 	resp, err := t.base.RoundTrip(sent)
 	returned = true
 	x.completeRequest(req.GetBody)
