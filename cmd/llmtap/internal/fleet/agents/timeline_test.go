@@ -316,7 +316,7 @@ func (l *timeline) rest(i int) {
 	}
 }
 
-var number = regexp.MustCompile(`( \([0-9]+ min\))|[0-9]+`)
+var number = regexp.MustCompile(`( \([0-9]+ min\))|[0-9.]+`)
 
 // differ returns the lines of a that b lacks, numbers aside.
 func differ(a, b []string) (out []string) {
