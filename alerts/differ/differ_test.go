@@ -100,6 +100,37 @@ func TestCompare(t *testing.T) {
 	})
 }
 
+// A value that a of n calls of the first set have, and b of m others.
+func TestOneValue(t *testing.T) {
+	f := func(a, n, b, m float64, want bool) {
+		t.Helper()
+		var c calls
+		c.add(a+b, a, "x=1")
+		c.add(n+m-a-b, n-a, "x=2")
+		must.Equal(t, strings.HasPrefix(c.text(Find(Compare(c.leaves, c.attribute), 12).Parts), "x=1"), want, "%v of %v against %v of %v", a, n, b, m)
+	}
+	f(103, 103, 5, 125, true)
+	f(6, 6, 12, 232, true)
+	f(3, 3, 1, 100, true)
+	f(2, 2, 5, 10, false)
+	f(5200, 10000, 5000, 10000, false) // certain, but of no help
+	f(1, 10, 9, 10, false)
+	f(0, 0, 1, 2, false)
+	f(1, 2, 0, 0, false)
+}
+
+func TestSentence(t *testing.T) {
+	f := func(want string, in, all Numbers, sample bool, parts ...string) {
+		t.Helper()
+		must.Equal(t, Sentence(parts, in, all, sample), want, "sentence")
+	}
+	all := Numbers{Calls: 5000, Actual: 100}
+	f("only model mini and region eu: 96 of 98 calls; 4 of 4,902 others", Numbers{Calls: 98, Actual: 96}, all, false, "model mini and region eu")
+	f("mostly model a, or model b: about 60 of 80 calls; about 40 of 4,920 others", Numbers{Calls: 80, Actual: 60}, all, true, "model a", "model b")
+	f("more often tool x: 30 of 80 calls; 70 of 4,920 others", Numbers{Calls: 80, Actual: 30}, all, false, "tool x")
+	f("", Numbers{}, all, false)
+}
+
 func TestForecast(t *testing.T) {
 	// Calls of a model become slower: sums of seconds, which are no shares of calls.
 	var c calls
