@@ -118,6 +118,9 @@ func answers(a alerts.Alert, short, noFix bool) []string {
 	if a.Hides != nil {
 		lines = append(lines, strings.TrimSuffix(hiddenParts(a.Hides)[0], ":")) // which are in the details
 	}
+	if !short {
+		add("Where", plain(ev.Differs, maxText))
+	}
 	if change := whoseChange(ev, a.StartsAt, true); ev.Failed > 0 && len(change) > 0 {
 		add("Change", change[0])
 	}
@@ -154,6 +157,9 @@ func details(a alerts.Alert, access alerts.Access) []slack.Block {
 	}
 	if a.Unavailable != "" {
 		facts = append(facts, ":warning: "+plain(a.Unavailable, maxText))
+	}
+	if ev.Differs != "" {
+		facts = append(facts, "*Where* "+plain(ev.Differs, maxText))
 	}
 	if last := lastFailure(a); last != "" && a.State == alerts.Firing {
 		facts = append(facts, last)

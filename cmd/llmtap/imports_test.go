@@ -45,7 +45,7 @@ var importRules = []struct {
 	{"sinks", []string{"ingest/sdk/go/event", "ingest/loopback", "ingest/secret", "analyzer", "sinks"}, "storage and alerting never know each other"},
 	{"alerts$", []string{"analyzer", "alerts/rules", "alerts/silence"}, "the vocabulary knows neither the engine nor notifiers"},
 	{"alerts/differ", nil, "pages and commands compare calls without alerts"},
-	{"alerts/engine", []string{"analyzer", "alerts$", "alerts/endpoint", "alerts/sent", "alerts/regression", "alerts/rules", "alerts/silence", "alerts/tsdb"}, "the engine knows no kind of notifier"},
+	{"alerts/engine", []string{"analyzer", "alerts$", "alerts/differ", "alerts/endpoint", "alerts/sent", "alerts/regression", "alerts/rules", "alerts/silence", "alerts/tsdb"}, "the engine knows no kind of notifier"},
 	{"alerts/alertstest", []string{"ingest/sdk/go/must", "alerts$"}, "only tests import it"},
 	{"alerts/enginetest", []string{"alerts/engine"}, "only tests import it"},
 	{"alerts/promapi", []string{"alerts/engine", "alerts/rules"}, "it serves the engine's rules and series"},

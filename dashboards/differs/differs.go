@@ -56,24 +56,19 @@ func (p Part) String() string {
 // version or a setting of the agent brings along, such as its prompt.
 var first = []string{"service", "environment", "stage", "version", "provider", "model", "agent"}
 
-// inOrder returns the indices of attributes, those to name first at the front.
-func inOrder(attributes []string) []int {
-	rank := func(i int) int {
-		if n := slices.Index(first, attributes[i]); n >= 0 {
-			return n
-		}
-		if strings.HasPrefix(attributes[i], "attribute ") {
-			return len(first)
-		}
-		return len(first) + 1
+// rank orders attributes: those to name first have the lowest.
+func rank(attribute string) int {
+	if n := slices.Index(first, attribute); n >= 0 {
+		return n
 	}
-	order := make([]int, len(attributes))
-	for i := range order {
-		order[i] = i
+	if strings.HasPrefix(attribute, "attribute ") {
+		return len(first)
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rank(a), rank(b)) })
-	return order
+	return len(first) + 1
 }
+
+// minima are the attributes whose values are minima or maxima. A value that more than half of the other calls meet says nothing.
+var minima = []string{"history", "size"}
 
 // Of returns the result of a row, or of no row.
 func Of(rows []stored.Row) *Result {
@@ -83,22 +78,28 @@ func Of(rows []stored.Row) *Result {
 	}
 	r := rows[0]
 	out.Hits, out.Others = r.Int64("all_hits"), r.Int64("all_others")
-	names, values := r.Texts("attributes"), r.Texts("values")
-	order := inOrder(names)
-	attribute := make([]int, len(names))
-	for i, v := range order {
-		attribute[i] = slices.Index(names, names[v])
+	isHit, _ := r["is_hit"].([]uint8)
+	values, _ := r["values"].([][]string)
+	for _, hit := range isHit {
+		if hit == 1 {
+			out.SomeHits++
+		}
 	}
-	masks, hits, others := r.Numbers("masks"), r.Numbers("leaf_hits"), r.Numbers("leaf_others")
-	leaves := make([]differ.Leaf, len(masks))
-	for i, mask := range masks {
+	out.SomeOthers = int64(len(isHit)) - out.SomeHits
+	conditions := out.conditions(isHit, values, r.Texts("wanted_values"))
+	index := make(map[string]int, len(conditions))
+	attribute := make([]int, len(conditions))
+	for i, c := range conditions {
+		index[c.Attribute+"\n"+c.Value] = i
+		attribute[i] = slices.IndexFunc(conditions, func(other Condition) bool { return other.Attribute == c.Attribute })
+	}
+	leaves := make([]differ.Leaf, len(isHit))
+	for i, hit := range isHit {
 		l := &leaves[i]
-		l.Calls, l.Actual = float64(hits[i]+others[i]), float64(hits[i])
-		out.SomeHits += int64(hits[i])
-		out.SomeOthers += int64(others[i])
-		for j, v := range order {
-			if mask>>(v+1)&1 == 1 {
-				l.Values = append(l.Values, j)
+		l.Calls, l.Actual = 1, float64(hit)
+		for _, text := range values[i] {
+			if v, ok := index[text]; ok && !slices.Contains(l.Values, v) {
+				l.Values = append(l.Values, v)
 			}
 		}
 	}
@@ -112,7 +113,7 @@ func Of(rows []stored.Row) *Result {
 		n := estimate(p.Numbers)
 		part := Part{Hits: int64(p.Actual), Others: int64(p.Calls - p.Actual), Hit: int64(math.Round(n.Actual)), Calls: int64(math.Round(n.Calls))}
 		for _, v := range p.Values {
-			part.Conditions = append(part.Conditions, Condition{names[order[v]], values[order[v]]})
+			part.Conditions = append(part.Conditions, conditions[v])
 		}
 		out.Parts = append(out.Parts, part)
 	}
@@ -122,6 +123,40 @@ func Of(rows []stored.Row) *Result {
 		words[i] = p.String()
 	}
 	out.Sentence = differ.Sentence(words, estimate(found.Covers()), estimate(found.All), out.Sampled())
+	return out
+}
+
+// conditions returns the values that hit calls have more often than others, in the order in which they are named. Values that make
+// calls hits say nothing.
+func (r *Result) conditions(isHit []uint8, values [][]string, wanted []string) []Condition {
+	type count struct{ hits, others int64 }
+	counts := map[string]*count{}
+	for i, hit := range isHit {
+		for _, text := range values[i] {
+			c := counts[text]
+			if c == nil {
+				c = &count{}
+				counts[text] = c
+			}
+			if hit == 1 {
+				c.hits++
+			} else {
+				c.others++
+			}
+		}
+	}
+	var out []Condition
+	for text, c := range counts {
+		attribute, value, _ := strings.Cut(text, "\n")
+		chosen := slices.ContainsFunc(wanted, func(w string) bool { return strings.HasPrefix(w, strings.TrimPrefix(attribute, "attribute ")+"=") })
+		trivial := slices.Contains(minima, attribute) && 2*c.others > r.SomeOthers
+		if value != "" && !chosen && !trivial && c.hits*r.SomeOthers > c.others*r.SomeHits {
+			out = append(out, Condition{attribute, value})
+		}
+	}
+	slices.SortFunc(out, func(a, b Condition) int {
+		return cmp.Or(cmp.Compare(rank(a.Attribute), rank(b.Attribute)), strings.Compare(a.Attribute, b.Attribute), strings.Compare(a.Value, b.Value))
+	})
 	return out
 }
 

@@ -3,33 +3,20 @@
 -- since 1 hour
 -- param why = : only failures with this cause or root cause
 -- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
--- param hits = : calls with these values, such as version=2.4.0,tenant=acme, instead of failed calls
+-- param hits = : calls with these values of filters or attributes, such as version=2.4.0,tenant=acme, instead of failed calls
 -- param slower = 0: calls that took this number of seconds or more, instead of failed calls
 -- param hits_since = : calls since this time, instead of failed calls
 -- param hits_until = : calls before this time
--- param sample = 20000: about the maximum number of calls of each of the two groups that are compared
--- The row has the calls by the values that differ most, which llmtap combines: bit i of masks stands for the value i of attributes
--- and values, from 1. Calls are compared with all others that the filters select. SDK retries and cancelled calls are not compared.
+-- param sample = 5000: about the maximum number of calls of each of the two groups that are compared
+-- The row has compared calls with their values, which llmtap combines. Calls are compared with all others that the filters select. SDK
+-- retries and cancelled calls are not compared.
 WITH
     arrayFilter(h -> h != '', splitByChar(',', {hits:String})) AS wanted,
     {hits_since:DateTime64(9, 'UTC')} < toDateTime64('2200-01-01', 9, 'UTC') AS windowed,
     wanted != [] OR windowed OR {slower:Float64} > 0 AS chosen,
-    arrayFilter(p -> p.2 != '', arrayConcat(
-        [
-            ('service', toString(service)), ('stage', toString(stage)), ('version', toString(service_version)), ('environment', toString(environment)),
-            ('provider', toString(provider)), ('model', toString(model)), ('server', toString(server)), ('agent', toString(agent)), ('SDK', toString(sdk)),
-            ('instance', instance), ('user', user), ('streaming', if(stream, 'yes', 'no')), ('system prompt', if(prompt_hash = 0, '', lower(hex(prompt_hash)))),
-            ('declared tools', if(tools_hash = 0, '', lower(hex(tools_hash)))),
-            ('status', if(chosen, toString(status), '')), ('cause', if(chosen, toString(cause), '')), ('finish reason', if(chosen, toString(finish_reason), ''))
-        ],
-        arrayMap(t -> ('tool', toString(t)), arrayDistinct(tools)),
-        arrayMap(n -> ('history', concat(toString(n), ' or more messages')), arrayFilter(n -> messages >= n, [2, 3, 4, 6, 11, 21, 51, 101, 201])),
-        arrayMap(n -> ('history', concat('at most ', toString(n), if(n = 1, ' message', ' messages'))), arrayFilter(n -> messages BETWEEN 1 AND n, [1, 2, 5, 10])),
-        arrayMap(n -> ('size', concat(toString(n), ' kB or more')), arrayFilter(n -> request_bytes >= 1000 * n, [10, 100, 1000])),
-        arrayMap((k, v) -> (concat('attribute ', toString(k)), v), mapKeys(attributes), mapValues(attributes)),
-        arrayMap((k, v) -> (concat('parameter ', toString(k)), v), mapKeys(settings), mapValues(settings)))) AS all_pairs,
     multiIf(
-        chosen, (wanted = [] OR hasAll(arrayMap(p -> concat(replaceOne(p.1, 'attribute ', ''), '=', p.2), all_pairs), wanted))
+        chosen,
+            {chosen exchanges}
             AND (NOT windowed OR started_at >= {hits_since:DateTime64(9, 'UTC')})
             AND started_at < {hits_until:DateTime64(9, 'UTC')}
             AND duration >= {slower:Float64},
@@ -50,53 +37,32 @@ WITH
             AND error_type != 'cancelled'
     ) AS total,
     intDiv(total.1, {sample:UInt32}) + 1 AS hit_step,
-    intDiv(total.2, {sample:UInt32}) + 1 AS other_step,
-    calls AS
-    (
-        SELECT
-            hit AS is_hit,
-            arrayMap(p -> concat(p.1, '\n', p.2), arrayFilter(p -> NOT has(arrayMap(h -> substringIndex(h, '=', 1), wanted), replaceOne(p.1, 'attribute ', '')), all_pairs)) AS pairs
-        FROM exchanges_final
-        WHERE {filter exchanges}
-            AND retry = 0
-            AND error_type != 'cancelled'
-            AND cityHash64(exchange_id) % if(hit, hit_step, other_step) = 0
-    ),
-    (
-        SELECT groupArray(pair)
-        FROM
-        (
-            SELECT
-                arrayJoin(pairs) AS pair,
-                substringIndex(pair, '\n', 1) AS name,
-                countIf(is_hit) * hit_step / greatest(total.1, 1) AS hits_with,
-                countIf(NOT is_hit) * other_step / greatest(total.2, 1) AS others_with
-            FROM calls
-            GROUP BY pair
-            HAVING hits_with > others_with AND (name NOT IN ('history', 'size') OR others_with < 0.5)
-            ORDER BY hits_with - others_with DESC, pair
-            LIMIT 8 BY name
-            LIMIT 60
-        )
-    ) AS picked
+    intDiv(total.2, {sample:UInt32}) + 1 AS other_step
 SELECT
-    arrayMap(p -> substringIndex(p, '\n', 1), picked) AS attributes,
-    arrayMap(p -> substring(p, position(p, '\n') + 1), picked) AS values,
-    groupArray(mask) AS masks,
-    groupArray(hits_of) AS leaf_hits,
-    groupArray(others_of) AS leaf_others,
+    groupArray(toUInt8(hit)) AS is_hit,
+    groupArray(arrayConcat(
+        [
+            concat('service\n', service), concat('stage\n', stage), concat('version\n', service_version), concat('environment\n', environment),
+            concat('provider\n', provider), concat('model\n', model), concat('server\n', server), concat('agent\n', agent), concat('SDK\n', sdk),
+            concat('instance\n', instance), concat('user\n', user), if(stream, 'streaming\nyes', 'streaming\nno'),
+            concat('system prompt\n', if(prompt_hash = 0, '', lower(hex(prompt_hash)))), concat('declared tools\n', if(tools_hash = 0, '', lower(hex(tools_hash)))),
+            concat('status\n', if(chosen, toString(status), '')), concat('cause\n', if(chosen, toString(cause), '')), concat('finish reason\n', if(chosen, toString(finish_reason), ''))
+        ],
+        arrayMap(t -> concat('tool\n', t), arrayDistinct(tools)),
+        arrayMap(n -> concat('history\n', toString(n), ' or more messages'), arrayFilter(n -> messages >= n, [2, 3, 4, 6, 11, 21, 51, 101, 201])),
+        arrayMap(n -> concat('history\nat most ', toString(n), if(n = 1, ' message', ' messages')), arrayFilter(n -> messages BETWEEN 1 AND n, [1, 2, 5, 10])),
+        arrayMap(n -> concat('size\n', toString(n), ' kB or more'), arrayFilter(n -> request_bytes >= 1000 * n, [10, 100, 1000])),
+        arrayMap((k, v) -> concat('attribute ', k, '\n', substring(v, 1, 200)), mapKeys(attributes), mapValues(attributes)),
+        arrayMap((k, v) -> concat('parameter ', k, '\n', substring(v, 1, 200)), mapKeys(settings), mapValues(settings)))) AS values,
+    wanted AS wanted_values,
     total.1 AS all_hits,
     total.2 AS all_others,
     hit_step AS hits_each,
     other_step AS others_each
-FROM
-(
-    SELECT
-        arraySum(p -> bitShiftLeft(toUInt64(1), indexOf(picked, p)), arrayIntersect(pairs, picked)) AS mask,
-        countIf(is_hit) AS hits_of,
-        countIf(NOT is_hit) AS others_of
-    FROM calls
-    GROUP BY mask
-)
+FROM exchanges_final
+WHERE {filter exchanges}
+    AND retry = 0
+    AND error_type != 'cancelled'
+    AND cityHash64(exchange_id) % if(hit, hit_step, other_step) = 0
 HAVING all_hits > 0
 LIMIT 12

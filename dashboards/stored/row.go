@@ -69,9 +69,3 @@ func (r Row) Texts(name string) []string {
 	s, _ := r[name].([]string)
 	return s
 }
-
-// Numbers returns a column of type Array(UInt64).
-func (r Row) Numbers(name string) []uint64 {
-	s, _ := r[name].([]uint64)
-	return s
-}

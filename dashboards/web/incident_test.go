@@ -58,10 +58,19 @@ func table(pairs ...any) *Table {
 // incidentRows are the answers to the statements of the page, by their questions.
 func incidentRows(text string) map[string]*Table {
 	at := testNow.Add(-time.Minute)
-	differ := table("attributes", []string{"version", "attribute region", "tool", "history", "history"},
-		"values", []string{"2.0" + text, text, "the same", "6 or more messages", "4 or more messages"},
-		"masks", []uint64{2, 6, 46, 62, 48, 4, 8, 0}, "leaf_hits", []uint64{10, 10, 30, 0, 0, 0, 0, 0}, "leaf_others", []uint64{1, 1, 0, 0, 20, 8, 100, 70},
-		"all_hits", uint64(50), "all_others", uint64(900), "hits_each", uint64(1), "others_each", uint64(4))
+	var hits []uint8
+	var values [][]string
+	for i := range 250 {
+		call := []string{"tool\nthe same"}
+		if i < 52 {
+			call = append(call, "version\n2.0"+text)
+		}
+		if i < 40 {
+			call = append(call, "attribute region\n"+text)
+		}
+		hits, values = append(hits, uint8(max(0, min(1, 50-i)))), append(values, call)
+	}
+	differ := table("is_hit", hits, "values", values, "wanted_values", []string{}, "all_hits", uint64(50), "all_others", uint64(900), "hits_each", uint64(1), "others_each", uint64(4))
 	versions := table("service", "shop", "version", text, "hits", uint64(6), "calls", uint64(7), "began", at)
 	versions.Rows = append(versions.Rows, []any{"pay", "1.0", uint64(0), uint64(3), at})
 	return map[string]*Table{
