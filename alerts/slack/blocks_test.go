@@ -205,6 +205,20 @@ func messages() map[string]message {
 
 // phoneAccess is how the readers of messages reach llmtap.
 // The form of a new issue is one click away, if a template is configured.
+// The summary says in which calls something failed, if that is known.
+func TestWhere(t *testing.T) {
+	a := incident()
+	a.Evidence.Differs = "only model <b>: 96 of 98 calls; 0 of 294 others"
+	for short, want := range map[bool]bool{false: true, true: false} {
+		lines := strings.Join(answers(a, short, false), "\n")
+		must.Equal(t, strings.Contains(lines, "*Where:* only model &lt;b&gt;: 96 of 98 calls; 0 of 294 others"), want, "short %v: line\n%s", short, lines)
+	}
+	text := string(must.Get(json.Marshal(details(a, alerts.Access{})))(t))
+	if !strings.Contains(text, "*Where* only model") {
+		t.Error(text)
+	}
+}
+
 func TestNewIssue(t *testing.T) {
 	access := phoneAccess
 	access.IssueURL = "https://github.com/acme/agents/issues/new?title={title}&body={body}"
