@@ -19,7 +19,7 @@ explain the change together; their scores add up, and each after the first costs
 
 A part counts only if it has at least 5% of the change, if it is unusual beyond chance, and if no part with a condition less has as
 high a score. Chance is bounded for all parts with as many conditions together: in a table in which nothing differs, hardly ever one
-counts. After the cause, Find lists parts that explain it nearly as well, such as a prompt that came with a version, and parts that
+counts (TestChance). After the cause, Find lists parts that explain it nearly as well, such as a prompt that came with a version, and parts that
 are unusual without the calls of the better ones. A sum of seconds or tokens is compared with a forecast in the same way, but chance
 does not count it as it counts calls: choose a unit in which one is little.
 
@@ -39,6 +39,25 @@ Related work, from which the ideas come:
 	Transactions on Services Computing, 2023: shares instead of sums
 	M. Kalander, RiskLoc: Localization of Multi-dimensional Root Causes by Weighted Risk, 2022: the positive excess of the leaves with
 	a value bounds that of every part of them
+
+# Measured
+
+69 real anomalies of a content network with labelled causes, half of the RS set of the authors of RobustSpot; a part is right if it is
+exactly a cause of the label (TestRS). The other algorithms are those of github.com/shaido987/riskloc with its parameters, forecast and
+count of right parts. A time is that of a case.
+
+	                    F1    precision  recall  time
+	differ              0.86  0.86       0.86    below 10 ms
+	RobustSpot, best 1  0.61  0.56       0.67    6 s
+	RobustSpot, best 3  0.40  0.26       0.83    5 s
+	Adtributor          0.25  0.17       0.49    0.5 s
+	AutoRoot            0.24  0.20       0.31    2 s
+	Adtributor, rec.    0.09  0.10       0.08    3 s
+	HotSpot, 56 cases   0.05  0.05       0.05    15 s
+	RiskLoc             0.01  0.01       0.01    3 s
+
+The two parameters, the exponent of the third factor and the cost of a further value, were chosen with these cases in sight. Chosen on
+one half of them and tried on the other (TestRSHalves), they reach 0.82 to 0.87; over a wide grid of both, no pair is below 0.69.
 
 # What is expected
 

@@ -98,7 +98,8 @@ func (m *message) summary(g alerts.Group, current []alerts.Alert) {
 }
 
 // answers returns the lines of the summary about one alert. If they must be short, because ten lines also say something
-// else, the proof and the end of the fix are only in the details; with noFix, the whole fix is.
+// else, the proof and the end of the fix are only in the details; so are the end of the fix if they say where calls fail, and the proof
+// if that is more than a line. With noFix, the whole fix is.
 func answers(a alerts.Alert, short, noFix bool) []string {
 	ev := a.Evidence
 	var lines []string
@@ -118,22 +119,23 @@ func answers(a alerts.Alert, short, noFix bool) []string {
 	if a.Hides != nil {
 		lines = append(lines, strings.TrimSuffix(hiddenParts(a.Hides)[0], ":")) // which are in the details
 	}
+	where, _, _ := strings.Cut(ev.Differs, ";") // the others are in the details
 	if !short {
-		add("Where", plain(ev.Differs, maxText))
+		add("Where", plain(where, maxText))
 	}
 	if change := whoseChange(ev, a.StartsAt, true); ev.Failed > 0 && len(change) > 0 {
 		add("Change", change[0])
 	}
 	if last := lastFailure(a); a.State == alerts.Resolved && last != "" {
 		lines = append(lines, last)
-	} else if x := ev.Example; x != nil && !short {
+	} else if x := ev.Example; x != nil && !short && utf8.RuneCountInString(where) <= maxLine {
 		add("Proof", brief(x))
 	}
 	if noFix {
 		return lines
 	}
 	title, limit := "Fix", maxFix
-	if short || utf8.RuneCountInString(since(a)) > longSince {
+	if short || where != "" || utf8.RuneCountInString(since(a)) > longSince {
 		limit = shortFix
 	}
 	if len(ev.Shares) == 0 || ev.Shares[0].Fix == "" {

@@ -160,6 +160,8 @@ func states() map[string]alerts.Group {
 	problem := group(warning)
 	problem.Alerts[0].Problem = "server_error"
 	problem.Known = &alerts.Problem{Assignee: anna.id, Regressed: &alerts.Regression{Version: "2.4.0", Fixed: alerts.Resolution{Decision: alerts.Decision{By: "bob"}, Version: "2.4.0"}}}
+	where := incident()
+	where.Evidence.Differs = "only environment production and model gpt-5-mini-2026-08-07: 96 of 98 calls; 2 of 402 others"
 	lost := incident()
 	lost.Evidence.Example, lost.Evidence.Shares = nil, nil
 	return map[string]alerts.Group{
@@ -167,7 +169,7 @@ func states() map[string]alerts.Group {
 		"group": group(incident(), second()), "no_evidence": group(bare()), "one_version": group(alone), "runbook": group(described),
 		"no_example": group(lost), "acknowledged": acked, "silenced": group(quiet), "part": group(part), "warning": group(warning),
 		"late": group(late), "parts": group(whole), "no_content": permitted(group(incident()), false),
-		"many": group(stages...), "problem": problem,
+		"many": group(stages...), "problem": problem, "where": group(where),
 	}
 }
 
@@ -211,10 +213,10 @@ func TestWhere(t *testing.T) {
 	a.Evidence.Differs = "only model <b>: 96 of 98 calls; 0 of 294 others"
 	for short, want := range map[bool]bool{false: true, true: false} {
 		lines := strings.Join(answers(a, short, false), "\n")
-		must.Equal(t, strings.Contains(lines, "*Where:* only model &lt;b&gt;: 96 of 98 calls; 0 of 294 others"), want, "short %v: line\n%s", short, lines)
+		must.Equal(t, strings.Contains(lines, "*Where:* only model &lt;b&gt;: 96 of 98 calls\n"), want, "short %v: line\n%s", short, lines)
 	}
 	text := string(must.Get(json.Marshal(details(a, alerts.Access{})))(t))
-	if !strings.Contains(text, "*Where* only model") {
+	if !strings.Contains(text, "*Where* only model \\u0026lt;b\\u0026gt;: 96 of 98 calls; 0 of 294 others") {
 		t.Error(text)
 	}
 }
