@@ -96,6 +96,7 @@ type Evidence struct {
 	Quiet      bool                // there were no calls for a minute or longer after LastFailed
 	Shares     []Share             // failed calls by cause, largest first
 	Versions   []VersionCount      // calls by service version, in order of FirstSeen
+	Differs    string              `json:",omitzero"` // which calls failed, such as "only model a: 96 of 98 calls; 2 of 402 others"; empty if they are like the others
 	Example    *analyzer.Example   // example of the largest share
 	More       []*analyzer.Example // up to two, from other conversations: first from other material shares, then from the largest
 }

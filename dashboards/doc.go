@@ -2,8 +2,9 @@
 Package dashboards contains SQL queries and web pages for on-call engineers who investigate an alert.
 
 	ClickHouse, <table>_final views ──> queries/*.sql ──> llmtap query NAME, web
-	                                └─> stored: the shape of an exchange, for llmtap show and web
+	                                ├─> stored: the shape of an exchange, for llmtap show and web
+	                                └─> differs: what some calls have in common, for all of them
 
-It does not import any other package of the project; the caller runs the queries.
+The caller runs the queries.
 */
 package dashboards

@@ -175,6 +175,9 @@ func (s *samples) failedIn(list []*series, metric string, from, step int64) (ev 
 		ev.Shares = append(ev.Shares, s.Share)
 	}
 	slices.Sort(ev.Rules)
+	if metric == analyzer.MetricFailed {
+		ev.Differs = differs(list, from, step)
+	}
 	chooseExamples(&ev, all)
 	setVersions(&ev, versions)
 	if first > 0 {

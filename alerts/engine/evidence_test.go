@@ -48,3 +48,33 @@ func TestEvidenceMatches(t *testing.T) {
 		"/ 7/50", "prod/ 7/50")
 	f(`sum(llmtap_calls_total) > 1`, "/ 0/0")
 }
+
+// The evidence says which calls failed, unless a version alone explains it, which the versions of the evidence say.
+func TestEvidenceDiffers(t *testing.T) {
+	f := func(want string, fails func(kv map[string]string) bool) {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "rules.yaml")
+		must.Do(t, os.WriteFile(file, []byte("groups:\n- name: g\n  rules:\n  - alert: A\n    expr: sum by (service) (llmtap_failed_calls_total) > 1\n"), 0o644))
+		synctest.Test(t, func(t *testing.T) {
+			cfg := Default()
+			cfg.RuleFiles = []string{file}
+			b := newBench(t, cfg, nil)
+			var counts []analyzer.Count
+			for i := range 8 {
+				kv := map[string]string{
+					"service": "s", "model": []string{"mini", "large"}[i&1], "environment": []string{"eu", "us"}[i>>1&1], "service_version": []string{"1.0", "1.1"}[i>>2],
+				}
+				counts = append(counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv, N: 49})
+				if fails(kv) {
+					counts = append(counts, analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(kv, "cause", "rate_limit"), N: 48})
+				}
+			}
+			b.second(counts...)
+			b.idle(5e9)
+			must.Equal(t, b.Active()[0].Evidence.Differs, want, "differs")
+		})
+	}
+	f("only environment eu and model mini: 96 of 98 calls; 0 of 294 others", func(kv map[string]string) bool { return kv["model"] == "mini" && kv["environment"] == "eu" })
+	f("", func(kv map[string]string) bool { return kv["service_version"] == "1.1" })
+	f("", func(map[string]string) bool { return true })
+}

@@ -107,7 +107,8 @@ func (m *message) summary(g alerts.Group, current []alerts.Alert) {
 }
 
 // answers returns the lines of the summary about the main alert of g. If they must be short, because ten lines also say something
-// else, the proof and the end of the fix are only in the details; with noFix, the whole fix is.
+// else, the proof and the end of the fix are only in the details; so are the end of the fix if they say where calls fail, and the proof
+// if that is more than a line. With noFix, the whole fix is.
 func answers(g alerts.Group, a alerts.Alert, short, noFix bool) []string {
 	ev := a.Evidence
 	var lines []string
@@ -133,20 +134,24 @@ func answers(g alerts.Group, a alerts.Alert, short, noFix bool) []string {
 	if a.Hides != nil {
 		lines = append(lines, strings.TrimSuffix(hiddenParts(a.Hides)[0], ":")) // which are in the details
 	}
+	where, _, _ := strings.Cut(ev.Differs, ";") // the others are in the details
+	if !short {
+		add("Where", plain(where, maxText))
+	}
 	regressed := g.Known != nil && g.Known.Regressed != nil // the line about that names the version
 	if change := whoseChange(ev, a.StartsAt, true); ev.Failed > 0 && len(change) > 0 && !regressed {
 		add("Change", change[0])
 	}
 	if last := lastFailure(a); a.State == alerts.Resolved && last != "" {
 		lines = append(lines, last)
-	} else if x := ev.Example; x != nil && !short {
+	} else if x := ev.Example; x != nil && !short && utf8.RuneCountInString(where) <= maxLine {
 		add("Proof", brief(x))
 	}
 	if noFix {
 		return lines
 	}
 	title, limit := "Fix", maxFix
-	if short || utf8.RuneCountInString(since(a)) > longSince {
+	if short || where != "" || utf8.RuneCountInString(since(a)) > longSince {
 		limit = shortFix
 	}
 	if len(ev.Shares) == 0 || ev.Shares[0].Fix == "" {
@@ -170,6 +175,9 @@ func details(a alerts.Alert, access alerts.Access) []slack.Block {
 	}
 	if a.Unavailable != "" {
 		facts = append(facts, ":warning: "+plain(a.Unavailable, maxText))
+	}
+	if ev.Differs != "" {
+		facts = append(facts, "*Where* "+plain(ev.Differs, maxText))
 	}
 	if last := lastFailure(a); last != "" && a.State == alerts.Firing {
 		facts = append(facts, last)

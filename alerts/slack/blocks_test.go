@@ -169,6 +169,8 @@ func states() map[string]alerts.Group {
 	crowd.Known, crowd.Ack = problem.Known, acked.Ack
 	pair := crowd
 	pair.Alerts = crowd.Alerts[:2]
+	where := incident()
+	where.Evidence.Differs = "only environment production and model gpt-5-mini-2026-08-07: 96 of 98 calls; 2 of 402 others"
 	lost := incident()
 	lost.Evidence.Example, lost.Evidence.Shares = nil, nil
 	return map[string]alerts.Group{
@@ -176,7 +178,7 @@ func states() map[string]alerts.Group {
 		"group": group(incident(), second()), "no_evidence": group(bare()), "one_version": group(alone), "runbook": group(described),
 		"no_example": group(lost), "acknowledged": acked, "silenced": group(quiet), "part": group(part), "warning": group(warning),
 		"late": group(late), "parts": group(whole), "no_content": permitted(group(incident()), false),
-		"many": group(stages...), "problem": problem, "regressed": back, "regressed_pair": pair, "regressed_crowd": crowd,
+		"many": group(stages...), "problem": problem, "regressed": back, "regressed_pair": pair, "regressed_crowd": crowd, "where": group(where),
 	}
 }
 
@@ -214,6 +216,20 @@ func messages() map[string]message {
 
 // phoneAccess is how the readers of messages reach llmtap.
 // The form of a new issue is one click away, if a template is configured.
+// The summary says in which calls something failed, if that is known.
+func TestWhere(t *testing.T) {
+	a := incident()
+	a.Evidence.Differs = "only model <b>: 96 of 98 calls; 0 of 294 others"
+	for short, want := range map[bool]bool{false: true, true: false} {
+		lines := strings.Join(answers(alerts.Group{}, a, short, false), "\n")
+		must.Equal(t, strings.Contains(lines, "*Where:* only model &lt;b&gt;: 96 of 98 calls\n"), want, "short %v: line\n%s", short, lines)
+	}
+	text := string(must.Get(json.Marshal(details(a, alerts.Access{})))(t))
+	if !strings.Contains(text, "*Where* only model \\u0026lt;b\\u0026gt;: 96 of 98 calls; 0 of 294 others") {
+		t.Error(text)
+	}
+}
+
 func TestNewIssue(t *testing.T) {
 	access := phoneAccess
 	access.IssueURL = "https://github.com/acme/agents/issues/new?title={title}&body={body}"

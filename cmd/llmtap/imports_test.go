@@ -45,7 +45,8 @@ var importRules = []struct {
 	{"sinks/sinktest", []string{"ingest/sdk/go/must", "ingest/sdk/go/event", "analyzer", "sinks"}, "only tests import it"},
 	{"sinks", []string{"ingest/sdk/go/event", "ingest/loopback", "ingest/secret", "analyzer", "sinks"}, "storage and alerting never know each other"},
 	{"alerts$", []string{"analyzer", "alerts/rules", "alerts/silence"}, "the vocabulary knows neither the engine nor notifiers"},
-	{"alerts/engine", []string{"analyzer", "alerts$", "alerts/endpoint", "alerts/sent", "alerts/regression", "alerts/rules", "alerts/silence", "alerts/tsdb"}, "the engine knows no kind of notifier"},
+	{"alerts/differ", nil, "pages and commands compare calls without alerts"},
+	{"alerts/engine", []string{"analyzer", "alerts$", "alerts/differ", "alerts/endpoint", "alerts/sent", "alerts/regression", "alerts/rules", "alerts/silence", "alerts/tsdb"}, "the engine knows no kind of notifier"},
 	{"alerts/alertstest", []string{"ingest/sdk/go/must", "alerts$"}, "only tests import it"},
 	{"alerts/enginetest", []string{"alerts/engine"}, "only tests import it"},
 	{"alerts/promapi", []string{"alerts/engine", "alerts/rules"}, "it serves the engine's rules and series"},
@@ -57,7 +58,7 @@ var importRules = []struct {
 	{"alerts", []string{
 		"ingest/sdk/go/event", "ingest/quantity", "ingest/secret", "analyzer", "alerts$", "alerts/alertmanager", "alerts/endpoint", "alerts/sent", "alerts/silence", "alerts/wording",
 	}, "a notifier speaks of alerts, whoever evaluates them"},
-	{"dashboards", []string{"dashboards", "ingest/nearest", "ingest/quantity", "ingest/sdk/go/event"}, "it declares the interfaces it reads through"},
+	{"dashboards", []string{"dashboards", "ingest/nearest", "ingest/quantity", "ingest/sdk/go/event", "alerts/differ"}, "it declares the interfaces it reads through"},
 	{"deploy/examples/go", []string{"ingest/sdk/go"}, "examples show what an agent sees"},
 	{"deploy/bench", []string{"ingest/sdk/go/event", "ingest/jetstream", "ingest/recorded", "sinks/chdb", "sinks/clickhouse$", "deploy/bench/"}, "it measures llmtap from outside, as a process"},
 	{"cmd/llmtap/internal/fleet", []string{"ingest/sdk/go$", "ingest/sdk/go/event", "ingest/loopback", "cmd/llmtap/internal/fleet"}, "the demo's fleet must not share code with what judges it"},

@@ -168,7 +168,41 @@ func Filter(sql string, given Values, params map[string]string) (string, error) 
 		}
 		return strings.Join(all, " AND ")
 	})
-	return text, firstErr
+	if firstErr != nil {
+		return text, firstErr
+	}
+	return chosen(text, given["hits"], params)
+}
+
+// chosen replaces {chosen exchanges} in sql by the conditions of the parameter hits: name=value, separated by commas, where a name is
+// that of a filter or of an attribute.
+func chosen(sql string, hits []string, params map[string]string) (string, error) {
+	const placeholder = "{chosen exchanges}"
+	if !strings.Contains(sql, placeholder) {
+		return sql, nil
+	}
+	all := []string{"true"}
+	for _, text := range strings.Split(strings.Join(hits, ","), ",") {
+		if text == "" {
+			continue
+		}
+		bind := func(value string) string {
+			name := "hits_" + strconv.Itoa(len(params))
+			params[name] = value
+			return "{" + name + ":String}"
+		}
+		name, value, found := strings.Cut(text, "=")
+		f, column := filter{condition: hasAttribute}, "attributes"
+		if i := slices.IndexFunc(filters, func(f filter) bool { return f.name == name && name != "attr" }); i >= 0 && found {
+			f, column, text = filters[i], tables["exchanges"][name], value
+		}
+		condition, err := f.condition(column, text, bind)
+		if err != nil {
+			return sql, fmt.Errorf("hits: %w", err)
+		}
+		all = append(all, condition)
+	}
+	return strings.ReplaceAll(sql, placeholder, strings.Join(all, " AND ")), nil
 }
 
 func (u use) column(name string) string {

@@ -251,3 +251,26 @@ func TestPrices(t *testing.T) {
 		t.Errorf("Validate: %v, want %s", err, want)
 	}
 }
+
+// The parameter hits of differs selects calls as the filters do, and other names are attributes.
+func TestChosen(t *testing.T) {
+	f := func(hits, want, wantErr string) {
+		t.Helper()
+		params := map[string]string{}
+		sql, err := Filter("{chosen exchanges}", Values{"hits": {hits}}, params)
+		for name, value := range params {
+			sql = strings.ReplaceAll(sql, "{"+name+":String}", value)
+		}
+		if (wantErr == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), wantErr) {
+			t.Errorf("%s: error %v, want %q", hits, err, wantErr)
+		} else if err == nil {
+			must.Equal(t, sql, want, "%s", hits)
+		}
+	}
+	f("", "true", "")
+	f("version=2.4.0,status=4xx", "true AND service_version = 2.4.0 AND intDiv(status, 100) = 4", "")
+	f("tenant=a=b,region", "true AND attributes[tenant] = a=b AND mapContains(attributes, region)", "")
+	f("attr=x", "true AND attributes[attr] = x", "")
+	f("status=x", "", "not an HTTP status")
+	f("=x", "", "has no key")
+}

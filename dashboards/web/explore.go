@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llmtap/llmtap/dashboards/differs"
 	"github.com/llmtap/llmtap/dashboards/queries"
 )
 
@@ -330,7 +331,20 @@ func (s explorePage) table(ctx context.Context, e *exploration) (t *Table, sql s
 		return nil, "", err
 	}
 	t, err = query(ctx, text, params)
+	if err == nil && e.Query.Name == differs.Query {
+		t = combined(t)
+	}
 	return t, inline(text, params), err
+}
+
+// combined returns what the row of the query differs says.
+func combined(t *Table) *Table {
+	columns, rows := differs.Of(rowsOf(t)).Table()
+	out := &Table{Rows: rows}
+	for _, c := range columns {
+		out.Columns = append(out.Columns, Column(c))
+	}
+	return out
 }
 
 // csv writes the result as a file.

@@ -3,13 +3,13 @@ package web
 import (
 	"cmp"
 	"context"
-	"math"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/llmtap/llmtap/dashboards/differs"
 	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
@@ -143,98 +143,57 @@ func first(list []string) string {
 	return list[0]
 }
 
-// differences are the attributes that calls of an incident have more often than the others.
+// differences are what the calls of an incident have in common, and others not.
 type differences struct {
-	Hit                string // name of the calls
-	Hits, Others       int64  // calls
-	SomeHits, SomeRest int64  // of them, compared
-	Rows               []difference
-	Small              bool // few hits: only large differences are certain
+	*differs.Result
+	Hit   string // name of the calls
+	Rows  []difference
+	Small bool // few hits: only large differences are certain
 }
 
-// Sampled reports whether not all calls were compared.
-func (d *differences) Sampled() bool { return d.SomeHits < d.Hits || d.SomeRest < d.Others }
-
-// A difference is a value of an attribute.
+// A difference is a part of the calls.
 type difference struct {
+	differs.Part
+	Values           []differentValue
+	HitBar, OtherBar float64 // percent
+	HitShare, Other  string  // percent, in words
+}
+
+// A differentValue is a condition of a difference.
+type differentValue struct {
 	Attribute, Value string
 	URL              string // this incident with a filter; empty if there is no such filter
-	Hits, Others     int64
-	HitBar, OtherBar float64 // percent
-	Hit, Other       string  // percent, in words
 }
 
-const (
-	smallSample    = 20
-	maxDifferences = 12
-	leastDiffer    = 0.05 // in the shares of a value
-)
-
-// perAttribute is the maximum number of listed values of an attribute. A minimum or maximum includes the next one.
-func perAttribute(name string) int {
-	switch name {
-	case "history", "size":
-		return 1
-	}
-	return 3
-}
+// smallSample is the number of hits below which the page warns.
+const smallSample = 20
 
 // differs compares the calls of an incident with the others of the same stage and time.
 func (s incidentPage) differs(ctx context.Context, x *incident) (*differences, error) {
-	v := x.view
-	rows, err := s.query(ctx, "incident_differs", x.hits(), v.Now)
+	rows, err := s.query(ctx, differs.Query, x.hits(), x.view.Now)
 	if err != nil {
 		return nil, err
 	}
-	out := &differences{Hit: x.Hit()}
-	for _, r := range rows {
-		if r.Text("attribute") == "" {
-			out.Hits, out.Others, out.SomeHits, out.SomeRest = r.Int64("all_hits"), r.Int64("all_others"), r.Int64("hits"), r.Int64("others")
-		}
-	}
+	out := &differences{Result: differs.Of(rows), Hit: x.Hit()}
 	out.Small = out.SomeHits < smallSample
-	count := map[string]int{}
-	for _, r := range rows {
-		name := r.Text("attribute")
-		d := difference{Attribute: name, Value: r.Text("value"), Hits: r.Int64("hits"), Others: r.Int64("others")}
-		if name == "" || out.SomeRest == 0 || !moreOften(d.Hits, out.SomeHits, d.Others, out.SomeRest) || count[name] == perAttribute(name) || len(out.Rows) == maxDifferences {
-			continue
-		}
-		count[name]++
-		d.Hit, d.HitBar = quantity.Share(d.Hits, out.SomeHits), 100*float64(d.Hits)/float64(out.SomeHits)
-		d.Other, d.OtherBar = quantity.Share(d.Others, out.SomeRest), 100*float64(d.Others)/float64(out.SomeRest)
-		key, isAttribute := strings.CutPrefix(name, "attribute ")
-		switch {
-		case isAttribute:
-			d.Attribute, d.URL = key, v.Here("attr", key+"="+d.Value)
-		case slices.Contains(filterNames, name):
-			d.URL = v.Here(name, d.Value)
+	for _, p := range out.Parts {
+		d := difference{Part: p}
+		d.HitShare, d.HitBar = quantity.Share(p.Hits, out.SomeHits), 100*float64(p.Hits)/float64(out.SomeHits)
+		d.Other, d.OtherBar = quantity.Share(p.Others, out.SomeOthers), 100*float64(p.Others)/float64(out.SomeOthers)
+		for _, c := range p.Conditions {
+			v := differentValue{Attribute: c.Attribute, Value: c.Value}
+			key, isAttribute := strings.CutPrefix(c.Attribute, "attribute ")
+			switch {
+			case isAttribute:
+				v.Attribute, v.URL = key, x.view.Here("attr", key+"="+c.Value)
+			case slices.Contains(filterNames, c.Attribute):
+				v.URL = x.view.Here(c.Attribute, c.Value)
+			}
+			d.Values = append(d.Values, v)
 		}
 		out.Rows = append(out.Rows, d)
 	}
 	return out, nil
-}
-
-// moreOften reports whether a of n is a larger share than b of m beyond chance: whether the confidence interval of the difference
-// (Newcombe's, from Wilson's intervals of the shares) is above 0 at three standard errors. It is that strict because about a
-// hundred values are compared at once.
-func moreOften(a, n, b, m int64) bool {
-	if n == 0 || m == 0 {
-		return false
-	}
-	p, low, _ := wilson(a, n)
-	q, _, high := wilson(b, m)
-	return p-q >= leastDiffer && p-q > math.Hypot(p-low, high-q)
-}
-
-// wilson returns the share of a in n and its interval at three standard errors.
-func wilson(a, n int64) (p, low, high float64) {
-	const z2 = 9
-	size := float64(n)
-	p = float64(a) / size
-	center := (p + z2/(2*size)) / (1 + z2/size)
-	half := math.Sqrt(z2*(p*(1-p)/size+z2/(4*size*size))) / (1 + z2/size)
-	return p, max(0, center-half), min(1, center+half)
 }
 
 // A proof is what the provider answered, and what is wrong in the request.

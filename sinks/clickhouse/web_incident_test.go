@@ -45,11 +45,6 @@ func TestWebIncident(t *testing.T) {
 	prices = nil
 	f("problem_harm", "tool_calls_dropped_on_save", "", "reported_usd=<nil> at_most_usd=<nil> unpriced=[deepseek-chat]")
 	f("incident_over_time", "", "", "hits=0 others=10\nhits=0 others=10\nhits=5 others=5\nhits=5 others=4", "step", "300")
-	f("incident_differs", "tool_calls_dropped_on_save", "", `attribute= value= hits=10 others=29 all_hits=10 all_others=29
-attribute=parameter temperature value=0.9 hits=10 others=9 all_hits=10 all_others=29
-attribute=system prompt value=abcd00 hits=10 others=9 all_hits=10 all_others=29
-attribute=tool value=write_file hits=10 others=9 all_hits=10 all_others=29
-attribute=version value=1.5.0 hits=10 others=9 all_hits=10 all_others=29`, "limit", "5")
 	// Only the call after the failure in conv-38 shows that a conversation recovered.
 	f("incident_conversations", "", "", `conversation_id=conv-36 hits=1 recovered=0 conversations=10 all_recovered=1
 conversation_id=conv-34 hits=1 recovered=0 conversations=10 all_recovered=1`, "limit", "2")
@@ -58,21 +53,6 @@ conversation_id=conv-24 hits=1 recovered=0 conversations=3 all_recovered=0
 conversation_id=conv-22 hits=1 recovered=0 conversations=3 all_recovered=0`)
 	f("incident_examples", "orphan_tool_reply", "", "n=10 conversation_id=conv-30 status=400 error_text=bad request rule_id=orphan_tool_reply root_cause=tool_calls_dropped_on_save")
 	f("incident_examples", "", "masked_failure", "n=3 conversation_id=conv-26 status=400 error_text=bad request rule_id=masked_failure root_cause=")
-}
-
-// The samples of the two groups are bounded separately: a few failures are compared completely with many other calls.
-func TestWebIncidentSample(t *testing.T) {
-	s := open(t)
-	must.Do(t, s.Write(t.Context(), incident()))
-	q := webStatements(t)["incident_differs"]
-	sql, params, err := q.Bind(queries.Values{"since": {"3 hours"}, "service": {"trips"}, "sample": {"11"}, "limit": {"1"}}, time.Now())
-	must.Do(t, err)
-	res := must.Get(s.Query(t.Context(), sql, params))(t)
-	must.Equal(t, pick(res, "hits= all_hits= all_others="), "hits=10 all_hits=10 all_others=29", "row")
-	others, _ := res.Rows[0][3].(uint64)
-	if others == 0 || others > 20 {
-		t.Errorf("%d of 29 calls are compared, want about 10", others)
-	}
 }
 
 // The page of a problem lists its alerts, and what people did about it, the end of a silence included, which has no group.

@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/ruledoc"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/dashboards/differs"
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
@@ -44,6 +45,7 @@ type incident struct {
 	FirstExchange string     `json:"first_exchange_id,omitempty"`
 	Change        string     `json:"whose_change,omitempty"`
 	Changes       []string   `json:"changes_before,omitempty"`
+	Differs       string     `json:"what_differs,omitempty"`
 	Versions      []versions `json:"versions,omitempty"`
 	Proofs        []proof    `json:"proofs,omitempty"`
 	Conversations int        `json:"conversations"`
@@ -131,11 +133,12 @@ func (x *incident) read(ctx context.Context, q rows.Querier, now time.Time, in i
 		byRow    = &read{name: "incident_versions", values: in.values(hit...)}
 		examples = &read{name: "incident_examples", values: in.values(hit...)}
 		affected = &read{name: "incident_conversations", values: in.values(hit...)}
+		common   = &read{name: differs.Query, values: in.values(hit...)}
 		first    = &read{name: "first_occurrence", values: in.values("since", earlier)}
 		ledger   = &read{name: "whose_change", values: in.values("since", earlier)}
 		over     = &read{name: "is_it_over", values: in.values()}
 		causes   = &read{name: "causes", values: in.values()}
-		helpful  = []*read{byRow, examples, affected, first, ledger, over, causes}
+		helpful  = []*read{byRow, examples, affected, common, first, ledger, over, causes}
 	)
 	if err := run(ctx, q, now, append([]*read{totals}, helpful...)...); err != nil {
 		return err
@@ -159,6 +162,7 @@ func (x *incident) read(ctx context.Context, q rows.Querier, now time.Time, in i
 	for _, r := range examples.rows {
 		x.Proofs = append(x.Proofs, newProof(r))
 	}
+	x.Differs = line(differs.Of(common.rows).Sentence, maxLine)
 	for _, r := range affected.rows {
 		x.Conversations, x.Recovered = r.Int("conversations"), r.Int("all_recovered")
 		if id := r.Text("conversation_id"); id != "" && len(x.Hits) < maxHits {
@@ -242,6 +246,7 @@ func (x *incident) text() string {
 	for _, c := range x.Changes {
 		field(&b, "changed before", c)
 	}
+	field(&b, "what differs", x.Differs)
 	for _, v := range x.Versions {
 		field(&b, "version "+v.Version, fmt.Sprintf("%s of %s (%s), first call %s", quantity.Count(v.Hit), quantity.Plural(v.Calls, "call"), v.Service, v.Began))
 	}

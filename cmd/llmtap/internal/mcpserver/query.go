@@ -54,9 +54,13 @@ func (t *tools) query(ctx context.Context, in queryInput) (answer, error) {
 		if err != nil {
 			return err
 		}
+		res, sentence := q.Answer(res)
 		var b strings.Builder
 		fmt.Fprintf(&b, "%s\n\n", q.Question)
-		if len(res.Rows) == 0 {
+		if sentence != "" {
+			fmt.Fprintf(&b, "%s\n\n", line(sentence, maxCell))
+		}
+		if len(res.Rows) == 0 && sentence == "" {
 			err := q.WriteNoRows(ctx, &b, store, params, style())
 			a.text = b.String()
 			return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +17,9 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/user"
+	"github.com/llmtap/llmtap/dashboards/differs"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 // Times is the help text for time parameters.
@@ -128,14 +131,46 @@ func (q *Query) Run(ctx context.Context, c *command.Call, servers Servers, forma
 		if err != nil {
 			return err
 		}
+		res, sentence := q.Answer(res)
 		if q.Name != "" && format == command.Text {
-			fmt.Fprintf(c.Stdout, "%s\n\n", strings.Join(terminal.Wrap(q.Question, style.Width, ""), "\n"))
+			for _, text := range []string{q.Question, sentence} {
+				if text != "" {
+					fmt.Fprintf(c.Stdout, "%s\n\n", strings.Join(terminal.Wrap(terminal.Line(text), style.Width, ""), "\n"))
+				}
+			}
+		}
+		if len(res.Rows) == 0 && sentence != "" && format == command.Text {
+			return nil
 		}
 		if len(res.Rows) == 0 && q.Name != "" && format == command.Text {
 			return q.WriteNoRows(ctx, c.Stdout, store, params, style)
 		}
 		return table.Write(c.Stdout, res, format, style)
 	})
+}
+
+// Answer returns what a person wants to know of the result of q, and a sentence about it, which may be empty.
+func (q *Query) Answer(res *clickhouse.Result) (*clickhouse.Result, string) {
+	if q.Name != differs.Query {
+		return res, ""
+	}
+	found := differs.Of(rows.Of(res))
+	columns, list := found.Table()
+	if limit := q.values["limit"]; len(limit) > 0 {
+		n, _ := strconv.Atoi(limit[len(limit)-1]) // Bind has checked it
+		list = list[:min(len(list), n)]
+	}
+	out := &clickhouse.Result{Rows: list}
+	for _, c := range columns {
+		out.Columns = append(out.Columns, clickhouse.Column(c))
+	}
+	switch {
+	case len(res.Rows) == 0 || found.Sentence != "":
+		return out, found.Sentence
+	case found.Others == 0:
+		return out, "There are no other calls to compare them with: choose a longer time range, or fewer filters."
+	}
+	return out, fmt.Sprintf("Nothing, beyond chance: %s are like %s.", terminal.Plural(int(found.Hits), "call"), terminal.Plural(int(found.Others), "other call"))
 }
 
 // Statement returns the statement and the values of all parameters.
