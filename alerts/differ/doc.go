@@ -19,9 +19,9 @@ explain the change together; their scores add up, and each after the first costs
 
 A part counts only if it has at least 5% of the change, if it is unusual beyond chance, and if no part with a condition less has as
 high a score. Chance is bounded for all parts with as many conditions together: in a table in which nothing differs, hardly ever one
-counts (TestChance). After the cause, Find lists parts that explain it nearly as well, such as a prompt that came with a version, and parts that
-are unusual without the calls of the better ones. A sum of seconds or tokens is compared with a forecast in the same way, but chance
-does not count it as it counts calls: choose a unit in which one is little.
+counts (TestChance). After the cause, Find lists parts that explain it nearly as well, such as a prompt that came with a version, and
+parts that are unusual without the calls of the better ones. A sum of seconds or tokens is compared with a forecast in the same way;
+its unit must be about the usual value of a call, because chance is bounded as for a number of calls.
 
 	H. Chernoff, A measure of asymptotic efficiency for tests of a hypothesis based on the sum of observations, Annals of
 	Mathematical Statistics 23, 1952
@@ -56,8 +56,9 @@ count of right parts. A time is that of a case.
 	HotSpot, 56 cases   0.05  0.05       0.05    15 s
 	RiskLoc             0.01  0.01       0.01    3 s
 
-The two parameters, the exponent of the third factor and the cost of a further value, were chosen with these cases in sight. Chosen on
-one half of them and tried on the other (TestRSHalves), they reach 0.82 to 0.87; over a wide grid of both, no pair is below 0.69.
+The form of the score was chosen with these cases in sight. Its two parameters, the exponent of the third factor and the cost of a
+further value, reach 0.82 to 0.87 on one half of the cases if they are chosen on the other (TestRSHalves); over a wide grid of both, no
+pair is below 0.69. Wrong parts are mostly a condition more or less than the label has.
 
 # What is expected
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/llmtap/llmtap/alerts/differ"
 	"github.com/llmtap/llmtap/analyzer"
@@ -23,15 +24,16 @@ func differs(list []*series, from, step int64) string {
 		if n == 0 {
 			continue
 		}
-		key := ""
-		for _, name := range compared {
-			key += c.labels[name] + "\x00"
+		labels := make([]string, len(compared))
+		for i, name := range compared {
+			labels[i] = c.labels[name]
 		}
+		key := strings.Join(labels, "\x00")
 		l := leaves[key]
 		if l == nil {
 			l = &differ.Leaf{}
 			for i, name := range compared {
-				word := [2]string{name, c.labels[name]}
+				word := [2]string{name, labels[i]}
 				if _, ok := values[word]; !ok {
 					values[word] = len(words)
 					words, attribute = append(words, word), append(attribute, i)
@@ -58,21 +60,14 @@ func differs(list []*series, from, step int64) string {
 	found := differ.Find(differ.Compare(all, attribute), 1)
 	var parts []string
 	for _, p := range found.Cause {
-		text := ""
-		for i, v := range p.Values {
-			if i > 0 {
-				text += " and "
-			}
-			name := words[v][0]
-			if name == "service_version" {
-				name = "version"
-			}
-			text += name + " " + words[v][1]
-		}
 		if len(p.Values) == 1 && words[p.Values[0]][0] == "service_version" {
 			return ""
 		}
-		parts = append(parts, text)
+		var conditions []string
+		for _, v := range p.Values {
+			conditions = append(conditions, strings.TrimPrefix(words[v][0], "service_")+" "+words[v][1])
+		}
+		parts = append(parts, strings.Join(conditions, " and "))
 	}
 	return differ.Sentence(parts, found.Covers(), found.All, false)
 }

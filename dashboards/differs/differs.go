@@ -150,7 +150,8 @@ func (r *Result) conditions(isHit []uint8, values [][]string, wanted []string) [
 		attribute, value, _ := strings.Cut(text, "\n")
 		chosen := slices.ContainsFunc(wanted, func(w string) bool { return strings.HasPrefix(w, strings.TrimPrefix(attribute, "attribute ")+"=") })
 		trivial := slices.Contains(minima, attribute) && 2*c.others > r.SomeOthers
-		if value != "" && !chosen && !trivial && c.hits*r.SomeOthers > c.others*r.SomeHits {
+		rare := 20*c.hits < r.SomeHits // and too few to explain 5% of the hits
+		if value != "" && !chosen && !trivial && !rare && c.hits*r.SomeOthers > c.others*r.SomeHits {
 			out = append(out, Condition{attribute, value})
 		}
 	}

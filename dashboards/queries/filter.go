@@ -182,7 +182,7 @@ func chosen(sql string, hits []string, params map[string]string) (string, error)
 		return sql, nil
 	}
 	all := []string{"true"}
-	for _, text := range strings.Split(strings.Join(hits, ","), ",") {
+	for text := range strings.SplitSeq(strings.Join(hits, ","), ",") {
 		if text == "" {
 			continue
 		}
