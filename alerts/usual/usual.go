@@ -1,0 +1,138 @@
+package usual
+
+import (
+	"math"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/dist"
+)
+
+// A Kind is the kind of a measure.
+type Kind uint8
+
+// The kinds of measures.
+const (
+	Values Kind = iota + 1 // a value of each call, as its duration or tokens; unusual is a high share of calls with more than nearly all have
+	Amount                 // calls, or money, per minute; too few are unusual too
+	Share                  // the share of calls with something, as an error of a tool
+)
+
+// Percentile is the share of calls whose values are usual.
+const Percentile = 0.95
+
+// A Sample is what a series had in a minute. A minute without calls is one, too; for a minute that was not recorded there is none.
+type Sample struct {
+	Values *dist.Dist // of Values
+	Calls  uint64     // of Share
+	Amount uint64     // of Amount: calls, or microdollars. Of Share: the calls that have it
+	// Minutes is the length of a longer sample, from stored history. 0 is 1. What is usual is learned from samples of up to an hour,
+	// and how much it varies from those of up to ten minutes.
+	Minutes int
+}
+
+func (s *Sample) minutes() float64 { return float64(max(1, s.Minutes)) }
+
+// A Basis is the history that tells what is usual.
+type Basis uint8
+
+// The bases.
+const (
+	Nothing    Basis = iota // there is not enough yet
+	HoursPast               // the hours before
+	HourOfDay               // the same hour of the days before
+	HourOfWeek              // the same hour of the weeks before
+)
+
+// String returns the basis in words.
+func (b Basis) String() string {
+	switch b {
+	case HoursPast:
+		return "the hours before"
+	case HourOfDay:
+		return "this hour of the days before"
+	case HourOfWeek:
+		return "this hour of the weeks before"
+	default:
+		return "nothing yet"
+	}
+}
+
+// Usual is what is usual at a time.
+type Usual struct {
+	Basis Basis
+	// Value is the usual value: of Values the 95th percentile, of Amount the amount per minute, of Share the share. Low and High are
+	// the lowest and the highest that occur in usual hours; only of Amount, low is unusual.
+	Value, Low, High float64
+	// Dispersion is the variance of what is counted in ten minutes in relation to that of independent calls, or of an amount to its mean.
+	Dispersion float64
+}
+
+// A Direction tells what is unusual.
+type Direction int8
+
+// The directions.
+const (
+	High Direction = 1
+	Low  Direction = -1
+)
+
+// A Result is what a Test says after a sample.
+type Result struct {
+	Usual
+	// Evidence is high if the present is unusual, Limit is what starts an alarm.
+	Evidence, Limit float64
+	Direction       Direction // of the evidence
+	// Firing reports whether there is an alarm, Started and Ended whether it began or ended with this sample.
+	Firing, Started, Ended bool
+	// Since is the estimated time at which what the alarm tells began.
+	Since time.Time
+	// Now is the present to compare with Usual: of Values the share of calls above Usual.High, which usually is up to 0.05; of Amount the
+	// amount per minute, and of Share the share. It is a mean whose weights halve every ten minutes.
+	Now float64
+}
+
+// Config is what a false alarm may cost.
+type Config struct {
+	// PerMonth is the number of false alarms in a month that are acceptable for a stage, and Measures the number of its measures that
+	// are tested.
+	PerMonth float64
+	Measures int
+}
+
+// Default returns one false alarm per month and stage, with eight measures.
+func Default() Config { return Config{PerMonth: 1, Measures: 8} }
+
+// limit returns the evidence that starts an alarm. The expected number of new starts of the test until a false alarm is at least
+// that, see the documentation of the package.
+func (c Config) limit() float64 {
+	const month = 30 * 24 * 60 / startEvery
+	return month * float64(c.Measures) / c.PerMonth
+}
+
+// A Watch learns what is usual of one measure of one series, and tests whether the present is. Its parts can be stored apart.
+type Watch struct {
+	Baseline Baseline
+	Test     Test
+}
+
+// New returns a Watch that knows nothing.
+func New(k Kind) *Watch { return &Watch{Baseline: Baseline{state: baselineState{Kind: k}}} }
+
+// Add adds the next minute: it is compared with what was usual before it, and then learned.
+func (w *Watch) Add(at time.Time, s Sample, c Config) Result {
+	r := w.Test.Add(at, w.Baseline.At(at), s, w.Baseline.state.Kind, c)
+	w.Baseline.Learn(at, s)
+	if r.Firing {
+		w.Baseline.Mark(at)
+	}
+	return r
+}
+
+// Accept makes what is measured since a time the new normal, and ends the alarm.
+func (w *Watch) Accept(since time.Time) {
+	w.Baseline.Accept(since)
+	w.Test = Test{}
+}
+
+// decay is the factor by which the weight of a minute decreases in a minute.
+var decay = math.Exp2(-0.1)
