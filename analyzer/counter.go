@@ -31,11 +31,12 @@ const (
 	labelRule
 	labelSeverity
 	labelTransport
+	labelEnded
 	labels
 )
 
 var labelNames = [labels]string{
-	"", "service", "service_version", "environment", "agent", "stage", "provider", "model", "status", "cause", "root_cause", "rule", "severity", "transport",
+	"", "service", "service_version", "environment", "agent", "stage", "provider", "model", "status", "cause", "root_cause", "rule", "severity", "transport", "ended",
 }
 
 // series contains the label values of a counter.
@@ -58,6 +59,7 @@ const (
 	maxExampleText  = 512       // bytes per text of an example
 	maxExampleBytes = 256 << 10 // estimated JSON bytes of all examples
 	maxCountBytes   = 512 << 10 // estimated JSON bytes of all counts; further series are counted as "other"
+	maxMeasured     = 384 << 10 // estimated JSON bytes of all counts above which nothing more is measured
 	maxLabelBytes   = 128
 )
 
@@ -71,6 +73,7 @@ type counter struct {
 	closed   int64 // newest closed second
 	second   int64 // the second to which counts belong
 	counts   map[series]uint64
+	measured map[series]*Measured // of MetricCalls
 	examples map[exampleKey]Example
 	minSeq   uint64 // oldest sequence among the counted events
 
@@ -83,7 +86,7 @@ type counter struct {
 func newCounter(cfg *Config) *counter {
 	c := &counter{
 		partition: cfg.Partition, epoch: cfg.Epoch, limit: cfg.MaxLabelValues,
-		counts: make(map[series]uint64), examples: make(map[exampleKey]Example),
+		counts: make(map[series]uint64), measured: make(map[series]*Measured), examples: make(map[exampleKey]Example),
 	}
 	for i := range c.values {
 		c.values[i] = make(map[string]struct{})
@@ -150,9 +153,10 @@ func (c *counter) limited(label int, v string) string {
 	return v
 }
 
-// exchange counts e. minSeq is the oldest sequence of its events. ex builds an example of e and is called only for
+// exchange counts p. minSeq is the oldest sequence of its events. ex builds an example of p and is called only for
 // failures; isNew reports whether the cause is new.
-func (c *counter) exchange(e *Exchange, ex func() Example, isNew bool, minSeq uint64, now time.Time) {
+func (c *counter) exchange(p *pending, ex func() Example, isNew bool, minSeq uint64, now time.Time) {
+	e := &p.row
 	metric := MetricCalls
 	switch {
 	case e.Retry > 0:
@@ -161,7 +165,16 @@ func (c *counter) exchange(e *Exchange, ex func() Example, isNew bool, minSeq ui
 		metric = MetricCancelled
 	}
 	s := c.base(metric, &e.Labels, e.Provider, e.Model, now)
-	c.add(s, 1, minSeq, now)
+	s = c.add(s, 1, minSeq, now)
+	if metric == MetricCalls && measures(e) {
+		c.measure(s, e)
+	}
+	if metric == MetricCalls && p.ended != "" {
+		odd := s
+		odd[labelMetric], odd[labelEnded] = MetricOdd, p.ended
+		odd = c.add(odd, 1, minSeq, now)
+		c.example(&odd, func() Example { return oddExample(p) }, maxExamples/2, maxExampleBytes/2)
+	}
 	if !e.Failed || e.Retry > 0 {
 		return
 	}
@@ -175,13 +188,29 @@ func (c *counter) exchange(e *Exchange, ex func() Example, isNew bool, minSeq ui
 	c.example(&s, ex, maxExamples, maxExampleBytes)
 }
 
+// measure adds what was measured of e, a call of s, unless the second has too much.
+func (c *counter) measure(s series, e *Exchange) {
+	if c.countBytes > maxMeasured {
+		return
+	}
+	m := c.measured[s]
+	if m == nil {
+		m = new(Measured)
+		c.measured[s] = m
+	} else {
+		c.countBytes -= m.jsonBytes()
+	}
+	m.add(e)
+	c.countBytes += m.jsonBytes()
+}
+
 // exampleKey identifies the series that share an example.
-type exampleKey struct{ metric, service, stage, cause, rootCause, rule string }
+type exampleKey struct{ metric, service, stage, cause, rootCause, rule, ended string }
 
 // example replaces the example of s by the result of build, unless c would then have more than n examples, or more bytes
 // of examples than bytes.
 func (c *counter) example(s *series, build func() Example, n, bytes int) {
-	k := exampleKey{s[labelMetric], s[labelService], s[labelStage], s[labelCause], s[labelRootCause], s[labelRule]}
+	k := exampleKey{s[labelMetric], s[labelService], s[labelStage], s[labelCause], s[labelRootCause], s[labelRule], s[labelEnded]}
 	old, known := c.examples[k]
 	if !known && len(c.examples) >= n {
 		return
@@ -292,13 +321,14 @@ func (c *counter) take() Tally {
 	}
 	slices.SortFunc(all, func(a, b series) int { return slices.Compare(a[:], b[:]) })
 	for i := range all {
-		t.Counts = append(t.Counts, Count{Metric: all[i][labelMetric], Labels: all[i].labels(), N: c.counts[all[i]]})
+		t.Counts = append(t.Counts, Count{Metric: all[i][labelMetric], Labels: all[i].labels(), N: c.counts[all[i]], Measured: c.measured[all[i]]})
 	}
 	for _, ex := range c.examples {
 		t.Examples = append(t.Examples, ex)
 	}
 	slices.SortFunc(t.Examples, func(a, b Example) int { return compareExamples(&a, &b) })
 	clear(c.counts)
+	clear(c.measured)
 	clear(c.examples)
 	c.closed, c.minSeq, c.countBytes, c.exampleBytes = c.second, 0, 0, 0
 	return t

@@ -34,6 +34,7 @@ var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected, Me
 var (
 	callLabels    = []string{"service", "stage", "environment", "service_version", "agent", "provider", "model"}
 	failedLabels  = slices.Concat(callLabels, []string{"status", "cause", "root_cause"})
+	oddLabels     = slices.Concat(callLabels, []string{"ended"})
 	findingLabels = slices.Concat(callLabels, []string{"rule", "severity", "cause", "root_cause"})
 	processLabels = []string{"service", "environment"}
 
@@ -47,6 +48,8 @@ func labelsOf(metric string) []string {
 		return failedLabels
 	case analyzer.MetricFindings:
 		return findingLabels
+	case analyzer.MetricOdd:
+		return oddLabels
 	case analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricHeartbeats, analyzer.MetricVanished:
 		return processLabels
 	case analyzer.MetricUncaptured:
@@ -71,6 +74,7 @@ var helps = map[string]string{
 	analyzer.MetricCancelled:  "Calls that the agent cancelled. Other metrics do not count them.",
 	analyzer.MetricFindings:   "Violations of the message protocol, and signals about calls.",
 	analyzer.MetricNew:        "Failed calls whose cause and root cause are new for the stage.",
+	analyzer.MetricOdd:        "Answers of calls that did not fail, but did not end as they should: cut off at a token limit, empty, refused or filtered.",
 	analyzer.MetricLost:       "Events that hooks numbered but that never arrived.",
 	analyzer.MetricDropped:    "Exchanges that hooks reported as dropped.",
 	analyzer.MetricHeartbeats: "Reports of hooks, once a minute with or without calls, that their process is alive, or that it ends.",
