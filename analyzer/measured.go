@@ -26,6 +26,15 @@ func (m *Measured) Merge(o *Measured) {
 	m.CachedTokens += o.CachedTokens
 }
 
+// Reset removes all values and keeps the memory.
+func (m *Measured) Reset() {
+	m.Duration.Reset()
+	m.FirstToken.Reset()
+	m.InputTokens.Reset()
+	m.OutputTokens.Reset()
+	m.CachedTokens = 0
+}
+
 // add adds a call.
 func (m *Measured) add(e *Exchange) {
 	add := func(d *dist.Dist, v int64) {

@@ -107,7 +107,7 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	e.dispatcher = &dispatcher{cfg: cfg, m: m, log: o.Logger, receivers: receivers, changed: changed, leads: o.Leads, mu: &e.mu, groups: g}
 	e.state = &state{store: o.Store, log: o.Logger, m: m, changed: changed, intended: e.dispatcher.wake, mu: &e.mu, groups: g, versions: v}
 	if !o.Health {
-		e.expected = expected(cfg)
+		e.expected, e.state.usuals = expected(cfg), newUsuals(cfg, m)
 	}
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
@@ -118,6 +118,9 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 			m.failed(o.Logger, "store", err)
 		}
 		g.evaluated = progress.LastStep
+		if err := e.state.loadUsual(ctx); err != nil {
+			m.failed(o.Logger, "store", err)
+		}
 	} else {
 		saved, err := e.state.load(ctx)
 		if err != nil {
@@ -125,8 +128,12 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 		}
 		g.open, g.evaluated = saved.groups, saved.evaluated
 		v.restore(saved.versions)
+		if err := e.state.loadUsual(ctx); err != nil {
+			return nil, err
+		}
 	}
 	e.samples = newSamples(cfg, longestWindow(list), v, m)
+	e.samples.usuals = e.state.usuals
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(newWaiting(e)); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
@@ -323,6 +330,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)
 	defer cancel()
 	e.state.save(last, true)
+	e.state.saveUsual(last, true)
 	return nil
 }
 
@@ -356,6 +364,9 @@ func (e *Engine) lead(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
 	saved, err := e.state.load(ctx)
+	if err == nil {
+		err = e.state.loadUsual(ctx)
+	}
 	if err != nil {
 		e.m.failed(e.log, "store", err)
 		return false

@@ -15,7 +15,8 @@ func (e *Engine) evaluate(ctx context.Context, step int64, tallies []tally) {
 	began := time.Now()
 	gauges := e.expected
 	if !e.health {
-		gauges = append(slices.Clip(gauges), Gauge{Metric: rules.MetricCollected, Value: boolValue(e.steps.observed())})
+		e.samples.usuals.recorded = e.steps.observed()
+		gauges = append(slices.Clip(gauges), Gauge{Metric: rules.MetricCollected, Value: boolValue(e.samples.usuals.recorded)})
 	}
 	if err := e.samples.apply(step, tallies, gauges); err != nil {
 		e.m.failed(e.log, "evaluate", err, "step", step)

@@ -15,6 +15,12 @@ const (
 	// regression. 1 is none; a version that is not worse reaches x with a probability of at most 1/x.
 	MetricVersionEvidence = "llmtap_version_evidence"
 
+	// Gauges of the alarms about what is unusual of a stage, see package usual. They exist while an alarm lasts. The label measure is
+	// duration, first_token, input_tokens, output_tokens, calls, or how answers end, such as answer_limit; direction is high or low.
+	MetricUnusual      = "llmtap_unusual"               // now: the share of calls above what is usual, of calls their number a minute, of answers their share
+	MetricUnusualSince = "llmtap_unusual_since_seconds" // Unix time at which it began, by estimate
+	MetricUsual        = "llmtap_usual"                 // the value above which usually few calls are, in seconds or tokens, or else the usual number or share; has the label basis and no direction
+
 	// The other gauges describe llmtap's own health. The first four exist once per partition of the stream, with the
 	// label partition.
 	MetricTallyAge     = "llmtap_tally_age_seconds"      // age of the newest tally received
@@ -28,7 +34,7 @@ const (
 
 var healthMetrics = []string{MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread, MetricStoreUp, MetricDiskFree, MetricObserved}
 
-var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected, MetricCollected, MetricVersionEvidence}, healthMetrics)
+var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected, MetricCollected, MetricVersionEvidence, MetricUnusual, MetricUnusualSince, MetricUsual}, healthMetrics)
 
 // Labels of the series from tallies. Any other label of an alert does not filter its evidence.
 var (
@@ -56,6 +62,10 @@ func labelsOf(metric string) []string {
 		return uncapturedLabels
 	case MetricVersionEvidence:
 		return []string{"service", "stage", "environment", "service_version", "baseline"}
+	case MetricUnusual, MetricUnusualSince:
+		return []string{"service", "stage", "environment", "measure", "direction"}
+	case MetricUsual:
+		return []string{"service", "stage", "environment", "measure", "basis"}
 	case MetricExpected:
 		return []string{"service"}
 	case MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread:
@@ -83,6 +93,9 @@ var helps = map[string]string{
 	MetricExpected:            "1 for each service that is expected to call models at all times.",
 	MetricCollected:           "1 if the collector reported on the last minute, 0 if it was down.",
 	MetricVersionEvidence:     "Evidence that a new version fails more often than the version before (baseline); 1000 is proof.",
+	MetricUnusual:             "What is unusual now, while an alarm lasts: the share of calls above what is usual, the number of calls a minute, or the share of answers that end like this.",
+	MetricUnusualSince:        "Estimated Unix time at which that began.",
+	MetricUsual:               "What is usual instead: the seconds or tokens that about 5 % of calls exceed, the number of calls a minute, or the share.",
 	MetricTallyAge:            "Age of the newest counts received.",
 	MetricBacklogAge:          "Age of the oldest event that is not stored yet.",
 	MetricBacklogRatio:        "Share of the stream's limit of age or bytes that events not stored yet use, the higher of the two.",
