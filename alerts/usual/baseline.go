@@ -30,7 +30,7 @@ type Baseline struct {
 	cache *hourUsual
 }
 
-// baselineState has a fixed size: 870 bytes.
+// baselineState has a fixed size: 889 bytes.
 type baselineState struct {
 	Version   uint8
 	Kind      Kind
@@ -45,9 +45,11 @@ type baselineState struct {
 	Blocks    [blocks][2]float32 // of the open hour: calls or minutes, and those above or the amount
 	Calls     uint64             // of Share and Amount, as in open
 	Amount    uint64
-	Variance  float64 // of the counts of blocks, and what it would be without dispersion
+	Variance  float64 // of the counts of blocks, and what it would be for each unit of the dispersion
 	Expected  float64
-	Dispersed uint16 // hours in them
+	Dispersed uint16            // hours in them
+	Unit      float64           // what a call costs
+	Spread    [spreads][2]uint8 // see learnSpread
 }
 
 // Values are remembered in steps of a seventh of an octave, about 10 %. The median over hours is finer than a step is coarse.
@@ -92,7 +94,7 @@ func (b *Baseline) Learn(at time.Time, s Sample) {
 	}
 	st.Amount += s.Amount
 	st.Calls += s.Calls
-	if st.Kind == Amount {
+	if st.Kind.perMinute() {
 		block[0] += float32(minutes)
 	} else {
 		block[0] += float32(s.Calls)
@@ -142,25 +144,27 @@ func (b *Baseline) close() {
 	st.Remember[st.Hour%hours] = v
 	if st.Alarmed >= 10 {
 		st.Marked[st.Hour%hours/8] |= 1 << (st.Hour % 8)
-	} else {
-		b.disperse()
 	}
+	b.disperse()
 	b.reopen()
 	st.Opened = st.Hour + 1
+	if st.Hour%24 == 0 {
+		b.learnSpread()
+	}
 }
 
 // hourValue returns the encoded value of the open hour, or 0 if there is not enough.
 func (b *Baseline) hourValue() uint8 {
 	st := &b.state
 	switch {
-	case st.Kind == Amount && st.Minutes >= minMinutes:
+	case st.Kind.perMinute() && st.Minutes >= minMinutes:
 		return encode(float64(st.Amount) * 60 / float64(st.Minutes))
 	case st.Kind == Values && b.open.N >= minCalls:
 		return encode(b.open.Quantile(Percentile))
 	case st.Kind == Share && st.Calls >= minCalls:
 		return encode(ppm * (float64(st.Amount) + 0.5) / (float64(st.Calls) + 1))
 	}
-	if st.Kind == Amount {
+	if st.Kind.perMinute() {
 		b.reopen() // minutes that were not recorded cannot be added up
 	}
 	return 0
@@ -169,8 +173,7 @@ func (b *Baseline) hourValue() uint8 {
 // disperse adds the variance of the blocks of the open hour around the mean of the hour.
 func (b *Baseline) disperse() {
 	st := &b.state
-	var n, k, variance, expected float64
-	used := 0.0
+	var n, k, used, variance, expected float64
 	for _, x := range st.Blocks {
 		n, k = n+float64(x[0]), k+float64(x[1])
 		if x[0] > 0 {
@@ -180,25 +183,36 @@ func (b *Baseline) disperse() {
 	if used < 2 || k == 0 {
 		return
 	}
+	unit := 1.0
+	if st.Kind == Spend && st.Calls > 0 {
+		// The costs of calls vary: the mean square of lognormal ones is about twice the square of their mean.
+		unit = 2 * float64(st.Amount) / float64(st.Calls)
+		if st.Unit > 0 {
+			unit = st.Unit + (unit-st.Unit)*(1-keepDispersion)
+		}
+	}
+	st.Unit = unit
 	mean := k / n
 	for _, x := range st.Blocks {
 		e := float64(x[0]) * mean
 		variance += (float64(x[1]) - e) * (float64(x[1]) - e)
-		if st.Kind != Amount {
-			e *= 1 - mean
+		if st.Kind.perMinute() {
+			// The rate varies from block to block, which count as independent, and so from minute to minute ten times as much.
+			variance -= e * unit * (used - 1) / used
+			expected += e * e / float64(x[0]+0.01) * (used - 1) / used
+		} else {
+			expected += e * (1 - mean) * (used - 1) / used
 		}
-		expected += e
 	}
-	variance *= used / (used - 1)
 	if st.Dispersed >= 24 { // one hour does not change it much
-		variance = min(variance, 4*expected*st.Variance/st.Expected)
+		variance = min(variance, 4*expected*max(0, st.Variance)/st.Expected)
 	}
 	st.Variance = st.Variance*keepDispersion + variance
 	st.Expected = st.Expected*keepDispersion + expected
 	st.Dispersed = uint16(min(int(st.Dispersed)+1, 1000))
 }
 
-// MarshalBinary returns the state: 873 bytes and the open hour.
+// MarshalBinary returns the state: 889 bytes and the open hour.
 func (b *Baseline) MarshalBinary() ([]byte, error) {
 	b.state.Version = version
 	out, err := binary.Append(nil, binary.LittleEndian, &b.state)

@@ -9,10 +9,14 @@ import (
 const (
 	// The test starts anew every startEvery minutes, because nobody knows when what is unusual begins.
 	startEvery = 5
-	// atLeast is the fewest minutes that an alarm needs: one minute, as one long conversation, is not enough.
+	// An alarm needs atLeast minutes: one, as of a single long conversation, is not enough.
 	atLeast = 3
-	// An alarm ends after quietFor minutes that were usual.
+	// An alarm, or what was unusual without one, ends after quietFor minutes that were usual.
 	quietFor = 15
+	// What happened in the last four weeks is expected again, and starts an alarm if it is again times as strong.
+	again = 1.5
+	// longest is how long, in minutes, what is expected may be unusual without an alarm.
+	longest = 60
 )
 
 // factors are the alternatives: how many times as high as High the odds, or the amount, are; the inverse for Low. The evidence
@@ -27,57 +31,77 @@ type testState struct {
 	Starts [2][len(factors)]float64 // the same, times the minutes from Origin to their start
 	Origin int64                    // Unix minutes
 	Last   int64                    // minute of the last start
-	Added  uint8                    // 1: a sample with evidence since then
+	Peak   float64                  // highest evidence since it is above the limit, or 0
 	Firing Direction
-	Since  int64 // Unix minutes
-	Quiet  int32 // minutes of an alarm that were usual
-	N, K   float64
+	Side   Direction // of Peak
+	Quiet  int16     // minutes that were usual
+	Since  int64     // Unix minutes; of the alarm
+	N, K   float64   // the present: calls or minutes, and what was counted
+	// Strongest are the highest peaks of the last four weeks, in descending order.
+	Strongest [4]struct {
+		Peak float32
+		Hour uint32 // Unix hours
+	}
 }
 
 // Add adds a sample, whose usual value was known before it.
 func (t *Test) Add(at time.Time, u Usual, s Sample, k Kind, c Config) Result {
 	st := &t.state
-	r := Result{Usual: u, Limit: c.limit()}
+	r := Result{Usual: u, Limit: t.limit(at, c)}
 	if u.Basis == Nothing {
 		st.N, st.K = 0, 0
 		return r
 	}
-	minute := at.Unix() / 60
 	n, x := s.count(k, u)
 	d := math.Pow(decay, s.minutes())
 	st.N, st.K = st.N*d+n, st.K*d+x
 	if st.N > 0 {
 		r.Now = st.K / st.N
 	}
-	if st.Firing != 0 {
-		t.end(&r, k, s.minutes())
-		return r
-	}
 	if n > 0 {
-		t.test(minute, n, x, u, k, r.Limit)
+		t.test(at.Unix()/60, n, x, u, k, c.limit()/atLeast)
 	}
 	up, down := sum(st.Sums[0]), sum(st.Sums[1])
-	r.Evidence, r.Direction = up, High
+	e, side := up, 0
+	r.Direction = High
 	if k == Amount {
-		r.Evidence = (up + down) / 2
+		e = (up + down) / 2
+		if down > up {
+			side, r.Direction = 1, Low
+		}
 	}
-	side := 0
-	if down > up {
-		side, r.Direction = 1, Low
+	r.Evidence = math.Log(max(1, e))
+	if r.Evidence >= c.limit() && r.Evidence > st.Peak {
+		st.Peak, st.Side = r.Evidence, r.Direction
 	}
-	if r.Evidence < r.Limit {
-		return r
+	if st.Firing == 0 && r.Evidence >= r.Limit {
+		st.Firing, r.Started = r.Direction, true
+		st.Since = st.Origin + int64(sum(st.Starts[side])/sum(st.Sums[side]))
 	}
-	since := st.Origin + int64(sum(st.Starts[side])/sum(st.Sums[side]))
-	*st = testState{Firing: r.Direction, Since: since, N: st.N, K: st.K}
-	r.Firing, r.Started, r.Since = true, true, time.Unix(60*since, 0).UTC()
+	t.end(at, &r, k, s.minutes())
+	if st.Firing != 0 {
+		r.Firing, r.Direction, r.Since = true, st.Firing, time.Unix(60*st.Since, 0).UTC()
+	}
 	return r
+}
+
+// limit returns the evidence that starts an alarm now.
+func (t *Test) limit(at time.Time, c Config) float64 {
+	limit := c.limit()
+	i := int(max(1, c.PerMonth)) - 1
+	if i >= len(t.state.Strongest) {
+		return limit
+	}
+	if s := t.state.Strongest[i]; int64(s.Hour) > at.Unix()/3600-hours {
+		limit = max(limit, min(again*float64(s.Peak), limit*longest/atLeast))
+	}
+	return limit
 }
 
 // count returns the number of calls, or minutes, and of those with something unusual, or the amount.
 func (s *Sample) count(k Kind, u Usual) (n, x float64) {
 	switch {
-	case k == Amount:
+	case k.perMinute():
 		return s.minutes(), float64(s.Amount)
 	case k == Share:
 		return float64(s.Calls), float64(s.Amount)
@@ -88,61 +112,100 @@ func (s *Sample) count(k Kind, u Usual) (n, x float64) {
 	}
 }
 
-// test multiplies the evidence by the likelihood ratios of a minute.
-func (t *Test) test(minute int64, n, x float64, u Usual, k Kind, limit float64) {
+// test multiplies the evidence by the likelihood ratios of a minute, whose logs are at most most.
+func (t *Test) test(minute int64, n, x float64, u Usual, k Kind, most float64) {
 	st := &t.state
 	if st.Origin == 0 {
 		st.Origin = minute
 	}
-	if minute-st.Last >= startEvery {
+	start := minute-st.Last >= startEvery
+	if start {
 		st.Last = minute
-		for side := range st.Sums {
-			for i := range factors {
-				st.Sums[side][i] += 1. / float64(len(factors))
-				st.Starts[side][i] += float64(minute-st.Origin) / float64(len(factors))
-			}
-		}
-	}
-	most := math.Log(limit) / atLeast
-	p := 1 - Percentile
-	if k == Share {
-		p = min(u.High, 0.5)
 	}
 	for i, f := range factors {
-		var up, down float64
-		if k == Amount {
-			up = x*math.Log(f) - n*u.High*(f-1)
-			down = -x*math.Log(f) + n*u.Low*(1-1/f)
-		} else {
-			up = x*math.Log(f) - n*math.Log1p(p*(f-1))
-			down = math.Inf(-1)
+		var logs [2]float64
+		switch {
+		case k.perMinute():
+			logs[0] = negativeBinomial(x, n, u.High, u.High*f, u)
+		case k == Share:
+			logs[0] = binomial(x, n, min(0.5, u.High), f, u)
+		default:
+			logs[0] = binomial(x, n, 1-Percentile, f, u)
 		}
-		for side, l := range [2]float64{up, down} {
-			e := math.Exp(min(l/u.Dispersion, most))
-			st.Sums[side][i] *= e
-			st.Starts[side][i] *= e
+		if k == Amount {
+			logs[1] = negativeBinomial(x, n, u.Low, u.Low/f, u)
+		}
+		for side, l := range logs {
+			if side == 1 && k != Amount {
+				break
+			}
+			sum, starts := &st.Sums[side][i], &st.Starts[side][i]
+			if start {
+				*sum += 1. / float64(len(factors))
+				*starts += float64(minute-st.Origin) / float64(len(factors))
+			}
+			e := math.Exp(min(l, most, highest-math.Log(*sum)))
+			*sum *= e
+			*starts *= e
 		}
 	}
 }
 
-// end ends an alarm after the minutes that it needs to.
-func (t *Test) end(r *Result, k Kind, minutes float64) {
+// highest is a bound of the log of the evidence, so that it does not overflow.
+const highest = 600
+
+// binomial returns the log likelihood ratio of odds that are f times those of p, for x of n calls.
+func binomial(x, n, p, f float64, u Usual) float64 {
+	return (x*math.Log(f) - n*math.Log1p(p*(f-1))) / u.Dispersion
+}
+
+// negativeBinomial returns the log likelihood ratio of the mean a instead of m per minute, for x in n minutes.
+func negativeBinomial(x, n, m, a float64, u Usual) float64 {
+	x, m, a = x/u.Unit, m/u.Unit, a/u.Unit
+	size := 1 / u.Dispersion
+	return x*math.Log(a*(size+m)/(m*(size+a))) - n*size*math.Log((size+a)/(size+m))
+}
+
+// end ends an alarm, and what was unusual without one, after the minutes that it needs to.
+func (t *Test) end(at time.Time, r *Result, k Kind, minutes float64) {
 	st := &t.state
-	r.Direction, r.Firing, r.Since = st.Firing, true, time.Unix(60*st.Since, 0).UTC()
-	usual := r.Now <= 1-Percentile
+	if st.Peak == 0 {
+		return
+	}
+	usual := r.Now <= r.High
 	switch {
-	case k == Share, k == Amount && st.Firing == High:
-		usual = r.Now <= r.High
-	case k == Amount:
+	case k == Values:
+		usual = r.Now <= 1-Percentile
+	case st.Side == Low:
 		usual = r.Now >= r.Low
 	}
 	if !usual {
 		st.Quiet = 0
 		return
 	}
-	if st.Quiet += int32(minutes); st.Quiet >= quietFor {
-		*st = testState{N: st.N, K: st.K}
-		r.Firing, r.Ended = false, true
+	if st.Quiet += int16(minutes); st.Quiet < quietFor {
+		return
+	}
+	t.remember(uint32(at.Unix()/3600), float32(st.Peak))
+	r.Ended = st.Firing != 0
+	*st = testState{N: st.N, K: st.K, Strongest: st.Strongest}
+}
+
+// remember adds a peak to the strongest.
+func (t *Test) remember(hour uint32, peak float32) {
+	s := &t.state.Strongest
+	for i := 0; i < len(s); i++ {
+		if s[i].Hour+hours < hour { // forgotten
+			copy(s[i:], s[i+1:])
+			s[len(s)-1].Peak, s[len(s)-1].Hour = 0, 0
+		}
+	}
+	for i := range s {
+		if peak > s[i].Peak {
+			copy(s[i+1:], s[i:])
+			s[i].Peak, s[i].Hour = peak, hour
+			return
+		}
 	}
 }
 
@@ -153,7 +216,7 @@ func sum(x [len(factors)]float64) (s float64) {
 	return s
 }
 
-// MarshalBinary returns the state: 230 bytes.
+// MarshalBinary returns the state: 272 bytes.
 func (t *Test) MarshalBinary() ([]byte, error) {
 	return binary.Append(nil, binary.LittleEndian, &t.state)
 }
