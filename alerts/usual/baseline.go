@@ -15,6 +15,8 @@ const (
 	hours = 4 * week // that are remembered
 	// An hour's percentile or share needs minCalls calls; calls of hours with fewer are added up, of at most a day.
 	minCalls = 100
+	// A share also needs minHits calls that have it, or waitHits hours.
+	minHits, waitHits = 5, 6
 	// An hour's amount needs minMinutes.
 	minMinutes = 30
 	blocks     = 6 // of an hour, for the dispersion
@@ -35,21 +37,22 @@ type baselineState struct {
 	Version   uint8
 	Kind      Kind
 	Minutes   uint8              // of the open hour that were recorded
-	Alarmed   uint8              // of the open hour with an alarm
+	Alarmed   uint8              // of the open hour that were unusual
 	Hour      int64              // Unix hours; the open one
+	Closed    int64              // newest hour that is remembered
 	First     int64              // first hour with a value
 	Opened    int64              // first hour of the calls that are in no remembered hour yet
 	Accepted  int64              // hour since which there is a new normal, or 0
 	Remember  [hours]uint8       // value of each hour, see encode; hour h is at h modulo hours
-	Marked    [hours / 8]uint8   // bit set: the hour had an alarm
+	Marked    [hours / 8]uint8   // bit set: the hour was unusual
 	Blocks    [blocks][2]float32 // of the open hour: calls or minutes, and those above or the amount
 	Calls     uint64             // of Share and Amount, as in open
 	Amount    uint64
 	Variance  float64 // of the counts of blocks, and what it would be for each unit of the dispersion
 	Expected  float64
-	Dispersed uint16            // hours in them
-	Unit      float64           // what a call costs
-	Spread    [spreads][2]uint8 // see learnSpread
+	Dispersed uint16   // hours in them
+	Unit      float64  // what a call costs
+	Spread    [2]uint8 // see learnSpread: 1 + steps below and above, or 0
 }
 
 // Values are remembered in steps of a seventh of an octave, about 10 %. The median over hours is finer than a step is coarse.
@@ -102,8 +105,8 @@ func (b *Baseline) Learn(at time.Time, s Sample) {
 	block[1] += float32(s.Amount)
 }
 
-// Mark says that there is an alarm in the minute that was learned last. An hour with ten such minutes is learned at a quarter of its weight.
-func (b *Baseline) Mark(time.Time) { b.state.Alarmed = min(b.state.Alarmed+1, 255) }
+// Mark says that the minute that was learned last was unusual. An hour with ten such minutes is learned at a tenth of its weight.
+func (b *Baseline) Mark() { b.state.Alarmed = min(b.state.Alarmed+1, 255) }
 
 // Accept makes what was measured since a time the new normal.
 func (b *Baseline) Accept(since time.Time) {
@@ -141,6 +144,8 @@ func (b *Baseline) close() {
 	if st.First == 0 {
 		st.First = st.Hour
 	}
+	newDay := st.Hour/24 != st.Closed/24
+	st.Closed = st.Hour
 	st.Remember[st.Hour%hours] = v
 	if st.Alarmed >= 10 {
 		st.Marked[st.Hour%hours/8] |= 1 << (st.Hour % 8)
@@ -148,7 +153,7 @@ func (b *Baseline) close() {
 	b.disperse()
 	b.reopen()
 	st.Opened = st.Hour + 1
-	if st.Hour%24 == 0 {
+	if newDay {
 		b.learnSpread()
 	}
 }
@@ -161,7 +166,7 @@ func (b *Baseline) hourValue() uint8 {
 		return encode(float64(st.Amount) * 60 / float64(st.Minutes))
 	case st.Kind == Values && b.open.N >= minCalls:
 		return encode(b.open.Quantile(Percentile))
-	case st.Kind == Share && st.Calls >= minCalls:
+	case st.Kind == Share && st.Calls >= minCalls && (st.Amount >= minHits || st.Hour-st.Opened >= waitHits):
 		return encode(ppm * (float64(st.Amount) + 0.5) / (float64(st.Calls) + 1))
 	}
 	if st.Kind.perMinute() {

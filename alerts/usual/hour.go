@@ -8,17 +8,14 @@ import (
 
 const (
 	// The level of the last hours corrects what is usual: growth, and changes that stay, are followed after half of them.
-	recent = 48
+	recent = 72
 	// minLevel is the number of hours that the level needs, and levelEvery how often it is computed for the spread.
 	minLevel, levelEvery = 12, 3
-	// An hour with an alarm has a tenth of the weight of others: a problem is not learned, but what lasts is.
+	// An unusual hour has a tenth of the weight of others: a problem is hardly learned, but what lasts is.
 	markedWeight = 0.1
-	// spread is the share of usual hours that are below High, and above Low. It is known for spreads parts of the day, each from the
-	// hours up to around before and after its middle; they need minSpread hours.
-	spread    = 0.99
-	spreads   = 8
-	around    = 3
-	minSpread = 70
+	// spread is the share of usual hours that are below High, and above Low: in four weeks, two are not. minSpread hours tell it.
+	spread    = 1 - 2./hours
+	minSpread = 200
 	// past is the number of hours of HoursPast that have a value, and minPast the fewest.
 	past, minPast = 12, 3
 	// minVariation is the least square of the variation of a rate from minute to minute.
@@ -58,7 +55,7 @@ func (b *Baseline) At(at time.Time) Usual {
 	}
 	part := float64(at.Unix()%3600)/3600 - 0.5
 	steps := c.value[1] + math.Abs(part)*(c.value[1+sign(part)]-c.value[1])
-	u := Usual{Basis: c.basis, Value: decode(steps), Dispersion: 1, Unit: 1}
+	u := Usual{Basis: c.basis, Value: decode(steps), Young: st.Spread[0] == 0, Dispersion: 1, Unit: 1}
 	switch st.Kind {
 	case Amount, Spend:
 		u.Value /= 60
@@ -103,16 +100,20 @@ func (b *Baseline) hourUsual(hour int64) *hourUsual {
 		c.value[2] = c.value[1]
 	}
 	m := margins[b.state.Kind]
-	switch c.basis {
-	case HourOfWeek:
+	if c.basis == HourOfWeek {
 		level := b.level(hour, &w)
 		for i := range c.value {
 			c.value[i] += level
 		}
+	}
+	known := b.state.Spread[0] > 0
+	switch s := b.state.Spread; {
+	case known && c.basis == HourOfWeek:
+		c.low, c.high = max(m[0], float64(s[0]-1)/perOctave), max(m[0], float64(s[1]-1)/perOctave)
+	case known:
+		c.low, c.high = max(m[1], float64(s[0]-1)/perOctave), max(m[1], float64(s[1]-1)/perOctave)
+	case c.basis == HourOfWeek:
 		c.low, c.high = m[1], m[1]
-		if s := b.state.Spread[(hour%24)/(24/spreads)]; s[1] > 0 {
-			c.low, c.high = max(m[0], float64(s[0]-1)/perOctave), max(m[0], float64(s[1]-1)/perOctave)
-		}
 	default:
 		c.low, c.high = m[2], m[2]
 	}
@@ -121,13 +122,8 @@ func (b *Baseline) hourUsual(hour int64) *hourUsual {
 
 // remembered returns the value of a closed hour in steps, 0 without one, and its weight.
 func (b *Baseline) remembered(hour int64) (steps, weight float64) {
-	return b.rememberedUpTo(hour, b.state.Hour-1)
-}
-
-// rememberedUpTo returns the value of an hour, the last of which is last.
-func (b *Baseline) rememberedUpTo(hour, last int64) (steps, weight float64) {
 	st := &b.state
-	if hour > last || hour <= last-hours || hour < st.First {
+	if hour > st.Closed || hour <= st.Closed-hours || hour < st.First {
 		return 0, 0
 	}
 	weight = 1
@@ -204,23 +200,23 @@ func (b *Baseline) level(hour int64, w *weighted) float64 {
 	return all.quantile(0.5)
 }
 
-// learnSpread learns how far usual hours are below and above what was usual of them, by time of the day: in relation to the same hour
-// of the other weeks, and to the level of the hours before. It does so once a day and not each hour, because it takes a millisecond.
+// learnSpread learns how far usual hours are below and above what was usual of them: in relation to the same hour of the other weeks,
+// and to the level of the hours before. It does so once a day and not each hour, because it takes a millisecond.
 func (b *Baseline) learnSpread() {
-	now := b.state.Hour
-	var one, before weighted
+	first := b.state.Hour - hours + 1
+	var one, before, all weighted
 	var away [hours]float64 // from the same hour of the other weeks; NaN if unknown
 	for i := range away {
-		h := now - hours + 1 + int64(i)
+		h := first + int64(i)
 		away[i] = math.NaN()
-		v, _ := b.rememberedUpTo(h, now)
+		v, _ := b.remembered(h)
 		if v == 0 {
 			continue
 		}
 		one.reset()
 		for k := int64(-3); k <= 3; k++ {
 			for d := int64(-1); d <= 1; d++ {
-				if v, weight := b.rememberedUpTo(h+k*week+d, now); k != 0 && v > 0 {
+				if v, weight := b.remembered(h + k*week + d); k != 0 && v > 0 {
 					one.add(v, weight*float64(2-d*d))
 				}
 			}
@@ -229,35 +225,25 @@ func (b *Baseline) learnSpread() {
 			away[i] = v - one.quantile(0.5)
 		}
 	}
-	var all [spreads]weighted
 	level, known := 0.0, false
 	for i := recent; i < hours; i++ {
 		if i%levelEvery == 0 {
 			before.reset()
 			for j := i - recent; j < i; j++ {
-				if _, weight := b.rememberedUpTo(now-hours+1+int64(j), now); !math.IsNaN(away[j]) {
+				if _, weight := b.remembered(first + int64(j)); !math.IsNaN(away[j]) {
 					before.add(away[j], weight)
 				}
 			}
 			level, known = before.quantile(0.5), len(before.values) >= minLevel
 		}
-		if !known || math.IsNaN(away[i]) {
-			continue
-		}
-		h := now - hours + 1 + int64(i)
-		_, weight := b.rememberedUpTo(h, now)
-		for s := range all {
-			middle := int64(s)*24/spreads + 1
-			if distance := (h - middle + 24*hours + 12) % 24; distance >= 12-around && distance <= 12+around {
-				all[s].add(away[i]-level, weight)
-			}
+		if _, weight := b.remembered(first + int64(i)); known && !math.IsNaN(away[i]) {
+			all.add(away[i]-level, weight)
 		}
 	}
-	for s := range all {
-		b.state.Spread[s] = [2]uint8{}
-		if len(all[s].values) >= minSpread {
-			low, high := -all[s].quantile(1-spread), all[s].quantile(spread)
-			b.state.Spread[s] = [2]uint8{uint8(min(255, max(0, low)+1.5)), uint8(min(255, max(0, high)+1.5))}
+	b.state.Spread = [2]uint8{}
+	if len(all.values) >= minSpread {
+		for i, away := range []float64{-all.quantile(1 - spread), all.quantile(spread)} {
+			b.state.Spread[i] = uint8(1 + math.Round(min(254, max(0, away))))
 		}
 	}
 }

@@ -66,7 +66,8 @@ func (d *ours) add(m int, x *minuteOf) (started uint) {
 
 // A tally is what one detector did in all stages.
 type simResult struct {
-	warnings int // alarms without those within an hour of another one of the stage
+	warnings int    // alarms without those within an hour of another one of the stage
+	during   [3]int // of them: on a holiday, in a burst, and others
 	alarms   [measureCount]int
 	byWeek   [4]int
 	injected [3][]int       // by rate and anomaly
@@ -83,6 +84,9 @@ func newResult() *simResult {
 
 func (r *simResult) merge(o *simResult) {
 	r.warnings += o.warnings
+	for i, n := range o.during {
+		r.during[i] += n
+	}
 	for i, n := range o.alarms {
 		r.alarms[i] += n
 	}
@@ -123,6 +127,7 @@ func simulate(i int, seed uint64, traces [][]traceMinute, detectors []detector) 
 			if started != 0 {
 				if last[j] == 0 || m-last[j] > 60 {
 					results[j].warnings++
+					results[j].during[s.during(m)]++
 				}
 				last[j] = m
 			}
@@ -218,6 +223,9 @@ func table(names []string, all []*simResult, stages int) string {
 		return fmt.Sprintf("%.2f", float64(n)/month)
 	})
 	row("warnings: one for alarms within an hour", func(r *simResult) string { return fmt.Sprintf("%.2f", float64(r.warnings)/month) })
+	for k, name := range []string{"on a holiday", "in a burst of calls", "at other times"} {
+		row("  "+name, func(r *simResult) string { return fmt.Sprintf("%.2f", float64(r.during[k])/month) })
+	}
 	for k, name := range measureNames {
 		row("  "+name, func(r *simResult) string { return fmt.Sprintf("%.2f", float64(r.alarms[k])/month) })
 	}

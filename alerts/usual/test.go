@@ -12,11 +12,13 @@ const (
 	// An alarm needs atLeast minutes: one, as of a single long conversation, is not enough.
 	atLeast = 3
 	// An alarm, or what was unusual without one, ends after quietFor minutes that were usual.
-	quietFor = 15
-	// What happened in the last four weeks is expected again, and starts an alarm if it is again times as strong.
-	again = 1.5
-	// longest is how long, in minutes, what is expected may be unusual without an alarm.
+	quietFor = 60
+	// More calls or money than usual start no alarm if that is at most again times as much, and lasts at most again times as long, as
+	// at another time in the last four weeks. After longest minutes they do: what lasts is no burst.
+	again   = 1.5
 	longest = 60
+	// While it is not known how far usual hours are apart, a burst of up to youngMost times High is expected.
+	youngMost = 10
 )
 
 // factors are the alternatives: how many times as high as High the odds, or the amount, are; the inverse for Low. The evidence
@@ -31,27 +33,30 @@ type testState struct {
 	Starts [2][len(factors)]float64 // the same, times the minutes from Origin to their start
 	Origin int64                    // Unix minutes
 	Last   int64                    // minute of the last start
-	Peak   float64                  // highest evidence since it is above the limit, or 0
-	Firing Direction
-	Side   Direction // of Peak
-	Quiet  int16     // minutes that were usual
-	Since  int64     // Unix minutes; of the alarm
-	N, K   float64   // the present: calls or minutes, and what was counted
-	// Strongest are the highest peaks of the last four weeks, in descending order.
-	Strongest [4]struct {
-		Peak float32
-		Hour uint32 // Unix hours
-	}
+	Side   Direction                // of the evidence while it is or was above the limit, or 0
+	Firing bool
+	Quiet  int16   // minutes that were usual
+	Since  int64   // Unix minutes: begin of what is unusual
+	Most   float32 // the most since then, in relation to High
+	N, K   float64 // the present: calls or minutes, and what was counted
+	Bursts bursts
+}
+
+// bursts are what happened in the last four weeks.
+type bursts struct {
+	Most, Length         float32 // in relation to High; in minutes
+	MostHour, LengthHour uint32  // Unix hours
 }
 
 // Add adds a sample, whose usual value was known before it.
 func (t *Test) Add(at time.Time, u Usual, s Sample, k Kind, c Config) Result {
 	st := &t.state
-	r := Result{Usual: u, Limit: t.limit(at, c)}
+	r := Result{Usual: u, Limit: c.limit()}
 	if u.Basis == Nothing {
 		st.N, st.K = 0, 0
 		return r
 	}
+	minute := at.Unix() / 60
 	n, x := s.count(k, u)
 	d := math.Pow(decay, s.minutes())
 	st.N, st.K = st.N*d+n, st.K*d+x
@@ -59,43 +64,64 @@ func (t *Test) Add(at time.Time, u Usual, s Sample, k Kind, c Config) Result {
 		r.Now = st.K / st.N
 	}
 	if n > 0 {
-		t.test(at.Unix()/60, n, x, u, k, c.limit()/atLeast)
+		t.test(minute, n, x, u, k, r.Limit/atLeast)
 	}
-	up, down := sum(st.Sums[0]), sum(st.Sums[1])
-	e, side := up, 0
+	e, side := sum(st.Sums[0]), 0
 	r.Direction = High
-	if k == Amount {
-		e = (up + down) / 2
-		if down > up {
-			side, r.Direction = 1, Low
+	if k.perMinute() { // half of the chances of a false alarm for each direction
+		if down := sum(st.Sums[1]); down > e {
+			e, side, r.Direction = down, 1, Low
 		}
+		e /= 2
 	}
 	r.Evidence = math.Log(max(1, e))
-	if r.Evidence >= c.limit() && r.Evidence > st.Peak {
-		st.Peak, st.Side = r.Evidence, r.Direction
+	if st.Side == 0 && r.Evidence >= r.Limit {
+		st.Side, st.Since = r.Direction, st.Origin+int64(sum(st.Starts[side])/sum(st.Sums[side]))
 	}
-	if st.Firing == 0 && r.Evidence >= r.Limit {
-		st.Firing, r.Started = r.Direction, true
-		st.Since = st.Origin + int64(sum(st.Starts[side])/sum(st.Sums[side]))
+	if st.Side != 0 {
+		st.Most = max(st.Most, float32(r.Now/r.High))
+		t.end(minute, &r, k, s.minutes())
 	}
-	t.end(at, &r, k, s.minutes())
-	if st.Firing != 0 {
-		r.Firing, r.Direction, r.Since = true, st.Firing, time.Unix(60*st.Since, 0).UTC()
+	if st.Side != 0 && !st.Firing && st.Quiet == 0 && !t.expected(k, u, minute) {
+		st.Firing, r.Started = true, true
+	}
+	if st.Firing {
+		r.Firing, r.Direction, r.Since = true, st.Side, time.Unix(60*st.Since, 0).UTC()
 	}
 	return r
 }
 
-// limit returns the evidence that starts an alarm now.
-func (t *Test) limit(at time.Time, c Config) float64 {
-	limit := c.limit()
-	i := int(max(1, c.PerMonth)) - 1
-	if i >= len(t.state.Strongest) {
-		return limit
+// expected reports whether what is unusual is no reason for an alarm: little spend, or a burst like one before.
+func (t *Test) expected(k Kind, u Usual, minute int64) bool {
+	st := &t.state
+	switch {
+	case !k.perMinute():
+		return false
+	case st.Side == Low:
+		return k == Spend
 	}
-	if s := t.state.Strongest[i]; int64(s.Hour) > at.Unix()/3600-hours {
-		limit = max(limit, min(again*float64(s.Peak), limit*longest/atLeast))
+	b, now, length := &st.Bursts, uint32(minute/60), float32(minute-st.Since)
+	if b.MostHour+hours < now {
+		b.Most = 0
 	}
-	return limit
+	if b.LengthHour+hours < now {
+		b.Length = 0
+	}
+	if u.Young && st.Most <= youngMost && length <= longest {
+		return true
+	}
+	return st.Most <= again*b.Most && length <= min(longest, again*b.Length)
+}
+
+// learn adds a burst that ended.
+func (b *bursts) learn(most float32, minute, since int64) {
+	now := uint32(minute / 60)
+	if most > b.Most {
+		b.Most, b.MostHour = most, now
+	}
+	if length := float32(minute - since); length > b.Length {
+		b.Length, b.LengthHour = length, now
+	}
 }
 
 // count returns the number of calls, or minutes, and of those with something unusual, or the amount.
@@ -132,11 +158,11 @@ func (t *Test) test(minute int64, n, x float64, u Usual, k Kind, most float64) {
 		default:
 			logs[0] = binomial(x, n, 1-Percentile, f, u)
 		}
-		if k == Amount {
+		if k.perMinute() {
 			logs[1] = negativeBinomial(x, n, u.Low, u.Low/f, u)
 		}
 		for side, l := range logs {
-			if side == 1 && k != Amount {
+			if side == 1 && !k.perMinute() {
 				break
 			}
 			sum, starts := &st.Sums[side][i], &st.Starts[side][i]
@@ -167,11 +193,8 @@ func negativeBinomial(x, n, m, a float64, u Usual) float64 {
 }
 
 // end ends an alarm, and what was unusual without one, after the minutes that it needs to.
-func (t *Test) end(at time.Time, r *Result, k Kind, minutes float64) {
+func (t *Test) end(minute int64, r *Result, k Kind, minutes float64) {
 	st := &t.state
-	if st.Peak == 0 {
-		return
-	}
 	usual := r.Now <= r.High
 	switch {
 	case k == Values:
@@ -186,27 +209,11 @@ func (t *Test) end(at time.Time, r *Result, k Kind, minutes float64) {
 	if st.Quiet += int16(minutes); st.Quiet < quietFor {
 		return
 	}
-	t.remember(uint32(at.Unix()/3600), float32(st.Peak))
-	r.Ended = st.Firing != 0
-	*st = testState{N: st.N, K: st.K, Strongest: st.Strongest}
-}
-
-// remember adds a peak to the strongest.
-func (t *Test) remember(hour uint32, peak float32) {
-	s := &t.state.Strongest
-	for i := 0; i < len(s); i++ {
-		if s[i].Hour+hours < hour { // forgotten
-			copy(s[i:], s[i+1:])
-			s[len(s)-1].Peak, s[len(s)-1].Hour = 0, 0
-		}
+	if st.Side == High {
+		st.Bursts.learn(st.Most, minute-quietFor, st.Since)
 	}
-	for i := range s {
-		if peak > s[i].Peak {
-			copy(s[i+1:], s[i:])
-			s[i].Peak, s[i].Hour = peak, hour
-			return
-		}
-	}
+	r.Ended = st.Firing
+	*st = testState{N: st.N, K: st.K, Bursts: st.Bursts}
 }
 
 func sum(x [len(factors)]float64) (s float64) {
@@ -216,7 +223,7 @@ func sum(x [len(factors)]float64) (s float64) {
 	return s
 }
 
-// MarshalBinary returns the state: 272 bytes.
+// MarshalBinary returns the state: 261 bytes.
 func (t *Test) MarshalBinary() ([]byte, error) {
 	return binary.Append(nil, binary.LittleEndian, &t.state)
 }

@@ -70,6 +70,8 @@ type Usual struct {
 	// Dispersion tells how much more is counted in some minutes than in others. Of Values and Share, it is the variance of the count in
 	// relation to that of independent calls. Otherwise it is the square of the variation of the rate, beside that of independent calls.
 	Dispersion float64
+	// Young reports that it is not known yet how far usual hours are apart, which takes two weeks; Low and High are then far apart.
+	Young bool
 	// Unit is what is counted: of Spend, what a call costs; else 1.
 	Unit float64
 }
@@ -129,8 +131,8 @@ func New(k Kind) *Watch { return &Watch{Baseline: Baseline{state: baselineState{
 func (w *Watch) Add(at time.Time, s Sample, c Config) Result {
 	r := w.Test.Add(at, w.Baseline.At(at), s, w.Baseline.state.Kind, c)
 	w.Baseline.Learn(at, s)
-	if r.Firing {
-		w.Baseline.Mark(at)
+	if w.Test.state.Side != 0 {
+		w.Baseline.Mark()
 	}
 	return r
 }
@@ -138,7 +140,7 @@ func (w *Watch) Add(at time.Time, s Sample, c Config) Result {
 // Accept makes what is measured since a time the new normal, and ends the alarm.
 func (w *Watch) Accept(since time.Time) {
 	w.Baseline.Accept(since)
-	w.Test.state = testState{Strongest: w.Test.state.Strongest}
+	w.Test.state = testState{Bursts: w.Test.state.Bursts}
 }
 
 // decay is the factor by which the weight of a minute decreases in a minute.

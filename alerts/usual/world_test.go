@@ -177,6 +177,20 @@ func newStage(i int, rnd *rand.Rand, traces [][]traceMinute) *stage {
 	return s
 }
 
+// isHoliday reports whether a day is a holiday of the stage.
+func (s *stage) isHoliday(day int) bool { return day == s.holiday && s.weekend < 0.7 }
+
+// during returns what is special about a minute: 0 a holiday, 1 a burst until half an hour ago, 2 nothing.
+func (s *stage) during(m int) int {
+	switch {
+	case s.isHoliday(m / 1440):
+		return 0
+	case float64(m) < s.burstEnd+30:
+		return 1
+	}
+	return 2
+}
+
 // A minuteOf is what a stage did in a minute.
 type minuteOf struct {
 	calls, toolErrors              uint64
@@ -210,7 +224,7 @@ func (s *stage) minute(m int, a *anomaly, x *minuteOf) {
 	}
 	season := 1 + s.day*math.Cos(2*math.Pi*(hour-s.peak)/24)
 	week := 1.0
-	if day%7 >= 5 || day == s.holiday && s.weekend < 0.7 {
+	if day%7 >= 5 || s.isHoliday(day) {
 		week = s.weekend
 	}
 	trace := &s.trace[s.offset%len(s.trace)]
