@@ -15,6 +15,8 @@ const (
 	hours = 4 * week // that are remembered
 	// An hour's percentile or share needs minCalls calls; calls of hours with fewer are added up, of at most a day.
 	minCalls = 100
+	// A share also needs minHits calls that have it, or waitHits hours.
+	minHits, waitHits = 5, 6
 	// An hour's amount needs minMinutes.
 	minMinutes = 30
 	blocks     = 6 // of an hour, for the dispersion
@@ -30,24 +32,27 @@ type Baseline struct {
 	cache *hourUsual
 }
 
-// baselineState has a fixed size: 870 bytes.
+// baselineState has a fixed size: 889 bytes.
 type baselineState struct {
 	Version   uint8
 	Kind      Kind
 	Minutes   uint8              // of the open hour that were recorded
-	Alarmed   uint8              // of the open hour with an alarm
+	Alarmed   uint8              // of the open hour that were unusual
 	Hour      int64              // Unix hours; the open one
+	Closed    int64              // newest hour that is remembered
 	First     int64              // first hour with a value
 	Opened    int64              // first hour of the calls that are in no remembered hour yet
 	Accepted  int64              // hour since which there is a new normal, or 0
 	Remember  [hours]uint8       // value of each hour, see encode; hour h is at h modulo hours
-	Marked    [hours / 8]uint8   // bit set: the hour had an alarm
+	Marked    [hours / 8]uint8   // bit set: the hour was unusual
 	Blocks    [blocks][2]float32 // of the open hour: calls or minutes, and those above or the amount
 	Calls     uint64             // of Share and Amount, as in open
 	Amount    uint64
-	Variance  float64 // of the counts of blocks, and what it would be without dispersion
+	Variance  float64 // of the counts of blocks, and what it would be for each unit of the dispersion
 	Expected  float64
-	Dispersed uint16 // hours in them
+	Dispersed uint16   // hours in them
+	Unit      float64  // what a call costs
+	Spread    [2]uint8 // see learnSpread: 1 + steps below and above, or 0
 }
 
 // Values are remembered in steps of a seventh of an octave, about 10 %. The median over hours is finer than a step is coarse.
@@ -92,7 +97,7 @@ func (b *Baseline) Learn(at time.Time, s Sample) {
 	}
 	st.Amount += s.Amount
 	st.Calls += s.Calls
-	if st.Kind == Amount {
+	if st.Kind.perMinute() {
 		block[0] += float32(minutes)
 	} else {
 		block[0] += float32(s.Calls)
@@ -100,8 +105,8 @@ func (b *Baseline) Learn(at time.Time, s Sample) {
 	block[1] += float32(s.Amount)
 }
 
-// Mark says that there is an alarm in the minute that was learned last. An hour with ten such minutes is learned at a quarter of its weight.
-func (b *Baseline) Mark(time.Time) { b.state.Alarmed = min(b.state.Alarmed+1, 255) }
+// Mark says that the minute that was learned last was unusual. An hour with ten such minutes is learned at a tenth of its weight.
+func (b *Baseline) Mark() { b.state.Alarmed = min(b.state.Alarmed+1, 255) }
 
 // Accept makes what was measured since a time the new normal.
 func (b *Baseline) Accept(since time.Time) {
@@ -139,28 +144,32 @@ func (b *Baseline) close() {
 	if st.First == 0 {
 		st.First = st.Hour
 	}
+	newDay := st.Hour/24 != st.Closed/24
+	st.Closed = st.Hour
 	st.Remember[st.Hour%hours] = v
 	if st.Alarmed >= 10 {
 		st.Marked[st.Hour%hours/8] |= 1 << (st.Hour % 8)
-	} else {
-		b.disperse()
 	}
+	b.disperse()
 	b.reopen()
 	st.Opened = st.Hour + 1
+	if newDay {
+		b.learnSpread()
+	}
 }
 
 // hourValue returns the encoded value of the open hour, or 0 if there is not enough.
 func (b *Baseline) hourValue() uint8 {
 	st := &b.state
 	switch {
-	case st.Kind == Amount && st.Minutes >= minMinutes:
+	case st.Kind.perMinute() && st.Minutes >= minMinutes:
 		return encode(float64(st.Amount) * 60 / float64(st.Minutes))
 	case st.Kind == Values && b.open.N >= minCalls:
 		return encode(b.open.Quantile(Percentile))
-	case st.Kind == Share && st.Calls >= minCalls:
+	case st.Kind == Share && st.Calls >= minCalls && (st.Amount >= minHits || st.Hour-st.Opened >= waitHits):
 		return encode(ppm * (float64(st.Amount) + 0.5) / (float64(st.Calls) + 1))
 	}
-	if st.Kind == Amount {
+	if st.Kind.perMinute() {
 		b.reopen() // minutes that were not recorded cannot be added up
 	}
 	return 0
@@ -169,8 +178,7 @@ func (b *Baseline) hourValue() uint8 {
 // disperse adds the variance of the blocks of the open hour around the mean of the hour.
 func (b *Baseline) disperse() {
 	st := &b.state
-	var n, k, variance, expected float64
-	used := 0.0
+	var n, k, used, variance, expected float64
 	for _, x := range st.Blocks {
 		n, k = n+float64(x[0]), k+float64(x[1])
 		if x[0] > 0 {
@@ -180,25 +188,36 @@ func (b *Baseline) disperse() {
 	if used < 2 || k == 0 {
 		return
 	}
+	unit := 1.0
+	if st.Kind == Spend && st.Calls > 0 {
+		// The costs of calls vary: the mean square of lognormal ones is about twice the square of their mean.
+		unit = 2 * float64(st.Amount) / float64(st.Calls)
+		if st.Unit > 0 {
+			unit = st.Unit + (unit-st.Unit)*(1-keepDispersion)
+		}
+	}
+	st.Unit = unit
 	mean := k / n
 	for _, x := range st.Blocks {
 		e := float64(x[0]) * mean
 		variance += (float64(x[1]) - e) * (float64(x[1]) - e)
-		if st.Kind != Amount {
-			e *= 1 - mean
+		if st.Kind.perMinute() {
+			// The rate varies from block to block, which count as independent, and so from minute to minute ten times as much.
+			variance -= e * unit * (used - 1) / used
+			expected += e * e / float64(x[0]+0.01) * (used - 1) / used
+		} else {
+			expected += e * (1 - mean) * (used - 1) / used
 		}
-		expected += e
 	}
-	variance *= used / (used - 1)
 	if st.Dispersed >= 24 { // one hour does not change it much
-		variance = min(variance, 4*expected*st.Variance/st.Expected)
+		variance = min(variance, 4*expected*max(0, st.Variance)/st.Expected)
 	}
 	st.Variance = st.Variance*keepDispersion + variance
 	st.Expected = st.Expected*keepDispersion + expected
 	st.Dispersed = uint16(min(int(st.Dispersed)+1, 1000))
 }
 
-// MarshalBinary returns the state: 873 bytes and the open hour.
+// MarshalBinary returns the state: 889 bytes and the open hour.
 func (b *Baseline) MarshalBinary() ([]byte, error) {
 	b.state.Version = version
 	out, err := binary.Append(nil, binary.LittleEndian, &b.state)

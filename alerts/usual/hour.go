@@ -9,16 +9,17 @@ import (
 const (
 	// The level of the last hours corrects what is usual: growth, and changes that stay, are followed after half of them.
 	recent = 72
-	// minLevel is the number of hours that the level needs.
-	minLevel = 12
-	// Hours up to around before and after the hour of the day tell how far usual hours are from what is usual.
-	around = 3
-	// spread is the share of usual hours within Low and High, on each side.
-	spread = 0.99
-	// minSpread is the number of hours that tell it.
-	minSpread = 96
+	// minLevel is the number of hours that the level needs, and levelEvery how often it is computed for the spread.
+	minLevel, levelEvery = 12, 3
+	// An unusual hour has a tenth of the weight of others: a problem is hardly learned, but what lasts is.
+	markedWeight = 0.1
+	// spread is the share of usual hours that are below High, and above Low: in four weeks, two are not. minSpread hours tell it.
+	spread    = 1 - 2./hours
+	minSpread = 200
 	// past is the number of hours of HoursPast that have a value, and minPast the fewest.
 	past, minPast = 12, 3
+	// minVariation is the least square of the variation of a rate from minute to minute.
+	minVariation = 0.01
 )
 
 // margins are the least distances, in octaves, of Low and High from Value, by what is known: with the variation of usual hours, with
@@ -26,6 +27,7 @@ const (
 var margins = map[Kind][3]float64{
 	Values: {0.15, 0.5, 1},
 	Amount: {0.25, 1, 2.5},
+	Spend:  {0.25, 1, 2.5},
 	Share:  {0.5, 1, 2},
 }
 
@@ -48,14 +50,14 @@ func (b *Baseline) At(at time.Time) Usual {
 			b.cache = c
 		}
 	}
-	if c.basis == Nothing || st.Expected == 0 && st.Kind == Amount {
+	if c.basis == Nothing || st.Expected == 0 && st.Kind.perMinute() {
 		return Usual{}
 	}
 	part := float64(at.Unix()%3600)/3600 - 0.5
 	steps := c.value[1] + math.Abs(part)*(c.value[1+sign(part)]-c.value[1])
-	u := Usual{Basis: c.basis, Value: decode(steps), Dispersion: 1}
+	u := Usual{Basis: c.basis, Value: decode(steps), Young: st.Spread[0] == 0, Dispersion: 1, Unit: 1}
 	switch st.Kind {
-	case Amount:
+	case Amount, Spend:
 		u.Value /= 60
 	case Share:
 		u.Value /= ppm
@@ -65,7 +67,9 @@ func (b *Baseline) At(at time.Time) Usual {
 	if st.Expected > 0 {
 		u.Dispersion = st.Variance / st.Expected
 	}
-	if st.Kind != Amount {
+	if st.Kind.perMinute() {
+		u.Dispersion, u.Unit = max(minVariation, u.Dispersion), st.Unit
+	} else {
 		u.Dispersion = max(1, u.Dispersion)
 	}
 	return u
@@ -96,16 +100,20 @@ func (b *Baseline) hourUsual(hour int64) *hourUsual {
 		c.value[2] = c.value[1]
 	}
 	m := margins[b.state.Kind]
-	switch c.basis {
-	case HourOfWeek:
+	if c.basis == HourOfWeek {
 		level := b.level(hour, &w)
 		for i := range c.value {
 			c.value[i] += level
 		}
+	}
+	known := b.state.Spread[0] > 0
+	switch s := b.state.Spread; {
+	case known && c.basis == HourOfWeek:
+		c.low, c.high = max(m[0], float64(s[0]-1)/perOctave), max(m[0], float64(s[1]-1)/perOctave)
+	case known:
+		c.low, c.high = max(m[1], float64(s[0]-1)/perOctave), max(m[1], float64(s[1]-1)/perOctave)
+	case c.basis == HourOfWeek:
 		c.low, c.high = m[1], m[1]
-		if low, high, ok := b.variation(hour, &w); ok {
-			c.low, c.high = max(m[0], low), max(m[0], high)
-		}
 	default:
 		c.low, c.high = m[2], m[2]
 	}
@@ -115,12 +123,12 @@ func (b *Baseline) hourUsual(hour int64) *hourUsual {
 // remembered returns the value of a closed hour in steps, 0 without one, and its weight.
 func (b *Baseline) remembered(hour int64) (steps, weight float64) {
 	st := &b.state
-	if hour >= st.Hour || hour <= st.Hour-hours || hour < st.First {
+	if hour > st.Closed || hour <= st.Closed-hours || hour < st.First {
 		return 0, 0
 	}
 	weight = 1
 	if st.Marked[hour%hours/8]>>(hour%8)&1 == 1 {
-		weight = 0.25
+		weight = markedWeight
 	}
 	return float64(st.Remember[hour%hours]), weight
 }
@@ -192,49 +200,52 @@ func (b *Baseline) level(hour int64, w *weighted) float64 {
 	return all.quantile(0.5)
 }
 
-// variation returns how far usual hours at about this time of the day are below and above what is usual, in octaves: each hour in
-// relation to the same hour of the other weeks, after removing the level of the week.
-func (b *Baseline) variation(hour int64, w *weighted) (low, high float64, ok bool) {
-	now := min(hour, b.state.Hour)
-	var levels [4]float64
-	for k := range levels {
-		w.reset()
-		for h := now - week*int64(k+1); h < now-week*int64(k); h++ {
-			if v, weight := b.remembered(h); v > 0 {
-				w.add(v, weight)
-			}
-		}
-		if len(w.values) >= week/2 {
-			levels[k] = w.quantile(0.5)
-		}
-	}
-	var all, one weighted
-	for h := now - hours; h < now; h++ {
-		away := ((h-hour)%24 + 24) % 24
-		k := (now - 1 - h) / week
-		v, weight := b.remembered(h)
-		if away > around && away < 24-around || v == 0 || levels[k] == 0 {
+// learnSpread learns how far usual hours are below and above what was usual of them: in relation to the same hour of the other weeks,
+// and to the level of the hours before. It does so once a day and not each hour, because it takes a millisecond.
+func (b *Baseline) learnSpread() {
+	first := b.state.Hour - hours + 1
+	var one, before, all weighted
+	var away [hours]float64 // from the same hour of the other weeks; NaN if unknown
+	for i := range away {
+		h := first + int64(i)
+		away[i] = math.NaN()
+		v, _ := b.remembered(h)
+		if v == 0 {
 			continue
 		}
 		one.reset()
-		for other := range int64(4) {
-			if other == k || levels[other] == 0 {
-				continue
-			}
+		for k := int64(-3); k <= 3; k++ {
 			for d := int64(-1); d <= 1; d++ {
-				if v, weight := b.remembered(h + (k-other)*week + d); v > 0 {
-					one.add(v-levels[other], weight*float64(2-d*d))
+				if v, weight := b.remembered(h + k*week + d); k != 0 && v > 0 {
+					one.add(v, weight*float64(2-d*d))
 				}
 			}
 		}
 		if len(one.values) > 1 {
-			all.add(v-levels[k]-one.quantile(0.5), weight)
+			away[i] = v - one.quantile(0.5)
 		}
 	}
-	if len(all.values) < minSpread {
-		return 0, 0, false
+	level, known := 0.0, false
+	for i := recent; i < hours; i++ {
+		if i%levelEvery == 0 {
+			before.reset()
+			for j := i - recent; j < i; j++ {
+				if _, weight := b.remembered(first + int64(j)); !math.IsNaN(away[j]) {
+					before.add(away[j], weight)
+				}
+			}
+			level, known = before.quantile(0.5), len(before.values) >= minLevel
+		}
+		if _, weight := b.remembered(first + int64(i)); known && !math.IsNaN(away[i]) {
+			all.add(away[i]-level, weight)
+		}
 	}
-	return -all.quantile(1-spread) / perOctave, all.quantile(spread) / perOctave, true
+	b.state.Spread = [2]uint8{}
+	if len(all.values) >= minSpread {
+		for i, away := range []float64{-all.quantile(1 - spread), all.quantile(spread)} {
+			b.state.Spread[i] = uint8(1 + math.Round(min(254, max(0, away))))
+		}
+	}
 }
 
 // weighted are values with weights.

@@ -9,10 +9,16 @@ import (
 const (
 	// The test starts anew every startEvery minutes, because nobody knows when what is unusual begins.
 	startEvery = 5
-	// atLeast is the fewest minutes that an alarm needs: one minute, as one long conversation, is not enough.
+	// An alarm needs atLeast minutes: one, as of a single long conversation, is not enough.
 	atLeast = 3
-	// An alarm ends after quietFor minutes that were usual.
-	quietFor = 15
+	// An alarm, or what was unusual without one, ends after quietFor minutes that were usual.
+	quietFor = 60
+	// More calls or money than usual start no alarm if that is at most again times as much, and lasts at most again times as long, as
+	// at another time in the last four weeks. After longest minutes they do: what lasts is no burst.
+	again   = 1.5
+	longest = 60
+	// While it is not known how far usual hours are apart, a burst of up to youngMost times High is expected.
+	youngMost = 10
 )
 
 // factors are the alternatives: how many times as high as High the odds, or the amount, are; the inverse for Low. The evidence
@@ -27,11 +33,19 @@ type testState struct {
 	Starts [2][len(factors)]float64 // the same, times the minutes from Origin to their start
 	Origin int64                    // Unix minutes
 	Last   int64                    // minute of the last start
-	Added  uint8                    // 1: a sample with evidence since then
-	Firing Direction
-	Since  int64 // Unix minutes
-	Quiet  int32 // minutes of an alarm that were usual
-	N, K   float64
+	Side   Direction                // of the evidence while it is or was above the limit, or 0
+	Firing bool
+	Quiet  int16   // minutes that were usual
+	Since  int64   // Unix minutes: begin of what is unusual
+	Most   float32 // the most since then, in relation to High
+	N, K   float64 // the present: calls or minutes, and what was counted
+	Bursts bursts
+}
+
+// bursts are what happened in the last four weeks.
+type bursts struct {
+	Most, Length         float32 // in relation to High; in minutes
+	MostHour, LengthHour uint32  // Unix hours
 }
 
 // Add adds a sample, whose usual value was known before it.
@@ -49,35 +63,71 @@ func (t *Test) Add(at time.Time, u Usual, s Sample, k Kind, c Config) Result {
 	if st.N > 0 {
 		r.Now = st.K / st.N
 	}
-	if st.Firing != 0 {
-		t.end(&r, k, s.minutes())
-		return r
-	}
 	if n > 0 {
-		t.test(minute, n, x, u, k, r.Limit)
+		t.test(minute, n, x, u, k, r.Limit/atLeast)
 	}
-	up, down := sum(st.Sums[0]), sum(st.Sums[1])
-	r.Evidence, r.Direction = up, High
-	if k == Amount {
-		r.Evidence = (up + down) / 2
+	e, side := sum(st.Sums[0]), 0
+	r.Direction = High
+	if k.perMinute() { // half of the chances of a false alarm for each direction
+		if down := sum(st.Sums[1]); down > e {
+			e, side, r.Direction = down, 1, Low
+		}
+		e /= 2
 	}
-	side := 0
-	if down > up {
-		side, r.Direction = 1, Low
+	r.Evidence = math.Log(max(1, e))
+	if st.Side == 0 && r.Evidence >= r.Limit {
+		st.Side, st.Since = r.Direction, st.Origin+int64(sum(st.Starts[side])/sum(st.Sums[side]))
 	}
-	if r.Evidence < r.Limit {
-		return r
+	if st.Side != 0 {
+		st.Most = max(st.Most, float32(r.Now/r.High))
+		t.end(minute, &r, k, s.minutes())
 	}
-	since := st.Origin + int64(sum(st.Starts[side])/sum(st.Sums[side]))
-	*st = testState{Firing: r.Direction, Since: since, N: st.N, K: st.K}
-	r.Firing, r.Started, r.Since = true, true, time.Unix(60*since, 0).UTC()
+	if st.Side != 0 && !st.Firing && st.Quiet == 0 && !t.expected(k, u, minute) {
+		st.Firing, r.Started = true, true
+	}
+	if st.Firing {
+		r.Firing, r.Direction, r.Since = true, st.Side, time.Unix(60*st.Since, 0).UTC()
+	}
 	return r
+}
+
+// expected reports whether what is unusual is no reason for an alarm: little spend, or a burst like one before.
+func (t *Test) expected(k Kind, u Usual, minute int64) bool {
+	st := &t.state
+	switch {
+	case !k.perMinute():
+		return false
+	case st.Side == Low:
+		return k == Spend
+	}
+	b, now, length := &st.Bursts, uint32(minute/60), float32(minute-st.Since)
+	if b.MostHour+hours < now {
+		b.Most = 0
+	}
+	if b.LengthHour+hours < now {
+		b.Length = 0
+	}
+	if u.Young && st.Most <= youngMost && length <= longest {
+		return true
+	}
+	return st.Most <= again*b.Most && length <= min(longest, again*b.Length)
+}
+
+// learn adds a burst that ended.
+func (b *bursts) learn(most float32, minute, since int64) {
+	now := uint32(minute / 60)
+	if most > b.Most {
+		b.Most, b.MostHour = most, now
+	}
+	if length := float32(minute - since); length > b.Length {
+		b.Length, b.LengthHour = length, now
+	}
 }
 
 // count returns the number of calls, or minutes, and of those with something unusual, or the amount.
 func (s *Sample) count(k Kind, u Usual) (n, x float64) {
 	switch {
-	case k == Amount:
+	case k.perMinute():
 		return s.minutes(), float64(s.Amount)
 	case k == Share:
 		return float64(s.Calls), float64(s.Amount)
@@ -88,62 +138,82 @@ func (s *Sample) count(k Kind, u Usual) (n, x float64) {
 	}
 }
 
-// test multiplies the evidence by the likelihood ratios of a minute.
-func (t *Test) test(minute int64, n, x float64, u Usual, k Kind, limit float64) {
+// test multiplies the evidence by the likelihood ratios of a minute, whose logs are at most most.
+func (t *Test) test(minute int64, n, x float64, u Usual, k Kind, most float64) {
 	st := &t.state
 	if st.Origin == 0 {
 		st.Origin = minute
 	}
-	if minute-st.Last >= startEvery {
+	start := minute-st.Last >= startEvery
+	if start {
 		st.Last = minute
-		for side := range st.Sums {
-			for i := range factors {
-				st.Sums[side][i] += 1. / float64(len(factors))
-				st.Starts[side][i] += float64(minute-st.Origin) / float64(len(factors))
-			}
-		}
-	}
-	most := math.Log(limit) / atLeast
-	p := 1 - Percentile
-	if k == Share {
-		p = min(u.High, 0.5)
 	}
 	for i, f := range factors {
-		var up, down float64
-		if k == Amount {
-			up = x*math.Log(f) - n*u.High*(f-1)
-			down = -x*math.Log(f) + n*u.Low*(1-1/f)
-		} else {
-			up = x*math.Log(f) - n*math.Log1p(p*(f-1))
-			down = math.Inf(-1)
+		var logs [2]float64
+		switch {
+		case k.perMinute():
+			logs[0] = negativeBinomial(x, n, u.High, u.High*f, u)
+		case k == Share:
+			logs[0] = binomial(x, n, min(0.5, u.High), f, u)
+		default:
+			logs[0] = binomial(x, n, 1-Percentile, f, u)
 		}
-		for side, l := range [2]float64{up, down} {
-			e := math.Exp(min(l/u.Dispersion, most))
-			st.Sums[side][i] *= e
-			st.Starts[side][i] *= e
+		if k.perMinute() {
+			logs[1] = negativeBinomial(x, n, u.Low, u.Low/f, u)
+		}
+		for side, l := range logs {
+			if side == 1 && !k.perMinute() {
+				break
+			}
+			sum, starts := &st.Sums[side][i], &st.Starts[side][i]
+			if start {
+				*sum += 1. / float64(len(factors))
+				*starts += float64(minute-st.Origin) / float64(len(factors))
+			}
+			e := math.Exp(min(l, most, highest-math.Log(*sum)))
+			*sum *= e
+			*starts *= e
 		}
 	}
 }
 
-// end ends an alarm after the minutes that it needs to.
-func (t *Test) end(r *Result, k Kind, minutes float64) {
+// highest is a bound of the log of the evidence, so that it does not overflow.
+const highest = 600
+
+// binomial returns the log likelihood ratio of odds that are f times those of p, for x of n calls.
+func binomial(x, n, p, f float64, u Usual) float64 {
+	return (x*math.Log(f) - n*math.Log1p(p*(f-1))) / u.Dispersion
+}
+
+// negativeBinomial returns the log likelihood ratio of the mean a instead of m per minute, for x in n minutes.
+func negativeBinomial(x, n, m, a float64, u Usual) float64 {
+	x, m, a = x/u.Unit, m/u.Unit, a/u.Unit
+	size := 1 / u.Dispersion
+	return x*math.Log(a*(size+m)/(m*(size+a))) - n*size*math.Log((size+a)/(size+m))
+}
+
+// end ends an alarm, and what was unusual without one, after the minutes that it needs to.
+func (t *Test) end(minute int64, r *Result, k Kind, minutes float64) {
 	st := &t.state
-	r.Direction, r.Firing, r.Since = st.Firing, true, time.Unix(60*st.Since, 0).UTC()
-	usual := r.Now <= 1-Percentile
+	usual := r.Now <= r.High
 	switch {
-	case k == Share, k == Amount && st.Firing == High:
-		usual = r.Now <= r.High
-	case k == Amount:
+	case k == Values:
+		usual = r.Now <= 1-Percentile
+	case st.Side == Low:
 		usual = r.Now >= r.Low
 	}
 	if !usual {
 		st.Quiet = 0
 		return
 	}
-	if st.Quiet += int32(minutes); st.Quiet >= quietFor {
-		*st = testState{N: st.N, K: st.K}
-		r.Firing, r.Ended = false, true
+	if st.Quiet += int16(minutes); st.Quiet < quietFor {
+		return
 	}
+	if st.Side == High {
+		st.Bursts.learn(st.Most, minute-quietFor, st.Since)
+	}
+	r.Ended = st.Firing
+	*st = testState{N: st.N, K: st.K, Bursts: st.Bursts}
 }
 
 func sum(x [len(factors)]float64) (s float64) {
@@ -153,7 +223,7 @@ func sum(x [len(factors)]float64) (s float64) {
 	return s
 }
 
-// MarshalBinary returns the state: 230 bytes.
+// MarshalBinary returns the state: 261 bytes.
 func (t *Test) MarshalBinary() ([]byte, error) {
 	return binary.Append(nil, binary.LittleEndian, &t.state)
 }

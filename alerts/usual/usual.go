@@ -13,7 +13,8 @@ type Kind uint8
 // The kinds of measures.
 const (
 	Values Kind = iota + 1 // a value of each call, as its duration or tokens; unusual is a high share of calls with more than nearly all have
-	Amount                 // calls, or money, per minute; too few are unusual too
+	Amount                 // calls per minute; few are unusual, too
+	Spend                  // money per minute
 	Share                  // the share of calls with something, as an error of a tool
 )
 
@@ -23,12 +24,15 @@ const Percentile = 0.95
 // A Sample is what a series had in a minute. A minute without calls is one, too; for a minute that was not recorded there is none.
 type Sample struct {
 	Values *dist.Dist // of Values
-	Calls  uint64     // of Share
-	Amount uint64     // of Amount: calls, or microdollars. Of Share: the calls that have it
+	Calls  uint64     // of Share and Spend
+	Amount uint64     // of Amount: calls. Of Spend: microdollars. Of Share: the calls that have it
 	// Minutes is the length of a longer sample, from stored history. 0 is 1. What is usual is learned from samples of up to an hour,
 	// and how much it varies from those of up to ten minutes.
 	Minutes int
 }
+
+// perMinute reports whether an amount per minute is measured.
+func (k Kind) perMinute() bool { return k == Amount || k == Spend }
 
 func (s *Sample) minutes() float64 { return float64(max(1, s.Minutes)) }
 
@@ -60,11 +64,16 @@ func (b Basis) String() string {
 // Usual is what is usual at a time.
 type Usual struct {
 	Basis Basis
-	// Value is the usual value: of Values the 95th percentile, of Amount the amount per minute, of Share the share. Low and High are
+	// Value is the usual value: of Values the 95th percentile, of Amount and Spend per minute, of Share the share. Low and High are
 	// the lowest and the highest that occur in usual hours; only of Amount, low is unusual.
 	Value, Low, High float64
-	// Dispersion is the variance of what is counted in ten minutes in relation to that of independent calls, or of an amount to its mean.
+	// Dispersion tells how much more is counted in some minutes than in others. Of Values and Share, it is the variance of the count in
+	// relation to that of independent calls. Otherwise it is the square of the variation of the rate, beside that of independent calls.
 	Dispersion float64
+	// Young reports that it is not known yet how far usual hours are apart, which takes two weeks; Low and High are then far apart.
+	Young bool
+	// Unit is what is counted: of Spend, what a call costs; else 1.
+	Unit float64
 }
 
 // A Direction tells what is unusual.
@@ -79,15 +88,15 @@ const (
 // A Result is what a Test says after a sample.
 type Result struct {
 	Usual
-	// Evidence is high if the present is unusual, Limit is what starts an alarm.
+	// Evidence is high if the present is unusual. An alarm starts at Limit. Both are logarithms.
 	Evidence, Limit float64
 	Direction       Direction // of the evidence
 	// Firing reports whether there is an alarm, Started and Ended whether it began or ended with this sample.
 	Firing, Started, Ended bool
 	// Since is the estimated time at which what the alarm tells began.
 	Since time.Time
-	// Now is the present to compare with Usual: of Values the share of calls above Usual.High, which usually is up to 0.05; of Amount the
-	// amount per minute, and of Share the share. It is a mean whose weights halve every ten minutes.
+	// Now is the present to compare with Usual: of Values the share of calls above Usual.High, which usually is up to 0.05; of Amount and
+	// Spend per minute, and of Share the share. It is a mean whose weights halve every ten minutes.
 	Now float64
 }
 
@@ -102,11 +111,11 @@ type Config struct {
 // Default returns one false alarm per month and stage, with eight measures.
 func Default() Config { return Config{PerMonth: 1, Measures: 8} }
 
-// limit returns the evidence that starts an alarm. The expected number of new starts of the test until a false alarm is at least
-// that, see the documentation of the package.
+// limit returns the log of the evidence that starts an alarm. The expected number of new starts of the test until a false alarm is
+// at least that evidence, see the documentation of the package.
 func (c Config) limit() float64 {
 	const month = 30 * 24 * 60 / startEvery
-	return month * float64(c.Measures) / c.PerMonth
+	return math.Log(month * float64(c.Measures) / c.PerMonth)
 }
 
 // A Watch learns what is usual of one measure of one series, and tests whether the present is. Its parts can be stored apart.
@@ -122,8 +131,8 @@ func New(k Kind) *Watch { return &Watch{Baseline: Baseline{state: baselineState{
 func (w *Watch) Add(at time.Time, s Sample, c Config) Result {
 	r := w.Test.Add(at, w.Baseline.At(at), s, w.Baseline.state.Kind, c)
 	w.Baseline.Learn(at, s)
-	if r.Firing {
-		w.Baseline.Mark(at)
+	if w.Test.state.Side != 0 {
+		w.Baseline.Mark()
 	}
 	return r
 }
@@ -131,7 +140,7 @@ func (w *Watch) Add(at time.Time, s Sample, c Config) Result {
 // Accept makes what is measured since a time the new normal, and ends the alarm.
 func (w *Watch) Accept(since time.Time) {
 	w.Baseline.Accept(since)
-	w.Test = Test{}
+	w.Test.state = testState{Bursts: w.Test.state.Bursts}
 }
 
 // decay is the factor by which the weight of a minute decreases in a minute.
