@@ -16,6 +16,9 @@ const (
 	// spread is the share of usual hours that are below High, and above Low: in four weeks, two are not. minSpread hours tell it.
 	spread    = 1 - 2./hours
 	minSpread = 200
+	// Each measure may be farther once in as many months as there are measures, and not once in four weeks. Of a normal distribution,
+	// that is 1.2 times as far.
+	beyond = 1.2
 	// past is the number of hours of HoursPast that have a value, and minPast the fewest.
 	past, minPast = 12, 3
 	// minVariation is the least square of the variation of a rate from minute to minute.
@@ -100,11 +103,15 @@ func (b *Baseline) hourUsual(hour int64) *hourUsual {
 		c.value[2] = c.value[1]
 	}
 	m := margins[b.state.Kind]
-	if c.basis == HourOfWeek {
-		level := b.level(hour, &w)
-		for i := range c.value {
-			c.value[i] += level
-		}
+	level := 0.0
+	switch {
+	case c.basis == HourOfWeek:
+		level = b.level(hour, week, &w)
+	case c.basis == HourOfDay && b.accepted(hour):
+		level = b.level(hour, 24, &w)
+	}
+	for i := range c.value {
+		c.value[i] += level
 	}
 	known := b.state.Spread[0] > 0
 	switch s := b.state.Spread; {
@@ -145,12 +152,19 @@ func (b *Baseline) usualSteps(hour, now int64, w *weighted) (float64, Basis) {
 		return v, HourOfDay
 	}
 	w.reset()
-	for h := now - 1; h >= now-week && len(w.values) < past; h-- {
+	from, need := now-week, minPast
+	if b.accepted(now) {
+		from, need = b.state.Accepted, 1
+		if v := b.hourValue(); v > 0 {
+			w.add(float64(v), 1)
+		}
+	}
+	for h := now - 1; h >= from && len(w.values) < past; h-- {
 		if v, weight := b.remembered(h); v > 0 {
 			w.add(v, weight)
 		}
 	}
-	if len(w.values) < minPast {
+	if len(w.values) < need {
 		return 0, Nothing
 	}
 	return w.quantile(0.5), HoursPast
@@ -170,28 +184,31 @@ func (b *Baseline) sameHour(hour, now, every int64, w *weighted) (float64, bool)
 	return w.quantile(0.5), len(w.values) > 1
 }
 
-// level returns by how many steps the last hours are above what was usual of them.
-func (b *Baseline) level(hour int64, w *weighted) float64 {
+// accepted reports whether there is a new normal that the level of the last hours includes.
+func (b *Baseline) accepted(hour int64) bool {
+	return b.state.Accepted > hour-recent && b.state.Accepted <= hour
+}
+
+// level returns by how many steps the last hours, or those since there is a new normal, are above what was usual of them.
+func (b *Baseline) level(hour, every int64, w *weighted) float64 {
 	now := min(hour, b.state.Hour)
 	from, need := now-recent, minLevel
-	if b.state.Accepted > from && b.state.Accepted <= now {
+	var all weighted
+	if b.accepted(now) {
 		from, need = b.state.Accepted, 1
+		if v := b.hourValue(); v > 0 {
+			if u, ok := b.sameHour(now, now, every, w); ok {
+				all.add(float64(v)-u, 1)
+			}
+		}
 	}
-	var all, one weighted
 	for h := from; h < now; h++ {
 		v, weight := b.remembered(h)
 		if v == 0 {
 			continue
 		}
-		if u, ok := b.sameHour(h, h, week, &one); ok {
+		if u, ok := b.sameHour(h, h, every, w); ok {
 			all.add(v-u, weight)
-		}
-	}
-	if len(all.values) == 0 && need == 1 { // the open hour is all there is
-		if v := b.hourValue(); v > 0 {
-			if u, ok := b.sameHour(now, now, week, w); ok {
-				return float64(v) - u
-			}
 		}
 	}
 	if len(all.values) < need {
@@ -243,7 +260,7 @@ func (b *Baseline) learnSpread() {
 	b.state.Spread = [2]uint8{}
 	if len(all.values) >= minSpread {
 		for i, away := range []float64{-all.quantile(1 - spread), all.quantile(spread)} {
-			b.state.Spread[i] = uint8(1 + math.Round(min(254, max(0, away))))
+			b.state.Spread[i] = uint8(1 + math.Round(min(254, max(0, beyond*away))))
 		}
 	}
 }
