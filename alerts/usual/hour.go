@@ -89,30 +89,23 @@ func sign(x float64) int {
 func (b *Baseline) hourUsual(hour int64) *hourUsual {
 	c := &hourUsual{hour: hour}
 	var w weighted
+	var bases [3]Basis
 	for i := range c.value {
-		v, basis := b.usualSteps(hour+int64(i)-1, hour, &w)
-		if i == 1 {
-			c.basis = basis
+		c.value[i], bases[i] = b.usualSteps(hour+int64(i)-1, hour, &w)
+	}
+	c.basis = bases[1]
+	for i, basis := range bases {
+		if basis != c.basis {
+			c.value[i] = c.value[1]
 		}
-		c.value[i] = v
 	}
-	if c.value[0] == 0 {
-		c.value[0] = c.value[1]
-	}
-	if c.value[2] == 0 {
-		c.value[2] = c.value[1]
+	if c.basis == HourOfWeek {
+		level := b.level(hour, &w)
+		for i := range c.value {
+			c.value[i] += level
+		}
 	}
 	m := margins[b.state.Kind]
-	level := 0.0
-	switch {
-	case c.basis == HourOfWeek:
-		level = b.level(hour, week, &w)
-	case c.basis == HourOfDay && b.accepted(hour):
-		level = b.level(hour, 24, &w)
-	}
-	for i := range c.value {
-		c.value[i] += level
-	}
 	known := b.state.Spread[0] > 0
 	switch s := b.state.Spread; {
 	case known && c.basis == HourOfWeek:
@@ -144,17 +137,20 @@ func (b *Baseline) remembered(hour int64) (steps, weight float64) {
 func (b *Baseline) usualSteps(hour, now int64, w *weighted) (float64, Basis) {
 	now = min(now, b.state.Hour)
 	if now-b.state.First >= week {
-		if v, ok := b.sameHour(hour, now, week, w); ok {
+		if v, ok := b.sameHour(hour, 0, now, week, w); ok {
 			return v, HourOfWeek
 		}
 	}
-	if v, ok := b.sameHour(hour, now, 24, w); ok {
-		return v, HourOfDay
-	}
-	w.reset()
+	// Without the level of the last hours, hours before a new normal say nothing.
 	from, need := now-week, minPast
 	if b.accepted(now) {
 		from, need = b.state.Accepted, 1
+	}
+	if v, ok := b.sameHour(hour, from, now, 24, w); ok {
+		return v, HourOfDay
+	}
+	w.reset()
+	if need == 1 {
 		if v := b.hourValue(); v > 0 {
 			w.add(float64(v), 1)
 		}
@@ -170,13 +166,13 @@ func (b *Baseline) usualSteps(hour, now int64, w *weighted) (float64, Basis) {
 	return w.quantile(0.5), HoursPast
 }
 
-// sameHour returns the median of the hours that are multiples of every before hour, and of their neighbors.
-func (b *Baseline) sameHour(hour, now, every int64, w *weighted) (float64, bool) {
+// sameHour returns the median of the hours that are multiples of every before hour, and of their neighbors, of those in [from, now).
+func (b *Baseline) sameHour(hour, from, now, every int64, w *weighted) (float64, bool) {
 	w.reset()
 	for k := int64(1); k <= 4; k++ {
 		for d := int64(-1); d <= 1; d++ {
 			h := hour - k*every + d
-			if v, weight := b.remembered(h); v > 0 && h < now {
+			if v, weight := b.remembered(h); v > 0 && h >= from && h < now {
 				w.add(v, weight*float64(2-d*d))
 			}
 		}
@@ -190,14 +186,14 @@ func (b *Baseline) accepted(hour int64) bool {
 }
 
 // level returns by how many steps the last hours, or those since there is a new normal, are above what was usual of them.
-func (b *Baseline) level(hour, every int64, w *weighted) float64 {
+func (b *Baseline) level(hour int64, w *weighted) float64 {
 	now := min(hour, b.state.Hour)
 	from, need := now-recent, minLevel
 	var all weighted
 	if b.accepted(now) {
 		from, need = b.state.Accepted, 1
 		if v := b.hourValue(); v > 0 {
-			if u, ok := b.sameHour(now, now, every, w); ok {
+			if u, ok := b.sameHour(now, 0, now, week, w); ok {
 				all.add(float64(v)-u, 1)
 			}
 		}
@@ -207,7 +203,7 @@ func (b *Baseline) level(hour, every int64, w *weighted) float64 {
 		if v == 0 {
 			continue
 		}
-		if u, ok := b.sameHour(h, h, every, w); ok {
+		if u, ok := b.sameHour(h, 0, h, week, w); ok {
 			all.add(v-u, weight)
 		}
 	}
