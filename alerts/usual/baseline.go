@@ -69,10 +69,13 @@ func decode(steps float64) float64 { return math.Exp2((steps-1)/perOctave + lowe
 // ppm is the unit of shares.
 const ppm = 1e6
 
-// Learn adds a sample, which is not older than the last one.
+// Learn adds a sample. One of an hour before the last sample's is ignored.
 func (b *Baseline) Learn(at time.Time, s Sample) {
 	st := &b.state
 	hour := at.Unix() / 3600
+	if hour < st.Hour {
+		return
+	}
 	if hour != st.Hour {
 		if st.Hour != 0 {
 			b.close()
@@ -139,6 +142,9 @@ func (b *Baseline) close() {
 	b.cache = nil
 	v := b.hourValue()
 	if v == 0 {
+		if st.Kind.perMinute() {
+			b.reopen() // minutes that were not recorded cannot be added up
+		}
 		return
 	}
 	if st.First == 0 {
@@ -168,9 +174,6 @@ func (b *Baseline) hourValue() uint8 {
 		return encode(b.open.Quantile(Percentile))
 	case st.Kind == Share && st.Calls >= minCalls && (st.Amount >= minHits || st.Hour-st.Opened >= waitHits):
 		return encode(ppm * (float64(st.Amount) + 0.5) / (float64(st.Calls) + 1))
-	}
-	if st.Kind.perMinute() {
-		b.reopen() // minutes that were not recorded cannot be added up
 	}
 	return 0
 }

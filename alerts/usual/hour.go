@@ -16,6 +16,9 @@ const (
 	// spread is the share of usual hours that are below High, and above Low: in four weeks, two are not. minSpread hours tell it.
 	spread    = 1 - 2./hours
 	minSpread = 200
+	// Each measure may be farther once in as many months as there are measures, and not once in four weeks. Of a normal distribution,
+	// that is 1.2 times as far.
+	beyond = 1.2
 	// past is the number of hours of HoursPast that have a value, and minPast the fewest.
 	past, minPast = 12, 3
 	// minVariation is the least square of the variation of a rate from minute to minute.
@@ -86,26 +89,23 @@ func sign(x float64) int {
 func (b *Baseline) hourUsual(hour int64) *hourUsual {
 	c := &hourUsual{hour: hour}
 	var w weighted
+	var bases [3]Basis
 	for i := range c.value {
-		v, basis := b.usualSteps(hour+int64(i)-1, hour, &w)
-		if i == 1 {
-			c.basis = basis
+		c.value[i], bases[i] = b.usualSteps(hour+int64(i)-1, hour, &w)
+	}
+	c.basis = bases[1]
+	for i, basis := range bases {
+		if basis != c.basis {
+			c.value[i] = c.value[1]
 		}
-		c.value[i] = v
 	}
-	if c.value[0] == 0 {
-		c.value[0] = c.value[1]
-	}
-	if c.value[2] == 0 {
-		c.value[2] = c.value[1]
-	}
-	m := margins[b.state.Kind]
 	if c.basis == HourOfWeek {
 		level := b.level(hour, &w)
 		for i := range c.value {
 			c.value[i] += level
 		}
 	}
+	m := margins[b.state.Kind]
 	known := b.state.Spread[0] > 0
 	switch s := b.state.Spread; {
 	case known && c.basis == HourOfWeek:
@@ -137,32 +137,42 @@ func (b *Baseline) remembered(hour int64) (steps, weight float64) {
 func (b *Baseline) usualSteps(hour, now int64, w *weighted) (float64, Basis) {
 	now = min(now, b.state.Hour)
 	if now-b.state.First >= week {
-		if v, ok := b.sameHour(hour, now, week, w); ok {
+		if v, ok := b.sameHour(hour, 0, now, week, w); ok {
 			return v, HourOfWeek
 		}
 	}
-	if v, ok := b.sameHour(hour, now, 24, w); ok {
+	// Without the level of the last hours, hours before a new normal say nothing.
+	from, need := now-week, minPast
+	if b.accepted(now) {
+		from, need = b.state.Accepted, 1
+	}
+	if v, ok := b.sameHour(hour, from, now, 24, w); ok {
 		return v, HourOfDay
 	}
 	w.reset()
-	for h := now - 1; h >= now-week && len(w.values) < past; h-- {
+	if need == 1 {
+		if v := b.hourValue(); v > 0 {
+			w.add(float64(v), 1)
+		}
+	}
+	for h := now - 1; h >= from && len(w.values) < past; h-- {
 		if v, weight := b.remembered(h); v > 0 {
 			w.add(v, weight)
 		}
 	}
-	if len(w.values) < minPast {
+	if len(w.values) < need {
 		return 0, Nothing
 	}
 	return w.quantile(0.5), HoursPast
 }
 
-// sameHour returns the median of the hours that are multiples of every before hour, and of their neighbors.
-func (b *Baseline) sameHour(hour, now, every int64, w *weighted) (float64, bool) {
+// sameHour returns the median of the hours that are multiples of every before hour, and of their neighbors, of those in [from, now).
+func (b *Baseline) sameHour(hour, from, now, every int64, w *weighted) (float64, bool) {
 	w.reset()
 	for k := int64(1); k <= 4; k++ {
 		for d := int64(-1); d <= 1; d++ {
 			h := hour - k*every + d
-			if v, weight := b.remembered(h); v > 0 && h < now {
+			if v, weight := b.remembered(h); v > 0 && h >= from && h < now {
 				w.add(v, weight*float64(2-d*d))
 			}
 		}
@@ -170,28 +180,31 @@ func (b *Baseline) sameHour(hour, now, every int64, w *weighted) (float64, bool)
 	return w.quantile(0.5), len(w.values) > 1
 }
 
-// level returns by how many steps the last hours are above what was usual of them.
+// accepted reports whether there is a new normal that the level of the last hours includes.
+func (b *Baseline) accepted(hour int64) bool {
+	return b.state.Accepted > hour-recent && b.state.Accepted <= hour
+}
+
+// level returns by how many steps the last hours, or those since there is a new normal, are above what was usual of them.
 func (b *Baseline) level(hour int64, w *weighted) float64 {
 	now := min(hour, b.state.Hour)
 	from, need := now-recent, minLevel
-	if b.state.Accepted > from && b.state.Accepted <= now {
+	var all weighted
+	if b.accepted(now) {
 		from, need = b.state.Accepted, 1
+		if v := b.hourValue(); v > 0 {
+			if u, ok := b.sameHour(now, 0, now, week, w); ok {
+				all.add(float64(v)-u, 1)
+			}
+		}
 	}
-	var all, one weighted
 	for h := from; h < now; h++ {
 		v, weight := b.remembered(h)
 		if v == 0 {
 			continue
 		}
-		if u, ok := b.sameHour(h, h, week, &one); ok {
+		if u, ok := b.sameHour(h, 0, h, week, w); ok {
 			all.add(v-u, weight)
-		}
-	}
-	if len(all.values) == 0 && need == 1 { // the open hour is all there is
-		if v := b.hourValue(); v > 0 {
-			if u, ok := b.sameHour(now, now, week, w); ok {
-				return float64(v) - u
-			}
 		}
 	}
 	if len(all.values) < need {
@@ -243,7 +256,7 @@ func (b *Baseline) learnSpread() {
 	b.state.Spread = [2]uint8{}
 	if len(all.values) >= minSpread {
 		for i, away := range []float64{-all.quantile(1 - spread), all.quantile(spread)} {
-			b.state.Spread[i] = uint8(1 + math.Round(min(254, max(0, away))))
+			b.state.Spread[i] = uint8(1 + math.Round(min(254, max(0, beyond*away))))
 		}
 	}
 }

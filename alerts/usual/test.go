@@ -13,11 +13,12 @@ const (
 	atLeast = 3
 	// An alarm, or what was unusual without one, ends after quietFor minutes that were usual.
 	quietFor = 60
-	// More calls or money than usual start no alarm if that is at most again times as much, and lasts at most again times as long, as
-	// at another time in the last four weeks. After longest minutes they do: what lasts is no burst.
-	again   = 1.5
-	longest = 60
-	// While it is not known how far usual hours are apart, a burst of up to youngMost times High is expected.
+	// More calls or money than usual start no alarm if that is a burst: at most burstMost times High, and at most burstLength minutes long;
+	// or at most again times as much, and again times as long, as at another time in the last four weeks. After longest minutes it is none.
+	burstMost, burstLength = 2, 30
+	again                  = 1.5
+	longest                = 60
+	// While it is not known how far usual hours are apart, a burst is at most youngMost times High and longest minutes long.
 	youngMost = 10
 )
 
@@ -107,10 +108,11 @@ func (t *Test) expected(k Kind, u Usual, minute int64) bool {
 	if b.LengthHour+hours < now {
 		b.Length = 0
 	}
-	if u.Young && st.Most <= youngMost && length <= longest {
-		return true
+	most, long := max(burstMost, again*b.Most), max(burstLength, min(longest, again*b.Length))
+	if u.Young {
+		most, long = youngMost, longest
 	}
-	return st.Most <= again*b.Most && length <= min(longest, again*b.Length)
+	return st.Most <= most && length <= long
 }
 
 // learn adds a burst that ended.
@@ -148,18 +150,17 @@ func (t *Test) test(minute int64, n, x float64, u Usual, k Kind, most float64) {
 	if start {
 		st.Last = minute
 	}
+	p := 1 - Percentile
+	if k == Share {
+		p = min(0.5, u.High)
+	}
 	for i, f := range factors {
 		var logs [2]float64
-		switch {
-		case k.perMinute():
-			logs[0] = negativeBinomial(x, n, u.High, u.High*f, u)
-		case k == Share:
-			logs[0] = binomial(x, n, min(0.5, u.High), f, u)
-		default:
-			logs[0] = binomial(x, n, 1-Percentile, f, u)
-		}
 		if k.perMinute() {
+			logs[0] = negativeBinomial(x, n, u.High, u.High*f, u)
 			logs[1] = negativeBinomial(x, n, u.Low, u.Low/f, u)
+		} else {
+			logs[0] = binomial(x, n, p, f, u)
 		}
 		for side, l := range logs {
 			if side == 1 && !k.perMinute() {
@@ -170,15 +171,18 @@ func (t *Test) test(minute int64, n, x float64, u Usual, k Kind, most float64) {
 				*sum += 1. / float64(len(factors))
 				*starts += float64(minute-st.Origin) / float64(len(factors))
 			}
-			e := math.Exp(min(l, most, highest-math.Log(*sum)))
+			e := math.Exp(min(l, most))
+			if *sum > highest { // no overflow
+				e = min(e, 1)
+			}
 			*sum *= e
 			*starts *= e
 		}
 	}
 }
 
-// highest is a bound of the log of the evidence, so that it does not overflow.
-const highest = 600
+// highest is a bound of the evidence.
+const highest = 1e250
 
 // binomial returns the log likelihood ratio of odds that are f times those of p, for x of n calls.
 func binomial(x, n, p, f float64, u Usual) float64 {
@@ -209,7 +213,7 @@ func (t *Test) end(minute int64, r *Result, k Kind, minutes float64) {
 	if st.Quiet += int16(minutes); st.Quiet < quietFor {
 		return
 	}
-	if st.Side == High {
+	if st.Side == High && k.perMinute() {
 		st.Bursts.learn(st.Most, minute-quietFor, st.Since)
 	}
 	r.Ended = st.Firing

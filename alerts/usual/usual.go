@@ -1,6 +1,8 @@
 package usual
 
 import (
+	"encoding/binary"
+	"errors"
 	"math"
 	"time"
 
@@ -118,7 +120,7 @@ func (c Config) limit() float64 {
 	return math.Log(month * float64(c.Measures) / c.PerMonth)
 }
 
-// A Watch learns what is usual of one measure of one series, and tests whether the present is. Its parts can be stored apart.
+// A Watch learns what is usual of one measure of one series, and tests whether the present is.
 type Watch struct {
 	Baseline Baseline
 	Test     Test
@@ -141,6 +143,33 @@ func (w *Watch) Add(at time.Time, s Sample, c Config) Result {
 func (w *Watch) Accept(since time.Time) {
 	w.Baseline.Accept(since)
 	w.Test.state = testState{Bursts: w.Test.state.Bursts}
+}
+
+// MarshalBinary returns the state: that of the test, which has a fixed size, and that of the baseline.
+func (w *Watch) MarshalBinary() ([]byte, error) {
+	test, err := w.Test.MarshalBinary()
+	if err != nil {
+		return nil, err
+	}
+	baseline, err := w.Baseline.MarshalBinary()
+	return append(test, baseline...), err
+}
+
+// UnmarshalBinary reads what MarshalBinary returns.
+func (w *Watch) UnmarshalBinary(data []byte) error {
+	size := binary.Size(&w.Test.state)
+	if len(data) < size {
+		return errors.New("a watch that is cut off")
+	}
+	var n Watch
+	if err := n.Test.UnmarshalBinary(data[:size]); err != nil {
+		return err
+	}
+	if err := n.Baseline.UnmarshalBinary(data[size:]); err != nil {
+		return err
+	}
+	*w = n
+	return nil
 }
 
 // decay is the factor by which the weight of a minute decreases in a minute.

@@ -195,6 +195,7 @@ func (s *stage) during(m int) int {
 type minuteOf struct {
 	calls, toolErrors              uint64
 	duration, first, in, out, cost dist.Dist
+	five                           [rivalSeries]float64 // of the last five minutes
 }
 
 // minute simulates a minute.

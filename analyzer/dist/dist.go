@@ -81,8 +81,17 @@ func (d *Dist) AddBucket(bucket int, n uint64) {
 // Merge adds the values of o.
 func (d *Dist) Merge(o *Dist) {
 	d.Sum += o.Sum
+	d.N += o.N
+	i := 0
 	for _, c := range o.Buckets {
-		d.AddBucket(c.Bucket, c.N)
+		for i < len(d.Buckets) && d.Buckets[i].Bucket < c.Bucket {
+			i++
+		}
+		if i < len(d.Buckets) && d.Buckets[i].Bucket == c.Bucket {
+			d.Buckets[i].N += c.N
+		} else {
+			d.Buckets = slices.Insert(d.Buckets, i, c)
+		}
 	}
 }
 
