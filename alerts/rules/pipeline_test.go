@@ -198,7 +198,7 @@ func fired(t *testing.T, a alerts.Alert) string {
 const storeIsDown = "ClickHouse does not answer"
 
 // usualHours are the hours after which it is known what is usual.
-const usualHours = 5 * time.Hour
+const usualHours = 24 * time.Hour
 
 // play plays a script through a new pipeline and returns it, and what people were notified of. If down, the store is down.
 func play(t *testing.T, down bool, script func(p *pipeline)) (p *pipeline, sent notified) {
@@ -218,7 +218,7 @@ func playAfter(t *testing.T, store *alertstest.Store, down bool, script func(p *
 			o.Recorder, o.Unavailable = recorder{errors.New("connection refused")}, func() string { return storeIsDown }
 		}
 		if store != nil {
-			o.Store = store
+			o.Store, cfg.EvaluationInterval = store, 30*time.Second // hours take seconds
 		}
 		e := enginetest.New(t, cfg, o)
 		stop := alertstest.Run(t, e.Run)
