@@ -10,6 +10,7 @@ import (
 	"hash/fnv"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -253,8 +254,17 @@ func unusual(k stageKey, m measure, r usual.Result) []Gauge {
 	return []Gauge{
 		{rules.MetricUnusual, labels, r.Now},
 		{rules.MetricUnusualSince, labels, float64(r.Since.Unix())},
-		{rules.MetricUsual, basis, value / m.unit},
+		{rules.MetricUsual, basis, twoDigits(value / m.unit)},
 	}
+}
+
+// twoDigits rounds v to two significant digits. What is usual is known less exactly.
+func twoDigits(v float64) float64 {
+	if v <= 0 {
+		return 0
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(v))-1)
+	return math.Round(math.Round(v/unit)*unit*1e9) / 1e9
 }
 
 // collect sets the gauges.
