@@ -303,3 +303,25 @@ func TestSlow(t *testing.T) {
 	must.Equal(t, Slow(Percentiles{Duration: 1000}, Percentiles{Duration: 2000}), Unknown, "only durations")
 	must.Equal(t, Slow(Percentiles{Duration: 1000, First: 100}, Percentiles{Duration: 2000, First: 100}), Pace, "no output")
 }
+
+func BenchmarkWatch(b *testing.B) {
+	rnd := rand.New(rand.NewPCG(1, 11))
+	for _, k := range []Kind{Values, Amount} {
+		b.Run(map[Kind]string{Values: "values", Amount: "amount"}[k], func(b *testing.B) {
+			w, sample := New(k), calls(rnd, 60, 1000)
+			if k == Amount {
+				sample = traffic(rnd, 60)
+			}
+			add(w, 0, 21*day, sample)
+			var samples [100]Sample
+			for i := range samples {
+				samples[i] = sample(i)
+			}
+			m := 21 * day
+			for b.Loop() {
+				w.Add(minute(m), samples[m%len(samples)], Default())
+				m++
+			}
+		})
+	}
+}
