@@ -254,7 +254,7 @@ func table(names []string, all []*simResult, stages int) string {
 }
 
 // rivalStages is the number of stages of the first seed that the other methods see, because they take three times as long.
-const rivalStages = 30
+const rivalStages = 18
 
 // TestSimulation simulates four weeks of stages without and with anomalies.
 func TestSimulation(t *testing.T) {
