@@ -228,7 +228,7 @@ func sum(x [len(factors)]float64) (s float64) {
 	return s
 }
 
-// MarshalBinary returns the state: 261 bytes.
+// MarshalBinary returns the state: 256 bytes.
 func (t *Test) MarshalBinary() ([]byte, error) {
 	return binary.Append(nil, binary.LittleEndian, &t.state)
 }
