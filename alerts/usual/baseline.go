@@ -25,14 +25,14 @@ const (
 	version        = 1
 )
 
-// A Baseline is what is usual of a measure of a series. It is learned in order of time.
+// A Baseline is what is usual of a measure of a series. It is learned in order of time. It is not safe for concurrent use.
 type Baseline struct {
 	state baselineState
 	open  dist.Dist // of Values: the calls that are in no remembered hour yet
 	cache *hourUsual
 }
 
-// baselineState has a fixed size: 889 bytes.
+// baselineState has a fixed size: 892 bytes.
 type baselineState struct {
 	Version   uint8
 	Kind      Kind
@@ -220,7 +220,7 @@ func (b *Baseline) disperse() {
 	st.Dispersed = uint16(min(int(st.Dispersed)+1, 1000))
 }
 
-// MarshalBinary returns the state: 889 bytes and the open hour.
+// MarshalBinary returns the state: 892 bytes and the open hour.
 func (b *Baseline) MarshalBinary() ([]byte, error) {
 	b.state.Version = version
 	out, err := binary.Append(nil, binary.LittleEndian, &b.state)

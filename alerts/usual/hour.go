@@ -15,18 +15,23 @@ const (
 	markedWeight = 0.1
 	// spread is the share of usual hours that are below High, and above Low: in four weeks, two are not. minSpread hours tell it.
 	spread    = 1 - 2./hours
-	minSpread = 200
-	// Each measure may be farther once in as many months as there are measures, and not once in four weeks. Of a normal distribution,
-	// that is 1.2 times as far.
+	minSpread = 120
+	fewCalls  = 30 // in an hour
+	// Each measure may be farther only once in about as many months as there are measures: of a normal distribution, 1.2 times as far is a
+	// sixth as often.
 	beyond = 1.2
 	// past is the number of hours of HoursPast that have a value, and minPast the fewest.
 	past, minPast = 12, 3
+	// leastHigh is what High is at least, per minute, of calls, and of spend in calls: few calls where there are none are no flood.
+	// leastShare is that of shares.
+	leastHigh  = 1
+	leastShare = 0.005
 	// minVariation is the least square of the variation of a rate from minute to minute.
 	minVariation = 0.01
 )
 
-// margins are the least distances, in octaves, of Low and High from Value, by what is known: with the variation of usual hours, with
-// their basis only, and without a week.
+// margins are the least distances, in octaves, of Low and High from Value, by what is known: with the spread of usual hours, with the
+// hour of the week only, and without it. Amounts are then not tested.
 var margins = map[Kind][3]float64{
 	Values: {0.15, 0.5, 1},
 	Amount: {0.25, 1, 2.5},
@@ -58,21 +63,28 @@ func (b *Baseline) At(at time.Time) Usual {
 	}
 	part := float64(at.Unix()%3600)/3600 - 0.5
 	steps := c.value[1] + math.Abs(part)*(c.value[1+sign(part)]-c.value[1])
-	u := Usual{Basis: c.basis, Value: decode(steps), Young: st.Spread[0] == 0, Dispersion: 1, Unit: 1}
+	unit := 1.0
 	switch st.Kind {
 	case Amount, Spend:
-		u.Value /= 60
+		unit = 1. / 60
 	case Share:
-		u.Value /= ppm
+		unit = 1 / ppm
 	case Values:
 	}
-	u.Low, u.High = u.Value*math.Exp2(-c.low), u.Value*math.Exp2(c.high)
+	u := Usual{Basis: c.basis, Value: unit * decode(steps), Young: st.Spread[0] == 0, Dispersion: 1, Unit: 1}
+	// What is usual may rise over the hour, or at once at its begin.
+	u.Low = unit * decode(min(steps, c.value[1])) * math.Exp2(-c.low)
+	u.High = unit * decode(max(steps, c.value[1])) * math.Exp2(c.high)
 	if st.Expected > 0 {
 		u.Dispersion = st.Variance / st.Expected
 	}
-	if st.Kind.perMinute() {
+	switch st.Kind {
+	case Amount, Spend:
 		u.Dispersion, u.Unit = max(minVariation, u.Dispersion), st.Unit
-	} else {
+		u.High = max(u.High, leastHigh*u.Unit)
+	case Share:
+		u.Dispersion, u.High = max(1, u.Dispersion), max(u.High, leastShare)
+	case Values:
 		u.Dispersion = max(1, u.Dispersion)
 	}
 	return u
@@ -217,6 +229,10 @@ func (b *Baseline) level(hour int64, w *weighted) float64 {
 // and to the level of the hours before. It does so once a day and not each hour, because it takes a millisecond.
 func (b *Baseline) learnSpread() {
 	first := b.state.Hour - hours + 1
+	fewest := 0.0 // the numbers of few calls vary by chance, which the test knows
+	if b.state.Kind.perMinute() {
+		fewest = float64(encode(fewCalls * max(1, b.state.Unit)))
+	}
 	var one, before, all weighted
 	var away [hours]float64 // from the same hour of the other weeks; NaN if unknown
 	for i := range away {
@@ -234,8 +250,8 @@ func (b *Baseline) learnSpread() {
 				}
 			}
 		}
-		if len(one.values) > 1 {
-			away[i] = v - one.quantile(0.5)
+		if u := one.quantile(0.5); len(one.values) > 1 && max(u, v) >= fewest {
+			away[i] = v - u
 		}
 	}
 	level, known := 0.0, false

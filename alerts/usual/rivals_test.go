@@ -219,7 +219,7 @@ func outside(v, low, high float64) Direction {
 	return 0
 }
 
-// adaptive computes what the adaptive rules of grafana/promql-anomaly-detection do, as of January 2026: the mean of an hour, and twice
+// adaptive computes what the adaptive rules of grafana/promql-anomaly-detection do, as of February 2026: the mean of an hour, and twice
 // the mean over 26 hours of the deviations of an hour that are above half of the mean; half of the mean at least; and the hours around
 // the same time of the day and the week before with twice their deviation. A value of 0 is none.
 func adaptive(s *series) Direction {

@@ -53,7 +53,8 @@ type bursts struct {
 func (t *Test) Add(at time.Time, u Usual, s Sample, k Kind, c Config) Result {
 	st := &t.state
 	r := Result{Usual: u, Limit: c.limit()}
-	if u.Basis == Nothing {
+	// Days of a week have other traffic, so that of the days before does not tell what is usual.
+	if u.Basis == Nothing || k.perMinute() && u.Basis != HourOfWeek {
 		st.N, st.K = 0, 0
 		return r
 	}
@@ -227,7 +228,7 @@ func sum(x [len(factors)]float64) (s float64) {
 	return s
 }
 
-// MarshalBinary returns the state: 261 bytes.
+// MarshalBinary returns the state: 256 bytes.
 func (t *Test) MarshalBinary() ([]byte, error) {
 	return binary.Append(nil, binary.LittleEndian, &t.state)
 }

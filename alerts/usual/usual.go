@@ -120,7 +120,7 @@ func (c Config) limit() float64 {
 	return math.Log(month * float64(c.Measures) / c.PerMonth)
 }
 
-// A Watch learns what is usual of one measure of one series, and tests whether the present is.
+// A Watch learns what is usual of one measure of one series, and tests whether the present is. It is not safe for concurrent use.
 type Watch struct {
 	Baseline Baseline
 	Test     Test

@@ -120,6 +120,28 @@ func TestAmount(t *testing.T) {
 	}
 }
 
+// A few calls in the night of a stage that has none then are no flood, and a loop is.
+func TestNight(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 12))
+	office := func(m int) Sample {
+		if m%day < 8*60 || m%day > 18*60 {
+			return Sample{}
+		}
+		return Sample{Amount: drawPoisson(rnd, 10)}
+	}
+	w := New(Amount)
+	if r := add(w, 0, 16*day+60, office); r.Started {
+		t.Fatalf("%+v", r)
+	}
+	c := *w
+	if r := add(&c, 16*day+60, 16*day+120, func(m int) Sample { return Sample{Amount: uint64(m % 2)} }); r.Started {
+		t.Errorf("a call every other minute: %+v", r)
+	}
+	if r := add(w, 16*day+60, 16*day+150, func(int) Sample { return Sample{Amount: 6} }); !r.Started {
+		t.Errorf("six calls each minute: %+v", r)
+	}
+}
+
 func TestSpend(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 3))
 	spend := func(price float64) func(int) Sample {
@@ -302,4 +324,26 @@ func TestSlow(t *testing.T) {
 	}
 	must.Equal(t, Slow(Percentiles{Duration: 1000}, Percentiles{Duration: 2000}), Unknown, "only durations")
 	must.Equal(t, Slow(Percentiles{Duration: 1000, First: 100}, Percentiles{Duration: 2000, First: 100}), Pace, "no output")
+}
+
+func BenchmarkWatch(b *testing.B) {
+	rnd := rand.New(rand.NewPCG(1, 11))
+	for _, k := range []Kind{Values, Amount} {
+		b.Run(map[Kind]string{Values: "values", Amount: "amount"}[k], func(b *testing.B) {
+			w, sample := New(k), calls(rnd, 60, 1000)
+			if k == Amount {
+				sample = traffic(rnd, 60)
+			}
+			add(w, 0, 21*day, sample)
+			var samples [100]Sample
+			for i := range samples {
+				samples[i] = sample(i)
+			}
+			m := 21 * day
+			for b.Loop() {
+				w.Add(minute(m), samples[m%len(samples)], Default())
+				m++
+			}
+		})
+	}
 }
