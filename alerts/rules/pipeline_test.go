@@ -198,12 +198,39 @@ func fired(t *testing.T, a alerts.Alert) string {
 const storeIsDown = "ClickHouse does not answer"
 
 // usualHours are the hours after which it is known what is usual.
-const usualHours = 24 * time.Hour
+const usualHours = 8 * 24 * time.Hour
 
 // play plays a script through a new pipeline and returns it, and what people were notified of. If down, the store is down.
 func play(t *testing.T, down bool, script func(p *pipeline)) (p *pipeline, sent notified) {
 	t.Helper()
 	return playAfter(t, nil, down, script)
+}
+
+// learnUsual lets an engine with one rule learn hours of usual calls.
+func learnUsual(t *testing.T, store *alertstest.Store) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := engine.Default()
+		cfg.EvaluationInterval, cfg.RuleFiles = 30*time.Second, []string{"traffic_unusual.yaml"}
+		e := enginetest.New(t, cfg, engine.Options{Store: store})
+		stop := alertstest.Run(t, e.Run)
+		m := new(analyzer.Measured)
+		for range 4 {
+			m.Duration.Add(1000)
+			m.InputTokens.Add(1000)
+			m.OutputTokens.Add(100)
+		}
+		kv := map[string]string{
+			"service": "shop", "service_version": "1.4.0", "environment": "prod", "agent": "planner", "stage": "planner", "provider": "deepseek", "model": "deepseek-chat",
+		}
+		for end := time.Now().Add(usualHours); time.Now().Before(end); {
+			time.Sleep(time.Minute)
+			must.Do(t, e.Add(t.Context(), &analyzer.Tally{
+				Second: time.Now().Unix() - 1, Counts: []analyzer.Count{{Metric: analyzer.MetricCalls, Labels: kv, N: 4, Measured: m}},
+			}))
+		}
+		stop()
+	})
 }
 
 // playAfter is play with the state of an engine in a Store, or without if it is nil.
@@ -417,9 +444,7 @@ func TestPipeline(t *testing.T) {
 	f("EventsDropped", gap(20, 10), gap(18, 9))
 	// after hours of usual calls, they change.
 	usually := &alertstest.Store{}
-	playAfter(t, usually, false, func(p *pipeline) {
-		p.many(int(usualHours/(15*time.Second)), 15*time.Second, func(int) { p.ok(done, question) })
-	})
+	learnUsual(t, usually)
 	changed := func(rule string, change, near func(p *pipeline)) {
 		later := func(change func(p *pipeline)) func(p *pipeline) {
 			return func(p *pipeline) {
