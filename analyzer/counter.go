@@ -63,6 +63,12 @@ const (
 	maxLabelBytes   = 128
 )
 
+// A count is the increment of a series.
+type count struct {
+	n        uint64
+	measured *Measured // of MetricCalls; nil if nothing was measured
+}
+
 // counter accumulates the tally of the current second.
 type counter struct {
 	partition int
@@ -72,8 +78,7 @@ type counter struct {
 	started  bool
 	closed   int64 // newest closed second
 	second   int64 // the second to which counts belong
-	counts   map[series]uint64
-	measured map[series]*Measured // of MetricCalls
+	counts   map[series]*count
 	examples map[exampleKey]Example
 	minSeq   uint64 // oldest sequence among the counted events
 
@@ -86,7 +91,7 @@ type counter struct {
 func newCounter(cfg *Config) *counter {
 	c := &counter{
 		partition: cfg.Partition, epoch: cfg.Epoch, limit: cfg.MaxLabelValues,
-		counts: make(map[series]uint64), measured: make(map[series]*Measured), examples: make(map[exampleKey]Example),
+		counts: make(map[series]*count), examples: make(map[exampleKey]Example),
 	}
 	for i := range c.values {
 		c.values[i] = make(map[string]struct{})
@@ -165,21 +170,21 @@ func (c *counter) exchange(p *pending, ex func() Example, isNew bool, minSeq uin
 		metric = MetricCancelled
 	}
 	s := c.base(metric, &e.Labels, e.Provider, e.Model, now)
-	s = c.add(s, 1, minSeq, now)
+	s, n := c.add(s, 1, minSeq, now)
 	if metric == MetricCalls && measures(e) {
-		c.measure(s, e)
+		c.measure(n, e)
 	}
 	if metric == MetricCalls && p.ended != "" {
 		odd := s
 		odd[labelMetric], odd[labelEnded] = MetricOdd, p.ended
-		odd = c.add(odd, 1, minSeq, now)
+		odd, _ = c.add(odd, 1, minSeq, now)
 		c.example(&odd, func() Example { return oddExample(p) }, maxExamples/2, maxExampleBytes/2)
 	}
 	if !e.Failed || e.Retry > 0 {
 		return
 	}
 	s[labelMetric], s[labelStatus], s[labelCause], s[labelRootCause] = MetricFailed, strconv.Itoa(e.Status), e.Cause, e.RootCause
-	s = c.add(s, 1, minSeq, now)
+	s, _ = c.add(s, 1, minSeq, now)
 	if isNew {
 		first := s
 		first[labelMetric] = MetricNew
@@ -188,20 +193,18 @@ func (c *counter) exchange(p *pending, ex func() Example, isNew bool, minSeq uin
 	c.example(&s, ex, maxExamples, maxExampleBytes)
 }
 
-// measure adds what was measured of e, a call of s, unless the second has too much.
-func (c *counter) measure(s series, e *Exchange) {
+// measure adds what was measured of e, a call that n counts, unless the second has too much.
+func (c *counter) measure(n *count, e *Exchange) {
 	if c.countBytes > maxMeasured {
 		return
 	}
-	m := c.measured[s]
-	if m == nil {
-		m = new(Measured)
-		c.measured[s] = m
+	if n.measured == nil {
+		n.measured = new(Measured)
 	} else {
-		c.countBytes -= m.jsonBytes()
+		c.countBytes -= n.measured.jsonBytes()
 	}
-	m.add(e)
-	c.countBytes += m.jsonBytes()
+	n.measured.add(e)
+	c.countBytes += n.measured.jsonBytes()
 }
 
 // exampleKey identifies the series that share an example.
@@ -228,7 +231,7 @@ func (c *counter) example(s *series, build func() Example, n, bytes int) {
 func (c *counter) finding(f *Finding, about *signals.Failure, minSeq uint64, now time.Time) {
 	s := c.base(MetricFindings, &f.Labels, f.Provider, f.Model, now)
 	s[labelRule], s[labelSeverity], s[labelCause], s[labelRootCause] = f.Rule, string(f.Severity), about.Cause, cmp.Or(f.RootCause, about.RootCause)
-	s = c.add(s, 1, minSeq, now)
+	s, _ = c.add(s, 1, minSeq, now)
 	c.example(&s, func() Example { return findingExample(f, about, now) }, maxExamples/2, maxExampleBytes/2)
 }
 
@@ -246,21 +249,27 @@ func (c *counter) uncaptured(l *event.Labels, transport string, n, minSeq uint64
 	c.add(s, n, minSeq, now)
 }
 
-// add adds n to the count of s, or of the folded s if the second has too many series. It returns the counted series.
-func (c *counter) add(s series, n, minSeq uint64, now time.Time) series {
+// add adds n to the count of s, or of the folded s if the second has too many series. It returns the counted series and its count.
+func (c *counter) add(s series, n, minSeq uint64, now time.Time) (series, *count) {
 	if len(c.counts) == 0 {
 		c.second, c.minSeq = max(now.Unix(), c.closed+1), minSeq
 	}
 	c.minSeq = min(c.minSeq, minSeq)
-	if _, ok := c.counts[s]; !ok {
+	x := c.counts[s]
+	if x == nil {
 		size := s.jsonBytes()
 		if c.countBytes+size > maxCountBytes {
 			s = s.folded()
+			x = c.counts[s]
 		}
 		c.countBytes += size // repeated for folded series, which does not matter beyond the limit
 	}
-	c.counts[s] += n
-	return s
+	if x == nil {
+		x = new(count)
+		c.counts[s] = x
+	}
+	x.n += n
+	return s, x
 }
 
 // folded returns s with the value "other" for each non-empty label from service to model.
@@ -321,14 +330,14 @@ func (c *counter) take() Tally {
 	}
 	slices.SortFunc(all, func(a, b series) int { return slices.Compare(a[:], b[:]) })
 	for i := range all {
-		t.Counts = append(t.Counts, Count{Metric: all[i][labelMetric], Labels: all[i].labels(), N: c.counts[all[i]], Measured: c.measured[all[i]]})
+		n := c.counts[all[i]]
+		t.Counts = append(t.Counts, Count{Metric: all[i][labelMetric], Labels: all[i].labels(), N: n.n, Measured: n.measured})
 	}
 	for _, ex := range c.examples {
 		t.Examples = append(t.Examples, ex)
 	}
 	slices.SortFunc(t.Examples, func(a, b Example) int { return compareExamples(&a, &b) })
 	clear(c.counts)
-	clear(c.measured)
 	clear(c.examples)
 	c.closed, c.minSeq, c.countBytes, c.exampleBytes = c.second, 0, 0, 0
 	return t
