@@ -241,6 +241,9 @@ func (p *Problem) Observe(g *Group) (regressed bool) {
 			p.Rules = append(p.Rules, a.Name)
 		}
 		p.observe(&a.Evidence)
+		if a.Evidence.LastFailed.IsZero() && a.UpdatedAt.After(p.LastSeen) { // nothing failed; something is unusual
+			p.LastSeen = a.UpdatedAt
+		}
 	}
 	slices.Sort(p.Rules)
 	slices.SortFunc(p.Versions, func(a, b ProblemVersion) int {

@@ -31,11 +31,12 @@ const (
 	labelRule
 	labelSeverity
 	labelTransport
+	labelEnded
 	labels
 )
 
 var labelNames = [labels]string{
-	"", "service", "service_version", "environment", "agent", "stage", "provider", "model", "status", "cause", "root_cause", "rule", "severity", "transport",
+	"", "service", "service_version", "environment", "agent", "stage", "provider", "model", "status", "cause", "root_cause", "rule", "severity", "transport", "ended",
 }
 
 // series contains the label values of a counter.
@@ -58,8 +59,15 @@ const (
 	maxExampleText  = 512       // bytes per text of an example
 	maxExampleBytes = 256 << 10 // estimated JSON bytes of all examples
 	maxCountBytes   = 512 << 10 // estimated JSON bytes of all counts; further series are counted as "other"
+	maxMeasured     = 384 << 10 // estimated JSON bytes of all counts above which nothing more is measured
 	maxLabelBytes   = 128
 )
+
+// A count is the increment of a series.
+type count struct {
+	n        uint64
+	measured *Measured // of MetricCalls; nil if nothing was measured
+}
 
 // counter accumulates the tally of the current second.
 type counter struct {
@@ -70,7 +78,7 @@ type counter struct {
 	started  bool
 	closed   int64 // newest closed second
 	second   int64 // the second to which counts belong
-	counts   map[series]uint64
+	counts   map[series]*count
 	examples map[exampleKey]Example
 	users    map[Hit]map[uint16]struct{} // buckets
 	minSeq   uint64                      // oldest sequence among the counted events
@@ -84,7 +92,7 @@ type counter struct {
 func newCounter(cfg *Config) *counter {
 	c := &counter{
 		partition: cfg.Partition, epoch: cfg.Epoch, limit: cfg.MaxLabelValues,
-		counts: make(map[series]uint64), examples: make(map[exampleKey]Example), users: make(map[Hit]map[uint16]struct{}),
+		counts: make(map[series]*count), examples: make(map[exampleKey]Example), users: make(map[Hit]map[uint16]struct{}),
 	}
 	for i := range c.values {
 		c.values[i] = make(map[string]struct{})
@@ -151,9 +159,10 @@ func (c *counter) limited(label int, v string) string {
 	return v
 }
 
-// exchange counts e. minSeq is the oldest sequence of its events. ex builds an example of e and is called only for
+// exchange counts p. minSeq is the oldest sequence of its events. ex builds an example of p and is called only for
 // failures; isNew reports whether the cause is new.
-func (c *counter) exchange(e *Exchange, ex func() Example, isNew bool, minSeq uint64, now time.Time) {
+func (c *counter) exchange(p *pending, ex func() Example, isNew bool, minSeq uint64, now time.Time) {
+	e := &p.row
 	metric := MetricCalls
 	switch {
 	case e.Retry > 0:
@@ -162,12 +171,21 @@ func (c *counter) exchange(e *Exchange, ex func() Example, isNew bool, minSeq ui
 		metric = MetricCancelled
 	}
 	s := c.base(metric, &e.Labels, e.Provider, e.Model, now)
-	c.add(s, 1, minSeq, now)
+	s, n := c.add(s, 1, minSeq, now)
+	if metric == MetricCalls && measures(e) {
+		c.measure(n, e)
+	}
+	if metric == MetricCalls && p.ended != "" {
+		odd := s
+		odd[labelMetric], odd[labelEnded] = MetricOdd, p.ended
+		odd, _ = c.add(odd, 1, minSeq, now)
+		c.example(&odd, func() Example { return oddExample(p) }, maxExamples/2, maxExampleBytes/2)
+	}
 	if !e.Failed || e.Retry > 0 {
 		return
 	}
 	s[labelMetric], s[labelStatus], s[labelCause], s[labelRootCause] = MetricFailed, strconv.Itoa(e.Status), e.Cause, e.RootCause
-	s = c.add(s, 1, minSeq, now)
+	s, _ = c.add(s, 1, minSeq, now)
 	if isNew {
 		first := s
 		first[labelMetric] = MetricNew
@@ -177,13 +195,27 @@ func (c *counter) exchange(e *Exchange, ex func() Example, isNew bool, minSeq ui
 	c.hit(&s, e.Labels.User)
 }
 
+// measure adds what was measured of e, a call that n counts, unless the second has too much.
+func (c *counter) measure(n *count, e *Exchange) {
+	if c.countBytes > maxMeasured {
+		return
+	}
+	if n.measured == nil {
+		n.measured = new(Measured)
+	} else {
+		c.countBytes -= n.measured.jsonBytes()
+	}
+	n.measured.add(e)
+	c.countBytes += n.measured.jsonBytes()
+}
+
 // exampleKey identifies the series that share an example.
-type exampleKey struct{ metric, service, stage, cause, rootCause, rule string }
+type exampleKey struct{ metric, service, stage, cause, rootCause, rule, ended string }
 
 // example replaces the example of s by the result of build, unless c would then have more than n examples, or more bytes
 // of examples than bytes.
 func (c *counter) example(s *series, build func() Example, n, bytes int) {
-	k := exampleKey{s[labelMetric], s[labelService], s[labelStage], s[labelCause], s[labelRootCause], s[labelRule]}
+	k := exampleKey{s[labelMetric], s[labelService], s[labelStage], s[labelCause], s[labelRootCause], s[labelRule], s[labelEnded]}
 	old, known := c.examples[k]
 	if !known && len(c.examples) >= n {
 		return
@@ -201,7 +233,7 @@ func (c *counter) example(s *series, build func() Example, n, bytes int) {
 func (c *counter) finding(f *Finding, about *signals.Failure, minSeq uint64, now time.Time) {
 	s := c.base(MetricFindings, &f.Labels, f.Provider, f.Model, now)
 	s[labelRule], s[labelSeverity], s[labelCause], s[labelRootCause] = f.Rule, string(f.Severity), about.Cause, cmp.Or(f.RootCause, about.RootCause)
-	s = c.add(s, 1, minSeq, now)
+	s, _ = c.add(s, 1, minSeq, now)
 	c.example(&s, func() Example { return findingExample(f, about, now) }, maxExamples/2, maxExampleBytes/2)
 	c.hit(&s, f.Labels.User)
 }
@@ -220,21 +252,27 @@ func (c *counter) uncaptured(l *event.Labels, transport string, n, minSeq uint64
 	c.add(s, n, minSeq, now)
 }
 
-// add adds n to the count of s, or of the folded s if the second has too many series. It returns the counted series.
-func (c *counter) add(s series, n, minSeq uint64, now time.Time) series {
+// add adds n to the count of s, or of the folded s if the second has too many series. It returns the counted series and its count.
+func (c *counter) add(s series, n, minSeq uint64, now time.Time) (series, *count) {
 	if len(c.counts) == 0 {
 		c.second, c.minSeq = max(now.Unix(), c.closed+1), minSeq
 	}
 	c.minSeq = min(c.minSeq, minSeq)
-	if _, ok := c.counts[s]; !ok {
+	x := c.counts[s]
+	if x == nil {
 		size := s.jsonBytes()
 		if c.countBytes+size > maxCountBytes {
 			s = s.folded()
+			x = c.counts[s]
 		}
 		c.countBytes += size // repeated for folded series, which does not matter beyond the limit
 	}
-	c.counts[s] += n
-	return s
+	if x == nil {
+		x = new(count)
+		c.counts[s] = x
+	}
+	x.n += n
+	return s, x
 }
 
 // folded returns s with the value "other" for each non-empty label from service to model.
@@ -295,7 +333,8 @@ func (c *counter) take() Tally {
 	}
 	slices.SortFunc(all, func(a, b series) int { return slices.Compare(a[:], b[:]) })
 	for i := range all {
-		t.Counts = append(t.Counts, Count{Metric: all[i][labelMetric], Labels: all[i].labels(), N: c.counts[all[i]]})
+		n := c.counts[all[i]]
+		t.Counts = append(t.Counts, Count{Metric: all[i][labelMetric], Labels: all[i].labels(), N: n.n, Measured: n.measured})
 	}
 	for _, ex := range c.examples {
 		t.Examples = append(t.Examples, ex)

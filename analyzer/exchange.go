@@ -26,6 +26,7 @@ type pending struct {
 	contents content.Time
 	why      cause.Cause      // of the failure
 	failure  *signals.Failure // set when the exchange is reported; nil if it did not fail
+	ended    string           // how the answer ended, see endedOddly
 	dropped  uint64           // exchanges that the process had dropped before the request
 
 	run      *run   // nil if none
@@ -202,7 +203,8 @@ func (a *Analyzer) complete(p *pending, h half) {
 		body = beginning(ev)
 	}
 	r := &a.bodies.response
-	if a.bodies.scanResponse(p.target.Dialect, ev.ContentType, body, whole) {
+	scanned := a.bodies.scanResponse(p.target.Dialect, ev.ContentType, body, whole)
+	if scanned {
 		a.answer(p, h)
 		a.contents.answer(s, p, body, h.at)
 		if err := unreadable(ev, r); err != nil {
@@ -226,6 +228,9 @@ func (a *Analyzer) complete(p *pending, h half) {
 		e.ErrorType = ErrorCancelled
 	case ev.Error != "":
 		e.ErrorType, e.ErrorText = ErrorCutShort, limit.Text(cause.Redact(text), maxErrorText)
+	}
+	if scanned && accepted(e) && e.ErrorType == "" {
+		p.ended = endedOddly(p.target.Dialect, r)
 	}
 	x := p.observed()
 	x.InBand, x.MayBeLost = inBand, a.processes.mayLack(p)

@@ -39,7 +39,7 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 	a.endings.wait(s, p, minSeq)
 	counted := e.Origin != event.OriginImport
 	if counted {
-		s.tallies.exchange(e, func() Example { return example(p, proof, known) }, isNew, minSeq, s.now)
+		s.tallies.exchange(p, func() Example { return example(p, proof, known) }, isNew, minSeq, s.now)
 		if e.Status/100 == 2 && wire.CreatesBatch(e.Path) {
 			s.addUncaptured(&e.Labels, TransportBatch, 1, minSeq)
 		}

@@ -24,6 +24,7 @@ const (
 	MetricCancelled = "llmtap_cancelled_calls_total"   // calls cancelled by the agent; not included in other counts of calls
 	MetricFindings  = "llmtap_findings_total"          // also has the labels rule, severity and root_cause, and for signals about a failed call its cause, for latent_violation the violated rule as the cause
 	MetricNew       = "llmtap_new_causes_total"        // failed calls whose cause and root cause are new for the stage
+	MetricOdd       = "llmtap_odd_answers_total"       // calls that did not fail, but whose answer did not end as it should; also has the label ended, such as EndedLimit
 	MetricLost      = "llmtap_lost_events_total"       // events missing in the sequences of processes, including events of dropped exchanges
 	MetricDropped   = "llmtap_dropped_exchanges_total" // exchanges that hooks reported as dropped
 
@@ -41,7 +42,7 @@ const (
 
 // Metrics returns the names of all metrics.
 func Metrics() []string {
-	return []string{MetricCalls, MetricFailed, MetricRetries, MetricCancelled, MetricFindings, MetricNew, MetricLost, MetricDropped, MetricHeartbeats, MetricVanished, MetricUncaptured}
+	return []string{MetricCalls, MetricFailed, MetricRetries, MetricCancelled, MetricFindings, MetricNew, MetricOdd, MetricLost, MetricDropped, MetricHeartbeats, MetricVanished, MetricUncaptured}
 }
 
 // A Count is an increment of one counter series.
@@ -49,6 +50,8 @@ type Count struct {
 	Metric string            `json:"metric"`
 	Labels map[string]string `json:"labels"`
 	N      uint64            `json:"n"`
+	// Measured is what was measured of the calls of MetricCalls; nil if nothing was.
+	Measured *Measured `json:"measured,omitempty"`
 }
 
 // An Example is the evidence in an alert: one exchange and its defect.

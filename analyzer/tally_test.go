@@ -38,9 +38,10 @@ func TestTally(t *testing.T) {
 	failed := base("status", "400", "cause", "orphan_tool_reply", "root_cause", "tool_calls_dropped_on_save")
 	second := epoch.Unix()
 	f := out.Findings[0]
+	measured := &analyzer.Measured{Duration: distOf(1000), InputTokens: distOf(100), OutputTokens: distOf(7)}
 	want := []analyzer.Tally{
 		{Partition: 3, Epoch: 9, Second: second + 1}, // the request; the start of the stream is not waited for
-		{Partition: 3, Epoch: 9, Second: second + 2, Counts: []analyzer.Count{{Metric: analyzer.MetricCalls, Labels: base(), N: 1}}},
+		{Partition: 3, Epoch: 9, Second: second + 2, Counts: []analyzer.Count{{Metric: analyzer.MetricCalls, Labels: base(), N: 1, Measured: measured}}},
 		{Partition: 3, Epoch: 9, Second: second + 3},
 		{
 			Partition: 3, Epoch: 9, Second: second + 4, Counts: []analyzer.Count{
@@ -62,10 +63,12 @@ func TestTally(t *testing.T) {
 	want[3].Examples = append(want[3].Examples, example)
 	must.Agree(t, cmp.Diff(want, out.Tallies))
 
-	b := must.Get(json.Marshal(out.Tallies[3]))(t)
-	var back analyzer.Tally
-	if err := json.Unmarshal(b, &back); err != nil || !cmp.Equal(back, out.Tallies[3]) {
-		t.Errorf("JSON does not round-trip: %v %s", err, b)
+	for _, y := range out.Tallies {
+		b := must.Get(json.Marshal(y))(t)
+		var back analyzer.Tally
+		if err := json.Unmarshal(b, &back); err != nil || !cmp.Equal(back, y) {
+			t.Errorf("JSON does not round-trip: %v %s", err, b)
+		}
 	}
 }
 

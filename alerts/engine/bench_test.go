@@ -22,12 +22,19 @@ func benchmarkStep(b *testing.B, services, stages, n int) {
 	e := must.Get(New(b.Context(), cfg, Options{}))(b)
 	defer e.Close()
 	var counts []analyzer.Count
+	m := new(analyzer.Measured)
+	for i := range uint64(10) {
+		m.Duration.Add(1000 + 300*i)
+		m.FirstToken.Add(400 + 30*i)
+		m.InputTokens.Add(2000 + 500*i)
+		m.OutputTokens.Add(100 + 40*i)
+	}
 	for i := range 2 * services * stages {
 		kv := map[string]string{
 			"service": fmt.Sprint("svc-", i/(2*stages)), "environment": "prod", "stage": fmt.Sprint("stage-", i/2%stages), "service_version": fmt.Sprint(i % 2),
 			"agent": "a", "provider": "openai", "model": "m",
 		}
-		counts = append(counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv, N: 10})
+		counts = append(counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv, N: 10, Measured: m})
 		if i%n == 0 {
 			counts = append(counts, analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(kv, "status", "400", "cause", "orphan_tool_reply"), N: 5})
 		}

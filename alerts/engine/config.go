@@ -32,6 +32,8 @@ type Config struct {
 	InhibitRules []InhibitRule `yaml:"inhibit_rules"`
 	// HeartbeatURL is requested every minute while the rule Watchdog is evaluated and fires.
 	HeartbeatURL string `yaml:"heartbeat_url" secret:"all"`
+	// FalseAlarms is the number of false warnings about what is unusual that are acceptable in a month for each stage of a service.
+	FalseAlarms float64 `yaml:"false_alarms"`
 	// Retention is the retention of samples, and the lifetime of a series without counts.
 	Retention time.Duration `yaml:"retention"`
 	// MaxSeries bounds the live series; counts of further series are dropped and counted.
@@ -48,6 +50,7 @@ func Default() Config {
 		UpdateInterval:     15 * time.Second,
 		RepeatInterval:     4 * time.Hour,
 		InhibitRules:       []InhibitRule{{SourceMatch: []string{`alertname="ProviderOutage"`}, SameFailures: true}},
+		FalseAlarms:        1,
 		Retention:          time.Hour,
 		MaxSeries:          20_000,
 		MaxLabelValues:     500,
@@ -70,6 +73,7 @@ func (c Config) Validate() error {
 	check(c.EvaluationInterval >= time.Second && c.EvaluationInterval%time.Second == 0, "evaluation_interval: %v is not a whole number of seconds above 0", c.EvaluationInterval)
 	check(c.UpdateInterval >= 0, "update_interval: %v is negative", c.UpdateInterval)
 	check(c.RepeatInterval >= time.Minute, "repeat_interval: %v is below 1m", c.RepeatInterval)
+	check(c.FalseAlarms >= 0.01 && c.FalseAlarms <= 1000, "false_alarms: %v is not between 0.01 and 1000", c.FalseAlarms)
 	check(c.Retention >= time.Minute && c.Retention <= 24*time.Hour, "retention: %v is not between 1m and 24h", c.Retention)
 	check(c.MaxSeries > 0, "max_series: %d is not positive", c.MaxSeries)
 	check(c.MaxLabelValues > 0, "max_label_values: %d is not positive", c.MaxLabelValues)

@@ -12,6 +12,7 @@
 //	engine.go, config.go               New, Add, Observe, Run, Reload, and their configuration
 //	steps.go, samples.go, versions.go  tallies to steps, steps to series; the first call of each service version
 //	evaluate.go, regressions.go        rules over the series; comparisons of versions are gauges of their own
+//	usual.go                           what is usual of each stage, and gauges of what is unusual
 //	evidence.go                        cause, versions and examples of an alert, from exact counts
 //	groups.go, group.go, inhibit.go    instances of rules to alerts and groups
 //	decisions.go                       silences and acknowledgements
@@ -90,6 +91,13 @@
 // Inhibition by labels would hide every alert of a stage during an outage of its provider, also those about a defect of
 // the last deployment. The alerts of a stage have no provider label either. An inhibition rule with same_failures instead
 // counts the failures in the target's window that the source counts as well, and leaves alerts that have enough others.
+//
+// # Why what is usual survives a restart
+//
+// What is usual of a stage is learned over weeks, but tallies are kept for two hours. What is known is therefore stored every
+// storeUsualEvery minutes, in shards and at different times, together with the last minute that it includes. An engine that starts, or a
+// standby, reads it and replays the tallies of later minutes, so that it knows what the others know, and an alarm about what is unusual
+// continues. ClickHouse is not needed. Minutes in which the collector was down teach nothing.
 //
 // # Why a changed rule file needs no restart
 //

@@ -68,7 +68,7 @@ func (s *share) prove(calls uint64) {
 }
 
 // evidence returns the evidence for inst from the window of its rule that ends at step, and the second of the first
-// failure that the previous evaluation did not include, zero for rules that query neither failed calls nor findings.
+// failure that the previous evaluation did not include, zero for rules without Failures.
 func (s *samples) evidence(inst *rules.Instance, step int64) (ev alerts.Evidence, triggered time.Time) {
 	from := step - int64(inst.Rule.Window.Seconds())
 	list := s.matching(inst)
@@ -94,7 +94,7 @@ func (s *samples) later(inst *rules.Instance, a *alerts.Alert, step int64) alert
 	return ev
 }
 
-// lastFailure returns the second of the last failed call or finding that the expression of inst queries, or the zero time
+// lastFailure returns the second of the last failed call, finding or odd answer that the expression of inst queries, or the zero time
 // if there is none.
 func (s *samples) lastFailure(inst *rules.Instance, step int64) time.Time {
 	matches := inst.Matcher()
@@ -103,8 +103,7 @@ func (s *samples) lastFailure(inst *rules.Instance, step int64) time.Time {
 	}
 	var last int64
 	for c := range s.candidates(inst) {
-		failure := c.metric == analyzer.MetricFailed || c.metric == analyzer.MetricFindings
-		if failure && inst.Rule.Queries(c.metric) && matches(c.metric, c.labels) {
+		if rules.CountsFailures(c.metric) && inst.Rule.Queries(c.metric) && matches(c.metric, c.labels) {
 			last = max(last, c.last(0, step))
 		}
 	}
@@ -114,7 +113,7 @@ func (s *samples) lastFailure(inst *rules.Instance, step int64) time.Time {
 	return time.Unix(last, 0).UTC()
 }
 
-// failedIn returns the evidence of list for the steps (from, step]. metric counts the failures: failed calls or findings.
+// failedIn returns the evidence of list for the steps (from, step]. metric counts the failures, see rules.CountsFailures.
 func (s *samples) failedIn(list []*series, metric string, from, step int64) (ev alerts.Evidence, triggered time.Time) {
 	shares := map[[2]string]*share{}
 	versions := map[string]*alerts.VersionCount{}
@@ -142,6 +141,9 @@ func (s *samples) failedIn(list []*series, metric string, from, step int64) (ev 
 			active, first = c.active, c.first
 		}
 		rule := c.labels["rule"]
+		if ended := c.labels["ended"]; ended != "" {
+			rule = analyzer.OddID(ended)
+		}
 		if rule != "" && !slices.Contains(ev.Rules, rule) {
 			ev.Rules = append(ev.Rules, rule)
 		}

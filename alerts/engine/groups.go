@@ -305,7 +305,11 @@ func GroupLabel(key, name string) string {
 // keyFor returns the key of the group of an alert that begins with this evidence: its problem, which is the group of all rules
 // that find the same defect of a stage, or else its rule.
 func (g *groups) keyFor(inst *rules.Instance, ev *alerts.Evidence) string {
-	if inst.Labels["service"] == "" || len(ev.Shares) == 0 || !slices.Contains(g.cfg.GroupBy, "service") {
+	problem := inst.Labels["service"] != "" && slices.Contains(g.cfg.GroupBy, "service")
+	switch measure, direction := inst.Labels["measure"], inst.Labels["direction"]; {
+	case problem && len(ev.Shares) == 0 && measure != "" && direction != "" && inst.Rule.Queries(rules.MetricUnusual):
+		return ProblemKey(inst.Labels, g.cfg.GroupBy, measure+"_"+direction)
+	case !problem, len(ev.Shares) == 0:
 		return groupKey(inst.Rule.Name, inst.Labels, g.cfg.GroupBy)
 	}
 	lead := ev.Lead()

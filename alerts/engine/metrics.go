@@ -11,7 +11,7 @@ type metrics struct {
 	talliesReceived prometheus.Counter
 	talliesLate     prometheus.Counter
 	talliesDropped  *prometheus.CounterVec // by reason: stale
-	countsDropped   *prometheus.CounterVec // by reason: max_series
+	countsDropped   *prometheus.CounterVec // by reason: max_series, max_stages
 	alertsDropped   *prometheus.CounterVec // by reason: max_alerts
 	valuesReplaced  *prometheus.CounterVec // by label
 	errors          *prometheus.CounterVec // by stage: evaluate, store
@@ -43,7 +43,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		talliesReceived: counter("tallies_received_total", "Tallies received, including late and dropped ones."),
 		talliesLate:     counter("tallies_late_total", "Tallies counted in a later step because their own had been evaluated."),
 		talliesDropped:  counters("tallies_dropped_total", "Tallies ignored because the engine had already received that second or a newer one.", "reason"),
-		countsDropped:   counters("counts_dropped_total", "Counts dropped because alerts.max_series was reached.", "reason"),
+		countsDropped:   counters("counts_dropped_total", "Counts dropped because alerts.max_series was reached, or not learned as usual because there are too many stages.", "reason"),
 		alertsDropped:   counters("alerts_dropped_total", "Alerts dropped because too many groups, or too many alerts of one group, were firing.", "reason"),
 		valuesReplaced:  counters("label_values_replaced_total", "Label values replaced by \"other\" because alerts.max_label_values was reached.", "label"),
 		errors:          counters("errors_total", "Errors while evaluating a rule or accessing the stored alert state.", "stage"),

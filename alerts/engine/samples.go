@@ -34,6 +34,7 @@ type series struct {
 	since    int64               // second at which the value was zero
 	first    int64               // second of the first count in that step
 	points   []point             // increments in the last window, in order of time
+	stage    *stage              // of calls and odd answers; nil if it is not known yet
 	examples []*analyzer.Example // from up to maxExamples conversations, newest first
 }
 
@@ -92,6 +93,7 @@ type samples struct {
 	services map[string]map[*series]struct{} // the series of each service, so that evidence does not scan the others
 	cap      labelCap
 	versions *versions
+	usuals   *usuals // nil: they are not learned
 
 	compared   []Gauge // result of the last compareVersions
 	comparedAt int64   // its step
@@ -126,6 +128,7 @@ func (s *samples) append(step int64, tallies []tally, gauges []Gauge) (first err
 			first = err
 		}
 	}
+	s.usuals.begin(step)
 	for _, t := range tallies {
 		for i := range t.Counts {
 			keep(s.count(step, t.Second, &t.Counts[i]))
@@ -137,6 +140,7 @@ func (s *samples) append(step int64, tallies []tally, gauges []Gauge) (first err
 	}
 	s.set(step, gauges)
 	s.set(step, s.compareVersions(step))
+	s.set(step, s.usuals.end(step))
 	for key, c := range s.series {
 		if idle := step - c.active; idle > int64(s.cfg.Retention.Seconds()) || c.gauge && idle > 0 {
 			s.remove(key, c)
@@ -174,6 +178,7 @@ func (s *samples) count(step, second int64, n *analyzer.Count) (err error) {
 		c.active, c.first = step, second
 	}
 	c.add(max(second, before), n.N) // a late count belongs to this step
+	s.usuals.count(c, n)
 	return err
 }
 
@@ -249,10 +254,13 @@ func (s *series) trim(from int64) {
 	}
 }
 
-// addExample adds x to the series that counts its failed call or finding.
+// addExample adds x to the series that counts its failed call, finding or odd answer.
 func (s *samples) addExample(x *analyzer.Example) {
 	metric := analyzer.MetricFailed
-	if x.Finding {
+	switch {
+	case x.Labels["ended"] != "":
+		metric = analyzer.MetricOdd
+	case x.Finding:
 		metric = analyzer.MetricFindings
 	}
 	if c := s.find(metric, s.cap.apply(x.Labels, false)); c != nil {

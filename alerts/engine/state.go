@@ -87,6 +87,7 @@ type state struct {
 	groups   *groups
 	versions *versions
 	quiet    *quietTimes
+	usuals   *usuals // nil: they are not learned
 }
 
 // run writes the state after every change, and again after an error, until ctx ends.
@@ -94,7 +95,7 @@ func (s *state) run(ctx context.Context) {
 	var complete time.Time // time of the last complete write
 	for {
 		var wait time.Duration
-		if all := time.Since(complete) >= stateInterval; !s.save(ctx, all) {
+		if all := time.Since(complete) >= stateInterval; !s.save(ctx, all) || all && !s.saveUsual(ctx, false) {
 			wait = stateRetry
 		} else if all {
 			complete = time.Now()

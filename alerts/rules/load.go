@@ -16,8 +16,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/llmtap/llmtap/analyzer"
 )
 
 // WindowAnnotation is the annotation for the window of a rule's evidence, for example 10m.
@@ -179,7 +177,7 @@ func (r *Rule) inspect(expr parser.Expr) error {
 			if _, ok := r.selectors[name]; !ok {
 				r.selectors[name] = matchers
 			}
-			if r.failures == "" && (name == analyzer.MetricFailed || name == analyzer.MetricFindings) {
+			if r.failures == "" && CountsFailures(name) {
 				r.failures = name
 			}
 		}

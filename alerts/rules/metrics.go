@@ -17,6 +17,12 @@ const (
 	// regression. 1 is none; a version that is not worse reaches x with a probability of at most 1/x.
 	MetricVersionEvidence = "llmtap_version_evidence"
 
+	// Gauges of the alarms about what is unusual of a stage, see package usual. They exist while an alarm lasts. The label measure is
+	// duration, first_token, input_tokens, output_tokens, calls, or how answers end, such as answer_limit; direction is high or low.
+	MetricUnusual      = "llmtap_unusual"               // now: the share of calls above what is usual, of calls their number a minute, of answers their share
+	MetricUnusualSince = "llmtap_unusual_since_seconds" // Unix time at which it began, by estimate
+	MetricUsual        = "llmtap_usual"                 // the value above which usually few calls are, in seconds or tokens, or else the usual number or share; has the label basis and no direction
+
 	// The other gauges describe llmtap's own health. The first four exist once per partition of the stream, with the
 	// label partition.
 	MetricTallyAge     = "llmtap_tally_age_seconds"      // age of the newest tally received
@@ -30,12 +36,13 @@ const (
 
 var healthMetrics = []string{MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread, MetricStoreUp, MetricDiskFree, MetricObserved}
 
-var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected, MetricCollected, MetricQuiet, MetricAlerts, MetricVersionEvidence}, healthMetrics)
+var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected, MetricCollected, MetricQuiet, MetricAlerts, MetricVersionEvidence, MetricUnusual, MetricUnusualSince, MetricUsual}, healthMetrics)
 
 // Labels of the series from tallies. Any other label of an alert does not filter its evidence.
 var (
 	callLabels    = []string{"service", "stage", "environment", "service_version", "agent", "provider", "model"}
 	failedLabels  = slices.Concat(callLabels, []string{"status", "cause", "root_cause"})
+	oddLabels     = slices.Concat(callLabels, []string{"ended"})
 	findingLabels = slices.Concat(callLabels, []string{"rule", "severity", "cause", "root_cause"})
 	processLabels = []string{"service", "environment"}
 
@@ -49,6 +56,8 @@ func labelsOf(metric string) []string {
 		return failedLabels
 	case analyzer.MetricFindings:
 		return findingLabels
+	case analyzer.MetricOdd:
+		return oddLabels
 	case analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricHeartbeats, analyzer.MetricVanished:
 		return processLabels
 	case analyzer.MetricUncaptured:
@@ -57,6 +66,10 @@ func labelsOf(metric string) []string {
 		return []string{"service", "stage", "environment", "service_version", "baseline"}
 	case MetricAlerts:
 		return slices.Concat(findingLabels, []string{"alertname", "alertstate", "component", "partition", "status", "baseline", "transport"})
+	case MetricUnusual, MetricUnusualSince:
+		return []string{"service", "stage", "environment", "measure", "direction"}
+	case MetricUsual:
+		return []string{"service", "stage", "environment", "measure", "basis"}
 	case MetricExpected:
 		return []string{"service"}
 	case MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread:
@@ -75,6 +88,7 @@ var helps = map[string]string{
 	analyzer.MetricCancelled:  "Calls that the agent cancelled. Other metrics do not count them.",
 	analyzer.MetricFindings:   "Violations of the message protocol, and signals about calls.",
 	analyzer.MetricNew:        "Failed calls whose cause and root cause are new for the stage.",
+	analyzer.MetricOdd:        "Answers of calls that did not fail, but did not end as they should: cut off at a token limit, empty, refused or filtered.",
 	analyzer.MetricLost:       "Events that hooks numbered but that never arrived.",
 	analyzer.MetricDropped:    "Exchanges that hooks reported as dropped.",
 	analyzer.MetricHeartbeats: "Reports of hooks, once a minute with or without calls, that their process is alive, or that it ends.",
@@ -85,6 +99,9 @@ var helps = map[string]string{
 	MetricQuiet:               "Share of the days of the past week on which no service called a model for ten minutes, within an hour of this time of day.",
 	MetricAlerts:              "1 for each firing alert, with its labels. Only of alerts whose rules query it.",
 	MetricVersionEvidence:     "Evidence that a new version fails more often than the version before (baseline); 1000 is proof.",
+	MetricUnusual:             "What is unusual now, while an alarm lasts: the share of calls above what is usual, the number of calls a minute, or the share of answers that end like this.",
+	MetricUnusualSince:        "Estimated Unix time at which that began.",
+	MetricUsual:               "What is usual instead: the seconds or tokens that about 5 % of calls exceed, the number of calls a minute, or the share.",
 	MetricTallyAge:            "Age of the newest counts received.",
 	MetricBacklogAge:          "Age of the oldest event that is not stored yet.",
 	MetricBacklogRatio:        "Share of the stream's limit of age or bytes that events not stored yet use, the higher of the two.",

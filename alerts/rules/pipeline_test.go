@@ -56,6 +56,10 @@ type pipeline struct {
 	retry      int
 	early      bool // tallies are not added to the engine yet
 	talks      int
+	took       time.Duration // of a call
+	usage      [2]int        // input and output tokens of a call
+	finish     string        // finish reason of an answer without calls
+	answer     msg
 	fired      []string
 	severities []string                // of the rules that fired, with their names
 	first      map[string]alerts.Alert // first alert of each rule
@@ -117,15 +121,15 @@ func (p *pipeline) request(history ...msg) string {
 }
 
 func (p *pipeline) response(id string, status int, body any) {
-	p.event(&event.Event{Kind: event.Response, Exchange: id, Status: status, Duration: time.Second, ContentType: "application/json", Body: p.body(body)})
+	p.event(&event.Event{Kind: event.Response, Exchange: id, Status: status, Duration: p.took, ContentType: "application/json", Body: p.body(body)})
 }
 
 func (p *pipeline) ok(answer msg, history ...msg) {
-	finish := "stop"
+	finish := p.finish
 	if answer["tool_calls"] != nil {
 		finish = "tool_calls"
 	}
-	p.response(p.request(history...), 200, msg{"model": "deepseek-chat", "choices": []msg{{"index": 0, "message": answer, "finish_reason": finish}}})
+	p.response(p.request(history...), 200, msg{"model": "deepseek-chat", "choices": []msg{{"index": 0, "message": answer, "finish_reason": finish}}, "usage": msg{"prompt_tokens": p.usage[0], "completion_tokens": p.usage[1]}})
 }
 
 func (p *pipeline) fail(status int, text string, history ...msg) {
@@ -193,8 +197,44 @@ func fired(t *testing.T, a alerts.Alert) string {
 
 const storeIsDown = "ClickHouse does not answer"
 
+// usualHours are the hours after which it is known what is usual.
+const usualHours = 8 * 24 * time.Hour
+
 // play plays a script through a new pipeline and returns it, and what people were notified of. If down, the store is down.
 func play(t *testing.T, down bool, script func(p *pipeline)) (p *pipeline, sent notified) {
+	t.Helper()
+	return playAfter(t, nil, down, script)
+}
+
+// learnUsual lets an engine with one rule learn hours of usual calls.
+func learnUsual(t *testing.T, store *alertstest.Store) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := engine.Default()
+		cfg.EvaluationInterval, cfg.RuleFiles = 30*time.Second, []string{"traffic_unusual.yaml"}
+		e := enginetest.New(t, cfg, engine.Options{Store: store})
+		stop := alertstest.Run(t, e.Run)
+		m := new(analyzer.Measured)
+		for range 4 {
+			m.Duration.Add(1000)
+			m.InputTokens.Add(1000)
+			m.OutputTokens.Add(100)
+		}
+		kv := map[string]string{
+			"service": "shop", "service_version": "1.4.0", "environment": "prod", "agent": "planner", "stage": "planner", "provider": "deepseek", "model": "deepseek-chat",
+		}
+		for end := time.Now().Add(usualHours); time.Now().Before(end); {
+			time.Sleep(time.Minute)
+			must.Do(t, e.Add(t.Context(), &analyzer.Tally{
+				Second: time.Now().Unix() - 1, Counts: []analyzer.Count{{Metric: analyzer.MetricCalls, Labels: kv, N: 4, Measured: m}},
+			}))
+		}
+		stop()
+	})
+}
+
+// playAfter is play with the state of an engine in a Store, or without if it is nil.
+func playAfter(t *testing.T, store *alertstest.Store, down bool, script func(p *pipeline)) (p *pipeline, sent notified) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := engine.Default()
@@ -204,10 +244,14 @@ func play(t *testing.T, down bool, script func(p *pipeline)) (p *pipeline, sent 
 		if down {
 			o.Recorder, o.Unavailable = recorder{errors.New("connection refused")}, func() string { return storeIsDown }
 		}
+		if store != nil {
+			o.Store, cfg.EvaluationInterval = store, 30*time.Second // hours take seconds
+		}
 		e := enginetest.New(t, cfg, o)
 		stop := alertstest.Run(t, e.Run)
 		p = &pipeline{
 			first: map[string]alerts.Alert{}, t: t, e: e, a: analyzer.New(analyzer.Default(), protocol.InOrder, prometheus.NewRegistry()), now: time.Now(), own: map[string]uint64{},
+			took: time.Second, usage: [2]int{1000, 100}, finish: "stop", answer: done,
 			labels: event.Labels{Service: "shop", ServiceVersion: "1.4.0", Environment: "prod", Agent: "planner", Stage: "planner", Run: "r"},
 		}
 		script(p)
@@ -223,7 +267,17 @@ func play(t *testing.T, down bool, script func(p *pipeline)) (p *pipeline, sent 
 // with the same evidence, and reports what is unavailable.
 func TestPipeline(t *testing.T) {
 	slowtest.Skip(t)
-	f := func(rule string, fires, near func(p *pipeline)) {
+	// of plays with copies of a Store, or without if it is nil.
+	of := func(store *alertstest.Store, rule string, fires, near func(p *pipeline)) {
+		play := func(t *testing.T, down bool, script func(p *pipeline)) (*pipeline, notified) {
+			t.Helper()
+			if store == nil {
+				return play(t, down, script)
+			}
+			own := &alertstest.Store{}
+			store.CopyTo(own)
+			return playAfter(t, own, down, script)
+		}
 		t.Run(rule, func(t *testing.T) {
 			up, sent := play(t, false, fires)
 			if unavailable, ok := sent[rule]; !ok || unavailable != "" {
@@ -242,6 +296,7 @@ func TestPipeline(t *testing.T) {
 			}
 		})
 	}
+	f := func(rule string, fires, near func(p *pipeline)) { of(nil, rule, fires, near) }
 	// some of the calls of ten minutes are rejected.
 	rejected := func(n int) func(p *pipeline) {
 		return func(p *pipeline) {
@@ -387,6 +442,40 @@ func TestPipeline(t *testing.T) {
 	}
 	f("EventsLost", gap(30, 0), gap(30, 15))
 	f("EventsDropped", gap(20, 10), gap(18, 9))
+	// after hours of usual calls, they change.
+	usually := &alertstest.Store{}
+	learnUsual(t, usually)
+	changed := func(rule string, change, near func(p *pipeline)) {
+		later := func(change func(p *pipeline)) func(p *pipeline) {
+			return func(p *pipeline) {
+				p.now = p.now.Add(usualHours + 30*time.Minute)
+				p.many(40, 15*time.Second, func(int) { p.ok(done, question) })
+				change(p)
+			}
+		}
+		of(usually, rule, later(change), later(near))
+	}
+	calls := func(n int, change func(p *pipeline)) func(p *pipeline) {
+		return func(p *pipeline) {
+			was := *p
+			p.many(240, 15*time.Second, func(i int) {
+				if p.took, p.usage, p.finish, p.answer = was.took, was.usage, was.finish, was.answer; i%n == 0 {
+					change(p)
+				}
+				p.ok(p.answer, question)
+			})
+		}
+	}
+	slow := func(p *pipeline) { p.took = 20 * time.Second }
+	changed("LatencyUnusual", calls(2, slow), calls(30, slow))
+	long := func(p *pipeline) { p.usage[0] *= 10 }
+	changed("TokensUnusual", calls(2, long), calls(30, long))
+	changed("TrafficUnusual", func(p *pipeline) { p.wait(time.Hour) }, calls(1, func(*pipeline) {}))
+	ended := func(finish string) func(p *pipeline) { return func(p *pipeline) { p.finish = finish } }
+	changed("AnswersTruncated", calls(2, ended("length")), calls(100, ended("length")))
+	changed("Refusals", calls(2, ended("content_filter")), calls(100, ended("content_filter")))
+	empty := func(p *pipeline) { p.answer = msg{"role": "assistant", "content": ""} }
+	changed("AnswersEmpty", calls(2, empty), calls(100, empty))
 	fleet := []string{"shop", "desk", "mail"}
 	f("CollectorBlind", func(p *pipeline) {
 		p.busy(15*time.Minute, true, fleet...)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/template"
+
+	"github.com/llmtap/llmtap/analyzer"
 )
 
 // A Rule is one alert rule and its active instances. It is not safe for concurrent use.
@@ -155,8 +157,13 @@ func (r *Rule) Inherit(old *Rule) bool {
 	return true
 }
 
-// Failures returns the metric of the failures that the alert is about: failed calls or findings, whichever the expression
-// queries first. It returns "" if it queries neither.
+// CountsFailures reports whether a metric counts what an alert can be about: failed calls, findings or odd answers.
+func CountsFailures(metric string) bool {
+	return metric == analyzer.MetricFailed || metric == analyzer.MetricFindings || metric == analyzer.MetricOdd
+}
+
+// Failures returns the metric of the failures that the alert is about: failed calls, findings or odd answers, whichever the
+// expression queries first. It returns "" if it queries none of them.
 func (r *Rule) Failures() string { return r.failures }
 
 // Queries reports whether the expression queries a metric.
@@ -187,7 +194,7 @@ func (inst *Instance) Required(label string) (value string, ok bool) {
 
 // Matcher returns a function that reports whether a series belongs to the evidence of inst. Such a series has the
 // labels of inst, lacks labels that the expression groups by but inst lacks, and matches the expression's selector for
-// its metric. Matcher returns nil if the expression queries neither failed calls nor findings.
+// its metric. Matcher returns nil without Failures.
 func (inst *Instance) Matcher() func(metric string, kv map[string]string) bool {
 	failures := inst.Rule.Failures()
 	if failures == "" {

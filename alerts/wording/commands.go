@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/signals"
 )
 
@@ -19,6 +20,16 @@ var queries = map[string]string{
 	signals.RetryStorm:               "wasted_retries",
 	signals.LatentViolation:          "latent_violations",
 	signals.ProviderTightened:        "provider_changes",
+
+	analyzer.OddID(analyzer.EndedLimit):    "what_changed",
+	analyzer.OddID(analyzer.EndedEmpty):    "what_changed",
+	analyzer.OddID(analyzer.EndedRefused):  "what_changed",
+	analyzer.OddID(analyzer.EndedFiltered): "what_changed",
+}
+
+// unusualQueries maps what is measured to the query that lists the calls with the most of it, or what is new.
+var unusualQueries = map[string]string{
+	"duration": "slowest_calls", "first_token": "slowest_calls", "input_tokens": "usage", "output_tokens": "usage", "calls": "what_changed",
 }
 
 // Command returns a command of llmtap, quoted for a POSIX shell.
@@ -46,10 +57,14 @@ func Commands(x alerts.Access, a *alerts.Alert) []string {
 			}
 		}
 	}
-	if a.Evidence.Failed == 0 || !usable(a.Labels["service"]) {
+	unusual := unusualQueries[a.Labels["measure"]]
+	if a.Evidence.Failed == 0 && unusual == "" || !usable(a.Labels["service"]) {
 		return out
 	}
 	query := []string{"query", "causes"}
+	if a.Evidence.Failed == 0 {
+		query[1] = unusual
+	}
 	if rules := a.Evidence.Rules; len(rules) > 0 {
 		if name := queries[rules[0]]; name != "" {
 			query[1] = name

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/cause"
 	rule "github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/session"
@@ -41,19 +42,19 @@ func Problem(id string) (kind, text, fix string) {
 	s := alerts.Share{Cause: id}
 	if session.Summaries[id] != "" {
 		s, fix = alerts.Share{RootCause: id}, session.Fix(id)
-	} else {
-		_, fix = cause.Meaning(id)
+	} else if _, fix = cause.Meaning(id); fix == "" {
+		_, fix = analyzer.Odd(id)
 	}
 	return Kind(&alerts.Evidence{}, s), Failure(s), fix
 }
 
-// Kind returns what Share.ID is: "root cause", or else "cause", or "rule" or "signal" of a finding that is not about a failed call.
+// Kind returns what Share.ID is: "root cause", or else "cause", or "rule" or "signal" of what is not about a failed call.
 // The name of a rule is also a cause: without the rules of the evidence, it is taken for one.
 func Kind(ev *alerts.Evidence, s alerts.Share) string {
 	switch {
 	case s.ID() != s.Cause:
 		return "root cause"
-	case slices.ContainsFunc(signals.All, func(d signals.Doc) bool { return d.ID == s.Cause }):
+	case slices.ContainsFunc(signals.All, func(d signals.Doc) bool { return d.ID == s.Cause }), strings.HasPrefix(s.Cause, analyzer.OddID("")):
 		return "signal"
 	case slices.Contains(ev.Rules, s.Cause):
 		return "rule"
@@ -61,8 +62,24 @@ func Kind(ev *alerts.Evidence, s alerts.Share) string {
 	return "cause"
 }
 
-// meaning returns a sentence about a cause, a rule or a signal; "" if id is none of them.
+// unusual maps what is unusual of a stage, a measure and its direction, to a sentence.
+var unusual = map[string]string{
+	"duration_high":      "Calls take longer than usual.",
+	"first_token_high":   "The first token comes later than usual.",
+	"input_tokens_high":  "Calls read more tokens than usual.",
+	"output_tokens_high": "Answers are longer than usual.",
+	"calls_high":         "There are far more calls than usual.",
+	"calls_low":          "There are far fewer calls than usual.",
+}
+
+// meaning returns a sentence about a cause, a rule, a signal or what is unusual; "" if id is none of them.
 func meaning(id string) string {
+	if sentence := unusual[id]; sentence != "" {
+		return sentence
+	}
+	if sentence, _ := analyzer.Odd(id); sentence != "" {
+		return sentence
+	}
 	if sentence, _ := cause.Meaning(id); sentence != "" {
 		return sentence
 	}
@@ -92,6 +109,11 @@ var findings = map[string][2]string{
 	signals.ConversationEndedOnError: {"task ended on a failed call as if it had succeeded", "tasks ended on a failed call as if they had succeeded"},
 	signals.RetryStorm:               {"rejected request was sent again and again", "rejected requests were sent again and again"},
 	signals.LatentViolation:          {"accepted request would be rejected by other providers", "accepted requests would be rejected by other providers"},
+
+	analyzer.OddID(analyzer.EndedLimit):    {"answer was cut off at the token limit", "answers were cut off at the token limit"},
+	analyzer.OddID(analyzer.EndedEmpty):    {"answer was empty", "answers were empty"},
+	analyzer.OddID(analyzer.EndedRefused):  {"answer was a refusal", "answers were refusals"},
+	analyzer.OddID(analyzer.EndedFiltered): {"answer was withheld by a filter", "answers were withheld by a filter"},
 }
 
 // Counted returns the words that follow a number of failures of ev, for example "calls failed" or "tool calls got no

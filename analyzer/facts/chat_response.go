@@ -242,10 +242,21 @@ func (a *answer) message(s *scanner) {
 			a.thinking = max(a.thinking, s.skip())
 		case "extra_content":
 			a.signed = signature(s) == String || a.signed
+		case "refusal":
+			a.r.Refused = s.filled() || a.r.Refused
+		case "audio", "images":
+			a.r.Media = s.skip() > Null || a.r.Media
 		default:
 			s.skip()
 		}
 	}
+}
+
+// filled steps over a value and reports whether it is a text that is not empty.
+func (s *scanner) filled() bool {
+	k := s.kind()
+	raw := s.raw(k)
+	return k == String && len(raw) > len(`""`)
 }
 
 // thought steps over reasoning, records whether it has content, and returns its kind.

@@ -51,6 +51,10 @@ func TestScanResponseUnary(t *testing.T) {
 		"ab", Response{Content: String, Reasoning: Array, Choices: 1})
 	f(`{"choices":[{"message":{"content":[{"type":"text"},7]}}]}`, "", Response{Content: Null, Choices: 1})
 	f(`{"choices":[{"message":{"content":{"a":1}}}]}`, "", Response{Content: Object, ContentBytes: 7, Choices: 1})
+	// Refusals and media have fields of their own.
+	f(`{"choices":[{"message":{"content":null,"refusal":"No.","audio":null},"finish_reason":"stop"}]}`, "", Response{Content: Null, FinishReason: "stop", Choices: 1, Refused: true})
+	f(`{"choices":[{"message":{"content":null,"refusal":null,"audio":{"data":"x"}},"finish_reason":"stop"}]}`, "", Response{Content: Null, FinishReason: "stop", Choices: 1, Media: true})
+	f(`{"choices":[{"message":{"content":"","refusal":"","images":[{}]}}]}`, "", Response{Content: String, Choices: 1, Media: true})
 	// Calls of custom tools, whose input is free text, and thought signatures.
 	f(`{"choices":[{"message":{"tool_calls":[{"id":"c","type":"custom","custom":{"name":"sql","input":"select {"}},
 		{"id":"d","function":{"name":"f","arguments":"{}"},"extra_content":{"google":{"thought_signature":"s"}}}]}}]}`, "",

@@ -33,6 +33,10 @@ type Response struct {
 	OtherCalls bool
 	// ServerUse reports that the answer calls a tool that the provider runs.
 	ServerUse bool
+	// Refused reports that the model refuses in a field of its own, as in chat completions and the Responses API.
+	Refused bool
+	// Media reports that the answer of a chat completion has audio or images.
+	Media bool
 	// BadIndex reports that the fragments of tool calls in a stream could not be assigned by index.
 	BadIndex bool
 }

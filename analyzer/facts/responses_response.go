@@ -54,6 +54,7 @@ type outItem struct {
 	partStart int
 	reasoning [3]Kind
 	signed    uint64
+	refused   bool // see Response.Refused
 	started   bool // text is from the event that added the item; fragments replace it
 	done      bool
 }
@@ -241,6 +242,8 @@ func (o *outItem) content(s *scanner) {
 				typ, _ = s.text()
 			case "text":
 				text, k = s.text()
+			case "refusal":
+				o.refused = s.filled() || o.refused
 			default:
 				s.skip()
 			}
@@ -290,6 +293,7 @@ func (a *itemAnswer) finish() {
 	for i := range a.items {
 		switch o := &a.items[i]; o.kind {
 		case ItemMessage:
+			r.Refused = r.Refused || o.refused
 			if o.textKind == String && (last == nil || len(o.text) > 0) {
 				last = o
 			}

@@ -47,8 +47,9 @@ func TestResponsesUnary(t *testing.T) {
 	})
 	// The last of several messages with text: each is sent back as an item of its own.
 	f(`{'output':[{'type':'message','content':[{'type':'output_text','text':'a'}]},{'type':'message','content':[{'type':'output_text','text':'b'}]},
-		{'type':'message','content':[{'type':'output_text','text':''}]},{'type':'message','content':[{'type':'refusal','refusal':'no'}]}]}`, "b", Response{Content: String})
-	f(`{'output':[{'type':'message','content':[{'type':'refusal','refusal':'no'}]}]}`, "", Response{Content: Null})
+		{'type':'message','content':[{'type':'output_text','text':''}]},{'type':'message','content':[{'type':'refusal','refusal':'no'}]}]}`, "b", Response{Content: String, Refused: true})
+	f(`{'output':[{'type':'message','content':[{'type':'refusal','refusal':'no'}]}]}`, "", Response{Content: Null, Refused: true})
+	f(`{'output':[{'type':'message','content':[{'type':'refusal','refusal':''}]}]}`, "", Response{Content: Null})
 	f(`{'output':[]}`, "", Response{})
 	f(`{'status':'incomplete','incomplete_details':{'reason':'max_output_tokens'},'output':[{'type':'message','content':'odd'}]}`, "",
 		Response{Content: Null, FinishReason: "max_output_tokens"})

@@ -10,6 +10,16 @@ func AtTokenLimit(finishReason string) bool {
 	return false
 }
 
+// Filtered reports whether a finish reason means that a filter of the provider withheld the answer, or its rest.
+func Filtered(finishReason string) bool {
+	switch finishReason {
+	case "content_filter", "content_filtered", "guardrail_intervened", "sensitive", "ERROR_TOXIC",
+		"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION":
+		return true
+	}
+	return false
+}
+
 // RetryableStatus reports whether an HTTP status means that the same request may succeed later. All other statuses
 // from 400 to 499 reject the request for its content.
 func RetryableStatus(status int) bool {

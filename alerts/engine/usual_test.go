@@ -1,0 +1,202 @@
+package engine
+
+import (
+	"maps"
+	"math"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+)
+
+// usualConfig has few steps, so that days take seconds.
+func usualConfig() Config {
+	cfg := Default()
+	cfg.EvaluationInterval = 30 * time.Second
+	cfg.RuleFiles = []string{
+		"../rules/latency_unusual.yaml", "../rules/tokens_unusual.yaml", "../rules/traffic_unusual.yaml",
+		"../rules/answers_truncated.yaml", "../rules/answers_empty.yaml", "../rules/refusals.yaml",
+	}
+	return cfg
+}
+
+// A traffic is the calls of a stage in simulated minutes.
+type traffic struct {
+	calls                float64 // a minute
+	ms, ttft, in, out    float64 // medians
+	limit, empty, others float64 // shares
+}
+
+var healthy = traffic{calls: 20, ms: 2000, ttft: 400, in: 3000, out: 200, limit: 0.02}
+
+// minute returns the tally of the minute that ends at second.
+func (x traffic) minute(rnd *rand.Rand, second int64) *analyzer.Tally {
+	kv := planner("1")
+	n := uint64(max(0, math.Round(x.calls+math.Sqrt(x.calls)*rnd.NormFloat64())))
+	y := &analyzer.Tally{Second: second}
+	m := new(analyzer.Measured)
+	value := func(median float64) uint64 { return uint64(median * math.Exp(0.5*rnd.NormFloat64())) }
+	odd := map[string]uint64{}
+	for range n {
+		m.Duration.Add(value(x.ms))
+		m.FirstToken.Add(value(x.ttft))
+		m.InputTokens.Add(value(x.in))
+		m.OutputTokens.Add(value(x.out))
+		switch r := rnd.Float64(); {
+		case r < x.limit:
+			odd[analyzer.EndedLimit]++
+		case r < x.limit+x.empty:
+			odd[analyzer.EndedEmpty]++
+		case r < x.limit+x.empty+x.others:
+			odd[analyzer.EndedRefused]++
+		}
+	}
+	if n > 0 {
+		y.Counts = append(y.Counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv, N: n, Measured: m})
+	}
+	for _, ended := range slices.Sorted(maps.Keys(odd)) {
+		labels := with(kv, "ended", ended)
+		y.Counts = append(y.Counts, analyzer.Count{Metric: analyzer.MetricOdd, Labels: labels, N: odd[ended]})
+		y.Examples = append(y.Examples, analyzer.Example{Labels: labels, Finding: true, Exchange: "x", Message: -1, Fix: "fix it", PublishedAt: second * 1e9})
+	}
+	return y
+}
+
+// play adds minutes of x to the engines and returns the alerts that fire at the end.
+func (x traffic) play(t *testing.T, rnd *rand.Rand, minutes int, engines ...*Engine) []alerts.Alert {
+	t.Helper()
+	for range minutes {
+		time.Sleep(time.Minute)
+		y := x.minute(rnd, time.Now().Unix()-1)
+		for _, e := range engines {
+			must.Do(t, e.Add(t.Context(), y))
+		}
+	}
+	synctest.Wait()
+	return engines[0].Active()
+}
+
+const learn = 2 * 24 * 60 // minutes
+
+// Each rule about what is unusual fires on a change of what it is about, says what is usual, and is a problem of its own. TrafficUnusual,
+// which needs a week, is tested in package rules.
+func TestUnusual(t *testing.T) {
+	store := &alertstest.Store{}
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine(t, usualConfig(), Options{Store: store})
+		stop := alertstest.Run(t, e.Run)
+		healthy.play(t, rand.New(rand.NewPCG(1, 1)), learn, e)
+		stop()
+	})
+	f := func(name string, change func(*traffic), want ...string) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			rnd, own := rand.New(rand.NewPCG(1, 2)), &alertstest.Store{}
+			store.CopyTo(own)
+			time.Sleep(learn * time.Minute)
+			e := newEngine(t, usualConfig(), Options{Store: own})
+			if fired := healthy.play(t, rnd, 10, e); len(fired) > 0 {
+				t.Fatalf("%s: %s fires on healthy traffic", name, fired[0].Annotations["summary"])
+			}
+			x := healthy
+			change(&x)
+			var got []string
+			for _, a := range x.play(t, rnd, 60, e) {
+				got = append(got, a.Problem+": "+a.Annotations["summary"]+" "+a.Annotations["description"])
+			}
+			must.Equal(t, len(got), len(want), "%s fired: %q", name, got)
+			for i := range got {
+				if !regexp.MustCompile(want[i]).MatchString(got[i]) {
+					t.Errorf("%s: %s, want %s", name, got[i], want[i])
+				}
+			}
+		})
+	}
+	f("a slower first token", func(x *traffic) { x.ttft, x.ms = 4*x.ttft, 3*x.ms },
+		`^duration_high: checkout-agent/planner: \d\d % of calls take more than .*s; usually about 5 % do .* since about \d\d:\d\d UTC, compared with this hour of the days before. The first token is late: the`)
+	f("longer answers", func(x *traffic) { x.out, x.ms = 4*x.out, 3*x.ms },
+		`^duration_high: .* Answers are longer.$`, `^output_tokens_high: checkout-agent/planner: \d\d % of calls write more than \d+ tokens; usually about 5 % do `)
+	f("longer histories", func(x *traffic) { x.in *= 5 }, `^input_tokens_high: .* of calls read more than \d+ tokens; `)
+	f("cut off", func(x *traffic) { x.limit = 0.4 }, `^answer_limit: checkout-agent/planner: (3|4)\d % of answers are cut off at the token limit; usually [\d.]+% `)
+	f("empty", func(x *traffic) { x.empty = 0.2 }, `^answer_empty: .* % of answers are empty; usually [\d.]+% `)
+	f("refused", func(x *traffic) { x.others = 0.2 }, `^answer_refused: .* % of answers are refusals of the model; usually [\d.]+% `)
+	f("nothing", func(*traffic) {})
+}
+
+// An engine that starts again, and a standby that takes over, know what is usual and what is unusual as if nothing had happened.
+func TestUsualSurvives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rnd := rand.New(rand.NewPCG(1, 1))
+		store := &alertstest.Store{}
+		e := newEngine(t, usualConfig(), Options{Store: store, Notifiers: []alerts.Notifier{&notifier{}}})
+		stop := alertstest.Run(t, e.Run)
+		healthy.play(t, rnd, learn, e)
+		slow := healthy
+		slow.ms *= 4
+		var since []*analyzer.Tally // as in the stream
+		both := func(e *Engine, x traffic, minutes int) {
+			for range minutes {
+				time.Sleep(time.Minute)
+				y := x.minute(rnd, time.Now().Unix()-1)
+				since = append(since, y)
+				must.Do(t, e.Add(t.Context(), y))
+			}
+			synctest.Wait()
+		}
+		both(e, healthy, 60)
+		standby := newEngine(t, usualConfig(), Options{Store: store, Standby: true, Notifiers: []alerts.Notifier{&notifier{}}})
+		for _, y := range since {
+			must.Do(t, standby.Add(t.Context(), y))
+		}
+		both(e, slow, 45)
+		for _, y := range since[60:] {
+			must.Do(t, standby.Add(t.Context(), y))
+		}
+		fired := e.Active()
+		must.Equal(t, len(fired), 1, "alerts before the restart")
+		stop()
+
+		sent := &notifier{}
+		restarted := newEngine(t, usualConfig(), Options{Store: store, Notifiers: []alerts.Notifier{sent}})
+		for _, y := range since {
+			must.Do(t, restarted.Add(t.Context(), y))
+		}
+		alertstest.Run(t, standby.Run)
+		alertstest.Run(t, restarted.Run)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		state := func(e *Engine) string {
+			t.Helper()
+			all := ""
+			for i := range usualShards {
+				for k, s := range e.samples.usuals.stages {
+					if k.shard() == i {
+						for j := range s.watches {
+							b := must.Get(s.watches[j].Baseline.MarshalBinary())(t)
+							c := must.Get(s.watches[j].Test.MarshalBinary())(t)
+							all += string(b) + string(c)
+						}
+					}
+				}
+			}
+			return all
+		}
+		for name, other := range map[string]*Engine{"restarted": restarted, "standby": standby} {
+			must.Equal(t, state(other) == state(e), true, "%s knows the same", name)
+			must.Agree(t, cmp.Diff(e.samples.usuals.gauges, other.samples.usuals.gauges), name)
+			if got := other.Active(); len(got) != 1 || got[0].ID() != fired[0].ID() || got[0].State != alerts.Firing {
+				t.Errorf("%s: %d alerts, want the one before the restart", name, len(got))
+			}
+		}
+		must.Equal(t, len(sent.groups), 0, "notifications after the restart")
+	})
+}

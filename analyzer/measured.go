@@ -1,0 +1,131 @@
+package analyzer
+
+import (
+	"github.com/llmtap/llmtap/analyzer/dist"
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+)
+
+// Measured is what was measured of accepted calls. A call without a value, such as one whose usage is not reported, is in none of the
+// distributions.
+type Measured struct {
+	Duration     dist.Dist `json:"ms,omitzero"`   // in milliseconds
+	FirstToken   dist.Dist `json:"ttft,omitzero"` // of streams: until the first byte of the answer, in milliseconds
+	InputTokens  dist.Dist `json:"in,omitzero"`
+	OutputTokens dist.Dist `json:"out,omitzero"`
+	CachedTokens uint64    `json:"cached,omitempty"` // sum of the input tokens that were read from a cache
+}
+
+// Merge adds what o has.
+func (m *Measured) Merge(o *Measured) {
+	m.Duration.Merge(&o.Duration)
+	m.FirstToken.Merge(&o.FirstToken)
+	m.InputTokens.Merge(&o.InputTokens)
+	m.OutputTokens.Merge(&o.OutputTokens)
+	m.CachedTokens += o.CachedTokens
+}
+
+// Reset removes all values and keeps the memory.
+func (m *Measured) Reset() {
+	m.Duration.Reset()
+	m.FirstToken.Reset()
+	m.InputTokens.Reset()
+	m.OutputTokens.Reset()
+	m.CachedTokens = 0
+}
+
+// add adds a call.
+func (m *Measured) add(e *Exchange) {
+	add := func(d *dist.Dist, v int64) {
+		if v > 0 {
+			d.Add(uint64(v))
+		}
+	}
+	add(&m.Duration, e.Duration.Milliseconds())
+	if e.Stream {
+		add(&m.FirstToken, e.FirstByte.Milliseconds())
+	}
+	add(&m.InputTokens, e.InputTokens)
+	add(&m.OutputTokens, e.OutputTokens)
+	m.CachedTokens += uint64(max(0, e.CachedTokens))
+}
+
+// jsonBytes returns an upper bound on the JSON size of m, for at most 1e6 calls.
+func (m *Measured) jsonBytes() int {
+	buckets := len(m.Duration.Buckets) + len(m.FirstToken.Buckets) + len(m.InputTokens.Buckets) + len(m.OutputTokens.Buckets)
+	return 160 + 12*buckets
+}
+
+// measures reports whether e is measured: the agent read an answer to the end. What a failed call takes says nothing of the others,
+// and the answer to a new batch nothing of its calls.
+func measures(e *Exchange) bool {
+	return e.Retry == 0 && accepted(e) && e.ErrorType == "" && !wire.CreatesBatch(e.Path)
+}
+
+// How an answer ended that is not as an answer should: the values of the label ended.
+const (
+	EndedLimit    = "limit"    // cut off at a token limit
+	EndedEmpty    = "empty"    // neither text nor a call
+	EndedRefused  = "refused"  // the model refuses
+	EndedFiltered = "filtered" // a filter of the provider withheld it
+)
+
+// endedOddly returns how the complete answer r of a call that did not fail ended, or "" if as it should. Dialects in which an
+// answer without text may have parts that are no facts are never empty with such parts.
+func endedOddly(d wire.Dialect, r *facts.Response) string {
+	switch {
+	case r.Cut || r.Malformed || r.FinishReason == "":
+		return ""
+	case wire.AtTokenLimit(r.FinishReason):
+		return EndedLimit
+	case wire.Filtered(r.FinishReason):
+		return EndedFiltered
+	case r.Refused || r.FinishReason == "refusal":
+		return EndedRefused
+	}
+	content := r.ContentBytes > 0 || len(r.Calls) > 0 || r.OtherCalls || r.ServerUse || r.Media || r.FinishReason == "function_call"
+	switch d {
+	case wire.OpenAIChat, wire.Anthropic, wire.Bedrock:
+	case wire.OpenAIResponses:
+		content = content || r.Content == facts.Null || r.FinishReason != "completed"
+	default:
+		content = content || r.Content == facts.Null
+	}
+	if content {
+		return ""
+	}
+	return EndedEmpty
+}
+
+// OddID returns the id of the problem that answers end like this.
+func OddID(ended string) string { return "answer_" + ended }
+
+// An odd describes how an answer can end, and what to do about it.
+type odd struct{ summary, fix string }
+
+var odds = map[string]odd{
+	EndedLimit:    {"the answer was cut off at the token limit", "Raise the token limit of the request, or ask for less per answer; look at how long histories are."},
+	EndedEmpty:    {"the answer has neither text nor a tool call", "Do not take it for the end of the task: ask again, and log the finish reason. Look at what changed in the prompt or the model."},
+	EndedRefused:  {"the model refuses to answer", "Read the last messages of the conversation: what is refused is in them, or in a changed system prompt."},
+	EndedFiltered: {"a filter of the provider withheld the answer", "Read the last messages of the conversation, and the settings of the provider's filter."},
+}
+
+// Odd returns what OddID means, as the rest of a sentence, and what to do; "" if id is none.
+func Odd(id string) (summary, fix string) {
+	for ended, o := range odds {
+		if OddID(ended) == id {
+			return o.summary, o.fix
+		}
+	}
+	return "", ""
+}
+
+// oddExample returns the example of p, whose answer ended oddly, for alerts.
+func oddExample(p *pending) Example {
+	e, o := &p.row, odds[p.ended]
+	return Example{
+		Finding: true, Exchange: e.ID, Conversation: e.Conversation, Full: e.Capture == event.CaptureFull, Status: e.Status, Message: -1,
+		Summary: o.summary, Fix: o.fix, PublishedAt: e.StoredAt.UnixNano(),
+	}
+}
