@@ -6,7 +6,8 @@ present is unusual.
 	                    └─> Baseline.Learn
 
 A Watch is both, for one measure: it is given each minute, and says whether there is an alarm. Everything is a pure function of the
-samples. Baseline and Test have a binary form for the store, of 0.9 and 0.2 KB, and go on after a restart as if there had been none.
+samples. Baseline and Test have a binary form for the store, of 0.9 KB (and up to 0.2 KB for the open hour) and 0.3 KB, and go on after
+a restart as if there had been none. A minute takes about 10 µs (BenchmarkWatch), the learning of a day included.
 
 # What is measured
 
@@ -21,10 +22,11 @@ A Baseline remembers one value of each hour of four weeks, in steps of a seventh
     last 72 hours were above what was usual of them, again the median. So growth and deployments are followed after a day and a half,
     and an outage or a weekend moves nothing.
   - Low and High: how far hours were from what was usual of them. In four weeks, two hours were farther; there are eight measures of a
-    stage, so this distance is taken 1.2 times, which a normal distribution exceeds an eighth as often.
+    stage, so this distance is taken 1.2 times, which a normal distribution exceeds a sixth as often.
 
-Before there is a week, it is this hour of the days before, and before that the last twelve hours. Usual.Basis says which. Low and High
-are then far apart, until two weeks tell how far usual hours are apart: Usual.Young. An hour with ten unusual minutes has a tenth of
+Before there is a week, it is this hour of the days before, and before that the last twelve hours. Usual.Basis says which. Calls and
+spend are tested once there is a week, because days of the week differ most in them. Low and High are far apart until two weeks tell
+how far usual hours are apart: Usual.Young. An hour with ten unusual minutes has a tenth of
 its weight: a problem is hardly learned, but what lasts for days is. Hours that were not recorded have no value. Accept makes what was
 measured since a time the new normal, which is a level of its own.
 
@@ -58,16 +60,62 @@ variation from minute to minute is learned likewise; spend is counted in units o
 as the learned dispersion and as High, and no better. The simulation measures what remains.
 
 More calls or money than usual for up to half an hour are a burst and no alarm, unless there is more than twice High; so is what is like
-a burst of the last four weeks, up to an hour. Little spend is no alarm. An alarm ends after an hour that was usual.
+a burst of the last four weeks, up to an hour. Fewer than a call a minute are no flood, and less than 0.5 % errors are usual. Little
+spend is no alarm. An alarm ends after an hour that was usual.
 
 # What was measured
 
 Simulated are four weeks of stages from their first minute on, with 0.1, 1 and 10 calls a second: seasons of a day and a week, growth
-of -2 to 12 % a week, a deployment every six days that changes durations by up to 15 % and tokens by up to 10 % for good, a holiday
+of -2 to 12 % a week, a deployment every 5.6 days that changes durations by up to 15 % and tokens by up to 10 % for good, a holiday
 of half of the stages, two bursts a week with 2 to 4 times the calls for 5 to 45 minutes, and slow noise of 12 % in traffic and 10 % in
 latency. Arrivals from minute to minute and tokens are those of an hour of two real services (AzurePublicDataset, 2023), parts of which
-follow each other at random. In the last week each anomaly is put twice into copies of each stage, for four hours. The figures:
+follow each other at random. In the last week each anomaly is put twice into copies of each stage, for four hours. Of the alarms of a
+stage within an hour, one is a warning.
 
-	FIGURES
+Beside it, on the first 18 stages of the first seed: a threshold that a person sets once, at 1.5 times the highest and, for calls, half of
+the lowest hour of the first week; a z-score of 3 over five minutes against the day before; and what the adaptive and robust
+rules of grafana/promql-anomaly-detection compute, for calls, spend, errors and 95th percentiles over five minutes. What they had
+an alarm for already when an anomaly began, they have not found.
+
+	go test ./alerts/usual -run 'TestSimulation$' -slow -simulations 10 -v -timeout 3h
+
+With 100 stages and two seeds, on 2 shared cores of an Intel Xeon (two minutes of the processor for a seed), real traffic:
+
+	per stage and month         llmtap     static     z-score   adaptive  robust
+	warnings                    0.73       27.92      250.36    36.49     45.06
+	  on a holiday              0.26       1.07       5.71      1.19      1.61
+	  in a burst of calls       0.27       1.61       4.17      5.54      2.92
+	  at other times            0.20       25.24      240.48    29.76     40.54
+	alarms of all measures      0.88       31.67      454.29    46.79     53.21
+	found, median minutes
+	2 times the latency, 0.1/s  57 %, 81   67 %, 38   75 %, 13  25 %, 21  92 %, 44
+	2 times the latency, 1/s    92 %, 13   100 %, 9   75 %, 2   92 %, 7   100 %, 39
+	2 times the latency, 10/s   100 %, 9   67 %, 10   100 %, 2  100 %, 8  100 %, 39
+	5 times the latency, 0.1/s  100 %, 6   92 %, 7    50 %, 2   100 %, 7  100 %, 37
+	5 times the latency, 1/s    100 %, 4   100 %, 6   67 %, 1   100 %, 6  100 %, 38
+	5 times the latency, 10/s   100 %, 5   100 %, 6   100 %, 1  100 %, 6  100 %, 38
+	2 times the cost, 0.1/s     97 %, 30   33 %, 172  83 %, 24  83 %, 38  75 %, 92
+	2 times the cost, 1/s       100 %, 9   17 %, 19   50 %, 34  83 %, 15  58 %, 41
+	2 times the cost, 10/s      100 %, 8   25 %, 98   67 %, 14  33 %, 8   42 %, 55
+	5 times the cost, 0.1/s     100 %, 7   67 %, 9    75 %, 2   83 %, 7   83 %, 38
+	5 times the cost, 1/s       100 %, 5   67 %, 8    67 %, 3   100 %, 7  67 %, 40
+	5 times the cost, 10/s      100 %, 5   92 %, 9    92 %, 2   92 %, 8   83 %, 40
+	2 times the tokens, 0.1/s   98 %, 19   100 %, 8   100 %, 3  100 %, 8  100 %, 38
+	2 times the tokens, 1/s     100 %, 9   100 %, 7   100 %, 2  100 %, 7  100 %, 38
+	2 times the tokens, 10/s    100 %, 8   100 %, 8   100 %, 1  100 %, 7  100 %, 39
+	5 times the tokens, 0.1/s   100 %, 7   100 %, 6   100 %, 2  100 %, 6  100 %, 37
+	5 times the tokens, 1/s     100 %, 5   100 %, 6   100 %, 1  100 %, 6  100 %, 38
+	5 times the tokens, 10/s    100 %, 5   100 %, 6   100 %, 1  100 %, 6  100 %, 38
+	half the traffic, 0.1/s     5 %, 115   17 %, 121  0 %       8 %, 1    0 %
+	half the traffic, 1/s       10 %, 109  25 %, 87   0 %       25 %, 10  0 %
+	half the traffic, 10/s      12 %, 135  8 %, 30    0 %       8 %, 160  8 %, 116
+	5 % tool errors, 0.1/s      74 %, 39   100 %, 29  58 %, 4   17 %, 41  67 %, 43
+	5 % tool errors, 1/s        99 %, 13   100 %, 8   67 %, 2   92 %, 7   92 %, 32
+	5 % tool errors, 10/s       100 %, 7   100 %, 6   83 %, 1   100 %, 6  100 %, 35
+
+No warning is critical: the package has no severities. What it does not find: half of the traffic. Parts of these services' traffic are
+so bursty that hours with half of the calls are usual, and sums over many hours, which would tell, are not tested. A holiday is
+unusual, and is a warning. The constants were chosen while looking at stages of the first seed. With invented traffic, whose tokens vary
+more, 20 stages had at most 1.5 warnings each in four weeks, on average (go test -slow without the data).
 */
 package usual

@@ -30,8 +30,8 @@ const (
 	minVariation = 0.01
 )
 
-// margins are the least distances, in octaves, of Low and High from Value, by what is known: with the spread of usual hours, with the
-// hour of the week only, and without it. Amounts are then not tested.
+// margins are the least distances, in octaves, of Low and High from Value, by what is known: the spread of usual hours, the hour of
+// the week only, or neither. Amounts are then not tested.
 var margins = map[Kind][3]float64{
 	Values: {0.15, 0.5, 1},
 	Amount: {0.25, 1, 2.5},
@@ -71,7 +71,7 @@ func (b *Baseline) At(at time.Time) Usual {
 		unit = 1 / ppm
 	case Values:
 	}
-	u := Usual{Basis: c.basis, Value: unit * decode(steps), Young: st.Spread[0] == 0, Dispersion: 1, Unit: 1}
+	u := Usual{Basis: c.basis, Value: unit * decode(steps), Young: b.young(hour), Dispersion: 1, Unit: 1}
 	// What is usual may rise over the hour, or at once at its begin.
 	u.Low = unit * decode(min(steps, c.value[1])) * math.Exp2(-c.low)
 	u.High = unit * decode(max(steps, c.value[1])) * math.Exp2(c.high)
@@ -88,6 +88,11 @@ func (b *Baseline) At(at time.Time) Usual {
 		u.Dispersion = max(1, u.Dispersion)
 	}
 	return u
+}
+
+// young reports whether it is not known yet how far usual hours are apart.
+func (b *Baseline) young(hour int64) bool {
+	return b.state.Spread[0] == 0 || hour-b.state.First < 2*week
 }
 
 func sign(x float64) int {
@@ -118,17 +123,15 @@ func (b *Baseline) hourUsual(hour int64) *hourUsual {
 		}
 	}
 	m := margins[b.state.Kind]
-	known := b.state.Spread[0] > 0
-	switch s := b.state.Spread; {
-	case known && c.basis == HourOfWeek:
-		c.low, c.high = max(m[0], float64(s[0]-1)/perOctave), max(m[0], float64(s[1]-1)/perOctave)
-	case known:
-		c.low, c.high = max(m[1], float64(s[0]-1)/perOctave), max(m[1], float64(s[1]-1)/perOctave)
-	case c.basis == HourOfWeek:
-		c.low, c.high = m[1], m[1]
-	default:
-		c.low, c.high = m[2], m[2]
+	least := m[0]
+	switch {
+	case b.state.Spread[0] == 0 && c.basis != HourOfWeek:
+		least = m[2]
+	case b.young(hour) || c.basis != HourOfWeek:
+		least = m[1]
 	}
+	s := b.state.Spread
+	c.low, c.high = max(least, (float64(s[0])-1)/perOctave), max(least, (float64(s[1])-1)/perOctave)
 	return c
 }
 

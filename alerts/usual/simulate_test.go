@@ -265,6 +265,7 @@ func TestSimulation(t *testing.T) {
 	if seeds == 0 {
 		seeds, stages = 1, 20
 	}
+	t.Logf("arrivals and tokens of real services: %t; else invented ones", isReal)
 	total := newResult()
 	for seed := range seeds {
 		all := simulateAll(seed+1, stages, data, func(i int) []detector {
