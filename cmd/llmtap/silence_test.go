@@ -44,7 +44,7 @@ func TestSilences(t *testing.T) {
 	matches("^no silences\n$", silence(0, "list"))
 	id := matches(`^Silenced until .*: it matches \d+ firing alerts?\.\nEnd it with: llmtap alerts silence expire ([0-9a-f-]{36})\n$`,
 		silence(0, "add", "service=checkout-agent", `severity=~"warn.*"`, "--for", "2h", "--comment", "deploy"))
-	matches(`^`+id+`  active\n  ends in (?:1h 59m|2h 0m), 0 firing alerts\n  service="checkout-agent" severity=~"warn\.\*"\n  anna@.*: deploy\n$`, silence(0, "list"))
+	matches(`^`+id+`  active\n  ends in (?:1 h 59 min|2 h), 0 firing alerts\n  service="checkout-agent" severity=~"warn\.\*"\n  anna@.*: deploy\n$`, silence(0, "list"))
 	matches(`"state": "active".*"firingAlerts": 0`, silence(0, "list", "--format", "json"))
 	matches("^no silences\n$", silence(0, "list", "service=other"))
 	silence(0, "add", "service=x", "--from", "2100-01-01", "--for", "1d", "--comment", "later")

@@ -19,7 +19,7 @@ func (c *Conn) StoreSpans(ctx context.Context, payload []byte) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: event.SpansPrefix + "otlp", Data: payload}, natsjs.WithRetryAttempts(0))
+	_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: event.SpansPrefix + "otlp", Data: payload})
 	switch {
 	case errors.Is(err, natsjs.ErrNoStreamResponse):
 		return errors.Join(err, c.ensureStream(ctx, c.streams()[3]))

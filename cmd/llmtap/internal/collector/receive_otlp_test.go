@@ -2,6 +2,7 @@ package collector
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -34,7 +35,8 @@ func TestReceiveOTLP(t *testing.T) {
 		q.Header.Set("Authorization", "Bearer "+token)
 		resp := must.Get(http.DefaultClient.Do(q))(t)
 		defer resp.Body.Close()
-		must.Equal(t, resp.StatusCode, code, "token %s: %s", token, resp.Status)
+		text := must.Get(io.ReadAll(resp.Body))(t)
+		must.Equal(t, resp.StatusCode, code, "token %s: %s", token, text)
 	}
 	post("wrong", 401)
 	post("s3cret", 200)
