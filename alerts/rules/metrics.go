@@ -101,7 +101,7 @@ var helps = map[string]string{
 	MetricVersionEvidence:     "Evidence that a new version fails more often than the version before (baseline); 1000 is proof.",
 	MetricUnusual:             "What is unusual now, while an alarm lasts: the share of calls above what is usual, the number of calls a minute, or the share of answers that end like this.",
 	MetricUnusualSince:        "Estimated Unix time at which that began.",
-	MetricUsual:               "What is usual instead: the seconds or tokens that about 5 % of calls exceed, the number of calls a minute, or the share.",
+	MetricUsual:               "What is usual instead: the seconds or tokens that about 5% of calls exceed, the number of calls a minute, or the share.",
 	MetricTallyAge:            "Age of the newest counts received.",
 	MetricBacklogAge:          "Age of the oldest event that is not stored yet.",
 	MetricBacklogRatio:        "Share of the stream's limit of age or bytes that events not stored yet use, the higher of the two.",
