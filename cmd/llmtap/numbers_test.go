@@ -80,8 +80,10 @@ func testNumbers(t *testing.T, d *pagesDemo) {
 	if row == nil {
 		t.Fatalf("the fleet has no row of the stage:\n%s", fleet)
 	}
-	must.Equal(t, strings.Join(row[1:], " "), strings.Join([]string{quantity.Count(all.Calls), share, quantity.Count(all.Failed), "root cause", "tool_calls_dropped_on_save",
-		quantity.Count(hit.Failed), p95}, " "), "row of the stage")
+	must.Equal(t, strings.Join(row[1:], " "), strings.Join([]string{
+		quantity.Count(all.Calls), share, quantity.Count(all.Failed), "root cause", "tool_calls_dropped_on_save",
+		quantity.Count(hit.Failed), p95,
+	}, " "), "row of the stage")
 
 	page := d.text(t, "versions?range=15m&"+stage)
 	problem := d.text(t, "problem/"+id+"?range=15m")
