@@ -56,7 +56,8 @@ count of right parts. A time is that of a case.
 	HotSpot, 56 cases   0.05  0.05       0.05    15 s
 	RiskLoc             0.01  0.01       0.01    3 s
 
-The form of the score was chosen with these cases in sight. Its two parameters, the exponent of the third factor and the cost of a
+On the other 66 cases of the public set, which nobody had looked at, the F1 is 0.75 (precision 0.77, recall 0.73), at most 4 ms a case.
+The form of the score was chosen with the first 69 in sight. Its two parameters, the exponent of the third factor and the cost of a
 further value, reach 0.82 to 0.87 on one half of the cases if they are chosen on the other (TestRSHalves); over a wide grid of both, no
 pair is below 0.69. Wrong parts are mostly a condition more or less than the label has.
 
