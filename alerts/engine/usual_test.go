@@ -122,13 +122,13 @@ func TestUnusual(t *testing.T) {
 		})
 	}
 	f("a slower first token", func(x *traffic) { x.ttft, x.ms = 4*x.ttft, 3*x.ms },
-		`^duration_high: checkout-agent/planner: \d\d % of calls take more than .*s; usually about 5 % do .* since about \d\d:\d\d UTC, compared with this hour of the days before. The first token is late: the`)
+		`^duration_high: checkout-agent/planner: \d\d% of calls take more than .*s; usually about 5% do .* since about \d\d:\d\d UTC, compared with this hour of the days before. The first token is late: the`)
 	f("longer answers", func(x *traffic) { x.out, x.ms = 4*x.out, 3*x.ms },
-		`^duration_high: .* Answers are longer.$`, `^output_tokens_high: checkout-agent/planner: \d\d % of calls write more than \d+ tokens; usually about 5 % do `)
+		`^duration_high: .* Answers are longer.$`, `^output_tokens_high: checkout-agent/planner: \d\d% of calls write more than \d+ tokens; usually about 5% do `)
 	f("longer histories", func(x *traffic) { x.in *= 5 }, `^input_tokens_high: .* of calls read more than \d+ tokens; `)
-	f("cut off", func(x *traffic) { x.limit = 0.4 }, `^answer_limit: checkout-agent/planner: (3|4)\d % of answers are cut off at the token limit; usually [\d.]+% `)
-	f("empty", func(x *traffic) { x.empty = 0.2 }, `^answer_empty: .* % of answers are empty; usually [\d.]+% `)
-	f("refused", func(x *traffic) { x.others = 0.2 }, `^answer_refused: .* % of answers are refusals of the model; usually [\d.]+% `)
+	f("cut off", func(x *traffic) { x.limit = 0.4 }, `^answer_limit: checkout-agent/planner: (3|4)\d% of answers are cut off at the token limit; usually [\d.]+% `)
+	f("empty", func(x *traffic) { x.empty = 0.2 }, `^answer_empty: .*% of answers are empty; usually [\d.]+% `)
+	f("refused", func(x *traffic) { x.others = 0.2 }, `^answer_refused: .*% of answers are refusals of the model; usually [\d.]+% `)
 	f("nothing", func(*traffic) {})
 }
 

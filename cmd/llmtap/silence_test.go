@@ -48,7 +48,7 @@ func TestSilences(t *testing.T) {
 	matches(`"state": "active".*"firingAlerts": 0`, silence(0, "list", "--format", "json"))
 	matches("^no silences\n$", silence(0, "list", "service=other"))
 	silence(0, "add", "service=x", "--from", "2100-01-01", "--for", "1d", "--comment", "later")
-	matches(`pending\n  starts in \d+d \d+h, for 1d 0h`, silence(0, "list", "service=x"))
+	matches(`pending\n  starts in \d+ d \d+ h, for 1 d`, silence(0, "list", "service=x"))
 	matches("exactly one of --for and --until", silence(2, "add", "service=x", "--comment", "y"))
 	matches("--comment is required", silence(2, "add", "service=x", "--for", "2h"))
 	matches("is not a matcher", silence(2, "add", "checkout", "--for", "2h", "--comment", "y"))
@@ -98,12 +98,12 @@ func TestSilences(t *testing.T) {
 		matches(`receiver: llmtap`, am("config", "routes", "show"))
 		am("alert", "query")
 		own := matches(`^([0-9a-f-]{36})\n$`, am("silence", "add", "alertname=RetryStorm", "stage=~plan.*", "--duration=1h", "--author=bob", "--comment=from amtool"))
-		matches(own+`  active\n  ends in (?:59m \d+s|1h 0m), 0 firing alerts\n  alertname="RetryStorm" stage=~"plan\.\*"\n  bob: from amtool`, silence(0, "list"))
+		matches(own+`  active\n  ends in (?:59 min|1 h), 0 firing alerts\n  alertname="RetryStorm" stage=~"plan\.\*"\n  bob: from amtool`, silence(0, "list"))
 		if out := am("silence", "query", "alertname=RetryStorm"); strings.Contains(out, "checkout-agent") || !strings.Contains(out, own) {
 			t.Errorf("filter: %s", out)
 		}
 		am("silence", "update", "--duration=3h", own)
-		matches(own+`  active\n  ends in (?:2h 59m|3h 0m)`, silence(0, "list"))
+		matches(own+`  active\n  ends in (?:2 h 59 min|3 h)`, silence(0, "list"))
 		am("silence", "expire", own)
 		matches(own+`  expired\n  ended .*from amtool`, silence(0, "list", "--expired", "alertname=RetryStorm"))
 		am("alert", "query")

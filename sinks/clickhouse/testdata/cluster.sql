@@ -461,3 +461,15 @@ SELECT * FROM alerts FINAL SETTINGS do_not_merge_across_partitions_select_final 
 
 INSERT INTO migrations (number, name, checksum, applied_at) VALUES (11, '0011_problems.sql', 'e45efa00d4bc7ffd29527e4418dfa0fdcc4db21ecf624dfe580018f6a2a40885', now64(3));
 
+-- 0012_clean_calls.sql
+
+-- How many calls the last clean version made: two calls without a defect prove nothing.
+ALTER TABLE findings_local ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS clean_calls UInt32 COMMENT 'a lower bound of the calls of last_clean_version that were accepted before; 0 if it is unknown' CODEC(T64, ZSTD(1));
+
+ALTER TABLE findings ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS clean_calls UInt32 COMMENT 'a lower bound of the calls of last_clean_version that were accepted before; 0 if it is unknown' CODEC(T64, ZSTD(1));
+
+CREATE OR REPLACE VIEW findings_final ON CLUSTER 'main' AS
+SELECT * FROM findings FINAL;
+
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (12, '0012_clean_calls.sql', '01eda275c1b09e862f94245988678c85b1fc32a180d67a6a897dd64f98816d38', now64(3));
+
