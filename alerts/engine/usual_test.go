@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // usualConfig has few steps, so that days take seconds.
@@ -90,6 +91,7 @@ const learn = 2 * 24 * 60 // minutes
 // Each rule about what is unusual fires on a change of what it is about, says what is usual, and is a problem of its own. TrafficUnusual,
 // which needs a week, is tested in package rules.
 func TestUnusual(t *testing.T) {
+	slowtest.SkipShort(t, "slow, and without concurrency for the race detector")
 	store := &alertstest.Store{}
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngine(t, usualConfig(), Options{Store: store})
