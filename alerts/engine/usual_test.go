@@ -136,6 +136,7 @@ func TestUnusual(t *testing.T) {
 
 // An engine that starts again, and a standby that takes over, know what is usual and what is unusual as if nothing had happened.
 func TestUsualSurvives(t *testing.T) {
+	slowtest.SkipShort(t, "slow, and without concurrency for the race detector")
 	synctest.Test(t, func(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(1, 1))
 		store := &alertstest.Store{}
