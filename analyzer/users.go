@@ -46,7 +46,10 @@ func (c *counter) hit(s *series, user string) {
 	if h.Problem == "" || h.Problem == session.NoHistory {
 		h.Problem = cmp.Or(s[labelCause], s[labelRule])
 	}
-	size := len("16383,")
+	bucket, size := UserBucket(user), len("16383,")
+	if _, known := c.users[h][bucket]; known {
+		return
+	}
 	if c.users[h] == nil {
 		size += 96 + jsonBytes(h.Service, h.Environment, h.Stage, h.Problem)
 	}
@@ -56,7 +59,7 @@ func (c *counter) hit(s *series, user string) {
 	if c.users[h] == nil {
 		c.users[h] = map[uint16]struct{}{}
 	}
-	c.users[h][UserBucket(user)] = struct{}{}
+	c.users[h][bucket] = struct{}{}
 	c.userBytes += size
 }
 
