@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/differ"
 	"github.com/llmtap/llmtap/dashboards/stored"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // Query is the name of the stored query.
@@ -172,16 +173,8 @@ func (r *Result) Table() (columns []Column, rows [][]any) {
 	}
 	for _, p := range r.Parts {
 		rows = append(rows, []any{
-			p.String(), uint64(p.Hit), uint64(p.Calls), percent(p.Hit, p.Calls), percent(p.Hits, r.SomeHits), percent(p.Others, r.SomeOthers),
+			p.String(), uint64(p.Hit), uint64(p.Calls), quantity.Percent(p.Hit, p.Calls), quantity.Percent(p.Hits, r.SomeHits), quantity.Percent(p.Others, r.SomeOthers),
 		})
 	}
 	return columns, rows
-}
-
-// percent returns a share with one decimal.
-func percent(part, whole int64) float64 {
-	if whole == 0 {
-		return 0
-	}
-	return math.Round(1000*float64(part)/float64(whole)) / 10
 }

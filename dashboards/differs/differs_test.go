@@ -42,8 +42,8 @@ func TestOf(t *testing.T) {
 	}
 	// A version is named before what came with it.
 	f(`only version 2: about 40 of 540 calls; about 0 of 1,000 others
-version 2 40 540 7.4 100 33.3
-declared tools t2 40 540 7.4 100 33.3`, row(
+version 2 40 540 7.4 100 33
+declared tools t2 40 540 7.4 100 33`, row(
 		group{40, 1, "declared tools=t2,version=2"}, group{50, 0, "declared tools=t2,version=2"}, group{100, 0, "declared tools=t1,version=1"},
 	))
 	// Half of the others and more have as long a history, so it says nothing.

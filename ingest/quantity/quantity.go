@@ -36,16 +36,25 @@ func Share[N number](part, all N) string {
 	if all == 0 {
 		return "–"
 	}
-	p := 100 * float64(part) / float64(all)
-	switch {
+	switch p := 100 * float64(part) / float64(all); {
 	case part > 0 && p < 0.1:
 		return "<0.1%"
 	case part < all && p > 99:
 		return ">99%"
-	case p < 10:
-		return strconv.FormatFloat(math.RoundToEven(10*p)/10, 'f', -1, 64) + "%"
 	}
-	return strconv.FormatFloat(math.RoundToEven(p), 'f', 0, 64) + "%"
+	return strconv.FormatFloat(Percent(part, all), 'f', -1, 64) + "%"
+}
+
+// Percent returns the number of Share, as {percent} of dashboards/queries does; 0 of nothing.
+func Percent[N number](part, all N) float64 {
+	if all == 0 {
+		return 0
+	}
+	p := 100 * float64(part) / float64(all)
+	if p < 10 {
+		return math.RoundToEven(10*p) / 10
+	}
+	return math.RoundToEven(p)
 }
 
 // Latency returns seconds to the millisecond: 0.016 s, 1.5 s. The unit never changes, so that rows of a table can be compared.

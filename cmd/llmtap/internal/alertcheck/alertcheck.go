@@ -11,7 +11,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/ruletest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // Check lints the rules of cfg. It writes their errors to w and returns an error if there are any, or if a file has no
@@ -32,14 +32,14 @@ func Check(ctx context.Context, w io.Writer, cfg engine.Config) error {
 		}
 	}
 	if len(problems) == 0 {
-		fmt.Fprintf(&b, "%s, no errors\n", terminal.Plural(rules, "alert rule"))
+		fmt.Fprintf(&b, "%s, no errors\n", quantity.Plural(rules, "alert rule"))
 	}
 	_, err := io.WriteString(w, b.String())
 	switch {
 	case err != nil:
 		return err
 	case len(problems) > 0:
-		return errors.New(terminal.Plural(len(problems), "error"))
+		return errors.New(quantity.Plural(len(problems), "error"))
 	case empty > 0:
 		return &command.ExitError{Code: command.ExitNothing}
 	}
@@ -59,7 +59,7 @@ func Test(ctx context.Context, w io.Writer, cfg engine.Config, files []string, f
 		for _, f := range r.Failures {
 			fmt.Fprintln(&b, f)
 		}
-		fmt.Fprintf(&b, "%s of %s, %d failed\n", terminal.Plural(r.Tests, "test"), terminal.Plural(r.Files, "file"), r.Failed)
+		fmt.Fprintf(&b, "%s of %s, %d failed\n", quantity.Plural(r.Tests, "test"), quantity.Plural(r.Files, "file"), r.Failed)
 		_, err = io.WriteString(w, b.String())
 	}
 	if err == nil && r.Failed > 0 {

@@ -214,8 +214,8 @@ func (r *Report) Write(w io.Writer, format string) error {
 	for i := range r.Alerts {
 		r.Alerts[i].write(&b, r.style)
 	}
-	b.WriteString(r.style.Wrap("", fmt.Sprintf("%s between %s and %s; %s, %d failed", terminal.Plural(len(r.Alerts)+r.More, "alert"),
-		r.style.Time(r.From), r.style.Time(r.Until), terminal.Plural(r.Calls, "call"), r.Failed), "  ") + "\n")
+	b.WriteString(r.style.Wrap("", fmt.Sprintf("%s between %s and %s; %s, %d failed", quantity.Plural(len(r.Alerts)+r.More, "alert"),
+		r.style.Time(r.From), r.style.Time(r.Until), quantity.Plural(r.Calls, "call"), r.Failed), "  ") + "\n")
 	if r.Calls == 0 {
 		b.WriteString("no calls are stored for this period\n")
 	}
@@ -272,9 +272,9 @@ func (a *Alert) write(b *strings.Builder, style *terminal.Style) {
 	}
 	switch {
 	case a.Failed > 0 && a.findings:
-		line("peak: %s in %s, value %.4g", terminal.Plural(a.Failed, "finding"), terminal.Plural(a.Calls, "call"), a.Peak)
+		line("peak: %s in %s, value %.4g", quantity.Plural(a.Failed, "finding"), quantity.Plural(a.Calls, "call"), a.Peak)
 	case a.Failed > 0:
-		line("peak: %s of %s failed (%s), value %.4g", quantity.Count(a.Failed), terminal.Plural(a.Calls, "call"), quantity.Share(a.Failed, a.Calls), a.Peak)
+		line("peak: %s of %s failed (%s), value %.4g", quantity.Count(a.Failed), quantity.Plural(a.Calls, "call"), quantity.Share(a.Failed, a.Calls), a.Peak)
 	default:
 		line("peak: value %.4g: %s", a.Peak, text(a.Summary))
 	}
@@ -282,9 +282,9 @@ func (a *Alert) write(b *strings.Builder, style *terminal.Style) {
 		since := "no calls since"
 		switch {
 		case a.CallsSince > 0 && a.findings:
-			since = terminal.Plural(a.CallsSince, "call") + " since"
+			since = quantity.Plural(a.CallsSince, "call") + " since"
 		case a.CallsSince > 0:
-			since = "none since in " + terminal.Plural(a.CallsSince, "call")
+			since = "none since in " + quantity.Plural(a.CallsSince, "call")
 		}
 		what := "failure"
 		if a.findings {

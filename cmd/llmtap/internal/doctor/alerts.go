@@ -9,7 +9,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // checkRules checks the rule files, and whether the running process has loaded them.
@@ -25,11 +25,11 @@ func (c *checker) checkRules(ctx context.Context) {
 		if c.running {
 			fix = "see llmtap alerts check; the running process keeps its previous rules, and does not restart with these"
 		}
-		c.fail("rules", fix, "%s in the rule files, such as %s", terminal.Plural(len(problems), "error"), problems[0])
+		c.fail("rules", fix, "%s in the rule files, such as %s", quantity.Plural(len(problems), "error"), problems[0])
 	case c.rulesRefused(ctx):
 		c.fail("rules", "make them readable for the user that runs llmtap, then send it SIGHUP", "the running process has not loaded the current rule files")
 	default:
-		c.ok("rules", "%s, no errors", terminal.Plural(rules, "alert rule"))
+		c.ok("rules", "%s, no errors", quantity.Plural(rules, "alert rule"))
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/ingest/natsserver"
+	"github.com/llmtap/llmtap/ingest/quantity"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -33,7 +33,7 @@ func (c *checker) checkClients(ctx context.Context) {
 		c.warn("clients", c.clientFix(r.Reason), "%s", c.describe(&r))
 	}
 	if more := len(refused) - maxClients; more > 0 {
-		c.warn("clients", "see the log of llmtap up", "%s more", terminal.Plural(more, "refused client"))
+		c.warn("clients", "see the log of llmtap up", "%s more", quantity.Plural(more, "refused client"))
 	}
 	if len(refused) == 0 {
 		c.ok("clients", "none refused in the last hour")
@@ -70,7 +70,7 @@ func (c *checker) describe(r *natsserver.Refusal) string {
 	if r.Count > 1 {
 		when = fmt.Sprintf("in %s, %s", age(max(r.Last.Sub(r.First), 0)), ago("the last "))
 	}
-	return fmt.Sprintf("%s from %s %s %s: %s", terminal.Plural(r.Count, "connection"), from, verb, when, r.Reason)
+	return fmt.Sprintf("%s from %s %s %s: %s", quantity.Plural(r.Count, "connection"), from, verb, when, r.Reason)
 }
 
 func isLogin(reason string) bool {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // expiryWarn is how long before the end of a certificate it is reported. Let's Encrypt advises to renew 30 days before.
@@ -75,7 +75,7 @@ func (c *checker) checkCertificates() {
 		case c.now.Before(cert.NotBefore):
 			c.fail("certificates", "correct the clock, or wait", "%s, is not valid before %s", text, cert.NotBefore.Format(time.RFC3339))
 		case cert.NotAfter.Sub(c.now) < expiryWarn:
-			c.warn("certificates", fix, "%s, expires in %s, on %s", text, terminal.Plural(int(cert.NotAfter.Sub(c.now).Hours()/24), "day"), cert.NotAfter.Format(time.DateOnly))
+			c.warn("certificates", fix, "%s, expires in %s, on %s", text, quantity.Plural(int(cert.NotAfter.Sub(c.now).Hours()/24), "day"), cert.NotAfter.Format(time.DateOnly))
 		default:
 			c.ok("certificates", "%s, valid until %s", text, cert.NotAfter.Format(time.DateOnly))
 		}

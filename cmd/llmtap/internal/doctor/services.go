@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/quantity"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -41,7 +41,7 @@ func (c *checker) checkServices(ctx context.Context, cfg clickhouse.Config) {
 		c.describeService(name, sources[name])
 	}
 	if more := len(names) - maxServices; more > 0 {
-		c.ok("services", "%s more: llmtap query services", terminal.Plural(more, "service"))
+		c.ok("services", "%s more: llmtap query services", quantity.Plural(more, "service"))
 	}
 }
 
@@ -80,7 +80,7 @@ func (c *checker) describeService(name string, sources []rows.Row) {
 	}
 	for i, r := range sources {
 		var b strings.Builder
-		fmt.Fprintf(&b, "%s: %s, %s", name, way(r), terminal.Plural(r.Int("calls"), "call"))
+		fmt.Fprintf(&b, "%s: %s, %s", name, way(r), quantity.Plural(r.Int("calls"), "call"))
 		if n := r.Int("processes"); n > 1 {
 			fmt.Fprintf(&b, " of %d processes", n)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // Exit codes. They differ from those of other commands, because 2 is a verdict.
@@ -179,7 +180,7 @@ func (g *gate) status(r regression.Result) string {
 	}
 	n := compared(r)
 	return fmt.Sprintf("%s compared, at least %d wanted; evidence against %s: %s, stops at %s",
-		terminal.Plural(n, "call"), g.MinCalls, g.Version, round(r.Evidence), round(1/g.Alpha))
+		quantity.Plural(n, "call"), g.MinCalls, g.Version, round(r.Evidence), round(1/g.Alpha))
 }
 
 // compared returns the number of compared calls of the new version.

@@ -91,7 +91,7 @@ func (g *gate) report(ctx context.Context, r regression.Result) (*Report, error)
 		x.Verdict, x.explanation = TooFew, "no other version had calls within an hour before"
 	case x.Compared < g.MinCalls:
 		x.Verdict = TooFew
-		x.explanation = fmt.Sprintf("%s could be compared with %s, at least %d are wanted", terminal.Plural(x.Compared, "call"), x.Baseline, g.MinCalls)
+		x.explanation = fmt.Sprintf("%s could be compared with %s, at least %d are wanted", quantity.Plural(x.Compared, "call"), x.Baseline, g.MinCalls)
 	}
 	found, err := rows.Read(ctx, g.q, "stages", stagesSQL, g.rolloutParams(g.rollout))
 	if err != nil {
@@ -179,10 +179,10 @@ func (x *Report) write(w io.Writer, style *terminal.Style) error {
 	switch x.Verdict {
 	case Worse:
 		fmt.Fprintln(&b, style.Bold(style.Red("WORSE: "+terminal.Line(name+" fails more often than "+x.Baseline+"; stop the rollout"))))
-		line("", "Found after %s of %s, at %s.", terminal.Plural(x.StoppedAt, "call"), x.Version, style.Clock(*x.WorseAt))
+		line("", "Found after %s of %s, at %s.", quantity.Plural(x.StoppedAt, "call"), x.Version, style.Clock(*x.WorseAt))
 	case Good:
 		fmt.Fprintln(&b, style.Bold(style.Green("GOOD: "+terminal.Line(name+" does not fail more often than "+x.Baseline))))
-		line("", "%s of %s compared.", terminal.Plural(x.Compared, "call"), x.Version)
+		line("", "%s of %s compared.", quantity.Plural(x.Compared, "call"), x.Version)
 	default:
 		fmt.Fprintln(&b, style.Bold(style.Yellow("TOO FEW CALLS: no verdict on "+terminal.Line(name))))
 		line("", "Reason: %s.", x.explanation)
@@ -204,7 +204,7 @@ func (x *Report) write(w io.Writer, style *terminal.Style) error {
 	for _, c := range x.Causes {
 		b.WriteByte('\n')
 		fmt.Fprintln(&b, style.Bold(terminal.Line(cmp.Or(c.Cause, "no cause")+c.root()+" in "+cmp.Or(c.Stage, "no stage"))))
-		line("  ", "%s of %s failed, %d of %s", terminal.Plural(c.New, "call"), x.Version, c.Old, x.Baseline)
+		line("  ", "%s of %s failed, %d of %s", quantity.Plural(c.New, "call"), x.Version, c.Old, x.Baseline)
 		line("  Why: ", "%s", c.Reason)
 		line("  Fix: ", "%s", c.Fix)
 		line("  Example: ", "llmtap show %s", c.Example)
@@ -217,7 +217,7 @@ func (x *Report) write(w io.Writer, style *terminal.Style) error {
 }
 
 func (c Counts) String() string {
-	return fmt.Sprintf("%s of %s failed", quantity.Count(c.Failed), terminal.Plural(c.Calls, "call"))
+	return fmt.Sprintf("%s of %s failed", quantity.Count(c.Failed), quantity.Plural(c.Calls, "call"))
 }
 
 func (c *Cause) root() string {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 	"github.com/llmtap/llmtap/ingest/recorded"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -225,7 +226,7 @@ func (im *Importer) countUnasked() {
 	}
 	if n > 0 {
 		im.Report.Skipped[noRequest] = n
-		im.Progress.Printf("%s of batches without requests: import the files of the requests with them", terminal.Plural(n, "answer"))
+		im.Progress.Printf("%s of batches without requests: import the files of the requests with them", quantity.Plural(n, "answer"))
 	}
 }
 

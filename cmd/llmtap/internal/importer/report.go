@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 	"github.com/llmtap/llmtap/ingest/recorded"
 )
 
@@ -45,7 +45,7 @@ func (r *Report) Write(w io.Writer, format string) error {
 		return command.WriteJSON(w, r)
 	}
 	mb := float64(r.Bytes) / 1e6
-	fmt.Fprintf(w, "imported %s of %s: %.1f MB in %.1f s (%.1f MB/s)\n", terminal.Plural(r.Exchanges, "exchange"), terminal.Plural(r.Records, "record"),
+	fmt.Fprintf(w, "imported %s of %s: %.1f MB in %.1f s (%.1f MB/s)\n", quantity.Plural(r.Exchanges, "exchange"), quantity.Plural(r.Records, "record"),
 		mb, r.Seconds, mb/max(r.Seconds, 1e-3))
 	for _, k := range slices.Sorted(maps.Keys(r.Skipped)) {
 		fmt.Fprintf(w, "  skipped  %6d  %s\n", r.Skipped[k], k)

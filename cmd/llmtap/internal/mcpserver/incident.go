@@ -12,7 +12,6 @@ import (
 	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/ruledoc"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/differs"
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
@@ -272,7 +271,7 @@ func (x *incident) text() string {
 		field(&b, "conversation", p.Conversation)
 		field(&b, "next", p.Next.String())
 	}
-	fmt.Fprintf(&b, "\n%s hit, %d of them recovered: %s\n", terminal.Plural(x.Conversations, "conversation"), x.Recovered, strings.Join(x.Hits, ", "))
+	fmt.Fprintf(&b, "\n%s hit, %d of them recovered: %s\n", quantity.Plural(x.Conversations, "conversation"), x.Recovered, strings.Join(x.Hits, ", "))
 	for _, m := range x.Missing {
 		fmt.Fprintf(&b, "\nNot read: %s\n", m)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/problems"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 const problemsDoc = `Known defects of stages: state, versions, who is assigned, in which version they are fixed; with an id, also the fix and who did what.`
@@ -68,7 +68,7 @@ func (t *tools) problems(ctx context.Context, in problemsInput) (answer, error) 
 	var b strings.Builder
 	fmt.Fprintln(&b, problems.Summary(out.Problems, out.Closed, `problems {"state":"resolved"} or {"state":"ignored"}`))
 	if out.Others > 0 {
-		fmt.Fprintf(&b, "%s left out: add a service and a stage.\n", terminal.Plural(out.Others, "further problem"))
+		fmt.Fprintf(&b, "%s left out: add a service and a stage.\n", quantity.Plural(out.Others, "further problem"))
 	}
 	for i := range out.Problems {
 		p := &out.Problems[i]

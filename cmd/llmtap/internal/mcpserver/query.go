@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/quantity"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -109,7 +110,7 @@ type tableAnswer struct {
 func rowsAnswer(b *strings.Builder, res *clickhouse.Result, offset int) (answer, error) {
 	total := len(res.Rows)
 	if offset < 0 || offset > total {
-		return answer{}, fmt.Errorf("offset %d is not in the result, which has %s", offset, terminal.Plural(total, "row"))
+		return answer{}, fmt.Errorf("offset %d is not in the result, which has %s", offset, quantity.Plural(total, "row"))
 	}
 	data := tableAnswer{Rows: []json.RawMessage{}, First: offset, Total: total}
 	some := &clickhouse.Result{Columns: res.Columns}

@@ -12,7 +12,6 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
@@ -196,15 +195,15 @@ func (w *wrong) addSignals(in Filter, masked, latent []rows.Row) {
 		return step{"query", queryInput{Name: name, Parameters: parameters}}
 	}
 	for _, r := range masked[:min(len(masked), maxOthers)] {
-		text := terminal.Plural(r.Int("failures"), "run") + " reported as ok although the last call failed"
+		text := quantity.Plural(r.Int("failures"), "run") + " reported as ok although the last call failed"
 		if r.Text("signal") != "masked_failure" {
-			text = terminal.Plural(r.Int("conversations"), "conversation") + " ended on a failed call"
+			text = quantity.Plural(r.Int("conversations"), "conversation") + " ended on a failed call"
 		}
 		w.Signals = append(w.Signals, signal{r.Text("signal"), subject(r.Text("service"), r.Text("stage")), text + " (" + r.Text("cause") + ")", next("masked_failures", r)})
 	}
 	for _, r := range latent[:min(len(latent), maxOthers)] {
 		w.Signals = append(w.Signals, signal{"latent_violation", subject(r.Text("service"), r.Text("stage")), fmt.Sprintf(
-			"%s accepted %s that %s would reject (%s)", line(r.Text("provider"), maxVersion), terminal.Plural(r.Int("violations"), "violation"), r.Text("target"), r.Text("rule_id"),
+			"%s accepted %s that %s would reject (%s)", line(r.Text("provider"), maxVersion), quantity.Plural(r.Int("violations"), "violation"), r.Text("target"), r.Text("rule_id"),
 		), next("latent_violations", r)})
 	}
 }
@@ -230,7 +229,7 @@ func (w *wrong) text() string {
 		field(&b, "next", f.Next.String())
 	}
 	if w.Others > 0 {
-		fmt.Fprintf(&b, "\nand %s more: query {\"name\":\"causes\"}\n", terminal.Plural(w.Others, "failure"))
+		fmt.Fprintf(&b, "\nand %s more: query {\"name\":\"causes\"}\n", quantity.Plural(w.Others, "failure"))
 	}
 	if len(w.Alerts) > 0 {
 		b.WriteString("\nAlerts, firing ones first:\n")

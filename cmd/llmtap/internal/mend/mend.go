@@ -19,6 +19,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -292,7 +293,7 @@ func (m *Mender) report(h *History, res *repair.Result) error {
 		counts = "no repair known"
 	}
 	if len(res.Steps) > 0 {
-		counts = terminal.Plural(len(res.Steps), "repair")
+		counts = quantity.Plural(len(res.Steps), "repair")
 		if n := len(res.Lost()); n > 0 {
 			counts += fmt.Sprintf(", %d lost", n)
 		} else {

@@ -33,7 +33,7 @@ func Summary(list []Problem, hidden int, command string) string {
 			open++
 		}
 	}
-	text := terminal.Plural(open, "open problem")
+	text := quantity.Plural(open, "open problem")
 	if open == 0 {
 		text = "No open problems"
 	}
@@ -211,7 +211,7 @@ func Fields(d *Details, now time.Time, style *terminal.Style) (list []Field) {
 	if !p.LastSeen.IsZero() {
 		add("last seen", style.Time(p.LastSeen)+", "+ago(p.LastSeen, now))
 	}
-	incidents := fmt.Sprintf("%s, the last since %s", terminal.Plural(p.Incidents, "incident"), style.Time(p.Incident))
+	incidents := fmt.Sprintf("%s, the last since %s", quantity.Plural(p.Incidents, "incident"), style.Time(p.Incident))
 	if p.Firing {
 		incidents += ", which goes on"
 	}

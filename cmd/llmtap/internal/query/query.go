@@ -19,6 +19,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/user"
 	"github.com/llmtap/llmtap/dashboards/differs"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/quantity"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -170,7 +171,7 @@ func (q *Query) Answer(res *clickhouse.Result) (*clickhouse.Result, string) {
 	case found.Others == 0:
 		return out, "There are no other calls to compare them with: choose a longer time range, or fewer filters."
 	}
-	return out, fmt.Sprintf("Nothing, beyond chance: %s are like %s.", terminal.Plural(int(found.Hits), "call"), terminal.Plural(int(found.Others), "other call"))
+	return out, fmt.Sprintf("Nothing, beyond chance: %s are like %s.", quantity.Plural(int(found.Hits), "call"), quantity.Plural(int(found.Others), "other call"))
 }
 
 // Statement returns the statement and the values of all parameters.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 const (
@@ -57,7 +58,7 @@ func (p *Part) Title() string {
 	case p.Kind == Reply && id == "":
 		id, name = name, ""
 	case p.Kind == Other:
-		return fmt.Sprintf("[%s, %s]", name, terminal.Plural(len(p.Text), "byte"))
+		return fmt.Sprintf("[%s, %s]", name, quantity.Plural(len(p.Text), "byte"))
 	case p.Kind == Reasoning:
 		return "reasoning"
 	}

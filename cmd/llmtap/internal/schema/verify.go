@@ -11,6 +11,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/quantity"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -95,11 +96,11 @@ func summarize(v *clickhouse.Verification, took time.Duration) []string {
 		where += " (" + v.Version + ")"
 	}
 	if v.Shards > 0 {
-		where += fmt.Sprintf(", a cluster of %s on %s", terminal.Plural(v.Shards, "shard"), terminal.Plural(v.Replicas, "server"))
+		where += fmt.Sprintf(", a cluster of %s on %s", quantity.Plural(v.Shards, "shard"), quantity.Plural(v.Replicas, "server"))
 	}
-	lines := []string{fmt.Sprintf("llmtap works with %s: %s ok, in %.0f s.", where, terminal.Plural(len(steps[clickhouse.VerifyOK]), "step"), took.Seconds())}
+	lines := []string{fmt.Sprintf("llmtap works with %s: %s ok, in %.0f s.", where, quantity.Plural(len(steps[clickhouse.VerifyOK]), "step"), took.Seconds())}
 	if len(failed) > 0 {
-		lines[0] = fmt.Sprintf("llmtap does not work with %s yet: %s failed: %s.", where, terminal.Plural(len(failed), "step"), strings.Join(failed, ", "))
+		lines[0] = fmt.Sprintf("llmtap does not work with %s yet: %s failed: %s.", where, quantity.Plural(len(failed), "step"), strings.Join(failed, ", "))
 	}
 	if warned := steps[clickhouse.VerifyWarning]; len(warned) > 0 {
 		lines = append(lines, "Should be changed: "+strings.Join(warned, ", ")+".")

@@ -241,7 +241,7 @@ func (c *Conversation) compare(ctx context.Context, s Store) error {
 // Text writes c for a terminal: each exchange with the messages it added, its answer and its findings.
 func (c *Conversation) Text(w io.Writer, o Options) error {
 	v := o.view()
-	v.WriteString(v.Bold(fmt.Sprintf("conversation %s, %s", terminal.Clip(c.ID, 200), terminal.Plural(c.Count, "exchange"))) + "\n")
+	v.WriteString(v.Bold(fmt.Sprintf("conversation %s, %s", terminal.Clip(c.ID, 200), quantity.Plural(c.Count, "exchange"))) + "\n")
 	if c.Truncated {
 		v.linef(0, 0, "There are more exchanges; only the first %s are read.", quantity.Count(maxExchanges))
 	}
@@ -272,7 +272,7 @@ func (c *Conversation) Text(w io.Writer, o Options) error {
 func (v *view) left(n int) {
 	if n > 0 {
 		v.WriteString("\n")
-		v.linef(0, 0, "… %s left out, without failures or beyond the limit; see %s", terminal.Plural(n, "exchange"), v.option("limit"))
+		v.linef(0, 0, "… %s left out, without failures or beyond the limit; see %s", quantity.Plural(n, "exchange"), v.option("limit"))
 	}
 }
 
@@ -290,13 +290,13 @@ func (v *view) turn(t *Turn) {
 		marked[t.Findings[i].Message] = true
 	}
 	if t.Kept > 0 {
-		v.linef(8, 0, "%s unchanged", terminal.Plural(t.Kept, "message"))
+		v.linef(8, 0, "%s unchanged", quantity.Plural(t.Kept, "message"))
 	}
 	next := t.Kept
 	for i := range t.New {
 		n := &t.New[i]
 		if n.Index > next {
-			v.linef(8, 0, "… %s left out", terminal.Plural(n.Index-next, "message"))
+			v.linef(8, 0, "… %s left out", quantity.Plural(n.Index-next, "message"))
 		}
 		next = n.Index + 1
 		switch {

@@ -52,7 +52,7 @@ func (v *view) finding(indent int, f *Finding) {
 	first, clean := terminal.Clip(f.FirstVersion, shownLabel), terminal.Clip(f.LastClean, shownLabel)
 	switch {
 	case first != "" && clean != "" && f.CleanCalls > 0:
-		fact("version", fmt.Sprintf("first seen in %s; %s made %s before without it", first, clean, terminal.Plural(f.CleanCalls, "call")))
+		fact("version", fmt.Sprintf("first seen in %s; %s made %s before without it", first, clean, quantity.Plural(f.CleanCalls, "call")))
 	case first != "":
 		fact("version", "first seen in "+first+", no clean version known")
 	}
@@ -186,7 +186,7 @@ func (v *view) diff(indent int, all []change) {
 			head = strings.Repeat(" ", width+2)
 		}
 	}, func(n int) {
-		v.mark(indent, ' ', v.Dim("… "+terminal.Plural(n, "unchanged field")))
+		v.mark(indent, ' ', v.Dim("… "+quantity.Plural(n, "unchanged field")))
 	})
 }
 
@@ -298,7 +298,7 @@ func (v *view) columns(indent int, said, sent string, all []change) {
 		default:
 			both(nil, cell(c, c.sent), ">")
 		}
-	}, func(n int) { row("… "+terminal.Plural(n, "unchanged field"), " ", "") })
+	}, func(n int) { row("… "+quantity.Plural(n, "unchanged field"), " ", "") })
 }
 
 // faultyArguments returns the places at which the arguments of a call are not JSON.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 const (
@@ -30,7 +31,7 @@ func (f *Finding) Lines() (diff, pairs []Line) {
 	each(v.near(changes), func(i int) {
 		diff = append(diff, Line{changes[i].mark, terminal.Line(changes[i].field().path), v.value(&changes[i], lineValue)})
 	}, func(n int) {
-		diff = append(diff, Line{Mark: ' ', Text: "… " + terminal.Plural(n, "unchanged field")})
+		diff = append(diff, Line{Mark: ' ', Text: "… " + quantity.Plural(n, "unchanged field")})
 	})
 	return append(diff, c.faultyArguments()...), v.pairs(c)
 }

@@ -100,7 +100,7 @@ func (v *view) messages(e *Exchange) {
 			v.finding(6, f)
 		}
 	}, func(n int) {
-		v.linef(8, 0, "… %s left out; all: %s", terminal.Plural(n, "message"), v.option("full"))
+		v.linef(8, 0, "… %s left out; all: %s", quantity.Plural(n, "message"), v.option("full"))
 	})
 	if len(byMessage[-1]) > 0 {
 		v.WriteString("\n" + v.Bold("findings of the request as a whole") + "\n")

@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/stored"
+	"github.com/llmtap/llmtap/ingest/quantity"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -176,7 +177,7 @@ func (s Store) writeTool(ctx context.Context, w io.Writer, exchange, conversatio
 		return table.Write(w, toolRows(calls), o.Format, o.Style)
 	}
 	v := o.view()
-	v.linef(0, 2, "%s of %s in conversation %s", terminal.Plural(len(calls), "call"), terminal.Clip(o.Tool, maxID), terminal.Clip(conversation, shownLabel))
+	v.linef(0, 2, "%s of %s in conversation %s", quantity.Plural(len(calls), "call"), terminal.Clip(o.Tool, maxID), terminal.Clip(conversation, shownLabel))
 	if more {
 		v.linef(0, 2, "Only the newest calls are shown; see %s.", v.option("limit"))
 	}

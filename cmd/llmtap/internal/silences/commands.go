@@ -46,7 +46,7 @@ func Add(ctx context.Context, c *remote.Client, s silence.Silence, w io.Writer, 
 	if x.Status.State == silence.Pending {
 		when = fmt.Sprintf("from %s %s", style.Time(s.StartsAt), when)
 	}
-	text := fmt.Sprintf("Silenced %s: it matches %s.", when, terminal.Plural(x.Matched, "firing alert"))
+	text := fmt.Sprintf("Silenced %s: it matches %s.", when, quantity.Plural(x.Matched, "firing alert"))
 	fmt.Fprintln(w, style.Wrap("", terminal.Line(text), ""))
 	fmt.Fprintf(w, "End it with: llmtap alerts silence expire %s\n", s.ID)
 	return nil
@@ -95,7 +95,7 @@ func List(ctx context.Context, c *remote.Client, filters []string, expired bool,
 			state = "ended " + style.Time(x.EndsAt)
 		}
 		if x.Status.State != silence.Expired {
-			state += ", " + terminal.Plural(x.Matched, "firing alert")
+			state += ", " + quantity.Plural(x.Matched, "firing alert")
 		}
 		fmt.Fprintf(w, "%s  %s\n", x.ID, paint(string(x.Status.State)))
 		fmt.Fprintln(w, style.Wrap("  ", state, "  "))

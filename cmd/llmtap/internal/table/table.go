@@ -13,6 +13,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -84,7 +85,7 @@ func writeText(w io.Writer, res *clickhouse.Result, style *terminal.Style) error
 		writeRecords(&b, res, style)
 	}
 	if res.Truncated {
-		fmt.Fprintf(&b, "(only the first %s)\n", terminal.Plural(len(res.Rows), "row"))
+		fmt.Fprintf(&b, "(only the first %s)\n", quantity.Plural(len(res.Rows), "row"))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -197,7 +197,7 @@ func (t *Tail) exchangeText(e rows.Row) string {
 	text := func(name string) string { return table.Cell(e[name], t.Style) }
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %-28s %-22s %3s %9s  %s", t.Style.Clock(e.Time("stored_at")), sender(e), text("model"), text("status"),
-		quantity.Latency(e.Float("duration")), terminal.Plural(e.Int("messages"), "message"))
+		quantity.Latency(e.Float("duration")), quantity.Plural(e.Int("messages"), "message"))
 	if e.Bool("failed") {
 		fmt.Fprintf(&b, "  %s %s", t.Style.Red("FAILED"), text("cause"))
 		if root := text("root_cause"); root != "" {

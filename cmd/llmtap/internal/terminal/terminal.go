@@ -7,8 +7,6 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/width"
-
-	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // DefaultWidth is the number of columns if neither the shell nor the terminal reports one.
@@ -106,6 +104,3 @@ func Clip(s string, n int) string {
 
 // Line returns s on one line, escaped, because an id or an error text may contain terminal commands.
 func Line(s string) string { return Escape(strings.Join(strings.Fields(s), " ")) }
-
-// Plural is quantity.Plural.
-func Plural[N int | uint64](n N, noun string) string { return quantity.Plural(n, noun) }
