@@ -14,7 +14,6 @@ type Measured struct {
 	FirstToken   dist.Dist `json:"ttft,omitzero"` // of streams: until the first byte of the answer, in milliseconds
 	InputTokens  dist.Dist `json:"in,omitzero"`
 	OutputTokens dist.Dist `json:"out,omitzero"`
-	CachedTokens uint64    `json:"cached,omitempty"` // sum of the input tokens that were read from a cache
 }
 
 // Merge adds what o has.
@@ -23,7 +22,6 @@ func (m *Measured) Merge(o *Measured) {
 	m.FirstToken.Merge(&o.FirstToken)
 	m.InputTokens.Merge(&o.InputTokens)
 	m.OutputTokens.Merge(&o.OutputTokens)
-	m.CachedTokens += o.CachedTokens
 }
 
 // Reset removes all values and keeps the memory.
@@ -32,7 +30,6 @@ func (m *Measured) Reset() {
 	m.FirstToken.Reset()
 	m.InputTokens.Reset()
 	m.OutputTokens.Reset()
-	m.CachedTokens = 0
 }
 
 // add adds a call.
@@ -48,7 +45,6 @@ func (m *Measured) add(e *Exchange) {
 	}
 	add(&m.InputTokens, e.InputTokens)
 	add(&m.OutputTokens, e.OutputTokens)
-	m.CachedTokens += uint64(max(0, e.CachedTokens))
 }
 
 // jsonBytes returns an upper bound on the JSON size of m, for at most 1e6 calls.

@@ -56,7 +56,7 @@ func TestMeasured(t *testing.T) {
 		}
 	}
 	want := analyzer.Measured{
-		Duration: distOf(1000, 4200, 1000, 1000), FirstToken: distOf(400), InputTokens: distOf(100, 100, 200), OutputTokens: distOf(7, 7, 9), CachedTokens: 128,
+		Duration: distOf(1000, 4200, 1000, 1000), FirstToken: distOf(400), InputTokens: distOf(100, 100, 200), OutputTokens: distOf(7, 7, 9),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("measured (-want +got):\n%s", diff)

@@ -312,20 +312,6 @@ func TestRare(t *testing.T) {
 	}
 }
 
-func TestSlow(t *testing.T) {
-	usual := Percentiles{Duration: 10_000, First: 1000, Input: 2000, Output: 500}
-	for want, now := range map[Part]Percentiles{
-		FirstToken: {19_000, 9500, 2100, 500},
-		Prompt:     {19_000, 9500, 20_000, 500},
-		Output:     {19_000, 1100, 2000, 1000},
-		Pace:       {19_000, 1100, 2000, 500},
-	} {
-		must.Equal(t, Slow(usual, now), want, "%+v", now)
-	}
-	must.Equal(t, Slow(Percentiles{Duration: 1000}, Percentiles{Duration: 2000}), Unknown, "only durations")
-	must.Equal(t, Slow(Percentiles{Duration: 1000, First: 100}, Percentiles{Duration: 2000, First: 100}), Pace, "no output")
-}
-
 func BenchmarkWatch(b *testing.B) {
 	rnd := rand.New(rand.NewPCG(1, 11))
 	for _, k := range []Kind{Values, Amount} {
