@@ -32,20 +32,10 @@ type Part struct {
 
 // A Result explains a change.
 type Result struct {
-	All   Numbers
-	Cause []Part // the best explanation: one part, or several values of the same attributes
-	Parts []Part // Cause, and what explains other calls, or the same calls as well; the best first
-}
-
-// Covers returns the numbers of all calls of the cause. Calls with several values of an attribute count once for each.
-func (r *Result) Covers() Numbers {
-	var n Numbers
-	for _, p := range r.Cause {
-		n.Calls += p.Calls
-		n.Actual += p.Actual
-		n.Expected += p.Expected
-	}
-	return n
+	All    Numbers
+	Cause  []Part  // the best explanation: one part, or several values of the same attributes
+	Covers Numbers // of the calls of Cause
+	Parts  []Part  // Cause, and what explains other calls, or the same calls as well; the best first
 }
 
 // params are the parameters of a search.
@@ -66,6 +56,7 @@ func (t *Table) find(with params, limit int) Result {
 	s.count = newCount(len(s.values), t.Leaves, s.leaves, leastShare*t.Change)
 	parts := s.parts()
 	out.Cause = s.cause(parts)
+	out.Covers = s.covers(out.Cause)
 	out.Parts = s.rank(parts, out.Cause, limit)
 	for i := range out.Parts {
 		out.Parts[i].Values = s.original(out.Parts[i].Values)
@@ -172,7 +163,8 @@ func (s *search) differentAttributes(values []int) bool {
 	return true
 }
 
-// cause returns the best explanation among parts: values of the same attributes, best first.
+// cause returns the best explanation among parts: values of the same attributes, best first. A call can have several of them, such as
+// tools, so each value counts only for the calls that the better ones do not have.
 func (s *search) cause(parts []Part) []Part {
 	by := map[[3]int][]Part{}
 	var order [][3]int // fewest conditions first, so that a condition that adds nothing is left out
@@ -188,18 +180,53 @@ func (s *search) cause(parts []Part) []Part {
 		by[key] = append(by[key], p)
 	}
 	slices.SortStableFunc(order, func(a, b [3]int) int { return cmp.Compare(len(by[a][0].Values), len(by[b][0].Values)) })
+	several := s.several()
 	var best []Part
 	score := 0.0
 	for _, key := range order {
 		list := by[key]
 		slices.SortStableFunc(list, func(a, b Part) int { return cmp.Compare(b.Score, a.Score) })
+		overlap := slices.ContainsFunc(key[:], func(a int) bool { return several[a] })
+		var chosen []Part
 		sum := 0.0
-		for i := range list {
-			sum += list[i].Score
-			if together := sum * (1 - s.furtherCost*float64(i)); together > score*(1+1e-9) {
-				best, score = list[:i+1], together
+		for _, p := range list[:min(len(list), maxChecked)] {
+			if s.furtherCost*float64(len(chosen)) >= 1 {
+				break // further values cost more than they add
+			}
+			more := p.Score
+			if overlap && len(chosen) > 0 {
+				if more = s.score(s.covers(append(slices.Clip(chosen), p)).Without(s.covers(chosen))); more == 0 {
+					continue
+				}
+			}
+			chosen, sum = append(chosen, p), sum+more
+			if together := sum * (1 - s.furtherCost*float64(len(chosen)-1)); together > score*(1+1e-9) {
+				best, score = slices.Clone(chosen), together
 			}
 		}
 	}
-	return slices.Clone(best)
+	return best
+}
+
+// several returns the attributes of which a call can have several values.
+func (s *search) several() map[int]bool {
+	out := map[int]bool{}
+	for _, values := range s.leaves {
+		for i, v := range values {
+			if a := s.attribute(v); slices.ContainsFunc(values[:i], func(w int) bool { return s.attribute(w) == a }) {
+				out[a] = true
+			}
+		}
+	}
+	return out
+}
+
+// covers returns the numbers of the calls of parts.
+func (s *search) covers(parts []Part) (n Numbers) {
+	for i, values := range s.leaves {
+		if slices.ContainsFunc(parts, func(p Part) bool { return containsAll(values, p.Values) }) {
+			n.add(&s.table.Leaves[i])
+		}
+	}
+	return n
 }

@@ -119,6 +119,29 @@ func TestOneValue(t *testing.T) {
 	f(1, 2, 0, 0, false)
 }
 
+// A call counts once, however many of the values it has.
+func TestSeveralValues(t *testing.T) {
+	f := func(want string, covers Numbers, add func(c *calls)) {
+		t.Helper()
+		var c calls
+		add(&c)
+		r := Find(Compare(c.leaves, c.attribute), 12)
+		must.Equal(t, c.text(r.Cause), want, "cause")
+		covers.Expected = r.Covers.Expected
+		must.Equal(t, r.Covers, covers, "numbers")
+	}
+	f("tool=a: 103 of 103", Numbers{Calls: 103, Actual: 103}, func(c *calls) {
+		c.add(103, 103, "tool=a", "tool=b")
+		c.add(126, 0, "tool=c")
+	})
+	f("tool=a: 60 of 60\ntool=b: 60 of 60", Numbers{Calls: 110, Actual: 110}, func(c *calls) {
+		c.add(50, 50, "tool=a")
+		c.add(50, 50, "tool=b")
+		c.add(10, 10, "tool=a", "tool=b")
+		c.add(500, 0, "tool=c")
+	})
+}
+
 func TestSentence(t *testing.T) {
 	f := func(want string, in, all Numbers, sample bool, parts ...string) {
 		t.Helper()

@@ -15,7 +15,8 @@ A part is the calls that have up to three values of different attributes. It exp
 The first two factors are Neyman's chi-square, (actual - expected)^2 / actual, over the change. The narrower a part, the smaller its
 share and the larger the other factors, so that the best part is the one that is hit as a whole and nothing else. A further condition
 that changes nothing does not raise the score, and the part with fewer conditions is reported. Several values of the same attributes
-explain the change together; their scores add up, and each after the first costs 15% of the sum.
+explain the change together; their scores add up, for the calls that the better ones do not have, and each after
+the first costs 15% of the sum.
 
 A part counts only if it has at least 5% of the change, if it is unusual beyond chance, and if no part with a condition less has as
 high a score. Chance is bounded for all parts with as many conditions together: in a table in which nothing differs, hardly ever one

@@ -2,8 +2,9 @@ package differ
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
+
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // Sentence says in which calls something happened, such as "only model a and region eu: 96 of 98 calls; 2 of 402 others". parts are
@@ -24,14 +25,5 @@ func Sentence(parts []string, in, all Numbers, sample bool) string {
 		about = "about "
 	}
 	rest := all.Without(in)
-	return fmt.Sprintf("%s %s: %s%s of %s calls; %s%s of %s others", often, strings.Join(parts, ", or "), about, whole(in.Actual), whole(in.Calls), about, whole(rest.Actual), whole(rest.Calls))
-}
-
-// whole formats a number with commas between thousands.
-func whole(x float64) string {
-	s := strconv.FormatFloat(x, 'f', 0, 64)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
+	return fmt.Sprintf("%s %s: %s%s of %s calls; %s%s of %s others", often, strings.Join(parts, ", or "), about, quantity.Count(in.Actual), quantity.Count(in.Calls), about, quantity.Count(rest.Actual), quantity.Count(rest.Calls))
 }

@@ -69,5 +69,5 @@ func differs(list []*series, from, step int64) string {
 		}
 		parts = append(parts, strings.Join(conditions, " and "))
 	}
-	return differ.Sentence(parts, found.Covers(), found.All, false)
+	return differ.Sentence(parts, found.Covers, found.All, false)
 }

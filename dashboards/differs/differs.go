@@ -123,7 +123,7 @@ func Of(rows []stored.Row) *Result {
 	for i, p := range out.Cause {
 		words[i] = p.String()
 	}
-	out.Sentence = differ.Sentence(words, estimate(found.Covers()), estimate(found.All), out.Sampled())
+	out.Sentence = differ.Sentence(words, estimate(found.Covers), estimate(found.All), out.Sampled())
 	return out
 }
 

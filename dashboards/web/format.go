@@ -83,7 +83,7 @@ func money(usd float64) string {
 	case usd == 0:
 		return "$0"
 	case usd < 0.01:
-		return "<$0.01"
+		return "under $0.01"
 	}
 	return "$" + strconv.FormatFloat(usd, 'f', 2, 64)
 }
