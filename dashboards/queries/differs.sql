@@ -8,7 +8,6 @@
 -- param hits_since = : calls since this time, instead of failed calls
 -- param hits_until = : calls before this time
 -- param sample = 5000: about the maximum number of calls of each of the two groups that are compared
--- Any reply to a tool call needs four messages, so fewer are no minimum that says something.
 -- The row has compared calls with their values, which llmtap combines. Calls are compared with all others that the filters select. SDK
 -- retries and cancelled calls are not compared.
 WITH
@@ -49,7 +48,7 @@ SELECT
             concat('status\n', if(chosen, toString(status), '')), concat('cause\n', if(chosen, toString(cause), '')), concat('finish reason\n', if(chosen, toString(finish_reason), ''))
         ],
         arrayMap(t -> concat('tool\n', t), arrayDistinct(tools)),
-        arrayMap(n -> concat('history\n', toString(n), ' or more messages'), arrayFilter(n -> messages >= n, [6, 11, 21, 51, 101, 201])),
+        arrayMap(n -> concat('history\n', toString(n), ' or more messages'), arrayFilter(n -> messages >= n, [2, 3, 4, 6, 11, 21, 51, 101, 201])),
         arrayMap(n -> concat('history\nat most ', toString(n), if(n = 1, ' message', ' messages')), arrayFilter(n -> messages BETWEEN 1 AND n, [1, 2, 5, 10])),
         arrayMap(n -> concat('size\n', toString(n), ' kB or more'), arrayFilter(n -> request_bytes >= 1000 * n, [10, 100, 1000])),
         arrayMap((k, v) -> concat('attribute ', k, '\n', substring(v, 1, 200)), mapKeys(attributes), mapValues(attributes)),
