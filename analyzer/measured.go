@@ -14,22 +14,28 @@ type Measured struct {
 	FirstToken   dist.Dist `json:"ttft,omitzero"` // of streams: until the first byte of the answer, in milliseconds
 	InputTokens  dist.Dist `json:"in,omitzero"`
 	OutputTokens dist.Dist `json:"out,omitzero"`
+	History      dist.Dist `json:"history,omitzero"` // messages of the request
+	Cost         dist.Dist `json:"cost,omitzero"`    // in microdollars, where the price of the model is known
+}
+
+// dists returns all distributions.
+func (m *Measured) dists() [6]*dist.Dist {
+	return [...]*dist.Dist{&m.Duration, &m.FirstToken, &m.InputTokens, &m.OutputTokens, &m.History, &m.Cost}
 }
 
 // Merge adds what o has.
 func (m *Measured) Merge(o *Measured) {
-	m.Duration.Merge(&o.Duration)
-	m.FirstToken.Merge(&o.FirstToken)
-	m.InputTokens.Merge(&o.InputTokens)
-	m.OutputTokens.Merge(&o.OutputTokens)
+	from := o.dists()
+	for i, d := range m.dists() {
+		d.Merge(from[i])
+	}
 }
 
 // Reset removes all values and keeps the memory.
 func (m *Measured) Reset() {
-	m.Duration.Reset()
-	m.FirstToken.Reset()
-	m.InputTokens.Reset()
-	m.OutputTokens.Reset()
+	for _, d := range m.dists() {
+		d.Reset()
+	}
 }
 
 // add adds a call.
@@ -49,8 +55,11 @@ func (m *Measured) add(e *Exchange) {
 
 // jsonBytes returns an upper bound on the JSON size of m, for at most 1e6 calls.
 func (m *Measured) jsonBytes() int {
-	buckets := len(m.Duration.Buckets) + len(m.FirstToken.Buckets) + len(m.InputTokens.Buckets) + len(m.OutputTokens.Buckets)
-	return 160 + 12*buckets
+	n := 160
+	for _, d := range m.dists() {
+		n += 12 * len(d.Buckets)
+	}
+	return n
 }
 
 // measures reports whether e is measured: the agent read an answer to the end. What a failed call takes says nothing of the others,

@@ -20,13 +20,18 @@ type Tally struct {
 const (
 	MetricCalls     = "llmtap_calls_total"
 	MetricFailed    = "llmtap_failed_calls_total"
-	MetricRetries   = "llmtap_retries_total"           // attempts of an SDK after the first; not included in other counts of calls
-	MetricCancelled = "llmtap_cancelled_calls_total"   // calls cancelled by the agent; not included in other counts of calls
-	MetricFindings  = "llmtap_findings_total"          // also has the labels rule, severity and root_cause, and for signals about a failed call its cause, for latent_violation the violated rule as the cause
-	MetricNew       = "llmtap_new_causes_total"        // failed calls whose cause and root cause are new for the stage
-	MetricOdd       = "llmtap_odd_answers_total"       // calls that did not fail, but whose answer did not end as it should; also has the label ended, such as EndedLimit
-	MetricLost      = "llmtap_lost_events_total"       // events missing in the sequences of processes, including events of dropped exchanges
-	MetricDropped   = "llmtap_dropped_exchanges_total" // exchanges that hooks reported as dropped
+	MetricRetries   = "llmtap_retries_total"         // attempts of an SDK after the first; not included in other counts of calls
+	MetricCancelled = "llmtap_cancelled_calls_total" // calls cancelled by the agent; not included in other counts of calls
+	MetricFindings  = "llmtap_findings_total"        // also has the labels rule, severity and root_cause, and for signals about a failed call its cause, for latent_violation the violated rule as the cause
+	MetricNew       = "llmtap_new_causes_total"      // failed calls whose cause and root cause are new for the stage
+	MetricOdd       = "llmtap_odd_answers_total"     // calls that did not fail, but whose answer did not end as it should; also has the label ended, such as EndedLimit
+	// Replies of tools in accepted requests, each once, those that report an error, and calls that repeat the one before with the same result.
+	MetricToolReplies = "llmtap_tool_replies_total"
+	MetricToolErrors  = "llmtap_tool_errors_total"
+	MetricRepeated    = "llmtap_repeated_calls_total"
+
+	MetricLost    = "llmtap_lost_events_total"       // events missing in the sequences of processes, including events of dropped exchanges
+	MetricDropped = "llmtap_dropped_exchanges_total" // exchanges that hooks reported as dropped
 
 	MetricHeartbeats = "llmtap_hook_heartbeats_total" // reports of hooks that their process is alive, once a minute with or without calls, or ends
 	MetricVanished   = "llmtap_vanished_hooks_total"  // processes whose heartbeats stopped for 3 minutes without a report of their end

@@ -40,23 +40,35 @@ const (
 type measure struct {
 	name string // value of the label measure
 	kind usual.Kind
-	unit float64 // of what is exported, in units of the samples
+	unit float64                          // of what is exported, in units of the samples
+	of   func(s *stage, to *usual.Sample) // sets what the open minute of the stage has of it
 }
 
-// measures are all measures, and odd answers from the sixth on. Their order is that of stored watches.
-var measures = [...]measure{
-	{"duration", usual.Values, 1000}, // seconds
-	{"first_token", usual.Values, 1000},
-	{"input_tokens", usual.Values, 1},
-	{"output_tokens", usual.Values, 1},
-	{"calls", usual.Amount, 1},
-	{analyzer.OddID(analyzer.EndedLimit), usual.Share, 1},
-	{analyzer.OddID(analyzer.EndedEmpty), usual.Share, 1},
-	{analyzer.OddID(analyzer.EndedRefused), usual.Share, 1},
-	{analyzer.OddID(analyzer.EndedFiltered), usual.Share, 1},
+const measureCount = 13
+
+// measures are all measures. Their order is that of stored watches: new ones come last.
+var measures = [measureCount]measure{
+	{"duration", usual.Values, 1000, func(s *stage, to *usual.Sample) { to.Values = &s.measured.Duration }}, // seconds
+	{"first_token", usual.Values, 1000, func(s *stage, to *usual.Sample) { to.Values = &s.measured.FirstToken }},
+	{"input_tokens", usual.Values, 1, func(s *stage, to *usual.Sample) { to.Values = &s.measured.InputTokens }},
+	{"output_tokens", usual.Values, 1, func(s *stage, to *usual.Sample) { to.Values = &s.measured.OutputTokens }},
+	{"calls", usual.Amount, 1, func(s *stage, to *usual.Sample) { to.Amount = s.calls }},
+	odd(analyzer.EndedLimit),
+	odd(analyzer.EndedEmpty),
+	odd(analyzer.EndedRefused),
+	odd(analyzer.EndedFiltered),
+	{"history", usual.Values, 1, func(s *stage, to *usual.Sample) { to.Values = &s.measured.History }},
+	{"cost", usual.Values, 1e6, func(s *stage, to *usual.Sample) { to.Values = &s.measured.Cost }}, // dollars of a call
+	{"spend", usual.Spend, 1e6, func(s *stage, to *usual.Sample) { to.Calls, to.Amount = s.calls, s.measured.Cost.Sum }},
+	{"tool_errors", usual.Share, 1, func(s *stage, to *usual.Sample) { to.Calls, to.Amount = max(s.toolReplies, s.toolErrors), s.toolErrors }},
 }
 
-const firstOdd = 5
+// odd is the share of answers that end in this way.
+func odd(ended string) measure {
+	return measure{analyzer.OddID(ended), usual.Share, 1, func(s *stage, to *usual.Sample) {
+		to.Calls, to.Amount = max(s.calls, s.odd[ended]), s.odd[ended]
+	}}
+}
 
 type stageKey struct{ service, environment, stage string }
 
@@ -70,16 +82,18 @@ func (k stageKey) shard() int {
 
 // A stage is what is known of a stage of a service, and what happened in the open minute.
 type stage struct {
-	watches  [len(measures)]usual.Watch
+	watches  [measureCount]usual.Watch
 	firing   []Gauge // as of the last minute
 	seen     int64   // last minute with calls
 	calls    uint64
-	odd      [len(measures) - firstOdd]uint64
+	odd      map[string]uint64 // answers by how they ended
 	measured analyzer.Measured
+
+	toolReplies, toolErrors uint64
 }
 
 func newStage() *stage {
-	s := new(stage)
+	s := &stage{odd: map[string]uint64{}}
 	for i, m := range measures {
 		s.watches[i] = *usual.New(m.kind)
 	}
@@ -108,7 +122,12 @@ func newUsuals(cfg Config, m *metrics) *usuals {
 
 // count adds n, a count of c, to the open minute.
 func (u *usuals) count(c *series, n *analyzer.Count) {
-	if u == nil || n.Metric != analyzer.MetricCalls && n.Metric != analyzer.MetricOdd {
+	if u == nil {
+		return
+	}
+	switch n.Metric {
+	case analyzer.MetricCalls, analyzer.MetricOdd, analyzer.MetricToolReplies, analyzer.MetricToolErrors:
+	default:
 		return
 	}
 	if c.stage == nil {
@@ -116,17 +135,18 @@ func (u *usuals) count(c *series, n *analyzer.Count) {
 			return
 		}
 	}
-	if n.Metric == analyzer.MetricOdd {
-		for i := range c.stage.odd {
-			if measures[firstOdd+i].name == analyzer.OddID(c.labels["ended"]) {
-				c.stage.odd[i] += n.N
-			}
+	switch s := c.stage; n.Metric {
+	case analyzer.MetricOdd:
+		s.odd[c.labels["ended"]] += n.N
+	case analyzer.MetricToolReplies:
+		s.toolReplies += n.N
+	case analyzer.MetricToolErrors:
+		s.toolErrors += n.N
+	default:
+		s.calls += n.N
+		if n.Measured != nil {
+			s.measured.Merge(n.Measured)
 		}
-		return
-	}
-	c.stage.calls += n.N
-	if n.Measured != nil {
-		c.stage.measured.Merge(n.Measured)
 	}
 }
 
@@ -200,7 +220,8 @@ func (u *usuals) close(minutes int) {
 				s.learn(k, minutes, time.Unix(60*u.open, 0).UTC(), u.cfg)
 			}
 		}
-		s.calls, s.odd = 0, [len(s.odd)]uint64{}
+		s.calls, s.toolReplies, s.toolErrors = 0, 0, 0
+		clear(s.odd)
 		s.measured.Reset()
 	}
 	for i := range u.learned {
@@ -218,20 +239,7 @@ func (s *stage) learn(k stageKey, minutes int, at time.Time, cfg usual.Config) {
 	s.firing = s.firing[:0]
 	for i, m := range measures {
 		in := usual.Sample{Minutes: minutes}
-		switch i {
-		case 0:
-			in.Values = &s.measured.Duration
-		case 1:
-			in.Values = &s.measured.FirstToken
-		case 2:
-			in.Values = &s.measured.InputTokens
-		case 3:
-			in.Values = &s.measured.OutputTokens
-		case 4:
-			in.Amount = s.calls
-		default:
-			in.Calls, in.Amount = max(s.calls, s.odd[i-firstOdd]), s.odd[i-firstOdd]
-		}
+		m.of(s, &in)
 		if r := s.watches[i].Add(at, in, cfg); r.Firing {
 			s.firing = append(s.firing, unusual(k, m, r)...)
 		}
