@@ -51,25 +51,32 @@ func (x *tlsTest) with(t *testing.T, ca, cert string) {
 // stored runs an agent of each language, whose call is stored in n.
 func (x *tlsTest) stored(t *testing.T, name string, n *natsd, natsURL string) {
 	t.Helper()
-	for language, run := range x.languages {
-		if log, _ := run(t, natsURL, x.url, 1, ""); log != "" {
-			t.Errorf("%s, %s: %s", name, language, log)
-		}
-		must.Equal(t, len(n.newMessages(t)), 2, "%s, %s: events are stored", name, language)
-	}
+	x.each(t, name, natsURL, "", func(t *testing.T, log string) {
+		must.Equal(t, log, "", "log")
+	})
+	must.Equal(t, len(n.newMessages(t)), 2*len(x.languages), "%s: events are stored", name)
 }
 
 // refused runs an agent of each language, which says why it cannot publish.
 func (x *tlsTest) refused(t *testing.T, name string, n *natsd, natsURL, fix string) {
 	t.Helper()
-	for language, run := range x.languages {
-		if log, _ := run(t, natsURL, x.url, 1, "calls are kept in memory"); !strings.Contains(log, fix) {
-			t.Errorf("%s, %s: no %q in the log: %s", name, language, fix, log)
+	x.each(t, name, natsURL, "calls are kept in memory", func(t *testing.T, log string) {
+		must.Contain(t, log, fix, "log")
+	})
+	must.Equal(t, len(n.newMessages(t)), 0, "%s: events are stored", name)
+}
+
+// each runs an agent of each language at once, with a call, and passes its log to check.
+func (x *tlsTest) each(t *testing.T, name, natsURL, until string, check func(t *testing.T, log string)) {
+	t.Run(name, func(t *testing.T) {
+		for language, run := range x.languages {
+			t.Run(language, func(t *testing.T) {
+				t.Parallel()
+				log, _ := run(t, natsURL, x.url, 1, until)
+				check(t, log)
+			})
 		}
-		if got := n.newMessages(t); len(got) > 0 {
-			t.Errorf("%s, %s: %d events are stored", name, language, len(got))
-		}
-	}
+	})
 }
 
 // recovers runs an agent of each language, whose key becomes valid while its call waits.
