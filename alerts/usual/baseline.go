@@ -53,6 +53,7 @@ type baselineState struct {
 	Dispersed uint16   // hours in them
 	Unit      float64  // what a call costs
 	Spread    [2]uint8 // see learnSpread: 1 + steps below and above, or 0
+	Sums      Sums     // of Amount
 }
 
 // Values are remembered in steps of a seventh of an octave, about 10 %. The median over hours is finer than a step is coarse.

@@ -41,6 +41,8 @@ type testState struct {
 	Most   float32 // the most since then, in relation to High
 	N, K   float64 // the present: calls or minutes, and what was counted
 	Bursts bursts
+	Hours  lastHours // of Amount
+	BySum  bool      // Side is that of Hours
 }
 
 // bursts are what happened in the last four weeks.
@@ -79,6 +81,16 @@ func (t *Test) Add(at time.Time, u Usual, s Sample, k Kind, c Config) Result {
 	r.Evidence = math.Log(max(1, e))
 	if st.Side == 0 && r.Evidence >= r.Limit {
 		st.Side, st.Since = r.Direction, st.Origin+int64(sum(st.Starts[side])/sum(st.Sums[side]))
+	}
+	if k == Amount && u.Sums.Deviation > 0 && !u.Young {
+		st.Hours.add(minute, x, u.Value*n)
+		octaves, low := st.Hours.low(u, c.sumLimit())
+		if low && st.Side == 0 {
+			st.Side, st.BySum, st.Since = Low, true, st.Hours.since()
+		}
+		if st.BySum {
+			r.Low = max(r.Low, u.Value*math.Exp2(-octaves))
+		}
 	}
 	if st.Side != 0 {
 		st.Most = max(st.Most, float32(r.Now/r.High))
