@@ -53,20 +53,22 @@ func (w *lastHours) add(minute int64, calls, usual float64) {
 	w.Slots[slot%slots][1] += float32(usual)
 }
 
-// low reports whether calls were too few for chance in these hours: more octaves below what is usual than that. far is the number of
-// deviations at which they are.
-func (w *lastHours) low(u Usual, far float64) (octaves float64, low bool) {
+// few returns how far the calls of these hours are below what is usual: above 1 they are too few for chance. far is the number of
+// deviations that chance may be.
+func (w *lastHours) few(s Sums, far float64) float64 {
 	var calls, usual float64
 	for _, s := range w.Slots {
 		if s[1] == 0 {
-			return 0, false // something was not recorded
+			return 0 // something was not recorded
 		}
 		calls, usual = calls+float64(s[0]), usual+float64(s[1])
 	}
-	chance := 1 / (usual * math.Ln2 * math.Ln2)
-	deviation := float64(u.Sums.Deviation)
-	octaves = max(float64(u.Sums.Far), far*math.Sqrt(deviation*deviation+chance))
-	return octaves, usual >= fewCalls && below(calls, usual) > octaves
+	if usual < fewCalls {
+		return 0
+	}
+	independent := 1 / (usual * math.Ln2 * math.Ln2) // the variance of independent calls
+	deviation := math.Sqrt(float64(s.Deviation*s.Deviation) + independent)
+	return below(calls, usual) / max(float64(s.Far), far*deviation)
 }
 
 // since returns the minute since which calls are too few, if they are: that with the strongest evidence.
