@@ -44,7 +44,13 @@ type series [labels]string
 
 // labels returns the non-empty labels of s, because Prometheus treats an empty label as absent.
 func (s *series) labels() map[string]string {
-	m := make(map[string]string, labels)
+	n := 0
+	for _, v := range s[labelService:] {
+		if v != "" {
+			n++
+		}
+	}
+	m := make(map[string]string, n)
 	for i, v := range s[labelService:] {
 		if v != "" {
 			m[labelNames[labelService+i]] = v
@@ -201,7 +207,7 @@ func (c *counter) measure(n *count, e *Exchange) {
 		return
 	}
 	if n.measured == nil {
-		n.measured = new(Measured)
+		n.measured = newMeasured()
 	} else {
 		c.countBytes -= n.measured.jsonBytes()
 	}

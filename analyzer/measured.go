@@ -23,6 +23,18 @@ func (m *Measured) dists() [6]*dist.Dist {
 	return [...]*dist.Dist{&m.Duration, &m.FirstToken, &m.InputTokens, &m.OutputTokens, &m.History, &m.Cost}
 }
 
+// newMeasured returns one with room for the values of a call, in one piece.
+func newMeasured() *Measured {
+	m := new(struct {
+		Measured
+		room [6]dist.Count
+	})
+	for i, d := range m.dists() {
+		d.Buckets = m.room[i : i : i+1]
+	}
+	return &m.Measured
+}
+
 // Merge adds what o has.
 func (m *Measured) Merge(o *Measured) {
 	from := o.dists()

@@ -2,7 +2,6 @@ package usual
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"math"
 	"time"
@@ -53,6 +52,7 @@ type baselineState struct {
 	Dispersed uint16   // hours in them
 	Unit      float64  // what a call costs
 	Spread    [2]uint8 // see learnSpread: 1 + steps below and above, or 0
+	Sums      Sums     // of Amount
 }
 
 // Values are remembered in steps of a seventh of an octave, about 10 %. The median over hours is finer than a step is coarse.
@@ -227,7 +227,7 @@ func (b *Baseline) MarshalBinary() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	open, err := json.Marshal(b.open)
+	open, err := b.open.MarshalText()
 	return append(out, open...), err
 }
 
@@ -241,7 +241,7 @@ func (b *Baseline) UnmarshalBinary(data []byte) error {
 	if n.state.Version != version || n.state.Kind < Values || n.state.Kind > Share {
 		return errors.New("a baseline of another version")
 	}
-	if err := json.Unmarshal(data[size:], &n.open); err != nil {
+	if err := n.open.UnmarshalText(data[size:]); err != nil {
 		return err
 	}
 	*b = n

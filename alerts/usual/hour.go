@@ -71,7 +71,7 @@ func (b *Baseline) At(at time.Time) Usual {
 		unit = 1 / ppm
 	case Values:
 	}
-	u := Usual{Basis: c.basis, Value: unit * decode(steps), Young: b.young(hour), Dispersion: 1, Unit: 1}
+	u := Usual{Basis: c.basis, Value: unit * decode(steps), Young: b.young(hour), Dispersion: 1, Unit: 1, Sums: st.Sums}
 	// What is usual may rise over the hour, or at once at its begin.
 	u.Low = unit * decode(min(steps, c.value[1])) * math.Exp2(-c.low)
 	u.High = unit * decode(max(steps, c.value[1])) * math.Exp2(c.high)
@@ -258,6 +258,7 @@ func (b *Baseline) learnSpread() {
 		}
 	}
 	level, known := 0.0, false
+	var values, usual [hours]float64
 	for i := recent; i < hours; i++ {
 		if i%levelEvery == 0 {
 			before.reset()
@@ -268,9 +269,19 @@ func (b *Baseline) learnSpread() {
 			}
 			level, known = before.quantile(0.5), len(before.values) >= minLevel
 		}
-		if _, weight := b.remembered(first + int64(i)); known && !math.IsNaN(away[i]) {
+		v, weight := b.remembered(first + int64(i))
+		values[i], usual[i] = v, v-away[i]+level
+		if known && !math.IsNaN(away[i]) {
 			all.add(away[i]-level, weight)
+		} else {
+			usual[i] = math.NaN()
 		}
+	}
+	if b.state.Kind == Amount {
+		b.state.Sums.learn(values[recent:], usual[recent:], func(i int) float64 {
+			_, weight := b.remembered(first + int64(recent+i))
+			return weight
+		})
 	}
 	b.state.Spread = [2]uint8{}
 	if len(all.values) >= minSpread {

@@ -28,7 +28,10 @@ type detector interface {
 }
 
 // ours is the method of this package.
-type ours struct{ w [measureCount]Watch }
+type ours struct {
+	w       [measureCount]Watch
+	looping int // minutes for which AgentLoop does not fire again
+}
 
 func newOurs() detector {
 	d := &ours{}
@@ -49,14 +52,22 @@ func (d *ours) clone() detector {
 
 func (d *ours) add(m int, x *minuteOf) (started uint) {
 	at := monday.Add(time.Duration(m) * time.Minute)
+	odd := func(i int) Sample { return Sample{Calls: x.calls, Amount: x.odd[i]} }
 	for i, s := range [measureCount]Sample{
 		mCalls: {Amount: x.calls}, mSpend: {Amount: x.cost.Sum, Calls: x.calls},
 		mDuration: {Values: &x.duration}, mFirst: {Values: &x.first}, mInput: {Values: &x.in}, mOutput: {Values: &x.out}, mCost: {Values: &x.cost},
-		mTools: {Calls: x.calls, Amount: x.toolErrors},
+		mTools: {Calls: x.calls, Amount: x.toolErrors}, mHistory: {Values: &x.history},
+		mOdd: odd(0), mOdd + 1: odd(1), mOdd + 2: odd(2), mOdd + 3: odd(3),
 	} {
 		if d.w[i].Add(at, s, Default()).Started {
 			started |= 1 << i
 		}
+	}
+	if d.looping = max(0, d.looping-1); x.repeated >= 5 { // the rule AgentLoop
+		if d.looping == 0 {
+			started |= 1 << mLoops
+		}
+		d.looping = 60
 	}
 	return started
 }
@@ -176,10 +187,10 @@ func fork(i, m, k int, s *stage, w window, detectors []detector, results []*simR
 }
 
 // simulateAll runs the stages of a seed on all processors.
-func simulateAll(seed, stages int, traces [][]traceMinute, detectors func(i int) []detector) []*simResult {
+func simulateAll(seed, stages int, traces [][]traceMinute, detectors func() []detector) []*simResult {
 	var mu sync.Mutex // guards all
 	var all []*simResult
-	for range detectors(0) {
+	for range detectors() {
 		all = append(all, newResult())
 	}
 	var wg sync.WaitGroup
@@ -187,7 +198,7 @@ func simulateAll(seed, stages int, traces [][]traceMinute, detectors func(i int)
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
 			for i := range jobs {
-				rs := simulate(i, uint64(seed), traces, detectors(i))
+				rs := simulate(i, uint64(seed), traces, detectors())
 				mu.Lock()
 				for j, r := range rs {
 					all[j].merge(r)
@@ -268,20 +279,17 @@ func TestSimulation(t *testing.T) {
 	t.Logf("arrivals and tokens of real services: %t; else invented ones", isReal)
 	total := newResult()
 	for seed := range seeds {
-		all := simulateAll(seed+1, stages, data, func(i int) []detector {
-			if seed > 0 || i >= rivalStages || *simulations == 0 {
-				return []detector{newOurs()}
-			}
-			return []detector{newOurs(), newRival(5, static), newRival(0, zScore), newRival(5, adaptive), newRival(5, robust)}
+		total.merge(simulateAll(seed+1, stages, data, func() []detector { return []detector{newOurs()} })[0])
+		if *simulations > 0 {
+			fmt.Fprintf(os.Stderr, "%d seeds\n%s", seed+1, table(names[:1], []*simResult{total}, (seed+1)*stages))
+		}
+	}
+	if *simulations > 0 {
+		few := min(rivalStages, stages)
+		all := simulateAll(1, few, data, func() []detector {
+			return []detector{newRival(5, static), newRival(0, zScore), newRival(5, adaptive), newRival(5, robust)}
 		})
-		total.merge(all[0])
-		if *simulations == 0 {
-			continue
-		}
-		if seed == 0 {
-			fmt.Fprintf(os.Stderr, "traffic of real services: %t\n%s", isReal, table(names[1:], all[1:], min(rivalStages, stages)))
-		}
-		fmt.Fprintf(os.Stderr, "%d seeds\n%s", seed+1, table(names[:1], []*simResult{total}, (seed+1)*stages))
+		fmt.Fprintf(os.Stderr, "traffic of real services: %t\n%s", isReal, table(names[1:], all, few))
 	}
 	if perStage := float64(total.warnings) / float64(seeds*stages); perStage > 1.5 {
 		t.Errorf("%g warnings per stage", perStage)

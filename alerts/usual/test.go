@@ -41,6 +41,7 @@ type testState struct {
 	Most   float32 // the most since then, in relation to High
 	N, K   float64 // the present: calls or minutes, and what was counted
 	Bursts bursts
+	Hours  lastHours // of Amount
 }
 
 // bursts are what happened in the last four weeks.
@@ -80,9 +81,16 @@ func (t *Test) Add(at time.Time, u Usual, s Sample, k Kind, c Config) Result {
 	if st.Side == 0 && r.Evidence >= r.Limit {
 		st.Side, st.Since = r.Direction, st.Origin+int64(sum(st.Starts[side])/sum(st.Sums[side]))
 	}
+	few := 0.0
+	if k == Amount && u.Sums.Deviation > 0 && !u.Young {
+		st.Hours.add(minute, x, u.Value*n)
+		if few = st.Hours.few(u.Sums, c.sumLimit()); few > 1 && st.Side == 0 {
+			st.Side, st.Since = Low, st.Hours.since()
+		}
+	}
 	if st.Side != 0 {
 		st.Most = max(st.Most, float32(r.Now/r.High))
-		t.end(minute, &r, k, s.minutes())
+		t.end(minute, &r, k, s.minutes(), few)
 	}
 	if st.Side != 0 && !st.Firing && st.Quiet == 0 && !t.expected(k, u, minute) {
 		st.Firing, r.Started = true, true
@@ -197,15 +205,15 @@ func negativeBinomial(x, n, m, a float64, u Usual) float64 {
 	return x*math.Log(a*(size+m)/(m*(size+a))) - n*size*math.Log((size+a)/(size+m))
 }
 
-// end ends an alarm, and what was unusual without one, after the minutes that it needs to.
-func (t *Test) end(minute int64, r *Result, k Kind, minutes float64) {
+// end ends an alarm, and what was unusual without one, after the minutes that it needs to. few is that of the last hours.
+func (t *Test) end(minute int64, r *Result, k Kind, minutes, few float64) {
 	st := &t.state
 	usual := r.Now <= r.High
 	switch {
 	case k == Values:
 		usual = r.Now <= 1-Percentile
 	case st.Side == Low:
-		usual = r.Now >= r.Low
+		usual = r.Now >= r.Low && few < 0.5
 	}
 	if !usual {
 		st.Quiet = 0
@@ -218,7 +226,7 @@ func (t *Test) end(minute int64, r *Result, k Kind, minutes float64) {
 		st.Bursts.learn(st.Most, minute-quietFor, st.Since)
 	}
 	r.Ended = st.Firing
-	*st = testState{N: st.N, K: st.K, Bursts: st.Bursts}
+	*st = testState{N: st.N, K: st.K, Bursts: st.Bursts, Hours: st.Hours}
 }
 
 func sum(x [len(factors)]float64) (s float64) {

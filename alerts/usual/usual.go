@@ -76,6 +76,7 @@ type Usual struct {
 	Young bool
 	// Unit is what is counted: of Spend, what a call costs; else 1.
 	Unit float64
+	Sums Sums // of Amount
 }
 
 // A Direction tells what is unusual.
@@ -110,14 +111,17 @@ type Config struct {
 	Measures int
 }
 
-// Default returns one false alarm per month and stage, with eight measures.
-func Default() Config { return Config{PerMonth: 1, Measures: 8} }
+// Default returns one false alarm per month and stage, with 13 measures.
+func Default() Config { return Config{PerMonth: 1, Measures: 13} }
+
+// months returns the number of months until a false alarm of a test. The calls of a stage are tested twice: by minutes and by sums.
+func (c Config) months() float64 { return float64(c.Measures+1) / c.PerMonth }
 
 // limit returns the log of the evidence that starts an alarm. The expected number of new starts of the test until a false alarm is
 // at least that evidence, see the documentation of the package.
 func (c Config) limit() float64 {
 	const month = 30 * 24 * 60 / startEvery
-	return math.Log(month * float64(c.Measures) / c.PerMonth)
+	return math.Log(month * c.months())
 }
 
 // A Watch learns what is usual of one measure of one series, and tests whether the present is. It is not safe for concurrent use.

@@ -266,7 +266,7 @@ func TestRestart(t *testing.T) {
 			}
 		}
 		t.Logf("kind %d: at most %d bytes", kind, largest)
-		if largest > 1400 {
+		if largest > 1500 {
 			t.Errorf("%d bytes", largest)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -106,7 +107,7 @@ func trace(calls []call) []traceMinute {
 type anomaly struct {
 	name                           string
 	latency, cost, tokens, traffic float64
-	toolErrors                     float64 // share of calls, in addition
+	toolErrors, loops              float64 // share of calls, in addition
 	measures                       []int   // that tell it
 }
 
@@ -120,22 +121,31 @@ const (
 	mOutput
 	mCost
 	mTools
-	measureCount
+	mHistory
+	mOdd         // and three more: the ways in which answers end
+	measureCount = mOdd + len(oddShares)
+	mLoops       = measureCount // not learned: a rule
 )
 
+// oddShares are the shares of answers that reach a limit, are empty, refused and filtered.
+var oddShares = [...]float64{0.02, 0.003, 0.001, 0.0005}
+
 var (
-	measureNames = [measureCount]string{"calls", "spend", "duration", "first token", "input", "output", "cost of a call", "tool errors"}
-	measureKinds = [measureCount]Kind{Amount, Spend, Values, Values, Values, Values, Values, Share}
+	measureNames = [measureCount]string{
+		"calls", "spend", "duration", "first token", "input", "output", "cost of a call", "tool errors", "history", "limit reached", "empty", "refused", "filtered",
+	}
+	measureKinds = [measureCount]Kind{Amount, Spend, Values, Values, Values, Values, Values, Share, Values, Share, Share, Share, Share}
 	none         = anomaly{name: "none", latency: 1, cost: 1, tokens: 1, traffic: 1}
 	anomalies    = []anomaly{
-		{"2 times the latency", 2, 1, 1, 1, 0, []int{mDuration, mFirst}},
-		{"5 times the latency", 5, 1, 1, 1, 0, []int{mDuration, mFirst}},
-		{"2 times the cost", 1, 2, 1, 1, 0, []int{mSpend, mCost}},
-		{"5 times the cost", 1, 5, 1, 1, 0, []int{mSpend, mCost}},
-		{"2 times the tokens", 1, 2, 2, 1, 0, []int{mInput, mOutput}},
-		{"5 times the tokens", 1, 5, 5, 1, 0, []int{mInput, mOutput}},
-		{"half the traffic", 1, 1, 1, 0.5, 0, []int{mCalls}},
-		{"5 % tool errors", 1, 1, 1, 1, 0.05, []int{mTools}},
+		{"2 times the latency", 2, 1, 1, 1, 0, 0, []int{mDuration, mFirst}},
+		{"5 times the latency", 5, 1, 1, 1, 0, 0, []int{mDuration, mFirst}},
+		{"2 times the cost", 1, 2, 1, 1, 0, 0, []int{mSpend, mCost}},
+		{"5 times the cost", 1, 5, 1, 1, 0, 0, []int{mSpend, mCost}},
+		{"2 times the tokens", 1, 2, 2, 1, 0, 0, []int{mInput, mOutput}},
+		{"5 times the tokens", 1, 5, 5, 1, 0, 0, []int{mInput, mOutput}},
+		{"half the traffic", 1, 1, 1, 0.5, 0, 0, []int{mCalls}},
+		{"5 % tool errors", 1, 1, 1, 1, 0.05, 0, []int{mTools}},
+		{"5 % of calls in loops", 1, 1, 1, 1, 0, 0.05, []int{mLoops}},
 	}
 )
 
@@ -152,12 +162,14 @@ type stage struct {
 	sigma, duration float64 // of the lognormal durations: deviation of the log, and median in ms
 	first           float64 // median of the time to the first token
 	toolErrors      float64
+	history         float64 // median of the messages of a call
 
 	traffic, latency float64 // slow noise, logs
 	offset, jump     int     // into trace, and the minute in which it changes
 	burst, burstEnd  float64
 	toolNoise        float64
 	tokens           float64 // since the last deployment
+	loops            []int   // the minute in which each began
 }
 
 const horizon = 28 * 24 * 60 // minutes
@@ -174,6 +186,7 @@ func newStage(i int, rnd *rand.Rand, traces [][]traceMinute) *stage {
 	s.sigma, s.duration = 0.5+0.4*rnd.Float64(), 1000*math.Exp(1.5*rnd.Float64())
 	s.first = s.duration * (0.1 + 0.2*rnd.Float64())
 	s.toolErrors = 0.002 * math.Exp(1.6*rnd.Float64())
+	s.history = 4 * math.Exp(1.5*rnd.Float64())
 	return s
 }
 
@@ -194,7 +207,10 @@ func (s *stage) during(m int) int {
 // A minuteOf is what a stage did in a minute.
 type minuteOf struct {
 	calls, toolErrors              uint64
+	odd                            [len(oddShares)]uint64
+	repeated                       uint64 // by the conversation that repeated most calls in 15 minutes
 	duration, first, in, out, cost dist.Dist
+	history                        dist.Dist
 	five                           [rivalSeries]float64 // of the last five minutes
 }
 
@@ -232,7 +248,7 @@ func (s *stage) minute(m int, a *anomaly, x *minuteOf) {
 	mean := s.perMinute * season * week * math.Pow(1+s.growth, float64(m)/10080) * math.Exp(s.traffic) * s.burst * trace.factor * a.traffic
 	n := drawPoisson(rnd, mean)
 	*x = minuteOf{
-		calls: n, duration: reset(x.duration), first: reset(x.first), in: reset(x.in), out: reset(x.out), cost: reset(x.cost),
+		calls: n, duration: reset(x.duration), first: reset(x.first), in: reset(x.in), out: reset(x.out), cost: reset(x.cost), history: reset(x.history),
 	}
 	load := a.latency * math.Exp(s.latency+0.15*(season-1)*week)
 	s.lognormal(&x.duration, n, s.duration*load)
@@ -240,7 +256,25 @@ func (s *stage) minute(m int, a *anomaly, x *minuteOf) {
 	s.sample(&x.in, n, trace.in, s.tokens*a.tokens)
 	s.sample(&x.out, n, trace.out, s.tokens*a.tokens)
 	s.sample(&x.cost, n, trace.cost, s.tokens*a.cost)
+	s.lognormal(&x.history, n, s.history)
 	x.toolErrors = drawBinomial(rnd, n, min(1, s.toolErrors*s.toolNoise+a.toolErrors))
+	for i, share := range oddShares {
+		x.odd[i] = drawBinomial(rnd, n, share*s.toolNoise)
+	}
+	x.repeated = s.loop(m, float64(n)*a.loops)
+}
+
+// loop lets conversations repeat a call every 20 seconds, 30 times, and returns how often the one that did so most has in 15 minutes.
+func (s *stage) loop(m int, calls float64) (most uint64) {
+	const length = 10 // minutes
+	for range drawPoisson(s.rnd, calls/(3*length)) {
+		s.loops = append(s.loops, m)
+	}
+	s.loops = slices.DeleteFunc(s.loops, func(from int) bool { return m-from > length })
+	for _, from := range s.loops {
+		most = max(most, uint64(3*(m-from)))
+	}
+	return most
 }
 
 func reset(d dist.Dist) dist.Dist {

@@ -5,11 +5,12 @@
 package dist
 
 import (
-	"encoding/json"
-	"errors"
+	"fmt"
 	"math"
 	"math/bits"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // PerOctave is the number of buckets between a value and its double.
@@ -131,35 +132,47 @@ func (d *Dist) Above(v float64) float64 {
 	return sum
 }
 
-// MarshalJSON returns the sum followed by each bucket and its number of values: [sum,bucket,n,bucket,n…].
-func (d Dist) MarshalJSON() ([]byte, error) {
-	flat := make([]uint64, 1, 1+2*len(d.Buckets))
-	flat[0] = d.Sum
+// IsZero reports whether d has no values.
+func (d Dist) IsZero() bool { return d.N == 0 }
+
+// MarshalText returns the sum, followed by each bucket, as its distance from the one before, and the number of its values unless that
+// is 1, as in "91404 0x2 7 31 28".
+func (d Dist) MarshalText() ([]byte, error) {
+	out := strconv.AppendUint(make([]byte, 0, 16+6*len(d.Buckets)), d.Sum, 10)
+	before := 0
 	for _, c := range d.Buckets {
-		flat = append(flat, uint64(c.Bucket), c.N)
+		out = strconv.AppendUint(append(out, ' '), uint64(c.Bucket-before), 10)
+		if c.N != 1 {
+			out = strconv.AppendUint(append(out, 'x'), c.N, 10)
+		}
+		before = c.Bucket
 	}
-	return json.Marshal(flat)
+	return out, nil
 }
 
-// UnmarshalJSON reads what MarshalJSON returns.
-func (d *Dist) UnmarshalJSON(b []byte) error {
-	var flat []uint64
-	if err := json.Unmarshal(b, &flat); err != nil {
-		return err
+// UnmarshalText reads what MarshalText returns.
+func (d *Dist) UnmarshalText(b []byte) error {
+	sum, rest, more := strings.Cut(string(b), " ")
+	out := Dist{}
+	var err error
+	if out.Sum, err = strconv.ParseUint(sum, 10, 64); err != nil {
+		return fmt.Errorf("the sum of a distribution: %w", err)
 	}
-	*d = Dist{}
-	if len(flat) == 0 {
-		return nil // null
-	}
-	if len(flat)%2 == 0 {
-		return errors.New("a distribution has a sum, and a number for each bucket")
-	}
-	d.Sum = flat[0]
-	for i := 1; i < len(flat); i += 2 {
-		if flat[i] > last {
-			return errors.New("a distribution has no such bucket")
+	for bucket := uint64(0); more; {
+		var field string
+		field, rest, more = strings.Cut(rest, " ")
+		distance, number, several := strings.Cut(field, "x")
+		by, err := strconv.ParseUint(distance, 10, 16)
+		n := uint64(1)
+		if several && err == nil {
+			n, err = strconv.ParseUint(number, 10, 64)
 		}
-		d.AddBucket(int(flat[i]), flat[i+1])
+		if bucket += by; err != nil || bucket > last || n == 0 || by == 0 && out.N > 0 {
+			return fmt.Errorf("a distribution has a bucket %q", field)
+		}
+		out.Buckets = append(out.Buckets, Count{int(bucket), n})
+		out.N += n
 	}
+	*d = out
 	return nil
 }

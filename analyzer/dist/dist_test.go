@@ -60,18 +60,19 @@ func TestMergeAndJSON(t *testing.T) {
 	c.Merge(&b)
 	text, err := json.Marshal(c)
 	must.Do(t, err)
-	must.Equal(t, string(text), "[91404,0,2,7,1,38,2,66,1]", "JSON")
+	must.Equal(t, string(text), `"91404 0x2 7 31x2 28"`, "JSON")
 	var back Dist
 	must.Do(t, json.Unmarshal(text, &back))
 	must.Agree(t, cmp.Diff(c, back))
 	must.Equal(t, a.N, 4, "values of what was cloned")
-	for _, bad := range []string{"[1,2]", "[1,257,1]", `"x"`, "[-1]"} {
+	for _, bad := range []string{`""`, `"x"`, `"-1"`, `"1 257"`, `"1 3x0"`, `"1 3 0"`, `"1 3x"`, `"1 "`, `"1 2  3"`, "[1,2]"} {
 		if json.Unmarshal([]byte(bad), &back) == nil {
 			t.Errorf("%s was read", bad)
 		}
 	}
-	must.Do(t, json.Unmarshal([]byte("null"), &back))
-	must.Agree(t, cmp.Diff(Dist{}, back))
+	must.Agree(t, cmp.Diff(c, back)) // as before the errors
 	c.Reset()
-	must.Equal(t, c.N, 0, "values after Reset")
+	must.Equal(t, string(must.Get(c.MarshalText())(t)), "0", "text after Reset")
+	must.Do(t, json.Unmarshal([]byte(`"0"`), &back))
+	must.Equal(t, back.IsZero(), true, "is empty")
 }
