@@ -82,7 +82,9 @@ class Endpoint(NamedTuple):
 	fmt.Fprintf(&b, "\n# What ends a stream: data, the type of an event, a member of a line's object that is true.\n")
 	fmt.Fprintf(&b, "LAST_DATA: tuple[str, ...] = %s\nLAST_EVENTS: tuple[str, ...] = %s\nLAST_MEMBERS: tuple[str, ...] = %s\n", python(lastData), python(lastEvents), python(lastMembers))
 	fmt.Fprintf(&b, "\n")
-	list("Headers of rate limits: what is limited, what remains of it, the limit, when it is reset.", "RATE_LIMITS", "tuple[str, str, str, str]", rateLimits(python))
+	list("Headers of rate limits: what is limited, what remains of it, the limit, when it is reset.", "RATE_LIMITS", "tuple[str, str, str, str]", rateLimits(func(row []string) string {
+		return strings.ReplaceAll(python(row), ", \"", ",\n     \"")
+	}))
 	return b.String()
 }
 

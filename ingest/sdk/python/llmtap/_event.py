@@ -87,8 +87,8 @@ class Event:
 
     __slots__ = (
         "kind", "exchange", "time", "labels", "url", "method", "api_version", "status", "error", "duration", "first_byte",
-        "provider_request_id", "rate_limits", "retry", "code", "step", "tool_call_id", "seq", "dropped", "uncaptured", "uncaptured_by", "capture", "degraded",
-        "content_type", "content_encoding", "traceparent", "body",
+        "provider_request_id", "rate_limits", "retry", "code", "step", "tool_call_id", "seq", "dropped", "uncaptured", "uncaptured_by", "capture",
+        "degraded", "content_type", "content_encoding", "traceparent", "body",
     )  # fmt: skip
 
     def __init__(self, kind: str, labels: Labels) -> None:
