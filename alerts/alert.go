@@ -50,6 +50,9 @@ type Alert struct {
 // ProblemLabel is the label of Problem in matchers.
 const ProblemLabel = "problem"
 
+// RateLimitNear is the Problem of alerts about rate limits that are nearly used up.
+const RateLimitNear = "rate_limit_near"
+
 // ID returns 32 hex digits that identify the alert in all its states, its severities too: a hash of series and start.
 func (a *Alert) ID() string {
 	return digest(16, fmt.Sprintf("%s,%d", a.Series(), a.StartsAt.UnixNano()))

@@ -87,9 +87,10 @@ type counter struct {
 	counts   map[series]*count
 	examples map[exampleKey]Example
 	users    map[Hit]map[uint16]struct{} // buckets
+	limits   []RateLimit                 // sorted
 	minSeq   uint64                      // oldest sequence among the counted events
 
-	countBytes, exampleBytes, userBytes int // estimated JSON bytes
+	countBytes, exampleBytes, userBytes, limitBytes int // estimated JSON bytes
 
 	hour   int64
 	values [labelModel + 1]map[string]struct{} // label values seen in this hour
@@ -178,6 +179,7 @@ func (c *counter) exchange(p *pending, ex func() Example, isNew bool, minSeq uin
 	}
 	s := c.base(metric, &e.Labels, e.Provider, e.Model, now)
 	s, n := c.add(s, 1, minSeq, now)
+	c.rateLimits(e, p.limits, now)
 	if metric == MetricCalls && measures(e) {
 		c.measure(n, e)
 	}
@@ -347,6 +349,7 @@ func (c *counter) take() Tally {
 	}
 	slices.SortFunc(t.Examples, func(a, b Example) int { return compareExamples(&a, &b) })
 	t.Users = c.takeUsers()
+	t.RateLimits, c.limits, c.limitBytes = c.limits, nil, 0
 	clear(c.counts)
 	clear(c.examples)
 	c.closed, c.minSeq, c.countBytes, c.exampleBytes = c.second, 0, 0, 0

@@ -27,6 +27,7 @@ type pending struct {
 	why      cause.Cause      // of the failure
 	failure  *signals.Failure // set when the exchange is reported; nil if it did not fail
 	ended    string           // how the answer ended, see endedOddly
+	limits   string           // what the response said of rate limits, see event.Event.RateLimits; valid until the exchange is reported
 	dropped  uint64           // exchanges that the process had dropped before the request
 
 	run      *run   // nil if none
@@ -195,6 +196,7 @@ func (a *Analyzer) complete(p *pending, h half) {
 	s, e, ev := &a.step, &p.row, h.ev
 	e.Seq, e.StoredAt = h.at.Seq, h.at.Time
 	e.Status, e.Duration, e.FirstByte, e.ProviderRequestID = ev.Status, ev.Duration, ev.FirstByte, ev.ProviderRequestID
+	p.limits = ev.RateLimits
 	e.ResponseBytes = ev.BodyBytes
 	body, whole := a.bodies.read(s, ev, h.at)
 	if whole {

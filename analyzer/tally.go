@@ -12,6 +12,8 @@ type Tally struct {
 	Examples []Example `json:"examples,omitempty"`
 	// Users are the users hit by failed calls and findings, if calls have users.
 	Users []UsersHit `json:"users,omitempty"`
+	// RateLimits is what remains of rate limits, if responses said so.
+	RateLimits []RateLimit `json:"rate_limits,omitempty"`
 }
 
 // Metrics of a Count. All but the last five have the labels service, service_version, environment, agent, stage,

@@ -13,6 +13,7 @@
 //	steps.go, samples.go, versions.go  tallies to steps, steps to series; the first call of each service version
 //	evaluate.go, regressions.go        rules over the series; comparisons of versions are gauges of their own
 //	usual.go                           what is usual of each stage, and gauges of what is unusual
+//	limits.go                          what remains of rate limits, and when nothing does
 //	evidence.go                        cause, versions and examples of an alert, from exact counts
 //	groups.go, group.go, inhibit.go    instances of rules to alerts and groups
 //	decisions.go                       silences and acknowledgements

@@ -309,6 +309,8 @@ func (g *groups) keyFor(inst *rules.Instance, ev *alerts.Evidence) string {
 	switch measure, direction := inst.Labels["measure"], inst.Labels["direction"]; {
 	case problem && len(ev.Shares) == 0 && measure != "" && direction != "" && inst.Rule.Queries(rules.MetricUnusual):
 		return ProblemKey(inst.Labels, g.cfg.GroupBy, measure+"_"+direction)
+	case problem && inst.Rule.Queries(rules.MetricLimitExhausted):
+		return ProblemKey(inst.Labels, g.cfg.GroupBy, alerts.RateLimitNear)
 	case !problem, len(ev.Shares) == 0:
 		return groupKey(inst.Rule.Name, inst.Labels, g.cfg.GroupBy)
 	}

@@ -94,6 +94,7 @@ type samples struct {
 	cap      labelCap
 	versions *versions
 	usuals   *usuals // nil: they are not learned
+	limits   limits
 
 	compared   []Gauge // result of the last compareVersions
 	comparedAt int64   // its step
@@ -106,7 +107,7 @@ type samples struct {
 func newSamples(cfg Config, window time.Duration, v *versions, m *metrics) *samples {
 	return &samples{
 		DB:  tsdb.Open(tsdb.Options{Lookback: 2 * cfg.EvaluationInterval, Step: cfg.EvaluationInterval}),
-		cfg: cfg, m: m, window: int64(window.Seconds()), series: map[string]*series{}, versions: v,
+		cfg: cfg, m: m, window: int64(window.Seconds()), series: map[string]*series{}, versions: v, limits: limits{},
 		services: map[string]map[*series]struct{}{},
 		cap:      labelCap{limit: cfg.MaxLabelValues, replaced: m.valuesReplaced, live: map[string]map[string]int{}},
 	}
@@ -136,11 +137,15 @@ func (s *samples) append(step int64, tallies []tally, gauges []Gauge) (first err
 		for i := range t.Examples {
 			s.addExample(&t.Examples[i])
 		}
+		for i := range t.RateLimits {
+			s.limits.add(t.Second, &t.RateLimits[i])
+		}
 		s.set(step, t.gauges)
 	}
 	s.set(step, gauges)
 	s.set(step, s.compareVersions(step))
 	s.set(step, s.usuals.end(step))
+	s.set(step, s.limits.gauges(step))
 	for key, c := range s.series {
 		if idle := step - c.active; idle > int64(s.cfg.Retention.Seconds()) || c.gauge && idle > 0 {
 			s.remove(key, c)

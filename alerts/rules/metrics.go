@@ -23,6 +23,11 @@ const (
 	MetricUnusualSince = "llmtap_unusual_since_seconds" // Unix time at which it began, by estimate
 	MetricUsual        = "llmtap_usual"                 // the value above which usually few calls are, in seconds or tokens, or else the usual number or share; has the label basis and no direction
 
+	// Gauges of rate limits, by what responses said in the last minutes. The label kind is requests, tokens, input_tokens or output_tokens.
+	MetricLimitRemaining = "llmtap_rate_limit_remaining"            // the least in the last one or two minutes
+	MetricLimit          = "llmtap_rate_limit_limit"                // there is none if responses do not say it
+	MetricLimitExhausted = "llmtap_rate_limit_exhausted_in_seconds" // until nothing remains at this pace; there is none unless less remains minute by minute
+
 	// The other gauges describe llmtap's own health. The first four exist once per partition of the stream, with the
 	// label partition.
 	MetricTallyAge     = "llmtap_tally_age_seconds"      // age of the newest tally received
@@ -36,7 +41,7 @@ const (
 
 var healthMetrics = []string{MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread, MetricStoreUp, MetricDiskFree, MetricObserved}
 
-var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected, MetricCollected, MetricQuiet, MetricAlerts, MetricVersionEvidence, MetricUnusual, MetricUnusualSince, MetricUsual}, healthMetrics)
+var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected, MetricCollected, MetricQuiet, MetricAlerts, MetricVersionEvidence, MetricUnusual, MetricUnusualSince, MetricUsual, MetricLimitRemaining, MetricLimit, MetricLimitExhausted}, healthMetrics)
 
 // Labels of the series from tallies. Any other label of an alert does not filter its evidence.
 var (
@@ -44,6 +49,7 @@ var (
 	failedLabels  = slices.Concat(callLabels, []string{"status", "cause", "root_cause"})
 	oddLabels     = slices.Concat(callLabels, []string{"ended"})
 	findingLabels = slices.Concat(callLabels, []string{"rule", "severity", "cause", "root_cause"})
+	limitLabels   = []string{"service", "environment", "provider", "model", "kind"}
 	processLabels = []string{"service", "environment"}
 
 	uncapturedLabels = slices.Concat(processLabels, []string{"transport"})
@@ -65,11 +71,13 @@ func labelsOf(metric string) []string {
 	case MetricVersionEvidence:
 		return []string{"service", "stage", "environment", "service_version", "baseline"}
 	case MetricAlerts:
-		return slices.Concat(findingLabels, []string{"alertname", "alertstate", "component", "partition", "status", "baseline", "transport"})
+		return slices.Concat(findingLabels, []string{"alertname", "alertstate", "component", "partition", "status", "baseline", "transport", "kind"})
 	case MetricUnusual, MetricUnusualSince:
 		return []string{"service", "stage", "environment", "measure", "direction"}
 	case MetricUsual:
 		return []string{"service", "stage", "environment", "measure", "basis"}
+	case MetricLimitRemaining, MetricLimit, MetricLimitExhausted:
+		return limitLabels
 	case MetricExpected:
 		return []string{"service"}
 	case MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread:
@@ -102,6 +110,9 @@ var helps = map[string]string{
 	MetricUnusual:             "What is unusual now, while an alarm lasts: the share of calls above what is usual, the number of calls a minute, or the share of answers that end like this.",
 	MetricUnusualSince:        "Estimated Unix time at which that began.",
 	MetricUsual:               "What is usual instead: the seconds or tokens that about 5% of calls exceed, the number of calls a minute, or the share.",
+	MetricLimitRemaining:      "What remains of a rate limit, by the headers of responses: the least in the last one or two minutes.",
+	MetricLimit:               "The limit of which this remains.",
+	MetricLimitExhausted:      "Time until nothing remains at the pace of the last minutes. Only of limits of which less remains minute by minute.",
 	MetricTallyAge:            "Age of the newest counts received.",
 	MetricBacklogAge:          "Age of the oldest event that is not stored yet.",
 	MetricBacklogRatio:        "Share of the stream's limit of age or bytes that events not stored yet use, the higher of the two.",

@@ -60,6 +60,7 @@ type pipeline struct {
 	usage      [2]int        // input and output tokens of a call
 	finish     string        // finish reason of an answer without calls
 	answer     msg
+	limits     string // what responses say of rate limits
 	fired      []string
 	severities []string                // of the rules that fired, with their names
 	first      map[string]alerts.Alert // first alert of each rule
@@ -121,7 +122,7 @@ func (p *pipeline) request(history ...msg) string {
 }
 
 func (p *pipeline) response(id string, status int, body any) {
-	p.event(&event.Event{Kind: event.Response, Exchange: id, Status: status, Duration: p.took, ContentType: "application/json", Body: p.body(body)})
+	p.event(&event.Event{Kind: event.Response, Exchange: id, Status: status, Duration: p.took, ContentType: "application/json", Body: p.body(body), RateLimits: p.limits})
 }
 
 func (p *pipeline) ok(answer msg, history ...msg) {
@@ -476,6 +477,17 @@ func TestPipeline(t *testing.T) {
 	changed("Refusals", calls(2, ended("content_filter")), calls(100, ended("content_filter")))
 	empty := func(p *pipeline) { p.answer = msg{"role": "assistant", "content": ""} }
 	changed("AnswersEmpty", calls(2, empty), calls(100, empty))
+	// what remains of 1000 tokens changes by an amount each minute; each minute, most of the limit is filled again.
+	remains := func(by int) func(p *pipeline) {
+		return func(p *pipeline) {
+			p.many(80, 15*time.Second, func(i int) {
+				left := 280 + by*(i/4)
+				p.limits = fmt.Sprintf("requests=990/1000/60ms tokens=%d/1000/58s", []int{left + 600, left + 400, left + 200, left}[i%4])
+				p.ok(done, question)
+			})
+		}
+	}
+	f("RateLimitNear", remains(-12), remains(0))
 	fleet := []string{"shop", "desk", "mail"}
 	f("CollectorBlind", func(p *pipeline) {
 		p.busy(15*time.Minute, true, fleet...)

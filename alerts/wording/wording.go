@@ -70,6 +70,7 @@ var unusual = map[string]string{
 	"output_tokens_high": "Answers are longer than usual.",
 	"calls_high":         "There are far more calls than usual.",
 	"calls_low":          "There are far fewer calls than usual.",
+	alerts.RateLimitNear: "A rate limit of the provider is nearly used up.",
 }
 
 // meaning returns a sentence about a cause, a rule, a signal or what is unusual; "" if id is none of them.

@@ -98,6 +98,7 @@ var members = map[string]setter{
 	"duration_ms":         millis(func(e *event.Event) *time.Duration { return &e.Duration }),
 	"first_byte_ms":       millis(func(e *event.Event) *time.Duration { return &e.FirstByte }),
 	"provider_request_id": text(func(e *event.Event) *string { return &e.ProviderRequestID }),
+	"rate_limits":         text(func(e *event.Event) *string { return &e.RateLimits }),
 	"retry":               number(math.MaxUint16, func(o *object, n uint64) { o.e.Retry = int(n) }),
 	"code":                text(func(e *event.Event) *string { return &e.Code }),
 	"service":             text(func(e *event.Event) *string { return &e.Labels.Service }),

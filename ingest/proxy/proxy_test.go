@@ -26,7 +26,7 @@ const question = `{"model":"gpt-5","messages":[{"role":"user","content":"q"}]}`
 
 func TestUnary(t *testing.T) {
 	p := &recorder{
-		header: http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"req_1"}},
+		header: http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"req_1"}, "X-Ratelimit-Remaining-Requests": {"99"}},
 		answer: []byte(`{"id":"c","object":"chat.completion","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"hello"}}]}`),
 	}
 	r := start(t, p, nil)
@@ -43,7 +43,7 @@ func TestUnary(t *testing.T) {
 		t.Errorf("published %q and %q", q.Body, s.Body)
 	}
 	if q.URL != "http://"+sent.Host+"/v1/chat/completions" || q.Origin != event.OriginProxy || s.Origin != event.OriginProxy ||
-		s.Status != 200 || s.Error != "" || s.ProviderRequestID != "req_1" {
+		s.Status != 200 || s.Error != "" || s.ProviderRequestID != "req_1" || s.RateLimits != "requests=99//" {
 		t.Errorf("request %+v, response %+v", q.Event, s.Event)
 	}
 	must.Equal(t, testutil.ToFloat64(r.m.received.WithLabelValues("test", "2xx")), 1, "requests counted")

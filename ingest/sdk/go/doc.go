@@ -20,7 +20,8 @@
 // it is allocated, also for responses that are being read. Close returns in time even if the network hangs. Calls to
 // other hosts pass unchanged; those that look like LLM calls are counted, and each such host is logged once. Of the
 // request headers, the hook reads only the version headers, Content-Type, the SDK's retry count and the trace, so no
-// API key leaves the process. Query strings do not leave it either, neither in a URL nor in an error.
+// API key leaves the process. Of the response headers, it reads those of the body, the request id and rate limits. Query
+// strings do not leave it either, neither in a URL nor in an error.
 //
 // # Published data
 //

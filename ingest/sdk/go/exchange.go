@@ -220,6 +220,7 @@ func (x *exchange) responded(resp *http.Response) {
 			x.res.ProviderRequestID = resp.Header.Get(k)
 		}
 	}
+	x.res.RateLimits = wire.FormatRateLimits(resp.Header)
 	if resp.StatusCode >= 400 && x.resBody.limit >= 0 && x.hook.cfg.Capture != event.CaptureFull {
 		x.resBody.limit = errorRead
 	}

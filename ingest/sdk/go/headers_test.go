@@ -37,6 +37,7 @@ func TestHeaders(t *testing.T) {
 		{"Llmtap-Duration-Ms", none, ms, none, none},
 		{"Llmtap-First-Byte-Ms", none, ms, none, none},
 		{"Llmtap-Provider-Request-Id", none, `req_7`, none, none},
+		{"Llmtap-Rate-Limits", none, `tokens=7/150000/6m0s retry_after=20`, none, none},
 		{"Llmtap-Retry", `2`, none, none, none},
 		{"Llmtap-Code", `headers_test\.go:\d+ TestHeaders`, none, none, none},
 		{"Llmtap-Service", `svc`, `svc`, `svc`, `svc`},
@@ -76,6 +77,7 @@ func TestHeaders(t *testing.T) {
 		body := zipped("slow down")
 		return &http.Response{StatusCode: 429, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Header: http.Header{
 			"Content-Type": {"text/plain"}, "Content-Encoding": {"GZIP"}, "Request-Id": {"req_7"}, "Set-Cookie": {"secret"},
+			"X-Ratelimit-Remaining-Tokens": {"7"}, "X-Ratelimit-Limit-Tokens": {"150000"}, "X-Ratelimit-Reset-Tokens": {"6m0s"}, "Retry-After": {"20"},
 		}}, nil
 	}))
 	req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, "http://user:secret@provider.test/v1/messages?key=secret", strings.NewReader("{}")))(t)

@@ -85,7 +85,7 @@ func (d *decoder) kind(e *Event) {
 		d.require(HeaderStatus)
 		e.Status, e.Error = int(d.uint(HeaderStatus, 999)), d.text(HeaderError)
 		e.Duration, e.FirstByte = d.millis(HeaderDuration), d.millis(HeaderFirstByte)
-		e.ProviderRequestID = d.text(HeaderProviderReq)
+		e.ProviderRequestID, e.RateLimits = d.text(HeaderProviderReq), d.text(HeaderRateLimits)
 	case Run:
 		d.require(HeaderRun)
 		d.require(HeaderRunStatus)

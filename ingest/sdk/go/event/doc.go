@@ -39,6 +39,17 @@
 // has neither spaces nor colons, so that the last space separates it; it may be missing. The file contains at most 160 bytes
 // of its end and the function 64 of its start, so that the line is never truncated.
 //
+// # Rate limits
+//
+// Llmtap-Rate-Limits on a response is what its headers say of each rate limit: what remains, the limit and when it is reset, as
+// the provider writes them, and when to try again:
+//
+//	requests=9999/10000/8.64s tokens=149984/150000/6m0s retry_after=20
+//
+// The kinds are requests, tokens, input_tokens and output_tokens; the retry_after is in seconds, retry_after_ms in milliseconds.
+// What a provider does not say is empty. Hooks read the headers in package ingest/sdk/go/wire, and no others. A value is omitted
+// if it has more than 32 bytes, or others than letters, digits and .:+-.
+//
 // # What is rejected
 //
 // Decode rejects subjects outside the contract, missing required headers, and numbers or times out of range. Unknown

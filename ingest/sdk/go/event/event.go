@@ -104,6 +104,9 @@ type Event struct {
 	FirstByte         time.Duration // response
 	ProviderRequestID string        // response
 
+	// RateLimits is what the response says of rate limits, as described in the documentation of the package; "" if nothing.
+	RateLimits string // response
+
 	Retry int // request: retries by the SDK before this attempt
 
 	// Code is where in the agent's own code the call was made, in the format of Code.String; "" if unknown. Request only.

@@ -24,6 +24,7 @@ const (
 	HeaderDuration    = "Llmtap-Duration-Ms"
 	HeaderFirstByte   = "Llmtap-First-Byte-Ms"
 	HeaderProviderReq = "Llmtap-Provider-Request-Id"
+	HeaderRateLimits  = "Llmtap-Rate-Limits"
 	HeaderRetry       = "Llmtap-Retry"
 	HeaderCode        = "Llmtap-Code"
 
@@ -101,6 +102,7 @@ func (e *Event) Encode() Header {
 		w.token(HeaderDuration, millis(e.Duration))
 		w.token(HeaderFirstByte, millis(e.FirstByte))
 		w.text(HeaderProviderReq, e.ProviderRequestID)
+		w.text(HeaderRateLimits, e.RateLimits)
 	case Run:
 		w.text(HeaderRunStatus, e.RunStatus)
 	case Tool:

@@ -36,6 +36,7 @@ func (e *Event) AppendJSON(dst []byte) []byte {
 		w.raw("duration_ms", millis(e.Duration))
 		w.raw("first_byte_ms", millis(e.FirstByte))
 		w.text("provider_request_id", e.ProviderRequestID)
+		w.text("rate_limits", e.RateLimits)
 	case Run:
 		w.text("run_status", e.RunStatus)
 	case Tool:

@@ -81,7 +81,19 @@ class Endpoint(NamedTuple):
 	list("The APIs of all dialects.", "ENDPOINTS", "Endpoint", endpoints)
 	fmt.Fprintf(&b, "\n# What ends a stream: data, the type of an event, a member of a line's object that is true.\n")
 	fmt.Fprintf(&b, "LAST_DATA: tuple[str, ...] = %s\nLAST_EVENTS: tuple[str, ...] = %s\nLAST_MEMBERS: tuple[str, ...] = %s\n", python(lastData), python(lastEvents), python(lastMembers))
+	fmt.Fprintf(&b, "\n")
+	list("Headers of rate limits: what is limited, what remains of it, the limit, when it is reset.", "RATE_LIMITS", "tuple[str, str, str, str]", rateLimits(func(row []string) string {
+		return strings.ReplaceAll(python(row), ", \"", ",\n     \"")
+	}))
 	return b.String()
+}
+
+// rateLimits returns the rows of RateLimits, with the names of headers in lower case. row writes one.
+func rateLimits(row func([]string) string) (rows []string) {
+	for _, r := range RateLimits {
+		rows = append(rows, row([]string{r.Kind, strings.ToLower(r.Remaining), strings.ToLower(r.Limit), strings.ToLower(r.Reset)}))
+	}
+	return rows
 }
 
 // recordedHosts returns the hosts whose calls hooks record: names, ends of names, and what is around the region in a name. pair

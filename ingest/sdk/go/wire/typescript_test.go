@@ -91,6 +91,8 @@ export interface Endpoint {
 	}{{"LAST_DATA", lastData}, {"LAST_EVENTS", lastEvents}, {"LAST_MEMBERS", lastMembers}} {
 		fmt.Fprintf(&b, "export const %s: readonly string[] = %s;\n", l.name, typescript(l.items))
 	}
+	b.WriteString("\n")
+	list("Headers of rate limits: what is limited, what remains of it, the limit, when it is reset.", "RATE_LIMITS", "(readonly [string, string, string, string])[]", rateLimits(typescript))
 	return b.String()
 }
 

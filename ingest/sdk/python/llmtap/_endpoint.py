@@ -294,7 +294,7 @@ def encode(ev: Event) -> bytes:
     elif ev.kind == _event.RESPONSE:
         o["status"] = ev.status
         o["duration_ms"], o["first_byte_ms"] = _millis(ev.duration), _millis(ev.first_byte)
-        texts.update(error=ev.error, provider_request_id=ev.provider_request_id)
+        texts.update(error=ev.error, provider_request_id=ev.provider_request_id, rate_limits=ev.rate_limits)
     elif ev.kind == _event.RUN:
         texts["run_status"] = ev.step
     elif ev.kind == _event.TOOL:

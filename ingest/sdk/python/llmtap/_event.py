@@ -87,13 +87,14 @@ class Event:
 
     __slots__ = (
         "kind", "exchange", "time", "labels", "url", "method", "api_version", "status", "error", "duration", "first_byte",
-        "provider_request_id", "retry", "code", "step", "tool_call_id", "seq", "dropped", "uncaptured", "uncaptured_by", "capture", "degraded",
-        "content_type", "content_encoding", "traceparent", "body",
+        "provider_request_id", "rate_limits", "retry", "code", "step", "tool_call_id", "seq", "dropped", "uncaptured", "uncaptured_by", "capture",
+        "degraded", "content_type", "content_encoding", "traceparent", "body",
     )  # fmt: skip
 
     def __init__(self, kind: str, labels: Labels) -> None:
         self.kind, self.labels = kind, labels
         self.exchange = self.url = self.method = self.api_version = self.error = self.provider_request_id = self.code = ""
+        self.rate_limits = ""
         self.step = self.tool_call_id = self.capture = self.content_type = self.content_encoding = self.traceparent = self.uncaptured_by = ""
         self.time = self.status = self.duration = self.first_byte = self.retry = self.seq = self.dropped = self.uncaptured = 0
         self.degraded = False
@@ -130,7 +131,7 @@ class Event:
             h += f"Llmtap-Status: {self.status}\r\n"
             h += _text("Llmtap-Error", self.error)
             h += f"Llmtap-Duration-Ms: {millis(self.duration)}\r\nLlmtap-First-Byte-Ms: {millis(self.first_byte)}\r\n"
-            h += _text("Llmtap-Provider-Request-Id", self.provider_request_id)
+            h += _text("Llmtap-Provider-Request-Id", self.provider_request_id) + _text("Llmtap-Rate-Limits", self.rate_limits)
         elif self.kind == RUN:
             h += f"Llmtap-Run-Status: {self.step}\r\n"
         elif self.kind == TOOL:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterable, Optional, Protocol, TypeVar, cast
 from urllib.parse import parse_qs
@@ -17,6 +18,7 @@ from ._original import RLock, clock
 from ._queue import Pair
 from ._redact import clip_error
 from ._shape.detect import detect
+from ._wire import RATE_LIMITS
 
 if TYPE_CHECKING:
     import random
@@ -54,6 +56,9 @@ _drains: set[asyncio.Task[None]] = set()  # tasks that read it; event loops have
 
 _VERSION_HEADERS = ("anthropic-version", "anthropic-beta", "openai-beta", "api-version")
 _REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid")
+# Headers that say when to try again, and what they are called in an event.
+_RETRY_AFTER = (("retry-after", "retry_after"), ("retry-after-ms", "retry_after_ms"))
+_LIMIT = re.compile(r"[0-9A-Za-z.:+-]{1,32}\Z", re.ASCII)
 _CANCELLATIONS = ("CancelledError", "Cancelled", "KeyboardInterrupt", "SystemExit")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,7 +66,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Values of the headers in _NAMES, by name.
 Headers = dict[str, list[str]]
 
-_NAMES = (*_VERSION_HEADERS, *_REQUEST_IDS, "content-type", "content-encoding", "content-length", "x-stainless-retry-count", "traceparent")
+_NAMES = (
+    *_VERSION_HEADERS, *_REQUEST_IDS, "content-type", "content-encoding", "content-length", "x-stainless-retry-count", "traceparent",
+    *(name for row in RATE_LIMITS for name in row[1:] if name), *(name for name, _ in _RETRY_AFTER),
+)  # fmt: skip
 _READ: dict[Any, str] = {**{name: name for name in _NAMES}, **{name.encode(): name for name in _NAMES}}
 
 
@@ -78,6 +86,24 @@ def headers_of(pairs: Iterable[tuple[Any, Any]]) -> Headers:
 def _first(headers: Headers, name: str) -> str:
     values = headers.get(name)
     return values[0] if values else ""
+
+
+def _rate_limits(headers: Headers) -> str:
+    """What a response says of its rate limits. Go's wire.FormatRateLimits is the reference."""
+    found = [
+        f"{kind}={_limit(headers, remaining)}/{_limit(headers, limit)}/{_limit(headers, reset)}"
+        for kind, remaining, limit, reset in RATE_LIMITS
+        if remaining in headers
+    ]
+    for name, key in _RETRY_AFTER:
+        if name in headers and (value := _limit(headers, name)):
+            found.append(f"{key}={value}")
+    return " ".join(found)
+
+
+def _limit(headers: Headers, name: str) -> str:
+    value = _first(headers, name)
+    return value if _LIMIT.match(value) else ""
 
 
 def _guarded(f: F) -> F:
@@ -187,6 +213,7 @@ class Exchange:
                 res.content_encoding = ""
             for name in _REQUEST_IDS:
                 res.provider_request_id = res.provider_request_id or _first(headers, name)
+            res.rate_limits = _rate_limits(headers)
             if status >= 400 and body.limit >= 0 and self.hook.config.capture != _event.FULL:
                 body.limit = ERROR_READ
             if not res.content_encoding:

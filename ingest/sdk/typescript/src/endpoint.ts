@@ -174,6 +174,7 @@ export function eventObject(ev: Event): Record<string, unknown> {
     duration_ms: response ? ev.duration : undefined,
     first_byte_ms: response ? ev.firstByte : undefined,
     provider_request_id: ev.providerRequestID,
+    rate_limits: ev.rateLimits,
     service: labels.service,
     service_version: labels.serviceVersion,
     environment: labels.environment,

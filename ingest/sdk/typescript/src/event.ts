@@ -103,6 +103,7 @@ export class Event {
   duration = 0;
   firstByte = 0;
   providerRequestID = "";
+  rateLimits = "";
   retry = 0;
   place: Place | undefined;
   step: Step = "";
@@ -159,6 +160,7 @@ export class Event {
       text(h, "Llmtap-Error", this.error);
       h.push(["Llmtap-Duration-Ms", millis(this.duration)], ["Llmtap-First-Byte-Ms", millis(this.firstByte)]);
       text(h, "Llmtap-Provider-Request-Id", this.providerRequestID);
+      text(h, "Llmtap-Rate-Limits", this.rateLimits);
     } else if (this.kind === "run") {
       h.push(["Llmtap-Run-Status", this.step]);
     } else if (this.kind === "tool") {

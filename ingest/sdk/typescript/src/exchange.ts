@@ -11,11 +11,16 @@ import { CANCELLED, clip, Event, UNREAD, type EventLabels } from "./event";
 import type { Target } from "./hosts";
 import { Pair, type Queue } from "./queue";
 import { masked } from "./redact";
+import { RATE_LIMITS } from "./wire";
 
 const VERSION_HEADERS = ["anthropic-version", "anthropic-beta", "openai-beta", "api-version"];
 const REQUEST_IDS = ["x-request-id", "request-id", "x-amzn-requestid"];
+// Headers that say when to try again, and what they are called in an event.
+const RETRY_AFTER = [["retry-after", "retry_after"], ["retry-after-ms", "retry_after_ms"]] as const; // prettier-ignore
+const LIMIT = /^[0-9A-Za-z.:+-]{1,32}$/;
 const NAMES = new Set([
   ...VERSION_HEADERS, ...REQUEST_IDS, "content-type", "content-encoding", "content-length", "x-stainless-retry-count", "traceparent",
+  ...RATE_LIMITS.flatMap(([, ...names]) => names.filter(Boolean)), ...RETRY_AFTER.map(([name]) => name),
 ]); // prettier-ignore
 
 /** Values of the headers in NAMES, by name. */
@@ -38,6 +43,19 @@ export function headersOf(flat: readonly unknown[]): Headers {
 
 export function first(headers: Headers, name: string): string {
   return headers.get(name)?.[0] ?? "";
+}
+
+/** What a response says of its rate limits. Go's wire.FormatRateLimits is the reference. */
+function rateLimits(headers: Headers): string {
+  const value = (name: string) => (LIMIT.test(first(headers, name)) ? first(headers, name) : "");
+  let found = "";
+  for (const [kind, remaining, limit, reset] of RATE_LIMITS) {
+    if (headers.has(remaining)) found += ` ${kind}=${value(remaining)}/${value(limit)}/${value(reset)}`;
+  }
+  for (const [name, key] of RETRY_AFTER) {
+    if (headers.has(name) && value(name)) found += ` ${key}=${value(name)}`;
+  }
+  return found.slice(1);
 }
 
 /** What an exchange needs of the hook. */
@@ -161,6 +179,7 @@ export class Exchange {
     res.status = status;
     describe(res, body, headers);
     for (const name of REQUEST_IDS) res.providerRequestID ||= first(headers, name);
+    res.rateLimits = rateLimits(headers);
     if (status >= 400 && body.limit >= 0 && this.hook.config.capture !== "full") body.limit = ERROR_READ;
     if (!res.contentEncoding) this.#stream = endingOf(res.contentType);
     this.#want = body.want = length(first(headers, "content-length"));

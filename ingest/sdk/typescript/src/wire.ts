@@ -95,3 +95,17 @@ export const ENDPOINTS: readonly Endpoint[] = [
 export const LAST_DATA: readonly string[] = ["[DONE]"];
 export const LAST_EVENTS: readonly string[] = ["response.completed", "response.failed", "response.incomplete", "response.cancelled", "message_stop", "message-end"];
 export const LAST_MEMBERS: readonly string[] = ["done"];
+
+/** Headers of rate limits: what is limited, what remains of it, the limit, when it is reset. */
+export const RATE_LIMITS: readonly (readonly [string, string, string, string])[] = [
+  ["requests", "x-ratelimit-remaining-requests", "x-ratelimit-limit-requests", "x-ratelimit-reset-requests"],
+  ["tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-limit-tokens", "x-ratelimit-reset-tokens"],
+  ["requests", "anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-limit", "anthropic-ratelimit-requests-reset"],
+  ["tokens", "anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-limit", "anthropic-ratelimit-tokens-reset"],
+  ["input_tokens", "anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-input-tokens-limit", "anthropic-ratelimit-input-tokens-reset"],
+  ["output_tokens", "anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-limit", "anthropic-ratelimit-output-tokens-reset"],
+  ["requests", "x-ratelimit-remaining-req-minute", "x-ratelimit-limit-req-minute", ""],
+  ["requests", "x-ratelimit-remaining-requests-day", "x-ratelimit-limit-requests-day", "x-ratelimit-reset-requests-day"],
+  ["tokens", "x-ratelimit-remaining-tokens-minute", "x-ratelimit-limit-tokens-minute", "x-ratelimit-reset-tokens-minute"],
+  ["requests", "x-ratelimit-remaining", "x-ratelimit-limit", "x-ratelimit-reset"],
+];

@@ -3,6 +3,7 @@ package contract
 import (
 	"bytes"
 	"cmp"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -43,6 +44,7 @@ func checkWire(t testing.TB, capture string, ms []*message, wire []*exchange) {
 			must.Equal(t, m.ev.Status, x.answer.Status, "status")
 			same(t, m, event.HeaderContentType, header(x, "Content-Type"))
 			same(t, m, event.HeaderProviderReq, cmp.Or(header(x, "X-Request-Id"), header(x, "Request-Id"), header(x, "X-Amzn-Requestid")))
+			same(t, m, event.HeaderRateLimits, rateLimits(x))
 			checkResponse(t, capture, m, x)
 		default: // has no payload
 		}
@@ -89,6 +91,15 @@ func checkRequestHeaders(t testing.TB, m *message, x *exchange) {
 func same(t testing.TB, m *message, key, want string) {
 	t.Helper()
 	must.Equal(t, m.Header[key], want, "%s", key)
+}
+
+// rateLimits returns what the response of x says of rate limits.
+func rateLimits(x *exchange) string {
+	h := http.Header{}
+	for k, v := range x.answer.Headers {
+		h.Set(k, v)
+	}
+	return wire.FormatRateLimits(h)
 }
 
 // header returns a header of the response of x.
