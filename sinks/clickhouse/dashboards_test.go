@@ -299,7 +299,7 @@ func pick(res *clickhouse.Result, want string) string {
 
 // The statements and the analyzer find the same prices and compute the same costs.
 func TestPricesAgree(t *testing.T) {
-	prices := append(price.Table{{"openai", `odd_%\*x`, 3, 1, 7}, {"other", "free*", 0, 0, 0}}, price.Default()...)
+	prices := append(price.Table{{Provider: "openai", Model: `odd_%\*x`, Input: 3, CachedInput: 1, Output: 7}, {Provider: "other", Model: "free*"}}, price.Default()...)
 	models := [][2]string{
 		{"openai", `odd_%\ö, x`}, {"openai", `odd1%\x`}, {"openai", `odd_1\x`}, {"openai", `odd_%x`}, {"other", "free"}, {"openai", "free"},
 		{"openai", "gpt-5"}, {"azure.ai.openai", "gpt-5-mini-2025-08-07"}, {"openai", "gpt-5-tomorrow"}, {"openai", "GPT-5"}, {"openai", ""},
