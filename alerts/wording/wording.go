@@ -70,6 +70,8 @@ var unusual = map[string]string{
 	"output_tokens_high": "Answers are longer than usual.",
 	"calls_high":         "There are far more calls than usual.",
 	"calls_low":          "There are far fewer calls than usual.",
+	"cost_high":          "Calls cost more than usual.",
+	"spend_high":         "More is spent than usual.",
 }
 
 // meaning returns a sentence about a cause, a rule, a signal or what is unusual; "" if id is none of them.
