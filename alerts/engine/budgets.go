@@ -163,8 +163,8 @@ func (s *spend) gauges(step int64) []Gauge {
 		{rules.MetricBudgetUnpriced, s.labels, float64(s.Unpriced)},
 	}
 	if of, ok := s.expected(); ok {
-		rest := of(s.Hour) * float64(3600-step%3600) / 3600
-		out = append(out, Gauge{rules.MetricBudgetForecast, s.labels, dollars(float64(s.Spent) + rest + s.rest)})
+		open := of(s.Hour) * float64(max(0, 3600*(s.Hour+1)-step)) / 3600 // what is left of it
+		out = append(out, Gauge{rules.MetricBudgetForecast, s.labels, dollars(float64(s.Spent) + open + s.rest)})
 	}
 	if s.Since > s.Month {
 		out = append(out, Gauge{rules.MetricBudgetSince, s.labels, float64(s.Since)})
