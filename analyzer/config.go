@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/llmtap/llmtap/analyzer/price"
 )
 
 // Config limits the state of the analyzer. All durations are in stream time.
@@ -13,6 +15,8 @@ type Config struct {
 	Partition  int    `yaml:"-"` // partition number in tallies
 	Partitions int    `yaml:"-"` // lost events are counted only with one partition: with more, none sees all events of a process
 	Epoch      uint64 `yaml:"-"` // epoch of the partition's lease
+
+	Prices price.Table `yaml:"-"` // what tokens cost; another table changes later tallies only
 
 	ExchangeTimeout         time.Duration            `yaml:"exchange_timeout"`                    // a request without a response for this long has failed (no_response)
 	SessionLookback         time.Duration            `yaml:"session_lookback"`                    // a conversation idle for this long is dropped
@@ -28,7 +32,7 @@ type Config struct {
 func Default() Config {
 	return Config{
 		ExchangeTimeout: 15 * time.Minute, SessionLookback: 30 * time.Minute, SessionLookbackBytes: 4 << 30, MaxStateBytes: 1 << 30,
-		ToolReplyTimeout: 10 * time.Minute, ConversationIdleTimeout: 10 * time.Minute, MaxLabelValues: 200,
+		ToolReplyTimeout: 10 * time.Minute, ConversationIdleTimeout: 10 * time.Minute, MaxLabelValues: 200, Prices: price.Default(),
 	}
 }
 

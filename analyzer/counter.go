@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/limit"
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -80,6 +81,7 @@ type counter struct {
 	partition int
 	epoch     uint64
 	limit     int
+	prices    *price.Lookup
 
 	started  bool
 	closed   int64 // newest closed second
@@ -98,7 +100,7 @@ type counter struct {
 
 func newCounter(cfg *Config) *counter {
 	c := &counter{
-		partition: cfg.Partition, epoch: cfg.Epoch, limit: cfg.MaxLabelValues,
+		partition: cfg.Partition, epoch: cfg.Epoch, limit: cfg.MaxLabelValues, prices: price.NewLookup(cfg.Prices),
 		counts: make(map[series]*count), examples: make(map[exampleKey]Example), users: make(map[Hit]map[uint16]struct{}),
 	}
 	for i := range c.values {
@@ -213,7 +215,7 @@ func (c *counter) measure(n *count, e *Exchange) {
 	} else {
 		c.countBytes -= n.measured.jsonBytes()
 	}
-	n.measured.add(e)
+	n.measured.add(e, c.prices)
 	c.countBytes += n.measured.jsonBytes()
 }
 

@@ -3,6 +3,7 @@ package analyzer
 import (
 	"github.com/llmtap/llmtap/analyzer/dist"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -16,6 +17,8 @@ type Measured struct {
 	OutputTokens dist.Dist `json:"out,omitzero"`
 	History      dist.Dist `json:"history,omitzero"` // messages of the request
 	Cost         dist.Dist `json:"cost,omitzero"`    // in microdollars, where the price of the model is known
+	// Unpriced are the calls with usage that are not in Cost because the price of the model is unknown.
+	Unpriced uint64 `json:"unpriced,omitzero"`
 }
 
 // dists returns all distributions.
@@ -41,6 +44,7 @@ func (m *Measured) Merge(o *Measured) {
 	for i, d := range m.dists() {
 		d.Merge(from[i])
 	}
+	m.Unpriced += o.Unpriced
 }
 
 // Reset removes all values and keeps the memory.
@@ -48,10 +52,11 @@ func (m *Measured) Reset() {
 	for _, d := range m.dists() {
 		d.Reset()
 	}
+	m.Unpriced = 0
 }
 
-// add adds a call.
-func (m *Measured) add(e *Exchange) {
+// add adds a call. Prices are those of the configuration.
+func (m *Measured) add(e *Exchange, prices *price.Lookup) {
 	add := func(d *dist.Dist, v int64) {
 		if v > 0 {
 			d.Add(uint64(v))
@@ -63,11 +68,19 @@ func (m *Measured) add(e *Exchange) {
 	}
 	add(&m.InputTokens, e.InputTokens)
 	add(&m.OutputTokens, e.OutputTokens)
+	if e.InputTokens <= 0 && e.OutputTokens <= 0 {
+		return
+	}
+	if p := prices.Of(e.Provider, e.Model); p != nil {
+		add(&m.Cost, int64(p.Microdollars(e.InputTokens, e.CachedTokens, max(0, e.OutputTokens))+0.5))
+	} else {
+		m.Unpriced++
+	}
 }
 
 // jsonBytes returns an upper bound on the JSON size of m, for at most 1e6 calls.
 func (m *Measured) jsonBytes() int {
-	n := 160
+	n := 192
 	for _, d := range m.dists() {
 		n += 12 * len(d.Buckets)
 	}

@@ -42,6 +42,7 @@ func TestMeasured(t *testing.T) {
 	f(200, answered, func(q, _ *event.Event) { q.Retry = 1 })                                                 // an attempt of the SDK
 	f(200, answered, func(_, r *event.Event) { r.Error = "context canceled" })                                // cancelled
 	f(200, answered, func(q, r *event.Event) { q.Origin, r.Origin = event.OriginImport, event.OriginImport }) // imported
+	f(200, answered, func(q, _ *event.Event) { q.Body = []byte(`{"model":"new","messages":[{"role":"user","content":"q"}]}`) })
 	for i := range s.steps {
 		s.steps[i].at.Time = epoch.Add(time.Duration(i) * time.Millisecond)
 	}
@@ -56,7 +57,8 @@ func TestMeasured(t *testing.T) {
 		}
 	}
 	want := analyzer.Measured{
-		Duration: distOf(1000, 4200, 1000, 1000), FirstToken: distOf(400), InputTokens: distOf(100, 100, 200), OutputTokens: distOf(7, 7, 9),
+		Duration: distOf(1000, 4200, 1000, 1000, 1000), FirstToken: distOf(400), InputTokens: distOf(100, 100, 200, 100), OutputTokens: distOf(7, 7, 9, 7),
+		Cost: distOf(31, 31, 28), Unpriced: 1, // microdollars; the price of the model new is unknown
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("measured (-want +got):\n%s", diff)

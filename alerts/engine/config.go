@@ -34,6 +34,8 @@ type Config struct {
 	HeartbeatURL string `yaml:"heartbeat_url" secret:"all"`
 	// FalseAlarms is the number of false warnings about what is unusual that are acceptable in a month for each stage of a service.
 	FalseAlarms float64 `yaml:"false_alarms"`
+	// Budgets are what the calls of services may cost in a month.
+	Budgets []Budget `yaml:"budgets"`
 	// Retention is the retention of samples, and the lifetime of a series without counts.
 	Retention time.Duration `yaml:"retention"`
 	// MaxSeries bounds the live series; counts of further series are dropped and counted.
@@ -74,6 +76,9 @@ func (c Config) Validate() error {
 	check(c.UpdateInterval >= 0, "update_interval: %v is negative", c.UpdateInterval)
 	check(c.RepeatInterval >= time.Minute, "repeat_interval: %v is below 1m", c.RepeatInterval)
 	check(c.FalseAlarms >= 0.01 && c.FalseAlarms <= 1000, "false_alarms: %v is not between 0.01 and 1000", c.FalseAlarms)
+	if err := validateBudgets(c.Budgets); err != nil {
+		errs = append(errs, err)
+	}
 	check(c.Retention >= time.Minute && c.Retention <= 24*time.Hour, "retention: %v is not between 1m and 24h", c.Retention)
 	check(c.MaxSeries > 0, "max_series: %d is not positive", c.MaxSeries)
 	check(c.MaxLabelValues > 0, "max_label_values: %d is not positive", c.MaxLabelValues)

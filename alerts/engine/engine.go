@@ -108,7 +108,7 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	e.dispatcher = &dispatcher{cfg: cfg, m: m, log: o.Logger, receivers: receivers, changed: changed, leads: o.Leads, mu: &e.mu, groups: g}
 	e.state = &state{store: o.Store, log: o.Logger, m: m, changed: changed, intended: e.dispatcher.wake, mu: &e.mu, groups: g, versions: v, quiet: e.quiet}
 	if !o.Health {
-		e.expected, e.state.usuals = expected(cfg), newUsuals(cfg, m)
+		e.expected, e.state.usuals, e.state.budgets = expected(cfg), newUsuals(cfg, m), newBudgets(cfg.Budgets)
 	}
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
@@ -120,7 +120,7 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 		}
 		g.evaluated = progress.LastStep
 		e.quiet.restore(progress.Quiet)
-		if err := e.state.loadUsual(ctx); err != nil {
+		if err := e.state.loadLearned(ctx); err != nil {
 			m.failed(o.Logger, "store", err)
 		}
 	} else {
@@ -131,12 +131,12 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 		g.open, g.evaluated = saved.groups, saved.evaluated
 		v.restore(saved.versions)
 		e.quiet.restore(saved.quiet)
-		if err := e.state.loadUsual(ctx); err != nil {
+		if err := e.state.loadLearned(ctx); err != nil {
 			return nil, err
 		}
 	}
 	e.samples = newSamples(cfg, longestWindow(list), v, m)
-	e.samples.usuals = e.state.usuals
+	e.samples.usuals, e.samples.budgets = e.state.usuals, e.state.budgets
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(newWaiting(e)); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
@@ -333,7 +333,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)
 	defer cancel()
 	e.state.save(last, true)
-	e.state.saveUsual(last, true)
+	e.state.saveLearned(last, true)
 	return nil
 }
 
@@ -368,7 +368,7 @@ func (e *Engine) lead(ctx context.Context) bool {
 	defer cancel()
 	saved, err := e.state.load(ctx)
 	if err == nil {
-		err = e.state.loadUsual(ctx)
+		err = e.state.loadLearned(ctx)
 	}
 	if err != nil {
 		e.m.failed(e.log, "store", err)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 
+	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/alerts/tsdb"
 	"github.com/llmtap/llmtap/analyzer"
 )
@@ -95,6 +97,7 @@ type samples struct {
 	versions *versions
 	usuals   *usuals // nil: they are not learned
 	limits   limits
+	budgets  *budgets // nil: there are none
 
 	compared   []Gauge // result of the last compareVersions
 	comparedAt int64   // its step
@@ -146,6 +149,7 @@ func (s *samples) append(step int64, tallies []tally, gauges []Gauge) (first err
 	s.set(step, s.compareVersions(step))
 	s.set(step, s.usuals.end(step))
 	s.set(step, s.limits.gauges(step))
+	s.set(step, s.budgets.end(step))
 	for key, c := range s.series {
 		if idle := step - c.active; idle > int64(s.cfg.Retention.Seconds()) || c.gauge && idle > 0 {
 			s.remove(key, c)
@@ -165,26 +169,49 @@ func (s *samples) set(step int64, gauges []Gauge) {
 	}
 }
 
-func (s *samples) count(step, second int64, n *analyzer.Count) (err error) {
+func (s *samples) count(step, second int64, n *analyzer.Count) error {
 	if n.N == 0 {
 		return nil
 	}
-	c, isNew := s.of(n.Metric, n.Labels)
+	s.budgets.count(step, n)
+	c, err := s.increase(step, second, n.Metric, n.Labels, float64(n.N))
 	if c == nil {
+		return err
+	}
+	c.add(max(second, step-int64(s.cfg.EvaluationInterval.Seconds())), n.N) // a late count belongs to this step
+	s.usuals.count(c, n)
+	return errors.Join(err, s.money(step, second, n))
+}
+
+// money adds what the calls of n cost.
+func (s *samples) money(step, second int64, n *analyzer.Count) (err error) {
+	if n.Measured == nil {
 		return nil
 	}
-	before := step - int64(s.cfg.EvaluationInterval.Seconds())
-	if isNew {
-		c.since = before
-		err = c.append(s.DB, before) // a zero one step earlier
+	if sum := n.Measured.Cost.Sum; sum > 0 {
+		_, err = s.increase(step, second, rules.MetricCost, n.Labels, float64(sum)/1e6)
 	}
-	c.value += float64(n.N)
+	if unpriced := n.Measured.Unpriced; unpriced > 0 && err == nil {
+		_, err = s.increase(step, second, rules.MetricUnpriced, n.Labels, float64(unpriced))
+	}
+	return err
+}
+
+// increase increases a counter at step. It returns nil if there are too many series.
+func (s *samples) increase(step, second int64, metric string, kv map[string]string, by float64) (c *series, err error) {
+	c, isNew := s.of(metric, kv)
+	if c == nil {
+		return nil, nil
+	}
+	if isNew {
+		c.since = step - int64(s.cfg.EvaluationInterval.Seconds())
+		err = c.append(s.DB, c.since) // a zero one step earlier
+	}
+	c.value += by
 	if c.active != step {
 		c.active, c.first = step, second
 	}
-	c.add(max(second, before), n.N) // a late count belongs to this step
-	s.usuals.count(c, n)
-	return err
+	return c, err
 }
 
 // of returns the series of a metric with labels kv and whether it is new. It returns nil if there are too many series.

@@ -87,7 +87,8 @@ type state struct {
 	groups   *groups
 	versions *versions
 	quiet    *quietTimes
-	usuals   *usuals // nil: they are not learned
+	usuals   *usuals  // nil: they are not learned
+	budgets  *budgets // nil: there are none
 }
 
 // run writes the state after every change, and again after an error, until ctx ends.
@@ -95,7 +96,7 @@ func (s *state) run(ctx context.Context) {
 	var complete time.Time // time of the last complete write
 	for {
 		var wait time.Duration
-		if all := time.Since(complete) >= stateInterval; !s.save(ctx, all) || all && !s.saveUsual(ctx, false) {
+		if all := time.Since(complete) >= stateInterval; !s.save(ctx, all) || all && !s.saveLearned(ctx, false) {
 			wait = stateRetry
 		} else if all {
 			complete = time.Now()
@@ -237,6 +238,17 @@ func (s *state) get(ctx context.Context, key string, v any) (bool, error) {
 		return false, nil
 	}
 	return found, err
+}
+
+// loadLearned reads what is learned over days, unless it is known already.
+func (s *state) loadLearned(ctx context.Context) error {
+	return errors.Join(s.loadUsual(ctx), s.loadBudgets(ctx))
+}
+
+// saveLearned stores what is learned over days, where it is due or, if all is set, incomplete. It reports whether it did.
+func (s *state) saveLearned(ctx context.Context, all bool) bool {
+	usual, spent := s.saveUsual(ctx, all), s.saveBudgets(ctx, all)
+	return usual && spent
 }
 
 // saved is the state written by the previous leader, or by this engine before a restart.

@@ -252,15 +252,15 @@ func unusual(k stageKey, m measure, r usual.Result) []Gauge {
 	if r.Direction == usual.Low {
 		labels["direction"] = "low"
 	}
-	value := r.Value
-	if m.kind == usual.Values {
-		value = r.High
+	now, value := r.Now/m.unit, r.Value
+	if m.kind == usual.Values { // now is a share of calls
+		now, value = r.Now, r.High
 	}
 	basis := maps.Clone(labels)
 	delete(basis, "direction")
 	basis["basis"] = r.Basis.String()
 	return []Gauge{
-		{rules.MetricUnusual, labels, r.Now},
+		{rules.MetricUnusual, labels, now},
 		{rules.MetricUnusualSince, labels, float64(r.Since.Unix())},
 		{rules.MetricUsual, basis, twoDigits(value / m.unit)},
 	}

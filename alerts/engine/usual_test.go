@@ -25,7 +25,7 @@ func usualConfig() Config {
 	cfg.EvaluationInterval = 30 * time.Second
 	cfg.RuleFiles = []string{
 		"../rules/latency_unusual.yaml", "../rules/tokens_unusual.yaml", "../rules/traffic_unusual.yaml",
-		"../rules/answers_truncated.yaml", "../rules/answers_empty.yaml", "../rules/refusals.yaml",
+		"../rules/answers_truncated.yaml", "../rules/answers_empty.yaml", "../rules/refusals.yaml", "../rules/cost_unusual.yaml",
 	}
 	return cfg
 }
@@ -35,9 +35,10 @@ type traffic struct {
 	calls                float64 // a minute
 	ms, ttft, in, out    float64 // medians
 	limit, empty, others float64 // shares
+	price                float64 // microdollars of an input token; 0: unknown
 }
 
-var healthy = traffic{calls: 20, ms: 2000, ttft: 400, in: 3000, out: 200, limit: 0.02}
+var healthy = traffic{calls: 20, ms: 2000, ttft: 400, in: 3000, out: 200, limit: 0.02, price: 2}
 
 // minute returns the tally of the minute that ends at second.
 func (x traffic) minute(rnd *rand.Rand, second int64) *analyzer.Tally {
@@ -50,8 +51,12 @@ func (x traffic) minute(rnd *rand.Rand, second int64) *analyzer.Tally {
 	for range n {
 		m.Duration.Add(value(x.ms))
 		m.FirstToken.Add(value(x.ttft))
-		m.InputTokens.Add(value(x.in))
+		in := value(x.in)
+		m.InputTokens.Add(in)
 		m.OutputTokens.Add(value(x.out))
+		if x.price > 0 {
+			m.Cost.Add(uint64(x.price * float64(in)))
+		}
 		switch r := rnd.Float64(); {
 		case r < x.limit:
 			odd[analyzer.EndedLimit]++
@@ -127,7 +132,10 @@ func TestUnusual(t *testing.T) {
 		`^duration_high: checkout-agent/planner: \d\d% of calls take more than .*s; usually about 5% do .* since about \d\d:\d\d UTC, compared with this hour of the days before. The first token is late: the`)
 	f("longer answers", func(x *traffic) { x.out, x.ms = 4*x.out, 3*x.ms },
 		`^duration_high: .* Answers are longer.$`, `^output_tokens_high: checkout-agent/planner: \d\d% of calls write more than \d+ tokens; usually about 5% do `)
-	f("longer histories", func(x *traffic) { x.in *= 5 }, `^input_tokens_high: .* of calls read more than \d+ tokens; `)
+	f("longer histories", func(x *traffic) { x.in *= 5 },
+		`^cost_high: .*: \d\d% of calls cost more than \$0\.0\d+; usually about 5% do .* since about \d\d:\d\d UTC, compared with this hour of the days before. Calls read more tokens.$`,
+		`^input_tokens_high: .* of calls read more than \d+ tokens; `)
+	f("another model", func(x *traffic) { x.price *= 5 }, `^cost_high: .* Their tokens are not known to be unusual: another model may answer, or less is read from the provider's cache.$`)
 	f("cut off", func(x *traffic) { x.limit = 0.4 }, `^answer_limit: checkout-agent/planner: (3|4)\d% of answers are cut off at the token limit; usually [\d.]+% `)
 	f("empty", func(x *traffic) { x.empty = 0.2 }, `^answer_empty: .*% of answers are empty; usually [\d.]+% `)
 	f("refused", func(x *traffic) { x.others = 0.2 }, `^answer_refused: .*% of answers are refusals of the model; usually [\d.]+% `)

@@ -18,10 +18,22 @@ const (
 	MetricVersionEvidence = "llmtap_version_evidence"
 
 	// Gauges of the alarms about what is unusual of a stage, see package usual. They exist while an alarm lasts. The label measure is
-	// duration, first_token, input_tokens, output_tokens, calls, or how answers end, such as answer_limit; direction is high or low.
-	MetricUnusual      = "llmtap_unusual"               // now: the share of calls above what is usual, of calls their number a minute, of answers their share
+	// duration, first_token, input_tokens, output_tokens, calls, cost, spend, or how answers end, such as answer_limit; direction is high
+	// or low.
+	MetricUnusual      = "llmtap_unusual"               // now: the share of calls above what is usual, of calls their number a minute, of spend dollars a minute, of answers their share
 	MetricUnusualSince = "llmtap_unusual_since_seconds" // Unix time at which it began, by estimate
-	MetricUsual        = "llmtap_usual"                 // the value above which usually few calls are, in seconds or tokens, or else the usual number or share; has the label basis and no direction
+	MetricUsual        = "llmtap_usual"                 // the value above which usually few calls are, in seconds, tokens or dollars, or else the usual number, dollars or share; has the label basis and no direction
+
+	// Counters of money, by the labels of calls. They count what was measured: accepted calls with usage.
+	MetricCost     = "llmtap_cost_dollars_total"
+	MetricUnpriced = "llmtap_unpriced_calls_total" // whose model has no known price
+
+	// Gauges of each budget in alerts.budgets, with the label budget, and service and environment if it is for one.
+	MetricBudget         = "llmtap_budget_dollars"          // a month
+	MetricBudgetSpent    = "llmtap_budget_spent_dollars"    // this month
+	MetricBudgetForecast = "llmtap_budget_forecast_dollars" // of all of this month; there is none before a day is known
+	MetricBudgetUnpriced = "llmtap_budget_unpriced_calls"   // this month, which are not in the others
+	MetricBudgetSince    = "llmtap_budget_since_seconds"    // Unix time since which the spend is known, unless that is since the month began
 
 	// Gauges of rate limits, by what responses said in the last minutes. The label kind is requests, tokens, input_tokens or output_tokens.
 	MetricLimitRemaining = "llmtap_rate_limit_remaining"            // the least in the last one or two minutes
@@ -41,7 +53,12 @@ const (
 
 var healthMetrics = []string{MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread, MetricStoreUp, MetricDiskFree, MetricObserved}
 
-var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected, MetricCollected, MetricQuiet, MetricAlerts, MetricVersionEvidence, MetricUnusual, MetricUnusualSince, MetricUsual, MetricLimitRemaining, MetricLimit, MetricLimitExhausted}, healthMetrics)
+var knownMetrics = slices.Concat(analyzer.Metrics(), []string{
+	MetricExpected, MetricCollected, MetricQuiet, MetricAlerts, MetricVersionEvidence, MetricUnusual, MetricUnusualSince, MetricUsual,
+	MetricLimitRemaining, MetricLimit, MetricLimitExhausted,
+}, moneyMetrics, healthMetrics)
+
+var moneyMetrics = []string{MetricCost, MetricUnpriced, MetricBudget, MetricBudgetSpent, MetricBudgetForecast, MetricBudgetUnpriced, MetricBudgetSince}
 
 // Labels of the series from tallies. Any other label of an alert does not filter its evidence.
 var (
@@ -78,6 +95,8 @@ func labelsOf(metric string) []string {
 		return []string{"service", "stage", "environment", "measure", "basis"}
 	case MetricLimitRemaining, MetricLimit, MetricLimitExhausted:
 		return limitLabels
+	case MetricBudget, MetricBudgetSpent, MetricBudgetForecast, MetricBudgetUnpriced, MetricBudgetSince:
+		return []string{"budget", "service", "environment"}
 	case MetricExpected:
 		return []string{"service"}
 	case MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread:
@@ -107,12 +126,19 @@ var helps = map[string]string{
 	MetricQuiet:               "Share of the days of the past week on which no service called a model for ten minutes, within an hour of this time of day.",
 	MetricAlerts:              "1 for each firing alert, with its labels. Only of alerts whose rules query it.",
 	MetricVersionEvidence:     "Evidence that a new version fails more often than the version before (baseline); 1000 is proof.",
-	MetricUnusual:             "What is unusual now, while an alarm lasts: the share of calls above what is usual, the number of calls a minute, or the share of answers that end like this.",
+	MetricUnusual:             "What is unusual now, while an alarm lasts: the share of calls above what is usual, the number of calls or the dollars a minute, or the share of answers that end like this.",
 	MetricUnusualSince:        "Estimated Unix time at which that began.",
-	MetricUsual:               "What is usual instead: the seconds or tokens that about 5% of calls exceed, the number of calls a minute, or the share.",
 	MetricLimitRemaining:      "What remains of a rate limit, by the headers of responses: the least in the last one or two minutes.",
 	MetricLimit:               "The limit of which this remains.",
 	MetricLimitExhausted:      "Time until nothing remains at the pace of the last minutes. Only of limits of which less remains minute by minute.",
+	MetricUsual:               "What is usual instead: the seconds, tokens or dollars that about 5% of calls exceed, the number of calls or the dollars a minute, or the share.",
+	MetricCost:                "Dollars that calls cost, by the price table of the configuration.",
+	MetricUnpriced:            "Calls that cost money nobody knows, because the price of the model is not in the price table.",
+	MetricBudget:              "Dollars of the budget of a month.",
+	MetricBudgetSpent:         "Dollars of the budget spent this month.",
+	MetricBudgetForecast:      "Dollars that will be spent this month, if each hour left costs as much as that hour a week before.",
+	MetricBudgetUnpriced:      "Calls of this month of which nobody knows what they cost.",
+	MetricBudgetSince:         "Unix time since which the spend of this month is known, unless all of it is.",
 	MetricTallyAge:            "Age of the newest counts received.",
 	MetricBacklogAge:          "Age of the oldest event that is not stored yet.",
 	MetricBacklogRatio:        "Share of the stream's limit of age or bytes that events not stored yet use, the higher of the two.",

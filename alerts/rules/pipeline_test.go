@@ -220,6 +220,7 @@ func learnUsual(t *testing.T, store *alertstest.Store) {
 			m.Duration.Add(1000)
 			m.InputTokens.Add(1000)
 			m.OutputTokens.Add(100)
+			m.Cost.Add(322) // as deepseek-chat costs
 		}
 		kv := map[string]string{
 			"service": "shop", "service_version": "1.4.0", "environment": "prod", "agent": "planner", "stage": "planner", "provider": "deepseek", "model": "deepseek-chat",
@@ -239,7 +240,7 @@ func playAfter(t *testing.T, store *alertstest.Store, down bool, script func(p *
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := engine.Default()
-		cfg.EvaluationInterval = 5 * time.Second
+		cfg.EvaluationInterval, cfg.Budgets = 5*time.Second, []engine.Budget{{Service: "dear", PerMonth: 0.15}}
 		sent = notified{}
 		o := engine.Options{Notifiers: []alerts.Notifier{sent}, Recorder: recorder{}}
 		if down {
@@ -443,6 +444,13 @@ func TestPipeline(t *testing.T) {
 	}
 	f("EventsLost", gap(30, 0), gap(30, 15))
 	f("EventsDropped", gap(20, 10), gap(18, 9))
+	dear := func(n int) func(p *pipeline) {
+		return func(p *pipeline) {
+			p.labels.Service, p.usage = "dear", [2]int{100_000, 50_000}
+			p.many(n, time.Second, func(int) { p.ok(done, question) })
+		}
+	}
+	f("CostBudget", dear(4), dear(3)) // a call costs 4.9 cents
 	// after hours of usual calls, they change.
 	usually := &alertstest.Store{}
 	learnUsual(t, usually)
@@ -471,6 +479,7 @@ func TestPipeline(t *testing.T) {
 	changed("LatencyUnusual", calls(2, slow), calls(30, slow))
 	long := func(p *pipeline) { p.usage[0] *= 10 }
 	changed("TokensUnusual", calls(2, long), calls(30, long))
+	changed("CostUnusual", calls(2, long), calls(30, long))
 	changed("TrafficUnusual", func(p *pipeline) { p.wait(time.Hour) }, calls(1, func(*pipeline) {}))
 	ended := func(finish string) func(p *pipeline) { return func(p *pipeline) { p.finish = finish } }
 	changed("AnswersTruncated", calls(2, ended("length")), calls(100, ended("length")))

@@ -71,6 +71,8 @@ var unusual = map[string]string{
 	"calls_high":         "There are far more calls than usual.",
 	"calls_low":          "There are far fewer calls than usual.",
 	alerts.RateLimitNear: "A rate limit of the provider is nearly used up.",
+	"cost_high":          "Calls cost more than usual.",
+	"spend_high":         "More is spent than usual.",
 }
 
 // meaning returns a sentence about a cause, a rule, a signal or what is unusual; "" if id is none of them.

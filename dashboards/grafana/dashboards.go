@@ -15,7 +15,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/analyzer/price"
 )
 
 //go:generate go run ./generate
@@ -208,9 +208,9 @@ var providers = dashboard{
 	filters:     append(filters(clickhouse), filter{"provider", "Provider", clickhouse}, filter{"model", "Model", clickhouse}),
 	description: "Which provider and model fails, which is slow, and what they cost.",
 	variables: []object{{
-		"name": "prices", "label": "Prices: provider, model, USD per million input, cached and output tokens", "type": "textbox", "query": queries.DefaultPrices().Bound(), "hide": 2, "skipUrlSync": true,
-		"current": object{"text": queries.DefaultPrices().Bound(), "value": queries.DefaultPrices().Bound()}, "options": []any{},
-		"description": "The price table of " + queries.PricesDate + ". Check it against your contracts.",
+		"name": "prices", "label": "Prices: provider, model, USD per million input, cached and output tokens", "type": "textbox", "query": price.Default().Bound(), "hide": 2, "skipUrlSync": true,
+		"current": object{"text": price.Default().Bound(), "value": price.Default().Bound()}, "options": []any{},
+		"description": "The price table of " + price.Date + ". Check it against your contracts.",
 	}},
 	panels: []panel{
 		{

@@ -36,6 +36,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/ingest/nearest"
 )
 
@@ -49,7 +50,7 @@ type Query struct {
 	Group      string // group in the list of queries, e.g. Failures
 	Parameters []Parameter
 	Texts      bool     // the query reads texts of bodies, which a shape does not contain
-	Bound      []string // parameters that Bind does not set: prices, whose value is Prices.Bound
+	Bound      []string // parameters that Bind does not set: prices, whose value is price.Table.Bound
 	SQL        string   // the whole file; Bind replaces {filter …}
 }
 
@@ -232,7 +233,7 @@ func Sample(name string, now time.Time) (sql string, params map[string]string, e
 	}
 	sql, params, err = q.Bind(given, now)
 	if err == nil {
-		params["prices"] = DefaultPrices().Bound()
+		params["prices"] = price.Default().Bound()
 	}
 	return sql, params, err
 }

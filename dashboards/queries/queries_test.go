@@ -240,18 +240,6 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-func TestPrices(t *testing.T) {
-	must.Do(t, DefaultPrices().Validate())
-	p := Prices{{"openai", `gpt_5*"`, 1.25, 0, 10}, {Model: "*"}}
-	must.Equal(t, p.Bound(), `[["openai","gpt\\_5%\"",1.25,0,10],["","%",0,0,0]]`, "Bound")
-	must.Equal(t, Prices{}.Bound(), "[]", "Bound without prices")
-	p[0].Output, p[1].Model = -1, ""
-	want := "prices[0].output: -1 is not a price\nprices[1].model: is empty; * matches any model"
-	if err := p.Validate(); err == nil || err.Error() != want {
-		t.Errorf("Validate: %v, want %s", err, want)
-	}
-}
-
 // The parameter hits of differs selects calls as the filters do, and other names are attributes.
 func TestChosen(t *testing.T) {
 	f := func(hits, want, wantErr string) {

@@ -20,7 +20,7 @@ var functions = template.FuncMap{
 	"measure":  measure,
 	"percent":  quantity.Share[int64],
 	"seconds":  latency,
-	"money":    money,
+	"money":    quantity.Money,
 	"short":    short,
 	"ago":      ago,
 	"duration": quantity.Span,
@@ -76,16 +76,6 @@ func measure(v float64) string {
 		return quantity.Count(int64(v))
 	}
 	return strconv.FormatFloat(v, 'g', 3, 64)
-}
-
-func money(usd float64) string {
-	switch {
-	case usd == 0:
-		return "$0"
-	case usd < 0.01:
-		return "under $0.01"
-	}
-	return "$" + strconv.FormatFloat(usd, 'f', 2, 64)
 }
 
 // short returns the first n characters of s.

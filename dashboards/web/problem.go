@@ -246,7 +246,7 @@ func (h *harm) MoneyNote() string {
 	var notes []string
 	switch {
 	case h.AtMost != nil && h.Reported != nil:
-		notes = append(notes, "at most "+money(*h.AtMost)+" more if calls without usage are charged")
+		notes = append(notes, "at most "+quantity.Money(*h.AtMost)+" more if calls without usage are charged")
 	case h.AtMost != nil:
 		notes = append(notes, "if calls without usage are charged")
 	case h.Reported == nil && len(h.Unpriced) == 0:

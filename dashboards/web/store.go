@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/dashboards/stored"
 )
@@ -40,7 +41,7 @@ func Statement(name string) (queries.Query, error) {
 // A store runs statements on ClickHouse.
 type store struct {
 	clickhouse Query // nil: none
-	prices     queries.Prices
+	prices     price.Table
 }
 
 // query runs a statement of sql/*.sql, or a stored query.

@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/analyzer/price"
 )
 
 //go:embed templates/*.html
@@ -33,7 +33,7 @@ type Options struct {
 	Tallies       Tallies
 	Health        func(ctx context.Context) []Part
 	Conversations Conversations
-	Prices        queries.Prices
+	Prices        price.Table
 	CodeURL       string                  // URL of a line of an agent's code, with {version}, {file} and {line}; "": no links
 	Login         func(token string) bool // if set, requests need a session, which the login page starts with a token that it accepts
 	SessionKey    []byte                  // signs sessions; nil: sessions end with this process

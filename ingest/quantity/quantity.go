@@ -62,6 +62,17 @@ func Latency(seconds float64) string {
 	return strconv.FormatFloat(math.RoundToEven(1000*seconds)/1000, 'f', -1, 64) + " s"
 }
 
+// Money returns dollars to the cent: $0, under $0.01, $1234.50. Rules of alerts write it with "$%.2f".
+func Money(usd float64) string {
+	switch {
+	case usd == 0:
+		return "$0"
+	case usd < 0.01:
+		return "under $0.01"
+	}
+	return "$" + strconv.FormatFloat(usd, 'f', 2, 64)
+}
+
 // Span returns d in one unit, or from an hour on in two: 40 s, 14 min, 2 h 5 min, 3 d 4 h.
 func Span(d time.Duration) string {
 	d = d.Abs()

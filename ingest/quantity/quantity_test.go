@@ -37,6 +37,10 @@ func TestTexts(t *testing.T) {
 	f(Latency(1.5), "1.5 s")
 	f(Latency(123.4567), "123.457 s")
 
+	f(Money(0), "$0")
+	f(Money(0.004), "under $0.01")
+	f(Money(1234.5), "$1234.50")
+
 	f(Span(40*time.Second), "40 s")
 	f(Span(14*time.Minute+59*time.Second), "14 min")
 	f(Span(time.Hour), "1 h")

@@ -3,6 +3,7 @@ package clickhouse_test
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -10,10 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
+	"github.com/llmtap/llmtap/sinks/sinktest"
 )
 
 // A queryTest is the expected result of a query on the rows of incident.
@@ -93,7 +96,7 @@ change=version changed from 1.4.0 to 1.5.0 service=trips stage=planner calls=20 
 }
 
 // The first matching row applies.
-var testPrices = queries.Prices{
+var testPrices = price.Table{
 	{Provider: "openai", Model: "*", Input: 1},
 	{Provider: "deepseek", Model: "deepseek-c*t", Input: 1000, CachedInput: 100, Output: 2000},
 	{Model: "*", Input: 7},
@@ -109,7 +112,7 @@ func valuesOf(given map[string]string) queries.Values {
 }
 
 // runQuery runs a query and its EXPLAIN with these parameters.
-func runQuery(t *testing.T, s *clickhouse.Sink, name string, given map[string]string, prices queries.Prices) *clickhouse.Result {
+func runQuery(t *testing.T, s *clickhouse.Sink, name string, given map[string]string, prices price.Table) *clickhouse.Result {
 	t.Helper()
 	sql, params := statement(t, name, given, prices)
 	if _, err := s.Query(t.Context(), "EXPLAIN indexes = 1 "+sql, params); err != nil {
@@ -133,7 +136,7 @@ func rowsOf(t *testing.T, s *clickhouse.Sink, name string, given map[string]stri
 	return len(res.Rows)
 }
 
-func statement(t *testing.T, name string, given map[string]string, prices queries.Prices) (sql string, params map[string]string) {
+func statement(t *testing.T, name string, given map[string]string, prices price.Table) (sql string, params map[string]string) {
 	t.Helper()
 	q, err := queries.Get(name)
 	must.Do(t, err)
@@ -182,7 +185,7 @@ func TestQueries(t *testing.T) {
 		}
 	})
 	t.Run("unknown cost", func(t *testing.T) {
-		for _, prices := range []queries.Prices{nil, {{Provider: "openai", Model: "*", Input: 1}}, {{Provider: "deepseek", Model: "deepseek_chat", Input: 1}}} {
+		for _, prices := range []price.Table{nil, {{Provider: "openai", Model: "*", Input: 1}}, {{Provider: "deepseek", Model: "deepseek_chat", Input: 1}}} {
 			must.Equal(t, pick(runQuery(t, s, "usage", nil, prices), "cost_usd="), "cost_usd=<nil>", "with prices %v", prices)
 		}
 	})
@@ -292,4 +295,42 @@ func pick(res *clickhouse.Result, want string) string {
 		lines = append(lines, strings.Join(line, " "))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// The statements and the analyzer find the same prices and compute the same costs.
+func TestPricesAgree(t *testing.T) {
+	prices := append(price.Table{{Provider: "openai", Model: `odd_%\*x`, Input: 3, CachedInput: 1, Output: 7}, {Provider: "other", Model: "free*"}}, price.Default()...)
+	models := [][2]string{
+		{"openai", `odd_%\ö, x`}, {"openai", `odd1%\x`}, {"openai", `odd_1\x`}, {"openai", `odd_%x`}, {"other", "free"}, {"openai", "free"},
+		{"openai", "gpt-5"}, {"azure.ai.openai", "gpt-5-mini-2025-08-07"}, {"openai", "gpt-5-tomorrow"}, {"openai", "GPT-5"}, {"openai", ""},
+		{"aws.bedrock", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"}, {"gcp.vertex_ai", "claude-opus-4-1@20250805"}, {"deepseek", "deepseek-chat"},
+		{"moonshot_ai", "kimi-k2-thinking-turbo"}, {"moonshot_ai", "kimi-k2-thinking"},
+	}
+	s := open(t)
+	b := sinktest.Rows(0, 3*len(models))
+	want := map[[2]string]float64{}
+	lookup := price.NewLookup(prices)
+	for i := range b.Exchanges {
+		e, m := &b.Exchanges[i], models[i%len(models)]
+		e.StartedAt, e.StoredAt = time.Now().Add(-time.Minute), time.Now()
+		e.Labels.Service, e.Labels.Agent, e.Provider, e.Model = "trips", "", m[0], m[1]
+		e.InputTokens, e.CachedTokens, e.OutputTokens = int64(100_000+7*i), int64(1000*i), int64(900+i)
+		if p := lookup.Of(m[0], m[1]); p != nil {
+			want[m] += p.Microdollars(e.InputTokens, e.CachedTokens, e.OutputTokens) / 1e6
+		}
+	}
+	must.Do(t, s.Write(t.Context(), b))
+	res := runQuery(t, s, "usage", nil, prices)
+	column := func(name string) int {
+		return slices.IndexFunc(res.Columns, func(c clickhouse.Column) bool { return c.Name == name })
+	}
+	must.Equal(t, len(res.Rows), len(models), "rows")
+	for _, row := range res.Rows {
+		m := [2]string{fmt.Sprint(row[column("provider")]), fmt.Sprint(row[column("model")])}
+		got, known := row[column("cost_usd")].(float64)
+		if usd, ok := want[m]; ok != known || math.Abs(got-usd) > 0.00006 {
+			t.Errorf("%v costs %v (known: %v), the analyzer says %v (known: %v)", m, got, known, usd, ok)
+		}
+	}
+	must.Equal(t, len(want), 9, "models with a price")
 }

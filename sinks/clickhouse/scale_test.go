@@ -15,6 +15,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/chdb"
@@ -147,7 +148,7 @@ func slowestOf5(t *testing.T, s *clickhouse.Sink, dsn string, q queries.Query, g
 		sql, params, err := q.Bind(valuesOf(given), time.Now())
 		must.Do(t, err)
 		for _, bound := range q.Bound {
-			params[bound] = queries.DefaultPrices().Bound()
+			params[bound] = price.Default().Bound()
 		}
 		if i == 0 { // warm-up
 			c.read, c.bytes = reads(t, dsn, sql, params)

@@ -109,6 +109,8 @@ func New(cfg engine.Config, from, until time.Time, style *terminal.Style) (*Repo
 				r.NotTested[rule.Name] = "what is usual is learned only from live calls"
 			case m == rules.MetricLimitExhausted:
 				r.NotTested[rule.Name] = "what remains of rate limits is not stored"
+			case m == rules.MetricBudget, m == rules.MetricCost, m == rules.MetricUnpriced:
+				r.NotTested[rule.Name] = "what calls cost is counted only of live calls"
 			case m == rules.MetricExpected && len(cfg.Services) == 0:
 				r.NotTested[rule.Name] = "alerts.services is empty"
 			}

@@ -20,7 +20,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/slack"
 	"github.com/llmtap/llmtap/alerts/webhook"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/natsserver"
@@ -71,7 +71,7 @@ type Config struct {
 	Slack        slack.Config        `yaml:"slack"`
 	Alertmanager alertmanager.Config `yaml:"alertmanager"`
 	Webhook      webhook.Config      `yaml:"webhook"`
-	Prices       queries.Prices      `yaml:"prices"`
+	Prices       price.Table         `yaml:"prices"`
 }
 
 // Memory is the memory budget of the process. The embedded ClickHouse is another process, with a budget of its own
@@ -161,7 +161,7 @@ func Default() Config {
 		Batcher: sinks.DefaultBatcherConfig(), Alerts: engine.Default(),
 		UI:     UI{Listen: "127.0.0.1:8090"},
 		Slack:  slack.Default(),
-		Prices: queries.DefaultPrices(),
+		Prices: price.Default(),
 	}
 	cfg.NATS.URL, cfg.ClickHouse.DSN = "", ""
 	cfg.Analyzer.MaxStateBytes, cfg.Batcher.MaxBytes = 0, 0 // shares of memory.limit

@@ -52,6 +52,7 @@ func (c *Config) Validate() error {
 		v.section(key, n.Validate())
 	}
 	v = append(v, flatten(c.Prices.Validate())...)
+	c.Analyzer.Prices = c.Prices
 	return errors.Join(v...)
 }
 

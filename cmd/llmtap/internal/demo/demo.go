@@ -26,12 +26,12 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/wording"
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
-	"github.com/llmtap/llmtap/dashboards/queries"
 )
 
 const (
@@ -155,7 +155,7 @@ func (d *demo) startServers(ctx context.Context) (cfg config.Config, err error) 
 		return cfg, err
 	}
 	cfg.UI.ExternalURL = "http://" + cfg.UI.Listen
-	cfg.Prices = append(cfg.Prices, queries.Price{Model: "deepseek-chat", Input: 0.28, CachedInput: 0.028, Output: 0.42})
+	cfg.Prices = append(cfg.Prices, price.Price{Model: "deepseek-chat", Input: 0.28, CachedInput: 0.028, Output: 0.42})
 	d.slack = slack.New(slack.Config{Channels: []string{"oncall"}, OnPost: d.posted})
 	if d.providerURL, err = serveLocal(ctx, provider.New(provider.Default())); err != nil {
 		return cfg, err

@@ -11,10 +11,10 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/problems"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
-	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -30,7 +30,7 @@ type Options struct {
 	Pages func(rows.Querier) string // base URL of the web pages, or ""; called after a query
 	// Problems returns the problems of the installation for one call.
 	Problems func(ctx context.Context) (problems.API, error)
-	Prices   queries.Prices
+	Prices   price.Table
 	Content  bool // return texts of messages
 	Version  string
 	Logger   *slog.Logger

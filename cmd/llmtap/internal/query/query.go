@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
@@ -175,7 +176,7 @@ func (q *Query) Answer(res *clickhouse.Result) (*clickhouse.Result, string) {
 }
 
 // Statement returns the statement and the values of all parameters.
-func (q *Query) Statement(prices queries.Prices, now time.Time) (sql string, params map[string]string, err error) {
+func (q *Query) Statement(prices price.Table, now time.Time) (sql string, params map[string]string, err error) {
 	sql, params, err = q.Bind(q.values, now)
 	if err != nil {
 		return "", nil, command.BadInput(err)

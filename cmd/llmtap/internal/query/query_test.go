@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
@@ -78,7 +79,7 @@ func TestHelp(t *testing.T) {
 
 func TestStatement(t *testing.T) {
 	q := must.Get(Named("usage", nil))(t)
-	_, params, err := q.Statement(queries.DefaultPrices(), time.Now())
+	_, params, err := q.Statement(price.Default(), time.Now())
 	if err != nil || params["prices"] == "" || params["since"] == "" {
 		t.Errorf("%v, %v", params, err)
 	}
