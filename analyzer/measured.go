@@ -3,6 +3,8 @@ package analyzer
 import (
 	"github.com/llmtap/llmtap/analyzer/dist"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/limit"
+	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -14,7 +16,7 @@ type Measured struct {
 	FirstToken   dist.Dist `json:"ttft,omitzero"` // of streams: until the first byte of the answer, in milliseconds
 	InputTokens  dist.Dist `json:"in,omitzero"`
 	OutputTokens dist.Dist `json:"out,omitzero"`
-	History      dist.Dist `json:"history,omitzero"` // messages of the request
+	History      dist.Dist `json:"history,omitzero"` // messages of the request, unless a part is stored by the provider
 	Cost         dist.Dist `json:"cost,omitzero"`    // in microdollars, where the price of the model is known
 }
 
@@ -38,8 +40,9 @@ func (m *Measured) Reset() {
 	}
 }
 
-// add adds a call.
-func (m *Measured) add(e *Exchange) {
+// add adds the call p.
+func (m *Measured) add(p *pending) {
+	e := &p.row
 	add := func(d *dist.Dist, v int64) {
 		if v > 0 {
 			d.Add(uint64(v))
@@ -51,6 +54,7 @@ func (m *Measured) add(e *Exchange) {
 	}
 	add(&m.InputTokens, e.InputTokens)
 	add(&m.OutputTokens, e.OutputTokens)
+	add(&m.History, int64(p.history))
 }
 
 // jsonBytes returns an upper bound on the JSON size of m, for at most 1e6 calls.
@@ -116,8 +120,11 @@ var odds = map[string]odd{
 	EndedFiltered: {"a filter of the provider withheld the answer", "Read the last messages of the conversation, and the settings of the provider's filter."},
 }
 
-// Odd returns what OddID means, as the rest of a sentence, and what to do; "" if id is none.
+// Odd returns what OddID or ToolError means, as the rest of a sentence, and what to do; "" if id is none.
 func Odd(id string) (summary, fix string) {
+	if id == ToolError {
+		return toolErrorSummary, toolErrorFix
+	}
 	for ended, o := range odds {
 		if OddID(ended) == id {
 			return o.summary, o.fix
@@ -132,5 +139,26 @@ func oddExample(p *pending) Example {
 	return Example{
 		Finding: true, Exchange: e.ID, Conversation: e.Conversation, Full: e.Capture == event.CaptureFull, Status: e.Status, Message: -1,
 		Summary: o.summary, Fix: o.fix, PublishedAt: e.StoredAt.UnixNano(),
+	}
+}
+
+// repeatsFrom is the number of times from which the calls of equal turns count as repeated.
+const repeatsFrom = 3
+
+// ToolError is the id of the problem that replies of tools report errors.
+const ToolError = "tool_error"
+
+const (
+	toolErrorSummary = "the reply of a tool reports an error"
+	toolErrorFix     = "Read the reply in the conversation. If the arguments are wrong, look at what changed in the prompt, the model or the tool's description; otherwise repair the tool."
+)
+
+// toolErrorExample returns the example of the reply to c in the request of p, which reports an error, for alerts.
+func toolErrorExample(p *pending, c *session.Call) Example {
+	e := &p.row
+	return Example{
+		Finding: true, Exchange: e.ID, Conversation: e.Conversation, Full: e.Capture == event.CaptureFull, Status: e.Status, Message: c.ReplyMessage,
+		ToolCallID: limit.Text(c.CallID, maxExampleText), ToolName: limit.Name(c.Name),
+		Summary: "the reply of " + limit.Name(c.Name) + " reports an error", Fix: toolErrorFix, PublishedAt: e.StoredAt.UnixNano(),
 	}
 }
