@@ -43,6 +43,8 @@ var (
 	callLabels    = []string{"service", "stage", "environment", "service_version", "agent", "provider", "model"}
 	failedLabels  = slices.Concat(callLabels, []string{"status", "cause", "root_cause"})
 	oddLabels     = slices.Concat(callLabels, []string{"ended"})
+	replyLabels   = slices.Concat(callLabels, []string{"tool"})
+	errorLabels   = slices.Concat(replyLabels, []string{"confidence"})
 	findingLabels = slices.Concat(callLabels, []string{"rule", "severity", "cause", "root_cause"})
 	processLabels = []string{"service", "environment"}
 
@@ -58,6 +60,10 @@ func labelsOf(metric string) []string {
 		return findingLabels
 	case analyzer.MetricOdd:
 		return oddLabels
+	case analyzer.MetricToolReplies, analyzer.MetricRepeated:
+		return replyLabels
+	case analyzer.MetricToolErrors:
+		return errorLabels
 	case analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricHeartbeats, analyzer.MetricVanished:
 		return processLabels
 	case analyzer.MetricUncaptured:
@@ -82,33 +88,36 @@ func labelsOf(metric string) []string {
 
 // helps are the help texts of metrics, as the Prometheus API and scrapes show them.
 var helps = map[string]string{
-	analyzer.MetricCalls:      "Calls to models that ended, whether they failed or not.",
-	analyzer.MetricFailed:     "Calls to models that failed, by status, cause and root cause.",
-	analyzer.MetricRetries:    "Attempts of SDKs after the first one. Other metrics do not count them.",
-	analyzer.MetricCancelled:  "Calls that the agent cancelled. Other metrics do not count them.",
-	analyzer.MetricFindings:   "Violations of the message protocol, and signals about calls.",
-	analyzer.MetricNew:        "Failed calls whose cause and root cause are new for the stage.",
-	analyzer.MetricOdd:        "Answers of calls that did not fail, but did not end as they should: cut off at a token limit, empty, refused or filtered.",
-	analyzer.MetricLost:       "Events that hooks numbered but that never arrived.",
-	analyzer.MetricDropped:    "Exchanges that hooks reported as dropped.",
-	analyzer.MetricHeartbeats: "Reports of hooks, once a minute with or without calls, that their process is alive, or that it ends.",
-	analyzer.MetricVanished:   "Processes whose hooks stopped reporting for 3 minutes without reporting their end.",
-	analyzer.MetricUncaptured: "Calls that are not recorded, by transport: grpc, websocket, http3, batch or other.",
-	MetricExpected:            "1 for each service that is expected to call models at all times.",
-	MetricCollected:           "1 if the collector reported on the last minute, 0 if it was down.",
-	MetricQuiet:               "Share of the days of the past week on which no service called a model for ten minutes, within an hour of this time of day.",
-	MetricAlerts:              "1 for each firing alert, with its labels. Only of alerts whose rules query it.",
-	MetricVersionEvidence:     "Evidence that a new version fails more often than the version before (baseline); 1000 is proof.",
-	MetricUnusual:             "What is unusual now, while an alarm lasts: the share of calls above what is usual, the number of calls a minute, or the share of answers that end like this.",
-	MetricUnusualSince:        "Estimated Unix time at which that began.",
-	MetricUsual:               "What is usual instead: the seconds or tokens that about 5% of calls exceed, the number of calls a minute, or the share.",
-	MetricTallyAge:            "Age of the newest counts received.",
-	MetricBacklogAge:          "Age of the oldest event that is not stored yet.",
-	MetricBacklogRatio:        "Share of the stream's limit of age or bytes that events not stored yet use, the higher of the two.",
-	MetricUnread:              "Events that left the stream before they were stored.",
-	MetricStoreUp:             "1 if ClickHouse answers, otherwise 0.",
-	MetricDiskFree:            "Free space of the disk of the embedded servers, in multiples of disk.reserve. Below 1, new events are refused.",
-	MetricObserved:            "1 if NATS reported the data for the metrics of the stream, otherwise 0.",
+	analyzer.MetricCalls:       "Calls to models that ended, whether they failed or not.",
+	analyzer.MetricFailed:      "Calls to models that failed, by status, cause and root cause.",
+	analyzer.MetricRetries:     "Attempts of SDKs after the first one. Other metrics do not count them.",
+	analyzer.MetricCancelled:   "Calls that the agent cancelled. Other metrics do not count them.",
+	analyzer.MetricFindings:    "Violations of the message protocol, and signals about calls.",
+	analyzer.MetricNew:         "Failed calls whose cause and root cause are new for the stage.",
+	analyzer.MetricOdd:         "Answers of calls that did not fail, but did not end as they should: cut off at a token limit, empty, refused or filtered.",
+	analyzer.MetricToolReplies: "Replies of tools to calls, each counted once, by tool.",
+	analyzer.MetricToolErrors:  "Replies of tools that report an error, by tool and by how certain that is.",
+	analyzer.MetricRepeated:    "Calls of tools that an agent made for the third time in a row or more, with the same arguments and the same reply, by tool.",
+	analyzer.MetricLost:        "Events that hooks numbered but that never arrived.",
+	analyzer.MetricDropped:     "Exchanges that hooks reported as dropped.",
+	analyzer.MetricHeartbeats:  "Reports of hooks, once a minute with or without calls, that their process is alive, or that it ends.",
+	analyzer.MetricVanished:    "Processes whose hooks stopped reporting for 3 minutes without reporting their end.",
+	analyzer.MetricUncaptured:  "Calls that are not recorded, by transport: grpc, websocket, http3, batch or other.",
+	MetricExpected:             "1 for each service that is expected to call models at all times.",
+	MetricCollected:            "1 if the collector reported on the last minute, 0 if it was down.",
+	MetricQuiet:                "Share of the days of the past week on which no service called a model for ten minutes, within an hour of this time of day.",
+	MetricAlerts:               "1 for each firing alert, with its labels. Only of alerts whose rules query it.",
+	MetricVersionEvidence:      "Evidence that a new version fails more often than the version before (baseline); 1000 is proof.",
+	MetricUnusual:              "What is unusual now, while an alarm lasts: the share of calls above what is usual, the number of calls a minute, or the share of answers that end like this.",
+	MetricUnusualSince:         "Estimated Unix time at which that began.",
+	MetricUsual:                "What is usual instead: the seconds or tokens that about 5% of calls exceed, the number of calls a minute, or the share.",
+	MetricTallyAge:             "Age of the newest counts received.",
+	MetricBacklogAge:           "Age of the oldest event that is not stored yet.",
+	MetricBacklogRatio:         "Share of the stream's limit of age or bytes that events not stored yet use, the higher of the two.",
+	MetricUnread:               "Events that left the stream before they were stored.",
+	MetricStoreUp:              "1 if ClickHouse answers, otherwise 0.",
+	MetricDiskFree:             "Free space of the disk of the embedded servers, in multiples of disk.reserve. Below 1, new events are refused.",
+	MetricObserved:             "1 if NATS reported the data for the metrics of the stream, otherwise 0.",
 }
 
 // Help returns the help text of a metric, or "".

@@ -21,6 +21,7 @@ var queries = map[string]string{
 	signals.LatentViolation:          "latent_violations",
 	signals.ProviderTightened:        "provider_changes",
 
+	analyzer.ToolError:                     "what_changed",
 	analyzer.OddID(analyzer.EndedLimit):    "what_changed",
 	analyzer.OddID(analyzer.EndedEmpty):    "what_changed",
 	analyzer.OddID(analyzer.EndedRefused):  "what_changed",
