@@ -48,7 +48,13 @@ type series [labels]string
 
 // labels returns the non-empty labels of s, because Prometheus treats an empty label as absent.
 func (s *series) labels() map[string]string {
-	m := make(map[string]string, labels)
+	n := 0
+	for _, v := range s[labelService:] {
+		if v != "" {
+			n++
+		}
+	}
+	m := make(map[string]string, n)
 	for i, v := range s[labelService:] {
 		if v != "" {
 			m[labelNames[labelService+i]] = v
@@ -204,7 +210,7 @@ func (c *counter) reply(p *pending, call *session.Call, minSeq uint64, now time.
 	s := c.base(MetricToolReplies, &p.row.Labels, p.row.Provider, p.row.Model, now)
 	s[labelTool] = c.limited(labelTool, call.Name)
 	s, _ = c.add(s, 1, minSeq, now)
-	if p.loop != nil && p.loop.Times >= repeatsFrom {
+	if p.loop != nil {
 		s := s
 		s[labelMetric] = MetricRepeated
 		c.add(s, 1, minSeq, now)

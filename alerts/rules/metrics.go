@@ -18,7 +18,7 @@ const (
 	MetricVersionEvidence = "llmtap_version_evidence"
 
 	// Gauges of the alarms about what is unusual of a stage, see package usual. They exist while an alarm lasts. The label measure is
-	// duration, first_token, input_tokens, output_tokens, calls, or how answers end, such as answer_limit; direction is high or low.
+	// duration, first_token, input_tokens, output_tokens, history, calls, how answers end, such as answer_limit, or tool_errors; direction is high or low.
 	MetricUnusual      = "llmtap_unusual"               // now: the share of calls above what is usual, of calls their number a minute, of answers their share
 	MetricUnusualSince = "llmtap_unusual_since_seconds" // Unix time at which it began, by estimate
 	MetricUsual        = "llmtap_usual"                 // the value above which usually few calls are, in seconds or tokens, or else the usual number or share; has the label basis and no direction

@@ -38,17 +38,17 @@ type Loop struct {
 	Period   int    // number of turns after which they repeat
 	Exchange string // exchange of the request with the replies to the first of these turns
 	Message  int    // 0-based index of the last of them
-	Calls    []*Call
+	Call     *Call  // the first call of this turn
 }
 
 // Repeats compares the calls that the request of t answers with those of the turns before. It must be called once, after the
-// caller has set the ReplyHash of Changed. It returns nil unless the turn repeats one.
+// caller has set the ReplyHash of Changed. It returns nil unless the turn was made at least least times.
 //
 // A message of the user, a reply that differs and a call that takes long without an error are progress. Of calls whose arguments or
 // replies are not known exactly, it assumes so.
-func (t *Turn) Repeats() *Loop {
+func (t *Turn) Repeats(least int) *Loop {
 	b := t.branch
-	var answered []*Call
+	var call *Call
 	now, waited := step{exchange: t.exchange}, false
 	for _, c := range t.Changed {
 		if c.replySeen != t.seq || c.AnsweredBy != t.exchange {
@@ -61,27 +61,29 @@ func (t *Turn) Repeats() *Loop {
 		now.hash += mix(mix(hashName(c.Name), c.raw), c.ReplyHash)
 		now.message = max(now.message, c.ReplyMessage)
 		waited = waited || c.ReplyError == "" && c.AnsweredAt.Sub(c.AskedAt) >= waits
-		answered = append(answered, c)
+		if call == nil || c.Position < call.Position {
+			call = c
+		}
 	}
-	if len(answered) == 0 && !waited && b.steps == nil {
+	switch {
+	case call == nil && b.steps == nil:
 		return nil
-	}
-	if waited || t.instructed() {
-		b.steps = nil
+	case waited || t.instructed():
+		if b.steps != nil {
+			*b.steps = steps{}
+		}
 		return nil
-	}
-	if len(answered) == 0 {
+	case call == nil:
 		return nil
-	}
-	if b.steps == nil {
+	case b.steps == nil:
 		b.steps = new(steps)
 	}
 	n, period := b.steps.add(now)
-	if n < 2 {
+	if n < max(least, 2) {
 		return nil
 	}
 	from, same := b.steps.first[period-1], b.steps.same[period-1]
-	return &Loop{Times: n, New: (same-1)%period == 0, Period: period, Exchange: from.exchange, Message: from.message, Calls: answered}
+	return &Loop{Times: n, New: (same-1)%period == 0, Period: period, Exchange: from.exchange, Message: from.message, Call: call}
 }
 
 // add adds a step. It returns how often it was made in a row, and the number of steps of the loop.

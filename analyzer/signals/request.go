@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"math/bits"
-	"slices"
 	"strconv"
 
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/limit"
-	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -65,7 +63,7 @@ func (d *Detector) loop(x *Exchange) {
 	if !l.New || !doubled(l.Times, loopSize) {
 		return
 	}
-	c := slices.MinFunc(l.Calls, func(a, b *session.Call) int { return a.Position - b.Position })
+	c := l.Call
 	s := Signal{
 		ID: AgentLoop, Message: c.ReplyMessage, CallID: c.CallID, Tool: c.Name, Key: fmt.Sprint(l.Exchange, l.Period), Update: l.Times > loopSize,
 		Summary:  fmt.Sprintf("%s was called %d times in a row with the same arguments, and the reply was the same each time", limit.Name(c.Name), l.Times),

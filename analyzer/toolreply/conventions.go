@@ -1,30 +1,32 @@
 package toolreply
 
-// A convention is a text with which the replies of a framework to calls of failed tools begin or end.
-type convention struct {
-	text   string
-	end    bool   // they end with it
-	source string // who writes it
+// A convention is a text with which the replies of a framework to calls of failed tools start or end. It is written as in JSON, so
+// that no reply needs to be decoded.
+type convention struct{ text, source string }
+
+// starts are the texts at the start. A text that starts with another one in the list needs no entry of its own.
+var starts = [...]convention{
+	{`Error: `, "AutoGen; LangGraph; CrewAI; Microsoft.Extensions.AI; most tools without a framework"},
+	{`Error:\n`, "smolagents"},
+	{`Error executing tool`, "MCP's Python SDK (FastMCP); LangGraph; CrewAI"},
+	{`Error invoking tool`, "LangGraph"},
+	{`Error calling tool`, "FastMCP 2"},
+	{`Input validation error: `, "MCP's Python SDK"},
+	{`Unknown tool: `, "MCP's Python SDK"},
+	{`MCP error -`, "MCP's TypeScript SDK: a code of JSON-RPC follows"},
+	{`An error occurred while running the tool.`, "OpenAI Agents SDK"},
+	{`An error occurred while parsing tool arguments.`, "OpenAI Agents SDK"},
+	{`Encountered error: `, "LlamaIndex"},
+	{`I encountered an error while trying to use the tool.`, "CrewAI"},
+	{`I encountered an error: `, "CrewAI"},
+	{`<tool_use_error>`, "Claude Code"},
+	{`\u003ctool_use_error\u003e`, "Claude Code, as Go encodes it"},
+	{`Traceback (most recent call last):`, "Python"},
 }
 
-// conventions are the texts. A text that begins with a longer one in the list needs no entry of its own.
-var conventions = [...]convention{
-	{"Error: ", false, "AutoGen; LangGraph; CrewAI; Microsoft.Extensions.AI; most tools without a framework"},
-	{"Error:\n", false, "smolagents"},
-	{"Error executing tool", false, "MCP's Python SDK (FastMCP); LangGraph; CrewAI"},
-	{"Error invoking tool", false, "LangGraph"},
-	{"Error calling tool", false, "FastMCP 2"},
-	{"Input validation error: ", false, "MCP's Python SDK"},
-	{"Unknown tool: ", false, "MCP's Python SDK"},
-	{"MCP error -", false, "MCP's TypeScript SDK: a code of JSON-RPC follows"},
-	{"An error occurred while running the tool.", false, "OpenAI Agents SDK"},
-	{"An error occurred while parsing tool arguments.", false, "OpenAI Agents SDK"},
-	{"Encountered error: ", false, "LlamaIndex"},
-	{"I encountered an error while trying to use the tool.", false, "CrewAI"},
-	{"I encountered an error: ", false, "CrewAI"},
-	{"<tool_use_error>", false, "Claude Code"},
-	{"Traceback (most recent call last):", false, "Python"},
-	{"\nFix the errors and try again.", true, "Pydantic AI"},
-	{"\n Please fix your mistakes.", true, "LangGraph"},
-	{"If you have retried several times, try a completely different approach.", true, "smolagents"},
+// ends are the texts at the end.
+var ends = [...]convention{
+	{`\nFix the errors and try again.`, "Pydantic AI"},
+	{`\n Please fix your mistakes.`, "LangGraph"},
+	{`If you have retried several times, try a completely different approach.`, "smolagents"},
 }

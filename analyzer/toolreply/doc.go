@@ -13,5 +13,5 @@
 // # What it costs
 //
 // Read is called once per reply, for the first request with it. It steps over the members of the reply and hashes its
-// content, and looks at no more than a few hundred bytes of text.
+// content, and compares only the start and the end of its text.
 package toolreply

@@ -89,35 +89,62 @@ func (r *Reader) of(content []byte, gemini bool) string {
 	return ""
 }
 
-const (
-	maxObject = 8 << 10 // bytes of a text that may be a JSON object with an error
-	maxHead   = 256     // bytes of a text in which its beginning or its end is searched
-)
+// maxObject is the maximum size of a text that may be a JSON object with an error, in bytes.
+const maxObject = 8 << 10
 
 // ofText returns how certain it is that a text reports an error. raw is the text as JSON, without the quotes.
 func (r *Reader) ofText(raw []byte) string {
-	r.text = jsonscan.AppendText(r.text[:0], raw[:min(len(raw), maxHead)])
-	text := bytes.TrimLeft(r.text, " \t\r\n")
-	if len(text) > 0 && text[0] == '{' && len(raw) <= maxObject {
-		r.text = jsonscan.AppendText(r.text[:0], raw)
-		return ofObject(bytes.TrimSpace(r.text))
+	raw = trimStart(raw)
+	if len(raw) == 0 {
+		return ""
 	}
-	for i := range conventions {
-		if c := &conventions[i]; !c.end && bytes.HasPrefix(text, []byte(c.text)) {
+	if raw[0] == '{' {
+		if len(raw) > maxObject {
+			return ""
+		}
+		r.text = jsonscan.AppendText(r.text[:0], raw)
+		return ofObject(r.text)
+	}
+	for i := range starts {
+		if s := starts[i].text; s[0] == raw[0] && len(raw) >= len(s) && string(raw[:len(s)]) == s {
 			return Likely
 		}
 	}
-	if len(raw) > maxHead {
-		r.text = jsonscan.AppendText(r.text[:0], raw[len(raw)-maxHead:])
-		text = r.text
-	}
-	text = bytes.TrimRight(text, " \t\r\n")
-	for i := range conventions {
-		if c := &conventions[i]; c.end && bytes.HasSuffix(text, []byte(c.text)) {
+	raw = trimEnd(raw)
+	for i := range ends {
+		if s := ends[i].text; len(raw) >= len(s) && string(raw[len(raw)-len(s):]) == s {
 			return Likely
 		}
 	}
 	return ""
+}
+
+// trimStart removes spaces and line ends from the start of a text in JSON.
+func trimStart(raw []byte) []byte {
+	for {
+		switch {
+		case len(raw) > 0 && raw[0] == ' ':
+			raw = raw[1:]
+		case len(raw) > 1 && raw[0] == '\\' && (raw[1] == 'n' || raw[1] == 'r' || raw[1] == 't'):
+			raw = raw[2:]
+		default:
+			return raw
+		}
+	}
+}
+
+// trimEnd removes spaces and line ends from the end of a text in JSON.
+func trimEnd(raw []byte) []byte {
+	for {
+		switch n := len(raw); {
+		case n > 0 && raw[n-1] == ' ':
+			raw = raw[:n-1]
+		case n > 1 && raw[n-2] == '\\' && raw[n-1] == 'n':
+			raw = raw[:n-2]
+		default:
+			return raw
+		}
+	}
 }
 
 // maxErrorMembers bounds the members of an object that consists of an error. An object with more is a record that has an error
@@ -126,9 +153,6 @@ const maxErrorMembers = 4
 
 // ofObject returns how certain it is that a JSON object reports an error.
 func ofObject(b []byte) (e string) {
-	if len(b) == 0 || b[0] != '{' {
-		return ""
-	}
 	n := 0
 	for key, v := range members(b) {
 		n++
