@@ -317,7 +317,7 @@ func (t *toolCalls) emit(s *step, c *session.Call, seq uint64) {
 	row := ToolCall{
 		ID: id.ID(), Seq: seq, Conversation: c.Conversation, Exchange: c.Exchange, CallID: c.CallID,
 		Name: c.Name, State: c.State, AskedAt: c.AskedAt, AnsweredAt: c.AnsweredAt, AnsweredBy: c.AnsweredBy,
-		StartedAt: c.StartedAt, EndedAt: c.EndedAt, ToolStatus: c.ToolStatus,
+		StartedAt: c.StartedAt, EndedAt: c.EndedAt, ToolStatus: c.ToolStatus, ReplyError: c.ReplyError,
 	}
 	if by, ok := c.Context.(*caller); ok {
 		row.Labels, row.Attrs = by.Labels, by.Attrs

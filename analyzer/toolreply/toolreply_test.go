@@ -100,7 +100,7 @@ func TestTexts(t *testing.T) {
 	f(strings.Repeat("a long reason ", 100)+"\n\nFix the errors and try again.", likely)                                         // also long
 	f("Call id: c\nError:\nboom\nNow let's retry: take care not to repeat previous errors! If you have retried several times, "+ // smolagents
 		"try a completely different approach.\n", likely)
-	f("\n <tool_use_error>File has not been read yet.</tool_use_error>", likely)                                                  // Claude Code
+	f("\n <tool_use_error>File has not been read yet.</tool_use_error>", likely)                                               // Claude Code
 	f("Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\nZeroDivisionError: division by zero", likely) // Python
 	f(`{"error": "no such order"}`, likely)
 	f(` {"success": false, "error": {"code": "E1", "message": "no"}}`, likely)
