@@ -25,7 +25,7 @@ func loop(s *stream, turns, size int) {
 		id := fmt.Sprintf("call_%024d", s.calls)
 		said := assistant("I read the file next.", id+" read_file")
 		s.ok(said, h...)
-		h = append(h, said, tool(id, result))
+		h = append(h, said, tool(id, id+result)) // no reply twice: it is not a loop
 	}
 }
 

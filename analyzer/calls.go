@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/analyzer/signals"
+	"github.com/llmtap/llmtap/analyzer/toolreply"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -49,6 +50,7 @@ type toolCalls struct {
 	rest   *callQueue
 	queues []*callQueue // all queues, one per timeout
 	stats  toolStats
+	reader toolreply.Reader
 
 	sessions  *session.Store
 	processes *processes
@@ -121,9 +123,19 @@ func (t *toolCalls) asked(s *step, p *pending, calls []*session.Call) {
 	}
 }
 
-// replies updates the calls that the request of p answers, contains without a reply, or omits.
-func (t *toolCalls) replies(s *step, p *pending, pairing *check.Pairing, at Position) {
+// replies updates the calls that the request q of p answers, contains without a reply, or omits.
+func (t *toolCalls) replies(s *step, p *pending, q *session.Request, pairing *check.Pairing, at Position) {
 	turn := p.turn
+	for _, c := range turn.Changed {
+		if p.repliesTo(c) {
+			r := &q.Facts.Messages[c.ReplyMessage].Replies[c.ReplyPart]
+			read := t.reader.Read(q.Body[r.Start:r.End], r.IsError)
+			if c.ReplyError, c.ReplyHash = read.Error, read.Hash; q.Shaped && session.HasNumber(read.Content) {
+				c.ReplyHash = 0
+			}
+		}
+	}
+	p.loop = turn.Repeats(repeatsFrom)
 	changed := t.misplaced(turn, pairing, check.ReplyDuplicate, session.Duplicate, turn.Changed)
 	changed = t.misplaced(turn, pairing, check.ReplyLate, session.Late, changed)
 	for _, c := range changed {
@@ -223,11 +235,28 @@ func (t *toolCalls) count(s *step, c *session.Call, one toolCounts) {
 	}
 }
 
+// repliesTo reports whether the request of p is the first with a reply to c.
+func (p *pending) repliesTo(c *session.Call) bool {
+	return c.AnsweredBy == p.row.ID && c.ReplyMessage >= 0
+}
+
 // settle updates the calls whose replies are in the completed request of p: replies in an accepted request arrived,
-// replies in a refused one did not.
-func (t *toolCalls) settle(s *step, p *pending) {
-	for _, c := range p.turn.Settle(accepted(&p.row), refused(&p.row)) {
+// replies in a refused one did not. Unless it was refused, settle counts the replies.
+func (t *toolCalls) settle(s *step, p *pending, minSeq uint64) {
+	refused := refused(&p.row)
+	changed := p.turn.Settle(accepted(&p.row), refused)
+	for _, c := range changed {
 		t.emit(s, c, p.row.Seq)
+	}
+	if refused || p.row.Origin == event.OriginImport {
+		return
+	}
+	for _, calls := range [...][]*session.Call{p.turn.Changed, changed} {
+		for _, c := range calls {
+			if p.repliesTo(c) {
+				s.tallies.reply(p, c, minSeq, s.now)
+			}
+		}
 	}
 }
 
@@ -288,7 +317,7 @@ func (t *toolCalls) emit(s *step, c *session.Call, seq uint64) {
 	row := ToolCall{
 		ID: id.ID(), Seq: seq, Conversation: c.Conversation, Exchange: c.Exchange, CallID: c.CallID,
 		Name: c.Name, State: c.State, AskedAt: c.AskedAt, AnsweredAt: c.AnsweredAt, AnsweredBy: c.AnsweredBy,
-		StartedAt: c.StartedAt, EndedAt: c.EndedAt, ToolStatus: c.ToolStatus,
+		StartedAt: c.StartedAt, EndedAt: c.EndedAt, ToolStatus: c.ToolStatus, ReplyError: c.ReplyError,
 	}
 	if by, ok := c.Context.(*caller); ok {
 		row.Labels, row.Attrs = by.Labels, by.Attrs

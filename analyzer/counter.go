@@ -9,6 +9,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/analyzer/price"
+	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -25,7 +26,8 @@ const (
 	labelAgent
 	labelStage
 	labelProvider
-	labelModel // labels from service to model have a limited number of values
+	labelModel
+	labelTool // labels from service to tool have a limited number of values
 	labelStatus
 	labelCause // of a failed call, or of the call that a signal is about
 	labelRootCause
@@ -33,11 +35,13 @@ const (
 	labelSeverity
 	labelTransport
 	labelEnded
+	labelConfidence // see package toolreply
 	labels
 )
 
 var labelNames = [labels]string{
-	"", "service", "service_version", "environment", "agent", "stage", "provider", "model", "status", "cause", "root_cause", "rule", "severity", "transport", "ended",
+	"", "service", "service_version", "environment", "agent", "stage", "provider", "model", "tool", "status", "cause", "root_cause", "rule", "severity",
+	"transport", "ended", "confidence",
 }
 
 // series contains the label values of a counter.
@@ -95,7 +99,7 @@ type counter struct {
 	countBytes, exampleBytes, userBytes, limitBytes int // estimated JSON bytes
 
 	hour   int64
-	values [labelModel + 1]map[string]struct{} // label values seen in this hour
+	values [labelTool + 1]map[string]struct{} // label values seen in this hour
 }
 
 func newCounter(cfg *Config) *counter {
@@ -183,7 +187,7 @@ func (c *counter) exchange(p *pending, ex func() Example, isNew bool, minSeq uin
 	s, n := c.add(s, 1, minSeq, now)
 	c.rateLimits(e, p.limits, now)
 	if metric == MetricCalls && measures(e) {
-		c.measure(n, e)
+		c.measure(n, p)
 	}
 	if metric == MetricCalls && p.ended != "" {
 		odd := s
@@ -205,8 +209,25 @@ func (c *counter) exchange(p *pending, ex func() Example, isNew bool, minSeq uin
 	c.hit(&s, e.Labels.User)
 }
 
-// measure adds what was measured of e, a call that n counts, unless the second has too much.
-func (c *counter) measure(n *count, e *Exchange) {
+// reply counts the reply to call, which is new in the request of p.
+func (c *counter) reply(p *pending, call *session.Call, minSeq uint64, now time.Time) {
+	s := c.base(MetricToolReplies, &p.row.Labels, p.row.Provider, p.row.Model, now)
+	s[labelTool] = c.limited(labelTool, call.Name)
+	s, _ = c.add(s, 1, minSeq, now)
+	if p.loop != nil {
+		s := s
+		s[labelMetric] = MetricRepeated
+		c.add(s, 1, minSeq, now)
+	}
+	if call.ReplyError != "" {
+		s[labelMetric], s[labelConfidence] = MetricToolErrors, call.ReplyError
+		s, _ = c.add(s, 1, minSeq, now)
+		c.example(&s, func() Example { return toolErrorExample(p, call) }, maxExamples/2, maxExampleBytes/2)
+	}
+}
+
+// measure adds what was measured of p, a call that n counts, unless the second has too much.
+func (c *counter) measure(n *count, p *pending) {
 	if c.countBytes > maxMeasured {
 		return
 	}
@@ -215,7 +236,7 @@ func (c *counter) measure(n *count, e *Exchange) {
 	} else {
 		c.countBytes -= n.measured.jsonBytes()
 	}
-	n.measured.add(e, c.prices)
+	n.measured.add(p, c.prices)
 	c.countBytes += n.measured.jsonBytes()
 }
 
@@ -285,9 +306,9 @@ func (c *counter) add(s series, n, minSeq uint64, now time.Time) (series, *count
 	return s, x
 }
 
-// folded returns s with the value "other" for each non-empty label from service to model.
+// folded returns s with the value "other" for each non-empty label from service to tool.
 func (s series) folded() series {
-	for i := labelService; i <= labelModel; i++ {
+	for i := labelService; i <= labelTool; i++ {
 		if s[i] != "" {
 			s[i] = other
 		}

@@ -22,6 +22,8 @@ type pending struct {
 	turn     *session.Turn // nil if the request was not judged
 	findings []judge.Finding
 	signals  []signals.Signal // emitted with the exchange
+	loop     *session.Loop    // of the turn, if its calls repeat others
+	history  int              // messages of the request; 0 if it is not known to have all
 	request  signals.Request
 	contents content.Time
 	why      cause.Cause      // of the failure
@@ -156,13 +158,16 @@ func (a *Analyzer) judgeRequest(p *pending, h half, body []byte) {
 	}
 	p.turn, p.findings = a.judge.Request(&r)
 	e.Conversation, e.Inferred = p.turn.Conversation, p.turn.Inferred
+	if !q.Stored {
+		p.history = len(q.Messages)
+	}
 	e.Findings = len(p.findings)
 	for i := range p.findings {
 		if p.findings[i].Predicted == check.Reject {
 			e.Rejects++
 		}
 	}
-	a.calls.replies(s, p, a.judge.Pairing(), h.at)
+	a.calls.replies(s, p, &r.Request, a.judge.Pairing(), h.at)
 	a.judge.FindRejecters(&r, p.findings)
 	x := p.observed()
 	a.detector.Judged(&x, q, body)

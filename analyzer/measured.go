@@ -3,7 +3,9 @@ package analyzer
 import (
 	"github.com/llmtap/llmtap/analyzer/dist"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/analyzer/price"
+	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
@@ -15,7 +17,7 @@ type Measured struct {
 	FirstToken   dist.Dist `json:"ttft,omitzero"` // of streams: until the first byte of the answer, in milliseconds
 	InputTokens  dist.Dist `json:"in,omitzero"`
 	OutputTokens dist.Dist `json:"out,omitzero"`
-	History      dist.Dist `json:"history,omitzero"` // messages of the request
+	History      dist.Dist `json:"history,omitzero"` // messages of the request, unless a part is stored by the provider
 	Cost         dist.Dist `json:"cost,omitzero"`    // in microdollars, where the price of the model is known
 	// Unpriced are the calls with usage that are not in Cost because the price of the model is unknown.
 	Unpriced uint64 `json:"unpriced,omitzero"`
@@ -55,8 +57,9 @@ func (m *Measured) Reset() {
 	m.Unpriced = 0
 }
 
-// add adds a call. Prices are those of the configuration.
-func (m *Measured) add(e *Exchange, prices *price.Lookup) {
+// add adds the call p. Prices are those of the configuration.
+func (m *Measured) add(p *pending, prices *price.Lookup) {
+	e := &p.row
 	add := func(d *dist.Dist, v int64) {
 		if v > 0 {
 			d.Add(uint64(v))
@@ -68,11 +71,12 @@ func (m *Measured) add(e *Exchange, prices *price.Lookup) {
 	}
 	add(&m.InputTokens, e.InputTokens)
 	add(&m.OutputTokens, e.OutputTokens)
+	add(&m.History, int64(p.history))
 	if e.InputTokens <= 0 && e.OutputTokens <= 0 {
 		return
 	}
-	if p := prices.Of(e.Provider, e.Model); p != nil {
-		add(&m.Cost, int64(p.Microdollars(e.InputTokens, e.CachedTokens, max(0, e.OutputTokens))+0.5))
+	if price := prices.Of(e.Provider, e.Model); price != nil {
+		add(&m.Cost, int64(price.Microdollars(e.InputTokens, e.CachedTokens, max(0, e.OutputTokens))+0.5))
 	} else {
 		m.Unpriced++
 	}
@@ -141,8 +145,11 @@ var odds = map[string]odd{
 	EndedFiltered: {"a filter of the provider withheld the answer", "Read the last messages of the conversation, and the settings of the provider's filter."},
 }
 
-// Odd returns what OddID means, as the rest of a sentence, and what to do; "" if id is none.
+// Odd returns what OddID or ToolError means, as the rest of a sentence, and what to do; "" if id is none.
 func Odd(id string) (summary, fix string) {
+	if id == ToolError {
+		return toolErrorSummary, toolErrorFix
+	}
 	for ended, o := range odds {
 		if OddID(ended) == id {
 			return o.summary, o.fix
@@ -157,5 +164,26 @@ func oddExample(p *pending) Example {
 	return Example{
 		Finding: true, Exchange: e.ID, Conversation: e.Conversation, Full: e.Capture == event.CaptureFull, Status: e.Status, Message: -1,
 		Summary: o.summary, Fix: o.fix, PublishedAt: e.StoredAt.UnixNano(),
+	}
+}
+
+// repeatsFrom is the number of times from which the calls of equal turns count as repeated.
+const repeatsFrom = 3
+
+// ToolError is the id of the problem that replies of tools report errors.
+const ToolError = "tool_error"
+
+const (
+	toolErrorSummary = "the reply of a tool reports an error"
+	toolErrorFix     = "Read the reply in the conversation. If the arguments are wrong, look at what changed in the prompt, the model or the tool's description; otherwise repair the tool."
+)
+
+// toolErrorExample returns the example of the reply to c in the request of p, which reports an error, for alerts.
+func toolErrorExample(p *pending, c *session.Call) Example {
+	e := &p.row
+	return Example{
+		Finding: true, Exchange: e.ID, Conversation: e.Conversation, Full: e.Capture == event.CaptureFull, Status: e.Status, Message: c.ReplyMessage,
+		ToolCallID: limit.Text(c.CallID, maxExampleText), ToolName: limit.Name(c.Name),
+		Summary: "the reply of " + limit.Name(c.Name) + " reports an error", Fix: toolErrorFix, PublishedAt: e.StoredAt.UnixNano(),
 	}
 }

@@ -25,7 +25,7 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 	s, e := &a.step, &p.row
 	if p.turn != nil {
 		a.judge.Sessions.End(p.turn)
-		a.calls.settle(s, p)
+		a.calls.settle(s, p, minSeq)
 	}
 	proof := p.proof()
 	if proof != nil {
@@ -110,7 +110,7 @@ func (p *pending) observed() signals.Exchange {
 	e := &p.row
 	return signals.Exchange{
 		Subject: p.subject(), Turn: p.turn, Target: p.target, Process: e.Instance, Capture: e.Capture, StartedAt: e.StartedAt,
-		Findings: p.findings, Signals: p.signals, Request: p.request,
+		Findings: p.findings, Signals: p.signals, Request: p.request, Loop: p.loop,
 		Stream: e.Stream, Failed: e.Failed, Refused: refused(e), ErrorType: e.ErrorType, ErrorText: e.ErrorText, ErrorCluster: e.ErrorCluster,
 		Cause: e.Cause, CauseKnown: e.CauseKnown, Denial: p.why.Denial, Fix: p.why.Fix, Rejects: e.Rejects, ResponseBytes: e.ResponseBytes,
 	}

@@ -190,6 +190,7 @@ type ToolCall struct {
 	StartedAt    time.Time // when the tool started, by the hook's clock; zero if no tool event arrived
 	EndedAt      time.Time // when the tool ended, by the hook's clock; zero if no tool event arrived
 	ToolStatus   string    // status of the newest tool event: started, ok, error or cancelled; "" if none arrived
+	ReplyError   string    // how certain it is that the reply reports an error, see package toolreply; "" if it does not
 }
 
 // A Run is a run of an agent that sends run events.

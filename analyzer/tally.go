@@ -27,10 +27,10 @@ const (
 	MetricFindings  = "llmtap_findings_total"        // also has the labels rule, severity and root_cause, and for signals about a failed call its cause, for latent_violation the violated rule as the cause
 	MetricNew       = "llmtap_new_causes_total"      // failed calls whose cause and root cause are new for the stage
 	MetricOdd       = "llmtap_odd_answers_total"     // calls that did not fail, but whose answer did not end as it should; also has the label ended, such as EndedLimit
-	// Replies of tools in accepted requests, each once, those that report an error, and calls that repeat the one before with the same result.
+	// Replies of tools, each once, with the first request that has it and was not refused. All also have the label tool.
 	MetricToolReplies = "llmtap_tool_replies_total"
-	MetricToolErrors  = "llmtap_tool_errors_total"
-	MetricRepeated    = "llmtap_repeated_calls_total"
+	MetricToolErrors  = "llmtap_tool_errors_total"    // replies that report an error; also has the label confidence, see package toolreply
+	MetricRepeated    = "llmtap_repeated_calls_total" // calls that an agent made for the third time or more, with the same arguments and the same reply, see session.Loop
 
 	MetricLost    = "llmtap_lost_events_total"       // events missing in the sequences of processes, including events of dropped exchanges
 	MetricDropped = "llmtap_dropped_exchanges_total" // exchanges that hooks reported as dropped
@@ -49,7 +49,7 @@ const (
 
 // Metrics returns the names of all metrics.
 func Metrics() []string {
-	return []string{MetricCalls, MetricFailed, MetricRetries, MetricCancelled, MetricFindings, MetricNew, MetricOdd, MetricLost, MetricDropped, MetricHeartbeats, MetricVanished, MetricUncaptured}
+	return []string{MetricCalls, MetricFailed, MetricRetries, MetricCancelled, MetricFindings, MetricNew, MetricOdd, MetricToolReplies, MetricToolErrors, MetricRepeated, MetricLost, MetricDropped, MetricHeartbeats, MetricVanished, MetricUncaptured}
 }
 
 // A Count is an increment of one counter series.

@@ -39,7 +39,7 @@ func TestTally(t *testing.T) {
 	failed := base("status", "400", "cause", "orphan_tool_reply", "root_cause", "tool_calls_dropped_on_save")
 	second := epoch.Unix()
 	f := out.Findings[0]
-	measured := &analyzer.Measured{Duration: distOf(1000), InputTokens: distOf(100), OutputTokens: distOf(7), Cost: distOf(31)}
+	measured := &analyzer.Measured{Duration: distOf(1000), InputTokens: distOf(100), OutputTokens: distOf(7), History: distOf(2), Cost: distOf(31)}
 	want := []analyzer.Tally{
 		{Partition: 3, Epoch: 9, Second: second + 1}, // the request; the start of the stream is not waited for
 		{Partition: 3, Epoch: 9, Second: second + 2, Counts: []analyzer.Count{{Metric: analyzer.MetricCalls, Labels: base(), N: 1, Measured: measured}}},

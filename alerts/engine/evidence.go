@@ -143,6 +143,8 @@ func (s *samples) failedIn(list []*series, metric string, from, step int64) (ev 
 		rule := c.labels["rule"]
 		if ended := c.labels["ended"]; ended != "" {
 			rule = analyzer.OddID(ended)
+		} else if metric == analyzer.MetricToolErrors {
+			rule = analyzer.ToolError
 		}
 		if rule != "" && !slices.Contains(ev.Rules, rule) {
 			ev.Rules = append(ev.Rules, rule)

@@ -286,12 +286,14 @@ func (s *series) trim(from int64) {
 	}
 }
 
-// addExample adds x to the series that counts its failed call, finding or odd answer.
+// addExample adds x to the series that counts its failed call, finding, odd answer or error of a tool.
 func (s *samples) addExample(x *analyzer.Example) {
 	metric := analyzer.MetricFailed
 	switch {
 	case x.Labels["ended"] != "":
 		metric = analyzer.MetricOdd
+	case x.Labels["confidence"] != "":
+		metric = analyzer.MetricToolErrors
 	case x.Finding:
 		metric = analyzer.MetricFindings
 	}

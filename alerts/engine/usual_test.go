@@ -26,6 +26,7 @@ func usualConfig() Config {
 	cfg.RuleFiles = []string{
 		"../rules/latency_unusual.yaml", "../rules/tokens_unusual.yaml", "../rules/traffic_unusual.yaml",
 		"../rules/answers_truncated.yaml", "../rules/answers_empty.yaml", "../rules/refusals.yaml", "../rules/cost_unusual.yaml",
+		"../rules/tool_errors.yaml",
 	}
 	return cfg
 }
@@ -36,9 +37,10 @@ type traffic struct {
 	ms, ttft, in, out    float64 // medians
 	limit, empty, others float64 // shares
 	price                float64 // microdollars of an input token; 0: unknown
+	toolErrors           float64 // share of the replies of tools; each second call has one
 }
 
-var healthy = traffic{calls: 20, ms: 2000, ttft: 400, in: 3000, out: 200, limit: 0.02, price: 2}
+var healthy = traffic{calls: 20, ms: 2000, ttft: 400, in: 3000, out: 200, limit: 0.02, price: 2, toolErrors: 0.01}
 
 // minute returns the tally of the minute that ends at second.
 func (x traffic) minute(rnd *rand.Rand, second int64) *analyzer.Tally {
@@ -68,6 +70,20 @@ func (x traffic) minute(rnd *rand.Rand, second int64) *analyzer.Tally {
 	}
 	if n > 0 {
 		y.Counts = append(y.Counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv, N: n, Measured: m})
+	}
+	failed := uint64(0)
+	for range n / 2 {
+		if rnd.Float64() < x.toolErrors {
+			failed++
+		}
+	}
+	if n > 1 {
+		y.Counts = append(y.Counts, analyzer.Count{Metric: analyzer.MetricToolReplies, Labels: with(kv, "tool", "lookup"), N: n / 2})
+	}
+	if failed > 0 {
+		labels := with(kv, "tool", "lookup", "confidence", "likely")
+		y.Counts = append(y.Counts, analyzer.Count{Metric: analyzer.MetricToolErrors, Labels: labels, N: failed})
+		y.Examples = append(y.Examples, analyzer.Example{Labels: labels, Finding: true, Exchange: "y", Message: 3, ToolName: "lookup", Fix: "repair it", PublishedAt: second * 1e9})
 	}
 	for _, ended := range slices.Sorted(maps.Keys(odd)) {
 		labels := with(kv, "ended", ended)
@@ -139,6 +155,8 @@ func TestUnusual(t *testing.T) {
 	f("cut off", func(x *traffic) { x.limit = 0.4 }, `^answer_limit: checkout-agent/planner: (3|4)\d% of answers are cut off at the token limit; usually [\d.]+% `)
 	f("empty", func(x *traffic) { x.empty = 0.2 }, `^answer_empty: .*% of answers are empty; usually [\d.]+% `)
 	f("refused", func(x *traffic) { x.others = 0.2 }, `^answer_refused: .*% of answers are refusals of the model; usually [\d.]+% `)
+	f("tool errors", func(x *traffic) { x.toolErrors = 0.3 },
+		`^tool_error: checkout-agent/planner: [\d.]+% of tool replies report an error; usually [\d.]+% .* Most errors are of lookup: \d+ in 30 minutes.$`)
 	f("nothing", func(*traffic) {})
 }
 

@@ -228,7 +228,9 @@ func learnUsual(t *testing.T, store *alertstest.Store) {
 		for end := time.Now().Add(usualHours); time.Now().Before(end); {
 			time.Sleep(time.Minute)
 			must.Do(t, e.Add(t.Context(), &analyzer.Tally{
-				Second: time.Now().Unix() - 1, Counts: []analyzer.Count{{Metric: analyzer.MetricCalls, Labels: kv, N: 4, Measured: m}},
+				Second: time.Now().Unix() - 1, Counts: []analyzer.Count{
+					{Metric: analyzer.MetricCalls, Labels: kv, N: 4, Measured: m}, {Metric: analyzer.MetricToolReplies, Labels: kv, N: 4},
+				},
 			}))
 		}
 		stop()
@@ -497,6 +499,37 @@ func TestPipeline(t *testing.T) {
 		}
 	}
 	f("RateLimitNear", remains(-12), remains(0))
+	tools := func(n int) func(p *pipeline) {
+		return func(p *pipeline) {
+			p.many(240, 15*time.Second, func(i int) {
+				replied := reply
+				if i%n == 0 {
+					replied = msg{"role": "tool", "tool_call_id": reply["tool_call_id"], "content": "Error executing tool lookup: no such order"}
+				}
+				p.ok(calling, question)
+				p.ok(done, question, calling, replied)
+			})
+		}
+	}
+	changed("ToolErrors", tools(2), tools(100))
+	// turns calls a tool n times in a conversation; text returns its replies.
+	turns := func(n int, text func(i int) string) func(p *pipeline) {
+		return func(p *pipeline) {
+			p.talk()
+			history := []msg{question}
+			for i := range n {
+				id := fmt.Sprint("call_", i)
+				said := msg{"role": "assistant", "content": nil, "tool_calls": []msg{{"id": id, "type": "function", "function": msg{"name": "job_status", "arguments": "{}"}}}}
+				p.ok(said, history...)
+				history = append(history, said, msg{"role": "tool", "tool_call_id": id, "content": text(i)})
+			}
+			p.ok(done, history...)
+		}
+	}
+	f("AgentLoop", turns(6, func(int) string { return "no such job" }), after(
+		turns(4, func(int) string { return "no such job" }),
+		turns(20, func(i int) string { return fmt.Sprintf("%d%% done", 5*i) }),
+	))
 	fleet := []string{"shop", "desk", "mail"}
 	f("CollectorBlind", func(p *pipeline) {
 		p.busy(15*time.Minute, true, fleet...)

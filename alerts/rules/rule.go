@@ -157,12 +157,12 @@ func (r *Rule) Inherit(old *Rule) bool {
 	return true
 }
 
-// CountsFailures reports whether a metric counts what an alert can be about: failed calls, findings or odd answers.
+// CountsFailures reports whether a metric counts what an alert can be about: failed calls, findings, odd answers or errors of tools.
 func CountsFailures(metric string) bool {
-	return metric == analyzer.MetricFailed || metric == analyzer.MetricFindings || metric == analyzer.MetricOdd
+	return metric == analyzer.MetricFailed || metric == analyzer.MetricFindings || metric == analyzer.MetricOdd || metric == analyzer.MetricToolErrors
 }
 
-// Failures returns the metric of the failures that the alert is about: failed calls, findings or odd answers, whichever the
+// Failures returns the metric of the failures that the alert is about, see CountsFailures: whichever the
 // expression queries first. It returns "" if it queries none of them.
 func (r *Rule) Failures() string { return r.failures }
 

@@ -21,6 +21,7 @@ var queries = map[string]string{
 	signals.LatentViolation:          "latent_violations",
 	signals.ProviderTightened:        "provider_changes",
 
+	analyzer.ToolError:                     "slowest_tools",
 	analyzer.OddID(analyzer.EndedLimit):    "what_changed",
 	analyzer.OddID(analyzer.EndedEmpty):    "what_changed",
 	analyzer.OddID(analyzer.EndedRefused):  "what_changed",
@@ -74,7 +75,7 @@ func Commands(x alerts.Access, a *alerts.Alert) []string {
 		}
 	}
 	filters := []string{"service", "stage", "environment"}
-	if query[1] != "open_tool_calls" { // tool calls are stored without their model
+	if query[1] != "open_tool_calls" && query[1] != "slowest_tools" { // tool calls are stored without their model
 		filters = append(filters, "provider", "model")
 	}
 	if query[1] == "causes" {

@@ -54,7 +54,7 @@ func Kind(ev *alerts.Evidence, s alerts.Share) string {
 	switch {
 	case s.ID() != s.Cause:
 		return "root cause"
-	case slices.ContainsFunc(signals.All, func(d signals.Doc) bool { return d.ID == s.Cause }), strings.HasPrefix(s.Cause, analyzer.OddID("")):
+	case slices.ContainsFunc(signals.All, func(d signals.Doc) bool { return d.ID == s.Cause }), s.Cause == analyzer.ToolError, strings.HasPrefix(s.Cause, analyzer.OddID("")):
 		return "signal"
 	case slices.Contains(ev.Rules, s.Cause):
 		return "rule"
@@ -111,8 +111,10 @@ var findings = map[string][2]string{
 	signals.MaskedFailure:            {"task ended on a failed call as if it had succeeded", "tasks ended on a failed call as if they had succeeded"},
 	signals.ConversationEndedOnError: {"task ended on a failed call as if it had succeeded", "tasks ended on a failed call as if they had succeeded"},
 	signals.RetryStorm:               {"rejected request was sent again and again", "rejected requests were sent again and again"},
+	signals.AgentLoop:                {"agent made the same calls again and again", "agents made the same calls again and again"},
 	signals.LatentViolation:          {"accepted request would be rejected by other providers", "accepted requests would be rejected by other providers"},
 
+	analyzer.ToolError:                     {"reply of a tool reports an error", "replies of tools report errors"},
 	analyzer.OddID(analyzer.EndedLimit):    {"answer was cut off at the token limit", "answers were cut off at the token limit"},
 	analyzer.OddID(analyzer.EndedEmpty):    {"answer was empty", "answers were empty"},
 	analyzer.OddID(analyzer.EndedRefused):  {"answer was a refusal", "answers were refusals"},

@@ -77,6 +77,7 @@ func (s *Store) Answer(t *Turn, in Answer) []*Call {
 			}
 		}
 		call.meaning, call.raw, call.sent = canonical([]byte(rc.Arguments)), hashName(rc.Arguments), s.hashSent(rc.Arguments)
+		call.vague = t.source.shaped && HasNumber([]byte(rc.Arguments))
 		calls = append(calls, call)
 		if len(a.calls) < maxAnswer {
 			a.calls = append(a.calls, call)

@@ -37,6 +37,10 @@ type Call struct {
 	Forced       bool   // the request required the model to call this tool
 	Context      any    // value of the caller, from Answer.Context
 
+	ReplyMessage, ReplyPart int    // where the reply is in the request of AnsweredBy; ReplyMessage is -1 if it is told as text
+	ReplyError              string // how certain it is that the reply reports an error, set by the caller; see package toolreply
+	ReplyHash               uint64 // hash of its content, set by the caller; 0 if there is none
+
 	conv      *conversation
 	answer    *answer
 	id        uint64 // hash that identifies the call; 0 if replies cannot name it
@@ -48,6 +52,7 @@ type Call struct {
 	args      facts.Args
 	signed    bool // the call has a thought signature
 	tool      ToolState
+	vague     bool   // a shape of the arguments, which does not tell them from others
 	reused    bool   // an earlier answer of the conversation has a call with this id
 	callSeen  uint64 // sequence of the newest request that contains the call itself
 	replySeen uint64 // sequence of the newest request that contains the reply
@@ -152,7 +157,7 @@ func (c *conversation) forgetCall(call *Call) {
 // without a reply. named reports that the request names the previous answer by its id, so it was written after that answer.
 func (c *conversation) answerCalls(t *Turn, q *skeleton, named bool) {
 	for i := len(q.messages) - 1; i >= q.lead && c.open > 0; i-- {
-		for _, id := range q.repliesOf(&q.messages[i]) {
+		for j, id := range q.repliesOf(&q.messages[i]) {
 			call := c.calls[id]
 			if call == nil || !call.awaits() || call.replySeen == t.seq {
 				continue
@@ -161,7 +166,7 @@ func (c *conversation) answerCalls(t *Turn, q *skeleton, named bool) {
 			if t.aligned.whole && i-q.lead < call.answer.after {
 				continue
 			}
-			t.reply(call)
+			t.reply(call, i, j)
 		}
 	}
 	a := t.before
@@ -188,8 +193,8 @@ func (c *conversation) answerCalls(t *Turn, q *skeleton, named bool) {
 	c.supersede(t, a)
 }
 
-// reply records a reply to call in the request of t.
-func (t *Turn) reply(call *Call) {
+// reply records a reply to call in the request of t: part j of message i, or a text if i is -1.
+func (t *Turn) reply(call *Call, i, j int) {
 	call.replySeen = t.seq
 	switch call.State {
 	case Rejected: // Settle updates the call if this request is accepted
@@ -201,6 +206,7 @@ func (t *Turn) reply(call *Call) {
 		call.become(Answered)
 	}
 	call.AnsweredAt, call.AnsweredBy = t.at, t.exchange
+	call.ReplyMessage, call.ReplyPart = i, j
 	t.Changed = append(t.Changed, call)
 }
 
@@ -215,8 +221,12 @@ func (t *Turn) answerRenamed(q *skeleton, a *answer) {
 		return
 	}
 	for i, k := range made {
-		if call := a.calls[i]; k.id != 0 && call.awaits() && q.replyAfter(k.id, at) >= 0 {
-			t.reply(call)
+		call := a.calls[i]
+		if k.id == 0 || !call.awaits() {
+			continue
+		}
+		if m := q.replyAfter(k.id, at); m >= 0 {
+			t.reply(call, m, slices.Index(q.repliesOf(&q.messages[m]), k.id))
 		}
 	}
 }

@@ -65,6 +65,7 @@ type branch struct {
 	resent     bool      // the newest request was sent more than once, so it may have several answers
 	newest     *Turn
 	streak     *Streak
+	steps      *steps // nil if no step may be repeated
 }
 
 // conversation finds or creates the conversation of a request.

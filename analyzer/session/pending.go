@@ -254,7 +254,7 @@ func (c *conversation) answerQuoted(t *Turn, q *skeleton, in *Request) {
 		}
 		for _, call := range a.calls {
 			if c.calls[call.id] == call {
-				t.reply(call)
+				t.reply(call, -1, 0)
 			}
 		}
 	}

@@ -203,6 +203,9 @@ func (s *Store) account(c *conversation) {
 	n := c.keptBytes + int64(640+len(c.calls)*callBytes+c.text+len(c.instances)*(512+2*codeBytes)+len(c.keys)*keyBytes+len(c.named)*256+len(c.resumed)*96+len(c.early)*256+len(c.processes)*processBytes+c.pending+len(c.shortfalls)*32)
 	for _, b := range c.branches {
 		n += 256 + 2*codeBytes + int64(cap(b.tip.messages))*messageBytes + int64(cap(b.tip.calls))*callMarkBytes + int64(cap(b.tip.replies))*8
+		if b.steps != nil {
+			n += loopBytes
+		}
 	}
 	s.bytes += n - c.bytes
 	c.bytes = n

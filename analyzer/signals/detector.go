@@ -70,6 +70,7 @@ type Exchange struct {
 	Findings  []judge.Finding
 	Signals   []Signal
 	Request   Request
+	Loop      *session.Loop // of the turn, if its calls repeat others
 
 	// Facts about the answer.
 	Stream, Failed, InBand, MayBeLost  bool   // InBand: the answer has a success status but contains an error; MayBeLost: a missing answer may have been sent

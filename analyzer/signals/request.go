@@ -46,9 +46,38 @@ func (d *Detector) Judged(x *Exchange, r *facts.Request, body []byte) {
 		}
 		d.repeated(x, s)
 	}
+	if x.Loop != nil {
+		d.loop(x)
+	}
 	if x.Capture != event.CaptureShape {
 		d.placeholders(x, r, body)
 	}
+}
+
+// loopSize is the number of times from which equal turns are a loop.
+const loopSize = 5
+
+// loop finds an agent that makes the same calls again and again, although their replies do not change.
+func (d *Detector) loop(x *Exchange) {
+	l := x.Loop
+	if !l.New || !doubled(l.Times, loopSize) {
+		return
+	}
+	c := l.Call
+	s := Signal{
+		ID: AgentLoop, Message: c.ReplyMessage, CallID: c.CallID, Tool: c.Name, Key: fmt.Sprint(l.Exchange, l.Period), Update: l.Times > loopSize,
+		Summary:  fmt.Sprintf("%s was called %d times in a row with the same arguments, and the reply was the same each time", limit.Name(c.Name), l.Times),
+		Evidence: fmt.Sprintf("since message %d of exchange %s; no message of the user came in between", l.Message, l.Exchange),
+		Fix:      "Stop after a few equal results: tell the model that the call will not return anything else, or end the run with an error.",
+	}
+	if l.Period > 1 {
+		s.Summary = fmt.Sprintf("%s was called %d times with the same arguments in a loop of %d turns, and the replies were the same each time", limit.Name(c.Name), l.Times, l.Period)
+	}
+	if c.ReplyError != "" {
+		s.Evidence += "; the reply reports an error"
+	}
+	d.times(x, &s)
+	x.Signals = append(x.Signals, s)
 }
 
 // A placeholder is text that a gateway or framework inserts into a history that providers would reject. It cannot be

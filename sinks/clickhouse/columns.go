@@ -161,6 +161,7 @@ var toolCallColumns = append(labelColumns(func(c *analyzer.ToolCall) *event.Labe
 	col("started_at", func(c *analyzer.ToolCall) *time.Time { return clampOrNull(c.StartedAt) }),
 	col("ended_at", func(c *analyzer.ToolCall) *time.Time { return clampOrNull(c.EndedAt) }),
 	col("tool_status", func(c *analyzer.ToolCall) string { return c.ToolStatus }),
+	col("reply_error", func(c *analyzer.ToolCall) string { return c.ReplyError }),
 )
 
 var contentColumns = []column[analyzer.Content]{

@@ -84,7 +84,8 @@ func incident() *sinks.Batch {
 			c.State = session.Missing
 		}
 	}
-	b.ToolCalls[1].ToolStatus = "error"
+	b.ToolCalls[1].ToolStatus, b.ToolCalls[1].ReplyError = "error", "likely" // one error
+	b.ToolCalls[4].ReplyError = "certain"
 	b.Alerts = b.Alerts[:1]
 	b.Alerts[0].StartedAt = begin.Add(10 * time.Minute)
 	b.Actions = b.Actions[:1]

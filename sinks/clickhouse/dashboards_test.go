@@ -62,7 +62,7 @@ state=open service_version=1.5.0 tool_name=read_file calls=5`},
 	// The bodies are not stored. TestToolReplies of cmd/llmtap reads them in every dialect.
 	{"tool_replies", map[string]string{"tool": "read_file", "limit": "2"}, `service=trips service_version=1.5.0 tool_name=read_file called_with= returned=
 service=trips service_version=1.5.0 tool_name=read_file called_with= returned=`},
-	{"slowest_tools", nil, `tool_name=read_file service=trips stage=planner calls=20 measured=10 errors=1 p50_seconds=3 p95_seconds=4 max_seconds=4 total_seconds=60`},
+	{"slowest_tools", nil, `tool_name=read_file service=trips stage=planner calls=20 measured=10 errors=2 p50_seconds=3 p95_seconds=4 max_seconds=4 total_seconds=60`},
 	{"latent_violations", nil, `target=openai_chat/deepseek own_target=true rule_id=tool_content_not_string provider=deepseek service=trips stage=planner violations=3 conversations=3 versions=[1.4.0]
 target=openai_chat/openai own_target=false rule_id=tool_content_not_string provider=deepseek service=trips stage=planner violations=3 conversations=3 versions=[1.4.0]`},
 	{"latent_violations", map[string]string{"target": "openai"}, `target=openai_chat/openai violations=3`},

@@ -16,7 +16,7 @@ SELECT
     minOrNullIf(asked_at, state = 'open') AS open_since,
     missing + abandoned + open_long AS unanswered,
     unanswered + late + duplicate + rejected AS bad,
-    countIf(tool_status = 'error') AS tool_errors,
+    countIf(tool_status = 'error' OR reply_error != '') AS tool_errors,
     argMaxIf(conversation_id, asked_at, state NOT IN ('answered', 'terminal', 'open')) AS example,
     argMaxIf(tool_call_id, asked_at, state NOT IN ('answered', 'terminal', 'open')) AS example_call,
     round(quantileOrNullIf(0.95)(dateDiff('millisecond', asked_at, assumeNotNull(answered_at)) / 1000, answered_at IS NOT NULL), 3) AS p95

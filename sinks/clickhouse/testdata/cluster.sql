@@ -473,3 +473,15 @@ SELECT * FROM findings FINAL;
 
 INSERT INTO migrations (number, name, checksum, applied_at) VALUES (12, '0012_clean_calls.sql', '01eda275c1b09e862f94245988678c85b1fc32a180d67a6a897dd64f98816d38', now64(3));
 
+-- 0013_reply_error.sql
+
+-- Whether the reply to a tool call reports an error, by the protocol or by its text.
+ALTER TABLE tool_calls_local ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS reply_error LowCardinality(String) COMMENT 'certain or likely if the reply reports an error, else empty';
+
+ALTER TABLE tool_calls ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS reply_error LowCardinality(String) COMMENT 'certain or likely if the reply reports an error, else empty';
+
+CREATE OR REPLACE VIEW tool_calls_final ON CLUSTER 'main' AS
+SELECT * FROM tool_calls FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (13, '0013_reply_error.sql', '45b9bfbf6c72c9ca884d367577ded593b8e6f42218edc0637f6be4e7ad72c233', now64(3));
+

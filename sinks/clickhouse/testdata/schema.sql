@@ -480,6 +480,7 @@ CREATE TABLE tool_calls
     `ended_at` Nullable(DateTime64(9, 'UTC')) COMMENT 'when the tool ended' CODEC(Delta(8), ZSTD(1)),
     `tool_status` LowCardinality(String) COMMENT 'started, ok, error, cancelled; empty if the agent does not report it',
     `stored_at` DateTime('UTC') DEFAULT toDateTime(asked_at, 'UTC') COMMENT 'stream time of this version' CODEC(Delta(4), ZSTD(1)),
+    `reply_error` LowCardinality(String) COMMENT 'certain or likely if the reply reports an error, else empty',
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX tool_call_id_index tool_call_id TYPE bloom_filter(0.01) GRANULARITY 1)
@@ -511,7 +512,8 @@ CREATE VIEW tool_calls_final
     `started_at` Nullable(DateTime64(9, 'UTC')),
     `ended_at` Nullable(DateTime64(9, 'UTC')),
     `tool_status` LowCardinality(String),
-    `stored_at` DateTime('UTC'))
+    `stored_at` DateTime('UTC'),
+    `reply_error` LowCardinality(String))
 AS SELECT * FROM tool_calls FINAL
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 

@@ -82,7 +82,7 @@ func TestReport(t *testing.T) {
 	var b strings.Builder
 	must.Do(t, r.Write(&b, command.Text))
 	for _, want := range []string{
-		"0 alerts between 2026-11-20 09:00:00 UTC and 2026-11-20 10:00:00 UTC; 5 calls, 2 failed\n", "\nnever fired: BadRequestBurst, ",
+		"0 alerts between 2026-11-20 09:00:00 UTC and 2026-11-20 10:00:00 UTC; 5 calls, 2 failed\n", "\nnever fired: AgentLoop, BadRequestBurst, ",
 		"not tested: EventsLost: llmtap_lost_events_total is not stored\n",
 	} {
 		must.Contain(t, b.String(), want)

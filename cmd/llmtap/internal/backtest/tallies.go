@@ -70,7 +70,7 @@ GROUP BY second, service, service_version, environment, agent, stage, provider, 
 ORDER BY second, service, service_version, environment, agent, stage, provider, model, rule, level, why, root`
 
 // notStored lists the tally metrics that have no rows in ClickHouse.
-var notStored = []string{analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricUncaptured, analyzer.MetricOdd}
+var notStored = []string{analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricUncaptured, analyzer.MetricOdd, analyzer.MetricToolReplies, analyzer.MetricToolErrors, analyzer.MetricRepeated}
 
 // readTallies returns the counts of the calls and findings in [from, to) in chronological order, without empty seconds
 // except the last one. It reads in chunks of time to bound memory, and stops at the first error.

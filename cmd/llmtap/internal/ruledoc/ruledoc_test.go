@@ -60,7 +60,7 @@ func TestEntries(t *testing.T) {
 		seen[e.Kind+" "+e.ID] = true
 		write(t, command.Text, "", e.ID)
 	}
-	if csv := write(t, command.CSV, "signal"); !strings.HasPrefix(csv, "kind,id,title,doc,fix,rejected_by\nsignal,concurrent_session_requests,") {
+	if csv := write(t, command.CSV, "signal"); !strings.HasPrefix(csv, "kind,id,title,doc,fix,rejected_by\nsignal,agent_loop,") {
 		t.Errorf("CSV:\n%.300s", csv)
 	}
 }
