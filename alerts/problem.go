@@ -27,6 +27,9 @@ const (
 	newFor = 24 * time.Hour
 	// minQuiet and maxQuiet bound the time without failures after which a problem counts as resolved.
 	minQuiet, maxQuiet = time.Hour, 7 * 24 * time.Hour
+	// An alert about what is unusual ends after an hour that was usual on average over some minutes, see package usual. So something was
+	// unusual in the last unusualFor.
+	unusualFor = 90 * time.Minute
 	// maxProblemVersions bounds Problem.Versions; the newest are kept.
 	maxProblemVersions = 10
 )
@@ -59,11 +62,11 @@ type Problem struct {
 	Ignored      *Ignoring   `json:"ignored,omitempty"`
 }
 
-// A ProblemVersion is a service version with failures of a problem.
+// A ProblemVersion is a service version with failures of a problem, or one that ran while something was unusual.
 type ProblemVersion struct {
 	Version    string    `json:"version"`
-	FirstCall  time.Time `json:"first_call"` // of the version, which orders versions
-	LastFailed time.Time `json:"last_failed"`
+	FirstCall  time.Time `json:"first_call"`  // of the version, which orders versions
+	LastFailed time.Time `json:"last_failed"` // or last unusual
 }
 
 // A Decision is who decided something, and when.
@@ -241,8 +244,8 @@ func (p *Problem) Observe(g *Group) (regressed bool) {
 			p.Rules = append(p.Rules, a.Name)
 		}
 		p.observe(&a.Evidence)
-		if a.Evidence.LastFailed.IsZero() && a.UpdatedAt.After(p.LastSeen) { // nothing failed; something is unusual
-			p.LastSeen = a.UpdatedAt
+		if a.Evidence.LastFailed.IsZero() { // nothing failed; something is unusual
+			p.observeUnusual(a)
 		}
 	}
 	slices.Sort(p.Rules)
@@ -296,14 +299,35 @@ func (p *Problem) observe(ev *Evidence) {
 		if v.Failed == 0 || !ev.Material(v.Failed) {
 			continue
 		}
-		i := slices.IndexFunc(p.Versions, func(x ProblemVersion) bool { return x.Version == v.Version })
-		if i < 0 {
-			p.Versions = append(p.Versions, ProblemVersion{Version: v.Version, FirstCall: v.FirstSeen, LastFailed: v.LastFailed})
-			continue
+		p.seenIn(v.Version, v.FirstSeen, v.LastFailed)
+	}
+}
+
+// observeUnusual adds the versions that run while a says that something is unusual.
+func (p *Problem) observeUnusual(a *Alert) {
+	if a.UpdatedAt.After(p.LastSeen) {
+		p.LastSeen = a.UpdatedAt
+	}
+	at := a.UpdatedAt.Add(-unusualFor)
+	if at.Before(a.StartsAt) {
+		at = a.StartsAt
+	}
+	for _, v := range a.Evidence.Running {
+		if a.State == Firing && !v.FirstSeen.After(at) {
+			p.seenIn(v.Version, v.FirstSeen, at)
 		}
-		if x := &p.Versions[i]; v.LastFailed.After(x.LastFailed) {
-			x.LastFailed = v.LastFailed
-		}
+	}
+}
+
+// seenIn adds that the problem was seen in a version.
+func (p *Problem) seenIn(version string, firstCall, at time.Time) {
+	i := slices.IndexFunc(p.Versions, func(x ProblemVersion) bool { return x.Version == version })
+	if i < 0 {
+		p.Versions = append(p.Versions, ProblemVersion{Version: version, FirstCall: firstCall, LastFailed: at})
+		return
+	}
+	if x := &p.Versions[i]; at.After(x.LastFailed) {
+		x.LastFailed = at
 	}
 }
 

@@ -114,6 +114,9 @@ func TestUnusual(t *testing.T) {
 			var got []string
 			for _, a := range x.play(t, rnd, 60, e) {
 				got = append(got, a.Problem+": "+a.Annotations["summary"]+" "+a.Annotations["description"])
+				if running := a.Evidence.Running; a.Evidence.Failed == 0 && (len(running) != 1 || running[0].Version != "1" || running[0].FirstSeen.IsZero()) {
+					t.Errorf("%s: versions that run: %v", name, running)
+				}
 			}
 			must.Equal(t, len(got), len(want), "%s fired: %q", name, got)
 			for i := range got {

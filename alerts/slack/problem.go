@@ -51,14 +51,24 @@ func problemControls(g alerts.Group, button func(action, label string) *slack.Bu
 // newestVersion returns the version of g with the latest first call, also if it has no failures; "" if there is none.
 func newestVersion(g alerts.Group) (newest string) {
 	var first time.Time
-	for i := range g.Alerts {
-		for _, v := range g.Alerts[i].Evidence.Versions {
-			if v.Version != "" && (newest == "" || v.FirstSeen.After(first)) {
-				newest, first = v.Version, v.FirstSeen
-			}
+	for _, v := range versions(g) {
+		if v.Version != "" && (newest == "" || v.FirstSeen.After(first)) {
+			newest, first = v.Version, v.FirstSeen
 		}
 	}
 	return newest
+}
+
+// versions returns the versions of all alerts of g.
+func versions(g alerts.Group) (list []alerts.RunningVersion) {
+	for i := range g.Alerts {
+		ev := &g.Alerts[i].Evidence
+		for _, v := range ev.Versions {
+			list = append(list, alerts.RunningVersion{Version: v.Version, FirstSeen: v.FirstSeen})
+		}
+		list = append(list, ev.Running...)
+	}
+	return list
 }
 
 // versionChoice returns the choice of a version, which may contain anything.
@@ -72,11 +82,9 @@ func chosenVersion(g alerts.Group, choice string) (string, bool) {
 	if choice == everyVersion {
 		return "", true
 	}
-	for i := range g.Alerts {
-		for _, v := range g.Alerts[i].Evidence.Versions {
-			if versionChoice(v.Version) == choice {
-				return v.Version, true
-			}
+	for _, v := range versions(g) {
+		if versionChoice(v.Version) == choice {
+			return v.Version, true
 		}
 	}
 	return "", false
