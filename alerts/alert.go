@@ -71,6 +71,14 @@ func digest(n int, text string) string {
 	return hex.EncodeToString(h[:n])
 }
 
+// Unusual returns the measure that a says is unusual, or "".
+func (a *Alert) Unusual() string {
+	if a.Labels["direction"] == "" {
+		return ""
+	}
+	return a.Labels["measure"]
+}
+
 // Severity returns the severity label.
 func (a *Alert) Severity() string { return a.Labels["severity"] }
 

@@ -40,8 +40,9 @@ type Problem struct {
 	Service     string           `json:"service"`
 	Environment string           `json:"environment,omitempty"`
 	Stage       string           `json:"stage,omitempty"`
-	Cause       string           `json:"cause"`          // Group.Problem
-	Kind        string           `json:"kind,omitempty"` // of Cause: root cause, cause, rule or signal
+	Cause       string           `json:"cause"`             // Group.Problem
+	Kind        string           `json:"kind,omitempty"`    // of Cause: root cause, cause, rule or signal
+	Measure     string           `json:"measure,omitempty"` // that is unusual; "" if the problem is about failures
 	FirstSeen   time.Time        `json:"first_seen"`
 	LastSeen    time.Time        `json:"last_seen"` // of a failure, in stream time
 	Versions    []ProblemVersion `json:"versions,omitempty"`
@@ -60,6 +61,7 @@ type Problem struct {
 	Resolved     *Resolution `json:"resolved,omitempty"`
 	Regressed    *Regression `json:"regressed,omitempty"`
 	Ignored      *Ignoring   `json:"ignored,omitempty"`
+	Accepted     *Decision   `json:"accepted,omitempty"` // what is unusual in the last incident is the new normal
 }
 
 // A ProblemVersion is a service version with failures of a problem, or one that ran while something was unusual.
@@ -118,6 +120,7 @@ const (
 	ActionResolve = "resolve"
 	ActionIgnore  = "ignore"
 	ActionReopen  = "reopen"
+	ActionAccept  = "accept" // what is unusual is the new normal
 )
 
 // maxAssignee, maxVersion and maxNote bound a ProblemDecision, in bytes.
@@ -141,8 +144,8 @@ func (d *ProblemDecision) Validate() error {
 	invalid := func(format string, args ...any) error {
 		return &InvalidError{What: "decision", Err: fmt.Errorf(format, args...)}
 	}
-	if !slices.Contains([]string{ActionAssign, ActionResolve, ActionIgnore, ActionReopen}, d.Action) {
-		return invalid("unknown action %.50q: it must be %s, %s, %s or %s", d.Action, ActionAssign, ActionResolve, ActionIgnore, ActionReopen)
+	if !slices.Contains([]string{ActionAssign, ActionResolve, ActionIgnore, ActionReopen, ActionAccept}, d.Action) {
+		return invalid("unknown action %.50q: it must be %s, %s, %s, %s or %s", d.Action, ActionAssign, ActionResolve, ActionIgnore, ActionReopen, ActionAccept)
 	}
 	for _, x := range []struct {
 		name, action, value string
@@ -214,7 +217,7 @@ func (p *Problem) State(now time.Time) string {
 		return ProblemIgnored
 	case p.Regressed != nil && p.Resolved == nil:
 		return ProblemRegressed
-	case p.Resolved != nil, !p.Firing && now.Sub(p.LastSeen) > p.Quiet():
+	case p.Resolved != nil, !p.Firing && (p.Accepted != nil || now.Sub(p.LastSeen) > p.Quiet()):
 		return ProblemResolved
 	case p.Acknowledged != nil:
 		return ProblemAcknowledged
@@ -232,7 +235,10 @@ func (p *Problem) Observe(g *Group) (regressed bool) {
 		p.Service, p.Environment, p.Stage = worst.Labels["service"], worst.Labels["environment"], worst.Labels["stage"]
 	}
 	if since := g.Since(); since.After(p.Incident) {
-		p.Incident, p.Incidents = since, p.Incidents+1
+		p.Incident, p.Incidents, p.Accepted = since, p.Incidents+1, nil
+	}
+	if m := worst.Unusual(); m != "" {
+		p.Measure = m
 	}
 	p.Firing, p.Severity, p.Summary, p.Alert = g.Firing(), worst.Severity(), worst.Annotations["summary"], worst.ID()
 	if p.Acknowledged = nil; g.Ack != nil {
@@ -279,6 +285,8 @@ func (p *Problem) Decide(d ProblemDecision, who Decision, silence string, users 
 		p.Ignored = &Ignoring{Decision: who, Until: d.Until, SilenceID: silence, Users: d.Users, Before: users}
 	case ActionReopen:
 		p.Resolved, p.Regressed, p.Ignored = nil, nil, nil
+	case ActionAccept:
+		p.Accepted, p.Resolved, p.Regressed = &who, nil, nil
 	}
 }
 

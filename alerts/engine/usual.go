@@ -83,8 +83,9 @@ func (k stageKey) shard() int {
 // A stage is what is known of a stage of a service, and what happened in the open minute.
 type stage struct {
 	watches  [measureCount]usual.Watch
-	firing   []Gauge // as of the last minute
-	seen     int64   // last minute with calls
+	accepted [measureCount]int64 // Unix time of the last Accept of each measure
+	firing   []Gauge             // as of the last minute
+	seen     int64               // last minute with calls
 	calls    uint64
 	odd      map[string]uint64 // answers by how they ended
 	measured analyzer.Measured
@@ -246,6 +247,34 @@ func (s *stage) learn(k stageKey, minutes int, at time.Time, cfg usual.Config) {
 	}
 }
 
+// accept applies the new normals that are valid at step, each once.
+func (u *usuals) accept(all map[string]Accept, step int64) {
+	for _, a := range all {
+		k, at := stageKey{a.Service, a.Environment, a.Stage}, a.At.Unix()
+		s, i := u.stages[k], slices.IndexFunc(measures[:], func(m measure) bool { return m.name == a.Measure })
+		if s == nil || i < 0 || at > step || s.accepted[i] >= at {
+			continue
+		}
+		since := a.Since
+		s.firing = slices.DeleteFunc(slices.Clone(s.firing), func(g Gauge) bool {
+			of := g.Labels["measure"] == a.Measure
+			if of && g.Metric == rules.MetricUnusualSince {
+				since = time.Unix(int64(g.Value), 0)
+			}
+			return of
+		})
+		s.watches[i].Accept(since)
+		s.accepted[i] = at
+		u.storeSoon(k.shard())
+		u.collect()
+	}
+}
+
+// storeSoon lets a shard be stored next.
+func (u *usuals) storeSoon(shard int) {
+	u.stored[shard] = min(u.stored[shard], u.learned[shard]-storeUsualEvery)
+}
+
 // unusual returns the gauges of a firing result.
 func unusual(k stageKey, m measure, r usual.Result) []Gauge {
 	labels := map[string]string{"service": k.service, "environment": k.environment, "stage": k.stage, "measure": m.name, "direction": "high"}
@@ -295,7 +324,8 @@ type savedStage struct {
 	Stage       string      `json:"stage"`
 	Seen        int64       `json:"seen"`
 	Firing      []Gauge     `json:"firing,omitempty"`
-	Watches     [][2][]byte `json:"watches"` // Baseline and Test, in the order of measures
+	Accepted    []int64     `json:"accepted,omitempty"` // as in stage; empty if there are none
+	Watches     [][2][]byte `json:"watches"`            // Baseline and Test, in the order of measures
 }
 
 func usualKey(shard int) string { return fmt.Sprint("usual.", shard) }
@@ -318,6 +348,9 @@ func (u *usuals) due(all bool) (shard int, saved savedStages, ok bool) {
 		}
 		s := u.stages[k]
 		out := savedStage{Service: k.service, Environment: k.environment, Stage: k.stage, Seen: s.seen, Firing: slices.Clone(s.firing)}
+		if s.accepted != [measureCount]int64{} {
+			out.Accepted = slices.Clone(s.accepted[:])
+		}
 		for i := range s.watches {
 			baseline, err := s.watches[i].Baseline.MarshalBinary()
 			test, err2 := s.watches[i].Test.MarshalBinary()
@@ -358,6 +391,7 @@ func (u *usuals) restore(shard int, saved *savedStages) {
 			return
 		}
 		s.seen, s.firing = in.Seen, in.Firing
+		copy(s.accepted[:], in.Accepted)
 		for i := range min(len(in.Watches), len(measures)) {
 			w := usual.New(measures[i].kind)
 			if w.Baseline.UnmarshalBinary(in.Watches[i][0]) == nil && w.Test.UnmarshalBinary(in.Watches[i][1]) == nil {

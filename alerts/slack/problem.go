@@ -17,6 +17,7 @@ const (
 	assignMe = "assign"
 	fixed    = "fixed"
 	reopen   = "reopen"
+	accept   = "accept"
 )
 
 // everyVersion is the choice of a fix in all versions.
@@ -31,6 +32,13 @@ func problemControls(g alerts.Group, button func(action, label string) *slack.Bu
 		return nil
 	}
 	row := []slack.BlockElement{button(assignMe, "Assign to me")}
+	if worst := g.Worst(); worst.Unusual() != "" {
+		plain := func(text string) *slack.TextBlockObject {
+			return slack.NewTextBlockObject(slack.PlainTextType, text, false, false)
+		}
+		row = append(row, button(accept, "New normal").WithConfirm(slack.NewConfirmationBlockObject(plain("Is this the new normal?"),
+			plain("What was measured since then is usual from now on. It cannot be taken back."), plain("It is"), plain("It is not"))))
+	}
 	if g.Known != nil && g.Known.Resolved != nil {
 		return append(row, button(reopen, "Not fixed"))
 	}
@@ -102,6 +110,8 @@ func (h *presser) decide(ctx context.Context, p *press, g alerts.Group) (text st
 		d.Action, d.Assignee = alerts.ActionAssign, p.user.ID
 	case reopen:
 		d.Action = alerts.ActionReopen
+	case accept:
+		d.Action = alerts.ActionAccept
 	case fixed:
 		version, ok := chosenVersion(g, p.target.choice)
 		if !ok {
