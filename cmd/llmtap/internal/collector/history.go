@@ -33,7 +33,7 @@ const pastSQL = `SELECT toString(service) AS service, toString(environment) AS e
 			status BETWEEN 200 AND 299 AND NOT failed AND error_type = '' AND NOT match(path, '/batches$|batchPredictionJobs$|:batchGenerateContent$|/batch/jobs$') AS measured
 		FROM exchanges_final
 		WHERE started_at >= {from:DateTime64(9, 'UTC')} AND started_at < {until:DateTime64(9, 'UTC')}
-			AND (empty({services:Array(String)}) OR service IN {services:Array(String)})
+			AND (empty({services:Array(String)}) OR hex(service) IN {services:Array(String)})
 			AND retry = 0 AND (failed OR error_type != 'cancelled')
 	)
 	GROUP BY service, environment, stage, at
@@ -60,8 +60,12 @@ func (c *Collector) history(ctx context.Context, services []string, from, until 
 }
 
 func readPast(ctx context.Context, q rows.Querier, services []string, from, until time.Time) (list []engine.Past, err error) {
+	names := make([]string, len(services)) // in hex, because parameters cannot hold every text
+	for i, s := range services {
+		names[i] = fmt.Sprintf("%X", s)
+	}
 	found, err := rows.Read(ctx, q, "the calls of the last weeks", pastStatement, map[string]string{
-		"from": rows.TimeParam(from), "until": rows.TimeParam(until), "services": rows.TextsParam(services),
+		"from": rows.TimeParam(from), "until": rows.TimeParam(until), "services": rows.TextsParam(names),
 	})
 	if err != nil {
 		return nil, err
