@@ -60,6 +60,17 @@ func (e *Engine) seed(ctx context.Context, history History) {
 	}
 }
 
+// FollowUsual lets a Standby engine that never runs know what the leader has learned from stored calls, until ctx ends. The error is that of
+// ctx.
+func (e *Engine) FollowUsual(ctx context.Context) error {
+	for newSignal().wait(ctx, historyAgain) {
+		if err := e.state.loadUsual(ctx); err != nil && ctx.Err() == nil {
+			e.m.failed(e.log, "store", err)
+		}
+	}
+	return ctx.Err()
+}
+
 // unread returns the services of the stages whose stored calls were not read; none if no stage is known. needed is false if there are none.
 func (u *usuals) unread() (open int64, services []string, needed bool) {
 	all := map[string]bool{}
