@@ -93,7 +93,8 @@ type samples struct {
 	services map[string]map[*series]struct{} // the series of each service, so that evidence does not scan the others
 	cap      labelCap
 	versions *versions
-	usuals   *usuals // nil: they are not learned
+	usuals   *usuals                          // nil: they are not learned
+	measured map[versionStage][]measuredPoint // of the last window, in order of time
 
 	compared   []Gauge // result of the last compareVersions
 	comparedAt int64   // its step
@@ -107,8 +108,8 @@ func newSamples(cfg Config, window time.Duration, v *versions, m *metrics) *samp
 	return &samples{
 		DB:  tsdb.Open(tsdb.Options{Lookback: 2 * cfg.EvaluationInterval, Step: cfg.EvaluationInterval}),
 		cfg: cfg, m: m, window: int64(window.Seconds()), series: map[string]*series{}, versions: v,
-		services: map[string]map[*series]struct{}{},
-		cap:      labelCap{limit: cfg.MaxLabelValues, replaced: m.valuesReplaced, live: map[string]map[string]int{}},
+		services: map[string]map[*series]struct{}{}, measured: map[versionStage][]measuredPoint{},
+		cap: labelCap{limit: cfg.MaxLabelValues, replaced: m.valuesReplaced, live: map[string]map[string]int{}},
 	}
 }
 
@@ -179,6 +180,7 @@ func (s *samples) count(step, second int64, n *analyzer.Count) (err error) {
 	}
 	c.add(max(second, before), n.N) // a late count belongs to this step
 	s.usuals.count(c, n)
+	s.countMeasured(c, max(second, before), n)
 	return err
 }
 

@@ -92,6 +92,9 @@ type stage struct {
 	measured analyzer.Measured
 
 	toolReplies, toolErrors uint64
+
+	limits   [len(versioned)]int // see limit
+	limitsAt int64
 }
 
 func newStage() *stage {
