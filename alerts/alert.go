@@ -74,6 +74,14 @@ func digest(n int, text string) string {
 	return hex.EncodeToString(h[:n])
 }
 
+// Unusual returns the measure that a says is unusual, or "".
+func (a *Alert) Unusual() string {
+	if a.Labels["direction"] == "" {
+		return ""
+	}
+	return a.Labels["measure"]
+}
+
 // Severity returns the severity label.
 func (a *Alert) Severity() string { return a.Labels["severity"] }
 
@@ -99,9 +107,16 @@ type Evidence struct {
 	Quiet      bool                // there were no calls for a minute or longer after LastFailed
 	Shares     []Share             // failed calls by cause, largest first
 	Versions   []VersionCount      // calls by service version, in order of FirstSeen
-	Differs    string              `json:",omitzero"` // which calls failed, such as "only model a: 96 of 98 calls; 2 of 402 others"; empty if they are like the others
+	Running    []RunningVersion    `json:",omitempty"` // of an alert that counts no failures, but says what is unusual: the versions of the calls, in order of FirstSeen
+	Differs    string              `json:",omitzero"`  // which calls failed, such as "only model a: 96 of 98 calls; 2 of 402 others"; empty if they are like the others
 	Example    *analyzer.Example   // example of the largest share
 	More       []*analyzer.Example // up to two, from other conversations: first from other material shares, then from the largest
+}
+
+// A RunningVersion is a service version with at least 5% of the calls.
+type RunningVersion struct {
+	Version   string
+	FirstSeen time.Time // stream time of its first counted call; zero if unknown
 }
 
 // materialShare is the smallest share of the failed calls at which a cause or a version matters.

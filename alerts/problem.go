@@ -27,6 +27,9 @@ const (
 	newFor = 24 * time.Hour
 	// minQuiet and maxQuiet bound the time without failures after which a problem counts as resolved.
 	minQuiet, maxQuiet = time.Hour, 7 * 24 * time.Hour
+	// An alert about what is unusual ends after an hour that was usual on average over some minutes, see package usual. So something was
+	// unusual in the last unusualFor.
+	unusualFor = 90 * time.Minute
 	// maxProblemVersions bounds Problem.Versions; the newest are kept.
 	maxProblemVersions = 10
 )
@@ -37,8 +40,9 @@ type Problem struct {
 	Service     string           `json:"service"`
 	Environment string           `json:"environment,omitempty"`
 	Stage       string           `json:"stage,omitempty"`
-	Cause       string           `json:"cause"`          // Group.Problem
-	Kind        string           `json:"kind,omitempty"` // of Cause: root cause, cause, rule or signal
+	Cause       string           `json:"cause"`             // Group.Problem
+	Kind        string           `json:"kind,omitempty"`    // of Cause: root cause, cause, rule or signal
+	Measure     string           `json:"measure,omitempty"` // that is unusual; "" if the problem is about failures
 	FirstSeen   time.Time        `json:"first_seen"`
 	LastSeen    time.Time        `json:"last_seen"` // of a failure, in stream time
 	Versions    []ProblemVersion `json:"versions,omitempty"`
@@ -57,13 +61,14 @@ type Problem struct {
 	Resolved     *Resolution `json:"resolved,omitempty"`
 	Regressed    *Regression `json:"regressed,omitempty"`
 	Ignored      *Ignoring   `json:"ignored,omitempty"`
+	Accepted     *Decision   `json:"accepted,omitempty"` // what is unusual in the last incident is the new normal
 }
 
-// A ProblemVersion is a service version with failures of a problem.
+// A ProblemVersion is a service version with failures of a problem, or one that ran while something was unusual.
 type ProblemVersion struct {
 	Version    string    `json:"version"`
-	FirstCall  time.Time `json:"first_call"` // of the version, which orders versions
-	LastFailed time.Time `json:"last_failed"`
+	FirstCall  time.Time `json:"first_call"`  // of the version, which orders versions
+	LastFailed time.Time `json:"last_failed"` // or last unusual
 }
 
 // A Decision is who decided something, and when.
@@ -115,6 +120,7 @@ const (
 	ActionResolve = "resolve"
 	ActionIgnore  = "ignore"
 	ActionReopen  = "reopen"
+	ActionAccept  = "accept" // what is unusual is the new normal
 )
 
 // maxAssignee, maxVersion and maxNote bound a ProblemDecision, in bytes.
@@ -138,8 +144,8 @@ func (d *ProblemDecision) Validate() error {
 	invalid := func(format string, args ...any) error {
 		return &InvalidError{What: "decision", Err: fmt.Errorf(format, args...)}
 	}
-	if !slices.Contains([]string{ActionAssign, ActionResolve, ActionIgnore, ActionReopen}, d.Action) {
-		return invalid("unknown action %.50q: it must be %s, %s, %s or %s", d.Action, ActionAssign, ActionResolve, ActionIgnore, ActionReopen)
+	if !slices.Contains([]string{ActionAssign, ActionResolve, ActionIgnore, ActionReopen, ActionAccept}, d.Action) {
+		return invalid("unknown action %.50q: it must be %s, %s, %s, %s or %s", d.Action, ActionAssign, ActionResolve, ActionIgnore, ActionReopen, ActionAccept)
 	}
 	for _, x := range []struct {
 		name, action, value string
@@ -211,7 +217,7 @@ func (p *Problem) State(now time.Time) string {
 		return ProblemIgnored
 	case p.Regressed != nil && p.Resolved == nil:
 		return ProblemRegressed
-	case p.Resolved != nil, !p.Firing && now.Sub(p.LastSeen) > p.Quiet():
+	case p.Resolved != nil, !p.Firing && (p.Accepted != nil || now.Sub(p.LastSeen) > p.Quiet()):
 		return ProblemResolved
 	case p.Acknowledged != nil:
 		return ProblemAcknowledged
@@ -229,7 +235,10 @@ func (p *Problem) Observe(g *Group) (regressed bool) {
 		p.Service, p.Environment, p.Stage = worst.Labels["service"], worst.Labels["environment"], worst.Labels["stage"]
 	}
 	if since := g.Since(); since.After(p.Incident) {
-		p.Incident, p.Incidents = since, p.Incidents+1
+		p.Incident, p.Incidents, p.Accepted = since, p.Incidents+1, nil
+	}
+	if m := worst.Unusual(); m != "" {
+		p.Measure = m
 	}
 	p.Firing, p.Severity, p.Summary, p.Alert = g.Firing(), worst.Severity(), worst.Annotations["summary"], worst.ID()
 	if p.Acknowledged = nil; g.Ack != nil {
@@ -241,8 +250,8 @@ func (p *Problem) Observe(g *Group) (regressed bool) {
 			p.Rules = append(p.Rules, a.Name)
 		}
 		p.observe(&a.Evidence)
-		if a.Evidence.LastFailed.IsZero() && a.UpdatedAt.After(p.LastSeen) { // nothing failed; something is unusual
-			p.LastSeen = a.UpdatedAt
+		if a.Evidence.LastFailed.IsZero() { // nothing failed; something is unusual
+			p.observeUnusual(a)
 		}
 	}
 	slices.Sort(p.Rules)
@@ -276,6 +285,8 @@ func (p *Problem) Decide(d ProblemDecision, who Decision, silence string, users 
 		p.Ignored = &Ignoring{Decision: who, Until: d.Until, SilenceID: silence, Users: d.Users, Before: users}
 	case ActionReopen:
 		p.Resolved, p.Regressed, p.Ignored = nil, nil, nil
+	case ActionAccept:
+		p.Accepted, p.Resolved, p.Regressed = &who, nil, nil
 	}
 }
 
@@ -296,14 +307,35 @@ func (p *Problem) observe(ev *Evidence) {
 		if v.Failed == 0 || !ev.Material(v.Failed) {
 			continue
 		}
-		i := slices.IndexFunc(p.Versions, func(x ProblemVersion) bool { return x.Version == v.Version })
-		if i < 0 {
-			p.Versions = append(p.Versions, ProblemVersion{Version: v.Version, FirstCall: v.FirstSeen, LastFailed: v.LastFailed})
-			continue
+		p.seenIn(v.Version, v.FirstSeen, v.LastFailed)
+	}
+}
+
+// observeUnusual adds the versions that run while a says that something is unusual.
+func (p *Problem) observeUnusual(a *Alert) {
+	if a.UpdatedAt.After(p.LastSeen) {
+		p.LastSeen = a.UpdatedAt
+	}
+	at := a.UpdatedAt.Add(-unusualFor)
+	if at.Before(a.StartsAt) {
+		at = a.StartsAt
+	}
+	for _, v := range a.Evidence.Running {
+		if a.State == Firing && !v.FirstSeen.After(at) {
+			p.seenIn(v.Version, v.FirstSeen, at)
 		}
-		if x := &p.Versions[i]; v.LastFailed.After(x.LastFailed) {
-			x.LastFailed = v.LastFailed
-		}
+	}
+}
+
+// seenIn adds that the problem was seen in a version.
+func (p *Problem) seenIn(version string, firstCall, at time.Time) {
+	i := slices.IndexFunc(p.Versions, func(x ProblemVersion) bool { return x.Version == version })
+	if i < 0 {
+		p.Versions = append(p.Versions, ProblemVersion{Version: version, FirstCall: firstCall, LastFailed: at})
+		return
+	}
+	if x := &p.Versions[i]; at.After(x.LastFailed) {
+		x.LastFailed = at
 	}
 }
 

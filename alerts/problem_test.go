@@ -3,6 +3,8 @@ package alerts
 import (
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The life of a problem: new, resolved by a person, contradicted only by a version that should not have it, ignored, quiet.
@@ -60,4 +62,42 @@ func TestProblem(t *testing.T) {
 	if !p.Observe(group(fixed.Add(501*time.Hour), Firing, "1.9.0")) {
 		t.Error("no regression")
 	}
+}
+
+// A problem about what is unusual, of which no call fails, is a regression if it comes back while the version that was to fix it runs. The
+// alert from before the fix, which ends only after an hour that was usual, contradicts nothing.
+func TestUnusualProblemRegresses(t *testing.T) {
+	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	group := func(since, at time.Time, state State, versions ...RunningVersion) *Group {
+		return &Group{Key: `problem{service="shop",problem="duration_high"}`, Alerts: []Alert{{
+			Name: "LatencyUnusual", State: state, Labels: map[string]string{"service": "shop", "measure": "duration"}, Problem: "duration_high",
+			StartsAt: since, UpdatedAt: at, Evidence: Evidence{Running: versions},
+		}}}
+	}
+	before := RunningVersion{"1.0", now.Add(-48 * time.Hour)}
+	resolved := func() (p Problem) {
+		p.Observe(group(now, now.Add(time.Minute), Firing, before))
+		must.Equal(t, len(p.Versions), 1, "versions")
+		p.Decide(ProblemDecision{Action: ActionResolve, Version: "1.1"}, Decision{By: "anna", At: now.Add(10 * time.Minute)}, "", 0)
+		return p
+	}
+	fix := RunningVersion{"1.1", now.Add(20 * time.Minute)}
+	f := func(want string, g *Group) {
+		t.Helper()
+		p := resolved()
+		got := ""
+		if p.Observe(g) {
+			got = p.Regressed.Version
+		}
+		must.Equal(t, got, want, "version of the regression")
+		if want != "" {
+			must.Equal(t, p.State(now), ProblemRegressed, "state")
+		}
+	}
+	f("", group(now, now.Add(109*time.Minute), Firing, before, fix))    // the alert of before
+	f("1.1", group(now, now.Add(111*time.Minute), Firing, before, fix)) // it should be over
+	f("1.1", group(now.Add(5*time.Hour), now.Add(5*time.Hour), Firing, fix))
+	f("1.2", group(now.Add(5*time.Hour), now.Add(5*time.Hour), Firing, fix, RunningVersion{"1.2", now.Add(time.Hour)}))
+	f("", group(now.Add(5*time.Hour), now.Add(5*time.Hour), Firing, before)) // the fix is not deployed
+	f("", group(now.Add(5*time.Hour), now.Add(6*time.Hour), Resolved, fix))
 }

@@ -14,16 +14,17 @@ import (
 )
 
 const (
-	// silenceKey and ackKey are the prefixes of the keys of stored decisions.
+	// silenceKey, ackKey and acceptKey are the prefixes of the keys of stored decisions.
 	silenceKey = "silence."
 	ackKey     = "ack."
+	acceptKey  = "accept."
 
 	// MaxAcks bounds the acknowledgements in memory and in the Store.
 	MaxAcks = 1000
 )
 
 // DecisionKeys are the keys of stored decisions, as patterns of NATS.
-var DecisionKeys = []string{silenceKey + "*", ackKey + "*"}
+var DecisionKeys = []string{silenceKey + "*", ackKey + "*", acceptKey + "*"}
 
 // SilenceStoreKey returns the key of a stored silence.
 func SilenceStoreKey(id string) string { return silenceKey + id }
@@ -31,19 +32,33 @@ func SilenceStoreKey(id string) string { return silenceKey + id }
 // AckStoreKey returns the key of the stored acknowledgement of a group.
 func AckStoreKey(group string) string { return ackKey + alerts.GroupID(group) }
 
+// AcceptStoreKey returns the key of the stored Accept of a group.
+func AcceptStoreKey(group string) string { return acceptKey + alerts.GroupID(group) }
+
+// An Accept is a person's statement that what a measure of a stage has been since a time is the new normal.
+type Accept struct {
+	Service     string    `json:"service"`
+	Environment string    `json:"environment"`
+	Stage       string    `json:"stage"`
+	Measure     string    `json:"measure"`
+	Since       time.Time `json:"since"` // start of the incident; what is unusual began earlier, as the engine knows
+	At          time.Time `json:"at"`    // when it was said: in stream time, it is valid from then on
+}
+
 // A StoredAck is the stored acknowledgement of a group. It stays after it was withdrawn, so that every process sees that.
 type StoredAck struct {
 	alerts.Ack
 	Withdrawn bool `json:"withdrawn,omitempty"`
 }
 
-// Decisions are the silences and acknowledgements of an installation in memory. Every process has its own, which a watch
+// Decisions are the silences, acknowledgements and new normals of an installation in memory. Every process has its own, which a watch
 // of the stored decisions keeps current. It is safe for concurrent use. The nil *Decisions are empty.
 type Decisions struct {
 	Silences *silence.Set
 
 	mu        sync.Mutex           // guards the rest
 	acks      map[string]StoredAck // by key in the Store
+	accepts   map[string]Accept    // by key in the Store
 	touched   map[string]uint64    // by group; see Touch
 	listeners listeners
 	loaded    chan struct{} // closed by the first Replace
@@ -51,7 +66,7 @@ type Decisions struct {
 
 // NewDecisions returns empty decisions that are not loaded.
 func NewDecisions() *Decisions {
-	return &Decisions{Silences: silence.NewSet(), acks: map[string]StoredAck{}, touched: map[string]uint64{}, listeners: listeners{}, loaded: make(chan struct{})}
+	return &Decisions{Silences: silence.NewSet(), acks: map[string]StoredAck{}, accepts: map[string]Accept{}, touched: map[string]uint64{}, listeners: listeners{}, loaded: make(chan struct{})}
 }
 
 // Replace replaces all decisions with the stored values, by key. The error reports unreadable values, which are ignored.
@@ -61,6 +76,7 @@ func (d *Decisions) Replace(values map[string][]byte) error {
 	var silences []silence.Silence
 	var failed error
 	clear(d.acks)
+	clear(d.accepts)
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		s, err := d.decode(key, values[key])
 		switch {
@@ -100,6 +116,7 @@ func (d *Decisions) Delete(key string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.acks, key)
+	delete(d.accepts, key)
 	if id, ok := strings.CutPrefix(key, silenceKey); ok {
 		d.Silences.Delete(id)
 	}
@@ -118,6 +135,14 @@ func (d *Decisions) decode(key string, value []byte) (*silence.Silence, error) {
 		}
 		s.ID = id
 		return &s, nil
+	}
+	if strings.HasPrefix(key, acceptKey) {
+		var a Accept
+		if err := json.Unmarshal(value, &a); err != nil {
+			return nil, fmt.Errorf("decode new normal %s: %w", key, err)
+		}
+		d.accepts[key] = a
+		return nil, nil
 	}
 	var a StoredAck
 	if err := json.Unmarshal(value, &a); err != nil {
@@ -169,6 +194,16 @@ func (d *Decisions) Acks() []StoredAck {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Collect(maps.Values(d.acks))
+}
+
+// Accepts returns all new normals by their keys in the Store.
+func (d *Decisions) Accepts() map[string]Accept {
+	if d == nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.accepts)
 }
 
 // ack returns the acknowledgement of an incident of a group, or nil. known is the one that the incident has already: it

@@ -36,6 +36,8 @@ type Options struct {
 	Health bool
 	// Decisions are the silences and acknowledgements. May be nil.
 	Decisions *Decisions
+	// History reads what is stored of the calls of the last weeks, for stages of which the Store knows nothing. May be nil.
+	History History
 	// Unavailable returns the text of Alert.Unavailable. It must not block.
 	Unavailable func() string
 	Logger      *slog.Logger
@@ -50,6 +52,7 @@ type Engine struct {
 	health      bool
 	standby     bool
 	unavailable func() string
+	history     History
 	expected    []Gauge // applied at each step
 	concurrent  int     // rules evaluated at a time; 1 except in a backtest
 
@@ -102,7 +105,7 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	m, v, changed := newMetrics(o.Registerer), newVersions(), newSignal()
 	g := &groups{cfg: cfg, m: m, receivers: receivers, decisions: o.Decisions, inhibitRules: inhibit, open: map[string]*openGroup{}, leads: !o.Standby}
 	e := &Engine{
-		cfg: cfg, log: o.Logger, m: m, health: o.Health, standby: o.Standby, unavailable: o.Unavailable, rules: list, steps: newSteps(cfg), groups: g,
+		cfg: cfg, log: o.Logger, m: m, health: o.Health, standby: o.Standby, unavailable: o.Unavailable, history: o.History, rules: list, steps: newSteps(cfg), groups: g,
 		quiet: newQuiet(), concurrent: 1,
 	}
 	e.dispatcher = &dispatcher{cfg: cfg, m: m, log: o.Logger, receivers: receivers, changed: changed, leads: o.Leads, mu: &e.mu, groups: g}
@@ -329,6 +332,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	g.Go(func() { e.state.run(ctx) })
 	g.Go(func() { e.dispatcher.run(ctx) })
 	g.Go(func() { e.followDecisions(ctx) })
+	g.Go(func() { e.seed(ctx, e.history) })
 	g.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)
 	defer cancel()

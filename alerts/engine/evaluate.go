@@ -19,6 +19,7 @@ func (e *Engine) evaluate(ctx context.Context, step int64, tallies []tally) {
 	if !e.health {
 		observed := e.steps.observed()
 		e.samples.usuals.recorded = observed
+		e.samples.usuals.accept(e.groups.decisions.Accepts(), step)
 		e.quiet.observe(step, tallies, observed)
 		gauges = slices.Concat(gauges, []Gauge{{Metric: rules.MetricCollected, Value: boolValue(observed)}}, e.quiet.gauges(), e.firingGauges())
 	}

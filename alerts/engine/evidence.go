@@ -81,7 +81,7 @@ func (s *samples) evidence(inst *rules.Instance, step int64) (ev alerts.Evidence
 			x.FirstVersion, x.FirstAt, x.LastClean, x.Earlier = "", time.Time{}, "", false
 		}
 	}
-	ev.Window = inst.Rule.Window
+	ev.Window, ev.Running = inst.Rule.Window, s.running(inst, from, step)
 	s.advance(&ev, inst, list, from, step)
 	return ev, triggered
 }
@@ -90,8 +90,33 @@ func (s *samples) evidence(inst *rules.Instance, step int64) (ev alerts.Evidence
 // of a.
 func (s *samples) later(inst *rules.Instance, a *alerts.Alert, step int64) alerts.Evidence {
 	ev := a.Evidence
+	ev.Running = s.running(inst, step-int64(inst.Rule.Window.Seconds()), step)
 	s.advance(&ev, inst, s.matching(inst), a.UpdatedAt.Unix(), step)
 	return ev
+}
+
+// running returns the versions with material shares of the calls from from to step of a stage of which inst says what is unusual.
+func (s *samples) running(inst *rules.Instance, from, step int64) (list []alerts.RunningVersion) {
+	if inst.Rule.Failures() != "" || inst.Labels["measure"] == "" {
+		return nil
+	}
+	total, calls := uint64(0), map[string]uint64{}
+	for c := range s.candidates(inst) {
+		if c.metric == analyzer.MetricCalls && c.labels["environment"] == inst.Labels["environment"] && c.labels["stage"] == inst.Labels["stage"] {
+			n := c.between(from, step)
+			calls[c.labels["service_version"]] += n
+			total += n
+		}
+	}
+	for v, n := range calls {
+		if (&alerts.Evidence{Failed: total}).Material(n) {
+			list = append(list, alerts.RunningVersion{Version: v, FirstSeen: s.versions.firstSeen(inst.Labels["service"], v)})
+		}
+	}
+	slices.SortFunc(list, func(a, b alerts.RunningVersion) int {
+		return cmp.Or(a.FirstSeen.Compare(b.FirstSeen), cmp.Compare(a.Version, b.Version))
+	})
+	return list[max(0, len(list)-maxEvidence):]
 }
 
 // lastFailure returns the second of the last failed call, finding or odd answer that the expression of inst queries, or the zero time

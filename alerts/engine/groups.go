@@ -307,7 +307,7 @@ func GroupLabel(key, name string) string {
 func (g *groups) keyFor(inst *rules.Instance, ev *alerts.Evidence) string {
 	problem := inst.Labels["service"] != "" && slices.Contains(g.cfg.GroupBy, "service")
 	switch measure, direction := inst.Labels["measure"], inst.Labels["direction"]; {
-	case problem && len(ev.Shares) == 0 && measure != "" && direction != "" && inst.Rule.Queries(rules.MetricUnusual):
+	case problem && len(ev.Shares) == 0 && measure != "" && direction != "" && (inst.Rule.Queries(rules.MetricUnusual) || inst.Rule.Queries(rules.MetricVersionEvidence)):
 		return ProblemKey(inst.Labels, g.cfg.GroupBy, measure+"_"+direction)
 	case problem && inst.Rule.Queries(rules.MetricLimitExhausted):
 		return ProblemKey(inst.Labels, g.cfg.GroupBy, alerts.RateLimitNear)

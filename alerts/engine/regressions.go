@@ -20,27 +20,31 @@ const (
 // A comparison of versions covers half of the window of samples after the first call of the new version, and as much before it,
 // so that the increments of all its calls exist until it ends.
 
-// compareVersions returns the evidence that the newest version of each service fails more often than the version before, by
-// stage. It reads the increments that are there for evidence, so that a restart changes nothing.
+// compareVersions returns the evidence that the newest version of each service fails more often than the version before, or is above what
+// is usual of a measure more often, by stage. It reads the increments that are there for evidence, so that a restart changes nothing.
 func (s *samples) compareVersions(step int64) []Gauge {
 	if step-s.comparedAt < compareEvery {
 		return s.compared
 	}
 	s.comparedAt, s.compared = step, nil
+	s.trimMeasured(step)
 	for service, all := range s.services {
 		version, baseline, first := s.newVersion(all, service, step)
 		if version == "" {
 			continue
 		}
 		cells := cellsOf(all, version, baseline, first-s.window/2, first, step)
+		cells = append(cells, s.measuredCells(service, version, baseline, first-s.window/2, step)...)
 		r := regression.Compare(cells, time.Unix(first, 0), time.Unix(step, 0), 1, false)
 		for _, g := range r.Groups {
 			if g.Evidence <= 1 {
 				continue // no series without evidence
 			}
-			s.compared = append(s.compared, Gauge{rules.MetricVersionEvidence, map[string]string{
-				"service": service, "environment": g.Environment, "stage": g.Stage, "service_version": version, "baseline": baseline,
-			}, math.Pow(g.Evidence, 1.0/failuresPerFault)})
+			labels := map[string]string{"service": service, "environment": g.Environment, "stage": g.Stage, "service_version": version, "baseline": baseline}
+			if g.Measure != "" {
+				labels["measure"], labels["direction"] = g.Measure, "high"
+			}
+			s.compared = append(s.compared, Gauge{rules.MetricVersionEvidence, labels, math.Pow(g.Evidence, 1.0/failuresPerFault)})
 		}
 	}
 	return s.compared

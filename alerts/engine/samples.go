@@ -97,7 +97,8 @@ type samples struct {
 	versions *versions
 	usuals   *usuals // nil: they are not learned
 	limits   limits
-	budgets  *budgets // nil: there are none
+	budgets  *budgets                         // nil: there are none
+	measured map[versionStage][]measuredPoint // of the last window, in order of time
 
 	compared   []Gauge // result of the last compareVersions
 	comparedAt int64   // its step
@@ -111,8 +112,8 @@ func newSamples(cfg Config, window time.Duration, v *versions, m *metrics) *samp
 	return &samples{
 		DB:  tsdb.Open(tsdb.Options{Lookback: 2 * cfg.EvaluationInterval, Step: cfg.EvaluationInterval}),
 		cfg: cfg, m: m, window: int64(window.Seconds()), series: map[string]*series{}, versions: v, limits: limits{},
-		services: map[string]map[*series]struct{}{},
-		cap:      labelCap{limit: cfg.MaxLabelValues, replaced: m.valuesReplaced, live: map[string]map[string]int{}},
+		services: map[string]map[*series]struct{}{}, measured: map[versionStage][]measuredPoint{},
+		cap: labelCap{limit: cfg.MaxLabelValues, replaced: m.valuesReplaced, live: map[string]map[string]int{}},
 	}
 }
 
@@ -178,8 +179,10 @@ func (s *samples) count(step, second int64, n *analyzer.Count) error {
 	if c == nil {
 		return err
 	}
-	c.add(max(second, step-int64(s.cfg.EvaluationInterval.Seconds())), n.N) // a late count belongs to this step
+	second = max(second, step-int64(s.cfg.EvaluationInterval.Seconds())) // a late count belongs to this step
+	c.add(second, n.N)
 	s.usuals.count(c, n)
+	s.countMeasured(c, second, n)
 	return errors.Join(err, s.money(step, second, n))
 }
 

@@ -83,13 +83,18 @@ func (k stageKey) shard() int {
 // A stage is what is known of a stage of a service, and what happened in the open minute.
 type stage struct {
 	watches  [measureCount]usual.Watch
-	firing   []Gauge // as of the last minute
-	seen     int64   // last minute with calls
+	accepted [measureCount]int64 // Unix time of the last Accept of each measure
+	firing   []Gauge             // as of the last minute
+	seen     int64               // last minute with calls
+	history  bool                // what is stored of its calls was learned, or is in the Store
 	calls    uint64
 	odd      map[string]uint64 // answers by how they ended
 	measured analyzer.Measured
 
 	toolReplies, toolErrors uint64
+
+	limits   [len(versioned)]int // see limit
+	limitsAt int64
 }
 
 func newStage() *stage {
@@ -112,6 +117,7 @@ type usuals struct {
 	recorded bool  // the collector was running in the minute before the last step
 	gauges   []Gauge
 	loaded   bool               // the Store was read
+	known    bool               // it knew some stage, or the stored calls of all stages were read
 	learned  [usualShards]int64 // last minute that the stages of a shard have learned
 	stored   [usualShards]int64 // last minute that the stored shard includes
 }
@@ -246,6 +252,34 @@ func (s *stage) learn(k stageKey, minutes int, at time.Time, cfg usual.Config) {
 	}
 }
 
+// accept applies the new normals that are valid at step, each once.
+func (u *usuals) accept(all map[string]Accept, step int64) {
+	for _, a := range all {
+		k, at := stageKey{a.Service, a.Environment, a.Stage}, a.At.Unix()
+		s, i := u.stages[k], slices.IndexFunc(measures[:], func(m measure) bool { return m.name == a.Measure })
+		if s == nil || i < 0 || at > step || s.accepted[i] >= at {
+			continue
+		}
+		since := a.Since
+		s.firing = slices.DeleteFunc(slices.Clone(s.firing), func(g Gauge) bool {
+			of := g.Labels["measure"] == a.Measure
+			if of && g.Metric == rules.MetricUnusualSince {
+				since = time.Unix(int64(g.Value), 0)
+			}
+			return of
+		})
+		s.watches[i].Accept(since)
+		s.accepted[i] = at
+		u.storeSoon(k.shard())
+		u.collect()
+	}
+}
+
+// storeSoon lets a shard be stored next.
+func (u *usuals) storeSoon(shard int) {
+	u.stored[shard] = min(u.stored[shard], u.learned[shard]-storeUsualEvery)
+}
+
 // unusual returns the gauges of a firing result.
 func unusual(k stageKey, m measure, r usual.Result) []Gauge {
 	labels := map[string]string{"service": k.service, "environment": k.environment, "stage": k.stage, "measure": m.name, "direction": "high"}
@@ -295,6 +329,8 @@ type savedStage struct {
 	Stage       string      `json:"stage"`
 	Seen        int64       `json:"seen"`
 	Firing      []Gauge     `json:"firing,omitempty"`
+	Accepted    []int64     `json:"accepted,omitempty"` // as in stage; empty if there are none
+	History     bool        `json:"history,omitempty"`
 	Watches     [][2][]byte `json:"watches"` // Baseline and Test, in the order of measures
 }
 
@@ -317,7 +353,10 @@ func (u *usuals) due(all bool) (shard int, saved savedStages, ok bool) {
 			continue
 		}
 		s := u.stages[k]
-		out := savedStage{Service: k.service, Environment: k.environment, Stage: k.stage, Seen: s.seen, Firing: slices.Clone(s.firing)}
+		out := savedStage{Service: k.service, Environment: k.environment, Stage: k.stage, Seen: s.seen, Firing: slices.Clone(s.firing), History: s.history}
+		if s.accepted != [measureCount]int64{} {
+			out.Accepted = slices.Clone(s.accepted[:])
+		}
 		for i := range s.watches {
 			baseline, err := s.watches[i].Baseline.MarshalBinary()
 			test, err2 := s.watches[i].Test.MarshalBinary()
@@ -349,15 +388,24 @@ func decodeStages(b []byte) (s savedStages, err error) {
 	return s, json.NewDecoder(io.LimitReader(r, maxUsual)).Decode(&s)
 }
 
-// restore replaces what is known of the stages of a shard. Of a measure that cannot be read, or did not exist, nothing is known.
+// restore replaces what is known of the stages of a shard. Of a measure that cannot be read, or did not exist, nothing is known. An engine
+// that has read the Store before only takes over what another one has learned from stored calls since.
 func (u *usuals) restore(shard int, saved *savedStages) {
-	u.learned[shard], u.stored[shard] = max(u.learned[shard], saved.Minute), saved.Minute
+	if !u.loaded {
+		u.learned[shard], u.stored[shard] = max(u.learned[shard], saved.Minute), saved.Minute
+	}
 	for _, in := range saved.Stages {
-		s := u.of(stageKey{in.Service, in.Environment, in.Stage})
+		k := stageKey{in.Service, in.Environment, in.Stage}
+		if s := u.stages[k]; u.loaded && (!in.History || s != nil && s.history) {
+			continue
+		}
+		s := u.of(k)
 		if s == nil {
 			return
 		}
-		s.seen, s.firing = in.Seen, in.Firing
+		u.known = u.known || in.History
+		s.seen, s.firing, s.history = max(s.seen, in.Seen), in.Firing, in.History
+		copy(s.accepted[:], in.Accepted)
 		for i := range min(len(in.Watches), len(measures)) {
 			w := usual.New(measures[i].kind)
 			if w.Baseline.UnmarshalBinary(in.Watches[i][0]) == nil && w.Test.UnmarshalBinary(in.Watches[i][1]) == nil {
@@ -367,13 +415,10 @@ func (u *usuals) restore(shard int, saved *savedStages) {
 	}
 }
 
-// loadUsual reads what is usual from the Store, unless it is known already. The caller must not hold mu.
+// loadUsual reads what is usual from the Store. The caller must not hold mu.
 func (s *state) loadUsual(ctx context.Context) error {
-	s.mu.Lock()
 	u := s.usuals
-	known := u == nil || u.loaded
-	s.mu.Unlock()
-	if s.store == nil || known {
+	if s.store == nil || u == nil {
 		return nil
 	}
 	var shards [usualShards]*savedStages

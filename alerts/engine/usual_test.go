@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -135,6 +136,9 @@ func TestUnusual(t *testing.T) {
 			var got []string
 			for _, a := range x.play(t, rnd, 60, e) {
 				got = append(got, a.Problem+": "+a.Annotations["summary"]+" "+a.Annotations["description"])
+				if running := a.Evidence.Running; a.Evidence.Failed == 0 && (len(running) != 1 || running[0].Version != "1" || running[0].FirstSeen.IsZero()) {
+					t.Errorf("%s: versions that run: %v", name, running)
+				}
 			}
 			must.Equal(t, len(got), len(want), "%s fired: %q", name, got)
 			for i := range got {
@@ -158,6 +162,44 @@ func TestUnusual(t *testing.T) {
 	f("tool errors", func(x *traffic) { x.toolErrors = 0.3 },
 		`^tool_error: checkout-agent/planner: [\d.]+% of tool replies report an error; usually [\d.]+% .* Most errors are of lookup: \d+ in 30 minutes.$`)
 	f("nothing", func(*traffic) {})
+
+	// What a person says is the new normal is usual from then on, also after a restart, and for a standby that takes over.
+	synctest.Test(t, func(t *testing.T) {
+		rnd, own := rand.New(rand.NewPCG(1, 3)), &alertstest.Store{}
+		store.CopyTo(own)
+		time.Sleep(learn * time.Minute)
+		options := func(standby bool) Options {
+			d := NewDecisions()
+			must.Do(t, d.Replace(nil))
+			return Options{Store: own, Decisions: d, Standby: standby, Notifiers: []alerts.Notifier{&notifier{}}}
+		}
+		o, o2 := options(false), options(true)
+		e, standby := newEngine(t, usualConfig(), o), newEngine(t, usualConfig(), o2)
+		stop := alertstest.Run(t, e.Run)
+		slow := healthy
+		slow.ms *= 4
+		healthy.play(t, rnd, 10, e, standby)
+		fired := slow.play(t, rnd, 60, e, standby)
+		must.Equal(t, len(fired), 1, "alerts")
+		g := e.Groups()[0]
+		said := must.Get(json.Marshal(Accept{Service: "checkout-agent", Environment: "prod", Stage: "planner", Measure: fired[0].Unusual(), Since: g.Since(), At: time.Now()}))(t)
+		for _, d := range []*Decisions{o.Decisions, o2.Decisions} {
+			must.Do(t, d.Put(AcceptStoreKey(g.Key), said))
+		}
+		must.Equal(t, len(slow.play(t, rnd, 2, e, standby)), 0, "alerts after two minutes")
+		must.Equal(t, len(slow.play(t, rnd, 180, e, standby)), 0, "alerts after three hours")
+		stop()
+		o = options(false)
+		must.Do(t, o.Decisions.Put(AcceptStoreKey(g.Key), said)) // it was applied already
+		restarted := newEngine(t, usualConfig(), o)
+		alertstest.Run(t, restarted.Run)
+		alertstest.Run(t, standby.Run)
+		must.Equal(t, len(slow.play(t, rnd, 60, restarted, standby))+len(standby.Active()), 0, "alerts after a restart")
+		k := stageKey{"checkout-agent", "prod", "planner"}
+		must.Equal(t, restarted.samples.usuals.stages[k].accepted, e.samples.usuals.stages[k].accepted, "what was accepted")
+		slow.ms *= 4
+		must.Equal(t, len(slow.play(t, rnd, 60, restarted)), 1, "alerts of what is unusual again")
+	})
 }
 
 // An engine that starts again, and a standby that takes over, know what is usual and what is unusual as if nothing had happened.

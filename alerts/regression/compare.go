@@ -2,6 +2,7 @@ package regression
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -34,7 +35,7 @@ func Provider(cause string) bool { return slices.Contains(ProviderCauses, cause)
 type Counts struct {
 	Calls    uint64
 	Failed   uint64 // of Calls
-	Provider uint64 // of Failed: faults of the provider or the network
+	Provider uint64 // of Failed: faults of the provider or the network; of durations all, as providers are slow at times
 }
 
 func (c *Counts) add(d Counts) {
@@ -51,13 +52,16 @@ func (c Counts) own() Counts {
 // A Cell contains the calls of one stage at one time and about the same position in their conversations.
 type Cell struct {
 	Environment, Stage string
-	Position           int
-	At                 int64 // Unix seconds, a multiple of Tick
-	New, Old           Counts
+	// Measure is "" if Counts has failures. Of a measure, such as the duration, it counts as failed what is above the usual: the 95th
+	// percentile of the old version before.
+	Measure  string
+	Position int
+	At       int64 // Unix seconds, a multiple of Tick
+	New, Old Counts
 }
 
-// A Key names a group: a stage in an environment.
-type Key struct{ Environment, Stage string }
+// A Key names a group: failures, or a measure, of a stage in an environment.
+type Key struct{ Environment, Stage, Measure string }
 
 // A Group is the comparison of one stage.
 type Group struct {
@@ -86,12 +90,13 @@ func Position(n int) int { return min(4, int(math.Ceil(math.Log2(float64(max(n, 
 
 // Compare compares the versions in cells, which may be in any order. Cells before start contain the calls of the old version
 // that new calls are compared with if there are no others. start is a multiple of Tick, and the last tick ends at or before end. If final is set, the calls that
-// are not in a complete slice yet are compared too; no later Compare may then continue the test.
-func Compare(cells []Cell, start, end time.Time, alpha float64, final bool) Result {
-	c := &comparison{alpha: alpha, groups: map[Key]*group{}, strata: map[stratumKey]*stratum{}}
+// are not in a complete slice yet are compared too; no later Compare may then continue the test. measures are those that cells may have:
+// half of the weight is that of failures, and they share the rest.
+func Compare(cells []Cell, start, end time.Time, alpha float64, final bool, measures ...string) Result {
+	c := &comparison{alpha: alpha, measures: float64(len(measures)), order: map[string][]*group{}, groups: map[Key]*group{}, strata: map[stratumKey]*stratum{}}
 	cells = slices.Clone(cells)
 	slices.SortStableFunc(cells, func(a, b Cell) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Environment, b.Environment), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Position, b.Position))
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Environment, b.Environment), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Measure, b.Measure), cmp.Compare(a.Position, b.Position))
 	})
 	i := 0
 	for ; i < len(cells) && cells[i].At < start.Unix(); i++ {
@@ -166,22 +171,26 @@ func (g *group) withoutOld(now int64) bool {
 
 // A comparison is the state of Compare.
 type comparison struct {
-	alpha  float64
-	groups map[Key]*group
-	order  []*group // by time of their first compared slice
-	strata map[stratumKey]*stratum
-	keys   []stratumKey // of strata, in order of appearance, so that the result is deterministic
-	r      Result
-	calls  uint64
+	alpha    float64
+	measures float64 // number of measures besides failures
+	groups   map[Key]*group
+	order    map[string][]*group // by measure, and then by time of their first compared slice
+	strata   map[stratumKey]*stratum
+	keys     []stratumKey // of strata, in order of appearance, so that the result is deterministic
+	r        Result
+	calls    uint64
 }
 
 func (c *comparison) add(x *Cell, started bool) {
-	g := Key{x.Environment, x.Stage}
+	g := Key{x.Environment, x.Stage, x.Measure}
 	k := stratumKey{g, x.Position}
 	s := c.strata[k]
 	if s == nil {
 		if c.groups[g] == nil {
 			c.groups[g] = &group{Group: Group{Key: g}}
+			if x.Measure != "" {
+				c.groups[g].test.tolerance = MeasureTolerance
+			}
 		}
 		s = &stratum{group: c.groups[g]}
 		c.strata[k] = s
@@ -197,7 +206,9 @@ func (c *comparison) add(x *Cell, started bool) {
 	}
 	s.new.add(x.New)
 	s.old.add(x.Old)
-	c.calls += x.New.Calls
+	if x.Measure == "" {
+		c.calls += x.New.Calls
+	}
 }
 
 // closeSlices compares the calls of the slices that are complete at now, or of all slices.
@@ -214,18 +225,32 @@ func (c *comparison) closeSlices(now int64, all bool) {
 		}
 	}
 	e, rest := 0.0, 1.0
-	for i, g := range c.order {
-		// The weights of the groups sum up to 1, and do not change when another group appears: E stays a martingale.
-		w := 1 / float64((i+1)*(i+2))
-		e += w * g.test.Evidence()
-		rest -= w
-		g.Evidence = max(g.Evidence, g.test.Evidence())
+	for _, measure := range slices.Sorted(maps.Keys(c.order)) { // rounding must not depend on chance
+		order := c.order[measure]
+		for i, g := range order {
+			// The weights of the groups sum up to 1, and do not change when another group appears: E stays a martingale.
+			w := c.weight(measure) / float64((i+1)*(i+2))
+			e += w * g.test.Evidence()
+			rest -= w
+			g.Evidence = max(g.Evidence, g.test.Evidence())
+		}
 	}
 	e += rest
 	c.r.Evidence = max(c.r.Evidence, e)
 	if e >= 1/c.alpha && !c.r.Worse {
 		c.r.Worse, c.r.WorseAt, c.r.Calls = true, time.Unix(now, 0).UTC(), c.calls
 	}
+}
+
+// weight returns the weight of failures, or of a measure, in the evidence.
+func (c *comparison) weight(measure string) float64 {
+	switch {
+	case c.measures == 0:
+		return 1
+	case measure == "":
+		return 0.5
+	}
+	return 0.5 / c.measures
 }
 
 // compare compares the calls of the open slice of s, with earlier calls if there are not enough calls of the old version.
@@ -245,7 +270,7 @@ func (c *comparison) compare(s *stratum, earlier bool) {
 	}
 	g := s.group
 	if g.New.Calls == 0 {
-		c.order = append(c.order, g)
+		c.order[g.Measure] = append(c.order[g.Measure], g)
 	}
 	g.New.add(n)
 	g.Old.add(o)
@@ -271,12 +296,14 @@ func (c *comparison) result() Result {
 	if !r.Worse {
 		r.Calls = c.calls
 	}
-	for _, g := range c.order {
-		g.RuledOut = g.test.RuledOut(ruledOutAlpha)
-		r.Groups = append(r.Groups, g.Group)
+	for _, order := range c.order {
+		for _, g := range order {
+			g.RuledOut = g.test.RuledOut(ruledOutAlpha)
+			r.Groups = append(r.Groups, g.Group)
+		}
 	}
 	slices.SortFunc(r.Groups, func(a, b Group) int {
-		return cmp.Or(cmp.Compare(b.Evidence, a.Evidence), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Environment, b.Environment))
+		return cmp.Or(cmp.Compare(b.Evidence, a.Evidence), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Environment, b.Environment), cmp.Compare(a.Measure, b.Measure))
 	})
 	return r
 }

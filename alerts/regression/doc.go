@@ -1,6 +1,6 @@
 /*
-Package regression decides whether a new version of a service fails more often than the version before it, while the new
-version rolls out.
+Package regression decides whether a new version of a service fails more often than the version before it, is slower or needs more
+tokens, while the new version rolls out.
 
 	Cells: calls by stage, position in the conversation and time
 	   └─> Compare: slices of calls of both versions ─> Test per stage ─> Result: evidence, and what is ruled out
@@ -46,11 +46,18 @@ calls of a conversation have longer histories and other odds of a failure, and c
 ones; so only calls of about the same position in their conversation are compared. A new version has younger conversations
 than the old one, and would otherwise be blamed or excused for that.
 
+# What else is compared
+
+Durations, tokens and other measures of calls are compared as failures are: a call above the 95th percentile of the old version, as it was
+before the first call of the new one, counts as failed. Whatever that limit is, calls of two equal versions are above it equally often, so
+the evidence stays a martingale. The tolerance is MeasureTolerance, because a version may be a little slower. Of the total evidence, failures
+have half of the weight and the measures share the rest, so alpha is the probability for all of them together.
+
 # What the versions are compared with
 
 Calls of both versions at the same time are compared wherever there are any. If the old version had no calls for a while, or hardly
 any, as after a rollout that replaces everything at once, new calls are compared with the last calls of the old version before them,
 each used once. The assumption is then that the rate of failures would have stayed the same. It does not hold for failures of
-the provider, which are not compared in such slices.
+the provider, which are not compared in such slices, and not for durations, which are the provider's.
 */
 package regression

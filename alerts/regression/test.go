@@ -1,9 +1,15 @@
 package regression
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
 // Tolerance is the odds ratio of failures up to which a new version is not worse.
 const Tolerance = 1.2
+
+// MeasureTolerance is that of values beyond the 95th percentile, such as durations: up to 9.5% of calls instead of 5%.
+const MeasureTolerance = 2
 
 // alternatives are the odds ratios that the evidence is the mean over.
 var alternatives = [...]float64{1.7, 2.4, 4, 8, 20, 60, 300, 3000}
@@ -16,6 +22,8 @@ type Slice struct{ New, NewFailed, Old, OldFailed uint64 }
 
 // A Test accumulates slices. The zero value is ready to use.
 type Test struct {
+	tolerance float64 // 0: Tolerance
+
 	log    [len(alternatives)]float64 // log likelihood ratio of each alternative against Tolerance
 	bounds [len(bounds)]float64       // log likelihood ratio of an odds ratio of 1 against each bound
 }
@@ -28,9 +36,12 @@ func (t *Test) Add(s Slice) {
 	}
 	h := newHypergeometric(s.New, s.Old, m)
 	x := float64(s.NewFailed)
-	null := h.logM(Tolerance)
+	tolerance := cmp.Or(t.tolerance, Tolerance)
+	null := h.logM(tolerance)
 	for i, w := range alternatives {
-		t.log[i] += x*math.Log(w/Tolerance) + null - h.logM(w)
+		if w > tolerance { // others are no alternatives, and their factor stays 1
+			t.log[i] += x*math.Log(w/tolerance) + null - h.logM(w)
+		}
 	}
 	one := h.logM(1)
 	for i, w := range bounds {
@@ -38,7 +49,7 @@ func (t *Test) Add(s Slice) {
 	}
 }
 
-// Evidence returns the evidence that the odds ratio is above Tolerance. If it is not, the probability that the evidence ever
+// Evidence returns the evidence that the odds ratio is above the tolerance. If it is not, the probability that the evidence ever
 // reaches 1/alpha is at most alpha.
 func (t *Test) Evidence() float64 {
 	sum := 0.0

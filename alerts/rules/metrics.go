@@ -13,8 +13,8 @@ const (
 	MetricQuiet     = "llmtap_usually_quiet"      // share of the days of the past week on which no service called a model for ten minutes, within an hour of this time of day; there is none before a day is known
 	MetricAlerts    = "ALERTS"                    // 1 for each firing alert, with its labels, alertname and alertstate, as in Prometheus; only of alerts whose rules query it
 
-	// MetricVersionEvidence is the evidence that a new version fails more often than the version baseline, see package
-	// regression. 1 is none; a version that is not worse reaches x with a probability of at most 1/x.
+	// MetricVersionEvidence is the evidence that a new version fails more often than the version baseline or, with the labels measure and
+	// direction, is above what is usual of the stage more often, see package regression. 1 is none; a version that is not worse reaches x with a probability of at most 1/x.
 	MetricVersionEvidence = "llmtap_version_evidence"
 
 	// Gauges of the alarms about what is unusual of a stage, see package usual. They exist while an alarm lasts. The label measure is
@@ -92,7 +92,7 @@ func labelsOf(metric string) []string {
 	case analyzer.MetricUncaptured:
 		return uncapturedLabels
 	case MetricVersionEvidence:
-		return []string{"service", "stage", "environment", "service_version", "baseline"}
+		return []string{"service", "stage", "environment", "service_version", "baseline", "measure", "direction"}
 	case MetricAlerts:
 		return slices.Concat(findingLabels, []string{"alertname", "alertstate", "component", "partition", "status", "baseline", "transport", "kind"})
 	case MetricUnusual, MetricUnusualSince:
@@ -134,7 +134,7 @@ var helps = map[string]string{
 	MetricCollected:            "1 if the collector reported on the last minute, 0 if it was down.",
 	MetricQuiet:                "Share of the days of the past week on which no service called a model for ten minutes, within an hour of this time of day.",
 	MetricAlerts:               "1 for each firing alert, with its labels. Only of alerts whose rules query it.",
-	MetricVersionEvidence:      "Evidence that a new version fails more often than the version before (baseline); 1000 is proof.",
+	MetricVersionEvidence:      "Evidence that a new version fails more often than the version before (baseline) or, with a measure, has more calls above what is usual; 1000 is proof.",
 	MetricUnusual:              "What is unusual now, while an alarm lasts: the share of calls above what is usual, the number of calls or the dollars a minute, or the share of answers that end like this.",
 	MetricUnusualSince:         "Estimated Unix time at which that began.",
 	MetricLimitRemaining:       "What remains of a rate limit, by the headers of responses: the least in the last one or two minutes.",

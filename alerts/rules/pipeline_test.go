@@ -482,6 +482,21 @@ func TestPipeline(t *testing.T) {
 	long := func(p *pipeline) { p.usage[0] *= 10 }
 	changed("TokensUnusual", calls(2, long), calls(30, long))
 	changed("CostUnusual", calls(2, long), calls(30, long))
+	rollout := func(change func(p *pipeline)) func(p *pipeline) {
+		return func(p *pipeline) {
+			was := *p
+			p.many(480, 4*time.Second, func(i int) {
+				if p.usage, p.labels.ServiceVersion = was.usage, "1.4.0"; i > 20 && i%2 == 0 {
+					p.labels.ServiceVersion = "1.5.0"
+					change(p)
+				} else if i > 20 && i%20 == 1 {
+					long(p) // of both
+				}
+				p.ok(p.answer, question)
+			})
+		}
+	}
+	changed("VersionWorse", rollout(long), rollout(func(*pipeline) {}))
 	changed("TrafficUnusual", func(p *pipeline) { p.wait(time.Hour) }, calls(1, func(*pipeline) {}))
 	ended := func(finish string) func(p *pipeline) { return func(p *pipeline) { p.finish = finish } }
 	changed("AnswersTruncated", calls(2, ended("length")), calls(100, ended("length")))

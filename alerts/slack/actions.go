@@ -28,7 +28,7 @@ const (
 )
 
 // actions are all actions, for metrics.
-var actions = []string{acknowledge, unacknowledge, addSilence, unsilence, showQuery, assignMe, fixed, reopen}
+var actions = []string{acknowledge, unacknowledge, addSilence, unsilence, showQuery, assignMe, fixed, reopen, accept}
 
 // maxExpr is the maximum length of an expression in a reply, in characters. A reply shows at most maxAlerts of them, and Slack
 // accepts 40,000 characters.

@@ -157,7 +157,7 @@ func (h *presser) change(ctx context.Context, p *press, g alerts.Group) (text st
 		return h.silence(ctx, p, g)
 	case unsilence:
 		return h.unsilence(ctx, p, g)
-	case assignMe, fixed, reopen:
+	case assignMe, fixed, reopen, accept:
 		return h.decide(ctx, p, g)
 	}
 	if err := h.controls.Record(ctx, p.action, g.Key, "", p.user); err != nil {

@@ -17,6 +17,7 @@ const (
 	assignMe = "assign"
 	fixed    = "fixed"
 	reopen   = "reopen"
+	accept   = "accept"
 )
 
 // everyVersion is the choice of a fix in all versions.
@@ -31,6 +32,13 @@ func problemControls(g alerts.Group, button func(action, label string) *slack.Bu
 		return nil
 	}
 	row := []slack.BlockElement{button(assignMe, "Assign to me")}
+	if worst := g.Worst(); worst.Unusual() != "" {
+		plain := func(text string) *slack.TextBlockObject {
+			return slack.NewTextBlockObject(slack.PlainTextType, text, false, false)
+		}
+		row = append(row, button(accept, "New normal").WithConfirm(slack.NewConfirmationBlockObject(plain("Is this the new normal?"),
+			plain("What was measured since then is usual from now on. It cannot be taken back."), plain("It is"), plain("It is not"))))
+	}
 	if g.Known != nil && g.Known.Resolved != nil {
 		return append(row, button(reopen, "Not fixed"))
 	}
@@ -51,14 +59,24 @@ func problemControls(g alerts.Group, button func(action, label string) *slack.Bu
 // newestVersion returns the version of g with the latest first call, also if it has no failures; "" if there is none.
 func newestVersion(g alerts.Group) (newest string) {
 	var first time.Time
-	for i := range g.Alerts {
-		for _, v := range g.Alerts[i].Evidence.Versions {
-			if v.Version != "" && (newest == "" || v.FirstSeen.After(first)) {
-				newest, first = v.Version, v.FirstSeen
-			}
+	for _, v := range versions(g) {
+		if v.Version != "" && (newest == "" || v.FirstSeen.After(first)) {
+			newest, first = v.Version, v.FirstSeen
 		}
 	}
 	return newest
+}
+
+// versions returns the versions of all alerts of g.
+func versions(g alerts.Group) (list []alerts.RunningVersion) {
+	for i := range g.Alerts {
+		ev := &g.Alerts[i].Evidence
+		for _, v := range ev.Versions {
+			list = append(list, alerts.RunningVersion{Version: v.Version, FirstSeen: v.FirstSeen})
+		}
+		list = append(list, ev.Running...)
+	}
+	return list
 }
 
 // versionChoice returns the choice of a version, which may contain anything.
@@ -72,11 +90,9 @@ func chosenVersion(g alerts.Group, choice string) (string, bool) {
 	if choice == everyVersion {
 		return "", true
 	}
-	for i := range g.Alerts {
-		for _, v := range g.Alerts[i].Evidence.Versions {
-			if versionChoice(v.Version) == choice {
-				return v.Version, true
-			}
+	for _, v := range versions(g) {
+		if versionChoice(v.Version) == choice {
+			return v.Version, true
 		}
 	}
 	return "", false
@@ -94,6 +110,8 @@ func (h *presser) decide(ctx context.Context, p *press, g alerts.Group) (text st
 		d.Action, d.Assignee = alerts.ActionAssign, p.user.ID
 	case reopen:
 		d.Action = alerts.ActionReopen
+	case accept:
+		d.Action = alerts.ActionAccept
 	case fixed:
 		version, ok := chosenVersion(g, p.target.choice)
 		if !ok {

@@ -146,7 +146,7 @@ func (w *Watch) Add(at time.Time, s Sample, c Config) Result {
 // Accept makes what is measured since a time the new normal, and ends the alarm.
 func (w *Watch) Accept(since time.Time) {
 	w.Baseline.Accept(since)
-	w.Test.state = testState{Bursts: w.Test.state.Bursts}
+	w.Test.Rest()
 }
 
 // MarshalBinary returns the state: that of the test, which has a fixed size, and that of the baseline.

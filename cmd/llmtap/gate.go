@@ -14,7 +14,7 @@ import (
 
 var gateCommand = &command.Command{
 	Name:  "gate",
-	Short: "Stop a rollout if the new version fails more often than the one before",
+	Short: "Stop a rollout if the new version is worse than the one before",
 	Long: `Run it in a deployment pipeline while a new version rolls out. It compares the
 calls of both versions every few seconds, ends at once if the new version is worse,
 and otherwise after --for.
@@ -22,8 +22,15 @@ and otherwise after --for.
 Calls of both versions at the same time are compared, so that an outage of the
 provider is no evidence. If the version before has no calls anymore, new calls are
 compared with its last ones; failures of the provider do not count then. A
-conversation counts as failed once. The test is valid however often it looks: the
-probability of stopping a version that is not worse is at most --alpha.
+conversation counts as failed once.
+
+Durations, times to the first token, tokens and the messages of a request are
+compared likewise: by the calls above what 95% of the calls of the version before did
+not exceed in the hour before, of stages with at least 100 of them. Durations are only
+compared with calls at the same time. Failures have half of the weight of the evidence.
+
+The test is valid however often it looks: the probability of stopping a version that
+is not worse in anything is at most --alpha.
 
 Exit code:
   0  good: not worse, and at least --min-calls were compared
@@ -33,10 +40,13 @@ Exit code:
 
 Fields of --format json: verdict (good, worse, too_few_calls), service, version,
 baseline, start, worse_at, evidence, threshold, compared_calls, min_calls,
-stopped_at_call; stages: environment, stage, new, old, compared_new, compared_old
-(each calls and failed), compared_with_earlier_calls, evidence,
-ruled_out_odds_ratio; causes: environment, stage, cause, root_cause, new_failed,
-old_failed, reason, fix, example, page.`,
+stopped_at_call, worse_in (failures, duration, first_token, input_tokens,
+output_tokens, history); stages: environment, stage, new, old, compared_new,
+compared_old (each calls and failed), compared_with_earlier_calls, evidence,
+ruled_out_odds_ratio, measures: measure, before and after (what 95% of calls do not
+exceed), compared_new, compared_old (each calls and above), evidence; causes:
+environment, stage, cause, root_cause, new_failed, old_failed, reason, fix, example,
+page.`,
 	Examples: `  llmtap gate --service checkout-agent --version 2.4.0 --for 10m --min-calls 200
   llmtap gate --service checkout-agent --version 2.4.0 --stage planner
   llmtap gate --service checkout-agent --version 2.4.0 --once --format json`,

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -13,13 +14,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/gate"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -121,6 +127,37 @@ func TestGate(t *testing.T) {
 
 	_, out, code = g.gate("--version=2.4.2", "--nosuch")
 	must.Equal(t, code, gate.ExitNoVerdict, "wrong flag: exit code\n%s", out)
+}
+
+// A version whose calls need more tokens is worse, and one whose calls do not is good.
+func TestGateMeasures(t *testing.T) {
+	g := newGateTest(t)
+	rnd, now := rand.New(rand.NewPCG(1, 1)), time.Now().UTC()
+	batch := &sinks.Batch{}
+	call := func(version string, at time.Time, tokens float64) {
+		batch.Exchanges = append(batch.Exchanges, analyzer.Exchange{
+			ID: uuid.NewString(), Labels: event.Labels{Service: "checkout-agent", Stage: "planner", ServiceVersion: version}, StartedAt: at, StoredAt: at, Status: 200,
+			Duration: time.Duration(1000*math.Exp(rnd.NormFloat64())) * time.Millisecond, InputTokens: int64(tokens * math.Exp(rnd.NormFloat64()/2)), OutputTokens: 100, Messages: 3,
+		})
+	}
+	for i := range 300 {
+		call("1.0", now.Add(-time.Duration(600+i)*time.Second), 1000)
+		at := now.Add(-time.Duration(1000*float64(300-i)/300) * time.Millisecond * 500)
+		call("1.0", at, 1000)
+		call("1.1", at, 1000)
+		call("1.2", at, 4000)
+	}
+	must.Do(t, g.sink.Write(t.Context(), batch))
+	r, out, code := g.gate("--version=1.1", "--baseline=1.0", "--once", "--format=json")
+	if code != gate.ExitGood || r.Compared != 300 || len(r.Stages) != 1 || len(r.Stages[0].Measures) < 4 {
+		t.Errorf("equal version: exit code %d\n%s", code, out)
+	}
+	r, out, code = g.gate("--version=1.2", "--baseline=1.0", "--once", "--format=json")
+	if code != gate.ExitWorse || r.WorseIn != "input_tokens" || r.Stages[0].Measures[0].Measure != "input_tokens" || r.Stages[0].Measures[0].After < 3*r.Stages[0].Measures[0].Before {
+		t.Errorf("a version with more tokens: exit code %d\n%s", code, out)
+	}
+	_, out, _ = g.gate("--version=1.2", "--baseline=1.0", "--once")
+	wantAll(t, "text", out, "WORSE: checkout-agent 1.2 reads more tokens than 1.0; stop the rollout", "input tokens: 95% of calls up to 2,", " tokens before, now to ", "compared calls above that")
 }
 
 // A collector that cannot be reached gives no verdict.

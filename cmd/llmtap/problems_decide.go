@@ -100,6 +100,22 @@ var problemsReopenCommand = &command.Command{
 	},
 }
 
+var problemsAcceptCommand = &command.Command{
+	Name:  "problems accept",
+	Args:  "ID",
+	Short: "Say that what is unusual is the new normal",
+	Long: `What was measured since the problem began is usual from now on, and the alert ends.
+This is for problems about what is unusual of a stage, such as its latency, tokens or
+traffic, if it is intended to stay. Without it, what is usual follows after a day and a
+half. It cannot be taken back.`,
+	Examples: "  llmtap problems accept 6f1c2d0e --note 'the new prompt is longer'",
+	Run: func(ctx context.Context, c *command.Call) error {
+		return decide(ctx, c, func() (alerts.ProblemDecision, error) {
+			return alerts.ProblemDecision{Action: alerts.ActionAccept}, nil
+		})
+	},
+}
+
 // decide stores the result of decision, which is called after Parse.
 func decide(ctx context.Context, c *command.Call, decision func() (alerts.ProblemDecision, error)) error {
 	note := c.Parameters.String("note", "", "`text` for others")

@@ -35,6 +35,7 @@ var notices = map[string]string{
 	"fixed":            "Stored as fixed. If it is seen again in that version or a later one, it has regressed, and people are notified.",
 	"ignored":          "Ignored until %s. It is still evaluated and stored.",
 	"ignored-for-ever": "Ignored. It is still evaluated and stored.",
+	"accepted":         "Stored as the new normal. What is usual follows in a minute, and the alert ends.",
 	"reopened":         "Reopened: it is no longer fixed, and no longer ignored.",
 }
 

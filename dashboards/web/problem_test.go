@@ -265,6 +265,7 @@ func TestProblemForms(t *testing.T) {
 	f("ignore", "name=Anna&for=24h", `ignore p1 "" "" 24 09:30 "" by Anna`, "/problem/p1?done=ignored&end=2026-11-24T09%3A30%3A00Z")
 	f("ignore", "name=Anna&for=ever", `ignore p1 "" "" - "" by Anna`, "/problem/p1?done=ignored-for-ever")
 	f("reopen", "name=Anna", `reopen p1 "" "" - "" by Anna`, "/problem/p1?done=reopened")
+	f("accept", "name=Anna&comment=x", `accept p1 "" "" - "x" by Anna`, "/problem/p1?done=accepted")
 	f("reopen", "name=", "", "")
 	f("ignore", "name=Anna&for=10000h", "", "")
 	f("ignore", "name=Anna&for=ever&users=3", `ignore p1 "" "" - 3 users "" by Anna`, "/problem/p1?done=ignored-for-ever")

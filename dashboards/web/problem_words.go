@@ -35,6 +35,8 @@ func (p Problem) words(v *View) string {
 	case stateResolved:
 		if p.Fixed != nil {
 			parts = append(parts, "Fixed"+in(p.Fixed.Version)+", says "+p.Fixed.By)
+		} else if p.Accepted != nil {
+			parts = append(parts, "The new normal, says "+p.Accepted.By)
 		} else {
 			parts = append(parts, "Over: no failure for "+quantity.Span(v.Now.Sub(p.LastSeen)))
 		}
@@ -108,6 +110,8 @@ func did(action, comment string, until Time) string {
 		return "ignored it" + end + note
 	case "reopen":
 		return "reopened it" + note
+	case "accept":
+		return "said that this is the new normal" + note
 	case "regress":
 		return "reopened it, because it regressed" + note
 	}

@@ -42,6 +42,7 @@ type Problem struct {
 	Rules                       []string // alert rules that found it
 	Incidents                   int
 	Firing, Muted               bool
+	Unusual                     bool   // it is about what is unusual, which can be accepted as the new normal
 	Findings                    bool   // its alerts count findings, not failed calls; false if none is known
 	Alert                       string // id of the worst alert of the last incident
 	FirstBad, LastClean         string // as of Alert
@@ -57,6 +58,7 @@ type Problem struct {
 	Fixed     *Decision
 	Regressed *Decision // the first failure that contradicts Fixed, in Version
 	Ignored   *Decision
+	Accepted  *Decision
 }
 
 // A Decision is who decided something about a problem, and when.
@@ -71,7 +73,7 @@ type Decision struct {
 
 // A ProblemDecision is what a person decides about a problem.
 type ProblemDecision struct {
-	Action   string    // assign, resolve, ignore, reopen
+	Action   string    // assign, resolve, ignore, reopen, accept
 	Assignee string    // of assign; empty: nobody
 	Version  string    // of resolve: the version with the fix; empty: all
 	Until    time.Time // of ignore; zero: for ever

@@ -90,6 +90,7 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.HandleFunc("POST /problem/{id}/resolve", incidents.act("resolve", "fixed", incidents.resolve))
 	mux.HandleFunc("POST /problem/{id}/ignore", incidents.act("ignore", "ignored", incidents.ignore))
 	mux.HandleFunc("POST /problem/{id}/reopen", incidents.act("reopen", "reopened", nil))
+	mux.HandleFunc("POST /problem/{id}/accept", incidents.act("accept", "accepted", nil))
 	mux.HandleFunc("GET /incident", incidents.ofCause)
 	mux.HandleFunc("GET /incident/{id}", incidents.ofAlert)
 	conversations := conversationPage{s, o.Conversations}

@@ -30,6 +30,8 @@ const (
 	silenceRetention = 120 * time.Hour
 	// ackRetention is the minimum retention of an acknowledgement. A longer one is kept until its incident ends.
 	ackRetention = time.Hour
+	// acceptRetention is the retention of a new normal, which engines have applied and stored long before.
+	acceptRetention = 24 * time.Hour
 	// sweepInterval is the interval at which the leader deletes what is no longer needed.
 	sweepInterval = time.Minute
 )
@@ -67,7 +69,7 @@ var _ alerts.Controls = (*controls)(nil)
 func (c *controls) watch(ctx context.Context) {
 	unreadable := func(err error) {
 		if err != nil {
-			c.logger.Error("ignoring an unreadable silence or acknowledgement", "err", err)
+			c.logger.Error("ignoring an unreadable silence, acknowledgement or new normal", "err", err)
 		}
 	}
 	c.kv.Watch(ctx, engine.DecisionKeys, func(values map[string][]byte) { unreadable(c.decisions.Replace(values)) }, func(key string, value []byte) {
@@ -409,9 +411,14 @@ func (c *controls) sweep(ctx context.Context, problems func(context.Context, tim
 				keys = append(keys, engine.AckStoreKey(a.Group))
 			}
 		}
+		for key, a := range c.decisions.Accepts() {
+			if now.Sub(a.At) > acceptRetention {
+				keys = append(keys, key)
+			}
+		}
 		for _, key := range keys {
 			if err := c.purge(ctx, key); err != nil && ctx.Err() == nil {
-				c.logger.Warn("expired silence or acknowledgement not deleted, trying again", "err", err)
+				c.logger.Warn("expired silence, acknowledgement or new normal not deleted, trying again", "err", err)
 				break
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/analyzer"
@@ -197,6 +198,11 @@ func (p *problems) Decide(ctx context.Context, id string, d alerts.ProblemDecisi
 	if !ok {
 		return before, alerts.ErrNoProblem
 	}
+	if d.Action == alerts.ActionAccept {
+		if err := p.accept(ctx, &before, now); err != nil {
+			return before, err
+		}
+	}
 	var muted string // id of the silence that ignores the problem
 	users := 0       // hit until now
 	if d.Users > 0 {
@@ -232,6 +238,21 @@ func (p *problems) Decide(ctx context.Context, id string, d alerts.ProblemDecisi
 	defer p.mu.Unlock()
 	p.list[id] = v // so that the next request of this process sees it
 	return v, nil
+}
+
+// accept stores that what is unusual of v is the new normal, for the engines of all processes.
+func (p *problems) accept(ctx context.Context, v *alerts.Problem, now time.Time) error {
+	if v.Measure == "" {
+		return &alerts.InvalidError{What: "decision", Err: errors.New("the problem is about failures: only what is unusual can be the new normal")}
+	}
+	value, err := json.Marshal(engine.Accept{Service: v.Service, Environment: v.Environment, Stage: v.Stage, Measure: v.Measure, Since: v.Incident, At: now})
+	if err == nil {
+		err = p.kv.Put(ctx, engine.AcceptStoreKey(v.Key), value)
+	}
+	if err != nil {
+		return fmt.Errorf("store the new normal: %w", err)
+	}
+	return nil
 }
 
 // mute adds the silence that ignores v.

@@ -3,16 +3,20 @@ package collector
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
@@ -83,6 +87,33 @@ func TestIgnoredWithSilence(t *testing.T) {
 	must.Do(t, p.sweep(t.Context(), time.Now().Add(2*sweepInterval)))
 	if state, x := p.state(t, id); state != alerts.ProblemNew || x != nil {
 		t.Errorf("%s, %+v; its silence has ended", state, x)
+	}
+}
+
+// Whoever says that something is the new normal, the engines of all processes are told, and it is in the history.
+func TestNewNormal(t *testing.T) {
+	url := collectortest.StartNATS(t, "")
+	p, other := openProblems(t, url), openProblems(t, url)
+	by := alerts.Actor{ID: "anna"}
+	v := newProblem(t, p, other)
+	if _, err := other.Decide(t.Context(), v.ID(), alerts.ProblemDecision{Action: alerts.ActionAccept}, by); err == nil || !strings.Contains(err.Error(), "the problem is about failures") {
+		t.Errorf("a problem about failures: %v", err)
+	}
+	v.Key, v.Measure, v.Incident = "slow{}", "duration", time.Now().Add(-time.Hour).UTC()
+	must.Do(t, p.kv.Put(t.Context(), problemKey+v.ID(), must.Get(json.Marshal(v))(t)))
+	v = must.Get(other.Decide(t.Context(), v.ID(), alerts.ProblemDecision{Action: alerts.ActionAccept, Note: "longer prompts"}, by))(t)
+	v.Firing = false // its alert ends
+	if v.Accepted == nil || v.Accepted.By != "anna" || v.State(time.Now()) != alerts.ProblemResolved {
+		t.Errorf("%+v is %s", v.Accepted, v.State(time.Now()))
+	}
+	key := engine.AcceptStoreKey("slow{}")
+	within(t, "told", func() bool { return p.controls.decisions.Accepts()[key].Measure == "duration" })
+	if got := p.controls.decisions.Accepts()[key]; got.Stage != "planner" || !got.Since.Equal(v.Incident) {
+		t.Errorf("%+v", got)
+	}
+	rows, missing := problemSource{other, func() (rows.Querier, error) { return nil, errors.New("away") }}.History(t.Context(), "slow{}")
+	if len(rows) != 1 || rows[0].Action != alerts.ActionAccept || rows[0].Actor != "anna" || rows[0].Comment != "longer prompts" || missing == nil {
+		t.Errorf("history %+v, %v", rows, missing)
 	}
 }
 

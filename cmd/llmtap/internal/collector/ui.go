@@ -35,12 +35,13 @@ type uiRole struct {
 	listener net.Listener
 	tokens   secret.Tokens
 	groups   *engine.SharedGroups
+	decided  *engine.Decisions // of a process without the role alert
 	pages    http.Handler
 	own      atomic.Pointer[controls] // of a process without the role alert
 }
 
 func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
-	u := &uiRole{c: c, groups: engine.NewSharedGroups("", healthPrefix)}
+	u := &uiRole{c: c, groups: engine.NewSharedGroups("", healthPrefix), decided: engine.NewDecisions()}
 	var err error
 	if u.tokens, err = secret.ReadTokens(c.cfg.UI.Token, "ui.token_file", c.cfg.UI.TokenFile); err != nil {
 		return nil, err
@@ -153,16 +154,27 @@ func (u *uiRole) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// readTallies keeps an engine that only answers queries: it is a standby that never leads, and has no receivers.
+// readTallies keeps an engine that only answers queries: it is a standby that never leads, and has no receivers. What is usual, it knows
+// from the leader.
 func (u *uiRole) readTallies(ctx context.Context) error {
-	engine, err := engine.New(ctx, u.c.cfg.Alerts, engine.Options{Standby: true, Logger: u.c.logger})
+	conn := u.c.conn.Load()
+	kv, err := conn.KV(ctx, event.BucketAlerts)
+	if err != nil {
+		return fmt.Errorf("open the state of alerts: %w", err)
+	}
+	engine, err := engine.New(ctx, u.c.cfg.Alerts, engine.Options{Standby: true, Store: &leasedStore{kv: kv}, Decisions: u.decided, Logger: u.c.logger})
 	if err != nil {
 		return fmt.Errorf("open the tallies: %w", err)
 	}
 	defer func() { _ = engine.Close() }() // it holds only copies
 	u.c.calls.Store(engine)
 	defer u.c.calls.Store(nil)
-	return readTallies(ctx, u.c.conn.Load(), u.c.logger, func(t *analyzer.Tally) error { return engine.Add(ctx, t) })
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return engine.FollowUsual(ctx) })
+	g.Go(func() error {
+		return readTallies(ctx, conn, u.c.logger, func(t *analyzer.Tally) error { return engine.Add(ctx, t) })
+	})
+	return g.Wait()
 }
 
 // control keeps silences, acknowledgements and problems current until ctx ends, and stores what people do.
@@ -175,7 +187,7 @@ func (u *uiRole) control(ctx context.Context) error {
 	rows := sinks.NewBatcher(u.c.store, u.c.cfg.Batcher, u.c.logger, nil)
 	rows.DeadLetter = deadLetterRow(conn)
 	own := &controls{
-		kv: kv, decisions: engine.NewDecisions(), engines: func() []*engine.Engine { return nil },
+		kv: kv, decisions: u.decided, engines: func() []*engine.Engine { return nil },
 		actions: &actionRows{kv: kv, rows: rows, logger: u.c.logger}, logger: u.c.logger,
 	}
 	u.own.Store(own)

@@ -1,10 +1,15 @@
 package collector
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
@@ -16,12 +21,20 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
-// A process with only the role ui reads the tallies and problems of others, can silence, and can decide about problems.
+// A process with only the role ui reads the tallies and problems of others and what is usual, can silence, and can decide about problems.
 func TestUIAlone(t *testing.T) {
 	t.Parallel()
+	natsURL := collectortest.StartNATS(t, "")
 	c := open(t, func(cfg *config.Config) {
-		cfg.Roles, cfg.UI.Listen, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{config.RoleUI}, "127.0.0.1:0", collectortest.StartNATS(t, ""), "http://127.0.0.1:1/llmtap"
+		cfg.Roles, cfg.UI.Listen, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{config.RoleUI}, "127.0.0.1:0", natsURL, "http://127.0.0.1:1/llmtap"
 	})
+	// The leader has stored that something is unusual.
+	bucket := must.Get(collectortest.ConnectNATS(t, natsURL, prometheus.NewRegistry()).KV(t.Context(), event.BucketAlerts))(t)
+	var shard bytes.Buffer
+	w := gzip.NewWriter(&shard)
+	fmt.Fprintf(w, `{"minute":%[1]d,"stages":[{"service":"shop","seen":%[1]d,"firing":[{"Metric":"llmtap_unusual","Labels":{"service":"shop","measure":"duration"},"Value":0.4}]}]}`, time.Now().Unix()/60-1)
+	must.Do(t, w.Close())
+	must.Do(t, bucket.Put(t.Context(), "usual.0", shard.Bytes()))
 	collectortest.Run(t, c)
 	tallies := pages.Tallies(c.calls.Load)
 	now := time.Now().Truncate(time.Second)
@@ -44,6 +57,10 @@ func TestUIAlone(t *testing.T) {
 			break
 		}
 	}
+	within(t, "what is unusual", func() bool {
+		series, err := tallies.Range(t.Context(), "llmtap_unusual", now, now, time.Minute)
+		return err == nil && len(series) == 1 && series[0].Points[0].Value == 0.4
+	})
 	actions := pages.Controls{Alerts: pages.Alerts{Groups: c.ui.groups}, Controls: c.ui.controls, Engines: c.engines}
 	must.Do(t, actions.AddSilence(t.Context(), []string{"service=shop"}, now.Add(time.Hour), "test", "Anna"))
 	list, err := actions.Silences(t.Context())

@@ -1,5 +1,6 @@
 /*
-Package gate decides whether a new version of a service may be rolled out further.
+Package gate decides whether a new version of a service may be rolled out further: it must not fail more often than the version
+before, take longer, or need more tokens.
 
 	ClickHouse ─reader, every few seconds─> regression.Compare ─┬─ worse ──────────────────────> exit 1, at once
 	                                                            └─ the time is over ─┬─ enough ─> exit 0
@@ -162,7 +163,7 @@ func (g *gate) look(ctx context.Context, last bool) (r regression.Result, err er
 	if last { // no later look compares these calls again
 		end = now.Add(regression.Tick * time.Second)
 	}
-	return regression.Compare(cells, g.rollout.start, end, g.Alpha, last), nil
+	return regression.Compare(cells, g.rollout.start, end, g.Alpha, last, measureNames()...), nil
 }
 
 // show shows the progress: on a terminal as a status line, in a log as a line from time to time.
@@ -186,7 +187,9 @@ func (g *gate) status(r regression.Result) string {
 // compared returns the number of compared calls of the new version.
 func compared(r regression.Result) (n uint64) {
 	for _, g := range r.Groups {
-		n += g.New.Calls
+		if g.Measure == "" {
+			n += g.New.Calls
+		}
 	}
 	return n
 }

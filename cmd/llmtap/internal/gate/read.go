@@ -18,7 +18,8 @@ const (
 
 // callsSQL selects the calls of the service since {from}. Retries of an SDK and calls that the agent cancelled do not count, as
 // in the tallies. The time is that of the stream, so that the clocks of agents do not matter; started_at only bounds what is read.
-const callsSQL = `SELECT exchange_id, service_version, environment, stage, stored_at, failed, toString(cause) AS cause, toString(root_cause) AS root_cause,
+const callsSQL = `SELECT exchange_id, service_version, environment, stage, stored_at, status, failed, error_type, duration, first_byte, stream,
+		input_tokens, output_tokens, messages, toString(cause) AS cause, toString(root_cause) AS root_cause,
 		multiIf(conversation_id != '', concat('c', conversation_id), run_id != '', concat('r', run_id), concat('e', exchange_id)) AS conversation
 	FROM exchanges_final
 	WHERE service = {service:String} AND ({environment:String} = '' OR environment = {environment:String}) AND ({stage:String} = '' OR stage = {stage:String})
@@ -79,8 +80,9 @@ func (r reader) now(ctx context.Context) (time.Time, error) {
 
 // A rollout is what is compared with what.
 type rollout struct {
-	baseline string    // version before; "" if there is none
-	start    time.Time // of the comparison: the first call of the new version; zero if it has no calls
+	baseline string                     // version before; "" if there is none
+	start    time.Time                  // of the comparison: the first call of the new version; zero if it has no calls
+	usual    map[regression.Key]float64 // of measures: what 95% of the calls of the version before do not exceed
 }
 
 // rollout finds the first call of the new version since since, and the version before.
@@ -101,8 +103,11 @@ func (r reader) rollout(ctx context.Context, since time.Time) (x rollout, err er
 			x.baseline = version // it has the most calls
 		}
 	}
-	x.start = x.start.Truncate(regression.Tick * time.Second)
-	return x, nil
+	if x.start = x.start.Truncate(regression.Tick * time.Second); x.start.IsZero() || x.baseline == "" {
+		return x, nil
+	}
+	x.usual, err = r.usual(ctx, x, x.baseline, x.start.Add(-lookback), x.start, minUsual)
+	return x, err
 }
 
 func (r reader) rolloutParams(x rollout) map[string]string {
@@ -125,7 +130,8 @@ func (r reader) cells(ctx context.Context, x rollout) ([]regression.Cell, error)
 			New: counts(c, "new"), Old: counts(c, "old"),
 		}
 	}
-	return cells, nil
+	more, err := r.measureCells(ctx, x)
+	return append(cells, more...), err
 }
 
 func counts(r rows.Row, version string) regression.Counts {

@@ -21,6 +21,9 @@ import (
 // maxCauses bounds the causes of a report.
 const maxCauses = 5
 
+// minShown is the evidence from which a measure is in the text.
+const minShown = 10
+
 // A Report is the verdict. Its JSON is documented in the help of the command; fields may be added.
 type Report struct {
 	Verdict     string     `json:"verdict"` // Good, Worse, TooFew
@@ -34,9 +37,11 @@ type Report struct {
 	Compared    uint64     `json:"compared_calls"` // of the new version
 	MinCalls    uint64     `json:"min_calls"`
 	StoppedAt   uint64     `json:"stopped_at_call,omitempty"` // calls of the new version that counted until WorseAt
+	WorseIn     string     `json:"worse_in,omitempty"`        // failures, or the measure with the highest evidence, if the verdict is Worse
 	Stages      []Stage    `json:"stages"`
 	Causes      []Cause    `json:"causes"` // new, or more frequent in the new version
 	explanation string     // why there are too few calls
+	worse       string     // what the new version does that is worse
 }
 
 // Counts are calls of a version.
@@ -47,15 +52,16 @@ type Counts struct {
 
 // A Stage contains the calls of both versions in one stage.
 type Stage struct {
-	Environment    string  `json:"environment"`
-	Stage          string  `json:"stage"`
-	New            Counts  `json:"new"` // all calls since the start
-	Old            Counts  `json:"old"` // all calls since an hour before the start
-	ComparedNew    Counts  `json:"compared_new"`
-	ComparedOld    Counts  `json:"compared_old"`
-	ComparedBefore uint64  `json:"compared_with_earlier_calls"` // of ComparedNew.Calls; the others were compared with calls of the same time
-	Evidence       float64 `json:"evidence"`
-	RuledOut       float64 `json:"ruled_out_odds_ratio,omitempty"`
+	Environment    string    `json:"environment"`
+	Stage          string    `json:"stage"`
+	New            Counts    `json:"new"` // all calls since the start
+	Old            Counts    `json:"old"` // all calls since an hour before the start
+	ComparedNew    Counts    `json:"compared_new"`
+	ComparedOld    Counts    `json:"compared_old"`
+	ComparedBefore uint64    `json:"compared_with_earlier_calls"` // of ComparedNew.Calls; the others were compared with calls of the same time
+	Evidence       float64   `json:"evidence"`
+	RuledOut       float64   `json:"ruled_out_odds_ratio,omitempty"`
+	Measures       []Measure `json:"measures,omitempty"` // that of the highest evidence first
 }
 
 // A Cause is a cause of failed calls.
@@ -83,7 +89,8 @@ func (g *gate) report(ctx context.Context, r regression.Result) (*Report, error)
 	}
 	switch {
 	case r.Worse:
-		x.Verdict, x.WorseAt, x.StoppedAt = Worse, &r.WorseAt, r.Calls
+		x.Verdict, x.WorseAt, x.StoppedAt, x.worse = Worse, &r.WorseAt, r.Calls, worse(r)
+		x.WorseIn = cmp.Or(r.Groups[0].Measure, "failures")
 	case x.Start == nil:
 		x.Verdict, x.explanation = TooFew, "it has no calls in the last "+g.For.String()
 		return x, nil
@@ -100,6 +107,9 @@ func (g *gate) report(ctx context.Context, r regression.Result) (*Report, error)
 	for _, s := range found {
 		x.Stages = append(x.Stages, newStage(s, r))
 	}
+	if err := g.addMeasures(ctx, x, r); err != nil {
+		return nil, err
+	}
 	slices.SortStableFunc(x.Stages, func(a, b Stage) int { return cmp.Compare(b.Evidence, a.Evidence) })
 	return x, g.addCauses(ctx, x)
 }
@@ -107,7 +117,7 @@ func (g *gate) report(ctx context.Context, r regression.Result) (*Report, error)
 func newStage(row rows.Row, r regression.Result) Stage {
 	s := Stage{Environment: row.Text("environment"), Stage: row.Text("stage"), New: allOf(row, "new"), Old: allOf(row, "old"), Evidence: 1}
 	for _, x := range r.Groups {
-		if x.Environment == s.Environment && x.Stage == s.Stage {
+		if x.Environment == s.Environment && x.Stage == s.Stage && x.Measure == "" {
 			s.ComparedNew, s.ComparedOld = Counts{x.New.Calls, x.New.Failed}, Counts{x.Old.Calls, x.Old.Failed}
 			s.ComparedBefore, s.Evidence, s.RuledOut = x.Before, x.Evidence, x.RuledOut
 		}
@@ -178,7 +188,7 @@ func (x *Report) write(w io.Writer, style *terminal.Style) error {
 	name := x.Service + " " + x.Version
 	switch x.Verdict {
 	case Worse:
-		fmt.Fprintln(&b, style.Bold(style.Red("WORSE: "+terminal.Line(name+" fails more often than "+x.Baseline+"; stop the rollout"))))
+		fmt.Fprintln(&b, style.Bold(style.Red("WORSE: "+terminal.Line(name+" "+x.worse+" than "+x.Baseline+"; stop the rollout"))))
 		line("", "Found after %s of %s, at %s.", quantity.Plural(x.StoppedAt, "call"), x.Version, style.Clock(*x.WorseAt))
 	case Good:
 		fmt.Fprintln(&b, style.Bold(style.Green("GOOD: "+terminal.Line(name+" does not fail more often than "+x.Baseline))))
@@ -197,9 +207,14 @@ func (x *Report) write(w io.Writer, style *terminal.Style) error {
 		line("  ", "%s: %s", cmp.Or(x.Baseline, "before"), s.Old)
 		if s.ComparedNew.Calls == 0 {
 			line("  ", "nothing to compare")
-			continue
+		} else {
+			line("  ", "compared: %s, %s%s; evidence %s%s", s.ComparedNew, s.ComparedOld, s.with(), round(s.Evidence), s.ruledOut())
 		}
-		line("  ", "compared: %s, %s%s; evidence %s%s", s.ComparedNew, s.ComparedOld, s.with(), round(s.Evidence), s.ruledOut())
+		for _, m := range s.Measures {
+			if m.Evidence >= minShown {
+				line("  ", "%s", m.String())
+			}
+		}
 	}
 	for _, c := range x.Causes {
 		b.WriteByte('\n')

@@ -96,7 +96,7 @@ func describeProblem(p *alerts.Problem, g *alerts.Group, now time.Time) web.Prob
 	out := web.Problem{
 		ID: p.ID(), Key: p.Key, Service: p.Service, Environment: p.Environment, Stage: p.Stage, State: p.State(now), Severity: p.Severity, Cause: p.Cause,
 		FirstSeen: p.FirstSeen, LastSeen: p.LastSeen, Rules: p.Rules, Incidents: p.Incidents, Firing: p.Firing, Alert: p.Alert, Assignee: p.Assignee,
-		Assigned: decision(p.Assigned), Acked: decision(p.Acknowledged),
+		Assigned: decision(p.Assigned), Acked: decision(p.Acknowledged), Accepted: decision(p.Accepted), Unusual: p.Measure != "",
 	}
 	out.Subject = cmp.Or(strings.Trim(p.Service+"/"+p.Stage, "/"), p.Cause)
 	out.Summary = strings.TrimPrefix(p.Summary, p.Service+"/"+p.Stage+": ")

@@ -107,6 +107,8 @@ func Decide(ctx context.Context, c Client, prefix string, d alerts.ProblemDecisi
 		}
 	case alerts.ActionIgnore:
 		what, undo = "is ignored "+ignored(p.Ignored, time.Now(), style)+": nobody is notified of it", "llmtap problems reopen "+p.ID[:shortID]
+	case alerts.ActionAccept:
+		what = "is the new normal: what is usual follows in a minute, and its alert ends"
 	case alerts.ActionReopen:
 		what = "is open again: " + p.State
 	}

@@ -103,6 +103,8 @@ func Facts(p *Problem, now time.Time) string {
 		decided = append(decided, regressed(p.Regressed))
 	case p.Resolved != nil:
 		decided = append(decided, resolved(p.Resolved))
+	case p.State == alerts.ProblemResolved && p.Accepted != nil:
+		decided = append(decided, "the new normal, says "+name(p.Accepted.By))
 	case p.State == alerts.ProblemResolved:
 		decided = append(decided, "quiet since then")
 	case p.Acknowledged != nil:
@@ -191,11 +193,15 @@ func Fields(d *Details, now time.Time, style *terminal.Style) (list []Field) {
 		add("regressed", regressed(p.Regressed)+", at "+style.Time(p.Regressed.At))
 	case p.Resolved != nil:
 		add("resolved", resolved(p.Resolved)+", at "+style.Time(p.Resolved.At))
+	case p.State == alerts.ProblemResolved && p.Accepted != nil: // as below
 	case p.State == alerts.ProblemResolved:
 		add("resolved", "quiet for "+quantity.Span(p.Quiet())+" or more")
 	}
 	if p.State == alerts.ProblemIgnored {
 		add("ignored", at(&p.Ignored.Decision)+", "+ignored(p.Ignored, now, style))
+	}
+	if p.Accepted != nil {
+		add("new normal", "said "+at(p.Accepted))
 	}
 	if p.Assignee != "" {
 		text := name(p.Assignee)
@@ -264,6 +270,8 @@ func (a *Action) words(style *terminal.Style) string {
 		}
 	case alerts.ActionReopen:
 		what = "reopened it"
+	case alerts.ActionAccept:
+		what = "said that this is the new normal"
 	case "regress":
 		what = "found a regression"
 	case "acknowledge":

@@ -1,0 +1,194 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts/regression"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/quantity"
+)
+
+// minUsual is the number of calls of the version before that tells what is usual of a measure.
+const minUsual = 100
+
+// A measure is compared like failures.
+type measure struct {
+	name     string
+	sql      string // value of a call; 0: it has none
+	provider bool   // it depends on the provider, so only calls at the same time are compared
+	worse    string // what a worse version does
+	unit     string // of a value, after a space; "s" for a duration
+}
+
+var measures = []measure{
+	{"duration", "duration", true, "takes longer", "s"},
+	{"first_token", "if(stream, first_byte, 0)", true, "answers later", "s"},
+	{"input_tokens", "toFloat64(ifNull(input_tokens, 0))", false, "reads more tokens", "tokens"},
+	{"output_tokens", "toFloat64(ifNull(output_tokens, 0))", false, "writes more tokens", "tokens"},
+	{"history", "toFloat64(messages)", false, "sends longer histories", "messages"},
+}
+
+func measureNames() (names []string) {
+	for _, m := range measures {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+func measureByName(name string) *measure {
+	return &measures[slices.IndexFunc(measures, func(m measure) bool { return m.name == name })]
+}
+
+// valuesSQL selects the values of the calls of callsSQL that were answered.
+var valuesSQL = func() string {
+	var list []string
+	for _, m := range measures {
+		list = append(list, fmt.Sprintf("('%s', %s)", m.name, m.sql))
+	}
+	return `SELECT *, x.1 AS measure, x.2 AS value FROM (` + callsSQL + `) ARRAY JOIN [` + strings.Join(list, ", ") + `] AS x
+		WHERE status BETWEEN 200 AND 299 AND NOT failed AND error_type = '' AND x.2 > 0`
+}()
+
+// usualSQL selects what 95% of the calls of a version do not exceed.
+var usualSQL = `SELECT toString(environment) AS environment, toString(stage) AS stage, measure, quantileExact(0.95)(value) AS most, count() AS calls
+	FROM (` + valuesSQL + `)
+	WHERE service_version = {of:String} AND stored_at >= {after:DateTime64(9, 'UTC')} AND stored_at < {before:DateTime64(9, 'UTC')}
+	GROUP BY environment, stage, measure`
+
+// measureCellsSQL is cellsSQL for values above the usual.
+const measureKey = `concat(hex(environment), '/', hex(stage), '/', measure)`
+
+var measureCellsSQL = `SELECT toString(environment) AS environment, toString(stage) AS stage, measure, least(n, 9) AS nth, intDiv(toUnixTimestamp(stored_at), 2) * 2 AS at,
+		countIf(is_new) AS new_calls, countIf(is_new AND above) AS new_failed, countIf(is_new AND above AND provider) AS new_provider,
+		countIf(is_old) AS old_calls, countIf(is_old AND above) AS old_failed, countIf(is_old AND above AND provider) AS old_provider
+	FROM
+	(
+		SELECT environment, stage, measure, stored_at, above, measure IN {measures:Array(String)} AS provider,
+			service_version = {version:String} AS is_new, service_version = {baseline:String} AS is_old,
+			row_number() OVER each AS n,
+			sum(above) OVER (each ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) - above AS above_before
+		FROM
+		(
+			SELECT *, value > transform(` + measureKey + `, {keys:Array(String)}, {usual:Array(Float64)}, 0.) AS above
+			FROM (` + valuesSQL + `) WHERE has({keys:Array(String)}, ` + measureKey + `)
+		)
+		WINDOW each AS (PARTITION BY environment, stage, measure, conversation ORDER BY stored_at, exchange_id)
+	)
+	WHERE above_before = 0 AND (is_old OR is_new AND stored_at >= {start:DateTime64(9, 'UTC')})
+	GROUP BY environment, stage, measure, nth, at`
+
+// usual returns what 95% of the calls of a version do not exceed, of measures with enough calls.
+func (r reader) usual(ctx context.Context, x rollout, version string, after, before time.Time, least uint64) (map[regression.Key]float64, error) {
+	p := r.rolloutParams(x)
+	p["of"], p["after"], p["before"] = version, rows.TimeParam(after), rows.TimeParam(before)
+	found, err := rows.Read(ctx, r.q, "measures", usualSQL, p)
+	out := map[regression.Key]float64{}
+	for _, row := range found {
+		if uint64(row.Int("calls")) >= least {
+			out[keyOf(row)] = row.Float("most")
+		}
+	}
+	return out, err
+}
+
+func keyOf(r rows.Row) regression.Key {
+	return regression.Key{Environment: r.Text("environment"), Stage: r.Text("stage"), Measure: r.Text("measure")}
+}
+
+// measureCells returns the calls to compare in measures.
+func (r reader) measureCells(ctx context.Context, x rollout) (cells []regression.Cell, err error) {
+	if len(x.usual) == 0 {
+		return nil, nil
+	}
+	p := r.rolloutParams(x)
+	var keys, values, provider []string
+	for k, v := range x.usual {
+		keys = append(keys, fmt.Sprintf("%X/%X/%s", k.Environment, k.Stage, k.Measure))
+		values = append(values, strconv.FormatFloat(v, 'g', -1, 64))
+	}
+	for _, m := range measures {
+		if m.provider {
+			provider = append(provider, m.name)
+		}
+	}
+	p["keys"], p["usual"], p["measures"] = rows.TextsParam(keys), "["+strings.Join(values, ",")+"]", rows.TextsParam(provider)
+	found, err := rows.Read(ctx, r.q, "measures of calls", measureCellsSQL, p)
+	for _, c := range found {
+		k := keyOf(c)
+		cells = append(cells, regression.Cell{
+			Environment: k.Environment, Stage: k.Stage, Measure: k.Measure, Position: regression.Position(c.Int("nth")), At: int64(c.Int("at")),
+			New: counts(c, "new"), Old: counts(c, "old"),
+		})
+	}
+	return cells, err
+}
+
+// A Measure is the comparison of a measure of one stage.
+type Measure struct {
+	Measure string  `json:"measure"`
+	Before  float64 `json:"before"` // 95% of the calls of the version before had at most this, before the start
+	After   float64 `json:"after"`  // the same of the new version; 0 if it has no calls
+	// The compared calls, and those of them with more than Before. A conversation counts once.
+	ComparedNew MeasureCounts `json:"compared_new"`
+	ComparedOld MeasureCounts `json:"compared_old"`
+	Evidence    float64       `json:"evidence"`
+}
+
+// MeasureCounts are calls of a version.
+type MeasureCounts struct {
+	Calls uint64 `json:"calls"`
+	Above uint64 `json:"above"`
+}
+
+// addMeasures adds the comparisons of measures to the stages.
+func (g *gate) addMeasures(ctx context.Context, x *Report, r regression.Result) error {
+	if len(g.rollout.usual) == 0 {
+		return nil
+	}
+	after, err := g.usual(ctx, g.rollout, g.Version, g.rollout.start, g.rollout.start.Add(24*time.Hour), 1)
+	if err != nil {
+		return err
+	}
+	for _, c := range r.Groups {
+		i := slices.IndexFunc(x.Stages, func(s Stage) bool { return s.Stage == c.Stage && s.Environment == c.Environment })
+		if c.Measure == "" || i < 0 {
+			continue
+		}
+		x.Stages[i].Measures = append(x.Stages[i].Measures, Measure{
+			c.Measure, g.rollout.usual[c.Key], after[c.Key], MeasureCounts{c.New.Calls, c.New.Failed}, MeasureCounts{c.Old.Calls, c.Old.Failed}, c.Evidence,
+		})
+	}
+	return nil
+}
+
+// worse says what a version does that is worse: that with the highest evidence.
+func worse(r regression.Result) string {
+	if len(r.Groups) == 0 || r.Groups[0].Measure == "" {
+		return "fails more often"
+	}
+	return measureByName(r.Groups[0].Measure).worse
+}
+
+// String returns the comparison in words.
+func (m *Measure) String() string {
+	x := measureByName(m.Measure)
+	value := func(v float64) string {
+		if x.unit == "s" {
+			return strconv.FormatFloat(v, 'g', 3, 64) + " s"
+		}
+		return quantity.Count(int(v)) + " " + x.unit
+	}
+	now := ""
+	if m.After > 0 {
+		now = ", now to " + value(m.After)
+	}
+	return fmt.Sprintf("%s: 95%% of calls up to %s before%s; %d of %s above that, %d of %s of the version before; evidence %s",
+		terminal.Line(strings.ReplaceAll(m.Measure, "_", " ")), value(m.Before), now, m.ComparedNew.Above, quantity.Plural(m.ComparedNew.Calls, "compared call"),
+		m.ComparedOld.Above, quantity.Count(m.ComparedOld.Calls), round(m.Evidence))
+}
