@@ -37,7 +37,7 @@ type incident struct {
 // An incidentPage shows an incident.
 type incidentPage struct {
 	*site
-	store
+	trends
 	incidents Incidents // nil: only rows are known
 	tallies   Tallies
 	problems  Problems // nil: none
