@@ -4,6 +4,8 @@
 -- param why = : only failures with this cause or root cause
 -- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
 -- param hits = : calls with these values of filters or attributes, such as version=2.4.0,tenant=acme, instead of failed calls
+-- param measure = : calls with more of this than above, instead of failed calls: duration, first_token, input_tokens, output_tokens, history; or answer_limit, answer_filtered
+-- param above = 0: seconds, tokens or messages
 -- param slower = 0: calls that took this number of seconds or more, instead of failed calls
 -- param hits_since = : calls since this time, instead of failed calls
 -- param hits_until = : calls before this time
@@ -20,6 +22,7 @@ WITH
             AND (NOT windowed OR started_at >= {hits_since:DateTime64(9, 'UTC')})
             AND started_at < {hits_until:DateTime64(9, 'UTC')}
             AND duration >= {slower:Float64},
+        {measure:String} != '', {measured},
         {rules:String} = '', failed AND {why:String} IN ('', cause, root_cause),
         exchange_id IN
         (

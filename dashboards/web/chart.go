@@ -279,16 +279,23 @@ func (c *Chart) label(i int) string {
 func (c *Chart) ChartRows() [][]string {
 	var out [][]string
 	for i, at := range c.Starts {
-		if c.sum(i) == 0 {
+		if c.sum(i) == 0 || c.Lines && c.nothing(i) {
 			continue
 		}
 		r := []string{c.View.At(at).Absolute()}
 		for _, s := range c.Series {
+			if c.Lines {
+				r = append(r, c.value(s.Values[i]))
+				continue
+			}
 			if c.Levels {
 				r = append(r, measure(s.Values[i]))
 				continue
 			}
 			r = append(r, quantity.Count(s.Values[i]))
+		}
+		if c.Bands != nil {
+			r = append(r, c.band(i))
 		}
 		out = append(out, r)
 	}

@@ -23,6 +23,7 @@ type change struct {
 	VersionURL          string // calls of FirstBad
 	Versions            []versionHit
 	Changes             []changeRow
+	Began               []changeRow // new versions, of a measure that became unusual
 }
 
 // Several reports whether the versions are of several services.

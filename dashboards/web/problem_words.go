@@ -36,7 +36,11 @@ func (p Problem) words(v *View) string {
 		if p.Fixed != nil {
 			parts = append(parts, "Fixed"+in(p.Fixed.Version)+", says "+p.Fixed.By)
 		} else {
-			parts = append(parts, "Over: no failure for "+quantity.Span(v.Now.Sub(p.LastSeen)))
+			quiet := "no failure"
+			if p.Measure != "" {
+				quiet = "nothing unusual"
+			}
+			parts = append(parts, "Over: "+quiet+" for "+quantity.Span(v.Now.Sub(p.LastSeen)))
 		}
 	case stateAcknowledged:
 		text := "Acknowledged"

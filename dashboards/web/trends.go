@@ -3,11 +3,13 @@ package web
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
@@ -98,7 +100,7 @@ type trendCharts struct {
 
 // all returns the curves of the first page.
 func (s trends) all(ctx context.Context, v *View) (*trendCharts, error) {
-	out, rows, err := s.charts(ctx, v, allTrends)
+	out, rows, err := s.charts(ctx, v, v.values(), allTrends)
 	for _, r := range rows {
 		out.Unpriced += r.Int64("unpriced")
 	}
@@ -106,35 +108,31 @@ func (s trends) all(ctx context.Context, v *View) (*trendCharts, error) {
 }
 
 // charts returns a chart of each curve, and the rows that it was drawn from.
-func (s trends) charts(ctx context.Context, v *View, list []curve) (*trendCharts, []stored.Row, error) {
+func (s trends) charts(ctx context.Context, v *View, of queries.Values, list []curve) (*trendCharts, []stored.Row, error) {
 	out := &trendCharts{}
-	starts, step := v.bars()
-	values := v.values()
+	_, step := v.bars()
+	values := maps.Clone(of)
 	values["step"] = []string{strconv.Itoa(int(step.Seconds()))}
 	rows, err := s.query(ctx, "trends", values, v.Now)
 	if err != nil {
 		return nil, nil, err
 	}
-	var bands map[string][]Band
-	bands, out.Note = s.bands(v, starts, step, list)
 	for _, t := range list {
 		c := v.newChart(t.title, "")
-		c.Lines, c.Text, c.Bands = true, t.text, bands[t.measure]
+		c.Lines, c.Text = true, t.text
 		for _, l := range t.lines {
 			c.Series = append(c.Series, ChartSeries{Name: l.name, Class: l.class, Values: c.line(rows, l.of)})
 		}
 		if t.measure == "calls" {
 			for j, at := range c.Starts { // no rows are no calls
-				if v.covered(at, step) > 0 && math.IsNaN(c.Series[0].Values[j]) {
+				if v.covered(at, c.Step) > 0 && math.IsNaN(c.Series[0].Values[j]) {
 					c.Series[0].Values[j] = 0
 				}
 			}
 		}
-		for j := range c.Bands {
-			c.Bands[j] = Band{c.Bands[j].Low * t.factor, c.Bands[j].High * t.factor}
-		}
 		out.Charts = append(out.Charts, c)
 	}
+	out.Note = s.setBands(v, of, out.Charts, list)
 	return out, rows, nil
 }
 
@@ -164,46 +162,49 @@ func (v *View) covered(start time.Time, step time.Duration) time.Duration {
 	return to.Sub(from)
 }
 
-// bands returns what is usual of each bar by measure, and a sentence on it.
-func (s trends) bands(v *View, starts []time.Time, step time.Duration, list []curve) (map[string][]Band, string) {
-	for _, f := range v.Filters() {
-		if !slices.Contains([]string{"service", "environment", "stage"}, f.Name) || len(v.params[f.Name]) > 1 {
-			return nil, "What is usual is known of all calls of a stage, so it is not shown with this filter."
+// stageFilters are the filters that select stages, of which it is known what is usual.
+var stageFilters = []string{"service", "environment", "stage"}
+
+// setBands sets what is usual of the charts of list for calls with these values of filters, and returns a sentence on it.
+func (s trends) setBands(v *View, of queries.Values, charts []*Chart, list []curve) string {
+	for _, name := range filterNames {
+		if n := len(of[name]); n > 1 || n == 1 && !slices.Contains(stageFilters, name) {
+			return "What is usual is known of all calls of a stage, so it is not shown with this filter."
 		}
 	}
 	if s.usual == nil {
-		return nil, "What is usual is not shown: this process does not know it."
+		return "What is usual is not shown: this process does not know it."
 	}
 	var names []string
 	for _, t := range list {
 		names = append(names, t.measure)
 	}
-	// A long bar has the mean of its hours.
-	each := max(1, int(step/time.Hour))
+	starts, step := v.bars()
+	each := max(1, int(step/time.Hour)) // a long bar has the mean of its hours
 	hours := make([]time.Time, 0, each*len(starts))
 	for _, at := range starts {
 		for i := range each {
 			hours = append(hours, at.Add(time.Duration(i)*step/time.Duration(each)))
 		}
 	}
-	known, err := s.usual(v.Get("service"), v.Get("environment"), v.Get("stage"), hours, names...)
+	known, err := s.usual(first(of["service"]), first(of["environment"]), first(of["stage"]), hours, names...)
 	switch {
 	case err != nil:
-		return nil, capital(err.Error()) + "."
+		return capital(err.Error()) + "."
 	case len(known) == 0:
-		return nil, "What is usual is not known yet: it is learned from the first hours of a stage on."
+		return "What is usual is not known yet: it is learned from the first hours of a stage on."
 	}
-	out := map[string][]Band{}
-	for name, bands := range known {
-		for i := 0; i < len(bands); i += each {
-			out[name] = append(out[name], meanBand(bands[i:i+each]))
+	for i, t := range list {
+		for bands := known[t.measure]; len(bands) >= each; bands = bands[each:] {
+			b := meanBand(bands[:each])
+			charts[i].Bands = append(charts[i].Bands, Band{b.Low * t.factor, b.High * t.factor})
 		}
 	}
 	note := "The band is what is usual at that hour, learned from the hours, days and weeks before."
-	if known["duration"] == nil && (v.Get("stage") == "" || v.Get("service") == "") {
+	if len(list) > 1 && known["duration"] == nil && (len(of["stage"]) == 0 || len(of["service"]) == 0) {
 		note += " Of latency and tokens it is known of each stage: choose one below."
 	}
-	return out, note
+	return note
 }
 
 // meanBand returns the mean of those that are known.
