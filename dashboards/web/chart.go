@@ -13,7 +13,7 @@ import (
 // A Chart is a chart over time: stacked bars or lines, marks of events, and a table of its values for readers who do not see it.
 type Chart struct {
 	Title  string // text alternative: what the chart shows
-	Unit   string // noun of a value, in the singular: "failed call"
+	Unit   string // noun of a value, in the singular: "failed call"; of lines: that of the axis, "seconds"
 	View   *View
 	Starts []time.Time // start of each bar
 	Step   time.Duration
@@ -149,7 +149,7 @@ func (c *Chart) draw(class string, width, height int) Drawing {
 	for i := range steps + 1 {
 		v := top / float64(steps) * float64(i)
 		label := axisNumber(v)
-		if c.Levels || c.Lines && top < 10 {
+		if c.Levels || c.Lines && top < 1e4 {
 			label = measure(v)
 		}
 		d.Lines = append(d.Lines, Tick{X: axisWidth, Y: y(v), Label: label, Anchor: "end"})

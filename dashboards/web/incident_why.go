@@ -312,12 +312,22 @@ func (s incidentPage) investigate(x *incident) (any, error) {
 		for _, name := range filterNames {
 			labels[name] = first(x.values[name])
 		}
+		if x.measured != nil {
+			labels["measure"] = x.measured.name
+		}
 		if s.incidents != nil {
 			data["Commands"] = strings.Join(s.incidents.Commands(labels, v.From, "", ""), "\n")
 		}
 	}
+	data["Fleet"] = v.With("/", "service", first(x.values["service"]), "stage", first(x.values["stage"]), "environment", first(x.values["environment"]), "provider", first(x.values["provider"]),
+		"from", v.From.Format(time.RFC3339), "to", v.To.Format(time.RFC3339), "range", "")
 	name, values := "incident_calls", x.with("why", x.Why)
-	if len(x.Rules) > 0 {
+	switch {
+	case x.measured != nil && !x.measured.hits():
+		return data, nil
+	case x.measured != nil:
+		name, values = "measured_calls", x.hits()
+	case len(x.Rules) > 0:
 		name, values = "finding_examples", x.with("rule", x.Rules[0])
 	}
 	q, err := Statement(name)
@@ -330,7 +340,5 @@ func (s incidentPage) investigate(x *incident) (any, error) {
 	}
 	text := inline(sql, params)
 	data["SQL"], data["Explore"] = text, explorePath+"/"+ownSQL+encode(url.Values{"sql": {text}})
-	data["Fleet"] = v.With("/", "service", first(x.values["service"]), "stage", first(x.values["stage"]), "environment", first(x.values["environment"]), "provider", first(x.values["provider"]),
-		"from", v.From.Format(time.RFC3339), "to", v.To.Format(time.RFC3339), "range", "")
 	return data, nil
 }

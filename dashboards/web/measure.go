@@ -16,7 +16,8 @@ import (
 
 // A measureInfo is how a measure of which a problem is about is shown.
 type measureInfo struct {
-	what  string // follows "calls that", with a place for the usual value
+	what  string // follows "calls that", with a place for the usual value; empty if the rows do not know them
+	ended string // follows "answers that", if what is empty
 	share string // metric of the tallies whose part of all calls it is; empty: the rows know it, or it is no share
 	of    string // metric of the whole, if it is not calls
 }
@@ -30,8 +31,8 @@ var measures = map[string]measureInfo{
 	"history":         {what: "sent more than %s"},
 	"answer_limit":    {what: "were cut off at the token limit"},
 	"answer_filtered": {what: "were withheld by a filter"},
-	"answer_empty":    {share: `llmtap_odd_answers_total{ended="empty"}`},
-	"answer_refused":  {share: `llmtap_odd_answers_total{ended="refused"}`},
+	"answer_empty":    {ended: "are empty", share: `llmtap_odd_answers_total{ended="empty"}`},
+	"answer_refused":  {ended: "are refusals", share: `llmtap_odd_answers_total{ended="refused"}`},
 	"tool_errors":     {share: "llmtap_tool_errors_total{}", of: "llmtap_tool_replies_total"},
 }
 
@@ -125,9 +126,9 @@ func (s incidentPage) measureOverTime(ctx context.Context, x *incident) (*trendC
 			return nil, err
 		}
 	default:
-		c = &curve{m.name, capital(x.problem.Why), []curveLine{{name: "share of answers", class: "c1"}}, percentText, 100}
+		c = &curve{m.name, "Answers that " + cmp.Or(m.what, m.ended), "percent", []curveLine{{class: "c3"}}, percentText, 100}
 		if m.of != "" {
-			c.lines[0].name = "share of replies"
+			c.title = "Replies of tools that are errors"
 		}
 		charts = &trendCharts{}
 		line := &Chart{}
@@ -163,7 +164,7 @@ func (s incidentPage) endOf(x *incident) time.Time {
 
 // shareOverTime returns the share of calls that end or fail as the measure says: from the rows, if they know it.
 func (s incidentPage) shareOverTime(ctx context.Context, x *incident, of *curve) (*Chart, error) {
-	c := x.view.newChart(of.title, "")
+	c := x.view.newChart(of.title, of.unit)
 	c.Lines, c.Text = true, of.text
 	part, whole := make([]float64, len(c.Starts)), make([]float64, len(c.Starts))
 	m := x.measured

@@ -24,6 +24,7 @@ type trends struct {
 type curve struct {
 	measure string // of Usual; empty: it has no usual range
 	title   string
+	unit    string // in words; empty if the title says it
 	lines   []curveLine
 	text    func(v float64) string // a value in words
 	factor  float64                // of Usual to the unit of the chart
@@ -54,18 +55,18 @@ func percentile(name string) []curveLine {
 
 // allTrends are the curves of the first page.
 var allTrends = []curve{
-	{"calls", "Calls a minute", []curveLine{{"calls a minute", "c3", callsPerMinute}}, measure, 1},
-	{"", "Failed calls", []curveLine{{"share of calls", "c1", failedShare}}, percentText, 1},
-	{"duration", "Latency", []curveLine{{"95% of calls take at most", "c3", column("slow")}, {"half of them", "c6", column("median")}}, quantity.Latency, 1},
-	{"input_tokens", "Input tokens of a call", percentile("many_input"), tokens, 1},
-	{"output_tokens", "Output tokens of a call", percentile("many_output"), tokens, 1},
-	{"spend", "Cost an hour", []curveLine{{"cost an hour", "c3", costPerHour}}, dollars, 60},
+	{"calls", "Calls a minute", "", []curveLine{{"", "c3", callsPerMinute}}, measure, 1},
+	{"", "Failed calls", "percent", []curveLine{{"", "c1", failedShare}}, percentText, 1},
+	{"duration", "Latency", "seconds", []curveLine{{"95% of calls take at most", "c3", column("slow")}, {"half of them", "c6", column("median")}}, quantity.Latency, 1},
+	{"input_tokens", "Input tokens of a call", "", percentile("many_input"), tokens, 1},
+	{"output_tokens", "Output tokens of a call", "", percentile("many_output"), tokens, 1},
+	{"spend", "Cost an hour", "dollars", []curveLine{{"", "c3", costPerHour}}, dollars, 60},
 }
 
 // problemTrends are further curves, which are shown on the page of a problem.
 var problemTrends = []curve{
-	{"first_token", "Time to the first token", []curveLine{{"95% of streamed calls take at most", "c3", column("slow_first_token")}}, quantity.Latency, 1},
-	{"history", "Messages of a request", percentile("many_messages"), func(v float64) string { return quantity.Plural(int64(math.Round(v)), "message") }, 1},
+	{"first_token", "Time to the first token", "seconds", []curveLine{{"95% of streamed calls take at most", "c3", column("slow_first_token")}}, quantity.Latency, 1},
+	{"history", "Messages of a request", "", percentile("many_messages"), func(v float64) string { return quantity.Plural(int64(math.Round(v)), "message") }, 1},
 }
 
 func callsPerMinute(r stored.Row, minutes float64) float64 { return r.Float("calls") / minutes }
@@ -118,7 +119,7 @@ func (s trends) charts(ctx context.Context, v *View, of queries.Values, list []c
 		return nil, nil, err
 	}
 	for _, t := range list {
-		c := v.newChart(t.title, "")
+		c := v.newChart(t.title, t.unit)
 		c.Lines, c.Text = true, t.text
 		for _, l := range t.lines {
 			c.Series = append(c.Series, ChartSeries{Name: l.name, Class: l.class, Values: c.line(rows, l.of)})
