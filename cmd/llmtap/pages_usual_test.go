@@ -134,7 +134,7 @@ func testUsual(t *testing.T, b *browsertest.Browser) {
 		case "stage":
 			wants = append(wants, "Latency", "Input tokens of a call", "Cost an hour")
 		case "latency":
-			wants = append(wants, "took more than 4.68 s", "model gpt-5-mini", "region eu-west", "version 2.4.0 made its first call")
+			wants = append(wants, "took more than 4.68 s", "model gpt-5-mini", "region eu-west", "version changed from 2.3.9 to 2.4.0")
 		}
 		for _, want := range wants {
 			must.Contain(t, text, want, name)

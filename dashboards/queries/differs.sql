@@ -17,12 +17,12 @@ WITH
     {hits_since:DateTime64(9, 'UTC')} < toDateTime64('2200-01-01', 9, 'UTC') AS windowed,
     wanted != [] OR windowed OR {slower:Float64} > 0 AS chosen,
     multiIf(
+        {measure:String} != '', {measured} AND (NOT windowed OR started_at >= {hits_since:DateTime64(9, 'UTC')}),
         chosen,
             {chosen exchanges}
             AND (NOT windowed OR started_at >= {hits_since:DateTime64(9, 'UTC')})
             AND started_at < {hits_until:DateTime64(9, 'UTC')}
             AND duration >= {slower:Float64},
-        {measure:String} != '', {measured},
         {rules:String} = '', failed AND {why:String} IN ('', cause, root_cause),
         exchange_id IN
         (
@@ -48,7 +48,7 @@ SELECT
             concat('provider\n', provider), concat('model\n', model), concat('server\n', server), concat('agent\n', agent), concat('SDK\n', sdk),
             concat('instance\n', instance), concat('user\n', user), if(stream, 'streaming\nyes', 'streaming\nno'),
             concat('system prompt\n', if(prompt_hash = 0, '', lower(hex(prompt_hash)))), concat('declared tools\n', if(tools_hash = 0, '', lower(hex(tools_hash)))),
-            concat('status\n', if(chosen, toString(status), '')), concat('cause\n', if(chosen, toString(cause), '')), concat('finish reason\n', if(chosen, toString(finish_reason), ''))
+            concat('status\n', if(chosen, toString(status), '')), concat('cause\n', if(chosen, toString(cause), '')), concat('finish reason\n', if(chosen AND {measure:String} NOT LIKE 'answer%', toString(finish_reason), ''))
         ],
         arrayMap(t -> concat('tool\n', t), arrayDistinct(tools)),
         arrayMap(n -> concat('history\n', toString(n), ' or more messages'), arrayFilter(n -> messages >= n, [2, 3, 4, 6, 11, 21, 51, 101, 201])),

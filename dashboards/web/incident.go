@@ -231,6 +231,15 @@ func (x *incident) hits(pairs ...string) queries.Values {
 	return x.with(append(pairs, "why", x.Why, "rules", strings.Join(x.Rules, ","))...)
 }
 
+// hitsNow is hits without calls of before a measure became unusual, some of which always have as much.
+func (x *incident) hitsNow() queries.Values {
+	out := x.hits()
+	if m := x.measured; m != nil && m.since.After(x.view.From) {
+		out["since"] = []string{m.since.Format(time.RFC3339Nano)}
+	}
+	return out
+}
+
 // alert returns an alert: from the state of the alerts, or else from ClickHouse.
 func (s incidentPage) alert(ctx context.Context, id string, v *View) (*Incident, error) {
 	if s.incidents != nil {
@@ -309,6 +318,7 @@ type incidentNow struct {
 
 // callCounts are the numbers of calls that an incident hits in the time shown.
 type callCounts struct {
+	From              string // in words: the time that is counted
 	What              string // happened to the calls
 	Hit, Calls, Since int64
 	First, Last       Time
@@ -327,18 +337,18 @@ func (v *View) whole() string {
 // counts counts the calls of x. If they are not known, it returns the error, too.
 func (s incidentPage) counts(ctx context.Context, x *incident) (callCounts, error) {
 	v := x.view
-	out := callCounts{What: "failed for this reason"}
+	out := callCounts{What: "failed for this reason", From: "In the time shown"}
 	switch {
 	case x.measured != nil && !x.measured.hits():
 		return out, nil
 	case x.measured != nil:
-		out.What = x.measured.words()
+		out.What, out.From = x.measured.words(), "Since "+v.At(x.measured.since).Absolute()
 	case len(x.Rules) > 0:
 		out.What = "have this finding"
 	case x.Why == "":
 		out.What = "failed"
 	}
-	rows, err := s.query(ctx, "incident_totals", x.hits(), v.Now)
+	rows, err := s.query(ctx, "incident_totals", x.hitsNow(), v.Now)
 	if err != nil {
 		out.Missing = err.Error()
 		return out, err

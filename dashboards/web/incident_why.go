@@ -23,7 +23,6 @@ type change struct {
 	VersionURL          string // calls of FirstBad
 	Versions            []versionHit
 	Changes             []changeRow
-	Began               []changeRow // new versions, of a measure that became unusual
 }
 
 // Several reports whether the versions are of several services.
@@ -171,7 +170,11 @@ const smallSample = 20
 
 // differs compares the calls of an incident with the others of the same stage and time.
 func (s incidentPage) differs(ctx context.Context, x *incident) (*differences, error) {
-	rows, err := s.query(ctx, differs.Query, x.hits(), x.view.Now)
+	values := x.hits()
+	if m := x.measured; m != nil && m.hits() {
+		values["hits_since"] = []string{m.since.Format(time.RFC3339Nano)} // before, such calls were usual
+	}
+	rows, err := s.query(ctx, differs.Query, values, x.view.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +286,7 @@ type conversationHit struct {
 }
 
 func (s incidentPage) conversations(ctx context.Context, x *incident) (*conversationsHit, error) {
-	rows, err := s.query(ctx, "incident_conversations", x.hits(), x.view.Now)
+	rows, err := s.query(ctx, "incident_conversations", x.hitsNow(), x.view.Now)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/llmtap/llmtap/ingest/quantity"
@@ -212,18 +211,7 @@ func (s incidentPage) measureChange(ctx context.Context, x *incident) (*change, 
 	out := &change{First: x.view.At(since)}
 	values := x.with("since", since.Add(-changeBefore).Format(time.RFC3339Nano), "until", since.Add(changeAfter).Format(time.RFC3339Nano))
 	delete(values, "version")
-	var all sync.WaitGroup
-	all.Go(func() {
-		began, err := s.query(ctx, "versions_began", values, x.view.Now)
-		if err != nil {
-			return // a help only
-		}
-		for _, r := range began {
-			out.Began = append(out.Began, changeRow{x.view.At(r.Time("began")), r.Text("new_version"), relative(since, r.Time("began"))})
-		}
-	})
 	rows, err := s.query(ctx, "what_changed", values, x.view.Now)
-	all.Wait()
 	if err != nil {
 		return nil, err
 	}
@@ -254,11 +242,7 @@ type measuredCall struct {
 
 // measuredCalls returns the calls with the most.
 func (s incidentPage) measuredCalls(ctx context.Context, x *incident) ([]measuredCall, error) {
-	values := x.hits()
-	if since := x.measured.since.Format(time.RFC3339Nano); x.view.From.Before(x.measured.since) {
-		values["since"] = []string{since}
-	}
-	rows, err := s.query(ctx, "measured_calls", values, x.view.Now)
+	rows, err := s.query(ctx, "measured_calls", x.hitsNow(), x.view.Now)
 	if err != nil {
 		return nil, err
 	}

@@ -243,7 +243,7 @@ func (s incidentPage) harm(ctx context.Context, x *incident) (*harm, error) {
 		return nil, err
 	}
 	out.conversationsHit = *hit
-	rows, err := s.query(ctx, "problem_harm", x.hits(), x.view.Now)
+	rows, err := s.query(ctx, "problem_harm", x.hitsNow(), x.view.Now)
 	if err != nil {
 		return nil, err
 	}
