@@ -141,6 +141,7 @@ func (s *samples) append(step int64, tallies []tally, gauges []Gauge) (first err
 	s.set(step, gauges)
 	s.set(step, s.compareVersions(step))
 	s.set(step, s.usuals.end(step))
+	keep(s.appendHistograms())
 	for key, c := range s.series {
 		if idle := step - c.active; idle > int64(s.cfg.Retention.Seconds()) || c.gauge && idle > 0 {
 			s.remove(key, c)

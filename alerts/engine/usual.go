@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/prometheus/storage"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmtap/llmtap/alerts/rules"
@@ -90,6 +91,8 @@ type stage struct {
 	measured analyzer.Measured
 
 	toolReplies, toolErrors uint64
+
+	histograms [len(histograms)]storage.SeriesRef
 }
 
 func newStage() *stage {
@@ -114,6 +117,8 @@ type usuals struct {
 	loaded   bool               // the Store was read
 	learned  [usualShards]int64 // last minute that the stages of a shard have learned
 	stored   [usualShards]int64 // last minute that the stored shard includes
+
+	histograms []histogramMinute // of the minute that was closed last
 }
 
 func newUsuals(cfg Config, m *metrics) *usuals {
@@ -220,6 +225,7 @@ func (u *usuals) close(minutes int) {
 				s.learn(k, minutes, time.Unix(60*u.open, 0).UTC(), u.cfg)
 			}
 		}
+		u.histograms = s.appendTo(u.histograms, k, u.open, minutes)
 		s.calls, s.toolReplies, s.toolErrors = 0, 0, 0
 		clear(s.odd)
 		s.measured.Reset()

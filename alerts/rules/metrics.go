@@ -23,6 +23,14 @@ const (
 	MetricUnusualSince = "llmtap_unusual_since_seconds" // Unix time at which it began, by estimate
 	MetricUsual        = "llmtap_usual"                 // the value above which usually few calls are, in seconds or tokens, or else the usual number or share; has the label basis and no direction
 
+	// Native histograms of the calls of a stage that were answered, with the labels service, environment and stage, and a sample a
+	// minute: rate and increase need a range of at least two minutes.
+	MetricDuration     = "llmtap_call_duration_seconds"
+	MetricFirstToken   = "llmtap_call_first_token_seconds" // of streams
+	MetricInputTokens  = "llmtap_call_input_tokens"
+	MetricOutputTokens = "llmtap_call_output_tokens"
+	MetricCost         = "llmtap_call_cost_dollars" // of calls whose price and usage are known
+
 	// The other gauges describe llmtap's own health. The first four exist once per partition of the stream, with the
 	// label partition.
 	MetricTallyAge     = "llmtap_tally_age_seconds"      // age of the newest tally received
@@ -36,7 +44,10 @@ const (
 
 var healthMetrics = []string{MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread, MetricStoreUp, MetricDiskFree, MetricObserved}
 
-var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected, MetricCollected, MetricQuiet, MetricAlerts, MetricVersionEvidence, MetricUnusual, MetricUnusualSince, MetricUsual}, healthMetrics)
+var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected, MetricCollected, MetricQuiet, MetricAlerts, MetricVersionEvidence, MetricUnusual, MetricUnusualSince, MetricUsual},
+	histograms, healthMetrics)
+
+var histograms = []string{MetricDuration, MetricFirstToken, MetricInputTokens, MetricOutputTokens, MetricCost}
 
 // Labels of the series from tallies. Any other label of an alert does not filter its evidence.
 var (
@@ -70,6 +81,8 @@ func labelsOf(metric string) []string {
 		return []string{"service", "stage", "environment", "measure", "direction"}
 	case MetricUsual:
 		return []string{"service", "stage", "environment", "measure", "basis"}
+	case MetricDuration, MetricFirstToken, MetricInputTokens, MetricOutputTokens, MetricCost:
+		return []string{"service", "stage", "environment"}
 	case MetricExpected:
 		return []string{"service"}
 	case MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread:
@@ -102,6 +115,11 @@ var helps = map[string]string{
 	MetricUnusual:             "What is unusual now, while an alarm lasts: the share of calls above what is usual, the number of calls a minute, or the share of answers that end like this.",
 	MetricUnusualSince:        "Estimated Unix time at which that began.",
 	MetricUsual:               "What is usual instead: the seconds or tokens that about 5% of calls exceed, the number of calls a minute, or the share.",
+	MetricDuration:            "Durations of answered calls: a native histogram with a sample a minute.",
+	MetricFirstToken:          "Time until the first token of answered streams: a native histogram with a sample a minute.",
+	MetricInputTokens:         "Input tokens of answered calls: a native histogram with a sample a minute.",
+	MetricOutputTokens:        "Output tokens of answered calls: a native histogram with a sample a minute.",
+	MetricCost:                "Cost of answered calls whose price and usage are known: a native histogram with a sample a minute.",
 	MetricTallyAge:            "Age of the newest counts received.",
 	MetricBacklogAge:          "Age of the oldest event that is not stored yet.",
 	MetricBacklogRatio:        "Share of the stream's limit of age or bytes that events not stored yet use, the higher of the two.",
