@@ -28,7 +28,7 @@ const usualCalls = `INSERT INTO exchanges (exchange_id, seq, service, service_ve
 	provider, model, status, failed, cause, input_tokens, output_tokens, cached_tokens, duration, first_byte, finish_reason, stream, messages)
 WITH
 	cityHash64(number) AS h,
-	now64(3) - INTERVAL (34560 - number) * 5 SECOND AS at,
+	now64(3) - INTERVAL (86400 - number) * 2 SECOND AS at,
 	number % 2 AS stage_number,
 	at > now64(3) - INTERVAL 40 MINUTE AS late,
 	h % 3 = 0 AS mini,
@@ -42,14 +42,14 @@ SELECT
 	'openai', multiIf(mini, 'gpt-5-mini', h % 11 = 1, 'acme-large', 'gpt-5'), if(broken, 429, 200), broken, if(broken, 'rate_limit', ''),
 	if(broken, NULL, toInt64(2400 * f * if(hit, 3, 1))), if(broken, NULL, toInt64(220 * f)), if(broken, NULL, 0),
 	1.6 * f * if(hit, 3.5, 1), 0.5 * f * if(hit, 4, 1), multiIf(broken, '', hit OR h % 60 = 0, 'length', 'stop'), number % 4 < 2, 3 + h % 9
-FROM numbers(34560)
+FROM numbers(86400)
 WHERE intDiv(h, 16) % 100 < (62 + 34 * sin(toUnixTimestamp(at) * 2 * pi() / 86400)) * if(late AND stage_number = 1, 0.3, 1)`
 
 // usualBands are what is usual of usualCalls.
 func usualBands(_, _, stage string, at []time.Time, names ...string) (map[string][]web.Band, error) {
-	middle := map[string]float64{"calls": 6, "spend": 0.02}
+	middle := map[string]float64{"calls": 15, "spend": 0.05}
 	if stage != "" {
-		middle = map[string]float64{"calls": 3, "spend": 0.01, "duration": 3.6, "first_token": 1.1, "input_tokens": 5400, "output_tokens": 495, "answer_limit": 0.017}
+		middle = map[string]float64{"calls": 7.5, "spend": 0.025, "duration": 3.6, "first_token": 1.1, "input_tokens": 5400, "output_tokens": 495, "answer_limit": 0.017}
 	}
 	out := map[string][]web.Band{}
 	for _, name := range names {
@@ -86,7 +86,7 @@ func newUnusualProblems(now time.Time) *unusualProblems {
 	}
 	add("LatencyUnusual", "planner", "duration_high", "19% of calls take more than 4.7s; usually about 5% do", "If the first token is late, look at the provider's status and at the input tokens. If answers are longer, look at what changed in the prompt or the model, and limit the output tokens.")
 	add("TokensUnusual", "planner", "input_tokens_high", "15% of calls read more than 7000 tokens; usually about 5% do", "Look at how long histories get and at the results of tools in them; shorten old ones, and compare the prompts of the versions.")
-	add("TrafficUnusual", "triage", "calls_low", "1.2 calls a minute; usually 4.1", "Look at what calls the agent, and whether its processes run and still have the hook.")
+	add("TrafficUnusual", "triage", "calls_low", "3.1 calls a minute; usually 10", "Look at what calls the agent, and whether its processes run and still have the hook.")
 	add("AnswersTruncated", "planner", "answer_limit", "9 answers were cut off at the token limit, in 96 calls", "Raise the token limit of the request, or ask for less per answer; look at how long histories are.")
 	return p
 }

@@ -48,7 +48,7 @@ SELECT
             concat('provider\n', provider), concat('model\n', model), concat('server\n', server), concat('agent\n', agent), concat('SDK\n', sdk),
             concat('instance\n', instance), concat('user\n', user), if(stream, 'streaming\nyes', 'streaming\nno'),
             concat('system prompt\n', if(prompt_hash = 0, '', lower(hex(prompt_hash)))), concat('declared tools\n', if(tools_hash = 0, '', lower(hex(tools_hash)))),
-            concat('status\n', if(chosen, toString(status), '')), concat('cause\n', if(chosen, toString(cause), '')), concat('finish reason\n', if(chosen AND {measure:String} NOT LIKE 'answer%', toString(finish_reason), ''))
+            concat('status\n', if(chosen AND {measure:String} = '', toString(status), '')), concat('cause\n', if(chosen AND {measure:String} = '', toString(cause), '')), concat('finish reason\n', if(chosen AND {measure:String} NOT LIKE 'answer%', toString(finish_reason), ''))
         ],
         arrayMap(t -> concat('tool\n', t), arrayDistinct(tools)),
         arrayMap(n -> concat('history\n', toString(n), ' or more messages'), arrayFilter(n -> messages >= n, [2, 3, 4, 6, 11, 21, 51, 101, 201])),
