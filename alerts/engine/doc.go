@@ -12,8 +12,9 @@
 //	engine.go, config.go               New, Add, Observe, Run, Reload, and their configuration
 //	steps.go, samples.go, versions.go  tallies to steps, steps to series; the first call of each service version
 //	evaluate.go, regressions.go        rules over the series; comparisons of versions are gauges of their own
-//	usual.go                           what is usual of each stage, and gauges of what is unusual
+//	usual.go, band.go                  what is usual of each stage, and gauges of what is unusual; what pages draw behind a line
 //	limits.go                          what remains of rate limits, and when nothing does
+//	histogram.go                       what stages measure, for PromQL
 //	evidence.go                        cause, versions and examples of an alert, from exact counts
 //	groups.go, group.go, inhibit.go    instances of rules to alerts and groups
 //	decisions.go                       silences and acknowledgements

@@ -151,6 +151,7 @@ func (s *samples) append(step int64, tallies []tally, gauges []Gauge) (first err
 	s.set(step, s.usuals.end(step))
 	s.set(step, s.limits.gauges(step))
 	s.set(step, s.budgets.end(step))
+	keep(s.appendHistograms())
 	for key, c := range s.series {
 		if idle := step - c.active; idle > int64(s.cfg.Retention.Seconds()) || c.gauge && idle > 0 {
 			s.remove(key, c)

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/prometheus/storage"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmtap/llmtap/alerts/rules"
@@ -95,6 +96,8 @@ type stage struct {
 
 	limits   [len(versioned)]int // see limit
 	limitsAt int64
+
+	histograms [len(histograms)]storage.SeriesRef
 }
 
 func newStage() *stage {
@@ -120,6 +123,8 @@ type usuals struct {
 	known    bool               // it knew some stage, or the stored calls of all stages were read
 	learned  [usualShards]int64 // last minute that the stages of a shard have learned
 	stored   [usualShards]int64 // last minute that the stored shard includes
+
+	histograms []histogramMinute // of the minute that was closed last
 }
 
 func newUsuals(cfg Config, m *metrics) *usuals {
@@ -226,6 +231,7 @@ func (u *usuals) close(minutes int) {
 				s.learn(k, minutes, time.Unix(60*u.open, 0).UTC(), u.cfg)
 			}
 		}
+		u.histograms = s.appendTo(u.histograms, k, u.open, minutes)
 		s.calls, s.toolReplies, s.toolErrors = 0, 0, 0
 		clear(s.odd)
 		s.measured.Reset()

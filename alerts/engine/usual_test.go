@@ -119,6 +119,7 @@ func TestUnusual(t *testing.T) {
 		e := newEngine(t, usualConfig(), Options{Store: store})
 		stop := alertstest.Run(t, e.Run)
 		healthy.play(t, rand.New(rand.NewPCG(1, 1)), learn, e)
+		known(t, e)
 		stop()
 	})
 	f := func(name string, change func(*traffic), want ...string) {
@@ -200,6 +201,33 @@ func TestUnusual(t *testing.T) {
 		slow.ms *= 4
 		must.Equal(t, len(slow.play(t, rnd, 60, restarted)), 1, "alerts of what is unusual again")
 	})
+}
+
+// known checks that pages know what is usual, and PromQL what is measured.
+func known(t *testing.T, e *Engine) {
+	t.Helper()
+	now := time.Now()
+	bands := e.Usual("checkout-agent", "", "planner", []time.Time{now, now.Add(-24 * time.Hour), now.Add(-90 * 24 * time.Hour)}, "duration", "input_tokens", "calls", "answer_limit", "cost")
+	for name, in := range map[string][2]float64{"duration": {2, 7}, "input_tokens": {3000, 10000}, "calls": {10, 40}, "answer_limit": {0.005, 0.05}} {
+		if b := bands[name]; len(b) != 3 || b[0].Low <= 0 || b[0].Low > in[1] || b[0].High < in[0] || b[0].High > 6*in[1] || b[2] != (Band{}) {
+			t.Errorf("usual %s: %v", name, b)
+		}
+	}
+	must.Equal(t, len(bands["cost"]), 0, "bands of the cost, which is not known")
+	must.Equal(t, len(e.Usual("another", "", "", []time.Time{now}, "duration")), 0, "bands of an unknown stage")
+	at := now.Truncate(time.Minute)
+	for expr, in := range map[string][2]float64{
+		"histogram_quantile(0.95, rate(llmtap_call_duration_seconds[20m]))":   {3.8, 5.6},   // 2 exp(0.5*1.645)
+		"histogram_quantile(0.5, rate(llmtap_call_first_token_seconds[20m]))": {0.34, 0.48}, // 0.4
+		"histogram_quantile(0.5, rate(llmtap_call_input_tokens[20m]))":        {2500, 3600},
+		"histogram_quantile(0.5, rate(llmtap_call_output_tokens[20m]))":       {168, 240},
+		"60 * histogram_count(rate(llmtap_call_duration_seconds[20m]))":       {17, 23},
+	} {
+		got := must.Get(e.Query(t.Context(), expr, at))(t)
+		if len(got) != 1 || got[0].Value < in[0] || got[0].Value > in[1] || got[0].Labels["stage"] != "planner" {
+			t.Errorf("%s is %v, want %v", expr, got, in)
+		}
+	}
 }
 
 // An engine that starts again, and a standby that takes over, know what is usual and what is unusual as if nothing had happened.

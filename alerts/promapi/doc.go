@@ -13,6 +13,7 @@
 // # What differs
 //
 // Samples reach back alerts.retention, an hour by default, and exist once per evaluation interval of stream time, which is a few
-// seconds behind the clock. There are neither histograms, exemplars, targets nor recording rules. Groups of rules are not those of
-// their files: each contains the rules with the same interval.
+// seconds behind the clock; those of histograms once a minute, so rate needs a range of two minutes or more. There are neither
+// exemplars, targets nor recording rules. Groups of rules are not those of their files: each contains the rules with the same
+// interval. The page to scrape has no histograms: the bounds of their buckets in seconds and dollars are none of a scrape's.
 package promapi

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -26,7 +27,12 @@ func encodeValue(v parser.Value, limit int) (_ json.RawMessage, cut bool) {
 		}
 		b = append(b, '[')
 		for i, s := range v {
-			b = append(appendMetric(b, i, s.Metric), `,"value":`...)
+			b = appendMetric(b, i, s.Metric)
+			if s.H != nil {
+				b = append(appendHistogram(append(b, `,"histogram":`...), s.T, s.H), '}')
+				continue
+			}
+			b = append(b, `,"value":`...)
 			b = append(appendPoint(b, s.T, s.F), '}')
 		}
 		return append(b, ']'), cut
@@ -36,14 +42,27 @@ func encodeValue(v parser.Value, limit int) (_ json.RawMessage, cut bool) {
 		}
 		b = append(b, '[')
 		for i, s := range v {
-			b = append(appendMetric(b, i, s.Metric), `,"values":[`...)
-			for j, p := range s.Floats {
-				if j > 0 {
-					b = append(b, ',')
+			b = appendMetric(b, i, s.Metric)
+			if len(s.Floats) > 0 || len(s.Histograms) == 0 {
+				b = append(b, `,"values":[`...)
+				for j, p := range s.Floats {
+					if j > 0 {
+						b = append(b, ',')
+					}
+					b = appendPoint(b, p.T, p.F)
 				}
-				b = appendPoint(b, p.T, p.F)
+				b = append(b, ']')
 			}
-			b = append(b, "]}"...)
+			for j, p := range s.Histograms {
+				if b = append(b, ','); j == 0 {
+					b = append(b, `"histograms":[`...)
+				}
+				b = appendHistogram(b, p.T, p.H)
+			}
+			if len(s.Histograms) > 0 {
+				b = append(b, ']')
+			}
+			b = append(b, '}')
 		}
 		return append(b, ']'), cut
 	}
@@ -75,13 +94,40 @@ func appendText(b []byte, s string) []byte {
 
 // appendPoint appends a sample at t, in Unix milliseconds.
 func appendPoint(b []byte, t int64, v float64) []byte {
-	b = append(appendTime(append(b, '['), t), `,"`...)
+	b = append(appendTime(append(b, '['), t), ',')
+	return append(appendFloat(b, v), ']')
+}
+
+// appendFloat appends v in quotes.
+func appendFloat(b []byte, v float64) []byte {
 	format := byte('f')
 	if abs := math.Abs(v); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
 		format = 'e'
 	}
-	b = strconv.AppendFloat(b, v, format, -1, 64)
-	return append(b, `"]`...)
+	return append(strconv.AppendFloat(append(b, '"'), v, format, -1, 64), '"')
+}
+
+// appendHistogram appends a histogram at t: its count, its sum and its buckets with values. The first number of a bucket says that its
+// upper bound belongs to it, as Prometheus writes it.
+func appendHistogram(b []byte, t int64, h *histogram.FloatHistogram) []byte {
+	b = append(appendTime(append(b, '['), t), `,{"count":`...)
+	b = append(appendFloat(b, h.Count), `,"sum":`...)
+	b = append(appendFloat(b, h.Sum), `,"buckets":[`...)
+	first := true
+	for it := h.AllBucketIterator(); it.Next(); {
+		x := it.At()
+		if x.Count == 0 {
+			continue
+		}
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		b = append(appendFloat(append(b, "[0,"...), x.Lower), ',')
+		b = append(appendFloat(b, x.Upper), ',')
+		b = append(appendFloat(b, x.Count), ']')
+	}
+	return append(b, "]}]"...)
 }
 
 // appendTime appends t, in Unix milliseconds, as seconds.

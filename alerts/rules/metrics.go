@@ -40,6 +40,14 @@ const (
 	MetricLimit          = "llmtap_rate_limit_limit"                // there is none if responses do not say it
 	MetricLimitExhausted = "llmtap_rate_limit_exhausted_in_seconds" // until nothing remains at this pace; there is none unless less remains minute by minute
 
+	// Native histograms of the calls of a stage that were answered, with the labels service, environment and stage, and a sample a
+	// minute: rate and increase need a range of at least two minutes.
+	MetricDuration     = "llmtap_call_duration_seconds"
+	MetricFirstToken   = "llmtap_call_first_token_seconds" // of streams
+	MetricInputTokens  = "llmtap_call_input_tokens"
+	MetricOutputTokens = "llmtap_call_output_tokens"
+	MetricCallCost     = "llmtap_call_cost_dollars" // of calls whose price and usage are known
+
 	// The other gauges describe llmtap's own health. The first four exist once per partition of the stream, with the
 	// label partition.
 	MetricTallyAge     = "llmtap_tally_age_seconds"      // age of the newest tally received
@@ -56,9 +64,11 @@ var healthMetrics = []string{MetricTallyAge, MetricBacklogAge, MetricBacklogRati
 var knownMetrics = slices.Concat(analyzer.Metrics(), []string{
 	MetricExpected, MetricCollected, MetricQuiet, MetricAlerts, MetricVersionEvidence, MetricUnusual, MetricUnusualSince, MetricUsual,
 	MetricLimitRemaining, MetricLimit, MetricLimitExhausted,
-}, moneyMetrics, healthMetrics)
+}, moneyMetrics, histograms, healthMetrics)
 
 var moneyMetrics = []string{MetricCost, MetricUnpriced, MetricBudget, MetricBudgetSpent, MetricBudgetForecast, MetricBudgetUnpriced, MetricBudgetSince}
+
+var histograms = []string{MetricDuration, MetricFirstToken, MetricInputTokens, MetricOutputTokens, MetricCallCost}
 
 // Labels of the series from tallies. Any other label of an alert does not filter its evidence.
 var (
@@ -103,6 +113,8 @@ func labelsOf(metric string) []string {
 		return limitLabels
 	case MetricBudget, MetricBudgetSpent, MetricBudgetForecast, MetricBudgetUnpriced, MetricBudgetSince:
 		return []string{"budget", "service", "environment"}
+	case MetricDuration, MetricFirstToken, MetricInputTokens, MetricOutputTokens, MetricCallCost:
+		return []string{"service", "stage", "environment"}
 	case MetricExpected:
 		return []string{"service"}
 	case MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread:
@@ -148,6 +160,11 @@ var helps = map[string]string{
 	MetricBudgetForecast:       "Dollars that will be spent this month, if each hour left costs as much as that hour a week before.",
 	MetricBudgetUnpriced:       "Calls of this month of which nobody knows what they cost.",
 	MetricBudgetSince:          "Unix time since which the spend of this month is known, unless all of it is.",
+	MetricDuration:             "Durations of answered calls: a native histogram with a sample a minute.",
+	MetricFirstToken:           "Time until the first token of answered streams: a native histogram with a sample a minute.",
+	MetricInputTokens:          "Input tokens of answered calls: a native histogram with a sample a minute.",
+	MetricOutputTokens:         "Output tokens of answered calls: a native histogram with a sample a minute.",
+	MetricCallCost:             "Cost of answered calls whose price and usage are known: a native histogram with a sample a minute.",
 	MetricTallyAge:             "Age of the newest counts received.",
 	MetricBacklogAge:           "Age of the oldest event that is not stored yet.",
 	MetricBacklogRatio:         "Share of the stream's limit of age or bytes that events not stored yet use, the higher of the two.",

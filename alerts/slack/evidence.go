@@ -42,6 +42,9 @@ func lastFailure(a alerts.Alert) string {
 	what := "failure"
 	if len(ev.Rules) > 0 {
 		what = "finding"
+		if measure, _ := wording.Measure(ev.Rules[0]); measure != "" {
+			what = "such answer"
+		}
 	}
 	line := fmt.Sprintf("*Last %s* %s", what, clock(ev.LastFailed))
 	switch {
@@ -120,6 +123,7 @@ func brief(x *analyzer.Example) string {
 		line += fmt.Sprintf(", `messages[%d]`", x.Message)
 	case x.Finding && x.Rule != "":
 		line += ", " + code(x.Rule)
+	case x.Finding && x.Status < 400: // not about a failed call
 	case x.Status > 0:
 		line += fmt.Sprintf(", answered %d", x.Status)
 	default:

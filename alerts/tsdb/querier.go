@@ -18,6 +18,16 @@ type series struct {
 	ref    storage.SeriesRef
 	lset   labels.Labels
 	blocks []block
+
+	histogram *histogramSeries // instead of blocks; nil if the samples are numbers
+}
+
+// has reports whether s has samples in [start, end].
+func (s *series) has(start, end int64) bool {
+	if s.histogram != nil {
+		return s.histogram.within(start, end)
+	}
+	return len(s.within(start, end)) > 0
 }
 
 // within returns the blocks with times in [start, end].
@@ -40,7 +50,7 @@ func (q querier) Select(_ context.Context, sorted bool, hints *storage.SelectHin
 	sel := q.selection(hints)
 	out := &seriesSet{next: -1}
 	for _, s := range q.db.candidates(matchers) {
-		if len(s.within(sel.start, sel.end)) > 0 && matches(s, matchers) {
+		if s.has(sel.start, sel.end) && matches(s, matchers) {
 			out.list = append(out.list, selected{s, sel})
 		}
 	}
@@ -117,6 +127,9 @@ func (s selected) Labels() labels.Labels { return s.lset }
 
 // Iterator returns the selected samples. It reuses it.
 func (s selected) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
+	if s.histogram != nil {
+		return s.histogram.iterator(s.start, s.end)
+	}
 	out, ok := it.(*iterator)
 	if !ok {
 		out = new(iterator)
@@ -225,10 +238,10 @@ func (it *iterator) AtT() int64           { return it.samples[it.next].t }
 func (it *iterator) AtST() int64          { return 0 }
 func (it *iterator) Err() error           { return nil }
 
-// AtHistogram implements chunkenc.Iterator; there are no histograms.
+// AtHistogram implements chunkenc.Iterator; there are no histograms with integers.
 func (it *iterator) AtHistogram(*histogram.Histogram) (int64, *histogram.Histogram) { return 0, nil }
 
-// AtFloatHistogram implements chunkenc.Iterator; there are no histograms.
+// AtFloatHistogram implements chunkenc.Iterator; the samples are numbers.
 func (it *iterator) AtFloatHistogram(*histogram.FloatHistogram) (int64, *histogram.FloatHistogram) {
 	return 0, nil
 }

@@ -39,10 +39,14 @@ func (q sharedQuerier) Select(_ context.Context, sorted bool, hints *storage.Sel
 	out := &seriesSet{next: -1}
 	q.mu.Lock()
 	for _, s := range list {
-		if blocks := s.within(sel.start, sel.end); len(blocks) > 0 {
+		if s.has(sel.start, sel.end) {
 			c := &series{lset: s.lset}
-			if hints == nil || hints.Func != "series" {
-				c.blocks = slices.Clone(blocks) // later samples are behind the copied data
+			switch {
+			case hints != nil && hints.Func == "series":
+			case s.histogram != nil:
+				c.histogram = s.histogram.copy()
+			default:
+				c.blocks = slices.Clone(s.within(sel.start, sel.end)) // later samples are behind the copied data
 			}
 			out.list = append(out.list, selected{c, sel})
 		}

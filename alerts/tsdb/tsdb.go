@@ -136,6 +136,14 @@ func (db *DB) Truncate(before time.Time) {
 	}
 	db.oldest = math.MaxInt64
 	for _, s := range db.refs {
+		if s.histogram != nil {
+			if !s.histogram.truncate(at) {
+				db.remove(s)
+				continue
+			}
+			db.oldest = min(db.oldest, s.histogram.samples[0].at)
+			continue
+		}
 		n := slices.IndexFunc(s.blocks, func(b block) bool { return b.end() >= at })
 		if n < 0 {
 			db.remove(s)

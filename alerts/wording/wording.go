@@ -54,7 +54,7 @@ func Kind(ev *alerts.Evidence, s alerts.Share) string {
 	switch {
 	case s.ID() != s.Cause:
 		return "root cause"
-	case slices.ContainsFunc(signals.All, func(d signals.Doc) bool { return d.ID == s.Cause }), s.Cause == analyzer.ToolError, strings.HasPrefix(s.Cause, analyzer.OddID("")):
+	case slices.ContainsFunc(signals.All, func(d signals.Doc) bool { return d.ID == s.Cause }), measureOf(s.Cause) != "":
 		return "signal"
 	case slices.Contains(ev.Rules, s.Cause):
 		return "rule"
@@ -73,6 +73,25 @@ var unusual = map[string]string{
 	alerts.RateLimitNear: "A rate limit of the provider is nearly used up.",
 	"cost_high":          "Calls cost more than usual.",
 	"spend_high":         "More is spent than usual.",
+}
+
+// Measure returns the measure that a problem is about, and whether it is high or low; "" if it is about failed calls or findings.
+func Measure(id string) (measure, direction string) {
+	measure = measureOf(id)
+	if direction = strings.TrimPrefix(id, measure+"_"); direction == id {
+		direction = "high"
+	}
+	return measure, direction
+}
+
+func measureOf(id string) string {
+	if sentence, _ := analyzer.Odd(id); sentence != "" {
+		return id
+	}
+	if unusual[id] != "" {
+		return id[:strings.LastIndexByte(id, '_')]
+	}
+	return ""
 }
 
 // meaning returns a sentence about a cause, a rule, a signal or what is unusual; "" if id is none of them.

@@ -4,6 +4,8 @@
 -- param why = : only failures with this cause or root cause
 -- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
 -- param hits = : calls with these values of filters or attributes, such as version=2.4.0,tenant=acme, instead of failed calls
+-- param measure = : calls with more of this than above, instead of failed calls: duration, first_token, input_tokens, output_tokens, history; or answer_limit, answer_filtered
+-- param above = 0: seconds, tokens or messages
 -- param slower = 0: calls that took this number of seconds or more, instead of failed calls
 -- param hits_since = : calls since this time, instead of failed calls
 -- param hits_until = : calls before this time
@@ -15,6 +17,7 @@ WITH
     {hits_since:DateTime64(9, 'UTC')} < toDateTime64('2200-01-01', 9, 'UTC') AS windowed,
     wanted != [] OR windowed OR {slower:Float64} > 0 AS chosen,
     multiIf(
+        {measure:String} != '', {measured} AND (NOT windowed OR started_at >= {hits_since:DateTime64(9, 'UTC')}),
         chosen,
             {chosen exchanges}
             AND (NOT windowed OR started_at >= {hits_since:DateTime64(9, 'UTC')})
@@ -45,7 +48,7 @@ SELECT
             concat('provider\n', provider), concat('model\n', model), concat('server\n', server), concat('agent\n', agent), concat('SDK\n', sdk),
             concat('instance\n', instance), concat('user\n', user), if(stream, 'streaming\nyes', 'streaming\nno'),
             concat('system prompt\n', if(prompt_hash = 0, '', lower(hex(prompt_hash)))), concat('declared tools\n', if(tools_hash = 0, '', lower(hex(tools_hash)))),
-            concat('status\n', if(chosen, toString(status), '')), concat('cause\n', if(chosen, toString(cause), '')), concat('finish reason\n', if(chosen, toString(finish_reason), ''))
+            concat('status\n', if(chosen AND {measure:String} = '', toString(status), '')), concat('cause\n', if(chosen AND {measure:String} = '', toString(cause), '')), concat('finish reason\n', if(chosen AND {measure:String} NOT LIKE 'answer%', toString(finish_reason), ''))
         ],
         arrayMap(t -> concat('tool\n', t), arrayDistinct(tools)),
         arrayMap(n -> concat('history\n', toString(n), ' or more messages'), arrayFilter(n -> messages >= n, [2, 3, 4, 6, 11, 21, 51, 101, 201])),

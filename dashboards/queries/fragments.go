@@ -13,6 +13,7 @@ import "regexp"
 //	{counted}         neither a retry of an SDK nor a call that the agent cancelled; neither counts as a call
 //	{reason}          why a call failed: "root cause x", or else "cause x"
 //	{hit}             the failed calls with the cause or root cause why, or else the calls with findings of rules
+//	{measured}        calls that did not fail with more of a measure than above, or whose answers end as it says
 //	{price}           known and price of a model, from the parameter prices
 //	{accepted}        tokens per byte of accepted requests by model
 var fragments = []struct {
@@ -25,7 +26,8 @@ var fragments = []struct {
 	{regexp.MustCompile(`\{percent ([^{}]+) of ([^{}]+)\}`), "if(10 * ($1) < ($2), round(100 * ($1) / nullIf($2, 0), 1), round(100 * ($1) / nullIf($2, 0)))"},
 	{regexp.MustCompile(`\{counted\}`), "(retry = 0 AND error_type != 'cancelled')"},
 	{regexp.MustCompile(`\{reason\}`), "if(root_cause IN ('', 'unknown_no_history'), concat('cause ', toString(cause)), concat('root cause ', toString(root_cause)))"},
-	{regexp.MustCompile(`\{hit\}`), `{rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
+	{regexp.MustCompile(`\{hit\}`), `{measure:String} != '' AND {measured}
+        OR {measure:String} = '' AND {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
         OR exchange_id IN
         (
             SELECT exchange_id
@@ -34,6 +36,15 @@ var fragments = []struct {
                 AND {filter findings ONLY time, service, stage}
                 AND hasAny(splitByChar(',', {rules:String}), [toString(rule_id), toString(root_cause)])
         ) AS hit`},
+	{regexp.MustCompile(`\{measured\}`), `(NOT failed AND multiIf(
+            {measure:String} = 'duration', duration > {above:Float64},
+            {measure:String} = 'first_token', stream AND first_byte > {above:Float64},
+            {measure:String} = 'input_tokens', ifNull(input_tokens, 0) > {above:Float64},
+            {measure:String} = 'output_tokens', ifNull(output_tokens, 0) > {above:Float64},
+            {measure:String} = 'history', messages > {above:Float64},
+            {measure:String} = 'answer_limit', finish_reason IN (` + AtTokenLimit + `),
+            {measure:String} = 'answer_filtered', finish_reason IN (` + Filtered + `),
+            false))`},
 	{regexp.MustCompile(`\{price\}`), `JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64))') AS prices,
     arrayFirstIndex(p -> (p.1 = '' OR p.1 = provider) AND model LIKE p.2, prices) AS known,
     prices[known] AS price`},
@@ -48,6 +59,13 @@ var fragments = []struct {
         GROUP BY provider, model
     )`},
 }
+
+// The finish reasons of an answer that was cut off, and of one that was withheld, as in package wire.
+const (
+	AtTokenLimit = "'length', 'max_tokens', 'MAX_TOKENS', 'max_output_tokens', 'model_length', 'model_context_window_exceeded', 'ERROR_LIMIT', 'error_limit'"
+	Filtered     = "'content_filter', 'content_filtered', 'guardrail_intervened', 'sensitive', 'ERROR_TOXIC', " +
+		"'SAFETY', 'RECITATION', 'BLOCKLIST', 'PROHIBITED_CONTENT', 'SPII', 'IMAGE_SAFETY', 'IMAGE_PROHIBITED_CONTENT', 'IMAGE_RECITATION'"
+)
 
 // Expand replaces the fragments in a statement.
 func Expand(sql string) string {

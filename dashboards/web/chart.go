@@ -10,10 +10,10 @@ import (
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
-// A Chart is a bar chart over time: stacked series, marks of events, and a table of its values for readers who do not see it.
+// A Chart is a chart over time: stacked bars or lines, marks of events, and a table of its values for readers who do not see it.
 type Chart struct {
 	Title  string // text alternative: what the chart shows
-	Unit   string // noun of a value, in the singular: "failed call"
+	Unit   string // noun of a value, in the singular: "failed call"; of lines: that of the axis, "seconds"
 	View   *View
 	Starts []time.Time // start of each bar
 	Step   time.Duration
@@ -23,6 +23,10 @@ type Chart struct {
 
 	Levels    bool    // values are levels: they are not counted, and Series exclude one another
 	Threshold float64 // of levels
+
+	Lines bool                   // series are lines, which have gaps at NaN
+	Bands []Band                 // of lines: what is usual, one per bar; nil if it is not known
+	Text  func(v float64) string // of lines: a value in words
 }
 
 // A ChartSeries is one colour of a Chart.
@@ -82,6 +86,9 @@ func (c *Chart) Sizes() []Drawing {
 	return []Drawing{c.draw("wide", 960, 190), c.draw("narrow", 360, 170)}
 }
 
+// Small returns the drawing of a chart beside others, on a screen of any width.
+func (c *Chart) Small() Drawing { return c.draw("small", 360, 150) }
+
 // A Drawing is a chart for one width, in pixels.
 type Drawing struct {
 	Class         string
@@ -92,14 +99,20 @@ type Drawing struct {
 	Ticks         []Tick // of the horizontal axis
 	Marks         []Tick
 	Spans         []Box
-	Threshold     *Tick // nil: none
+	Threshold     *Tick  // nil: none
+	Usual         string // outline of the bands, as of a path
+	Paths         []Path // of lines
 }
+
+// A Path is a line.
+type Path struct{ Class, D string }
 
 // A Bar is all series at one time. Its URL shows that time alone.
 type Bar struct {
 	X, W  float64
 	Label string
 	URL   string
+	Empty bool // there is nothing to say of it
 	Parts []BarPart
 }
 
@@ -130,20 +143,13 @@ func (c *Chart) draw(class string, width, height int) Drawing {
 	if len(c.Marks) > 0 {
 		d.Top += markHeight
 	}
-	highest := 0.0
-	for i := range c.Starts {
-		highest = max(highest, c.sum(i))
-	}
-	top, steps := niceScale(max(highest, c.Threshold))
-	if c.Levels && top <= 1 {
-		top, steps = niceFraction(max(highest, c.Threshold))
-	}
+	top, steps := c.scale()
 	plot := float64(d.Bottom - d.Top)
 	y := func(v float64) float64 { return float64(d.Bottom) - v/top*plot }
 	for i := range steps + 1 {
 		v := top / float64(steps) * float64(i)
 		label := axisNumber(v)
-		if c.Levels {
+		if c.Levels || c.Lines && top < 1e4 {
 			label = measure(v)
 		}
 		d.Lines = append(d.Lines, Tick{X: axisWidth, Y: y(v), Label: label, Anchor: "end"})
@@ -165,7 +171,12 @@ func (c *Chart) draw(class string, width, height int) Drawing {
 		return axisWidth + t.Sub(from).Seconds()/span*float64(width-axisWidth-2)
 	}
 	for i, at := range c.Starts {
-		b := Bar{X: x(at), W: max(1, x(at.Add(c.Step))-x(at)-1), URL: c.View.Span(at, at.Add(c.Step)), Label: c.label(i)}
+		b := Bar{X: x(at), W: max(1, x(at.Add(c.Step))-x(at)-1), URL: c.View.Span(at, at.Add(c.Step)), Label: c.label(i), Empty: c.sum(i) == 0}
+		if c.Lines {
+			b.Empty = c.nothing(i)
+			d.Bars = append(d.Bars, b)
+			continue
+		}
 		base := 0.0
 		for _, s := range c.Series {
 			if v := s.Values[i]; v > 0 {
@@ -175,8 +186,11 @@ func (c *Chart) draw(class string, width, height int) Drawing {
 		}
 		d.Bars = append(d.Bars, b)
 	}
+	if c.Lines {
+		c.drawLines(&d, func(i int) float64 { return x(c.Starts[i]) }, x(c.Starts[len(c.Starts)-1].Add(c.Step)), func(v float64) float64 { return y(min(v, top)) })
+	}
 	ticks := 6
-	if class == "narrow" {
+	if class != "wide" {
 		ticks = 3
 	}
 	for _, at := range timeTicks(from, to, c.View.Zone, ticks) {
@@ -236,6 +250,9 @@ func (c *Chart) sum(i int) (total float64) {
 
 // label describes a bar in words.
 func (c *Chart) label(i int) string {
+	if c.Lines {
+		return c.lineLabel(i)
+	}
 	if c.Levels {
 		text := c.View.At(c.Starts[i]).Absolute() + ": " + measure(c.sum(i))
 		for _, s := range c.Series {
@@ -262,16 +279,23 @@ func (c *Chart) label(i int) string {
 func (c *Chart) ChartRows() [][]string {
 	var out [][]string
 	for i, at := range c.Starts {
-		if c.sum(i) == 0 {
+		if c.sum(i) == 0 || c.Lines && c.nothing(i) {
 			continue
 		}
 		r := []string{c.View.At(at).Absolute()}
 		for _, s := range c.Series {
+			if c.Lines {
+				r = append(r, c.value(s.Values[i]))
+				continue
+			}
 			if c.Levels {
 				r = append(r, measure(s.Values[i]))
 				continue
 			}
 			r = append(r, quantity.Count(s.Values[i]))
+		}
+		if c.Bands != nil {
+			r = append(r, c.band(i))
 		}
 		out = append(out, r)
 	}
@@ -293,6 +317,20 @@ func niceScale(highest float64) (top float64, steps int) {
 		}
 	}
 	return unit * 40, 4
+}
+
+// niceMeasure is niceScale for values that are no counts.
+func niceMeasure(highest float64) (top float64, steps int) {
+	if highest <= 0 {
+		return 1, 1
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(highest/3)))
+	for _, m := range []float64{1, 2, 2.5, 5} {
+		if n := math.Ceil(highest / (m * unit)); n <= 4 {
+			return m * unit * n, int(n)
+		}
+	}
+	return unit * 10 * math.Ceil(highest/(10*unit)), int(math.Ceil(highest / (10 * unit)))
 }
 
 // niceFraction is niceScale for values up to 1.

@@ -17,7 +17,7 @@ import (
 // A fleetPage is the first page.
 type fleetPage struct {
 	*site
-	store
+	trends
 	firing   Firing
 	problems Problems
 	tallies  Tallies
@@ -31,6 +31,7 @@ func (s fleetPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		section{id: "now", template: "fleet-now", load: func(ctx context.Context) (any, error) { return s.fleetNow(ctx, p.View) }},
 		section{id: "totals", template: "fleet-totals", load: func(ctx context.Context) (any, error) { return s.totals(ctx, p.View) }},
 		section{id: "causes", template: "fleet-causes", title: whyFailed, load: func(ctx context.Context) (any, error) { return s.causes(ctx, p.View) }},
+		section{id: "trends", template: "fleet-trends", title: "Calls, latency, tokens and cost", load: func(ctx context.Context) (any, error) { return s.all(ctx, p.View) }},
 		section{id: "stages", template: "fleet-stages", title: "Stages, the most harmful first", load: func(ctx context.Context) (any, error) { return s.stages(ctx, p.View) }},
 		section{id: "health", template: "fleet-health", title: "Collector", load: s.parts},
 	)

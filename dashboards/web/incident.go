@@ -27,6 +27,8 @@ type incident struct {
 	Why     string // cause or root cause; empty: any
 	Rules   []string
 
+	measured *measured // nil unless the page is about an unusual measure
+
 	// What the sources other than ClickHouse know of the cause.
 	known       change
 	marks       []Mark // of the time line
@@ -37,7 +39,7 @@ type incident struct {
 // An incidentPage shows an incident.
 type incidentPage struct {
 	*site
-	store
+	trends
 	incidents Incidents // nil: only rows are known
 	tallies   Tallies
 	problems  Problems // nil: none
@@ -191,6 +193,15 @@ func (s incidentPage) moreSection(x *incident) section {
 
 // Hit names the calls that the page is about.
 func (x *incident) Hit() string {
+	switch m := x.measured; {
+	case m == nil:
+	case m.hits():
+		return "Calls that " + m.words()
+	case x.problem.Direction == "low":
+		return "Calls before it"
+	default:
+		return "Calls since then"
+	}
 	if len(x.Rules) > 0 {
 		return "Calls with this finding"
 	}
@@ -208,7 +219,25 @@ func (x *incident) with(pairs ...string) queries.Values {
 
 // hits returns the values of statements about the calls that x is about.
 func (x *incident) hits(pairs ...string) queries.Values {
+	switch m := x.measured; {
+	case m == nil:
+	case m.hits():
+		return x.with(append(pairs, "measure", m.name, "above", strconv.FormatFloat(m.above, 'f', -1, 64))...)
+	case x.problem.Direction == "low": // what is missing
+		return x.with(append(pairs, "hits_since", x.view.From.Format(time.RFC3339Nano), "hits_until", m.since.Format(time.RFC3339Nano))...)
+	default:
+		return x.with(append(pairs, "hits_since", m.since.Format(time.RFC3339Nano))...)
+	}
 	return x.with(append(pairs, "why", x.Why, "rules", strings.Join(x.Rules, ","))...)
+}
+
+// hitsNow is hits without calls of before a measure became unusual, some of which always have as much.
+func (x *incident) hitsNow() queries.Values {
+	out := x.hits()
+	if m := x.measured; m != nil && m.since.After(x.view.From) {
+		out["since"] = []string{m.since.Format(time.RFC3339Nano)}
+	}
+	return out
 }
 
 // alert returns an alert: from the state of the alerts, or else from ClickHouse.
@@ -289,6 +318,7 @@ type incidentNow struct {
 
 // callCounts are the numbers of calls that an incident hits in the time shown.
 type callCounts struct {
+	From              string // in words: the time that is counted
 	What              string // happened to the calls
 	Hit, Calls, Since int64
 	First, Last       Time
@@ -307,14 +337,18 @@ func (v *View) whole() string {
 // counts counts the calls of x. If they are not known, it returns the error, too.
 func (s incidentPage) counts(ctx context.Context, x *incident) (callCounts, error) {
 	v := x.view
-	out := callCounts{What: "failed for this reason"}
+	out := callCounts{What: "failed for this reason", From: "In the time shown"}
 	switch {
+	case x.measured != nil && !x.measured.hits():
+		return out, nil
+	case x.measured != nil:
+		out.What, out.From = x.measured.words(), "Since "+v.At(x.measured.since).Absolute()
 	case len(x.Rules) > 0:
 		out.What = "have this finding"
 	case x.Why == "":
 		out.What = "failed"
 	}
-	rows, err := s.query(ctx, "incident_totals", x.hits(), v.Now)
+	rows, err := s.query(ctx, "incident_totals", x.hitsNow(), v.Now)
 	if err != nil {
 		out.Missing = err.Error()
 		return out, err
@@ -325,7 +359,7 @@ func (s incidentPage) counts(ctx context.Context, x *incident) (callCounts, erro
 	r := rows[0]
 	out.Hit, out.Calls, out.Since = r.Int64("hits"), r.Int64("calls"), r.Int64("calls_since")
 	out.First, out.Last = v.At(r.Time("first_hit")), v.At(r.Time("last_hit"))
-	if v.Live() {
+	if v.Live() && x.measured == nil {
 		out.Trend = trend(out.Hit, out.Calls, out.Since, v.Now.Sub(out.Last.T))
 	}
 	return out, nil

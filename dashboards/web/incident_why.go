@@ -170,7 +170,11 @@ const smallSample = 20
 
 // differs compares the calls of an incident with the others of the same stage and time.
 func (s incidentPage) differs(ctx context.Context, x *incident) (*differences, error) {
-	rows, err := s.query(ctx, differs.Query, x.hits(), x.view.Now)
+	values := x.hits()
+	if m := x.measured; m != nil && m.hits() {
+		values["hits_since"] = []string{m.since.Format(time.RFC3339Nano)} // before, such calls were usual
+	}
+	rows, err := s.query(ctx, differs.Query, values, x.view.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +286,7 @@ type conversationHit struct {
 }
 
 func (s incidentPage) conversations(ctx context.Context, x *incident) (*conversationsHit, error) {
-	rows, err := s.query(ctx, "incident_conversations", x.hits(), x.view.Now)
+	rows, err := s.query(ctx, "incident_conversations", x.hitsNow(), x.view.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -311,12 +315,22 @@ func (s incidentPage) investigate(x *incident) (any, error) {
 		for _, name := range filterNames {
 			labels[name] = first(x.values[name])
 		}
+		if x.measured != nil {
+			labels["measure"] = x.measured.name
+		}
 		if s.incidents != nil {
 			data["Commands"] = strings.Join(s.incidents.Commands(labels, v.From, "", ""), "\n")
 		}
 	}
+	data["Fleet"] = v.With("/", "service", first(x.values["service"]), "stage", first(x.values["stage"]), "environment", first(x.values["environment"]), "provider", first(x.values["provider"]),
+		"from", v.From.Format(time.RFC3339), "to", v.To.Format(time.RFC3339), "range", "")
 	name, values := "incident_calls", x.with("why", x.Why)
-	if len(x.Rules) > 0 {
+	switch {
+	case x.measured != nil && !x.measured.hits():
+		return data, nil
+	case x.measured != nil:
+		name, values = "measured_calls", x.hits()
+	case len(x.Rules) > 0:
 		name, values = "finding_examples", x.with("rule", x.Rules[0])
 	}
 	q, err := Statement(name)
@@ -329,7 +343,5 @@ func (s incidentPage) investigate(x *incident) (any, error) {
 	}
 	text := inline(sql, params)
 	data["SQL"], data["Explore"] = text, explorePath+"/"+ownSQL+encode(url.Values{"sql": {text}})
-	data["Fleet"] = v.With("/", "service", first(x.values["service"]), "stage", first(x.values["stage"]), "environment", first(x.values["environment"]), "provider", first(x.values["provider"]),
-		"from", v.From.Format(time.RFC3339), "to", v.To.Format(time.RFC3339), "range", "")
 	return data, nil
 }

@@ -48,7 +48,11 @@ func (s incidentPage) serveProblem(w http.ResponseWriter, r *http.Request, statu
 	if known.Firing {
 		ended = time.Time{}
 	}
-	x.setRange(known.FirstSeen, ended, 0)
+	window := time.Duration(0)
+	if known.Measure != "" {
+		window = 3 * time.Hour // to see what was usual
+	}
+	x.setRange(known.FirstSeen, ended, window)
 	x.filter(known.labels())
 	x.known = change{FirstBad: known.FirstBad, LastClean: known.LastClean, First: p.At(known.FirstAt)}
 	x.marks = []Mark{{known.FirstSeen, "first seen"}}
@@ -58,19 +62,27 @@ func (s incidentPage) serveProblem(w http.ResponseWriter, r *http.Request, statu
 	if d := known.Regressed; d != nil {
 		x.marks = append(x.marks, Mark{d.At, "regressed" + in(d.Version)})
 	}
-	if known.Findings || len(known.Alerts) == 0 && !s.failedWith(ctx, w, r, p, x) {
+	if known.Measure != "" {
+		x.measured = await(s.site, w, r, p, func() *measured { return s.measured(ctx, x) })
+		x.marks = nil
+	} else if known.Findings || len(known.Alerts) == 0 && !s.failedWith(ctx, w, r, p, x) {
 		if x.Rules = []string{known.Cause}; known.Kind == "cause" {
 			known.Kind = "rule"
 		}
 	}
 	calls := s.callSections(x)
 	calls[len(calls)-1] = section{id: "hit", template: "problem-hit", title: "Who is hit?", load: func(ctx context.Context) (any, error) { return s.harm(ctx, x) }}
-	sections := append([]section{
+	if x.measured != nil {
+		calls = s.measureSections(x)
+	}
+	sections := []section{
 		{id: "now", template: "problem-now", load: func(ctx context.Context) (any, error) { return s.problemNow(ctx, x) }},
 		{id: "act", template: "problem-act", title: "What you can do", load: func(context.Context) (any, error) { return p.problemRow(*known), nil }},
-		{id: "versions", template: "problem-versions", title: x.Hit() + " by version", load: func(ctx context.Context) (any, error) { return s.versions(ctx, x) }},
-	}, calls...)
-	s.serveStatus(w, r, status, p, append(sections,
+	}
+	if x.measured == nil {
+		sections = append(sections, section{id: "versions", template: "problem-versions", title: x.Hit() + " by version", load: func(ctx context.Context) (any, error) { return s.versions(ctx, x) }})
+	}
+	s.serveStatus(w, r, status, p, append(append(sections, calls...),
 		section{id: "found", template: "problem-found", title: "Found by", load: func(ctx context.Context) (any, error) { return s.foundBy(ctx, x) }},
 		section{id: "history", template: "problem-history", title: "Who did what", load: func(ctx context.Context) (any, error) { return s.history(ctx, x) }},
 		s.moreSection(x),
@@ -81,11 +93,12 @@ func (s incidentPage) serveProblem(w http.ResponseWriter, r *http.Request, statu
 type problemNow struct {
 	problemRow
 	callCounts
-	Whole string // URL of this page for the whole time of the problem; empty if it is shown
+	Measured bool   // the page is about an unusual measure
+	Whole    string // URL of this page for the whole time of the problem; empty if it is shown
 }
 
 func (s incidentPage) problemNow(ctx context.Context, x *incident) (*problemNow, error) {
-	out := &problemNow{problemRow: x.view.problemRow(*x.problem), Whole: x.view.whole()}
+	out := &problemNow{problemRow: x.view.problemRow(*x.problem), Whole: x.view.whole(), Measured: x.measured != nil}
 	out.callCounts, _ = s.counts(ctx, x) // its error is out.Missing
 	return out, nil
 }
@@ -217,19 +230,20 @@ func (s incidentPage) versionsByTallies(ctx context.Context, x *incident, c *Cha
 // A harm is what a problem does to users, and what it costs.
 type harm struct {
 	conversationsHit
+	Measured                                         bool // nothing failed
 	Calls, Tenants, Input, Output, Unreported, About int64
 	Reported, AtMost                                 *float64 // USD of Input and Output, and of About; nil if unknown
 	Unpriced                                         []string // models without a price
 }
 
 func (s incidentPage) harm(ctx context.Context, x *incident) (*harm, error) {
-	out := &harm{}
+	out := &harm{Measured: x.measured != nil}
 	hit, err := s.conversations(ctx, x)
 	if err != nil {
 		return nil, err
 	}
 	out.conversationsHit = *hit
-	rows, err := s.query(ctx, "problem_harm", x.hits(), x.view.Now)
+	rows, err := s.query(ctx, "problem_harm", x.hitsNow(), x.view.Now)
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,11 @@ func (p Problem) words(v *View) string {
 		} else if p.Accepted != nil {
 			parts = append(parts, "The new normal, says "+p.Accepted.By)
 		} else {
-			parts = append(parts, "Over: no failure for "+quantity.Span(v.Now.Sub(p.LastSeen)))
+			quiet := "no failure"
+			if p.Measure != "" {
+				quiet = "nothing unusual"
+			}
+			parts = append(parts, "Over: "+quiet+" for "+quantity.Span(v.Now.Sub(p.LastSeen)))
 		}
 	case stateAcknowledged:
 		text := "Acknowledged"

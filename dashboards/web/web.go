@@ -31,6 +31,7 @@ type Options struct {
 	Incidents     Incidents
 	Problems      Problems
 	Tallies       Tallies
+	Usual         Usual
 	Health        func(ctx context.Context) []Part
 	Conversations Conversations
 	Prices        price.Table
@@ -67,7 +68,7 @@ func NewHandler(o Options) (http.Handler, error) {
 	}
 	stored := store{o.ClickHouse, o.Prices}
 	mux := http.NewServeMux()
-	mux.Handle("GET /{$}", fleetPage{s, stored, o.Firing, o.Problems, o.Tallies, o.Health})
+	mux.Handle("GET /{$}", fleetPage{s, trends{stored, o.Usual}, o.Firing, o.Problems, o.Tallies, o.Health})
 	explore := explorePage{s, stored, o.Explorer, o.WriteCSV}
 	mux.Handle("GET /explore", explore)
 	mux.Handle("GET /explore/{query}", explore)
@@ -84,7 +85,7 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.Handle("GET /calls", toolsPage{s, stored})
 	mux.Handle("GET /providers", providersPage{s, stored})
 	mux.Handle("GET /problems", problemsPage{s, o.Problems})
-	incidents := incidentPage{s, stored, o.Incidents, o.Tallies, o.Problems, o.Controls}
+	incidents := incidentPage{s, trends{stored, o.Usual}, o.Incidents, o.Tallies, o.Problems, o.Controls}
 	mux.HandleFunc("GET /problem/{id}", incidents.ofProblem)
 	mux.HandleFunc("POST /problem/{id}/assign", incidents.act("assign", "assigned", incidents.assign))
 	mux.HandleFunc("POST /problem/{id}/resolve", incidents.act("resolve", "fixed", incidents.resolve))

@@ -2,6 +2,8 @@
 -- since 1 hour
 -- param why = : only failures with this cause or root cause
 -- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
+-- param measure = : calls with more of this measure than above, or whose answers end like this, instead of failed calls
+-- param above = 0: see measure
 -- param step = 60: seconds of a bar
 WITH {hit}
 SELECT

@@ -2,6 +2,8 @@
 -- since 1 hour
 -- param why = : only failures with this cause or root cause
 -- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
+-- param measure = : calls with more of this measure than above, or whose answers end like this, instead of failed calls
+-- param above = 0: see measure
 -- bound prices: price table of the configuration, as JSON
 -- Providers seldom report the usage of a failed call. about_tokens are the input tokens of the calls without one, estimated from the
 -- tokens per byte of accepted requests to the same model. reported_usd is the price of the tokens of the calls that report usage, and

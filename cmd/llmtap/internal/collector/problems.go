@@ -83,6 +83,9 @@ func (p *problems) Notify(ctx context.Context, g alerts.Group) error {
 		regressed = v.Observe(&g)
 		worst := g.Worst()
 		v.Summary = wording.Summary(&worst)
+		if len(worst.Evidence.Shares) == 0 { // what is unusual has no other fix
+			v.Fix = cmp.Or(worst.Annotations["runbook"], v.Fix)
+		}
 		for _, s := range worst.Evidence.Shares {
 			if s.ID() == v.Cause {
 				v.Kind = wording.Kind(&worst.Evidence, s)

@@ -62,6 +62,9 @@ func (Incidents) ProviderMessage(errorText string) string { return wording.Provi
 // Commands implements web.Incidents.
 func (i Incidents) Commands(labels map[string]string, since time.Time, exchange, conversation string) []string {
 	a := alerts.Alert{Labels: labels, StartsAt: since, Evidence: alerts.Evidence{Failed: 1}}
+	if labels["measure"] != "" { // nothing failed
+		a.Evidence.Failed = 0
+	}
 	if id := cmp.Or(exchange, conversation); id != "" {
 		a.Evidence.Example = &analyzer.Example{Exchange: exchange, Conversation: conversation}
 	}

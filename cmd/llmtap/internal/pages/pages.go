@@ -133,6 +133,21 @@ func describe(a *alerts.Alert, g *alerts.Group) web.Alert {
 // Tallies implements web.Tallies with the engine of this process, or nil.
 type Tallies func() *engine.Engine
 
+// Usual implements web.Usual.
+func (t Tallies) Usual(service, environment, stage string, at []time.Time, measures ...string) (map[string][]web.Band, error) {
+	engine := t()
+	if engine == nil {
+		return nil, fmt.Errorf("what is usual is %w: NATS does not answer", web.ErrUnavailable)
+	}
+	out := map[string][]web.Band{}
+	for name, bands := range engine.Usual(service, environment, stage, at, measures...) {
+		for _, b := range bands {
+			out[name] = append(out[name], web.Band(b))
+		}
+	}
+	return out, nil
+}
+
 // Range implements web.Tallies.
 func (t Tallies) Range(ctx context.Context, expr string, from, to time.Time, step time.Duration) ([]web.Series, error) {
 	engine := t()

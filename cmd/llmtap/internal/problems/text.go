@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
@@ -222,6 +223,10 @@ func Fields(d *Details, now time.Time, style *terminal.Style) (list []Field) {
 		incidents += ", which goes on"
 	}
 	add("incidents", incidents)
+	last := ", last failure "
+	if measure, _ := wording.Measure(p.Cause); measure != "" {
+		last = ", last seen "
+	}
 	for i, v := range slices.Backward(p.Versions) {
 		name := ""
 		if i == len(p.Versions)-1 {
@@ -231,7 +236,7 @@ func Fields(d *Details, now time.Time, style *terminal.Style) (list []Field) {
 		if !v.FirstCall.IsZero() {
 			text += ", first call " + style.Time(v.FirstCall)
 		}
-		add(name, text+", last failure "+style.Time(v.LastFailed))
+		add(name, text+last+style.Time(v.LastFailed))
 	}
 	add("rules", strings.Join(p.Rules, ", "))
 	add(p.Kind, p.Cause)

@@ -1,0 +1,124 @@
+package web
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// scale returns the end of the vertical axis, which begins at 0, and its number of steps.
+func (c *Chart) scale() (top float64, steps int) {
+	highest := c.Threshold
+	for i := range c.Starts {
+		if !c.Lines {
+			highest = max(highest, c.sum(i))
+			continue
+		}
+		for _, s := range c.Series {
+			if v := s.Values[i]; v > highest { // not NaN
+				highest = v
+			}
+		}
+	}
+	if c.Lines {
+		return niceMeasure(c.withBands(highest))
+	}
+	if top, steps = niceScale(highest); c.Levels && top <= 1 {
+		return niceFraction(highest)
+	}
+	return top, steps
+}
+
+// withBands returns the highest value to draw: the bands do not make the lines lower than a third of the chart.
+func (c *Chart) withBands(highest float64) float64 {
+	usual := 0.0
+	for _, b := range c.Bands {
+		usual = max(usual, b.High)
+	}
+	if highest == 0 {
+		return usual
+	}
+	return max(highest, min(usual, 3*highest))
+}
+
+// drawLines adds the lines and the bands to d. left is where a bar begins, and end where the last one ends.
+func (c *Chart) drawLines(d *Drawing, left func(i int) float64, end float64, y func(v float64) float64) {
+	right := func(i int) float64 {
+		if i+1 < len(c.Starts) {
+			return left(i + 1)
+		}
+		return end
+	}
+	for _, s := range c.Series {
+		var b strings.Builder
+		for i, v := range s.Values {
+			if math.IsNaN(v) {
+				continue
+			}
+			at := fmt.Sprintf("%.1f %.1f", (left(i)+right(i))/2, y(v))
+			if i == 0 || math.IsNaN(s.Values[i-1]) {
+				fmt.Fprintf(&b, "M%s", at)
+			}
+			fmt.Fprintf(&b, "L%s", at) // a value alone is a dot
+		}
+		d.Paths = append(d.Paths, Path{s.Class, b.String()})
+	}
+	var b strings.Builder
+	for i := 0; i < len(c.Bands); i++ {
+		if c.Bands[i].High == 0 {
+			continue
+		}
+		from := i
+		command := "M"
+		for ; i < len(c.Bands) && c.Bands[i].High > 0; i++ {
+			fmt.Fprintf(&b, "%s%.1f %.1fH%.1f", command, left(i), y(c.Bands[i].High), right(i))
+			command = "L"
+		}
+		for j := i - 1; j >= from; j-- {
+			fmt.Fprintf(&b, "L%.1f %.1fH%.1f", right(j), y(c.Bands[j].Low), left(j))
+		}
+		b.WriteString("Z")
+	}
+	d.Usual = b.String()
+}
+
+// nothing reports whether there is no value in a bar.
+func (c *Chart) nothing(i int) bool {
+	for _, s := range c.Series {
+		if !math.IsNaN(s.Values[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// value returns a value of a line in words.
+func (c *Chart) value(v float64) string {
+	if math.IsNaN(v) {
+		return "–"
+	}
+	return c.Text(v)
+}
+
+// band returns what is usual of a bar in words.
+func (c *Chart) band(i int) string {
+	if c.Bands == nil || c.Bands[i].High == 0 {
+		return "–"
+	}
+	return c.Text(c.Bands[i].Low) + " to " + c.Text(c.Bands[i].High)
+}
+
+// lineLabel describes the values of a bar in words.
+func (c *Chart) lineLabel(i int) string {
+	text := c.View.At(c.Starts[i]).Absolute() + ": " + c.Title
+	for j, s := range c.Series {
+		if j > 0 {
+			text += ", " + s.Name
+		}
+		text += " " + c.value(s.Values[i])
+	}
+	if c.Bands != nil && c.Bands[i].High > 0 {
+		text += ", usual " + c.band(i)
+	}
+	return text
+}
