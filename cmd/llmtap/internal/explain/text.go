@@ -86,12 +86,20 @@ var statusPattern = regexp.MustCompile(`(?i)(?:error code|(?:client|server) erro
 	`|(?:^\W*|(?:error|exception)\W{1,3})([45]\d\d)\b(?:\s+[{"<]|\s+status|\s+[a-z_]+:|\s*[:-]|\s+(?-i:[A-Z]))` +
 	`|[\[【]([45]\d\d)[\]】]` +
 	`|<(?:title|h1)>\s*([45]\d\d)\b` +
-	`|\bresponse ([45]\d\d)\b|\b([45]\d\d)(?: https?://|, message=)|\b([45]\d\d) (?-i:Bad Request|Unauthorized|Payment Required|Forbidden|Not Found|Method Not Allowed|Payload Too Large|Unprocessable (?:Entity|Content)|Too Many Requests|Internal Server Error|Bad Gateway|Service Unavailable|Gateway Time-?out)\b`)
+	`|\bresponse ([45]\d\d)\b|\b([45]\d\d) status code|\b([45]\d\d)(?: https?://|, message=)|\b([45]\d\d) (?-i:Bad Request|Unauthorized|Payment Required|Forbidden|Not Found|Method Not Allowed|Payload Too Large|Unprocessable (?:Entity|Content)|Too Many Requests|Internal Server Error|Bad Gateway|Service Unavailable|Gateway Time-?out)\b`)
 
-// noAnswer matches the errors of a client that received no answer.
-var noAnswer = regexp.MustCompile(`(?i)connection (?:error|refused|reset|aborted|closed)|connect(?:ion)? ?timeout|read ?timeout|timed out|timeout exceeded|deadline exceeded|` +
-	`context canceled|no such host|no route to host|network is unreachable|i/o timeout|(?:failed|unable|could not|couldn't) (?:to )?(?:connect|resolve host)|name or service not known|getaddrinfo|econn(?:refused|reset|aborted)|enotfound|etimedout|eai_again|socket hang up|fetch failed|` +
-	`remote(?:protocolerror|disconnected)|server disconnected|premature close|ended prematurely|socket was closed|request (?:was )?(?:aborted|cancell?ed)|stream ended without|(?:unable to|cannot|could not) reach|dns lookup|chunked read|idle timeout|connection (?:was )?dropped|no response (?:from|within) |other side closed|stream (?:disconnected|closed) before|closed (?:the )?connection|connection closed|connection lost|error sending request|transport error|network error|certificate verify failed|x509: |ssl handshake|tls handshake|unexpected eof|broken pipe`)
+// noAnswer matches the errors of a client that received no answer: of its connection, of the names and certificates before it, of
+// its time-outs, and of the streams that broke.
+var noAnswer = regexp.MustCompile(`(?i)connection (?:error|refused|reset|aborted|closed|lost)|connection (?:was )?(?:dropped|terminated)|connection attempts failed|client connection lost|` +
+	`closed (?:the )?connection|other side closed|server_? ?disconnected|remote(?:protocolerror|disconnected)|socket (?:hang up|was closed)|websocket closed|broken pipe|proxy connect aborted|` +
+	`(?:failed|unable|could not|couldn't) (?:to )?(?:connect|resolve host)|(?:unable to|cannot|could not) reach|no route to host|network is unreachable|(?:transport|network) error|networkerror when|` +
+	`error sending request|client error \((?:connect|sendrequest)\)|fetch failed|failed to fetch(?:\W*$|[.:;,)"'])|(?:ollama|server) is not running|` +
+	`no such host|name or service not known|getaddrinfo|dns (?:lookup|error)|econn(?:refused|reset|aborted)|enotfound|etimedout|eai_again|und_err_|\berr_(?:connection|cert|network|name|timed|ssl|internet)|` +
+	`certificate verify failed|x509: |self[- ]signed certificate|verify the first certificate|wrong_version_number|ssl handshake|tls handshake|` +
+	`connect(?:ion)? ?timeout|read ?timeout|timed out|timeout exceeded|timeout while|idle timeout|deadline exceeded|i/o timeout|not respond in time|no response (?:from|within) |` +
+	`context canceled|request (?:was )?(?:aborted|cancell?ed)|operation was aborted|` +
+	`premature close|ended prematurely|stream ended without|stream (?:disconnected|closed) before|not closed cleanly|\bgoaway\b|chunked read|incompleteread|clientpayloaderror|payload is not completed|` +
+	`unexpected eof|^\W*(?:error:|typeerror:)?\s*(?:eof|terminated|load failed)\W*$`)
 
 // broken precedes what a server or a client said when a stream ended early.
 var broken = regexp.MustCompile(`(?i)stream disconnected before completion:\s+(?:response\.failed event received\s+)?\b`)
