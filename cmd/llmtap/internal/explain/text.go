@@ -97,7 +97,7 @@ var noAnswer = regexp.MustCompile(`(?i)connection (?:error|refused|reset|aborted
 	`no such host|name or service not known|getaddrinfo|dns (?:lookup|error)|econn(?:refused|reset|aborted)|enotfound|etimedout|eai_again|und_err_|\berr_(?:connection|cert|network|name|timed|ssl|internet)|` +
 	`certificate verify failed|x509: |self[- ]signed certificate|verify the first certificate|wrong_version_number|ssl handshake|tls handshake|` +
 	`connect(?:ion)? ?timeout|read ?timeout|timed out|timeout exceeded|timeout while|idle timeout|deadline exceeded|i/o timeout|not respond in time|no response (?:from|within) |` +
-	`context canceled|request (?:was )?(?:aborted|cancell?ed)|operation was aborted|` +
+	`context canceled|request (?:was )?(?:aborted|cancell?ed)|operation was aborted|task was cancell?ed|` +
 	`premature close|ended prematurely|stream ended without|stream (?:disconnected|closed) before|not closed cleanly|\bgoaway\b|chunked read|incompleteread|clientpayloaderror|payload is not completed|` +
 	`unexpected eof|^\W*(?:error:|typeerror:)?\s*(?:eof|terminated|load failed)\W*$`)
 
