@@ -123,8 +123,11 @@ func decide(in Input, w *wordings, text []byte) Cause {
 	r, family := w.match(text, in)
 	if in.Status == 0 {
 		// Without an answer, the text is the client's own error, unless it names a cause that only a server can state.
-		if r == nil || registry[r.cause].class == "provider" {
+		switch {
+		case r == nil || registry[r.cause].class == "provider":
 			return known(noResponse, Stated, "status", "")
+		case r.weak:
+			return known(noResponse, Guessed, "status", "")
 		}
 	}
 	if r != nil && !r.weak {

@@ -4,10 +4,11 @@ import "bytes"
 
 // Bounds of reading a text for its statements.
 const (
-	maxRead  = 16 << 10 // bytes from the start of a text that Classify reads
-	maxAhead = 48 << 10 // bytes that Classify reads ahead in brackets
-	maxDepth = 64       // depth of brackets; deeper ones are read as text
-	maxName  = 64       // bytes of a key, and of the text after a quote that shows whether it ends a string
+	maxRead     = 16 << 10 // bytes from the start of a text that Classify reads
+	maxAhead    = 48 << 10 // bytes that Classify reads ahead in brackets
+	maxDepth    = 64       // depth of brackets; deeper ones are read as text
+	maxTemplate = 512      // bytes of a statement of a chat template
+	maxName     = 64       // bytes of a key, and of the text after a quote that shows whether it ends a string
 )
 
 // Statements appends to dst the parts of text that can state an error. Traffic is left out: requests and answers, and the
@@ -166,6 +167,11 @@ func (r *reader) read(dst []byte) []byte {
 			if text[i] == '(' && (i == 0 || !isName(text[i-1])) {
 				break
 			}
+			if n := lenTemplate(text[i:end]); n > 0 {
+				dst = append(dst, text[copied:i]...)
+				skip = i + n
+				break
+			}
 			b := r.brackets(i, end, true)
 			if !b.traffic {
 				break
@@ -241,6 +247,24 @@ func (r *reader) nextError(dst []byte, i, end int) (appended []byte, start, stop
 	}
 	return dst, end, end
 }
+
+// lenTemplate returns the length of the code of a chat template at the start of text, which a server shows with its error; 0 if there
+// is none. Code that is cut short ends with its line.
+func lenTemplate(text []byte) int {
+	if len(text) < 2 || text[1] != '%' {
+		return 0
+	}
+	text = text[:min(len(text), maxTemplate)]
+	if n := bytes.Index(text, templateEnd); n > 0 {
+		return n + len(templateEnd)
+	}
+	if n := bytes.IndexByte(text, '\n'); n > 0 {
+		return n
+	}
+	return len(text)
+}
+
+var templateEnd = []byte("%}")
 
 // headerArgument returns the length of an option of curl that precedes a header in quotes, or 0.
 func headerArgument(text []byte) int {

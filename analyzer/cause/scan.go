@@ -40,7 +40,7 @@ type phrase struct {
 
 // An index maps hashes of first bytes to chains of phrases, linked by next; 0 ends a chain.
 type index struct {
-	short, long [1 << 12]uint16
+	short, long [1 << 13]uint16
 	next        []uint16
 	phrases     []phrase
 	names       map[string]uint8
@@ -49,13 +49,13 @@ type index struct {
 }
 
 func shortHash[T string | []byte](s T) uint32 {
-	return (uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16) * 2654435761 >> 20
+	return (uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16) * 2654435761 >> 19
 }
 
 func longHash[T string | []byte](s T) uint32 {
 	lo := uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16
 	hi := uint32(s[3]) | uint32(s[4])<<8 | uint32(s[5])<<16
-	return (lo*2654435761 ^ hi*2246822519) >> 20
+	return (lo*2654435761 ^ hi*2246822519) >> 19
 }
 
 func newIndex(concepts []concept) *index {

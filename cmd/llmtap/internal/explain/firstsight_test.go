@@ -21,9 +21,10 @@ import (
 //	2      acfc18a0  34       24     7                                 3
 //	3      b60a6d08  36       27     8                                 1
 //	4      801cab67  29       22     6                                 1
+//	5      a4882268  41       30     10                                1
 //
-// The goal of 85 % right at first sight is not reached; the figures below are those after learning. Sets 2 to 4 were taken as
-// a search of issues returned them, without reports whose wording a table or a test had. Of these 99, 41 may say nothing: there
+// The goal of 85 % right at first sight is not reached; the figures below are those after learning. Sets 2 to 5 were taken as
+// a search of issues returned them, without reports whose wording a table or a test had. Of these 140, 65 may say nothing: there
 // "unexplained" is right, alone or beside another name.
 //
 //	go test ./cmd/llmtap/internal/explain -run TestFirstSight -v
@@ -32,6 +33,10 @@ func TestFirstSight(t *testing.T) {
 		t.Run(filepath.Base(set), func(t *testing.T) { firstSight(t, set) })
 	}
 }
+
+// TestLearned explains public reports of clients, gateways and providers that were read to broaden the wordings before set 5. It
+// says nothing about new texts.
+func TestLearned(t *testing.T) { firstSight(t, "testdata/learned.jsonl") }
 
 func firstSight(t *testing.T, set string) {
 	text := must.Get(os.ReadFile(set))(t)

@@ -12,6 +12,8 @@ const (
 	window  = 4 << 10 // size of a text that cause.Classify reads completely
 	overlap = 512     // bytes in which a window searches for a line end; without one, the overlap of two windows
 	maxRead = 1 << 20 // bytes read from the end of a text
+
+	maxSentences = 500 // bytes of a text that is only an error
 )
 
 // relevantPart returns the part of a long text that states a cause: a body states it at the start, a log or a traceback at
@@ -81,14 +83,26 @@ func withoutFrames(text []byte) []byte {
 
 // statusPattern matches the HTTP status in a text. A number alone is not enough.
 var statusPattern = regexp.MustCompile(`(?i)(?:error code|(?:client|server) error|status[ _]?code|http[ _]?(?:status|error|code)|"?code["']?|http/\d(?:\.\d)?|\bhttp|status)["']?\s*[:=(]?\s*["']?([45]\d\d)\b` +
-	`|^\W*(?:\w*(?:error|exception):?\s*)*([45]\d\d)\b(?:\s+[{"<]|\s+status|\s*[:-]|\s+(?-i:[A-Z]))` +
+	`|(?:^\W*|(?:error|exception)\W{1,3})([45]\d\d)\b(?:\s+[{"<]|\s+status|\s+[a-z_]+:|\s*[:-]|\s+(?-i:[A-Z]))` +
+	`|[\[【]([45]\d\d)[\]】]` +
 	`|<(?:title|h1)>\s*([45]\d\d)\b` +
-	`|\bresponse ([45]\d\d)\b|\b([45]\d\d)(?: https?://|, message=)|\b([45]\d\d) (?-i:Bad Request|Unauthorized|Payment Required|Forbidden|Not Found|Method Not Allowed|Payload Too Large|Unprocessable (?:Entity|Content)|Too Many Requests|Internal Server Error|Bad Gateway|Service Unavailable|Gateway Time-?out)\b`)
+	`|\bresponse ([45]\d\d)\b|\b([45]\d\d) status code|\b([45]\d\d)(?: https?://|, message=)|\b([45]\d\d) (?-i:Bad Request|Unauthorized|Payment Required|Forbidden|Not Found|Method Not Allowed|Payload Too Large|Unprocessable (?:Entity|Content)|Too Many Requests|Internal Server Error|Bad Gateway|Service Unavailable|Gateway Time-?out)\b`)
 
-// noAnswer matches the errors of a client that received no answer.
-var noAnswer = regexp.MustCompile(`(?i)connection (?:error|refused|reset|aborted|closed)|connect(?:ion)? ?timeout|read ?timeout|timed out|timeout exceeded|deadline exceeded|` +
-	`context canceled|no such host|no route to host|network is unreachable|i/o timeout|(?:failed|unable|could not|couldn't) (?:to )?(?:connect|resolve host)|name or service not known|getaddrinfo|econn(?:refused|reset|aborted)|enotfound|etimedout|eai_again|socket hang up|fetch failed|` +
-	`remote(?:protocolerror|disconnected)|server disconnected|premature close|other side closed|stream (?:disconnected|closed) before|certificate verify failed|x509: |ssl handshake|tls handshake|unexpected eof|broken pipe`)
+// noAnswer matches the errors of a client that received no answer: of its connection, of the names and certificates before it, of
+// its time-outs, and of the streams that broke.
+var noAnswer = regexp.MustCompile(`(?i)connection (?:error|refused|reset|aborted|closed|lost)|connection (?:was )?(?:dropped|terminated)|connection attempts failed|client connection lost|` +
+	`closed (?:the )?connection|other side closed|server_? ?disconnected|remote(?:protocolerror|disconnected)|socket (?:hang up|was closed)|websocket closed|broken pipe|proxy connect aborted|` +
+	`(?:failed|unable|could not|couldn't) (?:to )?(?:connect|resolve host)|(?:unable to|cannot|could not) reach|no route to host|network is unreachable|(?:transport|network) error|networkerror when|` +
+	`error sending request|client error \((?:connect|sendrequest)\)|fetch failed|failed to fetch(?:\W*$|[.:;,)"'])|(?:ollama|server) is not running|` +
+	`no such host|name or service not known|getaddrinfo|dns (?:lookup|error)|econn(?:refused|reset|aborted)|enotfound|etimedout|eai_again|und_err_|\berr_(?:connection|cert|network|name|timed|ssl|internet)|` +
+	`certificate verify failed|x509: |self[- ]signed certificate|verify the first certificate|wrong_version_number|ssl handshake|tls handshake|` +
+	`connect(?:ion)? ?timeout|read ?timeout|timed out|timeout exceeded|timeout while|idle timeout|deadline exceeded|i/o timeout|not respond in time|no response (?:from|within) |` +
+	`context canceled|request (?:was )?(?:aborted|cancell?ed)|operation was aborted|task was cancell?ed|` +
+	`premature close|ended prematurely|stream ended without|stream (?:disconnected|closed) before|not closed cleanly|\bgoaway\b|chunked read|incompleteread|clientpayloaderror|payload is not completed|` +
+	`unexpected eof|^\W*(?:error:|typeerror:)?\s*(?:eof|terminated|load failed)\W*$`)
+
+// broken precedes what a server or a client said when a stream ended early.
+var broken = regexp.MustCompile(`(?i)stream disconnected before completion:\s+(?:response\.failed event received\s+)?\b`)
 
 // answer matches the errors that a server stated in an answer, whatever words of noAnswer are in them.
 var answer = regexp.MustCompile(`^\W*["'](?:error|type|code|message|detail)["']\W*:|\(\w+Exception\) when calling the |\berror["']?\s*:\s*\{`)
@@ -103,6 +117,9 @@ func findStatus(text []byte) int {
 				return n
 			}
 		}
+	}
+	if m := broken.FindIndex(head); m != nil {
+		head = head[m[1]:]
 	}
 	if noAnswer.Match(head) && !answer.Match(head) {
 		return 0
