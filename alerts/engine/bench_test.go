@@ -28,6 +28,7 @@ func benchmarkStep(b *testing.B, services, stages, n int) {
 		m.FirstToken.Add(400 + 30*i)
 		m.InputTokens.Add(2000 + 500*i)
 		m.OutputTokens.Add(100 + 40*i)
+		m.Cost.Add(4000 + 900*i)
 	}
 	for i := range 2 * services * stages {
 		kv := map[string]string{

@@ -83,6 +83,8 @@ func (b Budget) labels() map[string]string {
 type spend struct {
 	Service     string       `json:"service"`
 	Environment string       `json:"environment,omitempty"`
+	New         int64        `json:"new"`      // first second that was counted
+	Seeded      bool         `json:"seeded"`   // what the store of calls knew of the time before is added
 	Month       int64        `json:"month"`    // its first second
 	Since       int64        `json:"since"`    // second of the month since which all is known
 	Spent       uint64       `json:"spent"`    // in the month
@@ -108,7 +110,7 @@ func (s *spend) moveTo(second int64) {
 	month, _ := monthOf(second)
 	switch {
 	case s.Month == 0:
-		s.Month, s.Since, s.First, s.Hour = month, second, second/3600+1, second/3600
+		s.New, s.Month, s.Since, s.First, s.Hour = second, month, second, second/3600+1, second/3600
 	case month > s.Month:
 		s.Month, s.Since, s.Spent, s.Unpriced = month, month, 0, 0
 	}
@@ -174,15 +176,16 @@ func (s *spend) gauges(step int64) []Gauge {
 
 // budgets count what is spent of each budget. Engine.mu guards them.
 type budgets struct {
-	list    []*spend
-	counted int64 // last step that is counted
-	stored  int64 // last step that the Store has
-	loaded  bool
+	list     []*spend
+	interval int64 // between steps, in seconds
+	counted  int64 // last step that is counted
+	stored   int64 // last step that the Store has
+	loaded   bool
 }
 
-func newBudgets(list []Budget) *budgets {
-	b := &budgets{}
-	for _, x := range list {
+func newBudgets(cfg Config) *budgets {
+	b := &budgets{interval: int64(cfg.EvaluationInterval.Seconds())}
+	for _, x := range cfg.Budgets {
 		b.list = append(b.list, &spend{Service: x.Service, Environment: x.Environment, budget: x, labels: x.labels()})
 	}
 	return b
@@ -196,10 +199,18 @@ func (b *budgets) count(step int64, n *analyzer.Count) {
 	}
 	for _, s := range b.list {
 		if s.budget.covers(n.Labels["service"], n.Labels["environment"]) {
-			s.moveTo(step - 1)
+			b.moveTo(s, step)
 			s.Spent, s.Open, s.Unpriced = s.Spent+m.Cost.Sum, s.Open+m.Cost.Sum, s.Unpriced+m.Unpriced
 		}
 	}
+}
+
+// moveTo prepares s for the calls of a step.
+func (b *budgets) moveTo(s *spend, step int64) {
+	if s.Month == 0 {
+		s.moveTo(step - b.interval)
+	}
+	s.moveTo(step - 1)
 }
 
 // end ends a step and returns its gauges.
@@ -209,7 +220,7 @@ func (b *budgets) end(step int64) (out []Gauge) {
 	}
 	for _, s := range b.list {
 		if step > b.counted {
-			s.moveTo(step - 1)
+			b.moveTo(s, step)
 		}
 		out = append(out, s.gauges(max(step, b.counted))...)
 	}

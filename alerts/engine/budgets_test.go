@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -62,11 +64,11 @@ func TestBudget(t *testing.T) {
 			}
 		}
 		play(24, 100_000) // 1 January 2000
-		must.Equal(t, spent(e, "shop"), "spent_dollars 14.4; unpriced_calls 144; since_seconds 946685399; ", "after a day")
+		must.Equal(t, spent(e, "shop"), "spent_dollars 14.4; unpriced_calls 144; since_seconds 946685370; ", "after a day")
 		play(2, 100_000)
-		must.Equal(t, spent(e, "shop"), "spent_dollars 15.6; forecast_dollars 446.4; unpriced_calls 156; since_seconds 946685399; ", "a cent a minute, and 31 days")
-		must.Equal(t, spent(e, "all services in prod"), "spent_dollars 31.2; forecast_dollars 892.8; unpriced_calls 312; since_seconds 946685399; ", "two services")
-		must.Equal(t, spent(e, "shop in test"), "spent_dollars 0; forecast_dollars 0; unpriced_calls 0; since_seconds 946685399; ", "no calls")
+		must.Equal(t, spent(e, "shop"), "spent_dollars 15.6; forecast_dollars 446.4; unpriced_calls 156; since_seconds 946685370; ", "a cent a minute, and 31 days")
+		must.Equal(t, spent(e, "all services in prod"), "spent_dollars 31.2; forecast_dollars 892.8; unpriced_calls 312; since_seconds 946685370; ", "two services")
+		must.Equal(t, spent(e, "shop in test"), "spent_dollars 0; forecast_dollars 0; unpriced_calls 0; since_seconds 946685370; ", "no calls")
 		list := e.Active()
 		must.Equal(t, len(list), 1, "alerts")
 		must.Equal(t, list[0].Annotations["summary"], "shop will cost about $446.40 this month, more than the budget of $100.00", "summary")
@@ -82,7 +84,7 @@ func TestBudget(t *testing.T) {
 
 // The forecast expects of each hour what it cost a week before. A month begins with nothing spent.
 func TestForecast(t *testing.T) {
-	s := newBudgets([]Budget{{Service: "*", PerMonth: 1}}).list[0]
+	s := newBudgets(budgetConfig(Budget{Service: "*", PerMonth: 1})).list[0]
 	begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 	hours := func(from, to int64, microdollars func(hourOfDay int64) uint64) {
 		for h := from; h < to; h++ {
@@ -147,7 +149,7 @@ func TestBudgetSurvives(t *testing.T) {
 		standby := newEngine(t, budgetConfig(budget), Options{Store: store, Standby: true})
 		replay(standby)
 		play(20, e, standby)
-		want := "spent_dollars 15.27; forecast_dollars 446.4; unpriced_calls 1527; since_seconds 946684859; "
+		want := "spent_dollars 15.27; forecast_dollars 446.4; unpriced_calls 1527; since_seconds 946684830; "
 		must.Equal(t, spent(e, "shop"), want, "before the restart")
 		must.Equal(t, spent(standby, "shop"), want, "of the standby")
 		fired := e.Active()
@@ -171,12 +173,64 @@ func TestBudgetSurvives(t *testing.T) {
 			}
 		}
 		play(3, standby)
-		must.Equal(t, spent(standby, "shop"), "spent_dollars 15.3; forecast_dollars 446.4; unpriced_calls 1530; since_seconds 946684859; ", "after the takeover")
+		must.Equal(t, spent(standby, "shop"), "spent_dollars 15.3; forecast_dollars 446.4; unpriced_calls 1530; since_seconds 946684830; ", "after the takeover")
 
 		other := newEngine(t, budgetConfig(Budget{Service: "desk", PerMonth: 1}, Budget{Service: "shop", PerMonth: 1000}), Options{Store: crashed})
 		replay(other)
-		must.Equal(t, spent(other, "shop"), "spent_dollars 15.3; forecast_dollars 446.4; unpriced_calls 1530; since_seconds 946684859; ", "with another budget before it")
+		must.Equal(t, spent(other, "shop"), "spent_dollars 15.3; forecast_dollars 446.4; unpriced_calls 1530; since_seconds 946684830; ", "with another budget before it")
 		must.Equal(t, len(other.Active()), 0, "alerts with a larger budget")
+	})
+}
+
+// A new budget knows what the store of calls knows of the month, and of the week before.
+func TestBudgetSeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(10*24*time.Hour + 90*time.Minute)
+		began := time.Now()
+		month := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+		earliest, asked := month.Add(-24*time.Hour), 0
+		o := Options{Store: &alertstest.Store{}, Spent: func(_ context.Context, from, to time.Time) (list []Spent, err error) {
+			if asked++; asked == 1 {
+				return nil, errors.New("connection refused")
+			}
+			must.Equal(t, from, month, "from")
+			must.Equal(t, to, began.Add(30*time.Second).UTC(), "to")
+			for h := earliest; h.Before(to); h = h.Add(time.Hour) {
+				if !h.Before(from) {
+					list = append(list, Spent{h, "shop", "prod", 1_000_000, 2}, Spent{h, "shop", "test", 7_000_000, 0})
+				}
+			}
+			return list, nil
+		}}
+		play := func(e *Engine, minutes int) {
+			for range minutes {
+				time.Sleep(time.Minute)
+				must.Do(t, e.Add(t.Context(), costly(10_000, "shop")))
+			}
+			synctest.Wait()
+		}
+		budget := budgetConfig(Budget{Service: "shop", Environment: "prod", PerMonth: 1000})
+		e := newEngine(t, budget, o)
+		stop := alertstest.Run(t, e.Run)
+		play(e, 1)
+		must.Equal(t, spent(e, "shop in prod"), "spent_dollars 0.01; unpriced_calls 1; since_seconds 947554230; ", "before the store answers")
+		play(e, 4)
+		want := "spent_dollars 242.05; forecast_dollars 744.47; unpriced_calls 489; "
+		must.Equal(t, spent(e, "shop in prod"), want, "a dollar an hour for 242 hours, and 5 cents")
+		stop()
+		again := newEngine(t, budget, o)
+		alertstest.Run(t, again.Run)
+		must.Do(t, again.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix() + 30}))
+		synctest.Wait()
+		must.Equal(t, asked, 2, "questions to the store")
+		must.Equal(t, again.state.budgets.list[0].Spent, 242_050_000, "after a restart")
+
+		earliest, o.Store = began.Add(-30*time.Hour), &alertstest.Store{}
+		began = time.Now()
+		young := newEngine(t, budget, o)
+		alertstest.Run(t, young.Run)
+		play(young, 4)
+		must.Equal(t, spent(young, "shop in prod"), "spent_dollars 31.04; forecast_dollars 533.39; unpriced_calls 66; since_seconds 947448000; ", "calls are stored since the day before")
 	})
 }
 

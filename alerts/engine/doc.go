@@ -101,6 +101,9 @@
 // standby, reads it and replays the tallies of later minutes, so that it knows what the others know, and an alarm about what is unusual
 // continues. ClickHouse is not needed. Minutes in which the collector was down teach nothing.
 //
+// What is spent of a budget is kept in the same way, in one value with the last step that it includes, which is stored every
+// storeBudgetsEvery seconds.
+//
 // # Why a changed rule file needs no restart
 //
 // The states of rules are separate from the samples, so Reload only replaces the rules: an unchanged rule keeps its

@@ -38,6 +38,9 @@ type Options struct {
 	Decisions *Decisions
 	// History reads what is stored of the calls of the last weeks, for stages of which the Store knows nothing. May be nil.
 	History History
+	// Spent returns what measured calls cost by hour and service in [from, to), from the store of calls. It is asked once for each budget
+	// that is new. May be nil.
+	Spent func(ctx context.Context, from, to time.Time) ([]Spent, error)
 	// Unavailable returns the text of Alert.Unavailable. It must not block.
 	Unavailable func() string
 	Logger      *slog.Logger
@@ -53,6 +56,7 @@ type Engine struct {
 	standby     bool
 	unavailable func() string
 	history     History
+	spent       func(ctx context.Context, from, to time.Time) ([]Spent, error)
 	expected    []Gauge // applied at each step
 	concurrent  int     // rules evaluated at a time; 1 except in a backtest
 
@@ -105,13 +109,13 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	m, v, changed := newMetrics(o.Registerer), newVersions(), newSignal()
 	g := &groups{cfg: cfg, m: m, receivers: receivers, decisions: o.Decisions, inhibitRules: inhibit, open: map[string]*openGroup{}, leads: !o.Standby}
 	e := &Engine{
-		cfg: cfg, log: o.Logger, m: m, health: o.Health, standby: o.Standby, unavailable: o.Unavailable, history: o.History, rules: list, steps: newSteps(cfg), groups: g,
+		cfg: cfg, log: o.Logger, m: m, health: o.Health, standby: o.Standby, unavailable: o.Unavailable, history: o.History, spent: o.Spent, rules: list, steps: newSteps(cfg), groups: g,
 		quiet: newQuiet(), concurrent: 1,
 	}
 	e.dispatcher = &dispatcher{cfg: cfg, m: m, log: o.Logger, receivers: receivers, changed: changed, leads: o.Leads, mu: &e.mu, groups: g}
 	e.state = &state{store: o.Store, log: o.Logger, m: m, changed: changed, intended: e.dispatcher.wake, mu: &e.mu, groups: g, versions: v, quiet: e.quiet}
 	if !o.Health {
-		e.expected, e.state.usuals, e.state.budgets = expected(cfg), newUsuals(cfg, m), newBudgets(cfg.Budgets)
+		e.expected, e.state.usuals, e.state.budgets = expected(cfg), newUsuals(cfg, m), newBudgets(cfg)
 	}
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
@@ -333,6 +337,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	g.Go(func() { e.dispatcher.run(ctx) })
 	g.Go(func() { e.followDecisions(ctx) })
 	g.Go(func() { e.seed(ctx, e.history) })
+	g.Go(func() { e.state.seedBudgets(ctx, e.spent) })
 	g.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)
 	defer cancel()

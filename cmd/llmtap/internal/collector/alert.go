@@ -123,7 +123,7 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 		a.files.reload = append(a.files.reload, engine.Reload)
 		return engine, nil
 	}
-	if a.calls, err = open("calls", cfg, engine.Options{Store: a.state, Unavailable: a.monitor.unavailable, History: c.history}); err != nil {
+	if a.calls, err = open("calls", cfg, engine.Options{Store: a.state, Unavailable: a.monitor.unavailable, History: c.history, Spent: c.spent}); err != nil {
 		return nil, err
 	}
 	cfg.GroupBy = append(slices.Clone(cfg.GroupBy), healthLabel)
