@@ -45,7 +45,7 @@ func TestCertain(t *testing.T) {
 			body = `{"input":[` + reply + `]}`
 		case wire.Gemini:
 			body = `{"contents":[{"role":"user","parts":[` + reply + `]}]}`
-		case wire.OpenAIChat:
+		default:
 			body = `{"messages":[` + reply + `]}`
 		}
 		got, hash := read(t, d, []byte(body))
