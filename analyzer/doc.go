@@ -70,6 +70,10 @@
 // request itself lacks the reply, the finding of the rule missing_tool_reply has more detail, and there is no signal.
 // The row of a call does not change after its conversation is dropped.
 //
+// A reply is read once, when it is first seen: does it report an error (package toolreply), and is it what the same call
+// returned before? It counts unless its request is refused. Equal turns in a row, also of loops of up to three turns, are
+// repeated calls from the third time on, and a loop (agent_loop) from the fifth; see session.Turn.Repeats for what is progress.
+//
 // masked_failure requires a run that reports ok, and a last call that failed while no other call was in flight: none
 // of several concurrent calls is the last. Without a run event for the end, conversation_ended_on_error replaces it,
 // for a conversation with a given id whose last request was refused for its content and that was then idle for

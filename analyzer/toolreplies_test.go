@@ -155,8 +155,7 @@ func TestAgentLoop(t *testing.T) {
 	f("three turns", func(s *stream) { turns(s, h, times(5, read, list, find)...) },
 		"read_file was called 5 times with the same arguments in a loop of 3 turns, and the replies were the same each time"+from)
 	f("two calls in each turn", func(s *stream) { turns(s, h, times(5, append(slices.Clip(read), list...))...) },
-		"read_file was called 5 times in a row with the same arguments, and the reply was the same each time; "+
-			"since message 4 of exchange 018f0000-0000-7000-8000-000000000002; no message of the user came in between")
+		"read_file was called 5 times in a row with the same arguments, and the reply was the same each time"+from)
 	f("other arguments", func(s *stream) {
 		var all [][]turn
 		for i := range 8 {

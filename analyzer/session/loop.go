@@ -14,31 +14,29 @@ const (
 	waits = 10 * time.Second
 )
 
-// loopBytes is the size of the steps of a branch.
-const loopBytes = 224
+// loopBytes is the size of the steps of a branch. The calls in them may be forgotten otherwise, but are few.
+const loopBytes = 96
 
 // steps are the newest turns of a branch whose calls were answered, as far as they repeat.
 type steps struct {
-	newest [maxPeriod]step // newest first
-	same   [maxPeriod]int  // by period-1: number of turns in a row that are like the one a period before
-	first  [maxPeriod]step // by period-1: where the loop began
+	newest [maxPeriod]step  // newest first
+	same   [maxPeriod]int   // by period-1: number of turns in a row that are like the one a period before
+	first  [maxPeriod]*Call // by period-1: with which call the loop began
 }
 
 // A step is a turn of a loop.
 type step struct {
-	hash     uint64 // of its calls with their arguments and replies; 0 if there is none
-	exchange string
-	message  int // 0-based index of its last reply
+	hash uint64 // of its calls with their arguments and replies; 0 if there is none
+	call *Call  // the first of its calls
 }
 
 // A Loop is a turn that an agent made before, with the same calls and the same replies, without a message of the user in between.
 type Loop struct {
-	Times    int    // how often the turn was made, with this one
-	New      bool   // no other turn of the loop was made so often
-	Period   int    // number of turns after which they repeat
-	Exchange string // exchange of the request with the replies to the first of these turns
-	Message  int    // 0-based index of the last of them
-	Call     *Call  // the first call of this turn
+	Times  int   // how often the turn was made, with this one
+	New    bool  // no other turn of the loop was made so often
+	Period int   // number of turns after which they repeat
+	Call   *Call // the first call of this turn
+	First  *Call // the same call in the first of these turns
 }
 
 // Repeats compares the calls that the request of t answers with those of the turns before. It must be called once, after the
@@ -48,8 +46,7 @@ type Loop struct {
 // replies are not known exactly, it assumes so.
 func (t *Turn) Repeats(least int) *Loop {
 	b := t.branch
-	var call *Call
-	now, waited := step{exchange: t.exchange}, false
+	now, waited := step{}, false
 	for _, c := range t.Changed {
 		if c.replySeen != t.seq || c.AnsweredBy != t.exchange {
 			continue
@@ -59,21 +56,20 @@ func (t *Turn) Repeats(least int) *Loop {
 			break
 		}
 		now.hash += mix(mix(hashName(c.Name), c.raw), c.ReplyHash)
-		now.message = max(now.message, c.ReplyMessage)
 		waited = waited || c.ReplyError == "" && c.AnsweredAt.Sub(c.AskedAt) >= waits
-		if call == nil || c.Position < call.Position {
-			call = c
+		if now.call == nil || c.Position < now.call.Position {
+			now.call = c
 		}
 	}
 	switch {
-	case call == nil && b.steps == nil:
+	case now.call == nil && b.steps == nil:
 		return nil
 	case waited || t.instructed():
 		if b.steps != nil {
 			*b.steps = steps{}
 		}
 		return nil
-	case call == nil:
+	case now.call == nil:
 		return nil
 	case b.steps == nil:
 		b.steps = new(steps)
@@ -82,8 +78,7 @@ func (t *Turn) Repeats(least int) *Loop {
 	if n < max(least, 2) {
 		return nil
 	}
-	from, same := b.steps.first[period-1], b.steps.same[period-1]
-	return &Loop{Times: n, New: (same-1)%period == 0, Period: period, Exchange: from.exchange, Message: from.message, Call: call}
+	return &Loop{Times: n, New: (b.steps.same[period-1]-1)%period == 0, Period: period, Call: now.call, First: b.steps.first[period-1]}
 }
 
 // add adds a step. It returns how often it was made in a row, and the number of steps of the loop.
@@ -95,7 +90,7 @@ func (s *steps) add(now step) (times, period int) {
 			continue
 		}
 		if s.same[i] == 0 {
-			s.first[i] = s.newest[i]
+			s.first[i] = s.newest[i].call
 		}
 		s.same[i]++
 		if n := 1 + (s.same[i]+i)/(i+1); n > times {

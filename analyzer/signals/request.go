@@ -65,9 +65,9 @@ func (d *Detector) loop(x *Exchange) {
 	}
 	c := l.Call
 	s := Signal{
-		ID: AgentLoop, Message: c.ReplyMessage, CallID: c.CallID, Tool: c.Name, Key: fmt.Sprint(l.Exchange, l.Period), Update: l.Times > loopSize,
+		ID: AgentLoop, Message: l.First.ReplyMessage, CallID: l.First.CallID, Tool: c.Name, Key: fmt.Sprint(l.First.AnsweredBy, l.Period), Update: l.Times > loopSize,
 		Summary:  fmt.Sprintf("%s was called %d times in a row with the same arguments, and the reply was the same each time", limit.Name(c.Name), l.Times),
-		Evidence: fmt.Sprintf("since message %d of exchange %s; no message of the user came in between", l.Message, l.Exchange),
+		Evidence: fmt.Sprintf("since message %d of exchange %s; no message of the user came in between", l.First.ReplyMessage, l.First.AnsweredBy),
 		Fix:      "Stop after a few equal results: tell the model that the call will not return anything else, or end the run with an error.",
 	}
 	if l.Period > 1 {

@@ -1,7 +1,7 @@
 // Package signals finds problems that no rule about a single request can find: broken answers, useless retries,
 // histories that remain refused (RULES.md section 6).
 //
-//	request   ─> history shrunk or rewritten, placeholders of gateways ─┐
+//	request   ─> loops, a history shrunk or rewritten, placeholders ────┐
 //	answer    ─> stream cut, truncated calls, finish reason, overlap ───┼─> []Signal
 //	completed ─> latent defects, failures, retry storms ────────────────┘
 //

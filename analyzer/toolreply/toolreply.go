@@ -105,6 +105,15 @@ func (r *Reader) ofText(raw []byte) string {
 		r.text = jsonscan.AppendText(r.text[:0], raw)
 		return ofObject(r.text)
 	}
+	return ofFramework(raw)
+}
+
+// ofFramework returns Likely if a text is that of a framework for a failed tool. raw is the text as JSON, without the quotes.
+func ofFramework(raw []byte) string {
+	raw = trimStart(raw)
+	if len(raw) == 0 {
+		return ""
+	}
 	for i := range starts {
 		if s := starts[i].text; s[0] == raw[0] && len(raw) >= len(s) && string(raw[:len(s)]) == s {
 			return Likely
@@ -164,6 +173,10 @@ func ofObject(b []byte) (e string) {
 		case "error":
 			if v[0] == '"' && len(v) > 2 || v[0] == '{' && len(v) > 2 || string(v) == "true" {
 				e = Likely
+			}
+		case "text": // of a part of MCP, as the OpenAI Agents SDK sends it
+			if v[0] == '"' && e == "" {
+				e = ofFramework(v[1 : len(v)-1])
 			}
 		case "success", "ok":
 			if string(v) == "true" {

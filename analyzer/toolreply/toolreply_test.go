@@ -45,7 +45,7 @@ func TestCertain(t *testing.T) {
 			body = `{"input":[` + reply + `]}`
 		case wire.Gemini:
 			body = `{"contents":[{"role":"user","parts":[` + reply + `]}]}`
-		case wire.OpenAIChat:
+		default:
 			body = `{"messages":[` + reply + `]}`
 		}
 		got, hash := read(t, d, []byte(body))
@@ -104,6 +104,7 @@ func TestTexts(t *testing.T) {
 	f("Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\nZeroDivisionError: division by zero", likely) // Python
 	f(`{"error": "no such order"}`, likely)
 	f(` {"success": false, "error": {"code": "E1", "message": "no"}}`, likely)
+	f(`{"type":"text","text":"Error executing tool f: no such order","annotations":null}`, likely) // MCP, OpenAI Agents SDK
 	f(`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}`, likely)
 
 	f("", "")
@@ -118,6 +119,7 @@ func TestTexts(t *testing.T) {
 	f(`{"error": false}`, "")
 	f(`{"error": 0.05, "estimate": 1.2}`, "")
 	f(`{"ok": true, "error": "none"}`, "")
+	f(`{"type":"text","text":"no error","annotations":null}`, "")
 	f(`{"errors": ["a"]}`, "")
 	f(`{"data": {"error": "declined"}}`, "")
 	f(`{"payment": "p1", "status": "failed", "error": "card declined", "amount": 3, "currency": "EUR"}`, "")
