@@ -109,6 +109,7 @@ var findings = map[string][2]string{
 	signals.MaskedFailure:            {"task ended on a failed call as if it had succeeded", "tasks ended on a failed call as if they had succeeded"},
 	signals.ConversationEndedOnError: {"task ended on a failed call as if it had succeeded", "tasks ended on a failed call as if they had succeeded"},
 	signals.RetryStorm:               {"rejected request was sent again and again", "rejected requests were sent again and again"},
+	signals.ModelChanged:             {"model was replaced", "models were replaced"},
 	signals.LatentViolation:          {"accepted request would be rejected by other providers", "accepted requests would be rejected by other providers"},
 
 	analyzer.OddID(analyzer.EndedLimit):    {"answer was cut off at the token limit", "answers were cut off at the token limit"},
