@@ -37,8 +37,8 @@ func (m *memory) model(s *step, e *Exchange, minSeq uint64) {
 		Exchange: r.First.Exchange, ExchangeVersion: r.First.Version, ExchangeInstance: r.First.Instance,
 		Labels: labels, Provider: e.Provider, Model: e.Model, Dialect: e.Dialect, Variant: e.Variant,
 		Rule: signals.ModelChanged, Detail: k.Name, Predicted: check.Signal, Severity: check.Signal, Status: e.Status, Message: -1,
-		Summary:  fmt.Sprintf("%s: %s since %s, was %s", k.Model, k.Name, r.First.At.UTC().Format("2006-01-02 15:04 UTC"), r.LastClean),
-		Evidence: fmt.Sprintf("before, %s answered at least %d calls of the stage", r.LastClean, r.CleanCalls),
+		Summary:  fmt.Sprintf("%s is now %s, was %s", k.Model, k.Name, r.LastClean),
+		Evidence: fmt.Sprintf("since %s; before, %s answered at least %d calls of the stage", r.First.At.UTC().Format("2006-01-02 15:04 UTC"), r.LastClean, r.CleanCalls),
 		Fix:      "Request a snapshot by its full name, or run your evaluations with the new model.",
 	}, &signals.Failure{}, true, minSeq)
 }

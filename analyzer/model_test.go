@@ -62,13 +62,13 @@ func TestModelChanged(t *testing.T) {
 		y.answeredBy(30, "v3-0528")
 		y.answeredBy(30, "v3-0324") // back
 		y.answeredBy(30, "v3-0528")
-	}, "deepseek-chat: v3-0528 since 2026-11-21 11:02 UTC, was v3-0324; before, v3-0324 answered at least 60 calls of the stage")
+	}, "deepseek-chat is now v3-0528, was v3-0324; since 2026-11-21 11:02 UTC; before, v3-0324 answered at least 60 calls of the stage")
 	f("another one", func(y *years) {
 		y.answeredBy(60, "a")
 		y.answeredBy(60, "b")
 		y.answeredBy(60, "c")
-	}, "deepseek-chat: b since 2026-11-21 08:02 UTC, was a; before, a answered at least 60 calls of the stage",
-		"deepseek-chat: c since 2026-11-21 08:04 UTC, was b; before, b answered at least 60 calls of the stage")
+	}, "deepseek-chat is now b, was a; since 2026-11-21 08:02 UTC; before, a answered at least 60 calls of the stage",
+		"deepseek-chat is now c, was b; since 2026-11-21 08:04 UTC; before, b answered at least 60 calls of the stage")
 	f("too few calls before", func(y *years) { y.answeredBy(49, "a"); y.answeredBy(60, "b") })
 	f("odd answers", func(y *years) { y.answeredBy(60, "a"); y.answeredBy(9, "b") })
 	f("both from the start", func(y *years) {
