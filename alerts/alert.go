@@ -170,9 +170,9 @@ func (ev *Evidence) Regression() (first, lastClean string) {
 	return "", ""
 }
 
-// ProviderChanged reports whether ev is about a provider that became stricter, which no deployment explains.
+// ProviderChanged reports whether ev is about a provider that became stricter, or answers with another model, which no deployment explains.
 func (ev *Evidence) ProviderChanged() bool {
-	return len(ev.Rules) == 1 && ev.Rules[0] == signals.ProviderTightened
+	return len(ev.Rules) == 1 && (ev.Rules[0] == signals.ProviderTightened || ev.Rules[0] == signals.ModelChanged)
 }
 
 // A Share counts the failed calls or findings with one cause and root cause.

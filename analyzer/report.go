@@ -32,6 +32,7 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 		e.RootCause = proof.Instance.Root.ID
 	}
 	known, isNew := a.memory.exchange(s, p)
+	a.memory.model(s, e, minSeq)
 	if e.Failed {
 		p.failure = failureOf(e, known)
 	}

@@ -61,6 +61,7 @@ type pipeline struct {
 	finish     string        // finish reason of an answer without calls
 	answer     msg
 	limits     string // what responses say of rate limits
+	model      string // that answers
 	fired      []string
 	severities []string                // of the rules that fired, with their names
 	first      map[string]alerts.Alert // first alert of each rule
@@ -130,7 +131,7 @@ func (p *pipeline) ok(answer msg, history ...msg) {
 	if answer["tool_calls"] != nil {
 		finish = "tool_calls"
 	}
-	p.response(p.request(history...), 200, msg{"model": "deepseek-chat", "choices": []msg{{"index": 0, "message": answer, "finish_reason": finish}}, "usage": msg{"prompt_tokens": p.usage[0], "completion_tokens": p.usage[1]}})
+	p.response(p.request(history...), 200, msg{"model": p.model, "choices": []msg{{"index": 0, "message": answer, "finish_reason": finish}}, "usage": msg{"prompt_tokens": p.usage[0], "completion_tokens": p.usage[1]}})
 }
 
 func (p *pipeline) fail(status int, text string, history ...msg) {
@@ -255,7 +256,7 @@ func playAfter(t *testing.T, store *alertstest.Store, down bool, script func(p *
 		stop := alertstest.Run(t, e.Run)
 		p = &pipeline{
 			first: map[string]alerts.Alert{}, t: t, e: e, a: analyzer.New(analyzer.Default(), protocol.InOrder, prometheus.NewRegistry()), now: time.Now(), own: map[string]uint64{},
-			took: time.Second, usage: [2]int{1000, 100}, finish: "stop", answer: done,
+			took: time.Second, usage: [2]int{1000, 100}, finish: "stop", answer: done, model: "deepseek-chat",
 			labels: event.Labels{Service: "shop", ServiceVersion: "1.4.0", Environment: "prod", Agent: "planner", Stage: "planner", Run: "r"},
 		}
 		script(p)
@@ -545,6 +546,15 @@ func TestPipeline(t *testing.T) {
 		turns(4, func(int) string { return "no such job" }),
 		turns(20, func(i int) string { return fmt.Sprintf("%d%% done", 5*i) }),
 	))
+	snapshots := func(n int) func(p *pipeline) {
+		return func(p *pipeline) {
+			p.model = "deepseek-v3-0324"
+			p.many(60, time.Second, func(int) { p.ok(done, question) })
+			p.model = "deepseek-v3-0528"
+			p.many(n, time.Second, func(int) { p.ok(done, question) })
+		}
+	}
+	f("ModelChanged", snapshots(10), snapshots(9))
 	fleet := []string{"shop", "desk", "mail"}
 	f("CollectorBlind", func(p *pipeline) {
 		p.busy(15*time.Minute, true, fleet...)

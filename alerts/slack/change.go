@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
@@ -31,7 +32,10 @@ func failures(ev alerts.Evidence, v alerts.VersionCount) string {
 // that fail, then the versions that do not. If brief is true, dates are omitted, and only the first line matters.
 func whoseChange(ev alerts.Evidence, start time.Time, brief bool) []string {
 	if ev.ProviderChanged() {
-		if brief {
+		switch {
+		case ev.Rules[0] == signals.ModelChanged && ev.Example != nil:
+			return []string{plain(ev.Example.Summary, maxText)}
+		case brief:
 			return []string{"the provider's"}
 		}
 		return []string{"the provider's: it accepted such requests from the same version before"}

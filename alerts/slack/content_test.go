@@ -69,7 +69,7 @@ func TestContentKeepsEvidence(t *testing.T) {
 func TestQuotingIsDecided(t *testing.T) {
 	others := []string{
 		signals.AgentLoop, signals.ConcurrentRequests, signals.ConversationEndedOnError, signals.FinishMismatch, signals.HistoryRewritten, signals.HistoryShrunk, signals.LatentViolation,
-		signals.MaskedFailure, signals.PoisonedSession, signals.ProviderTightened, signals.ReplyNeverArrived, signals.RetryStorm, signals.SanitizerAtWork, signals.TruncatedToolCall,
+		signals.MaskedFailure, signals.ModelChanged, signals.PoisonedSession, signals.ProviderTightened, signals.ReplyNeverArrived, signals.RetryStorm, signals.SanitizerAtWork, signals.TruncatedToolCall,
 	}
 	for _, d := range signals.All {
 		if slices.Contains(quoting, d.ID) == slices.Contains(others, d.ID) {

@@ -131,6 +131,7 @@ var findings = map[string][2]string{
 	signals.ConversationEndedOnError: {"task ended on a failed call as if it had succeeded", "tasks ended on a failed call as if they had succeeded"},
 	signals.RetryStorm:               {"rejected request was sent again and again", "rejected requests were sent again and again"},
 	signals.AgentLoop:                {"agent made the same calls again and again", "agents made the same calls again and again"},
+	signals.ModelChanged:             {"model was replaced", "models were replaced"},
 	signals.LatentViolation:          {"accepted request would be rejected by other providers", "accepted requests would be rejected by other providers"},
 
 	analyzer.ToolError:                     {"reply of a tool reports an error", "replies of tools report errors"},

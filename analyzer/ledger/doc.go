@@ -1,5 +1,5 @@
 // Package ledger stores the long-term memory of a partition's analyzer, which spans weeks: the first occurrence of
-// each defect and each cause of failures, the versions of services, and the providers' answers to violations. It
+// each defect and each cause of failures, the versions of services, the models that answer, and the providers' answers to violations. It
 // answers "since which version" and "whose change" even while ClickHouse is unreachable. A violation that a model at a
 // host accepted again and again is tolerated: it is no longer predicted to be rejected there, see Tolerance.
 //

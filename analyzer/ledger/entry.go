@@ -17,6 +17,7 @@ const (
 	KindFailure = "failure" // a cause of failures (Name) in a service and stage, with a root cause
 	KindVersion = "version" // a service version (Name) with judged calls, in a service and stage
 	KindVerdict = "verdict" // the answers of a model at a host to violations of a rule (Name) with the same Detail
+	KindModel   = "model"   // a model (Name) that answers requests for Model, in a service and stage; Host is the provider
 )
 
 // A Key identifies an entry.
@@ -24,7 +25,7 @@ type Key struct {
 	Kind      string `json:"kind"`
 	Service   string `json:"service,omitempty"`
 	Stage     string `json:"stage,omitempty"`
-	Host      string `json:"host,omitempty"`
+	Host      string `json:"host,omitempty"` // the provider for KindModel
 	Model     string `json:"model,omitempty"`
 	Name      string `json:"name"`
 	Detail    string `json:"detail,omitempty"`
@@ -71,19 +72,21 @@ func (s *Sighting) compare(o *Sighting) int {
 		cmp.Compare(s.Version, o.Version), cmp.Compare(s.Instance, o.Instance))
 }
 
-// An Entry is the long-term memory of a defect, a cause of failures, a version or a verdict in one partition.
+// An Entry is the long-term memory of a defect, a cause of failures, a version, a verdict or a model in one partition.
 type Entry struct {
 	Key
 	First Sighting `json:"first"`
 	// LastClean is the newest other version of the stage that had judged calls before First and had not shown the
-	// defect. It is "" if there was none, and for versions and verdicts.
+	// defect. It is "" if there was none, and for versions and verdicts. For a model, it is the one that answered before.
 	LastClean string `json:"last_clean,omitempty"`
 	// CleanCalls is a lower bound of the accepted calls of LastClean before First, at most maxCleanCalls; 0 if it is unknown.
 	CleanCalls uint64 `json:"clean_calls,omitempty"`
+	// Replaced is the exchange with which it was clear that a model replaces LastClean; zero if it is not clear.
+	Replaced Position `json:"replaced,omitzero"`
 
 	Last    Position  `json:"last"`
-	LastAt  time.Time `json:"last_at"`           // stream time; for a version, the hour, so that not every call changes the entry
-	Count   uint64    `json:"count"`             // exchanges with a new occurrence; for a verdict, all exchanges; for a version, accepted calls up to maxCleanCalls
+	LastAt  time.Time `json:"last_at"`           // stream time; for a version or a model, the hour, so that not every call changes the entry
+	Count   uint64    `json:"count"`             // exchanges with a new occurrence; for a verdict, all exchanges; for a version or a model, accepted calls up to maxCleanCalls
 	Verdict *Verdict  `json:"verdict,omitempty"` // only for KindVerdict
 }
 
@@ -122,7 +125,7 @@ func (e *Entry) join(o *Entry) {
 
 // clearPositions clears the positions of e, which belong to another reader and have no meaning here.
 func (e *Entry) clearPositions() {
-	e.First.Position, e.Last = Position{}, Position{}
+	e.First.Position, e.Last, e.Replaced = Position{}, Position{}, Position{}
 	if e.Verdict != nil {
 		e.Verdict.clearPositions()
 	}
@@ -151,7 +154,7 @@ func Decode(key string, value []byte) (Entry, error) {
 
 func (e *Entry) check(key string) error {
 	switch e.Kind {
-	case KindDefect, KindFailure, KindVersion, KindVerdict:
+	case KindDefect, KindFailure, KindVersion, KindVerdict, KindModel:
 	default:
 		return fmt.Errorf("unknown kind %q", limit.Text(e.Kind, 32))
 	}

@@ -12,20 +12,24 @@ const (
 	// maxEntries limits the entries of the ledgers of all partitions, which share it equally. The least recently seen
 	// entry is evicted first.
 	maxEntries = 100_000
-	// maxVersions limits the versions of one stage: only the newest ones can be the last clean version.
-	maxVersions = 64
+	// maxSiblings limits the versions of one stage, and the models that answer requests for one: only the newest ones matter.
+	maxSiblings = 64
 	// maxCleanCalls limits the counted calls of a version, because each of them changes its entry. So many calls without a
 	// failure tell that a failure of 3 in 1,000 calls is new.
 	maxCleanCalls = 1000
+	// A model replaces another if it gave minAnswers and the other minAnswersBefore, so that an odd answer is no change. If more than
+	// maxModels answered within a week, a router chooses among them, and another one is no change either.
+	minAnswers, minAnswersBefore = 10, 50
+	maxModels                    = 3
 )
 
 // A Ledger contains the entries of one partition. It is not safe for concurrent use.
 type Ledger struct {
 	limit    int
 	entries  map[Key]*Record
-	versions map[[2]string][]*Record // keyed by service and stage, ordered by First, at most maxVersions each
-	order    Record                  // head of the ring of all records, least recently seen first
-	unsorted bool                    // Add was called since the last sort
+	siblings map[Key][]*Record // versions and models, keyed by their Key without its Name, ordered by First, at most maxSiblings each
+	order    Record            // head of the ring of all records, least recently seen first
+	unsorted bool              // Add was called since the last sort
 	changed  []*Record
 	gone     []Key // keys of stored entries that were deleted
 	evicted  int
@@ -46,7 +50,7 @@ type Record struct {
 // New returns the empty ledger of one of n partitions.
 func New(n int) *Ledger {
 	l := &Ledger{
-		limit: max(maxEntries/max(n, 1), 1), entries: make(map[Key]*Record), versions: make(map[[2]string][]*Record),
+		limit: max(maxEntries/max(n, 1), 1), entries: make(map[Key]*Record), siblings: make(map[Key][]*Record),
 	}
 	l.order.before, l.order.after = &l.order, &l.order
 	return l
@@ -84,15 +88,19 @@ func (l *Ledger) Add(e *Entry, own bool) {
 func (l *Ledger) insert(r *Record) {
 	l.entries[r.Key] = r
 	r.link(&l.order)
-	if r.Kind != KindVersion {
-		return
+	if k, ok := r.siblings(); ok {
+		i, _ := slices.BinarySearchFunc(l.siblings[k], r, byFirst)
+		l.siblings[k] = slices.Insert(l.siblings[k], i, r)
+		if len(l.siblings[k]) > maxSiblings {
+			l.forget(l.siblings[k][0])
+		}
 	}
-	k := [2]string{r.Service, r.Stage}
-	i, _ := slices.BinarySearchFunc(l.versions[k], r, byFirst)
-	l.versions[k] = slices.Insert(l.versions[k], i, r)
-	if len(l.versions[k]) > maxVersions {
-		l.forget(l.versions[k][0])
-	}
+}
+
+// siblings returns the key of the versions or models to which k belongs; false if it is neither.
+func (k Key) siblings() (Key, bool) {
+	k.Name = ""
+	return k, k.Kind == KindVersion || k.Kind == KindModel
 }
 
 func byFirst(a, b *Record) int { return a.First.compare(&b.First) }
@@ -119,7 +127,7 @@ func (l *Ledger) sort() {
 		return cmp.Or(a.Last.Compare(b.Last), a.LastAt.Compare(b.LastAt), a.First.compare(&b.First), a.compare(&b.Key))
 	})
 	l.order.before, l.order.after = &l.order, &l.order
-	clear(l.versions)
+	clear(l.siblings)
 	for _, r := range all {
 		l.insert(r)
 	}
@@ -141,20 +149,29 @@ func (l *Ledger) See(k *Key, s *Sighting) *Record {
 	return l.see(k, s, s.At, true)
 }
 
-// SeeVersion records a judged call of the version k; clean reports whether the provider accepted it.
-func (l *Ledger) SeeVersion(k *Key, s *Sighting, clean bool) {
+// SeeModel records an answer of the model k, and returns its record.
+func (l *Ledger) SeeModel(k *Key, s *Sighting) *Record {
+	r := l.SeeVersion(k, s, true)
+	if r.Count == minAnswers && r.Last == s.Position && r.CleanCalls >= minAnswersBefore && r.Replaced == (Position{}) {
+		r.Replaced = s.Position
+	}
+	return r
+}
+
+// SeeVersion records a judged call of the version k; clean reports whether the provider accepted it. It returns the record of k.
+func (l *Ledger) SeeVersion(k *Key, s *Sighting, clean bool) *Record {
 	l.sort()
 	r, hour := l.entries[*k], s.At.Truncate(time.Hour)
 	if r != nil {
 		clean = clean && r.Count < maxCleanCalls
 		if !clean && !hour.After(r.LastAt) {
-			return
+			return r
 		}
 		if hour.Before(r.LastAt) {
 			hour = r.LastAt
 		}
 	}
-	l.see(k, s, hour, clean)
+	return l.see(k, s, hour, clean)
 }
 
 func (l *Ledger) see(k *Key, s *Sighting, at time.Time, counted bool) *Record {
@@ -182,10 +199,13 @@ func (l *Ledger) see(k *Key, s *Sighting, at time.Time, counted bool) *Record {
 }
 
 // lastClean returns the newest version of the stage of k that was seen before s and differs from the version of s, and the
-// number of its accepted calls. For a failure without a known root cause, a version that showed the failure with any root cause
+// number of its accepted calls; for a model, the model before. For a failure without a known root cause, a version that showed the failure with any root cause
 // is not clean.
 func (l *Ledger) lastClean(k *Key, s *Sighting) (version string, calls uint64) {
-	if k.Kind != KindDefect && k.Kind != KindFailure {
+	switch k.Kind {
+	case KindModel:
+		return l.modelBefore(k, s)
+	case KindVersion, KindVerdict:
 		return "", 0
 	}
 	before, oldest, other := *s, (*Record)(nil), *k
@@ -208,12 +228,31 @@ func (l *Ledger) lastClean(k *Key, s *Sighting) (version string, calls uint64) {
 		}
 		return oldest.LastClean, oldest.CleanCalls
 	}
-	for _, v := range slices.Backward(l.versions[[2]string{k.Service, k.Stage}]) {
+	for _, v := range slices.Backward(l.siblings[Key{Kind: KindVersion, Service: k.Service, Stage: k.Stage}]) {
 		if v.Name != "" && v.Name != s.Version && v.First.Compare(s.Position) < 0 {
 			return v.Name, v.Count
 		}
 	}
 	return "", 0
+}
+
+// modelBefore returns the model that gave the last answers to the same requests as k, and their number.
+func (l *Ledger) modelBefore(k *Key, s *Sighting) (name string, calls uint64) {
+	var last *Record
+	recent := 0
+	of, _ := k.siblings()
+	for _, r := range l.siblings[of] {
+		if s.At.Sub(r.LastAt) < 7*24*time.Hour {
+			recent++
+		}
+		if last == nil || cmp.Or(r.LastAt.Compare(last.LastAt), r.Last.Compare(last.Last)) > 0 {
+			last = r
+		}
+	}
+	if last == nil || recent > maxModels {
+		return "", 0
+	}
+	return last.Name, last.Count
 }
 
 // evict deletes the least recently seen records while the ledger exceeds its limit.
@@ -227,11 +266,10 @@ func (l *Ledger) evict() {
 func (l *Ledger) forget(r *Record) {
 	r.unlink()
 	delete(l.entries, r.Key)
-	if r.Kind == KindVersion {
-		k := [2]string{r.Service, r.Stage}
-		list := slices.DeleteFunc(l.versions[k], func(v *Record) bool { return v == r })
-		if l.versions[k] = list; len(list) == 0 {
-			delete(l.versions, k)
+	if k, ok := r.siblings(); ok {
+		list := slices.DeleteFunc(l.siblings[k], func(v *Record) bool { return v == r })
+		if l.siblings[k] = list; len(list) == 0 {
+			delete(l.siblings, k)
 		}
 	}
 	r.changed = false // Take skips the record

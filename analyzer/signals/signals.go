@@ -32,6 +32,7 @@ const (
 	ProviderTightened        = "provider_tightened"
 	NoResponse               = "no_response"
 	AgentLoop                = "agent_loop"
+	ModelChanged             = "model_changed"
 )
 
 // OfFailures lists the signals about a failed call. Their tallies have the cause and root cause of that call.
@@ -54,6 +55,7 @@ var All = []Doc{
 	{HistoryShrunk, "A history lost more messages than it gained: it was compacted."},
 	{LatentViolation, "An accepted request has a defect that its own target, or another one of its dialect, rejects."},
 	{MaskedFailure, "A run reported success although its last call had failed."},
+	{ModelChanged, "A provider answers with another model than before."},
 	{NoResponse, "A request got no answer: the connection failed, or none arrived in time."},
 	{PoisonedSession, "A history keeps being refused for one defect in it while it grows."},
 	{ProviderTightened, "A provider rejects what it previously accepted from the same version of a service."},
