@@ -12,7 +12,8 @@
 //	engine.go, config.go               New, Add, Observe, Run, Reload, and their configuration
 //	steps.go, samples.go, versions.go  tallies to steps, steps to series; the first call of each service version
 //	evaluate.go, regressions.go        rules over the series; comparisons of versions are gauges of their own
-//	usual.go                           what is usual of each stage, and gauges of what is unusual
+//	usual.go, history.go               what is usual of each stage, also from stored calls, and gauges of what is unusual
+//	measured.go                        calls of each version above what is usual
 //	evidence.go                        cause, versions and examples of an alert, from exact counts
 //	groups.go, group.go, inhibit.go    instances of rules to alerts and groups
 //	decisions.go                       silences and acknowledgements
@@ -98,6 +99,10 @@
 // storeUsualEvery minutes, in shards and at different times, together with the last minute that it includes. An engine that starts, or a
 // standby, reads it and replays the tallies of later minutes, so that it knows what the others know, and an alarm about what is unusual
 // continues. ClickHouse is not needed. Minutes in which the collector was down teach nothing.
+//
+// Only of a stage that the Store does not know, the leader asks ClickHouse once, in the background. What it says replaces what the stage has
+// learned since, and the Store then has it for the others. What people say is the new normal is valid from a second of stream time on, so
+// that every engine applies it at the same step.
 //
 // # Why a changed rule file needs no restart
 //
