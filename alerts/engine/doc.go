@@ -13,7 +13,8 @@
 //	steps.go, samples.go, versions.go  tallies to steps, steps to series; the first call of each service version
 //	evaluate.go, regressions.go        rules over the series; comparisons of versions are gauges of their own
 //	usual.go, band.go                  what is usual of each stage, and gauges of what is unusual; what pages draw behind a line
-//	limits.go                          what remains of rate limits, and when nothing does
+//	history.go, measured.go            the same learned from stored calls; calls of each version above what is usual
+//	limits.go, budgets.go              what remains of rate limits, and when nothing does; what is spent of budgets
 //	histogram.go                       what stages measure, for PromQL
 //	evidence.go                        cause, versions and examples of an alert, from exact counts
 //	groups.go, group.go, inhibit.go    instances of rules to alerts and groups
@@ -103,6 +104,10 @@
 //
 // What is spent of a budget is kept in the same way, in one value with the last step that it includes, which is stored every
 // storeBudgetsEvery seconds.
+//
+// Only of a stage that the Store does not know, the leader asks ClickHouse once, in the background. What it says replaces what the stage has
+// learned since, and the Store then has it for the others. What people say is the new normal is valid from a second of stream time on, so
+// that every engine applies it at the same step.
 //
 // # Why a changed rule file needs no restart
 //

@@ -95,21 +95,28 @@ func (s *samples) later(inst *rules.Instance, a *alerts.Alert, step int64) alert
 	return ev
 }
 
-// running returns the versions with material shares of the calls from from to step of a stage of which inst says what is unusual.
+// running returns the versions with material shares of the calls from from to step of a stage of which inst says what is unusual. If there
+// are no calls any more, which may be what is unusual, they are those before. An alert about a version names only that one.
 func (s *samples) running(inst *rules.Instance, from, step int64) (list []alerts.RunningVersion) {
 	if inst.Rule.Failures() != "" || inst.Labels["measure"] == "" {
 		return nil
 	}
 	total, calls := uint64(0), map[string]uint64{}
-	for c := range s.candidates(inst) {
-		if c.metric == analyzer.MetricCalls && c.labels["environment"] == inst.Labels["environment"] && c.labels["stage"] == inst.Labels["stage"] {
-			n := c.between(from, step)
-			calls[c.labels["service_version"]] += n
-			total += n
+	for _, from := range []int64{from, step - s.window} {
+		if total > 0 {
+			break
+		}
+		for c := range s.candidates(inst) {
+			if c.metric == analyzer.MetricCalls && c.labels["environment"] == inst.Labels["environment"] && c.labels["stage"] == inst.Labels["stage"] {
+				n := c.between(from, step)
+				calls[c.labels["service_version"]] += n
+				total += n
+			}
 		}
 	}
+	only := inst.Labels["service_version"]
 	for v, n := range calls {
-		if (&alerts.Evidence{Failed: total}).Material(n) {
+		if (&alerts.Evidence{Failed: total}).Material(n) && (only == "" || v == only) {
 			list = append(list, alerts.RunningVersion{Version: v, FirstSeen: s.versions.firstSeen(inst.Labels["service"], v)})
 		}
 	}
