@@ -72,6 +72,9 @@ func (m *measured) words() string {
 	return fmt.Sprintf(m.what, m.curve().text(m.above))
 }
 
+// maxEarlier is how long before its alert a measure may have become unusual: sums of a day are tested, too.
+const maxEarlier = 48 * time.Hour
+
 // measured returns what is known of the measure of x.
 func (s incidentPage) measured(ctx context.Context, x *incident) *measured {
 	p := x.problem
@@ -81,7 +84,7 @@ func (s incidentPage) measured(ctx context.Context, x *incident) *measured {
 	}
 	expr := fmt.Sprintf("llmtap_unusual_since_seconds%s", selector(map[string][]string{"service": {p.Service}, "stage": {p.Stage}, "environment": {p.Environment}, "measure": {p.Measure}}, "measure"))
 	if series, err := s.tallies.read(ctx, expr, x.view.Now, x.view.Now, time.Minute); err == nil && len(series) > 0 && len(series[0].Points) > 0 {
-		if at := time.Unix(int64(series[0].Points[0].Value), 0).UTC(); at.Before(m.since) {
+		if at := time.Unix(int64(series[0].Points[0].Value), 0).UTC(); at.Before(m.since) && at.After(m.since.Add(-maxEarlier)) {
 			m.since = at
 		}
 	}
