@@ -120,24 +120,22 @@ func (s incidentPage) measureSections(x *incident) []section {
 func (s incidentPage) measureOverTime(ctx context.Context, x *incident) (*trendCharts, error) {
 	v, m := x.view, x.measured
 	var charts *trendCharts
-	var err error
 	c := m.curve()
-	switch {
-	case c != nil:
+	if c != nil {
+		var err error
 		if charts, _, err = s.charts(ctx, v, x.values, []curve{*c}); err != nil {
 			return nil, err
 		}
-	default:
+	} else {
 		c = &curve{m.name, "Answers that " + cmp.Or(m.what, m.ended), "percent", []curveLine{{class: "c3"}}, percentText, 100}
 		if m.of != "" {
 			c.title = "Replies of tools that are errors"
 		}
-		charts = &trendCharts{}
-		line := &Chart{}
-		if line, err = s.shareOverTime(ctx, x, c); err != nil {
+		line, err := s.shareOverTime(ctx, x, c)
+		if err != nil {
 			return nil, err
 		}
-		charts.Charts = []*Chart{line}
+		charts = &trendCharts{Charts: []*Chart{line}}
 		charts.Note = s.setBands(v, x.values, charts.Charts, []curve{*c})
 	}
 	chart := charts.Charts[0]
