@@ -383,7 +383,10 @@ func takeScreenshot(t *testing.T, b *browsertest.Browser, u string, v browsertes
 	if v.Dark {
 		name += "-phone"
 	}
-	file := filepath.Join("..", "..", *screenshots, name+".png")
+	file := filepath.Join(*screenshots, name+".png")
+	if !filepath.IsAbs(file) {
+		file = filepath.Join("..", "..", file)
+	}
 	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
 	filetest.Write(t, file, p.Screenshot())
 }

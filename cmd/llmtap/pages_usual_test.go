@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http/httptest"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/pages"
 	"github.com/llmtap/llmtap/dashboards/web"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -144,7 +146,7 @@ func testUsual(t *testing.T, b *browsertest.Browser) {
 				t.Errorf("%s speaks of %q:\n%s", name, bad, text)
 			}
 		}
-		if *screenshots == "" || !filepath.IsAbs(*screenshots) {
+		if !filepath.IsAbs(*screenshots) { // the folder of the README has pictures of the demo only
 			continue
 		}
 		for _, v := range pageViews {
@@ -154,4 +156,24 @@ func testUsual(t *testing.T, b *browsertest.Browser) {
 			filetest.Write(t, filepath.Join(*screenshots, fmt.Sprintf("usual-%s-%d-%v.png", name, v.Width, v.Dark)), p.Screenshot())
 		}
 	}
+}
+
+// The statements know the same finish reasons as the analyzer.
+func TestFinishReasons(t *testing.T) {
+	for list, is := range map[string]func(string) bool{queries.AtTokenLimit: wire.AtTokenLimit, queries.Filtered: wire.Filtered} {
+		for _, reason := range strings.Split(list, ", ") {
+			if !is(strings.Trim(reason, "'")) {
+				t.Errorf("%s is not known to package wire", reason)
+			}
+		}
+	}
+	source := filetest.Read(t, filepath.Join("..", "..", "ingest", "sdk", "go", "wire", "answer.go"))
+	known := 0
+	for _, m := range regexp.MustCompile(`"(\w+)"`).FindAllStringSubmatch(string(source), -1) {
+		if wire.AtTokenLimit(m[1]) || wire.Filtered(m[1]) {
+			known++
+			must.Contain(t, queries.AtTokenLimit+queries.Filtered, "'"+m[1]+"'")
+		}
+	}
+	must.Equal(t, known > 15, true, "finish reasons in the source")
 }

@@ -110,13 +110,12 @@ func (c *Chart) band(i int) string {
 
 // lineLabel describes the values of a bar in words.
 func (c *Chart) lineLabel(i int) string {
-	text := c.View.At(c.Starts[i]).Absolute() + ": " + c.Title
+	parts := make([]string, len(c.Series))
 	for j, s := range c.Series {
-		if j > 0 {
-			text += ", " + s.Name
-		}
-		text += " " + c.value(s.Values[i])
+		parts[j] = strings.TrimSpace(s.Name + " " + c.value(s.Values[i]))
 	}
+	parts[0] = c.value(c.Series[0].Values[i]) // the title says what it is
+	text := c.View.At(c.Starts[i]).Absolute() + ": " + c.Title + " " + strings.Join(parts, ", ")
 	if c.Bands != nil && c.Bands[i].High > 0 {
 		text += ", usual " + c.band(i)
 	}

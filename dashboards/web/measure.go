@@ -72,6 +72,9 @@ func (m *measured) words() string {
 	return fmt.Sprintf(m.what, m.curve().text(m.above))
 }
 
+// maxEarlier is how long before its alert a measure may have become unusual: sums of a day are tested, too.
+const maxEarlier = 48 * time.Hour
+
 // measured returns what is known of the measure of x.
 func (s incidentPage) measured(ctx context.Context, x *incident) *measured {
 	p := x.problem
@@ -81,7 +84,7 @@ func (s incidentPage) measured(ctx context.Context, x *incident) *measured {
 	}
 	expr := fmt.Sprintf("llmtap_unusual_since_seconds%s", selector(map[string][]string{"service": {p.Service}, "stage": {p.Stage}, "environment": {p.Environment}, "measure": {p.Measure}}, "measure"))
 	if series, err := s.tallies.read(ctx, expr, x.view.Now, x.view.Now, time.Minute); err == nil && len(series) > 0 && len(series[0].Points) > 0 {
-		if at := time.Unix(int64(series[0].Points[0].Value), 0).UTC(); at.Before(m.since) {
+		if at := time.Unix(int64(series[0].Points[0].Value), 0).UTC(); at.Before(m.since) && at.After(m.since.Add(-maxEarlier)) {
 			m.since = at
 		}
 	}
@@ -117,24 +120,22 @@ func (s incidentPage) measureSections(x *incident) []section {
 func (s incidentPage) measureOverTime(ctx context.Context, x *incident) (*trendCharts, error) {
 	v, m := x.view, x.measured
 	var charts *trendCharts
-	var err error
 	c := m.curve()
-	switch {
-	case c != nil:
+	if c != nil {
+		var err error
 		if charts, _, err = s.charts(ctx, v, x.values, []curve{*c}); err != nil {
 			return nil, err
 		}
-	default:
+	} else {
 		c = &curve{m.name, "Answers that " + cmp.Or(m.what, m.ended), "percent", []curveLine{{class: "c3"}}, percentText, 100}
 		if m.of != "" {
 			c.title = "Replies of tools that are errors"
 		}
-		charts = &trendCharts{}
-		line := &Chart{}
-		if line, err = s.shareOverTime(ctx, x, c); err != nil {
+		line, err := s.shareOverTime(ctx, x, c)
+		if err != nil {
 			return nil, err
 		}
-		charts.Charts = []*Chart{line}
+		charts = &trendCharts{Charts: []*Chart{line}}
 		charts.Note = s.setBands(v, x.values, charts.Charts, []curve{*c})
 	}
 	chart := charts.Charts[0]
