@@ -82,7 +82,7 @@ func withoutFrames(text []byte) []byte {
 }
 
 // statusPattern matches the HTTP status in a text. A number alone is not enough.
-var statusPattern = regexp.MustCompile(`(?i)(?:error code|(?:client|server) error|status[ _]?code|http[ _]?(?:status|error|code)|"?code["']?|http/\d(?:\.\d)?|\bhttp|status)["']?\s*[:=(]?\s*["']?([45]\d\d)\b` +
+var statusPattern = regexp.MustCompile(`(?i)(?:error code|状态码|(?:client|server) error|status[ _]?code|http[ _]?(?:status|error|code)|"?code["']?|http/\d(?:\.\d)?|\bhttp|status)["']?\s*[:：=(]?\s*["']?([45]\d\d)\b` +
 	`|(?:^\W*|(?:error|exception)\W{1,3})([45]\d\d)\b(?:\s+[{"<]|\s+status|\s+[a-z_]+:|\s*[:-]|\s+(?-i:[A-Z]))` +
 	`|[\[【]([45]\d\d)[\]】]` +
 	`|<(?:title|h1)>\s*([45]\d\d)\b` +
