@@ -18,6 +18,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/browsertest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/pages"
+	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/dashboards/web"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
