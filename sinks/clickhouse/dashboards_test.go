@@ -301,10 +301,22 @@ func pick(res *clickhouse.Result, want string) string {
 func TestPricesAgree(t *testing.T) {
 	prices := append(price.Table{{Provider: "openai", Model: `odd_%\*x`, Input: 3, CachedInput: 1, Output: 7}, {Provider: "other", Model: "free*"}}, price.Default()...)
 	models := [][2]string{
-		{"openai", `odd_%\ö, x`}, {"openai", `odd1%\x`}, {"openai", `odd_1\x`}, {"openai", `odd_%x`}, {"other", "free"}, {"openai", "free"},
-		{"openai", "gpt-5"}, {"azure.ai.openai", "gpt-5-mini-2025-08-07"}, {"openai", "gpt-5-tomorrow"}, {"openai", "GPT-5"}, {"openai", ""},
-		{"aws.bedrock", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"}, {"gcp.vertex_ai", "claude-opus-4-1@20250805"}, {"deepseek", "deepseek-chat"},
-		{"moonshot_ai", "kimi-k2-thinking-turbo"}, {"moonshot_ai", "kimi-k2-thinking"},
+		{"openai", `odd_%\ö, x`},
+		{"openai", `odd1%\x`},
+		{"openai", `odd_1\x`},
+		{"openai", `odd_%x`},
+		{"other", "free"},
+		{"openai", "free"},
+		{"openai", "gpt-5"},
+		{"azure.ai.openai", "gpt-5-mini-2025-08-07"},
+		{"openai", "gpt-5-tomorrow"},
+		{"openai", "GPT-5"},
+		{"openai", ""},
+		{"aws.bedrock", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"},
+		{"gcp.vertex_ai", "claude-opus-4-1@20250805"},
+		{"deepseek", "deepseek-chat"},
+		{"moonshot_ai", "kimi-k2-thinking-turbo"},
+		{"moonshot_ai", "kimi-k2-thinking"},
 	}
 	s := open(t)
 	b := sinktest.Rows(0, 3*len(models))
