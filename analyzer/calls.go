@@ -241,23 +241,17 @@ func (p *pending) repliesTo(c *session.Call) bool {
 }
 
 // settle updates the calls whose replies are in the completed request of p: replies in an accepted request arrived,
-// replies in a refused one did not. Unless it was refused, settle counts the replies.
-func (t *toolCalls) settle(s *step, p *pending, minSeq uint64) {
+// replies in a refused one did not. Unless it was refused, it returns the calls among which those are that have a reply now.
+func (t *toolCalls) settle(s *step, p *pending) (replied [2][]*session.Call) {
 	refused := refused(&p.row)
 	changed := p.turn.Settle(accepted(&p.row), refused)
 	for _, c := range changed {
 		t.emit(s, c, p.row.Seq)
 	}
-	if refused || p.row.Origin == event.OriginImport {
-		return
+	if refused {
+		return replied
 	}
-	for _, calls := range [...][]*session.Call{p.turn.Changed, changed} {
-		for _, c := range calls {
-			if p.repliesTo(c) {
-				s.tallies.reply(p, c, minSeq, s.now)
-			}
-		}
-	}
+	return [...][]*session.Call{p.turn.Changed, changed}
 }
 
 // neverArrived emits the signal that no reply to c arrived, if calls of the tool are usually answered or the agent

@@ -172,9 +172,9 @@ func (c *counter) limited(label int, v string) string {
 	return v
 }
 
-// exchange counts p. minSeq is the oldest sequence of its events. ex builds an example of p and is called only for
-// failures; isNew reports whether the cause is new.
-func (c *counter) exchange(p *pending, ex func() Example, isNew bool, minSeq uint64, now time.Time) {
+// exchange counts p and the replies in it to calls of replied, see settle. minSeq is the oldest sequence of its events. ex
+// builds an example of p and is called only for failures; isNew reports whether the cause is new.
+func (c *counter) exchange(p *pending, replied [2][]*session.Call, ex func() Example, isNew bool, minSeq uint64, now time.Time) {
 	e := &p.row
 	metric := MetricCalls
 	switch {
@@ -184,6 +184,13 @@ func (c *counter) exchange(p *pending, ex func() Example, isNew bool, minSeq uin
 		metric = MetricCancelled
 	}
 	s := c.base(metric, &e.Labels, e.Provider, e.Model, now)
+	for _, calls := range replied {
+		for _, call := range calls {
+			if p.repliesTo(call) {
+				c.reply(p, s, call, minSeq, now)
+			}
+		}
+	}
 	s, n := c.add(s, 1, minSeq, now)
 	c.rateLimits(e, p.limits, now)
 	if metric == MetricCalls && measures(e) {
@@ -209,10 +216,9 @@ func (c *counter) exchange(p *pending, ex func() Example, isNew bool, minSeq uin
 	c.hit(&s, e.Labels.User)
 }
 
-// reply counts the reply to call, which is new in the request of p.
-func (c *counter) reply(p *pending, call *session.Call, minSeq uint64, now time.Time) {
-	s := c.base(MetricToolReplies, &p.row.Labels, p.row.Provider, p.row.Model, now)
-	s[labelTool] = c.limited(labelTool, call.Name)
+// reply counts the reply to call, which is new in the request of p. s has the labels of p.
+func (c *counter) reply(p *pending, s series, call *session.Call, minSeq uint64, now time.Time) {
+	s[labelMetric], s[labelTool] = MetricToolReplies, c.limited(labelTool, call.Name)
 	s, _ = c.add(s, 1, minSeq, now)
 	if p.loop != nil {
 		s := s

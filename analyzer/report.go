@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/ledger"
 	"github.com/llmtap/llmtap/analyzer/limit"
+	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
@@ -23,9 +24,10 @@ import (
 //	conversation ─> tool calls, run ─> ledger ─> Exchange ─> Findings ─> verdicts of the provider ─> signals
 func (a *Analyzer) report(p *pending, minSeq uint64) {
 	s, e := &a.step, &p.row
+	var replied [2][]*session.Call
 	if p.turn != nil {
 		a.judge.Sessions.End(p.turn)
-		a.calls.settle(s, p, minSeq)
+		replied = a.calls.settle(s, p)
 	}
 	proof := p.proof()
 	if proof != nil {
@@ -40,7 +42,7 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 	a.endings.wait(s, p, minSeq)
 	counted := e.Origin != event.OriginImport
 	if counted {
-		s.tallies.exchange(p, func() Example { return example(p, proof, known) }, isNew, minSeq, s.now)
+		s.tallies.exchange(p, replied, func() Example { return example(p, proof, known) }, isNew, minSeq, s.now)
 		if e.Status/100 == 2 && wire.CreatesBatch(e.Path) {
 			s.addUncaptured(&e.Labels, TransportBatch, 1, minSeq)
 		}

@@ -37,7 +37,7 @@ func chat(text string) []byte {
 func TestCertain(t *testing.T) {
 	f := func(name string, d wire.Dialect, reply, want, inShape string) {
 		t.Helper()
-		body := reply
+		var body string
 		switch d {
 		case wire.Anthropic, wire.Bedrock:
 			body = `{"messages":[{"role":"user","content":[` + reply + `]}]}`
