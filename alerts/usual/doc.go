@@ -59,11 +59,11 @@ P. McCullagh, J. Nelder, Generalized Linear Models, 1989). The number of calls h
 variation from minute to minute is learned likewise; spend is counted in units of what a call costs. With these, the guarantee is as good
 as the learned dispersion and as High, and no better. The simulation measures what remains.
 
-Traffic is so bursty that half of it is usual in an hour, and Low is below half. In three hours it is not: a stage remembers, from the
-same hours, how far sums of three hours were below what was usual of them, and the calls of the last three hours are too few if they
-are 4.15 such deviations below. The deviation is what one sum in six exceeds, which holidays hardly change. A sum in the course of time is
-a Gaussian process whose mean number of crossings of z deviations in its length is z φ(z), and so 4.15 is one false alarm in as many
-months as there are tests. Sums that were farther before, and not in holidays only, are usual: 1.2 times what one in a hundred exceeds.
+Traffic is so bursty that some usual hours have nearly half of it, so that Low is below half. Sums of three hours vary less. A stage
+remembers, from the same hours, how far such sums were below what was usual of them, and calls are too few if those of the last three
+hours are 4.15 deviations below. The deviation is what one sum in six exceeds, which holidays hardly change. A sum in the course of time
+is about a Gaussian process, which passes z deviations z φ(z) times in the length of a sum, and so 4.15 is one false alarm in as many
+months as there are tests. Sums that occur are usual: up to 1.2 times as far as one in a hundred is.
 
 	J. Pickands, Upcrossing Probabilities for Stationary Gaussian Processes, Transactions of the American Mathematical Society 145, 1969
 
@@ -87,46 +87,46 @@ an alarm for already when an anomaly began, they have not found.
 
 	go test ./alerts/usual -run 'TestSimulation$' -slow -simulations 10 -v -timeout 3h
 
-With 100 stages and real traffic. The column of llmtap is of the first seed only, with which the constants were chosen: the others have
-not run since sums are tested.
+With 100 stages and real traffic, of the first two seeds: the constants were chosen on the first, and on the second, half the traffic was
+found in 64, 80 and 70 %, with 0.99 warnings. The others have not run since sums are tested.
 
 	per stage and month         llmtap     static     z-score   adaptive  robust
-	warnings                    1.07       27.92      250.36    36.49     45.06
+	warnings                    1.03       27.92      250.36    36.49     45.06
 	  on a holiday              0.43       1.07       5.71      1.19      1.61
-	  in a burst of calls       0.27       1.61       4.17      5.54      2.92
-	  at other times            0.38       25.24      240.48    29.76     40.54
-	alarms of all measures      1.22       31.67      454.29    46.79     53.21
+	  in a burst of calls       0.24       1.61       4.17      5.54      2.92
+	  at other times            0.35       25.24      240.48    29.76     40.54
+	alarms of all measures      1.16       31.67      454.29    46.79     53.21
 	found, median minutes
-	2 times the latency, 0.1/s  51 %, 67   67 %, 38   75 %, 13  25 %, 21  92 %, 44
-	2 times the latency, 1/s    97 %, 17   100 %, 9   75 %, 2   92 %, 7   100 %, 39
-	2 times the latency, 10/s   100 %, 8   67 %, 10   100 %, 2  100 %, 8  100 %, 39
+	2 times the latency, 0.1/s  57 %, 63   67 %, 38   75 %, 13  25 %, 21  92 %, 44
+	2 times the latency, 1/s    96 %, 20   100 %, 9   75 %, 2   92 %, 7   100 %, 39
+	2 times the latency, 10/s   99 %, 9    67 %, 10   100 %, 2  100 %, 8  100 %, 39
 	5 times the latency, 0.1/s  100 %, 7   92 %, 7    50 %, 2   100 %, 7  100 %, 37
 	5 times the latency, 1/s    100 %, 4   100 %, 6   67 %, 1   100 %, 6  100 %, 38
-	5 times the latency, 10/s   100 %, 4   100 %, 6   100 %, 1  100 %, 6  100 %, 38
-	2 times the cost, 0.1/s     96 %, 29   33 %, 172  83 %, 24  83 %, 38  75 %, 92
-	2 times the cost, 1/s       100 %, 10  17 %, 19   50 %, 34  83 %, 15  58 %, 41
-	2 times the cost, 10/s      98 %, 9    25 %, 98   67 %, 14  33 %, 8   42 %, 55
+	5 times the latency, 10/s   100 %, 5   100 %, 6   100 %, 1  100 %, 6  100 %, 38
+	2 times the cost, 0.1/s     98 %, 28   33 %, 172  83 %, 24  83 %, 38  75 %, 92
+	2 times the cost, 1/s       100 %, 11  17 %, 19   50 %, 34  83 %, 15  58 %, 41
+	2 times the cost, 10/s      99 %, 9    25 %, 98   67 %, 14  33 %, 8   42 %, 55
 	5 times the cost, 0.1/s     100 %, 7   67 %, 9    75 %, 2   83 %, 7   83 %, 38
 	5 times the cost, 1/s       100 %, 5   67 %, 8    67 %, 3   100 %, 7  67 %, 40
 	5 times the cost, 10/s      100 %, 5   92 %, 9    92 %, 2   92 %, 8   83 %, 40
-	2 times the tokens, 0.1/s   97 %, 22   100 %, 8   100 %, 3  100 %, 8  100 %, 38
+	2 times the tokens, 0.1/s   99 %, 20   100 %, 8   100 %, 3  100 %, 8  100 %, 38
 	2 times the tokens, 1/s     100 %, 9   100 %, 7   100 %, 2  100 %, 7  100 %, 38
-	2 times the tokens, 10/s    100 %, 7   100 %, 8   100 %, 1  100 %, 7  100 %, 39
+	2 times the tokens, 10/s    100 %, 8   100 %, 8   100 %, 1  100 %, 7  100 %, 39
 	5 times the tokens, 0.1/s   100 %, 7   100 %, 6   100 %, 2  100 %, 6  100 %, 37
-	5 times the tokens, 1/s     100 %, 4   100 %, 6   100 %, 1  100 %, 6  100 %, 38
+	5 times the tokens, 1/s     100 %, 5   100 %, 6   100 %, 1  100 %, 6  100 %, 38
 	5 times the tokens, 10/s    100 %, 5   100 %, 6   100 %, 1  100 %, 6  100 %, 38
-	half the traffic, 0.1/s     62 %, 154  17 %, 121  0 %       8 %, 1    0 %
-	half the traffic, 1/s       70 %, 147  25 %, 87   0 %       25 %, 10  0 %
-	half the traffic, 10/s      76 %, 143  8 %, 30    0 %       8 %, 160  8 %, 116
-	5 % tool errors, 0.1/s      68 %, 56   100 %, 29  58 %, 4   17 %, 41  67 %, 43
-	5 % tool errors, 1/s        100 %, 15  100 %, 8   67 %, 2   92 %, 7   92 %, 32
-	5 % tool errors, 10/s       100 %, 6   100 %, 6   83 %, 1   100 %, 6  100 %, 35
-	5 % looping, 0.1/s          87 %, 48
-	5 % looping, 1/s            100 %, 10
+	half the traffic, 0.1/s     63 %, 152  17 %, 121  0 %       8 %, 1    0 %
+	half the traffic, 1/s       75 %, 144  25 %, 87   0 %       25 %, 10  0 %
+	half the traffic, 10/s      73 %, 138  8 %, 30    0 %       8 %, 160  8 %, 116
+	5 % tool errors, 0.1/s      71 %, 46   100 %, 29  58 %, 4   17 %, 41  67 %, 43
+	5 % tool errors, 1/s        98 %, 15   100 %, 8   67 %, 2   92 %, 7   92 %, 32
+	5 % tool errors, 10/s       100 %, 7   100 %, 6   83 %, 1   100 %, 6  100 %, 35
+	5 % looping, 0.1/s          82 %, 50
+	5 % looping, 1/s            100 %, 11
 	5 % looping, 10/s           100 %, 4
 
 No warning is critical: the package has no severities. A holiday is a warning in nearly every stage that has one, because it is less
-than half the traffic; the others are 0.65 per stage and month. Minutes alone find half the traffic in 3 to 13 % of the cases. In the
+than half the traffic; the others are 0.60 per stage and month. Minutes alone find half the traffic in 3 to 13 % of the cases. In the
 third and fourth week, up to 0.2 % of the usual hours were below half of what is usual, and no sums of four hours. Seven alarms of sums, in
 100 stages and these two weeks, were false.
 
