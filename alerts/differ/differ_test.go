@@ -274,3 +274,17 @@ func TestExact(t *testing.T) {
 		}
 	}
 }
+
+// A version that fails with long histories only is no cause without them, and one that always fails is a cause without a history.
+func TestCondition(t *testing.T) {
+	attribute := []int{0, 0, 1} // two versions, and a long history
+	f := func(failed float64, want []int) {
+		t.Helper()
+		r := Find(Compare([]Leaf{
+			{Values: []int{0}, Calls: 5}, {Values: []int{0, 2}, Calls: 6}, {Values: []int{1}, Calls: 115, Actual: failed}, {Values: []int{1, 2}, Calls: 103, Actual: 103},
+		}, attribute), 1)
+		must.Equal(t, fmt.Sprint(r.Cause[0].Values), fmt.Sprint(want), "cause if %g of the short ones fail", failed)
+	}
+	f(0, []int{1, 2})
+	f(115, []int{1})
+}
