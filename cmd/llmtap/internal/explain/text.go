@@ -12,8 +12,6 @@ const (
 	window  = 4 << 10 // size of a text that cause.Classify reads completely
 	overlap = 512     // bytes in which a window searches for a line end; without one, the overlap of two windows
 	maxRead = 1 << 20 // bytes read from the end of a text
-
-	maxSentences = 500 // bytes of a text that is only an error
 )
 
 // relevantPart returns the part of a long text that states a cause: a body states it at the start, a log or a traceback at
