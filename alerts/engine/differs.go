@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,10 +16,6 @@ var compared = []string{"service", "stage", "environment", "service_version", "p
 // others. A version alone is not named: the versions of the evidence say more.
 func differs(list []*series, from, step int64) string {
 	leaves := map[string]*differ.Leaf{}
-	values := map[[2]string]int{}
-	var words [][2]string
-	var attribute []int
-	var order []string
 	for _, c := range list {
 		n := float64(c.between(from, step))
 		if n == 0 {
@@ -32,17 +29,7 @@ func differs(list []*series, from, step int64) string {
 		l := leaves[key]
 		if l == nil {
 			l = &differ.Leaf{}
-			for i, name := range compared {
-				word := [2]string{name, labels[i]}
-				if _, ok := values[word]; !ok {
-					values[word] = len(words)
-					words, attribute = append(words, word), append(attribute, i)
-				}
-				if word[1] != "" {
-					l.Values = append(l.Values, values[word])
-				}
-			}
-			leaves[key], order = l, append(order, key)
+			leaves[key] = l
 		}
 		if c.metric == analyzer.MetricCalls {
 			l.Calls += n
@@ -50,22 +37,39 @@ func differs(list []*series, from, step int64) string {
 			l.Actual += n
 		}
 	}
-	slices.Sort(order)
-	all := make([]differ.Leaf, 0, len(order))
-	for _, key := range order {
+	type word struct {
+		attribute int
+		value     string
+	}
+	values := map[word]int{}
+	var words []word
+	var attribute []int
+	all := make([]differ.Leaf, 0, len(leaves))
+	for _, key := range slices.Sorted(maps.Keys(leaves)) {
 		l := leaves[key]
+		for i, value := range strings.Split(key, "\x00") {
+			w := word{i, value}
+			if _, ok := values[w]; !ok {
+				values[w] = len(words)
+				words, attribute = append(words, w), append(attribute, i)
+			}
+			if value != "" {
+				l.Values = append(l.Values, values[w])
+			}
+		}
 		l.Calls = max(l.Calls, l.Actual) // a failure may be counted in a step before its call
 		all = append(all, *l)
 	}
 	found := differ.Find(differ.Compare(all, attribute), 1)
 	var parts []string
 	for _, p := range found.Cause {
-		if len(p.Values) == 1 && words[p.Values[0]][0] == "service_version" {
+		if len(p.Values) == 1 && compared[attribute[p.Values[0]]] == "service_version" {
 			return ""
 		}
+		slices.SortFunc(p.Values, func(a, b int) int { return attribute[a] - attribute[b] })
 		var conditions []string
 		for _, v := range p.Values {
-			conditions = append(conditions, strings.TrimPrefix(words[v][0], "service_")+" "+words[v][1])
+			conditions = append(conditions, strings.TrimPrefix(compared[attribute[v]], "service_")+" "+words[v].value)
 		}
 		parts = append(parts, strings.Join(conditions, " and "))
 	}
