@@ -171,7 +171,7 @@ func oddExample(p *pending) Example {
 const repeatsFrom = 3
 
 // ToolError is the id of the problem that replies of tools report errors.
-const ToolError = "tool_error"
+const ToolError = "tool_errors"
 
 const (
 	toolErrorSummary = "the reply of a tool reports an error"

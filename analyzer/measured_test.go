@@ -59,7 +59,7 @@ func TestMeasured(t *testing.T) {
 	want := analyzer.Measured{
 		Duration: distOf(1000, 4200, 1000, 1000, 1000), FirstToken: distOf(400), InputTokens: distOf(100, 100, 200, 100), OutputTokens: distOf(7, 7, 9, 7),
 		Cost: distOf(31, 31, 28), Unpriced: 1, // microdollars; the price of the model new is unknown
-		History: distOf(2, 2, 1, 2),
+		History: distOf(2, 2, 1, 2, 1),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("measured (-want +got):\n%s", diff)

@@ -115,10 +115,9 @@
 // calls, as counters have them, 10 calls a second would take about 20 bytes each, 70 kB an hour for each measure, version, agent,
 // provider and model; two counters, below and above a learned mark, take 7 kB, and know no quantile. What is usual is learned
 // from each minute of a stage, so that sum exists anyway. As a sample it takes 46 bytes and 32 for its time: 4.7 kB an hour for each
-// measure of a stage with 10 calls a second, and 12 MB for all five of 500 such stages. In BenchmarkStep they are below the noise. The
-// price is that they have neither version nor model, and that rate needs a range of two minutes. Durations and cost have buckets with
-// bounds of their own, because those of the distributions are powers of two of milliseconds and microdollars; those of tokens are
-// those of schema 2.
+// measure of a stage with 10 calls a second, and 12 MB for all five of 500 such stages. The price is that they have neither version nor
+// model, and that rate needs a range of two minutes. Durations and cost have buckets with bounds of their own, because those of the
+// distributions are powers of two of milliseconds and microdollars; those of tokens are those of schema 2.
 //
 // # Why a changed rule file needs no restart
 //

@@ -161,7 +161,7 @@ func TestUnusual(t *testing.T) {
 	f("empty", func(x *traffic) { x.empty = 0.2 }, `^answer_empty: .*% of answers are empty; usually [\d.]+% `)
 	f("refused", func(x *traffic) { x.others = 0.2 }, `^answer_refused: .*% of answers are refusals of the model; usually [\d.]+% `)
 	f("tool errors", func(x *traffic) { x.toolErrors = 0.3 },
-		`^tool_error: checkout-agent/planner: [\d.]+% of tool replies report an error; usually [\d.]+% .* Most errors are of lookup: \d+ in 30 minutes.$`)
+		`^tool_errors: checkout-agent/planner: [\d.]+% of tool replies report an error; usually [\d.]+% .* Most errors are of lookup: \d+ in 30 minutes.$`)
 	f("nothing", func(*traffic) {})
 
 	// What a person says is the new normal is usual from then on, also after a restart, and for a standby that takes over.
@@ -207,13 +207,13 @@ func TestUnusual(t *testing.T) {
 func known(t *testing.T, e *Engine) {
 	t.Helper()
 	now := time.Now()
-	bands := e.Usual("checkout-agent", "", "planner", []time.Time{now, now.Add(-24 * time.Hour), now.Add(-90 * 24 * time.Hour)}, "duration", "input_tokens", "calls", "answer_limit", "cost")
+	bands := e.Usual("checkout-agent", "", "planner", []time.Time{now, now.Add(-24 * time.Hour), now.Add(-90 * 24 * time.Hour)}, "duration", "input_tokens", "calls", "answer_limit", "history")
 	for name, in := range map[string][2]float64{"duration": {2, 7}, "input_tokens": {3000, 10000}, "calls": {10, 40}, "answer_limit": {0.005, 0.05}} {
 		if b := bands[name]; len(b) != 3 || b[0].Low <= 0 || b[0].Low > in[1] || b[0].High < in[0] || b[0].High > 6*in[1] || b[2] != (Band{}) {
 			t.Errorf("usual %s: %v", name, b)
 		}
 	}
-	must.Equal(t, len(bands["cost"]), 0, "bands of the cost, which is not known")
+	must.Equal(t, len(bands["history"]), 0, "bands of histories, which are not known")
 	must.Equal(t, len(e.Usual("another", "", "", []time.Time{now}, "duration")), 0, "bands of an unknown stage")
 	at := now.Truncate(time.Minute)
 	for expr, in := range map[string][2]float64{

@@ -42,7 +42,9 @@ func lastFailure(a alerts.Alert) string {
 	what := "failure"
 	if len(ev.Rules) > 0 {
 		what = "finding"
-		if measure, _ := wording.Measure(ev.Rules[0]); measure != "" {
+		if measure, _ := wording.Measure(ev.Rules[0]); measure == analyzer.ToolError {
+			what = "such reply"
+		} else if measure != "" {
 			what = "such answer"
 		}
 	}

@@ -68,11 +68,13 @@ var unusual = map[string]string{
 	"first_token_high":   "The first token comes later than usual.",
 	"input_tokens_high":  "Calls read more tokens than usual.",
 	"output_tokens_high": "Answers are longer than usual.",
+	"history_high":       "Histories are longer than usual.",
 	"calls_high":         "There are far more calls than usual.",
 	"calls_low":          "There are far fewer calls than usual.",
 	alerts.RateLimitNear: "A rate limit of the provider is nearly used up.",
 	"cost_high":          "Calls cost more than usual.",
 	"spend_high":         "More is spent than usual.",
+	"tool_errors_high":   "More replies of tools report errors than usual.",
 }
 
 // Measure returns the measure that a problem is about, and whether it is high or low; "" if it is about failed calls or findings.
@@ -88,8 +90,8 @@ func measureOf(id string) string {
 	if sentence, _ := analyzer.Odd(id); sentence != "" {
 		return id
 	}
-	if unusual[id] != "" {
-		return id[:strings.LastIndexByte(id, '_')]
+	if i := max(strings.LastIndex(id, "_high"), strings.LastIndex(id, "_low")); i >= 0 && unusual[id] != "" {
+		return id[:i]
 	}
 	return ""
 }

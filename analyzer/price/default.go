@@ -4,9 +4,9 @@ package price
 const Date = "2026-08-01"
 
 // Default returns public list prices as of Date, for prompts of usual length. They are those of the table
-// model_prices_and_context_window.json that LiteLLM publishes, where a second copy of it or the provider's own page agreed. Providers
-// change their prices, and customers may have individual prices; regions of a cloud may cost a tenth more. Charges for cache writes are
-// not included. Where a provider has no lower price for cached input, it is that of input.
+// model_prices_and_context_window.json that LiteLLM publishes; models on which two copies of it, a week apart, disagreed are left out,
+// but not every model is in both. Providers change their prices, and customers may have individual prices; regions of a cloud may cost a
+// tenth more. Charges for cache writes are not included. Where a provider has no lower price for cached input, it is that of input.
 func Default() Table {
 	return Table{
 		// OpenAI, also on Azure.
@@ -102,7 +102,6 @@ func Default() Table {
 		{"x_ai", "grok-code-fast*", 0.2, 0.02, 1.5},
 
 		{"moonshot_ai", "kimi-k2.6", 0.95, 0.16, 4},
-		{"moonshot_ai", "kimi-k2.5", 0.6, 0.1, 3},
 		{"moonshot_ai", "kimi-k2-*turbo*", 1.15, 0.15, 8},
 		{"moonshot_ai", "kimi-k2-*", 0.6, 0.15, 2.5},
 
