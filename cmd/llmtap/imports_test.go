@@ -56,7 +56,7 @@ var importRules = []struct {
 	{"alerts/ruletest", []string{"alerts/rules", "alerts/tsdb"}, "a unit test needs rules and samples only"},
 	{"alerts/rules", []string{"analyzer"}, "rules are files, which are checked without an engine"},
 	{"alerts/silence", nil, "commands and pages parse matchers with it"},
-	{"alerts/tsdb", nil, "it knows series, not alerts"},
+	{"alerts/tsdb", []string{"analyzer/dist"}, "it knows series and distributions, not alerts"},
 	{"alerts/usual", []string{"analyzer/dist"}, "pages and commands ask what is usual without alerts"},
 	{"alerts", []string{
 		"ingest/sdk/go/event", "ingest/quantity", "ingest/secret", "analyzer", "alerts$", "alerts/alertmanager", "alerts/endpoint", "alerts/sent", "alerts/silence", "alerts/wording",
