@@ -162,7 +162,7 @@ func testUsual(t *testing.T, b *browsertest.Browser) {
 // The statements know the same finish reasons as the analyzer.
 func TestFinishReasons(t *testing.T) {
 	for list, is := range map[string]func(string) bool{queries.AtTokenLimit: wire.AtTokenLimit, queries.Filtered: wire.Filtered} {
-		for _, reason := range strings.Split(list, ", ") {
+		for reason := range strings.SplitSeq(list, ", ") {
 			if !is(strings.Trim(reason, "'")) {
 				t.Errorf("%s is not known to package wire", reason)
 			}
