@@ -22,7 +22,7 @@ const (
 	// direction is high or low.
 	MetricUnusual      = "llmtap_unusual"               // now: the share of calls above what is usual, of calls their number a minute, of spend dollars a minute, of answers their share
 	MetricUnusualSince = "llmtap_unusual_since_seconds" // Unix time at which it began, by estimate
-	MetricUsual        = "llmtap_usual"                 // the value above which usually few calls are, in seconds, tokens or dollars, or else the usual number, dollars or share; has the label basis and no direction
+	MetricUsual        = "llmtap_usual"                 // the value above which usually few calls are, in seconds, tokens, messages or dollars, or else the usual number, dollars or share; has the label basis and no direction
 
 	// Counters of money, by the labels of calls. They count what was measured: accepted calls with usage.
 	MetricCost     = "llmtap_cost_dollars_total"
@@ -152,7 +152,7 @@ var helps = map[string]string{
 	MetricLimitRemaining:       "What remains of a rate limit, by the headers of responses: the minimum of the last one or two minutes.",
 	MetricLimit:                "The rate limit itself, if responses report it.",
 	MetricLimitExhausted:       "Seconds until the rate limit is used up at the pace of the last minutes. Only of limits that fall from minute to minute.",
-	MetricUsual:                "What is usual instead: the seconds, tokens or dollars that about 5% of calls exceed, the number of calls or the dollars a minute, or the share.",
+	MetricUsual:                "What is usual instead: the seconds, tokens, messages or dollars that about 5% of calls exceed, the number of calls or the dollars a minute, or the share.",
 	MetricCost:                 "Dollars that calls cost, by the price table of the configuration.",
 	MetricUnpriced:             "Calls whose cost is unknown, because the model is not in the price table.",
 	MetricBudget:               "Dollars of the budget of a month.",
