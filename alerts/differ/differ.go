@@ -43,7 +43,7 @@ type params struct {
 	rateWeight, furtherCost float64
 }
 
-// Find returns what differs in t, at most limit parts.
+// Find returns what differs in t, at most limit parts, or more if Cause has more.
 func Find(t Table, limit int) Result { return t.find(params{rateWeight, furtherCost}, limit) }
 
 func (t *Table) find(with params, limit int) Result {
@@ -61,7 +61,7 @@ func (t *Table) find(with params, limit int) Result {
 	for i := range out.Parts {
 		out.Parts[i].Values = s.original(out.Parts[i].Values)
 	}
-	out.Cause = out.Parts[:min(len(out.Cause), len(out.Parts))]
+	out.Cause = out.Parts[:len(out.Cause)]
 	return out
 }
 

@@ -31,7 +31,7 @@ func times(a, b float64) float64 {
 	return a * math.Log(a/b)
 }
 
-// rank returns at most limit parts: cause, and then, best first, each part that explains other calls than the better ones, or the
+// rank returns cause and then, up to limit parts, best first, each part that explains other calls than the better ones, or the
 // same calls as well as the cause.
 func (s *search) rank(parts, cause []Part, limit int) []Part {
 	var out []Part
@@ -53,7 +53,7 @@ func (s *search) rank(parts, cause []Part, limit int) []Part {
 			add(p)
 		}
 	}
-	return out[:min(len(out), limit)]
+	return out
 }
 
 // asGood reports whether p explains the change nearly as well as the best part, with other conditions than those of out.

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -54,7 +53,7 @@ func (e *Engine) baselines(k stageKey, names []string) (out [measureCount][]usua
 	if u == nil {
 		return out
 	}
-	matches := func(want, have string) bool { return cmp.Or(want, have) == have }
+	matches := func(want, have string) bool { return want == "" || want == have }
 	for key, s := range u.stages {
 		if !matches(k.service, key.service) || !matches(k.environment, key.environment) || !matches(k.stage, key.stage) {
 			continue

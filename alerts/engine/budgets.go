@@ -88,7 +88,7 @@ type spend struct {
 	Month       int64        `json:"month"`    // its first second
 	Since       int64        `json:"since"`    // second of the month since which all is known
 	Spent       uint64       `json:"spent"`    // in the month
-	Unpriced    uint64       `json:"unpriced"` // calls in the month that cost money nobody knows
+	Unpriced    uint64       `json:"unpriced"` // calls in the month without a known price
 	First       int64        `json:"first"`    // first hour of which all is known, in hours since 1970
 	Hour        int64        `json:"hour"`     // the open hour
 	Open        uint64       `json:"open"`     // in the open hour

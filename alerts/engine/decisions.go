@@ -123,7 +123,7 @@ func (d *Decisions) Delete(key string) {
 	d.listeners.raise()
 }
 
-// decode returns the silence of a value, or keeps its acknowledgement.
+// decode returns the silence of a value, or keeps its acknowledgement or new normal.
 func (d *Decisions) decode(key string, value []byte) (*silence.Silence, error) {
 	if id, ok := strings.CutPrefix(key, silenceKey); ok {
 		var s silence.Silence

@@ -10,26 +10,26 @@ import (
 )
 
 // compared are the labels of calls that may say where failures occur.
-var compared = []string{"service", "stage", "environment", "service_version", "provider", "model"}
+var compared = [...]string{"service", "stage", "environment", "service_version", "provider", "model"}
 
 // differs says which calls of list failed in the steps (from, step], such as those of a model, or "" if failed calls are like the
 // others. A version alone is not named: the versions of the evidence say more.
 func differs(list []*series, from, step int64) string {
-	leaves := map[string]*differ.Leaf{}
+	type place [len(compared)]string // values of the labels
+	leaves := map[place]*differ.Leaf{}
 	for _, c := range list {
 		n := float64(c.between(from, step))
 		if n == 0 {
 			continue
 		}
-		labels := make([]string, len(compared))
+		var at place
 		for i, name := range compared {
-			labels[i] = c.labels[name]
+			at[i] = c.labels[name]
 		}
-		key := strings.Join(labels, "\x00")
-		l := leaves[key]
+		l := leaves[at]
 		if l == nil {
 			l = &differ.Leaf{}
-			leaves[key] = l
+			leaves[at] = l
 		}
 		if c.metric == analyzer.MetricCalls {
 			l.Calls += n
@@ -45,9 +45,9 @@ func differs(list []*series, from, step int64) string {
 	var words []word
 	var attribute []int
 	all := make([]differ.Leaf, 0, len(leaves))
-	for _, key := range slices.Sorted(maps.Keys(leaves)) {
-		l := leaves[key]
-		for i, value := range strings.Split(key, "\x00") {
+	for _, at := range slices.SortedFunc(maps.Keys(leaves), func(a, b place) int { return slices.Compare(a[:], b[:]) }) {
+		l := leaves[at]
+		for i, value := range at {
 			w := word{i, value}
 			if _, ok := values[w]; !ok {
 				values[w] = len(words)

@@ -105,9 +105,9 @@
 // What is spent of a budget is kept in the same way, in one value with the last step that it includes, which is stored every
 // storeBudgetsEvery seconds.
 //
-// Only of a stage that the Store does not know, the leader asks ClickHouse once, in the background. What it says replaces what the stage has
-// learned since, and the Store then has it for the others. What people say is the new normal is valid from a second of stream time on, so
-// that every engine applies it at the same step.
+// The leader asks ClickHouse once, in the background, about each stage that the Store does not know. The answer replaces what the stage
+// has learned since, and the Store then has it for the others. A new normal is valid from a second of stream time on, so that every
+// engine applies it at the same step.
 //
 // # Why a histogram is of a stage and of a minute
 //

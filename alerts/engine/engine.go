@@ -336,7 +336,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	g.Go(func() { e.state.run(ctx) })
 	g.Go(func() { e.dispatcher.run(ctx) })
 	g.Go(func() { e.followDecisions(ctx) })
-	g.Go(func() { e.seed(ctx, e.history) })
+	g.Go(func() { e.seed(ctx) })
 	g.Go(func() { e.state.seedBudgets(ctx, e.spent) })
 	g.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)

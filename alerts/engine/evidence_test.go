@@ -78,3 +78,16 @@ func TestEvidenceDiffers(t *testing.T) {
 	f("", func(kv map[string]string) bool { return kv["service_version"] == "1.1" })
 	f("", func(map[string]string) bool { return true })
 }
+
+// All values that the numbers are of are named, also those with a NUL, which a request may contain.
+func TestDiffersOfAnyModel(t *testing.T) {
+	var list []*series
+	for model, failed := range map[string]uint64{"large": 1, "mini\x00x": 90, "nano\x00x": 90} {
+		for metric, n := range map[string]uint64{analyzer.MetricCalls: 100, analyzer.MetricFailed: failed} {
+			c := &series{metric: metric, labels: map[string]string{"service": "s", "model": model}}
+			c.add(5, n)
+			list = append(list, c)
+		}
+	}
+	must.Equal(t, differs(list, 0, 10), "only model mini\x00x, or model nano\x00x: 180 of 200 calls; 1 of 100 others", "differs")
+}

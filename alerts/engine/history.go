@@ -35,9 +35,9 @@ type Past struct {
 
 // seed lets stages of which the Store knows nothing learn from the stored calls of the last weeks, until ctx ends. Evaluation does not wait
 // for it. Each stage does so once: what it has learned is in the Store, for the next start and for the other processes.
-func (e *Engine) seed(ctx context.Context, history History) {
+func (e *Engine) seed(ctx context.Context) {
 	u := e.state.usuals
-	if history == nil || u == nil {
+	if e.history == nil || u == nil {
 		return
 	}
 	for wait := time.Second; newSignal().wait(ctx, wait); {
@@ -53,7 +53,7 @@ func (e *Engine) seed(ctx context.Context, history History) {
 			continue
 		}
 		wait = historyAgain
-		if err := e.learnPast(ctx, history, services, time.Unix(60*open, 0)); err != nil && ctx.Err() == nil {
+		if err := e.learnPast(ctx, services, time.Unix(60*open, 0)); err != nil && ctx.Err() == nil {
 			e.log.Warn("what is usual is learned without the stored calls until they can be read; retrying", "err", err)
 			wait = historyRetry
 		}
@@ -73,20 +73,20 @@ func (e *Engine) FollowUsual(ctx context.Context) error {
 
 // unread returns the services of the stages whose stored calls were not read; none if no stage is known. needed is false if there are none.
 func (u *usuals) unread() (open int64, services []string, needed bool) {
+	if !u.known {
+		return u.open, nil, u.open > 0
+	}
 	all := map[string]bool{}
 	for k, s := range u.stages {
 		if !s.history {
 			all[k.service] = true
 		}
 	}
-	if !u.known {
-		return u.open, nil, u.open > 0
-	}
 	return u.open, slices.Sorted(maps.Keys(all)), len(all) > 0
 }
 
 // learnPast reads the stored calls until a time, and replaces what the stages have learned since the engine began.
-func (e *Engine) learnPast(ctx context.Context, history History, services []string, until time.Time) error {
+func (e *Engine) learnPast(ctx context.Context, services []string, until time.Time) error {
 	u := e.state.usuals
 	until = until.Add(-pastAge).Truncate(pastMinutes * time.Minute)
 	p := &past{cfg: u.cfg, stages: map[stageKey]*pastStage{}}
@@ -95,7 +95,7 @@ func (e *Engine) learnPast(ctx context.Context, history History, services []stri
 		if end.After(until) {
 			end = until
 		}
-		list, err := history(ctx, services, from, end)
+		list, err := e.history(ctx, services, from, end)
 		if err != nil {
 			return err
 		}

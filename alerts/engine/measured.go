@@ -98,9 +98,8 @@ func (s *stage) limit(i int, minute int64) int {
 	if s.limitsAt != minute {
 		s.limitsAt = minute
 		for j, x := range versioned {
-			w := &s.watches[slices.IndexFunc(measures[:], func(m measure) bool { return m.name == x.measure })]
 			if s.limits[j] = 0; x.of != nil {
-				if u := w.Baseline.At(time.Unix(60*minute, 0)); u.Basis != usual.Nothing {
+				if u := s.watches[measureIndex(x.measure)].Baseline.At(time.Unix(60*minute, 0)); u.Basis != usual.Nothing {
 					s.limits[j] = dist.Bucket(uint64(u.High))
 				}
 			}
@@ -121,14 +120,15 @@ func (s *samples) trimMeasured(step int64) {
 	}
 }
 
-// measuredCells returns the measures of both versions of a service from from to step.
+// measuredCells returns the measures of both versions of a service from from to step, without a point that may not be complete: what was
+// compared once must not change.
 func (s *samples) measuredCells(service, version, baseline string, from, step int64) (cells []regression.Cell) {
 	for k, list := range s.measured {
 		if k.service != service || k.version != version && k.version != baseline {
 			continue
 		}
 		for _, p := range list {
-			if at := int64(p.at); at < from || at > step {
+			if at := int64(p.at); at < from || at+measuredTick > step {
 				continue
 			}
 			for i, n := range p.n {

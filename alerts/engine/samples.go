@@ -97,7 +97,7 @@ type samples struct {
 	versions *versions
 	usuals   *usuals // nil: they are not learned
 	limits   limits
-	budgets  *budgets                         // nil: there are none
+	budgets  *budgets                         // nil: they are not counted
 	measured map[versionStage][]measuredPoint // of the last window, in order of time
 
 	compared   []Gauge // result of the last compareVersions

@@ -88,7 +88,7 @@ type state struct {
 	versions *versions
 	quiet    *quietTimes
 	usuals   *usuals  // nil: they are not learned
-	budgets  *budgets // nil: there are none
+	budgets  *budgets // nil: they are not counted
 }
 
 // run writes the state after every change, and again after an error, until ctx ends.

@@ -64,7 +64,7 @@ func (s *steps) add(t tally) (late, stale bool, err error) {
 		s.next, s.first, s.busy = step, step, step
 	}
 	s.received[max(step, s.next)] = true
-	if len(t.Counts)+len(t.Examples)+len(t.gauges) == 0 {
+	if len(t.Counts)+len(t.Examples)+len(t.RateLimits)+len(t.gauges) == 0 {
 		return false, false, nil
 	}
 	at := max(step, s.next)

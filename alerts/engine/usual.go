@@ -64,6 +64,11 @@ var measures = [measureCount]measure{
 	{"tool_errors", usual.Share, 1, func(s *stage, to *usual.Sample) { to.Calls, to.Amount = max(s.toolReplies, s.toolErrors), s.toolErrors }},
 }
 
+// measureIndex returns the index of a measure, or -1.
+func measureIndex(name string) int {
+	return slices.IndexFunc(measures[:], func(m measure) bool { return m.name == name })
+}
+
 // odd is the share of answers that end in this way.
 func odd(ended string) measure {
 	return measure{analyzer.OddID(ended), usual.Share, 1, func(s *stage, to *usual.Sample) {
@@ -262,7 +267,7 @@ func (s *stage) learn(k stageKey, minutes int, at time.Time, cfg usual.Config) {
 func (u *usuals) accept(all map[string]Accept, step int64) {
 	for _, a := range all {
 		k, at := stageKey{a.Service, a.Environment, a.Stage}, a.At.Unix()
-		s, i := u.stages[k], slices.IndexFunc(measures[:], func(m measure) bool { return m.name == a.Measure })
+		s, i := u.stages[k], measureIndex(a.Measure)
 		if s == nil || i < 0 || at > step || s.accepted[i] >= at {
 			continue
 		}

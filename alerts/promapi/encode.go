@@ -107,27 +107,32 @@ func appendFloat(b []byte, v float64) []byte {
 	return append(strconv.AppendFloat(append(b, '"'), v, format, -1, 64), '"')
 }
 
-// appendHistogram appends a histogram at t: its count, its sum and its buckets with values. The first number of a bucket says that its
-// upper bound belongs to it, as Prometheus writes it.
+// appendHistogram appends a histogram at t: its count, its sum and its buckets with values. The first number of a bucket says which bounds
+// belong to it: 0 the upper one, 3 both.
 func appendHistogram(b []byte, t int64, h *histogram.FloatHistogram) []byte {
 	b = append(appendTime(append(b, '['), t), `,{"count":`...)
 	b = append(appendFloat(b, h.Count), `,"sum":`...)
-	b = append(appendFloat(b, h.Sum), `,"buckets":[`...)
-	first := true
+	b = appendFloat(b, h.Sum)
+	next := `,"buckets":[`
 	for it := h.AllBucketIterator(); it.Next(); {
 		x := it.At()
 		if x.Count == 0 {
 			continue
 		}
-		if !first {
-			b = append(b, ',')
+		b = append(b, next...)
+		next = ","
+		bounds := "[0,"
+		if x.LowerInclusive {
+			bounds = "[3,"
 		}
-		first = false
-		b = append(appendFloat(append(b, "[0,"...), x.Lower), ',')
+		b = append(appendFloat(append(b, bounds...), x.Lower), ',')
 		b = append(appendFloat(b, x.Upper), ',')
 		b = append(appendFloat(b, x.Count), ']')
 	}
-	return append(b, "]}]"...)
+	if next == "," {
+		b = append(b, ']')
+	}
+	return append(b, "}]"...)
 }
 
 // appendTime appends t, in Unix milliseconds, as seconds.

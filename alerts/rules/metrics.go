@@ -22,7 +22,7 @@ const (
 	// direction is high or low.
 	MetricUnusual      = "llmtap_unusual"               // now: the share of calls above what is usual, of calls their number a minute, of spend dollars a minute, of answers their share
 	MetricUnusualSince = "llmtap_unusual_since_seconds" // Unix time at which it began, by estimate
-	MetricUsual        = "llmtap_usual"                 // the value above which usually few calls are, in seconds, tokens or dollars, or else the usual number, dollars or share; has the label basis and no direction
+	MetricUsual        = "llmtap_usual"                 // the value above which usually few calls are, in seconds, tokens, messages or dollars, or else the usual number, dollars or share; has the label basis and no direction
 
 	// Counters of money, by the labels of calls. They count what was measured: accepted calls with usage.
 	MetricCost     = "llmtap_cost_dollars_total"
@@ -38,7 +38,7 @@ const (
 	// Gauges of rate limits, by what responses said in the last minutes. The label kind is requests, tokens, input_tokens or output_tokens.
 	MetricLimitRemaining = "llmtap_rate_limit_remaining"            // the least in the last one or two minutes
 	MetricLimit          = "llmtap_rate_limit_limit"                // there is none if responses do not say it
-	MetricLimitExhausted = "llmtap_rate_limit_exhausted_in_seconds" // until nothing remains at this pace; there is none unless less remains minute by minute
+	MetricLimitExhausted = "llmtap_rate_limit_exhausted_in_seconds" // until nothing remains at this pace; only of limits that fall from minute to minute
 
 	// Native histograms of the calls of a stage that were answered, with the labels service, environment and stage, and a sample a
 	// minute: rate and increase need a range of at least two minutes.
@@ -149,17 +149,17 @@ var helps = map[string]string{
 	MetricVersionEvidence:      "Evidence that a new version fails more often than the version before (baseline) or, with a measure, has more calls above what is usual; 1000 is proof.",
 	MetricUnusual:              "What is unusual now, while an alarm lasts: the share of calls above what is usual, the number of calls or the dollars a minute, or the share of answers that end like this.",
 	MetricUnusualSince:         "Estimated Unix time at which that began.",
-	MetricLimitRemaining:       "What remains of a rate limit, by the headers of responses: the least in the last one or two minutes.",
-	MetricLimit:                "The limit of which this remains.",
-	MetricLimitExhausted:       "Time until nothing remains at the pace of the last minutes. Only of limits of which less remains minute by minute.",
-	MetricUsual:                "What is usual instead: the seconds, tokens or dollars that about 5% of calls exceed, the number of calls or the dollars a minute, or the share.",
+	MetricLimitRemaining:       "What remains of a rate limit, by the headers of responses: the minimum of the last one or two minutes.",
+	MetricLimit:                "The rate limit itself, if responses report it.",
+	MetricLimitExhausted:       "Seconds until the rate limit is used up at the pace of the last minutes. Only of limits that fall from minute to minute.",
+	MetricUsual:                "What is usual instead: the seconds, tokens, messages or dollars that about 5% of calls exceed, the number of calls or the dollars a minute, or the share.",
 	MetricCost:                 "Dollars that calls cost, by the price table of the configuration.",
-	MetricUnpriced:             "Calls that cost money nobody knows, because the price of the model is not in the price table.",
+	MetricUnpriced:             "Calls whose cost is unknown, because the model is not in the price table.",
 	MetricBudget:               "Dollars of the budget of a month.",
 	MetricBudgetSpent:          "Dollars of the budget spent this month.",
-	MetricBudgetForecast:       "Dollars that will be spent this month, if each hour left costs as much as that hour a week before.",
-	MetricBudgetUnpriced:       "Calls of this month of which nobody knows what they cost.",
-	MetricBudgetSince:          "Unix time since which the spend of this month is known, unless all of it is.",
+	MetricBudgetForecast:       "Dollars that this month will cost, if each remaining hour costs as much as the same hour a week before.",
+	MetricBudgetUnpriced:       "Calls of this month whose cost is unknown.",
+	MetricBudgetSince:          "Unix time since which the spend of this month is known. Absent if all of it is known.",
 	MetricDuration:             "Durations of answered calls: a native histogram with a sample a minute.",
 	MetricFirstToken:           "Time until the first token of answered streams: a native histogram with a sample a minute.",
 	MetricInputTokens:          "Input tokens of answered calls: a native histogram with a sample a minute.",

@@ -37,6 +37,8 @@ func whoseChange(ev alerts.Evidence, start time.Time, brief bool) []string {
 			return []string{plain(ev.Example.Summary, maxText)}
 		case brief:
 			return []string{"the provider's"}
+		case ev.Rules[0] == signals.ModelChanged:
+			return []string{"the provider's: another model answers"}
 		}
 		return []string{"the provider's: it accepted such requests from the same version before"}
 	}

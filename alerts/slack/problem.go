@@ -37,7 +37,7 @@ func problemControls(g alerts.Group, button func(action, label string) *slack.Bu
 			return slack.NewTextBlockObject(slack.PlainTextType, text, false, false)
 		}
 		row = append(row, button(accept, "New normal").WithConfirm(slack.NewConfirmationBlockObject(plain("Is this the new normal?"),
-			plain("What was measured since then is usual from now on. It cannot be taken back."), plain("It is"), plain("It is not"))))
+			plain("What was measured since the problem began is usual from now on. This cannot be undone."), plain("New normal"), plain("Cancel"))))
 	}
 	if g.Known != nil && g.Known.Resolved != nil {
 		return append(row, button(reopen, "Not fixed"))

@@ -156,16 +156,16 @@ func (h *histogramSeries) float(d *dist.Dist) *histogram.FloatHistogram {
 // histogramIterator implements chunkenc.Iterator.
 type histogramIterator struct {
 	iterator
-	h           *histogramSeries
-	first       int // of the samples that are selected
-	sum, next   dist.Dist
-	added, last int // number of samples in sum, and the first that is not selected
+	h         *histogramSeries
+	first     int // of the samples that are selected
+	sum, next dist.Dist
+	added     int // number of samples in sum
 }
 
 func (h *histogramSeries) iterator(start, end int64) chunkenc.Iterator {
-	it := &histogramIterator{h: h, first: h.search(start), last: h.search(end + 1), sum: h.base.Clone()}
+	it := &histogramIterator{h: h, first: h.search(start), sum: h.base.Clone()}
 	it.iterator.next = -1
-	for _, s := range h.samples[it.first:it.last] {
+	for _, s := range h.samples[it.first:h.search(end+1)] {
 		it.samples = append(it.samples, sample{t: s.at})
 	}
 	return it

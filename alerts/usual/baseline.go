@@ -31,7 +31,7 @@ type Baseline struct {
 	cache *hourUsual
 }
 
-// baselineState has a fixed size: 892 bytes.
+// baselineState has a fixed size: 900 bytes.
 type baselineState struct {
 	Version   uint8
 	Kind      Kind
@@ -220,7 +220,7 @@ func (b *Baseline) disperse() {
 	st.Dispersed = uint16(min(int(st.Dispersed)+1, 1000))
 }
 
-// MarshalBinary returns the state: 892 bytes and the open hour.
+// MarshalBinary returns the state: 900 bytes and the open hour.
 func (b *Baseline) MarshalBinary() ([]byte, error) {
 	b.state.Version = version
 	out, err := binary.Append(nil, binary.LittleEndian, &b.state)

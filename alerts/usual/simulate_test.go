@@ -59,7 +59,7 @@ func (d *ours) add(m int, x *minuteOf) (started uint) {
 		mTools: {Calls: x.calls, Amount: x.toolErrors}, mHistory: {Values: &x.history},
 		mOdd: odd(0), mOdd + 1: odd(1), mOdd + 2: odd(2), mOdd + 3: odd(3),
 	} {
-		if d.w[i].Add(at, s, Default()).Started {
+		if d.w[i].Add(at, s, config).Started {
 			started |= 1 << i
 		}
 	}

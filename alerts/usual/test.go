@@ -239,7 +239,7 @@ func sum(x [len(factors)]float64) (s float64) {
 // Rest ends the alarm and forgets the evidence, but not the bursts before.
 func (t *Test) Rest() { t.state = testState{Bursts: t.state.Bursts} }
 
-// MarshalBinary returns the state: 256 bytes.
+// MarshalBinary returns the state: 336 bytes.
 func (t *Test) MarshalBinary() ([]byte, error) {
 	return binary.Append(nil, binary.LittleEndian, &t.state)
 }

@@ -1,8 +1,6 @@
 package usual
 
 import (
-	"encoding/binary"
-	"errors"
 	"math"
 	"time"
 
@@ -111,9 +109,6 @@ type Config struct {
 	Measures int
 }
 
-// Default returns one false alarm per month and stage, with 13 measures.
-func Default() Config { return Config{PerMonth: 1, Measures: 13} }
-
 // months returns the number of months until a false alarm of a test. The calls of a stage are tested twice: by minutes and by sums.
 func (c Config) months() float64 { return float64(c.Measures+1) / c.PerMonth }
 
@@ -147,33 +142,6 @@ func (w *Watch) Add(at time.Time, s Sample, c Config) Result {
 func (w *Watch) Accept(since time.Time) {
 	w.Baseline.Accept(since)
 	w.Test.Rest()
-}
-
-// MarshalBinary returns the state: that of the test, which has a fixed size, and that of the baseline.
-func (w *Watch) MarshalBinary() ([]byte, error) {
-	test, err := w.Test.MarshalBinary()
-	if err != nil {
-		return nil, err
-	}
-	baseline, err := w.Baseline.MarshalBinary()
-	return append(test, baseline...), err
-}
-
-// UnmarshalBinary reads what MarshalBinary returns.
-func (w *Watch) UnmarshalBinary(data []byte) error {
-	size := binary.Size(&w.Test.state)
-	if len(data) < size {
-		return errors.New("a watch that is cut off")
-	}
-	var n Watch
-	if err := n.Test.UnmarshalBinary(data[:size]); err != nil {
-		return err
-	}
-	if err := n.Baseline.UnmarshalBinary(data[size:]); err != nil {
-		return err
-	}
-	*w = n
-	return nil
 }
 
 // decay is the factor by which the weight of a minute decreases in a minute.

@@ -13,10 +13,13 @@ import (
 
 var monday = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 
+// config is one false alarm per month and stage, with as many measures as the engine has.
+var config = Config{PerMonth: 1, Measures: 13}
+
 // add adds the minutes from and before to of the time after monday, and returns the first result that starts an alarm, else the last.
 func add(w *Watch, from, to int, sample func(minute int) Sample) (r Result) {
 	for m := from; m < to; m++ {
-		if r = w.Add(minute(m), sample(m), Default()); r.Started {
+		if r = w.Add(minute(m), sample(m), config); r.Started {
 			return r
 		}
 	}
@@ -186,7 +189,7 @@ func TestBasis(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 5))
 	w := New(Amount)
 	for m := range 8*day + 60 {
-		r := w.Add(minute(m), traffic(rnd, 60)(m), Default())
+		r := w.Add(minute(m), traffic(rnd, 60)(m), config)
 		if want, ok := map[int]Basis{60: Nothing, 4 * 60: HoursPast, 26 * 60: HourOfDay, 6 * day: HourOfDay, 7*day + 120: HourOfWeek}[m]; ok {
 			must.Equal(t, r.Basis, want, "after minute %d", m)
 		}
@@ -205,7 +208,7 @@ func TestNotPoisoned(t *testing.T) {
 	normal := func(m int) Sample { return calls(rnd, 10, level(m))(m) }
 	add(w, 0, 10*day, normal)
 	for m := 10 * day; m < 10*day+180; m++ {
-		w.Add(minute(m), calls(rnd, 10, 5*level(m))(m), Default())
+		w.Add(minute(m), calls(rnd, 10, 5*level(m))(m), config)
 	}
 	add(w, 10*day+180, 13*day, normal)
 	r := add(w, 15*day, 17*day+90, normal) // nothing was recorded for two days
@@ -240,9 +243,9 @@ func TestAccept(t *testing.T) {
 	w := New(Values)
 	add(w, 0, 15*day, calls(rnd, 20, 1000))
 	for m := 15 * day; m < 19*day; m++ {
-		w.Add(minute(m), calls(rnd, 20, 1800)(m), Default())
+		w.Add(minute(m), calls(rnd, 20, 1800)(m), config)
 	}
-	r := w.Add(minute(19*day), calls(rnd, 20, 1800)(0), Default())
+	r := w.Add(minute(19*day), calls(rnd, 20, 1800)(0), config)
 	if r.Firing {
 		t.Errorf("after four days: %+v", r)
 	}
@@ -256,13 +259,14 @@ func TestRestart(t *testing.T) {
 		restarted := New(kind)
 		for m := range 16 * day {
 			s := sample(m)
-			a, b := w.Add(minute(m), s, Default()), restarted.Add(minute(m), s, Default())
+			a, b := w.Add(minute(m), s, config), restarted.Add(minute(m), s, config)
 			must.Equal(t, b, a, "minute %d", m)
 			if m%777 == 0 {
-				data := must.Get(restarted.MarshalBinary())(t)
-				largest = max(largest, len(data))
+				baseline, test := must.Get(restarted.Baseline.MarshalBinary())(t), must.Get(restarted.Test.MarshalBinary())(t)
+				largest = max(largest, len(baseline)+len(test))
 				restarted = &Watch{}
-				must.Do(t, restarted.UnmarshalBinary(data))
+				must.Do(t, restarted.Baseline.UnmarshalBinary(baseline))
+				must.Do(t, restarted.Test.UnmarshalBinary(test))
 			}
 		}
 		t.Logf("kind %d: at most %d bytes", kind, largest)
@@ -271,7 +275,7 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	for _, bad := range [][]byte{nil, make([]byte, 100), make([]byte, 2000)} {
-		if new(Watch).UnmarshalBinary(bad) == nil {
+		if new(Baseline).UnmarshalBinary(bad) == nil || len(bad) < 300 && new(Test).UnmarshalBinary(bad) == nil {
 			t.Errorf("%d bytes were read", len(bad))
 		}
 	}
@@ -327,7 +331,7 @@ func BenchmarkWatch(b *testing.B) {
 			}
 			m := 21 * day
 			for b.Loop() {
-				w.Add(minute(m), samples[m%len(samples)], Default())
+				w.Add(minute(m), samples[m%len(samples)], config)
 				m++
 			}
 		})

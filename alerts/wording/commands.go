@@ -31,7 +31,7 @@ var queries = map[string]string{
 // unusualQueries maps what is measured to the query that lists the calls with the most of it, or what is new.
 var unusualQueries = map[string]string{
 	"duration": "slowest_calls", "first_token": "slowest_calls", "input_tokens": "usage", "output_tokens": "usage", "calls": "what_changed",
-	"cost": "usage", "spend": "usage",
+	"history": "usage", "cost": "usage", "spend": "usage", "tool_errors": "slowest_tools",
 }
 
 // Command returns a command of llmtap, quoted for a POSIX shell.
