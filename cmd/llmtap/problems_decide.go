@@ -107,7 +107,7 @@ var problemsAcceptCommand = &command.Command{
 	Long: `What was measured since the problem began is usual from now on, and the alert ends.
 This is for problems about what is unusual of a stage, such as its latency, tokens or
 traffic, if it is intended to stay. Without it, what is usual follows after a day and a
-half. It cannot be taken back.`,
+half. This cannot be undone.`,
 	Examples: "  llmtap problems accept 6f1c2d0e --note 'the new prompt is longer'",
 	Run: func(ctx context.Context, c *command.Call) error {
 		return decide(ctx, c, func() (alerts.ProblemDecision, error) {
