@@ -135,7 +135,7 @@ func (t *toolCalls) replies(s *step, p *pending, q *session.Request, pairing *ch
 			}
 		}
 	}
-	p.loop = turn.Repeats(repeatsFrom)
+	p.loop = turn.Repeats()
 	changed := t.misplaced(turn, pairing, check.ReplyDuplicate, session.Duplicate, turn.Changed)
 	changed = t.misplaced(turn, pairing, check.ReplyLate, session.Late, changed)
 	for _, c := range changed {
