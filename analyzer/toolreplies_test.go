@@ -179,26 +179,20 @@ func TestAgentLoop(t *testing.T) {
 			history = append(turns(s, history, read), user("And now? Please look once more."))
 		}
 	}, "")
-	f("the tool waits", func(s *stream) {
-		history := h
-		for i := range 8 {
-			said := assistant("null", fmt.Sprintf("call_%d job_status", i))
-			s.ok(said, history...)
-			s.now = s.now.Add(20 * time.Second)
-			history = append(history, said, tool(fmt.Sprint("call_", i), "running"))
+	slow := func(n int, reply string) func(s *stream) {
+		return func(s *stream) {
+			history := h
+			for i := range n {
+				said := assistant("null", fmt.Sprintf("call_%d job_status", i))
+				s.ok(said, history...)
+				s.now = s.now.Add(20 * time.Second)
+				history = append(history, said, tool(fmt.Sprint("call_", i), reply))
+			}
+			s.ok(assistant("It goes on like this."), history...)
 		}
-		s.ok(assistant("It still runs."), history...)
-	}, "")
-	f("the tool fails slowly", func(s *stream) {
-		history := h
-		for i := range 5 {
-			said := assistant("null", fmt.Sprintf("call_%d job_status", i))
-			s.ok(said, history...)
-			s.now = s.now.Add(20 * time.Second)
-			history = append(history, said, tool(fmt.Sprint("call_", i), "Error: timed out"))
-		}
-		s.ok(assistant("It does not answer."), history...)
-	}, "job_status was called 5 times in a row with the same arguments, and the reply was the same each time"+from+"; the reply reports an error",
+	}
+	f("the tool waits", slow(8, "running"), "")
+	f("the tool fails slowly", slow(5, "Error: timed out"), "job_status was called 5 times in a row with the same arguments, and the reply was the same each time"+from+"; the reply reports an error",
 		"") // a shape has no text, so the tool might wait
 	f("one request sent again and again", func(s *stream) {
 		said := assistant("null", "call_1 read_file")
