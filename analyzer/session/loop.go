@@ -44,8 +44,8 @@ type Loop struct {
 // Repeats compares the calls that the request of t answers with those of the turns before. It must be called once, after the
 // caller has set the ReplyHash of Changed. It returns nil unless the turn was made at least repeatsFrom times.
 //
-// A message of the user, a reply that differs and a call that takes long without an error are progress. Of calls whose arguments or
-// replies are not known exactly, it assumes so.
+// A message of the user, a reply that differs and a call that takes long without an error are progress. So are calls whose arguments or
+// replies are not known exactly.
 func (t *Turn) Repeats() *Loop {
 	b := t.branch
 	now, waited := step{}, false
