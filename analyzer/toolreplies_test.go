@@ -115,6 +115,27 @@ func TestToolReplies(t *testing.T) {
 	}, map[string]uint64{"tool_replies read_file": 10, "tool_errors read_file likely": 5, "repeated_calls read_file": 6})
 }
 
+// The example of an error names the message of the request that counts, also if a refused one had the reply elsewhere.
+func TestToolErrorSentAgain(t *testing.T) {
+	s := newStream("c1")
+	said, failed := assistant("null", "call_1 read_file"), tool("call_1", "Error: no such file")
+	s.ok(said, user("Read config.py."))
+	id := s.exchange()
+	s.request(id, user("Read config.py."), said, failed)
+	s.response(id, 400, fault(orphanText))
+	s.ok(assistant("It is not there."), user("Read config.py."), said, user("Go on."), failed)
+	s.advance(10 * time.Second)
+	var at []int
+	for _, y := range run(t, analyzer.Default(), s.steps).Tallies {
+		for _, x := range y.Examples {
+			if x.Labels["confidence"] != "" {
+				at = append(at, x.Message)
+			}
+		}
+	}
+	must.Equal(t, slices.Equal(at, []int{3}), true, "messages of the examples: %v", at)
+}
+
 // Calls that do not lead anywhere are a loop, also of several turns. Progress ends it: another reply, other arguments, a message
 // of the user, or waiting.
 func TestAgentLoop(t *testing.T) {
