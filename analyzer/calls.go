@@ -135,7 +135,7 @@ func (t *toolCalls) replies(s *step, p *pending, q *session.Request, pairing *ch
 			}
 		}
 	}
-	p.loop = turn.Repeats(repeatsFrom)
+	p.loop = turn.Repeats()
 	changed := t.misplaced(turn, pairing, check.ReplyDuplicate, session.Duplicate, turn.Changed)
 	changed = t.misplaced(turn, pairing, check.ReplyLate, session.Late, changed)
 	for _, c := range changed {
@@ -241,7 +241,7 @@ func (p *pending) repliesTo(c *session.Call) bool {
 }
 
 // settle updates the calls whose replies are in the completed request of p: replies in an accepted request arrived,
-// replies in a refused one did not. Unless it was refused, it returns the calls among which those are that have a reply now.
+// replies in a refused one did not. It returns the calls that may have a reply in the request, see repliesTo; none if it was refused.
 func (t *toolCalls) settle(s *step, p *pending) (replied [2][]*session.Call) {
 	refused := refused(&p.row)
 	changed := p.turn.Settle(accepted(&p.row), refused)

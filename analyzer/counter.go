@@ -191,8 +191,8 @@ func (c *counter) exchange(p *pending, replied [2][]*session.Call, ex func() Exa
 			}
 		}
 	}
+	c.rateLimits(&s, p.limits, now)
 	s, n := c.add(s, 1, minSeq, now)
-	c.rateLimits(e, p.limits, now)
 	if metric == MetricCalls && measures(e) {
 		c.measure(n, p)
 	}

@@ -167,9 +167,6 @@ func oddExample(p *pending) Example {
 	}
 }
 
-// repeatsFrom is the number of times from which the calls of equal turns count as repeated.
-const repeatsFrom = 3
-
 // ToolError is the id of the problem that replies of tools report errors.
 const ToolError = "tool_errors"
 

@@ -34,19 +34,14 @@ const (
 	maxReset = 366 * 24 * 3600
 )
 
-// rateLimits adds what the response of e said of rate limits, in the format of event.Event.RateLimits.
-func (c *counter) rateLimits(e *Exchange, text string, now time.Time) {
-	if text == "" {
-		return
-	}
-	c.newHour(now)
+// rateLimits adds what a response said of rate limits, in the format of event.Event.RateLimits. s has the labels of its call.
+func (c *counter) rateLimits(s *series, text string, now time.Time) {
 	for part := range strings.FieldsSeq(text) {
 		r, ok := parseRateLimit(part, now)
 		if !ok {
 			continue
 		}
-		r.Service, r.Environment = c.limited(labelService, e.Labels.Service), c.limited(labelEnvironment, e.Labels.Environment)
-		r.Provider, r.Model = c.limited(labelProvider, e.Provider), c.limited(labelModel, e.Model)
+		r.Service, r.Environment, r.Provider, r.Model = s[labelService], s[labelEnvironment], s[labelProvider], s[labelModel]
 		i, known := slices.BinarySearchFunc(c.limits, &r, func(a RateLimit, b *RateLimit) int { return a.compare(b) })
 		switch size := 128 + jsonBytes(r.Service, r.Environment, r.Provider, r.Model); {
 		case known:

@@ -48,7 +48,7 @@ func FuzzRateLimit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		cfg := Default()
 		c := newCounter(&cfg)
-		c.rateLimits(&Exchange{Model: text}, text, limitsAt)
+		c.rateLimits(&series{labelModel: text}, text, limitsAt)
 		if len(c.limits) > 4 {
 			t.Errorf("%d limits", len(c.limits))
 		}

@@ -115,6 +115,27 @@ func TestToolReplies(t *testing.T) {
 	}, map[string]uint64{"tool_replies read_file": 10, "tool_errors read_file likely": 5, "repeated_calls read_file": 6})
 }
 
+// The example of an error names the message of the request that counts, also if a refused one had the reply elsewhere.
+func TestToolErrorSentAgain(t *testing.T) {
+	s := newStream("c1")
+	said, failed := assistant("null", "call_1 read_file"), tool("call_1", "Error: no such file")
+	s.ok(said, user("Read config.py."))
+	id := s.exchange()
+	s.request(id, user("Read config.py."), said, failed)
+	s.response(id, 400, fault(orphanText))
+	s.ok(assistant("It is not there."), user("Read config.py."), said, user("Go on."), failed)
+	s.advance(10 * time.Second)
+	var at []int
+	for _, y := range run(t, analyzer.Default(), s.steps).Tallies {
+		for _, x := range y.Examples {
+			if x.Labels["confidence"] != "" {
+				at = append(at, x.Message)
+			}
+		}
+	}
+	must.Equal(t, slices.Equal(at, []int{3}), true, "messages of the examples: %v", at)
+}
+
 // Calls that do not lead anywhere are a loop, also of several turns. Progress ends it: another reply, other arguments, a message
 // of the user, or waiting.
 func TestAgentLoop(t *testing.T) {
@@ -179,26 +200,20 @@ func TestAgentLoop(t *testing.T) {
 			history = append(turns(s, history, read), user("And now? Please look once more."))
 		}
 	}, "")
-	f("the tool waits", func(s *stream) {
-		history := h
-		for i := range 8 {
-			said := assistant("null", fmt.Sprintf("call_%d job_status", i))
-			s.ok(said, history...)
-			s.now = s.now.Add(20 * time.Second)
-			history = append(history, said, tool(fmt.Sprint("call_", i), "running"))
+	slow := func(n int, reply string) func(s *stream) {
+		return func(s *stream) {
+			history := h
+			for i := range n {
+				said := assistant("null", fmt.Sprintf("call_%d job_status", i))
+				s.ok(said, history...)
+				s.now = s.now.Add(20 * time.Second)
+				history = append(history, said, tool(fmt.Sprint("call_", i), reply))
+			}
+			s.ok(assistant("It goes on like this."), history...)
 		}
-		s.ok(assistant("It still runs."), history...)
-	}, "")
-	f("the tool fails slowly", func(s *stream) {
-		history := h
-		for i := range 5 {
-			said := assistant("null", fmt.Sprintf("call_%d job_status", i))
-			s.ok(said, history...)
-			s.now = s.now.Add(20 * time.Second)
-			history = append(history, said, tool(fmt.Sprint("call_", i), "Error: timed out"))
-		}
-		s.ok(assistant("It does not answer."), history...)
-	}, "job_status was called 5 times in a row with the same arguments, and the reply was the same each time"+from+"; the reply reports an error",
+	}
+	f("the tool waits", slow(8, "running"), "")
+	f("the tool fails slowly", slow(5, "Error: timed out"), "job_status was called 5 times in a row with the same arguments, and the reply was the same each time"+from+"; the reply reports an error",
 		"") // a shape has no text, so the tool might wait
 	f("one request sent again and again", func(s *stream) {
 		said := assistant("null", "call_1 read_file")

@@ -3,10 +3,10 @@ package price
 // Date is the date of the prices in Default.
 const Date = "2026-08-01"
 
-// Default returns public list prices as of Date, for prompts of usual length. They are those of the table
-// model_prices_and_context_window.json that LiteLLM publishes; models on which two copies of it, a week apart, disagreed are left out,
-// but not every model is in both. Providers change their prices, and customers may have individual prices; regions of a cloud may cost a
-// tenth more. Charges for cache writes are not included. Where a provider has no lower price for cached input, it is that of input.
+// Default returns public list prices as of Date, for prompts of usual length, from the table model_prices_and_context_window.json that
+// LiteLLM publishes. Models whose prices differ between two copies of it, a week apart, are left out; some models are only in one of
+// them. Providers change their prices, and customers may have individual prices; regions of a cloud may cost a tenth more. Charges
+// for cache writes are not included. Where a provider has no lower price for cached input, it is that of input.
 func Default() Table {
 	return Table{
 		// OpenAI, also on Azure.

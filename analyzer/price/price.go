@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -26,16 +27,6 @@ func (p *Price) Microdollars(input, cached, output int64) float64 {
 
 // Table is a price table. The first row that matches a model applies; a model without a matching row has an unknown cost.
 type Table []Price
-
-// Of returns the price of a model, or nil if it is unknown.
-func (t Table) Of(provider, model string) *Price {
-	for i := range t {
-		if r := &t[i]; (r.Provider == "" || r.Provider == provider) && Matches(r.Model, model) {
-			return r
-		}
-	}
-	return nil
-}
 
 // Matches reports whether name is as the pattern, in which * matches any text.
 func Matches(pattern, name string) bool {
@@ -80,7 +71,10 @@ func (l *Lookup) Of(provider, model string) *Price {
 		if len(l.known) >= maxKnown {
 			clear(l.known)
 		}
-		p = l.table.Of(provider, model)
+		row := func(r Price) bool { return (r.Provider == "" || r.Provider == provider) && Matches(r.Model, model) }
+		if i := slices.IndexFunc(l.table, row); i >= 0 {
+			p = &l.table[i]
+		}
 		l.known[[2]string{strings.Clone(provider), strings.Clone(model)}] = p
 	}
 	return p

@@ -37,7 +37,7 @@ type Call struct {
 	Forced       bool   // the request required the model to call this tool
 	Context      any    // value of the caller, from Answer.Context
 
-	ReplyMessage, ReplyPart int    // where the reply is in the request of AnsweredBy; ReplyMessage is -1 if it is told as text
+	ReplyMessage, ReplyPart int    // where the newest reply is in its request; ReplyMessage is -1 if it is told as text
 	ReplyError              string // how certain it is that the reply reports an error, set by the caller; see package toolreply
 	ReplyHash               uint64 // hash of its content, set by the caller; 0 if there is none
 
@@ -195,7 +195,7 @@ func (c *conversation) answerCalls(t *Turn, q *skeleton, named bool) {
 
 // reply records a reply to call in the request of t: part j of message i, or a text if i is -1.
 func (t *Turn) reply(call *Call, i, j int) {
-	call.replySeen = t.seq
+	call.replySeen, call.ReplyMessage, call.ReplyPart = t.seq, i, j
 	switch call.State {
 	case Rejected: // Settle updates the call if this request is accepted
 		t.resent = append(t.resent, call)
@@ -206,7 +206,6 @@ func (t *Turn) reply(call *Call, i, j int) {
 		call.become(Answered)
 	}
 	call.AnsweredAt, call.AnsweredBy = t.at, t.exchange
-	call.ReplyMessage, call.ReplyPart = i, j
 	t.Changed = append(t.Changed, call)
 }
 

@@ -8,6 +8,8 @@ import (
 )
 
 const (
+	// repeatsFrom is the number of times from which a turn is repeated.
+	repeatsFrom = 3
 	// maxPeriod is the largest number of turns after which a loop begins anew.
 	maxPeriod = 3
 	// waits is the time from which a call that does not fail waits for something, so that calling it again is polling.
@@ -40,11 +42,11 @@ type Loop struct {
 }
 
 // Repeats compares the calls that the request of t answers with those of the turns before. It must be called once, after the
-// caller has set the ReplyHash of Changed. It returns nil unless the turn was made at least least times.
+// caller has set the ReplyHash of Changed. It returns nil unless the turn was made at least repeatsFrom times.
 //
-// A message of the user, a reply that differs and a call that takes long without an error are progress. Of calls whose arguments or
-// replies are not known exactly, it assumes so.
-func (t *Turn) Repeats(least int) *Loop {
+// A message of the user, a reply that differs and a call that takes long without an error are progress. So are calls whose arguments or
+// replies are not known exactly.
+func (t *Turn) Repeats() *Loop {
 	b := t.branch
 	now, waited := step{}, false
 	for _, c := range t.Changed {
@@ -75,7 +77,7 @@ func (t *Turn) Repeats(least int) *Loop {
 		b.steps = new(steps)
 	}
 	n, period := b.steps.add(now)
-	if n < max(least, 2) {
+	if n < repeatsFrom {
 		return nil
 	}
 	return &Loop{Times: n, New: (b.steps.same[period-1]-1)%period == 0, Period: period, Call: now.call, First: b.steps.first[period-1]}

@@ -29,8 +29,8 @@ type Reader struct{ text []byte }
 // reports an error, see facts.Reply.IsError. Of a shape, only fields of the protocol are known.
 func (r *Reader) Read(b []byte, failed bool) (out Reply) {
 	content, gemini := []byte(nil), false
-	for part := b; part != nil; {
-		b, part = part, nil
+	for range 2 { // the part of a message and the reply in it; deeper ones would be read again at each level
+		var part []byte
 		for key, v := range members(b) {
 			switch string(key) {
 			case "toolResult", "functionResponse", "function_response":
@@ -45,6 +45,7 @@ func (r *Reader) Read(b []byte, failed bool) (out Reply) {
 				failed = failed || string(v) == `"error"` || string(v) == `"failed"`
 			}
 		}
+		b = part
 	}
 	if len(content) > 0 {
 		out.Content, out.Hash = content, max(xxh3.Hash(content), 1)

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/toolreply"
@@ -147,6 +148,18 @@ func FuzzRead(f *testing.F) {
 		var r toolreply.Reader
 		r.Read(b, false)
 	})
+}
+
+// Replies in replies are not read, because each level would be read again for all levels around it.
+func TestNested(t *testing.T) {
+	const depth = 20_000
+	b := []byte(strings.Repeat(`{"toolResult":`, depth) + `{"status":"error"}` + strings.Repeat("}", depth))
+	began := time.Now()
+	var r toolreply.Reader
+	must.Equal(t, r.Read(b, false).Error, "", "error")
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("%d bytes took %v", len(b), took)
+	}
 }
 
 func BenchmarkRead(b *testing.B) {

@@ -157,7 +157,7 @@ func TestGateMeasures(t *testing.T) {
 		t.Errorf("a version with more tokens: exit code %d\n%s", code, out)
 	}
 	_, out, _ = g.gate("--version=1.2", "--baseline=1.0", "--once")
-	wantAll(t, "text", out, "WORSE: checkout-agent 1.2 reads more tokens than 1.0; stop the rollout", "input tokens: 95% of calls up to 2,", " tokens before, now to ", "compared calls above that")
+	wantAll(t, "text", out, "WORSE: checkout-agent 1.2 reads more tokens than 1.0; stop the rollout", "input tokens: 95% of calls up to 2,", " tokens before, now up to ", "compared calls above that")
 }
 
 // A collector that cannot be reached gives no verdict.

@@ -133,7 +133,7 @@ func testUsual(t *testing.T, b *browsertest.Browser) {
 		wants := []string{"The band is what is usual at that hour"}
 		switch name {
 		case "fleet":
-			wants = append(wants, "Of latency and tokens it is known of each stage", "not in the cost")
+			wants = append(wants, "For latency and tokens, it is only known per stage", "not in the cost")
 		case "stage":
 			wants = append(wants, "Latency", "Input tokens of a call", "Cost an hour")
 		case "latency":

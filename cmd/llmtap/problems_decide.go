@@ -104,10 +104,9 @@ var problemsAcceptCommand = &command.Command{
 	Name:  "problems accept",
 	Args:  "ID",
 	Short: "Say that what is unusual is the new normal",
-	Long: `What was measured since the problem began is usual from now on, and the alert ends.
-This is for problems about what is unusual of a stage, such as its latency, tokens or
-traffic, if it is intended to stay. Without it, what is usual follows after a day and a
-half. This cannot be undone.`,
+	Long: `Use it if an unusual latency, size or traffic of a stage is intended to stay: what was
+measured since the problem began is usual from now on, and the alert ends. Otherwise,
+the usual range follows a lasting change after a day and a half. It cannot be undone.`,
 	Examples: "  llmtap problems accept 6f1c2d0e --note 'the new prompt is longer'",
 	Run: func(ctx context.Context, c *command.Call) error {
 		return decide(ctx, c, func() (alerts.ProblemDecision, error) {

@@ -171,15 +171,10 @@ func (c *Chart) draw(class string, width, height int) Drawing {
 		return axisWidth + t.Sub(from).Seconds()/span*float64(width-axisWidth-2)
 	}
 	for i, at := range c.Starts {
-		b := Bar{X: x(at), W: max(1, x(at.Add(c.Step))-x(at)-1), URL: c.View.Span(at, at.Add(c.Step)), Label: c.label(i), Empty: c.sum(i) == 0}
-		if c.Lines {
-			b.Empty = c.nothing(i)
-			d.Bars = append(d.Bars, b)
-			continue
-		}
+		b := Bar{X: x(at), W: max(1, x(at.Add(c.Step))-x(at)-1), URL: c.View.Span(at, at.Add(c.Step)), Label: c.label(i), Empty: c.empty(i)}
 		base := 0.0
 		for _, s := range c.Series {
-			if v := s.Values[i]; v > 0 {
+			if v := s.Values[i]; v > 0 && !c.Lines {
 				b.Parts = append(b.Parts, BarPart{s.Class, y(base + v), v / top * plot})
 				base += v
 			}
@@ -279,20 +274,19 @@ func (c *Chart) label(i int) string {
 func (c *Chart) ChartRows() [][]string {
 	var out [][]string
 	for i, at := range c.Starts {
-		if c.sum(i) == 0 || c.Lines && c.nothing(i) {
+		if c.empty(i) {
 			continue
 		}
 		r := []string{c.View.At(at).Absolute()}
 		for _, s := range c.Series {
-			if c.Lines {
+			switch {
+			case c.Lines:
 				r = append(r, c.value(s.Values[i]))
-				continue
-			}
-			if c.Levels {
+			case c.Levels:
 				r = append(r, measure(s.Values[i]))
-				continue
+			default:
+				r = append(r, quantity.Count(s.Values[i]))
 			}
-			r = append(r, quantity.Count(s.Values[i]))
 		}
 		if c.Bands != nil {
 			r = append(r, c.band(i))

@@ -3,6 +3,7 @@ package web
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -82,14 +83,12 @@ func (c *Chart) drawLines(d *Drawing, left func(i int) float64, end float64, y f
 	d.Usual = b.String()
 }
 
-// nothing reports whether there is no value in a bar.
-func (c *Chart) nothing(i int) bool {
-	for _, s := range c.Series {
-		if !math.IsNaN(s.Values[i]) {
-			return false
-		}
+// empty reports whether there is nothing to say of a bar.
+func (c *Chart) empty(i int) bool {
+	if !c.Lines {
+		return c.sum(i) == 0
 	}
-	return true
+	return !slices.ContainsFunc(c.Series, func(s ChartSeries) bool { return !math.IsNaN(s.Values[i]) })
 }
 
 // value returns a value of a line in words.
@@ -110,12 +109,10 @@ func (c *Chart) band(i int) string {
 
 // lineLabel describes the values of a bar in words.
 func (c *Chart) lineLabel(i int) string {
-	parts := make([]string, len(c.Series))
-	for j, s := range c.Series {
-		parts[j] = strings.TrimSpace(s.Name + " " + c.value(s.Values[i]))
+	text := c.View.At(c.Starts[i]).Absolute() + ": " + c.Title + " " + c.value(c.Series[0].Values[i])
+	for _, s := range c.Series[1:] {
+		text += ", " + s.Name + " " + c.value(s.Values[i])
 	}
-	parts[0] = c.value(c.Series[0].Values[i]) // the title says what it is
-	text := c.View.At(c.Starts[i]).Absolute() + ": " + c.Title + " " + strings.Join(parts, ", ")
 	if c.Bands != nil && c.Bands[i].High > 0 {
 		text += ", usual " + c.band(i)
 	}

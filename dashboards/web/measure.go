@@ -13,15 +13,15 @@ import (
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
-// A measureInfo is how a measure of which a problem is about is shown.
+// A measureInfo says how to show a measure that a problem is about.
 type measureInfo struct {
-	what  string // follows "calls that", with a place for the usual value; empty if the rows do not know them
+	what  string // follows "calls that", with a verb for the usual value; empty if stored calls do not tell which are meant
 	ended string // follows "answers that", if what is empty
-	share string // metric of the tallies whose part of all calls it is; empty: the rows know it, or it is no share
-	of    string // metric of the whole, if it is not calls
+	share string // metric of the tallies, whose share of all calls is the measure; empty if it is no share, or stored calls tell it
+	of    string // metric whose share it is, if not of calls
 }
 
-// measures are the measures of Problem.Measure of which calls have more than usual, or which end or fail as it says.
+// measures are the values of Problem.Measure about single calls: they are larger than usual, or end like this.
 var measures = map[string]measureInfo{
 	"duration":        {what: "took more than %s"},
 	"first_token":     {what: "had to wait more than %s for the first token"},
@@ -43,7 +43,7 @@ type measured struct {
 	above float64   // the value above which calls are unusual; 0 if that is not known, or it has none
 }
 
-// curve returns the curve of the measure; nil if it is another share of calls.
+// curve returns the curve of the measure; nil if it is a share that has none.
 func (m *measured) curve() *curve {
 	name := m.name
 	if name == "cost" {

@@ -37,7 +37,7 @@ type Problem struct {
 	Cause                       string // root cause, else cause, else rule or signal
 	Kind                        string // which of them it is
 	Why, Fix                    string // Cause in words
-	Measure, Direction          string // what is unusual, such as duration and high; empty: it is about failed calls or findings
+	Measure, Direction          string // what is unusual, such as duration and high; Measure is empty if it is about failed calls or findings
 	FirstSeen, LastSeen         time.Time
 	Versions                    []string // with failures, in order of their first calls
 	Rules                       []string // alert rules that found it

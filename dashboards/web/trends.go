@@ -163,14 +163,14 @@ func (v *View) covered(start time.Time, step time.Duration) time.Duration {
 	return to.Sub(from)
 }
 
-// stageFilters are the filters that select stages, of which it is known what is usual.
+// stageFilters are the filters that select stages. What is usual is known for stages, not for parts of one.
 var stageFilters = []string{"service", "environment", "stage"}
 
 // setBands sets what is usual of the charts of list for calls with these values of filters, and returns a sentence on it.
 func (s trends) setBands(v *View, of queries.Values, charts []*Chart, list []curve) string {
 	for _, name := range filterNames {
 		if n := len(of[name]); n > 1 || n == 1 && !slices.Contains(stageFilters, name) {
-			return "What is usual is known of all calls of a stage, so it is not shown with this filter."
+			return "What is usual is only known for all calls of a stage, so it is not shown with this filter."
 		}
 	}
 	if s.usual == nil {
@@ -203,7 +203,7 @@ func (s trends) setBands(v *View, of queries.Values, charts []*Chart, list []cur
 	}
 	note := "The band is what is usual at that hour, learned from the hours, days and weeks before."
 	if len(list) > 1 && known["duration"] == nil && (len(of["stage"]) == 0 || len(of["service"]) == 0) {
-		note += " Of latency and tokens it is known of each stage: choose one below."
+		note += " For latency and tokens, it is only known per stage: choose one below."
 	}
 	return note
 }

@@ -287,6 +287,8 @@ func TestFindStatus(t *testing.T) {
 	f(`401 {"type":"error"`, 401)
 	f("500 Internal Server Error", 500)
 	f("429 status code (no body)", 429)
+	f("✗ openrouter [404]: no such model", 404)
+	f("Invalid 'messages[404].content': string too long", 400)
 	f("<html><head><title>504 Gateway Time-out</title>", 504)
 	f("APITimeoutError: Request timed out.", 0)
 	f("Post \"https://x\": context deadline exceeded", 0)

@@ -79,10 +79,10 @@ func withoutFrames(text []byte) []byte {
 	return out
 }
 
-// statusPattern matches the HTTP status in a text. A number alone is not enough.
+// statusPattern matches the HTTP status in a text. A number alone is not enough, nor is an index such as messages[404].
 var statusPattern = regexp.MustCompile(`(?i)(?:error code|状态码|(?:client|server) error|status[ _]?code|http[ _]?(?:status|error|code)|"?code["']?|http/\d(?:\.\d)?|\bhttp|status)["']?\s*[:：=(]?\s*["']?([45]\d\d)\b` +
 	`|(?:^\W*|(?:error|exception)\W{1,3})([45]\d\d)\b(?:\s+[{"<]|\s+status|\s+[a-z_]+:|\s*[:-]|\s+(?-i:[A-Z]))` +
-	`|[\[【]([45]\d\d)[\]】]` +
+	`|(?:^|[^\w.\]])[\[【]([45]\d\d)[\]】]` +
 	`|<(?:title|h1)>\s*([45]\d\d)\b` +
 	`|\bresponse ([45]\d\d)\b|\b([45]\d\d) status code|\b([45]\d\d)(?: https?://|, message=)|\b([45]\d\d) (?-i:Bad Request|Unauthorized|Payment Required|Forbidden|Not Found|Method Not Allowed|Payload Too Large|Unprocessable (?:Entity|Content)|Too Many Requests|Internal Server Error|Bad Gateway|Service Unavailable|Gateway Time-?out)\b`)
 

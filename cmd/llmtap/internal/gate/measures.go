@@ -10,7 +10,6 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/regression"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
@@ -61,27 +60,13 @@ var usualSQL = `SELECT toString(environment) AS environment, toString(stage) AS 
 	WHERE service_version = {of:String} AND stored_at >= {after:DateTime64(9, 'UTC')} AND stored_at < {before:DateTime64(9, 'UTC')}
 	GROUP BY environment, stage, measure`
 
-// measureCellsSQL is cellsSQL for values above the usual.
+// measureKey identifies the measure of a stage in the parameter keys.
 const measureKey = `concat(hex(environment), '/', hex(stage), '/', measure)`
 
-var measureCellsSQL = `SELECT toString(environment) AS environment, toString(stage) AS stage, measure, least(n, 9) AS nth, intDiv(toUnixTimestamp(stored_at), 2) * 2 AS at,
-		countIf(is_new) AS new_calls, countIf(is_new AND above) AS new_failed, countIf(is_new AND above AND provider) AS new_provider,
-		countIf(is_old) AS old_calls, countIf(is_old AND above) AS old_failed, countIf(is_old AND above AND provider) AS old_provider
-	FROM
-	(
-		SELECT environment, stage, measure, stored_at, above, measure IN {measures:Array(String)} AS provider,
-			service_version = {version:String} AS is_new, service_version = {baseline:String} AS is_old,
-			row_number() OVER each AS n,
-			sum(above) OVER (each ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) - above AS above_before
-		FROM
-		(
-			SELECT *, value > transform(` + measureKey + `, {keys:Array(String)}, {usual:Array(Float64)}, 0.) AS above
-			FROM (` + valuesSQL + `) WHERE has({keys:Array(String)}, ` + measureKey + `)
-		)
-		WINDOW each AS (PARTITION BY environment, stage, measure, conversation ORDER BY stored_at, exchange_id)
-	)
-	WHERE above_before = 0 AND (is_old OR is_new AND stored_at >= {start:DateTime64(9, 'UTC')})
-	GROUP BY environment, stage, measure, nth, at`
+// measureCellsSQL is cellsSQL for values above the usual.
+var measureCellsSQL = trialsSQL(", measure", "above", "measure IN {measures:Array(String)}",
+	`SELECT *, value > transform(`+measureKey+`, {keys:Array(String)}, {usual:Array(Float64)}, 0.) AS above
+		FROM (`+valuesSQL+`) WHERE has({keys:Array(String)}, `+measureKey+`)`)
 
 // usual returns what 95% of the calls of a version do not exceed, of measures with enough calls.
 func (r reader) usual(ctx context.Context, x rollout, version string, after, before time.Time, least uint64) (map[regression.Key]float64, error) {
@@ -167,14 +152,6 @@ func (g *gate) addMeasures(ctx context.Context, x *Report, r regression.Result) 
 	return nil
 }
 
-// worse says what a version does that is worse: that with the highest evidence.
-func worse(r regression.Result) string {
-	if len(r.Groups) == 0 || r.Groups[0].Measure == "" {
-		return "fails more often"
-	}
-	return measureByName(r.Groups[0].Measure).worse
-}
-
 // String returns the comparison in words.
 func (m *Measure) String() string {
 	x := measureByName(m.Measure)
@@ -186,9 +163,9 @@ func (m *Measure) String() string {
 	}
 	now := ""
 	if m.After > 0 {
-		now = ", now to " + value(m.After)
+		now = ", now up to " + value(m.After)
 	}
 	return fmt.Sprintf("%s: 95%% of calls up to %s before%s; %d of %s above that, %d of %s of the version before; evidence %s",
-		terminal.Line(strings.ReplaceAll(m.Measure, "_", " ")), value(m.Before), now, m.ComparedNew.Above, quantity.Plural(m.ComparedNew.Calls, "compared call"),
+		strings.ReplaceAll(m.Measure, "_", " "), value(m.Before), now, m.ComparedNew.Above, quantity.Plural(m.ComparedNew.Calls, "compared call"),
 		m.ComparedOld.Above, quantity.Count(m.ComparedOld.Calls), round(m.Evidence))
 }

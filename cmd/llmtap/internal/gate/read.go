@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/regression"
@@ -30,20 +31,27 @@ const versionsSQL = `SELECT toString(service_version) AS version, min(stored_at)
 	FROM (` + callsSQL + `) GROUP BY service_version ORDER BY calls DESC, version`
 
 // cellsSQL counts the trials: the calls before which no call of their conversation failed in the stage.
-const cellsSQL = `SELECT toString(environment) AS environment, toString(stage) AS stage, least(n, 9) AS nth, intDiv(toUnixTimestamp(stored_at), 2) * 2 AS at,
-		countIf(is_new) AS new_calls, countIf(is_new AND failed) AS new_failed, countIf(is_new AND failed AND provider) AS new_provider,
-		countIf(is_old) AS old_calls, countIf(is_old AND failed) AS old_failed, countIf(is_old AND failed AND provider) AS old_provider
+var cellsSQL = trialsSQL("", "failed", "cause IN {provider:Array(String)}", callsSQL)
+
+// trialsSQL counts the calls before which no call of their conversation was bad, of each stage and of further columns by. provider says
+// whether what is bad may be the provider's.
+func trialsSQL(by, bad, provider, calls string) string {
+	return strings.NewReplacer("[by]", by, "[bad]", bad, "[provider]", provider, "[calls]", calls).Replace(
+		`SELECT toString(environment) AS environment, toString(stage) AS stage[by], least(n, 9) AS nth, intDiv(toUnixTimestamp(stored_at), 2) * 2 AS at,
+		countIf(is_new) AS new_calls, countIf(is_new AND [bad]) AS new_failed, countIf(is_new AND [bad] AND provider) AS new_provider,
+		countIf(is_old) AS old_calls, countIf(is_old AND [bad]) AS old_failed, countIf(is_old AND [bad] AND provider) AS old_provider
 	FROM
 	(
-		SELECT environment, stage, stored_at, failed, cause IN {provider:Array(String)} AS provider,
+		SELECT environment, stage[by], stored_at, [bad], [provider] AS provider,
 			service_version = {version:String} AS is_new, service_version = {baseline:String} AS is_old,
 			row_number() OVER each AS n,
-			sum(failed) OVER (each ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) - failed AS failed_before
-		FROM (` + callsSQL + `)
-		WINDOW each AS (PARTITION BY environment, stage, conversation ORDER BY stored_at, exchange_id)
+			sum([bad]) OVER (each ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) - [bad] AS bad_before
+		FROM ([calls])
+		WINDOW each AS (PARTITION BY environment, stage[by], conversation ORDER BY stored_at, exchange_id)
 	)
-	WHERE failed_before = 0 AND (is_old OR is_new AND stored_at >= {start:DateTime64(9, 'UTC')})
-	GROUP BY environment, stage, nth, at`
+	WHERE bad_before = 0 AND (is_old OR is_new AND stored_at >= {start:DateTime64(9, 'UTC')})
+	GROUP BY environment, stage[by], nth, at`)
+}
 
 // stagesSQL counts all calls of both versions by stage.
 const stagesSQL = `SELECT toString(environment) AS environment, toString(stage) AS stage,

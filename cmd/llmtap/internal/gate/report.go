@@ -21,6 +21,9 @@ import (
 // maxCauses bounds the causes of a report.
 const maxCauses = 5
 
+// failures is what a worse version is worse in, unless it is a measure.
+const failures = "failures"
+
 // minShown is the evidence from which a measure is in the text.
 const minShown = 10
 
@@ -41,7 +44,6 @@ type Report struct {
 	Stages      []Stage    `json:"stages"`
 	Causes      []Cause    `json:"causes"` // new, or more frequent in the new version
 	explanation string     // why there are too few calls
-	worse       string     // what the new version does that is worse
 }
 
 // Counts are calls of a version.
@@ -89,8 +91,8 @@ func (g *gate) report(ctx context.Context, r regression.Result) (*Report, error)
 	}
 	switch {
 	case r.Worse:
-		x.Verdict, x.WorseAt, x.StoppedAt, x.worse = Worse, &r.WorseAt, r.Calls, worse(r)
-		x.WorseIn = cmp.Or(r.Groups[0].Measure, "failures")
+		x.Verdict, x.WorseAt, x.StoppedAt = Worse, &r.WorseAt, r.Calls
+		x.WorseIn = cmp.Or(r.Groups[0].Measure, failures)
 	case x.Start == nil:
 		x.Verdict, x.explanation = TooFew, "it has no calls in the last "+g.For.String()
 		return x, nil
@@ -188,10 +190,14 @@ func (x *Report) write(w io.Writer, style *terminal.Style) error {
 	name := x.Service + " " + x.Version
 	switch x.Verdict {
 	case Worse:
-		fmt.Fprintln(&b, style.Bold(style.Red("WORSE: "+terminal.Line(name+" "+x.worse+" than "+x.Baseline+"; stop the rollout"))))
+		does := "fails more often"
+		if x.WorseIn != failures {
+			does = measureByName(x.WorseIn).worse
+		}
+		fmt.Fprintln(&b, style.Bold(style.Red("WORSE: "+terminal.Line(name+" "+does+" than "+x.Baseline+"; stop the rollout"))))
 		line("", "Found after %s of %s, at %s.", quantity.Plural(x.StoppedAt, "call"), x.Version, style.Clock(*x.WorseAt))
 	case Good:
-		fmt.Fprintln(&b, style.Bold(style.Green("GOOD: "+terminal.Line(name+" does not fail more often than "+x.Baseline))))
+		fmt.Fprintln(&b, style.Bold(style.Green("GOOD: "+terminal.Line(name+" is not worse than "+x.Baseline))))
 		line("", "%s of %s compared.", quantity.Plural(x.Compared, "call"), x.Version)
 	default:
 		fmt.Fprintln(&b, style.Bold(style.Yellow("TOO FEW CALLS: no verdict on "+terminal.Line(name))))

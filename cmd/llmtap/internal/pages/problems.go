@@ -102,9 +102,7 @@ func describeProblem(p *alerts.Problem, g *alerts.Group, now time.Time) web.Prob
 	out.Summary = strings.TrimPrefix(p.Summary, p.Service+"/"+p.Stage+": ")
 	out.Kind, out.Why, out.Fix = wording.Problem(p.Cause)
 	out.Kind = cmp.Or(p.Kind, out.Kind)
-	if out.Measure, out.Direction = wording.Measure(p.Cause); out.Measure == "" {
-		out.Direction = ""
-	}
+	out.Measure, out.Direction = wording.Measure(p.Cause)
 	out.Fix = cmp.Or(p.Fix, out.Fix)
 	for _, v := range p.Versions {
 		if v.Version != "" {

@@ -46,7 +46,7 @@
 //
 //	requests=9999/10000/8.64s tokens=149984/150000/6m0s retry_after=20
 //
-// The kinds are requests, tokens, input_tokens and output_tokens; the retry_after is in seconds, retry_after_ms in milliseconds.
+// The kinds are requests, tokens, input_tokens and output_tokens; retry_after is in seconds, retry_after_ms in milliseconds.
 // What a provider does not say is empty. Hooks read the headers in package ingest/sdk/go/wire, and no others. A value is omitted
 // if it has more than 32 bytes, or others than letters, digits and .:+-.
 //

@@ -88,9 +88,9 @@ class Endpoint(NamedTuple):
 	return b.String()
 }
 
-// rateLimits returns the rows of RateLimits, with the names of headers in lower case. row writes one.
+// rateLimits returns the rows of rateLimitHeaders, with the names of headers in lower case. row writes one.
 func rateLimits(row func([]string) string) (rows []string) {
-	for _, r := range RateLimits {
+	for _, r := range rateLimitHeaders {
 		rows = append(rows, row([]string{r.Kind, strings.ToLower(r.Remaining), strings.ToLower(r.Limit), strings.ToLower(r.Reset)}))
 	}
 	return rows

@@ -1,7 +1,7 @@
 package wire
 
-// A RateLimit names the response headers of one rate limit, in Go's canonical form.
-type RateLimit struct {
+// A rateLimit names the response headers of one rate limit, in Go's canonical form.
+type rateLimit struct {
 	Kind      string // what is limited
 	Remaining string
 	Limit     string
@@ -16,9 +16,9 @@ const (
 	LimitOutputTokens = "output_tokens"
 )
 
-// RateLimits are the headers that hooks read, and no others. OpenAI, Azure, Groq and most others have those of the first rows;
+// rateLimitHeaders are the headers that hooks read, and no others. OpenAI, Azure, Groq and most others have those of the first rows;
 // Mistral and Cerebras name the period, and OpenRouter only says requests.
-var RateLimits = []RateLimit{
+var rateLimitHeaders = []rateLimit{
 	{LimitRequests, "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Limit-Requests", "X-Ratelimit-Reset-Requests"},
 	{LimitTokens, "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Limit-Tokens", "X-Ratelimit-Reset-Tokens"},
 	{LimitRequests, "Anthropic-Ratelimit-Requests-Remaining", "Anthropic-Ratelimit-Requests-Limit", "Anthropic-Ratelimit-Requests-Reset"},
@@ -31,8 +31,8 @@ var RateLimits = []RateLimit{
 	{LimitRequests, "X-Ratelimit-Remaining", "X-Ratelimit-Limit", "X-Ratelimit-Reset"},
 }
 
-// RetryAfter are the headers that say when to try again: in seconds and in milliseconds.
-var RetryAfter = []string{"Retry-After", "Retry-After-Ms"}
+// retryAfter are the headers that say when to try again: in seconds and in milliseconds.
+var retryAfter = []string{"Retry-After", "Retry-After-Ms"}
 
 // maxLimitValue bounds the value of a header of a rate limit, in bytes.
 const maxLimitValue = 32
@@ -41,15 +41,15 @@ const maxLimitValue = 32
 // headers are in canonical form.
 func FormatRateLimits(header map[string][]string) string {
 	b := make([]byte, 0, 256)
-	for i := range RateLimits {
-		if r := &RateLimits[i]; len(header[r.Remaining]) > 0 {
+	for i := range rateLimitHeaders {
+		if r := &rateLimitHeaders[i]; len(header[r.Remaining]) > 0 {
 			b = append(append(b, r.Kind...), '=')
 			b = append(appendLimit(b, header[r.Remaining]), '/')
 			b = append(appendLimit(b, header[r.Limit]), '/')
 			b = append(appendLimit(b, header[r.Reset]), ' ')
 		}
 	}
-	for i, name := range RetryAfter {
+	for i, name := range retryAfter {
 		if v := header[name]; len(v) > 0 && validLimit(v[0]) {
 			b = append(append(b, [...]string{"retry_after=", "retry_after_ms="}[i]...), v[0]...)
 			b = append(b, ' ')

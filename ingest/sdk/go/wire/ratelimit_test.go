@@ -32,7 +32,7 @@ func TestFormatRateLimits(t *testing.T) {
 // header of an event.
 func TestRateLimitNames(t *testing.T) {
 	h, all := http.Header{}, strings.Repeat("1", maxLimitValue)
-	for _, r := range RateLimits {
+	for _, r := range rateLimitHeaders {
 		for _, name := range []string{r.Remaining, r.Limit, r.Reset} {
 			must.Equal(t, http.CanonicalHeaderKey(name), name, "canonical name")
 			if strings.HasPrefix(name, "Anthropic-") {
@@ -40,7 +40,7 @@ func TestRateLimitNames(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range RetryAfter {
+	for _, name := range retryAfter {
 		must.Equal(t, http.CanonicalHeaderKey(name), name, "canonical name")
 	}
 	if n := len(FormatRateLimits(h)); n == 0 || n > 512 {
@@ -57,7 +57,7 @@ func BenchmarkFormatRateLimits(b *testing.B) {
 				FormatRateLimits(h)
 			}
 		})
-		for _, r := range RateLimits[:2] {
+		for _, r := range rateLimitHeaders[:2] {
 			h.Set(r.Remaining, "149984")
 			h.Set(r.Limit, "150000")
 			h.Set(r.Reset, "6m0s")
