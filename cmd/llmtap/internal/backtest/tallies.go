@@ -87,7 +87,8 @@ var partlyStored = map[string]struct {
 }{
 	analyzer.MetricOdd: {"ended", oddStored, []string{analyzer.EndedEmpty, analyzer.EndedRefused}},
 	rules.MetricUnusual: {
-		"measure", []string{"duration", "first_token", "input_tokens", "output_tokens", "history", "calls", analyzer.OddID(analyzer.EndedLimit), analyzer.OddID(analyzer.EndedFiltered)},
+		"measure",
+		[]string{"duration", "first_token", "input_tokens", "output_tokens", "history", "calls", analyzer.OddID(analyzer.EndedLimit), analyzer.OddID(analyzer.EndedFiltered)},
 		[]string{analyzer.OddID(analyzer.EndedEmpty), analyzer.OddID(analyzer.EndedRefused), "cost", "spend", analyzer.ToolError},
 	},
 	rules.MetricVersionEvidence: {"measure", []string{"", "duration", "first_token", "input_tokens", "output_tokens", "history"}, []string{"cost", analyzer.ToolError}},
