@@ -18,12 +18,15 @@ type BacktestOptions struct {
 	// Observe, if set, is called at intervals of at least Every, in stream time, from the first tally on.
 	Observe func(at time.Time, states []RuleState)
 	Every   time.Duration
+	// History reads the calls before the tallies, from which the rules that ask for it learn what is usual. May be nil.
+	History History
 }
 
 // Backtest evaluates the rules of cfg over stored tallies as the live engine does, but on all cores. It calls report with
 // each alert once the alert is resolved, and with alerts that still fire at the end of the tallies. Tallies must be ordered
 // by second. Seconds without counts may be omitted, except the last one, which ends the evaluation. Rules about llmtap's
-// own health are skipped because their gauges are not stored. Backtest stops at the first error of tallies or report.
+// own health are skipped because their gauges are not stored. Backtest stops at the first error of tallies, report or
+// o.History.
 func Backtest(ctx context.Context, cfg Config, o BacktestOptions, tallies iter.Seq2[*analyzer.Tally, error], report func(alerts.Alert) error) error {
 	e, err := New(ctx, cfg, Options{})
 	if err != nil {
@@ -34,6 +37,9 @@ func Backtest(ctx context.Context, cfg Config, o BacktestOptions, tallies iter.S
 	if o.Rule != "" {
 		e.rules = slices.DeleteFunc(e.rules, func(r *rules.Rule) bool { return r.Name != o.Rule })
 	}
+	needsUsual := slices.ContainsFunc(e.rules, func(r *rules.Rule) bool {
+		return slices.ContainsFunc([]string{rules.MetricUnusual, rules.MetricUnusualSince, rules.MetricUsual, rules.MetricVersionEvidence}, r.Queries)
+	})
 	var observed int64
 	add := func(t *analyzer.Tally) error {
 		if err := e.Add(ctx, t); err != nil {
@@ -50,6 +56,10 @@ func Backtest(ctx context.Context, cfg Config, o BacktestOptions, tallies iter.S
 		return err
 	}
 	for t, err := range tallies {
+		if err == nil && needsUsual && o.History != nil {
+			needsUsual = false
+			err = e.learnPast(ctx, o.History, nil, time.Unix(t.Second, 0))
+		}
 		for err == nil && o.Observe != nil && observed > 0 && t.Second > observed+int64(o.Every.Seconds()) { // seconds without counts
 			err = add(&analyzer.Tally{Partition: t.Partition, Epoch: t.Epoch, Second: observed + int64(o.Every.Seconds())})
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/dist"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
@@ -40,9 +41,9 @@ var (
 	from   = time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 	at     = from.Add(10 * time.Minute)
 	stored = store{
-		callsSQL: result("second service stage kind code why root n example",
-			[]any{uint32(at.Unix()), "shop", "planner", "call", uint16(0), "", "", uint64(3), []string{"x0", "c0", ""}},
-			[]any{uint32(at.Unix()), "shop", "planner", "failed", uint16(400), "auth", "", uint64(2), []string{"x1", "c1", "no key"}}),
+		callsSQL: result("second service stage kind code why root n example reasons reason_counts measures",
+			[]any{uint32(at.Unix()), "shop", "planner", "call", uint16(0), "", "", uint64(3), []string{"x0", "c0", ""}, []string{"length", "stop"}, "[1,2]", "([0,40,512,2080],[0,3,3000,1])"},
+			[]any{uint32(at.Unix()), "shop", "planner", "failed", uint16(400), "auth", "", uint64(2), []string{"x1", "c1", "no key"}, []string{}, "[]", "([],[])"}),
 		failuresSQL: result("service stage why root version at", []any{"shop", "planner", "auth", "", "1.1", at}),
 		versionsSQL: result("service stage version at", []any{"shop", "planner", "1.1", at}, []any{"shop", "planner", "1.0", from}),
 	}
@@ -60,7 +61,10 @@ func TestReadTallies(t *testing.T) {
 		{
 			Second: at.Unix(),
 			Counts: []analyzer.Count{
-				{Metric: analyzer.MetricCalls, Labels: calls, N: 3},
+				{Metric: analyzer.MetricCalls, Labels: calls, N: 3, Measured: &analyzer.Measured{
+					Duration: dist.Dist{Sum: 3000, N: 3, Buckets: []dist.Count{{Bucket: 40, N: 3}}}, InputTokens: dist.Dist{N: 1, Buckets: []dist.Count{{Bucket: 32, N: 1}}},
+				}},
+				{Metric: analyzer.MetricOdd, Labels: map[string]string{"service": "shop", "stage": "planner", "ended": "limit"}, N: 1},
 				{Metric: analyzer.MetricCalls, Labels: calls, N: 2},
 				{Metric: analyzer.MetricFailed, Labels: failed, N: 2},
 				{Metric: analyzer.MetricNew, Labels: failed, N: 1},
@@ -82,7 +86,8 @@ func TestReport(t *testing.T) {
 	var b strings.Builder
 	must.Do(t, r.Write(&b, command.Text))
 	for _, want := range []string{
-		"0 alerts between 2026-11-20 09:00:00 UTC and 2026-11-20 10:00:00 UTC; 5 calls, 2 failed\n", "\nnever fired: AgentLoop, BadRequestBurst, ",
+		"0 alerts between 2026-11-20 09:00:00 UTC and 2026-11-20 10:00:00 UTC; 5 calls, 2 failed\n", "\nnever fired: AgentLoop, AnswersTruncated, BadRequestBurst, ",
+		"partly tested: Refusals: without answer_refused, of which nothing is stored\n", "not tested: AnswersEmpty: nothing is stored of answer_empty\n",
 		"not tested: EventsLost: llmtap_lost_events_total is not stored\n",
 	} {
 		must.Contain(t, b.String(), want)

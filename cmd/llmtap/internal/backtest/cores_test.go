@@ -29,7 +29,7 @@ type call struct {
 	row []any // of callsSQL
 }
 
-const trafficColumns = "second service stage provider model kind code why root n example"
+const trafficColumns = "second service stage provider model kind code why root n example reason_counts measures"
 
 // recordedTraffic returns the recorded exchanges as calls of half an hour. The source is the stage.
 func recordedTraffic(t *testing.T, from time.Time) (all traffic) {
@@ -46,7 +46,7 @@ func recordedTraffic(t *testing.T, from time.Time) (all traffic) {
 		if x.Status >= 400 {
 			kind, why = "failed", "invalid_request"
 		}
-		c.row = []any{uint32(c.at.Unix()), "recorded", x.Source, x.API, x.Request.Model, kind, uint16(x.Status), why, "", uint64(1), []string{fmt.Sprintf("x%04d", n), "", ""}}
+		c.row = []any{uint32(c.at.Unix()), "recorded", x.Source, x.API, x.Request.Model, kind, uint16(x.Status), why, "", uint64(1), []string{fmt.Sprintf("x%04d", n), "", ""}, "[]", "([],[])"}
 		all = append(all, c)
 	})
 	return all

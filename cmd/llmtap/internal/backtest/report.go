@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/past"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/ingest/quantity"
@@ -37,7 +38,9 @@ type Report struct {
 	Alerts     []Alert           `json:"alerts"`
 	More       int               `json:"more,omitempty"` // number of alerts beyond maxAlerts
 	NeverFired []string          `json:"never_fired"`
-	NotTested  map[string]string `json:"not_tested"` // reasons by rule
+	NotTested  map[string]string `json:"not_tested"`              // reasons by rule
+	Partly     map[string]string `json:"partly_tested,omitempty"` // what is not tested, by rule
+	UsualSince time.Time         `json:"usual_since,omitzero"`    // first call from which it was learned what is usual; zero if there is none before From
 
 	Options engine.BacktestOptions `json:"-"`
 	Limit   time.Duration          `json:"-"` // time after which the rest is skipped; 0: none
@@ -91,7 +94,7 @@ type Example struct {
 // New returns a report without alerts. NotTested contains the rules of cfg that cannot be tested. New fails if a rule file
 // is invalid.
 func New(cfg engine.Config, from, until time.Time, style *terminal.Style) (*Report, error) {
-	r := &Report{style: style, From: from.UTC(), Until: until.UTC(), Alerts: []Alert{}, NeverFired: []string{}, NotTested: map[string]string{}}
+	r := &Report{style: style, From: from.UTC(), Until: until.UTC(), Alerts: []Alert{}, NeverFired: []string{}, NotTested: map[string]string{}, Partly: map[string]string{}}
 	list, err := cfg.Rules().Load()
 	if err != nil {
 		return nil, err
@@ -103,29 +106,69 @@ func New(cfg engine.Config, from, until time.Time, style *terminal.Style) (*Repo
 		}
 		for _, m := range rule.Metrics() {
 			switch {
+			case len(partlyStored[m].unknown) > 0:
+				r.addPartly(rule, m)
 			case slices.Contains(notStored, m):
 				r.NotTested[rule.Name] = m + " is not stored"
-			case m == rules.MetricUnusual:
-				r.NotTested[rule.Name] = "what is usual is learned only from live calls"
 			case m == rules.MetricLimitExhausted:
 				r.NotTested[rule.Name] = "what remains of rate limits is not stored"
-			case m == rules.MetricBudget, m == rules.MetricCost, m == rules.MetricUnpriced:
+			case slices.Contains(money, m):
 				r.NotTested[rule.Name] = "what calls cost is counted only of live calls"
 			case m == rules.MetricExpected && len(cfg.Services) == 0:
 				r.NotTested[rule.Name] = "alerts.services is empty"
 			}
 		}
-		if r.NotTested[rule.Name] == "" && !slices.Contains(r.NeverFired, rule.Name) {
+		if r.NotTested[rule.Name] != "" {
+			delete(r.Partly, rule.Name)
+		} else if !slices.Contains(r.NeverFired, rule.Name) {
 			r.NeverFired = append(r.NeverFired, rule.Name)
 		}
 	}
 	return r, nil
 }
 
+// money lists the metrics of what calls cost.
+var money = []string{
+	rules.MetricBudget, rules.MetricBudgetSpent, rules.MetricBudgetForecast, rules.MetricBudgetUnpriced, rules.MetricBudgetSince, rules.MetricCost, rules.MetricUnpriced, rules.MetricCallCost,
+}
+
+// addPartly notes which series of a metric that the rule queries are not stored.
+func (r *Report) addPartly(rule *rules.Rule, metric string) {
+	x := partlyStored[metric]
+	selected := func(value string) bool { return rule.Selects(metric, x.label, value) }
+	unknown := slices.DeleteFunc(slices.Clone(x.unknown), func(value string) bool { return !selected(value) })
+	switch {
+	case len(unknown) == 0:
+		return
+	case slices.ContainsFunc(x.stored, selected):
+		r.Partly[rule.Name] = "without " + strings.Join(unknown, " and ") + ", of which nothing is stored"
+	default:
+		r.NotTested[rule.Name] = "nothing is stored of " + strings.Join(unknown, " and ")
+	}
+}
+
 // Run evaluates the rules of cfg over the rows of store. It reads rows from cfg.Retention before From, because rules look
-// back.
+// back, and the weeks before, for what is usual.
 func (r *Report) Run(ctx context.Context, cfg engine.Config, store rows.Querier, progress io.Writer) error {
-	tallies := r.count(readTallies(ctx, store, r.From.Add(-cfg.Retention), r.Until), progress)
+	start := time.Now()
+	tallies := r.count(readTallies(ctx, store, r.From.Add(-cfg.Retention), r.Until), start, progress)
+	next := start.Add(progressInterval)
+	r.Options.History = func(ctx context.Context, services []string, from, until time.Time) ([]engine.Past, error) {
+		if now := time.Now(); now.After(next) {
+			next = now.Add(progressInterval)
+			fmt.Fprintf(progress, "learning what is usual: at %s\n", r.style.Time(from))
+		}
+		if r.tooLong(start) { // nothing is replayed either
+			return nil, nil
+		}
+		list, err := past.Read(ctx, store, "", services, from, until)
+		for i := range list {
+			if at := list[i].At; r.UsualSince.IsZero() || at.Before(r.UsualSince) {
+				r.UsualSince = at
+			}
+		}
+		return list, err
+	}
 	err := engine.Backtest(ctx, cfg, r.Options, tallies, func(a alerts.Alert) error {
 		if a.State == alerts.Resolved && a.EndsAt.Before(r.From) || r.NotTested[a.Name] != "" {
 			return nil
@@ -146,9 +189,8 @@ func (r *Report) Run(ctx context.Context, cfg engine.Config, store rows.Querier,
 }
 
 // count yields tallies, sums up their calls and failures, and writes progress.
-func (r *Report) count(tallies iter.Seq2[*analyzer.Tally, error], progress io.Writer) iter.Seq2[*analyzer.Tally, error] {
+func (r *Report) count(tallies iter.Seq2[*analyzer.Tally, error], start time.Time, progress io.Writer) iter.Seq2[*analyzer.Tally, error] {
 	return func(yield func(*analyzer.Tally, error) bool) {
-		start := time.Now()
 		next := start.Add(progressInterval)
 		for t, err := range tallies {
 			if err == nil && t.Second >= r.From.Unix() {
@@ -165,7 +207,7 @@ func (r *Report) count(tallies iter.Seq2[*analyzer.Tally, error], progress io.Wr
 					fmt.Fprintf(progress, "at %s of %s\n", r.style.Time(time.Unix(t.Second, 0)), r.style.Time(r.Until))
 				}
 			}
-			if err == nil && r.Limit > 0 && time.Since(start) > r.Limit {
+			if err == nil && r.tooLong(start) {
 				r.Until, r.Cut = time.Unix(t.Second, 0).UTC(), true
 				return
 			}
@@ -175,6 +217,8 @@ func (r *Report) count(tallies iter.Seq2[*analyzer.Tally, error], progress io.Wr
 		}
 	}
 }
+
+func (r *Report) tooLong(start time.Time) bool { return r.Limit > 0 && time.Since(start) > r.Limit }
 
 func newAlert(a *alerts.Alert) Alert {
 	ev := &a.Evidence
@@ -223,25 +267,34 @@ func (r *Report) Write(w io.Writer, format string) error {
 	if r.Calls == 0 {
 		b.WriteString("no calls are stored for this period\n")
 	}
+	if !r.UsualSince.IsZero() {
+		fmt.Fprintf(&b, "what is usual was learned from the %s before\n", quantity.Span(r.From.Sub(r.UsualSince)))
+	}
 	if r.More > 0 {
 		fmt.Fprintf(&b, "only the first %d are shown\n", len(r.Alerts))
 	}
 	if len(r.NeverFired) > 0 {
 		b.WriteString(r.style.Wrap("never fired: ", strings.Join(r.NeverFired, ", "), "  ") + "\n")
 	}
+	r.writeReasons(&b, "partly tested: ", r.Partly)
+	r.writeReasons(&b, "not tested: ", r.NotTested)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeReasons writes the rules of each reason in a line.
+func (r *Report) writeReasons(b *strings.Builder, head string, reasons map[string]string) {
 	byReason := map[string][]string{}
-	for rule, reason := range r.NotTested {
+	for rule, reason := range reasons {
 		byReason[reason] = append(byReason[reason], rule)
 	}
 	var lines []string
 	for reason, rules := range byReason {
 		slices.Sort(rules)
-		lines = append(lines, r.style.Wrap("not tested: ", strings.Join(rules, ", ")+": "+reason, "  ")+"\n")
+		lines = append(lines, r.style.Wrap(head, strings.Join(rules, ", ")+": "+reason, "  ")+"\n")
 	}
 	slices.Sort(lines)
 	b.WriteString(strings.Join(lines, ""))
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 func (a *Alert) write(b *strings.Builder, style *terminal.Style) {

@@ -1,7 +1,8 @@
 /*
 Package backtest replays alert rules over stored rows.
 
-	calls, findings in ClickHouse ─> readTallies: as the analyzer counted them ─> alerts.Backtest ─> addExample ─> Report
+	calls, findings in ClickHouse ─> readTallies: as the analyzer counted them ─> engine.Backtest ─> addExample ─> Report
+	calls of the weeks before ─────> past.Read: what is usual of each stage ──────┘
 */
 package backtest
 
@@ -13,8 +14,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/signals"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/past"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -29,12 +32,14 @@ const (
 
 const originImport = event.OriginImport
 
-// callsSQL counts the calls of each second by labels, with an example of a failed call.
-const callsSQL = `
+// callsSQL counts the calls of each second by labels, with an example of a failed call, and measures them.
+var callsSQL = `
+WITH ` + past.Values + `
 SELECT toUnixTimestamp(stored_at) AS second, service, service_version, environment, agent, stage, provider, model,
     multiIf(retry > 0, 'retry', NOT failed AND error_type = {cancelled:String}, 'cancelled', failed, 'failed', 'call') AS kind,
     if(kind = 'failed', status, 0) AS code, if(kind = 'failed', cause, '') AS why, if(kind = 'failed', root_cause, '') AS root,
-    count() AS n, argMax([exchange_id, conversation_id, substringUTF8(error_text, 1, 512)], (stored_at, exchange_id)) AS example
+    count() AS n, argMax([exchange_id, conversation_id, substringUTF8(error_text, 1, 512)], (stored_at, exchange_id)) AS example,
+    ` + past.Columns + `
 FROM exchanges_final
 WHERE stored_at >= {from:DateTime64(9, 'UTC')} AND stored_at < {to:DateTime64(9, 'UTC')} AND origin != {import:String}
     AND started_at >= {begun:DateTime64(9, 'UTC')} AND started_at < {ended:DateTime64(9, 'UTC')}
@@ -70,7 +75,24 @@ GROUP BY second, service, service_version, environment, agent, stage, provider, 
 ORDER BY second, service, service_version, environment, agent, stage, provider, model, rule, level, why, root`
 
 // notStored lists the tally metrics that have no rows in ClickHouse.
-var notStored = []string{analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricUncaptured, analyzer.MetricOdd, analyzer.MetricToolReplies, analyzer.MetricToolErrors, analyzer.MetricRepeated}
+var notStored = []string{analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricUncaptured, analyzer.MetricToolReplies, analyzer.MetricToolErrors, analyzer.MetricRepeated}
+
+// oddStored lists the values of the label ended of which calls are stored.
+var oddStored = []string{analyzer.EndedLimit, analyzer.EndedFiltered}
+
+// partlyStored lists the metrics of which ClickHouse has only some values of a label.
+var partlyStored = map[string]struct {
+	label           string
+	stored, unknown []string
+}{
+	analyzer.MetricOdd: {"ended", oddStored, []string{analyzer.EndedEmpty, analyzer.EndedRefused}},
+	rules.MetricUnusual: {
+		"measure",
+		[]string{"duration", "first_token", "input_tokens", "output_tokens", "history", "calls", analyzer.OddID(analyzer.EndedLimit), analyzer.OddID(analyzer.EndedFiltered)},
+		[]string{analyzer.OddID(analyzer.EndedEmpty), analyzer.OddID(analyzer.EndedRefused), "cost", "spend", analyzer.ToolError},
+	},
+	rules.MetricVersionEvidence: {"measure", []string{"", "duration", "first_token", "input_tokens", "output_tokens", "history"}, []string{"cost", analyzer.ToolError}},
+}
 
 // readTallies returns the counts of the calls and findings in [from, to) in chronological order, without empty seconds
 // except the last one. It reads in chunks of time to bound memory, and stops at the first error.
@@ -145,7 +167,9 @@ func readChunk(ctx context.Context, q rows.Querier, known *known, from, to time.
 		return t
 	}
 	for _, r := range rows.Of(calls) {
-		addCall(tally(r), r, known)
+		if err := addCall(tally(r), r, known); err != nil {
+			return nil, 0, err
+		}
 	}
 	for _, r := range rows.Of(findings) {
 		addFinding(tally(r), r, known)
@@ -155,7 +179,7 @@ func readChunk(ctx context.Context, q rows.Querier, known *known, from, to time.
 }
 
 // addCall adds a row of callsSQL to t in the same way as the analyzer counts calls.
-func addCall(t *analyzer.Tally, r rows.Row, known *known) {
+func addCall(t *analyzer.Tally, r rows.Row, known *known) error {
 	labels, n := callLabels(r), uint64(r.Int("n"))
 	count := func(metric string, labels map[string]string, n uint64) {
 		t.Counts = append(t.Counts, analyzer.Count{Metric: metric, Labels: labels, N: n})
@@ -163,13 +187,22 @@ func addCall(t *analyzer.Tally, r rows.Row, known *known) {
 	switch r.Text("kind") {
 	case "retry":
 		count(analyzer.MetricRetries, labels, n)
-		return
+		return nil
 	case "cancelled":
 		count(analyzer.MetricCancelled, labels, n)
-		return
+		return nil
 	case "call":
-		count(analyzer.MetricCalls, labels, n)
-		return
+		odd, measured, err := past.Measures(r)
+		if err != nil {
+			return err
+		}
+		t.Counts = append(t.Counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: labels, N: n, Measured: measured})
+		for _, ended := range oddStored {
+			if odd[ended] > 0 {
+				count(analyzer.MetricOdd, callLabels(r, "ended", ended), odd[ended])
+			}
+		}
+		return nil
 	}
 	count(analyzer.MetricCalls, labels, n)
 	failed := callLabels(r, "status", strconv.Itoa(r.Int("code")), "cause", r.Text("why"), "root_cause", r.Text("root"))
@@ -185,6 +218,7 @@ func addCall(t *analyzer.Tally, r rows.Row, known *known) {
 		count(analyzer.MetricNew, failed, 1)
 	}
 	t.Examples = append(t.Examples, x)
+	return nil
 }
 
 // addFinding adds a row of findingsSQL to t in the same way as the analyzer counts findings.

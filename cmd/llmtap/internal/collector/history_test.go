@@ -10,14 +10,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/uuid"
 
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/analyzer/dist"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/past"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks"
@@ -89,9 +88,9 @@ func TestHistoryOfClickHouse(t *testing.T) {
 	must.Do(t, c.ClickHouse().Write(t.Context(), batch))
 	read := func(services ...string) []engine.Past {
 		t.Helper()
-		return must.Get(readPast(t.Context(), c.ClickHouse(), services, from.Add(-time.Hour), from.Add(time.Hour)))(t)
+		return must.Get(past.Read(t.Context(), c.ClickHouse(), past.OneThread, services, from.Add(-time.Hour), from.Add(time.Hour)))(t)
 	}
-	must.Agree(t, cmp.Diff([]engine.Past{want}, read(), cmpopts.IgnoreFields(dist.Dist{}, "Sum")))
+	must.Agree(t, cmp.Diff([]engine.Past{want}, read()))
 	must.Equal(t, len(read("shop", "other's"))+len(read("other")), 1, "services")
 	stop()
 

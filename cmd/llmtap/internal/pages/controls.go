@@ -258,6 +258,9 @@ func (c Controls) Backtest(ctx context.Context, rule string, from, to time.Time)
 		return nil, unavailable(err)
 	}
 	out := &web.Backtest{}
+	if partly := report.Partly[rule]; partly != "" {
+		out.Partly = "This rule is replayed " + partly + "."
+	}
 	report.Limit = web.BacktestLimit
 	report.Options = engine.BacktestOptions{Rule: rule, Every: max(to.Sub(from)/240, time.Second), Observe: func(at time.Time, states []engine.RuleState) {
 		i := 0

@@ -1,0 +1,97 @@
+package backtest
+
+import (
+	"io"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
+	"github.com/llmtap/llmtap/sinks"
+	"github.com/llmtap/llmtap/sinks/chdb"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+func TestMain(m *testing.M) {
+	chdb.RunChild() // the embedded ClickHouse is this binary again
+	m.Run()
+}
+
+// startClickHouse returns a sink with the calls of a stage in the two weeks before until, six a minute. In the hour from slow on, they take
+// four times as long, and half of the answers are cut off.
+func startClickHouse(t *testing.T, slow, until time.Time) *clickhouse.Sink {
+	t.Helper()
+	collectortest.NeedClickHouse(t)
+	engine := chdb.Default()
+	engine.Dir = t.TempDir()
+	ch := must.Get(chdb.Start(t.Context(), engine))(t)
+	t.Cleanup(func() { _ = ch.Close(t.Context()) }) // ctx has ended: it is killed
+	cfg := clickhouse.Default()
+	cfg.DSN = ch.DSN()
+	sink := must.Get(clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil))(t)
+	t.Cleanup(func() { _ = sink.Close() })
+	rnd := rand.New(rand.NewPCG(1, 1))
+	value := func(median float64) float64 { return median * math.Exp(0.5*rnd.NormFloat64()) }
+	batch := &sinks.Batch{}
+	for at := until.Add(-14 * 24 * time.Hour); at.Before(until); at = at.Add(10 * time.Second) {
+		x := analyzer.Exchange{
+			ID: uuid.NewString(), Labels: event.Labels{Service: "shop", Environment: "prod", Stage: "planner"}, StartedAt: at, StoredAt: at.Add(time.Second),
+			Provider: "openai", Model: "gpt-5-mini", Status: 200, Path: "/v1/chat/completions", FinishReason: "stop",
+			Duration: time.Duration(value(2000)) * time.Millisecond, InputTokens: int64(value(3000)), OutputTokens: int64(value(200)), Messages: 1 + int(value(5)),
+		}
+		if !at.Before(slow) && at.Before(slow.Add(time.Hour)) {
+			if x.Duration *= 4; rnd.Float64() < 0.5 {
+				x.FinishReason = "length"
+			}
+		}
+		if batch.Exchanges = append(batch.Exchanges, x); len(batch.Exchanges) == 10_000 {
+			must.Do(t, sink.Write(t.Context(), batch))
+			batch.Exchanges = nil
+		}
+	}
+	must.Do(t, sink.Write(t.Context(), batch))
+	return sink
+}
+
+// What is usual is learned from the stored calls before the time of the backtest.
+func TestUsual(t *testing.T) {
+	slowtest.Skip(t)
+	until := time.Now().UTC().Truncate(time.Hour)
+	slow := until.Add(-2 * time.Hour)
+	store := startClickHouse(t, slow, until)
+	run := func(from, until time.Time) (*Report, string) {
+		t.Helper()
+		cfg := engine.Default()
+		cfg.EvaluationInterval = 10 * time.Second
+		r := must.Get(New(cfg, from, until, &terminal.Style{}))(t)
+		must.Do(t, r.Run(t.Context(), cfg, store, io.Discard))
+		var b strings.Builder
+		must.Do(t, r.Write(&b, command.Text))
+		return r, b.String()
+	}
+	r, text := run(slow.Add(-30*time.Minute), until)
+	var fired []string
+	for _, a := range r.Alerts {
+		fired = append(fired, a.Alert)
+		if d := a.StartsAt.Sub(slow); d < 0 || d > 10*time.Minute || a.Labels["stage"] != "planner" || a.Seconds < 3000 {
+			t.Errorf("%s after %v, for %v s", a.Alert, d, a.Seconds)
+		}
+	}
+	must.Equal(t, strings.Join(fired, " "), "AnswersTruncated LatencyUnusual", "alerts")
+	must.Contain(t, text, "what is usual was learned from the 13 d 21 h before\n")
+
+	r, _ = run(slow.Add(-26*time.Hour), slow.Add(-22*time.Hour))
+	must.Equal(t, len(r.Alerts), 0, "alerts of quiet hours")
+}
