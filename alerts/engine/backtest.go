@@ -28,7 +28,7 @@ type BacktestOptions struct {
 // own health are skipped because their gauges are not stored. Backtest stops at the first error of tallies, report or
 // o.History.
 func Backtest(ctx context.Context, cfg Config, o BacktestOptions, tallies iter.Seq2[*analyzer.Tally, error], report func(alerts.Alert) error) error {
-	e, err := New(ctx, cfg, Options{})
+	e, err := New(ctx, cfg, Options{History: o.History})
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func Backtest(ctx context.Context, cfg Config, o BacktestOptions, tallies iter.S
 	for t, err := range tallies {
 		if err == nil && needsUsual && o.History != nil {
 			needsUsual = false
-			err = e.learnPast(ctx, o.History, nil, time.Unix(t.Second, 0))
+			err = e.learnPast(ctx, nil, time.Unix(t.Second, 0))
 		}
 		for err == nil && o.Observe != nil && observed > 0 && t.Second > observed+int64(o.Every.Seconds()) { // seconds without counts
 			err = add(&analyzer.Tally{Partition: t.Partition, Epoch: t.Epoch, Second: observed + int64(o.Every.Seconds())})
