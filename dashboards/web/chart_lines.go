@@ -109,12 +109,12 @@ func (c *Chart) band(i int) string {
 
 // lineLabel describes the values of a bar in words.
 func (c *Chart) lineLabel(i int) string {
-	text := c.View.At(c.Starts[i]).Absolute() + ": " + c.Title + " " + c.value(c.Series[0].Values[i])
+	parts := []string{c.View.At(c.Starts[i]).Absolute() + ": " + c.Title + " " + c.value(c.Series[0].Values[i])}
 	for _, s := range c.Series[1:] {
-		text += ", " + s.Name + " " + c.value(s.Values[i])
+		parts = append(parts, s.Name+" "+c.value(s.Values[i]))
 	}
 	if c.Bands != nil && c.Bands[i].High > 0 {
-		text += ", usual " + c.band(i)
+		parts = append(parts, "usual "+c.band(i))
 	}
-	return text
+	return strings.Join(parts, ", ")
 }
