@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -169,6 +170,14 @@ func TestProblemHistory(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d: %s%s", args, got, code, &out, &complaint)
 		}
 		return out.String() + complaint.String()
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		err := run(t.Context(), []string{"problems", "show", p.ID()}, nil, io.Discard, io.Discard, func(k string) string { return env[k] })
+		if err == nil {
+			break // the process has read it
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
 	}
 	ask(0, "assign", p.ID(), "bob")
 	ask(0, "ignore", p.ID()[:8], "--note", "known")
