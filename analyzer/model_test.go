@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/ledger"
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
@@ -114,4 +115,20 @@ func TestModelChangedAfterRestart(t *testing.T) {
 		rows, _ := changedModels(out)
 		must.Equal(t, len(rows), 1, "rows, own %v", own)
 	}
+}
+
+// A gateway that makes up a name for each answer does not change the ledger with each call.
+func TestInventedModels(t *testing.T) {
+	y := newYears()
+	for i := range 100 {
+		y.answeredBy(1, fmt.Sprint("m", i))
+	}
+	a := newAnalyzer(t, analyzer.Default())
+	for _, s := range y.steps {
+		do(a, s, true, new(analyzer.Output))
+	}
+	changed, gone := a.TakeLedger()
+	models := slices.DeleteFunc(changed, func(e ledger.Entry) bool { return e.Kind != ledger.KindModel })
+	must.Equal(t, len(models), 16, "models")
+	must.Equal(t, len(gone), 0, "deleted entries")
 }

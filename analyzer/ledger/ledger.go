@@ -21,6 +21,9 @@ const (
 	// maxModels answered within a week, a router chooses among them, and another one is no change either.
 	minAnswers, minAnswersBefore = 10, 50
 	maxModels                    = 3
+	// maxRecentModels is the number of models that are recorded within a week. A gateway that makes up a name for each answer would
+	// otherwise change the ledger with each call.
+	maxRecentModels = 16
 )
 
 // A Ledger contains the entries of one partition. It is not safe for concurrent use.
@@ -151,6 +154,9 @@ func (l *Ledger) See(k *Key, s *Sighting) *Record {
 
 // SeeModel records an answer of the model k, and returns its record.
 func (l *Ledger) SeeModel(k *Key, s *Sighting) *Record {
+	if l.entries[*k] == nil && l.recentModels(k, s) >= maxRecentModels {
+		return &Record{}
+	}
 	r := l.SeeVersion(k, s, true)
 	if r.Count == minAnswers && r.Last == s.Position && r.CleanCalls >= minAnswersBefore && r.Replaced == (Position{}) {
 		r.Replaced = s.Position
@@ -239,20 +245,27 @@ func (l *Ledger) lastClean(k *Key, s *Sighting) (version string, calls uint64) {
 // modelBefore returns the model that gave the last answers to the same requests as k, and their number.
 func (l *Ledger) modelBefore(k *Key, s *Sighting) (name string, calls uint64) {
 	var last *Record
-	recent := 0
 	of, _ := k.siblings()
 	for _, r := range l.siblings[of] {
-		if s.At.Sub(r.LastAt) < 7*24*time.Hour {
-			recent++
-		}
 		if last == nil || cmp.Or(r.LastAt.Compare(last.LastAt), r.Last.Compare(last.Last)) > 0 {
 			last = r
 		}
 	}
-	if last == nil || recent > maxModels {
+	if last == nil || l.recentModels(k, s) > maxModels {
 		return "", 0
 	}
 	return last.Name, last.Count
+}
+
+// recentModels returns how many models answered the same requests as k in the week before s.
+func (l *Ledger) recentModels(k *Key, s *Sighting) (n int) {
+	of, _ := k.siblings()
+	for _, r := range l.siblings[of] {
+		if s.At.Sub(r.LastAt) < 7*24*time.Hour {
+			n++
+		}
+	}
+	return n
 }
 
 // evict deletes the least recently seen records while the ledger exceeds its limit.
