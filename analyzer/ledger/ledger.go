@@ -149,15 +149,17 @@ func (r *Record) Includes(p Position) bool { return p.Compare(r.Last) <= 0 }
 // See records the occurrence s of k and returns the record of k.
 func (l *Ledger) See(k *Key, s *Sighting) *Record {
 	l.sort()
-	return l.see(k, s, s.At, true)
+	return l.see(l.entries[*k], k, s, s.At, true)
 }
 
 // SeeModel records an answer of the model k, and returns its record.
 func (l *Ledger) SeeModel(k *Key, s *Sighting) *Record {
-	if l.entries[*k] == nil && l.recentModels(k, s) >= maxRecentModels {
+	l.sort()
+	r := l.entries[*k]
+	if r == nil && l.recentModels(k, s) >= maxRecentModels {
 		return &Record{}
 	}
-	r := l.SeeVersion(k, s, true)
+	r = l.seeHourly(r, k, s, true)
 	if r.Count == minAnswers && r.Last == s.Position && r.CleanCalls >= minAnswersBefore && r.Replaced == (Position{}) {
 		r.Replaced = s.Position
 	}
@@ -167,7 +169,12 @@ func (l *Ledger) SeeModel(k *Key, s *Sighting) *Record {
 // SeeVersion records a judged call of the version k; clean reports whether the provider accepted it. It returns the record of k.
 func (l *Ledger) SeeVersion(k *Key, s *Sighting, clean bool) *Record {
 	l.sort()
-	r, hour := l.entries[*k], s.At.Truncate(time.Hour)
+	return l.seeHourly(l.entries[*k], k, s, clean)
+}
+
+// seeHourly records the occurrence s in r, the record of k or nil, once an hour and for each of the first clean calls.
+func (l *Ledger) seeHourly(r *Record, k *Key, s *Sighting, clean bool) *Record {
+	hour := s.At.Truncate(time.Hour)
 	if r != nil {
 		clean = clean && r.Count < maxCleanCalls
 		if !clean && !hour.After(r.LastAt) {
@@ -177,11 +184,10 @@ func (l *Ledger) SeeVersion(k *Key, s *Sighting, clean bool) *Record {
 			hour = r.LastAt
 		}
 	}
-	return l.see(k, s, hour, clean)
+	return l.see(r, k, s, hour, clean)
 }
 
-func (l *Ledger) see(k *Key, s *Sighting, at time.Time, counted bool) *Record {
-	r := l.entries[*k]
+func (l *Ledger) see(r *Record, k *Key, s *Sighting, at time.Time, counted bool) *Record {
 	switch {
 	case r == nil:
 		r = &Record{Entry: Entry{Key: *k, First: *s}}
