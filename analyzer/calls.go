@@ -129,7 +129,7 @@ func (t *toolCalls) replies(s *step, p *pending, q *session.Request, pairing *ch
 	for _, c := range turn.Changed {
 		if p.repliesTo(c) {
 			r := &q.Facts.Messages[c.ReplyMessage].Replies[c.ReplyPart]
-			read := t.reader.Read(q.Body[r.Start:r.End], r.IsError)
+			read := t.reader.Read(q.Body[r.Start:r.End], r.IsError, r.ContentBytes)
 			if c.ReplyError, c.ReplyHash = read.Error, read.Hash; q.Shaped && session.HasNumber(read.Content) {
 				c.ReplyHash = 0
 			}

@@ -22,7 +22,8 @@ func TestRealReplies(t *testing.T) {
 		}
 		for i := range f.Messages {
 			for _, p := range f.Messages[i].Replies {
-				got := r.Read(body[p.Start:p.End], p.IsError)
+				got := r.Read(body[p.Start:p.End], p.IsError, p.ContentBytes)
+				must.Equal(t, got.Hash, r.Read(body[p.Start:p.End], p.IsError, -1).Hash, "without the size of the content")
 				if seen[got.Hash] {
 					continue
 				}

@@ -26,12 +26,13 @@ type Reply struct {
 type Reader struct{ text []byte }
 
 // Read reads the reply b, a tool message, an item or a part of a message. failed reports that a fact of the reply is that it
-// reports an error, see facts.Reply.IsError. Of a shape, only fields of the protocol are known.
-func (r *Reader) Read(b []byte, failed bool) (out Reply) {
+// reports an error, see facts.Reply.IsError; size is its facts.Reply.ContentBytes, so that a long text is not read again. Of a
+// shape, only fields of the protocol are known.
+func (r *Reader) Read(b []byte, failed bool, size int) (out Reply) {
 	content, gemini := []byte(nil), false
 	for range 2 { // the part of a message and the reply in it; deeper ones would be read again at each level
 		var part []byte
-		for key, v := range members(b) {
+		for key, v := range sizedMembers(b, size) {
 			switch string(key) {
 			case "toolResult", "functionResponse", "function_response":
 				if v[0] == '{' {
@@ -192,7 +193,10 @@ func ofObject(b []byte) (e string) {
 }
 
 // members returns the raw keys and the raw values of the members of a JSON object, as far as it is one.
-func members(b []byte) iter.Seq2[[]byte, []byte] {
+func members(b []byte) iter.Seq2[[]byte, []byte] { return sizedMembers(b, -1) }
+
+// sizedMembers returns the members of a JSON object whose content, if it is a string, probably has size bytes.
+func sizedMembers(b []byte, size int) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, v []byte) bool) {
 		if len(b) == 0 || b[0] != '{' {
 			return
@@ -207,7 +211,10 @@ func members(b []byte) iter.Seq2[[]byte, []byte] {
 				return
 			}
 			i = jsonscan.Space(b, i+1)
-			n := valueEnd(b, i)
+			n := i + size + 2
+			if size < 0 || size > len(b) || n >= len(b) || b[i] != '"' || b[n-1] != '"' || b[n] != ',' && b[n] != '}' || string(key) != "content" && string(key) != "output" {
+				n = valueEnd(b, i)
+			}
 			if n <= i || !yield(key, b[i:n]) {
 				return
 			}

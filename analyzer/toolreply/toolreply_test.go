@@ -1,6 +1,7 @@
 package toolreply_test
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,7 +22,8 @@ func read(t *testing.T, d wire.Dialect, body []byte) (e string, hash uint64) {
 	var r toolreply.Reader
 	for i := range f.Messages {
 		for _, p := range f.Messages[i].Replies {
-			got := r.Read(body[p.Start:p.End], p.IsError)
+			got := r.Read(body[p.Start:p.End], p.IsError, p.ContentBytes)
+			must.Equal(t, got.Hash, r.Read(body[p.Start:p.End], p.IsError, -1).Hash, "without the size of the content")
 			return got.Error, got.Hash
 		}
 	}
@@ -146,7 +148,9 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"content":[{"text":"`))
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		var r toolreply.Reader
-		r.Read(b, false)
+		for _, size := range []int{-1, 0, 5, len(b) - 20, math.MaxInt} {
+			r.Read(b, false, size)
+		}
 	})
 }
 
@@ -156,7 +160,7 @@ func TestNested(t *testing.T) {
 	b := []byte(strings.Repeat(`{"toolResult":`, depth) + `{"status":"error"}` + strings.Repeat("}", depth))
 	began := time.Now()
 	var r toolreply.Reader
-	must.Equal(t, r.Read(b, false).Error, "", "error")
+	must.Equal(t, r.Read(b, false, -1).Error, "", "error")
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("%d bytes took %v", len(b), took)
 	}
@@ -170,7 +174,7 @@ func BenchmarkRead(b *testing.B) {
 			b.ReportAllocs()
 			var r toolreply.Reader
 			for b.Loop() {
-				r.Read(reply, false)
+				r.Read(reply, false, size/14*15)
 			}
 		})
 	}
