@@ -22,11 +22,13 @@ tools, tool_calls and tool messages, and leave out null fields.`,
 	Run:      legacyFunctionRole,
 }
 
+var legacyRejected = rejectedBy(wire.DeepSeek, wire.Mistral, wire.Groq)
+
 func legacySeverity(t wire.Target) check.Severity {
 	if t.Dialect == wire.OpenAIChat && (t.Variant == wire.OpenAI || t.Variant == wire.Azure) {
 		return check.Style
 	}
-	return rejectedBy(wire.DeepSeek, wire.Mistral, wire.Groq)(t)
+	return legacyRejected(t)
 }
 
 func legacyFunctionRole(p *check.Pass) {
