@@ -257,6 +257,7 @@ func (a *Analyzer) answer(p *pending, h half) {
 	s, e, r := &a.step, &p.row, &a.bodies.response
 	e.ResponseModel, e.ResponseID, e.FinishReason = limit.Name(r.Model), limit.Name(r.ID), limit.Name(r.FinishReason)
 	e.InputTokens, e.OutputTokens, e.CachedTokens = r.InputTokens, r.OutputTokens, r.CachedTokens
+	e.CacheWritten, e.CacheHour, e.CacheReported = r.CacheWritten, r.CacheHour, r.CacheReported
 	if r.Unfinished() && e.InputTokens+e.OutputTokens > 0 {
 		e.OutputTokens = UnknownTokens
 	}

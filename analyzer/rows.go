@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
@@ -49,6 +50,9 @@ type Exchange struct {
 	ErrorCluster string // key that groups error texts without a known pattern
 
 	InputTokens, OutputTokens, CachedTokens int64 // all 0 if the answer reports no usage; see UnknownTokens
+	CacheWritten, CacheHour                 int64 // see facts.Response
+	CacheReported                           bool
+	Cache                                   promptcache.Verdict
 	Duration, FirstByte                     time.Duration
 	FinishReason                            string
 	Stream                                  bool

@@ -32,6 +32,12 @@ const (
 	MetricToolErrors  = "llmtap_tool_errors_total"    // replies that report an error; also has the label confidence, see package toolreply
 	MetricRepeated    = "llmtap_repeated_calls_total" // calls that an agent made for the third time or more, with the same arguments and the same reply, see session.Loop
 
+	// What became of the provider's prompt cache in calls whose answers say what was read from it, see package promptcache.
+	MetricCacheReusable = "llmtap_cache_reusable_tokens_total"     // tokens that the provider could have read from its cache
+	MetricCacheMissed   = "llmtap_cache_missed_tokens_total"       // of these, not read; also has the label reason
+	MetricCacheLoss     = "llmtap_cache_missed_microdollars_total" // what that cost, where the price is known; also has the label reason
+	MetricCacheBroken   = "llmtap_cache_broken_calls_total"        // calls with missed tokens for an avoidable reason; also has the label reason
+
 	MetricLost    = "llmtap_lost_events_total"       // events missing in the sequences of processes, including events of dropped exchanges
 	MetricDropped = "llmtap_dropped_exchanges_total" // exchanges that hooks reported as dropped
 
@@ -49,7 +55,9 @@ const (
 
 // Metrics returns the names of all metrics.
 func Metrics() []string {
-	return []string{MetricCalls, MetricFailed, MetricRetries, MetricCancelled, MetricFindings, MetricNew, MetricOdd, MetricToolReplies, MetricToolErrors, MetricRepeated, MetricLost, MetricDropped, MetricHeartbeats, MetricVanished, MetricUncaptured}
+	return []string{MetricCalls, MetricFailed, MetricRetries, MetricCancelled, MetricFindings, MetricNew, MetricOdd, MetricToolReplies, MetricToolErrors, MetricRepeated,
+		MetricCacheReusable, MetricCacheMissed, MetricCacheLoss, MetricCacheBroken,
+		MetricLost, MetricDropped, MetricHeartbeats, MetricVanished, MetricUncaptured}
 }
 
 // A Count is an increment of one counter series.

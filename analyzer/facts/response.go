@@ -16,7 +16,10 @@ type Response struct {
 	FinishReason   string   // as sent; in the Responses API the reason why the answer is incomplete, else its status
 	InputTokens    int64
 	OutputTokens   int64 // see Unfinished
-	CachedTokens   int64
+	CachedTokens   int64 // of InputTokens, read from the provider's cache
+	CacheWritten   int64 // of InputTokens, written to it; 0 where the provider does not say
+	CacheHour      int64 // of CacheWritten, held for an hour instead of five minutes
+	CacheReported  bool  // the answer says how many tokens were read, which may be 0
 	Choices        int
 
 	// Error is the raw error object or text of a failed answer, or of an error inside an answer with status 200; empty if

@@ -33,6 +33,7 @@ const (
 	NoResponse               = "no_response"
 	AgentLoop                = "agent_loop"
 	ModelChanged             = "model_changed"
+	CacheBroken              = "cache_broken"
 )
 
 // OfFailures lists the signals about a failed call. Their tallies have the cause and root cause of that call.
@@ -47,6 +48,7 @@ type Doc struct {
 // All lists the signals in alphabetical order of their ids.
 var All = []Doc{
 	{AgentLoop, "An agent made the same calls with the same arguments five times or more, and the replies were the same each time."},
+	{CacheBroken, "A change of the agent kept the provider from reading a prompt from its cache."},
 	{ConcurrentRequests, "Two requests of one history were under way at the same time, in a conversation with a given id."},
 	{ConversationEndedOnError, "Nothing followed a call that the provider refused, and no run event explains it."},
 	{ErrorRuleMismatch, "The provider's error text names one defect, and the request shows another."},

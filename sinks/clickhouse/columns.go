@@ -76,6 +76,14 @@ var exchangeColumns = append(labelColumns(func(e *analyzer.Exchange) *event.Labe
 	col("input_tokens", func(e *analyzer.Exchange) *int64 { return usage(e, &e.InputTokens) }),
 	col("output_tokens", func(e *analyzer.Exchange) *int64 { return outputUsage(e) }),
 	col("cached_tokens", func(e *analyzer.Exchange) *int64 { return usage(e, &e.CachedTokens) }),
+	col("cache_written_tokens", func(e *analyzer.Exchange) *int64 { return cacheUsage(e, &e.CacheWritten) }),
+	col("cache_hour_tokens", func(e *analyzer.Exchange) *int64 { return cacheUsage(e, &e.CacheHour) }),
+	col("cache_reusable_tokens", func(e *analyzer.Exchange) *int64 { return cacheUsage(e, &e.Cache.Reusable) }),
+	col("cache_missed_tokens", func(e *analyzer.Exchange) *int64 { return cacheUsage(e, &e.Cache.Missed) }),
+	col("cache_break", func(e *analyzer.Exchange) string { return e.Cache.Reason }),
+	col("cache_element", func(e *analyzer.Exchange) string { return e.Cache.Element }),
+	col("cache_detail", func(e *analyzer.Exchange) string { return e.Cache.Detail }),
+	col("cache_confidence", func(e *analyzer.Exchange) string { return e.Cache.Confidence }),
 	col("duration", func(e *analyzer.Exchange) float64 { return e.Duration.Seconds() }),
 	col("first_byte", func(e *analyzer.Exchange) float64 { return e.FirstByte.Seconds() }),
 	col("finish_reason", func(e *analyzer.Exchange) string { return e.FinishReason }),
@@ -253,6 +261,14 @@ var (
 // usage returns tokens, or nil if the response reports no usage.
 func usage(e *analyzer.Exchange, tokens *int64) *int64 {
 	if e.InputTokens == 0 && e.OutputTokens == 0 {
+		return nil
+	}
+	return tokens
+}
+
+// cacheUsage returns tokens, or nil if the answer does not say what the provider read from its cache.
+func cacheUsage(e *analyzer.Exchange, tokens *int64) *int64 {
+	if !e.CacheReported {
 		return nil
 	}
 	return tokens
