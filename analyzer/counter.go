@@ -196,9 +196,9 @@ func (c *counter) exchange(p *pending, replied [2][]*session.Call, ex func() Exa
 	if metric == MetricCalls && measures(e) {
 		c.measure(n, p)
 	}
-	if metric == MetricCalls && p.ended != "" {
+	if metric == MetricCalls && odds[e.Ended].summary != "" {
 		odd := s
-		odd[labelMetric], odd[labelEnded] = MetricOdd, p.ended
+		odd[labelMetric], odd[labelEnded] = MetricOdd, e.Ended
 		odd, _ = c.add(odd, 1, minSeq, now)
 		c.example(&odd, func() Example { return oddExample(p) }, maxExamples/2, maxExampleBytes/2)
 	}

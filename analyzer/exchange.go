@@ -28,7 +28,6 @@ type pending struct {
 	contents content.Time
 	why      cause.Cause      // of the failure
 	failure  *signals.Failure // set when the exchange is reported; nil if it did not fail
-	ended    string           // how the answer ended, see endedOddly
 	limits   string           // what the response said of rate limits, see event.Event.RateLimits; valid until the exchange is reported
 	dropped  uint64           // exchanges that the process had dropped before the request
 
@@ -237,7 +236,7 @@ func (a *Analyzer) complete(p *pending, h half) {
 		e.ErrorType, e.ErrorText = ErrorCutShort, limit.Text(cause.Redact(text), maxErrorText)
 	}
 	if scanned && accepted(e) && e.ErrorType == "" {
-		p.ended = endedOddly(p.target.Dialect, r)
+		e.Ended = ended(p.target.Dialect, r)
 	}
 	x := p.observed()
 	x.InBand, x.MayBeLost = inBand, a.processes.mayLack(p)

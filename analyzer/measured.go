@@ -97,20 +97,21 @@ func measures(e *Exchange) bool {
 	return e.Retry == 0 && accepted(e) && e.ErrorType == "" && !wire.CreatesBatch(e.Path)
 }
 
-// How an answer ended that is not as an answer should: the values of the label ended.
+// How an answer ended. All but EndedNormal are values of the label ended.
 const (
+	EndedNormal   = "normal"
 	EndedLimit    = "limit"    // cut off at a token limit
 	EndedEmpty    = "empty"    // neither text nor a call
 	EndedRefused  = "refused"  // the model refuses
 	EndedFiltered = "filtered" // a filter of the provider withheld it
 )
 
-// endedOddly returns how the complete answer r of a call that did not fail ended, or "" if as it should. Dialects in which an
-// answer without text may have parts that are no facts are never empty with such parts.
-func endedOddly(d wire.Dialect, r *facts.Response) string {
+// ended returns how the complete answer r of a call that did not fail ended, also EndedNormal if that is not known. Dialects in
+// which an answer without text may have parts that are no facts are never empty with such parts.
+func ended(d wire.Dialect, r *facts.Response) string {
 	switch {
 	case r.Cut || r.Malformed || r.FinishReason == "":
-		return ""
+		return EndedNormal
 	case wire.AtTokenLimit(r.FinishReason):
 		return EndedLimit
 	case wire.Filtered(r.FinishReason):
@@ -127,7 +128,7 @@ func endedOddly(d wire.Dialect, r *facts.Response) string {
 		content = content || r.Content == facts.Null
 	}
 	if content {
-		return ""
+		return EndedNormal
 	}
 	return EndedEmpty
 }
@@ -160,7 +161,7 @@ func Odd(id string) (summary, fix string) {
 
 // oddExample returns the example of p, whose answer ended oddly, for alerts.
 func oddExample(p *pending) Example {
-	e, o := &p.row, odds[p.ended]
+	e, o := &p.row, odds[p.row.Ended]
 	return Example{
 		Finding: true, Exchange: e.ID, Conversation: e.Conversation, Full: e.Capture == event.CaptureFull, Status: e.Status, Message: -1,
 		Summary: o.summary, Fix: o.fix, PublishedAt: e.StoredAt.UnixNano(),

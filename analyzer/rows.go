@@ -55,6 +55,7 @@ type Exchange struct {
 	Cache                                   promptcache.Verdict
 	Duration, FirstByte                     time.Duration
 	FinishReason                            string
+	Ended                                   string // how the answer of a call that did not fail ended, as EndedLimit; "" for others
 	Stream                                  bool
 	RequestBytes, ResponseBytes             int
 	Messages                                int // messages in the request

@@ -29,9 +29,12 @@ type Past struct {
 	Service, Environment, Stage string
 	At                          time.Time // a multiple of ten minutes
 	Calls                       uint64
-	Odd                         map[string]uint64 // answers by how they ended; also 0 if that is known
+	Shares                      map[string]PastShare // by measure; those that are missing are not known of these ten minutes
 	Measured                    analyzer.Measured
 }
+
+// A PastShare is how many of the calls, or of the replies of tools, a measure counts.
+type PastShare struct{ N, Of uint64 }
 
 // seed lets stages of which the Store knows nothing learn from the stored calls of the last weeks, until ctx ends. Evaluation does not wait
 // for it. Each stage does so once: what it has learned is in the Store, for the next start and for the other processes.
@@ -170,27 +173,27 @@ func (p *past) add(ctx context.Context, list []Past) error {
 
 // learnPast adds ten minutes; x is nil if they had no calls.
 func (s *pastStage) learnPast(x *Past, at int64, cfg usual.Config) {
-	s.calls, s.odd, s.measured = 0, nil, analyzer.Measured{}
+	s.calls, s.measured = 0, analyzer.Measured{}
+	var shares map[string]PastShare
 	if x != nil {
-		s.calls, s.odd, s.measured, s.seen = x.Calls, x.Odd, x.Measured, at/60
+		s.calls, s.measured, s.seen, shares = x.Calls, x.Measured, at/60, x.Shares
 	}
 	if s.seen == 0 {
 		return // before its first call
 	}
 	for i, m := range measures {
 		in := usual.Sample{Minutes: pastMinutes}
-		m.of(s.stage, &in)
-		switch m.kind {
-		case usual.Values:
-			s.known[i] = s.known[i] || in.Values.N > 0
-		case usual.Share:
-			for ended := range s.odd {
-				s.known[i] = s.known[i] || m.name == analyzer.OddID(ended)
-			}
-		default:
-			s.known[i] = s.known[i] || in.Amount > 0
+		stored := true
+		if m.kind == usual.Share {
+			var share PastShare
+			share, stored = shares[m.name]
+			in.Calls, in.Amount = max(share.N, share.Of), share.N
+		} else {
+			m.of(s.stage, &in)
+			stored = in.Values != nil && in.Values.N > 0 || in.Amount > 0
 		}
-		if s.known[i] {
+		s.known[i] = s.known[i] || stored
+		if s.known[i] && (stored || m.kind != usual.Share || x == nil) {
 			s.watches[i].Add(time.Unix(at, 0).UTC(), in, cfg) // no alarm: nobody is told what was unusual then
 		}
 	}

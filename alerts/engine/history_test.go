@@ -21,15 +21,20 @@ import (
 func (x traffic) pasts(rnd *rand.Rand, until time.Time, hours int) (list []Past) {
 	until = until.Truncate(pastMinutes * time.Minute)
 	for at := until.Add(-time.Duration(hours) * time.Hour); at.Before(until); at = at.Add(pastMinutes * time.Minute) {
-		p := Past{Service: "checkout-agent", Environment: "prod", Stage: "planner", At: at, Odd: map[string]uint64{analyzer.EndedLimit: 0}}
+		p := Past{Service: "checkout-agent", Environment: "prod", Stage: "planner", At: at}
+		var limit uint64
 		for range pastMinutes {
 			for _, c := range x.minute(rnd, at.Unix()).Counts {
-				if p.Odd[c.Labels["ended"]] += c.N; c.Metric == analyzer.MetricCalls {
+				switch {
+				case c.Metric == analyzer.MetricCalls:
 					p.Calls += c.N
 					p.Measured.Merge(c.Measured)
+				case c.Labels["ended"] == analyzer.EndedLimit:
+					limit += c.N
 				}
 			}
 		}
+		p.Shares = map[string]PastShare{analyzer.OddID(analyzer.EndedLimit): {N: limit, Of: p.Calls}}
 		list = append(list, p)
 	}
 	return list

@@ -87,6 +87,7 @@ var exchangeColumns = append(labelColumns(func(e *analyzer.Exchange) *event.Labe
 	col("duration", func(e *analyzer.Exchange) float64 { return e.Duration.Seconds() }),
 	col("first_byte", func(e *analyzer.Exchange) float64 { return e.FirstByte.Seconds() }),
 	col("finish_reason", func(e *analyzer.Exchange) string { return e.FinishReason }),
+	col("ended", func(e *analyzer.Exchange) string { return e.Ended }),
 	col("stream", func(e *analyzer.Exchange) bool { return e.Stream }),
 	col("request_bytes", func(e *analyzer.Exchange) uint64 { return u64(e.RequestBytes) }),
 	col("response_bytes", func(e *analyzer.Exchange) uint64 { return u64(e.ResponseBytes) }),

@@ -9,5 +9,8 @@ ALTER TABLE exchanges
     ADD COLUMN IF NOT EXISTS cache_detail String COMMENT 'what changed, as far as it is known, such as time or the name of a tool' CODEC(ZSTD(1)),
     ADD COLUMN IF NOT EXISTS cache_confidence LowCardinality(String) COMMENT 'certain or likely; empty if no tokens were missed';
 
+-- How an answer ended.
+ALTER TABLE exchanges ADD COLUMN IF NOT EXISTS ended LowCardinality(String) COMMENT 'how the answer of a call that did not fail ended: normal, or limit, empty, refused, filtered; empty if it is not known';
+
 CREATE OR REPLACE VIEW exchanges_final AS
 SELECT * FROM exchanges FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;

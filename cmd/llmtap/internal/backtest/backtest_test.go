@@ -42,7 +42,7 @@ var (
 	at     = from.Add(10 * time.Minute)
 	stored = store{
 		callsSQL: result("second service stage kind code why root n example reasons reason_counts measures",
-			[]any{uint32(at.Unix()), "shop", "planner", "call", uint16(0), "", "", uint64(3), []string{"x0", "c0", ""}, []string{"length", "stop"}, "[1,2]", "([0,40,512,2080],[0,3,3000,1])"},
+			[]any{uint32(at.Unix()), "shop", "planner", "call", uint16(0), "", "", uint64(3), []string{"x0", "c0", ""}, []string{"limit", "normal"}, "[1,2]", "([0,40,512,2080],[0,3,3000,1])"},
 			[]any{uint32(at.Unix()), "shop", "planner", "failed", uint16(400), "auth", "", uint64(2), []string{"x1", "c1", "no key"}, []string{}, "[]", "([],[])"}),
 		failuresSQL: result("service stage why root version at", []any{"shop", "planner", "auth", "", "1.1", at}),
 		versionsSQL: result("service stage version at", []any{"shop", "planner", "1.1", at}, []any{"shop", "planner", "1.0", from}),
@@ -86,8 +86,8 @@ func TestReport(t *testing.T) {
 	var b strings.Builder
 	must.Do(t, r.Write(&b, command.Text))
 	for _, want := range []string{
-		"0 alerts between 2026-11-20 09:00:00 UTC and 2026-11-20 10:00:00 UTC; 5 calls, 2 failed\n", "\nnever fired: AgentLoop, AnswersTruncated, BadRequestBurst, ",
-		"partly tested: Refusals: without answer_refused, of which nothing is stored\n", "not tested: AnswersEmpty: nothing is stored of answer_empty\n",
+		"0 alerts between 2026-11-20 09:00:00 UTC and 2026-11-20 10:00:00 UTC; 5 calls, 2 failed\n", "\nnever fired: AgentLoop, AnswersEmpty, AnswersTruncated, BadRequestBurst, ",
+		"partly tested: VersionWorse: without cost, of which nothing is stored\n", "not tested: CostUnusual: nothing is stored of cost and spend\n",
 		"not tested: EventsLost: llmtap_lost_events_total is not stored\n",
 	} {
 		must.Contain(t, b.String(), want)

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -74,24 +75,25 @@ WHERE greatest(f.first_seen, e.stored_at) >= {from:DateTime64(9, 'UTC')} AND gre
 GROUP BY second, service, service_version, environment, agent, stage, provider, model, rule, level, why, root
 ORDER BY second, service, service_version, environment, agent, stage, provider, model, rule, level, why, root`
 
-// notStored lists the tally metrics that have no rows in ClickHouse.
-var notStored = []string{analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricUncaptured, analyzer.MetricToolReplies, analyzer.MetricToolErrors, analyzer.MetricRepeated}
+// repliesSQL counts the replies of tools, with an example of one that reports an error.
+const repliesSQL = `
+SELECT toUnixTimestamp(assumeNotNull(answered_at)) AS second, service, service_version, environment, agent, stage, '' AS provider, '' AS model, tool_name,
+    reply_error, count() AS n, argMax([answered_by, conversation_id, tool_call_id], (answered_at, id)) AS example
+FROM tool_calls_final
+WHERE answered_at >= {from:DateTime64(9, 'UTC')} AND answered_at < {to:DateTime64(9, 'UTC')} AND ` + past.Answered + `
+GROUP BY second, service, service_version, environment, agent, stage, tool_name, reply_error
+ORDER BY second, service, service_version, environment, agent, stage, tool_name, reply_error`
 
-// oddStored lists the values of the label ended of which calls are stored.
-var oddStored = []string{analyzer.EndedLimit, analyzer.EndedFiltered}
+// notStored lists the tally metrics that have no rows in ClickHouse.
+var notStored = []string{analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricUncaptured, analyzer.MetricRepeated}
 
 // partlyStored lists the metrics of which ClickHouse has only some values of a label.
 var partlyStored = map[string]struct {
 	label           string
 	stored, unknown []string
 }{
-	analyzer.MetricOdd: {"ended", oddStored, []string{analyzer.EndedEmpty, analyzer.EndedRefused}},
-	rules.MetricUnusual: {
-		"measure",
-		[]string{"duration", "first_token", "input_tokens", "output_tokens", "history", "calls", analyzer.OddID(analyzer.EndedLimit), analyzer.OddID(analyzer.EndedFiltered)},
-		[]string{analyzer.OddID(analyzer.EndedEmpty), analyzer.OddID(analyzer.EndedRefused), "cost", "spend", analyzer.ToolError},
-	},
-	rules.MetricVersionEvidence: {"measure", []string{"", "duration", "first_token", "input_tokens", "output_tokens", "history"}, []string{"cost", analyzer.ToolError}},
+	rules.MetricUnusual:         {"measure", []string{"duration", "first_token", "input_tokens", "output_tokens", "history", "calls", analyzer.ToolError}, []string{"cost", "spend"}},
+	rules.MetricVersionEvidence: {"measure", []string{"", "duration", "first_token", "input_tokens", "output_tokens", "history", analyzer.ToolError}, []string{"cost"}},
 }
 
 // readTallies returns the counts of the calls and findings in [from, to) in chronological order, without empty seconds
@@ -138,7 +140,7 @@ func readChunk(ctx context.Context, q rows.Querier, known *known, from, to time.
 	params := map[string]string{
 		"from": rows.TimeParam(from), "to": rows.TimeParam(to), "begun": rows.TimeParam(from.Add(-maxCall)), "ended": rows.TimeParam(to.Add(clockSkew)),
 		"cancelled": analyzer.ErrorCancelled, "import": originImport, "latent": signals.LatentViolation,
-		"of_failures": rows.TextsParam(signals.OfFailures),
+		"of_failures": rows.TextsParam(signals.OfFailures), "until": rows.TimeParam(to),
 	}
 	calls, err := q.Query(ctx, callsSQL, params)
 	if err != nil {
@@ -153,6 +155,13 @@ func readChunk(ctx context.Context, q rows.Querier, known *known, from, to time.
 	}
 	if findings.Truncated {
 		return nil, len(findings.Rows), nil
+	}
+	replies, err := q.Query(ctx, repliesSQL, params)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read replies of tools: %w", err)
+	}
+	if replies.Truncated {
+		return nil, len(replies.Rows), nil
 	}
 	tallies := []*analyzer.Tally{}
 	bySecond := map[int64]*analyzer.Tally{}
@@ -174,8 +183,11 @@ func readChunk(ctx context.Context, q rows.Querier, known *known, from, to time.
 	for _, r := range rows.Of(findings) {
 		addFinding(tally(r), r, known)
 	}
+	for _, r := range rows.Of(replies) {
+		addReply(tally(r), r)
+	}
 	slices.SortFunc(tallies, func(a, b *analyzer.Tally) int { return int(a.Second - b.Second) })
-	return tallies, max(len(calls.Rows), len(findings.Rows)), nil
+	return tallies, max(len(calls.Rows), len(findings.Rows), len(replies.Rows)), nil
 }
 
 // addCall adds a row of callsSQL to t in the same way as the analyzer counts calls.
@@ -197,7 +209,7 @@ func addCall(t *analyzer.Tally, r rows.Row, known *known) error {
 			return err
 		}
 		t.Counts = append(t.Counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: labels, N: n, Measured: measured})
-		for _, ended := range oddStored {
+		for _, ended := range slices.Sorted(maps.Keys(odd)) {
 			if odd[ended] > 0 {
 				count(analyzer.MetricOdd, callLabels(r, "ended", ended), odd[ended])
 			}
@@ -234,6 +246,23 @@ func addFinding(t *analyzer.Tally, r rows.Row, known *known) {
 		Exchange: text[0], Conversation: text[1], ToolCallID: text[2], ToolName: text[3], Summary: text[4], Evidence: text[5], Fix: text[6], ErrorText: text[7],
 	}
 	known.setVersions(&x, known.finding(labels))
+	t.Examples = append(t.Examples, x)
+}
+
+// addReply adds a row of repliesSQL to t. Its labels are those of the call, without provider and model.
+func addReply(t *analyzer.Tally, r rows.Row) {
+	n, tool, certain := uint64(r.Int("n")), r.Text("tool_name"), r.Text("reply_error")
+	t.Counts = append(t.Counts, analyzer.Count{Metric: analyzer.MetricToolReplies, Labels: callLabels(r, "tool", tool), N: n})
+	if certain == "" {
+		return
+	}
+	labels := callLabels(r, "tool", tool, "confidence", certain)
+	t.Counts = append(t.Counts, analyzer.Count{Metric: analyzer.MetricToolErrors, Labels: labels, N: n})
+	x := analyzer.Example{Labels: labels, Finding: true, Message: -1, ToolName: tool, PublishedAt: t.Second * int64(time.Second)}
+	x.Summary, x.Fix = analyzer.Odd(analyzer.ToolError)
+	if parts := r.Texts("example"); len(parts) == 3 {
+		x.Exchange, x.Conversation, x.ToolCallID = parts[0], parts[1], parts[2]
+	}
 	t.Examples = append(t.Examples, x)
 }
 

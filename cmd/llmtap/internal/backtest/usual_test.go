@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/analyzer/toolreply"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
@@ -30,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 // startClickHouse returns a sink with the calls of a stage in the two weeks before until, six a minute. In the hour from slow on, they take
-// four times as long, and half of the answers are cut off.
+// four times as long, a quarter of the answers each is cut off and empty, and half of the tools fail.
 func startClickHouse(t *testing.T, slow, until time.Time) *clickhouse.Sink {
 	t.Helper()
 	collectortest.NeedClickHouse(t)
@@ -48,17 +51,28 @@ func startClickHouse(t *testing.T, slow, until time.Time) *clickhouse.Sink {
 	for at := until.Add(-14 * 24 * time.Hour); at.Before(until); at = at.Add(10 * time.Second) {
 		x := analyzer.Exchange{
 			ID: uuid.NewString(), Labels: event.Labels{Service: "shop", Environment: "prod", Stage: "planner"}, StartedAt: at, StoredAt: at.Add(time.Second),
-			Provider: "openai", Model: "gpt-5-mini", Status: 200, Path: "/v1/chat/completions", FinishReason: "stop",
+			Provider: "openai", Model: "gpt-5-mini", Status: 200, Path: "/v1/chat/completions", FinishReason: "stop", Ended: analyzer.EndedNormal,
 			Duration: time.Duration(value(2000)) * time.Millisecond, InputTokens: int64(value(3000)), OutputTokens: int64(value(200)), Messages: 1 + int(value(5)),
 		}
+		tool := analyzer.ToolCall{
+			ID: uuid.NewString(), Labels: x.Labels, Name: "search", State: session.Answered, StoredAt: x.StoredAt, AskedAt: x.StartedAt, AnsweredAt: x.StoredAt, AnsweredBy: x.ID,
+		}
 		if !at.Before(slow) && at.Before(slow.Add(time.Hour)) {
-			if x.Duration *= 4; rnd.Float64() < 0.5 {
-				x.FinishReason = "length"
+			x.Duration *= 4
+			switch ended := rnd.Float64(); {
+			case ended < 0.25:
+				x.FinishReason, x.Ended = "length", analyzer.EndedLimit
+			case ended < 0.5:
+				x.Ended = analyzer.EndedEmpty
+			}
+			if rnd.Float64() < 0.5 {
+				tool.ReplyError = toolreply.Likely
 			}
 		}
+		batch.ToolCalls = append(batch.ToolCalls, tool)
 		if batch.Exchanges = append(batch.Exchanges, x); len(batch.Exchanges) == 10_000 {
 			must.Do(t, sink.Write(t.Context(), batch))
-			batch.Exchanges = nil
+			batch.Exchanges, batch.ToolCalls = nil, nil
 		}
 	}
 	must.Do(t, sink.Write(t.Context(), batch))
@@ -89,7 +103,8 @@ func TestUsual(t *testing.T) {
 			t.Errorf("%s after %v, for %v s", a.Alert, d, a.Seconds)
 		}
 	}
-	must.Equal(t, strings.Join(fired, " "), "AnswersTruncated LatencyUnusual", "alerts")
+	slices.Sort(fired)
+	must.Equal(t, strings.Join(fired, " "), "AnswersEmpty AnswersTruncated LatencyUnusual ToolErrors", "alerts")
 	must.Contain(t, text, "what is usual was learned from the 13 d 21 h before\n")
 
 	r, _ = run(slow.Add(-26*time.Hour), slow.Add(-22*time.Hour))

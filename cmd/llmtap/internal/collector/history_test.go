@@ -14,6 +14,8 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/analyzer/toolreply"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/past"
@@ -40,13 +42,16 @@ func TestHistoryOfClickHouse(t *testing.T) {
 	c, stop := run(config.RoleAnalyze)
 	from := time.Now().Add(-time.Hour).UTC().Truncate(time.Hour)
 	rnd := rand.New(rand.NewPCG(1, 1))
-	want := engine.Past{Service: "shop", Environment: "prod", Stage: "planner", At: from, Odd: map[string]uint64{analyzer.EndedLimit: 0, analyzer.EndedFiltered: 0}}
+	want := engine.Past{Service: "shop", Environment: "prod", Stage: "planner", At: from}
+	older := want // of a release that did not store how answers ended
+	older.Stage = "older"
+	odd := map[string]uint64{}
 	batch := &sinks.Batch{}
 	for i := range 5000 {
 		value := func() int64 { return int64(math.Exp2(20 * rnd.Float64())) }
 		x := analyzer.Exchange{
 			ID: uuid.NewString(), Labels: event.Labels{Service: "shop", Environment: "prod", Stage: "planner"}, StartedAt: from.Add(time.Duration(i) * 100 * time.Millisecond),
-			StoredAt: time.Now().UTC(), Status: 200, Path: "/v1/chat/completions", FinishReason: "stop", Stream: i%2 == 0,
+			StoredAt: time.Now().UTC(), Status: 200, Path: "/v1/chat/completions", FinishReason: "stop", Ended: analyzer.EndedNormal, Stream: i%2 == 0,
 			Duration: time.Duration(value()) * time.Millisecond, FirstByte: time.Duration(value()) * time.Millisecond, InputTokens: value(), OutputTokens: value(), Messages: int(value()),
 		}
 		counted, measured := true, true
@@ -60,18 +65,19 @@ func TestHistoryOfClickHouse(t *testing.T) {
 		case 4:
 			x.Path, measured = "/v1/messages/batches", false
 		case 5:
-			x.FinishReason = "length"
-			want.Odd[analyzer.EndedLimit]++
+			x.FinishReason, x.Ended = "length", analyzer.EndedLimit
 		case 6:
-			x.FinishReason = "SAFETY"
-			want.Odd[analyzer.EndedFiltered]++
+			x.FinishReason, x.Ended = "SAFETY", analyzer.EndedFiltered
 		case 7:
 			x.InputTokens, x.OutputTokens = -1, -1 // unknown
+		case 8:
+			x.Ended = analyzer.EndedEmpty
 		}
 		if counted {
 			want.Calls++
 		}
 		if counted && measured {
+			odd[x.Ended]++
 			m := &want.Measured
 			m.Duration.Add(uint64(x.Duration.Milliseconds()))
 			if x.Stream {
@@ -84,14 +90,34 @@ func TestHistoryOfClickHouse(t *testing.T) {
 			m.History.Add(uint64(x.Messages))
 		}
 		batch.Exchanges = append(batch.Exchanges, x)
+		x.ID, x.Ended, x.Labels.Stage = uuid.NewString(), "", older.Stage
+		batch.Exchanges = append(batch.Exchanges, x)
+	}
+	older.Calls, older.Measured = want.Calls, want.Measured
+	share := func(ended string) engine.PastShare { return engine.PastShare{N: odd[ended], Of: want.Calls} }
+	older.Shares = map[string]engine.PastShare{"answer_limit": share(analyzer.EndedLimit), "answer_filtered": share(analyzer.EndedFiltered)}
+	want.Shares = map[string]engine.PastShare{
+		"answer_limit": share(analyzer.EndedLimit), "answer_filtered": share(analyzer.EndedFiltered),
+		"answer_empty": share(analyzer.EndedEmpty), "answer_refused": share(analyzer.EndedRefused), analyzer.ToolError: {N: 2, Of: 5},
+	}
+	for i, reported := range []string{"", toolreply.Certain, "", toolreply.Likely, "", ""} {
+		at := from.Add(time.Duration(i) * time.Second)
+		x := analyzer.ToolCall{
+			ID: uuid.NewString(), Labels: event.Labels{Service: "shop", Environment: "prod", Stage: "planner"}, Name: "search", State: session.Answered,
+			StoredAt: time.Now().UTC(), AskedAt: at, AnsweredAt: at.Add(time.Minute), ReplyError: reported,
+		}
+		if i == 5 { // no reply
+			x.State, x.AnsweredAt = session.Missing, time.Time{}
+		}
+		batch.ToolCalls = append(batch.ToolCalls, x)
 	}
 	must.Do(t, c.ClickHouse().Write(t.Context(), batch))
 	read := func(services ...string) []engine.Past {
 		t.Helper()
 		return must.Get(past.Read(t.Context(), c.ClickHouse(), past.OneThread, services, from.Add(-time.Hour), from.Add(time.Hour)))(t)
 	}
-	must.Agree(t, cmp.Diff([]engine.Past{want}, read()))
-	must.Equal(t, len(read("shop", "other's"))+len(read("other")), 1, "services")
+	must.Agree(t, cmp.Diff([]engine.Past{older, want}, read()))
+	must.Equal(t, len(read("shop", "other's"))+len(read("other")), 2, "services")
 	stop()
 
 	learned := func() int { return strings.Count(log.String(), "what is usual was learned from the stored calls") }
@@ -106,5 +132,5 @@ func TestHistoryOfClickHouse(t *testing.T) {
 		stop()
 	}
 	must.Equal(t, learned(), 1, "times that the stored calls were learned")
-	must.Equal(t, strings.Count(log.String(), "stages=1 "), 1, "logs that one stage was learned")
+	must.Equal(t, strings.Count(log.String(), "stages=2 "), 1, "logs that two stages were learned")
 }

@@ -34,24 +34,38 @@ var Columns = func() string {
 		keys = append(keys, fmt.Sprintf("toUInt16(%d + %s), toUInt16(%d)", i*measureKeys, bucket, i*measureKeys+sumKey))
 		values = append(values, fmt.Sprintf("toUInt64(%s > 0), toUInt64(greatest(%[1]s, 0))", v))
 	}
-	return `sumMapIf([toString(finish_reason)], [toUInt64(1)], measured) AS ended, ended.1 AS reasons, toString(ended.2) AS reason_counts,
+	return `sumMapIf([if(ended = '', concat('` + older + `', finish_reason), ended)], [toUInt64(1)], measured) AS ends, ends.1 AS reasons, toString(ends.2) AS reason_counts,
 		toString(sumMapIf([` + strings.Join(keys, ", ") + `], [` + strings.Join(values, ", ") + `], measured)) AS measures`
 }()
 
-// Measures returns what Columns say of the calls of a row: how answers ended, as far as that is stored, and their measures but the cost.
+// older begins the finish reason of a call of which is not stored how it ended: that of an older release, or without a readable answer.
+const older = "?"
+
+// Measures returns what Columns say of the calls of a row: how answers ended, also 0 for the ways that are known, and their measures
+// but the cost.
 func Measures(r rows.Row) (odd map[string]uint64, m *analyzer.Measured, err error) {
-	odd, m = map[string]uint64{analyzer.EndedLimit: 0, analyzer.EndedFiltered: 0}, &analyzer.Measured{}
+	odd, m = map[string]uint64{analyzer.EndedLimit: 0, analyzer.EndedFiltered: 0, analyzer.EndedEmpty: 0, analyzer.EndedRefused: 0}, &analyzer.Measured{}
 	var counts []uint64
 	if err := json.Unmarshal([]byte(r.Text("reason_counts")), &counts); err != nil {
 		return nil, nil, fmt.Errorf("read how answers ended: %w", err)
 	}
-	for i, reason := range r.Texts("reasons") {
-		switch {
-		case wire.AtTokenLimit(reason):
-			odd[analyzer.EndedLimit] += counts[i]
-		case wire.Filtered(reason):
-			odd[analyzer.EndedFiltered] += counts[i]
+	all := true
+	for i, ended := range r.Texts("reasons") {
+		if reason, ok := strings.CutPrefix(ended, older); ok {
+			all = false
+			switch {
+			case wire.AtTokenLimit(reason):
+				odd[analyzer.EndedLimit] += counts[i]
+			case wire.Filtered(reason):
+				odd[analyzer.EndedFiltered] += counts[i]
+			}
+		} else if ended != analyzer.EndedNormal {
+			odd[ended] += counts[i]
 		}
+	}
+	if !all {
+		delete(odd, analyzer.EndedEmpty)
+		delete(odd, analyzer.EndedRefused)
 	}
 	var columns [2][]uint64 // keys and values, as in ([3,4],[1,20])
 	if err := json.Unmarshal([]byte(brackets.Replace(r.Text("measures"))), &columns); err != nil {
@@ -80,6 +94,20 @@ var statement = `WITH ` + Values + `
 		AND retry = 0 AND (failed OR error_type != 'cancelled')
 	GROUP BY service, environment, stage, at`
 
+// Answered selects the replies of tools that tallies count.
+const Answered = `state IN ('answered', 'late', 'duplicate') AND asked_at >= {begun:DateTime64(9, 'UTC')} AND asked_at < {until:DateTime64(9, 'UTC')}`
+
+// repliesStatement counts the replies of tools in ten minutes of each stage.
+const repliesStatement = `SELECT toString(service) AS service, toString(environment) AS environment, toString(stage) AS stage,
+		intDiv(toUnixTimestamp(assumeNotNull(answered_at)), 600) * 600 AS at, count() AS replies, countIf(reply_error != '') AS errors
+	FROM tool_calls_final
+	WHERE answered_at >= {from:DateTime64(9, 'UTC')} AND answered_at < {until:DateTime64(9, 'UTC')} AND ` + Answered + `
+		AND (empty({services:Array(String)}) OR hex(tool_calls_final.service) IN {services:Array(String)})
+	GROUP BY service, environment, stage, at`
+
+// maxWait is the time from a call of a tool to its reply beyond which the reply is left out.
+const maxWait = 24 * time.Hour
+
 // OneThread are settings for Read so that other queries do not wait.
 const OneThread = " SETTINGS max_threads = 1"
 
@@ -89,20 +117,43 @@ func Read(ctx context.Context, q rows.Querier, settings string, services []strin
 	for i, s := range services {
 		names[i] = fmt.Sprintf("%X", s)
 	}
-	found, err := rows.Read(ctx, q, "the calls of the last weeks", statement+settings, map[string]string{
-		"from": rows.TimeParam(from), "until": rows.TimeParam(until), "services": rows.TextsParam(names),
-	})
+	params := map[string]string{
+		"from": rows.TimeParam(from), "until": rows.TimeParam(until), "begun": rows.TimeParam(from.Add(-maxWait)), "services": rows.TextsParam(names),
+	}
+	found, err := rows.Read(ctx, q, "the calls of the last weeks", statement+settings, params)
 	if err != nil {
 		return nil, err
+	}
+	replied, err := rows.Read(ctx, q, "the replies of tools in the last weeks", repliesStatement+settings, params)
+	if err != nil {
+		return nil, err
+	}
+	type key struct {
+		service, environment, stage string
+		at                          int64
+	}
+	keyOf := func(r rows.Row) key {
+		return key{r.Text("service"), r.Text("environment"), r.Text("stage"), r.Int64("at")}
+	}
+	replies := map[key]engine.PastShare{}
+	for _, r := range replied {
+		replies[keyOf(r)] = engine.PastShare{N: uint64(r.Int64("errors")), Of: uint64(r.Int64("replies"))}
 	}
 	for _, r := range found {
 		odd, m, err := Measures(r)
 		if err != nil {
 			return nil, err
 		}
+		k, calls := keyOf(r), uint64(r.Int64("calls"))
+		shares := map[string]engine.PastShare{}
+		for ended, n := range odd {
+			shares[analyzer.OddID(ended)] = engine.PastShare{N: n, Of: calls}
+		}
+		if _, ok := odd[analyzer.EndedEmpty]; ok { // stored by a release that also stores the errors of tools
+			shares[analyzer.ToolError] = replies[k]
+		}
 		list = append(list, engine.Past{
-			Service: r.Text("service"), Environment: r.Text("environment"), Stage: r.Text("stage"), At: time.Unix(r.Int64("at"), 0).UTC(),
-			Calls: uint64(r.Int64("calls")), Odd: odd, Measured: *m,
+			Service: k.service, Environment: k.environment, Stage: k.stage, At: time.Unix(k.at, 0).UTC(), Calls: calls, Shares: shares, Measured: *m,
 		})
 	}
 	return list, nil
