@@ -148,7 +148,7 @@ func runAlertsBacktest(ctx context.Context, c *command.Call) error {
 	case len(r.NeverFired)+len(r.NotTested) == 0:
 		return &command.ExitError{Code: command.ExitNothing, Err: errors.New("no alert rules in " + strings.Join(cfg.RuleFiles, ", "))}
 	}
-	err = servers.WithStore(ctx, func(q rows.Querier) error { return r.Run(ctx, cfg, q, c.Stderr) })
+	err = servers.WithStore(ctx, func(q rows.Querier) error { return r.Run(ctx, cfg, effective.Prices, q, c.Stderr) })
 	if err != nil {
 		return err
 	}

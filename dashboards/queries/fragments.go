@@ -46,6 +46,7 @@ var fragments = []struct {
             {measure:String} = 'history', messages > {above:Float64},
             {measure:String} = 'answer_limit', finish_reason IN (` + AtTokenLimit + `),
             {measure:String} = 'answer_filtered', finish_reason IN (` + Filtered + `),
+            startsWith({measure:String}, 'answer_'), concat('answer_', ended) = {measure:String},
             false))`},
 	{regexp.MustCompile(`\{price(?: (\w+\.))?\}`), `JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64, Float64, Float64))') AS prices,
     arrayFirstIndex(p -> (p.1 = '' OR p.1 = ${1}provider) AND ${1}model LIKE p.2, prices) AS known,

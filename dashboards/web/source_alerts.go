@@ -62,7 +62,6 @@ type Backtest struct {
 	Alerts        []BacktestAlert
 	Until         time.Time // earlier than asked if the time was too short for the rest
 	NotTested     string    // why the rule cannot be replayed
-	Partly        string    // what of the rule is not replayed; may be empty
 }
 
 // A Threshold is a comparison of a value with a number.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
@@ -72,7 +73,7 @@ func TestCores(t *testing.T) {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
 		r := must.Get(New(cfg, from, from.Add(time.Hour), &terminal.Style{}))(t)
 		var b bytes.Buffer
-		must.Do(t, errors.Join(r.Run(t.Context(), cfg, all, io.Discard), r.Write(&b, command.JSON)))
+		must.Do(t, errors.Join(r.Run(t.Context(), cfg, price.Default(), all, io.Discard), r.Write(&b, command.JSON)))
 		if len(r.Alerts) == 0 {
 			t.Errorf("no alerts in %d calls", r.Calls)
 		}

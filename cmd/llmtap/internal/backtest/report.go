@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/past"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
@@ -38,9 +39,8 @@ type Report struct {
 	Alerts     []Alert           `json:"alerts"`
 	More       int               `json:"more,omitempty"` // number of alerts beyond maxAlerts
 	NeverFired []string          `json:"never_fired"`
-	NotTested  map[string]string `json:"not_tested"`              // reasons by rule
-	Partly     map[string]string `json:"partly_tested,omitempty"` // what is not tested, by rule
-	UsualSince time.Time         `json:"usual_since,omitzero"`    // first call from which it was learned what is usual; zero if there is none before From
+	NotTested  map[string]string `json:"not_tested"`           // reasons by rule
+	UsualSince time.Time         `json:"usual_since,omitzero"` // first call from which it was learned what is usual; zero if there is none before From
 
 	Options engine.BacktestOptions `json:"-"`
 	Limit   time.Duration          `json:"-"` // time after which the rest is skipped; 0: none
@@ -94,7 +94,7 @@ type Example struct {
 // New returns a report without alerts. NotTested contains the rules of cfg that cannot be tested. New fails if a rule file
 // is invalid.
 func New(cfg engine.Config, from, until time.Time, style *terminal.Style) (*Report, error) {
-	r := &Report{style: style, From: from.UTC(), Until: until.UTC(), Alerts: []Alert{}, NeverFired: []string{}, NotTested: map[string]string{}, Partly: map[string]string{}}
+	r := &Report{style: style, From: from.UTC(), Until: until.UTC(), Alerts: []Alert{}, NeverFired: []string{}, NotTested: map[string]string{}}
 	list, err := cfg.Rules().Load()
 	if err != nil {
 		return nil, err
@@ -106,52 +106,31 @@ func New(cfg engine.Config, from, until time.Time, style *terminal.Style) (*Repo
 		}
 		for _, m := range rule.Metrics() {
 			switch {
-			case len(partlyStored[m].unknown) > 0:
-				r.addPartly(rule, m)
 			case slices.Contains(notStored, m):
 				r.NotTested[rule.Name] = m + " is not stored"
 			case m == rules.MetricLimitExhausted:
 				r.NotTested[rule.Name] = "what remains of rate limits is not stored"
 			case slices.Contains(money, m):
-				r.NotTested[rule.Name] = "what calls cost is counted only of live calls"
+				r.NotTested[rule.Name] = "what was spent in the month before is not read"
 			case m == rules.MetricExpected && len(cfg.Services) == 0:
 				r.NotTested[rule.Name] = "alerts.services is empty"
 			}
 		}
-		if r.NotTested[rule.Name] != "" {
-			delete(r.Partly, rule.Name)
-		} else if !slices.Contains(r.NeverFired, rule.Name) {
+		if r.NotTested[rule.Name] == "" && !slices.Contains(r.NeverFired, rule.Name) {
 			r.NeverFired = append(r.NeverFired, rule.Name)
 		}
 	}
 	return r, nil
 }
 
-// money lists the metrics of what calls cost.
-var money = []string{
-	rules.MetricBudget, rules.MetricBudgetSpent, rules.MetricBudgetForecast, rules.MetricBudgetUnpriced, rules.MetricBudgetSince, rules.MetricCost, rules.MetricUnpriced, rules.MetricCallCost,
-}
-
-// addPartly notes which series of a metric that the rule queries are not stored.
-func (r *Report) addPartly(rule *rules.Rule, metric string) {
-	x := partlyStored[metric]
-	selected := func(value string) bool { return rule.Selects(metric, x.label, value) }
-	unknown := slices.DeleteFunc(slices.Clone(x.unknown), func(value string) bool { return !selected(value) })
-	switch {
-	case len(unknown) == 0:
-		return
-	case slices.ContainsFunc(x.stored, selected):
-		r.Partly[rule.Name] = "without " + strings.Join(unknown, " and ") + ", of which nothing is stored"
-	default:
-		r.NotTested[rule.Name] = "nothing is stored of " + strings.Join(unknown, " and ")
-	}
-}
+// money lists the metrics of budgets.
+var money = []string{rules.MetricBudget, rules.MetricBudgetSpent, rules.MetricBudgetForecast, rules.MetricBudgetUnpriced, rules.MetricBudgetSince}
 
 // Run evaluates the rules of cfg over the rows of store. It reads rows from cfg.Retention before From, because rules look
 // back, and the weeks before, for what is usual.
-func (r *Report) Run(ctx context.Context, cfg engine.Config, store rows.Querier, progress io.Writer) error {
+func (r *Report) Run(ctx context.Context, cfg engine.Config, prices price.Table, store rows.Querier, progress io.Writer) error {
 	start := time.Now()
-	tallies := r.count(readTallies(ctx, store, r.From.Add(-cfg.Retention), r.Until), start, progress)
+	tallies := r.count(readTallies(ctx, store, prices, r.From.Add(-cfg.Retention), r.Until), start, progress)
 	next := start.Add(progressInterval)
 	r.Options.History = func(ctx context.Context, services []string, from, until time.Time) ([]engine.Past, error) {
 		if now := time.Now(); now.After(next) {
@@ -161,7 +140,7 @@ func (r *Report) Run(ctx context.Context, cfg engine.Config, store rows.Querier,
 		if r.tooLong(start) { // nothing is replayed either
 			return nil, nil
 		}
-		list, err := past.Read(ctx, store, "", services, from, until)
+		list, err := past.Read(ctx, store, "", prices, services, from, until)
 		for i := range list {
 			if at := list[i].At; r.UsualSince.IsZero() || at.Before(r.UsualSince) {
 				r.UsualSince = at
@@ -276,7 +255,6 @@ func (r *Report) Write(w io.Writer, format string) error {
 	if len(r.NeverFired) > 0 {
 		b.WriteString(r.style.Wrap("never fired: ", strings.Join(r.NeverFired, ", "), "  ") + "\n")
 	}
-	r.writeReasons(&b, "partly tested: ", r.Partly)
 	r.writeReasons(&b, "not tested: ", r.NotTested)
 	_, err := io.WriteString(w, b.String())
 	return err

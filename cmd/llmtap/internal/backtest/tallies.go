@@ -15,8 +15,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/past"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
@@ -87,18 +87,9 @@ ORDER BY second, service, service_version, environment, agent, stage, tool_name,
 // notStored lists the tally metrics that have no rows in ClickHouse.
 var notStored = []string{analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricUncaptured, analyzer.MetricRepeated}
 
-// partlyStored lists the metrics of which ClickHouse has only some values of a label.
-var partlyStored = map[string]struct {
-	label           string
-	stored, unknown []string
-}{
-	rules.MetricUnusual:         {"measure", []string{"duration", "first_token", "input_tokens", "output_tokens", "history", "calls", analyzer.ToolError}, []string{"cost", "spend"}},
-	rules.MetricVersionEvidence: {"measure", []string{"", "duration", "first_token", "input_tokens", "output_tokens", "history", analyzer.ToolError}, []string{"cost"}},
-}
-
 // readTallies returns the counts of the calls and findings in [from, to) in chronological order, without empty seconds
 // except the last one. It reads in chunks of time to bound memory, and stops at the first error.
-func readTallies(ctx context.Context, q rows.Querier, from, to time.Time) iter.Seq2[*analyzer.Tally, error] {
+func readTallies(ctx context.Context, q rows.Querier, prices price.Table, from, to time.Time) iter.Seq2[*analyzer.Tally, error] {
 	return func(yield func(*analyzer.Tally, error) bool) {
 		known, err := readKnown(ctx, q)
 		if err != nil {
@@ -110,7 +101,7 @@ func readTallies(ctx context.Context, q rows.Querier, from, to time.Time) iter.S
 			if end.After(to) {
 				end = to
 			}
-			tallies, n, err := readChunk(ctx, q, known, at, end)
+			tallies, n, err := readChunk(ctx, q, known, prices, at, end)
 			switch {
 			case err != nil:
 				yield(nil, err)
@@ -136,11 +127,11 @@ func readTallies(ctx context.Context, q rows.Querier, from, to time.Time) iter.S
 }
 
 // readChunk returns the tallies of [from, to) and the number of rows; the tallies are nil if there are too many rows.
-func readChunk(ctx context.Context, q rows.Querier, known *known, from, to time.Time) ([]*analyzer.Tally, int, error) {
+func readChunk(ctx context.Context, q rows.Querier, known *known, prices price.Table, from, to time.Time) ([]*analyzer.Tally, int, error) {
 	params := map[string]string{
 		"from": rows.TimeParam(from), "to": rows.TimeParam(to), "begun": rows.TimeParam(from.Add(-maxCall)), "ended": rows.TimeParam(to.Add(clockSkew)),
 		"cancelled": analyzer.ErrorCancelled, "import": originImport, "latent": signals.LatentViolation,
-		"of_failures": rows.TextsParam(signals.OfFailures), "until": rows.TimeParam(to),
+		"of_failures": rows.TextsParam(signals.OfFailures), "until": rows.TimeParam(to.Add(clockSkew)), "prices": prices.Bound(),
 	}
 	calls, err := q.Query(ctx, callsSQL, params)
 	if err != nil {

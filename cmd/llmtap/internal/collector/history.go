@@ -19,5 +19,5 @@ func (c *Collector) history(ctx context.Context, services []string, from, until 
 	if err != nil {
 		return nil, err
 	}
-	return past.Read(ctx, sink, past.OneThread, services, from, until)
+	return past.Read(ctx, sink, past.OneThread, c.cfg.Prices, services, from, until)
 }

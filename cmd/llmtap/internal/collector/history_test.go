@@ -14,6 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/analyzer/toolreply"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
@@ -45,7 +46,7 @@ func TestHistoryOfClickHouse(t *testing.T) {
 	want := engine.Past{Service: "shop", Environment: "prod", Stage: "planner", At: from}
 	older := want // of a release that did not store how answers ended
 	older.Stage = "older"
-	odd := map[string]uint64{}
+	odd, prices := map[string]uint64{}, price.NewLookup(cfg.Prices)
 	batch := &sinks.Batch{}
 	for i := range 5000 {
 		value := func() int64 { return int64(math.Exp2(20 * rnd.Float64())) }
@@ -53,6 +54,10 @@ func TestHistoryOfClickHouse(t *testing.T) {
 			ID: uuid.NewString(), Labels: event.Labels{Service: "shop", Environment: "prod", Stage: "planner"}, StartedAt: from.Add(time.Duration(i) * 100 * time.Millisecond),
 			StoredAt: time.Now().UTC(), Status: 200, Path: "/v1/chat/completions", FinishReason: "stop", Ended: analyzer.EndedNormal, Stream: i%2 == 0,
 			Duration: time.Duration(value()) * time.Millisecond, FirstByte: time.Duration(value()) * time.Millisecond, InputTokens: value(), OutputTokens: value(), Messages: int(value()),
+		}
+		if i%3 > 0 {
+			x.Provider, x.Model, x.CacheReported = "anthropic", "claude-opus-4-6", true
+			x.CachedTokens, x.CacheWritten, x.CacheHour = x.InputTokens/4, x.InputTokens/2, x.InputTokens/8
 		}
 		counted, measured := true, true
 		switch i % 10 {
@@ -88,6 +93,13 @@ func TestHistoryOfClickHouse(t *testing.T) {
 				m.OutputTokens.Add(uint64(x.OutputTokens))
 			}
 			m.History.Add(uint64(x.Messages))
+			switch p := prices.Of(x.Provider, x.Model); {
+			case x.InputTokens <= 0:
+			case p == nil:
+				m.Unpriced++
+			default:
+				m.Cost.Add(uint64(p.Microdollars(price.Tokens{Input: x.InputTokens, Cached: x.CachedTokens, Written: x.CacheWritten, Hour: x.CacheHour, Output: x.OutputTokens}) + 0.5))
+			}
 		}
 		batch.Exchanges = append(batch.Exchanges, x)
 		x.ID, x.Ended, x.Labels.Stage = uuid.NewString(), "", older.Stage
@@ -114,7 +126,7 @@ func TestHistoryOfClickHouse(t *testing.T) {
 	must.Do(t, c.ClickHouse().Write(t.Context(), batch))
 	read := func(services ...string) []engine.Past {
 		t.Helper()
-		return must.Get(past.Read(t.Context(), c.ClickHouse(), past.OneThread, services, from.Add(-time.Hour), from.Add(time.Hour)))(t)
+		return must.Get(past.Read(t.Context(), c.ClickHouse(), past.OneThread, cfg.Prices, services, from.Add(-time.Hour), from.Add(time.Hour)))(t)
 	}
 	must.Agree(t, cmp.Diff([]engine.Past{older, want}, read()))
 	must.Equal(t, len(read("shop", "other's"))+len(read("other")), 2, "services")

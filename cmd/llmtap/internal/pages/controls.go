@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/silence"
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/backtest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/silences"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
@@ -26,8 +27,9 @@ const via = "web"
 type Controls struct {
 	Alerts
 	Config        engine.Config
-	Alertmanagers []string // URLs that receive alerts
-	Others        bool     // there are other receivers, which silences affect
+	Prices        price.Table // for Backtest
+	Alertmanagers []string    // URLs that receive alerts
+	Others        bool        // there are other receivers, which silences affect
 	Engines       func() []*engine.Engine
 	Controls      func() alerts.Controls // returns nil if the silences are not known
 	Sink          Source
@@ -258,9 +260,6 @@ func (c Controls) Backtest(ctx context.Context, rule string, from, to time.Time)
 		return nil, unavailable(err)
 	}
 	out := &web.Backtest{}
-	if partly := report.Partly[rule]; partly != "" {
-		out.Partly = "This rule is replayed " + partly + "."
-	}
 	report.Limit = web.BacktestLimit
 	report.Options = engine.BacktestOptions{Rule: rule, Every: max(to.Sub(from)/240, time.Second), Observe: func(at time.Time, states []engine.RuleState) {
 		i := 0
@@ -278,7 +277,7 @@ func (c Controls) Backtest(ctx context.Context, rule string, from, to time.Time)
 			i++
 		}
 	}}
-	if err := report.Run(ctx, c.Config, sink, io.Discard); err != nil {
+	if err := report.Run(ctx, c.Config, c.Prices, sink, io.Discard); err != nil {
 		return nil, err
 	}
 	out.Calls, out.Failed, out.Until = int64(report.Calls), int64(report.Failed), report.Until

@@ -11,29 +11,42 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/dist"
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
+	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
-// Values are expressions of a call, for a clause WITH before Columns: what is measured of it, and whether it is.
-const Values = `toInt64(duration * 1000 + 1e-6) AS ms, if(stream, toInt64(first_byte * 1000 + 1e-6), 0) AS ttft, ifNull(input_tokens, 0) AS input, ifNull(output_tokens, 0) AS output,
+// Values are expressions of a call, for a clause WITH before Columns: what is measured of it, and whether it is. They need the parameters
+// begun and until of the calls, and prices. The price of a model is looked up once, not for each call.
+var Values = queries.Expand(`(SELECT (groupArray(name), groupArray(place)) FROM (
+			WITH {price}
+			SELECT DISTINCT concat(provider, '\n', model) AS name, toUInt64(known) AS place FROM exchanges_final
+			WHERE started_at >= {begun:DateTime64(9, 'UTC')} AND started_at < {until:DateTime64(9, 'UTC')} UNION ALL SELECT '', 0)) AS models,
+		JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64, Float64, Float64))') AS prices,
+		transform(concat(provider, '\n', model), models.1, models.2, toUInt64(0)) AS known, prices[known] AS price,
+		ifNull(cached_tokens, 0) AS cached, ifNull(cache_written_tokens, 0) AS written, ifNull(cache_hour_tokens, 0) AS hour,
+		input > 0 OR output > 0 AS used, if(used AND known > 0, toInt64(1e6 * {dollars} + 0.5), 0) AS cost,
+		toInt64(duration * 1000 + 1e-6) AS ms, if(stream, toInt64(first_byte * 1000 + 1e-6), 0) AS ttft, ifNull(input_tokens, 0) AS input, ifNull(output_tokens, 0) AS output,
 		retry = 0 AND status BETWEEN 200 AND 299 AND NOT failed AND error_type = ''
-			AND NOT match(path, '/batches$|batchPredictionJobs$|:batchGenerateContent$|/batch/jobs$') AS measured`
+			AND NOT match(path, '/batches$|batchPredictionJobs$|:batchGenerateContent$|/batch/jobs$') AS measured`)
 
 const (
 	measureKeys = 1024 // keys of a measure in the column measures: its buckets
 	sumKey      = 512  // and the sum of its values
+	unpriced    = 6 * measureKeys
 )
 
 // Columns are the columns of calls that Measures reads. All measures are in one map, because an aggregation has a state for each column
 // and group.
 var Columns = func() string {
 	var keys, values []string
-	for i, v := range []string{"ms", "ttft", "input", "output", "messages"} {
+	for i, v := range []string{"ms", "ttft", "input", "output", "messages", "cost"} {
 		bucket := fmt.Sprintf("if(%s <= 1, 0, ceil(%d * log2(%[1]s)))", v, dist.PerOctave)
 		keys = append(keys, fmt.Sprintf("toUInt16(%d + %s), toUInt16(%d)", i*measureKeys, bucket, i*measureKeys+sumKey))
 		values = append(values, fmt.Sprintf("toUInt64(%s > 0), toUInt64(greatest(%[1]s, 0))", v))
 	}
+	keys, values = append(keys, fmt.Sprintf("toUInt16(%d)", unpriced)), append(values, "toUInt64(used AND known = 0)")
 	return `sumMapIf([if(ended = '', concat('` + older + `', finish_reason), ended)], [toUInt64(1)], measured) AS ends, ends.1 AS reasons, toString(ends.2) AS reason_counts,
 		toString(sumMapIf([` + strings.Join(keys, ", ") + `], [` + strings.Join(values, ", ") + `], measured)) AS measures`
 }()
@@ -41,8 +54,7 @@ var Columns = func() string {
 // older begins the finish reason of a call of which is not stored how it ended: that of an older release, or without a readable answer.
 const older = "?"
 
-// Measures returns what Columns say of the calls of a row: how answers ended, also 0 for the ways that are known, and their measures
-// but the cost.
+// Measures returns what Columns say of the calls of a row: how answers ended, also 0 for the ways that are known, and their measures.
 func Measures(r rows.Row) (odd map[string]uint64, m *analyzer.Measured, err error) {
 	odd, m = map[string]uint64{analyzer.EndedLimit: 0, analyzer.EndedFiltered: 0, analyzer.EndedEmpty: 0, analyzer.EndedRefused: 0}, &analyzer.Measured{}
 	var counts []uint64
@@ -71,9 +83,11 @@ func Measures(r rows.Row) (odd map[string]uint64, m *analyzer.Measured, err erro
 	if err := json.Unmarshal([]byte(brackets.Replace(r.Text("measures"))), &columns); err != nil {
 		return nil, nil, fmt.Errorf("read measures: %w", err)
 	}
-	dists := [...]*dist.Dist{&m.Duration, &m.FirstToken, &m.InputTokens, &m.OutputTokens, &m.History}
+	dists := [...]*dist.Dist{&m.Duration, &m.FirstToken, &m.InputTokens, &m.OutputTokens, &m.History, &m.Cost}
 	for i, key := range columns[0] {
-		if d, bucket := dists[key/measureKeys], int(key%measureKeys); bucket == sumKey {
+		if key == unpriced {
+			m.Unpriced = columns[1][i]
+		} else if d, bucket := dists[key/measureKeys], int(key%measureKeys); bucket == sumKey {
 			d.Sum += columns[1][i]
 		} else {
 			d.AddBucket(bucket, columns[1][i])
@@ -112,13 +126,13 @@ const maxWait = 24 * time.Hour
 const OneThread = " SETTINGS max_threads = 1"
 
 // Read reads what engine.History asks for. Settings are a clause of the statement, or empty.
-func Read(ctx context.Context, q rows.Querier, settings string, services []string, from, until time.Time) (list []engine.Past, err error) {
+func Read(ctx context.Context, q rows.Querier, settings string, prices price.Table, services []string, from, until time.Time) (list []engine.Past, err error) {
 	names := make([]string, len(services)) // in hex, because parameters cannot hold every text
 	for i, s := range services {
 		names[i] = fmt.Sprintf("%X", s)
 	}
 	params := map[string]string{
-		"from": rows.TimeParam(from), "until": rows.TimeParam(until), "begun": rows.TimeParam(from.Add(-maxWait)), "services": rows.TextsParam(names),
+		"from": rows.TimeParam(from), "until": rows.TimeParam(until), "begun": rows.TimeParam(from.Add(-maxWait)), "services": rows.TextsParam(names), "prices": prices.Bound(),
 	}
 	found, err := rows.Read(ctx, q, "the calls of the last weeks", statement+settings, params)
 	if err != nil {
