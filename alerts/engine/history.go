@@ -183,7 +183,7 @@ func (s *pastStage) learnPast(x *Past, at int64, cfg usual.Config) {
 	}
 	for i, m := range measures {
 		in := usual.Sample{Minutes: pastMinutes}
-		stored := true
+		var stored bool
 		if m.kind == usual.Share {
 			var share PastShare
 			share, stored = shares[m.name]
