@@ -3,7 +3,6 @@ package engine
 import (
 	"encoding/binary"
 	"errors"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/alerts/tsdb"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/analyzer/signals"
 )
 
 // otherValue replaces the values of a label beyond Config.MaxLabelValues.
@@ -292,8 +290,7 @@ func (s *series) trim(from int64) {
 	}
 }
 
-// addExample adds x to the series that counts its failed call, finding, odd answer or error of a tool. One of signals.CacheBroken is
-// also an example of the calls that are counted by its reason.
+// addExample adds x to the series that counts its failed call, finding, odd answer, error of a tool, or call that missed the cache.
 func (s *samples) addExample(x *analyzer.Example) {
 	metric := analyzer.MetricFailed
 	switch {
@@ -301,20 +298,12 @@ func (s *samples) addExample(x *analyzer.Example) {
 		metric = analyzer.MetricOdd
 	case x.Labels["confidence"] != "":
 		metric = analyzer.MetricToolErrors
+	case x.Labels["reason"] != "":
+		metric = analyzer.MetricCacheBroken
 	case x.Finding:
 		metric = analyzer.MetricFindings
 	}
-	s.addExampleTo(metric, x.Labels, x)
-	if x.Rule == signals.CacheBroken {
-		kv := maps.Clone(x.Labels)
-		kv["reason"] = kv["root_cause"]
-		maps.DeleteFunc(kv, func(name, _ string) bool { return name == "rule" || name == "severity" || name == "root_cause" })
-		s.addExampleTo(analyzer.MetricCacheBroken, kv, x)
-	}
-}
-
-func (s *samples) addExampleTo(metric string, kv map[string]string, x *analyzer.Example) {
-	if c := s.find(metric, s.cap.apply(kv, false)); c != nil {
+	if c := s.find(metric, s.cap.apply(x.Labels, false)); c != nil {
 		x := *x
 		x.ErrorText, x.Summary, x.Evidence, x.Fix = clip(x.ErrorText), clip(x.Summary), clip(x.Evidence), clip(x.Fix)
 		x.FirstVersion, x.LastClean = clip(x.FirstVersion), clip(x.LastClean)
