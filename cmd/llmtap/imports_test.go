@@ -61,7 +61,7 @@ var importRules = []struct {
 	{"alerts", []string{
 		"ingest/sdk/go/event", "ingest/quantity", "ingest/secret", "analyzer", "alerts$", "alerts/alertmanager", "alerts/endpoint", "alerts/sent", "alerts/silence", "alerts/wording",
 	}, "a notifier speaks of alerts, whoever evaluates them"},
-	{"dashboards", []string{"dashboards", "ingest/nearest", "ingest/quantity", "ingest/sdk/go/event", "alerts/differ", "analyzer/price"}, "it declares the interfaces it reads through"},
+	{"dashboards", []string{"dashboards", "ingest/nearest", "ingest/quantity", "ingest/sdk/go/event", "alerts/differ", "analyzer/price", "analyzer/promptcache"}, "it declares the interfaces it reads through"},
 	{"deploy/examples/go", []string{"ingest/sdk/go"}, "examples show what an agent sees"},
 	{"deploy/bench", []string{"ingest/sdk/go/event", "ingest/jetstream", "ingest/recorded", "sinks/chdb", "sinks/clickhouse$", "deploy/bench/"}, "it measures llmtap from outside, as a process"},
 	{"cmd/llmtap/internal/fleet", []string{"ingest/sdk/go$", "ingest/sdk/go/event", "ingest/loopback", "cmd/llmtap/internal/fleet"}, "the demo's fleet must not share code with what judges it"},

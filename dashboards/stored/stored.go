@@ -34,8 +34,9 @@ type Exchange struct {
 	FinishReason   string    `json:"finish_reason,omitempty"`
 	Retry          int       `json:"retry,omitempty"`
 	Capture        string    `json:"capture"`
-	Code           string    `json:"code,omitempty"` // where in the agent's code the call was made, see event.Code
-	User           string    `json:"user,omitempty"` // as stored: a hash, unless the collector keeps names
+	Code           string    `json:"code,omitempty"`  // where in the agent's code the call was made, see event.Code
+	User           string    `json:"user,omitempty"`  // as stored: a hash, unless the collector keeps names
+	Cache          *Cache    `json:"cache,omitempty"` // nil if the answer does not say what was read from the provider's prompt cache
 }
 
 // Failed reports whether the call failed.

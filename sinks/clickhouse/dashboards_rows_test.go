@@ -6,6 +6,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/sinks"
@@ -28,15 +29,19 @@ func incident() *sinks.Batch {
 		e.Conversation = fmt.Sprintf("conv-%d", i)
 		e.Status, e.Failed, e.Cause, e.CauseKnown, e.CauseClass, e.RootCause, e.ErrorText = 200, false, "", "", "", "", ""
 		e.InputTokens, e.CachedTokens, e.OutputTokens, e.Duration = 100, 40, 10, time.Duration(i)*time.Second
+		e.CacheReported, e.Cache = true, promptcache.Verdict{Reusable: 40}
 		if i >= 20 {
 			e.Labels.ServiceVersion = "1.5.0"
+			e.CachedTokens, e.Cache = 40, promptcache.Verdict{
+				Reusable: 90, Missed: 50, Reason: promptcache.MessageEdited, Element: fmt.Sprintf("messages[%d]", i), Confidence: promptcache.Certain,
+			}
 			e.PromptHash, e.ToolsHash, e.Tools, e.Settings = 0xabcd00, 0xfedc00, []string{"read_file", "write_file"}, map[string]string{"temperature": "0.9"}
 		}
 		f := findings[i]
 		f.Exchange, f.Labels, f.Attrs, f.Conversation, f.FirstSeen, f.Status = e.ID, e.Labels, e.Attrs, e.Conversation, at, 200
 		f.ExchangeVersion = e.Labels.ServiceVersion
 		if i >= 20 && i%2 == 0 {
-			e.InputTokens, e.CachedTokens, e.OutputTokens = 0, 0, 0 // unknown
+			e.InputTokens, e.CachedTokens, e.OutputTokens, e.CacheReported, e.Cache = 0, 0, 0, false, promptcache.Verdict{} // unknown
 			e.Status, e.Failed, e.Cause, e.RootCause, e.ErrorText = 400, true, "orphan_tool_reply", "tool_calls_dropped_on_save", "bad request"
 			f.Status, f.Fingerprint, f.FirstVersion, f.LastClean = 400, "aaaaaaaaaaaaaaaa", "1.5.0", "1.4.0"
 			if i == 30 { // from a partition that saw it first in a later version
@@ -69,6 +74,7 @@ func incident() *sinks.Batch {
 		e.ID, e.StartedAt, e.Labels.Service = fmt.Sprintf("unknown-%d", i), begin.AddDate(0, 0, -3).Add(time.Duration(i)*time.Second), "quotes"
 		e.Conversation = fmt.Sprintf("quote-%d", min(i, 1))
 		e.Status, e.Failed, e.Cause, e.CauseKnown, e.ErrorText, e.ErrorCluster = 400, true, "unexplained", "none", fmt.Sprintf("no %d", i), "no N"
+		e.CacheReported, e.Cache = false, promptcache.Verdict{}
 		b.Exchanges = append(b.Exchanges, e)
 	}
 	for i := range b.ToolCalls {

@@ -73,6 +73,10 @@ target=openai_chat/openai own_target=false rule_id=tool_content_not_string provi
 	{"unknown_errors", nil, `wording=no N failed_calls=3 services=[quotes] statuses=[400] example_text=no 3 last_exchange_id=unknown-3`},
 	// Per million tokens: 1800 at 1000 USD, 1200 cached ones at 100 USD and 300 of output at 2000 USD. Failed calls report none.
 	{"usage", nil, `service=trips agent=trip-planner provider=deepseek model=deepseek-chat calls=39 failed_calls=10 retries=1 unreported=10 input=3000 cached=1200 output=300 cost_usd=2.52 tokens_per_call=110 p50_seconds=14 p95_seconds=34.2 p50_first_byte=0.164 p95_first_byte=0.184`},
+	// A token missed costs 900 USD less than a million times. Every second call of 1.5.0 missed 50, and the others failed.
+	{"cache", nil, `service=trips stage=planner service_version=1.5.0 calls=19 unreported=10 input=1000 cached_percent=40 reusable=900 read_percent=44 reason=message_edited element=messages detail= calls_with_it=9 missed=500 missed_usd=0.45 first_exchange_id=019aa0b0-0000-7015-8000-000000000015
+service=trips stage=planner service_version=1.4.0 calls=20 unreported=0 input=2000 cached_percent=40 reusable=800 read_percent=100 reason= element= detail= calls_with_it=0 missed=0 missed_usd=0 first_exchange_id=`},
+	{"cache", map[string]string{"service": "quotes", "since": "9d"}, `service=quotes calls=3 unreported=3 input=<nil> cached_percent=<nil> reusable=<nil> read_percent=<nil> reason= missed=<nil> missed_usd=<nil>`},
 	// The newest call is an SDK retry, which does not count.
 	{"is_it_over", nil, `service=trips stage=planner cause=orphan_tool_reply calls_since=0 expected_failures=0 failed_5m=0 failed_60m=10 versions=[1.5.0: its last call failed]`},
 	{"is_it_over", map[string]string{"version": "1.4.0"}, ``},
@@ -216,7 +220,7 @@ func TestQueryFilters(t *testing.T) {
 	must.Do(t, s.Write(t.Context(), incident()))
 	nothing := map[string]string{
 		"since": "now", "until": "2001-01-01", "cause": "no such", "rule": "no such", "tool": "no such", "target": "no such", "severity": "no such",
-		"by": "no such", "what": "no such", "status": "599", "conversation_id": "no such", "returned": "no such",
+		"by": "no such", "what": "no such", "reason": "no such", "status": "599", "conversation_id": "no such", "returned": "no such",
 	}
 	keep := map[string]bool{ // these also return other rows
 		"failures_by_stage cause": true, "failures_over_time cause": true, "alerts since": true, "providers cause": true,

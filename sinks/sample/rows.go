@@ -8,6 +8,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/content"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/sinks"
@@ -37,13 +38,19 @@ func Rows(start time.Time, first, n int) *sinks.Batch {
 			PromptHash: 0xabcdef, ToolsHash: 0xfedcba, Tools: []string{"read_file", "search"}, Settings: map[string]string{"temperature": "0.2"},
 			Branch: fmt.Sprintf("019aa0b0-0000-7000-8000-%012x", i/12*12), Lead: []string{fmt.Sprintf("%032x", 1<<40)},
 			Marked: map[uint32]string{uint32(i % 12): fmt.Sprintf("%032x", i)}, Parameters: fmt.Sprintf("%032x", 1<<41), MessagesAt: 12,
-			Answer: fmt.Sprintf("%032x", i|1<<42),
+			Answer: fmt.Sprintf("%032x", i|1<<42), CacheReported: true, CacheWritten: int64(64 * (i % 5)), CacheHour: int64(64 * (i % 2)),
+		}
+		if e.Cache.Reusable = e.CachedTokens; i%4 == 1 {
+			e.Cache = promptcache.Verdict{
+				Reusable: e.CachedTokens + 512, Missed: 512, Reason: promptcache.SystemChanged, Element: "system", Detail: promptcache.DetailTime, Confidence: promptcache.Certain,
+			}
 		}
 		if i%10 == 0 {
 			e.Status, e.Failed, e.ErrorType, e.FinishReason, e.ResponseID = 400, true, "invalid_request_error", "", ""
 			e.Cause, e.CauseKnown, e.CauseClass, e.RootCause = "orphan_tool_reply", "both", "tool_pairing", "tool_calls_dropped_on_save"
 			e.ErrorText = "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
 			e.Findings, e.Rejects, e.ToolCalls, e.OutputTokens, e.ResponseModel = 1, 1, 0, 0, ""
+			e.CacheReported, e.CacheWritten, e.CacheHour, e.Cache = false, 0, 0, promptcache.Verdict{}
 		}
 		b.Exchanges = append(b.Exchanges, e)
 		b.Findings = append(b.Findings, analyzer.Finding{

@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/price"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/analyzer/toolreply"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
@@ -46,6 +47,7 @@ func TestHistoryOfClickHouse(t *testing.T) {
 	want := engine.Past{Service: "shop", Environment: "prod", Stage: "planner", At: from}
 	older := want // of a release that did not store how answers ended
 	older.Stage = "older"
+	broken := uint64(0)
 	odd, prices := map[string]uint64{}, price.NewLookup(cfg.Prices)
 	batch := &sinks.Batch{}
 	for i := range 5000 {
@@ -77,6 +79,9 @@ func TestHistoryOfClickHouse(t *testing.T) {
 			x.InputTokens, x.OutputTokens = -1, -1 // unknown
 		case 8:
 			x.Ended = analyzer.EndedEmpty
+		case 9:
+			x.Cache.Reason = promptcache.SystemChanged
+			broken++
 		}
 		if counted {
 			want.Calls++
@@ -107,10 +112,11 @@ func TestHistoryOfClickHouse(t *testing.T) {
 	}
 	older.Calls, older.Measured = want.Calls, want.Measured
 	share := func(ended string) engine.PastShare { return engine.PastShare{N: odd[ended], Of: want.Calls} }
-	older.Shares = map[string]engine.PastShare{"answer_limit": share(analyzer.EndedLimit), "answer_filtered": share(analyzer.EndedFiltered)}
+	cache := engine.PastShare{N: broken, Of: want.Calls}
+	older.Shares = map[string]engine.PastShare{"answer_limit": share(analyzer.EndedLimit), "answer_filtered": share(analyzer.EndedFiltered), "cache": cache}
 	want.Shares = map[string]engine.PastShare{
 		"answer_limit": share(analyzer.EndedLimit), "answer_filtered": share(analyzer.EndedFiltered),
-		"answer_empty": share(analyzer.EndedEmpty), "answer_refused": share(analyzer.EndedRefused), analyzer.ToolError: {N: 2, Of: 5},
+		"answer_empty": share(analyzer.EndedEmpty), "answer_refused": share(analyzer.EndedRefused), analyzer.ToolError: {N: 2, Of: 5}, "cache": cache,
 	}
 	for i, reported := range []string{"", toolreply.Certain, "", toolreply.Likely, "", ""} {
 		at := from.Add(time.Duration(i) * time.Second)
@@ -135,7 +141,7 @@ func TestHistoryOfClickHouse(t *testing.T) {
 	learned := func() int { return strings.Count(log.String(), "what is usual was learned from the stored calls") }
 	for i := range 2 {
 		_, stop := run(config.RoleAnalyze, config.RoleAlert)
-		for deadline := time.Now().Add(30 * time.Second); learned() == 0 && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(3 * time.Minute); learned() == 0 && time.Now().Before(deadline); {
 			time.Sleep(20 * time.Millisecond)
 		}
 		if i == 1 {

@@ -21,8 +21,9 @@ import (
 // begun and until of the calls, and prices. The price of a model is looked up once, not for each call.
 var Values = queries.Expand(`(SELECT (groupArray(name), groupArray(place)) FROM (
 			WITH {price}
-			SELECT DISTINCT concat(provider, '\n', model) AS name, toUInt64(known) AS place FROM exchanges_final
-			WHERE started_at >= {begun:DateTime64(9, 'UTC')} AND started_at < {until:DateTime64(9, 'UTC')} UNION ALL SELECT '', 0)) AS models,
+			SELECT concat(provider, '\n', model) AS name, toUInt64(known) AS place FROM (SELECT DISTINCT provider, model FROM exchanges
+				WHERE started_at >= {begun:DateTime64(9, 'UTC')} AND started_at < {until:DateTime64(9, 'UTC')})
+			UNION ALL SELECT '', 0)) AS models,
 		JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64, Float64, Float64))') AS prices,
 		transform(concat(provider, '\n', model), models.1, models.2, toUInt64(0)) AS known, prices[known] AS price,
 		ifNull(cached_tokens, 0) AS cached, ifNull(cache_written_tokens, 0) AS written, ifNull(cache_hour_tokens, 0) AS hour,
@@ -47,9 +48,13 @@ var Columns = func() string {
 		values = append(values, fmt.Sprintf("toUInt64(%s > 0), toUInt64(greatest(%[1]s, 0))", v))
 	}
 	keys, values = append(keys, fmt.Sprintf("toUInt16(%d)", unpriced)), append(values, "toUInt64(used AND known = 0)")
-	return `sumMapIf([if(ended = '', concat('` + older + `', finish_reason), ended)], [toUInt64(1)], measured) AS ends, ends.1 AS reasons, toString(ends.2) AS reason_counts,
+	return `countIf(cache_reusable_tokens IS NOT NULL AND measured) AS cache_known, countIf(cache_break NOT IN (` + unavoidable + `) AND measured) AS cache_broken,
+		sumMapIf([if(ended = '', concat('` + older + `', finish_reason), ended)], [toUInt64(1)], measured) AS ends, ends.1 AS reasons, toString(ends.2) AS reason_counts,
 		toString(sumMapIf([` + strings.Join(keys, ", ") + `], [` + strings.Join(values, ", ") + `], measured)) AS measures`
 }()
+
+// unavoidable are the values of cache_break that no change of the agent avoids, as in promptcache.Avoidable.
+const unavoidable = "'', 'history_compacted', 'too_short', 'idle', 'parallel', 'evicted'"
 
 // older begins the finish reason of a call of which is not stored how it ended: that of an older release, or without a readable answer.
 const older = "?"
@@ -165,6 +170,9 @@ func Read(ctx context.Context, q rows.Querier, settings string, prices price.Tab
 		}
 		if _, ok := odd[analyzer.EndedEmpty]; ok { // stored by a release that also stores the errors of tools
 			shares[analyzer.ToolError] = replies[k]
+		}
+		if r.Int64("cache_known") > 0 {
+			shares["cache"] = engine.PastShare{N: uint64(r.Int64("cache_broken")), Of: calls}
 		}
 		list = append(list, engine.Past{
 			Service: k.service, Environment: k.environment, Stage: k.stage, At: time.Unix(k.at, 0).UTC(), Calls: calls, Shares: shares, Measured: *m,

@@ -281,6 +281,9 @@ func (v *view) turn(t *Turn) {
 	fmt.Fprintf(v, "\n%s  %s\n", v.Bold(v.Time(t.StartedAt)), t.ID)
 	v.line(2, 2, strings.TrimSuffix(t.sender()+"; "+terminal.Clip(t.Model, shownLabel), "; "))
 	v.outcome(t.Exchange)
+	if t.Cache != nil && t.Cache.Missed > 0 {
+		v.fact("prompt cache", t.Cache.String())
+	}
 	v.fact("error", v.excerpt(t.ErrorText, t.Findings, shownText))
 	for _, m := range t.Missing {
 		v.linef(2, 2, "NOT STORED: %s", m)

@@ -50,8 +50,8 @@ func (e *Exchange) Body() (body string, ok bool) {
 
 // exchangeColumns are the columns that newExchange reads.
 const exchangeColumns = `exchange_id, conversation_id, started_at, stored_at, service, service_version, environment, agent, stage, server, path, dialect, variant,
-	model, status, duration, cause, cause_known, root_cause, error_type, error_text, input_tokens, output_tokens, finish_reason, retry, capture,
-	user, run_id, instance, stream, messages, branch, lead, marked, parameters, messages_at, answer, degraded, sdk, code`
+	model, status, duration, cause, cause_known, root_cause, error_type, error_text, output_tokens, finish_reason, retry, capture,
+	user, run_id, instance, stream, messages, branch, lead, marked, parameters, messages_at, answer, degraded, sdk, code, ` + stored.CacheColumns
 
 func newExchange(r rows.Row) *Exchange {
 	e := &Exchange{
@@ -62,6 +62,7 @@ func newExchange(r rows.Row) *Exchange {
 			Status: r.Int("status"), Seconds: r.Float("duration"), Cause: r.Text("cause"), CauseKnown: r.Text("cause_known"),
 			RootCause: r.Text("root_cause"), ErrorType: r.Text("error_type"), ErrorText: r.Text("error_text"), InputTokens: r.Int("input_tokens"),
 			OutputTokens: r.Int("output_tokens"), FinishReason: r.Text("finish_reason"), Retry: r.Int("retry"), Capture: r.Text("capture"), User: r.Text("user"), Code: r.Text("code"),
+			Cache: stored.CacheOf(r),
 		},
 		storedAt: r.Time("stored_at"), Findings: []Finding{}, Earlier: []Finding{},
 		count: r.Int("messages"), branch: r.Text("branch"), lead: r.Texts("lead"), parameters: r.Text("parameters"),

@@ -34,6 +34,9 @@ func (e *Exchange) Text(w io.Writer, o Options) error {
 	v.fact("provider", strings.TrimSpace(fmt.Sprintf("%s%s  %s  (%s/%s)", e.Server, e.Path, e.Model, e.Dialect, e.Variant)))
 	v.fact("code", e.Code)
 	v.outcome(e)
+	if e.Cache != nil {
+		v.fact("prompt cache", e.Cache.String())
+	}
 	v.fact("error", v.excerpt(e.ErrorText, e.Findings, shownError))
 	v.shapes(e)
 	for _, m := range e.Missing {
