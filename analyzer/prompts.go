@@ -29,6 +29,7 @@ const (
 type prompts struct {
 	stages   *expiry.Generations[uint64, *stage]
 	policies map[policyKey]*promptcache.Policy
+	strings  interner
 	tools    map[uint64]*promptcache.ToolSet // by hash of the captured bytes
 	buf      []byte
 }
@@ -40,13 +41,28 @@ type policyKey struct {
 
 // A stage is what is remembered of the prompts of a stage at a host with a model, in a generation.
 type stage struct {
-	openings   [maxOpenings]opening // of prompts, newest first
-	firsts     uint16               // first requests of conversations
-	toolsSame  uint16               // of these, those whose tools another conversation had
-	systemSame uint16               // those whose system prompt another conversation had
-	text       []byte               // the newest system prompt that was captured in full
-	textHash   uint64
-	minSeq     uint64
+	openings [maxOpenings]opening // of prompts, newest first
+	firsts   firsts
+	text     []byte // the newest system prompt that was captured in full
+	textHash uint64
+	minSeq   uint64
+}
+
+// firsts counts the first requests of conversations, those whose tools another request of the stage had, and those whose system
+// prompt another one had.
+type firsts struct{ calls, tools, system uint16 }
+
+func (f *firsts) add(sameTools, sameSystem bool) {
+	if f.calls == 1<<16-1 {
+		return
+	}
+	f.calls++
+	if sameTools {
+		f.tools++
+	}
+	if sameSystem {
+		f.system++
+	}
 }
 
 // An opening is what the prompts of several conversations can share.
@@ -63,10 +79,10 @@ type opening struct {
 	before     uint32 // in the minute before
 }
 
-func newPrompts(cfg *Config) *prompts {
+func newPrompts(cfg *Config, strings interner) *prompts {
 	return &prompts{
 		stages:   expiry.NewGenerations[uint64, *stage](min(cfg.SessionLookback, stageTime), maxStages),
-		policies: map[policyKey]*promptcache.Policy{}, tools: map[uint64]*promptcache.ToolSet{},
+		policies: map[policyKey]*promptcache.Policy{}, tools: map[uint64]*promptcache.ToolSet{}, strings: strings,
 	}
 }
 
@@ -152,8 +168,11 @@ func (m *prompts) toolSet(q *facts.Request, tools []byte, shape bool) *promptcac
 	set, ok := m.tools[key]
 	if !ok {
 		unmarked := session.Unmark(tools)
-		set = &promptcache.ToolSet{Hash: xxh3.Hash(unmarked), Size: len(unmarked)}
-		set.Stable = set.Hash
+		names := make([]string, len(q.Tools))
+		for i, name := range q.Tools {
+			names[i] = m.strings.name(name)
+		}
+		set = promptcache.NewToolSet(unmarked, names)
 		if shape {
 			set.Size = promptcache.Size(unmarked)
 			m.buf = appendStable(m.buf[:0], unmarked, true)
@@ -207,13 +226,17 @@ func (m *prompts) stage(s *step, p *pending, q *facts.Request, body []byte, minS
 	minSeq = min(minSeq, p.turn.MinSeq())
 	st := m.newest(k, minSeq, s.now)
 	first := !c.Earlier.Prompt.Known() && p.turn.Branch == "" && !q.Stored && p.turn.First()
-	var firsts, toolsSame, systemSame int
+	var all firsts
 	var sameTools, sameSystem bool
 	var text []byte
+	var before *opening
 	for o := range m.stages.All(k) {
-		firsts, toolsSame, systemSame = firsts+int(o.firsts), toolsSame+int(o.toolsSame), systemSame+int(o.systemSame)
+		all.calls, all.tools, all.system = all.calls+o.firsts.calls, all.tools+o.firsts.tools, all.system+o.firsts.system
 		if o.text != nil {
 			text = o.text
+		}
+		if o.openings[0].known {
+			before = &o.openings[0]
 		}
 		for i := range o.openings {
 			b := &o.openings[i]
@@ -228,23 +251,84 @@ func (m *prompts) stage(s *step, p *pending, q *facts.Request, body []byte, minS
 			}
 		}
 	}
+	var system []byte
+	if first || !c.SystemSame() || st.textHash != now.System {
+		system = m.systemText(p, q, body)
+	}
 	if first {
-		if firsts >= fewFirsts && !c.Start.Known {
-			m.varies(c, st, firsts, toolsSame, systemSame, text, q, body)
+		if all.calls >= fewFirsts && before != nil && before.done {
+			varies(c, before, all, text, system)
 		}
-		st.firsts++
-		if sameTools {
-			st.toolsSame++
-		}
-		if sameSystem {
-			st.systemSame++
-		}
+		st.firsts.add(sameTools, sameSystem)
+	}
+	if system != nil && (st.text == nil || st.textHash != now.System) {
+		st.text, st.textHash = append(st.text[:0], system...), now.System
 	}
 	c.Rate = st.see(now)
 }
 
-// varies finds what differs in each conversation of the stage.
-func (m *prompts) varies(c *promptcache.Call, st *stage, firsts, toolsSame, systemSame int, text []byte, q *facts.Request, body []byte) {
+// systemText returns the system prompt with the leading system messages, as captured; nil if its text is unknown or too long.
+func (m *prompts) systemText(p *pending, q *facts.Request, body []byte) []byte {
+	if p.row.Capture != event.CaptureFull || p.cache.Now.SystemSize > maxSystem {
+		return nil
+	}
+	m.buf = append(m.buf[:0], q.Setup().System.Of(body)...)
+	for _, l := range q.Messages[:p.cache.Lead] {
+		m.buf = append(m.buf, body[l.Start:l.End]...)
+	}
+	return m.buf
+}
+
+// varies sets what differs in each conversation of a stage. before is the newest other prompt, whose system prompt is text if it is known,
+// as is that of the call.
+func varies(c *promptcache.Call, before *opening, all firsts, text, system []byte) {
+	s, now := &c.Start, &c.Now
+	same := before.system == now.System
+	equal := int(now.SystemSize)
+	if !same {
+		equal = shared(before, now, text, system)
+	}
+	switch {
+	case !before.tools.Same(now.Tools) && seldom(all.tools, all.calls):
+		var name string
+		var reordered bool
+		s.Element, name, reordered = promptcache.Difference(before.tools, now.Tools)
+		if s.Detail = name; reordered {
+			s.Detail = "order"
+		}
+		s.Equal = before.tools.Common(now.Tools) + equal
+	case !same && seldom(all.system, all.calls):
+		s.Element = "system"
+		s.Equal = before.tools.Common(now.Tools) + equal
+	default:
+		return
+	}
+	s.Varies, s.Known = true, false
+	s.Sent, s.Flags = before.sent, before.flags
+}
+
+// seldom reports whether n of all is next to nothing.
+func seldom(n, all uint16) bool { return 5*n <= all }
+
+// shared returns the size of what two different system prompts share: what is before and after the difference. If their texts are
+// unknown, they share all but the difference of their lengths, if that is small.
+func shared(before *opening, now *promptcache.Prompt, text, system []byte) int {
+	if text != nil && system != nil {
+		start := 0
+		for start < min(len(text), len(system)) && text[start] == system[start] {
+			start++
+		}
+		end := 0
+		for end < min(len(text), len(system))-start && text[len(text)-1-end] == system[len(system)-1-end] {
+			end++
+		}
+		return start + end
+	}
+	least, most := int(min(before.systemSize, now.SystemSize)), int(max(before.systemSize, now.SystemSize))
+	if most-least > max(most/50, 64) {
+		return 0
+	}
+	return least
 }
 
 // newest returns the stage of the generation of now.

@@ -44,31 +44,8 @@ const (
 // Known reports whether p is a prompt.
 func (p *Prompt) Known() bool { return p.Input > 0 }
 
-// A ToolSet is what is remembered of the tools that a request declares. Prompts share it.
-type ToolSet struct {
-	Hash   uint64   // of the tools as sent, without marks
-	Stable uint64   // the same without the hashes of texts in a shape, which depend on the process
-	Set    uint64   // of the tools in any order
-	Each   []uint32 // hashes of the first maxEach tools
-	Names  []string // of these, as far as they have one
-	Size   int
-}
-
-// maxEach bounds the tools of which a change is located.
-const maxEach = 128
-
 // BodySize returns the size of the messages after the leading system messages.
 func (p *Prompt) BodySize() int { return int(p.Bytes) - int(p.SystemSize) - p.Tools.size() }
-
-// Same reports whether t and o are the same tools in the same order.
-func (t *ToolSet) Same(o *ToolSet) bool { return t == o || t != nil && o != nil && t.Hash == o.Hash }
-
-func (t *ToolSet) size() int {
-	if t == nil {
-		return 0
-	}
-	return t.Size
-}
 
 // Size returns the size that a part of a shape had before its texts were replaced by ~<bytes>:<hash>.
 func Size(shape []byte) int {

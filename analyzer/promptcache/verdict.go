@@ -97,7 +97,7 @@ func (c *Call) difference() broken {
 	if from(Tools) {
 		return broken{ParameterChanged, c.Policy.Parameters[changed].Name, "", Certain}
 	}
-	if !c.systemSame() {
+	if !c.SystemSame() {
 		return broken{SystemChanged, "system", c.Detail, Certain}
 	}
 	if from(System) || from(Messages) {
@@ -117,16 +117,13 @@ func (c *Call) difference() broken {
 	}
 }
 
-func (c *Call) systemSame() bool {
+// SystemSame reports whether the system prompt is that of the earlier request.
+func (c *Call) SystemSame() bool {
 	p, q := &c.Earlier.Prompt, &c.Now
 	return p.System == q.System || c.Earlier.Loose && p.SystemSize == q.SystemSize
 }
 
-func (c *Call) toolsSame() bool { return c.Now.Tools.same(c.Earlier.Prompt.Tools, c.Earlier.Loose) }
-
-func (t *ToolSet) same(o *ToolSet, loose bool) bool {
-	return t.Same(o) || loose && t != nil && o != nil && t.Stable == o.Stable
-}
+func (c *Call) toolsSame() bool { return c.Now.Tools.alike(c.Earlier.Prompt.Tools, c.Earlier.Loose) }
 
 // toolsDiffer returns how the tools of the request differ from the earlier ones.
 func (c *Call) toolsDiffer() broken {
@@ -140,62 +137,18 @@ func (c *Call) toolsDiffer() broken {
 	return broken{ToolsChanged, element, name, Certain}
 }
 
-// Difference returns the first tool of to that is not at its place in from, as an element with its name, and whether only
-// the order of the tools differs.
-func Difference(from, to *ToolSet) (element, name string, reordered bool) {
-	if from == nil || to == nil {
-		return "tools", "", false
-	}
-	reordered = from.Set == to.Set && len(from.Each) == len(to.Each)
-	for i := range max(len(from.Each), len(to.Each)) {
-		if i < len(from.Each) && i < len(to.Each) && from.Each[i] == to.Each[i] {
-			continue
-		}
-		name = to.name(i)
-		if i < len(from.Each) && !slices.Contains(to.Each, from.Each[i]) && !slices.Contains(to.Names, from.name(i)) {
-			name = from.name(i) // it was removed
-		}
-		return "tools[" + strconv.Itoa(i) + "]", name, reordered
-	}
-	return "tools", "", reordered
-}
-
-func (t *ToolSet) name(i int) string {
-	if i < len(t.Names) {
-		return t.Names[i]
-	}
-	return ""
-}
-
 // kept returns the size of what the request still has of the earlier prompt.
 func (c *Call) kept() (n int) {
 	p, q := &c.Earlier.Prompt, &c.Now
 	if !c.toolsSame() {
-		n += p.Tools.common(q.Tools)
+		n += p.Tools.Common(q.Tools)
 	} else {
 		n += p.Tools.size()
 	}
-	if least, most := min(p.SystemSize, q.SystemSize), max(p.SystemSize, q.SystemSize); c.systemSame() || least > most/2 {
+	if least, most := min(p.SystemSize, q.SystemSize), max(p.SystemSize, q.SystemSize); c.SystemSame() || least > most/2 {
 		n += int(least)
 	}
 	return n + c.Earlier.SharedBytes + c.Earlier.EqualBytes
-}
-
-// common returns the size of the tools that both have, if all are of one size.
-func (t *ToolSet) common(o *ToolSet) int {
-	if t == nil || o == nil || len(t.Each) == 0 {
-		return 0
-	}
-	if t.Set == o.Set {
-		return min(t.Size, o.Size)
-	}
-	n := 0
-	for _, h := range t.Each {
-		if slices.Contains(o.Each, h) {
-			n++
-		}
-	}
-	return t.Size * n / len(t.Each)
 }
 
 // An Answer is what an answer says about the cache.
@@ -321,8 +274,13 @@ func (c *Call) ofStage(a Answer, v *Verdict) {
 	var reusable int64
 	switch {
 	case s.Varies:
+		if pol.Ends&EndUnits == 0 && pol.Ends != EndPrompts && q.Flags&MarkedSetup == 0 {
+			return
+		}
 		reusable = tokens(s.Equal)
-		b = broken{Varies, s.Element, s.Detail, Likely}
+		if b = c.unexplained(&Prompt{Sent: s.Sent, Flags: s.Flags}, broken{Varies, s.Element, s.Detail, Likely}, false, false); b.reason != Varies {
+			return
+		}
 	case !s.Known:
 		return
 	default:
