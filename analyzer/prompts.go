@@ -18,7 +18,7 @@ import (
 const (
 	maxStages   = 1024      // stages in all generations
 	maxOpenings = 4         // different openings of the prompts of a stage, in a generation
-	maxSystem   = 16 << 10  // longer system prompts are compared by their hash
+	maxSystem   = 64 << 10  // longer system prompts are compared by their hash only
 	stageTime   = time.Hour // for which stages are remembered; no provider is known to hold a prefix longer than that
 	fewFirsts   = 3         // fewer conversations do not show what differs in each
 )
@@ -96,6 +96,9 @@ func (m *prompts) request(s *step, p *pending, q *facts.Request, body []byte, mi
 		return
 	}
 	shape := e.Capture == event.CaptureShape
+	if shape {
+		now.Flags |= promptcache.Shaped
+	}
 	now.Sent, now.Target = promptcache.Clip(m.at(s, e).Unix()), m.target(e)
 	if len(c.Policy.Parameters) > 0 || c.Policy.KeySeparates {
 		now.Parameters = c.Policy.Digest(setup.Parameters, body, q.Cache().Key)
@@ -316,7 +319,7 @@ func varies(c *promptcache.Call, before *opening, all firsts, text, system []byt
 func seldom(n, all uint16) bool { return 5*n <= all }
 
 // shared returns the size of what two different system prompts share: what is before and after the difference. If their texts are
-// unknown, they share all but the difference of their lengths, if that is small.
+// unknown because they are shapes, they are taken to share all but the difference of their lengths, if that is small.
 func shared(before *opening, now *promptcache.Prompt, text, system []byte) int {
 	if text != nil && system != nil {
 		start := 0
@@ -329,11 +332,11 @@ func shared(before *opening, now *promptcache.Prompt, text, system []byte) int {
 		}
 		return start + end
 	}
-	least, most := int(min(before.systemSize, now.SystemSize)), int(max(before.systemSize, now.SystemSize))
-	if most-least > max(most/50, 64) {
+	least, most := min(before.systemSize, now.SystemSize), max(before.systemSize, now.SystemSize)
+	if now.Flags&promptcache.Shaped == 0 || most-least > 64 {
 		return 0
 	}
-	return least
+	return int(least)
 }
 
 // newest returns the stage of the generation of now.

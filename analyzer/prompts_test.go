@@ -320,9 +320,122 @@ var brokenCaches = []cacheScript{
 	}, []string{"parallel"}},
 }
 
+// Agents that do nothing wrong, some of which look as if they did: nothing is told.
+var healthyCaches = []cacheScript{
+	{name: "a conversation", script: three},
+	{name: "an answer that is asked for again", script: func(c *cached) {
+		three(c)
+		c.history = c.history[:len(c.history)-1]
+		c.call(hit)
+	}},
+	{name: "another branch", script: func(c *cached) {
+		three(c)
+		c.history = c.history[:2]
+		c.last, c.held = 0, 0
+		c.turn("another two", c.begun())
+	}},
+	{name: "a failed call", script: func(c *cached) {
+		c.turn("one", miss)
+		c.history = append(c.history, "u two")
+		id := c.exchange()
+		c.request(id)
+		c.response(id, 500, fault("Internal error"))
+		c.call(hit)
+	}},
+	{name: "a retry of the SDK", script: func(c *cached) {
+		c.turn("one", miss)
+		c.history = append(c.history, "u two")
+		c.request(c.exchange())
+		id := c.exchange()
+		q := c.request(id)
+		q.Retry = 1
+		c.answered(id, len(q.Body)/5, hit)
+		c.history = append(c.history, "a fine, which is long enough to be recognized by all")
+		c.turn("three", hit)
+	}},
+	{name: "a sub-agent", script: func(c *cached) {
+		three(c)
+		own := *c
+		c.system, c.history, c.tools = words("You look for files.", 5000), nil, c.tools[:1]
+		c.turn("find it", miss)
+		c.turn("find more", hit)
+		c.system, c.history, c.tools, c.last, c.held = own.system, own.history, own.tools, own.last, own.held
+		c.turn("four", hit)
+	}},
+	{name: "a resumed conversation", script: func(c *cached) {
+		three(c)
+		c.labels.Conversation = "another id"
+		c.turn("four", hit)
+	}},
+	{name: "a short prompt", script: func(c *cached) {
+		c.system, c.tools = "You are careful.", c.tools[:0]
+		c.turn("one", miss)
+	}},
+	{name: "conversations of one prompt", script: func(c *cached) {
+		for i := range 6 {
+			c.talk()
+			read := c.begun()
+			if i == 0 {
+				read = miss
+			}
+			c.turn("one", read)
+		}
+	}},
+	{name: "two prompts in one stage", script: func(c *cached) {
+		one, two := c.system, words("You are fast.", 6000)
+		for i := range 8 {
+			c.talk()
+			if c.system = one; i%2 > 0 {
+				c.system = two
+			}
+			read := c.begun()
+			if i < 2 {
+				read = miss
+			}
+			c.turn("one", read)
+		}
+	}},
+	{name: "conversations that share little", script: func(c *cached) {
+		c.tools = nil
+		for i := range 6 {
+			c.talk()
+			c.system = words(fmt.Sprintf("Document %d", i), 50) + strings.Repeat(fmt.Sprint(i), 20000)
+			c.turn("one", miss)
+		}
+	}},
+	{name: "a user who comes back late", script: func(c *cached) {
+		three(c)
+		c.now = c.now.Add(40 * time.Minute) // the conversation is forgotten
+		c.turn("four", miss)
+	}},
+	{name: "another message at the end of each call", script: func(c *cached) {
+		for i := range 4 {
+			c.history = append(c.history, "u "+words(fmt.Sprintf("The files at %d:00", i), 10))
+			c.call(-min(i, 1))
+			c.history[len(c.history)-1] = fmt.Sprintf("u go on %d", i)
+			c.history = append(c.history, fmt.Sprintf("a answer %d, which is long enough to be recognized", c.calls))
+			c.held -= 400
+		}
+	}},
+}
+
+// begun returns the tokens of the tools and the system prompt, as far as a provider reads them of another conversation.
+func (c *cached) begun() int {
+	n := (len(c.system) + len(body(c.tools))) / 5
+	if c.d.name == "deepseek" {
+		return 0
+	}
+	return n / c.d.unit * c.d.unit
+}
+
 // Each change that breaks the prefix is named, in each dialect.
-func TestCacheBroken(t *testing.T) {
-	for _, x := range brokenCaches {
+func TestCacheBroken(t *testing.T) { testCaches(t, brokenCaches) }
+
+func TestCacheHealthy(t *testing.T) { testCaches(t, healthyCaches) }
+
+func testCaches(t *testing.T, scripts []cacheScript) {
+	t.Helper()
+	for _, x := range scripts {
 		for _, d := range cacheDialects {
 			if x.dialects != "" && !strings.Contains(x.dialects, d.name) {
 				continue
