@@ -14,6 +14,7 @@ import "regexp"
 //	{reason}          why a call failed: "root cause x", or else "cause x"
 //	{hit}             the failed calls with the cause or root cause why, or else the calls with findings of rules
 //	{measured}        calls that did not fail with more of a measure than above, or whose answers end as it says
+//	{cache_element}   what broke the prompt cache, without the index of a message
 //	{price}           known and price of a model, from the parameter prices
 //	{accepted}        tokens per byte of accepted requests by model
 var fragments = []struct {
@@ -45,6 +46,7 @@ var fragments = []struct {
             {measure:String} = 'answer_limit', finish_reason IN (` + AtTokenLimit + `),
             {measure:String} = 'answer_filtered', finish_reason IN (` + Filtered + `),
             false))`},
+	{regexp.MustCompile(`\{cache_element\}`), `replaceRegexpOne(cache_element, '^(messages|input|contents)\\[[0-9]+\\]', '\\1')`},
 	{regexp.MustCompile(`\{price\}`), `JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64))') AS prices,
     arrayFirstIndex(p -> (p.1 = '' OR p.1 = provider) AND model LIKE p.2, prices) AS known,
     prices[known] AS price`},
