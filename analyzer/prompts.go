@@ -32,6 +32,7 @@ type prompts struct {
 	strings  interner
 	tools    map[uint64]*promptcache.ToolSet // by hash of the captured bytes
 	buf      []byte
+	call     promptcache.Call // of the newest request
 }
 
 type policyKey struct {
@@ -41,7 +42,7 @@ type policyKey struct {
 
 // A stage is what is remembered of the prompts of a stage at a host with a model, in a generation.
 type stage struct {
-	openings [maxOpenings]opening // of prompts, newest first
+	openings [maxOpenings]*opening // of prompts, newest first
 	firsts   firsts
 	text     []byte // the newest system prompt that was captured in full
 	textHash uint64
@@ -72,7 +73,6 @@ type opening struct {
 	systemSize uint32
 	sent       uint32
 	done       bool // a request with it was answered
-	known      bool
 	flags      promptcache.Flags
 	minute     uint32 // Unix time
 	calls      uint32 // in this minute
@@ -88,64 +88,62 @@ func newPrompts(cfg *Config, strings interner) *prompts {
 
 // request compares the request of p with the earlier ones. It must be called once for each request, after the setup was read.
 func (m *prompts) request(s *step, p *pending, q *facts.Request, body []byte, minSeq uint64) {
-	e, turn, c := &p.row, p.turn, &p.cache
-	c.Earlier, c.Lead = *turn.Earlier(), turn.Lead()
-	setup := q.Setup()
-	now := &c.Now
-	*now = promptcache.Prompt{Sent: promptcache.Clip(m.at(s, e).Unix()), Target: target(e)}
-	shape := e.Capture == event.CaptureShape
-	if shape {
-		now.Flags |= promptcache.Shaped
-	}
-	m.marks(c, q, turn, setup, body)
+	e, turn, c := &p.row, p.turn, &m.call
+	*c = promptcache.Call{Earlier: *turn.Earlier(), Lead: turn.Lead(), Marks: c.Marks[:0]}
+	setup, now := q.Setup(), &c.Now
+	m.marks(c, q, setup, body)
 	c.Policy = m.policy(p.target, now.Flags&promptcache.Marked != 0)
 	if !c.Policy.Known() {
 		return
 	}
-	now.Parameters = c.Policy.Digest(func(name string) []byte {
-		for i := range setup.Parameters {
-			if setup.Parameters[i].Name == name {
-				return setup.Parameters[i].Value.Of(body)
-			}
-		}
-		return nil
-	}, nil)
+	shape := e.Capture == event.CaptureShape
+	now.Sent, now.Target = promptcache.Clip(m.at(s, e).Unix()), m.target(e)
+	if len(c.Policy.Parameters) > 0 {
+		now.Parameters = c.Policy.Digest(setup.Parameters, body, nil)
+	}
 	now.Tools = m.toolSet(q, setup.Tools.Of(body), shape)
-	system := session.Unmark(setup.System.Of(body))
-	now.System, now.SystemSize = xxh3.Hash(system), uint32(len(system))
-	if shape {
-		now.SystemSize = uint32(promptcache.Size(system))
-	}
-	for i := range c.Lead {
-		l := &q.Messages[i]
-		now.System = bits.RotateLeft64(now.System, 1) ^ turn.Unmarked(i)
-		if text := body[l.Start:l.End]; shape {
-			now.SystemSize += uint32(promptcache.Size(text))
-		} else {
-			now.SystemSize += uint32(len(text))
-		}
-	}
+	m.system(c, q, turn, setup.System.Of(body), body, shape)
 	size, messages := turn.BodySize()
-	if q.Stored && c.Earlier.Prompt.Known() {
+	if q.Stored {
 		size += c.Earlier.SharedBytes
 	}
 	now.Messages = uint16(min(messages, 1<<16-1))
-	now.Bytes = promptcache.Clip(size + int(now.SystemSize))
-	if now.Tools != nil {
-		now.Bytes += uint32(now.Tools.Size)
-	}
+	now.Bytes = promptcache.Clip(size + int(now.SystemSize) + now.Tools.Bytes())
+	differs := c.Compare()
 	m.stage(s, p, q, body, minSeq)
+	p.cache, e.Cache = c.Expect()
+	turn.Prompt().Begin(now, differs)
+}
+
+// system sets the system prompt of the request.
+func (m *prompts) system(c *promptcache.Call, q *facts.Request, turn *session.Turn, system, body []byte, shape bool) {
+	now := &c.Now
+	if len(system) > 0 {
+		system = session.Unmark(system)
+		now.System, now.SystemSize = xxh3.Hash(system), textSize(system, shape)
+	}
+	for i, l := range q.Messages[:c.Lead] {
+		now.System = bits.RotateLeft64(now.System, 1) ^ turn.Unmarked(i)
+		now.SystemSize += textSize(body[l.Start:l.End], shape)
+	}
+}
+
+func textSize(text []byte, shape bool) uint32 {
+	if shape {
+		return promptcache.Clip(promptcache.Size(text))
+	}
+	return promptcache.Clip(len(text))
 }
 
 // at returns the time of the request of e, as in session.Request.Seen.
-func (m *prompts) at(s *step, e *Exchange) time.Time {
+func (*prompts) at(s *step, e *Exchange) time.Time {
 	if e.Origin == event.OriginImport {
 		return e.StartedAt
 	}
 	return s.now
 }
 
-func target(e *Exchange) uint32 {
+func (*prompts) target(e *Exchange) uint32 {
 	return uint32(xxh3.HashStringSeed(e.Server, xxh3.HashString(e.Model)))
 }
 
@@ -186,9 +184,8 @@ func (m *prompts) toolSet(q *facts.Request, tools []byte, shape bool) *promptcac
 var cacheControl = []byte(`"cache_control"`)
 
 // marks sets the marks of the request.
-func (m *prompts) marks(c *promptcache.Call, q *facts.Request, turn *session.Turn, setup *facts.Setup, body []byte) {
+func (m *prompts) marks(c *promptcache.Call, q *facts.Request, setup *facts.Setup, body []byte) {
 	blocks := 0
-	c.Marks = c.Marks[:0]
 	for i := range q.Messages {
 		r := &q.Messages[i]
 		if i >= c.Lead {
@@ -213,16 +210,16 @@ func (m *prompts) marks(c *promptcache.Call, q *facts.Request, turn *session.Tur
 }
 
 // stageKey returns the key of the stage of p.
-func stageKey(p *pending) uint64 {
+func stageKey(p *pending, target uint32) uint64 {
 	e := &p.row
 	h := xxh3.HashString(p.scope())
 	h = xxh3.HashStringSeed(e.Labels.StageOrAgent(), h)
-	return h ^ uint64(target(e))<<32
+	return h ^ uint64(target)<<32
 }
 
 // stage compares the request with those of other conversations of its stage, and remembers it.
 func (m *prompts) stage(s *step, p *pending, q *facts.Request, body []byte, minSeq uint64) {
-	c, now, k := &p.cache, &p.cache.Now, stageKey(p)
+	c, now, k := &m.call, &m.call.Now, stageKey(p, m.call.Now.Target)
 	minSeq = min(minSeq, p.turn.MinSeq())
 	st := m.newest(k, minSeq, s.now)
 	first := !c.Earlier.Prompt.Known() && p.turn.Branch == "" && !q.Stored && p.turn.First()
@@ -235,12 +232,11 @@ func (m *prompts) stage(s *step, p *pending, q *facts.Request, body []byte, minS
 		if o.text != nil {
 			text = o.text
 		}
-		if o.openings[0].known {
-			before = &o.openings[0]
+		if o.openings[0] != nil {
+			before = o.openings[0]
 		}
-		for i := range o.openings {
-			b := &o.openings[i]
-			if !b.known {
+		for _, b := range o.openings {
+			if b == nil {
 				break
 			}
 			tools, system := b.tools.Same(now.Tools), b.system == now.System
@@ -264,16 +260,16 @@ func (m *prompts) stage(s *step, p *pending, q *facts.Request, body []byte, minS
 	if system != nil && (st.text == nil || st.textHash != now.System) {
 		st.text, st.textHash = append(st.text[:0], system...), now.System
 	}
-	c.Rate = st.see(now)
+	p.opening, c.Rate = st.see(now)
 }
 
 // systemText returns the system prompt with the leading system messages, as captured; nil if its text is unknown or too long.
 func (m *prompts) systemText(p *pending, q *facts.Request, body []byte) []byte {
-	if p.row.Capture != event.CaptureFull || p.cache.Now.SystemSize > maxSystem {
+	if p.row.Capture != event.CaptureFull || m.call.Now.SystemSize > maxSystem {
 		return nil
 	}
 	m.buf = append(m.buf[:0], q.Setup().System.Of(body)...)
-	for _, l := range q.Messages[:p.cache.Lead] {
+	for _, l := range q.Messages[:m.call.Lead] {
 		m.buf = append(m.buf, body[l.Start:l.End]...)
 	}
 	return m.buf
@@ -344,17 +340,18 @@ func (m *prompts) newest(k, minSeq uint64, now time.Time) *stage {
 	return st
 }
 
-// see records a request, and returns how many with the same opening there were within a minute.
-func (st *stage) see(now *promptcache.Prompt) int64 {
-	i := slices.IndexFunc(st.openings[:], func(b opening) bool {
-		return b.known && b.system == now.System && b.tools.Same(now.Tools)
-	})
-	if i < 0 {
-		i = len(st.openings) - 1
-		st.openings[i] = opening{tools: now.Tools, system: now.System, systemSize: now.SystemSize, known: true}
+// see records a request, and returns its opening and how many requests with it there were within a minute.
+func (st *stage) see(now *promptcache.Prompt) (*opening, int64) {
+	i := 0
+	for i < len(st.openings)-1 && st.openings[i] != nil && (st.openings[i].system != now.System || !st.openings[i].tools.Same(now.Tools)) {
+		i++
 	}
 	b := st.openings[i]
+	if b == nil || b.system != now.System || !b.tools.Same(now.Tools) {
+		b = &opening{tools: now.Tools, system: now.System, systemSize: now.SystemSize}
+	}
 	copy(st.openings[1:i+1], st.openings[:i])
+	st.openings[0] = b
 	b.sent, b.flags = max(b.sent, now.Sent), b.flags|now.Flags
 	if minute := now.Sent / 60; minute != b.minute {
 		if b.before = 0; minute == b.minute+1 {
@@ -363,28 +360,26 @@ func (st *stage) see(now *promptcache.Prompt) int64 {
 		b.minute, b.calls = minute, 0
 	}
 	b.calls++
-	st.openings[0] = b
-	return int64(max(b.calls, b.before))
+	return b, int64(max(b.calls, b.before))
 }
 
 // answered sets what became of the cache in the completed call p, and remembers its prompt.
-func (m *prompts) answered(s *step, p *pending) {
-	e, c := &p.row, &p.cache
-	if c.Policy == nil || !accepted(e) || !e.CacheReported || e.InputTokens <= 0 {
+func (m *prompts) answered(p *pending) {
+	e, x := &p.row, &p.cache
+	known := x.Policy != nil && accepted(e) && e.CacheReported && e.InputTokens > 0
+	if known && measures(e) {
+		x.Settle(&e.Cache, e.InputTokens, e.CachedTokens)
+	} else {
+		e.Cache = promptcache.Verdict{}
+	}
+	if !known {
 		return
 	}
-	if measures(e) {
-		e.Cache = c.Verdict(promptcache.Answer{Input: e.InputTokens, Cached: e.CachedTokens})
+	if p.opening != nil {
+		p.opening.done = true
 	}
-	now := &c.Now
-	now.Input, now.Held = promptcache.Clip(e.InputTokens), promptcache.Clip(e.CachedTokens+e.CacheWritten)
-	now.Took = uint16(min(max(e.Duration/time.Second, 0), 1<<16-1))
-	p.turn.Cached(now)
-	for st := range m.stages.All(stageKey(p)) {
-		for i := range st.openings {
-			if b := &st.openings[i]; b.known && b.system == now.System && b.tools.Same(now.Tools) {
-				b.done = true
-			}
-		}
+	if p.turn.Newest() {
+		took := uint16(min(max(e.Duration/time.Second, 0), 1<<16-1))
+		p.turn.Prompt().Answer(x, e.InputTokens, e.CachedTokens+e.CacheWritten, took)
 	}
 }

@@ -90,7 +90,8 @@ func (t *ToolSet) permutes(o *ToolSet) bool {
 	return t.set == o.set && len(t.each) == len(o.each) && len(t.each) > 1
 }
 
-func (t *ToolSet) size() int {
+// Bytes returns the size of the tools.
+func (t *ToolSet) Bytes() int {
 	if t == nil {
 		return 0
 	}
@@ -108,7 +109,7 @@ func (t *ToolSet) name(i int) string {
 func (t *ToolSet) Common(o *ToolSet) int {
 	switch {
 	case t.Same(o):
-		return t.size()
+		return t.Bytes()
 	case t == nil || o == nil || len(t.each) == 0:
 		return 0
 	case t.permutes(o):
