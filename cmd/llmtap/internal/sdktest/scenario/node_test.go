@@ -107,6 +107,7 @@ func (p *nodes) start(t *testing.T) *node {
 type labels struct {
 	Conversation string `json:"conversation,omitempty"`
 	Run          string `json:"run"`
+	Stage        string `json:"stage,omitempty"`
 }
 
 type labelsKey struct{}
