@@ -9,6 +9,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/analyzer/price"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -36,12 +37,13 @@ const (
 	labelTransport
 	labelEnded
 	labelConfidence // see package toolreply
+	labelReason     // why the cache was not read, see package promptcache
 	labels
 )
 
 var labelNames = [labels]string{
 	"", "service", "service_version", "environment", "agent", "stage", "provider", "model", "tool", "status", "cause", "root_cause", "rule", "severity",
-	"transport", "ended", "confidence",
+	"transport", "ended", "confidence", "reason",
 }
 
 // series contains the label values of a counter.
@@ -195,6 +197,7 @@ func (c *counter) exchange(p *pending, replied [2][]*session.Call, ex func() Exa
 	s, n := c.add(s, 1, minSeq, now)
 	if metric == MetricCalls && measures(e) {
 		c.measure(n, p)
+		c.cache(p, s, minSeq, now)
 	}
 	if metric == MetricCalls && p.ended != "" {
 		odd := s
@@ -232,6 +235,31 @@ func (c *counter) reply(p *pending, s series, call *session.Call, minSeq uint64,
 	}
 }
 
+// cache counts what became of the provider's cache in p, whose labels s has.
+func (c *counter) cache(p *pending, s series, minSeq uint64, now time.Time) {
+	e := &p.row
+	v := &e.Cache
+	if !e.CacheReported || v.Reusable <= 0 {
+		return
+	}
+	s[labelMetric] = MetricCacheReusable
+	s, _ = c.add(s, uint64(v.Reusable), minSeq, now)
+	if v.Missed <= 0 {
+		return
+	}
+	s[labelMetric], s[labelReason] = MetricCacheMissed, v.Reason
+	s, _ = c.add(s, uint64(v.Missed), minSeq, now)
+	if loss := p.cacheLoss(c.prices); loss > 0 {
+		s[labelMetric] = MetricCacheLoss
+		s, _ = c.add(s, loss, minSeq, now)
+	}
+	if promptcache.Avoidable(v.Reason) {
+		s[labelMetric] = MetricCacheBroken
+		s, _ = c.add(s, 1, minSeq, now)
+		c.example(&s, func() Example { return cacheExample(p) }, maxExamples/2, maxExampleBytes/2)
+	}
+}
+
 // measure adds what was measured of p, a call that n counts, unless the second has too much.
 func (c *counter) measure(n *count, p *pending) {
 	if c.countBytes > maxMeasured {
@@ -247,12 +275,12 @@ func (c *counter) measure(n *count, p *pending) {
 }
 
 // exampleKey identifies the series that share an example.
-type exampleKey struct{ metric, service, stage, cause, rootCause, rule, ended string }
+type exampleKey struct{ metric, service, stage, cause, rootCause, rule, ended, reason string }
 
 // example replaces the example of s by the result of build, unless c would then have more than n examples, or more bytes
 // of examples than bytes.
 func (c *counter) example(s *series, build func() Example, n, bytes int) {
-	k := exampleKey{s[labelMetric], s[labelService], s[labelStage], s[labelCause], s[labelRootCause], s[labelRule], s[labelEnded]}
+	k := exampleKey{s[labelMetric], s[labelService], s[labelStage], s[labelCause], s[labelRootCause], s[labelRule], s[labelEnded], s[labelReason]}
 	old, known := c.examples[k]
 	if !known && len(c.examples) >= n {
 		return

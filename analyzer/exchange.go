@@ -9,6 +9,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/limit"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -26,11 +27,14 @@ type pending struct {
 	history  int              // messages of the request; 0 if it is not known to have all
 	request  signals.Request
 	contents content.Time
-	why      cause.Cause      // of the failure
-	failure  *signals.Failure // set when the exchange is reported; nil if it did not fail
-	ended    string           // how the answer ended, see endedOddly
-	limits   string           // what the response said of rate limits, see event.Event.RateLimits; valid until the exchange is reported
-	dropped  uint64           // exchanges that the process had dropped before the request
+	cache    promptcache.Call
+	// cacheKnown is what the ledger knows of the reason why the cache was not read, if it is avoidable; else nil.
+	cacheKnown *signals.Failure
+	why        cause.Cause      // of the failure
+	failure    *signals.Failure // set when the exchange is reported; nil if it did not fail
+	ended      string           // how the answer ended, see endedOddly
+	limits     string           // what the response said of rate limits, see event.Event.RateLimits; valid until the exchange is reported
+	dropped    uint64           // exchanges that the process had dropped before the request
 
 	run      *run   // nil if none
 	runIndex uint64 // number of the request in its run, from 1
@@ -39,7 +43,7 @@ type pending struct {
 
 // size returns the approximate memory of p, including its conversation, which may have no other request.
 func (p *pending) size() int {
-	n := 1536
+	n := 1536 + 256 // with cache
 	if p.turn != nil {
 		n += 2048
 	}
@@ -173,6 +177,7 @@ func (a *Analyzer) judgeRequest(p *pending, h half, body []byte) {
 	a.detector.Judged(&x, q, body)
 	p.signals, p.request = x.Signals, x.Request
 	a.setups.read(e, q, p.turn.Lead(), body)
+	a.prompts.request(s, p, q, body, h.minSeq)
 	a.contents.request(s, p, q, body, h.at)
 }
 
@@ -238,6 +243,9 @@ func (a *Analyzer) complete(p *pending, h half) {
 	}
 	if scanned && accepted(e) && e.ErrorType == "" {
 		p.ended = endedOddly(p.target.Dialect, r)
+	}
+	if scanned && p.turn != nil {
+		a.prompts.answered(s, p)
 	}
 	x := p.observed()
 	x.InBand, x.MayBeLost = inBand, a.processes.mayLack(p)

@@ -35,6 +35,7 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 	}
 	known, isNew := a.memory.exchange(s, p)
 	a.memory.model(s, e, minSeq)
+	a.memory.cache(s, p)
 	if e.Failed {
 		p.failure = failureOf(e, known)
 	}
@@ -59,6 +60,7 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 			s.emitFinding(&row, &about, r.First && counted, minSeq)
 		}
 	}
+	p.cacheBroken(s, minSeq)
 	a.memory.verdicts(s, p, minSeq)
 	x := p.observed()
 	s.dropN(dropOverflow, a.detector.Completed(&x, proof, minSeq, s.now))

@@ -26,6 +26,7 @@ import (
 //	endings                the conversation's next call ConversationIdleTimeout   200,000: oldest first
 //	processes              the process's next event     SessionLookback           100,000, 64 gaps each: least recently active first
 //	detector               calls like those before      SessionLookback           10,000 refused requests: oldest first
+//	prompts.stages         prompts of the same stage  1 hour or more            1,024 stages: oldest generation first
 //	memory                 TakeLedger                   the caller stores it      100,000 entries over all partitions
 //
 // Findings wait in their exchange. The counts of the running second are in step.tallies, and the caller has the rows.
@@ -37,6 +38,7 @@ type state struct {
 	endings   *endings
 	processes *processes
 	detector  *signals.Detector
+	prompts   *prompts
 	memory    memory
 	replay    *replayWindow
 
@@ -57,6 +59,7 @@ func newState(cfg *Config, j *judge.Judge, strings interner) state {
 		endings:   newEndings(cfg, processes),
 		processes: processes,
 		detector:  signals.NewDetector(j.Sessions, cfg.ExchangeTimeout),
+		prompts:   newPrompts(cfg),
 		memory:    memory{Ledger: ledger.New(cfg.Partitions)},
 		replay:    replay,
 	}
@@ -117,6 +120,7 @@ func (st *state) forget(now time.Time) {
 	st.exchanges.completed.exchanges.Expire(now)
 	st.detector.Expire(now)
 	st.calls.stats.Expire(now)
+	st.prompts.stages.Expire(now)
 }
 
 // replayFrom returns the oldest sequence that the state depends on, or 0; it may be that of a second before. tally is the one
@@ -125,7 +129,7 @@ func (st *state) replayFrom(now time.Time, tally uint64) uint64 {
 	// Looking through all processes and runs takes milliseconds if there are many. What is read later depends on nothing older.
 	if st.oldest == 0 || now.Sub(st.oldestAt) >= time.Second {
 		st.oldest = expiry.Oldest(st.judge.Sessions.MinSeq(), st.exchanges.minSeq(), st.detector.MinSeq(), st.processes.minSeq(), st.calls.stats.MinSeq(),
-			st.runs.minSeq(), st.endings.minSeq())
+			st.runs.minSeq(), st.endings.minSeq(), st.prompts.stages.MinSeq())
 		st.oldestAt = now
 	}
 	return st.replay.from(st.oldest, tally)

@@ -62,6 +62,9 @@ type anthropicPartial struct {
 // anthropicUsage contains token counts. A stream repeats a count with an equal or larger value.
 type anthropicUsage struct {
 	input, cacheRead, cacheWrite, output int64
+
+	cacheHour int64 // of cacheWrite
+	reported  bool  // the tokens read from the cache are given, which may be 0
 }
 
 // unary reads a complete answer. Vertex wraps some errors in an array.
@@ -101,6 +104,7 @@ func (a *anthropicAnswer) finish() {
 	}
 	r.InputTokens = a.usage.input + a.usage.cacheRead + a.usage.cacheWrite
 	r.CachedTokens, r.OutputTokens = a.usage.cacheRead, a.usage.output
+	r.CacheWritten, r.CacheHour, r.CacheReported = a.usage.cacheWrite, a.usage.cacheHour, a.usage.reported
 	var signed, thought uint64
 	for i := range a.blocks {
 		switch b := &a.blocks[i]; b.typ {
@@ -218,9 +222,18 @@ func (a *anthropicAnswer) readUsage(s *scanner) {
 		case "output_tokens":
 			u.output = max(u.output, s.number())
 		case "cache_read_input_tokens":
+			u.reported = s.kind() == Number || u.reported
 			u.cacheRead = max(u.cacheRead, s.number())
 		case "cache_creation_input_tokens":
 			u.cacheWrite = max(u.cacheWrite, s.number())
+		case "cache_creation": // cache_creation_input_tokens by time to live
+			for more := s.enter(Object); more; more = s.more('}') {
+				if string(s.key()) == "ephemeral_1h_input_tokens" {
+					u.cacheHour = max(u.cacheHour, s.number())
+				} else {
+					s.skip()
+				}
+			}
 		default:
 			s.skip()
 		}

@@ -22,7 +22,7 @@ func TestAnthropicAnswer(t *testing.T) {
 	}
 	f(`{"id":"msg_1","type":"message","role":"assistant","model":"claude","content":[{"type":"text","text":"a\n"},{"type":"text","text":"b"}],
 		"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":3,"cache_creation_input_tokens":20,"cache_read_input_tokens":100,"output_tokens":4}}`,
-		"a\nb", Response{ID: "msg_1", Model: "claude", Content: String, FinishReason: "end_turn", InputTokens: 123, CachedTokens: 100, OutputTokens: 4, Choices: 1})
+		"a\nb", Response{ID: "msg_1", Model: "claude", Content: String, FinishReason: "end_turn", InputTokens: 123, CachedTokens: 100, CacheWritten: 20, CacheReported: true, OutputTokens: 4, Choices: 1})
 	f(`{"type":"message","content":[]}`, "", Response{Content: Null, Choices: 1})
 	f(`{"type":"message","content":"a"}`, "a", Response{Content: String, Choices: 1})
 	f(`{"type":"message","content":7}`, "", Response{Content: Number, ContentBytes: 1, Choices: 1})
@@ -147,6 +147,9 @@ func TestAnthropicRecordedResponses(t *testing.T) {
 		u := want.Usage
 		if cached := u["cache_read_input_tokens"]; r.InputTokens != u["input_tokens"]+cached+u["cache_creation_input_tokens"] || r.CachedTokens != cached || r.OutputTokens != u["output_tokens"] {
 			t.Errorf("%s: %d, %d and %d tokens of %v", e.ID, r.InputTokens, r.CachedTokens, r.OutputTokens, u)
+		}
+		if _, reported := u["cache_read_input_tokens"]; r.CacheReported != reported || r.CacheWritten != u["cache_creation_input_tokens"] {
+			t.Errorf("%s: %v, %d tokens written of %v", e.ID, r.CacheReported, r.CacheWritten, u)
 		}
 	})
 	t.Logf("%d unary, %d streams, %d in frames, %d calls, %d signed, %d failed", unary, streams, frames, calls, signed, failed)

@@ -103,7 +103,7 @@ func TestAnthropicStreamEnds(t *testing.T) {
 		t.Helper()
 		checkAnswerIn(t, wire.Anthropic, "", body, text, want)
 	}
-	base := Response{ID: "msg_1", Model: "claude", Content: String, Choices: 1, InputTokens: 13, CachedTokens: 10, OutputTokens: 1}
+	base := Response{ID: "msg_1", Model: "claude", Content: String, Choices: 1, InputTokens: 13, CachedTokens: 10, CacheReported: true, OutputTokens: 1}
 	with := func(change func(*Response)) Response {
 		r := base
 		change(&r)
@@ -173,7 +173,7 @@ func TestAnthropicFrames(t *testing.T) {
 	f(whole, "a", want)
 	f(whole[:len(whole)-1], "a", func() Response { r := want; r.Cut = true; return r }())
 	open := anthropicFrames(messageStart, start(0, `{"type":"text","text":"a"}`))
-	base := Response{ID: "msg_1", Model: "claude", Content: String, Choices: 1, InputTokens: 13, CachedTokens: 10, OutputTokens: 1}
+	base := Response{ID: "msg_1", Model: "claude", Content: String, Choices: 1, InputTokens: 13, CachedTokens: 10, CacheReported: true, OutputTokens: 1}
 	with := func(change func(*Response)) Response {
 		r := base
 		change(&r)

@@ -221,7 +221,8 @@ func (a *converse) usage(s *scanner) {
 		s.skip()
 		return
 	}
-	var input, read, written int64
+	var input, written int64
+	a.r.CachedTokens = 0
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "inputTokens":
@@ -229,12 +230,38 @@ func (a *converse) usage(s *scanner) {
 		case "outputTokens":
 			a.r.OutputTokens = s.number()
 		case "cacheReadInputTokens":
-			read = s.number()
+			a.r.cached(s)
 		case "cacheWriteInputTokens":
 			written = s.number()
+		case "cacheDetails":
+			a.r.CacheHour = bedrockHour(s)
 		default:
 			s.skip()
 		}
 	}
-	a.r.InputTokens, a.r.CachedTokens = input+read+written, read
+	a.r.InputTokens, a.r.CacheWritten = input+a.r.CachedTokens+written, written
+}
+
+// bedrockHour reads cacheDetails, a list of what was written by time to live, and returns the tokens held for an hour.
+func bedrockHour(s *scanner) (hour int64) {
+	for more := s.enter(Array); more; more = s.more(']') {
+		var ttl []byte
+		var tokens int64
+		n := len(s.scratch)
+		for more := s.enter(Object); more; more = s.more('}') {
+			switch string(s.key()) {
+			case "ttl":
+				ttl, _ = s.text()
+			case "inputTokens":
+				tokens = s.number()
+			default:
+				s.skip()
+			}
+		}
+		if string(ttl) == "1h" {
+			hour += tokens
+		}
+		s.scratch = s.scratch[:n]
+	}
+	return hour
 }

@@ -48,7 +48,7 @@ func TestBedrockUnary(t *testing.T) {
 
 	f(`{"output":{"message":{"content":[]}},"stopReason":"max_tokens","usage":{"inputTokens":5,"outputTokens":7,"totalTokens":42,`+
 		`"cacheReadInputTokens":20,"cacheReadInputTokenCount":20,"cacheWriteInputTokens":10}}`, "",
-		Response{Choices: 1, Content: Null, FinishReason: "max_tokens", InputTokens: 35, OutputTokens: 7, CachedTokens: 20})
+		Response{Choices: 1, Content: Null, FinishReason: "max_tokens", InputTokens: 35, OutputTokens: 7, CachedTokens: 20, CacheWritten: 10, CacheReported: true})
 	// Errors of AWS and of its gateways.
 	failed := func(body string, malformed bool) {
 		t.Helper()

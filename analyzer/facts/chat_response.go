@@ -332,16 +332,28 @@ func (a *answer) usage(s *scanner) {
 			a.r.InputTokens = s.number()
 		case "completion_tokens":
 			a.r.OutputTokens = s.number()
-		case "prompt_cache_hit_tokens", "cached_tokens": // DeepSeek, Moonshot
-			a.r.CachedTokens = s.number()
+		case "prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens": // DeepSeek, Moonshot, LiteLLM
+			a.r.cached(s)
+		case "cache_creation_input_tokens": // LiteLLM
+			a.r.CacheWritten = s.number()
 		case "prompt_tokens_details":
-			for more := s.enter(Object); more; more = s.more('}') {
-				if string(s.key()) == "cached_tokens" {
-					a.r.CachedTokens = max(a.r.CachedTokens, s.number())
-				} else {
-					s.skip()
-				}
-			}
+			a.details(s)
+		default:
+			s.skip()
+		}
+	}
+}
+
+// details reads prompt_tokens_details, which may repeat what the usage says.
+func (a *answer) details(s *scanner) {
+	for more := s.enter(Object); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "cached_tokens":
+			before := a.r.CachedTokens
+			a.r.cached(s)
+			a.r.CachedTokens = max(a.r.CachedTokens, before)
+		case "cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens": // OpenAI and OpenRouter, LiteLLM, Qwen
+			a.r.CacheWritten = max(a.r.CacheWritten, s.number())
 		default:
 			s.skip()
 		}

@@ -32,7 +32,7 @@ func TestScanResponseUnary(t *testing.T) {
 	}
 	f(`{"id":"chatcmpl-1","object":"chat.completion","model":"gpt-4o-2024","choices":[{"index":0,"message":{"role":"assistant","content":"\u003cb\u003e \ud83d\ude00"},
 		"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":4}}}`, "<b> 😀",
-		Response{ID: "chatcmpl-1", Model: "gpt-4o-2024", Content: String, FinishReason: "stop", InputTokens: 10, OutputTokens: 2, CachedTokens: 4, Choices: 1})
+		Response{ID: "chatcmpl-1", Model: "gpt-4o-2024", Content: String, FinishReason: "stop", InputTokens: 10, OutputTokens: 2, CachedTokens: 4, CacheReported: true, Choices: 1})
 	// Calls: whole calls with equal ids are separate; arguments of any type.
 	f(`{"choices":[{"message":{"content":null,"reasoning_content":"","tool_calls":[
 		{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":\"\\n\"}"}},{"id":"c","function":{"name":"f","arguments":{"a":1}}},
@@ -64,7 +64,7 @@ func TestScanResponseUnary(t *testing.T) {
 		}})
 	// DeepSeek's and Moonshot's cache counts.
 	f(`{"choices":[{"message":{"content":""}}],"usage":{"prompt_tokens":9,"prompt_cache_hit_tokens":8}}`, "",
-		Response{Content: String, Choices: 1, InputTokens: 9, CachedTokens: 8})
+		Response{Content: String, Choices: 1, InputTokens: 9, CachedTokens: 8, CacheReported: true})
 }
 
 func TestScanResponseError(t *testing.T) {

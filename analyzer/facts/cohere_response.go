@@ -147,7 +147,7 @@ func (a *answer) cohereUsage(s *scanner) {
 		case "billed_units":
 			billed = inAndOut(s)
 		case "cached_tokens":
-			a.r.CachedTokens = s.number()
+			a.r.cached(s)
 		default:
 			s.skip()
 		}

@@ -24,7 +24,7 @@ func TestScanCohereResponse(t *testing.T) {
 	}
 	f(`{"id":"i","finish_reason":"COMPLETE","message":{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"\u0061"},{"type":"text","text":"b"}],
 		"citations":[{"text":"c"}]},"usage":{"billed_units":{"input_tokens":7,"output_tokens":8},"tokens":{"input_tokens":70,"output_tokens":80},"cached_tokens":5}}`, "ab",
-		Response{ID: "i", Content: String, Reasoning: String, FinishReason: "COMPLETE", InputTokens: 70, OutputTokens: 80, CachedTokens: 5, Choices: 1})
+		Response{ID: "i", Content: String, Reasoning: String, FinishReason: "COMPLETE", InputTokens: 70, OutputTokens: 80, CachedTokens: 5, CacheReported: true, Choices: 1})
 	calls := []ResponseCall{
 		{ID: "f_1", Name: "f", Arguments: `{"a":1}`, ArgsKind: String, Args: ArgsObject},
 		{ID: "g_1", Name: "g", Arguments: `{}`, ArgsKind: String, Args: ArgsObject},

@@ -223,7 +223,7 @@ func TestGeminiRecordedAnswers(t *testing.T) {
 			t.Errorf("%s: %+v", e.ID, r)
 		}
 		if r.InputTokens != tokens.PromptTokenCount || r.OutputTokens != tokens.CandidatesTokenCount+tokens.ThoughtsTokenCount ||
-			r.CachedTokens != tokens.CachedContentTokenCount {
+			r.CachedTokens != tokens.CachedContentTokenCount || r.CacheReported != (tokens.PromptTokenCount > 0) {
 			t.Errorf("%s: tokens %+v, want %+v", e.ID, r, tokens)
 		}
 

@@ -40,7 +40,7 @@ func TestGeminiAnswer(t *testing.T) {
 	f(`{"candidates":[{"content":{"parts":[{"text":"hm","thought":true},{"text":"a\u003cb"},{"text":"\ud83d\ude00","thoughtSignature":"c2ln"}],"role":"model"},
 		"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":3,"thoughtsTokenCount":20,"cachedContentTokenCount":1,"totalTokenCount":28},
 		"modelVersion":"gemini-3-pro","responseId":"r1"}`, "a<b😀", Response{
-		ID: "r1", Model: "gemini-3-pro", Reasoning: String, FinishReason: "STOP", InputTokens: 5, OutputTokens: 23, CachedTokens: 1, Choices: 1,
+		ID: "r1", Model: "gemini-3-pro", Reasoning: String, FinishReason: "STOP", InputTokens: 5, OutputTokens: 23, CachedTokens: 1, CacheReported: true, Choices: 1,
 		Signed: []Signed{{Hash: xxh3.HashString("c2ln")}},
 	})
 	f(`{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{"a":"\n"}},"thoughtSignature":"c2ln"},{"functionCall":{"id":"i","name":"f","args":{}}},
@@ -66,9 +66,9 @@ func TestGeminiAnswer(t *testing.T) {
 	// The first candidate by its index, not its position; snake case; lists of one.
 	f(`{"candidates":[{"content":{"parts":[{"text":"b"}]},"index":1},{"content":{"parts":[{"text":"a"}]},"index":0}]}`, "a", Response{Choices: 2})
 	f(`{"candidates":{"content":{"parts":{"function_call":{"name":"f"},"thought_signature":"c2ln"}},"finish_reason":"STOP"},"usage_metadata":{"prompt_token_count":1,"candidates_token_count":2},"model_version":"m","response_id":"r"}`,
-		"", Response{ID: "r", Model: "m", Content: Null, FinishReason: "STOP", InputTokens: 1, OutputTokens: 2, Choices: 1, Signed: []Signed{{Hash: xxh3.HashString("c2ln")}}, Calls: []ResponseCall{{Name: "f", Signature: true}}})
+		"", Response{ID: "r", Model: "m", Content: Null, FinishReason: "STOP", InputTokens: 1, OutputTokens: 2, CacheReported: true, Choices: 1, Signed: []Signed{{Hash: xxh3.HashString("c2ln")}}, Calls: []ResponseCall{{Name: "f", Signature: true}}})
 	// No content and no reason.
-	f(`{"usageMetadata":{"promptTokenCount":5},"modelVersion":"m"}`, "", Response{Model: "m", InputTokens: 5})
+	f(`{"usageMetadata":{"promptTokenCount":5},"modelVersion":"m"}`, "", Response{Model: "m", InputTokens: 5, CacheReported: true})
 	f(`{"candidates":[]}`, "", Response{})
 	// Wrong types.
 	f(`{"candidates":["x",null,{"content":[],"finishReason":3,"index":"a"}],"usageMetadata":[],"promptFeedback":"x","responseId":7}`, "", Response{Choices: 3})
@@ -119,6 +119,7 @@ func TestGeminiStream(t *testing.T) {
 	f := func(text string, want Response, chunks ...string) {
 		t.Helper()
 		want.ID, want.Model, want.Choices, want.InputTokens, want.OutputTokens = "r", "m", 1, 5, max(want.OutputTokens, 3)
+		want.CacheReported = true
 		events, array := streamed(chunks...)
 		checkGeminiAnswer(t, events, text, want)
 		checkGeminiAnswer(t, strings.TrimSpace(events), text, want)
@@ -147,7 +148,7 @@ func TestGeminiStream(t *testing.T) {
 	// An error in the stream.
 	f("a", Response{Error: []byte(`{"code":503}`)}, chunk(`{"text":"a"}`, ""), `{"error":{"code":503}}`)
 	events, _ := streamed(chunk(`{"text":"a"}`, ""))
-	want := Response{ID: "r", Model: "m", Choices: 1, InputTokens: 5, OutputTokens: 3, Error: []byte(`{"code":503}`)}
+	want := Response{ID: "r", Model: "m", Choices: 1, InputTokens: 5, OutputTokens: 3, CacheReported: true, Error: []byte(`{"code":503}`)}
 	checkGeminiAnswer(t, events+`{"error":{"code":503}}`, "a", want)
 	checkGeminiAnswer(t, events+`[{"error":{"code":503}}]`+"\n", "a", want)
 

@@ -62,18 +62,20 @@ func (a *geminiAnswer) promptFeedback(s *scanner) {
 	}
 }
 
-// usage reads token counts. Each chunk of a stream contains running totals, so the last counts win.
+// usage reads token counts. Each chunk of a stream contains running totals, so the last counts win. A count of 0 is left out, as
+// in all JSON that Google writes from a message of its protocol, so usage with the length of the prompt tells what was read.
 func (a *geminiAnswer) usage(s *scanner) {
 	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "promptTokenCount", "prompt_token_count":
+			a.r.CacheReported = s.kind() == Number || a.r.CacheReported
 			a.r.InputTokens = s.number()
 		case "candidatesTokenCount", "candidates_token_count":
 			a.output = s.number()
 		case "thoughtsTokenCount", "thoughts_token_count":
 			a.thoughts = s.number()
 		case "cachedContentTokenCount", "cached_content_token_count":
-			a.r.CachedTokens = s.number()
+			a.r.cached(s)
 		default:
 			s.skip()
 		}

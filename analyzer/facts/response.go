@@ -44,6 +44,12 @@ type Response struct {
 	BadIndex bool
 }
 
+// cached reads how many tokens were read from the cache.
+func (r *Response) cached(s *scanner) {
+	r.CacheReported = s.kind() == Number || r.CacheReported
+	r.CachedTokens = s.number()
+}
+
 // Unfinished reports that a stream ended, or failed, before the answer did. OutputTokens is then at most a running total:
 // Anthropic counts 1 at the start of a stream, and the whole answer only at its end.
 func (r *Response) Unfinished() bool { return r.Cut || len(r.Error) > 0 && r.FinishReason == "" }

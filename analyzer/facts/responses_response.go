@@ -264,9 +264,12 @@ func (a *itemAnswer) usage(s *scanner) {
 			a.r.OutputTokens = s.number()
 		case "input_tokens_details":
 			for more := s.enter(Object); more; more = s.more('}') {
-				if string(s.key()) == "cached_tokens" {
-					a.r.CachedTokens = s.number()
-				} else {
+				switch string(s.key()) {
+				case "cached_tokens":
+					a.r.cached(s)
+				case "cache_write_tokens":
+					a.r.CacheWritten = s.number()
+				default:
 					s.skip()
 				}
 			}

@@ -27,7 +27,7 @@ func TestResponsesUnary(t *testing.T) {
 		{'id':'rs_1','type':'reasoning','summary':[],'encrypted_content':'gA\/A'},
 		{'id':'msg_1','type':'message','status':'completed','role':'assistant','content':[{'type':'output_text','annotations':[],'text':'\u003cb\u003e '},{'text':'😀','type':'output_text'}]}],
 		'usage':{'input_tokens':10,'input_tokens_details':{'cached_tokens':4},'output_tokens':2,'output_tokens_details':{'reasoning_tokens':1},'total_tokens':12}}`, "<b> 😀", Response{
-		ID: "resp_1", Model: "gpt-5", Content: String, Reasoning: String, FinishReason: "completed", InputTokens: 10, OutputTokens: 2, CachedTokens: 4,
+		ID: "resp_1", Model: "gpt-5", Content: String, Reasoning: String, FinishReason: "completed", InputTokens: 10, OutputTokens: 2, CachedTokens: 4, CacheReported: true,
 		Signed: []Signed{{ID: "rs_1", Hash: xxh3.HashString("gA/A")}},
 	})
 	// Calls with keys in any order; the provider's own tools make none.

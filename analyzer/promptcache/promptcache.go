@@ -37,6 +37,12 @@ const (
 	Evicted          = "evicted"           // nothing changed: the provider no longer had it
 )
 
+// reasons are all reasons. What is remembered about them depends on their order.
+var reasons = [...]string{
+	ToolsChanged, ToolsReordered, SystemChanged, MessageEdited, HistoryCompacted, ParameterChanged, ModelSwitched, AccountChanged, MarkMissing, MarkMoved,
+	BeyondLookback, TooShort, Idle, Parallel, RoutingMissing, Varies, Evicted,
+}
+
 // Avoidable reports whether a change of the agent avoids the reason. The others are told and never alarmed.
 func Avoidable(reason string) bool {
 	switch reason {

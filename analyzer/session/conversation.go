@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/expiry"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -65,7 +66,8 @@ type branch struct {
 	resent     bool      // the newest request was sent more than once, so it may have several answers
 	newest     *Turn
 	streak     *Streak
-	steps      *steps // nil if no step may be repeated
+	steps      *steps             // nil if no step may be repeated
+	cache      promptcache.Prompt // of the newest request with a known use of the cache
 }
 
 // conversation finds or creates the conversation of a request.

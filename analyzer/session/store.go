@@ -5,6 +5,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/expiry"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -112,6 +113,7 @@ func (s *Store) Request(in Request) *Turn {
 	}
 	if b != nil {
 		t.previous, t.pSource = b.exchange, b.source
+		t.earlier = b.prompt(&in, q, a, continues, loose(b.source, src))
 	}
 	switch {
 	case b == nil: // a new history that shares nothing with the other branches
@@ -202,7 +204,7 @@ func (s *Store) account(c *conversation) {
 	}
 	n := c.keptBytes + int64(640+len(c.calls)*callBytes+c.text+len(c.instances)*(512+2*codeBytes)+len(c.keys)*keyBytes+len(c.named)*256+len(c.resumed)*96+len(c.early)*256+len(c.processes)*processBytes+c.pending+len(c.shortfalls)*32)
 	for _, b := range c.branches {
-		n += 256 + 2*codeBytes + int64(cap(b.tip.messages))*messageBytes + int64(cap(b.tip.calls))*callMarkBytes + int64(cap(b.tip.replies))*8
+		n += 256 + promptcache.PromptBytes + 2*codeBytes + int64(cap(b.tip.messages))*messageBytes + int64(cap(b.tip.calls))*callMarkBytes + int64(cap(b.tip.replies))*8
 		if b.steps != nil {
 			n += loopBytes
 		}

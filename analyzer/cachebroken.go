@@ -1,0 +1,78 @@
+package analyzer
+
+import (
+	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/identity"
+	"github.com/llmtap/llmtap/analyzer/ledger"
+	"github.com/llmtap/llmtap/analyzer/price"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
+	"github.com/llmtap/llmtap/analyzer/signals"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+)
+
+// cacheLoss returns what the tokens that p did not read from the cache cost, in microdollars; 0 if the price is unknown.
+func (p *pending) cacheLoss(prices *price.Lookup) uint64 {
+	e := &p.row
+	if price := prices.Of(e.Provider, e.Model); price != nil {
+		return uint64(max(0, float64(e.Cache.Missed)*(price.Input-price.CachedInput)+0.5))
+	}
+	return 0
+}
+
+// cacheExample returns the example of p, which did not read the cache for an avoidable reason, for alerts.
+func cacheExample(p *pending) Example {
+	e, v := &p.row, &p.row.Cache
+	x := Example{
+		Finding: true, Exchange: e.ID, Conversation: e.Conversation, Full: e.Capture == event.CaptureFull, Status: e.Status, Message: v.Message(),
+		Summary: v.Summary(), Evidence: v.Evidence(e.InputTokens), Fix: v.Fix(), PublishedAt: e.StoredAt.UnixNano(),
+	}
+	if about := p.cacheKnown; about != nil {
+		x.FirstVersion, x.LastClean, x.CleanCalls = about.FirstVersion, about.LastClean, about.CleanCalls
+		if !about.FirstAt.IsZero() {
+			x.FirstAt = about.FirstAt.UnixNano()
+		}
+	}
+	return x
+}
+
+// cache records that the cache was not read in p for an avoidable reason. It sets what the ledger knows of it.
+func (m *memory) cache(s *step, p *pending) {
+	e, v := &p.row, &p.row.Cache
+	if !promptcache.Avoidable(v.Reason) || !remembered(e) {
+		return
+	}
+	k := ledger.Key{Kind: ledger.KindDefect, Service: e.Labels.Service, Stage: e.Labels.Stage, Name: signals.CacheBroken, RootCause: v.Reason}
+	r := m.Get(k)
+	if s.emit && r == nil {
+		r = m.See(&k, &m.sighting)
+	}
+	if r != nil {
+		p.cacheKnown = new(signals.Failure)
+		know(p.cacheKnown, r)
+	}
+}
+
+// cacheBroken emits the signal that p did not read the cache for an avoidable reason, once per history and reason.
+func (p *pending) cacheBroken(s *step, minSeq uint64) {
+	e, v := &p.row, &p.row.Cache
+	if !promptcache.Avoidable(v.Reason) || !p.turn.Tell(v.Reason) {
+		return
+	}
+	x := p.subject()
+	id := identity.Of(x.Labels.Service, x.Root, x.Branch, signals.CacheBroken, v.Reason)
+	fingerprint := identity.Of(x.Labels.Service, x.Labels.Stage, signals.CacheBroken, v.Reason, "", "")
+	f := Finding{
+		ID: id.ID(), Fingerprint: fingerprint.Fingerprint(), Seq: e.Seq, FirstSeen: x.SeenAt,
+		Exchange: x.Exchange, ExchangeVersion: x.Labels.ServiceVersion, ExchangeInstance: x.Instance, ExchangeMessages: x.Messages, Code: x.Code,
+		Labels: x.Labels, Attrs: x.Attrs, Conversation: x.Conversation, Provider: x.Provider, Model: x.Model, Dialect: x.Dialect, Variant: x.Variant,
+		Rule: signals.CacheBroken, Detail: v.Reason, Predicted: check.Signal, Severity: check.Signal, Status: x.Status, Message: v.Message(),
+		Summary: v.Summary(), Evidence: v.Evidence(e.InputTokens), Fix: v.Fix(),
+	}
+	about := p.cacheKnown
+	if about == nil {
+		about = new(signals.Failure)
+	}
+	about.Full = x.Full
+	f.FirstVersion, f.LastClean, f.CleanCalls = about.FirstVersion, about.LastClean, about.CleanCalls
+	s.emitFinding(&f, about, e.Origin != event.OriginImport, minSeq)
+}

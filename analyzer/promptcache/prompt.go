@@ -1,0 +1,106 @@
+package promptcache
+
+import (
+	"bytes"
+	"math"
+	"slices"
+)
+
+// A Prompt is what is remembered of a request whose answer said what was read from the cache, so that a later request can be
+// compared with it. Every live conversation has one, of 64 bytes.
+type Prompt struct {
+	Tools      *ToolSet // nil if it declared none
+	System     uint64   // hash of the system prompt and the leading system messages, without marks
+	Parameters uint64   // see Policy.digest
+	Target     uint32   // hash of the host and the model
+	Sent       uint32   // Unix time in seconds
+	Took       uint16   // seconds until the answer ended
+	Messages   uint16   // messages after the leading system messages
+	Shared     uint16   // of these, those at the start that all requests since have
+	Flags      Flags
+	Told       uint32 // reasons of which the history has a finding, see Tell
+	Input      uint32 // tokens; 0 if nothing is remembered
+	Held       uint32 // of these, read from the cache or written to it, as far as the answer says
+	Bytes      uint32 // size of the prompt
+	SystemSize uint32 // of these, of System
+	Marks      uint32 // blocks up to the last mark
+}
+
+// PromptBytes is the size of a Prompt.
+const PromptBytes = 64
+
+// Flags of a Prompt.
+type Flags uint16
+
+// The flags.
+const (
+	Marked      Flags = 1 << iota // something is marked
+	MarkedSetup                   // the tools or the system prompt are
+	Longer                        // the request asks for the longer time to live
+	Keyed                         // it has a prompt_cache_key
+	Shaped                        // it is a shape
+)
+
+// Known reports whether p is a prompt.
+func (p *Prompt) Known() bool { return p.Input > 0 }
+
+// A ToolSet is what is remembered of the tools that a request declares. Prompts share it.
+type ToolSet struct {
+	Hash   uint64   // of the tools as sent, without marks
+	Stable uint64   // the same without the hashes of texts in a shape, which depend on the process
+	Set    uint64   // of the tools in any order
+	Each   []uint32 // hashes of the first maxEach tools
+	Names  []string // of these, as far as they have one
+	Size   int
+}
+
+// maxEach bounds the tools of which a change is located.
+const maxEach = 128
+
+// BodySize returns the size of the messages after the leading system messages.
+func (p *Prompt) BodySize() int { return int(p.Bytes) - int(p.SystemSize) - p.Tools.size() }
+
+// Same reports whether t and o are the same tools in the same order.
+func (t *ToolSet) Same(o *ToolSet) bool { return t == o || t != nil && o != nil && t.Hash == o.Hash }
+
+func (t *ToolSet) size() int {
+	if t == nil {
+		return 0
+	}
+	return t.Size
+}
+
+// Size returns the size that a part of a shape had before its texts were replaced by ~<bytes>:<hash>.
+func Size(shape []byte) int {
+	n := len(shape)
+	for {
+		i := bytes.IndexByte(shape, '~')
+		if i < 0 {
+			return n
+		}
+		shape = shape[i+1:]
+		text, digits := 0, 0
+		for digits < len(shape) && digits < 9 && shape[digits] >= '0' && shape[digits] <= '9' {
+			text = 10*text + int(shape[digits]-'0')
+			digits++
+		}
+		if end := digits + 1 + textHash; digits > 0 && len(shape) >= end && shape[digits] == ':' {
+			n += text - end - 1
+			shape = shape[end:]
+		}
+	}
+}
+
+// textHash is the length of the hash of a text in a shape.
+const textHash = 16
+
+// Clip returns n as an uint32, or the nearest number that is one.
+func Clip[T int | int64](n T) uint32 { return uint32(min(max(int64(n), 0), math.MaxUint32)) }
+
+// Tell reports whether the history of p has no finding about reason yet, and records that it has one.
+func (p *Prompt) Tell(reason string) bool {
+	bit := uint32(1) << (slices.Index(reasons[:], reason) & 31)
+	fresh := p.Told&bit == 0
+	p.Told |= bit
+	return fresh
+}

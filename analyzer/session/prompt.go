@@ -1,0 +1,112 @@
+package session
+
+import (
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
+)
+
+// mediaSize bounds the size of a message with an image or a file, whose tokens do not depend on its bytes.
+const mediaSize = 8 << 10
+
+// messageSize returns the size of m in a prompt.
+func messageSize(m *facts.Message, in *Request) int32 {
+	n := m.End - m.Start
+	if in.Shaped && m.End <= len(in.Body) {
+		n = promptcache.Size(in.Body[m.Start:m.End])
+	}
+	if m.Parts&(facts.PartImage|facts.PartAudio|facts.PartFile) != 0 {
+		n = min(n, mediaSize)
+	}
+	return int32(n)
+}
+
+// prompt describes what the request q has in common with the newest answered request of b, whose history it continues or parts
+// from. It must be called before q becomes the newest request of the branch.
+func (b *branch) prompt(in *Request, q *skeleton, a alignment, continues, loose bool) (e promptcache.Earlier) {
+	if !b.cache.Known() {
+		return e
+	}
+	if in.Facts.Stored {
+		if continues && b.answered() { // the provider adds all that was before
+			e.Prompt, e.Loose, e.Shared, e.SharedBytes = b.cache, loose, int(b.cache.Messages), b.cache.BodySize()
+		}
+		return e
+	}
+	p := &b.tip
+	pb, qb := p.body(), q.body()
+	k := 0
+	for k < len(pb) && k < len(qb) && (pb[k].hash == qb[k].hash || loose && p.same(&pb[k], q, &qb[k], true)) {
+		k++
+	}
+	e.Prompt, e.Loose = b.cache, loose
+	e.Shared = min(int(e.Prompt.Shared), k)
+	e.Prompt.Shared = uint16(e.Shared)
+	if continues {
+		b.cache.Shared = e.Prompt.Shared
+	}
+	e.SharedBytes = size(qb[:e.Shared])
+	switch messages := int(e.Prompt.Messages); {
+	case e.Shared >= messages:
+		return e
+	case !continues || messages != len(pb): // the history before is not known, or it is another one
+		e.Change = promptcache.Parted
+		return e
+	}
+	pEnd, qEnd := len(pb), len(qb) // the end of what was replaced
+	switch {
+	case k < a.prefix: // an assistant message was written in another way, and what follows was not
+		pEnd, qEnd = k+1, k+1
+	case a.tail > 0:
+		pEnd, qEnd = len(pb)-a.tail, a.tailEnd-a.tail
+	default:
+		e.Change = promptcache.Parted
+		return e
+	}
+	replaced, by := size(pb[k:pEnd]), size(qb[k:qEnd])
+	e.Change = promptcache.Edited
+	if qEnd-k < pEnd-k || by < replaced/2 {
+		e.Change = promptcache.Compacted
+	}
+	// What follows may have moved, and may have changed again.
+	for i := range min(len(pb)-pEnd, len(qb)-qEnd) {
+		if pb[pEnd+i].hash == qb[qEnd+i].hash {
+			e.EqualBytes += int(qb[qEnd+i].size)
+		}
+	}
+	if e.Change == promptcache.Edited {
+		e.EqualBytes += min(replaced, by)
+	}
+	return e
+}
+
+// size returns the size of messages.
+func size(messages []message) (n int) {
+	for i := range messages {
+		n += int(messages[i].size)
+	}
+	return n
+}
+
+// Earlier returns what the request has in common with the newest answered request of its history, or of the one that it parts from.
+func (t *Turn) Earlier() *promptcache.Earlier { return &t.earlier }
+
+// First reports whether the request is the first of its conversation.
+func (t *Turn) First() bool { return t.previous == "" && t.Branch == "" }
+
+// BodySize returns the size of the messages after the leading system messages, and their number.
+func (t *Turn) BodySize() (bytes, messages int) { return size(t.q.body()), t.length }
+
+// Cached remembers the prompt of the request for the requests that continue its history, unless there are such requests already.
+func (t *Turn) Cached(p *promptcache.Prompt) {
+	b := t.branch
+	if b.exchange != t.exchange || p.Messages != uint16(t.length) {
+		return
+	}
+	told := b.cache.Told
+	b.cache = *p
+	b.cache.Shared, b.cache.Told = p.Messages, told
+}
+
+// Tell reports whether the history of the request has no finding about a reason why the cache was not read yet, and records
+// that it has one.
+func (t *Turn) Tell(reason string) bool { return t.branch.cache.Tell(reason) }
