@@ -14,10 +14,11 @@
 //
 // # Sources
 //
-// OpenAI: developers.openai.com/api/docs/guides/prompt-caching, as of July 2026, for models before GPT-5.6. Prompts of 1024 tokens or
-// more, in steps of 128; tools, images and the schema of a response format count; requests are routed by a hash of about the
-// first 256 tokens and prompt_cache_key, and above about 15 a minute some go to another machine; held for 5 to 10 minutes after
-// the last use, or for 24 hours with prompt_cache_retention.
+// OpenAI: developers.openai.com/api/docs/guides/prompt-caching, as of July 2026, and Prompt Caching 201 in its cookbook, as of 2026,
+// for models before GPT-5.6. Prompts of 1024 tokens or more, in steps of 128; tools and the schema of a response format come
+// first, images count, and so does the effort, tool_choice does not; requests are routed by a hash of about the first 256 tokens
+// and prompt_cache_key, and above about 15 a minute some go to another machine; held for 5 to 10 minutes after the last use, or
+// for 24 hours with prompt_cache_retention.
 //
 // Anthropic: platform.claude.com/docs/en/build-with-claude/prompt-caching, as of August 2026. Tools, system, messages; cached up to
 // marks, of which there are at most four, or one in the request itself for its last block; each looks back 20 blocks; a minimum by

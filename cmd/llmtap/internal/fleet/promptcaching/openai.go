@@ -30,7 +30,8 @@ func (c *Cache) OpenAI(r Request) *Call {
 	if text(o["prompt_cache_retention"]) == "24h" {
 		ttl = 24 * time.Hour
 	}
-	machine := c.route(key(0).with("openai").with(r.Account).with(r.Model), &p, text(o["prompt_cache_key"]))
+	effort := text(o["reasoning_effort"]) + text(decode(o["reasoning"])["effort"])
+	machine := c.route(key(0).with("openai").with(r.Account).with(r.Model).with(effort), &p, text(o["prompt_cache_key"]))
 	return c.implicit(machine, &p, openAIMinimum, openAIStep, ttl)
 }
 

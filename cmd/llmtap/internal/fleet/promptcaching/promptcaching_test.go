@@ -78,6 +78,10 @@ func TestOpenAI(t *testing.T) {
 	p.want("tools are first", Usage{Prompt: 2212}, branch)
 	branch["response_format"] = row{"type": "json_schema"}
 	p.want("the schema is before the system prompt", Usage{Prompt: 2218}, branch)
+	branch["reasoning_effort"] = "low"
+	p.want("another effort", Usage{Prompt: 2218}, branch)
+	branch["tool_choice"] = "none"
+	p.want("which tools are allowed does not count", Usage{Prompt: 2218, Read: 2176}, branch)
 	if c := p.begin("other", "model", chatPrompt(1000, "a")); c.Read != 0 {
 		t.Error("another account reads")
 	}

@@ -26,16 +26,18 @@ type cachingDialect struct {
 	name    string
 	models  [2]string // the second one is for those who switch
 	minimum int       // tokens that the provider caches at least, in every version of its documentation
+	unit    int64     // of fewer tokens that were not read nothing can be said: two steps, or Gemini's minimum because it documents no step
+	long    int       // how much longer than others texts are, so that more than a unit is lost
 	encode  func(p *longPrompt) (url string, body row)
 	key     func(h http.Header, key string)
 	system  int // 1 if the system prompt is the first message
 }
 
 var cachingDialects = []*cachingDialect{
-	{"openai", [2]string{"gpt-5-mini", "gpt-5"}, 1024, func(p *longPrompt) (string, row) { return p.chat("https://api.openai.com/v1") }, bearer, 1},
-	{"anthropic", [2]string{"claude-sonnet-4-5", "claude-opus-4-1"}, 1024, (*longPrompt).anthropic, func(h http.Header, key string) { h.Set("X-Api-Key", key) }, 0},
-	{"gemini", [2]string{"gemini-2.5-flash", "gemini-2.5-pro"}, 4096, (*longPrompt).gemini, func(h http.Header, key string) { h.Set("X-Goog-Api-Key", key) }, 0},
-	{"deepseek", [2]string{"deepseek-chat", "deepseek-reasoner"}, 64, func(p *longPrompt) (string, row) { return p.chat("https://api.deepseek.com/v1") }, bearer, 1},
+	{"openai", [2]string{"gpt-5-mini", "gpt-5"}, 1024, 256, 1, func(p *longPrompt) (string, row) { return p.chat("https://api.openai.com/v1") }, bearer, 1},
+	{"anthropic", [2]string{"claude-sonnet-4-5", "claude-opus-4-1"}, 1024, 128, 1, (*longPrompt).anthropic, func(h http.Header, key string) { h.Set("X-Api-Key", key) }, 0},
+	{"gemini", [2]string{"gemini-2.5-flash", "gemini-2.5-pro"}, 4096, 2048 + 64, 6, (*longPrompt).gemini, func(h http.Header, key string) { h.Set("X-Goog-Api-Key", key) }, 0},
+	{"deepseek", [2]string{"deepseek-chat", "deepseek-reasoner"}, 64, 128, 1, func(p *longPrompt) (string, row) { return p.chat("https://api.deepseek.com/v1") }, bearer, 1},
 }
 
 func bearer(h http.Header, key string) { h.Set("Authorization", "Bearer "+key) }
@@ -315,7 +317,6 @@ type longAgent struct {
 	key          string // of its account
 	want         *broken
 	may          bool
-	said         string // what its users say first, of all calls
 }
 
 // agent returns an agent whose prompt the provider caches.
@@ -335,7 +336,7 @@ func (r *cachingRun) agent(conversation string) *longAgent {
 // tool returns the i-th of the tools, which have different names.
 func (r *cachingRun) tool(i int) longTool {
 	names := []string{"read_file", "write_file", "search", "list_dir", "run_tests", "open_ticket", "send_mail", "query_db", "fetch_url"}
-	return longTool{names[i%len(names)], r.words(40 + r.rng.IntN(80)), []string{"path", "query", "id", "text"}[r.rng.IntN(4)]}
+	return longTool{names[i%len(names)], r.words(r.long * (40 + r.rng.IntN(80))), []string{"path", "query", "id", "text"}[r.rng.IntN(4)]}
 }
 
 var vocabulary = strings.Fields(`the a report of customers order account system value when before every answer must never tool result check open close
@@ -374,7 +375,7 @@ func (a *longAgent) branch() *longAgent {
 
 // asks adds a text of the user.
 func (a *longAgent) asks() {
-	a.turns = append(a.turns, longTurn{role: "user", text: a.said + a.words(150+a.rng.IntN(200))})
+	a.turns = append(a.turns, longTurn{role: "user", text: a.words(a.long * (150 + a.rng.IntN(200)))})
 }
 
 // expect says what breaks the prefix of the next call.
@@ -432,7 +433,7 @@ func (a *longAgent) took(said provider.Answer) {
 	} else {
 		t := longTurn{role: "user"}
 		for _, c := range said.Calls {
-			t.results = append(t.results, longResult{c.ID, c.Name, a.words(100 + a.rng.IntN(300))})
+			t.results = append(t.results, longResult{c.ID, c.Name, a.words(a.long * (100 + a.rng.IntN(300)))})
 		}
 		a.turns = append(a.turns, t)
 	}

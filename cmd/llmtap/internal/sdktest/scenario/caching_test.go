@@ -90,13 +90,14 @@ type cachingResult struct {
 	unknown bool   // the reason cannot be known, and none is stated
 	why     string // not right
 
-	calls, told              int // calls, and those said to be broken without a reason that the run has
-	obvious, found, breaking int // calls that the obvious rule is wrong about, right about, and those that break the cache
+	calls                    int
+	told                     map[string]int // reasons stated of calls that are not known to be broken
+	obvious, found, breaking int            // calls that the obvious rule is wrong about, right about, and those that break the cache
 }
 
 // judge compares what is said about the calls of a run with what is true.
 func (k *cachingKind) judge(d *cachingDialect, said []verdict, m mode) (x cachingResult) {
-	x = cachingResult{kind: k, dialect: d, right: true, calls: len(said)}
+	x = cachingResult{kind: k, dialect: d, right: true, calls: len(said), told: map[string]int{}}
 	wrong := func(i int, format string, args ...any) {
 		v := said[i]
 		x.right = false
@@ -104,10 +105,14 @@ func (k *cachingKind) judge(d *cachingDialect, said []verdict, m mode) (x cachin
 			fmt.Sprintf(format, args...), v.row.Cache, v.row.InputTokens, v.row.CachedTokens, v.row.CacheWritten)
 	}
 	before := map[string]int64{} // tokens read and written by the last call of a conversation
+	prompt := map[string]int64{} // tokens of the last prompt of a conversation
 	maybe, stated := false, false
 	for i, v := range said {
 		c := &v.row.Cache
+		in := prompt[v.agent.conversation]
+		few := in > 0 && in-v.row.CachedTokens < d.unit // tokens that were not read
 		if !v.failed {
+			prompt[v.agent.conversation] = v.row.InputTokens
 			fewer := v.row.CachedTokens < before[v.agent.conversation]
 			before[v.agent.conversation] = v.row.CachedTokens + v.row.CacheWritten
 			switch breaks := v.want != nil && promptcache.Avoidable(v.want.reason); {
@@ -122,10 +127,10 @@ func (k *cachingKind) judge(d *cachingDialect, said []verdict, m mode) (x cachin
 			if promptcache.Avoidable(c.Reason) {
 				wrong(i, "nothing is broken")
 			} else if c.Reason != "" {
-				x.told++
+				x.told[c.Reason]++
 			}
-		case v.may:
-			maybe = true
+		case v.may || few:
+			maybe = maybe || v.may
 			if c.Reason == want.reason {
 				stated = true
 			} else if c.Reason != "" {
@@ -167,7 +172,7 @@ func playCaching(t *testing.T, m mode, kinds []*cachingKind, n int, processes *n
 	w.hooks = []hook{w.open(), w.open()}
 	for _, k := range kinds {
 		for _, d := range cachingDialects {
-			if !k.plays(d) || k.noID && !m.ids {
+			if !k.plays(d) || !strings.Contains(k.name, *cachingOnly) || k.noID && !m.ids {
 				continue
 			}
 			for i := range n {
@@ -201,8 +206,12 @@ func tabulate(t *testing.T, kinds []*cachingKind, list []cachingResult, floor in
 	}
 	rows[0] = append(rows[0], "calls", "broken", "told otherwise", "obvious rule: found", "false")
 	for _, k := range kinds {
+		if !strings.Contains(k.name, *cachingOnly) {
+			continue
+		}
 		cells := []string{k.name}
 		var sum cachingResult
+		told := map[string]int{}
 		for _, d := range cachingDialects {
 			right, runs, unknown := 0, 0, 0
 			for _, x := range list {
@@ -210,7 +219,9 @@ func tabulate(t *testing.T, kinds []*cachingKind, list []cachingResult, floor in
 					continue
 				}
 				sum.calls += x.calls
-				sum.told += x.told
+				for reason, n := range x.told {
+					told[reason] += n
+				}
 				sum.obvious += x.obvious
 				sum.found += x.found
 				sum.breaking += x.breaking
@@ -234,7 +245,7 @@ func tabulate(t *testing.T, kinds []*cachingKind, list []cachingResult, floor in
 				below = append(below, k.name+"/"+d.name)
 			}
 		}
-		rows = append(rows, append(cells, fmt.Sprint(sum.calls), fmt.Sprint(sum.breaking), fmt.Sprint(sum.told), fmt.Sprint(sum.found), fmt.Sprint(sum.obvious)))
+		rows = append(rows, append(cells, fmt.Sprint(sum.calls), fmt.Sprint(sum.breaking), strings.TrimPrefix(fmt.Sprint(told), "map"), fmt.Sprint(sum.found), fmt.Sprint(sum.obvious)))
 	}
 	t.Logf("right runs of each kind:\n%s", columns(rows))
 	shown := map[string]int{}
@@ -270,4 +281,7 @@ func checkCaching(t *testing.T, m mode, n int, processes *nodes) {
 	}
 }
 
-var cachingRuns = flag.Int("caching", 0, "runs of each kind and dialect of agents with a prompt cache; 0: the default")
+var (
+	cachingRuns = flag.Int("caching", 0, "runs of each kind and dialect of agents with a prompt cache; 0: the default")
+	cachingOnly = flag.String("caching-kind", "", "only the kinds of agents with a prompt cache whose names contain this")
+)
