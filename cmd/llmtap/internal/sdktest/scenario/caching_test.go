@@ -268,6 +268,15 @@ func TestCaching(t *testing.T) {
 	}
 }
 
+// The other hooks lead to the same verdicts.
+func TestCachingInNode(t *testing.T) {
+	checkCaching(t, mode{"node", event.CaptureShape, true}, cmp.Or(*cachingRuns, slowtest.Tenth(t, 50)/5), newNodes(t))
+}
+
+func TestCachingInPython(t *testing.T) {
+	checkCaching(t, mode{"python", event.CaptureFull, true}, cmp.Or(*cachingRuns, slowtest.Tenth(t, 50)/5), newPythons(t))
+}
+
 func checkCaching(t *testing.T, m mode, n int, processes *nodes) {
 	t.Helper()
 	for _, group := range []struct {
