@@ -54,10 +54,10 @@ def client() -> httpx.Client:
 
 
 def send(url: str, body: dict[str, Any], key: str) -> httpx.Response:
-    return CLIENT.post(url, json=body, headers={"authorization": "Bearer " + key, "x-api-key": key, "x-goog-api-key": key})
+    return calls.post(url, json=body, headers={"authorization": "Bearer " + key, "x-api-key": key, "x-goog-api-key": key})
 
 
-CLIENT = client()
+calls = client()
 
 
 class Agent(BaseHTTPRequestHandler):
@@ -71,8 +71,8 @@ class Agent(BaseHTTPRequestHandler):
         self.answer(200, "application/json", json.dumps(getattr(self, command)(args) or {}).encode())
 
     def open(self, args: dict[str, Any]) -> None:
-        global provider
-        provider = int(args["provider"])
+        global provider, calls
+        provider, calls = int(args["provider"]), client()
         llmtap.instrument(
             url=args["nats"], service=args["service"], capture=args["capture"], agent="agent", service_version="1.0.0", environment="test",
             on_published=lambda exchange: print(exchange, flush=True),
