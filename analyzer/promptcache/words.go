@@ -1,6 +1,7 @@
 package promptcache
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -50,7 +51,10 @@ func (v *Verdict) Summary() string {
 	case RoutingMissing:
 		return "many calls share a prefix and have no prompt_cache_key, so that some go to a machine that does not hold it"
 	case Varies:
-		return v.Element + " differs in each conversation of the stage" + v.what() + ", so that nothing after it is shared"
+		if v.Element == "system" {
+			return "the system prompt differs in each conversation of the stage" + v.what() + ", so that nothing after it is shared"
+		}
+		return "the declared tools differ in each conversation of the stage" + v.at() + ", so that nothing after them is shared"
 	case Evicted:
 		return "nothing changed, and the provider no longer had the prefix"
 	}
@@ -64,11 +68,17 @@ func (v *Verdict) at() string {
 	return ": " + v.Element + " (" + v.Detail + ")"
 }
 
+// details are the classes of a changed text in words.
+var details = map[string]string{
+	DetailTime: "it contains the time", DetailDate: "it contains the date", DetailUUID: "it contains a UUID", DetailCounter: "it contains a counter",
+	DetailKeyOrder: "the keys of JSON in it are in another order", DetailUser: "it contains data of the user",
+}
+
 func (v *Verdict) what() string {
 	if v.Detail == "" {
 		return ""
 	}
-	return ": " + v.Detail
+	return ": " + cmp.Or(details[v.Detail], v.Detail)
 }
 
 // Evidence says what was missed in a call with these input tokens.
