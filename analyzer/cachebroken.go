@@ -20,13 +20,13 @@ func (p *pending) cacheLoss(prices *price.Lookup) uint64 {
 }
 
 // cacheExample returns the example of p, which did not read the cache for an avoidable reason, for alerts.
-func cacheExample(p *pending) Example {
+func cacheExample(p *pending, about *signals.Failure) Example {
 	e, v := &p.row, &p.row.Cache
 	x := Example{
 		Finding: true, Exchange: e.ID, Conversation: e.Conversation, Full: e.Capture == event.CaptureFull, Status: e.Status, Message: v.Message(),
 		Summary: v.Summary(), Evidence: v.Evidence(e.InputTokens), Fix: v.Fix(), PublishedAt: e.StoredAt.UnixNano(),
 	}
-	if about := p.cacheKnown; about != nil {
+	if about != nil {
 		x.FirstVersion, x.LastClean, x.CleanCalls = about.FirstVersion, about.LastClean, about.CleanCalls
 		if !about.FirstAt.IsZero() {
 			x.FirstAt = about.FirstAt.UnixNano()
@@ -35,11 +35,16 @@ func cacheExample(p *pending) Example {
 	return x
 }
 
-// cache records that the cache was not read in p for an avoidable reason. It sets what the ledger knows of it.
-func (m *memory) cache(s *step, p *pending) {
+// cache records that the cache was not read in p for an avoidable reason. It returns what the ledger knows of it; nil if the reason is
+// not avoidable.
+func (m *memory) cache(s *step, p *pending) *signals.Failure {
 	e, v := &p.row, &p.row.Cache
-	if !promptcache.Avoidable(v.Reason) || !remembered(e) {
-		return
+	if !promptcache.Avoidable(v.Reason) {
+		return nil
+	}
+	about := &signals.Failure{Full: e.Capture == event.CaptureFull}
+	if !remembered(e) {
+		return about
 	}
 	k := ledger.Key{Kind: ledger.KindDefect, Service: e.Labels.Service, Stage: e.Labels.Stage, Name: signals.CacheBroken, RootCause: v.Reason}
 	r := m.Get(k)
@@ -47,15 +52,16 @@ func (m *memory) cache(s *step, p *pending) {
 		r = m.See(&k, &m.sighting)
 	}
 	if r != nil {
-		p.cacheKnown = new(signals.Failure)
-		know(p.cacheKnown, r)
+		know(about, r)
 	}
+	return about
 }
 
-// cacheBroken emits the signal that p did not read the cache for an avoidable reason, once per history and reason.
-func (p *pending) cacheBroken(s *step, minSeq uint64) {
+// cacheBroken emits the signal that p did not read the cache for an avoidable reason, once per history and reason. about is what the ledger
+// knows of it.
+func (p *pending) cacheBroken(s *step, about *signals.Failure, minSeq uint64) {
 	e, v := &p.row, &p.row.Cache
-	if !promptcache.Avoidable(v.Reason) || !p.turn.Tell(v.Reason) {
+	if about == nil || !p.turn.Prompt().Tell(v.Reason) {
 		return
 	}
 	x := p.subject()
@@ -68,11 +74,6 @@ func (p *pending) cacheBroken(s *step, minSeq uint64) {
 		Rule: signals.CacheBroken, Detail: v.Reason, Predicted: check.Signal, Severity: check.Signal, Status: x.Status, Message: v.Message(),
 		Summary: v.Summary(), Evidence: v.Evidence(e.InputTokens), Fix: v.Fix(),
 	}
-	about := p.cacheKnown
-	if about == nil {
-		about = new(signals.Failure)
-	}
-	about.Full = x.Full
 	f.FirstVersion, f.LastClean, f.CleanCalls = about.FirstVersion, about.LastClean, about.CleanCalls
 	s.emitFinding(&f, about, e.Origin != event.OriginImport, minSeq)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/analyzer/price"
-	"github.com/llmtap/llmtap/analyzer/promptcache"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -175,8 +174,8 @@ func (c *counter) limited(label int, v string) string {
 }
 
 // exchange counts p and the replies in it to calls of replied, see settle. minSeq is the oldest sequence of its events. ex
-// builds an example of p and is called only for failures; isNew reports whether the cause is new.
-func (c *counter) exchange(p *pending, replied [2][]*session.Call, ex func() Example, isNew bool, minSeq uint64, now time.Time) {
+// builds an example of p and is called only for failures; broken is what is known of a break of the provider's cache, see memory.cache. isNew reports whether the cause is new.
+func (c *counter) exchange(p *pending, replied [2][]*session.Call, ex func() Example, broken *signals.Failure, isNew bool, minSeq uint64, now time.Time) {
 	e := &p.row
 	metric := MetricCalls
 	switch {
@@ -197,7 +196,7 @@ func (c *counter) exchange(p *pending, replied [2][]*session.Call, ex func() Exa
 	s, n := c.add(s, 1, minSeq, now)
 	if metric == MetricCalls && measures(e) {
 		c.measure(n, p)
-		c.cache(p, s, minSeq, now)
+		c.cache(p, s, broken, minSeq, now)
 	}
 	if metric == MetricCalls && odds[e.Ended].summary != "" {
 		odd := s
@@ -236,7 +235,7 @@ func (c *counter) reply(p *pending, s series, call *session.Call, minSeq uint64,
 }
 
 // cache counts what became of the provider's cache in p, whose labels s has.
-func (c *counter) cache(p *pending, s series, minSeq uint64, now time.Time) {
+func (c *counter) cache(p *pending, s series, broken *signals.Failure, minSeq uint64, now time.Time) {
 	e := &p.row
 	v := &e.Cache
 	if !e.CacheReported || v.Reusable <= 0 {
@@ -253,10 +252,10 @@ func (c *counter) cache(p *pending, s series, minSeq uint64, now time.Time) {
 		s[labelMetric] = MetricCacheLoss
 		s, _ = c.add(s, loss, minSeq, now)
 	}
-	if promptcache.Avoidable(v.Reason) {
+	if broken != nil {
 		s[labelMetric] = MetricCacheBroken
 		s, _ = c.add(s, 1, minSeq, now)
-		c.example(&s, func() Example { return cacheExample(p) }, maxExamples/2, maxExampleBytes/2)
+		c.example(&s, func() Example { return cacheExample(p, broken) }, maxExamples/2, maxExampleBytes/2)
 	}
 }
 

@@ -27,13 +27,12 @@ type pending struct {
 	history  int              // messages of the request; 0 if it is not known to have all
 	request  signals.Request
 	contents content.Time
-	cache    promptcache.Call
-	// cacheKnown is what the ledger knows of the reason why the cache was not read, if it is avoidable; else nil.
-	cacheKnown *signals.Failure
-	why        cause.Cause      // of the failure
-	failure    *signals.Failure // set when the exchange is reported; nil if it did not fail
-	limits     string           // what the response said of rate limits, see event.Event.RateLimits; valid until the exchange is reported
-	dropped    uint64           // exchanges that the process had dropped before the request
+	cache    promptcache.Expected // until the answer, row.Cache is as Expect returned it
+	opening  *opening             // of the prompt; nil if it is unknown
+	why      cause.Cause          // of the failure
+	failure  *signals.Failure     // set when the exchange is reported; nil if it did not fail
+	limits   string               // what the response said of rate limits, see event.Event.RateLimits; valid until the exchange is reported
+	dropped  uint64               // exchanges that the process had dropped before the request
 
 	run      *run   // nil if none
 	runIndex uint64 // number of the request in its run, from 1
@@ -42,7 +41,7 @@ type pending struct {
 
 // size returns the approximate memory of p, including its conversation, which may have no other request.
 func (p *pending) size() int {
-	n := 1536 + 256 // with cache
+	n := 1536
 	if p.turn != nil {
 		n += 2048
 	}
@@ -243,9 +242,7 @@ func (a *Analyzer) complete(p *pending, h half) {
 	if scanned && accepted(e) && e.ErrorType == "" {
 		e.Ended = ended(p.target.Dialect, r)
 	}
-	if scanned && p.turn != nil {
-		a.prompts.answered(s, p)
-	}
+	a.prompts.answered(p)
 	x := p.observed()
 	x.InBand, x.MayBeLost = inBand, a.processes.mayLack(p)
 	a.detector.Answered(&x, ev, r)
@@ -290,7 +287,7 @@ func (a *Analyzer) expirePending() {
 		s.drop(dropImport)
 		return
 	}
-	p.row.StoredAt = it.Deadline
+	p.row.StoredAt, p.row.Cache = it.Deadline, promptcache.Verdict{}
 	if p.row.Degraded || a.processes.mayLack(p) {
 		p.row.ErrorType = ErrorLost
 	} else {

@@ -67,7 +67,7 @@ func TestRateLimits(t *testing.T) {
 	add := func(service, model, text string) {
 		p := &pending{limits: text}
 		p.row.Labels.Service, p.row.Provider, p.row.Model, p.row.Status = service, "openai", model, 200
-		c.exchange(p, [2][]*session.Call{}, nil, false, 1, limitsAt)
+		c.exchange(p, [2][]*session.Call{}, nil, nil, false, 1, limitsAt)
 	}
 	add("shop", "gpt-5", "requests=40/50/1s tokens=900/1000/6m0s")
 	add("shop", "gpt-5", "requests=38/50/2s tokens=950/1000/6m0s")

@@ -35,7 +35,7 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 	}
 	known, isNew := a.memory.exchange(s, p)
 	a.memory.model(s, e, minSeq)
-	a.memory.cache(s, p)
+	broken := a.memory.cache(s, p)
 	if e.Failed {
 		p.failure = failureOf(e, known)
 	}
@@ -43,7 +43,7 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 	a.endings.wait(s, p, minSeq)
 	counted := e.Origin != event.OriginImport
 	if counted {
-		s.tallies.exchange(p, replied, func() Example { return example(p, proof, known) }, isNew, minSeq, s.now)
+		s.tallies.exchange(p, replied, func() Example { return example(p, proof, known) }, broken, isNew, minSeq, s.now)
 		if e.Status/100 == 2 && wire.CreatesBatch(e.Path) {
 			s.addUncaptured(&e.Labels, TransportBatch, 1, minSeq)
 		}
@@ -60,7 +60,7 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 			s.emitFinding(&row, &about, r.First && counted, minSeq)
 		}
 	}
-	p.cacheBroken(s, minSeq)
+	p.cacheBroken(s, broken, minSeq)
 	a.memory.verdicts(s, p, minSeq)
 	x := p.observed()
 	s.dropN(dropOverflow, a.detector.Completed(&x, proof, minSeq, s.now))

@@ -59,7 +59,7 @@ func newState(cfg *Config, j *judge.Judge, strings interner) state {
 		endings:   newEndings(cfg, processes),
 		processes: processes,
 		detector:  signals.NewDetector(j.Sessions, cfg.ExchangeTimeout),
-		prompts:   newPrompts(cfg),
+		prompts:   newPrompts(cfg, strings),
 		memory:    memory{Ledger: ledger.New(cfg.Partitions)},
 		replay:    replay,
 	}

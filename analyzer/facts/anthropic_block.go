@@ -155,6 +155,7 @@ type anthropicHead struct {
 	keys  anthropicKeys
 	start int    // offset of the block in the body
 	text  []byte // raw, without its quotes; nil if it is not a string
+	mark  cacheMark
 }
 
 // An anthropicBlock is a content block of a message, an answer or a stream. The type may be the last member of a block, so
@@ -228,6 +229,8 @@ func (h *anthropicHead) member(s *scanner, key anthropicKeys) {
 		}
 	case anthropicKeyText:
 		h.text = s.rawText()
+	case anthropicKeyCache:
+		h.mark = s.cacheMark()
 	default:
 		s.skip()
 	}

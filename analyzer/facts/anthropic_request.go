@@ -32,6 +32,8 @@ func (f *Request) anthropic(s *scanner) {
 			f.Stored = f.Stored || len(f.PreviousResponse) > 0
 		case "compaction":
 			f.Compacts = s.skip() == Object
+		case "cache_control":
+			f.automatic(s)
 		default:
 			s.skip()
 		}
@@ -42,12 +44,14 @@ func (f *Request) anthropic(s *scanner) {
 // other names.
 func (f *Request) anthropicTools(s *scanner) {
 	for more := f.enterTools(s); more; more = s.more(']') {
-		f.ToolCount++
+		start := s.i
 		if s.kind() != Object {
 			s.skip()
+			f.declare(s, start, cacheMark{})
 			continue
 		}
-		typ, name := s.typeAndName()
+		typ, name, mark := s.typeNameAndMark()
+		f.declare(s, start, mark)
 		f.tool(name)
 		if len(typ) > 0 && string(typ) != "custom" {
 			f.OpenTools = true
@@ -80,6 +84,7 @@ func (f *Request) anthropicMessage(s *scanner, m *Message) {
 			m.role(s)
 		case "content":
 			f.calls, f.replies = f.calls[:calls], f.replies[:replies]
+			f.unmarkMessage()
 			f.anthropicContent(s, m, &text)
 		case "cache_control":
 			m.Fields |= FieldCacheControl
@@ -181,6 +186,7 @@ func (f *Request) anthropicPart(s *scanner, m *Message, b *anthropicBlock, t *te
 	}
 	if b.keys&anthropicKeyCache != 0 {
 		m.Fields |= FieldCacheControl
+		f.markPart(b.mark, m.PartCount-1)
 	}
 	if key, null := b.unknown(s); key != nil {
 		m.note(FieldUnknown, null)

@@ -16,6 +16,7 @@ import (
 
 // anthropicSeeds are requests that are difficult for a scanner.
 var anthropicSeeds = []string{
+	`{"cache_control":{"type":"ephemeral"},"tools":[{"name":"f","cache_control":{"type":"ephemeral","ttl":"1h"}}],"system":[{"type":"text","text":"s","cache_control":{"ttl":"1h"}}],"messages":[{"role":"user","content":[{"type":"text","text":"q"},{"type":"text","text":"r","cache_control":{"type":"ephemeral"}}]}]}`,
 	`{}`,
 	`{"container":"c","thinking":{"type":"adaptive"},"tool_choice":{"type":"any"},"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"t"},{"type":"server_tool_use","id":"a"},{"type":"tool_use","id":"b","caller":{"type":"code_execution_1"}},{"type":"x_tool_result","tool_use_id":"a"},{"type":"server_tool_use","id":"c","caller":{"type":"direct"}}]}]}`,
 	`{"messages":[]}`,

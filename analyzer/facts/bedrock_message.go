@@ -2,7 +2,10 @@ package facts
 
 import "strings"
 
-func (f *Request) bedrockMessages(s *scanner) { f.messages(s, (*Request).bedrockMessage) }
+func (f *Request) bedrockMessages(s *scanner) {
+	f.cache.ownBlocks = true
+	f.messages(s, (*Request).bedrockMessage)
+}
 
 func (f *Request) bedrockMessage(s *scanner, m *Message) {
 	calls, replies := len(f.calls), len(f.replies)
@@ -13,6 +16,7 @@ func (f *Request) bedrockMessage(s *scanner, m *Message) {
 			m.role(s)
 		case "content":
 			f.calls, f.replies, content = f.calls[:calls], f.replies[:replies], texts{}
+			f.unmarkMessage()
 			f.bedrockContent(s, m, &content)
 		default:
 			m.unknown(s, key) // the SDKs of AWS reject the key; whether AWS does is unknown
@@ -70,6 +74,13 @@ func (f *Request) bedrockBlock(s *scanner, m *Message, t *texts) (part Parts) {
 			part |= m.bedrockReasoning(s)
 		case "citationsContent":
 			part |= f.bedrockCited(s, m, t)
+		case "cachePoint":
+			if mark := s.cacheMark(); mark.set {
+				f.markPart(mark, m.PartCount)
+				part |= PartOther
+			} else {
+				part |= PartBad
+			}
 		default:
 			media := bedrockMedia(key)
 			if media == 0 {
@@ -97,7 +108,7 @@ func bedrockMedia(key []byte) Parts {
 		return PartAudio
 	case "document":
 		return PartFile
-	case "video", "searchResult", "guardContent", "cachePoint":
+	case "video", "searchResult", "guardContent":
 		return PartOther
 	}
 	return 0

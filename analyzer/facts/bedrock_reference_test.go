@@ -153,6 +153,7 @@ func bedrockSession(_ testing.TB, size int, _ uint64) []byte {
 
 // bedrockSeeds are requests that are difficult for a scanner.
 var bedrockSeeds = []string{
+	`{"system":[{"text":"s"},{"cachePoint":{"type":"default","ttl":"1h"}}],"messages":[{"role":"user","content":[{"text":"q"},{"cachePoint":{"type":"default"}}]}],"toolConfig":{"tools":[{"toolSpec":{"name":"f"}},{"cachePoint":{"type":"default"}}]}}`,
 	`{}`,
 	`{"messages":[{"role":"assistant","content":[{"text":"\u003c"},{"citationsContent":{"content":[{"text":"b"},1],"content":{}}},{"toolUse":{"type":"server_tool_use"}}]}]}`,
 	`{"messages":[{"content":[{"toolUse":{"toolUseId":"a","input":"{}","name":1}},{"toolUse":"x"},{"toolUse":null},null,[]],"role":"assistant"}]}`,

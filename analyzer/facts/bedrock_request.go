@@ -78,27 +78,31 @@ func (f *Request) bedrockTools(s *scanner) {
 func (f *Request) bedrockToolList(s *scanner) {
 	f.OpenTools = false
 	for more := f.enterTools(s); more; more = s.more(']') {
+		start := s.i
 		if s.kind() != Object {
-			f.ToolCount++
 			s.skip()
+			f.declare(s, start, cacheMark{})
 			continue
 		}
 		var name []byte
+		var mark cacheMark
 		cache := false
 		for more := s.open(); more; more = s.more('}') {
 			switch string(s.key()) {
 			case "toolSpec":
 				name = s.member("name")
 			case "cachePoint":
-				cache = s.skip() != Null
+				cache = s.kind() != Null
+				mark = s.cacheMark()
 			default: // systemTool, a tool that AWS runs
 				s.skip()
 			}
 		}
 		if name != nil || !cache {
-			f.ToolCount++
+			f.declare(s, start, cacheMark{})
 			f.tool(name)
 		}
+		f.mark(mark, InTools, max(len(f.setup.Each)-1, 0), 0)
 	}
 }
 

@@ -5,7 +5,7 @@ func (f *Request) chat(s *scanner) {
 	var functions, functionCall Kind
 	var enabled, think Thinking
 	for more := s.open(); more; more = f.nextMember(s) {
-		switch string(f.member(s)) {
+		switch key := f.member(s); string(key) {
 		case "messages":
 			f.chatMessages(s)
 		case "model":
@@ -36,7 +36,9 @@ func (f *Request) chat(s *scanner) {
 		case "max_completion_tokens":
 			completionLimit = s.number()
 		default:
-			s.skip()
+			if !f.cacheOptions(s, key) {
+				s.skip()
+			}
 		}
 	}
 	if f.MaxTokens = completionLimit; completionLimit == 0 {
@@ -56,8 +58,9 @@ func (f *Request) chat(s *scanner) {
 func (f *Request) chatTools(s *scanner) {
 	f.OpenTools = false
 	for more := f.enterTools(s); more; more = s.more(']') {
-		f.ToolCount++
-		name, custom := s.called()
+		start := s.i
+		name, custom, mark := s.called()
+		f.declare(s, start, mark)
 		f.tool(name)
 		f.HasFunctions = f.HasFunctions || name != nil && !custom
 	}
@@ -71,25 +74,28 @@ func (f *Request) toolChoice(s *scanner) {
 		f.Forces = forces(word)
 		return
 	}
-	f.Forced, _ = s.called()
+	f.Forced, _, _ = s.called()
 	f.Forces = f.Forced != nil
 }
 
 // forces reports whether the word of a tool_choice forces a call.
 func forces(word []byte) bool { return string(word) == "required" || string(word) == "any" }
 
-// called steps over a tool or a tool choice, {"function": {"name": "f"}}, and returns the name, or nil if there is none.
-func (s *scanner) called() (name []byte, custom bool) {
+// called steps over a tool or a tool choice, {"function": {"name": "f"}}, and returns the name, or nil if there is none, and the
+// mark.
+func (s *scanner) called() (name []byte, custom bool, m cacheMark) {
 	for more := s.enter(Object); more; more = s.more('}') {
 		switch key := s.key(); string(key) {
 		case "function", "custom":
 			custom = string(key) == "custom"
 			name = s.member("name")
+		case "cache_control":
+			m = s.cacheMark()
 		default:
 			s.skip()
 		}
 	}
-	return name, custom
+	return name, custom, m
 }
 
 // thinking reads the member "thinking" of requests to Anthropic, DeepSeek, GLM, Kimi and Cohere: {"type": "enabled"}.
@@ -135,6 +141,7 @@ func (f *Request) chatMessage(s *scanner, m *Message) {
 	var content Span
 	var reasoning [3]Kind
 	var thinking Kind
+	var own cacheMark // of the whole message
 	var reply Reply
 	var toolName []byte
 	for more := s.open(); more; more = s.more('}') {
@@ -143,7 +150,8 @@ func (f *Request) chatMessage(s *scanner, m *Message) {
 			m.role(s)
 		case "content":
 			content.Start = s.i
-			m.chatContent(s)
+			f.unmarkMessage()
+			f.chatContent(s, m)
 			content.End = s.i
 		case "tool_calls":
 			f.toolCalls(s, m)
@@ -162,10 +170,13 @@ func (f *Request) chatMessage(s *scanner, m *Message) {
 		case "thinking": // Ollama
 			thinking = m.unknown(s, key)
 		default:
-			if field, ok := chatFields[string(key)]; ok {
-				m.field(s, field)
-			} else {
+			field, ok := chatFields[string(key)]
+			start := s.i
+			if !ok {
 				m.unknown(s, key)
+			} else if m.field(s, field) == Object && field == FieldCacheControl {
+				again := scanner{b: s.b, i: start}
+				own = again.cacheMark()
 			}
 		}
 	}
@@ -176,6 +187,7 @@ func (f *Request) chatMessage(s *scanner, m *Message) {
 		thinking = max(thinking, Array)
 	}
 	m.Reasoning = firstReasoning(reasoning[0], reasoning[1], reasoning[2], thinking)
+	f.markPart(own, max(m.PartCount, 1)-1)
 	switch m.Role { // only now, because the role may follow the content
 	case RoleAssistant:
 		m.ContentHash = f.chatHash(s, m, content)
@@ -193,7 +205,7 @@ func (f *Request) chatMessage(s *scanner, m *Message) {
 	}
 }
 
-func (m *Message) chatContent(s *scanner) {
+func (f *Request) chatContent(s *scanner, m *Message) {
 	m.Parts, m.PartCount, m.FirstPart = 0, 0, 0
 	start := s.i
 	if m.Content = s.kind(); m.Content != Array {
@@ -201,7 +213,8 @@ func (m *Message) chatContent(s *scanner) {
 		return
 	}
 	for more := s.open(); more; more = s.more(']') {
-		part, _ := chatPart(s)
+		part, _, mark := chatPart(s)
+		f.markPart(mark, m.PartCount)
 		m.addPart(part)
 	}
 	m.ContentBytes = s.i - start
@@ -218,7 +231,7 @@ func (f *Request) chatHash(s *scanner, m *Message, content Span) uint64 {
 		end := s.i
 		s.i = content.Start
 		for more := s.open(); more; more = s.more(']') {
-			if part, text := chatPart(s); part&PartText != 0 {
+			if part, text, _ := chatPart(s); part&PartText != 0 {
 				t.add(f, text)
 			}
 		}
@@ -228,7 +241,7 @@ func (f *Request) chatHash(s *scanner, m *Message, content Span) uint64 {
 }
 
 // chatPart reads a content part; text is the raw text of a text part, or nil if there is none.
-func chatPart(s *scanner) (part Parts, text []byte) {
+func chatPart(s *scanner) (part Parts, text []byte, m cacheMark) {
 	part = PartBad
 	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -240,6 +253,8 @@ func chatPart(s *scanner) (part Parts, text []byte) {
 			}
 		case "text":
 			text = s.rawText()
+		case "cache_control", "prompt_cache_breakpoint":
+			m = s.cacheMark()
 		default:
 			s.skip()
 		}
@@ -247,7 +262,7 @@ func chatPart(s *scanner) (part Parts, text []byte) {
 	if part == PartText && text != nil && textBytes(text) == 0 {
 		part |= PartBlank
 	}
-	return part, text
+	return part, text, m
 }
 
 func partOf(name []byte) Parts {

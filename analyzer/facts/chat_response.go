@@ -290,7 +290,7 @@ func (a *answer) content(s *scanner) {
 }
 
 func (a *answer) part(s *scanner) {
-	part, text := chatPart(s)
+	part, text, _ := chatPart(s)
 	switch {
 	case s.err != nil:
 	case part&PartReasoning != 0:

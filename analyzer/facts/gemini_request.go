@@ -19,8 +19,8 @@ func (f *Request) gemini(s *scanner) {
 		case "generationConfig", "generation_config":
 			f.geminiConfig(s)
 		case "cachedContent", "cached_content":
-			name, _ := s.text()
-			f.Stored = len(name) > 0
+			f.cache.Content, _ = s.text()
+			f.Stored = len(f.cache.Content) > 0
 		default:
 			s.skip()
 		}
@@ -59,19 +59,21 @@ func (f *Request) geminiTools(s *scanner) {
 	}
 	one := k == Object
 	for more := one || s.open(); more; more = !one && s.more(']') {
+		start := s.i
 		if s.kind() != Object {
-			f.ToolCount++
 			s.skip()
+			f.declare(s, start, cacheMark{})
 			continue
 		}
 		for more := s.open(); more; more = s.more('}') {
+			start = s.i
 			switch key := s.key(); string(key) {
 			case "functionDeclarations", "function_declarations":
 				f.geminiFunctions(s)
 			default:
 				builtin := isBuiltin(key)
 				if s.skip() != Null {
-					f.ToolCount++
+					f.declare(s, start, cacheMark{})
 					f.OpenTools = true
 					f.Builtins = f.Builtins || builtin
 				}
@@ -91,9 +93,11 @@ func isBuiltin(key []byte) bool {
 
 func (f *Request) geminiFunctions(s *scanner) {
 	for one, more := s.enterList(); more; more = !one && s.more(']') {
-		f.ToolCount++
 		f.HasFunctions = true
-		f.tool(s.member("name"))
+		start := s.i
+		name := s.member("name")
+		f.declare(s, start, cacheMark{})
+		f.tool(name)
 	}
 }
 

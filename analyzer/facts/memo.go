@@ -172,7 +172,7 @@ func (r *recall) flush() {
 // remember adds an entry for the message m, which was just scanned; calls, replies and dropped are the counts before m. A
 // message that is not an object, or that lacks some of its calls or replies, has an empty entry, which does not match any
 // message.
-func (f *Request) remember(s *scanner, m *Message, calls, replies, dropped int, stored, openTools bool) {
+func (f *Request) remember(s *scanner, m *Message, marks []Mark, calls, replies, dropped int, stored, openTools bool) {
 	r := &f.recall
 	if r.memo == nil {
 		return
@@ -186,7 +186,7 @@ func (f *Request) remember(s *scanner, m *Message, calls, replies, dropped int, 
 		return // the request is too large, and keep will discard it
 	}
 	at := len(r.messages)
-	r.messages = appendMessage(append(r.messages, 0), s.b, m, stored, openTools)
+	r.messages = appendMessage(append(r.messages, 0), s.b, m, marks, stored, openTools)
 	// Most entries are shorter than 128 bytes, so their length fits in the reserved byte.
 	n := len(r.messages) - at - 1
 	if n < 0x80 {
@@ -240,6 +240,6 @@ func (f *Request) readTools(s *scanner, read func(*Request, *scanner)) {
 	start, dropped, k := s.i, f.Dropped, s.kind()
 	read(f, s)
 	if s.err == nil && f.Dropped == dropped && (k == Array || k == Object) {
-		r.tools = f.appendTools(r.tools, s.b[start:s.i])
+		r.tools = f.appendTools(r.tools, s.b, Span{start, s.i})
 	}
 }

@@ -28,6 +28,7 @@ const (
 	memoThought                     // a hash of thinking texts follows
 	memoUnpaired                    // the item is unpaired
 	memoCallID                      // the call_id of an unpaired item follows
+	memoMarks                       // marks of the cache follow
 )
 
 // Bits of the head of a call. The lower bits contain nine kinds and types.
@@ -62,7 +63,7 @@ func appendPlaced(e, b []byte, zero, from, to int, text []byte) []byte {
 }
 
 // appendMessage appends the entry of m, an object in the body b.
-func appendMessage(e, b []byte, m *Message, stored, openTools bool) []byte {
+func appendMessage(e, b []byte, m *Message, marks []Mark, stored, openTools bool) []byte {
 	text := func(t []byte) { e = appendPlaced(e, b, m.Start, m.Start, m.End, t) }
 	word := roleWords[m.Role]
 	head := uint64(m.Item) | uint64(m.Role)<<4 | uint64(m.RoleKind)<<8 | uint64(m.NameKind)<<12 |
@@ -86,6 +87,7 @@ func appendMessage(e, b []byte, m *Message, stored, openTools bool) []byte {
 		{m.Thought != 0, memoThought},
 		{m.Unpaired, memoUnpaired},
 		{m.CallID != nil, memoCallID},
+		{len(marks) > 0, memoMarks},
 	} {
 		if f.is {
 			head |= f.bit
@@ -122,6 +124,12 @@ func appendMessage(e, b []byte, m *Message, stored, openTools bool) []byte {
 	if head&memoFields != 0 {
 		e = appendNumber(appendNumber(e, int(m.Fields)), int(m.NullFields))
 		text(m.OtherField)
+	}
+	if head&memoMarks != 0 {
+		e = appendNumber(e, len(marks))
+		for _, mark := range marks {
+			e = appendMark(e, mark.Part, mark)
+		}
 	}
 	if head&memoCalls != 0 {
 		e = appendNumber(e, len(m.Calls))
@@ -195,9 +203,18 @@ func appendReply(e, b []byte, m *Message, r *Reply) []byte {
 	return e
 }
 
-// appendTools appends the entry of the tools that b declares. Their names are copied, because searching b for each of them
-// would not be linear.
-func (f *Request) appendTools(e, b []byte) []byte {
+// appendMark appends a mark of a message or of the tools; at is its part or its index.
+func appendMark(e []byte, at int, m Mark) []byte {
+	if m.Hour {
+		return appendNumber(e, at<<1|1)
+	}
+	return appendNumber(e, at<<1)
+}
+
+// appendTools appends the entry of the tools that body[at.Start:at.End] declares. Their names are copied, because searching for
+// each of them would not be linear.
+func (f *Request) appendTools(e, body []byte, at Span) []byte {
+	b := at.Of(body)
 	e = binary.LittleEndian.AppendUint64(appendNumber(e, len(b)), xxh3.Hash(b))
 	flags := 0
 	if f.HasTools {
@@ -217,6 +234,17 @@ func (f *Request) appendTools(e, b []byte) []byte {
 		e = appendNumber(e, len(names))
 		for _, name := range names {
 			e = append(binary.AppendUvarint(e, uint64(len(name)+1)<<1|1), name...)
+		}
+	}
+	end := at.Start
+	e = appendNumber(e, len(f.setup.Each))
+	for _, p := range f.setup.Each {
+		e = appendNumber(appendNumber(e, p.Start-end), p.End-p.Start)
+		end = p.End
+	}
+	for _, m := range f.cache.Marks {
+		if m.Place == InTools {
+			e = appendMark(e, m.Index, m)
 		}
 	}
 	return e

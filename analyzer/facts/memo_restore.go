@@ -89,7 +89,15 @@ func (f *Request) restore(s *scanner, m *Message, entry []byte, likely bool) boo
 		m.Fields, m.NullFields = Fields(r.uvarint()), Fields(r.uvarint())
 		m.OtherField = r.text(s, zero)
 	}
-	if head&(memoCalls|memoReplies) != 0 && !f.restoreCalls(s, m, r, head) {
+	marks := f.cache.Marks
+	if head&memoMarks != 0 {
+		for range r.number() {
+			part, hour := r.mark()
+			f.cache.Marks = append(f.cache.Marks, Mark{InMessages, len(f.Messages) - 1, part, hour})
+		}
+	}
+	if len(f.cache.Marks) > maxMarks || head&(memoCalls|memoReplies) != 0 && !f.restoreCalls(s, m, r, head) {
+		f.cache.Marks = marks
 		*m = Message{}
 		return false
 	}
@@ -98,6 +106,12 @@ func (f *Request) restore(s *scanner, m *Message, entry []byte, likely bool) boo
 	f.recall.known += size
 	s.i += size
 	return true
+}
+
+// mark reads what appendMark wrote.
+func (r *entryReader) mark() (at int, hour bool) {
+	n := r.number()
+	return n >> 1, n&1 != 0
 }
 
 // restoreCalls reads the calls and replies of m. It returns false if f would have more than maxKept of either.
@@ -173,12 +187,23 @@ func (f *Request) restoreTools(s *scanner, entry []byte) bool {
 	}
 	flags := r.number()
 	f.HasTools, f.OpenTools, f.HasFunctions, f.Builtins = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0
-	f.ToolCount, f.Tools, f.Spaced = r.number(), f.Tools[:0], f.Spaced[:0]
+	f.ToolCount, f.Tools, f.Spaced, f.setup.Each = r.number(), f.Tools[:0], f.Spaced[:0], f.setup.Each[:0]
+	f.unmark(InTools)
 	for range r.number() {
 		f.Tools = append(f.Tools, r.text(s, 0))
 	}
 	for range r.number() {
 		f.Spaced = append(f.Spaced, r.text(s, 0))
+	}
+	end := s.i
+	for range r.number() {
+		start := end + r.number()
+		end = start + r.number()
+		f.setup.Each = append(f.setup.Each, Span{start, end})
+	}
+	for len(r) > 0 {
+		at, hour := r.mark()
+		f.mark(cacheMark{true, hour}, InTools, at, 0)
 	}
 	f.recall.known += size
 	s.i += size

@@ -33,6 +33,7 @@ func equalRequests(a, b *Request) bool {
 		p := *r
 		p.calls, p.replies, p.scratch, p.joined, p.serverUses, p.recall, p.s = nil, nil, nil, nil, nil, recall{}, scanner{}
 		p.Messages, p.Tools, p.Spaced = append([]Message{}, p.Messages...), append([][]byte{}, p.Tools...), append([][]byte{}, p.Spaced...)
+		p.setup.Each, p.cache.Marks = append([]Span{}, p.setup.Each...), append([]Mark{}, p.cache.Marks...)
 		p.served = 0
 		for i := range p.Messages {
 			m := &p.Messages[i]
@@ -166,8 +167,9 @@ func TestMemoKeepsEveryFact(t *testing.T) {
 		for i := range m.Replies {
 			m.Replies[i].Start, m.Replies[i].End = zero+i, len(body)-1
 		}
-		entry := appendMessage(nil, body, &m, true, true)
-		var f Request
+		marks := []Mark{{InMessages, 0, r.IntN(300), true}, {InMessages, 0, 301, false}}
+		entry := appendMessage(nil, body, &m, marks, true, true)
+		f := Request{Messages: make([]Message, 1)}
 		var got Message
 		f.recall.spare = len(body)
 		if f.s = (scanner{b: body, i: zero}); !f.restore(&f.s, &got, entry, true) {
@@ -179,6 +181,7 @@ func TestMemoKeepsEveryFact(t *testing.T) {
 		if !f.Stored || !f.OpenTools || f.s.i != m.End {
 			t.Fatal("Stored and OpenTools are lost")
 		}
+		must.Agree(t, cmp.Diff(marks, f.cache.Marks), "marks")
 	}
 }
 

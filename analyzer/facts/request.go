@@ -253,7 +253,7 @@ type Request struct {
 	MessagesKind Kind
 	Messages     []Message
 	Bare         bool // only an array of messages was read, without its request, so the tools are unknown
-	Dropped      int  // number of messages, calls, replies and tools omitted because of maxKept
+	Dropped      int  // number of messages, calls, replies and tools omitted because of maxKept, and of marks of the cache because of maxMarks
 
 	// Backing arrays of Message.Calls, Message.Replies, decoded strings and joined texts.
 	calls   []Call
@@ -267,6 +267,7 @@ type Request struct {
 	served     int
 
 	setup       Setup
+	cache       Cache
 	inParameter bool // the current member is the last Parameter of setup
 
 	s scanner // scanner of the current body; stored here to avoid an allocation per scan

@@ -327,7 +327,8 @@ func (f *Request) itemContent(s *scanner, m *Message, c *itemContent, t *texts) 
 		return
 	}
 	for more := s.open(); more; more = s.more(']') {
-		part, text := m.itemPart(s)
+		part, text, mark := m.itemPart(s)
+		f.markPart(mark, c.count)
 		if c.count == 0 {
 			c.first = part
 		}
@@ -341,7 +342,7 @@ func (f *Request) itemContent(s *scanner, m *Message, c *itemContent, t *texts) 
 }
 
 // itemPart reads a content part; text is the raw text of a text part.
-func (m *Message) itemPart(s *scanner) (part Parts, text []byte) {
+func (m *Message) itemPart(s *scanner) (part Parts, text []byte, mark cacheMark) {
 	part = PartBad
 	for more := s.enter(Object); more; more = s.more('}') {
 		switch key := s.key(); string(key) {
@@ -353,6 +354,8 @@ func (m *Message) itemPart(s *scanner) (part Parts, text []byte) {
 			}
 		case "text":
 			text = s.rawText()
+		case "prompt_cache_breakpoint":
+			mark = s.cacheMark()
 		case "cache_control": // a key of Anthropic's API, certainly rejected
 			m.unknown(s, key)
 		default:
@@ -362,7 +365,7 @@ func (m *Message) itemPart(s *scanner) (part Parts, text []byte) {
 	if part == PartText && text != nil && textBytes(text) == 0 {
 		part |= PartBlank
 	}
-	return part, text
+	return part, text, mark
 }
 
 func itemPartOf(name []byte) Parts {

@@ -2,7 +2,7 @@ package facts
 
 func (f *Request) responses(s *scanner) {
 	for more := s.open(); more; more = f.nextMember(s) {
-		switch string(f.member(s)) {
+		switch key := f.member(s); string(key) {
 		case "input":
 			f.responsesInput(s)
 		case "model":
@@ -34,7 +34,9 @@ func (f *Request) responses(s *scanner) {
 				f.Stored, f.OpenTools = true, true
 			}
 		default:
-			s.skip()
+			if !f.cacheOptions(s, key) {
+				s.skip()
+			}
 		}
 	}
 }
@@ -45,13 +47,14 @@ func (f *Request) responsesInput(s *scanner) { f.messages(s, (*Request).readItem
 // functions whose names are not in the request. OpenTools is not reset, because input items declare tools, too.
 func (f *Request) responsesTools(s *scanner) {
 	for more := f.enterTools(s); more; more = s.more(']') {
-		f.ToolCount++
+		start := s.i
 		if s.kind() != Object {
 			s.skip()
+			f.declare(s, start, cacheMark{})
 			continue
 		}
-		start := s.i
 		typ, name := s.typeAndName()
+		f.declare(s, start, cacheMark{})
 		if !isAgentTool(typ) {
 			name = nil
 		}

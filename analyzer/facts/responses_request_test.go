@@ -15,6 +15,7 @@ import (
 
 // responsesSeeds are requests that are difficult for a scanner.
 var responsesSeeds = []string{
+	`{"prompt_cache_key":"k","prompt_cache_retention":"24h","input":[{"role":"user","content":[{"type":"input_text","text":"q","prompt_cache_breakpoint":{"mode":"explicit"}}]}]}`,
 	`{}`,
 	`{"tools":[{"type":"namespace","name":"n","tools":[{"type":"function","name":"a"},{"name":"\u0062"},1]},{"type":"function","name":"a"}],"tool_choice":"required","input":[{"type":"function_call","call_id":"c","name":"a","namespace":"n","arguments":"{}"}]}`,
 	`{"model":"gpt-5","input":"q","stream":true,"instructions":"s","max_output_tokens":9,"reasoning":{"effort":"low"},"parallel_tool_calls":false}`,

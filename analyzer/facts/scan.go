@@ -57,7 +57,8 @@ func ScanResponse(d wire.Dialect, contentType string, body []byte, r *Response) 
 func (f *Request) reset() {
 	*f = Request{
 		Messages: f.Messages[:0], Tools: f.Tools[:0], Spaced: f.Spaced[:0], calls: f.calls[:0], replies: f.replies[:0], scratch: f.scratch[:0],
-		joined: f.joined[:0], serverUses: f.serverUses[:0], recall: f.recall, setup: Setup{Parameters: f.setup.Parameters[:0]},
+		joined: f.joined[:0], serverUses: f.serverUses[:0], recall: f.recall, setup: Setup{Parameters: f.setup.Parameters[:0], Each: f.setup.Each[:0]},
+		cache: Cache{Marks: f.cache.Marks[:0]},
 	}
 }
 
@@ -85,6 +86,7 @@ func (f *Request) scan(body []byte, first byte, read func(*Request, *scanner)) e
 func (f *Request) messages(s *scanner, read func(*Request, *scanner, *Message)) {
 	// The scratch buffer is not reset, because it may contain the model's name.
 	f.Messages, f.calls, f.replies = f.Messages[:0], f.calls[:0], f.replies[:0]
+	f.unmark(InMessages)
 	f.recall.rewind()
 	if f.MessagesKind = s.kind(); f.MessagesKind != Array {
 		s.skip()
@@ -104,6 +106,7 @@ func (f *Request) messages(s *scanner, read func(*Request, *scanner, *Message)) 
 		}
 		// Stored and OpenTools are determined separately for each message, because the Memo stores them per message.
 		calls, replies, dropped, stored, openTools := len(f.calls), len(f.replies), f.Dropped, f.Stored, f.OpenTools
+		marks := len(f.cache.Marks)
 		f.Stored, f.OpenTools = false, false
 		if m.Kind = s.kind(); m.Kind == Object {
 			read(f, s, m)
@@ -113,12 +116,13 @@ func (f *Request) messages(s *scanner, read func(*Request, *scanner, *Message)) 
 		ownStored, ownTools := f.Stored, f.OpenTools
 		f.Stored, f.OpenTools = ownStored || stored, ownTools || openTools
 		if s.err != nil {
+			f.unmarkMessage()
 			f.Messages = f.Messages[:len(f.Messages)-1]
 			return
 		}
 		m.Start, m.End = start, s.i
 		m.Hash = xxh3.Hash(s.b[start:s.i])
-		f.remember(s, m, calls, replies, dropped, ownStored, ownTools)
+		f.remember(s, m, f.cache.Marks[marks:], calls, replies, dropped, ownStored, ownTools)
 	}
 }
 
@@ -160,8 +164,18 @@ func (f *Request) enterTools(s *scanner) bool {
 
 // forgetTools resets the facts of declared tools, except OpenTools.
 func (f *Request) forgetTools() {
-	f.Tools, f.Spaced = f.Tools[:0], f.Spaced[:0]
+	f.Tools, f.Spaced, f.setup.Each = f.Tools[:0], f.Spaced[:0], f.setup.Each[:0]
+	f.unmark(InTools)
 	f.ToolCount, f.HasTools, f.HasFunctions, f.Builtins = 0, false, false, false
+}
+
+// declare counts a declared tool, the current value from start on.
+func (f *Request) declare(s *scanner, start int, m cacheMark) {
+	if len(f.setup.Each) < maxKept && s.err == nil {
+		f.mark(m, InTools, len(f.setup.Each), 0)
+		f.setup.Each = append(f.setup.Each, Span{start, s.i})
+	}
+	f.ToolCount++
 }
 
 // tool stores the name of a declared function; name is nil for a tool without a name.

@@ -11,6 +11,7 @@ import (
 
 // requestSeeds are bodies that are difficult for a scanner.
 var requestSeeds = []string{
+	`{"prompt_cache_key":"k\u0031","prompt_cache_options":{"mode":"explicit","ttl":"30m"},"messages":[{"role":"user","content":[{"type":"text","text":"q","cache_control":{"type":"ephemeral","ttl":"1h"}},{"type":"text","text":"r","prompt_cache_breakpoint":{"mode":"explicit"}}],"cache_control":{}}],"tools":[{"type":"function","function":{"name":"f"},"cache_control":{}}]}`,
 	`{}`,
 	`{"messages":[]}`,
 	` { "messages" : [ { "role" : "user" , "content" : "q" } ] , "model" : "m" } `,

@@ -4,6 +4,7 @@ package facts
 type Setup struct {
 	System     Span        // the system prompt outside the messages; empty if there is none
 	Tools      Span        // the declared tools; empty if there are none
+	Each       []Span      // the tools that Request.ToolCount counts, in order; see ToolName
 	Parameters []Parameter // sampling and output parameters, in the order of the body
 }
 
@@ -48,8 +49,31 @@ func (f *Request) nextMember(s *scanner) bool {
 // system reads the system prompt outside the messages.
 func (f *Request) system(s *scanner) {
 	start := s.i
-	f.System = s.skip()
+	f.unmark(InSystem)
+	if f.System = s.kind(); f.System == Array {
+		f.systemBlocks(s)
+	} else {
+		s.skip()
+	}
 	f.setup.System = Span{start, s.i}
+}
+
+// systemBlocks reads the marks of a system prompt that is a list. In Bedrock's, a mark is a block of its own.
+func (f *Request) systemBlocks(s *scanner) {
+	i := 0
+	for more := s.open(); more; more = s.more(']') {
+		var m cacheMark
+		for more := s.enter(Object); more; more = s.more('}') {
+			switch string(s.key()) {
+			case "cache_control", "cachePoint":
+				m = s.cacheMark()
+			default:
+				s.skip()
+			}
+		}
+		f.mark(m, InSystem, i, 0)
+		i++
+	}
 }
 
 // parameterName returns the name of the Parameter with this key, or "".

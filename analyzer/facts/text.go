@@ -99,17 +99,25 @@ func foldHash(before, hash uint64) uint64 { return bits.RotateLeft64(before, 1) 
 
 // typeAndName returns the members type and name of an object, which is a tool or a tool choice.
 func (s *scanner) typeAndName() (typ, name []byte) {
+	typ, name, _ = s.typeNameAndMark()
+	return typ, name
+}
+
+// typeNameAndMark is like typeAndName, and also returns the mark of the tool.
+func (s *scanner) typeNameAndMark() (typ, name []byte, m cacheMark) {
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "type":
 			typ, _ = s.text()
 		case "name":
 			name, _ = s.text()
+		case "cache_control":
+			m = s.cacheMark()
 		default:
 			s.skip()
 		}
 	}
-	return typ, name
+	return typ, name, m
 }
 
 // texts joins the text parts of one assistant message for its hash.

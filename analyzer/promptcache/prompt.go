@@ -9,21 +9,24 @@ import (
 // A Prompt is what is remembered of a request whose answer said what was read from the cache, so that a later request can be
 // compared with it. Every live conversation has one, of 64 bytes.
 type Prompt struct {
+	// Of the newest request, even if it has no answer.
 	Tools      *ToolSet // nil if it declared none
 	System     uint64   // hash of the system prompt and the leading system messages, without marks
-	Parameters uint64   // see Policy.digest
+	Parameters uint64   // see Policy.Digest
 	Target     uint32   // hash of the host and the model
-	Sent       uint32   // Unix time in seconds
-	Took       uint16   // seconds until the answer ended
-	Messages   uint16   // messages after the leading system messages
-	Shared     uint16   // of these, those at the start that all requests since have
-	Flags      Flags
-	Told       uint32 // reasons of which the history has a finding, see Tell
-	Input      uint32 // tokens; 0 if nothing is remembered
-	Held       uint32 // of these, read from the cache or written to it, as far as the answer says
-	Bytes      uint32 // size of the prompt
-	SystemSize uint32 // of these, of System
-	Marks      uint32 // blocks up to the last mark
+	SystemSize uint32   // of the text of System
+
+	// Of the newest request with an answer.
+	Sent     uint32 // Unix time in seconds
+	Took     uint16 // seconds until the answer ended
+	Messages uint16 // messages after the leading system messages
+	Shared   uint16 // of these, those at the start that all requests since have
+	Flags    Flags
+	Told     uint32 // reasons of which the history has a finding, see Tell
+	Input    uint32 // tokens; 0 if nothing is remembered
+	Held     uint32 // of these, read from the cache or written to it, as far as the answer says
+	Bytes    uint32 // size of the prompt
+	Marks    uint32 // blocks up to the last mark
 }
 
 // PromptBytes is the size of a Prompt.
@@ -41,34 +44,25 @@ const (
 	Shaped                        // it is a shape
 )
 
+// Begin records the newest request. If it differs from p before the messages, what is remembered of an answer is of no use.
+func (p *Prompt) Begin(now *Prompt, differs bool) {
+	if differs {
+		*p = Prompt{Told: p.Told}
+	}
+	p.Tools, p.System, p.SystemSize, p.Parameters, p.Target = now.Tools, now.System, now.SystemSize, now.Parameters, now.Target
+}
+
+// Answer records the answer to the newest request, which took a time in seconds.
+func (p *Prompt) Answer(x *Expected, input, held int64, took uint16) {
+	p.Sent, p.Took, p.Messages, p.Shared, p.Flags, p.Bytes, p.Marks = x.Sent, took, x.Messages, x.Messages, x.Flags, x.Bytes, x.Marks
+	p.Input, p.Held = Clip(input), Clip(held)
+}
+
 // Known reports whether p is a prompt.
 func (p *Prompt) Known() bool { return p.Input > 0 }
 
-// A ToolSet is what is remembered of the tools that a request declares. Prompts share it.
-type ToolSet struct {
-	Hash   uint64   // of the tools as sent, without marks
-	Stable uint64   // the same without the hashes of texts in a shape, which depend on the process
-	Set    uint64   // of the tools in any order
-	Each   []uint32 // hashes of the first maxEach tools
-	Names  []string // of these, as far as they have one
-	Size   int
-}
-
-// maxEach bounds the tools of which a change is located.
-const maxEach = 128
-
 // BodySize returns the size of the messages after the leading system messages.
-func (p *Prompt) BodySize() int { return int(p.Bytes) - int(p.SystemSize) - p.Tools.size() }
-
-// Same reports whether t and o are the same tools in the same order.
-func (t *ToolSet) Same(o *ToolSet) bool { return t == o || t != nil && o != nil && t.Hash == o.Hash }
-
-func (t *ToolSet) size() int {
-	if t == nil {
-		return 0
-	}
-	return t.Size
-}
+func (p *Prompt) BodySize() int { return int(p.Bytes) - int(p.SystemSize) - p.Tools.Bytes() }
 
 // Size returns the size that a part of a shape had before its texts were replaced by ~<bytes>:<hash>.
 func Size(shape []byte) int {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // A Change is what became of the messages of an earlier prompt.
@@ -44,7 +46,7 @@ type Start struct {
 	Equal   int // size of what is equal in each of them
 }
 
-// A Call is what is known about a request when it is made, to tell later what became of the cache.
+// A Call is what is known about a request when it is made.
 type Call struct {
 	Policy  *Policy
 	Now     Prompt // the request; its tokens are not known yet
@@ -54,14 +56,17 @@ type Call struct {
 	Start   Start
 	Detail  string // class of a changed system prompt
 	Rate    int64  // calls a minute with the same tools and system prompt
+	Broken  broken // see Compare
 }
 
-// Digest returns the hash of parameters that are part of the prefix by policy: a byte for each of the first six, and two for key, the
-// prompt_cache_key. value returns the raw value of a parameter, which is empty if the request has none.
-func (p *Policy) Digest(value func(name string) []byte, key []byte) (d uint64) {
-	for i := range p.Parameters[:min(len(p.Parameters), maxDigest)] {
-		if v := value(p.Parameters[i].Name); len(v) > 0 {
-			d |= (xxh3.Hash(v)%255 + 1) << (8 * i)
+// Digest returns the hash of the parameters that are part of the prefix by policy: a byte for each of the first six, and two for
+// key, the prompt_cache_key.
+func (p *Policy) Digest(parameters []facts.Parameter, body, key []byte) (d uint64) {
+	for _, have := range parameters {
+		for i := range p.Parameters[:min(len(p.Parameters), maxDigest)] {
+			if p.Parameters[i].Name == have.Name {
+				d |= (xxh3.Hash(have.Value.Of(body))%255 + 1) << (8 * i)
+			}
 		}
 	}
 	if len(key) > 0 {
@@ -77,6 +82,15 @@ const (
 
 // broken is the first difference between two prompts, in the order of the provider.
 type broken struct{ reason, element, detail, confidence string }
+
+// Compare finds the first difference between the request and the earlier one of its history, and reports whether there is one.
+func (c *Call) Compare() bool {
+	c.Broken = broken{}
+	if c.Earlier.Prompt.Known() {
+		c.Broken = c.difference()
+	}
+	return c.Broken.reason != ""
+}
 
 // difference returns the first difference between the request and the earlier one; an empty reason if there is none.
 func (c *Call) difference() broken {
@@ -97,7 +111,7 @@ func (c *Call) difference() broken {
 	if from(Tools) {
 		return broken{ParameterChanged, c.Policy.Parameters[changed].Name, "", Certain}
 	}
-	if !c.systemSame() {
+	if !c.SystemSame() {
 		return broken{SystemChanged, "system", c.Detail, Certain}
 	}
 	if from(System) || from(Messages) {
@@ -117,16 +131,13 @@ func (c *Call) difference() broken {
 	}
 }
 
-func (c *Call) systemSame() bool {
+// SystemSame reports whether the system prompt is that of the earlier request.
+func (c *Call) SystemSame() bool {
 	p, q := &c.Earlier.Prompt, &c.Now
 	return p.System == q.System || c.Earlier.Loose && p.SystemSize == q.SystemSize
 }
 
-func (c *Call) toolsSame() bool { return c.Now.Tools.same(c.Earlier.Prompt.Tools, c.Earlier.Loose) }
-
-func (t *ToolSet) same(o *ToolSet, loose bool) bool {
-	return t.Same(o) || loose && t != nil && o != nil && t.Stable == o.Stable
-}
+func (c *Call) toolsSame() bool { return c.Now.Tools.Alike(c.Earlier.Prompt.Tools, c.Earlier.Loose) }
 
 // toolsDiffer returns how the tools of the request differ from the earlier ones.
 func (c *Call) toolsDiffer() broken {
@@ -140,159 +151,115 @@ func (c *Call) toolsDiffer() broken {
 	return broken{ToolsChanged, element, name, Certain}
 }
 
-// Difference returns the first tool of to that is not at its place in from, as an element with its name, and whether only
-// the order of the tools differs.
-func Difference(from, to *ToolSet) (element, name string, reordered bool) {
-	if from == nil || to == nil {
-		return "tools", "", false
-	}
-	reordered = from.Set == to.Set && len(from.Each) == len(to.Each)
-	for i := range max(len(from.Each), len(to.Each)) {
-		if i < len(from.Each) && i < len(to.Each) && from.Each[i] == to.Each[i] {
-			continue
-		}
-		name = to.name(i)
-		if i < len(from.Each) && !slices.Contains(to.Each, from.Each[i]) && !slices.Contains(to.Names, from.name(i)) {
-			name = from.name(i) // it was removed
-		}
-		return "tools[" + strconv.Itoa(i) + "]", name, reordered
-	}
-	return "tools", "", reordered
-}
-
-func (t *ToolSet) name(i int) string {
-	if i < len(t.Names) {
-		return t.Names[i]
-	}
-	return ""
-}
-
 // kept returns the size of what the request still has of the earlier prompt.
 func (c *Call) kept() (n int) {
 	p, q := &c.Earlier.Prompt, &c.Now
 	if !c.toolsSame() {
-		n += p.Tools.common(q.Tools)
+		n += p.Tools.Common(q.Tools)
 	} else {
-		n += p.Tools.size()
+		n += p.Tools.Bytes()
 	}
-	if least, most := min(p.SystemSize, q.SystemSize), max(p.SystemSize, q.SystemSize); c.systemSame() || least > most/2 {
+	if least, most := min(p.SystemSize, q.SystemSize), max(p.SystemSize, q.SystemSize); c.SystemSame() || least > most/2 {
 		n += int(least)
 	}
 	return n + c.Earlier.SharedBytes + c.Earlier.EqualBytes
 }
 
-// common returns the size of the tools that both have, if all are of one size.
-func (t *ToolSet) common(o *ToolSet) int {
-	if t == nil || o == nil || len(t.Each) == 0 {
-		return 0
-	}
-	if t.Set == o.Set {
-		return min(t.Size, o.Size)
-	}
-	n := 0
-	for _, h := range t.Each {
-		if slices.Contains(o.Each, h) {
-			n++
-		}
-	}
-	return t.Size * n / len(t.Each)
+// An Expected is what is kept of a call until its answer, to tell what became of the cache.
+type Expected struct {
+	Policy   *Policy // nil if no verdict is possible
+	Bytes    uint32  // size of the prompt
+	Marks    uint32  // blocks up to the last mark
+	Sent     uint32
+	Messages uint16
+	Flags    Flags
+	of       basis
 }
 
-// An Answer is what an answer says about the cache.
-type Answer struct{ Input, Cached int64 }
+// basis is what a call is compared with.
+type basis uint8
 
-// Verdict returns what became of the cache in the call, as far as its answer tells.
-func (c *Call) Verdict(a Answer) Verdict {
-	v := Verdict{Reusable: a.Cached}
-	if !c.Policy.Known() {
-		return v
+const (
+	ofNothing basis = iota
+	ofWhole         // the whole earlier prompt of its history
+	ofPart          // what it has in common with that prompt, although something changed
+	ofStart         // the first part of that prompt, where the histories part
+	ofStage         // other requests of the stage; the size is known, and not the tokens
+)
+
+// Expect compares the request with earlier ones. It returns what the answer is needed for, and a verdict in which Reusable is the
+// number of tokens, or bytes, of the prefix, and the reason is right if they are missed.
+func (c *Call) Expect() (x Expected, v Verdict) {
+	now := &c.Now
+	x = Expected{Policy: c.Policy, Bytes: now.Bytes, Marks: now.Marks, Sent: now.Sent, Messages: now.Messages, Flags: now.Flags}
+	if !c.Earlier.Prompt.Known() || !c.ofHistory(&x, &v) {
+		c.ofStage(&x, &v)
 	}
-	if c.Earlier.Prompt.Known() {
-		if held, ok := c.ofHistory(a, &v); ok || held {
-			return v
-		}
-	}
-	if v.Missed == 0 {
-		c.ofStage(a, &v)
-	}
-	return v
+	return x, v
 }
+
+// marksOnly reports whether the provider caches only what is marked.
+func (p *Policy) marksOnly() bool { return p.Ends&(EndUnits|EndPrompts) == 0 }
 
 // margin is the number of tokens at the end of a prompt that a provider may add, such as the beginning of the answer.
 const margin = 8
 
-// ofHistory compares the call with the earlier request of its history. held reports whether the provider could still have it,
-// ok whether the comparison has a result.
-func (c *Call) ofHistory(a Answer, v *Verdict) (held, ok bool) {
-	p, e, pol := &c.Earlier.Prompt, &c.Earlier, c.Policy
-	b := c.difference()
-	marks := pol.Ends&(EndUnits|EndPrompts) == 0
+// ofHistory compares the call with the earlier request of its history, and reports whether the provider could still have it.
+func (c *Call) ofHistory(x *Expected, v *Verdict) bool {
+	p, pol := &c.Earlier.Prompt, c.Policy
+	b := c.Broken
 	base := int64(p.Input)
-	if marks && c.Now.Flags&Marked != 0 {
+	if pol.marksOnly() && c.Now.Flags&Marked != 0 {
 		base = int64(p.Held)
 	}
-	exact := b.reason == "" && e.Change == Continued
-	switch {
-	case e.Change == Parted && b.reason == "" && pol.Ends&EndUnits == 0:
-		return false, false // what ends inside an earlier prompt may not have been held
-	case !exact:
-		if kept := int64(c.kept()); p.Bytes > 0 && kept < int64(p.Bytes) {
+	switch x.of = ofPart; {
+	case b.reason == "" && c.Earlier.Change == Continued:
+		if x.of = ofWhole; pol.Ends&EndUnits != 0 {
+			base -= margin
+		}
+	case b.reason == "" && pol.Ends&EndUnits == 0:
+		x.of = ofNothing
+		return false // what ends inside an earlier prompt may not have been held
+	case b.reason == "":
+		x.of = ofStart
+	}
+	if x.of != ofWhole {
+		if kept := int64(c.kept()); kept < int64(p.Bytes) {
 			base = base * kept / int64(p.Bytes)
 		}
-	case pol.Ends&EndUnits != 0:
-		base -= margin
 	}
-	reusable := min(pol.Reusable(base), pol.Reusable(a.Input))
-	short := reusable == 0 && a.Input < pol.Minimum && exact && (!marks || c.Now.Flags&Marked != 0)
-	if short {
-		reusable = min(base-base%max(pol.Unit, 1), a.Input)
-	}
-	missed := reusable - a.Cached
-	least := max(pol.Unit, 16, reusable/20) // fewer tokens say nothing
-	if !exact {
-		least = max(pol.Unit, 64, reusable/8)
-	}
-	if b.reason == "" && e.Change == Parted {
-		least = max(2*pol.Unit, reusable/4)
-	}
-	if missed < least {
-		if exact {
-			v.Reusable = max(reusable, a.Cached)
-		}
-		return true, false
-	}
-	reason := c.unexplained(p, b, short, marks)
-	if reason.reason == "" {
-		return true, true
-	}
-	v.Reusable, v.Missed = reusable, missed
-	v.Reason, v.Element, v.Detail, v.Confidence = reason.reason, reason.element, reason.detail, reason.confidence
-	return true, true
+	v.Reusable = max(base, 0)
+	c.unexplained(p, b).set(v)
+	return true
 }
 
-// unexplained returns why tokens of p were not read, where b is the first difference; none if nothing is to be told.
-func (c *Call) unexplained(p *Prompt, b broken, short, marks bool) broken {
-	pol, gap := c.Policy, c.Now.Sent-min(p.Sent, c.Now.Sent)
+// set sets the reason of v.
+func (b broken) set(v *Verdict) {
+	v.Reason, v.Element, v.Detail, v.Confidence = b.reason, b.element, b.detail, b.confidence
+}
+
+// unexplained returns why tokens of p are not read, if they are not, where b is the first difference; none if nothing is to be told.
+func (c *Call) unexplained(p *Prompt, b broken) broken {
+	pol, gap := c.Policy, seconds(c.Now.Sent-min(p.Sent, c.Now.Sent))
 	ttl := pol.TTL
 	if p.Flags&Longer != 0 && pol.Longer > 0 {
 		ttl = pol.Longer
 	}
+	marks := pol.marksOnly()
 	switch {
-	case ttl > 0 && seconds(gap) > ttl:
+	case ttl > 0 && gap > ttl:
 		return broken{Idle, "", "", Certain}
 	case b.reason != "":
 		return b
 	case marks && c.Now.Flags&Marked == 0:
 		return broken{MarkMissing, "", "", Certain}
-	case short:
-		return broken{TooShort, "", "", Certain}
 	case marks && c.Now.Marks < p.Marks:
 		return broken{MarkMoved, "", "", Certain}
 	case marks && pol.Lookback > 0 && !c.found(int(p.Marks)):
 		return broken{BeyondLookback, "", "", Certain}
-	case pol.Settle > 0 && seconds(gap) < pol.Settle+seconds(uint32(p.Took)):
+	case pol.Settle > 0 && gap < pol.Settle+seconds(uint32(p.Took)):
 		return broken{}
-	case ttl == 0 && seconds(gap) > 5*time.Minute:
+	case ttl == 0 && gap > 5*time.Minute:
 		return broken{Idle, "", "", Likely}
 	case pol.KeyRoutes && c.Now.Flags&Keyed == 0 && pol.Rate > 0 && c.Rate > pol.Rate:
 		return broken{RoutingMissing, "prompt_cache_key", "", Likely}
@@ -308,39 +275,74 @@ func (c *Call) found(n int) bool {
 }
 
 // ofStage compares the first call of a history with others of the stage.
-func (c *Call) ofStage(a Answer, v *Verdict) {
+func (c *Call) ofStage(x *Expected, v *Verdict) {
 	s, q, pol := &c.Start, &c.Now, c.Policy
-	marks := pol.Ends&(EndUnits|EndPrompts) == 0
-	tokens := func(size int) int64 {
-		if q.Bytes == 0 {
-			return 0
-		}
-		return pol.Reusable(min(a.Input*int64(size)/int64(q.Bytes), a.Input) - margin)
-	}
+	marks := pol.marksOnly()
+	size := q.Tools.Bytes() + int(q.SystemSize)
 	var b broken
-	var reusable int64
 	switch {
 	case s.Varies:
-		reusable = tokens(s.Equal)
-		b = broken{Varies, s.Element, s.Detail, Likely}
+		if pol.Ends&EndUnits == 0 && pol.Ends != EndPrompts && q.Flags&MarkedSetup == 0 {
+			return
+		}
+		size = s.Equal
+		if b = c.unexplained(&Prompt{Sent: s.Sent, Flags: s.Flags}, broken{Varies, s.Element, s.Detail, Likely}); b.reason != Varies {
+			return
+		}
 	case !s.Known:
 		return
+	case marks && q.Flags&Marked == 0:
+		b = broken{MarkMissing, "", "", Certain}
+	case pol.Ends&EndUnits == 0 && (!marks || q.Flags&s.Flags&MarkedSetup == 0):
+		return
+	case !s.Done:
+		b = broken{Parallel, "", "", Certain}
 	default:
-		reusable = tokens(q.Tools.size() + int(q.SystemSize))
-		switch {
-		case marks && q.Flags&Marked == 0:
-			b = broken{MarkMissing, "", "", Certain}
-		case pol.Ends&EndUnits == 0 && (!marks || q.Flags&s.Flags&MarkedSetup == 0):
-			return
-		case !s.Done:
-			b = broken{Parallel, "", "", Certain}
-		default:
-			b = c.unexplained(&Prompt{Sent: s.Sent, Flags: s.Flags, Marks: 0}, broken{}, false, false)
-		}
+		b = c.unexplained(&Prompt{Sent: s.Sent, Flags: s.Flags}, broken{})
 	}
-	missed := reusable - a.Cached
-	if b.reason == "" || missed < max(2*pol.Unit, 64, reusable/4) {
+	x.of, v.Reusable = ofStage, int64(size)
+	b.set(v)
+}
+
+// Settle turns v, the verdict of Expect, into that of a call whose answer reports that the provider read cached of input tokens.
+func (x *Expected) Settle(v *Verdict, input, cached int64) {
+	pol, expected := x.Policy, *v
+	*v = Verdict{Reusable: cached}
+	if pol == nil || !pol.Known() || x.of == ofNothing {
 		return
 	}
-	*v = Verdict{Reusable: reusable, Missed: missed, Reason: b.reason, Element: b.element, Detail: b.detail, Confidence: b.confidence}
+	base := expected.Reusable
+	if x.of == ofStage {
+		base = input*base/max(int64(x.Bytes), 1) - margin
+	}
+	base = min(base, input)
+	reusable := pol.Reusable(base)
+	if reusable == 0 && x.of == ofWhole && input < pol.Minimum && (!pol.marksOnly() || x.Flags&Marked != 0) {
+		reusable = base - base%max(pol.Unit, 1)
+		if expected.Reason != Idle {
+			broken{TooShort, "", "", Certain}.set(&expected)
+		}
+	}
+	missed := reusable - cached
+	if missed < x.least(reusable) || expected.Reason == "" {
+		if x.of == ofWhole && expected.Reason != "" {
+			v.Reusable = max(reusable, cached)
+		}
+		return
+	}
+	*v = expected
+	v.Reusable, v.Missed = reusable, missed
+}
+
+// least returns how many of the reusable tokens must be missed, because fewer say nothing: an estimate is not exact.
+func (x *Expected) least(reusable int64) int64 {
+	unit := x.Policy.Unit
+	switch x.of {
+	case ofWhole:
+		return max(unit, 16, reusable/20)
+	case ofPart:
+		return max(unit, 64, reusable/8)
+	default:
+		return max(2*unit, 64, reusable/4)
+	}
 }

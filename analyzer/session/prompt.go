@@ -88,7 +88,8 @@ func size(messages []message) (n int) {
 }
 
 // Earlier returns what the request has in common with the newest answered request of its history, or of the one that it parts from.
-func (t *Turn) Earlier() *promptcache.Earlier { return &t.earlier }
+// It is valid until the next call of Store.Request.
+func (t *Turn) Earlier() *promptcache.Earlier { return &t.store.earlier }
 
 // First reports whether the request is the first of its conversation.
 func (t *Turn) First() bool { return t.previous == "" && t.Branch == "" }
@@ -96,17 +97,8 @@ func (t *Turn) First() bool { return t.previous == "" && t.Branch == "" }
 // BodySize returns the size of the messages after the leading system messages, and their number.
 func (t *Turn) BodySize() (bytes, messages int) { return size(t.q.body()), t.length }
 
-// Cached remembers the prompt of the request for the requests that continue its history, unless there are such requests already.
-func (t *Turn) Cached(p *promptcache.Prompt) {
-	b := t.branch
-	if b.exchange != t.exchange || p.Messages != uint16(t.length) {
-		return
-	}
-	told := b.cache.Told
-	b.cache = *p
-	b.cache.Shared, b.cache.Told = p.Messages, told
-}
+// Prompt returns what the history of the request remembers of its prompts.
+func (t *Turn) Prompt() *promptcache.Prompt { return &t.branch.cache }
 
-// Tell reports whether the history of the request has no finding about a reason why the cache was not read yet, and records
-// that it has one.
-func (t *Turn) Tell(reason string) bool { return t.branch.cache.Tell(reason) }
+// Newest reports whether the request is still the newest of its history.
+func (t *Turn) Newest() bool { return t.branch.exchange == t.exchange }

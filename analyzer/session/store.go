@@ -44,8 +44,9 @@ type Store struct {
 
 	pending map[uint64]*pendingAnswers // by service and process
 
-	scratch skeleton // skeleton of the request that Request reads, then of the previous request
-	escaped []byte   // buffer of hashSent
+	earlier promptcache.Earlier // of the newest request
+	scratch skeleton            // skeleton of the request that Request reads, then of the previous request
+	escaped []byte              // buffer of hashSent
 	naming  naming
 
 	byParallel map[string][]*conversation // by service: the newest conversations with replies to parallel calls, oldest first
@@ -111,9 +112,10 @@ func (s *Store) Request(in Request) *Turn {
 	if in.Conversation != "" {
 		t.Conversation = in.Conversation
 	}
+	s.earlier = promptcache.Earlier{}
 	if b != nil {
 		t.previous, t.pSource = b.exchange, b.source
-		t.earlier = b.prompt(&in, q, a, continues, loose(b.source, src))
+		s.earlier = b.prompt(&in, q, a, continues, loose(b.source, src))
 	}
 	switch {
 	case b == nil: // a new history that shares nothing with the other branches

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/analyzer/promptcache"
 )
 
 // A Turn is one request in its conversation. RootCause may only be called before the next call of Store.Request; other methods
@@ -54,7 +53,6 @@ type Turn struct {
 	repeated  bool // the previous request was sent more than once
 	was       int  // number of messages in the body of the previous request
 	shrunk    bool // the history lost more messages than it gained
-	earlier   promptcache.Earlier
 }
 
 // continues updates t and its branch for a request that continues the branch.

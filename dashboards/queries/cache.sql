@@ -54,7 +54,7 @@ FROM
             provider,
             model,
             toString(cache_break) AS reason,
-            replaceRegexpOne(cache_element, '^(messages|input|contents)\\[[0-9]+\\]', '\\1') AS element,
+            {cache_element} AS element,
             cache_detail AS detail,
             countIf({counted}) AS n,
             countIf(cache_reusable_tokens IS NULL AND {counted}) AS n_unreported,

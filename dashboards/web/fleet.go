@@ -32,6 +32,7 @@ func (s fleetPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		section{id: "totals", template: "fleet-totals", load: func(ctx context.Context) (any, error) { return s.totals(ctx, p.View) }},
 		section{id: "causes", template: "fleet-causes", title: whyFailed, load: func(ctx context.Context) (any, error) { return s.causes(ctx, p.View) }},
 		section{id: "trends", template: "fleet-trends", title: "Calls, latency, tokens and cost", load: func(ctx context.Context) (any, error) { return s.all(ctx, p.View) }},
+		s.cacheSection(p, false),
 		section{id: "stages", template: "fleet-stages", title: "Stages, the most harmful first", load: func(ctx context.Context) (any, error) { return s.stages(ctx, p.View) }},
 		section{id: "health", template: "fleet-health", title: "Collector", load: s.parts},
 	)

@@ -34,6 +34,7 @@ func (s versionsPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		section{id: "failures", template: "versions-failures", title: "Failed calls by version", load: func(ctx context.Context) (any, error) {
 			return s.failedCalls(ctx, p.View, "failures_by_version", "version", "Failed calls by version over time")
 		}},
+		s.cacheSection(p, true),
 	)
 }
 

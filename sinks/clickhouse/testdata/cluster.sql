@@ -485,3 +485,31 @@ SELECT * FROM tool_calls FINAL SETTINGS do_not_merge_across_partitions_select_fi
 
 INSERT INTO migrations (number, name, checksum, applied_at) VALUES (13, '0013_reply_error.sql', '45b9bfbf6c72c9ca884d367577ded593b8e6f42218edc0637f6be4e7ad72c233', now64(3));
 
+-- 0014_prompt_cache.sql
+
+-- What became of the provider's prompt cache in a call.
+ALTER TABLE exchanges_local ON CLUSTER 'main'
+    ADD COLUMN IF NOT EXISTS cache_written_tokens Nullable(Int64) COMMENT 'input tokens written to the prompt cache; NULL if the answer does not say what was read from it' CODEC(T64, ZSTD(1)),
+    ADD COLUMN IF NOT EXISTS cache_hour_tokens Nullable(Int64) COMMENT 'of cache_written_tokens, those held for an hour' CODEC(T64, ZSTD(1)),
+    ADD COLUMN IF NOT EXISTS cache_reusable_tokens Nullable(Int64) COMMENT 'input tokens that the provider could have read from its cache' CODEC(T64, ZSTD(1)),
+    ADD COLUMN IF NOT EXISTS cache_missed_tokens Nullable(Int64) COMMENT 'of cache_reusable_tokens, those that it did not read' CODEC(T64, ZSTD(1)),
+    ADD COLUMN IF NOT EXISTS cache_break LowCardinality(String) COMMENT 'why tokens were missed, such as system_changed; empty if none were',
+    ADD COLUMN IF NOT EXISTS cache_element String COMMENT 'what broke the prefix, such as tools[3], system or messages[4]' CODEC(ZSTD(1)),
+    ADD COLUMN IF NOT EXISTS cache_detail String COMMENT 'what changed, as far as it is known, such as time or the name of a tool' CODEC(ZSTD(1)),
+    ADD COLUMN IF NOT EXISTS cache_confidence LowCardinality(String) COMMENT 'certain or likely; empty if no tokens were missed';
+
+ALTER TABLE exchanges ON CLUSTER 'main'
+    ADD COLUMN IF NOT EXISTS cache_written_tokens Nullable(Int64) COMMENT 'input tokens written to the prompt cache; NULL if the answer does not say what was read from it' CODEC(T64, ZSTD(1)),
+    ADD COLUMN IF NOT EXISTS cache_hour_tokens Nullable(Int64) COMMENT 'of cache_written_tokens, those held for an hour' CODEC(T64, ZSTD(1)),
+    ADD COLUMN IF NOT EXISTS cache_reusable_tokens Nullable(Int64) COMMENT 'input tokens that the provider could have read from its cache' CODEC(T64, ZSTD(1)),
+    ADD COLUMN IF NOT EXISTS cache_missed_tokens Nullable(Int64) COMMENT 'of cache_reusable_tokens, those that it did not read' CODEC(T64, ZSTD(1)),
+    ADD COLUMN IF NOT EXISTS cache_break LowCardinality(String) COMMENT 'why tokens were missed, such as system_changed; empty if none were',
+    ADD COLUMN IF NOT EXISTS cache_element String COMMENT 'what broke the prefix, such as tools[3], system or messages[4]' CODEC(ZSTD(1)),
+    ADD COLUMN IF NOT EXISTS cache_detail String COMMENT 'what changed, as far as it is known, such as time or the name of a tool' CODEC(ZSTD(1)),
+    ADD COLUMN IF NOT EXISTS cache_confidence LowCardinality(String) COMMENT 'certain or likely; empty if no tokens were missed';
+
+CREATE OR REPLACE VIEW exchanges_final ON CLUSTER 'main' AS
+SELECT * FROM exchanges FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (14, '0014_prompt_cache.sql', '12ebf3d9eb29fbd0e1f2c5577f3addbab396b2161559e4cb73292fd6d5338ed9', now64(3));
+

@@ -160,6 +160,14 @@ CREATE TABLE exchanges
     `messages_at` UInt32 COMMENT 'byte offset of the messages in parameters' CODEC(T64, ZSTD(1)),
     `answer` String COMMENT 'message id of the response' CODEC(ZSTD(1)),
     `code` LowCardinality(String) COMMENT 'where in the code of the agent the call was made: file:line function',
+    `cache_written_tokens` Nullable(Int64) COMMENT 'input tokens written to the prompt cache; NULL if the answer does not say what was read from it' CODEC(T64, ZSTD(1)),
+    `cache_hour_tokens` Nullable(Int64) COMMENT 'of cache_written_tokens, those held for an hour' CODEC(T64, ZSTD(1)),
+    `cache_reusable_tokens` Nullable(Int64) COMMENT 'input tokens that the provider could have read from its cache' CODEC(T64, ZSTD(1)),
+    `cache_missed_tokens` Nullable(Int64) COMMENT 'of cache_reusable_tokens, those that it did not read' CODEC(T64, ZSTD(1)),
+    `cache_break` LowCardinality(String) COMMENT 'why tokens were missed, such as system_changed; empty if none were',
+    `cache_element` String COMMENT 'what broke the prefix, such as tools[3], system or messages[4]' CODEC(ZSTD(1)),
+    `cache_detail` String COMMENT 'what changed, as far as it is known, such as time or the name of a tool' CODEC(ZSTD(1)),
+    `cache_confidence` LowCardinality(String) COMMENT 'certain or likely; empty if no tokens were missed',
     INDEX stored_at_index stored_at TYPE minmax GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1,
@@ -237,7 +245,15 @@ CREATE VIEW exchanges_final
     `parameters` String,
     `messages_at` UInt32,
     `answer` String,
-    `code` LowCardinality(String))
+    `code` LowCardinality(String),
+    `cache_written_tokens` Nullable(Int64),
+    `cache_hour_tokens` Nullable(Int64),
+    `cache_reusable_tokens` Nullable(Int64),
+    `cache_missed_tokens` Nullable(Int64),
+    `cache_break` LowCardinality(String),
+    `cache_element` String,
+    `cache_detail` String,
+    `cache_confidence` LowCardinality(String))
 AS SELECT * FROM exchanges FINAL
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 

@@ -78,7 +78,7 @@ func TestHistoryOfClickHouse(t *testing.T) {
 		case 7:
 			x.InputTokens, x.OutputTokens = -1, -1 // unknown
 		case 8:
-			x.Ended = analyzer.EndedEmpty
+			x.Ended, x.Cache.Reason = analyzer.EndedEmpty, promptcache.Idle
 		case 9:
 			x.Cache.Reason = promptcache.SystemChanged
 			broken++

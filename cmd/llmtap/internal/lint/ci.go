@@ -29,6 +29,9 @@ func (g GitHub) Print(r *Result) error {
 			return err
 		}
 	}
+	if c := r.Cache; c != nil {
+		return g.command(c.level("notice"), r, c.line, c.Reason, c.advice())
+	}
 	if failure, fix := r.unexplained(); failure != "" {
 		if err := g.command(r.level(), r, r.line, r.Cause, failure+"\nfix: "+fix); err != nil {
 			return err
@@ -126,6 +129,12 @@ func (s *SARIF) Print(r *Result) error {
 		if text != "" && len(s.notes) < maxSARIF {
 			s.notes = append(s.notes, object{"level": "error", "message": sarifText(prefix + r.repeated(text)), "locations": r.location(r.line, -1)})
 		}
+	}
+	if c := r.Cache; c != nil && len(s.results) < maxSARIF {
+		s.results = append(s.results, object{
+			"ruleId": "cache/" + c.Reason, "level": c.level("note"), "message": sarifText(c.advice()), "locations": r.location(c.line, c.message),
+			"properties": object{"target": string(r.Dialect) + "/" + string(r.Variant), "element": c.Element, "confidence": c.Confidence},
+		})
 	}
 	if failure, fix := r.unexplained(); failure != "" && len(s.results) < maxSARIF {
 		s.results = append(s.results, object{

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
@@ -34,6 +35,8 @@ type Result struct {
 	// Repeats is the number of identical lines that follow an unreadable record or one that was not judged. They are counted,
 	// but are not Results of their own.
 	Repeats int `json:"repeats,omitempty"`
+	// Cache says why the request cannot read the provider's prompt cache; nil if it can, or if that is not asked for.
+	Cache *CacheBreak `json:"cache,omitempty"`
 	// NotJudged says why the rules did not judge the record, or only a part of it; Error why it is unreadable.
 	NotJudged string `json:"not_judged,omitempty"`
 	Error     string `json:"error,omitempty"`
@@ -75,6 +78,7 @@ type Counts struct {
 	Refused    int // other records that the provider refused for their content
 	Unjudged   int // records that the rules did not judge, or only in part
 	Unreadable int
+	Broken     int // records that break the prompt cache for an avoidable reason
 }
 
 // A Printer prints results.
@@ -86,15 +90,19 @@ type Linter struct {
 	Minimum check.Severity // lowest severity to report
 	// PreviousResponse is the previous_response_id of requests to the Responses API that contain none; "" for none.
 	PreviousResponse string
-	Printer          Printer
-	Counts           Counts
+	// Cache checks whether requests can read the provider's prompt cache, instead of the rules.
+	Cache   bool
+	Printer Printer
+	Counts  Counts
 
 	exchanges *Exchanges
+	caches    *analyzer.Caches
+	reasons   map[string]bool // of breaks of the prompt cache that were printed
 }
 
 // New returns a Linter with all rules.
 func New(p Printer) *Linter {
-	return &Linter{Minimum: check.Style, Printer: p, exchanges: NewExchanges(historyBytes)}
+	return &Linter{Minimum: check.Style, Printer: p, exchanges: NewExchanges(historyBytes), caches: analyzer.NewCaches(), reasons: map[string]bool{}}
 }
 
 // Severities returns the values of Minimum.

@@ -40,6 +40,7 @@ type worker struct {
 	forced   *wire.Target
 	minimum  check.Severity
 	previous []byte // see Linter.PreviousResponse
+	cache    bool   // see Linter.Cache
 
 	checker *check.Checker
 	request facts.Request
@@ -47,7 +48,7 @@ type worker struct {
 }
 
 func (l *Linter) newWorker() *worker {
-	return &worker{forced: l.Forced, minimum: l.Minimum, previous: []byte(l.PreviousResponse), checker: check.NewChecker(rules.InOrder)}
+	return &worker{forced: l.Forced, minimum: l.Minimum, previous: []byte(l.PreviousResponse), cache: l.Cache, checker: check.NewChecker(rules.InOrder)}
 }
 
 // requests contains the facts of exchanges that were judged, for reuse.
@@ -141,7 +142,7 @@ func (w *worker) prepare(j *job) {
 	t, foreign := rec.TargetFor(w.forced)
 	j.foreign = foreign
 	q := &w.request
-	if rec.Exchange {
+	if rec.Exchange || w.cache {
 		q = requests.Get().(*facts.Request)
 		j.request = q
 	}
@@ -156,7 +157,7 @@ func (w *worker) prepare(j *job) {
 		t.Model = string(q.Model)
 	}
 	j.target, j.complete, j.dropped = t, check.Complete(q, t), q.Dropped > 0
-	if rec.Exchange {
+	if rec.Exchange || w.cache {
 		j.answered = len(rec.Response) > 0 && facts.ScanResponse(t.Dialect, "", rec.Response, &j.answer) == nil
 		return
 	}
@@ -201,6 +202,8 @@ func (l *Linter) finish(j *job) error {
 		return l.unreadable(res, j.unreadable)
 	case j.skipped != nil:
 		return l.notJudged(res, j.skipped)
+	case l.Cache:
+		return l.cache(j)
 	case j.rec.Exchange:
 		l.exchange(j)
 		res.locate(j.request, j.value.Text)

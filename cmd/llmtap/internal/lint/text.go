@@ -24,6 +24,7 @@ import (
 type Text struct {
 	W     io.Writer
 	Style *terminal.Style
+	Cache bool // see Linter.Cache
 }
 
 // Limits for the messages shown around an invalid message.
@@ -48,6 +49,9 @@ func (t Text) Print(r *Result) error {
 		if _, err := fmt.Fprintf(t.W, "%s\n\n", s.Wrap(head+"  ", s.Yellow("not judged")+": "+r.repeated(r.NotJudged), "  ")); err != nil {
 			return err
 		}
+	}
+	if r.Cache != nil {
+		return t.printCache(r, head)
 	}
 	failure, fix := r.unexplained()
 	if len(r.Findings) == 0 && failure == "" {
@@ -93,6 +97,9 @@ func (t Text) Print(r *Result) error {
 
 // Close prints the counts.
 func (t Text) Close(c Counts) error {
+	if t.Cache {
+		return t.closeCache(c)
+	}
 	histories := "histories"
 	if c.Checked == 1 {
 		histories = "history"

@@ -1,0 +1,600 @@
+package analyzer_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
+	"github.com/llmtap/llmtap/analyzer/signals"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
+	"github.com/llmtap/llmtap/ingest/slowtest"
+)
+
+// A cached is an agent whose provider has a prompt cache, in one dialect. Its answers say what the script wants them to say.
+type cached struct {
+	*stream
+	d       *cacheDialect
+	capture string
+	model   string
+	system  string
+	tools   []msg
+	params  msg
+	history []string // "u text" or "a text"
+	marks   []int    // messages with a mark, as Anthropic wants it; -1 is the system prompt
+	fixed   []int    // these instead of the newest message
+	last    int      // input tokens of the newest call
+	held    int      // of these, those in the cache
+	talks   int
+}
+
+type cacheDialect struct {
+	name, url, model string
+	unit             int
+	body             func(c *cached) msg
+	answer           func(text string, input, read, written int) msg
+}
+
+const (
+	hit  = -1 // all that the provider may hold
+	miss = 0
+)
+
+var cacheDialects = []*cacheDialect{
+	{"chat", openAIURL, "gpt-5.2", 128, chatPrompt, func(text string, input, read, _ int) msg {
+		return msg{"id": "r", "model": "m", "choices": []msg{{"index": 0, "message": assistant(text), "finish_reason": "stop"}},
+			"usage": msg{"prompt_tokens": input, "completion_tokens": 7, "prompt_tokens_details": msg{"cached_tokens": read}}}
+	}},
+	{"responses", responsesURL, "gpt-5.2", 128, func(c *cached) msg {
+		var tools []msg
+		for _, t := range c.tools {
+			f := t["function"].(msg)
+			tools = append(tools, msg{"type": "function", "name": f["name"], "description": f["description"], "parameters": f["parameters"]})
+		}
+		return msg{"model": c.model, "instructions": c.system, "tools": tools, "input": c.messages("assistant", "content")}
+	}, func(text string, input, read, _ int) msg {
+		return msg{"id": "r", "model": "m", "status": "completed", "output": []msg{{"type": "message", "role": "assistant", "content": []msg{{"type": "output_text", "text": text}}}},
+			"usage": msg{"input_tokens": input, "output_tokens": 7, "input_tokens_details": msg{"cached_tokens": read}}}
+	}},
+	{"anthropic", "https://api.anthropic.com/v1/messages", "claude-sonnet-4-5", 1, func(c *cached) msg {
+		mark := msg{"type": "ephemeral"}
+		list := c.messages("assistant", "content")
+		for i, m := range list {
+			part := msg{"type": "text", "text": m["content"]}
+			if slices.Contains(c.marks, i) {
+				part["cache_control"] = mark
+			}
+			m["content"] = []msg{part}
+		}
+		part := msg{"type": "text", "text": c.system}
+		if slices.Contains(c.marks, -1) {
+			part["cache_control"] = mark
+		}
+		var tools []msg
+		for _, t := range c.tools {
+			f := t["function"].(msg)
+			tools = append(tools, msg{"name": f["name"], "description": f["description"], "input_schema": f["parameters"]})
+		}
+		return msg{"model": c.model, "max_tokens": 1000, "system": []msg{part}, "tools": tools, "messages": list}
+	}, func(text string, input, read, written int) msg {
+		return msg{"id": "r", "type": "message", "model": "m", "role": "assistant", "content": []msg{{"type": "text", "text": text}}, "stop_reason": "end_turn",
+			"usage": msg{"input_tokens": input - read - written, "output_tokens": 7, "cache_read_input_tokens": read, "cache_creation_input_tokens": written}}
+	}},
+	{"gemini", "https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-flash:generateContent", "", 2048, func(c *cached) msg {
+		list := c.messages("model", "parts")
+		for _, m := range list {
+			m["parts"] = []msg{{"text": m["parts"]}}
+		}
+		var tools []msg
+		for _, t := range c.tools {
+			tools = append(tools, t["function"].(msg))
+		}
+		return msg{"systemInstruction": msg{"parts": []msg{{"text": c.system}}}, "tools": []msg{{"functionDeclarations": tools}}, "contents": list}
+	}, func(text string, input, read, _ int) msg {
+		u := msg{"promptTokenCount": input, "candidatesTokenCount": 7}
+		if read > 0 {
+			u["cachedContentTokenCount"] = read
+		}
+		return msg{"candidates": []msg{{"content": msg{"role": "model", "parts": []msg{{"text": text}}}, "finishReason": "STOP"}}, "usageMetadata": u}
+	}},
+	{"deepseek", deepSeekURL, "deepseek-chat", 64, chatPrompt, func(text string, input, read, _ int) msg {
+		return msg{"id": "r", "model": "m", "choices": []msg{{"index": 0, "message": assistant(text), "finish_reason": "stop"}},
+			"usage": msg{"prompt_tokens": input, "completion_tokens": 7, "prompt_cache_hit_tokens": read, "prompt_cache_miss_tokens": input - read}}
+	}},
+}
+
+func chatPrompt(c *cached) msg {
+	return msg{"model": c.model, "tools": c.tools, "messages": append([]msg{system(c.system)}, c.messages("assistant", "content")...)}
+}
+
+// messages returns the history as messages whose text is the member content.
+func (c *cached) messages(assistant, content string) (list []msg) {
+	for _, m := range c.history {
+		role := "user"
+		if m[0] == 'a' {
+			role = assistant
+		}
+		list = append(list, msg{"role": role, content: m[2:]})
+	}
+	return list
+}
+
+// words returns about n tokens that begin with a text.
+func words(first string, n int) string {
+	return first + strings.Repeat(" word", n)
+}
+
+func cacheTool(name string) msg {
+	return msg{"type": "function", "function": msg{"name": name, "description": words("It does "+name, 200), "parameters": msg{"type": "object", "properties": msg{}}}}
+}
+
+func newCached(d *cacheDialect) *cached {
+	c := &cached{
+		stream: newStream(""), d: d, capture: event.CaptureFull, model: d.model, system: words("You are careful.", 6000),
+		tools: []msg{cacheTool("read"), cacheTool("write"), cacheTool("search")}, params: msg{}, marks: []int{-1},
+	}
+	c.talk()
+	return c
+}
+
+// talk begins a conversation.
+func (c *cached) talk() {
+	c.talks++
+	c.labels.Conversation, c.history, c.last, c.held = fmt.Sprintf("talk %d", c.talks), nil, 0, 0
+}
+
+func (c *cached) request(id string) *event.Event {
+	b := c.d.body(c)
+	for k, v := range c.params {
+		b[k] = v
+	}
+	return c.add(&event.Event{Kind: event.Request, Exchange: id, URL: c.d.url, Method: "POST", Body: body(b), Capture: c.capture})
+}
+
+// turn adds a message of the user and a call, of which read tokens come from the cache.
+func (c *cached) turn(text string, read int) {
+	c.history = append(c.history, "u "+text)
+	c.call(read)
+	c.history = append(c.history, fmt.Sprintf("a answer %d, which is long enough to be recognized", c.calls))
+}
+
+// call makes a call with the history.
+func (c *cached) call(read int) {
+	if c.marks != nil {
+		if c.marks = []int{-1, len(c.history) - 1}; c.fixed != nil {
+			c.marks = c.fixed
+		}
+	}
+	id := c.exchange()
+	c.answered(id, len(c.request(id).Body)/5, read)
+}
+
+func (c *cached) answered(id string, input, read int) {
+	if read == hit {
+		if read = c.held - c.held%c.d.unit; c.d.name == "gemini" || c.d.name == "chat" || c.d.name == "responses" {
+			read = (c.held - 8) / c.d.unit * c.d.unit
+		}
+	}
+	written := input - read
+	if c.marks == nil {
+		written = 0
+	}
+	answer := c.d.answer(fmt.Sprintf("answer %d, which is long enough to be recognized", c.calls), input, read, written)
+	c.response(id, 200, body(answer))
+	c.last, c.held = input, input
+	if c.d.name == "anthropic" {
+		c.held = read + written
+	}
+}
+
+// verdicts returns what became of the cache in each call, as "reason element detail confidence", without the calls in which nothing was missed.
+func (c *cached) verdicts(t *testing.T) (list []string) {
+	t.Helper()
+	c.advance(10 * time.Second)
+	for _, e := range run(t, analyzer.Default(), c.steps).Exchanges {
+		v := e.Cache
+		if v.Missed > v.Reusable || v.Reusable > e.InputTokens || (v.Missed > 0) != (v.Reason != "") || v.Reason != "" && v.Confidence == "" {
+			t.Errorf("%s: %+v of %d tokens", c.d.name, v, e.InputTokens)
+		}
+		if v.Reason != "" {
+			list = append(list, strings.TrimSpace(strings.Join([]string{v.Reason, v.Element, v.Detail}, " ")))
+		}
+	}
+	return list
+}
+
+// first is the index of the first message after the system prompt.
+func (c *cached) first() int {
+	if c.d.name == "chat" || c.d.name == "deepseek" {
+		return 1
+	}
+	return 0
+}
+
+func three(c *cached) {
+	c.turn("one", miss)
+	c.turn("two", hit)
+	c.turn("three", hit)
+}
+
+// A cacheScript is what an agent does, in some dialects ("" are all), and what becomes of the cache.
+type cacheScript struct {
+	name, dialects string
+	script         func(c *cached)
+	want           []string // # is the first message after the system prompt
+}
+
+var brokenCaches = []cacheScript{
+	{"the time in the system prompt", "", func(c *cached) {
+		for i := range 3 {
+			c.system = words(fmt.Sprintf("It is %d:00.", 10+i), 6000)
+			c.turn("one", miss)
+		}
+	}, []string{"system_changed system time", "system_changed system time"}},
+	{"tools in another order", "", func(c *cached) {
+		three(c)
+		c.tools[0], c.tools[1] = c.tools[1], c.tools[0]
+		c.turn("four", miss)
+		c.turn("five", hit)
+	}, []string{"tools_reordered tools[0] write"}},
+	{"a tool was added", "", func(c *cached) {
+		three(c)
+		c.tools = append(c.tools, cacheTool("new"))
+		c.turn("four", miss)
+		c.turn("five", hit)
+	}, []string{"tools_changed tools[3] new"}},
+	{"a tool was removed", "", func(c *cached) {
+		three(c)
+		c.tools = c.tools[1:]
+		c.turn("four", miss)
+	}, []string{"tools_changed tools[0] read"}},
+	{"a tool was described otherwise", "", func(c *cached) {
+		three(c)
+		c.tools[1] = cacheTool("write")
+		c.tools[1]["function"].(msg)["description"] = words("It is new", 190)
+		c.turn("four", miss)
+	}, []string{"tools_changed tools[1] write"}},
+	{"an old message was edited", "", func(c *cached) {
+		c.turn(words("one", 3000), miss)
+		c.turn("two", hit)
+		c.turn("three", hit)
+		c.history[0] = words("u eins", 3000)
+		c.turn("four", miss)
+		c.turn("five", hit)
+	}, []string{"message_edited messages[#]"}},
+	{"compacted", "", func(c *cached) {
+		for i := range 4 {
+			c.turn(words(fmt.Sprint(i), 2000), -min(i, 1))
+		}
+		c.history = slices.Concat([]string{"u summary"}, c.history[3:])
+		c.turn("five", miss)
+	}, []string{"history_compacted messages[#]"}},
+	{"idle", "chat responses anthropic", func(c *cached) {
+		three(c)
+		c.now = c.now.Add(20 * time.Minute)
+		c.turn("four", miss)
+	}, []string{"idle"}},
+	{"evicted", "", func(c *cached) {
+		three(c)
+		c.now = c.now.Add(time.Minute)
+		c.turn("four", miss)
+	}, []string{"evicted"}},
+	{"another model", "chat responses anthropic deepseek", func(c *cached) {
+		three(c)
+		c.model = map[string]string{"chat": "gpt-5.4", "responses": "gpt-5.4", "anthropic": "claude-opus-4-1", "deepseek": "deepseek-reasoner"}[c.d.name]
+		c.turn("four", miss)
+	}, []string{"model_switched model"}},
+	{"nothing is marked", "anthropic", func(c *cached) {
+		c.marks = nil
+		c.turn("one", miss)
+		c.turn("two", miss)
+	}, []string{"mark_missing"}},
+	{"another effort", "chat", func(c *cached) {
+		three(c)
+		c.params["reasoning_effort"] = "high"
+		c.turn("four", miss)
+	}, []string{"parameter_changed reasoning_effort"}},
+	{"the newest message is no longer marked", "anthropic", func(c *cached) {
+		for i := range 3 {
+			c.turn(words("one", 2000), -min(i, 1))
+		}
+		c.fixed = []int{-1}
+		c.turn("four", 6000)
+	}, []string{"mark_moved"}},
+	{"more blocks than the provider looks back", "anthropic", func(c *cached) {
+		c.turn("one", miss)
+		c.fixed = []int{}
+		for range 12 {
+			c.history = append(c.history, words("u more", 50), "a fine, which is long enough to be recognized by all")
+		}
+		c.fixed = nil
+		c.turn("two", miss)
+	}, []string{"beyond_lookback"}},
+	{"another prompt_cache_key", "chat responses", func(c *cached) {
+		c.params["prompt_cache_key"] = "a"
+		three(c)
+		c.params["prompt_cache_key"] = "b"
+		c.turn("four", miss)
+	}, []string{"parameter_changed prompt_cache_key"}},
+	{"many calls without prompt_cache_key", "chat responses", func(c *cached) {
+		for i := range 20 {
+			c.talk()
+			c.now = c.now.Add(-1500 * time.Millisecond)
+			c.turn("one", c.begun()*min(i, 1)*min(20-1-i, 1))
+		}
+	}, []string{"routing_missing prompt_cache_key"}},
+	{"too short for the provider", "chat responses", func(c *cached) {
+		c.system, c.tools = words("You are careful.", 200), c.tools[:1]
+		c.turn("one", miss)
+		c.turn("two", miss)
+	}, []string{"too_short"}},
+	{"a system prompt for each conversation", "chat responses anthropic gemini", func(c *cached) {
+		for i := range 6 {
+			c.talk()
+			c.system = words(fmt.Sprintf("The user is number %d.", i), 6000)
+			c.turn("one", miss)
+		}
+	}, []string{"varies system", "varies system", "varies system"}},
+	{"tools in another order in each conversation", "chat responses anthropic gemini", func(c *cached) {
+		for i := range 6 {
+			c.talk()
+			c.tools = append(c.tools, cacheTool(fmt.Sprint("t", i)))
+			slices.Reverse(c.tools)
+			c.turn("one", miss)
+		}
+	}, []string{"varies tools[0] t3", "varies tools[0] t4", "varies tools[0] t5"}},
+	{"first calls at the same time", "chat responses anthropic gemini", func(c *cached) {
+		c.talk()
+		c.history = []string{"u one"}
+		a := c.exchange()
+		qa := c.request(a)
+		c.talk()
+		c.history = []string{"u two"}
+		b := c.exchange()
+		qb := c.request(b)
+		c.answered(a, len(qa.Body)/5, miss)
+		c.answered(b, len(qb.Body)/5, miss)
+	}, []string{"parallel"}},
+}
+
+// Agents that do nothing wrong, some of which look as if they did: nothing is told.
+var healthyCaches = []cacheScript{
+	{name: "a conversation", script: three},
+	{name: "an answer that is asked for again", script: func(c *cached) {
+		three(c)
+		c.history = c.history[:len(c.history)-1]
+		c.call(hit)
+	}},
+	{name: "another branch", script: func(c *cached) {
+		three(c)
+		c.history = c.history[:2]
+		c.last, c.held = 0, 0
+		c.turn("another two", c.begun())
+	}},
+	{name: "a failed call", script: func(c *cached) {
+		c.turn("one", miss)
+		c.history = append(c.history, "u two")
+		id := c.exchange()
+		c.request(id)
+		c.response(id, 500, fault("Internal error"))
+		c.call(hit)
+	}},
+	{name: "a retry of the SDK", script: func(c *cached) {
+		c.turn("one", miss)
+		c.history = append(c.history, "u two")
+		c.request(c.exchange())
+		id := c.exchange()
+		q := c.request(id)
+		q.Retry = 1
+		c.answered(id, len(q.Body)/5, hit)
+		c.history = append(c.history, "a fine, which is long enough to be recognized by all")
+		c.turn("three", hit)
+	}},
+	{name: "a sub-agent", script: func(c *cached) {
+		three(c)
+		own := *c
+		c.system, c.history, c.tools = words("You look for files.", 5000), nil, c.tools[:1]
+		c.turn("find it", miss)
+		c.turn("find more", hit)
+		c.system, c.history, c.tools, c.last, c.held = own.system, own.history, own.tools, own.last, own.held
+		c.turn("four", hit)
+	}},
+	{name: "a resumed conversation", script: func(c *cached) {
+		three(c)
+		c.labels.Conversation = "another id"
+		c.turn("four", hit)
+	}},
+	{name: "a short prompt", script: func(c *cached) {
+		c.system, c.tools = "You are careful.", c.tools[:0]
+		c.turn("one", miss)
+	}},
+	{name: "conversations of one prompt", script: func(c *cached) {
+		for i := range 6 {
+			c.talk()
+			read := c.begun()
+			if i == 0 {
+				read = miss
+			}
+			c.turn("one", read)
+		}
+	}},
+	{name: "two prompts in one stage", script: func(c *cached) {
+		one, two := c.system, words("You are fast.", 6000)
+		for i := range 8 {
+			c.talk()
+			if c.system = one; i%2 > 0 {
+				c.system = two
+			}
+			read := c.begun()
+			if i < 2 {
+				read = miss
+			}
+			c.turn("one", read)
+		}
+	}},
+	{name: "conversations that share little", script: func(c *cached) {
+		c.tools = nil
+		for i := range 6 {
+			c.talk()
+			c.system = words(fmt.Sprintf("Document %d", i), 50) + strings.Repeat(fmt.Sprint(i), 20000)
+			c.turn("one", miss)
+		}
+	}},
+	{name: "a user who comes back late", script: func(c *cached) {
+		three(c)
+		c.now = c.now.Add(40 * time.Minute) // the conversation is forgotten
+		c.turn("four", miss)
+	}},
+	{name: "another message at the end of each call", script: func(c *cached) {
+		for i := range 4 {
+			c.history = append(c.history, "u "+words(fmt.Sprintf("The files at %d:00", i), 10))
+			c.call(-min(i, 1))
+			c.history[len(c.history)-1] = fmt.Sprintf("u go on %d", i)
+			c.history = append(c.history, fmt.Sprintf("a answer %d, which is long enough to be recognized", c.calls))
+			c.held -= 400
+		}
+	}},
+}
+
+// begun returns the tokens of the tools and the system prompt, as far as a provider reads them of another conversation.
+func (c *cached) begun() int {
+	n := (len(c.system) + len(body(c.tools))) / 5
+	if c.d.name == "deepseek" {
+		return 0
+	}
+	return n / c.d.unit * c.d.unit
+}
+
+// Each change that breaks the prefix is named, in each dialect.
+func TestCacheBroken(t *testing.T) { testCaches(t, brokenCaches) }
+
+func TestCacheHealthy(t *testing.T) { testCaches(t, healthyCaches) }
+
+func testCaches(t *testing.T, scripts []cacheScript) {
+	t.Helper()
+	for _, x := range scripts {
+		for _, d := range cacheDialects {
+			if x.dialects != "" && !strings.Contains(x.dialects, d.name) {
+				continue
+			}
+			c := newCached(d)
+			x.script(c)
+			want := strings.ReplaceAll(strings.Join(x.want, ", "), "#", fmt.Sprint(c.first()))
+			if got := strings.Join(c.verdicts(t), ", "); got != want {
+				t.Errorf("%s, %s: %q, want %q", x.name, d.name, got, want)
+			}
+		}
+	}
+}
+
+// In shapes, what changed is named too, if the hashes of texts or their lengths show it.
+func TestCacheShapes(t *testing.T) {
+	shaper := shape.New([]byte("key"))
+	for _, x := range brokenCaches {
+		for _, d := range cacheDialects {
+			if x.dialects != "" && !strings.Contains(x.dialects, d.name) {
+				continue
+			}
+			c := newCached(d)
+			x.script(c)
+			want := strings.ReplaceAll(strings.Join(c.verdicts(t), ", "), " time", "") // its text is unknown
+			for _, st := range c.steps {
+				if ev := st.ev; ev != nil {
+					dialect := facts.Detect(d.url, "", nil).Dialect
+					if ev.Capture = event.CaptureShape; ev.Kind == event.Request {
+						ev.Body = slices.Clone(shaper.Request(dialect, ev.Body, 1<<20))
+					} else {
+						ev.Body = slices.Clone(shaper.Response(dialect, ev.Body, 1<<20))
+					}
+					ev.BodyBytes = len(ev.Body)
+				}
+			}
+			if got := strings.Join(c.verdicts(t), ", "); got != want {
+				t.Errorf("%s, %s: %q, want %q", x.name, d.name, got, want)
+			}
+		}
+	}
+}
+
+// A process that dies after any event, and another one that continues, tell the same of the cache.
+func TestCacheReplay(t *testing.T) {
+	slowtest.Skip(t)
+	for i, x := range slices.Concat(brokenCaches, healthyCaches) {
+		d := cacheDialects[i%len(cacheDialects)]
+		if x.dialects != "" && !strings.Contains(x.dialects, d.name) {
+			d = cacheDialects[slices.IndexFunc(cacheDialects, func(d *cacheDialect) bool { return strings.Contains(x.dialects, d.name) })]
+		}
+		c := newCached(d)
+		x.script(c)
+		c.advance(10 * time.Second)
+		whole := run(t, analyzer.Default(), c.steps)
+		for k := 1; k < len(c.steps); k++ {
+			if !sameOutput(t, whole, restarted(t, c.steps, k)) {
+				t.Fatalf("%s, %s: stopped after %d events", x.name, d.name, k)
+			}
+		}
+	}
+}
+
+// A break is counted in each call, and told once, with the version that began it.
+func TestCacheSignal(t *testing.T) {
+	c := newCached(cacheDialects[0])
+	for range 3 {
+		c.talk()
+		three(c)
+	}
+	c.labels.ServiceVersion = "2.5.0"
+	c.talk()
+	for i := range 4 {
+		c.system = words(fmt.Sprintf("It is %d:00.", 10+i), 6000)
+		c.turn("one", miss)
+	}
+	c.advance(10 * time.Second)
+	out := run(t, analyzer.Default(), c.steps)
+	var told []analyzer.Finding
+	for _, f := range out.Findings {
+		if f.Rule == signals.CacheBroken {
+			told = append(told, f)
+		}
+	}
+	must.Equal(t, len(told), 1, "findings")
+	f := told[0]
+	must.Equal(t, f.Summary, "the system prompt changed: it contains the time", "summary")
+	must.Equal(t, f.Evidence, "6656 of 6656 reusable tokens were not read from the cache, in a call with 6721 input tokens; the first difference is in system", "evidence")
+	if f.Fix == "" || f.Detail != promptcache.SystemChanged || f.FirstVersion != "2.5.0" || f.LastClean != "1.4.0" || f.CleanCalls == 0 {
+		t.Errorf("finding %+v", f)
+	}
+	got := map[string]uint64{}
+	var examples []string
+	for _, y := range out.Tallies {
+		for _, n := range y.Counts {
+			if strings.Contains(n.Metric, "_cache_") {
+				got[n.Metric+" "+n.Labels["service_version"]+" "+n.Labels["reason"]] += n.N
+			}
+		}
+		for _, x := range y.Examples {
+			if x.Labels["reason"] != "" {
+				examples = append(examples, x.Labels["reason"]+", "+x.Summary+", "+x.FirstVersion)
+			}
+		}
+	}
+	want := map[string]uint64{
+		"llmtap_cache_broken_calls_total 2.5.0 system_changed":        3,
+		"llmtap_cache_missed_microdollars_total 1.4.0 evicted":        20966, // the second and third conversation begin with the prompt of the first
+		"llmtap_cache_missed_microdollars_total 2.5.0 system_changed": 31449,
+		"llmtap_cache_missed_tokens_total 1.4.0 evicted":              13312,
+		"llmtap_cache_missed_tokens_total 2.5.0 system_changed":       19968,
+		"llmtap_cache_reusable_tokens_total 1.4.0 ":                   53248,
+		"llmtap_cache_reusable_tokens_total 2.5.0 ":                   19968,
+	}
+	must.Agree(t, cmp.Diff(want, got))
+	must.Equal(t, strings.Join(slices.Compact(examples), "; "), "system_changed, the system prompt changed: it contains the time, 2.5.0", "examples")
+}
