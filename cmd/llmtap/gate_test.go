@@ -18,6 +18,8 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/promptcache"
+	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/analyzer/toolreply"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
@@ -130,7 +132,8 @@ func TestGate(t *testing.T) {
 	must.Equal(t, code, gate.ExitNoVerdict, "wrong flag: exit code\n%s", out)
 }
 
-// A version whose calls need more tokens or miss the prompt cache is worse, and one whose calls do not is good.
+// A version whose calls need more tokens, cost more, have more errors of tools or miss the prompt cache is worse, and one whose calls do not is
+// good.
 func TestGateMeasures(t *testing.T) {
 	g := newGateTest(t)
 	rnd, now := rand.New(rand.NewPCG(1, 1)), time.Now().UTC()
@@ -139,7 +142,7 @@ func TestGateMeasures(t *testing.T) {
 		batch.Exchanges = append(batch.Exchanges, analyzer.Exchange{
 			ID: uuid.NewString(), Labels: event.Labels{Service: "checkout-agent", Stage: "planner", ServiceVersion: version}, StartedAt: at, StoredAt: at, Status: 200,
 			Duration: time.Duration(1000*math.Exp(rnd.NormFloat64())) * time.Millisecond, InputTokens: int64(tokens * math.Exp(rnd.NormFloat64()/2)), OutputTokens: 100, Messages: 3,
-			CacheReported: true, Cache: promptcache.Verdict{Reusable: 900},
+			Provider: "openai", Model: "gpt-5-mini", CacheReported: true, Cache: promptcache.Verdict{Reusable: 900},
 		})
 	}
 	for i := range 300 {
@@ -148,8 +151,22 @@ func TestGateMeasures(t *testing.T) {
 		call("1.0", at, 1000)
 		call("1.1", at, 1000)
 		call("1.2", at, 4000)
+		batch.Exchanges[len(batch.Exchanges)-1].Model = "without a price"
 		call("1.3", at, 1000)
 		batch.Exchanges[len(batch.Exchanges)-1].Cache = promptcache.Verdict{Reusable: 900, Missed: 900, Reason: promptcache.SystemChanged}
+		call("1.5", at, 1000)
+		batch.Exchanges[len(batch.Exchanges)-1].Model = "gpt-5-pro"
+		call("1.6", at, 1000)
+		for _, n := range []int{7, 6, 1} { // both calls of 1.0, and that of 1.6
+			x := &batch.Exchanges[len(batch.Exchanges)-n]
+			tool := analyzer.ToolCall{
+				ID: uuid.NewString(), Labels: x.Labels, Name: "search", State: session.Answered, StoredAt: x.StoredAt, AskedAt: x.StoredAt, AnsweredAt: x.StoredAt, AnsweredBy: x.ID,
+			}
+			if n == 1 && i%3 == 0 {
+				tool.ReplyError = toolreply.Likely
+			}
+			batch.ToolCalls = append(batch.ToolCalls, tool)
+		}
 		call("1.4", at, 1000)
 		batch.Exchanges[len(batch.Exchanges)-1].Cache = promptcache.Verdict{Reusable: 900, Missed: 900, Reason: promptcache.Idle}
 	}
@@ -167,6 +184,11 @@ func TestGateMeasures(t *testing.T) {
 	_, out, code = g.gate("--version=1.3", "--baseline=1.0", "--once")
 	wantAll(t, fmt.Sprint("exit code ", code), out, "WORSE: checkout-agent 1.3 misses the prompt cache more often than 1.0; stop the rollout",
 		"cache: 95% of calls up to 0 percent of the prompt missed before, now up to 100 percent of the prompt missed; 300 of 300 compared calls above that, 0 of ")
+	_, out, code = g.gate("--version=1.5", "--baseline=1.0", "--once")
+	wantAll(t, fmt.Sprint("exit code ", code), out, "WORSE: checkout-agent 1.5 costs more than 1.0; stop the rollout", "cost: 95% of calls up to $0.00")
+	_, out, code = g.gate("--version=1.6", "--baseline=1.0", "--once")
+	wantAll(t, fmt.Sprint("exit code ", code), out, "WORSE: checkout-agent 1.6 has more errors of tools than 1.0; stop the rollout",
+		"tool errors: 95% of calls up to 0 percent of tool replies with an error before")
 	if _, out, code = g.gate("--version=1.4", "--baseline=1.0", "--once"); code != gate.ExitGood {
 		t.Errorf("a version whose conversations pause: exit code %d\n%s", code, out)
 	}

@@ -1,6 +1,6 @@
 /*
 Package gate decides whether a new version of a service may be rolled out further: it must not fail more often than the version
-before, take longer, need more tokens, or miss the prompt cache.
+before, take longer, need more tokens, cost more, have more errors of tools, or miss the prompt cache.
 
 	ClickHouse ─reader, every few seconds─> regression.Compare ─┬─ worse ──────────────────────> exit 1, at once
 	                                                            └─ the time is over ─┬─ enough ─> exit 0
@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/regression"
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
@@ -52,6 +53,7 @@ type Options struct {
 	For                        time.Duration
 	MinCalls                   uint64
 	Alpha                      float64
+	Prices                     price.Table
 	Once                       bool   // look once instead of waiting
 	Format                     string // command.Text or command.JSON
 	Style                      *terminal.Style

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/regression"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/past"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
@@ -22,7 +23,7 @@ type measure struct {
 	sql      string // value of a call; NULL: it has none
 	provider bool   // it depends on the provider, so only calls at the same time are compared
 	worse    string // what a worse version does
-	unit     string // of a value, after a space; "s" for a duration
+	unit     string // of a value, after a space; "s" for a duration, "$" for dollars
 }
 
 // cacheSQL is the share of what could be read from the prompt cache that was not, for a reason that the agent could avoid.
@@ -34,6 +35,8 @@ var measures = []measure{
 	{"input_tokens", "nullIf(toFloat64(input_tokens), 0)", false, "reads more tokens", "tokens"},
 	{"output_tokens", "nullIf(toFloat64(output_tokens), 0)", false, "writes more tokens", "tokens"},
 	{"history", "nullIf(toFloat64(messages), 0)", false, "sends longer histories", "messages"},
+	{"cost", "nullIf(cost / 1e6, 0)", false, "costs more", "$"},
+	{"tool_errors", "100. * tool_errors / nullIf(replies, 0)", false, "has more errors of tools", "percent of tool replies with an error"},
 	{"cache", cacheSQL, false, "misses the prompt cache more often", "percent of the prompt missed"},
 }
 
@@ -54,7 +57,15 @@ var valuesSQL = func() string {
 	for _, m := range measures {
 		list = append(list, fmt.Sprintf("('%s', %s)", m.name, m.sql))
 	}
-	return `SELECT *, x.1 AS measure, assumeNotNull(x.2) AS value FROM (` + callsSQL + `) ARRAY JOIN [` + strings.Join(list, ", ") + `] AS x
+	return `SELECT *, x.1 AS measure, assumeNotNull(x.2) AS value FROM
+		(
+			SELECT * FROM (` + callsSQL + `) AS c LEFT JOIN
+			(
+				SELECT answered_by, count() AS replies, countIf(reply_error != '') AS tool_errors FROM tool_calls_final
+				WHERE service = {service:String} AND ` + past.Answered + ` GROUP BY answered_by
+			) AS t ON t.answered_by = c.exchange_id
+		)
+		ARRAY JOIN [` + strings.Join(list, ", ") + `] AS x
 		WHERE status BETWEEN 200 AND 299 AND NOT failed AND error_type = '' AND x.2 IS NOT NULL`
 }()
 
@@ -160,8 +171,11 @@ func (g *gate) addMeasures(ctx context.Context, x *Report, r regression.Result) 
 func (m *Measure) String() string {
 	x := measureByName(m.Measure)
 	value := func(v float64) string {
-		if x.unit == "s" {
+		switch x.unit {
+		case "s":
 			return strconv.FormatFloat(v, 'g', 3, 64) + " s"
+		case "$":
+			return "$" + strconv.FormatFloat(v, 'g', 3, 64)
 		}
 		return quantity.Count(int(v)) + " " + x.unit
 	}

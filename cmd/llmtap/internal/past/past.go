@@ -17,20 +17,25 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
-// Values are expressions of a call, for a clause WITH before Columns: what is measured of it, and whether it is. They need the parameters
-// begun and until of the calls, and prices. The price of a model is looked up once, not for each call.
-var Values = queries.Expand(`(SELECT (groupArray(name), groupArray(place)) FROM (
+// Cost are expressions of a call for a clause WITH: its tokens input, cached, written, hour and output, and cost, what they cost in
+// microdollars; 0 if that is unknown. They need the parameters begun and until, between which the calls began, and prices. The price of a
+// model is looked up once, not for each call.
+var Cost = queries.Expand(`(SELECT (groupArray(name), groupArray(place)) FROM (
 			WITH {price}
 			SELECT concat(provider, '\n', model) AS name, toUInt64(known) AS place FROM (SELECT DISTINCT provider, model FROM exchanges
 				WHERE started_at >= {begun:DateTime64(9, 'UTC')} AND started_at < {until:DateTime64(9, 'UTC')})
 			UNION ALL SELECT '', 0)) AS models,
 		JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64, Float64, Float64))') AS prices,
 		transform(concat(provider, '\n', model), models.1, models.2, toUInt64(0)) AS known, prices[known] AS price,
-		ifNull(cached_tokens, 0) AS cached, ifNull(cache_written_tokens, 0) AS written, ifNull(cache_hour_tokens, 0) AS hour,
-		input > 0 OR output > 0 AS used, if(used AND known > 0, toInt64(1e6 * {dollars} + 0.5), 0) AS cost,
-		toInt64(duration * 1000 + 1e-6) AS ms, if(stream, toInt64(first_byte * 1000 + 1e-6), 0) AS ttft, ifNull(input_tokens, 0) AS input, ifNull(output_tokens, 0) AS output,
+		ifNull(input_tokens, 0) AS input, ifNull(cached_tokens, 0) AS cached, ifNull(cache_written_tokens, 0) AS written, ifNull(cache_hour_tokens, 0) AS hour,
+		ifNull(output_tokens, 0) AS output, input > 0 OR output > 0 AS used, if(used AND known > 0, toInt64(1e6 * {dollars} + 0.5), 0) AS cost`)
+
+// Values are expressions of a call, for a clause WITH before Columns: what is measured of it, and whether it is. They need the parameters
+// of Cost.
+var Values = Cost + `,
+		toInt64(duration * 1000 + 1e-6) AS ms, if(stream, toInt64(first_byte * 1000 + 1e-6), 0) AS ttft,
 		retry = 0 AND status BETWEEN 200 AND 299 AND NOT failed AND error_type = ''
-			AND NOT match(path, '/batches$|batchPredictionJobs$|:batchGenerateContent$|/batch/jobs$') AS measured`)
+			AND NOT match(path, '/batches$|batchPredictionJobs$|:batchGenerateContent$|/batch/jobs$') AS measured`
 
 const (
 	measureKeys = 1024 // keys of a measure in the column measures: its buckets
