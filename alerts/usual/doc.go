@@ -87,46 +87,46 @@ an alarm for already when an anomaly began, they have not found.
 
 	go test ./alerts/usual -run 'TestSimulation$' -slow -simulations 10 -v -timeout 3h
 
-With 100 stages and real traffic, of the first two seeds: the constants were chosen on the first, and on the second, half the traffic was
-found in 64, 80 and 70 %, with 0.99 warnings. The others have not run since sums are tested.
+With 100 stages and real traffic, of ten seeds. The constants were chosen on the first, which has 1.07 warnings; the others were not looked
+at before, and have 0.99 on average.
 
 	per stage and month         llmtap     static     z-score   adaptive  robust
-	warnings                    1.03       27.92      250.36    36.49     45.06
+	warnings                    1.00       27.92      250.36    36.49     45.06
 	  on a holiday              0.43       1.07       5.71      1.19      1.61
 	  in a burst of calls       0.24       1.61       4.17      5.54      2.92
-	  at other times            0.35       25.24      240.48    29.76     40.54
-	alarms of all measures      1.16       31.67      454.29    46.79     53.21
+	  at other times            0.33       25.24      240.48    29.76     40.54
+	alarms of all measures      1.14       31.67      454.29    46.79     53.21
 	found, median minutes
-	2 times the latency, 0.1/s  57 %, 63   67 %, 38   75 %, 13  25 %, 21  92 %, 44
-	2 times the latency, 1/s    96 %, 20   100 %, 9   75 %, 2   92 %, 7   100 %, 39
-	2 times the latency, 10/s   99 %, 9    67 %, 10   100 %, 2  100 %, 8  100 %, 39
-	5 times the latency, 0.1/s  100 %, 7   92 %, 7    50 %, 2   100 %, 7  100 %, 37
+	2 times the latency, 0.1/s  55 %, 68   67 %, 38   75 %, 13  25 %, 21  92 %, 44
+	2 times the latency, 1/s    93 %, 16   100 %, 9   75 %, 2   92 %, 7   100 %, 39
+	2 times the latency, 10/s   98 %, 8    67 %, 10   100 %, 2  100 %, 8  100 %, 39
+	5 times the latency, 0.1/s  100 %, 6   92 %, 7    50 %, 2   100 %, 7  100 %, 37
 	5 times the latency, 1/s    100 %, 4   100 %, 6   67 %, 1   100 %, 6  100 %, 38
-	5 times the latency, 10/s   100 %, 5   100 %, 6   100 %, 1  100 %, 6  100 %, 38
-	2 times the cost, 0.1/s     98 %, 28   33 %, 172  83 %, 24  83 %, 38  75 %, 92
+	5 times the latency, 10/s   100 %, 4   100 %, 6   100 %, 1  100 %, 6  100 %, 38
+	2 times the cost, 0.1/s     98 %, 29   33 %, 172  83 %, 24  83 %, 38  75 %, 92
 	2 times the cost, 1/s       100 %, 11  17 %, 19   50 %, 34  83 %, 15  58 %, 41
-	2 times the cost, 10/s      99 %, 9    25 %, 98   67 %, 14  33 %, 8   42 %, 55
+	2 times the cost, 10/s      100 %, 8   25 %, 98   67 %, 14  33 %, 8   42 %, 55
 	5 times the cost, 0.1/s     100 %, 7   67 %, 9    75 %, 2   83 %, 7   83 %, 38
 	5 times the cost, 1/s       100 %, 5   67 %, 8    67 %, 3   100 %, 7  67 %, 40
 	5 times the cost, 10/s      100 %, 5   92 %, 9    92 %, 2   92 %, 8   83 %, 40
-	2 times the tokens, 0.1/s   99 %, 20   100 %, 8   100 %, 3  100 %, 8  100 %, 38
+	2 times the tokens, 0.1/s   98 %, 21   100 %, 8   100 %, 3  100 %, 8  100 %, 38
 	2 times the tokens, 1/s     100 %, 9   100 %, 7   100 %, 2  100 %, 7  100 %, 38
-	2 times the tokens, 10/s    100 %, 8   100 %, 8   100 %, 1  100 %, 7  100 %, 39
+	2 times the tokens, 10/s    100 %, 7   100 %, 8   100 %, 1  100 %, 7  100 %, 39
 	5 times the tokens, 0.1/s   100 %, 7   100 %, 6   100 %, 2  100 %, 6  100 %, 37
 	5 times the tokens, 1/s     100 %, 5   100 %, 6   100 %, 1  100 %, 6  100 %, 38
-	5 times the tokens, 10/s    100 %, 5   100 %, 6   100 %, 1  100 %, 6  100 %, 38
-	half the traffic, 0.1/s     63 %, 152  17 %, 121  0 %       8 %, 1    0 %
-	half the traffic, 1/s       75 %, 144  25 %, 87   0 %       25 %, 10  0 %
-	half the traffic, 10/s      73 %, 138  8 %, 30    0 %       8 %, 160  8 %, 116
-	5 % tool errors, 0.1/s      71 %, 46   100 %, 29  58 %, 4   17 %, 41  67 %, 43
-	5 % tool errors, 1/s        98 %, 15   100 %, 8   67 %, 2   92 %, 7   92 %, 32
-	5 % tool errors, 10/s       100 %, 7   100 %, 6   83 %, 1   100 %, 6  100 %, 35
-	5 % looping, 0.1/s          82 %, 50
-	5 % looping, 1/s            100 %, 11
-	5 % looping, 10/s           100 %, 4
+	5 times the tokens, 10/s    100 %, 4   100 %, 6   100 %, 1  100 %, 6  100 %, 38
+	half the traffic, 0.1/s     64 %, 147  17 %, 121  0 %       8 %, 1    0 %
+	half the traffic, 1/s       69 %, 143  25 %, 87   0 %       25 %, 10  0 %
+	half the traffic, 10/s      69 %, 144  8 %, 30    0 %       8 %, 160  8 %, 116
+	5 % tool errors, 0.1/s      69 %, 48   100 %, 29  58 %, 4   17 %, 41  67 %, 43
+	5 % tool errors, 1/s        99 %, 15   100 %, 8   67 %, 2   92 %, 7   92 %, 32
+	5 % tool errors, 10/s       100 %, 6   100 %, 6   83 %, 1   100 %, 6  100 %, 35
+	5 % looping, 0.1/s          85 %, 56
+	5 % looping, 1/s            100 %, 10
+	5 % looping, 10/s           100 %, 3
 
 No warning is critical: the package has no severities. A holiday is a warning in nearly every stage that has one, because it is less
-than half the traffic; the others are 0.60 per stage and month. Minutes alone find half the traffic in 3 to 13 % of the cases. In the
+than half the traffic; the others are 0.57 per stage and month. Minutes alone find half the traffic in 3 to 13 % of the cases. In the
 third and fourth week, up to 0.2 % of the usual hours were below half of what is usual, and no sums of four hours. Seven alarms of sums, in
 100 stages and these two weeks, were false.
 
