@@ -38,7 +38,11 @@ func TestFirstSight(t *testing.T) {
 
 // TestLearned explains public reports of clients, gateways and providers that were read to broaden the wordings before set 5. It
 // says nothing about new texts.
-func TestLearned(t *testing.T) { firstSight(t, "testdata/learned.jsonl") }
+func TestLearned(t *testing.T) {
+	for _, set := range must.Get(filepath.Glob("testdata/learned*.jsonl"))(t) {
+		t.Run(filepath.Base(set), func(t *testing.T) { firstSight(t, set) })
+	}
+}
 
 func firstSight(t *testing.T, set string) {
 	text := must.Get(os.ReadFile(set))(t)
