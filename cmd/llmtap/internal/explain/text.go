@@ -93,7 +93,7 @@ var noAnswer = regexp.MustCompile(`(?i)connection (?:error|refused|reset|aborted
 	`(?:failed|unable|could not|couldn't) (?:to )?(?:connect|resolve host)|(?:unable to|cannot|could not) reach|no route to host|network is unreachable|(?:transport|network) error|networkerror when|` +
 	`error sending request|client error \((?:connect|sendrequest)\)|fetch failed|failed to fetch(?:\W*$|[.:;,)"'])|(?:ollama|server) is not running|` +
 	`no such host|name or service not known|getaddrinfo|dns (?:lookup|error)|\b(?:econn(?:refused|reset|aborted)|enotfound|etimedout|eai_again|epipe)\b|und_err_|unknownhost|no such host is known|actively refused|cannot connect to host|internet connection appears|typo in the url|\berr_(?:connection|cert|network|name|timed|ssl|internet)|` +
-	`certificate verify failed|x509: |self[- ]signed certificate|verify the first certificate|issuer certificate|certification path|wrong_version_number|ssl ?handshake|tls handshake|secure tls connection|proxy authentication required|` +
+	`certificate verify failed|x509: |self[- ]signed certificate|verify the first certificate|issuer certificate|certification path|wrong_version_number|ssl ?handshake|tls handshake|secure tls connection|proxy authentication required|access-control-allow-origin|cors (?:policy|error)|` +
 	`connect(?:ion)? ?timeout|read ?timeout|timed out|\b(?:socket|api|asyncio)?\.?timeout(?:error|exception)\b|timeout exceeded|timeout while|idle timeout|deadline exceeded|i/o timeout|not respond in time|no response (?:from|within) |` +
 	`context canceled|request (?:was )?(?:aborted|cancell?ed)|operation was aborted|task was cancell?ed|` +
 	`premature close|ended prematurely|stream ended without (?:producing|sending|message|response|a response)|stream (?:disconnected|closed) before|not closed cleanly|\bgoaway\b|chunked read|incompleteread|clientpayloaderror|payload is not completed|` +
@@ -103,7 +103,7 @@ var noAnswer = regexp.MustCompile(`(?i)connection (?:error|refused|reset|aborted
 var broken = regexp.MustCompile(`(?i)stream disconnected before completion:\s+(?:response\.failed event received\s+)?\b`)
 
 // answer matches the errors that a server stated in an answer, whatever words of noAnswer are in them.
-var answer = regexp.MustCompile(`^\W*["'](?:error|type|code|message|detail)["']\W*:|\(\w+Exception\) when calling the |\berror["']?\s*:\s*\{`)
+var answer = regexp.MustCompile(`^\W*["'](?:error|type|code|message|detail)["']\W*:\s*[^\st]|\(\w+Exception\) when calling the |\berror["']?\s*:\s*\{`)
 
 // findStatus returns the HTTP status in a text, or 0 if the text says that the client received no answer. Otherwise it
 // returns 400, which just means a failure.
@@ -127,7 +127,7 @@ func findStatus(text []byte) int {
 
 // refusal matches the words of which every error has one, at least.
 var refusal = regexp.MustCompile(`(?i)error|exception|traceback|fail|refuse|reject|denied|forbidden|unauthori|invalid|unsupported|not (?:found|supported|allowed|valid)|` +
-	`cannot|can't|could not|unable|must|exceed|too (?:many|large|long|short)|timed out|missing|required|abort|panic|fatal|blocked|insufficient|unavailable|overloaded|reset|violat|illegal|malformed|unexpected|block_?reason`)
+	`cannot|can't|could not|unable|must|exceed|too (?:many|large|long|short)|timed out|missing|required|abort|panic|fatal|blocked|insufficient|unavailable|overloaded|reset|violat|illegal|malformed|unexpected|block_?reason|input should be`)
 
 // success matches a successful HTTP status in a log.
 var success = regexp.MustCompile(`HTTP/\d(?:\.\d)?['"]?,? 2\d\d\b`)
