@@ -80,7 +80,7 @@ func withoutFrames(text []byte) []byte {
 }
 
 // statusPattern matches the HTTP status in a text. A number alone is not enough, nor is an index such as messages[404].
-var statusPattern = regexp.MustCompile(`(?i)(?:error code|状态码|(?:client|server) error|status[ _]?code|http[ _]?(?:status|error|code)|"?code["']?|http/\d(?:\.\d)?|\bhttp|status)["']?\s*[:：=(]?\s*["']?([45]\d\d)\b` +
+var statusPattern = regexp.MustCompile(`(?i)(?:error code|状态码|(?:client|server) error|status[ _]?code(?: of| is| was)?|http[ _]?(?:status|error|code)|"?code["']?|http/\d(?:\.\d)?|\bhttp|status)["']?\s*[:：=(]?\s*["']?([45]\d\d)\b` +
 	`|(?:^\W*|(?:error|exception)\W{1,3})([45]\d\d)\b(?:\s+[{"<]|\s+status|\s+[a-z_]+:|\s*[:-]|\s+(?-i:[A-Z]))` +
 	`|(?:^|[^\w.\]])[\[【]([45]\d\d)[\]】]` +
 	`|<(?:title|h1)>\s*(?:error )?([45]\d\d)\b` +
