@@ -24,10 +24,14 @@ import (
 //	5      a4882268  41       30     10                                1
 //	6      86915df8  36       30     5                                 1
 //	7      d7e52faa  31       25     6                                 0
+//	8      f2610dff  122      102    19                                1
+//	9      22211046  35       28     6                                 1
 //
-// The goal of 85 % right at first sight is not reached; the goal of at most 3 % wrong with certainty holds for sets 5 to 7. The
-// figures below are those after learning. Sets 2 to 7 were taken as a search of issues returned them, without reports whose
-// wording a table or a test had. Of these 207, 97 may say nothing: there "unexplained" is right, alone or beside another name.
+// The goal of 85 % right at first sight is not reached; the goal of at most 3 % wrong with certainty holds for sets 5 to 9. The
+// figures below are those after learning. Sets 2 to 9 were taken as a search of issues returned them, without reports whose
+// wording a table or a test had; sets 8 and 9 are of 109 repositories that no set before has. Of these 364, 205 may say nothing:
+// there "unexplained" is right, alone or beside another name. In sets 8 and 9, these are 108, of which 88 were right; of the
+// others, 42 of 49.
 //
 //	go test ./cmd/llmtap/internal/explain -run TestFirstSight -v
 func TestFirstSight(t *testing.T) {
@@ -36,9 +40,16 @@ func TestFirstSight(t *testing.T) {
 	}
 }
 
-// TestLearned explains public reports of clients, gateways and providers that were read to broaden the wordings before set 5. It
-// says nothing about new texts.
-func TestLearned(t *testing.T) { firstSight(t, "testdata/learned.jsonl") }
+// TestLearned explains public reports of clients, gateways and providers that were read to broaden the wordings: those of learned
+// before set 5, those of learned2 and learned3 before set 8. The names of the latter were written down before the first run, too,
+// but the reports were chosen by kind, and those of learned3 are recalled from libraries, without a thread to cite, so they say
+// little about new texts. At the first run, 165 of 189 and 143 of 186 were right, 0 and 7 wrong with certainty. One name of
+// learned3 was corrected afterwards.
+func TestLearned(t *testing.T) {
+	for _, set := range must.Get(filepath.Glob("testdata/learned*.jsonl"))(t) {
+		t.Run(filepath.Base(set), func(t *testing.T) { firstSight(t, set) })
+	}
+}
 
 func firstSight(t *testing.T, set string) {
 	text := must.Get(os.ReadFile(set))(t)

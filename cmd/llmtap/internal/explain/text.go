@@ -52,8 +52,8 @@ func relevantPart(in cause.Input) []byte {
 	return text
 }
 
-// frame matches a stack frame of Python or JavaScript.
-var frame = regexp.MustCompile(`^\s+(?:File ".*", line \d+|at (?:.*:\d+:\d+\)?|.*\(.*:\d+\))$)`)
+// frame matches a stack frame of Python, JavaScript, Java or .NET.
+var frame = regexp.MustCompile(`^\s+(?:File ".*", line \d+|at (?:.*:\d+:\d+\)?|.*\(.*:\d+\)(?: ~?\[.*\])?|(?:[\w$]+\.)+[^\s(]+\(.*)$)`)
 
 // withoutFrames removes stack frames, because their code may contain the wording of any error.
 func withoutFrames(text []byte) []byte {
@@ -80,10 +80,10 @@ func withoutFrames(text []byte) []byte {
 }
 
 // statusPattern matches the HTTP status in a text. A number alone is not enough, nor is an index such as messages[404].
-var statusPattern = regexp.MustCompile(`(?i)(?:error code|状态码|(?:client|server) error|status[ _]?code|http[ _]?(?:status|error|code)|"?code["']?|http/\d(?:\.\d)?|\bhttp|status)["']?\s*[:：=(]?\s*["']?([45]\d\d)\b` +
+var statusPattern = regexp.MustCompile(`(?i)(?:error code|状态码|(?:client|server) error|status[ _]?code(?: of| is| was)?|http[ _]?(?:status|error|code)|"?code["']?|http/\d(?:\.\d)?|\bhttp|status)["']?\s*[:：=(]?\s*["']?([45]\d\d)\b` +
 	`|(?:^\W*|(?:error|exception)\W{1,3})([45]\d\d)\b(?:\s+[{"<]|\s+status|\s+[a-z_]+:|\s*[:-]|\s+(?-i:[A-Z]))` +
 	`|(?:^|[^\w.\]])[\[【]([45]\d\d)[\]】]` +
-	`|<(?:title|h1)>\s*([45]\d\d)\b` +
+	`|<(?:title|h1)>\s*(?:error )?([45]\d\d)\b` +
 	`|\bresponse ([45]\d\d)\b|\b([45]\d\d) status code|\b([45]\d\d)(?: https?://|, message=)|\b([45]\d\d) (?-i:Bad Request|Unauthorized|Payment Required|Forbidden|Not Found|Method Not Allowed|Payload Too Large|Unprocessable (?:Entity|Content)|Too Many Requests|Internal Server Error|Bad Gateway|Service Unavailable|Gateway Time-?out)\b`)
 
 // noAnswer matches the errors of a client that received no answer: of its connection, of the names and certificates before it, of
@@ -92,18 +92,18 @@ var noAnswer = regexp.MustCompile(`(?i)connection (?:error|refused|reset|aborted
 	`closed (?:the )?connection|other side closed|server_? ?disconnected|remote(?:protocolerror|disconnected)|socket (?:hang up|was closed)|websocket closed|broken pipe|proxy connect aborted|` +
 	`(?:failed|unable|could not|couldn't) (?:to )?(?:connect|resolve host)|(?:unable to|cannot|could not) reach|no route to host|network is unreachable|(?:transport|network) error|networkerror when|` +
 	`error sending request|client error \((?:connect|sendrequest)\)|fetch failed|failed to fetch(?:\W*$|[.:;,)"'])|(?:ollama|server) is not running|` +
-	`no such host|name or service not known|getaddrinfo|dns (?:lookup|error)|econn(?:refused|reset|aborted)|enotfound|etimedout|eai_again|und_err_|\berr_(?:connection|cert|network|name|timed|ssl|internet)|` +
-	`certificate verify failed|x509: |self[- ]signed certificate|verify the first certificate|wrong_version_number|ssl handshake|tls handshake|` +
-	`connect(?:ion)? ?timeout|read ?timeout|timed out|timeout exceeded|timeout while|idle timeout|deadline exceeded|i/o timeout|not respond in time|no response (?:from|within) |` +
+	`no such host|name or service not known|getaddrinfo|dns (?:lookup|error)|\b(?:econn(?:refused|reset|aborted)|enotfound|etimedout|eai_again|epipe)\b|und_err_|unknownhost|no such host is known|actively refused|cannot connect to host|internet connection appears|typo in the url|\berr_(?:connection|cert|network|name|timed|ssl|internet)|` +
+	`certificate verify failed|x509: |self[- ]signed certificate|verify the first certificate|issuer certificate|certification path|wrong_version_number|ssl ?handshake|tls handshake|secure tls connection|proxy authentication required|access-control-allow-origin|cors (?:policy|error)|` +
+	`connect(?:ion)? ?timeout|read ?timeout|timed out|\b(?:socket|api|asyncio)?\.?timeout(?:error|exception)\b|timeout exceeded|timeout while|idle timeout|deadline exceeded|i/o timeout|not respond in time|no response (?:from|within) |` +
 	`context canceled|request (?:was )?(?:aborted|cancell?ed)|operation was aborted|task was cancell?ed|` +
-	`premature close|ended prematurely|stream ended without|stream (?:disconnected|closed) before|not closed cleanly|\bgoaway\b|chunked read|incompleteread|clientpayloaderror|payload is not completed|` +
-	`unexpected eof|^\W*(?:error:|typeerror:)?\s*(?:eof|terminated|load failed)\W*$`)
+	`premature close|ended prematurely|stream ended without (?:producing|sending|message|response|a response)|stream (?:disconnected|closed) before|not closed cleanly|\bgoaway\b|chunked read|incompleteread|clientpayloaderror|payload is not completed|` +
+	`unexpected eof|": eof\W*$|i/o error on|eofexception|^\W*(?:error:|typeerror:)?\s*(?:eof|terminated|load failed)\W*$`)
 
 // broken precedes what a server or a client said when a stream ended early.
 var broken = regexp.MustCompile(`(?i)stream disconnected before completion:\s+(?:response\.failed event received\s+)?\b`)
 
 // answer matches the errors that a server stated in an answer, whatever words of noAnswer are in them.
-var answer = regexp.MustCompile(`^\W*["'](?:error|type|code|message|detail)["']\W*:|\(\w+Exception\) when calling the |\berror["']?\s*:\s*\{`)
+var answer = regexp.MustCompile(`^\W*["'](?:error|type|code|message|detail)["']\W*:\s*[^\st]|\(\w+Exception\) when calling the |\berror["']?\s*:\s*\{`)
 
 // findStatus returns the HTTP status in a text, or 0 if the text says that the client received no answer. Otherwise it
 // returns 400, which just means a failure.
@@ -127,7 +127,7 @@ func findStatus(text []byte) int {
 
 // refusal matches the words of which every error has one, at least.
 var refusal = regexp.MustCompile(`(?i)error|exception|traceback|fail|refuse|reject|denied|forbidden|unauthori|invalid|unsupported|not (?:found|supported|allowed|valid)|` +
-	`cannot|can't|could not|unable|must|exceed|too (?:many|large|long|short)|timed out|missing|required|abort|panic|fatal|blocked|insufficient|unavailable|overloaded|reset|violat|illegal|malformed|unexpected|block_?reason`)
+	`cannot|can't|could not|unable|must|exceed|too (?:many|large|long|short)|timed out|missing|required|abort|panic|fatal|blocked|insufficient|unavailable|overloaded|reset|violat|illegal|malformed|unexpected|block_?reason|input should be`)
 
 // success matches a successful HTTP status in a log.
 var success = regexp.MustCompile(`HTTP/\d(?:\.\d)?['"]?,? 2\d\d\b`)
