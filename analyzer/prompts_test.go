@@ -336,7 +336,7 @@ var brokenCaches = []cacheScript{
 		c.turn("one", miss)
 		c.turn("two", miss)
 	}, []string{"too_short"}},
-	{"a system prompt for each conversation", "chat responses anthropic gemini", func(c *cached) {
+	{"a system prompt for each conversation", "", func(c *cached) {
 		for i := range 6 {
 			c.talk()
 			c.system = words(fmt.Sprintf("The user is number %d.", i), 6000)
@@ -406,6 +406,11 @@ var healthyCaches = []cacheScript{
 		c.turn("find more", hit)
 		c.system, c.history, c.tools, c.last, c.held = own.system, own.history, own.tools, own.last, own.held
 		c.turn("four", hit)
+	}},
+	{name: "another agent with the same question", script: func(c *cached) {
+		three(c)
+		c.system, c.history, c.held = words("You are fast.", 6000), nil, 0
+		c.turn("one", miss)
 	}},
 	{name: "a resumed conversation", script: func(c *cached) {
 		three(c)
