@@ -81,7 +81,7 @@ func newPrompts(cfg *Config, strings interner) *prompts {
 // request compares the request of p with the earlier ones. It must be called once for each request, after the setup was read.
 func (m *prompts) request(s *step, p *pending, q *facts.Request, body []byte, minSeq uint64) {
 	e, turn, c := &p.row, p.turn, &m.call
-	*c = promptcache.Call{Earlier: *turn.Earlier(), Lead: turn.Lead(), Marks: c.Marks[:0]}
+	*c = promptcache.Call{Earlier: turn.Earlier(), Lead: turn.Lead(), Marks: c.Marks[:0]}
 	setup, now := q.Setup(), &c.Now
 	m.marks(c, q)
 	c.Policy = m.policy(p.target, now.Flags&promptcache.Marked != 0)
@@ -207,7 +207,7 @@ func (m *prompts) marks(c *promptcache.Call, q *facts.Request) {
 		}
 	}
 	if len(c.Marks) > 0 {
-		now.Marks = promptcache.Clip(slices.Max(c.Marks))
+		now.Marks = uint16(min(slices.Max(c.Marks), 1<<16-1))
 	}
 	if len(cache.Key) > 0 {
 		now.Flags |= promptcache.Keyed

@@ -52,7 +52,7 @@ type Call struct {
 	Now     Prompt // the request; its tokens are not known yet
 	Marks   []int  // blocks up to each mark
 	Lead    int    // leading system messages
-	Earlier Earlier
+	Earlier *Earlier
 	Start   Start
 	Detail  string // class of a changed system prompt
 	Rate    int64  // calls a minute with the same tools and system prompt
@@ -169,8 +169,8 @@ func (c *Call) kept() (n int) {
 type Expected struct {
 	Policy   *Policy // nil if no verdict is possible
 	Bytes    uint32  // size of the prompt
-	Marks    uint32  // blocks up to the last mark
 	Sent     uint32
+	Marks    uint16 // blocks up to the last mark
 	Messages uint16
 	Flags    Flags
 	of       basis
@@ -213,6 +213,9 @@ func (c *Call) ofHistory(x *Expected, v *Verdict) bool {
 		base = int64(p.Held)
 	}
 	switch x.of = ofPart; {
+	case b.reason != "" && c.Earlier.Change == Parted:
+		x.of = ofNothing
+		return false // another agent, which shares the first messages
 	case b.reason == "" && c.Earlier.Change == Continued:
 		if x.of = ofWhole; pol.Ends&EndUnits != 0 {
 			base -= margin
