@@ -25,7 +25,7 @@ func cacheRows() map[string]*Table {
 		{"support-agent", "triage", "", "tools_changed", "tools[3]", hostile, uint64(3), int64(9000), int64(3000), int64(6000), int64(3000), 0.0, int64(3000), at(20), at(21), "e-tools", "e-tools"},
 	}
 	over := &Table{Columns: []Column{{Name: "time"}, {Name: "reason"}, {Name: "reusable"}, {Name: "missed"}}}
-	for minute := 0; minute < 60; minute++ {
+	for minute := range 60 {
 		over.Rows = append(over.Rows, []any{at(minute), "", int64(20_000), int64(0)})
 		if minute >= 40 {
 			over.Rows[minute] = []any{at(minute), "system_changed", int64(19_000), int64(19_000)}
