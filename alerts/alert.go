@@ -175,6 +175,11 @@ func (ev *Evidence) ProviderChanged() bool {
 	return len(ev.Rules) == 1 && (ev.Rules[0] == signals.ProviderTightened || ev.Rules[0] == signals.ModelChanged)
 }
 
+// CacheBroken reports whether ev counts calls that missed the prompt cache.
+func (ev *Evidence) CacheBroken() bool {
+	return len(ev.Rules) == 1 && ev.Rules[0] == signals.CacheBroken
+}
+
 // A Share counts the failed calls or findings with one cause and root cause.
 type Share struct {
 	Cause, RootCause string // Cause of a finding that is not about a failed call is its rule

@@ -75,8 +75,9 @@ func (m *Measured) add(p *pending, prices *price.Lookup) {
 	if e.InputTokens <= 0 && e.OutputTokens <= 0 {
 		return
 	}
-	if price := prices.Of(e.Provider, e.Model); price != nil {
-		add(&m.Cost, int64(price.Microdollars(e.InputTokens, e.CachedTokens, max(0, e.OutputTokens))+0.5))
+	tokens := price.Tokens{Input: e.InputTokens, Cached: e.CachedTokens, Written: e.CacheWritten, Hour: e.CacheHour, Output: max(0, e.OutputTokens)}
+	if cost := prices.Of(e.Provider, e.Model); cost != nil {
+		add(&m.Cost, int64(cost.Microdollars(tokens)+0.5))
 	} else {
 		m.Unpriced++
 	}

@@ -1,7 +1,6 @@
 package analyzer
 
 import (
-	"bytes"
 	"math/bits"
 	"slices"
 	"time"
@@ -19,7 +18,7 @@ import (
 const (
 	maxStages   = 1024      // stages in all generations
 	maxOpenings = 4         // different openings of the prompts of a stage, in a generation
-	maxSystem   = 16 << 10  // longer system prompts are compared by their hash
+	maxSystem   = 64 << 10  // longer system prompts are compared by their hash only
 	stageTime   = time.Hour // for which stages are remembered; no provider is known to hold a prefix longer than that
 	fewFirsts   = 3         // fewer conversations do not show what differs in each
 )
@@ -91,17 +90,20 @@ func (m *prompts) request(s *step, p *pending, q *facts.Request, body []byte, mi
 	e, turn, c := &p.row, p.turn, &m.call
 	*c = promptcache.Call{Earlier: *turn.Earlier(), Lead: turn.Lead(), Marks: c.Marks[:0]}
 	setup, now := q.Setup(), &c.Now
-	m.marks(c, q, setup, body)
+	m.marks(c, q)
 	c.Policy = m.policy(p.target, now.Flags&promptcache.Marked != 0)
 	if !c.Policy.Known() {
 		return
 	}
 	shape := e.Capture == event.CaptureShape
-	now.Sent, now.Target = promptcache.Clip(m.at(s, e).Unix()), m.target(e)
-	if len(c.Policy.Parameters) > 0 {
-		now.Parameters = c.Policy.Digest(setup.Parameters, body, nil)
+	if shape {
+		now.Flags |= promptcache.Shaped
 	}
-	now.Tools = m.toolSet(q, setup.Tools.Of(body), shape)
+	now.Sent, now.Target = promptcache.Clip(m.at(s, e).Unix()), m.target(e)
+	if len(c.Policy.Parameters) > 0 || c.Policy.KeySeparates {
+		now.Parameters = c.Policy.Digest(setup.Parameters, body, q.Cache().Key)
+	}
+	now.Tools = m.toolSet(q, setup.Tools.Of(body), body, shape)
 	m.system(c, q, turn, setup.System.Of(body), body, shape)
 	size, messages := turn.BodySize()
 	if q.Stored {
@@ -119,7 +121,9 @@ func (m *prompts) request(s *step, p *pending, q *facts.Request, body []byte, mi
 func (m *prompts) system(c *promptcache.Call, q *facts.Request, turn *session.Turn, system, body []byte, shape bool) {
 	now := &c.Now
 	if len(system) > 0 {
-		system = session.Unmark(system)
+		if now.Flags&promptcache.MarkedSetup != 0 {
+			system = session.Unmark(system)
+		}
 		now.System, now.SystemSize = xxh3.Hash(system), textSize(system, shape)
 	}
 	for i, l := range q.Messages[:c.Lead] {
@@ -158,54 +162,62 @@ func (m *prompts) policy(t wire.Target, marked bool) *promptcache.Policy {
 }
 
 // toolSet returns what is remembered of the tools of a request; nil if there are none.
-func (m *prompts) toolSet(q *facts.Request, tools []byte, shape bool) *promptcache.ToolSet {
+func (m *prompts) toolSet(q *facts.Request, tools, body []byte, shape bool) *promptcache.ToolSet {
 	if len(tools) == 0 {
 		return nil
 	}
 	key := xxh3.Hash(tools)
 	set, ok := m.tools[key]
 	if !ok {
-		unmarked := session.Unmark(tools)
-		names := make([]string, len(q.Tools))
-		for i, name := range q.Tools {
-			names[i] = m.strings.name(name)
+		declared := func(yield func(string, []byte) bool) {
+			for _, at := range q.Setup().Each {
+				tool := at.Of(body)
+				if !yield(m.strings.name([]byte(facts.ToolName(tool))), session.Unmark(tool)) {
+					return
+				}
+			}
 		}
-		set = promptcache.NewToolSet(unmarked, names)
-		if shape {
-			set.Size = promptcache.Size(unmarked)
-			m.buf = appendStable(m.buf[:0], unmarked, true)
-			set.Stable = xxh3.Hash(m.buf)
+		stable := func(tool []byte) []byte {
+			m.buf = appendStable(m.buf[:0], tool, shape)
+			return m.buf
 		}
-		put(m.tools, key, set)
+		set = put(m.tools, key, promptcache.NewToolSet(declared, func(tool []byte) int { return int(textSize(tool, shape)) }, stable))
 	}
 	return set
 }
 
-var cacheControl = []byte(`"cache_control"`)
-
-// marks sets the marks of the request.
-func (m *prompts) marks(c *promptcache.Call, q *facts.Request, setup *facts.Setup, body []byte) {
-	blocks := 0
-	for i := range q.Messages {
-		r := &q.Messages[i]
-		if i >= c.Lead {
-			blocks += max(r.PartCount, 1)
+// marks sets the marks of the request, and what else it says about the cache.
+func (m *prompts) marks(c *promptcache.Call, q *facts.Request) {
+	now, cache := &c.Now, q.Cache()
+	for _, mark := range cache.Marks {
+		at := 0
+		if now.Flags |= promptcache.Marked; mark.Place == facts.InMessages && mark.Index >= c.Lead {
+			at = q.BlocksTo(mark)
+		} else {
+			now.Flags |= promptcache.MarkedSetup
 		}
-		if r.Fields&facts.FieldCacheControl == 0 {
-			continue
+		if mark.Hour {
+			now.Flags |= promptcache.Longer
 		}
-		c.Marks = append(c.Marks, blocks)
-		c.Now.Flags |= promptcache.Marked
-		if i < c.Lead {
-			c.Now.Flags |= promptcache.MarkedSetup
-		}
+		c.Marks = append(c.Marks, at)
 	}
-	if bytes.Contains(setup.System.Of(body), cacheControl) || bytes.Contains(setup.Tools.Of(body), cacheControl) {
-		c.Marks = append(c.Marks, 0)
-		c.Now.Flags |= promptcache.Marked | promptcache.MarkedSetup
+	if cache.Automatic {
+		now.Flags |= promptcache.Marked
+		if cache.AutomaticHour {
+			now.Flags |= promptcache.Longer
+		}
+		if n := len(q.Messages); n > 0 {
+			c.Marks = append(c.Marks, q.BlocksTo(facts.Mark{Place: facts.InMessages, Index: n - 1, Part: max(q.Messages[n-1].PartCount, 1) - 1}))
+		}
 	}
 	if len(c.Marks) > 0 {
-		c.Now.Marks = uint32(slices.Max(c.Marks))
+		now.Marks = promptcache.Clip(slices.Max(c.Marks))
+	}
+	if len(cache.Key) > 0 {
+		now.Flags |= promptcache.Keyed
+	}
+	if len(cache.Retention) > 0 && string(cache.Retention) != "in_memory" {
+		now.Flags |= promptcache.Longer
 	}
 }
 
@@ -307,7 +319,7 @@ func varies(c *promptcache.Call, before *opening, all firsts, text, system []byt
 func seldom(n, all uint16) bool { return 5*n <= all }
 
 // shared returns the size of what two different system prompts share: what is before and after the difference. If their texts are
-// unknown, they share all but the difference of their lengths, if that is small.
+// unknown because they are shapes, they are taken to share all but the difference of their lengths, if that is small.
 func shared(before *opening, now *promptcache.Prompt, text, system []byte) int {
 	if text != nil && system != nil {
 		start := 0
@@ -320,11 +332,11 @@ func shared(before *opening, now *promptcache.Prompt, text, system []byte) int {
 		}
 		return start + end
 	}
-	least, most := int(min(before.systemSize, now.SystemSize)), int(max(before.systemSize, now.SystemSize))
-	if most-least > max(most/50, 64) {
+	least, most := min(before.systemSize, now.SystemSize), max(before.systemSize, now.SystemSize)
+	if now.Flags&promptcache.Shaped == 0 || most-least > 64 {
 		return 0
 	}
-	return least
+	return int(least)
 }
 
 // newest returns the stage of the generation of now.

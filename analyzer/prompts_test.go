@@ -7,8 +7,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
+	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // A cached is an agent whose provider has a prompt cache, in one dialect. Its answers say what the script wants them to say.
@@ -22,6 +30,7 @@ type cached struct {
 	params  msg
 	history []string // "u text" or "a text"
 	marks   []int    // messages with a mark, as Anthropic wants it; -1 is the system prompt
+	fixed   []int    // these instead of the newest message
 	last    int      // input tokens of the newest call
 	held    int      // of these, those in the cache
 	talks   int
@@ -160,7 +169,9 @@ func (c *cached) turn(text string, read int) {
 // call makes a call with the history.
 func (c *cached) call(read int) {
 	if c.marks != nil {
-		c.marks = []int{-1, len(c.history) - 1}
+		if c.marks = []int{-1, len(c.history) - 1}; c.fixed != nil {
+			c.marks = c.fixed
+		}
 	}
 	id := c.exchange()
 	c.answered(id, len(c.request(id).Body)/5, read)
@@ -291,6 +302,40 @@ var brokenCaches = []cacheScript{
 		c.params["reasoning_effort"] = "high"
 		c.turn("four", miss)
 	}, []string{"parameter_changed reasoning_effort"}},
+	{"the newest message is no longer marked", "anthropic", func(c *cached) {
+		for i := range 3 {
+			c.turn(words("one", 2000), -min(i, 1))
+		}
+		c.fixed = []int{-1}
+		c.turn("four", 6000)
+	}, []string{"mark_moved"}},
+	{"more blocks than the provider looks back", "anthropic", func(c *cached) {
+		c.turn("one", miss)
+		c.fixed = []int{}
+		for range 12 {
+			c.history = append(c.history, words("u more", 50), "a fine, which is long enough to be recognized by all")
+		}
+		c.fixed = nil
+		c.turn("two", miss)
+	}, []string{"beyond_lookback"}},
+	{"another prompt_cache_key", "chat responses", func(c *cached) {
+		c.params["prompt_cache_key"] = "a"
+		three(c)
+		c.params["prompt_cache_key"] = "b"
+		c.turn("four", miss)
+	}, []string{"parameter_changed prompt_cache_key"}},
+	{"many calls without prompt_cache_key", "chat responses", func(c *cached) {
+		for i := range 20 {
+			c.talk()
+			c.now = c.now.Add(-1500 * time.Millisecond)
+			c.turn("one", c.begun()*min(i, 1)*min(20-1-i, 1))
+		}
+	}, []string{"routing_missing prompt_cache_key"}},
+	{"too short for the provider", "chat responses", func(c *cached) {
+		c.system, c.tools = words("You are careful.", 200), c.tools[:1]
+		c.turn("one", miss)
+		c.turn("two", miss)
+	}, []string{"too_short"}},
 	{"a system prompt for each conversation", "chat responses anthropic gemini", func(c *cached) {
 		for i := range 6 {
 			c.talk()
@@ -320,9 +365,122 @@ var brokenCaches = []cacheScript{
 	}, []string{"parallel"}},
 }
 
+// Agents that do nothing wrong, some of which look as if they did: nothing is told.
+var healthyCaches = []cacheScript{
+	{name: "a conversation", script: three},
+	{name: "an answer that is asked for again", script: func(c *cached) {
+		three(c)
+		c.history = c.history[:len(c.history)-1]
+		c.call(hit)
+	}},
+	{name: "another branch", script: func(c *cached) {
+		three(c)
+		c.history = c.history[:2]
+		c.last, c.held = 0, 0
+		c.turn("another two", c.begun())
+	}},
+	{name: "a failed call", script: func(c *cached) {
+		c.turn("one", miss)
+		c.history = append(c.history, "u two")
+		id := c.exchange()
+		c.request(id)
+		c.response(id, 500, fault("Internal error"))
+		c.call(hit)
+	}},
+	{name: "a retry of the SDK", script: func(c *cached) {
+		c.turn("one", miss)
+		c.history = append(c.history, "u two")
+		c.request(c.exchange())
+		id := c.exchange()
+		q := c.request(id)
+		q.Retry = 1
+		c.answered(id, len(q.Body)/5, hit)
+		c.history = append(c.history, "a fine, which is long enough to be recognized by all")
+		c.turn("three", hit)
+	}},
+	{name: "a sub-agent", script: func(c *cached) {
+		three(c)
+		own := *c
+		c.system, c.history, c.tools = words("You look for files.", 5000), nil, c.tools[:1]
+		c.turn("find it", miss)
+		c.turn("find more", hit)
+		c.system, c.history, c.tools, c.last, c.held = own.system, own.history, own.tools, own.last, own.held
+		c.turn("four", hit)
+	}},
+	{name: "a resumed conversation", script: func(c *cached) {
+		three(c)
+		c.labels.Conversation = "another id"
+		c.turn("four", hit)
+	}},
+	{name: "a short prompt", script: func(c *cached) {
+		c.system, c.tools = "You are careful.", c.tools[:0]
+		c.turn("one", miss)
+	}},
+	{name: "conversations of one prompt", script: func(c *cached) {
+		for i := range 6 {
+			c.talk()
+			read := c.begun()
+			if i == 0 {
+				read = miss
+			}
+			c.turn("one", read)
+		}
+	}},
+	{name: "two prompts in one stage", script: func(c *cached) {
+		one, two := c.system, words("You are fast.", 6000)
+		for i := range 8 {
+			c.talk()
+			if c.system = one; i%2 > 0 {
+				c.system = two
+			}
+			read := c.begun()
+			if i < 2 {
+				read = miss
+			}
+			c.turn("one", read)
+		}
+	}},
+	{name: "conversations that share little", script: func(c *cached) {
+		c.tools = nil
+		for i := range 6 {
+			c.talk()
+			c.system = words(fmt.Sprintf("Document %d", i), 50) + strings.Repeat(fmt.Sprint(i), 20000)
+			c.turn("one", miss)
+		}
+	}},
+	{name: "a user who comes back late", script: func(c *cached) {
+		three(c)
+		c.now = c.now.Add(40 * time.Minute) // the conversation is forgotten
+		c.turn("four", miss)
+	}},
+	{name: "another message at the end of each call", script: func(c *cached) {
+		for i := range 4 {
+			c.history = append(c.history, "u "+words(fmt.Sprintf("The files at %d:00", i), 10))
+			c.call(-min(i, 1))
+			c.history[len(c.history)-1] = fmt.Sprintf("u go on %d", i)
+			c.history = append(c.history, fmt.Sprintf("a answer %d, which is long enough to be recognized", c.calls))
+			c.held -= 400
+		}
+	}},
+}
+
+// begun returns the tokens of the tools and the system prompt, as far as a provider reads them of another conversation.
+func (c *cached) begun() int {
+	n := (len(c.system) + len(body(c.tools))) / 5
+	if c.d.name == "deepseek" {
+		return 0
+	}
+	return n / c.d.unit * c.d.unit
+}
+
 // Each change that breaks the prefix is named, in each dialect.
-func TestCacheBroken(t *testing.T) {
-	for _, x := range brokenCaches {
+func TestCacheBroken(t *testing.T) { testCaches(t, brokenCaches) }
+
+func TestCacheHealthy(t *testing.T) { testCaches(t, healthyCaches) }
+
+func testCaches(t *testing.T, scripts []cacheScript) {
+	t.Helper()
+	for _, x := range scripts {
 		for _, d := range cacheDialects {
 			if x.dialects != "" && !strings.Contains(x.dialects, d.name) {
 				continue
@@ -335,4 +493,108 @@ func TestCacheBroken(t *testing.T) {
 			}
 		}
 	}
+}
+
+// In shapes, what changed is named too, if the hashes of texts or their lengths show it.
+func TestCacheShapes(t *testing.T) {
+	shaper := shape.New([]byte("key"))
+	for _, x := range brokenCaches {
+		for _, d := range cacheDialects {
+			if x.dialects != "" && !strings.Contains(x.dialects, d.name) {
+				continue
+			}
+			c := newCached(d)
+			x.script(c)
+			want := strings.Join(c.verdicts(t), ", ")
+			for _, st := range c.steps {
+				if ev := st.ev; ev != nil {
+					dialect := facts.Detect(d.url, "", nil).Dialect
+					if ev.Capture = event.CaptureShape; ev.Kind == event.Request {
+						ev.Body = slices.Clone(shaper.Request(dialect, ev.Body, 1<<20))
+					} else {
+						ev.Body = slices.Clone(shaper.Response(dialect, ev.Body, 1<<20))
+					}
+					ev.BodyBytes = len(ev.Body)
+				}
+			}
+			if got := strings.Join(c.verdicts(t), ", "); got != want {
+				t.Errorf("%s, %s: %q, want %q", x.name, d.name, got, want)
+			}
+		}
+	}
+}
+
+// A process that dies after any event, and another one that continues, tell the same of the cache.
+func TestCacheReplay(t *testing.T) {
+	slowtest.Skip(t)
+	for i, x := range slices.Concat(brokenCaches, healthyCaches) {
+		d := cacheDialects[i%len(cacheDialects)]
+		if x.dialects != "" && !strings.Contains(x.dialects, d.name) {
+			d = cacheDialects[slices.IndexFunc(cacheDialects, func(d *cacheDialect) bool { return strings.Contains(x.dialects, d.name) })]
+		}
+		c := newCached(d)
+		x.script(c)
+		c.advance(10 * time.Second)
+		whole := run(t, analyzer.Default(), c.steps)
+		for k := 1; k < len(c.steps); k++ {
+			if !sameOutput(t, whole, restarted(t, c.steps, k)) {
+				t.Fatalf("%s, %s: stopped after %d events", x.name, d.name, k)
+			}
+		}
+	}
+}
+
+// A break is counted in each call, and told once, with the version that began it.
+func TestCacheSignal(t *testing.T) {
+	c := newCached(cacheDialects[0])
+	for range 3 {
+		c.talk()
+		three(c)
+	}
+	c.labels.ServiceVersion = "2.5.0"
+	c.talk()
+	for i := range 4 {
+		c.system = words(fmt.Sprintf("It is %d:00.", 10+i), 6000)
+		c.turn("one", miss)
+	}
+	c.advance(10 * time.Second)
+	out := run(t, analyzer.Default(), c.steps)
+	var told []analyzer.Finding
+	for _, f := range out.Findings {
+		if f.Rule == signals.CacheBroken {
+			told = append(told, f)
+		}
+	}
+	must.Equal(t, len(told), 1, "findings")
+	f := told[0]
+	must.Equal(t, f.Summary, "the system prompt changed", "summary")
+	must.Equal(t, f.Evidence, "6656 of 6656 reusable tokens were not read from the cache, in a call with 6721 input tokens; the first difference is in system", "evidence")
+	if f.Fix == "" || f.Detail != promptcache.SystemChanged || f.FirstVersion != "2.5.0" || f.LastClean != "1.4.0" || f.CleanCalls == 0 {
+		t.Errorf("finding %+v", f)
+	}
+	got := map[string]uint64{}
+	var examples []string
+	for _, y := range out.Tallies {
+		for _, n := range y.Counts {
+			if strings.Contains(n.Metric, "_cache_") {
+				got[n.Metric+" "+n.Labels["service_version"]+" "+n.Labels["reason"]] += n.N
+			}
+		}
+		for _, x := range y.Examples {
+			if x.Labels["reason"] != "" {
+				examples = append(examples, x.Labels["reason"]+", "+x.Summary+", "+x.FirstVersion)
+			}
+		}
+	}
+	want := map[string]uint64{
+		"llmtap_cache_broken_calls_total 2.5.0 system_changed":        3,
+		"llmtap_cache_missed_microdollars_total 1.4.0 evicted":        20966, // the second and third conversation begin with the prompt of the first
+		"llmtap_cache_missed_microdollars_total 2.5.0 system_changed": 31449,
+		"llmtap_cache_missed_tokens_total 1.4.0 evicted":              13312,
+		"llmtap_cache_missed_tokens_total 2.5.0 system_changed":       19968,
+		"llmtap_cache_reusable_tokens_total 1.4.0 ":                   53248,
+		"llmtap_cache_reusable_tokens_total 2.5.0 ":                   19968,
+	}
+	must.Agree(t, cmp.Diff(want, got))
+	must.Equal(t, strings.Join(slices.Compact(examples), "; "), "system_changed, the system prompt changed, 2.5.0", "examples")
 }

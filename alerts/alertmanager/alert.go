@@ -109,7 +109,7 @@ func annotationsOf(a *alerts.Alert, access alerts.Access) map[string]string {
 			causes = append(causes, fmt.Sprintf("%d more", len(ev.Shares)-maxShares))
 			break
 		}
-		text, id := wording.Failure(s), s.ID()
+		text, id := wording.Why(ev, i), s.ID()
 		if id != "" && text != id {
 			text += " (" + id + ")"
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/signals"
 )
 
 const (
@@ -173,15 +174,18 @@ func (s *samples) failedIn(list []*series, metric string, from, step int64) (ev 
 			active, first = c.active, c.first
 		}
 		rule := c.labels["rule"]
-		if ended := c.labels["ended"]; ended != "" {
-			rule = analyzer.OddID(ended)
-		} else if metric == analyzer.MetricToolErrors {
+		switch metric {
+		case analyzer.MetricOdd:
+			rule = analyzer.OddID(c.labels["ended"])
+		case analyzer.MetricToolErrors:
 			rule = analyzer.ToolError
+		case analyzer.MetricCacheBroken:
+			rule = signals.CacheBroken
 		}
 		if rule != "" && !slices.Contains(ev.Rules, rule) {
 			ev.Rules = append(ev.Rules, rule)
 		}
-		k := [2]string{cmp.Or(c.labels["cause"], rule), c.labels["root_cause"]}
+		k := [2]string{cmp.Or(c.labels["cause"], rule), cmp.Or(c.labels["root_cause"], c.labels["reason"])}
 		if shares[k] == nil {
 			shares[k] = &share{Share: alerts.Share{Cause: k[0], RootCause: k[1]}}
 		}

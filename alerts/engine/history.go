@@ -31,6 +31,8 @@ type Past struct {
 	Calls                       uint64
 	Odd                         map[string]uint64 // answers by how they ended; also 0 if that is known
 	Measured                    analyzer.Measured
+	CacheKnown                  bool // some answer said what was read from the prompt cache
+	CacheBroken                 uint64
 }
 
 // seed lets stages of which the Store knows nothing learn from the stored calls of the last weeks, until ctx ends. Evaluation does not wait
@@ -170,9 +172,9 @@ func (p *past) add(ctx context.Context, list []Past) error {
 
 // learnPast adds ten minutes; x is nil if they had no calls.
 func (s *pastStage) learnPast(x *Past, at int64, cfg usual.Config) {
-	s.calls, s.odd, s.measured = 0, nil, analyzer.Measured{}
+	s.calls, s.odd, s.measured, s.cacheBroken = 0, nil, analyzer.Measured{}, 0
 	if x != nil {
-		s.calls, s.odd, s.measured, s.seen = x.Calls, x.Odd, x.Measured, at/60
+		s.calls, s.odd, s.measured, s.cacheBroken, s.seen = x.Calls, x.Odd, x.Measured, x.CacheBroken, at/60
 	}
 	if s.seen == 0 {
 		return // before its first call
@@ -187,6 +189,7 @@ func (s *pastStage) learnPast(x *Past, at int64, cfg usual.Config) {
 			for ended := range s.odd {
 				s.known[i] = s.known[i] || m.name == analyzer.OddID(ended)
 			}
+			s.known[i] = s.known[i] || m.name == "cache" && x != nil && x.CacheKnown
 		default:
 			s.known[i] = s.known[i] || in.Amount > 0
 		}

@@ -19,14 +19,16 @@ var versioned = [...]struct {
 	measure  string
 	provider bool // it depends on the provider, so that only calls at the same time are compared
 	of       func(*analyzer.Measured) *dist.Dist
+	all, bad string // or else metrics: what is counted, and what of it is bad
 }{
-	{"duration", true, func(m *analyzer.Measured) *dist.Dist { return &m.Duration }},
-	{"first_token", true, func(m *analyzer.Measured) *dist.Dist { return &m.FirstToken }},
-	{"input_tokens", false, func(m *analyzer.Measured) *dist.Dist { return &m.InputTokens }},
-	{"output_tokens", false, func(m *analyzer.Measured) *dist.Dist { return &m.OutputTokens }},
-	{"history", false, func(m *analyzer.Measured) *dist.Dist { return &m.History }},
-	{"cost", false, func(m *analyzer.Measured) *dist.Dist { return &m.Cost }},
-	{"tool_errors", false, nil}, // replies of tools, and those that are errors
+	{measure: "duration", provider: true, of: func(m *analyzer.Measured) *dist.Dist { return &m.Duration }},
+	{measure: "first_token", provider: true, of: func(m *analyzer.Measured) *dist.Dist { return &m.FirstToken }},
+	{measure: "input_tokens", of: func(m *analyzer.Measured) *dist.Dist { return &m.InputTokens }},
+	{measure: "output_tokens", of: func(m *analyzer.Measured) *dist.Dist { return &m.OutputTokens }},
+	{measure: "history", of: func(m *analyzer.Measured) *dist.Dist { return &m.History }},
+	{measure: "cost", of: func(m *analyzer.Measured) *dist.Dist { return &m.Cost }},
+	{measure: "tool_errors", all: analyzer.MetricToolReplies, bad: analyzer.MetricToolErrors},
+	{measure: "cache", all: analyzer.MetricCalls, bad: analyzer.MetricCacheBroken},
 }
 
 // A versionStage is a stage in a version of its service.
@@ -69,9 +71,9 @@ func (s *samples) countMeasured(c *series, second int64, n *analyzer.Count) {
 	p := &list[i-1]
 	for i, x := range versioned {
 		switch {
-		case n.Metric == analyzer.MetricToolReplies && x.of == nil:
+		case n.Metric == x.all:
 			p.n[i].add(n.N, 0)
-		case n.Metric == analyzer.MetricToolErrors && x.of == nil:
+		case n.Metric == x.bad:
 			p.n[i].add(0, n.N)
 		case n.Metric == analyzer.MetricCalls && x.of != nil:
 			if limit := c.stage.limit(i, second/60); limit > 0 {

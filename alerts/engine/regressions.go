@@ -11,7 +11,7 @@ import (
 
 const (
 	// compareEvery is the interval between comparisons of versions, in seconds.
-	compareEvery = 30
+	compareEvery = measuredTick
 	// failuresPerFault discounts the evidence. Tallies do not say which failed calls are of one conversation, and broken
 	// conversations fail again. If each fault is counted this often, its likelihood ratio has this power.
 	failuresPerFault = 10

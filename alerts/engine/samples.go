@@ -290,7 +290,7 @@ func (s *series) trim(from int64) {
 	}
 }
 
-// addExample adds x to the series that counts its failed call, finding, odd answer or error of a tool.
+// addExample adds x to the series that counts its failed call, finding, odd answer, error of a tool, or call that missed the cache.
 func (s *samples) addExample(x *analyzer.Example) {
 	metric := analyzer.MetricFailed
 	switch {
@@ -298,6 +298,8 @@ func (s *samples) addExample(x *analyzer.Example) {
 		metric = analyzer.MetricOdd
 	case x.Labels["confidence"] != "":
 		metric = analyzer.MetricToolErrors
+	case x.Labels["reason"] != "":
+		metric = analyzer.MetricCacheBroken
 	case x.Finding:
 		metric = analyzer.MetricFindings
 	}

@@ -45,7 +45,7 @@ type measure struct {
 	of   func(s *stage, to *usual.Sample) // sets what the open minute of the stage has of it
 }
 
-const measureCount = 13
+const measureCount = 14
 
 // measures are all measures. Their order is that of stored watches: new ones come last.
 var measures = [measureCount]measure{
@@ -62,6 +62,7 @@ var measures = [measureCount]measure{
 	{"cost", usual.Values, 1e6, func(s *stage, to *usual.Sample) { to.Values = &s.measured.Cost }}, // dollars of a call
 	{"spend", usual.Spend, 1e6, func(s *stage, to *usual.Sample) { to.Calls, to.Amount = s.calls, s.measured.Cost.Sum }},
 	{"tool_errors", usual.Share, 1, func(s *stage, to *usual.Sample) { to.Calls, to.Amount = max(s.toolReplies, s.toolErrors), s.toolErrors }},
+	{"cache", usual.Share, 1, func(s *stage, to *usual.Sample) { to.Calls, to.Amount = max(s.calls, s.cacheBroken), s.cacheBroken }},
 }
 
 // measureIndex returns the index of a measure, or -1.
@@ -97,7 +98,7 @@ type stage struct {
 	odd      map[string]uint64 // answers by how they ended
 	measured analyzer.Measured
 
-	toolReplies, toolErrors uint64
+	toolReplies, toolErrors, cacheBroken uint64
 
 	limits   [len(versioned)]int // see limit
 	limitsAt int64
@@ -142,7 +143,7 @@ func (u *usuals) count(c *series, n *analyzer.Count) {
 		return
 	}
 	switch n.Metric {
-	case analyzer.MetricCalls, analyzer.MetricOdd, analyzer.MetricToolReplies, analyzer.MetricToolErrors:
+	case analyzer.MetricCalls, analyzer.MetricOdd, analyzer.MetricToolReplies, analyzer.MetricToolErrors, analyzer.MetricCacheBroken:
 	default:
 		return
 	}
@@ -158,6 +159,8 @@ func (u *usuals) count(c *series, n *analyzer.Count) {
 		s.toolReplies += n.N
 	case analyzer.MetricToolErrors:
 		s.toolErrors += n.N
+	case analyzer.MetricCacheBroken:
+		s.cacheBroken += n.N
 	default:
 		s.calls += n.N
 		if n.Measured != nil {
@@ -237,7 +240,7 @@ func (u *usuals) close(minutes int) {
 			}
 		}
 		u.histograms = s.appendTo(u.histograms, k, u.open, minutes)
-		s.calls, s.toolReplies, s.toolErrors = 0, 0, 0
+		s.calls, s.toolReplies, s.toolErrors, s.cacheBroken = 0, 0, 0, 0
 		clear(s.odd)
 		s.measured.Reset()
 	}

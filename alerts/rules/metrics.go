@@ -18,9 +18,9 @@ const (
 	MetricVersionEvidence = "llmtap_version_evidence"
 
 	// Gauges of the alarms about what is unusual of a stage, see package usual. They exist while an alarm lasts. The label measure is
-	// duration, first_token, input_tokens, output_tokens, history, calls, cost, spend, how answers end, such as answer_limit, or tool_errors;
+	// duration, first_token, input_tokens, output_tokens, history, calls, cost, spend, how answers end, such as answer_limit, tool_errors, or cache;
 	// direction is high or low.
-	MetricUnusual      = "llmtap_unusual"               // now: the share of calls above what is usual, of calls their number a minute, of spend dollars a minute, of answers their share
+	MetricUnusual      = "llmtap_unusual"               // now: the share of calls above what is usual, of calls their number a minute, of spend dollars a minute, of answers, errors of tools and the cache their share
 	MetricUnusualSince = "llmtap_unusual_since_seconds" // Unix time at which it began, by estimate
 	MetricUsual        = "llmtap_usual"                 // the value above which usually few calls are, in seconds, tokens, messages or dollars, or else the usual number, dollars or share; has the label basis and no direction
 
@@ -76,6 +76,7 @@ var (
 	failedLabels  = slices.Concat(callLabels, []string{"status", "cause", "root_cause"})
 	oddLabels     = slices.Concat(callLabels, []string{"ended"})
 	replyLabels   = slices.Concat(callLabels, []string{"tool"})
+	cacheLabels   = slices.Concat(callLabels, []string{"reason"})
 	errorLabels   = slices.Concat(replyLabels, []string{"confidence"})
 	findingLabels = slices.Concat(callLabels, []string{"rule", "severity", "cause", "root_cause"})
 	limitLabels   = []string{"service", "environment", "provider", "model", "kind"}
@@ -97,6 +98,8 @@ func labelsOf(metric string) []string {
 		return replyLabels
 	case analyzer.MetricToolErrors:
 		return errorLabels
+	case analyzer.MetricCacheMissed, analyzer.MetricCacheLoss, analyzer.MetricCacheBroken:
+		return cacheLabels
 	case analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricHeartbeats, analyzer.MetricVanished:
 		return processLabels
 	case analyzer.MetricUncaptured:
@@ -127,51 +130,55 @@ func labelsOf(metric string) []string {
 
 // helps are the help texts of metrics, as the Prometheus API and scrapes show them.
 var helps = map[string]string{
-	analyzer.MetricCalls:       "Calls to models that ended, whether they failed or not.",
-	analyzer.MetricFailed:      "Calls to models that failed, by status, cause and root cause.",
-	analyzer.MetricRetries:     "Attempts of SDKs after the first one. Other metrics do not count them.",
-	analyzer.MetricCancelled:   "Calls that the agent cancelled. Other metrics do not count them.",
-	analyzer.MetricFindings:    "Violations of the message protocol, and signals about calls.",
-	analyzer.MetricNew:         "Failed calls whose cause and root cause are new for the stage.",
-	analyzer.MetricOdd:         "Answers of calls that did not fail, but did not end as they should: cut off at a token limit, empty, refused or filtered.",
-	analyzer.MetricToolReplies: "Replies of tools to calls, each counted once, by tool.",
-	analyzer.MetricToolErrors:  "Replies of tools that report an error, by tool and by how certain that is.",
-	analyzer.MetricRepeated:    "Calls of tools that an agent made for the third time in a row or more, with the same arguments and the same reply, by tool.",
-	analyzer.MetricLost:        "Events that hooks numbered but that never arrived.",
-	analyzer.MetricDropped:     "Exchanges that hooks reported as dropped.",
-	analyzer.MetricHeartbeats:  "Reports of hooks, once a minute with or without calls, that their process is alive, or that it ends.",
-	analyzer.MetricVanished:    "Processes whose hooks stopped reporting for 3 minutes without reporting their end.",
-	analyzer.MetricUncaptured:  "Calls that are not recorded, by transport: grpc, websocket, http3, batch or other.",
-	MetricExpected:             "1 for each service that is expected to call models at all times.",
-	MetricCollected:            "1 if the collector reported on the last minute, 0 if it was down.",
-	MetricQuiet:                "Share of the days of the past week on which no service called a model for ten minutes, within an hour of this time of day.",
-	MetricAlerts:               "1 for each firing alert, with its labels. Only of alerts whose rules query it.",
-	MetricVersionEvidence:      "Evidence that a new version fails more often than the version before (baseline) or, with a measure, has more calls above what is usual; 1000 is proof.",
-	MetricUnusual:              "What is unusual now, while an alarm lasts: the share of calls above what is usual, the number of calls or the dollars a minute, or the share of answers that end like this.",
-	MetricUnusualSince:         "Estimated Unix time at which that began.",
-	MetricLimitRemaining:       "What remains of a rate limit, by the headers of responses: the minimum of the last one or two minutes.",
-	MetricLimit:                "The rate limit itself, if responses report it.",
-	MetricLimitExhausted:       "Seconds until the rate limit is used up at the pace of the last minutes. Only of limits that fall from minute to minute.",
-	MetricUsual:                "What is usual instead: the seconds, tokens, messages or dollars that about 5% of calls exceed, the number of calls or the dollars a minute, or the share.",
-	MetricCost:                 "Dollars that calls cost, by the price table of the configuration.",
-	MetricUnpriced:             "Calls whose cost is unknown, because the model is not in the price table.",
-	MetricBudget:               "Dollars of the budget of a month.",
-	MetricBudgetSpent:          "Dollars of the budget spent this month.",
-	MetricBudgetForecast:       "Dollars that this month will cost, if each remaining hour costs as much as the same hour a week before.",
-	MetricBudgetUnpriced:       "Calls of this month whose cost is unknown.",
-	MetricBudgetSince:          "Unix time since which the spend of this month is known. Absent if all of it is known.",
-	MetricDuration:             "Durations of answered calls: a native histogram with a sample a minute.",
-	MetricFirstToken:           "Time until the first token of answered streams: a native histogram with a sample a minute.",
-	MetricInputTokens:          "Input tokens of answered calls: a native histogram with a sample a minute.",
-	MetricOutputTokens:         "Output tokens of answered calls: a native histogram with a sample a minute.",
-	MetricCallCost:             "Cost of answered calls whose price and usage are known: a native histogram with a sample a minute.",
-	MetricTallyAge:             "Age of the newest counts received.",
-	MetricBacklogAge:           "Age of the oldest event that is not stored yet.",
-	MetricBacklogRatio:         "Share of the stream's limit of age or bytes that events not stored yet use, the higher of the two.",
-	MetricUnread:               "Events that left the stream before they were stored.",
-	MetricStoreUp:              "1 if ClickHouse answers, otherwise 0.",
-	MetricDiskFree:             "Free space of the disk of the embedded servers, in multiples of disk.reserve. Below 1, new events are refused.",
-	MetricObserved:             "1 if NATS reported the data for the metrics of the stream, otherwise 0.",
+	analyzer.MetricCalls:         "Calls to models that ended, whether they failed or not.",
+	analyzer.MetricFailed:        "Calls to models that failed, by status, cause and root cause.",
+	analyzer.MetricRetries:       "Attempts of SDKs after the first one. Other metrics do not count them.",
+	analyzer.MetricCancelled:     "Calls that the agent cancelled. Other metrics do not count them.",
+	analyzer.MetricFindings:      "Violations of the message protocol, and signals about calls.",
+	analyzer.MetricNew:           "Failed calls whose cause and root cause are new for the stage.",
+	analyzer.MetricOdd:           "Answers of calls that did not fail, but did not end as they should: cut off at a token limit, empty, refused or filtered.",
+	analyzer.MetricToolReplies:   "Replies of tools to calls, each counted once, by tool.",
+	analyzer.MetricToolErrors:    "Replies of tools that report an error, by tool and by how certain that is.",
+	analyzer.MetricRepeated:      "Calls of tools that an agent made for the third time in a row or more, with the same arguments and the same reply, by tool.",
+	analyzer.MetricCacheReusable: "Input tokens that the provider could have read from its prompt cache, of calls whose answers say what was read.",
+	analyzer.MetricCacheMissed:   "Of the tokens that the provider could have read from its prompt cache, those that it did not read, by reason.",
+	analyzer.MetricCacheLoss:     "Millionths of a dollar that the missed tokens cost more than from the cache, by reason. Only of models with a known price.",
+	analyzer.MetricCacheBroken:   "Calls that missed the prompt cache for a reason that the agent could avoid, by reason.",
+	analyzer.MetricLost:          "Events that hooks numbered but that never arrived.",
+	analyzer.MetricDropped:       "Exchanges that hooks reported as dropped.",
+	analyzer.MetricHeartbeats:    "Reports of hooks, once a minute with or without calls, that their process is alive, or that it ends.",
+	analyzer.MetricVanished:      "Processes whose hooks stopped reporting for 3 minutes without reporting their end.",
+	analyzer.MetricUncaptured:    "Calls that are not recorded, by transport: grpc, websocket, http3, batch or other.",
+	MetricExpected:               "1 for each service that is expected to call models at all times.",
+	MetricCollected:              "1 if the collector reported on the last minute, 0 if it was down.",
+	MetricQuiet:                  "Share of the days of the past week on which no service called a model for ten minutes, within an hour of this time of day.",
+	MetricAlerts:                 "1 for each firing alert, with its labels. Only of alerts whose rules query it.",
+	MetricVersionEvidence:        "Evidence that a new version fails more often than the version before (baseline) or, with a measure, has more calls above what is usual; 1000 is proof.",
+	MetricUnusual:                "What is unusual now, while an alarm lasts: the share of calls above what is usual, the number of calls or the dollars a minute, or the share of answers that end like this.",
+	MetricUnusualSince:           "Estimated Unix time at which that began.",
+	MetricLimitRemaining:         "What remains of a rate limit, by the headers of responses: the minimum of the last one or two minutes.",
+	MetricLimit:                  "The rate limit itself, if responses report it.",
+	MetricLimitExhausted:         "Seconds until the rate limit is used up at the pace of the last minutes. Only of limits that fall from minute to minute.",
+	MetricUsual:                  "What is usual instead: the seconds, tokens, messages or dollars that about 5% of calls exceed, the number of calls or the dollars a minute, or the share.",
+	MetricCost:                   "Dollars that calls cost, by the price table of the configuration.",
+	MetricUnpriced:               "Calls whose cost is unknown, because the model is not in the price table.",
+	MetricBudget:                 "Dollars of the budget of a month.",
+	MetricBudgetSpent:            "Dollars of the budget spent this month.",
+	MetricBudgetForecast:         "Dollars that this month will cost, if each remaining hour costs as much as the same hour a week before.",
+	MetricBudgetUnpriced:         "Calls of this month whose cost is unknown.",
+	MetricBudgetSince:            "Unix time since which the spend of this month is known. Absent if all of it is known.",
+	MetricDuration:               "Durations of answered calls: a native histogram with a sample a minute.",
+	MetricFirstToken:             "Time until the first token of answered streams: a native histogram with a sample a minute.",
+	MetricInputTokens:            "Input tokens of answered calls: a native histogram with a sample a minute.",
+	MetricOutputTokens:           "Output tokens of answered calls: a native histogram with a sample a minute.",
+	MetricCallCost:               "Cost of answered calls whose price and usage are known: a native histogram with a sample a minute.",
+	MetricTallyAge:               "Age of the newest counts received.",
+	MetricBacklogAge:             "Age of the oldest event that is not stored yet.",
+	MetricBacklogRatio:           "Share of the stream's limit of age or bytes that events not stored yet use, the higher of the two.",
+	MetricUnread:                 "Events that left the stream before they were stored.",
+	MetricStoreUp:                "1 if ClickHouse answers, otherwise 0.",
+	MetricDiskFree:               "Free space of the disk of the embedded servers, in multiples of disk.reserve. Below 1, new events are refused.",
+	MetricObserved:               "1 if NATS reported the data for the metrics of the stream, otherwise 0.",
 }
 
 // Help returns the help text of a metric, or "".

@@ -157,9 +157,14 @@ func (r *Rule) Inherit(old *Rule) bool {
 	return true
 }
 
-// CountsFailures reports whether a metric counts what an alert can be about: failed calls, findings, odd answers or errors of tools.
+// CountsFailures reports whether a metric counts what an alert can be about: failed calls, findings, odd answers, errors of tools, or
+// calls that missed the prompt cache.
 func CountsFailures(metric string) bool {
-	return metric == analyzer.MetricFailed || metric == analyzer.MetricFindings || metric == analyzer.MetricOdd || metric == analyzer.MetricToolErrors
+	switch metric {
+	case analyzer.MetricFailed, analyzer.MetricFindings, analyzer.MetricOdd, analyzer.MetricToolErrors, analyzer.MetricCacheBroken:
+		return true
+	}
+	return false
 }
 
 // Failures returns the metric of the failures that the alert is about, see CountsFailures: whichever the

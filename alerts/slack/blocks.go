@@ -121,7 +121,7 @@ func answers(g alerts.Group, a alerts.Alert, short, noFix bool) []string {
 	case len(causes) == 0:
 		add("Why", plain(a.Annotations["description"], maxFix))
 	case ev.Failed > 1 && ev.Shares[0].Failed == ev.Failed:
-		add("Why", plain("all: "+wording.Failure(ev.Shares[0]), maxText))
+		add("Why", plain("all: "+wording.Why(&ev, 0), maxText))
 	case len(causes) > 1 && ev.Material(ev.Shares[1].Failed):
 		more := "1 more cause"
 		if n := len(causes) - 1; n > 1 {
@@ -246,7 +246,7 @@ func notification(g alerts.Group, current []alerts.Alert, title string) string {
 	a := current[mainAlert(current)]
 	text := title
 	if shares := a.Evidence.Shares; len(shares) > 0 {
-		text += ": " + wording.Failure(shares[0])
+		text += ": " + wording.Why(&a.Evidence, 0)
 		if first := regressions(a.Evidence, a.StartsAt); len(first) > 0 {
 			text += ", first seen in " + oneLine(first[0].version, maxName)
 		}

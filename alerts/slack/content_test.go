@@ -68,7 +68,7 @@ func TestContentKeepsEvidence(t *testing.T) {
 // ids, numbers, rules and versions only.
 func TestQuotingIsDecided(t *testing.T) {
 	others := []string{
-		signals.AgentLoop, signals.ConcurrentRequests, signals.ConversationEndedOnError, signals.FinishMismatch, signals.HistoryRewritten, signals.HistoryShrunk, signals.LatentViolation,
+		signals.AgentLoop, signals.CacheBroken, signals.ConcurrentRequests, signals.ConversationEndedOnError, signals.FinishMismatch, signals.HistoryRewritten, signals.HistoryShrunk, signals.LatentViolation,
 		signals.MaskedFailure, signals.ModelChanged, signals.PoisonedSession, signals.ProviderTightened, signals.ReplyNeverArrived, signals.RetryStorm, signals.SanitizerAtWork, signals.TruncatedToolCall,
 	}
 	for _, d := range signals.All {

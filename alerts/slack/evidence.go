@@ -42,7 +42,9 @@ func lastFailure(a alerts.Alert) string {
 	what := "failure"
 	if len(ev.Rules) > 0 {
 		what = "finding"
-		if measure, _ := wording.Measure(ev.Rules[0]); measure == analyzer.ToolError {
+		if ev.CacheBroken() {
+			what = "such call"
+		} else if measure, _ := wording.Measure(ev.Rules[0]); measure == analyzer.ToolError {
 			what = "such reply"
 		} else if measure != "" {
 			what = "such answer"
@@ -70,7 +72,7 @@ func why(ev alerts.Evidence, ids bool) []string {
 			break
 		}
 		rest -= min(rest, s.Failed)
-		line := plain(wording.Failure(s), maxText)
+		line := plain(wording.Why(&ev, i), maxText)
 		if ev.Failed > 1 {
 			line = fmt.Sprintf("%s of %s: %s", quantity.Count(s.Failed), quantity.Count(ev.Failed), line)
 		}
@@ -125,6 +127,9 @@ func brief(x *analyzer.Example) string {
 		line += fmt.Sprintf(", `messages[%d]`", x.Message)
 	case x.Finding && x.Rule != "":
 		line += ", " + code(x.Rule)
+	case x.Labels["reason"] != "":
+		missed, _, _ := strings.Cut(x.Evidence, ",")
+		line += ", " + plain(missed, maxText)
 	case x.Finding && x.Status < 400: // not about a failed call
 	case x.Status > 0:
 		line += fmt.Sprintf(", answered %d", x.Status)

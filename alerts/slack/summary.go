@@ -81,7 +81,7 @@ func (m *member) set(g alerts.Group) {
 func short(a alerts.Alert) string {
 	what := "failed"
 	switch {
-	case a.Evidence.Failed == 0:
+	case a.Evidence.Failed == 0, a.Evidence.CacheBroken():
 		return oneLine(subject(a)+": "+wording.Counts(&a), 2*maxLine)
 	case len(a.Evidence.Rules) > 0 && a.Evidence.Failed == 1:
 		what = "finding"

@@ -43,7 +43,7 @@ therefore the sum over all starts so far, one every five minutes, of the likelih
 If the present is not above High, the expected factor of each minute is at most 1, whatever the minutes before, and E minus the number
 of starts is a supermartingale. So when E reaches a limit for the first time, the expected number of starts is at least that limit: the
 mean time between false alarms is at least five minutes times the limit. This is what Config sets: one false alarm per month and
-stage with 14 tests, of 13 measures, is a limit of 120,960, and 11.7 is its logarithm. The mean over six alternatives, from 1.25 to 20
+stage with 15 tests, of 14 measures, is a limit of 129,600, and 11.8 is its logarithm. The mean over six alternatives, from 1.25 to 20
 times the odds or the amount, replaces the unknown one, and is a supermartingale too. So is a factor that is cut, at a third of the
 limit's logarithm: no single minute starts an alarm, as no single long conversation should. The mean time of the begin, weighted by the
 evidence of each start, is Since.

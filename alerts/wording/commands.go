@@ -20,6 +20,7 @@ var queries = map[string]string{
 	signals.RetryStorm:               "wasted_retries",
 	signals.LatentViolation:          "latent_violations",
 	signals.ProviderTightened:        "provider_changes",
+	signals.CacheBroken:              "cache",
 
 	analyzer.ToolError:                     "slowest_tools",
 	analyzer.OddID(analyzer.EndedLimit):    "what_changed",
@@ -32,6 +33,7 @@ var queries = map[string]string{
 var unusualQueries = map[string]string{
 	"duration": "slowest_calls", "first_token": "slowest_calls", "input_tokens": "usage", "output_tokens": "usage", "calls": "what_changed",
 	"history": "usage", "cost": "usage", "spend": "usage", "tool_errors": "slowest_tools",
+	"cache": "cache",
 }
 
 // Command returns a command of llmtap, quoted for a POSIX shell.

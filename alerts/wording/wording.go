@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
 	rule "github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/analyzer/signals"
@@ -23,6 +24,9 @@ import (
 func Failure(s alerts.Share) string {
 	id := s.ID()
 	text := session.Summaries[id]
+	if s.Cause == signals.CacheBroken {
+		text = promptcache.Words(id, "", "")
+	}
 	if id == s.Cause {
 		if text = phrase(meaning(id)); s.Guessed && text != "" {
 			text = "probably " + text
@@ -37,11 +41,21 @@ func Failure(s alerts.Share) string {
 	return text
 }
 
+// Why is Failure for the share of ev with this index. What broke the prompt cache is in the example of the first.
+func Why(ev *alerts.Evidence, i int) string {
+	if i == 0 && ev.CacheBroken() && ev.Example != nil && ev.Example.Summary != "" {
+		return ev.Example.Summary
+	}
+	return Failure(ev.Shares[i])
+}
+
 // Problem returns what Group.Problem is, as Kind does, one human-readable line about it, and the fix if one is known.
 func Problem(id string) (kind, text, fix string) {
 	s := alerts.Share{Cause: id}
 	if session.Summaries[id] != "" {
 		s, fix = alerts.Share{RootCause: id}, session.Fix(id)
+	} else if v := (promptcache.Verdict{Reason: id, Element: "the parameter"}); v.Summary() != "" {
+		s, fix = alerts.Share{Cause: signals.CacheBroken, RootCause: id}, v.Fix()
 	} else if _, fix = cause.Meaning(id); fix == "" {
 		_, fix = analyzer.Odd(id)
 	}
@@ -75,6 +89,7 @@ var unusual = map[string]string{
 	"cost_high":          "Calls cost more than usual.",
 	"spend_high":         "More is spent than usual.",
 	"tool_errors_high":   "More replies of tools report errors than usual.",
+	"cache_high":         "More calls than usual miss the prompt cache.",
 }
 
 // Measure returns the measure that a problem is about, and whether it is high or low; "" if it is about failed calls or findings.
@@ -134,6 +149,7 @@ var findings = map[string][2]string{
 	signals.RetryStorm:               {"rejected request was sent again and again", "rejected requests were sent again and again"},
 	signals.AgentLoop:                {"agent made the same calls again and again", "agents made the same calls again and again"},
 	signals.ModelChanged:             {"model was replaced", "models were replaced"},
+	signals.CacheBroken:              {"call missed the prompt cache", "calls missed the prompt cache"},
 	signals.LatentViolation:          {"accepted request would be rejected by other providers", "accepted requests would be rejected by other providers"},
 
 	analyzer.ToolError:                     {"reply of a tool reports an error", "replies of tools report errors"},
@@ -242,14 +258,15 @@ func Subject(a *alerts.Alert) string {
 	return cmp.Or(a.Labels["provider"], a.Name)
 }
 
-// Counts returns what happened in one phrase, for example "43 of 98 calls failed (44%)".
+// Counts returns what happened in one phrase, for example "43 of 98 calls failed (44%)". While the prompt cache is missed, what that costs
+// says more than a number of calls.
 func Counts(a *alerts.Alert) string {
 	ev, when := &a.Evidence, ""
 	if a.State == alerts.Resolved {
 		when = " at the peak"
 	}
 	switch {
-	case ev.Failed > 0 && len(ev.Rules) > 0 && !ev.ProviderChanged():
+	case ev.Failed > 0 && len(ev.Rules) > 0 && !ev.ProviderChanged() && !(ev.CacheBroken() && a.State == alerts.Firing):
 		return fmt.Sprintf("%s %s, in %s calls%s", quantity.Count(ev.Failed), Counted(ev, ev.Failed), quantity.Count(ev.Calls), when)
 	case ev.Failed > 0 && ev.Calls > 0 && len(ev.Rules) == 0:
 		return fmt.Sprintf("%s of %s calls failed%s (%s)", quantity.Count(ev.Failed), quantity.Count(ev.Calls), when, quantity.Share(ev.Failed, ev.Calls))

@@ -2,6 +2,7 @@
 package price
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,12 +18,30 @@ type Price struct {
 	Input       float64 `yaml:"input"`
 	CachedInput float64 `yaml:"cached_input"`
 	Output      float64 `yaml:"output"`
+	CacheWrite  float64 `yaml:"cache_write,omitempty"` // of input written to the provider's cache; 0: as Input
+	CacheHour   float64 `yaml:"cache_hour,omitempty"`  // of input written to be held for an hour; 0: as CacheWrite
 }
 
-// Microdollars returns the cost of a call with these tokens; cached are those of input that the provider read from its cache. The
-// statements of dashboards/queries compute the same.
-func (p *Price) Microdollars(input, cached, output int64) float64 {
-	return float64(input-cached)*p.Input + float64(cached)*p.CachedInput + float64(output)*p.Output
+// Tokens are the tokens of a call. Cached and Written are parts of Input, and Hour is one of Written.
+type Tokens struct {
+	Input   int64
+	Cached  int64 // read from the provider's cache
+	Written int64 // written to it
+	Hour    int64 // written to be held for an hour
+	Output  int64
+}
+
+// Microdollars returns the cost of a call. The fragment {dollars} of dashboards/queries computes the same.
+func (p *Price) Microdollars(t Tokens) float64 {
+	write, hour := p.written()
+	return float64(t.Input-t.Cached-t.Written)*p.Input + float64(t.Cached)*p.CachedInput + float64(t.Written-t.Hour)*write + float64(t.Hour)*hour +
+		float64(t.Output)*p.Output
+}
+
+// written returns the prices of input written to the cache, for the usual time and for an hour.
+func (p *Price) written() (write, hour float64) {
+	write = cmp.Or(p.CacheWrite, p.Input)
+	return write, cmp.Or(p.CacheHour, write)
 }
 
 // Table is a price table. The first row that matches a model applies; a model without a matching row has an unknown cost.
@@ -95,6 +114,8 @@ func (t Table) Validate() error {
 		check("input", row.Input)
 		check("cached_input", row.CachedInput)
 		check("output", row.Output)
+		check("cache_write", row.CacheWrite)
+		check("cache_hour", row.CacheHour)
 	}
 	return errors.Join(errs...)
 }
@@ -102,11 +123,12 @@ func (t Table) Validate() error {
 var likePattern = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`)
 
 // Bound returns t as the value of the parameter {prices:String} of statements: a JSON array of rows [provider, LIKE pattern, input,
-// cached input, output].
+// cached input, output, written to the cache, written for an hour]. The fragment {price} reads it.
 func (t Table) Bound() string {
-	rows := make([][5]any, len(t))
+	rows := make([][7]any, len(t))
 	for i, r := range t {
-		rows[i] = [5]any{r.Provider, likePattern.Replace(r.Model), r.Input, r.CachedInput, r.Output}
+		write, hour := r.written()
+		rows[i] = [7]any{r.Provider, likePattern.Replace(r.Model), r.Input, r.CachedInput, r.Output, write, hour}
 	}
 	text, err := json.Marshal(rows)
 	if err != nil {

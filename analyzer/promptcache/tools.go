@@ -1,13 +1,12 @@
 package promptcache
 
 import (
-	"bytes"
+	"iter"
+	"math/bits"
 	"slices"
 	"strconv"
 
 	"github.com/zeebo/xxh3"
-
-	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
 )
 
 // A ToolSet is what is remembered of the tools that a request declares. Prompts share it.
@@ -18,63 +17,25 @@ type ToolSet struct {
 
 	set   uint64   // of the tools in any order
 	each  []uint32 // hashes of the first maxEach tools
-	names []string // of these, if all have one
+	names []string // of these; "" for one without a name
 }
 
 // maxEach bounds the tools of which a change is located.
 const maxEach = 128
 
-// NewToolSet returns what is remembered of tools, a JSON array without marks. names are the names of the declared functions.
-func NewToolSet(tools []byte, names []string) *ToolSet {
-	t := &ToolSet{Hash: xxh3.Hash(tools), Size: len(tools)}
-	t.Stable = t.Hash
-	n := 0
-	for tool := range elements(tools) {
+// NewToolSet returns what is remembered of tools, which are declared without marks. stable returns a tool without the hashes of a shape.
+func NewToolSet(tools iter.Seq2[string, []byte], size func([]byte) int, stable func([]byte) []byte) *ToolSet {
+	t := new(ToolSet)
+	for name, tool := range tools {
 		h := xxh3.Hash(tool)
+		t.Hash = bits.RotateLeft64(t.Hash, 5) ^ h
+		t.Stable = bits.RotateLeft64(t.Stable, 5) ^ xxh3.Hash(stable(tool))
 		t.set += h
-		if n++; n <= maxEach {
-			t.each = append(t.each, uint32(h))
+		if t.Size += size(tool); len(t.each) < maxEach {
+			t.each, t.names = append(t.each, uint32(h)), append(t.names, name)
 		}
-	}
-	if n == len(names) {
-		t.names = names[:min(n, maxEach)]
 	}
 	return t
-}
-
-// declarations are the keys of Gemini's lists of functions, which are in the elements of its tools.
-var declarations = [][]byte{[]byte(`{"functionDeclarations"`), []byte(`{"function_declarations"`)}
-
-// elements yields the tools of a JSON array, and those in Gemini's lists.
-func elements(list []byte) func(yield func([]byte) bool) {
-	return func(yield func([]byte) bool) { walk(list, true, yield) }
-}
-
-func walk(list []byte, nested bool, yield func([]byte) bool) bool {
-	i := bytes.IndexByte(list, '[')
-	if i < 0 {
-		return true
-	}
-	for i++; ; i++ {
-		if i = jsonscan.Space(list, i); i >= len(list) || list[i] == ']' {
-			return true
-		}
-		end, ok := jsonscan.ValueEnd(list, i)
-		if !ok {
-			return true
-		}
-		tool := list[i:end]
-		if nested && slices.ContainsFunc(declarations, func(key []byte) bool { return bytes.HasPrefix(tool, key) }) {
-			if !walk(tool, false, yield) {
-				return false
-			}
-		} else if !yield(tool) {
-			return false
-		}
-		if i = jsonscan.Space(list, end); i >= len(list) || list[i] != ',' {
-			return true
-		}
-	}
 }
 
 // Same reports whether t and o are the same tools in the same order.

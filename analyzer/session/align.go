@@ -107,26 +107,48 @@ func Unmark(b []byte) []byte {
 	}
 }
 
-var cacheKey = []byte(`"cache_control"`)
+// The keys of marks. A cachePoint of Bedrock is a block of its own.
+var (
+	markKeys = [...][]byte{[]byte(`"cache_control"`), []byte(`"prompt_cache_breakpoint"`), pointKey}
+	pointKey = []byte(`"cachePoint"`)
+)
 
-// cacheMark returns the range of the next cache_control member of b, including a comma before or after it; -1 if there is
-// none.
+// cacheMark returns the range of the next mark of b, including a comma before or after it; -1 if there is none.
 func cacheMark(b []byte) (start, end int) {
+	start = -1
+	for _, key := range markKeys {
+		if s, e := keyedMark(b, key); s >= 0 && (start < 0 || s < start) {
+			start, end = s, e
+		}
+	}
+	return start, end
+}
+
+// keyedMark returns the range of the next mark with this key.
+func keyedMark(b, key []byte) (start, end int) {
 	for from := 0; ; {
-		n := bytes.Index(b[from:], cacheKey)
+		n := bytes.Index(b[from:], key)
 		if n < 0 {
 			return -1, -1
 		}
 		start = from + n
-		from = start + len(cacheKey)
+		from = start + len(key)
 		if end = markEnd(b, from); end < 0 {
 			continue
 		}
-		before := len(bytes.TrimRight(b[:start], " \t\r\n"))
+		before := len(bytes.TrimRight(b[:start], space))
+		if &key[0] == &pointKey[0] {
+			after := jsonscan.Space(b, end)
+			if before == 0 || b[before-1] != '{' || after == len(b) || b[after] != '}' {
+				continue
+			}
+			start, end = before-1, after+1
+			before = len(bytes.TrimRight(b[:start], space))
+		}
 		if before > 0 && b[before-1] == ',' {
 			return before - 1, end
 		}
-		if before > 0 && b[before-1] == '{' {
+		if before > 0 && (b[before-1] == '{' || b[before-1] == '[') {
 			if after := jsonscan.Space(b, end); after < len(b) && b[after] == ',' {
 				end = jsonscan.Space(b, after+1)
 			}
@@ -134,6 +156,8 @@ func cacheMark(b []byte) (start, end int) {
 		}
 	}
 }
+
+const space = " \t\r\n"
 
 // markEnd returns the end of the value of the key that ends at i. The value must be null or an object without braces inside;
 // otherwise markEnd returns -1.

@@ -69,13 +69,22 @@ func (s *skeleton) read(in *Request) {
 	s.messages, s.calls, s.replies, s.lead = s.messages[:0], s.calls[:0], s.replies[:0], 0
 	s.names = in.Target.Dialect.Descriptor().Pairing.Names
 	s.messages = slices.Grow(s.messages, len(r.Messages))
+	marks := r.Cache().Marks
+	for len(marks) > 0 && marks[0].Place != facts.InMessages {
+		marks = marks[1:]
+	}
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		k := message{
 			hash: m.Hash, text: m.ContentHash, firstCall: int32(len(s.calls)), calls: int32(len(m.Calls)),
 			firstReply: int32(len(s.replies)), replies: int32(len(m.Replies)), bytes: int32(min(m.ContentBytes, math.MaxInt32)), role: m.Role, item: m.Item,
 		}
-		if m.Fields&facts.FieldCacheControl != 0 && m.End <= len(in.Body) {
+		marked := m.Fields&facts.FieldCacheControl != 0
+		for len(marks) > 0 && (marks[0].Index <= i || marks[0].Place != facts.InMessages) {
+			marked = marked || marks[0].Index == i
+			marks = marks[1:]
+		}
+		if marked && m.End <= len(in.Body) {
 			k.hash = unmarkedHash(in.Body[m.Start:m.End])
 		}
 		k.noText = m.ContentHash == 0 || m.Content == facts.String && m.ContentBytes == 0

@@ -24,8 +24,9 @@ provider is no evidence. If the version before has no calls anymore, new calls a
 compared with its last ones; failures of the provider do not count then. A
 conversation counts as failed once.
 
-Durations, times to the first token, tokens and the messages of a request are
-compared in the same way. A call counts as bad if it exceeds the 95th percentile of
+Durations, times to the first token, tokens, the messages of a request and the share
+of a prompt that was not read from the provider's cache, though it could have been,
+are compared in the same way. A call counts as bad if it exceeds the 95th percentile of
 the version before in the hour before the rollout, in stages with at least 100 calls
 in that hour. Durations are compared only with calls at the same time. Half of
 --alpha is for failures.
@@ -42,7 +43,7 @@ Exit code:
 Fields of --format json: verdict (good, worse, too_few_calls), service, version,
 baseline, start, worse_at, evidence, threshold, compared_calls, min_calls,
 stopped_at_call, worse_in (failures, duration, first_token, input_tokens,
-output_tokens, history); stages: environment, stage, new, old, compared_new,
+output_tokens, history, cache); stages: environment, stage, new, old, compared_new,
 compared_old (each calls and failed), compared_with_earlier_calls, evidence,
 ruled_out_odds_ratio, measures: measure, before and after (95th percentiles),
 compared_new, compared_old (each calls and above), evidence; causes: environment,

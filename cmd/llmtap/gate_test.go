@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
@@ -129,7 +130,7 @@ func TestGate(t *testing.T) {
 	must.Equal(t, code, gate.ExitNoVerdict, "wrong flag: exit code\n%s", out)
 }
 
-// A version whose calls need more tokens is worse, and one whose calls do not is good.
+// A version whose calls need more tokens or miss the prompt cache is worse, and one whose calls do not is good.
 func TestGateMeasures(t *testing.T) {
 	g := newGateTest(t)
 	rnd, now := rand.New(rand.NewPCG(1, 1)), time.Now().UTC()
@@ -138,6 +139,7 @@ func TestGateMeasures(t *testing.T) {
 		batch.Exchanges = append(batch.Exchanges, analyzer.Exchange{
 			ID: uuid.NewString(), Labels: event.Labels{Service: "checkout-agent", Stage: "planner", ServiceVersion: version}, StartedAt: at, StoredAt: at, Status: 200,
 			Duration: time.Duration(1000*math.Exp(rnd.NormFloat64())) * time.Millisecond, InputTokens: int64(tokens * math.Exp(rnd.NormFloat64()/2)), OutputTokens: 100, Messages: 3,
+			CacheReported: true, Cache: promptcache.Verdict{Reusable: 900},
 		})
 	}
 	for i := range 300 {
@@ -146,6 +148,10 @@ func TestGateMeasures(t *testing.T) {
 		call("1.0", at, 1000)
 		call("1.1", at, 1000)
 		call("1.2", at, 4000)
+		call("1.3", at, 1000)
+		batch.Exchanges[len(batch.Exchanges)-1].Cache = promptcache.Verdict{Reusable: 900, Missed: 900, Reason: promptcache.SystemChanged}
+		call("1.4", at, 1000)
+		batch.Exchanges[len(batch.Exchanges)-1].Cache = promptcache.Verdict{Reusable: 900, Missed: 900, Reason: promptcache.Idle}
 	}
 	must.Do(t, g.sink.Write(t.Context(), batch))
 	r, out, code := g.gate("--version=1.1", "--baseline=1.0", "--once", "--format=json")
@@ -158,6 +164,12 @@ func TestGateMeasures(t *testing.T) {
 	}
 	_, out, _ = g.gate("--version=1.2", "--baseline=1.0", "--once")
 	wantAll(t, "text", out, "WORSE: checkout-agent 1.2 reads more tokens than 1.0; stop the rollout", "input tokens: 95% of calls up to 2,", " tokens before, now up to ", "compared calls above that")
+	_, out, code = g.gate("--version=1.3", "--baseline=1.0", "--once")
+	wantAll(t, fmt.Sprint("exit code ", code), out, "WORSE: checkout-agent 1.3 misses the prompt cache more often than 1.0; stop the rollout",
+		"cache: 95% of calls up to 0 percent of the prompt missed before, now up to 100 percent of the prompt missed; 300 of 300 compared calls above that, 0 of ")
+	if _, out, code = g.gate("--version=1.4", "--baseline=1.0", "--once"); code != gate.ExitGood {
+		t.Errorf("a version whose conversations pause: exit code %d\n%s", code, out)
+	}
 }
 
 // A collector that cannot be reached gives no verdict.

@@ -14,8 +14,10 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/price"
+	"github.com/llmtap/llmtap/dashboards/queries"
 )
 
 //go:generate go run ./generate
@@ -208,7 +210,7 @@ var providers = dashboard{
 	filters:     append(filters(clickhouse), filter{"provider", "Provider", clickhouse}, filter{"model", "Model", clickhouse}),
 	description: "Which provider and model fails, which is slow, and what they cost.",
 	variables: []object{{
-		"name": "prices", "label": "Prices: provider, model, USD per million input, cached and output tokens", "type": "textbox", "query": price.Default().Bound(), "hide": 2, "skipUrlSync": true,
+		"name": "prices", "label": "Prices: provider, model, USD per million tokens of input, cached input and output, and of input written to the cache, in all and for an hour", "type": "textbox", "query": price.Default().Bound(), "hide": 2, "skipUrlSync": true,
 		"current": object{"text": price.Default().Bound(), "value": price.Default().Bound()}, "options": []any{},
 		"description": "The price table of " + price.Date + ". Check it against your contracts.",
 	}},
@@ -253,15 +255,13 @@ ORDER BY time`,
 		{
 			title: "Cost", kind: "table", source: clickhouse, units: map[string]string{"cost": "currencyUSD", "of_failed_calls": "currencyUSD"},
 			description: "Cost by the price table of the dashboard's variable prices, which has public list prices. It is empty for a model without a price. Calls whose response reports no usage are not in it.",
-			query: `WITH JSONExtract('${prices:raw}', 'Array(Tuple(String, String, Float64, Float64, Float64))') AS prices,
-    arrayFirstIndex(p -> (p.1 = '' OR p.1 = provider) AND model LIKE p.2, prices) AS known, prices[known] AS price
-SELECT service, provider, model, sum(input_tokens) AS input, sum(output_tokens) AS output,
-    if(known = 0, NULL, sum((input_tokens - ifNull(cached_tokens, 0)) * price.3 + ifNull(cached_tokens, 0) * price.4 + output_tokens * price.5) / 1e6) AS cost
+			query: strings.ReplaceAll(queries.Expand(`WITH {price}, {cache tokens}
+SELECT service, provider, model, sum(input_tokens) AS input, sum(output_tokens) AS output, if(known = 0, NULL, {dollars}) AS cost
 FROM exchanges_final
-WHERE ` + called + `
+WHERE `+called+`
 GROUP BY service, provider, model
 ORDER BY cost DESC NULLS LAST, input DESC
-LIMIT 100`,
+LIMIT 100`), "{prices:String}", "'${prices:raw}'"),
 		},
 	},
 }

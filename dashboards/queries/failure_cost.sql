@@ -8,7 +8,6 @@
 -- from the tokens per byte of accepted requests to the same model, and their price if they are charged. A cost is NULL for models
 -- that are not in the price table. SDK retries are counted separately; they are in tokens, money and time.
 WITH
-    JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64))') AS prices,
     refused AS
     (
         SELECT
@@ -21,7 +20,7 @@ WITH
             countIf(retry > 0) AS retries,
             countIf(input_tokens IS NULL) AS unreported,
             sum(input_tokens) AS input,
-            sum(cached_tokens) AS cached,
+            {cache tokens},
             sum(output_tokens) AS output,
             sumIf(request_bytes, input_tokens IS NULL) AS unreported_bytes,
             sum(duration) AS seconds
@@ -32,8 +31,7 @@ WITH
         GROUP BY service, stage, provider, model, cause
     ),
     {accepted},
-    arrayFirstIndex(p -> (p.1 = '' OR p.1 = r.provider) AND r.model LIKE p.2, prices) AS known,
-    prices[known] AS price
+    {price r.}
 SELECT
     r.service AS service,
     r.stage AS stage,
@@ -45,7 +43,7 @@ SELECT
     r.unreported AS unreported,
     r.input AS input_tokens,
     r.output AS output_tokens,
-    round(if(known = 0, NULL, ((r.input - r.cached) * price.3 + r.cached * price.4 + r.output * price.5) / 1e6), 4) AS reported_usd,
+    round(if(known = 0, NULL, {dollars r.}), 4) AS reported_usd,
     round(if(a.tokens_per_byte > 0, r.unreported_bytes * a.tokens_per_byte, NULL)) AS about_tokens,
     round(if(known = 0, NULL, about_tokens * price.3 / 1e6), 4) AS at_most_usd,
     round(r.seconds, 1) AS seconds

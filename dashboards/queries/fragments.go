@@ -15,7 +15,9 @@ import "regexp"
 //	{hit}             the failed calls with the cause or root cause why, or else the calls with findings of rules
 //	{measured}        calls that did not fail with more of a measure than above, or whose answers end as it says
 //	{cache_element}   what broke the prompt cache, without the index of a message
-//	{price}           known and price of a model, from the parameter prices
+//	{price}           known and price of a model, from the parameter prices; {price x.} of that of x
+//	{dollars}         cost at that price of the tokens input, cached, written, hour and output; {dollars x.} of those of x
+//	{cache tokens}    sums for {dollars}: of tokens read from the cache, and of those written to it, in all and for an hour
 //	{accepted}        tokens per byte of accepted requests by model
 var fragments = []struct {
 	pattern *regexp.Regexp
@@ -47,9 +49,14 @@ var fragments = []struct {
             {measure:String} = 'answer_filtered', finish_reason IN (` + Filtered + `),
             false))`},
 	{regexp.MustCompile(`\{cache_element\}`), `replaceRegexpOne(cache_element, '^(messages|input|contents)\\[[0-9]+\\]', '\\1')`},
-	{regexp.MustCompile(`\{price\}`), `JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64))') AS prices,
-    arrayFirstIndex(p -> (p.1 = '' OR p.1 = provider) AND model LIKE p.2, prices) AS known,
+	{regexp.MustCompile(`\{price(?: (\w+\.))?\}`), `JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64, Float64, Float64))') AS prices,
+    arrayFirstIndex(p -> (p.1 = '' OR p.1 = ${1}provider) AND ${1}model LIKE p.2, prices) AS known,
     prices[known] AS price`},
+	{regexp.MustCompile(`\{dollars(?: (\w+\.))?\}`), `((${1}input - ${1}cached - ${1}written) * price.3 + ${1}cached * price.4 + (${1}written - ${1}hour) * price.6 + ${1}hour * price.7
+        + ${1}output * price.5) / 1e6`},
+	{regexp.MustCompile(`\{cache tokens\}`), `coalesce(sum(cached_tokens), 0) AS cached,
+        coalesce(sum(cache_written_tokens), 0) AS written,
+        coalesce(sum(cache_hour_tokens), 0) AS hour`},
 	{regexp.MustCompile(`\{accepted\}`), `accepted AS
     (
         SELECT provider, model, sum(input_tokens) / sum(request_bytes) AS tokens_per_byte

@@ -7,7 +7,8 @@
 -- cost_usd is also NULL for models that are not in the price table of the configuration. Latencies are those of successful calls;
 -- first_byte is the time until the response begins.
 WITH
-    {price}
+    {price},
+    coalesce(sum(cache_hour_tokens), 0) AS hour
 SELECT
     service,
     agent,
@@ -19,8 +20,9 @@ SELECT
     countIf(input_tokens IS NULL) AS unreported,
     sum(input_tokens) AS input,
     sum(cached_tokens) AS cached,
+    coalesce(sum(cache_written_tokens), 0) AS written,
     sum(output_tokens) AS output,
-    round(if(known = 0, NULL, ((input - cached) * price.3 + cached * price.4 + output * price.5) / 1e6), 4) AS cost_usd,
+    round(if(known = 0, NULL, {dollars}), 4) AS cost_usd,
     {tokens_per_call} AS tokens_per_call,
     {latency 0.5} AS p50_seconds,
     {latency 0.95} AS p95_seconds,

@@ -303,7 +303,7 @@ func pick(res *clickhouse.Result, want string) string {
 
 // The statements and the analyzer find the same prices and compute the same costs.
 func TestPricesAgree(t *testing.T) {
-	prices := append(price.Table{{Provider: "openai", Model: `odd_%\*x`, Input: 3, CachedInput: 1, Output: 7}, {Provider: "other", Model: "free*"}}, price.Default()...)
+	prices := append(price.Table{{Provider: "openai", Model: `odd_%\*x`, Input: 3, CachedInput: 1, Output: 7, CacheWrite: 4}, {Provider: "other", Model: "free*"}}, price.Default()...)
 	models := [][2]string{
 		{"openai", `odd_%\ö, x`},
 		{"openai", `odd1%\x`},
@@ -331,8 +331,9 @@ func TestPricesAgree(t *testing.T) {
 		e.StartedAt, e.StoredAt = time.Now().Add(-time.Minute), time.Now()
 		e.Labels.Service, e.Labels.Agent, e.Provider, e.Model = "trips", "", m[0], m[1]
 		e.InputTokens, e.CachedTokens, e.OutputTokens = int64(100_000+7*i), int64(1000*i), int64(900+i)
+		e.CacheReported, e.CacheWritten, e.CacheHour = true, int64(500*i), int64(50*i)
 		if p := lookup.Of(m[0], m[1]); p != nil {
-			want[m] += p.Microdollars(e.InputTokens, e.CachedTokens, e.OutputTokens) / 1e6
+			want[m] += p.Microdollars(price.Tokens{Input: e.InputTokens, Cached: e.CachedTokens, Written: e.CacheWritten, Hour: e.CacheHour, Output: e.OutputTokens}) / 1e6
 		}
 	}
 	must.Do(t, s.Write(t.Context(), b))

@@ -9,9 +9,7 @@
 -- tokens per byte of accepted requests to the same model. reported_usd is the price of the tokens of the calls that report usage, and
 -- at_most_usd that of about_tokens, if rejected calls are charged; NULL: unknown. unpriced are the models that are not in the price table.
 WITH
-    JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64))') AS prices,
-    arrayFirstIndex(p -> (p.1 = '' OR p.1 = h.provider) AND h.model LIKE p.2, prices) AS known,
-    prices[known] AS price,
+    {price h.},
     {hit},
     {accepted}
 SELECT
@@ -22,7 +20,7 @@ SELECT
     sum(h.output) AS output_tokens,
     sum(h.unreported) AS unreported_calls,
     round(sum(h.unreported_bytes * ifNull(a.tokens_per_byte, 0))) AS about_tokens,
-    round(sumOrNullIf(((h.input - h.cached) * price.3 + h.cached * price.4 + h.output * price.5) / 1e6, known > 0 AND h.n > h.unreported), 4) AS reported_usd,
+    round(sumOrNullIf({dollars h.}, known > 0 AND h.n > h.unreported), 4) AS reported_usd,
     round(sumOrNullIf(h.unreported_bytes * a.tokens_per_byte * price.3 / 1e6, known > 0 AND h.unreported > 0 AND a.tokens_per_byte > 0), 4) AS at_most_usd,
     arraySort(groupUniqArrayIf(toString(h.model), known = 0)) AS unpriced
 FROM
@@ -34,7 +32,7 @@ FROM
         uniqExactStateIf(user, user != '') AS user_count,
         uniqExactStateIf(attributes['tenant'], attributes['tenant'] != '') AS tenant_count,
         coalesce(sum(input_tokens), 0) AS input,
-        coalesce(sum(cached_tokens), 0) AS cached,
+        {cache tokens},
         coalesce(sum(output_tokens), 0) AS output,
         countIf(input_tokens IS NULL) AS unreported,
         sumIf(request_bytes, input_tokens IS NULL) AS unreported_bytes

@@ -17,7 +17,7 @@ SELECT
     quantileMerge(0.95)(input_95) AS many_input,
     quantileMerge(0.95)(output_95) AS many_output,
     quantileMerge(0.95)(messages_95) AS many_messages,
-    sumOrNullIf(((input - cached) * price.3 + cached * price.4 + output * price.5) / 1e6, has_price) AS cost,
+    sumOrNullIf({dollars}, has_price) AS cost,
     sum(if(known > 0, all_calls - failed_calls - priced, all_calls - failed_calls)) AS unpriced
 FROM
 (
@@ -29,7 +29,7 @@ FROM
         countIf(failed AND {counted}) AS failed_calls,
         countIf(NOT failed AND input_tokens IS NOT NULL AND {counted}) AS priced,
         coalesce(sum(input_tokens), 0) AS input,
-        coalesce(sum(cached_tokens), 0) AS cached,
+        {cache tokens},
         coalesce(sum(output_tokens), 0) AS output,
         quantileStateIf(0.5)(duration, NOT failed AND {counted}) AS duration_50,
         quantileStateIf(0.95)(duration, NOT failed AND {counted}) AS duration_95,

@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/dist"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -44,6 +45,7 @@ var (
 		callsSQL: result("second service stage kind code why root n example reasons reason_counts measures",
 			[]any{uint32(at.Unix()), "shop", "planner", "call", uint16(0), "", "", uint64(3), []string{"x0", "c0", ""}, []string{"length", "stop"}, "[1,2]", "([0,40,512,2080],[0,3,3000,1])"},
 			[]any{uint32(at.Unix()), "shop", "planner", "failed", uint16(400), "auth", "", uint64(2), []string{"x1", "c1", "no key"}, []string{}, "[]", "([],[])"}),
+		defectsSQL:  result("service stage why root version at", []any{"shop", "planner", "cache_broken", "system_changed", "1.1", at}),
 		failuresSQL: result("service stage why root version at", []any{"shop", "planner", "auth", "", "1.1", at}),
 		versionsSQL: result("service stage version at", []any{"shop", "planner", "1.1", at}, []any{"shop", "planner", "1.0", from}),
 	}
@@ -77,6 +79,35 @@ func TestReadTallies(t *testing.T) {
 		{Second: from.Add(2*time.Hour).Unix() - 1},
 	}
 	must.Agree(t, cmp.Diff(want, got, cmpopts.EquateEmpty()))
+}
+
+// A call that missed the prompt cache is counted, with an example if the agent could have avoided that.
+func TestReadCache(t *testing.T) {
+	known := must.Get(readKnown(t.Context(), stored))(t)
+	columns := "service stage n example missed_for reusable missed cache_at cache_what cache_reusable cache_missed cache_input"
+	of := func(reason string) *analyzer.Tally {
+		out := &analyzer.Tally{Second: at.Unix()}
+		row := []any{"shop", "planner", uint64(3), []string{"x0", "c0", ""}, reason, int64(9000), int64(6000), "system", "time", int64(3000), int64(2000), int64(4000)}
+		addCache(out, rows.Of(result(columns, row))[0], known)
+		return out
+	}
+	calls := map[string]string{"service": "shop", "stage": "planner"}
+	missed := map[string]string{"service": "shop", "stage": "planner", "reason": "system_changed"}
+	must.Agree(t, cmp.Diff(&analyzer.Tally{
+		Second: at.Unix(),
+		Counts: []analyzer.Count{
+			{Metric: analyzer.MetricCacheReusable, Labels: calls, N: 9000}, {Metric: analyzer.MetricCacheMissed, Labels: missed, N: 6000},
+			{Metric: analyzer.MetricCacheBroken, Labels: missed, N: 3},
+		},
+		Examples: []analyzer.Example{{
+			Labels: missed, Finding: true, Exchange: "x0", Conversation: "c0", Status: 200, Message: -1, PublishedAt: at.UnixNano(), FirstVersion: "1.1", FirstAt: at.UnixNano(), LastClean: "1.0",
+			Summary:  "the system prompt changed: time",
+			Evidence: "2000 of 3000 reusable tokens were not read from the cache, in a call with 4000 input tokens; the first difference is in system",
+			Fix:      "Keep the system prompt of a conversation as it is, and put what changes, such as the time, into the newest message.",
+		}},
+	}, of("system_changed")))
+	must.Equal(t, len(of("idle").Counts), 2, "counts of a call after a pause")
+	must.Equal(t, len(of("idle").Examples), 0, "examples of a call after a pause")
 }
 
 func TestReport(t *testing.T) {

@@ -20,9 +20,9 @@ WHERE failed AND retry = 0 AND NOT degraded AND origin != {import:String}
 GROUP BY service, stage, why, root`
 
 	defectsSQL = `
-SELECT service, stage, rule_id AS why, root_cause AS root, argMin(service_version, first_seen) AS version, min(first_seen) AS at
+SELECT service, stage, rule_id AS why, if(why = 'cache_broken', detail, root_cause) AS root, argMin(service_version, first_seen) AS version, min(first_seen) AS at
 FROM findings_final
-WHERE severity != 'signal'
+WHERE severity != 'signal' OR rule_id = 'cache_broken'
 GROUP BY service, stage, why, root`
 
 	versionsSQL = `

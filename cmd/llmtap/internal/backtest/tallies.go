@@ -16,6 +16,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/past"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
@@ -39,12 +40,16 @@ SELECT toUnixTimestamp(stored_at) AS second, service, service_version, environme
     multiIf(retry > 0, 'retry', NOT failed AND error_type = {cancelled:String}, 'cancelled', failed, 'failed', 'call') AS kind,
     if(kind = 'failed', status, 0) AS code, if(kind = 'failed', cause, '') AS why, if(kind = 'failed', root_cause, '') AS root,
     count() AS n, argMax([exchange_id, conversation_id, substringUTF8(error_text, 1, 512)], (stored_at, exchange_id)) AS example,
+    if(kind = 'call' AND measured, cache_break, '') AS missed_for,
+    sumIf(ifNull(cache_reusable_tokens, 0), measured) AS reusable, sumIf(ifNull(cache_missed_tokens, 0), measured) AS missed,
+    argMax((cache_element, cache_detail, ifNull(cache_reusable_tokens, 0), ifNull(cache_missed_tokens, 0), input), (stored_at, exchange_id)) AS cache,
+    cache.1 AS cache_at, cache.2 AS cache_what, cache.3 AS cache_reusable, cache.4 AS cache_missed, cache.5 AS cache_input,
     ` + past.Columns + `
 FROM exchanges_final
 WHERE stored_at >= {from:DateTime64(9, 'UTC')} AND stored_at < {to:DateTime64(9, 'UTC')} AND origin != {import:String}
     AND started_at >= {begun:DateTime64(9, 'UTC')} AND started_at < {ended:DateTime64(9, 'UTC')}
-GROUP BY second, service, service_version, environment, agent, stage, provider, model, kind, code, why, root
-ORDER BY second, service, service_version, environment, agent, stage, provider, model, kind, code, why, root`
+GROUP BY second, service, service_version, environment, agent, stage, provider, model, kind, code, why, root, missed_for
+ORDER BY second, service, service_version, environment, agent, stage, provider, model, kind, code, why, root, missed_for`
 
 // findingsSQL counts findings at the end of their call, and signals at the time of detection, with an example. A signal about
 // a failed call has its cause and root cause.
@@ -75,7 +80,7 @@ GROUP BY second, service, service_version, environment, agent, stage, provider, 
 ORDER BY second, service, service_version, environment, agent, stage, provider, model, rule, level, why, root`
 
 // notStored lists the tally metrics that have no rows in ClickHouse.
-var notStored = []string{analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricUncaptured, analyzer.MetricToolReplies, analyzer.MetricToolErrors, analyzer.MetricRepeated}
+var notStored = []string{analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricUncaptured, analyzer.MetricToolReplies, analyzer.MetricToolErrors, analyzer.MetricRepeated, analyzer.MetricCacheLoss}
 
 // oddStored lists the values of the label ended of which calls are stored.
 var oddStored = []string{analyzer.EndedLimit, analyzer.EndedFiltered}
@@ -88,10 +93,10 @@ var partlyStored = map[string]struct {
 	analyzer.MetricOdd: {"ended", oddStored, []string{analyzer.EndedEmpty, analyzer.EndedRefused}},
 	rules.MetricUnusual: {
 		"measure",
-		[]string{"duration", "first_token", "input_tokens", "output_tokens", "history", "calls", analyzer.OddID(analyzer.EndedLimit), analyzer.OddID(analyzer.EndedFiltered)},
+		[]string{"duration", "first_token", "input_tokens", "output_tokens", "history", "calls", "cache", analyzer.OddID(analyzer.EndedLimit), analyzer.OddID(analyzer.EndedFiltered)},
 		[]string{analyzer.OddID(analyzer.EndedEmpty), analyzer.OddID(analyzer.EndedRefused), "cost", "spend", analyzer.ToolError},
 	},
-	rules.MetricVersionEvidence: {"measure", []string{"", "duration", "first_token", "input_tokens", "output_tokens", "history"}, []string{"cost", analyzer.ToolError}},
+	rules.MetricVersionEvidence: {"measure", []string{"", "duration", "first_token", "input_tokens", "output_tokens", "history", "cache"}, []string{"cost", analyzer.ToolError}},
 }
 
 // readTallies returns the counts of the calls and findings in [from, to) in chronological order, without empty seconds
@@ -202,6 +207,7 @@ func addCall(t *analyzer.Tally, r rows.Row, known *known) error {
 				count(analyzer.MetricOdd, callLabels(r, "ended", ended), odd[ended])
 			}
 		}
+		addCache(t, r, known)
 		return nil
 	}
 	count(analyzer.MetricCalls, labels, n)
@@ -219,6 +225,35 @@ func addCall(t *analyzer.Tally, r rows.Row, known *known) error {
 	}
 	t.Examples = append(t.Examples, x)
 	return nil
+}
+
+// addCache adds what became of the prompt cache in the calls of a row of callsSQL to t, except for the money.
+func addCache(t *analyzer.Tally, r rows.Row, known *known) {
+	count := func(metric string, labels map[string]string, n int64) {
+		if n > 0 {
+			t.Counts = append(t.Counts, analyzer.Count{Metric: metric, Labels: labels, N: uint64(n)})
+		}
+	}
+	reason := r.Text("missed_for")
+	labels := callLabels(r, "reason", reason)
+	count(analyzer.MetricCacheReusable, callLabels(r), r.Int64("reusable"))
+	count(analyzer.MetricCacheMissed, labels, r.Int64("missed"))
+	if !promptcache.Avoidable(reason) {
+		return
+	}
+	count(analyzer.MetricCacheBroken, labels, r.Int64("n"))
+	v := promptcache.Verdict{
+		Reason: reason, Element: r.Text("cache_at"), Detail: r.Text("cache_what"), Reusable: r.Int64("cache_reusable"), Missed: r.Int64("cache_missed"),
+	}
+	x := analyzer.Example{
+		Labels: labels, Finding: true, Status: 200, Message: v.Message(), PublishedAt: t.Second * int64(time.Second),
+		Summary: v.Summary(), Evidence: v.Evidence(r.Int64("cache_input")), Fix: v.Fix(),
+	}
+	if parts := r.Texts("example"); len(parts) == 3 {
+		x.Exchange, x.Conversation = parts[0], parts[1]
+	}
+	known.setVersions(&x, known.finding(callLabels(r, "rule", signals.CacheBroken, "root_cause", reason)))
+	t.Examples = append(t.Examples, x)
 }
 
 // addFinding adds a row of findingsSQL to t in the same way as the analyzer counts findings.

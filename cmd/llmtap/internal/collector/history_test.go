@@ -14,6 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/past"
@@ -40,7 +41,7 @@ func TestHistoryOfClickHouse(t *testing.T) {
 	c, stop := run(config.RoleAnalyze)
 	from := time.Now().Add(-time.Hour).UTC().Truncate(time.Hour)
 	rnd := rand.New(rand.NewPCG(1, 1))
-	want := engine.Past{Service: "shop", Environment: "prod", Stage: "planner", At: from, Odd: map[string]uint64{analyzer.EndedLimit: 0, analyzer.EndedFiltered: 0}}
+	want := engine.Past{Service: "shop", Environment: "prod", Stage: "planner", At: from, CacheKnown: true, Odd: map[string]uint64{analyzer.EndedLimit: 0, analyzer.EndedFiltered: 0}}
 	batch := &sinks.Batch{}
 	for i := range 5000 {
 		value := func() int64 { return int64(math.Exp2(20 * rnd.Float64())) }
@@ -67,6 +68,11 @@ func TestHistoryOfClickHouse(t *testing.T) {
 			want.Odd[analyzer.EndedFiltered]++
 		case 7:
 			x.InputTokens, x.OutputTokens = -1, -1 // unknown
+		case 8:
+			x.CacheReported, x.Cache.Reason = true, promptcache.Idle
+		case 9:
+			x.CacheReported, x.Cache.Reason = true, promptcache.ToolsChanged
+			want.CacheBroken++
 		}
 		if counted {
 			want.Calls++

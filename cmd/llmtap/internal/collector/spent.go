@@ -15,20 +15,20 @@ import (
 const spentSQL = `
 WITH
     {price}
-SELECT hour, service, environment,
-    toUInt64(sum(if(known = 0, 0, greatest(0, (input - cached) * price.3 + cached * price.4 + output * price.5)))) AS microdollars,
+SELECT at, service, environment,
+    toUInt64(sum(if(known = 0, 0, greatest(0, 1e6 * {dollars})))) AS microdollars,
     sumIf(calls, known = 0) AS unpriced
 FROM
 (
-    SELECT toUnixTimestamp(toStartOfHour(stored_at)) AS hour, service, environment, provider, model, count() AS calls,
-        coalesce(sum(input_tokens), 0) AS input, coalesce(sum(cached_tokens), 0) AS cached, coalesce(sum(output_tokens), 0) AS output
+    SELECT toUnixTimestamp(toStartOfHour(stored_at)) AS at, service, environment, provider, model, count() AS calls,
+        coalesce(sum(input_tokens), 0) AS input, {cache tokens}, coalesce(sum(output_tokens), 0) AS output
     FROM exchanges_final
     WHERE stored_at >= {from:DateTime64(9, 'UTC')} AND stored_at < {to:DateTime64(9, 'UTC')}
         AND started_at >= {begun:DateTime64(9, 'UTC')} AND started_at < {ended:DateTime64(9, 'UTC')}
         AND origin != {import:String} AND retry = 0 AND NOT failed AND error_type = '' AND (input_tokens > 0 OR output_tokens > 0)
-    GROUP BY hour, service, environment, provider, model
+    GROUP BY at, service, environment, provider, model
 )
-GROUP BY hour, service, environment`
+GROUP BY at, service, environment`
 
 // spent returns what calls cost by hour and service, from ClickHouse.
 func spent(ctx context.Context, q rows.Querier, prices price.Table, from, to time.Time) (list []engine.Spent, err error) {
@@ -41,7 +41,7 @@ func spent(ctx context.Context, q rows.Querier, prices price.Table, from, to tim
 	}
 	for _, r := range rows.Of(res) {
 		list = append(list, engine.Spent{
-			Hour: time.Unix(r.Int64("hour"), 0), Service: r.Text("service"), Environment: r.Text("environment"),
+			Hour: time.Unix(r.Int64("at"), 0), Service: r.Text("service"), Environment: r.Text("environment"),
 			Microdollars: uint64(r.Int64("microdollars")), Unpriced: uint64(r.Int64("unpriced")),
 		})
 	}

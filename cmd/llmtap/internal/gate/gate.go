@@ -1,6 +1,6 @@
 /*
 Package gate decides whether a new version of a service may be rolled out further: it must not fail more often than the version
-before, take longer, or need more tokens.
+before, take longer, need more tokens, or miss the prompt cache.
 
 	ClickHouse ─reader, every few seconds─> regression.Compare ─┬─ worse ──────────────────────> exit 1, at once
 	                                                            └─ the time is over ─┬─ enough ─> exit 0

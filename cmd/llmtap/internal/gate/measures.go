@@ -19,18 +19,22 @@ const minUsual = 100
 // A measure is compared like failures.
 type measure struct {
 	name     string
-	sql      string // value of a call; 0: it has none
+	sql      string // value of a call; NULL: it has none
 	provider bool   // it depends on the provider, so only calls at the same time are compared
 	worse    string // what a worse version does
 	unit     string // of a value, after a space; "s" for a duration
 }
 
+// cacheSQL is the share of what could be read from the prompt cache that was not, for a reason that the agent could avoid.
+const cacheSQL = `100. * if(cache_break IN ('history_compacted', 'too_short', 'idle', 'parallel', 'evicted'), 0, cache_missed_tokens) / nullIf(cache_reusable_tokens, 0)`
+
 var measures = []measure{
-	{"duration", "duration", true, "takes longer", "s"},
-	{"first_token", "if(stream, first_byte, 0)", true, "answers later", "s"},
-	{"input_tokens", "toFloat64(ifNull(input_tokens, 0))", false, "reads more tokens", "tokens"},
-	{"output_tokens", "toFloat64(ifNull(output_tokens, 0))", false, "writes more tokens", "tokens"},
-	{"history", "toFloat64(messages)", false, "sends longer histories", "messages"},
+	{"duration", "nullIf(duration, 0)", true, "takes longer", "s"},
+	{"first_token", "if(stream AND first_byte > 0, first_byte, NULL)", true, "answers later", "s"},
+	{"input_tokens", "nullIf(toFloat64(input_tokens), 0)", false, "reads more tokens", "tokens"},
+	{"output_tokens", "nullIf(toFloat64(output_tokens), 0)", false, "writes more tokens", "tokens"},
+	{"history", "nullIf(toFloat64(messages), 0)", false, "sends longer histories", "messages"},
+	{"cache", cacheSQL, false, "misses the prompt cache more often", "percent of the prompt missed"},
 }
 
 func measureNames() (names []string) {
@@ -50,8 +54,8 @@ var valuesSQL = func() string {
 	for _, m := range measures {
 		list = append(list, fmt.Sprintf("('%s', %s)", m.name, m.sql))
 	}
-	return `SELECT *, x.1 AS measure, x.2 AS value FROM (` + callsSQL + `) ARRAY JOIN [` + strings.Join(list, ", ") + `] AS x
-		WHERE status BETWEEN 200 AND 299 AND NOT failed AND error_type = '' AND x.2 > 0`
+	return `SELECT *, x.1 AS measure, assumeNotNull(x.2) AS value FROM (` + callsSQL + `) ARRAY JOIN [` + strings.Join(list, ", ") + `] AS x
+		WHERE status BETWEEN 200 AND 299 AND NOT failed AND error_type = '' AND x.2 IS NOT NULL`
 }()
 
 // usualSQL selects what 95% of the calls of a version do not exceed.

@@ -20,7 +20,7 @@ const (
 // callsSQL selects the calls of the service since {from}. Retries of an SDK and calls that the agent cancelled do not count, as
 // in the tallies. The time is that of the stream, so that the clocks of agents do not matter; started_at only bounds what is read.
 const callsSQL = `SELECT exchange_id, service_version, environment, stage, stored_at, status, failed, error_type, duration, first_byte, stream,
-		input_tokens, output_tokens, messages, toString(cause) AS cause, toString(root_cause) AS root_cause,
+		input_tokens, output_tokens, messages, cache_reusable_tokens, cache_missed_tokens, cache_break, toString(cause) AS cause, toString(root_cause) AS root_cause,
 		multiIf(conversation_id != '', concat('c', conversation_id), run_id != '', concat('r', run_id), concat('e', exchange_id)) AS conversation
 	FROM exchanges_final
 	WHERE service = {service:String} AND ({environment:String} = '' OR environment = {environment:String}) AND ({stage:String} = '' OR stage = {stage:String})

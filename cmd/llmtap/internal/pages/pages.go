@@ -110,7 +110,7 @@ func describe(a *alerts.Alert, g *alerts.Group) web.Alert {
 	}
 	out.FirstBad, out.LastClean = a.Evidence.Regression()
 	if s := a.Evidence.Shares; len(s) > 0 {
-		out.Why, out.Kind, out.Cause = wording.Failure(s[0]), wording.Kind(&a.Evidence, s[0]), s[0].ID()
+		out.Why, out.Kind, out.Cause = wording.Why(&a.Evidence, 0), wording.Kind(&a.Evidence, s[0]), s[0].ID()
 		if s[0].Fix != "" {
 			out.Fix = s[0].Fix
 		}

@@ -34,9 +34,13 @@ var Columns = func() string {
 		keys = append(keys, fmt.Sprintf("toUInt16(%d + %s), toUInt16(%d)", i*measureKeys, bucket, i*measureKeys+sumKey))
 		values = append(values, fmt.Sprintf("toUInt64(%s > 0), toUInt64(greatest(%[1]s, 0))", v))
 	}
-	return `sumMapIf([toString(finish_reason)], [toUInt64(1)], measured) AS ended, ended.1 AS reasons, toString(ended.2) AS reason_counts,
+	return `countIf(cache_reusable_tokens IS NOT NULL AND measured) AS cache_known, countIf(cache_break NOT IN (` + unavoidable + `) AND measured) AS cache_broken,
+		sumMapIf([toString(finish_reason)], [toUInt64(1)], measured) AS ended, ended.1 AS reasons, toString(ended.2) AS reason_counts,
 		toString(sumMapIf([` + strings.Join(keys, ", ") + `], [` + strings.Join(values, ", ") + `], measured)) AS measures`
 }()
+
+// unavoidable are the values of cache_break that no change of the agent avoids, as in promptcache.Avoidable.
+const unavoidable = "'', 'history_compacted', 'too_short', 'idle', 'parallel', 'evicted'"
 
 // Measures returns what Columns say of the calls of a row: how answers ended, as far as that is stored, and their measures but the cost.
 func Measures(r rows.Row) (odd map[string]uint64, m *analyzer.Measured, err error) {
@@ -103,6 +107,7 @@ func Read(ctx context.Context, q rows.Querier, settings string, services []strin
 		list = append(list, engine.Past{
 			Service: r.Text("service"), Environment: r.Text("environment"), Stage: r.Text("stage"), At: time.Unix(r.Int64("at"), 0).UTC(),
 			Calls: uint64(r.Int64("calls")), Odd: odd, Measured: *m,
+			CacheKnown: r.Int64("cache_known") > 0, CacheBroken: uint64(r.Int64("cache_broken")),
 		})
 	}
 	return list, nil

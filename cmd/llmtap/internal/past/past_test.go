@@ -1,0 +1,16 @@
+package past
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/llmtap/llmtap/analyzer/promptcache"
+)
+
+func TestUnavoidable(t *testing.T) {
+	for reason := range strings.SplitSeq(unavoidable, ", ") {
+		if promptcache.Avoidable(strings.Trim(reason, "'")) {
+			t.Errorf("%s is avoidable", reason)
+		}
+	}
+}
