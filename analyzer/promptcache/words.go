@@ -139,7 +139,7 @@ func Words(reason, element, detail string) string {
 		text = reason
 	}
 	switch {
-	case element == "" || element == "system" || element == "tools" || element == "messages":
+	case element == "" || element == "system" || element == "tools" || element == "messages" || strings.Contains(text, element):
 	case reason == ParameterChanged:
 		text = "the parameter " + element + " changed"
 	default:

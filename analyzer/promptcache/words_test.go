@@ -17,6 +17,8 @@ func TestWords(t *testing.T) {
 	f(MessageEdited, "messages[4]", "", "an old message changed, messages[4]")
 	f(MessageEdited, "messages", "", "an old message changed")
 	f(ParameterChanged, "tool_choice", "", "the parameter tool_choice changed")
+	f(RoutingMissing, "prompt_cache_key", "", "without prompt_cache_key, calls go to different machines")
+	f(ModelSwitched, "model", "", "the model changed")
 	f(Evicted, "", "", "the provider no longer had it")
 	f("of_a_later_version", "", "", "of_a_later_version")
 }

@@ -143,7 +143,7 @@ func (c *cacheReport) sentence(breaks []cacheBreak) string {
 	text += fmt.Sprintf(" The other %s cost %s", quantity.Count(c.Missed), c.extra())
 	if len(breaks) > 0 {
 		text += "; most of it because " + breaks[0].Why
-		if breaks[0].FirstVersion != "" {
+		if breaks[0].LastClean != "" {
 			text += ", since " + breaks[0].FirstVersion
 		}
 	}
