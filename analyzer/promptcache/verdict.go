@@ -213,6 +213,9 @@ func (c *Call) ofHistory(x *Expected, v *Verdict) bool {
 		base = int64(p.Held)
 	}
 	switch x.of = ofPart; {
+	case b.reason != "" && c.Earlier.Change == Parted:
+		x.of = ofNothing
+		return false // another agent, which shares the first messages
 	case b.reason == "" && c.Earlier.Change == Continued:
 		if x.of = ofWhole; pol.Ends&EndUnits != 0 {
 			base -= margin

@@ -52,7 +52,7 @@ func (b *branch) prompt(in *Request, q *skeleton, a alignment, continues, loose 
 		e.Change = promptcache.Parted
 		return e
 	}
-	pEnd, qEnd := len(pb), len(qb) // the end of what was replaced
+	var pEnd, qEnd int // the end of what was replaced
 	switch {
 	case k < a.prefix: // an assistant message was written in another way, and what follows was not
 		pEnd, qEnd = k+1, k+1
