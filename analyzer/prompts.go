@@ -207,7 +207,7 @@ func (m *prompts) marks(c *promptcache.Call, q *facts.Request) {
 		}
 	}
 	if len(c.Marks) > 0 {
-		now.Marks = promptcache.Clip(slices.Max(c.Marks))
+		now.Marks = uint16(min(slices.Max(c.Marks), 1<<16-1))
 	}
 	if len(cache.Key) > 0 {
 		now.Flags |= promptcache.Keyed

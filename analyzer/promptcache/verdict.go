@@ -169,8 +169,8 @@ func (c *Call) kept() (n int) {
 type Expected struct {
 	Policy   *Policy // nil if no verdict is possible
 	Bytes    uint32  // size of the prompt
-	Marks    uint32  // blocks up to the last mark
 	Sent     uint32
+	Marks    uint16 // blocks up to the last mark
 	Messages uint16
 	Flags    Flags
 	of       basis
