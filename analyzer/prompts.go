@@ -81,7 +81,7 @@ func newPrompts(cfg *Config, strings interner) *prompts {
 // request compares the request of p with the earlier ones. It must be called once for each request, after the setup was read.
 func (m *prompts) request(s *step, p *pending, q *facts.Request, body []byte, minSeq uint64) {
 	e, turn, c := &p.row, p.turn, &m.call
-	*c = promptcache.Call{Earlier: *turn.Earlier(), Lead: turn.Lead(), Marks: c.Marks[:0]}
+	*c = promptcache.Call{Earlier: turn.Earlier(), Lead: turn.Lead(), Marks: c.Marks[:0]}
 	setup, now := q.Setup(), &c.Now
 	m.marks(c, q)
 	c.Policy = m.policy(p.target, now.Flags&promptcache.Marked != 0)

@@ -52,7 +52,7 @@ type Call struct {
 	Now     Prompt // the request; its tokens are not known yet
 	Marks   []int  // blocks up to each mark
 	Lead    int    // leading system messages
-	Earlier Earlier
+	Earlier *Earlier
 	Start   Start
 	Detail  string // class of a changed system prompt
 	Rate    int64  // calls a minute with the same tools and system prompt
