@@ -35,6 +35,7 @@ type cached struct {
 	last    int      // input tokens of the newest call
 	held    int      // of these, those in the cache
 	talks   int
+	image   bool
 }
 
 type cacheDialect struct {
@@ -78,6 +79,9 @@ var cacheDialects = []*cacheDialect{
 				part["cache_control"] = mark
 			}
 			m["content"] = []msg{part}
+			if c.image && i == len(list)-1 {
+				m["content"] = []msg{{"type": "image", "source": msg{"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}, part}
+			}
 		}
 		part := msg{"type": "text", "text": c.system}
 		if slices.Contains(c.marks, -1) {
@@ -289,6 +293,35 @@ var brokenCaches = []cacheScript{
 		c.now = c.now.Add(20 * time.Minute)
 		c.turn("four", miss)
 	}, []string{"idle"}},
+	{"forgotten", "chat responses anthropic gemini", func(c *cached) {
+		three(c)
+		c.now = c.now.Add(40 * time.Minute)
+		c.turn("four", miss)
+	}, []string{"idle"}},
+	{"replaced by a summary", "", func(c *cached) {
+		for i := range 4 {
+			c.turn(words(fmt.Sprint(i), 2000), -min(i, 1))
+		}
+		c.history = []string{"u " + words("what happened", 3000), "a I know."}
+		c.turn("five", c.begun())
+	}, []string{"history_compacted messages[#]"}},
+	{"the first image", "anthropic", func(c *cached) {
+		c.turn(words("one", 3000), miss)
+		c.turn("two", hit)
+		c.image = true
+		c.turn("three", 8000)
+	}, []string{"parameter_changed images"}},
+	{"equal first calls at the same time", "deepseek", func(c *cached) {
+		c.history = []string{"u one"}
+		a := c.exchange()
+		q := c.request(a)
+		c.talk()
+		c.history = []string{"u one"}
+		b := c.exchange()
+		c.request(b)
+		c.answered(a, len(q.Body)/5, miss)
+		c.answered(b, len(q.Body)/5, miss)
+	}, []string{"parallel"}},
 	{"evicted", "", func(c *cached) {
 		three(c)
 		c.now = c.now.Add(time.Minute)
@@ -459,11 +492,6 @@ var healthyCaches = []cacheScript{
 			c.system = words(fmt.Sprintf("Document %d", i), 50) + strings.Repeat(fmt.Sprint(i), 20000)
 			c.turn("one", miss)
 		}
-	}},
-	{name: "a user who comes back late", script: func(c *cached) {
-		three(c)
-		c.now = c.now.Add(40 * time.Minute) // the conversation is forgotten
-		c.turn("four", miss)
 	}},
 	{name: "another message at the end of each call", script: func(c *cached) {
 		for i := range 4 {

@@ -42,6 +42,7 @@ const (
 	Longer                        // the request asks for the longer time to live
 	Keyed                         // it has a prompt_cache_key
 	Shaped                        // it is a shape
+	HasImages                     // a message has an image
 )
 
 // Begin records the newest request. If it differs from p before the messages, what is remembered of an answer is of no use.
