@@ -47,6 +47,7 @@ type Policy struct {
 	TTL, Longer time.Duration
 	Settle      time.Duration // how long after an answer its prefix may still not be readable
 
+	Images       bool        // the first image makes the messages unreadable
 	Parameters   []Parameter // parameters that are part of the prefix
 	KeyRoutes    bool        // calls of one prefix need the same prompt_cache_key to find what was cached
 	KeySeparates bool        // calls with another prompt_cache_key do not
@@ -238,7 +239,7 @@ var (
 func claude(provider string, minimum int64) Policy {
 	return Policy{
 		Provider: provider, Ordered: true, Minimum: minimum, Unit: 1, Reported: 1, Ends: EndMarks, Lookback: 20,
-		TTL: 5 * time.Minute, Longer: time.Hour, Parameters: claudeParameters,
+		TTL: 5 * time.Minute, Longer: time.Hour, Parameters: claudeParameters, Images: true,
 	}
 }
 

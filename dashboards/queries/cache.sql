@@ -6,8 +6,8 @@
 -- One row for each reason and element of a day, stage, version and model; without a reason, nothing was missed. calls to read_percent are
 -- about all calls of the day, stage, version and model, and the columns after reason only about those of the reason. Calls whose answer
 -- does not say what was read from the cache (unreported) are in no other number; if none says it, the numbers are NULL. cached_percent is
--- the share of the input that was read from the cache, and read_percent that of the tokens that could have been read: reusable. The index
--- of a message is left out of element. missed_usd is NULL for models that are not in the price table.
+-- the share of the input that was read from the cache, and read_percent that of the tokens that could have been read: reusable. Elements
+-- have no index of a message, nor of the first of tools in another order. missed_usd is NULL for models that are not in the price table.
 WITH
     {price},
     arraySum(r -> r.1, all_rows) AS all_calls,
@@ -47,7 +47,7 @@ FROM
     FROM
     (
         SELECT
-            toDate(started_at, 'UTC') AS day,
+            toString(toDate(started_at, 'UTC')) AS day,
             service,
             stage,
             service_version,
@@ -55,7 +55,7 @@ FROM
             model,
             toString(cache_break) AS reason,
             {cache_element} AS element,
-            cache_detail AS detail,
+            {cache_detail} AS detail,
             countIf({counted}) AS n,
             countIf(cache_reusable_tokens IS NULL AND {counted}) AS n_unreported,
             coalesce(sumIf(e.input_tokens, cache_reusable_tokens IS NOT NULL), 0) AS input_tokens,

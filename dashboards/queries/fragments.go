@@ -14,7 +14,8 @@ import "regexp"
 //	{reason}          why a call failed: "root cause x", or else "cause x"
 //	{hit}             the failed calls with the cause or root cause why, or else the calls with findings of rules
 //	{measured}        calls that did not fail with more of a measure than above, or whose answers end as it says
-//	{cache_element}   what broke the prompt cache, without the index of a message
+//	{cache_element}   what broke the prompt cache, without the index of a message, or of the first tool in another order
+//	{cache_detail}    what changed in it, unless it is the tool
 //	{price}           known and price of a model, from the parameter prices; {price x.} of that of x
 //	{dollars}         cost at that price of the tokens input, cached, written, hour and output; {dollars x.} of those of x
 //	{cache tokens}    sums for {dollars}: of tokens read from the cache, and of those written to it, in all and for an hour
@@ -49,7 +50,8 @@ var fragments = []struct {
             {measure:String} = 'answer_filtered', finish_reason IN (` + Filtered + `),
             startsWith({measure:String}, 'answer_'), concat('answer_', ended) = {measure:String},
             false))`},
-	{regexp.MustCompile(`\{cache_element\}`), `replaceRegexpOne(cache_element, '^(messages|input|contents)\\[[0-9]+\\]', '\\1')`},
+	{regexp.MustCompile(`\{cache_element\}`), `if(cache_break = 'tools_reordered', 'tools', replaceRegexpOne(cache_element, '^messages\\[[0-9]+\\]', 'messages'))`},
+	{regexp.MustCompile(`\{cache_detail\}`), `if(cache_break = 'tools_reordered', '', cache_detail)`},
 	{regexp.MustCompile(`\{price(?: (\w+\.))?\}`), `JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64, Float64, Float64))') AS prices,
     arrayFirstIndex(p -> (p.1 = '' OR p.1 = ${1}provider) AND ${1}model LIKE p.2, prices) AS known,
     prices[known] AS price`},

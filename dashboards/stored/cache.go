@@ -1,7 +1,6 @@
 package stored
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 
@@ -39,14 +38,8 @@ func CacheOf(r Row) *Cache {
 	}
 }
 
-// Why says in words why tokens were missed. An element may lack the index of a message.
-func Why(reason, element, detail string) string {
-	v := promptcache.Verdict{Reason: reason, Element: element, Detail: detail}
-	return strings.TrimSuffix(cmp.Or(v.Summary(), reason), ": messages")
-}
-
-// String returns what was read, what could have been, and why it was not: "read 0 of 41,200 reusable tokens: the system prompt changed:
-// time".
+// String returns what was read, what could have been, and why it was not: "read 0 of 41,200 reusable tokens: the system prompt changed
+// (time)".
 func (c *Cache) String() string {
 	var b strings.Builder
 	switch {
@@ -55,7 +48,7 @@ func (c *Cache) String() string {
 		if c.Confidence == promptcache.Likely {
 			b.WriteString("probably ")
 		}
-		b.WriteString(Why(c.Break, c.Element, c.Detail))
+		b.WriteString(promptcache.Words(c.Break, c.Element, c.Detail))
 	default:
 		fmt.Fprintf(&b, "read %s of %s", quantity.Count(c.Read), quantity.Plural(c.Input, "input token"))
 	}

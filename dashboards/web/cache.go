@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/promptcache"
@@ -144,7 +143,7 @@ func (c *cacheReport) sentence(breaks []cacheBreak) string {
 	text += fmt.Sprintf(" The other %s cost %s", quantity.Count(c.Missed), c.extra())
 	if len(breaks) > 0 {
 		text += "; most of it because " + breaks[0].Why
-		if breaks[0].FirstVersion != "" {
+		if breaks[0].LastClean != "" {
 			text += ", since " + breaks[0].FirstVersion
 		}
 	}
@@ -207,7 +206,7 @@ func cacheBreaks(v *View, rows []stored.Row) []cacheBreak {
 	}
 	out := make([]cacheBreak, 0, len(breaks))
 	for k, b := range breaks {
-		b.Why, b.Avoidable, b.First = stored.Why(b.Reason, b.element, b.detail), promptcache.Avoidable(b.Reason), v.At(b.firstAt)
+		b.Why, b.Avoidable, b.First = promptcache.Words(b.Reason, b.element, b.detail), promptcache.Avoidable(b.Reason), v.At(b.firstAt)
 		b.FirstCall, b.WorstCall = v.exchangeURL(b.firstID), v.exchangeURL(b.worstID)
 		var with int64 // calls of the versions that show it
 		for _, version := range b.versions {
@@ -257,7 +256,7 @@ func cacheVersions(rows []stored.Row) []cacheVersion {
 		}
 		var one cacheUse
 		if one.add(r); one.Missed > 0 && worse(&one, &c.worst) < 0 {
-			c.worst, c.Why = one, stored.Why(r.Text("reason"), r.Text("element"), r.Text("detail"))
+			c.worst, c.Why = one, promptcache.Words(r.Text("reason"), r.Text("element"), r.Text("detail"))
 		}
 	}
 	slices.SortFunc(all, func(a, b *cacheVersion) int {
@@ -294,7 +293,7 @@ func (s store) cacheOverTime(ctx context.Context, v *View, out *cacheReport) err
 		}
 		sums[at].add(r)
 		if r.Text("reason") != "" {
-			r["why"] = strings.ReplaceAll(r.Text("reason"), "_", " ")
+			r["why"] = promptcache.Words(r.Text("reason"), "", "")
 			broken = append(broken, r)
 		}
 	}

@@ -25,7 +25,7 @@ func cacheRows() map[string]*Table {
 		{"support-agent", "triage", "", "tools_changed", "tools[3]", hostile, uint64(3), int64(9000), int64(3000), int64(6000), int64(3000), 0.0, int64(3000), at(20), at(21), "e-tools", "e-tools"},
 	}
 	over := &Table{Columns: []Column{{Name: "time"}, {Name: "reason"}, {Name: "reusable"}, {Name: "missed"}}}
-	for minute := 0; minute < 60; minute++ {
+	for minute := range 60 {
 		over.Rows = append(over.Rows, []any{at(minute), "", int64(20_000), int64(0)})
 		if minute >= 40 {
 			over.Rows[minute] = []any{at(minute), "system_changed", int64(19_000), int64(19_000)}
@@ -48,17 +48,17 @@ func TestCacheSection(t *testing.T) {
 	page("/versions", nil)
 
 	body := page("/?service=checkout-agent&stage=planner", cacheRows())
-	wantAll(t, body, "71% of the tokens that could be read from the cache were: 961,000 of 1,354,000. The other 393,000 cost over $0.97 more; most of it because the system prompt changed: time, since 2.5.0.",
-		"<td>The system prompt changed: time</td><td>checkout-agent/planner</td>", "since <code>2.5.0</code> <small>last clean <code>2.4.0</code></small>",
+	wantAll(t, body, "71% of the tokens that could be read from the cache were: 961,000 of 1,354,000. The other 393,000 cost over $0.97 more; most of it because the system prompt changed (time), since 2.5.0.",
+		"<td>The system prompt changed (time)</td><td>checkout-agent/planner</td>", "since <code>2.5.0</code> <small>last clean <code>2.4.0</code></small>",
 		`<b>$0.95</b></td><td class="n">$68.40</td><td class="n">380,000</td>`, // 20 minutes are a 72nd of a day
-		`<a href="/exchange/e-first?service=checkout-agent&amp;stage=planner">first call</a>`, "/exchange/e-worst", "Nothing changed, and the provider no longer had the prefix <small>not avoidable</small>", "price unknown",
+		`<a href="/exchange/e-first?service=checkout-agent&amp;stage=planner">first call</a>`, "/exchange/e-worst", "The provider no longer had it <small>not avoidable</small>", "price unknown",
 		"Reusable tokens that were read 0%", "19,000 missed tokens")
-	if i, j := strings.Index(body, "price unknown"), strings.Index(body, "no longer had the prefix <small>"); i < j {
+	if i, j := strings.Index(body, "price unknown"), strings.Index(body, "no longer had it <small>"); i < j {
 		t.Error("an unknown price is before a known one")
 	}
 
 	body = page("/versions", cacheRows())
-	wantAll(t, body, `<td>checkout-agent <code>2.5.0</code></td><td class="n">40</td><td class="n">0%</td><td class="n">0%</td><td class="n">380,000</td><td class="n">$0.95</td><td>The system prompt changed: time</td>`,
+	wantAll(t, body, `<td>checkout-agent <code>2.5.0</code></td><td class="n">40</td><td class="n">0%</td><td class="n">0%</td><td class="n">380,000</td><td class="n">$0.95</td><td>The system prompt changed (time)</td>`,
 		`<code>2.4.0</code></td><td class="n">102</td><td class="n">94%</td><td class="n">99%</td><td class="n">10,000</td>`, `<code>none</code>`)
 	if strings.Index(body, "2.5.0") > strings.Index(body, "2.4.0") {
 		t.Error("the newest version is not the first")

@@ -2,7 +2,7 @@
 -- since 1 hour
 -- bound prices: price table of the configuration, as JSON
 -- Only calls whose answer says what was read from the cache. Without a reason, nothing was missed. unpriced are missed tokens of models that
--- are not in the price table. The index of a message is left out of element.
+-- are not in the price table. Elements have no index of a message, nor of the first of tools in another order.
 WITH
     {price}
 SELECT
@@ -33,7 +33,7 @@ FROM
         model,
         toString(cache_break) AS reason,
         {cache_element} AS element,
-        cache_detail AS detail,
+        {cache_detail} AS detail,
         count() AS n,
         coalesce(sum(e.input_tokens), 0) AS input,
         coalesce(sum(e.cached_tokens), 0) AS cached,
