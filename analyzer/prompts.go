@@ -32,7 +32,6 @@ type prompts struct {
 	tools    map[uint64]*promptcache.ToolSet // by hash of the captured bytes
 	buf      []byte
 	call     promptcache.Call // of the newest request
-	lookback time.Duration
 }
 
 // A stage is what is remembered of the prompts of a stage at a host with a model, in a generation.
@@ -76,7 +75,7 @@ type opening struct {
 func newPrompts(cfg *Config, strings interner) *prompts {
 	return &prompts{
 		stages:   expiry.NewGenerations[uint64, *stage](min(cfg.SessionLookback, stageTime), maxStages),
-		policies: map[uint64]*promptcache.Policy{}, tools: map[uint64]*promptcache.ToolSet{}, strings: strings, lookback: cfg.SessionLookback,
+		policies: map[uint64]*promptcache.Policy{}, tools: map[uint64]*promptcache.ToolSet{}, strings: strings,
 	}
 }
 
@@ -287,7 +286,7 @@ func (m *prompts) begin(c *promptcache.Call, st *stage, k uint64, turn *session.
 		c.Start.Whole = c.Start.Known && before.whole == turn.Whole()
 	}
 	if size, answered := turn.Answered(); answered && !turn.Inferred {
-		c.Start.Forgotten, c.Start.Lookback = true, m.lookback
+		c.Start.Forgotten = true
 		c.Start.Equal = size + int(c.Now.SystemSize) + c.Now.Tools.Bytes()
 	}
 	if all.calls >= fewFirsts && before.done {
