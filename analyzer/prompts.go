@@ -86,8 +86,8 @@ func (m *prompts) request(s *step, p *pending, q *facts.Request, body []byte, mi
 	setup, now := q.Setup(), &c.Now
 	m.marks(c, q)
 	c.Policy = m.policy(p.target, now.Flags&promptcache.Marked != 0)
-	if !c.Policy.Known() {
-		return
+	if said := q.Cache(); !c.Policy.Known() || len(said.Content) > 0 || said.OnlyMarks {
+		return // a cache that the request names is not a prefix of it, and what is cached of one that rules out all but its marks is not known
 	}
 	shape := e.Capture == event.CaptureShape
 	if shape {
