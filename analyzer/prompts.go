@@ -27,16 +27,11 @@ const (
 // conversation; what requests of other conversations have in common is remembered here, per stage.
 type prompts struct {
 	stages   *expiry.Generations[uint64, *stage]
-	policies map[policyKey]*promptcache.Policy
+	policies map[uint64]*promptcache.Policy // by hash of the target and whether something is marked
 	strings  interner
 	tools    map[uint64]*promptcache.ToolSet // by hash of the captured bytes
 	buf      []byte
 	call     promptcache.Call // of the newest request
-}
-
-type policyKey struct {
-	target wire.Target
-	marked bool
 }
 
 // A stage is what is remembered of the prompts of a stage at a host with a model, in a generation.
@@ -50,12 +45,9 @@ type stage struct {
 
 // firsts counts the first requests of conversations, those whose tools another request of the stage had, and those whose system
 // prompt another one had.
-type firsts struct{ calls, tools, system uint16 }
+type firsts struct{ calls, tools, system uint32 }
 
 func (f *firsts) add(sameTools, sameSystem bool) {
-	if f.calls == 1<<16-1 {
-		return
-	}
 	f.calls++
 	if sameTools {
 		f.tools++
@@ -70,6 +62,7 @@ type opening struct {
 	tools      *promptcache.ToolSet
 	system     uint64
 	systemSize uint32
+	instance   uint32 // hash of the process, if the prompt is a shape
 	sent       uint32
 	done       bool // a request with it was answered
 	flags      promptcache.Flags
@@ -81,7 +74,7 @@ type opening struct {
 func newPrompts(cfg *Config, strings interner) *prompts {
 	return &prompts{
 		stages:   expiry.NewGenerations[uint64, *stage](min(cfg.SessionLookback, stageTime), maxStages),
-		policies: map[policyKey]*promptcache.Policy{}, tools: map[uint64]*promptcache.ToolSet{}, strings: strings,
+		policies: map[uint64]*promptcache.Policy{}, tools: map[uint64]*promptcache.ToolSet{}, strings: strings,
 	}
 }
 
@@ -111,8 +104,8 @@ func (m *prompts) request(s *step, p *pending, q *facts.Request, body []byte, mi
 	}
 	now.Messages = uint16(min(messages, 1<<16-1))
 	now.Bytes = promptcache.Clip(size + int(now.SystemSize) + now.Tools.Bytes())
-	differs := c.Compare()
 	m.stage(s, p, q, body, minSeq)
+	differs := c.Compare()
 	p.cache, e.Cache = c.Expect()
 	turn.Prompt().Begin(now, differs)
 }
@@ -153,7 +146,10 @@ func (*prompts) target(e *Exchange) uint32 {
 
 // policy returns the policy of a target.
 func (m *prompts) policy(t wire.Target, marked bool) *promptcache.Policy {
-	k := policyKey{t, marked}
+	k := xxh3.HashStringSeed(t.Model, xxh3.HashStringSeed(string(t.Variant), uint64(len(t.Dialect))))
+	if marked {
+		k = ^k
+	}
 	p, ok := m.policies[k]
 	if !ok {
 		p = put(m.policies, k, promptcache.Of(t, marked))
@@ -231,19 +227,36 @@ func stageKey(p *pending, target uint32) uint64 {
 
 // stage compares the request with those of other conversations of its stage, and remembers it.
 func (m *prompts) stage(s *step, p *pending, q *facts.Request, body []byte, minSeq uint64) {
-	c, now, k := &m.call, &m.call.Now, stageKey(p, m.call.Now.Target)
-	minSeq = min(minSeq, p.turn.MinSeq())
-	st := m.newest(k, minSeq, s.now)
-	first := !c.Earlier.Prompt.Known() && p.turn.Branch == "" && !q.Stored && p.turn.First()
+	c, now := &m.call, &m.call.Now
+	k := stageKey(p, now.Target)
+	st := m.newest(k, min(minSeq, p.turn.MinSeq()), s.now)
+	instance := uint32(0)
+	if now.Flags&promptcache.Shaped != 0 {
+		instance = uint32(xxh3.HashString(p.row.Instance))
+	}
+	var system []byte
+	if st.textHash != now.System || st.text == nil {
+		system = m.systemText(p, q, body)
+	}
+	switch {
+	case !c.Earlier.Prompt.Known() || c.Earlier.Change == promptcache.Parted:
+		m.begin(c, st, k, p.turn.First() && !q.Stored, instance, system)
+	case system != nil && !c.SystemSame():
+		_, c.Detail = promptcache.Changed(m.text(k), system)
+	}
+	if system != nil {
+		st.text, st.textHash = append(st.text[:0], system...), now.System
+	}
+	p.opening, c.Rate = st.see(now, instance)
+}
+
+// begin compares the first request of a history with the others of its stage k. first reports whether it is the first of its conversation.
+func (m *prompts) begin(c *promptcache.Call, st *stage, k uint64, first bool, instance uint32, system []byte) {
 	var all firsts
 	var sameTools, sameSystem bool
-	var text []byte
 	var before *opening
 	for o := range m.stages.All(k) {
 		all.calls, all.tools, all.system = all.calls+o.firsts.calls, all.tools+o.firsts.tools, all.system+o.firsts.system
-		if o.text != nil {
-			text = o.text
-		}
 		if o.openings[0] != nil {
 			before = o.openings[0]
 		}
@@ -251,7 +264,7 @@ func (m *prompts) stage(s *step, p *pending, q *facts.Request, body []byte, minS
 			if b == nil {
 				break
 			}
-			tools, system := b.tools.Same(now.Tools), b.system == now.System
+			tools, system := b.like(&c.Now, instance)
 			sameTools, sameSystem = sameTools || tools, sameSystem || system
 			if tools && system {
 				c.Start.Known, c.Start.Done = true, c.Start.Done || b.done
@@ -259,20 +272,29 @@ func (m *prompts) stage(s *step, p *pending, q *facts.Request, body []byte, minS
 			}
 		}
 	}
-	var system []byte
-	if first || !c.SystemSame() || st.textHash != now.System {
-		system = m.systemText(p, q, body)
+	if !first {
+		return
 	}
-	if first {
-		if all.calls >= fewFirsts && before != nil && before.done {
-			varies(c, before, all, text, system)
+	if all.calls >= fewFirsts && before.done {
+		varies(c, before, all, m.text(k), system, instance)
+	}
+	st.firsts.add(sameTools, sameSystem)
+}
+
+// text returns the newest system prompt of the stage k whose text is known.
+func (m *prompts) text(k uint64) (text []byte) {
+	for o := range m.stages.All(k) {
+		if o.text != nil {
+			text = o.text
 		}
-		st.firsts.add(sameTools, sameSystem)
 	}
-	if system != nil && (st.text == nil || st.textHash != now.System) {
-		st.text, st.textHash = append(st.text[:0], system...), now.System
-	}
-	p.opening, c.Rate = st.see(now)
+	return text
+}
+
+// like reports whether a request has the tools and the system prompt of b. Shapes of two processes with the same lengths count as equal.
+func (b *opening) like(now *promptcache.Prompt, instance uint32) (tools, system bool) {
+	loose := b.instance != instance
+	return now.Tools.Alike(b.tools, loose), b.system == now.System || loose && b.systemSize == now.SystemSize
 }
 
 // systemText returns the system prompt with the leading system messages, as captured; nil if its text is unknown or too long.
@@ -289,15 +311,15 @@ func (m *prompts) systemText(p *pending, q *facts.Request, body []byte) []byte {
 
 // varies sets what differs in each conversation of a stage. before is the newest other prompt, whose system prompt is text if it is known,
 // as is that of the call.
-func varies(c *promptcache.Call, before *opening, all firsts, text, system []byte) {
+func varies(c *promptcache.Call, before *opening, all firsts, text, system []byte, instance uint32) {
 	s, now := &c.Start, &c.Now
-	same := before.system == now.System
+	sameTools, same := before.like(now, instance)
 	equal := int(now.SystemSize)
 	if !same {
 		equal = shared(before, now, text, system)
 	}
 	switch {
-	case !before.tools.Same(now.Tools) && seldom(all.tools, all.calls):
+	case !sameTools && seldom(all.tools, all.calls):
 		var name string
 		var reordered bool
 		s.Element, name, reordered = promptcache.Difference(before.tools, now.Tools)
@@ -307,6 +329,9 @@ func varies(c *promptcache.Call, before *opening, all firsts, text, system []byt
 		s.Equal = before.tools.Common(now.Tools) + equal
 	case !same && seldom(all.system, all.calls):
 		s.Element = "system"
+		if text != nil && system != nil {
+			_, s.Detail = promptcache.Changed(text, system)
+		}
 		s.Equal = before.tools.Common(now.Tools) + equal
 	default:
 		return
@@ -316,7 +341,7 @@ func varies(c *promptcache.Call, before *opening, all firsts, text, system []byt
 }
 
 // seldom reports whether n of all is next to nothing.
-func seldom(n, all uint16) bool { return 5*n <= all }
+func seldom(n, all uint32) bool { return 5*n <= all }
 
 // shared returns the size of what two different system prompts share: what is before and after the difference. If their texts are
 // unknown because they are shapes, they are taken to share all but the difference of their lengths, if that is small.
@@ -353,14 +378,19 @@ func (m *prompts) newest(k, minSeq uint64, now time.Time) *stage {
 }
 
 // see records a request, and returns its opening and how many requests with it there were within a minute.
-func (st *stage) see(now *promptcache.Prompt) (*opening, int64) {
-	i := 0
-	for i < len(st.openings)-1 && st.openings[i] != nil && (st.openings[i].system != now.System || !st.openings[i].tools.Same(now.Tools)) {
-		i++
+func (st *stage) see(now *promptcache.Prompt, instance uint32) (*opening, int64) {
+	i, found := 0, false
+	for ; i < len(st.openings) && st.openings[i] != nil && !found; i++ {
+		tools, system := st.openings[i].like(now, instance)
+		found = tools && system
 	}
-	b := st.openings[i]
-	if b == nil || b.system != now.System || !b.tools.Same(now.Tools) {
-		b = &opening{tools: now.Tools, system: now.System, systemSize: now.SystemSize}
+	var b *opening
+	if found {
+		i--
+		b = st.openings[i]
+	} else {
+		i = min(i, len(st.openings)-1)
+		b = &opening{tools: now.Tools, system: now.System, systemSize: now.SystemSize, instance: instance}
 	}
 	copy(st.openings[1:i+1], st.openings[:i])
 	st.openings[0] = b

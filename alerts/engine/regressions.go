@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/regression"
@@ -10,8 +11,9 @@ import (
 )
 
 const (
-	// compareEvery is the interval between comparisons of versions, in seconds.
-	compareEvery = measuredTick
+	// compareEvery is the interval between comparisons of versions, in seconds. In the first young seconds of a version, when they take
+	// little time and find most, it is measuredTick.
+	compareEvery, young = 30, 5 * 60
 	// failuresPerFault discounts the evidence. Tallies do not say which failed calls are of one conversation, and broken
 	// conversations fail again. If each fault is counted this often, its likelihood ratio has this power.
 	failuresPerFault = 10
@@ -23,12 +25,22 @@ const (
 // compareVersions returns the evidence that the newest version of each service fails more often than the version before, or is above what
 // is usual of a measure more often, by stage. It reads the increments that are there for evidence, so that a restart changes nothing.
 func (s *samples) compareVersions(step int64) []Gauge {
-	if step-s.comparedAt < compareEvery {
+	due := func(string) bool { return true }
+	switch {
+	case step-s.comparedAt >= compareEvery:
+		s.comparedAt = step
+	case step-s.comparedYoung >= measuredTick:
+		due = s.versions.since(step - young)
+	default:
 		return s.compared
 	}
-	s.comparedAt, s.compared = step, nil
+	s.comparedYoung = step
+	s.compared = slices.DeleteFunc(slices.Clone(s.compared), func(g Gauge) bool { return due(g.Labels["service"]) })
 	s.trimMeasured(step)
 	for service, all := range s.services {
+		if !due(service) {
+			continue
+		}
 		version, baseline, first := s.newVersion(all, service, step)
 		if version == "" {
 			continue

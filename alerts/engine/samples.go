@@ -100,8 +100,9 @@ type samples struct {
 	budgets  *budgets                         // nil: they are not counted
 	measured map[versionStage][]measuredPoint // of the last window, in order of time
 
-	compared   []Gauge // result of the last compareVersions
-	comparedAt int64   // its step
+	compared      []Gauge // result of the last compareVersions
+	comparedAt    int64   // the last step at which all versions were compared
+	comparedYoung int64   // the same of those that are young
 
 	key   []byte   // scratch
 	names []string // scratch

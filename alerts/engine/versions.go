@@ -44,6 +44,17 @@ func (v *versions) firstSeen(service, version string) time.Time {
 	return time.Unix(s, 0).UTC()
 }
 
+// since returns which services have a version whose first call is not before from.
+func (v *versions) since(from int64) func(service string) bool {
+	services := map[string]bool{}
+	for k, first := range v.first {
+		if first >= from {
+			services[k[0]] = true
+		}
+	}
+	return func(service string) bool { return services[service] }
+}
+
 // save returns the entries, sorted by service and version.
 func (v *versions) save() []savedVersion {
 	var out []savedVersion

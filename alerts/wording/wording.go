@@ -25,7 +25,7 @@ func Failure(s alerts.Share) string {
 	id := s.ID()
 	text := session.Summaries[id]
 	if s.Cause == signals.CacheBroken {
-		text = promptcache.Words(id, "", "")
+		text = cacheReason(id)
 	}
 	if id == s.Cause {
 		if text = phrase(meaning(id)); s.Guessed && text != "" {
@@ -41,6 +41,15 @@ func Failure(s alerts.Share) string {
 	return text
 }
 
+// cacheReason returns a reason of package promptcache in words, without its place; "" if id is none.
+func cacheReason(id string) string {
+	v := promptcache.Verdict{Reason: id}
+	if id == promptcache.Varies {
+		v.Element = "the beginning of the prompt"
+	}
+	return strings.ReplaceAll(strings.TrimSuffix(v.Summary(), ": "), "  ", " ")
+}
+
 // Why is Failure for the share of ev with this index. What broke the prompt cache is in the example of the first.
 func Why(ev *alerts.Evidence, i int) string {
 	if i == 0 && ev.CacheBroken() && ev.Example != nil && ev.Example.Summary != "" {
@@ -54,7 +63,8 @@ func Problem(id string) (kind, text, fix string) {
 	s := alerts.Share{Cause: id}
 	if session.Summaries[id] != "" {
 		s, fix = alerts.Share{RootCause: id}, session.Fix(id)
-	} else if v := (promptcache.Verdict{Reason: id, Element: "the parameter"}); v.Summary() != "" {
+	} else if cacheReason(id) != "" {
+		v := promptcache.Verdict{Reason: id, Element: "the parameter"}
 		s, fix = alerts.Share{Cause: signals.CacheBroken, RootCause: id}, v.Fix()
 	} else if _, fix = cause.Meaning(id); fix == "" {
 		_, fix = analyzer.Odd(id)

@@ -41,8 +41,8 @@ func NewToolSet(tools iter.Seq2[string, []byte], size func([]byte) int, stable f
 // Same reports whether t and o are the same tools in the same order.
 func (t *ToolSet) Same(o *ToolSet) bool { return t == o || t != nil && o != nil && t.Hash == o.Hash }
 
-// alike is like Same. If loose, the texts in them may differ, but not their lengths.
-func (t *ToolSet) alike(o *ToolSet, loose bool) bool {
+// Alike is like Same. If loose, the texts in them may differ, but not their lengths.
+func (t *ToolSet) Alike(o *ToolSet, loose bool) bool {
 	return t.Same(o) || loose && t != nil && o != nil && t.Stable == o.Stable
 }
 

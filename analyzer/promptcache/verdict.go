@@ -137,7 +137,7 @@ func (c *Call) SystemSame() bool {
 	return p.System == q.System || c.Earlier.Loose && p.SystemSize == q.SystemSize
 }
 
-func (c *Call) toolsSame() bool { return c.Now.Tools.alike(c.Earlier.Prompt.Tools, c.Earlier.Loose) }
+func (c *Call) toolsSame() bool { return c.Now.Tools.Alike(c.Earlier.Prompt.Tools, c.Earlier.Loose) }
 
 // toolsDiffer returns how the tools of the request differ from the earlier ones.
 func (c *Call) toolsDiffer() broken {

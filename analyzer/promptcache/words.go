@@ -1,6 +1,7 @@
 package promptcache
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -50,7 +51,10 @@ func (v *Verdict) Summary() string {
 	case RoutingMissing:
 		return "many calls share a prefix and have no prompt_cache_key, so that some go to a machine that does not hold it"
 	case Varies:
-		return v.Element + " differs in each conversation of the stage" + v.what() + ", so that nothing after it is shared"
+		if v.Element == "system" {
+			return "the system prompt differs in each conversation of the stage" + v.what() + ", so that nothing after it is shared"
+		}
+		return "the declared tools differ in each conversation of the stage" + v.at() + ", so that nothing after them is shared"
 	case Evicted:
 		return "nothing changed, and the provider no longer had the prefix"
 	}
@@ -64,11 +68,17 @@ func (v *Verdict) at() string {
 	return ": " + v.Element + " (" + v.Detail + ")"
 }
 
+// details are the classes of a changed text in words.
+var details = map[string]string{
+	DetailTime: "it contains the time", DetailDate: "it contains the date", DetailUUID: "it contains a UUID", DetailCounter: "it contains a counter",
+	DetailKeyOrder: "the keys of JSON in it are in another order", DetailUser: "it contains data of the user",
+}
+
 func (v *Verdict) what() string {
 	if v.Detail == "" {
 		return ""
 	}
-	return ": " + v.Detail
+	return ": " + cmp.Or(details[v.Detail], v.Detail)
 }
 
 // Evidence says what was missed in a call with these input tokens.
@@ -109,44 +119,4 @@ func (v *Verdict) Fix() string {
 		return "Move what differs behind what all conversations share: to the end of the system prompt, or into the first message of the user."
 	}
 	return ""
-}
-
-// words are the reasons in words.
-var words = map[string]string{
-	ToolsChanged:     "the tools changed",
-	ToolsReordered:   "the tools are in another order",
-	SystemChanged:    "the system prompt changed",
-	MessageEdited:    "an old message changed",
-	HistoryCompacted: "the history was compacted",
-	ParameterChanged: "a parameter changed",
-	ModelSwitched:    "the model changed",
-	AccountChanged:   "the key or the account changed",
-	MarkMissing:      "nothing is marked for the cache",
-	MarkMoved:        "the marks leave out what was marked before",
-	BeyondLookback:   "the last cached mark is too many blocks back",
-	TooShort:         "the prompt is too short for the cache",
-	Idle:             "the cache had expired",
-	Parallel:         "other calls were still writing the cache",
-	RoutingMissing:   "without prompt_cache_key, calls go to different machines",
-	Varies:           "each conversation begins differently",
-	Evicted:          "the provider no longer had it",
-}
-
-// Words returns a reason with its element and its detail in words, such as "the system prompt changed (time)".
-func Words(reason, element, detail string) string {
-	text, ok := words[reason]
-	if !ok {
-		text = reason
-	}
-	switch {
-	case element == "" || element == "system" || element == "tools" || element == "messages" || strings.Contains(text, element):
-	case reason == ParameterChanged:
-		text = "the parameter " + element + " changed"
-	default:
-		text += ", " + element
-	}
-	if detail != "" && !strings.Contains(text, detail) {
-		text += " (" + detail + ")"
-	}
-	return text
 }

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/promptcaching"
 )
 
 // anthropic is Anthropic's messages endpoint.
@@ -58,15 +60,24 @@ func (s *anthropic) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 		})
 		return
 	}
+	usage := map[string]any{"input_tokens": 100, "output_tokens": 20}
+	var cached *promptcaching.Call
+	if s.cfg.Cache != nil {
+		cached = s.cfg.Cache.Anthropic(promptcaching.Request{Account: hr.Header.Get("X-Api-Key"), Model: r.Model, Body: body})
+		usage = blocksUsage(cached.Usage)
+	}
 	answer := Answer{Text: sentences[rng.IntN(len(sentences))]}
 	if s.cfg.Model != nil {
 		answer = s.cfg.Model(Request{Model: r.Model, Messages: r.Messages})
 	}
+	if cached != nil {
+		cached.Answered(nil)
+	}
 	if r.Stream {
-		answer.streamBlocks(hr.Context(), w, r.Model, rng)
+		answer.streamBlocks(hr.Context(), w, answer.envelope(r.Model, usage, rng))
 		return
 	}
-	m := answer.envelope(r.Model, rng)
+	m := answer.envelope(r.Model, usage, rng)
 	m["content"], m["stop_reason"] = answer.blocks(), answer.stopReason()
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(m) // fails only if the client disconnected
@@ -186,11 +197,19 @@ func (r *blocksRequest) hasResult(i int, id string) bool {
 	return false
 }
 
+// blocksUsage returns the usage of an answer of 20 tokens.
+func blocksUsage(u promptcaching.Usage) map[string]any {
+	return map[string]any{
+		"input_tokens": u.Prompt - u.Read - u.Written, "cache_creation_input_tokens": u.Written, "cache_read_input_tokens": u.Read,
+		"cache_creation": map[string]int{"ephemeral_5m_input_tokens": u.Written - u.Hour, "ephemeral_1h_input_tokens": u.Hour}, "output_tokens": 20,
+	}
+}
+
 // envelope returns an answer without its content.
-func (s *Answer) envelope(model string, rng *rand.Rand) map[string]any {
+func (s *Answer) envelope(model string, usage map[string]any, rng *rand.Rand) map[string]any {
 	return map[string]any{
 		"id": fmt.Sprintf("msg_01%016x", rng.Uint64()), "type": "message", "role": "assistant", "model": model, "content": []any{},
-		"stop_reason": nil, "stop_sequence": nil, "usage": map[string]int{"input_tokens": 100, "output_tokens": 20},
+		"stop_reason": nil, "stop_sequence": nil, "usage": usage,
 	}
 }
 
@@ -219,7 +238,7 @@ func (s *Answer) blocks() (list []map[string]any) {
 }
 
 // streamBlocks writes the answer as server-sent events.
-func (s *Answer) streamBlocks(ctx context.Context, w http.ResponseWriter, model string, rng *rand.Rand) {
+func (s *Answer) streamBlocks(ctx context.Context, w http.ResponseWriter, start map[string]any) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	sent := 0
 	send := func(kind string, fields map[string]any) {
@@ -233,7 +252,7 @@ func (s *Answer) streamBlocks(ctx context.Context, w http.ResponseWriter, model 
 			_ = http.NewResponseController(w).Flush() // fails only if the client disconnected
 		}
 	}
-	send("message_start", map[string]any{"message": s.envelope(model, rng)})
+	send("message_start", map[string]any{"message": start})
 	for i, b := range s.blocks() {
 		head, deltas := map[string]any{"type": b["type"]}, []map[string]any(nil)
 		piecewise := func(kind, field, text string) {

@@ -7,13 +7,27 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/promptcaching"
 )
 
 // deepSeek has DeepSeek's error texts: for pairing, OpenAI's texts without a position; for types, the texts of its Rust
 // deserializer.
 type deepSeek struct{}
 
-var _ flavor = deepSeek{}
+var (
+	_ flavor  = deepSeek{}
+	_ caching = deepSeek{}
+)
+
+func (deepSeek) lookUp(c *promptcaching.Cache, r promptcaching.Request) *promptcaching.Call {
+	return c.DeepSeek(r)
+}
+
+func (deepSeek) usage(u *wireUsage, c promptcaching.Usage) {
+	missed := c.Prompt - c.Read
+	u.Details, u.Hit, u.Miss = &wireDetails{c.Read}, &c.Read, &missed
+}
 
 // rejected returns an error. All errors have the same type, param and code.
 func rejected(format string, args ...any) *apiError {

@@ -13,6 +13,11 @@
 // The demo shows that the analyzer finds what a provider rejects. A provider that used the analyzer's rules would only show
 // that the rules agree with themselves.
 //
+// # Usage
+//
+// With a prompt cache (package promptcaching), answers of OpenAI, Anthropic, Gemini and DeepSeek report the tokens that were read from
+// it. Gemini's own API, generateContent, is there for that: it does not check histories.
+//
 // # The scripted model
 //
 // Lines of the last user message that begin with "- " are steps, such as `- read_file {"path": "a.go"}`. While the request

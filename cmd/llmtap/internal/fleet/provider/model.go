@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/promptcaching"
 )
 
 // A reply is the answer of the model: text or tool calls.
@@ -16,7 +18,9 @@ type reply struct {
 	id, model string
 	text      string
 	calls     []wireCall
-	in, out   int // tokens
+	in, out   int     // tokens
+	caching   caching // nil: the answer reports no prompt cache
+	read      promptcaching.Usage
 
 	// Only a Model sets these fields.
 	reasoning *string
@@ -65,6 +69,13 @@ type (
 		PromptTokens     int `json:"prompt_tokens"`
 		CompletionTokens int `json:"completion_tokens"`
 		TotalTokens      int `json:"total_tokens"`
+
+		Details *wireDetails `json:"prompt_tokens_details,omitempty"`
+		Hit     *int         `json:"prompt_cache_hit_tokens,omitempty"` // DeepSeek only
+		Miss    *int         `json:"prompt_cache_miss_tokens,omitempty"`
+	}
+	wireDetails struct {
+		Cached int `json:"cached_tokens"`
 	}
 	wireAnswer struct {
 		ID      string       `json:"id"`
@@ -163,18 +174,27 @@ func (a *reply) finish() *string {
 }
 
 func (a *reply) usage() *wireUsage {
-	return &wireUsage{PromptTokens: a.in, CompletionTokens: a.out, TotalTokens: a.in + a.out}
+	u := &wireUsage{PromptTokens: a.in, CompletionTokens: a.out, TotalTokens: a.in + a.out}
+	if a.caching != nil {
+		a.caching.usage(u, a.read)
+	}
+	return u
 }
 
-// completion returns the answer as a response that is not streamed.
-func (a *reply) completion() *wireAnswer {
+// message returns the message of the answer.
+func (a *reply) message() *wireMessage {
 	m := &wireMessage{Role: "assistant", ToolCalls: a.calls, Reasoning: a.reasoning}
 	if len(a.calls) == 0 || a.text != "" {
 		m.Content = &a.text
 	}
+	return m
+}
+
+// completion returns the answer as a response that is not streamed.
+func (a *reply) completion() *wireAnswer {
 	return &wireAnswer{
 		ID: a.id, Object: "chat.completion", Created: time.Now().Unix(), Model: a.model, Usage: a.usage(),
-		Choices: []wireChoice{{Message: m, FinishReason: a.finish()}},
+		Choices: []wireChoice{{Message: a.message(), FinishReason: a.finish()}},
 	}
 }
 

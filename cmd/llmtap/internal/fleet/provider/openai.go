@@ -6,12 +6,23 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/promptcaching"
 )
 
 // openAI has OpenAI's error texts.
 type openAI struct{}
 
-var _ flavor = openAI{}
+var (
+	_ flavor  = openAI{}
+	_ caching = openAI{}
+)
+
+func (openAI) lookUp(c *promptcaching.Cache, r promptcaching.Request) *promptcaching.Call {
+	return c.OpenAI(r)
+}
+
+func (openAI) usage(u *wireUsage, c promptcaching.Usage) { u.Details = &wireDetails{c.Read} }
 
 // invalid returns an error. An empty param or code becomes null.
 func invalid(param, code, format string, args ...any) *apiError {

@@ -10,9 +10,11 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/promptcaching"
 )
 
-// Paths of the base URLs for OpenAI's SDKs; the last one is for Anthropic's SDKs. The demo uses the first two.
+// Paths of the base URLs for OpenAI's SDKs; the last two are for the SDKs of Anthropic and Google. The demo uses the first two.
 const (
 	OpenAIPath    = "/openai/v1"
 	DeepSeekPath  = "/deepseek/v1"
@@ -21,6 +23,8 @@ const (
 	MistralPath   = "/mistral/v1"
 	GroqPath      = "/groq/v1"
 	AnthropicPath = "/anthropic"
+
+	GenerateContentPath = "/gemini/v1beta"
 )
 
 // maxRequest is the maximum size of a request body in bytes.
@@ -35,11 +39,13 @@ type Config struct {
 	Model Model
 	// Lenient, if set, reports for each request whether invalid histories are accepted.
 	Lenient func() bool
+	// Cache, if set, is the prompt cache of OpenAI, Anthropic, Gemini and DeepSeek: answers report its use, as theirs do.
+	Cache *promptcaching.Cache
 }
 
 // Default returns the configuration of the demo.
 func Default() Config {
-	return Config{Seed: 1, MinLatency: 5 * time.Millisecond, MaxLatency: 60 * time.Millisecond}
+	return Config{Seed: 1, MinLatency: 5 * time.Millisecond, MaxLatency: 60 * time.Millisecond, Cache: promptcaching.New(promptcaching.Options{})}
 }
 
 // New returns the provider as an HTTP handler.
@@ -52,6 +58,8 @@ func New(cfg Config) http.Handler {
 	mux.Handle("POST "+MistralPath+"/chat/completions", &endpoint{cfg: cfg, flavor: mistral{}, prefix: "call"})
 	mux.Handle("POST "+GroqPath+"/chat/completions", &endpoint{cfg: cfg, flavor: groq{}, prefix: "call_"})
 	mux.Handle("POST "+AnthropicPath+"/v1/messages", &anthropic{cfg: cfg})
+	mux.Handle("POST "+GenerateContentPath+"/models/{call}", &generate{cfg: cfg})
+	mux.HandleFunc("POST "+GenerateContentPath+"/cachedContents", (&generate{cfg: cfg}).cachedContents)
 	return mux
 }
 
@@ -80,6 +88,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 		e.reject(w, fault)
 		return
 	}
+	cached := e.lookUp(hr, r)
 	var a *reply
 	if e.cfg.Model != nil {
 		s := e.cfg.Model(Request{Model: r.Model, Messages: r.Messages})
@@ -87,12 +96,31 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	} else {
 		a = script(r, rng, e.prefix)
 	}
+	if cached != nil {
+		a.in, a.read, a.caching = cached.Prompt, cached.Usage, e.flavor.(caching)
+		cached.Answered(a.message())
+	}
 	if r.Stream {
 		a.stream(hr.Context(), w, r.StreamOptions.IncludeUsage)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(a.completion()) // fails only if the client disconnected
+}
+
+// A caching is a flavor of a provider with a prompt cache.
+type caching interface {
+	lookUp(c *promptcaching.Cache, r promptcaching.Request) *promptcaching.Call
+	usage(u *wireUsage, c promptcaching.Usage) // as it reports it
+}
+
+// lookUp returns what the prompt cache has of a request; nil if there is none.
+func (e *endpoint) lookUp(hr *http.Request, r *request) *promptcaching.Call {
+	f, ok := e.flavor.(caching)
+	if !ok || e.cfg.Cache == nil {
+		return nil
+	}
+	return f.lookUp(e.cfg.Cache, promptcaching.Request{Account: hr.Header.Get("Authorization"), Model: r.Model, Body: r.body})
 }
 
 // source returns the random source for the answer to body.

@@ -3,6 +3,7 @@ package scenario
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,24 +18,37 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 	"github.com/llmtap/llmtap/ingest/sdk/typescript/nodetest"
 )
 
-// nodes starts processes of Node.js with the TypeScript hook. A process is used again when its hook is closed.
+// nodes starts processes of Node.js with the TypeScript hook, or of Python with its hook. A process is used again when its hook is closed.
 type nodes struct {
-	t             *testing.T
-	hook, clients string // directories
-	free          []*node
+	t       *testing.T
+	command []string
+	environ []string
+	free    []*node
 }
 
 func newNodes(t *testing.T) *nodes {
 	t.Helper()
 	const clients = "../contract/node"
 	nodetest.Watch(t, "node")
-	return &nodes{t: t, hook: nodetest.Hook(t), clients: nodetest.Modules(t, clients)}
+	return &nodes{t: t, command: []string{"node", "node/agent.cjs"}, environ: []string{
+		"LLMTAP_PACKAGE=" + nodetest.Hook(t), "NODE_PATH=" + filepath.Join(nodetest.Modules(t, clients), "node_modules"),
+	}}
 }
 
-// A node is a process of Node.js, which makes calls for an agent.
+func newPythons(t *testing.T) *nodes {
+	t.Helper()
+	pythontest.Watch(t, "python")
+	sdk := must.Get(filepath.Abs("../../../../../ingest/sdk/python"))(t)
+	pythontest.Watch(t, filepath.Join(sdk, "llmtap"))
+	python := pythontest.Interpreter(t, "nats-py>=2.6,<3", "httpx>=0.27,<1")
+	return &nodes{t: t, command: []string{python, "python/agent.py"}, environ: []string{"PYTHONPATH=" + sdk, "PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1"}}
+}
+
+// A node is a process of Node.js or Python, which makes calls for an agent.
 type node struct {
 	pool   *nodes
 	url    string
@@ -67,8 +81,8 @@ func (p *nodes) open(w *world) *node {
 // start starts a process that ends with all scenarios.
 func (p *nodes) start(t *testing.T) *node {
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(p.t.Context()), "node", "node/agent.cjs")
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LLMTAP_SHAPE_KEY=the key of all processes", "LLMTAP_PACKAGE=" + p.hook, "NODE_PATH=" + filepath.Join(p.clients, "node_modules")}
+	cmd := exec.CommandContext(context.WithoutCancel(p.t.Context()), p.command[0], p.command[1:]...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "LLMTAP_SHAPE_KEY=the key of all processes"}, p.environ...)
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	in := must.Get(cmd.StdinPipe())(t)
@@ -82,12 +96,12 @@ func (p *nodes) start(t *testing.T) *node {
 		_ = in.Close()
 		<-ended
 		if err := cmd.Wait(); err != nil || log.Len() > 0 {
-			p.t.Errorf("node: %v\n%s", err, &log)
+			p.t.Errorf("%s: %v\n%s", p.command[1], err, &log)
 		}
 	})
 	if !lines.Scan() {
 		close(ended)
-		t.Fatal("node exited")
+		t.Fatalf("%s exited: %s", p.command[1], &log)
 	}
 	n.url = "http://127.0.0.1:" + lines.Text()
 	n.client.Transport = new(http.Transport)
@@ -107,6 +121,7 @@ func (p *nodes) start(t *testing.T) *node {
 type labels struct {
 	Conversation string `json:"conversation,omitempty"`
 	Run          string `json:"run"`
+	Stage        string `json:"stage,omitempty"`
 }
 
 type labelsKey struct{}
@@ -148,7 +163,14 @@ func (n *node) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return n.post(req.Context(), "call", row{"url": req.URL.String(), "labels": req.Context().Value(labelsKey{}), "body": json.RawMessage(body)})
+	return n.post(req.Context(), "call", row{
+		"url": req.URL.String(), "labels": req.Context().Value(labelsKey{}), "body": json.RawMessage(body), "key": accountOf(req.Header),
+	})
+}
+
+// accountOf returns the key of a call; "" if it has none.
+func accountOf(h http.Header) string {
+	return cmp.Or(h.Get("X-Api-Key"), h.Get("X-Goog-Api-Key"), strings.TrimPrefix(h.Get("Authorization"), "Bearer "))
 }
 
 func (n *node) ToolStarted(ctx context.Context, callID string) {

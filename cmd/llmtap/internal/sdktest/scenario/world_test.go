@@ -60,6 +60,11 @@ var hosts = map[string]string{
 func byHost(p http.Handler, sent *atomic.Int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		sent.Add(1)
+		if strings.Contains(req.URL.Path, ":generateContent") {
+			req.URL.Path = "/gemini" + req.URL.Path
+			p.ServeHTTP(w, req)
+			return
+		}
 		for _, path := range []string{"/chat/completions", "/v1/messages"} {
 			if prefix, ok := hosts[req.Host]; ok && strings.HasSuffix(req.URL.Path, path) {
 				req.URL.Path = prefix + path
@@ -93,6 +98,7 @@ type world struct {
 	mu      sync.Mutex // guards the fields below
 	says    []provider.Answer
 	model   provider.Model // replaces says
+	front   http.Handler   // replaces the provider
 	lenient bool
 	calls   int // tool calls made by the model
 
@@ -132,11 +138,20 @@ func newWorld(t *testing.T, natsURL string, stream jetstream.Stream, service str
 		t: t, natsURL: natsURL, stream: stream, service: service, mode: m, says: says, stored: make(chan string, 1000),
 		next: info.State.LastSeq + 1,
 	}
-	w.server = httptest.NewServer(byHost(provider.New(provider.Config{Seed: 1, Model: w.answer, Lenient: func() bool {
+	strict := provider.New(provider.Config{Seed: 1, Model: w.answer, Lenient: func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.lenient
-	}}), &w.sent))
+	}})
+	w.server = httptest.NewServer(byHost(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		w.mu.Lock()
+		h := w.front
+		w.mu.Unlock()
+		if h == nil {
+			h = strict
+		}
+		h.ServeHTTP(rw, req)
+	}), &w.sent))
 	t.Cleanup(w.server.Close)
 	return w
 }

@@ -65,11 +65,14 @@ const commands = {
   },
 };
 
-/** Sends a body to a provider with its SDK, and returns the response as the SDK received it. */
-async function send(url, body, signal) {
+/** Sends a body to a provider with its SDK, if there is one, and returns the response as the SDK received it. */
+async function send(url, body, key, signal) {
+  const json = { "content-type": "application/json" };
+  if (url.includes(":generateContent"))
+    return fetch(url, { method: "POST", headers: { ...json, "x-goog-api-key": key }, body: JSON.stringify(body), signal });
   let refused;
   const options = {
-    apiKey: "test",
+    apiKey: key || "test",
     maxRetries: 0,
     async fetch(...args) {
       const response = await fetch(...args);
@@ -89,10 +92,10 @@ async function send(url, body, signal) {
   }
 }
 
-async function relay({ url, labels, body }, res) {
+async function relay({ url, labels, body, key }, res) {
   const stop = new AbortController();
   res.once("close", () => stop.abort());
-  const response = await inScope(labels, () => send(url, body, stop.signal));
+  const response = await inScope(labels, () => send(url, body, key, stop.signal));
   res.writeHead(response.status, { "content-type": response.headers.get("content-type") });
   for await (const chunk of response.body) res.write(chunk);
   res.end();
