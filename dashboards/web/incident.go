@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/promptcache"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/ingest/quantity"
@@ -202,11 +203,17 @@ func (x *incident) Hit() string {
 	default:
 		return "Calls since then"
 	}
-	if len(x.Rules) > 0 {
+	switch {
+	case x.ofCache():
+		return "Calls that missed the prompt cache for this reason"
+	case len(x.Rules) > 0:
 		return "Calls with this finding"
 	}
 	return "Failing calls"
 }
+
+// ofCache reports whether the page is about calls that did not read the provider's prompt cache for a reason.
+func (x *incident) ofCache() bool { return len(x.Rules) == 1 && promptcache.Known(x.Rules[0]) }
 
 // with returns the values of statements about x, with further ones as names and values.
 func (x *incident) with(pairs ...string) queries.Values {
