@@ -350,6 +350,8 @@ func (s incidentPage) counts(ctx context.Context, x *incident) (callCounts, erro
 		return out, nil
 	case x.measured != nil:
 		out.What, out.From = x.measured.words(), "Since "+v.At(x.measured.since).Absolute()
+	case x.ofCache():
+		out.What = "missed the prompt cache for this reason"
 	case len(x.Rules) > 0:
 		out.What = "have this finding"
 	case x.Why == "":
@@ -366,7 +368,7 @@ func (s incidentPage) counts(ctx context.Context, x *incident) (callCounts, erro
 	r := rows[0]
 	out.Hit, out.Calls, out.Since = r.Int64("hits"), r.Int64("calls"), r.Int64("calls_since")
 	out.First, out.Last = v.At(r.Time("first_hit")), v.At(r.Time("last_hit"))
-	if v.Live() && x.measured == nil {
+	if v.Live() && x.measured == nil && !x.ofCache() {
 		out.Trend = trend(out.Hit, out.Calls, out.Since, v.Now.Sub(out.Last.T))
 	}
 	return out, nil
