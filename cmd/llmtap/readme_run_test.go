@@ -158,7 +158,7 @@ func (r *readmeRun) prepare(t *testing.T) {
 }
 
 // exitCodes are the exit codes of commands that do not exit with 0, by the start of the command.
-var exitCodes = map[string]int{"llmtap lint": 1, "llmtap gate": 1}
+var exitCodes = map[string]int{"llmtap lint recorded": 1, "llmtap gate": 1}
 
 func (r *readmeRun) command(t *testing.T, script string, env []string) {
 	t.Helper()

@@ -31,7 +31,7 @@ WITH
             WHERE {rules:String} != ''
                 AND {filter findings ONLY time, service, stage}
                 AND hasAny(splitByChar(',', {rules:String}), [toString(rule_id), toString(root_cause)])
-        )) AS hit,
+        ) OR cache_break != '' AND has(splitByChar(',', {rules:String}), toString(cache_break))) AS hit,
     (
         SELECT (countIf(hit), countIf(NOT hit))
         FROM exchanges_final

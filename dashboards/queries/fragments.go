@@ -12,7 +12,8 @@ import "regexp"
 //	{percent a of b}  as ingest/quantity.Share rounds; NULL of nothing
 //	{counted}         neither a retry of an SDK nor a call that the agent cancelled; neither counts as a call
 //	{reason}          why a call failed: "root cause x", or else "cause x"
-//	{hit}             the failed calls with the cause or root cause why, or else the calls with findings of rules
+//	{hit}             the failed calls with the cause or root cause why, or else the calls with findings of rules, or that did not read the
+//	                  prompt cache for one of these reasons
 //	{measured}        calls that did not fail with more of a measure than above, or whose answers end as it says
 //	{cache_element}   what broke the prompt cache, without the index of a message, or of the first tool in another order
 //	{cache_detail}    what changed in it, unless it is the tool
@@ -32,6 +33,7 @@ var fragments = []struct {
 	{regexp.MustCompile(`\{reason\}`), "if(root_cause IN ('', 'unknown_no_history'), concat('cause ', toString(cause)), concat('root cause ', toString(root_cause)))"},
 	{regexp.MustCompile(`\{hit\}`), `{measure:String} != '' AND {measured}
         OR {measure:String} = '' AND {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
+        OR cache_break != '' AND has(splitByChar(',', {rules:String}), toString(cache_break))
         OR exchange_id IN
         (
             SELECT exchange_id

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/promptcache"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/ingest/quantity"
@@ -202,11 +203,17 @@ func (x *incident) Hit() string {
 	default:
 		return "Calls since then"
 	}
-	if len(x.Rules) > 0 {
+	switch {
+	case x.ofCache():
+		return "Calls that missed the prompt cache for this reason"
+	case len(x.Rules) > 0:
 		return "Calls with this finding"
 	}
 	return "Failing calls"
 }
+
+// ofCache reports whether the page is about calls that did not read the provider's prompt cache for a reason.
+func (x *incident) ofCache() bool { return len(x.Rules) == 1 && promptcache.Known(x.Rules[0]) }
 
 // with returns the values of statements about x, with further ones as names and values.
 func (x *incident) with(pairs ...string) queries.Values {
@@ -343,6 +350,8 @@ func (s incidentPage) counts(ctx context.Context, x *incident) (callCounts, erro
 		return out, nil
 	case x.measured != nil:
 		out.What, out.From = x.measured.words(), "Since "+v.At(x.measured.since).Absolute()
+	case x.ofCache():
+		out.What = "missed the prompt cache for this reason"
 	case len(x.Rules) > 0:
 		out.What = "have this finding"
 	case x.Why == "":
@@ -359,7 +368,7 @@ func (s incidentPage) counts(ctx context.Context, x *incident) (callCounts, erro
 	r := rows[0]
 	out.Hit, out.Calls, out.Since = r.Int64("hits"), r.Int64("calls"), r.Int64("calls_since")
 	out.First, out.Last = v.At(r.Time("first_hit")), v.At(r.Time("last_hit"))
-	if v.Live() && x.measured == nil {
+	if v.Live() && x.measured == nil && !x.ofCache() {
 		out.Trend = trend(out.Hit, out.Calls, out.Since, v.Now.Sub(out.Last.T))
 	}
 	return out, nil

@@ -318,6 +318,9 @@ func (s incidentPage) investigate(x *incident) (any, error) {
 		if x.measured != nil {
 			labels["measure"] = x.measured.name
 		}
+		if x.ofCache() {
+			labels["measure"] = "cache"
+		}
 		if s.incidents != nil {
 			data["Commands"] = strings.Join(s.incidents.Commands(labels, v.From, "", ""), "\n")
 		}
@@ -330,6 +333,8 @@ func (s incidentPage) investigate(x *incident) (any, error) {
 		return data, nil
 	case x.measured != nil:
 		name, values = "measured_calls", x.hits()
+	case x.ofCache():
+		name, values = "cache", x.with("reason", x.Rules[0])
 	case len(x.Rules) > 0:
 		name, values = "finding_examples", x.with("rule", x.Rules[0])
 	}

@@ -93,12 +93,12 @@ func (s incidentPage) serveProblem(w http.ResponseWriter, r *http.Request, statu
 type problemNow struct {
 	problemRow
 	callCounts
-	Measured bool   // the page is about an unusual measure
+	Measured bool   // the page is about an unusual measure, or the prompt cache
 	Whole    string // URL of this page for the whole time of the problem; empty if it is shown
 }
 
 func (s incidentPage) problemNow(ctx context.Context, x *incident) (*problemNow, error) {
-	out := &problemNow{problemRow: x.view.problemRow(*x.problem), Whole: x.view.whole(), Measured: x.measured != nil}
+	out := &problemNow{problemRow: x.view.problemRow(*x.problem), Whole: x.view.whole(), Measured: x.measured != nil || x.ofCache()}
 	out.callCounts, _ = s.counts(ctx, x) // its error is out.Missing
 	return out, nil
 }
@@ -237,7 +237,7 @@ type harm struct {
 }
 
 func (s incidentPage) harm(ctx context.Context, x *incident) (*harm, error) {
-	out := &harm{Measured: x.measured != nil}
+	out := &harm{Measured: x.measured != nil || x.ofCache()}
 	hit, err := s.conversations(ctx, x)
 	if err != nil {
 		return nil, err

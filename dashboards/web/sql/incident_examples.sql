@@ -13,7 +13,14 @@ WITH
         (
             SELECT
                 count() AS n,
-                argMax((exchange_id, conversation_id, started_at, status, toString(provider), toString(model), error_text, provider_request_id, toString(service_version), toString(code)), (findings > 0, started_at)) AS c
+                argMax((exchange_id, conversation_id, started_at, status, toString(provider), toString(model), error_text, provider_request_id, toString(service_version), toString(code)), (findings > 0 OR exchange_id IN
+                (
+                    SELECT exchange_id
+                    FROM findings_final
+                    WHERE rule_id = 'cache_broken'
+                        AND has(splitByChar(',', {rules:String}), detail)
+                        AND {filter findings ONLY time, service, stage}
+                ), started_at)) AS c
             FROM exchanges_final
             WHERE hit
                 AND {filter exchanges}
@@ -67,7 +74,7 @@ LEFT JOIN
     FROM findings_final
     WHERE conversation_id IN (SELECT conversation_id FROM calls)
         AND exchange_id IN (SELECT exchange_id FROM calls)
-    ORDER BY hasAny(splitByChar(',', {rules:String}), [rule_id, root_cause]) DESC, severity = 'reject' DESC, severity != 'signal' DESC, message_index
+    ORDER BY hasAny(splitByChar(',', {rules:String}), [rule_id, root_cause, if(rule_id = 'cache_broken', detail, '')]) DESC, severity = 'reject' DESC, severity != 'signal' DESC, message_index
     LIMIT 1 BY exchange_id
 ) AS f ON f.exchange_id = c.exchange_id
 ORDER BY n DESC, started_at DESC

@@ -104,7 +104,7 @@ func (c *CacheBreak) text() string {
 	if c.Confidence == promptcache.Likely {
 		likely = " (likely)"
 	}
-	text := fmt.Sprintf("%s%s: %s", c.Summary, likely, c.cost())
+	text := fmt.Sprintf("%s%s; %s", c.Summary, likely, c.cost())
 	if c.Previous != "" {
 		text += "; compared with " + c.Previous
 	}
