@@ -104,6 +104,11 @@ func (k *cachingKind) judge(d *cachingDialect, said []verdict, m mode) (x cachin
 		x.right = false
 		x.why += fmt.Sprintf("\n\tcall %d (%s, %s): %s; said %+v of %d tokens, %d read, %d written", i, v.agent.conversation, v.start.Format("15:04:05"),
 			fmt.Sprintf(format, args...), v.row.Cache, v.row.InputTokens, v.row.CachedTokens, v.row.CacheWritten)
+		for j := range i {
+			if said[j].agent.conversation == v.agent.conversation && j > i-3 {
+				x.why += fmt.Sprintf("; before %d, %d read", said[j].row.InputTokens, said[j].row.CachedTokens)
+			}
+		}
 	}
 	before := map[string]int64{} // tokens read and written by the last call of a conversation
 	prompt := map[string]int64{} // tokens of the last prompt of a conversation
