@@ -32,7 +32,6 @@ type prompts struct {
 	tools    map[uint64]*promptcache.ToolSet // by hash of the captured bytes
 	buf      []byte
 	call     promptcache.Call // of the newest request
-	lookback time.Duration
 }
 
 // A stage is what is remembered of the prompts of a stage at a host with a model, in a generation.
@@ -76,7 +75,7 @@ type opening struct {
 func newPrompts(cfg *Config, strings interner) *prompts {
 	return &prompts{
 		stages:   expiry.NewGenerations[uint64, *stage](min(cfg.SessionLookback, stageTime), maxStages),
-		policies: map[uint64]*promptcache.Policy{}, tools: map[uint64]*promptcache.ToolSet{}, strings: strings, lookback: cfg.SessionLookback,
+		policies: map[uint64]*promptcache.Policy{}, tools: map[uint64]*promptcache.ToolSet{}, strings: strings,
 	}
 }
 
@@ -87,8 +86,8 @@ func (m *prompts) request(s *step, p *pending, q *facts.Request, body []byte, mi
 	setup, now := q.Setup(), &c.Now
 	m.marks(c, q)
 	c.Policy = m.policy(p.target, now.Flags&promptcache.Marked != 0)
-	if !c.Policy.Known() {
-		return
+	if said := q.Cache(); !c.Policy.Known() || len(said.Content) > 0 || said.OnlyMarks {
+		return // a cache that the request names is not a prefix of it, and what is cached of one that rules out all but its marks is not known
 	}
 	shape := e.Capture == event.CaptureShape
 	if shape {
@@ -287,7 +286,7 @@ func (m *prompts) begin(c *promptcache.Call, st *stage, k uint64, turn *session.
 		c.Start.Whole = c.Start.Known && before.whole == turn.Whole()
 	}
 	if size, answered := turn.Answered(); answered && !turn.Inferred {
-		c.Start.Forgotten, c.Start.Lookback = true, m.lookback
+		c.Start.Forgotten = true
 		c.Start.Equal = size + int(c.Now.SystemSize) + c.Now.Tools.Bytes()
 	}
 	if all.calls >= fewFirsts && before.done {

@@ -293,7 +293,7 @@ var brokenCaches = []cacheScript{
 		c.now = c.now.Add(20 * time.Minute)
 		c.turn("four", miss)
 	}, []string{"idle"}},
-	{"forgotten", "chat responses anthropic gemini", func(c *cached) {
+	{"forgotten", "", func(c *cached) {
 		three(c)
 		c.now = c.now.Add(40 * time.Minute)
 		c.turn("four", miss)

@@ -48,7 +48,6 @@ type Start struct {
 
 	Whole     bool // another request had the same messages too
 	Forgotten bool // the history has answers, and no request before is known: it was idle for longer than conversations are remembered
-	Lookback  time.Duration
 }
 
 // A Call is what is known about a request when it is made.
@@ -305,7 +304,7 @@ func (c *Call) ofStage(x *Expected, v *Verdict) {
 		if b = c.unexplained(&Prompt{Sent: s.Sent, Flags: s.Flags}, broken{Varies, s.Element, s.Detail, Likely}); b.reason != Varies {
 			return
 		}
-	case s.Forgotten && pol.ttl(q.Flags) <= s.Lookback && (!marks || q.Flags&Marked != 0):
+	case s.Forgotten && (!marks || q.Flags&Marked != 0):
 		size, b = s.Equal, broken{Idle, "", "", Likely}
 	case !s.Known:
 		return
