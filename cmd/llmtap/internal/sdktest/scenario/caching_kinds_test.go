@@ -434,10 +434,10 @@ var healthyCaching = []*cachingKind{
 	{name: "other parameters change", healthy: true, play: func(r *cachingRun) {
 		a := r.agent("conversation")
 		for i := range 6 {
-			switch {
-			case r.name == "gemini":
+			switch r.name {
+			case "gemini":
 				a.extra = row{"generationConfig": row{"temperature": float64(i) / 10, "maxOutputTokens": 1000 + i}}
-			case r.name == "anthropic":
+			case "anthropic":
 				a.extra = row{"temperature": float64(i) / 10, "max_tokens": 1000 + i, "metadata": row{"user_id": fmt.Sprint("user-", i)}}
 			default:
 				a.extra = row{"temperature": float64(i) / 10, "max_tokens": 1000 + i, "user": fmt.Sprint("user-", i)}

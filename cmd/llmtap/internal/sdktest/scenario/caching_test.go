@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
 	"hash/fnv"
@@ -273,35 +272,36 @@ func tabulate(t *testing.T, kinds []*cachingKind, list []cachingResult, floor in
 // that is said is right: the reason and the element that broke the prefix, in the calls where it happened, and nothing that an agent
 // could avoid in the others. Beside them is the obvious rule, that fewer tokens are read than the call before has read and written.
 func TestCaching(t *testing.T) {
-	n := cmp.Or(*cachingRuns, slowtest.Tenth(t, 50)/5)
 	for _, m := range modes[:2] {
-		t.Run(m.name, func(t *testing.T) { checkCaching(t, m, n, nil) })
+		t.Run(m.name, func(t *testing.T) { checkCaching(t, m, nil) })
 	}
 }
 
 // The other hooks lead to the same verdicts.
 func TestCachingInNode(t *testing.T) {
-	checkCaching(t, mode{"node", event.CaptureShape, true}, cmp.Or(*cachingRuns, slowtest.Tenth(t, 50)/5), newNodes(t))
+	slowtest.SkipShort(t, "slow, and TestCaching covers the analyzer")
+	checkCaching(t, mode{"node", event.CaptureShape, true}, newNodes(t))
 }
 
 func TestCachingInPython(t *testing.T) {
-	checkCaching(t, mode{"python", event.CaptureFull, true}, cmp.Or(*cachingRuns, slowtest.Tenth(t, 50)/5), newPythons(t))
+	slowtest.SkipShort(t, "slow, and TestCaching covers the analyzer")
+	checkCaching(t, mode{"python", event.CaptureFull, true}, newPythons(t))
 }
 
-func checkCaching(t *testing.T, m mode, n int, processes *nodes) {
+func checkCaching(t *testing.T, m mode, processes *nodes) {
 	t.Helper()
 	for _, group := range []struct {
 		name  string
 		kinds []*cachingKind
 		floor int
 	}{{"broken", brokenCaching, 99}, {"told", toldCaching, 99}, {"healthy", healthyCaching, 100}} {
-		if below := tabulate(t, group.kinds, playCaching(t, m, group.kinds, n, processes), group.floor); len(below) > 0 {
+		if below := tabulate(t, group.kinds, playCaching(t, m, group.kinds, *cachingRuns, processes), group.floor); len(below) > 0 {
 			t.Errorf("%s, below %d %%: %s", group.name, group.floor, strings.Join(below, ", "))
 		}
 	}
 }
 
 var (
-	cachingRuns = flag.Int("caching", 0, "runs of each kind and dialect of agents with a prompt cache; 0: the default")
+	cachingRuns = flag.Int("caching", 1, "runs of each kind and dialect of agents with a prompt cache")
 	cachingOnly = flag.String("caching-kind", "", "only the kinds of agents with a prompt cache whose names contain this")
 )
