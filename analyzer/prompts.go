@@ -243,7 +243,7 @@ func (m *prompts) stage(s *step, p *pending, q *facts.Request, body []byte, minS
 		system = m.systemText(p, q, body)
 	}
 	switch {
-	case !c.Earlier.Prompt.Known() || c.Earlier.Change == promptcache.Parted:
+	case p.turn.First() || p.turn.Apart() || c.Earlier.Change == promptcache.Parted:
 		m.begin(c, st, k, p.turn, p.turn.First() && !q.Stored, instance, system)
 	case system != nil && !c.SystemSame():
 		_, c.Detail = promptcache.Changed(m.text(k), system)
