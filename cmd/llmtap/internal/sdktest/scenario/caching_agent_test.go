@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -74,9 +75,7 @@ func (t longTool) schema() row {
 }
 
 func (p *longPrompt) with(body row) row {
-	for k, v := range p.extra {
-		body[k] = v
-	}
+	maps.Copy(body, p.extra)
 	return body
 }
 
@@ -244,8 +243,8 @@ func newCachingRun(w *world, d *cachingDialect, id string, rng *rand.Rand) *cach
 func (r *cachingRun) caches(evict float64) {
 	r.cache = promptcaching.New(promptcaching.Options{Now: r.time, Seed: r.rng.Uint64(), Evict: evict})
 	strict := provider.New(provider.Config{Seed: 1, Model: r.answer, Cache: r.cache})
-	r.world.mu.Lock()
-	defer r.world.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.front = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r.lock.Lock()
 		down := r.down

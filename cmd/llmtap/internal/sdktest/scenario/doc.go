@@ -10,6 +10,13 @@
 //
 // It runs a fourth time with the TypeScript hook: a process of Node.js makes each call of the loop with the SDK of OpenAI or Anthropic.
 //
+// # The prompt cache
+//
+// Agents with long prompts call a provider that caches as documented (package promptcaching), and break its cache in one way each, or
+// look as if they did. Time is that of a run: the agent moves it, the provider lives in it, and the events of the hook get it
+// before the analyzer reads them. What is expected of a call is written down by the agent, which knows what it does, and never
+// taken from the analyzer. The runs are many, because prompts, places and times differ; the table has them by kind and dialect.
+//
 // # Why unexpected findings fail
 //
 // An unexpected root cause accuses the wrong change, so it fails the test, as does a predicted rejection of a valid request.
