@@ -88,6 +88,22 @@
 // For the same reason, what a target tolerates and a limit of parallel calls that shows in several conversations are known
 // later if the conversations are spread over partitions.
 //
+// # What became of the prompt cache
+//
+// An answer says how many tokens the provider read from its cache. What it could have read is the prompt of the call before in the
+// same history, of which 64 bytes are remembered: hashes of the tools, the system prompt and the parameters, the provider's own count
+// of tokens, and the time. The messages are in the skeleton. (Package session compares histories without their system prompt; here it is
+// compared too.) The first difference in the order of the provider is the reason, and tokens are shares of the count of the call
+// before, by size: nothing counts tokens. Package promptcache knows what providers document.
+//
+// The first call of a history is compared with other calls of its stage, host and model, of which the newest beginnings are
+// remembered for as long as conversations, and at most an hour. If the calls that begin conversations never begin alike, that is the
+// reason; of the newest system prompt, the text is kept to say what differs in it.
+//
+// A change is told only if tokens were missed, and if the provider could still have had them: after its time to live, whatever changed
+// cost nothing. A verdict needs a reported use of the cache; failed, cancelled and repeated calls have none. Events do not say
+// which account a call was made with, so a change of the account looks like an eviction.
+//
 // # How exact losses are
 //
 // A process numbers its events 1, 2, 3 …, including dropped ones, and each event contains the number of exchanges that

@@ -61,6 +61,7 @@ func (f *firsts) add(sameTools, sameSystem bool) {
 type opening struct {
 	tools      *promptcache.ToolSet
 	system     uint64
+	whole      uint64 // hash of the messages of the newest one
 	systemSize uint32
 	instance   uint32 // hash of the process, if the prompt is a shape
 	sent       uint32
@@ -81,12 +82,12 @@ func newPrompts(cfg *Config, strings interner) *prompts {
 // request compares the request of p with the earlier ones. It must be called once for each request, after the setup was read.
 func (m *prompts) request(s *step, p *pending, q *facts.Request, body []byte, minSeq uint64) {
 	e, turn, c := &p.row, p.turn, &m.call
-	*c = promptcache.Call{Earlier: *turn.Earlier(), Lead: turn.Lead(), Marks: c.Marks[:0]}
+	*c = promptcache.Call{Earlier: turn.Earlier(), Lead: turn.Lead(), Marks: c.Marks[:0]}
 	setup, now := q.Setup(), &c.Now
 	m.marks(c, q)
 	c.Policy = m.policy(p.target, now.Flags&promptcache.Marked != 0)
-	if !c.Policy.Known() {
-		return
+	if said := q.Cache(); !c.Policy.Known() || len(said.Content) > 0 || said.OnlyMarks {
+		return // a cache that the request names is not a prefix of it, and what is cached of one that rules out all but its marks is not known
 	}
 	shape := e.Capture == event.CaptureShape
 	if shape {
@@ -98,6 +99,9 @@ func (m *prompts) request(s *step, p *pending, q *facts.Request, body []byte, mi
 	}
 	now.Tools = m.toolSet(q, setup.Tools.Of(body), body, shape)
 	m.system(c, q, turn, setup.System.Of(body), body, shape)
+	if c.Policy.Images && slices.ContainsFunc(q.Messages, func(m facts.Message) bool { return m.Parts&facts.PartImage != 0 }) {
+		now.Flags |= promptcache.HasImages
+	}
 	size, messages := turn.BodySize()
 	if q.Stored {
 		size += c.Earlier.SharedBytes
@@ -207,7 +211,7 @@ func (m *prompts) marks(c *promptcache.Call, q *facts.Request) {
 		}
 	}
 	if len(c.Marks) > 0 {
-		now.Marks = promptcache.Clip(slices.Max(c.Marks))
+		now.Marks = uint16(min(slices.Max(c.Marks), 1<<16-1))
 	}
 	if len(cache.Key) > 0 {
 		now.Flags |= promptcache.Keyed
@@ -239,8 +243,8 @@ func (m *prompts) stage(s *step, p *pending, q *facts.Request, body []byte, minS
 		system = m.systemText(p, q, body)
 	}
 	switch {
-	case !c.Earlier.Prompt.Known() || c.Earlier.Change == promptcache.Parted:
-		m.begin(c, st, k, p.turn.First() && !q.Stored, instance, system)
+	case p.turn.First() || p.turn.Apart() || c.Earlier.Change == promptcache.Parted:
+		m.begin(c, st, k, p.turn, p.turn.First() && !q.Stored, instance, system)
 	case system != nil && !c.SystemSame():
 		_, c.Detail = promptcache.Changed(m.text(k), system)
 	}
@@ -248,10 +252,13 @@ func (m *prompts) stage(s *step, p *pending, q *facts.Request, body []byte, minS
 		st.text, st.textHash = append(st.text[:0], system...), now.System
 	}
 	p.opening, c.Rate = st.see(now, instance)
+	if !c.Earlier.Prompt.Known() && c.Policy.Ends&promptcache.EndPrompts != 0 {
+		p.opening.whole = p.turn.Whole()
+	}
 }
 
 // begin compares the first request of a history with the others of its stage k. first reports whether it is the first of its conversation.
-func (m *prompts) begin(c *promptcache.Call, st *stage, k uint64, first bool, instance uint32, system []byte) {
+func (m *prompts) begin(c *promptcache.Call, st *stage, k uint64, turn *session.Turn, first bool, instance uint32, system []byte) {
 	var all firsts
 	var sameTools, sameSystem bool
 	var before *opening
@@ -274,6 +281,13 @@ func (m *prompts) begin(c *promptcache.Call, st *stage, k uint64, first bool, in
 	}
 	if !first {
 		return
+	}
+	if c.Policy.Ends&promptcache.EndPrompts != 0 && before != nil {
+		c.Start.Whole = c.Start.Known && before.whole == turn.Whole()
+	}
+	if size, answered := turn.Answered(); answered && !turn.Inferred {
+		c.Start.Forgotten = true
+		c.Start.Equal = size + int(c.Now.SystemSize) + c.Now.Tools.Bytes()
 	}
 	if all.calls >= fewFirsts && before.done {
 		varies(c, before, all, m.text(k), system, instance)

@@ -2,6 +2,7 @@ package analyzer_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +35,7 @@ type cached struct {
 	last    int      // input tokens of the newest call
 	held    int      // of these, those in the cache
 	talks   int
+	image   bool
 }
 
 type cacheDialect struct {
@@ -50,8 +52,10 @@ const (
 
 var cacheDialects = []*cacheDialect{
 	{"chat", openAIURL, "gpt-5.2", 128, chatPrompt, func(text string, input, read, _ int) msg {
-		return msg{"id": "r", "model": "m", "choices": []msg{{"index": 0, "message": assistant(text), "finish_reason": "stop"}},
-			"usage": msg{"prompt_tokens": input, "completion_tokens": 7, "prompt_tokens_details": msg{"cached_tokens": read}}}
+		return msg{
+			"id": "r", "model": "m", "choices": []msg{{"index": 0, "message": assistant(text), "finish_reason": "stop"}},
+			"usage": msg{"prompt_tokens": input, "completion_tokens": 7, "prompt_tokens_details": msg{"cached_tokens": read}},
+		}
 	}},
 	{"responses", responsesURL, "gpt-5.2", 128, func(c *cached) msg {
 		var tools []msg
@@ -61,8 +65,10 @@ var cacheDialects = []*cacheDialect{
 		}
 		return msg{"model": c.model, "instructions": c.system, "tools": tools, "input": c.messages("assistant", "content")}
 	}, func(text string, input, read, _ int) msg {
-		return msg{"id": "r", "model": "m", "status": "completed", "output": []msg{{"type": "message", "role": "assistant", "content": []msg{{"type": "output_text", "text": text}}}},
-			"usage": msg{"input_tokens": input, "output_tokens": 7, "input_tokens_details": msg{"cached_tokens": read}}}
+		return msg{
+			"id": "r", "model": "m", "status": "completed", "output": []msg{{"type": "message", "role": "assistant", "content": []msg{{"type": "output_text", "text": text}}}},
+			"usage": msg{"input_tokens": input, "output_tokens": 7, "input_tokens_details": msg{"cached_tokens": read}},
+		}
 	}},
 	{"anthropic", "https://api.anthropic.com/v1/messages", "claude-sonnet-4-5", 1, func(c *cached) msg {
 		mark := msg{"type": "ephemeral"}
@@ -73,6 +79,9 @@ var cacheDialects = []*cacheDialect{
 				part["cache_control"] = mark
 			}
 			m["content"] = []msg{part}
+			if c.image && i == len(list)-1 {
+				m["content"] = []msg{{"type": "image", "source": msg{"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}, part}
+			}
 		}
 		part := msg{"type": "text", "text": c.system}
 		if slices.Contains(c.marks, -1) {
@@ -85,8 +94,10 @@ var cacheDialects = []*cacheDialect{
 		}
 		return msg{"model": c.model, "max_tokens": 1000, "system": []msg{part}, "tools": tools, "messages": list}
 	}, func(text string, input, read, written int) msg {
-		return msg{"id": "r", "type": "message", "model": "m", "role": "assistant", "content": []msg{{"type": "text", "text": text}}, "stop_reason": "end_turn",
-			"usage": msg{"input_tokens": input - read - written, "output_tokens": 7, "cache_read_input_tokens": read, "cache_creation_input_tokens": written}}
+		return msg{
+			"id": "r", "type": "message", "model": "m", "role": "assistant", "content": []msg{{"type": "text", "text": text}}, "stop_reason": "end_turn",
+			"usage": msg{"input_tokens": input - read - written, "output_tokens": 7, "cache_read_input_tokens": read, "cache_creation_input_tokens": written},
+		}
 	}},
 	{"gemini", "https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-flash:generateContent", "", 2048, func(c *cached) msg {
 		list := c.messages("model", "parts")
@@ -106,8 +117,10 @@ var cacheDialects = []*cacheDialect{
 		return msg{"candidates": []msg{{"content": msg{"role": "model", "parts": []msg{{"text": text}}}, "finishReason": "STOP"}}, "usageMetadata": u}
 	}},
 	{"deepseek", deepSeekURL, "deepseek-chat", 64, chatPrompt, func(text string, input, read, _ int) msg {
-		return msg{"id": "r", "model": "m", "choices": []msg{{"index": 0, "message": assistant(text), "finish_reason": "stop"}},
-			"usage": msg{"prompt_tokens": input, "completion_tokens": 7, "prompt_cache_hit_tokens": read, "prompt_cache_miss_tokens": input - read}}
+		return msg{
+			"id": "r", "model": "m", "choices": []msg{{"index": 0, "message": assistant(text), "finish_reason": "stop"}},
+			"usage": msg{"prompt_tokens": input, "completion_tokens": 7, "prompt_cache_hit_tokens": read, "prompt_cache_miss_tokens": input - read},
+		}
 	}},
 }
 
@@ -153,9 +166,7 @@ func (c *cached) talk() {
 
 func (c *cached) request(id string) *event.Event {
 	b := c.d.body(c)
-	for k, v := range c.params {
-		b[k] = v
-	}
+	maps.Copy(b, c.params)
 	return c.add(&event.Event{Kind: event.Request, Exchange: id, URL: c.d.url, Method: "POST", Body: body(b), Capture: c.capture})
 }
 
@@ -282,6 +293,35 @@ var brokenCaches = []cacheScript{
 		c.now = c.now.Add(20 * time.Minute)
 		c.turn("four", miss)
 	}, []string{"idle"}},
+	{"forgotten", "", func(c *cached) {
+		three(c)
+		c.now = c.now.Add(40 * time.Minute)
+		c.turn("four", miss)
+	}, []string{"idle"}},
+	{"replaced by a summary", "", func(c *cached) {
+		for i := range 4 {
+			c.turn(words(fmt.Sprint(i), 2000), -min(i, 1))
+		}
+		c.history = []string{"u " + words("what happened", 3000), "a I know."}
+		c.turn("five", c.begun())
+	}, []string{"history_compacted messages[#]"}},
+	{"the first image", "anthropic", func(c *cached) {
+		c.turn(words("one", 3000), miss)
+		c.turn("two", hit)
+		c.image = true
+		c.turn("three", 8000)
+	}, []string{"parameter_changed images"}},
+	{"equal first calls at the same time", "deepseek", func(c *cached) {
+		c.history = []string{"u one"}
+		a := c.exchange()
+		q := c.request(a)
+		c.talk()
+		c.history = []string{"u one"}
+		b := c.exchange()
+		c.request(b)
+		c.answered(a, len(q.Body)/5, miss)
+		c.answered(b, len(q.Body)/5, miss)
+	}, []string{"parallel"}},
 	{"evicted", "", func(c *cached) {
 		three(c)
 		c.now = c.now.Add(time.Minute)
@@ -336,7 +376,7 @@ var brokenCaches = []cacheScript{
 		c.turn("one", miss)
 		c.turn("two", miss)
 	}, []string{"too_short"}},
-	{"a system prompt for each conversation", "chat responses anthropic gemini", func(c *cached) {
+	{"a system prompt for each conversation", "", func(c *cached) {
 		for i := range 6 {
 			c.talk()
 			c.system = words(fmt.Sprintf("The user is number %d.", i), 6000)
@@ -407,6 +447,11 @@ var healthyCaches = []cacheScript{
 		c.system, c.history, c.tools, c.last, c.held = own.system, own.history, own.tools, own.last, own.held
 		c.turn("four", hit)
 	}},
+	{name: "another agent with the same question", script: func(c *cached) {
+		three(c)
+		c.system, c.history, c.held = words("You are fast.", 6000), nil, 0
+		c.turn("one", miss)
+	}},
 	{name: "a resumed conversation", script: func(c *cached) {
 		three(c)
 		c.labels.Conversation = "another id"
@@ -447,11 +492,6 @@ var healthyCaches = []cacheScript{
 			c.system = words(fmt.Sprintf("Document %d", i), 50) + strings.Repeat(fmt.Sprint(i), 20000)
 			c.turn("one", miss)
 		}
-	}},
-	{name: "a user who comes back late", script: func(c *cached) {
-		three(c)
-		c.now = c.now.Add(40 * time.Minute) // the conversation is forgotten
-		c.turn("four", miss)
 	}},
 	{name: "another message at the end of each call", script: func(c *cached) {
 		for i := range 4 {

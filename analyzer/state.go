@@ -26,7 +26,7 @@ import (
 //	endings                the conversation's next call ConversationIdleTimeout   200,000: oldest first
 //	processes              the process's next event     SessionLookback           100,000, 64 gaps each: least recently active first
 //	detector               calls like those before      SessionLookback           10,000 refused requests: oldest first
-//	prompts.stages         prompts of the same stage  1 hour or more            1,024 stages: oldest generation first
+//	prompts.stages         prompts of the same stage    SessionLookback, 1 hour   1,024 stages, 64 KiB each: oldest generation first
 //	memory                 TakeLedger                   the caller stores it      100,000 entries over all partitions
 //
 // Findings wait in their exchange. The counts of the running second are in step.tallies, and the caller has the rows.

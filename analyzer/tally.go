@@ -55,9 +55,11 @@ const (
 
 // Metrics returns the names of all metrics.
 func Metrics() []string {
-	return []string{MetricCalls, MetricFailed, MetricRetries, MetricCancelled, MetricFindings, MetricNew, MetricOdd, MetricToolReplies, MetricToolErrors, MetricRepeated,
+	return []string{
+		MetricCalls, MetricFailed, MetricRetries, MetricCancelled, MetricFindings, MetricNew, MetricOdd, MetricToolReplies, MetricToolErrors, MetricRepeated,
 		MetricCacheReusable, MetricCacheMissed, MetricCacheLoss, MetricCacheBroken,
-		MetricLost, MetricDropped, MetricHeartbeats, MetricVanished, MetricUncaptured}
+		MetricLost, MetricDropped, MetricHeartbeats, MetricVanished, MetricUncaptured,
+	}
 }
 
 // A Count is an increment of one counter series.

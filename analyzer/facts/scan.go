@@ -51,6 +51,9 @@ func ScanResponse(d wire.Dialect, contentType string, body []byte, r *Response) 
 		return ErrDialect
 	}
 	f.response(contentType, body, r)
+	if r.CachedTokens > r.InputTokens { // Azure counts what it adds to prompts of Grok only as cached
+		r.CachedTokens, r.CacheReported = r.InputTokens, false
+	}
 	return nil
 }
 

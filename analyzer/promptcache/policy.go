@@ -43,10 +43,11 @@ type Policy struct {
 	Lookback int // content blocks before a mark at which the provider looks for an earlier one; 0 if unlimited
 
 	// TTL is how long after its last use a prefix can be expected, and Longer the same for a request that asks for the longer
-	// time: a mark with "ttl": "1h", or prompt_cache_retention. 0 if the documentation names no time.
+	// time: a mark with "ttl": "1h", prompt_cache_retention or prompt_cache_options.ttl. 0 if the documentation names no time.
 	TTL, Longer time.Duration
 	Settle      time.Duration // how long after an answer its prefix may still not be readable
 
+	Images       bool        // the first image makes the messages unreadable
 	Parameters   []Parameter // parameters that are part of the prefix
 	KeyRoutes    bool        // calls of one prefix need the same prompt_cache_key to find what was cached
 	KeySeparates bool        // calls with another prompt_cache_key do not
@@ -118,7 +119,7 @@ func (r *policyRow) serves(model string) bool {
 // policies has one row for each policy; the first that fits applies. Gateways and unknown hosts have the policy of the model's
 // vendor, because it is the vendor who caches. Where a model has no documented minimum, or documentation contradicts itself,
 // the row has the larger value, because a call with fewer tokens then gets no verdict. What is not here, is documented without
-// numbers (Kimi, GLM, xAI, Mistral, Fireworks, Together), or depends on the server (vLLM, SGLang, llama.cpp, Ollama).
+// numbers (GLM, xAI, Mistral, Fireworks, Together), or depends on the server (vLLM, SGLang, llama.cpp, Ollama).
 var policies = []policyRow{
 	// Anthropic, platform.claude.com/docs/en/build-with-claude/prompt-caching and tool-use-with-prompt-caching, and its own guide
 	// github.com/anthropics/skills claude-api/shared/prompt-caching.md, read 2026-11-28: order, marks (at most 4, or one for the
@@ -195,6 +196,12 @@ var policies = []policyRow{
 	}},
 	{[]wire.Variant{wire.Qwen}, "", nil, withoutMarks, Policy{Provider: "qwen", Minimum: 256, Unit: 256, Ends: EndUnits}},
 
+	// Moonshot, forum.moonshot.ai/t/613 (its announcement), read 2026-11-28: 5 minutes, or 1 hour with prompt_cache_options.ttl. It
+	// names no minimum and no steps.
+	{[]wire.Variant{wire.Kimi}, "", nil, 0, Policy{
+		Provider: "moonshot_ai", Minimum: 1024, Unit: 1024, Ends: EndUnits, TTL: 5 * time.Minute, Longer: time.Hour,
+	}},
+
 	// MiniMax, platform.minimax.io/docs/api-reference/text-prompt-caching, read 2026-11-28. The time depends on the load.
 	{[]wire.Variant{wire.MiniMax}, "", nil, 0, Policy{Provider: "minimax", Ordered: true, Minimum: 512, Unit: 512, Ends: EndUnits}},
 
@@ -238,7 +245,7 @@ var (
 func claude(provider string, minimum int64) Policy {
 	return Policy{
 		Provider: provider, Ordered: true, Minimum: minimum, Unit: 1, Reported: 1, Ends: EndMarks, Lookback: 20,
-		TTL: 5 * time.Minute, Longer: time.Hour, Parameters: claudeParameters,
+		TTL: 5 * time.Minute, Longer: time.Hour, Parameters: claudeParameters, Images: true,
 	}
 }
 

@@ -55,7 +55,8 @@ func TestPolicyOf(t *testing.T) {
 		{wire.OpenAIChat, wire.Qwen, "qwen3-max", false, "qwen", 256, 256, EndUnits, 0},
 		{wire.OpenAIChat, wire.MiniMax, "MiniMax-M2.5", false, "minimax", 512, 512, EndUnits, 0},
 		{wire.OpenAIChat, wire.VLLM, "Qwen/Qwen3-32B", false, "", 0, 0, 0, 0},
-		{wire.OpenAIChat, wire.Kimi, "kimi-k2", false, "", 0, 0, 0, 0},
+		{wire.OpenAIChat, wire.Kimi, "kimi-k3", false, "moonshot_ai", 1024, 1024, EndUnits, 5 * time.Minute},
+		{wire.OpenAIChat, wire.GLM, "glm-4.7", false, "", 0, 0, 0, 0},
 	} {
 		p := Of(wire.Target{Dialect: c.dialect, Variant: c.variant, Model: c.model}, c.marked)
 		if p.Provider != c.provider || p.Minimum != c.minimum || p.Unit != c.unit || p.Ends != c.ends || p.TTL != c.ttl {

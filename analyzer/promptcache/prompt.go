@@ -19,6 +19,7 @@ type Prompt struct {
 	// Of the newest request with an answer.
 	Sent     uint32 // Unix time in seconds
 	Took     uint16 // seconds until the answer ended
+	Marks    uint16 // blocks up to the last mark
 	Messages uint16 // messages after the leading system messages
 	Shared   uint16 // of these, those at the start that all requests since have
 	Flags    Flags
@@ -26,7 +27,6 @@ type Prompt struct {
 	Input    uint32 // tokens; 0 if nothing is remembered
 	Held     uint32 // of these, read from the cache or written to it, as far as the answer says
 	Bytes    uint32 // size of the prompt
-	Marks    uint32 // blocks up to the last mark
 }
 
 // PromptBytes is the size of a Prompt.
@@ -42,6 +42,7 @@ const (
 	Longer                        // the request asks for the longer time to live
 	Keyed                         // it has a prompt_cache_key
 	Shaped                        // it is a shape
+	HasImages                     // a message has an image
 )
 
 // Begin records the newest request. If it differs from p before the messages, what is remembered of an answer is of no use.

@@ -20,6 +20,7 @@ const (
 	Edited                  // one of them changed, and those after it are there
 	Compacted               // some are gone or much shorter, and those after them are there
 	Parted                  // the history went another way: nothing of what follows is there
+	Replaced                // a shorter history of the same conversation, with nothing of the earlier one
 )
 
 // An Earlier is an earlier prompt of the same history, and what a request has in common with it.
@@ -44,6 +45,9 @@ type Start struct {
 	Element string
 	Detail  string
 	Equal   int // size of what is equal in each of them
+
+	Whole     bool // another request had the same messages too
+	Forgotten bool // the history has answers, and no request before is known: it was idle for longer than conversations are remembered
 }
 
 // A Call is what is known about a request when it is made.
@@ -52,7 +56,7 @@ type Call struct {
 	Now     Prompt // the request; its tokens are not known yet
 	Marks   []int  // blocks up to each mark
 	Lead    int    // leading system messages
-	Earlier Earlier
+	Earlier *Earlier
 	Start   Start
 	Detail  string // class of a changed system prompt
 	Rate    int64  // calls a minute with the same tools and system prompt
@@ -114,6 +118,9 @@ func (c *Call) difference() broken {
 	if !c.SystemSame() {
 		return broken{SystemChanged, "system", c.Detail, Certain}
 	}
+	if c.Policy.Images && p.Flags&HasImages == 0 && q.Flags&HasImages != 0 {
+		return broken{ParameterChanged, "images", "", Certain}
+	}
 	if from(System) || from(Messages) {
 		return broken{ParameterChanged, c.Policy.Parameters[changed].Name, "", Certain}
 	}
@@ -124,7 +131,7 @@ func (c *Call) difference() broken {
 			return broken{MessageEdited, element, "", Likely}
 		}
 		return broken{MessageEdited, element, "", Certain}
-	case Compacted:
+	case Compacted, Replaced:
 		return broken{HistoryCompacted, element, "", Certain}
 	default:
 		return broken{}
@@ -169,8 +176,8 @@ func (c *Call) kept() (n int) {
 type Expected struct {
 	Policy   *Policy // nil if no verdict is possible
 	Bytes    uint32  // size of the prompt
-	Marks    uint32  // blocks up to the last mark
 	Sent     uint32
+	Marks    uint16 // blocks up to the last mark
 	Messages uint16
 	Flags    Flags
 	of       basis
@@ -213,6 +220,9 @@ func (c *Call) ofHistory(x *Expected, v *Verdict) bool {
 		base = int64(p.Held)
 	}
 	switch x.of = ofPart; {
+	case b.reason != "" && c.Earlier.Change == Parted, b.reason != HistoryCompacted && c.Earlier.Change == Replaced:
+		x.of = ofNothing
+		return false // another agent, which shares the first messages
 	case b.reason == "" && c.Earlier.Change == Continued:
 		if x.of = ofWhole; pol.Ends&EndUnits != 0 {
 			base -= margin
@@ -223,7 +233,7 @@ func (c *Call) ofHistory(x *Expected, v *Verdict) bool {
 	case b.reason == "":
 		x.of = ofStart
 	}
-	if x.of != ofWhole {
+	if x.of != ofWhole && c.Earlier.Change != Replaced {
 		if kept := int64(c.kept()); kept < int64(p.Bytes) {
 			base = base * kept / int64(p.Bytes)
 		}
@@ -231,6 +241,14 @@ func (c *Call) ofHistory(x *Expected, v *Verdict) bool {
 	v.Reusable = max(base, 0)
 	c.unexplained(p, b).set(v)
 	return true
+}
+
+// ttl returns how long a prefix of a request can be expected to be held.
+func (p *Policy) ttl(f Flags) time.Duration {
+	if f&Longer != 0 && p.Longer > 0 {
+		return p.Longer
+	}
+	return p.TTL
 }
 
 // set sets the reason of v.
@@ -241,10 +259,7 @@ func (b broken) set(v *Verdict) {
 // unexplained returns why tokens of p are not read, if they are not, where b is the first difference; none if nothing is to be told.
 func (c *Call) unexplained(p *Prompt, b broken) broken {
 	pol, gap := c.Policy, seconds(c.Now.Sent-min(p.Sent, c.Now.Sent))
-	ttl := pol.TTL
-	if p.Flags&Longer != 0 && pol.Longer > 0 {
-		ttl = pol.Longer
-	}
+	ttl := pol.ttl(p.Flags)
 	marks := pol.marksOnly()
 	switch {
 	case ttl > 0 && gap > ttl:
@@ -289,10 +304,17 @@ func (c *Call) ofStage(x *Expected, v *Verdict) {
 		if b = c.unexplained(&Prompt{Sent: s.Sent, Flags: s.Flags}, broken{Varies, s.Element, s.Detail, Likely}); b.reason != Varies {
 			return
 		}
+	case s.Forgotten && (!marks || q.Flags&Marked != 0):
+		size, b = s.Equal, broken{Idle, "", "", Likely}
 	case !s.Known:
 		return
 	case marks && q.Flags&Marked == 0:
 		b = broken{MarkMissing, "", "", Certain}
+	case s.Whole && pol.Ends&EndPrompts != 0:
+		if size = int(q.Bytes); s.Done {
+			return
+		}
+		b = broken{Parallel, "", "", Certain}
 	case pol.Ends&EndUnits == 0 && (!marks || q.Flags&s.Flags&MarkedSetup == 0):
 		return
 	case !s.Done:
@@ -341,7 +363,7 @@ func (x *Expected) least(reusable int64) int64 {
 	case ofWhole:
 		return max(unit, 16, reusable/20)
 	case ofPart:
-		return max(unit, 64, reusable/8)
+		return max(unit, 64, reusable/20)
 	default:
 		return max(2*unit, 64, reusable/4)
 	}

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"slices"
+
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/promptcache"
 )
@@ -52,7 +54,7 @@ func (b *branch) prompt(in *Request, q *skeleton, a alignment, continues, loose 
 		e.Change = promptcache.Parted
 		return e
 	}
-	pEnd, qEnd := len(pb), len(qb) // the end of what was replaced
+	var pEnd, qEnd int // the end of what was replaced
 	switch {
 	case k < a.prefix: // an assistant message was written in another way, and what follows was not
 		pEnd, qEnd = k+1, k+1
@@ -78,6 +80,37 @@ func (b *branch) prompt(in *Request, q *skeleton, a alignment, continues, loose 
 	}
 	return e
 }
+
+// replaced returns what a request, which shares nothing with the histories of c, has in common with the newest of them, if it may be a
+// summary of it: it has answers of the model that are not new, and it is shorter.
+func (c *conversation) replaced(q *skeleton) (e promptcache.Earlier) {
+	if len(c.branches) == 0 || !q.answered() {
+		return e
+	}
+	if b := c.branches[len(c.branches)-1]; b.cache.Known() && b.inFlight == 0 && len(q.body()) < int(b.cache.Messages) {
+		e.Prompt, e.Change = b.cache, promptcache.Replaced
+	}
+	return e
+}
+
+// answered reports whether the body has a message of the model.
+func (s *skeleton) answered() bool {
+	return slices.ContainsFunc(s.body(), func(m message) bool { return m.role == facts.RoleAssistant })
+}
+
+// Answered reports whether the request has an answer of the model in its history, and the size of the messages up to the last one.
+func (t *Turn) Answered() (bytes int, ok bool) {
+	body := t.q.body()
+	for i := range slices.Backward(body) {
+		if body[i].role == facts.RoleAssistant {
+			return size(body[:i]), true
+		}
+	}
+	return 0, false
+}
+
+// Whole returns a hash of all messages after the leading system messages.
+func (t *Turn) Whole() uint64 { return t.q.history() }
 
 // size returns the size of messages.
 func size(messages []message) (n int) {

@@ -113,6 +113,9 @@ func (s *Store) Request(in Request) *Turn {
 		t.Conversation = in.Conversation
 	}
 	s.earlier = promptcache.Earlier{}
+	if b == nil && in.Conversation != "" {
+		s.earlier = c.replaced(q)
+	}
 	if b != nil {
 		t.previous, t.pSource = b.exchange, b.source
 		s.earlier = b.prompt(&in, q, a, continues, loose(b.source, src))
