@@ -41,13 +41,12 @@ func Failure(s alerts.Share) string {
 	return text
 }
 
-// cacheReason returns a reason of package promptcache in words, without its place; "" if id is none.
+// cacheReason returns a reason of package promptcache in words; "" if id is none.
 func cacheReason(id string) string {
-	v := promptcache.Verdict{Reason: id}
-	if id == promptcache.Varies {
-		v.Element = "the beginning of the prompt"
+	if text := promptcache.Words(id, "", ""); text != id {
+		return text
 	}
-	return strings.ReplaceAll(strings.TrimSuffix(v.Summary(), ": "), "  ", " ")
+	return ""
 }
 
 // Why is Failure for the share of ev with this index. What broke the prompt cache is in the example of the first.

@@ -26,7 +26,7 @@ type cachingDialect struct {
 	name    string
 	models  [2]string // the second one is for those who switch
 	minimum int       // tokens that the provider caches at least, in every version of its documentation
-	unit    int64     // of fewer tokens that were not read nothing can be said: two steps, or Gemini's minimum because it documents no step
+	unit    int64     // if fewer tokens were not read, nothing has to be said: three steps, or twice Gemini's minimum because it documents no step
 	long    int       // how much longer than others texts are, so that more than a unit is lost
 	encode  func(p *longPrompt) (url string, body row)
 	key     func(h http.Header, key string)
@@ -34,10 +34,10 @@ type cachingDialect struct {
 }
 
 var cachingDialects = []*cachingDialect{
-	{"openai", [2]string{"gpt-5-mini", "gpt-5"}, 1024, 256, 1, func(p *longPrompt) (string, row) { return p.chat("https://api.openai.com/v1") }, bearer, 1},
+	{"openai", [2]string{"gpt-5-mini", "gpt-5"}, 1024, 3 * 128, 1, func(p *longPrompt) (string, row) { return p.chat("https://api.openai.com/v1") }, bearer, 1},
 	{"anthropic", [2]string{"claude-sonnet-4-5", "claude-opus-4-1"}, 1024, 128, 1, (*longPrompt).anthropic, func(h http.Header, key string) { h.Set("X-Api-Key", key) }, 0},
-	{"gemini", [2]string{"gemini-2.5-flash", "gemini-2.5-pro"}, 4096, 2048 + 64, 6, (*longPrompt).gemini, func(h http.Header, key string) { h.Set("X-Goog-Api-Key", key) }, 0},
-	{"deepseek", [2]string{"deepseek-chat", "deepseek-reasoner"}, 64, 128, 1, func(p *longPrompt) (string, row) { return p.chat("https://api.deepseek.com/v1") }, bearer, 1},
+	{"gemini", [2]string{"gemini-2.5-flash", "gemini-2.5-pro"}, 4096, 2*2048 + 64, 10, (*longPrompt).gemini, func(h http.Header, key string) { h.Set("X-Goog-Api-Key", key) }, 0},
+	{"deepseek", [2]string{"deepseek-chat", "deepseek-reasoner"}, 64, 3 * 64, 1, func(p *longPrompt) (string, row) { return p.chat("https://api.deepseek.com/v1") }, bearer, 1},
 }
 
 func bearer(h http.Header, key string) { h.Set("Authorization", "Bearer "+key) }

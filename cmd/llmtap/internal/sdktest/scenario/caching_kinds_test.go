@@ -107,7 +107,7 @@ var brokenCaching = []*cachingKind{
 		switch {
 		case len(t.results) > 0:
 			t.results = slices.Clone(t.results)
-			t.results[0].text = t.results[0].text[:100] + " [truncated]" // BUG: old replies of tools are cut
+			t.results[0].text = "[read] " + t.results[0].text // BUG: replies of tools get a note when the agent has read them
 		case len(t.calls) > 0:
 			t.calls = slices.Clone(t.calls)
 			t.calls[0].Arguments = strings.Replace(t.calls[0].Arguments, `":"`, `": "`, 1) // BUG: arguments are parsed and written again
@@ -287,6 +287,22 @@ var toldCaching = []*cachingKind{
 			if t := a.turns[i]; t.role == "user" && len(t.results) == 0 {
 				a.turns = slices.Clone(a.turns[i:])
 				break
+			}
+		}
+		a.expect(promptcache.HistoryCompacted)
+		a.step()
+	}},
+	{name: "old replies of tools are cleared", play: func(r *cachingRun) {
+		a := r.agent("conversation")
+		for range 4 {
+			a.stepWith(1 + r.rng.IntN(2))
+		}
+		a.turns = slices.Clone(a.turns)
+		for _, i := range []int{2, 4} {
+			t := &a.turns[i]
+			t.results = slices.Clone(t.results)
+			for j := range t.results {
+				t.results[j].text = "[cleared]"
 			}
 		}
 		a.expect(promptcache.HistoryCompacted)
