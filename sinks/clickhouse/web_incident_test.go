@@ -23,7 +23,12 @@ func TestWebIncident(t *testing.T) {
 	statements, prices := webStatements(t), testPrices
 	f := func(statement, why, rules, want string, more ...string) {
 		t.Helper()
-		values := queries.Values{"since": {"3 hours"}, "service": {"trips"}, "why": {why}, "rules": {rules}}
+		values := queries.Values{"since": {"3 hours"}, "service": {"trips"}}
+		for name, value := range map[string]string{"why": why, "rules": rules} {
+			if value != "" {
+				values[name] = []string{value}
+			}
+		}
 		for i := 0; i+1 < len(more); i += 2 {
 			values[more[i]] = []string{more[i+1]}
 		}
@@ -53,6 +58,13 @@ conversation_id=conv-24 hits=1 recovered=0 conversations=3 all_recovered=0
 conversation_id=conv-22 hits=1 recovered=0 conversations=3 all_recovered=0`)
 	f("incident_examples", "orphan_tool_reply", "", "n=10 conversation_id=conv-30 status=400 error_text=bad request rule_id=orphan_tool_reply root_cause=tool_calls_dropped_on_save")
 	f("incident_examples", "", "masked_failure", "n=3 conversation_id=conv-26 status=400 error_text=bad request rule_id=masked_failure root_cause=")
+	prices = testPrices
+	// Every second call of 1.5.0 missed the prompt cache; none has a finding about it.
+	f("problem_versions", "message_edited", "message_edited", "version=1.4.0 hits=0 calls=20\nversion=1.5.0 hits=9 calls=19", "step", "100000000")
+	f("incident_examples", "message_edited", "message_edited", "n=9 conversation_id=conv-37 status=200 rule_id=")
+	f("cache_breaks", "", "", `service_version=1.5.0 reason=message_edited element=messages calls=10 reusable=900 missed=500 missed_usd=0.45 unpriced=0
+service_version=1.4.0 reason= element= calls=20 reusable=800 missed=0 missed_usd=0 unpriced=0`)
+	f("cache_over_time", "", "", "reason= reusable=800 missed=0\nreason=message_edited reusable=900 missed=500", "step", "100000000")
 }
 
 // The page of a problem lists its alerts, and what people did about it, the end of a silence included, which has no group.

@@ -20,7 +20,7 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-const queryDoc = `Run a stored query about failures, versions, conversations, tools, providers, usage, the prompt cache or latency. Without a name, it lists the queries with their questions. Most have the parameters since, until, service, stage, environment, version, provider, model, status, user and attr (key=value), and all have limit. Rows are CSV.`
+const queryDoc = `Run a stored query on failures, versions, conversations, tools, providers, usage, cache or latency. Without a name, it lists them with their questions. Most have the parameters since, until, service, stage, environment, version, provider, model, status, user and attr (key=value), and all have limit. Rows are CSV.`
 
 // maxCell is the maximum length of a value of a row, in characters.
 const maxCell = 500
@@ -147,7 +147,7 @@ func rowsAnswer(b *strings.Builder, res *clickhouse.Result, offset int) (answer,
 	return answer{b.String(), data}, nil
 }
 
-const sqlDoc = `Run one read-only SQL statement on ClickHouse, for a question that no stored query answers. Views: exchanges_final (one row per LLM call: started_at, service, service_version, stage, environment, provider, model, status, failed, cause, root_cause, error_text, duration, input_tokens, output_tokens, cached_tokens, cache_missed_tokens, cache_break, conversation_id, exchange_id …), findings_final (violations: rule_id, severity, root_cause, first_seen, message_index, summary, fix …), tool_calls_final, runs_final, alerts_final. DESCRIBE TABLE lists columns. Filter by started_at and add a LIMIT.`
+const sqlDoc = `Run one read-only SQL statement on ClickHouse, for a question that no stored query answers. Views: exchanges_final (one row per LLM call: started_at, service, service_version, stage, environment, provider, model, status, failed, cause, root_cause, error_text, duration, input_tokens, output_tokens, conversation_id, exchange_id …), findings_final (violations: rule_id, severity, root_cause, first_seen, message_index, summary, fix …), tool_calls_final, runs_final, alerts_final. DESCRIBE TABLE lists columns. Filter by started_at and add a LIMIT.`
 
 type sqlInput struct {
 	SQL    string `json:"sql" jsonschema:"a SELECT, SHOW, DESCRIBE or EXPLAIN statement without parameters"`
