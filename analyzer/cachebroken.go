@@ -71,7 +71,7 @@ func (p *pending) cacheBroken(s *step, about *signals.Failure, minSeq uint64) {
 		ID: id.ID(), Fingerprint: fingerprint.Fingerprint(), Seq: e.Seq, FirstSeen: x.SeenAt,
 		Exchange: x.Exchange, ExchangeVersion: x.Labels.ServiceVersion, ExchangeInstance: x.Instance, ExchangeMessages: x.Messages, Code: x.Code,
 		Labels: x.Labels, Attrs: x.Attrs, Conversation: x.Conversation, Provider: x.Provider, Model: x.Model, Dialect: x.Dialect, Variant: x.Variant,
-		Rule: signals.CacheBroken, Detail: v.Reason, Predicted: check.Signal, Severity: check.Signal, Status: x.Status, Message: v.Message(),
+		Rule: signals.CacheBroken, RootCause: v.Reason, Detail: v.Reason, Predicted: check.Signal, Severity: check.Signal, Status: x.Status, Message: v.Message(),
 		Summary: v.Summary(), Evidence: v.Evidence(e.InputTokens), Fix: v.Fix(),
 	}
 	f.FirstVersion, f.LastClean, f.CleanCalls = about.FirstVersion, about.LastClean, about.CleanCalls

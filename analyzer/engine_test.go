@@ -35,7 +35,7 @@ func TestExchangeRow(t *testing.T) {
 		ID: id, Seq: 2, Labels: labels, StartedAt: q.ev.Time, StoredAt: s.steps[1].at.Time, Conversation: "c1", Operation: "chat",
 		Provider: "deepseek", Server: "api.deepseek.com", Path: "/chat/completions", Dialect: "openai_chat", Variant: "deepseek",
 		Model: "deepseek-chat", ResponseModel: "deepseek-chat", Status: 200, InputTokens: 100, OutputTokens: 7,
-		Duration: time.Second, FirstByte: 300 * time.Millisecond, FinishReason: "tool_calls", RequestBytes: len(q.ev.Body),
+		Duration: time.Second, FirstByte: 300 * time.Millisecond, FinishReason: "tool_calls", Ended: analyzer.EndedNormal, RequestBytes: len(q.ev.Body),
 		ResponseBytes: len(r.Body), Messages: 2, ToolCalls: 1, Instance: "i1", InstanceSeq: 1, Origin: event.OriginHook,
 		Capture: event.CaptureFull, ProviderRequestID: "req-7", ResponseID: "r1", PromptHash: out.Exchanges[0].PromptHash,
 	}}

@@ -108,7 +108,7 @@ func (m *message) summary(g alerts.Group, current []alerts.Alert) {
 
 // answers returns the lines of the summary about the main alert of g. If they must be short, because ten lines also say something
 // else, the proof and the end of the fix are only in the details; so are the end of the fix if they say where calls fail, and the proof
-// if that is more than a line. With noFix, the whole fix is.
+// if that is more than a line. So is the end of the fix of the prompt cache, whose headline is long. With noFix, the whole fix is.
 func answers(g alerts.Group, a alerts.Alert, short, noFix bool) []string {
 	ev := a.Evidence
 	var lines []string
@@ -151,7 +151,7 @@ func answers(g alerts.Group, a alerts.Alert, short, noFix bool) []string {
 		return lines
 	}
 	title, limit := "Fix", maxFix
-	if short || where != "" || utf8.RuneCountInString(since(a)) > longSince {
+	if short || where != "" || ev.CacheBroken() || utf8.RuneCountInString(since(a)) > longSince {
 		limit = shortFix
 	}
 	if len(ev.Shares) == 0 || ev.Shares[0].Fix == "" {

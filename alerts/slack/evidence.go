@@ -127,9 +127,11 @@ func brief(x *analyzer.Example) string {
 		line += fmt.Sprintf(", `messages[%d]`", x.Message)
 	case x.Finding && x.Rule != "":
 		line += ", " + code(x.Rule)
-	case x.Labels["reason"] != "":
-		missed, _, _ := strings.Cut(x.Evidence, ",")
-		line += ", " + plain(missed, maxText)
+	case x.Labels["reason"] != "": // see promptcache.Verdict.Evidence
+		var missed, reusable uint64
+		if _, err := fmt.Sscanf(x.Evidence, "%d of %d", &missed, &reusable); err == nil {
+			line += fmt.Sprintf(", %s of %s tokens not read", quantity.Count(missed), quantity.Count(reusable))
+		}
 	case x.Finding && x.Status < 400: // not about a failed call
 	case x.Status > 0:
 		line += fmt.Sprintf(", answered %d", x.Status)

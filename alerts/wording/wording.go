@@ -275,7 +275,7 @@ func Counts(a *alerts.Alert) string {
 		when = " at the peak"
 	}
 	switch {
-	case ev.Failed > 0 && len(ev.Rules) > 0 && !ev.ProviderChanged() && !(ev.CacheBroken() && a.State == alerts.Firing):
+	case ev.Failed > 0 && len(ev.Rules) > 0 && !ev.ProviderChanged() && (!ev.CacheBroken() || a.State != alerts.Firing):
 		return fmt.Sprintf("%s %s, in %s calls%s", quantity.Count(ev.Failed), Counted(ev, ev.Failed), quantity.Count(ev.Calls), when)
 	case ev.Failed > 0 && ev.Calls > 0 && len(ev.Rules) == 0:
 		return fmt.Sprintf("%s of %s calls failed%s (%s)", quantity.Count(ev.Failed), quantity.Count(ev.Calls), when, quantity.Share(ev.Failed, ev.Calls))

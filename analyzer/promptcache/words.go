@@ -98,7 +98,7 @@ func (v *Verdict) Fix() string {
 	case ToolsReordered:
 		return "Sort the tools by name before you declare them: maps and sets return them in another order each time."
 	case SystemChanged:
-		return "Keep the system prompt of a conversation as it is, and put what changes, such as the time, into the newest message."
+		return "Put what changes, such as the time, into the newest message, and keep the system prompt of a conversation as it is."
 	case MessageEdited:
 		return "Only append to a history. Put what changes into the newest message, and save messages exactly as they were sent."
 	case ParameterChanged:

@@ -156,7 +156,7 @@ func TestCacheIncident(t *testing.T) {
 		}
 	}
 	wantAll(t, "Slack", text, "WARNING checkout-agent/planner", "the system prompt changed: it contains the time", "since `2.5.0`, last clean `2.4.9`", "reusable tokens were not read from the cache",
-		"put what changes, such as the time, into the newest message")
+		"Put what changes, such as the time, into the newest message")
 	if took > time.Minute {
 		t.Errorf("Slack says so after %s", took)
 	}
