@@ -508,8 +508,13 @@ ALTER TABLE exchanges ON CLUSTER 'main'
     ADD COLUMN IF NOT EXISTS cache_detail String COMMENT 'what changed, as far as it is known, such as time or the name of a tool' CODEC(ZSTD(1)),
     ADD COLUMN IF NOT EXISTS cache_confidence LowCardinality(String) COMMENT 'certain or likely; empty if no tokens were missed';
 
+-- How an answer ended.
+ALTER TABLE exchanges_local ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS ended LowCardinality(String) COMMENT 'how the answer of a call that did not fail ended: normal, or limit, empty, refused, filtered; empty if it is not known';
+
+ALTER TABLE exchanges ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS ended LowCardinality(String) COMMENT 'how the answer of a call that did not fail ended: normal, or limit, empty, refused, filtered; empty if it is not known';
+
 CREATE OR REPLACE VIEW exchanges_final ON CLUSTER 'main' AS
 SELECT * FROM exchanges FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (14, '0014_prompt_cache.sql', '12ebf3d9eb29fbd0e1f2c5577f3addbab396b2161559e4cb73292fd6d5338ed9', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (14, '0014_prompt_cache.sql', 'b4946323f07ab947c286b6d3c787d8e4caf18acd91f1a315bdb79640c4861c17', now64(3));
 

@@ -168,6 +168,7 @@ CREATE TABLE exchanges
     `cache_element` String COMMENT 'what broke the prefix, such as tools[3], system or messages[4]' CODEC(ZSTD(1)),
     `cache_detail` String COMMENT 'what changed, as far as it is known, such as time or the name of a tool' CODEC(ZSTD(1)),
     `cache_confidence` LowCardinality(String) COMMENT 'certain or likely; empty if no tokens were missed',
+    `ended` LowCardinality(String) COMMENT 'how the answer of a call that did not fail ended: normal, or limit, empty, refused, filtered; empty if it is not known',
     INDEX stored_at_index stored_at TYPE minmax GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1,
@@ -253,7 +254,8 @@ CREATE VIEW exchanges_final
     `cache_break` LowCardinality(String),
     `cache_element` String,
     `cache_detail` String,
-    `cache_confidence` LowCardinality(String))
+    `cache_confidence` LowCardinality(String),
+    `ended` LowCardinality(String))
 AS SELECT * FROM exchanges FINAL
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 

@@ -97,7 +97,8 @@ func TestReadCache(t *testing.T) {
 	must.Agree(t, cmp.Diff(&analyzer.Tally{
 		Second: at.Unix(),
 		Counts: []analyzer.Count{
-			{Metric: analyzer.MetricCacheReusable, Labels: calls, N: 9000}, {Metric: analyzer.MetricCacheMissed, Labels: missed, N: 6000},
+			{Metric: analyzer.MetricCacheReusable, Labels: calls, N: 9000},
+			{Metric: analyzer.MetricCacheMissed, Labels: missed, N: 6000},
 			{Metric: analyzer.MetricCacheBroken, Labels: missed, N: 3},
 		},
 		Examples: []analyzer.Example{{
