@@ -63,7 +63,7 @@ func TestQuestions(t *testing.T) {
 		{"providers", "openai,gpt-5-mini,api.openai.com,70,10,14,orphan_tool_reply,[400],"},
 		{"providers", ",1,1,1,,100"},
 		// How many tokens? 20 answers report no usage, apart from 10 of the failed calls.
-		{"usage", "shop,,openai,gpt-5-mini,70,10,0,20,50000,0,5000,0.0225,1100,"},
+		{"usage", "shop,,openai,gpt-5-mini,70,10,0,20,50000,0,0,5000,0.0225,1100,"},
 		// What changed besides the version?
 		{"what_changed --what system_prompt", ",system prompt changed in 1.1.0 from "},
 	} {
