@@ -148,6 +148,14 @@ var brokenCaches = []cacheScript{
 			c.turn("one", c.begun()*min(i, 1)*min(20-1-i, 1))
 		}
 	}, []string{"routing_missing prompt_cache_key"}},
+	{"many calls without prompt_cache_key, when a generation of stages ends", "chat responses", func(c *cached) {
+		c.now = c.now.Truncate(time.Hour).Add(time.Hour - 9*time.Second)
+		for i := range 20 {
+			c.talk()
+			c.now = c.now.Add(-1500 * time.Millisecond)
+			c.turn("one", c.begun()*min(i, 1)*min(20-1-i, 1))
+		}
+	}, []string{"routing_missing prompt_cache_key"}},
 	{"too short for the provider", "chat responses", func(c *cached) {
 		c.system, c.tools = words("You are careful.", 200), c.tools[:1]
 		c.turn("one", miss)

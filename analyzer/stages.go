@@ -79,7 +79,7 @@ func (m *prompts) stage(s *step, p *pending, q *facts.Request, body []byte, minS
 	if system != nil {
 		st.text, st.textHash = append(st.text[:0], system...), now.System
 	}
-	p.opening, c.Rate = st.see(now, instance)
+	p.opening, c.Rate = m.see(k, st, now, instance)
 	if !c.Earlier.Prompt.Known() && c.Policy.Ends&promptcache.EndPrompts != 0 {
 		p.opening.whole = p.turn.Whole()
 	}
@@ -219,21 +219,18 @@ func (m *prompts) newest(k, minSeq uint64, now time.Time) *stage {
 	return st
 }
 
-// see records a request, and returns its opening and how many requests with it there were within a minute.
-func (st *stage) see(now *promptcache.Prompt, instance uint32) (*opening, int64) {
-	i, found := 0, false
-	for ; i < len(st.openings) && st.openings[i] != nil && !found; i++ {
-		tools, system := st.openings[i].like(now, instance)
-		found = tools && system
-	}
-	var b *opening
-	if found {
-		i--
-		b = st.openings[i]
-	} else {
-		i = min(i, len(st.openings)-1)
+// see records a request of the stage k, and returns its opening and how many requests with it there were within a minute.
+func (m *prompts) see(k uint64, st *stage, now *promptcache.Prompt, instance uint32) (*opening, int64) {
+	i, b := st.find(now, instance)
+	if b == nil {
 		b = &opening{tools: now.Tools, system: now.System, systemSize: now.SystemSize, instance: instance}
+		for o := range m.stages.All(k) {
+			if _, old := o.find(now, instance); old != nil { // of the generation before, which may have ended a moment ago
+				b.minute, b.calls, b.before = old.minute, old.calls, old.before
+			}
+		}
 	}
+	i = min(i, len(st.openings)-1)
 	copy(st.openings[1:i+1], st.openings[:i])
 	st.openings[0] = b
 	b.sent, b.flags = max(b.sent, now.Sent), b.flags|now.Flags
@@ -245,4 +242,17 @@ func (st *stage) see(now *promptcache.Prompt, instance uint32) (*opening, int64)
 	}
 	b.calls++
 	return b, int64(max(b.calls, b.before))
+}
+
+// find returns the opening of a request and its index; nil and the number of openings if there is none.
+func (st *stage) find(now *promptcache.Prompt, instance uint32) (int, *opening) {
+	for i, b := range st.openings {
+		if b == nil {
+			return i, nil
+		}
+		if tools, system := b.like(now, instance); tools && system {
+			return i, b
+		}
+	}
+	return len(st.openings), nil
 }

@@ -195,7 +195,7 @@ var brokenCaching = []*cachingKind{
 		a.expect(promptcache.BeyondLookback)
 		talk(a)
 	}},
-	{name: "no prompt_cache_key", open: "openai", in: "openai", noID: true, play: func(r *cachingRun) {
+	{name: "no prompt_cache_key", in: "openai", noID: true, play: func(r *cachingRun) {
 		first := r.agent("conversation 0")
 		list := []*longAgent{first}
 		for i := range 11 {
