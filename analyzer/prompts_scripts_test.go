@@ -20,6 +20,20 @@ type cacheScript struct {
 	want           []string // # is the first message after the system prompt
 }
 
+// fullCaches are broken in a way that only texts show.
+var fullCaches = []cacheScript{
+	{"a short system prompt for each conversation, behind many tools", "chat responses deepseek", func(c *cached) {
+		for i := range 27 {
+			c.tools = append(c.tools, cacheTool(fmt.Sprint("t", i)))
+		}
+		for i := range 6 {
+			c.talk()
+			c.system = words(fmt.Sprintf("The user is number %d.", i), 1500)
+			c.turn("one", len(body(c.tools))/5/c.d.unit*c.d.unit)
+		}
+	}, []string{"varies system", "varies system", "varies system"}},
+}
+
 var brokenCaches = []cacheScript{
 	{"the time in the system prompt", "", func(c *cached) {
 		for i := range 3 {

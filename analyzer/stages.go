@@ -156,9 +156,9 @@ func (m *prompts) systemText(p *pending, q *facts.Request, body []byte) []byte {
 func varies(c *promptcache.Call, before *opening, all firsts, text, system []byte, instance uint32) {
 	s, now := &c.Start, &c.Now
 	sameTools, same := before.like(now, instance)
-	equal := int(now.SystemSize)
+	equal, behind := int(now.SystemSize), 0
 	if !same {
-		equal = shared(before, now, text, system)
+		equal, behind = shared(before, now, text, system)
 	}
 	switch {
 	case !sameTools && seldom(all.tools, all.calls):
@@ -174,7 +174,7 @@ func varies(c *promptcache.Call, before *opening, all firsts, text, system []byt
 		if text != nil && system != nil {
 			_, s.Detail = promptcache.Changed(text, system)
 		}
-		s.Equal = before.tools.Common(now.Tools) + equal
+		s.Equal, s.Behind = before.tools.Common(now.Tools)+equal, behind
 	default:
 		return
 	}
@@ -185,9 +185,10 @@ func varies(c *promptcache.Call, before *opening, all firsts, text, system []byt
 // seldom reports whether n of all is next to nothing.
 func seldom(n, all uint32) bool { return 5*n <= all }
 
-// shared returns the size of what two different system prompts share: what is before and after the difference. If their texts are
-// unknown because they are shapes, they are taken to share all but the difference of their lengths, if that is small.
-func shared(before *opening, now *promptcache.Prompt, text, system []byte) int {
+// shared returns the size of what two different system prompts share: what is before and after the difference, and of these what is
+// after it. If their texts are unknown because they are shapes, they are taken to share all but the difference of their lengths, if that
+// is small.
+func shared(before *opening, now *promptcache.Prompt, text, system []byte) (equal, behind int) {
 	if text != nil && system != nil {
 		start := 0
 		for start < min(len(text), len(system)) && text[start] == system[start] {
@@ -197,13 +198,13 @@ func shared(before *opening, now *promptcache.Prompt, text, system []byte) int {
 		for end < min(len(text), len(system))-start && text[len(text)-1-end] == system[len(system)-1-end] {
 			end++
 		}
-		return start + end
+		return start + end, end
 	}
 	least, most := min(before.systemSize, now.SystemSize), max(before.systemSize, now.SystemSize)
 	if now.Flags&promptcache.Shaped == 0 || most-least > 64 {
-		return 0
+		return 0, 0
 	}
-	return int(least)
+	return int(least), 0
 }
 
 // newest returns the stage of the generation of now.
