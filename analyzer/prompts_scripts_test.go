@@ -20,6 +20,20 @@ type cacheScript struct {
 	want           []string // # is the first message after the system prompt
 }
 
+// fullCaches are broken in a way that only texts show.
+var fullCaches = []cacheScript{
+	{"a short system prompt for each conversation, behind many tools", "chat responses deepseek", func(c *cached) {
+		for i := range 27 {
+			c.tools = append(c.tools, cacheTool(fmt.Sprint("t", i)))
+		}
+		for i := range 6 {
+			c.talk()
+			c.system = words(fmt.Sprintf("The user is number %d.", i), 1500)
+			c.turn("one", len(body(c.tools))/5/c.d.unit*c.d.unit)
+		}
+	}, []string{"varies system", "varies system", "varies system"}},
+}
+
 var brokenCaches = []cacheScript{
 	{"the time in the system prompt", "", func(c *cached) {
 		for i := range 3 {
@@ -142,6 +156,14 @@ var brokenCaches = []cacheScript{
 		c.turn("four", miss)
 	}, []string{"parameter_changed prompt_cache_key"}},
 	{"many calls without prompt_cache_key", "chat responses", func(c *cached) {
+		for i := range 20 {
+			c.talk()
+			c.now = c.now.Add(-1500 * time.Millisecond)
+			c.turn("one", c.begun()*min(i, 1)*min(20-1-i, 1))
+		}
+	}, []string{"routing_missing prompt_cache_key"}},
+	{"many calls without prompt_cache_key, when a generation of stages ends", "chat responses", func(c *cached) {
+		c.now = c.now.Truncate(time.Hour).Add(time.Hour - 9*time.Second)
 		for i := range 20 {
 			c.talk()
 			c.now = c.now.Add(-1500 * time.Millisecond)

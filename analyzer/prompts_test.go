@@ -231,7 +231,7 @@ func (c *cached) first() int {
 }
 
 // Each change that breaks the prefix is named, in each dialect.
-func TestCacheBroken(t *testing.T) { testCaches(t, brokenCaches) }
+func TestCacheBroken(t *testing.T) { testCaches(t, slices.Concat(brokenCaches, fullCaches)) }
 
 func TestCacheHealthy(t *testing.T) { testCaches(t, healthyCaches) }
 

@@ -79,7 +79,7 @@ func (m *prompts) stage(s *step, p *pending, q *facts.Request, body []byte, minS
 	if system != nil {
 		st.text, st.textHash = append(st.text[:0], system...), now.System
 	}
-	p.opening, c.Rate = st.see(now, instance)
+	p.opening, c.Rate = m.see(k, st, now, instance)
 	if !c.Earlier.Prompt.Known() && c.Policy.Ends&promptcache.EndPrompts != 0 {
 		p.opening.whole = p.turn.Whole()
 	}
@@ -156,9 +156,9 @@ func (m *prompts) systemText(p *pending, q *facts.Request, body []byte) []byte {
 func varies(c *promptcache.Call, before *opening, all firsts, text, system []byte, instance uint32) {
 	s, now := &c.Start, &c.Now
 	sameTools, same := before.like(now, instance)
-	equal := int(now.SystemSize)
+	equal, behind := int(now.SystemSize), 0
 	if !same {
-		equal = shared(before, now, text, system)
+		equal, behind = shared(before, now, text, system)
 	}
 	switch {
 	case !sameTools && seldom(all.tools, all.calls):
@@ -174,7 +174,7 @@ func varies(c *promptcache.Call, before *opening, all firsts, text, system []byt
 		if text != nil && system != nil {
 			_, s.Detail = promptcache.Changed(text, system)
 		}
-		s.Equal = before.tools.Common(now.Tools) + equal
+		s.Equal, s.Behind = before.tools.Common(now.Tools)+equal, behind
 	default:
 		return
 	}
@@ -185,9 +185,10 @@ func varies(c *promptcache.Call, before *opening, all firsts, text, system []byt
 // seldom reports whether n of all is next to nothing.
 func seldom(n, all uint32) bool { return 5*n <= all }
 
-// shared returns the size of what two different system prompts share: what is before and after the difference. If their texts are
-// unknown because they are shapes, they are taken to share all but the difference of their lengths, if that is small.
-func shared(before *opening, now *promptcache.Prompt, text, system []byte) int {
+// shared returns the size of what two different system prompts share: what is before and after the difference, and of these what is
+// after it. If their texts are unknown because they are shapes, they are taken to share all but the difference of their lengths, if that
+// is small.
+func shared(before *opening, now *promptcache.Prompt, text, system []byte) (equal, behind int) {
 	if text != nil && system != nil {
 		start := 0
 		for start < min(len(text), len(system)) && text[start] == system[start] {
@@ -197,13 +198,13 @@ func shared(before *opening, now *promptcache.Prompt, text, system []byte) int {
 		for end < min(len(text), len(system))-start && text[len(text)-1-end] == system[len(system)-1-end] {
 			end++
 		}
-		return start + end
+		return start + end, end
 	}
 	least, most := min(before.systemSize, now.SystemSize), max(before.systemSize, now.SystemSize)
 	if now.Flags&promptcache.Shaped == 0 || most-least > 64 {
-		return 0
+		return 0, 0
 	}
-	return int(least)
+	return int(least), 0
 }
 
 // newest returns the stage of the generation of now.
@@ -219,21 +220,18 @@ func (m *prompts) newest(k, minSeq uint64, now time.Time) *stage {
 	return st
 }
 
-// see records a request, and returns its opening and how many requests with it there were within a minute.
-func (st *stage) see(now *promptcache.Prompt, instance uint32) (*opening, int64) {
-	i, found := 0, false
-	for ; i < len(st.openings) && st.openings[i] != nil && !found; i++ {
-		tools, system := st.openings[i].like(now, instance)
-		found = tools && system
-	}
-	var b *opening
-	if found {
-		i--
-		b = st.openings[i]
-	} else {
-		i = min(i, len(st.openings)-1)
+// see records a request of the stage k, and returns its opening and how many requests with it there were within a minute.
+func (m *prompts) see(k uint64, st *stage, now *promptcache.Prompt, instance uint32) (*opening, int64) {
+	i, b := st.find(now, instance)
+	if b == nil {
 		b = &opening{tools: now.Tools, system: now.System, systemSize: now.SystemSize, instance: instance}
+		for o := range m.stages.All(k) {
+			if _, old := o.find(now, instance); old != nil { // of the generation before, which may have ended a moment ago
+				b.minute, b.calls, b.before = old.minute, old.calls, old.before
+			}
+		}
 	}
+	i = min(i, len(st.openings)-1)
 	copy(st.openings[1:i+1], st.openings[:i])
 	st.openings[0] = b
 	b.sent, b.flags = max(b.sent, now.Sent), b.flags|now.Flags
@@ -245,4 +243,17 @@ func (st *stage) see(now *promptcache.Prompt, instance uint32) (*opening, int64)
 	}
 	b.calls++
 	return b, int64(max(b.calls, b.before))
+}
+
+// find returns the opening of a request and its index; nil and the number of openings if there is none.
+func (st *stage) find(now *promptcache.Prompt, instance uint32) (int, *opening) {
+	for i, b := range st.openings {
+		if b == nil {
+			return i, nil
+		}
+		if tools, system := b.like(now, instance); tools && system {
+			return i, b
+		}
+	}
+	return len(st.openings), nil
 }

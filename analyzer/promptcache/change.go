@@ -209,7 +209,7 @@ var (
 	userWords   = regexp.MustCompile(`(?i)(?:\b|_)(?:users?|customers?|employee|patient|student|member|account|tenant)(?:'s)?(?:\b|_)`)
 	userLabel   = regexp.MustCompile(`(?i)(?:\b|_)(?:` + userNouns + `(?:[ _-]` + userFields + `)?|e-?mail|phone|username|(?:first|last|full)[ _]?name)["']?[:=>][ "'({]*(?:(?:name|id|e-?mail)["']?: ?["']?)?` +
 		`|\b` + userNouns + ` ` + userFields + ` is ` +
-		`|\b(?:talking to|speaking (?:to|with)|chatting with|assisting|on behalf of) `)
+		`|\b(?:(?:talk|speak)(?:ing)? (?:to|with)|chatting with|assisting|on behalf of) `)
 )
 
 // says reports whether words name the class of what follows them.
@@ -274,12 +274,16 @@ func isName(text []byte) bool {
 	return capital && len(text) <= maxUserData && bytes.Count(text, []byte(" ")) < 5
 }
 
-// valueEnd returns the end of the line or value that contains b[p].
+// valueEnd returns the end of the line, of the value, or of the item of a list that contains b[p].
 func valueEnd(b []byte, p int) int {
+	end := len(b)
 	if n := bytes.IndexAny(b[p:], "\n\"<>{}[]|;"); n >= 0 {
-		return p + n
+		end = p + n
 	}
-	return len(b)
+	if n := bytes.Index(b[p:end], []byte(", ")); n >= 0 {
+		end = p + n
+	}
+	return end
 }
 
 // reordered reports whether a difference at p is in JSON objects that are equal but for the order of their keys, and returns the

@@ -45,6 +45,7 @@ type Start struct {
 	Element string
 	Detail  string
 	Equal   int // size of what is equal in each of them
+	Behind  int // of these, what is known to be behind the difference
 
 	Whole     bool // another request had the same messages too
 	Forgotten bool // the history has answers, and no request before is known: it was idle for longer than conversations are remembered
@@ -192,6 +193,7 @@ const (
 	ofPart          // what it has in common with that prompt, although something changed
 	ofStart         // the first part of that prompt, where the histories part
 	ofStage         // other requests of the stage; the size is known, and not the tokens
+	ofVaried        // the same, and a good part of what they share is behind what differs
 )
 
 // Expect compares the request with earlier ones. It returns what the answer is needed for, and a verdict in which Reusable is the
@@ -322,7 +324,9 @@ func (c *Call) ofStage(x *Expected, v *Verdict) {
 	default:
 		b = c.unexplained(&Prompt{Sent: s.Sent, Flags: s.Flags}, broken{})
 	}
-	x.of, v.Reusable = ofStage, int64(size)
+	if x.of, v.Reusable = ofStage, int64(size); s.Varies && size <= 8*s.Behind {
+		x.of = ofVaried
+	}
 	b.set(v)
 }
 
@@ -334,7 +338,7 @@ func (x *Expected) Settle(v *Verdict, input, cached int64) {
 		return
 	}
 	base := expected.Reusable
-	if x.of == ofStage {
+	if x.of >= ofStage {
 		base = input*base/max(int64(x.Bytes), 1) - margin
 	}
 	base = min(base, input)
@@ -364,6 +368,8 @@ func (x *Expected) least(reusable int64) int64 {
 		return max(unit, 16, reusable/20)
 	case ofPart:
 		return max(unit, 64, reusable/20)
+	case ofVaried:
+		return max(2*unit, 64, reusable/8)
 	default:
 		return max(2*unit, 64, reusable/4)
 	}

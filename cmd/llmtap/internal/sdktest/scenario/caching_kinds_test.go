@@ -96,7 +96,7 @@ var brokenCaching = []*cachingKind{
 	{name: "the date in the system prompt changes", play: func(r *cachingRun) {
 		onceInSystem(r, promptcache.DetailDate, "Today is 2026-11-02.", "Today is 2026-11-03.")
 	}},
-	{name: "a user's data is in the system prompt", open: "openai anthropic gemini deepseek", play: func(r *cachingRun) {
+	{name: "a user's data is in the system prompt", play: func(r *cachingRun) {
 		words := []string{"You speak with %s <%s>.", "Customer: %s, %s", "You are talking to %s (%s).", "The user's name is %s, the address is %s."}[r.rng.IntN(4)]
 		onceInSystem(r, promptcache.DetailUser, fmt.Sprintf(words, "Anna Berg", "anna.berg@example.com"), fmt.Sprintf(words, "Tom Okafor", "tom@example.org"))
 	}},
@@ -195,7 +195,7 @@ var brokenCaching = []*cachingKind{
 		a.expect(promptcache.BeyondLookback)
 		talk(a)
 	}},
-	{name: "no prompt_cache_key", open: "openai", in: "openai", noID: true, play: func(r *cachingRun) {
+	{name: "no prompt_cache_key", in: "openai", noID: true, play: func(r *cachingRun) {
 		first := r.agent("conversation 0")
 		list := []*longAgent{first}
 		for i := range 11 {
