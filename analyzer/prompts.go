@@ -81,7 +81,8 @@ func (m *prompts) system(c *promptcache.Call, q *facts.Request, turn *session.Tu
 	now := &c.Now
 	if len(system) > 0 {
 		if now.Flags&promptcache.MarkedSetup != 0 {
-			system = session.Unmark(system)
+			m.buf = slices.Grow(m.buf[:0], len(system))
+			system = session.Unmark(m.buf, system)
 		}
 		now.System, now.SystemSize = xxh3.Hash(system), textSize(system, shape)
 	}
@@ -134,7 +135,7 @@ func (m *prompts) toolSet(q *facts.Request, tools, body []byte, shape bool) *pro
 		declared := func(yield func(string, []byte) bool) {
 			for _, at := range q.Setup().Each {
 				tool := at.Of(body)
-				if !yield(m.strings.name([]byte(facts.ToolName(tool))), session.Unmark(tool)) {
+				if !yield(m.strings.name([]byte(facts.ToolName(tool))), session.Unmark(nil, tool)) {
 					return
 				}
 			}

@@ -124,18 +124,19 @@ func (c *Call) difference() broken {
 	if from(System) || from(Messages) {
 		return broken{ParameterChanged, c.Policy.Parameters[changed].Name, "", Certain}
 	}
-	element := "messages[" + strconv.Itoa(c.Lead+c.Earlier.Shared) + "]"
+	b := broken{MessageEdited, "", "", Certain}
 	switch c.Earlier.Change {
 	case Edited:
 		if c.Earlier.Loose {
-			return broken{MessageEdited, element, "", Likely}
+			b.confidence = Likely
 		}
-		return broken{MessageEdited, element, "", Certain}
 	case Compacted, Replaced:
-		return broken{HistoryCompacted, element, "", Certain}
+		b.reason = HistoryCompacted
 	default:
 		return broken{}
 	}
+	b.element = "messages[" + strconv.Itoa(c.Lead+c.Earlier.Shared) + "]"
+	return b
 }
 
 // SystemSame reports whether the system prompt is that of the earlier request.
