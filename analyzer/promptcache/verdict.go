@@ -236,7 +236,7 @@ func (c *Call) ofHistory(x *Expected, v *Verdict) bool {
 	}
 	if x.of != ofWhole && c.Earlier.Change != Replaced {
 		if kept := int64(c.kept()); kept < int64(p.Bytes) {
-			base = base * kept / int64(p.Bytes)
+			base = share(base, kept, int64(p.Bytes))
 		}
 	}
 	v.Reusable = max(base, 0)
@@ -336,7 +336,7 @@ func (x *Expected) Settle(v *Verdict, input, cached int64) {
 	}
 	base := expected.Reusable
 	if x.of == ofStage {
-		base = input*base/max(int64(x.Bytes), 1) - margin
+		base = share(input, base, max(int64(x.Bytes), 1)) - margin
 	}
 	base = min(base, input)
 	reusable := pol.Reusable(base)
@@ -356,6 +356,9 @@ func (x *Expected) Settle(v *Verdict, input, cached int64) {
 	*v = expected
 	v.Reusable, v.Missed = reusable, missed
 }
+
+// share returns part/whole of n, whose product with part may not be an int64 if a body lies about its size or its tokens.
+func share(n, part, whole int64) int64 { return int64(float64(n) * float64(part) / float64(whole)) }
 
 // least returns how many of the reusable tokens must be missed, because fewer say nothing: an estimate is not exact.
 func (x *Expected) least(reusable int64) int64 {
