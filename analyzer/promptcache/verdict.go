@@ -26,7 +26,7 @@ const (
 // An Earlier is an earlier prompt of the same history, and what a request has in common with it.
 type Earlier struct {
 	Prompt      Prompt // its Input is 0 if there is none
-	Loose       bool   // the prompts are shapes of two processes, whose texts cannot be compared
+	Loose       bool   // the prompts are shapes of two processes, whose texts cannot be compared, nor the keys and schemas of parameters
 	Change      Change
 	Shared      int // messages at the start that both have, after the leading system messages
 	SharedBytes int // size of these
@@ -105,7 +105,10 @@ func (c *Call) difference() broken {
 	if b := c.toolsDiffer(); b.reason != "" {
 		return b
 	}
-	changed := bits.TrailingZeros64(p.Parameters^q.Parameters) / 8
+	changed := 8 // none
+	if !c.Earlier.Loose {
+		changed = bits.TrailingZeros64(p.Parameters^q.Parameters) / 8
+	}
 	from := func(e Element) bool {
 		return changed < min(len(c.Policy.Parameters), maxDigest) && c.Policy.Parameters[changed].From == e
 	}
@@ -331,7 +334,7 @@ func (c *Call) ofStage(x *Expected, v *Verdict) {
 func (x *Expected) Settle(v *Verdict, input, cached int64) {
 	pol, expected := x.Policy, *v
 	*v = Verdict{Reusable: cached}
-	if pol == nil || !pol.Known() || x.of == ofNothing {
+	if x.of == ofNothing {
 		return
 	}
 	base := expected.Reusable
