@@ -22,17 +22,9 @@ func (p *pending) cacheLoss(prices *price.Lookup) uint64 {
 // cacheExample returns the example of p, which did not read the cache for an avoidable reason, for alerts.
 func cacheExample(p *pending, about *signals.Failure) Example {
 	e, v := &p.row, &p.row.Cache
-	x := Example{
-		Finding: true, Exchange: e.ID, Conversation: e.Conversation, Full: e.Capture == event.CaptureFull, Status: e.Status, Message: v.Message(),
-		Summary: v.Summary(), Evidence: v.Evidence(e.InputTokens), Fix: v.Fix(), PublishedAt: e.StoredAt.UnixNano(),
-	}
-	if about != nil {
-		x.FirstVersion, x.LastClean, x.CleanCalls = about.FirstVersion, about.LastClean, about.CleanCalls
-		if !about.FirstAt.IsZero() {
-			x.FirstAt = about.FirstAt.UnixNano()
-		}
-	}
-	return x
+	return findingExample(&Finding{
+		Exchange: e.ID, Conversation: e.Conversation, Status: e.Status, Message: v.Message(), Summary: v.Summary(), Evidence: v.Evidence(e.InputTokens), Fix: v.Fix(),
+	}, about, e.StoredAt)
 }
 
 // cache records that the cache was not read in p for an avoidable reason. It returns what the ledger knows of it; nil if the reason is

@@ -174,7 +174,8 @@ func (c *counter) limited(label int, v string) string {
 }
 
 // exchange counts p and the replies in it to calls of replied, see settle. minSeq is the oldest sequence of its events. ex
-// builds an example of p and is called only for failures; broken is what is known of a break of the provider's cache, see memory.cache. isNew reports whether the cause is new.
+// builds an example of p and is called only for failures; isNew reports whether the cause is new. broken is what is known of
+// a break of the provider's cache, see memory.cache.
 func (c *counter) exchange(p *pending, replied [2][]*session.Call, ex func() Example, broken *signals.Failure, isNew bool, minSeq uint64, now time.Time) {
 	e := &p.row
 	metric := MetricCalls

@@ -47,8 +47,9 @@ func (m *prompts) request(s *step, p *pending, q *facts.Request, body []byte, mi
 	*c = promptcache.Call{Earlier: turn.Earlier(), Lead: turn.Lead(), Marks: c.Marks[:0]}
 	setup, now := q.Setup(), &c.Now
 	m.marks(c, q)
-	c.Policy = m.policy(p.target, now.Flags&promptcache.Marked != 0)
-	if said := q.Cache(); !c.Policy.Known() || len(said.Content) > 0 || said.OnlyMarks {
+	said := q.Cache()
+	c.Policy = m.policy(p.target, said.Marked())
+	if !c.Policy.Known() || len(said.Content) > 0 || said.OnlyMarks {
 		return // a cache that the request names is not a prefix of it, and what is cached of one that rules out all but its marks is not known
 	}
 	shape := e.Capture == event.CaptureShape
@@ -57,7 +58,7 @@ func (m *prompts) request(s *step, p *pending, q *facts.Request, body []byte, mi
 	}
 	now.Sent, now.Target = promptcache.Clip(m.at(s, e).Unix()), m.target(e)
 	if len(c.Policy.Parameters) > 0 || c.Policy.KeySeparates {
-		now.Parameters = c.Policy.Digest(setup.Parameters, body, q.Cache().Key)
+		now.Parameters = c.Policy.Digest(setup.Parameters, body, said.Key)
 	}
 	now.Tools = m.toolSet(q, setup.Tools.Of(body), body, shape)
 	m.system(c, q, turn, setup.System.Of(body), body, shape)
@@ -81,7 +82,8 @@ func (m *prompts) system(c *promptcache.Call, q *facts.Request, turn *session.Tu
 	now := &c.Now
 	if len(system) > 0 {
 		if now.Flags&promptcache.MarkedSetup != 0 {
-			system = session.Unmark(system)
+			m.buf = slices.Grow(m.buf[:0], len(system))
+			system = session.Unmark(m.buf, system)
 		}
 		now.System, now.SystemSize = xxh3.Hash(system), textSize(system, shape)
 	}
@@ -112,7 +114,7 @@ func (*prompts) target(e *Exchange) uint32 {
 
 // policy returns the policy of a target.
 func (m *prompts) policy(t wire.Target, marked bool) *promptcache.Policy {
-	k := xxh3.HashStringSeed(t.Model, xxh3.HashStringSeed(string(t.Variant), uint64(len(t.Dialect))))
+	k := xxh3.HashStringSeed(t.Model, xxh3.HashString(string(t.Variant)))
 	if marked {
 		k = ^k
 	}
@@ -134,7 +136,7 @@ func (m *prompts) toolSet(q *facts.Request, tools, body []byte, shape bool) *pro
 		declared := func(yield func(string, []byte) bool) {
 			for _, at := range q.Setup().Each {
 				tool := at.Of(body)
-				if !yield(m.strings.name([]byte(facts.ToolName(tool))), session.Unmark(tool)) {
+				if !yield(m.strings.name([]byte(facts.ToolName(tool))), session.Unmark(nil, tool)) {
 					return
 				}
 			}
@@ -151,9 +153,12 @@ func (m *prompts) toolSet(q *facts.Request, tools, body []byte, shape bool) *pro
 // marks sets the marks of the request, and what else it says about the cache.
 func (m *prompts) marks(c *promptcache.Call, q *facts.Request) {
 	now, cache := &c.Now, q.Cache()
+	if cache.Marked() {
+		now.Flags |= promptcache.Marked
+	}
 	for _, mark := range cache.Marks {
 		at := 0
-		if now.Flags |= promptcache.Marked; mark.Place == facts.InMessages && mark.Index >= c.Lead {
+		if mark.Place == facts.InMessages && mark.Index >= c.Lead {
 			at = q.BlocksTo(mark)
 		} else {
 			now.Flags |= promptcache.MarkedSetup
@@ -164,7 +169,6 @@ func (m *prompts) marks(c *promptcache.Call, q *facts.Request) {
 		c.Marks = append(c.Marks, at)
 	}
 	if cache.Automatic {
-		now.Flags |= promptcache.Marked
 		if cache.AutomaticHour {
 			now.Flags |= promptcache.Longer
 		}

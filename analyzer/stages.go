@@ -90,6 +90,10 @@ func (m *prompts) begin(c *promptcache.Call, st *stage, k uint64, turn *session.
 	var all firsts
 	var sameTools, sameSystem bool
 	var before *opening
+	var whole uint64
+	if first && c.Policy.Ends&promptcache.EndPrompts != 0 {
+		whole = turn.Whole()
+	}
 	for o := range m.stages.All(k) {
 		all.calls, all.tools, all.system = all.calls+o.firsts.calls, all.tools+o.firsts.tools, all.system+o.firsts.system
 		if o.openings[0] != nil {
@@ -102,16 +106,13 @@ func (m *prompts) begin(c *promptcache.Call, st *stage, k uint64, turn *session.
 			tools, system := b.like(&c.Now, instance)
 			sameTools, sameSystem = sameTools || tools, sameSystem || system
 			if tools && system {
-				c.Start.Known, c.Start.Done = true, c.Start.Done || b.done
+				c.Start.Known, c.Start.Done, c.Start.Whole = true, c.Start.Done || b.done, whole != 0 && b.whole == whole
 				c.Start.Sent, c.Start.Flags = max(c.Start.Sent, b.sent), c.Start.Flags|b.flags
 			}
 		}
 	}
 	if !first {
 		return
-	}
-	if c.Policy.Ends&promptcache.EndPrompts != 0 && before != nil {
-		c.Start.Whole = c.Start.Known && before.whole == turn.Whole()
 	}
 	if size, answered := turn.Answered(); answered && !turn.Inferred {
 		c.Start.Forgotten = true
@@ -220,7 +221,8 @@ func (m *prompts) newest(k, minSeq uint64, now time.Time) *stage {
 	return st
 }
 
-// see records a request of the stage k, and returns its opening and how many requests with it there were within a minute.
+// see records a request of the stage k, and returns its opening and how many requests with it there were within a minute; 0
+// if the time is unknown.
 func (m *prompts) see(k uint64, st *stage, now *promptcache.Prompt, instance uint32) (*opening, int64) {
 	i, b := st.find(now, instance)
 	if b == nil {
@@ -235,6 +237,9 @@ func (m *prompts) see(k uint64, st *stage, now *promptcache.Prompt, instance uin
 	copy(st.openings[1:i+1], st.openings[:i])
 	st.openings[0] = b
 	b.sent, b.flags = max(b.sent, now.Sent), b.flags|now.Flags
+	if now.Sent == 0 {
+		return b, 0
+	}
 	if minute := now.Sent / 60; minute != b.minute {
 		if b.before = 0; minute == b.minute+1 {
 			b.before = b.calls

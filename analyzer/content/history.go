@@ -161,7 +161,7 @@ func (s *Store) Request(r *Request) (at Location) {
 	for i := from; s.output != nil && i < len(messages); i++ {
 		text := body[parts[i].Start:parts[i].End]
 		if hash(i) != messages[i].Hash {
-			text = session.Unmark(text)
+			text = session.Unmark(nil, text)
 		}
 		s.output.Position(Position{
 			Branch: b.id, Parent: b.parent, Shared: b.shared, Index: i, Content: s.put(h.time, KindMessage, text), Role: messages[i].RoleName,

@@ -33,6 +33,8 @@ func TestCacheUsage(t *testing.T) {
 	chat(`{"prompt_tokens":2006,"prompt_tokens_details":{"cached_tokens":null}}`, usage{2006, 0, 0, 0, false})
 	// More than the prompt has.
 	chat(`{"prompt_tokens":10,"prompt_tokens_details":{"cached_tokens":161}}`, usage{10, 10, 0, 0, false})
+	chat(`{"prompt_tokens":10,"prompt_tokens_details":{"cached_tokens":4,"cache_write_tokens":7}}`, usage{10, 4, 6, 0, true})
+	chat(`{"prompt_tokens":10,"cached_tokens":-4,"cache_creation_input_tokens":-7}`, usage{10, 0, 0, 0, false})
 	// DeepSeek, Kimi with and without details, GLM.
 	chat(`{"prompt_tokens":90,"prompt_cache_hit_tokens":64,"prompt_cache_miss_tokens":26,"prompt_tokens_details":{"cached_tokens":64}}`, usage{90, 64, 0, 0, true})
 	chat(`{"prompt_tokens":90,"prompt_cache_hit_tokens":0,"prompt_cache_miss_tokens":90}`, usage{90, 0, 0, 0, true})

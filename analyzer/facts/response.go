@@ -19,7 +19,7 @@ type Response struct {
 	CachedTokens   int64 // of InputTokens, read from the provider's cache
 	CacheWritten   int64 // of InputTokens, written to it; 0 where the provider does not say
 	CacheHour      int64 // of CacheWritten, held for an hour instead of five minutes
-	CacheReported  bool  // the answer says how many tokens were read, which may be 0, but no more than the prompt has
+	CacheReported  bool  // the answer says how many tokens were read, which may be 0, but not negative, nor more than the prompt has
 	Choices        int
 
 	// Error is the raw error object or text of a failed answer, or of an error inside an answer with status 200; empty if

@@ -51,9 +51,11 @@ func ScanResponse(d wire.Dialect, contentType string, body []byte, r *Response) 
 		return ErrDialect
 	}
 	f.response(contentType, body, r)
-	if r.CachedTokens > r.InputTokens { // Azure counts what it adds to prompts of Grok only as cached
-		r.CachedTokens, r.CacheReported = r.InputTokens, false
+	if input := max(r.InputTokens, 0); r.CachedTokens < 0 || r.CachedTokens > input { // Azure counts what it adds to prompts of Grok only as cached
+		r.CachedTokens, r.CacheReported = min(max(r.CachedTokens, 0), input), false
 	}
+	r.CacheWritten = max(min(r.CacheWritten, r.InputTokens-r.CachedTokens), 0)
+	r.CacheHour = max(min(r.CacheHour, r.CacheWritten), 0)
 	return nil
 }
 

@@ -289,6 +289,9 @@ func valueEnd(b []byte, p int) int {
 // reordered reports whether a difference at p is in JSON objects that are equal but for the order of their keys, and returns the
 // ends of these.
 func reordered(a, b []byte, p int) (endA, endB int, ok bool) {
+	if !inKey(b, p) { // where objects with other orders differ first
+		return 0, 0, false
+	}
 	open := 0
 	tries := 0
 	for i := min(p, len(b)-1); i >= 0 && tries < 4 && p-i < maxReordered; i-- {
@@ -311,6 +314,16 @@ func reordered(a, b []byte, p int) (endA, endB int, ok bool) {
 		}
 	}
 	return 0, 0, false
+}
+
+// inKey reports whether b[p] may be in a key of a JSON object, or end it.
+func inKey(b []byte, p int) bool {
+	start := bytes.LastIndexByte(b[:p], '"')
+	if start < 0 {
+		return false
+	}
+	before := bytes.TrimRight(b[:start], " \t\r\n")
+	return bytes.HasSuffix(before, []byte("{")) || bytes.HasSuffix(before, []byte(","))
 }
 
 // maxReordered bounds the size of what is before a difference in an object.

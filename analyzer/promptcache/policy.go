@@ -34,8 +34,6 @@ const (
 type Policy struct {
 	Provider string // gen_ai.provider.name of who documents it; "" if unknown
 
-	Ordered bool // the documentation says that tools come first, then the system prompt, then the messages
-
 	Minimum  int64 // tokens of the shortest prefix that every request can read
 	Unit     int64 // fewer tokens than these that were not read say nothing
 	Reported int64 // the tokens read are a multiple of this; 0 if unknown
@@ -149,30 +147,30 @@ var policies = []policyRow{
 	// always the longer retention, which typically holds for 30 minutes; earlier models hold for 5 to 10 minutes unless asked.
 	// Their steps depend on the model; 1024 and then 128 tokens is what the guide said until 2026, and Azure's still does.
 	{openAI, "", gpt(version{5, 6}, newest), 0, Policy{
-		Provider: "openai", Ordered: true, Minimum: 1024, Unit: 1, Reported: 1, Ends: EndPrompts | EndMarks, TTL: 30 * time.Minute,
+		Provider: "openai", Minimum: 1024, Unit: 1, Reported: 1, Ends: EndPrompts | EndMarks, TTL: 30 * time.Minute,
 		Parameters: openAIParameters, KeySeparates: true, Rate: 15,
 	}},
 	{openAI, "", gpt(version{5, 5}, version{5, 5}), 0, Policy{
-		Provider: "openai", Ordered: true, Minimum: 2048, Unit: 2048, Reported: 128, Ends: EndUnits, TTL: 30 * time.Minute,
+		Provider: "openai", Minimum: 2048, Unit: 2048, Reported: 128, Ends: EndUnits, TTL: 30 * time.Minute,
 		Parameters: openAIParameters, KeyRoutes: true, KeySeparates: true, Rate: 15,
 	}},
 	{openAI, "", gpt(version{4, 0}, version{5, 4}), 0, Policy{
-		Provider: "openai", Ordered: true, Minimum: 1024, Unit: 128, Reported: 128, Ends: EndUnits, TTL: 5 * time.Minute, Longer: 30 * time.Minute,
+		Provider: "openai", Minimum: 1024, Unit: 128, Reported: 128, Ends: EndUnits, TTL: 5 * time.Minute, Longer: 30 * time.Minute,
 		Parameters: openAIParameters, KeyRoutes: true, KeySeparates: true, Rate: 15,
 	}},
 
 	// Microsoft, learn.microsoft.com/azure/foundry/openai/how-to/prompt-caching, version of 2026-08-04: as OpenAI, but it wants
 	// prompt_cache_key from GPT-5.6 on.
 	{azure, "", gpt(version{5, 6}, newest), 0, Policy{
-		Provider: "azure.ai.openai", Ordered: true, Minimum: 1024, Unit: 1, Reported: 1, Ends: EndPrompts | EndMarks, TTL: 30 * time.Minute,
+		Provider: "azure.ai.openai", Minimum: 1024, Unit: 1, Reported: 1, Ends: EndPrompts | EndMarks, TTL: 30 * time.Minute,
 		Parameters: openAIParameters, KeyRoutes: true, KeySeparates: true, Rate: 15,
 	}},
 	{azure, "", gpt(version{5, 5}, version{5, 5}), 0, Policy{
-		Provider: "azure.ai.openai", Ordered: true, Minimum: 2048, Unit: 2048, Reported: 128, Ends: EndUnits, TTL: 30 * time.Minute,
+		Provider: "azure.ai.openai", Minimum: 2048, Unit: 2048, Reported: 128, Ends: EndUnits, TTL: 30 * time.Minute,
 		Parameters: openAIParameters, KeySeparates: true,
 	}},
 	{azure, "", gpt(version{4, 0}, version{5, 4}), 0, Policy{
-		Provider: "azure.ai.openai", Ordered: true, Minimum: 1024, Unit: 128, Reported: 128, Ends: EndUnits, TTL: 5 * time.Minute, Longer: 30 * time.Minute,
+		Provider: "azure.ai.openai", Minimum: 1024, Unit: 128, Reported: 128, Ends: EndUnits, TTL: 5 * time.Minute, Longer: 30 * time.Minute,
 		Parameters: openAIParameters, KeySeparates: true,
 	}},
 
@@ -203,7 +201,7 @@ var policies = []policyRow{
 	}},
 
 	// MiniMax, platform.minimax.io/docs/api-reference/text-prompt-caching, read 2026-11-28. The time depends on the load.
-	{[]wire.Variant{wire.MiniMax}, "", nil, 0, Policy{Provider: "minimax", Ordered: true, Minimum: 512, Unit: 512, Ends: EndUnits}},
+	{[]wire.Variant{wire.MiniMax}, "", nil, 0, Policy{Provider: "minimax", Minimum: 512, Unit: 512, Ends: EndUnits}},
 
 	// Groq, console.groq.com/docs/prompt-caching, read 2026-11-28: 2 hours; the minimum is 128 to 1024 tokens by model.
 	{[]wire.Variant{wire.Groq}, "", nil, 0, Policy{Provider: "groq", Minimum: 1024, Unit: 1024, Ends: EndUnits, TTL: 2 * time.Hour}},
@@ -244,7 +242,7 @@ var (
 // claude returns the policy of Claude models with a minimum.
 func claude(provider string, minimum int64) Policy {
 	return Policy{
-		Provider: provider, Ordered: true, Minimum: minimum, Unit: 1, Reported: 1, Ends: EndMarks, Lookback: 20,
+		Provider: provider, Minimum: minimum, Unit: 1, Reported: 1, Ends: EndMarks, Lookback: 20,
 		TTL: 5 * time.Minute, Longer: time.Hour, Parameters: claudeParameters, Images: true,
 	}
 }

@@ -26,7 +26,7 @@ const (
 // An Earlier is an earlier prompt of the same history, and what a request has in common with it.
 type Earlier struct {
 	Prompt      Prompt // its Input is 0 if there is none
-	Loose       bool   // the prompts are shapes of two processes, whose texts cannot be compared
+	Loose       bool   // the prompts are shapes of two processes, whose texts cannot be compared, nor the keys and schemas of parameters
 	Change      Change
 	Shared      int // messages at the start that both have, after the leading system messages
 	SharedBytes int // size of these
@@ -106,7 +106,10 @@ func (c *Call) difference() broken {
 	if b := c.toolsDiffer(); b.reason != "" {
 		return b
 	}
-	changed := bits.TrailingZeros64(p.Parameters^q.Parameters) / 8
+	changed := 8 // none
+	if !c.Earlier.Loose {
+		changed = bits.TrailingZeros64(p.Parameters^q.Parameters) / 8
+	}
 	from := func(e Element) bool {
 		return changed < min(len(c.Policy.Parameters), maxDigest) && c.Policy.Parameters[changed].From == e
 	}
@@ -125,18 +128,19 @@ func (c *Call) difference() broken {
 	if from(System) || from(Messages) {
 		return broken{ParameterChanged, c.Policy.Parameters[changed].Name, "", Certain}
 	}
-	element := "messages[" + strconv.Itoa(c.Lead+c.Earlier.Shared) + "]"
+	b := broken{MessageEdited, "", "", Certain}
 	switch c.Earlier.Change {
 	case Edited:
 		if c.Earlier.Loose {
-			return broken{MessageEdited, element, "", Likely}
+			b.confidence = Likely
 		}
-		return broken{MessageEdited, element, "", Certain}
 	case Compacted, Replaced:
-		return broken{HistoryCompacted, element, "", Certain}
+		b.reason = HistoryCompacted
 	default:
 		return broken{}
 	}
+	b.element = "messages[" + strconv.Itoa(c.Lead+c.Earlier.Shared) + "]"
+	return b
 }
 
 // SystemSame reports whether the system prompt is that of the earlier request.
@@ -237,7 +241,7 @@ func (c *Call) ofHistory(x *Expected, v *Verdict) bool {
 	}
 	if x.of != ofWhole && c.Earlier.Change != Replaced {
 		if kept := int64(c.kept()); kept < int64(p.Bytes) {
-			base = base * kept / int64(p.Bytes)
+			base = share(base, kept, int64(p.Bytes))
 		}
 	}
 	v.Reusable = max(base, 0)
@@ -334,12 +338,12 @@ func (c *Call) ofStage(x *Expected, v *Verdict) {
 func (x *Expected) Settle(v *Verdict, input, cached int64) {
 	pol, expected := x.Policy, *v
 	*v = Verdict{Reusable: cached}
-	if pol == nil || !pol.Known() || x.of == ofNothing {
+	if x.of == ofNothing {
 		return
 	}
 	base := expected.Reusable
 	if x.of >= ofStage {
-		base = input*base/max(int64(x.Bytes), 1) - margin
+		base = share(input, base, max(int64(x.Bytes), 1)) - margin
 	}
 	base = min(base, input)
 	reusable := pol.Reusable(base)
@@ -359,6 +363,9 @@ func (x *Expected) Settle(v *Verdict, input, cached int64) {
 	*v = expected
 	v.Reusable, v.Missed = reusable, missed
 }
+
+// share returns part/whole of n, whose product with part may not be an int64 if a body lies about its size or its tokens.
+func share(n, part, whole int64) int64 { return int64(float64(n) * float64(part) / float64(whole)) }
 
 // least returns how many of the reusable tokens must be missed, because fewer say nothing: an estimate is not exact.
 func (x *Expected) least(reusable int64) int64 {

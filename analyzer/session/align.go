@@ -89,21 +89,31 @@ func sameText(a uint64, aEmpty bool, b uint64, bEmpty bool) bool {
 }
 
 // unmarkedHash returns the hash of a message without its cache marks, which agents move as the history grows.
-func unmarkedHash(b []byte) uint64 { return xxh3.Hash(Unmark(b)) }
+func unmarkedHash(b []byte) uint64 { return xxh3.Hash(Unmark(nil, b)) }
 
-// Unmark returns message b without its cache marks, or b itself if there are none.
-func Unmark(b []byte) []byte {
-	var out []byte
-	for {
-		start, end := cacheMark(b)
-		if start < 0 {
-			if out == nil {
-				return b
+// Unmark returns message b without its cache marks, appended to buf, or b itself if there are none.
+func Unmark(buf, b []byte) []byte {
+	var marks [len(markKeys)]facts.Span // the next one with each key
+	for i, key := range markKeys {
+		marks[i] = keyedMark(b, key, 0)
+	}
+	for end := 0; ; {
+		first := 0
+		for i, m := range marks {
+			if m.Start < marks[first].Start {
+				first = i
 			}
-			return append(out, b...)
 		}
-		out = append(out, b[:start]...)
-		b = b[end:]
+		switch m := marks[first]; {
+		case m.Start < len(b):
+			buf = append(buf, b[end:max(m.Start, end)]...)
+			end = m.End
+			marks[first] = keyedMark(b, markKeys[first], end)
+		case end == 0:
+			return b
+		default:
+			return append(buf, b[end:]...)
+		}
 	}
 }
 
@@ -113,27 +123,17 @@ var (
 	pointKey = []byte(`"cachePoint"`)
 )
 
-// cacheMark returns the range of the next mark of b, including a comma before or after it; -1 if there is none.
-func cacheMark(b []byte) (start, end int) {
-	start = -1
-	for _, key := range markKeys {
-		if s, e := keyedMark(b, key); s >= 0 && (start < 0 || s < start) {
-			start, end = s, e
-		}
-	}
-	return start, end
-}
-
-// keyedMark returns the range of the next mark with this key.
-func keyedMark(b, key []byte) (start, end int) {
-	for from := 0; ; {
+// keyedMark returns the range of the next mark with this key, including a comma before or after it; the end of b if there is none.
+func keyedMark(b, key []byte, from int) facts.Span {
+	for {
 		n := bytes.Index(b[from:], key)
 		if n < 0 {
-			return -1, -1
+			return facts.Span{Start: len(b), End: len(b)}
 		}
-		start = from + n
+		start := from + n
 		from = start + len(key)
-		if end = markEnd(b, from); end < 0 {
+		end := markEnd(b, from)
+		if end < 0 {
 			continue
 		}
 		before := len(bytes.TrimRight(b[:start], space))
@@ -146,13 +146,13 @@ func keyedMark(b, key []byte) (start, end int) {
 			before = len(bytes.TrimRight(b[:start], space))
 		}
 		if before > 0 && b[before-1] == ',' {
-			return before - 1, end
+			return facts.Span{Start: before - 1, End: end}
 		}
 		if before > 0 && (b[before-1] == '{' || b[before-1] == '[') {
 			if after := jsonscan.Space(b, end); after < len(b) && b[after] == ',' {
 				end = jsonscan.Space(b, after+1)
 			}
-			return start, end
+			return facts.Span{Start: start, End: end}
 		}
 	}
 }

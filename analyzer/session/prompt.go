@@ -1,6 +1,7 @@
 package session
 
 import (
+	"math"
 	"slices"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
@@ -19,7 +20,7 @@ func messageSize(m *facts.Message, in *Request) int32 {
 	if m.Parts&(facts.PartImage|facts.PartAudio|facts.PartFile) != 0 {
 		n = min(n, mediaSize)
 	}
-	return int32(n)
+	return int32(min(n, math.MaxInt32))
 }
 
 // prompt describes what the request q has in common with the newest answered request of b, whose history it continues or parts

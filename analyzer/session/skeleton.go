@@ -21,11 +21,10 @@ type message struct {
 	bytes      int32 // length of the content, also known from a shape
 	role       facts.Role
 	item       facts.Item
-	noText     bool // the message has no text
-	reasons    bool // the message has reasoning or a signature
-	mixed      bool // another part follows a call; known for dialect Anthropic
-	serverUse  bool // the message has a call of a tool that the provider ran
-	blocks     uint16
+	noText     bool  // the message has no text
+	reasons    bool  // the message has reasoning or a signature
+	mixed      bool  // another part follows a call; known for dialect Anthropic
+	serverUse  bool  // the message has a call of a tool that the provider ran
 	size       int32 // of the whole message, see promptcache.Size
 }
 
@@ -91,7 +90,7 @@ func (s *skeleton) read(in *Request) {
 		k.reasons = m.Reasoning > facts.Null || m.Signed != 0
 		k.mixed = in.Target.Dialect == wire.Anthropic && m.End <= len(in.Body) && mixed(m, in.Body)
 		k.serverUse = m.Fields&facts.FieldServerUse != 0
-		k.blocks, k.size = uint16(min(max(m.PartCount, 1), math.MaxUint16)), messageSize(m, in)
+		k.size = messageSize(m, in)
 		for j := range m.Replies {
 			s.replies = append(s.replies, hashOrZero(m.Replies[j].ID))
 		}
