@@ -53,13 +53,13 @@ var Columns = func() string {
 		values = append(values, fmt.Sprintf("toUInt64(%s > 0), toUInt64(greatest(%[1]s, 0))", v))
 	}
 	keys, values = append(keys, fmt.Sprintf("toUInt16(%d)", unpriced)), append(values, "toUInt64(used AND known = 0)")
-	return `countIf(cache_reusable_tokens IS NOT NULL AND measured) AS cache_known, countIf(cache_break NOT IN (` + unavoidable + `) AND measured) AS cache_broken,
+	return `countIf(cache_reusable_tokens IS NOT NULL AND measured) AS cache_known, countIf(cache_break NOT IN (` + Unavoidable + `) AND measured) AS cache_broken,
 		sumMapIf([if(ended = '', concat('` + older + `', finish_reason), ended)], [toUInt64(1)], measured) AS ends, ends.1 AS reasons, toString(ends.2) AS reason_counts,
 		toString(sumMapIf([` + strings.Join(keys, ", ") + `], [` + strings.Join(values, ", ") + `], measured)) AS measures`
 }()
 
-// unavoidable are the values of cache_break that no change of the agent avoids, as in promptcache.Avoidable.
-const unavoidable = "'', 'history_compacted', 'too_short', 'idle', 'parallel', 'evicted'"
+// Unavoidable are the values of cache_break that no change of the agent avoids, as in promptcache.Avoidable.
+const Unavoidable = "'', 'history_compacted', 'too_short', 'idle', 'parallel', 'evicted', 'version_changed'"
 
 // older begins the finish reason of a call of which is not stored how it ended: that of an older release, or without a readable answer.
 const older = "?"
