@@ -18,7 +18,8 @@ import (
 )
 
 // Cost are expressions of a call for a clause WITH: its tokens input, cached, written, hour and output, and cost, what they cost in
-// microdollars; 0 if that is unknown. They need the parameters begun and until, between which the calls began, and prices. The price of a
+// microdollars; 0 if that is unknown, as of the calls of an older release, which did not store the tokens written to a cache, to a model
+// that has a price for these. They need the parameters begun and until, between which the calls began, and prices. The price of a
 // model is looked up once, not for each call.
 var Cost = queries.Expand(`(SELECT (groupArray(name), groupArray(place)) FROM (
 			WITH {price}
@@ -28,7 +29,8 @@ var Cost = queries.Expand(`(SELECT (groupArray(name), groupArray(place)) FROM (
 		JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64, Float64, Float64))') AS prices,
 		transform(concat(provider, '\n', model), models.1, models.2, toUInt64(0)) AS known, prices[known] AS price,
 		ifNull(input_tokens, 0) AS input, ifNull(cached_tokens, 0) AS cached, ifNull(cache_written_tokens, 0) AS written, ifNull(cache_hour_tokens, 0) AS hour,
-		ifNull(output_tokens, 0) AS output, input > 0 OR output > 0 AS used, if(used AND known > 0, toInt64(1e6 * {dollars} + 0.5), 0) AS cost`)
+		ifNull(output_tokens, 0) AS output, input > 0 OR output > 0 AS used,
+		if(used AND known > 0 AND (ended != '' OR price.6 = price.3), toInt64(1e6 * {dollars} + 0.5), 0) AS cost`)
 
 // Values are expressions of a call, for a clause WITH before Columns: what is measured of it, and whether it is. They need the parameters
 // of Cost.
