@@ -56,7 +56,7 @@ func (m *prompts) request(s *step, p *pending, q *facts.Request, body []byte, mi
 	if shape {
 		now.Flags |= promptcache.Shaped
 	}
-	now.Sent, now.Target = promptcache.Clip(m.at(s, e).Unix()), m.target(e)
+	now.Sent, now.Target, now.Version = promptcache.Clip(m.at(s, e).Unix()), m.target(e), uint16(xxh3.HashString(e.Labels.ServiceVersion))
 	if len(c.Policy.Parameters) > 0 || c.Policy.KeySeparates {
 		now.Parameters = c.Policy.Digest(setup.Parameters, body, said.Key)
 	}

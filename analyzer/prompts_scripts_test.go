@@ -41,6 +41,13 @@ var brokenCaches = []cacheScript{
 			c.turn("one", miss)
 		}
 	}, []string{"system_changed system time", "system_changed system time"}},
+	{"another version goes on, with another prompt and then with the time", "", func(c *cached) {
+		three(c)
+		c.labels.ServiceVersion, c.system = "2.0.0", words("You are very careful.", 6000)
+		c.turn("four", miss)
+		c.system = words("It is 10:00.", 6000)
+		c.turn("five", miss)
+	}, []string{"version_changed system", "system_changed system"}},
 	{"tools in another order", "", func(c *cached) {
 		three(c)
 		c.tools[0], c.tools[1] = c.tools[1], c.tools[0]

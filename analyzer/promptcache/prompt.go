@@ -23,6 +23,7 @@ type Prompt struct {
 	Messages uint16 // messages after the leading system messages
 	Shared   uint16 // of these, those at the start that all requests since have
 	Flags    Flags
+	Version  uint16 // hash of the version of the service; of the newest request, even if it has no answer
 	Told     uint32 // reasons of which the history has a finding, see Tell
 	Input    uint32 // tokens; 0 if nothing is remembered
 	Held     uint32 // of these, read from the cache or written to it, as far as the answer says
@@ -50,7 +51,7 @@ func (p *Prompt) Begin(now *Prompt, differs bool) {
 	if differs {
 		*p = Prompt{Told: p.Told}
 	}
-	p.Tools, p.System, p.SystemSize, p.Parameters, p.Target = now.Tools, now.System, now.SystemSize, now.Parameters, now.Target
+	p.Tools, p.System, p.SystemSize, p.Parameters, p.Target, p.Version = now.Tools, now.System, now.SystemSize, now.Parameters, now.Target, now.Version
 }
 
 // Answer records the answer to the newest request, which took a time in seconds.

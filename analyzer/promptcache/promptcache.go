@@ -35,18 +35,19 @@ const (
 	RoutingMissing   = "routing_missing"   // without prompt_cache_key, calls of one prefix go to different machines
 	Varies           = "varies"            // the prompts of a stage differ in each conversation, before what they share
 	Evicted          = "evicted"           // nothing changed: the provider no longer had it
+	VersionChanged   = "version_changed"   // something changed because another version of the service continued the history
 )
 
 // reasons are all reasons. What is remembered about them depends on their order.
 var reasons = [...]string{
 	ToolsChanged, ToolsReordered, SystemChanged, MessageEdited, HistoryCompacted, ParameterChanged, ModelSwitched, AccountChanged, MarkMissing, MarkMoved,
-	BeyondLookback, TooShort, Idle, Parallel, RoutingMissing, Varies, Evicted,
+	BeyondLookback, TooShort, Idle, Parallel, RoutingMissing, Varies, Evicted, VersionChanged,
 }
 
 // Avoidable reports whether a change of the agent avoids the reason. The others are told and never alarmed.
 func Avoidable(reason string) bool {
 	switch reason {
-	case "", HistoryCompacted, TooShort, Idle, Parallel, Evicted:
+	case "", HistoryCompacted, TooShort, Idle, Parallel, Evicted, VersionChanged:
 		return false
 	}
 	return true

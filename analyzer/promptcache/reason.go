@@ -21,6 +21,7 @@ var words = map[string]string{
 	RoutingMissing:   "without prompt_cache_key, calls go to different machines",
 	Varies:           "each conversation begins differently",
 	Evicted:          "the provider no longer had it",
+	VersionChanged:   "another version continued the conversation",
 }
 
 // Words returns a reason with its element and its detail in words, such as "the system prompt changed (time)".

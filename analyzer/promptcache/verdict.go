@@ -270,6 +270,8 @@ func (c *Call) unexplained(p *Prompt, b broken) broken {
 	switch {
 	case ttl > 0 && gap > ttl:
 		return broken{Idle, "", "", Certain}
+	case b.reason != "" && b.reason != HistoryCompacted && p.Known() && p.Version != c.Now.Version:
+		return broken{VersionChanged, b.element, b.detail, b.confidence} // once for each conversation of a deployment
 	case b.reason != "":
 		return b
 	case marks && c.Now.Flags&Marked == 0:

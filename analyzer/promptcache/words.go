@@ -57,6 +57,8 @@ func (v *Verdict) Summary() string {
 		return "the declared tools differ in each conversation of the stage" + v.at() + ", so that nothing after them is shared"
 	case Evicted:
 		return "nothing changed, and the provider no longer had the prefix"
+	case VersionChanged:
+		return "another version of the service continued the conversation, and its prompts differ: " + v.Element
 	}
 	return ""
 }

@@ -99,9 +99,10 @@ engine that evaluates them live, and reports when each rule would have fired, fo
 how long, and on what evidence. It notifies nobody. Without files it uses the rule
 files of the configuration, else the shipped rules.
 
-Not replayed: rules on the health of llmtap, lost events, rate limits, cost and
-errors of tools, which are not read. A cause counts as new if no stored call
-failed for it before. What is usual is learned from the four weeks before.
+Not replayed: rules on the health of llmtap, lost events, rate limits, budgets
+and repeated calls of tools, which are not stored or not read. A cause counts as
+new if no stored call failed for it before. What is usual is learned from the four
+weeks before.
 
 Exit code: 0 whether a rule fired or not, 3 if there are no rules or no calls.
 

@@ -25,11 +25,11 @@ compared with its last ones; failures of the provider do not count then. A
 conversation counts as failed once.
 
 Durations, times to the first token, tokens, the messages of a request, costs, the
-share of tool replies that report an error, and the share of a prompt that was not
-read from the provider's cache, though it could have been, are compared in the same way. A call counts as bad if it exceeds the 95th percentile of
-the version before in the hour before the rollout, in stages with at least 100 calls
-in that hour. Durations are compared only with calls at the same time. Half of
---alpha is for failures.
+share of tool replies that report an error, and the share of a prompt that could have
+been read from the provider's cache and was not are compared in the same way. A call
+counts as bad if it exceeds the 95th percentile of the version before in the hour
+before the rollout, in stages with at least 100 calls in that hour. Durations are
+compared only with calls at the same time. Half of --alpha is for failures.
 
 The test is valid however often it looks: the probability of stopping a version that
 is not worse in anything is at most --alpha.
@@ -43,11 +43,12 @@ Exit code:
 Fields of --format json: verdict (good, worse, too_few_calls), service, version,
 baseline, start, worse_at, evidence, threshold, compared_calls, min_calls,
 stopped_at_call, worse_in (failures, duration, first_token, input_tokens,
-output_tokens, history, cost, tool_errors, cache); stages: environment, stage, new, old, compared_new,
-compared_old (each calls and failed), compared_with_earlier_calls, evidence,
-ruled_out_odds_ratio, measures: measure, before and after (95th percentiles),
-compared_new, compared_old (each calls and above), evidence; causes: environment,
-stage, cause, root_cause, new_failed, old_failed, reason, fix, example, page.`,
+output_tokens, history, cost, tool_errors, cache); stages: environment, stage, new,
+old, compared_new, compared_old (each calls and failed),
+compared_with_earlier_calls, evidence, ruled_out_odds_ratio, measures: measure,
+before and after (95th percentiles), compared_new, compared_old (each calls and
+above), evidence; causes: environment, stage, cause, root_cause, new_failed,
+old_failed, reason, fix, example, page.`,
 	Examples: `  llmtap gate --service checkout-agent --version 2.4.0 --for 10m --min-calls 200
   llmtap gate --service checkout-agent --version 2.4.0 --stage planner
   llmtap gate --service checkout-agent --version 2.4.0 --once --format json`,

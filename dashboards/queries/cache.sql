@@ -9,13 +9,7 @@
 -- the share of the input that was read from the cache, and read_percent that of the tokens that could have been read: reusable. Elements
 -- have no index of a message, nor of the first of tools in another order. missed_usd is NULL for models that are not in the price table.
 WITH
-    {price},
-    arraySum(r -> r.1, all_rows) AS all_calls,
-    arraySum(r -> r.2, all_rows) AS all_unreported,
-    arraySum(r -> r.3, all_rows) AS all_input,
-    arraySum(r -> r.4, all_rows) AS all_cached,
-    arraySum(r -> r.5, all_rows) AS all_reusable,
-    arraySum(r -> r.6, all_rows) AS all_missed
+    {price}
 SELECT
     day,
     service,
@@ -41,9 +35,13 @@ FROM
 (
     SELECT
         *,
-        groupArray((n, n_unreported, input_tokens, cached, reusable_tokens, missed_tokens))
-            OVER (PARTITION BY day, service, stage, service_version, provider, model) AS all_rows,
-        max(reason != '') OVER (PARTITION BY day, service, stage, service_version, provider, model) AS broken
+        sum(n) OVER alike AS all_calls,
+        sum(n_unreported) OVER alike AS all_unreported,
+        sum(input_tokens) OVER alike AS all_input,
+        sum(cached) OVER alike AS all_cached,
+        sum(reusable_tokens) OVER alike AS all_reusable,
+        sum(missed_tokens) OVER alike AS all_missed,
+        max(reason != '') OVER alike AS broken
     FROM
     (
         SELECT
@@ -68,6 +66,7 @@ FROM
         WHERE {filter exchanges AS e}
         GROUP BY day, service, stage, service_version, provider, model, reason, element, detail
     )
+    WINDOW alike AS (PARTITION BY day, service, stage, service_version, provider, model)
 )
 WHERE if({reason:String} = '', reason != '' OR NOT broken, reason = {reason:String})
 ORDER BY missed > 0 DESC NULLS LAST, missed_usd DESC NULLS LAST, missed DESC, day DESC, service, stage, service_version, provider, model, reason, element, detail

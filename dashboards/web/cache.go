@@ -142,7 +142,7 @@ func (c *cacheReport) sentence(breaks []cacheBreak) string {
 	}
 	text += fmt.Sprintf(" The other %s cost %s", quantity.Count(c.Missed), c.extra())
 	if len(breaks) > 0 {
-		text += "; most of it because " + breaks[0].Why
+		text += "; the largest part because " + breaks[0].Why
 		if breaks[0].LastClean != "" {
 			text += ", since " + breaks[0].FirstVersion
 		}
@@ -200,7 +200,7 @@ func cacheBreaks(v *View, rows []stored.Row) []cacheBreak {
 		if at.Before(b.firstAt) {
 			b.firstAt, b.firstID, b.FirstVersion = at, r.Text("first_exchange_id"), version
 		}
-		if n := r.Int64("missed"); n > b.worst {
+		if n := r.Int64("most_missed"); b.worstID == "" || n > b.worst {
 			b.worst, b.worstID = n, r.Text("worst_exchange_id")
 		}
 	}

@@ -14,15 +14,15 @@ func cacheRows() map[string]*Table {
 	breaks := &Table{}
 	for _, c := range []string{
 		"service", "stage", "service_version", "reason", "element", "detail", "calls", "input_tokens", "cached_tokens", "reusable", "missed", "missed_usd", "unpriced",
-		"first_call", "last_call", "first_exchange_id", "worst_exchange_id",
+		"first_call", "last_call", "first_exchange_id", "worst_exchange_id", "most_missed",
 	} {
 		breaks.Columns = append(breaks.Columns, Column{Name: c})
 	}
 	breaks.Rows = [][]any{
-		{"checkout-agent", "planner", "2.5.0", "system_changed", "system", "time", uint64(40), int64(400_000), int64(0), int64(380_000), int64(380_000), 0.95, int64(0), at(40), at(59), "e-first", "e-worst"},
-		{"checkout-agent", "planner", "2.4.0", "evicted", "", "", uint64(2), int64(20_000), int64(8000), int64(18_000), int64(10_000), 0.025, int64(0), at(10), at(30), "e-evicted", "e-evicted"},
-		{"checkout-agent", "planner", "2.4.0", "", "", "", uint64(100), int64(1_000_000), int64(950_000), int64(950_000), int64(0), 0.0, int64(0), at(1), at(39), "e-fine", "e-fine"},
-		{"support-agent", "triage", "", "tools_changed", "tools[3]", hostile, uint64(3), int64(9000), int64(3000), int64(6000), int64(3000), 0.0, int64(3000), at(20), at(21), "e-tools", "e-tools"},
+		{"checkout-agent", "planner", "2.5.0", "system_changed", "system", "time", uint64(40), int64(400_000), int64(0), int64(380_000), int64(380_000), 0.95, int64(0), at(40), at(59), "e-first", "e-worst", int64(10_000)},
+		{"checkout-agent", "planner", "2.4.0", "evicted", "", "", uint64(2), int64(20_000), int64(8000), int64(18_000), int64(10_000), 0.025, int64(0), at(10), at(30), "e-evicted", "e-evicted", int64(6000)},
+		{"checkout-agent", "planner", "2.4.0", "", "", "", uint64(100), int64(1_000_000), int64(950_000), int64(950_000), int64(0), 0.0, int64(0), at(1), at(39), "e-fine", "e-fine", int64(0)},
+		{"support-agent", "triage", "", "tools_changed", "tools[3]", hostile, uint64(3), int64(9000), int64(3000), int64(6000), int64(3000), 0.0, int64(3000), at(20), at(21), "e-tools", "e-tools", int64(1000)},
 	}
 	over := &Table{Columns: []Column{{Name: "time"}, {Name: "reason"}, {Name: "reusable"}, {Name: "missed"}}}
 	for minute := range 60 {
@@ -48,7 +48,7 @@ func TestCacheSection(t *testing.T) {
 	page("/versions", nil)
 
 	body := page("/?service=checkout-agent&stage=planner", cacheRows())
-	wantAll(t, body, "71% of the tokens that could be read from the cache were: 961,000 of 1,354,000. The other 393,000 cost over $0.97 more; most of it because the system prompt changed (time), since 2.5.0.",
+	wantAll(t, body, "71% of the tokens that could be read from the cache were: 961,000 of 1,354,000. The other 393,000 cost over $0.97 more; the largest part because the system prompt changed (time), since 2.5.0.",
 		"<td>The system prompt changed (time)</td><td>checkout-agent/planner</td>", "since <code>2.5.0</code> <small>last clean <code>2.4.0</code></small>",
 		`<b>$0.95</b></td><td class="n">$68.40</td><td class="n">380,000</td>`, // 20 minutes are a 72nd of a day
 		`<a href="/exchange/e-first?service=checkout-agent&amp;stage=planner">first call</a>`, "/exchange/e-worst", "The provider no longer had it <small>not avoidable</small>", "price unknown",
@@ -72,7 +72,7 @@ func TestCacheOnlyRead(t *testing.T) {
 		x.Rows = nil
 	}
 	all := rows["and what broke it?"]
-	all.Rows = [][]any{{"a", "b", "1", "", "", "", uint64(1), int64(4000), int64(1000), int64(0), int64(0), 0.0, int64(0), testNow, testNow, "e", "e"}}
+	all.Rows = [][]any{{"a", "b", "1", "", "", "", uint64(1), int64(4000), int64(1000), int64(0), int64(0), 0.0, int64(0), testNow, testNow, "e", "e", int64(0)}}
 	_, body := get(handler(t, fakeSource{rows: rows}.options()), "/")
 	wantAll(t, body, "25% of 4,000 input tokens were read from the cache. No earlier prompt is known that could have been read instead.")
 }

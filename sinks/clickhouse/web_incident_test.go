@@ -62,8 +62,8 @@ conversation_id=conv-22 hits=1 recovered=0 conversations=3 all_recovered=0`)
 	// Every second call of 1.5.0 missed the prompt cache; none has a finding about it.
 	f("problem_versions", "message_edited", "message_edited", "version=1.4.0 hits=0 calls=20\nversion=1.5.0 hits=9 calls=19", "step", "100000000")
 	f("incident_examples", "message_edited", "message_edited", "n=9 conversation_id=conv-37 status=200 rule_id=")
-	f("cache_breaks", "", "", `service_version=1.5.0 reason=message_edited element=messages calls=10 reusable=900 missed=500 missed_usd=0.45 unpriced=0
-service_version=1.4.0 reason= element= calls=20 reusable=800 missed=0 missed_usd=0 unpriced=0`)
+	f("cache_breaks", "", "", `service_version=1.4.0 reason= element= calls=20 reusable=800 missed=0 missed_usd=0 unpriced=0
+service_version=1.5.0 reason=message_edited element=messages calls=10 reusable=900 missed=500 missed_usd=0.45 unpriced=0`)
 	f("cache_over_time", "", "", "reason= reusable=800 missed=0\nreason=message_edited reusable=900 missed=500", "step", "100000000")
 }
 

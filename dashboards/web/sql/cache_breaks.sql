@@ -3,6 +3,7 @@
 -- bound prices: price table of the configuration, as JSON
 -- Only calls whose answer says what was read from the cache. Without a reason, nothing was missed. unpriced are missed tokens of models that
 -- are not in the price table. Elements have no index of a message, nor of the first of tools in another order.
+-- most_missed are the missed tokens of the worst call. The rows without a reason come first, so that the limit leaves out only cheap reasons.
 WITH
     {price}
 SELECT
@@ -22,6 +23,7 @@ SELECT
     min(first_at) AS first_call,
     max(last_at) AS last_call,
     argMin(first_id, first_at) AS first_exchange_id,
+    max(worst) AS most_missed,
     argMax(worst_id, worst) AS worst_exchange_id
 FROM
 (
@@ -50,5 +52,5 @@ FROM
     GROUP BY service, stage, service_version, provider, model, reason, element, detail
 )
 GROUP BY service, stage, service_version, reason, element, detail
-ORDER BY missed_usd DESC, missed DESC, service, stage, service_version, reason, element, detail
+ORDER BY reason = '' DESC, missed_usd DESC, missed DESC, service, stage, service_version, reason, element, detail
 LIMIT 2000

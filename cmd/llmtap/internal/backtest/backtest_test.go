@@ -85,10 +85,10 @@ func TestReadTallies(t *testing.T) {
 // A call that missed the prompt cache is counted, with an example if the agent could have avoided that.
 func TestReadCache(t *testing.T) {
 	known := must.Get(readKnown(t.Context(), stored))(t)
-	columns := "service stage n example missed_for reusable missed cache_at cache_what cache_reusable cache_missed cache_input"
+	columns := "service stage n example missed_for reusable missed loss cache_at cache_what cache_reusable cache_missed cache_input"
 	of := func(reason string) *analyzer.Tally {
 		out := &analyzer.Tally{Second: at.Unix()}
-		row := []any{"shop", "planner", uint64(3), []string{"x0", "c0", ""}, reason, int64(9000), int64(6000), "system", "time", int64(3000), int64(2000), int64(4000)}
+		row := []any{"shop", "planner", uint64(3), []string{"x0", "c0", ""}, reason, int64(9000), int64(6000), int64(1500), "system", "time", int64(3000), int64(2000), int64(4000)}
 		addCache(out, rows.Of(result(columns, row))[0], known)
 		return out
 	}
@@ -99,6 +99,7 @@ func TestReadCache(t *testing.T) {
 		Counts: []analyzer.Count{
 			{Metric: analyzer.MetricCacheReusable, Labels: calls, N: 9000},
 			{Metric: analyzer.MetricCacheMissed, Labels: missed, N: 6000},
+			{Metric: analyzer.MetricCacheLoss, Labels: missed, N: 1500},
 			{Metric: analyzer.MetricCacheBroken, Labels: missed, N: 3},
 		},
 		Examples: []analyzer.Example{{
@@ -108,7 +109,7 @@ func TestReadCache(t *testing.T) {
 			Fix:      "Put what changes, such as the time, into the newest message, and keep the system prompt of a conversation as it is.",
 		}},
 	}, of("system_changed")))
-	must.Equal(t, len(of("idle").Counts), 2, "counts of a call after a pause")
+	must.Equal(t, len(of("idle").Counts), 3, "counts of a call after a pause")
 	must.Equal(t, len(of("idle").Examples), 0, "examples of a call after a pause")
 }
 

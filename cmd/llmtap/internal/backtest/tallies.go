@@ -43,6 +43,7 @@ SELECT toUnixTimestamp(stored_at) AS second, service, service_version, environme
     count() AS n, argMax([exchange_id, conversation_id, substringUTF8(error_text, 1, 512)], (stored_at, exchange_id)) AS example,
     if(kind = 'call' AND measured, cache_break, '') AS missed_for,
     sumIf(ifNull(cache_reusable_tokens, 0), measured) AS reusable, sumIf(ifNull(cache_missed_tokens, 0), measured) AS missed,
+    sumIf(toUInt64(greatest(ifNull(cache_missed_tokens, 0) * (price.3 - price.4), 0) + 0.5), measured) AS loss,
     argMax((cache_element, cache_detail, ifNull(cache_reusable_tokens, 0), ifNull(cache_missed_tokens, 0), input), (stored_at, exchange_id)) AS cache,
     cache.1 AS cache_at, cache.2 AS cache_what, cache.3 AS cache_reusable, cache.4 AS cache_missed, cache.5 AS cache_input,
     ` + past.Columns + `
@@ -90,7 +91,7 @@ GROUP BY second, service, service_version, environment, agent, stage, tool_name,
 ORDER BY second, service, service_version, environment, agent, stage, tool_name, reply_error`
 
 // notStored lists the tally metrics that have no rows in ClickHouse.
-var notStored = []string{analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricUncaptured, analyzer.MetricRepeated, analyzer.MetricCacheLoss}
+var notStored = []string{analyzer.MetricLost, analyzer.MetricDropped, analyzer.MetricUncaptured, analyzer.MetricRepeated}
 
 // readTallies returns the counts of the calls and findings in [from, to) in chronological order, without empty seconds
 // except the last one. It reads in chunks of time to bound memory, and stops at the first error.
@@ -230,7 +231,7 @@ func addCall(t *analyzer.Tally, r rows.Row, known *known) error {
 	return nil
 }
 
-// addCache adds what became of the prompt cache in the calls of a row of callsSQL to t, except for the money.
+// addCache adds what became of the prompt cache in the calls of a row of callsSQL to t.
 func addCache(t *analyzer.Tally, r rows.Row, known *known) {
 	count := func(metric string, labels map[string]string, n int64) {
 		if n > 0 {
@@ -241,6 +242,7 @@ func addCache(t *analyzer.Tally, r rows.Row, known *known) {
 	labels := callLabels(r, "reason", reason)
 	count(analyzer.MetricCacheReusable, callLabels(r), r.Int64("reusable"))
 	count(analyzer.MetricCacheMissed, labels, r.Int64("missed"))
+	count(analyzer.MetricCacheLoss, labels, r.Int64("loss"))
 	if !promptcache.Avoidable(reason) {
 		return
 	}

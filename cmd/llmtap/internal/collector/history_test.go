@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/dist"
 	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/analyzer/promptcache"
 	"github.com/llmtap/llmtap/analyzer/session"
@@ -45,7 +47,7 @@ func TestHistoryOfClickHouse(t *testing.T) {
 	from := time.Now().Add(-time.Hour).UTC().Truncate(time.Hour)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	want := engine.Past{Service: "shop", Environment: "prod", Stage: "planner", At: from}
-	older := want // of a release that did not store how answers ended
+	older := want // of a release that did not store how answers ended, nor the cache
 	older.Stage = "older"
 	broken := uint64(0)
 	odd, prices := map[string]uint64{}, price.NewLookup(cfg.Prices)
@@ -111,6 +113,7 @@ func TestHistoryOfClickHouse(t *testing.T) {
 		batch.Exchanges = append(batch.Exchanges, x)
 	}
 	older.Calls, older.Measured = want.Calls, want.Measured
+	older.Measured.Cost = dist.Dist{} // it is not stored what was written to the cache of the only model with a price
 	share := func(ended string) engine.PastShare { return engine.PastShare{N: odd[ended], Of: want.Calls} }
 	cache := engine.PastShare{N: broken, Of: want.Calls}
 	older.Shares = map[string]engine.PastShare{"answer_limit": share(analyzer.EndedLimit), "answer_filtered": share(analyzer.EndedFiltered), "cache": cache}
@@ -132,7 +135,9 @@ func TestHistoryOfClickHouse(t *testing.T) {
 	must.Do(t, c.ClickHouse().Write(t.Context(), batch))
 	read := func(services ...string) []engine.Past {
 		t.Helper()
-		return must.Get(past.Read(t.Context(), c.ClickHouse(), past.OneThread, cfg.Prices, services, from.Add(-time.Hour), from.Add(time.Hour)))(t)
+		list := must.Get(past.Read(t.Context(), c.ClickHouse(), past.OneThread, cfg.Prices, services, from.Add(-time.Hour), from.Add(time.Hour)))(t)
+		slices.SortFunc(list, func(a, b engine.Past) int { return strings.Compare(a.Stage, b.Stage) })
+		return list
 	}
 	must.Agree(t, cmp.Diff([]engine.Past{older, want}, read()))
 	must.Equal(t, len(read("shop", "other's"))+len(read("other")), 2, "services")

@@ -27,7 +27,7 @@ type measure struct {
 }
 
 // cacheSQL is the share of what could be read from the prompt cache that was not, for a reason that the agent could avoid.
-const cacheSQL = `100. * if(cache_break IN ('history_compacted', 'too_short', 'idle', 'parallel', 'evicted'), 0, cache_missed_tokens) / nullIf(cache_reusable_tokens, 0)`
+const cacheSQL = `100. * if(cache_break IN (` + past.Unavoidable + `), 0, cache_missed_tokens) / nullIf(cache_reusable_tokens, 0)`
 
 var measures = []measure{
 	{"duration", "nullIf(duration, 0)", true, "takes longer", "s"},

@@ -18,7 +18,8 @@ import (
 )
 
 // Cost are expressions of a call for a clause WITH: its tokens input, cached, written, hour and output, and cost, what they cost in
-// microdollars; 0 if that is unknown. They need the parameters begun and until, between which the calls began, and prices. The price of a
+// microdollars; 0 if that is unknown, as of the calls of an older release, which did not store the tokens written to a cache, to a model
+// that has a price for these. They need the parameters begun and until, between which the calls began, and prices. The price of a
 // model is looked up once, not for each call.
 var Cost = queries.Expand(`(SELECT (groupArray(name), groupArray(place)) FROM (
 			WITH {price}
@@ -28,7 +29,8 @@ var Cost = queries.Expand(`(SELECT (groupArray(name), groupArray(place)) FROM (
 		JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64, Float64, Float64))') AS prices,
 		transform(concat(provider, '\n', model), models.1, models.2, toUInt64(0)) AS known, prices[known] AS price,
 		ifNull(input_tokens, 0) AS input, ifNull(cached_tokens, 0) AS cached, ifNull(cache_written_tokens, 0) AS written, ifNull(cache_hour_tokens, 0) AS hour,
-		ifNull(output_tokens, 0) AS output, input > 0 OR output > 0 AS used, if(used AND known > 0, toInt64(1e6 * {dollars} + 0.5), 0) AS cost`)
+		ifNull(output_tokens, 0) AS output, input > 0 OR output > 0 AS used,
+		if(used AND known > 0 AND (ended != '' OR price.6 = price.3), toInt64(1e6 * {dollars} + 0.5), 0) AS cost`)
 
 // Values are expressions of a call, for a clause WITH before Columns: what is measured of it, and whether it is. They need the parameters
 // of Cost.
@@ -53,13 +55,13 @@ var Columns = func() string {
 		values = append(values, fmt.Sprintf("toUInt64(%s > 0), toUInt64(greatest(%[1]s, 0))", v))
 	}
 	keys, values = append(keys, fmt.Sprintf("toUInt16(%d)", unpriced)), append(values, "toUInt64(used AND known = 0)")
-	return `countIf(cache_reusable_tokens IS NOT NULL AND measured) AS cache_known, countIf(cache_break NOT IN (` + unavoidable + `) AND measured) AS cache_broken,
+	return `countIf(cache_reusable_tokens IS NOT NULL AND measured) AS cache_known, countIf(cache_break NOT IN (` + Unavoidable + `) AND measured) AS cache_broken,
 		sumMapIf([if(ended = '', concat('` + older + `', finish_reason), ended)], [toUInt64(1)], measured) AS ends, ends.1 AS reasons, toString(ends.2) AS reason_counts,
 		toString(sumMapIf([` + strings.Join(keys, ", ") + `], [` + strings.Join(values, ", ") + `], measured)) AS measures`
 }()
 
-// unavoidable are the values of cache_break that no change of the agent avoids, as in promptcache.Avoidable.
-const unavoidable = "'', 'history_compacted', 'too_short', 'idle', 'parallel', 'evicted'"
+// Unavoidable are the values of cache_break that no change of the agent avoids, as in promptcache.Avoidable.
+const Unavoidable = "'', 'history_compacted', 'too_short', 'idle', 'parallel', 'evicted', 'version_changed'"
 
 // older begins the finish reason of a call of which is not stored how it ended: that of an older release, or without a readable answer.
 const older = "?"

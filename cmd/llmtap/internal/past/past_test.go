@@ -8,7 +8,7 @@ import (
 )
 
 func TestUnavoidable(t *testing.T) {
-	for reason := range strings.SplitSeq(unavoidable, ", ") {
+	for reason := range strings.SplitSeq(Unavoidable, ", ") {
 		if promptcache.Avoidable(strings.Trim(reason, "'")) {
 			t.Errorf("%s is avoidable", reason)
 		}
