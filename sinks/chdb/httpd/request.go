@@ -117,7 +117,7 @@ func (q *request) resetSQL() string {
 // body returns the decompressed body of the request. The reader returns io.EOF only if the body is complete. A broken
 // connection or a truncated compressed stream or block is a different error.
 func (q *request) body() (io.Reader, error) {
-	raw := q.http.Body
+	raw := &stickyReader{r: q.http.Body}
 	b, err := decoder(q.http.Header.Get("Content-Encoding"), raw)
 	if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return http.NoBody, nil // compressed, but empty
@@ -155,6 +155,20 @@ func decoder(encoding string, raw io.Reader) (io.Reader, error) {
 		return nil, fmt.Errorf("read %s body: %w", encoding, err)
 	}
 	return r, nil
+}
+
+// A stickyReader repeats its error. The body of a request that ends too early returns io.ErrUnexpectedEOF once and then io.EOF, and
+// decoders take the first for the end between two frames.
+type stickyReader struct {
+	r   io.Reader
+	err error
+}
+
+func (s *stickyReader) Read(p []byte) (n int, err error) {
+	if s.err == nil {
+		n, s.err = s.r.Read(p)
+	}
+	return n, s.err
 }
 
 // A completeReader returns io.EOF at the end of the decoded data only if the raw body is also complete.
