@@ -18,6 +18,7 @@ import "regexp"
 //	{cache_element}   what broke the prompt cache, without the index of a message, or of the first tool in another order
 //	{cache_detail}    what changed in it, unless it is the tool
 //	{price}           known and price of a model, from the parameter prices; {price x.} of that of x
+//	{prices}          the parameter prices as an array, whose rows are as price.Table.Bound writes them
 //	{dollars}         cost at that price of the tokens input, cached, written, hour and output; {dollars x.} of those of x
 //	{cache tokens}    sums for {dollars}: of tokens read from the cache, and of those written to it, in all and for an hour
 //	{accepted}        tokens per byte of accepted requests by model
@@ -54,9 +55,10 @@ var fragments = []struct {
             false))`},
 	{regexp.MustCompile(`\{cache_element\}`), `if(cache_break = 'tools_reordered', 'tools', replaceRegexpOne(cache_element, '^messages\\[[0-9]+\\]', 'messages'))`},
 	{regexp.MustCompile(`\{cache_detail\}`), `if(cache_break = 'tools_reordered', '', cache_detail)`},
-	{regexp.MustCompile(`\{price(?: (\w+\.))?\}`), `JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64, Float64, Float64))') AS prices,
+	{regexp.MustCompile(`\{price(?: (\w+\.))?\}`), `{prices},
     arrayFirstIndex(p -> (p.1 = '' OR p.1 = ${1}provider) AND ${1}model LIKE p.2, prices) AS known,
     prices[known] AS price`},
+	{regexp.MustCompile(`\{prices\}`), `JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64, Float64, Float64))') AS prices`},
 	{regexp.MustCompile(`\{dollars(?: (\w+\.))?\}`), `((${1}input - ${1}cached - ${1}written) * price.3 + ${1}cached * price.4 + (${1}written - ${1}hour) * price.6 + ${1}hour * price.7
         + ${1}output * price.5) / 1e6`},
 	{regexp.MustCompile(`\{cache tokens\}`), `coalesce(sum(cached_tokens), 0) AS cached,

@@ -59,7 +59,7 @@ var valuesSQL = func() string {
 	}
 	return `SELECT *, x.1 AS measure, assumeNotNull(x.2) AS value FROM
 		(
-			SELECT * FROM (` + callsSQL + `) AS c LEFT JOIN
+			SELECT * FROM (WITH ` + past.Cost + ` SELECT *, cost FROM (` + callsSQL + `)) AS c LEFT JOIN
 			(
 				SELECT answered_by, count() AS replies, countIf(reply_error != '') AS tool_errors FROM tool_calls_final
 				WHERE service = {service:String} AND ` + past.Answered + ` GROUP BY answered_by

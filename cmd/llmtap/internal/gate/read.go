@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/regression"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/past"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 )
 
@@ -20,16 +19,15 @@ const (
 
 // callsSQL selects the calls of the service since {from}. Retries of an SDK and calls that the agent cancelled do not count, as
 // in the tallies. The time is that of the stream, so that the clocks of agents do not matter; started_at only bounds what is read.
-var callsSQL = `WITH ` + past.Cost + `
-	SELECT exchange_id, service_version, environment, stage, stored_at, status, failed, error_type, duration, first_byte, stream,
-		input_tokens, output_tokens, messages, cache_reusable_tokens, cache_missed_tokens, cache_break, cost, toString(cause) AS cause, toString(root_cause) AS root_cause,
+const callsSQL = `SELECT exchange_id, service_version, environment, stage, stored_at, status, failed, error_type, duration, first_byte, stream,
+		input_tokens, output_tokens, messages, cache_reusable_tokens, cache_missed_tokens, cache_break, provider, model, cached_tokens, cache_written_tokens, cache_hour_tokens, ended, toString(cause) AS cause, toString(root_cause) AS root_cause,
 		multiIf(conversation_id != '', concat('c', conversation_id), run_id != '', concat('r', run_id), concat('e', exchange_id)) AS conversation
 	FROM exchanges_final
 	WHERE service = {service:String} AND ({environment:String} = '' OR environment = {environment:String}) AND ({stage:String} = '' OR stage = {stage:String})
 		AND stored_at >= {from:DateTime64(9, 'UTC')} AND started_at >= {begun:DateTime64(9, 'UTC')}
 		AND origin != 'import' AND retry = 0 AND error_type != 'cancelled'`
 
-var versionsSQL = `SELECT toString(service_version) AS version, min(stored_at) AS first_at, count() AS calls
+const versionsSQL = `SELECT toString(service_version) AS version, min(stored_at) AS first_at, count() AS calls
 	FROM (` + callsSQL + `) GROUP BY service_version ORDER BY calls DESC, version`
 
 // cellsSQL counts the trials: the calls before which no call of their conversation failed in the stage.
@@ -56,14 +54,14 @@ func trialsSQL(by, bad, provider, calls string) string {
 }
 
 // stagesSQL counts all calls of both versions by stage.
-var stagesSQL = `SELECT toString(environment) AS environment, toString(stage) AS stage,
+const stagesSQL = `SELECT toString(environment) AS environment, toString(stage) AS stage,
 		countIf(is_new) AS new_calls, countIf(is_new AND failed) AS new_failed, countIf(NOT is_new) AS old_calls, countIf(NOT is_new AND failed) AS old_failed
 	FROM (SELECT *, service_version = {version:String} AS is_new FROM (` + callsSQL + `))
 	WHERE is_new AND stored_at >= {start:DateTime64(9, 'UTC')} OR service_version = {baseline:String}
 	GROUP BY environment, stage ORDER BY stage, environment`
 
 // causesSQL counts the failed calls of both versions by cause, with an example of the new one.
-var causesSQL = `SELECT toString(environment) AS environment, toString(stage) AS stage, cause, root_cause, toUInt16(cause IN {provider:Array(String)}) AS provider,
+const causesSQL = `SELECT toString(environment) AS environment, toString(stage) AS stage, cause, root_cause, toUInt16(cause IN {provider:Array(String)}) AS provider,
 		countIf(is_new) AS new_failed, countIf(NOT is_new) AS old_failed, argMaxIf(exchange_id, stored_at, is_new) AS example
 	FROM (SELECT *, service_version = {version:String} AS is_new FROM (` + callsSQL + `))
 	WHERE failed AND (is_new AND stored_at >= {start:DateTime64(9, 'UTC')} OR service_version = {baseline:String})

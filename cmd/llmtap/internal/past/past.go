@@ -26,7 +26,7 @@ var Cost = queries.Expand(`(SELECT (groupArray(name), groupArray(place)) FROM (
 			SELECT concat(provider, '\n', model) AS name, toUInt64(known) AS place FROM (SELECT DISTINCT provider, model FROM exchanges
 				WHERE started_at >= {begun:DateTime64(9, 'UTC')} AND started_at < {until:DateTime64(9, 'UTC')})
 			UNION ALL SELECT '', 0)) AS models,
-		JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64, Float64, Float64))') AS prices,
+		{prices},
 		transform(concat(provider, '\n', model), models.1, models.2, toUInt64(0)) AS known, prices[known] AS price,
 		ifNull(input_tokens, 0) AS input, ifNull(cached_tokens, 0) AS cached, ifNull(cache_written_tokens, 0) AS written, ifNull(cache_hour_tokens, 0) AS hour,
 		ifNull(output_tokens, 0) AS output, input > 0 OR output > 0 AS used,
