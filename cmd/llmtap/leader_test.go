@@ -125,14 +125,22 @@ func (c *alertCluster) put(t *testing.T, key string, v any) {
 func (c *alertCluster) message(t *testing.T, service, text string) slack.Message {
 	t.Helper()
 	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		for _, m := range c.slack.Messages() {
-			if m.ThreadTS == "" && strings.Contains(string(m.Blocks), service) && strings.Contains(string(m.Blocks), text) {
-				return m
-			}
+		if m, ok := c.shown(service, text); ok {
+			return m
 		}
 	}
 	t.Fatalf("no message about %s with %q\n%s", service, text, c.leader.stderr.String())
 	return slack.Message{}
+}
+
+// shown returns the first message about a service, with a text in its blocks, if there is one.
+func (c *alertCluster) shown(service, text string) (slack.Message, bool) {
+	for _, m := range c.slack.Messages() {
+		if m.ThreadTS == "" && strings.Contains(string(m.Blocks), service) && strings.Contains(string(m.Blocks), text) {
+			return m, true
+		}
+	}
+	return slack.Message{}, false
 }
 
 // about returns the number of messages about a service, without its thread, and the lines in the thread.
@@ -189,7 +197,7 @@ func (c *alertCluster) incident(t *testing.T) (other *upProcess) {
 				c.put(t, engine.AckStoreKey(g.Key), engine.StoredAck{Ack: alerts.Ack{Group: g.Key, Incident: acked, By: "U1", ByName: "anna", At: now}})
 			}
 		}
-		if _, thread := c.about(ackedService); len(thread) > 0 {
+		if _, ok := c.shown(ackedService, "Acknowledged by"); ok {
 			break
 		}
 	}
