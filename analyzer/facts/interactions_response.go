@@ -227,11 +227,11 @@ func (a *stepAnswer) event(name []byte, s *scanner) {
 
 func (a *stepAnswer) apply(e *stepEvent, s *scanner) {
 	again := scanner{b: s.b, scratch: s.scratch}
+	a.ended = a.ended || isLastEvent(wire.Interactions, e.typ)
 	switch typ := string(e.typ); {
 	case e.interaction > 0:
 		again.i = e.interaction
 		a.interaction(&again)
-		a.ended = a.ended || isLastEvent(wire.Interactions, e.typ)
 	case typ == "step.start" && e.step > 0:
 		again.i = e.step
 		a.answered = true
