@@ -124,3 +124,21 @@ document.addEventListener("keydown", (event) => {
 		document.querySelector(".search input").focus();
 	}
 });
+
+// A field of the filter bar suggests the values that there are, with the number of their calls.
+document.addEventListener("focusin", async (event) => {
+	const name = event.target.dataset.suggest;
+	const list = name && document.getElementById("values-" + name);
+	if (!list || list.dataset.asked) {
+		return;
+	}
+	list.dataset.asked = "yes";
+	try {
+		const answer = await fetch("/suggest/" + name + location.search);
+		for (const [value, calls] of answer.ok ? await answer.json() : []) {
+			list.append(new Option(calls.toLocaleString("en") + (calls === 1 ? " call" : " calls"), value));
+		}
+	} catch (e) {
+		delete list.dataset.asked; // llmtap does not answer now
+	}
+});
