@@ -1,13 +1,16 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,8 +40,8 @@ var groupedBy = traffic{
 var traffics = []traffic{
 	{
 		kind: "calls", title: "Calls", query: "calls",
-		shown: []string{"started_at", "service", "stage", "service_version", "model", "status", "cause", "seconds", "input_tokens", "output_tokens", "cost", "conversation_id", "exchange_id"},
-		more:  []string{"messages", "tool_calls", "finish_reason", "environment", "provider", "user", "retry"},
+		shown: []string{"started_at", "service", "stage", "status", "cause", "model", "seconds", "input_tokens", "cost", "service_version", "conversation_id"},
+		more:  []string{"output_tokens", "messages", "tool_calls", "finish_reason", "environment", "provider", "user", "retry", "exchange_id"},
 		sorts: map[string]string{"started_at": "time", "seconds": "seconds", "input_tokens": "tokens", "cost": "cost", "messages": "messages"},
 	},
 	groupedBy.of("conversations", "Conversations", "conversation", "of_stage"),
@@ -133,9 +136,15 @@ func (l *trafficList) chosen() []string {
 	return l.shown
 }
 
-// label returns the name of a column as a heading.
+// labels are the headings of columns whose names are not clear without their query.
+var labels = map[string]string{
+	"started_at": "time", "service_version": "version", "seconds": "took", "of_service": "service", "of_stage": "stage", "failed_calls": "failed",
+	"main_reason": "why, most often", "p95": "95% latency", "longest": "longest history", "unpriced": "calls without a price",
+}
+
+// label returns the heading of a column.
 func label(column string) string {
-	return strings.ReplaceAll(strings.TrimPrefix(strings.TrimSuffix(column, "_id"), "of_"), "_", " ")
+	return cmp.Or(labels[column], strings.ReplaceAll(strings.TrimSuffix(column, "_id"), "_", " "))
 }
 
 // values are the parameters of the query.
@@ -214,6 +223,12 @@ func (l *trafficList) sort() string {
 // cell returns the value of a column of a row. The number of calls leads to these calls.
 func (l *trafficList) cell(out *result, t *Table, row []any, i int) cell {
 	c := out.cell(t.Columns[i], row[i])
+	if !c.Time.IsZero() {
+		c = cell{Parts: []cellPart{{Text: c.Time.Absolute()}}, Full: c.Full}
+		if l.by == "" {
+			c.Parts[0].URL = idURL("exchange", rowsOf(&Table{Columns: t.Columns, Rows: [][]any{row}})[0].Text("exchange_id"))
+		}
+	}
 	if len(c.Parts) == 0 {
 		return c
 	}
@@ -221,7 +236,9 @@ func (l *trafficList) cell(out *result, t *Table, row []any, i int) cell {
 	group, _ := row[0].(string)
 	switch name := t.Columns[i].Name; {
 	case name == "cost":
-		first.Text = quantity.Money(floatOf(row[i]))
+		first.Text = cents(floatOf(row[i]))
+	case name == "main_reason":
+		first.Text = parseReason(first.Text).ID
 	case name == "seconds" || name == "p95":
 		first.Text = latency(floatOf(row[i]))
 	case numberColumns(t)[i] && name != "status":
@@ -243,6 +260,15 @@ func (l *trafficList) cell(out *result, t *Table, row []any, i int) cell {
 		first.URL = l.View.With(trafficPath+"calls", l.by, group, "failed", "yes")
 	}
 	return c
+}
+
+// cents returns an amount of money; a small one with two digits.
+func cents(usd float64) string {
+	if usd == 0 || usd >= 0.01 {
+		return quantity.Money(usd)
+	}
+	digits := 1 - int(math.Floor(math.Log10(usd)))
+	return "$" + strconv.FormatFloat(usd, 'f', min(digits, 9), 64)
 }
 
 // Export returns the URL of all rows as a file.
