@@ -251,13 +251,13 @@ func (l *trafficList) cell(out *result, t *Table, row []any, i int) cell {
 	}
 	switch t.Columns[i].Name {
 	case "group":
-		if first.URL = l.View.With(trafficPath+"calls", l.by, group); l.by == "conversation" {
-			first.URL = idURL("conversation", group)
+		if first.URL = l.View.Calls(l.by, group); l.by == "conversation" || l.by == "run" {
+			first.URL = l.View.With(timelinePath, l.by, group)
 		}
 	case "calls":
-		first.URL = l.View.With(trafficPath+"calls", l.by, group)
+		first.URL = l.View.Calls(l.by, group)
 	case "failed_calls":
-		first.URL = l.View.With(trafficPath+"calls", l.by, group, "failed", "yes")
+		first.URL = l.View.Calls(l.by, group, "failed", "yes")
 	}
 	return c
 }

@@ -209,7 +209,7 @@ func (v *View) With(path string, pairs ...string) string {
 			p[name] = slices.Clone(v.params[name])
 		}
 	}
-	if strings.HasPrefix(path, trafficPath) {
+	if strings.HasPrefix(path, trafficPath) || path == timelinePath {
 		for _, name := range callFilters {
 			p[name] = slices.Clone(v.params[name])
 		}
@@ -224,6 +224,9 @@ func (v *View) With(path string, pairs ...string) string {
 	}
 	return path + encode(p)
 }
+
+// Calls returns the URL of the list of calls with the time range and the filters of v, and further filters as in With.
+func (v *View) Calls(pairs ...string) string { return v.With(trafficPath+"calls", pairs...) }
 
 // Here returns the URL of this page with other parameters, as in With.
 func (v *View) Here(pairs ...string) string { return v.With(v.Path, pairs...) }

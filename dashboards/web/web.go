@@ -85,6 +85,7 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.Handle("GET /versions", versionsPage{s, stored})
 	mux.Handle("GET /calls", toolsPage{s, stored})
 	mux.Handle("GET /traffic/{kind}", trafficPage{s, stored, o.Write})
+	mux.Handle("GET /timeline", timelinePage{s, stored})
 	mux.Handle("GET /suggest/{filter}", suggester{s, stored})
 	mux.Handle("GET /providers", providersPage{s, stored})
 	mux.Handle("GET /problems", problemsPage{s, o.Problems})
