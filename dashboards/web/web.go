@@ -34,6 +34,7 @@ type Options struct {
 	Tallies       Tallies
 	Usual         Usual
 	Health        func(ctx context.Context) []Part
+	Ways          func() []Way // how agents send their calls
 	Conversations Conversations
 	Prices        price.Table
 	CodeURL       string                  // URL of a line of an agent's code, with {version}, {file} and {line}; "": no links
@@ -69,7 +70,7 @@ func NewHandler(o Options) (http.Handler, error) {
 	}
 	stored := store{o.ClickHouse, o.Prices}
 	mux := http.NewServeMux()
-	mux.Handle("GET /{$}", fleetPage{s, trends{stored, o.Usual}, o.Firing, o.Problems, o.Tallies, o.Health})
+	mux.Handle("GET /{$}", &fleetPage{site: s, trends: trends{stored, o.Usual}, firing: o.Firing, problems: o.Problems, tallies: o.Tallies, health: o.Health, ways: o.Ways})
 	explore := explorePage{s, stored, o.Explorer, o.Write}
 	mux.Handle("GET /explore", explore)
 	mux.Handle("GET /explore/{query}", explore)
