@@ -42,6 +42,10 @@ async function refresh() {
 		if (busy()) {
 			return;
 		}
+		if (sections.querySelector("[data-waiting]") && !html.includes("data-waiting")) {
+			location.reload(); // the first call: another page with another title
+			return;
+		}
 		const unfolded = new Set();
 		sections.querySelectorAll("details[open]").forEach((d) => unfolded.add(place(d)));
 		const focused = sections.contains(document.activeElement) ? place(document.activeElement) : "";
