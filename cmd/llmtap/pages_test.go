@@ -263,7 +263,7 @@ func testTraffic(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 	p.Follow(`#totals a[href*="failed=yes"]`)
 	failed := len(p.Links("#list tbody tr td:first-child a"))
 	p.Click(".filterbar summary")
-	p.Click("input[name=cause]")
+	p.Eval(`document.querySelector("input[name=cause]").focus()`, nil)
 	p.Wait(`document.querySelectorAll("#values-cause option").length > 1`)
 	p.Fill("input[name=cause]", "duplicate_reply")
 	p.Follow(".filterbar button")
