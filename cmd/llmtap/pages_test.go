@@ -56,7 +56,7 @@ func TestPages(t *testing.T) {
 	urls := d.pages(t, b)
 	t.Run("audit", func(t *testing.T) {
 		for _, u := range append(slices.Clone(urls), d.fleet+"alerts/backtest?rule=StageFailureRate&range=15m", d.fleet+"search?q=checkout-agent",
-			d.fleet+"traffic/conversations", d.fleet+"traffic/users", d.timeline(t, b)) {
+			d.fleet+"traffic/conversations", d.timeline(t, b)) {
 			t.Run(pageName(u), func(t *testing.T) {
 				t.Parallel()
 				p := b.Page(t, pageViews[0])
