@@ -241,7 +241,10 @@ func newCachingRun(w *world, d *cachingDialect, id string, rng *rand.Rand) *cach
 
 // caches starts the provider, which evicts in a share of cases.
 func (r *cachingRun) caches(evict float64) {
-	r.cache = promptcaching.New(promptcaching.Options{Now: r.time, Seed: r.rng.Uint64(), Evict: evict})
+	r.cache = promptcaching.New(promptcaching.Options{Now: r.time, Seed: r.rng.Uint64(), Evict: evict, Owner: func(key string) string {
+		account, _, _ := strings.Cut(key, ".") // a key of an account ends in its number
+		return account
+	}})
 	strict := provider.New(provider.Config{Seed: 1, Model: r.answer, Cache: r.cache})
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -320,7 +323,7 @@ type longAgent struct {
 
 // agent returns an agent whose prompt the provider caches.
 func (r *cachingRun) agent(conversation string) *longAgent {
-	a := &longAgent{cachingRun: r, hook: r.hooks[0], conversation: conversation, stage: "agent", key: "key-" + r.id}
+	a := &longAgent{cachingRun: r, hook: r.hooks[0], conversation: conversation, stage: "agent", key: "sk-" + r.id}
 	a.model, a.extra = r.models[0], row{}
 	a.stream = r.rng.IntN(4) == 0
 	for i := range 3 + r.rng.IntN(5) {

@@ -128,7 +128,8 @@ var brokenCaching = []*cachingKind{
 	}},
 	{name: "the key of another account", play: func(r *cachingRun) {
 		a := conversation(r)
-		a.key = "another-" + r.id // BUG: keys take turns
+		r.pause(15 * time.Second) // DeepSeek may take seconds to write a cache, so that a miss before shows nothing
+		a.key = a.key + "-other"  // BUG: keys take turns
 		a.expect(promptcache.AccountChanged)
 		talk(a)
 	}},
@@ -417,6 +418,28 @@ var healthyCaching = []*cachingKind{
 			}
 			talk(sub)
 			talk(a)
+		}
+	}},
+	{name: "keys of one organization take turns", healthy: true, play: func(r *cachingRun) {
+		a := r.agent("conversation")
+		account := a.key
+		for i := range 8 {
+			a.key = fmt.Sprint(account, ".", i%3)
+			a.step()
+		}
+	}},
+	{name: "each customer has an account", healthy: true, noID: true, play: func(r *cachingRun) {
+		first := r.agent("conversation 0")
+		list := []*longAgent{first}
+		for i := range 4 {
+			a := first.other(fmt.Sprint("conversation ", i+1))
+			a.key += fmt.Sprint("-", i)
+			list = append(list, a)
+		}
+		for range 4 {
+			for _, a := range list {
+				a.step()
+			}
 		}
 	}},
 	{name: "conversations of one prompt", healthy: true, noID: true, play: func(r *cachingRun) {
