@@ -32,6 +32,7 @@ func TestHeaders(t *testing.T) {
 		{"Llmtap-Url", `http://provider\.test/v1/messages`, none, none, none},
 		{"Llmtap-Method", `POST`, none, none, none},
 		{"Llmtap-Api-Version", `2023-06-01, beta-1, beta-2`, none, none, none},
+		{"Llmtap-Account", event.HashAccount(nil, "sk-ant-api03-secret\n\n"), none, none, none},
 		{"Llmtap-Status", none, `429`, none, none},
 		{"Llmtap-Error", none, none, none, none},
 		{"Llmtap-Duration-Ms", none, ms, none, none},
@@ -82,7 +83,7 @@ func TestHeaders(t *testing.T) {
 	}))
 	req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, "http://user:secret@provider.test/v1/messages?key=secret", strings.NewReader("{}")))(t)
 	req.Header = http.Header{
-		"Authorization": {"secret"}, "X-Api-Key": {"secret"}, "Cookie": {"secret"}, "Content-Type": {"application/json"}, "Content-Encoding": {"zstd"},
+		"Authorization": {"secret"}, "X-Api-Key": {"sk-ant-api03-secret"}, "Cookie": {"secret"}, "Content-Type": {"application/json"}, "Content-Encoding": {"zstd"},
 		"Anthropic-Version": {"2023-06-01"}, "Anthropic-Beta": {"beta-1", "beta-2"}, "X-Stainless-Retry-Count": {"2"},
 	}
 	resp := must.Get(rt.RoundTrip(req))(t)

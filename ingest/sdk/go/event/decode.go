@@ -77,6 +77,7 @@ func (d *decoder) kind(e *Event) {
 	case Request:
 		d.require(HeaderExchange)
 		e.URL, e.Method, e.APIVersion = withoutSecrets(d.text(HeaderURL)), d.text(HeaderMethod), d.text(HeaderAPIVersion)
+		e.Account = d.text(HeaderAccount)
 		e.Retry = int(d.uint(HeaderRetry, math.MaxUint16))
 		e.Code = d.text(HeaderCode)
 		e.Traceparent = d.text(HeaderTraceparent)

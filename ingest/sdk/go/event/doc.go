@@ -39,6 +39,14 @@
 // has neither spaces nor colons, so that the last space separates it; it may be missing. The file contains at most 160 bytes
 // of its end and the function 64 of its start, so that the line is never truncated.
 //
+// # Accounts
+//
+// Llmtap-Account on a request is a hash of its API key (see HashAccount), and of the headers OpenAI-Organization and OpenAI-Project, because
+// providers keep a prompt cache per account. Hooks read the key in package ingest/sdk/go/wire. The hash says whether two calls have the
+// same key, and nothing else: it is 4 bytes of an HMAC. Of AWS, the key is the access key's id, because the signature differs in each call.
+// There is no header if there is no key, or one that expires and is renewed (JSON web tokens, tokens of OAuth and of AWS STS), as a
+// renewal is no other account.
+//
 // # Rate limits
 //
 // Llmtap-Rate-Limits on a response is what its headers say of each rate limit: what remains, the limit and when it is reset, as

@@ -19,6 +19,7 @@ const (
 	HeaderURL         = "Llmtap-Url"
 	HeaderMethod      = "Llmtap-Method"
 	HeaderAPIVersion  = "Llmtap-Api-Version"
+	HeaderAccount     = "Llmtap-Account"
 	HeaderStatus      = "Llmtap-Status"
 	HeaderError       = "Llmtap-Error"
 	HeaderDuration    = "Llmtap-Duration-Ms"
@@ -93,6 +94,7 @@ func (e *Event) Encode() Header {
 		w.text(HeaderURL, withoutSecrets(e.URL))
 		w.text(HeaderMethod, e.Method)
 		w.text(HeaderAPIVersion, e.APIVersion)
+		w.text(HeaderAccount, e.Account)
 		w.uint(HeaderRetry, uint64(max(e.Retry, 0)))
 		w.text(HeaderCode, e.Code)
 		w.text(HeaderTraceparent, e.Traceparent)
