@@ -11,7 +11,7 @@ import (
 // Complete returns nil if the rules judge all of r for t. The error says what they cannot judge: a request to another API,
 // without messages, or with more messages than facts.Request holds.
 func Complete(r *facts.Request, t wire.Target) error {
-	text := t.Dialect == wire.OpenAIResponses && r.MessagesKind == facts.String // the input is one user message
+	text := t.Dialect.Descriptor().Pairing.Items && r.MessagesKind == facts.String // the input is one user message
 	switch {
 	case t.Dialect == wire.Other:
 		return errors.New("no rules for this API")

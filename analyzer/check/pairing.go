@@ -100,7 +100,7 @@ type scheme struct {
 
 func schemeOf(t wire.Target) scheme {
 	p := t.Dialect.Descriptor().Pairing
-	return scheme{p, p.Items && t.Variant != wire.DeepSeekResponses}
+	return scheme{p, t.Dialect == wire.OpenAIResponses && t.Variant != wire.DeepSeekResponses}
 }
 
 // With yields the replies with status s in message order; none if the statuses are unknown.

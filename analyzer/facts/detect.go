@@ -28,13 +28,14 @@ func Detect(url, model string, body []byte) wire.Target {
 type traits uint8
 
 const (
-	traitChat      traits = 1 << iota // tool_calls, or a role "tool"
-	traitResponses                    // input with typed items
-	traitAnthropic                    // tool_use, tool_result, blocks of server tools, anthropic_version
-	traitGemini                       // contents with parts
-	traitBedrock                      // toolUse, toolResult, toolConfig
-	traitCohere                       // tool_plan
-	traitNative                       // model and messages, at a path of Ollama's own API
+	traitChat         traits = 1 << iota // tool_calls, or a role "tool"
+	traitResponses                       // input with typed items
+	traitAnthropic                       // tool_use, tool_result, blocks of server tools, anthropic_version
+	traitGemini                          // contents with parts
+	traitBedrock                         // toolUse, toolResult, toolConfig
+	traitCohere                          // tool_plan
+	traitInteractions                    // input with steps
+	traitNative                          // model and messages, at a path of Ollama's own API
 )
 
 // detectBody detects the target from the body if the URL determines at most the model. A body with the traits of two
@@ -158,15 +159,27 @@ func (s *scanner) contentsTraits() (found traits) {
 }
 
 func (s *scanner) itemTraits() (found traits) {
+	var call, callID bool
 	for more := s.open(); more; more = s.more('}') {
-		if string(s.key()) != "type" {
+		switch string(s.key()) {
+		case "type":
+			switch typ, _ := s.text(); string(typ) {
+			case "message", "function_call_output", "custom_tool_call", "custom_tool_call_output", "reasoning", "item_reference":
+				found = traitResponses
+			case "user_input", "model_output", "function_result", "thought":
+				found = traitInteractions
+			case "function_call":
+				call = true
+			}
+		case "call_id":
+			callID = true
 			s.skip()
-			continue
+		default:
+			s.skip()
 		}
-		switch typ, _ := s.text(); string(typ) {
-		case "message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output", "reasoning", "item_reference":
-			found = traitResponses
-		}
+	}
+	if call && callID { // the id of a step is in the member id
+		found = traitResponses
 	}
 	return found
 }

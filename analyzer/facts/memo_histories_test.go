@@ -10,8 +10,11 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
-// memoDialects are the dialects of the tests, and Cohere, whose requests are like those of chat completions.
-var memoDialects = append([]*dialectTest{{dialect: wire.Cohere, messages: "messages", tools: "tools", seeds: requestSeeds}}, dialectTests...)
+// memoDialects are the dialects of the tests, Cohere, whose requests are like those of chat completions, and the Interactions API.
+var memoDialects = append([]*dialectTest{
+	{dialect: wire.Cohere, messages: "messages", tools: "tools", seeds: requestSeeds},
+	{dialect: wire.Interactions, messages: "input", tools: "tools", seeds: stepSeeds},
+}, dialectTests...)
 
 // histories makes bodies of random histories from the parts of seeds, each a small change of an earlier one.
 type histories struct {

@@ -189,7 +189,7 @@ func readOutItem(s *scanner) outItem {
 			hosted = s.isServer() || hosted
 		case "content":
 			o.reasoning[1] = s.kind()
-			o.content(s)
+			o.content(s, "output_text")
 		case "summary":
 			o.reasoning[2] = s.skip()
 		case "encrypted_content":
@@ -225,8 +225,8 @@ func readOutItem(s *scanner) outItem {
 	return o
 }
 
-// content reads the text of a message by concatenating its text parts.
-func (o *outItem) content(s *scanner) {
+// content reads the text of a message by concatenating its parts of the given type.
+func (o *outItem) content(s *scanner, part string) {
 	o.text, o.textKind = nil, Absent
 	for more := s.enter(Array); more; more = s.more(']') {
 		if s.kind() != Object {
@@ -248,7 +248,7 @@ func (o *outItem) content(s *scanner) {
 				s.skip()
 			}
 		}
-		if string(typ) == "output_text" && k == String {
+		if string(typ) == part && k == String {
 			o.text, o.textKind = append(o.text, text...), String
 		}
 		s.scratch = s.scratch[:n]

@@ -22,6 +22,7 @@ var formats = map[wire.Dialect]format{
 	wire.Gemini:          {(*Request).gemini, (*Request).geminiContents, scanGeminiResponse, traitGemini},
 	wire.Bedrock:         {(*Request).bedrock, (*Request).bedrockMessages, scanBedrockResponse, traitBedrock},
 	wire.Cohere:          {(*Request).chat, (*Request).chatMessages, scanCohereResponse, 0}, // only tool_plan differs from chat
+	wire.Interactions:    {(*Request).interactions, (*Request).interactionInput, scanInteractionsResponse, traitInteractions},
 }
 
 // maxKept limits the messages, calls, replies and tools in one Request, each separately. A hostile body of 64 MiB may have

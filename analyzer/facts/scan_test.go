@@ -33,6 +33,7 @@ func TestLastEvents(t *testing.T) {
 		wire.OpenAIResponses: "data: {\"type\":\"response.created\",\"response\":{}}\n\n",
 		wire.Anthropic:       "data: {\"type\":\"message_start\",\"message\":{\"content\":[]}}\n\n",
 		wire.Cohere:          "data: {\"type\":\"message-start\",\"delta\":{\"message\":{}}}\n\n",
+		wire.Interactions:    "data: {\"interaction\":{\"status\":\"in_progress\"},\"event_type\":\"interaction.created\"}\n\n",
 	}
 	for i := range wire.Descriptors {
 		d := &wire.Descriptors[i]
@@ -42,7 +43,7 @@ func TestLastEvents(t *testing.T) {
 			if err := ScanResponse(d.Dialect, "text/event-stream", []byte(stream), &r); err != nil || !r.Cut || r.Malformed {
 				t.Errorf("%s: %+v, %v for an open stream", d.Dialect, r, err)
 			}
-			stream += "data: {\"type\":\"" + last + "\"}\n\n"
+			stream += "event: " + last + "\ndata: {\"type\":\"" + last + "\"}\n\n"
 			if err := ScanResponse(d.Dialect, "text/event-stream", []byte(stream), &r); err != nil || r.Cut || r.Malformed {
 				t.Errorf("%s: %+v, %v after %s", d.Dialect, r, err, last)
 			}

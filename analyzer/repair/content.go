@@ -16,7 +16,7 @@ import (
 // arguments writes the arguments of a call in the type that the provider requires.
 func arguments(e *edit) bool {
 	want := facts.String
-	if e.dialect.Pairing.Blocks || e.target.Native {
+	if e.dialect.Pairing.Blocks || e.target.Native || e.target.Dialect == wire.Interactions {
 		want = facts.Object
 	}
 	c := e.callWith(func(c *check.PairedCall) bool {

@@ -29,7 +29,7 @@ store an empty object and tell the model in the reply. An empty string is accept
 }
 
 func argumentsInvalidJSON(p *check.Pass) {
-	if inBlocks(p.Target) || p.Target.Native {
+	if takesObjects(p.Target) || p.Target.Native {
 		return // they do not accept strings; see arguments_not_object
 	}
 	for i := range p.Pairing.Calls {

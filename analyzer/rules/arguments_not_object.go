@@ -21,13 +21,13 @@ cause: a history of chat completions, where arguments are a string, was converte
 		if t.Native && t.Dialect == wire.OpenAIChat {
 			return check.Reject
 		}
-		return blockAPIs.reject(t)
+		return blockAPIs.and(wire.Interactions, wire.GeminiAPI).reject(t)
 	},
 	Run: argumentsNotObject,
 }
 
 func argumentsNotObject(p *check.Pass) {
-	if !inBlocks(p.Target) && !p.Target.Native {
+	if !takesObjects(p.Target) && !p.Target.Native {
 		return
 	}
 	needed := hasBlocksWithIDs(p.Target)

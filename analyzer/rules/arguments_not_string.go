@@ -30,7 +30,7 @@ arguments were parsed to run the tool, or stored in a JSON column, and sent back
 }
 
 func argumentsNotString(p *check.Pass) {
-	if inBlocks(p.Target) || p.Target.Native {
+	if takesObjects(p.Target) || p.Target.Native {
 		return // they require an object
 	}
 	for i := range p.Pairing.Calls {

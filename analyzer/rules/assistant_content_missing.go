@@ -33,7 +33,7 @@ func assistantContentMissing(p *check.Pass) {
 		if m.Role != facts.RoleAssistant || m.Content > facts.Null || len(m.Calls) > 0 || m.Fields&^m.NullFields&instead != 0 {
 			continue
 		}
-		if p.Target.Dialect == wire.OpenAIResponses && (m.Item != facts.ItemMessage || m.Content != facts.Absent) {
+		if p.Target.Dialect.Descriptor().Pairing.Items && (m.Item != facts.ItemMessage || m.Content != facts.Absent) {
 			continue // other items have no content, and no rejection of null has been observed
 		}
 		if m.ToolCalls > facts.Null && m.ToolCalls != facts.Array || p.Request.Dropped > 0 {

@@ -32,7 +32,7 @@ func firstMessageSeverity(t wire.Target) check.Severity {
 
 func firstMessageRole(p *check.Pass) {
 	switch p.Target.Dialect {
-	case wire.OpenAIResponses:
+	case wire.OpenAIResponses, wire.Interactions:
 		return
 	case wire.OpenAIChat:
 		switch p.Target.Variant {

@@ -28,7 +28,7 @@ var checkNames = bedrocks.and(wire.Gemini).and(wire.OpenAIChat, wire.OpenAI, wir
 
 func functionNameFormat(p *check.Pass) {
 	form, chat := nameForm, isChat(p.Target)
-	if p.Target.Dialect == wire.Gemini || p.Target.Variant == wire.GeminiOpenAI {
+	if p.Target.Dialect == wire.Gemini || p.Target.Dialect == wire.Interactions || p.Target.Variant == wire.GeminiOpenAI {
 		form = geminiNameForm
 	}
 	for _, tool := range p.Request.Tools {

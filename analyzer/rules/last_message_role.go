@@ -41,7 +41,7 @@ func lastMessageSeverity(t wire.Target) check.Severity {
 
 func lastMessageRole(p *check.Pass) {
 	n := len(p.Request.Messages)
-	if n == 0 || p.Request.Dropped > 0 || p.Request.Compacts || p.Target.Dialect == wire.OpenAIResponses {
+	if n == 0 || p.Request.Dropped > 0 || p.Request.Compacts || p.Target.Dialect.Descriptor().Pairing.Items {
 		return
 	}
 	m := &p.Request.Messages[n-1]

@@ -18,7 +18,7 @@ Without tool_call_id, or with an empty one, a reply belongs to no call: 400, "me
 that carry the id apart from the name. Store the id with the call and with its reply.`,
 	Fix: "Set tool_call_id (tool_use_id, call_id, Gemini's name) of every reply to that of the call it answers, and store it with the reply.",
 	Severity: idBlockAPIs.and(wire.OpenAIChat, wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Kimi, wire.Mistral).and(wire.OpenAIResponses, openAIs...).
-		and(wire.Gemini, wire.GeminiAPI).reject, // "function_response.name: Name cannot be empty"
+		and(wire.Interactions, wire.GeminiAPI).and(wire.Gemini, wire.GeminiAPI).reject, // "function_response.name: Name cannot be empty"
 	Run: missingToolCallID,
 }
 

@@ -22,7 +22,7 @@ assistant message with tool_calls together with all tool messages after it.`,
 	Run:      orphanToolReply,
 }
 
-var needCalls = blockAPIs.and(wire.OpenAIResponses, openAIs...).
+var needCalls = blockAPIs.and(wire.OpenAIResponses, openAIs...).and(wire.Interactions, wire.GeminiAPI).
 	and(wire.OpenAIChat, wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Qwen, wire.Kimi, wire.MiniMax, wire.Mistral, wire.GeminiOpenAI)
 
 func orphanToolReply(p *check.Pass) {
@@ -38,6 +38,8 @@ func orphanToolReply(p *check.Pass) {
 			caller = "no item"
 		case wire.Gemini:
 			caller = "no model message"
+		case wire.Interactions:
+			caller = "no step"
 		default:
 		}
 		p.ReportReply(ofOutput(p, r, severity), r, quoted(p, nil, r.Name), detail, "%s answers %s, which %s in this request called; %s",

@@ -45,7 +45,7 @@ func previousResponseUnresolved(p *check.Pass) {
 		}
 	}
 	output, input := "output", "input"
-	if p.Target.Dialect == wire.Anthropic {
+	if p.Target.Dialect != wire.OpenAIResponses {
 		output, input = wordsOf(p).Reply, "request"
 	}
 	for i := range p.Pairing.Chained {
@@ -57,8 +57,12 @@ func previousResponseUnresolved(p *check.Pass) {
 
 // namingField returns the path of the member that names the answer to continue.
 func namingField(p *check.Pass) string {
-	if p.Target.Dialect == wire.Anthropic {
+	switch p.Target.Dialect {
+	case wire.Anthropic:
 		return "thread.previous_message_id"
+	case wire.Interactions:
+		return "previous_interaction_id"
+	default:
+		return "previous_response_id"
 	}
-	return "previous_response_id"
 }

@@ -40,7 +40,7 @@ func reasoningItemUnpaired(p *check.Pass) {
 				open = i
 			}
 			continue
-		case open >= 0 && (replyWord(m.Replies) == "function_call_output" && m.Item == facts.ItemReply || m.Item == facts.ItemMessage && m.Role != facts.RoleAssistant):
+		case open >= 0 && (replyWord(p, m.Replies) == "function_call_output" && m.Item == facts.ItemReply || m.Item == facts.ItemMessage && m.Role != facts.RoleAssistant):
 			p.ReportAs(severity, open, nil, nil, "no_following_item", "%s, %s, is followed by %s instead of its own item",
 				at(p, open), name(p.Request.Messages[open].ID), at(p, i))
 		case open >= 0 && m.Item == facts.ItemMessage && len(m.ID) == 0 && !p.Request.Unstored && !p.Request.Bare:

@@ -89,8 +89,11 @@ func role(p *check.Pass, i int) string {
 	case facts.ItemCall:
 		return callWord(m.Calls)
 	case facts.ItemReply:
-		return replyWord(m.Replies)
+		return replyWord(p, m.Replies)
 	case facts.ItemReasoning:
+		if p.Target.Dialect == wire.Interactions {
+			return "thought"
+		}
 		return "reasoning"
 	case facts.ItemReference:
 		return "item_reference"
@@ -123,9 +126,9 @@ func callWord(calls []facts.Call) string {
 }
 
 // replyWord returns the type of an item that is a reply. Only the outputs of other tools have a name without a member for it.
-func replyWord(replies []facts.Reply) string {
+func replyWord(p *check.Pass, replies []facts.Reply) string {
 	if len(replies) == 0 || len(replies[0].Name) == 0 || replies[0].NameKind != facts.Absent {
-		return "function_call_output"
+		return wordsOf(p).Reply
 	}
 	if tool := string(replies[0].Name); tool != "tool_search" {
 		return tool + "_call_output"

@@ -143,7 +143,8 @@ var otherwise = map[string]map[string]string{
 		"anthropic.anthropic": newModels, "anthropic.vertex_anthropic": newModels,
 	},
 	"missing_tool_call_id": {
-		"gemini.gemini": "function_response.name: Name cannot be empty",
+		"gemini_interactions.gemini": "Missing call_id in content of type function_result",
+		"gemini.gemini":              "function_response.name: Name cannot be empty",
 	},
 	"missing_tool_reply": {
 		"openai_responses.deepseek_responses": "No tool output found for tool call call-a",
@@ -173,7 +174,8 @@ var otherwise = map[string]map[string]string{
 		"openai_chat.mistral": "its validators from version 15 on take images and documents",
 	},
 	"tool_reply_before_call": {
-		"openai_responses.openai": anyOrder, "openai_responses.azure": anyOrder,
+		"gemini_interactions.gemini": "as orphan_tool_reply",
+		"openai_responses.openai":    anyOrder, "openai_responses.azure": anyOrder,
 	},
 	"unknown_tool_call_id": {
 		"openai_chat.mistral":     "validators before version 13 accept it when the counts match",
@@ -187,6 +189,10 @@ var otherwise = map[string]map[string]string{
 		"openai_chat.mistral": "seen refused and seen accepted",
 		"cohere.cohere":       "in v1 of its API",
 	},
+	"arguments_not_object":      {"gemini_interactions.gemini": "an object by its schema; the API came later"},
+	"orphan_tool_reply":         {"gemini_interactions.gemini": "Please ensure that function response turn comes immediately after a function call turn"},
+	"thought_signature_missing": {"gemini_interactions.gemini": "the same check as in generateContent"},
+	"unexpected_message_field":  {"gemini_interactions.gemini": "id in a function_result, call_id in a function_call"},
 }
 
 const (

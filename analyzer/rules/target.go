@@ -85,7 +85,8 @@ var grammars = map[wire.Dialect]grammar{
 		},
 		notInMessages: ofOthers, notInCalls: facts.FieldUnknown,
 	},
-	wire.Cohere: {alternates: true, noUser: true, notInCalls: facts.FieldIndex}, // other refusals of fields are unknown
+	wire.Interactions: {noUser: true, notInMessages: facts.FieldUnknown},              // the facts contain only keys that were refused
+	wire.Cohere:       {alternates: true, noUser: true, notInCalls: facts.FieldIndex}, // other refusals of fields are unknown
 }
 
 // isChat reports whether t uses the chat completions format: calls in tool_calls, replies in separate messages.
@@ -93,6 +94,9 @@ func isChat(t wire.Target) bool {
 	d := t.Dialect.Descriptor()
 	return len(d.Variants) > 0 && d.Pairing == wire.Pairing{}
 }
+
+// takesObjects reports whether the arguments of calls are objects in the dialect of t, not strings.
+func takesObjects(t wire.Target) bool { return inBlocks(t) || t.Dialect == wire.Interactions }
 
 // inBlocks reports whether calls and replies are parts of messages in the dialect of t.
 func inBlocks(t wire.Target) bool { return t.Dialect.Descriptor().Pairing.Blocks }

@@ -19,7 +19,7 @@ Fireworks and Anthropic "Extra inputs are not permitted", Cohere "unknown field:
 own data in the message and sends it along; a field of an answer or of a stream (index, finish_reason) is sent back; the
 provider was switched. Build messages from a list of allowed keys instead of sending stored objects.`,
 	Fix:      "Build messages for sending from the keys that the provider documents, instead of sending stored objects.",
-	Severity: strictAPIs.and(wire.OpenAIResponses, openAIs...).and(wire.OpenAIChat, wire.Groq, wire.Mistral, wire.Fireworks).reject,
+	Severity: strictAPIs.and(wire.OpenAIResponses, openAIs...).and(wire.Interactions, wire.GeminiAPI).and(wire.OpenAIChat, wire.Groq, wire.Mistral, wire.Fireworks).reject,
 	Run:      unexpectedMessageField,
 }
 

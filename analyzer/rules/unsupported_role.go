@@ -39,7 +39,7 @@ func unsupportedRole(p *check.Pass) {
 		}
 		detail := ""
 		switch d := p.Target.Dialect; {
-		case d == wire.OpenAIResponses:
+		case d.Descriptor().Pairing.Items:
 			// Other items have no role; their type identifies them.
 			if m.Item == facts.ItemMessage && (m.Role == facts.RoleTool || m.Role == facts.RoleFunction || m.Role == facts.RoleOther) {
 				detail = "other"

@@ -104,7 +104,7 @@ func (s *Store) Request(in Request) *Turn {
 	}
 	t := &Turn{
 		store: s,
-		items: in.Target.Dialect == wire.OpenAIResponses, names: q.names, threaded: in.Facts.Threaded, named: named,
+		items: in.Target.Dialect.Descriptor().Pairing.Items, names: q.names, threaded: in.Facts.Threaded, named: named,
 		Conversation: c.key.id, Root: c.key.id, Inferred: in.Conversation == "", conv: c, source: src, exchange: in.Exchange, code: in.Code, seq: in.Seq, at: in.Seen,
 		length: len(q.body()), aligned: a, last: q.hashBefore(len(q.messages)), streamed: in.Facts.Stream, fresh: in.Fresh, forced: hashOrZero(in.Facts.Forced),
 		facts: in.Facts, body: in.Body,

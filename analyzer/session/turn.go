@@ -43,7 +43,7 @@ type Turn struct {
 	facts *facts.Request
 	body  []byte
 
-	items    bool         // the dialect is OpenAI Responses: calls and replies are separate items
+	items    bool         // calls and replies are separate items
 	names    bool         // replies name functions instead of calls
 	threaded bool         // the answer can be named by a later request (Anthropic's message threads)
 	named    *namedAnswer // answer identified by previous_response_id or thread.previous_message_id

@@ -60,7 +60,7 @@ type Response struct {
 // Tokens are the tokens of an exchange. Input includes Cached.
 type Tokens struct{ Input, Cached, Output int64 }
 
-var rows = [...]*Dialect{&chat, &responses, &anthropic, &gemini, &bedrock, &cohere}
+var rows = [...]*Dialect{&chat, &responses, &anthropic, &gemini, &bedrock, &cohere, &interactions}
 
 // Of returns the row of d; nil for other dialects.
 func Of(d wire.Dialect) *Dialect {

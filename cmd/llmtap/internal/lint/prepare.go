@@ -187,7 +187,7 @@ func (w *worker) scan(rec *records.Record, t wire.Target, q *facts.Request) erro
 		return records.ErrNoHistory
 	}
 	q.Bare = q.Bare || rec.Bare
-	if t.Dialect == wire.OpenAIResponses && len(w.previous) > 0 && len(q.PreviousResponse) == 0 {
+	if t.Dialect.Descriptor().Pairing.Items && len(w.previous) > 0 && len(q.PreviousResponse) == 0 {
 		q.PreviousResponse, q.Stored = w.previous, true
 	}
 	return nil

@@ -31,12 +31,20 @@ func Answer(d wire.Dialect, body []byte) []json.RawMessage {
 		var f Fields
 		switch {
 		case json.Unmarshal(event, &f) != nil:
+		case f.Has("event_type"):
+			s.step(f)
 		case row.Items != "":
 			s.item(f)
 		default:
 			s.event(row, f)
 		}
 	})
+	for i, step := range s.steps {
+		if text, ok := step["arguments"].(string); ok && json.Valid([]byte(text)) {
+			step["arguments"] = json.RawMessage(text)
+		}
+		s.items = append(s.items, encode(s.steps[i]))
+	}
 	if row.Items != "" {
 		return s.items
 	}
@@ -135,6 +143,7 @@ func payload(m eventstream.Message) []byte {
 type assembly struct {
 	dialect.Assembly
 	items []json.RawMessage
+	steps []map[string]any // of the Interactions API, in order of their index
 }
 
 // item reads an event of the Responses API.
@@ -147,6 +156,45 @@ func (s *assembly) item(f Fields) {
 		if json.Unmarshal(f.Object("response")["output"], &all) == nil && len(all) >= len(s.items) {
 			s.items = all
 		}
+	}
+}
+
+// step reads an event of the Interactions API. A fragment extends a member of the step with its index, whose first part is in the
+// event that starts it.
+func (s *assembly) step(f Fields) {
+	if f.Text("event_type") == "step.start" {
+		var step map[string]any
+		_ = json.Unmarshal(f["step"], &step) // another type has no members
+		s.steps = append(s.steps, step)
+		return
+	}
+	var index int
+	if d := f.Object("delta"); d != nil && json.Unmarshal(f["index"], &index) == nil && index >= 0 && index < len(s.steps) && s.steps[index] != nil {
+		extend(s.steps[index], d)
+	}
+}
+
+func extend(step map[string]any, d Fields) {
+	content := map[string]any{"type": "text", "text": d.Text("text")}
+	switch d.Text("type") {
+	case "text":
+		list, _ := step["content"].([]any)
+		if n := len(list); n > 0 {
+			if last, _ := list[n-1].(map[string]any); last != nil && last["type"] == "text" {
+				before, _ := last["text"].(string)
+				last["text"] = before + d.Text("text")
+				return
+			}
+		}
+		step["content"] = append(list, content)
+	case "thought_summary":
+		list, _ := step["summary"].([]any)
+		step["summary"] = append(list, d["content"])
+	case "thought_signature":
+		step["signature"] = d.Text("signature")
+	case "arguments_delta":
+		before, _ := step["arguments"].(string) // an object until the first fragment
+		step["arguments"] = before + d.Text("arguments")
 	}
 }
 

@@ -37,6 +37,17 @@ func TestAnswer(t *testing.T) {
 	f(wire.OpenAIResponses, "event: response.output_item.done\ndata: {\"type\":\"response.output_item.done\",\"item\":{\"type\":\"message\"}}\n\n", `{"type":"message"}`)
 	f(wire.Gemini, `[{"candidates":[{"content":{"role":"model","parts":[{"text":"a"}]}}]},{"candidates":[{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}]}]`,
 		`{"parts":[{"text":"ab"}],"role":"model"}`)
+	f(wire.Interactions, "data: {\"index\":0,\"step\":{\"type\":\"thought\",\"signature\":\"\"},\"event_type\":\"step.start\"}\n\n"+
+		"data: {\"index\":0,\"delta\":{\"type\":\"thought_summary\",\"content\":{\"type\":\"text\",\"text\":\"so\"}},\"event_type\":\"step.delta\"}\n\n"+
+		"data: {\"index\":0,\"delta\":{\"type\":\"thought_signature\",\"signature\":\"E\"},\"event_type\":\"step.delta\"}\n\n"+
+		"data: {\"index\":1,\"step\":{\"type\":\"function_call\",\"id\":\"c\",\"arguments\":{}},\"event_type\":\"step.start\"}\n\n"+
+		"data: {\"index\":1,\"delta\":{\"type\":\"arguments_delta\",\"arguments\":\"{\\\"a\\\":\"},\"event_type\":\"step.delta\"}\n\n"+
+		"data: {\"index\":1,\"delta\":{\"type\":\"arguments_delta\",\"arguments\":\"1}\"},\"event_type\":\"step.delta\"}\n\n"+
+		"data: {\"index\":2,\"step\":{\"type\":\"model_output\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]},\"event_type\":\"step.start\"}\n\n"+
+		"data: {\"index\":2,\"delta\":{\"type\":\"text\",\"text\":\"b\"},\"event_type\":\"step.delta\"}\n\n"+
+		"data: {\"interaction\":{\"status\":\"requires_action\"},\"event_type\":\"interaction.completed\"}\n\n",
+		`{"signature":"E","summary":[{"type":"text","text":"so"}],"type":"thought"}`, `{"arguments":{"a":1},"id":"c","type":"function_call"}`,
+		`{"content":[{"text":"ab","type":"text"}],"type":"model_output"}`)
 	f(wire.OpenAIChat, `{"error":{"message":"no"}}`)
 	f(wire.OpenAIChat, "Bad gateway")
 	f(wire.OpenAIChat, "")

@@ -2,6 +2,7 @@ package records
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"strings"
 )
@@ -38,7 +39,7 @@ type Part struct {
 // Model reports whether the message was written by a model rather than by the agent.
 func (m *Message) Model() bool {
 	switch m.Role {
-	case "assistant", "model", "function_call", "custom_tool_call", "reasoning":
+	case "assistant", "model", "function_call", "custom_tool_call", "reasoning", "thought":
 		return true
 	}
 	return false
@@ -84,7 +85,7 @@ func ParseMessage(raw []byte) (m Message, ok bool) {
 			m.add(Reasoning, "", "", f[key])
 		}
 	}
-	if m.item(f) {
+	if m.item(f) || m.step(f, raw) {
 		return m, true
 	}
 	switch id := f.Label("tool_call_id"); {
@@ -113,7 +114,7 @@ func ParseMessage(raw []byte) (m Message, ok bool) {
 func (m *Message) item(f Fields) bool {
 	switch t := f.Text("type"); {
 	case t == "function_call":
-		m.add(Call, f.Label("call_id"), f.Text("name"), f["arguments"])
+		m.add(Call, cmp.Or(f.Label("call_id"), f.Label("id")), f.Text("name"), f["arguments"])
 	case t == "custom_tool_call":
 		m.add(Call, f.Label("call_id"), f.Text("name"), f["input"])
 	case strings.HasSuffix(t, "_call_output"):
@@ -124,6 +125,33 @@ func (m *Message) item(f Fields) bool {
 		if len(m.Parts) == 0 {
 			m.Parts = append(m.Parts, Part{Kind: Reasoning, Text: "(encrypted)"})
 		}
+	default:
+		return false
+	}
+	return true
+}
+
+// step reads a step of the Interactions API that is no item, and reports whether f is one.
+func (m *Message) step(f Fields, raw []byte) bool {
+	if f.Text("role") != "" {
+		return false
+	}
+	switch f.Text("type") {
+	case "user_input":
+		m.Role = "user"
+		m.content(f["content"])
+	case "model_output":
+		m.Role = "model"
+		m.content(f["content"])
+	case "function_result":
+		m.reply(f.Label("call_id"), f.Text("name"), f["result"])
+	case "thought":
+		if m.texts(Reasoning, f["summary"]); len(m.Parts) == 0 {
+			m.Parts = append(m.Parts, Part{Kind: Reasoning, Text: "(encrypted)"})
+		}
+	case "text", "image", "audio", "document", "video": // a content in place of a step
+		m.Role = "user"
+		m.part(raw)
 	default:
 		return false
 	}

@@ -174,7 +174,7 @@ func containsOne(s string, parts []string) bool {
 func isOther(path, last string) bool {
 	switch last {
 	case "count_tokens", "count-tokens", "input_tokens", "tokenize", "batches", "embeddings", "embed", "rerank", "moderations",
-		"completions", "generate", "cachedContents", "compact", "interactions":
+		"completions", "generate", "cachedContents", "compact":
 		return true
 	}
 	return strings.Contains(path, "/responses/") || strings.Contains(path, "/messages/") || strings.HasSuffix(path, "/v1/chat")

@@ -2,7 +2,7 @@ package wire
 
 import "slices"
 
-// A Dialect is the name of the format of an API's requests and answers, as in spec/dialects.json.
+// A Dialect is the name of the format of an API's requests and answers, as in spec/dialects.json. Interactions came later.
 type Dialect string
 
 // The dialects. Exchanges of the dialect Other are recorded but not checked.
@@ -13,6 +13,7 @@ const (
 	Gemini          Dialect = "gemini"
 	Bedrock         Dialect = "bedrock" // Converse
 	Cohere          Dialect = "cohere"  // v2/chat
+	Interactions    Dialect = "gemini_interactions"
 	Other           Dialect = "other"
 )
 
@@ -245,6 +246,24 @@ var Descriptors = []Descriptor{
 		CallsReason: "TOOL_CALL",
 		StopReason:  "COMPLETE",
 		LastEvents:  []string{"message-end"},
+	},
+	{
+		Dialect:  Interactions,
+		Variants: []Variant{GeminiAPI, VertexGemini},
+		Records:  []string{"gemini.interactions"},
+		Endpoints: []Endpoint{
+			{End: "/interactions", Within: vertexPaths, Variant: VertexGemini},
+			{End: "/interactions", Unknown: []string{"/v1beta/interactions", "/v1alpha/interactions"}},
+		},
+		Messages: "input",
+		Pairing:  Pairing{Items: true},
+		Words:    Words{Message: "step", Assistant: "model", Call: "function_call", Reply: "function_result", ReplyID: "call_id"},
+		Places:   Places{"content", "/id", "/name", "/arguments", "/call_id", "/result", "/tools"},
+		Texts: Texts{
+			Part: typedPart, Listed: true, Tool: `{"type":"function","name":$name}`,
+			Reply: `{"type":"function_result","call_id":$id,"name":$name,"result":$text}`,
+		},
+		LastEvents: []string{"interaction.completed"},
 	},
 }
 

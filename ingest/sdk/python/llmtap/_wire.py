@@ -93,11 +93,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("bedrock", "/converse", (), "/model/", (), (), (), False, False),
     Endpoint("bedrock", "/converse-stream", (), "/model/", (), (), (), False, False),
     Endpoint("cohere", "/v2/chat", (), "", (), (), ("/cohere/",), False, False),
+    Endpoint("gemini_interactions", "/interactions", ("/publishers/", "/projects/"), "", (), (), (), False, False),
+    Endpoint("gemini_interactions", "/interactions", (), "", (), (), ("/v1beta/interactions", "/v1alpha/interactions"), False, False),
 )
 
 # What ends a stream: data, the type of an event, a member of a line's object that is true.
 LAST_DATA: tuple[str, ...] = ("[DONE]",)
-LAST_EVENTS: tuple[str, ...] = ("response.completed", "response.failed", "response.incomplete", "response.cancelled", "message_stop", "message-end")
+LAST_EVENTS: tuple[str, ...] = ("response.completed", "response.failed", "response.incomplete", "response.cancelled", "message_stop", "message-end", "interaction.completed")
 LAST_MEMBERS: tuple[str, ...] = ("done",)
 
 # Headers of rate limits: what is limited, what remains of it, the limit, when it is reset.

@@ -89,11 +89,13 @@ export const ENDPOINTS: readonly Endpoint[] = [
   { dialect: "bedrock", end: "/converse", within: [], model: "/model/", models: [], notModels: [], unknown: [], native: false, opaque: false },
   { dialect: "bedrock", end: "/converse-stream", within: [], model: "/model/", models: [], notModels: [], unknown: [], native: false, opaque: false },
   { dialect: "cohere", end: "/v2/chat", within: [], model: "", models: [], notModels: [], unknown: ["/cohere/"], native: false, opaque: false },
+  { dialect: "gemini_interactions", end: "/interactions", within: ["/publishers/", "/projects/"], model: "", models: [], notModels: [], unknown: [], native: false, opaque: false },
+  { dialect: "gemini_interactions", end: "/interactions", within: [], model: "", models: [], notModels: [], unknown: ["/v1beta/interactions", "/v1alpha/interactions"], native: false, opaque: false },
 ];
 
 // What ends a stream: data, the type of an event, a member of a line's object that is true.
 export const LAST_DATA: readonly string[] = ["[DONE]"];
-export const LAST_EVENTS: readonly string[] = ["response.completed", "response.failed", "response.incomplete", "response.cancelled", "message_stop", "message-end"];
+export const LAST_EVENTS: readonly string[] = ["response.completed", "response.failed", "response.incomplete", "response.cancelled", "message_stop", "message-end", "interaction.completed"];
 export const LAST_MEMBERS: readonly string[] = ["done"];
 
 /** Headers of rate limits: what is limited, what remains of it, the limit, when it is reset. */

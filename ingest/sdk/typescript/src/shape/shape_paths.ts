@@ -360,6 +360,47 @@ export const shapePaths = {
           }
         ]
       }
+    },
+    "gemini_interactions": {
+      "defs": {
+        "part": {"keep": ["type", "mime_type", "annotations[].type"]},
+        "step": {
+          "keep": ["type", "id", "role", "call_id", "name", "server_name", "is_error", "mime_type", "error.code"],
+          "arguments": ["arguments"],
+          "use": {"content[]": ["part"], "summary[]": ["part"], "result[]": ["part"]}
+        },
+        "error": {"keep": ["code", "type", "status"], "text": ["message"]},
+        "answer": {
+          "keep": [
+            "id", "model", "agent", "object", "status", "created", "updated", "previous_interaction_id", "service_tier", "environment_id", "role"
+          ],
+          "below": ["usage"],
+          "use": {"error": ["error"], "errors[]": ["error"], "steps[]": ["step"]}
+        }
+      },
+      "request": {
+        "keep": [
+          "model", "agent", "stream", "store", "background", "previous_interaction_id", "service_tier", "response_modalities[]",
+          "response_mime_type", "agent_config.type", "tools[].type", "tools[].name", "generation_config.temperature", "generation_config.top_p",
+          "generation_config.seed", "generation_config.max_output_tokens", "generation_config.thinking_level",
+          "generation_config.thinking_summaries", "generation_config.tool_choice", "generation_config.tool_choice.allowed_tools.mode",
+          "generation_config.tool_choice.allowed_tools.tools[]", "safety_settings[].category", "safety_settings[].threshold"
+        ],
+        "free": ["tools[].parameters"],
+        "use": {"input[]": ["step"]}
+      },
+      "response": {"use": {"": ["answer"]}},
+      "event": {
+        "keep": ["event_type", "event_id", "index", "interaction_id", "status", "delta.type", "delta.id", "delta.call_id", "delta.name"],
+        "below": ["usage", "step_usage"],
+        "use": {"interaction": ["answer"], "step": ["step"], "error": ["error"]},
+        "join": [
+          {"paths": ["step.content[].text", "delta.text"], "by": ["index"]},
+          {"paths": ["step.summary[].text", "delta.content.text"], "by": ["index"]},
+          {"paths": ["step.signature", "delta.signature"], "by": ["index"], "blank": true},
+          {"paths": ["delta.arguments"], "by": ["index"], "arguments": true, "blank": true}
+        ]
+      }
     }
   },
 };
