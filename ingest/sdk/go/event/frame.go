@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,8 +22,8 @@ const FrameVersion = "1"
 // MaxFrameEvents is the maximum number of events in a frame.
 const MaxFrameEvents = 32
 
-// frameKind is the kind in the subject of a frame.
-const frameKind = "frame"
+// FrameKind is the kind in the subject of a frame.
+const FrameKind = "frame"
 
 // A Message is a message of NATS: an event, a part of one, or a frame.
 type Message struct {
@@ -79,7 +80,7 @@ func frameOf(events []*Event, limit int) (m Message, n int) {
 		sum := sha256.Sum256([]byte(id))
 		id = "sha256:" + hex.EncodeToString(sum[:])
 	}
-	return Message{events[0].subject(frameKind), Header{HeaderMsgID: {id}, HeaderFrame: {FrameVersion}}, f.data}, n
+	return Message{events[0].subject(FrameKind), Header{HeaderMsgID: {id}, HeaderFrame: {FrameVersion}}, f.data}, n
 }
 
 // A frame is a frame to which events are added.
@@ -94,24 +95,30 @@ type frame struct {
 func (f *frame) add(e *Event, limit int) bool {
 	w := f.unused[:0]
 	w.headers(e)
-	f.compare(f.kinds[e.Kind], w)
-	f.unused, f.kinds[e.Kind] = f.kinds[e.Kind], w
+	f.unused = f.kinds[e.Kind]
+	return f.addHeaders(e.Kind, w, e.Body, limit)
+}
+
+// addHeaders is add for an event with the headers w.
+func (f *frame) addHeaders(kind Kind, w writer, body []byte, limit int) bool {
+	f.compare(f.kinds[kind], w)
+	f.kinds[kind] = w
 	size := 0
 	for _, l := range f.changes {
 		size += len(l.name) + len(":") + len(l.value) + len("\n")
 	}
 	before := len(f.data)
-	f.data = append(append(f.data, e.Kind.String()...), ' ')
+	f.data = append(append(f.data, kind.String()...), ' ')
 	f.data = append(strconv.AppendInt(f.data, int64(size), 10), ' ')
-	f.data = append(strconv.AppendInt(f.data, int64(len(e.Body)), 10), '\n')
-	if len(f.data)+size+len(e.Body) > limit {
+	f.data = append(strconv.AppendInt(f.data, int64(len(body)), 10), '\n')
+	if len(f.data)+size+len(body) > limit {
 		f.data = f.data[:before]
 		return false
 	}
 	for _, l := range f.changes {
 		f.data = append(append(append(append(f.data, l.name...), ':'), l.value...), '\n')
 	}
-	f.data = append(f.data, e.Body...)
+	f.data = append(f.data, body...)
 	return true
 }
 
@@ -150,7 +157,7 @@ func (w writer) index(name string) int {
 // IsFrame reports whether the subject is that of a frame.
 func IsFrame(subject string) bool {
 	kind, _, _, err := parseSubject(subject)
-	return err == nil && kind == frameKind
+	return err == nil && kind == FrameKind
 }
 
 // A Framed is an event of a frame, or an error that wraps ErrMalformed.
@@ -192,7 +199,7 @@ func DecodeFrame(subject string, h Header, data []byte) ([]Framed, error) {
 func SplitFrame(subject string, h Header, data []byte) ([]Message, error) {
 	var entries [MaxFrameEvents]entry
 	_, n, err := parseFrame(subject, h, data, &entries)
-	rest, kinds, messages := strings.TrimPrefix(subject, SubjectPrefix+frameKind), map[string]Header{}, make([]Message, n)
+	rest, kinds, messages := strings.TrimPrefix(subject, SubjectPrefix+FrameKind), map[string]Header{}, make([]Message, n)
 	for i, e := range entries[:n] {
 		h := maps.Clone(kinds[e.kind])
 		if h == nil {
@@ -209,6 +216,25 @@ func SplitFrame(subject string, h Header, data []byte) ([]Message, error) {
 	return messages, err
 }
 
+// JoinFrame is the inverse of SplitFrame: it returns the payload of a frame of messages, except those of unknown kinds.
+func JoinFrame(messages []Message) []byte {
+	var f frame
+	for _, m := range messages {
+		kind, _, _, err := ParseSubject(m.Subject)
+		if err != nil {
+			continue
+		}
+		var w writer
+		for name, v := range m.Header {
+			if len(v) > 0 && v[0] != "" {
+				w.token(name, v[0])
+			}
+		}
+		f.addHeaders(kind, w, m.Data, math.MaxInt)
+	}
+	return f.data
+}
+
 // An entry is an encoded event of a frame.
 type entry struct {
 	kind    string
@@ -222,10 +248,13 @@ func parseFrame(subject string, h Header, data []byte, entries *[MaxFrameEvents]
 	switch {
 	case err != nil:
 		return "", 0, fmt.Errorf("%w: %w", ErrMalformed, err)
-	case kind != frameKind:
+	case kind != FrameKind:
 		return "", 0, fmt.Errorf("%w: %s is not the subject of a frame", ErrMalformed, subject)
 	case h.get(HeaderFrame) != FrameVersion:
 		return "", 0, fmt.Errorf("%w: header %s is %q, not %s", ErrMalformed, HeaderFrame, h.get(HeaderFrame), FrameVersion)
+	}
+	if len(data) == 0 {
+		return service, 0, fmt.Errorf("%w: a frame without events", ErrMalformed)
 	}
 	for at := 0; at < len(data); n++ {
 		e, size := parseEntry(data[at:])

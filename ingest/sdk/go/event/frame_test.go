@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -126,7 +127,7 @@ func TestFrameWithMalformedEvent(t *testing.T) {
 	f(entry("request", "", "1")+entry("request", lines, "2"), "- x2", false)
 	f(entry("request", lines, "1")+entry("other", lines, "2")+entry("request", "", "3"), "x1 - x3", false)
 	f(entry("request", lines+"Llmtap-Service:b\n", "1")+entry("request", "Llmtap-Service:\n", "2"), "- x2", false)
-	f("", "", false)
+	f("", "", true)
 	f(entry("request", lines, "1")+"request 1 1", "x1", true)
 	f(entry("request", lines, "1")+entry("request", "", "2")[:len("request 0 1\n")], "x1", true)
 	f(entry("request", lines, "1")+"request 99 0\n"+lines, "x1", true)
@@ -151,6 +152,10 @@ func sameAsSplit(t *testing.T, subject string, h Header, data []byte) {
 		if !reflect.DeepEqual(e, framed[i].Event) || (err == nil) != (framed[i].Err == nil) {
 			t.Fatalf("event %d of %q: %+v, %v; alone %+v, %v", i, data, framed[i].Event, framed[i].Err, e, err)
 		}
+	}
+	messages = slices.DeleteFunc(messages, func(m Message) bool { _, _, _, err := ParseSubject(m.Subject); return err != nil })
+	if again := must.Get(SplitFrame(subject, h, JoinFrame(messages)))(t); len(messages) > 0 && !reflect.DeepEqual(again, messages) {
+		t.Fatalf("split and joined: %q became %q", messages, again)
 	}
 }
 
