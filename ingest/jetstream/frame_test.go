@@ -171,7 +171,9 @@ func TestFrameTooLargeForStream(t *testing.T) {
 func TestDeadLettersOfFrames(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	lines := "Llmtap-Exchange:x\nLlmtap-Service:checkout\nLlmtap-Time:2026-11-21T03:04:05Z\n"
-	entry := func(lines, body string) string { return fmt.Sprintf("request %d %d\n%s%s", len(lines), len(body), lines, body) }
+	entry := func(lines, body string) string {
+		return fmt.Sprintf("request %d %d\n%s%s", len(lines), len(body), lines, body)
+	}
 	subject := event.SubjectPrefix + "frame.checkout.07"
 	send := func(version, data string) {
 		must.Get(c.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Header: nats.Header{event.HeaderFrame: {version}}, Data: []byte(data)}))(t)
