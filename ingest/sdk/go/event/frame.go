@@ -194,6 +194,22 @@ func DecodeFrame(subject string, h Header, data []byte) ([]Framed, error) {
 	return framed, err
 }
 
+// DecodeAll decodes a message that is an event or a frame. It returns the first error.
+func DecodeAll(subject string, h Header, data []byte) (events []*Event, err error) {
+	if !IsFrame(subject) {
+		e, err := Decode(subject, h, data)
+		return []*Event{e}, err
+	}
+	framed, err := DecodeFrame(subject, h, data)
+	for _, f := range framed {
+		if err == nil {
+			err = f.Err
+		}
+		events = append(events, f.Event)
+	}
+	return events, err
+}
+
 // SplitFrame returns each event of a frame as a message of its own, without a message id. If the frame is malformed, it returns
 // an error that wraps ErrMalformed, and the messages before the defect.
 func SplitFrame(subject string, h Header, data []byte) ([]Message, error) {
