@@ -17,9 +17,11 @@ func (e *edit) restore(r *check.Reply) bool {
 	m := &a.facts.Messages[0]
 	e.say("restores the call %s from the model's answer", quoteName(r.ID))
 	if e.dialect.Pairing.Items {
-		item, err := apply(a.raw, Operation{Op: "remove", Path: "/id"}) // with its id, the item would need its reasoning item
-		if err != nil {
-			item = a.raw
+		item := a.raw
+		if e.dialect.Places.CallID != "/id" { // with its id, the item would need its reasoning item
+			if bare, err := apply(item, Operation{Op: "remove", Path: "/id"}); err == nil {
+				item = bare
+			}
 		}
 		e.add(e.message(r.Message), item)
 		return true

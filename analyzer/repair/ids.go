@@ -163,7 +163,7 @@ func functionName(e *edit) bool {
 			legal[i] = '_'
 		}
 	}
-	gemini := e.target.Dialect == wire.Gemini || e.target.Variant == wire.GeminiOpenAI
+	gemini := e.target.Dialect == wire.Gemini || e.target.Dialect == wire.Interactions || e.target.Variant == wire.GeminiOpenAI
 	if len(legal) == 0 || gemini && (legal[0] < 'A' || legal[0] == '-') {
 		legal = append([]byte("_"), legal[:min(len(legal), 63)]...)
 	}

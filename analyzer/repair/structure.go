@@ -276,7 +276,7 @@ const noSignature = "skip_thought_signature_validator"
 
 func signature(e *edit) bool {
 	c := e.callWith(func(c *check.PairedCall) bool { return c.Signature <= facts.Null })
-	if c == nil {
+	if c == nil || e.dialect.Pairing.Items { // it is in a step of its own
 		return false
 	}
 	at, ok := e.callAt(c)
