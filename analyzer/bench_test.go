@@ -1,6 +1,7 @@
 package analyzer_test
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"syscall"
@@ -29,6 +30,19 @@ func loop(s *stream, turns, size int) {
 	}
 }
 
+// readCache lets the answers report that each prompt was read from the cache up to where the one before ended, if it has several turns.
+func readCache(steps []step) {
+	before := map[string]int{}
+	for i := 0; i < len(steps); i += 2 {
+		ask, answer := steps[i].ev, steps[i+1].ev
+		tokens, read := len(ask.Body)/4, before[ask.Labels.Conversation]
+		before[ask.Labels.Conversation] = tokens / 64 * 64
+		usage := fmt.Sprintf(`"prompt_tokens":%d,"prompt_cache_hit_tokens":%d,"prompt_cache_miss_tokens":%d`, tokens, read, tokens-read)
+		answer.Body = bytes.Replace(answer.Body, []byte(`"prompt_tokens":100`), []byte(usage), 1)
+		answer.BodyBytes = len(answer.Body)
+	}
+}
+
 func bytesOf(steps []step) (n int64) {
 	for _, st := range steps {
 		n += int64(len(st.ev.Body))
@@ -42,11 +56,13 @@ func BenchmarkProcess(b *testing.B) {
 	for _, bm := range []struct {
 		name                       string
 		conversations, turns, size int
-		inferred                   bool
+		inferred, cached           bool
 	}{
-		{"10KB", 50, 1, 8500, false},
-		{"50turns", 4, 50, 4000, false},
-		{"50turns_inferred", 4, 50, 4000, true},
+		{"10KB", 50, 1, 8500, false, false},
+		{"50turns", 4, 50, 4000, false, false},
+		{"50turns_inferred", 4, 50, 4000, true, false},
+		{"10KB_cached", 50, 1, 8500, false, true},
+		{"50turns_cached", 4, 50, 4000, false, true},
 	} {
 		s := newStream("")
 		for i := range bm.conversations {
@@ -58,6 +74,9 @@ func BenchmarkProcess(b *testing.B) {
 				continue
 			}
 			loop(s, bm.turns, bm.size)
+		}
+		if bm.cached {
+			readCache(s.steps)
 		}
 		size := bytesOf(s.steps)
 		run := func(name string, do func(b *testing.B) (round func())) {

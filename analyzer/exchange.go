@@ -32,6 +32,7 @@ type pending struct {
 	why      cause.Cause          // of the failure
 	failure  *signals.Failure     // set when the exchange is reported; nil if it did not fail
 	limits   string               // what the response said of rate limits, see event.Event.RateLimits; valid until the exchange is reported
+	account  uint16               // hash of event.Event.Account; 0 if unknown
 	dropped  uint64               // exchanges that the process had dropped before the request
 
 	run      *run   // nil if none
@@ -127,7 +128,7 @@ func (a *Analyzer) request(h half) *pending {
 func newPending(h half, in interner) *pending {
 	ev := h.ev
 	host, _, path := wire.SplitURL(ev.URL)
-	p := &pending{dropped: ev.Dropped}
+	p := &pending{dropped: ev.Dropped, account: promptcache.Account(ev.Account)}
 	p.row = Exchange{
 		ID: strings.Clone(ev.Exchange), Seq: h.at.Seq, Labels: in.labels(ev), StartedAt: ev.Time, Server: in.string(host), Path: in.string(path),
 		RequestBytes: ev.BodyBytes, Retry: ev.Retry, Instance: in.string(ev.Instance), InstanceSeq: ev.Seq, Origin: in.string(ev.Origin),

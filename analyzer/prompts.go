@@ -30,6 +30,7 @@ type prompts struct {
 	policies map[uint64]*promptcache.Policy // by hash of the target and whether something is marked
 	strings  interner
 	tools    map[uint64]*promptcache.ToolSet // by hash of the captured bytes
+	joined   map[uint32]struct{}             // accounts that share a cache, see Call.Accounts
 	buf      []byte
 	call     promptcache.Call // of the newest request
 }
@@ -37,7 +38,7 @@ type prompts struct {
 func newPrompts(cfg *Config, strings interner) *prompts {
 	return &prompts{
 		stages:   expiry.NewGenerations[uint64, *stage](min(cfg.SessionLookback, stageTime), maxStages),
-		policies: map[uint64]*promptcache.Policy{}, tools: map[uint64]*promptcache.ToolSet{}, strings: strings,
+		policies: map[uint64]*promptcache.Policy{}, tools: map[uint64]*promptcache.ToolSet{}, joined: map[uint32]struct{}{}, strings: strings,
 	}
 }
 
@@ -57,6 +58,7 @@ func (m *prompts) request(s *step, p *pending, q *facts.Request, body []byte, mi
 		now.Flags |= promptcache.Shaped
 	}
 	now.Sent, now.Target, now.Version = promptcache.Clip(m.at(s, e).Unix()), m.target(e), uint16(xxh3.HashString(e.Labels.ServiceVersion))
+	m.account(c, p.account)
 	if len(c.Policy.Parameters) > 0 || c.Policy.KeySeparates {
 		now.Parameters = c.Policy.Digest(setup.Parameters, body, said.Key)
 	}
@@ -108,8 +110,18 @@ func (*prompts) at(s *step, e *Exchange) time.Time {
 	return s.now
 }
 
-func (*prompts) target(e *Exchange) uint32 {
-	return uint32(xxh3.HashStringSeed(e.Server, xxh3.HashString(e.Model)))
+// account sets the account of the request, and compares it with that of the earlier one.
+func (m *prompts) account(c *promptcache.Call, account uint16) {
+	now, before := &c.Now, &c.Earlier.Prompt
+	now.Account = account
+	if now.Flags |= before.Flags & promptcache.Switched; before.Apart(now) {
+		now.Flags |= promptcache.Switched
+		_, c.Joined = m.joined[c.Accounts()]
+	}
+}
+
+func (*prompts) target(e *Exchange) uint16 {
+	return uint16(xxh3.HashStringSeed(e.Server, xxh3.HashString(e.Model)))
 }
 
 // policy returns the policy of a target.
@@ -192,7 +204,9 @@ func (m *prompts) answered(p *pending) {
 	e, x := &p.row, &p.cache
 	known := x.Policy != nil && accepted(e) && e.CacheReported && e.InputTokens > 0
 	if known && measures(e) {
-		x.Settle(&e.Cache, e.InputTokens, e.CachedTokens)
+		if x.Settle(&e.Cache, e.InputTokens, e.CachedTokens); x.Joins(&e.Cache, e.CachedTokens) {
+			put(m.joined, x.Switch, struct{}{})
+		}
 	} else {
 		e.Cache = promptcache.Verdict{}
 	}

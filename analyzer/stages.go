@@ -41,6 +41,8 @@ type opening struct {
 	whole      uint64 // hash of the messages of the newest one
 	systemSize uint32
 	instance   uint32 // hash of the process, if the prompt is a shape
+	account    uint16 // of the newest request
+	cacheKey   uint16 // hash of its prompt_cache_key; 0 if it has none
 	sent       uint32
 	done       bool // a request with it was answered
 	flags      promptcache.Flags
@@ -50,11 +52,11 @@ type opening struct {
 }
 
 // stageKey returns the key of the stage of p.
-func stageKey(p *pending, target uint32) uint64 {
+func stageKey(p *pending, target uint16) uint64 {
 	e := &p.row
 	h := xxh3.HashString(p.scope())
 	h = xxh3.HashStringSeed(e.Labels.StageOrAgent(), h)
-	return h ^ uint64(target)<<32
+	return h ^ uint64(target)<<48
 }
 
 // stage compares the request with those of other conversations of its stage, and remembers it.
@@ -107,6 +109,7 @@ func (m *prompts) begin(c *promptcache.Call, st *stage, k uint64, turn *session.
 			sameTools, sameSystem = sameTools || tools, sameSystem || system
 			if tools && system {
 				c.Start.Known, c.Start.Done, c.Start.Whole = true, c.Start.Done || b.done, whole != 0 && b.whole == whole
+				c.Start.Apart = b.apart(c)
 				c.Start.Sent, c.Start.Flags = max(c.Start.Sent, b.sent), c.Start.Flags|b.flags
 			}
 		}
@@ -138,6 +141,11 @@ func (m *prompts) text(k uint64) (text []byte) {
 func (b *opening) like(now *promptcache.Prompt, instance uint32) (tools, system bool) {
 	loose := b.instance != instance
 	return now.Tools.Alike(b.tools, loose), b.system == now.System || loose && b.systemSize == now.SystemSize
+}
+
+// apart reports whether the newest request with b does not share a cache with the call.
+func (b *opening) apart(c *promptcache.Call) bool {
+	return c.Policy.KeySeparates && b.cacheKey != c.Now.CacheKey() || b.account != 0 && c.Now.Account != 0 && b.account != c.Now.Account
 }
 
 // systemText returns the system prompt with the leading system messages, as captured; nil if its text is unknown or too long.
@@ -179,7 +187,7 @@ func varies(c *promptcache.Call, before *opening, all firsts, text, system []byt
 	default:
 		return
 	}
-	s.Varies, s.Known = true, false
+	s.Varies, s.Known, s.Apart = true, false, before.apart(c)
 	s.Sent, s.Flags = before.sent, before.flags
 }
 
@@ -236,6 +244,7 @@ func (m *prompts) see(k uint64, st *stage, now *promptcache.Prompt, instance uin
 	i = min(i, len(st.openings)-1)
 	copy(st.openings[1:i+1], st.openings[:i])
 	st.openings[0] = b
+	b.account, b.cacheKey = now.Account, now.CacheKey()
 	b.sent, b.flags = max(b.sent, now.Sent), b.flags|now.Flags
 	if now.Sent == 0 {
 		return b, 0

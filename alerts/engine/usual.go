@@ -12,6 +12,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/prometheus/storage"
@@ -384,9 +385,14 @@ func (u *usuals) due(all bool) (shard int, saved savedStages, ok bool) {
 	return shard, saved, true
 }
 
+// compressors are reused because a new one allocates and clears more than a megabyte, for each shard that is stored.
+var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
 func (s *savedStages) encode() ([]byte, error) {
 	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
+	w := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(w)
+	w.Reset(&b)
 	if err := json.NewEncoder(w).Encode(s); err != nil {
 		return nil, err
 	}

@@ -114,14 +114,7 @@ const learn = 2 * 24 * 60 // minutes
 // which needs a week, is tested in package rules.
 func TestUnusual(t *testing.T) {
 	slowtest.SkipShort(t, "slow, and without concurrency for the race detector")
-	store := &alertstest.Store{}
-	synctest.Test(t, func(t *testing.T) {
-		e := newEngine(t, usualConfig(), Options{Store: store})
-		stop := alertstest.Run(t, e.Run)
-		healthy.play(t, rand.New(rand.NewPCG(1, 1)), learn, e)
-		known(t, e)
-		stop()
-	})
+	store := learned(t)
 	f := func(name string, change func(*traffic), want ...string) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
@@ -203,6 +196,49 @@ func TestUnusual(t *testing.T) {
 	})
 }
 
+// learnedStore is what learned stored, or nil before.
+var learnedStore *alertstest.Store
+
+// learned returns the store of an engine that has seen healthy traffic for two days, until its stop. The engine knows what is usual, and
+// one that reads the store knows the same. The first test that calls it waits.
+func learned(t *testing.T) *alertstest.Store {
+	t.Helper()
+	if learnedStore != nil {
+		return learnedStore
+	}
+	store := &alertstest.Store{}
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine(t, usualConfig(), Options{Store: store})
+		stop := alertstest.Run(t, e.Run)
+		healthy.play(t, rand.New(rand.NewPCG(1, 1)), learn, e)
+		known(t, e)
+		stop()
+		restarted := newEngine(t, usualConfig(), Options{Store: store})
+		must.Equal(t, learnedState(t, restarted) == learnedState(t, e), true, "knows the same after a restart")
+		must.Agree(t, cmp.Diff(e.samples.usuals.gauges, restarted.samples.usuals.gauges))
+	})
+	if !t.Failed() {
+		learnedStore = store
+	}
+	return store
+}
+
+// learnedState returns all baselines and tests of the engine as bytes.
+func learnedState(t *testing.T, e *Engine) string {
+	t.Helper()
+	all := ""
+	for i := range usualShards {
+		for k, s := range e.samples.usuals.stages {
+			if k.shard() == i {
+				for j := range s.watches {
+					all += string(must.Get(s.watches[j].Baseline.MarshalBinary())(t)) + string(must.Get(s.watches[j].Test.MarshalBinary())(t))
+				}
+			}
+		}
+	}
+	return all
+}
+
 // known checks that pages know what is usual, and PromQL what is measured.
 func known(t *testing.T, e *Engine) {
 	t.Helper()
@@ -233,12 +269,14 @@ func known(t *testing.T, e *Engine) {
 // An engine that starts again, and a standby that takes over, know what is usual and what is unusual as if nothing had happened.
 func TestUsualSurvives(t *testing.T) {
 	slowtest.SkipShort(t, "slow, and without concurrency for the race detector")
+	before := learned(t)
 	synctest.Test(t, func(t *testing.T) {
-		rnd := rand.New(rand.NewPCG(1, 1))
+		rnd := rand.New(rand.NewPCG(1, 4))
 		store := &alertstest.Store{}
+		before.CopyTo(store)
+		time.Sleep(learn * time.Minute)
 		e := newEngine(t, usualConfig(), Options{Store: store, Notifiers: []alerts.Notifier{&notifier{}}})
 		stop := alertstest.Run(t, e.Run)
-		healthy.play(t, rnd, learn, e)
 		slow := healthy
 		slow.ms *= 4
 		var since []*analyzer.Tally // as in the stream
@@ -273,24 +311,8 @@ func TestUsualSurvives(t *testing.T) {
 		alertstest.Run(t, restarted.Run)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		state := func(e *Engine) string {
-			t.Helper()
-			all := ""
-			for i := range usualShards {
-				for k, s := range e.samples.usuals.stages {
-					if k.shard() == i {
-						for j := range s.watches {
-							b := must.Get(s.watches[j].Baseline.MarshalBinary())(t)
-							c := must.Get(s.watches[j].Test.MarshalBinary())(t)
-							all += string(b) + string(c)
-						}
-					}
-				}
-			}
-			return all
-		}
 		for name, other := range map[string]*Engine{"restarted": restarted, "standby": standby} {
-			must.Equal(t, state(other) == state(e), true, "%s knows the same", name)
+			must.Equal(t, learnedState(t, other) == learnedState(t, e), true, "%s knows the same", name)
 			must.Agree(t, cmp.Diff(e.samples.usuals.gauges, other.samples.usuals.gauges), name)
 			if got := other.Active(); len(got) != 1 || got[0].ID() != fired[0].ID() || got[0].State != alerts.Firing {
 				t.Errorf("%s: %d alerts, want the one before the restart", name, len(got))

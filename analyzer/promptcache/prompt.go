@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math"
 	"slices"
+
+	"github.com/zeebo/xxh3"
 )
 
 // A Prompt is what is remembered of a request whose answer said what was read from the cache, so that a later request can be
@@ -13,7 +15,8 @@ type Prompt struct {
 	Tools      *ToolSet // nil if it declared none
 	System     uint64   // hash of the system prompt and the leading system messages, without marks
 	Parameters uint64   // see Policy.Digest
-	Target     uint32   // hash of the host and the model
+	Target     uint16   // hash of the host and the model
+	Account    uint16   // hash of event.Event.Account; 0 if unknown
 	SystemSize uint32   // of the text of System
 
 	// Of the newest request with an answer.
@@ -44,6 +47,7 @@ const (
 	Keyed                         // it has a prompt_cache_key
 	Shaped                        // it is a shape
 	HasImages                     // a message has an image
+	Switched                      // requests of the history had different accounts
 )
 
 // Begin records the newest request. If it differs from p before the messages, what is remembered of an answer is of no use.
@@ -52,12 +56,26 @@ func (p *Prompt) Begin(now *Prompt, differs bool) {
 		*p = Prompt{Told: p.Told}
 	}
 	p.Tools, p.System, p.SystemSize, p.Parameters, p.Target, p.Version = now.Tools, now.System, now.SystemSize, now.Parameters, now.Target, now.Version
+	p.Account = now.Account
 }
 
 // Answer records the answer to the newest request, which took a time in seconds.
 func (p *Prompt) Answer(x *Expected, input, held int64, took uint16) {
 	p.Sent, p.Took, p.Messages, p.Shared, p.Flags, p.Bytes, p.Marks = x.Sent, took, x.Messages, x.Messages, x.Flags, x.Bytes, x.Marks
 	p.Input, p.Held = Clip(input), Clip(held)
+}
+
+// Account returns the hash of an account; 0 if it is unknown.
+func Account(name string) uint16 {
+	if name == "" {
+		return 0
+	}
+	return uint16(xxh3.HashString(name)%(1<<16-1) + 1)
+}
+
+// Apart reports whether q is known to have another account than p.
+func (p *Prompt) Apart(q *Prompt) bool {
+	return p.Account != 0 && q.Account != 0 && p.Account != q.Account
 }
 
 // Known reports whether p is a prompt.

@@ -25,7 +25,7 @@ const (
 	HistoryCompacted = "history_compacted" // old messages were replaced by a summary, or cut
 	ParameterChanged = "parameter_changed" // a parameter that is part of the prefix changed
 	ModelSwitched    = "model_switched"    // the model before was another one
-	AccountChanged   = "account_changed"   // the key or the account was another one
+	AccountChanged   = "account_changed"   // the API key was another one, of another account as far as the tokens show it
 	MarkMissing      = "mark_missing"      // the provider caches only what is marked, and nothing is
 	MarkMoved        = "mark_moved"        // the marks leave out what was marked before
 	BeyondLookback   = "beyond_lookback"   // more blocks since the last mark than the provider looks back

@@ -11,7 +11,7 @@ var words = map[string]string{
 	HistoryCompacted: "the history was compacted",
 	ParameterChanged: "a parameter changed",
 	ModelSwitched:    "the model changed",
-	AccountChanged:   "the key or the account changed",
+	AccountChanged:   "the account changed",
 	MarkMissing:      "nothing is marked for the cache",
 	MarkMoved:        "the marks leave out what was marked before",
 	BeyondLookback:   "the last cached mark is too many blocks back",

@@ -47,6 +47,7 @@ type Start struct {
 	Equal   int // size of what is equal in each of them
 	Behind  int // of these, what is known to be behind the difference
 
+	Apart     bool // the newest of them had another account, or another prompt_cache_key where these have caches of their own
 	Whole     bool // another request had the same messages too
 	Forgotten bool // the history has answers, and no request before is known: it was idle for longer than conversations are remembered
 }
@@ -61,6 +62,7 @@ type Call struct {
 	Start   Start
 	Detail  string // class of a changed system prompt
 	Rate    int64  // calls a minute with the same tools and system prompt
+	Joined  bool   // the accounts of the request and of the earlier one are known to share a cache
 	Broken  broken // see Compare
 }
 
@@ -84,6 +86,9 @@ const (
 	maxDigest = 6
 	keyShift  = 8 * maxDigest
 )
+
+// CacheKey returns the hash of the prompt_cache_key; 0 if there is none, or the policy does not know it.
+func (p *Prompt) CacheKey() uint16 { return uint16(p.Parameters >> keyShift) }
 
 // broken is the first difference between two prompts, in the order of the provider.
 type broken struct{ reason, element, detail, confidence string }
@@ -113,7 +118,7 @@ func (c *Call) difference() broken {
 	from := func(e Element) bool {
 		return changed < min(len(c.Policy.Parameters), maxDigest) && c.Policy.Parameters[changed].From == e
 	}
-	if c.Policy.KeySeparates && changed < 8 && p.Parameters>>keyShift != q.Parameters>>keyShift {
+	if c.Policy.KeySeparates && changed < 8 && p.CacheKey() != q.CacheKey() {
 		return broken{ParameterChanged, "prompt_cache_key", "", Certain}
 	}
 	if from(Tools) {
@@ -185,7 +190,14 @@ type Expected struct {
 	Marks    uint16 // blocks up to the last mark
 	Messages uint16
 	Flags    Flags
+	Switch   uint32 // the accounts of the request and of the earlier one, if they are the first two of the history; 0 if not
 	of       basis
+}
+
+// Joins reports whether a call whose verdict is v shows that the accounts of Switch share a cache: the second one read all that the first
+// one had left, and had not been used in this history before.
+func (x *Expected) Joins(v *Verdict, cached int64) bool {
+	return x.Switch != 0 && x.of == ofWhole && v.Reason == "" && v.Reusable > 0 && cached >= v.Reusable
 }
 
 // basis is what a call is compared with.
@@ -205,10 +217,19 @@ const (
 func (c *Call) Expect() (x Expected, v Verdict) {
 	now := &c.Now
 	x = Expected{Policy: c.Policy, Bytes: now.Bytes, Marks: now.Marks, Sent: now.Sent, Messages: now.Messages, Flags: now.Flags}
+	if p := &c.Earlier.Prompt; p.Known() && p.Apart(now) && p.Flags&Switched == 0 {
+		x.Switch = c.Accounts()
+	}
 	if !c.Earlier.Prompt.Known() || !c.ofHistory(&x, &v) {
 		c.ofStage(&x, &v)
 	}
 	return x, v
+}
+
+// Accounts returns the accounts of the request and of the earlier one in one number, which is the same in both orders.
+func (c *Call) Accounts() uint32 {
+	p, q := c.Earlier.Prompt.Account, c.Now.Account
+	return uint32(min(p, q))<<16 | uint32(max(p, q))
 }
 
 // marksOnly reports whether the provider caches only what is marked.
@@ -286,6 +307,8 @@ func (c *Call) unexplained(p *Prompt, b broken) broken {
 		return broken{Idle, "", "", Likely}
 	case pol.KeyRoutes && c.Now.Flags&Keyed == 0 && pol.Rate > 0 && c.Rate > pol.Rate:
 		return broken{RoutingMissing, "prompt_cache_key", "", Likely}
+	case p.Apart(&c.Now) && !c.Joined:
+		return broken{AccountChanged, "", "", Likely} // all providers share the cache among the keys of an organization
 	}
 	return broken{Evicted, "", "", Likely}
 }
@@ -304,6 +327,8 @@ func (c *Call) ofStage(x *Expected, v *Verdict) {
 	size := q.Tools.Bytes() + int(q.SystemSize)
 	var b broken
 	switch {
+	case s.Varies && s.Apart:
+		return
 	case s.Varies:
 		if pol.Ends&EndUnits == 0 && pol.Ends != EndPrompts && q.Flags&MarkedSetup == 0 {
 			return
@@ -318,6 +343,8 @@ func (c *Call) ofStage(x *Expected, v *Verdict) {
 		return
 	case marks && q.Flags&Marked == 0:
 		b = broken{MarkMissing, "", "", Certain}
+	case s.Apart:
+		return
 	case s.Whole && pol.Ends&EndPrompts != 0:
 		if size = int(q.Bytes); s.Done {
 			return

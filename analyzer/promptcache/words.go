@@ -35,7 +35,7 @@ func (v *Verdict) Summary() string {
 	case ModelSwitched:
 		return "the call before used another model or host, which has a cache of its own"
 	case AccountChanged:
-		return "the call before used another account, which has a cache of its own"
+		return "the call before had another API key, which seems to be of another account, with a cache of its own"
 	case MarkMissing:
 		return "nothing in the request is marked for the cache, and the provider caches only what is marked"
 	case MarkMoved:
@@ -108,7 +108,7 @@ func (v *Verdict) Fix() string {
 	case ModelSwitched:
 		return "Stay with one model and host for a conversation, or give the other model a short history of its own."
 	case AccountChanged:
-		return "Use one account for all calls of a conversation."
+		return "Use one account for all calls of a conversation. Keys of one organization share a cache."
 	case MarkMissing:
 		return "Mark the end of the system prompt and the newest message with cache_control, or a cache point."
 	case MarkMoved:

@@ -22,7 +22,7 @@ import (
 var (
 	allFaults = flag.String("faults", "short", "faults of TestFaults: all or short")
 	faultHold = flag.Duration("fault-hold", 0, "duration of the faults of TestFaults that have one; 0: that of each fault")
-	faultRate = flag.Int("fault-rate", 100, "exchanges per second of the agents")
+	faultRate = flag.Int("fault-rate", 20, "exchanges per second of the agents; some of -faults all require 100")
 )
 
 const (
@@ -105,8 +105,8 @@ var head = []string{"fault", "acknowledged", "stored", "lost", "double", "differ
 // Every acknowledged exchange is stored once, with the findings, tool calls, ledger and tallies of an undisturbed run, and a burst
 // that begins during a fault is notified once.
 //
-//	go test ./cmd/llmtap -run TestFaults -faults all -v -timeout 60m
-//	go test ./cmd/llmtap -run 'TestFaults/ClickHouse_refuses' -faults all -fault-hold 10m -v -timeout 60m
+//	go test ./cmd/llmtap -run TestFaults -faults all -fault-rate 100 -v -timeout 60m
+//	go test ./cmd/llmtap -run 'TestFaults/ClickHouse_refuses' -faults all -fault-rate 100 -fault-hold 10m -v -timeout 60m
 func TestFaults(t *testing.T) {
 	needClickHouse(t)
 	if runtime.GOOS != "linux" {

@@ -50,7 +50,7 @@ func killedAroundBurst(t *testing.T, gap time.Duration, want string) {
 		posts = append(posts, m)
 	}}))
 	defer slack.Close()
-	text := fmt.Sprintf("slack: {token: xoxb-test, channel: '#oncall', api_url: '%s/api/'}\n", slack.URL)
+	text := fmt.Sprintf("slack: {token: xoxb-test, channel: '#oncall', api_url: '%s/api/'}\nalerts: {evaluation_interval: 5s}\n", slack.URL)
 	config := filetest.Temp(t, "llmtap.yaml", text)
 	conn := collectortest.ConnectNATS(t, natsURL, nil)
 	now := time.Now().Truncate(time.Second)

@@ -19,7 +19,10 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse/scaletest"
 )
 
-var pagesRows = flag.Int("rows", 0, "exchanges for TestPagesScale, such as 10000000; 0 skips it")
+var (
+	pagesDay  = flag.String("day", "24h", "time range of lists in TestPagesScale")
+	pagesRows = flag.Int("rows", 0, "exchanges for TestPagesScale, such as 10000000; 0 skips it")
+)
 
 const (
 	pageRuns   = 20                     // measured requests per page
@@ -115,6 +118,11 @@ func scalePages(t *testing.T, base string, ids []any) []string {
 		paths = append(paths, "/search?"+url.Values{"q": {fmt.Sprint(id)}}.Encode())
 	}
 	paths = append(paths, "/search?q=needle")
+	// Lists of the last day, or as many calls of it as there are with 10 million in a month.
+	for _, path := range []string{"calls?", "calls?sort=cost&", "calls?cause=rate_limit&sort=seconds&", "calls?user=" + url.QueryEscape(fmt.Sprint(ids[3])) + "&", "conversations?", "users?sort=cost&"} {
+		paths = append(paths, "/traffic/"+path+"from="+url.QueryEscape(*pagesDay))
+	}
+	paths = append(paths, "/suggest/service?from="+url.QueryEscape(*pagesDay), "/timeline?from="+url.QueryEscape(*pagesDay)+"&conversation="+url.QueryEscape(fmt.Sprint(ids[0])))
 	return slices.DeleteFunc(paths, func(path string) bool {
 		status, _ := fetchPage(t, base+path)
 		if status != http.StatusOK {

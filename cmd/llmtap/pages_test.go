@@ -49,12 +49,14 @@ func TestPages(t *testing.T) {
 	t.Run("from Slack", func(t *testing.T) { testFromSlack(t, b, d) })
 	t.Run("Grafana", func(t *testing.T) { testGrafana(t, d) })
 	t.Run("filter", func(t *testing.T) { testFilter(t, b, d) })
+	t.Run("from a number to its calls", func(t *testing.T) { testTraffic(t, b, d) })
 	t.Run("silence", func(t *testing.T) { testSilence(t, b, d) })
 	t.Run("keyboard", func(t *testing.T) { testKeyboard(t, b, d) })
 	t.Run("problem", func(t *testing.T) { testProblem(t, b, d) })
 	urls := d.pages(t, b)
 	t.Run("audit", func(t *testing.T) {
-		for _, u := range append(slices.Clone(urls), d.fleet+"alerts/backtest?rule=StageFailureRate&range=15m", d.fleet+"search?q=checkout-agent") {
+		for _, u := range append(slices.Clone(urls), d.fleet+"alerts/backtest?rule=StageFailureRate&range=15m", d.fleet+"search?q=checkout-agent",
+			d.fleet+"traffic/conversations", d.timeline(t, b)) {
 			t.Run(pageName(u), func(t *testing.T) {
 				t.Parallel()
 				p := b.Page(t, pageViews[0])
@@ -252,6 +254,37 @@ func testFilter(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 		t.Errorf("without the first filter: %d stages", n)
 	}
 	clean(t, p)
+}
+
+// A person opens the failed calls of the fleet, filters them by a suggested value, and follows one to its conversation over time.
+func testTraffic(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
+	p := b.Page(t, pageViews[0])
+	p.Open(d.fleet)
+	p.Follow(`#totals a[href*="failed=yes"]`)
+	failed := len(p.Links("#list tbody tr td:first-child a"))
+	p.Click(".filterbar summary")
+	p.Eval(`document.querySelector("input[name=cause]").focus()`, nil)
+	p.Wait(`document.querySelectorAll("#values-cause option").length > 1`)
+	p.Fill("input[name=cause]", "duplicate_reply")
+	p.Follow(".filterbar button")
+	calls := p.Links("#list tbody tr td:first-child a")
+	if len(calls) == 0 || len(calls) >= failed || !strings.Contains(p.Text(".filters"), "duplicate_reply") {
+		t.Errorf("%d of %d failed calls; filters: %s", len(calls), failed, p.Text(".filters"))
+	}
+	p.Follow("#list tbody tr td:first-child a")
+	p.Follow(`#head a[href*="/timeline"]`)
+	if n := len(p.Links("#timeline tr.call a")); n < 2 || !p.Has("#timeline tr.tool") || !p.Has("#timeline .bad") {
+		t.Errorf("the timeline has %d calls: %s", n, p.Text("#timeline"))
+	}
+	clean(t, p)
+}
+
+// timeline returns the URL of a conversation over time.
+func (d *pagesDemo) timeline(t *testing.T, b *browsertest.Browser) string {
+	t.Helper()
+	p := b.Page(t, pageViews[0])
+	p.Open(d.fleet + "traffic/conversations?sort=failed")
+	return p.Links("#list tbody tr td:first-child a")[0]
 }
 
 // A person silences the alert, sees it in the list and in Slack, ends the silence and acknowledges.

@@ -192,16 +192,7 @@ func TestShow(t *testing.T) {
 	if strings.Contains(s.bodies[secret], "0123456789ABC") {
 		t.Error("the key is not redacted")
 	}
-	checkBodies := func() {
-		for _, id := range slices.Sorted(maps.Keys(s.bodies)) {
-			if id == none {
-				continue
-			}
-			s.checkBody(id)
-		}
-	}
 	s.waitStored(s.n)
-	checkBodies()
 
 	for name, c := range map[string]struct {
 		args []string
@@ -235,7 +226,11 @@ func TestShow(t *testing.T) {
 	s.send("fork", chatURL, event.CaptureFull, 200, fmt.Sprintf(form, all+","+said+","+user), ok)
 	s.send("chat", chatURL, event.CaptureFull, 200, fmt.Sprintf(form, user+","+called+","+reply+","+said+`,{"role":"user","content":"Thanks."},`+said), ok)
 	s.waitStored(s.n)
-	checkBodies()
+	for _, id := range slices.Sorted(maps.Keys(s.bodies)) {
+		if id != none {
+			s.checkBody(id)
+		}
+	}
 
 	// Expired messages are reported.
 	rows := up.rows()

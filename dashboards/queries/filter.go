@@ -2,6 +2,7 @@ package queries
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -24,6 +25,13 @@ var filters = []filter{
 	{"status", "only this HTTP status, such as 400 or 4xx; 0 means no response", hasStatus},
 	{"user", "only this user: the hash that the hooks publish", equals},
 	{"attr", "only calls with this attribute: key=value, or key for any value; repeatable", hasAttribute},
+	{"failed", "yes: only failed calls; no: only the others", isFailed},
+	{"cause", "only calls that failed with this cause or root cause", hasCause},
+	{"tool", "only calls that declare this tool", hasElement},
+	{"seconds", "only calls that took this long or longer, such as 10; <10: that were faster", inRange},
+	{"tokens", "only calls with this many tokens in and out or more, such as 10000; <10000: with fewer", inRange},
+	{"conversation", "only this conversation", equals},
+	{"run", "only this run", equals},
 }
 
 // tables lists the column of each filter, and the time column, of the tables that {filter TABLE} knows.
@@ -31,6 +39,13 @@ var tables = map[string]map[string]string{
 	"exchanges": {
 		"time": "started_at", "service": "service", "stage": "stage", "environment": "environment", "version": "service_version",
 		"provider": "provider", "model": "model", "status": "status", "user": "user", "attr": "attributes",
+	},
+	// Exchanges with the filters of lists of calls. Queries about causes have parameters of these names, with a meaning of their own.
+	"calls": {
+		"time": "started_at", "service": "service", "stage": "stage", "environment": "environment", "version": "service_version",
+		"provider": "provider", "model": "model", "status": "status", "user": "user", "attr": "attributes",
+		"failed": "failed", "cause": "cause", "tool": "tools", "seconds": "duration", "tokens": "(ifNull(input_tokens, 0) + ifNull(output_tokens, 0))",
+		"conversation": "conversation_id", "run": "run_id",
 	},
 	// The version of a finding is that of the exchange that showed it first; a later version may have sent it again.
 	"findings": {
@@ -214,6 +229,36 @@ func (u use) column(name string) string {
 
 func equals(column, value string, bind func(string) string) (string, error) {
 	return column + " = " + bind(value), nil
+}
+
+func hasElement(column, value string, bind func(string) string) (string, error) {
+	return "has(" + column + ", " + bind(value) + ")", nil
+}
+
+func hasCause(_, value string, bind func(string) string) (string, error) {
+	return "cause = " + bind(value) + " OR root_cause = " + bind(value), nil
+}
+
+func isFailed(column, value string, _ func(string) string) (string, error) {
+	switch value {
+	case "yes":
+		return column, nil
+	case "no":
+		return "NOT " + column, nil
+	}
+	return "", fmt.Errorf("%q is neither yes nor no", value)
+}
+
+func inRange(column, value string, _ func(string) string) (string, error) {
+	text, below := strings.CutPrefix(value, "<")
+	n, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err != nil || math.IsNaN(n) || math.IsInf(n, 0):
+		return "", fmt.Errorf("%q is not a number; examples are 10 and <10", value)
+	case below:
+		return column + " < " + strconv.FormatFloat(n, 'f', -1, 64), nil
+	}
+	return column + " >= " + strconv.FormatFloat(n, 'f', -1, 64), nil
 }
 
 func hasStatus(column, value string, _ func(string) string) (string, error) {

@@ -20,6 +20,10 @@ import "regexp"
 //	{price}           known and price of a model, from the parameter prices; {price x.} of that of x
 //	{prices}          the parameter prices as an array, whose rows are as price.Table.Bound writes them
 //	{dollars}         cost at that price of the tokens input, cached, written, hour and output; {dollars x.} of those of x
+//	{model prices}    subquery with known and price of each model of the time range, for a join
+//	{tokens}          the tokens of a call for {dollars}
+//	{later}           whether a row with this key and id comes after the one of the parameter after, in descending order
+//	{next}            value of the parameter after for the rows that follow this one
 //	{cache tokens}    sums for {dollars}: of tokens read from the cache, and of those written to it, in all and for an hour
 //	{accepted}        tokens per byte of accepted requests by model
 var fragments = []struct {
@@ -55,6 +59,23 @@ var fragments = []struct {
             false))`},
 	{regexp.MustCompile(`\{cache_element\}`), `if(cache_break = 'tools_reordered', 'tools', replaceRegexpOne(cache_element, '^messages\\[[0-9]+\\]', 'messages'))`},
 	{regexp.MustCompile(`\{cache_detail\}`), `if(cache_break = 'tools_reordered', '', cache_detail)`},
+	{regexp.MustCompile(`\{model prices\}`), `(
+        WITH {price}
+        SELECT provider, model, known, price
+        FROM
+        (
+            SELECT DISTINCT toString(provider) AS provider, toString(model) AS model
+            FROM exchanges_final
+            WHERE {filter exchanges ONLY time}
+        )
+    )`},
+	{regexp.MustCompile(`\{tokens\}`), `ifNull(input_tokens, 0) AS input,
+        ifNull(output_tokens, 0) AS output,
+        ifNull(cached_tokens, 0) AS cached,
+        ifNull(cache_written_tokens, 0) AS written,
+        ifNull(cache_hour_tokens, 0) AS hour`},
+	{regexp.MustCompile(`\{later (\w+), (\w+)\}`), `({after:String} = '' OR ($1, $2) < (toInt64OrZero(splitByChar(' ', {after:String}, 2)[1]), splitByChar(' ', {after:String}, 2)[2]))`},
+	{regexp.MustCompile(`\{next (\w+), (\w+)\}`), `concat(toString($1), ' ', $2)`},
 	{regexp.MustCompile(`\{price(?: (\w+\.))?\}`), `{prices},
     arrayFirstIndex(p -> (p.1 = '' OR p.1 = ${1}provider) AND ${1}model LIKE p.2, prices) AS known,
     prices[known] AS price`},

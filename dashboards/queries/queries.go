@@ -149,7 +149,7 @@ func Names() []string {
 }
 
 // groups lists the known groups in display order, which follows the course of an incident.
-var groups = []string{"Failures", "Whose change", "Conversations", "Tools", "Providers", "Usage and latency", "Capture"}
+var groups = []string{"Failures", "Whose change", "Calls", "Conversations", "Tools", "Providers", "Usage and latency", "Capture"}
 
 // Groups returns the groups of all queries in display order.
 func Groups() []string {

@@ -25,7 +25,7 @@ func TestFiles(t *testing.T) {
 		}
 		var declared, used []string
 		for _, p := range q.Parameters {
-			if p.Name != "status" { // not bound: it is a number
+			if !slices.Contains([]string{"status", "failed", "seconds", "tokens"}, p.Name) { // not bound: they are numbers
 				declared = append(declared, p.Name)
 			}
 			if p.Doc == "" {
@@ -66,6 +66,10 @@ func allValues(q Query) Values {
 		switch {
 		case p.Name == "status":
 			values[p.Name] = []string{"4xx"}
+		case p.Name == "failed":
+			values[p.Name] = []string{"yes"}
+		case p.Name == "seconds" || p.Name == "tokens":
+			values[p.Name] = []string{"1", "<9"}
 		case p.Filter || p.Required:
 			values[p.Name] = []string{"x"}
 		}

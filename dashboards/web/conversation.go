@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/ingest/quantity"
@@ -166,6 +167,15 @@ type requestHead struct {
 	Jump     string // URL of the broken message
 	Show     string // command
 	Lint     string
+}
+
+// Timeline returns the URL of the calls and tools of the conversation in the day before and after the request.
+func (h requestHead) Timeline(v *View) string {
+	if h.Conversation == "" {
+		return ""
+	}
+	const day = 24 * time.Hour
+	return v.With(timelinePath, "conversation", h.Conversation, "from", h.StartedAt.Add(-day).UTC().Format(time.RFC3339), "to", h.StartedAt.Add(day).UTC().Format(time.RFC3339), "range", "")
 }
 
 func (c *chosen) head(ctx context.Context) (any, error) {

@@ -55,7 +55,7 @@ type explorePage struct {
 	*site
 	store
 	explorer Query // of own SQL
-	writeCSV func(w io.Writer, t *Table) error
+	write    func(w io.Writer, t *Table, format string) error
 }
 
 // ServeHTTP lists all stored queries, and runs the one that the URL names, or a statement of the viewer.
@@ -73,7 +73,7 @@ func (s explorePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := s.pageSince(r, "Explore", explorePath, sinceOf(q, s.now()))
-	p.Still, p.Static = true, !hasRange(q)
+	p.Still, p.Static, p.Own = true, !hasRange(q), true
 	e := &exploration{Query: q, View: p.View, Own: name == ownSQL}
 	p.Title = q.Question
 	if e.Own && len(q.SQL) > maxOwnSQL {
@@ -244,6 +244,8 @@ func (e *exploration) values() queries.Values {
 		case p.Filter || p.Name == "since" || p.Name == "until":
 			if v, ok := values[p.Name]; ok {
 				out[p.Name] = v
+			} else if v := e.View.params[p.Name]; p.Filter && strings.Join(v, "") != "" { // one of callFilters
+				out[p.Name] = v
 			}
 		case e.View.Get(p.Name) != "":
 			out[p.Name] = []string{e.View.Get(p.Name)}
@@ -370,7 +372,7 @@ func (s explorePage) csv(w http.ResponseWriter, r *http.Request, e *exploration)
 		name += fmt.Sprintf("-only-first-%d-rows", len(t.Rows))
 	}
 	w.Header().Set("Content-Disposition", `attachment; filename="`+url.PathEscape(name)+`.csv"`)
-	_ = s.writeCSV(w, t) // the client has left
+	_ = s.write(w, t, "csv") // the client has left
 }
 
 var serverMessage = regexp.MustCompile(`(?s)\bcode: \d+, message: (.*?)(?: \(version [^)]*\)\)?)?$`)

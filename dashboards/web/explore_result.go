@@ -242,7 +242,7 @@ func (out *result) link(column, value string) string {
 	if column == "service_version" {
 		column = "version"
 	}
-	if value != "" && !out.Own && slices.Contains([]string{"service", "stage", "environment", "version", "provider", "model"}, column) && out.hasFilter(column) {
+	if value != "" && !out.Own && slices.Contains([]string{"service", "stage", "environment", "version", "provider", "model", "status", "cause", "user"}, column) && out.hasFilter(column) {
 		return out.View.Here(column, value, "format", "")
 	}
 	return ""

@@ -32,7 +32,7 @@ func (f *fakeExplorer) query(_ context.Context, sql string, params map[string]st
 	return f.table, f.err
 }
 
-func writeCSV(w io.Writer, t *Table) error {
+func writeCSV(w io.Writer, t *Table, _ string) error {
 	out := csv.NewWriter(w)
 	for _, r := range t.Rows {
 		_ = out.Write([]string{fmt.Sprint(r...)})
@@ -44,7 +44,7 @@ func writeCSV(w io.Writer, t *Table) error {
 // explored returns a page of a server whose stored queries and own statements are answered by f.
 func explored(t *testing.T, f *fakeExplorer, path string) (*http.Response, string) {
 	t.Helper()
-	return get(handler(t, Options{ClickHouse: f.query, Explorer: f.query, WriteCSV: writeCSV}), path)
+	return get(handler(t, Options{ClickHouse: f.query, Explorer: f.query, Write: writeCSV}), path)
 }
 
 // Every stored query has a page with a form for all its parameters.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/stored"
@@ -22,11 +23,20 @@ type fleetPage struct {
 	problems Problems
 	tallies  Tallies
 	health   func(ctx context.Context) []Part // nil: unknown
+	ways     func() []Way                     // nil: unknown
+	seen     atomic.Bool                      // a call was seen
 }
 
 // ServeHTTP serves the first page: is anything wrong now, and where?
-func (s fleetPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *fleetPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Fleet", "/")
+	if s.ways != nil && len(p.Filters()) == 0 && await(s.site, w, r, p, func() bool { return s.waiting(r.Context(), p.View) }) {
+		p.Title, p.Timeless, p.Own = "No call yet", true, true
+		s.serve(w, r, p,
+			section{id: "first", template: "fleet-first", title: "Send the first call", load: func(ctx context.Context) (any, error) { return s.first(ctx, p.View), nil }},
+			section{id: "health", template: "fleet-health", title: "Collector", load: s.parts})
+		return
+	}
 	s.serve(w, r, p,
 		section{id: "now", template: "fleet-now", load: func(ctx context.Context) (any, error) { return s.fleetNow(ctx, p.View) }},
 		section{id: "totals", template: "fleet-totals", load: func(ctx context.Context) (any, error) { return s.totals(ctx, p.View) }},
@@ -36,6 +46,44 @@ func (s fleetPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		section{id: "stages", template: "fleet-stages", title: "Stages, the most harmful first", load: func(ctx context.Context) (any, error) { return s.stages(ctx, p.View) }},
 		section{id: "health", template: "fleet-health", title: "Collector", load: s.parts},
 	)
+}
+
+// waiting reports whether no call was ever seen. Without ClickHouse, the tallies tell it of the last hours.
+func (s *fleetPage) waiting(ctx context.Context, v *View) bool {
+	if s.seen.Load() {
+		return false
+	}
+	rows, err := s.query(ctx, "newest_call", nil, v.Now)
+	waiting := err == nil && len(rows) == 0
+	if waiting || err != nil {
+		series, failed := s.tallies.read(ctx, "sum(increase(llmtap_calls_total[6h]))", v.Now, v.Now, time.Minute)
+		waiting = failed == nil && sum(series) == 0 // calls are counted some seconds before they are stored
+	}
+	s.seen.Store(!waiting)
+	return waiting
+}
+
+func sum(all []Series) (total float64) {
+	for _, one := range all {
+		for _, p := range one.Points {
+			total += p.Value
+		}
+	}
+	return total
+}
+
+// A firstCall is what a new user does first.
+type firstCall struct {
+	Ways       []Way
+	Uncaptured int64 // calls that hooks saw and could not record
+}
+
+func (s *fleetPage) first(ctx context.Context, v *View) *firstCall {
+	out := &firstCall{Ways: s.ways()}
+	if series, err := s.tallies.read(ctx, "sum(increase(llmtap_uncaptured_calls_total[6h]))", v.Now, v.Now, time.Minute); err == nil {
+		out.Uncaptured = int64(math.Round(sum(series)))
+	}
+	return out
 }
 
 // A fleetNow is the answer to "is anything wrong now?".
@@ -85,7 +133,7 @@ func (f *fleetProblems) More() int { return f.Open - len(f.Worst) }
 // maxWorst is the maximum number of problems on the first page, so that its numbers stay above the fold.
 const maxWorst = 3
 
-func (s fleetPage) fleetNow(ctx context.Context, v *View) (*fleetProblems, error) {
+func (s *fleetPage) fleetNow(ctx context.Context, v *View) (*fleetProblems, error) {
 	now, err := s.firing.now(ctx, v)
 	if err != nil {
 		return nil, err
@@ -154,7 +202,7 @@ type totals struct {
 	Tallies                                               bool // from the tallies, because ClickHouse does not answer
 }
 
-func (s fleetPage) totals(ctx context.Context, v *View) (*totals, error) {
+func (s *fleetPage) totals(ctx context.Context, v *View) (*totals, error) {
 	now, err := s.totalsOf(ctx, v)
 	if err != nil {
 		return s.totalsByTallies(ctx, v, err)
@@ -167,7 +215,7 @@ func (s fleetPage) totals(ctx context.Context, v *View) (*totals, error) {
 	return now, nil
 }
 
-func (s fleetPage) totalsOf(ctx context.Context, v *View) (*totals, error) {
+func (s *fleetPage) totalsOf(ctx context.Context, v *View) (*totals, error) {
 	rows, err := s.query(ctx, "totals", v.values(), v.Now)
 	if err != nil {
 		return nil, err
@@ -187,7 +235,7 @@ func (s fleetPage) totalsOf(ctx context.Context, v *View) (*totals, error) {
 }
 
 // totalsByTallies returns what the tallies know, or err if they know nothing either.
-func (s fleetPage) totalsByTallies(ctx context.Context, v *View, err error) (*totals, error) {
+func (s *fleetPage) totalsByTallies(ctx context.Context, v *View, err error) (*totals, error) {
 	if !down(err) {
 		return nil, err
 	}
@@ -320,7 +368,7 @@ func (s store) failedCalls(ctx context.Context, v *View, statement, column, titl
 
 const whyFailed = "Why calls fail"
 
-func (s fleetPage) causes(ctx context.Context, v *View) (any, error) {
+func (s *fleetPage) causes(ctx context.Context, v *View) (any, error) {
 	c, err := s.failedCalls(ctx, v, "causes_over_time", "why", whyFailed+", over time")
 	if err == nil {
 		return map[string]any{"Chart": c}, nil
@@ -335,7 +383,7 @@ func (s fleetPage) causes(ctx context.Context, v *View) (any, error) {
 }
 
 // causesByTallies returns the failed calls by cause, or nil if the tallies do not answer.
-func (s fleetPage) causesByTallies(ctx context.Context, v *View) *Chart {
+func (s *fleetPage) causesByTallies(ctx context.Context, v *View) *Chart {
 	c := v.newChart(whyFailed+", over time", "failed call")
 	expr := fmt.Sprintf("sum by (cause, root_cause) (increase(llmtap_failed_calls_total%s[%ds]))", selector(v.params), int(c.Step.Seconds()))
 	series, err := s.tallies.read(ctx, expr, c.Starts[0].Add(c.Step), c.Starts[len(c.Starts)-1].Add(c.Step), c.Step)
@@ -392,7 +440,7 @@ type stage struct {
 	Incident                               string // URL of the page about its main cause
 }
 
-func (s fleetPage) stages(ctx context.Context, v *View) ([]stage, error) {
+func (s *fleetPage) stages(ctx context.Context, v *View) ([]stage, error) {
 	rows, err := s.query(ctx, "stages", v.values(), v.Now)
 	if err != nil {
 		return nil, err
@@ -410,7 +458,7 @@ func (s fleetPage) stages(ctx context.Context, v *View) ([]stage, error) {
 	return out, nil
 }
 
-func (s fleetPage) parts(ctx context.Context) (any, error) {
+func (s *fleetPage) parts(ctx context.Context) (any, error) {
 	if s.health == nil {
 		return []Part(nil), nil
 	}

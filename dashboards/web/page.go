@@ -45,6 +45,7 @@ type page struct {
 	Version   string
 	Static    bool // neither a time range nor filters apply
 	Timeless  bool // no time range applies
+	Own       bool // the page has a form with the filters
 	Still     bool // not refreshed: it shows the answer to one question
 	Problem   string
 	Notice    string            // what the person has just done
@@ -61,6 +62,7 @@ func (p *page) Typed(field string) string { return p.typed[field] }
 var navigation = []Link{
 	{Text: "Problems", URL: problemsPath},
 	{Text: "Fleet", URL: "/"},
+	{Text: "Calls", URL: trafficPath + "calls"},
 	{Text: "Alerts", URL: "/alerts"},
 	{Text: "Versions", URL: "/versions"},
 	{Text: "Tool calls", URL: "/calls"},
@@ -106,6 +108,7 @@ type site struct {
 	version    string
 	elsewhere  func() (text string, only bool) // as in Controls; nil if there are none
 	logger     *slog.Logger
+	hashUser   func(name string) string // as in Options
 }
 
 // serve writes a page. Loads run concurrently; a page that takes longer than flushAfter is sent in parts.
@@ -254,6 +257,7 @@ func (s *site) page(r *http.Request, title, active string) *page {
 // pageSince is page with another default of the time range.
 func (s *site) pageSince(r *http.Request, title, active, since string) *page {
 	v, err := newViewSince(r, s.now(), since)
+	v.hashUser = s.hashUser
 	p := &page{View: v, Title: title, Active: active, Notice: notice(v), typed: map[string]string{}}
 	if s.elsewhere != nil {
 		if text, only := s.elsewhere(); only {

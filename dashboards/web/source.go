@@ -88,6 +88,13 @@ type Usual func(service, environment, stage string, at []time.Time, measures ...
 // A Band is a usual range; zero if it is not known.
 type Band struct{ Low, High float64 }
 
+// A Way is a way to send calls to the collector.
+type Way struct {
+	Name string
+	Note string // what else one must know; may be empty
+	Code string // to copy
+}
+
 // A Part is a part of the collector, and the reason why it does not work.
 type Part struct {
 	Name   string

@@ -89,6 +89,9 @@ func (s toolsPage) list(ctx context.Context, v *View) (*toolList, error) {
 		if len(out.Tools) > 1 {
 			out.Verdict += fmt.Sprintf(" Most: %s of %s/%s, %s of %s.", worst.Tool, worst.Service, worst.Stage, quantity.Count(worst.Unanswered), quantity.Plural(worst.Calls, "call"))
 		}
+		if wrong > 0 {
+			out.Verdict += fmt.Sprintf(" Replies to %s were late, sent twice, or rejected by the provider.", quantity.Plural(wrong, "other call"))
+		}
 	case wrong > 0:
 		out.Bad = true
 		out.Verdict = fmt.Sprintf("Every one of %s got a reply, but %s late, twice, or in a request that the provider rejected.", quantity.Plural(calls, "tool call"), quantity.Count(wrong))

@@ -21,6 +21,9 @@ var ranges = []string{"15m", "1h", "6h", "24h", "7d", "30d"}
 // filterNames are the parameters of a URL that restrict all statements of a page, in display order.
 var filterNames = []string{"service", "stage", "environment", "version", "provider", "model", "status", "user", "attr"}
 
+// callFilters are the parameters that restrict lists of calls, besides filterNames.
+var callFilters = []string{"failed", "cause", "tool", "seconds", "tokens", "conversation", "run"}
+
 // zoneCookie is the cookie in which the script stores the time zone of the browser.
 const zoneCookie = "llmtap_zone"
 
@@ -32,6 +35,7 @@ type View struct {
 	Now      time.Time
 	Zone     *time.Location // of the viewer
 	params   url.Values
+	hashUser func(name string) string // label of a user with this name; nil: names are not known
 }
 
 // newView returns the view of a request, or an error about its parameters.
@@ -119,6 +123,11 @@ func (v *View) values() queries.Values {
 			out[name] = all
 		}
 	}
+	if v.hashUser != nil {
+		for _, name := range out["user"] { // a hash, or the name of a person as hooks hash it
+			out["user"] = append(out["user"], v.hashUser(name))
+		}
+	}
 	return out
 }
 
@@ -128,7 +137,7 @@ type Filter struct{ Name, Value, Without string }
 // Filters returns the filters that are set.
 func (v *View) Filters() []Filter {
 	var out []Filter
-	for _, name := range filterNames {
+	for _, name := range slices.Concat(filterNames, callFilters) {
 		for i, value := range v.params[name] {
 			if value == "" {
 				continue
@@ -136,6 +145,53 @@ func (v *View) Filters() []Filter {
 			rest := maps.Clone(v.params)
 			rest[name] = slices.Delete(slices.Clone(rest[name]), i, i+1)
 			out = append(out, Filter{name, value, v.Path + encode(rest)})
+		}
+	}
+	return out
+}
+
+// A barField is a field of the filter bar.
+type barField struct {
+	Name, Value, Example string
+	Suggested            bool
+}
+
+// barExamples are what the fields of the filter bar show until something is entered.
+var barExamples = map[string]string{
+	"status": "400, 4xx", "attr": "tenant=acme", "user": "name or hash", "failed": "yes, no", "seconds": "10, <10", "tokens": "10000, <10000",
+}
+
+// barNames are the filters of the filter bar.
+func (v *View) barNames() []string {
+	if strings.HasPrefix(v.Path, trafficPath) {
+		return slices.Concat(filterNames, callFilters)
+	}
+	return filterNames
+}
+
+// Bar returns the fields of the filter bar. Further values of a filter, and further attributes, are among Rest.
+func (v *View) Bar() []barField {
+	var out []barField
+	for _, name := range v.barNames() {
+		f := barField{Name: name, Example: barExamples[name], Suggested: slices.Contains(suggested, name)}
+		if name != "attr" { // another attribute restricts further
+			f.Value = v.params.Get(name)
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// Rest returns the parameters of the URL that the filter bar does not contain.
+func (v *View) Rest() []Field {
+	out := v.Fields(append(v.barNames(), "after", "format")...)
+	for _, name := range v.barNames() {
+		all := v.params[name]
+		if name != "attr" {
+			all = all[min(1, len(all)):]
+		}
+		for _, value := range all {
+			out = append(out, Field{name, value})
 		}
 	}
 	return out
@@ -153,6 +209,11 @@ func (v *View) With(path string, pairs ...string) string {
 			p[name] = slices.Clone(v.params[name])
 		}
 	}
+	if strings.HasPrefix(path, trafficPath) || path == timelinePath {
+		for _, name := range callFilters {
+			p[name] = slices.Clone(v.params[name])
+		}
+	}
 	if path == v.Path {
 		for name, values := range v.params {
 			p[name] = slices.Clone(values)
@@ -163,6 +224,9 @@ func (v *View) With(path string, pairs ...string) string {
 	}
 	return path + encode(p)
 }
+
+// Calls returns the URL of the list of calls with the time range and the filters of v, and further filters as in With.
+func (v *View) Calls(pairs ...string) string { return v.With(trafficPath+"calls", pairs...) }
 
 // Here returns the URL of this page with other parameters, as in With.
 func (v *View) Here(pairs ...string) string { return v.With(v.Path, pairs...) }

@@ -23,8 +23,9 @@ var staticFiles embed.FS
 // Options are what the pages read. A nil source costs the sections that need it.
 type Options struct {
 	ClickHouse    Query
-	Explorer      Query // of own SQL: it limits time and size, and reads nothing but the tables of llmtap
-	WriteCSV      func(w io.Writer, t *Table) error
+	Explorer      Query                                            // of own SQL: it limits time and size, and reads nothing but the tables of llmtap
+	Write         func(w io.Writer, t *Table, format string) error // as csv or jsonl
+	HashUser      func(name string) string                         // label of the user with this name, as hooks publish it
 	Firing        Firing
 	Changes       func(ctx context.Context) <-chan struct{} // receives a value after a change of Firing, and is closed when ctx ends
 	Controls      Controls
@@ -33,6 +34,7 @@ type Options struct {
 	Tallies       Tallies
 	Usual         Usual
 	Health        func(ctx context.Context) []Part
+	Ways          func() []Way // how agents send their calls
 	Conversations Conversations
 	Prices        price.Table
 	CodeURL       string                  // URL of a line of an agent's code, with {version}, {file} and {line}; "": no links
@@ -61,15 +63,15 @@ func NewHandler(o Options) (http.Handler, error) {
 		return nil, err
 	}
 	s := &site{
-		templates: templates, sessions: newSessions(o.Login, o.SessionKey), now: o.Now, flushAfter: cmp.Or(o.flushAfter, flushAfter), version: o.Version, logger: o.Logger,
+		templates: templates, sessions: newSessions(o.Login, o.SessionKey), now: o.Now, flushAfter: cmp.Or(o.flushAfter, flushAfter), version: o.Version, logger: o.Logger, hashUser: o.HashUser,
 	}
 	if o.Controls != nil {
 		s.elsewhere = o.Controls.Elsewhere
 	}
 	stored := store{o.ClickHouse, o.Prices}
 	mux := http.NewServeMux()
-	mux.Handle("GET /{$}", fleetPage{s, trends{stored, o.Usual}, o.Firing, o.Problems, o.Tallies, o.Health})
-	explore := explorePage{s, stored, o.Explorer, o.WriteCSV}
+	mux.Handle("GET /{$}", &fleetPage{site: s, trends: trends{stored, o.Usual}, firing: o.Firing, problems: o.Problems, tallies: o.Tallies, health: o.Health, ways: o.Ways})
+	explore := explorePage{s, stored, o.Explorer, o.Write}
 	mux.Handle("GET /explore", explore)
 	mux.Handle("GET /explore/{query}", explore)
 	mux.Handle("GET /search", searchPage{s, stored})
@@ -83,6 +85,9 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.Handle("GET /alerts/backtest", backtestPage{s, o.Controls})
 	mux.Handle("GET /versions", versionsPage{s, stored})
 	mux.Handle("GET /calls", toolsPage{s, stored})
+	mux.Handle("GET /traffic/{kind}", trafficPage{s, stored, o.Write})
+	mux.Handle("GET /timeline", timelinePage{s, stored})
+	mux.Handle("GET /suggest/{filter}", suggester{s, stored})
 	mux.Handle("GET /providers", providersPage{s, stored})
 	mux.Handle("GET /problems", problemsPage{s, o.Problems})
 	incidents := incidentPage{s, trends{stored, o.Usual}, o.Incidents, o.Tallies, o.Problems, o.Controls}

@@ -112,7 +112,7 @@ func TestSlowPages(t *testing.T) {
 			t.Errorf("%s has two frames", path)
 		}
 	}
-	f("/?service=checkout", stageRows(), "<header>", "2 alerts fire", "is still being read: the calls from 08:30:00 UTC to 09:30:00 UTC are many", `<section id="stages"`)
+	f("/?service=checkout", stageRows(), "<header>", "2 alerts fire", "is still being read. A shorter time range", `<section id="stages"`)
 	f("/search?q=e1", map[string]*Table{byID: hits([4]string{"exchange", "e1", "e1", "c1"})}, "<header>", "still being read", "<h1>", `<a href="/exchange/e1" data-go>`)
 	f("/incident/a9", nil, "<header>", "still being read", "<h1>", "alert a9 not found")
 }

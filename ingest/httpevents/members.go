@@ -93,6 +93,7 @@ var members = map[string]setter{
 	"url":                 text(func(e *event.Event) *string { return &e.URL }),
 	"method":              text(func(e *event.Event) *string { return &e.Method }),
 	"api_version":         text(func(e *event.Event) *string { return &e.APIVersion }),
+	"account":             text(func(e *event.Event) *string { return &e.Account }),
 	"status":              number(999, func(o *object, n uint64) { o.e.Status, o.hasStatus = int(n), true }),
 	"error":               text(func(e *event.Event) *string { return &e.Error }),
 	"duration_ms":         millis(func(e *event.Event) *time.Duration { return &e.Duration }),

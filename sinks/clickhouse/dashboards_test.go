@@ -89,6 +89,18 @@ attribute=user value=0000000000000000 failed_calls=2 calls=6 others_percent=<nil
 	// Accepted requests have 3000 tokens in 630,490 bytes, and a million tokens cost 1000 USD.
 	{"failure_cost", nil, `service=trips stage=planner cause=orphan_tool_reply failed_calls=10 unreported=10 input_tokens=<nil> output_tokens=<nil> reported_usd=<nil> about_tokens=1001 at_most_usd=1.001 seconds=290`},
 	{"providers", nil, `provider=deepseek model=deepseek-chat server=api.deepseek.com calls=39 failed_calls=10 failed_percent=26 main_cause=orphan_tool_reply statuses=[400] p50_seconds=14 tokens_per_second=0.7`},
+	// 60 tokens at 1000 USD per million, 40 cached ones at 100 and 10 of output at 2000.
+	{"calls", map[string]string{"sort": "seconds", "limit": "2"}, `service=trips stage=planner service_version=1.5.0 model=deepseek-chat status=200 cause= seconds=39 input_tokens=100 output_tokens=10 cost=0.084 retry=1 conversation_id=conv-38
+service=trips stage=planner service_version=1.5.0 model=deepseek-chat status=400 cause=tool_calls_dropped_on_save seconds=38 input_tokens=<nil> output_tokens=<nil> cost=<nil> retry=0 conversation_id=conv-38`},
+	{"calls", map[string]string{"failed": "yes", "cause": "orphan_tool_reply", "seconds": "<30", "limit": "1"}, `seconds=28 conversation_id=conv-28`},
+	{"calls", map[string]string{"failed": "no", "tool": "write_file", "tokens": "110", "limit": "1", "cost": "0.08"}, `conversation_id=conv-38`},
+	{"calls_by", map[string]string{"by": "version", "sort": "calls"}, `group=trips 1.4.0 calls=20 failed_calls=0 main_reason= conversations=20 input_tokens=2000 cost=1.68 unpriced=0
+group=trips 1.5.0 calls=19 failed_calls=10 main_reason=root cause tool_calls_dropped_on_save conversations=19 input_tokens=1000 cost=0.84 unpriced=10`},
+	{"calls_by", map[string]string{"limit": "1"}, `group=conv-38 of_service=trips of_stage=planner calls=1 failed_calls=1 main_reason=root cause tool_calls_dropped_on_save`},
+	{"calls_by", map[string]string{"by": "tool", "sort": "calls"}, `group=read_file calls=39
+group=search calls=20
+group=write_file calls=19`},
+	{"calls_by", map[string]string{"by": "attr.region", "sort": "failed"}, `group=eu calls=39 failed_calls=10`},
 	{"services", nil, `service=trips origin=hook sdk=python/0.1.0 calls=40 processes=5 bodies=[shape] degraded=0 without_id=0`},
 	{"what_changed", nil, `change=system prompt (shape) changed in 1.5.0 from abcdef to abcd00 service=trips stage=planner calls=20 failed_percent=50 failed_percent_before=0 next_failure=orphan_tool_reply seconds_to_failure=0
 change=temperature changed in 1.5.0 from 0.2 to 0.9 service=trips stage=planner calls=20 failed_percent=50 failed_percent_before=0 next_failure=orphan_tool_reply seconds_to_failure=0
@@ -353,4 +365,34 @@ func TestPricesAgree(t *testing.T) {
 		}
 	}
 	must.Equal(t, len(want), 9, "models with a price")
+}
+
+// Pages of lists continue where the page before ended: each row is on one page, in each order.
+func TestListPages(t *testing.T) {
+	s := open(t)
+	must.Do(t, s.Write(t.Context(), incident()))
+	f := func(name, id, by string, sorts ...string) {
+		t.Helper()
+		for _, sort := range sorts {
+			given := map[string]string{"sort": sort, "since": "30 days", "limit": "1000"}
+			if by != "" {
+				given["by"] = by
+			}
+			all := pick(runQuery(t, s, name, given, testPrices), id)
+			var pages []string
+			given["limit"] = "7"
+			for {
+				res := runQuery(t, s, name, given, testPrices)
+				if len(res.Rows) == 0 {
+					break
+				}
+				pages = append(pages, pick(res, id))
+				next := res.Rows[len(res.Rows)-1]
+				given["after"] = next[len(next)-1].(string)
+			}
+			must.Agree(t, cmp.Diff(all, strings.Join(pages, "\n")), name, sort)
+		}
+	}
+	f("calls", "exchange_id=", "", "time", "seconds", "tokens", "cost", "messages")
+	f("calls_by", "group=", "conversation", "time", "calls", "failed", "seconds", "tokens", "cost")
 }

@@ -38,6 +38,10 @@ func TestMain(m *testing.M) {
 	chdbtest.RunChild()
 	runMigrate()
 	code := m.Run()
+	if err := dropPool(); err != nil {
+		fmt.Println("drop the databases of the tests:", err)
+		code = 1
+	}
 	if engine.server != nil {
 		if err := errors.Join(engine.server.Close(context.Background()), os.RemoveAll(engine.dir)); err != nil {
 			fmt.Println("stop the embedded ClickHouse:", err)
@@ -68,9 +72,8 @@ func startEngine() {
 
 var databases atomic.Int64
 
-// freshDSN returns the DSN of a database that no other test uses. It is dropped after the test, which leaves the server of
-// LLMTAP_TEST_CLICKHOUSE unchanged.
-func freshDSN(t testing.TB) string {
+// newDSN returns the DSN of a database that does not exist. It skips the test if there is no ClickHouse.
+func newDSN(t testing.TB) string {
 	t.Helper()
 	engine.once.Do(startEngine)
 	if engine.err != nil {
@@ -79,23 +82,75 @@ func freshDSN(t testing.TB) string {
 		}
 		t.Skipf("NOT TESTED: no ClickHouse: %v", engine.err)
 	}
-	name := fmt.Sprintf("llmtap_test_%d_%d", os.Getpid(), databases.Add(1))
 	u := must.Get(url.Parse(engine.dsn))(t)
-	u.Path = "/" + name
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := clickhouse.Drop(ctx, u.String()); err != nil {
-			t.Errorf("drop %s: %v", name, err)
-		}
-	})
+	u.Path = fmt.Sprintf("/llmtap_test_%d_%d", os.Getpid(), databases.Add(1))
 	return u.String()
 }
 
-// open returns a Sink on a fresh database.
+// freshDSN returns the DSN of a database that no other test uses. It is dropped after the test, which leaves the server of
+// LLMTAP_TEST_CLICKHOUSE unchanged.
+func freshDSN(t testing.TB) string {
+	t.Helper()
+	dsn := newDSN(t)
+	t.Cleanup(func() { must.Do(t, drop(dsn), "drop", dsn) })
+	return dsn
+}
+
+func drop(dsn string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return clickhouse.Drop(ctx, dsn)
+}
+
+// A database is one that tests use in sequence, since the schema takes a second of CPU to create.
+type database struct {
+	*clickhouse.Sink
+	dsn    string
+	schema string // see definitions
+}
+
+// pool are the databases that are not in use. They have no rows, and the schema of this release.
+var pool []*database
+
+// definitions returns the statements that would create the tables and views of d, and the number of migrations.
+func (d *database) definitions(t testing.TB) string {
+	t.Helper()
+	return query(t, d.Sink, "SELECT arraySort(groupArray(create_table_query)), (SELECT count() FROM migrations) FROM system.tables WHERE database = currentDatabase()", nil)
+}
+
+// release deletes the rows of d and returns it to the pool, or drops it if the test has changed its schema.
+func (d *database) release(t testing.TB) {
+	t.Helper()
+	if d.definitions(t) != d.schema {
+		must.Do(t, errors.Join(d.Close(), drop(d.dsn)), "drop", d.dsn)
+		return
+	}
+	for name := range clickhouse.ColumnNames() {
+		must.Do(t, d.Exec(context.Background(), "TRUNCATE TABLE "+name))
+	}
+	pool = append(pool, d)
+}
+
+func dropPool() (err error) {
+	for _, d := range pool {
+		err = errors.Join(err, d.Close(), drop(d.dsn))
+	}
+	return err
+}
+
+// open returns a Sink on a database without rows that no other test uses at the same time.
 func open(t testing.TB) *clickhouse.Sink {
 	t.Helper()
-	return openDSN(t, freshDSN(t))
+	if len(pool) == 0 {
+		dsn := newDSN(t)
+		d := &database{Sink: must.Get(clickhouse.Open(t.Context(), clickhouse.Config{DSN: dsn}, slog.New(slog.DiscardHandler), nil))(t), dsn: dsn}
+		d.schema = d.definitions(t)
+		pool = append(pool, d)
+	}
+	d := pool[len(pool)-1]
+	pool = pool[:len(pool)-1]
+	t.Cleanup(func() { d.release(t) })
+	return openDSN(t, d.dsn)
 }
 
 func openDSN(t testing.TB, dsn string) *clickhouse.Sink {
@@ -117,7 +172,7 @@ func openDSN(t testing.TB, dsn string) *clickhouse.Sink {
 // query returns the rows of sql as text with values separated by tabs and rows ending in newlines.
 func query(t testing.TB, s *clickhouse.Sink, sql string, params map[string]string) string {
 	t.Helper()
-	res, err := s.Query(t.Context(), sql, params)
+	res, err := s.Query(context.WithoutCancel(t.Context()), sql, params) // also in a cleanup
 	if err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}

@@ -42,6 +42,10 @@ async function refresh() {
 		if (busy()) {
 			return;
 		}
+		if (sections.querySelector("[data-waiting]") && !html.includes("data-waiting")) {
+			location.reload(); // the first call: another page with another title
+			return;
+		}
 		const unfolded = new Set();
 		sections.querySelectorAll("details[open]").forEach((d) => unfolded.add(place(d)));
 		const focused = sections.contains(document.activeElement) ? place(document.activeElement) : "";
@@ -122,5 +126,23 @@ document.addEventListener("keydown", (event) => {
 	if (event.key === "/" && !event.ctrlKey && !event.metaKey && !/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) {
 		event.preventDefault();
 		document.querySelector(".search input").focus();
+	}
+});
+
+// A field of the filter bar suggests the values that there are, with the number of their calls.
+document.addEventListener("focusin", async (event) => {
+	const name = event.target.dataset.suggest;
+	const list = name && document.getElementById("values-" + name);
+	if (!list || list.dataset.asked) {
+		return;
+	}
+	list.dataset.asked = "yes";
+	try {
+		const answer = await fetch("/suggest/" + name + location.search);
+		for (const [value, calls] of answer.ok ? await answer.json() : []) {
+			list.append(new Option(calls.toLocaleString("en") + (calls === 1 ? " call" : " calls"), value));
+		}
+	} catch (e) {
+		delete list.dataset.asked; // llmtap does not answer now
 	}
 });

@@ -75,6 +75,7 @@ func (h *Hook) begin(req *http.Request) *exchange {
 	x.req.URL = req.URL.Scheme + "://" + req.URL.Host + req.URL.EscapedPath()
 	x.req.Method = req.Method
 	x.req.APIVersion = apiVersion(req)
+	x.req.Account = h.accountOf(req)
 	x.req.Retry = retry(req.Header)
 	if !h.cfg.NoCode {
 		x.req.Code = agentCode().caller()
@@ -100,6 +101,23 @@ func apiVersion(req *http.Request) string {
 		return req.URL.Query().Get("api-version")
 	}
 	return strings.Join(vs, ", ")
+}
+
+// An account is the text of wire.Account and its hash.
+type account struct{ text, hash string }
+
+// accountOf returns the hash of the account of req. It remembers the newest one, because a process seldom has several.
+func (h *Hook) accountOf(req *http.Request) string {
+	text := wire.Account(req.Header, req.URL.RawQuery)
+	if text == "" {
+		return ""
+	}
+	a := h.account.Load()
+	if a == nil || a.text != text {
+		a = &account{text, event.HashAccount(h.cfg.userKey, text)}
+		h.account.Store(a)
+	}
+	return a.hash
 }
 
 func retry(h http.Header) int {

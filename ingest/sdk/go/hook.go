@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,6 +30,7 @@ type Hook struct {
 	report   *reporter
 	cancel   context.CancelFunc
 	done     chan struct{} // closed by the sender when it exits
+	account  atomic.Pointer[account]
 	drains   chan struct{} // contains a token for each error response being read in the background; never closed
 
 	mu     sync.Mutex             // guards the fields below

@@ -115,6 +115,7 @@ func TestReadCache(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	cfg := engine.Default()
+	cfg.EvaluationInterval = 10 * time.Second
 	r := must.Get(New(cfg, from, from.Add(time.Hour), &terminal.Style{}))(t)
 	must.Do(t, r.Run(t.Context(), cfg, price.Default(), stored, nil))
 	var b strings.Builder

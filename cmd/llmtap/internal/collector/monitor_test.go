@@ -62,6 +62,7 @@ func TestHealth(t *testing.T) {
 				return store
 			}, time.Now())
 			cfg := engine.Default()
+			cfg.EvaluationInterval = 5 * time.Second
 			got := new(notified)
 			e := must.Get(engine.New(t.Context(), cfg, engine.Options{Notifiers: []alerts.Notifier{withoutWatchdog{got}}, Health: true}))(t)
 			ctx, cancel := context.WithCancel(t.Context())

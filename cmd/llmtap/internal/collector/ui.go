@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -56,11 +57,11 @@ func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
 		Engines: c.engines, Controls: u.controls, Sink: stored,
 	}
 	u.pages, err = web.NewHandler(web.Options{
-		ClickHouse: stored.Query, Explorer: stored.Explore, WriteCSV: pages.WriteCSV, Firing: live.Firing, Changes: live.Changes,
+		ClickHouse: stored.Query, Explorer: stored.Explore, Write: pages.Write, Firing: live.Firing, Changes: live.Changes,
 		Controls: people, Problems: pages.Problems{Controls: people, Problems: c.knownProblems},
 		Incidents: pages.Incidents{Groups: u.groups, Access: func() alerts.Access { return access(&c.cfg.UI, c.httpAddr()) }}, Tallies: pages.Tallies(c.calls.Load).Range, Usual: pages.Tallies(c.calls.Load).Usual, Health: u.parts,
-		Conversations: pages.Conversations{Source: stored},
-		Prices:        c.cfg.Prices, CodeURL: c.cfg.UI.CodeURL, Login: u.login(), SessionKey: u.tokens.Key("llmtap web session"), Version: c.opts.Version, Logger: c.logger,
+		Conversations: pages.Conversations{Source: stored}, Ways: c.ways, HashUser: func(name string) string { return event.HashUser([]byte(os.Getenv(event.EnvShapeKey)), name) },
+		Prices: c.cfg.Prices, CodeURL: c.cfg.UI.CodeURL, Login: u.login(), SessionKey: u.tokens.Key("llmtap web session"), Version: c.opts.Version, Logger: c.logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the web pages: %w", err)

@@ -84,7 +84,7 @@ var statusPattern = regexp.MustCompile(`(?i)(?:error code|状态码|(?:client|se
 	`|(?:^\W*|(?:error|exception)\W{1,3})([45]\d\d)\b(?:\s+[{"<]|\s+status|\s+[a-z_]+:|\s*[:-]|\s+(?-i:[A-Z]))` +
 	`|(?:^|[^\w.\]])[\[【]([45]\d\d)[\]】]` +
 	`|<(?:title|h1)>\s*(?:error )?([45]\d\d)\b` +
-	`|\bresponse ([45]\d\d)\b|\b([45]\d\d) status code|\b([45]\d\d)(?: https?://|, message=)|\b([45]\d\d) (?-i:Bad Request|Unauthorized|Payment Required|Forbidden|Not Found|Method Not Allowed|Payload Too Large|Unprocessable (?:Entity|Content)|Too Many Requests|Internal Server Error|Bad Gateway|Service Unavailable|Gateway Time-?out)\b`)
+	`|\bresponse ([45]\d\d)\b|\b([45]\d\d) status code|\b([45]\d\d)(?: https?://|, message=)|\b([45]\d\d)\)? (?-i:Bad Request|Unauthorized|Payment Required|Forbidden|Not Found|Method Not Allowed|Payload Too Large|Unprocessable (?:Entity|Content)|Too Many Requests|Internal Server Error|Bad Gateway|Service Unavailable|Gateway Time-?out)\b`)
 
 // noAnswer matches the errors of a client that received no answer: of its connection, of the names and certificates before it, of
 // its time-outs, and of the streams that broke.

@@ -17,7 +17,6 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/wording"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/dashboards/web"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -58,13 +57,13 @@ func tableOf(res *clickhouse.Result, err error) (*web.Table, error) {
 	return t, nil
 }
 
-// WriteCSV writes a header line and one line per row.
-func WriteCSV(w io.Writer, t *web.Table) error {
+// Write writes a table in one of table.Formats.
+func Write(w io.Writer, t *web.Table, format string) error {
 	res := &clickhouse.Result{Rows: t.Rows}
 	for _, c := range t.Columns {
 		res.Columns = append(res.Columns, clickhouse.Column{Name: c.Name, Type: c.Type})
 	}
-	return table.Write(w, res, command.CSV, nil)
+	return table.Write(w, res, format, nil)
 }
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", web.ErrUnavailable, err) }

@@ -9,11 +9,15 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/nearest"
 )
 
 // WriteNoRows writes why a query has no rows, as far as that is known: its time range, the newest call, and that only
 // shapes of bodies are stored.
 func (q *Query) WriteNoRows(ctx context.Context, w io.Writer, store rows.Querier, params map[string]string, style *terminal.Style) error {
+	if err := q.knownService(ctx, store); err != nil {
+		return err
+	}
 	var text []string
 	since, hasRange := params["since"]
 	if hasRange {
@@ -48,6 +52,25 @@ func (q *Query) WriteNoRows(ctx context.Context, w io.Writer, store rows.Querier
 	}
 	_, err := io.WriteString(w, strings.Join(terminal.Wrap(strings.Join(text, " "), style.Width, ""), "\n")+"\n")
 	return err
+}
+
+// knownService returns an error if no call of a service of the command line is stored.
+func (q *Query) knownService(ctx context.Context, store rows.Querier) error {
+	for _, name := range q.values["service"] {
+		all, err := rows.Read(ctx, store, "services", "SELECT toString(service) AS service FROM exchanges GROUP BY service ORDER BY service = {name:String} DESC, service LIMIT 1000", map[string]string{"name": name})
+		if err != nil || len(all) == 0 || all[0].Text("service") == name {
+			return err
+		}
+		var names []string
+		for _, r := range all {
+			names = append(names, r.Text("service"))
+		}
+		if near := nearest.Name(name, names); near != "" {
+			return fmt.Errorf("no call of a service %q is stored; did you mean %s?", name, near)
+		}
+		return fmt.Errorf("no call of a service %q is stored; stored are calls of %s", name, strings.Join(names[:min(len(names), 10)], ", "))
+	}
+	return nil
 }
 
 // timeText formats the value of a time parameter.

@@ -22,6 +22,22 @@
 // destroys the evidence. Therefore all metadata is in headers. Encode and Decode do not read the body, and no
 // function in this package copies it.
 //
+// # Frames
+//
+// Where many events of one service and shard wait, one message carries up to 32 of them. A single event is never a frame. The
+// subject is llmtap.v1.frame.<service>.<shard>, and the headers are Llmtap-Frame: 1, the version of the format, and Nats-Msg-Id:
+// the ids of the first event, the number of events and the id of the last one, separated by dots, or, if that is longer than 512
+// bytes, "sha256:" and its hash in hex. The payload is the events, one after the other:
+//
+//	<kind> <bytes of the lines> <bytes of the body>\n
+//	<name>:<value>\n …
+//	<body>
+//
+// The lines are the headers of the event as a message of its own, other than Nats-Msg-Id, that differ from those of the event of
+// the same kind before it in the frame, in the order of their names. A line without a value removes a header. Of requests and
+// responses that alternate, most headers are thus sent once. A reader neither scans nor copies bodies. An invalid event does not
+// affect the others; what follows an invalid length is unreadable. Readers older than frames reject them.
+//
 // # Why values are percent-encoded and truncated
 //
 // NATS headers are lines of text and limited to 64 KiB, but values such as stage names may contain any characters. A
@@ -38,6 +54,14 @@
 // The file is relative to the project, with slashes. After a colon follows the line, and after a space the function, which
 // has neither spaces nor colons, so that the last space separates it; it may be missing. The file contains at most 160 bytes
 // of its end and the function 64 of its start, so that the line is never truncated.
+//
+// # Accounts
+//
+// Llmtap-Account on a request is a hash of its API key (see HashAccount), and of the headers OpenAI-Organization and OpenAI-Project, because
+// providers keep a prompt cache per account. Hooks read the key in package ingest/sdk/go/wire. The hash says whether two calls have the
+// same key, and nothing else: it is 4 bytes of an HMAC. Of AWS, the key is the access key's id, because the signature differs in each call.
+// There is no header if there is no key, or one that expires and is renewed (JSON web tokens, tokens of OAuth and of AWS STS), as a
+// renewal is no other account.
 //
 // # Rate limits
 //

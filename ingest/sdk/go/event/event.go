@@ -97,6 +97,7 @@ type Event struct {
 	URL        string // request: scheme, host and path, without the query
 	Method     string // request
 	APIVersion string // request: values of the API version headers
+	Account    string // request: hash of the API key, see HashAccount; "" if there is none or it expires
 
 	Status            int           // response: HTTP status; 0 if there was no response
 	Error             string        // response: why it is missing or, if Status is set, was not read completely

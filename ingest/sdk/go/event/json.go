@@ -27,6 +27,7 @@ func (e *Event) AppendJSON(dst []byte) []byte {
 		w.text("url", withoutSecrets(e.URL))
 		w.text("method", e.Method)
 		w.text("api_version", e.APIVersion)
+		w.text("account", e.Account)
 		w.uint("retry", uint64(max(e.Retry, 0)))
 		w.text("code", e.Code)
 		w.text("traceparent", e.Traceparent)

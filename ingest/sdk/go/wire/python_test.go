@@ -85,7 +85,36 @@ class Endpoint(NamedTuple):
 	list("Headers of rate limits: what is limited, what remains of it, the limit, when it is reset.", "RATE_LIMITS", "tuple[str, str, str, str]", rateLimits(func(row []string) string {
 		return strings.ReplaceAll(python(row), ", \"", ",\n     \"")
 	}))
+	b.WriteString("\n")
+	for _, l := range accountLists {
+		list(l.comment, l.name, "str", quoted(l.items))
+	}
 	return b.String()
+}
+
+// accountLists are the lists by which hooks find the account of a request.
+var accountLists = []struct {
+	comment, name string
+	items         []string
+}{
+	{"Request headers that can contain a key, in the order in which they are tried.", "KEY_HEADERS", lower(keyHeaders)},
+	{"Request headers of a part of the account.", "PART_HEADERS", lower(partHeaders)},
+	{"Beginnings of keys that are valid until somebody revokes them.", "KEY_PREFIXES", keyPrefixes},
+	{"Beginnings of what expires and is renewed.", "TOKEN_PREFIXES", tokenPrefixes},
+}
+
+func lower(names []string) (all []string) {
+	for _, name := range names {
+		all = append(all, strings.ToLower(name))
+	}
+	return all
+}
+
+func quoted(items []string) (all []string) {
+	for _, s := range items {
+		all = append(all, fmt.Sprintf("%q", s))
+	}
+	return all
 }
 
 // rateLimits returns the rows of rateLimitHeaders, with the names of headers in lower case. row writes one.

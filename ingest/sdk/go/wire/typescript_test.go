@@ -93,14 +93,13 @@ export interface Endpoint {
 	}
 	b.WriteString("\n")
 	list("Headers of rate limits: what is limited, what remains of it, the limit, when it is reset.", "RATE_LIMITS", "(readonly [string, string, string, string])[]", rateLimits(typescript))
+	for _, l := range accountLists {
+		list(l.comment, l.name, "string[]", quoted(l.items))
+	}
 	return b.String()
 }
 
 // typescript returns an array of strings.
 func typescript(items []string) string {
-	quoted := make([]string, len(items))
-	for i, s := range items {
-		quoted[i] = fmt.Sprintf("%q", s)
-	}
-	return "[" + strings.Join(quoted, ", ") + "]"
+	return "[" + strings.Join(quoted(items), ", ") + "]"
 }

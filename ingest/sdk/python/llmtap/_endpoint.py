@@ -288,7 +288,7 @@ def encode(ev: Event) -> bytes:
     o: dict[str, Any] = {"kind": ev.kind, "time": _event.rfc3339(ev.time)}
     texts = {"exchange": ev.exchange}
     if ev.kind == _event.REQUEST:
-        texts.update(url=ev.url, method=ev.method, api_version=ev.api_version, code=ev.code, traceparent=ev.traceparent)
+        texts.update(url=ev.url, method=ev.method, api_version=ev.api_version, account=ev.account, code=ev.code, traceparent=ev.traceparent)
         if ev.retry > 0:
             o["retry"] = ev.retry
     elif ev.kind == _event.RESPONSE:

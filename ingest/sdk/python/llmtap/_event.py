@@ -86,14 +86,14 @@ class Event:
     """The request or response of an exchange, or the start or end of a run or tool. Times are in nanoseconds."""
 
     __slots__ = (
-        "kind", "exchange", "time", "labels", "url", "method", "api_version", "status", "error", "duration", "first_byte",
+        "kind", "exchange", "time", "labels", "url", "method", "api_version", "account", "status", "error", "duration", "first_byte",
         "provider_request_id", "rate_limits", "retry", "code", "step", "tool_call_id", "seq", "dropped", "uncaptured", "uncaptured_by", "capture",
         "degraded", "content_type", "content_encoding", "traceparent", "body",
     )  # fmt: skip
 
     def __init__(self, kind: str, labels: Labels) -> None:
         self.kind, self.labels = kind, labels
-        self.exchange = self.url = self.method = self.api_version = self.error = self.provider_request_id = self.code = ""
+        self.exchange = self.url = self.method = self.api_version = self.account = self.error = self.provider_request_id = self.code = ""
         self.rate_limits = ""
         self.step = self.tool_call_id = self.capture = self.content_type = self.content_encoding = self.traceparent = self.uncaptured_by = ""
         self.time = self.status = self.duration = self.first_byte = self.retry = self.seq = self.dropped = self.uncaptured = 0
@@ -123,6 +123,7 @@ class Event:
             h += f"Llmtap-Exchange: {self.exchange}\r\n"
         if self.kind == REQUEST:
             h += _text("Llmtap-Url", self.url) + _text("Llmtap-Method", self.method) + _text("Llmtap-Api-Version", self.api_version)
+            h += _text("Llmtap-Account", self.account)
             if self.retry > 0:
                 h += f"Llmtap-Retry: {self.retry}\r\n"
             h += _text("Llmtap-Code", self.code)

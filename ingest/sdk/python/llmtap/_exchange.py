@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterable, Optional, 
 from urllib.parse import parse_qs
 
 from . import _event
+from ._account import account
 from ._capture import ERROR_READ, MAX_BODY, Capture
 from ._endings import Ending, ending_of
 from ._event import UNREAD, Event, Labels
@@ -18,7 +19,7 @@ from ._original import RLock, clock
 from ._queue import Pair
 from ._redact import clip_error
 from ._shape.detect import detect
-from ._wire import RATE_LIMITS
+from ._wire import KEY_HEADERS, PART_HEADERS, RATE_LIMITS
 
 if TYPE_CHECKING:
     import random
@@ -67,7 +68,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Headers = dict[str, list[str]]
 
 _NAMES = (
-    *_VERSION_HEADERS, *_REQUEST_IDS, "content-type", "content-encoding", "content-length", "x-stainless-retry-count", "traceparent",
+    *_VERSION_HEADERS, *KEY_HEADERS, *PART_HEADERS, *_REQUEST_IDS, "content-type", "content-encoding", "content-length", "x-stainless-retry-count", "traceparent",
     *(name for row in RATE_LIMITS for name in row[1:] if name), *(name for name, _ in _RETRY_AFTER),
 )  # fmt: skip
 _READ: dict[Any, str] = {**{name: name for name in _NAMES}, **{name.encode(): name for name in _NAMES}}
@@ -143,6 +144,7 @@ class Exchange:
         req.exchange, req.time, req.capture = _event.uuid7(hook.random), self._time, capture
         req.url, req.method = target.url, method
         req.api_version = _api_version(headers, target.query)
+        req.account = account(hook.config.user_key, headers, target.query)
         req.retry = _retry(headers)
         req.code = hook.code()
         req.traceparent = _first(headers, "traceparent") or hook.traceparent()

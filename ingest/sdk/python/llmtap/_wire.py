@@ -145,3 +145,37 @@ RATE_LIMITS: tuple[tuple[str, str, str, str], ...] = (
      "x-ratelimit-limit",
      "x-ratelimit-reset"),
 )
+
+# Request headers that can contain a key, in the order in which they are tried.
+KEY_HEADERS: tuple[str, ...] = (
+    "authorization",
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+)
+# Request headers of a part of the account.
+PART_HEADERS: tuple[str, ...] = (
+    "openai-organization",
+    "openai-project",
+)
+# Beginnings of keys that are valid until somebody revokes them.
+KEY_PREFIXES: tuple[str, ...] = (
+    "sk-",
+    "gsk_",
+    "csk-",
+    "xai-",
+    "AIza",
+    "ABSK",
+    "fw_",
+    "pplx-",
+    "nvapi-",
+    "hf_",
+    "tgp_",
+)
+# Beginnings of what expires and is renewed.
+TOKEN_PREFIXES: tuple[str, ...] = (
+    "sk-ant-oat",
+    "eyJ",
+    "ya29.",
+    "auth_tokens/",
+)

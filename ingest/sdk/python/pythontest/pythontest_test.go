@@ -4,10 +4,13 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // The second call uses the existing environment.
 func TestInterpreter(t *testing.T) {
+	slowtest.Skip(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	python := Interpreter(t, "iniconfig")
 	if again := Interpreter(t, "iniconfig"); again != python {

@@ -166,6 +166,7 @@ export function eventObject(ev: Event): Record<string, unknown> {
     url: ev.url,
     method: ev.method,
     api_version: ev.apiVersion,
+    account: ev.account,
     retry: ev.retry,
     code: request ? ev.place?.code : "",
     traceparent: request ? ev.traceparent : "",

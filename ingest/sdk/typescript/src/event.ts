@@ -98,6 +98,7 @@ export class Event {
   url = "";
   method = "";
   apiVersion = "";
+  account = "";
   status = 0;
   error = "";
   duration = 0;
@@ -152,6 +153,7 @@ export class Event {
       text(h, "Llmtap-Url", this.url);
       text(h, "Llmtap-Method", this.method);
       text(h, "Llmtap-Api-Version", this.apiVersion);
+      text(h, "Llmtap-Account", this.account);
       number(h, "Llmtap-Retry", this.retry);
       text(h, "Llmtap-Code", this.place?.code ?? "");
       text(h, "Traceparent", this.traceparent);

@@ -1,5 +1,6 @@
 // A call in progress: its request is queued when it is sent, its response when it ends.
 
+import { account } from "./account";
 import { Capture, ERROR_READ, MAX_BODY } from "./capture";
 import { monotonic, now, uuid7 } from "./clock";
 import type { Place } from "./code";
@@ -11,7 +12,7 @@ import { CANCELLED, clip, Event, UNREAD, type EventLabels } from "./event";
 import type { Target } from "./hosts";
 import { Pair, type Queue } from "./queue";
 import { masked } from "./redact";
-import { RATE_LIMITS } from "./wire";
+import { KEY_HEADERS, PART_HEADERS, RATE_LIMITS } from "./wire";
 
 const VERSION_HEADERS = ["anthropic-version", "anthropic-beta", "openai-beta", "api-version"];
 const REQUEST_IDS = ["x-request-id", "request-id", "x-amzn-requestid"];
@@ -19,7 +20,7 @@ const REQUEST_IDS = ["x-request-id", "request-id", "x-amzn-requestid"];
 const RETRY_AFTER = [["retry-after", "retry_after"], ["retry-after-ms", "retry_after_ms"]] as const; // prettier-ignore
 const LIMIT = /^[0-9A-Za-z.:+-]{1,32}$/;
 const NAMES = new Set([
-  ...VERSION_HEADERS, ...REQUEST_IDS, "content-type", "content-encoding", "content-length", "x-stainless-retry-count", "traceparent",
+  ...VERSION_HEADERS, ...KEY_HEADERS, ...PART_HEADERS, ...REQUEST_IDS, "content-type", "content-encoding", "content-length", "x-stainless-retry-count", "traceparent",
   ...RATE_LIMITS.flatMap(([, ...names]) => names.filter(Boolean)), ...RETRY_AFTER.map(([name]) => name),
 ]); // prettier-ignore
 
@@ -111,6 +112,7 @@ export class Exchange {
     req.url = target.url;
     req.method = method;
     req.apiVersion = apiVersion(headers, target.query);
+    req.account = account(hook.config.userKey, headers, target.query);
     req.retry = retry(headers);
     req.place = place;
     req.traceparent = first(headers, "traceparent") || hook.traceparent();

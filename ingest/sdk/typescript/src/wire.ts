@@ -111,3 +111,36 @@ export const RATE_LIMITS: readonly (readonly [string, string, string, string])[]
   ["tokens", "x-ratelimit-remaining-tokens-minute", "x-ratelimit-limit-tokens-minute", "x-ratelimit-reset-tokens-minute"],
   ["requests", "x-ratelimit-remaining", "x-ratelimit-limit", "x-ratelimit-reset"],
 ];
+/** Request headers that can contain a key, in the order in which they are tried. */
+export const KEY_HEADERS: readonly string[] = [
+  "authorization",
+  "x-api-key",
+  "api-key",
+  "x-goog-api-key",
+];
+/** Request headers of a part of the account. */
+export const PART_HEADERS: readonly string[] = [
+  "openai-organization",
+  "openai-project",
+];
+/** Beginnings of keys that are valid until somebody revokes them. */
+export const KEY_PREFIXES: readonly string[] = [
+  "sk-",
+  "gsk_",
+  "csk-",
+  "xai-",
+  "AIza",
+  "ABSK",
+  "fw_",
+  "pplx-",
+  "nvapi-",
+  "hf_",
+  "tgp_",
+];
+/** Beginnings of what expires and is renewed. */
+export const TOKEN_PREFIXES: readonly string[] = [
+  "sk-ant-oat",
+  "eyJ",
+  "ya29.",
+  "auth_tokens/",
+];

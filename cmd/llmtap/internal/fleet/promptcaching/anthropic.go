@@ -49,7 +49,7 @@ type block struct {
 func (c *Cache) Anthropic(r Request) *Call {
 	o := decode(r.Body)
 	blocks := anthropicBlocks(o)
-	k, at, length := key(0).with("anthropic").with(r.Account).with(r.Model), tools, 0
+	k, at, length := key(0).with("anthropic").with(c.owner(r.Key)).with(r.Model), tools, 0
 	for i := range blocks {
 		b := &blocks[i]
 		for at < b.section {

@@ -10,14 +10,16 @@ import (
 
 // Options are the options of a Cache; the zero value is a cache that evicts nothing before its time.
 type Options struct {
-	Now   func() time.Time // default: time.Now
-	Seed  uint64           // of what happens at random
-	Evict float64          // share of the requests before which the provider loses some of what it could read
+	Now   func() time.Time        // default: time.Now
+	Seed  uint64                  // of what happens at random
+	Owner func(key string) string // the account of a key; default: each key has its own
+	Evict float64                 // share of the requests before which the provider loses some of what it could read
 }
 
 // A Cache is what a provider holds of the prompts of its customers.
 type Cache struct {
 	now   func() time.Time
+	owner func(key string) string
 	evict float64
 
 	mu     sync.Mutex // guards the fields below
@@ -30,20 +32,23 @@ type Cache struct {
 // New returns an empty cache.
 func New(o Options) *Cache {
 	c := &Cache{
-		now: o.Now, evict: o.Evict, rng: rand.New(rand.NewPCG(o.Seed, 42)),
+		now: o.Now, owner: o.Owner, evict: o.Evict, rng: rand.New(rand.NewPCG(o.Seed, 42)),
 		held: map[key]*entry{}, recent: map[key][]time.Time{}, named: map[string]*content{},
 	}
 	if c.now == nil {
 		c.now = time.Now
+	}
+	if c.owner == nil {
+		c.owner = func(key string) string { return key }
 	}
 	return c
 }
 
 // A Request is a call to a provider.
 type Request struct {
-	Account string // its key
-	Model   string
-	Body    []byte
+	Key   string // of an account
+	Model string
+	Body  []byte
 }
 
 // Usage counts the tokens of a prompt.

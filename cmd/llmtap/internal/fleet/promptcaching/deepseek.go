@@ -20,7 +20,7 @@ func (c *Cache) DeepSeek(r Request) *Call {
 		p.add(compact(t))
 	}
 	p.add(chat(o)...)
-	root := key(0).with("deepseek").with(r.Account).with(r.Model)
+	root := key(0).with("deepseek").with(c.owner(r.Key)).with(r.Model)
 	prefixes := p.prefixes(root, deepSeekUnit)
 
 	c.mu.Lock()

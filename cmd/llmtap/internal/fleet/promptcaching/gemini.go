@@ -30,13 +30,13 @@ func (c *Cache) Gemini(r Request) *Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p, named := geminiPrompt(o), 0
-	if held := c.named[text(o["cachedContent"])]; held != nil && held.account == r.Account && held.model == r.Model && c.now().Before(held.expires) {
+	if held := c.named[text(o["cachedContent"])]; held != nil && held.account == c.owner(r.Key) && held.model == r.Model && c.now().Before(held.expires) {
 		whole := held.prompt
 		whole.pieces = append([]string(nil), whole.pieces...)
 		whole.add(p.pieces...)
 		p, named = whole, held.prompt.length
 	}
-	call := c.implicit(key(0).with("gemini").with(r.Account).with(r.Model), &p, geminiMinimum(r.Model), geminiStep, c.fewMinutes())
+	call := c.implicit(key(0).with("gemini").with(c.owner(r.Key)).with(r.Model), &p, geminiMinimum(r.Model), geminiStep, c.fewMinutes())
 	call.Read = max(call.Read, named)
 	return call
 }
@@ -62,7 +62,7 @@ func (c *Cache) CachedContent(r Request) (CachedContent, string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	held := CachedContent{Name: fmt.Sprintf("cachedContents/%016x", c.rng.Uint64()), Tokens: p.length, Expires: c.now().Add(ttl)}
-	c.named[held.Name] = &content{account: r.Account, model: model, prompt: p, expires: held.Expires}
+	c.named[held.Name] = &content{account: c.owner(r.Key), model: model, prompt: p, expires: held.Expires}
 	return held, ""
 }
 

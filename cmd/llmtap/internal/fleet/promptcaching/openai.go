@@ -31,7 +31,7 @@ func (c *Cache) OpenAI(r Request) *Call {
 		ttl = 24 * time.Hour
 	}
 	effort := text(o["reasoning_effort"]) + text(decode(o["reasoning"])["effort"])
-	machine := c.route(key(0).with("openai").with(r.Account).with(r.Model).with(effort), &p, text(o["prompt_cache_key"]))
+	machine := c.route(key(0).with("openai").with(c.owner(r.Key)).with(r.Model).with(effort), &p, text(o["prompt_cache_key"]))
 	return c.implicit(machine, &p, openAIMinimum, openAIStep, ttl)
 }
 

@@ -33,7 +33,7 @@ func (p *provider) begin(account, model string, body row) *Call {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return p.call(Request{Account: account, Model: model, Body: raw})
+	return p.call(Request{Key: account, Model: model, Body: raw})
 }
 
 // want makes a call and compares its usage.
@@ -224,12 +224,12 @@ func TestGemini(t *testing.T) {
 	p.want("first", Usage{Prompt: 5401}, request(5000, "a"))
 	p.want("longer", Usage{Prompt: 5802, Read: 5376}, request(5000, "a", "b"))
 
-	held, fault := p.CachedContent(Request{Account: "key", Body: []byte(`{"model":"models/model"}`)})
+	held, fault := p.CachedContent(Request{Key: "key", Body: []byte(`{"model":"models/model"}`)})
 	if fault == "" {
 		t.Error("cached too little")
 	}
 	raw, _ := json.Marshal(row{"model": "models/model", "contents": []row{{"role": "user", "parts": []row{{"text": say("book", 5000)}}}}})
-	held, fault = p.CachedContent(Request{Account: "key", Body: raw})
+	held, fault = p.CachedContent(Request{Key: "key", Body: raw})
 	if fault != "" || held.Tokens != 5001 {
 		t.Fatalf("%+v %s", held, fault)
 	}

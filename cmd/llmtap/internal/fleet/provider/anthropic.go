@@ -63,7 +63,7 @@ func (s *anthropic) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	usage := map[string]any{"input_tokens": 100, "output_tokens": 20}
 	var cached *promptcaching.Call
 	if s.cfg.Cache != nil {
-		cached = s.cfg.Cache.Anthropic(promptcaching.Request{Account: hr.Header.Get("X-Api-Key"), Model: r.Model, Body: body})
+		cached = s.cfg.Cache.Anthropic(promptcaching.Request{Key: hr.Header.Get("X-Api-Key"), Model: r.Model, Body: body})
 		usage = blocksUsage(cached.Usage)
 	}
 	answer := Answer{Text: sentences[rng.IntN(len(sentences))]}

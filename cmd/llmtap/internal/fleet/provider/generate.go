@@ -39,7 +39,7 @@ func (s *generate) request(w http.ResponseWriter, hr *http.Request) (promptcachi
 		s.reject(w, http.StatusBadRequest, "INVALID_ARGUMENT", "Invalid JSON payload received.")
 		return promptcaching.Request{}, false
 	}
-	return promptcaching.Request{Account: hr.Header.Get("X-Goog-Api-Key") + hr.URL.Query().Get("key"), Body: body}, true
+	return promptcaching.Request{Key: hr.Header.Get("X-Goog-Api-Key") + hr.URL.Query().Get("key"), Body: body}, true
 }
 
 // ServeHTTP implements http.Handler for generateContent and streamGenerateContent.

@@ -120,7 +120,7 @@ func (e *endpoint) lookUp(hr *http.Request, r *request) *promptcaching.Call {
 	if !ok || e.cfg.Cache == nil {
 		return nil
 	}
-	return f.lookUp(e.cfg.Cache, promptcaching.Request{Account: hr.Header.Get("Authorization"), Model: r.Model, Body: r.body})
+	return f.lookUp(e.cfg.Cache, promptcaching.Request{Key: hr.Header.Get("Authorization"), Model: r.Model, Body: r.body})
 }
 
 // source returns the random source for the answer to body.

@@ -78,6 +78,11 @@ func checkRequestHeaders(t testing.TB, m *message, x *exchange) {
 		retry = ""
 	}
 	same(t, m, event.HeaderRetry, retry)
+	account := wire.Account(x.header, query)
+	if account != "" {
+		account = event.HashAccount([]byte(shapeKey), account)
+	}
+	same(t, m, event.HeaderAccount, account)
 	var versions []string
 	for _, k := range []string{"Anthropic-Version", "Anthropic-Beta", "Openai-Beta", "Api-Version"} {
 		versions = append(versions, x.header.Values(k)...)

@@ -223,6 +223,7 @@ type madeCall struct {
 	start, end time.Time
 	failed     bool
 	want       *broken // nil: nothing that an agent could avoid
+	kept       int64   // tokens behind what broke the prefix that the prompt still has of the one before; -1 if it is all
 	may        bool    // the want is one of the calls of the run; which ones depends on the provider
 }
 
@@ -241,7 +242,10 @@ func newCachingRun(w *world, d *cachingDialect, id string, rng *rand.Rand) *cach
 
 // caches starts the provider, which evicts in a share of cases.
 func (r *cachingRun) caches(evict float64) {
-	r.cache = promptcaching.New(promptcaching.Options{Now: r.time, Seed: r.rng.Uint64(), Evict: evict})
+	r.cache = promptcaching.New(promptcaching.Options{Now: r.time, Seed: r.rng.Uint64(), Evict: evict, Owner: func(key string) string {
+		account, _, _ := strings.Cut(key, ".") // a key of an account ends in its number
+		return account
+	}})
 	strict := provider.New(provider.Config{Seed: 1, Model: r.answer, Cache: r.cache})
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -315,12 +319,13 @@ type longAgent struct {
 	stage        string
 	key          string // of its account
 	want         *broken
+	kept         int64
 	may          bool
 }
 
 // agent returns an agent whose prompt the provider caches.
 func (r *cachingRun) agent(conversation string) *longAgent {
-	a := &longAgent{cachingRun: r, hook: r.hooks[0], conversation: conversation, stage: "agent", key: "key-" + r.id}
+	a := &longAgent{cachingRun: r, hook: r.hooks[0], conversation: conversation, stage: "agent", key: "sk-" + r.id, kept: -1}
 	a.model, a.extra = r.models[0], row{}
 	a.stream = r.rng.IntN(4) == 0
 	for i := range 3 + r.rng.IntN(5) {
@@ -358,7 +363,7 @@ func (r *cachingRun) words(n int) string {
 // other returns an agent with the same prompt in another conversation.
 func (a *longAgent) other(conversation string) *longAgent {
 	b := *a
-	b.conversation, b.turns, b.want, b.may = conversation, nil, nil, false
+	b.conversation, b.turns, b.want, b.kept, b.may = conversation, nil, nil, -1, false
 	b.tools, b.system = append([]longTool(nil), a.tools...), append([]string(nil), a.system...)
 	b.extra = b.with(row{})
 	b.asks()
@@ -380,6 +385,22 @@ func (a *longAgent) asks() {
 // expect says what breaks the prefix of the next call.
 func (a *longAgent) expect(reason string, elements ...string) {
 	a.want = &broken{reason: reason, elements: elements}
+}
+
+// keeps says what the next prompt still has of the one before, behind what broke the prefix. Only that could have been read: what was cut or
+// summarized is in no prompt.
+func (a *longAgent) keeps(turns []longTurn) {
+	bytes := 0
+	for _, t := range turns {
+		bytes += len(t.text)
+		for _, c := range t.calls {
+			bytes += len(c.Name) + len(c.Arguments)
+		}
+		for _, r := range t.results {
+			bytes += len(r.text)
+		}
+	}
+	a.kept = int64(bytes / 4) // as the provider counts
 }
 
 // element returns the name of the first message of a turn.
@@ -445,7 +466,7 @@ func (a *longAgent) took(said provider.Answer) {
 func (a *longAgent) send(said provider.Answer) {
 	target, body := a.encode(&a.longPrompt)
 	data := must.Get(json.Marshal(body))(a.t)
-	c := &madeCall{agent: a, want: a.want, may: a.may}
+	c := &madeCall{agent: a, want: a.want, kept: a.kept, may: a.may}
 	a.lock.Lock()
 	c.start, c.failed = a.now, a.down
 	a.calls = append(a.calls, c)
@@ -453,7 +474,7 @@ func (a *longAgent) send(said provider.Answer) {
 		a.answers = append(a.answers, said)
 	}
 	a.lock.Unlock()
-	a.want, a.may = nil, false
+	a.want, a.kept, a.may = nil, -1, false
 	l := labels{Run: a.id, Stage: a.stage}
 	ctx := llmtap.WithStage(llmtap.WithRun(a.t.Context(), a.id), a.stage)
 	if a.conversation != "" && a.mode.ids {

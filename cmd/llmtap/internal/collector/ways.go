@@ -1,0 +1,47 @@
+package collector
+
+import (
+	"github.com/llmtap/llmtap/dashboards/web"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+)
+
+// ways returns how an agent sends its calls to this process, for the first page until one has.
+func (c *Collector) ways() []web.Way {
+	url, login := c.hookURL()
+	export := "export " + event.EnvNATSURL + "=" + url + "\n"
+	ways := []web.Way{
+		{Name: "Python", Note: login, Code: "pip install ./ingest/sdk/python\n" + export + `python - <<'END'
+import llmtap
+llmtap.instrument(service="my-agent", service_version="1.0.0")
+# then the agent, as always
+END`},
+		{Name: "Node.js", Note: login, Code: "npm install ./ingest/sdk/typescript\n" + export + `cat > hook.mjs <<'END'
+import { instrument } from "llmtap";
+instrument({ service: "my-agent", serviceVersion: "1.0.0" });
+END
+node --import ./hook.mjs agent.mjs`},
+		{Name: "Go", Note: login, Code: export + `
+// import llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
+hook, err := llmtap.Open(llmtap.Config{Service: "my-agent", ServiceVersion: "1.0.0"})
+if err != nil {
+	log.Fatal(err)
+}
+defer hook.Close()
+client := &http.Client{Transport: hook.Transport(nil)} // for the provider's SDK`},
+	}
+	if c.proxy != nil {
+		base := c.localURL(c.proxy.listener)
+		ways = append(ways,
+			web.Way{Name: "Any language", Note: "through the proxy, which records " + c.proxy.recorded(), Code: "export OPENAI_BASE_URL=" + base + "/openai/v1\nexport ANTHROPIC_BASE_URL=" + base + "/anthropic"},
+			web.Way{Name: "Claude Code", Note: "through the proxy", Code: "export ANTHROPIC_BASE_URL=" + base + "/anthropic\nclaude"})
+	}
+	if r := c.receive; r != nil && r.listener != nil {
+		way := web.Way{Name: "OpenTelemetry", Code: "export OTEL_EXPORTER_OTLP_ENDPOINT=" + c.localURL(r.listener)}
+		if r.guard.tokens.Required() {
+			way.Note = "LLMTAP_TOKEN is the token of receive.token"
+			way.Code += "\nexport OTEL_EXPORTER_OTLP_HEADERS=\"Authorization=Bearer%20$" + event.EnvToken + `"`
+		}
+		ways = append(ways, way)
+	}
+	return ways
+}

@@ -1,0 +1,56 @@
+-- In which order did the calls and tools of a conversation or run take place?
+-- since 1 day
+-- bound prices: price table of the configuration, as JSON
+WITH
+    calls AS
+    (
+        SELECT
+            *,
+            {tokens}
+        FROM exchanges_final
+        WHERE {filter calls}
+        ORDER BY started_at, exchange_id
+        LIMIT 500
+    )
+SELECT *
+FROM
+(
+    SELECT
+        'call' AS kind,
+        toString(stage) AS name,
+        started_at AS began,
+        duration AS seconds,
+        first_byte,
+        toInt64(status) AS status,
+        failed,
+        if(root_cause IN ('', 'unknown_no_history'), toString(cause), toString(root_cause)) AS cause,
+        toInt64(messages) AS messages,
+        c.input_tokens AS input_tokens,
+        c.output_tokens AS output_tokens,
+        if(known = 0 OR c.input_tokens IS NULL, NULL, {dollars}) AS cost,
+        toInt64(retry) AS retry,
+        exchange_id AS exchange
+    FROM calls AS c
+    LEFT JOIN {model prices} AS p ON p.provider = c.provider AND p.model = c.model
+    UNION ALL
+    SELECT
+        'tool',
+        toString(tool_name),
+        asked_at,
+        if(answered_at IS NULL, 0, dateDiff('millisecond', asked_at, assumeNotNull(answered_at)) / 1000),
+        0,
+        0,
+        state NOT IN ('answered', 'terminal', 'open') OR tool_status = 'error' OR reply_error != '',
+        if(state IN ('answered', 'terminal'), toString(reply_error), toString(state)),
+        0,
+        NULL,
+        NULL,
+        NULL,
+        0,
+        exchange_id
+    FROM tool_calls_final
+    WHERE {filter tool_calls ONLY time}
+        AND exchange_id IN (SELECT exchange_id FROM calls)
+)
+ORDER BY began, kind, exchange
+LIMIT 1500

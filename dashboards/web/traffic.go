@@ -1,0 +1,374 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/quantity"
+)
+
+const (
+	trafficPath   = "/traffic/"
+	exportRows    = 5000             // of one statement of an export
+	exportTimeout = 10 * time.Minute // of a whole export
+)
+
+// A traffic is a list of calls, or of what they have in common: a stored query, its columns, and the orders by column.
+type traffic struct {
+	kind, title, query, by string
+	shown, more            []string // columns
+	sorts                  map[string]string
+}
+
+var groupedBy = traffic{
+	query: "calls_by",
+	more:  []string{"unpriced", "p95", "longest", "output_tokens", "first_call"},
+	sorts: map[string]string{"last_call": "time", "calls": "calls", "failed_calls": "failed", "seconds": "seconds", "input_tokens": "tokens", "cost": "cost"},
+}
+
+var traffics = []traffic{
+	{
+		kind: "calls", title: "Calls", query: "calls",
+		shown: []string{"started_at", "service", "stage", "status", "cause", "model", "seconds", "input_tokens", "cost", "service_version", "conversation_id"},
+		more:  []string{"output_tokens", "messages", "tool_calls", "finish_reason", "environment", "provider", "user", "retry", "exchange_id"},
+		sorts: map[string]string{"started_at": "time", "seconds": "seconds", "input_tokens": "tokens", "cost": "cost", "messages": "messages"},
+	},
+	groupedBy.of("conversations", "Conversations", "conversation", "of_stage"),
+	groupedBy.of("runs", "Runs", "run", "of_stage"),
+	groupedBy.of("users", "Users", "user", "conversations"),
+}
+
+// of returns the list of calls that have a property in common.
+func (t traffic) of(kind, title, by, column string) traffic {
+	t.kind, t.title, t.by = kind, title, by
+	t.shown = []string{"group", "of_service", column, "calls", "failed_calls", "main_reason", "input_tokens", "cost", "seconds", "last_call"}
+	return t
+}
+
+// A trafficPage lists calls, conversations, runs or users, a page at a time.
+type trafficPage struct {
+	*site
+	store
+	write func(w io.Writer, t *Table, format string) error
+}
+
+// ServeHTTP serves a list, or all of its rows as a file.
+func (s trafficPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	i := slices.IndexFunc(traffics, func(t traffic) bool { return t.kind == r.PathValue("kind") })
+	if i < 0 {
+		s.notFound(w, r)
+		return
+	}
+	t := traffics[i]
+	p := s.page(r, t.title, trafficPath+"calls")
+	p.Still = p.Get("after") != "" // what follows a row does not change when rows are added before it
+	q, err := queries.Get(t.query)
+	if err != nil {
+		s.notFound(w, r)
+		return
+	}
+	l := &trafficList{traffic: t, exploration: &exploration{Query: q, View: p.View}}
+	if format := p.Get("format"); format == "csv" || format == "jsonl" {
+		s.export(w, r, l, format)
+		return
+	}
+	s.serve(w, r, p, section{id: "list", template: "traffic", title: t.title, load: func(ctx context.Context) (any, error) { return s.list(ctx, l) }})
+}
+
+// A trafficList is one page of a list.
+type trafficList struct {
+	traffic
+	*exploration
+	Head  []trafficColumn
+	Rows  [][]cell
+	Empty string // why there are no rows
+	Next  string // URL of the next page, if there is one
+	First string // URL of the first page, unless this is it
+	at    []int  // index of each column of Head in the result
+}
+
+// A trafficColumn is a column of the list.
+type trafficColumn struct {
+	Name           string
+	Number, Sorted bool
+	URL            string // sorts by this column
+}
+
+// Lists are the lists that there are.
+func (l *trafficList) Lists() []Link {
+	var out []Link
+	for _, t := range traffics {
+		out = append(out, Link{t.title, l.View.With(trafficPath + t.kind), t.kind == l.kind})
+	}
+	return out
+}
+
+// A choice is a column that a reader can show or hide.
+type choice struct {
+	Name, Label string
+	Chosen      bool
+}
+
+// Columns returns all columns, with those that are shown.
+func (l *trafficList) Columns() []choice {
+	var out []choice
+	for _, name := range append(slices.Clone(l.shown), l.more...) {
+		out = append(out, choice{name, label(name), slices.Contains(l.chosen(), name)})
+	}
+	return out
+}
+
+func (l *trafficList) chosen() []string {
+	if all := l.View.params["col"]; len(all) > 0 {
+		return all
+	}
+	return l.shown
+}
+
+// labels are the headings of columns whose names are not clear without their query.
+var labels = map[string]string{
+	"started_at": "time", "service_version": "version", "seconds": "took", "of_service": "service", "of_stage": "stage", "failed_calls": "failed",
+	"main_reason": "why, most often", "p95": "95% latency", "longest": "longest history", "unpriced": "calls without a price",
+}
+
+// label returns the heading of a column.
+func label(column string) string {
+	return cmp.Or(labels[column], strings.ReplaceAll(strings.TrimSuffix(column, "_id"), "_", " "))
+}
+
+// values are the parameters of the query.
+func (l *trafficList) values(limit int) queries.Values {
+	out := l.exploration.values()
+	if l.by != "" { // whatever the URL says
+		out["by"] = []string{l.by}
+	}
+	out["limit"] = []string{fmt.Sprint(limit)}
+	return out
+}
+
+const trafficRows = 50
+
+func (s trafficPage) list(ctx context.Context, l *trafficList) (*trafficList, error) {
+	t, err := s.run(ctx, l.Query, l.values(trafficRows+1), l.View.Now.In(l.View.Zone))
+	if err != nil {
+		return nil, err
+	}
+	if len(t.Rows) == 0 {
+		l.Empty, err = s.whyEmpty(ctx, l.View, false)
+		return l, err
+	}
+	if len(t.Rows) > trafficRows {
+		t.Rows = t.Rows[:trafficRows]
+		l.Next = l.View.Here("after", next(t))
+	}
+	if l.View.Get("after") != "" {
+		l.First = l.View.Here("after", "")
+	}
+	l.fill(t)
+	return l, nil
+}
+
+// next returns the value of the last column in the last row, after which the next page begins.
+func next(t *Table) string {
+	last := t.Rows[len(t.Rows)-1]
+	text, _ := last[len(last)-1].(string)
+	return text
+}
+
+// fill sets the heading and the rows.
+func (l *trafficList) fill(t *Table) {
+	numbers := numberColumns(t)
+	for _, name := range l.chosen() {
+		i := slices.IndexFunc(t.Columns, func(c Column) bool { return c.Name == name })
+		if i < 0 {
+			continue
+		}
+		h := trafficColumn{Name: label(name), Number: numbers[i]}
+		if name == "group" {
+			h.Name = l.by
+		}
+		if sort, ok := l.sorts[name]; ok {
+			h.URL, h.Sorted = l.View.Here("sort", sort, "after", ""), sort == l.sort()
+		}
+		l.Head, l.at = append(l.Head, h), append(l.at, i)
+	}
+	out := &result{exploration: l.exploration}
+	for _, r := range t.Rows {
+		var row []cell
+		for _, i := range l.at {
+			row = append(row, l.cell(out, t, r, i))
+		}
+		l.Rows = append(l.Rows, row)
+	}
+}
+
+func (l *trafficList) sort() string {
+	if sort := l.View.Get("sort"); sort != "" {
+		return sort
+	}
+	return "time"
+}
+
+// cell returns the value of a column of a row. The number of calls leads to these calls.
+func (l *trafficList) cell(out *result, t *Table, row []any, i int) cell {
+	c := out.cell(t.Columns[i], row[i])
+	if !c.Time.IsZero() {
+		c = cell{Parts: []cellPart{{Text: c.Time.Absolute()}}, Full: c.Full}
+		if l.by == "" {
+			c.Parts[0].URL = idURL("exchange", rowsOf(&Table{Columns: t.Columns, Rows: [][]any{row}})[0].Text("exchange_id"))
+		}
+	}
+	if len(c.Parts) == 0 {
+		return c
+	}
+	first := &c.Parts[0]
+	group, _ := row[0].(string)
+	switch name := t.Columns[i].Name; {
+	case name == "cost":
+		first.Text = cents(floatOf(row[i]))
+	case name == "main_reason":
+		first.Text = parseReason(first.Text).ID
+	case name == "seconds" || name == "p95":
+		first.Text = latency(floatOf(row[i]))
+	case numberColumns(t)[i] && name != "status":
+		first.Text = number(row[i])
+	case strings.HasSuffix(name, "_id") || name == "user" || name == "group" && l.by == "user":
+		first.Text = short(13, first.Text)
+	}
+	if l.by == "" {
+		return c
+	}
+	switch t.Columns[i].Name {
+	case "group":
+		if first.URL = l.View.Calls(l.by, group); l.by == "conversation" || l.by == "run" {
+			first.URL = l.View.With(timelinePath, l.by, group)
+		}
+	case "calls":
+		first.URL = l.View.Calls(l.by, group)
+	case "failed_calls":
+		first.URL = l.View.Calls(l.by, group, "failed", "yes")
+	}
+	return c
+}
+
+// cents returns an amount of money; a small one with two digits.
+func cents(usd float64) string {
+	if usd == 0 || usd >= 0.01 {
+		return quantity.Money(usd)
+	}
+	digits := 1 - int(math.Floor(math.Log10(usd)))
+	return "$" + strconv.FormatFloat(usd, 'f', min(digits, 9), 64)
+}
+
+// Export returns the URL of all rows as a file.
+func (l *trafficList) Export(format string) string {
+	return l.View.Here("format", format, "after", "")
+}
+
+// export writes all rows of a list, one statement after the other.
+func (s trafficPage) export(w http.ResponseWriter, r *http.Request, l *trafficList, format string) {
+	if s.write == nil {
+		http.Error(w, "files are not available in this process", http.StatusServiceUnavailable)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), exportTimeout)
+	defer cancel()
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(exportTimeout)) // not every writer has one
+	values := l.values(exportRows)
+	for begun := false; ; {
+		t, err := s.run(ctx, l.Query, values, l.View.Now.In(l.View.Zone))
+		switch {
+		case err != nil && !begun:
+			http.Error(w, readable(err), http.StatusServiceUnavailable)
+			return
+		case err != nil:
+			panic(http.ErrAbortHandler) // the client must not take a part for the whole
+		}
+		if !begun {
+			w.Header().Set("Content-Type", map[string]string{"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}[format])
+			w.Header().Set("Content-Disposition", `attachment; filename="`+url.PathEscape(l.kind+l.View.Now.Format("-20060102-150405"))+"."+format+`"`)
+		}
+		var out io.Writer = w
+		if format == "csv" && begun {
+			out = &withoutHead{to: w}
+		}
+		if s.write(out, t, format) != nil || len(t.Rows) < exportRows {
+			return
+		}
+		begun = true
+		values["after"] = []string{next(t)}
+	}
+}
+
+// withoutHead drops the first line that is written.
+type withoutHead struct {
+	to      io.Writer
+	dropped bool
+}
+
+func (w *withoutHead) Write(b []byte) (int, error) {
+	n := len(b)
+	if !w.dropped {
+		_, rest, ok := strings.Cut(string(b), "\n")
+		if w.dropped = ok; !ok {
+			return n, nil
+		}
+		b = []byte(rest)
+	}
+	_, err := w.to.Write(b)
+	return n, err
+}
+
+// A suggester answers which values a filter may have, the most frequent first, with the number of their calls.
+type suggester struct {
+	*site
+	store
+}
+
+// suggested are the filters whose values are suggested.
+var suggested = []string{"service", "stage", "environment", "version", "provider", "model", "status", "cause", "tool", "user"}
+
+// ServeHTTP answers with a JSON array of pairs of a value and a number of calls, within the time range and the other filters.
+func (s suggester) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v, err := newView(r, s.now())
+	name := r.PathValue("filter")
+	if err != nil || !slices.Contains(suggested, name) {
+		http.Error(w, "there is no such filter", http.StatusNotFound)
+		return
+	}
+	q, err := queries.Get("calls_by")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	values := valuesOf(q, v, "by", name, "sort", "calls", "limit", "50")
+	delete(values, name)
+	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
+	defer cancel()
+	t, err := s.run(ctx, q, values, v.Now)
+	if err != nil {
+		http.Error(w, readable(err), http.StatusServiceUnavailable)
+		return
+	}
+	list := [][2]any{}
+	for _, row := range rowsOf(t) {
+		value := row.Text("group")
+		if name == "cause" {
+			value = parseReason(value).ID
+		}
+		list = append(list, [2]any{value, row.Int64("calls")})
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(list) // the client has left
+}

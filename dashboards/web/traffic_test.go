@@ -1,0 +1,122 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+)
+
+// callRows are n calls as the query calls returns them.
+func callRows(n int) *Table {
+	t := &Table{Columns: []Column{{"started_at", "DateTime64"}, {"service", "String"}, {"status", "UInt16"}, {"cause", "String"}, {"seconds", "Float64"}, {"cost", "Nullable(Float64)"}, {"conversation_id", "String"}, {"exchange_id", "String"}, {"next", "String"}}}
+	for i := range n {
+		id := fmt.Sprintf("e%d", i)
+		t.Rows = append(t.Rows, []any{testNow.Add(-time.Minute), hostile, uint16(400), hostile, 0.25, 0.00012, hostile, id, "7 " + id})
+	}
+	return t
+}
+
+func TestTraffic(t *testing.T) {
+	f := func(path string, rows *Table, wants ...string) {
+		t.Helper()
+		resp, body := get(newTest(t, fakeSource{rows: map[string]*Table{"Which calls were made": rows, "by conversation, run, user": rows}}, ""), path)
+		must.Equal(t, resp.StatusCode, http.StatusOK, "%s", path)
+		wantAll(t, body, wants...)
+		harmless(t, body)
+	}
+	f("/traffic/calls?service=a&cause=x", callRows(3), `href="/exchange/e0"`, "$0.00012", "0.25 s", "/traffic/runs?cause=x&amp;service=a", "sort=cost", `name="cause" value="x"`, `<span>cause</span> x`)
+	f("/traffic/calls", callRows(trafficRows+1), `after=7&#43;e49`, "Next page")
+	f("/traffic/calls?after=7+e49", callRows(1), "First page")
+	f("/traffic/calls?col=cost", callRows(1), `value="cost" checked`)
+	by := &Table{Columns: []Column{{"group", "String"}, {"calls", "UInt64"}, {"failed_calls", "UInt64"}, {"main_reason", "String"}, {"last_call", "DateTime64"}, {"next", "String"}}, Rows: [][]any{{"c/1", uint64(1030), uint64(7), "root cause x", testNow, "1 c/1"}}}
+	f("/traffic/conversations?range=6h", by, `href="/timeline?conversation=c%2F1&amp;range=6h"`, `href="/traffic/calls?conversation=c%2F1&amp;failed=yes&amp;range=6h"`, "1,030")
+	f("/traffic/users", by, `href="/traffic/calls?user=c%2F1"`)
+	resp, _ := get(newTest(t, fakeSource{}, ""), "/traffic/nothing")
+	must.Equal(t, resp.StatusCode, http.StatusNotFound, "an unknown list")
+}
+
+// A file has all rows, with one head, from as many statements as are needed.
+func TestExport(t *testing.T) {
+	var after []string
+	source := func(_ context.Context, _ string, params map[string]string) (*Table, error) {
+		after = append(after, params["after"])
+		if len(after) < 3 {
+			return callRows(exportRows), nil
+		}
+		return callRows(2), nil
+	}
+	write := func(w io.Writer, rows *Table, _ string) error {
+		_, err := fmt.Fprintf(w, "head\n%s", strings.Repeat("row\n", len(rows.Rows)))
+		return err
+	}
+	h := handler(t, Options{ClickHouse: source, Write: write})
+	resp, body := get(h, "/traffic/calls?format=csv")
+	must.Equal(t, resp.Header.Get("Content-Disposition"), `attachment; filename="calls-20261123-093000.csv"`, "name of the file")
+	must.Equal(t, strings.Count(body, "head\n"), 1, "heads")
+	must.Equal(t, strings.Count(body, "row\n"), 2*exportRows+2, "rows")
+	must.Equal(t, strings.Join(after, ","), ",7 e4999,7 e4999", "continued after")
+}
+
+func TestSuggest(t *testing.T) {
+	h := newTest(t, fakeSource{rows: map[string]*Table{"by conversation, run, user": {Columns: []Column{{"group", "String"}, {"calls", "UInt64"}}, Rows: [][]any{{"root cause x", uint64(3)}}}}}, "")
+	_, body := get(h, "/suggest/cause?service=a")
+	must.Equal(t, strings.TrimSpace(body), `[["x",3]]`, "causes")
+	resp, _ := get(h, "/suggest/nothing")
+	must.Equal(t, resp.StatusCode, http.StatusNotFound, "an unknown filter")
+}
+
+// A name of a user is looked up by its hash, too.
+func TestUserByName(t *testing.T) {
+	var got []string
+	source := func(_ context.Context, sql string, params map[string]string) (*Table, error) {
+		if strings.Contains(sql, "Which calls were made") {
+			got = append(got, params["user_0"], params["user_1"])
+		}
+		return &Table{}, nil
+	}
+	get(handler(t, Options{ClickHouse: source, HashUser: func(name string) string { return "hash of " + name }}), "/traffic/calls?user=ann")
+	must.Equal(t, strings.Join(got, ","), "ann,hash of ann", "users")
+}
+
+func TestTimeline(t *testing.T) {
+	began := testNow.Add(-time.Hour)
+	columns := []Column{{"kind", "String"}, {"name", "String"}, {"began", "DateTime64"}, {"seconds", "Float64"}, {"first_byte", "Float64"}, {"status", "Int64"}, {"failed", "Bool"}, {"cause", "String"}, {"messages", "Int64"}, {"input_tokens", "Nullable(Int64)"}, {"cost", "Nullable(Float64)"}, {"retry", "Int64"}, {"exchange", "String"}}
+	rows := &Table{Columns: columns, Rows: [][]any{
+		{"call", hostile, began, 2.0, 1.0, int64(200), false, "", int64(3), int64(1500), 0.5, int64(0), "e1"},
+		{"tool", hostile, began.Add(2 * time.Second), 1.0, 0.0, int64(0), true, "missing", int64(0), nil, nil, int64(0), "e1"},
+		{"call", "b", began.Add(10 * time.Minute), 1.0, 0.0, int64(400), true, hostile, int64(5), nil, nil, int64(0), "e2"},
+	}}
+	h := newTest(t, fakeSource{rows: map[string]*Table{"In which order did": rows}}, "")
+	_, body := get(h, "/timeline?conversation=c1")
+	wantAll(t, body, "Conversation c1", `x="0.0" width="500.0"`, `class="wait" x="0.0" width="250.0"`, `class="c1" x="500.0" width="250.0"`, "9 min in which nothing ran", `class="c1" x="750.0" width="250.0"`, "+2", "10 min", "1 call without a price")
+	harmless(t, body)
+	resp, _ := get(h, "/timeline")
+	must.Equal(t, resp.StatusCode, http.StatusNotFound, "of nothing")
+}
+
+// Until the first call, the first page says how to send one; a store that does not answer is no reason to say so.
+func TestFirstCall(t *testing.T) {
+	f := func(rows *Table, err error, counted float64, want, no string) {
+		t.Helper()
+		o := fakeSource{rows: map[string]*Table{"newest stored call": rows}, err: err}.options()
+		o.Ways = func() []Way { return []Way{{"Python", hostile, hostile}} }
+		o.Tallies = func(context.Context, string, time.Time, time.Time, time.Duration) ([]Series, error) {
+			return []Series{{nil, []Point{{testNow, counted}}}}, nil
+		}
+		_, body := get(handler(t, o), "/")
+		wantAll(t, body, want)
+		must.Equal(t, strings.Contains(body, no), false, "%s", no)
+		harmless(t, body)
+	}
+	newest := &Table{Columns: []Column{{"newest", "DateTime64"}}, Rows: [][]any{{testNow}}}
+	f(&Table{}, nil, 0, "Waiting for the first call", "Why calls fail")
+	f(newest, nil, 0, "Why calls fail", "Waiting for")
+	f(&Table{}, nil, 1, "Why calls fail", "Waiting for")
+	f(nil, ErrUnavailable, 3, "ClickHouse does not answer", "Waiting for")
+}
