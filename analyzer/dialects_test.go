@@ -108,6 +108,36 @@ data: {"type":"message_stop"}
 		"call  read rejected",
 		"orphan_tool_reply reject 2 read read tool_calls_dropped_on_save medium")
 
+	f("interactions, streamed", "https://generativelanguage.googleapis.com/v1beta/interactions",
+		`{"model":"gemini-2.5-flash","stream":true,"input":"read it","tools":[{"type":"function","name":"read"}]}`,
+		`event: interaction.created
+data: {"interaction":{"id":"v1_a","status":"in_progress","model":"gemini-2.5-flash"},"event_type":"interaction.created"}
+
+event: step.start
+data: {"index":0,"step":{"type":"function_call","id":"c1","name":"read","arguments":{}},"event_type":"step.start"}
+
+event: step.delta
+data: {"index":0,"delta":{"type":"arguments_delta","arguments":"{\"path\":\"a\"}"},"event_type":"step.delta"}
+
+event: interaction.completed
+data: {"interaction":{"id":"v1_a","status":"requires_action","usage":{"total_input_tokens":10,"total_output_tokens":5}},"event_type":"interaction.completed"}
+
+`, "text/event-stream",
+		`{"model":"gemini-2.5-flash","previous_interaction_id":"v1_a","input":[{"type":"function_result","call_id":"c1","name":"read","result":"ok"}]}`,
+		"gemini_interactions/gemini gcp.gemini gemini-2.5-flash: 0 messages, requires_action, 10+5 tokens, 1 calls,  ",
+		"gemini_interactions/gemini gcp.gemini gemini-2.5-flash: 1 messages, , 0+0 tokens, 0 calls, unexplained ", // the reply is no orphan
+		"call c1 read rejected")
+
+	f("interactions without state", "https://generativelanguage.googleapis.com/v1beta/interactions",
+		`{"model":"gemini-2.5-flash","store":false,"input":[{"type":"user_input","content":[{"type":"text","text":"read it"}]}],"tools":[{"type":"function","name":"read"}]}`,
+		`{"id":"v1_a","model":"gemini-2.5-flash","status":"requires_action","steps":[{"type":"function_call","id":"c1","name":"read","arguments":{"path":"a"}}],`+
+			`"usage":{"total_input_tokens":10,"total_output_tokens":5}}`, "application/json",
+		`{"model":"gemini-2.5-flash","store":false,"input":[{"type":"user_input","content":[{"type":"text","text":"read it"}]},{"type":"function_result","call_id":"c1","name":"read","result":"ok"}]}`,
+		"gemini_interactions/gemini gcp.gemini gemini-2.5-flash: 1 messages, requires_action, 10+5 tokens, 1 calls,  ",
+		"gemini_interactions/gemini gcp.gemini gemini-2.5-flash: 2 messages, , 0+0 tokens, 0 calls, orphan_tool_reply tool_calls_dropped_on_save",
+		"call c1 read rejected",
+		"orphan_tool_reply reject 1 c1 read tool_calls_dropped_on_save high")
+
 	f("bedrock", "https://bedrock-runtime.us-east-1.amazonaws.com/model/anthropic.claude-3-haiku-20240307-v1%3A0/converse",
 		`{"messages":[{"role":"user","content":[{"text":"read it"}]}],"toolConfig":{"tools":[{"toolSpec":{"name":"read"}}]}}`,
 		`{"output":{"message":{"role":"assistant","content":[{"text":"I read the file."},{"toolUse":{"toolUseId":"tooluse_1","name":"read","input":{"path":"a"}}}]}},"stopReason":"tool_use",`+
