@@ -123,7 +123,7 @@ func ended(d wire.Dialect, r *facts.Response) string {
 	content := r.ContentBytes > 0 || len(r.Calls) > 0 || r.OtherCalls || r.ServerUse || r.Media || r.FinishReason == "function_call"
 	switch d {
 	case wire.OpenAIChat, wire.Anthropic, wire.Bedrock:
-	case wire.OpenAIResponses:
+	case wire.OpenAIResponses, wire.Interactions:
 		content = content || r.Content == facts.Null || r.FinishReason != "completed"
 	default:
 		content = content || r.Content == facts.Null

@@ -32,7 +32,10 @@ async function callGemini(c) {
   const { GoogleGenAI } = require("@google/genai");
   const client = new GoogleGenAI({ apiKey: "secret", httpOptions: { baseUrl: c.base } });
   const { stream, ...chat } = c.chat;
-  if (stream) await readAll(await client.models.generateContentStream(chat));
+  if (chat.input) {
+    const r = await client.interactions.create(c.chat);
+    if (stream) await readAll(r);
+  } else if (stream) await readAll(await client.models.generateContentStream(chat));
   else await client.models.generateContent(chat);
 }
 

@@ -76,6 +76,11 @@ def gemini(c: Call) -> tuple[Any, dict[str, Any], bool]:
 
 def call_gemini(c: Call) -> None:
     client, chat, stream = gemini(c)
+    if "input" in chat:
+        answer = client.interactions.create(stream=stream, **chat)
+        for _ in answer if stream else ():
+            pass
+        return
     if not stream:
         client.models.generate_content(**chat)
         return
@@ -86,6 +91,12 @@ def call_gemini(c: Call) -> None:
 async def call_gemini_async(c: Call) -> None:
     client, chat, stream = gemini(c)
     try:
+        if "input" in chat:
+            r = await client.aio.interactions.create(stream=stream, **chat)
+            if stream:
+                async for _ in r:
+                    pass
+            return
         if not stream:
             await client.aio.models.generate_content(**chat)
             return
