@@ -120,6 +120,10 @@ var statement = `WITH ` + Values + `
 		AND retry = 0 AND (failed OR error_type != 'cancelled')
 	GROUP BY service, environment, stage, at`
 
+// anyStatement spares the others: in a new database nearly all of the 112 parts of four weeks are empty, and the others took a processor
+// 8 s to find that.
+const anyStatement = "SELECT 1 FROM exchanges WHERE started_at >= {from:DateTime64(9, 'UTC')} AND started_at < {until:DateTime64(9, 'UTC')} LIMIT 1"
+
 // Answered selects the replies of tools that tallies count.
 const Answered = `state IN ('answered', 'late', 'duplicate') AND asked_at >= {begun:DateTime64(9, 'UTC')} AND asked_at < {until:DateTime64(9, 'UTC')}`
 
@@ -145,6 +149,9 @@ func Read(ctx context.Context, q rows.Querier, settings string, prices price.Tab
 	}
 	params := map[string]string{
 		"from": rows.TimeParam(from), "until": rows.TimeParam(until), "begun": rows.TimeParam(from.Add(-maxWait)), "services": rows.TextsParam(names), "prices": prices.Bound(),
+	}
+	if some, err := rows.Read(ctx, q, "the calls of the last weeks", anyStatement, params); err != nil || len(some) == 0 {
+		return nil, err
 	}
 	found, err := rows.Read(ctx, q, "the calls of the last weeks", statement+settings, params)
 	if err != nil {
