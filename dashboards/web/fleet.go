@@ -30,7 +30,8 @@ type fleetPage struct {
 // ServeHTTP serves the first page: is anything wrong now, and where?
 func (s *fleetPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Fleet", "/")
-	if s.ways != nil && len(p.Filters()) == 0 && await(s.site, w, r, p, func() bool { return s.waiting(r.Context(), p.View) }) {
+	ctx := r.Context()
+	if s.ways != nil && len(p.Filters()) == 0 && await(s.site, w, r, p, func() bool { return s.waiting(ctx, p.View) }) {
 		p.Title, p.Timeless, p.Own = "No call yet", true, true
 		s.serve(w, r, p,
 			section{id: "first", template: "fleet-first", title: "Send the first call", load: func(ctx context.Context) (any, error) { return s.first(ctx, p.View), nil }},

@@ -325,8 +325,10 @@ func (s incidentPage) investigate(x *incident) (any, error) {
 			data["Commands"] = strings.Join(s.incidents.Commands(labels, v.From, "", ""), "\n")
 		}
 	}
-	pairs := []string{"service", first(x.values["service"]), "stage", first(x.values["stage"]), "environment", first(x.values["environment"]), "provider", first(x.values["provider"]),
-		"from", v.From.Format(time.RFC3339), "to", v.To.Format(time.RFC3339), "range", ""}
+	pairs := []string{
+		"service", first(x.values["service"]), "stage", first(x.values["stage"]), "environment", first(x.values["environment"]),
+		"provider", first(x.values["provider"]), "from", v.From.Format(time.RFC3339), "to", v.To.Format(time.RFC3339), "range", "",
+	}
 	data["Fleet"] = v.With("/", pairs...)
 	if x.Why != "" && len(x.Rules) == 0 && x.measured == nil {
 		data["Calls"] = v.Calls(append(pairs, "cause", x.Why)...)

@@ -58,8 +58,11 @@ func (q *Query) WriteNoRows(ctx context.Context, w io.Writer, store rows.Querier
 func (q *Query) knownService(ctx context.Context, store rows.Querier) error {
 	for _, name := range q.values["service"] {
 		all, err := rows.Read(ctx, store, "services", "SELECT toString(service) AS service FROM exchanges GROUP BY service ORDER BY service = {name:String} DESC, service LIMIT 1000", map[string]string{"name": name})
-		if err != nil || len(all) == 0 || all[0].Text("service") == name {
+		if err != nil {
 			return err
+		}
+		if len(all) == 0 || all[0].Text("service") == name {
+			continue
 		}
 		var names []string
 		for _, r := range all {
