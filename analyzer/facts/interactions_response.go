@@ -5,32 +5,12 @@ import (
 	"errors"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
-	"github.com/llmtap/llmtap/ingest/sdk/go/wire/sse"
 )
 
 // scanInteractionsResponse implements ScanResponse for the Interactions API.
 func scanInteractionsResponse(contentType string, body []byte, r *Response) {
-	a := stepAnswer{itemAnswer: itemAnswer{r: r}}
-	text := bytes.TrimSpace(body)
-	switch {
-	case len(text) > 0 && text[0] == '{':
-		s := scanner{b: text}
-		a.interaction(&s)
-		s.end()
-		r.Cut = errors.Is(s.err, ErrTruncated)
-		if a.status == "" && len(r.Error) == 0 {
-			r.Error = text
-			r.Malformed = true
-		}
-		r.Malformed = r.Malformed || s.err != nil
-	case sse.IsStream(body):
-		a.stream(body)
-	case len(text) == 0 && wire.FramingOf(contentType) == wire.SSE:
-		r.Cut = true
-	default: // HTML, plain text or an empty body
-		r.Error, r.Malformed = text, true
-	}
-	a.finish()
+	a := itemAnswer{r: r, steps: true}
+	a.scan(contentType, body)
 	for i := range r.Calls { // a stream has the text of the object in fragments
 		if c := &r.Calls[i]; c.ArgsKind == String && c.Args == ArgsObject {
 			c.ArgsKind = Object
@@ -38,14 +18,19 @@ func scanInteractionsResponse(contentType string, body []byte, r *Response) {
 	}
 }
 
-// A stepAnswer assembles a Response from an interaction, or from the events of a stream. The items are its steps.
-type stepAnswer struct {
-	itemAnswer
-	at map[int64]int // items by index of the step
+func (a *itemAnswer) unaryInteraction(text []byte) {
+	s := scanner{b: text}
+	a.interaction(&s)
+	s.end()
+	a.r.Cut = errors.Is(s.err, ErrTruncated)
+	if a.status == "" && len(a.r.Error) == 0 {
+		a.r.Error, a.r.Malformed = text, true
+	}
+	a.r.Malformed = a.r.Malformed || s.err != nil
 }
 
 // interaction reads an interaction. The one in the last event of a stream has no steps.
-func (a *stepAnswer) interaction(s *scanner) {
+func (a *itemAnswer) interaction(s *scanner) {
 	start := s.i
 	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -56,9 +41,9 @@ func (a *stepAnswer) interaction(s *scanner) {
 		case "status":
 			replaceText(&a.status, s)
 		case "steps":
-			a.steps(s)
+			a.readSteps(s)
 		case "usage":
-			a.usage(s)
+			a.interactionUsage(s)
 		case "error":
 			s.errorMember(&a.r.Error)
 		case "errors":
@@ -75,8 +60,8 @@ func (a *stepAnswer) interaction(s *scanner) {
 	}
 }
 
-// steps reads the steps of an answer. An answer that is fetched later begins with those of the request.
-func (a *stepAnswer) steps(s *scanner) {
+// readSteps reads the steps of an answer. An answer that is fetched later begins with those of the request.
+func (a *itemAnswer) readSteps(s *scanner) {
 	first := true
 	for more := s.enter(Array); more; more = s.more(']') {
 		if first {
@@ -89,7 +74,7 @@ func (a *stepAnswer) steps(s *scanner) {
 }
 
 // step reads a step; the kind is NoItem for steps of the request.
-func (a *stepAnswer) step(s *scanner) (o outItem) {
+func (a *itemAnswer) step(s *scanner) (o outItem) {
 	if s.kind() != Object {
 		s.skip()
 		return o
@@ -127,7 +112,7 @@ func (a *stepAnswer) step(s *scanner) (o outItem) {
 	case "function_call":
 		o.kind, o.text, o.textKind = ItemCall, bytes.Clone(arguments), args
 	case "user_input", "function_result", "":
-		return outItem{}
+		o = outItem{}
 	default:
 		o.kind = ItemOther
 		a.r.ServerUse = a.r.ServerUse || isServerStep(typ)
@@ -137,7 +122,7 @@ func (a *stepAnswer) step(s *scanner) (o outItem) {
 	return o
 }
 
-func (a *stepAnswer) usage(s *scanner) {
+func (a *itemAnswer) interactionUsage(s *scanner) {
 	var output, thoughts, prompt, tools int64
 	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -158,34 +143,6 @@ func (a *stepAnswer) usage(s *scanner) {
 	a.r.InputTokens, a.r.OutputTokens = prompt+tools, output+thoughts
 }
 
-// stream assembles an event stream, whose last event has the status and the usage, but no steps.
-func (a *stepAnswer) stream(body []byte) {
-	a.at = make(map[int64]int)
-	var cut bool
-	var s scanner
-	for e := range sse.Events(body) {
-		s = scanner{b: bytes.TrimSpace(e.Data), scratch: s.scratch[:0]}
-		for s.space(); s.i < len(s.b); s.space() {
-			switch {
-			case s.isDone():
-				s.i += len(doneData)
-			case s.b[s.i] == '{':
-				a.event(e.Name, &s)
-			default:
-				a.setError(e.Name, s.b[s.i:])
-				s.fail(ErrNotJSON)
-			}
-		}
-		cut = errors.Is(s.err, ErrTruncated)
-		a.r.Malformed = a.r.Malformed || s.err != nil && !cut && string(e.Name) != "error"
-	}
-	a.r.Cut = cut || !a.ended && len(a.r.Error) == 0
-	a.r.Malformed = a.r.Malformed || !a.answered && len(a.r.Error) == 0
-	if !a.ended {
-		a.status = ""
-	}
-}
-
 // A stepEvent is an event of a stream. Its texts are valid until the scanner's scratch is truncated.
 type stepEvent struct {
 	typ                      []byte
@@ -193,8 +150,8 @@ type stepEvent struct {
 	step, delta, interaction int // offsets of these values; 0 if absent
 }
 
-// event reads one event, whose type may be the last member.
-func (a *stepAnswer) event(name []byte, s *scanner) {
+// interactionEvent reads one event, whose type may be the last member.
+func (a *itemAnswer) interactionEvent(name []byte, s *scanner) {
 	start := s.i
 	e := stepEvent{typ: name}
 	for more := s.open(); more; more = s.more('}') {
@@ -220,12 +177,12 @@ func (a *stepAnswer) event(name []byte, s *scanner) {
 	}
 	a.setError(e.typ, s.b[start:s.i])
 	if s.err == nil {
-		a.apply(&e, s)
+		a.applyStep(&e, s)
 	}
 	s.scratch = s.scratch[:0]
 }
 
-func (a *stepAnswer) apply(e *stepEvent, s *scanner) {
+func (a *itemAnswer) applyStep(e *stepEvent, s *scanner) {
 	again := scanner{b: s.b, scratch: s.scratch}
 	a.ended = a.ended || isLastEvent(wire.Interactions, e.typ)
 	switch typ := string(e.typ); {
@@ -238,13 +195,13 @@ func (a *stepAnswer) apply(e *stepEvent, s *scanner) {
 		if o := a.step(&again); again.err == nil && o.kind != NoItem {
 			o.started = o.kind == ItemCall // its arguments are empty until the fragments
 			if at := a.add(o); at >= 0 {
-				a.at[e.index] = at
+				a.place.set("", &outEvent{index: e.index, indexed: true}, at)
 			}
 		}
 	case typ == "step.delta" && e.delta > 0:
 		again.i = e.delta
 		a.answered = true
-		if at, ok := a.at[e.index]; ok {
+		if at, ok := a.place.byIndex[e.index]; ok {
 			a.items[at].delta(&again)
 		}
 	}

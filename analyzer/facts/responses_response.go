@@ -13,23 +13,32 @@ import (
 // scanResponsesResponse implements ScanResponse for the Responses API.
 func scanResponsesResponse(contentType string, body []byte, r *Response) {
 	a := itemAnswer{r: r}
+	a.scan(contentType, body)
+}
+
+func (a *itemAnswer) scan(contentType string, body []byte) {
 	text := bytes.TrimSpace(body)
 	switch {
 	case len(text) > 0 && text[0] == '{':
-		a.unary(text)
+		if a.steps {
+			a.unaryInteraction(text)
+		} else {
+			a.unary(text)
+		}
 	case sse.IsStream(body):
 		a.stream(body)
 	case len(text) == 0 && wire.FramingOf(contentType) == wire.SSE:
-		r.Cut = true
+		a.r.Cut = true
 	default: // HTML, plain text or an empty body
-		r.Error, r.Malformed = text, true
+		a.r.Error, a.r.Malformed = text, true
 	}
 	a.finish()
 }
 
-// An itemAnswer assembles a Response from a response object, or from the events of a stream.
+// An itemAnswer assembles a Response from a response object or an interaction, or from the events of a stream.
 type itemAnswer struct {
 	r        *Response
+	steps    bool      // the items are the steps of an interaction
 	items    []outItem // items that have facts
 	place    outIndex
 	signed   map[string]uint64 // hashes of the completed reasoning items of a stream, by item ID

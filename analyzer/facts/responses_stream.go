@@ -20,10 +20,14 @@ func (a *itemAnswer) stream(body []byte) {
 		// There is usually one value, but several if a server omits the empty line between events.
 		for s.space(); s.i < len(s.b); s.space() {
 			switch {
-			case s.isDone(): // ends a stream of chat completions, but not a stream of this API
+			case s.isDone(): // ends a stream of chat completions, but not a stream of items
 				s.i += len(doneData)
 			case s.b[s.i] == '{':
-				a.event(e.Name, &s)
+				if a.steps {
+					a.interactionEvent(e.Name, &s)
+				} else {
+					a.event(e.Name, &s)
+				}
 			default:
 				a.setError(e.Name, s.b[s.i:])
 				s.fail(ErrNotJSON)
