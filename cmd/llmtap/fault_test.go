@@ -17,12 +17,13 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 var (
 	allFaults = flag.String("faults", "short", "faults of TestFaults: all or short")
 	faultHold = flag.Duration("fault-hold", 0, "duration of the faults of TestFaults that have one; 0: that of each fault")
-	faultRate = flag.Int("fault-rate", 20, "exchanges per second of the agents; some of -faults all require 100")
+	faultRate = flag.Int("fault-rate", 0, "exchanges per second of the agents; 0: 100 with -slow, and else 20")
 )
 
 const (
@@ -105,10 +106,13 @@ var head = []string{"fault", "acknowledged", "stored", "lost", "double", "differ
 // Every acknowledged exchange is stored once, with the findings, tool calls, ledger and tallies of an undisturbed run, and a burst
 // that begins during a fault is notified once.
 //
-//	go test ./cmd/llmtap -run TestFaults -faults all -fault-rate 100 -v -timeout 60m
-//	go test ./cmd/llmtap -run 'TestFaults/ClickHouse_refuses' -faults all -fault-rate 100 -fault-hold 10m -v -timeout 60m
+//	go test ./cmd/llmtap -run TestFaults -faults all -slow -v -timeout 60m
+//	go test ./cmd/llmtap -run 'TestFaults/ClickHouse_refuses' -faults all -slow -fault-hold 10m -v -timeout 60m
 func TestFaults(t *testing.T) {
 	needClickHouse(t)
+	if *faultRate == 0 {
+		*faultRate = max(20, slowtest.Tenth(t, 100))
+	}
 	if runtime.GOOS != "linux" {
 		t.Skip("SKIPPED, requires /proc")
 	}
