@@ -2,6 +2,7 @@ package queries
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -40,10 +41,9 @@ var tables = map[string]map[string]string{
 		"time": "started_at", "service": "service", "stage": "stage", "environment": "environment", "version": "service_version",
 		"provider": "provider", "model": "model", "status": "status", "user": "user", "attr": "attributes",
 	},
-	// Exchanges with the filters of lists of calls. Queries about causes have parameters of these names, with a meaning of their own.
+	// Exchanges with the filters of lists of calls, too. Queries about causes have parameters of these names, with a meaning of their
+	// own, so that these are not filters of exchanges. The others are added below.
 	"calls": {
-		"time": "started_at", "service": "service", "stage": "stage", "environment": "environment", "version": "service_version",
-		"provider": "provider", "model": "model", "status": "status", "user": "user", "attr": "attributes",
 		"failed": "failed", "cause": "cause", "tool": "tools", "seconds": "duration", "tokens": "(ifNull(input_tokens, 0) + ifNull(output_tokens, 0))",
 		"conversation": "conversation_id", "run": "run_id",
 	},
@@ -63,6 +63,8 @@ var tables = map[string]map[string]string{
 	"alert_actions": {"time": "at", "service": "service"},
 	"history":       {"time": "seen_at", "service": "service"},
 }
+
+func init() { maps.Copy(tables["calls"], tables["exchanges"]) }
 
 // A use is one {filter TABLE [AS alias] [EXCEPT|ONLY names]} in a statement. The time range is the filter time. EXCEPT omits
 // filters, and ONLY omits all others: a failure rate requires all calls, so status restricts only the failures that it counts.
@@ -235,8 +237,8 @@ func hasElement(column, value string, bind func(string) string) (string, error) 
 	return "has(" + column + ", " + bind(value) + ")", nil
 }
 
-func hasCause(_, value string, bind func(string) string) (string, error) {
-	return "cause = " + bind(value) + " OR root_cause = " + bind(value), nil
+func hasCause(column, value string, bind func(string) string) (string, error) {
+	return bind(value) + " IN (" + column + ", " + strings.TrimSuffix(column, "cause") + "root_cause)", nil
 }
 
 func isFailed(column, value string, _ func(string) string) (string, error) {

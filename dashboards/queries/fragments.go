@@ -22,8 +22,8 @@ import "regexp"
 //	{dollars}         cost at that price of the tokens input, cached, written, hour and output; {dollars x.} of those of x
 //	{model prices}    subquery with known and price of each model of the time range, for a join
 //	{tokens}          the tokens of a call for {dollars}
-//	{later}           whether a row with this key and id comes after the one of the parameter after, in descending order
-//	{next}            value of the parameter after for the rows that follow this one
+//	{later key, id}   whether a row with this key and id comes after the one of the parameter after, in descending order
+//	{next key, id}    value of the parameter after for the rows that follow this one
 //	{cache tokens}    sums for {dollars}: of tokens read from the cache, and of those written to it, in all and for an hour
 //	{accepted}        tokens per byte of accepted requests by model
 var fragments = []struct {

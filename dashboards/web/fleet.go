@@ -55,13 +55,14 @@ func (s *fleetPage) waiting(ctx context.Context, v *View) bool {
 		return false
 	}
 	rows, err := s.query(ctx, "newest_call", nil, v.Now)
-	waiting := err == nil && len(rows) == 0
-	if waiting || err != nil {
+	if len(rows) == 0 { // calls are counted some seconds before they are stored
 		series, failed := s.tallies.read(ctx, "sum(increase(llmtap_calls_total[6h]))", v.Now, v.Now, time.Minute)
-		waiting = failed == nil && sum(series) == 0 // calls are counted some seconds before they are stored
+		if sum(series) == 0 {
+			return failed == nil || err == nil
+		}
 	}
-	s.seen.Store(!waiting)
-	return waiting
+	s.seen.Store(true)
+	return false
 }
 
 func sum(all []Series) (total float64) {

@@ -85,7 +85,7 @@ func (s timelinePage) load(ctx context.Context, v *View) (*timeline, error) {
 	}
 	out := &timeline{}
 	var spans []Span
-	history := int64(0)
+	history := map[string]int64{} // by conversation
 	for _, r := range rowsOf(t) {
 		l := timelineLine{
 			Kind: r.Text("kind"), Name: r.Text("name"), URL: idURL("exchange", r.Text("exchange")), Status: r.Int64("status"), Failed: r["failed"] == true || r.Int64("failed") == 1,
@@ -103,10 +103,9 @@ func (s timelinePage) load(ctx context.Context, v *View) (*timeline, error) {
 		if seconds > 0 {
 			l.Wait = min(1, r.Float("first_byte")/seconds) // of W; scaled below
 		}
-		if l.Messages > history {
-			l.Added = l.Messages - history
-		}
-		history = l.Messages
+		conversation := r.Text("conversation")
+		l.Added = max(0, l.Messages-history[conversation])
+		history[conversation] = l.Messages
 		out.count(&l)
 		if r["cost"] == nil {
 			out.Unpriced++

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
@@ -80,6 +81,10 @@ func (s trafficPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	l := &trafficList{traffic: t, exploration: &exploration{Query: q, View: p.View}}
 	if format := p.Get("format"); format == "csv" || format == "jsonl" {
+		if p.Problem != "" {
+			http.Error(w, p.Problem, http.StatusBadRequest)
+			return
+		}
 		s.export(w, r, l, format)
 		return
 	}
@@ -204,10 +209,14 @@ func (l *trafficList) fill(t *Table) {
 		l.Head, l.at = append(l.Head, h), append(l.at, i)
 	}
 	out := &result{exploration: l.exploration}
-	for _, r := range t.Rows {
-		var row []cell
-		for _, i := range l.at {
-			row = append(row, l.cell(out, t, r, i))
+	for at, r := range rowsOf(t) {
+		row := make([]cell, len(l.at))
+		for j, i := range l.at {
+			row[j] = out.cell(t.Columns[i], t.Rows[at][i])
+			if name := t.Columns[i].Name; len(row[j].Parts) > 0 || !row[j].Time.IsZero() {
+				l.write(&row[j], r, name, numbers[i])
+				l.link(&row[j].Parts[0], r, name)
+			}
 		}
 		l.Rows = append(l.Rows, row)
 	}
@@ -220,46 +229,41 @@ func (l *trafficList) sort() string {
 	return "time"
 }
 
-// cell returns the value of a column of a row. The number of calls leads to these calls.
-func (l *trafficList) cell(out *result, t *Table, row []any, i int) cell {
-	c := out.cell(t.Columns[i], row[i])
+// write shortens the text of a column of a row.
+func (l *trafficList) write(c *cell, r stored.Row, name string, isNumber bool) {
 	if !c.Time.IsZero() {
-		c = cell{Parts: []cellPart{{Text: c.Time.Absolute()}}, Full: c.Full}
-		if l.by == "" {
-			c.Parts[0].URL = idURL("exchange", rowsOf(&Table{Columns: t.Columns, Rows: [][]any{row}})[0].Text("exchange_id"))
-		}
-	}
-	if len(c.Parts) == 0 {
-		return c
+		*c = cell{Parts: []cellPart{{Text: c.Time.Absolute()}}}
+		return
 	}
 	first := &c.Parts[0]
-	group, _ := row[0].(string)
-	switch name := t.Columns[i].Name; {
+	switch {
 	case name == "cost":
-		first.Text = cents(floatOf(row[i]))
+		first.Text = cents(r.Float(name))
 	case name == "main_reason":
 		first.Text = parseReason(first.Text).ID
 	case name == "seconds" || name == "p95":
-		first.Text = latency(floatOf(row[i]))
-	case numberColumns(t)[i] && name != "status":
-		first.Text = number(row[i])
+		first.Text = latency(r.Float(name))
+	case isNumber && name != "status":
+		first.Text = number(r[name])
 	case strings.HasSuffix(name, "_id") || name == "user" || name == "group" && l.by == "user":
 		first.Text = short(13, first.Text)
 	}
-	if l.by == "" {
-		return c
+}
+
+// link sets where a column of a row leads to: the call, what the calls have in common, or these calls.
+func (l *trafficList) link(p *cellPart, r stored.Row, name string) {
+	group := r.Text("group")
+	switch {
+	case l.by == "" && name == "started_at":
+		p.URL = idURL("exchange", r.Text("exchange_id"))
+	case l.by == "":
+	case name == "group" && l.by != "user":
+		p.URL = l.View.With(timelinePath, l.by, group)
+	case name == "group" || name == "calls":
+		p.URL = l.View.Calls(l.by, group)
+	case name == "failed_calls":
+		p.URL = l.View.Calls(l.by, group, "failed", "yes")
 	}
-	switch t.Columns[i].Name {
-	case "group":
-		if first.URL = l.View.Calls(l.by, group); l.by == "conversation" || l.by == "run" {
-			first.URL = l.View.With(timelinePath, l.by, group)
-		}
-	case "calls":
-		first.URL = l.View.Calls(l.by, group)
-	case "failed_calls":
-		first.URL = l.View.Calls(l.by, group, "failed", "yes")
-	}
-	return c
 }
 
 // cents returns an amount of money; a small one with two digits.

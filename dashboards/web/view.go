@@ -137,7 +137,7 @@ type Filter struct{ Name, Value, Without string }
 // Filters returns the filters that are set.
 func (v *View) Filters() []Filter {
 	var out []Filter
-	for _, name := range slices.Concat(filterNames, callFilters) {
+	for _, name := range v.barNames() {
 		for i, value := range v.params[name] {
 			if value == "" {
 				continue
@@ -161,7 +161,7 @@ var barExamples = map[string]string{
 	"status": "400, 4xx", "attr": "tenant=acme", "user": "name or hash", "failed": "yes, no", "seconds": "10, <10", "tokens": "10000, <10000",
 }
 
-// barNames are the filters of the filter bar.
+// barNames are the filters that apply to the page.
 func (v *View) barNames() []string {
 	if strings.HasPrefix(v.Path, trafficPath) {
 		return slices.Concat(filterNames, callFilters)

@@ -29,7 +29,8 @@ FROM
         c.output_tokens AS output_tokens,
         if(known = 0 OR c.input_tokens IS NULL, NULL, {dollars}) AS cost,
         toInt64(retry) AS retry,
-        exchange_id AS exchange
+        exchange_id AS exchange,
+        conversation_id AS conversation
     FROM calls AS c
     LEFT JOIN {model prices} AS p ON p.provider = c.provider AND p.model = c.model
     UNION ALL
@@ -47,7 +48,8 @@ FROM
         NULL,
         NULL,
         0,
-        exchange_id
+        exchange_id,
+        conversation_id
     FROM tool_calls_final
     WHERE {filter tool_calls ONLY time}
         AND exchange_id IN (SELECT exchange_id FROM calls)
