@@ -19,8 +19,8 @@
 // it is full, the oldest exchanges are dropped, and the next message contains their number. Memory is reserved before
 // it is allocated, also for responses that are being read. Close returns in time even if the network hangs. Calls to
 // other hosts pass unchanged; those that look like LLM calls are counted, and each such host is logged once. Of the
-// request headers, the hook reads only the version headers, Content-Type, the SDK's retry count and the trace, so no
-// API key leaves the process. Of the response headers, it reads those of the body, the request id and rate limits. Query
+// request headers, the hook reads only the version headers, Content-Type, the SDK's retry count, the trace, and the API key, of
+// which 4 bytes of a keyed hash leave the process. Of the response headers, it reads those of the body, the request id and rate limits. Query
 // strings do not leave it either, neither in a URL nor in an error.
 //
 // # Published data
