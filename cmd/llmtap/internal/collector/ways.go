@@ -10,11 +10,12 @@ func (c *Collector) ways() []web.Way {
 	url, login := c.hookURL()
 	export := "export " + event.EnvNATSURL + "=" + url + "\n"
 	ways := []web.Way{
-		{Name: "Python", Note: login, Code: "pip install ./ingest/sdk/python\n" + export + `python - <<'END'
-import llmtap
+		{Name: "Python", Note: login, Code: "pip install ./ingest/sdk/python\n" + export + `cat > hooked.py <<'END'
+import llmtap, runpy
 llmtap.instrument(service="my-agent", service_version="1.0.0")
-# then the agent, as always
-END`},
+runpy.run_path("agent.py", run_name="__main__")
+END
+python hooked.py`},
 		{Name: "Node.js", Note: login, Code: "npm install ./ingest/sdk/typescript\n" + export + `cat > hook.mjs <<'END'
 import { instrument } from "llmtap";
 instrument({ service: "my-agent", serviceVersion: "1.0.0" });
