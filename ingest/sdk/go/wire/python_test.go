@@ -79,9 +79,11 @@ class Endpoint(NamedTuple):
 
 `)
 	list("The APIs of all dialects.", "ENDPOINTS", "Endpoint", endpoints)
-	fmt.Fprintf(&b, "\n# What ends a stream: data, the type of an event, a member of a line's object that is true.\n")
-	fmt.Fprintf(&b, "LAST_DATA: tuple[str, ...] = %s\nLAST_EVENTS: tuple[str, ...] = %s\nLAST_MEMBERS: tuple[str, ...] = %s\n", python(lastData), python(lastEvents), python(lastMembers))
-	fmt.Fprintf(&b, "\n")
+	b.WriteString("\n")
+	list("Data that ends a stream.", "LAST_DATA", "str", quoted(lastData))
+	list("Types of the event that ends one.", "LAST_EVENTS", "str", quoted(lastEvents))
+	list("Members of a line's object of which one is true at the end.", "LAST_MEMBERS", "str", quoted(lastMembers))
+	b.WriteString("\n")
 	list("Headers of rate limits: what is limited, what remains of it, the limit, when it is reset.", "RATE_LIMITS", "tuple[str, str, str, str]", rateLimits(func(row []string) string {
 		return strings.ReplaceAll(python(row), ", \"", ",\n     \"")
 	}))

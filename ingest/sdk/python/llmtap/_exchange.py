@@ -68,7 +68,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 Headers = dict[str, list[str]]
 
 _NAMES = (
-    *_VERSION_HEADERS, *KEY_HEADERS, *PART_HEADERS, *_REQUEST_IDS, "content-type", "content-encoding", "content-length", "x-stainless-retry-count", "traceparent",
+    *_VERSION_HEADERS, *KEY_HEADERS, *PART_HEADERS, *_REQUEST_IDS,
+    "content-type", "content-encoding", "content-length", "x-stainless-retry-count", "traceparent",
     *(name for row in RATE_LIMITS for name in row[1:] if name), *(name for name, _ in _RETRY_AFTER),
 )  # fmt: skip
 _READ: dict[Any, str] = {**{name: name for name in _NAMES}, **{name.encode(): name for name in _NAMES}}

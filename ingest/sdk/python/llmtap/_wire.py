@@ -97,9 +97,19 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("gemini_interactions", "/interactions", (), "", (), (), ("/v1beta/interactions", "/v1alpha/interactions"), False, False),
 )
 
-# What ends a stream: data, the type of an event, a member of a line's object that is true.
+# Data that ends a stream.
 LAST_DATA: tuple[str, ...] = ("[DONE]",)
-LAST_EVENTS: tuple[str, ...] = ("response.completed", "response.failed", "response.incomplete", "response.cancelled", "message_stop", "message-end", "interaction.completed")
+# Types of the event that ends one.
+LAST_EVENTS: tuple[str, ...] = (
+    "response.completed",
+    "response.failed",
+    "response.incomplete",
+    "response.cancelled",
+    "message_stop",
+    "message-end",
+    "interaction.completed",
+)
+# Members of a line's object of which one is true at the end.
 LAST_MEMBERS: tuple[str, ...] = ("done",)
 
 # Headers of rate limits: what is limited, what remains of it, the limit, when it is reset.

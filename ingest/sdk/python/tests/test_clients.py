@@ -65,6 +65,7 @@ def test_unary(nats_server: Nats, provider: Provider, client: Call) -> None:
         "Llmtap-Seq": "1",
         "Llmtap-Url": f"http://{provider.host}/ok/v1/chat/completions",
         "Llmtap-Method": "POST",
+        "Llmtap-Account": "[0-9a-f]{8}",
         "Llmtap-Retry": "1",
         "Llmtap-Code": r"(tests/)?provider\.py:\d+ \S+",
     }
