@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -74,6 +75,7 @@ func (s trafficPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t := traffics[i]
 	p := s.page(r, t.title, trafficPath+"calls")
 	p.Still = p.Get("after") != "" // what follows a row does not change when rows are added before it
+	p.Tail = p.Get("follow") == "yes" && p.Live() && !p.Still
 	q, err := queries.Get(t.query)
 	if err != nil {
 		s.notFound(w, r)
@@ -117,6 +119,18 @@ func (l *trafficList) Lists() []Link {
 		out = append(out, Link{t.title, l.View.With(trafficPath + t.kind), t.kind == l.kind})
 	}
 	return out
+}
+
+// Follow returns the link that begins or ends following new calls, or nil where there are none: in a time that is over, after the first
+// page, or in another order.
+func (l *trafficList) Follow() *Link {
+	switch v := l.View; {
+	case !v.Live() || v.Get("after") != "" || l.sort() != "time":
+		return nil
+	case v.Get("follow") == "yes":
+		return &Link{Text: "Stop following", URL: v.Here("follow", "")}
+	}
+	return &Link{Text: "Follow new calls", URL: l.View.Here("follow", "yes")}
 }
 
 // A choice is a column that a reader can show or hide.
@@ -170,7 +184,7 @@ func (s trafficPage) list(ctx context.Context, l *trafficList) (*trafficList, er
 		return nil, err
 	}
 	if len(t.Rows) == 0 {
-		l.Empty, err = s.whyEmpty(ctx, l.View, false)
+		l.Empty, err = s.whyEmpty(ctx, l.View, l.View.Get("text") != "")
 		return l, err
 	}
 	if len(t.Rows) > trafficRows {
@@ -341,7 +355,7 @@ type suggester struct {
 }
 
 // suggested are the filters whose values are suggested.
-var suggested = []string{"service", "stage", "environment", "version", "provider", "model", "status", "cause", "tool", "user"}
+var suggested = []string{"service", "stage", "environment", "version", "provider", "model", "status", "cause", "tool", "user", "attr", "conversation", "run"}
 
 // ServeHTTP answers with a JSON array of pairs of a value and a number of calls, within the time range and the other filters.
 func (s suggester) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -356,8 +370,12 @@ func (s suggester) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	values := valuesOf(q, v, "by", name, "sort", "calls", "limit", "50")
-	delete(values, name)
+	values := (&exploration{Query: q, View: v}).values()
+	maps.Copy(values, queries.Values{"by": {name}, "sort": {"calls"}, "limit": {"50"}})
+	if name != "attr" { // all of them must match
+		delete(values, name)
+	}
+	delete(values, "after")
 	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
 	defer cancel()
 	t, err := s.run(ctx, q, values, v.Now)
