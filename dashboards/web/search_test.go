@@ -73,8 +73,14 @@ func TestSearch(t *testing.T) {
 		byID:   hits([4]string{"user", hostile, "e1", hostile}, [4]string{"tool call", hostile, hostile, ""}, [4]string{"user", hostile, "e1", ""}),
 		byText: excerpts,
 	}}, ""), "/search?q="+url.QueryEscape("alert(1)"))
-	wantAll(t, body, "User, newest conversations", "1 tool call", "calls without a conversation", "<mark>ALERT(1)</mark>", "1 message with", "from Nov 16 09:30:00 UTC to now")
+	wantAll(t, body, "User, newest conversations", "1 tool call", "calls without a conversation", "<mark>ALERT(1)</mark>", "1 message of 1 conversation with", "from Nov 16 09:30:00 UTC to now")
 	harmless(t, body)
+	for excerpt, want := range map[string]string{
+		`…r","content":"line\none word \"two\""}`: "line\none |word| \"two\"", `…start word and`: "…start |word| and…", `{"word":1}`: "|word|", `\"x\" word \u4e16`: "\"x\" |word| 世…",
+	} {
+		before, match, after := splitMatch(excerpt, "word")
+		must.Equal(t, before+"|"+match+"|"+after, want, "%s", excerpt)
+	}
 	if strings.Contains(body, "data-live") {
 		t.Error("the page of a search is refreshed")
 	}

@@ -42,7 +42,7 @@ var groupedBy = traffic{
 var traffics = []traffic{
 	{
 		kind: "calls", title: "Calls", query: "calls",
-		shown: []string{"started_at", "service", "stage", "status", "cause", "model", "seconds", "input_tokens", "cost", "service_version", "conversation_id"},
+		shown: []string{"started_at", "status", "cause", "service", "stage", "model", "seconds", "input_tokens", "cost", "service_version", "conversation_id"},
 		more:  []string{"output_tokens", "messages", "tool_calls", "finish_reason", "environment", "provider", "user", "retry", "exchange_id"},
 		sorts: map[string]string{"started_at": "time", "seconds": "seconds", "input_tokens": "tokens", "cost": "cost", "messages": "messages"},
 	},
@@ -54,7 +54,7 @@ var traffics = []traffic{
 // of returns the list of calls that have a property in common.
 func (t traffic) of(kind, title, by, column string) traffic {
 	t.kind, t.title, t.by = kind, title, by
-	t.shown = []string{"group", "of_service", column, "calls", "failed_calls", "main_reason", "input_tokens", "cost", "seconds", "last_call"}
+	t.shown = []string{"group", "calls", "failed_calls", "main_reason", "of_service", column, "input_tokens", "cost", "seconds", "last_call"}
 	return t
 }
 

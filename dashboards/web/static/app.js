@@ -51,6 +51,7 @@ async function refresh() {
 		const known = new Set([...sections.querySelectorAll("tbody tr a")].map((a) => a.href));
 		const focused = sections.contains(document.activeElement) ? place(document.activeElement) : "";
 		sections.innerHTML = html; // from this server, which escapes all content
+		ownViews();
 		sections.querySelectorAll("details").forEach((d) => { d.open = d.open || unfolded.has(place(d)); });
 		if (document.body.hasAttribute("data-tail")) {
 			sections.querySelectorAll("tbody tr").forEach((row) => row.classList.toggle("new", !known.has(row.querySelector("a")?.href)));
@@ -157,9 +158,12 @@ document.addEventListener("focusin", async (event) => {
 	}
 });
 
-// On the page of saved views: those of this browser alone.
-const own = document.getElementById("own-views");
-if (own) {
+// ownViews shows the views of this browser alone on the page of saved views.
+function ownViews() {
+	const own = document.getElementById("own-views");
+	if (!own) {
+		return;
+	}
 	const key = "llmtap_views", most = 100, item = document.getElementById("own-view").content;
 	const list = own.querySelector("ul");
 	const read = () => {
@@ -207,3 +211,5 @@ if (own) {
 	}
 	draw(read());
 }
+
+ownViews();
