@@ -36,11 +36,11 @@ var notices = map[string]string{
 	"ignored":          "Ignored until %s. It is still evaluated and stored.",
 	"ignored-for-ever": "Ignored. It is still evaluated and stored.",
 	"accepted":         "Stored as the new normal. What is usual follows in a minute, and the alert ends.",
-	"saved":   "The view is saved for all.",
-	"renamed": "The view has its new name.",
-	"deleted": "The view is deleted.",
+	"saved":            "The view is saved for all.",
+	"renamed":          "The view has its new name.",
+	"deleted":          "The view is deleted.",
 
-	"reopened":         "Reopened: it is no longer fixed, and no longer ignored.",
+	"reopened": "Reopened: it is no longer fixed, and no longer ignored.",
 }
 
 // notice returns the message after an action, from the parameters with which act redirects, and removes them, so that links do

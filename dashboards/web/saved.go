@@ -152,4 +152,6 @@ func checkViewURL(u string) error {
 }
 
 // Saving returns the URL of the page that saves this view, and lists the others.
-func (v *View) Saving() string { return viewsPath + "?of=" + url.QueryEscape(v.Here("after", "", "format", "")) }
+func (v *View) Saving() string {
+	return viewsPath + "?of=" + url.QueryEscape(v.Here("after", "", "format", ""))
+}

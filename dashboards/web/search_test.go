@@ -94,7 +94,7 @@ func TestSearch(t *testing.T) {
 	shapes := &Table{Columns: []Column{{"bodies", "UInt64"}, {"shapes", "UInt64"}}, Rows: [][]any{{uint64(7), uint64(7)}}}
 	f("<img>", map[string]*Table{newest: stored, bodies: shapes}, "&lt;img&gt;", "enter at least 8 characters", "has this id since Nov 22 09:30:00 UTC", "Only the shapes")
 	f("no such id", map[string]*Table{newest: stored}, "Nothing stored has the id", "as whole words")
-	f("019aa0b0-0000", nil, "No id of an exchange or a conversation begins so", "No calls are stored")
+	f("019aa0b0-0000", nil, "No id of a call or a conversation begins so", "No calls are stored")
 	f("", nil, "everything that is stored")
 
 	// What was found by its id is shown although the search by the beginning of an id failed.

@@ -354,6 +354,9 @@ type suggester struct {
 	store
 }
 
+// A suggestion is a value, and the number of its calls.
+type suggestion [2]any
+
 // suggested are the filters whose values are suggested.
 var suggested = []string{"service", "stage", "environment", "version", "provider", "model", "status", "cause", "tool", "user", "attr", "conversation", "run"}
 
@@ -383,14 +386,25 @@ func (s suggester) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, readable(err), http.StatusServiceUnavailable)
 		return
 	}
-	list := [][2]any{}
+	list := []suggestion{}
 	for _, row := range rowsOf(t) {
 		value := row.Text("group")
-		if name == "cause" {
+		switch name {
+		case "cause":
 			value = parseReason(value).ID
+		case "stage", "version": // of which each service has its own
+			value = strings.TrimPrefix(value, row.Text("of_service"))
+			if value = strings.TrimLeft(value, "/ "); value == "" {
+				continue
+			}
 		}
-		list = append(list, [2]any{value, row.Int64("calls")})
+		if i := slices.IndexFunc(list, func(s suggestion) bool { return s[0] == value }); i >= 0 {
+			list[i][1] = list[i][1].(int64) + row.Int64("calls")
+			continue
+		}
+		list = append(list, suggestion{value, row.Int64("calls")})
 	}
+	slices.SortStableFunc(list, func(a, b suggestion) int { return cmp.Compare(b[1].(int64), a[1].(int64)) })
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(list) // the client has left
 }

@@ -71,6 +71,12 @@ func TestSuggest(t *testing.T) {
 	h := newTest(t, fakeSource{rows: map[string]*Table{"by conversation, run, user": {Columns: []Column{{"group", "String"}, {"calls", "UInt64"}}, Rows: [][]any{{"root cause x", uint64(3)}}}}}, "")
 	_, body := get(h, "/suggest/cause?service=a")
 	must.Equal(t, strings.TrimSpace(body), `[["x",3]]`, "causes")
+	// A stage is suggested as the filter takes it, once for all services.
+	stages := &Table{Columns: []Column{{"group", "String"}, {"of_service", "String"}, {"calls", "UInt64"}}, Rows: [][]any{
+		{"a/plan", "a", uint64(3)}, {"b/run", "b", uint64(2)}, {"b/", "b", uint64(2)}, {"b/plan", "b", uint64(1)},
+	}}
+	_, body = get(newTest(t, fakeSource{rows: map[string]*Table{"by conversation, run, user": stages}}, ""), "/suggest/stage")
+	must.Equal(t, strings.TrimSpace(body), `[["plan",4],["run",2]]`, "stages")
 	resp, _ := get(h, "/suggest/nothing")
 	must.Equal(t, resp.StatusCode, http.StatusNotFound, "an unknown filter")
 }
