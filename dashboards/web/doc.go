@@ -19,8 +19,8 @@ shows what its sender saw.
 # Why the server draws everything
 
 A page must be readable on a phone within seconds, without JavaScript, and years later. Charts are SVG. JavaScript only
-refreshes sections, copies texts, converts times, suggests values of filters and keeps the views of one browser: static/app.js. The Content-Security-Policy allows nothing else: no inline
-style or script, and no other host.
+refreshes sections, copies texts, converts times, suggests values of filters and keeps the views of one browser:
+static/app.js. The Content-Security-Policy allows nothing else: no inline style or script, and no other host.
 
 # Why hostile content is harmless
 
