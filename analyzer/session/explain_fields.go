@@ -34,7 +34,7 @@ func explainReasoning(x *explainer) RootCause {
 		return r
 	}
 	had := a.reasons
-	if x.Rule == "thought_signature_missing" {
+	if x.Rule == "thought_signature_missing" && !x.items { // the signature of a step is that of its thought
 		had = false
 		for _, c := range a.calls {
 			had = had || c.signed
