@@ -1,11 +1,12 @@
 -- How many calls, failures, tokens and dollars are there by conversation, run, user, or another property?
 -- group Calls
 -- since 1 hour
--- param by = conversation: conversation, run, user, service, stage, version, environment, provider, model, status, cause, tool, hour, day, or attr.KEY for an attribute
+-- param by = conversation: conversation, run, user, service, stage, version, environment, provider, model, status, cause, tool, hour, day, attr for all attributes, or attr.KEY for one
 -- param sort = time: time, calls, failed, seconds, tokens or cost; the newest or the most first
+-- param cost = 0: only calls that cost this many dollars or more
 -- param after = : next of a row, to continue with the row after it
 -- bound prices: price table of the configuration, as JSON
--- Only calls within the time range count. A call that declares several tools counts for each. unpriced are calls whose cost is
+-- Only calls within the time range count. A call that declares several tools, or has several attributes, counts for each. unpriced are calls whose cost is
 -- unknown, because the price of the model or the usage of the call is.
 WITH
     known = 0 OR c.input_tokens IS NULL AS no_price,
@@ -25,7 +26,10 @@ WITH
         {by:String} = 'day', toString(toDate(started_at)),
         startsWith({by:String}, 'attr.'), attributes[substring({by:String}, 6)],
         '')] AS one,
-    arrayJoin(if({by:String} = 'tool', arrayMap(t -> toString(t), tools), one)) AS what
+    arrayJoin(multiIf(
+        {by:String} = 'tool', arrayMap(t -> toString(t), tools),
+        {by:String} = 'attr', arrayMap((k, v) -> concat(k, '=', v), mapKeys(attributes), mapValues(attributes)),
+        one)) AS what
 SELECT
     what AS group,
     anyLast(toString(service)) AS of_service,
@@ -61,6 +65,7 @@ FROM
 ) AS c
 LEFT JOIN {model prices} AS p ON p.provider = c.provider AND p.model = c.model
 WHERE what != ''
+    AND ({cost:Float64} <= 0 OR NOT no_price AND {dollars} >= {cost:Float64})
 GROUP BY group
 HAVING {later key, group}
 ORDER BY key DESC, group DESC
