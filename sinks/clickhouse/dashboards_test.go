@@ -101,6 +101,10 @@ group=trips 1.5.0 calls=19 failed_calls=10 main_reason=root cause tool_calls_dro
 group=search calls=20
 group=write_file calls=19`},
 	{"calls_by", map[string]string{"by": "attr.region", "sort": "failed"}, `group=eu calls=39 failed_calls=10`},
+	{"calls_by", map[string]string{"by": "all", "sort": "p95"}, `group=all calls calls=39 failed_calls=10 failed_percent=26 conversations=39 cached_tokens=1200 tool_calls=36 p50=14`},
+	{"calls_over_time", map[string]string{"step": "1 hour", "by": "version", "groups": `["trips 1.5.0"]`}, `group=trips 1.5.0 calls=19 failed_calls=10 failed_percent=53 conversations=19 input_tokens=1000 cost=0.84 unpriced=10`},
+	{"calls_over_time", map[string]string{"step": "5 minutes", "by": "cause"}, `group=root cause tool_calls_dropped_on_save calls=5 failed_calls=5 failed_percent=100
+group=root cause tool_calls_dropped_on_save calls=5 failed_calls=5 failed_percent=100`},
 	{"services", nil, `service=trips origin=hook sdk=python/0.1.0 calls=40 processes=5 bodies=[shape] degraded=0 without_id=0`},
 	{"what_changed", nil, `change=system prompt (shape) changed in 1.5.0 from abcdef to abcd00 service=trips stage=planner calls=20 failed_percent=50 failed_percent_before=0 next_failure=orphan_tool_reply seconds_to_failure=0
 change=temperature changed in 1.5.0 from 0.2 to 0.9 service=trips stage=planner calls=20 failed_percent=50 failed_percent_before=0 next_failure=orphan_tool_reply seconds_to_failure=0
@@ -394,5 +398,5 @@ func TestListPages(t *testing.T) {
 		}
 	}
 	f("calls", "exchange_id=", "", "time", "seconds", "tokens", "cost", "messages")
-	f("calls_by", "group=", "conversation", "time", "calls", "failed", "seconds", "tokens", "cost")
+	f("calls_by", "group=", "conversation", must.Get(queries.Get("calls_by"))(t).Parameters[3].Choices...)
 }
