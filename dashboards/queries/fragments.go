@@ -6,6 +6,7 @@ import "regexp"
 // part of an earlier one.
 //
 //	{calls by group}  group of a call in the parameter by, of the rows {priced calls} as c
+//	{first failures}  statement: the first version of each cause, and the last clean one
 //	{measures}        measures of the calls of a group
 //	{priced calls}    the calls of the filters with their tokens and their prices
 //	{step}            step_seconds of the parameter step
@@ -41,7 +42,7 @@ var fragments = []struct {
         {by:String} = 'run', run_id,
         {by:String} = 'user', user,
         {by:String} = 'service', toString(service),
-        {by:String} = 'stage', concat(toString(service), '/', toString(stage)),
+        {by:String} = 'stage', concat(toString(service), if(stage = '', '', '/'), toString(stage)),
         {by:String} = 'version', concat(toString(service), ' ', toString(service_version)),
         {by:String} = 'environment', toString(environment),
         {by:String} = 'provider', toString(c.provider),
@@ -51,6 +52,58 @@ var fragments = []struct {
         startsWith({by:String}, 'attr.'), attributes[substring({by:String}, 6)],
         '')] AS one,
     arrayJoin(if({by:String} = 'tool', arrayMap(t -> toString(t), tools), one)) AS what`},
+	{regexp.MustCompile(`\{first failures\}`), `WITH
+    versions AS
+    (
+        SELECT
+            service,
+            stage,
+            service_version,
+            if({filter exchanges ONLY status}, cause, '') AS cause,
+            root_cause,
+            countIf({counted}) AS n,
+            countIf(NOT failed AND retry = 0) AS clean,
+            min(started_at) AS first_at,
+            max(started_at) AS last_at,
+            argMinIf(exchange_id, started_at, failed) AS first_id
+        FROM exchanges_final
+        WHERE {filter exchanges EXCEPT version, status}
+        GROUP BY service, stage, service_version, cause, root_cause
+    ),
+    -- The versions of each row, with all versions of its stage and their first calls.
+    with_all_versions AS
+    (
+        SELECT *, groupUniqArray((first_call, service_version, version_clean, version_calls)) OVER (PARTITION BY service, stage) AS all_versions
+        FROM
+        (
+            SELECT
+                *,
+                min(first_at) OVER (PARTITION BY service, stage, service_version) AS first_call,
+                sum(clean) OVER (PARTITION BY service, stage, service_version) AS version_clean,
+                sum(n) OVER (PARTITION BY service, stage, service_version) AS version_calls
+            FROM versions
+        )
+    ),
+    groupUniqArray(service_version) AS versions_with_it,
+    arrayReverseSort(arrayFilter(v -> v.1 < first_seen AND v.2 != '' AND NOT has(versions_with_it, v.2), any(all_versions)))[1] AS before,
+    arraySum(v -> v.4, arrayFilter(v -> has(versions_with_it, v.2), any(all_versions))) AS calls_with_it
+SELECT
+    service,
+    stage,
+    cause,
+    root_cause,
+    min(first_at) AS first_seen,
+    argMin(service_version, first_at) AS first_version,
+    if(pow(1 - failed_calls / calls_with_it, before.3) > 0.05, '', before.2) AS last_clean_version,
+    sum(n) AS failed_calls,
+    max(last_at) AS last_seen,
+    argMin(first_id, first_at) AS first_exchange_id,
+    arraySort(arrayMap(v -> toString(v), versions_with_it)) AS versions
+FROM with_all_versions
+WHERE cause != ''
+    AND ({cause:String} = '' OR cause = {cause:String})
+GROUP BY service, stage, cause, root_cause
+HAVING countIf({filter exchanges ONLY version}) > 0`},
 	{regexp.MustCompile(`\{measures\}`), `countIf({counted}) AS calls,
     countIf(failed AND {counted}) AS failed_calls,
     {percent failed_calls of calls} AS failed_percent,

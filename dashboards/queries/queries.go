@@ -169,6 +169,9 @@ func Groups() []string {
 	return found
 }
 
+// renamed are queries of older releases, with those that answer their question now.
+var renamed = map[string]string{"first_bad_version": "whose_change", "first_occurrence": "whose_change"}
+
 // Get returns the query with this name. For an unknown name, the error suggests a similar one.
 func Get(name string) (Query, error) {
 	queries, err := all()
@@ -176,6 +179,9 @@ func Get(name string) (Query, error) {
 		return Query{}, err
 	}
 	q, ok := queries[name]
+	if now, was := renamed[name]; was {
+		return Query{}, fmt.Errorf("the query %s is part of %s now", name, now)
+	}
 	if !ok {
 		return Query{}, fmt.Errorf("no query %q; %s", name, suggest(name, Names()))
 	}

@@ -169,7 +169,7 @@ func TestFilter(t *testing.T) {
 		}
 	}
 	by := Query{Parameters: []Parameter{{Name: "by", Default: "stage", Choices: []string{"stage", "model", "attr.KEY"}}}}
-	for given, want := range map[string]string{"model": "", "attr.tenant": "", "attr.": `by: there is no "attr."`, "modle": `by: there is no "modle"; did you mean model?`} {
+	for given, want := range map[string]string{"model": "", "attr.tenant": "", "attr.": `by: there is no "attr."`, "modl": `by: there is no "modl"; did you mean model?`} {
 		if _, _, err := by.Bind(Values{"by": {given}}, now); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", given, err, want)
 		}

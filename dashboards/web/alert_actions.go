@@ -25,13 +25,13 @@ var silenceChoices = []Field{{"1 hour", "1h"}, {"4 hours", "4h"}, {"until tomorr
 
 // notices are the messages after an action, by the parameter done. %s is the end of a silence.
 var notices = map[string]string{
-	"acknowledged":   "Acknowledged: there are no reminders until a new incident. Messages to people say who did it.",
+	"acknowledged":   "Acknowledged: there are no reminders until a new incident. Slack shows who did it.",
 	"unacknowledged": "The acknowledgement is withdrawn.",
 	"silenced":       "Silenced until %s. The alert is still evaluated and stored.",
 	"added":          "The silence is stored, until %s. Alerts that match it are evaluated and stored, but people are not notified.",
 	"expired":        "The silence has ended. Alerts that still fire are sent.",
 
-	"assigned":         "Stored. Messages to people say who is assigned.",
+	"assigned":         "Assigned. Slack shows to whom.",
 	"fixed":            "Stored as fixed. If it is seen again in that version or a later one, it has regressed, and people are notified.",
 	"ignored":          "Ignored until %s. It is still evaluated and stored.",
 	"ignored-for-ever": "Ignored. It is still evaluated and stored.",

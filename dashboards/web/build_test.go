@@ -40,7 +40,7 @@ func TestBuild(t *testing.T) {
 		}
 	}
 	f("/explore", "trips/plan", map[string]string{"by": "stage", "sort": "calls", "step": "60s", "groups": `["trips/plan"]`}, `<option value="calls" selected>`, "trips/plan <b>14</b>",
-		`href="/traffic/calls?failed=yes&amp;service=trips&amp;stage=plan"`, "50%", `aria-sort="descending"`, `href="/explore?format=jsonl"`)
+		`href="/traffic/calls?failed=yes&amp;service=trips&amp;stage=plan"`, `aria-sort="descending"`, `href="/explore?format=jsonl"`)
 	f("/explore?measure=p95&by=attr&key=tenant&step=10+minutes&attr=vip&cause=x&range=6h", hostile, map[string]string{"by": "attr.tenant", "sort": "p95", "step": "600s", "cause_0": "x"},
 		"Latency, 95%", `value="tenant"`, `<option value="10 minutes" selected>`, "/traffic/calls?attr=vip&amp;attr=tenant%3D%22", `class="line c1"`,
 		"/explore/calls_over_time?attr=vip&amp;bar=p95&amp;by=attr.tenant&amp;cause=x&amp;range=6h&amp;step=10&#43;minutes")
