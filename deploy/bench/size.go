@@ -171,7 +171,7 @@ func limits(d demand) []limit {
 	list := []limit{
 		{
 			at(one, 1, func(n *need) float64 { return n.conversations * conversationBytes / (n.memory * stateShare) }),
-			"the default memory.limit no longer holds each conversation of half an hour: the longest idle are forgotten, and root causes that need them; calls are stored and judged all the same", "memory.limit, or more analyzers",
+			"memory of an analyzer for the conversations of half an hour: the longest idle are forgotten, and root causes that need them", "memory.limit, or more analyzers",
 		},
 		{lookbackBytes / (perCall * lookback), "a restart reads back less than half an hour", "analyzer.session_lookback_bytes; a restart then takes longer"},
 		{streamMost / (perCall * lookback), "the stream holds less than half an hour, so ClickHouse may be down for less", "nats.max_bytes"},
@@ -272,7 +272,7 @@ func printNeeds(out io.Writer, d demand) {
 	line(fmt.Sprintf("ClickHouse: disk for %g days", d.days), "B", func(n *need) float64 { return n.storeDisk })
 	printTable(out, table)
 	fmt.Fprintln(out)
-	table = [][]string{{"calls per second", "what is reached", "change"}}
+	table = [][]string{{"calls per second", "what happens from this rate on", "change"}}
 	for _, l := range limits(d) {
 		if l.calls <= 10*needs[len(needs)-1].calls {
 			table = append(table, []string{amount(l.calls, ""), l.what, l.change})

@@ -107,7 +107,7 @@ func TestFewCleanCalls(t *testing.T) {
 	b.Findings = nil // the failures alone
 	fresh := open(t)
 	must.Do(t, fresh.Write(t.Context(), b))
-	want = "rule_id= first_version=1.5.0 last_clean_version= failed_calls=10 failed_with_cause=orphan_tool_reply"
+	want = "failed_with_cause=orphan_tool_reply rule_id= first_version=1.5.0 last_clean_version= failed_calls=10"
 	must.Contain(t, pick(runQuery(t, fresh, "whose_change", nil, nil), want), want, "without findings")
 }
 
