@@ -16,6 +16,7 @@ import (
 )
 
 var functions = template.FuncMap{
+	"subject":  subject,
 	"number":   number,
 	"measure":  measure,
 	"percent":  quantity.Share[int64],
@@ -30,7 +31,6 @@ var functions = template.FuncMap{
 	"pathpart": url.PathEscape,
 	"dict":     dict,
 	"add":      func(a, b int) int { return a + b },
-	"stage":    stageOf,
 	"int64":    func(n int) int64 { return int64(n) },
 }
 
@@ -86,9 +86,6 @@ func short(n int, s string) string {
 	}
 	return strings.TrimSpace(string([]rune(s[:min(len(s), 4*n)])[:n-1])) + "…"
 }
-
-// stageOf returns the name of a stage of a service; that of the service if the calls have no stage.
-func stageOf(service, stage string) string { return strings.TrimSuffix(service+"/"+stage, "/") }
 
 // capital returns a sentence that begins with a capital letter.
 func capital(s string) string {

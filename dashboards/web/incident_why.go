@@ -19,7 +19,6 @@ type change struct {
 	FirstBad, LastClean string
 	First               Time   // failure
 	Example             string // exchange of the first failure
-	Ledger              bool   // the versions are from the memory of the analyzer, which is older than the rows
 	VersionURL          string // calls of FirstBad
 	Versions            []versionHit
 	Changes             []changeRow
@@ -106,7 +105,7 @@ func (s incidentPage) change(ctx context.Context, x *incident) (*change, error) 
 			if version == out.FirstBad {
 				clean = cmp.Or(clean, out.LastClean) // the rows may prove more
 			}
-			out.FirstBad, out.LastClean, out.Ledger = version, clean, true
+			out.FirstBad, out.LastClean = version, clean
 			if at := r.Time("since_when"); out.First.IsZero() || at.Before(out.First.T) {
 				out.First = v.At(at)
 			}

@@ -29,6 +29,7 @@ const (
 // A traffic is a list of calls, or of what they have in common: a stored query, its columns, and the orders by column.
 type traffic struct {
 	kind, title, query, by string
+	order                  string   // unless the URL says another one; empty: time
 	shown, more            []string // columns
 	sorts                  map[string]string
 }
@@ -82,15 +83,24 @@ func (s trafficPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	l := &trafficList{traffic: t, exploration: &exploration{Query: q, View: p.View}}
-	if format := p.Get("format"); format == "csv" || format == "jsonl" {
-		if p.Problem != "" {
-			http.Error(w, p.Problem, http.StatusBadRequest)
-			return
-		}
-		s.export(w, r, l, format)
+	if s.exported(w, r, p, l) {
 		return
 	}
 	s.serve(w, r, p, section{id: "list", template: "traffic", title: t.title, load: func(ctx context.Context) (any, error) { return s.list(ctx, l) }})
+}
+
+// exported answers a request for a file, and reports whether this is one.
+func (s trafficPage) exported(w http.ResponseWriter, r *http.Request, p *page, l *trafficList) bool {
+	format := p.Get("format")
+	switch {
+	case format != "csv" && format != "jsonl":
+		return false
+	case p.Problem != "":
+		http.Error(w, p.Problem, http.StatusBadRequest)
+	default:
+		s.export(w, r, l, format)
+	}
+	return true
 }
 
 // A trafficList is one page of a list.
@@ -99,10 +109,13 @@ type trafficList struct {
 	*exploration
 	Head  []trafficColumn
 	Rows  [][]cell
-	Empty string // why there are no rows
-	Next  string // URL of the next page, if there is one
-	First string // URL of the first page, unless this is it
-	at    []int  // index of each column of Head in the result
+	Empty string   // why there are no rows
+	Next  string   // URL of the next page, if there is one
+	First string   // URL of the first page, unless this is it
+	Chart *Chart   // of the first groups
+	Note  string   // on the chart
+	names []string // of the groups
+	at    []int    // index of each column of Head in the result
 }
 
 // A trafficColumn is a column of the list.
@@ -115,6 +128,9 @@ type trafficColumn struct {
 // Lists are the lists that there are.
 func (l *trafficList) Lists() []Link {
 	var out []Link
+	if l.kind == "explore" {
+		return nil
+	}
 	for _, t := range traffics {
 		out = append(out, Link{t.title, l.View.With(trafficPath + t.kind), t.kind == l.kind})
 	}
@@ -158,7 +174,7 @@ func (l *trafficList) chosen() []string {
 // labels are the headings of columns whose names are not clear without their query.
 var labels = map[string]string{
 	"started_at": "time", "service_version": "version", "seconds": "took", "of_service": "service", "of_stage": "stage", "failed_calls": "failed",
-	"main_reason": "why, most often", "p95": "95% latency", "longest": "longest history", "unpriced": "calls without a price",
+	"main_reason": "why, most often", "p50": "median latency", "p95": "95% latency", "first_token": "95% first token", "failed_percent": "failed share", "longest": "longest history", "unpriced": "calls without a price",
 }
 
 // label returns the heading of a column.
@@ -172,7 +188,7 @@ func (l *trafficList) values(limit int) queries.Values {
 	if l.by != "" { // whatever the URL says
 		out["by"] = []string{l.by}
 	}
-	out["limit"] = []string{fmt.Sprint(limit)}
+	out["sort"], out["limit"] = []string{l.sort()}, []string{fmt.Sprint(limit)}
 	return out
 }
 
@@ -215,7 +231,7 @@ func (l *trafficList) fill(t *Table) {
 		}
 		h := trafficColumn{Name: label(name), Number: numbers[i]}
 		if name == "group" {
-			h.Name = l.by
+			h.Name = strings.TrimPrefix(l.by, "attr.")
 		}
 		if sort, ok := l.sorts[name]; ok {
 			h.URL, h.Sorted = l.View.Here("sort", sort, "after", ""), sort == l.sort()
@@ -232,15 +248,12 @@ func (l *trafficList) fill(t *Table) {
 				l.link(&row[j].Parts[0], r, name)
 			}
 		}
-		l.Rows = append(l.Rows, row)
+		l.Rows, l.names = append(l.Rows, row), append(l.names, r.Text("group"))
 	}
 }
 
 func (l *trafficList) sort() string {
-	if sort := l.View.Get("sort"); sort != "" {
-		return sort
-	}
-	return "time"
+	return cmp.Or(l.View.Get("sort"), l.order, "time")
 }
 
 // write shortens the text of a column of a row.
@@ -253,9 +266,11 @@ func (l *trafficList) write(c *cell, r stored.Row, name string, isNumber bool) {
 	switch {
 	case name == "cost":
 		first.Text = cents(r.Float(name))
-	case name == "main_reason":
+	case name == "main_reason" || name == "group" && l.by == "cause":
 		first.Text = parseReason(first.Text).ID
-	case name == "seconds" || name == "p95":
+	case name == "failed_percent":
+		first.Text += "%"
+	case slices.Contains([]string{"seconds", "p50", "p95", "first_token"}, name):
 		first.Text = latency(r.Float(name))
 	case isNumber && name != "status":
 		first.Text = number(r[name])
@@ -271,12 +286,18 @@ func (l *trafficList) link(p *cellPart, r stored.Row, name string) {
 	case l.by == "" && name == "started_at":
 		p.URL = idURL("exchange", r.Text("exchange_id"))
 	case l.by == "":
-	case name == "group" && l.by != "user":
+	case name == "group" && (l.by == "conversation" || l.by == "run"):
 		p.URL = l.View.With(timelinePath, l.by, group)
 	case name == "group" || name == "calls":
-		p.URL = l.View.Calls(l.by, group)
-	case name == "failed_calls":
-		p.URL = l.View.Calls(l.by, group, "failed", "yes")
+		p.URL = l.behind(group)
+	case name == "failed_calls" || name == "failed_percent":
+		p.URL = l.behind(group, "failed", "yes")
+	case slices.Contains([]string{"p50", "p95", "first_token", "seconds"}, name):
+		p.URL = l.behind(group, "sort", "seconds")
+	case strings.HasSuffix(name, "_tokens"):
+		p.URL = l.behind(group, "sort", "tokens")
+	case name == "cost":
+		p.URL = l.behind(group, "sort", "cost")
 	}
 }
 

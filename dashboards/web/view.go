@@ -162,9 +162,14 @@ var barExamples = map[string]string{
 	"text": "whole words",
 }
 
+// ofCalls reports whether callFilters apply to a page.
+func ofCalls(path string) bool {
+	return strings.HasPrefix(path, trafficPath) || path == explorePath || strings.HasPrefix(path, explorePath+"/calls")
+}
+
 // barNames are the filters that apply to the page.
 func (v *View) barNames() []string {
-	if strings.HasPrefix(v.Path, trafficPath) {
+	if ofCalls(v.Path) {
 		return slices.Concat(filterNames, callFilters)
 	}
 	return filterNames
@@ -225,7 +230,7 @@ func (v *View) With(path string, pairs ...string) string {
 			p[name] = slices.Clone(v.params[name])
 		}
 	}
-	if strings.HasPrefix(path, trafficPath) || path == timelinePath {
+	if ofCalls(path) || path == timelinePath {
 		for _, name := range callFilters {
 			p[name] = slices.Clone(v.params[name])
 		}
