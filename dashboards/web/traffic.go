@@ -61,7 +61,8 @@ func (t traffic) of(kind, title, by, column string) traffic {
 type trafficPage struct {
 	*site
 	store
-	write func(w io.Writer, t *Table, format string) error
+	write     func(w io.Writer, t *Table, format string) error
+	noUserKey string // as in Options
 }
 
 // ServeHTTP serves a list, or all of its rows as a file.
@@ -80,6 +81,9 @@ func (s trafficPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	l := &trafficList{traffic: t, exploration: &exploration{Query: q, View: p.View}}
+	if t.by == "user" {
+		l.Note = s.noUserKey
+	}
 	if format := p.Get("format"); format == "csv" || format == "jsonl" {
 		if p.Problem != "" {
 			http.Error(w, p.Problem, http.StatusBadRequest)
@@ -97,6 +101,7 @@ type trafficList struct {
 	*exploration
 	Head  []trafficColumn
 	Rows  [][]cell
+	Note  string // what readers of the list should know
 	Empty string // why there are no rows
 	Next  string // URL of the next page, if there is one
 	First string // URL of the first page, unless this is it

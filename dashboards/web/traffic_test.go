@@ -80,8 +80,18 @@ func TestUserByName(t *testing.T) {
 		}
 		return &Table{}, nil
 	}
-	get(handler(t, Options{ClickHouse: source, HashUser: func(name string) string { return "hash of " + name }}), "/traffic/calls?user=ann")
+	get(handler(t, Options{ClickHouse: source, HashUser: func(name string) []string { return []string{"hash of " + name} }}), "/traffic/calls?user=ann")
 	must.Equal(t, strings.Join(got, ","), "ann,hash of ann", "users")
+}
+
+// Users whose hashes have no key can be guessed; their list says so.
+func TestNoUserKey(t *testing.T) {
+	h := handler(t, Options{ClickHouse: fakeSource{}.options().ClickHouse, NoUserKey: hostile})
+	_, body := get(h, "/traffic/users")
+	must.Equal(t, strings.Count(body, `<p class="problem down">`), 1, "notes")
+	harmless(t, body)
+	_, body = get(h, "/traffic/calls")
+	must.Equal(t, strings.Count(body, `<p class="problem down">`), 0, "notes of calls")
 }
 
 func TestTimeline(t *testing.T) {
@@ -105,6 +115,7 @@ func TestFirstCall(t *testing.T) {
 	f := func(rows *Table, err error, counted float64, want, no string) {
 		t.Helper()
 		o := fakeSource{rows: map[string]*Table{"newest stored call": rows}, err: err}.options()
+		o.Refused = func() []string { return []string{"3 connections refused " + hostile} }
 		o.Ways = func() []Way { return []Way{{"Python", hostile, hostile}} }
 		o.Tallies = func(context.Context, string, time.Time, time.Time, time.Duration) ([]Series, error) {
 			return []Series{{nil, []Point{{testNow, counted}}}}, nil
@@ -116,6 +127,7 @@ func TestFirstCall(t *testing.T) {
 	}
 	newest := &Table{Columns: []Column{{"newest", "DateTime64"}}, Rows: [][]any{{testNow}}}
 	f(&Table{}, nil, 0, "Waiting for the first call", "Why calls fail")
+	f(&Table{}, nil, 0, "3 connections refused", "call of")
 	f(newest, nil, 0, "Why calls fail", "Waiting for")
 	f(&Table{}, nil, 1, "Why calls fail", "Waiting for")
 	f(nil, ErrUnavailable, 3, "ClickHouse does not answer", "Waiting for")

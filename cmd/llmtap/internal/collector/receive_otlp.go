@@ -25,7 +25,7 @@ func (r *receiveRole) openOTLP(ctx context.Context) error {
 	c, cfg := r.c, r.c.cfg.Receive
 	r.otlp.c = c
 	r.otlp.Receiver = otlp.New(
-		otlp.Config{Capture: cfg.OTLPCapture, KeepUser: cfg.OTLPKeepUser, Key: []byte(os.Getenv(event.EnvShapeKey))},
+		otlp.Config{Capture: cfg.OTLPCapture, KeepUser: cfg.OTLPKeepUser, Key: []byte(c.key.text)},
 		otlp.Options{Publish: r.publish, Remember: r.storeSpans, Recall: r.readSpans, Budget: r.budget, Logger: c.logger}, c.reg,
 	)
 	r.otlp.Register(r.mux)

@@ -9,6 +9,9 @@ import (
 func (c *Collector) ways() []web.Way {
 	url, login := c.hookURL()
 	export := "export " + event.EnvNATSURL + "=" + url + "\n"
+	if key := c.key.export(); key != "" {
+		export += key + "\n"
+	}
 	ways := []web.Way{
 		{Name: "Python", Note: login, Code: "pip install ./ingest/sdk/python\n" + export + `cat > hooked.py <<'END'
 import llmtap, runpy
