@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +109,32 @@ func TestTimeline(t *testing.T) {
 	harmless(t, body)
 	resp, _ := get(h, "/timeline")
 	must.Equal(t, resp.StatusCode, http.StatusNotFound, "of nothing")
+}
+
+// An agent that another one called is indented below it, with its tools; calls of one agent that each have a span of their own are not.
+func TestNesting(t *testing.T) {
+	columns := []Column{{"kind", "String"}, {"name", "String"}, {"began", "DateTime64"}, {"seconds", "Float64"}, {"exchange", "String"}, {"conversation", "String"}, {"of_service", "String"}, {"of_agent", "String"}, {"span", "String"}}
+	rows := &Table{Columns: columns}
+	for i, r := range [][]any{
+		{"call", "plan", "e1", "c1", "shop", "buyer", "s1"},
+		{"tool", "ask", "e1", "c1", "", "", ""},
+		{"call", "search", "e2", "c2", "catalog", hostile, "s2"},
+		{"tool", "find", "e2", "c2", "", "", ""},
+		{"call", "rank", "e3", "c3", "ranker", "", "s3"},
+		{"call", "search", "e4", "c2", "catalog", hostile, "s2"},
+		{"call", "plan", "e5", "c1", "shop", "buyer", "s1"},
+		{"call", "last", "e6", "c1", "shop", "buyer", "s4"},
+	} {
+		rows.Rows = append(rows.Rows, append([]any{r[0], r[1], testNow.Add(time.Duration(i-20) * time.Second), 0.5}, r[2:]...))
+	}
+	_, body := get(newTest(t, fakeSource{rows: map[string]*Table{"In which order did": rows}}, ""), "/timeline?run=r1")
+	var got []string
+	for _, m := range regexp.MustCompile(`<tr class="(\w+ d\d)">`).FindAllStringSubmatch(body, -1) {
+		got = append(got, m[1])
+	}
+	must.Equal(t, strings.Join(got, ", "), "call d0, tool d0, call d1, tool d1, call d2, call d1, call d0, call d0", "depths")
+	must.Equal(t, strings.Count(body, "<small>ranker</small>"), 1, "names of the agent")
+	harmless(t, body)
 }
 
 // Until the first call, the first page says how to send one; a store that does not answer is no reason to say so.
