@@ -42,6 +42,29 @@ func TestTraffic(t *testing.T) {
 	must.Equal(t, resp.StatusCode, http.StatusNotFound, "an unknown list")
 }
 
+// The newest calls are read hour by hour, as far back as there are too few; a list in another order is read at once.
+func TestNewest(t *testing.T) {
+	f := func(path string, rows int, want string) {
+		t.Helper()
+		var since []string
+		source := func(_ context.Context, sql string, params map[string]string) (*Table, error) {
+			if !strings.Contains(sql, "Which calls were made") {
+				return &Table{}, nil
+			}
+			from := must.Get(time.Parse("2006-01-02 15:04:05.999999999", params["since"]))(t)
+			since = append(since, from.Format("02 15:04"))
+			return callRows(rows * len(since)), nil
+		}
+		get(handler(t, Options{ClickHouse: source}), path)
+		must.Equal(t, strings.Join(since, ", "), want, "%s", path)
+	}
+	f("/traffic/calls?from=24h", trafficRows+1, "23 08:30")
+	f("/traffic/calls?from=24h", trafficRows/2+1, "23 08:30, 23 01:30")
+	f("/traffic/calls?from=24h", 1, "23 08:30, 23 01:30, 22 09:30")
+	f("/traffic/calls?from=24h&sort=cost", 1, "22 09:30")
+	f("/traffic/calls?from=24h&after="+fmt.Sprint(testNow.Add(-5*time.Hour).UnixNano())+"+e1", trafficRows+1, "23 03:30")
+}
+
 // A file has all rows, with one head, from as many statements as are needed.
 func TestExport(t *testing.T) {
 	var after []string

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"syscall"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/otlp"
-	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // otlpReceiver receives OpenTelemetry's spans and log records: over HTTP with the other receivers, and over gRPC.

@@ -19,7 +19,7 @@ llmtap.instrument(service="my-agent", service_version="1.0.0")
 runpy.run_path("agent.py", run_name="__main__")
 END
 python hooked.py`},
-		{Name: "Node.js", Note: login, Code: "npm install ./ingest/sdk/typescript\n" + export + `cat > hook.mjs <<'END'
+		{Name: "Node.js", Note: login, Code: "(cd ingest/sdk/typescript && npm ci && npm run build)\nnpm install ./ingest/sdk/typescript\n" + export + `cat > hook.mjs <<'END'
 import { instrument } from "llmtap";
 instrument({ service: "my-agent", serviceVersion: "1.0.0" });
 END
