@@ -50,7 +50,7 @@ func bytesOf(steps []step) (n int64) {
 	return n
 }
 
-// BenchmarkProcess measures the events of many conversations: processed (all), also with their contents redacted and
+// BenchmarkProcess measures the events of many conversations, and recorded calls without an id of their conversation: processed (all), also with their contents redacted and
 // emitted (stored), and only scanned (scan). ns/event is wall time, cpu-ns/event processor time.
 func BenchmarkProcess(b *testing.B) {
 	for _, bm := range []struct {
@@ -63,8 +63,16 @@ func BenchmarkProcess(b *testing.B) {
 		{"50turns_inferred", 4, 50, 4000, true, false},
 		{"10KB_cached", 50, 1, 8500, false, true},
 		{"50turns_cached", 4, 50, 4000, false, true},
+		{name: "recorded"},
 	} {
 		s := newStream("")
+		if bm.name == "recorded" {
+			recordedExchanges(b, func(_ int, r *recordedExchange) { r.play(s) })
+			for i := range s.steps { // 1000 events a second
+				at := epoch.Add(time.Duration(i) * time.Millisecond)
+				s.steps[i].ev.Time, s.steps[i].at.Time = at, at
+			}
+		}
 		for i := range bm.conversations {
 			if !bm.inferred {
 				s.labels.Conversation = fmt.Sprintf("c%d", i)
