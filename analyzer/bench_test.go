@@ -105,6 +105,7 @@ func BenchmarkProcess(b *testing.B) {
 			out := new(analyzer.Output)
 			round := 0
 			return func() {
+				a.ForgetContents() // each round stores its contents
 				for _, st := range s.steps {
 					st.at.Seq += uint64(round * len(s.steps))
 					st.at.Time = st.at.Time.Add(time.Duration(round) * time.Hour) // each round finds empty memory
