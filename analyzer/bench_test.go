@@ -50,8 +50,9 @@ func bytesOf(steps []step) (n int64) {
 	return n
 }
 
-// BenchmarkProcess measures the events of many conversations, and recorded calls without an id of their conversation:
-// processed (all), also with their contents redacted and emitted (stored), and only scanned as chat completions (scan). ns/event is wall time, cpu-ns/event processor time.
+// BenchmarkProcess measures the events of many conversations, and recorded calls without an id of their conversation: processed
+// (all), also with their contents redacted and emitted (stored), and only scanned as chat completions (scan). ns/event is wall time,
+// cpu-ns/event processor time.
 func BenchmarkProcess(b *testing.B) {
 	for _, bm := range []struct {
 		name                       string

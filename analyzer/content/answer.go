@@ -39,7 +39,7 @@ func (r *Redactor) Append(dst []byte, kind string, body []byte) []byte {
 	if cap(s.fragments) > maxKeptFragments || cap(s.text) > maxRedacted || cap(s.joined) > maxRedacted {
 		*s = streamed{}
 	}
-	s.fragments, s.edits, s.repeats, s.events, s.last, s.lastStart, s.lastEnd = s.fragments[:0], s.edits[:0], s.repeats[:0], 0, fragment{}, 0, 0
+	s.fragments, s.edits, s.events, s.repeats, s.last = s.fragments[:0], s.edits[:0], 0, s.repeats[:0], redact.Range{}
 	if eventstream.HasFrame(body) {
 		return s.appendFrames(dst, body, r.texts)
 	}
@@ -62,11 +62,10 @@ const (
 type streamed struct {
 	fragments []fragment
 	edits     []edit
-	events    int      // JSON texts that are no parts of other JSON texts
-	last      fragment // of the newest event that has one fragment; zero if none
-	lastStart int      // start and end of this event
-	lastEnd   int
-	repeats   []redact.Range // heads and tails of events that repeat those before them
+	events    int            // JSON texts that are no parts of other JSON texts
+	last      redact.Range   // newest event that can be repeated, with its line end; zero if none
+	lastPart  fragment       // its only fragment
+	repeats   []redact.Range // heads and tails of the events that repeat others
 	text      []byte         // masked answer, or the texts of its frames
 	joined    []byte         // a text
 	frames    []frame
@@ -120,7 +119,7 @@ func (s *streamed) lines(body []byte) {
 				end = i + n
 			}
 			if name, value := sse.Field(body[i:end]); string(name) == "data" {
-				s.event(body[:end], end-len(value))
+				s.event(body[:min(end+1, len(body))], end-len(value))
 			}
 			i = end
 		}
@@ -139,24 +138,27 @@ func (s *streamed) event(b []byte, i int) (end int) {
 		return -1
 	}
 	s.events++
-	if len(s.fragments) == mark+1 {
-		s.last, s.lastStart, s.lastEnd = s.fragments[mark], i, end
+	if len(s.fragments) == mark+1 && end < len(b) && (b[end] == '\n' || b[end] == '\r') {
+		s.last, s.lastPart = redact.Range{Start: i, End: end + 1}, s.fragments[mark]
 	}
 	return end
 }
 
-// repeated collects the fragment of the JSON text at i and returns its end if the text differs from s.last's only in its fragment;
-// else -1. Most events of a stream do, and to compare is faster than to read.
+// repeated collects the fragment of the JSON text at i and returns the end of its line if the text differs from s.last's only in
+// its fragment; else -1. Most events of a stream do, and to compare is faster than to read.
 func (s *streamed) repeated(b []byte, i int) (end int) {
-	head, tail := b[s.lastStart:s.last.start], b[s.last.end:s.lastEnd]
-	if len(head) == 0 || len(s.fragments) >= maxFragments || !bytes.HasPrefix(b[i:], head) {
+	if s.last.End == 0 || len(s.fragments) >= maxFragments {
+		return -1
+	}
+	head, tail := b[s.last.Start:s.lastPart.start], b[s.lastPart.end:s.last.End]
+	if !bytes.HasPrefix(b[i:], head) {
 		return -1
 	}
 	start := i + len(head)
 	if end = jsonscan.StringEnd(b, start); end < 0 || !bytes.HasPrefix(b[end:], tail) {
 		return -1
 	}
-	s.fragments = append(s.fragments, fragment{start, end, s.last.text})
+	s.fragments = append(s.fragments, fragment{start, end, s.lastPart.text})
 	s.repeats = append(s.repeats, redact.Range{Start: i, End: start}, redact.Range{Start: end, End: end + len(tail)})
 	return end + len(tail)
 }

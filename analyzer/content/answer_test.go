@@ -165,34 +165,6 @@ func FuzzStreamedSecrets(f *testing.F) {
 	})
 }
 
-// Most events of a stream repeat the one before them except for their fragment. A secret beside a fragment is masked nonetheless,
-// in one event or in all of them.
-func TestSecretsBesideFragments(t *testing.T) {
-	r := must.Get(redact.NewRedactor(redact.Config{Kinds: redact.Kinds}))(t)
-	const events, word = 9, "word"
-	for _, format := range []string{
-		`data: {"id":"c","user":"PLACE","choices":[{"index":0,"delta":{"content":"TEXT"}}]}` + "\n\n",
-		`data: {"id":"c","choices":[{"index":0,"delta":{"content":"TEXT"}}],"user":"PLACE"}` + "\n\n",
-		`data: {"id":"c","choices":[{"index":0,"delta":{"content":"TEXT"}}],"password":"PLACE"}` + "\n\n",
-		"event: PLACE\n" + `data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"TEXT"}}` + "\n\n",
-	} {
-		for _, secret := range []string{secretKey, "jane@example.com", "-----BEGIN PRIVATE KEY-----", "hunter2hunter2", "password:", `\"api_key\":`} {
-			for at := range events + 1 { // the event with the secret; beyond the last: all
-				var b strings.Builder
-				for i := range events {
-					place := "user_1"
-					if i == at || at == events {
-						place = secret
-					}
-					b.WriteString(strings.NewReplacer("TEXT", word[:1+i%len(word)], "PLACE", place).Replace(format))
-				}
-				got := content.NewRedactor(r).Append(nil, content.KindAnswer, []byte(b.String()))
-				must.Equal(t, string(got), string(r.Append(nil, []byte(b.String()))), "%s in event %d", secret, at)
-			}
-		}
-	}
-}
-
 func BenchmarkStreamedAnswer(b *testing.B) {
 	r := newRedactor(b)
 	var body []byte

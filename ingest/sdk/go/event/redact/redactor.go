@@ -173,8 +173,12 @@ func (c *Redactor) Append(dst, text []byte) []byte {
 // A Range is text[Start:End].
 type Range struct{ Start, End int }
 
-// AppendRepeated is like Append. repeats are ranges of text, in order, that are the same as text before them, so that they are
-// examined only if anything outside of them is masked. No secret may begin in one of them and end after it.
+// AppendRepeated is Append for a text with known repetitions: it does not examine repeats, which are ranges of text in order,
+// unless anything outside of them is masked. Each repeats bytes that stand outside of all of them, and is either the start of a
+// JSON object, from its brace to the opening quote of a string whose name announces no secret, or its end, from the closing quote
+// of the string to the end of the line. So what a matcher finds in a range does not depend on the text around it, because no
+// matcher reads back across a brace, or across the end of a line, or across a quote unless it opens the value of a name.
+// FuzzRepeats in package content compares the result with that of Append.
 func (c *Redactor) AppendRepeated(dst, text []byte, repeats []Range) []byte {
 	found := false
 	c.kinds(text, repeats, func(int, int, string) { found = true })
@@ -208,7 +212,8 @@ func (c *Redactor) mask(dst, text []byte) []byte {
 	return append(dst, text[done:]...)
 }
 
-// kinds calls hide with each range of text that the configured kinds mask, in order. It may skip the given ranges.
+// kinds calls hide with each range of text that the configured kinds mask, in order. It skips the given ranges, except
+// for parts of them in a block that begins before them.
 func (c *Redactor) kinds(text []byte, skip []Range, hide func(start, end int, with string)) {
 	s := scan{text: text, anchors: &c.anchors}
 	for base := 0; base < len(text); base = max(base+block, s.next&^(block-1)) {
