@@ -174,11 +174,12 @@ func (c *Redactor) Append(dst, text []byte) []byte {
 type Range struct{ Start, End int }
 
 // AppendRepeated is Append for a text with known repetitions: it does not examine repeats, which are ranges of text in order,
-// unless anything outside of them is masked. Each repeats bytes that stand outside of all of them, and is either the start of a
-// JSON object, from its brace to the opening quote of a string whose name announces no secret, or its end, from the closing quote
-// of the string to the end of the line. So what a matcher finds in a range does not depend on the text around it, because no
-// matcher reads back across a brace, or across the end of a line, or across a quote unless it opens the value of a name.
-// FuzzRepeats in package content compares the result with that of Append.
+// unless anything outside of them is masked. Each repeats bytes that stand outside of all of them. It is either the start of a
+// JSON object or array, from its first byte to the opening quote of a string whose name announces no secret, or its end, from the
+// closing quote of the string to the end of the line. So what a matcher finds in a range does not depend on the text around it,
+// because no matcher reads back across an opening brace or bracket, or on across the end of a line, or across a quote unless it
+// opens the value of a name; a private key may have several lines, but ends with its string. FuzzRepeats in package content compares
+// the result with that of Append.
 func (c *Redactor) AppendRepeated(dst, text []byte, repeats []Range) []byte {
 	found := false
 	c.kinds(text, repeats, func(int, int, string) { found = true })
