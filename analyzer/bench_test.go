@@ -50,8 +50,9 @@ func bytesOf(steps []step) (n int64) {
 	return n
 }
 
-// BenchmarkProcess measures the events of many conversations: processed (all), also with their contents redacted and
-// emitted (stored), and only scanned (scan). ns/event is wall time, cpu-ns/event processor time.
+// BenchmarkProcess measures the events of many conversations, and recorded calls without an id of their conversation: processed
+// (all), also with their contents redacted and emitted (stored), and only scanned as chat completions (scan). ns/event is wall time,
+// cpu-ns/event processor time.
 func BenchmarkProcess(b *testing.B) {
 	for _, bm := range []struct {
 		name                       string
@@ -63,8 +64,16 @@ func BenchmarkProcess(b *testing.B) {
 		{"50turns_inferred", 4, 50, 4000, true, false},
 		{"10KB_cached", 50, 1, 8500, false, true},
 		{"50turns_cached", 4, 50, 4000, false, true},
+		{name: "recorded"},
 	} {
 		s := newStream("")
+		if bm.name == "recorded" {
+			recordedExchanges(b, func(_ int, r *recordedExchange) { r.play(s) })
+			for i := range s.steps { // 1000 events a second
+				at := epoch.Add(time.Duration(i) * time.Millisecond)
+				s.steps[i].ev.Time, s.steps[i].at.Time = at, at
+			}
+		}
 		for i := range bm.conversations {
 			if !bm.inferred {
 				s.labels.Conversation = fmt.Sprintf("c%d", i)
@@ -97,12 +106,15 @@ func BenchmarkProcess(b *testing.B) {
 			out := new(analyzer.Output)
 			round := 0
 			return func() {
-				for _, st := range s.steps {
+				a.ForgetContents() // each round stores its contents
+				for i, st := range s.steps {
+					if i%1000 == 0 { // as in the collector
+						out.Reset()
+					}
 					st.at.Seq += uint64(round * len(s.steps))
 					st.at.Time = st.at.Time.Add(time.Duration(round) * time.Hour) // each round finds empty memory
 					a.Process(st.ev, st.at, true, out)
 				}
-				out.Reset()
 				round++
 			}
 		}

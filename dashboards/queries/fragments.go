@@ -25,7 +25,8 @@ import "regexp"
 //	{price}           known and price of a model, from the parameter prices; {price x.} of that of x
 //	{prices}          the parameter prices as an array, whose rows are as price.Table.Bound writes them
 //	{dollars}         cost at that price of the tokens input, cached, written, hour and output; {dollars x.} of those of x
-//	{model prices}    subquery with known and price of each model of the time range, for a join
+//	{model prices}    subquery with known and price of each model of the time range, for a join; without FINAL, because the model of a
+//	                  replaced row only adds a row that nothing joins
 //	{tokens}          the tokens of a call for {dollars}
 //	{later key, id}   whether a row with this key and id comes after the one of the parameter after, in descending order
 //	{next key, id}    value of the parameter after for the rows that follow this one
@@ -168,7 +169,7 @@ LEFT JOIN {model prices} AS p ON p.provider = c.provider AND p.model = c.model`}
         FROM
         (
             SELECT DISTINCT toString(provider) AS provider, toString(model) AS model
-            FROM exchanges_final
+            FROM exchanges
             WHERE {filter exchanges ONLY time}
         )
     )`},

@@ -51,8 +51,8 @@ func TestFiles(t *testing.T) {
 		if !strings.HasSuffix(q.SQL, "\nLIMIT {limit:UInt32}\n") {
 			t.Errorf("%s: does not end with LIMIT", name)
 		}
-		// A query may look up sort keys in a table and then read their rows through the view.
-		views := regexp.MustCompile(`\bIN\s+\(\s+SELECT toStartOfHour\(started_at\), service, exchange_id\s+FROM exchanges\b`).ReplaceAllString(q.SQL, "")
+		// A query may look up sort keys in a table and then read their rows through the view, or read which models there are.
+		views := regexp.MustCompile(`\bIN\s+\(\s+SELECT toStartOfHour\(started_at\), service, exchange_id\s+FROM exchanges\b|SELECT DISTINCT .*\s+FROM exchanges\b`).ReplaceAllString(q.SQL, "")
 		if m := regexp.MustCompile(`(?m)^\s*(?:FROM|.*JOIN) (exchanges|findings|tool_calls|runs|alerts)\b(?:[^_]|$)`).FindString(views); m != "" {
 			t.Errorf("%s: reads a table that may contain a row twice: %s", name, m)
 		}

@@ -68,7 +68,7 @@ func (s explorePage) serveBuilder(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		p.Problem = cmp.Or(p.Problem, err.Error())
 	}
-	list := trafficPage{s.site, s.store, s.write}
+	list := trafficPage{site: s.site, store: s.store, write: s.write}
 	if list.exported(w, r, p, b.trafficList) {
 		return
 	}

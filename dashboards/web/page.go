@@ -109,7 +109,7 @@ type site struct {
 	version    string
 	elsewhere  func() (text string, only bool) // as in Controls; nil if there are none
 	logger     *slog.Logger
-	hashUser   func(name string) string // as in Options
+	hashUser   func(name string) []string // as in Options
 }
 
 // serve writes a page. Loads run concurrently; a page that takes longer than flushAfter is sent in parts.

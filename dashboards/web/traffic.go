@@ -63,7 +63,8 @@ func (t traffic) of(kind, title, by, column string) traffic {
 type trafficPage struct {
 	*site
 	store
-	write func(w io.Writer, t *Table, format string) error
+	write     func(w io.Writer, t *Table, format string) error
+	noUserKey string // as in Options
 }
 
 // ServeHTTP serves a list, or all of its rows as a file.
@@ -83,6 +84,9 @@ func (s trafficPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	l := &trafficList{traffic: t, exploration: &exploration{Query: q, View: p.View}}
+	if t.by == "user" {
+		l.Warning = s.noUserKey
+	}
 	if s.exported(w, r, p, l) {
 		return
 	}
@@ -107,15 +111,16 @@ func (s trafficPage) exported(w http.ResponseWriter, r *http.Request, p *page, l
 type trafficList struct {
 	traffic
 	*exploration
-	Head  []trafficColumn
-	Rows  [][]cell
-	Empty string   // why there are no rows
-	Next  string   // URL of the next page, if there is one
-	First string   // URL of the first page, unless this is it
-	Chart *Chart   // of the first groups
-	Note  string   // on the chart
-	names []string // of the groups
-	at    []int    // index of each column of Head in the result
+	Head    []trafficColumn
+	Rows    [][]cell
+	Warning string   // what readers of the list should know
+	Empty   string   // why there are no rows
+	Next    string   // URL of the next page, if there is one
+	First   string   // URL of the first page, unless this is it
+	Chart   *Chart   // of the first groups
+	Note    string   // on the chart
+	names   []string // of the groups
+	at      []int    // index of each column of Head in the result
 }
 
 // A trafficColumn is a column of the list.
@@ -195,7 +200,7 @@ func (l *trafficList) values(limit int) queries.Values {
 const trafficRows = 50
 
 func (s trafficPage) list(ctx context.Context, l *trafficList) (*trafficList, error) {
-	t, err := s.run(ctx, l.Query, l.values(trafficRows+1), l.View.Now.In(l.View.Zone))
+	t, err := s.rows(ctx, l)
 	if err != nil {
 		return nil, err
 	}
@@ -212,6 +217,30 @@ func (s trafficPage) list(ctx context.Context, l *trafficList) (*trafficList, er
 	}
 	l.fill(t)
 	return l, nil
+}
+
+// rows returns one row more than the list shows, if there is one. Lists of the newest calls mostly end within an hour; ClickHouse reads
+// the hours that are asked for, and not those before.
+func (s trafficPage) rows(ctx context.Context, l *trafficList) (*Table, error) {
+	values, end, window := l.values(trafficRows+1), l.View.To, time.Hour
+	if l.by != "" || l.sort() != "time" {
+		window = l.View.To.Sub(l.View.From)
+	} else if nanos, _, _ := strings.Cut(l.View.Get("after"), " "); nanos != "" {
+		n, _ := strconv.ParseInt(nanos, 10, 64) // 0 if it is invalid: then no row comes after it
+		end = time.Unix(0, n)
+	}
+	for ; ; window *= 8 {
+		since := end.Add(-window)
+		whole := !since.After(l.View.From)
+		if whole {
+			since = l.View.From
+		}
+		values["since"] = []string{since.UTC().Format(time.RFC3339Nano)}
+		t, err := s.run(ctx, l.Query, values, l.View.Now.In(l.View.Zone))
+		if err != nil || whole || len(t.Rows) > trafficRows {
+			return t, err
+		}
+	}
 }
 
 // next returns the value of the last column in the last row, after which the next page begins.

@@ -35,7 +35,7 @@ type View struct {
 	Now      time.Time
 	Zone     *time.Location // of the viewer
 	params   url.Values
-	hashUser func(name string) string // label of a user with this name; nil: names are not known
+	hashUser func(name string) []string // labels of a user with this name; nil: names are not known
 }
 
 // newView returns the view of a request, or an error about its parameters.
@@ -125,7 +125,7 @@ func (v *View) values() queries.Values {
 	}
 	if v.hashUser != nil {
 		for _, name := range out["user"] { // a hash, or the name of a person as hooks hash it
-			out["user"] = append(out["user"], v.hashUser(name))
+			out["user"] = append(out["user"], v.hashUser(name)...)
 		}
 	}
 	return out
