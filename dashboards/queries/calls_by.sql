@@ -1,11 +1,12 @@
 -- How many calls, failures, tokens and dollars are there by conversation, run, user, or another property?
 -- group Calls
 -- since 1 hour
--- param by = conversation | run | user | service | stage | version | environment | provider | model | status | cause | tool | attr.KEY | all: what the calls of a group have in common
+-- param by = conversation | run | user | service | stage | version | environment | provider | model | status | cause | tool | attr | attr.KEY | all: what the calls of a group have in common
 -- param sort = time | calls | failed | failed_percent | conversations | tokens | input_tokens | cached_tokens | output_tokens | tool_calls | cost | p50 | p95 | first_token | seconds: the newest or the most first
+-- param cost = 0: only calls that cost this many dollars or more
 -- param after = : next of a row, to continue with the row after it
 -- bound prices: price table of the configuration, as JSON
--- Only calls within the time range count. A call that declares several tools counts for each. unpriced are calls whose cost is
+-- Only calls within the time range count. A call that declares several tools, or has several attributes, counts for each. unpriced are calls whose cost is
 -- unknown, because the price of the model or the usage of the call is. first_token is the time until it that 95% of the streamed
 -- calls do not exceed.
 WITH
@@ -37,6 +38,7 @@ SELECT
     {next key, group} AS next
 FROM {priced calls}
 WHERE what != ''
+    AND ({cost:Float64} <= 0 OR NOT no_price AND {dollars} >= {cost:Float64})
 GROUP BY group
 HAVING {later key, group}
 ORDER BY key DESC, group DESC

@@ -51,7 +51,10 @@ var fragments = []struct {
         {by:String} = 'cause', if(failed, {reason}, ''),
         startsWith({by:String}, 'attr.'), attributes[substring({by:String}, 6)],
         '')] AS one,
-    arrayJoin(if({by:String} = 'tool', arrayMap(t -> toString(t), tools), one)) AS what`},
+    arrayJoin(multiIf(
+        {by:String} = 'tool', arrayMap(t -> toString(t), tools),
+        {by:String} = 'attr', arrayMap((k, v) -> concat(k, '=', v), mapKeys(attributes), mapValues(attributes)),
+        one)) AS what`},
 	{regexp.MustCompile(`\{first failures\}`), `WITH
     versions AS
     (

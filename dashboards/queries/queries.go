@@ -215,6 +215,10 @@ func (q Query) Bind(given Values, now time.Time) (sql string, params map[string]
 			err = checkLimit(v)
 		case len(p.Choices) > 0:
 			err = p.check(v)
+		case strings.Contains(q.SQL, "{"+p.Name+":Float64}"):
+			if _, err = strconv.ParseFloat(v, 64); err != nil {
+				err = fmt.Errorf("%q is not a number", v)
+			}
 		}
 		if err != nil {
 			return "", nil, fmt.Errorf("%s: %w", p.Name, err)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -42,7 +43,7 @@ var groupedBy = traffic{
 var traffics = []traffic{
 	{
 		kind: "calls", title: "Calls", query: "calls",
-		shown: []string{"started_at", "service", "stage", "status", "cause", "model", "seconds", "input_tokens", "cost", "service_version", "conversation_id"},
+		shown: []string{"started_at", "status", "cause", "service", "stage", "model", "seconds", "input_tokens", "cost", "service_version", "conversation_id"},
 		more:  []string{"output_tokens", "messages", "tool_calls", "finish_reason", "environment", "provider", "user", "retry", "exchange_id"},
 		sorts: map[string]string{"started_at": "time", "seconds": "seconds", "input_tokens": "tokens", "cost": "cost", "messages": "messages"},
 	},
@@ -54,7 +55,7 @@ var traffics = []traffic{
 // of returns the list of calls that have a property in common.
 func (t traffic) of(kind, title, by, column string) traffic {
 	t.kind, t.title, t.by = kind, title, by
-	t.shown = []string{"group", "of_service", column, "calls", "failed_calls", "main_reason", "input_tokens", "cost", "seconds", "last_call"}
+	t.shown = []string{"group", "calls", "failed_calls", "main_reason", "of_service", column, "input_tokens", "cost", "seconds", "last_call"}
 	return t
 }
 
@@ -75,6 +76,7 @@ func (s trafficPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t := traffics[i]
 	p := s.page(r, t.title, trafficPath+"calls")
 	p.Still = p.Get("after") != "" // what follows a row does not change when rows are added before it
+	p.Tail = p.Get("follow") == "yes" && p.Live() && !p.Still
 	q, err := queries.Get(t.query)
 	if err != nil {
 		s.notFound(w, r)
@@ -135,6 +137,18 @@ func (l *trafficList) Lists() []Link {
 	return out
 }
 
+// Follow returns the link that begins or ends following new calls, or nil where there are none: in a time that is over, after the first
+// page, or in another order.
+func (l *trafficList) Follow() *Link {
+	switch v := l.View; {
+	case !v.Live() || v.Get("after") != "" || l.sort() != "time":
+		return nil
+	case v.Get("follow") == "yes":
+		return &Link{Text: "Stop following", URL: v.Here("follow", "")}
+	}
+	return &Link{Text: "Follow new calls", URL: l.View.Here("follow", "yes")}
+}
+
 // A choice is a column that a reader can show or hide.
 type choice struct {
 	Name, Label string
@@ -186,7 +200,7 @@ func (s trafficPage) list(ctx context.Context, l *trafficList) (*trafficList, er
 		return nil, err
 	}
 	if len(t.Rows) == 0 {
-		l.Empty, err = s.whyEmpty(ctx, l.View, false)
+		l.Empty, err = s.whyEmpty(ctx, l.View, l.View.Get("text") != "")
 		return l, err
 	}
 	if len(t.Rows) > trafficRows {
@@ -361,8 +375,11 @@ type suggester struct {
 	store
 }
 
+// A suggestion is a value, and the number of its calls.
+type suggestion [2]any
+
 // suggested are the filters whose values are suggested.
-var suggested = []string{"service", "stage", "environment", "version", "provider", "model", "status", "cause", "tool", "user"}
+var suggested = []string{"service", "stage", "environment", "version", "provider", "model", "status", "cause", "tool", "user", "attr", "conversation", "run"}
 
 // ServeHTTP answers with a JSON array of pairs of a value and a number of calls, within the time range and the other filters.
 func (s suggester) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -377,8 +394,12 @@ func (s suggester) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	values := valuesOf(q, v, "by", name, "sort", "calls", "limit", "50")
-	delete(values, name)
+	values := (&exploration{Query: q, View: v}).values()
+	maps.Copy(values, queries.Values{"by": {name}, "sort": {"calls"}, "limit": {"50"}})
+	if name != "attr" { // all of them must match
+		delete(values, name)
+	}
+	delete(values, "after")
 	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
 	defer cancel()
 	t, err := s.run(ctx, q, values, v.Now)
@@ -386,14 +407,25 @@ func (s suggester) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, readable(err), http.StatusServiceUnavailable)
 		return
 	}
-	list := [][2]any{}
+	list := []suggestion{}
 	for _, row := range rowsOf(t) {
 		value := row.Text("group")
-		if name == "cause" {
+		switch name {
+		case "cause":
 			value = parseReason(value).ID
+		case "stage", "version": // of which each service has its own
+			value = strings.TrimPrefix(value, row.Text("of_service"))
+			if value = strings.TrimLeft(value, "/ "); value == "" {
+				continue
+			}
 		}
-		list = append(list, [2]any{value, row.Int64("calls")})
+		if i := slices.IndexFunc(list, func(s suggestion) bool { return s[0] == value }); i >= 0 {
+			list[i][1] = list[i][1].(int64) + row.Int64("calls")
+			continue
+		}
+		list = append(list, suggestion{value, row.Int64("calls")})
 	}
+	slices.SortStableFunc(list, func(a, b suggestion) int { return cmp.Compare(b[1].(int64), a[1].(int64)) })
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(list) // the client has left
 }

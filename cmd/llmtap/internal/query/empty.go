@@ -34,7 +34,7 @@ func (q *Query) WriteNoRows(ctx context.Context, w io.Writer, store rows.Querier
 			text = append(text, fmt.Sprintf("The newest stored call began at %s: choose an earlier --since.", style.Time(r.Time("newest"))))
 		}
 	}
-	if q.Texts {
+	if q.Texts || len(q.values["text"]) > 0 {
 		all, err := rows.Read(ctx, store, "newest bodies", `SELECT count() AS n, countIf(match(body, '"~[0-9]+:[0-9a-f]{16}')) AS shapes
 			FROM (SELECT body FROM messages WHERE kind = 'message' ORDER BY id DESC LIMIT 100)`, nil)
 		if err != nil {
