@@ -42,9 +42,9 @@ service=trips stage=planner calls=9 failed_calls=5 failed_percent=56 main_cause=
 cause=unexplained failed_calls=3 percent_of_failed=23 retries=1`},
 	{"bursts", nil, `service=trips stage=planner cause=orphan_tool_reply main_root_cause=tool_calls_dropped_on_save failed_calls=10 calls=19 failed_percent=53 peak_failed=5 peak_percent=56 first_version=1.5.0 examples=[019aa0b0-0000-7014-8000-000000000014 019aa0b0-0000-701e-8000-00000000001e]`},
 	{"bursts", map[string]string{"window": "1 minute", "min_failed": "1"}, `failed_calls=10 calls=19 failed_percent=53 peak_failed=1 peak_percent=100`},
-	{"whose_change", nil, `failed_with_cause=orphan_tool_reply rule_id=orphan_tool_reply root_cause=tool_calls_dropped_on_save first_version=1.5.0 last_clean_version=1.4.0 failed_calls=10 findings=10 conversations=10 versions_with_it=[1.5.0]
-failed_with_cause=unexplained rule_id= root_cause= first_version=1.4.0 last_clean_version= failed_calls=3 findings=0 conversations=0 versions_with_it=[1.4.0]
-failed_with_cause= rule_id=tool_content_not_string root_cause= first_version=1.2.0 last_clean_version= failed_calls=0 findings=3 conversations=3 versions_with_it=[1.4.0]`},
+	{"whose_change", nil, `first_version=1.5.0 last_clean_version=1.4.0 failed_with_cause=orphan_tool_reply rule_id=orphan_tool_reply root_cause=tool_calls_dropped_on_save failed_calls=10 findings=10 conversations=10 versions_with_it=[1.5.0]
+first_version=1.4.0 last_clean_version= failed_with_cause=unexplained rule_id= root_cause= failed_calls=3 findings=0 conversations=0 versions_with_it=[1.4.0]
+first_version=1.2.0 last_clean_version= failed_with_cause= rule_id=tool_content_not_string root_cause= failed_calls=0 findings=3 conversations=3 versions_with_it=[1.4.0]`},
 	{"whose_change", map[string]string{"cause": "orphan_tool_reply"}, "rule_id=orphan_tool_reply findings=10"},
 	{"conversation", map[string]string{"conversation_id": "conv-22"}, `service=trips service_version=1.5.0 status=400 cause=orphan_tool_reply new_findings=[masked_failure tool message answers call_00000022, but the assistant message before it has no tool_calls] error_text=bad request seconds=22`},
 	{"finding_examples", nil, `rule_id=orphan_tool_reply severity=reject service_version=1.5.0 tool_call_id=call_00000038 conversation_id=conv-38
