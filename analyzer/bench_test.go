@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // loop returns an agent's tool loop: each turn adds a call and a reply of about size bytes.
@@ -84,13 +84,13 @@ func BenchmarkProcess(b *testing.B) {
 				b.SetBytes(size)
 				b.ReportAllocs()
 				round := do(b)
-				start := processorTime(b)
+				start := slowtest.Processor(b)
 				for b.Loop() {
 					round()
 				}
 				events := float64(b.N * len(s.steps))
 				b.ReportMetric(float64(b.Elapsed())/events, "ns/event")
-				b.ReportMetric(float64(processorTime(b)-start)/events, "cpu-ns/event")
+				b.ReportMetric(float64(slowtest.Processor(b)-start)/events, "cpu-ns/event")
 			})
 		}
 		process := func(a *analyzer.Analyzer) func() {
@@ -127,14 +127,6 @@ func BenchmarkProcess(b *testing.B) {
 			}
 		})
 	}
-}
-
-// processorTime returns the processor time that this process has used.
-func processorTime(tb testing.TB) time.Duration {
-	tb.Helper()
-	var u syscall.Rusage
-	must.Do(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // single returns a request of about size bytes and a short answer.
