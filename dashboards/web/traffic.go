@@ -85,7 +85,7 @@ func (s trafficPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	l := &trafficList{traffic: t, exploration: &exploration{Query: q, View: p.View}}
 	if t.by == "user" {
-		l.Warning = s.noUserKey
+		l.NoKey = s.noUserKey
 	}
 	if s.exported(w, r, p, l) {
 		return
@@ -111,16 +111,16 @@ func (s trafficPage) exported(w http.ResponseWriter, r *http.Request, p *page, l
 type trafficList struct {
 	traffic
 	*exploration
-	Head    []trafficColumn
-	Rows    [][]cell
-	Warning string   // what readers of the list should know
-	Empty   string   // why there are no rows
-	Next    string   // URL of the next page, if there is one
-	First   string   // URL of the first page, unless this is it
-	Chart   *Chart   // of the first groups
-	Note    string   // on the chart
-	names   []string // of the groups
-	at      []int    // index of each column of Head in the result
+	Head  []trafficColumn
+	Rows  [][]cell
+	NoKey string   // what is missing if hashes of users have no key
+	Empty string   // why there are no rows
+	Next  string   // URL of the next page, if there is one
+	First string   // URL of the first page, unless this is it
+	Chart *Chart   // of the first groups
+	Note  string   // on the chart
+	names []string // of the groups
+	at    []int    // index of each column of Head in the result
 }
 
 // A trafficColumn is a column of the list.

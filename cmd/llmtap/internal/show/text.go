@@ -155,15 +155,15 @@ const OnlyShapes = "Only shapes are stored, which suffice for most checks and ke
 var shapedText = regexp.MustCompile(`"~(\d+):[0-9a-f]{16}(?::\w+)?"`)
 
 // shapedKey matches a name in free content, such as an argument of a call, in a shape.
-var shapedKey = regexp.MustCompile(`"k[0-9a-f]{16}":`)
+var shapedKey = regexp.MustCompile(`"k[0-9a-f]{16}": *`)
 
-// Readable replaces shapes in JSON by their sizes: {"k84d8e2ef713e31d4":"~9:ac71f2eb95ef6312"} becomes {…:(9 bytes)}. Other texts
+// Readable replaces shapes in JSON by their sizes: {"k84d8e2ef713e31d4":"~9:ac71f2eb95ef6312"} becomes {…: (9 bytes)}. Other texts
 // are unchanged.
 func Readable(text string) string {
 	if !shapedText.MatchString(text) {
 		return text
 	}
-	return shapedText.ReplaceAllString(shapedKey.ReplaceAllString(text, "…:"), "($1 bytes)")
+	return shapedText.ReplaceAllString(shapedKey.ReplaceAllString(text, "…: "), "($1 bytes)")
 }
 
 // Withheld says what is shown of an exchange whose texts are withheld.
