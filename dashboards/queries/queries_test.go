@@ -168,6 +168,12 @@ func TestFilter(t *testing.T) {
 			t.Errorf("%s: %v, want %s", given, err, want)
 		}
 	}
+	by := Query{Parameters: []Parameter{{Name: "by", Default: "stage", Choices: []string{"stage", "model", "attr.KEY"}}}}
+	for given, want := range map[string]string{"model": "", "attr.tenant": "", "attr.": `by: there is no "attr."`, "modl": `by: there is no "modl"; did you mean model?`} {
+		if _, _, err := by.Bind(Values{"by": {given}}, now); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", given, err, want)
+		}
+	}
 	findings, _ := Filter("{filter findings AS f ONLY time}", nil, map[string]string{})
 	if !strings.HasPrefix(findings, "f.first_seen >= {since:DateTime64(9, 'UTC')} AND ") || !strings.Contains(findings, " OR (f.conversation_id, f.finding_id) IN\n") {
 		t.Errorf("findings of a time range: %s", findings)

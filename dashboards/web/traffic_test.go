@@ -33,6 +33,10 @@ func TestTraffic(t *testing.T) {
 	f("/traffic/calls?service=a&cause=x", callRows(3), `href="/exchange/e0"`, "$0.00012", "0.25 s", "/traffic/runs?cause=x&amp;service=a", "sort=cost", `name="cause" value="x"`, `<span>cause</span> x`)
 	f("/traffic/calls", callRows(trafficRows+1), `after=7&#43;e49`, "Next page")
 	f("/traffic/calls?after=7+e49", callRows(1), "First page")
+	f("/traffic/calls?follow=yes", callRows(1), "data-live data-tail", "Stop following")
+	f("/traffic/calls?sort=cost&text=two+words&cost=0.5", callRows(1), `<span>text</span> two words`, `name="cost" value="0.5"`)
+	f("/traffic/calls?text=x", &Table{}, "No calls are stored")
+	f("/versions?service=a", &Table{}, `<form action="/traffic/calls" class="fields"`, "List such calls", `name="text"`)
 	f("/traffic/calls?col=cost", callRows(1), `value="cost" checked`)
 	by := &Table{Columns: []Column{{"group", "String"}, {"calls", "UInt64"}, {"failed_calls", "UInt64"}, {"main_reason", "String"}, {"last_call", "DateTime64"}, {"next", "String"}}, Rows: [][]any{{"c/1", uint64(1030), uint64(7), "root cause x", testNow, "1 c/1"}}}
 	f("/traffic/conversations?range=6h", by, `href="/timeline?conversation=c%2F1&amp;range=6h"`, `href="/traffic/calls?conversation=c%2F1&amp;failed=yes&amp;range=6h"`, "1,030")
@@ -67,6 +71,12 @@ func TestSuggest(t *testing.T) {
 	h := newTest(t, fakeSource{rows: map[string]*Table{"by conversation, run, user": {Columns: []Column{{"group", "String"}, {"calls", "UInt64"}}, Rows: [][]any{{"root cause x", uint64(3)}}}}}, "")
 	_, body := get(h, "/suggest/cause?service=a")
 	must.Equal(t, strings.TrimSpace(body), `[["x",3]]`, "causes")
+	// A stage is suggested as the filter takes it, once for all services.
+	stages := &Table{Columns: []Column{{"group", "String"}, {"of_service", "String"}, {"calls", "UInt64"}}, Rows: [][]any{
+		{"a/plan", "a", uint64(3)}, {"b/run", "b", uint64(2)}, {"b/", "b", uint64(2)}, {"b/plan", "b", uint64(1)},
+	}}
+	_, body = get(newTest(t, fakeSource{rows: map[string]*Table{"by conversation, run, user": stages}}, ""), "/suggest/stage")
+	must.Equal(t, strings.TrimSpace(body), `[["plan",4],["run",2]]`, "stages")
 	resp, _ := get(h, "/suggest/nothing")
 	must.Equal(t, resp.StatusCode, http.StatusNotFound, "an unknown filter")
 }

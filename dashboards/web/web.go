@@ -31,6 +31,7 @@ type Options struct {
 	Controls      Controls
 	Incidents     Incidents
 	Problems      Problems
+	Views         Views // saved for all
 	Tallies       Tallies
 	Usual         Usual
 	Health        func(ctx context.Context) []Part
@@ -103,6 +104,11 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.Handle("GET /conversation/{id}", conversations)
 	mux.Handle("GET /exchange/{id}", conversations)
 	mux.HandleFunc("GET /exchange/{id}/raw", conversations.raw)
+	views := viewsPage{s, o.Views}
+	mux.Handle("GET "+viewsPath, views)
+	mux.HandleFunc("POST "+viewsPath, views.act("saved", views.save))
+	mux.HandleFunc("POST /views/rename", views.act("renamed", views.rename))
+	mux.HandleFunc("POST /views/delete", views.act("deleted", views.remove))
 	mux.Handle("GET /live", live{make(chan struct{}, maxLive), o.Changes, o.Now})
 	login := loginPage{s}
 	mux.Handle("GET /login", login)
