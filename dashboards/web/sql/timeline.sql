@@ -42,7 +42,8 @@ FROM
         conversation_id AS conversation,
         toString(service) AS of_service,
         toString(agent) AS of_agent,
-        parent_span_id AS span
+        parent_span_id AS span,
+        trace_id AS trace
     FROM calls AS c
     LEFT JOIN {model prices} AS p ON p.provider = c.provider AND p.model = c.model
     UNION ALL
@@ -62,6 +63,7 @@ FROM
         0,
         exchange_id,
         conversation_id,
+        '',
         '',
         '',
         ''
