@@ -20,7 +20,7 @@ const (
 	bannerWidth  = 80
 	bannerColumn = 14 // column of the values
 
-	hooks, hookKey, overHTTP, overOTLP, commands = "Hooks", "Their key", "Over HTTP", "OTLP", "Commands" // labels
+	hooks, hookKey, overHTTP, overOTLP, commands = "Hooks", "Hash key", "Over HTTP", "OTLP", "Commands" // labels
 )
 
 // Describe writes the addresses of all parts, the parts that do not work, and the next steps for a new user. source names
