@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -63,7 +64,9 @@ func (s *anthropic) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	usage := map[string]any{"input_tokens": 100, "output_tokens": 20}
 	var cached *promptcaching.Call
 	if s.cfg.Cache != nil {
-		cached = s.cfg.Cache.Anthropic(promptcaching.Request{Key: hr.Header.Get("X-Api-Key"), Model: r.Model, Body: body})
+		// The SDK for JavaScript 1.12 sends the key as a bearer token.
+		key := cmp.Or(hr.Header.Get("X-Api-Key"), hr.Header.Get("Authorization"))
+		cached = s.cfg.Cache.Anthropic(promptcaching.Request{Key: key, Model: r.Model, Body: body})
 		usage = blocksUsage(cached.Usage)
 	}
 	answer := Answer{Text: sentences[rng.IntN(len(sentences))]}
