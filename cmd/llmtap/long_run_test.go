@@ -32,7 +32,7 @@ func TestLongRun(t *testing.T) {
 	client := &http.Client{Transport: hook.Transport(nil)}
 	for i := range longRunCalls {
 		agent, conversation, span := "buyer", "c-buyer", 1
-		if i%10 > 6 { // called by a tool of the buyer
+		if i%10 > 3 && i%10 < 7 { // called by a tool of the buyer
 			agent, conversation, span = "searcher", fmt.Sprint("c-searcher-", i/10), 2+i/10
 		}
 		ctx := sdk.WithAgent(sdk.WithRun(sdk.WithConversation(t.Context(), conversation), "long-run"), agent)
