@@ -25,6 +25,7 @@ func incident() *sinks.Batch {
 		e := &b.Exchanges[i]
 		at := begin.Add(time.Duration(i) * 30 * time.Second)
 		e.StartedAt, e.StoredAt = at, at.Add(time.Second)
+		b.Contents[i].SeenAt, b.History[i].SeenAt = at, at
 		e.Labels.Service, e.Labels.Stage, e.Labels.ServiceVersion = "trips", "planner", "1.4.0"
 		e.Conversation = fmt.Sprintf("conv-%d", i)
 		e.Status, e.Failed, e.Cause, e.CauseKnown, e.CauseClass, e.RootCause, e.ErrorText = 200, false, "", "", "", "", ""
