@@ -42,6 +42,7 @@ func TestPages(t *testing.T) {
 	d := startDemo(t)
 	live := b.Page(t, pageViews[0])
 	live.Open(d.fleet)
+	live.Wait(`document.querySelector("#totals") && !document.querySelector("[data-waiting]")`) // the first call opens another page
 	live.Eval("window.sameDocument = true", nil)
 	d.slack = d.printed(`Slack message: (http://\S+)`)
 	t.Run("live", func(t *testing.T) { testLive(t, live) })
