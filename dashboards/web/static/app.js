@@ -22,7 +22,7 @@ function say(text) {
 function busy() {
 	const at = document.activeElement;
 	const selection = String(document.getSelection() || "");
-	return selection !== "" || (at && sections.contains(at) && /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName));
+	return selection !== "" || (at && sections.contains(at) && at.closest("form") !== null);
 }
 
 let loading = false;
