@@ -53,6 +53,7 @@ func TestReadmeRun(t *testing.T) {
 // A longCommand is a command of the README that runs until it is interrupted.
 type longCommand struct {
 	prefix, ready string // ready is its output after which the next command is run
+	check         string // a command that succeeds as soon as it is ready for others, or ""
 	env           []string
 	seen          bool
 }
@@ -87,7 +88,7 @@ test "$1 $2 $3 $4" = "mcp add llmtap --" && shift 4
 			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url."+top+".insteadOf", "GIT_CONFIG_VALUE_0=https://github.com/llmtap/llmtap"),
 		waits: []*longCommand{
 			{prefix: "go run ./cmd/llmtap demo", ready: "llmtap query whose_change"},
-			{prefix: "llmtap up", ready: "llmtap is up", env: []string{
+			{prefix: "llmtap up", ready: "llmtap is up", check: "llmtap doctor", env: []string{
 				"LLMTAP_DATA_DIR=" + up, "LLMTAP_SLACK_API_URL=" + slack.URL + "/api/", "LLMTAP_NATS_PORT=" + strconv.Itoa(freePort(t)), "LLMTAP_LISTEN=127.0.0.1:0",
 				"LLMTAP_PROXY_LISTEN=127.0.0.1:0", "LLMTAP_RECEIVE_LISTEN=127.0.0.1:0", "LLMTAP_RECEIVE_GRPC_LISTEN=127.0.0.1:0", "LLMTAP_UI_LISTEN=127.0.0.1:0",
 			}},
@@ -106,7 +107,7 @@ func (r *readmeRun) run(t *testing.T, block string) {
 			if strings.HasPrefix(line, c.prefix) {
 				c.seen = true
 				env = append(slices.Clip(env), c.env...)
-				r.start(t, script.String(), env, c.ready)
+				r.start(t, script.String(), env, c)
 				script.Reset()
 			}
 		}
@@ -117,8 +118,8 @@ func (r *readmeRun) run(t *testing.T, block string) {
 	}
 }
 
-// start runs commands until the test ends, and returns when their output has the text ready.
-func (r *readmeRun) start(t *testing.T, script string, env []string, ready string) {
+// start runs commands until the test ends, and returns when the last of them, c, is ready.
+func (r *readmeRun) start(t *testing.T, script string, env []string, c *longCommand) {
 	t.Helper()
 	r.prepare(t)
 	cmd := r.shell(script, env)
@@ -133,7 +134,7 @@ func (r *readmeRun) start(t *testing.T, script string, env []string, ready strin
 			t.Logf("%s: %v", script, err)
 		}
 	})
-	for !strings.Contains(out.String(), ready) {
+	for !strings.Contains(out.String(), c.ready) || c.check != "" && r.shell(c.check, env).Run() != nil {
 		if time.Since(begun) > 5*time.Minute {
 			t.Fatalf("%s\n%s", script, out.String())
 		}
