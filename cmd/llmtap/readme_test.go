@@ -20,7 +20,8 @@ import (
 
 // readmes are the README and the documents that it links to.
 var readmes = []string{
-	"README.md", "alerts/README.md", "analyzer/rules/README.md", "deploy/README.md", "deploy/measurements.md", "deploy/examples/python/README.md",
+	"README.md", "alerts/README.md", "analyzer/rules/README.md", "deploy/README.md", "deploy/CONNECT.md", "deploy/DATA.md", "deploy/INTEGRATIONS.md",
+	"deploy/SERVERS.md", "deploy/measurements.md", "deploy/examples/python/README.md",
 	"ingest/proxy/README.md", "ingest/sdk/README.md", "ingest/sdk/python/README.md", ".github/CONTRIBUTING.md", ".github/CHANGELOG.md",
 }
 
