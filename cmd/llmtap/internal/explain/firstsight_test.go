@@ -34,10 +34,10 @@ import (
 // The goal of 85 % right at first sight is reached in set 10 alone, and in no two sets in a row; the goal of at most 3 % wrong with
 // certainty holds for sets 5 to 12, and for sets 12 and 13 together, of which 49 of 59 were right. The figures of the test are those
 // after learning. Sets 2 to 9 were taken as a search of issues returned them, without reports whose wording a table or a test had; of
-// set 10, 11 have such a wording, and without them 54 of 63 were right. Sets 8 to 11 are of repositories that no set before has. Set 11 is small, and most of it are refusals of providers, in
-// wordings that no table had. Of sets 2 to 11, 249 reports may say nothing: there "unexplained" is right, alone or beside another
-// name. In sets 8 and 9, these are 108, of which 88 were right; of the others, 42 of 49. In sets 10 and 11, they are 44, of which 37
-// were right; of the others, 43 of 51.
+// set 10, 11 have such a wording, and without them 54 of 63 were right. Sets 8 to 11 are of repositories that no set before has. Set
+// 11 is small, and most of it are refusals of providers, in wordings that no table had. Of sets 2 to 11, 249 reports may say nothing:
+// there "unexplained" is right, alone or beside another name. In sets 8 and 9, these are 108, of which 88 were right; of the others,
+// 42 of 49. In sets 10 and 11, they are 44, of which 37 were right; of the others, 43 of 51.
 //
 // Sets 12 and 13 are the results of 39 and 18 queries of a search of issues and pull requests that are of 2025 or 2026, quote a refusal
 // of a request, and show its cause. Left out are threads of earlier sets, and texts of which half of the sequences of six words are in
