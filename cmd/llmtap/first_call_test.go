@@ -71,7 +71,7 @@ func TestFirstCall(t *testing.T) {
 				t.Fatalf("%v\n%s\n%s", err, code, out)
 			}
 			shown := false
-			for deadline := time.Now().Add(2 * time.Minute); !shown && time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+			for deadline := time.Now().Add(5 * time.Minute); !shown && time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 				shown = !p.Has("[data-waiting]") && p.Has("#totals")
 			}
 			if !shown {

@@ -81,7 +81,7 @@ func (g *gateTest) rollout(healthy string, tasks int, d time.Duration) {
 	if err != nil {
 		g.t.Error(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if now, err := g.sink.Counts(g.t.Context()); err == nil && now["exchanges"] >= before["exchanges"]+r.Published {
 			return
 		}

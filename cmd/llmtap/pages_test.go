@@ -107,7 +107,7 @@ func startDemo(t *testing.T) *pagesDemo {
 	})
 	printed := func(pattern string) string {
 		expr := regexp.MustCompile(pattern)
-		for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 			if m := expr.FindStringSubmatch(stderr.String()); m != nil {
 				return m[1]
 			}
@@ -340,7 +340,7 @@ func testSilence(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 	slack := b.Page(t, pageViews[0])
 	inSlack := func(text string) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
 			slack.Open(d.slack)
 			if strings.Contains(slack.Text("body"), text) {
 				return
@@ -436,7 +436,7 @@ func testProblem(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 	p.Eval("location.origin + location.pathname", &page)
 	// Rows are stored a moment later.
 	want := []string{"First seen", "Anna assigned it to team-checkout", "Anna says: fixed in 2.4.1", "Anna reopened it: not deployed", "Anna ignored it until"}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		p.Open(page)
 		got := p.Text("#history")
 		missing := slices.DeleteFunc(slices.Clone(want), func(text string) bool { return strings.Contains(got, text) })
