@@ -44,6 +44,61 @@ import (
 // an earlier set, in unseen.jsonl or in the shared data: of 76 texts, 36 are left, and of 41, 23. Set 13 was taken after what set 12
 // showed was learned. A request of set 12 had lost a backslash, so that it did not show its fault.
 //
+// Set 14 was taken by a rule that was committed, with its queries, before the first of them was asked. The rule takes the
+// first twelve results of each query, those of the last six in web pages, those of the others in issues and pull requests:
+//
+//	LM Studio 400 bad request agent second turn after tool call
+//	vLLM 400 bad request tool message content agent
+//	SGLang 400 bad request tool calls history
+//	llama.cpp server 500 chat template exception tool call history
+//	Ollama 400 invalid tool call arguments agent
+//	Bedrock Converse ValidationException agent tool history
+//	Gemini 400 INVALID_ARGUMENT function calling history
+//	Vertex AI Claude 400 invalid_request_error messages
+//	Mistral API 422 agent conversation messages
+//	DeepSeek V4 400 error agent
+//	Kimi K2 thinking 400 error agent
+//	GLM-5 400 error tools agent
+//	MiniMax M2 400 invalid params agent
+//	Qwen DashScope 400 InvalidParameter agent
+//	xAI Grok 400 error tools agent
+//	Groq 400 invalid_request_error messages property
+//	Cerebras 400 wrong_api_format
+//	Together Fireworks 400 tool messages invalid
+//	OpenRouter Provider returned error 400 tool history
+//	LiteLLM proxy 400 BadRequestError Responses API input
+//	Azure OpenAI 400 agent framework Responses API
+//	GitHub Copilot 400 bad request model tools
+//	Cloudflare Workers AI 400 tools messages
+//	Vercel AI Gateway 400 invalid request
+//	Semantic Kernel 400 bad request function call history
+//	Spring AI 400 bad request tool call
+//	LangGraph 400 error resume after interrupt
+//	CrewAI 400 error message role
+//	n8n AI Agent node bad request 400
+//	Dify 400 error plugin model
+//	Pydantic AI ModelHTTPError 400
+//	OpenAI Agents SDK handoff 400 error
+//	Cline Roo Code 400 error provider
+//	Zed editor agent 400 error
+//	opencode 400 error after compaction
+//	Home Assistant conversation agent 400 error tools
+//	JSON schema of MCP tool rejected 400
+//	image in tool result 400 error
+//	thinking signature 400 error switching models
+//	new-api one-api 400 upstream error convert request
+//	400 invalid_request_error agent tool call fix
+//	API error 400 Claude Code tool use fix
+//	Gemini API 400 function response fix
+//	OpenAI Responses API 400 No tool output fix
+//	DeepSeek reasoner 400 error fix
+//	Bedrock ValidationException messages fix
+//
+// Of these results, the set has each one of 2025 or 2026 that quotes a refusal of a request and whose thread, as far as the search
+// shows it, makes its cause clear; if it quotes several, those of different causes. A thread counts once. Left out, by a script, are
+// threads that a file of testdata, a table of wordings or the shared data cites, and texts of which half of the sequences of six
+// words are in one text of those; nothing else is.
+//
 //	go test ./cmd/llmtap/internal/explain -run TestFirstSight -v
 func TestFirstSight(t *testing.T) {
 	for _, set := range must.Get(filepath.Glob("testdata/firstsight*.jsonl"))(t) {
@@ -57,7 +112,8 @@ func TestFirstSight(t *testing.T) {
 // from libraries, without a thread to cite, so they say little about new texts. At the first run, 165 of 189, 143 of 186 and 195 of
 // 222 were right, 0, 7 and 2 wrong with certainty. One name of learned3 was corrected afterwards, and two of learned4 got a second.
 // The sentences of learned5 were made up before set 12, for the faults of messages in unusual words: 84 of 110 were right, none was
-// wrong with certainty.
+// wrong with certainty. Those of learned6 were made up before set 14, in the words of many servers and gateways: 225 of 278 were
+// right, 2 were wrong with certainty, and six got a second name afterwards.
 func TestLearned(t *testing.T) {
 	for _, set := range must.Get(filepath.Glob("testdata/learned*.jsonl"))(t) {
 		t.Run(filepath.Base(set), func(t *testing.T) { firstSight(t, set) })
