@@ -94,6 +94,56 @@ import (
 //	DeepSeek reasoner 400 error fix
 //	Bedrock ValidationException messages fix
 //
+// These left too few reports. The following queries, of issues and pull requests, were committed before the first of them was asked:
+//
+//	vLLM BadRequestError Error code: 400 tool_calls message validation
+//	SGLang BadRequestError function arguments history
+//	llama-server raise_exception role alternate tool
+//	LM Studio error rendering prompt with jinja template
+//	Ollama cannot unmarshal ChatRequest messages
+//	text-generation-inference 422 template error messages
+//	LocalAI TabbyAPI KoboldCpp 400 tool_calls
+//	mlx server 400 tool messages
+//	Grok failed to deserialize the JSON body into the target type
+//	Fireworks API error tools function schema invalid_request_error
+//	Cerebras API BadRequestError assistant message property
+//	SambaNova NVIDIA NIM 400 validation error tool message
+//	SiliconFlow Novita 20015 messages
+//	Volcengine Ark InvalidParameter messages tool_calls
+//	Tencent Hunyuan Baidu Qianfan 400 messages tool
+//	StepFun MiMo API 400 param incorrect
+//	GLM 1210 1214 参数有误 messages
+//	Perplexity API 400 messages role order
+//	Cohere API 400 invalid request tool results
+//	watsonx Databricks 400 tool messages
+//	Snowflake Cortex SAP AI Core 400 tool messages
+//	Azure AI Foundry 422 extra_forbidden messages
+//	Codex CLI 400 invalid_request_error input item
+//	Claude Agent SDK resume session 400 invalid_request_error
+//	Gemini Live API closed 1007 invalid argument
+//	Gemini interactions API 400 invalid
+//	Amazon Nova Converse validation error tool
+//	Strands agent ValidationException converse
+//	Goose agent request failed bad request 400
+//	Aider litellm BadRequestError provider
+//	OpenHands LLMBadRequestError
+//	Letta agent 400 messages error
+//	Mastra AI SDK AI_APICallError 400 messages
+//	LlamaIndex Haystack function calling 400 error
+//	smolagents InferenceClient 422 messages
+//	Flowise LibreChat AnythingLLM agent 400
+//	LobeChat ProviderBizError 400
+//	Open WebUI 400 native tool error
+//	Continue Kilo Code 400 tool error
+//	Qwen Code iFlow 400 API error
+//	Crush charm 400 bad request provider
+//	JetBrains Junie Cursor BYOK 400 invalid request
+//	OpenClaw agent 400 provider rejected request
+//	Hermes agent HTTP 400 provider rejected
+//	Responses API proxy translate 400 unsupported
+//	structured output json schema 400 rejected model
+//	reasoning effort thinking parameter 400 rejected model
+//
 // Of these results, the set has each one of 2025 or 2026 that quotes a refusal of a request and whose thread, as far as the search
 // shows it, makes its cause clear; if it quotes several, those of different causes. A thread counts once. Left out, by a script, are
 // threads that a file of testdata, a table of wordings or the shared data cites, and texts of which half of the sequences of six
