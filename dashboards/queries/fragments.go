@@ -16,7 +16,7 @@ import "regexp"
 //	{tokens_per_call} mean of the calls that report their usage; NULL without any
 //	{percent a of b}  as ingest/quantity.Share rounds; NULL of nothing
 //	{counted}         neither a retry of an SDK nor a call that the agent cancelled; neither counts as a call
-//	{reason}          why a call failed: "root cause x", or else "cause x"
+//	{reason}          why a call failed: "root cause x", or else "cause x", or "probably cause x" if that is a guess
 //	{hit}             the failed calls with the cause or root cause why, or else the calls with findings of rules, or that did not read the
 //	                  prompt cache for one of these reasons
 //	{measured}        calls that did not fail with more of a measure than above, or whose answers end as it says
@@ -139,7 +139,7 @@ LEFT JOIN {model prices} AS p ON p.provider = c.provider AND p.model = c.model`}
 	{regexp.MustCompile(`\{tokens_per_call\}`), "round(avgOrNullIf(coalesce(input_tokens, 0) + coalesce(output_tokens, 0), input_tokens IS NOT NULL))"},
 	{regexp.MustCompile(`\{percent ([^{}]+) of ([^{}]+)\}`), "if(10 * ($1) < ($2), round(100 * ($1) / nullIf($2, 0), 1), round(100 * ($1) / nullIf($2, 0)))"},
 	{regexp.MustCompile(`\{counted\}`), "(retry = 0 AND error_type != 'cancelled')"},
-	{regexp.MustCompile(`\{reason\}`), "if(root_cause IN ('', 'unknown_no_history'), concat('cause ', toString(cause)), concat('root cause ', toString(root_cause)))"},
+	{regexp.MustCompile(`\{reason\}`), "if(root_cause IN ('', 'unknown_no_history'), concat(if(cause_known = 'guessed', 'probably cause ', 'cause '), toString(cause)), concat('root cause ', toString(root_cause)))"},
 	{regexp.MustCompile(`\{hit\}`), `{measure:String} != '' AND {measured}
         OR {measure:String} = '' AND {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
         OR cache_break != '' AND has(splitByChar(',', {rules:String}), toString(cache_break))
