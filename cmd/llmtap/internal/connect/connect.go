@@ -20,6 +20,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -94,6 +95,30 @@ func CollectorFlags(c *command.Call, keys ...string) *Servers {
 	s := &Servers{url: c.Flags.String("url", "", urlUsage), getenv: c.Getenv, stderr: c.Stderr}
 	s.flags = config.AddFlags(c.Flags, c.Getenv, append(keys, "data_dir")...)
 	return s
+}
+
+// HookFlags adds the flags for HookURL.
+func HookFlags(c *command.Call) *Servers {
+	return &Servers{url: new(string), getenv: c.Getenv, stderr: c.Stderr, flags: config.AddFlags(c.Flags, c.Getenv, "data_dir")}
+}
+
+// HookURL returns the URL of NATS for hooks on this machine, with their token: that of the llmtap on the data directory, "" if none
+// runs there or its NATS is external.
+func (s *Servers) HookURL() (string, error) {
+	e, err := s.Config()
+	if err != nil {
+		return "", err
+	}
+	r, err := collector.FindRunning(e.DataDir)
+	if err != nil || r.NATSURL == "" {
+		return "", nil
+	}
+	tokens, _ := secret.ReadTokens(e.NATSServer.Token, "nats_server.token_file", e.NATSServer.TokenFile) // the hook says that it is refused
+	if token := tokens.Plain(); token != "" {
+		scheme, host, _ := strings.Cut(r.NATSURL, "://")
+		return scheme + "://" + url.PathEscape(token) + "@" + host, nil
+	}
+	return r.NATSURL, nil
 }
 
 // newServers adds the flags. A flag without usage is not listed in the help.

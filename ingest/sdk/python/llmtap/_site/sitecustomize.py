@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _CLIENTS = ("http.client", "httpx", "httpx2", "requests", "aiohttp")
-_TOLD = "LLMTAP_TOLD"  # set when this process or one that started it has said what is wrong
+_TOLD = "_LLMTAP_TOLD"  # set when this process or one that started it has said what is wrong
 
 
 class _Finder:
