@@ -16,7 +16,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
-var runCommand = &command.Command{
+var runProgramCommand = &command.Command{
 	Name:  "run",
 	Args:  "-- COMMAND...",
 	Short: "Run a Python or Node.js program with the hook, without changing its code",
@@ -59,11 +59,11 @@ func runRun(ctx context.Context, c *command.Call) error {
 		}
 		env.Set(event.EnvNATSURL, url) // else the hook has a default, and says that nobody listens there
 	}
-	return execute(ctx, env, c)
+	return become(ctx, env, c)
 }
 
-// execute replaces this process with the command of c, in env and with the hook.
-func execute(ctx context.Context, env hooked.Env, c *command.Call) error {
+// become replaces this process with the command of c, in env and with the hook.
+func become(ctx context.Context, env hooked.Env, c *command.Call) error {
 	path, err := lookPath(c.Args[0])
 	if err != nil {
 		return err
