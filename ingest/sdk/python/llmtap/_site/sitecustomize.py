@@ -76,7 +76,7 @@ def _register() -> None:
         if os.environ.get(_TOLD) or sys.stderr is None:
             return
         os.environ[_TOLD] = "1"
-        why = repr(e)
+        why = f"{type(e).__name__}: {e}"
         if isinstance(e, ModuleNotFoundError) and e.name == "llmtap":
             why = "the package llmtap is not installed for " + sys.executable
         print("llmtap: the calls of this program are not recorded: " + why, file=sys.stderr)
