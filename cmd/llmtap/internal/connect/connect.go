@@ -116,7 +116,7 @@ func (s *Servers) HookURL() (string, error) {
 	tokens, _ := secret.ReadTokens(e.NATSServer.Token, "nats_server.token_file", e.NATSServer.TokenFile) // the hook says that it is refused
 	if token := tokens.Plain(); token != "" {
 		scheme, host, _ := strings.Cut(r.NATSURL, "://")
-		return scheme + "://" + url.PathEscape(token) + "@" + host, nil
+		return scheme + "://" + url.User(token).String() + "@" + host, nil
 	}
 	return r.NATSURL, nil
 }
