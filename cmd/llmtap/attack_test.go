@@ -259,7 +259,7 @@ func (c *target) callIsStored(t *testing.T) error {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("the call is not stored after 30 s; the last query: %w", errors.Join(err, ctx.Err()))
+			return fmt.Errorf("the call is not stored; the last query: %w", errors.Join(err, ctx.Err()))
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -115,7 +115,7 @@ def agent(patch: str, first: bool) -> str:
 def run(program: str, provider: Provider, **env: str) -> dict[str, Any]:
     """Runs an agent and returns its counters."""
     env = {**os.environ, "PYTHONPATH": str(HERE.parent), **env}
-    done = subprocess.run([sys.executable, "-c", program, provider.host], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program, provider.host], env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and "llmtap: " not in done.stderr and "Blocking" not in done.stderr, done.stderr
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
@@ -255,7 +255,7 @@ def test_langgraph_dev(nats_server: Nats, provider: Provider, tmp_path: pathlib.
 
         assert wait_until(ready, 90), log.read_text()
         for i in range(1, 11):
-            answer = httpx.post(url + "/runs/wait", json={"assistant_id": "agent", "input": {"stats": []}}, timeout=60)
+            answer = httpx.post(url + "/runs/wait", json={"assistant_id": "agent", "input": {"stats": []}}, timeout=300)
             flushed, published, events, dropped, pending, still_open, _, errors, *_ = answer.json()["stats"]
             assert (flushed, published, events, dropped, pending, still_open, errors) == (True, 8 * i, 16 * i, 0, 0, 0, 0), log.read_text()
     finally:
