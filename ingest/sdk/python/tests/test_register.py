@@ -33,14 +33,15 @@ def test_module(running: Nats, provider: Provider, tmp_path: pathlib.Path) -> No
             if sys.argv[1:] != ["child"]:
                 sys.exit(subprocess.run([sys.executable, __file__, "child"]).returncode + 3)
     """
-    values = f"DIRECTORY, URL, BODY = {str(tmp_path)!r}, {provider.url('ok')!r}, b'{{}}'\n"
+    body = b'{"model": "of test_module"}'  # other tests publish to the same server
+    values = f"DIRECTORY, URL, BODY = {str(tmp_path)!r}, {provider.url('ok')!r}, {body!r}\n"
     (tmp_path / "program.py").write_text(values + textwrap.dedent(program))
     env = {"LLMTAP_NATS_URL": running.url, "LLMTAP_SERVICE": "svc", "LLMTAP_HOSTS": provider.host, "LLMTAP_CAPTURE": "full"}
     done = run(["-m", "llmtap", "--", "program.py", "-x"], tmp_path, [HERE.parent], **env)
     assert (done.returncode, done.stderr) == (3, "")
     assert "['program.py', '-x'] True" in done.stdout.splitlines()
-    requests = [m for m in running.messages() if ".request." in m.subject]
-    assert [(m["Llmtap-Service"], m["Llmtap-Capture"], m.data) for m in requests] == [("svc", "full", b"{}")] * 2
+    requests = [m for m in running.messages() if m.data == body]
+    assert [(m["Llmtap-Service"], m["Llmtap-Capture"]) for m in requests] == [("svc", "full")] * 2
     done = run(["-m", "llmtap"], tmp_path, [HERE.parent])
     assert done.returncode == 1 and done.stderr.startswith("usage: python -m llmtap")
 
