@@ -82,7 +82,7 @@ func newUnusualProblems(now time.Time) *unusualProblems {
 			ID: cause, Service: "checkout-agent", Environment: "prod", Stage: stage, Subject: "checkout-agent/" + stage, State: "new", Severity: "warning", Cause: cause, Summary: summary, Fix: fix,
 			FirstSeen: now.Add(-33 * time.Minute), LastSeen: now, Rules: []string{rule}, Incidents: 1, Firing: true, Alert: "a-" + cause,
 		}
-		x.Kind, x.Why, _ = wording.Problem(cause)
+		x.Kind, x.Why, _ = wording.Problem(cause, false)
 		x.Measure, x.Direction = wording.Measure(cause)
 		x.Alerts = []web.Alert{{ID: x.Alert, Name: rule, Severity: "warning", Subject: x.Subject, Summary: summary, StartsAt: x.FirstSeen, UpdatedAt: now, Problem: x.ID}}
 		p.list = append(p.list, x)

@@ -101,7 +101,7 @@ func (r *report) write(w io.Writer, format, dataDir string) error {
 	for _, a := range r.Alerts {
 		fmt.Fprintf(&b, "\nSlack message, %.1f s after the call that crossed the threshold\n", a.PublishedToPosted/1000)
 		for line := range strings.Lines(a.text) {
-			fmt.Fprintf(&b, "  │ %s", line)
+			fmt.Fprintf(&b, "  │ %s", strings.Replace(line, "    llmtap ", "    "+program()+" ", 1)) // runs as printed
 		}
 		fmt.Fprintln(&b)
 	}

@@ -102,7 +102,7 @@ func (t *tools) incident(ctx context.Context, in incidentInput) (answer, error) 
 		if err != nil {
 			return answer{}, fmt.Errorf("why: %w", err)
 		}
-		_, out.Meaning, out.Fix = wording.Problem(in.Why)
+		_, out.Meaning, out.Fix = wording.Problem(in.Why, false)
 		out.Meaning, out.Fix = cmp.Or(out.Meaning, entries[0].Title), cmp.Or(out.Fix, entries[0].Fix)
 	}
 	err = t.withStore(ctx, func(q rows.Querier, _ func() string) error {

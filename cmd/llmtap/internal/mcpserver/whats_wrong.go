@@ -140,7 +140,7 @@ func timeOf(text string, now time.Time) time.Time {
 func newFailure(r rows.Row, in Filter, calls map[string]int, first, ledger, over, bursts []rows.Row) failure {
 	service, stage, cause, root := r.Text("service"), r.Text("stage"), r.Text("cause"), r.Text("root_cause")
 	why := (alerts.Share{Cause: cause, RootCause: root}).ID()
-	_, meaning, _ := wording.Problem(why)
+	_, meaning, _ := wording.Problem(why, false)
 	next := incidentInput{Filter: in, Why: why}
 	next.Service, next.Stage = service, stage
 	f := failure{

@@ -181,8 +181,11 @@ func firstElements(array []byte, n int) (elements []byte, open bool) {
 
 // Unjudged returns why no rules apply to r, or nil.
 func (r *Record) Unjudged() error {
-	if r.Unknown != "" {
+	switch {
+	case r.Unknown != "":
 		return fmt.Errorf("unknown format %q; --dialect sets the format", r.Unknown)
+	case len(r.Body) == 0 || string(r.Body) == "null":
+		return errors.New("the record has no request body")
 	}
 	return nil
 }
