@@ -73,9 +73,10 @@ func runRecord(ctx context.Context, c *command.Call) (err error) {
 	if err = errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", *output, err)
 	}
-	if calls == 0 {
+	switch {
+	case calls == 0:
 		fmt.Fprintf(c.Stderr, "llmtap: %s made no calls that the hook sees\n", c.Args[0])
-	} else {
+	case *output != "-":
 		fmt.Fprintf(c.Stderr, "llmtap: recorded %s; check them: llmtap lint %s\n", quantity.Plural(calls, "call"), *output)
 	}
 	return failure
