@@ -49,7 +49,7 @@ async function refresh() {
 		const unfolded = new Set();
 		sections.querySelectorAll("details[open]").forEach((d) => unfolded.add(place(d)));
 		const known = new Set([...sections.querySelectorAll("tbody tr a")].map((a) => a.href));
-		const focused = sections.contains(document.activeElement) ? place(document.activeElement) : "";
+		const at = document.activeElement, focused = sections.contains(at) ? place(at) : "", seen = focused && visible(at);
 		sections.innerHTML = html; // from this server, which escapes all content
 		ownViews();
 		sections.querySelectorAll("details").forEach((d) => { d.open = d.open || unfolded.has(place(d)); });
@@ -60,6 +60,9 @@ async function refresh() {
 			const same = [...sections.querySelectorAll("a, button, summary, [tabindex]")].find((e) => place(e) === focused);
 			if (same) {
 				same.focus({preventScroll: true});
+				if (seen && !visible(same)) { // what is above it has grown
+					same.scrollIntoView({block: "nearest"});
+				}
 			}
 		}
 		if (document.body.hasAttribute("data-live")) {
@@ -70,6 +73,12 @@ async function refresh() {
 	} finally {
 		loading = false;
 	}
+}
+
+// visible reports whether a part of e is in the window.
+function visible(e) {
+	const box = e.getBoundingClientRect();
+	return box.bottom > 0 && box.top < innerHeight;
 }
 
 // place identifies an element across refreshes.
