@@ -59,7 +59,8 @@ func TestPages(t *testing.T) {
 	urls := d.pages(t, b)
 	t.Run("audit", func(t *testing.T) {
 		for _, u := range append(slices.Clone(urls), d.fleet+"alerts/backtest?rule=StageFailureRate&range=15m", d.fleet+"search?q=checkout-agent",
-			d.fleet+"traffic/conversations", d.fleet+"views?of=/alerts", d.fleet+"search?q=question", d.timeline(t, b)) {
+			d.fleet+"traffic/conversations", d.fleet+"views?of=/alerts", d.fleet+"search?q=question",
+			d.fleet+"explore?measure=cost&by=model&step=5+minutes", d.fleet+"explore/calls_by?by=stage", d.timeline(t, b)) {
 			t.Run(pageName(u), func(t *testing.T) {
 				t.Parallel()
 				p := b.Page(t, pageViews[0])
