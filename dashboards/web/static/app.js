@@ -25,7 +25,7 @@ function busy() {
 	return selection !== "" || (at && sections.contains(at) && at.closest("form") !== null);
 }
 
-let loading = false;
+let loading = false, leaving = false;
 
 // refresh replaces the sections by current ones. What is unfolded, focused or scrolled stays so.
 async function refresh() {
@@ -43,6 +43,7 @@ async function refresh() {
 			return;
 		}
 		if (sections.querySelector("[data-waiting]") && !html.includes("data-waiting")) {
+			leaving = true; // a second reload may hit the page behind the first one
 			location.reload(); // the first call: another page with another title
 			return;
 		}
@@ -71,7 +72,7 @@ async function refresh() {
 	} catch (e) {
 		say("Not live: llmtap does not answer");
 	} finally {
-		loading = false;
+		loading = leaving;
 	}
 }
 
