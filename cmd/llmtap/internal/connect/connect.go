@@ -149,6 +149,19 @@ func (s *Servers) Config() (*config.Effective, error) {
 	return e, nil
 }
 
+// ShapeKey returns the key of the hashes of users: that of the environment, or else that of the data directory unless the stored data is
+// that of the collector at --url. It is "" if there is none.
+func (s *Servers) ShapeKey() (string, error) {
+	if key := s.getenv(event.EnvShapeKey); key != "" || *s.url != "" {
+		return key, nil
+	}
+	e, err := s.Config()
+	if err != nil {
+		return "", err
+	}
+	return collector.ShapeKey(e.DataDir)
+}
+
 // collectorAt returns a client for the collector at url. pinned is the file of its certificate if it runs on this machine.
 func (s *Servers) collectorAt(e *config.Effective, url, pinned string) (*remote.Client, error) {
 	// If this user cannot read the token file, the collector's answer says what to do.

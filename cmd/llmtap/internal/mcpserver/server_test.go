@@ -239,6 +239,32 @@ func TestRows(t *testing.T) {
 	}
 }
 
+// A prompt cache that a change of the agent broke is among what is wrong, though no call failed; an eviction is not.
+func TestBrokenCache(t *testing.T) {
+	c := connect(t, options(t, func(_ context.Context, sql string) (*clickhouse.Result, error) {
+		res := &clickhouse.Result{}
+		if strings.Contains(sql, "cached_percent") {
+			for _, name := range []string{"service", "stage", "service_version", "model", "reason", "element", "detail", "reusable", "missed", "calls_with_it", "missed_usd"} {
+				res.Columns = append(res.Columns, clickhouse.Column{Name: name})
+			}
+			res.Rows = [][]any{
+				{"checkout", "planner", "2.5.0", "m", "system_changed", "system", "time", int64(1000), int64(900), int64(40), 0.5},
+				{"checkout", "writer", "2.5.0", "m", "tools_changed", "tools", "", int64(1000), int64(90), int64(1), 0.1},
+				{"checkout", "planner", "2.5.0", "m", "evicted", "", "", int64(1000), int64(100), int64(4), 0.1},
+			}
+		}
+		return res, nil
+	}))
+	text, _ := ask(t, c, "whats_wrong", `{}`)
+	for _, part := range []string{
+		"- cache_broken: checkout/planner: 2.5.0 of m misses the prompt cache", "the system prompt changed (time); 900 tokens in 40 calls, $0.50 more. Fix: Put what changes",
+		`; next: query {"name":"cache","parameters":{"service":"checkout",`,
+	} {
+		must.Contain(t, text, part)
+	}
+	must.Equal(t, strings.Count(text, "cache_broken"), 1, "broken caches in %s", text)
+}
+
 // At most maxCalls run at a time. A call that takes too long is an error.
 func TestLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/wording"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
+	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/quantity"
@@ -99,8 +101,9 @@ func (t *tools) whatsWrong(ctx context.Context, in Filter) (answer, error) {
 		alerts  = &read{name: "alerts", values: in.values()}
 		masked  = &read{name: "masked_failures", values: in.values()}
 		latent  = &read{name: "latent_violations", values: in.values()}
+		cache   = &read{name: "cache", values: in.values(), prices: t.Prices.Bound()}
 		newest  = &read{name: "newest_call"}
-		helpful = []*read{stages, first, ledger, over, bursts, alerts, masked, latent, newest}
+		helpful = []*read{stages, first, ledger, over, bursts, alerts, masked, latent, cache, newest}
 	)
 	err = t.withStore(ctx, func(q rows.Querier, _ func() string) error {
 		return run(ctx, q, now, append([]*read{causes}, helpful...)...)
@@ -125,7 +128,7 @@ func (t *tools) whatsWrong(ctx context.Context, in Filter) (answer, error) {
 		out.Failures = append(out.Failures, newFailure(r, in, calls, first.rows, ledger.rows, over.rows, bursts.rows))
 	}
 	out.addAlerts(alerts.rows)
-	out.addSignals(in, masked.rows, latent.rows)
+	out.addSignals(in, masked.rows, latent.rows, cache.rows)
 	return short(out.text(), out)
 }
 
@@ -184,7 +187,7 @@ func (w *wrong) addAlerts(found []rows.Row) {
 	}
 }
 
-func (w *wrong) addSignals(in Filter, masked, latent []rows.Row) {
+func (w *wrong) addSignals(in Filter, masked, latent, cache []rows.Row) {
 	next := func(name string, r rows.Row) step {
 		f := in
 		f.Service, f.Stage = r.Text("service"), r.Text("stage")
@@ -205,6 +208,19 @@ func (w *wrong) addSignals(in Filter, masked, latent []rows.Row) {
 		w.Signals = append(w.Signals, signal{"latent_violation", subject(r.Text("service"), r.Text("stage")), fmt.Sprintf(
 			"%s accepted %s that %s would reject (%s)", line(r.Text("provider"), maxVersion), quantity.Plural(r.Int("violations"), "violation"), r.Text("target"), r.Text("rule_id"),
 		), next("latent_violations", r)})
+	}
+	cache = slices.DeleteFunc(cache, func(r rows.Row) bool { // also what hardly costs anything
+		return !promptcache.Avoidable(r.Text("reason")) || 10*r.Int("missed") < r.Int("reusable")
+	})
+	for _, r := range cache[:min(len(cache), maxOthers)] {
+		v := promptcache.Verdict{Reason: r.Text("reason"), Element: r.Text("element"), Detail: r.Text("detail")}
+		text := fmt.Sprintf("%s of %s misses the prompt cache since %s: %s; %s in %s", cmp.Or(line(r.Text("service_version"), maxVersion), "no version"),
+			line(r.Text("model"), maxVersion), stamp(r.Time("first_call")), promptcache.Words(v.Reason, v.Element, v.Detail),
+			quantity.Plural(r.Int("missed"), "token"), quantity.Plural(r.Int("calls_with_it"), "call"))
+		if usd := r.Float("missed_usd"); usd > 0 {
+			text += fmt.Sprintf(", $%.2f more", usd)
+		}
+		w.Signals = append(w.Signals, signal{signals.CacheBroken, subject(r.Text("service"), r.Text("stage")), text + ". Fix: " + strings.TrimSuffix(v.Fix(), "."), next("cache", r)})
 	}
 }
 
