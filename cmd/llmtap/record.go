@@ -69,7 +69,7 @@ func runRecord(ctx context.Context, c *command.Call) (err error) {
 	}
 	child.Env = env
 	failure := supervise(child)
-	calls, err := r.Close()
+	calls, err := r.Close(ctx)
 	if err = errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", *output, err)
 	}

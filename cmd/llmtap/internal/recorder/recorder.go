@@ -86,8 +86,8 @@ func New(ctx context.Context, w io.Writer) (*Recorder, error) {
 func (r *Recorder) URL() string { return "http://" + r.listener.Addr().String() }
 
 // Close writes the calls without an answer, and returns the number of all calls and the first error of the writer.
-func (r *Recorder) Close() (calls int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), drain)
+func (r *Recorder) Close(ctx context.Context) (calls int, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain) // a signal has ended ctx, but not the program that is recorded
 	defer cancel()
 	_ = r.server.Shutdown(ctx) // what it still receives is not written
 	r.mu.Lock()
