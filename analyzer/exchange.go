@@ -246,7 +246,7 @@ func (a *Analyzer) complete(p *pending, h half) {
 	switch {
 	case inBand:
 		text = r.Error
-	case e.Status >= 400 && len(body) > 0:
+	case e.Status >= 400 && (len(body) > 0 || ev.Cancelled()): // that the agent left says nothing about the error
 		text = body
 	}
 	a.memory.predict(s, p)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -48,17 +49,18 @@ func TestPages(t *testing.T) {
 	t.Run("live", func(t *testing.T) { testLive(t, live) })
 	t.Run("numbers", func(t *testing.T) { testNumbers(t, d) })
 	t.Run("from Slack", func(t *testing.T) { testFromSlack(t, b, d) })
+	t.Run("silence", func(t *testing.T) { testSilence(t, b, d) }) // while the alert fires
+	t.Run("keyboard", func(t *testing.T) { testKeyboard(t, b, d) })
+	t.Run("problem", func(t *testing.T) { testProblem(t, b, d) })
 	t.Run("Grafana", func(t *testing.T) { testGrafana(t, d) })
 	t.Run("filter", func(t *testing.T) { testFilter(t, b, d) })
 	t.Run("from a number to its calls", func(t *testing.T) { testTraffic(t, b, d) })
 	t.Run("views", func(t *testing.T) { testViews(t, b, d) })
-	t.Run("silence", func(t *testing.T) { testSilence(t, b, d) })
-	t.Run("keyboard", func(t *testing.T) { testKeyboard(t, b, d) })
-	t.Run("problem", func(t *testing.T) { testProblem(t, b, d) })
 	urls := d.pages(t, b)
 	t.Run("audit", func(t *testing.T) {
 		for _, u := range append(slices.Clone(urls), d.fleet+"alerts/backtest?rule=StageFailureRate&range=15m", d.fleet+"search?q=checkout-agent",
-			d.fleet+"traffic/conversations", d.fleet+"views?of=/alerts", d.fleet+"search?q=question", d.timeline(t, b)) {
+			d.fleet+"traffic/conversations", d.fleet+"views?of=/alerts", d.fleet+"search?q=question",
+			d.fleet+"explore?measure=cost&by=model&step=5+minutes", d.fleet+"explore/calls_by?by=stage", d.timeline(t, b)) {
 			t.Run(pageName(u), func(t *testing.T) {
 				t.Parallel()
 				p := b.Page(t, pageViews[0])
@@ -357,7 +359,7 @@ func testSilence(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 	shows := func(selector string, texts ...string) {
 		t.Helper()
 		for _, text := range texts {
-			must.Contain(t, p.Text(selector), text, selector)
+			p.Wait(fmt.Sprintf("document.querySelector(%q)?.innerText.includes(%q)", selector, text))
 		}
 	}
 	p.Open(d.fleet + "alerts")

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	fleetslack "github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
@@ -23,8 +24,8 @@ import (
 var runReadme = flag.Bool("readme", false, "run the commands of the README in a clone: TestReadmeRun (90 s)")
 
 // TestReadmeRun runs the shell commands of the README, word for word and in their order, in a clone of this repository, with Go, npm
-// and Python only. GitHub is this repository, Slack is the demo's, and the coding agent claude is a script that begins a session. The
-// commands of the section Develop are not run: this is one of them.
+// and Python only. GitHub is this repository, Slack is the demo's, the coding agent claude is a script that begins a session, and pytest
+// is one that runs the test of an agent. The commands of the section Develop are not run: this is one of them.
 func TestReadmeRun(t *testing.T) {
 	if !*runReadme {
 		t.Skip("runs the commands of the README, with -readme")
@@ -81,10 +82,15 @@ test "$1 $2 $3 $4" = "mcp add llmtap --" && shift 4
 	sleep 2
 } | "$@" | grep '"serverInfo"'
 `, 0o700)
+	python, hook := pythonHook(t, "pytest>=8")
+	fake := httptest.NewServer(provider.New(provider.Default()))
+	t.Cleanup(fake.Close)
+	file(filepath.Join(bin, "pytest"), "#!/bin/sh -e\nexec "+python+" -m pytest -p no:cacheprovider tests\n", 0o700)
 	demo, up := filepath.Join(dir, "demo"), filepath.Join(dir, "up")
 	return &readmeRun{
 		dir: dir,
 		env: append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "GOBIN="+bin, "LLMTAP_DATA_DIR="+demo,
+			"PYTHONPATH="+hook, "PROVIDER="+fake.URL+provider.OpenAIPath,
 			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url."+top+".insteadOf", "GIT_CONFIG_VALUE_0=https://github.com/llmtap/llmtap"),
 		waits: []*longCommand{
 			{prefix: "go run ./cmd/llmtap demo", ready: "llmtap query whose_change"},
@@ -150,7 +156,7 @@ func (r *readmeRun) prepare(t *testing.T) {
 	text := filetest.Read(t, rule)
 	for name, text := range map[string]string{
 		"slack-token": "xoxb-test\n", "my-rules.yaml": string(text),
-		"recorded/order.jsonl": `{"model":"gpt-5","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":""},{"role":"tool","tool_call_id":"call_1","content":"x"}]}` + "\n",
+		"tests/test_agent.py": source(t, "cmd/llmtap/testdata/test_agent.py"),
 	} {
 		path := filepath.Join(r.dir, filepath.FromSlash(name))
 		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o750))
@@ -159,7 +165,7 @@ func (r *readmeRun) prepare(t *testing.T) {
 }
 
 // exitCodes are the exit codes of commands that do not exit with 0, by the start of the command.
-var exitCodes = map[string]int{"llmtap lint recorded": 1, "llmtap gate": 1}
+var exitCodes = map[string]int{"llmtap lint histories": 1, "llmtap gate": 1}
 
 func (r *readmeRun) command(t *testing.T, script string, env []string) {
 	t.Helper()

@@ -194,6 +194,15 @@ func TestShow(t *testing.T) {
 	}
 	s.waitStored(s.n)
 
+	// lint reads what show writes as JSON lines, and finds the same fault in the exchange and in its conversation.
+	for id, line := range map[string]string{broken: "1", "fork": "4"} {
+		lines, errs, _ := s.show(id, "--format", "jsonl")
+		out, more, code := runCommand(t, lines, "lint", "-")
+		if code != command.ExitFailed || !strings.Contains(out, "-:"+line+"  openai_chat/openai\n  orphan_tool_reply (rejected with 400): message 3") {
+			t.Errorf("lint of %s: exit code %d\n%s%s%s", id, code, errs, out, more)
+		}
+	}
+
 	for name, c := range map[string]struct {
 		args []string
 		code int

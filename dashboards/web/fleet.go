@@ -422,11 +422,19 @@ func (s *fleetPage) causesByTallies(ctx context.Context, v *View) *Chart {
 
 // A reason is why a call failed.
 type reason struct {
-	Kind string // root cause, or cause if it is not known
+	Kind string // root cause, or cause if it is not known, or probably cause if that is a guess
 	ID   string
 }
 
 func (r reason) String() string { return strings.TrimSpace(r.Kind + " " + r.ID) }
+
+// short returns r without what kind of reason it is.
+func (r reason) short() string {
+	if strings.HasPrefix(r.Kind, "probably ") {
+		return "probably " + r.ID
+	}
+	return r.ID
+}
 
 // reasonOf returns the reason of calls with a cause and a root cause, as {reason} in statements.
 func reasonOf(cause, rootCause string) reason {

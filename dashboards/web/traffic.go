@@ -296,7 +296,7 @@ func (l *trafficList) write(c *cell, r stored.Row, name string, isNumber bool) {
 	case name == "cost":
 		first.Text = cents(r.Float(name))
 	case name == "main_reason" || name == "group" && l.by == "cause":
-		first.Text = parseReason(first.Text).ID
+		first.Text = parseReason(first.Text).short()
 	case name == "failed_percent":
 		first.Text += "%"
 	case slices.Contains([]string{"seconds", "p50", "p95", "first_token"}, name):

@@ -42,6 +42,8 @@ func TestTraffic(t *testing.T) {
 	by := &Table{Columns: []Column{{"group", "String"}, {"calls", "UInt64"}, {"failed_calls", "UInt64"}, {"main_reason", "String"}, {"last_call", "DateTime64"}, {"next", "String"}}, Rows: [][]any{{"c/1", uint64(1030), uint64(7), "root cause x", testNow, "1 c/1"}}}
 	f("/traffic/conversations?range=6h", by, `href="/timeline?conversation=c%2F1&amp;range=6h"`, `href="/traffic/calls?conversation=c%2F1&amp;failed=yes&amp;range=6h"`, "1,030")
 	f("/traffic/users", by, `href="/traffic/calls?user=c%2F1"`)
+	by.Rows[0][0], by.Rows[0][3] = "probably cause x", "probably cause x"
+	f("/traffic/users", by, "probably x")
 	resp, _ := get(newTest(t, fakeSource{}, ""), "/traffic/nothing")
 	must.Equal(t, resp.StatusCode, http.StatusNotFound, "an unknown list")
 }

@@ -284,3 +284,15 @@ func TestHostileVersionsToolsProviders(t *testing.T) {
 		harmless(t, body)
 	}
 }
+
+// The first page says of a cause that is a guess that it is one; its links lead to the calls with the cause.
+func TestGuess(t *testing.T) {
+	table := func(column string, row ...any) *Table {
+		return &Table{Columns: []Column{{column, "String"}, {"time", "DateTime64"}, {"n", "UInt64"}, {"calls", "UInt64"}, {"failed_calls", "UInt64"}, {"reason_calls", "UInt64"}}, Rows: [][]any{row}}
+	}
+	_, body := get(newTest(t, fakeSource{rows: map[string]*Table{
+		"Which causes made calls fail": table("why", "probably cause server_error", testNow.Add(-time.Minute), uint64(3), uint64(0), uint64(0), uint64(0)),
+		"Which stages hurt most":       table("reason", "probably cause server_error", testNow, uint64(0), uint64(9), uint64(3), uint64(3)),
+	}}, ""), "/")
+	wantAll(t, body, "probably cause server_error", `probably cause <a href="/incident?why=server_error"><code>server_error</code></a> <small>3</small>`)
+}

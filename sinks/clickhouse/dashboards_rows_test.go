@@ -43,7 +43,7 @@ func incident() *sinks.Batch {
 		f.ExchangeVersion = e.Labels.ServiceVersion
 		if i >= 20 && i%2 == 0 {
 			e.InputTokens, e.CachedTokens, e.OutputTokens, e.CacheReported, e.Cache = 0, 0, 0, false, promptcache.Verdict{} // unknown
-			e.Status, e.Failed, e.Cause, e.RootCause, e.ErrorText = 400, true, "orphan_tool_reply", "tool_calls_dropped_on_save", "bad request"
+			e.Status, e.Failed, e.Cause, e.CauseKnown, e.RootCause, e.ErrorText = 400, true, "orphan_tool_reply", "both", "tool_calls_dropped_on_save", "bad request"
 			f.Status, f.Fingerprint, f.FirstVersion, f.LastClean = 400, "aaaaaaaaaaaaaaaa", "1.5.0", "1.4.0"
 			if i == 30 { // from a partition that saw it first in a later version
 				f.FirstVersion, f.LastClean = "1.5.1", "1.5.0"

@@ -37,7 +37,7 @@ service=trips stage=planner calls=10 failed_calls=0 failed_percent=0 main_cause=
 service=trips stage=planner calls=10 failed_calls=5 failed_percent=50 main_cause=orphan_tool_reply
 service=trips stage=planner calls=9 failed_calls=5 failed_percent=56 main_cause=orphan_tool_reply`},
 	{"failures_over_time", map[string]string{"service": "quotes", "since": "9d"}, `service=quotes stage=planner calls=3 failed_calls=3 failed_percent=100 main_cause=unexplained`},
-	{"causes", nil, `service=trips stage=planner cause=orphan_tool_reply root_cause=tool_calls_dropped_on_save failed_calls=10 percent_of_failed=100 retries=0 versions=[1.5.0] statuses=[400] last_error_text=bad request last_conversation_id=conv-38`},
+	{"causes", nil, `service=trips stage=planner cause=orphan_tool_reply known=map[both:10] root_cause=tool_calls_dropped_on_save failed_calls=10 percent_of_failed=100 retries=0 versions=[1.5.0] statuses=[400] last_error_text=bad request last_conversation_id=conv-38`},
 	{"causes", map[string]string{"since": "7d"}, `cause=orphan_tool_reply failed_calls=10 percent_of_failed=77 retries=0
 cause=unexplained failed_calls=3 percent_of_failed=23 retries=1`},
 	{"bursts", nil, `service=trips stage=planner cause=orphan_tool_reply main_root_cause=tool_calls_dropped_on_save failed_calls=10 calls=19 failed_percent=53 peak_failed=5 peak_percent=56 first_version=1.5.0 examples=[019aa0b0-0000-7014-8000-000000000014 019aa0b0-0000-701e-8000-00000000001e]`},

@@ -62,7 +62,7 @@ func wait(t *testing.T, stored <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-stored:
-	case <-time.After(5*time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("not stored")
 	}
 }

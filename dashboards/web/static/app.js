@@ -25,7 +25,7 @@ function busy() {
 	return selection !== "" || (at && sections.contains(at) && at.closest("form") !== null);
 }
 
-let loading = false;
+let loading = false, leaving = false;
 
 // refresh replaces the sections by current ones. What is unfolded, focused or scrolled stays so.
 async function refresh() {
@@ -43,13 +43,14 @@ async function refresh() {
 			return;
 		}
 		if (sections.querySelector("[data-waiting]") && !html.includes("data-waiting")) {
+			leaving = true; // a second reload may hit the page behind the first one
 			location.reload(); // the first call: another page with another title
 			return;
 		}
 		const unfolded = new Set();
 		sections.querySelectorAll("details[open]").forEach((d) => unfolded.add(place(d)));
 		const known = new Set([...sections.querySelectorAll("tbody tr a")].map((a) => a.href));
-		const focused = sections.contains(document.activeElement) ? place(document.activeElement) : "";
+		const at = document.activeElement, focused = sections.contains(at) ? place(at) : "", seen = focused && visible(at);
 		sections.innerHTML = html; // from this server, which escapes all content
 		ownViews();
 		sections.querySelectorAll("details").forEach((d) => { d.open = d.open || unfolded.has(place(d)); });
@@ -60,6 +61,9 @@ async function refresh() {
 			const same = [...sections.querySelectorAll("a, button, summary, [tabindex]")].find((e) => place(e) === focused);
 			if (same) {
 				same.focus({preventScroll: true});
+				if (seen && !visible(same)) { // what is above it has grown
+					same.scrollIntoView({block: "nearest"});
+				}
 			}
 		}
 		if (document.body.hasAttribute("data-live")) {
@@ -68,8 +72,14 @@ async function refresh() {
 	} catch (e) {
 		say("Not live: llmtap does not answer");
 	} finally {
-		loading = false;
+		loading = leaving;
 	}
+}
+
+// visible reports whether a part of e is in the window.
+function visible(e) {
+	const box = e.getBoundingClientRect();
+	return box.bottom > 0 && box.top < innerHeight;
 }
 
 // place identifies an element across refreshes.

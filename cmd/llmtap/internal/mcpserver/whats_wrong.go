@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
@@ -48,6 +49,7 @@ type failure struct {
 	RootCause    string `json:"root_cause,omitempty"`
 	Meaning      string `json:"meaning"`
 	Failed       int    `json:"failed_calls"`
+	Guessed      int64  `json:"guessed_calls,omitempty"` // of Failed, calls of which Meaning is a guess
 	Calls        int    `json:"calls_of_stage"`
 	Versions     string `json:"versions,omitempty"`
 	Change       string `json:"whose_change,omitempty"`
@@ -151,6 +153,8 @@ func newFailure(r rows.Row, in Filter, calls map[string]int, first, ledger, over
 		Calls: calls[service+"\x00"+stage], Versions: named(r.Texts("versions"), 5), Change: originOf(first, ledger, service, stage, why).text(),
 		First: stamp(r.Time("first_seen")), Last: stamp(r.Time("last_seen")), Conversation: line(r.Text("last_conversation_id"), maxLine), Next: step{"incident", next},
 	}
+	f.Guessed = guessedOf(r)
+	f.Meaning = stored.Guessed(f.Meaning, f.Guessed, r.Int64("failed_calls"))
 	same := func(r rows.Row) bool {
 		return r.Text("service") == service && r.Text("stage") == stage && r.Text("cause") == cause
 	}
@@ -162,6 +166,15 @@ func newFailure(r rows.Row, in Filter, calls map[string]int, first, ledger, over
 		f.Burst = fmt.Sprintf("%s to %s, peak %v%% of the calls in a window", stamp(b.Time("started")), stamp(b.Time("ended")), b.Float("peak_percent"))
 	}
 	return f
+}
+
+// guessedOf returns the calls of a row of causes of which the cause is a guess; 0 if the root cause is known.
+func guessedOf(r rows.Row) int64 {
+	if s := (alerts.Share{Cause: r.Text("cause"), RootCause: r.Text("root_cause")}); s.ID() != s.Cause {
+		return 0
+	}
+	known, _ := r["known"].(map[string]uint64)
+	return int64(known["guessed"])
 }
 
 func (w *wrong) addAlerts(found []rows.Row) {

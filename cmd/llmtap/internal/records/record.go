@@ -102,9 +102,13 @@ func NewRecord(text []byte, forced *wire.Target, buffer *[]byte) (*Record, error
 	r.Fault = f.Label("error")
 	switch {
 	case r.Exchange:
-		if r.Body = f.Body("request"); f.Has("response") {
+		r.Body = f.Body("request")
+		if f.Has("response") {
 			r.Response = f.Body("response")
+		} else if a := f["answer"]; len(a) > 0 && a[0] != '[' { // of llmtap show
+			r.Response = f.Body("answer")
 		}
+		r.Fault = cmp.Or(r.Fault, f.Label("error_text"))
 		r.Service, r.Instance, r.Run = f.Label("service"), f.Label("instance"), f.Label("run_id")
 		r.Conversation = cmp.Or(f.Label("conversation"), f.Label("conversation_id"))
 	case f.Has("custom_id") && (f.Has("body") || f.Has("params")): // a request of a batch

@@ -2,6 +2,7 @@ package show
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -256,18 +257,46 @@ func quoted(s string) string {
 
 // object returns e with request and answer, for JSON. A body that is not JSON becomes a string.
 func (e *Exchange) object() any {
-	out := struct {
+	c, answer := e.call()
+	return struct {
 		*Exchange
-		Request json.RawMessage `json:"request,omitempty"`
-		Answer  json.RawMessage `json:"answer,omitempty"`
-	}{Exchange: e}
+		call
+		Answer json.RawMessage `json:"answer,omitempty"`
+	}{e, c, answer}
+}
+
+// A call has what llmtap lint reads of an exchange.
+type call struct {
+	URL      string          `json:"url,omitempty"`
+	Request  json.RawMessage `json:"request,omitempty"`
+	Response json.RawMessage `json:"response,omitempty"`
+}
+
+// call returns the call of e and its answer apart.
+func (e *Exchange) call() (c call, answer json.RawMessage) {
+	if e.Server != "" {
+		c.URL = "https://" + e.Server + e.Path
+	}
 	if body, ok := e.Body(); ok {
-		out.Request = value(body)
+		c.Request = value(body)
 	}
 	if e.Answer != "" {
-		out.Answer = value(e.Answer)
+		answer = value(e.Answer)
 	}
-	return out
+	return c, answer
+}
+
+// object returns t with its whole request and answer. It reads the bodies of t.
+func (t *Turn) object(ctx context.Context, s Store) (any, error) {
+	if err := t.fill(ctx, s); err != nil {
+		return nil, err
+	}
+	c, answer := t.call()
+	c.Response = answer
+	return struct {
+		*Turn
+		call
+	}{t, c}, nil
 }
 
 // value returns body as JSON: unchanged if it is valid JSON, else as a string.

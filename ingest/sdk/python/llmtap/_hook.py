@@ -59,6 +59,7 @@ class Hook:
     def __init__(self, config: Config) -> None:
         _redact.load()  # the agent's threads must not read files later
         self.config = config
+        self.automatic = False  # see _api.install
         self.hosts = Hosts(config.hosts)
         self._code = Finder() if config.code else None
         self.sdk = "python/" + VERSION
