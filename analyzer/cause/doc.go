@@ -114,9 +114,9 @@
 //
 // A row of concepts about the request, a weak row, and a family's row with "guess", whose words are those of a library, are
 // guesses. So is a row about the account if the provider answered 400 or 422 and another clause states a fault of the request, a
-// row about a limit or a filter if its own clause states one ("Unsupported parameter: billing_mode"), and a status of 403, 404, 405
-// or 500 beside a text that no row knows. A row with the cause "unexplained" matches what explains nothing: a client that cannot
-// read an answer, or a server that refuses its own.
+// row about a limit, a price or a filter if its own clause states one ("Unsupported parameter: billing_mode"), and a status of 403,
+// 404, 405 or 500 beside a text that no row knows. A row with the cause "unexplained" matches what explains nothing: a client that
+// cannot read an answer, or a server that refuses its own.
 //
 // # Servers and gateways
 //
