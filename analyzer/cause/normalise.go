@@ -19,10 +19,11 @@ const (
 )
 
 // normalise appends the normal form of text to dst. The normal form is in lower case, without quotes, escapes and terminal
-// colours. Contractions are written out, so that "doesn't" and "doesnt" are "does not", and "can't" is "cannot". The words of a name in camel case are
-// joined by underscores, so that toolResult and tool_result are one name; names that start with a capital, such as those of
-// companies and exceptions, remain one word. White space and box-drawing characters become single spaces, or nothing after a
-// colon or comma. JSON escaped any number of times and the repr of a Python object have the same normal form as the plain text.
+// colours. Contractions are written out, so that "doesn't" and "doesnt" are "does not", and "can't" is "cannot". The words of
+// a name in camel case are joined by underscores, so that toolResult and tool_result are one name; names that start with a
+// capital, such as those of companies and exceptions, remain one word. White space and box-drawing characters become single
+// spaces, or nothing after a colon or comma. JSON escaped any number of times and the repr of a Python object have the same
+// normal form as the plain text.
 func normalise(dst, text []byte) []byte { return appendEdges(dst, text, true) }
 
 // appendEdges appends the normal form of text to dst, without its middle if it is long. split says whether names in camel case
