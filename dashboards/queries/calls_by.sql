@@ -8,8 +8,8 @@
 -- bound prices: price table of the configuration, as JSON
 -- Only calls within the time range count. A call that declares several tools, or has several attributes, counts for each. unpriced are calls whose cost is
 -- unknown, because the price of the model or the usage of the call is. first_token is the time until it that 95% of the streamed
--- calls do not exceed. The inner statement reads only what it takes to choose
--- the groups where there may be many.
+-- calls do not exceed. The inner statement reads only what it takes to choose the groups,
+-- where there may be many.
 WITH
     {calls by group}
 SELECT
