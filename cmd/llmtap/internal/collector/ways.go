@@ -12,14 +12,17 @@ func (c *Collector) ways() []web.Way {
 	if key := c.key.export(); key != "" {
 		export += key + "\n"
 	}
+	const python, node = "pip install ./ingest/sdk/python\n", "(cd ingest/sdk/typescript && npm ci && npm run build)\nnpm install ./ingest/sdk/typescript\n"
 	ways := []web.Way{
-		{Name: "Python", Note: login, Code: "pip install ./ingest/sdk/python\n" + export + `cat > hooked.py <<'END'
+		{Name: "Python", Note: login, Code: python + export + "llmtap run -- python agent.py"},
+		{Name: "Node.js", Note: login, Code: node + export + "llmtap run -- node agent.js"},
+		{Name: "Python, in its code", Note: login, Code: python + export + `cat > hooked.py <<'END'
 import llmtap, runpy
 llmtap.instrument(service="my-agent", service_version="1.0.0")
 runpy.run_path("agent.py", run_name="__main__")
 END
 python hooked.py`},
-		{Name: "Node.js", Note: login, Code: "(cd ingest/sdk/typescript && npm ci && npm run build)\nnpm install ./ingest/sdk/typescript\n" + export + `cat > hook.mjs <<'END'
+		{Name: "Node.js, in its code", Note: login, Code: node + export + `cat > hook.mjs <<'END'
 import { instrument } from "llmtap";
 instrument({ service: "my-agent", serviceVersion: "1.0.0" });
 END
