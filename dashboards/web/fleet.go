@@ -140,6 +140,7 @@ type fleetProblems struct {
 	Worst []problemRow
 	Now   int // problems that fire, and people are notified of them
 	Open  int
+	Idle  bool   // there was no call in the last hour
 	URL   string // of the list of all
 }
 
@@ -155,6 +156,8 @@ func (s *fleetPage) fleetNow(ctx context.Context, v *View) (*fleetProblems, erro
 		return nil, err
 	}
 	out := &fleetProblems{fleetNow: now, URL: v.With(problemsPath)}
+	series, err := s.tallies.read(ctx, "sum(increase(llmtap_calls_total"+selector(v.params)+"[1h]))", v.Now, v.Now, time.Minute)
+	out.Idle = err == nil && sum(series) == 0
 	if s.problems == nil {
 		return out, nil
 	}
@@ -217,6 +220,9 @@ type totals struct {
 	Before                                                *totals
 	Tallies                                               bool // from the tallies, because ClickHouse does not answer
 }
+
+// Priced reports whether the cost of a call is known.
+func (t *totals) Priced() bool { return t.Calls > t.Unpriced }
 
 func (s *fleetPage) totals(ctx context.Context, v *View) (*totals, error) {
 	now, err := s.totalsOf(ctx, v)

@@ -213,7 +213,7 @@ func TestProblems(t *testing.T) {
 	o := fakeSource{}.options()
 	o.Problems, o.Firing = &f, func(context.Context) ([]Alert, error) { return nil, nil }
 	_, body = get(handler(t, o), "/")
-	wantAll(t, body, "Nothing is wrong.", "1 problem of before is still open", "quiet for")
+	wantAll(t, body, `class="verdict plain"><b>1 problem is still open.</b> No alert fires now.`, "quiet for")
 }
 
 // Links to an alert lead to its problem, also after it is over.

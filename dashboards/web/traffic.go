@@ -293,6 +293,8 @@ func (l *trafficList) write(c *cell, r stored.Row, name string, isNumber bool) {
 	}
 	first := &c.Parts[0]
 	switch {
+	case name == "cost" && l.by != "" && r.Int64("unpriced") >= r.Int64("calls"), name == "input_tokens" && r.Int64(name) == 0:
+		first.Text = "–" // not known
 	case name == "cost":
 		first.Text = cents(r.Float(name))
 	case name == "main_reason" || name == "group" && l.by == "cause":
