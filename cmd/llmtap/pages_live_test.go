@@ -132,6 +132,7 @@ func testLongRun(t *testing.T, b *browsertest.Browser) {
 		p := b.Page(t, v)
 		p.Open(srv.URL + "/timeline?run=r1")
 		scrollThrough(t, p, "#timeline tr.call", longMessages)
+		p.Wait(`document.querySelectorAll(".timeline tr.laid").length > 900`) // a picture of the whole page would have them
 		clean(t, p)
 	}
 }

@@ -53,6 +53,7 @@ async function refresh() {
 		const at = document.activeElement, focused = sections.contains(at) ? place(at) : "", seen = focused && visible(at);
 		sections.innerHTML = html; // from this server, which escapes all content
 		ownViews();
+		layOut(Infinity); // at once: what is in sight must not move
 		sections.querySelectorAll("details").forEach((d) => { d.open = d.open || unfolded.has(place(d)); });
 		if (document.body.hasAttribute("data-tail")) {
 			sections.querySelectorAll("tbody tr").forEach((row) => row.classList.toggle("new", !known.has(row.querySelector("a")?.href)));
@@ -73,6 +74,16 @@ async function refresh() {
 		say("Not live: llmtap does not answer");
 	} finally {
 		loading = leaving;
+	}
+}
+
+// layOut has the browser lay out a number of the rows of a timeline that are not in sight, and then the others in idle time, so that
+// searches, pictures of the whole page and the scroll bar know all of them.
+function layOut(most) {
+	const rows = [...document.querySelectorAll(".timeline tbody tr:nth-child(n+60):not(.laid)")];
+	rows.slice(0, most).forEach((row) => row.classList.add("laid"));
+	if (rows.length > most) {
+		(window.requestIdleCallback || setTimeout)(() => layOut(most));
 	}
 }
 
@@ -223,3 +234,4 @@ function ownViews() {
 }
 
 ownViews();
+layOut(40);
