@@ -180,9 +180,12 @@ func auditPage(t *testing.T, p *browsertest.Page) {
 	clean(t, p)
 }
 
-// clean checks that the console of a page is empty and that no request has left loopback.
+// clean checks that the page is whole, that its console is empty and that no request has left loopback.
 func clean(t *testing.T, p *browsertest.Page) {
 	t.Helper()
+	if strings.Contains(p.Text("main"), "cannot be shown") {
+		t.Error("a part of the page cannot be rendered")
+	}
 	for _, problem := range p.Problems() {
 		t.Error(problem)
 	}
