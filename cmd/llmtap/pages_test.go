@@ -133,7 +133,7 @@ func (d *pagesDemo) pages(t *testing.T, b *browsertest.Browser) []string {
 	p.Open(d.fleet)
 	urls := p.Links("header nav a")
 	for _, kind := range []string{"problem", "conversation"} {
-		for _, from := range slices.Clone(urls) {
+		for _, from := range slices.Backward(slices.Clone(urls)) { // the conversation is one of the problem
 			p.Open(from)
 			if links := p.Links(`main a[href*="/` + kind + `/"]`); len(links) > 0 && answers(t, links[0]) {
 				urls = append(urls, links[0])
