@@ -23,7 +23,9 @@ func (c *checker) checkClickHouse(ctx context.Context) {
 	cfg, ok := connect.ClickHouse(c.cfg)
 	where := config.MaskURL(cfg.DSN)
 	if c.cfg.ClickHouse.DSN == "" {
-		c.checkLibrary()
+		if c.checkLibrary(); c.report.Checks[len(c.report.Checks)-1].Status == Warn {
+			return // the running process has none
+		}
 		where = "embedded in " + config.ClickHouseDir(c.cfg.DataDir)
 	}
 	if !ok {
@@ -77,10 +79,12 @@ func (c *checker) checkSchema(st *clickhouse.State) bool {
 	return len(newer) > 0
 }
 
-// checkLibrary checks the library of the embedded ClickHouse.
+// checkLibrary checks the library of the embedded ClickHouse. It warns if there is no ClickHouse.
 func (c *checker) checkLibrary() {
 	path, err := chdb.PresentLibrary(chdb.LibraryConfig{CacheDir: c.cfg.Chdb.CacheDir})
 	switch {
+	case errors.Is(err, chdb.ErrNone):
+		c.warn("libchdb", "to store calls, run: "+chdb.HowToAdd, "%v; alerts and counts work without it", chdb.ErrNone)
 	case err != nil:
 		c.fail("libchdb", "", "%v", err) // err includes the fix
 	case path == "":
