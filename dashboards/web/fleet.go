@@ -279,7 +279,7 @@ func down(err error) bool {
 // downText returns err, for which down is true, as a sentence about ClickHouse.
 func downText(err error) string {
 	if errors.Is(err, ErrNoStore) {
-		return err.Error() + "."
+		return strings.TrimPrefix(err.Error(), ErrUnavailable.Error()+": ") + "."
 	}
 	return "ClickHouse does not answer."
 }

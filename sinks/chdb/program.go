@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -70,7 +71,7 @@ func freeAddress(ctx context.Context) (*net.TCPAddr, error) {
 
 // serveProgram waits until the program at addr answers, creates the database, and passes connections to it until stop is done.
 func serveProgram(stop context.Context, cfg childConfig, ln net.Listener, addr string, ready func()) error {
-	for ask(stop, addr, "/ping", "", "") != nil {
+	for ask(stop, http.MethodGet, "http://"+addr+"/ping", "") != nil {
 		select {
 		case <-stop.Done():
 			return nil
@@ -78,7 +79,8 @@ func serveProgram(stop context.Context, cfg childConfig, ln net.Listener, addr s
 		}
 	}
 	// The password also proves that no other process has taken the port.
-	if err := ask(stop, addr, "/", cfg.Password, "CREATE DATABASE IF NOT EXISTS "+Database); err != nil {
+	u := url.URL{Scheme: "http", User: url.UserPassword(httpd.User, cfg.Password), Host: addr, Path: "/"}
+	if err := ask(stop, http.MethodPost, u.String(), "CREATE DATABASE IF NOT EXISTS "+Database); err != nil {
 		return fmt.Errorf("create database: %w", err)
 	}
 	defer context.AfterFunc(stop, func() { _ = ln.Close() })()
@@ -95,17 +97,15 @@ func serveProgram(stop context.Context, cfg childConfig, ln net.Listener, addr s
 	}
 }
 
-// ask sends sql to the program, with a password unless it is empty.
-func ask(ctx context.Context, addr, path, password, sql string) error {
+// ask sends sql to the program.
+func ask(ctx context.Context, method, url, sql string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+path, strings.NewReader(sql))
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(sql))
 	if err != nil {
 		return err
 	}
-	if password != "" {
-		req.SetBasicAuth(httpd.User, password)
-	}
+	req.Close = true // an idle connection would delay the end of the program
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err

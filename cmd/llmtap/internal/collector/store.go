@@ -138,6 +138,9 @@ func (s *store) Write(ctx context.Context, b *sinks.Batch) error {
 	if sink := s.sink.Load(); sink != nil {
 		return sink.Write(ctx, b)
 	}
+	if s.missing() != nil && b.Rows() == len(b.Alerts)+len(b.Actions) {
+		return nil // the state of alerts is in NATS; their history is not kept
+	}
 	return &sinks.RetryError{Err: s.startFailure()}
 }
 
