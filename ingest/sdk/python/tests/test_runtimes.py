@@ -192,6 +192,26 @@ def test_endpoint(receiver: Any, certificate: pathlib.Path, provider: Provider, 
     assert len(receiver.events) == 2 * N
 
 
+LOCKS = """
+import gc
+import llmtap
+llmtap.instrument(service="svc", endpoint="http://127.0.0.1:1")
+import eventlet
+eventlet.monkey_patch()
+from llmtap._original import Locked, RLock
+locks = [type(o._lock) for o in gc.get_objects() if isinstance(o, Locked)]
+assert locks and all(t is RLock for t in locks), locks
+"""
+
+
+def test_locks_stay() -> None:
+    """eventlet replaces locks in attributes by those of greenlets, and the agent hung when the sender held one."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOCKS], env={**os.environ, "PYTHONPATH": str(HERE.parent)}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
 GRAPH = """
 import asyncio, os
 import aiohttp, httpx, llmtap
