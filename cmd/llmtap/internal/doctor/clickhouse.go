@@ -21,15 +21,13 @@ const (
 // checkClickHouse checks the configured server, or the running embedded one.
 func (c *checker) checkClickHouse(ctx context.Context) {
 	cfg, ok := connect.ClickHouse(c.cfg)
-	where := config.MaskURL(cfg.DSN)
+	where, none := config.MaskURL(cfg.DSN), false
 	if c.cfg.ClickHouse.DSN == "" {
-		if c.checkLibrary(); c.report.Checks[len(c.report.Checks)-1].Status == Warn {
-			return // the running process has none
-		}
+		none = c.checkLibrary()
 		where = "embedded in " + config.ClickHouseDir(c.cfg.DataDir)
 	}
 	if !ok {
-		if c.running {
+		if c.running && !none {
 			c.fail("clickhouse", "see the log of llmtap up, and restart it", "the server %s is not running", where)
 		}
 		return
@@ -79,8 +77,8 @@ func (c *checker) checkSchema(st *clickhouse.State) bool {
 	return len(newer) > 0
 }
 
-// checkLibrary checks the library of the embedded ClickHouse. It warns if there is no ClickHouse.
-func (c *checker) checkLibrary() {
+// checkLibrary checks the library of the embedded ClickHouse, and reports whether there is none.
+func (c *checker) checkLibrary() (none bool) {
 	path, err := chdb.PresentLibrary(chdb.LibraryConfig{CacheDir: c.cfg.Chdb.CacheDir})
 	switch {
 	case errors.Is(err, chdb.ErrNone):
@@ -92,6 +90,7 @@ func (c *checker) checkLibrary() {
 	default:
 		c.ok("libchdb", "%s", path)
 	}
+	return errors.Is(err, chdb.ErrNone)
 }
 
 // checkDisk checks the disk of the embedded servers.
