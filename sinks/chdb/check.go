@@ -39,7 +39,7 @@ func checkEngine(connect func() (*engine.Conn, error)) error {
 func checkSignals(c *engine.Conn) error {
 	func() {
 		defer func() { _ = recover() }()
-		_ = strings.ToUpper(*(func() *string { return nil })())
+		_ = strings.ToUpper(*func() *string { return nil }())
 	}()
 	return expect(c, "SELECT 1", nil, "1\n")
 }
@@ -104,7 +104,7 @@ func checkInsert(c *engine.Conn) error {
 func checkFailure(c *engine.Conn) error {
 	err := c.Exec("SELECT * FROM llmtap_missing")
 	if e, ok := errors.AsType[*engine.Error](err); !ok || e.Code != 60 {
-		return fmt.Errorf("%v, want an exception with code 60", err)
+		return errors.Join(errors.New("want an exception with code 60"), err)
 	}
 	return nil
 }

@@ -41,13 +41,17 @@ func runProgram(stop context.Context, cfg childConfig, ln net.Listener, ready fu
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", cfg.Library, err)
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
+	var waited error // valid after exited is closed
+	exited := make(chan struct{})
+	go func() {
+		waited = cmd.Wait()
+		close(exited)
+	}()
 	serving := make(chan error, 1)
 	go func() { serving <- serveProgram(stop, cfg, ln, addr.String(), ready) }()
 	select {
-	case err := <-exited:
-		return fmt.Errorf("%s exited: %w", cfg.Library, cmp.Or(err, errors.New("exit status 0")))
+	case <-exited:
+		return fmt.Errorf("%s exited: %w", cfg.Library, cmp.Or(waited, errors.New("exit status 0")))
 	case err = <-serving: // stop is done, or the program does not work
 	}
 	_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -119,12 +123,12 @@ func ask(ctx context.Context, method, url, sql string) error {
 
 // forward copies between a client and the program until one of them closes its connection.
 func forward(client *net.TCPConn, addr string) {
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	conn, err := net.Dial("tcp4", addr) //nolint:noctx // loopback; the process ends with its connections
 	if err != nil {
 		return
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	server := conn.(*net.TCPConn)
 	go func() {
 		_, _ = io.Copy(server, client)

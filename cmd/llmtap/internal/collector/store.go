@@ -122,7 +122,7 @@ func (s *store) logFailure(err error) {
 	const effect = "rows wait in the stream, alerts are not affected"
 	switch {
 	case errors.Is(err, errNoStore):
-		s.logger.Warn(err.Error())
+		s.logger.Warn("nothing is stored", "reason", err)
 	case s.sink.Load() == nil:
 		s.logger.Error("embedded ClickHouse does not start, retrying", "err", err, "effect", effect,
 			"fix", "if files are damaged, restore them, or move "+s.chdb.Dir+" away to start without the rows stored in it")

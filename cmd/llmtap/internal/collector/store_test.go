@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +34,7 @@ func TestWithoutClickHouse(t *testing.T) {
 	collectortest.CallProxy(t, c.proxy.listener.Addr().String())
 	get := func(url string) string {
 		t.Helper()
-		resp := must.Get(http.Get(url))(t) //nolint:noctx // the collector ends with the test
+		resp := must.Get(http.Get(url))(t)
 		defer resp.Body.Close()
 		return string(must.Get(io.ReadAll(resp.Body))(t))
 	}
@@ -66,7 +65,7 @@ func TestWithoutClickHouse(t *testing.T) {
 	}
 	must.Equal(t, m.unavailable(), "", "note on alerts")
 
-	must.Do(t, os.Setenv("LLMTAP_LIBCHDB", library)) // someone installs it
+	t.Setenv("LLMTAP_LIBCHDB", library) // someone installs it
 	wait("nothing is stored", func() bool {
 		sink := c.ClickHouse()
 		if sink == nil {
