@@ -218,7 +218,7 @@ type totals struct {
 	Calls, Failed, Input, Output, Unpriced, Conversations int64
 	Cost, Median, Slow                                    float64
 	Before                                                *totals
-	Tallies                                               bool // from the tallies, because ClickHouse does not answer
+	Tallies                                               string // why the numbers are from the tallies, see downText; "": they are not
 }
 
 // Priced reports whether the cost of a call is known.
@@ -261,7 +261,7 @@ func (s *fleetPage) totalsByTallies(ctx context.Context, v *View, err error) (*t
 	if !down(err) {
 		return nil, err
 	}
-	t := &totals{Tallies: true}
+	t := &totals{Tallies: downText(err)}
 	for name, to := range map[string]*int64{"llmtap_calls_total": &t.Calls, "llmtap_failed_calls_total": &t.Failed} {
 		expr := fmt.Sprintf("sum(increase(%s%s[%ds]))", name, selector(v.params), int(v.To.Sub(v.From).Seconds()))
 		series, failed := s.tallies.read(ctx, expr, v.To, v.To, time.Minute)
@@ -280,6 +280,14 @@ func (s *fleetPage) totalsByTallies(ctx context.Context, v *View, err error) (*t
 // down reports whether err means that ClickHouse does not answer, so that other sources are of help.
 func down(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// downText returns err, for which down is true, as a sentence about ClickHouse.
+func downText(err error) string {
+	if errors.Is(err, ErrNoStore) {
+		return strings.TrimPrefix(err.Error(), ErrUnavailable.Error()+": ") + "."
+	}
+	return "ClickHouse does not answer."
 }
 
 var errNoTallies = errors.New("this process does not read the tallies")
@@ -399,7 +407,7 @@ func (s *fleetPage) causes(ctx context.Context, v *View) (any, error) {
 		return nil, err
 	}
 	if c := s.causesByTallies(ctx, v); c != nil {
-		return map[string]any{"Chart": c, "Tallies": true}, nil
+		return map[string]any{"Chart": c, "Tallies": downText(err)}, nil
 	}
 	return nil, err
 }

@@ -444,7 +444,7 @@ func (s incidentPage) timeline(ctx context.Context, x *incident) (any, error) {
 		if !down(err) || len(x.Rules) > 0 || !s.timelineByTallies(ctx, x, c) {
 			return nil, err
 		}
-		return map[string]any{"Chart": c, "Tallies": true}, nil
+		return map[string]any{"Chart": c, "Tallies": downText(err)}, nil
 	}
 	hits := ChartSeries{Name: x.Hit(), Class: "c1", Values: make([]float64, len(c.Starts))}
 	others := ChartSeries{Name: "Other calls", Class: "c6", Values: make([]float64, len(c.Starts))}

@@ -148,7 +148,7 @@ func TestProblemWithoutClickHouse(t *testing.T) {
 	h := newProblemTest(t, fakeSource{err: fmt.Errorf("dial: %w", ErrUnavailable)}, &fakeProblems{list: []Problem{p}})
 	_, body := get(h, "/problem/p1")
 	wantAll(t, body, "New; assigned to Bea", "dial: not available", "<b>Anna</b> assigned it to Bea", "Older lines are missing", "Earlier alerts are missing", "StageFailureRate", "First seen in version",
-		"counts of the event stream, of the last hours", "Conversations, users, tenants, tokens and money are unknown while ClickHouse does not answer", "at most 4 in")
+		"counts of the event stream, of the last hours", "Conversations, users, tenants, tokens and money are unknown without ClickHouse", "at most 4 in")
 }
 
 func TestProblemIsHarmless(t *testing.T) {

@@ -46,6 +46,9 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 		if c.cfg.ClickHouse.DSN == "" {
 			where = "embedded, " + config.ClickHouseDir(c.cfg.DataDir)
 		}
+		if err := c.NoStore(); err != nil {
+			where = strings.TrimPrefix(err.Error(), "ClickHouse: ")
+		}
 		rows = append(rows, [2]string{"ClickHouse", where}, [2]string{commands, "llmtap query causes" + c.commandFlags()})
 		if host, port, err := net.SplitHostPort(c.httpAddr()); err == nil && !loopback.Is(host) {
 			rows = append(rows, [2]string{"", "on other machines: --url " + c.scheme() + "://HOST:" + port + ", LLMTAP_HTTP_TOKEN"})
