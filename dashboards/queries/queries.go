@@ -230,7 +230,7 @@ func (q Query) Bind(given Values, now time.Time) (sql string, params map[string]
 			return "", nil, fmt.Errorf("query %s has no parameter %q; %s", q.Name, n, suggest(n, names))
 		}
 	}
-	sql, err = Filter(q.SQL, given, params)
+	sql, err = Filter(fold(q.SQL, params), given, params)
 	return sql, params, err
 }
 
