@@ -29,7 +29,7 @@ import "regexp"
 //	{prices}          the parameter prices as an array, whose rows are as price.Table.Bound writes them
 //	{dollars}         cost at that price of the tokens input, cached, written, hour and output; {dollars x.} of those of x
 //	{model prices}    subquery with known and price of each model of the time range, for a join; without FINAL, because the model of a
-//	                  replaced row only adds a row that nothing joins
+//	                  replaced row only adds a row that nothing joins. The models are a scalar, which ClickHouse reads once for a statement
 //	{tokens}          the tokens of a call for {dollars}
 //	{later key, id}   whether a row with this key and id comes after the one of the parameter after, in descending order
 //	{next key, id}    value of the parameter after for the rows that follow this one
@@ -192,9 +192,11 @@ HAVING countIf({filter exchanges ONLY version}) > 0`},
         SELECT provider, model, known, price
         FROM
         (
-            SELECT DISTINCT toString(provider) AS provider, toString(model) AS model
-            FROM exchanges
-            WHERE {filter exchanges ONLY time}
+            SELECT toString(used.1) AS provider, toString(used.2) AS model
+            FROM
+            (
+                SELECT arrayJoin((SELECT groupUniqArray((provider, model)) FROM exchanges WHERE {filter exchanges ONLY time})) AS used
+            )
         )
     )`},
 	{regexp.MustCompile(`\{tokens\}`), `ifNull(input_tokens, 0) AS input,
