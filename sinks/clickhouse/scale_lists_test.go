@@ -21,7 +21,7 @@ import (
 var scaleNewest = flag.Int("newest", 0, "generate only this many of the -rows exchanges, the newest; 0: all")
 
 // listRuns is how often TestScaleLists runs each statement.
-const listRuns = 20
+const listRuns = 10
 
 // scaleLists are the lists and filters of the last day whose statements TestScaleLists measures: query, by, and other parameters. USER and
 // CONVERSATION are those of a call.
@@ -82,12 +82,13 @@ func measureLists(t *testing.T, s *clickhouse.Sink) string {
 			wall = append(wall, time.Since(begin))
 			cpu = append(cpu, (cpuTime(t, s)-used)/2)
 		}
-		fmt.Fprint(tw, list)
+		line := list
 		for _, all := range [][]time.Duration{cpu[1:], wall[1:]} {
 			slices.Sort(all)
-			fmt.Fprintf(tw, "\t%d\t%d", all[listRuns/2].Milliseconds(), all[listRuns*95/100-1].Milliseconds())
+			line += fmt.Sprintf("\t%d\t%d", all[listRuns/2].Milliseconds(), all[(listRuns*95+99)/100-1].Milliseconds())
 		}
-		fmt.Fprintf(tw, "\t%d\n", rows)
+		t.Log(line) // progress
+		fmt.Fprintf(tw, "%s\t%d\n", line, rows)
 	}
 	must.Do(t, tw.Flush())
 	return out.String()
