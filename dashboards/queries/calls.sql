@@ -48,7 +48,7 @@ FROM
             SELECT toStartOfHour(started_at), service, exchange_id
             FROM {priced calls IN ORDER}
             WHERE {later key, exchange_id}
-                AND ({cost:Float64} <= 0 OR dollars >= {cost:Float64})
+                AND if({cost:Float64} <= 0, true, dollars >= {cost:Float64})
             ORDER BY key DESC, exchange_id DESC
             LIMIT {limit:UInt32}
         )

@@ -33,13 +33,13 @@ WHERE what != ''
         SELECT what AS group
         FROM {priced calls IN ORDER}
         WHERE what != ''
-            AND ({cost:Float64} <= 0 OR NOT no_price AND {dollars} >= {cost:Float64})
+            AND if({cost:Float64} <= 0, true, NOT no_price AND {dollars} >= {cost:Float64})
         GROUP BY group
         HAVING {later key, group}
         ORDER BY key DESC, group DESC
         LIMIT {limit:UInt32}
     ))
-    AND ({cost:Float64} <= 0 OR NOT no_price AND {dollars} >= {cost:Float64})
+    AND if({cost:Float64} <= 0, true, NOT no_price AND {dollars} >= {cost:Float64})
 GROUP BY group
 HAVING {later key, group}
 ORDER BY key DESC, group DESC

@@ -5,8 +5,7 @@ import "regexp"
 // fragments are expressions that statements share, so that a number is the same on each page and in each query. A later one may be
 // part of an earlier one.
 //
-//	{call key}        what the parameter sort says of a call, of rows with {tokens} and dollars. These and the next ones are nested ifs because
-//	                  ClickHouse then reads only the columns of the branch that a parameter chooses, which it does not for multiIf
+//	{call key}        what the parameter sort says of a call, of rows with {tokens} and dollars
 //	{calls by group}  group of a call in the parameter by, of the rows {priced calls} as c
 //	{first failures}  statement: the first version of each cause, and the last clean one
 //	{measures}        measures of the calls of a group
@@ -30,7 +29,7 @@ import "regexp"
 //	{prices}          the parameter prices as an array, whose rows are as price.Table.Bound writes them
 //	{dollars}         cost at that price of the tokens input, cached, written, hour and output; {dollars x.} of those of x
 //	{model prices}    subquery with known and price of each model of the time range, for a join; without FINAL, because the model of a
-//	                  replaced row only adds a row that nothing joins
+//	                  replaced row only adds a row that nothing joins. The models are a scalar, which ClickHouse reads once for a statement
 //	{tokens}          the tokens of a call for {dollars}
 //	{later key, id}   whether a row with this key and id comes after the one of the parameter after, in descending order
 //	{next key, id}    value of the parameter after for the rows that follow this one
@@ -41,7 +40,8 @@ var fragments = []struct {
 	text    string
 }{
 	{regexp.MustCompile(`\{calls by group\}`), `known = 0 OR c.input_tokens IS NULL AS no_price,
-    [
+    if({by:String} = 'tool', arrayJoin(arrayMap(t -> toString(t), tools)),
+        if({by:String} = 'attr', arrayJoin(arrayMap((k, v) -> concat(k, '=', v), mapKeys(attributes), mapValues(attributes))),
         if({by:String} = 'all', 'all calls',
         if({by:String} = 'conversation', conversation_id,
         if({by:String} = 'run', run_id,
@@ -55,11 +55,7 @@ var fragments = []struct {
         if({by:String} = 'status', toString(status),
         if({by:String} = 'cause', if(failed, {reason}, ''),
         if(startsWith({by:String}, 'attr.'), attributes[substring({by:String}, 6)],
-        '')))))))))))))] AS one,
-    arrayJoin(
-        if({by:String} = 'tool', arrayMap(t -> toString(t), tools),
-        if({by:String} = 'attr', arrayMap((k, v) -> concat(k, '=', v), mapKeys(attributes), mapValues(attributes)),
-        one))) AS what`},
+        ''))))))))))))))) AS what`},
 	{regexp.MustCompile(`\{call key\}`), `
         if({sort:String} = 'seconds', toInt64(duration * 1e6),
         if({sort:String} = 'tokens', input + output,
@@ -156,7 +152,9 @@ HAVING countIf({filter exchanges ONLY version}) > 0`},
     FROM exchanges_final
     WHERE {filter calls}
 ) AS c
-LEFT JOIN {model prices$1} AS p ON p.provider = c.provider AND p.model = c.model`},
+{join prices$1}`},
+	{regexp.MustCompile(`\{join prices IN ORDER\}`), `if({sort:String} = 'cost', {join prices}, if({cost:Float64} <= 0, , {join prices}))`},
+	{regexp.MustCompile(`\{join prices\}`), `LEFT JOIN {model prices} AS p ON p.provider = c.provider AND p.model = c.model`},
 	{regexp.MustCompile(`\{step\}`), `dateDiff('second', {since:DateTime64(9, 'UTC')}, least({until:DateTime64(9, 'UTC')}, now64(9, 'UTC'))) AS span,
     arrayFirst(s -> s * 30 >= span, [60, 300, 900, 3600, 10800, 21600, 43200, 86400, 604800, 31536000]) AS auto_step,
     greatest(1, if({step:String} = 'auto', auto_step, toUInt32(parseTimeDelta(replaceOne({step:String}, 'auto', '1s'))))) AS step_seconds`},
@@ -189,25 +187,24 @@ LEFT JOIN {model prices$1} AS p ON p.provider = c.provider AND p.model = c.model
             false))`},
 	{regexp.MustCompile(`\{cache_element\}`), `if(cache_break = 'tools_reordered', 'tools', replaceRegexpOne(cache_element, '^messages\\[[0-9]+\\]', 'messages'))`},
 	{regexp.MustCompile(`\{cache_detail\}`), `if(cache_break = 'tools_reordered', '', cache_detail)`},
-	{regexp.MustCompile(`\{model prices( IN ORDER)?\}`), `(
+	{regexp.MustCompile(`\{model prices\}`), `(
         WITH {price}
         SELECT provider, model, known, price
         FROM
         (
-            SELECT DISTINCT toString(provider) AS provider, toString(model) AS model
-            FROM exchanges
-            WHERE {filter exchanges ONLY time}{price needed$1}
+            SELECT toString(used.1) AS provider, toString(used.2) AS model
+            FROM
+            (
+                SELECT arrayJoin((SELECT groupUniqArray((provider, model)) FROM exchanges WHERE {filter exchanges ONLY time})) AS used
+            )
         )
     )`},
-	{regexp.MustCompile(`\{price needed\}`), ``},
-	{regexp.MustCompile(`\{price needed IN ORDER\}`), `
-                AND ({sort:String} = 'cost' OR {cost:Float64} > 0)`},
 	{regexp.MustCompile(`\{tokens\}`), `ifNull(input_tokens, 0) AS input,
         ifNull(output_tokens, 0) AS output,
         ifNull(cached_tokens, 0) AS cached,
         ifNull(cache_written_tokens, 0) AS written,
         ifNull(cache_hour_tokens, 0) AS hour`},
-	{regexp.MustCompile(`\{later (\w+), (\w+)\}`), `({after:String} = '' OR ($1, $2) < (toInt64OrZero(splitByChar(' ', {after:String}, 2)[1]), splitByChar(' ', {after:String}, 2)[2]))`},
+	{regexp.MustCompile(`\{later (\w+), (\w+)\}`), `if({after:String} = '', true, ($1, $2) < (toInt64OrZero(splitByChar(' ', {after:String}, 2)[1]), splitByChar(' ', {after:String}, 2)[2]))`},
 	{regexp.MustCompile(`\{next (\w+), (\w+)\}`), `concat(toString($1), ' ', $2)`},
 	{regexp.MustCompile(`\{price(?: (\w+\.))?\}`), `{prices},
     arrayFirstIndex(p -> (p.1 = '' OR p.1 = ${1}provider) AND ${1}model LIKE p.2, prices) AS known,

@@ -433,6 +433,7 @@ func (s suggester) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	delete(values, "after")
 	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
 	defer cancel()
+	q.SQL = "SELECT group, of_service, calls FROM (\n" + q.SQL + ")" // the other measures are not computed then
 	t, err := s.run(ctx, q, values, v.Now)
 	if err != nil {
 		http.Error(w, readable(err), http.StatusServiceUnavailable)
