@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"flag"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -21,13 +23,19 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
-var runReadme = flag.Bool("readme", false, "run the commands of the README in a clone: TestReadmeRun (90 s)")
+var (
+	runReadme  = flag.Bool("readme", false, "run the commands of the README in a clone: TestReadmeRun (90 s)")
+	coldReadme = flag.Bool("readme-cold", false, "the same with empty caches and a new home, and print the time of each command")
+)
+
+// goals are the seconds within which a new user sees what a command promises, on 2 cores with empty caches.
+var goals = map[string]float64{"go run ./cmd/llmtap demo": 120}
 
 // TestReadmeRun runs the shell commands of the README, word for word and in their order, in a clone of this repository, with Go, npm
 // and Python only. GitHub is this repository, Slack is the demo's, the coding agent claude is a script that begins a session, and pytest
 // is one that runs the test of an agent. The commands of the section Develop are not run: this is one of them.
 func TestReadmeRun(t *testing.T) {
-	if !*runReadme {
+	if !*runReadme && !*coldReadme {
 		t.Skip("runs the commands of the README, with -readme")
 	}
 	needClickHouse(t)
@@ -44,6 +52,7 @@ func TestReadmeRun(t *testing.T) {
 	if len(blocks) < 8 {
 		t.Errorf("%d blocks of commands", len(blocks))
 	}
+	t.Logf("README, seconds\n  wall    CPU   goal  command%s", r.table.String())
 	for _, command := range r.waits {
 		if !command.seen {
 			t.Errorf("the README no longer has %s", command.prefix)
@@ -63,6 +72,7 @@ type readmeRun struct {
 	dir   string // of the shell: parent of the clone, then the clone
 	env   []string
 	waits []*longCommand
+	table strings.Builder
 }
 
 func newReadmeRun(t *testing.T, top string) *readmeRun {
@@ -89,7 +99,7 @@ test "$1 $2 $3 $4" = "mcp add llmtap --" && shift 4
 	demo, up := filepath.Join(dir, "demo"), filepath.Join(dir, "up")
 	return &readmeRun{
 		dir: dir,
-		env: append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "GOBIN="+bin, "LLMTAP_DATA_DIR="+demo,
+		env: append(environment(t, bin), "GOBIN="+bin, "LLMTAP_DATA_DIR="+demo,
 			"PYTHONPATH="+hook, "PROVIDER="+fake.URL+provider.OpenAIPath,
 			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url."+top+".insteadOf", "GIT_CONFIG_VALUE_0=https://github.com/llmtap/llmtap"),
 		waits: []*longCommand{
@@ -100,6 +110,47 @@ test "$1 $2 $3 $4" = "mcp add llmtap --" && shift 4
 			}},
 		},
 	}
+}
+
+// environment returns the variables of the shell, with bin on PATH: those of this process, or, with -readme-cold, those of a new user.
+func environment(t *testing.T, bin string) []string {
+	t.Helper()
+	if !*coldReadme {
+		return append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+	}
+	// How this machine reaches registries is not the user's.
+	network := regexp.MustCompile(`(?i)^(GOPROXY|GOSUMDB|NPM_CONFIG_.*|PIP_.*|SSL_CERT.*|NODE_EXTRA_CA_CERTS|.*_PROXY|LANG|TERM)=`)
+	goenv := must.Get(exec.Command("go", "env", "GOENV").Output())(t)
+	path := bin + ":" + filepath.Dir(must.Get(exec.LookPath("go"))(t)) + ":" + filepath.Dir(must.Get(exec.LookPath("npm"))(t)) + ":/usr/bin:/bin"
+	return append(slices.DeleteFunc(os.Environ(), func(v string) bool { return !network.MatchString(v) }),
+		"HOME="+t.TempDir(), "PATH="+path, "GOENV="+strings.TrimSpace(string(goenv)), "NPM_CONFIG_USERCONFIG="+filepath.Join(os.Getenv("HOME"), ".npmrc"),
+		"GOFLAGS=-modcacherw")
+}
+
+// took adds a line to the table: a command, and its wall and CPU time.
+func (r *readmeRun) took(script string, wall, cpu time.Duration) {
+	lines := strings.Split(strings.TrimSpace(script), "\n")
+	last, goal := lines[len(lines)-1], ""
+	if g := goals[last]; g != 0 {
+		goal = strconv.FormatFloat(g, 'f', 0, 64)
+	}
+	fmt.Fprintf(&r.table, "\n%6.1f %6.1f %6s  %s", wall.Seconds(), cpu.Seconds(), goal, last)
+}
+
+// groupCPU returns the CPU time of the processes of a group, and of those that they have waited for.
+func groupCPU(t *testing.T, group int) (sum time.Duration) {
+	t.Helper()
+	for _, path := range must.Get(filepath.Glob("/proc/[0-9]*/stat"))(t) {
+		text, _ := os.ReadFile(path) // or it has ended
+		_, text, _ = bytes.Cut(text, []byte(") "))
+		if f := strings.Fields(string(text)); len(f) > 14 && f[2] == strconv.Itoa(group) {
+			for _, ticks := range f[11:15] {
+				n := must.Get(strconv.Atoi(ticks))(t)
+				sum += time.Duration(n) * time.Second / 100
+			}
+		}
+	}
+	return sum
 }
 
 // run runs the commands of a block. Those after a longCommand are run while it does.
@@ -133,6 +184,7 @@ func (r *readmeRun) start(t *testing.T, script string, env []string, c *longComm
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	begun := time.Now()
+	deadline, limited := t.Deadline()
 	must.Do(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // the shell, go run and the command
@@ -141,11 +193,12 @@ func (r *readmeRun) start(t *testing.T, script string, env []string, c *longComm
 		}
 	})
 	for !strings.Contains(out.String(), c.ready) || c.check != "" && r.shell(c.check, env).Run() != nil {
-		if time.Since(begun) > 5*time.Minute {
+		if limited && time.Until(deadline) < 20*time.Second {
 			t.Fatalf("%s\n%s", script, out.String())
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+	r.took(script, time.Since(begun), groupCPU(t, cmd.Process.Pid))
 	t.Logf("%s: ready after %s", strings.TrimSpace(script), time.Since(begun).Round(time.Second))
 }
 
@@ -177,7 +230,11 @@ func (r *readmeRun) command(t *testing.T, script string, env []string) {
 	}
 	cmd := r.shell(script, env)
 	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != want {
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	r.took(script, time.Since(begun), cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+	if cmd.ProcessState.ExitCode() != want {
 		t.Errorf("%s: %v, want exit code %d\n%s", script, err, want, out)
 	}
 	if strings.HasPrefix(script, "git clone ") { // ... && cd llmtap

@@ -1,6 +1,9 @@
 package collector
 
 import (
+	"runtime/debug"
+	"strings"
+
 	"github.com/llmtap/llmtap/dashboards/web"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -12,7 +15,11 @@ func (c *Collector) ways() []web.Way {
 	if key := c.key.export(); key != "" {
 		export += key + "\n"
 	}
-	const python, node = "pip install ./ingest/sdk/python\n", "(cd ingest/sdk/typescript && npm ci && npm run build)\nnpm install ./ingest/sdk/typescript\n"
+	version := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = info.Main.Version
+	}
+	python, node := installs(version)
 	ways := []web.Way{
 		{Name: "Python", Note: login, Code: python + export + "llmtap run -- python agent.py"},
 		{Name: "Node.js", Note: login, Code: node + export + "llmtap run -- node agent.js"},
@@ -51,4 +58,12 @@ client := &http.Client{Transport: hook.Transport(nil)} // for the provider's SDK
 		ways = append(ways, way)
 	}
 	return ways
+}
+
+// installs returns the commands that install the hooks: those that come with a release, or else those in a clone.
+func installs(version string) (python, node string) {
+	if strings.HasPrefix(version, "v") && !strings.ContainsAny(version, "-+") { // no pre-release, pseudo-version or dirty clone
+		return "pip install llmtap\n", "npm install llmtap\n"
+	}
+	return "pip install ./ingest/sdk/python\n", "(cd ingest/sdk/typescript && npm ci && npm run build)\nnpm install ./ingest/sdk/typescript\n"
 }
