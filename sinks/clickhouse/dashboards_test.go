@@ -99,7 +99,7 @@ group=search calls=20
 group=write_file calls=19`},
 	{"calls_by", map[string]string{"by": "attr.region", "sort": "failed"}, `group=eu calls=39 failed_calls=10`},
 	{"calls_by", map[string]string{"by": "all", "sort": "p95"}, `group=all calls calls=39 failed_calls=10 failed_percent=26 conversations=39 cached_tokens=1200 tool_calls=36 p50=14`},
-	{"calls_over_time", map[string]string{"step": "1 hour", "by": "version", "groups": `["trips 1.5.0"]`}, `group=trips 1.5.0 calls=19 failed_calls=10 failed_percent=53 conversations=19 input_tokens=1000 cost=0.84 unpriced=10`},
+	{"calls_over_time", map[string]string{"step": "1 year", "by": "version", "groups": `["trips 1.5.0"]`}, `group=trips 1.5.0 calls=19 failed_calls=10 failed_percent=53 conversations=19 input_tokens=1000 cost=0.84 unpriced=10`},
 	{"calls_over_time", map[string]string{"step": "5 minutes", "by": "cause"}, `group=root cause tool_calls_dropped_on_save calls=5 failed_calls=5 failed_percent=100
 group=root cause tool_calls_dropped_on_save calls=5 failed_calls=5 failed_percent=100`},
 	{"services", nil, `service=trips origin=hook sdk=python/0.1.0 calls=40 processes=5 bodies=[shape] degraded=0 without_id=0`},
