@@ -62,7 +62,7 @@ func SlowDownload(t *testing.T) (end func()) {
 		t.Skipf("SKIPPED, npm has no ClickHouse for this machine: %s %v", found, err)
 	}
 	return func() {
-		_ = os.Setenv("LLMTAP_LIBCHDB", library) // restored with the others
+		t.Setenv("LLMTAP_LIBCHDB", library)
 		_ = os.WriteFile(ended, nil, 0o600)
 	}
 }
