@@ -3,6 +3,7 @@ package llmtaptest
 
 import (
 	"bufio"
+	"context"
 	"os"
 	"os/exec"
 	"strings"
@@ -24,7 +25,7 @@ func Record(t testing.TB, file string) *llmtap.Hook {
 		}
 	}
 	// The recorder ends with its child, which ends with this process or when its input is closed.
-	recorder := exec.Command("llmtap", "record", "-o", file, "--", "sh", "-c", `echo "$`+event.EnvEndpoint+`"; exec cat`)
+	recorder := exec.CommandContext(context.WithoutCancel(t.Context()), "llmtap", "record", "-o", file, "--", "sh", "-c", `echo "$`+event.EnvEndpoint+`"; exec cat`)
 	recorder.Stderr = os.Stderr
 	stdin, err := recorder.StdinPipe()
 	check(err)
