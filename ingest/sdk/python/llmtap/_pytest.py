@@ -35,3 +35,5 @@ def llmtap_histories() -> Iterator[str]:
         instrument(endpoint=endpoint, capture="full", hosts=["127.0.0.1", "localhost"], flush_timeout=30)
         yield path
         uninstrument()
+    if recorder.returncode:
+        pytest.fail(f"llmtap_histories: llmtap record could not write {path}")

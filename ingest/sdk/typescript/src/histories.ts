@@ -22,6 +22,7 @@ export async function recordHistories(file = "histories.jsonl"): Promise<() => P
   return async () => {
     await uninstrument();
     recorder.stdin.end();
-    await ended;
+    const [code] = await ended;
+    if (code) failed(`llmtap record could not write ${file}`);
   };
 }
