@@ -77,7 +77,7 @@ var fragments = []struct {
         if({sort:String} = 'p50', toInt64(ifNull(p50, 0) * 1e6),
         if({sort:String} = 'p95', toInt64(ifNull(p95, 0) * 1e6),
         if({sort:String} = 'first_token', toInt64(ifNull(first_token, 0) * 1e6),
-        if({sort:String} = 'seconds', toInt64(seconds * 1e6),
+        if({sort:String} = 'seconds', toInt64(ifNull(seconds, 0) * 1e6),
         toUnixTimestamp64Nano(max(started_at))))))))))))))))`},
 	{regexp.MustCompile(`\{first failures\}`), `WITH
     versions AS
@@ -145,7 +145,7 @@ HAVING countIf({filter exchanges ONLY version}) > 0`},
     {latency 0.5} AS p50,
     {latency 0.95} AS p95,
     round(quantileOrNullIf(0.95)(first_byte, NOT failed AND stream AND first_byte > 0 AND {counted}), 3) AS first_token,
-    round(sum(duration), 3) AS seconds`},
+    round(nullIf(sum(duration), 0), 3) AS seconds`},
 	{regexp.MustCompile(`\{priced calls( IN ORDER)?\}`), `(
     SELECT
         *,
@@ -159,7 +159,7 @@ HAVING countIf({filter exchanges ONLY version}) > 0`},
 	{regexp.MustCompile(`\{step\}`), `dateDiff('second', {since:DateTime64(9, 'UTC')}, least({until:DateTime64(9, 'UTC')}, now64(9, 'UTC'))) AS span,
     arrayFirst(s -> s * 30 >= span, [60, 300, 900, 3600, 10800, 21600, 43200, 86400, 604800, 31536000]) AS auto_step,
     greatest(1, if({step:String} = 'auto', auto_step, toUInt32(parseTimeDelta(replaceOne({step:String}, 'auto', '1s'))))) AS step_seconds`},
-	{regexp.MustCompile(`\{latency ([\d.]+)\}`), "round(quantileOrNullIf($1)(duration, NOT failed AND {counted}), 3)"},
+	{regexp.MustCompile(`\{latency ([\d.]+)\}`), "round(quantileOrNullIf($1)(duration, NOT failed AND duration > 0 AND {counted}), 3)"},
 	{regexp.MustCompile(`\{first_byte ([\d.]+)\}`), "round(quantileOrNullIf($1)(first_byte, NOT failed AND first_byte > 0 AND {counted}), 3)"},
 	{regexp.MustCompile(`\{tokens_per_call\}`), "round(avgOrNullIf(coalesce(input_tokens, 0) + coalesce(output_tokens, 0), input_tokens IS NOT NULL))"},
 	{regexp.MustCompile(`\{percent ([^{}]+) of ([^{}]+)\}`), "if(10 * ($1) < ($2), round(100 * ($1) / nullIf($2, 0), 1), round(100 * ($1) / nullIf($2, 0)))"},

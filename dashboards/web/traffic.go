@@ -272,7 +272,9 @@ func (l *trafficList) fill(t *Table) {
 		row := make([]cell, len(l.at))
 		for j, i := range l.at {
 			row[j] = out.cell(t.Columns[i], t.Rows[at][i])
-			if name := t.Columns[i].Name; len(row[j].Parts) > 0 || !row[j].Time.IsZero() {
+			if numbers[i] && t.Rows[at][i] == nil {
+				row[j].Parts = []cellPart{{Text: "–"}} // not known
+			} else if name := t.Columns[i].Name; len(row[j].Parts) > 0 || !row[j].Time.IsZero() {
 				l.write(&row[j], r, name, numbers[i])
 				l.link(&row[j].Parts[0], r, name)
 			}
