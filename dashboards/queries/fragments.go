@@ -10,7 +10,8 @@ import "regexp"
 //	{first failures}  statement: the first version of each cause, and the last clean one
 //	{measures}        measures of the calls of a group
 //	{priced calls}    the calls of the filters with their tokens and their prices; {priced calls IN ORDER} without prices unless these decide the order or are
-//	                  a filter
+//	                  a filter; {priced calls OF GROUPS} reads only the calls of the array groups if these are conversations or
+//	                  runs, which have few
 //	{step}            step_seconds of the parameter step
 //	{latency 0.95}    seconds that 95% of the successful calls do not exceed, of calls that count; NULL without any. It is exact up
 //	                  to 8,192 calls, the size of ClickHouse's sample.
@@ -146,6 +147,21 @@ HAVING countIf({filter exchanges ONLY version}) > 0`},
     {latency 0.95} AS p95,
     round(quantileOrNullIf(0.95)(first_byte, NOT failed AND stream AND first_byte > 0 AND {counted}), 3) AS first_token,
     round(nullIf(sum(duration), 0), 3) AS seconds`},
+	{regexp.MustCompile(`\{priced calls OF GROUPS\}`), `(
+    SELECT
+        *,
+        {tokens}
+    FROM exchanges_final
+    WHERE {filter calls}
+        AND if({by:String} IN ('conversation', 'run'), (toStartOfHour(started_at), service, exchange_id) IN
+        (
+            SELECT toStartOfHour(started_at), service, exchange_id
+            FROM exchanges
+            WHERE {filter exchanges ONLY time}
+                AND if({by:String} = 'run', run_id, conversation_id) IN (SELECT arrayJoin(groups))
+        ), true)
+) AS c
+{join prices}`},
 	{regexp.MustCompile(`\{priced calls( IN ORDER)?\}`), `(
     SELECT
         *,
@@ -194,10 +210,13 @@ HAVING countIf({filter exchanges ONLY version}) > 0`},
         SELECT provider, model, known, price
         FROM
         (
-            SELECT toString(used.1) AS provider, toString(used.2) AS model
+            SELECT toString(arrayJoin(used.2)) AS provider, toString(used.1) AS model
             FROM
             (
-                SELECT arrayJoin((SELECT groupUniqArray((provider, model)) FROM exchanges WHERE {filter exchanges ONLY time})) AS used
+                SELECT arrayJoin((SELECT groupArray((model, providers)) FROM
+                (
+                    SELECT model, groupUniqArray(provider) AS providers FROM exchanges WHERE {filter exchanges ONLY time} GROUP BY model
+                ))) AS used
             )
         )
     )`},
