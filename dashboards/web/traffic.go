@@ -250,7 +250,7 @@ func (s trafficPage) rows(ctx context.Context, l *trafficList) (*Table, error) {
 			since = l.View.From
 		}
 		values["since"] = []string{since.UTC().Format(time.RFC3339Nano)}
-		t, err := s.run(ctx, l.Only(l.read()...), values, l.View.Now.In(l.View.Zone))
+		t, err := s.run(ctx, l.Query.Only(l.read()...), values, l.View.Now.In(l.View.Zone))
 		if err != nil || whole || len(t.Rows) > trafficRows {
 			return t, err
 		}
