@@ -1,4 +1,7 @@
-"""The plugin of pytest, with the fixture llmtap_histories. The command llmtap writes the file, as for llmtap record -- pytest."""
+"""The plugin of pytest, with the fixture llmtap_histories. The command llmtap writes the file, as for llmtap record -- pytest.
+
+pytest imports it in every project of an environment with the hook. It is not part of the package, whose import only the fixture needs.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,6 @@ from typing import Iterator
 
 import pytest
 
-from ._api import instrument, uninstrument
-
 
 @pytest.fixture(scope="session")
 def llmtap_histories() -> Iterator[str]:
@@ -19,6 +20,8 @@ def llmtap_histories() -> Iterator[str]:
 
     Returns its path, histories.jsonl, or histories-gw0.jsonl in a worker of pytest-xdist. The file is complete when the session ends.
     """
+    from llmtap import instrument, uninstrument
+
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     path = f"histories-{worker}.jsonl" if worker else "histories.jsonl"
     program = shutil.which("llmtap", path=os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath))))
