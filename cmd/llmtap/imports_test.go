@@ -62,6 +62,7 @@ var importRules = []struct {
 	{"alerts", []string{
 		"ingest/sdk/go/event", "ingest/quantity", "ingest/secret", "analyzer", "alerts$", "alerts/alertmanager", "alerts/endpoint", "alerts/sent", "alerts/silence", "alerts/wording",
 	}, "a notifier speaks of alerts, whoever evaluates them"},
+	{"dashboards/access", nil, "listeners of all kinds ask it who may do what"},
 	{"dashboards", []string{"dashboards", "ingest/nearest", "ingest/quantity", "ingest/sdk/go/event", "alerts/differ", "analyzer/price", "analyzer/promptcache"}, "it declares the interfaces it reads through"},
 	{"deploy/examples/go", []string{"ingest/sdk/go"}, "examples show what an agent sees"},
 	{"deploy/bench", []string{"ingest/sdk/go/event", "ingest/jetstream", "ingest/recorded", "sinks/chdb", "sinks/clickhouse$", "deploy/bench/"}, "it measures llmtap from outside, as a process"},
@@ -76,6 +77,7 @@ var thirdParty = map[string][]string{
 	"github.com/slack-go/":             {"alerts/slack"},
 	"github.com/ebitengine/":           {"sinks/chdb"},
 	"github.com/modelcontextprotocol/": {"cmd/llmtap/internal/mcpserver"},
+	"github.com/coreos/go-oidc/":       {"dashboards/access"},
 	"github.com/openai/":               {"deploy/examples/go"},
 	"github.com/gorilla/websocket":     {"cmd/llmtap/internal/fleet"},
 	"github.com/anthropics/":           {"deploy/examples/go"},

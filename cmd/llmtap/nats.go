@@ -7,7 +7,6 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/natsaccounts"
-	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 var accountsCommand = &command.Command{
@@ -63,30 +62,5 @@ func runAccounts(_ context.Context, c *command.Call) error {
 		fmt.Fprintf(c.Stdout, "%-22s %s%s\n", f.For, f.Name, kept)
 	}
 	_, err = fmt.Fprintf(c.Stdout, "Add to nats-server.conf: include %q\n", filepath.Join(*dir, natsaccounts.ConfigFile))
-	return err
-}
-
-var tokenCommand = &command.Command{
-	Name:  "token",
-	Short: "Make a token for a listener, and its hash for the configuration",
-	Long: `Prints a random token for clients, and its hash. A file such as http.token_file
-may contain the hash instead of the token, and several lines, each a token or a
-hash: to replace a token, add the new one, change the clients, and remove the old
-one. llmtap up reads the file when it starts.`,
-	Examples: `  llmtap token
-  llmtap token --format json | jq -r .hash >> tokens`,
-	Run: runToken,
-}
-
-func runToken(_ context.Context, c *command.Call) error {
-	format := c.Format(command.Text, command.JSON)
-	if err := c.Parse(); err != nil {
-		return err
-	}
-	token, hash := secret.NewToken()
-	if *format == command.JSON {
-		return command.WriteJSON(c.Stdout, map[string]string{"token": token, "hash": hash})
-	}
-	_, err := fmt.Fprintf(c.Stdout, "token  %s\nhash   %s\n", token, hash)
 	return err
 }

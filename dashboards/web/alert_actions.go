@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/llmtap/llmtap/dashboards/access"
 )
 
 const (
@@ -81,13 +84,16 @@ func (s *site) act(w http.ResponseWriter, r *http.Request, back string, do func(
 	if r.PostFormValue("back") != "" {
 		page = local(r.PostFormValue("back"))
 	}
-	by := field(r, "name")
+	typed := field(r, "name")
+	by := cmp.Or(access.From(r.Context()).Name, typed)
 	var out outcome
 	var err error
 	if by == "" || len(by) > maxName {
 		err = fmt.Errorf("type your name, of at most %d characters: others see who did it", maxName)
 	} else {
-		http.SetCookie(w, &http.Cookie{Name: nameCookie, Value: url.QueryEscape(by), Path: "/", MaxAge: int(nameTime.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode})
+		if by == typed {
+			http.SetCookie(w, &http.Cookie{Name: nameCookie, Value: url.QueryEscape(by), Path: "/", MaxAge: int(nameTime.Seconds()), HttpOnly: true, SameSite: http.SameSiteLaxMode})
+		}
 		ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
 		defer cancel()
 		out, err = do(ctx, r, by)

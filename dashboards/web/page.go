@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
@@ -49,12 +50,16 @@ type page struct {
 	Still     bool // not refreshed: it shows the answer to one question
 	Tail      bool // refreshed every 2 seconds
 	Problem   string
-	Notice    string            // what the person has just done
-	Who       string            // the person's name, if it is known
+	Notice    string // what the person has just done
+	Person    access.Person
+	Who       string            // the name that the person has typed, if it is known
 	Elsewhere string            // where alerts are silenced if silences made here have no effect
 	typed     map[string]string // values of fields of a form that was refused
 	begun     bool              // the frame was sent
 }
+
+// Acts reports whether the person may acknowledge, silence and decide.
+func (p *page) Acts() bool { return p.Person.Role >= access.Responder }
 
 // Typed returns what the person has typed into a field of a form that was refused.
 func (p *page) Typed(field string) string { return p.typed[field] }
@@ -104,6 +109,7 @@ var assetHash = func() string {
 type site struct {
 	templates  *template.Template
 	sessions   sessions
+	gate       access.Gate
 	now        func() time.Time
 	flushAfter time.Duration
 	version    string
@@ -119,7 +125,7 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request, p *page, sections .
 
 // serveStatus is serve with another status.
 func (s *site) serveStatus(w http.ResponseWriter, r *http.Request, status int, p *page, sections ...section) {
-	p.Form, p.Login, p.Version = s.sessions.form(r), s.sessions.accept != nil, s.version
+	p.Form, p.Login, p.Version = s.sessions.form(r), s.gate.Closed, s.version
 	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
 	defer cancel()
 	results := make([]chan sectionData, len(sections))
@@ -197,7 +203,7 @@ func await[T any](s *site, w http.ResponseWriter, r *http.Request, p *page, f fu
 	case <-time.After(s.flushAfter):
 	}
 	if !p.begun && r.Header.Get(fragmentHeader) == "" {
-		p.Form, p.Login, p.Version = s.sessions.form(r), s.sessions.accept != nil, s.version
+		p.Form, p.Login, p.Version = s.sessions.form(r), s.gate.Closed, s.version
 		var out bytes.Buffer
 		s.execute(&out, "head", p)
 		s.execute(&out, "pending", sectionData{Page: p, Title: p.Title})
@@ -262,7 +268,7 @@ func (s *site) page(r *http.Request, title, active string) *page {
 func (s *site) pageSince(r *http.Request, title, active, since string) *page {
 	v, err := newViewSince(r, s.now(), since)
 	v.hashUser = s.hashUser
-	p := &page{View: v, Title: title, Active: active, Notice: notice(v), typed: map[string]string{}}
+	p := &page{View: v, Person: access.From(r.Context()), Title: title, Active: active, Notice: notice(v), typed: map[string]string{}}
 	if s.elsewhere != nil {
 		if text, only := s.elsewhere(); only {
 			p.Elsewhere = text

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/price"
+	"github.com/llmtap/llmtap/dashboards/access"
 )
 
 //go:embed templates/*.html
@@ -42,6 +43,8 @@ type Options struct {
 	Prices        price.Table
 	CodeURL       string                  // URL of a line of an agent's code, with {version}, {file} and {line}; "": no links
 	Login         func(token string) bool // if set, requests need a session, which the login page starts with a token that it accepts
+	People        *access.Sessions        // if set, requests need a session, which the login page starts at a provider
+	Machines      *access.Machines        // tokens of machines
 	SessionKey    []byte                  // signs sessions; nil: sessions end with this process
 	Version       string                  // of llmtap
 	Logger        *slog.Logger
@@ -50,8 +53,18 @@ type Options struct {
 	flushAfter time.Duration // set by tests, whose machine may be slow
 }
 
+// A Handler serves the pages.
+type Handler struct {
+	http.Handler
+
+	mux *access.Mux
+}
+
+// Routes returns the roles that the pages need, by pattern.
+func (h *Handler) Routes() map[string]access.Role { return h.mux.Routes() }
+
 // NewHandler returns the handler of the pages.
-func NewHandler(o Options) (http.Handler, error) {
+func NewHandler(o Options) (*Handler, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -66,59 +79,67 @@ func NewHandler(o Options) (http.Handler, error) {
 		return nil, err
 	}
 	s := &site{
-		templates: templates, sessions: newSessions(o.Login, o.SessionKey), now: o.Now, flushAfter: cmp.Or(o.flushAfter, flushAfter), version: o.Version, logger: o.Logger, hashUser: o.HashUser,
+		templates: templates, sessions: newSessions(&o), now: o.Now, flushAfter: cmp.Or(o.flushAfter, flushAfter), version: o.Version, logger: o.Logger, hashUser: o.HashUser,
 	}
 	if o.Controls != nil {
 		s.elsewhere = o.Controls.Elsewhere
 	}
 	stored := store{o.ClickHouse, o.Prices}
-	mux := http.NewServeMux()
-	mux.Handle("GET /{$}", &fleetPage{site: s, trends: trends{stored, o.Usual}, firing: o.Firing, problems: o.Problems, tallies: o.Tallies, health: o.Health, ways: o.Ways, refused: o.Refused})
+	s.gate = access.Gate{
+		Closed: o.Login != nil || o.People != nil, Token: o.Login, Machines: o.Machines,
+		Session: func(r *http.Request) (access.Person, bool) { return s.sessions.person(r, s.now()) },
+	}
+	mux := access.NewMux(s.gate.Person, s.refuse)
+	mux.Handle("GET /{$}", access.Viewer, &fleetPage{site: s, trends: trends{stored, o.Usual}, firing: o.Firing, problems: o.Problems, tallies: o.Tallies, health: o.Health, ways: o.Ways, refused: o.Refused})
 	explore := explorePage{s, stored, o.Explorer, o.Write}
-	mux.Handle("GET /explore", explore)
-	mux.Handle("GET /explore/{query}", explore)
-	mux.Handle("GET /search", searchPage{s, stored})
+	mux.Handle("GET /explore", access.Viewer, explore)
+	mux.Handle("GET /explore/{query}", access.Viewer, explore)
+	mux.Handle("GET /search", access.Viewer, searchPage{s, stored})
 	alerts := alertsPage{s, stored, o.Firing, o.Controls}
-	mux.Handle("GET /alerts", alerts)
-	mux.HandleFunc("POST /alerts/{id}/acknowledge", alerts.act(alerts.acknowledge))
-	mux.HandleFunc("POST /alerts/{id}/unacknowledge", alerts.act(alerts.unacknowledge))
-	mux.HandleFunc("POST /alerts/{id}/silence", alerts.act(alerts.silenceAlert))
-	mux.HandleFunc("POST /silences", alerts.act(alerts.addSilence))
-	mux.HandleFunc("POST /silences/{id}/expire", alerts.act(alerts.expireSilence))
-	mux.Handle("GET /alerts/backtest", backtestPage{s, o.Controls})
-	mux.Handle("GET /versions", versionsPage{s, stored})
-	mux.Handle("GET /calls", toolsPage{s, stored})
-	mux.Handle("GET /traffic/{kind}", trafficPage{s, stored, o.Write, o.NoUserKey})
-	mux.Handle("GET /timeline", timelinePage{s, stored})
-	mux.Handle("GET /suggest/{filter}", suggester{s, stored})
-	mux.Handle("GET /providers", providersPage{s, stored})
-	mux.Handle("GET /problems", problemsPage{s, o.Problems})
+	mux.Handle("GET /alerts", access.Viewer, alerts)
+	mux.HandleFunc("POST /alerts/{id}/acknowledge", access.Responder, s.post(alerts.act(alerts.acknowledge)))
+	mux.HandleFunc("POST /alerts/{id}/unacknowledge", access.Responder, s.post(alerts.act(alerts.unacknowledge)))
+	mux.HandleFunc("POST /alerts/{id}/silence", access.Responder, s.post(alerts.act(alerts.silenceAlert)))
+	mux.HandleFunc("POST /silences", access.Responder, s.post(alerts.act(alerts.addSilence)))
+	mux.HandleFunc("POST /silences/{id}/expire", access.Responder, s.post(alerts.act(alerts.expireSilence)))
+	mux.Handle("GET /alerts/backtest", access.Viewer, backtestPage{s, o.Controls})
+	mux.Handle("GET /versions", access.Viewer, versionsPage{s, stored})
+	mux.Handle("GET /calls", access.Viewer, toolsPage{s, stored})
+	mux.Handle("GET /traffic/{kind}", access.Viewer, trafficPage{s, stored, o.Write, o.NoUserKey})
+	mux.Handle("GET /timeline", access.Viewer, timelinePage{s, stored})
+	mux.Handle("GET /suggest/{filter}", access.Viewer, suggester{s, stored})
+	mux.Handle("GET /providers", access.Viewer, providersPage{s, stored})
+	mux.Handle("GET /problems", access.Viewer, problemsPage{s, o.Problems})
 	incidents := incidentPage{s, trends{stored, o.Usual}, o.Incidents, o.Tallies, o.Problems, o.Controls}
-	mux.HandleFunc("GET /problem/{id}", incidents.ofProblem)
-	mux.HandleFunc("POST /problem/{id}/assign", incidents.act("assign", "assigned", incidents.assign))
-	mux.HandleFunc("POST /problem/{id}/resolve", incidents.act("resolve", "fixed", incidents.resolve))
-	mux.HandleFunc("POST /problem/{id}/ignore", incidents.act("ignore", "ignored", incidents.ignore))
-	mux.HandleFunc("POST /problem/{id}/reopen", incidents.act("reopen", "reopened", nil))
-	mux.HandleFunc("POST /problem/{id}/accept", incidents.act("accept", "accepted", nil))
-	mux.HandleFunc("GET /incident", incidents.ofCause)
-	mux.HandleFunc("GET /incident/{id}", incidents.ofAlert)
+	mux.HandleFunc("GET /problem/{id}", access.Viewer, incidents.ofProblem)
+	mux.HandleFunc("POST /problem/{id}/assign", access.Responder, s.post(incidents.act("assign", "assigned", incidents.assign)))
+	mux.HandleFunc("POST /problem/{id}/resolve", access.Responder, s.post(incidents.act("resolve", "fixed", incidents.resolve)))
+	mux.HandleFunc("POST /problem/{id}/ignore", access.Responder, s.post(incidents.act("ignore", "ignored", incidents.ignore)))
+	mux.HandleFunc("POST /problem/{id}/reopen", access.Responder, s.post(incidents.act("reopen", "reopened", nil)))
+	mux.HandleFunc("POST /problem/{id}/accept", access.Responder, s.post(incidents.act("accept", "accepted", nil)))
+	mux.HandleFunc("GET /incident", access.Viewer, incidents.ofCause)
+	mux.HandleFunc("GET /incident/{id}", access.Viewer, incidents.ofAlert)
 	conversations := conversationPage{s, o.Conversations}
-	mux.Handle("GET /conversation/{id}", conversations)
-	mux.Handle("GET /exchange/{id}", conversations)
-	mux.HandleFunc("GET /exchange/{id}/raw", conversations.raw)
+	mux.Handle("GET /conversation/{id}", access.Viewer, conversations)
+	mux.Handle("GET /exchange/{id}", access.Viewer, conversations)
+	mux.HandleFunc("GET /exchange/{id}/raw", access.Viewer, conversations.raw)
 	views := viewsPage{s, o.Views}
-	mux.Handle("GET "+viewsPath, views)
-	mux.HandleFunc("POST "+viewsPath, views.act("saved", views.save))
-	mux.HandleFunc("POST /views/rename", views.act("renamed", views.rename))
-	mux.HandleFunc("POST /views/delete", views.act("deleted", views.remove))
-	mux.Handle("GET /live", live{make(chan struct{}, maxLive), o.Changes, o.Now})
+	mux.Handle("GET "+viewsPath, access.Viewer, views)
+	mux.HandleFunc("POST "+viewsPath, access.Responder, s.post(views.act("saved", views.save)))
+	mux.HandleFunc("POST /views/rename", access.Responder, s.post(views.act("renamed", views.rename)))
+	mux.HandleFunc("POST /views/delete", access.Responder, s.post(views.act("deleted", views.remove)))
+	mux.Handle("GET /live", access.Viewer, live{make(chan struct{}, maxLive), o.Changes, o.Now})
 	login := loginPage{s}
-	mux.Handle("GET /login", login)
-	mux.HandleFunc("POST /login", login.login)
-	mux.HandleFunc("POST /logout", login.logout)
-	mux.Handle("GET /static/", static())
-	mux.HandleFunc("GET /", s.notFound)
-	return s.protect(mux), nil
+	mux.Handle("GET /login", access.Public, login)
+	if o.People != nil {
+		mux.HandleFunc("GET "+startPath, access.Public, login.start)
+		mux.HandleFunc("GET "+CallbackPath, access.Public, login.callback)
+	}
+	mux.HandleFunc("POST /login", access.Public, s.post(login.login))
+	mux.HandleFunc("POST /logout", access.Public, s.post(login.logout))
+	mux.Handle("GET /static/", access.Public, static())
+	mux.HandleFunc("GET /", access.Viewer, s.notFound)
+	return &Handler{protect(mux), mux}, nil
 }
 
 // static serves the style sheet and the script. Their URLs contain a hash of their content, so browsers may keep them.

@@ -191,7 +191,7 @@ func TestLogin(t *testing.T) {
 	session := resp.Cookies()[0].Value
 	must.Equal(t, with(session), http.StatusOK, "with a session: status")
 	expiry, signature, _ := strings.Cut(session, ".")
-	for _, bad := range []string{"", "x", expiry + ".", expiry + "9." + signature, "1." + signature, newSessions(nil, []byte("other")).start(testNow), newSessions(nil, []byte("secret")).start(testNow.Add(-8 * 24 * time.Hour))} {
+	for _, bad := range []string{"", "x", expiry + ".", expiry + "9." + signature, "1." + signature, newSessions(&Options{SessionKey: []byte("other")}).start(testNow), newSessions(&Options{SessionKey: []byte("secret")}).start(testNow.Add(-8 * 24 * time.Hour))} {
 		if code := with(bad); code == http.StatusOK {
 			t.Errorf("session %q is accepted", bad)
 		}

@@ -35,6 +35,11 @@ async function refresh() {
 	loading = true;
 	try {
 		const answer = await fetch(location.href, {headers: {"Llmtap-Fragment": "1"}, redirect: "error"});
+		if (answer.status === 401) {
+			leaving = true;
+			location.reload(); // the session has ended: to the login page, or to the provider and back
+			return;
+		}
 		if (!answer.ok) {
 			throw new Error("status " + answer.status);
 		}

@@ -19,7 +19,7 @@ func TestAccess(t *testing.T) {
 	f := func(externalURL, listen string, want alerts.Access) {
 		t.Helper()
 		want.IssueURL = issues
-		must.Agree(t, cmp.Diff(want, access(&config.UI{ExternalURL: externalURL, IssueURL: issues}, listen)), externalURL, listen)
+		must.Agree(t, cmp.Diff(want, reachable(&config.UI{ExternalURL: externalURL, IssueURL: issues}, listen)), externalURL, listen)
 	}
 	f("https://llmtap.example.com/", config.Default().Listen, alerts.Access{ExternalURL: "https://llmtap.example.com/", URL: "https://llmtap.example.com"})
 	f("", config.Default().Listen, alerts.Access{Host: name})

@@ -39,6 +39,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/mcpserver"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -84,6 +85,7 @@ type Collector struct {
 	status    status
 	disk      *diskGuard // nil if NATS is external
 	guard     guard
+	machines  *access.Machines
 	tls       *tls.Config // of all listeners; nil: no TLS
 	listener  net.Listener
 	closers   []func()
@@ -100,6 +102,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 	c.agents = mcpserver.NewHandler(mcpserver.Options{
 		Open: c.openStore, Pages: func(rows.Querier) string { return c.linkedPages() }, Problems: c.localProblems, Prices: cfg.Prices, Version: o.Version, Logger: o.Logger,
 	})
+	c.machines = access.NewMachines(accessStore{c.conn.Load}, time.Now)
 	c.metrics = prometheus.Gatherers{c.reg, &c.roleRegs}
 	c.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	defer func() {
@@ -261,7 +264,7 @@ func (c *Collector) Close() {
 // in the stream. It returns earlier only if this process cannot serve.
 func (c *Collector) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	srv := newServer(c.handler(), bodyTimeout, c.logger)
+	srv := newServer(c.handler(c.guard.gate(c.machines)), bodyTimeout, c.logger)
 	g.Go(func() error { return serve(ctx, srv, c.listener, 2*time.Second) })
 	if c.proxy != nil {
 		g.Go(func() error { return c.proxy.run(ctx) })
@@ -273,6 +276,7 @@ func (c *Collector) Run(ctx context.Context) error {
 		g.Go(func() error { return c.ui.serve(ctx) })
 	}
 	g.Go(func() error { return c.connectNATS(ctx) })
+	g.Go(func() error { return c.followAccess(ctx) })
 	g.Go(func() error { return c.guardDisk(ctx) })
 	if c.store != nil {
 		g.Go(func() error { return c.store.open(ctx) })

@@ -20,29 +20,43 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/silences"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/tokens"
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/ingest/loopback"
 	"github.com/llmtap/llmtap/ingest/secret"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// handler returns the handler for health, metrics and queries.
-func (c *Collector) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", c.serveReady)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET "+RefusedPath, c.serveRefused)
-	mux.Handle("POST "+remote.Path, c.withPages(remote.NewHandler(c.queryable)))
-	mux.Handle(silences.Path, silences.NewHandler(c.silenceable, silences.Options{
-		Access: access(&c.cfg.UI, c.httpAddr()), GroupBy: append(slices.Clone(c.cfg.Alerts.GroupBy), healthLabel), Version: c.opts.Version, Started: time.Now(),
-	}))
+// handler returns the handler for health, metrics and queries of those whom gate lets in.
+func (c *Collector) handler(gate access.Gate) http.Handler {
+	return c.guard.local(gate.Closed, c.routes(gate))
+}
+
+// routes returns the routes of the API.
+func (c *Collector) routes(gate access.Gate) *access.Mux {
+	mux := c.guard.mux(gate)
+	mux.HandleFunc("GET /healthz", access.Public, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", access.Public, c.serveReady)
+	mux.Handle("GET /metrics", access.Viewer, promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET "+RefusedPath, access.Viewer, c.serveRefused)
+	mux.Handle("POST "+remote.Path, access.Viewer, c.withPages(remote.NewHandler(c.queryable)))
+	alertmanager := silences.NewHandler(c.silenceable, silences.Options{
+		Access: reachable(&c.cfg.UI, c.httpAddr()), GroupBy: append(slices.Clone(c.cfg.Alerts.GroupBy), healthLabel), Version: c.opts.Version, Started: time.Now(),
+	})
+	mux.Handle("GET "+silences.Path, access.Viewer, alertmanager)
+	mux.Handle(silences.Path, access.Responder, alertmanager)
 	list := c.withPages(problemsapi.NewHandler(c.decidable))
-	mux.Handle(problemsapi.Path, list)
-	mux.Handle(problemsapi.Path+"/", list)
-	mux.Handle(promapi.Path, c.tallies)
-	mux.Handle(mcpserver.Path, c.agents)
-	mux.Handle("GET "+promapi.FleetPath, promapi.NewFleet(c.engines, c.logger))
-	return c.guard.wrap(mux)
+	for _, path := range []string{problemsapi.Path, problemsapi.Path + "/"} {
+		mux.Handle("GET "+path, access.Viewer, list)
+		mux.Handle(path, access.Responder, list)
+	}
+	mux.Handle(promapi.Path, access.Viewer, c.tallies) // it only reads, also with POST
+	mux.Handle(mcpserver.Path, access.Viewer, c.agents)
+	mux.Handle("GET "+promapi.FleetPath, access.Viewer, promapi.NewFleet(c.engines, c.logger))
+	machines := tokens.NewHandler(c.machines)
+	mux.Handle(tokens.Path, access.Admin, machines)
+	mux.Handle(tokens.Path+"/", access.Admin, machines)
+	return mux
 }
 
 // withPages adds the URL of the web pages to responses, unless the listener of the pages has done that.
@@ -108,37 +122,52 @@ func newGuard(section, token, tokenFile string) (guard, error) {
 	return guard{section, tokens}, err
 }
 
-// wrap returns a handler that passes permitted requests to next.
-func (g guard) wrap(next http.Handler) http.Handler {
+// gate returns the gate for clients with the token, or with one of machines, which may be nil.
+func (g guard) gate(machines *access.Machines) access.Gate {
+	return access.Gate{Closed: g.tokens.Required(), Token: g.tokens.Accept, Machines: machines}
+}
+
+// mux returns routes of those whom gate lets in.
+func (g guard) mux(gate access.Gate) *access.Mux {
+	return access.NewMux(gate.Person, func(w http.ResponseWriter, r *http.Request, needs access.Role) {
+		if p := access.From(r.Context()); p.Role > access.Public {
+			http.Error(w, p.Name+" has the role "+p.Role.String()+", and this needs the role "+needs.String(), http.StatusForbidden)
+			return
+		}
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		text := "Authorization: Bearer with the token of " + g.section + ".token is required"
+		if gate.Machines != nil {
+			text += ", or one of llmtap token create that is valid"
+		}
+		http.Error(w, text, http.StatusUnauthorized)
+	})
+}
+
+// local returns a handler that passes requests to next unless a page of another site may have made them. Listeners that are not
+// closed serve only this machine.
+func (g guard) local(closed bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Server", remote.ServerName)
-		health := r.Method == http.MethodGet && (r.URL.Path == "/healthz" || r.URL.Path == "/readyz")
 		switch {
 		case crossOrigin(r):
 			http.Error(w, "cross-origin requests are not allowed", http.StatusForbidden)
-		case !g.tokens.Required() && !loopback.Is(r.Host):
+		case !closed && !loopback.Is(r.Host):
 			// The domain of a web page could resolve to 127.0.0.1, so that the page could read the response (DNS
 			// rebinding).
 			http.Error(w, "only loopback host names are allowed; set "+g.section+".token to allow others", http.StatusForbidden)
-		case !health && !g.authorized(r):
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "Authorization: Bearer with the token of "+g.section+".token is required", http.StatusUnauthorized)
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// authorized reports whether r contains the token, as a bearer token or as the password of any user, or no token is required.
-func (g guard) authorized(r *http.Request) bool {
-	if !g.tokens.Required() {
-		return true
-	}
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
-		_, token, ok = r.BasicAuth() // the only one that some tools can send
-	}
-	return ok && g.tokens.Accept(token)
+// wrap returns a handler that passes permitted requests to next: those of clients with the token, and health checks.
+func (g guard) wrap(next http.Handler) http.Handler {
+	mux := g.mux(g.gate(nil))
+	mux.Handle("GET /healthz", access.Public, next)
+	mux.Handle("GET /readyz", access.Public, next)
+	mux.Handle("/", access.Viewer, next)
+	return g.local(g.tokens.Required(), mux)
 }
 
 // crossOrigin reports whether r was made by a web page from another host.

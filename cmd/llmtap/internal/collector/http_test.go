@@ -95,7 +95,7 @@ func TestCodingAgents(t *testing.T) {
 		cfg.Roles, cfg.HTTP.Token, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{config.RoleUI}, "s3cret", "nats://127.0.0.1:1", "http://127.0.0.1:1/llmtap"
 	})
 	t.Cleanup(c.Close)
-	for name, h := range map[string]http.Handler{"listen": c.handler(), "ui.listen": c.ui.handler()} {
+	for name, h := range map[string]http.Handler{"listen": c.handler(c.guard.gate(c.machines)), "ui.listen": c.ui.handler()} {
 		srv := httptest.NewServer(h)
 		t.Cleanup(srv.Close)
 		connect := func(token string) (*mcp.ClientSession, error) {

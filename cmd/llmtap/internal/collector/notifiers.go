@@ -24,7 +24,7 @@ type Receiver struct {
 
 // Receivers returns the configured receivers. It does not connect to them. It sets the options that follow from cfg.
 func Receivers(cfg *config.Config, o alerts.NotifierOptions) ([]Receiver, error) {
-	o.Access, o.GroupBy = access(&cfg.UI, cfg.Listen), append(slices.Clone(cfg.Alerts.GroupBy), healthLabel)
+	o.Access, o.GroupBy = reachable(&cfg.UI, cfg.Listen), append(slices.Clone(cfg.Alerts.GroupBy), healthLabel)
 	var all []Receiver
 	for kind, n := range cfg.Notifiers() {
 		list, err := n.Receivers(o)
@@ -38,9 +38,9 @@ func Receivers(cfg *config.Config, o alerts.NotifierOptions) ([]Receiver, error)
 	return all, nil
 }
 
-// access returns how the readers of notifications reach a collector that listens on listen. Commands find a collector on
+// reachable returns how the readers of notifications reach a collector that listens on listen. Commands find a collector on
 // the default address of their host by themselves.
-func access(ui *config.UI, listen string) alerts.Access {
+func reachable(ui *config.UI, listen string) alerts.Access {
 	out := reach(ui.ExternalURL, listen)
 	out.IssueURL = ui.IssueURL
 	return out

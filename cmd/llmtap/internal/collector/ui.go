@@ -19,6 +19,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/mcpserver"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/pages"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/web"
 	"github.com/llmtap/llmtap/ingest/loopback"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -34,9 +35,10 @@ type uiRole struct {
 	c        *Collector
 	listener net.Listener
 	tokens   secret.Tokens
+	people   *access.Sessions // nil: nobody logs in at a provider
 	groups   *engine.SharedGroups
 	decided  *engine.Decisions // of a process without the role alert
-	pages    http.Handler
+	pages    *web.Handler
 	own      atomic.Pointer[controls] // of a process without the role alert
 }
 
@@ -49,6 +51,14 @@ func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
 	if !u.tokens.Required() {
 		u.tokens = c.guard.tokens
 	}
+	if u.listener, err = c.listen(ctx, c.cfg.UI.Listen); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w; choose another address with --ui-listen", c.cfg.UI.Listen, err)
+	}
+	c.onClose(func() { _ = u.listener.Close() }) // error ignored: the server may have closed it already
+	key := u.tokens.Key("llmtap web session")
+	if u.people, key, err = u.newPeople(key); err != nil {
+		return nil, err
+	}
 	stored := pages.Source(c.queryable)
 	live := pages.Alerts{Groups: u.groups}
 	people := pages.Controls{
@@ -58,17 +68,13 @@ func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
 	u.pages, err = web.NewHandler(web.Options{
 		ClickHouse: stored.Query, Explorer: stored.Explore, Write: pages.Write, Firing: live.Firing, Changes: live.Changes,
 		Controls: people, Problems: pages.Problems{Controls: people, Problems: c.knownProblems}, Views: savedViews{c.conn.Load},
-		Incidents: pages.Incidents{Groups: u.groups, Access: func() alerts.Access { return access(&c.cfg.UI, c.httpAddr()) }}, Tallies: pages.Tallies(c.calls.Load).Range, Usual: pages.Tallies(c.calls.Load).Usual, Health: u.parts,
+		Incidents: pages.Incidents{Groups: u.groups, Access: func() alerts.Access { return reachable(&c.cfg.UI, c.httpAddr()) }}, Tallies: pages.Tallies(c.calls.Load).Range, Usual: pages.Tallies(c.calls.Load).Usual, Health: u.parts,
 		Conversations: pages.Conversations{Source: stored}, Ways: c.ways, Refused: c.refused, HashUser: c.key.hashUser, NoUserKey: c.key.missing(),
-		Prices: c.cfg.Prices, CodeURL: c.cfg.UI.CodeURL, Login: u.login(), SessionKey: u.tokens.Key("llmtap web session"), Version: c.opts.Version, Logger: c.logger,
+		Prices: c.cfg.Prices, CodeURL: c.cfg.UI.CodeURL, Login: u.login(), People: u.people, Machines: c.machines, SessionKey: key, Version: c.opts.Version, Logger: c.logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the web pages: %w", err)
 	}
-	if u.listener, err = c.listen(ctx, c.cfg.UI.Listen); err != nil {
-		return nil, fmt.Errorf("listen on %s: %w; choose another address with --ui-listen", c.cfg.UI.Listen, err)
-	}
-	c.onClose(func() { _ = u.listener.Close() }) // error ignored: the server may have closed it already
 	return u, nil
 }
 
@@ -125,7 +131,9 @@ func (u *uiRole) serve(ctx context.Context) error {
 
 // handler returns the handler of the listener. Commands with --url reach the API under the same URL as the pages.
 func (u *uiRole) handler() http.Handler {
-	api := u.c.handler()
+	gate := u.c.guard.gate(u.c.machines)
+	gate.Closed = gate.Closed || u.people != nil // a proxy in front of the pages is on this machine, and those who use it are not
+	api := u.c.handler(gate)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasPrefix(r.URL.Path, "/api/"), r.URL.Path == "/healthz", r.URL.Path == "/readyz", r.URL.Path == mcpserver.Path:
@@ -135,7 +143,7 @@ func (u *uiRole) handler() http.Handler {
 			api.ServeHTTP(w, r)
 		case crossOrigin(r):
 			http.Error(w, "cross-origin requests are not allowed", http.StatusForbidden)
-		case !u.tokens.Required() && !loopback.Is(r.Host): // as in guard.wrap
+		case !u.tokens.Required() && u.people == nil && !loopback.Is(r.Host): // as in guard.local
 			http.Error(w, "only loopback host names are allowed; set ui.token to allow others", http.StatusForbidden)
 		default:
 			u.pages.ServeHTTP(w, r)

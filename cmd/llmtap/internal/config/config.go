@@ -22,6 +22,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/webhook"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/price"
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/natsserver"
@@ -137,12 +138,13 @@ type Content struct {
 
 // UI configures the web pages.
 type UI struct {
-	Listen      string `yaml:"listen"`
-	Token       string `yaml:"token" secret:"all"` // to log in; empty: http.token
-	TokenFile   string `yaml:"token_file"`
-	ExternalURL string `yaml:"external_url"` // base URL of links in notifications; empty: no links
-	CodeURL     string `yaml:"code_url"`     // URL of a line of an agent's code with {version}, {file} and {line}; empty: no links
-	IssueURL    string `yaml:"issue_url"`    // template of the URL of a new issue, with {title} and {body}; empty: no link
+	Listen      string        `yaml:"listen"`
+	Token       string        `yaml:"token" secret:"all"` // to log in; empty: http.token
+	TokenFile   string        `yaml:"token_file"`
+	OIDC        access.Config `yaml:"oidc"`         // to log in at a provider
+	ExternalURL string        `yaml:"external_url"` // base URL of links in notifications; empty: no links
+	CodeURL     string        `yaml:"code_url"`     // URL of a line of an agent's code with {version}, {file} and {line}; empty: no links
+	IssueURL    string        `yaml:"issue_url"`    // template of the URL of a new issue, with {title} and {body}; empty: no link
 }
 
 // Default retentions: of messages, long enough to investigate last week's incident, and of all other rows, long enough to compare
@@ -161,7 +163,7 @@ func Default() Config {
 		ClickHouse: clickhouse.Default(), Chdb: chdb.Default(), Analyzer: analyzer.Default(),
 		Content: Content{Store: event.CaptureFull, Redact: slices.Clone(redact.Kinds)},
 		Batcher: sinks.DefaultBatcherConfig(), Alerts: engine.Default(),
-		UI:     UI{Listen: "127.0.0.1:8090"},
+		UI:     UI{Listen: "127.0.0.1:8090", OIDC: access.Default()},
 		Slack:  slack.Default(),
 		Prices: price.Default(),
 	}

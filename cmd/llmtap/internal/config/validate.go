@@ -153,13 +153,16 @@ func (c *Config) validateUI(v *validator) {
 	if c.UI.Token != "" && c.UI.TokenFile != "" {
 		v.fail("ui.token, ui.token_file: both are set; keep one")
 	}
+	v.section("ui.oidc", c.UI.OIDC.Validate())
 	if !c.HasRole(RoleUI) {
 		return
 	}
 	if host, port, err := net.SplitHostPort(c.UI.Listen); err != nil || port == "" {
 		v.fail("ui.listen: %q is not an address with a port, such as 127.0.0.1:8090", c.UI.Listen)
-	} else if !loopback.Is(host) && c.UI.Token+c.UI.TokenFile+c.HTTP.Token+c.HTTP.TokenFile == "" {
+	} else if !loopback.Is(host) && c.UI.Token+c.UI.TokenFile+c.HTTP.Token+c.HTTP.TokenFile+c.UI.OIDC.Issuer == "" {
 		v.fail("ui.listen: %s is not loopback; set ui.token or ui.token_file, or anyone on the network can read stored calls", c.UI.Listen)
+	} else if !loopback.Is(host) && c.UI.OIDC.Enabled() && c.UI.ExternalURL == "" {
+		v.fail("ui.oidc: ui.external_url is required: the provider sends people back to it")
 	}
 }
 

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/wording"
+	"github.com/llmtap/llmtap/dashboards/access"
 )
 
 // HeaderActor contains who acts, for requests whose body does not contain an author.
@@ -31,9 +33,12 @@ func (e *RequestError) Error() string { return e.Err.Error() }
 
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// Actor returns who sends r.
-func Actor(r *http.Request) alerts.Actor {
-	return alerts.Actor{ID: wording.Truncate(r.Header.Get(HeaderActor), maxActor), Via: "api"}
+// Actor returns who sends r: the person whom the listener knows, or else who says so.
+func Actor(r *http.Request) alerts.Actor { return ActorOr(r, r.Header.Get(HeaderActor)) }
+
+// ActorOr is Actor for a request that says otherwise who sends it.
+func ActorOr(r *http.Request, says string) alerts.Actor {
+	return alerts.Actor{ID: cmp.Or(access.From(r.Context()).Name, wording.Truncate(says, maxActor)), Via: "api"}
 }
 
 // ReadJSON decodes the body of r into v; what names it. A form of a web page cannot send JSON, and the guard refuses other requests

@@ -147,7 +147,9 @@ func (h *Handler) set(src Source, w http.ResponseWriter, r *http.Request) error 
 	if err := remote.ReadJSON(w, r, "a silence", &s); err != nil {
 		return err
 	}
-	s, err := src.SetSilence(r.Context(), s, alerts.Actor{ID: s.CreatedBy, Via: "api"})
+	by := remote.ActorOr(r, s.CreatedBy)
+	s.CreatedBy = by.ID
+	s, err := src.SetSilence(r.Context(), s, by)
 	if err != nil {
 		return err
 	}
