@@ -123,7 +123,7 @@ func answered(err error) error {
 	return fmt.Errorf("the provider refuses: %w", err)
 }
 
-// identify returns the person of t: by its ID token, and by the user info if the ID token lacks the groups, or there is none after a
+// identify returns the person of t: by its ID token, and by the user info if the ID token lacks the groups or a name, or there is none after a
 // renewal.
 func (p *provider) identify(ctx context.Context, t *oauth2.Token, check func(*oidc.IDToken) error) (Person, error) {
 	found, _, err := p.open(ctx)
@@ -148,7 +148,8 @@ func (p *provider) identify(ctx context.Context, t *oauth2.Token, check func(*oi
 	case check != nil:
 		return Person{}, errors.New("the answer of the provider has no ID token")
 	}
-	if claims[p.cfg.GroupsClaim] == nil && found.UserInfoEndpoint() != "" {
+	named := claims["name"] != nil || claims["preferred_username"] != nil || claims["email"] != nil
+	if (claims[p.cfg.GroupsClaim] == nil || !named) && found.UserInfoEndpoint() != "" {
 		info, err := found.UserInfo(ctx, oauth2.StaticTokenSource(t))
 		if err != nil {
 			return Person{}, answered(err)
