@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,7 +66,7 @@ type world struct {
 	url      string
 	store    *memory
 	people   *access.Sessions
-	passed   time.Duration
+	passed   atomic.Int64 // time.Duration
 }
 
 func newWorld(t *testing.T, change func(*access.Config)) *world {
@@ -82,11 +83,14 @@ func newWorld(t *testing.T, change func(*access.Config)) *world {
 		change(&cfg)
 	}
 	must.Do(t, cfg.Validate())
-	now := func() time.Time { return time.Now().Add(w.passed) }
+	now := func() time.Time { return time.Now().Add(time.Duration(w.passed.Load())) }
 	w.people = access.NewSessions(access.Options{Config: cfg, Redirect: w.url + web.CallbackPath, Store: w.store, Key: []byte("k"), Now: now})
 	w.pages = must.Get(web.NewHandler(web.Options{People: w.people, SessionKey: []byte("k"), Now: now, Version: "test"}))(t)
 	return w
 }
+
+// pass moves the clock of llmtap.
+func (w *world) pass(d time.Duration) { w.passed.Add(int64(d)) }
 
 // who returns the person and role that the page shows to a browser, or where it is led instead.
 func (w *world) who(b browser) string {
@@ -182,13 +186,13 @@ func TestRenewal(t *testing.T) {
 	b := newBrowser(t)
 	b.login(w.url, "anna")
 	w.provider.set("anna", "staff")
-	w.passed += access.SessionTime - time.Minute
+	w.pass(access.SessionTime - time.Minute)
 	must.Equal(t, w.who(b), "Anna Example admin", "before the renewal")
-	w.passed += 2 * time.Minute
+	w.pass(2 * time.Minute)
 	must.Equal(t, w.who(b), "Anna Example viewer", "after the groups have changed")
 	// Rotated refresh tokens work again and again, and one renewal serves requests at the same time.
-	w.passed += access.SessionTime
-	before := w.provider.requests["/oauth/token"]
+	w.pass(access.SessionTime)
+	before := w.provider.exchanges()
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -198,29 +202,29 @@ func TestRenewal(t *testing.T) {
 		})
 	}
 	all.Wait()
-	must.Equal(t, w.provider.requests["/oauth/token"], before+1, "renewals")
+	must.Equal(t, w.provider.exchanges(), before+1, "renewals")
 
 	// The provider does not answer: the session continues for at most an hour.
 	w.provider.change(func() { w.provider.down = true })
-	w.passed += access.SessionTime
+	w.pass(access.SessionTime)
 	must.Equal(t, w.who(b), "Anna Example viewer", "provider down")
-	w.passed += 50 * time.Minute
+	w.pass(50 * time.Minute)
 	must.Equal(t, w.who(b), "Anna Example viewer", "provider down for 50 minutes")
-	w.passed += 20 * time.Minute
+	w.pass(20 * time.Minute)
 	must.Equal(t, w.who(b), again, "provider down for 70 minutes")
 	w.provider.change(func() { w.provider.down = false })
-	w.passed += time.Minute
+	w.pass(time.Minute)
 	must.Equal(t, w.who(b), "Anna Example viewer", "provider back")
 
 	w.provider.set("anna", "other")
-	w.passed += access.SessionTime + time.Minute
+	w.pass(access.SessionTime + time.Minute)
 	must.Equal(t, w.who(b), again, "in no group any more")
 	must.Equal(t, len(w.store.values), 0, "stored sessions")
 	w.provider.set("anna", "staff")
 	b.login(w.url, "anna")
 	w.provider.change(func() { delete(w.provider.people, "anna") })
 	must.Equal(t, w.who(b), "Anna Example viewer", "removed, before the renewal")
-	w.passed += access.SessionTime + time.Minute
+	w.pass(access.SessionTime + time.Minute)
 	must.Equal(t, w.who(b), again, "removed")
 }
 
@@ -230,7 +234,7 @@ func TestExpiry(t *testing.T) {
 	w.provider.set("anna", "staff")
 	b := newBrowser(t)
 	b.login(w.url, "anna")
-	w.passed += access.SessionTime + time.Minute
+	w.pass(access.SessionTime + time.Minute)
 	must.Equal(t, w.who(b), again, "expired")
 	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/alerts", http.NoBody))(t)
 	resp := must.Get(b.Do(r))(t)
@@ -324,7 +328,7 @@ func TestForged(t *testing.T) {
 	must.Equal(t, w.who(b), "Anna Example viewer", "nothing forged")
 	// A renewal is about the same person.
 	w.provider.change(func() { w.provider.tamper = bad("sub", "eve") })
-	w.passed += access.SessionTime + time.Minute
+	w.pass(access.SessionTime + time.Minute)
 	must.Equal(t, w.who(b), again, "renewed as another person")
 }
 
@@ -334,11 +338,11 @@ func TestReplay(t *testing.T) {
 	w.provider.set("anna", "staff")
 	refused := func(b browser, callback, what string) {
 		t.Helper()
-		before := w.provider.requests["/oauth/token"]
+		before := w.provider.exchanges()
 		a := b.get(callback)
 		must.Equal(t, a.code, http.StatusForbidden, "%s", what)
 		must.Contain(t, a.body, "was not begun in this browser")
-		must.Equal(t, w.provider.requests["/oauth/token"], before, "requests of tokens: %s", what)
+		must.Equal(t, w.provider.exchanges(), before, "requests of tokens: %s", what)
 	}
 	start := w.url + "/login/start?next=/alerts"
 	b := newBrowser(t)
@@ -369,7 +373,7 @@ func TestReplay(t *testing.T) {
 	}
 	late := newBrowser(t)
 	callback = late.callback(start, "anna")
-	w.passed += 11 * time.Minute
+	w.pass(11 * time.Minute)
 	refused(late, callback, "too late")
 
 	// Several tabs at once.

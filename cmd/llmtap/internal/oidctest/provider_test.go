@@ -39,13 +39,13 @@ type provider struct {
 	people   map[string][]string // groups by name
 	tamper   func(idToken string) string
 	down     bool
-	requests map[string]int // by path
-	asked    url.Values     // of the last request for a page to log in
+	tokens   int        // requests of tokens
+	asked    url.Values // of the last request for a page to log in
 }
 
 func newProvider(t *testing.T, redirect string) *provider {
 	t.Helper()
-	p := &provider{people: map[string][]string{}, requests: map[string]int{}}
+	p := &provider{people: map[string][]string{}}
 	p.Server = httptest.NewUnstartedServer(nil)
 	p.Server.Start()
 	t.Cleanup(p.Close)
@@ -57,10 +57,12 @@ func newProvider(t *testing.T, redirect string) *provider {
 
 func (p *provider) serve(w http.ResponseWriter, r *http.Request, real http.Handler) {
 	p.mu.Lock()
-	p.requests[r.URL.Path]++
 	down, tamper := p.down, p.tamper
-	if r.URL.Path == "/auth" {
+	switch r.URL.Path {
+	case "/auth":
 		p.asked = r.URL.Query()
+	case "/oauth/token":
+		p.tokens++
 	}
 	p.mu.Unlock()
 	switch {
@@ -90,6 +92,13 @@ func (p *provider) set(name string, groups ...string) {
 		return
 	}
 	p.people[name] = groups
+}
+
+// exchanges returns the number of requests of tokens.
+func (p *provider) exchanges() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tokens
 }
 
 func (p *provider) change(f func()) {
