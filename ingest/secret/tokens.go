@@ -48,7 +48,7 @@ func ReadTokens(value, key, file string) (Tokens, error) {
 		if hash, ok := strings.CutPrefix(text, hashPrefix); ok {
 			decoded, err := hex.DecodeString(hash)
 			if err != nil || copy(sum[:], decoded) != len(decoded) || len(decoded) != len(sum) {
-				return Tokens{}, fmt.Errorf("%s: a token begins with %s, but 64 hex digits do not follow; llmtap token prints a token and its hash",
+				return Tokens{}, fmt.Errorf("%s: a token begins with %s, but 64 hex digits do not follow; llmtap token new prints a token and its hash",
 					strings.TrimSuffix(key, "_file"), hashPrefix)
 			}
 		} else if t.plain == "" {

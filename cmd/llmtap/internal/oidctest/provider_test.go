@@ -35,12 +35,12 @@ type provider struct {
 
 	thin bool // ID tokens have no claims about people, which are then in the user info only
 
-	mu       sync.Mutex          // guards the rest
-	people   map[string][]string // groups by name
-	tamper   func(idToken string) string
-	down     bool
-	tokens   int        // requests of tokens
-	asked    url.Values // of the last request for a page to log in
+	mu     sync.Mutex          // guards the rest
+	people map[string][]string // groups by name
+	tamper func(idToken string) string
+	down   bool
+	tokens int        // requests of tokens
+	asked  url.Values // of the last request for a page to log in
 }
 
 func newProvider(t *testing.T, redirect string) *provider {
