@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -274,6 +275,81 @@ var pageAttacks = []attack{
 		name: "5 wrong tokens at once", listeners: onUI, short: true,
 		want: "one per second; the right one is accepted at once, in a cookie for HTTPS only",
 		run:  bruteForce,
+	},
+}
+
+// logInAttacks are those of log-in at a provider and of tokens of machines. The provider does not answer.
+var logInAttacks = []attack{
+	{
+		name: "the end of a log-in at the provider that was not begun: without a state, with a forged one, with a forged cookie, with an error", listeners: onUI, short: true, want: "403",
+		run: func(w *attackWorld, l string) string {
+			forged := base64.RawURLEncoding.EncodeToString([]byte(`{"secret":"x","next":"https://evil.example","expires":9999999999}`)) + "."
+			return each([]string{"", "?code=x", "?code=x&state=", "?code=x&state=x", "?error=access_denied&state=x", "?code=x&state=x&iss=https://evil.example"}, func(query string) string {
+				cookie := "llmtap_login_2d711642=" + forged + "; llmtap_login_e3b0c442=" + forged // of the states x and ""
+				r := w.secured.doAs(w.T, l, http.MethodGet, "/login/callback"+query, "", http.Header{"Cookie": {cookie}, "Accept": {"text/html"}})
+				if strings.Contains(fmt.Sprint(r.header["Set-Cookie"]), "llmtap_session") || r.header.Get("Location") != "" {
+					return fmt.Sprint(query, " starts a session: ", r.header)
+				}
+				return r.status()
+			})
+		},
+	},
+	{
+		name: "a log-in at the provider leads to another site (next)", listeners: onUI, short: true, want: "502, to no site",
+		run: func(w *attackWorld, l string) string {
+			return each([]string{"https://evil.example", "//evil.example", "/%5Cevil.example"}, func(next string) string {
+				r := w.secured.doAs(w.T, l, http.MethodGet, "/login/start?next="+next, "", http.Header{"Accept": {"text/html"}})
+				if r.header.Get("Location") != "" || strings.Contains(r.body, "evil") {
+					return r.header.Get("Location") + r.body
+				}
+				return r.status() + ", to no site"
+			})
+		},
+	},
+	{
+		name: "a forged session of the provider", listeners: onUI, short: true, want: "401",
+		run: func(w *attackWorld, l string) string {
+			return each([]string{"s-", "s-x", "s-" + strings.Repeat("A", 43), "s-" + strings.Repeat("A", 5000), "s-*", "s->"}, func(cookie string) string {
+				return w.secured.doAs(w.T, l, http.MethodGet, "/alerts", "", http.Header{"Cookie": {"llmtap_session=" + cookie}}).status()
+			})
+		},
+	},
+	{
+		name: "a forged token of a machine, also where no token is required", listeners: []string{"http", "ui"}, short: true, want: "401",
+		run: func(w *attackWorld, l string) string {
+			var got []string
+			for _, c := range []*target{w.plain, w.secured} {
+				for _, token := range []string{"llmtap_", "llmtap_x", "llmtap_" + strings.Repeat("A", 43), "llmtap_" + strings.Repeat("A", 100_000)} {
+					got = append(got, c.doAs(w.T, l, http.MethodGet, getPath[l], "", http.Header{"Authorization": {"Bearer " + token}}).status())
+				}
+			}
+			return distinct(got)
+		},
+	},
+	{
+		name: "tokens of machines are listed, made and revoked without a token, with a wrong one, with that of a hook", listeners: []string{"http", "ui"}, short: true, want: "401",
+		run: func(w *attackWorld, l string) string {
+			return each([]string{"", "Bearer x", "Bearer " + serviceToken, "Bearer " + receiveToken}, func(token string) string {
+				h := http.Header{"Content-Type": {"application/json"}, "Authorization": {token}}
+				return distinct([]string{
+					w.secured.doAs(w.T, l, http.MethodGet, "/api/v1/tokens", "", h).status(),
+					w.secured.doAs(w.T, l, http.MethodPost, "/api/v1/tokens", `{"name": "x", "role": "admin", "expires": "2030-01-01T00:00:00Z"}`, h).status(),
+					w.secured.doAs(w.T, l, http.MethodDelete, "/api/v1/tokens/x", "", h).status(),
+				})
+			})
+		},
+	},
+	{
+		name: "tokens of machines: names of other keys, unknown roles, without an end, of 1 MB", listeners: []string{"http", "ui"}, short: true, want: "400",
+		run: func(w *attackWorld, l string) string {
+			return each([]string{
+				`{"name": "a.b", "role": "viewer", "expires": "2030-01-01T00:00:00Z"}`, `{"name": "*", "role": "viewer", "expires": "2030-01-01T00:00:00Z"}`, `{"name": "../x", "role": "viewer", "expires": "2030-01-01T00:00:00Z"}`,
+				`{"name": "a", "role": "root", "expires": "2030-01-01T00:00:00Z"}`, `{"name": "a", "role": "public", "expires": "2030-01-01T00:00:00Z"}`, `{"name": "a", "role": "admin"}`, `[]`,
+				`{"name": "` + strings.Repeat("x", 1<<20) + `"}`,
+			}, func(body string) string {
+				return w.plain.doAs(w.T, l, http.MethodPost, "/api/v1/tokens", body, http.Header{"Content-Type": {"application/json"}}).status()
+			})
+		},
 	},
 }
 

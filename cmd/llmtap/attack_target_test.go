@@ -64,7 +64,7 @@ func newAttackWorld(t *testing.T) *attackWorld {
 	text = shared + fmt.Sprintf("tls: {cert_file: %s, key_file: %s, client_ca_file: %s}\n", cert, key, ca.File) +
 		fmt.Sprintf("nats: {cert_file: %s, key_file: %s}\n", client, clientKey) +
 		fmt.Sprintf("http: {token: %q, cert_file: %s, key_file: %s}\n", secret.Hash(httpToken)+" "+secret.Hash("the next one"), client, clientKey) +
-		fmt.Sprintf("ui: {token: %s}\nreceive: {token: %s}\nproxy: {token: %s, %s}\n", uiToken, receiveToken, proxyToken, upstreams) +
+		fmt.Sprintf("ui: {token: %s, oidc: {issuer: 'http://127.0.0.1:1', client_id: llmtap, roles: {admin: [platform]}}}\nreceive: {token: %s}\nproxy: {token: %s, %s}\n", uiToken, receiveToken, proxyToken, upstreams) +
 		fmt.Sprintf("nats_server: {token: %s, service_tokens: {checkout-agent: %q}}\n", natsToken, secret.Hash(serviceToken))
 	w.secured = startTarget(t, text, certs.Client{CAFile: ca.File, CertFile: client, KeyFile: clientKey}, cert)
 	w.secured.token = map[string]http.Header{

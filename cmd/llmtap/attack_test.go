@@ -49,7 +49,7 @@ type attack struct {
 }
 
 // attacks are the rows in the order of the table. An attack that is added here is run and printed.
-var attacks = slices.Concat(parserAttacks, accessAttacks, tlsAttacks, loadAttacks, natsAttacks, otlpAttacks, proxyAttacks, queryAttacks, pageAttacks)
+var attacks = slices.Concat(parserAttacks, accessAttacks, tlsAttacks, loadAttacks, natsAttacks, otlpAttacks, proxyAttacks, queryAttacks, pageAttacks, logInAttacks)
 
 // An attackWorld is two collectors, whom attacks share, and what attackers try to reach through them.
 type attackWorld struct {
