@@ -80,20 +80,17 @@ func TestExample(t *testing.T) {
 		t.Errorf("values differ (- default, + example):\n%s", diff)
 	}
 	var listed, known []string
-	section, above := "", ""
+	var sections []string // around the line
+	above := ""
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimRight(line, "\n")
 		if m := keyLine.FindStringSubmatch(line); m != nil {
-			switch {
-			case m[1] == "" && m[3] == "":
-				section = m[2] + "."
-			case m[1] == "":
-				section = ""
-				fallthrough
-			default:
-				listed = append(listed, section+m[2])
+			sections = append(sections[:len(m[1])/2], m[2])
+			if m[3] != "" {
+				path := strings.Join(sections, ".")
+				listed = append(listed, path)
 				if !commentLine.MatchString(above) {
-					t.Errorf("%s: no comment on the line above", section+m[2])
+					t.Errorf("%s: no comment on the line above", path)
 				}
 			}
 		}
