@@ -33,14 +33,13 @@ var (
 	ErrTokenSet = errors.New("there is a token of this name already: revoke it first, or choose another name")
 )
 
-// ErrConflict is returned by Store.Create if the key exists.
-var ErrConflict = errors.New("the key exists")
+// ErrConflict is returned by a Store if the value of the key is another one.
+var ErrConflict = errors.New("another process has changed the value")
 
 // A Store stores sessions and tokens for all processes.
 type Store interface {
-	// Create sets key unless it exists, which is ErrConflict.
-	Create(ctx context.Context, key string, value []byte) error
-	Put(ctx context.Context, key string, value []byte) error
+	// Replace sets key if its value is old, or if there is none and old is nil. Otherwise it returns ErrConflict.
+	Replace(ctx context.Context, key string, old, value []byte) error
 	// Get returns nil if there is no key.
 	Get(ctx context.Context, key string) ([]byte, error)
 	// Delete removes key. Watchers of all processes are notified.
@@ -173,7 +172,7 @@ func (m *Machines) Create(ctx context.Context, t Token) (secret string, err erro
 	if err != nil {
 		return "", err
 	}
-	if err := m.store.Create(ctx, tokenKey+t.Name, value); errors.Is(err, ErrConflict) {
+	if err := m.store.Replace(ctx, tokenKey+t.Name, nil, value); errors.Is(err, ErrConflict) {
 		return "", ErrTokenSet
 	} else if err != nil {
 		return "", err

@@ -18,6 +18,8 @@ import (
 const (
 	// providerTimeout bounds a request to the provider.
 	providerTimeout = 10 * time.Second
+	// openInterval is the minimum time between two attempts to find a provider that does not answer: anybody may begin a log-in.
+	openInterval = 2 * time.Second
 	// maxName is the maximum length of the name of a person, in bytes.
 	maxName = 80
 )
@@ -44,6 +46,8 @@ type provider struct {
 
 	mu         sync.Mutex
 	discovered *oidc.Provider // nil until it has answered
+	failure    error          // of the last attempt
+	failed     time.Time      // when that was
 }
 
 func newProvider(cfg Config, redirect string) *provider {
@@ -55,9 +59,13 @@ func (p *provider) open(ctx context.Context) (*oidc.Provider, *oauth2.Config, er
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.discovered == nil {
+		if time.Since(p.failed) < openInterval {
+			return nil, nil, p.failure
+		}
 		found, err := oidc.NewProvider(oidc.ClientContext(ctx, p.client), p.cfg.Issuer)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %w", errUnreachable, err)
+			p.failure, p.failed = fmt.Errorf("%w: %w", errUnreachable, err), time.Now()
+			return nil, nil, p.failure
 		}
 		p.discovered = found
 	}

@@ -38,6 +38,8 @@ type session struct {
 	Until   time.Time `json:"until"` // renewed then
 	End     time.Time `json:"end"`
 	Refresh []byte    `json:"refresh,omitempty"` // the refresh token, encrypted with a key that only the browser has
+
+	stored []byte // value in the store
 }
 
 // Sessions are those of people who have logged in at a provider. A nil *Sessions has none.
@@ -111,6 +113,7 @@ func (s *Sessions) set(key string, value []byte) {
 		delete(s.retry, key)
 		return
 	}
+	x.stored = value
 	s.byKey[key] = x
 }
 
@@ -121,16 +124,33 @@ func (s *Sessions) get(key string) (session, bool) {
 	return x, ok
 }
 
-// put stores a session. While the store does not answer, only this process knows it.
-func (s *Sessions) put(ctx context.Context, key string, x session) {
+// put stores a session instead of the one that it was before. While the store does not answer, only this process knows it. It returns
+// ErrConflict if another process has renewed or ended it.
+func (s *Sessions) put(ctx context.Context, key string, x session) error {
 	value, err := json.Marshal(x)
-	if err == nil {
-		s.Change(key, value)
-		err = s.store.Put(ctx, key, value)
+	if err != nil {
+		return err
+	}
+	err = s.store.Replace(ctx, key, x.stored, value)
+	if errors.Is(err, ErrConflict) {
+		return err
 	}
 	if err != nil {
 		s.logger.Warn("a session is only known to this process", "person", x.Person.Name, "err", err)
 	}
+	s.Change(key, value)
+	return nil
+}
+
+// reread returns what another process has made of a session.
+func (s *Sessions) reread(ctx context.Context, key string) (Person, bool) {
+	value, err := s.store.Get(ctx, key)
+	if err != nil {
+		return Person{}, false
+	}
+	s.Change(key, value)
+	x, ok := s.get(key)
+	return x.Person, ok && s.now().Before(x.Until)
 }
 
 // Finish answers the request to the callback: it starts a session, and returns the path to which the log-in leads.
@@ -158,7 +178,9 @@ func (s *Sessions) Finish(w http.ResponseWriter, r *http.Request) (next string, 
 	}
 	id, now := idPrefix+random(), s.now()
 	x := session{Person: p, Until: now.Add(SessionTime), End: now.Add(maxSession), Refresh: seal(id, refresh)}
-	s.put(r.Context(), keyOf(id), x)
+	if err := s.put(r.Context(), keyOf(id), x); err != nil {
+		return l.Next, err
+	}
 	s.logger.Info("logged in", "person", p.Name, "subject", p.Subject, "role", p.Role)
 	http.SetCookie(w, &http.Cookie{
 		Name: SessionCookie, Value: id, Path: "/", MaxAge: int(maxSession.Seconds()), HttpOnly: true, Secure: s.secure,
@@ -233,19 +255,12 @@ func (s *Sessions) renew(ctx context.Context, key, id string) (Person, bool) {
 	ctx, cancel := context.WithTimeout(ctx, providerTimeout)
 	defer cancel()
 	p, refresh, err := s.provider.renew(ctx, unseal(id, x.Refresh), x.Person.Subject)
-	if err != nil && !errors.Is(err, errUnreachable) {
-		// Another process may have used the refresh token, which is often valid once.
-		if value, storeErr := s.store.Get(ctx, key); storeErr == nil && value != nil {
-			s.Change(key, value)
-			if y, ok := s.get(key); ok && s.now().Before(y.Until) {
-				return y.Person, true
-			}
-		}
-	}
 	switch {
 	case err == nil:
 		x.Person, x.Until, x.Refresh = p, now.Add(SessionTime), seal(id, refresh)
-		s.put(ctx, key, x)
+		if err := s.put(ctx, key, x); err != nil { // renewed, or ended by a log-out meanwhile
+			return s.reread(ctx, key)
+		}
 		return p, true
 	case errors.Is(err, errUnreachable):
 		s.logger.Warn("a session cannot be renewed yet", "person", x.Person.Name, "err", err)
@@ -253,6 +268,10 @@ func (s *Sessions) renew(ctx context.Context, key, id string) (Person, bool) {
 		s.retry[key] = now.Add(retryTime)
 		s.mu.Unlock()
 		return x.Person, inGrace
+	}
+	// Another process may have used the refresh token, which is often valid once.
+	if p, ok := s.reread(ctx, key); ok {
+		return p, true
 	}
 	s.logger.Info("a session has ended", "person", x.Person.Name, "subject", x.Person.Subject, "err", err)
 	s.remove(ctx, key)

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/hmac"
@@ -44,15 +45,14 @@ func (s accessStore) within(ctx context.Context, f func(context.Context, *jetstr
 	return f(ctx, kv)
 }
 
-// Create implements access.Store.
-func (s accessStore) Create(ctx context.Context, key string, value []byte) error {
+// Replace implements access.Store.
+func (s accessStore) Replace(ctx context.Context, key string, old, value []byte) error {
 	return s.within(ctx, func(ctx context.Context, kv *jetstream.KV) error {
-		old, revision, err := kv.Get(ctx, key)
+		current, revision, err := kv.Get(ctx, key)
 		switch {
-		case errors.Is(err, jetstream.ErrKeyNotFound):
-		case err != nil:
+		case err != nil && !errors.Is(err, jetstream.ErrKeyNotFound):
 			return err
-		case len(old) > 0:
+		case !bytes.Equal(current, old): // the value of a deleted key is empty
 			return access.ErrConflict
 		}
 		if _, err = kv.Update(ctx, key, value, revision); errors.Is(err, jetstream.ErrKeyConflict) {
@@ -60,11 +60,6 @@ func (s accessStore) Create(ctx context.Context, key string, value []byte) error
 		}
 		return err
 	})
-}
-
-// Put implements access.Store.
-func (s accessStore) Put(ctx context.Context, key string, value []byte) error {
-	return s.within(ctx, func(ctx context.Context, kv *jetstream.KV) error { return kv.Put(ctx, key, value) })
 }
 
 // Get implements access.Store.
@@ -80,7 +75,9 @@ func (s accessStore) Get(ctx context.Context, key string) (value []byte, err err
 }
 
 // Delete implements access.Store. It leaves an empty value, because watchers are not notified of a purge. followAccess purges it.
-func (s accessStore) Delete(ctx context.Context, key string) error { return s.Put(ctx, key, nil) }
+func (s accessStore) Delete(ctx context.Context, key string) error {
+	return s.within(ctx, func(ctx context.Context, kv *jetstream.KV) error { return kv.Put(ctx, key, nil) })
+}
 
 // followAccess keeps the tokens of machines and the sessions of people current until ctx ends.
 func (c *Collector) followAccess(ctx context.Context) error {

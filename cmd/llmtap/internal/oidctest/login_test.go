@@ -1,6 +1,7 @@
 package oidctest
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -31,18 +32,14 @@ type memory struct {
 	values map[string][]byte
 }
 
-func (m *memory) Put(_ context.Context, key string, value []byte) error {
+func (m *memory) Replace(_ context.Context, key string, old, value []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.values[key] = value
-	return nil
-}
-
-func (m *memory) Create(ctx context.Context, key string, value []byte) error {
-	if old, _ := m.Get(ctx, key); old != nil {
+	if !bytes.Equal(m.values[key], old) {
 		return access.ErrConflict
 	}
-	return m.Put(ctx, key, value)
+	m.values[key] = value
+	return nil
 }
 
 func (m *memory) Get(_ context.Context, key string) ([]byte, error) {
@@ -273,6 +270,25 @@ func TestLogOut(t *testing.T) {
 	must.Equal(t, w.who(b), toLogin, "logged out")
 	must.Equal(t, w.who(stolen), again, "a copy of the cookie after log-out")
 	must.Equal(t, w.who(other), "Eve Example responder", "others")
+}
+
+// A log-out in another process during a renewal is not undone by it. In the same process, a log-out waits for the renewal.
+func TestLogOutDuringRenewal(t *testing.T) {
+	w := newWorld(t, nil)
+	w.provider.set("anna", "staff")
+	b := newBrowser(t)
+	b.login(w.url, "anna")
+	w.pass(access.SessionTime + time.Minute)
+	w.provider.change(func() {
+		w.provider.tamper = func(id string) string { // while the provider answers
+			w.store.mu.Lock()
+			defer w.store.mu.Unlock()
+			clear(w.store.values)
+			return id
+		}
+	})
+	must.Equal(t, w.who(b), again, "after the log-out")
+	must.Equal(t, len(w.store.values), 0, "stored sessions")
 }
 
 // Forged ID tokens start no session.
