@@ -9,7 +9,6 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
-	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The commands create, list and revoke tokens of machines, which may do what their role allows, in their own name.
@@ -32,14 +31,14 @@ func TestTokens(t *testing.T) {
 		return m[len(m)-1]
 	}
 	as("s3cret", 0, `^no tokens\n$`, "token list")
-	reader := as("s3cret", 0, `^(llmtap_\S{43})\nThe token grafana has the role viewer until .*It is not shown\s+again\.\n$`, "token create grafana --role viewer --expires 90d")
-	bot := as("s3cret", 0, `"role": "responder".*"by": "anna@.*"token": "(llmtap_\S{43})"`, "token create bot --role responder --expires 2h --format json")
+	reader := as("s3cret", 0, `^(llmtap_\S{43})\nThe token grafana has the role viewer until .*not\s+shown\s+again\.\n$`, "token create grafana --role viewer --expires 90d")
+	bot := as("s3cret", 0, `"role": "responder",\s+"created": "2\d.*"by": "anna@.*"token": "(llmtap_\S{43})"`, "token create bot --role responder --expires 2h --format json")
 	as("s3cret", 0, `^bot  responder  expires in .*\n  created .* by anna@.*grafana  viewer  expires in (?:89|90) d`, "token list")
 	as(reader, 0, `^no silences\n$`, "alerts silence list")
-	as(reader, 1, `token grafana has the role viewer, and this needs the role\s+responder`, "alerts silence add service=x --for 1h --comment y")
+	as(reader, 1, `token grafana has the role viewer, and`, "alerts silence add service=x --for 1h --comment y")
 	as(bot, 0, `^Silenced`, "alerts silence add service=x --for 1h --comment y --author mallory")
 	as(reader, 0, `  token bot: y\n$`, "alerts silence list")
-	as(bot, 1, `needs the role\s+admin`, "token create other --role admin")
+	as(bot, 1, `needs\s+the\s+role\s+admin`, "token create other --role admin")
 	as("s3cret", 1, `there is a token of this name`, "token create bot --role viewer")
 	for args, pattern := range map[string]string{
 		"x": `--role "" is not one of viewer, responder, admin`, "x --role root": `"root" is not one of`, "a.b --role viewer": `use 1 to 64 letters`,

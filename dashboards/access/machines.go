@@ -158,8 +158,8 @@ func (m *Machines) List() []Token {
 	return out
 }
 
-// Create stores a token and returns its secret, which nobody can read again.
-func (m *Machines) Create(ctx context.Context, t Token) (secret string, err error) {
+// Create stores a token, sets when it was created, and returns its secret, which nobody can read again.
+func (m *Machines) Create(ctx context.Context, t *Token) (secret string, err error) {
 	t.Created = m.now().UTC()
 	if err := t.Validate(t.Created); err != nil {
 		return "", err
@@ -168,7 +168,7 @@ func (m *Machines) Create(ctx context.Context, t Token) (secret string, err erro
 		return "", fmt.Errorf("there are %d tokens: revoke those that are not used any more", maxTokens)
 	}
 	secret = TokenPrefix + random()
-	value, err := json.Marshal(storedToken{t, hash(secret)})
+	value, err := json.Marshal(storedToken{*t, hash(secret)})
 	if err != nil {
 		return "", err
 	}

@@ -54,7 +54,7 @@ func NewHandler(m *access.Machines) http.Handler {
 		if err := t.Validate(time.Now()); err != nil {
 			return nil, &remote.RequestError{Status: http.StatusBadRequest, Err: err}
 		}
-		secret, err := m.Create(r.Context(), t)
+		secret, err := m.Create(r.Context(), &t)
 		switch {
 		case errors.Is(err, access.ErrTokenSet):
 			return nil, &remote.RequestError{Status: http.StatusConflict, Err: err}
