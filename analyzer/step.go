@@ -39,7 +39,7 @@ func (s *step) deadLetter(reason string, ev *event.Event, at Position, err error
 	if !s.emit {
 		return
 	}
-	d := DeadLetter{Reason: reason, Seq: at.Seq, Error: err.Error(), Event: *ev}
+	d := DeadLetter{Reason: reason, Seq: at.Seq, Index: at.Index, Error: err.Error(), Event: *ev}
 	d.Event.Body = bytes.Clone(ev.Body[:min(len(ev.Body), maxDeadBody)])
 	s.out.Dead = append(s.out.Dead, d)
 }

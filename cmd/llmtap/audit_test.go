@@ -200,13 +200,15 @@ func undisturbed(ctx context.Context, js natsjs.JetStream) (rowsByID, error) {
 	}
 	var clock jetstream.Clock
 	err := replayStream(ctx, js, event.StreamEvents, func(m natsjs.Msg, meta *natsjs.MsgMetadata) error {
-		ev, err := event.Decode(m.Subject(), event.Header(m.Headers()), m.Data())
+		events, err := event.DecodeAll(m.Subject(), event.Header(m.Headers()), m.Data())
 		if err != nil {
 			return err
 		}
 		at, _ := clock.At(meta.Timestamp.UTC())
-		an.Process(ev, analyzer.Position{Seq: meta.Sequence.Stream, Time: at}, true, &out)
-		collect()
+		for i, ev := range events {
+			an.Process(ev, analyzer.Position{Seq: meta.Sequence.Stream, Index: i, Time: at}, true, &out)
+			collect()
+		}
 		return nil
 	})
 	an.Advance(time.Now(), true, &out)

@@ -1,6 +1,7 @@
 package llmtap
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -38,8 +39,12 @@ type item struct {
 	size  int64 // memory, in bytes
 	state itemState
 
-	prepared bool                     // the body is in its published form
-	acks     []jetstream.PubAckFuture // pending acknowledgements of an item in flight, one per part
+	prepared bool   // the body is in its published form
+	frame    uint64 // number of the frame in which it was sent; 0 if it was not
+
+	// Only of the first item of a frame in flight: the items, and the pending acknowledgements of their messages.
+	items []*item
+	acks  []jetstream.PubAckFuture
 }
 
 // A pair is the request and the response of one exchange in the queue. The queue's mutex guards it.
@@ -60,7 +65,8 @@ type queue struct {
 
 	mu            sync.Mutex // guards the fields below and every pair
 	used          int64
-	items         []*item // oldest first: inFlight items in flight, then queued and dropped items
+	items         []*item // inFlight items in flight, by frame, then queued and dropped items, oldest first
+	frames        uint64  // frames sent
 	inFlight      int
 	inFlightBytes int64
 	queuedBytes   int64 // memory that dropping can free
@@ -201,12 +207,53 @@ func (q *queue) next(window int) *item {
 	if q.inFlight > 0 && q.inFlightBytes+it.size > maxInFlightBytes {
 		return nil
 	}
+	return q.send(q.inFlight)
+}
+
+// send marks the queued item at i as in flight.
+func (q *queue) send(i int) *item {
+	it := q.items[i]
+	copy(q.items[q.inFlight+1:i+1], q.items[q.inFlight:i])
+	q.items[q.inFlight] = it
 	it.state = inFlight
 	q.inFlight++
 	q.inFlightBytes += it.size
 	q.queuedBytes -= it.size
 	it.ev.Dropped = q.dropped
 	return it
+}
+
+// maxLookAhead is the number of queued items among which nextFrame looks for those of a shard.
+const maxLookAhead = 512
+
+// nextFrame is like next, and also marks the queued items of the same service and shard as in flight, as far as they fit into a
+// frame of limit bytes. It returns the first item. Items that are sent again are again in one frame, which has the same id.
+func (q *queue) nextFrame(window int, limit int64) *item {
+	head := q.next(window)
+	if head == nil {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	again, service, shard, size := head.frame, head.ev.Labels.Service, head.ev.Shard(), head.size
+	head.items = append(head.items[:0], head)
+	for i := q.inFlight; i < min(len(q.items), q.inFlight+maxLookAhead) && len(head.items) < event.MaxFrameEvents && size < limit; i++ {
+		it := q.items[i]
+		if it.state != queued || it.ev.Labels.Service != service || it.ev.Shard() != shard {
+			continue
+		}
+		if size += it.size; it.frame != again || size > limit || q.inFlightBytes+it.size > maxInFlightBytes {
+			break // a later item must not overtake it
+		}
+		head.items = append(head.items, q.send(i))
+	}
+	if again == 0 {
+		q.frames++
+		for _, it := range head.items {
+			it.frame = q.frames
+		}
+	}
+	return head
 }
 
 // ack removes the oldest item in flight, which is stored. It returns the id of the exchange if the request and the
@@ -238,7 +285,7 @@ func (q *queue) reject(it *item) {
 // removeInFlight removes the item in flight at i.
 func (q *queue) removeInFlight(i int) *item {
 	it := q.items[i]
-	it.state, it.acks, it.ev.Body = removed, nil, nil
+	it.state, it.acks, it.items, it.ev.Body = removed, nil, nil, nil
 	q.used -= it.size
 	q.inFlightBytes -= it.size
 	q.pending--
@@ -267,12 +314,13 @@ func (q *queue) requeue() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, it := range q.items[:q.inFlight] {
-		it.state, it.acks = queued, nil
+		it.state, it.acks, it.items = queued, nil, nil
 		q.queuedBytes += it.size
 		if it.pair != nil && it.pair.dropped {
 			q.free(it)
 		}
 	}
+	slices.SortFunc(q.items, func(a, b *item) int { return cmp.Compare(a.ev.Seq, b.ev.Seq) }) // frames overtake events of other shards
 	q.inFlight, q.inFlightBytes = 0, 0
 }
 
@@ -317,7 +365,9 @@ func (q *queue) notifyWaiters() {
 }
 
 // settled reports whether every event up to seq is stored or dropped.
-func (q *queue) settled(seq uint64) bool { return len(q.items) == 0 || q.items[0].ev.Seq > seq }
+func (q *queue) settled(seq uint64) bool {
+	return !slices.ContainsFunc(q.items[:min(len(q.items), q.inFlight+1)], func(it *item) bool { return it.ev.Seq <= seq })
+}
 
 // unsent counts the events that are not stored.
 type unsent struct {

@@ -159,10 +159,10 @@ func (p *partition) process(ctx context.Context, msgs []jetstream.Message, end b
 	for i := range msgs {
 		m := &msgs[i]
 		p.read = max(p.read, m.Seq)
-		if m.Err != nil {
-			continue // the reader has counted and dead-lettered the message
+		if m.Event == nil {
+			continue // if it is undecodable, the reader has counted and dead-lettered it
 		}
-		p.analyzer.Process(m.Event, analyzer.Position{Seq: m.Seq, Time: m.Time}, !m.Replay, &p.out)
+		p.analyzer.Process(m.Event, analyzer.Position{Seq: m.Seq, Index: m.Index, Time: m.Time}, !m.Replay, &p.out)
 	}
 	switch {
 	case end:
@@ -176,7 +176,7 @@ func (p *partition) process(ctx context.Context, msgs []jetstream.Message, end b
 	p.analyzer.Observe(time.Since(start))
 	for i := range p.out.Dead {
 		d := &p.out.Dead[i]
-		p.conn.DeadLetter(ctx, &d.Event, d.Seq, d.Reason, d.Error)
+		p.conn.DeadLetter(ctx, &d.Event, d.Seq, d.Index, d.Reason, d.Error)
 	}
 }
 

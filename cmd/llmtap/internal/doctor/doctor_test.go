@@ -241,7 +241,7 @@ func TestNATS(t *testing.T) {
 	must.Do(t, p.Flush(t.Context()))
 	reader := must.Get(conn.OpenReader(t.Context(), jetstream.ReaderConfig{Partition: 0, Partitions: 1, Owner: "here"}))(t)
 	defer reader.Close(t.Context())
-	conn.DeadLetter(t.Context(), &event.Event{Kind: event.Request}, 1, "too_large", "test")
+	conn.DeadLetter(t.Context(), &event.Event{Kind: event.Request}, 1, 0, "too_large", "test")
 	tally := must.Get(json.Marshal(analyzer.Tally{Epoch: 1, Counts: []analyzer.Count{
 		{Metric: analyzer.MetricDropped, Labels: map[string]string{"service": "checkout"}, N: 3},
 		{Metric: analyzer.MetricLost, Labels: map[string]string{"service": "planner"}, N: 4},
