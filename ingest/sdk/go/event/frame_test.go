@@ -154,7 +154,10 @@ func sameAsSplit(t *testing.T, subject string, h Header, data []byte) {
 		}
 	}
 	messages = slices.DeleteFunc(messages, func(m Message) bool { _, _, _, err := ParseSubject(m.Subject); return err != nil })
-	if again := must.Get(SplitFrame(subject, h, JoinFrame(messages)))(t); len(messages) > 0 && !reflect.DeepEqual(again, messages) {
+	if len(messages) == 0 {
+		return // there is no frame without events
+	}
+	if again := must.Get(SplitFrame(subject, h, JoinFrame(messages)))(t); !reflect.DeepEqual(again, messages) {
 		t.Fatalf("split and joined: %q became %q", messages, again)
 	}
 }
