@@ -17,6 +17,9 @@ type Position struct {
 	Time  time.Time // timestamp in the stream, which windows and timeouts use
 }
 
+// order returns a number that is greater than that of any event before.
+func (p Position) order() uint64 { return p.Seq*event.MaxFrameEvents + uint64(p.Index) }
+
 // An Exchange is one completed LLM call: a request and its answer, or one of the two if the other never arrived.
 type Exchange struct {
 	ID     string // the Llmtap-Exchange header
