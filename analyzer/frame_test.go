@@ -1,0 +1,96 @@
+package analyzer_test
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
+)
+
+// process analyzes the events of a stream, of which each n follow each other at one time: in one frame, or as messages of their own.
+// The sequences of the result are those of the frames.
+func (s *stream) process(t *testing.T, n int, framed bool) *analyzer.Output {
+	t.Helper()
+	a, out := newAnalyzer(t, analyzer.Default()), new(analyzer.Output)
+	a.KeepContents(func(string) bool { return true }, nil)
+	events := 0
+	var at time.Time
+	for _, step := range s.steps {
+		if step.ev == nil {
+			events += (n - events%n) % n // the frame ends
+		} else {
+			if events%n == 0 {
+				at = step.at.Time
+			}
+			step.at = analyzer.Position{Seq: uint64(1 + events/n), Index: events % n, Time: at}
+			if !framed {
+				step.at = analyzer.Position{Seq: uint64(event.MaxFrameEvents + events), Time: at}
+			}
+			events++
+		}
+		do(a, step, true, out)
+	}
+	if !framed {
+		sequencesOfFrames(reflect.ValueOf(out).Elem(), n)
+	}
+	return out
+}
+
+// sequencesOfFrames replaces the sequences of messages in v by those of the frames that would contain them.
+func sequencesOfFrames(v reflect.Value, n int) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			switch f := v.Type().Field(i); {
+			case f.Name == "Seq" && f.Type.Kind() == reflect.Uint64 && v.Type() != reflect.TypeFor[event.Event]():
+				if seq := v.Field(i).Uint(); seq > 0 {
+					v.Field(i).SetUint(1 + (seq-event.MaxFrameEvents)/uint64(n))
+				}
+			case f.IsExported():
+				sequencesOfFrames(v.Field(i), n)
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			sequencesOfFrames(v.Index(i), n)
+		}
+	}
+}
+
+// The rows and tallies of conversations do not depend on whether their events arrive in frames.
+func TestFrames(t *testing.T) {
+	checked := 0
+	recordedConversations(t, func(n int, c *recorded) {
+		if n%slowtest.Tenth(t, 100) != 0 {
+			return
+		}
+		for _, c := range []*recorded{c, c.broken(n / 10)} {
+			for _, id := range []string{"given", ""} {
+				s := newStream(id)
+				refused := 0
+				c.play(func(url string, request, answer []byte) {
+					x := s.exchange()
+					s.url = url
+					s.add(&event.Event{Kind: event.Request, Exchange: x, URL: url, Method: "POST", Body: request})
+					if refused++; refused%4 == 0 {
+						s.response(x, 400, fault(orphanText))
+						return
+					}
+					s.response(x, 200, answer)
+				})
+				s.advance(2 * analyzer.Default().SessionLookback)
+				for _, size := range []int{2, 5, event.MaxFrameEvents} {
+					must.Agree(t, cmp.Diff(s.process(t, size, false), s.process(t, size, true), cmp.Exporter(func(reflect.Type) bool { return true })), "frames of", size)
+				}
+				checked++
+			}
+		}
+	})
+	t.Log(checked, "conversations")
+}
